@@ -1,0 +1,18 @@
+const LONGEST = 60;
+
+/** A value as an error message may show it: on one line, quoted, and never longer than some 60 characters. */
+export function describeValue(value: unknown): string {
+  const text = typeof value === "string" ? JSON.stringify(value) : plainText(value);
+  return text.length <= LONGEST ? text : `${text.slice(0, LONGEST)}… (${text.length} characters)`;
+}
+
+function plainText(value: unknown): string {
+  if (typeof value === "function") return "a function";
+  if (typeof value !== "object" || value === null) return String(value);
+  try {
+    return JSON.stringify(value) ?? "an object";
+  } catch {
+    // A cycle, a BigInt or a toJSON that throws: the kind of thing is all that can be shown.
+    return Object.prototype.toString.call(value);
+  }
+}

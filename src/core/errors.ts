@@ -1,0 +1,107 @@
+import { describeValue } from "./describe-value.ts";
+
+/** Every `code` that an error of this package can carry; `docs/errors.md` explains each. */
+export type ErrorCode =
+  | "ERR_INVALID_OPTION"
+  | "ERR_COST_TOO_LARGE"
+  | "ERR_WAIT_TOO_LONG"
+  | "ERR_STORE_UNAVAILABLE"
+  | "ERR_REDIS_REQUIRED"
+  | "ERR_CLOSED";
+
+/** Base of everything this package throws. Branch on `code`, never on `message`. */
+export abstract class SluiceError extends Error {
+  abstract readonly code: ErrorCode;
+}
+
+/** Thrown when an option can never work; nothing was changed and nothing was sent. */
+export class InvalidOptionError extends SluiceError {
+  override readonly name = "InvalidOptionError";
+  readonly code = "ERR_INVALID_OPTION";
+  /** The option's name, with its path: `"rate"`, `"backoff.baseMs"`. */
+  readonly option: string;
+  /** What was given. */
+  readonly value: unknown;
+
+  constructor(problem: { where: string; option: string; value: unknown; remedy: string }) {
+    const { where, option, value, remedy } = problem;
+    super(`${where}: option "${option}" is ${describeValue(value)}; ${remedy}.`);
+    this.option = option;
+    this.value = value;
+  }
+}
+
+/** Thrown when one call costs more than its bucket could ever give at once. */
+export class CostTooLargeError extends SluiceError {
+  override readonly name = "CostTooLargeError";
+  readonly code = "ERR_COST_TOO_LARGE";
+  readonly bucket: string;
+  readonly cost: number;
+  /** The largest cost that this bucket can give: its burst. */
+  readonly maxCost: number;
+
+  constructor({ bucket, cost, maxCost }: { bucket: string; cost: number; maxCost: number }) {
+    super(
+      `A call of cost ${cost} can never leave bucket "${bucket}", whose burst is ${maxCost}; ` +
+        `split the call, or give the bucket a burst of at least ${cost}.`,
+    );
+    this.bucket = bucket;
+    this.cost = cost;
+    this.maxCost = maxCost;
+  }
+}
+
+/** Thrown when a call's slot did not come within its `maxWaitMs`; the call was not started. */
+export class WaitTooLongError extends SluiceError {
+  override readonly name = "WaitTooLongError";
+  readonly code = "ERR_WAIT_TOO_LONG";
+  readonly bucket: string;
+  readonly key: string | undefined;
+  /** Milliseconds after which the same call is likely to get its slot: `250` when about 25 callers of a 100/s bucket are left. */
+  readonly retryAfterMs: number;
+  /** The limit that the call waited for, as written in the policy: `"100/s"`. */
+  readonly limitedBy: string;
+
+  constructor(facts: {
+    bucket: string;
+    key: string | undefined;
+    maxWaitMs: number;
+    retryAfterMs: number;
+    limitedBy: string;
+  }) {
+    super(
+      `No slot of bucket "${facts.bucket}" came within ${facts.maxWaitMs} ms (limited by ${facts.limitedBy}); ` +
+        `try again in about ${facts.retryAfterMs} ms, or raise maxWaitMs.`,
+    );
+    this.bucket = facts.bucket;
+    this.key = facts.key;
+    this.retryAfterMs = facts.retryAfterMs;
+    this.limitedBy = facts.limitedBy;
+  }
+}
+
+/** Thrown when Redis gave no answer within `storeTimeoutMs`; the call was not started. */
+export class StoreUnavailableError extends SluiceError {
+  override readonly name = "StoreUnavailableError";
+  readonly code = "ERR_STORE_UNAVAILABLE";
+}
+
+/** Thrown when something durable is asked of a sluice that has no Redis. */
+export class RedisRequiredError extends SluiceError {
+  override readonly name = "RedisRequiredError";
+  readonly code = "ERR_REDIS_REQUIRED";
+
+  constructor(what: string) {
+    super(`${what} needs Redis; pass { redis: "redis://…" } to createSluice(), or set $REDIS_URL.`);
+  }
+}
+
+/** Thrown to callers that still wait when their sluice is closed, and to all who come later. */
+export class ClosedError extends SluiceError {
+  override readonly name = "ClosedError";
+  readonly code = "ERR_CLOSED";
+
+  constructor(what: string) {
+    super(`${what} is closed; the call was not started.`);
+  }
+}

@@ -1,0 +1,26 @@
+import type { BucketState } from "./bucket-state.ts";
+
+/** A slot that was booked and given back. Twin of a member in `lua/lib/holes.lua`. */
+export interface Hole {
+  readonly slotUs: number;
+  readonly cost: number;
+  /** Tells apart slots of one µs; Redis orders equal times by its bytes. */
+  readonly id: string;
+}
+
+/** Takes the earliest slots that others gave back, and forgets those whose time has passed. */
+export function takeHoles(
+  state: BucketState,
+  { cost, most, horizonUs }: { cost: number; most: number; horizonUs: number },
+): number[] {
+  const nowUs = state.clockUs;
+  const coming = state.holes.filter((hole) => hole.slotUs > nowUs);
+  const near = coming.filter((hole) => hole.slotUs <= nowUs + horizonUs).slice(0, most);
+  const taken = new Set(near.filter((hole) => hole.cost === cost));
+  state.holes = coming.filter((hole) => !taken.has(hole));
+  return [...taken].map((hole) => hole.slotUs);
+}
+
+export function inOrder(holes: readonly Hole[]): Hole[] {
+  return holes.toSorted((a, b) => a.slotUs - b.slotUs || (a.id < b.id ? -1 : 1));
+}

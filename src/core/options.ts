@@ -1,0 +1,83 @@
+import { z } from "zod";
+import { closest } from "./closest.ts";
+import { InvalidOptionError } from "./errors.ts";
+import { PRIORITIES, type Priority } from "./priority.ts";
+
+/**
+ * Reads options once, at the edge: an unknown name or a bad value fails here and nowhere else.
+ *
+ * @throws {@link InvalidOptionError} naming the option, its value and the remedy.
+ */
+export function readOptions<Schema extends z.ZodObject>(
+  where: string,
+  schema: Schema,
+  given: unknown,
+): Readonly<z.output<Schema>> {
+  const read = schema.safeParse(given);
+  if (read.success) return Object.freeze(read.data);
+  const issue = read.error.issues[0]!;
+  if (issue.code === "unrecognized_keys") throw unknownOption(where, schema, given, issue.keys[0]!);
+  const option = issue.path.join(".") || "options";
+  throw new InvalidOptionError({
+    where,
+    option,
+    value: valueAt(given, issue.path),
+    remedy: issue.message,
+  });
+}
+
+function unknownOption(
+  where: string,
+  schema: z.ZodObject,
+  given: unknown,
+  option: string,
+): InvalidOptionError {
+  const known = Object.keys(schema.shape);
+  const near = closest(option, known);
+  const hint = near === undefined ? `the options are ${known.join(", ")}` : `did you mean ${near}?`;
+  const value = valueAt(given, [option]);
+  return new InvalidOptionError({
+    where,
+    option,
+    value,
+    remedy: `there is no such option; ${hint}`,
+  });
+}
+
+function valueAt(given: unknown, path: readonly PropertyKey[]): unknown {
+  let value = given;
+  for (const name of path) value = (value as Record<PropertyKey, unknown> | undefined)?.[name];
+  return value;
+}
+
+/** A whole number within bounds. */
+export function wholeNumber(least: number, most: number, unit: string): z.ZodType<number> {
+  const error = `give a whole number of ${unit} from ${least} to ${most}`;
+  return z.number({ error }).int({ error }).min(least, { error }).max(most, { error });
+}
+
+/** The longest time that an option may name: a timer of Node holds no more. */
+export const LONGEST_MS: number = 2 ** 31 - 1;
+
+/** The names of buckets, queues and keys: they become parts of Redis keys, and must not leave theirs. */
+export const NAME: z.ZodType<string> = z
+  .string({ error: "give a string" })
+  .refine((name) => name.length >= 1 && name.length <= 256, {
+    error: "give a name of 1 to 256 characters",
+    abort: true,
+  })
+  .refine((name) => !/[{}:\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(name), {
+    error: 'leave out "{", "}", ":" and control characters, which Redis keys are built with',
+  });
+
+export const PRIORITY: z.ZodType<Priority> = z.enum(PRIORITIES, {
+  error: `give one of ${PRIORITIES.map((priority) => `"${priority}"`).join(", ")}`,
+});
+
+/** @throws {@link InvalidOptionError} when the name cannot be part of a Redis key. */
+export function readName(where: string, option: string, name: unknown): string {
+  const read = NAME.safeParse(name);
+  if (read.success) return read.data;
+  const remedy = read.error.issues[0]!.message;
+  throw new InvalidOptionError({ where, option, value: name, remedy });
+}

@@ -1,0 +1,72 @@
+import { InvalidOptionError } from "./errors.ts";
+
+/** How fast calls may leave: `"100/s"`, `"60/min"`, `"5000/h"`, `"1/2s"`, or the same as an object. */
+export type RateInput = string | { readonly calls: number; readonly per: string };
+
+/** A rate in whole numbers, in lowest terms: `"5000/h"` is 1 call per 720,000 µs. */
+export interface Rate {
+  readonly count: number;
+  readonly periodUs: number;
+}
+
+const UNIT_US: Readonly<Record<string, number>> = {
+  ms: 1_000,
+  s: 1_000_000,
+  sec: 1_000_000,
+  m: 60_000_000,
+  min: 60_000_000,
+  h: 3_600_000_000,
+  d: 86_400_000_000,
+};
+const PERIOD = /^(\d{1,9})? ?(ms|sec|s|min|m|h|d)$/;
+const RATE = /^(\d{1,10}) ?\/ ?(.+)$/;
+const MAX_COUNT = 1_000_000_000;
+const REMEDY =
+  'write whole calls per time, from 1 to 1,000,000,000, such as "100/s", "60/min", "5000/h", "1/2s" or { calls: 100, per: "1s" }';
+
+/**
+ * Reads a rate.
+ *
+ * @throws {@link InvalidOptionError} when it is not a whole number of calls per time.
+ */
+export function parseRate(where: string, input: RateInput): Rate {
+  const [calls, per] = typeof input === "string" ? split(input) : [input?.calls, input?.per];
+  const periodUs = typeof per === "string" ? parsePeriodUs(per) : undefined;
+  const isCount = Number.isSafeInteger(calls) && calls! >= 1 && calls! <= MAX_COUNT;
+  if (!isCount || periodUs === undefined) {
+    throw new InvalidOptionError({ where, option: "rate", value: input, remedy: REMEDY });
+  }
+  return lowestTerms(calls!, periodUs);
+}
+
+/** The rate as a person would write it: `"100/s"`, `"1/2s"`. */
+export function formatRate({ count, periodUs }: Rate): string {
+  for (const unit of ["s", "min", "h", "d"] as const) {
+    const calls = (count * UNIT_US[unit]!) / periodUs;
+    if (Number.isSafeInteger(calls)) return `${calls}/${unit}`;
+  }
+  return periodUs % 1_000_000 === 0
+    ? `${count}/${periodUs / 1_000_000}s`
+    : `${count}/${periodUs / 1_000}ms`;
+}
+
+function split(text: string): readonly [number | undefined, string | undefined] {
+  const match = RATE.exec(text.trim());
+  return match === null ? [undefined, undefined] : [Number(match[1]), match[2]];
+}
+
+function parsePeriodUs(text: string): number | undefined {
+  const match = PERIOD.exec(text.trim());
+  if (match === null) return undefined;
+  const periodUs = Number(match[1] ?? 1) * UNIT_US[match[2]!]!;
+  return periodUs >= 1 && periodUs <= 366 * UNIT_US["d"]! ? periodUs : undefined;
+}
+
+function lowestTerms(count: number, periodUs: number): Rate {
+  const divisor = greatestCommonDivisor(count, periodUs);
+  return { count: count / divisor, periodUs: periodUs / divisor };
+}
+
+function greatestCommonDivisor(a: number, b: number): number {
+  return b === 0 ? a : greatestCommonDivisor(b, a % b);
+}

@@ -1,0 +1,62 @@
+import type { Job as StoredJob, JobsOptions } from "bullmq";
+import type { Priority } from "../core/priority.ts";
+
+/** Queued work, as producers and handlers see it. */
+export interface Job<Data> {
+  readonly id: string;
+  readonly data: Data;
+  /** The tenant, account or endpoint that the job is for. */
+  readonly key: string | undefined;
+  readonly priority: Priority;
+  /** When it was enqueued, in ms since 1970 on the producer's clock. */
+  readonly enqueuedAtMs: number;
+}
+
+/** How one job is queued. */
+export interface EnqueueOptions {
+  /** The tenant, account or endpoint that the job is for. */
+  readonly key?: string | undefined;
+  /** Who leaves the queue, and then the line, first. Defaults to `"normal"`. */
+  readonly priority?: Priority | undefined;
+  /** How long to wait before the job may start. Defaults to 0. */
+  readonly delayMs?: number | undefined;
+  /** How often the job is tried before it is kept as failed. Defaults to 5. */
+  readonly attempts?: number | undefined;
+  /** The wait before try n + 1 is a random part of `baseMs` × 2^(n − 1). Defaults to 1,000 ms. */
+  readonly backoff?: { readonly baseMs: number } | undefined;
+}
+
+/** A job of BullMQ's whose data is of a known type. */
+export type Stored<Data> = StoredJob<Data, unknown>;
+
+/** BullMQ runs lower numbers first, and 0 before all that have one: so every job has one. */
+const NUMBER_OF: Readonly<Record<Priority, number>> = { critical: 1, high: 2, normal: 3, low: 4 };
+const KEYLESS = "job";
+const KEYED = "key ";
+
+/** BullMQ's name of a job carries the key: a dashboard then shows whose job it is. */
+export function storedName(key: string | undefined): string {
+  return key === undefined ? KEYLESS : KEYED + key;
+}
+
+export function storedOptions(options: EnqueueOptions): JobsOptions {
+  const { priority = "normal", delayMs = 0, attempts = 5, backoff = { baseMs: 1_000 } } = options;
+  return {
+    priority: NUMBER_OF[priority],
+    delay: delayMs,
+    attempts,
+    backoff: { type: "exponential", delay: backoff.baseMs, jitter: 1 },
+  };
+}
+
+export function readJob<Data>(stored: Stored<Data>): Job<Data> {
+  const { id, data, name, timestamp, priority: number } = stored;
+  const known = Object.entries(NUMBER_OF) as [Priority, number][];
+  return {
+    id: id!,
+    data,
+    key: name.startsWith(KEYED) ? name.slice(KEYED.length) : undefined,
+    priority: known.find(([, candidate]) => candidate === number)?.[0] ?? "normal",
+    enqueuedAtMs: timestamp,
+  };
+}

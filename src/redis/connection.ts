@@ -1,0 +1,76 @@
+import { Cluster, Redis, type ClusterOptions, type RedisOptions } from "ioredis";
+
+/** Where Redis is: a URL, ioredis options, or a client of yours, which is copied and left as it is. */
+export type RedisInput = string | RedisOptions | Redis | Cluster;
+
+/** How long one command of the store may take before its connection is given up. */
+const COMMAND_TIMEOUT_MS = 1_000;
+
+/**
+ * What a draw needs of its connection. A command whose reply was lost must not
+ * be sent again (it would book twice), and must not wait in a queue of
+ * ioredis' own while Redis is away (it would hang, and then fire all at once).
+ */
+const STORE_SETTINGS: RedisOptions = {
+  autoResendUnfulfilledCommands: false,
+  enableOfflineQueue: false,
+  maxRetriesPerRequest: 0,
+  commandTimeout: COMMAND_TIMEOUT_MS,
+  connectTimeout: 2_000,
+  lazyConnect: true,
+  keyPrefix: "",
+  retryStrategy: reconnectAfterMs,
+  reconnectOnError: isDemoted,
+};
+
+/** A job that was sent twice would be done twice, so a producer's commands are not sent again either. */
+const PRODUCER_SETTINGS: RedisOptions = { ...STORE_SETTINGS, commandTimeout: 5_000 };
+
+/** BullMQ demands that a worker's commands wait for Redis, however long it is away. */
+const WORKER_SETTINGS: RedisOptions = {
+  maxRetriesPerRequest: null,
+  enableOfflineQueue: true,
+  keyPrefix: "",
+  retryStrategy: reconnectAfterMs,
+  reconnectOnError: isDemoted,
+};
+
+export type ConnectionUse = "store" | "producer" | "worker";
+
+const SETTINGS: Readonly<Record<ConnectionUse, RedisOptions>> = {
+  store: STORE_SETTINGS,
+  producer: PRODUCER_SETTINGS,
+  worker: WORKER_SETTINGS,
+};
+
+/** A connection of Sluice's own, with the settings that its use demands. */
+export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster {
+  const settings = SETTINGS[use];
+  if (typeof input === "string") return new Redis(input, settings);
+  if (isCluster(input)) {
+    return input.duplicate([], {
+      ...input.options,
+      enableOfflineQueue: settings.enableOfflineQueue ?? true,
+      redisOptions: { ...input.options.redisOptions, ...settings },
+    } satisfies ClusterOptions);
+  }
+  if (isRedis(input)) return input.duplicate(settings);
+  return new Redis({ ...input, ...settings });
+}
+
+function reconnectAfterMs(times: number): number {
+  return Math.min(times * 50, 1_000);
+}
+
+/** After a failover the old primary answers READONLY; the next connection finds the new one. */
+function isDemoted(error: Error): boolean {
+  return error.message.startsWith("READONLY");
+}
+
+function isCluster(input: RedisOptions | Redis | Cluster): input is Cluster {
+  return "isCluster" in input && input.isCluster === true;
+}
+
+function isRedis(input: RedisOptions | Redis): input is Redis {
+  return "duplicate" in input && typeof input.duplicate === "function";
+}

@@ -1,0 +1,40 @@
+import { createHash } from "node:crypto";
+import type { Cluster, Redis } from "ioredis";
+import { readLua } from "./lua-source.ts";
+
+/** One Lua file: how its typed input becomes keys and arguments, and its reply a value. */
+export interface Script<Input, Output> {
+  readonly name: string;
+  readonly sha: string;
+  readonly source: string;
+  readonly keys: (input: Input) => readonly string[];
+  readonly args: (input: Input) => readonly (string | number)[];
+  readonly decode: (reply: unknown) => Output;
+}
+
+export function defineScript<Input, Output>(
+  definition: Omit<Script<Input, Output>, "sha" | "source">,
+): Script<Input, Output> {
+  const source = readLua(definition.name);
+  return { ...definition, source, sha: createHash("sha1").update(source).digest("hex") };
+}
+
+/** Runs a script by its digest, and sends its text only to a server that does not know it. */
+export async function runScript<Input, Output>(
+  redis: Redis | Cluster,
+  script: Script<Input, Output>,
+  input: Input,
+): Promise<Output> {
+  const keys = script.keys(input);
+  const operands = [keys.length, ...keys, ...script.args(input)] as const;
+  try {
+    return script.decode(await redis.evalsha(script.sha, ...operands));
+  } catch (error) {
+    if (!isUnknownScript(error)) throw error;
+    return script.decode(await redis.eval(script.source, ...operands));
+  }
+}
+
+function isUnknownScript(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith("NOSCRIPT");
+}

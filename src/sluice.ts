@@ -1,0 +1,176 @@
+import { randomUUID } from "node:crypto";
+import process from "node:process";
+import { z } from "zod";
+import { ClosedError, InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
+import type { Logger } from "./core/logger.ts";
+import { LONGEST_MS, NAME, readName, readOptions, wholeNumber } from "./core/options.ts";
+import { compilePolicy, formatPolicy, isSamePolicy, type PolicyOptions } from "./core/policy.ts";
+import { createMemoryStore } from "./memory/memory-store.ts";
+import type { ConnectQueue } from "./queue/connection.ts";
+import { createQueue, type OwnedQueue, type Queue } from "./queue/queue.ts";
+import { createWorker, type Handler, type Worker, type WorkerOptions } from "./queue/worker.ts";
+import { connect, type RedisInput } from "./redis/connection.ts";
+import { untilReady } from "./redis/ready.ts";
+import { createRedisStore } from "./redis/redis-store.ts";
+import { createBucket, type Bucket, type OwnedBucket } from "./throttle/bucket.ts";
+
+export interface SluiceOptions {
+  /**
+   * Where Redis is: a URL, ioredis options, or an ioredis client, which is copied. Defaults to `$REDIS_URL`;
+   * without either, buckets live in this process's memory, and a warning says so.
+   */
+  readonly redis?: RedisInput | undefined;
+  /** What every key in Redis starts with. Defaults to `"sluice"`. */
+  readonly prefix?: string | undefined;
+  /** How long a draw waits for Redis before it rejects with `StoreUnavailableError`. Defaults to 2,000 ms. */
+  readonly storeTimeoutMs?: number | undefined;
+  /** Where warnings and errors go that no caller waits for; a pino logger fits. Defaults to `process.emitWarning`. */
+  readonly logger?: Logger | undefined;
+}
+
+/** Buckets, queues and workers that share one Redis. End it with `close()`, or hold it by `await using`. */
+export interface Sluice {
+  /**
+   * The bucket of this name, the same object each time.
+   *
+   * @throws {@link InvalidOptionError} when name or policy can never work, or this sluice gave the bucket another policy before.
+   * @throws {@link ClosedError} when the sluice is closed.
+   */
+  bucket(name: string, policy: PolicyOptions): Bucket;
+  /**
+   * The durable queue of this name, whose jobs leave through a bucket.
+   *
+   * @throws {@link InvalidOptionError} when the name can never work, or the queue has another bucket.
+   * @throws {@link RedisRequiredError} when this sluice has no Redis.
+   * @throws {@link ClosedError} when the sluice is closed.
+   */
+  queue<Data>(name: string, options: { readonly bucket: Bucket }): Queue<Data>;
+  /** Starts to work on a queue; throws as {@link Sluice.queue} does. */
+  worker<Data, Result>(
+    queue: Queue<Data>,
+    handler: Handler<Data, Result>,
+    options?: WorkerOptions,
+  ): Worker;
+  /** Closes workers, then queues and buckets; callers that still wait get `ClosedError`. */
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+const SLUICE_OPTIONS = z.strictObject({
+  redis: z
+    .custom<RedisInput>((value) => typeof value === "string" || isObject(value), {
+      error: "give a URL, ioredis options, or an ioredis client",
+    })
+    .optional(),
+  prefix: NAME.optional(),
+  storeTimeoutMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
+  logger: z.custom<Logger>(isObject, { error: "give an object with warn and error" }).optional(),
+});
+const POLICY_OPTIONS = z.strictObject({ rate: z.any(), burst: z.any().optional() });
+const QUEUE_OPTIONS = z.strictObject({
+  bucket: z.custom<Bucket>(isObject, { error: "give what sluice.bucket() returned" }),
+});
+
+/**
+ * Opens a sluice; it connects when it is first needed.
+ *
+ * @throws {@link InvalidOptionError} when an option can never work.
+ */
+export function createSluice(options: SluiceOptions = {}): Sluice {
+  const read = readOptions("createSluice()", SLUICE_OPTIONS, options);
+  const { prefix = "sluice", storeTimeoutMs: timeoutMs = 2_000, logger = processWarnings } = read;
+  const redis = read.redis ?? (process.env["REDIS_URL"] || undefined);
+  const store =
+    redis === undefined
+      ? createMemoryStore()
+      : createRedisStore({ redis: connect(redis, "store"), prefix, timeoutMs });
+  if (redis === undefined) {
+    logger.warn({}, "No Redis was named: this sluice paces the calls of this one process only.");
+  }
+
+  const replica = randomUUID();
+  const buckets = new Map<string, OwnedBucket>();
+  const queues = new Map<string, OwnedQueue<never>>();
+  const workers = new Set<Worker>();
+  let closing: Promise<void> | undefined;
+
+  function assertOpen(): void {
+    if (closing !== undefined) throw new ClosedError("This sluice");
+  }
+
+  function connectQueueFor(what: string): ConnectQueue {
+    if (redis === undefined) throw new RedisRequiredError(what);
+    return (use) => {
+      const client = connect(redis, use);
+      return {
+        client,
+        untilReady: (ms) => untilReady(client, ms),
+        close: () => client.disconnect(),
+      };
+    };
+  }
+
+  async function close(): Promise<void> {
+    await Promise.all([...workers].map((worker) => worker.close()));
+    await Promise.all([...queues.values()].map((queue) => queue.close()));
+    await Promise.all([...buckets.values()].map((bucket) => bucket.close()));
+    await store.close();
+  }
+
+  return {
+    bucket(name, given) {
+      assertOpen();
+      const where = `bucket(${JSON.stringify(readName("bucket()", "name", name))})`;
+      const policy = compilePolicy(where, readOptions(where, POLICY_OPTIONS, given));
+      const found = buckets.get(name);
+      if (found === undefined) {
+        const bucket = createBucket({ name, policy, store, replica, logger });
+        buckets.set(name, bucket);
+        return bucket;
+      }
+      if (isSamePolicy(found.policy, policy)) return found;
+      const remedy = `this sluice has given the bucket ${formatPolicy(found.policy)} before; give it one policy`;
+      throw new InvalidOptionError({ where, option: "rate", value: given.rate, remedy });
+    },
+    queue<Data>(name: string, given: { readonly bucket: Bucket }): Queue<Data> {
+      assertOpen();
+      const where = `queue(${JSON.stringify(readName("queue()", "name", name))})`;
+      const { bucket } = readOptions(where, QUEUE_OPTIONS, given);
+      const found = queues.get(name) as OwnedQueue<Data> | undefined;
+      if (found !== undefined && found.bucket !== bucket) {
+        const remedy = `the queue leaves through bucket "${found.bucket.name}"; give it one bucket`;
+        throw new InvalidOptionError({ where, option: "bucket", value: bucket.name, remedy });
+      }
+      if (found !== undefined) return found;
+      const connectQueue = connectQueueFor(where);
+      const parts = { name, bucket, connect: connectQueue, prefix, timeoutMs, logger };
+      const queue = createQueue<Data>(parts);
+      queues.set(name, queue as OwnedQueue<never>);
+      return queue;
+    },
+    worker(queue, handler, workerOptions = {}) {
+      assertOpen();
+      const connectQueue = connectQueueFor("worker()");
+      const parts = { queue, handler, options: workerOptions, connect: connectQueue };
+      const worker = createWorker({ ...parts, prefix, logger });
+      workers.add(worker);
+      return worker;
+    },
+    async close() {
+      await (closing ??= close());
+    },
+    async [Symbol.asyncDispose]() {
+      await (closing ??= close());
+    },
+  };
+}
+
+function isObject(value: unknown): boolean {
+  return typeof value === "object" && value !== null;
+}
+
+/** Without a logger, what went wrong shows as a warning of the process. */
+const processWarnings: Logger = {
+  warn: (_facts, message) => process.emitWarning(message, "SluiceWarning"),
+  error: (_facts, message) => process.emitWarning(message, "SluiceWarning"),
+};

@@ -1,0 +1,94 @@
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { worstWindow } from "./worst-window.ts";
+
+export interface FakeDownstreamOptions {
+  /** Calls above this many in any one second are answered 429 with `Retry-After: 1`. Defaults to no cap. */
+  readonly maxPerSecond?: number | undefined;
+  /** How long each answer takes. Defaults to 0. */
+  readonly latencyMs?: number | undefined;
+  /** Answers a call by itself when it returns a status. */
+  readonly answer?: ((arrival: Arrival) => number | undefined) | undefined;
+  /** Defaults to a free one. */
+  readonly port?: number | undefined;
+}
+
+/** One call, as the downstream saw it. */
+export interface Arrival {
+  /** On the downstream's monotonic clock. */
+  readonly atMs: number;
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly body: string;
+  /** What it was answered. */
+  readonly status: number;
+}
+
+/** An HTTP server that logs each call's arrival: the judge of what a limiter promises. */
+export interface FakeDownstream {
+  readonly url: string;
+  readonly arrivals: readonly Arrival[];
+  /** How many calls were answered 429. */
+  readonly refused: number;
+  /** The most calls that any window of this length saw. */
+  worst(windowMs: number): number;
+  close(): Promise<void>;
+}
+
+export async function startFakeDownstream(
+  options: FakeDownstreamOptions = {},
+): Promise<FakeDownstream> {
+  const { maxPerSecond = Infinity, latencyMs = 0, answer, port = 0 } = options;
+  const arrivals: Arrival[] = [];
+  const accepted: number[] = [];
+  let refused = 0;
+
+  function statusAt(atMs: number): number {
+    const secondAgo = accepted.at(-maxPerSecond);
+    if (secondAgo !== undefined && atMs - secondAgo < 1_000) return 429;
+    accepted.push(atMs);
+    return 200;
+  }
+
+  async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const atMs = performance.now();
+    const capped = maxPerSecond === Infinity ? 200 : statusAt(atMs);
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk as Buffer);
+    const body = Buffer.concat(chunks).toString();
+    const { url: path = "/", headers } = request;
+    const seen = { atMs, path, headers, body, status: capped };
+    const status = answer?.(seen) ?? capped;
+    arrivals.push({ ...seen, status });
+    if (status === 429) refused += 1;
+    const reply = (): void => {
+      response.writeHead(status, status === 429 ? { "retry-after": "1" } : {}).end();
+    };
+    if (latencyMs > 0) setTimeout(reply, latencyMs);
+    else reply();
+  }
+
+  const server = createServer((request, response) => {
+    // A caller that hangs up in the middle of its request has nobody left to answer.
+    handle(request, response).catch(() => response.destroy());
+  });
+  await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
+  const address = server.address() as AddressInfo;
+
+  return {
+    url: `http://127.0.0.1:${address.port}`,
+    arrivals,
+    get refused() {
+      return refused;
+    },
+    worst: (windowMs) =>
+      worstWindow(
+        arrivals.map(({ atMs }) => atMs),
+        windowMs,
+      ),
+    async close() {
+      server.closeAllConnections();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+    },
+  };
+}

@@ -1,0 +1,8 @@
+export { createManualClock, type ManualClock } from "./manual-clock.ts";
+export {
+  startFakeDownstream,
+  type Arrival,
+  type FakeDownstream,
+  type FakeDownstreamOptions,
+} from "./fake-downstream.ts";
+export { worstWindow } from "./worst-window.ts";

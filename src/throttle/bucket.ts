@@ -1,0 +1,106 @@
+import { ClosedError, CostTooLargeError } from "../core/errors.ts";
+import type { LeakyBucket } from "../core/limits/leaky-bucket.ts";
+import type { Logger } from "../core/logger.ts";
+import { formatPolicy } from "../core/policy.ts";
+import type { Store } from "../core/store.ts";
+import { readDrawOptions, type DrawOptions } from "./draw-options.ts";
+import { createKnownPolicy } from "./known-policy.ts";
+import { createPacer } from "./pacer.ts";
+import type { Slot } from "./slot.ts";
+import { takeSlotInHand } from "./slot-in-hand.ts";
+import { throttle, type Throttled, type ThrottledOptions } from "./throttled.ts";
+import { WaitingCall, type CallContext } from "./waiting-call.ts";
+
+/** A named thing that calls are drawn from, shared by all replicas. */
+export interface Bucket {
+  readonly name: string;
+  /** How many callers wait in this process. */
+  readonly waiting: number;
+  /**
+   * Waits for a slot; resolves when the call may start.
+   *
+   * @throws {@link InvalidOptionError} when an option can never work.
+   * @throws {@link CostTooLargeError} when the cost is above the burst.
+   * @throws {@link WaitTooLongError} when no slot came within `maxWaitMs`.
+   * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
+   * @throws {@link ClosedError} when the sluice is closed.
+   * @throws the signal's reason, when it is aborted.
+   */
+  draw(options?: DrawOptions): Promise<Slot>;
+  /**
+   * Wraps a function: same `this`, arguments and result, but each call waits for its slot.
+   * What the function throws at once arrives as a rejection, as does all that {@link Bucket.draw} throws.
+   */
+  throttled<F extends (...args: never[]) => unknown>(
+    fn: F,
+    options?: ThrottledOptions<F>,
+  ): Throttled<F>;
+}
+
+/** A bucket, and the end of it. */
+export interface OwnedBucket extends Bucket {
+  readonly policy: LeakyBucket;
+  /** Fails all who wait, and gives unused slots back. */
+  close(): Promise<void>;
+}
+
+export interface BucketOptions {
+  readonly name: string;
+  readonly policy: LeakyBucket;
+  readonly store: Store;
+  readonly replica: string;
+  readonly logger: Logger;
+}
+
+const NO_OPTIONS: DrawOptions = Object.freeze({});
+
+export function createBucket({ name, policy, store, replica, logger }: BucketOptions): OwnedBucket {
+  const known = createKnownPolicy(name, policy, logger);
+  const contexts = new Map<number, CallContext>();
+  let isClosed = false;
+
+  /** Calls of one cost are interchangeable, so each cost has a line of its own. */
+  function contextOf(cost: number): CallContext {
+    const found = contexts.get(cost);
+    if (found !== undefined) return found;
+    const { burst } = known.policy;
+    if (cost > burst) throw new CostTooLargeError({ bucket: name, cost, maxCost: burst });
+    const asker = cost === 1 ? replica : `${replica}/${cost}`;
+    const pacer = createPacer({ store, bucket: name, asker, cost, known, logger });
+    const context = { bucket: name, pacer, limitedBy: () => formatPolicy(known.policy) };
+    contexts.set(cost, context);
+    return context;
+  }
+
+  async function wait(options: DrawOptions): Promise<Slot> {
+    if (isClosed) throw new ClosedError(`Bucket "${name}"`);
+    options.signal?.throwIfAborted();
+    const cost = options.cost ?? 1;
+    const context = contextOf(cost);
+    const inHand = takeSlotInHand(bucket, cost);
+    if (inHand !== undefined) return inHand;
+    return new Promise((resolve, reject) => {
+      context.pacer.wait(new WaitingCall(context, options, { resolve, reject }));
+    });
+  }
+
+  const bucket: OwnedBucket = {
+    name,
+    policy,
+    get waiting() {
+      let waiting = 0;
+      for (const { pacer } of contexts.values()) waiting += pacer.waiting;
+      return waiting;
+    },
+    async draw(options) {
+      if (options === undefined) return wait(NO_OPTIONS);
+      return wait(readDrawOptions("draw()", options));
+    },
+    throttled: (fn, options) => throttle(bucket, fn, options),
+    async close() {
+      isClosed = true;
+      await Promise.all([...contexts.values()].map(({ pacer }) => pacer.close()));
+    },
+  };
+  return bucket;
+}

@@ -1,0 +1,52 @@
+import PQueue from "p-queue";
+import { WaitTooLongError } from "../core/errors.ts";
+import { PRIORITIES } from "../core/priority.ts";
+import type { DrawOptions } from "./draw-options.ts";
+
+/** Bounds how many calls of one wrapped function run here at once. */
+export interface Places {
+  /**
+   * Waits for a place, by priority; resolves with what gives the place back.
+   *
+   * @throws {@link WaitTooLongError} when none came free within `maxWaitMs`.
+   * @throws the signal's reason, when it is aborted.
+   */
+  take(options: DrawOptions): Promise<() => void>;
+}
+
+export function createPlaces(bucket: string, concurrency: number): Places {
+  const queue = new PQueue({ concurrency });
+
+  /** A task that lasts as long as the place is held, so that the call itself runs in its caller's async context. */
+  function hold(priority: number, signal: AbortSignal): Promise<() => void> {
+    return new Promise((resolve, reject) => {
+      const task = (): Promise<void> => new Promise((release) => resolve(release));
+      queue.add(task, { priority, signal }).catch(reject);
+    });
+  }
+
+  return {
+    async take({ priority = "normal", key, maxWaitMs, signal }) {
+      const waiting = new AbortController();
+      const onAbort = (): void => waiting.abort(signal?.reason);
+      const onExpire = (): void =>
+        waiting.abort(
+          new WaitTooLongError({
+            bucket,
+            key,
+            maxWaitMs: maxWaitMs!,
+            retryAfterMs: maxWaitMs!,
+            limitedBy: `concurrency ${concurrency} of this process`,
+          }),
+        );
+      signal?.addEventListener("abort", onAbort, { once: true });
+      const timer = maxWaitMs === undefined ? undefined : setTimeout(onExpire, maxWaitMs);
+      try {
+        return await hold(PRIORITIES.length - PRIORITIES.indexOf(priority), waiting.signal);
+      } finally {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", onAbort);
+      }
+    },
+  };
+}

@@ -1,0 +1,39 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import { HORIZON_US } from "../core/policy.ts";
+import type { Slot } from "./slot.ts";
+
+interface SlotInHand {
+  /** Which bucket it came from; two sluices may each have one of the same name. */
+  readonly bucket: object;
+  readonly slot: Slot;
+  readonly cost: number;
+  /** On `performance.now()`; from then on the slot is stale, and the call draws anew. */
+  readonly staleAtMs: number;
+  isUsed: boolean;
+}
+
+const inHand = new AsyncLocalStorage<SlotInHand>();
+
+/**
+ * Runs a handler that was started by a slot, and lets the first call that it
+ * makes through the same bucket, within one horizon, leave on that slot:
+ * otherwise each job whose handler calls a throttled client would take two.
+ */
+export function withSlotInHand<T>(
+  { bucket, slot, cost }: { bucket: object; slot: Slot; cost: number },
+  handler: () => T,
+): T {
+  const staleAtMs = performance.now() + HORIZON_US / 1_000;
+  return inHand.run({ bucket, slot, cost, staleAtMs, isUsed: false }, handler);
+}
+
+/** The slot in hand, if this is the first call through its bucket and it is not stale. */
+export function takeSlotInHand(bucket: object, cost: number): Slot | undefined {
+  const hand = inHand.getStore();
+  if (hand === undefined || hand.isUsed || hand.bucket !== bucket || hand.cost < cost) {
+    return undefined;
+  }
+  if (performance.now() >= hand.staleAtMs) return undefined;
+  hand.isUsed = true;
+  return hand.slot;
+}

@@ -1,0 +1,91 @@
+import { InvalidOptionError } from "../core/errors.ts";
+import type { Bucket } from "./bucket.ts";
+import {
+  readCallOptions,
+  readDrawOptions,
+  type CallOptions,
+  type DrawOptions,
+} from "./draw-options.ts";
+import { createPlaces, type Places } from "./places.ts";
+
+type AnyFunction = (...args: never[]) => unknown;
+
+/** How the calls of one wrapped function draw; key and cost may depend on the arguments. */
+export type ThrottledOptions<F extends AnyFunction> = CallOptions<Parameters<F>>;
+
+/** The same function, but each call waits for its slot; a plain result becomes a promise. */
+export type Throttled<F extends AnyFunction> = (F extends (...args: never[]) => Promise<unknown>
+  ? F
+  : (this: ThisParameterType<F>, ...args: Parameters<F>) => Promise<Awaited<ReturnType<F>>>) & {
+  /** The same function with other options for the calls made through it. */
+  with(options: DrawOptions): Throttled<F>;
+};
+
+export function throttle<F extends AnyFunction>(
+  bucket: Bucket,
+  fn: F,
+  options: ThrottledOptions<F> = {},
+): Throttled<F> {
+  if (typeof fn !== "function") {
+    const remedy = "give the function whose calls are to be paced";
+    throw new InvalidOptionError({ where: "throttled()", option: "fn", value: fn, remedy });
+  }
+  const { concurrency, ...rest } = readCallOptions("throttled()", options);
+  const places = concurrency === undefined ? undefined : createPlaces(bucket.name, concurrency);
+  return wrap(bucket, fn, { draw: rest, places });
+}
+
+interface Settings {
+  readonly draw: CallOptions<never[]>;
+  readonly places: Places | undefined;
+}
+
+function wrap<F extends AnyFunction>(bucket: Bucket, fn: F, settings: Settings): Throttled<F> {
+  const { draw, places } = settings;
+
+  async function paced(this: unknown, ...args: never[]): Promise<unknown> {
+    const options = resolveOptions(draw, args);
+    const call = async (waitOptions: DrawOptions | undefined): Promise<unknown> => {
+      await bucket.draw(waitOptions);
+      return Reflect.apply(fn, this, args);
+    };
+    return places === undefined ? call(options) : callWithin(places, options ?? {}, call);
+  }
+
+  const withOptions = (given: DrawOptions): Throttled<F> => {
+    const read = readDrawOptions("with()", given);
+    return wrap(bucket, fn, { draw: { ...draw, ...read }, places });
+  };
+  Object.defineProperty(paced, "name", { value: fn.name, configurable: true });
+  return Object.assign(paced, { with: withOptions }) as unknown as Throttled<F>;
+}
+
+function resolveOptions(
+  { key, cost, ...rest }: CallOptions<never[]>,
+  args: never[],
+): DrawOptions | undefined {
+  const resolved = {
+    ...rest,
+    key: typeof key === "function" ? key(...args) : key,
+    cost: typeof cost === "function" ? cost(...args) : cost,
+  };
+  return Object.values(resolved).some((value) => value !== undefined) ? resolved : undefined;
+}
+
+/** The place is taken before the draw: a call that had its slot and then waited for a place would leave late. */
+async function callWithin(
+  places: Places,
+  options: DrawOptions,
+  call: (options: DrawOptions) => Promise<unknown>,
+): Promise<unknown> {
+  const sinceMs = performance.now();
+  options.signal?.throwIfAborted();
+  const release = await places.take(options);
+  try {
+    if (options.maxWaitMs === undefined) return await call(options);
+    const leftMs = Math.ceil(options.maxWaitMs - (performance.now() - sinceMs));
+    return await call({ ...options, maxWaitMs: Math.max(1, leftMs) });
+  } finally {
+    release();
+  }
+}

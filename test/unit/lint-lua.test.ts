@@ -1,0 +1,34 @@
+import { expect, it } from "vitest";
+import { undeclaredGlobals } from "../support/lua-globals.ts";
+
+it("finds a name that is declared nowhere, and its line", () => {
+  const source = "local level = tonumber(ARGV[1])\nreturn math.max(levle, 0)\n";
+
+  expect(undeclaredGlobals(source)).toEqual([{ name: "levle", line: 2 }]);
+});
+
+it("finds a local function that is called above its declaration", () => {
+  const source = "local now = now_us()\nlocal function now_us() return 1 end\nreturn now\n";
+
+  expect(undeclaredGlobals(source)).toEqual([{ name: "now_us", line: 1 }]);
+});
+
+it("finds an assignment that forgot its local", () => {
+  expect(undeclaredGlobals("level = 1\n")).toEqual([{ name: "level", line: 1 }]);
+});
+
+it("refuses what a script has no business with", () => {
+  const source = "return cjson.encode({ os.time() })\n";
+
+  expect(undeclaredGlobals(source).map(({ name }) => name)).toEqual(["cjson", "os"]);
+});
+
+it("allows what Redis and Lua provide", () => {
+  const source = "for _, key in ipairs(KEYS) do redis.call('DEL', key) end\nreturn #ARGV\n";
+
+  expect(undeclaredGlobals(source)).toEqual([]);
+});
+
+it("does not mistake a newer Lua for the one in Redis", () => {
+  expect(() => undeclaredGlobals("return 7 // 2\n")).toThrow("near '/'");
+});

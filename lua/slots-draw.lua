@@ -27,21 +27,22 @@ local generation, drew_us, own_turn_us = tonumber(ARGV[8]), tonumber(ARGV[9]), t
 local server_us = now_us(ARGV[11])
 
 if not (is_whole(wanted, 1) and is_whole(cost, 1) and is_whole(horizon_us, 0)
-    and is_whole(policy.count, 1) and is_whole(policy.period_us, 1) and is_whole(policy.burst, cost)
+    and is_whole(policy.count, 1) and is_whole(policy.period_us, 1) and is_whole(policy.burst, 1)
     and is_whole(generation, 0) and is_whole(drew_us, 0) and is_whole(own_turn_us, 0)) then
-  return redis.error_reply('SLUICE_BAD_ARGUMENT a number is not whole, or a cost is above the burst')
+  return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole')
 end
 
 local bucket = load_bucket(keys.state)
 if bucket then
   advance(bucket, server_us)
-  settle_policy(keys, bucket, policy, generation, server_us)
+  settle_policy(bucket, policy, generation, server_us)
 else
-  bucket = new_bucket(keys, policy, generation, server_us)
+  bucket = new_bucket(policy, generation, server_us)
 end
 if cost > bucket.burst then
   return redis.error_reply(string.format('SLUICE_COST_TOO_LARGE %.0f', bucket.burst))
 end
+if bucket.is_reset then redis.call('DEL', keys.turns, keys.holes) end
 
 local now = bucket.clock_us
 local since_us = now - math.floor(horizon_us / 2)

@@ -9,7 +9,7 @@ local function convert_level(from, to)
 end
 
 -- Generation 0 declares a policy; a higher one than the bucket's tells it of a state that Redis lost.
-local function settle_policy(keys, bucket, policy, generation, server_us)
+local function settle_policy(bucket, policy, generation, server_us)
   local is_same = bucket.count == policy.count
     and bucket.period_us == policy.period_us
     and bucket.burst == policy.burst
@@ -25,17 +25,16 @@ local function settle_policy(keys, bucket, policy, generation, server_us)
   bucket.count, bucket.period_us, bucket.burst = policy.count, policy.period_us, policy.burst
   bucket.turns_until_us = 0
   bucket.holes = 0
-  redis.call('DEL', keys.turns, keys.holes)
+  bucket.is_reset = true
 end
 
 -- A lost state is made anew from what the asker knows.
-local function new_bucket(keys, policy, generation, server_us)
-  redis.call('DEL', keys.turns, keys.holes)
+local function new_bucket(policy, generation, server_us)
   return {
     generation = generation > 0 and generation or server_us,
     count = policy.count, period_us = policy.period_us, burst = policy.burst,
     level = 0, clock_us = server_us, skew_us = 0,
     window_us = server_us, alive = 0, alive_before = 0,
-    turns_until_us = 0, holes = 0,
+    turns_until_us = 0, holes = 0, is_reset = true,
   }
 end

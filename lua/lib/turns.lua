@@ -12,7 +12,8 @@ local function count_alive(bucket, drew_us)
     bucket.window_us = bucket.clock_us
   end
   if drew_us == 0 or drew_us < bucket.window_us then bucket.alive = bucket.alive + 1 end
-  return math.max(bucket.alive, bucket.alive_before)
+  -- A lost state may meet askers that it counts as known: it has forgotten them.
+  return math.max(1, bucket.alive, bucket.alive_before)
 end
 
 -- How many askers have their turn at or after since_us, and before until_us if that is given.

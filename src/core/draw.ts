@@ -31,7 +31,7 @@ export function draw(
   const perHorizon = horizonUs * policy.count + policy.burst * policy.periodUs;
   const { isNew, ...window } = countAlive(state.window, { nowUs, drewUs });
   state.window = window;
-  const alive = Math.max(window.alive, window.aliveBefore);
+  const alive = Math.max(1, window.alive, window.aliveBefore);
   const share = Math.max(1, Math.floor((Math.floor(perHorizon / stepLevel) * 0.75) / alive));
   const most = Math.min(wanted, share);
 

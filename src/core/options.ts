@@ -17,7 +17,11 @@ export function readOptions<Schema extends z.ZodObject>(
   if (read.success) return Object.freeze(read.data);
   const issue = read.error.issues[0]!;
   if (issue.code === "unrecognized_keys") throw unknownOption(where, schema, given, issue.keys[0]!);
-  const option = issue.path.join(".") || "options";
+  if (issue.path.length === 0) {
+    const remedy = "give an object of options";
+    throw new InvalidOptionError({ where, option: "options", value: given, remedy });
+  }
+  const option = issue.path.join(".");
   throw new InvalidOptionError({
     where,
     option,

@@ -1,0 +1,75 @@
+import { describe, expectTypeOf, it } from "vitest";
+import { createSluice, throttled, type Job, type Slot, type Throttled } from "sluice";
+
+const bucket = createSluice().bucket("stripe", { rate: "100/s" });
+
+describe("the types of throttled", () => {
+  it("keep the arguments and the awaited result", () => {
+    const charge = bucket.throttled((amount: number, currency?: string) => `${amount}${currency}`);
+
+    expectTypeOf<Parameters<typeof charge>>().toEqualTypeOf<
+      [amount: number, currency?: string | undefined]
+    >();
+    expectTypeOf(charge(1)).toEqualTypeOf<Promise<string>>();
+    expectTypeOf(charge.with({ key: "acme" })(1)).toEqualTypeOf<Promise<string>>();
+  });
+
+  it("keep a generic function generic", () => {
+    const echo = bucket.throttled(async <T>(value: T): Promise<T> => value);
+
+    expectTypeOf(echo("a" as const)).toEqualTypeOf<Promise<"a">>();
+    expectTypeOf(echo.with({})({ id: 1 })).toEqualTypeOf<Promise<{ id: number }>>();
+  });
+
+  it("keep what the function wants as this", () => {
+    function read(this: { name: string }): string {
+      return this.name;
+    }
+    const paced = bucket.throttled(read);
+
+    expectTypeOf(paced).thisParameter.toEqualTypeOf<{ name: string }>();
+  });
+
+  it("know the arguments in key and cost", () => {
+    bucket.throttled(async (tenant: string, count: number) => `${tenant}${count}`, {
+      key: (tenant) => {
+        expectTypeOf(tenant).toEqualTypeOf<string>();
+        return tenant;
+      },
+      cost: (_tenant, count) => {
+        expectTypeOf(count).toEqualTypeOf<number>();
+        return count;
+      },
+    });
+  });
+
+  it("are the same on the default sluice", () => {
+    const quick = throttled(async (id: number) => id, { bucket: "stripe", rate: "100/s" });
+
+    expectTypeOf(quick).toEqualTypeOf<Throttled<(id: number) => Promise<number>>>();
+    // @ts-expect-error: the bucket has to be named
+    throttled(async () => 1, { rate: "100/s" });
+  });
+
+  it("refuse options that do not exist", () => {
+    // @ts-expect-error: there is no such option
+    void bucket.draw({ maxWait: 5 });
+    expectTypeOf(bucket.draw()).toEqualTypeOf<Promise<Slot>>();
+  });
+});
+
+describe("the types of a queue", () => {
+  it("carry the data from enqueue to the handler", () => {
+    const sluice = createSluice();
+    const queue = sluice.queue<{ amount: number }>("charges", { bucket });
+
+    expectTypeOf(queue.enqueue({ amount: 1 })).toEqualTypeOf<Promise<Job<{ amount: number }>>>();
+    // @ts-expect-error: the data is of another type
+    void queue.enqueue({ amount: "1" });
+    sluice.worker(queue, async (job, { signal, attempt }) => {
+      expectTypeOf(job.data).toEqualTypeOf<{ amount: number }>();
+      expectTypeOf(signal).toEqualTypeOf<AbortSignal>();
+      expectTypeOf(attempt).toEqualTypeOf<number>();
+    });
+  });
+});

@@ -1,0 +1,84 @@
+import { describe, expect, it } from "vitest";
+import { z } from "zod";
+import { describeValue } from "../../../src/core/describe-value.ts";
+import { InvalidOptionError } from "../../../src/core/errors.ts";
+import { readName, readOptions, wholeNumber } from "../../../src/core/options.ts";
+import { compilePolicy } from "../../../src/core/policy.ts";
+
+const schema = z.strictObject({
+  maxWaitMs: wholeNumber(1, 1_000, "milliseconds").optional(),
+  backoff: z.strictObject({ baseMs: wholeNumber(1, 10, "milliseconds") }).optional(),
+});
+
+describe("options", () => {
+  it("are frozen once they are read", () => {
+    expect(Object.isFrozen(readOptions("draw()", schema, { maxWaitMs: 5 }))).toBe(true);
+  });
+
+  it.each([
+    [
+      { maxWait: 5 },
+      'draw(): option "maxWait" is 5; there is no such option; did you mean maxWaitMs?',
+    ],
+    [
+      { x: 5 },
+      'draw(): option "x" is 5; there is no such option; the options are maxWaitMs, backoff.',
+    ],
+    [
+      { maxWaitMs: 0 },
+      'draw(): option "maxWaitMs" is 0; give a whole number of milliseconds from 1 to 1000.',
+    ],
+    [
+      { maxWaitMs: "5" },
+      'draw(): option "maxWaitMs" is "5"; give a whole number of milliseconds from 1 to 1000.',
+    ],
+    [
+      { backoff: { baseMs: 11 } },
+      'draw(): option "backoff.baseMs" is 11; give a whole number of milliseconds from 1 to 10.',
+    ],
+  ])("that cannot work, as %j, are refused by name, value and remedy", (given, message) => {
+    expect(() => readOptions("draw()", schema, given)).toThrow(message);
+  });
+
+  it.each([null, 5, "x", []])("that are %j are refused", (given) => {
+    expect(() => readOptions("draw()", schema, given)).toThrow(InvalidOptionError);
+  });
+});
+
+describe("a burst", () => {
+  it.each([0, 2.5, -1, Number.NaN, Infinity, "3", 1e15])("of %j is refused", (burst) => {
+    const compile = (): unknown => compilePolicy("test", { rate: "100/s", burst: burst as number });
+
+    expect(compile).toThrow(InvalidOptionError);
+    expect(compile).toThrow(/option "burst"/);
+  });
+});
+
+describe("a name", () => {
+  it.each(["", "a{b", "a}b", "a:b", "a\nb", "a\u0000b", "x".repeat(1_000_000), "\ud800", 5, null])(
+    "that is %j is refused",
+    (name) => {
+      expect(() => readName("bucket()", "name", name)).toThrow(InvalidOptionError);
+    },
+  );
+
+  it.each(["stripe", "open ai", "übergabe/α", "a.b-c_d@e"])("that is %j is taken", (name) => {
+    expect(readName("bucket()", "name", name)).toBe(name);
+  });
+});
+
+describe("a value in an error message", () => {
+  it("stays short and on one line", () => {
+    const described = describeValue("a\n".repeat(500_000));
+
+    expect(described.length).toBeLessThan(100);
+    expect(described).not.toContain("\n");
+  });
+
+  it("is named even when JSON cannot hold it", () => {
+    const cycle: Record<string, unknown> = {};
+    cycle["self"] = cycle;
+
+    expect(describeValue(cycle)).toBe("[object Object]");
+  });
+});

@@ -1,0 +1,62 @@
+import { describe, expect, it } from "vitest";
+import { InvalidOptionError } from "../../../src/core/errors.ts";
+import { formatRate, parseRate } from "../../../src/core/rate.ts";
+
+describe("a rate", () => {
+  it.each([
+    ["100/s", { count: 1, periodUs: 10_000 }],
+    ["60/min", { count: 1, periodUs: 1_000_000 }],
+    ["5000/h", { count: 1, periodUs: 720_000 }],
+    ["1/2s", { count: 1, periodUs: 2_000_000 }],
+    ["300000/s", { count: 3, periodUs: 10 }],
+    [
+      { calls: 100, per: "1s" },
+      { count: 1, periodUs: 10_000 },
+    ],
+    [
+      { calls: 3, per: "500ms" },
+      { count: 3, periodUs: 500_000 },
+    ],
+  ])("reads %j in whole numbers", (given, expected) => {
+    expect(parseRate("test", given)).toEqual(expected);
+  });
+
+  it.each([
+    ["100/s", "100/s"],
+    ["1/2s", "30/min"],
+    ["5000/h", "5000/h"],
+    ["7/13s", "7/13s"],
+    ["3/7ms", "3/7ms"],
+  ])("shows %j as %j", (given, shown) => {
+    expect(formatRate(parseRate("test", given))).toBe(shown);
+  });
+
+  it.each([
+    "0/s",
+    "-1/s",
+    "abc",
+    "1e400/s",
+    "1.5/s",
+    "100",
+    "100/",
+    "/s",
+    "100/0s",
+    "100/fortnight",
+    "9999999999999/s",
+    "1/400d",
+    Number.NaN,
+    Infinity,
+    100,
+    null,
+    undefined,
+    { calls: 0, per: "1s" },
+    { calls: Number.NaN, per: "1s" },
+    { calls: 100 },
+    "9".repeat(1_000_000),
+  ])("refuses %j, naming it and the remedy", (given) => {
+    const read = (): unknown => parseRate('bucket("stripe")', given as never);
+
+    expect(read).toThrow(InvalidOptionError);
+    expect(read).toThrow(/^bucket\("stripe"\): option "rate" is .{1,100}; write whole calls/s);
+  });
+});

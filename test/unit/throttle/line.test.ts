@@ -34,15 +34,13 @@ describe("the line", () => {
           const first = PRIORITIES.map((priority) =>
             model.find((candidate) => candidate.priority === priority),
           ).find((candidate) => candidate !== undefined);
-          if (each.do === "shift") {
-            expect(line.shift()).toBe(first);
-            model = model.filter((candidate) => candidate !== first);
-          }
-          const leaver = each.do === "remove" ? model[each.which] : undefined;
-          if (leaver !== undefined) {
-            line.remove(leaver);
-            model = model.filter((candidate) => candidate !== leaver);
-          }
+          const expected = each.do === "shift" ? first : undefined;
+          const shifted = each.do === "shift" ? line.shift() : undefined;
+          const leaver = each.do === "remove" ? model[each.which] : expected;
+          if (each.do === "remove" && leaver !== undefined) line.remove(leaver);
+          model = model.filter((candidate) => candidate !== leaver);
+
+          expect(shifted).toBe(expected);
           expect(line.size).toBe(model.length);
         }
       }),

@@ -31,8 +31,7 @@ for index, text in ipairs(slots) do
     bucket.level = bucket.level - cost * bucket.period_us
   elseif slot_us > bucket.clock_us then
     local member = string.format('%.0f %.0f %s %d', cost, slot_us, asker, index - 1)
-    redis.call('ZADD', keys.holes, slot_us, member)
-    bucket.holes = bucket.holes + 1
+    bucket.holes = bucket.holes + redis.call('ZADD', keys.holes, slot_us, member)
   end
 end
 save_bucket(keys.state, bucket)

@@ -1,5 +1,5 @@
 import { advance, type BucketState } from "./bucket-state.ts";
-import { inOrder, type Hole } from "./holes.ts";
+import { addHoles, type Hole } from "./holes.ts";
 import { drainUs } from "./limits/leaky-bucket.ts";
 import type { ReturnRequest } from "./store.ts";
 
@@ -27,5 +27,5 @@ export function giveBack(
     if (slotUs === lastUs) state.level -= cost * policy.periodUs;
     else holes.push({ slotUs, cost, id: `${cost} ${slotUs} ${asker} ${index}` });
   }
-  return { ...state, holes: inOrder([...state.holes, ...holes]) };
+  return { ...state, holes: addHoles(state.holes, holes) };
 }

@@ -21,6 +21,8 @@ export function takeHoles(
   return [...taken].map((hole) => hole.slotUs);
 }
 
-export function inOrder(holes: readonly Hole[]): Hole[] {
-  return holes.toSorted((a, b) => a.slotUs - b.slotUs || (a.id < b.id ? -1 : 1));
+/** Adds holes, in the order of their times; one that is there already stays one. */
+export function addHoles(to: readonly Hole[], added: readonly Hole[]): Hole[] {
+  const byId = new Map([...to, ...added].map((hole) => [hole.id, hole]));
+  return [...byId.values()].sort((a, b) => a.slotUs - b.slotUs || (a.id < b.id ? -1 : 1));
 }

@@ -37,6 +37,12 @@ export interface DrawReply {
 /** How many slots one return may hold; what is more is wasted, some 10 ms of a bucket of 100,000/s. */
 export const MOST_RETURNED = 1_000;
 
+/** A reply, and how old it may be. */
+export interface Drawn extends DrawReply {
+  /** When the request left, on `performance.now()`. */
+  readonly sentAtMs: number;
+}
+
 /** Slots that nobody waits for any more, so that another replica can have them. */
 export interface ReturnRequest {
   readonly bucket: string;
@@ -54,7 +60,7 @@ export interface ReturnRequest {
  */
 export interface Store {
   /** @throws {@link StoreUnavailableError} when there is no answer within the store's time limit. */
-  draw(request: DrawRequest): Promise<DrawReply>;
+  draw(request: DrawRequest): Promise<Drawn>;
   /** Gives slots back, and the asker's turn with them. */
   giveBack(request: ReturnRequest): Promise<void>;
   close(): Promise<void>;

@@ -29,7 +29,7 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
       const { state, reply } = draw(states.get(request.bucket), request, now);
       states.set(request.bucket, state);
       forgetIdle(now);
-      return reply;
+      return { ...reply, sentAtMs: performance.now() };
     },
     async giveBack(request) {
       const found = states.get(request.bucket);

@@ -45,7 +45,15 @@ const SETTINGS: Readonly<Record<ConnectionUse, RedisOptions>> = {
 
 /** A connection of Sluice's own, with the settings that its use demands. */
 export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster {
-  const settings = SETTINGS[use];
+  const client = open(input, SETTINGS[use]);
+  // One listener for each bucket that waits for the connection.
+  client.setMaxListeners(0);
+  // A failed attempt is told here as well as to the command that waited for it, which passes it on to its caller.
+  client.on("error", () => undefined);
+  return client;
+}
+
+function open(input: RedisInput, settings: RedisOptions): Redis | Cluster {
   if (typeof input === "string") return new Redis(input, settings);
   if (isCluster(input)) {
     return input.duplicate([], {

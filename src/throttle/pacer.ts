@@ -2,7 +2,7 @@ import { HORIZON_US } from "../core/policy.ts";
 import { ClosedError } from "../core/errors.ts";
 import type { LeakyBucket } from "../core/limits/leaky-bucket.ts";
 import type { Logger } from "../core/logger.ts";
-import { MOST_RETURNED, type DrawReply, type Store } from "../core/store.ts";
+import { MOST_RETURNED, type Drawn, type Store } from "../core/store.ts";
 import { LOOK_IN_US } from "../core/turns.ts";
 import { createAlarm } from "./alarm.ts";
 import { createHeldSlots, type HeldSlot } from "./held-slots.ts";
@@ -43,6 +43,7 @@ export function createPacer(options: PacerOptions): Pacer {
   const alarm = createAlarm(work);
   let heldGeneration = 0;
   let askAgainAtMs = 0;
+  let leastTookMs = Infinity;
   let drewUs = 0;
   let turnUs = 0;
   let asking: Promise<void> | undefined;
@@ -92,12 +93,16 @@ export function createPacer(options: PacerOptions): Pacer {
     work();
   }
 
-  function receive(reply: DrawReply): void {
+  function receive(reply: Drawn): void {
     const arrivedMs = performance.now();
+    const tookMs = arrivedMs - reply.sentAtMs;
+    leastTookMs = Math.min(leastTookMs, tookMs);
     known.learn(reply.policy, reply.generation);
     if (reply.generation !== heldGeneration) held.clear();
     heldGeneration = reply.generation;
-    held.add(reply, cost, arrivedMs);
+    // A reply that lay about for longer, in a process that stood still or on the wire, tells of slots
+    // that may have passed already.
+    if (tookMs <= leastTookMs + HORIZON_US / 1_000) held.add(reply, cost, arrivedMs);
     drewUs = reply.nowUs;
     turnUs = reply.turnUs;
     const waitUs = Math.min(turnUs - drewUs, LOOK_IN_US);

@@ -125,6 +125,6 @@ it("answers every random history in Redis and in memory with the same numbers", 
       }
       await forgetKeys();
     }),
-    { numRuns: 1_000 },
+    { numRuns: 1_500 },
   );
 });

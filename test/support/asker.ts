@@ -22,7 +22,7 @@ export function createAsker(
       return last;
     },
     async draw(wanted, cost = 1) {
-      last = await store.draw({
+      const { sentAtMs: _sentAtMs, ...reply } = await store.draw({
         bucket,
         asker: name,
         wanted,
@@ -32,8 +32,9 @@ export function createAsker(
         drewUs: last?.nowUs ?? 0,
         turnUs: last?.turnUs ?? 0,
       });
-      known = { policy: last.policy, generation: last.generation };
-      return last;
+      last = reply;
+      known = { policy: reply.policy, generation: reply.generation };
+      return reply;
     },
     giveBack: (slotsUs, cost = 1) =>
       store.giveBack({ bucket, asker: name, cost, generation: known.generation, slotsUs }),

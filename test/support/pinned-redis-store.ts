@@ -10,7 +10,10 @@ export function createPinnedRedisStore(
   { prefix, nowUs }: { prefix: string; nowUs: () => number },
 ): Store {
   return {
-    draw: (request) => runScript(redis, slotsDraw, { ...request, prefix, pinnedUs: nowUs() }),
+    async draw(request) {
+      const reply = await runScript(redis, slotsDraw, { ...request, prefix, pinnedUs: nowUs() });
+      return { ...reply, sentAtMs: performance.now() };
+    },
     giveBack: (request) => runScript(redis, slotsReturn, { ...request, prefix, pinnedUs: nowUs() }),
     close: async () => undefined,
   };

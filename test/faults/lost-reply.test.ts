@@ -1,0 +1,97 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { Redis } from "ioredis";
+import { StoreUnavailableError, createSluice, type Slot, type Sluice } from "sluice";
+import { startRedis, type LocalRedis } from "../support/local-redis.ts";
+import { rejectionOf } from "../support/rejection.ts";
+import { startTcpProxy, type TcpProxy } from "../support/tcp-proxy.ts";
+import { waitUntil } from "../support/wait-until.ts";
+
+let redis: LocalRedis;
+let proxy: TcpProxy;
+let sluice: Sluice;
+beforeEach(async () => {
+  redis = await startRedis({ fresh: true });
+  proxy = await startTcpProxy(Number(new URL(redis.url).port));
+  sluice = createSluice({ redis: `redis://127.0.0.1:${proxy.port}`, storeTimeoutMs: 30_000 });
+});
+afterEach(async () => {
+  await sluice.close();
+  await proxy.close();
+  await redis.stop();
+});
+
+/** The calls of a bucket of 200/s, as many as there are slots from then on. */
+function callAll(count: number): Promise<Slot[]> {
+  const bucket = sluice.bucket("b", { rate: "200/s" });
+  return Promise.all(Array.from({ length: count }, () => bucket.draw()));
+}
+
+/** The smallest gap between two slots, in ms. */
+function smallestGapMs(slots: readonly Slot[]): number {
+  const atMs = slots.map((slot) => slot.atMs).sort((a, b) => a - b);
+  return Math.min(...atMs.slice(1).map((at, index) => at - atMs[index]!));
+}
+
+describe("a reply that is lost on the wire", () => {
+  it("lets every call go in the end, each on a slot of its own", async () => {
+    const bucket = sluice.bucket("b", { rate: "200/s" });
+    await bucket.draw();
+    const calls = callAll(60);
+    proxy.set("lose replies");
+    await waitUntil(() => proxy.kept > 0, "a reply is lost");
+
+    proxy.set("pass");
+    proxy.cut();
+    const slots = await calls;
+
+    expect(smallestGapMs(slots)).toBeGreaterThanOrEqual(4.99);
+  });
+
+  it("fails its callers in time, and is not asked for again behind their backs", async () => {
+    const hasty = createSluice({ redis: `redis://127.0.0.1:${proxy.port}`, storeTimeoutMs: 300 });
+    const bucket = hasty.bucket("b", { rate: "200/s" });
+    await bucket.draw();
+    const before = await drawsRun();
+    proxy.set("lose replies");
+    const reason = await rejectionOf(bucket.draw());
+
+    proxy.set("pass");
+    proxy.cut();
+    await bucket.draw();
+
+    expect(reason).toBeInstanceOf(StoreUnavailableError);
+    // The draw whose reply was lost, and the new one.
+    expect((await drawsRun()) - before).toBe(2);
+    await hasty.close();
+  });
+});
+
+/** How many scripts the server has run to their end. */
+async function drawsRun(): Promise<number> {
+  const client = new Redis(redis.url);
+  const stats = await client.info("commandstats");
+  await client.quit();
+  const count = (name: string): number => Number(new RegExp(`${name}=(\\d+)`).exec(stats)?.[1]);
+  return count("cmdstat_evalsha:calls");
+}
+
+describe("a connection that is cut again and again", () => {
+  it("delays calls, and neither loses one nor lets two leave on one slot", async () => {
+    const calls = callAll(150);
+    let isDone = false;
+    void calls.then(() => (isDone = true));
+
+    const bucket = sluice.bucket("b", { rate: "200/s" });
+    let lastWaiting = bucket.waiting;
+    await waitUntil(() => {
+      const isMoving = bucket.waiting < lastWaiting - 20;
+      if (isMoving) {
+        lastWaiting = bucket.waiting;
+        proxy.cut();
+      }
+      return isDone;
+    }, "all calls have left");
+
+    expect(smallestGapMs(await calls)).toBeGreaterThanOrEqual(4.99);
+  });
+});

@@ -1,0 +1,82 @@
+import { afterEach, describe, expect, it } from "vitest";
+import { StoreUnavailableError, createSluice, type Sluice } from "sluice";
+import { startRedis, type LocalRedis } from "../support/local-redis.ts";
+import { freePort } from "../support/redis-port.ts";
+import { rejectionOf } from "../support/rejection.ts";
+import { startTcpProxy } from "../support/tcp-proxy.ts";
+import { waitUntil } from "../support/wait-until.ts";
+
+let opened: Sluice[] = [];
+let redis: LocalRedis | undefined;
+afterEach(async () => {
+  await Promise.all(opened.map((sluice) => sluice.close()));
+  opened = [];
+  await redis?.stop();
+  redis = undefined;
+});
+
+function openSluice(port: number, storeTimeoutMs = 200): Sluice {
+  const logger = { warn: () => {}, error: () => {} };
+  const sluice = createSluice({ redis: `redis://127.0.0.1:${port}`, storeTimeoutMs, logger });
+  opened.push(sluice);
+  return sluice;
+}
+
+describe("Redis is absent at start", () => {
+  it("and a draw is refused with StoreUnavailableError instead of hanging", async () => {
+    const bucket = openSluice(await freePort("127.0.0.1")).bucket("b", { rate: "10/s" });
+
+    const reasons = await Promise.all([rejectionOf(bucket.draw()), rejectionOf(bucket.draw())]);
+
+    for (const reason of reasons) expect(reason).toBeInstanceOf(StoreUnavailableError);
+    expect(reasons[0]).toMatchObject({ code: "ERR_STORE_UNAVAILABLE" });
+    expect((reasons[0] as Error).message).toContain("200 ms");
+    expect(bucket.waiting).toBe(0);
+  });
+
+  it("and a job is refused, so that the producer knows that it is not stored", async () => {
+    const sluice = openSluice(await freePort("127.0.0.1"));
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "10/s" }) });
+
+    const reason = await rejectionOf(queue.enqueue(1));
+
+    expect(reason).toBeInstanceOf(StoreUnavailableError);
+    expect((reason as Error).message).toContain("nothing was stored");
+  });
+
+  it("and all goes on by itself once it is there", async () => {
+    const port = await freePort("127.0.0.1");
+    const sluice = openSluice(port);
+    const bucket = sluice.bucket("b", { rate: "100/s" });
+    const queue = sluice.queue<number>("jobs", { bucket });
+    const done: number[] = [];
+    sluice.worker(queue, async (job) => void done.push(job.data));
+    await rejectionOf(bucket.draw());
+
+    redis = await startRedis({ fresh: true, port });
+    await waitUntil(
+      () =>
+        queue.enqueue(7).then(
+          () => true,
+          () => false,
+        ),
+      "the producer has reconnected",
+    );
+    await waitUntil(() => done.length > 0, "the worker has reconnected and done the job");
+
+    expect(done[0]).toBe(7);
+    await expect(bucket.draw()).resolves.toMatchObject({ bucket: "b" });
+  });
+
+  it("and accepts connections without ever answering: a draw is refused all the same", async () => {
+    redis = await startRedis({ fresh: true });
+    const proxy = await startTcpProxy(Number(new URL(redis.url).port));
+    proxy.set("stall");
+    const bucket = openSluice(proxy.port).bucket("b", { rate: "10/s" });
+
+    const reason = await rejectionOf(bucket.draw());
+
+    expect(reason).toBeInstanceOf(StoreUnavailableError);
+    await proxy.close();
+  });
+});

@@ -1,6 +1,15 @@
+import { z } from "zod";
+import { NAME, readOptions } from "./core/options.ts";
 import type { PolicyOptions } from "./core/policy.ts";
 import { createSluice, type Sluice } from "./sluice.ts";
 import type { Throttled, ThrottledOptions } from "./throttle/throttled.ts";
+
+/** The rest is read where buckets and throttled functions are made. */
+const OPTIONS = z.looseObject({
+  bucket: NAME,
+  rate: z.custom<PolicyOptions["rate"]>(),
+  burst: z.custom<PolicyOptions["burst"]>().optional(),
+});
 
 let defaultSluice: Sluice | undefined;
 
@@ -14,9 +23,7 @@ export function throttled<F extends (...args: never[]) => unknown>(
   fn: F,
   options: PolicyOptions & ThrottledOptions<F> & { readonly bucket: string },
 ): Throttled<F> {
-  const { bucket, rate, burst, ...rest } = options;
+  const { bucket, rate, burst, ...rest } = readOptions("throttled()", OPTIONS, options);
   defaultSluice ??= createSluice();
-  return defaultSluice
-    .bucket(bucket, { rate, burst })
-    .throttled(fn, rest as unknown as ThrottledOptions<F>);
+  return defaultSluice.bucket(bucket, { rate, burst }).throttled(fn, rest);
 }

@@ -64,9 +64,13 @@ const SLUICE_OPTIONS = z.strictObject({
     .optional(),
   prefix: NAME.optional(),
   storeTimeoutMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
-  logger: z.custom<Logger>(isObject, { error: "give an object with warn and error" }).optional(),
+  logger: z.custom<Logger>(isLogger, { error: "give an object with warn and error" }).optional(),
 });
-const POLICY_OPTIONS = z.strictObject({ rate: z.any(), burst: z.any().optional() });
+/** What they hold is read by `compilePolicy`. */
+const POLICY_OPTIONS = z.strictObject({
+  rate: z.custom<PolicyOptions["rate"]>().optional(),
+  burst: z.custom<PolicyOptions["burst"]>().optional(),
+});
 const QUEUE_OPTIONS = z.strictObject({
   bucket: z.custom<Bucket>(isObject, { error: "give what sluice.bucket() returned" }),
 });
@@ -167,6 +171,11 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
 
 function isObject(value: unknown): boolean {
   return typeof value === "object" && value !== null;
+}
+
+function isLogger(value: unknown): boolean {
+  const { warn, error } = (isObject(value) ? value : {}) as Partial<Logger>;
+  return typeof warn === "function" && typeof error === "function";
 }
 
 /** Without a logger, what went wrong shows as a warning of the process. */

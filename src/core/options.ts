@@ -15,7 +15,8 @@ export function readOptions<Schema extends z.ZodObject>(
 ): Readonly<z.output<Schema>> {
   const read = schema.safeParse(given);
   if (read.success) return Object.freeze(read.data);
-  const issue = read.error.issues[0]!;
+  const { issues } = read.error;
+  const issue = issues.find(({ code }) => code === "unrecognized_keys") ?? issues[0]!;
   if (issue.code === "unrecognized_keys") throw unknownOption(where, schema, given, issue.keys[0]!);
   if (issue.path.length === 0) {
     const remedy = "give an object of options";

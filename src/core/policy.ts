@@ -21,7 +21,10 @@ const MAX_LEVEL = 2 ** 53;
  *
  * @throws {@link InvalidOptionError} when rate or burst can never work.
  */
-export function compilePolicy(where: string, { rate, burst = 1 }: PolicyOptions): LeakyBucket {
+export function compilePolicy(
+  where: string,
+  { rate, burst = 1 }: { rate?: RateInput | undefined; burst?: number | undefined },
+): LeakyBucket {
   const { count, periodUs } = parseRate(where, rate);
   const isWhole = Number.isSafeInteger(burst) && burst >= 1;
   // The highest level a draw can write: a full burst, a full horizon, and one call that pays before it starts.

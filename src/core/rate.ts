@@ -29,7 +29,7 @@ const REMEDY =
  *
  * @throws {@link InvalidOptionError} when it is not a whole number of calls per time.
  */
-export function parseRate(where: string, input: RateInput): Rate {
+export function parseRate(where: string, input: RateInput | undefined): Rate {
   const [calls, per] = typeof input === "string" ? split(input) : [input?.calls, input?.per];
   const periodUs = typeof per === "string" ? parsePeriodUs(per) : undefined;
   const isCount = Number.isSafeInteger(calls) && calls! >= 1 && calls! <= MAX_COUNT;

@@ -67,6 +67,20 @@ describe("draw", () => {
     expect(left).toEqual(["critical", "high", "normal", "normal", "low", "low"]);
   });
 
+  it("lets 100,000 waiting callers go in the order in which they came", async () => {
+    const { bucket } = createTestBucket({ rate: "1000000/s" });
+    const left: number[] = [];
+
+    const calls = Array.from({ length: 100_000 }, (_, call) =>
+      bucket.draw().then(() => left.push(call)),
+    );
+    await vi.advanceTimersByTimeAsync(1_000);
+    await Promise.all(calls);
+
+    expect(left.every((call, index) => call === index)).toBe(true);
+    expect(left).toHaveLength(100_000);
+  });
+
   it("keeps a call's async context through the wait", async () => {
     const { bucket } = createTestBucket({ rate: "100/s" });
     const context = new AsyncLocalStorage<string>();

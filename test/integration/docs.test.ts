@@ -1,0 +1,36 @@
+import { readFile } from "node:fs/promises";
+import { describe, expect, inject, it } from "vitest";
+import { docBlocks, runDocBlock } from "../support/doc-blocks.ts";
+
+const pages = ["README.md", "docs/guide.md", "docs/errors.md"];
+const blocks = (await Promise.all(pages.map(docBlocks))).flat();
+
+describe("the documentation", () => {
+  it.each(blocks)("runs and prints what it says: $name", async ({ code, promised }) => {
+    const run = await runDocBlock(code, inject("redisUrl"));
+
+    expect(run).toMatchObject({ code: 0, errors: "" });
+    for (const output of promised) expect(run.output).toContain(output);
+  });
+
+  it("has a block on each of its pages", () => {
+    const withBlocks = new Set(blocks.map(({ name }) => name.split(",")[0]));
+
+    expect([...withBlocks].sort()).toEqual([...pages].sort());
+  });
+});
+
+describe("docs/errors.md", () => {
+  it("names exactly the classes and codes that there are", async () => {
+    const source = await readFile("src/core/errors.ts", "utf8");
+    const page = await readFile("docs/errors.md", "utf8");
+
+    const inSource = [...source.matchAll(/readonly name = "(\w+)";\s+readonly code = "(\w+)"/g)];
+    const onPage = [...page.matchAll(/^\| `(\w+)` +\| `(ERR_\w+)`/gm)];
+
+    const pairs = (found: RegExpMatchArray[]): string[] =>
+      found.map(([, name, code]) => `${name} ${code}`).sort();
+    expect(pairs(onPage)).toEqual(pairs(inSource));
+    expect(inSource.length).toBeGreaterThan(5);
+  });
+});

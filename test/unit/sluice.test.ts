@@ -1,0 +1,165 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import {
+  ClosedError,
+  InvalidOptionError,
+  RedisRequiredError,
+  createSluice,
+  throttled,
+  type Sluice,
+  type SluiceOptions,
+} from "sluice";
+import { rejectionOf } from "../support/rejection.ts";
+
+let opened: Sluice[] = [];
+beforeEach(() => {
+  vi.stubEnv("REDIS_URL", "");
+});
+afterEach(async () => {
+  await Promise.all(opened.map((sluice) => sluice.close()));
+  opened = [];
+  vi.unstubAllEnvs();
+  vi.restoreAllMocks();
+});
+
+function open(options: SluiceOptions = {}) {
+  const warnings: string[] = [];
+  const log = (_facts: object, message: string): void => void warnings.push(message);
+  const sluice = createSluice({ logger: { warn: log, error: log }, ...options });
+  opened.push(sluice);
+  return { sluice, warnings };
+}
+
+describe("a sluice without Redis", () => {
+  it("paces this process, and says once that it is alone", async () => {
+    const { sluice, warnings } = open();
+
+    const slot = await sluice.bucket("b", { rate: "10/s" }).draw();
+    await sluice.bucket("c", { rate: "10/s" }).draw();
+
+    expect(slot.bucket).toBe("b");
+    expect(warnings).toEqual([expect.stringContaining("No Redis was named")]);
+  });
+
+  it("warns through the process when it has no logger", () => {
+    const warned = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+
+    opened.push(createSluice());
+
+    expect(warned).toHaveBeenCalledWith(expect.stringContaining("No Redis"), "SluiceWarning");
+  });
+
+  it("refuses queues", () => {
+    const { sluice } = open();
+
+    const bucket = sluice.bucket("b", { rate: "10/s" });
+
+    expect(() => sluice.queue("jobs", { bucket })).toThrow(RedisRequiredError);
+  });
+});
+
+describe("a sluice", () => {
+  it("gives the same bucket for the same name and policy", () => {
+    const { sluice } = open();
+
+    const first = sluice.bucket("b", { rate: "60/min" });
+
+    expect(sluice.bucket("b", { rate: "1/s" })).toBe(first);
+  });
+
+  it("refuses another policy for a bucket that it has", () => {
+    const { sluice } = open();
+    sluice.bucket("b", { rate: "10/s" });
+
+    const again = (): unknown => sluice.bucket("b", { rate: "20/s", burst: 2 });
+
+    expect(again).toThrow('bucket("b"): option "rate" is "20/s"; this sluice has given');
+  });
+
+  it.each([
+    [{ redis: 5 }, "redis"],
+    [{ redis: null }, "redis"],
+    [{ prefix: "a:b" }, "prefix"],
+    [{ storeTimeoutMs: 0 }, "storeTimeoutMs"],
+    [{ logger: "pino" }, "logger"],
+    [{ logger: { warn: () => {} } }, "logger"],
+    [{ redisUrl: "redis://x" }, "redisUrl"],
+  ])("refuses %j by the name of the option", (options, option) => {
+    const create = (): unknown => createSluice(options as SluiceOptions);
+
+    expect(create).toThrow(InvalidOptionError);
+    expect(create).toThrow(`option "${option}"`);
+  });
+
+  it.each([
+    ["", { rate: "1/s" }, "name"],
+    ["a{b}", { rate: "1/s" }, "name"],
+    ["b", { rate: "0/s" }, "rate"],
+    ["b", {}, "rate"],
+    ["b", undefined, "options"],
+    ["b", { rate: "1/s", burst: 0 }, "burst"],
+    ["b", { rate: "1/s", burst: 2.5 }, "burst"],
+    ["b", { rate: "1/s", perKey: { rate: "5/s" } }, "perKey"],
+    ["b", { limits: [] }, "limits"],
+  ])("refuses a bucket %j with %j by the name of the option", (name, policy, option) => {
+    const { sluice } = open();
+    const create = (): unknown => sluice.bucket(name, policy as never);
+
+    expect(create).toThrow(InvalidOptionError);
+    expect(create).toThrow(`option "${option}"`);
+  });
+
+  it("refuses a bucket whose name is 1 MB long, in a short message", () => {
+    const { sluice } = open();
+    const create = (): unknown => sluice.bucket("x".repeat(1_000_000), { rate: "1/s" });
+
+    expect(create).toThrow(InvalidOptionError);
+    expect(create).toThrow(/^.{1,200}$/);
+  });
+
+  it("refuses everything once it is closed, and closes twice without harm", async () => {
+    const { sluice } = open();
+    const bucket = sluice.bucket("b", { rate: "1/s" });
+    await bucket.draw();
+    const waiting = rejectionOf(bucket.draw());
+
+    await Promise.all([sluice.close(), sluice.close()]);
+
+    expect(await waiting).toBeInstanceOf(ClosedError);
+    expect(await rejectionOf(bucket.draw())).toBeInstanceOf(ClosedError);
+    expect(() => sluice.bucket("c", { rate: "1/s" })).toThrow(ClosedError);
+  });
+
+  it("is closed by await using", async () => {
+    let bucket;
+    {
+      await using sluice = open().sluice;
+      bucket = sluice.bucket("b", { rate: "1/s" });
+      await bucket.draw();
+    }
+
+    expect(await rejectionOf(bucket.draw())).toBeInstanceOf(ClosedError);
+  });
+});
+
+describe("the top-level throttled", () => {
+  it("paces on a sluice of the process's own", async () => {
+    const warned = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+    const double = throttled(async (n: number) => n * 2, { bucket: "twice", rate: "1000/s" });
+
+    await expect(Promise.all([double(1), double(2)])).resolves.toEqual([2, 4]);
+
+    expect(warned).toHaveBeenCalledTimes(1);
+  });
+
+  it.each([
+    [{ rate: "1/s" }, "bucket"],
+    [{ bucket: "b" }, "rate"],
+    [{ bucket: "b", rate: "1/s", retries: 3 }, "retries"],
+    [undefined, "options"],
+  ])("refuses %j by the name of the option", (options, option) => {
+    const wrap = (): unknown => throttled(async () => 1, options as never);
+
+    expect(wrap).toThrow(InvalidOptionError);
+    expect(wrap).toThrow(`option "${option}"`);
+  });
+});

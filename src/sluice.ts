@@ -8,7 +8,9 @@ import { compilePolicy, formatPolicy, isSamePolicy, type PolicyOptions } from ".
 import { createMemoryStore } from "./memory/memory-store.ts";
 import type { ConnectQueue } from "./queue/connection.ts";
 import { createQueue, type OwnedQueue, type Queue } from "./queue/queue.ts";
-import { createWorker, type Handler, type Worker, type WorkerOptions } from "./queue/worker.ts";
+import type { Handler } from "./queue/handler.ts";
+import { createWorker, type Worker } from "./queue/worker.ts";
+import type { WorkerOptions } from "./queue/worker-options.ts";
 import { connect, type RedisInput } from "./redis/connection.ts";
 import { untilReady } from "./redis/ready.ts";
 import { createRedisStore } from "./redis/redis-store.ts";
@@ -109,6 +111,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       return {
         client,
         untilReady: (ms) => untilReady(client, ms),
+        isReady: () => client.status === "ready",
         close: () => client.disconnect(),
       };
     };

@@ -5,6 +5,7 @@ export interface QueueConnection {
   readonly client: ConnectionOptions;
   /** Rejects when Redis cannot be reached within this time. */
   untilReady(timeoutMs: number): Promise<void>;
+  isReady(): boolean;
   close(): void;
 }
 

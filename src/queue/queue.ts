@@ -13,6 +13,7 @@ import {
   type Job,
   type Stored,
 } from "./job.ts";
+import { reportErrors } from "./report-errors.ts";
 
 /** Durable work for one bucket; it waits in Redis until a worker's slot comes. */
 export interface Queue<Data> {
@@ -79,7 +80,7 @@ export function createQueue<Data>(settings: QueueSettings): OwnedQueue<Data> {
     }
     if (stored === undefined) {
       stored = new StoredQueue(storedQueueName(name), { connection: connection.client, prefix });
-      stored.on("error", (error) => logger.error({ queue: name, error }, "A queue lost Redis."));
+      reportErrors(stored, `Queue "${name}"`, logger);
     }
     return stored;
   }

@@ -68,6 +68,14 @@ describe("Redis is absent at start", () => {
     await expect(bucket.draw()).resolves.toMatchObject({ bucket: "b" });
   });
 
+  it("and a worker is closed at once all the same", async () => {
+    const sluice = openSluice(await freePort("127.0.0.1"));
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "10/s" }) });
+    const worker = sluice.worker(queue, async () => {});
+
+    await expect(worker.close()).resolves.toBeUndefined();
+  });
+
   it("and accepts connections without ever answering: a draw is refused all the same", async () => {
     redis = await startRedis({ fresh: true });
     const proxy = await startTcpProxy(Number(new URL(redis.url).port));
@@ -78,5 +86,25 @@ describe("Redis is absent at start", () => {
 
     expect(reason).toBeInstanceOf(StoreUnavailableError);
     await proxy.close();
+  });
+});
+
+describe("Redis goes away while a worker runs", () => {
+  it("and the worker is closed at its deadline, its handler aborted", async () => {
+    redis = await startRedis({ fresh: true });
+    const sluice = openSluice(Number(new URL(redis.url).port));
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "10/s" }) });
+    let running: AbortSignal | undefined;
+    const worker = sluice.worker(queue, (_job, { signal }) => {
+      running = signal;
+      return new Promise<void>(() => {});
+    });
+    await queue.enqueueMany([1, 2, 3, 4]);
+    await waitUntil(() => running !== undefined, "a handler runs");
+
+    await redis.stop();
+    await worker.close({ deadlineMs: 50 });
+
+    expect(running?.aborted).toBe(true);
   });
 });

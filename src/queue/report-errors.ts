@@ -1,0 +1,20 @@
+import type { Logger } from "../core/logger.ts";
+
+/** What a queue and a worker of BullMQ's have in common. */
+interface Reporter {
+  on(event: "error", listener: (error: Error) => void): unknown;
+  on(event: "ready", listener: () => void): unknown;
+}
+
+/** Reports what goes wrong where no caller waits; an outage once, not with each attempt to reconnect. */
+export function reportErrors(stored: Reporter, who: string, logger: Logger): void {
+  let lastMessage: string | undefined;
+  stored.on("error", (error) => {
+    if (error.message === lastMessage) return;
+    lastMessage = error.message;
+    logger.error({ error }, `${who} met an error: ${error.message}`);
+  });
+  stored.on("ready", () => {
+    lastMessage = undefined;
+  });
+}

@@ -49,8 +49,7 @@ local since_us = now - math.floor(horizon_us / 2)
 local has_turn = own_turn_us >= since_us
 local step = cost * bucket.period_us
 local per_horizon = horizon_us * bucket.count + bucket.burst * bucket.period_us
-local alive = count_alive(bucket, drew_us)
-local share = math.max(1, math.floor(math.floor(per_horizon / step) * 0.75 / alive))
+local share = share_of(math.floor(per_horizon / step), count_alive(bucket, drew_us))
 local most = math.min(wanted, share)
 
 local recycled = take_holes(keys, bucket, cost, most, horizon_us)
@@ -59,10 +58,11 @@ local room = horizon_us * bucket.count - excess
 local ahead = count_turns(keys.turns, bucket, since_us, has_turn and own_turn_us)
 local free = (room < 0 and 0 or math.floor(room / step) + 1) - ahead * share
 local granted = math.max(0, math.min(most - #recycled, free))
+-- A crumb is left to those whose turn comes first: it would cost a draw, and their share its fullness.
+if ahead > 0 and granted < most - #recycled then granted = 0 end
 bucket.level = bucket.level + granted * step
 
-local left = wanted - #recycled - granted
-local turn_us = 0
+local left, turn_us = wanted - #recycled - granted, 0
 if left > 0 then
   local before = ahead
   if left < wanted and has_turn then before = count_others(keys.turns, bucket, since_us) end

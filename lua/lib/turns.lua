@@ -16,6 +16,11 @@ local function count_alive(bucket, drew_us)
   return math.max(1, bucket.alive, bucket.alive_before)
 end
 
+-- An even share of a horizon; one alone leaves a quarter, so that it can ask again before it runs dry.
+local function share_of(slots, alive)
+  return math.max(1, math.floor(math.min(slots * 0.75, slots / alive)))
+end
+
 -- How many askers have their turn at or after since_us, and before until_us if that is given.
 local function count_turns(key, bucket, since_us, until_us)
   if bucket.turns_until_us < since_us then return 0 end

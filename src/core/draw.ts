@@ -3,14 +3,14 @@ import { CostTooLargeError } from "./errors.ts";
 import { takeHoles } from "./holes.ts";
 import { drainUs, excessOf, fitWithin } from "./limits/leaky-bucket.ts";
 import type { DrawReply, DrawRequest } from "./store.ts";
-import { countAlive, countTurns, forgetGone } from "./turns.ts";
+import { countAlive, countTurns, forgetGone, shareOf } from "./turns.ts";
 
 /**
  * Books up to `wanted` slots within the horizon; an asker whose slots lie
  * farther ahead keeps a turn instead, at which to ask again.
  *
- * Three quarters of a horizon's slots are shared out evenly to all who draw: the
- * rest is booked ahead by then, so that nobody runs dry before its next turn.
+ * A horizon's slots are shared out evenly to all who draw, so that the others'
+ * are booked ahead when one's turn comes, and nobody runs dry before.
  * Twin of `lua/slots-draw.lua`.
  *
  * @throws {@link CostTooLargeError} when a call costs more than the burst; nothing is changed then.
@@ -32,14 +32,16 @@ export function draw(
   const { isNew, ...window } = countAlive(state.window, { nowUs, drewUs });
   state.window = window;
   const alive = Math.max(1, window.alive, window.aliveBefore);
-  const share = Math.max(1, Math.floor((Math.floor(perHorizon / stepLevel) * 0.75) / alive));
+  const share = shareOf(Math.floor(perHorizon / stepLevel), alive);
   const most = Math.min(wanted, share);
 
   const recycledUs = takeHoles(state, { cost, most, horizonUs });
   const excess = excessOf(policy, state.level, cost);
   const ahead = countTurns(state.turns, sinceUs, ownTurnUs);
   const free = fitWithin(policy, { excess, cost, horizonUs }) - ahead * share;
-  const granted = Math.max(0, Math.min(most - recycledUs.length, free));
+  const wished = most - recycledUs.length;
+  // A crumb is left to those whose turn comes first: it would cost a draw, and their share its fullness.
+  const granted = ahead > 0 && free < wished ? 0 : Math.max(0, Math.min(wished, free));
   state.level += granted * stepLevel;
 
   const left = wanted - recycledUs.length - granted;

@@ -8,6 +8,9 @@ export interface Hole {
   readonly id: string;
 }
 
+/** Lua cannot reply with some thousands of values at once. */
+const MOST_TAKEN = 1_000;
+
 /** Takes the earliest slots that others gave back, and forgets those whose time has passed. */
 export function takeHoles(
   state: BucketState,
@@ -15,7 +18,9 @@ export function takeHoles(
 ): number[] {
   const nowUs = state.clockUs;
   const coming = state.holes.filter((hole) => hole.slotUs > nowUs);
-  const near = coming.filter((hole) => hole.slotUs <= nowUs + horizonUs).slice(0, most);
+  const near = coming
+    .filter((hole) => hole.slotUs <= nowUs + horizonUs)
+    .slice(0, Math.min(most, MOST_TAKEN));
   const taken = new Set(near.filter((hole) => hole.cost === cost));
   state.holes = coming.filter((hole) => !taken.has(hole));
   return [...taken].map((hole) => hole.slotUs);

@@ -32,6 +32,11 @@ export function countAlive(
   };
 }
 
+/** An even share of a horizon; one alone leaves a quarter, so that it can ask again before it runs dry. */
+export function shareOf(slots: number, alive: number): number {
+  return Math.max(1, Math.floor(Math.min(slots * 0.75, slots / alive)));
+}
+
 /** How many askers have their turn at or after `sinceUs` and before `untilUs`. */
 export function countTurns(
   turns: ReadonlyMap<string, number>,

@@ -14,8 +14,8 @@ export interface HeldSlots {
   readonly size: number;
   /** When the earliest one comes, on `performance.now()`; Infinity if there is none. */
   readonly nextAtMs: number;
-  /** Adds what a reply granted; it has to arrive at `arrivedMs`. */
-  add(reply: DrawReply, cost: number, arrivedMs: number): void;
+  /** Adds what a reply granted; `offsetMs` is how far this process's clock runs ahead of the bucket's. */
+  add(reply: DrawReply, cost: number, offsetMs: number): void;
   take(): HeldSlot;
   /** Takes out the `count` latest ones; their times in µs, latest first. */
   takeLatest(count: number): number[];
@@ -54,10 +54,9 @@ export function createHeldSlots(): HeldSlots {
     get nextAtMs() {
       return nextAtMs;
     },
-    add({ nowUs, policy, recycledUs, granted, excess }, cost, arrivedMs) {
+    add({ nowUs, policy, recycledUs, granted, excess }, cost, offsetMs) {
       const stepLevel = cost * policy.periodUs;
-      // Counted from the arrival of the reply, so that a call is late by the way back at most, and never early.
-      const toLocalMs = (slotUs: number): number => arrivedMs + (slotUs - nowUs) / 1_000;
+      const toLocalMs = (slotUs: number): number => slotUs / 1_000 + offsetMs;
       const recycled = (index: number): number => recycledUs[index]!;
       const booked = (index: number): number => nowUs + drainUs(policy, excess + index * stepLevel);
       addRun({ index: 0, end: recycledUs.length, slotUs: recycled, toLocalMs });

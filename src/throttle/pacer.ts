@@ -5,6 +5,7 @@ import type { Logger } from "../core/logger.ts";
 import { MOST_RETURNED, type Drawn, type Store } from "../core/store.ts";
 import { LOOK_IN_US } from "../core/turns.ts";
 import { createAlarm } from "./alarm.ts";
+import { createBucketClock } from "./bucket-clock.ts";
 import { createHeldSlots, type HeldSlot } from "./held-slots.ts";
 import type { KnownPolicy } from "./known-policy.ts";
 import { createLine, type Waiter } from "./line.ts";
@@ -41,6 +42,7 @@ export function createPacer(options: PacerOptions): Pacer {
   const line = createLine<Caller>();
   const held = createHeldSlots();
   const alarm = createAlarm(work);
+  const clock = createBucketClock();
   let heldGeneration = 0;
   let askAgainAtMs = 0;
   let leastTookMs = Infinity;
@@ -102,7 +104,8 @@ export function createPacer(options: PacerOptions): Pacer {
     heldGeneration = reply.generation;
     // A reply that lay about for longer, in a process that stood still or on the wire, tells of slots
     // that may have passed already.
-    if (tookMs <= leastTookMs + HORIZON_US / 1_000) held.add(reply, cost, arrivedMs);
+    const offsetMs = clock.sample(arrivedMs, reply.nowUs);
+    if (tookMs <= leastTookMs + HORIZON_US / 1_000) held.add(reply, cost, offsetMs);
     drewUs = reply.nowUs;
     turnUs = reply.turnUs;
     const waitUs = Math.min(turnUs - drewUs, LOOK_IN_US);

@@ -1,0 +1,31 @@
+/** Samples of one window, and of the one before it, are what the offset is taken from. */
+const WINDOW_MS = 1_000;
+
+/** How far this process's monotonic clock runs ahead of a bucket's. */
+export interface BucketClock {
+  /** Takes in a reply that arrived at `arrivedMs` and was written at `nowUs`; the offset, in ms. */
+  sample(arrivedMs: number, nowUs: number): number;
+}
+
+/**
+ * The smallest offset seen of late: that of the reply whose way back was the
+ * shortest. A call is then late by that way at most, and never early; a reply
+ * that came late does not shift its slots into those of other replicas.
+ */
+export function createBucketClock(): BucketClock {
+  let windowEndsMs = -Infinity;
+  let least = Infinity;
+  let leastBefore = Infinity;
+
+  return {
+    sample(arrivedMs, nowUs) {
+      if (arrivedMs >= windowEndsMs) {
+        leastBefore = arrivedMs < windowEndsMs + WINDOW_MS ? least : Infinity;
+        least = Infinity;
+        windowEndsMs = arrivedMs + WINDOW_MS;
+      }
+      least = Math.min(least, arrivedMs - nowUs / 1_000);
+      return Math.min(least, leastBefore);
+    },
+  };
+}

@@ -1,7 +1,7 @@
 import type { ConnectionOptions } from "bullmq";
 
 /** A connection to Redis that BullMQ can use, made where Redis is known. */
-export interface QueueConnection {
+interface QueueConnection {
   readonly client: ConnectionOptions;
   /** Rejects when Redis cannot be reached within this time. */
   untilReady(timeoutMs: number): Promise<void>;

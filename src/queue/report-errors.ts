@@ -12,7 +12,8 @@ export function reportErrors(stored: Reporter, who: string, logger: Logger): voi
   stored.on("error", (error) => {
     if (error.message === lastMessage) return;
     lastMessage = error.message;
-    logger.error({ error }, `${who} met an error: ${error.message}`);
+    // The message alone: errors of ioredis carry the command, and with it the data of jobs.
+    logger.error({ reason: error.message }, `${who} met an error: ${error.message}`);
   });
   stored.on("ready", () => {
     lastMessage = undefined;

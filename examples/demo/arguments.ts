@@ -1,0 +1,76 @@
+import { parseArgs } from "node:util";
+
+/** What the demo is asked to show. */
+export interface DemoArguments {
+  /** The cap of the downstream, in calls a second. */
+  readonly rate: number;
+  readonly jobs: number;
+  readonly workers: number;
+  /** How long to watch at most; what still waits then is reported as waiting. */
+  readonly seconds: number;
+}
+
+/** Thrown when a flag can never work. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+}
+
+interface Flag {
+  readonly name: keyof DemoArguments;
+  readonly preset: number;
+  readonly most: number;
+  readonly meaning: string;
+}
+
+const FLAGS: readonly Flag[] = [
+  { name: "rate", preset: 100, most: 10_000, meaning: "the cap, in calls a second" },
+  { name: "jobs", preset: 2_000, most: 100_000, meaning: "webhooks to enqueue" },
+  { name: "workers", preset: 4, most: 32, meaning: "worker processes" },
+  { name: "seconds", preset: 25, most: 3_600, meaning: "how long to watch at most" },
+];
+
+export const USAGE: string = [
+  "npm run demo -- [flags]",
+  ...FLAGS.map(({ name, preset, meaning }) => `  --${name.padEnd(9)}${meaning} (${preset})`),
+].join("\n");
+
+/**
+ * Reads the flags; undefined when the caller asks for help instead.
+ *
+ * @throws {@link UsageError} when a flag is unknown or its value can never work.
+ */
+export function readArguments(given: readonly string[]): DemoArguments | undefined {
+  const values = parse(given);
+  if (values["help"] === true) return undefined;
+  const read = FLAGS.map((flag) => [flag.name, readWholeNumber(flag, values[flag.name])] as const);
+  return Object.fromEntries(read) as unknown as DemoArguments;
+}
+
+function parse(given: readonly string[]): Readonly<Record<string, string | boolean | undefined>> {
+  const options = {
+    rate: { type: "string" },
+    jobs: { type: "string" },
+    workers: { type: "string" },
+    seconds: { type: "string" },
+    help: { type: "boolean", short: "h" },
+  } as const;
+  try {
+    return parseArgs({ args: [...given], options }).values;
+  } catch (error) {
+    const [problem = ""] = (error as Error).message.split(". ");
+    const flags = FLAGS.map(({ name }) => `--${name}`).join(", ");
+    throw new UsageError(`${problem}; the flags are ${flags}, each with a number.`);
+  }
+}
+
+function readWholeNumber(
+  { name, preset, most }: Flag,
+  value: string | boolean | undefined,
+): number {
+  if (value === undefined) return preset;
+  const number = typeof value === "string" && /^\d{1,9}$/.test(value) ? Number(value) : 0;
+  if (number >= 1 && number <= most) return number;
+  throw new UsageError(
+    `--${name} is ${JSON.stringify(value)}; give a whole number from 1 to ${most}.`,
+  );
+}

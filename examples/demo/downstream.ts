@@ -1,0 +1,69 @@
+import { once } from "node:events";
+import process from "node:process";
+import { endChild, startChild } from "./child.ts";
+
+/** Calls to this path are answered as all others, but not reported. */
+export const WARM_UP_PATH = "/warm-up";
+
+/** One call, as the downstream saw it. */
+export interface Call {
+  /** On the downstream's clock. */
+  readonly atMs: number;
+  /** The id of the webhook. */
+  readonly delivery: string;
+  readonly worker: string;
+  /** What it was answered. */
+  readonly status: number;
+}
+
+/** The calls that came since the report before. */
+export interface Report {
+  readonly kind: "report";
+  /** On the downstream's clock. */
+  readonly nowMs: number;
+  readonly calls: readonly Call[];
+  readonly isLast: boolean;
+}
+
+export type FromDownstream = Report | { readonly kind: "listening"; readonly url: string };
+
+export interface Downstream {
+  readonly url: string;
+  readonly pid: number;
+  /** Resolves when the last call has been reported. */
+  lastReport(): Promise<void>;
+  end(): Promise<void>;
+}
+
+/** Starts a downstream that answers 429 above `maxPerSecond`, and tells of its calls ten times a second. */
+export async function startDownstream(
+  maxPerSecond: number,
+  onReport: (report: Report) => void,
+): Promise<Downstream> {
+  const args = [String(maxPerSecond)];
+  const child = startChild("examples/demo/downstream-process.ts", { args });
+  child.stderr?.pipe(process.stderr, { end: false });
+  const last = new Promise<void>((resolve) => {
+    child.on("message", (message: FromDownstream) => {
+      if (message.kind !== "report") return;
+      onReport(message);
+      if (message.isLast) resolve();
+    });
+  });
+  const died = once(child, "exit").then(() => {
+    throw new Error("The demo's downstream has ended by itself.");
+  });
+  const [first] = (await Promise.race([once(child, "message"), died])) as [FromDownstream];
+  died.catch(() => undefined);
+  if (first.kind !== "listening") throw new Error("The demo's downstream did not start.");
+
+  return {
+    url: first.url,
+    pid: child.pid!,
+    async lastReport() {
+      child.send("end");
+      await Promise.race([last, died]);
+    },
+    end: () => endChild(child),
+  };
+}

@@ -1,0 +1,6 @@
+/** Loaded into each child of the demo: it ends when the demo is gone, however that ended. */
+import process from "node:process";
+
+process.once("disconnect", () => process.exit(1));
+// A child that has nothing left to do may end before its parent.
+process.channel?.unref();

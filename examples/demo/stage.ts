@@ -1,0 +1,70 @@
+import { randomUUID } from "node:crypto";
+import { createSluice, type Queue } from "sluice";
+import { startRedis } from "../../test/support/local-redis.ts";
+import type { Webhook } from "../../workers/deliver.ts";
+import type { DemoArguments } from "./arguments.ts";
+import { createCleanup } from "./cleanup.ts";
+import { startDownstream, type Downstream } from "./downstream.ts";
+import { removeKeys } from "./remove-keys.ts";
+import { createTally, type Tally } from "./tally.ts";
+import { count, mostPerSecond } from "./verdict.ts";
+import { startWorkers, type Workers } from "./workers.ts";
+
+/** All that takes part in the demo: processes of its own, a queue, and the count of what arrives. */
+export interface Stage {
+  readonly downstream: Downstream;
+  readonly workers: Workers;
+  readonly queue: Queue<Webhook>;
+  readonly tally: Tally;
+  /** Ends the processes and removes what was stored. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+const QUEUE = "webhooks";
+
+/** Starts Redis, the downstream and the workers, and tells of each. */
+export async function openStage(
+  given: DemoArguments,
+  print: (line: string) => void,
+): Promise<Stage> {
+  const cleanup = createCleanup();
+  try {
+    const prefix = `sluice-demo-${randomUUID().slice(0, 8)}`;
+    const rate = `${given.rate}/s`;
+    const most = mostPerSecond(given.rate);
+
+    const redis = await startRedis();
+    cleanup.add(() => redis.stop());
+    cleanup.add(() => removeKeys(redis.url, prefix));
+    print(`Redis       ${redis.origin}${redis.pid === undefined ? "" : `, pid ${redis.pid}`}`);
+
+    const tally = createTally();
+    const downstream = await startDownstream(most, (report) => tally.add(report));
+    cleanup.add(() => downstream.end());
+    print(`downstream  ${downstream.url}, pid ${downstream.pid}`);
+    print(`            429 above ${count(most)} calls in any second: 1.01 × the cap is promised`);
+
+    const sluice = createSluice({ redis: redis.url, prefix });
+    cleanup.add(() => sluice.close());
+    const queue = sluice.queue<Webhook>(QUEUE, { bucket: sluice.bucket(QUEUE, { rate }) });
+
+    const workers = await startWorkers(given.workers, {
+      REDIS_URL: redis.url,
+      SLUICE_PREFIX: prefix,
+      SLUICE_QUEUE: QUEUE,
+      SLUICE_RATE: rate,
+    });
+    cleanup.add(() => workers.end());
+    print(`workers     pid ${workers.all.map(({ pid }) => pid).join(", ")}`);
+    return {
+      downstream,
+      workers,
+      queue,
+      tally,
+      [Symbol.asyncDispose]: () => cleanup[Symbol.asyncDispose](),
+    };
+  } catch (error) {
+    await cleanup[Symbol.asyncDispose]();
+    throw error;
+  }
+}

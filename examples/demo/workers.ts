@@ -1,0 +1,84 @@
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { endChild, isRunning, startChild } from "./child.ts";
+
+/** One process of `workers/webhook-worker.ts`. */
+export interface WorkerProcess {
+  /** Also its user agent, by which the downstream knows it. */
+  readonly name: string;
+  readonly pid: number;
+  readonly isRunning: boolean;
+}
+
+export interface Workers {
+  readonly all: readonly WorkerProcess[];
+  /** How many have ended that nobody has asked to. */
+  readonly crashed: number;
+  /** Lets all of them close: what they have not started goes back into the queue. */
+  end(): Promise<void>;
+}
+
+export type WorkerEnvironment = Readonly<Record<string, string>>;
+
+/** Starts worker processes; resolves when all of them are at work. */
+export async function startWorkers(count: number, env: WorkerEnvironment): Promise<Workers> {
+  const children: ChildProcess[] = [];
+  let isEnding = false;
+  let crashed = 0;
+
+  function start(name: string): { readonly worker: WorkerProcess; readonly ready: Promise<void> } {
+    const child = startChild("workers/webhook-worker.ts", {
+      env: { ...env, SLUICE_USER_AGENT: name, LOG_LEVEL: "info" },
+    });
+    children.push(child);
+    child.once("exit", () => {
+      if (!isEnding) crashed += 1;
+    });
+    const worker = {
+      name,
+      pid: child.pid!,
+      get isRunning() {
+        return isRunning(child);
+      },
+    };
+    return { worker, ready: untilStarted(child) };
+  }
+
+  async function end(): Promise<void> {
+    isEnding = true;
+    await Promise.all(children.map(endChild));
+  }
+
+  const started = Array.from({ length: count }, (_, index) => start(`worker ${index + 1}`));
+  const workers = {
+    all: started.map(({ worker }) => worker),
+    get crashed() {
+      return crashed;
+    },
+    end,
+  };
+  try {
+    await Promise.all(started.map(({ ready }) => ready));
+  } catch (error) {
+    await end();
+    throw error;
+  }
+  return workers;
+}
+
+async function untilStarted(child: ChildProcess): Promise<void> {
+  let complaint = "";
+  child.stderr!.on("data", (chunk: Buffer) => {
+    complaint = (complaint + chunk.toString()).slice(-2_000);
+  });
+  const lines = createInterface({ input: child.stdout! });
+  // A worker's first line says that it has started. All later ones are read too: a full pipe would stop it.
+  const line = once(lines, "line");
+  lines.on("line", () => undefined);
+  const died = once(child, "close").then(() => {
+    throw new Error(`A worker did not start. ${complaint.trim()}`);
+  });
+  died.catch(() => undefined);
+  await Promise.race([line, died]);
+}

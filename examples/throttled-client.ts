@@ -1,0 +1,26 @@
+/** Eight callers share one cap of 5 calls a second; with $REDIS_URL set, so do all processes that run this. */
+import { createSluice } from "sluice";
+
+interface Charge {
+  readonly customer: string;
+  readonly cents: number;
+}
+
+/** Stands for a client of yours; what it returns is passed through. */
+async function createCharge(charge: Charge): Promise<string> {
+  return `${charge.customer} pays ${charge.cents} cents`;
+}
+
+await using sluice = createSluice();
+const payments = sluice.bucket("payments", { rate: "5/s" });
+const charge = payments.throttled(createCharge);
+
+const startMs = performance.now();
+const customers = ["ada", "grace", "edsger", "barbara", "donald", "frances", "niklaus", "radia"];
+await Promise.all(
+  customers.map(async (customer) => {
+    const receipt = await charge({ customer, cents: 1_000 });
+    const atMs = Math.round(performance.now() - startMs);
+    console.log(`${String(atMs).padStart(5)} ms  ${receipt}`);
+  }),
+);

@@ -1,0 +1,66 @@
+import { parseArgs } from "node:util";
+import { COMPARED, type Compared } from "./contenders.ts";
+
+const PARTS = ["caps", "out-of-reach", "jobs", "memory"] as const;
+export type Part = (typeof PARTS)[number];
+
+/** How long and how often things are measured. */
+interface Effort {
+  /** Measured seconds of a run of Sluice, and of a peer: whole ones, since some peers let go once a second. */
+  readonly seconds: number;
+  readonly peerSeconds: number;
+  /** How often job throughput is measured, by turns with and without Sluice. */
+  readonly rounds: number;
+  readonly throughputSeconds: number;
+}
+
+export interface Flags {
+  readonly effort: Effort;
+  readonly isQuick: boolean;
+  readonly contenders: readonly Compared[];
+  /** Undefined: all. */
+  readonly caps: readonly number[] | undefined;
+  readonly parts: readonly Part[];
+  readonly isWritten: boolean;
+}
+
+const FULL: Effort = { seconds: 10, peerSeconds: 6, rounds: 7, throughputSeconds: 5 };
+const QUICK: Effort = { seconds: 3, peerSeconds: 2, rounds: 3, throughputSeconds: 1 };
+
+/**
+ * Reads the command line.
+ *
+ * @throws TypeError when a flag or a value is unknown.
+ */
+export function readFlags(args: readonly string[]): Flags {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      quick: { type: "boolean", default: false },
+      write: { type: "boolean", default: false },
+      only: { type: "string" },
+      caps: { type: "string" },
+      parts: { type: "string" },
+    },
+  });
+  return {
+    effort: values.quick ? QUICK : FULL,
+    isQuick: values.quick,
+    isWritten: values.write,
+    contenders: pick("--only", COMPARED, values.only),
+    caps: values.caps?.split(",").map(Number),
+    parts: pick("--parts", PARTS, values.parts),
+  };
+}
+
+function pick<Name extends string>(
+  flag: string,
+  known: readonly Name[],
+  given: string | undefined,
+): readonly Name[] {
+  if (given === undefined) return known;
+  const wanted = given.split(",");
+  const unknown = wanted.find((name) => !known.some((each) => each === name));
+  if (unknown === undefined) return known.filter((name) => wanted.includes(name));
+  throw new TypeError(`${flag}: unknown "${unknown}"; there is ${known.join(", ")}`);
+}

@@ -1,0 +1,39 @@
+import Bottleneck from "bottleneck";
+import { Redis } from "ioredis";
+import type { Contender } from "../contender.ts";
+import { keepCalling } from "../keep-calling.ts";
+
+/** From here on a cap is meant to be out of reach, and `minTime` is left out. */
+const UNLIMITED = 1_000_000;
+
+/**
+ * Clustered, with `minTime` shared by all: its documentation advises against
+ * reservoirs for an even rate, and allows them in a cluster only every 5 s.
+ */
+export const bottleneck: Contender = {
+  title: "Bottleneck",
+  async connect({ redisUrl, cap, callers }) {
+    const { hostname: host, port } = new URL(redisUrl);
+    const limiter = new Bottleneck({
+      id: "bench",
+      datastore: "ioredis",
+      Redis,
+      clientOptions: { host, port: Number(port) },
+      ...(cap < UNLIMITED && { minTime: 1_000 / cap }),
+    });
+    await limiter.ready();
+    await limiter.schedule(async () => {});
+
+    let enter = async (): Promise<void> => {};
+    const calling = keepCalling({ callers, call: () => limiter.schedule(enter) });
+    return {
+      stop: calling.stop,
+      start(onArrival) {
+        // schedule() resolves one round trip after the call has started, so the call itself reports.
+        enter = async () => onArrival();
+        calling.start(() => {});
+      },
+      close: async () => limiter.disconnect(false),
+    };
+  },
+};

@@ -1,0 +1,51 @@
+import { Queue, Worker, type RedisOptions } from "bullmq";
+import type { Contender } from "../contender.ts";
+import { storeJobs } from "../store-jobs.ts";
+
+const NAME = "bench";
+/** What Sluice's workers keep of finished jobs, so that both do the same work. */
+const KEEP_DONE = { count: 1_000, age: 86_400 };
+
+/** BullMQ with its own `limiter`; a job's arrival is the start of its processor. */
+export const bullmq: Contender = contender({ title: "BullMQ limiter", isLimited: true });
+
+/** BullMQ at full speed. */
+export const bullmqWithoutLimiter: Contender = contender({ title: "BullMQ", isLimited: false });
+
+function contender({ title, isLimited }: { title: string; isLimited: boolean }): Contender {
+  return {
+    title,
+    async preload(redisUrl, jobs) {
+      const queue = new Queue(NAME, { connection: connectionTo(redisUrl) });
+      await storeJobs(jobs, (data) =>
+        queue.addBulk(data.map((each) => ({ name: "job", data: each }))),
+      );
+      await queue.close();
+    },
+    async connect({ redisUrl, cap, callers }) {
+      let arrive = (): void => {};
+      const worker = new Worker(NAME, async () => arrive(), {
+        connection: { ...connectionTo(redisUrl), maxRetriesPerRequest: null },
+        autorun: false,
+        concurrency: callers,
+        removeOnComplete: KEEP_DONE,
+        ...(isLimited && { limiter: { max: cap, duration: 1_000 } }),
+      });
+      worker.on("error", () => {}); // closing in the midst of work makes some
+      await worker.waitUntilReady();
+      return {
+        start(onArrival) {
+          arrive = onArrival;
+          void worker.run();
+        },
+        stop() {},
+        close: () => worker.close(true),
+      };
+    },
+  };
+}
+
+function connectionTo(redisUrl: string): RedisOptions {
+  const { hostname: host, port } = new URL(redisUrl);
+  return { host, port: Number(port) };
+}

@@ -1,0 +1,14 @@
+import { createSluice } from "sluice";
+import type { Contender } from "../contender.ts";
+import { keepCalling } from "../keep-calling.ts";
+
+export const sluice: Contender = {
+  title: "Sluice",
+  async connect({ redisUrl, cap, callers }) {
+    const opened = createSluice({ redis: redisUrl });
+    const bucket = opened.bucket("bench", { rate: `${cap}/s` });
+    await bucket.draw();
+    const calling = keepCalling({ callers, call: () => bucket.draw() });
+    return { ...calling, close: () => opened.close() };
+  },
+};

@@ -1,0 +1,67 @@
+import { writeFile } from "node:fs/promises";
+import { availableParallelism, cpus, loadavg } from "node:os";
+import { fileURLToPath } from "node:url";
+import { Redis } from "ioredis";
+import { startRedis } from "../test/support/local-redis.ts";
+import { measureCaps } from "./caps.ts";
+import { readFlags, type Flags, type Part } from "./flags.ts";
+import { createFleet } from "./fleet.ts";
+import { measureJobs } from "./jobs.ts";
+import { measureMemory } from "./memory.ts";
+import { measureOutOfReach } from "./out-of-reach.ts";
+import type { Bench } from "./run-load.ts";
+import { countMissed, formatTable, type Table } from "./table.ts";
+
+const RESULTS = fileURLToPath(new URL("./RESULTS.md", import.meta.url));
+
+/** In this order. The replicas of `caps` and `jobs` are the same processes; the other parts start their own. */
+const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Table[]>>> = {
+  caps: measureCaps,
+  jobs: measureJobs,
+  "out-of-reach": measureOutOfReach,
+  memory: measureMemory,
+};
+
+async function describeRun(redis: Redis, { isQuick }: Flags): Promise<string> {
+  const version = /^redis_version:(.*)$/m.exec(await redis.info("server"))?.[1]?.trim();
+  const load = loadavg().map((value) => value.toFixed(2));
+  return [
+    `${isQuick ? "Quick" : "Full"} run, ${new Date().toISOString().slice(0, 10)}:`,
+    `Node ${process.version}, Redis ${version},`,
+    `${availableParallelism()} × ${cpus()[0]?.model ?? "unknown CPU"}, shared by Redis and all replicas.`,
+    `Load of the machine before it began: ${load.join(", ")}.`,
+  ].join(" ");
+}
+
+async function measureAll(bench: Bench, flags: Flags): Promise<Table[]> {
+  const tables: Table[] = [];
+  for (const [part, measurePart] of Object.entries(MEASURES)) {
+    if (!flags.parts.some((wanted) => wanted === part)) continue;
+    for (const table of await measurePart(bench, flags)) {
+      console.log(`${formatTable(table)}\n`);
+      tables.push(table);
+    }
+  }
+  return tables;
+}
+
+const flags = readFlags(process.argv.slice(2));
+const server = await startRedis({ fresh: true });
+const redis = new Redis(server.url);
+const fleet = createFleet();
+try {
+  const heading = await describeRun(redis, flags);
+  console.log(`${heading}\n`);
+  const tables = await measureAll({ redisUrl: server.url, redis, fleet }, flags);
+  const missed = countMissed(tables);
+  const verdict = missed === 0 ? "Every promise was kept." : `${missed} promises were missed.`;
+  console.log(verdict);
+  if (flags.isWritten) {
+    const parts = ["# Results", heading, ...tables.map(formatTable), verdict];
+    await writeFile(RESULTS, `${parts.join("\n\n")}\n`);
+  }
+} finally {
+  await fleet.end();
+  redis.disconnect();
+  await server.stop();
+}

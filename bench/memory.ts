@@ -1,0 +1,39 @@
+import { fork } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import type { MemoryReport } from "./memory-probe.ts";
+import { formatNumber } from "./promises.ts";
+import type { Bench } from "./run-load.ts";
+import type { Table } from "./table.ts";
+
+const PROBE = fileURLToPath(new URL("./memory-probe.ts", import.meta.url));
+
+/** What 100,000 callers who wait in one process weigh, and whether they leave as they came. */
+export async function measureMemory({ redis, redisUrl }: Bench): Promise<Table[]> {
+  await redis.flushall();
+  const { bytesPerCaller, startedInOrder } = await probe(redisUrl);
+  return [
+    {
+      title: "100,000 callers waiting in one process",
+      rows: [
+        {
+          figure: "bytes a caller",
+          values: { sluice: formatNumber(bytesPerCaller, 0) },
+        },
+        {
+          figure: "they start in the order in which they came",
+          promise: "yes",
+          isKept: startedInOrder,
+          values: { sluice: startedInOrder ? "yes" : "no" },
+        },
+      ],
+    },
+  ];
+}
+
+async function probe(redisUrl: string): Promise<MemoryReport> {
+  const child = fork(PROBE, [redisUrl], { execArgv: [...process.execArgv, "--expose-gc"] });
+  return new Promise((resolve, reject) => {
+    child.once("message", (report) => resolve(report as MemoryReport));
+    child.once("exit", () => reject(new Error("the memory probe ended without a report")));
+  });
+}

@@ -1,0 +1,14 @@
+import type { ReplicaSetup } from "./contender.ts";
+import type { ContenderName } from "./contenders.ts";
+
+/** What the benchmark tells a replica. */
+export type ToReplica =
+  | { readonly kind: "connect"; readonly contender: ContenderName; readonly setup: ReplicaSetup }
+  | { readonly kind: "start" }
+  | { readonly kind: "stop" };
+
+/** What a replica answers; a start is not answered. */
+export type FromReplica =
+  | { readonly kind: "ready" }
+  | { readonly kind: "connected" }
+  | { readonly kind: "stopped"; readonly arrivalsMs: Float64Array };

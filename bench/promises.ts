@@ -1,0 +1,95 @@
+import type { Outcome } from "./run-load.ts";
+
+/** A bound of what Sluice promises, from below or from above. */
+export type Bound = { readonly atLeast: number } | { readonly atMost: number };
+
+export interface PromisedFigure {
+  readonly figure: string;
+  readonly digits: number;
+  readonly valueOf: (outcome: Outcome) => number;
+  /** Undefined where nothing is promised. */
+  readonly boundAt: (cap: number, replicas: number) => Bound | undefined;
+}
+
+/** Redis time is promised for four replicas: with more of them, each script call answers for fewer calls. */
+const COST_REPLICAS = 4;
+/** It falls as the cap grows, since one script call then answers for more calls. */
+const MOST_CPU_US: ReadonlyMap<number, number> = new Map([
+  [1_000, 12],
+  [5_000, 3],
+  [100_000, 0.5],
+]);
+
+/** The rows of the table of one cap, in order. */
+export const PROMISED: readonly PromisedFigure[] = [
+  {
+    figure: "share of the cap that is used",
+    digits: 3,
+    valueOf: ({ share }) => share,
+    boundAt: () => ({ atLeast: 0.995 }),
+  },
+  {
+    figure: "calls in the worst second, of the cap",
+    digits: 4,
+    valueOf: ({ worstSecond }) => worstSecond,
+    boundAt: () => ({ atMost: 1.01 }),
+  },
+  {
+    figure: "calls in the worst 100 ms, of a tenth of the cap",
+    digits: 3,
+    valueOf: ({ worstTenth }) => worstTenth,
+    boundAt: (cap) => (cap >= 1_000 ? { atMost: 1.1 } : undefined),
+  },
+  {
+    figure: "fairness between replicas (Jain's index)",
+    digits: 3,
+    valueOf: ({ fairness }) => fairness,
+    boundAt: () => ({ atLeast: 0.98 }),
+  },
+  {
+    figure: "Redis CPU a call, µs",
+    digits: 2,
+    valueOf: ({ cost, calls }) => cost.cpuUs / calls,
+    boundAt: (cap, replicas) =>
+      replicas === COST_REPLICAS ? atMost(MOST_CPU_US.get(cap)) : undefined,
+  },
+  {
+    figure: "of that in scripts, µs",
+    digits: 2,
+    valueOf: ({ cost, calls }) => cost.scriptUs / calls,
+    boundAt: () => undefined,
+  },
+  {
+    figure: "script calls a call",
+    digits: 4,
+    valueOf: ({ cost, calls }) => cost.scripts / calls,
+    boundAt: () => undefined,
+  },
+  {
+    figure: "one script call, 99th percentile, µs",
+    digits: 0,
+    valueOf: ({ cost }) => cost.scriptP99Us,
+    boundAt: (_cap, replicas) => (replicas === COST_REPLICAS ? { atMost: 100 } : undefined),
+  },
+];
+
+export function isWithin(bound: Bound, value: number): boolean {
+  return "atLeast" in bound ? value >= bound.atLeast : value <= bound.atMost;
+}
+
+export function formatBound(bound: Bound): string {
+  return "atLeast" in bound
+    ? `≥ ${formatNumber(bound.atLeast)}`
+    : `≤ ${formatNumber(bound.atMost)}`;
+}
+
+/** `1234567.8` as `1,234,568`; the thousands are what makes large figures comparable at a glance. */
+export function formatNumber(value: number, digits?: number): string {
+  if (Number.isNaN(value)) return "–";
+  const fraction = digits === undefined ? {} : { minimumFractionDigits: digits };
+  return value.toLocaleString("en-US", { maximumFractionDigits: digits ?? 3, ...fraction });
+}
+
+function atMost(value: number | undefined): Bound | undefined {
+  return value === undefined ? undefined : { atMost: value };
+}

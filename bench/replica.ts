@@ -1,0 +1,43 @@
+import { setTimeout as pause } from "node:timers/promises";
+import { createArrivalLog, type ArrivalLog } from "./arrival-log.ts";
+import type { Driver } from "./contender.ts";
+import { loadContender } from "./contenders.ts";
+import type { FromReplica, ToReplica } from "./messages.ts";
+
+/** A limiter that does not close in time is left to its own devices. */
+const CLOSE_LIMIT_MS = 3_000;
+
+/** One process that draws. It keeps its arrivals to itself until the run is over, so that measuring disturbs nothing. */
+let running: { readonly driver: Driver; readonly log: ArrivalLog } | undefined;
+
+async function obey(message: ToReplica): Promise<void> {
+  if (message.kind === "connect") {
+    const { setup } = message;
+    const contender = await loadContender(message.contender);
+    running = { driver: await contender.connect(setup), log: createArrivalLog(setup.every) };
+    answer({ kind: "connected" });
+  } else if (message.kind === "start") {
+    running?.driver.start(running.log.add);
+  } else if (running !== undefined) {
+    const { driver, log } = running;
+    running = undefined;
+    driver.stop();
+    const arrivalsMs = log.atMs();
+    await Promise.race([driver.close(), pause(CLOSE_LIMIT_MS)]);
+    answer({ kind: "stopped", arrivalsMs });
+  }
+}
+
+function answer(message: FromReplica): void {
+  process.send?.(message);
+}
+
+process.on("message", (message) => void obey(message as ToReplica));
+process.on("disconnect", () => process.exit());
+// A limiter that was closed in the midst of its work leaves commands behind that fail.
+process.on("unhandledRejection", (error) => {
+  if (running === undefined) return;
+  console.error(error);
+  process.exit(1);
+});
+answer({ kind: "ready" });

@@ -1,0 +1,65 @@
+import { setTimeout as pause } from "node:timers/promises";
+import type { Redis } from "ioredis";
+import { loadContender, type ContenderName } from "./contenders.ts";
+import type { Fleet } from "./fleet.ts";
+import { createMachineClock } from "./machine-clock.ts";
+import { measure, type Traffic } from "./measure.ts";
+import { watchRedisCost, type RedisCost } from "./redis-cost.ts";
+
+/** What all runs share. */
+export interface Bench {
+  readonly redisUrl: string;
+  readonly redis: Redis;
+  readonly fleet: Fleet;
+}
+
+export interface Load {
+  readonly contender: ContenderName;
+  readonly cap: number;
+  readonly replicas: number;
+  readonly callers: number;
+  /** The measured time; it follows upon the start-up. */
+  readonly seconds: number;
+  /** Defaults to 1. */
+  readonly startUpSeconds?: number;
+  /** Of how many arrivals one is noted down. Defaults to 1. */
+  readonly every?: number;
+}
+
+export interface Outcome extends Traffic {
+  readonly cost: RedisCost;
+  readonly seconds: number;
+}
+
+/** More than BullMQ completes on two cores, so that a backlog remains to the end. */
+const MOST_JOBS_PER_SECOND = 35_000;
+
+/** One limiter under one cap, on an empty Redis. */
+export async function runLoad({ redisUrl, redis, fleet }: Bench, load: Load): Promise<Outcome> {
+  const { contender, cap, replicas, callers, seconds, startUpSeconds = 1, every = 1 } = load;
+  const { preload } = await loadContender(contender);
+  await redis.flushall();
+  const jobsPerSecond = Math.min(cap * 1.5, MOST_JOBS_PER_SECOND);
+  const jobs = Math.ceil(jobsPerSecond * (seconds + startUpSeconds));
+  await preload?.(redisUrl, jobs);
+  await fleet.connect(replicas, contender, { redisUrl, cap, callers, every });
+
+  const nowMs = createMachineClock();
+  fleet.start();
+  await pause(startUpSeconds * 1_000);
+  const costSince = await watchRedisCost(redis);
+  const fromMs = nowMs();
+  await pause(seconds * 1_000);
+  const toMs = nowMs();
+  const cost = await costSince();
+
+  const arrivals = await fleet.stop();
+  const started = arrivals.reduce((sum, times) => sum + times.length, 0);
+  if (preload !== undefined && started >= jobs) {
+    console.warn(
+      `${contender}: all ${jobs} jobs were done before the end; the figures are too low.`,
+    );
+  }
+  const traffic = measure(arrivals, { cap, every, fromMs, toMs });
+  return { ...traffic, cost, seconds: (toMs - fromMs) / 1_000 };
+}

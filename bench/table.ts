@@ -1,0 +1,61 @@
+import { COMPARED, type Compared } from "./contenders.ts";
+
+/** One figure, for each limiter that has it. */
+export interface Row {
+  readonly figure: string;
+  /** What Sluice promises: `">= 0.995"`; left out where it promises nothing. */
+  readonly promise?: string | undefined;
+  /** Whether Sluice kept the promise; left out where there is none, or Sluice did not run. */
+  readonly isKept?: boolean | undefined;
+  readonly values: Partial<Readonly<Record<Compared, string>>>;
+}
+
+export interface Table {
+  readonly title: string;
+  readonly rows: readonly Row[];
+}
+
+const TITLES: Readonly<Record<Compared, string>> = {
+  sluice: "Sluice",
+  bottleneck: "Bottleneck",
+  "rate-limiter-flexible": "rate-limiter-flexible",
+  bullmq: "BullMQ",
+};
+
+/** Writes a table as markdown whose columns are aligned, so that it reads well in a terminal too. */
+export function formatTable({ title, rows }: Table): string {
+  const shown = COMPARED.filter((name) => rows.some(({ values }) => values[name] !== undefined));
+  const lines = [
+    ["figure", "promise", "kept", ...shown.map((name) => TITLES[name])],
+    ...rows.map(({ figure, promise = "", isKept, values }) => [
+      figure,
+      promise,
+      isKept === undefined ? "" : isKept ? "yes" : "missed",
+      ...shown.map((name) => values[name] ?? "–"),
+    ]),
+  ];
+  const widths = lines[0]!.map((_, column) =>
+    Math.max(...lines.map((line) => line[column]!.length)),
+  );
+  const rule = widths.map((width, column) => (column < 3 ? "-".repeat(width) : rightRule(width)));
+  const aligned = lines.map((line) =>
+    line.map((cell, column) =>
+      column < 3 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!),
+    ),
+  );
+  const [head, ...body] = aligned.map(asLine);
+  return [`### ${title}`, "", head, asLine(rule), ...body].join("\n");
+}
+
+/** How many promises were missed. */
+export function countMissed(tables: readonly Table[]): number {
+  return tables.flatMap(({ rows }) => rows).filter(({ isKept }) => isKept === false).length;
+}
+
+function rightRule(width: number): string {
+  return `${"-".repeat(Math.max(1, width - 1))}:`;
+}
+
+function asLine(cells: readonly string[]): string {
+  return `| ${cells.join(" | ")} |`;
+}

@@ -117,6 +117,14 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     };
   }
 
+  function bucketOf<Data>(queue: Queue<Data>): OwnedBucket {
+    const isOurs = (queues.get(queue?.name) as Queue<Data> | undefined) === queue;
+    const bucket = isOurs && buckets.get(queue.bucket.name);
+    if (bucket) return bucket;
+    const remedy = "give what queue() of this sluice returned";
+    throw new InvalidOptionError({ where: "worker()", option: "queue", value: queue, remedy });
+  }
+
   async function close(): Promise<void> {
     await Promise.all([...workers].map((worker) => worker.close()));
     await Promise.all([...queues.values()].map((queue) => queue.close()));
@@ -143,6 +151,10 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       assertOpen();
       const where = `queue(${JSON.stringify(readName("queue()", "name", name))})`;
       const { bucket } = readOptions(where, QUEUE_OPTIONS, given);
+      if (buckets.get(bucket.name) !== bucket) {
+        const remedy = "give what bucket() of this sluice returned";
+        throw new InvalidOptionError({ where, option: "bucket", value: bucket.name, remedy });
+      }
       const found = queues.get(name) as OwnedQueue<Data> | undefined;
       if (found !== undefined && found.bucket !== bucket) {
         const remedy = `the queue leaves through bucket "${found.bucket.name}"; give it one bucket`;
@@ -158,7 +170,8 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     worker(queue, handler, workerOptions = {}) {
       assertOpen();
       const connectQueue = connectQueueFor("worker()");
-      const parts = { queue, handler, options: workerOptions, connect: connectQueue };
+      const bucket = bucketOf(queue);
+      const parts = { queue, bucket, handler, options: workerOptions, connect: connectQueue };
       const worker = createWorker({ ...parts, prefix, logger });
       workers.add(worker);
       return worker;

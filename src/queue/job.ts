@@ -1,5 +1,5 @@
 import type { Job as StoredJob, JobsOptions } from "bullmq";
-import type { Priority } from "../core/priority.ts";
+import { PRIORITIES, type Priority } from "../core/priority.ts";
 
 /** Queued work, as producers and handlers see it. */
 export interface Job<Data> {
@@ -29,8 +29,6 @@ export interface EnqueueOptions {
 /** A job of BullMQ's whose data is of a known type. */
 export type Stored<Data> = StoredJob<Data, unknown>;
 
-/** BullMQ runs lower numbers first, and 0 before all that have one: so every job has one. */
-const NUMBER_OF: Readonly<Record<Priority, number>> = { critical: 1, high: 2, normal: 3, low: 4 };
 const KEYLESS = "job";
 const KEYED = "key ";
 
@@ -42,7 +40,8 @@ export function storedName(key: string | undefined): string {
 export function storedOptions(options: EnqueueOptions): JobsOptions {
   const { priority = "normal", delayMs = 0, attempts = 5, backoff = { baseMs: 1_000 } } = options;
   return {
-    priority: NUMBER_OF[priority],
+    // BullMQ runs lower numbers first, and 0 before all that have one: so every job has one.
+    priority: PRIORITIES.indexOf(priority) + 1,
     delay: delayMs,
     attempts,
     backoff: { type: "exponential", delay: backoff.baseMs, jitter: 1 },
@@ -51,12 +50,11 @@ export function storedOptions(options: EnqueueOptions): JobsOptions {
 
 export function readJob<Data>(stored: Stored<Data>): Job<Data> {
   const { id, data, name, timestamp, priority: number } = stored;
-  const known = Object.entries(NUMBER_OF) as [Priority, number][];
   return {
     id: id!,
     data,
     key: name.startsWith(KEYED) ? name.slice(KEYED.length) : undefined,
-    priority: known.find(([, candidate]) => candidate === number)?.[0] ?? "normal",
+    priority: PRIORITIES[number - 1] ?? "normal",
     enqueuedAtMs: timestamp,
   };
 }

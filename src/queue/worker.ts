@@ -1,12 +1,12 @@
-import { setMaxListeners } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
 import { WaitingError, Worker as StoredWorker } from "bullmq";
 import { StoreUnavailableError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
+import type { OwnedBucket } from "../throttle/bucket.ts";
 import { withSlotInHand } from "../throttle/slot-in-hand.ts";
 import type { Slot } from "../throttle/slot.ts";
 import { storedQueueName, type ConnectQueue } from "./connection.ts";
-import type { Handler } from "./handler.ts";
+import type { Handler, JobContext } from "./handler.ts";
 import { readJob, type Job, type Stored } from "./job.ts";
 import type { Queue } from "./queue.ts";
 import { reportErrors } from "./report-errors.ts";
@@ -31,6 +31,7 @@ export interface Worker {
 
 export interface WorkerSettings<Data, Result> {
   readonly queue: Queue<Data>;
+  readonly bucket: OwnedBucket;
   readonly handler: Handler<Data, Result>;
   readonly options: WorkerOptions;
   readonly connect: ConnectQueue;
@@ -42,24 +43,25 @@ export interface WorkerSettings<Data, Result> {
 const MOST_DEATHS = 10;
 /** Finished jobs are kept for a look, but not without bound; failed ones are kept until somebody has seen to them. */
 const KEEP_DONE = { count: 1_000, age: 86_400 };
+const CLOSED = "the worker is closed";
 const STORE_RETRY_MS = 1_000;
 /** What a worker may need, its handlers having ended, to tell Redis what became of their jobs. */
 const REDIS_GRACE_MS = 2_000;
 
 export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result>): Worker {
-  const { queue, handler, connect, prefix, logger } = settings;
+  const { queue, bucket, handler, connect, prefix, logger } = settings;
   const options = readWorkerOptions(settings.options);
   const { concurrency = 50, closeDeadlineMs = 30_000, lockMs = 30_000 } = options;
   const connection = connect("worker");
   const running = createRunning();
-  const stopWaiting = new AbortController();
-  const deadline = new AbortController();
-  setMaxListeners(0, stopWaiting.signal, deadline.signal);
+  /** Jobs that wait for their slots. */
+  const waiting = new Set<string>();
+  let isClosing = false;
   let closing: Promise<void> | undefined;
 
   const stored = new StoredWorker<Data, Result>(
     storedQueueName(queue.name),
-    (job, token, signal) => running.track(process(job, token!, signal!)),
+    (job, token, signal) => process(job, token!, signal!),
     {
       connection: connection.client,
       prefix,
@@ -80,54 +82,57 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     token: string,
     signal: AbortSignal,
   ): Promise<Result> {
-    const job = readJob(bullJob);
-    const slot = await slotFor(job);
-    if (slot === undefined) {
-      // With Redis away the job comes back by itself, when its lock has ended.
-      if (connection.isReady()) await bullJob.moveToWait(token);
+    running.begin();
+    try {
+      const job = readJob(bullJob);
+      const slot = await slotFor(job, signal);
+      if (slot !== undefined)
+        return await handle(job, { signal, attempt: bullJob.attemptsMade + 1 }, slot);
+      // Otherwise, with Redis away or the lock lost, the job comes back by itself.
+      if (isClosing && connection.isReady()) await bullJob.moveToWait(token);
       throw new WaitingError();
+    } finally {
+      running.end();
     }
-    const context = { signal, attempt: bullJob.attemptsMade + 1 };
-    const run = async (): Promise<Result> => handler(job, context);
-    return untilDeadline(withSlotInHand({ bucket: queue.bucket, slot, cost: 1 }, run));
   }
 
-  /** The job's slot, or undefined if the worker is closed before it comes. An outage is waited out. */
-  async function slotFor({ key, priority }: Job<Data>): Promise<Slot | undefined> {
-    const { signal } = stopWaiting;
-    while (!signal.aborted) {
-      try {
-        return await queue.bucket.draw({ key, priority, signal });
-      } catch (error) {
-        if (signal.aborted) return undefined;
-        if (!(error instanceof StoreUnavailableError)) throw error;
-        await pause(STORE_RETRY_MS, undefined, { signal }).catch(() => undefined);
+  /** The job's slot, or undefined if the job is given up before it comes. An outage is waited out. */
+  async function slotFor(
+    { id, key, priority }: Job<Data>,
+    signal: AbortSignal,
+  ): Promise<Slot | undefined> {
+    waiting.add(id);
+    try {
+      while (!isClosing && !signal.aborted) {
+        try {
+          return await bucket.drawForJob({ key, priority, signal });
+        } catch (error) {
+          if (signal.aborted) return undefined;
+          if (!(error instanceof StoreUnavailableError)) throw error;
+          await pause(STORE_RETRY_MS, undefined, { signal }).catch(() => undefined);
+        }
       }
+      return undefined;
+    } finally {
+      waiting.delete(id);
     }
-    return undefined;
   }
 
-  /** Leaves a handler that outlasts the deadline: its job keeps its lock, and is run again when that ends. */
-  async function untilDeadline(result: Promise<Result>): Promise<Result> {
-    const { signal } = deadline;
-    return new Promise((resolve, reject) => {
-      const leave = (): void => reject(new WaitingError());
-      signal.addEventListener("abort", leave, { once: true });
-      const settled = (): void => signal.removeEventListener("abort", leave);
-      result.then(resolve, reject).finally(settled);
-    });
+  function handle(job: Job<Data>, context: JobContext, slot: Slot): Promise<Result> {
+    // Async storage slows every promise of a process down, so it is used only where it can matter.
+    if (!bucket.isCalledByHand) return handler(job, context);
+    return withSlotInHand({ bucket, slot, cost: 1 }, () => handler(job, context));
   }
 
   async function close(deadlineMs: number): Promise<void> {
-    // BullMQ first: it then fetches no job in the place of those that go back.
+    isClosing = true;
+    // First of all it fetches no more, or BullMQ would take a job in the place of each that goes back.
     await stored.pause(true);
-    stopWaiting.abort();
-    if (!(await running.untilNone(deadlineMs))) {
-      stored.cancelAllJobs("the worker is closed");
-      deadline.abort();
-    }
-    // BullMQ waits for Redis however long it is away; with force it does not, nor does it wait for handlers.
-    const closed = stored.close(!connection.isReady());
+    for (const id of waiting) stored.cancelJob(id, CLOSED);
+    const haveAllEnded = await running.untilNone(deadlineMs);
+    if (!haveAllEnded) stored.cancelAllJobs(CLOSED);
+    // BullMQ waits for handlers, and for Redis however long it is away; with force it does not.
+    const closed = stored.close(!haveAllEnded || !connection.isReady());
     const isClosed = await Promise.race([closed, pause(REDIS_GRACE_MS, "late", { ref: false })]);
     if (isClosed === "late") void stored.disconnect();
     connection.close();

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { ClosedError, CostTooLargeError } from "../core/errors.ts";
 import type { LeakyBucket } from "../core/limits/leaky-bucket.ts";
 import type { Logger } from "../core/logger.ts";
@@ -37,9 +38,13 @@ export interface Bucket {
   ): Throttled<F>;
 }
 
-/** A bucket, and the end of it. */
+/** A bucket as other parts of a sluice use it. */
 export interface OwnedBucket extends Bucket {
   readonly policy: LeakyBucket;
+  /** Whether the application itself calls through this bucket, and not only its workers. */
+  readonly isCalledByHand: boolean;
+  /** Draws with options that have been read already, for a worker. */
+  drawForJob(options: DrawOptions): Promise<Slot>;
   /** Fails all who wait, and gives unused slots back. */
   close(): Promise<void>;
 }
@@ -58,6 +63,7 @@ export function createBucket({ name, policy, store, replica, logger }: BucketOpt
   const known = createKnownPolicy(name, policy, logger);
   const contexts = new Map<number, CallContext>();
   let isClosed = false;
+  let isCalledByHand = false;
 
   /** Calls of one cost are interchangeable, so each cost has a line of its own. */
   function contextOf(cost: number): CallContext {
@@ -75,13 +81,17 @@ export function createBucket({ name, policy, store, replica, logger }: BucketOpt
   async function wait(options: DrawOptions): Promise<Slot> {
     if (isClosed) throw new ClosedError(`Bucket "${name}"`);
     options.signal?.throwIfAborted();
-    const cost = options.cost ?? 1;
-    const context = contextOf(cost);
-    const inHand = takeSlotInHand(bucket, cost);
-    if (inHand !== undefined) return inHand;
+    const context = contextOf(options.cost ?? 1);
     return new Promise((resolve, reject) => {
       context.pacer.wait(new WaitingCall(context, options, { resolve, reject }));
     });
+  }
+
+  async function drawByHand(options: DrawOptions): Promise<Slot> {
+    isCalledByHand = true;
+    // One signal may well end a hundred waits; Node would call that a leak.
+    if (options.signal !== undefined) setMaxListeners(0, options.signal);
+    return takeSlotInHand(bucket, options.cost ?? 1) ?? wait(options);
   }
 
   const bucket: OwnedBucket = {
@@ -92,11 +102,17 @@ export function createBucket({ name, policy, store, replica, logger }: BucketOpt
       for (const { pacer } of contexts.values()) waiting += pacer.waiting;
       return waiting;
     },
-    async draw(options) {
-      if (options === undefined) return wait(NO_OPTIONS);
-      return wait(readDrawOptions("draw()", options));
+    get isCalledByHand() {
+      return isCalledByHand;
     },
-    throttled: (fn, options) => throttle(bucket, fn, options),
+    async draw(options) {
+      return drawByHand(options === undefined ? NO_OPTIONS : readDrawOptions("draw()", options));
+    },
+    drawForJob: wait,
+    throttled(fn, options) {
+      isCalledByHand = true;
+      return throttle(bucket, fn, options);
+    },
     async close() {
       isClosed = true;
       await Promise.all([...contexts.values()].map(({ pacer }) => pacer.close()));

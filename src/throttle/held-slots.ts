@@ -14,6 +14,8 @@ export interface HeldSlots {
   readonly size: number;
   /** When the earliest one comes, on `performance.now()`; Infinity if there is none. */
   readonly nextAtMs: number;
+  /** When the latest one comes; -Infinity if there is none. */
+  readonly lastAtMs: number;
   /** Adds what a reply granted; `offsetMs` is how far this process's clock runs ahead of the bucket's. */
   add(reply: DrawReply, cost: number, offsetMs: number): void;
   take(): HeldSlot;
@@ -53,6 +55,10 @@ export function createHeldSlots(): HeldSlots {
     },
     get nextAtMs() {
       return nextAtMs;
+    },
+    get lastAtMs() {
+      const run = runs.at(-1);
+      return run === undefined ? -Infinity : run.toLocalMs(run.slotUs(run.end - 1));
     },
     add({ nowUs, policy, recycledUs, granted, excess }, cost, offsetMs) {
       const stepLevel = cost * policy.periodUs;

@@ -10,6 +10,8 @@ import { createHeldSlots, type HeldSlot } from "./held-slots.ts";
 import type { KnownPolicy } from "./known-policy.ts";
 import { createLine, type Waiter } from "./line.ts";
 
+const GATHER_MS = 10;
+
 /** One caller in the line of a pacer. */
 export interface Caller extends Waiter {
   go(slot: HeldSlot, generation: number): void;
@@ -44,6 +46,7 @@ export function createPacer(options: PacerOptions): Pacer {
   const alarm = createAlarm(work);
   const clock = createBucketClock();
   let heldGeneration = 0;
+  let askedAtMs = 0;
   let askAgainAtMs = 0;
   let leastTookMs = Infinity;
   let drewUs = 0;
@@ -64,11 +67,18 @@ export function createPacer(options: PacerOptions): Pacer {
     isWorkDue = false;
     letGo();
     giveBackSurplus();
-    const isShort = line.size > held.size && asking === undefined;
+    const nextAtMs = line.size > 0 ? held.nextAtMs : Infinity;
+    if (line.size <= held.size || asking !== undefined) return alarm.set(nextAtMs);
+
     const nowMs = performance.now();
-    if (isShort && nowMs >= askAgainAtMs) asking = ask();
-    const askAtMs = isShort && asking === undefined ? askAgainAtMs : Infinity;
-    alarm.set(Math.min(line.size > 0 ? held.nextAtMs : Infinity, askAtMs));
+    const askAtMs = Math.max(askAgainAtMs, gatheredAtMs(nowMs));
+    if (nowMs >= askAtMs) asking = ask();
+    alarm.set(Math.min(nextAtMs, asking === undefined ? askAtMs : Infinity));
+  }
+
+  /** While there are slots for a while, newcomers are drawn for together: theirs come behind those anyway. */
+  function gatheredAtMs(nowMs: number): number {
+    return held.lastAtMs > nowMs + GATHER_MS ? askedAtMs + GATHER_MS : nowMs;
   }
 
   function letGo(): void {
@@ -82,6 +92,7 @@ export function createPacer(options: PacerOptions): Pacer {
   }
 
   async function ask(): Promise<void> {
+    askedAtMs = performance.now();
     try {
       const { policy, generation } = known;
       const wanted = line.size - held.size;

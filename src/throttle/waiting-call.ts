@@ -1,4 +1,3 @@
-import { setMaxListeners } from "node:events";
 import { WaitTooLongError } from "../core/errors.ts";
 import type { Priority } from "../core/priority.ts";
 import type { HeldSlot } from "./held-slots.ts";
@@ -39,11 +38,7 @@ export class WaitingCall implements Caller {
     this.#resolve = settle.resolve;
     this.#reject = settle.reject;
     this.priority = options.priority ?? "normal";
-    if (options.signal !== undefined) {
-      // One signal may well end a hundred waits; Node would call that a leak.
-      setMaxListeners(0, options.signal);
-      options.signal.addEventListener("abort", this, { once: true });
-    }
+    options.signal?.addEventListener("abort", this, { once: true });
     if (options.maxWaitMs !== undefined) {
       this.#timer = setTimeout(expire, options.maxWaitMs, this);
     }

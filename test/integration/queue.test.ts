@@ -145,6 +145,17 @@ describe("a queue", () => {
   });
 });
 
+describe("a worker", () => {
+  it("works on queues of its own sluice only, whose bucket it draws from", () => {
+    const { queue } = openQueue<number>();
+
+    const start = (): unknown => sluices.open().worker(queue, async () => {});
+
+    expect(start).toThrow(InvalidOptionError);
+    expect(start).toThrow('option "queue"');
+  });
+});
+
 describe("a worker that is closed", () => {
   it("puts jobs that wait for a slot back, and starts none after close() has resolved", async () => {
     const { sluice, queue } = openQueue<number>({ rate: "5/s" });
@@ -164,7 +175,11 @@ describe("a worker that is closed", () => {
     expect(waiting).toBe(30 - startedAtClose);
 
     const done = new Set<string>();
-    sluices.open().worker(queue, async (job, { attempt }) => void done.add(`${job.id} ${attempt}`));
+    const other = openQueue<number>({ rate: "5/s" });
+    other.sluice.worker(
+      other.queue,
+      async (job, { attempt }) => void done.add(`${job.id} ${attempt}`),
+    );
     await waitUntil(() => done.size === 30 - startedAtClose, "another worker has done the rest");
     expect(started).toBe(startedAtClose);
     expect([...done].every((each) => each.endsWith(" 1"))).toBe(true);
@@ -209,9 +224,12 @@ describe("a worker that is closed", () => {
     expect(reason).toBeDefined();
 
     let attempt = 0;
-    sluices
-      .open()
-      .worker(queue, async (_job, context) => void (attempt = context.attempt), options);
+    const other = openQueue<string>();
+    other.sluice.worker(
+      other.queue,
+      async (_job, context) => void (attempt = context.attempt),
+      options,
+    );
     await waitUntil(() => attempt > 0, "another worker has done the job");
     expect(attempt).toBe(1);
   });

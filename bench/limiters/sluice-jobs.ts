@@ -14,7 +14,6 @@ export const sluiceJobs: Contender = {
   async connect({ redisUrl, cap, callers }) {
     const sluice = createSluice({ redis: redisUrl });
     const queue = openQueue(sluice, cap);
-    await queue.bucket.draw();
     return {
       start(onArrival) {
         sluice.worker(queue, async () => onArrival(), { concurrency: callers, closeDeadlineMs: 0 });

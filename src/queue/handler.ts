@@ -10,3 +10,27 @@ export interface JobContext {
 
 /** Does one job; what it throws counts as a failed attempt. */
 export type Handler<Data, Result> = (job: Job<Data>, context: JobContext) => Promise<Result>;
+
+/** A context, and the end of what it stands for. */
+export interface OwnedJobContext extends JobContext {
+  abort(reason: string): void;
+}
+
+/** Makes the signal when it is asked for: to make one for each job cost as much as all else about it. */
+export function createJobContext(attempt: number): OwnedJobContext {
+  let controller: AbortController | undefined;
+  let abortedBy: string | undefined;
+
+  return {
+    attempt,
+    get signal() {
+      controller ??= new AbortController();
+      if (abortedBy !== undefined) controller.abort(abortedBy);
+      return controller.signal;
+    },
+    abort(reason) {
+      abortedBy ??= reason;
+      controller?.abort(reason);
+    },
+  };
+}

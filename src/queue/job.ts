@@ -1,4 +1,4 @@
-import type { Job as StoredJob, JobsOptions } from "bullmq";
+import type { BackoffOptions, Job as StoredJob, JobsOptions } from "bullmq";
 import { PRIORITIES, type Priority } from "../core/priority.ts";
 
 /** Queued work, as producers and handlers see it. */
@@ -37,15 +37,26 @@ export function storedName(key: string | undefined): string {
   return key === undefined ? KEYLESS : KEYED + key;
 }
 
+/** Only what differs from the defaults is stored: BullMQ reads a job's options with each move of it. */
 export function storedOptions(options: EnqueueOptions): JobsOptions {
-  const { priority = "normal", delayMs = 0, attempts = 5, backoff = { baseMs: 1_000 } } = options;
+  const { priority = "normal", delayMs = 0, attempts, backoff } = options;
   return {
     // BullMQ runs lower numbers first, and 0 before all that have one: so every job has one.
     priority: PRIORITIES.indexOf(priority) + 1,
-    delay: delayMs,
-    attempts,
-    backoff: { type: "exponential", delay: backoff.baseMs, jitter: 1 },
+    ...(delayMs > 0 && { delay: delayMs }),
+    ...(attempts !== undefined && { attempts }),
+    ...(backoff !== undefined && { backoff: exponential(backoff.baseMs) }),
   };
+}
+
+/** Puts the defaults into the job at hand, where BullMQ looks for them when a handler fails. */
+export function fillDefaults({ opts }: Pick<Stored<unknown>, "opts">): void {
+  opts.attempts ||= 5;
+  opts.backoff ??= exponential(1_000);
+}
+
+function exponential(baseMs: number): BackoffOptions {
+  return { type: "exponential", delay: baseMs, jitter: 1 };
 }
 
 export function readJob<Data>(stored: Stored<Data>): Job<Data> {

@@ -6,8 +6,13 @@ import type { OwnedBucket } from "../throttle/bucket.ts";
 import { withSlotInHand } from "../throttle/slot-in-hand.ts";
 import type { Slot } from "../throttle/slot.ts";
 import { storedQueueName, type ConnectQueue } from "./connection.ts";
-import type { Handler, JobContext } from "./handler.ts";
-import { readJob, type Job, type Stored } from "./job.ts";
+import {
+  createJobContext,
+  type Handler,
+  type JobContext,
+  type OwnedJobContext,
+} from "./handler.ts";
+import { fillDefaults, readJob, type Job, type Stored } from "./job.ts";
 import type { Queue } from "./queue.ts";
 import { reportErrors } from "./report-errors.ts";
 import { createRunning } from "./running.ts";
@@ -54,14 +59,16 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   const { concurrency = 50, closeDeadlineMs = 30_000, lockMs = 30_000 } = options;
   const connection = connect("worker");
   const running = createRunning();
-  /** Jobs that wait for their slots. */
-  const waiting = new Set<string>();
+  /** What ends the waits of jobs for their slots. */
+  const waits = new Set<(reason: string) => void>();
+  /** The jobs that are here, by their ids. */
+  const contexts = new Map<string, OwnedJobContext>();
   let isClosing = false;
   let closing: Promise<void> | undefined;
 
   const stored = new StoredWorker<Data, Result>(
     storedQueueName(queue.name),
-    (job, token, signal) => process(job, token!, signal!),
+    (job, token) => process(job, token!),
     {
       connection: connection.client,
       prefix,
@@ -74,48 +81,47 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   );
   reportErrors(stored, `A worker of queue "${queue.name}"`, logger);
   stored.on("lockRenewalFailed", (ids) => {
-    for (const id of ids) stored.cancelJob(id, "the lock of the job was lost");
+    for (const id of ids) contexts.get(id)?.abort("the lock of the job was lost");
   });
 
-  async function process(
-    bullJob: Stored<Data>,
-    token: string,
-    signal: AbortSignal,
-  ): Promise<Result> {
+  async function process(bullJob: Stored<Data>, token: string): Promise<Result> {
+    fillDefaults(bullJob);
+    const job = readJob(bullJob);
+    const context = createJobContext(bullJob.attemptsMade + 1);
+    contexts.set(job.id, context);
     running.begin();
     try {
-      const job = readJob(bullJob);
-      const slot = await slotFor(job, signal);
-      if (slot !== undefined)
-        return await handle(job, { signal, attempt: bullJob.attemptsMade + 1 }, slot);
-      // Otherwise, with Redis away or the lock lost, the job comes back by itself.
-      if (isClosing && connection.isReady()) await bullJob.moveToWait(token);
+      const slot = await slotFor(job);
+      if (slot !== undefined) return await handle(job, context, slot);
+      // With Redis away the job comes back by itself, when its lock has ended.
+      if (connection.isReady()) await bullJob.moveToWait(token);
       throw new WaitingError();
     } finally {
+      contexts.delete(job.id);
       running.end();
     }
   }
 
-  /** The job's slot, or undefined if the job is given up before it comes. An outage is waited out. */
-  async function slotFor(
-    { id, key, priority }: Job<Data>,
-    signal: AbortSignal,
-  ): Promise<Slot | undefined> {
-    waiting.add(id);
-    try {
-      while (!isClosing && !signal.aborted) {
-        try {
-          return await bucket.drawForJob({ key, priority, signal });
-        } catch (error) {
-          if (signal.aborted) return undefined;
-          if (!(error instanceof StoreUnavailableError)) throw error;
-          await pause(STORE_RETRY_MS, undefined, { signal }).catch(() => undefined);
-        }
+  /** The job's slot, or undefined if the worker is closed before it comes. An outage is waited out. */
+  async function slotFor({ key, priority }: Job<Data>): Promise<Slot | undefined> {
+    while (!isClosing) {
+      try {
+        return await bucket.drawForJob({ key, priority }, waits);
+      } catch (error) {
+        if (isClosing) return undefined;
+        if (!(error instanceof StoreUnavailableError)) throw error;
+        await pauseUnlessClosed();
       }
-      return undefined;
-    } finally {
-      waiting.delete(id);
     }
+    return undefined;
+  }
+
+  async function pauseUnlessClosed(): Promise<void> {
+    const pausing = new AbortController();
+    const stop = (): void => pausing.abort();
+    waits.add(stop);
+    await pause(STORE_RETRY_MS, undefined, pausing).catch(() => undefined);
+    waits.delete(stop);
   }
 
   function handle(job: Job<Data>, context: JobContext, slot: Slot): Promise<Result> {
@@ -128,9 +134,9 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     isClosing = true;
     // First of all it fetches no more, or BullMQ would take a job in the place of each that goes back.
     await stored.pause(true);
-    for (const id of waiting) stored.cancelJob(id, CLOSED);
+    for (const stopWaiting of waits) stopWaiting(CLOSED);
     const haveAllEnded = await running.untilNone(deadlineMs);
-    if (!haveAllEnded) stored.cancelAllJobs(CLOSED);
+    for (const context of contexts.values()) context.abort(CLOSED);
     // BullMQ waits for handlers, and for Redis however long it is away; with force it does not.
     const closed = stored.close(!haveAllEnded || !connection.isReady());
     const isClosed = await Promise.race([closed, pause(REDIS_GRACE_MS, "late", { ref: false })]);

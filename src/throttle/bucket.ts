@@ -43,8 +43,11 @@ export interface OwnedBucket extends Bucket {
   readonly policy: LeakyBucket;
   /** Whether the application itself calls through this bucket, and not only its workers. */
   readonly isCalledByHand: boolean;
-  /** Draws with options that have been read already, for a worker. */
-  drawForJob(options: DrawOptions): Promise<Slot>;
+  /**
+   * Draws with options that have been read already, for a worker. While it waits,
+   * what ends the wait is among `waits`: a signal for each job costs more than the draw.
+   */
+  drawForJob(options: DrawOptions, waits: Set<(reason: string) => void>): Promise<Slot>;
   /** Fails all who wait, and gives unused slots back. */
   close(): Promise<void>;
 }
@@ -87,6 +90,25 @@ export function createBucket({ name, policy, store, replica, logger }: BucketOpt
     });
   }
 
+  async function drawForJob(
+    options: DrawOptions,
+    waits: Set<(reason: string) => void>,
+  ): Promise<Slot> {
+    if (isClosed) throw new ClosedError(`Bucket "${name}"`);
+    const context = contextOf(1);
+    let stop = (_reason: string): void => {};
+    try {
+      return await new Promise((resolve, reject) => {
+        const call = new WaitingCall(context, options, { resolve, reject });
+        stop = (reason) => call.leave(reason);
+        waits.add(stop);
+        context.pacer.wait(call);
+      });
+    } finally {
+      waits.delete(stop);
+    }
+  }
+
   async function drawByHand(options: DrawOptions): Promise<Slot> {
     isCalledByHand = true;
     // One signal may well end a hundred waits; Node would call that a leak.
@@ -108,7 +130,7 @@ export function createBucket({ name, policy, store, replica, logger }: BucketOpt
     async draw(options) {
       return drawByHand(options === undefined ? NO_OPTIONS : readDrawOptions("draw()", options));
     },
-    drawForJob: wait,
+    drawForJob,
     throttled(fn, options) {
       isCalledByHand = true;
       return throttle(bucket, fn, options);

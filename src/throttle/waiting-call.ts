@@ -62,8 +62,13 @@ export class WaitingCall implements Caller {
 
   /** The signal was aborted. */
   handleEvent(): void {
+    this.leave(this.#options.signal?.reason);
+  }
+
+  /** Ends the wait for a reason of the caller's. */
+  leave(reason: unknown): void {
     this.#context.pacer.leave(this);
-    this.fail(this.#options.signal?.reason);
+    this.fail(reason);
   }
 
   expire(): void {

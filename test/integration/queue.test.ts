@@ -81,6 +81,20 @@ describe("a queue", () => {
     expect(bucket.waiting).toBe(0);
   });
 
+  it("tries a failing job five times when nothing else is said", async () => {
+    const { sluice, queue } = openQueue<string>();
+    let tries = 0;
+    await queue.enqueue("bad", { backoff: { baseMs: 1 } });
+    sluice.worker(queue, async () => {
+      tries += 1;
+      throw new Error("downstream says no");
+    });
+
+    await waitUntil(async () => (await queue.counts()).failed === 1, "the job has failed");
+
+    expect(tries).toBe(5);
+  });
+
   it("uses no attempt while jobs wait for their slots", async () => {
     const { sluice, queue } = openQueue<number>({ rate: "10/s" });
     const attempts: number[] = [];

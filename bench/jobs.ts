@@ -7,7 +7,7 @@ import type { Row, Table } from "./table.ts";
 const CAPS = [1_000, 5_000];
 const OUT_OF_REACH = 10_000_000;
 const WORKERS = 4;
-const JOBS_AT_ONCE = 100;
+const JOBS_AT_ONCE = 300;
 
 const LEAST_OF_PLAIN = 0.95;
 const LEAST_SHARE = 0.995;

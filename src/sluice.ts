@@ -60,8 +60,8 @@ export interface Sluice {
 
 const SLUICE_OPTIONS = z.strictObject({
   redis: z
-    .custom<RedisInput>((value) => typeof value === "string" || isObject(value), {
-      error: "give a URL, ioredis options, or an ioredis client",
+    .custom<RedisInput>(isRedisInput, {
+      error: 'give a URL such as "redis://127.0.0.1:6379", ioredis options, or an ioredis client',
     })
     .optional(),
   prefix: NAME.optional(),
@@ -172,7 +172,12 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       const connectQueue = connectQueueFor("worker()");
       const bucket = bucketOf(queue);
       const parts = { queue, bucket, handler, options: workerOptions, connect: connectQueue };
-      const worker = createWorker({ ...parts, prefix, logger });
+      const worker: Worker = createWorker({
+        ...parts,
+        prefix,
+        logger,
+        onClosed: () => workers.delete(worker),
+      });
       workers.add(worker);
       return worker;
     },
@@ -187,6 +192,16 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
 
 function isObject(value: unknown): boolean {
   return typeof value === "object" && value !== null;
+}
+
+function isRedisInput(value: unknown): boolean {
+  if (typeof value === "string") return URL.canParse(value) && /^(rediss?|unix):/.test(value);
+  return (
+    isObject(value) &&
+    !Array.isArray(value) &&
+    !("url" in (value as object)) &&
+    !(value instanceof URL)
+  );
 }
 
 function isLogger(value: unknown): boolean {

@@ -3,6 +3,15 @@ const LONGEST = 60;
 /** A value as an error message may show it: on one line, quoted, and never longer than some 60 characters. */
 export function describeValue(value: unknown): string {
   const text = typeof value === "string" ? JSON.stringify(value) : plainText(value);
+  return shorten(withoutPasswords(text));
+}
+
+/** A text without what stands before the @ of URLs. */
+export function withoutPasswords(text: string): string {
+  return text.replaceAll(/\/\/[^@/\s]*@/g, "//***@");
+}
+
+function shorten(text: string): string {
   return text.length <= LONGEST ? text : `${text.slice(0, LONGEST)}… (${text.length} characters)`;
 }
 

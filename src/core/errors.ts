@@ -1,4 +1,4 @@
-import { describeValue } from "./describe-value.ts";
+import { describeValue, withoutPasswords } from "./describe-value.ts";
 
 /** Every `code` that an error of this package can carry; `docs/errors.md` explains each. */
 export type ErrorCode =
@@ -20,14 +20,14 @@ export class InvalidOptionError extends SluiceError {
   readonly code = "ERR_INVALID_OPTION";
   /** The option's name, with its path: `"rate"`, `"backoff.baseMs"`. */
   readonly option: string;
-  /** What was given. */
+  /** What was given, without passwords of URLs. */
   readonly value: unknown;
 
   constructor(problem: { where: string; option: string; value: unknown; remedy: string }) {
     const { where, option, value, remedy } = problem;
     super(`${where}: option "${option}" is ${describeValue(value)}; ${remedy}.`);
     this.option = option;
-    this.value = value;
+    this.value = typeof value === "string" ? withoutPasswords(value) : value;
   }
 }
 
@@ -84,6 +84,12 @@ export class WaitTooLongError extends SluiceError {
 export class StoreUnavailableError extends SluiceError {
   override readonly name = "StoreUnavailableError";
   readonly code = "ERR_STORE_UNAVAILABLE";
+
+  /** `met` is what the connection met; only its message is kept, since errors of ioredis carry commands, and so passwords. */
+  constructor(message: string, met?: unknown) {
+    const reason = met instanceof Error ? new Error(withoutPasswords(met.message)) : undefined;
+    super(message, reason && { cause: reason });
+  }
 }
 
 /** Thrown when something durable is asked of a sluice that has no Redis. */

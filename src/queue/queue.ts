@@ -76,7 +76,7 @@ export function createQueue<Data>(settings: QueueSettings): OwnedQueue<Data> {
       await connection.untilReady(timeoutMs);
     } catch (cause) {
       const problem = `Redis could not be reached within ${timeoutMs} ms; nothing was stored`;
-      throw new StoreUnavailableError(`${problem}. See that Redis runs, and try again.`, { cause });
+      throw new StoreUnavailableError(`${problem}. See that Redis runs, and try again.`, cause);
     }
     if (stored === undefined) {
       stored = new StoredQueue(storedQueueName(name), { connection: connection.client, prefix });
@@ -95,7 +95,7 @@ export function createQueue<Data>(settings: QueueSettings): OwnedQueue<Data> {
       return jobs.map((job) => readJob(job as Stored<Data>));
     } catch (cause) {
       const problem = "Redis did not confirm the job; it may or may not be stored";
-      throw new StoreUnavailableError(`${problem}. See that Redis runs.`, { cause });
+      throw new StoreUnavailableError(`${problem}. See that Redis runs.`, cause);
     }
   }
 

@@ -13,6 +13,7 @@ import {
   type OwnedJobContext,
 } from "./handler.ts";
 import { fillDefaults, readJob, type Job, type Stored } from "./job.ts";
+import { asFailure, isStorable } from "./outcome.ts";
 import type { Queue } from "./queue.ts";
 import { reportErrors } from "./report-errors.ts";
 import { createRunning } from "./running.ts";
@@ -42,6 +43,7 @@ export interface WorkerSettings<Data, Result> {
   readonly connect: ConnectQueue;
   readonly prefix: string;
   readonly logger: Logger;
+  readonly onClosed: () => void;
 }
 
 /** A job whose workers keep dying is given up after so many of them: it may be what kills them. */
@@ -54,7 +56,7 @@ const STORE_RETRY_MS = 1_000;
 const REDIS_GRACE_MS = 2_000;
 
 export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result>): Worker {
-  const { queue, bucket, handler, connect, prefix, logger } = settings;
+  const { queue, bucket, handler, connect, prefix, logger, onClosed } = settings;
   const options = readWorkerOptions(settings.options);
   const { concurrency = 50, closeDeadlineMs = 30_000, lockMs = 30_000 } = options;
   const connection = connect("worker");
@@ -66,7 +68,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   let isClosing = false;
   let closing: Promise<void> | undefined;
 
-  const stored = new StoredWorker<Data, Result>(
+  const stored = new StoredWorker<Data, Result | undefined>(
     storedQueueName(queue.name),
     (job, token) => process(job, token!),
     {
@@ -84,7 +86,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     for (const id of ids) contexts.get(id)?.abort("the lock of the job was lost");
   });
 
-  async function process(bullJob: Stored<Data>, token: string): Promise<Result> {
+  async function process(bullJob: Stored<Data>, token: string): Promise<Result | undefined> {
     fillDefaults(bullJob);
     const job = readJob(bullJob);
     const context = createJobContext(bullJob.attemptsMade + 1);
@@ -124,10 +126,26 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     waits.delete(stop);
   }
 
-  function handle(job: Job<Data>, context: JobContext, slot: Slot): Promise<Result> {
-    // Async storage slows every promise of a process down, so it is used only where it can matter.
-    if (!bucket.isCalledByHand) return handler(job, context);
-    return withSlotInHand({ bucket, slot, cost: 1 }, () => handler(job, context));
+  async function handle(
+    job: Job<Data>,
+    context: JobContext,
+    slot: Slot,
+  ): Promise<Result | undefined> {
+    const run = async (): Promise<Result> => handler(job, context);
+    let result: Result;
+    try {
+      // Async storage slows every promise of a process down, so it is used only where it can matter.
+      const inHand = { bucket, slot, cost: 1 };
+      result = await (bucket.isCalledByHand ? withSlotInHand(inHand, run) : run());
+    } catch (thrown) {
+      throw asFailure(thrown);
+    }
+    if (isStorable(result)) return result;
+    logger.warn(
+      { queue: queue.name, job: job.id },
+      "A handler's result is no JSON and is not kept.",
+    );
+    return undefined;
   }
 
   async function close(deadlineMs: number): Promise<void> {
@@ -142,6 +160,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     const isClosed = await Promise.race([closed, pause(REDIS_GRACE_MS, "late", { ref: false })]);
     if (isClosed === "late") void stored.disconnect();
     connection.close();
+    onClosed();
   }
 
   return {

@@ -19,6 +19,7 @@ const STORE_SETTINGS: RedisOptions = {
   connectTimeout: 2_000,
   lazyConnect: true,
   keyPrefix: "",
+  stringNumbers: false,
   retryStrategy: reconnectAfterMs,
   reconnectOnError: isDemoted,
 };
@@ -30,7 +31,11 @@ const PRODUCER_SETTINGS: RedisOptions = { ...STORE_SETTINGS, commandTimeout: 5_0
 const WORKER_SETTINGS: RedisOptions = {
   maxRetriesPerRequest: null,
   enableOfflineQueue: true,
+  lazyConnect: false,
+  // A worker blocks on Redis while its queue is empty: a time limit that it inherits would end that each time.
+  commandTimeout: 2 ** 31 - 1,
   keyPrefix: "",
+  stringNumbers: false,
   retryStrategy: reconnectAfterMs,
   reconnectOnError: isDemoted,
 };
@@ -54,7 +59,8 @@ export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster 
 }
 
 function open(input: RedisInput, settings: RedisOptions): Redis | Cluster {
-  if (typeof input === "string") return new Redis(input, settings);
+  // By way of a copy, since ioredis lets the query of a URL win over options.
+  if (typeof input === "string") return new Redis(input, { lazyConnect: true }).duplicate(settings);
   if (isCluster(input)) {
     return input.duplicate([], {
       ...input.options,

@@ -77,7 +77,7 @@ function unavailable(timeoutMs: number, cause: unknown): StoreUnavailableError {
   return new StoreUnavailableError(
     `Redis gave no answer within ${timeoutMs} ms; the call was not started. ` +
       `See that Redis runs and can be reached, or raise storeTimeoutMs.`,
-    { cause },
+    cause,
   );
 }
 

@@ -5,6 +5,8 @@ const WINDOW_MS = 1_000;
 export interface BucketClock {
   /** Takes in a reply that arrived at `arrivedMs` and was written at `nowUs`; the offset, in ms. */
   sample(arrivedMs: number, nowUs: number): number;
+  /** The bucket's clock has gone back, since Redis lost it: what was seen of it says nothing any more. */
+  reset(): void;
 }
 
 /**
@@ -26,6 +28,10 @@ export function createBucketClock(): BucketClock {
       }
       least = Math.min(least, arrivedMs - nowUs / 1_000);
       return Math.min(least, leastBefore);
+    },
+    reset() {
+      windowEndsMs = -Infinity;
+      least = Infinity;
     },
   };
 }

@@ -40,6 +40,8 @@ export function createHeldSlots(): HeldSlots {
   function addRun(run: Run): void {
     if (run.end === 0) return;
     runs.push(run);
+    // Slots that others gave back may lie before those that are held.
+    runs.sort((a, b) => a.slotUs(a.index) - b.slotUs(b.index));
     size += run.end;
     settleNext();
   }

@@ -48,7 +48,7 @@ export function createPacer(options: PacerOptions): Pacer {
   let heldGeneration = 0;
   let askedAtMs = 0;
   let askAgainAtMs = 0;
-  let leastTookMs = Infinity;
+  let usualTookMs = Infinity;
   let drewUs = 0;
   let turnUs = 0;
   let asking: Promise<void> | undefined;
@@ -109,14 +109,17 @@ export function createPacer(options: PacerOptions): Pacer {
   function receive(reply: Drawn): void {
     const arrivedMs = performance.now();
     const tookMs = arrivedMs - reply.sentAtMs;
-    leastTookMs = Math.min(leastTookMs, tookMs);
     known.learn(reply.policy, reply.generation);
     if (reply.generation !== heldGeneration) held.clear();
     heldGeneration = reply.generation;
     // A reply that lay about for longer, in a process that stood still or on the wire, tells of slots
     // that may have passed already.
+    if (reply.nowUs < drewUs) clock.reset();
     const offsetMs = clock.sample(arrivedMs, reply.nowUs);
-    if (tookMs <= leastTookMs + HORIZON_US / 1_000) held.add(reply, cost, offsetMs);
+    const isStale = tookMs > usualTookMs + HORIZON_US / 1_000;
+    if (!isStale) held.add(reply, cost, offsetMs);
+    // A way that has become longer for good is the usual one from now on.
+    usualTookMs = isStale ? tookMs : Math.min(usualTookMs, tookMs);
     drewUs = reply.nowUs;
     turnUs = reply.turnUs;
     const waitUs = Math.min(turnUs - drewUs, LOOK_IN_US);

@@ -95,6 +95,46 @@ describe("a queue", () => {
     expect(tries).toBe(5);
   });
 
+  it.each([
+    ["undefined", undefined],
+    ["null", null],
+    ["a string", "no"],
+    ["an error by a name of BullMQ's", Object.assign(new Error("no"), { name: "DelayedError" })],
+    ["an error by a message of BullMQ's", new Error("bullmq:rateLimitExceeded")],
+  ])("counts an attempt when a handler throws %s", async (_name, thrown) => {
+    const { sluice, queue } = openQueue<string>();
+    let tries = 0;
+    await queue.enqueue("bad", { attempts: 2, backoff: { baseMs: 1 } });
+    sluice.worker(queue, async () => {
+      tries += 1;
+      throw thrown;
+    });
+
+    await waitUntil(async () => (await queue.counts()).failed === 1, "the job has failed");
+
+    expect(tries).toBe(2);
+  });
+
+  it("does a job once whose result is no JSON", async () => {
+    const { sluice, queue } = openQueue<string>();
+    let tries = 0;
+    await queue.enqueue("odd");
+    sluice.worker(queue, async () => {
+      tries += 1;
+      const response: { self?: unknown } = {};
+      response.self = response;
+      return response;
+    });
+
+    await waitUntil(async () => {
+      const { waiting, active, delayed } = await queue.counts();
+      return tries > 0 && waiting + active + delayed === 0;
+    }, "the queue is empty");
+
+    expect(tries).toBe(1);
+    expect((await queue.counts()).failed).toBe(0);
+  });
+
   it("uses no attempt while jobs wait for their slots", async () => {
     const { sluice, queue } = openQueue<number>({ rate: "10/s" });
     const attempts: number[] = [];

@@ -78,6 +78,11 @@ describe("a sluice", () => {
   it.each([
     [{ redis: 5 }, "redis"],
     [{ redis: null }, "redis"],
+    [{ redis: "" }, "redis"],
+    [{ redis: "localhost" }, "redis"],
+    [{ redis: "http://127.0.0.1" }, "redis"],
+    [{ redis: { url: "redis://127.0.0.1" } }, "redis"],
+    [{ redis: [] }, "redis"],
     [{ prefix: "a:b" }, "prefix"],
     [{ storeTimeoutMs: 0 }, "storeTimeoutMs"],
     [{ logger: "pino" }, "logger"],
@@ -106,6 +111,15 @@ describe("a sluice", () => {
 
     expect(create).toThrow(InvalidOptionError);
     expect(create).toThrow(`option "${option}"`);
+  });
+
+  it("shows no password in what it refuses", () => {
+    const create = (): unknown => createSluice({ redisUrl: "redis://me:secret@db" } as never);
+
+    expect(create).toThrow(
+      expect.not.objectContaining({ value: expect.stringContaining("secret") }),
+    );
+    expect(create).toThrow(/redis:\/\/\*\*\*@db/);
   });
 
   it("refuses a bucket whose name is 1 MB long, in a short message", () => {

@@ -210,6 +210,28 @@ describe("draw", () => {
     expect(most).toBeLessThanOrEqual(11);
   });
 
+  it("goes on when the way to its store becomes longer for good", async () => {
+    const memory = createMemoryStore();
+    let wayMs = 0;
+    const store: Store = {
+      ...memory,
+      async draw(request) {
+        const sentAtMs = performance.now();
+        const drawn = await memory.draw(request);
+        if (wayMs > 0) await new Promise((resolve) => setTimeout(resolve, wayMs));
+        return { ...drawn, sentAtMs };
+      },
+    };
+    const { bucket } = createTestBucket({ rate: "100/s" }, { store });
+    await bucket.draw();
+    wayMs = 150;
+
+    const calls = Promise.all(Array.from({ length: 20 }, () => bucket.draw()));
+    await vi.advanceTimersByTimeAsync(5_000);
+
+    await expect(calls).resolves.toHaveLength(20);
+  });
+
   it("fails all who wait when the bucket is closed, and all who come later", async () => {
     const { bucket } = createTestBucket({ rate: "1/s" });
     const calls = Promise.allSettled([bucket.draw(), bucket.draw(), bucket.draw()]);

@@ -48,6 +48,8 @@ export interface OwnedBucket extends Bucket {
    * what ends the wait is among `waits`: a signal for each job costs more than the draw.
    */
   drawForJob(options: DrawOptions, waits: Set<(reason: string) => void>): Promise<Slot>;
+  /** Calls back when the bucket is closed, with what those who wait then fail with. */
+  onClose(fail: (reason: ClosedError) => void): void;
   /** Fails all who wait, and gives unused slots back. */
   close(): Promise<void>;
 }
@@ -60,11 +62,15 @@ export interface BucketOptions {
   readonly logger: Logger;
 }
 
+/** So many costs are kept a line for; from there on, lines in which nobody waits are dropped. */
+const MOST_COSTS = 64;
+
 const NO_OPTIONS: DrawOptions = Object.freeze({});
 
 export function createBucket({ name, policy, store, replica, logger }: BucketOptions): OwnedBucket {
   const known = createKnownPolicy(name, policy, logger);
   const contexts = new Map<number, CallContext>();
+  const closeListeners: ((reason: ClosedError) => void)[] = [];
   let isClosed = false;
   let isCalledByHand = false;
 
@@ -74,11 +80,17 @@ export function createBucket({ name, policy, store, replica, logger }: BucketOpt
     if (found !== undefined) return found;
     const { burst } = known.policy;
     if (cost > burst) throw new CostTooLargeError({ bucket: name, cost, maxCost: burst });
+    if (contexts.size >= MOST_COSTS) forgetIdle();
     const asker = cost === 1 ? replica : `${replica}/${cost}`;
     const pacer = createPacer({ store, bucket: name, asker, cost, known, logger });
     const context = { bucket: name, pacer, limitedBy: () => formatPolicy(known.policy) };
     contexts.set(cost, context);
     return context;
+  }
+
+  /** Costs may come from arguments, and be different for every call. */
+  function forgetIdle(): void {
+    for (const [cost, { pacer }] of contexts) if (pacer.isIdle) contexts.delete(cost);
   }
 
   async function wait(options: DrawOptions): Promise<Slot> {
@@ -135,8 +147,12 @@ export function createBucket({ name, policy, store, replica, logger }: BucketOpt
       isCalledByHand = true;
       return throttle(bucket, fn, options);
     },
+    onClose(fail) {
+      closeListeners.push(fail);
+    },
     async close() {
       isClosed = true;
+      for (const fail of closeListeners) fail(new ClosedError(`Bucket "${name}"`));
       await Promise.all([...contexts.values()].map(({ pacer }) => pacer.close()));
     },
   };

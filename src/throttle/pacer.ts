@@ -21,6 +21,8 @@ export interface Caller extends Waiter {
 /** Draws slots for the callers of one bucket and one cost, and lets each go when its slot comes. */
 export interface Pacer {
   readonly waiting: number;
+  /** Nobody waits, and nothing is held or under way. */
+  readonly isIdle: boolean;
   wait(caller: Caller): void;
   /** Takes a caller out of the line that no longer wants to wait. */
   leave(caller: Caller): void;
@@ -149,6 +151,9 @@ export function createPacer(options: PacerOptions): Pacer {
   return {
     get waiting() {
       return line.size;
+    },
+    get isIdle() {
+      return line.size === 0 && held.size === 0 && asking === undefined && !isWorkDue;
     },
     wait(caller) {
       if (isClosed) return caller.fail(new ClosedError(`Bucket "${bucket}"`));

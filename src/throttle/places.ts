@@ -12,10 +12,13 @@ export interface Places {
    * @throws the signal's reason, when it is aborted.
    */
   take(options: DrawOptions): Promise<() => void>;
+  /** Ends the waits of all who have no place yet. */
+  failAll(reason: unknown): void;
 }
 
 export function createPlaces(bucket: string, concurrency: number): Places {
   const queue = new PQueue({ concurrency });
+  const waits = new Set<AbortController>();
 
   /** A task that lasts as long as the place is held, so that the call itself runs in its caller's async context. */
   function hold(priority: number, signal: AbortSignal): Promise<() => void> {
@@ -28,6 +31,7 @@ export function createPlaces(bucket: string, concurrency: number): Places {
   return {
     async take({ priority = "normal", key, maxWaitMs, signal }) {
       const waiting = new AbortController();
+      waits.add(waiting);
       const onAbort = (): void => waiting.abort(signal?.reason);
       const onExpire = (): void =>
         waiting.abort(
@@ -44,9 +48,13 @@ export function createPlaces(bucket: string, concurrency: number): Places {
       try {
         return await hold(PRIORITIES.length - PRIORITIES.indexOf(priority), waiting.signal);
       } finally {
+        waits.delete(waiting);
         clearTimeout(timer);
         signal?.removeEventListener("abort", onAbort);
       }
+    },
+    failAll(reason) {
+      for (const waiting of waits) waiting.abort(reason);
     },
   };
 }

@@ -1,5 +1,5 @@
 import { InvalidOptionError } from "../core/errors.ts";
-import type { Bucket } from "./bucket.ts";
+import type { Bucket, OwnedBucket } from "./bucket.ts";
 import {
   readCallOptions,
   readDrawOptions,
@@ -22,7 +22,7 @@ export type Throttled<F extends AnyFunction> = (F extends (...args: never[]) => 
 };
 
 export function throttle<F extends AnyFunction>(
-  bucket: Bucket,
+  bucket: OwnedBucket,
   fn: F,
   options: ThrottledOptions<F> = {},
 ): Throttled<F> {
@@ -32,6 +32,7 @@ export function throttle<F extends AnyFunction>(
   }
   const { concurrency, ...rest } = readCallOptions("throttled()", options);
   const places = concurrency === undefined ? undefined : createPlaces(bucket.name, concurrency);
+  if (places !== undefined) bucket.onClose((reason) => places.failAll(reason));
   return wrap(bucket, fn, { draw: rest, places });
 }
 

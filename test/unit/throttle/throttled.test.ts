@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { InvalidOptionError, WaitTooLongError } from "../../../src/core/errors.ts";
+import { ClosedError, InvalidOptionError, WaitTooLongError } from "../../../src/core/errors.ts";
 import { withSlotInHand } from "../../../src/throttle/slot-in-hand.ts";
 import { rejectionOf } from "../../support/rejection.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
@@ -130,6 +130,21 @@ describe("a throttled function", () => {
     endFirst();
     await first;
     expect(run).toHaveBeenCalledTimes(1);
+  });
+
+  it("fails calls that wait for a place when the bucket is closed", async () => {
+    const { bucket } = createTestBucket({ rate: "1000/s" });
+    const { run, endFirst } = manualTask();
+    const call = bucket.throttled(run, { concurrency: 1 });
+    const first = call();
+    const second = rejectionOf(call());
+    await vi.advanceTimersByTimeAsync(10);
+
+    await bucket.close();
+
+    expect(await second).toBeInstanceOf(ClosedError);
+    endFirst();
+    await first;
   });
 
   it("keeps each call's async context when places are handed on", async () => {

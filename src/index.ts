@@ -1,4 +1,5 @@
-export { createSluice, type Sluice, type SluiceOptions } from "./sluice.ts";
+export { createSluice, type Sluice } from "./sluice.ts";
+export type { SluiceOptions } from "./sluice-options.ts";
 export { throttled } from "./default-sluice.ts";
 export {
   ClosedError,

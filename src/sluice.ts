@@ -1,9 +1,7 @@
 import { randomUUID } from "node:crypto";
 import process from "node:process";
-import { z } from "zod";
 import { ClosedError, InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
-import type { Logger } from "./core/logger.ts";
-import { LONGEST_MS, NAME, readName, readOptions, wholeNumber } from "./core/options.ts";
+import { readName } from "./core/options.ts";
 import { compilePolicy, formatPolicy, isSamePolicy, type PolicyOptions } from "./core/policy.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
 import type { ConnectQueue } from "./queue/connection.ts";
@@ -11,24 +9,17 @@ import { createQueue, type OwnedQueue, type Queue } from "./queue/queue.ts";
 import type { Handler } from "./queue/handler.ts";
 import { createWorker, type Worker } from "./queue/worker.ts";
 import type { WorkerOptions } from "./queue/worker-options.ts";
-import { connect, type RedisInput } from "./redis/connection.ts";
+import { connect } from "./redis/connection.ts";
 import { untilReady } from "./redis/ready.ts";
 import { createRedisStore } from "./redis/redis-store.ts";
+import {
+  processWarnings,
+  readPolicyOptions,
+  readQueueOptions,
+  readSluiceOptions,
+  type SluiceOptions,
+} from "./sluice-options.ts";
 import { createBucket, type Bucket, type OwnedBucket } from "./throttle/bucket.ts";
-
-export interface SluiceOptions {
-  /**
-   * Where Redis is: a URL, ioredis options, or an ioredis client, which is copied. Defaults to `$REDIS_URL`;
-   * without either, buckets live in this process's memory, and a warning says so.
-   */
-  readonly redis?: RedisInput | undefined;
-  /** What every key in Redis starts with. Defaults to `"sluice"`. */
-  readonly prefix?: string | undefined;
-  /** How long a draw waits for Redis before it rejects with `StoreUnavailableError`. Defaults to 2,000 ms. */
-  readonly storeTimeoutMs?: number | undefined;
-  /** Where warnings and errors go that no caller waits for; a pino logger fits. Defaults to `process.emitWarning`. */
-  readonly logger?: Logger | undefined;
-}
 
 /** Buckets, queues and workers that share one Redis. End it with `close()`, or hold it by `await using`. */
 export interface Sluice {
@@ -58,32 +49,13 @@ export interface Sluice {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-const SLUICE_OPTIONS = z.strictObject({
-  redis: z
-    .custom<RedisInput>(isRedisInput, {
-      error: 'give a URL such as "redis://127.0.0.1:6379", ioredis options, or an ioredis client',
-    })
-    .optional(),
-  prefix: NAME.optional(),
-  storeTimeoutMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
-  logger: z.custom<Logger>(isLogger, { error: "give an object with warn and error" }).optional(),
-});
-/** What they hold is read by `compilePolicy`. */
-const POLICY_OPTIONS = z.strictObject({
-  rate: z.custom<PolicyOptions["rate"]>().optional(),
-  burst: z.custom<PolicyOptions["burst"]>().optional(),
-});
-const QUEUE_OPTIONS = z.strictObject({
-  bucket: z.custom<Bucket>(isObject, { error: "give what sluice.bucket() returned" }),
-});
-
 /**
  * Opens a sluice; it connects when it is first needed.
  *
  * @throws {@link InvalidOptionError} when an option can never work.
  */
 export function createSluice(options: SluiceOptions = {}): Sluice {
-  const read = readOptions("createSluice()", SLUICE_OPTIONS, options);
+  const read = readSluiceOptions(options);
   const { prefix = "sluice", storeTimeoutMs: timeoutMs = 2_000, logger = processWarnings } = read;
   const redis = read.redis ?? (process.env["REDIS_URL"] || undefined);
   const store =
@@ -136,7 +108,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     bucket(name, given) {
       assertOpen();
       const where = `bucket(${JSON.stringify(readName("bucket()", "name", name))})`;
-      const policy = compilePolicy(where, readOptions(where, POLICY_OPTIONS, given));
+      const policy = compilePolicy(where, readPolicyOptions(where, given));
       const found = buckets.get(name);
       if (found === undefined) {
         const bucket = createBucket({ name, policy, store, replica, logger });
@@ -150,7 +122,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     queue<Data>(name: string, given: { readonly bucket: Bucket }): Queue<Data> {
       assertOpen();
       const where = `queue(${JSON.stringify(readName("queue()", "name", name))})`;
-      const { bucket } = readOptions(where, QUEUE_OPTIONS, given);
+      const { bucket } = readQueueOptions(where, given);
       if (buckets.get(bucket.name) !== bucket) {
         const remedy = "give what bucket() of this sluice returned";
         throw new InvalidOptionError({ where, option: "bucket", value: bucket.name, remedy });
@@ -189,28 +161,3 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     },
   };
 }
-
-function isObject(value: unknown): boolean {
-  return typeof value === "object" && value !== null;
-}
-
-function isRedisInput(value: unknown): boolean {
-  if (typeof value === "string") return URL.canParse(value) && /^(rediss?|unix):/.test(value);
-  return (
-    isObject(value) &&
-    !Array.isArray(value) &&
-    !("url" in (value as object)) &&
-    !(value instanceof URL)
-  );
-}
-
-function isLogger(value: unknown): boolean {
-  const { warn, error } = (isObject(value) ? value : {}) as Partial<Logger>;
-  return typeof warn === "function" && typeof error === "function";
-}
-
-/** Without a logger, what went wrong shows as a warning of the process. */
-const processWarnings: Logger = {
-  warn: (_facts, message) => process.emitWarning(message, "SluiceWarning"),
-  error: (_facts, message) => process.emitWarning(message, "SluiceWarning"),
-};

@@ -10,6 +10,12 @@ export interface PolicyOptions {
   readonly burst?: number | undefined;
 }
 
+/** The same as it may come from a caller who minds no types. */
+export interface UnreadPolicy {
+  readonly rate?: RateInput | undefined;
+  readonly burst?: number | undefined;
+}
+
 /** How far ahead slots are handed out. */
 export const HORIZON_US = 100_000;
 
@@ -21,10 +27,7 @@ const MAX_LEVEL = 2 ** 53;
  *
  * @throws {@link InvalidOptionError} when rate or burst can never work.
  */
-export function compilePolicy(
-  where: string,
-  { rate, burst = 1 }: { rate?: RateInput | undefined; burst?: number | undefined },
-): LeakyBucket {
+export function compilePolicy(where: string, { rate, burst = 1 }: UnreadPolicy): LeakyBucket {
   const { count, periodUs } = parseRate(where, rate);
   const isWhole = Number.isSafeInteger(burst) && burst >= 1;
   // The highest level a draw can write: a full burst, a full horizon, and one call that pays before it starts.

@@ -13,6 +13,7 @@ export type Handler<Data, Result> = (job: Job<Data>, context: JobContext) => Pro
 
 /** A context, and the end of what it stands for. */
 export interface OwnedJobContext extends JobContext {
+  readonly isAborted: boolean;
   abort(reason: string): void;
 }
 
@@ -27,6 +28,9 @@ export function createJobContext(attempt: number): OwnedJobContext {
       controller ??= new AbortController();
       if (abortedBy !== undefined) controller.abort(abortedBy);
       return controller.signal;
+    },
+    get isAborted() {
+      return abortedBy !== undefined;
     },
     abort(reason) {
       abortedBy ??= reason;

@@ -94,9 +94,9 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     running.begin();
     try {
       const slot = await slotFor(job);
-      if (slot !== undefined) return await handle(job, context, slot);
-      // With Redis away the job comes back by itself, when its lock has ended.
-      if (connection.isReady()) await bullJob.moveToWait(token);
+      if (slot !== undefined && !context.isAborted) return await handle(job, context, slot);
+      // With its lock lost, or Redis away, the job comes back by itself.
+      if (slot === undefined && connection.isReady()) await bullJob.moveToWait(token);
       throw new WaitingError();
     } finally {
       contexts.delete(job.id);

@@ -1,4 +1,5 @@
-import { describe, expect, it } from "vitest";
+import { Redis } from "ioredis";
+import { describe, expect, inject, it } from "vitest";
 import { InvalidOptionError, RedisRequiredError, createSluice, type Job } from "sluice";
 import { realSluices } from "../support/real-sluice.ts";
 import { rejectionOf } from "../support/rejection.ts";
@@ -207,6 +208,26 @@ describe("a worker", () => {
 
     expect(start).toThrow(InvalidOptionError);
     expect(start).toThrow('option "queue"');
+  });
+});
+
+describe("a job whose lock is lost while it waits for its slot", () => {
+  it("is not started on the slot that comes after that", async () => {
+    const { sluice, bucket, queue } = openQueue<string>({ rate: "1/2s" });
+    const redis = new Redis(inject("redisUrl"));
+    let started = 0;
+    await bucket.draw();
+    const { id } = await queue.enqueue("waits");
+    sluice.worker(queue, async () => void (started += 1), { lockMs: 1_000 });
+    await waitUntil(() => bucket.waiting === 1, "the job waits");
+
+    const lock = `${sluices.prefix()}:{jobs}:${id}:lock`;
+    await redis.set(lock, "another worker", "PX", 60_000);
+    await waitUntil(() => bucket.waiting === 0, "its slot has come");
+    await bucket.draw();
+
+    expect(started).toBe(0);
+    await redis.quit();
   });
 });
 

@@ -1,39 +1,56 @@
 --[[
-  slots-return: takes back slots that nobody waits for any more, and the asker's turn with them.
+  slots-return: takes back slots that nobody waits for any more, and the asker's turns with them.
   Twin of src/core/give-back.ts.
 
-  KEYS  [1] state, [2] turns, [3] holes: as in slots-draw
-  ARGV  [1] asker  [2] cost of each slot  [3] generation of the slots  [4] pinned_us, '' in production
-        [5..] slot_us, latest first; 1,000 at most
+  KEYS  as in slots-draw, with one key or none
+  ARGV  [1] asker  [2] the policy's text  [3] the asker's turn, "" if none  [4] the slots' name
+        [5] the asker's turn for the key, "" if none
+        [6] numbers: pinned_us generation since_us key_since_us, terms, keys, costs, slots {us, latest first}
   Reply 1 if the bucket was known, else 0
 ]]
 -- @include lib/now
+-- @include lib/numbers
+-- @include lib/rules
+-- @include lib/limits
+-- @include lib/scope
+-- @include lib/state
 -- @include lib/bucket
+-- @include lib/request
+-- @include lib/holes
+-- @include lib/take-back
 
-local keys = { state = KEYS[1], turns = KEYS[2], holes = KEYS[3] }
-local asker = ARGV[1]
-local cost = tonumber(ARGV[2])
-local generation = tonumber(ARGV[3])
-local pinned_us = ARGV[4]
-local slots = { unpack(ARGV, 5) }
+local asker, text, turn_name, name, key_turn_name = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local next_number = numbers_of(ARGV[6])
+local server_us, generation = now_us(next_number()), next_number()
+local since_us, key_since_us = next_number(), next_number()
+local terms = read_terms(next_number, text)
+local key = read_keys(next_number, terms)[1]
+local costs = read_costs(next_number, terms.limits, {})
+costs = read_costs(next_number, key and key.limits or {}, costs)
 
-local bucket = load_bucket(keys.state)
+local bucket = load_bucket(KEYS[1])
 if not bucket then return 0 end
-redis.call('ZREM', keys.turns, asker)
-if generation ~= bucket.generation or #slots == 0 then return 1 end
+advance(bucket, server_us)
+-- What was booked under another policy is not this asker's to take back.
+if bucket.text ~= text then return 1 end
+bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us)
+local key_scope = key and open_key(key, bucket.clock_us)
 
-advance(bucket, now_us(pinned_us))
-local burst_level = bucket.burst * bucket.period_us
-for index, text in ipairs(slots) do
-  local slot_us = tonumber(text)
-  local last_us = bucket.clock_us + drain_us(bucket, bucket.level - burst_level)
-  if slot_us == last_us and slot_us > bucket.clock_us then
-    bucket.level = bucket.level - cost * bucket.period_us
-  elseif slot_us > bucket.clock_us then
-    local member = string.format('%.0f %.0f %s %d', cost, slot_us, asker, index - 1)
-    bucket.holes = bucket.holes + redis.call('ZADD', keys.holes, slot_us, member)
+local function leave(scope, turns_key, own_turn_name, own_since_us)
+  if own_turn_name ~= '' then redis.call('ZREM', turns_key, own_turn_name) end
+  for _, limit in ipairs(scope.limits) do
+    local rule = RULES[limit.code]
+    if own_since_us > 0 and rule.leave_place then
+      rule.leave_place(limit, { asker = asker, now_us = bucket.clock_us, since_us = own_since_us })
+    end
   end
 end
-save_bucket(keys.state, bucket)
-if bucket.holes > 0 then redis.call('PEXPIRE', keys.holes, KEEP_MS) end
+leave(bucket.shared, KEYS[2], turn_name, since_us)
+if key then leave(key_scope, key.turns_key, key_turn_name, key_since_us) end
+
+if generation == bucket.generation then
+  take_back(bucket, key_scope, { name = name, asker = asker, costs = costs, next_number = next_number })
+end
+save_bucket(KEYS[1], bucket)
+if key then save_key(key.state_key, key_scope, bucket.clock_us) end
 return 1

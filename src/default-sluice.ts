@@ -1,15 +1,16 @@
 import { z } from "zod";
 import { NAME, readOptions } from "./core/options.ts";
-import type { PolicyOptions } from "./core/policy.ts";
 import { createSluice, type Sluice } from "./sluice.ts";
+import { BUCKET_OPTION_NAMES, type BucketOptions } from "./throttle/bucket-options.ts";
 import type { Throttled, ThrottledOptions } from "./throttle/throttled.ts";
 
 /** The rest is read where buckets and throttled functions are made. */
-const OPTIONS = z.looseObject({
-  bucket: NAME,
-  rate: z.custom<PolicyOptions["rate"]>(),
-  burst: z.custom<PolicyOptions["burst"]>().optional(),
-});
+const OPTIONS = z.looseObject({ bucket: NAME });
+
+/** `concurrency` and `feedback` mean those of the wrapped function. */
+const OF_BUCKET: ReadonlySet<string> = new Set(
+  BUCKET_OPTION_NAMES.filter((name) => name !== "concurrency" && name !== "feedback"),
+);
 
 let defaultSluice: Sluice | undefined;
 
@@ -21,9 +22,14 @@ let defaultSluice: Sluice | undefined;
  */
 export function throttled<F extends (...args: never[]) => unknown>(
   fn: F,
-  options: PolicyOptions & ThrottledOptions<F> & { readonly bucket: string },
+  options: Omit<BucketOptions, "feedback" | "concurrency"> &
+    ThrottledOptions<F> & { readonly bucket: string },
 ): Throttled<F> {
-  const { bucket, rate, burst, ...rest } = readOptions("throttled()", OPTIONS, options);
+  const { bucket, ...rest } = readOptions("throttled()", OPTIONS, options);
+  const isOfBucket = ([name]: [string, unknown]): boolean => OF_BUCKET.has(name);
+  const entries = Object.entries(rest);
+  const policy = Object.fromEntries(entries.filter(isOfBucket));
+  const calls = Object.fromEntries(entries.filter((entry) => !isOfBucket(entry)));
   defaultSluice ??= createSluice();
-  return defaultSluice.bucket(bucket, { rate, burst }).throttled(fn, rest);
+  return defaultSluice.bucket(bucket, policy).throttled(fn, calls as ThrottledOptions<F>);
 }

@@ -5,23 +5,45 @@ export {
   ClosedError,
   CostTooLargeError,
   InvalidOptionError,
+  LeaseLostError,
+  LineFullError,
   RedisRequiredError,
   SluiceError,
   StoreUnavailableError,
   WaitTooLongError,
   type ErrorCode,
 } from "./core/errors.ts";
+export { contract, type Contract, type ContractOptions } from "./core/contract.ts";
+export {
+  concurrency,
+  fixedWindow,
+  leakyBucket,
+  slidingLog,
+  slidingWindow,
+  tokenBucket,
+} from "./core/limit-makers.ts";
+export type { Limit } from "./core/limits/limit.ts";
 export type { Logger } from "./core/logger.ts";
-export type { PolicyOptions } from "./core/policy.ts";
+export type { PerKey, Tiers } from "./core/per-key.ts";
+export type { LimitsOptions, PolicyOptions } from "./core/policy.ts";
 export type { Priority } from "./core/priority.ts";
 export type { RateInput } from "./core/rate.ts";
+export type { Align } from "./core/resets.ts";
 export type { EnqueueOptions, Job } from "./queue/job.ts";
 export type { Queue, QueueCounts } from "./queue/queue.ts";
 export type { Handler, JobContext } from "./queue/handler.ts";
 export type { Worker } from "./queue/worker.ts";
 export type { CloseOptions, WorkerOptions } from "./queue/worker-options.ts";
 export type { RedisInput } from "./redis/connection.ts";
-export type { Bucket } from "./throttle/bucket.ts";
-export type { DrawOptions } from "./throttle/draw-options.ts";
+export type { Bucket, TryDecision } from "./throttle/bucket.ts";
+export type { BucketOptions } from "./throttle/bucket-options.ts";
+export type { Cost } from "./throttle/costs.ts";
+export type { Decision, LimitDecision } from "./throttle/decision.ts";
+export type { DrawOptions, TryOptions } from "./throttle/draw-options.ts";
+export type { AdaptiveOptions, Feedback, ReadFeedback } from "./throttle/feedback-options.ts";
+export type { ThrottledFetch } from "./throttle/fetch.ts";
+export { rateLimitHeaders } from "./throttle/rate-limit-headers.ts";
 export type { Slot } from "./throttle/slot.ts";
+export type { BucketState, LimitState } from "./throttle/steering.ts";
+export { throttledClient, type ThrottledClientOptions } from "./throttle/throttled-client.ts";
 export type { Throttled, ThrottledOptions } from "./throttle/throttled.ts";

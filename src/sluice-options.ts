@@ -2,7 +2,6 @@ import process from "node:process";
 import { z } from "zod";
 import type { Logger } from "./core/logger.ts";
 import { LONGEST_MS, NAME, readOptions, wholeNumber } from "./core/options.ts";
-import type { PolicyOptions, UnreadPolicy } from "./core/policy.ts";
 import type { RedisInput } from "./redis/connection.ts";
 import type { Bucket } from "./throttle/bucket.ts";
 
@@ -30,21 +29,12 @@ const SLUICE_OPTIONS = z.strictObject({
   storeTimeoutMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
   logger: z.custom<Logger>(isLogger, { error: "give an object with warn and error" }).optional(),
 });
-/** What they hold is read by `compilePolicy`. */
-const POLICY_OPTIONS = z.strictObject({
-  rate: z.custom<PolicyOptions["rate"]>().optional(),
-  burst: z.custom<PolicyOptions["burst"]>().optional(),
-});
 const QUEUE_OPTIONS = z.strictObject({
   bucket: z.custom<Bucket>(isObject, { error: "give what sluice.bucket() returned" }),
 });
 
 export function readSluiceOptions(given: unknown): SluiceOptions {
   return readOptions("createSluice()", SLUICE_OPTIONS, given);
-}
-
-export function readPolicyOptions(where: string, given: unknown): UnreadPolicy {
-  return readOptions(where, POLICY_OPTIONS, given);
 }
 
 export function readQueueOptions(where: string, given: unknown): { readonly bucket: Bucket } {

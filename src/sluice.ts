@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import process from "node:process";
 import { ClosedError, InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
 import { readName } from "./core/options.ts";
-import { compilePolicy, formatPolicy, isSamePolicy, type PolicyOptions } from "./core/policy.ts";
+import { compilePolicy, formatPolicy } from "./core/policy.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
 import type { ConnectQueue } from "./queue/connection.ts";
 import { createQueue, type OwnedQueue, type Queue } from "./queue/queue.ts";
@@ -14,11 +14,11 @@ import { untilReady } from "./redis/ready.ts";
 import { createRedisStore } from "./redis/redis-store.ts";
 import {
   processWarnings,
-  readPolicyOptions,
   readQueueOptions,
   readSluiceOptions,
   type SluiceOptions,
 } from "./sluice-options.ts";
+import { readBucketOptions, type BucketOptions } from "./throttle/bucket-options.ts";
 import { createBucket, type Bucket, type OwnedBucket } from "./throttle/bucket.ts";
 
 /** Buckets, queues and workers that share one Redis. End it with `close()`, or hold it by `await using`. */
@@ -26,10 +26,10 @@ export interface Sluice {
   /**
    * The bucket of this name, the same object each time.
    *
-   * @throws {@link InvalidOptionError} when name or policy can never work, or this sluice gave the bucket another policy before.
+   * @throws {@link InvalidOptionError} when name or options can never work, or this sluice gave the bucket another policy before.
    * @throws {@link ClosedError} when the sluice is closed.
    */
-  bucket(name: string, policy: PolicyOptions): Bucket;
+  bucket(name: string, options: BucketOptions): Bucket;
   /**
    * The durable queue of this name, whose jobs leave through a bucket.
    *
@@ -61,7 +61,12 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   const store =
     redis === undefined
       ? createMemoryStore()
-      : createRedisStore({ redis: connect(redis, "store"), prefix, timeoutMs });
+      : createRedisStore({
+          redis: connect(redis, "store"),
+          connectListener: () => connect(redis, "listener"),
+          prefix,
+          timeoutMs,
+        });
   if (redis === undefined) {
     logger.warn({}, "No Redis was named: this sluice paces the calls of this one process only.");
   }
@@ -70,10 +75,18 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   const buckets = new Map<string, OwnedBucket>();
   const queues = new Map<string, OwnedQueue<never>>();
   const workers = new Set<Worker>();
+  let isListening = false;
   let closing: Promise<void> | undefined;
 
   function assertOpen(): void {
     if (closing !== undefined) throw new ClosedError("This sluice");
+  }
+
+  /** Once for all buckets: a listener is a connection of its own. */
+  function listen(): void {
+    if (isListening) return;
+    isListening = true;
+    store.listen(replica, (name) => buckets.get(name)?.lookIn());
   }
 
   function connectQueueFor(what: string): ConnectQueue {
@@ -108,16 +121,20 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     bucket(name, given) {
       assertOpen();
       const where = `bucket(${JSON.stringify(readName("bucket()", "name", name))})`;
-      const policy = compilePolicy(where, readPolicyOptions(where, given));
+      const { policy: unread, ...behaviour } = readBucketOptions(where, given);
+      const policy = compilePolicy(where, unread);
       const found = buckets.get(name);
       if (found === undefined) {
-        const bucket = createBucket({ name, policy, store, replica, logger });
+        const parts = { name, policy, store, replica, logger, listen, ...behaviour };
+        const bucket = createBucket(parts);
         buckets.set(name, bucket);
         return bucket;
       }
-      if (isSamePolicy(found.policy, policy)) return found;
+      if (found.policy.text === policy.text) return found;
       const remedy = `this sluice has given the bucket ${formatPolicy(found.policy)} before; give it one policy`;
-      throw new InvalidOptionError({ where, option: "rate", value: given.rate, remedy });
+      const option = given.rate === undefined ? "limits" : "rate";
+      const value = given[option];
+      throw new InvalidOptionError({ where, option, value, remedy });
     },
     queue<Data>(name: string, given: { readonly bucket: Bucket }): Queue<Data> {
       assertOpen();

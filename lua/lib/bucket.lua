@@ -1,41 +1,62 @@
--- A bucket's state: twelve whole numbers, packed as doubles, since a hash would cost 6 us a draw and this costs 3.
--- Twin of src/core/bucket-state.ts. A bucket is its own limit: { count, period_us, burst, ... }.
+-- The state of a bucket as a whole. Twin of src/core/bucket-state.ts.
 
--- An idle bucket is kept for an hour, so that its newest policy outlives a quiet time.
-local KEEP_MS = 3600000
-local PACKED = '<dddddddddddd'
-
-local function load_bucket(key)
-  local packed = redis.call('GET', key)
-  if not packed then return nil end
-  local generation, count, period_us, burst, level, clock_us, skew_us, window_us, alive,
-    alive_before, turns_until_us, holes = struct.unpack(PACKED, packed)
-  return {
-    generation = generation, count = count, period_us = period_us, burst = burst,
-    level = level, clock_us = clock_us, skew_us = skew_us,
-    window_us = window_us, alive = alive, alive_before = alive_before,
-    turns_until_us = turns_until_us, holes = holes,
-  }
+-- Turns and holes of another generation are worthless.
+local function clear_places(bucket)
+  bucket.shared.turns_until_us, bucket.shared.uneven_until_us = 0, 0
+  bucket.holes = 0
+  redis.call('DEL', KEYS[2], KEYS[3])
 end
 
-local function save_bucket(key, b)
-  local packed = struct.pack(PACKED, b.generation, b.count, b.period_us, b.burst, b.level, b.clock_us,
-    b.skew_us, b.window_us, b.alive, b.alive_before, b.turns_until_us, b.holes)
-  redis.call('SET', key, packed, 'PX', math.ceil(b.level / b.count / 1000) + KEEP_MS)
+-- A lost state is made anew from what the asker knows.
+local function new_bucket(terms, server_us)
+  local since = terms.version > 0 and terms.version or server_us
+  local bucket = {
+    generation = since, version = since, is_override = false, text = terms.text,
+    clock_us = server_us, skew_us = 0, window_us = server_us, alive = 0, alive_before = 0, holes = 0,
+    shared = fresh_scope(terms.limits), has_changed = true,
+  }
+  clear_places(bucket)
+  return bucket
 end
 
 -- A server whose clock stepped back neither stalls the bucket nor lets it book a time twice.
-local function advance(b, server_us)
-  local now = math.max(server_us + b.skew_us, b.clock_us)
-  local elapsed = now - b.clock_us
-  -- The division comes first: count x elapsed could pass 2^53 after a long idle time.
-  if elapsed >= b.level / b.count then b.level = 0 else b.level = b.level - b.count * elapsed end
-  b.skew_us = now - server_us
-  b.clock_us = now
+local function advance(bucket, server_us)
+  local clock_us = math.max(server_us + bucket.skew_us, bucket.clock_us)
+  bucket.skew_us = clock_us - server_us
+  bucket.clock_us = clock_us
 end
 
--- Whole us until an excess has leaked, rounded up so that no call is early.
-local function drain_us(limit, excess)
-  if excess <= 0 then return 0 end
-  return math.ceil(excess / limit.count)
+-- What was booked stays booked where the limits are of the same kind; slots that are held are worthless.
+local function put_in_force(bucket, terms, version)
+  bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us)
+  bucket.text = terms.text
+  bucket.version, bucket.has_changed = version, true
+  bucket.generation = math.max(version, bucket.generation + 1)
+  clear_places(bucket)
+end
+
+-- The newest policy that was declared holds, unless one was configured over it. False if it is another than the asker's.
+local function settle_terms(bucket, terms, server_us)
+  local is_same = bucket.text == terms.text
+  if terms.version == 0 and not is_same and not bucket.is_override then
+    put_in_force(bucket, terms, math.max(server_us, bucket.version + 1))
+  elseif terms.version > bucket.version and is_same then
+    bucket.version, bucket.has_changed = terms.version, true
+  elseif terms.version > bucket.version then
+    put_in_force(bucket, terms, terms.version)
+  end
+  return bucket.text == terms.text
+end
+
+-- The bucket as the asker finds it; the second is false if another policy holds than the asker's.
+local function open_bucket(terms, server_us)
+  local bucket = load_bucket(KEYS[1])
+  if not bucket then
+    bucket = new_bucket(terms, server_us)
+    return bucket, true
+  end
+  advance(bucket, server_us)
+  local is_agreed = settle_terms(bucket, terms, server_us)
+  if is_agreed then bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us) end
+  return bucket, is_agreed
 end

@@ -3,20 +3,23 @@
 -- Lua cannot reply with some thousands of values at once.
 local MOST_TAKEN = 1000
 
-local function take_holes(keys, bucket, cost, most, horizon_us)
+local function hole_name(slot_us, asker, index, name)
+  return string.format('%.0f %s %d %s', slot_us, asker, index, name)
+end
+
+local function take_holes(bucket, name, most, until_us)
   local taken = {}
   if bucket.holes == 0 then return taken end
-  redis.call('ZREMRANGEBYSCORE', keys.holes, '-inf', bucket.clock_us)
-  local until_us = bucket.clock_us + horizon_us
-  local count = math.min(most, MOST_TAKEN)
-  local near = redis.call('ZRANGEBYSCORE', keys.holes, '-inf', until_us, 'LIMIT', 0, count)
+  redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', bucket.clock_us)
+  local count = math.max(0, math.min(most, MOST_TAKEN))
+  local near = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', until_us, 'LIMIT', 0, count)
   for _, member in ipairs(near) do
-    local hole_cost, slot_us = string.match(member, '^(%d+) (%d+) ')
-    if tonumber(hole_cost) == cost then
-      redis.call('ZREM', keys.holes, member)
+    local slot_us, whose = string.match(member, '^(%d+) %S+ %d+ (.*)$')
+    if whose == name then
+      redis.call('ZREM', KEYS[3], member)
       taken[#taken + 1] = tonumber(slot_us)
     end
   end
-  bucket.holes = redis.call('ZCARD', keys.holes)
+  bucket.holes = redis.call('ZCARD', KEYS[3])
   return taken
 end

@@ -1,7 +1,7 @@
--- now_us(pinned): the server's clock in whole microseconds, so that every replica agrees.
--- Only tests pin it; production passes ''.
-local function now_us(pinned)
-  if pinned ~= '' then return tonumber(pinned) end
+-- now_us(pinned_us): the server's clock in whole microseconds, so that every replica agrees.
+-- Only tests pin it; production passes 0.
+local function now_us(pinned_us)
+  if pinned_us > 0 then return pinned_us end
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000000 + tonumber(time[2])
 end

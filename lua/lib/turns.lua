@@ -1,9 +1,9 @@
 -- Who draws from a bucket, and whose turn comes when. Twin of src/core/turns.ts.
-local WINDOW_US = 1000000
-local KEEP_TURNS_MS = 60000
+-- A scope's turns are a zset at scope.turns_key: "rank step asker" -> us of that asker's next turn.
+local WINDOW_US, KEEP_TURNS_MS, NORMAL_RANK = 1000000, 60000, 2
 
 -- Counts the askers of each second. Each says when it drew last, so that no list of them is needed.
-local function count_alive(bucket, drew_us)
+local function count_asker(bucket, drew_us)
   local age = bucket.clock_us - bucket.window_us
   bucket.is_new_window = age >= WINDOW_US
   if bucket.is_new_window then
@@ -12,8 +12,6 @@ local function count_alive(bucket, drew_us)
     bucket.window_us = bucket.clock_us
   end
   if drew_us == 0 or drew_us < bucket.window_us then bucket.alive = bucket.alive + 1 end
-  -- A lost state may meet askers that it counts as known: it has forgotten them.
-  return math.max(1, bucket.alive, bucket.alive_before)
 end
 
 -- An even share of a horizon; one alone leaves a quarter, so that it can ask again before it runs dry.
@@ -21,24 +19,39 @@ local function share_of(slots, alive)
   return math.max(1, math.floor(math.min(slots * 0.75, slots / alive)))
 end
 
--- How many askers have their turn at or after since_us, and before until_us if that is given.
-local function count_turns(key, bucket, since_us, until_us)
-  if bucket.turns_until_us < since_us then return 0 end
-  local before = until_us and string.format('(%.0f', until_us) or '+inf'
-  return redis.call('ZCOUNT', key, since_us, before)
+-- How many slots of this asker's to leave to those whose turn comes before until_us.
+local function slots_before(scope, claim, own, until_us)
+  if scope.turns_until_us < claim.since_us then return 0 end
+  local before = until_us == math.huge and '+inf' or string.format('(%.0f', until_us)
+  if scope.uneven_until_us < claim.since_us then
+    local is_own_among = own.turn_us >= claim.since_us and own.turn_us < until_us
+    local count = redis.call('ZCOUNT', scope.turns_key, claim.since_us, before)
+    return math.max(0, count - (is_own_among and 1 or 0)) * claim.share
+  end
+  local slots = 0
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', scope.turns_key, claim.since_us, before)) do
+    local rank, step_us = string.match(name, '^(%d+) (%d+)')
+    if name ~= own.turn_name and tonumber(rank) <= claim.rank then
+      slots = slots + math.max(claim.share, math.ceil(tonumber(step_us) / claim.step_us))
+    end
+  end
+  return slots
 end
 
--- How many wait beside an asker that waits itself.
-local function count_others(key, bucket, since_us)
-  return math.max(0, count_turns(key, bucket, since_us, nil) - 1)
-end
-
-local function keep_turn(key, bucket, asker, turn_us, since_us)
-  local is_new = redis.call('ZADD', key, turn_us, asker) == 1
-  bucket.turns_until_us = math.max(bucket.turns_until_us, turn_us)
-  if not is_new and not bucket.is_new_window then return end
+-- The asker's turn goes to the end; a turn_us of 0 is none. Returns what the turn is kept by.
+local function keep_turn(scope, claim, own, turn_us, is_new_window, now_us)
+  local name = turn_us == 0 and '' or string.format('%d %.0f %s', claim.rank, claim.step_us, claim.asker)
+  if own.turn_name ~= name and own.turn_name ~= '' then redis.call('ZREM', scope.turns_key, own.turn_name) end
+  if turn_us == 0 then return name end
+  local is_new = redis.call('ZADD', scope.turns_key, turn_us, name) == 1
+  scope.turns_until_us = math.max(scope.turns_until_us, turn_us)
+  if claim.rank ~= NORMAL_RANK or claim.share == 1 then
+    scope.uneven_until_us = math.max(scope.uneven_until_us, turn_us)
+  end
+  if not is_new and not is_new_window then return name end
   -- Askers that never came back.
-  redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('(%.0f', since_us))
-  local keep_ms = math.ceil((bucket.turns_until_us - bucket.clock_us) / 1000) + KEEP_TURNS_MS
-  redis.call('PEXPIRE', key, keep_ms)
+  redis.call('ZREMRANGEBYSCORE', scope.turns_key, '-inf', string.format('(%.0f', claim.since_us))
+  local keep_ms = math.ceil((scope.turns_until_us - now_us) / 1000) + KEEP_TURNS_MS
+  redis.call('PEXPIRE', scope.turns_key, keep_ms)
+  return name
 end

@@ -1,64 +1,99 @@
 import type { Hole } from "./holes.ts";
-import { convertLevel, leak, type LeakyBucket } from "./limits/leaky-bucket.ts";
-import { isSamePolicy } from "./policy.ts";
-import type { DrawRequest } from "./store.ts";
+import { applyLimits, freshScope, type Scope } from "./scope.ts";
+import type { KnownTerms } from "./store.ts";
 import type { AliveWindow } from "./turns.ts";
 
 /** All that is known of one bucket. Twin of what `lua/lib/bucket.lua` loads and saves. */
 export interface BucketState {
-  policy: LeakyBucket;
-  /** Grows with each change of the policy: the µs at which the newest was declared. */
+  /** Grows with each change that makes slots worthless: the µs of the newest. */
   generation: number;
-  /** Work booked ahead of the clock, in cost × period. */
-  level: number;
+  /** The µs at which the policy in force was declared. */
+  version: number;
+  /** Whether the policy was configured by hand, over what the code says. */
+  isOverride: boolean;
+  /** The policy in force, as processes learn it. */
+  text: string;
   /** The bucket's own clock, in µs; it never goes back. */
   clockUs: number;
   /** How far the bucket's clock runs ahead of the server's since the server's went back. */
   skewUs: number;
   /** How many draw from it. */
   window: AliveWindow;
-  /** Asker to the µs of its next turn. */
-  turns: Map<string, number>;
+  /** What all keys share. */
+  shared: Scope;
+  /** What each key has for itself. */
+  keys: Map<string, Scope>;
   /** Slots given back, in the order of their times. */
   holes: readonly Hole[];
 }
 
+/** A lost state is made anew from what the asker knows. */
+export function newBucket({ text, limits, version }: KnownTerms, serverUs: number): BucketState {
+  const shared = freshScope();
+  applyLimits(shared, limits, serverUs);
+  const since = version > 0 ? version : serverUs;
+  return {
+    generation: since,
+    version: since,
+    isOverride: false,
+    text,
+    clockUs: serverUs,
+    skewUs: 0,
+    window: { windowUs: serverUs, alive: 0, aliveBefore: 0 },
+    shared,
+    keys: new Map(),
+    holes: [],
+  };
+}
+
+/** The bucket's own time: a server whose clock stepped back neither stalls it nor lets it book a time twice. */
+export function clockAt({ skewUs, clockUs }: BucketState, serverUs: number): number {
+  return Math.max(serverUs + skewUs, clockUs);
+}
+
+export function advance(state: BucketState, serverUs: number): void {
+  const clockUs = clockAt(state, serverUs);
+  state.skewUs = clockUs - serverUs;
+  state.clockUs = clockUs;
+}
+
 /**
- * The bucket as the asker finds it: its clock moved on, its level leaked, and
- * the newest policy in force. A lost state is made anew from what the asker knows.
+ * Settles which policy holds: the newest that was declared, unless one was
+ * configured over it. False if it is another than the asker's.
  */
-export function openBucket(
-  found: BucketState | undefined,
-  { policy, generation }: Pick<DrawRequest, "policy" | "generation">,
-  serverUs: number,
-): BucketState {
-  if (found === undefined) {
-    return {
-      policy,
-      generation: generation > 0 ? generation : serverUs,
-      level: 0,
-      clockUs: serverUs,
-      skewUs: 0,
-      window: { windowUs: serverUs, alive: 0, aliveBefore: 0 },
-      turns: new Map(),
-      holes: [],
-    };
-  }
-  const state = advance(found, serverUs);
-  const isDeclared = generation === 0 && !isSamePolicy(state.policy, policy);
-  if (isDeclared) return changePolicy(state, policy, Math.max(serverUs, state.generation + 1));
-  return generation > state.generation ? changePolicy(state, policy, generation) : state;
+export function settleTerms(state: BucketState, terms: KnownTerms, serverUs: number): boolean {
+  const { version, text, limits } = terms;
+  const isSame = state.text === text;
+  const isDeclared = version === 0 && !isSame && !state.isOverride;
+  if (isDeclared) putInForce(state, terms, Math.max(serverUs, state.version + 1));
+  // A higher one than the bucket's tells it of a state that Redis lost.
+  else if (version > state.version && isSame) state.version = version;
+  else if (version > state.version) putInForce(state, { text, limits }, version);
+  return state.text === text;
 }
 
-/** A server whose clock stepped back neither stalls the bucket nor lets it book a time twice. */
-export function advance(state: BucketState, serverUs: number): BucketState {
-  const clockUs = Math.max(serverUs + state.skewUs, state.clockUs);
-  const level = leak(state.policy, state.level, clockUs - state.clockUs);
-  return { ...state, level, clockUs, skewUs: clockUs - serverUs };
+/** What was booked stays booked where the limits are of the same kind; slots that are held are worthless. */
+export function putInForce(
+  state: BucketState,
+  { text, limits }: Pick<KnownTerms, "text" | "limits">,
+  version: number,
+): void {
+  applyLimits(state.shared, limits, state.clockUs);
+  state.text = text;
+  state.version = version;
+  state.generation = Math.max(version, state.generation + 1);
+  clearPlaces(state);
 }
 
-function changePolicy(state: BucketState, policy: LeakyBucket, generation: number): BucketState {
-  if (isSamePolicy(state.policy, policy)) return { ...state, generation };
-  const level = convertLevel(state.policy, policy, state.level);
-  return { ...state, policy, generation, level, turns: new Map(), holes: [] };
+/** Turns and holes of another generation are worthless. */
+export function clearPlaces(state: BucketState): void {
+  state.shared.turns = new Map();
+  state.shared.turnsUntilUs = 0;
+  state.shared.unevenUntilUs = 0;
+  state.holes = [];
+}
+
+/** The limits of a key as its asker knows them, with what was booked under them. */
+export function scopeOfKey(state: BucketState, key: string): Scope {
+  return state.keys.get(key) ?? freshScope();
 }

@@ -1,71 +1,94 @@
-import { openBucket, type BucketState } from "./bucket-state.ts";
-import { CostTooLargeError } from "./errors.ts";
-import { takeHoles } from "./holes.ts";
-import { drainUs, excessOf, fitWithin } from "./limits/leaky-bucket.ts";
-import type { DrawReply, DrawRequest } from "./store.ts";
-import { countAlive, countTurns, forgetGone, shareOf } from "./turns.ts";
+import { areResetsOff } from "./align.ts";
+import { advance, newBucket, scopeOfKey, settleTerms, type BucketState } from "./bucket-state.ts";
+import { CostTooLargeError, WrongResetsError } from "./errors.ts";
+import { applyLimits, standingsOf, type Scope } from "./scope.ts";
+import { endServing, serve, type Serving } from "./serve.ts";
+import { NO_PLACE, type DrawReply, type DrawRequest, type Standing, type Wish } from "./store.ts";
+import { countAlive } from "./turns.ts";
 
 /**
- * Books up to `wanted` slots within the horizon; an asker whose slots lie
- * farther ahead keeps a turn instead, at which to ask again.
- *
- * A horizon's slots are shared out evenly to all who draw, so that the others'
- * are booked ahead when one's turn comes, and nobody runs dry before.
+ * Books slots for an asker's wishes, in their order, within the horizon; when
+ * one does not fit, it and those behind it keep a turn at which to ask again.
  * Twin of `lua/slots-draw.lua`.
  *
- * @throws {@link CostTooLargeError} when a call costs more than the burst; nothing is changed then.
+ * @throws {@link CostTooLargeError} when a call costs more than a limit can ever give; nothing is changed then.
  */
 export function draw(
   found: BucketState | undefined,
   request: DrawRequest,
   serverUs: number,
 ): { readonly state: BucketState; readonly reply: DrawReply } {
-  const { bucket, wanted, cost, horizonUs, drewUs } = request;
-  const state = openBucket(found, request, serverUs);
-  const { policy, clockUs: nowUs } = state;
-  if (cost > policy.burst) throw new CostTooLargeError({ bucket, cost, maxCost: policy.burst });
+  const { terms, wishes, drewUs, isTry } = request;
+  assertPossible(request);
+  const all = [...terms.limits, ...wishes.flatMap(({ keyLimits }) => keyLimits)];
+  if (areResetsOff(all, serverUs)) throw new WrongResetsError(serverUs);
+  const state = found ?? newBucket(terms, serverUs);
+  const { clockUs, skewUs, version: versionBefore } = state;
+  advance(state, serverUs);
+  const nowUs = state.clockUs;
+  const isAgreed = settleTerms(state, terms, serverUs);
+  const isNewWindow = isTry ? false : countAsker(state, drewUs);
+  const { generation, version } = state;
+  const alive = Math.max(1, state.window.alive, state.window.aliveBefore);
+  const common = { nowUs, generation, version, alive };
+  if (!isAgreed) {
+    const nothing = { granted: [], place: NO_PLACE, standings: [] };
+    return { state, reply: { ...common, newText: state.text, ...nothing } };
+  }
 
-  const sinceUs = nowUs - Math.floor(horizonUs / 2);
-  const ownTurnUs = request.turnUs >= sinceUs ? request.turnUs : undefined;
-  const stepLevel = cost * policy.periodUs;
-  const perHorizon = horizonUs * policy.count + policy.burst * policy.periodUs;
-  const { isNew, ...window } = countAlive(state.window, { nowUs, drewUs });
-  state.window = window;
-  const alive = Math.max(1, window.alive, window.aliveBefore);
-  const share = shareOf(Math.floor(perHorizon / stepLevel), alive);
-  const most = Math.min(wanted, share);
-
-  const recycledUs = takeHoles(state, { cost, most, horizonUs });
-  const excess = excessOf(policy, state.level, cost);
-  const ahead = countTurns(state.turns, sinceUs, ownTurnUs);
-  const free = fitWithin(policy, { excess, cost, horizonUs }) - ahead * share;
-  const wished = most - recycledUs.length;
-  // A crumb is left to those whose turn comes first: it would cost a draw, and their share its fullness.
-  const granted = ahead > 0 && free < wished ? 0 : Math.max(0, Math.min(wished, free));
-  state.level += granted * stepLevel;
-
-  const left = wanted - recycledUs.length - granted;
-  const isServed = left < wanted && ownTurnUs !== undefined;
-  const others = (): number => Math.max(0, countTurns(state.turns, sinceUs) - 1);
-  const before = isServed ? others() : ahead;
-  const nextExcess = excess + granted * stepLevel;
-  const needed = (before * share + Math.min(left, share) - 1) * stepLevel;
-  const turnUs =
-    left === 0 ? 0 : nowUs + Math.max(0, drainUs(policy, nextExcess + needed) - horizonUs);
-  keepTurn(state, request.asker, { turnUs, sinceUs, isNewWindow: isNew });
-
-  const { generation } = state;
-  return { state, reply: { nowUs, policy, generation, recycledUs, granted, excess, turnUs } };
+  // Resets of calendar days are as the asker reckoned them just now.
+  applyLimits(state.shared, terms.limits, nowUs);
+  const serving: Serving = {
+    state,
+    request,
+    alive,
+    isNewWindow,
+    sinceUs: nowUs - Math.floor(request.horizonUs / 2),
+    used: 0,
+    lease: request.lease,
+    hasGranted: false,
+    refusedPlace: undefined,
+  };
+  const granted = wishes.map((wish) => serve(serving, wish, openKey(state, wish)));
+  const standings = isTry ? standingsFor(state, request) : [];
+  const place = endServing(serving);
+  const isUntouched = found !== undefined && version === versionBefore;
+  // A try that was refused leaves nothing behind.
+  if (isTry && !serving.hasGranted && isUntouched) Object.assign(state, { clockUs, skewUs });
+  return { state, reply: { ...common, newText: undefined, granted, standings, place } };
 }
 
-/** The asker's turn goes to the end; 0 is none. */
-function keepTurn(
-  { turns }: BucketState,
-  asker: string,
-  { turnUs, sinceUs, isNewWindow }: { turnUs: number; sinceUs: number; isNewWindow: boolean },
-): void {
-  const isNewAsker = !turns.has(asker);
-  if (turnUs === 0) turns.delete(asker);
-  else turns.set(asker, turnUs);
-  if (turnUs !== 0 && (isNewAsker || isNewWindow)) forgetGone(turns, sinceUs);
+/** The scope of the wish's key, if that has limits of its own. */
+function openKey(state: BucketState, { key, keyLimits }: Wish): Scope | undefined {
+  if (key === undefined) return undefined;
+  const scope = scopeOfKey(state, key);
+  applyLimits(scope, keyLimits, state.clockUs);
+  state.keys.set(key, scope);
+  return scope;
+}
+
+function countAsker(state: BucketState, drewUs: number): boolean {
+  const { isNew, ...window } = countAlive(state.window, { nowUs: state.clockUs, drewUs });
+  state.window = window;
+  return isNew;
+}
+
+function standingsFor(
+  state: BucketState,
+  { wishes, asker, lease }: DrawRequest,
+): readonly Standing[] {
+  const { key, costs } = wishes[0]!;
+  const drawer = { asker, nowUs: state.clockUs, sinceUs: 0, lease };
+  const shared = standingsOf(state.shared, costs, drawer);
+  if (key === undefined) return shared;
+  return [...shared, ...standingsOf(scopeOfKey(state, key), costs.slice(shared.length), drawer)];
+}
+
+function assertPossible({ bucket, terms, wishes }: DrawRequest): void {
+  for (const { costs, keyLimits } of wishes) {
+    for (const [index, { capacity, unit }] of [...terms.limits, ...keyLimits].entries()) {
+      const cost = costs[index]!;
+      if (cost > capacity) throw new CostTooLargeError({ bucket, cost, unit, maxCost: capacity });
+    }
+  }
 }

@@ -5,6 +5,8 @@ export type ErrorCode =
   | "ERR_INVALID_OPTION"
   | "ERR_COST_TOO_LARGE"
   | "ERR_WAIT_TOO_LONG"
+  | "ERR_LINE_FULL"
+  | "ERR_LEASE_LOST"
   | "ERR_STORE_UNAVAILABLE"
   | "ERR_REDIS_REQUIRED"
   | "ERR_CLOSED";
@@ -37,17 +39,75 @@ export class CostTooLargeError extends SluiceError {
   readonly code = "ERR_COST_TOO_LARGE";
   readonly bucket: string;
   readonly cost: number;
-  /** The largest cost that this bucket can give: its burst. */
+  /** What the cost is counted in: `"calls"`, `"tokens"`. */
+  readonly unit: string;
+  /** The largest cost that this bucket can give: a burst of its, or what fits into a window. */
   readonly maxCost: number;
 
-  constructor({ bucket, cost, maxCost }: { bucket: string; cost: number; maxCost: number }) {
+  constructor(facts: { bucket: string; cost: number; unit?: string | undefined; maxCost: number }) {
+    const { bucket, cost, unit = "calls", maxCost } = facts;
     super(
-      `A call of cost ${cost} can never leave bucket "${bucket}", whose burst is ${maxCost}; ` +
-        `split the call, or give the bucket a burst of at least ${cost}.`,
+      `A call of ${cost} ${unit} can never leave bucket "${bucket}", which lets ${maxCost} ${unit} pass at once; ` +
+        `split the call, or give the limit a burst (or a max) of at least ${cost}.`,
     );
     this.bucket = bucket;
     this.cost = cost;
+    this.unit = unit;
     this.maxCost = maxCost;
+  }
+}
+
+/** Thrown when a line holds as many callers as `maxWaiting` lets it; the call was not started. */
+export class LineFullError extends SluiceError {
+  override readonly name = "LineFullError";
+  readonly code = "ERR_LINE_FULL";
+  readonly bucket: string;
+  readonly key: string | undefined;
+  /** How many callers wait in this process: `700`. */
+  readonly waiting: number;
+  /** Milliseconds after which there is likely to be room again: `120`. */
+  readonly retryAfterMs: number;
+
+  constructor(facts: {
+    bucket: string;
+    key: string | undefined;
+    waiting: number;
+    priority: string;
+    retryAfterMs: number;
+  }) {
+    super(
+      `The line of bucket "${facts.bucket}" is full for ${facts.priority} calls: ${facts.waiting} wait; ` +
+        `try again in about ${facts.retryAfterMs} ms, or raise maxWaiting.`,
+    );
+    this.bucket = facts.bucket;
+    this.key = facts.key;
+    this.waiting = facts.waiting;
+    this.retryAfterMs = facts.retryAfterMs;
+  }
+}
+
+/** The reason of a slot's signal, and of a throttled call, whose lease could not be renewed: another call may take its place. */
+export class LeaseLostError extends SluiceError {
+  override readonly name = "LeaseLostError";
+  readonly code = "ERR_LEASE_LOST";
+  readonly bucket: string;
+
+  constructor(bucket: string) {
+    super(
+      `The lease of a call of bucket "${bucket}" was lost; the call may have to be undone. ` +
+        `See that Redis can be reached, or give concurrency() a longer leaseMs.`,
+    );
+    this.bucket = bucket;
+  }
+}
+
+/** Within this package: the beginnings of windows were reckoned for another time than the bucket's. */
+export class WrongResetsError extends Error {
+  readonly serverUs: number;
+
+  constructor(serverUs: number) {
+    super(`resets were reckoned for another time than ${serverUs}`);
+    this.serverUs = serverUs;
   }
 }
 

@@ -1,31 +1,69 @@
 import { advance, type BucketState } from "./bucket-state.ts";
 import { addHoles, type Hole } from "./holes.ts";
-import { drainUs } from "./limits/leaky-bucket.ts";
+import { ruleOf } from "./limits/registry.ts";
+import { commitAll, type Scope } from "./scope.ts";
 import type { ReturnRequest } from "./store.ts";
 
 /**
- * Takes slots back. The last one booked is simply unbooked; one with others
- * behind it becomes a hole that the next draw takes first, since to move the
- * level would put a new slot on a time that is already booked.
- * Twin of `lua/slots-return.lua`.
+ * Takes slots back, and the turns that go with them. The last one booked is
+ * simply unbooked; one with others behind it becomes a hole that the next draw
+ * takes first, since to move the level would put a new slot on a time that is
+ * already booked. Twin of `lua/slots-return.lua`.
  */
-export function giveBack(
-  found: BucketState,
-  request: ReturnRequest,
-  serverUs: number,
-): BucketState {
-  const { asker, cost, generation, slotsUs } = request;
-  found.turns.delete(asker);
-  if (generation !== found.generation || slotsUs.length === 0) return found;
+export function giveBack(state: BucketState, request: ReturnRequest, serverUs: number): void {
+  const { asker, place, wish, generation, slotsUs } = request;
+  // What was booked under another policy is not this asker's to take back.
+  if (state.text !== request.terms.text) return;
+  const keyScope = wish.key === undefined ? undefined : state.keys.get(wish.key);
+  advance(state, serverUs);
+  for (const [scope, own] of [
+    [state.shared, place],
+    [keyScope, wish.place],
+  ] as const) {
+    scope?.turns.delete(own.turnName);
+    for (const { limit, state: limitState } of own.sinceUs > 0 ? (scope?.records ?? []) : []) {
+      const drawer = { asker, nowUs: state.clockUs, sinceUs: own.sinceUs, lease: 0 };
+      ruleOf(limit.kind).leavePlace?.(limitState, drawer);
+    }
+  }
+  if (generation !== state.generation) return;
 
-  const state = advance(found, serverUs);
-  const { policy, clockUs: nowUs } = state;
   const holes: Hole[] = [];
   for (const [index, slotUs] of slotsUs.entries()) {
-    const lastUs = nowUs + drainUs(policy, state.level - policy.burst * policy.periodUs);
-    if (slotUs <= nowUs) continue;
-    if (slotUs === lastUs) state.level -= cost * policy.periodUs;
-    else holes.push({ slotUs, cost, id: `${cost} ${slotUs} ${asker} ${index}` });
+    if (slotUs <= state.clockUs) continue;
+    const hasLease = [state.shared, keyScope].some((scope) => scope && !isAllRate(scope));
+    if (isLast(state, keyScope, slotUs)) unbook(state, keyScope, slotUs, wish.costs);
+    else if (!hasLease) {
+      holes.push({ slotUs, name: wish.name, id: `${slotUs} ${asker} ${index} ${wish.name}` });
+    }
   }
-  return { ...state, holes: addHoles(state.holes, holes) };
+  state.holes = addHoles(state.holes, holes);
+}
+
+function isLast({ shared }: BucketState, keyScope: Scope | undefined, slotUs: number): boolean {
+  const isLastShared = shared.records.length === 0 || shared.lastUs === slotUs;
+  return isLastShared && (keyScope === undefined || keyScope.lastUs === slotUs);
+}
+
+function unbook(
+  { shared, clockUs: nowUs }: BucketState,
+  keyScope: Scope | undefined,
+  slotUs: number,
+  costs: readonly number[],
+): void {
+  const drawer = { asker: "", nowUs, sinceUs: 0, lease: 0 };
+  const count = shared.records.length;
+  const negative = costs.map((cost) => -cost);
+  if (count > 0) {
+    commitAll(shared, slotUs, negative.slice(0, count), drawer);
+    // One that lies before it is no longer the last: it becomes a hole.
+    shared.lastUs = slotUs - 1;
+  }
+  if (keyScope === undefined) return;
+  commitAll(keyScope, slotUs, negative.slice(count), drawer);
+  keyScope.lastUs = slotUs - 1;
+}
+
+function isAllRate({ records }: Scope): boolean {
+  return records.every(({ limit }) => ruleOf(limit.kind).isRate);
 }

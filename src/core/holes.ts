@@ -3,7 +3,8 @@ import type { BucketState } from "./bucket-state.ts";
 /** A slot that was booked and given back. Twin of a member in `lua/lib/holes.lua`. */
 export interface Hole {
   readonly slotUs: number;
-  readonly cost: number;
+  /** Which calls it was booked for. */
+  readonly name: string;
   /** Tells apart slots of one µs; Redis orders equal times by its bytes. */
   readonly id: string;
 }
@@ -14,14 +15,13 @@ const MOST_TAKEN = 1_000;
 /** Takes the earliest slots that others gave back, and forgets those whose time has passed. */
 export function takeHoles(
   state: BucketState,
-  { cost, most, horizonUs }: { cost: number; most: number; horizonUs: number },
+  { name, most, untilUs }: { name: string; most: number; untilUs: number },
 ): number[] {
+  if (state.holes.length === 0) return [];
   const nowUs = state.clockUs;
   const coming = state.holes.filter((hole) => hole.slotUs > nowUs);
-  const near = coming
-    .filter((hole) => hole.slotUs <= nowUs + horizonUs)
-    .slice(0, Math.min(most, MOST_TAKEN));
-  const taken = new Set(near.filter((hole) => hole.cost === cost));
+  const near = coming.filter((hole) => hole.slotUs <= untilUs).slice(0, Math.min(most, MOST_TAKEN));
+  const taken = new Set(near.filter((hole) => hole.name === name));
   state.holes = coming.filter((hole) => !taken.has(hole));
   return [...taken].map((hole) => hole.slotUs);
 }

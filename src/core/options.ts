@@ -75,6 +75,11 @@ export const NAME: z.ZodType<string> = z
     error: 'leave out "{", "}", ":" and control characters, which Redis keys are built with',
   });
 
+/** What a limit counts. */
+export const UNIT: z.ZodType<string> = z
+  .string({ error: 'give a name such as "tokens"' })
+  .regex(/^[a-z][a-z0-9_-]{0,39}$/i, { error: 'give a short name such as "tokens"' });
+
 export const PRIORITY: z.ZodType<Priority> = z.enum(PRIORITIES, {
   error: `give one of ${PRIORITIES.map((priority) => `"${priority}"`).join(", ")}`,
 });

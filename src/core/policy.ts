@@ -1,51 +1,152 @@
+import { z } from "zod";
 import { InvalidOptionError } from "./errors.ts";
-import type { LeakyBucket } from "./limits/leaky-bucket.ts";
-import { formatRate, parseRate, type RateInput } from "./rate.ts";
+import { formatLimit } from "./format-limit.ts";
+import { inParallel, rateLimit } from "./limit-makers.ts";
+import type { Limit } from "./limits/limit.ts";
+import { RULES } from "./limits/registry.ts";
+import { readOptions } from "./options.ts";
+import { compilePerKey, type KeyPolicy, type PerKey } from "./per-key.ts";
+import { PRIORITIES, type Priority } from "./priority.ts";
+import type { RateInput } from "./rate.ts";
 
-/** What a bucket is told about its downstream. */
-export interface PolicyOptions {
-  /** How fast calls may leave, by all replicas together: `"100/s"`. */
-  readonly rate: RateInput;
+/** The limits of a bucket, or of one key. */
+export interface LimitsOptions {
+  /** How fast calls may leave, by all replicas together: `"100/s"`. Short for `leakyBucket(rate, { burst })`. */
+  readonly rate?: RateInput | undefined;
   /** Calls that may leave at once after an idle time. Defaults to 1: evenly spaced, always. */
   readonly burst?: number | undefined;
+  /** Calls that may run at once, over all replicas. Short for `concurrency(max)`. */
+  readonly concurrency?: number | undefined;
+  /** Any others; a call leaves when all of them let it. */
+  readonly limits?: readonly Limit[] | undefined;
 }
 
-/** The same as it may come from a caller who minds no types. */
-export interface UnreadPolicy {
-  readonly rate?: RateInput | undefined;
-  readonly burst?: number | undefined;
+/** What a bucket is told about its downstream. */
+export interface PolicyOptions extends LimitsOptions {
+  /** Limits that each key has for itself: the same for all, by a function of the key, or from a table of tiers. */
+  readonly perKey?: PerKey | undefined;
+  /** How much of the horizon each priority may fill. Defaults to `{ low: 0.7, normal: 0.8, high: 0.9, critical: 1 }`. */
+  readonly shares?: Partial<Readonly<Record<Priority, number>>> | undefined;
 }
 
-/** How far ahead slots are handed out. */
-export const HORIZON_US = 100_000;
+/** A policy in whole numbers. */
+export interface Policy {
+  /** What all keys share. */
+  readonly limits: readonly Limit[];
+  readonly perKey: KeyPolicy | undefined;
+  /** Per mille of the horizon, in the order of `PRIORITIES`. */
+  readonly shares: readonly number[];
+  /** What tells two policies apart, and what other replicas learn this one by. */
+  readonly text: string;
+}
 
-/** Above it a double no longer holds every whole number. */
-const MAX_LEVEL = 2 ** 53;
+const DEFAULT_SHARES = { critical: 1, high: 0.9, normal: 0.8, low: 0.7 };
+const SHARE_ERROR = { error: "give a part of the horizon, above 0 and up to 1" };
+const SHARE = z.number(SHARE_ERROR).min(0.01, SHARE_ERROR).max(1, SHARE_ERROR).optional();
+const SHARES = z.strictObject({ critical: SHARE, high: SHARE, normal: SHARE, low: SHARE });
+const LIMIT_ERROR = {
+  error:
+    "give what leakyBucket(), tokenBucket(), slidingLog(), slidingWindow(), fixedWindow() or concurrency() returned",
+};
+const LIMITS_SHAPE = {
+  rate: z.custom<RateInput>().optional(),
+  burst: z.custom<number>().optional(),
+  concurrency: z.custom<number>().optional(),
+  limits: z.array(z.custom<Limit>(isLimit, LIMIT_ERROR), LIMIT_ERROR).optional(),
+};
+const LIMITS = z.strictObject(LIMITS_SHAPE);
+const POLICY = z.strictObject({
+  ...LIMITS_SHAPE,
+  perKey: z.custom<PerKey>().optional(),
+  shares: SHARES.optional(),
+});
+/** A draw looks at all of them, in one script. */
+const MOST_LIMITS = 8;
 
 /**
  * Compiles a bucket's options into whole numbers.
  *
- * @throws {@link InvalidOptionError} when rate or burst can never work.
+ * @throws {@link InvalidOptionError} when they can never work, or contradict each other.
  */
-export function compilePolicy(where: string, { rate, burst = 1 }: UnreadPolicy): LeakyBucket {
-  const { count, periodUs } = parseRate(where, rate);
-  const isWhole = Number.isSafeInteger(burst) && burst >= 1;
-  // The highest level a draw can write: a full burst, a full horizon, and one call that pays before it starts.
-  const highest = 2 * burst * periodUs + HORIZON_US * count;
-  if (!isWhole || highest > MAX_LEVEL) {
-    const most = Math.floor((MAX_LEVEL - HORIZON_US * count) / (2 * periodUs));
-    const remedy = `give a whole number of calls from 1 to ${most}`;
-    throw new InvalidOptionError({ where, option: "burst", value: burst, remedy });
+export function compilePolicy(where: string, given: unknown): Policy {
+  const { perKey, shares, ...shared } = readOptions(where, POLICY, given);
+  const isPerKeyOnly = perKey !== undefined && Object.values(shared).every((v) => v === undefined);
+  const limits = isPerKeyOnly ? [] : compileLimits(where, shared);
+  const keyPolicy =
+    perKey === undefined
+      ? undefined
+      : compilePerKey(where, perKey, (each) =>
+          compileLimits(where, readOptions(`${where}: perKey`, LIMITS, each), limits),
+        );
+  const inOrder = PRIORITIES.map((each) =>
+    Math.floor((shares?.[each] ?? DEFAULT_SHARES[each]) * 1_000),
+  );
+  return makePolicy(limits, keyPolicy, inOrder);
+}
+
+export function makePolicy(
+  limits: readonly Limit[],
+  perKey: KeyPolicy | undefined,
+  shares: readonly number[],
+): Policy {
+  const text = JSON.stringify({ limits, perKey: perKey?.fixed ?? perKey?.isLocal ?? null, shares });
+  return Object.freeze({ limits, perKey, shares, text });
+}
+
+/** Reads what another replica made of its policy; functions of keys stay those of this process. */
+export function readPolicyText(text: string, own: Policy): Policy {
+  const { limits, perKey, shares } = JSON.parse(text) as {
+    limits: Limit[];
+    perKey: Limit[] | true | null;
+    shares: number[];
+  };
+  const fixed = Array.isArray(perKey) ? perKey : undefined;
+  const keyPolicy =
+    fixed === undefined ? undefined : { limitsOf: () => fixed, fixed, isLocal: false };
+  return Object.freeze({ limits, perKey: perKey === true ? own.perKey : keyPolicy, shares, text });
+}
+
+/** The policy as errors and warnings name it: `"100/s with a burst of 5"`, `"500/min + 25 at once; per key 5/s"`. */
+export function formatPolicy({ limits, perKey }: Policy): string {
+  const shared = limits.map(formatLimit).join(" + ");
+  if (perKey === undefined) return shared;
+  const each = perKey.fixed?.map(formatLimit).join(" + ") ?? "by its tier";
+  return [shared, `per key ${each}`].filter((part) => part !== "").join("; ");
+}
+
+function compileLimits(
+  where: string,
+  { rate, burst, concurrency, limits = [] }: LimitsOptions,
+  within: readonly Limit[] = [],
+): readonly Limit[] {
+  const isPaced = rate !== undefined || burst !== undefined;
+  const isEmpty = !isPaced && concurrency === undefined && limits.length === 0;
+  const compiled = [
+    ...(isPaced || isEmpty ? [rateLimit(where, rate, burst)] : []),
+    ...limits,
+    ...(concurrency === undefined ? [] : [inParallel(where, concurrency)]),
+  ];
+  if (compiled.length > MOST_LIMITS) {
+    const remedy = `give at most ${MOST_LIMITS} limits`;
+    throw new InvalidOptionError({ where, option: "limits", value: compiled.length, remedy });
   }
-  return Object.freeze({ count, periodUs, burst });
+  for (const limit of compiled) assertPossible(where, limit, [...compiled, ...within]);
+  return Object.freeze(compiled);
 }
 
-export function isSamePolicy(a: LeakyBucket, b: LeakyBucket): boolean {
-  return a.count === b.count && a.periodUs === b.periodUs && a.burst === b.burst;
+/** A burst that a window of the same unit could never hold promises what no call can get. */
+function assertPossible(where: string, limit: Limit, others: readonly Limit[]): void {
+  if (!/bucket$/.test(limit.kind)) return;
+  const least = others.find(
+    ({ kind, unit, capacity }) =>
+      /^(sliding|fixed)/.test(kind) && unit === limit.unit && capacity < limit.capacity,
+  );
+  if (least === undefined) return;
+  const remedy = `${formatLimit(least)} lets no more than ${least.capacity} pass at once; give a burst of ${least.capacity} or less`;
+  throw new InvalidOptionError({ where, option: "burst", value: limit.capacity, remedy });
 }
 
-/** The policy as errors and warnings name it: `"100/s"`, `"100/s with a burst of 5"`. */
-export function formatPolicy(policy: LeakyBucket): string {
-  const rate = formatRate(policy);
-  return policy.burst === 1 ? rate : `${rate} with a burst of ${policy.burst}`;
+function isLimit(value: unknown): boolean {
+  const { kind, count, periodUs, capacity } = (value ?? {}) as Partial<Limit>;
+  return RULES.has(kind as string) && [count, periodUs, capacity].every(Number.isSafeInteger);
 }

@@ -29,14 +29,35 @@ const REMEDY =
  *
  * @throws {@link InvalidOptionError} when it is not a whole number of calls per time.
  */
-export function parseRate(where: string, input: RateInput | undefined): Rate {
+export function parseRate(where: string, input: RateInput | undefined, option = "rate"): Rate {
   const [calls, per] = typeof input === "string" ? split(input) : [input?.calls, input?.per];
   const periodUs = typeof per === "string" ? parsePeriodUs(per) : undefined;
   const isCount = Number.isSafeInteger(calls) && calls! >= 1 && calls! <= MAX_COUNT;
   if (!isCount || periodUs === undefined) {
-    throw new InvalidOptionError({ where, option: "rate", value: input, remedy: REMEDY });
+    throw new InvalidOptionError({ where, option, value: input, remedy: REMEDY });
   }
   return lowestTerms(calls!, periodUs);
+}
+
+/**
+ * Reads a time: `"1s"`, `"5min"`, `"1d"`; in µs.
+ *
+ * @throws {@link InvalidOptionError} when it is none, or longer than 366 days.
+ */
+export function parsePeriod(where: string, option: string, input: unknown): number {
+  const periodUs = typeof input === "string" ? parsePeriodUs(input) : undefined;
+  if (periodUs !== undefined) return periodUs;
+  const remedy = 'write a time up to 366 days, such as "500ms", "1s", "5min", "1h" or "1d"';
+  throw new InvalidOptionError({ where, option, value: input, remedy });
+}
+
+/** A time as a person would write it: `"1s"`, `"5min"`. */
+export function formatPeriod(periodUs: number): string {
+  for (const unit of ["d", "h", "min", "s", "ms"] as const) {
+    const count = periodUs / UNIT_US[unit]!;
+    if (Number.isInteger(count)) return `${count}${unit}`;
+  }
+  return `${periodUs / 1_000}ms`;
 }
 
 /** The rate as a person would write it: `"100/s"`, `"1/2s"`. */

@@ -1,3 +1,6 @@
+import type { Scope } from "./scope.ts";
+import type { Place } from "./store.ts";
+
 /**
  * Who draws from a bucket, and whose turn comes when, so that askers who were
  * told to come back neither race nor starve. Twin of `lua/lib/turns.lua`.
@@ -8,6 +11,9 @@ const WINDOW_US = 1_000_000;
 
 /** A waiting asker looks in at least this often, so that a live change reaches it within a second. */
 export const LOOK_IN_US = 500_000;
+
+/** The rank of most calls; turns of no other are counted rather than read. */
+const NORMAL_RANK = 2;
 
 export interface AliveWindow {
   readonly windowUs: number;
@@ -37,18 +43,59 @@ export function shareOf(slots: number, alive: number): number {
   return Math.max(1, Math.floor(Math.min(slots * 0.75, slots / alive)));
 }
 
-/** How many askers have their turn at or after `sinceUs` and before `untilUs`. */
-export function countTurns(
-  turns: ReadonlyMap<string, number>,
-  sinceUs: number,
-  untilUs: number = Infinity,
-): number {
-  let count = 0;
-  for (const turnUs of turns.values()) if (turnUs >= sinceUs && turnUs < untilUs) count += 1;
-  return count;
+/** Who asks for room in a scope. */
+export interface Claim {
+  readonly asker: string;
+  readonly rank: number;
+  /** What one call takes, in whole µs. */
+  readonly stepUs: number;
+  /** How many calls an asker may have at once. */
+  readonly share: number;
+  /** Turns before it have been missed. */
+  readonly sinceUs: number;
+}
+
+/**
+ * How many slots of this asker's to leave to those whose turn comes before
+ * `untilUs`: to each its share, or its one call if that takes more.
+ */
+export function slotsBefore(scope: Scope, claim: Claim, own: Place, untilUs: number): number {
+  const { rank, stepUs, share, sinceUs } = claim;
+  if (scope.turnsUntilUs < sinceUs) return 0;
+  const turns = [...scope.turns].filter(([, turnUs]) => turnUs >= sinceUs && turnUs < untilUs);
+  if (scope.unevenUntilUs < sinceUs) {
+    const isOwnAmong = own.turnUs >= sinceUs && own.turnUs < untilUs;
+    return Math.max(0, turns.length - (isOwnAmong ? 1 : 0)) * share;
+  }
+  let slots = 0;
+  for (const [name] of turns) {
+    if (name === own.turnName) continue;
+    const [theirRank, theirStepUs] = name.split(" ", 2).map(Number) as [number, number];
+    if (theirRank <= rank) slots += Math.max(share, Math.ceil(theirStepUs / stepUs));
+  }
+  return slots;
+}
+
+/** The asker's turn goes to the end; a `turnUs` of 0 is none. */
+export function keepTurn(
+  scope: Scope,
+  { asker, rank, stepUs, share, sinceUs }: Claim,
+  { turnName: ownName }: Place,
+  { turnUs, isNewWindow }: { turnUs: number; isNewWindow: boolean },
+): Pick<Place, "turnUs" | "turnName"> {
+  const turnName = turnUs === 0 ? "" : `${rank} ${stepUs} ${asker}`;
+  const isKnown = scope.turns.has(turnName);
+  if (ownName !== turnName) scope.turns.delete(ownName);
+  if (turnUs === 0) return { turnUs, turnName };
+  scope.turns.set(turnName, turnUs);
+  scope.turnsUntilUs = Math.max(scope.turnsUntilUs, turnUs);
+  const isUneven = rank !== NORMAL_RANK || share === 1;
+  if (isUneven) scope.unevenUntilUs = Math.max(scope.unevenUntilUs, turnUs);
+  if (!isKnown || isNewWindow) forgetGone(scope.turns, sinceUs);
+  return { turnUs, turnName };
 }
 
 /** Forgets askers that never came back. */
-export function forgetGone(turns: Map<string, number>, sinceUs: number): void {
-  for (const [asker, turnUs] of turns) if (turnUs < sinceUs) turns.delete(asker);
+function forgetGone(turns: Map<string, number>, sinceUs: number): void {
+  for (const [name, turnUs] of turns) if (turnUs < sinceUs) turns.delete(name);
 }

@@ -1,11 +1,18 @@
+import { withResets } from "../core/align.ts";
 import type { BucketState } from "../core/bucket-state.ts";
 import { draw } from "../core/draw.ts";
 import { giveBack } from "../core/give-back.ts";
-import type { Store } from "../core/store.ts";
+import { releaseLeases, renewLeases } from "../core/leases.ts";
+import { drainedAtUs } from "../core/scope.ts";
+import { settle } from "../core/settle.ts";
+import { peek, steer } from "../core/steer.ts";
+import type { DrawRequest, Store, Wake } from "../core/store.ts";
 
 const SWEEP_EVERY_US = 60_000_000;
-/** As long as Redis keeps an idle bucket. */
+/** As long as Redis keeps what is idle: a bucket, one that was set by hand, a key. */
 const KEEP_US = 3_600_000_000;
+const KEEP_OVERRIDE_US = 2_592_000_000_000;
+const KEEP_KEY_US = 60_000_000;
 
 /**
  * Buckets in this process's memory: the same arithmetic as in Redis, for one process.
@@ -13,31 +20,70 @@ const KEEP_US = 3_600_000_000;
  */
 export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
   const states = new Map<string, BucketState>();
+  const wakes = new Map<string, Wake>();
   let sweepAtUs = nowUs() + SWEEP_EVERY_US;
 
   function forgetIdle(now: number): void {
     if (now < sweepAtUs) return;
     sweepAtUs = now + SWEEP_EVERY_US;
-    for (const [bucket, { level, clockUs, policy }] of states) {
-      if (now - clockUs > level / policy.count + KEEP_US) states.delete(bucket);
+    for (const [bucket, state] of states) {
+      for (const [key, scope] of state.keys) {
+        if (now > drainedAtUs(scope, now) + KEEP_KEY_US) state.keys.delete(key);
+      }
+      const isKept = state.isOverride || state.shared.pausedUntilUs > now;
+      const idleUs = now - Math.max(state.clockUs, drainedAtUs(state.shared, state.clockUs));
+      if (idleUs > (isKept ? KEEP_OVERRIDE_US : KEEP_US)) states.delete(bucket);
     }
   }
 
   return {
     async draw(request) {
       const now = nowUs();
-      const { state, reply } = draw(states.get(request.bucket), request, now);
+      const { state, reply } = draw(states.get(request.bucket), reckonResets(request, now), now);
       states.set(request.bucket, state);
       forgetIdle(now);
       return { ...reply, sentAtMs: performance.now() };
     },
     async giveBack(request) {
       const found = states.get(request.bucket);
-      if (found !== undefined) states.set(request.bucket, giveBack(found, request, nowUs()));
+      if (found !== undefined) giveBack(found, request, nowUs());
+    },
+    async settle(request) {
+      const found = states.get(request.bucket);
+      if (found !== undefined) settle(found, request, nowUs());
+    },
+    async renew(request) {
+      const found = states.get(request.bucket);
+      return found === undefined ? request.leases : renewLeases(found, request, nowUs());
+    },
+    async release(request) {
+      const found = states.get(request.bucket);
+      const woken = found === undefined ? [] : releaseLeases(found, request, nowUs());
+      for (const asker of woken) wakes.get(asker)?.(request.bucket);
+    },
+    async steer(request) {
+      states.set(request.bucket, steer(states.get(request.bucket), request, nowUs()));
+      for (const wake of wakes.values()) wake(request.bucket);
+    },
+    async peek(request) {
+      return peek(states.get(request.bucket), request, nowUs());
+    },
+    listen(asker, wake) {
+      wakes.set(asker, wake);
     },
     async close() {
       states.clear();
+      wakes.clear();
     },
+  };
+}
+
+function reckonResets(request: DrawRequest, nowUs: number): DrawRequest {
+  const { terms, wishes } = request;
+  return {
+    ...request,
+    terms: { ...terms, limits: withResets(terms.limits, nowUs) },
+    wishes: wishes.map((wish) => ({ ...wish, keyLimits: withResets(wish.keyLimits, nowUs) })),
   };
 }
 

@@ -135,7 +135,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     let result: Result;
     try {
       // Async storage slows every promise of a process down, so it is used only where it can matter.
-      const inHand = { bucket, slot, cost: 1 };
+      const inHand = { bucket, slot };
       result = await (bucket.isCalledByHand ? withSlotInHand(inHand, run) : run());
     } catch (thrown) {
       throw asFailure(thrown);

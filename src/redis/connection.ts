@@ -40,10 +40,11 @@ const WORKER_SETTINGS: RedisOptions = {
   reconnectOnError: isDemoted,
 };
 
-export type ConnectionUse = "store" | "producer" | "worker";
+export type ConnectionUse = "store" | "listener" | "producer" | "worker";
 
 const SETTINGS: Readonly<Record<ConnectionUse, RedisOptions>> = {
   store: STORE_SETTINGS,
+  listener: { ...WORKER_SETTINGS, lazyConnect: true },
   producer: PRODUCER_SETTINGS,
   worker: WORKER_SETTINGS,
 };

@@ -1,11 +1,22 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
-import { ClosedError, CostTooLargeError, StoreUnavailableError } from "../core/errors.ts";
-import type { Drawn, DrawRequest, Store } from "../core/store.ts";
+import { withResets } from "../core/align.ts";
+import {
+  ClosedError,
+  CostTooLargeError,
+  StoreUnavailableError,
+  WrongResetsError,
+} from "../core/errors.ts";
+import type { DrawRequest, KnownTerms, Store } from "../core/store.ts";
 import { untilReady } from "./ready.ts";
-import { runScript } from "./script.ts";
+import { runScript, type Script } from "./script.ts";
+import { bucketPeek } from "./scripts/bucket-peek.ts";
+import { bucketSteer } from "./scripts/bucket-steer.ts";
+import { costsSettle } from "./scripts/costs-settle.ts";
+import { leasesRelease, leasesRenew } from "./scripts/leases.ts";
 import { slotsDraw } from "./scripts/slots-draw.ts";
 import { slotsReturn } from "./scripts/slots-return.ts";
+import { createWakeCalls } from "./wake-calls.ts";
 
 const PAUSE_MS = 50;
 /** What a script answers to a request that no second try could help. */
@@ -14,30 +25,34 @@ const REFUSAL = /^SLUICE_(?<reason>[A-Z_]+) (?<detail>.*)$/;
 export interface RedisStoreOptions {
   /** A connection of the store's own, from `connect(input, "store")`; the store closes it. */
   readonly redis: Redis | Cluster;
+  /** Another one, made when somebody first listens. */
+  readonly connectListener: () => Redis | Cluster;
   readonly prefix: string;
   /** How long a draw may wait for an answer, reconnects included. */
   readonly timeoutMs: number;
 }
 
 /** Buckets in Redis, shared by all replicas that use the same server and prefix. */
-export function createRedisStore({ redis, prefix, timeoutMs }: RedisStoreOptions): Store {
+export function createRedisStore(options: RedisStoreOptions): Store {
+  const { redis, prefix, timeoutMs } = options;
+  const wakeCalls = createWakeCalls(options.connectListener, prefix);
   let isClosed = false;
+  /** How far the server's clock runs ahead of this process's, as far as calendar days need to know it. */
+  let aheadUs = 0;
 
   /**
-   * Asks until the time limit is over. A second try is a new draw, never the
+   * Asks until the time limit is over. A second try is a new question, never the
    * first one sent again: a booking whose reply was lost is left to expire.
    */
-  async function ask(request: DrawRequest): Promise<Drawn> {
+  async function ask<T>(run: () => Promise<T>): Promise<T> {
     const deadlineMs = performance.now() + timeoutMs;
     for (;;) {
       if (isClosed) throw new ClosedError("This sluice");
       try {
         await untilReady(redis, deadlineMs - performance.now());
-        const sentAtMs = performance.now();
-        const reply = await runScript(redis, slotsDraw, { prefix, ...request });
-        return { ...reply, sentAtMs };
+        return await run();
       } catch (error) {
-        if (isRefusal(error)) throw costTooLarge(error, request) ?? error;
+        if (isRefusal(error)) throw error;
         // A server that accepts commands and answers none is given up, as a lost connection is.
         if (isSilence(error)) redis.disconnect(true);
         if (performance.now() + PAUSE_MS > deadlineMs) throw unavailable(timeoutMs, error);
@@ -46,18 +61,79 @@ export function createRedisStore({ redis, prefix, timeoutMs }: RedisStoreOptions
     }
   }
 
+  /** Once only: what comes back twice would be handed out twice. */
+  async function tell<Input extends { readonly terms: KnownTerms }, Output>(
+    script: Script<Input & { prefix: string }, Output>,
+    input: Input,
+  ): Promise<Output> {
+    await untilReady(redis, timeoutMs);
+    return runScript(redis, script, { ...reckon(input), prefix });
+  }
+
+  async function drawOnce(request: DrawRequest): ReturnType<Store["draw"]> {
+    const sentAtMs = performance.now();
+    const wishes = request.wishes.map((wish) => ({
+      ...wish,
+      keyLimits: withResets(wish.keyLimits, serverUs()),
+    }));
+    try {
+      const reply = await runScript(redis, slotsDraw, { ...reckon(request), wishes, prefix });
+      return { ...reply, sentAtMs };
+    } catch (error) {
+      const wrong = wrongResets(error);
+      if (wrong === undefined) throw error;
+      aheadUs = wrong.serverUs - wallUs();
+      return drawOnce(request);
+    }
+  }
+
+  function reckon<Input extends { readonly terms: KnownTerms }>(input: Input): Input {
+    const limits = withResets(input.terms.limits, serverUs());
+    return limits === input.terms.limits ? input : { ...input, terms: { ...input.terms, limits } };
+  }
+
+  function serverUs(): number {
+    return wallUs() + aheadUs;
+  }
+
+  async function draw(request: DrawRequest): ReturnType<Store["draw"]> {
+    try {
+      return await withinMs(
+        timeoutMs,
+        ask(() => drawOnce(request)),
+      );
+    } catch (error) {
+      throw costTooLarge(error, request) ?? error;
+    }
+  }
+
   return {
-    draw: (request) => withinMs(timeoutMs, ask(request)),
-    async giveBack(request) {
-      // Once only: slots that come back twice would be handed out twice.
-      await untilReady(redis, timeoutMs);
-      await runScript(redis, slotsReturn, { prefix, ...request });
-    },
+    draw,
+    giveBack: (request) => tell(slotsReturn, request),
+    settle: (request) => tell(costsSettle, request),
+    renew: (request) => tell(leasesRenew, request),
+    release: (request) => tell(leasesRelease, request),
+    steer: (request) =>
+      withinMs(
+        timeoutMs,
+        ask(() => tell(bucketSteer, request)),
+      ),
+    peek: (request) =>
+      withinMs(
+        timeoutMs,
+        ask(() => tell(bucketPeek, request)),
+      ),
+    listen: (asker, wake) => wakeCalls.listen(asker, wake),
     async close() {
       isClosed = true;
+      wakeCalls.close();
       redis.disconnect();
     },
   };
+}
+
+function wallUs(): number {
+  return Date.now() * 1_000;
 }
 
 /** The last command of an ask may still be under way when its time is over; its reply is then lost. */
@@ -89,12 +165,14 @@ function isSilence(error: unknown): boolean {
   return error instanceof Error && error.message === "Command timed out";
 }
 
-function costTooLarge(error: Error, request: DrawRequest): CostTooLargeError | undefined {
-  const { reason, detail } = REFUSAL.exec(error.message)?.groups ?? {};
+function wrongResets(error: unknown): WrongResetsError | undefined {
+  const { reason, detail } = (isRefusal(error) && REFUSAL.exec(error.message)?.groups) || {};
+  return reason === "WRONG_RESETS" ? new WrongResetsError(Number(detail)) : undefined;
+}
+
+function costTooLarge(error: unknown, request: DrawRequest): CostTooLargeError | undefined {
+  const { reason, detail } = (isRefusal(error) && REFUSAL.exec(error.message)?.groups) || {};
   if (reason !== "COST_TOO_LARGE") return undefined;
-  return new CostTooLargeError({
-    bucket: request.bucket,
-    cost: request.cost,
-    maxCost: Number(detail),
-  });
+  const [cost, maxCost] = detail!.split(" ").map(Number) as [number, number];
+  return new CostTooLargeError({ bucket: request.bucket, cost, maxCost });
 }

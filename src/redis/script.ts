@@ -8,8 +8,8 @@ export interface Script<Input, Output> {
   readonly sha: string;
   readonly source: string;
   readonly keys: (input: Input) => readonly string[];
-  readonly args: (input: Input) => readonly (string | number)[];
-  readonly decode: (reply: unknown) => Output;
+  readonly args: (input: Input) => readonly (string | number | Buffer)[];
+  readonly decode: (reply: unknown, input: Input) => Output;
 }
 
 export function defineScript<Input, Output>(
@@ -28,10 +28,10 @@ export async function runScript<Input, Output>(
   const keys = script.keys(input);
   const operands = [keys.length, ...keys, ...script.args(input)] as const;
   try {
-    return script.decode(await redis.evalsha(script.sha, ...operands));
+    return script.decode(await redis.evalsha(script.sha, ...operands), input);
   } catch (error) {
     if (!isUnknownScript(error)) throw error;
-    return script.decode(await redis.eval(script.source, ...operands));
+    return script.decode(await redis.eval(script.source, ...operands), input);
   }
 }
 

@@ -1,16 +1,36 @@
 import { setMaxListeners } from "node:events";
-import { ClosedError, CostTooLargeError } from "../core/errors.ts";
-import type { LeakyBucket } from "../core/limits/leaky-bucket.ts";
+import { ClosedError, LineFullError } from "../core/errors.ts";
+import { formatLimit } from "../core/format-limit.ts";
 import type { Logger } from "../core/logger.ts";
-import { formatPolicy } from "../core/policy.ts";
+import { formatPolicy, type Policy, type PolicyOptions } from "../core/policy.ts";
+import type { Priority } from "../core/priority.ts";
 import type { Store } from "../core/store.ts";
-import { readDrawOptions, type DrawOptions } from "./draw-options.ts";
-import { createKnownPolicy } from "./known-policy.ts";
-import { createPacer } from "./pacer.ts";
-import type { Slot } from "./slot.ts";
+import { differences } from "./costs.ts";
+import type { Decision } from "./decision.ts";
+import {
+  readDrawOptions,
+  readTryOptions,
+  type DrawOptions,
+  type SettleBy,
+  type TryOptions,
+} from "./draw-options.ts";
+import type { FeedbackOptions, ReadFeedback } from "./feedback-options.ts";
+import { createFetch, type ThrottledFetch } from "./fetch.ts";
+import type { Caller, Group } from "./group.ts";
+import { createGroups } from "./groups.ts";
+import { createKnowledge } from "./known-terms.ts";
+import { createLeaseKeeper } from "./lease-keeper.ts";
+import { createListener } from "./listener.ts";
+import { createPacer, type Pacer } from "./pacer.ts";
+import { DrawnSlot, type Slot } from "./slot.ts";
 import { takeSlotInHand } from "./slot-in-hand.ts";
+import { createSteering, type BucketState } from "./steering.ts";
 import { throttle, type Throttled, type ThrottledOptions } from "./throttled.ts";
+import { createTryDraws } from "./try-draws.ts";
 import { WaitingCall, type CallContext } from "./waiting-call.ts";
+
+/** A decision; the slot that an allowed call came with settles and releases it. */
+export type TryDecision = Decision & { readonly slot: Slot | undefined };
 
 /** A named thing that calls are drawn from, shared by all replicas. */
 export interface Bucket {
@@ -21,13 +41,21 @@ export interface Bucket {
    * Waits for a slot; resolves when the call may start.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
-   * @throws {@link CostTooLargeError} when the cost is above the burst.
+   * @throws {@link CostTooLargeError} when the cost is above what a limit can give at once.
    * @throws {@link WaitTooLongError} when no slot came within `maxWaitMs`.
+   * @throws {@link LineFullError} when `maxWaiting` callers wait already.
    * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
    * @throws {@link ClosedError} when the sluice is closed.
    * @throws the signal's reason, when it is aborted.
    */
   draw(options?: DrawOptions): Promise<Slot>;
+  /**
+   * Answers at once whether a call may start, and draws for it if so. A refusal is remembered until
+   * it can change, so that a key that is asked about often costs Redis nothing.
+   *
+   * @throws as {@link Bucket.draw} does, but never for a wait.
+   */
+  tryDraw(options?: TryOptions): Promise<TryDecision>;
   /**
    * Wraps a function: same `this`, arguments and result, but each call waits for its slot.
    * What the function throws at once arrives as a rejection, as does all that {@link Bucket.draw} throws.
@@ -36,11 +64,26 @@ export interface Bucket {
     fn: F,
     options?: ThrottledOptions<F>,
   ): Throttled<F>;
+  /** A `fetch` that waits for its slots, listens to answers, and tries a refused request again when the bucket lets it. */
+  readonly fetch: ThrottledFetch;
+  /**
+   * Puts another policy in force for all replicas, over what the code says; `"code"` gives way to that again.
+   * Counters are not reset. Configured policies outlive restarts, for 30 days after the last draw.
+   *
+   * @throws {@link InvalidOptionError} when the policy can never work.
+   * @throws {@link StoreUnavailableError} when Redis gave no answer in time; so do the others below.
+   */
+  configure(policy: PolicyOptions | "code"): Promise<void>;
+  /** Starts no call of any replica for a time, or until {@link Bucket.resume}. */
+  pause(options?: { readonly forMs?: number | undefined }): Promise<void>;
+  resume(): Promise<void>;
+  /** How the bucket stands for all replicas; with a key, that key's own limits too. Changes nothing. */
+  peek(options?: { readonly key?: string | undefined }): Promise<BucketState>;
 }
 
 /** A bucket as other parts of a sluice use it. */
 export interface OwnedBucket extends Bucket {
-  readonly policy: LeakyBucket;
+  readonly policy: Policy;
   /** Whether the application itself calls through this bucket, and not only its workers. */
   readonly isCalledByHand: boolean;
   /**
@@ -48,57 +91,154 @@ export interface OwnedBucket extends Bucket {
    * what ends the wait is among `waits`: a signal for each job costs more than the draw.
    */
   drawForJob(options: DrawOptions, waits: Set<(reason: string) => void>): Promise<Slot>;
+  /** Hears what a call that left on this slot came to. */
+  hear(resultOrError: unknown, slot: Slot, options: TryOptions, read?: ReadFeedback): void;
+  /** Settles what a call's result tells that it cost; what cannot be told stays as estimated. */
+  settleBy(read: SettleBy<unknown>, result: unknown, slot: Slot): void;
+  /** Something of the bucket has changed, for all replicas. */
+  lookIn(): void;
   /** Calls back when the bucket is closed, with what those who wait then fail with. */
   onClose(fail: (reason: ClosedError) => void): void;
   /** Fails all who wait, and gives unused slots back. */
   close(): Promise<void>;
 }
 
-export interface BucketOptions {
+export interface BucketParts {
   readonly name: string;
-  readonly policy: LeakyBucket;
+  readonly policy: Policy;
   readonly store: Store;
   readonly replica: string;
   readonly logger: Logger;
+  readonly maxWaiting?: number | undefined;
+  readonly feedback?: FeedbackOptions | undefined;
+  /** Lets the bucket hear of leases that come free, and of changes; asked for when it first matters. */
+  readonly listen?: (() => void) | undefined;
 }
 
-/** So many costs are kept a line for; from there on, lines in which nobody waits are dropped. */
-const MOST_COSTS = 64;
-
 const NO_OPTIONS: DrawOptions = Object.freeze({});
+/** As a line fills, it is kept for those who are more urgent. */
+const SHED_AT: Readonly<Record<Priority, number>> = {
+  critical: 1,
+  high: 0.9,
+  normal: 0.8,
+  low: 0.7,
+};
 
-export function createBucket({ name, policy, store, replica, logger }: BucketOptions): OwnedBucket {
-  const known = createKnownPolicy(name, policy, logger);
-  const contexts = new Map<number, CallContext>();
+export function createBucket(parts: BucketParts): OwnedBucket {
+  const { name, policy, store, replica, logger, maxWaiting = Infinity } = parts;
+  const known = createKnowledge(name, policy, logger);
+  const groups = createGroups(name, () => known.policy);
+  const common = { store, bucket: name, asker: replica, known, logger };
+  const leases = createLeaseKeeper(common);
+  const keepLease = leases.keep.bind(leases);
+  const pacer: Pacer = createPacer({ ...common, dropLease: leases.release, keepLease, regroup });
+  const tries = createTryDraws({
+    ...common,
+    takeLeases: pacer.takeLeases,
+    keepLease,
+    regroup: regroupOne,
+  });
+  const listener = createListener({ ...common, onChange: lookIn }, parts.feedback ?? {});
+  const steering = createSteering({
+    ...common,
+    declared: policy,
+    waiting: () => pacer.waiting,
+    onChange: lookIn,
+  });
   const closeListeners: ((reason: ClosedError) => void)[] = [];
+  let callers = 0;
   let isClosed = false;
   let isCalledByHand = false;
+  let isListening = false;
 
-  /** Calls of one cost are interchangeable, so each cost has a line of its own. */
-  function contextOf(cost: number): CallContext {
-    const found = contexts.get(cost);
-    if (found !== undefined) return found;
-    const { burst } = known.policy;
-    if (cost > burst) throw new CostTooLargeError({ bucket: name, cost, maxCost: burst });
-    if (contexts.size >= MOST_COSTS) forgetIdle();
-    const asker = cost === 1 ? replica : `${replica}/${cost}`;
-    const pacer = createPacer({ store, bucket: name, asker, cost, known, logger });
-    const context = { bucket: name, pacer, limitedBy: () => formatPolicy(known.policy) };
-    contexts.set(cost, context);
-    return context;
+  const context: CallContext = {
+    name,
+    leases,
+    leave: (call) => pacer.leave(call),
+    limitedBy,
+    estimateMs,
+    async settle({ slotUs, group }, cost) {
+      const { costs, key, keyLimits } = group;
+      const limits = [...known.terms.limits, ...keyLimits];
+      const deltas = differences(name, limits, costs, cost);
+      if (deltas.every((delta) => delta === 0)) return;
+      try {
+        await store.settle({ bucket: name, terms: known.terms, key, keyLimits, deltas, slotUs });
+      } catch (error) {
+        logger.warn(
+          { bucket: name, reason: String(error) },
+          "A cost could not be settled; the estimate stands.",
+        );
+      }
+    },
+  };
+
+  function limitedBy({ bindsAt, keyLimits }: Group): string {
+    const limit = [...known.policy.limits, ...keyLimits][bindsAt - 1];
+    if (limit !== undefined) return formatLimit(limit);
+    return bindsAt === -1 ? "a cooldown or pause" : formatPolicy(known.policy);
   }
 
-  /** Costs may come from arguments, and be different for every call. */
-  function forgetIdle(): void {
-    for (const [cost, { pacer }] of contexts) if (pacer.isIdle) contexts.delete(cost);
+  function estimateMs(group: Group): number {
+    const dueMs = Math.max(0, group.notBeforeMs - performance.now());
+    const aheadMs = (group.keyLimits.length > 0 ? group.line.size : pacer.waiting) * group.stepMs;
+    return Math.ceil(Math.max(dueMs, aheadMs + group.stepMs));
+  }
+
+  /** Another policy is in force: what callers cost, and whom they wait with, is reckoned anew. */
+  function regroup(waiting: readonly Caller[]): void {
+    groups.clear();
+    tries.forget();
+    listenIfNeeded();
+    for (const caller of waiting as readonly WaitingCall[]) {
+      try {
+        caller.group = groups.of(caller.options);
+        pacer.wait(caller);
+      } catch (error) {
+        caller.fail(error);
+      }
+    }
+  }
+
+  function regroupOne({ key, costs }: Group): Group {
+    groups.clear();
+    return groups.of({ key, cost: costs[0] ?? 1 });
+  }
+
+  /** Only leases come free at a time that nobody can tell before. */
+  function listenIfNeeded(): void {
+    const { limits, perKey } = known.policy;
+    const needsIt = perKey !== undefined || limits.some(({ kind }) => kind === "concurrency");
+    if (isListening || !needsIt) return;
+    isListening = true;
+    parts.listen?.();
+  }
+
+  function lookIn(): void {
+    tries.forget();
+    pacer.lookIn();
+  }
+
+  function join(options: DrawOptions): { group: Group; number: number } {
+    if (isClosed) throw new ClosedError(`Bucket "${name}"`);
+    listenIfNeeded();
+    const group = groups.of(options);
+    const { priority = "normal", key } = options;
+    const { waiting } = pacer;
+    if (waiting >= maxWaiting * SHED_AT[priority]) {
+      const surplus = waiting - maxWaiting * SHED_AT[priority] + 1;
+      const retryAfterMs = Math.ceil(surplus * group.stepMs);
+      throw new LineFullError({ bucket: name, key, waiting, priority, retryAfterMs });
+    }
+    callers += 1;
+    return { group, number: callers };
   }
 
   async function wait(options: DrawOptions): Promise<Slot> {
-    if (isClosed) throw new ClosedError(`Bucket "${name}"`);
     options.signal?.throwIfAborted();
-    const context = contextOf(options.cost ?? 1);
+    const place = join(options);
     return new Promise((resolve, reject) => {
-      context.pacer.wait(new WaitingCall(context, options, { resolve, reject }));
+      pacer.wait(new WaitingCall(context, place, options, { resolve, reject }));
     });
   }
 
@@ -106,15 +246,14 @@ export function createBucket({ name, policy, store, replica, logger }: BucketOpt
     options: DrawOptions,
     waits: Set<(reason: string) => void>,
   ): Promise<Slot> {
-    if (isClosed) throw new ClosedError(`Bucket "${name}"`);
-    const context = contextOf(1);
+    const place = join(options);
     let stop = (_reason: string): void => {};
     try {
       return await new Promise((resolve, reject) => {
-        const call = new WaitingCall(context, options, { resolve, reject });
+        const call = new WaitingCall(context, place, options, { resolve, reject });
         stop = (reason) => call.leave(reason);
         waits.add(stop);
-        context.pacer.wait(call);
+        pacer.wait(call);
       });
     } finally {
       waits.delete(stop);
@@ -125,16 +264,23 @@ export function createBucket({ name, policy, store, replica, logger }: BucketOpt
     isCalledByHand = true;
     // One signal may well end a hundred waits; Node would call that a leak.
     if (options.signal !== undefined) setMaxListeners(0, options.signal);
-    return takeSlotInHand(bucket, options.cost ?? 1) ?? wait(options);
+    return takeSlotInHand(bucket, options) ?? wait(options);
+  }
+
+  async function tryDraw(options: TryOptions): Promise<TryDecision> {
+    if (isClosed) throw new ClosedError(`Bucket "${name}"`);
+    const group = groups.of(options);
+    const { decision, slot } = await tries.ask(group);
+    if (slot === undefined) return { ...decision, slot };
+    const facts = { ...slot, key: options.key, waitedMs: 0 };
+    return { ...decision, slot: new DrawnSlot(context, group, facts) };
   }
 
   const bucket: OwnedBucket = {
     name,
     policy,
     get waiting() {
-      let waiting = 0;
-      for (const { pacer } of contexts.values()) waiting += pacer.waiting;
-      return waiting;
+      return pacer.waiting;
     },
     get isCalledByHand() {
       return isCalledByHand;
@@ -142,19 +288,58 @@ export function createBucket({ name, policy, store, replica, logger }: BucketOpt
     async draw(options) {
       return drawByHand(options === undefined ? NO_OPTIONS : readDrawOptions("draw()", options));
     },
+    async tryDraw(options) {
+      return tryDraw(options === undefined ? NO_OPTIONS : readTryOptions("tryDraw()", options));
+    },
     drawForJob,
     throttled(fn, options) {
       isCalledByHand = true;
       return throttle(bucket, fn, options);
     },
+    get fetch() {
+      return (fetched ??= createFetch(bucket));
+    },
+    hear(resultOrError, slot, options, read) {
+      const group = groups.of(options);
+      const costOf = (unit: string): number => {
+        const limits = [...known.policy.limits, ...group.keyLimits];
+        const index = limits.findIndex(
+          (limit) => limit.unit === unit && limit.kind !== "concurrency",
+        );
+        return index === -1 ? (unit === "calls" ? 1 : 0) : group.costs[index]!;
+      };
+      const call = { key: options.key, atMs: slot.atMs, costOf, stepMs: group.stepMs };
+      listener.hear(resultOrError, call, read);
+    },
+    settleBy(read, result, slot) {
+      const settling = (async () => {
+        const cost = read(result);
+        if (cost !== undefined && cost !== null) await slot.settle(cost);
+      })();
+      // The call went well; that it cannot be told what it cost must not make it fail.
+      settling.catch((error: unknown) =>
+        logger.warn(
+          { bucket: name, reason: String(error) },
+          "settle() failed; the estimate stands.",
+        ),
+      );
+    },
+    lookIn,
+    configure: steering.configure,
+    pause: steering.pause,
+    resume: steering.resume,
+    peek: steering.peek,
     onClose(fail) {
       closeListeners.push(fail);
     },
     async close() {
       isClosed = true;
       for (const fail of closeListeners) fail(new ClosedError(`Bucket "${name}"`));
-      await Promise.all([...contexts.values()].map(({ pacer }) => pacer.close()));
+      await pacer.close();
+      await Promise.all([leases.settled(), listener.settled()]);
+      leases.close();
     },
   };
+  let fetched: ThrottledFetch | undefined;
   return bucket;
 }

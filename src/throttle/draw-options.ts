@@ -1,14 +1,16 @@
 import { z } from "zod";
 import { LONGEST_MS, NAME, PRIORITY, readOptions, wholeNumber } from "../core/options.ts";
 import type { Priority } from "../core/priority.ts";
+import type { Cost } from "./costs.ts";
+import { FEEDBACK, type ReadFeedback } from "./feedback-options.ts";
 
 /** How one call draws. */
 export interface DrawOptions {
-  /** The tenant, account or endpoint that the call is for; it comes back on the slot and in errors. */
+  /** The tenant, account or endpoint that the call is for; its own limits hold beside those of all. */
   readonly key?: string | undefined;
-  /** How many calls this one counts as, at most the burst. Defaults to 1. */
-  readonly cost?: number | undefined;
-  /** Who leaves this process's line first. Defaults to `"normal"`. */
+  /** What the call takes: a number of calls, or by unit, `{ tokens: 800 }`. Defaults to 1 call, and nothing of other units. */
+  readonly cost?: Cost | undefined;
+  /** Who goes first, over all replicas. Defaults to `"normal"`. */
   readonly priority?: Priority | undefined;
   /** How long to wait for a slot at most, from 1 ms. Defaults to no limit. */
   readonly maxWaitMs?: number | undefined;
@@ -16,21 +18,44 @@ export interface DrawOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-const COST = wholeNumber(1, Number.MAX_SAFE_INTEGER, "calls");
-const SIGNAL = z.instanceof(AbortSignal, { error: "give an AbortSignal" });
+/** What `tryDraw` takes: it waits for nothing, and nobody. */
+export type TryOptions = Pick<DrawOptions, "key" | "cost">;
 
-const DRAW_OPTIONS = z.strictObject({
-  key: NAME.optional(),
-  cost: COST.optional(),
+/** Reads the true cost of a call from its result; what it leaves out, or undefined, stays as estimated. */
+export type SettleBy<Result> = {
+  // A method's parameter may be narrower, as those of functions that users write are.
+  by(result: Result): Readonly<Record<string, number | undefined>> | null | undefined;
+}["by"];
+
+const COST = z.custom<Cost>(isCost, {
+  error: "give a whole number of calls from 1, or one for each unit, such as { tokens: 800 }",
+});
+const TRY_SHAPE = { key: NAME.optional(), cost: COST.optional() };
+const DRAW_SHAPE = {
+  ...TRY_SHAPE,
   priority: PRIORITY.optional(),
   maxWaitMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
-  signal: SIGNAL.optional(),
-});
-
+  signal: z.instanceof(AbortSignal, { error: "give an AbortSignal" }).optional(),
+};
+const TRY_OPTIONS = z.strictObject(TRY_SHAPE);
+const DRAW_OPTIONS = z.strictObject(DRAW_SHAPE);
+const A_FUNCTION = { error: "give a function" };
 const THROTTLED_OPTIONS = z.strictObject({
-  ...DRAW_OPTIONS.shape,
-  key: z.union([NAME, z.custom<(...args: never[]) => string>(isFunction)]).optional(),
-  cost: z.union([COST, z.custom<(...args: never[]) => number>(isFunction)]).optional(),
+  ...DRAW_SHAPE,
+  key: z
+    .custom<string | ((...args: never[]) => string)>(isKeyOrFunction, {
+      error:
+        'give a name of 1 to 256 characters without "{", "}" and ":", or a function of the arguments',
+    })
+    .optional(),
+  cost: z
+    .custom<Cost | ((...args: never[]) => Cost)>(isCostOrFunction, {
+      error:
+        "give a whole number of calls from 1, one for each unit, or a function of the arguments",
+    })
+    .optional(),
+  settle: z.custom<SettleBy<unknown>>(isFunction, A_FUNCTION).optional(),
+  feedback: FEEDBACK.optional(),
   concurrency: wholeNumber(1, 1_000_000, "calls").optional(),
 });
 
@@ -39,19 +64,54 @@ export function readDrawOptions(where: string, given: unknown): DrawOptions {
   return readOptions(where, DRAW_OPTIONS, given);
 }
 
+export function readTryOptions(where: string, given: unknown): TryOptions {
+  return readOptions(where, TRY_OPTIONS, given);
+}
+
 /** How the calls of a wrapped function draw: key and cost may be functions of the arguments. */
-export interface CallOptions<Args extends never[]> extends Omit<DrawOptions, "key" | "cost"> {
+export interface CallOptions<Args extends never[] = never[], Result = never> extends Omit<
+  DrawOptions,
+  "key" | "cost"
+> {
   readonly key?: string | ((...args: Args) => string) | undefined;
-  readonly cost?: number | ((...args: Args) => number) | undefined;
+  readonly cost?: Cost | ((...args: Args) => Cost) | undefined;
+  /** The true cost, once the result tells it; what it leaves out, or undefined, stays as estimated. */
+  readonly settle?: SettleBy<Result> | undefined;
+  /** What results and errors tell of the downstream; instead of the bucket's. */
+  readonly feedback?: ReadFeedback | undefined;
   /** How many calls may wait for their slot or run at once in this process. Defaults to no bound. */
   readonly concurrency?: number | undefined;
 }
 
 /** What `throttled` takes. */
-export function readCallOptions(where: string, given: unknown): CallOptions<never[]> {
+export function readCallOptions(where: string, given: unknown): CallOptions {
   return readOptions(where, THROTTLED_OPTIONS, given);
+}
+
+/** The names of options that `throttled` takes. */
+export const CALL_OPTION_NAMES: readonly string[] = Object.keys(THROTTLED_OPTIONS.shape);
+
+/** @throws {@link InvalidOptionError} when what a function of the arguments came to can never work. */
+export function readResolved(where: string, given: TryOptions): TryOptions {
+  return readOptions(where, TRY_OPTIONS, given);
 }
 
 function isFunction(value: unknown): boolean {
   return typeof value === "function";
+}
+
+function isKeyOrFunction(value: unknown): boolean {
+  return isFunction(value) || NAME.safeParse(value).success;
+}
+
+function isCostOrFunction(value: unknown): boolean {
+  return isFunction(value) || isCost(value);
+}
+
+function isCost(value: unknown): boolean {
+  const isAmount = (amount: unknown): boolean =>
+    Number.isSafeInteger(amount) && (amount as number) >= 1;
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return isAmount(value);
+  const amounts = Object.values(value);
+  return amounts.length > 0 && amounts.every(isAmount);
 }

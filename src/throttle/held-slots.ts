@@ -1,5 +1,4 @@
-import { drainUs } from "../core/limits/leaky-bucket.ts";
-import type { DrawReply } from "../core/store.ts";
+import { slotOfRun, type Granted } from "../core/store.ts";
 
 /** A slot, and when it comes on this process's monotonic clock. */
 export interface HeldSlot {
@@ -7,6 +6,8 @@ export interface HeldSlot {
   readonly slotUs: number;
   /** ms on `performance.now()`. */
   readonly atMs: number;
+  /** The number of the lease that it was drawn with; 0: none. */
+  readonly lease: number;
 }
 
 /** The slots that this process has drawn and not yet used, earliest first. */
@@ -16,24 +17,25 @@ export interface HeldSlots {
   readonly nextAtMs: number;
   /** When the latest one comes; -Infinity if there is none. */
   readonly lastAtMs: number;
-  /** Adds what a reply granted; `offsetMs` is how far this process's clock runs ahead of the bucket's. */
-  add(reply: DrawReply, cost: number, offsetMs: number): void;
+  /** Adds what was granted; `offsetMs` is how far this process's clock runs ahead of the bucket's. */
+  add(granted: Granted, firstLease: number, offsetMs: number): void;
   take(): HeldSlot;
-  /** Takes out the `count` latest ones; their times in µs, latest first. */
-  takeLatest(count: number): number[];
-  clear(): void;
+  /** Takes out the `count` latest ones, latest first. */
+  takeLatest(count: number): HeldSlot[];
 }
 
 interface Run {
   index: number;
   end: number;
   readonly slotUs: (index: number) => number;
-  readonly toLocalMs: (slotUs: number) => number;
+  readonly offsetMs: number;
+  /** The lease of the first slot; 0: there are none. */
+  readonly firstLease: number;
 }
 
 /** Holds runs rather than slots: at 100,000/s one reply stands for a thousand of them. */
 export function createHeldSlots(): HeldSlots {
-  let runs: Run[] = [];
+  const runs: Run[] = [];
   let size = 0;
   let nextAtMs = Infinity;
 
@@ -48,7 +50,7 @@ export function createHeldSlots(): HeldSlots {
 
   function settleNext(): void {
     const run = runs[0];
-    nextAtMs = run === undefined ? Infinity : run.toLocalMs(run.slotUs(run.index));
+    nextAtMs = run === undefined ? Infinity : run.slotUs(run.index) / 1_000 + run.offsetMs;
   }
 
   return {
@@ -60,19 +62,18 @@ export function createHeldSlots(): HeldSlots {
     },
     get lastAtMs() {
       const run = runs.at(-1);
-      return run === undefined ? -Infinity : run.toLocalMs(run.slotUs(run.end - 1));
+      return run === undefined ? -Infinity : run.slotUs(run.end - 1) / 1_000 + run.offsetMs;
     },
-    add({ nowUs, policy, recycledUs, granted, excess }, cost, offsetMs) {
-      const stepLevel = cost * policy.periodUs;
-      const toLocalMs = (slotUs: number): number => slotUs / 1_000 + offsetMs;
-      const recycled = (index: number): number => recycledUs[index]!;
-      const booked = (index: number): number => nowUs + drainUs(policy, excess + index * stepLevel);
-      addRun({ index: 0, end: recycledUs.length, slotUs: recycled, toLocalMs });
-      addRun({ index: 0, end: granted, slotUs: booked, toLocalMs });
+    add({ slotsUs, run }, firstLease, offsetMs) {
+      const listed = (index: number): number => slotsUs[index]!;
+      addRun({ index: 0, end: slotsUs.length, slotUs: listed, offsetMs, firstLease });
+      if (run === undefined) return;
+      const slotUs = (index: number): number => slotOfRun(run, index);
+      addRun({ index: 0, end: run.count, slotUs, offsetMs, firstLease: 0 });
     },
     take() {
       const run = runs[0]!;
-      const slot = { slotUs: run.slotUs(run.index), atMs: nextAtMs };
+      const slot = slotOf(run, run.index);
       run.index += 1;
       size -= 1;
       if (run.index === run.end) runs.shift();
@@ -80,21 +81,22 @@ export function createHeldSlots(): HeldSlots {
       return slot;
     },
     takeLatest(count) {
-      const latest: number[] = [];
+      const latest: HeldSlot[] = [];
       while (latest.length < count && runs.length > 0) {
         const run = runs.at(-1)!;
         run.end -= 1;
-        latest.push(run.slotUs(run.end));
+        latest.push(slotOf(run, run.end));
         if (run.index === run.end) runs.pop();
       }
       size -= latest.length;
       settleNext();
       return latest;
     },
-    clear() {
-      runs = [];
-      size = 0;
-      nextAtMs = Infinity;
-    },
   };
+}
+
+function slotOf({ slotUs, offsetMs, firstLease }: Run, index: number): HeldSlot {
+  const us = slotUs(index);
+  const lease = firstLease === 0 ? 0 : firstLease + index;
+  return { slotUs: us, atMs: us / 1_000 + offsetMs, lease };
 }

@@ -10,6 +10,10 @@ export interface Waiter {
 /** The callers that wait in one process: by priority, then first come, first served. */
 export interface Line<W extends Waiter> {
   readonly size: number;
+  /** Who would go next. */
+  readonly head: W | undefined;
+  /** How many of one priority wait; 0 is the most urgent. */
+  sizeOf(rank: number): number;
   push(waiter: W): void;
   shift(): W | undefined;
   /** Takes out one that still waits, wherever it stands. */
@@ -17,6 +21,7 @@ export interface Line<W extends Waiter> {
 }
 
 interface Queue {
+  size: number;
   head: Waiter | undefined;
   tail: Waiter | undefined;
 }
@@ -24,10 +29,15 @@ interface Queue {
 /** A doubly linked list for each priority, so that all three operations take the same time however long the line is. */
 export function createLine<W extends Waiter>(): Line<W> {
   const queues = new Map<Priority, Queue>(
-    PRIORITIES.map((priority) => [priority, { head: undefined, tail: undefined }]),
+    PRIORITIES.map((priority) => [priority, { size: 0, head: undefined, tail: undefined }]),
   );
   const inOrder = [...queues.values()];
   let size = 0;
+
+  function first(): W | undefined {
+    for (const { head } of inOrder) if (head !== undefined) return head as W;
+    return undefined;
+  }
 
   function remove(waiter: W): void {
     const queue = queues.get(waiter.priority)!;
@@ -37,6 +47,7 @@ export function createLine<W extends Waiter>(): Line<W> {
     else waiter.next.previous = waiter.previous;
     waiter.previous = undefined;
     waiter.next = undefined;
+    queue.size -= 1;
     size -= 1;
   }
 
@@ -44,16 +55,21 @@ export function createLine<W extends Waiter>(): Line<W> {
     get size() {
       return size;
     },
+    get head() {
+      return first();
+    },
+    sizeOf: (rank) => inOrder[rank]!.size,
     push(waiter) {
       const queue = queues.get(waiter.priority)!;
       waiter.previous = queue.tail;
       if (queue.tail === undefined) queue.head = waiter;
       else queue.tail.next = waiter;
       queue.tail = waiter;
+      queue.size += 1;
       size += 1;
     },
     shift() {
-      const head = inOrder.find((queue) => queue.head !== undefined)?.head as W | undefined;
+      const head = first();
       if (head !== undefined) remove(head);
       return head;
     },

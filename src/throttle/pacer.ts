@@ -1,33 +1,32 @@
-import { HORIZON_US } from "../core/policy.ts";
+import { HORIZON_US } from "../core/limit-makers.ts";
 import { ClosedError } from "../core/errors.ts";
-import type { LeakyBucket } from "../core/limits/leaky-bucket.ts";
 import type { Logger } from "../core/logger.ts";
-import { MOST_RETURNED, type Drawn, type Store } from "../core/store.ts";
+import { NO_PLACE, type Drawn, type Place, type Store, type Wish } from "../core/store.ts";
 import { LOOK_IN_US } from "../core/turns.ts";
 import { createAlarm } from "./alarm.ts";
 import { createBucketClock } from "./bucket-clock.ts";
-import { createHeldSlots, type HeldSlot } from "./held-slots.ts";
-import type { KnownPolicy } from "./known-policy.ts";
-import { createLine, type Waiter } from "./line.ts";
+import { lacking, type Caller, type Group } from "./group.ts";
+import type { HeldSlot } from "./held-slots.ts";
+import type { Knowledge } from "./known-terms.ts";
+import { createReturns } from "./returns.ts";
 
 const GATHER_MS = 10;
+const LOOK_IN_MS = LOOK_IN_US / 1_000;
+const HORIZON_MS = HORIZON_US / 1_000;
+/** One script serves so many; the rest come with the next one. */
+const MOST_WISHES = 32;
 
-/** One caller in the line of a pacer. */
-export interface Caller extends Waiter {
-  go(slot: HeldSlot, generation: number): void;
-  fail(error: unknown): void;
-}
-
-/** Draws slots for the callers of one bucket and one cost, and lets each go when its slot comes. */
+/** Draws slots for the callers of one bucket, and lets each go when its slot comes. */
 export interface Pacer {
   readonly waiting: number;
-  /** Nobody waits, and nothing is held or under way. */
-  readonly isIdle: boolean;
+  readonly alive: number;
+  /** The number of the next lease; it grows with each that is asked for. */
+  takeLeases(count: number): number;
   wait(caller: Caller): void;
   /** Takes a caller out of the line that no longer wants to wait. */
   leave(caller: Caller): void;
-  /** About how long a caller that comes now will wait, going by this process's line alone. */
-  estimateMs(): number;
+  /** Something of the bucket has changed: whoever waits asks anew. */
+  lookIn(): void;
   /** Fails all who wait, and gives their slots back. */
   close(): Promise<void>;
 }
@@ -36,25 +35,35 @@ export interface PacerOptions {
   readonly store: Store;
   readonly bucket: string;
   readonly asker: string;
-  readonly cost: number;
-  readonly known: KnownPolicy;
+  readonly known: Knowledge;
   readonly logger: Logger;
+  /** Gives up the lease of a slot that is not used. */
+  readonly dropLease: (lease: number, key: string | undefined) => void;
+  /** Keeps a lease from now on, drawn at `atMs` of `performance.now()`. */
+  readonly keepLease: (lease: number, key: string | undefined, atMs: number) => void;
+  /** Another policy is in force: puts callers into the groups that it makes of them. */
+  readonly regroup: (callers: readonly Caller[]) => void;
 }
 
 export function createPacer(options: PacerOptions): Pacer {
-  const { store, bucket, asker, cost, known, logger } = options;
-  const line = createLine<Caller>();
-  const held = createHeldSlots();
+  const { store, bucket, asker, known, logger, dropLease } = options;
   const alarm = createAlarm(work);
   const clock = createBucketClock();
+  const returns = createReturns({ store, bucket, asker, known, logger });
+  /** Those in which somebody waits, and those that hold slots. */
+  const waitingIn = new Set<Group>();
+  const holding = new Set<Group>();
+  const keyPlaces = new Map<string, Place>();
+  let place = NO_PLACE;
+  let waiting = 0;
+  let alive = 0;
+  let nextLease = 1;
   let heldGeneration = 0;
   let askedAtMs = 0;
   let askAgainAtMs = 0;
   let usualTookMs = Infinity;
   let drewUs = 0;
-  let turnUs = 0;
   let asking: Promise<void> | undefined;
-  let returning: Promise<void> | undefined;
   let isWorkDue = false;
   let isClosed = false;
 
@@ -68,105 +77,249 @@ export function createPacer(options: PacerOptions): Pacer {
   function work(): void {
     isWorkDue = false;
     letGo();
-    giveBackSurplus();
-    const nextAtMs = line.size > 0 ? held.nextAtMs : Infinity;
-    if (line.size <= held.size || asking !== undefined) return alarm.set(nextAtMs);
+    if (asking === undefined) giveBackSurplus();
+    let nextAtMs = Infinity;
+    for (const group of holding)
+      if (group.line.size > 0) nextAtMs = Math.min(nextAtMs, group.held.nextAtMs);
+    if (asking !== undefined) return alarm.set(nextAtMs);
 
     const nowMs = performance.now();
-    const askAtMs = Math.max(askAgainAtMs, gatheredAtMs(nowMs));
-    if (nowMs >= askAtMs) asking = ask();
+    const askAtMs = askAt(nowMs);
+    if (nowMs >= askAtMs) asking = ask(nowMs);
     alarm.set(Math.min(nextAtMs, asking === undefined ? askAtMs : Infinity));
   }
 
-  /** While there are slots for a while, newcomers are drawn for together: theirs come behind those anyway. */
-  function gatheredAtMs(nowMs: number): number {
-    return held.lastAtMs > nowMs + GATHER_MS ? askedAtMs + GATHER_MS : nowMs;
+  /** When there is somebody to ask for; Infinity if all have their slots. */
+  function askAt(nowMs: number): number {
+    let readyAtMs = Infinity;
+    let lastAtMs = -Infinity;
+    for (const { line, held, notBeforeMs } of waitingIn) {
+      if (line.size <= held.size) continue;
+      readyAtMs = Math.min(readyAtMs, notBeforeMs);
+      lastAtMs = Math.max(lastAtMs, held.lastAtMs);
+    }
+    if (readyAtMs === Infinity) return Infinity;
+    // While there are slots for a while, newcomers are drawn for together: theirs come behind those anyway.
+    const gatheredAtMs = lastAtMs > nowMs + GATHER_MS ? askedAtMs + GATHER_MS : nowMs;
+    // A key that is far away does not keep this process from hearing of a change.
+    const lookInAtMs = askedAtMs + LOOK_IN_MS;
+    return Math.max(askAgainAtMs, gatheredAtMs, Math.min(readyAtMs, lookInAtMs));
   }
 
   function letGo(): void {
     const nowMs = performance.now();
-    const mostLateMs = lateMs(known.policy, cost);
-    while (line.size > 0 && held.nextAtMs <= nowMs) {
-      const slot = held.take();
-      // A process that was frozen must not fire its old slots in a clump: they are drawn again.
-      if (nowMs - slot.atMs <= mostLateMs) line.shift()!.go(slot, heldGeneration);
+    for (const group of holding) {
+      const { line, held, mostLateMs } = group;
+      while (line.size > 0 && held.nextAtMs <= nowMs) {
+        const slot = held.take();
+        // A process that was frozen must not fire its old slots in a clump: they are drawn again.
+        if (nowMs - slot.atMs > mostLateMs) drop(group, slot);
+        else {
+          waiting -= 1;
+          line.shift()!.go(slot, heldGeneration);
+        }
+      }
+      if (held.size === 0) holding.delete(group);
+      if (line.size === 0) waitingIn.delete(group);
     }
   }
 
-  async function ask(): Promise<void> {
-    askedAtMs = performance.now();
+  function drop({ key }: Group, { lease }: HeldSlot): void {
+    if (lease > 0) dropLease(lease, key);
+  }
+
+  async function ask(nowMs: number): Promise<void> {
+    askedAtMs = nowMs;
+    const groups: Group[] = [];
+    const wishes: Wish[] = [];
+    for (const { group, rank, wanted } of nextWishes(nowMs)) {
+      const { name, key, keyLimits, costs } = group;
+      const own = (key !== undefined && keyPlaces.get(key)) || NO_PLACE;
+      groups.push(group);
+      wishes.push({ name, key, keyLimits, costs, wanted, rank, place: own });
+    }
+    const { terms } = known;
+    const lease = nextLease;
+    nextLease += mostLeases(terms.limits, wishes);
     try {
-      const { policy, generation } = known;
-      const wanted = line.size - held.size;
-      const wish = { bucket, asker, wanted, cost, horizonUs: HORIZON_US, policy, generation };
-      receive(await store.draw({ ...wish, drewUs, turnUs }));
+      const common = {
+        bucket,
+        asker,
+        terms,
+        horizonUs: HORIZON_US,
+        drewUs,
+        place,
+        lease,
+        isTry: false,
+      };
+      receive(await store.draw({ ...common, wishes }), groups, nextLease > lease ? lease : 0);
     } catch (error) {
+      // A reply that got lost may have granted them all.
+      for (let each = lease; each < nextLease; each++) dropLease(each, wishes[0]!.key);
       failAll(error);
     } finally {
       asking = undefined;
     }
+    for (const group of groups)
+      if (group.line.size === 0 && group.held.size === 0) giveUp(group, []);
     work();
   }
 
-  function receive(reply: Drawn): void {
+  /** Whom to ask for: the most urgent first, then who came first; if it is nobody's time, the one whose time is nearest. */
+  function nextWishes(nowMs: number): { group: Group; rank: number; wanted: number }[] {
+    const lackers = [...waitingIn].filter(({ line, held }) => line.size > held.size);
+    const ready = lackers.filter(({ notBeforeMs }) => notBeforeMs <= nowMs);
+    if (ready.length === 0) {
+      const nearest = lackers.reduce((a, b) => (b.notBeforeMs < a.notBeforeMs ? b : a));
+      ready.push(nearest);
+    }
+    if (ready.length > 1) ready.sort((a, b) => a.line.head!.number - b.line.head!.number);
+    const wishes = ready.flatMap((group) => lacking(group).map((each) => ({ group, ...each })));
+    if (wishes.length > 1) wishes.sort((a, b) => a.rank - b.rank);
+    return wishes.slice(0, MOST_WISHES);
+  }
+
+  function receive(reply: Drawn, groups: readonly Group[], firstLease: number): void {
     const arrivedMs = performance.now();
     const tookMs = arrivedMs - reply.sentAtMs;
-    known.learn(reply.policy, reply.generation);
-    if (reply.generation !== heldGeneration) held.clear();
-    heldGeneration = reply.generation;
-    // A reply that lay about for longer, in a process that stood still or on the wire, tells of slots
-    // that may have passed already.
+    // Redis has lost the bucket: what was seen of its clock says nothing any more.
     if (reply.nowUs < drewUs) clock.reset();
     const offsetMs = clock.sample(arrivedMs, reply.nowUs);
-    const isStale = tookMs > usualTookMs + HORIZON_US / 1_000;
-    if (!isStale) held.add(reply, cost, offsetMs);
+    drewUs = reply.nowUs;
+    alive = reply.alive;
+    if (reply.generation !== heldGeneration) forgetHeld();
+    heldGeneration = reply.generation;
+    if (reply.newText !== undefined) return changePolicy(reply.newText, reply.version);
+
+    known.confirm(reply.version);
+    // A reply that lay about for longer, in a process that stood still or on the wire, tells of slots
+    // that may have passed already.
+    const isStale = tookMs > usualTookMs + HORIZON_MS;
     // A way that has become longer for good is the usual one from now on.
     usualTookMs = isStale ? tookMs : Math.min(usualTookMs, tookMs);
-    drewUs = reply.nowUs;
-    turnUs = reply.turnUs;
-    const waitUs = Math.min(turnUs - drewUs, LOOK_IN_US);
-    askAgainAtMs = turnUs === 0 ? 0 : arrivedMs + waitUs / 1_000;
+    let lease = firstLease;
+    for (const [index, granted] of reply.granted.entries()) {
+      const group = groups[index]!;
+      const listed = granted.slotsUs.length;
+      for (let each = 0; firstLease > 0 && each < listed; each++) {
+        if (isStale) dropLease(lease + each, group.key);
+        else options.keepLease(lease + each, group.key, reply.sentAtMs);
+      }
+      if (!isStale && (listed > 0 || granted.run !== undefined)) {
+        group.held.add(granted, firstLease > 0 ? lease : 0, offsetMs);
+        holding.add(group);
+      }
+      lease += listed;
+      const { notBeforeUs, bindsAt } = granted;
+      const isBlocked = notBeforeUs === Infinity;
+      const comesAtMs = isBlocked ? arrivedMs + LOOK_IN_MS : notBeforeUs / 1_000 + offsetMs;
+      group.notBeforeMs = notBeforeUs === 0 ? 0 : comesAtMs;
+      group.bindsAt = bindsAt;
+      if (group.key !== undefined) keepKeyPlace(group.key, granted.place);
+    }
+    place = reply.place;
+    const waitMs = Math.min((place.turnUs - drewUs) / 1_000, LOOK_IN_MS);
+    const isBlocked = place.sinceUs > 0;
+    askAgainAtMs = isBlocked ? arrivedMs + LOOK_IN_MS : place.turnUs === 0 ? 0 : arrivedMs + waitMs;
+  }
+
+  function keepKeyPlace(key: string, own: Place): void {
+    if (isNone(own)) keyPlaces.delete(key);
+    else keyPlaces.set(key, own);
+  }
+
+  /** Slots of an older generation are worthless. */
+  function forgetHeld(): void {
+    for (const group of holding) {
+      for (const slot of group.held.takeLatest(Infinity)) drop(group, slot);
+    }
+    holding.clear();
+    keyPlaces.clear();
+    place = NO_PLACE;
+  }
+
+  function changePolicy(text: string, version: number): void {
+    forgetHeld();
+    known.learn(text, version);
+    const callers: Caller[] = [];
+    for (const { line } of waitingIn) {
+      for (let caller = line.shift(); caller !== undefined; caller = line.shift())
+        callers.push(caller);
+    }
+    waitingIn.clear();
+    waiting = 0;
+    askAgainAtMs = 0;
+    options.regroup(callers.sort((a, b) => a.number - b.number));
   }
 
   /** Callers have left: another replica can use what they would have used. */
   function giveBackSurplus(): void {
-    const surplus = held.size - line.size;
-    const isTurnUseless = line.size === 0 && turnUs > 0;
-    if ((surplus <= 0 && !isTurnUseless) || asking !== undefined) return;
+    for (const group of holding) {
+      const surplus = group.held.size - group.line.size;
+      if (surplus <= 0) continue;
+      const slots = group.held.takeLatest(surplus);
+      for (const slot of slots) drop(group, slot);
+      if (group.held.size === 0) holding.delete(group);
+      giveUp(group, slots);
+    }
+  }
+
+  function giveUp(group: Group, slots: readonly HeldSlot[]): void {
+    const own = (group.key !== undefined && keyPlaces.get(group.key)) || NO_PLACE;
+    const isLast = waiting === 0;
+    if (slots.length === 0 && isNone(own) && (isNone(place) || !isLast)) return;
+    if (group.line.size === 0 && group.key !== undefined) keyPlaces.delete(group.key);
+    returns.giveBack(heldGeneration, group, slots, {
+      bucket: isLast ? place : NO_PLACE,
+      key: group.line.size === 0 ? own : NO_PLACE,
+    });
+    group.notBeforeMs = 0;
+    if (!isLast) return;
+    place = NO_PLACE;
     askAgainAtMs = 0;
-    turnUs = 0;
-    const slotsUs = held.takeLatest(Math.max(0, surplus)).slice(0, MOST_RETURNED);
-    returning = store
-      .giveBack({ bucket, asker, cost, generation: heldGeneration, slotsUs })
-      // What cannot be given back is wasted, one horizon at most; no caller waits for it.
-      .catch((error: unknown) =>
-        logger.warn({ bucket, reason: String(error) }, "Unused slots could not be given back."),
-      );
   }
 
   function failAll(error: unknown): void {
-    for (let caller = line.shift(); caller !== undefined; caller = line.shift()) caller.fail(error);
+    for (const { line } of waitingIn) {
+      for (let caller = line.shift(); caller !== undefined; caller = line.shift())
+        caller.fail(error);
+    }
+    waitingIn.clear();
+    waiting = 0;
   }
 
   return {
     get waiting() {
-      return line.size;
+      return waiting;
     },
-    get isIdle() {
-      return line.size === 0 && held.size === 0 && asking === undefined && !isWorkDue;
+    get alive() {
+      return alive;
+    },
+    takeLeases(count) {
+      nextLease += count;
+      return nextLease - count;
     },
     wait(caller) {
       if (isClosed) return caller.fail(new ClosedError(`Bucket "${bucket}"`));
-      line.push(caller);
+      caller.group.line.push(caller);
+      waitingIn.add(caller.group);
+      waiting += 1;
       workSoon();
     },
     leave(caller) {
-      line.remove(caller);
+      const { group } = caller;
+      group.line.remove(caller);
+      waiting -= 1;
+      if (group.line.size === 0) {
+        waitingIn.delete(group);
+        if (group.held.size === 0 && asking === undefined) giveUp(group, []);
+      }
       workSoon();
     },
-    estimateMs() {
-      const { count, periodUs } = known.policy;
-      return Math.ceil(((line.size + 1) * cost * periodUs) / count / 1_000);
+    lookIn() {
+      askAgainAtMs = 0;
+      for (const group of waitingIn) group.notBeforeMs = 0;
+      workSoon();
     },
     async close() {
       isClosed = true;
@@ -174,17 +327,21 @@ export function createPacer(options: PacerOptions): Pacer {
       await asking;
       work();
       alarm.set(Infinity);
-      await returning;
+      await returns.settled();
     },
   };
 }
 
-/**
- * A slot may be used late by half an interval: at least by what timers and a
- * busy process are off, at most by one horizon. At 100/s both are 5 ms, which
- * leaves as much to the network before a second can see two calls too many.
- */
-function lateMs({ count, periodUs }: LeakyBucket, cost: number): number {
-  const halfIntervalMs = (cost * periodUs) / count / 2_000;
-  return Math.min(Math.max(halfIntervalMs, 5), HORIZON_US / 1_000);
+function isNone({ turnUs, sinceUs }: Place): boolean {
+  return turnUs === 0 && sinceUs === 0;
+}
+
+/** How many leases such a draw can be given at most. */
+function mostLeases(limits: Wish["keyLimits"], wishes: readonly Wish[]): number {
+  let most = 0;
+  for (const { wanted, keyLimits } of wishes) {
+    const bounds = [...limits, ...keyLimits].filter(({ kind }) => kind === "concurrency");
+    if (bounds.length > 0) most += Math.min(wanted, ...bounds.map(({ count }) => count));
+  }
+  return most;
 }

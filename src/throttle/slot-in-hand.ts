@@ -1,12 +1,12 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import { HORIZON_US } from "../core/policy.ts";
+import { HORIZON_US } from "../core/limit-makers.ts";
+import type { TryOptions } from "./draw-options.ts";
 import type { Slot } from "./slot.ts";
 
 interface SlotInHand {
   /** Which bucket it came from; two sluices may each have one of the same name. */
   readonly bucket: object;
   readonly slot: Slot;
-  readonly cost: number;
   /** On `performance.now()`; from then on the slot is stale, and the call draws anew. */
   readonly staleAtMs: number;
   isUsed: boolean;
@@ -20,19 +20,18 @@ const inHand = new AsyncLocalStorage<SlotInHand>();
  * otherwise each job whose handler calls a throttled client would take two.
  */
 export function withSlotInHand<T>(
-  { bucket, slot, cost }: { bucket: object; slot: Slot; cost: number },
+  { bucket, slot }: { bucket: object; slot: Slot },
   handler: () => T,
 ): T {
   const staleAtMs = performance.now() + HORIZON_US / 1_000;
-  return inHand.run({ bucket, slot, cost, staleAtMs, isUsed: false }, handler);
+  return inHand.run({ bucket, slot, staleAtMs, isUsed: false }, handler);
 }
 
-/** The slot in hand, if this is the first call through its bucket and it is not stale. */
-export function takeSlotInHand(bucket: object, cost: number): Slot | undefined {
+/** The slot in hand, if this is the first call through its bucket, it is not stale, and was drawn for such a call. */
+export function takeSlotInHand(bucket: object, { key, cost = 1 }: TryOptions): Slot | undefined {
   const hand = inHand.getStore();
-  if (hand === undefined || hand.isUsed || hand.bucket !== bucket || hand.cost < cost) {
-    return undefined;
-  }
+  if (hand === undefined || hand.isUsed || hand.bucket !== bucket || cost !== 1) return undefined;
+  if (key !== undefined && key !== hand.slot.key) return undefined;
   if (performance.now() >= hand.staleAtMs) return undefined;
   hand.isUsed = true;
   return hand.slot;

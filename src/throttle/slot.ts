@@ -1,3 +1,6 @@
+import type { Group } from "./group.ts";
+import type { LeaseKeeper } from "./lease-keeper.ts";
+
 /** The answer to a draw: the moment at which one call may start. */
 export interface Slot {
   readonly bucket: string;
@@ -9,4 +12,84 @@ export interface Slot {
   readonly waitedMs: number;
   /** The generation of the policy under which the slot was drawn. */
   readonly generation: number;
+  /** Whether the call counts as running until {@link Slot.release}. */
+  readonly hasLease: boolean;
+  /** Of a bucket that limits concurrency: aborted before the call's lease ends, if it cannot be renewed. */
+  readonly signal: AbortSignal;
+  /**
+   * Tells what the call came to cost: what lacks to the estimate is booked now, what was too much
+   * is given back. Units left out, or undefined, stay as estimated. The first telling counts.
+   *
+   * @throws {@link InvalidOptionError} when a number can never be a cost, or a unit is unknown.
+   */
+  settle(cost: Readonly<Record<string, number | undefined>>): Promise<void>;
+  /** Ends the call's lease, so that another can start; without a concurrency limit it does nothing. */
+  release(): void;
+}
+
+/** What slots of one bucket need. */
+export interface SlotKeeper {
+  readonly name: string;
+  readonly leases: LeaseKeeper;
+  settle(
+    slot: { readonly slotUs: number; readonly group: Group },
+    cost: Readonly<Record<string, number | undefined>>,
+  ): Promise<void>;
+}
+
+const NEVER = new AbortController().signal;
+
+/** A class, since a million of them may be drawn in a second and closures would cost more than the draw. */
+export class DrawnSlot implements Slot {
+  readonly bucket: string;
+  readonly key: string | undefined;
+  readonly atMs: number;
+  readonly waitedMs: number;
+  readonly generation: number;
+  readonly #keeper: SlotKeeper;
+  readonly #group: Group;
+  readonly #slotUs: number;
+  #lease: number;
+  #settling: Promise<void> | undefined = undefined;
+
+  constructor(
+    keeper: SlotKeeper,
+    group: Group,
+    facts: {
+      key: string | undefined;
+      slotUs: number;
+      lease: number;
+      waitedMs: number;
+      generation: number;
+    },
+  ) {
+    this.bucket = keeper.name;
+    this.key = facts.key;
+    this.atMs = facts.slotUs / 1_000;
+    this.waitedMs = facts.waitedMs;
+    this.generation = facts.generation;
+    this.#keeper = keeper;
+    this.#group = group;
+    this.#slotUs = facts.slotUs;
+    this.#lease = facts.lease;
+  }
+
+  get hasLease(): boolean {
+    return this.#lease > 0;
+  }
+
+  get signal(): AbortSignal {
+    return this.#lease === 0 ? NEVER : this.#keeper.leases.signalOf(this.#lease);
+  }
+
+  async settle(cost: Readonly<Record<string, number | undefined>>): Promise<void> {
+    this.#settling ??= this.#keeper.settle({ slotUs: this.#slotUs, group: this.#group }, cost);
+    await this.#settling;
+  }
+
+  release(): void {
+    if (this.#lease === 0) return;
+    this.#keeper.leases.release(this.#lease, this.#group.key);
+    this.#lease = 0;
+  }
 }

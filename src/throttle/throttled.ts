@@ -1,17 +1,22 @@
 import { InvalidOptionError } from "../core/errors.ts";
-import type { Bucket, OwnedBucket } from "./bucket.ts";
+import type { OwnedBucket } from "./bucket.ts";
 import {
   readCallOptions,
   readDrawOptions,
+  readResolved,
   type CallOptions,
   type DrawOptions,
 } from "./draw-options.ts";
 import { createPlaces, type Places } from "./places.ts";
+import type { Slot } from "./slot.ts";
 
 type AnyFunction = (...args: never[]) => unknown;
 
 /** How the calls of one wrapped function draw; key and cost may depend on the arguments. */
-export type ThrottledOptions<F extends AnyFunction> = CallOptions<Parameters<F>>;
+export type ThrottledOptions<F extends AnyFunction> = CallOptions<
+  Parameters<F>,
+  Awaited<ReturnType<F>>
+>;
 
 /** The same function, but each call waits for its slot; a plain result becomes a promise. */
 export type Throttled<F extends AnyFunction> = (F extends (...args: never[]) => Promise<unknown>
@@ -37,18 +42,18 @@ export function throttle<F extends AnyFunction>(
 }
 
 interface Settings {
-  readonly draw: CallOptions<never[]>;
+  readonly draw: CallOptions;
   readonly places: Places | undefined;
 }
 
-function wrap<F extends AnyFunction>(bucket: Bucket, fn: F, settings: Settings): Throttled<F> {
+function wrap<F extends AnyFunction>(bucket: OwnedBucket, fn: F, settings: Settings): Throttled<F> {
   const { draw, places } = settings;
 
   async function paced(this: unknown, ...args: never[]): Promise<unknown> {
     const options = resolveOptions(draw, args);
     const call = async (waitOptions: DrawOptions | undefined): Promise<unknown> => {
-      await bucket.draw(waitOptions);
-      return Reflect.apply(fn, this, args);
+      const slot = await bucket.draw(waitOptions);
+      return callOn(bucket, slot, { draw, options }, () => Reflect.apply(fn, this, args));
     };
     return places === undefined ? call(options) : callWithin(places, options ?? {}, call);
   }
@@ -61,15 +66,54 @@ function wrap<F extends AnyFunction>(bucket: Bucket, fn: F, settings: Settings):
   return Object.assign(paced, { with: withOptions }) as unknown as Throttled<F>;
 }
 
+/** Runs a call on its slot, and listens to what comes of it. */
+async function callOn(
+  bucket: OwnedBucket,
+  slot: Slot,
+  { draw, options }: { draw: CallOptions; options: DrawOptions | undefined },
+  run: () => unknown,
+): Promise<unknown> {
+  const drawn = { key: options?.key, cost: options?.cost };
+  try {
+    const result = await (slot.hasLease ? untilLost(slot, run) : run());
+    bucket.hear(result, slot, drawn, draw.feedback);
+    if (draw.settle !== undefined) bucket.settleBy(draw.settle, result, slot);
+    return result;
+  } catch (error) {
+    bucket.hear(error, slot, drawn, draw.feedback);
+    throw error;
+  } finally {
+    slot.release();
+  }
+}
+
+/** What the call came to, unless its lease is lost before: then another call may have taken its place. */
+async function untilLost(slot: Slot, run: () => unknown): Promise<unknown> {
+  const { signal } = slot;
+  signal.throwIfAborted();
+  let fail = (): void => {};
+  const lost = new Promise<never>((_resolve, reject) => {
+    fail = () => reject(signal.reason);
+    signal.addEventListener("abort", fail, { once: true });
+  });
+  try {
+    return await Promise.race([run(), lost]);
+  } finally {
+    signal.removeEventListener("abort", fail);
+  }
+}
+
 function resolveOptions(
-  { key, cost, ...rest }: CallOptions<never[]>,
+  { priority, maxWaitMs, signal, key, cost }: CallOptions,
   args: never[],
 ): DrawOptions | undefined {
-  const resolved = {
-    ...rest,
+  const isResolved = typeof key === "function" || typeof cost === "function";
+  const of = {
     key: typeof key === "function" ? key(...args) : key,
     cost: typeof cost === "function" ? cost(...args) : cost,
   };
+  const { key: ownKey, cost: ownCost } = isResolved ? readResolved("throttled()", of) : of;
+  const resolved = { priority, maxWaitMs, signal, key: ownKey, cost: ownCost };
   return Object.values(resolved).some((value) => value !== undefined) ? resolved : undefined;
 }
 

@@ -1,16 +1,17 @@
 import { WaitTooLongError } from "../core/errors.ts";
 import type { Priority } from "../core/priority.ts";
-import type { HeldSlot } from "./held-slots.ts";
 import type { DrawOptions } from "./draw-options.ts";
-import type { Caller, Pacer } from "./pacer.ts";
-import type { Slot } from "./slot.ts";
+import type { Caller, Group } from "./group.ts";
+import type { HeldSlot } from "./held-slots.ts";
+import { DrawnSlot, type Slot, type SlotKeeper } from "./slot.ts";
 
 /** What a call needs to know of the bucket that it waits for. */
-export interface CallContext {
-  readonly bucket: string;
-  readonly pacer: Pacer;
-  /** The limit as errors name it: `"100/s"`. */
-  readonly limitedBy: () => string;
+export interface CallContext extends SlotKeeper {
+  leave(call: WaitingCall): void;
+  /** The limit that holds a group's calls back, as errors name it: `"100/s"`. */
+  limitedBy(group: Group): string;
+  /** About how long a call of this group that comes now will wait. */
+  estimateMs(group: Group): number;
 }
 
 /**
@@ -19,10 +20,12 @@ export interface CallContext {
  */
 export class WaitingCall implements Caller {
   readonly priority: Priority;
+  readonly number: number;
+  group: Group;
   previous: Caller | undefined = undefined;
   next: Caller | undefined = undefined;
   readonly #context: CallContext;
-  readonly #options: DrawOptions;
+  readonly options: DrawOptions;
   readonly #resolve: (slot: Slot) => void;
   readonly #reject: (reason: unknown) => void;
   readonly #sinceMs = performance.now();
@@ -30,11 +33,14 @@ export class WaitingCall implements Caller {
 
   constructor(
     context: CallContext,
+    place: { group: Group; number: number },
     options: DrawOptions,
     settle: { resolve: (slot: Slot) => void; reject: (reason: unknown) => void },
   ) {
     this.#context = context;
-    this.#options = options;
+    this.group = place.group;
+    this.number = place.number;
+    this.options = options;
     this.#resolve = settle.resolve;
     this.#reject = settle.reject;
     this.priority = options.priority ?? "normal";
@@ -44,15 +50,13 @@ export class WaitingCall implements Caller {
     }
   }
 
-  go(slot: HeldSlot, generation: number): void {
+  go({ slotUs, lease }: HeldSlot, generation: number): void {
     this.#release();
-    this.#resolve({
-      bucket: this.#context.bucket,
-      key: this.#options.key,
-      atMs: slot.slotUs / 1_000,
-      waitedMs: performance.now() - this.#sinceMs,
-      generation,
-    });
+    const { key } = this.options;
+    const waitedMs = performance.now() - this.#sinceMs;
+    this.#resolve(
+      new DrawnSlot(this.#context, this.group, { key, slotUs, lease, waitedMs, generation }),
+    );
   }
 
   fail(reason: unknown): void {
@@ -62,33 +66,31 @@ export class WaitingCall implements Caller {
 
   /** The signal was aborted. */
   handleEvent(): void {
-    this.leave(this.#options.signal?.reason);
+    this.leave(this.options.signal?.reason);
   }
 
   /** Ends the wait for a reason of the caller's. */
   leave(reason: unknown): void {
-    this.#context.pacer.leave(this);
+    this.#context.leave(this);
     this.fail(reason);
   }
 
   expire(): void {
-    const { bucket, pacer, limitedBy } = this.#context;
-    const retryAfterMs = pacer.estimateMs();
-    pacer.leave(this);
-    this.fail(
-      new WaitTooLongError({
-        bucket,
-        key: this.#options.key,
-        maxWaitMs: this.#options.maxWaitMs!,
-        retryAfterMs,
-        limitedBy: limitedBy(),
-      }),
-    );
+    const { name, limitedBy, estimateMs } = this.#context;
+    const facts = {
+      bucket: name,
+      key: this.options.key,
+      maxWaitMs: this.options.maxWaitMs!,
+      retryAfterMs: estimateMs(this.group),
+      limitedBy: limitedBy(this.group),
+    };
+    this.#context.leave(this);
+    this.fail(new WaitTooLongError(facts));
   }
 
   #release(): void {
     clearTimeout(this.#timer);
-    this.#options.signal?.removeEventListener("abort", this);
+    this.options.signal?.removeEventListener("abort", this);
   }
 }
 

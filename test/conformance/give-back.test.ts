@@ -1,9 +1,23 @@
 import { describe, expect, it } from "vitest";
-import { compilePolicy } from "../../src/core/policy.ts";
-import { createAsker, slotsOf } from "../support/asker.ts";
+import {
+  fixedWindow,
+  leakyBucket,
+  slidingLog,
+  slidingWindow,
+  tokenBucket,
+} from "../../src/core/limit-makers.ts";
+import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
 import { storeKinds } from "../support/store-kinds.ts";
 
-const policy = compilePolicy("test", { rate: "100/s" });
+const policy = policyOf({ rate: "100/s" });
+/** With 20 units used within the first 400 ms, each has room for 10 again after so many ms. */
+const LIMITS = [
+  { limit: leakyBucket("6/s", { burst: 18 }), freeMs: 2_000 },
+  { limit: tokenBucket({ capacity: 18, refill: "6/s" }), freeMs: 2_000 },
+  { limit: slidingLog(20, "2s"), freeMs: 2_000 },
+  { limit: slidingWindow(20, "2s"), freeMs: 3_000 },
+  { limit: fixedWindow(20, "2s"), freeMs: 2_000 },
+];
 
 describe.each(storeKinds())("slots given back to $name", ({ open }) => {
   const two = ({ store }: ReturnType<typeof open>) =>
@@ -57,7 +71,7 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     const pinned = open();
     const [a] = two(pinned);
     const first = slotsOf(await a!.draw(3));
-    const slower = compilePolicy("test", { rate: "50/s" });
+    const slower = policyOf({ rate: "50/s" });
     const c = createAsker(pinned.store, { bucket: "b", name: "c", policy: slower });
     const changed = slotsOf(await c.draw(1));
 
@@ -65,4 +79,42 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
 
     expect(slotsOf(await c.draw(1))).toEqual([changed[0]! + 20_000]);
   });
+
+  it("hold up no other key when keys share no limit", async () => {
+    const { store, clock } = open();
+    const perKey = policyOf({ perKey: { rate: "100/s", burst: 9 } });
+    const asker = createAsker(store, { bucket: "b", name: "a", policy: perKey });
+    await asker.drawAll([{ key: "x", wanted: 9 }]);
+    const [, slotUs] = slotsOf(await asker.drawAll([{ key: "x", wanted: 2 }]));
+
+    await asker.giveBack([slotUs!], 1, "x");
+
+    const slots = slotsOf(await asker.drawAll([{ key: "y", wanted: 1 }]));
+    expect(slots).toEqual([clock.nowUs()]);
+  });
+
+  it.each(LIMITS.map((each) => [each.limit.kind, each] as const))(
+    "are as free again as they were: %s",
+    async (_kind, { limit, freeMs }) => {
+      const { store, clock } = open();
+      const given = policyOf({ limits: [limit] });
+      const asker = createAsker(store, { bucket: "b", name: "a", policy: given });
+      const startUs = clock.nowUs();
+      await asker.draw(1, 10);
+      clock.advanceMs(400);
+      await asker.draw(1, 10);
+      clock.set(startUs + (freeMs - 60) * 1_000);
+
+      const booked = [];
+      for (let round = 0; round < 3; round++) {
+        const slots = slotsOf(await asker.draw(2, 10));
+        booked.push(slots.map((slotUs) => (slotUs - startUs) / 1_000));
+        await asker.giveBack(slots.toReversed(), 10);
+      }
+
+      expect(booked[0]![0]).toBe(freeMs);
+      expect(booked[1]).toEqual(booked[0]);
+      expect(booked[2]).toEqual(booked[0]);
+    },
+  );
 });

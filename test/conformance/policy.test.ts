@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { compilePolicy } from "../../src/core/policy.ts";
-import { createAsker, slotsOf } from "../support/asker.ts";
+import type { Policy } from "../../src/core/policy.ts";
+import { createAsker, policyOf, slotsOf, type Asker } from "../support/asker.ts";
 import { storeKinds } from "../support/store-kinds.ts";
 
-const fast = compilePolicy("test", { rate: "100/s" });
-const slow = compilePolicy("test", { rate: "20/s" });
+const fast = policyOf({ rate: "100/s" });
+const slow = policyOf({ rate: "20/s" });
 
 describe.each(storeKinds())("the policy of a bucket in $name", ({ open }) => {
   it("is the one that was declared last, for all askers", async () => {
@@ -16,11 +16,15 @@ describe.each(storeKinds())("the policy of a bucket in $name", ({ open }) => {
 
     const declared = await newer.draw(1);
     const learned = await older.draw(1);
+    const follower = createAsker(store, { bucket: "b", name: "older", policy: slow });
+    const followed = await follower.draw(1);
 
-    expect(declared.policy).toEqual(slow);
-    expect(learned.policy).toEqual(slow);
+    expect(slotsOf(learned)).toEqual([]);
+    expect(slotsOf(followed)[0]! - slotsOf(declared)[0]!).toBe(50_000);
+    expect(declared.newText).toBeUndefined();
+    expect(learned.newText).toBe(slow.text);
     expect(learned.generation).toBe(declared.generation);
-    expect(slotsOf(learned)[0]! - slotsOf(declared)[0]!).toBe(50_000);
+    expect(learned.version).toBe(declared.version);
   });
 
   it("is not changed by a process that declares the same again", async () => {
@@ -56,18 +60,14 @@ describe.each(storeKinds())("the policy of a bucket in $name", ({ open }) => {
 
     const fresh = open();
     fresh.clock.set(clock.nowUs());
-    const known = { bucket: "b", wanted: 1, cost: 1, horizonUs: 100_000, drewUs: 0, turnUs: 0 };
-    const stale = { policy: fast, generation: declared.generation - 1_000_000 };
-    await fresh.store.draw({ ...known, asker: "older", ...stale });
-    await fresh.store.draw({
-      ...known,
-      asker: "newer",
-      policy: slow,
-      generation: declared.generation,
-    });
-    const answer = await fresh.store.draw({ ...known, asker: "older", ...stale });
+    const survivorOf = (name: string, policy: Policy, version: number): Asker =>
+      createAsker(fresh.store, { bucket: "b", name, policy, version });
+    const stale = survivorOf("older", fast, declared.version - 1_000_000);
+    await stale.draw(1);
+    await survivorOf("newer", slow, declared.version).draw(1);
+    const answer = await stale.draw(1);
 
-    expect(answer.policy).toEqual(slow);
-    expect(answer.generation).toBe(declared.generation);
+    expect(answer.newText).toBe(slow.text);
+    expect(answer.version).toBe(declared.version);
   });
 });

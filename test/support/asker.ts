@@ -1,50 +1,177 @@
-import { HORIZON_US } from "../../src/core/policy.ts";
-import type { LeakyBucket } from "../../src/core/limits/leaky-bucket.ts";
-import { drainUs } from "../../src/core/limits/leaky-bucket.ts";
-import type { DrawReply, Store } from "../../src/core/store.ts";
+import { HORIZON_US } from "../../src/core/limit-makers.ts";
+import { compilePolicy, type Policy, type PolicyOptions } from "../../src/core/policy.ts";
+import { PRIORITIES, type Priority } from "../../src/core/priority.ts";
+import {
+  NO_PLACE,
+  slotOfRun,
+  type Change,
+  type DrawReply,
+  type DrawRequest,
+  type Peeked,
+  type Place,
+  type Store,
+  type Wish,
+} from "../../src/core/store.ts";
+
+/** What a test's asker wants. */
+export interface Wanted {
+  readonly wanted: number;
+  /** By unit; a number is calls. */
+  readonly cost?: number | Readonly<Record<string, number>>;
+  readonly key?: string;
+  readonly priority?: Priority;
+  readonly isTry?: boolean;
+}
 
 /** Draws from a store as a pacer does: it remembers what it was told last. */
 export interface Asker {
   readonly last: DrawReply | undefined;
+  readonly policy: Policy;
   draw(wanted: number, cost?: number): Promise<DrawReply>;
-  giveBack(slotsUs: readonly number[], cost?: number): Promise<void>;
+  drawAll(wishes: readonly Wanted[]): Promise<DrawReply>;
+  giveBack(slotsUs: readonly number[], cost?: number, key?: string): Promise<void>;
+  settle(slotUs: number, deltas: Readonly<Record<string, number>>, key?: string): Promise<void>;
+  release(leases: readonly number[], key?: string): Promise<void>;
+  renew(leases: readonly number[], key?: string): Promise<readonly number[]>;
+  steer(change: Change, key?: string): Promise<void>;
+  peek(key?: string): Promise<Peeked>;
+  /** The number of the next lease. */
+  readonly lease: number;
+  terms(): DrawRequest["terms"];
 }
 
 export function createAsker(
   store: Store,
-  { bucket, name, policy }: { bucket: string; name: string; policy: LeakyBucket },
+  given: {
+    bucket: string;
+    name: string;
+    policy: Policy;
+    /** When the policy was declared, if the asker has heard of that already. */
+    version?: number;
+  },
 ): Asker {
-  let known = { policy, generation: 0 };
+  const { bucket, name, policy } = given;
+  const { limits, shares, text } = policy;
+  let version = given.version ?? 0;
+  let generation = 0;
   let last: DrawReply | undefined;
+  let lease = 1;
+  const places = new Map<string, Place>();
+
+  const terms = (): DrawRequest["terms"] => ({ limits, shares, text, version });
+  const keyLimitsOf = (key: string | undefined): Wish["keyLimits"] =>
+    key === undefined ? [] : (policy.perKey?.limitsOf(key) ?? []);
+
+  function wishOf({ wanted, cost = 1, key, priority = "normal" }: Wanted): Wish {
+    const keyLimits = keyLimitsOf(key);
+    const byUnit: Readonly<Record<string, number>> =
+      typeof cost === "number" ? { calls: cost } : cost;
+    const costs = [...limits, ...keyLimits].map(({ unit, kind }) =>
+      kind === "concurrency" ? 1 : (byUnit[unit] ?? (unit === "calls" ? 1 : 0)),
+    );
+    const wishName = `${key ?? ""} ${costs.join(" ")}`;
+    const rank = PRIORITIES.indexOf(priority);
+    const place = places.get(key ?? "") ?? NO_PLACE;
+    const isLimited = key !== undefined && keyLimits.length > 0;
+    return {
+      name: wishName,
+      key: isLimited ? key : undefined,
+      keyLimits,
+      costs,
+      wanted,
+      rank,
+      place,
+    };
+  }
+
+  async function drawAll(given: readonly Wanted[]): Promise<DrawReply> {
+    const isTry = given.some((each) => each.isTry === true);
+    const wishes = given.map(wishOf).map((wish) => (isTry ? { ...wish, place: NO_PLACE } : wish));
+    const { sentAtMs: _sentAtMs, ...reply } = await store.draw({
+      bucket,
+      asker: name,
+      terms: terms(),
+      wishes,
+      horizonUs: HORIZON_US,
+      drewUs: last?.nowUs ?? 0,
+      place: isTry ? NO_PLACE : (last?.place ?? NO_PLACE),
+      lease,
+      isTry,
+    });
+    if (reply.newText === undefined) {
+      version = reply.version;
+      generation = reply.generation;
+    }
+    for (const granted of reply.granted) lease += granted.slotsUs.length;
+    if (isTry) return reply;
+    last = reply;
+    for (const [index, granted] of reply.granted.entries()) {
+      if (wishes[index]!.key !== undefined) places.set(wishes[index]!.key, granted.place);
+    }
+    return reply;
+  }
 
   return {
     get last() {
       return last;
     },
-    async draw(wanted, cost = 1) {
-      const { sentAtMs: _sentAtMs, ...reply } = await store.draw({
+    get lease() {
+      return lease;
+    },
+    policy,
+    terms,
+    draw: (wanted, cost = 1) => drawAll([{ wanted, cost }]),
+    drawAll,
+    giveBack: (slotsUs, cost = 1, key) => {
+      const wish = wishOf({ wanted: 1, cost, ...(key === undefined ? {} : { key }) });
+      const place = last?.place ?? NO_PLACE;
+      return store.giveBack({
         bucket,
         asker: name,
-        wanted,
-        cost,
-        horizonUs: HORIZON_US,
-        ...known,
-        drewUs: last?.nowUs ?? 0,
-        turnUs: last?.turnUs ?? 0,
+        terms: terms(),
+        generation,
+        place,
+        wish,
+        slotsUs,
       });
-      last = reply;
-      known = { policy: reply.policy, generation: reply.generation };
-      return reply;
     },
-    giveBack: (slotsUs, cost = 1) =>
-      store.giveBack({ bucket, asker: name, cost, generation: known.generation, slotsUs }),
+    settle: (slotUs, byUnit, key) => {
+      const keyLimits = keyLimitsOf(key);
+      const deltas = [...limits, ...keyLimits].map(({ unit }) => byUnit[unit] ?? 0);
+      return store.settle({ bucket, terms: terms(), key, keyLimits, deltas, slotUs });
+    },
+    release: (leases, key) =>
+      store.release({
+        bucket,
+        asker: name,
+        terms: terms(),
+        key,
+        keyLimits: keyLimitsOf(key),
+        leases,
+      }),
+    renew: (leases, key) =>
+      store.renew({
+        bucket,
+        asker: name,
+        terms: terms(),
+        key,
+        keyLimits: keyLimitsOf(key),
+        leases,
+      }),
+    steer: (change, key) =>
+      store.steer({ bucket, terms: terms(), key, keyLimits: keyLimitsOf(key), change }),
+    peek: (key) => store.peek({ bucket, terms: terms(), key, keyLimits: keyLimitsOf(key) }),
   };
 }
 
-/** All slots of a reply, in µs on the bucket's clock. */
-export function slotsOf(reply: DrawReply, cost = 1): number[] {
-  const { nowUs, policy, recycledUs, granted, excess } = reply;
-  const step = cost * policy.periodUs;
-  const run = Array.from({ length: granted }, (_, i) => nowUs + drainUs(policy, excess + i * step));
-  return [...recycledUs, ...run];
+/** All slots of a reply to one wish, in µs on the bucket's clock. */
+export function slotsOf({ granted }: DrawReply, index = 0): number[] {
+  const { slotsUs = [], run } = granted[index] ?? {};
+  const count = run?.count ?? 0;
+  return [...slotsUs, ...Array.from({ length: count }, (_, each) => slotOfRun(run!, each))];
+}
+
+/** A policy of a test's, in which calls of normal priority may fill the whole horizon. */
+export function policyOf(options: PolicyOptions): Policy {
+  return compilePolicy("test", { shares: { normal: 1 }, ...options });
 }

@@ -11,11 +11,11 @@ export interface ReferenceBucket {
 export function createReferenceBucket(limit: {
   count: number;
   periodUs: number;
-  burst: number;
+  capacity: number;
 }): ReferenceBucket {
   const count = BigInt(limit.count);
   const interval = BigInt(limit.periodUs);
-  const burst = BigInt(limit.burst);
+  const burst = BigInt(limit.capacity);
   let arrival = 0n;
 
   return {

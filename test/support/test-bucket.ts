@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
-import { compilePolicy, type PolicyOptions } from "../../src/core/policy.ts";
+import { compilePolicy } from "../../src/core/policy.ts";
 import type { Store } from "../../src/core/store.ts";
 import { createMemoryStore } from "../../src/memory/memory-store.ts";
+import { readBucketOptions, type BucketOptions } from "../../src/throttle/bucket-options.ts";
 import { createBucket, type OwnedBucket } from "../../src/throttle/bucket.ts";
 
 export interface Warning {
@@ -16,19 +17,23 @@ export interface TestBucket {
 
 /** A bucket of one replica, in memory unless a store is given. */
 export function createTestBucket(
-  policy: PolicyOptions,
+  options: BucketOptions,
   { store = createMemoryStore(), name = "test" }: { store?: Store; name?: string } = {},
 ): TestBucket {
   const warnings: Warning[] = [];
   const log = (facts: object, message: string): void => {
     warnings.push({ facts, message });
   };
-  const bucket = createBucket({
+  const { policy, ...behaviour } = readBucketOptions("test", options);
+  const replica = randomUUID();
+  const bucket: OwnedBucket = createBucket({
     name,
     policy: compilePolicy("test", policy),
     store,
-    replica: randomUUID(),
+    replica,
     logger: { warn: log, error: log },
+    listen: () => store.listen(replica, () => bucket.lookIn()),
+    ...behaviour,
   });
   return { bucket, warnings };
 }

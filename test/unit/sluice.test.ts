@@ -4,6 +4,7 @@ import {
   InvalidOptionError,
   RedisRequiredError,
   createSluice,
+  slidingLog,
   throttled,
   type Sluice,
   type SluiceOptions,
@@ -103,8 +104,16 @@ describe("a sluice", () => {
     ["b", undefined, "options"],
     ["b", { rate: "1/s", burst: 0 }, "burst"],
     ["b", { rate: "1/s", burst: 2.5 }, "burst"],
-    ["b", { rate: "1/s", perKey: { rate: "5/s" } }, "perKey"],
-    ["b", { limits: [] }, "limits"],
+    ["b", { rate: "1/s", perKey: { rate: "0/s" } }, "rate"],
+    ["b", { rate: "1/s", perKey: { rates: "5/s" } }, "rates"],
+    ["b", { limits: [] }, "rate"],
+    ["b", { limits: ["5/s"] }, "limits.0"],
+    ["b", { limits: [{ kind: "leaky-bucket", count: Number.NaN }] }, "limits.0"],
+    ["b", { rate: "1/s", concurrency: 0 }, "concurrency"],
+    ["b", { rate: "1/s", shares: { low: 2 } }, "shares.low"],
+    ["b", { rate: "1/s", maxWaiting: -1 }, "maxWaiting"],
+    ["b", { rate: "1/s", adaptive: { floor: 0, recoverMs: 1_000 } }, "adaptive.floor"],
+    ["b", { rate: "100/s", burst: 50, limits: [slidingLog(20, "1s")] }, "burst"],
   ])("refuses a bucket %j with %j by the name of the option", (name, policy, option) => {
     const { sluice } = open();
     const create = (): unknown => sluice.bucket(name, policy as never);

@@ -1,48 +1,55 @@
-/**
- * Leaky bucket by virtual scheduling (ITU-T I.371): the level says how much
- * work is booked ahead, in cost × period, so that no rounding adds up.
- * Twin of `lua/lib/leaky-bucket.lua`; the conformance suite runs both.
- */
-export interface LeakyBucket {
-  /** Units of cost that leave per period. */
-  readonly count: number;
-  readonly periodUs: number;
-  /** Units that may leave at once after an idle time; 1 spaces all calls evenly. */
-  readonly burst: number;
-}
+import type { Limit, Rule } from "./limit.ts";
 
-/** The level after `elapsedUs` in which nothing was booked. */
-export function leak(limit: LeakyBucket, level: number, elapsedUs: number): number {
-  // The division comes first: count × elapsed could pass 2^53 after a long idle time.
-  return elapsedUs >= level / limit.count ? 0 : level - limit.count * elapsedUs;
-}
-
-/** What has to leak before a call of this cost may start; at or below 0 it may start now. */
-export function excessOf(limit: LeakyBucket, level: number, cost: number): number {
-  return level + (cost - limit.burst) * limit.periodUs;
-}
-
-/** Whole µs until an excess has leaked, rounded up so that no call is early. */
-export function drainUs(limit: LeakyBucket, excess: number): number {
-  return excess > 0 ? Math.ceil(excess / limit.count) : 0;
-}
-
-/** How many calls of this cost, one behind the other, find a slot within the horizon. */
-export function fitWithin(
-  limit: LeakyBucket,
-  { excess, cost, horizonUs }: { excess: number; cost: number; horizonUs: number },
-): number {
-  const room = horizonUs * limit.count - excess;
-  return room < 0 ? 0 : Math.floor(room / (cost * limit.periodUs)) + 1;
+interface State {
+  /** When the bucket will have drained, in whole µs … */
+  emptyUs: number;
+  /** … and the fraction of a µs beyond, in 1/count µs, so that no rounding adds up. */
+  rest: number;
 }
 
 /**
- * The level under a new limit that keeps what was booked: the next slot stays
- * where it was, and from there on the new rate holds.
+ * Leaky bucket by virtual scheduling (ITU-T I.371): the theoretical arrival
+ * time, kept as a whole number and an exact fraction.
  */
-export function convertLevel(from: LeakyBucket, to: LeakyBucket, level: number): number {
-  const burstLevel = from.burst * from.periodUs;
-  const backlogUs = drainUs(from, level - burstLevel);
-  const usedBurst = Math.min(Math.min(level, burstLevel) / from.periodUs, to.burst);
-  return Math.ceil(usedBurst * to.periodUs) + backlogUs * to.count;
+export const leakyBucket: Rule<State> = {
+  kind: "leaky-bucket",
+  code: 1,
+  isRate: true,
+  fresh: () => ({ emptyUs: 0, rest: 0 }),
+  earliest(limit, state, atUs, cost) {
+    const excess = excessAt(limit, state, atUs, cost);
+    return excess > 0 ? atUs + Math.ceil(excess / limit.count) : atUs;
+  },
+  commit({ count, periodUs }, state, atUs, cost) {
+    // A slot is rounded up by less than a µs, if there is a fraction: only one that lies farther behind moves the schedule.
+    if (cost > 0 && atUs - state.emptyUs > (state.rest > 0 ? 1 : 0)) {
+      state.emptyUs = atUs;
+      state.rest = 0;
+    }
+    const rest = state.rest + cost * periodUs;
+    const wholeUs = Math.floor(rest / count);
+    state.emptyUs += wholeUs;
+    state.rest = rest - wholeUs * count;
+  },
+  /** The next slot stays where it was, and from there on the new rate holds. */
+  adapt(from, to, state, nowUs) {
+    const level = levelAt(from, state, nowUs);
+    const burstLevel = from.capacity * from.periodUs;
+    const backlogUs = Math.ceil(Math.max(0, level - burstLevel) / from.count);
+    const usedBurst = Math.min(Math.min(level, burstLevel) / from.periodUs, to.capacity);
+    const newLevel = Math.ceil(usedBurst * to.periodUs);
+    const wholeUs = Math.floor(newLevel / to.count);
+    state.emptyUs = nowUs + backlogUs + wholeUs;
+    state.rest = newLevel - wholeUs * to.count;
+  },
+  excess: excessAt,
+};
+
+function excessAt(limit: Limit, state: State, atUs: number, cost: number): number {
+  return levelAt(limit, state, atUs) + (cost - limit.capacity) * limit.periodUs;
+}
+
+/** What is booked ahead of a time, in cost × period. */
+function levelAt({ count }: Limit, { emptyUs, rest }: State, atUs: number): number {
+  return emptyUs < atUs ? 0 : (emptyUs - atUs) * count + rest;
 }

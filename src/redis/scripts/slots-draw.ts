@@ -1,45 +1,87 @@
-import type { DrawReply, DrawRequest } from "../../core/store.ts";
-import { bucketKeys } from "../bucket-keys.ts";
+import type { Limit } from "../../core/limits/limit.ts";
+import type { DrawReply, DrawRequest, Granted, Place, Standing, Wish } from "../../core/store.ts";
+import { bucketKeys, type LimitedKey } from "../bucket-keys.ts";
+import { limitsNumbers, orInfinity, packNumbers, termsNumbers } from "../numbers.ts";
 import { defineScript, type Script } from "../script.ts";
+import type { Frame } from "./frame.ts";
 
-export interface SlotsDraw extends DrawRequest {
-  readonly prefix: string;
-  /** Set by tests only; production leaves the time to the server. */
-  readonly pinnedUs?: number;
-}
+export type SlotsDraw = DrawRequest & Frame;
 
 type Reply = readonly [
   nowUs: number,
   generation: number,
-  count: number,
-  periodUs: number,
-  burst: number,
-  granted: number,
-  excess: number,
+  version: number,
+  alive: number,
+  newText: string,
   turnUs: number,
-  ...recycledUs: number[],
+  turnName: string,
+  sinceUs: number,
+  ...rest: readonly (readonly (number | string)[])[],
 ];
 
 export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
   name: "slots-draw",
-  keys: ({ prefix, bucket }) => bucketKeys(prefix, bucket),
-  args: ({ asker, wanted, cost, horizonUs, policy, generation, drewUs, turnUs, pinnedUs }) => [
-    asker,
-    wanted,
-    cost,
-    horizonUs,
-    policy.count,
-    policy.periodUs,
-    policy.burst,
-    generation,
-    drewUs,
-    turnUs,
-    pinnedUs ?? "",
-  ],
-  decode: (reply) => {
-    const [nowUs, generation, count, periodUs, burst, granted, excess, turnUs, ...recycledUs] =
+  keys: (input) => bucketKeys(input.prefix, input.bucket, input.terms.limits, keysOf(input)),
+  args: (input) => {
+    const { asker, terms, place, wishes } = input;
+    const names = wishes.flatMap((wish) => [wish.name, wish.place.turnName]);
+    return [asker, terms.text, place.turnName, packNumbers(numbersOf(input)), ...names];
+  },
+  decode: (reply, { wishes, terms }) => {
+    const [nowUs, generation, version, alive, newText, turnUs, turnName, sinceUs, ...rest] =
       reply as Reply;
-    const policy = { count, periodUs, burst };
-    return { nowUs, policy, generation, recycledUs, granted, excess, turnUs };
+    return {
+      nowUs,
+      generation,
+      version,
+      alive,
+      newText: newText === "" ? undefined : newText,
+      granted: rest
+        .slice(0, wishes.length)
+        .map((granted, index) => readGranted(granted, wishes[index]!, terms.limits)),
+      place: { turnUs, turnName, sinceUs },
+      standings: rest.slice(wishes.length).map((standing) => readStanding(standing as number[])),
+    };
   },
 });
+
+/** Each key once, however many wishes are for it. */
+function keysOf({ wishes }: DrawRequest): LimitedKey[] {
+  const limits = new Map(wishes.map(({ key, keyLimits }) => [key, keyLimits]));
+  limits.delete(undefined);
+  return [...limits].map(([key, each]) => ({ key: key!, limits: each }));
+}
+
+function numbersOf(input: SlotsDraw): number[] {
+  const { pinnedUs = 0, horizonUs, drewUs, isTry, lease, place, terms, wishes } = input;
+  const head = [pinnedUs, horizonUs, drewUs, isTry ? 1 : 0, lease, place.turnUs, place.sinceUs];
+  const keys = keysOf(input);
+  const numbers = [...head, ...termsNumbers(terms), keys.length];
+  for (const { limits } of keys) numbers.push(...limitsNumbers(limits));
+  numbers.push(wishes.length);
+  for (const { key, wanted, rank, place: own, costs } of wishes) {
+    const index = key === undefined ? 0 : keys.findIndex((each) => each.key === key) + 1;
+    numbers.push(index, wanted, rank, own.turnUs, own.sinceUs, ...costs);
+  }
+  return numbers;
+}
+
+function readGranted(
+  reply: readonly (number | string)[],
+  { costs, keyLimits }: Wish,
+  limits: readonly Limit[],
+): Granted {
+  const [count, atUs, excess, notBeforeUs, bindsAt, turnUs, turnName, sinceUs, ...slotsUs] =
+    reply as [number, number, number, number, number, number, string, number, ...number[]];
+  const place: Place = { turnUs, turnName, sinceUs };
+  const granted = { slotsUs, notBeforeUs: orInfinity(notBeforeUs), bindsAt, place };
+  if (count === 0) return { ...granted, run: undefined };
+  // Only a lone limit books runs.
+  const limit = limits[0] ?? keyLimits[0]!;
+  const step = costs[0]! * limit.periodUs;
+  return { ...granted, run: { count, atUs, excess, step, drain: limit.count } };
+}
+
+export function readStanding([remaining, resetUs, nextUs]: readonly number[]): Standing {
+  return { remaining: remaining!, resetUs: orInfinity(resetUs!), nextUs: orInfinity(nextUs!) };
+}

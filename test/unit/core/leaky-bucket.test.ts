@@ -1,26 +1,37 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import {
-  convertLevel,
-  drainUs,
-  excessOf,
-  fitWithin,
-  leak,
-  type LeakyBucket,
-} from "../../../src/core/limits/leaky-bucket.ts";
-import { compilePolicy } from "../../../src/core/policy.ts";
+import { leakyBucket as limitOf } from "../../../src/core/limit-makers.ts";
+import { leakyBucket } from "../../../src/core/limits/leaky-bucket.ts";
+import type { Drawer, Limit } from "../../../src/core/limits/limit.ts";
+import { slotOfRun } from "../../../src/core/store.ts";
 import { createReferenceBucket } from "../../support/reference-bucket.ts";
 
-const anyLimit: fc.Arbitrary<LeakyBucket> = fc
+const START_US = 1_790_000_000_000_123;
+const drawer: Drawer = { asker: "a", nowUs: START_US, sinceUs: 0, lease: 1 };
+
+const anyLimit: fc.Arbitrary<Limit> = fc
   .record({
     calls: fc.oneof(fc.integer({ min: 1, max: 50 }), fc.integer({ min: 1, max: 400_000 })),
     per: fc.constantFrom("1s", "7s", "1min", "1h", "1d"),
     burst: fc.integer({ min: 1, max: 60 }),
   })
-  .map(({ calls, per, burst }) => compilePolicy("test", { rate: { calls, per }, burst }));
+  .map(({ calls, per, burst }) => limitOf({ calls, per }, { burst }));
+
+/** Books one call, as a draw does, and tells its slot. */
+function createBucket(limit: Limit) {
+  const state = leakyBucket.fresh();
+  return {
+    state,
+    reserve(nowUs: number, cost: number): number {
+      const slotUs = leakyBucket.earliest(limit, state, nowUs, cost, drawer);
+      leakyBucket.commit(limit, state, slotUs, cost, drawer);
+      return slotUs;
+    },
+  };
+}
 
 describe("the arithmetic of a leaky bucket", () => {
-  it("gives the slots of an exact reference, whatever the calls", () => {
+  it("gives the slots of an exact reference to within the µs that slots are rounded to", () => {
     const calls = fc.array(
       fc.record({ afterUs: fc.oneof(fc.nat(100), fc.nat(5_000_000)), cost: fc.nat(4) }),
       { maxLength: 200 },
@@ -28,63 +39,133 @@ describe("the arithmetic of a leaky bucket", () => {
     fc.assert(
       fc.property(anyLimit, calls, (limit, given) => {
         const reference = createReferenceBucket(limit);
-        let nowUs = 1_790_000_000_000_123;
-        let level = 0;
+        const { state, reserve } = createBucket(limit);
+        let nowUs = START_US;
         for (const { afterUs, cost: wish } of given) {
-          const cost = Math.min(wish + 1, limit.burst);
+          const cost = Math.min(wish + 1, limit.capacity);
           nowUs += afterUs;
-          level = leak(limit, level, afterUs);
 
-          const slotUs = nowUs + drainUs(limit, excessOf(limit, level, cost));
-          level += cost * limit.periodUs;
+          const lateUs = reserve(nowUs, cost) - reference.reserve(nowUs, cost);
 
-          expect(slotUs).toBe(reference.reserve(nowUs, cost));
-          expect(Number.isSafeInteger(level)).toBe(true);
+          expect([-1, 0]).toContain(lateUs === 0 ? 0 : lateUs);
+          expect([state.emptyUs, state.rest].every(Number.isSafeInteger)).toBe(true);
         }
       }),
       { numRuns: 500 },
     );
   });
 
-  it("spans exactly one second with 300,001 calls of 300,000/s", () => {
-    const limit = compilePolicy("test", { rate: "300000/s" });
-    let level = 0;
-    for (let call = 0; call < 300_000; call++) level += limit.periodUs;
+  it.each(["300000/s", "70000/s", "7/s"])(
+    "gives a backlog at %s the very slots of an exact reference, over a million calls",
+    (rate) => {
+      const limit = limitOf(rate, { burst: 3 });
+      const reference = createReferenceBucket(limit);
+      const { reserve } = createBucket(limit);
+      let nowUs = START_US;
+      let wrong = 0;
 
-    expect(drainUs(limit, excessOf(limit, level, 1))).toBe(1_000_000);
+      for (let call = 0; call < 1_000_000; call++) {
+        const slotUs = reserve(nowUs, 1);
+        if (slotUs !== reference.reserve(nowUs, 1)) wrong += 1;
+        // As a pacer does, which draws again before it runs dry.
+        if (call % 50 === 0) nowUs = Math.max(nowUs, slotUs - 100);
+      }
+
+      expect(wrong).toBe(0);
+    },
+  );
+
+  it.each(["300000/s", "70000/s", "7/s"])(
+    "never runs more than a µs ahead of %s, however its callers hit upon fractions",
+    (rate) => {
+      const limit = limitOf(rate);
+      const { reserve } = createBucket(limit);
+      let slotUs = START_US - 1;
+
+      // Each asks a µs after the last slot drains: the moment at which a fraction could be lost or won.
+      for (let call = 0; call <= 1_000_000; call++) {
+        const atUs = START_US + Math.floor((call * limit.periodUs) / limit.count) + 1;
+        slotUs = reserve(atUs, 1);
+      }
+
+      const shouldUs = (1_000_000 * limit.periodUs) / limit.count;
+      expect(slotUs - START_US).toBeGreaterThanOrEqual(Math.floor(shouldUs));
+      expect(slotUs - START_US).toBeLessThanOrEqual(Math.ceil(shouldUs) + 1);
+    },
+  );
+
+  it("spans exactly one second with 300,001 calls of 300,000/s", () => {
+    const limit = limitOf("300000/s");
+    const { reserve } = createBucket(limit);
+    for (let call = 0; call < 300_000; call++) reserve(START_US, 1);
+
+    expect(reserve(START_US, 1)).toBe(START_US + 1_000_000);
   });
 
-  it("counts as many slots within a horizon as there are, one by one", () => {
-    const level = fc.integer({ min: 0, max: 2 ** 40 });
+  it("books a run of calls where it would book them one by one", () => {
+    const count = fc.integer({ min: 1, max: 40 });
     fc.assert(
-      fc.property(anyLimit, level, fc.integer({ min: 1, max: 3 }), (limit, booked, wish) => {
-        const cost = Math.min(wish, limit.burst);
-        const excess = excessOf(limit, booked, cost);
-        const horizonUs = 100;
-        const count = fitWithin(limit, { excess, cost, horizonUs });
-        const waitUs = (index: number): number =>
-          drainUs(limit, excess + index * cost * limit.periodUs);
+      fc.property(anyLimit, fc.nat(60), count, fc.nat(2), (limit, booked, calls, wish) => {
+        const cost = Math.min(wish + 1, limit.capacity);
+        const single = createBucket(limit);
+        const whole = createBucket(limit);
+        for (let call = 0; call < booked; call++) single.reserve(START_US, 1);
+        for (let call = 0; call < booked; call++) whole.reserve(START_US, 1);
+        const atUs = START_US + 1_000;
+        const excess = leakyBucket.excess!(limit, whole.state, atUs, cost);
+        const run = {
+          count: calls,
+          atUs,
+          excess,
+          step: cost * limit.periodUs,
+          drain: limit.count,
+        };
 
-        const isWithin = [count - 1, count].map((index) => index < 0 || waitUs(index) <= horizonUs);
+        leakyBucket.commit(limit, whole.state, slotOfRun(run, 0), calls * cost, drawer);
+        const slots = Array.from({ length: calls }, () => single.reserve(atUs, cost));
 
-        expect(isWithin).toEqual([true, false]);
+        expect(Array.from({ length: calls }, (_, index) => slotOfRun(run, index))).toEqual(slots);
+        expect(whole.state).toEqual(single.state);
       }),
     );
   });
 
-  it("leaks all in a long idle time without overflowing", () => {
-    const limit = compilePolicy("test", { rate: "1000000000/s" });
+  it("has room for a whole burst again after a long idle time, and for no more", () => {
+    const limit = limitOf("1000000000/s", { burst: 2 });
+    const { state, reserve } = createBucket(limit);
+    for (let call = 0; call < 5_000; call++) reserve(START_US, 1);
+    const laterUs = 2 ** 53 - 1_000;
 
-    expect(leak(limit, 5, Number.MAX_SAFE_INTEGER)).toBe(0);
+    expect(leakyBucket.earliest(limit, state, laterUs, 2, drawer)).toBe(laterUs);
+    expect(leakyBucket.earliest(limit, state, laterUs, 3, drawer)).toBeGreaterThan(laterUs);
+  });
+
+  it("takes back what was booked, to the last fraction", () => {
+    fc.assert(
+      fc.property(anyLimit, fc.integer({ min: 1, max: 50 }), (limit, calls) => {
+        const { state, reserve } = createBucket(limit);
+        reserve(START_US, 1);
+        const before = { ...state };
+        const slots = Array.from({ length: calls }, () => reserve(START_US, 1));
+
+        for (const slotUs of slots.toReversed()) {
+          leakyBucket.commit(limit, state, slotUs, -1, drawer);
+        }
+
+        expect(state).toEqual(before);
+      }),
+    );
   });
 
   it("keeps the backlog's time, and the used part of the burst, under a new limit", () => {
-    const from = compilePolicy("test", { rate: "100/s", burst: 4 });
-    const to = compilePolicy("test", { rate: "10/s", burst: 2 });
-    const tenBooked = 10 * from.periodUs;
+    const from = limitOf("100/s", { burst: 4 });
+    const to = limitOf("10/s", { burst: 2 });
+    const { state, reserve } = createBucket(from);
+    for (let call = 0; call < 10; call++) reserve(START_US, 1);
 
-    const level = convertLevel(from, to, tenBooked);
+    leakyBucket.adapt!(from, to, state, START_US);
 
-    expect(drainUs(to, excessOf(to, level, 1))).toBe(60_000 + 100_000);
+    const slotUs = leakyBucket.earliest(to, state, START_US, 1, drawer);
+    expect(slotUs).toBe(START_US + 60_000 + 100_000);
   });
 });

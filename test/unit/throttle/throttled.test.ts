@@ -163,7 +163,7 @@ describe("a throttled function", () => {
     const call = bucket.throttled(async () => "done");
     const slot = await bucket.draw();
 
-    const inHand = withSlotInHand({ bucket, slot, cost: 1 }, async () => {
+    const inHand = withSlotInHand({ bucket, slot }, async () => {
       await call();
       const second = call.with({ maxWaitMs: 100 })();
       return second.catch((error: Error) => error);

@@ -1,0 +1,48 @@
+--[[
+  bucket-peek: tells how a bucket stands, and changes nothing. Twin of peek in src/core/steer.ts.
+
+  KEYS  as in slots-draw, with one key or none
+  ARGV  [1] the policy's text  [2] numbers: pinned_us, terms, keys
+  Reply { now_us, generation, version, text, is_override, alive, cool_until_us, paused_until_us, factor, standing... }
+        standing: { remaining, reset_us, next_us } for one unit; -1 stands for "nobody can tell"
+]]
+-- @include lib/now
+-- @include lib/numbers
+-- @include lib/rules
+-- @include lib/limits
+-- @include lib/scope
+-- @include lib/state
+-- @include lib/bucket
+-- @include lib/request
+-- @include lib/standing
+
+local text, next_number = ARGV[1], numbers_of(ARGV[2])
+local server_us = now_us(next_number())
+local terms = read_terms(next_number, text)
+local key = read_keys(next_number, terms)[1]
+
+local bucket = load_bucket(KEYS[1])
+if bucket then
+  advance(bucket, server_us)
+else
+  local since = terms.version > 0 and terms.version or server_us
+  bucket = {
+    generation = since, version = since, is_override = false, text = text, clock_us = server_us,
+    window_us = server_us, alive = 0, alive_before = 0, shared = fresh_scope(terms.limits),
+  }
+end
+-- An asker that knows another policy cannot tell what the keys of its limits hold.
+if bucket.text == text then bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us) end
+local scope = key and open_key(key, bucket.clock_us) or bucket.shared
+local now, drawer = bucket.clock_us, { asker = '', now_us = bucket.clock_us, since_us = 0, lease = 0 }
+local ones, standings = { 1, 1, 1, 1, 1, 1, 1, 1 }, {}
+if bucket.text == text then add_standings(standings, bucket.shared, ones, drawer) end
+if key then add_standings(standings, scope, ones, drawer) end
+local is_recent = now - bucket.window_us < 2000000
+return {
+  now, bucket.generation, bucket.version, bucket.text, bucket.is_override and 1 or 0,
+  is_recent and math.max(bucket.alive, bucket.alive_before) or 0,
+  math.max(bucket.shared.cool_until_us, scope.cool_until_us),
+  math.max(bucket.shared.paused_until_us, scope.paused_until_us),
+  math.min(factor_at(bucket.shared, now), factor_at(scope, now)), unpack(standings),
+}

@@ -1,0 +1,45 @@
+--[[
+  bucket-steer: changes what holds for a bucket, or for one key of it, and tells all replicas.
+  Twin of steer in src/core/steer.ts.
+
+  KEYS  as in slots-draw, with one key or none
+  ARGV  [1] the policy's text  [2] the channel that all replicas hear  [3] the bucket's name
+        [4] "configure", "pause", "space", "cool" or "cut"
+        [5] numbers: pinned_us, terms, keys, then what the change takes
+  Reply the generation in force
+]]
+-- @include lib/now
+-- @include lib/numbers
+-- @include lib/rules
+-- @include lib/limits
+-- @include lib/scope
+-- @include lib/state
+-- @include lib/bucket
+-- @include lib/request
+-- @include lib/changes
+
+local text, channel, name, change, next_number = ARGV[1], ARGV[2], ARGV[3], ARGV[4], numbers_of(ARGV[5])
+if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
+local server_us = now_us(next_number())
+local terms = read_terms(next_number, text)
+local key = terms and read_keys(next_number, terms)[1]
+if not terms then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
+
+local bucket = load_bucket(KEYS[1]) or new_bucket(terms, server_us)
+advance(bucket, server_us)
+if change == 'configure' then
+  put_in_force(bucket, terms, math.max(server_us, bucket.version + 1))
+  bucket.is_override = next_number() == 1
+else
+  local scope = key and open_key(key, bucket.clock_us) or bucket.shared
+  local has_changed = CHANGES[change](scope, bucket.clock_us, next_number)
+  if key then
+    save_key(key.state_key, scope, bucket.clock_us)
+  elseif has_changed then
+    bucket.generation = math.max(bucket.generation + 1, bucket.clock_us)
+    clear_places(bucket)
+  end
+end
+save_bucket(KEYS[1], bucket)
+redis.call('PUBLISH', channel, name)
+return bucket.generation

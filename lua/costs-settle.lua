@@ -1,0 +1,46 @@
+--[[
+  costs-settle: books what a call came to cost beyond its estimate, now, and into debt if need be;
+  what it cost less is taken back from where it was booked. Twin of src/core/settle.ts.
+
+  KEYS  as in slots-draw, with one key or none
+  ARGV  [1] the policy's text
+        [2] numbers: pinned_us slot_us, terms, keys, a difference for each limit
+  Reply 1 if the bucket holds the same policy, else 0
+]]
+-- @include lib/now
+-- @include lib/numbers
+-- @include lib/rules
+-- @include lib/limits
+-- @include lib/scope
+-- @include lib/state
+-- @include lib/bucket
+-- @include lib/request
+
+local text, next_number = ARGV[1], numbers_of(ARGV[2])
+if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
+local server_us, slot_us = now_us(next_number()), next_number()
+local terms = read_terms(next_number, text)
+local key = terms and read_keys(next_number, terms)[1]
+
+local bucket = load_bucket(KEYS[1])
+if not bucket or bucket.text ~= text then return 0 end
+advance(bucket, server_us)
+
+local function settle(scope)
+  local at_us = math.max(bucket.clock_us, scope.last_us)
+  for _, limit in ipairs(scope.limits) do
+    local rule, delta = RULES[limit.code], next_number()
+    if delta ~= 0 and rule.is_rate then
+      rule.commit(limit, delta > 0 and at_us or slot_us, delta, { now_us = bucket.clock_us })
+    end
+  end
+end
+bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us)
+settle(bucket.shared)
+save_bucket(KEYS[1], bucket)
+-- A key that was forgotten had nothing left to settle.
+if key and redis.call('EXISTS', key.state_key) == 1 then
+  settle(open_key(key, bucket.clock_us))
+  save_key(key.state_key, key.scope, bucket.clock_us)
+end
+return 1

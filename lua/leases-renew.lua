@@ -1,0 +1,45 @@
+--[[
+  leases-renew: lets leases last for another lease's time from now. Twin of renewLeases in src/core/leases.ts.
+
+  KEYS  as in slots-draw, with one key or none
+  ARGV  [1] asker  [2] numbers: pinned_us, terms, keys, leases {number}
+  Reply { number of each lease that was lost already... }
+]]
+-- @include lib/now
+-- @include lib/numbers
+-- @include lib/rules
+-- @include lib/limits
+-- @include lib/scope
+-- @include lib/state
+-- @include lib/bucket
+-- @include lib/request
+
+local asker, next_number = ARGV[1], numbers_of(ARGV[2])
+local server_us = now_us(next_number())
+local terms = read_terms(next_number, '')
+local key = read_keys(next_number, terms)[1]
+local leases = {}
+for index = 1, next_number() do leases[index] = next_number() end
+
+local bucket = load_bucket(KEYS[1])
+if not bucket then return leases end
+advance(bucket, server_us)
+local lost, is_lost = {}, {}
+local function renew(limits)
+  for _, limit in ipairs(limits) do
+    for _, lease in ipairs(RULES[limit.code].parts == 2 and leases or {}) do
+      local name = lease_name(asker, lease)
+      local end_us = tonumber(redis.call('ZSCORE', limit.keys[1], name) or 0)
+      if end_us > bucket.clock_us then
+        redis.call('ZADD', limit.keys[1], bucket.clock_us + limit.period_us, name)
+        redis.call('PEXPIRE', limit.keys[1], math.ceil(limit.period_us / 1000) + 1000)
+      elseif not is_lost[lease] then
+        is_lost[lease] = true
+        lost[#lost + 1] = lease
+      end
+    end
+  end
+end
+renew(terms.limits)
+if key then renew(key.limits) end
+return lost

@@ -1,0 +1,63 @@
+-- Books what it can of one wish. Twin of src/core/book.ts.
+local MOST_LISTED = 1000
+
+-- A lone limit that drains evenly is booked for many calls at once.
+local function is_runnable(b)
+  local limits, costs, step_us = b.main.scope.limits, b.main.costs, b.main.step_us
+  if b.gate or #limits ~= 1 or costs[1] == 0 or not RULES[limits[1].code].excess then return false end
+  local at_us = b.opens()
+  return gap_of(b.main.scope, at_us, step_us) == 0 and gap_of(b.serving.bucket.shared, at_us, step_us) == 0
+end
+
+local function book_run(b)
+  local scope, limit, cost = b.main.scope, b.main.scope.limits[1], b.main.costs[1]
+  local rule, at_us = RULES[limit.code], b.opens()
+  local excess, step = rule.excess(limit, at_us, cost), cost * limit.period_us
+  local room = (b.until_us - at_us) * limit.count - excess
+  local fit = (b.until_us < at_us or room < 0) and 0 or math.floor(room / step) + 1
+  -- A crumb is left to those whose turn comes first: it would cost a draw, and their share its fullness.
+  local count = (b.ahead > 0 and fit < b.most) and 0 or math.min(b.most, fit)
+  if count <= 0 then return { slots = {}, count = 0, at_us = 0, excess = 0 } end
+  local function slot_at(index)
+    return at_us + math.ceil(math.max(0, excess + index * step) / limit.count)
+  end
+  rule.commit(limit, slot_at(0), count * cost, b.main.drawer)
+  scope.last_us = math.max(scope.last_us, slot_at(count - 1))
+  return { slots = {}, count = count, at_us = at_us, excess = excess }
+end
+
+-- When to ask again for a call that its key does not let pass at a slot that the others would give it;
+-- nil if it does. The slot is not pushed back to suit the key, or one slow key would hold up all.
+local function deferral(gate, slot_us, is_served)
+  local now_us, claim = gate.drawer.now_us, gate.claim
+  -- One that has been served stands behind all others.
+  local is_due = not is_served and gate.own.turn_us >= claim.since_us
+  local own_turn_us = is_due and gate.own.turn_us or math.huge
+  local one = { asker = claim.asker, rank = claim.rank, step_us = claim.step_us, share = 1, since_us = claim.since_us }
+  local before = slots_before(gate.scope, one, gate.own, own_turn_us)
+  local passes_us = agree_us(gate.scope, opens_at_us(gate.scope, now_us, gate.step_us), gate.costs, gate.drawer)
+  local turn_us = passes_us + math.floor(before * gate.step_us)
+  if turn_us <= slot_us and agree_us(gate.scope, slot_us, gate.costs, gate.drawer) == slot_us then return nil end
+  return math.max(now_us, turn_us - (slot_us - now_us))
+end
+
+local function book_list(b)
+  local scope, costs, drawer, serving = b.main.scope, b.main.costs, b.main.drawer, b.serving
+  local booked = { slots = {}, count = 0, at_us = 0, excess = 0 }
+  local at_us = agree_us(scope, b.opens(), costs, drawer)
+  if b.ahead > 0 and at_us + math.floor((b.most - 1) * b.main.step_us) > b.until_us then return booked end
+  while #booked.slots < math.min(b.most, MOST_LISTED) and at_us <= b.until_us do
+    booked.deferred_us = b.gate and deferral(b.gate, at_us, #booked.slots > 0) or nil
+    if booked.deferred_us then break end
+    drawer.lease = serving.lease
+    commit_all(scope, at_us, costs, drawer)
+    if b.gate then
+      b.gate.drawer.lease = serving.lease
+      commit_all(b.gate.scope, at_us, b.gate.costs, b.gate.drawer)
+    end
+    serving.lease = serving.lease + 1
+    booked.slots[#booked.slots + 1] = at_us
+    at_us = agree_us(scope, b.opens(), costs, drawer)
+  end
+  return booked
+end

@@ -1,0 +1,55 @@
+-- One draw, once its request has been read. Twin of src/core/draw.ts.
+
+local function reply_of(bucket, new_text, place, wishes)
+  local alive = math.max(1, bucket.alive, bucket.alive_before)
+  return {
+    bucket.clock_us, bucket.generation, bucket.version, alive, new_text,
+    place.turn_us, place.turn_name, place.since_us, unpack(wishes),
+  }
+end
+
+local function encode(granted)
+  local place, run = granted.place, granted.run
+  return {
+    run.count, run.at_us, run.excess, or_nobody(granted.not_before_us), granted.binds_at,
+    place.turn_us, place.turn_name, place.since_us, unpack(granted.slots),
+  }
+end
+
+local function standings_for(bucket, wish, asker)
+  local standings = {}
+  local costs, key_costs = split(wish.costs, #bucket.shared.limits)
+  local drawer = { asker = asker, now_us = bucket.clock_us, since_us = 0, lease = 0 }
+  add_standings(standings, bucket.shared, costs, drawer)
+  if wish.key_scope then add_standings(standings, wish.key_scope, key_costs, drawer) end
+  return standings
+end
+
+local function draw(serving, terms, keys, wishes)
+  local bucket, is_agreed = open_bucket(terms, serving.now_us)
+  serving.bucket, serving.now_us, serving.shares = bucket, bucket.clock_us, terms.shares
+  if not serving.is_try then count_asker(bucket, serving.drew_us) end
+  if not is_agreed then
+    save_bucket(KEYS[1], bucket)
+    return reply_of(bucket, bucket.text, NO_PLACE, {})
+  end
+
+  bucket.shared.turns_key = KEYS[2]
+  serving.alive = math.max(1, bucket.alive, bucket.alive_before)
+  serving.is_new_window = bucket.is_new_window
+  serving.since_us = serving.now_us - math.floor(serving.horizon_us / 2)
+  local replies = {}
+  for index, wish in ipairs(wishes) do
+    wish.key_scope = wish.key and open_key(wish.key, serving.now_us)
+    replies[index] = encode(serve(serving, wish))
+  end
+  if serving.is_try then
+    for _, standing in ipairs(standings_for(bucket, wishes[1], serving.asker)) do replies[#replies + 1] = standing end
+  end
+  local place = end_serving(serving, wishes[#wishes])
+  -- A try that was refused leaves nothing behind.
+  if serving.is_try and not serving.has_granted and not bucket.has_changed then return reply_of(bucket, '', place, replies) end
+  save_bucket(KEYS[1], bucket)
+  for _, key in ipairs(keys) do save_key(key.state_key, key.scope, serving.now_us) end
+  return reply_of(bucket, '', place, replies)
+end

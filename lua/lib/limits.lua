@@ -1,0 +1,44 @@
+-- How limits come in: from an asker's numbers, and from what Redis has kept.
+
+-- The limits that come next among an asker's numbers; nil if one of them can never work.
+local function read_limits(next_number)
+  local limits = {}
+  for index = 1, next_number() do
+    local limit = {
+      code = next_number(), count = next_number(), period_us = next_number(), capacity = next_number(),
+      a = 0, b = 0, c = 0,
+    }
+    local reset_count = next_number()
+    if reset_count > 0 then limit.resets = {} end
+    for reset = 1, reset_count do limit.resets[reset] = next_number() end
+    if not RULES[limit.code] or limit.count < 1 or limit.period_us < 1 or limit.capacity < 1 then return nil end
+    limits[index] = limit
+  end
+  return limits
+end
+
+-- Puts limits in force in the place of those found; what was booked under the same kind stays booked.
+local function apply_limits(found, limits, now_us)
+  for index, limit in ipairs(limits) do
+    local from = found and found[index]
+    if from and from.code == limit.code then
+      limit.a, limit.b, limit.c = from.a, from.b, from.c
+      local is_same = from.count == limit.count and from.period_us == limit.period_us
+        and from.capacity == limit.capacity
+      if not is_same and RULES[limit.code].adapt then RULES[limit.code].adapt(from, limit, now_us) end
+    end
+  end
+  return limits
+end
+
+-- Gives the limits that keep something of their own the keys for it; returns how many keys were used up to here.
+local function bind_keys(limits, used)
+  for _, limit in ipairs(limits) do
+    limit.keys = {}
+    for part = 1, RULES[limit.code].parts or 0 do
+      used = used + 1
+      limit.keys[part] = KEYS[used]
+    end
+  end
+  return used
+end

@@ -1,0 +1,56 @@
+-- Twin of src/core/limits/concurrency.ts. keys[1] zset: "asker lease" -> us at which the lease ends;
+-- keys[2] zset: "since asker" -> us at which that asker looked in last.
+local WAITER_GONE_US = 1500000
+
+local function lease_name(asker, lease)
+  return string.format('%s %.0f', asker, lease)
+end
+
+local function waiter_name(since_us, asker)
+  return string.format('%016.0f %s', since_us, asker)
+end
+
+-- Who waits, the longest first; those that are gone are forgotten.
+local function waiters_of(limit, now_us)
+  redis.call('ZREMRANGEBYSCORE', limit.keys[2], '-inf', now_us - WAITER_GONE_US)
+  local waiters = redis.call('ZRANGE', limit.keys[2], 0, -1)
+  table.sort(waiters)
+  return waiters
+end
+
+local function count_leases(limit, now_us)
+  redis.call('ZREMRANGEBYSCORE', limit.keys[1], '-inf', now_us)
+  return redis.call('ZCARD', limit.keys[1])
+end
+
+local function count_before(limit, drawer)
+  local before, own = 0, waiter_name(drawer.since_us, drawer.asker)
+  for _, waiter in ipairs(waiters_of(limit, drawer.now_us)) do
+    if drawer.since_us == 0 or waiter < own then before = before + 1 end
+  end
+  return before
+end
+
+RULES[6] = {
+  parts = 2,
+  -- Both are read once a draw; what the draw itself adds is counted.
+  earliest = function(limit, at_us, cost, drawer)
+    limit.active = limit.active or count_leases(limit, drawer.now_us)
+    limit.before = limit.before or count_before(limit, drawer)
+    return limit.active + limit.before + cost <= limit.count and at_us or math.huge
+  end,
+  commit = function(limit, at_us, cost, drawer)
+    if cost < 0 then return end
+    limit.active = limit.active and limit.active + 1
+    local end_us = at_us + limit.period_us
+    redis.call('ZADD', limit.keys[1], end_us, lease_name(drawer.asker, drawer.lease))
+    redis.call('PEXPIRE', limit.keys[1], math.ceil((end_us - drawer.now_us) / 1000) + 1000)
+  end,
+  keep_place = function(limit, drawer)
+    redis.call('ZADD', limit.keys[2], drawer.now_us, waiter_name(drawer.since_us, drawer.asker))
+    redis.call('PEXPIRE', limit.keys[2], math.ceil(WAITER_GONE_US / 1000))
+  end,
+  leave_place = function(limit, drawer)
+    redis.call('ZREM', limit.keys[2], waiter_name(drawer.since_us, drawer.asker))
+  end,
+}

@@ -1,0 +1,53 @@
+-- Twin of src/core/limits/sliding-log.ts. a: all that was ever booked; keys[1] zset: "slot_us total" -> that total, for each booking.
+do
+  local MOST_REWRITTEN = 1000
+
+  local function slot_of(member)
+    return tonumber(string.match(member, '^%d+'))
+  end
+
+  -- The rank of the first entry of a time, found by halving: entries stand in the order of their times.
+  local function rank_of(key, at_us, count)
+    local low, high = 0, count
+    while low < high do
+      local middle = math.floor((low + high) / 2)
+      if slot_of(redis.call('ZRANGE', key, middle, middle)[1]) < at_us then low = middle + 1 else high = middle end
+    end
+    return low
+  end
+
+  local function take_back(limit, at_us, amount)
+    local key = limit.keys[1]
+    local count = redis.call('ZCARD', key)
+    local first = rank_of(key, at_us, count)
+    if first == count or count - first > MOST_REWRITTEN then return end
+    local later = redis.call('ZRANGE', key, first, -1, 'WITHSCORES')
+    if slot_of(later[1]) ~= at_us then return end
+    local before = first > 0 and redis.call('ZRANGE', key, first - 1, first - 1, 'WITHSCORES')[2] or 0
+    local taken = math.min(amount, tonumber(later[2]) - tonumber(before))
+    for index = 1, #later, 2 do redis.call('ZINCRBY', key, -taken, later[index]) end
+    limit.a = limit.a - taken
+  end
+
+  RULES[3] = {
+    is_rate = true,
+    parts = 1,
+    earliest = function(limit, at_us, cost)
+      local spare = limit.a + cost - limit.capacity
+      if spare <= 0 then return at_us end
+      local last = redis.call('ZRANGEBYSCORE', limit.keys[1], spare, '+inf', 'LIMIT', 0, 1)[1]
+      return last and math.max(at_us, slot_of(last) + limit.period_us) or at_us
+    end,
+    commit = function(limit, at_us, cost, drawer)
+      if cost < 0 then return take_back(limit, at_us, -cost) end
+      if cost == 0 then return end
+      local key = limit.keys[1]
+      -- What an earlier policy left is no part of this count.
+      if limit.a == 0 then redis.call('DEL', key) end
+      limit.a = limit.a + cost
+      redis.call('ZADD', key, limit.a, string.format('%.0f %.0f', at_us, limit.a))
+      redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. string.format('%.0f', limit.a + 1 - limit.capacity))
+      redis.call('PEXPIRE', key, math.ceil((at_us - drawer.now_us + limit.period_us) / 1000) + 1000)
+    end,
+  }
+end

@@ -1,0 +1,29 @@
+-- Twin of src/core/limits/token-bucket.ts. a: what lacks to a full bucket, in tokens x period; b: us at which that was so.
+do
+  local function lacking_at(limit, when_us)
+    local elapsed_us = math.max(0, when_us - limit.b)
+    if elapsed_us >= limit.a / limit.count then return 0 end
+    return limit.a - limit.count * elapsed_us
+  end
+
+  RULES[2] = {
+    is_rate = true,
+    earliest = function(limit, at_us, cost)
+      local debt = lacking_at(limit, at_us) + (cost - limit.capacity) * limit.period_us
+      return debt > 0 and at_us + math.ceil(debt / limit.count) or at_us
+    end,
+    commit = function(limit, at_us, cost)
+      local lacking = limit.a
+      if at_us > limit.b then
+        lacking = lacking_at(limit, at_us)
+        limit.b = at_us
+      end
+      limit.a = math.max(0, lacking + cost * limit.period_us)
+    end,
+    adapt = function(from, to, now_us)
+      local at_us = math.max(now_us, from.b)
+      local spent = lacking_at(from, at_us) / from.period_us
+      to.a, to.b = math.ceil(math.min(spent, to.capacity) * to.period_us), at_us
+    end,
+  }
+end

@@ -1,0 +1,15 @@
+-- numbers_of(packed): a function that returns the next of the whole numbers that an argument packs as doubles.
+-- One argument for all of them: to read twenty costs Redis less than to parse twenty.
+local function numbers_of(packed)
+  local numbers = { struct.unpack('<' .. string.rep('d', #packed / 8), packed) }
+  for index = 1, #packed / 8 do
+    local number = numbers[index]
+    -- NaN equals nothing, and above 2^53 a double no longer holds every whole number.
+    if number ~= math.floor(number) or number >= 2 ^ 53 or number <= -(2 ^ 53) then return nil end
+  end
+  local at = 0
+  return function()
+    at = at + 1
+    return numbers[at]
+  end
+end

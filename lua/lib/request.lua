@@ -1,0 +1,60 @@
+-- What every script is told first: the clock, and the policy as the asker knows it.
+
+-- The policy: its version, the priorities' shares and the limits that all keys share; nil if it can never work.
+local function read_terms(next_number, text)
+  local version = next_number()
+  local shares = { next_number(), next_number(), next_number(), next_number() }
+  local limits = read_limits(next_number)
+  if not limits or version < 0 then return nil end
+  return { version = version, shares = shares, limits = limits, text = text }
+end
+
+-- Costs for each of some limits; nil if one can never work, or never pass.
+local function read_costs(next_number, limits, costs)
+  for _, limit in ipairs(limits) do
+    local cost = next_number()
+    if cost < 0 then return nil end
+    if cost > limit.capacity then costs.too_large, costs.capacity = cost, limit.capacity end
+    costs[#costs + 1] = cost
+  end
+  return costs
+end
+
+-- The keys that wishes are for: what limits each has for itself. nil if one can never work.
+local function read_keys(next_number, terms)
+  local used = bind_keys(terms.limits, 3)
+  local keys = {}
+  for index = 1, next_number() do
+    local limits = read_limits(next_number)
+    if not limits then return nil end
+    keys[index] = { limits = limits, state_key = KEYS[used + 1], turns_key = KEYS[used + 2] }
+    used = bind_keys(limits, used + 2)
+  end
+  return keys
+end
+
+-- The scope of a key, loaded when it is first needed.
+local function open_key(key, now_us)
+  if not key.scope then
+    key.scope = load_key(key.state_key, key.limits, now_us)
+    key.scope.turns_key = key.turns_key
+  end
+  return key.scope
+end
+
+local function are_resets_off(limits, now_us)
+  for _, limit in ipairs(limits) do
+    local resets = limit.resets
+    if resets and (now_us < resets[1] or now_us >= resets[2]) then return true end
+  end
+  return false
+end
+
+-- Whether beginnings of windows were reckoned for another time than the server's.
+local function are_all_resets_off(terms, keys, now_us)
+  if are_resets_off(terms.limits, now_us) then return true end
+  for _, key in ipairs(keys) do
+    if are_resets_off(key.limits, now_us) then return true end
+  end
+  return false
+end

@@ -1,0 +1,11 @@
+-- The kinds of limits, by what stands for them in Redis. A rule is a table:
+--   earliest(limit, at_us, cost, drawer)  the earliest time at which the cost may pass; math.huge if nobody can tell
+--   commit(limit, at_us, cost, drawer)    books it; a negative cost takes a booking of that time back
+--   and what src/core/limits/limit.ts says of the rest. `a`, `b` and `c` of a limit are its state.
+local RULES = {}
+-- @include lib/limits/leaky-bucket
+-- @include lib/limits/token-bucket
+-- @include lib/limits/sliding-log
+-- @include lib/limits/sliding-window
+-- @include lib/limits/fixed-window
+-- @include lib/limits/concurrency

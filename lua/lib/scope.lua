@@ -1,0 +1,85 @@
+-- A set of limits and what they have let pass. Twin of src/core/scope.ts.
+
+local function fresh_scope(limits)
+  return {
+    last_us = 0, cool_until_us = 0, paused_until_us = 0, cut_us = 0, factor = 1000, since_us = 0, recover_us = 0,
+    gap_us = 0, gap_until_us = 0, turns_until_us = 0, uneven_until_us = 0, limits = limits,
+  }
+end
+
+-- What such a call takes of the downstream, in us: by the limit that it takes the most of.
+local function step_of(limits, costs)
+  local step_us = 0
+  for index, limit in ipairs(limits) do
+    if RULES[limit.code].is_rate then
+      step_us = math.max(step_us, (costs[index] * limit.period_us) / limit.count)
+    end
+  end
+  return step_us
+end
+
+-- How many such calls a horizon and the bursts have room for.
+local MOST_ROOM = 1000000
+local function room_of(limits, costs, horizon_us)
+  local room = MOST_ROOM
+  for index, limit in ipairs(limits) do
+    local cost = costs[index]
+    if not RULES[limit.code].is_rate then
+      room = math.min(room, limit.capacity)
+    elseif cost > 0 then
+      room = math.min(room, limit.capacity / cost + (horizon_us * limit.count) / (cost * limit.period_us))
+    end
+  end
+  return math.floor(room)
+end
+
+-- Per mille of the rate that is in force.
+local function factor_at(scope, at_us)
+  if scope.factor >= 1000 or at_us >= scope.since_us + scope.recover_us then return 1000 end
+  local grown = math.floor((math.max(0, at_us - scope.since_us) * 1000) / scope.recover_us)
+  return math.min(1000, scope.factor + grown)
+end
+
+-- The distance that calls keep while the rate is cut, or spaced out.
+local function gap_of(scope, at_us, step_us)
+  local factor = factor_at(scope, at_us)
+  local cut_gap_us = factor < 1000 and math.ceil((step_us * 1000) / factor) or 0
+  return at_us < scope.gap_until_us and math.max(cut_gap_us, scope.gap_us) or cut_gap_us
+end
+
+-- The earliest time at which a scope lets anything start.
+local function opens_at_us(scope, now_us, step_us)
+  local gap_us = gap_of(scope, math.max(now_us, scope.cool_until_us), step_us)
+  return math.max(now_us, scope.cool_until_us, scope.paused_until_us, scope.last_us + gap_us)
+end
+
+-- The earliest time, at or after at_us, on which all limits agree; math.huge if nobody can tell.
+local function agree_us(scope, at_us, costs, drawer)
+  local slot_us, has_moved = at_us, #scope.limits > 0
+  while has_moved do
+    local before_us = slot_us
+    for index, limit in ipairs(scope.limits) do
+      slot_us = RULES[limit.code].earliest(limit, slot_us, costs[index], drawer)
+      if slot_us == math.huge then return slot_us end
+    end
+    has_moved = slot_us > before_us and #scope.limits > 1
+  end
+  return slot_us
+end
+
+-- The number of the limit that holds such a call back the longest.
+local function binding_of(scope, at_us, costs, drawer)
+  local binding, latest_us = 0, at_us
+  for index, limit in ipairs(scope.limits) do
+    local slot_us = RULES[limit.code].earliest(limit, at_us, costs[index], drawer)
+    if slot_us > latest_us then binding, latest_us = index, slot_us end
+  end
+  return binding
+end
+
+local function commit_all(scope, slot_us, costs, drawer)
+  for index, limit in ipairs(scope.limits) do
+    RULES[limit.code].commit(limit, slot_us, costs[index], drawer)
+  end
+  scope.last_us = math.max(scope.last_us, slot_us)
+end

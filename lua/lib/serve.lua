@@ -1,0 +1,122 @@
+-- Serves the wishes of one draw, one after the other. Twin of src/core/serve.ts.
+local NO_PLACE = { turn_us = 0, turn_name = '', since_us = 0 }
+
+local function fitting(serving, rank, scope, costs, own)
+  local step_us = step_of(scope.limits, costs)
+  local share = share_of(room_of(scope.limits, costs, serving.horizon_us), serving.alive)
+  return {
+    scope = scope, costs = costs, step_us = step_us, own = own,
+    claim = {
+      asker = serving.asker, rank = rank, step_us = math.max(1, math.ceil(step_us)), share = share,
+      since_us = serving.since_us,
+    },
+    drawer = {
+      asker = serving.asker, now_us = serving.now_us, since_us = own.since_us, lease = serving.lease,
+    },
+  }
+end
+
+local function binding_at(f)
+  return binding_of(f.scope, opens_at_us(f.scope, f.drawer.now_us, f.step_us), f.costs, f.drawer)
+end
+
+-- Keeps the asker's place in a scope until turn_us: 0 if it has got all, math.huge if nobody can tell.
+local function settle_place(serving, f, turn_us, is_served)
+  if serving.is_try then return NO_PLACE end
+  local is_blocked, since_us = turn_us == math.huge, 0
+  if is_blocked then since_us = (is_served or f.own.since_us == 0) and serving.now_us or f.own.since_us end
+  for _, limit in ipairs(f.scope.limits) do
+    local rule = RULES[limit.code]
+    if rule.leave_place and f.own.since_us > 0 and f.own.since_us ~= since_us then
+      rule.leave_place(limit, f.drawer)
+    end
+    if rule.keep_place and since_us > 0 then
+      rule.keep_place(limit, { asker = serving.asker, now_us = serving.now_us, since_us = since_us })
+    end
+  end
+  local kept_us = is_blocked and 0 or turn_us
+  local name = keep_turn(f.scope, f.claim, f.own, kept_us, serving.is_new_window, serving.now_us)
+  return { turn_us = kept_us, turn_name = name, since_us = since_us }
+end
+
+local function split(costs, at)
+  local first, rest = {}, {}
+  for index, cost in ipairs(costs) do
+    if index <= at then first[index] = cost else rest[index - at] = cost end
+  end
+  return first, rest
+end
+
+-- What could not be granted of a wish waits for its turn.
+local function refuse(serving, wish, main, granted, opens_us, horizon_us, ahead, own_turn_us)
+  local left, claim = wish.wanted - granted.count, main.claim
+  local next_us = agree_us(main.scope, opens_us, main.costs, main.drawer)
+  local before = ahead
+  if serving.has_granted and own_turn_us then before = slots_before(main.scope, claim, main.own, math.huge) end
+  local needed = before + math.min(left, claim.share) - 1
+  local turn_us = math.max(serving.now_us, next_us + math.floor(needed * main.step_us) - horizon_us)
+  local place = settle_place(serving, main, turn_us, granted.count > 0)
+  if opens_us > serving.now_us + horizon_us then
+    granted.binds_at = -1
+  elseif next_us > serving.now_us + horizon_us then
+    granted.binds_at = binding_at(main)
+  end
+  return place, turn_us
+end
+
+local function serve(serving, wish)
+  local shared, now_us, key_scope = serving.bucket.shared, serving.now_us, wish.key_scope
+  local is_own = key_scope ~= nil and #shared.limits == 0
+  local granted = { slots = {}, run = { count = 0, at_us = 0, excess = 0 }, not_before_us = 0, binds_at = 0,
+    place = wish.place, count = 0 }
+  if not is_own and serving.refused_place then return granted end
+
+  local shared_costs, key_costs = split(wish.costs, #shared.limits)
+  local main = is_own and fitting(serving, wish.rank, key_scope, wish.costs, wish.place)
+    or fitting(serving, wish.rank, shared, shared_costs, serving.own)
+  local gate = key_scope and not is_own and fitting(serving, wish.rank, key_scope, key_costs, wish.place) or nil
+  local claim, used = main.claim, is_own and 0 or serving.used
+  local most = math.min(wish.wanted, math.max(used == 0 and 1 or 0, math.floor((1 - used) * claim.share)))
+  local horizon_us = math.floor((serving.horizon_us * serving.shares[wish.rank + 1]) / 1000)
+  local own_turn_us = main.own.turn_us >= serving.since_us and main.own.turn_us or nil
+  local ahead = slots_before(main.scope, claim, main.own, own_turn_us or math.huge)
+  local function opens()
+    local opens_us = opens_at_us(main.scope, now_us, main.step_us)
+    return is_own and math.max(opens_us, opens_at_us(shared, now_us, main.step_us)) or opens_us
+  end
+
+  local recycled = serving.is_try and {} or take_holes(serving.bucket, wish.name, most, now_us + serving.horizon_us)
+  local booking = {
+    serving = serving, main = main, gate = gate, opens = opens, ahead = ahead, most = most - #recycled,
+    until_us = now_us + horizon_us - math.floor(ahead * main.step_us),
+  }
+  local booked = is_runnable(booking) and book_run(booking) or book_list(booking)
+  for _, slot_us in ipairs(booked.slots) do recycled[#recycled + 1] = slot_us end
+  granted.slots, granted.run, granted.count = recycled, booked, #recycled + booked.count
+  if granted.count > 0 then serving.has_granted = true end
+  if not is_own then serving.used = serving.used + granted.count / claim.share end
+
+  if booked.deferred_us then
+    granted.not_before_us = booked.deferred_us
+    granted.place = settle_place(serving, gate, booked.deferred_us, granted.count > 0)
+    granted.binds_at = #shared.limits + binding_at(gate)
+    return granted
+  end
+  granted.place = gate and settle_place(serving, gate, 0, true) or NO_PLACE
+  if granted.count == wish.wanted then
+    if is_own then granted.place = settle_place(serving, main, 0, true) end
+    return granted
+  end
+  local place, turn_us = refuse(serving, wish, main, granted, opens(), horizon_us, ahead, own_turn_us)
+  if is_own then granted.place = place else serving.refused_place = place end
+  -- A try keeps no place, so it is told here when to come again.
+  if is_own or serving.is_try then granted.not_before_us = turn_us end
+  return granted
+end
+
+-- The place of what did not fit into the bucket; none if all did.
+local function end_serving(serving, last_wish)
+  if serving.refused_place then return serving.refused_place end
+  local costs = split(last_wish.costs, #serving.bucket.shared.limits)
+  return settle_place(serving, fitting(serving, last_wish.rank, serving.bucket.shared, costs, serving.own), 0, true)
+end

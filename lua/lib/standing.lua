@@ -1,0 +1,17 @@
+-- How limits stand. Twin of standingsOf in src/core/scope.ts: what could pass at once is found by asking.
+local function or_nobody(us)
+  return us == math.huge and -1 or us
+end
+
+local function add_standings(into, scope, costs, drawer)
+  for index, limit in ipairs(scope.limits) do
+    local rule, now_us = RULES[limit.code], drawer.now_us
+    local remaining, too_many = 0, limit.capacity + 1
+    while too_many - remaining > 1 do
+      local middle = math.floor((remaining + too_many) / 2)
+      if rule.earliest(limit, now_us, middle, drawer) <= now_us then remaining = middle else too_many = middle end
+    end
+    into[#into + 1] = { remaining, or_nobody(rule.earliest(limit, now_us, limit.capacity, drawer)),
+      or_nobody(rule.earliest(limit, now_us, costs[index], drawer)) }
+  end
+end

@@ -1,0 +1,16 @@
+-- An asker's wishes; nil if one can never work. too_large is set if a call costs more than a limit can ever give.
+local function read_wishes(next_number, terms, keys)
+  local wishes = {}
+  for index = 1, next_number() do
+    local key = keys[next_number()]
+    local wish = { key = key, wanted = next_number(), rank = next_number(), name = ARGV[3 + 2 * index] }
+    wish.place = { turn_us = next_number(), since_us = next_number(), turn_name = ARGV[4 + 2 * index] }
+    wish.costs = read_costs(next_number, terms.limits, {})
+    wish.costs = wish.costs and read_costs(next_number, key and key.limits or {}, wish.costs)
+    if not wish.costs or wish.wanted < 1 or not terms.shares[wish.rank + 1] then return nil end
+    wishes.too_large = wishes.too_large or wish.costs.too_large
+    wishes.capacity = wishes.capacity or wish.costs.capacity
+    wishes[index] = wish
+  end
+  return wishes
+end

@@ -1,0 +1,45 @@
+import type { Limit } from "./limits/limit.ts";
+import { resetsAround, type Align } from "./resets.ts";
+
+export interface Window {
+  readonly startUs: number;
+  readonly endUs: number;
+}
+
+/** The window of a limit that holds a time. Twin of `window_at` in `lua/lib/limits/fixed-window.lua`. */
+export function windowAt({ periodUs, resets }: Limit, atUs: number): Window {
+  if (resets === undefined) {
+    const startUs = Math.floor(atUs / periodUs) * periodUs;
+    return { startUs, endUs: startUs + periodUs };
+  }
+  const next = resets.findIndex((resetUs) => resetUs > atUs);
+  if (next > 0) return { startUs: resets[next - 1]!, endUs: resets[next]! };
+  // Farther than anything is booked: good enough to say when to ask again.
+  const startUs = next === 0 ? resets[0]! - periodUs : resets.at(-1)!;
+  return { startUs, endUs: startUs + periodUs };
+}
+
+/** Resets are reckoned once a day: a time zone takes as long as a draw. */
+const reckoned = new WeakMap<Limit, Limit>();
+
+/** The limits with the resets that lie about this time, on the bucket's clock. */
+export function withResets(limits: readonly Limit[], nowUs: number): readonly Limit[] {
+  if (limits.every(({ align }) => align === undefined)) return limits;
+  return limits.map((limit) => {
+    const found = reckoned.get(limit);
+    if (limit.align === undefined) return limit;
+    if (found !== undefined && !areResetsOff([found], nowUs)) return found;
+    const current = { ...limit, resets: resetsAround(nowUs, limit.align, 4) };
+    reckoned.set(limit, current);
+    return current;
+  });
+}
+
+/** Whether the resets were reckoned for another time than the bucket's. */
+export function areResetsOff(limits: readonly Limit[], nowUs: number): boolean {
+  return limits.some(
+    ({ resets }) => resets !== undefined && (nowUs < resets[0]! || nowUs >= resets[1]!),
+  );
+}
+
+export type { Align };

@@ -1,0 +1,98 @@
+import { ruleOf } from "./limits/registry.ts";
+import { agreeUs, commitAll, gapOf, opensAtUs } from "./scope.ts";
+import type { Fitting, Serving } from "./serve.ts";
+import { slotOfRun, type Run } from "./store.ts";
+import { slotsBefore } from "./turns.ts";
+
+/** What is to be booked for one wish. Twin of `lua/lib/book.lua`. */
+export interface Booking {
+  readonly serving: Serving;
+  readonly main: Fitting;
+  /** The limits of the call's key, which must let it pass at the very time that the others do. */
+  readonly gate: Fitting | undefined;
+  /** The earliest time at which anything may start, as things stand. */
+  readonly opens: () => number;
+  readonly untilUs: number;
+  readonly most: number;
+  /** How many slots are left to those whose turn comes first. */
+  readonly ahead: number;
+}
+
+export interface Booked {
+  readonly slotsUs: readonly number[];
+  readonly run: Run | undefined;
+  /** When to ask again, if it was the key that held a call back. */
+  readonly deferredUs: number | undefined;
+}
+
+/** Lua cannot reply with some thousands of values at once. */
+const MOST_LISTED = 1_000;
+
+/** A lone limit that drains evenly is booked for many calls at once: at 100,000/s, slot by slot would be too slow. */
+export function isRunnable({ main, gate, opens, serving }: Booking): boolean {
+  const { scope, costs, stepUs } = main;
+  if (gate !== undefined || scope.records.length !== 1 || costs[0] === 0) return false;
+  const atUs = opens();
+  const isCut = gapOf(scope, atUs, stepUs) > 0 || gapOf(serving.state.shared, atUs, stepUs) > 0;
+  return !isCut && ruleOf(scope.records[0]!.limit.kind).excess !== undefined;
+}
+
+export function bookRun({ main, opens, untilUs, most, ahead }: Booking): Booked {
+  const { scope, costs, drawer } = main;
+  const { limit, state } = scope.records[0]!;
+  const rule = ruleOf(limit.kind);
+  const atUs = opens();
+  const excess = rule.excess!(limit, state, atUs, costs[0]!);
+  const step = costs[0]! * limit.periodUs;
+  const room = (untilUs - atUs) * limit.count - excess;
+  const fit = untilUs < atUs || room < 0 ? 0 : Math.floor(room / step) + 1;
+  // A crumb is left to those whose turn comes first: it would cost a draw, and their share its fullness.
+  const count = ahead > 0 && fit < most ? 0 : Math.min(most, fit);
+  if (count <= 0) return { slotsUs: [], run: undefined, deferredUs: undefined };
+  const run = { count, atUs, excess, step, drain: limit.count };
+  rule.commit(limit, state, slotOfRun(run, 0), count * costs[0]!, drawer);
+  scope.lastUs = Math.max(scope.lastUs, slotOfRun(run, count - 1));
+  return { slotsUs: [], run, deferredUs: undefined };
+}
+
+export function bookList({ serving, main, gate, opens, untilUs, most, ahead }: Booking): Booked {
+  const { scope, costs, stepUs, drawer } = main;
+  const slotsUs: number[] = [];
+  let deferredUs: number | undefined;
+  let atUs = agreeUs(scope, opens(), costs, drawer);
+  const isCrumb = ahead > 0 && atUs + Math.floor((most - 1) * stepUs) > untilUs;
+  while (!isCrumb && slotsUs.length < Math.min(most, MOST_LISTED) && atUs <= untilUs) {
+    deferredUs = gate && deferral(gate, atUs, slotsUs.length > 0);
+    if (deferredUs !== undefined) break;
+    drawer.lease = serving.lease;
+    commitAll(scope, atUs, costs, drawer);
+    if (gate !== undefined)
+      commitAll(gate.scope, atUs, gate.costs, { ...gate.drawer, lease: serving.lease });
+    serving.lease += 1;
+    slotsUs.push(atUs);
+    atUs = agreeUs(scope, opens(), costs, drawer);
+  }
+  return { slotsUs, run: undefined, deferredUs };
+}
+
+/**
+ * When to ask again for a call that its key does not let pass at a slot that the
+ * others would give it, or undefined if it does. The slot is not pushed back to
+ * suit the key, or one slow key would hold up all.
+ */
+function deferral(
+  { scope, stepUs, costs, claim, own, drawer }: Fitting,
+  slotUs: number,
+  isServed: boolean,
+): number | undefined {
+  const { nowUs } = drawer;
+  // One that has been served stands behind all others.
+  const isDue = !isServed && own.turnUs >= claim.sinceUs;
+  const ownTurnUs = isDue ? own.turnUs : Infinity;
+  const before = slotsBefore(scope, { ...claim, share: 1 }, own, ownTurnUs);
+  const passesUs = agreeUs(scope, opensAtUs(scope, nowUs, stepUs), costs, drawer);
+  const turnUs = passesUs + Math.floor(before * stepUs);
+  if (turnUs <= slotUs && agreeUs(scope, slotUs, costs, drawer) === slotUs) return undefined;
+  // What the others give now lies so far ahead; later they will give as far.
+  return Math.max(nowUs, turnUs - (slotUs - nowUs));
+}

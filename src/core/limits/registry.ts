@@ -1,0 +1,25 @@
+import { concurrency } from "./concurrency.ts";
+import { fixedWindow } from "./fixed-window.ts";
+import { leakyBucket } from "./leaky-bucket.ts";
+import type { Rule } from "./limit.ts";
+import { slidingLog } from "./sliding-log.ts";
+import { slidingWindow } from "./sliding-window.ts";
+import { tokenBucket } from "./token-bucket.ts";
+
+/** State is opaque to all but its own rule. */
+type AnyRule = Rule<unknown>;
+
+/** Every kind of limit; `lua/lib/limits/` holds a twin of each, by its name. */
+export const RULES: ReadonlyMap<string, AnyRule> = new Map(
+  [leakyBucket, tokenBucket, slidingLog, slidingWindow, fixedWindow, concurrency].map((rule) => [
+    rule.kind,
+    rule as AnyRule,
+  ]),
+);
+
+/** @throws {@link TypeError} for a kind that nothing registers; policies are checked before. */
+export function ruleOf(kind: string): AnyRule {
+  const rule = RULES.get(kind);
+  if (rule === undefined) throw new TypeError(`no limit is called "${kind}"`);
+  return rule;
+}

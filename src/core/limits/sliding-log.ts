@@ -1,0 +1,50 @@
+import type { Rule } from "./limit.ts";
+
+interface Entry {
+  readonly atUs: number;
+  /** All that was ever booked, this entry included. */
+  total: number;
+}
+
+interface State {
+  total: number;
+  entries: Entry[];
+}
+
+/** More entries than that are not rewritten when a call turns out cheaper: the estimate stands. */
+const MOST_REWRITTEN = 1_000;
+
+/** Sliding log: never more than `capacity` units in any window of one period, exactly. */
+export const slidingLog: Rule<State> = {
+  kind: "sliding-log",
+  code: 3,
+  parts: ["log"],
+  isRate: true,
+  fresh: () => ({ total: 0, entries: [] }),
+  /** The call may pass when the entry that would make it one too many has left the window. */
+  earliest({ capacity, periodUs }, state, atUs, cost) {
+    const spare = state.total + cost - capacity;
+    const last = state.entries.find((entry) => entry.total >= spare);
+    return spare <= 0 || last === undefined ? atUs : Math.max(atUs, last.atUs + periodUs);
+  },
+  commit({ capacity }, state, atUs, cost) {
+    if (cost < 0) return takeBack(state, atUs, -cost);
+    if (cost === 0) return;
+    if (state.total === 0) state.entries = [];
+    state.total += cost;
+    state.entries.push({ atUs, total: state.total });
+    const useless = state.total + 1 - capacity;
+    state.entries = state.entries.filter((entry) => entry.total >= useless);
+  },
+};
+
+function takeBack(state: State, atUs: number, amount: number): void {
+  const first = state.entries.findIndex((entry) => entry.atUs === atUs);
+  const count = state.entries.length - first;
+  if (first === -1 || count > MOST_REWRITTEN) return;
+  const before = first === 0 ? undefined : state.entries[first - 1];
+  const floor = before?.total ?? 0;
+  const taken = Math.min(amount, state.entries[first]!.total - floor);
+  for (const entry of state.entries.slice(first)) entry.total -= taken;
+  state.total -= taken;
+}

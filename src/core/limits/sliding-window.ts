@@ -1,0 +1,60 @@
+import type { Limit, Rule } from "./limit.ts";
+
+interface State {
+  /** When the newest window in which something was booked began. */
+  startUs: number;
+  used: number;
+  /** What the window before it came to. */
+  usedBefore: number;
+}
+
+/**
+ * Sliding window by two counters (Cloudflare, 2017): the window before counts
+ * by the part of it that the sliding window still covers. An estimate: what
+ * came at the end of a window may let more than `capacity` through.
+ */
+export const slidingWindow: Rule<State> = {
+  kind: "sliding-window",
+  code: 4,
+  isRate: true,
+  fresh: () => ({ startUs: 0, used: 0, usedBefore: 0 }),
+  earliest({ capacity, periodUs }, state, atUs, cost) {
+    const { startUs, used, usedBefore } = rolled(periodUs, state, atUs);
+    const here = fits(periodUs, usedBefore, capacity - used - cost);
+    if (here < periodUs) return Math.max(atUs, startUs + here);
+    return Math.max(atUs, startUs + periodUs + fits(periodUs, used, capacity - cost));
+  },
+  commit({ periodUs }, state, atUs, cost) {
+    if (cost < 0 && atUs < state.startUs) {
+      const isBefore = atUs >= state.startUs - periodUs;
+      if (isBefore) state.usedBefore = Math.max(0, state.usedBefore + cost);
+      return;
+    }
+    Object.assign(state, rolled(periodUs, state, atUs));
+    state.used = Math.max(0, state.used + cost);
+  },
+  adapt: forgetOtherPeriods,
+};
+
+/** How far into a window the part of the one before has shrunk to `room`; a whole period if it never does. */
+function fits(periodUs: number, usedBefore: number, room: number): number {
+  if (room < 0) return periodUs;
+  if (usedBefore <= room) return 0;
+  return Math.ceil(periodUs - (room * periodUs) / usedBefore);
+}
+
+function rolled(periodUs: number, state: State, atUs: number): State {
+  const startUs = Math.floor(atUs / periodUs) * periodUs;
+  if (startUs <= state.startUs) return state;
+  const usedBefore = startUs === state.startUs + periodUs ? state.used : 0;
+  return { startUs, used: 0, usedBefore };
+}
+
+/** Windows of another length cannot be told from counters: what was used counts as used just now. */
+function forgetOtherPeriods(from: Limit, to: Limit, state: State, nowUs: number): void {
+  if (from.periodUs === to.periodUs) return;
+  const { used, usedBefore } = rolled(from.periodUs, state, nowUs);
+  state.startUs = Math.floor(nowUs / to.periodUs) * to.periodUs;
+  state.used = Math.min(used + usedBefore, to.capacity);
+  state.usedBefore = 0;
+}

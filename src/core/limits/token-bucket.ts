@@ -1,0 +1,39 @@
+import type { Limit, Rule } from "./limit.ts";
+
+interface State {
+  /** What lacks to a full bucket, in tokens × period: 0 is full. */
+  lacking: number;
+  /** When that was so. */
+  atUs: number;
+}
+
+/** Token bucket: `count` tokens come back per period, up to `capacity`; a full bucket may be spent at once. */
+export const tokenBucket: Rule<State> = {
+  kind: "token-bucket",
+  code: 2,
+  isRate: true,
+  fresh: () => ({ lacking: 0, atUs: 0 }),
+  earliest(limit, state, atUs, cost) {
+    const debt = lackingAt(limit, state, atUs) + (cost - limit.capacity) * limit.periodUs;
+    return debt > 0 ? atUs + Math.ceil(debt / limit.count) : atUs;
+  },
+  commit(limit, state, atUs, cost) {
+    const isLater = atUs > state.atUs;
+    const lacking = isLater ? lackingAt(limit, state, atUs) : state.lacking;
+    state.lacking = Math.max(0, lacking + cost * limit.periodUs);
+    if (isLater) state.atUs = atUs;
+  },
+  /** What was spent stays spent. */
+  adapt(from, to, state, nowUs) {
+    const at = Math.max(nowUs, state.atUs);
+    const spent = lackingAt(from, state, at) / from.periodUs;
+    state.lacking = Math.ceil(Math.min(spent, to.capacity) * to.periodUs);
+    state.atUs = at;
+  },
+};
+
+function lackingAt({ count }: Limit, { lacking, atUs }: State, whenUs: number): number {
+  const elapsedUs = Math.max(0, whenUs - atUs);
+  // The division comes first: count × elapsed could pass 2^53 after a long idle time.
+  return elapsedUs >= lacking / count ? 0 : lacking - count * elapsedUs;
+}

@@ -1,0 +1,77 @@
+import { closest } from "./closest.ts";
+import { InvalidOptionError } from "./errors.ts";
+import type { Limit } from "./limits/limit.ts";
+import type { LimitsOptions } from "./policy.ts";
+
+/** A table of tiers, and which of them a key has. */
+export interface Tiers {
+  readonly tiers: Readonly<Record<string, LimitsOptions>>;
+  readonly tierOf: (key: string) => string;
+}
+
+/** The limits that each key has for itself. */
+export type PerKey = LimitsOptions | Tiers | ((key: string) => LimitsOptions);
+
+/** The same, compiled. */
+export interface KeyPolicy {
+  /** @throws {@link InvalidOptionError} when the key's own limits can never work, or its tier is not in the table. */
+  readonly limitsOf: (key: string) => readonly Limit[];
+  /** The limits, if they are the same for all keys. */
+  readonly fixed: readonly Limit[] | undefined;
+  /** Whether only this process can tell them. */
+  readonly isLocal: boolean;
+}
+
+type Compile = (given: LimitsOptions) => readonly Limit[];
+
+/** So many different answers of a function are kept compiled. */
+const MOST_KEPT = 1_000;
+
+export function compilePerKey(where: string, given: PerKey, compile: Compile): KeyPolicy {
+  if (typeof given === "function") return byFunction(given, compile);
+  if (isTiers(given)) return byTier(where, given, compile);
+  const fixed = compile(given);
+  return { limitsOf: () => fixed, fixed, isLocal: false };
+}
+
+function byFunction(policyOf: (key: string) => LimitsOptions, compile: Compile): KeyPolicy {
+  const compiled = new Map<string, readonly Limit[]>();
+  return {
+    limitsOf(key) {
+      const options = policyOf(key);
+      const name = JSON.stringify(options) ?? "";
+      const found = compiled.get(name);
+      if (found !== undefined) return found;
+      const limits = compile(options);
+      if (compiled.size >= MOST_KEPT) compiled.clear();
+      compiled.set(name, limits);
+      return limits;
+    },
+    fixed: undefined,
+    isLocal: true,
+  };
+}
+
+function byTier(where: string, { tiers, tierOf }: Tiers, compile: Compile): KeyPolicy {
+  const table = new Map(Object.entries(tiers).map(([tier, limits]) => [tier, compile(limits)]));
+  return {
+    limitsOf(key) {
+      const tier = tierOf(key);
+      const limits = table.get(tier);
+      if (limits !== undefined) return limits;
+      const near = typeof tier === "string" ? closest(tier, [...table.keys()]) : undefined;
+      const hint =
+        near === undefined
+          ? `the tiers are ${[...table.keys()].join(", ")}`
+          : `did you mean ${near}?`;
+      const remedy = `there is no such tier; ${hint}`;
+      throw new InvalidOptionError({ where, option: "perKey.tierOf()", value: tier, remedy });
+    },
+    fixed: undefined,
+    isLocal: true,
+  };
+}
+
+function isTiers(given: PerKey): given is Tiers {
+  return typeof given === "object" && given !== null && "tiers" in given;
+}

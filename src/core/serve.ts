@@ -1,0 +1,164 @@
+import type { BucketState } from "./bucket-state.ts";
+import { takeHoles } from "./holes.ts";
+import { bookList, bookRun, isRunnable, type Booking } from "./book.ts";
+import type { Drawer } from "./limits/limit.ts";
+import { ruleOf } from "./limits/registry.ts";
+import { agreeUs, bindingOf, opensAtUs, roomOf, stepOf, type Scope } from "./scope.ts";
+import { NO_PLACE, type DrawRequest, type Granted, type Place, type Wish } from "./store.ts";
+import { keepTurn, shareOf, slotsBefore, type Claim } from "./turns.ts";
+
+/** One draw under way. Twin of `serving` in `lua/lib/serve.lua`. */
+export interface Serving {
+  readonly state: BucketState;
+  readonly request: DrawRequest;
+  readonly alive: number;
+  readonly isNewWindow: boolean;
+  readonly sinceUs: number;
+  /** How much of this asker's share of the horizon has been given: 1 is all of it. */
+  used: number;
+  /** The next lease. */
+  lease: number;
+  hasGranted: boolean;
+  /** The place of the first wish that did not fit; those behind it wait with it. */
+  refusedPlace: Place | undefined;
+}
+
+/** A scope in which a wish has to fit, and what is known of it. */
+export interface Fitting {
+  readonly scope: Scope;
+  readonly costs: readonly number[];
+  /** What one call takes in µs. */
+  readonly stepUs: number;
+  readonly own: Place;
+  readonly claim: Claim;
+  readonly drawer: Drawer;
+}
+
+const NOTHING = { slotsUs: [], run: undefined, notBeforeUs: 0, bindsAt: 0 };
+
+/** Books what it can of one wish. A key's limits are a gate beside those that all share, or stand alone. */
+export function serve(serving: Serving, wish: Wish, keyScope: Scope | undefined): Granted {
+  const { state, request, alive } = serving;
+  const { shared, clockUs: nowUs } = state;
+  const sharedCount = shared.records.length;
+  const isOwn = keyScope !== undefined && sharedCount === 0;
+  if (!isOwn && serving.refusedPlace !== undefined) return { ...NOTHING, place: wish.place };
+
+  const main = fit(serving, wish, isOwn ? keyScope : shared, {
+    costs: isOwn ? wish.costs : wish.costs.slice(0, sharedCount),
+    own: isOwn ? wish.place : request.place,
+  });
+  const gate =
+    keyScope === undefined || isOwn
+      ? undefined
+      : fit(serving, wish, keyScope, { costs: wish.costs.slice(sharedCount), own: wish.place });
+  const { scope, stepUs, claim, own } = main;
+  const used = isOwn ? 0 : serving.used;
+  const most = Math.min(
+    wish.wanted,
+    Math.max(used === 0 ? 1 : 0, Math.floor((1 - used) * claim.share)),
+  );
+  const horizonUs = Math.floor((request.horizonUs * request.terms.shares[wish.rank]!) / 1_000);
+  const ownTurnUs = own.turnUs >= serving.sinceUs ? own.turnUs : undefined;
+  const ahead = slotsBefore(scope, claim, own, ownTurnUs ?? Infinity);
+  const opens = (): number =>
+    isOwn
+      ? Math.max(opensAtUs(shared, nowUs, stepUs), opensAtUs(scope, nowUs, stepUs))
+      : opensAtUs(scope, nowUs, stepUs);
+  const untilUs = nowUs + horizonUs - Math.floor(ahead * stepUs);
+
+  const holesUntilUs = nowUs + request.horizonUs;
+  const recycledUs = request.isTry
+    ? []
+    : takeHoles(state, { name: wish.name, most, untilUs: holesUntilUs });
+  const wished = most - recycledUs.length;
+  const booking: Booking = { serving, main, gate, opens, untilUs, most: wished, ahead };
+  const booked = isRunnable(booking) ? bookRun(booking) : bookList(booking);
+  const count = recycledUs.length + booked.slotsUs.length + (booked.run?.count ?? 0);
+  if (count > 0) serving.hasGranted = true;
+  if (!isOwn) serving.used += count / claim.share;
+
+  const granted = { slotsUs: [...recycledUs, ...booked.slotsUs], run: booked.run };
+  const left = wish.wanted - count;
+  if (booked.deferredUs !== undefined) {
+    const place =
+      gate === undefined ? NO_PLACE : settlePlace(serving, gate, booked.deferredUs, count > 0);
+    const bindsAt = sharedCount + bindingAt(gate!);
+    return { ...granted, notBeforeUs: booked.deferredUs, place, bindsAt };
+  }
+  const gatePlace = gate === undefined ? NO_PLACE : settlePlace(serving, gate, 0, true);
+  if (left === 0) {
+    const place = isOwn ? settlePlace(serving, main, 0, true) : gatePlace;
+    return { ...granted, notBeforeUs: 0, place, bindsAt: 0 };
+  }
+
+  const opensUs = opens();
+  const nextUs = agreeUs(scope, opensUs, main.costs, main.drawer);
+  const isServed = serving.hasGranted && ownTurnUs !== undefined;
+  const before = isServed ? slotsBefore(scope, claim, own, Infinity) : ahead;
+  const needed = before + Math.min(left, claim.share) - 1;
+  const turnUs = Math.max(nowUs, nextUs + Math.floor(needed * stepUs) - horizonUs);
+  const place = settlePlace(serving, main, turnUs, count > 0);
+  const isShut = opensUs > nowUs + horizonUs;
+  const isLate = nextUs > nowUs + horizonUs;
+  const bindsAt = isShut ? -1 : isLate ? bindingAt(main) : 0;
+  if (isOwn) return { ...granted, notBeforeUs: turnUs, place, bindsAt };
+  serving.refusedPlace = place;
+  // A try keeps no place, so it is told here when to come again.
+  return { ...granted, notBeforeUs: request.isTry ? turnUs : 0, place: gatePlace, bindsAt };
+}
+
+function fit(
+  { request, state, alive, sinceUs, lease }: Serving,
+  { rank }: Wish,
+  scope: Scope,
+  { costs, own }: { costs: readonly number[]; own: Place },
+): Fitting {
+  const limits = scope.records.map(({ limit }) => limit);
+  const { asker, horizonUs } = request;
+  const stepUs = stepOf(limits, costs);
+  const share = shareOf(roomOf(limits, costs, horizonUs), alive);
+  const claim = { asker, rank, stepUs: Math.max(1, Math.ceil(stepUs)), share, sinceUs };
+  const drawer = { asker, nowUs: state.clockUs, sinceUs: own.sinceUs, lease };
+  return { scope, costs, stepUs, own, claim, drawer };
+}
+
+function bindingAt({ scope, stepUs, costs, drawer }: Fitting): number {
+  return bindingOf(scope, opensAtUs(scope, drawer.nowUs, stepUs), costs, drawer);
+}
+
+/**
+ * Keeps the asker's place in a scope until `turnUs`: 0 if it has got all it
+ * wanted, Infinity if nobody can tell when its time comes.
+ */
+export function settlePlace(
+  { request, isNewWindow, state }: Serving,
+  { scope, claim, own, drawer }: Fitting,
+  turnUs: number,
+  isServed: boolean,
+): Place {
+  if (request.isTry) return NO_PLACE;
+  const isBlocked = turnUs === Infinity;
+  const sinceUs = !isBlocked ? 0 : isServed || own.sinceUs === 0 ? state.clockUs : own.sinceUs;
+  for (const { limit, state: limitState } of scope.records) {
+    const rule = ruleOf(limit.kind);
+    if (own.sinceUs > 0 && own.sinceUs !== sinceUs) rule.leavePlace?.(limitState, drawer);
+    if (sinceUs > 0) rule.keepPlace?.(limitState, { ...drawer, sinceUs });
+  }
+  const turn = keepTurn(scope, claim, own, { turnUs: isBlocked ? 0 : turnUs, isNewWindow });
+  return { ...turn, sinceUs };
+}
+
+/** The place of what did not fit into the bucket; none if all did. */
+export function endServing(serving: Serving): Place {
+  const { request, state, refusedPlace } = serving;
+  if (refusedPlace !== undefined) return refusedPlace;
+  const wish = request.wishes.at(-1)!;
+  const costs = wish.costs.slice(0, state.shared.records.length);
+  return settlePlace(
+    serving,
+    fit(serving, wish, state.shared, { costs, own: request.place }),
+    0,
+    true,
+  );
+}

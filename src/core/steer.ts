@@ -1,0 +1,139 @@
+import {
+  advance,
+  clearPlaces,
+  newBucket,
+  putInForce,
+  scopeOfKey,
+  type BucketState,
+} from "./bucket-state.ts";
+import { applyLimits, factorAt, standingsOf, type Scope } from "./scope.ts";
+import type { Change, Peeked, SteerRequest } from "./store.ts";
+
+/** Changes what holds for a bucket, or one key of it. Twin of `lua/bucket-steer.lua`. */
+export function steer(
+  found: BucketState | undefined,
+  { terms, key, keyLimits, change }: SteerRequest,
+  serverUs: number,
+): BucketState {
+  const state = found ?? newBucket(terms, serverUs);
+  advance(state, serverUs);
+  if (change.do === "configure") {
+    putInForce(state, terms, Math.max(serverUs, state.version + 1));
+    state.isOverride = change.isOverride;
+    return state;
+  }
+  const scope = key === undefined ? state.shared : scopeOfKey(state, key);
+  if (key !== undefined) {
+    if (scope.records.length === 0) applyLimits(scope, keyLimits, state.clockUs);
+    state.keys.set(key, scope);
+  }
+  const hasChanged = changeScope(scope, change, state.clockUs);
+  // A key's held slots are few; to make all others' worthless for one key would let it stop the bucket.
+  if (hasChanged && key === undefined) {
+    state.generation = Math.max(state.generation + 1, state.clockUs);
+    clearPlaces(state);
+  }
+  return state;
+}
+
+/** Whether slots that were handed out before are worthless now. */
+function changeScope(
+  scope: Scope,
+  change: Exclude<Change, { do: "configure" }>,
+  nowUs: number,
+): boolean {
+  switch (change.do) {
+    case "pause":
+      scope.pausedUntilUs = change.forUs === 0 ? 0 : nowUs + change.forUs;
+      return true;
+    case "space":
+      scope.gapUs = change.gapUs;
+      scope.gapUntilUs = nowUs + change.forUs;
+      return false;
+    case "cool":
+      return cool(scope, change, nowUs);
+    case "cut":
+      return cut(scope, change, nowUs);
+  }
+}
+
+function cool(
+  scope: Scope,
+  { forUs, rampUs, slotUs }: Extract<Change, { do: "cool" }>,
+  nowUs: number,
+): boolean {
+  const untilUs = nowUs + forUs;
+  const isNew = slotUs > scope.cutUs && untilUs > scope.coolUntilUs;
+  if (isNew) scope.cutUs = nowUs;
+  if (untilUs <= scope.coolUntilUs) return false;
+  scope.coolUntilUs = untilUs;
+  if (rampUs > 0) {
+    scope.factor = Math.min(RAMP_FROM, factorAt(scope, nowUs));
+    scope.sinceUs = untilUs;
+    scope.recoverUs = rampUs;
+  }
+  return isNew;
+}
+
+function cut(
+  scope: Scope,
+  { factor, floor, recoverUs, slotUs }: Extract<Change, { do: "cut" }>,
+  nowUs: number,
+): boolean {
+  if (slotUs <= scope.cutUs) return false;
+  scope.cutUs = nowUs;
+  const now = factorAt(scope, Math.max(nowUs, scope.coolUntilUs));
+  scope.factor = Math.max(floor, Math.floor((now * factor) / 1_000));
+  scope.sinceUs = Math.max(nowUs, scope.coolUntilUs);
+  scope.recoverUs = recoverUs;
+  return true;
+}
+
+/** Per mille of the rate at which a bucket starts again after a cooldown. */
+const RAMP_FROM = 250;
+
+/** How a bucket stands. Twin of `lua/bucket-peek.lua`. */
+export function peek(
+  found: BucketState | undefined,
+  { terms, key, keyLimits }: Omit<SteerRequest, "change">,
+  serverUs: number,
+): Peeked {
+  const state = (found && structuredClone(found)) ?? newBucket(terms, serverUs);
+  advance(state, serverUs);
+  const { clockUs: nowUs, generation, version, text, isOverride, window, shared } = state;
+  const drawer = { asker: "", nowUs, sinceUs: 0, lease: 0 };
+  const isAgreed = text === terms.text;
+  const standings = isAgreed
+    ? standingsOf(
+        shared,
+        shared.records.map(() => 1),
+        drawer,
+      )
+    : [];
+  const keyScope = key === undefined ? undefined : scopeOfKey(state, key);
+  if (keyScope !== undefined) {
+    applyLimits(keyScope, keyLimits, nowUs);
+    standings.push(
+      ...standingsOf(
+        keyScope,
+        keyScope.records.map(() => 1),
+        drawer,
+      ),
+    );
+  }
+  const alive =
+    nowUs - window.windowUs < 2_000_000 ? Math.max(window.alive, window.aliveBefore) : 0;
+  const scope = keyScope ?? shared;
+  return {
+    nowUs,
+    generation,
+    version,
+    text,
+    isOverride,
+    alive,
+    coolUntilUs: Math.max(shared.coolUntilUs, scope.coolUntilUs),
+    pausedUntilUs: Math.max(shared.pausedUntilUs, scope.pausedUntilUs),
+    factor: Math.min(factorAt(shared, nowUs), factorAt(scope, nowUs)),
+    standings,
+  };
+}

@@ -1,0 +1,14 @@
+import type { SettleRequest } from "../../core/store.ts";
+import { packNumbers } from "../numbers.ts";
+import { defineScript, type Script } from "../script.ts";
+import { frameKeys, frameNumbers, type Frame } from "./frame.ts";
+
+export const costsSettle: Script<SettleRequest & Frame, void> = defineScript({
+  name: "costs-settle",
+  keys: (input) => frameKeys(input),
+  args: (input) => {
+    const { terms, slotUs, deltas, pinnedUs = 0 } = input;
+    return [terms.text, packNumbers([pinnedUs, slotUs, ...frameNumbers(input), ...deltas])];
+  },
+  decode: () => undefined,
+});

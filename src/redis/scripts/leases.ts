@@ -1,0 +1,30 @@
+import type { LeasesRequest } from "../../core/store.ts";
+import { packNumbers } from "../numbers.ts";
+import { defineScript, type Script } from "../script.ts";
+import { frameKeys, frameNumbers, type Frame } from "./frame.ts";
+
+export type Leases = LeasesRequest & Frame;
+
+export const leasesRenew: Script<Leases, readonly number[]> = defineScript({
+  name: "leases-renew",
+  keys: (input) => frameKeys(input),
+  args: (input) => [input.asker, leasesNumbers(input)],
+  decode: (reply) => reply as number[],
+});
+
+export const leasesRelease: Script<Leases, void> = defineScript({
+  name: "leases-release",
+  keys: (input) => frameKeys(input),
+  args: (input) => [input.asker, wakeChannel(input.prefix, ""), input.bucket, leasesNumbers(input)],
+  decode: () => undefined,
+});
+
+/** Where an asker hears that a lease is free for it; the message is the bucket's name. */
+export function wakeChannel(prefix: string, asker: string): string {
+  return `${prefix}:wake:${asker}`;
+}
+
+function leasesNumbers(input: Leases): Buffer {
+  const { leases, pinnedUs = 0 } = input;
+  return packNumbers([pinnedUs, ...frameNumbers(input), leases.length, ...leases]);
+}

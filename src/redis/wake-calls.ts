@@ -1,0 +1,40 @@
+import type { Cluster, Redis } from "ioredis";
+import type { Wake } from "../core/store.ts";
+import { changesChannel } from "./scripts/bucket-steer.ts";
+import { wakeChannel } from "./scripts/leases.ts";
+
+/** What askers hear from Redis: that a lease is free for them, or that something of a bucket has changed. */
+export interface WakeCalls {
+  listen(asker: string, wake: Wake): void;
+  close(): void;
+}
+
+/** A message that gets lost costs half a second: those who wait look in by themselves. */
+export function createWakeCalls(connect: () => Redis | Cluster, prefix: string): WakeCalls {
+  const wakes = new Map<string, Wake>();
+  let listener: Redis | Cluster | undefined;
+
+  return {
+    listen(asker, wake) {
+      wakes.set(wakeChannel(prefix, asker), wake);
+      if (listener === undefined) {
+        listener = connect();
+        listener.on("message", (channel: string, bucket: string) => {
+          if (channel !== changesChannel(prefix)) return wakes.get(channel)?.(bucket);
+          for (const each of wakes.values()) each(bucket);
+        });
+        subscribe(listener, changesChannel(prefix));
+      }
+      subscribe(listener, wakeChannel(prefix, asker));
+    },
+    close() {
+      listener?.disconnect();
+      wakes.clear();
+    },
+  };
+}
+
+/** ioredis subscribes again after each reconnect; until then, looking in has to do. */
+function subscribe(listener: Redis | Cluster, channel: string): void {
+  listener.subscribe(channel).catch(() => undefined);
+}

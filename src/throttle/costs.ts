@@ -1,0 +1,74 @@
+import { CostTooLargeError, InvalidOptionError } from "../core/errors.ts";
+import type { Limit } from "../core/limits/limit.ts";
+import { ruleOf } from "../core/limits/registry.ts";
+
+/** How much of each unit one call takes: `{ tokens: 800 }`; a number is calls. */
+export type Cost = number | Readonly<Record<string, number>>;
+
+/**
+ * What one call costs for each limit: calls cost 1 and other units nothing unless it is said.
+ * A concurrency limit counts calls that run, whatever they cost.
+ *
+ * @throws {@link InvalidOptionError} when a unit is named that none of the limits counts.
+ * @throws {@link CostTooLargeError} when a limit could never give so much at once.
+ */
+export function costsOf(
+  bucket: string,
+  limits: readonly Limit[],
+  cost: Cost | undefined,
+): number[] {
+  const byUnit: Readonly<Record<string, number>> =
+    typeof cost === "object" ? cost : { calls: cost ?? 1 };
+  assertKnown(bucket, limits, byUnit);
+  return limits.map(({ kind, unit, capacity }) => {
+    if (!ruleOf(kind).isRate) return 1;
+    const amount = byUnit[unit] ?? (unit === "calls" ? 1 : 0);
+    if (amount <= capacity) return amount;
+    throw new CostTooLargeError({ bucket, cost: amount, unit, maxCost: capacity });
+  });
+}
+
+/** What a call came to cost beyond its estimate, for each limit; what the answer does not tell stays as estimated. */
+export function differences(
+  bucket: string,
+  limits: readonly Limit[],
+  estimates: readonly number[],
+  actual: Readonly<Record<string, unknown>>,
+): number[] {
+  const told = Object.entries(actual).filter(
+    ([, amount]) => amount !== undefined && amount !== null,
+  );
+  const byUnit = Object.fromEntries(told) as Record<string, number>;
+  assertKnown(bucket, limits, byUnit);
+  for (const [unit, amount] of told) {
+    if (Number.isSafeInteger(amount) && (amount as number) >= 0) continue;
+    const remedy = "give a whole number from 0, or leave it out if the answer does not tell";
+    throw new InvalidOptionError({ where: "settle()", option: unit, value: amount, remedy });
+  }
+  return limits.map(({ kind, unit, periodUs }, index) => {
+    const amount = byUnit[unit];
+    if (amount === undefined || !ruleOf(kind).isRate) return 0;
+    const difference = amount - estimates[index]!;
+    if (Math.abs(difference) * periodUs < 2 ** 52) return difference;
+    const remedy = "no limit can hold such a debt";
+    throw new InvalidOptionError({ where: "settle()", option: unit, value: amount, remedy });
+  });
+}
+
+function assertKnown(
+  bucket: string,
+  limits: readonly Limit[],
+  byUnit: Readonly<Record<string, unknown>>,
+): void {
+  for (const name of Object.keys(byUnit)) {
+    if (name === "calls" || limits.some(({ unit }) => unit === name)) continue;
+    const units = [...new Set(limits.map(({ unit }) => unit))].join(", ");
+    const remedy = `no limit of bucket "${bucket}" counts it; the units are ${units}`;
+    throw new InvalidOptionError({
+      where: "draw()",
+      option: `cost.${name}`,
+      value: byUnit[name],
+      remedy,
+    });
+  }
+}

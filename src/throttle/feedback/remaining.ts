@@ -1,0 +1,151 @@
+import { headerOf } from "./headers.ts";
+import { readDelayMs, readGoDurationMs, readResetMs, readRfc3339Ms } from "./retry-after.ts";
+
+/**
+ * What a downstream says is left of one of its quotas. Not a rate: 10,000 left
+ * of a quota per 1,000 s that resets in 10 s are no leave for 1,000 a second.
+ */
+export interface Remaining {
+  /** What the quota counts: `"calls"`, `"tokens"`, `"input-tokens"`, `"content-bytes"`. */
+  readonly unit: string;
+  /** Whole units that may still be used: `8`. */
+  readonly remaining: number;
+  /** Units of a full quota: `40`. Undefined when the downstream does not say. */
+  readonly limit: number | undefined;
+  /** Whole ms until the quota is full again: `16000`; `0` when it is by now. */
+  readonly resetAfterMs: number;
+}
+
+interface Quota {
+  readonly unit: string;
+  readonly remaining: number | undefined;
+  readonly limit: number | undefined;
+  readonly resetAfterMs: number | undefined;
+}
+
+/** Above it a figure is a mistake, or wants to do harm. */
+const MOST_UNITS = 1e12;
+const LONGEST_RESET_MS = 366 * 86_400_000;
+const LONGEST_FIELD = 4_096;
+
+/** Every bucket of Shopify's REST API, of 40, 80 or 400 calls, runs empty in 20 s: at 2, 4 or 20 calls/s. */
+const SHOPIFY_DRAIN_MS = 20_000;
+
+type ReadReset = (text: string | undefined, wallNowMs: number) => number | undefined;
+
+/** The headers that speak of one quota: named once, since they are looked for in every answer. */
+const FAMILIES = [
+  ...["requests", "tokens"].map((counted) =>
+    familyOf(counted, (figure) => `x-ratelimit-${figure}-${counted}`, readGoDurationMs),
+  ),
+  ...["requests", "tokens", "input-tokens", "output-tokens"].map((counted) =>
+    familyOf(counted, (figure) => `anthropic-ratelimit-${counted}-${figure}`, readRfc3339Ms),
+  ),
+  familyOf("requests", (figure) => `x-ratelimit-${figure}`, readResetMs),
+];
+
+/** Structured Fields (RFC 9651): a bare item, and an item of a list with its parameters. */
+const BARE = String.raw`"(?:[ !#-\[\]-~]|\\["\\])*"|-?\d{1,15}(?:\.\d{1,3})?|:[\w+/=]*:|\?[01]|@-?\d{1,15}|[a-z*][\w!#$%&'*+.^\x60|~:/-]*`;
+const PARAMETER = String.raw`; *([a-z*][\w.*-]*)(?:=(${BARE}))?`;
+const ITEM = new RegExp(String.raw`(${BARE})((?:${PARAMETER})*)[ \t]*(?:,[ \t]*(?=\S)|$)`, "iy");
+
+/**
+ * What is left of each quota that an answer's headers speak of: OpenAI's,
+ * Anthropic's, GitHub's, Discord's, Shopify's and those of
+ * draft-ietf-httpapi-ratelimit-headers-11. A quota named in two ways comes
+ * twice. Malformed and absurd figures are left out, and so is everything of an
+ * answer that came out of a cache. Never throws.
+ */
+export function readRemaining(headers: unknown, wallNowMs: number): readonly Remaining[] {
+  if (Number(headerOf(headers, "age")) > 0) return [];
+  const quotas = [
+    ...FAMILIES.map((family) => readFamily(headers, family, wallNowMs)),
+    readShopify(headers),
+    ...readRateLimit(headers),
+  ];
+  return quotas.flatMap(toRemaining);
+}
+
+function toRemaining(quota: Quota | undefined): readonly Remaining[] {
+  if (quota?.remaining === undefined || quota.resetAfterMs === undefined) return [];
+  const { unit, remaining, resetAfterMs } = quota;
+  if (remaining > MOST_UNITS || resetAfterMs > LONGEST_RESET_MS) return [];
+  // Nothing left of nothing, or until just now: so Azure writes that it does not know.
+  if (remaining === 0 && (resetAfterMs === 0 || quota.limit === 0)) return [];
+  const isLimitKnown = quota.limit !== undefined && quota.limit > 0 && quota.limit <= MOST_UNITS;
+  const limit = isLimitKnown ? quota.limit : undefined;
+  return [{ unit, remaining: Math.min(remaining, limit ?? remaining), limit, resetAfterMs }];
+}
+
+function familyOf(counted: string, nameOf: (figure: string) => string, readReset: ReadReset) {
+  const [remaining, limit, reset] = [nameOf("remaining"), nameOf("limit"), nameOf("reset")];
+  return { unit: toUnit(counted), remaining, limit, reset, readReset };
+}
+
+type Family = ReturnType<typeof familyOf>;
+
+function readFamily(headers: unknown, family: Family, wallNowMs: number): Quota | undefined {
+  const remaining = readWhole(headerOf(headers, family.remaining));
+  if (remaining === undefined) return undefined;
+  // Discord's Reset-After needs no clock of ours.
+  const resetAfterMs =
+    readDelayMs(headerOf(headers, `${family.reset}-after`), 1_000) ??
+    family.readReset(headerOf(headers, family.reset), wallNowMs);
+  const limit = readWhole(headerOf(headers, family.limit));
+  return { unit: family.unit, remaining, limit, resetAfterMs };
+}
+
+function readShopify(headers: unknown): Quota | undefined {
+  const given = headerOf(headers, "x-shopify-shop-api-call-limit") ?? "";
+  const [used, limit] = /^ *\d+\/\d+ *$/.test(given) ? given.split("/").map(readWhole) : [];
+  if (used === undefined || limit === undefined || limit === 0) return undefined;
+  const resetAfterMs = Math.ceil((used * SHOPIFY_DRAIN_MS) / limit);
+  return { unit: "calls", remaining: Math.max(0, limit - used), limit, resetAfterMs };
+}
+
+/** A policy gives its name's limit its size and unit, and a window to one that does not say when it ends. */
+function readRateLimit(headers: unknown): readonly (Quota | undefined)[] {
+  const limits = readList(headerOf(headers, "ratelimit"));
+  if (limits.length === 0) return [];
+  const policies = new Map(readList(headerOf(headers, "ratelimit-policy")));
+  return limits.map(([name, parameters]) => {
+    const policy = policies.get(name);
+    const unit = readQuotaUnit(policy?.get("qu"));
+    if (unit === undefined) return undefined;
+    const resetAfterMs = readDelayMs(readWhole(parameters.get("t") ?? policy?.get("w")), 1_000);
+    const remaining = readWhole(parameters.get("r"));
+    return { unit, remaining, limit: readWhole(policy?.get("q")), resetAfterMs };
+  });
+}
+
+function readQuotaUnit(given = '"requests"'): string | undefined {
+  const counted = /^"([a-z][a-z0-9-]{0,31})"$/.exec(given)?.[1];
+  return counted === undefined ? undefined : toUnit(counted);
+}
+
+type ListItem = readonly [name: string, parameters: ReadonlyMap<string, string>];
+
+/** A list whose syntax is broken anywhere is no list (RFC 9651 §4.2); an item that is no string names no policy. */
+function readList(field: string | undefined): readonly ListItem[] {
+  const text = field?.trim() ?? "";
+  if (text.length > LONGEST_FIELD) return [];
+  const items: ListItem[] = [];
+  for (let at = 0; at < text.length; at = ITEM.lastIndex) {
+    ITEM.lastIndex = at;
+    const [, name = "", given = ""] = ITEM.exec(text) ?? [];
+    if (name === "") return [];
+    const pairs = given.matchAll(new RegExp(PARAMETER, "gi"));
+    const parameters = new Map(Array.from(pairs, ([, key = "", value = "?1"]) => [key, value]));
+    if (name.startsWith('"')) items.push([name, parameters]);
+  }
+  return items;
+}
+
+function toUnit(counted: string): string {
+  return counted === "requests" ? "calls" : counted;
+}
+
+function readWhole(text: string | undefined): number | undefined {
+  const digits = text?.trim() ?? "";
+  return /^\d{1,15}$/.test(digits) ? Number(digits) : undefined;
+}

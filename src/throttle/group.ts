@@ -1,0 +1,81 @@
+import { HORIZON_US } from "../core/limit-makers.ts";
+import type { Limit } from "../core/limits/limit.ts";
+import { PRIORITIES } from "../core/priority.ts";
+import { stepOf } from "../core/scope.ts";
+import { createHeldSlots, type HeldSlot, type HeldSlots } from "./held-slots.ts";
+import { createLine, type Line, type Waiter } from "./line.ts";
+
+/** One caller in the line of a group. */
+export interface Caller extends Waiter {
+  /** In the order in which callers came to the bucket. */
+  readonly number: number;
+  group: Group;
+  go(slot: HeldSlot, generation: number): void;
+  fail(error: unknown): void;
+}
+
+/** Calls of one key and cost: a slot of one of them is as good for another. */
+export interface Group {
+  readonly name: string;
+  /** The key, if it has limits of its own. */
+  readonly key: string | undefined;
+  readonly keyLimits: readonly Limit[];
+  /** For each of the policy's limits, and then for each of the key's. */
+  readonly costs: readonly number[];
+  /** What one call takes of the downstream, in ms. */
+  readonly stepMs: number;
+  /** How late a slot may be used. */
+  readonly mostLateMs: number;
+  readonly line: Line<Caller>;
+  readonly held: HeldSlots;
+  /** When the key is to be asked again, on `performance.now()`. */
+  notBeforeMs: number;
+  /** What held these calls back last, as a reply numbers it. */
+  bindsAt: number;
+}
+
+/** What a group is made of. */
+export interface GroupFacts {
+  readonly name: string;
+  readonly key: string | undefined;
+  readonly keyLimits: readonly Limit[];
+  readonly costs: readonly number[];
+}
+
+export function createGroup(facts: GroupFacts, limits: readonly Limit[]): Group {
+  const stepMs = stepOf([...limits, ...facts.keyLimits], facts.costs) / 1_000;
+  return {
+    ...facts,
+    stepMs,
+    mostLateMs: lateMs(stepMs),
+    line: createLine(),
+    held: createHeldSlots(),
+    notBeforeMs: 0,
+    bindsAt: 0,
+  };
+}
+
+/** How many callers of each priority have no slot yet, the most urgent first. */
+export function lacking({
+  line,
+  held,
+}: Group): { readonly rank: number; readonly wanted: number }[] {
+  const wishes: { rank: number; wanted: number }[] = [];
+  let spare = held.size;
+  for (let rank = 0; rank < PRIORITIES.length; rank++) {
+    const waiting = line.sizeOf(rank);
+    const wanted = waiting - Math.min(spare, waiting);
+    spare -= waiting - wanted;
+    if (wanted > 0) wishes.push({ rank, wanted });
+  }
+  return wishes;
+}
+
+/**
+ * A slot may be used late by half an interval: at least by what timers and a
+ * busy process are off, at most by one horizon. At 100/s both are 5 ms, which
+ * leaves as much to the network before a second can see two calls too many.
+ */
+function lateMs(stepMs: number): number {
+  return Math.min(Math.max(stepMs / 2, 5), HORIZON_US / 1_000);
+}

@@ -1,0 +1,67 @@
+import type { Limit } from "../core/limits/limit.ts";
+import { InvalidOptionError } from "../core/errors.ts";
+import type { Policy } from "../core/policy.ts";
+import { costsOf } from "./costs.ts";
+import type { TryOptions } from "./draw-options.ts";
+import { createGroup, type Group } from "./group.ts";
+
+/** The groups of one bucket: calls of one key and cost are interchangeable. */
+export interface Groups {
+  /**
+   * @throws {@link InvalidOptionError} when a unit or a tier is unknown, or the bucket's limits are all per key and none is given.
+   * @throws {@link CostTooLargeError} when the call could never pass.
+   */
+  of(options: TryOptions): Group;
+  /** Another policy is in force: all groups are made anew. */
+  clear(): void;
+}
+
+/** So many are kept; from there on, those in which nobody waits are dropped. */
+const MOST_KEPT = 1_000;
+
+export function createGroups(bucket: string, policy: () => Policy): Groups {
+  const groups = new Map<string, Group>();
+  let plain: Group | undefined;
+
+  function forgetIdle(): void {
+    for (const [name, { line, held }] of groups) {
+      if (line.size === 0 && held.size === 0) groups.delete(name);
+    }
+  }
+
+  function find({ key, cost }: TryOptions): Group {
+    const { limits, perKey } = policy();
+    if (perKey !== undefined && limits.length === 0 && key === undefined) {
+      const remedy = "all limits of the bucket are per key: say whom the call is for";
+      throw new InvalidOptionError({
+        where: `bucket("${bucket}")`,
+        option: "key",
+        value: key,
+        remedy,
+      });
+    }
+    const keyLimits: readonly Limit[] = key === undefined ? [] : (perKey?.limitsOf(key) ?? []);
+    const costs = costsOf(bucket, [...limits, ...keyLimits], cost);
+    const own = keyLimits.length > 0 ? key : undefined;
+    const name = `${costs.join(" ")} ${own ?? ""}`;
+    const found = groups.get(name);
+    // A tier's limits may have changed since.
+    if (found !== undefined && found.keyLimits === keyLimits) return found;
+    if (found !== undefined && keyLimits.length === 0) return found;
+    if (groups.size >= MOST_KEPT) forgetIdle();
+    const group = createGroup({ name, key: own, keyLimits, costs }, limits);
+    groups.set(name, group);
+    return group;
+  }
+
+  return {
+    of(options) {
+      if (options.key === undefined && options.cost === undefined) return (plain ??= find(options));
+      return find(options);
+    },
+    clear() {
+      groups.clear();
+      plain = undefined;
+    },
+  };
+}

@@ -1,0 +1,59 @@
+import type { Logger } from "../core/logger.ts";
+import { formatPolicy, readPolicyText, type Policy } from "../core/policy.ts";
+import type { KnownTerms } from "../core/store.ts";
+
+/**
+ * The newest policy of a bucket that this process knows of. The newest
+ * declaration wins everywhere: each draw carries what its process knows, so
+ * that even a Redis that lost everything learns it again.
+ */
+export interface Knowledge {
+  readonly policy: Policy;
+  readonly terms: KnownTerms;
+  /** The bucket has answered: the policy that this process knows is in force, in this version. */
+  confirm(version: number): void;
+  /** Another policy is in force. */
+  learn(text: string, version: number): void;
+  /** A policy that this process has put in force itself. */
+  adopt(policy: Policy): void;
+}
+
+export function createKnowledge(bucket: string, declared: Policy, logger: Logger): Knowledge {
+  let policy = declared;
+  let terms = termsOf(declared, 0);
+  let hasWarned = false;
+
+  function learn(text: string, version: number): void {
+    policy = text === declared.text ? declared : readPolicyText(text, declared);
+    terms = termsOf(policy, version);
+    if (hasWarned || text === declared.text) return;
+    hasWarned = true;
+    logger.warn(
+      { bucket, declared: formatPolicy(declared), inForce: formatPolicy(policy) },
+      `Bucket "${bucket}" was declared here with ${formatPolicy(declared)}, and later elsewhere with ` +
+        `${formatPolicy(policy)}. The newest holds for all; give every process the same policy.`,
+    );
+  }
+
+  return {
+    get policy() {
+      return policy;
+    },
+    get terms() {
+      return terms;
+    },
+    confirm(version) {
+      if (version !== terms.version) terms = termsOf(policy, version);
+    },
+    learn,
+    adopt(newest) {
+      hasWarned = true;
+      policy = newest;
+      terms = termsOf(newest, 0);
+    },
+  };
+}
+
+function termsOf({ limits, shares, text }: Policy, version: number): KnownTerms {
+  return { limits, shares, text, version };
+}

@@ -1,0 +1,142 @@
+import type { Logger } from "../core/logger.ts";
+import type { Policy } from "../core/policy.ts";
+import type { Change, Store } from "../core/store.ts";
+import { readAnswer, type Answer } from "./feedback/answer.ts";
+import { readRemaining } from "./feedback/remaining.ts";
+import type { Feedback, FeedbackOptions, ReadFeedback } from "./feedback-options.ts";
+import type { Knowledge } from "./known-terms.ts";
+
+/** The call that an answer came to. */
+export interface Answered {
+  readonly key: string | undefined;
+  /** The slot that it left on, in ms on the bucket's clock. */
+  readonly atMs: number;
+  /** What it was estimated to cost, by unit. */
+  readonly costOf: (unit: string) => number;
+  /** What one call takes of the downstream, in ms. */
+  readonly stepMs: number;
+}
+
+/** Listens to what calls return and throw, and slows the bucket down for all replicas. */
+export interface Listener {
+  hear(resultOrError: unknown, call: Answered, read?: ReadFeedback): void;
+  /** Resolves when all that was heard has been passed on. */
+  settled(): Promise<void>;
+}
+
+const DEFAULT_COOL_MS = 1_000;
+const MAX_COOL_MS = 900_000;
+/** A cut leaves so much of the rate, per mille. */
+const CUT_TO = 700;
+/** After a cooldown the rate grows back in as long as it lasted, within these bounds. */
+const [LEAST_RAMP_US, MOST_RAMP_US] = [1_000_000, 10_000_000];
+/** Headers are acted upon so often at most: each answer carries them. */
+const SPACE_EVERY_MS = 200;
+
+export function createListener(
+  parts: {
+    readonly store: Store;
+    readonly bucket: string;
+    readonly known: Knowledge;
+    readonly logger: Logger;
+    readonly onChange: () => void;
+  },
+  options: FeedbackOptions,
+): Listener {
+  const { store, bucket, known, logger, onChange } = parts;
+  const { maxCooldownMs = MAX_COOL_MS, adaptive, pace } = options;
+  const underWay = new Set<Promise<void>>();
+  let spacedAtMs = -Infinity;
+
+  /** The key's own limits were hit, if it has some; who has none is one of all. */
+  function scopeOf(
+    policy: Policy,
+    key: string | undefined,
+    scope: Feedback["scope"],
+  ): string | undefined {
+    const hasOwn = key !== undefined && policy.perKey !== undefined;
+    return hasOwn && scope !== "bucket" ? key : undefined;
+  }
+
+  function steer(key: string | undefined, change: Change): void {
+    const keyLimits = key === undefined ? [] : (known.policy.perKey?.limitsOf(key) ?? []);
+    const steering = store
+      .steer({ bucket, terms: known.terms, key, keyLimits, change })
+      .then(onChange)
+      .catch((error: unknown) =>
+        logger.warn(
+          { bucket, reason: String(error) },
+          "A downstream's answer could not be passed on.",
+        ),
+      )
+      .finally(() => underWay.delete(steering));
+    underWay.add(steering);
+  }
+
+  function cool({ coolMs, scope }: Feedback, { key, atMs }: Answered): void {
+    const forUs = Math.round(Math.min(Math.max(coolMs, 0), maxCooldownMs) * 1_000);
+    if (!Number.isSafeInteger(forUs) || forUs === 0) return;
+    const slotUs = Math.round(atMs * 1_000);
+    const about = scopeOf(known.policy, key, scope);
+    if (adaptive !== undefined) {
+      const { floor, recoverMs } = adaptive;
+      const bounds = {
+        factor: CUT_TO,
+        floor: Math.ceil(floor * 1_000),
+        recoverUs: recoverMs * 1_000,
+      };
+      steer(about, { do: "cut", ...bounds, slotUs });
+    }
+    const rampUs =
+      adaptive === undefined ? Math.min(Math.max(forUs, LEAST_RAMP_US), MOST_RAMP_US) : 0;
+    steer(about, { do: "cool", forUs, rampUs, slotUs });
+  }
+
+  /** Spaces calls so that what is left lasts until it is reset; never faster than the policy. */
+  function space({ headers }: Answer, { key, costOf, stepMs }: Answered): void {
+    const nowMs = performance.now();
+    if (headers === undefined || nowMs < spacedAtMs + SPACE_EVERY_MS) return;
+    let gapMs = 0;
+    let forMs = 0;
+    for (const { unit, remaining, resetAfterMs } of readRemaining(headers, Date.now())) {
+      const calls = remaining / Math.max(1, costOf(unit));
+      const each = resetAfterMs / Math.max(calls, 0.5);
+      if (costOf(unit) > 0 && each > gapMs) [gapMs, forMs] = [each, resetAfterMs];
+    }
+    if (gapMs <= stepMs * 1.05) return;
+    spacedAtMs = nowMs;
+    const forUs = Math.round(Math.min(forMs, maxCooldownMs) * 1_000);
+    const gapUs = Math.min(Math.round(gapMs * 1_000), forUs);
+    steer(scopeOf(known.policy, key, undefined), { do: "space", gapUs, forUs });
+  }
+
+  function hear(resultOrError: unknown, call: Answered, read: ReadFeedback | undefined): void {
+    if (read === false) return;
+    if (read !== undefined) {
+      const feedback = read(resultOrError);
+      if (feedback !== undefined) cool(feedback, call);
+      return;
+    }
+    const answer = readAnswer(resultOrError, Date.now());
+    if (answer === undefined) return;
+    if (answer.isLimited) cool({ coolMs: answer.retryAfterMs ?? DEFAULT_COOL_MS }, call);
+    else if (pace === "headers") space(answer, call);
+  }
+
+  return {
+    hear(resultOrError, call, read = options.feedback) {
+      try {
+        hear(resultOrError, call, read);
+      } catch (error) {
+        // A reader of the user's own must not turn a call that went well into one that failed.
+        logger.warn(
+          { bucket, reason: String(error) },
+          "feedback() threw; the answer tells nothing.",
+        );
+      }
+    },
+    async settled() {
+      await Promise.all(underWay);
+    },
+  };
+}

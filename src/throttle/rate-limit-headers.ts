@@ -1,0 +1,107 @@
+import type { Decision, LimitDecision } from "./decision.ts";
+
+/** The largest Integer of Structured Fields (RFC 9651 §3.3.1): 15 digits. */
+const MOST = 999_999_999_999_999;
+
+/** Names on the wire are cut here, so that a policy's headers fit into any server's 8 KiB. */
+const LONGEST_NAME = 128;
+
+/** Units that draft-ietf-httpapi-ratelimit-headers-11 has a name for, besides calls. */
+const QUOTA_UNITS: ReadonlySet<string> = new Set(["content-bytes", "concurrent-requests"]);
+
+interface NamedLimit {
+  readonly name: string;
+  readonly limit: LimitDecision;
+}
+
+/**
+ * What to tell an HTTP client of a decision: `RateLimit-Policy` and `RateLimit`
+ * (draft-ietf-httpapi-ratelimit-headers-11), `Retry-After` in whole seconds
+ * when the call was refused, and `X-RateLimit-Limit`, `-Remaining` and `-Reset`
+ * (seconds from now) of the limit that refused it, or has the least left.
+ * Limits on a unit that HTTP has no name for, such as tokens, are left out:
+ * clients would take them for calls. All values are printable ASCII.
+ */
+export function rateLimitHeaders(decision: Decision): Record<string, string> {
+  const shown = nameLimits(decision.limits.filter(isShown));
+  const binding = bindingLimit(decision);
+  return {
+    ...(shown.length > 0 && {
+      "RateLimit-Policy": shown.map(formatPolicyItem).join(", "),
+      RateLimit: shown.map(formatLimitItem).join(", "),
+    }),
+    ...(binding !== undefined && {
+      "X-RateLimit-Limit": formatWhole(binding.capacity),
+      "X-RateLimit-Remaining": formatWhole(binding.remaining),
+      "X-RateLimit-Reset": formatSeconds(binding.resetAfterMs),
+    }),
+    ...(!decision.allowed && { "Retry-After": formatSeconds(decision.retryAfterMs, 1) }),
+  };
+}
+
+function isShown({ unit }: LimitDecision): boolean {
+  return unit === "calls" || QUOTA_UNITS.has(unit);
+}
+
+/** A client finds an item's policy by its name, so a bucket's limit and a key's must not share one. */
+function nameLimits(limits: readonly LimitDecision[]): readonly NamedLimit[] {
+  return limits.map((limit) => {
+    const isShared = limits.some(({ name, scope }) => name === limit.name && scope !== limit.scope);
+    const suffix = isShared && limit.scope === "key" ? " per key" : "";
+    return { name: formatName(limit.name, suffix), limit };
+  });
+}
+
+function bindingLimit({ limits, limitedBy }: Decision): LimitDecision | undefined {
+  const shown = limits.filter(isShown);
+  const refusing = shown.filter(({ name, retryAfterMs }) => name === limitedBy && retryAfterMs > 0);
+  const candidates = refusing.length > 0 ? refusing : shown;
+  return candidates.toSorted(
+    (a, b) => a.remaining - b.remaining || b.resetAfterMs - a.resetAfterMs,
+  )[0];
+}
+
+function formatPolicyItem({ name, limit }: NamedLimit): string {
+  const isConcurrency = limit.windowMs === undefined && limit.unit === "calls";
+  const quotaUnit = isConcurrency ? "concurrent-requests" : limit.unit;
+  const unit = quotaUnit === "calls" ? "" : `;qu="${quotaUnit}"`;
+  const window = limit.windowMs === undefined ? "" : `;w=${formatSeconds(limit.windowMs, 1)}`;
+  return `${name};q=${formatWhole(limit.capacity)}${unit}${window}`;
+}
+
+/**
+ * `t` is how long no more than `r` can be used: of a limit that refuses, until
+ * it would not. So Retry-After is never earlier, as section 6 of the draft asks.
+ */
+function formatLimitItem({ name, limit }: NamedLimit): string {
+  const untilMs = limit.retryAfterMs > 0 ? limit.retryAfterMs : limit.resetAfterMs;
+  const effective = limit.windowMs === undefined ? "" : `;t=${formatSeconds(untilMs)}`;
+  return `${name};r=${formatWhole(limit.remaining)}${effective}`;
+}
+
+/** An sf-string holds printable ASCII only (RFC 9651 §3.3.3); the bytes of all else are percent-encoded. */
+function formatName(name: string, suffix: string): string {
+  const ascii = name
+    .slice(0, LONGEST_NAME)
+    .replaceAll(/[^ -~]+/g, (text) =>
+      Array.from(
+        Buffer.from(text),
+        (byte) => `%${byte.toString(16).padStart(2, "0").toUpperCase()}`,
+      ).join(""),
+    );
+  const escaped = `${ascii.slice(0, LONGEST_NAME)}${suffix}`.replaceAll(/["\\]/g, String.raw`\$&`);
+  return `"${escaped}"`;
+}
+
+function formatWhole(count: number): string {
+  return toWhole(Math.floor(count), 0);
+}
+
+function formatSeconds(ms: number, least = 0): string {
+  return toWhole(Math.ceil(ms / 1_000), least);
+}
+
+/** Never NaN, `1e21` or `-0`: each would break the whole field. */
+function toWhole(count: number, least: number): string {
+  return String(Math.min(MOST, count > least ? count : least));
+}

@@ -1,0 +1,144 @@
+import { z } from "zod";
+import { formatLimit } from "../core/format-limit.ts";
+import { LONGEST_MS, NAME, readOptions, wholeNumber } from "../core/options.ts";
+import { compilePolicy, formatPolicy, type Policy, type PolicyOptions } from "../core/policy.ts";
+import type { Change, Peeked, Store } from "../core/store.ts";
+import type { Knowledge } from "./known-terms.ts";
+
+/** How one limit stands. The numbers are of 100 calls a minute, 97 of them used. */
+export interface LimitState {
+  /** `"100/min"`. */
+  readonly name: string;
+  readonly unit: string;
+  readonly scope: "bucket" | "key";
+  /** `100`. */
+  readonly capacity: number;
+  /** What is used: `97`. */
+  readonly level: number;
+  /** What could pass now: `3`. */
+  readonly remaining: number;
+  /** Ms until a call of cost 1 may pass: `0`. Undefined if nobody can tell, as of a concurrency limit that is used up. */
+  readonly nextFreeMs: number | undefined;
+}
+
+/** How a bucket stands, for all replicas. */
+export interface BucketState {
+  /** The policy in force: `"100/s"`. */
+  readonly policy: string;
+  /** Whether it comes from the code or was configured over it. */
+  readonly policyFrom: "code" | "configured";
+  readonly generation: number;
+  /** Ms until a cooldown ends: `0` if there is none. */
+  readonly coolingForMs: number;
+  /** Ms until a pause ends: `0` if there is none; Infinity if it has no end. */
+  readonly pausedForMs: number;
+  /** The part of the rate that is in force after a refusal: `1` is all of it. */
+  readonly rateFactor: number;
+  /** How many replicas drew of late. */
+  readonly replicas: number;
+  /** How many callers wait in this process. */
+  readonly waitingHere: number;
+  readonly limits: readonly LimitState[];
+}
+
+/** Live changes of one bucket, for every replica. */
+export interface Steering {
+  configure(policy: PolicyOptions | "code"): Promise<void>;
+  pause(options?: { readonly forMs?: number | undefined }): Promise<void>;
+  resume(): Promise<void>;
+  peek(options?: { readonly key?: string | undefined }): Promise<BucketState>;
+}
+
+/** A pause without an end: some 30 years. */
+const FOREVER_US = 1e15;
+const PAUSE = z.strictObject({ forMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional() });
+const PEEK = z.strictObject({ key: NAME.optional() });
+
+export function createSteering(parts: {
+  readonly store: Store;
+  readonly bucket: string;
+  readonly declared: Policy;
+  readonly known: Knowledge;
+  readonly waiting: () => number;
+  /** Callers here are to feel the change at once. */
+  readonly onChange: () => void;
+}): Steering {
+  const { store, bucket, declared, known, waiting, onChange } = parts;
+
+  async function steer(change: Change): Promise<void> {
+    await store.steer({ bucket, terms: known.terms, key: undefined, keyLimits: [], change });
+    onChange();
+  }
+
+  async function peek(key: string | undefined): Promise<Peeked> {
+    const look = (): Promise<Peeked> => {
+      const keyLimits = key === undefined ? [] : (known.policy.perKey?.limitsOf(key) ?? []);
+      const own = keyLimits.length > 0 ? key : undefined;
+      return store.peek({ bucket, terms: known.terms, key: own, keyLimits });
+    };
+    const peeked = await look();
+    if (peeked.text === known.terms.text) return peeked;
+    // What the limits of another policy stand at can be told once it is known.
+    known.learn(peeked.text, peeked.version);
+    onChange();
+    return look();
+  }
+
+  return {
+    async configure(given) {
+      const isCode = given === "code";
+      const policy = isCode ? declared : compilePolicy(`bucket("${bucket}").configure()`, given);
+      const { limits, shares, text } = policy;
+      const terms = { limits, shares, text, version: 0 };
+      const change: Change = { do: "configure", isOverride: !isCode };
+      await store.steer({ bucket, terms, key: undefined, keyLimits: [], change });
+      onChange();
+    },
+    async pause(options = {}) {
+      const { forMs } = readOptions("pause()", PAUSE, options);
+      await steer({ do: "pause", forUs: forMs === undefined ? FOREVER_US : forMs * 1_000 });
+    },
+    resume: () => steer({ do: "pause", forUs: 0 }),
+    async peek(options = {}) {
+      const { key } = readOptions("peek()", PEEK, options);
+      return describe(await peek(key), key, known.policy, waiting());
+    },
+  };
+}
+
+function describe(
+  peeked: Peeked,
+  key: string | undefined,
+  policy: Policy,
+  waitingHere: number,
+): BucketState {
+  const { nowUs, standings, coolUntilUs, pausedUntilUs } = peeked;
+  const keyLimits = key === undefined ? [] : (policy.perKey?.limitsOf(key) ?? []);
+  const limits = [...policy.limits, ...keyLimits].map((limit, index): LimitState => {
+    const { remaining, nextUs } = standings[index]!;
+    return {
+      name: formatLimit(limit),
+      unit: limit.unit,
+      scope: index < policy.limits.length ? "bucket" : "key",
+      capacity: limit.capacity,
+      level: limit.capacity - remaining,
+      remaining,
+      nextFreeMs: nextUs === Infinity ? undefined : msUntil(nextUs, nowUs),
+    };
+  });
+  return {
+    policy: formatPolicy(policy),
+    policyFrom: peeked.isOverride ? "configured" : "code",
+    generation: peeked.generation,
+    coolingForMs: msUntil(coolUntilUs, nowUs),
+    pausedForMs: pausedUntilUs - nowUs > FOREVER_US / 2 ? Infinity : msUntil(pausedUntilUs, nowUs),
+    rateFactor: peeked.factor / 1_000,
+    replicas: peeked.alive,
+    waitingHere,
+    limits,
+  };
+}
+
+function msUntil(us: number, nowUs: number): number {
+  return Math.max(0, Math.ceil((us - nowUs) / 1_000));
+}

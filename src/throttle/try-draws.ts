@@ -1,0 +1,223 @@
+import { LRUCache } from "lru-cache";
+import { formatLimit } from "../core/format-limit.ts";
+import type { Limit } from "../core/limits/limit.ts";
+import { ruleOf } from "../core/limits/registry.ts";
+import {
+  NO_PLACE,
+  type Drawn,
+  type DrawRequest,
+  type Standing,
+  type Store,
+} from "../core/store.ts";
+import type { Decision, LimitDecision } from "./decision.ts";
+import type { Group } from "./group.ts";
+import type { Knowledge } from "./known-terms.ts";
+
+/** A decision, and the slot that it came with. */
+export interface Tried {
+  readonly decision: Decision;
+  readonly slot:
+    | { readonly slotUs: number; readonly lease: number; readonly generation: number }
+    | undefined;
+}
+
+/** Asks at once or not at all, for all who ask in one tick together. */
+export interface TryDraws {
+  ask(group: Group): Promise<Tried>;
+  /** Something has changed: what was refused may pass now. */
+  forget(): void;
+}
+
+interface Batch {
+  readonly group: Group;
+  readonly askers: { resolve: (tried: Tried) => void; reject: (reason: unknown) => void }[];
+}
+
+interface Refusal {
+  readonly untilMs: number;
+  readonly decision: Decision;
+  readonly decidedAtMs: number;
+}
+
+const MOST_REFUSALS = 10_000;
+
+export function createTryDraws(parts: {
+  readonly store: Store;
+  readonly bucket: string;
+  readonly asker: string;
+  readonly known: Knowledge;
+  readonly takeLeases: (count: number) => number;
+  readonly keepLease: (lease: number, key: string | undefined, atMs: number) => void;
+  /** Another policy is in force: the group that a call belongs to now. */
+  readonly regroup: (group: Group) => Group;
+}): TryDraws {
+  const { store, bucket, asker, known } = parts;
+  const refusals = new LRUCache<string, Refusal>({ max: MOST_REFUSALS });
+  const gathering = new Map<string, Batch>();
+  const asking = new Set<string>();
+
+  function ask(group: Group): Promise<Tried> {
+    const refusal = refusals.get(group.name);
+    if (refusal !== undefined) {
+      const decision = stillRefused(refusal);
+      if (decision !== undefined) return Promise.resolve({ decision, slot: undefined });
+      refusals.delete(group.name);
+    }
+    return new Promise((resolve, reject) => {
+      const batch = gathering.get(group.name) ?? { group, askers: [] };
+      batch.askers.push({ resolve, reject });
+      if (batch.askers.length > 1) return;
+      gathering.set(group.name, batch);
+      // While one is under way, those who come are gathered for the next.
+      if (!asking.has(group.name)) queueMicrotask(() => void send(group.name));
+    });
+  }
+
+  async function send(name: string): Promise<void> {
+    const batch = gathering.get(name);
+    if (batch === undefined) return;
+    gathering.delete(name);
+    asking.add(name);
+    try {
+      await settle(batch, await drawFor(batch.group, batch.askers.length));
+    } catch (error) {
+      for (const { reject } of batch.askers) reject(error);
+    } finally {
+      asking.delete(name);
+    }
+    if (gathering.has(name)) void send(name);
+  }
+
+  async function drawFor(
+    given: Group,
+    wanted: number,
+  ): Promise<{ reply: Drawn; group: Group; lease: number }> {
+    let group = given;
+    // Policies do not change so often that the third try would not meet the one that is in force.
+    for (let round = 0; ; round++) {
+      const lease = parts.takeLeases(wanted);
+      const reply = await store.draw(request(group, wanted, lease));
+      if (reply.newText === undefined || round === 2) {
+        known.confirm(reply.version);
+        return { reply, group, lease };
+      }
+      known.learn(reply.newText, reply.version);
+      group = parts.regroup(group);
+    }
+  }
+
+  function request(
+    { name, key, keyLimits, costs }: Group,
+    wanted: number,
+    lease: number,
+  ): DrawRequest {
+    const wish = { name, key, keyLimits, costs, wanted, rank: 0, place: NO_PLACE };
+    const common = { bucket, asker, terms: known.terms, place: NO_PLACE, drewUs: 0 };
+    return { ...common, wishes: [wish], horizonUs: 0, lease, isTry: true };
+  }
+
+  async function settle(
+    { askers }: Batch,
+    { reply, group, lease }: { reply: Drawn; group: Group; lease: number },
+  ): Promise<void> {
+    const { slotsUs, run, notBeforeUs } = reply.granted[0]!;
+    const count = slotsUs.length + (run?.count ?? 0);
+    const limits = [...known.terms.limits, ...group.keyLimits];
+    const hasLeases = limits.some(({ kind }) => !ruleOf(kind).isRate);
+    for (const [index, { resolve }] of askers.slice(0, count).entries()) {
+      const own = hasLeases ? lease + index : 0;
+      if (own > 0) parts.keepLease(own, group.key, reply.sentAtMs);
+      const slot = {
+        slotUs: slotsUs[index] ?? reply.nowUs,
+        lease: own,
+        generation: reply.generation,
+      };
+      // Each sees what those behind it have not drawn yet.
+      const decision = decisionOf(reply, group, limits, { after: count - 1 - index });
+      resolve({ decision, slot });
+    }
+    if (count === askers.length) return;
+    const decision = decisionOf(reply, group, limits, { notBeforeUs });
+    // A lease may come free at any time: nobody can tell when that refusal ends.
+    const canWait = notBeforeUs !== Infinity && decision.retryAfterMs > 0;
+    const nowMs = performance.now();
+    if (canWait) {
+      refusals.set(group.name, {
+        untilMs: nowMs + decision.retryAfterMs,
+        decision,
+        decidedAtMs: nowMs,
+      });
+    }
+    for (const { resolve } of askers.slice(count)) resolve({ decision, slot: undefined });
+  }
+
+  function decisionOf(
+    { nowUs, standings, granted }: Drawn,
+    { costs }: Group,
+    limits: readonly Limit[],
+    outcome: { readonly after: number } | { readonly notBeforeUs: number },
+  ): Decision {
+    const after = "after" in outcome ? outcome.after : 0;
+    const each = limits.map((limit, index) =>
+      limitDecision(limit, standings[index]!, {
+        nowUs,
+        added: after * costs[index]!,
+        scope: index < known.terms.limits.length ? "bucket" : "key",
+      }),
+    );
+    const remaining = Math.min(...each.map((limit) => limit.remaining));
+    const resetAfterMs = Math.max(0, ...each.map((limit) => limit.resetAfterMs));
+    if ("after" in outcome) {
+      const common = { remaining, resetAfterMs, limits: each };
+      return { allowed: true, retryAfterMs: 0, limitedBy: undefined, ...common };
+    }
+    const { bindsAt } = granted[0]!;
+    const waitUs = outcome.notBeforeUs === Infinity ? 1_000_000 : outcome.notBeforeUs - nowUs;
+    const retryAfterMs = Math.max(1, Math.ceil(waitUs / 1_000));
+    const binding = limits[bindsAt - 1];
+    const limitedBy =
+      binding === undefined ? (bindsAt === -1 ? "a cooldown" : "the line") : formatLimit(binding);
+    return { allowed: false, remaining, resetAfterMs, retryAfterMs, limitedBy, limits: each };
+  }
+
+  return { ask, forget: () => refusals.clear() };
+}
+
+function limitDecision(
+  limit: Limit,
+  { remaining, resetUs, nextUs }: Standing,
+  { nowUs, added, scope }: { nowUs: number; added: number; scope: "bucket" | "key" },
+): LimitDecision {
+  const { unit, capacity, count, periodUs, kind } = limit;
+  const { isRate } = ruleOf(kind);
+  const untilMs = (us: number): number =>
+    us === Infinity ? 0 : Math.max(0, Math.ceil((us - nowUs) / 1_000));
+  return {
+    name: formatLimit(limit),
+    unit,
+    scope,
+    capacity,
+    windowMs: isRate ? Math.ceil((capacity * periodUs) / count / 1_000) : undefined,
+    remaining: Math.min(capacity, remaining + added),
+    resetAfterMs: untilMs(resetUs),
+    retryAfterMs: untilMs(nextUs),
+  };
+}
+
+/** The same refusal, some time later; undefined if it may pass by now. */
+function stillRefused({ untilMs, decision, decidedAtMs }: Refusal): Decision | undefined {
+  const nowMs = performance.now();
+  if (nowMs >= untilMs) return undefined;
+  const passedMs = Math.floor(nowMs - decidedAtMs);
+  const less = (ms: number): number => Math.max(0, ms - passedMs);
+  return {
+    ...decision,
+    retryAfterMs: Math.max(1, less(decision.retryAfterMs)),
+    resetAfterMs: less(decision.resetAfterMs),
+    limits: decision.limits.map((limit) => ({
+      ...limit,
+      resetAfterMs: less(limit.resetAfterMs),
+      retryAfterMs: less(limit.retryAfterMs),
+    })),
+  };
+}

@@ -1,0 +1,140 @@
+import { describe, expect, it } from "vitest";
+import { concurrency, leakyBucket } from "../../src/core/limit-makers.ts";
+import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
+import { EXCESS } from "../support/bounds.ts";
+import { simulateParties, type Grant, type Party } from "../support/simulate.ts";
+import { storeKinds, type PinnedStore } from "../support/store-kinds.ts";
+
+const countOf = (grants: readonly Grant[], by: number, wish: number): number =>
+  grants.filter((each) => each.by === by && each.wish === wish).length;
+
+describe.each(storeKinds())("limits per key in $name", ({ open }) => {
+  const askerOf = ({ store }: PinnedStore, policy: ReturnType<typeof policyOf>, name = "a") =>
+    createAsker(store, { bucket: "b", name, policy });
+
+  it.each(["slow first", "slow last"])(
+    "let the calls of other keys pass those of a slow one (%s)",
+    async (order) => {
+      const pinned = open();
+      const policy = policyOf({
+        rate: "200/s",
+        perKey: (key: string) => ({ rate: key === "slow" ? "1/s" : "100/s" }),
+      });
+      const keys = order === "slow first" ? ["slow", "x", "y"] : ["x", "y", "slow"];
+      const wishes = keys.map((key) => ({ key, wanted: 20 }));
+
+      const grants = await simulateParties(
+        pinned,
+        [{ asker: askerOf(pinned, policy), wishes }],
+        10_000,
+      );
+
+      const byKey = (key: string): number => countOf(grants, 0, keys.indexOf(key));
+      expect(byKey("slow")).toBeGreaterThanOrEqual(9);
+      expect(byKey("slow")).toBeLessThanOrEqual(11);
+      for (const key of ["x", "y"]) expect(byKey(key)).toBeGreaterThan(0.95 * 990);
+    },
+  );
+
+  it.each([
+    { what: "none", shared: {}, least: 3 * 103 },
+    { what: "a wide one", shared: { rate: "5000/s" }, least: 3 * 101 },
+    { what: "a narrow one", shared: { rate: "30/s" }, least: 149 },
+    {
+      what: "several",
+      shared: { limits: [leakyBucket("500/s"), concurrency(1_000)] },
+      least: 3 * 101,
+    },
+  ])(
+    "are never passed in any window, whatever all keys share: $what",
+    async ({ shared, least }) => {
+      const pinned = open();
+      const policy = policyOf({ ...shared, perKey: { rate: "20/s", burst: 4 } });
+      const keys = ["x", "y", "z"];
+      const wishes = keys.map((key) => ({ key, wanted: 10 }));
+      const parties = ["a", "b", "c"].map((name) => ({
+        asker: askerOf(pinned, policy, name),
+        wishes,
+      }));
+
+      const grants = await simulateParties(pinned, parties, 5_000);
+
+      const limit = policy.perKey!.limitsOf("x")[0]!;
+      expect(grants.length).toBeGreaterThanOrEqual(least);
+      for (const index of keys.keys()) {
+        const own = grants.filter(({ wish }) => wish === index);
+        const passed = own.map(({ slotUs }) => ({ slotUs, cost: 1 }));
+        expect(EXCESS["leaky-bucket"]!(limit, passed)).toBeLessThanOrEqual(0);
+      }
+    },
+  );
+
+  it.each([
+    { what: "alone", shared: {} },
+    { what: "beside a shared limit", shared: { rate: "1000/s" } },
+  ])("share a key fairly between two askers, $what", async ({ shared }) => {
+    const pinned = open();
+    const policy = policyOf({ ...shared, perKey: { rate: "20/s" } });
+    const parties: Party[] = ["a", "b"].map((name) => ({
+      asker: askerOf(pinned, policy, name),
+      wishes: [{ key: "k", wanted: 30 }],
+    }));
+
+    const grants = await simulateParties(pinned, parties, 20_000);
+
+    const counts = [countOf(grants, 0, 0), countOf(grants, 1, 0)];
+    expect(grants.length).toBeGreaterThanOrEqual(0.98 * 400);
+    expect(Math.min(...counts)).toBeGreaterThanOrEqual(0.4 * grants.length);
+  });
+
+  it("hold for a thousand keys, each at its own rate", async () => {
+    const pinned = open();
+    const policy = policyOf({ rate: "100000/s", perKey: { rate: "2/s" } });
+    const asker = askerOf(pinned, policy);
+    const counts = new Map<string, number>();
+
+    for (let round = 0; round < 9; round++) {
+      for (let batch = 0; batch < 10; batch++) {
+        const keys = Array.from({ length: 100 }, (_, index) => `k${batch * 100 + index}`);
+        const reply = await asker.drawAll(keys.map((key) => ({ key, wanted: 2 })));
+        for (const [index, key] of keys.entries()) {
+          counts.set(key, (counts.get(key) ?? 0) + slotsOf(reply, index).length);
+        }
+      }
+      pinned.clock.advanceMs(250);
+    }
+
+    // One at once and one each half second, for two seconds.
+    expect(counts.size).toBe(1_000);
+    expect(new Set(counts.values())).toEqual(new Set([5]));
+  });
+
+  it("keep the state of each key apart, and of each bucket", async () => {
+    const pinned = open();
+    const policy = policyOf({ perKey: { rate: "1/s" } });
+    const here = askerOf(pinned, policy);
+    const there = createAsker(pinned.store, { bucket: "other", name: "a", policy });
+
+    const slots = [
+      ...slotsOf(await here.drawAll([{ key: "x", wanted: 1 }])),
+      ...slotsOf(await here.drawAll([{ key: "y", wanted: 1 }])),
+      ...slotsOf(await there.drawAll([{ key: "x", wanted: 1 }])),
+      ...slotsOf(await here.drawAll([{ key: "x", wanted: 1 }])),
+    ];
+
+    expect(slots).toEqual([1, 1, 1].map(() => pinned.clock.nowUs()));
+  });
+
+  it("take the names of keys as they are, however they look", async () => {
+    const pinned = open();
+    const policy = policyOf({ rate: "1000/s", perKey: { rate: "1/s" } });
+    const asker = askerOf(pinned, policy);
+    const keys = ["{x}", "a b", "", "state", "x:turns", "ключ", "\u0000", "k".repeat(1_000_000)];
+
+    const first = await asker.drawAll(keys.map((key) => ({ key, wanted: 1 })));
+    const second = await asker.drawAll(keys.map((key) => ({ key, wanted: 1 })));
+
+    expect(keys.map((_key, index) => slotsOf(first, index).length)).toEqual(keys.map(() => 1));
+    expect(keys.map((_key, index) => slotsOf(second, index).length)).toEqual(keys.map(() => 0));
+  });
+});

@@ -1,0 +1,104 @@
+import { describe, expect, it } from "vitest";
+import { HORIZON_US } from "../../src/core/limit-makers.ts";
+import type { Priority } from "../../src/core/priority.ts";
+import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
+import { simulateParties, type Party } from "../support/simulate.ts";
+import { storeKinds, type PinnedStore } from "../support/store-kinds.ts";
+
+const SHARES: Readonly<Record<Priority, number>> = {
+  critical: 1,
+  high: 0.9,
+  normal: 0.8,
+  low: 0.7,
+};
+const MORE_URGENT: readonly Priority[] = ["normal", "high", "critical"];
+
+describe.each(storeKinds())("priorities over askers in $name", ({ open }) => {
+  const policyAt = (rate: string) => policyOf({ rate, shares: SHARES });
+  const partiesOf = (
+    { store }: PinnedStore,
+    names: string,
+    { rate, priority, wanted = 100 }: { rate: string; priority: Priority; wanted?: number },
+  ): Party[] =>
+    [...names].map((name) => ({
+      asker: createAsker(store, { bucket: "b", name, policy: policyAt(rate) }),
+      wishes: [{ wanted, priority }],
+    }));
+
+  it.each(["low", "normal", "high", "critical"] as const)(
+    "let a backlog of %s fill its part of the horizon, and no more",
+    async (priority) => {
+      const pinned = open();
+      const [party] = partiesOf(pinned, "a", { rate: "1000/s", priority });
+
+      const slots = [];
+      for (let round = 0; round < 30; round++) slots.push(...slotsOf(await party!.asker.drawAll(party!.wishes)));
+
+      const farthestUs = Math.max(...slots) - pinned.clock.nowUs();
+      expect(farthestUs).toBe(SHARES[priority] * HORIZON_US);
+    },
+  );
+
+  it.each(MORE_URGENT)(
+    "give a call of %s a slot at once, in the part of the horizon that low may not use",
+    async (priority) => {
+      const pinned = open();
+      const low = partiesOf(pinned, "abc", { rate: "1000/s", priority: "low" });
+      await simulateParties(pinned, low, 2_000);
+      const [urgent] = partiesOf(pinned, "d", { rate: "1000/s", priority, wanted: 1 });
+
+      const slots = slotsOf(await urgent!.asker.drawAll(urgent!.wishes));
+
+      expect(slots).toHaveLength(1);
+      expect(slots[0]! - pinned.clock.nowUs()).toBeLessThanOrEqual(SHARES.low * HORIZON_US + 1_000);
+    },
+  );
+
+  it.each(["2/s", "20/s", "1000/s"])(
+    "let every critical call pass a backlog of low at %s",
+    async (rate) => {
+      const pinned = open();
+      const low = partiesOf(pinned, "abc", { rate, priority: "low" });
+      await simulateParties(pinned, low, 5_000);
+      const stepUs = 1_000_000 / Number.parseInt(rate);
+      const [urgent] = partiesOf(pinned, "d", { rate, priority: "critical", wanted: 1 });
+      const startUs = pinned.clock.nowUs();
+
+      const grants = await simulateParties(pinned, [...low, urgent!], 10_000);
+
+      const own = grants.filter(({ by }) => by === 3);
+      expect(own[0]!.slotUs - startUs).toBeLessThanOrEqual(HORIZON_US + stepUs);
+    },
+  );
+
+  it("leave low what critical does not take, and nothing under a flood of critical", async () => {
+    const pinned = open();
+    const rate = "200/s";
+    const low = partiesOf(pinned, "abc", { rate, priority: "low" });
+    const urgent = partiesOf(pinned, "de", { rate, priority: "critical" });
+
+    const calm = await simulateParties(pinned, low, 5_000);
+    const flooded = await simulateParties(pinned, [...low, ...urgent], 10_000);
+
+    expect(calm.length).toBeGreaterThan(0.98 * 1_000);
+    const counts = [0, 0];
+    for (const { by } of flooded) counts[by < 3 ? 0 : 1]! += 1;
+    expect(counts[1]).toBeGreaterThan(0.9 * 2_000);
+    expect(counts[0]).toBeLessThan(0.1 * 2_000);
+  });
+
+  it("hold in one request too: what is urgent comes first, and the rest waits behind it", async () => {
+    const pinned = open();
+    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy: policyAt("100/s") });
+
+    const reply = await asker.drawAll([
+      { wanted: 3, priority: "critical" },
+      { wanted: 9, priority: "low" },
+    ]);
+
+    const [urgent, low] = [slotsOf(reply, 0), slotsOf(reply, 1)];
+    expect(urgent).toHaveLength(3);
+    expect(Math.min(...low)).toBeGreaterThan(Math.max(...urgent));
+    expect(Math.max(...low) - pinned.clock.nowUs()).toBeLessThanOrEqual(SHARES.low * HORIZON_US);
+  });
+});

@@ -1,0 +1,132 @@
+import { describe, expect, it } from "vitest";
+import {
+  fixedWindow,
+  leakyBucket,
+  slidingLog,
+  slidingWindow,
+  tokenBucket,
+} from "../../src/core/limit-makers.ts";
+import type { Limit } from "../../src/core/limits/limit.ts";
+import { RULES } from "../../src/core/limits/registry.ts";
+import { createAsker, policyOf, slotsOf, type Asker } from "../support/asker.ts";
+import { storeKinds, type PinnedStore } from "../support/store-kinds.ts";
+
+const unit = "tokens";
+const LIMITS: readonly Limit[] = [
+  leakyBucket("10/s", { unit, burst: 20 }),
+  tokenBucket({ unit, capacity: 20, refill: "10/s" }),
+  slidingLog(20, "2s", { unit }),
+  slidingWindow(20, "2s", { unit }),
+  fixedWindow(20, "2s", { unit }),
+];
+const cases = LIMITS.map((limit) => [limit.kind, limit] as const);
+
+/** When a call of each cost would start that is drawn as soon as it can be. */
+async function slotOf({ clock }: PinnedStore, asker: Asker, tokens: number): Promise<number> {
+  for (;;) {
+    const reply = await asker.drawAll([{ wanted: 1, cost: { tokens } }]);
+    const [slotUs] = slotsOf(reply);
+    if (slotUs !== undefined) return slotUs;
+    clock.set(Math.max(clock.nowUs() + 1, reply.place.turnUs));
+  }
+}
+
+describe("limits that a cost is settled with", () => {
+  it("are of every kind that holds units per time", () => {
+    const kinds = [...RULES.values()].filter(({ isRate }) => isRate).map(({ kind }) => kind);
+
+    expect(LIMITS.map(({ kind }) => kind)).toEqual(kinds);
+  });
+});
+
+describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
+  /** The slots of two calls, the first of which is settled as soon as it has its slot. */
+  async function slotsAfter(limit: Limit, first: number, delta: number): Promise<number[]> {
+    const pinned = open();
+    const policy = policyOf({ limits: [limit] });
+    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const startUs = await slotOf(pinned, asker, first);
+    if (delta !== 0) await asker.settle(startUs, { tokens: delta });
+    const slots = [await slotOf(pinned, asker, 12), await slotOf(pinned, asker, 7)];
+    return slots.map((slotUs) => slotUs - startUs);
+  }
+
+  it.each(cases)("that was higher than the estimate holds up later calls: %s", async (_, limit) => {
+    expect(await slotsAfter(limit, 5, 9)).toEqual(await slotsAfter(limit, 14, 0));
+  });
+
+  it.each(cases)("that was lower gives back what it did not take: %s", async (_, limit) => {
+    expect(await slotsAfter(limit, 14, -9)).toEqual(await slotsAfter(limit, 5, 0));
+  });
+
+  it.each([
+    ["leaky-bucket", 3_200_000],
+    ["token-bucket", 3_200_000],
+    ["sliding-log", 2_000_000],
+  ])("goes into debt where it passes all there is: %s", async (kind, waitUs) => {
+    const limit = LIMITS.find((each) => each.kind === kind)!;
+
+    // 5 + 35 tokens of 20 are used, and the next call takes 12.
+    const [slotUs] = await slotsAfter(limit, 5, 35);
+
+    expect(slotUs).toBe(waitUs);
+  });
+
+  it.each(cases)("is taken from its own call when two leave at once: %s", async (_, limit) => {
+    const slotsFor = async (costs: readonly number[], delta: number): Promise<number[]> => {
+      const pinned = open();
+      const policy = policyOf({ limits: [limit] });
+      const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+      const startUs = pinned.clock.nowUs();
+      for (const cost of costs) await slotOf(pinned, asker, cost);
+      if (delta !== 0) await asker.settle(startUs, { tokens: delta });
+      const slots = [await slotOf(pinned, asker, 12), await slotOf(pinned, asker, 7)];
+      return slots.map((slotUs) => slotUs - startUs);
+    };
+
+    expect(await slotsFor([2, 14], -9)).toEqual(await slotsFor([2, 5], 0));
+  });
+
+  it.each(cases)("never lets more leave at once than all there is: %s", async (_, limit) => {
+    const pinned = open();
+    const policy = policyOf({ limits: [limit] });
+    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const firstUs = await slotOf(pinned, asker, 20);
+    pinned.clock.advanceMs(6_000);
+
+    // All has drained by now, and half of it is used again when the first call turns out to have cost 1.
+    await slotOf(pinned, asker, 10);
+    await asker.settle(firstUs, { tokens: -19 });
+    const second = slotsOf(await asker.drawAll([{ wanted: 9, cost: { tokens: 2 } }]));
+
+    const atOnce = second.filter((slotUs) => slotUs === pinned.clock.nowUs());
+    expect(atOnce.length * 2).toBeLessThanOrEqual(10);
+  });
+
+  it("is ignored when another policy holds by then", async () => {
+    const pinned = open();
+    const old = policyOf({ limits: [LIMITS[0]!] });
+    const now = policyOf({ limits: [leakyBucket("20/s", { unit, burst: 20 })] });
+    const before = createAsker(pinned.store, { bucket: "b", name: "before", policy: old });
+    const after = createAsker(pinned.store, { bucket: "b", name: "after", policy: now });
+    const slotUs = await slotOf(pinned, before, 5);
+    await slotOf(pinned, after, 1);
+    const standings = await after.peek();
+
+    await before.settle(slotUs, { tokens: 15 });
+
+    expect(await after.peek()).toEqual(standings);
+  });
+
+  it("is settled with the key's limits too", async () => {
+    const pinned = open();
+    const policy = policyOf({ limits: [LIMITS[0]!], perKey: { limits: [slidingLog(9, "1h", { unit })] } });
+    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const [slotUs] = slotsOf(await asker.drawAll([{ key: "k", wanted: 1, cost: { tokens: 2 } }]));
+
+    await asker.settle(slotUs!, { tokens: 4 }, "k");
+
+    const { standings } = await asker.peek("k");
+    expect(standings.map(({ remaining }) => remaining)).toEqual([14, 3]);
+  });
+});

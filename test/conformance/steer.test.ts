@@ -1,0 +1,181 @@
+import { describe, expect, it } from "vitest";
+import { createAsker, policyOf, slotsOf, type Asker } from "../support/asker.ts";
+import { simulate } from "../support/simulate.ts";
+import { storeKinds, type PinnedStore } from "../support/store-kinds.ts";
+
+const policy = policyOf({ rate: "100/s" });
+const SECOND_US = 1_000_000;
+
+describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
+  const askersOf = ({ store }: PinnedStore, names: string): Asker[] =>
+    [...names].map((name) => createAsker(store, { bucket: "b", name, policy }));
+  const cool = (slotUs: number, forUs = 5 * SECOND_US, rampUs = 0) =>
+    ({ do: "cool", forUs, rampUs, slotUs }) as const;
+
+  it("starts nothing for the time of its cooldown, whoever asks", async () => {
+    const pinned = open();
+    const [a, b] = askersOf(pinned, "ab");
+    const [slotUs] = slotsOf(await a!.draw(1));
+    await a!.steer(cool(slotUs!));
+    const startUs = pinned.clock.nowUs();
+
+    const slots = (await simulate(pinned, [a!, b!], { forMs: 6_000, backlog: 50 })).flat();
+
+    expect(Math.min(...slots)).toBe(startUs + 5 * SECOND_US);
+    expect(slots.length).toBeGreaterThan(100);
+  });
+
+  it("changes its generation once, however many calls of before come back with a 429", async () => {
+    const pinned = open();
+    const [a, b] = askersOf(pinned, "ab");
+    const slots = slotsOf(await a!.draw(5));
+    const { generation } = await b!.draw(1);
+    pinned.clock.advanceMs(60);
+
+    const generations = [];
+    for (const slotUs of slots) {
+      await a!.steer(cool(slotUs, 5 * SECOND_US, SECOND_US));
+      generations.push((await a!.peek()).generation);
+      pinned.clock.advanceMs(10);
+    }
+
+    expect(new Set(generations).size).toBe(1);
+    expect(generations[0]).toBeGreaterThan(generation);
+  });
+
+  it("is cooled down for as long as the longest answer says", async () => {
+    const pinned = open();
+    const [a] = askersOf(pinned, "a");
+    const [slotUs] = slotsOf(await a!.draw(1));
+    const startUs = pinned.clock.nowUs();
+
+    for (const seconds of [3, 9, 1]) await a!.steer(cool(slotUs!, seconds * SECOND_US));
+
+    expect((await a!.peek()).coolUntilUs).toBe(startUs + 9 * SECOND_US);
+  });
+
+  it("ramps up after a cooldown, from a quarter of its rate to all of it", async () => {
+    const pinned = open();
+    const [a, b] = askersOf(pinned, "ab");
+    const [slotUs] = slotsOf(await a!.draw(1));
+    await a!.steer(cool(slotUs!, 5 * SECOND_US, 10 * SECOND_US));
+    const startUs = pinned.clock.nowUs() + 5 * SECOND_US;
+
+    const slots = (await simulate(pinned, [a!, b!], { forMs: 25_000, backlog: 50 })).flat();
+
+    const inSecond = (second: number): number =>
+      slots.filter((us) => Math.floor((us - startUs) / SECOND_US) === second).length;
+    expect(inSecond(-1)).toBe(0);
+    expect(inSecond(0)).toBeGreaterThanOrEqual(24);
+    expect(inSecond(0)).toBeLessThanOrEqual(36);
+    expect(inSecond(4)).toBeGreaterThan(inSecond(0));
+    expect(inSecond(4)).toBeLessThan(85);
+    expect(inSecond(12)).toBeGreaterThanOrEqual(99);
+    expect(inSecond(12)).toBeLessThanOrEqual(101);
+  });
+
+  it("starts nothing while it is paused, and goes on at once when it is resumed", async () => {
+    const pinned = open();
+    const [a, b] = askersOf(pinned, "ab");
+    await a!.draw(1);
+    await a!.steer({ do: "pause", forUs: 30 * SECOND_US });
+    const paused = (await simulate(pinned, [a!, b!], { forMs: 20_000, backlog: 50 })).flat();
+    await a!.steer({ do: "pause", forUs: 0 });
+
+    const slots = slotsOf(await b!.draw(5));
+
+    expect(paused).toEqual([]);
+    expect(slots).toEqual([0, 10_000, 20_000, 30_000, 40_000].map((us) => pinned.clock.nowUs() + us));
+  });
+
+  it("goes on by itself when its pause is over", async () => {
+    const pinned = open();
+    const [a] = askersOf(pinned, "a");
+    await a!.steer({ do: "pause", forUs: 3 * SECOND_US });
+    const startUs = pinned.clock.nowUs();
+
+    const slots = (await simulate(pinned, [a!], { forMs: 4_000, backlog: 9 })).flat();
+
+    expect(slots[0]).toBe(startUs + 3 * SECOND_US);
+  });
+
+  it("is never cut under its floor, and grows back", async () => {
+    const pinned = open();
+    const [a] = askersOf(pinned, "a");
+    const cut = { do: "cut", factor: 500, floor: 200, recoverUs: 10 * SECOND_US } as const;
+    const factors = [];
+    for (let round = 0; round < 5; round++) {
+      const { nowUs } = await a!.peek();
+      await a!.steer({ ...cut, slotUs: nowUs });
+      factors.push((await a!.peek()).factor);
+      pinned.clock.advanceMs(1);
+    }
+    pinned.clock.advanceMs(4_000);
+    const halfWay = (await a!.peek()).factor;
+    pinned.clock.advanceMs(4_000);
+    const atLast = (await a!.peek()).factor;
+
+    expect(factors).toEqual([500, 250, 200, 200, 200]);
+    expect(halfWay).toBe(600);
+    expect(atLast).toBe(1_000);
+  });
+
+  it("is cut once for all the calls that were under way", async () => {
+    const pinned = open();
+    const [a] = askersOf(pinned, "a");
+    const slots = slotsOf(await a!.draw(5));
+    pinned.clock.advanceMs(100);
+
+    for (const slotUs of slots) {
+      await a!.steer({ do: "cut", factor: 500, floor: 1, recoverUs: 60 * SECOND_US, slotUs });
+    }
+
+    expect((await a!.peek()).factor).toBe(500);
+  });
+
+  it("lets no more through than its cut rate", async () => {
+    const pinned = open();
+    const [a, b] = askersOf(pinned, "ab");
+    await a!.draw(1);
+    const slotUs = pinned.clock.nowUs();
+    await a!.steer({ do: "cut", factor: 300, floor: 1, recoverUs: 1_000_000 * SECOND_US, slotUs });
+
+    const slots = (await simulate(pinned, [a!, b!], { forMs: 10_000, backlog: 50 })).flat();
+
+    expect(slots.length).toBeGreaterThanOrEqual(295);
+    expect(slots.length).toBeLessThanOrEqual(304);
+  });
+
+  it("keeps calls as far apart as it is told, for as long as it is told", async () => {
+    const pinned = open();
+    const [a] = askersOf(pinned, "a");
+    await a!.draw(1);
+    await a!.steer({ do: "space", gapUs: 50_000, forUs: 2 * SECOND_US });
+    const startUs = pinned.clock.nowUs();
+
+    const slots = (await simulate(pinned, [a!], { forMs: 4_000, backlog: 50 })).flat().sort();
+
+    const spaced = slots.filter((us) => us < startUs + 2 * SECOND_US - 100_000);
+    const gaps = spaced.slice(1).map((us, index) => us - spaced[index]!);
+    expect(Math.min(...gaps)).toBe(50_000);
+    expect(slots.at(-1)! - slots.at(-2)!).toBe(10_000);
+  });
+
+  it("stops one key and no other, and makes no slot of another worthless", async () => {
+    const pinned = open();
+    const perKey = policyOf({ rate: "100/s", perKey: { rate: "50/s" } });
+    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy: perKey });
+    const { generation, nowUs } = await asker.drawAll([{ key: "x", wanted: 1 }]);
+    await asker.steer(cool(nowUs), "x");
+    pinned.clock.advanceMs(100);
+
+    const reply = await asker.drawAll([
+      { key: "x", wanted: 1 },
+      { key: "y", wanted: 1 },
+    ]);
+
+    expect([slotsOf(reply, 0).length, slotsOf(reply, 1).length]).toEqual([0, 1]);
+    expect(reply.generation).toBe(generation);
+    expect(reply.granted[0]!.notBeforeUs).toBeGreaterThan(reply.nowUs);
+  });
+});

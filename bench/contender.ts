@@ -9,11 +9,16 @@ export interface ReplicaSetup {
   readonly every: number;
 }
 
+/** A key's number, what the call cost, and its slot on the clock of Redis in ms. */
+export const NOTES_PER_ARRIVAL = 3;
+
 /** One limiter in one replica, connected and warmed up. */
 export interface Driver {
   /** Keeps all callers waiting until `stop`; each that leaves is one arrival. */
   start(onArrival: () => void): void;
   stop(): void;
+  /** What it wrote down of each arrival, in order: {@link NOTES_PER_ARRIVAL} numbers each; left out where the time says all. */
+  notes?(): Float64Array;
   close(): Promise<void>;
 }
 

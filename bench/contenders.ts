@@ -5,6 +5,7 @@ export type ContenderName =
   | "bottleneck"
   | "rate-limiter-flexible"
   | "bullmq"
+  | "sluice-limits"
   | "sluice-jobs"
   | "bullmq-jobs";
 
@@ -15,6 +16,7 @@ const LOADERS: Readonly<Record<ContenderName, () => Promise<Contender>>> = {
   "rate-limiter-flexible": async () =>
     (await import("./limiters/rate-limiter-flexible.ts")).rateLimiterFlexible,
   bullmq: async () => (await import("./limiters/bullmq.ts")).bullmq,
+  "sluice-limits": async () => (await import("./limiters/sluice-limits.ts")).sluiceLimits,
   "sluice-jobs": async () => (await import("./limiters/sluice-jobs.ts")).sluiceJobs,
   "bullmq-jobs": async () => (await import("./limiters/bullmq.ts")).bullmqWithoutLimiter,
 };

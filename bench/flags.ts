@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
 import { COMPARED, type Compared } from "./contenders.ts";
 
-const PARTS = ["caps", "out-of-reach", "jobs", "memory"] as const;
+const PARTS = ["caps", "out-of-reach", "jobs", "memory", "limits", "tries", "keys"] as const;
 export type Part = (typeof PARTS)[number];
 
 /** How long and how often things are measured. */
@@ -12,6 +12,8 @@ interface Effort {
   /** How often job throughput is measured, by turns with and without Sluice. */
   readonly rounds: number;
   readonly throughputSeconds: number;
+  /** How many keys are touched once. */
+  readonly keys: number;
 }
 
 export interface Flags {
@@ -24,8 +26,20 @@ export interface Flags {
   readonly isWritten: boolean;
 }
 
-const FULL: Effort = { seconds: 10, peerSeconds: 6, rounds: 7, throughputSeconds: 5 };
-const QUICK: Effort = { seconds: 3, peerSeconds: 2, rounds: 3, throughputSeconds: 1 };
+const FULL: Effort = {
+  seconds: 10,
+  peerSeconds: 6,
+  rounds: 7,
+  throughputSeconds: 5,
+  keys: 1_000_000,
+};
+const QUICK: Effort = {
+  seconds: 3,
+  peerSeconds: 2,
+  rounds: 3,
+  throughputSeconds: 1,
+  keys: 100_000,
+};
 
 /**
  * Reads the command line.

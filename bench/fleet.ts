@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import type { ReplicaSetup } from "./contender.ts";
 import type { ContenderName } from "./contenders.ts";
-import type { FromReplica, ToReplica } from "./messages.ts";
+import type { FromReplica, Taken, ToReplica } from "./messages.ts";
 
 const REPLICA = fileURLToPath(new URL("./replica.ts", import.meta.url));
 
@@ -12,8 +12,8 @@ export interface Fleet {
   /** Has this many replicas connect, and waits until all have. */
   connect(replicas: number, contender: ContenderName, setup: ReplicaSetup): Promise<void>;
   start(): void;
-  /** Ends the run; resolves with the arrivals of each replica. */
-  stop(): Promise<Float64Array[]>;
+  /** Ends the run; resolves with what left through each replica. */
+  stop(): Promise<Taken[]>;
   end(): Promise<void>;
 }
 
@@ -41,7 +41,7 @@ export function createFleet(): Fleet {
       return Promise.all(
         taking.map(async (member) => {
           tell(member, { kind: "stop" });
-          return (await answerOf(member, "stopped")).arrivalsMs;
+          return (await answerOf(member, "stopped")).taken;
         }),
       );
     },

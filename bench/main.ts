@@ -7,19 +7,25 @@ import { measureCaps } from "./caps.ts";
 import { readFlags, type Flags, type Part } from "./flags.ts";
 import { createFleet } from "./fleet.ts";
 import { measureJobs } from "./jobs.ts";
+import { measureKeys } from "./keys.ts";
+import { measureLimits } from "./limits.ts";
 import { measureMemory } from "./memory.ts";
 import { measureOutOfReach } from "./out-of-reach.ts";
 import type { Bench } from "./run-load.ts";
 import { countMissed, formatTable, type Table } from "./table.ts";
+import { measureTries } from "./tries.ts";
 
 const RESULTS = fileURLToPath(new URL("./RESULTS.md", import.meta.url));
 
-/** In this order. The replicas of `caps` and `jobs` are the same processes; the other parts start their own. */
+/** In this order. The replicas of `caps`, `jobs` and `limits` are the same processes; the other parts start their own. */
 const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Table[]>>> = {
   caps: measureCaps,
   jobs: measureJobs,
   "out-of-reach": measureOutOfReach,
   memory: measureMemory,
+  limits: measureLimits,
+  tries: measureTries,
+  keys: measureKeys,
 };
 
 async function describeRun(redis: Redis, { isQuick }: Flags): Promise<string> {

@@ -11,4 +11,11 @@ export type ToReplica =
 export type FromReplica =
   | { readonly kind: "ready" }
   | { readonly kind: "connected" }
-  | { readonly kind: "stopped"; readonly arrivalsMs: Float64Array };
+  | { readonly kind: "stopped"; readonly taken: Taken };
+
+/** What left through one replica in one run. */
+export interface Taken {
+  readonly arrivalsMs: Float64Array;
+  /** What the driver wrote down of each; empty where it writes nothing. */
+  readonly notes: Float64Array;
+}

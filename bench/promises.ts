@@ -1,4 +1,5 @@
 import type { Outcome } from "./run-load.ts";
+import type { Row } from "./table.ts";
 
 /** A bound of what Sluice promises, from below or from above. */
 export type Bound = { readonly atLeast: number } | { readonly atMost: number };
@@ -73,6 +74,23 @@ export const PROMISED: readonly PromisedFigure[] = [
   },
 ];
 
+/** Of one bucket with several limits. */
+export const PROMISED_OF_LIMITS = {
+  /** Of the limit that binds. */
+  share: { atLeast: 0.99 },
+  /** Not one unit above what a window may hold. */
+  over: { atMost: 0 },
+  /** Of what a second may hold, as a downstream sees it: calls may be late by some ms. */
+  worstSecond: { atMost: 1.01 },
+  scriptP99Us: { atMost: 100 },
+} as const satisfies Readonly<Record<string, Bound>>;
+
+/** Of `tryDraw`, beside rate-limiter-flexible's `consume`. */
+export const PROMISED_OF_TRIES = {
+  rate: { atLeast: 3 },
+  cpu: { atMost: 1 / 3 },
+} as const satisfies Readonly<Record<string, Bound>>;
+
 export function isWithin(bound: Bound, value: number): boolean {
   return "atLeast" in bound ? value >= bound.atLeast : value <= bound.atMost;
 }
@@ -81,6 +99,16 @@ export function formatBound(bound: Bound): string {
   return "atLeast" in bound
     ? `≥ ${formatNumber(bound.atLeast)}`
     : `≤ ${formatNumber(bound.atMost)}`;
+}
+
+/** A row of Sluice alone; without a bound it promises nothing. */
+export function rowOf(
+  figure: string,
+  value: number,
+  { bound, digits = 3 }: { readonly bound?: Bound; readonly digits?: number } = {},
+): Row {
+  const promise = bound && { promise: formatBound(bound), isKept: isWithin(bound, value) };
+  return { figure, ...promise, values: { sluice: formatNumber(value, digits) } };
 }
 
 /** `1234567.8` as `1,234,568`; the thousands are what makes large figures comparable at a glance. */

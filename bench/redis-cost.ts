@@ -7,9 +7,13 @@ export interface RedisCost {
   /** Time within scripts, as the server counts it. */
   readonly scriptUs: number;
   readonly scripts: number;
+  /** All commands, those that scripts ran among them; what the benchmark itself asks is left out. */
+  readonly commands: number;
   /** 99th percentile of one script call; NaN if the server keeps none (before 7.0). */
   readonly scriptP99Us: number;
 }
+
+const OWN_COMMANDS = new Set(["info", "config|resetstat"]);
 
 /** Starts to count; the function it resolves with tells what was spent since. */
 export async function watchRedisCost(redis: Redis): Promise<() => Promise<RedisCost>> {
@@ -24,9 +28,18 @@ export async function watchRedisCost(redis: Redis): Promise<() => Promise<RedisC
       cpuUs: endUs - startUs,
       scriptUs: numberIn(commands, /^cmdstat_evalsha:.*\busec=(\d+)/m) ?? 0,
       scripts: numberIn(commands, /^cmdstat_evalsha:calls=(\d+)/m) ?? 0,
+      commands: countCommands(commands),
       scriptP99Us: numberIn(latencies, /^latency_percentiles_usec_evalsha:.*p99=([\d.]+)/m) ?? NaN,
     };
   };
+}
+
+function countCommands(stats: string): number {
+  let count = 0;
+  for (const [, name, calls] of stats.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)) {
+    if (!OWN_COMMANDS.has(name!)) count += Number(calls);
+  }
+  return count;
 }
 
 async function cpuUs(redis: Redis): Promise<number> {

@@ -22,9 +22,10 @@ async function obey(message: ToReplica): Promise<void> {
     const { driver, log } = running;
     running = undefined;
     driver.stop();
-    const arrivalsMs = log.atMs();
+    const notes = driver.notes?.() ?? new Float64Array();
+    const taken = { arrivalsMs: log.atMs(), notes };
     await Promise.race([driver.close(), pause(CLOSE_LIMIT_MS)]);
-    answer({ kind: "stopped", arrivalsMs });
+    answer({ kind: "stopped", taken });
   }
 }
 

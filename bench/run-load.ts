@@ -3,6 +3,7 @@ import type { Redis } from "ioredis";
 import { loadContender, type ContenderName } from "./contenders.ts";
 import type { Fleet } from "./fleet.ts";
 import { createMachineClock } from "./machine-clock.ts";
+import type { Taken } from "./messages.ts";
 import { measure, type Traffic } from "./measure.ts";
 import { watchRedisCost, type RedisCost } from "./redis-cost.ts";
 
@@ -34,8 +35,25 @@ export interface Outcome extends Traffic {
 /** More than BullMQ completes on two cores, so that a backlog remains to the end. */
 const MOST_JOBS_PER_SECOND = 35_000;
 
+/** What a run left behind, before anything is made of it. */
+export interface RawOutcome {
+  readonly taken: readonly Taken[];
+  readonly cost: RedisCost;
+  /** The measured time; half-open. */
+  readonly fromMs: number;
+  readonly toMs: number;
+}
+
 /** One limiter under one cap, on an empty Redis. */
-export async function runLoad({ redisUrl, redis, fleet }: Bench, load: Load): Promise<Outcome> {
+export async function runLoad(bench: Bench, load: Load): Promise<Outcome> {
+  const { taken, cost, fromMs, toMs } = await runRaw(bench, load);
+  const arrivals = taken.map(({ arrivalsMs }) => arrivalsMs);
+  const traffic = measure(arrivals, { cap: load.cap, every: load.every ?? 1, fromMs, toMs });
+  return { ...traffic, cost, seconds: (toMs - fromMs) / 1_000 };
+}
+
+/** The same, for a part that looks at each arrival itself. */
+export async function runRaw({ redisUrl, redis, fleet }: Bench, load: Load): Promise<RawOutcome> {
   const { contender, cap, replicas, callers, seconds, startUpSeconds = 1, every = 1 } = load;
   const { preload } = await loadContender(contender);
   await redis.flushall();
@@ -53,13 +71,12 @@ export async function runLoad({ redisUrl, redis, fleet }: Bench, load: Load): Pr
   const toMs = nowMs();
   const cost = await costSince();
 
-  const arrivals = await fleet.stop();
-  const started = arrivals.reduce((sum, times) => sum + times.length, 0);
+  const taken = await fleet.stop();
+  const started = taken.reduce((sum, { arrivalsMs }) => sum + arrivalsMs.length, 0);
   if (preload !== undefined && started >= jobs) {
     console.warn(
       `${contender}: all ${jobs} jobs were done before the end; the figures are too low.`,
     );
   }
-  const traffic = measure(arrivals, { cap, every, fromMs, toMs });
-  return { ...traffic, cost, seconds: (toMs - fromMs) / 1_000 };
+  return { taken, cost, fromMs, toMs };
 }

@@ -17,6 +17,7 @@
 -- @include lib/standing
 
 local text, next_number = ARGV[1], numbers_of(ARGV[2])
+if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
 local server_us = now_us(next_number())
 local terms = read_terms(next_number, text)
 local key = read_keys(next_number, terms)[1]

@@ -3,7 +3,8 @@
   Twin of steer in src/core/steer.ts.
 
   KEYS  as in slots-draw, with one key or none
-  ARGV  [1] the policy's text  [2] the channel that all replicas hear  [3] the bucket's name
+  ARGV  [1] the policy's text  [2] the channel that all replicas hear
+        [3] what they are told: the bucket's name, and after a newline the key's
         [4] "configure", "pause", "space", "cool" or "cut"
         [5] numbers: pinned_us, terms, keys, then what the change takes
   Reply the generation in force
@@ -18,7 +19,7 @@
 -- @include lib/request
 -- @include lib/changes
 
-local text, channel, name, change, next_number = ARGV[1], ARGV[2], ARGV[3], ARGV[4], numbers_of(ARGV[5])
+local text, channel, message, change, next_number = ARGV[1], ARGV[2], ARGV[3], ARGV[4], numbers_of(ARGV[5])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
 local server_us = now_us(next_number())
 local terms = read_terms(next_number, text)
@@ -27,12 +28,13 @@ if not terms then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out 
 
 local bucket = load_bucket(KEYS[1]) or new_bucket(terms, server_us)
 advance(bucket, server_us)
+local has_changed = true
 if change == 'configure' then
   put_in_force(bucket, terms, math.max(server_us, bucket.version + 1))
   bucket.is_override = next_number() == 1
 else
   local scope = key and open_key(key, bucket.clock_us) or bucket.shared
-  local has_changed = CHANGES[change](scope, bucket.clock_us, next_number)
+  has_changed = CHANGES[change](scope, bucket.clock_us, next_number)
   if key then
     save_key(key.state_key, scope, bucket.clock_us)
   elseif has_changed then
@@ -41,5 +43,5 @@ else
   end
 end
 save_bucket(KEYS[1], bucket)
-redis.call('PUBLISH', channel, name)
+if has_changed then redis.call('PUBLISH', channel, message) end
 return bucket.generation

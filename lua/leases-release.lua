@@ -17,6 +17,7 @@
 -- @include lib/request
 
 local asker, channel, name, next_number = ARGV[1], ARGV[2], ARGV[3], numbers_of(ARGV[4])
+if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
 local server_us = now_us(next_number())
 local terms = read_terms(next_number, '')
 local key = read_keys(next_number, terms)[1]

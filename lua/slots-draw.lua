@@ -14,6 +14,7 @@
         wish: { run_count, run_at_us, run_excess, not_before_us, binds_at, turn_us, turn_name, since_us, slot_us... }
         standing: { remaining, reset_us, next_us }; -1 stands for "nobody can tell"
 ]]
+-- @include lib/plain-draw
 -- @include lib/now
 -- @include lib/numbers
 -- @include lib/rules

@@ -21,6 +21,7 @@
 
 local asker, text, turn_name, name, key_turn_name = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local next_number = numbers_of(ARGV[6])
+if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
 local server_us, generation = now_us(next_number()), next_number()
 local since_us, key_since_us = next_number(), next_number()
 local terms = read_terms(next_number, text)

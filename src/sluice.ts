@@ -19,7 +19,8 @@ import {
   type SluiceOptions,
 } from "./sluice-options.ts";
 import { readBucketOptions, type BucketOptions } from "./throttle/bucket-options.ts";
-import { createBucket, type Bucket, type OwnedBucket } from "./throttle/bucket.ts";
+import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
+import { createBucket } from "./throttle/create-bucket.ts";
 
 /** Buckets, queues and workers that share one Redis. End it with `close()`, or hold it by `await using`. */
 export interface Sluice {
@@ -86,7 +87,11 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   function listen(): void {
     if (isListening) return;
     isListening = true;
-    store.listen(replica, (name) => buckets.get(name)?.lookIn());
+    store.listen(replica, (name, news, key) => {
+      const bucket = buckets.get(name);
+      if (news === "change") bucket?.forget(key);
+      bucket?.lookIn();
+    });
   }
 
   function connectQueueFor(what: string): ConnectQueue {

@@ -4,11 +4,13 @@ local NO_PLACE = { turn_us = 0, turn_name = '', since_us = 0 }
 local function fitting(serving, rank, scope, costs, own)
   local step_us = step_of(scope.limits, costs)
   local share = share_of(room_of(scope.limits, costs, serving.horizon_us), serving.alive)
+  local is_costly = false
+  for _, cost in ipairs(costs) do is_costly = is_costly or cost > 1 end
   return {
     scope = scope, costs = costs, step_us = step_us, own = own,
     claim = {
       asker = serving.asker, rank = rank, step_us = math.max(1, math.ceil(step_us)), share = share,
-      since_us = serving.since_us,
+      is_costly = is_costly, since_us = serving.since_us,
     },
     drawer = {
       asker = serving.asker, now_us = serving.now_us, since_us = own.since_us, lease = serving.lease,
@@ -76,7 +78,9 @@ local function serve(serving, wish)
     or fitting(serving, wish.rank, shared, shared_costs, serving.own)
   local gate = key_scope and not is_own and fitting(serving, wish.rank, key_scope, key_costs, wish.place) or nil
   local claim, used = main.claim, is_own and 0 or serving.used
-  local most = math.min(wish.wanted, math.max(used == 0 and 1 or 0, math.floor((1 - used) * claim.share)))
+  -- Whoever tries waits for no turn, so nothing is shared out to it.
+  local share_left = serving.is_try and wish.wanted or math.floor((1 - used) * claim.share)
+  local most = math.min(wish.wanted, math.max(used == 0 and 1 or 0, share_left))
   local horizon_us = math.floor((serving.horizon_us * serving.shares[wish.rank + 1]) / 1000)
   local own_turn_us = main.own.turn_us >= serving.since_us and main.own.turn_us or nil
   local ahead = slots_before(main.scope, claim, main.own, own_turn_us or math.huge)

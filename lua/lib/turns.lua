@@ -45,7 +45,7 @@ local function keep_turn(scope, claim, own, turn_us, is_new_window, now_us)
   if turn_us == 0 then return name end
   local is_new = redis.call('ZADD', scope.turns_key, turn_us, name) == 1
   scope.turns_until_us = math.max(scope.turns_until_us, turn_us)
-  if claim.rank ~= NORMAL_RANK or claim.share == 1 then
+  if claim.rank ~= NORMAL_RANK or (claim.is_costly and claim.share == 1) then
     scope.uneven_until_us = math.max(scope.uneven_until_us, turn_us)
   end
   if not is_new and not is_new_window then return name end

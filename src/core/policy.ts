@@ -136,7 +136,7 @@ function compileLimits(
 
 /** A burst that a window of the same unit could never hold promises what no call can get. */
 function assertPossible(where: string, limit: Limit, others: readonly Limit[]): void {
-  if (!/bucket$/.test(limit.kind)) return;
+  if (!limit.kind.endsWith("bucket")) return;
   const least = others.find(
     ({ kind, unit, capacity }) =>
       /^(sliding|fixed)/.test(kind) && unit === limit.unit && capacity < limit.capacity,

@@ -38,7 +38,7 @@ const NOTHING = { slotsUs: [], run: undefined, notBeforeUs: 0, bindsAt: 0 };
 
 /** Books what it can of one wish. A key's limits are a gate beside those that all share, or stand alone. */
 export function serve(serving: Serving, wish: Wish, keyScope: Scope | undefined): Granted {
-  const { state, request, alive } = serving;
+  const { state, request } = serving;
   const { shared, clockUs: nowUs } = state;
   const sharedCount = shared.records.length;
   const isOwn = keyScope !== undefined && sharedCount === 0;
@@ -54,10 +54,9 @@ export function serve(serving: Serving, wish: Wish, keyScope: Scope | undefined)
       : fit(serving, wish, keyScope, { costs: wish.costs.slice(sharedCount), own: wish.place });
   const { scope, stepUs, claim, own } = main;
   const used = isOwn ? 0 : serving.used;
-  const most = Math.min(
-    wish.wanted,
-    Math.max(used === 0 ? 1 : 0, Math.floor((1 - used) * claim.share)),
-  );
+  // Whoever tries waits for no turn, so nothing is shared out to it.
+  const shareLeft = request.isTry ? wish.wanted : Math.floor((1 - used) * claim.share);
+  const most = Math.min(wish.wanted, Math.max(used === 0 ? 1 : 0, shareLeft));
   const horizonUs = Math.floor((request.horizonUs * request.terms.shares[wish.rank]!) / 1_000);
   const ownTurnUs = own.turnUs >= serving.sinceUs ? own.turnUs : undefined;
   const ahead = slotsBefore(scope, claim, own, ownTurnUs ?? Infinity);
@@ -118,7 +117,8 @@ function fit(
   const { asker, horizonUs } = request;
   const stepUs = stepOf(limits, costs);
   const share = shareOf(roomOf(limits, costs, horizonUs), alive);
-  const claim = { asker, rank, stepUs: Math.max(1, Math.ceil(stepUs)), share, sinceUs };
+  const isCostly = costs.some((cost) => cost > 1);
+  const claim = { asker, rank, stepUs: Math.max(1, Math.ceil(stepUs)), share, isCostly, sinceUs };
   const drawer = { asker, nowUs: state.clockUs, sinceUs: own.sinceUs, lease };
   return { scope, costs, stepUs, own, claim, drawer };
 }

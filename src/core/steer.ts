@@ -9,18 +9,18 @@ import {
 import { applyLimits, factorAt, standingsOf, type Scope } from "./scope.ts";
 import type { Change, Peeked, SteerRequest } from "./store.ts";
 
-/** Changes what holds for a bucket, or one key of it. Twin of `lua/bucket-steer.lua`. */
+/** Changes what holds for a bucket, or one key of it; whether held slots are worthless now. Twin of `lua/bucket-steer.lua`. */
 export function steer(
   found: BucketState | undefined,
   { terms, key, keyLimits, change }: SteerRequest,
   serverUs: number,
-): BucketState {
+): { readonly state: BucketState; readonly hasChanged: boolean } {
   const state = found ?? newBucket(terms, serverUs);
   advance(state, serverUs);
   if (change.do === "configure") {
     putInForce(state, terms, Math.max(serverUs, state.version + 1));
     state.isOverride = change.isOverride;
-    return state;
+    return { state, hasChanged: true };
   }
   const scope = key === undefined ? state.shared : scopeOfKey(state, key);
   if (key !== undefined) {
@@ -33,7 +33,7 @@ export function steer(
     state.generation = Math.max(state.generation + 1, state.clockUs);
     clearPlaces(state);
   }
-  return state;
+  return { state, hasChanged };
 }
 
 /** Whether slots that were handed out before are worthless now. */

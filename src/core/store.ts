@@ -201,8 +201,11 @@ export interface Peeked {
   readonly standings: readonly Standing[];
 }
 
-/** Tells a process that something of a bucket has changed: a lease is free, or a new generation holds. */
-export type Wake = (bucket: string) => void;
+/**
+ * Tells a process that something of a bucket has changed: a lease is free for it, or slots that it
+ * holds, of one key or of all, are worthless.
+ */
+export type Wake = (bucket: string, news: "lease" | "change", key: string | undefined) => void;
 
 /**
  * Where buckets keep their state. Each call is atomic and is never sent twice:

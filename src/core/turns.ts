@@ -51,6 +51,8 @@ export interface Claim {
   readonly stepUs: number;
   /** How many calls an asker may have at once. */
   readonly share: number;
+  /** Whether one call may take more than others do. */
+  readonly isCostly: boolean;
   /** Turns before it have been missed. */
   readonly sinceUs: number;
 }
@@ -79,7 +81,7 @@ export function slotsBefore(scope: Scope, claim: Claim, own: Place, untilUs: num
 /** The asker's turn goes to the end; a `turnUs` of 0 is none. */
 export function keepTurn(
   scope: Scope,
-  { asker, rank, stepUs, share, sinceUs }: Claim,
+  { asker, rank, stepUs, share, isCostly, sinceUs }: Claim,
   { turnName: ownName }: Place,
   { turnUs, isNewWindow }: { turnUs: number; isNewWindow: boolean },
 ): Pick<Place, "turnUs" | "turnName"> {
@@ -89,7 +91,7 @@ export function keepTurn(
   if (turnUs === 0) return { turnUs, turnName };
   scope.turns.set(turnName, turnUs);
   scope.turnsUntilUs = Math.max(scope.turnsUntilUs, turnUs);
-  const isUneven = rank !== NORMAL_RANK || share === 1;
+  const isUneven = rank !== NORMAL_RANK || (isCostly && share === 1);
   if (isUneven) scope.unevenUntilUs = Math.max(scope.unevenUntilUs, turnUs);
   if (!isKnown || isNewWindow) forgetGone(scope.turns, sinceUs);
   return { turnUs, turnName };

@@ -59,11 +59,13 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
     async release(request) {
       const found = states.get(request.bucket);
       const woken = found === undefined ? [] : releaseLeases(found, request, nowUs());
-      for (const asker of woken) wakes.get(asker)?.(request.bucket);
+      for (const asker of woken) wakes.get(asker)?.(request.bucket, "lease", undefined);
     },
     async steer(request) {
-      states.set(request.bucket, steer(states.get(request.bucket), request, nowUs()));
-      for (const wake of wakes.values()) wake(request.bucket);
+      const { bucket, key } = request;
+      const { state, hasChanged } = steer(states.get(bucket), request, nowUs());
+      states.set(bucket, state);
+      if (hasChanged) for (const wake of wakes.values()) wake(bucket, "change", key);
     },
     async peek(request) {
       return peek(states.get(request.bucket), request, nowUs());

@@ -95,6 +95,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     try {
       const slot = await slotFor(job);
       if (slot !== undefined && !context.isAborted) return await handle(job, context, slot);
+      slot?.release();
       // With its lock lost, or Redis away, the job comes back by itself.
       if (slot === undefined && connection.isReady()) await bullJob.moveToWait(token);
       throw new WaitingError();
@@ -138,8 +139,12 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       const inHand = { bucket, slot };
       result = await (bucket.isCalledByHand ? withSlotInHand(inHand, run) : run());
     } catch (thrown) {
+      bucket.hear(thrown, slot, { key: job.key });
       throw asFailure(thrown);
+    } finally {
+      slot.release();
     }
+    bucket.hear(result, slot, { key: job.key });
     if (isStorable(result)) return result;
     logger.warn(
       { queue: queue.name, job: job.id },

@@ -19,9 +19,12 @@ export function createWakeCalls(connect: () => Redis | Cluster, prefix: string):
       wakes.set(wakeChannel(prefix, asker), wake);
       if (listener === undefined) {
         listener = connect();
-        listener.on("message", (channel: string, bucket: string) => {
-          if (channel !== changesChannel(prefix)) return wakes.get(channel)?.(bucket);
-          for (const each of wakes.values()) each(bucket);
+        listener.on("message", (channel: string, message: string) => {
+          if (channel !== changesChannel(prefix)) {
+            return wakes.get(channel)?.(message, "lease", undefined);
+          }
+          const [bucket = "", key] = message.split("\n");
+          for (const each of wakes.values()) each(bucket, "change", key);
         });
         subscribe(listener, changesChannel(prefix));
       }

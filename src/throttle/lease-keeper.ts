@@ -7,9 +7,9 @@ import type { Knowledge } from "./known-terms.ts";
 /** The leases of calls that run here, or are about to. */
 export interface LeaseKeeper {
   /** Keeps a lease that was drawn at `atMs` of `performance.now()`: it is renewed until it is given back. */
-  keep(lease: number, key: string | undefined, atMs: number): void;
+  readonly keep: (lease: number, key: string | undefined, atMs: number) => void;
   /** Gives a lease back; again, or one that is not kept: does no harm. */
-  release(lease: number, key: string | undefined): void;
+  readonly release: (lease: number, key: string | undefined) => void;
   /** Aborted before the lease ends, if it cannot be renewed. */
   signalOf(lease: number): AbortSignal;
   /** Resolves when all that were given back have left. */

@@ -1,32 +1,33 @@
 import { HORIZON_US } from "../core/limit-makers.ts";
 import { ClosedError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
-import { NO_PLACE, type Drawn, type Place, type Store, type Wish } from "../core/store.ts";
+import { NO_PLACE, type Drawn, type Place, type Store } from "../core/store.ts";
 import { LOOK_IN_US } from "../core/turns.ts";
 import { createAlarm } from "./alarm.ts";
 import { createBucketClock } from "./bucket-clock.ts";
-import { lacking, type Caller, type Group } from "./group.ts";
+import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
 import type { Knowledge } from "./known-terms.ts";
 import { createReturns } from "./returns.ts";
+import { mostLeases, nextWishes } from "./wishes.ts";
 
 const GATHER_MS = 10;
 const LOOK_IN_MS = LOOK_IN_US / 1_000;
 const HORIZON_MS = HORIZON_US / 1_000;
-/** One script serves so many; the rest come with the next one. */
-const MOST_WISHES = 32;
 
 /** Draws slots for the callers of one bucket, and lets each go when its slot comes. */
 export interface Pacer {
   readonly waiting: number;
   readonly alive: number;
   /** The number of the next lease; it grows with each that is asked for. */
-  takeLeases(count: number): number;
+  readonly takeLeases: (count: number) => number;
   wait(caller: Caller): void;
   /** Takes a caller out of the line that no longer wants to wait. */
   leave(caller: Caller): void;
   /** Something of the bucket has changed: whoever waits asks anew. */
   lookIn(): void;
+  /** Slots that are held, of one key or of all, are worthless. */
+  readonly forget: (key: string | undefined) => void;
   /** Fails all who wait, and gives their slots back. */
   close(): Promise<void>;
 }
@@ -130,14 +131,7 @@ export function createPacer(options: PacerOptions): Pacer {
 
   async function ask(nowMs: number): Promise<void> {
     askedAtMs = nowMs;
-    const groups: Group[] = [];
-    const wishes: Wish[] = [];
-    for (const { group, rank, wanted } of nextWishes(nowMs)) {
-      const { name, key, keyLimits, costs } = group;
-      const own = (key !== undefined && keyPlaces.get(key)) || NO_PLACE;
-      groups.push(group);
-      wishes.push({ name, key, keyLimits, costs, wanted, rank, place: own });
-    }
+    const { groups, wishes } = nextWishes(waitingIn, keyPlaces, nowMs);
     const { terms } = known;
     const lease = nextLease;
     nextLease += mostLeases(terms.limits, wishes);
@@ -163,20 +157,6 @@ export function createPacer(options: PacerOptions): Pacer {
     for (const group of groups)
       if (group.line.size === 0 && group.held.size === 0) giveUp(group, []);
     work();
-  }
-
-  /** Whom to ask for: the most urgent first, then who came first; if it is nobody's time, the one whose time is nearest. */
-  function nextWishes(nowMs: number): { group: Group; rank: number; wanted: number }[] {
-    const lackers = [...waitingIn].filter(({ line, held }) => line.size > held.size);
-    const ready = lackers.filter(({ notBeforeMs }) => notBeforeMs <= nowMs);
-    if (ready.length === 0) {
-      const nearest = lackers.reduce((a, b) => (b.notBeforeMs < a.notBeforeMs ? b : a));
-      ready.push(nearest);
-    }
-    if (ready.length > 1) ready.sort((a, b) => a.line.head!.number - b.line.head!.number);
-    const wishes = ready.flatMap((group) => lacking(group).map((each) => ({ group, ...each })));
-    if (wishes.length > 1) wishes.sort((a, b) => a.rank - b.rank);
-    return wishes.slice(0, MOST_WISHES);
   }
 
   function receive(reply: Drawn, groups: readonly Group[], firstLease: number): void {
@@ -316,6 +296,14 @@ export function createPacer(options: PacerOptions): Pacer {
       }
       workSoon();
     },
+    forget(key) {
+      if (key === undefined) return forgetHeld();
+      for (const group of holding) {
+        if (group.key !== key) continue;
+        for (const slot of group.held.takeLatest(Infinity)) drop(group, slot);
+        holding.delete(group);
+      }
+    },
     lookIn() {
       askAgainAtMs = 0;
       for (const group of waitingIn) group.notBeforeMs = 0;
@@ -334,14 +322,4 @@ export function createPacer(options: PacerOptions): Pacer {
 
 function isNone({ turnUs, sinceUs }: Place): boolean {
   return turnUs === 0 && sinceUs === 0;
-}
-
-/** How many leases such a draw can be given at most. */
-function mostLeases(limits: Wish["keyLimits"], wishes: readonly Wish[]): number {
-  let most = 0;
-  for (const { wanted, keyLimits } of wishes) {
-    const bounds = [...limits, ...keyLimits].filter(({ kind }) => kind === "concurrency");
-    if (bounds.length > 0) most += Math.min(wanted, ...bounds.map(({ count }) => count));
-  }
-  return most;
 }

@@ -43,10 +43,10 @@ export interface BucketState {
 
 /** Live changes of one bucket, for every replica. */
 export interface Steering {
-  configure(policy: PolicyOptions | "code"): Promise<void>;
-  pause(options?: { readonly forMs?: number | undefined }): Promise<void>;
-  resume(): Promise<void>;
-  peek(options?: { readonly key?: string | undefined }): Promise<BucketState>;
+  readonly configure: (policy: PolicyOptions | "code") => Promise<void>;
+  readonly pause: (options?: { readonly forMs?: number | undefined }) => Promise<void>;
+  readonly resume: () => Promise<void>;
+  readonly peek: (options?: { readonly key?: string | undefined }) => Promise<BucketState>;
 }
 
 /** A pause without an end: some 30 years. */

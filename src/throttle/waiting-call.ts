@@ -9,9 +9,9 @@ import { DrawnSlot, type Slot, type SlotKeeper } from "./slot.ts";
 export interface CallContext extends SlotKeeper {
   leave(call: WaitingCall): void;
   /** The limit that holds a group's calls back, as errors name it: `"100/s"`. */
-  limitedBy(group: Group): string;
+  readonly limitedBy: (group: Group) => string;
   /** About how long a call of this group that comes now will wait. */
-  estimateMs(group: Group): number;
+  readonly estimateMs: (group: Group) => number;
 }
 
 /**

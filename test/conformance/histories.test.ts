@@ -177,7 +177,7 @@ async function take({ store, askers, forget }: Bench, given: Step): Promise<unkn
 
 function refusal(error: Error): string {
   const isTooLarge =
-    error.name === "CostTooLargeError" || /^SLUICE_COST_TOO_LARGE/.test(error.message);
+    error.name === "CostTooLargeError" || error.message.startsWith("SLUICE_COST_TOO_LARGE");
   return isTooLarge ? "cost too large" : `${error.name}: ${error.message}`;
 }
 

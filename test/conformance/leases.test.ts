@@ -7,7 +7,7 @@ const policy = policyOf({ limits: [concurrency(2, { leaseMs: 5_000 })] });
 
 describe.each(storeKinds())("a lease in $name", ({ open }) => {
   const askersOf = ({ store }: PinnedStore, names: string, given = policy) =>
-    [...names].map((name) => createAsker(store, { bucket: "b", name, policy: given }));
+    names.split("").map((name) => createAsker(store, { bucket: "b", name, policy: given }));
   const got = async (asker: ReturnType<typeof createAsker>): Promise<number> =>
     slotsOf(await asker.draw(1)).length;
 
@@ -91,7 +91,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
 
     const lost = await holder!.renew([1, 2, 3]);
 
-    expect([...lost].sort()).toEqual([1, 3]);
+    expect(lost.toSorted((a, b) => a - b)).toEqual([1, 3]);
   });
 
   it("is reported as lost by a store that has forgotten the bucket", async () => {

@@ -20,7 +20,7 @@ describe.each(storeKinds())("priorities over askers in $name", ({ open }) => {
     names: string,
     { rate, priority, wanted = 100 }: { rate: string; priority: Priority; wanted?: number },
   ): Party[] =>
-    [...names].map((name) => ({
+    names.split("").map((name) => ({
       asker: createAsker(store, { bucket: "b", name, policy: policyAt(rate) }),
       wishes: [{ wanted, priority }],
     }));
@@ -32,7 +32,8 @@ describe.each(storeKinds())("priorities over askers in $name", ({ open }) => {
       const [party] = partiesOf(pinned, "a", { rate: "1000/s", priority });
 
       const slots = [];
-      for (let round = 0; round < 30; round++) slots.push(...slotsOf(await party!.asker.drawAll(party!.wishes)));
+      for (let round = 0; round < 30; round++)
+        slots.push(...slotsOf(await party!.asker.drawAll(party!.wishes)));
 
       const farthestUs = Math.max(...slots) - pinned.clock.nowUs();
       expect(farthestUs).toBe(SHARES[priority] * HORIZON_US);

@@ -58,7 +58,7 @@ function withKind(
   return args.map((arg) => {
     if (!Buffer.isBuffer(arg)) return arg;
     const numbers = new Float64Array(Uint8Array.from(arg).buffer);
-    return packNumbers([...numbers.with(13, code)]);
+    return packNumbers(Array.from(numbers.with(13, code)));
   });
 }
 const keysOf = async (): Promise<string[]> => (await redis.keys(`${prefix}*`)).sort();

@@ -120,7 +120,10 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
 
   it("is settled with the key's limits too", async () => {
     const pinned = open();
-    const policy = policyOf({ limits: [LIMITS[0]!], perKey: { limits: [slidingLog(9, "1h", { unit })] } });
+    const policy = policyOf({
+      limits: [LIMITS[0]!],
+      perKey: { limits: [slidingLog(9, "1h", { unit })] },
+    });
     const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
     const [slotUs] = slotsOf(await asker.drawAll([{ key: "k", wanted: 1, cost: { tokens: 2 } }]));
 

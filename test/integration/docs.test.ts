@@ -2,7 +2,14 @@ import { readFile } from "node:fs/promises";
 import { describe, expect, inject, it } from "vitest";
 import { docBlocks, runDocBlock } from "../support/doc-blocks.ts";
 
-const pages = ["README.md", "docs/guide.md", "docs/errors.md"];
+const pages = [
+  "README.md",
+  "docs/guide.md",
+  "docs/limits.md",
+  "docs/feedback.md",
+  "docs/live.md",
+  "docs/errors.md",
+];
 const blocks = (await Promise.all(pages.map(docBlocks))).flat();
 
 describe("the documentation", () => {

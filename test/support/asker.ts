@@ -166,7 +166,9 @@ export function createAsker(
 
 /** All slots of a reply to one wish, in µs on the bucket's clock. */
 export function slotsOf({ granted }: DrawReply, index = 0): number[] {
-  const { slotsUs = [], run } = granted[index] ?? {};
+  const each = granted[index];
+  if (each === undefined) return [];
+  const { slotsUs, run } = each;
   const count = run?.count ?? 0;
   return [...slotsUs, ...Array.from({ length: count }, (_, each) => slotOfRun(run!, each))];
 }

@@ -5,7 +5,7 @@
  */
 export interface ReferenceBucket {
   /** The slot of one call, in µs, rounded up; it is booked. */
-  reserve(nowUs: number, cost: number): number;
+  readonly reserve: (nowUs: number, cost: number) => number;
 }
 
 export function createReferenceBucket(limit: {

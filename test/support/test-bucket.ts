@@ -3,7 +3,8 @@ import { compilePolicy } from "../../src/core/policy.ts";
 import type { Store } from "../../src/core/store.ts";
 import { createMemoryStore } from "../../src/memory/memory-store.ts";
 import { readBucketOptions, type BucketOptions } from "../../src/throttle/bucket-options.ts";
-import { createBucket, type OwnedBucket } from "../../src/throttle/bucket.ts";
+import type { OwnedBucket } from "../../src/throttle/bucket.ts";
+import { createBucket } from "../../src/throttle/create-bucket.ts";
 
 export interface Warning {
   readonly facts: object;
@@ -32,7 +33,11 @@ export function createTestBucket(
     store,
     replica,
     logger: { warn: log, error: log },
-    listen: () => store.listen(replica, () => bucket.lookIn()),
+    listen: () =>
+      store.listen(replica, (_name, news, key) => {
+        if (news === "change") bucket.forget(key);
+        bucket.lookIn();
+      }),
     ...behaviour,
   });
   return { bucket, warnings };

@@ -1,7 +1,8 @@
 -- Twin of src/core/limits/token-bucket.ts. a: what lacks to a full bucket, in tokens x period; b: us at which that was so.
 do
   local function lacking_at(limit, when_us)
-    local elapsed_us = math.max(0, when_us - limit.b)
+    -- Below 0 after a booking was given back: what comes back until then still lacks.
+    local elapsed_us = when_us - limit.b
     if elapsed_us >= limit.a / limit.count then return 0 end
     return limit.a - limit.count * elapsed_us
   end

@@ -33,7 +33,8 @@ export const tokenBucket: Rule<State> = {
 };
 
 function lackingAt({ count }: Limit, { lacking, atUs }: State, whenUs: number): number {
-  const elapsedUs = Math.max(0, whenUs - atUs);
+  // Below 0 after a booking was given back: what comes back until then still lacks.
+  const elapsedUs = whenUs - atUs;
   // The division comes first: count × elapsed could pass 2^53 after a long idle time.
   return elapsedUs >= lacking / count ? 0 : lacking - count * elapsedUs;
 }

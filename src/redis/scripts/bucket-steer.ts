@@ -9,12 +9,13 @@ export const bucketSteer: Script<SteerRequest & Frame, void> = defineScript({
   args: (input) => {
     const { terms, prefix, bucket, change, pinnedUs = 0 } = input;
     const numbers = packNumbers([pinnedUs, ...frameNumbers(input), ...changeNumbers(change)]);
-    return [terms.text, changesChannel(prefix), bucket, change.do, numbers];
+    const message = input.key === undefined ? bucket : `${bucket}\n${input.key}`;
+    return [terms.text, changesChannel(prefix), message, change.do, numbers];
   },
   decode: () => undefined,
 });
 
-/** Where all replicas hear that something of a bucket has changed; the message is its name. */
+/** Where all replicas hear that slots are worthless; the message is a bucket's name, and after a newline a key's. */
 export function changesChannel(prefix: string): string {
   return `${prefix}:changes`;
 }

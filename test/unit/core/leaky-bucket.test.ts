@@ -22,7 +22,7 @@ function createBucket(limit: Limit) {
   const state = leakyBucket.fresh();
   return {
     state,
-    reserve(nowUs: number, cost: number): number {
+    reserve: (nowUs: number, cost: number): number => {
       const slotUs = leakyBucket.earliest(limit, state, nowUs, cost, drawer);
       leakyBucket.commit(limit, state, slotUs, cost, drawer);
       return slotUs;

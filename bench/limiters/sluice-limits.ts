@@ -1,0 +1,56 @@
+import { createSluice, leakyBucket, slidingLog } from "sluice";
+import type { Contender } from "../contender.ts";
+import { keepCalling } from "../keep-calling.ts";
+
+/** The limits that the part `limits` is about: a language model's, as its customers meet them. */
+export const LIMITS = {
+  calls: { perSecond: 500, burst: 1 },
+  tokens: { perSecond: 90_000, burst: 4_000, leastOfCall: 50, mostOfCall: 300 },
+  log: { calls: 600, windowMs: 1_000 },
+  key: { perSecond: 5, burst: 1, keys: 1_000 },
+} as const;
+
+/** One bucket with three limits and one per key; each call is of a random key and cost. */
+export const sluiceLimits: Contender = {
+  title: "Sluice, many limits",
+  async connect({ redisUrl, callers }) {
+    const { calls, tokens, log, key } = LIMITS;
+    const opened = createSluice({ redis: redisUrl });
+    const bucket = opened.bucket("bench", {
+      limits: [
+        leakyBucket(`${calls.perSecond}/s`),
+        leakyBucket(`${tokens.perSecond}/s`, { unit: "tokens", burst: tokens.burst }),
+        slidingLog(log.calls, `${log.windowMs / 1_000}s`),
+      ],
+      perKey: { rate: `${key.perSecond}/s` },
+    });
+    await bucket.draw({ key: "warm-up", cost: { tokens: 1 } });
+
+    const notes: number[] = [];
+    let arrive = (): void => {};
+    const calling = keepCalling({
+      callers,
+      async call() {
+        const number = Math.floor(Math.random() * key.keys);
+        const cost = randomWithin(tokens.leastOfCall, tokens.mostOfCall);
+        const slot = await bucket.draw({ key: `k${number}`, cost: { tokens: cost } });
+        notes.push(number, cost, slot.atMs);
+        arrive();
+      },
+    });
+    return {
+      stop: calling.stop,
+      start(onArrival) {
+        notes.length = 0;
+        arrive = onArrival;
+        calling.start(() => {});
+      },
+      notes: () => Float64Array.from(notes),
+      close: () => opened.close(),
+    };
+  },
+};
+
+function randomWithin(least: number, most: number): number {
+  return least + Math.floor(Math.random() * (most - least + 1));
+}

@@ -1,0 +1,268 @@
+import { setMaxListeners } from "node:events";
+import { ClosedError, LineFullError } from "../core/errors.ts";
+import { formatLimit } from "../core/format-limit.ts";
+import type { Logger } from "../core/logger.ts";
+import { formatPolicy, type Policy } from "../core/policy.ts";
+import type { Priority } from "../core/priority.ts";
+import type { Store } from "../core/store.ts";
+import type { OwnedBucket, TryDecision } from "./bucket.ts";
+import { differences } from "./costs.ts";
+import {
+  readDrawOptions,
+  readTryOptions,
+  type DrawOptions,
+  type TryOptions,
+} from "./draw-options.ts";
+import type { FeedbackOptions } from "./feedback-options.ts";
+import { createFetch, type ThrottledFetch } from "./fetch.ts";
+import type { Caller, Group } from "./group.ts";
+import { createGroups } from "./groups.ts";
+import { createKnowledge } from "./known-terms.ts";
+import { createLeaseKeeper } from "./lease-keeper.ts";
+import { createListener } from "./listener.ts";
+import { createPacer, type Pacer } from "./pacer.ts";
+import { DrawnSlot, type Slot } from "./slot.ts";
+import { takeSlotInHand } from "./slot-in-hand.ts";
+import { createSteering } from "./steering.ts";
+import { throttle } from "./throttled.ts";
+import { createTryDraws } from "./try-draws.ts";
+import { WaitingCall, type CallContext } from "./waiting-call.ts";
+
+export interface BucketParts {
+  readonly name: string;
+  readonly policy: Policy;
+  readonly store: Store;
+  readonly replica: string;
+  readonly logger: Logger;
+  readonly maxWaiting?: number | undefined;
+  readonly feedback?: FeedbackOptions | undefined;
+  /** Lets the bucket hear of leases that come free, and of changes; called when it is first drawn from. */
+  readonly listen?: (() => void) | undefined;
+}
+
+const NO_OPTIONS: DrawOptions = Object.freeze({});
+/** As a line fills, it is kept for those who are more urgent. */
+const SHED_AT: Readonly<Record<Priority, number>> = {
+  critical: 1,
+  high: 0.9,
+  normal: 0.8,
+  low: 0.7,
+};
+
+export function createBucket(parts: BucketParts): OwnedBucket {
+  const { name, policy, store, replica, logger, maxWaiting = Infinity } = parts;
+  const known = createKnowledge(name, policy, logger);
+  const groups = createGroups(name, () => known.policy);
+  const common = { store, bucket: name, asker: replica, known, logger };
+  const leases = createLeaseKeeper(common);
+  const { keep: keepLease, release: dropLease } = leases;
+  const pacer: Pacer = createPacer({ ...common, dropLease, keepLease, regroup });
+  const tries = createTryDraws({
+    ...common,
+    takeLeases: pacer.takeLeases,
+    keepLease,
+    regroup: regroupOne,
+  });
+  const listener = createListener({ ...common, onChange: lookIn }, parts.feedback ?? {});
+  const steering = createSteering({
+    ...common,
+    declared: policy,
+    waiting: () => pacer.waiting,
+    onChange: lookIn,
+  });
+  const closeListeners: ((reason: ClosedError) => void)[] = [];
+  let callers = 0;
+  let isClosed = false;
+  let isCalledByHand = false;
+  let isListening = false;
+
+  const context: CallContext = {
+    name,
+    leases,
+    leave: (call) => pacer.leave(call),
+    limitedBy,
+    estimateMs,
+    async settle({ slotUs, group }, cost) {
+      const { costs, key, keyLimits } = group;
+      const limits = [...known.terms.limits, ...keyLimits];
+      const deltas = differences(name, limits, costs, cost);
+      if (deltas.every((delta) => delta === 0)) return;
+      try {
+        await store.settle({ bucket: name, terms: known.terms, key, keyLimits, deltas, slotUs });
+      } catch (error) {
+        logger.warn(
+          { bucket: name, reason: String(error) },
+          "A cost could not be settled; the estimate stands.",
+        );
+      }
+    },
+  };
+
+  function limitedBy({ bindsAt, keyLimits }: Group): string {
+    const limit = [...known.policy.limits, ...keyLimits][bindsAt - 1];
+    if (limit !== undefined) return formatLimit(limit);
+    return bindsAt === -1 ? "a cooldown or pause" : formatPolicy(known.policy);
+  }
+
+  function estimateMs(group: Group): number {
+    const dueMs = Math.max(0, group.notBeforeMs - performance.now());
+    const aheadMs = (group.keyLimits.length > 0 ? group.line.size : pacer.waiting) * group.stepMs;
+    return Math.ceil(Math.max(dueMs, aheadMs + group.stepMs));
+  }
+
+  /** Another policy is in force: what callers cost, and whom they wait with, is reckoned anew. */
+  function regroup(waiting: readonly Caller[]): void {
+    groups.clear();
+    tries.forget();
+    for (const caller of waiting as readonly WaitingCall[]) {
+      try {
+        caller.group = groups.of(caller.options);
+        pacer.wait(caller);
+      } catch (error) {
+        caller.fail(error);
+      }
+    }
+  }
+
+  function regroupOne({ key, costs }: Group): Group {
+    groups.clear();
+    return groups.of({ key, cost: costs[0] ?? 1 });
+  }
+
+  /** For changes that others make, and leases that they give back. */
+  function listen(): void {
+    if (isListening) return;
+    isListening = true;
+    parts.listen?.();
+  }
+
+  function lookIn(): void {
+    tries.forget();
+    pacer.lookIn();
+  }
+
+  function join(options: DrawOptions): { group: Group; number: number } {
+    if (isClosed) throw new ClosedError(`Bucket "${name}"`);
+    listen();
+    const group = groups.of(options);
+    const { priority = "normal", key } = options;
+    const { waiting } = pacer;
+    if (waiting >= maxWaiting * SHED_AT[priority]) {
+      const surplus = waiting - maxWaiting * SHED_AT[priority] + 1;
+      const retryAfterMs = Math.ceil(surplus * group.stepMs);
+      throw new LineFullError({ bucket: name, key, waiting, priority, retryAfterMs });
+    }
+    callers += 1;
+    return { group, number: callers };
+  }
+
+  async function wait(options: DrawOptions): Promise<Slot> {
+    options.signal?.throwIfAborted();
+    const place = join(options);
+    return new Promise((resolve, reject) => {
+      pacer.wait(new WaitingCall(context, place, options, { resolve, reject }));
+    });
+  }
+
+  async function drawForJob(
+    options: DrawOptions,
+    waits: Set<(reason: string) => void>,
+  ): Promise<Slot> {
+    const place = join(options);
+    let stop = (_reason: string): void => {};
+    try {
+      return await new Promise((resolve, reject) => {
+        const call = new WaitingCall(context, place, options, { resolve, reject });
+        stop = (reason) => call.leave(reason);
+        waits.add(stop);
+        pacer.wait(call);
+      });
+    } finally {
+      waits.delete(stop);
+    }
+  }
+
+  async function drawByHand(options: DrawOptions): Promise<Slot> {
+    isCalledByHand = true;
+    // One signal may well end a hundred waits; Node would call that a leak.
+    if (options.signal !== undefined) setMaxListeners(0, options.signal);
+    return takeSlotInHand(bucket, options) ?? wait(options);
+  }
+
+  async function tryDraw(options: TryOptions): Promise<TryDecision> {
+    if (isClosed) throw new ClosedError(`Bucket "${name}"`);
+    const group = groups.of(options);
+    const { decision, slot } = await tries.ask(group);
+    if (slot === undefined) return { ...decision, slot };
+    const facts = { ...slot, key: options.key, waitedMs: 0 };
+    return { ...decision, slot: new DrawnSlot(context, group, facts) };
+  }
+
+  const bucket: OwnedBucket = {
+    name,
+    policy,
+    get waiting() {
+      return pacer.waiting;
+    },
+    get isCalledByHand() {
+      return isCalledByHand;
+    },
+    async draw(options) {
+      return drawByHand(options === undefined ? NO_OPTIONS : readDrawOptions("draw()", options));
+    },
+    async tryDraw(options) {
+      return tryDraw(options === undefined ? NO_OPTIONS : readTryOptions("tryDraw()", options));
+    },
+    drawForJob,
+    throttled(fn, options) {
+      isCalledByHand = true;
+      return throttle(bucket, fn, options);
+    },
+    get fetch() {
+      return (fetched ??= createFetch(bucket));
+    },
+    hear(resultOrError, slot, options, read) {
+      const group = groups.of(options);
+      const costOf = (unit: string): number => {
+        const limits = [...known.policy.limits, ...group.keyLimits];
+        const index = limits.findIndex(
+          (limit) => limit.unit === unit && limit.kind !== "concurrency",
+        );
+        return index === -1 ? (unit === "calls" ? 1 : 0) : group.costs[index]!;
+      };
+      const call = { key: options.key, atMs: slot.atMs, costOf, stepMs: group.stepMs };
+      listener.hear(resultOrError, call, read);
+    },
+    settleBy(read, result, slot) {
+      const settling = (async () => {
+        const cost = read(result);
+        if (cost !== undefined && cost !== null) await slot.settle(cost);
+      })();
+      // The call went well; that it cannot be told what it cost must not make it fail.
+      settling.catch((error: unknown) =>
+        logger.warn(
+          { bucket: name, reason: String(error) },
+          "settle() failed; the estimate stands.",
+        ),
+      );
+    },
+    lookIn,
+    forget: pacer.forget,
+    configure: steering.configure,
+    pause: steering.pause,
+    resume: steering.resume,
+    peek: steering.peek,
+    onClose(fail) {
+      closeListeners.push(fail);
+    },
+    async close() {
+      isClosed = true;
+      for (const fail of closeListeners) fail(new ClosedError(`Bucket "${name}"`));
+      await pacer.close();
+      await Promise.all([leases.settled(), listener.settled()]);
+      leases.close();
+    },
+  };
+  let fetched: ThrottledFetch | undefined;
+  return bucket;
+}

@@ -1,0 +1,150 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { LeaseLostError, StoreUnavailableError } from "../../../src/core/errors.ts";
+import { concurrency, leakyBucket } from "../../../src/core/limit-makers.ts";
+import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import { createTestBucket } from "../../support/test-bucket.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  expect(vi.getTimerCount()).toBe(0);
+  vi.useRealTimers();
+});
+
+function sleeper(ms: number): { run: () => Promise<void>; most: () => number } {
+  let running = 0;
+  let most = 0;
+  return {
+    most: () => most,
+    async run() {
+      running += 1;
+      most = Math.max(most, running);
+      await new Promise((resolve) => setTimeout(resolve, ms));
+      running -= 1;
+    },
+  };
+}
+
+describe("a bucket that limits concurrency", () => {
+  it("lets no more calls run at once than it says, and wastes no time between them", async () => {
+    const { bucket } = createTestBucket({ concurrency: 3 });
+    const { run, most } = sleeper(100);
+    const call = bucket.throttled(run);
+    const startMs = performance.now();
+
+    const calls = Promise.all(Array.from({ length: 9 }, () => call()));
+    await vi.advanceTimersByTimeAsync(1_000);
+    await calls;
+
+    expect(most()).toBe(3);
+    expect(performance.now() - startMs).toBe(1_000);
+    await bucket.close();
+  });
+
+  it("gives the lease back when a call throws at once", async () => {
+    const { bucket } = createTestBucket({ concurrency: 1 });
+    const call = bucket.throttled(() => {
+      throw new Error("no");
+    });
+
+    const calls = Promise.allSettled([call(), call(), call()]);
+    await vi.advanceTimersByTimeAsync(100);
+
+    expect((await calls).map(({ status }) => status)).toEqual(Array(3).fill("rejected"));
+    await bucket.close();
+  });
+
+  it("gives back the lease of a caller that left before its slot came", async () => {
+    const { bucket } = createTestBucket({ limits: [leakyBucket("20/s"), concurrency(1)] });
+    const first = await bucket.draw();
+    first.release();
+    await expect(
+      Promise.all([bucket.draw({ maxWaitMs: 10 }), vi.advanceTimersByTimeAsync(10)]),
+    ).rejects.toThrow("No slot");
+
+    const drawing = bucket.draw();
+    await vi.advanceTimersByTimeAsync(600);
+    const second = await drawing;
+
+    second.release();
+    await bucket.close();
+  });
+
+  it("renews the lease of a call that runs for longer than it lasts", async () => {
+    const { bucket } = createTestBucket({ limits: [concurrency(1, { leaseMs: 1_000 })] });
+    const { run } = sleeper(5_000);
+    const long = bucket.throttled(run)();
+    await vi.advanceTimersByTimeAsync(4_000);
+
+    const refused = await bucket.tryDraw();
+
+    expect(refused.allowed).toBe(false);
+    await vi.advanceTimersByTimeAsync(1_000);
+    await expect(long).resolves.toBeUndefined();
+    await bucket.close();
+  });
+
+  it("tells a call before its lease ends that it could not be renewed", async () => {
+    const store = createMemoryStore();
+    vi.spyOn(store, "renew").mockRejectedValue(new StoreUnavailableError("away"));
+    const limits = [concurrency(1, { leaseMs: 1_000 })];
+    const { bucket, warnings } = createTestBucket({ limits }, { store });
+    const slot = await bucket.draw();
+    const { signal } = slot;
+    const startMs = performance.now();
+    let toldMs = 0;
+    signal.addEventListener("abort", () => (toldMs = performance.now() - startMs));
+
+    await vi.advanceTimersByTimeAsync(1_000);
+
+    expect(signal.reason).toBeInstanceOf(LeaseLostError);
+    expect(toldMs).toBeGreaterThan(500);
+    expect(toldMs).toBeLessThan(1_000);
+    expect(warnings[0]!.message).toBe("Leases could not be renewed.");
+    slot.release();
+    await bucket.close();
+  });
+
+  it("rejects a throttled call whose lease was taken away", async () => {
+    const store = createMemoryStore();
+    vi.spyOn(store, "renew").mockImplementation(async ({ leases }) => leases);
+    const limits = [concurrency(1, { leaseMs: 1_000 })];
+    const { bucket } = createTestBucket({ limits }, { store });
+    const { run } = sleeper(5_000);
+
+    const call = expect(bucket.throttled(run)()).rejects.toBeInstanceOf(LeaseLostError);
+    await vi.advanceTimersByTimeAsync(5_000);
+
+    await call;
+    await bucket.close();
+  });
+
+  it("lets leases be released again and again without a second one coming free", async () => {
+    const { bucket } = createTestBucket({ concurrency: 1 });
+    const first = await bucket.draw();
+    first.release();
+    first.release();
+    const second = await bucket.draw();
+    first.release();
+
+    const third = await bucket.tryDraw();
+
+    expect(third.allowed).toBe(false);
+    second.release();
+    await bucket.close();
+  });
+
+  it("bounds the calls of each key by themselves", async () => {
+    const { bucket } = createTestBucket({ rate: "1000/s", perKey: { concurrency: 1 } });
+    const { run, most } = sleeper(100);
+    const call = bucket.throttled(async (_key: string) => run(), { key: (key) => key });
+
+    const calls = Promise.all(["a", "b", "a", "b"].map((key) => call(key)));
+    await vi.advanceTimersByTimeAsync(2_000);
+    await calls;
+
+    expect(most()).toBe(2);
+    await bucket.close();
+  });
+});

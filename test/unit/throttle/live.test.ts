@@ -1,0 +1,180 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { InvalidOptionError, LineFullError } from "../../../src/core/errors.ts";
+import { leakyBucket, tokenBucket } from "../../../src/core/limit-makers.ts";
+import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import { createTestBucket } from "../../support/test-bucket.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  expect(vi.getTimerCount()).toBe(0);
+  vi.useRealTimers();
+});
+
+/** Two replicas of one bucket, each with a policy of its own if two are given. */
+function twoReplicas(first: object, second: object = first) {
+  const store = createMemoryStore();
+  return [first, second].map((options) => createTestBucket(options, { store }).bucket);
+}
+
+describe("configure", () => {
+  it("reaches callers that wait at another replica within a second", async () => {
+    const [here, there] = twoReplicas({ rate: "1/h" });
+    await there!.draw();
+    const waiting = there!.draw();
+    await vi.advanceTimersByTimeAsync(50);
+
+    await here!.configure({ rate: "100/s" });
+    await vi.advanceTimersByTimeAsync(1_000);
+
+    await expect(waiting).resolves.toMatchObject({ bucket: "test" });
+    await Promise.all([here!.close(), there!.close()]);
+  });
+
+  it("does not reset what was used", async () => {
+    const day = (capacity: number) => ({
+      limits: [tokenBucket({ capacity, refill: "1/d" })],
+    });
+    const [bucket] = twoReplicas(day(10));
+    for (let call = 0; call < 6; call++) await bucket!.draw();
+
+    await bucket!.configure(day(8));
+
+    expect((await bucket!.peek()).limits[0]).toMatchObject({ capacity: 8, level: 6, remaining: 2 });
+    await bucket!.close();
+  });
+
+  it("holds over what the code of a replica that comes later says, until it gives way", async () => {
+    const [here, there] = twoReplicas({ rate: "100/s" });
+    await here!.draw();
+    await here!.configure({ rate: "20/s" });
+    const drawing = there!.draw();
+    await vi.advanceTimersByTimeAsync(100);
+    await drawing;
+
+    const configured = await there!.peek();
+    await here!.configure("code");
+    const again = await there!.peek();
+
+    expect(configured).toMatchObject({ policy: "20/s", policyFrom: "configured" });
+    expect(again).toMatchObject({ policy: "100/s", policyFrom: "code" });
+    await Promise.all([here!.close(), there!.close()]);
+  });
+
+  it("moves those who wait to a policy that counts other units", async () => {
+    const [bucket] = twoReplicas({ rate: "1/h" });
+    await bucket!.draw();
+    const waiting = Promise.all([bucket!.draw(), bucket!.draw({ priority: "low" })]);
+    await vi.advanceTimersByTimeAsync(20);
+
+    await bucket!.configure({
+      limits: [leakyBucket("100/s"), leakyBucket("1000/s", { unit: "tokens", burst: 5 })],
+    });
+    await vi.advanceTimersByTimeAsync(1_000);
+
+    await expect(waiting).resolves.toHaveLength(2);
+    await bucket!.close();
+  });
+
+  it("refuses a policy that can never work and changes nothing", async () => {
+    const [bucket] = twoReplicas({ rate: "100/s" });
+
+    await expect(bucket!.configure({ rate: "fast" })).rejects.toBeInstanceOf(InvalidOptionError);
+
+    expect((await bucket!.peek()).policy).toBe("100/s");
+    await bucket!.close();
+  });
+});
+
+describe("pause", () => {
+  it("starts no call of any replica until resume, and slots from before are not used", async () => {
+    const [here, there] = twoReplicas({ rate: "100/s" });
+    const left: number[] = [];
+    const draw = async (): Promise<void> => {
+      await there!.draw();
+      left.push(performance.now());
+    };
+    const calls = Promise.all(Array.from({ length: 20 }, draw));
+    await vi.advanceTimersByTimeAsync(35);
+
+    await here!.pause();
+    await vi.advanceTimersByTimeAsync(1);
+    const before = left.length;
+    await vi.advanceTimersByTimeAsync(10_000);
+    const during = left.length;
+    await here!.resume();
+    await vi.advanceTimersByTimeAsync(1_000);
+    await calls;
+
+    expect(during - before).toBe(0);
+    expect(left).toHaveLength(20);
+    await Promise.all([here!.close(), there!.close()]);
+  });
+
+  it("ends by itself after its time", async () => {
+    const [bucket] = twoReplicas({ rate: "100/s" });
+    await bucket!.pause({ forMs: 3_000 });
+    const startMs = performance.now();
+
+    const drawing = bucket!.draw();
+    await vi.advanceTimersByTimeAsync(4_000);
+
+    expect((await drawing).waitedMs).toBeGreaterThanOrEqual(3_000);
+    expect(performance.now() - startMs).toBe(4_000);
+    await bucket!.close();
+  });
+
+  it.each([0, -1, 1.5, "5s"])("refuses to last %j ms", async (forMs) => {
+    const [bucket] = twoReplicas({ rate: "100/s" });
+
+    await expect(bucket!.pause({ forMs: forMs as never })).rejects.toBeInstanceOf(
+      InvalidOptionError,
+    );
+    await bucket!.close();
+  });
+});
+
+describe("maxWaiting", () => {
+  it("keeps the line for those who are more urgent as it fills", async () => {
+    const { bucket } = createTestBucket({ rate: "1/h", maxWaiting: 10 });
+    const asked = (priority: "low" | "normal" | "high" | "critical", count: number) =>
+      Array.from({ length: count }, async () =>
+        bucket.draw({ priority }).then(
+          () => "left",
+          (error: Error) => error.name,
+        ),
+      );
+    await bucket.draw();
+
+    const outcomes = [
+      ...asked("low", 8),
+      ...asked("normal", 2),
+      ...asked("high", 2),
+      ...asked("critical", 2),
+    ];
+    await vi.advanceTimersByTimeAsync(10);
+    const { waiting } = bucket;
+    await bucket.close();
+
+    const all = await Promise.all(outcomes);
+    const refused = all.map((name) => name === "LineFullError");
+    expect(waiting).toBe(10);
+    expect(refused.map(Number).join("")).toBe("00000001" + "01" + "01" + "01");
+  });
+
+  it("tells a refused caller when to come again", async () => {
+    const { bucket } = createTestBucket({ rate: "10/s", maxWaiting: 1 });
+    await bucket.draw();
+    const waiting = bucket.draw({ priority: "critical" });
+    await vi.advanceTimersByTimeAsync(1);
+
+    const refused = bucket.draw({ priority: "critical" });
+
+    await expect(refused).rejects.toBeInstanceOf(LineFullError);
+    await expect(refused).rejects.toMatchObject({ waiting: 1, retryAfterMs: 100 });
+    await vi.advanceTimersByTimeAsync(200);
+    await waiting;
+    await bucket.close();
+  });
+});

@@ -1,0 +1,155 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { CostTooLargeError, InvalidOptionError } from "../../../src/core/errors.ts";
+import { concurrency, fixedWindow, leakyBucket } from "../../../src/core/limit-makers.ts";
+import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import type { Store } from "../../../src/core/store.ts";
+import { createTestBucket } from "../../support/test-bucket.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  expect(vi.getTimerCount()).toBe(0);
+  vi.useRealTimers();
+});
+
+/** A store in memory, and how often it was asked. */
+function countedStore(): { store: Store; draws: () => number } {
+  const store = createMemoryStore();
+  const draw = vi.spyOn(store, "draw");
+  return { store, draws: () => draw.mock.calls.length };
+}
+
+const fiveASecond = { limits: [fixedWindow(5, "1s")] };
+
+describe("tryDraw", () => {
+  it("allows what the limit holds and refuses the rest at once, with all that a caller has to know", async () => {
+    const { bucket } = createTestBucket(fiveASecond);
+
+    const decisions = await Promise.all(Array.from({ length: 7 }, () => bucket.tryDraw()));
+
+    expect(decisions.map(({ allowed }) => allowed)).toEqual([1, 1, 1, 1, 1, 0, 0].map(Boolean));
+    expect(decisions.map(({ remaining }) => remaining)).toEqual([4, 3, 2, 1, 0, 0, 0]);
+    const refused = decisions.at(-1)!;
+    expect(refused).toMatchObject({ limitedBy: "5 each 1s", slot: undefined });
+    expect(refused.retryAfterMs).toBeGreaterThan(0);
+    expect(refused.limits).toMatchObject([{ name: "5 each 1s", unit: "calls", scope: "bucket" }]);
+    await bucket.close();
+  });
+
+  it("asks the store once for all who ask in one tick", async () => {
+    const { store, draws } = countedStore();
+    const { bucket } = createTestBucket({ rate: "1000/s", burst: 100 }, { store });
+
+    await Promise.all(Array.from({ length: 100 }, () => bucket.tryDraw()));
+
+    expect(draws()).toBe(1);
+    await bucket.close();
+  });
+
+  it("remembers a refusal until it can change, and not a moment longer", async () => {
+    const { store, draws } = countedStore();
+    const { bucket } = createTestBucket({ rate: "1/s" }, { store });
+    await bucket.tryDraw();
+    const refused = await bucket.tryDraw();
+
+    for (let call = 0; call < 50; call++) await bucket.tryDraw();
+    const asked = draws();
+    await vi.advanceTimersByTimeAsync(refused.retryAfterMs);
+    const later = await bucket.tryDraw();
+
+    expect(asked).toBe(2);
+    expect(later.allowed).toBe(true);
+    await bucket.close();
+  });
+
+  it("counts down what it remembers", async () => {
+    const { bucket } = createTestBucket({ rate: "1/s" });
+    await bucket.tryDraw();
+    const first = await bucket.tryDraw();
+    await vi.advanceTimersByTimeAsync(400);
+
+    const second = await bucket.tryDraw();
+
+    expect(first.retryAfterMs - second.retryAfterMs).toBe(400);
+    await bucket.close();
+  });
+
+  it("forgets its refusals when a change lets calls pass", async () => {
+    const { bucket } = createTestBucket({ rate: "1/h" });
+    await bucket.tryDraw();
+    await bucket.tryDraw();
+
+    await bucket.configure({ rate: "1000/s" });
+    await vi.advanceTimersByTimeAsync(2);
+
+    expect((await bucket.tryDraw()).allowed).toBe(true);
+    await bucket.close();
+  });
+
+  it("keeps keys apart, and names the key's own limit", async () => {
+    const { bucket } = createTestBucket({ rate: "100/s", burst: 10, perKey: { rate: "1/s" } });
+
+    const [first, second, other] = await Promise.all(
+      ["a", "a", "b"].map((key) => bucket.tryDraw({ key })),
+    );
+
+    expect([first!.allowed, second!.allowed, other!.allowed]).toEqual([true, false, true]);
+    expect(second!.limits.map(({ scope }) => scope)).toEqual(["bucket", "key"]);
+    expect(second!.limitedBy).toBe("1/s");
+    await bucket.close();
+  });
+
+  it("refuses while a bucket is paused, and says for how long", async () => {
+    const { bucket } = createTestBucket({ rate: "100/s" });
+    await bucket.pause({ forMs: 5_000 });
+
+    const refused = await bucket.tryDraw();
+
+    expect(refused).toMatchObject({ allowed: false, limitedBy: "a cooldown" });
+    expect(refused.retryAfterMs).toBeGreaterThan(4_900);
+    await bucket.close();
+  });
+
+  it("hands out leases that are given back by the slot", async () => {
+    const { bucket } = createTestBucket({ limits: [concurrency(1)] });
+    const first = await bucket.tryDraw();
+    const second = await bucket.tryDraw();
+
+    first.slot!.release();
+    await vi.advanceTimersByTimeAsync(1);
+    const third = await bucket.tryDraw();
+
+    expect([first.allowed, second.allowed, third.allowed]).toEqual([true, false, true]);
+    third.slot!.release();
+    await bucket.close();
+  });
+
+  it.each([0, -1, 1.5, Number.NaN, 2 ** 53, {}, { tokens: 0 }, { calls: -1 }, [1], "1"])(
+    "refuses the cost %j before it asks anybody",
+    async (cost) => {
+      const { store, draws } = countedStore();
+      const { bucket } = createTestBucket({ rate: "1/s" }, { store });
+
+      await expect(bucket.tryDraw({ cost: cost as never })).rejects.toBeInstanceOf(
+        InvalidOptionError,
+      );
+
+      expect(draws()).toBe(0);
+      await bucket.close();
+    },
+  );
+
+  it("refuses an unknown unit by its name, and a cost that no limit could ever give", async () => {
+    const limits = [leakyBucket("500/s"), leakyBucket("90000/s", { unit: "tokens", burst: 4_000 })];
+    const { bucket } = createTestBucket({ limits });
+
+    await expect(bucket.tryDraw({ cost: { token: 5 } })).rejects.toThrow(
+      "the units are calls, tokens",
+    );
+    const tooLarge = bucket.tryDraw({ cost: { tokens: 4_001 } });
+    await expect(tooLarge).rejects.toMatchObject({ unit: "tokens", cost: 4_001, maxCost: 4_000 });
+    await expect(tooLarge).rejects.toBeInstanceOf(CostTooLargeError);
+    await bucket.close();
+  });
+});

@@ -115,7 +115,8 @@ export function rowOf(
 export function formatNumber(value: number, digits?: number): string {
   if (Number.isNaN(value)) return "–";
   const fraction = digits === undefined ? {} : { minimumFractionDigits: digits };
-  return value.toLocaleString("en-US", { maximumFractionDigits: digits ?? 3, ...fraction });
+  // Neither is there a "-0" in a table.
+  return (value + 0).toLocaleString("en-US", { maximumFractionDigits: digits ?? 3, ...fraction });
 }
 
 function atMost(value: number | undefined): Bound | undefined {

@@ -1,4 +1,4 @@
-import { setImmediate as nextTurn, setTimeout as pause } from "node:timers/promises";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { RateLimiterRedis, RateLimiterRes } from "rate-limiter-flexible";
 import { createSluice, fixedWindow } from "sluice";
@@ -48,11 +48,10 @@ async function probe(setup: TriesSetup): Promise<TriesReport> {
   const windows = countWindows(setup);
   let calls = 0;
   let refused = 0;
-  let isOver = false;
-  let turnEndsMs = performance.now() + LONGEST_TURN_MS;
 
-  async function keepAsking(): Promise<void> {
-    while (!isOver) {
+  async function keepAsking(untilMs: number): Promise<void> {
+    let turnEndsMs = performance.now() + LONGEST_TURN_MS;
+    while (performance.now() < untilMs) {
       const key = Math.floor(Math.random() * setup.keys);
       const window = await asker.ask(key);
       calls += 1;
@@ -65,21 +64,26 @@ async function probe(setup: TriesSetup): Promise<TriesReport> {
     }
   }
 
-  const asking = Array.from({ length: callers }, keepAsking);
-  await pause(startUpSeconds * 1_000);
+  /** All have their answers when it resolves, so that what Redis did was done for the calls that are counted. */
+  async function askFor(lastsSeconds: number): Promise<number> {
+    const startMs = performance.now();
+    const untilMs = startMs + lastsSeconds * 1_000;
+    calls = 0;
+    refused = 0;
+    await Promise.all(Array.from({ length: callers }, () => keepAsking(untilMs)));
+    return (performance.now() - startMs) / 1_000;
+  }
+
+  await askFor(startUpSeconds);
   const costSince = await watchRedisCost(redis);
-  const before = { calls, refused, atMs: performance.now() };
-  await pause(seconds * 1_000);
-  const after = { calls, refused, atMs: performance.now() };
+  const lasted = await askFor(seconds);
   const cost = await costSince();
-  isOver = true;
-  await Promise.all(asking);
   await asker.close();
   redis.disconnect();
   return {
-    calls: after.calls - before.calls,
-    refused: after.refused - before.refused,
-    seconds: (after.atMs - before.atMs) / 1_000,
+    calls,
+    refused,
+    seconds: lasted,
     cost,
     ...windows.sum(),
   };

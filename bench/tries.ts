@@ -81,9 +81,14 @@ function tableOf({ title, max, windowSeconds, isRefusing }: Case, reports: Repor
       ratioRow(reports, "Redis CPU a call, of its peer's", cpuOf, PROMISED_OF_TRIES.cpu),
       row(reports, "script calls a call", ({ cost, calls }) => cost.scripts / calls, { digits: 4 }),
       row(reports, "share that was refused", ({ refused, calls }) => refused / calls),
-      row(reports, "most allowed in one window, of the limit", ({ fullestWindow }) => fullestWindow, {
-        bound: { atMost: 1 },
-      }),
+      row(
+        reports,
+        "most allowed in one window, of the limit",
+        ({ fullestWindow }) => fullestWindow,
+        {
+          bound: { atMost: 1 },
+        },
+      ),
       ...(isRefusing ? refusingRows(reports, rateOf, cpuOf) : []),
     ],
   };

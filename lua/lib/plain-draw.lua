@@ -57,7 +57,7 @@ if #ARGV[4] == 26 * 8 then
       local granted = (ahead > 0 and fit < most) and 0 or math.min(most, fit)
       if granted > 0 then
         local first_us = at_us + math.ceil(math.max(0, excess) / count)
-        if first_us - a > (b > 0 and 1 or 0) then a, b = first_us, 0 end
+        if first_us - a > (b > 0 and 1 or 0) then a, b, c = first_us, 0, first_us end
         local rest = b + granted * step
         local whole_us = math.floor(rest / count)
         a, b = a + whole_us, rest - whole_us * count
@@ -71,6 +71,7 @@ if #ARGV[4] == 26 * 8 then
         local next_us = opens_us + math.ceil(math.max(0, next_level + (cost - capacity) * period_us) / count)
         local before = (granted > 0 and has_turn) and math.max(0, turns - 1) or ahead
         turn_us = math.max(now, next_us + math.floor((before * share + math.min(left, share) - 1) * step_us) - horizon)
+        if granted == 0 and own_turn_us > now then turn_us = math.min(turn_us, own_turn_us) end
         turn_name = string.format('%d %.0f %s', rank, math.max(1, math.ceil(step_us)), ARGV[1])
         if ARGV[3] ~= turn_name and ARGV[3] ~= '' then redis.call('ZREM', KEYS[2], ARGV[3]) end
         local is_new = redis.call('ZADD', KEYS[2], turn_us, turn_name) == 1
@@ -80,7 +81,7 @@ if #ARGV[4] == 26 * 8 then
           redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('(%.0f', missed_us))
           redis.call('PEXPIRE', KEYS[2], math.ceil((turns_until_us - now) / 1000) + 60000)
         end
-        if next_us > now + horizon then binds_at = 1 end
+        if next_us > now + horizon and next_us > opens_us then binds_at = 1 end
       elseif ARGV[3] ~= '' then
         redis.call('ZREM', KEYS[2], ARGV[3])
       end

@@ -57,8 +57,14 @@ local function refuse(serving, wish, main, granted, opens_us, horizon_us, ahead,
   if serving.has_granted and own_turn_us then before = slots_before(main.scope, claim, main.own, math.huge) end
   local needed = before + math.min(left, claim.share) - 1
   local turn_us = math.max(serving.now_us, next_us + math.floor(needed * main.step_us) - horizon_us)
+  -- Whoever only looks in keeps its turn: reckoned anew behind all who came since, it would never come.
+  if granted.count == 0 and main.own.turn_us > serving.now_us and turn_us ~= math.huge then
+    turn_us = math.min(turn_us, main.own.turn_us)
+  end
   local place = settle_place(serving, main, turn_us, granted.count > 0)
-  if opens_us > serving.now_us + horizon_us then
+  local shared, scope = serving.bucket.shared, main.scope
+  local shut_until_us = math.max(shared.cool_until_us, shared.paused_until_us, scope.cool_until_us, scope.paused_until_us)
+  if shut_until_us > serving.now_us + horizon_us then
     granted.binds_at = -1
   elseif next_us > serving.now_us + horizon_us then
     granted.binds_at = binding_at(main)

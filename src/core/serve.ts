@@ -79,11 +79,11 @@ export function serve(serving: Serving, wish: Wish, keyScope: Scope | undefined)
 
   const granted = { slotsUs: [...recycledUs, ...booked.slotsUs], run: booked.run };
   const left = wish.wanted - count;
-  if (booked.deferredUs !== undefined) {
-    const place =
-      gate === undefined ? NO_PLACE : settlePlace(serving, gate, booked.deferredUs, count > 0);
-    const bindsAt = sharedCount + bindingAt(gate!);
-    return { ...granted, notBeforeUs: booked.deferredUs, place, bindsAt };
+  const { deferredUs } = booked;
+  if (gate !== undefined && deferredUs !== undefined) {
+    const bindsAt = sharedCount + bindingAt(gate);
+    const place = settlePlace(serving, gate, deferredUs, count > 0);
+    return { ...granted, notBeforeUs: deferredUs, place, bindsAt };
   }
   const gatePlace = gate === undefined ? NO_PLACE : settlePlace(serving, gate, 0, true);
   if (left === 0) {
@@ -96,15 +96,24 @@ export function serve(serving: Serving, wish: Wish, keyScope: Scope | undefined)
   const isServed = serving.hasGranted && ownTurnUs !== undefined;
   const before = isServed ? slotsBefore(scope, claim, own, Infinity) : ahead;
   const needed = before + Math.min(left, claim.share) - 1;
-  const turnUs = Math.max(nowUs, nextUs + Math.floor(needed * stepUs) - horizonUs);
-  const place = settlePlace(serving, main, turnUs, count > 0);
-  const isShut = opensUs > nowUs + horizonUs;
+  const reckonedUs = Math.max(nowUs, nextUs + Math.floor(needed * stepUs) - horizonUs);
+  // Whoever only looks in keeps its turn: reckoned anew behind all who came since, it would never come.
+  const keepsTurn = count === 0 && own.turnUs > nowUs && reckonedUs !== Infinity;
+  const turnUs = keepsTurn ? Math.min(own.turnUs, reckonedUs) : reckonedUs;
+  const shutUntilUs = Math.max(shutUs(shared), shutUs(scope));
+  const isShut = shutUntilUs > nowUs + horizonUs;
   const isLate = nextUs > nowUs + horizonUs;
   const bindsAt = isShut ? -1 : isLate ? bindingAt(main) : 0;
+  const place = settlePlace(serving, main, turnUs, count > 0);
   if (isOwn) return { ...granted, notBeforeUs: turnUs, place, bindsAt };
   serving.refusedPlace = place;
   // A try keeps no place, so it is told here when to come again.
   return { ...granted, notBeforeUs: request.isTry ? turnUs : 0, place: gatePlace, bindsAt };
+}
+
+/** Until when a cooldown or a pause lets nothing start. */
+function shutUs({ coolUntilUs, pausedUntilUs }: Scope): number {
+  return Math.max(coolUntilUs, pausedUntilUs);
 }
 
 function fit(

@@ -6,7 +6,7 @@ import { releaseLeases, renewLeases } from "../core/leases.ts";
 import { drainedAtUs } from "../core/scope.ts";
 import { settle } from "../core/settle.ts";
 import { peek, steer } from "../core/steer.ts";
-import type { DrawRequest, Store, Wake } from "../core/store.ts";
+import type { DrawRequest, KnownTerms, Store, Wake } from "../core/store.ts";
 
 const SWEEP_EVERY_US = 60_000_000;
 /** As long as Redis keeps what is idle: a bucket, one that was set by hand, a key. */
@@ -39,7 +39,7 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
   return {
     async draw(request) {
       const now = nowUs();
-      const { state, reply } = draw(states.get(request.bucket), reckonResets(request, now), now);
+      const { state, reply } = draw(states.get(request.bucket), reckonDraw(request, now), now);
       states.set(request.bucket, state);
       forgetIdle(now);
       return { ...reply, sentAtMs: performance.now() };
@@ -63,12 +63,12 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
     },
     async steer(request) {
       const { bucket, key } = request;
-      const { state, hasChanged } = steer(states.get(bucket), request, nowUs());
+      const { state, hasChanged } = steer(states.get(bucket), reckon(request, nowUs()), nowUs());
       states.set(bucket, state);
       if (hasChanged) for (const wake of wakes.values()) wake(bucket, "change", key);
     },
     async peek(request) {
-      return peek(states.get(request.bucket), request, nowUs());
+      return peek(states.get(request.bucket), reckon(request, nowUs()), nowUs());
     },
     listen(asker, wake) {
       wakes.set(asker, wake);
@@ -80,13 +80,21 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
   };
 }
 
-function reckonResets(request: DrawRequest, nowUs: number): DrawRequest {
-  const { terms, wishes } = request;
-  return {
-    ...request,
-    terms: { ...terms, limits: withResets(terms.limits, nowUs) },
-    wishes: wishes.map((wish) => ({ ...wish, keyLimits: withResets(wish.keyLimits, nowUs) })),
-  };
+/** Calendar days, as they lie about this time. */
+function reckon<Request extends { readonly terms: KnownTerms }>(
+  request: Request,
+  nowUs: number,
+): Request {
+  const limits = withResets(request.terms.limits, nowUs);
+  return { ...request, terms: { ...request.terms, limits } };
+}
+
+function reckonDraw(request: DrawRequest, nowUs: number): DrawRequest {
+  const wishes = request.wishes.map((wish) => ({
+    ...wish,
+    keyLimits: withResets(wish.keyLimits, nowUs),
+  }));
+  return { ...reckon(request, nowUs), wishes };
 }
 
 function monotonicUs(): number {

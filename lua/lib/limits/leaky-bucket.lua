@@ -1,4 +1,5 @@
--- Twin of src/core/limits/leaky-bucket.ts. a: us at which the bucket will have drained; b: the fraction beyond, in 1/count us.
+-- Twin of src/core/limits/leaky-bucket.ts. a: us at which the bucket will have drained; b: the fraction beyond, in 1/count us;
+-- c: us since which it has not been empty.
 do
   local function level_at(limit, at_us)
     if limit.a < at_us then return 0 end
@@ -17,7 +18,8 @@ do
       return over > 0 and at_us + math.ceil(over / limit.count) or at_us
     end,
     commit = function(limit, at_us, cost)
-      if cost > 0 and at_us - limit.a > (limit.b > 0 and 1 or 0) then limit.a, limit.b = at_us, 0 end
+      if cost < 0 and at_us < limit.c then return end
+      if cost > 0 and at_us - limit.a > (limit.b > 0 and 1 or 0) then limit.a, limit.b, limit.c = at_us, 0, at_us end
       local rest = limit.b + cost * limit.period_us
       local whole_us = math.floor(rest / limit.count)
       limit.a, limit.b = limit.a + whole_us, rest - whole_us * limit.count

@@ -24,8 +24,13 @@ do
     local later = redis.call('ZRANGE', key, first, -1, 'WITHSCORES')
     if slot_of(later[1]) ~= at_us then return end
     local before = first > 0 and redis.call('ZRANGE', key, first - 1, first - 1, 'WITHSCORES')[2] or 0
-    local taken = math.min(amount, tonumber(later[2]) - tonumber(before))
-    for index = 1, #later, 2 do redis.call('ZINCRBY', key, -taken, later[index]) end
+    local floor, taken = tonumber(before), 0
+    for index = 1, #later, 2 do
+      if slot_of(later[index]) == at_us then taken = math.min(amount, tonumber(later[index + 1]) - floor) end
+    end
+    for index = 1, #later, 2 do
+      redis.call('ZADD', key, math.max(floor, tonumber(later[index + 1]) - taken), later[index])
+    end
     limit.a = limit.a - taken
   end
 
@@ -46,7 +51,8 @@ do
       if limit.a == 0 then redis.call('DEL', key) end
       limit.a = limit.a + cost
       redis.call('ZADD', key, limit.a, string.format('%.0f %.0f', at_us, limit.a))
-      redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. string.format('%.0f', limit.a + 1 - limit.capacity))
+      -- Twice as many as count, since those before come to count again when later ones are taken back.
+      redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. string.format('%.0f', limit.a + 1 - 2 * limit.capacity))
       redis.call('PEXPIRE', key, math.ceil((at_us - drawer.now_us + limit.period_us) / 1000) + 1000)
     end,
   }

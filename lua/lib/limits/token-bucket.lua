@@ -1,4 +1,5 @@
--- Twin of src/core/limits/token-bucket.ts. a: what lacks to a full bucket, in tokens x period; b: us at which that was so.
+-- Twin of src/core/limits/token-bucket.ts. a: what lacks to a full bucket, in tokens x period; b: us at which that was so;
+-- c: us since which it has not been full.
 do
   local function lacking_at(limit, when_us)
     -- Below 0 after a booking was given back: what comes back until then still lacks.
@@ -14,9 +15,11 @@ do
       return debt > 0 and at_us + math.ceil(debt / limit.count) or at_us
     end,
     commit = function(limit, at_us, cost)
+      if cost < 0 and at_us < limit.c then return end
       local lacking = limit.a
       if at_us > limit.b then
         lacking = lacking_at(limit, at_us)
+        if lacking == 0 then limit.c = at_us end
         limit.b = at_us
       end
       limit.a = math.max(0, lacking + cost * limit.period_us)

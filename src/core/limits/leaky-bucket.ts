@@ -5,6 +5,8 @@ interface State {
   emptyUs: number;
   /** … and the fraction of a µs beyond, in 1/count µs, so that no rounding adds up. */
   rest: number;
+  /** Since when it has not been empty: what was booked before has drained, and cannot be taken back. */
+  busySinceUs: number;
 }
 
 /**
@@ -15,16 +17,18 @@ export const leakyBucket: Rule<State> = {
   kind: "leaky-bucket",
   code: 1,
   isRate: true,
-  fresh: () => ({ emptyUs: 0, rest: 0 }),
+  fresh: () => ({ emptyUs: 0, rest: 0, busySinceUs: 0 }),
   earliest(limit, state, atUs, cost) {
     const excess = excessAt(limit, state, atUs, cost);
     return excess > 0 ? atUs + Math.ceil(excess / limit.count) : atUs;
   },
   commit({ count, periodUs }, state, atUs, cost) {
+    if (cost < 0 && atUs < state.busySinceUs) return;
     // A slot is rounded up by less than a µs, if there is a fraction: only one that lies farther behind moves the schedule.
     if (cost > 0 && atUs - state.emptyUs > (state.rest > 0 ? 1 : 0)) {
       state.emptyUs = atUs;
       state.rest = 0;
+      state.busySinceUs = atUs;
     }
     const rest = state.rest + cost * periodUs;
     const wholeUs = Math.floor(rest / count);

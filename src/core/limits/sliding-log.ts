@@ -33,18 +33,21 @@ export const slidingLog: Rule<State> = {
     if (state.total === 0) state.entries = [];
     state.total += cost;
     state.entries.push({ atUs, total: state.total });
-    const useless = state.total + 1 - capacity;
+    // Twice as many as count, since those before come to count again when later ones are taken back.
+    const useless = state.total + 1 - 2 * capacity;
     state.entries = state.entries.filter((entry) => entry.total >= useless);
   },
 };
 
+/** Takes back from what was booked at that very time; what was booked later counts from a lower total on. */
 function takeBack(state: State, atUs: number, amount: number): void {
   const first = state.entries.findIndex((entry) => entry.atUs === atUs);
-  const count = state.entries.length - first;
-  if (first === -1 || count > MOST_REWRITTEN) return;
-  const before = first === 0 ? undefined : state.entries[first - 1];
-  const floor = before?.total ?? 0;
-  const taken = Math.min(amount, state.entries[first]!.total - floor);
-  for (const entry of state.entries.slice(first)) entry.total -= taken;
+  if (first === -1 || state.entries.length - first > MOST_REWRITTEN) return;
+  const floor = state.entries[first - 1]?.total ?? 0;
+  const last = state.entries.findLast((entry) => entry.atUs === atUs)!;
+  const taken = Math.min(amount, last.total - floor);
+  for (const entry of state.entries.slice(first)) {
+    entry.total = Math.max(floor, entry.total - taken);
+  }
   state.total -= taken;
 }

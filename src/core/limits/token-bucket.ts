@@ -5,6 +5,8 @@ interface State {
   lacking: number;
   /** When that was so. */
   atUs: number;
+  /** Since when it has not been full: what was spent before has come back, and cannot be taken back. */
+  busySinceUs: number;
 }
 
 /** Token bucket: `count` tokens come back per period, up to `capacity`; a full bucket may be spent at once. */
@@ -12,14 +14,16 @@ export const tokenBucket: Rule<State> = {
   kind: "token-bucket",
   code: 2,
   isRate: true,
-  fresh: () => ({ lacking: 0, atUs: 0 }),
+  fresh: () => ({ lacking: 0, atUs: 0, busySinceUs: 0 }),
   earliest(limit, state, atUs, cost) {
     const debt = lackingAt(limit, state, atUs) + (cost - limit.capacity) * limit.periodUs;
     return debt > 0 ? atUs + Math.ceil(debt / limit.count) : atUs;
   },
   commit(limit, state, atUs, cost) {
+    if (cost < 0 && atUs < state.busySinceUs) return;
     const isLater = atUs > state.atUs;
     const lacking = isLater ? lackingAt(limit, state, atUs) : state.lacking;
+    if (isLater && lacking === 0) state.busySinceUs = atUs;
     state.lacking = Math.max(0, lacking + cost * limit.periodUs);
     if (isLater) state.atUs = atUs;
   },

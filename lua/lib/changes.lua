@@ -2,6 +2,11 @@
 -- were handed out before are worthless now.
 local RAMP_FROM = 250
 
+-- Calls on slots that other replicas hold leave before they hear of the change.
+local function handed_out_until_us(scope, now_us)
+  return math.max(now_us, scope.last_us)
+end
+
 local CHANGES = {
   pause = function(scope, now_us, next_number)
     local for_us = next_number()
@@ -15,19 +20,19 @@ local CHANGES = {
   cool = function(scope, now_us, next_number)
     local until_us, ramp_us, slot_us = now_us + next_number(), next_number(), next_number()
     local is_new = slot_us > scope.cut_us and until_us > scope.cool_until_us
-    if is_new then scope.cut_us = now_us end
+    if is_new then scope.cut_us = handed_out_until_us(scope, now_us) end
     if until_us <= scope.cool_until_us then return false end
     scope.cool_until_us = until_us
-    if ramp_us > 0 then
-      scope.factor = math.min(RAMP_FROM, factor_at(scope, now_us))
-      scope.since_us, scope.recover_us = until_us, ramp_us
-    end
+    -- A rate does not grow back while nothing is sent.
+    scope.factor = math.min(ramp_us > 0 and RAMP_FROM or 1000, factor_at(scope, now_us))
+    scope.since_us = until_us
+    if ramp_us > 0 then scope.recover_us = ramp_us end
     return is_new
   end,
   cut = function(scope, now_us, next_number)
     local factor, floor, recover_us, slot_us = next_number(), next_number(), next_number(), next_number()
     if slot_us <= scope.cut_us then return false end
-    scope.cut_us = now_us
+    scope.cut_us = handed_out_until_us(scope, now_us)
     local since_us = math.max(now_us, scope.cool_until_us)
     scope.factor = math.max(floor, math.floor((factor_at(scope, since_us) * factor) / 1000))
     scope.since_us, scope.recover_us = since_us, recover_us

@@ -64,14 +64,13 @@ function cool(
 ): boolean {
   const untilUs = nowUs + forUs;
   const isNew = slotUs > scope.cutUs && untilUs > scope.coolUntilUs;
-  if (isNew) scope.cutUs = nowUs;
+  if (isNew) scope.cutUs = handedOutUntilUs(scope, nowUs);
   if (untilUs <= scope.coolUntilUs) return false;
   scope.coolUntilUs = untilUs;
-  if (rampUs > 0) {
-    scope.factor = Math.min(RAMP_FROM, factorAt(scope, nowUs));
-    scope.sinceUs = untilUs;
-    scope.recoverUs = rampUs;
-  }
+  // A rate does not grow back while nothing is sent.
+  scope.factor = Math.min(rampUs > 0 ? RAMP_FROM : 1_000, factorAt(scope, nowUs));
+  scope.sinceUs = untilUs;
+  if (rampUs > 0) scope.recoverUs = rampUs;
   return isNew;
 }
 
@@ -81,12 +80,17 @@ function cut(
   nowUs: number,
 ): boolean {
   if (slotUs <= scope.cutUs) return false;
-  scope.cutUs = nowUs;
+  scope.cutUs = handedOutUntilUs(scope, nowUs);
   const now = factorAt(scope, Math.max(nowUs, scope.coolUntilUs));
   scope.factor = Math.max(floor, Math.floor((now * factor) / 1_000));
   scope.sinceUs = Math.max(nowUs, scope.coolUntilUs);
   scope.recoverUs = recoverUs;
   return true;
+}
+
+/** Calls on slots that other replicas hold leave before they hear of the change, and tell of the rate before it. */
+function handedOutUntilUs({ lastUs }: Scope, nowUs: number): number {
+  return Math.max(nowUs, lastUs);
 }
 
 /** Per mille of the rate at which a bucket starts again after a cooldown. */

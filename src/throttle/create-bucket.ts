@@ -19,7 +19,7 @@ import type { Caller, Group } from "./group.ts";
 import { createGroups } from "./groups.ts";
 import { createKnowledge } from "./known-terms.ts";
 import { createLeaseKeeper } from "./lease-keeper.ts";
-import { createListener } from "./listener.ts";
+import { createListener, type Estimate } from "./listener.ts";
 import { createPacer, type Pacer } from "./pacer.ts";
 import { DrawnSlot, type Slot } from "./slot.ts";
 import { takeSlotInHand } from "./slot-in-hand.ts";
@@ -52,10 +52,11 @@ const SHED_AT: Readonly<Record<Priority, number>> = {
 export function createBucket(parts: BucketParts): OwnedBucket {
   const { name, policy, store, replica, logger, maxWaiting = Infinity } = parts;
   const known = createKnowledge(name, policy, logger);
-  const groups = createGroups(name, () => known.policy);
   const common = { store, bucket: name, asker: replica, known, logger };
   const leases = createLeaseKeeper(common);
   const { keep: keepLease, release: dropLease } = leases;
+  const keeper = { name, leases, settle };
+  const groups = createGroups(keeper, () => known.policy);
   const pacer: Pacer = createPacer({ ...common, dropLease, keepLease, regroup });
   const tries = createTryDraws({
     ...common,
@@ -78,30 +79,45 @@ export function createBucket(parts: BucketParts): OwnedBucket {
 
   const context: CallContext = {
     name,
-    leases,
+    takeNumber: () => (callers += 1),
     leave: (call) => pacer.leave(call),
     limitedBy,
     estimateMs,
-    async settle({ slotUs, group }, cost) {
-      const { costs, key, keyLimits } = group;
-      const limits = [...known.terms.limits, ...keyLimits];
-      const deltas = differences(name, limits, costs, cost);
-      if (deltas.every((delta) => delta === 0)) return;
-      try {
-        await store.settle({ bucket: name, terms: known.terms, key, keyLimits, deltas, slotUs });
-      } catch (error) {
-        logger.warn(
-          { bucket: name, reason: String(error) },
-          "A cost could not be settled; the estimate stands.",
-        );
-      }
-    },
   };
+
+  async function settle(
+    { slotUs, group }: { readonly slotUs: number; readonly group: Group },
+    cost: Readonly<Record<string, number | undefined>>,
+  ): Promise<void> {
+    const { costs, key, keyLimits } = group;
+    const limits = [...known.terms.limits, ...keyLimits];
+    const deltas = differences(name, limits, costs, cost);
+    if (deltas.every((delta) => delta === 0)) return;
+    try {
+      await store.settle({ bucket: name, terms: known.terms, key, keyLimits, deltas, slotUs });
+    } catch (error) {
+      logger.warn(
+        { bucket: name, reason: String(error) },
+        "A cost could not be settled; the estimate stands.",
+      );
+    }
+  }
 
   function limitedBy({ bindsAt, keyLimits }: Group): string {
     const limit = [...known.policy.limits, ...keyLimits][bindsAt - 1];
     if (limit !== undefined) return formatLimit(limit);
     return bindsAt === -1 ? "a cooldown or pause" : formatPolicy(known.policy);
+  }
+
+  function estimateOf({ keyLimits, costs, stepMs }: Group): Estimate {
+    const limits = [...known.policy.limits, ...keyLimits];
+    const costOf = (unit: string): number => {
+      const index = limits.findIndex(
+        (limit) => limit.unit === unit && limit.kind !== "concurrency",
+      );
+      return index === -1 ? (unit === "calls" ? 1 : 0) : costs[index]!;
+    };
+    return { costOf, stepMs };
   }
 
   function estimateMs(group: Group): number {
@@ -141,7 +157,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     pacer.lookIn();
   }
 
-  function join(options: DrawOptions): { group: Group; number: number } {
+  function join(options: DrawOptions): Group {
     if (isClosed) throw new ClosedError(`Bucket "${name}"`);
     listen();
     const group = groups.of(options);
@@ -152,15 +168,14 @@ export function createBucket(parts: BucketParts): OwnedBucket {
       const retryAfterMs = Math.ceil(surplus * group.stepMs);
       throw new LineFullError({ bucket: name, key, waiting, priority, retryAfterMs });
     }
-    callers += 1;
-    return { group, number: callers };
+    return group;
   }
 
   async function wait(options: DrawOptions): Promise<Slot> {
     options.signal?.throwIfAborted();
-    const place = join(options);
+    const group = join(options);
     return new Promise((resolve, reject) => {
-      pacer.wait(new WaitingCall(context, place, options, { resolve, reject }));
+      pacer.wait(new WaitingCall(context, group, options, { resolve, reject }));
     });
   }
 
@@ -168,11 +183,11 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     options: DrawOptions,
     waits: Set<(reason: string) => void>,
   ): Promise<Slot> {
-    const place = join(options);
+    const group = join(options);
     let stop = (_reason: string): void => {};
     try {
       return await new Promise((resolve, reject) => {
-        const call = new WaitingCall(context, place, options, { resolve, reject });
+        const call = new WaitingCall(context, group, options, { resolve, reject });
         stop = (reason) => call.leave(reason);
         waits.add(stop);
         pacer.wait(call);
@@ -194,8 +209,8 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     const group = groups.of(options);
     const { decision, slot } = await tries.ask(group);
     if (slot === undefined) return { ...decision, slot };
-    const facts = { ...slot, key: options.key, waitedMs: 0 };
-    return { ...decision, slot: new DrawnSlot(context, group, facts) };
+    const call = { group, key: options.key, sinceMs: performance.now() };
+    return { ...decision, slot: new DrawnSlot(call, slot, slot.generation) };
   }
 
   const bucket: OwnedBucket = {
@@ -222,16 +237,8 @@ export function createBucket(parts: BucketParts): OwnedBucket {
       return (fetched ??= createFetch(bucket));
     },
     hear(resultOrError, slot, options, read) {
-      const group = groups.of(options);
-      const costOf = (unit: string): number => {
-        const limits = [...known.policy.limits, ...group.keyLimits];
-        const index = limits.findIndex(
-          (limit) => limit.unit === unit && limit.kind !== "concurrency",
-        );
-        return index === -1 ? (unit === "calls" ? 1 : 0) : group.costs[index]!;
-      };
-      const call = { key: options.key, atMs: slot.atMs, costOf, stepMs: group.stepMs };
-      listener.hear(resultOrError, call, read);
+      const estimate = (): Estimate => estimateOf(groups.of(options));
+      listener.hear(resultOrError, { key: options.key, atMs: slot.atMs, estimate }, read);
     },
     settleBy(read, result, slot) {
       const settling = (async () => {

@@ -4,6 +4,7 @@ import { PRIORITIES } from "../core/priority.ts";
 import { stepOf } from "../core/scope.ts";
 import { createHeldSlots, type HeldSlot, type HeldSlots } from "./held-slots.ts";
 import { createLine, type Line, type Waiter } from "./line.ts";
+import type { SlotKeeper } from "./slot.ts";
 
 /** One caller in the line of a group. */
 export interface Caller extends Waiter {
@@ -16,6 +17,7 @@ export interface Caller extends Waiter {
 
 /** Calls of one key and cost: a slot of one of them is as good for another. */
 export interface Group {
+  readonly keeper: SlotKeeper;
   readonly name: string;
   /** The key, if it has limits of its own. */
   readonly key: string | undefined;
@@ -36,6 +38,7 @@ export interface Group {
 
 /** What a group is made of. */
 export interface GroupFacts {
+  readonly keeper: SlotKeeper;
   readonly name: string;
   readonly key: string | undefined;
   readonly keyLimits: readonly Limit[];

@@ -4,6 +4,7 @@ import type { Policy } from "../core/policy.ts";
 import { costsOf } from "./costs.ts";
 import type { TryOptions } from "./draw-options.ts";
 import { createGroup, type Group } from "./group.ts";
+import type { SlotKeeper } from "./slot.ts";
 
 /** The groups of one bucket: calls of one key and cost are interchangeable. */
 export interface Groups {
@@ -19,7 +20,8 @@ export interface Groups {
 /** So many are kept; from there on, those in which nobody waits are dropped. */
 const MOST_KEPT = 1_000;
 
-export function createGroups(bucket: string, policy: () => Policy): Groups {
+export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
+  const { name: bucket } = keeper;
   const groups = new Map<string, Group>();
   let plain: Group | undefined;
 
@@ -49,7 +51,7 @@ export function createGroups(bucket: string, policy: () => Policy): Groups {
     if (found !== undefined && found.keyLimits === keyLimits) return found;
     if (found !== undefined && keyLimits.length === 0) return found;
     if (groups.size >= MOST_KEPT) forgetIdle();
-    const group = createGroup({ name, key: own, keyLimits, costs }, limits);
+    const group = createGroup({ keeper, name, key: own, keyLimits, costs }, limits);
     groups.set(name, group);
     return group;
   }

@@ -11,7 +11,12 @@ export interface Answered {
   readonly key: string | undefined;
   /** The slot that it left on, in ms on the bucket's clock. */
   readonly atMs: number;
-  /** What it was estimated to cost, by unit. */
+  /** @throws {@link CostTooLargeError} when a newer policy could never give as much. */
+  readonly estimate: () => Estimate;
+}
+
+export interface Estimate {
+  /** What the call was estimated to cost, by unit. */
   readonly costOf: (unit: string) => number;
   /** What one call takes of the downstream, in ms. */
   readonly stepMs: number;
@@ -75,7 +80,7 @@ export function createListener(
 
   function cool({ coolMs, scope }: Feedback, { key, atMs }: Answered): void {
     const forUs = Math.round(Math.min(Math.max(coolMs, 0), maxCooldownMs) * 1_000);
-    if (!Number.isSafeInteger(forUs) || forUs === 0) return;
+    if (!Number.isSafeInteger(forUs)) return;
     const slotUs = Math.round(atMs * 1_000);
     const about = scopeOf(known.policy, key, scope);
     if (adaptive !== undefined) {
@@ -87,15 +92,18 @@ export function createListener(
       };
       steer(about, { do: "cut", ...bounds, slotUs });
     }
+    // "Come back at once" is a refusal too, but no cooldown.
+    if (forUs === 0) return;
     const rampUs =
       adaptive === undefined ? Math.min(Math.max(forUs, LEAST_RAMP_US), MOST_RAMP_US) : 0;
     steer(about, { do: "cool", forUs, rampUs, slotUs });
   }
 
   /** Spaces calls so that what is left lasts until it is reset; never faster than the policy. */
-  function space({ headers }: Answer, { key, costOf, stepMs }: Answered): void {
+  function space({ headers }: Answer, { key, estimate }: Answered): void {
     const nowMs = performance.now();
     if (headers === undefined || nowMs < spacedAtMs + SPACE_EVERY_MS) return;
+    const { costOf, stepMs } = estimate();
     let gapMs = 0;
     let forMs = 0;
     for (const { unit, remaining, resetAfterMs } of readRemaining(headers, Date.now())) {
@@ -128,10 +136,10 @@ export function createListener(
       try {
         hear(resultOrError, call, read);
       } catch (error) {
-        // A reader of the user's own must not turn a call that went well into one that failed.
+        // Neither a reader of the user's own nor a newer policy may turn a call that went well into one that failed.
         logger.warn(
           { bucket, reason: String(error) },
-          "feedback() threw; the answer tells nothing.",
+          "An answer could not be read, and tells nothing.",
         );
       }
     },

@@ -37,6 +37,14 @@ export interface SlotKeeper {
   ): Promise<void>;
 }
 
+/** The call that a slot was drawn for. */
+export interface DrawnFor {
+  readonly group: Group;
+  readonly key: string | undefined;
+  /** Since when it waited, on `performance.now()`. */
+  readonly sinceMs: number;
+}
+
 const NEVER = new AbortController().signal;
 
 /** A class, since a million of them may be drawn in a second and closures would cost more than the draw. */
@@ -46,32 +54,22 @@ export class DrawnSlot implements Slot {
   readonly atMs: number;
   readonly waitedMs: number;
   readonly generation: number;
-  readonly #keeper: SlotKeeper;
   readonly #group: Group;
-  readonly #slotUs: number;
   #lease: number;
-  #settling: Promise<void> | undefined = undefined;
+  #settling: Promise<void> | undefined;
 
   constructor(
-    keeper: SlotKeeper,
-    group: Group,
-    facts: {
-      key: string | undefined;
-      slotUs: number;
-      lease: number;
-      waitedMs: number;
-      generation: number;
-    },
+    { group, key, sinceMs }: DrawnFor,
+    { slotUs, lease }: { readonly slotUs: number; readonly lease: number },
+    generation: number,
   ) {
-    this.bucket = keeper.name;
-    this.key = facts.key;
-    this.atMs = facts.slotUs / 1_000;
-    this.waitedMs = facts.waitedMs;
-    this.generation = facts.generation;
-    this.#keeper = keeper;
+    this.bucket = group.keeper.name;
+    this.key = key;
+    this.atMs = slotUs / 1_000;
+    this.waitedMs = performance.now() - sinceMs;
+    this.generation = generation;
     this.#group = group;
-    this.#slotUs = facts.slotUs;
-    this.#lease = facts.lease;
+    this.#lease = lease;
   }
 
   get hasLease(): boolean {
@@ -79,17 +77,18 @@ export class DrawnSlot implements Slot {
   }
 
   get signal(): AbortSignal {
-    return this.#lease === 0 ? NEVER : this.#keeper.leases.signalOf(this.#lease);
+    return this.#lease === 0 ? NEVER : this.#group.keeper.leases.signalOf(this.#lease);
   }
 
   async settle(cost: Readonly<Record<string, number | undefined>>): Promise<void> {
-    this.#settling ??= this.#keeper.settle({ slotUs: this.#slotUs, group: this.#group }, cost);
+    const slotUs = Math.round(this.atMs * 1_000);
+    this.#settling ??= this.#group.keeper.settle({ slotUs, group: this.#group }, cost);
     await this.#settling;
   }
 
   release(): void {
     if (this.#lease === 0) return;
-    this.#keeper.leases.release(this.#lease, this.#group.key);
+    this.#group.keeper.leases.release(this.#lease, this.#group.key);
     this.#lease = 0;
   }
 }

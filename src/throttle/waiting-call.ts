@@ -3,10 +3,13 @@ import type { Priority } from "../core/priority.ts";
 import type { DrawOptions } from "./draw-options.ts";
 import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
-import { DrawnSlot, type Slot, type SlotKeeper } from "./slot.ts";
+import { DrawnSlot, type DrawnFor, type Slot } from "./slot.ts";
 
 /** What a call needs to know of the bucket that it waits for. */
-export interface CallContext extends SlotKeeper {
+export interface CallContext {
+  readonly name: string;
+  /** In the order in which calls came. */
+  takeNumber(): number;
   leave(call: WaitingCall): void;
   /** The limit that holds a group's calls back, as errors name it: `"100/s"`. */
   readonly limitedBy: (group: Group) => string;
@@ -18,7 +21,7 @@ export interface CallContext extends SlotKeeper {
  * One call in the line, until it gets its slot or its wait ends otherwise.
  * A class, since 100,000 of them may wait and closures would double their size.
  */
-export class WaitingCall implements Caller {
+export class WaitingCall implements Caller, DrawnFor {
   readonly priority: Priority;
   readonly number: number;
   group: Group;
@@ -28,18 +31,18 @@ export class WaitingCall implements Caller {
   readonly options: DrawOptions;
   readonly #resolve: (slot: Slot) => void;
   readonly #reject: (reason: unknown) => void;
-  readonly #sinceMs = performance.now();
+  readonly sinceMs: number = performance.now();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(
     context: CallContext,
-    place: { group: Group; number: number },
+    group: Group,
     options: DrawOptions,
     settle: { resolve: (slot: Slot) => void; reject: (reason: unknown) => void },
   ) {
     this.#context = context;
-    this.group = place.group;
-    this.number = place.number;
+    this.group = group;
+    this.number = context.takeNumber();
     this.options = options;
     this.#resolve = settle.resolve;
     this.#reject = settle.reject;
@@ -50,13 +53,13 @@ export class WaitingCall implements Caller {
     }
   }
 
-  go({ slotUs, lease }: HeldSlot, generation: number): void {
+  get key(): string | undefined {
+    return this.options.key;
+  }
+
+  go(slot: HeldSlot, generation: number): void {
     this.#release();
-    const { key } = this.options;
-    const waitedMs = performance.now() - this.#sinceMs;
-    this.#resolve(
-      new DrawnSlot(this.#context, this.group, { key, slotUs, lease, waitedMs, generation }),
-    );
+    this.#resolve(new DrawnSlot(this, slot, generation));
   }
 
   fail(reason: unknown): void {

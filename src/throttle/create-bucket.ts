@@ -62,7 +62,8 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     ...common,
     takeLeases: pacer.takeLeases,
     keepLease,
-    regroup: regroupOne,
+    groupOf: (options) => groups.of(options),
+    learn: pacer.learn,
   });
   const listener = createListener({ ...common, onChange: lookIn }, parts.feedback ?? {});
   const steering = createSteering({
@@ -140,11 +141,6 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     }
   }
 
-  function regroupOne({ key, costs }: Group): Group {
-    groups.clear();
-    return groups.of({ key, cost: costs[0] ?? 1 });
-  }
-
   /** For changes that others make, and leases that they give back. */
   function listen(): void {
     if (isListening) return;
@@ -206,8 +202,8 @@ export function createBucket(parts: BucketParts): OwnedBucket {
 
   async function tryDraw(options: TryOptions): Promise<TryDecision> {
     if (isClosed) throw new ClosedError(`Bucket "${name}"`);
-    const group = groups.of(options);
-    const { decision, slot } = await tries.ask(group);
+    listen();
+    const { decision, group, slot } = await tries.ask(options);
     if (slot === undefined) return { ...decision, slot };
     const call = { group, key: options.key, sinceMs: performance.now() };
     return { ...decision, slot: new DrawnSlot(call, slot, slot.generation) };

@@ -14,6 +14,8 @@ export type ThrottledFetch = FetchFunction & {
 const MOST_TRIES = 3;
 /** A server that answers 503 may have begun: only what can be done twice is tried again. */
 const SAFE_TWICE = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
+/** So much of an answer is read ahead, so that one which nobody reads does not hold its lease for ever. */
+const READ_AHEAD_BYTES = 65_536;
 
 export function createFetch(bucket: OwnedBucket, options: DrawOptions = {}): ThrottledFetch {
   async function throttledFetch(
@@ -21,17 +23,17 @@ export function createFetch(bucket: OwnedBucket, options: DrawOptions = {}): Thr
     init?: RequestInit,
   ): Promise<Response> {
     const isReplayable = canReplay(input, init);
+    const signal = signalOf(input, init);
+    const waiting = { ...options, signal: anyOf([signal, options.signal]) };
     for (let attempt = 1; ; attempt++) {
-      const signal =
-        init?.signal ?? (input instanceof Request ? input.signal : undefined) ?? undefined;
-      const slot = await bucket.draw(signal === undefined ? options : { ...options, signal });
+      const slot = await bucket.draw(waiting);
       const response = await send(input, init, slot, signal);
       const isLast =
         attempt === MOST_TRIES || !isReplayable || !isRefused(response, methodOf(input, init));
       if (isLast) return releasedAtEnd(response, slot);
-      // The answer is not read, but its connection is wanted again.
-      await response.body?.cancel();
       slot.release();
+      // Nobody reads this answer, and whether its connection broke meanwhile matters to nobody.
+      await response.body?.cancel().catch(() => {});
     }
   }
 
@@ -42,9 +44,8 @@ export function createFetch(bucket: OwnedBucket, options: DrawOptions = {}): Thr
     signal: AbortSignal | undefined,
   ): Promise<Response> {
     try {
-      const either = signal === undefined ? slot.signal : AbortSignal.any([signal, slot.signal]);
-      const again = input instanceof Request ? input.clone() : input;
-      const response = await globalThis.fetch(again, { ...init, signal: either });
+      const either = anyOf([signal, slot.hasLease ? slot.signal : undefined]);
+      const response = await globalThis.fetch(input, { ...init, signal: either ?? null });
       bucket.hear(response, slot, drawn(options));
       return response;
     } catch (error) {
@@ -61,6 +62,20 @@ export function createFetch(bucket: OwnedBucket, options: DrawOptions = {}): Thr
 
 function drawn({ key, cost }: DrawOptions): TryOptions {
   return { key, cost };
+}
+
+/** As of `fetch` itself: null takes the signal of a Request away. */
+function signalOf(
+  input: Parameters<FetchFunction>[0],
+  init: RequestInit | undefined,
+): AbortSignal | undefined {
+  if (init?.signal !== undefined) return init.signal ?? undefined;
+  return input instanceof Request ? input.signal : undefined;
+}
+
+function anyOf(signals: readonly (AbortSignal | undefined)[]): AbortSignal | undefined {
+  const given = signals.filter((signal) => signal !== undefined);
+  return given.length > 1 ? AbortSignal.any(given) : given[0];
 }
 
 function isRefused(response: Response, method: string): boolean {
@@ -93,7 +108,7 @@ function releasedAtEnd(response: Response, slot: Slot): Response {
     return response;
   }
   const reader = response.body.getReader();
-  const body = new ReadableStream<Uint8Array>({
+  const source: UnderlyingDefaultSource<Uint8Array> = {
     async pull(controller) {
       try {
         const { done, value } = await reader.read();
@@ -109,9 +124,16 @@ function releasedAtEnd(response: Response, slot: Slot): Response {
       slot.release();
       await reader.cancel(reason);
     },
-  });
-  const { status, statusText, headers, url } = response;
-  return Object.defineProperty(new Response(body, { status, statusText, headers }), "url", {
-    value: url,
-  });
+  };
+  const strategy = new ByteLengthQueuingStrategy({ highWaterMark: READ_AHEAD_BYTES });
+  const { headers, ok, redirected, status, statusText, type, url } = response;
+  const facts = { ok, redirected, status, statusText, type, url };
+  return withFacts(new Response(new ReadableStream(source, strategy), { headers }), facts);
+}
+
+/** Says of itself what the true answer did, also what no constructor takes: its url, or a status of 999. */
+function withFacts(response: Response, facts: Partial<Response>): Response {
+  const clone = (): Response => withFacts(Response.prototype.clone.call(response), facts);
+  const properties = Object.entries({ ...facts, clone }).map(([name, value]) => [name, { value }]);
+  return Object.defineProperties(response, Object.fromEntries(properties) as PropertyDescriptorMap);
 }

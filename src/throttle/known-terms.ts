@@ -14,8 +14,6 @@ export interface Knowledge {
   confirm(version: number): void;
   /** Another policy is in force. */
   learn(text: string, version: number): void;
-  /** A policy that this process has put in force itself. */
-  adopt(policy: Policy): void;
 }
 
 export function createKnowledge(bucket: string, declared: Policy, logger: Logger): Knowledge {
@@ -46,11 +44,6 @@ export function createKnowledge(bucket: string, declared: Policy, logger: Logger
       if (version !== terms.version) terms = termsOf(policy, version);
     },
     learn,
-    adopt(newest) {
-      hasWarned = true;
-      policy = newest;
-      terms = termsOf(newest, 0);
-    },
   };
 }
 

@@ -26,6 +26,8 @@ export interface Pacer {
   leave(caller: Caller): void;
   /** Something of the bucket has changed: whoever waits asks anew. */
   lookIn(): void;
+  /** Another policy is in force. */
+  readonly learn: (text: string, version: number) => void;
   /** Slots that are held, of one key or of all, are worthless. */
   readonly forget: (key: string | undefined) => void;
   /** Fails all who wait, and gives their slots back. */
@@ -169,7 +171,7 @@ export function createPacer(options: PacerOptions): Pacer {
     alive = reply.alive;
     if (reply.generation !== heldGeneration) forgetHeld();
     heldGeneration = reply.generation;
-    if (reply.newText !== undefined) return changePolicy(reply.newText, reply.version);
+    if (reply.newText !== undefined) return learn(reply.newText, reply.version);
 
     known.confirm(reply.version);
     // A reply that lay about for longer, in a process that stood still or on the wire, tells of slots
@@ -218,7 +220,7 @@ export function createPacer(options: PacerOptions): Pacer {
     place = NO_PLACE;
   }
 
-  function changePolicy(text: string, version: number): void {
+  function learn(text: string, version: number): void {
     forgetHeld();
     known.learn(text, version);
     const callers: Caller[] = [];
@@ -296,6 +298,7 @@ export function createPacer(options: PacerOptions): Pacer {
       }
       workSoon();
     },
+    learn,
     forget(key) {
       if (key === undefined) return forgetHeld();
       for (const group of holding) {

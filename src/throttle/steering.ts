@@ -1,7 +1,14 @@
 import { z } from "zod";
 import { formatLimit } from "../core/format-limit.ts";
 import { LONGEST_MS, NAME, readOptions, wholeNumber } from "../core/options.ts";
-import { compilePolicy, formatPolicy, type Policy, type PolicyOptions } from "../core/policy.ts";
+import type { Limit } from "../core/limits/limit.ts";
+import {
+  compilePolicy,
+  formatPolicy,
+  readPolicyText,
+  type Policy,
+  type PolicyOptions,
+} from "../core/policy.ts";
 import type { Change, Peeked, Store } from "../core/store.ts";
 import type { Knowledge } from "./known-terms.ts";
 
@@ -70,18 +77,20 @@ export function createSteering(parts: {
     onChange();
   }
 
-  async function peek(key: string | undefined): Promise<Peeked> {
-    const look = (): Promise<Peeked> => {
-      const keyLimits = key === undefined ? [] : (known.policy.perKey?.limitsOf(key) ?? []);
-      const own = keyLimits.length > 0 ? key : undefined;
-      return store.peek({ bucket, terms: known.terms, key: own, keyLimits });
-    };
-    const peeked = await look();
-    if (peeked.text === known.terms.text) return peeked;
-    // What the limits of another policy stand at can be told once it is known.
-    known.learn(peeked.text, peeked.version);
-    onChange();
-    return look();
+  function look(policy: Policy, key: string | undefined): Promise<Peeked> {
+    const { limits, shares, text } = policy;
+    const keyLimits = keyLimitsOf(policy, key);
+    const own = keyLimits.length > 0 ? key : undefined;
+    const terms = { limits, shares, text, version: known.terms.version };
+    return store.peek({ bucket, terms, key: own, keyLimits });
+  }
+
+  /** Another policy than this process knows may be in force; its draws will learn it, not a look. */
+  async function peek(key: string | undefined): Promise<BucketState> {
+    const first = await look(known.policy, key);
+    if (first.text === known.policy.text) return describe(first, key, known.policy, waiting());
+    const policy = readPolicyText(first.text, declared);
+    return describe(await look(policy, key), key, policy, waiting());
   }
 
   return {
@@ -101,7 +110,7 @@ export function createSteering(parts: {
     resume: () => steer({ do: "pause", forUs: 0 }),
     async peek(options = {}) {
       const { key } = readOptions("peek()", PEEK, options);
-      return describe(await peek(key), key, known.policy, waiting());
+      return peek(key);
     },
   };
 }
@@ -113,9 +122,8 @@ function describe(
   waitingHere: number,
 ): BucketState {
   const { nowUs, standings, coolUntilUs, pausedUntilUs } = peeked;
-  const keyLimits = key === undefined ? [] : (policy.perKey?.limitsOf(key) ?? []);
-  const limits = [...policy.limits, ...keyLimits].map((limit, index): LimitState => {
-    const { remaining, nextUs } = standings[index]!;
+  const limits = [...policy.limits, ...keyLimitsOf(policy, key)].map((limit, index): LimitState => {
+    const { remaining = limit.capacity, nextUs = nowUs } = standings[index] ?? {};
     return {
       name: formatLimit(limit),
       unit: limit.unit,
@@ -137,6 +145,10 @@ function describe(
     waitingHere,
     limits,
   };
+}
+
+function keyLimitsOf({ perKey }: Policy, key: string | undefined): readonly Limit[] {
+  return key === undefined ? [] : (perKey?.limitsOf(key) ?? []);
 }
 
 function msUntil(us: number, nowUs: number): number {

@@ -10,12 +10,14 @@ import {
   type Store,
 } from "../core/store.ts";
 import type { Decision, LimitDecision } from "./decision.ts";
+import type { TryOptions } from "./draw-options.ts";
 import type { Group } from "./group.ts";
 import type { Knowledge } from "./known-terms.ts";
 
 /** A decision, and the slot that it came with. */
 export interface Tried {
   readonly decision: Decision;
+  readonly group: Group;
   readonly slot:
     | { readonly slotUs: number; readonly lease: number; readonly generation: number }
     | undefined;
@@ -23,13 +25,14 @@ export interface Tried {
 
 /** Asks at once or not at all, for all who ask in one tick together. */
 export interface TryDraws {
-  ask(group: Group): Promise<Tried>;
+  ask(options: TryOptions): Promise<Tried>;
   /** Something has changed: what was refused may pass now. */
   forget(): void;
 }
 
 interface Batch {
-  readonly group: Group;
+  /** What one of them asked for; they all cost the same. */
+  readonly options: TryOptions;
   readonly askers: { resolve: (tried: Tried) => void; reject: (reason: unknown) => void }[];
 }
 
@@ -48,23 +51,26 @@ export function createTryDraws(parts: {
   readonly known: Knowledge;
   readonly takeLeases: (count: number) => number;
   readonly keepLease: (lease: number, key: string | undefined, atMs: number) => void;
-  /** Another policy is in force: the group that a call belongs to now. */
-  readonly regroup: (group: Group) => Group;
+  /** The group that a call belongs to, by the policy that is known. */
+  readonly groupOf: (options: TryOptions) => Group;
+  /** Another policy is in force. */
+  readonly learn: (text: string, version: number) => void;
 }): TryDraws {
   const { store, bucket, asker, known } = parts;
   const refusals = new LRUCache<string, Refusal>({ max: MOST_REFUSALS });
   const gathering = new Map<string, Batch>();
   const asking = new Set<string>();
 
-  function ask(group: Group): Promise<Tried> {
+  function ask(options: TryOptions): Promise<Tried> {
+    const group = parts.groupOf(options);
     const refusal = refusals.get(group.name);
     if (refusal !== undefined) {
       const decision = stillRefused(refusal);
-      if (decision !== undefined) return Promise.resolve({ decision, slot: undefined });
+      if (decision !== undefined) return Promise.resolve({ decision, group, slot: undefined });
       refusals.delete(group.name);
     }
     return new Promise((resolve, reject) => {
-      const batch = gathering.get(group.name) ?? { group, askers: [] };
+      const batch = gathering.get(group.name) ?? { options, askers: [] };
       batch.askers.push({ resolve, reject });
       if (batch.askers.length > 1) return;
       gathering.set(group.name, batch);
@@ -79,7 +85,7 @@ export function createTryDraws(parts: {
     gathering.delete(name);
     asking.add(name);
     try {
-      await settle(batch, await drawFor(batch.group, batch.askers.length));
+      await settle(batch, await drawFor(batch.options, batch.askers.length));
     } catch (error) {
       for (const { reject } of batch.askers) reject(error);
     } finally {
@@ -89,20 +95,19 @@ export function createTryDraws(parts: {
   }
 
   async function drawFor(
-    given: Group,
+    options: TryOptions,
     wanted: number,
   ): Promise<{ reply: Drawn; group: Group; lease: number }> {
-    let group = given;
-    // Policies do not change so often that the third try would not meet the one that is in force.
-    for (let round = 0; ; round++) {
+    for (;;) {
+      const group = parts.groupOf(options);
       const lease = parts.takeLeases(wanted);
       const reply = await store.draw(request(group, wanted, lease));
-      if (reply.newText === undefined || round === 2) {
+      if (reply.newText === undefined) {
         known.confirm(reply.version);
         return { reply, group, lease };
       }
-      known.learn(reply.newText, reply.version);
-      group = parts.regroup(group);
+      // It costs and binds differently under the policy that is in force.
+      parts.learn(reply.newText, reply.version);
     }
   }
 
@@ -134,7 +139,7 @@ export function createTryDraws(parts: {
       };
       // Each sees what those behind it have not drawn yet.
       const decision = decisionOf(reply, group, limits, { after: count - 1 - index });
-      resolve({ decision, slot });
+      resolve({ decision, group, slot });
     }
     if (count === askers.length) return;
     const decision = decisionOf(reply, group, limits, { notBeforeUs });
@@ -148,7 +153,7 @@ export function createTryDraws(parts: {
         decidedAtMs: nowMs,
       });
     }
-    for (const { resolve } of askers.slice(count)) resolve({ decision, slot: undefined });
+    for (const { resolve } of askers.slice(count)) resolve({ decision, group, slot: undefined });
   }
 
   function decisionOf(

@@ -14,6 +14,7 @@
 -- @include lib/rules
 -- @include lib/limits
 -- @include lib/scope
+-- @include lib/pack
 -- @include lib/state
 -- @include lib/bucket
 -- @include lib/request

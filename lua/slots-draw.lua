@@ -20,6 +20,7 @@
 -- @include lib/rules
 -- @include lib/limits
 -- @include lib/scope
+-- @include lib/pack
 -- @include lib/state
 -- @include lib/bucket
 -- @include lib/request
@@ -27,6 +28,7 @@
 -- @include lib/turns
 -- @include lib/holes
 -- @include lib/book
+-- @include lib/place
 -- @include lib/serve
 -- @include lib/standing
 -- @include lib/draw

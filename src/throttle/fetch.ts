@@ -108,8 +108,8 @@ function releasedAtEnd(response: Response, slot: Slot): Response {
     return response;
   }
   const reader = response.body.getReader();
-  const source: UnderlyingDefaultSource<Uint8Array> = {
-    async pull(controller) {
+  const source = {
+    async pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
       try {
         const { done, value } = await reader.read();
         if (!done) return controller.enqueue(value);
@@ -120,7 +120,7 @@ function releasedAtEnd(response: Response, slot: Slot): Response {
         controller.error(error);
       }
     },
-    async cancel(reason) {
+    async cancel(reason: unknown): Promise<void> {
       slot.release();
       await reader.cancel(reason);
     },

@@ -27,7 +27,7 @@ const HALF = { duplex: "half" } as const;
 describe("the fetch of a bucket", () => {
   it("draws for each request, from the bucket that all replicas share", async () => {
     const api = await apis.start(() => ({ body: "ok" }));
-    const options: BucketOptions = { rate: "1/hour", burst: 10 };
+    const options: BucketOptions = { rate: "1/h", burst: 10 };
     const [bucket, other] = [openBucket(options), openBucket(options)];
 
     const texts = await Promise.all(
@@ -40,7 +40,7 @@ describe("the fetch of a bucket", () => {
 
   it("draws as it is told by with(), also for a key", async () => {
     const api = await apis.start(() => ({}));
-    const bucket = openBucket({ rate: "1/hour", burst: 10, perKey: { rate: "1/hour", burst: 20 } });
+    const bucket = openBucket({ rate: "1/h", burst: 10, perKey: { rate: "1/h", burst: 20 } });
 
     await bucket.fetch.with({ key: "a" }).with({ cost: 3 })(api.url);
 
@@ -105,7 +105,7 @@ describe("the fetch of a bucket", () => {
     expect(api.calls.map(({ headers }) => headers["x-a"])).toEqual(["1", "1"]);
   });
 
-  it.each<[string, () => RequestInit["body"], RegExp]>([
+  it.each<[string, () => NonNullable<RequestInit["body"]>, RegExp]>([
     ["a form", () => new URLSearchParams({ a: "1" }), /^a=1$/],
     ["bytes", () => new TextEncoder().encode("bytes"), /^bytes$/],
     ["a blob", () => new Blob(["blob"]), /^blob$/],
@@ -304,7 +304,7 @@ describe("the fetch of a bucket that lets one call run at a time", () => {
     await untilNoneRuns(bucket);
   });
 
-  it.each([
+  it.each<[string, ApiAnswer]>([
     ["is empty", { body: "" }],
     ["is short", { body: "ok" }],
     ["has no body", { status: 204 }],

@@ -1,0 +1,38 @@
+/** Refuses clients that ask too often, by API key or address; with $REDIS_URL set, over all processes that run this. */
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import express, { type Request, type RequestHandler } from "express";
+import { createSluice, rateLimitHeaders, type Bucket } from "sluice";
+
+/** Behind a proxy, set Express's "trust proxy", or all clients share the proxy's address. */
+function clientOf(request: Request): string {
+  const client = request.get("x-api-key") ?? request.ip ?? "unknown";
+  // Hashed, so that no API key lies in Redis, and since keys there have no colons, as IPv6 has.
+  return createHash("sha256").update(client).digest("base64url");
+}
+
+function rateLimit(bucket: Bucket): RequestHandler {
+  return async (request, response, next) => {
+    const decision = await bucket.tryDraw({ key: clientOf(request) });
+    response.set(rateLimitHeaders(decision));
+    if (decision.allowed) return next();
+    response.status(429).json({ error: "Too many requests", limit: decision.limitedBy });
+  };
+}
+
+const sluice = createSluice();
+const bucket = sluice.bucket("express-clients", { perKey: { rate: "60/min", burst: 10 } });
+const app = express();
+app.use(rateLimit(bucket));
+app.get("/", (_request, response) => {
+  response.json({ hello: "world" });
+});
+
+const server = app.listen(Number(process.env["PORT"] ?? 3_000), "127.0.0.1");
+await once(server, "listening");
+console.log(`Ask http://127.0.0.1:${(server.address() as AddressInfo).port} more than 10 times.`);
+process.once("SIGTERM", async () => {
+  server.close();
+  await sluice.close();
+});

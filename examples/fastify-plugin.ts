@@ -1,0 +1,34 @@
+/** Refuses clients that ask too often, by API key or address; with $REDIS_URL set, over all processes that run this. */
+import { createHash } from "node:crypto";
+import Fastify, { type FastifyInstance, type FastifyRequest } from "fastify";
+import { createSluice, rateLimitHeaders, type Bucket } from "sluice";
+
+/** Behind a proxy, set Fastify's `trustProxy`, or all clients share the proxy's address. */
+function clientOf({ headers, ip }: FastifyRequest): string {
+  // Hashed, so that no API key lies in Redis, and since keys there have no colons, as IPv6 has.
+  return createHash("sha256")
+    .update(String(headers["x-api-key"] ?? ip))
+    .digest("base64url");
+}
+
+async function rateLimit(app: FastifyInstance, { bucket }: { bucket: Bucket }): Promise<void> {
+  app.addHook("onRequest", async (request, reply) => {
+    const decision = await bucket.tryDraw({ key: clientOf(request) });
+    reply.headers(rateLimitHeaders(decision));
+    if (decision.allowed) return;
+    await reply.code(429).send({ error: "Too many requests", limit: decision.limitedBy });
+  });
+}
+/** Its hook is for the routes beside it, not for those of a context of its own. */
+Object.assign(rateLimit, { [Symbol.for("skip-override")]: true });
+
+const sluice = createSluice();
+const bucket = sluice.bucket("fastify-clients", { perKey: { rate: "60/min", burst: 10 } });
+const app = Fastify();
+await app.register(rateLimit, { bucket });
+app.get("/", async () => ({ hello: "world" }));
+app.addHook("onClose", () => sluice.close());
+
+const address = await app.listen({ port: Number(process.env["PORT"] ?? 3_000), host: "127.0.0.1" });
+console.log(`Ask ${address} more than 10 times.`);
+process.once("SIGTERM", () => void app.close());

@@ -1,0 +1,73 @@
+-- Where a wish has to fit, and what place its asker keeps when it does not. Twin of the lower half of src/core/serve.ts.
+local NO_PLACE = { turn_us = 0, turn_name = '', since_us = 0 }
+
+local function fitting(serving, rank, scope, costs, own)
+  local step_us = step_of(scope.limits, costs)
+  local share = share_of(room_of(scope.limits, costs, serving.horizon_us), serving.alive)
+  local is_costly = false
+  for _, cost in ipairs(costs) do is_costly = is_costly or cost > 1 end
+  return {
+    scope = scope, costs = costs, step_us = step_us, own = own,
+    claim = {
+      asker = serving.asker, rank = rank, step_us = math.max(1, math.ceil(step_us)), share = share,
+      is_costly = is_costly, since_us = serving.since_us,
+    },
+    drawer = {
+      asker = serving.asker, now_us = serving.now_us, since_us = own.since_us, lease = serving.lease,
+    },
+  }
+end
+
+local function binding_at(f)
+  return binding_of(f.scope, opens_at_us(f.scope, f.drawer.now_us, f.step_us), f.costs, f.drawer)
+end
+
+-- Keeps the asker's place in a scope until turn_us: 0 if it has got all, math.huge if nobody can tell.
+local function settle_place(serving, f, turn_us, is_served)
+  if serving.is_try then return NO_PLACE end
+  local is_blocked, since_us = turn_us == math.huge, 0
+  if is_blocked then since_us = (is_served or f.own.since_us == 0) and serving.now_us or f.own.since_us end
+  for _, limit in ipairs(f.scope.limits) do
+    local rule = RULES[limit.code]
+    if rule.leave_place and f.own.since_us > 0 and f.own.since_us ~= since_us then
+      rule.leave_place(limit, f.drawer)
+    end
+    if rule.keep_place and since_us > 0 then
+      rule.keep_place(limit, { asker = serving.asker, now_us = serving.now_us, since_us = since_us })
+    end
+  end
+  local kept_us = is_blocked and 0 or turn_us
+  local name = keep_turn(f.scope, f.claim, f.own, kept_us, serving.is_new_window, serving.now_us)
+  return { turn_us = kept_us, turn_name = name, since_us = since_us }
+end
+
+local function split(costs, at)
+  local first, rest = {}, {}
+  for index, cost in ipairs(costs) do
+    if index <= at then first[index] = cost else rest[index - at] = cost end
+  end
+  return first, rest
+end
+
+-- What could not be granted of a wish waits for its turn.
+local function refuse(serving, wish, main, granted, opens_us, horizon_us, ahead, own_turn_us)
+  local left, claim = wish.wanted - granted.count, main.claim
+  local next_us = agree_us(main.scope, opens_us, main.costs, main.drawer)
+  local before = ahead
+  if serving.has_granted and own_turn_us then before = slots_before(main.scope, claim, main.own, math.huge) end
+  local needed = before + math.min(left, claim.share) - 1
+  local turn_us = math.max(serving.now_us, next_us + math.floor(needed * main.step_us) - horizon_us)
+  -- Whoever only looks in keeps its turn: reckoned anew behind all who came since, it would never come.
+  if granted.count == 0 and main.own.turn_us > serving.now_us and turn_us ~= math.huge then
+    turn_us = math.min(turn_us, main.own.turn_us)
+  end
+  local place = settle_place(serving, main, turn_us, granted.count > 0)
+  local shared, scope = serving.bucket.shared, main.scope
+  local shut_until_us = math.max(shared.cool_until_us, shared.paused_until_us, scope.cool_until_us, scope.paused_until_us)
+  if shut_until_us > serving.now_us + horizon_us then
+    granted.binds_at = -1
+  elseif next_us > serving.now_us + horizon_us then
+    granted.binds_at = binding_at(main)
+  end
+  return place, turn_us
+end

@@ -72,6 +72,8 @@ export interface OwnedBucket extends Bucket {
   drawForJob(options: DrawOptions, waits: Set<(reason: string) => void>): Promise<Slot>;
   /** Hears what a call that left on this slot came to. */
   hear(resultOrError: unknown, slot: Slot, options: TryOptions, read?: ReadFeedback): void;
+  /** Resolves when all that was heard holds for all replicas, or could not be passed on. */
+  heard(): Promise<void>;
   /** Settles what a call's result tells that it cost; what cannot be told stays as estimated. */
   settleBy(read: SettleBy<unknown>, result: unknown, slot: Slot): void;
   /** Something of the bucket may have changed: whoever waits asks anew. */

@@ -236,6 +236,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
       const estimate = (): Estimate => estimateOf(groups.of(options));
       listener.hear(resultOrError, { key: options.key, atMs: slot.atMs, estimate }, read);
     },
+    heard: () => listener.settled(),
     settleBy(read, result, slot) {
       const settling = (async () => {
         const cost = read(result);

@@ -34,6 +34,8 @@ export function createFetch(bucket: OwnedBucket, options: DrawOptions = {}): Thr
       slot.release();
       // Nobody reads this answer, and whether its connection broke meanwhile matters to nobody.
       await response.body?.cancel().catch(() => {});
+      // Redis may meet a new draw before the cooldown, as when it has to be given that script first.
+      await bucket.heard();
     }
   }
 

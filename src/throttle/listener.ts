@@ -7,7 +7,7 @@ import type { Feedback, FeedbackOptions, ReadFeedback } from "./feedback-options
 import type { Knowledge } from "./known-terms.ts";
 
 /** The call that an answer came to. */
-export interface Answered {
+interface Answered {
   readonly key: string | undefined;
   /** The slot that it left on, in ms on the bucket's clock. */
   readonly atMs: number;

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
-import { describe, expect, it } from "vitest";
+import { Redis } from "ioredis";
+import { describe, expect, inject, it } from "vitest";
 import type { Bucket, BucketOptions } from "sluice";
 import { fakeApis, type ApiAnswer } from "../support/fake-api.ts";
 import { realSluices } from "../support/real-sluice.ts";
@@ -15,6 +16,14 @@ const refusal: ApiAnswer = { status: 429, headers: { "retry-after-ms": "200" }, 
 
 function openBucket(options: BucketOptions = QUICK): Bucket {
   return sluices.open().bucket("api", options);
+}
+
+/** Redis has no script at first, then that of the call. */
+async function withoutScripts(call: () => Promise<unknown>): Promise<void> {
+  const redis = new Redis(inject("redisUrl"));
+  await redis.script("FLUSH");
+  redis.disconnect();
+  await call();
 }
 
 function streamOf(text: string): ReadableStream<Uint8Array> {
@@ -60,6 +69,17 @@ describe("the fetch of a bucket", () => {
       "POST hello",
     ]);
     // Whole ms on two clocks.
+    expect(api.calls[1]!.atMs - api.calls[0]!.atMs).toBeGreaterThan(195);
+  });
+
+  it("keeps to the cooldown also when Redis has lost its scripts", async () => {
+    const bucket = openBucket();
+    const api = await apis.start((_call, number) => (number === 0 ? refusal : {}));
+    await bucket.draw();
+    await withoutScripts(() => bucket.draw());
+
+    await bucket.fetch(api.url);
+
     expect(api.calls[1]!.atMs - api.calls[0]!.atMs).toBeGreaterThan(195);
   });
 

@@ -10,7 +10,8 @@
         [4] numbers: pinned_us (0 in production) horizon_us drew_us is_try lease turn_us since_us,
             then terms, see lib/request, keys {limits}, wishes {key wanted rank turn_us since_us costs}
         [5..] per wish: its name, and the turn that it was given for its key
-  Reply { now_us, generation, version, alive, new_text, turn_us, turn_name, since_us, wish..., standing... }
+  Reply { now_us, generation, version, alive, new_text, turn_us, turn_name, since_us, is_override,
+          wish..., standing... }
         wish: { run_count, run_at_us, run_excess, not_before_us, binds_at, turn_us, turn_name, since_us, slot_us... }
         standing: { remaining, reset_us, next_us }; -1 stands for "nobody can tell"
 ]]

@@ -4,7 +4,7 @@ local function reply_of(bucket, new_text, place, wishes)
   local alive = math.max(1, bucket.alive, bucket.alive_before)
   return {
     bucket.clock_us, bucket.generation, bucket.version, alive, new_text,
-    place.turn_us, place.turn_name, place.since_us, unpack(wishes),
+    place.turn_us, place.turn_name, place.since_us, bucket.is_override and 1 or 0, unpack(wishes),
   }
 end
 

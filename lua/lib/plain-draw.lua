@@ -93,7 +93,7 @@ if #ARGV[4] == 26 * 8 then
         capacity, a, b, c) .. ARGV[2], 'PX', math.ceil(math.max(0, drained_us) / 1000)
         + (is_override == 1 and 2592000000 or 3600000))
       local ran_at_us, ran_excess = granted > 0 and at_us or 0, granted > 0 and excess or 0
-      return { now, generation, own_version, most_alive, '', turn_us, turn_name, 0,
+      return { now, generation, own_version, most_alive, '', turn_us, turn_name, 0, is_override,
         { granted, ran_at_us, ran_excess, 0, binds_at, 0, '', 0 } }
     end
   end

@@ -30,7 +30,8 @@ export function draw(
   const isNewWindow = isTry ? false : countAsker(state, drewUs);
   const { generation, version } = state;
   const alive = Math.max(1, state.window.alive, state.window.aliveBefore);
-  const common = { nowUs, generation, version, alive };
+  const { isOverride } = state;
+  const common = { nowUs, generation, version, alive, isOverride };
   if (!isAgreed) {
     const nothing = { granted: [], place: NO_PLACE, standings: [] };
     return { state, reply: { ...common, newText: state.text, ...nothing } };

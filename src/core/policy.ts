@@ -72,16 +72,41 @@ export function compilePolicy(where: string, given: unknown): Policy {
   const { perKey, shares, ...shared } = readOptions(where, POLICY, given);
   const isPerKeyOnly = perKey !== undefined && Object.values(shared).every((v) => v === undefined);
   const limits = isPerKeyOnly ? [] : compileLimits(where, shared);
-  const keyPolicy =
-    perKey === undefined
-      ? undefined
-      : compilePerKey(where, perKey, (each) =>
-          compileLimits(where, readOptions(`${where}: perKey`, LIMITS, each), limits),
-        );
-  const inOrder = PRIORITIES.map((each) =>
-    Math.floor((shares?.[each] ?? DEFAULT_SHARES[each]) * 1_000),
-  );
-  return makePolicy(limits, keyPolicy, inOrder);
+  const keyPolicy = perKey === undefined ? undefined : keyPolicyOf(where, perKey, limits);
+  return makePolicy(limits, keyPolicy, inPerMille(shares));
+}
+
+function inPerMille(shares: Partial<Record<Priority, number | undefined>> | undefined): number[] {
+  return PRIORITIES.map((each) => Math.floor((shares?.[each] ?? DEFAULT_SHARES[each]) * 1_000));
+}
+
+/** The limits of each key; none at all are none. */
+function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): KeyPolicy {
+  return compilePerKey(where, perKey, (each) => {
+    const read = readOptions(`${where}: perKey`, LIMITS, each);
+    const isNone = Object.values(read).every((value) => value === undefined);
+    return isNone ? [] : compileLimits(where, read, shared);
+  });
+}
+
+/**
+ * A policy that is put over another: what it leaves out stays, be it what all keys
+ * share, what each key has, or the priorities' shares.
+ *
+ * @throws {@link InvalidOptionError} as {@link compilePolicy} does, and for what only one process can tell.
+ */
+export function compileOver(where: string, given: PolicyOptions, under: Policy): Policy {
+  const { perKey, shares, ...shared } = readOptions(where, POLICY, given);
+  if (typeof perKey === "function" || (perKey !== undefined && "tiers" in perKey)) {
+    const remedy =
+      "functions and tiers live in the code of each process: give limits that are the same for all keys";
+    throw new InvalidOptionError({ where, option: "perKey", value: perKey, remedy });
+  }
+  const isSharedGiven = Object.values(shared).some((value) => value !== undefined);
+  const limits = isSharedGiven ? compileLimits(where, shared) : under.limits;
+  const compiled = perKey === undefined ? under.perKey : keyPolicyOf(where, perKey, limits);
+  const inOrder = shares === undefined ? under.shares : inPerMille(shares);
+  return makePolicy(limits, compiled, inOrder);
 }
 
 export function makePolicy(

@@ -100,6 +100,8 @@ export interface DrawReply {
   readonly version: number;
   /** The policy in force, if it is another than the asker knows. Nothing was granted then. */
   readonly newText: string | undefined;
+  /** Whether it was configured by hand, over what the code says. */
+  readonly isOverride: boolean;
   /** How many replicas drew of late. */
   readonly alive: number;
   readonly granted: readonly Granted[];

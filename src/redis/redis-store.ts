@@ -174,5 +174,9 @@ function costTooLarge(error: unknown, request: DrawRequest): CostTooLargeError |
   const { reason, detail } = (isRefusal(error) && REFUSAL.exec(error.message)?.groups) || {};
   if (reason !== "COST_TOO_LARGE") return undefined;
   const [cost, maxCost] = detail!.split(" ").map(Number) as [number, number];
-  return new CostTooLargeError({ bucket: request.bucket, cost, maxCost });
+  const limits = request.wishes.flatMap(({ keyLimits, costs }) =>
+    [...request.terms.limits, ...keyLimits].filter((_limit, index) => costs[index] === cost),
+  );
+  const unit = limits.find(({ capacity }) => capacity === maxCost)?.unit;
+  return new CostTooLargeError({ bucket: request.bucket, cost, unit, maxCost });
 }

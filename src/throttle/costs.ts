@@ -19,7 +19,7 @@ export function costsOf(
 ): number[] {
   const byUnit: Readonly<Record<string, number>> =
     typeof cost === "object" ? cost : { calls: cost ?? 1 };
-  assertKnown(bucket, limits, byUnit);
+  assertKnown("draw()", "cost.", { bucket, limits, byUnit });
   return limits.map(({ kind, unit, capacity }) => {
     if (!ruleOf(kind).isRate) return 1;
     const amount = byUnit[unit] ?? (unit === "calls" ? 1 : 0);
@@ -39,7 +39,7 @@ export function differences(
     ([, amount]) => amount !== undefined && amount !== null,
   );
   const byUnit = Object.fromEntries(told) as Record<string, number>;
-  assertKnown(bucket, limits, byUnit);
+  assertKnown("settle()", "", { bucket, limits, byUnit });
   for (const [unit, amount] of told) {
     if (Number.isSafeInteger(amount) && (amount as number) >= 0) continue;
     const remedy = "give a whole number from 0, or leave it out if the answer does not tell";
@@ -56,19 +56,19 @@ export function differences(
 }
 
 function assertKnown(
-  bucket: string,
-  limits: readonly Limit[],
-  byUnit: Readonly<Record<string, unknown>>,
+  where: string,
+  path: string,
+  given: {
+    bucket: string;
+    limits: readonly Limit[];
+    byUnit: Readonly<Record<string, unknown>>;
+  },
 ): void {
+  const { bucket, limits, byUnit } = given;
   for (const name of Object.keys(byUnit)) {
     if (name === "calls" || limits.some(({ unit }) => unit === name)) continue;
     const units = [...new Set(limits.map(({ unit }) => unit))].join(", ");
     const remedy = `no limit of bucket "${bucket}" counts it; the units are ${units}`;
-    throw new InvalidOptionError({
-      where: "draw()",
-      option: `cost.${name}`,
-      value: byUnit[name],
-      remedy,
-    });
+    throw new InvalidOptionError({ where, option: `${path}${name}`, value: byUnit[name], remedy });
   }
 }

@@ -41,7 +41,7 @@ export interface BucketParts {
 }
 
 const NO_OPTIONS: DrawOptions = Object.freeze({});
-/** As a line fills, it is kept for those who are more urgent. */
+/** How full a line may be for each priority. */
 const SHED_AT: Readonly<Record<Priority, number>> = {
   critical: 1,
   high: 0.9,
@@ -90,10 +90,10 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     { slotUs, group }: { readonly slotUs: number; readonly group: Group },
     cost: Readonly<Record<string, number | undefined>>,
   ): Promise<void> {
-    const { costs, key, keyLimits } = group;
-    const limits = [...known.terms.limits, ...keyLimits];
+    const { costs, key, keyLimits, limits, text } = group;
     const deltas = differences(name, limits, costs, cost);
-    if (deltas.every((delta) => delta === 0)) return;
+    // Under another policy by now, what the numbers meant is gone.
+    if (text !== known.terms.text || deltas.every((delta) => delta === 0)) return;
     try {
       await store.settle({ bucket: name, terms: known.terms, key, keyLimits, deltas, slotUs });
     } catch (error) {
@@ -156,20 +156,22 @@ export function createBucket(parts: BucketParts): OwnedBucket {
   function join(options: DrawOptions): Group {
     if (isClosed) throw new ClosedError(`Bucket "${name}"`);
     listen();
-    const group = groups.of(options);
-    const { priority = "normal", key } = options;
+    return groups.of(options);
+  }
+
+  /** As a line fills, it is kept for those who are more urgent. */
+  function shed({ priority = "normal", key }: DrawOptions, group: Group): void {
     const { waiting } = pacer;
-    if (waiting >= maxWaiting * SHED_AT[priority]) {
-      const surplus = waiting - maxWaiting * SHED_AT[priority] + 1;
-      const retryAfterMs = Math.ceil(surplus * group.stepMs);
-      throw new LineFullError({ bucket: name, key, waiting, priority, retryAfterMs });
-    }
-    return group;
+    const most = maxWaiting * SHED_AT[priority];
+    if (waiting < most) return;
+    const retryAfterMs = Math.ceil((waiting - most + 1) * group.stepMs);
+    throw new LineFullError({ bucket: name, key, waiting, priority, retryAfterMs });
   }
 
   async function wait(options: DrawOptions): Promise<Slot> {
     options.signal?.throwIfAborted();
     const group = join(options);
+    shed(options, group);
     return new Promise((resolve, reject) => {
       pacer.wait(new WaitingCall(context, group, options, { resolve, reject }));
     });

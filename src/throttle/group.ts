@@ -22,8 +22,12 @@ export interface Group {
   /** The key, if it has limits of its own. */
   readonly key: string | undefined;
   readonly keyLimits: readonly Limit[];
-  /** For each of the policy's limits, and then for each of the key's. */
+  /** The policy's limits and then the key's. */
+  readonly limits: readonly Limit[];
+  /** For each of them. */
   readonly costs: readonly number[];
+  /** The policy that all of this goes by. */
+  readonly text: string;
   /** What one call takes of the downstream, in ms. */
   readonly stepMs: number;
   /** How late a slot may be used. */
@@ -42,15 +46,20 @@ export interface GroupFacts {
   readonly name: string;
   readonly key: string | undefined;
   readonly keyLimits: readonly Limit[];
+  /** The policy's limits and then the key's. */
+  readonly limits: readonly Limit[];
   readonly costs: readonly number[];
+  /** The policy that all of this goes by. */
+  readonly text: string;
 }
 
-export function createGroup(facts: GroupFacts, limits: readonly Limit[]): Group {
-  const stepMs = stepOf([...limits, ...facts.keyLimits], facts.costs) / 1_000;
+export function createGroup(facts: GroupFacts): Group {
+  const { limits, costs } = facts;
+  const stepMs = stepOf(limits, costs) / 1_000;
   return {
     ...facts,
     stepMs,
-    mostLateMs: lateMs(stepMs),
+    mostLateMs: lateMs(limits, stepMs),
     line: createLine(),
     held: createHeldSlots(),
     notBeforeMs: 0,
@@ -78,7 +87,10 @@ export function lacking({
  * A slot may be used late by half an interval: at least by what timers and a
  * busy process are off, at most by one horizon. At 100/s both are 5 ms, which
  * leaves as much to the network before a second can see two calls too many.
+ * Where nothing is evenly spaced there is no interval, and a whole horizon is allowed.
  */
-function lateMs(stepMs: number): number {
-  return Math.min(Math.max(stepMs / 2, 5), HORIZON_US / 1_000);
+function lateMs(limits: readonly Limit[], stepMs: number): number {
+  const horizonMs = HORIZON_US / 1_000;
+  if (!limits.some(({ kind }) => kind === "leaky-bucket")) return horizonMs;
+  return Math.min(Math.max(stepMs / 2, 5), horizonMs);
 }

@@ -32,8 +32,8 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
   }
 
   function find({ key, cost }: TryOptions): Group {
-    const { limits, perKey } = policy();
-    if (perKey !== undefined && limits.length === 0 && key === undefined) {
+    const { limits: shared, perKey, text } = policy();
+    if (perKey !== undefined && shared.length === 0 && key === undefined) {
       const remedy = "all limits of the bucket are per key: say whom the call is for";
       throw new InvalidOptionError({
         where: `bucket("${bucket}")`,
@@ -43,7 +43,8 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
       });
     }
     const keyLimits: readonly Limit[] = key === undefined ? [] : (perKey?.limitsOf(key) ?? []);
-    const costs = costsOf(bucket, [...limits, ...keyLimits], cost);
+    const limits = [...shared, ...keyLimits];
+    const costs = costsOf(bucket, limits, cost);
     const own = keyLimits.length > 0 ? key : undefined;
     const name = `${costs.join(" ")} ${own ?? ""}`;
     const found = groups.get(name);
@@ -51,7 +52,7 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
     if (found !== undefined && found.keyLimits === keyLimits) return found;
     if (found !== undefined && keyLimits.length === 0) return found;
     if (groups.size >= MOST_KEPT) forgetIdle();
-    const group = createGroup({ keeper, name, key: own, keyLimits, costs }, limits);
+    const group = createGroup({ keeper, name, key: own, keyLimits, limits, costs, text });
     groups.set(name, group);
     return group;
   }

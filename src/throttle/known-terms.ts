@@ -2,6 +2,14 @@ import type { Logger } from "../core/logger.ts";
 import { formatPolicy, readPolicyText, type Policy } from "../core/policy.ts";
 import type { KnownTerms } from "../core/store.ts";
 
+/** A policy that is in force, and was not known here. */
+export interface PolicyNews {
+  readonly text: string;
+  readonly version: number;
+  /** Whether it was configured by hand, over what the code says. */
+  readonly isOverride: boolean;
+}
+
 /**
  * The newest policy of a bucket that this process knows of. The newest
  * declaration wins everywhere: each draw carries what its process knows, so
@@ -13,7 +21,7 @@ export interface Knowledge {
   /** The bucket has answered: the policy that this process knows is in force, in this version. */
   confirm(version: number): void;
   /** Another policy is in force. */
-  learn(text: string, version: number): void;
+  learn(news: PolicyNews): void;
 }
 
 export function createKnowledge(bucket: string, declared: Policy, logger: Logger): Knowledge {
@@ -21,10 +29,11 @@ export function createKnowledge(bucket: string, declared: Policy, logger: Logger
   let terms = termsOf(declared, 0);
   let hasWarned = false;
 
-  function learn(text: string, version: number): void {
+  function learn({ text, version, isOverride }: PolicyNews): void {
     policy = text === declared.text ? declared : readPolicyText(text, declared);
     terms = termsOf(policy, version);
-    if (hasWarned || text === declared.text) return;
+    // What was configured by hand is meant to differ.
+    if (hasWarned || isOverride || text === declared.text) return;
     hasWarned = true;
     logger.warn(
       { bucket, declared: formatPolicy(declared), inForce: formatPolicy(policy) },

@@ -43,6 +43,8 @@ export function createLeaseKeeper(options: {
   const returning = new Set<Promise<void>>();
   let timer: NodeJS.Timeout | undefined;
   let isReturnDue = false;
+  /** How long the shortest lease lasts that was kept. */
+  let shortestMs = Infinity;
 
   function keyLimits(key: string | undefined): readonly Limit[] {
     return key === undefined ? [] : (known.policy.perKey?.limitsOf(key) ?? []);
@@ -72,8 +74,7 @@ export function createLeaseKeeper(options: {
 
   function setTimer(): void {
     if (timer !== undefined || kept.size === 0) return;
-    const [{ lastsMs: lasts }] = kept.values() as unknown as [Kept];
-    timer = setTimeout(tend, lasts / 6);
+    timer = setTimeout(tend, shortestMs / 6);
     // A call that runs keeps the process alive, not its lease.
     timer.unref();
   }
@@ -125,6 +126,11 @@ export function createLeaseKeeper(options: {
     keep(lease, key, atMs) {
       const lasts = lastsMs(key);
       const ending = new AbortController();
+      if (lasts < shortestMs) {
+        shortestMs = lasts;
+        clearTimeout(timer);
+        timer = undefined;
+      }
       kept.set(lease, { key, lastsMs: lasts, endsAtMs: atMs + lasts, ending });
       setTimer();
     },

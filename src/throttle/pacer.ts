@@ -7,7 +7,7 @@ import { createAlarm } from "./alarm.ts";
 import { createBucketClock } from "./bucket-clock.ts";
 import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
-import type { Knowledge } from "./known-terms.ts";
+import type { Knowledge, PolicyNews } from "./known-terms.ts";
 import { createReturns } from "./returns.ts";
 import { mostLeases, nextWishes } from "./wishes.ts";
 
@@ -27,7 +27,7 @@ export interface Pacer {
   /** Something of the bucket has changed: whoever waits asks anew. */
   lookIn(): void;
   /** Another policy is in force. */
-  readonly learn: (text: string, version: number) => void;
+  readonly learn: (news: PolicyNews) => void;
   /** Slots that are held, of one key or of all, are worthless. */
   readonly forget: (key: string | undefined) => void;
   /** Fails all who wait, and gives their slots back. */
@@ -171,7 +171,8 @@ export function createPacer(options: PacerOptions): Pacer {
     alive = reply.alive;
     if (reply.generation !== heldGeneration) forgetHeld();
     heldGeneration = reply.generation;
-    if (reply.newText !== undefined) return learn(reply.newText, reply.version);
+    const { newText, version, isOverride } = reply;
+    if (newText !== undefined) return learn({ text: newText, version, isOverride });
 
     known.confirm(reply.version);
     // A reply that lay about for longer, in a process that stood still or on the wire, tells of slots
@@ -220,9 +221,9 @@ export function createPacer(options: PacerOptions): Pacer {
     place = NO_PLACE;
   }
 
-  function learn(text: string, version: number): void {
+  function learn(news: PolicyNews): void {
     forgetHeld();
-    known.learn(text, version);
+    known.learn(news);
     const callers: Caller[] = [];
     for (const { line } of waitingIn) {
       for (let caller = line.shift(); caller !== undefined; caller = line.shift())

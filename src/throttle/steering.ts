@@ -3,7 +3,7 @@ import { formatLimit } from "../core/format-limit.ts";
 import { LONGEST_MS, NAME, readOptions, wholeNumber } from "../core/options.ts";
 import type { Limit } from "../core/limits/limit.ts";
 import {
-  compilePolicy,
+  compileOver,
   formatPolicy,
   readPolicyText,
   type Policy,
@@ -96,7 +96,8 @@ export function createSteering(parts: {
   return {
     async configure(given) {
       const isCode = given === "code";
-      const policy = isCode ? declared : compilePolicy(`bucket("${bucket}").configure()`, given);
+      const where = `bucket("${bucket}").configure()`;
+      const policy = isCode ? declared : compileOver(where, given, known.policy);
       const { limits, shares, text } = policy;
       const terms = { limits, shares, text, version: 0 };
       const change: Change = { do: "configure", isOverride: !isCode };
@@ -122,6 +123,7 @@ function describe(
   waitingHere: number,
 ): BucketState {
   const { nowUs, standings, coolUntilUs, pausedUntilUs } = peeked;
+  const shutUntilUs = Math.max(coolUntilUs, pausedUntilUs);
   const limits = [...policy.limits, ...keyLimitsOf(policy, key)].map((limit, index): LimitState => {
     const { remaining = limit.capacity, nextUs = nowUs } = standings[index] ?? {};
     return {
@@ -131,7 +133,7 @@ function describe(
       capacity: limit.capacity,
       level: limit.capacity - remaining,
       remaining,
-      nextFreeMs: nextUs === Infinity ? undefined : msUntil(nextUs, nowUs),
+      nextFreeMs: nextUs === Infinity ? undefined : msUntil(Math.max(nextUs, shutUntilUs), nowUs),
     };
   });
   return {

@@ -12,7 +12,7 @@ import {
 import type { Decision, LimitDecision } from "./decision.ts";
 import type { TryOptions } from "./draw-options.ts";
 import type { Group } from "./group.ts";
-import type { Knowledge } from "./known-terms.ts";
+import type { Knowledge, PolicyNews } from "./known-terms.ts";
 
 /** A decision, and the slot that it came with. */
 export interface Tried {
@@ -43,6 +43,10 @@ interface Refusal {
 }
 
 const MOST_REFUSALS = 10_000;
+/** However long a refusal holds, it is asked about again: news of a change may have been lost. */
+const LONGEST_MEMORY_MS = 10_000;
+/** When a lease comes free nobody can tell; a caller may well ask again so much later. */
+const UNKNOWN_MS = 1_000;
 
 export function createTryDraws(parts: {
   readonly store: Store;
@@ -54,7 +58,7 @@ export function createTryDraws(parts: {
   /** The group that a call belongs to, by the policy that is known. */
   readonly groupOf: (options: TryOptions) => Group;
   /** Another policy is in force. */
-  readonly learn: (text: string, version: number) => void;
+  readonly learn: (news: PolicyNews) => void;
 }): TryDraws {
   const { store, bucket, asker, known } = parts;
   const refusals = new LRUCache<string, Refusal>({ max: MOST_REFUSALS });
@@ -107,7 +111,8 @@ export function createTryDraws(parts: {
         return { reply, group, lease };
       }
       // It costs and binds differently under the policy that is in force.
-      parts.learn(reply.newText, reply.version);
+      const { newText: text, version, isOverride } = reply;
+      parts.learn({ text, version, isOverride });
     }
   }
 
@@ -148,7 +153,7 @@ export function createTryDraws(parts: {
     const nowMs = performance.now();
     if (canWait) {
       refusals.set(group.name, {
-        untilMs: nowMs + decision.retryAfterMs,
+        untilMs: nowMs + Math.min(decision.retryAfterMs, LONGEST_MEMORY_MS),
         decision,
         decidedAtMs: nowMs,
       });
@@ -177,11 +182,16 @@ export function createTryDraws(parts: {
       return { allowed: true, retryAfterMs: 0, limitedBy: undefined, ...common };
     }
     const { bindsAt } = granted[0]!;
-    const waitUs = outcome.notBeforeUs === Infinity ? 1_000_000 : outcome.notBeforeUs - nowUs;
-    const retryAfterMs = Math.max(1, Math.ceil(waitUs / 1_000));
+    const waitMs = Math.ceil(Math.max(0, outcome.notBeforeUs - nowUs) / 1_000);
+    const untilMs = outcome.notBeforeUs === Infinity ? UNKNOWN_MS : waitMs;
+    const retryAfterMs = Math.max(1, untilMs, ...each.map((limit) => limit.retryAfterMs));
     const binding = limits[bindsAt - 1];
     const limitedBy =
-      binding === undefined ? (bindsAt === -1 ? "a cooldown" : "the line") : formatLimit(binding);
+      binding === undefined
+        ? bindsAt === -1
+          ? "a cooldown or pause"
+          : "the line"
+        : formatLimit(binding);
     return { allowed: false, remaining, resetAfterMs, retryAfterMs, limitedBy, limits: each };
   }
 
@@ -196,7 +206,7 @@ function limitDecision(
   const { unit, capacity, count, periodUs, kind } = limit;
   const { isRate } = ruleOf(kind);
   const untilMs = (us: number): number =>
-    us === Infinity ? 0 : Math.max(0, Math.ceil((us - nowUs) / 1_000));
+    us === Infinity ? UNKNOWN_MS : Math.max(0, Math.ceil((us - nowUs) / 1_000));
   return {
     name: formatLimit(limit),
     unit,

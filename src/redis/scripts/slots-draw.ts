@@ -16,6 +16,7 @@ type Reply = readonly [
   turnUs: number,
   turnName: string,
   sinceUs: number,
+  isOverride: number,
   ...rest: readonly (readonly (number | string)[])[],
 ];
 
@@ -28,14 +29,15 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
     return [asker, terms.text, place.turnName, packNumbers(numbersOf(input)), ...names];
   },
   decode: (reply, { wishes, terms }) => {
-    const [nowUs, generation, version, alive, newText, turnUs, turnName, sinceUs, ...rest] =
-      reply as Reply;
+    const [nowUs, generation, version, alive, newText, ...more] = reply as Reply;
+    const [turnUs, turnName, sinceUs, isOverride, ...rest] = more;
     return {
       nowUs,
       generation,
       version,
       alive,
       newText: newText === "" ? undefined : newText,
+      isOverride: isOverride === 1,
       granted: rest
         .slice(0, wishes.length)
         .map((granted, index) => readGranted(granted, wishes[index]!, terms.limits)),

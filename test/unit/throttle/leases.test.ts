@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { LeaseLostError, StoreUnavailableError } from "../../../src/core/errors.ts";
 import { concurrency, leakyBucket } from "../../../src/core/limit-makers.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import { rejectionOf } from "../../support/rejection.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
 beforeEach(() => {
@@ -44,7 +45,7 @@ describe("a bucket that limits concurrency", () => {
 
   it("gives the lease back when a call throws at once", async () => {
     const { bucket } = createTestBucket({ concurrency: 1 });
-    const call = bucket.throttled(() => {
+    const call = bucket.throttled((): Promise<void> => {
       throw new Error("no");
     });
 
@@ -113,10 +114,10 @@ describe("a bucket that limits concurrency", () => {
     const { bucket } = createTestBucket({ limits }, { store });
     const { run } = sleeper(5_000);
 
-    const call = expect(bucket.throttled(run)()).rejects.toBeInstanceOf(LeaseLostError);
+    const outcome = rejectionOf(bucket.throttled(run)());
     await vi.advanceTimersByTimeAsync(5_000);
 
-    await call;
+    expect(await outcome).toBeInstanceOf(LeaseLostError);
     await bucket.close();
   });
 

@@ -106,7 +106,7 @@ describe("tryDraw", () => {
 
     const refused = await bucket.tryDraw();
 
-    expect(refused).toMatchObject({ allowed: false, limitedBy: "a cooldown" });
+    expect(refused).toMatchObject({ allowed: false, limitedBy: "a cooldown or pause" });
     expect(refused.retryAfterMs).toBeGreaterThan(4_900);
     await bucket.close();
   });

@@ -72,7 +72,7 @@ function windowRows(all: readonly Call[]): Row[] {
       bound: { atMost: log.calls },
       digits: 0,
     }),
-    rowOf(`as booked, of the log's ${log.calls}`, worstSum(booked, log.windowMs), {
+    rowOf(`the same, as booked, of the log's ${log.calls}`, worstSum(booked, log.windowMs), {
       bound: { atMost: log.calls },
       digits: 0,
     }),
@@ -84,7 +84,7 @@ function windowRows(all: readonly Call[]): Row[] {
         digits: 0,
       },
     ),
-    rowOf("as they left", mostOverLeaky(left, calls), { digits: 0 }),
+    rowOf("the same, as they left", mostOverLeaky(left, calls), { digits: 0 }),
     rowOf("calls in the worst second, of what the bound allows", worstOf(left, calls), {
       bound: worstSecond,
       digits: 4,
@@ -94,7 +94,7 @@ function windowRows(all: readonly Call[]): Row[] {
       mostOverLeaky(bookedTokens, tokens),
       { bound: over, digits: 0 },
     ),
-    rowOf("as they left", mostOverLeaky(leftTokens, tokens), { digits: 0 }),
+    rowOf("the same, as they left", mostOverLeaky(leftTokens, tokens), { digits: 0 }),
     rowOf("tokens in the worst second, of what the bound allows", worstOf(leftTokens, tokens), {
       bound: worstSecond,
       digits: 4,
@@ -115,7 +115,7 @@ function keyRows(all: readonly Call[]): Row[] {
       bound: { atMost: boundOf(key, 1) },
       digits: 0,
     }),
-    rowOf("as they left", worst("left"), { digits: 0 }),
+    rowOf("the same, as they left", worst("left"), { digits: 0 }),
     rowOf("calls of one key above its bound in any window, as booked", over, {
       bound: PROMISED.over,
       digits: 0,

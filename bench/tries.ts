@@ -41,12 +41,14 @@ type Reports = Partial<Record<Asked, TriesReport>>;
 export async function measureTries(bench: Bench, { effort, contenders }: Flags): Promise<Table[]> {
   const tables: Table[] = [];
   for (const each of CASES) {
-    const { title, isRefusing, ...limit } = each;
+    const { keys, max, windowSeconds } = each;
     const reports: Reports = {};
     for (const limiter of askedIn(each, contenders)) {
       await bench.redis.flushall();
       reports[limiter] = await probe({
-        ...limit,
+        keys,
+        max,
+        windowSeconds,
         redisUrl: bench.redisUrl,
         limiter,
         callers: CALLERS,

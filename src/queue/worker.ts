@@ -129,10 +129,14 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
 
   async function handle(
     job: Job<Data>,
-    context: JobContext,
+    context: OwnedJobContext,
     slot: Slot,
   ): Promise<Result | undefined> {
     const run = async (): Promise<Result> => handler(job, context);
+    // Another call may take its place in the bucket then.
+    if (slot.hasLease) {
+      slot.signal.addEventListener("abort", () => context.abort("the lease of the call was lost"));
+    }
     let result: Result;
     try {
       // Async storage slows every promise of a process down, so it is used only where it can matter.

@@ -37,8 +37,8 @@ export function createRedisStore(options: RedisStoreOptions): Store {
   const { redis, prefix, timeoutMs } = options;
   const wakeCalls = createWakeCalls(options.connectListener, prefix);
   let isClosed = false;
-  /** How far the server's clock runs ahead of this process's, as far as calendar days need to know it. */
-  let aheadUs = 0;
+  /** How far the server's clock runs ahead of this process's, once calendar days need to know it. */
+  let aheadUs: number | undefined;
 
   /**
    * Asks until the time limit is over. A second try is a new question, never the
@@ -67,17 +67,19 @@ export function createRedisStore(options: RedisStoreOptions): Store {
     input: Input,
   ): Promise<Output> {
     await untilReady(redis, timeoutMs);
-    return runScript(redis, script, { ...reckon(input), prefix });
+    return runScript(redis, script, { ...(await reckon(input)), prefix });
   }
 
   async function drawOnce(request: DrawRequest): ReturnType<Store["draw"]> {
+    const reckoned = await reckon(request);
+    const nowUs = wallUs() + (aheadUs ?? 0);
+    const wishes = request.wishes.map((wish) => {
+      const keyLimits = withResets(wish.keyLimits, nowUs);
+      return keyLimits === wish.keyLimits ? wish : { ...wish, keyLimits };
+    });
     const sentAtMs = performance.now();
-    const wishes = request.wishes.map((wish) => ({
-      ...wish,
-      keyLimits: withResets(wish.keyLimits, serverUs()),
-    }));
     try {
-      const reply = await runScript(redis, slotsDraw, { ...reckon(request), wishes, prefix });
+      const reply = await runScript(redis, slotsDraw, { ...reckoned, wishes, prefix });
       return { ...reply, sentAtMs };
     } catch (error) {
       const wrong = wrongResets(error);
@@ -87,13 +89,18 @@ export function createRedisStore(options: RedisStoreOptions): Store {
     }
   }
 
-  function reckon<Input extends { readonly terms: KnownTerms }>(input: Input): Input {
-    const limits = withResets(input.terms.limits, serverUs());
-    return limits === input.terms.limits ? input : { ...input, terms: { ...input.terms, limits } };
-  }
-
-  function serverUs(): number {
-    return wallUs() + aheadUs;
+  /** Calendar days as they lie about the server's now, whatever this process's clock says. */
+  async function reckon<Input extends { readonly terms: KnownTerms }>(
+    input: Input,
+  ): Promise<Input> {
+    const { terms } = input;
+    if (terms.limits.every(({ align }) => align === undefined)) return input;
+    if (aheadUs === undefined) {
+      const [seconds, micros] = await redis.time();
+      aheadUs = Number(seconds) * 1_000_000 + Number(micros) - wallUs();
+    }
+    const limits = withResets(terms.limits, wallUs() + aheadUs);
+    return { ...input, terms: { ...terms, limits } };
   }
 
   async function draw(request: DrawRequest): ReturnType<Store["draw"]> {

@@ -1,5 +1,5 @@
 import type { Limit } from "./limits/limit.ts";
-import { resetsAround, type Align } from "./resets.ts";
+import { resetsAround } from "./resets.ts";
 
 export interface Window {
   readonly startUs: number;
@@ -41,5 +41,3 @@ export function areResetsOff(limits: readonly Limit[], nowUs: number): boolean {
     ({ resets }) => resets !== undefined && (nowUs < resets[0]! || nowUs >= resets[1]!),
   );
 }
-
-export type { Align };

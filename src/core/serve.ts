@@ -140,7 +140,7 @@ function bindingAt({ scope, stepUs, costs, drawer }: Fitting): number {
  * Keeps the asker's place in a scope until `turnUs`: 0 if it has got all it
  * wanted, Infinity if nobody can tell when its time comes.
  */
-export function settlePlace(
+function settlePlace(
   { request, isNewWindow, state }: Serving,
   { scope, claim, own, drawer }: Fitting,
   turnUs: number,

@@ -6,12 +6,7 @@ import type { OwnedBucket } from "../throttle/bucket.ts";
 import { withSlotInHand } from "../throttle/slot-in-hand.ts";
 import type { Slot } from "../throttle/slot.ts";
 import { storedQueueName, type ConnectQueue } from "./connection.ts";
-import {
-  createJobContext,
-  type Handler,
-  type JobContext,
-  type OwnedJobContext,
-} from "./handler.ts";
+import { createJobContext, type Handler, type OwnedJobContext } from "./handler.ts";
 import { fillDefaults, readJob, type Job, type Stored } from "./job.ts";
 import { asFailure, isStorable } from "./outcome.ts";
 import type { Queue } from "./queue.ts";

@@ -88,9 +88,6 @@ export function readCallOptions(where: string, given: unknown): CallOptions {
   return readOptions(where, THROTTLED_OPTIONS, given);
 }
 
-/** The names of options that `throttled` takes. */
-export const CALL_OPTION_NAMES: readonly string[] = Object.keys(THROTTLED_OPTIONS.shape);
-
 /** @throws {@link InvalidOptionError} when what a function of the arguments came to can never work. */
 export function readResolved(where: string, given: TryOptions): TryOptions {
   return readOptions(where, TRY_OPTIONS, given);

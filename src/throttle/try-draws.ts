@@ -15,7 +15,7 @@ import type { Group } from "./group.ts";
 import type { Knowledge, PolicyNews } from "./known-terms.ts";
 
 /** A decision, and the slot that it came with. */
-export interface Tried {
+interface Tried {
   readonly decision: Decision;
   readonly group: Group;
   readonly slot:

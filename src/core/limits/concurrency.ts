@@ -48,7 +48,7 @@ export function leaseName(asker: string, lease: number): string {
 }
 
 /** Since when it waits comes first, in as many digits each time: names stand in the order of their waits. */
-export function waiterName(sinceUs: number, asker: string): string {
+function waiterName(sinceUs: number, asker: string): string {
   return `${String(sinceUs).padStart(16, "0")} ${asker}`;
 }
 

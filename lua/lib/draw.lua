@@ -21,7 +21,7 @@ local function standings_for(bucket, wish, asker)
   local costs, key_costs = split(wish.costs, #bucket.shared.limits)
   local drawer = { asker = asker, now_us = bucket.clock_us, since_us = 0, lease = 0 }
   add_standings(standings, bucket.shared, costs, drawer)
-  if wish.key_scope then add_standings(standings, wish.key_scope, key_costs, drawer) end
+  if wish.key then add_standings(standings, open_key(wish.key, drawer.now_us), key_costs, drawer) end
   return standings
 end
 
@@ -40,7 +40,6 @@ local function draw(serving, terms, keys, wishes)
   serving.since_us = serving.now_us - math.floor(serving.horizon_us / 2)
   local replies = {}
   for index, wish in ipairs(wishes) do
-    wish.key_scope = wish.key and open_key(wish.key, serving.now_us)
     replies[index] = encode(serve(serving, wish))
   end
   if serving.is_try then
@@ -50,6 +49,8 @@ local function draw(serving, terms, keys, wishes)
   -- A try that was refused leaves nothing behind.
   if serving.is_try and not serving.has_granted and not bucket.has_changed then return reply_of(bucket, '', place, replies) end
   save_bucket(KEYS[1], bucket)
-  for _, key in ipairs(keys) do save_key(key.state_key, key.scope, serving.now_us) end
+  for _, key in ipairs(keys) do
+    if key.scope then save_key(key.state_key, key.scope, serving.now_us) end
+  end
   return reply_of(bucket, '', place, replies)
 end

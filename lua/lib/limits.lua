@@ -1,9 +1,22 @@
 -- How limits come in: from an asker's numbers, and from what Redis has kept.
 
+local function copy_limits(limits)
+  local copies = {}
+  for index, limit in ipairs(limits) do
+    copies[index] = {
+      code = limit.code, count = limit.count, period_us = limit.period_us, capacity = limit.capacity,
+      a = 0, b = 0, c = 0, resets = limit.resets,
+    }
+  end
+  return copies
+end
+
 -- The limits that come next among an asker's numbers; nil if one of them can never work.
-local function read_limits(next_number)
-  local limits = {}
-  for index = 1, next_number() do
+-- -1 stands for the same as those before: most keys have the same.
+local function read_limits(next_number, before)
+  local limits, limit_count = {}, next_number()
+  if limit_count == -1 then return before and copy_limits(before) end
+  for index = 1, limit_count do
     local limit = {
       code = next_number(), count = next_number(), period_us = next_number(), capacity = next_number(),
       a = 0, b = 0, c = 0,

@@ -25,7 +25,7 @@ local function read_keys(next_number, terms)
   local used = bind_keys(terms.limits, 3)
   local keys = {}
   for index = 1, next_number() do
-    local limits = read_limits(next_number)
+    local limits = read_limits(next_number, index > 1 and keys[index - 1].limits)
     if not limits then return nil end
     keys[index] = { limits = limits, state_key = KEYS[used + 1], turns_key = KEYS[used + 2] }
     used = bind_keys(limits, used + 2)

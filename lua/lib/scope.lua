@@ -55,16 +55,18 @@ end
 
 -- The earliest time, at or after at_us, on which all limits agree; math.huge if nobody can tell.
 local function agree_us(scope, at_us, costs, drawer)
-  local slot_us, has_moved = at_us, #scope.limits > 0
-  while has_moved do
-    local before_us = slot_us
+  local slot_us = at_us
+  while true do
+    local before_us, can_shift = slot_us, false
     for index, limit in ipairs(scope.limits) do
-      slot_us = RULES[limit.code].earliest(limit, slot_us, costs[index], drawer)
+      local rule = RULES[limit.code]
+      slot_us = rule.earliest(limit, slot_us, costs[index], drawer)
       if slot_us == math.huge then return slot_us end
+      can_shift = can_shift or rule.does_shift
     end
-    has_moved = slot_us > before_us and #scope.limits > 1
+    -- What let a time pass lets a later one pass, unless it is another window's by then.
+    if slot_us == before_us or not can_shift then return slot_us end
   end
-  return slot_us
 end
 
 -- The number of the limit that holds such a call back the longest.

@@ -1,11 +1,12 @@
 -- Serves the wishes of one draw, one after the other. Twin of src/core/serve.ts.
 
 local function serve(serving, wish)
-  local shared, now_us, key_scope = serving.bucket.shared, serving.now_us, wish.key_scope
-  local is_own = key_scope ~= nil and #shared.limits == 0
+  local shared, now_us = serving.bucket.shared, serving.now_us
   local granted = { slots = {}, run = { count = 0, at_us = 0, excess = 0 }, not_before_us = 0, binds_at = 0,
     place = wish.place, count = 0 }
-  if not is_own and serving.refused_place then return granted end
+  if serving.refused_place then return granted end
+  local key_scope = wish.key and open_key(wish.key, now_us)
+  local is_own = key_scope ~= nil and #shared.limits == 0
 
   local shared_costs, key_costs = split(wish.costs, #shared.limits)
   local main = is_own and fitting(serving, wish.rank, key_scope, wish.costs, wish.place)

@@ -50,7 +50,7 @@ export function draw(
     hasGranted: false,
     refusedPlace: undefined,
   };
-  const granted = wishes.map((wish) => serve(serving, wish, openKey(state, wish)));
+  const granted = wishes.map((wish) => serve(serving, wish, () => openKey(state, wish)));
   const standings = isTry ? standingsFor(state, request) : [];
   const place = endServing(serving);
   const isUntouched = found !== undefined && version === versionBefore;

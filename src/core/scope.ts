@@ -125,17 +125,18 @@ export function agreeUs(
   drawer: Drawer,
 ): number {
   let slotUs = atUs;
-  let hasMoved = scope.records.length > 0;
-  while (hasMoved && slotUs !== Infinity) {
+  for (;;) {
     const beforeUs = slotUs;
+    let canShift = false;
     for (const [index, { limit, state }] of scope.records.entries()) {
-      slotUs = ruleOf(limit.kind).earliest(limit, state, slotUs, costs[index]!, drawer);
+      const rule = ruleOf(limit.kind);
+      slotUs = rule.earliest(limit, state, slotUs, costs[index]!, drawer);
       if (slotUs === Infinity) return Infinity;
+      canShift ||= rule.doesShift === true;
     }
-    // A lone limit agrees with itself.
-    hasMoved = slotUs > beforeUs && scope.records.length > 1;
+    // What let a time pass lets a later one pass, unless it is another window's by then.
+    if (slotUs === beforeUs || !canShift) return slotUs;
   }
-  return slotUs;
 }
 
 /** The number, from 1 on, of the limit that holds such a call back the longest. */

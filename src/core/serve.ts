@@ -37,12 +37,13 @@ export interface Fitting {
 const NOTHING = { slotsUs: [], run: undefined, notBeforeUs: 0, bindsAt: 0 };
 
 /** Books what it can of one wish. A key's limits are a gate beside those that all share, or stand alone. */
-export function serve(serving: Serving, wish: Wish, keyScope: Scope | undefined): Granted {
+export function serve(serving: Serving, wish: Wish, openKey: () => Scope | undefined): Granted {
   const { state, request } = serving;
   const { shared, clockUs: nowUs } = state;
   const sharedCount = shared.records.length;
+  if (serving.refusedPlace !== undefined) return { ...NOTHING, place: wish.place };
+  const keyScope = openKey();
   const isOwn = keyScope !== undefined && sharedCount === 0;
-  if (!isOwn && serving.refusedPlace !== undefined) return { ...NOTHING, place: wish.place };
 
   const main = fit(serving, wish, isOwn ? keyScope : shared, {
     costs: isOwn ? wish.costs : wish.costs.slice(0, sharedCount),

@@ -59,7 +59,7 @@ export function createGroup(facts: GroupFacts): Group {
   return {
     ...facts,
     stepMs,
-    mostLateMs: lateMs(limits, stepMs),
+    mostLateMs: lateMs(facts),
     line: createLine(),
     held: createHeldSlots(),
     notBeforeMs: 0,
@@ -89,8 +89,11 @@ export function lacking({
  * leaves as much to the network before a second can see two calls too many.
  * Where nothing is evenly spaced there is no interval, and a whole horizon is allowed.
  */
-function lateMs(limits: readonly Limit[], stepMs: number): number {
+function lateMs({ limits, keyLimits, costs }: GroupFacts): number {
   const horizonMs = HORIZON_US / 1_000;
-  if (!limits.some(({ kind }) => kind === "leaky-bucket")) return horizonMs;
-  return Math.min(Math.max(stepMs / 2, 5), horizonMs);
+  // A key's own limit is a gate: it is the shared one that others' slots are spaced by.
+  const count = limits.length - keyLimits.length;
+  const spacing = count > 0 ? limits.slice(0, count) : limits;
+  if (!spacing.some(({ kind }) => kind === "leaky-bucket")) return horizonMs;
+  return Math.min(Math.max(stepOf(spacing, costs) / 2_000, 5), horizonMs);
 }

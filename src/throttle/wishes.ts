@@ -8,7 +8,7 @@ export interface Wishes {
 }
 
 /** One script serves so many; the rest come with the next one. */
-const MOST_WISHES = 32;
+const MOST_WISHES = 12;
 
 /**
  * Whom to ask for: the most urgent first, then who came first. If it is nobody's

@@ -17,6 +17,7 @@ do
 
   RULES[5] = {
     is_rate = true,
+    does_shift = true,
     earliest = function(limit, at_us, cost)
       -- A booking that was given back leaves a window that has not begun yet; before it, all is used.
       local from_us = math.max(at_us, limit.a)

@@ -12,6 +12,7 @@ export const fixedWindow: Rule<State> = {
   kind: "fixed-window",
   code: 5,
   isRate: true,
+  doesShift: true,
   fresh: () => ({ startUs: 0, used: 0 }),
   earliest(limit, state, atUs, cost) {
     // A booking that was given back leaves a window that has not begun yet; before it, all is used.

@@ -39,6 +39,8 @@ export interface Rule<State> {
   readonly parts?: readonly string[];
   /** Whether what it keeps there outlives a policy without the limit, as calls do that still run. */
   readonly isKept?: boolean;
+  /** Whether a later `atUs` may find less room than an earlier one, as the next window does. */
+  readonly doesShift?: boolean;
   /** Whether the limit holds units per time, or calls at once. */
   readonly isRate: boolean;
   fresh(): State;

@@ -17,6 +17,7 @@ export const slidingWindow: Rule<State> = {
   kind: "sliding-window",
   code: 4,
   isRate: true,
+  doesShift: true,
   fresh: () => ({ startUs: 0, used: 0, usedBefore: 0 }),
   earliest({ capacity, periodUs }, state, atUs, cost) {
     const { startUs, used, usedBefore } = rolled(periodUs, state, atUs);

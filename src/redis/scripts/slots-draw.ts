@@ -59,7 +59,11 @@ function numbersOf(input: SlotsDraw): number[] {
   const head = [pinnedUs, horizonUs, drewUs, isTry ? 1 : 0, lease, place.turnUs, place.sinceUs];
   const keys = keysOf(input);
   const numbers = [...head, ...termsNumbers(terms), keys.length];
-  for (const { limits } of keys) numbers.push(...limitsNumbers(limits));
+  for (const [index, { limits }] of keys.entries()) {
+    // Most keys have the same.
+    const isSame = index > 0 && keys[index - 1]!.limits === limits;
+    numbers.push(...(isSame ? [-1] : limitsNumbers(limits)));
+  }
   numbers.push(wishes.length);
   for (const { key, wanted, rank, place: own, costs } of wishes) {
     const index = key === undefined ? 0 : keys.findIndex((each) => each.key === key) + 1;

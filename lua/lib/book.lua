@@ -41,6 +41,52 @@ local function deferral(gate, slot_us, is_served)
   return math.max(now_us, turn_us - (slot_us - now_us))
 end
 
+-- Whoever tries takes what there is at one moment: many calls of one cost are one of many times the cost.
+local function is_at_once(b)
+  if not b.serving.is_try or #b.main.scope.limits == 0 then return false end
+  for _, f in ipairs({ b.main, b.gate }) do
+    for _, limit in ipairs(f.scope.limits) do
+      if not RULES[limit.code].is_rate then return false end
+    end
+  end
+  return true
+end
+
+local function times(costs, count)
+  local all = {}
+  for index, cost in ipairs(costs) do all[index] = cost * count end
+  return all
+end
+
+local function book_at_once(b)
+  local at_us = b.opens()
+  local booked = { slots = {}, count = 0, at_us = 0, excess = 0 }
+  booked.deferred_us = b.gate and deferral(b.gate, at_us, false) or nil
+  if at_us > b.until_us or booked.deferred_us then return booked end
+  local count, too_many = 0, b.most + 1
+  for _, f in ipairs({ b.main, b.gate }) do
+    for index, limit in ipairs(f.scope.limits) do
+      if f.costs[index] > 0 then too_many = math.min(too_many, math.floor(limit.capacity / f.costs[index]) + 1) end
+    end
+  end
+  while too_many - count > 1 do
+    local middle, fits = math.floor((count + too_many) / 2), true
+    for _, f in ipairs({ b.main, b.gate }) do
+      fits = fits and agree_us(f.scope, at_us, times(f.costs, middle), f.drawer) == at_us
+    end
+    if fits then count = middle else too_many = middle end
+  end
+  if count == 0 then return booked end
+  for _, f in ipairs({ b.main, b.gate }) do commit_all(f.scope, at_us, times(f.costs, count), f.drawer) end
+  -- So little is booked ahead that all of a run start with the first.
+  booked.count, booked.at_us, booked.excess = count, at_us, -(2 ^ 52)
+  local next_us = agree_us(b.main.scope, b.opens(), b.main.costs, b.main.drawer)
+  if b.gate and count < b.most and next_us <= b.until_us then
+    booked.deferred_us = deferral(b.gate, next_us, true)
+  end
+  return booked
+end
+
 local function book_list(b)
   local scope, costs, drawer, serving = b.main.scope, b.main.costs, b.main.drawer, b.serving
   local booked = { slots = {}, count = 0, at_us = 0, excess = 0 }

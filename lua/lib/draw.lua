@@ -16,13 +16,11 @@ local function encode(granted)
   }
 end
 
-local function standings_for(bucket, wish, asker)
-  local standings = {}
+local function standings_for(standings, bucket, wish)
   local costs, key_costs = split(wish.costs, #bucket.shared.limits)
-  local drawer = { asker = asker, now_us = bucket.clock_us, since_us = 0, lease = 0 }
+  local drawer = { asker = '', now_us = bucket.clock_us, since_us = 0, lease = 0 }
   add_standings(standings, bucket.shared, costs, drawer)
   if wish.key then add_standings(standings, open_key(wish.key, drawer.now_us), key_costs, drawer) end
-  return standings
 end
 
 local function draw(serving, terms, keys, wishes)
@@ -43,14 +41,15 @@ local function draw(serving, terms, keys, wishes)
     replies[index] = encode(serve(serving, wish))
   end
   if serving.is_try then
-    for _, standing in ipairs(standings_for(bucket, wishes[1], serving.asker)) do replies[#replies + 1] = standing end
+    for _, wish in ipairs(wishes) do standings_for(replies, bucket, wish) end
   end
   local place = end_serving(serving, wishes[#wishes])
   -- A try that was refused leaves nothing behind.
   if serving.is_try and not serving.has_granted and not bucket.has_changed then return reply_of(bucket, '', place, replies) end
   save_bucket(KEYS[1], bucket)
   for _, key in ipairs(keys) do
-    if key.scope then save_key(key.state_key, key.scope, serving.now_us) end
+    -- What a try was refused by stays as it is.
+    if key.scope and (key.is_drawn or not serving.is_try) then save_key(key.state_key, key.scope, serving.now_us) end
   end
   return reply_of(bucket, '', place, replies)
 end

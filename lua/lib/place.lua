@@ -55,7 +55,8 @@ local function refuse(serving, wish, main, granted, opens_us, horizon_us, ahead,
   local next_us = agree_us(main.scope, opens_us, main.costs, main.drawer)
   local before = ahead
   if serving.has_granted and own_turn_us then before = slots_before(main.scope, claim, main.own, math.huge) end
-  local needed = before + math.min(left, claim.share) - 1
+  -- A try is told when the first of those refused may come; others wait for as many as they may have.
+  local needed = before + (serving.is_try and 0 or math.min(left, claim.share) - 1)
   local turn_us = math.max(serving.now_us, next_us + math.floor(needed * main.step_us) - horizon_us)
   -- Whoever only looks in keeps its turn: reckoned anew behind all who came since, it would never come.
   if granted.count == 0 and main.own.turn_us > serving.now_us and turn_us ~= math.huge then

@@ -4,7 +4,7 @@ local function serve(serving, wish)
   local shared, now_us = serving.bucket.shared, serving.now_us
   local granted = { slots = {}, run = { count = 0, at_us = 0, excess = 0 }, not_before_us = 0, binds_at = 0,
     place = wish.place, count = 0 }
-  if serving.refused_place then return granted end
+  if serving.refused_place and not serving.is_try then return granted end
   local key_scope = wish.key and open_key(wish.key, now_us)
   local is_own = key_scope ~= nil and #shared.limits == 0
 
@@ -29,10 +29,14 @@ local function serve(serving, wish)
     serving = serving, main = main, gate = gate, opens = opens, ahead = ahead, most = most - #recycled,
     until_us = now_us + horizon_us - math.floor(ahead * main.step_us),
   }
-  local booked = is_runnable(booking) and book_run(booking) or book_list(booking)
+  local booked = is_runnable(booking) and book_run(booking) or is_at_once(booking) and book_at_once(booking)
+    or book_list(booking)
   for _, slot_us in ipairs(booked.slots) do recycled[#recycled + 1] = slot_us end
   granted.slots, granted.run, granted.count = recycled, booked, #recycled + booked.count
-  if granted.count > 0 then serving.has_granted = true end
+  if granted.count > 0 then
+    serving.has_granted = true
+    if wish.key then wish.key.is_drawn = true end
+  end
   if not is_own then serving.used = serving.used + granted.count / claim.share end
 
   if booked.deferred_us then

@@ -55,6 +55,55 @@ export function bookRun({ main, opens, untilUs, most, ahead }: Booking): Booked 
   return { slotsUs: [], run, deferredUs: undefined };
 }
 
+/** Whoever tries takes what there is at one moment: many calls of one cost are one of many times the cost. */
+export function isAtOnce({ serving, main, gate }: Booking): boolean {
+  const records = [...main.scope.records, ...(gate?.scope.records ?? [])];
+  const isAllRate = records.every(({ limit }) => ruleOf(limit.kind).isRate);
+  return serving.request.isTry && isAllRate && main.scope.records.length > 0;
+}
+
+export function bookAtOnce(booking: Booking): Booked {
+  const { main, gate, opens, untilUs, most } = booking;
+  const atUs = opens();
+  const deferredUs = gate && deferral(gate, atUs, false);
+  const nothing = { slotsUs: [], run: undefined, deferredUs };
+  if (atUs > untilUs || deferredUs !== undefined) return nothing;
+  let count = 0;
+  let tooMany = Math.min(most, mostOf(main), gate === undefined ? most : mostOf(gate)) + 1;
+  while (tooMany - count > 1) {
+    const middle = Math.floor((count + tooMany) / 2);
+    const fits = [main, ...(gate === undefined ? [] : [gate])].every(
+      ({ scope, costs, drawer }) => agreeUs(scope, atUs, times(costs, middle), drawer) === atUs,
+    );
+    if (fits) count = middle;
+    else tooMany = middle;
+  }
+  if (count === 0) return nothing;
+  commitAll(main.scope, atUs, times(main.costs, count), main.drawer);
+  if (gate !== undefined) commitAll(gate.scope, atUs, times(gate.costs, count), gate.drawer);
+  const { limit } = main.scope.records[0]!;
+  const step = main.costs[0]! * limit.periodUs;
+  const run = { count, atUs, excess: AT_ONCE, step, drain: limit.count };
+  const nextUs = agreeUs(main.scope, opens(), main.costs, main.drawer);
+  const isKeys = gate !== undefined && count < most && nextUs <= untilUs;
+  return { ...nothing, run, deferredUs: isKeys ? deferral(gate, nextUs, true) : undefined };
+}
+
+/** So little is booked ahead that all of a run start with the first. */
+const AT_ONCE = -(2 ** 52);
+
+/** How many such calls the capacities let pass at once. */
+function mostOf({ scope, costs }: Fitting): number {
+  const each = scope.records.map(({ limit }, index) =>
+    costs[index] === 0 ? Infinity : Math.floor(limit.capacity / costs[index]!),
+  );
+  return Math.min(...each);
+}
+
+function times(costs: readonly number[], count: number): number[] {
+  return costs.map((cost) => cost * count);
+}
+
 export function bookList({ serving, main, gate, opens, untilUs, most, ahead }: Booking): Booked {
   const { scope, costs, stepUs, drawer } = main;
   const slotsUs: number[] = [];

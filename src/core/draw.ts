@@ -33,7 +33,7 @@ export function draw(
   const { isOverride } = state;
   const common = { nowUs, generation, version, alive, isOverride };
   if (!isAgreed) {
-    const nothing = { granted: [], place: NO_PLACE, standings: [] };
+    const nothing = { granted: [], place: NO_PLACE };
     return { state, reply: { ...common, newText: state.text, ...nothing } };
   }
 
@@ -50,13 +50,15 @@ export function draw(
     hasGranted: false,
     refusedPlace: undefined,
   };
-  const granted = wishes.map((wish) => serve(serving, wish, () => openKey(state, wish)));
-  const standings = isTry ? standingsFor(state, request) : [];
+  const served = wishes.map((wish) => serve(serving, wish, () => openKey(state, wish)));
+  const granted = isTry
+    ? served.map((each, index) => ({ ...each, standings: standingsFor(state, wishes[index]!) }))
+    : served;
   const place = endServing(serving);
   const isUntouched = found !== undefined && version === versionBefore;
   // A try that was refused leaves nothing behind.
   if (isTry && !serving.hasGranted && isUntouched) Object.assign(state, { clockUs, skewUs });
-  return { state, reply: { ...common, newText: undefined, granted, standings, place } };
+  return { state, reply: { ...common, newText: undefined, granted, place } };
 }
 
 /** The scope of the wish's key, if that has limits of its own. */
@@ -74,12 +76,8 @@ function countAsker(state: BucketState, drewUs: number): boolean {
   return isNew;
 }
 
-function standingsFor(
-  state: BucketState,
-  { wishes, asker, lease }: DrawRequest,
-): readonly Standing[] {
-  const { key, costs } = wishes[0]!;
-  const drawer = { asker, nowUs: state.clockUs, sinceUs: 0, lease };
+function standingsFor(state: BucketState, { key, costs }: Wish): readonly Standing[] {
+  const drawer = { asker: "", nowUs: state.clockUs, sinceUs: 0, lease: 0 };
   const shared = standingsOf(state.shared, costs, drawer);
   if (key === undefined) return shared;
   return [...shared, ...standingsOf(scopeOfKey(state, key), costs.slice(shared.length), drawer)];

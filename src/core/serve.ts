@@ -1,6 +1,6 @@
 import type { BucketState } from "./bucket-state.ts";
 import { takeHoles } from "./holes.ts";
-import { bookList, bookRun, isRunnable, type Booking } from "./book.ts";
+import { bookAtOnce, bookList, bookRun, isAtOnce, isRunnable, type Booking } from "./book.ts";
 import type { Drawer } from "./limits/limit.ts";
 import { ruleOf } from "./limits/registry.ts";
 import { agreeUs, bindingOf, opensAtUs, roomOf, stepOf, type Scope } from "./scope.ts";
@@ -34,14 +34,16 @@ export interface Fitting {
   readonly drawer: Drawer;
 }
 
-const NOTHING = { slotsUs: [], run: undefined, notBeforeUs: 0, bindsAt: 0 };
+const NOTHING = { slotsUs: [], run: undefined, notBeforeUs: 0, bindsAt: 0, standings: [] };
 
 /** Books what it can of one wish. A key's limits are a gate beside those that all share, or stand alone. */
 export function serve(serving: Serving, wish: Wish, openKey: () => Scope | undefined): Granted {
   const { state, request } = serving;
   const { shared, clockUs: nowUs } = state;
   const sharedCount = shared.records.length;
-  if (serving.refusedPlace !== undefined) return { ...NOTHING, place: wish.place };
+  if (serving.refusedPlace !== undefined && !request.isTry) {
+    return { ...NOTHING, place: wish.place };
+  }
   const keyScope = openKey();
   const isOwn = keyScope !== undefined && sharedCount === 0;
 
@@ -73,12 +75,17 @@ export function serve(serving: Serving, wish: Wish, openKey: () => Scope | undef
     : takeHoles(state, { name: wish.name, most, untilUs: holesUntilUs });
   const wished = most - recycledUs.length;
   const booking: Booking = { serving, main, gate, opens, untilUs, most: wished, ahead };
-  const booked = isRunnable(booking) ? bookRun(booking) : bookList(booking);
+  const booked = isRunnable(booking)
+    ? bookRun(booking)
+    : isAtOnce(booking)
+      ? bookAtOnce(booking)
+      : bookList(booking);
   const count = recycledUs.length + booked.slotsUs.length + (booked.run?.count ?? 0);
   if (count > 0) serving.hasGranted = true;
   if (!isOwn) serving.used += count / claim.share;
 
-  const granted = { slotsUs: [...recycledUs, ...booked.slotsUs], run: booked.run };
+  const slotsUs = [...recycledUs, ...booked.slotsUs];
+  const granted = { slotsUs, run: booked.run, standings: [] };
   const left = wish.wanted - count;
   const { deferredUs } = booked;
   if (gate !== undefined && deferredUs !== undefined) {
@@ -96,7 +103,8 @@ export function serve(serving: Serving, wish: Wish, openKey: () => Scope | undef
   const nextUs = agreeUs(scope, opensUs, main.costs, main.drawer);
   const isServed = serving.hasGranted && ownTurnUs !== undefined;
   const before = isServed ? slotsBefore(scope, claim, own, Infinity) : ahead;
-  const needed = before + Math.min(left, claim.share) - 1;
+  // A try is told when the first of those refused may come; others wait for as many as they may have.
+  const needed = before + (request.isTry ? 0 : Math.min(left, claim.share) - 1);
   const reckonedUs = Math.max(nowUs, nextUs + Math.floor(needed * stepUs) - horizonUs);
   // Whoever only looks in keeps its turn: reckoned anew behind all who came since, it would never come.
   const keepsTurn = count === 0 && own.turnUs > nowUs && reckonedUs !== Infinity;

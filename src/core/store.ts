@@ -64,6 +64,8 @@ export interface Granted {
   readonly place: Place;
   /** What held the first call back that got none: the number of a limit from 1 on, the policy's before the key's; 0: the line; -1: a cooldown or pause. */
   readonly bindsAt: number;
+  /** Of a try: how each limit stands, the policy's before the key's. */
+  readonly standings: readonly Standing[];
 }
 
 /** Evenly spaced slots, in few numbers however many they are. */
@@ -107,8 +109,6 @@ export interface DrawReply {
   readonly granted: readonly Granted[];
   /** The place of what could not be granted: its turn is when to ask again. */
   readonly place: Place;
-  /** Of a try: how each limit stands, the policy's before the key's. */
-  readonly standings: readonly Standing[];
 }
 
 /** A reply, and how old it may be. */

@@ -21,7 +21,7 @@ import { createKnowledge } from "./known-terms.ts";
 import { createLeaseKeeper } from "./lease-keeper.ts";
 import { createListener, type Estimate } from "./listener.ts";
 import { createPacer, type Pacer } from "./pacer.ts";
-import { DrawnSlot, type Slot } from "./slot.ts";
+import type { Slot } from "./slot.ts";
 import { takeSlotInHand } from "./slot-in-hand.ts";
 import { createSteering } from "./steering.ts";
 import { throttle } from "./throttled.ts";
@@ -202,13 +202,10 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     return takeSlotInHand(bucket, options) ?? wait(options);
   }
 
-  async function tryDraw(options: TryOptions): Promise<TryDecision> {
+  function tryDraw(options: TryOptions): Promise<TryDecision> {
     if (isClosed) throw new ClosedError(`Bucket "${name}"`);
     listen();
-    const { decision, group, slot } = await tries.ask(options);
-    if (slot === undefined) return { ...decision, slot };
-    const call = { group, key: options.key, sinceMs: performance.now() };
-    return { ...decision, slot: new DrawnSlot(call, slot, slot.generation) };
+    return tries.ask(options);
   }
 
   const bucket: OwnedBucket = {

@@ -65,7 +65,23 @@ export function readDrawOptions(where: string, given: unknown): DrawOptions {
 }
 
 export function readTryOptions(where: string, given: unknown): TryOptions {
-  return readOptions(where, TRY_OPTIONS, given);
+  if (isKnownKey(given)) return given;
+  const read = readOptions(where, TRY_OPTIONS, given);
+  if (knownKeys.size >= MOST_KNOWN) knownKeys.clear();
+  if (read.key !== undefined) knownKeys.add(read.key);
+  return read;
+}
+
+/** Names that have been read before: to read them again would cost more than the rest of a try. */
+const knownKeys = new Set<string>();
+const MOST_KNOWN = 10_000;
+
+/** Whether these are options of a key alone, and of one that is known to be well. */
+function isKnownKey(given: unknown): given is { readonly key: string } {
+  if (typeof given !== "object" || given === null) return false;
+  const names = Object.keys(given);
+  const { key } = given as { key?: unknown };
+  return names.length === 1 && typeof key === "string" && knownKeys.has(key);
 }
 
 /** How the calls of a wrapped function draw: key and cost may be functions of the arguments. */

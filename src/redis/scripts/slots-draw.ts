@@ -38,11 +38,8 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
       alive,
       newText: newText === "" ? undefined : newText,
       isOverride: isOverride === 1,
-      granted: rest
-        .slice(0, wishes.length)
-        .map((granted, index) => readGranted(granted, wishes[index]!, terms.limits)),
+      granted: readAll(rest, wishes, terms.limits),
       place: { turnUs, turnName, sinceUs },
-      standings: rest.slice(wishes.length).map((standing) => readStanding(standing as number[])),
     };
   },
 });
@@ -72,11 +69,27 @@ function numbersOf(input: SlotsDraw): number[] {
   return numbers;
 }
 
+/** First what was granted, wish by wish; of a try, then the standings of each. */
+function readAll(
+  rest: readonly (readonly (number | string)[])[],
+  wishes: readonly Wish[],
+  limits: readonly Limit[],
+): Granted[] {
+  let next = wishes.length;
+  return rest.slice(0, wishes.length).map((reply, index) => {
+    const wish = wishes[index]!;
+    const own = rest.slice(next, next + limits.length + wish.keyLimits.length);
+    next += own.length;
+    const standings = own.map((standing) => readStanding(standing as number[]));
+    return { ...readGranted(reply, wish, limits), standings };
+  });
+}
+
 function readGranted(
   reply: readonly (number | string)[],
   { costs, keyLimits }: Wish,
   limits: readonly Limit[],
-): Granted {
+): Omit<Granted, "standings"> {
   const [count, atUs, excess, notBeforeUs, bindsAt, turnUs, turnName, sinceUs, ...slotsUs] =
     reply as [number, number, number, number, number, number, string, number, ...number[]];
   const place: Place = { turnUs, turnName, sinceUs };

@@ -1,0 +1,104 @@
+import { formatLimit } from "../core/format-limit.ts";
+import type { Limit } from "../core/limits/limit.ts";
+import { ruleOf } from "../core/limits/registry.ts";
+import type { Granted, Standing } from "../core/store.ts";
+import type { Decision, LimitDecision } from "./decision.ts";
+import type { Group } from "./group.ts";
+
+/** What a draw for many calls of one group came to. */
+export interface Outcome {
+  readonly group: Group;
+  readonly granted: Granted;
+  readonly nowUs: number;
+}
+
+/** When a lease comes free nobody can tell; a caller may well ask again so much later. */
+const UNKNOWN_MS = 1_000;
+
+/** How the limits stand after all of the calls; names and sizes are the same for all that follow. */
+export function standingsOf({ group, granted, nowUs }: Outcome): readonly LimitDecision[] {
+  const { limits, keyLimits } = group;
+  const sharedCount = limits.length - keyLimits.length;
+  return limits.map((limit, index) =>
+    describe(limit, granted.standings[index]!, {
+      nowUs,
+      scope: index < sharedCount ? "bucket" : "key",
+    }),
+  );
+}
+
+/** What one allowed call is told: those behind it, `after` in number, have not drawn yet. */
+export function allowed(
+  standings: readonly LimitDecision[],
+  { costs }: Group,
+  after: number,
+): Decision {
+  let remaining = Infinity;
+  let resetAfterMs = 0;
+  const limits: LimitDecision[] = [];
+  for (const [index, limit] of standings.entries()) {
+    const left = Math.min(limit.capacity, limit.remaining + after * costs[index]!);
+    remaining = Math.min(remaining, left);
+    resetAfterMs = Math.max(resetAfterMs, limit.resetAfterMs);
+    limits.push({ ...limit, remaining: left });
+  }
+  const common = { remaining, resetAfterMs, limits };
+  return { allowed: true, retryAfterMs: 0, limitedBy: undefined, ...common };
+}
+
+/** What a refused call is told. */
+export function refused(
+  standings: readonly LimitDecision[],
+  { group, granted: { bindsAt, notBeforeUs }, nowUs }: Outcome,
+): Decision {
+  const waitMs = Math.ceil(Math.max(0, notBeforeUs - nowUs) / 1_000);
+  const untilMs = notBeforeUs === Infinity ? UNKNOWN_MS : waitMs;
+  const binding = group.limits[bindsAt - 1];
+  const other = bindsAt === -1 ? "a cooldown or pause" : "the line";
+  return {
+    allowed: false,
+    remaining: Math.min(...standings.map((limit) => limit.remaining)),
+    resetAfterMs: Math.max(0, ...standings.map((limit) => limit.resetAfterMs)),
+    retryAfterMs: Math.max(1, untilMs, ...standings.map((limit) => limit.retryAfterMs)),
+    limitedBy: binding === undefined ? other : formatLimit(binding),
+    limits: standings,
+  };
+}
+
+/** The same refusal, so much later. */
+export function later(decision: Decision, passedMs: number): Decision {
+  const less = (ms: number): number => Math.max(0, ms - passedMs);
+  return {
+    allowed: false,
+    remaining: decision.remaining,
+    resetAfterMs: less(decision.resetAfterMs),
+    retryAfterMs: Math.max(1, less(decision.retryAfterMs)),
+    limitedBy: decision.limitedBy,
+    limits: decision.limits.map((limit) => ({
+      ...limit,
+      resetAfterMs: less(limit.resetAfterMs),
+      retryAfterMs: less(limit.retryAfterMs),
+    })),
+  };
+}
+
+function describe(
+  limit: Limit,
+  { remaining, resetUs, nextUs }: Standing,
+  { nowUs, scope }: { nowUs: number; scope: "bucket" | "key" },
+): LimitDecision {
+  const { unit, capacity, count, periodUs, kind } = limit;
+  const { isRate } = ruleOf(kind);
+  const untilMs = (us: number): number =>
+    us === Infinity ? UNKNOWN_MS : Math.max(0, Math.ceil((us - nowUs) / 1_000));
+  return {
+    name: formatLimit(limit),
+    unit,
+    scope,
+    capacity,
+    windowMs: isRate ? Math.ceil((capacity * periodUs) / count / 1_000) : undefined,
+    remaining: Math.min(capacity, remaining),
+    resetAfterMs: untilMs(resetUs),
+    retryAfterMs: untilMs(nextUs),
+  };
+}

@@ -24,16 +24,16 @@ local leases = {}
 for index = 1, next_number() do leases[index] = next_number() end
 
 local bucket = load_bucket(KEYS[1])
-if not bucket then return leases end
-advance(bucket, server_us)
+if bucket then advance(bucket, server_us) end
+local now = bucket and bucket.clock_us or server_us
 local lost, is_lost = {}, {}
 local function renew(limits)
   for _, limit in ipairs(limits) do
     for _, lease in ipairs(RULES[limit.code].parts == 2 and leases or {}) do
       local name = lease_name(asker, lease)
       local end_us = tonumber(redis.call('ZSCORE', limit.keys[1], name) or 0)
-      if end_us > bucket.clock_us then
-        redis.call('ZADD', limit.keys[1], bucket.clock_us + limit.period_us, name)
+      if end_us > now then
+        redis.call('ZADD', limit.keys[1], now + limit.period_us, name)
         redis.call('PEXPIRE', limit.keys[1], math.ceil(limit.period_us / 1000) + 1000)
       elseif not is_lost[lease] then
         is_lost[lease] = true

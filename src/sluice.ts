@@ -90,7 +90,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     store.listen(replica, (name, news, key) => {
       const bucket = buckets.get(name);
       if (news === "change") bucket?.forget(key);
-      bucket?.lookIn();
+      bucket?.lookIn(key);
     });
   }
 

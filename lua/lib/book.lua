@@ -41,9 +41,8 @@ local function deferral(gate, slot_us, is_served)
   return math.max(now_us, turn_us - (slot_us - now_us))
 end
 
--- Whoever tries takes what there is at one moment: many calls of one cost are one of many times the cost.
-local function is_at_once(b)
-  if not b.serving.is_try or #b.main.scope.limits == 0 then return false end
+-- Whether no call of these holds a lease.
+local function are_all_rates(b)
   for _, f in ipairs({ b.main, b.gate }) do
     for _, limit in ipairs(f.scope.limits) do
       if not RULES[limit.code].is_rate then return false end
@@ -52,10 +51,27 @@ local function is_at_once(b)
   return true
 end
 
+-- Whoever tries takes what there is at one moment: many calls of one cost are one of many times the cost.
+local function is_at_once(b)
+  return b.serving.is_try and #b.main.scope.limits > 0 and are_all_rates(b)
+end
+
 local function times(costs, count)
   local all = {}
   for index, cost in ipairs(costs) do all[index] = cost * count end
   return all
+end
+
+-- How many such calls the capacities let pass at once.
+local MOST_TOGETHER = 1000000
+local function most_of(f)
+  local most = MOST_TOGETHER
+  for index, limit in ipairs(f.scope.limits) do
+    if f.costs[index] > 0 and RULES[limit.code].is_rate then
+      most = math.min(most, math.floor(limit.capacity / f.costs[index]))
+    end
+  end
+  return most
 end
 
 local function book_at_once(b)
@@ -63,12 +79,7 @@ local function book_at_once(b)
   local booked = { slots = {}, count = 0, at_us = 0, excess = 0 }
   booked.deferred_us = b.gate and deferral(b.gate, at_us, false) or nil
   if at_us > b.until_us or booked.deferred_us then return booked end
-  local count, too_many = 0, b.most + 1
-  for _, f in ipairs({ b.main, b.gate }) do
-    for index, limit in ipairs(f.scope.limits) do
-      if f.costs[index] > 0 then too_many = math.min(too_many, math.floor(limit.capacity / f.costs[index]) + 1) end
-    end
-  end
+  local count, too_many = 0, math.min(b.most, most_of(b.main), b.gate and most_of(b.gate) or b.most) + 1
   while too_many - count > 1 do
     local middle, fits = math.floor((count + too_many) / 2), true
     for _, f in ipairs({ b.main, b.gate }) do
@@ -89,7 +100,7 @@ end
 
 local function book_list(b)
   local scope, costs, drawer, serving = b.main.scope, b.main.costs, b.main.drawer, b.serving
-  local booked = { slots = {}, count = 0, at_us = 0, excess = 0 }
+  local booked, has_leases = { slots = {}, count = 0, at_us = 0, excess = 0 }, not are_all_rates(b)
   local at_us = agree_us(scope, b.opens(), costs, drawer)
   if b.ahead > 0 and at_us + math.floor((b.most - 1) * b.main.step_us) > b.until_us then return booked end
   while #booked.slots < math.min(b.most, MOST_LISTED) and at_us <= b.until_us do
@@ -101,7 +112,7 @@ local function book_list(b)
       b.gate.drawer.lease = serving.lease
       commit_all(b.gate.scope, at_us, b.gate.costs, b.gate.drawer)
     end
-    serving.lease = serving.lease + 1
+    if has_leases then serving.lease = serving.lease + 1 end
     booked.slots[#booked.slots + 1] = at_us
     at_us = agree_us(scope, b.opens(), costs, drawer)
   end

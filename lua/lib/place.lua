@@ -56,8 +56,13 @@ local function refuse(serving, wish, main, granted, opens_us, horizon_us, ahead,
   local before = ahead
   if serving.has_granted and own_turn_us then before = slots_before(main.scope, claim, main.own, math.huge) end
   -- A try is told when the first of those refused may come; others wait for as many as they may have.
-  local needed = before + (serving.is_try and 0 or math.min(left, claim.share) - 1)
-  local turn_us = math.max(serving.now_us, next_us + math.floor(needed * main.step_us) - horizon_us)
+  local needed = before + (serving.is_try and 1 or math.min(left, claim.share))
+  -- So many may come at once, when there is room for them; the rest come one after the other.
+  local together = math.min(needed, most_of(main))
+  local room_us = agree_us(main.scope, opens_us, times(main.costs, together), main.drawer)
+  -- Of leases, nobody can tell when several come free.
+  if room_us == math.huge then room_us = next_us end
+  local turn_us = math.max(serving.now_us, room_us + math.floor((needed - together) * main.step_us) - horizon_us)
   -- Whoever only looks in keeps its turn: reckoned anew behind all who came since, it would never come.
   if granted.count == 0 and main.own.turn_us > serving.now_us and turn_us ~= math.huge then
     turn_us = math.min(turn_us, main.own.turn_us)

@@ -70,7 +70,11 @@ if #ARGV[4] == 26 * 8 then
         local next_level = a < opens_us and 0 or (a - opens_us) * count + b
         local next_us = opens_us + math.ceil(math.max(0, next_level + (cost - capacity) * period_us) / count)
         local before = (granted > 0 and has_turn) and math.max(0, turns - 1) or ahead
-        turn_us = math.max(now, next_us + math.floor((before * share + math.min(left, share) - 1) * step_us) - horizon)
+        local needed = before * share + math.min(left, share)
+        local together = math.min(needed, 1000000, math.floor(capacity / cost))
+        local room_us = opens_us
+          + math.ceil(math.max(0, next_level + (together * cost - capacity) * period_us) / count)
+        turn_us = math.max(now, room_us + math.floor((needed - together) * step_us) - horizon)
         if granted == 0 and own_turn_us > now then turn_us = math.min(turn_us, own_turn_us) end
         turn_name = string.format('%d %.0f %s', rank, math.max(1, math.ceil(step_us)), ARGV[1])
         if ARGV[3] ~= turn_name and ARGV[3] ~= '' then redis.call('ZREM', KEYS[2], ARGV[3]) end

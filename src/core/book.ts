@@ -27,6 +27,8 @@ export interface Booked {
 
 /** Lua cannot reply with some thousands of values at once. */
 const MOST_LISTED = 1_000;
+/** Where nothing bounds how many may start at once. */
+const MOST_TOGETHER = 1_000_000;
 
 /** A lone limit that drains evenly is booked for many calls at once: at 100,000/s, slot by slot would be too slow. */
 export function isRunnable({ main, gate, opens, serving }: Booking): boolean {
@@ -56,10 +58,15 @@ export function bookRun({ main, opens, untilUs, most, ahead }: Booking): Booked 
 }
 
 /** Whoever tries takes what there is at one moment: many calls of one cost are one of many times the cost. */
-export function isAtOnce({ serving, main, gate }: Booking): boolean {
+export function isAtOnce(booking: Booking): boolean {
+  const { serving, main } = booking;
+  return serving.request.isTry && isAllRate(booking) && main.scope.records.length > 0;
+}
+
+/** Whether no call of these holds a lease. */
+function isAllRate({ main, gate }: Booking): boolean {
   const records = [...main.scope.records, ...(gate?.scope.records ?? [])];
-  const isAllRate = records.every(({ limit }) => ruleOf(limit.kind).isRate);
-  return serving.request.isTry && isAllRate && main.scope.records.length > 0;
+  return records.every(({ limit }) => ruleOf(limit.kind).isRate);
 }
 
 export function bookAtOnce(booking: Booking): Booked {
@@ -93,19 +100,23 @@ export function bookAtOnce(booking: Booking): Booked {
 const AT_ONCE = -(2 ** 52);
 
 /** How many such calls the capacities let pass at once. */
-function mostOf({ scope, costs }: Fitting): number {
+export function mostOf({ scope, costs }: Fitting): number {
   const each = scope.records.map(({ limit }, index) =>
-    costs[index] === 0 ? Infinity : Math.floor(limit.capacity / costs[index]!),
+    costs[index] === 0 || !ruleOf(limit.kind).isRate
+      ? Infinity
+      : Math.floor(limit.capacity / costs[index]!),
   );
-  return Math.min(...each);
+  return Math.min(MOST_TOGETHER, ...each);
 }
 
-function times(costs: readonly number[], count: number): number[] {
+export function times(costs: readonly number[], count: number): number[] {
   return costs.map((cost) => cost * count);
 }
 
-export function bookList({ serving, main, gate, opens, untilUs, most, ahead }: Booking): Booked {
+export function bookList(booking: Booking): Booked {
+  const { serving, main, gate, opens, untilUs, most, ahead } = booking;
   const { scope, costs, stepUs, drawer } = main;
+  const hasLeases = !isAllRate(booking);
   const slotsUs: number[] = [];
   let deferredUs: number | undefined;
   let atUs = agreeUs(scope, opens(), costs, drawer);
@@ -117,7 +128,7 @@ export function bookList({ serving, main, gate, opens, untilUs, most, ahead }: B
     commitAll(scope, atUs, costs, drawer);
     if (gate !== undefined)
       commitAll(gate.scope, atUs, gate.costs, { ...gate.drawer, lease: serving.lease });
-    serving.lease += 1;
+    if (hasLeases) serving.lease += 1;
     slotsUs.push(atUs);
     atUs = agreeUs(scope, opens(), costs, drawer);
   }

@@ -2,7 +2,7 @@ import { clockAt, type BucketState } from "./bucket-state.ts";
 import { leaseName, WAITER_GONE_US } from "./limits/concurrency.ts";
 import type { Limit } from "./limits/limit.ts";
 import { ruleOf } from "./limits/registry.ts";
-import type { LimitRecord, Scope } from "./scope.ts";
+import { keptName, type LimitRecord, type Scope } from "./scope.ts";
 import type { LeasesRequest } from "./store.ts";
 
 type Kept = { leases: Map<string, number>; waiters: Map<string, number> };
@@ -61,6 +61,6 @@ function keptBy({ kept }: Scope, limits: readonly Limit[]): LimitRecord[] {
   return limits.flatMap((limit, index) => {
     const rule = ruleOf(limit.kind);
     if (rule.isKept !== true) return [];
-    return [{ limit, state: kept.get(`${index} ${limit.kind}`) ?? rule.fresh() }];
+    return [{ limit, state: kept.get(keptName(limits, index)) ?? rule.fresh() }];
   });
 }

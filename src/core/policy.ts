@@ -80,12 +80,16 @@ function inPerMille(shares: Partial<Record<Priority, number | undefined>> | unde
   return PRIORITIES.map((each) => Math.floor((shares?.[each] ?? DEFAULT_SHARES[each]) * 1_000));
 }
 
-/** The limits of each key; none at all are none. */
+/** The limits of each key; beside shared ones, a key may have none. */
 function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): KeyPolicy {
   return compilePerKey(where, perKey, (each) => {
+    if (each instanceof Promise) {
+      const remedy = "give limits at once: a draw cannot wait for them";
+      throw new InvalidOptionError({ where, option: "perKey", value: each, remedy });
+    }
     const read = readOptions(`${where}: perKey`, LIMITS, each);
     const isNone = Object.values(read).every((value) => value === undefined);
-    return isNone ? [] : compileLimits(where, read, shared);
+    return isNone && shared.length > 0 ? [] : compileLimits(where, read, shared);
   });
 }
 
@@ -118,17 +122,45 @@ export function makePolicy(
   return Object.freeze({ limits, perKey, shares, text });
 }
 
-/** Reads what another replica made of its policy; functions of keys stay those of this process. */
-export function readPolicyText(text: string, own: Policy): Policy {
-  const { limits, perKey, shares } = JSON.parse(text) as {
-    limits: Limit[];
-    perKey: Limit[] | true | null;
-    shares: number[];
-  };
+/**
+ * Reads what another replica made of its policy; functions of keys stay those of this process.
+ *
+ * @throws {@link InvalidOptionError} when this process cannot hold to it: calls fail rather than go unlimited.
+ */
+export function readPolicyText(where: string, text: string, own: Policy): Policy {
+  const { limits, perKey, shares } = parsePolicy(text) ?? unreadable(where, text);
   const fixed = Array.isArray(perKey) ? perKey : undefined;
-  const keyPolicy =
-    fixed === undefined ? undefined : { limitsOf: () => fixed, fixed, isLocal: false };
-  return Object.freeze({ limits, perKey: perKey === true ? own.perKey : keyPolicy, shares, text });
+  const fixedPolicy = fixed && { limitsOf: () => fixed, fixed, isLocal: false };
+  const keyPolicy = perKey === true ? own.perKey : fixedPolicy;
+  if (perKey === true && keyPolicy === undefined) unreadable(where, text);
+  return Object.freeze({ limits, perKey: keyPolicy, shares, text });
+}
+
+interface PolicyText {
+  readonly limits: Limit[];
+  readonly perKey: Limit[] | true | null;
+  readonly shares: number[];
+}
+
+function parsePolicy(text: string): PolicyText | undefined {
+  const areLimits = (value: unknown): boolean => Array.isArray(value) && value.every(isLimit);
+  try {
+    const read = JSON.parse(text) as PolicyText;
+    const { limits, perKey, shares } = read;
+    const isShared =
+      areLimits(limits) && Array.isArray(shares) && shares.length === PRIORITIES.length;
+    const isKeyed = perKey === true || perKey === null || areLimits(perKey);
+    return isShared && isKeyed && (limits.length > 0 || perKey !== null) ? read : undefined;
+  } catch {
+    // No JSON: told as what it is, by the caller.
+    return undefined;
+  }
+}
+
+function unreadable(where: string, text: string): never {
+  const remedy =
+    "another replica has put it in force and this one cannot hold to it; give all replicas the same version of your code";
+  throw new InvalidOptionError({ where, option: "policy", value: text, remedy });
 }
 
 /** The policy as errors and warnings name it: `"100/s with a burst of 5"`, `"500/min + 25 at once; per key 5/s"`. */

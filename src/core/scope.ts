@@ -1,5 +1,5 @@
 import type { Drawer, Limit } from "./limits/limit.ts";
-import { ruleOf } from "./limits/registry.ts";
+import { ordinalOf, ruleOf } from "./limits/registry.ts";
 import type { Standing } from "./store.ts";
 
 /** A limit and where it stands. */
@@ -57,15 +57,21 @@ export function applyLimits(scope: Scope, limits: readonly Limit[], nowUs: numbe
   scope.records = limits.map((limit, index) => {
     const rule = ruleOf(limit.kind);
     const found = scope.records[index];
-    const name = `${index} ${limit.kind}`;
-    if (found?.limit.kind !== limit.kind) {
+    const name = keptName(limits, index);
+    if (rule.isKept === true) {
       const state = scope.kept.get(name) ?? rule.fresh();
-      if (rule.isKept === true) scope.kept.set(name, state);
+      scope.kept.set(name, state);
       return { limit, state };
     }
+    if (found?.limit.kind !== limit.kind) return { limit, state: rule.fresh() };
     if (!isSameLimit(found.limit, limit)) rule.adapt?.(found.limit, limit, found.state, nowUs);
     return { limit, state: found.state };
   });
+}
+
+/** What a limit keeps is found by how many of its kind stand before it, as in Redis. */
+export function keptName(limits: readonly Limit[], index: number): string {
+  return `${limits[index]!.kind} ${ordinalOf(limits, index)}`;
 }
 
 /** What such a call takes of the downstream, in µs: by the limit that it takes the most of. */

@@ -1,6 +1,15 @@
 import type { BucketState } from "./bucket-state.ts";
 import { takeHoles } from "./holes.ts";
-import { bookAtOnce, bookList, bookRun, isAtOnce, isRunnable, type Booking } from "./book.ts";
+import {
+  bookAtOnce,
+  bookList,
+  bookRun,
+  isAtOnce,
+  isRunnable,
+  mostOf,
+  times,
+  type Booking,
+} from "./book.ts";
 import type { Drawer } from "./limits/limit.ts";
 import { ruleOf } from "./limits/registry.ts";
 import { agreeUs, bindingOf, opensAtUs, roomOf, stepOf, type Scope } from "./scope.ts";
@@ -104,8 +113,13 @@ export function serve(serving: Serving, wish: Wish, openKey: () => Scope | undef
   const isServed = serving.hasGranted && ownTurnUs !== undefined;
   const before = isServed ? slotsBefore(scope, claim, own, Infinity) : ahead;
   // A try is told when the first of those refused may come; others wait for as many as they may have.
-  const needed = before + (request.isTry ? 0 : Math.min(left, claim.share) - 1);
-  const reckonedUs = Math.max(nowUs, nextUs + Math.floor(needed * stepUs) - horizonUs);
+  const needed = before + (request.isTry ? 1 : Math.min(left, claim.share));
+  // So many may come at once, when there is room for them; the rest come one after the other.
+  const together = Math.min(needed, mostOf(main));
+  const roomUs = agreeUs(scope, opensUs, times(main.costs, together), main.drawer);
+  // Of leases, nobody can tell when several come free.
+  const fromUs = roomUs === Infinity ? nextUs : roomUs;
+  const reckonedUs = Math.max(nowUs, fromUs + Math.floor((needed - together) * stepUs) - horizonUs);
   // Whoever only looks in keeps its turn: reckoned anew behind all who came since, it would never come.
   const keepsTurn = count === 0 && own.turnUs > nowUs && reckonedUs !== Infinity;
   const turnUs = keepsTurn ? Math.min(own.turnUs, reckonedUs) : reckonedUs;

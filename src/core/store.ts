@@ -48,8 +48,9 @@ export interface DrawRequest {
   /** When the asker drew last, by the bucket's clock; 0: never. */
   readonly drewUs: number;
   readonly place: Place;
-  /** The number of the next lease. */
+  /** The number of the next lease, and how many may be given out from there. */
   readonly lease: number;
+  readonly leases: number;
   /** At once or not at all, and leaving nothing behind but what is granted. */
   readonly isTry: boolean;
 }

@@ -3,6 +3,7 @@ import type { BucketState } from "../core/bucket-state.ts";
 import { draw } from "../core/draw.ts";
 import { giveBack } from "../core/give-back.ts";
 import { releaseLeases, renewLeases } from "../core/leases.ts";
+import type { Limit } from "../core/limits/limit.ts";
 import { drainedAtUs } from "../core/scope.ts";
 import { settle } from "../core/settle.ts";
 import { peek, steer } from "../core/steer.ts";
@@ -28,7 +29,9 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
     sweepAtUs = now + SWEEP_EVERY_US;
     for (const [bucket, state] of states) {
       for (const [key, scope] of state.keys) {
-        if (now > drainedAtUs(scope, now) + KEEP_KEY_US) state.keys.delete(key);
+        const isHeld = [...scope.kept.values()].some((kept) => isAnyLeft(kept, now));
+        const idleSinceUs = drainedAtUs(scope, scope.lastUs);
+        if (!isHeld && now > idleSinceUs + KEEP_KEY_US) state.keys.delete(key);
       }
       const isKept = state.isOverride || state.shared.pausedUntilUs > now;
       const idleUs = now - Math.max(state.clockUs, drainedAtUs(state.shared, state.clockUs));
@@ -81,12 +84,18 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
 }
 
 /** Calendar days, as they lie about this time. */
-function reckon<Request extends { readonly terms: KnownTerms }>(
-  request: Request,
-  nowUs: number,
-): Request {
-  const limits = withResets(request.terms.limits, nowUs);
-  return { ...request, terms: { ...request.terms, limits } };
+function reckon<Request extends Reckoned>(request: Request, nowUs: number): Request {
+  const { terms, keyLimits } = request;
+  return {
+    ...request,
+    terms: { ...terms, limits: withResets(terms.limits, nowUs) },
+    ...(keyLimits === undefined ? {} : { keyLimits: withResets(keyLimits, nowUs) }),
+  };
+}
+
+interface Reckoned {
+  readonly terms: KnownTerms;
+  readonly keyLimits?: readonly Limit[];
 }
 
 function reckonDraw(request: DrawRequest, nowUs: number): DrawRequest {
@@ -95,6 +104,12 @@ function reckonDraw(request: DrawRequest, nowUs: number): DrawRequest {
     keyLimits: withResets(wish.keyLimits, nowUs),
   }));
   return { ...reckon(request, nowUs), wishes };
+}
+
+/** Whether leases are left that calls may still hold. */
+function isAnyLeft(kept: unknown, nowUs: number): boolean {
+  const { leases } = kept as { readonly leases: ReadonlyMap<string, number> };
+  return [...leases.values()].some((endUs) => endUs > nowUs);
 }
 
 function monotonicUs(): number {

@@ -1,5 +1,5 @@
 import type { Limit } from "../core/limits/limit.ts";
-import { ruleOf } from "../core/limits/registry.ts";
+import { ordinalOf, ruleOf } from "../core/limits/registry.ts";
 
 /** A key of a bucket that has limits of its own. */
 export interface LimitedKey {
@@ -31,9 +31,9 @@ export function bucketKeys(
   ];
 }
 
-/** A limit of another kind in the same place finds nothing of its predecessor's. */
+/** Limits of one kind are counted among themselves, so that they find what is theirs when others come or go. */
 function partsOf(base: string, limits: readonly Limit[]): string[] {
-  return limits.flatMap(({ kind }, index) =>
-    (ruleOf(kind).parts ?? []).map((part) => `${base}:${index}:${part}`),
+  return limits.flatMap((limit, index) =>
+    (ruleOf(limit.kind).parts ?? []).map((part) => `${base}:${part}:${ordinalOf(limits, index)}`),
   );
 }

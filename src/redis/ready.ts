@@ -6,6 +6,7 @@ import type { Cluster, Redis } from "ioredis";
  */
 export async function untilReady(redis: Redis | Cluster, timeoutMs: number): Promise<void> {
   if (redis.status === "ready") return;
+  if (redis.status === "end") throw new Error("the connection was closed");
   // A failed connection is tried again by ioredis; what became of it shows in the events below.
   if (redis.status === "wait") redis.connect().catch(() => undefined);
   await new Promise<void>((resolve, reject) => {

@@ -7,6 +7,7 @@ import {
   StoreUnavailableError,
   WrongResetsError,
 } from "../core/errors.ts";
+import type { Limit } from "../core/limits/limit.ts";
 import type { DrawRequest, KnownTerms, Store } from "../core/store.ts";
 import { untilReady } from "./ready.ts";
 import { runScript, type Script } from "./script.ts";
@@ -62,7 +63,7 @@ export function createRedisStore(options: RedisStoreOptions): Store {
   }
 
   /** Once only: what comes back twice would be handed out twice. */
-  async function tell<Input extends { readonly terms: KnownTerms }, Output>(
+  async function tell<Input extends Reckoned, Output>(
     script: Script<Input & { prefix: string }, Output>,
     input: Input,
   ): Promise<Output> {
@@ -72,11 +73,12 @@ export function createRedisStore(options: RedisStoreOptions): Store {
 
   async function drawOnce(request: DrawRequest): ReturnType<Store["draw"]> {
     const reckoned = await reckon(request);
-    const nowUs = wallUs() + (aheadUs ?? 0);
-    const wishes = request.wishes.map((wish) => {
-      const keyLimits = withResets(wish.keyLimits, nowUs);
-      return keyLimits === wish.keyLimits ? wish : { ...wish, keyLimits };
-    });
+    const wishes = await Promise.all(
+      request.wishes.map(async (wish) => {
+        if (wish.keyLimits.every(({ align }) => align === undefined)) return wish;
+        return { ...wish, keyLimits: withResets(wish.keyLimits, await serverUs()) };
+      }),
+    );
     const sentAtMs = performance.now();
     try {
       const reply = await runScript(redis, slotsDraw, { ...reckoned, wishes, prefix });
@@ -90,25 +92,49 @@ export function createRedisStore(options: RedisStoreOptions): Store {
   }
 
   /** Calendar days as they lie about the server's now, whatever this process's clock says. */
-  async function reckon<Input extends { readonly terms: KnownTerms }>(
-    input: Input,
-  ): Promise<Input> {
-    const { terms } = input;
-    if (terms.limits.every(({ align }) => align === undefined)) return input;
+  async function reckon<Input extends Reckoned>(input: Input): Promise<Input> {
+    const { terms, keyLimits = [], wish } = input;
+    const all = [...terms.limits, ...keyLimits, ...(wish?.keyLimits ?? [])];
+    if (all.every(({ align }) => align === undefined)) return input;
+    const nowUs = await serverUs();
+    return {
+      ...input,
+      terms: { ...terms, limits: withResets(terms.limits, nowUs) },
+      keyLimits: withResets(keyLimits, nowUs),
+      ...(wish && { wish: { ...wish, keyLimits: withResets(wish.keyLimits, nowUs) } }),
+    };
+  }
+
+  async function serverUs(): Promise<number> {
     if (aheadUs === undefined) {
       const [seconds, micros] = await redis.time();
       aheadUs = Number(seconds) * 1_000_000 + Number(micros) - wallUs();
     }
-    const limits = withResets(terms.limits, wallUs() + aheadUs);
-    return { ...input, terms: { ...terms, limits } };
+    return wallUs() + aheadUs;
+  }
+
+  /** A lost reply may have granted leases that nobody holds: they are given back before the next try. */
+  function drawAgain(request: DrawRequest): () => ReturnType<Store["draw"]> {
+    let isFirst = true;
+    return async () => {
+      if (!isFirst && request.leases > 0) await releaseAll(request);
+      isFirst = false;
+      return drawOnce(request);
+    };
+  }
+
+  async function releaseAll({ wishes, lease, leases, ...rest }: DrawRequest): Promise<void> {
+    const numbers = Array.from({ length: Math.min(leases, 1_000) }, (_, index) => lease + index);
+    const keys = new Map(wishes.map(({ key, keyLimits }) => [key, keyLimits]));
+    for (const [key, keyLimits] of keys) {
+      const { bucket, asker, terms } = rest;
+      await tell(leasesRelease, { bucket, asker, terms, key, keyLimits, leases: numbers });
+    }
   }
 
   async function draw(request: DrawRequest): ReturnType<Store["draw"]> {
     try {
-      return await withinMs(
-        timeoutMs,
-        ask(() => drawOnce(request)),
-      );
+      return await withinMs(timeoutMs, ask(drawAgain(request)));
     } catch (error) {
       throw costTooLarge(error, request) ?? error;
     }
@@ -137,6 +163,13 @@ export function createRedisStore(options: RedisStoreOptions): Store {
       redis.disconnect();
     },
   };
+}
+
+/** What may hold limits of calendar days. */
+interface Reckoned {
+  readonly terms: KnownTerms;
+  readonly keyLimits?: readonly Limit[];
+  readonly wish?: { readonly keyLimits: readonly Limit[] };
 }
 
 function wallUs(): number {

@@ -76,8 +76,8 @@ export interface OwnedBucket extends Bucket {
   heard(): Promise<void>;
   /** Settles what a call's result tells that it cost; what cannot be told stays as estimated. */
   settleBy(read: SettleBy<unknown>, result: unknown, slot: Slot): void;
-  /** Something of the bucket may have changed: whoever waits asks anew. */
-  lookIn(): void;
+  /** Something of the bucket, or of one key, may have changed: whoever waits for it asks anew. */
+  lookIn(key?: string): void;
   /** Slots that are held, of one key or of all, are worthless. */
   forget(key: string | undefined): void;
   /** Calls back when the bucket is closed, with what those who wait then fail with. */

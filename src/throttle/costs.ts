@@ -22,11 +22,14 @@ export function costsOf(
   assertKnown("draw()", "cost.", { bucket, limits, byUnit });
   return limits.map(({ kind, unit, capacity }) => {
     if (!ruleOf(kind).isRate) return 1;
-    const amount = byUnit[unit] ?? (unit === "calls" ? 1 : 0);
+    const amount = Object.hasOwn(byUnit, unit) ? byUnit[unit]! : unit === "calls" ? 1 : 0;
     if (amount <= capacity) return amount;
     throw new CostTooLargeError({ bucket, cost: amount, unit, maxCost: capacity });
   });
 }
+
+/** A broken usage figure must not stop a bucket for decades. */
+const MOST_DEBT_US = 366 * 86_400_000_000;
 
 /** What a call came to cost beyond its estimate, for each limit; what the answer does not tell stays as estimated. */
 export function differences(
@@ -45,12 +48,13 @@ export function differences(
     const remedy = "give a whole number from 0, or leave it out if the answer does not tell";
     throw new InvalidOptionError({ where: "settle()", option: unit, value: amount, remedy });
   }
-  return limits.map(({ kind, unit, periodUs }, index) => {
-    const amount = byUnit[unit];
+  return limits.map(({ kind, unit, count, periodUs }, index) => {
+    const amount = Object.hasOwn(byUnit, unit) ? byUnit[unit] : undefined;
     if (amount === undefined || !ruleOf(kind).isRate) return 0;
     const difference = amount - estimates[index]!;
-    if (Math.abs(difference) * periodUs < 2 ** 52) return difference;
-    const remedy = "no limit can hold such a debt";
+    const isBearable = (difference * periodUs) / count <= MOST_DEBT_US;
+    if (isBearable && Math.abs(difference) * periodUs < 2 ** 52) return difference;
+    const remedy = "the limit would take more than a year to make up for it";
     throw new InvalidOptionError({ where: "settle()", option: unit, value: amount, remedy });
   });
 }

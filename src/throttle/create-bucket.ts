@@ -62,6 +62,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     ...common,
     takeLeases: pacer.takeLeases,
     keepLease,
+    dropLease,
     groupOf: (options) => groups.of(options),
     learn: pacer.learn,
   });
@@ -70,7 +71,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     ...common,
     declared: policy,
     waiting: () => pacer.waiting,
-    onChange: lookIn,
+    onChange: () => lookIn(),
   });
   const closeListeners: ((reason: ClosedError) => void)[] = [];
   let callers = 0;
@@ -96,6 +97,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     if (text !== known.terms.text || deltas.every((delta) => delta === 0)) return;
     try {
       await store.settle({ bucket: name, terms: known.terms, key, keyLimits, deltas, slotUs });
+      if (deltas.some((delta) => delta < 0)) tries.forget(key);
     } catch (error) {
       logger.warn(
         { bucket: name, reason: String(error) },
@@ -148,9 +150,9 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     parts.listen?.();
   }
 
-  function lookIn(): void {
-    tries.forget();
-    pacer.lookIn();
+  function lookIn(key?: string): void {
+    tries.forget(key);
+    pacer.lookIn(key);
   }
 
   function join(options: DrawOptions): Group {

@@ -22,9 +22,13 @@ export interface Group {
   /** The key, if it has limits of its own. */
   readonly key: string | undefined;
   readonly keyLimits: readonly Limit[];
-  /** The policy's limits and then the key's. */
+  /** What all keys share. */
+  readonly shared: readonly Limit[];
+  /** The shared limits and then the key's. */
   readonly limits: readonly Limit[];
-  /** For each of them. */
+  /** Whether its calls hold leases. */
+  readonly hasLeases: boolean;
+  /** For each of the limits. */
   readonly costs: readonly number[];
   /** The policy that all of this goes by. */
   readonly text: string;
@@ -46,18 +50,20 @@ export interface GroupFacts {
   readonly name: string;
   readonly key: string | undefined;
   readonly keyLimits: readonly Limit[];
-  /** The policy's limits and then the key's. */
-  readonly limits: readonly Limit[];
+  readonly shared: readonly Limit[];
   readonly costs: readonly number[];
   /** The policy that all of this goes by. */
   readonly text: string;
 }
 
 export function createGroup(facts: GroupFacts): Group {
-  const { limits, costs } = facts;
+  const { shared, keyLimits, costs } = facts;
+  const limits = [...shared, ...keyLimits];
   const stepMs = stepOf(limits, costs) / 1_000;
   return {
     ...facts,
+    limits,
+    hasLeases: limits.some(({ kind }) => kind === "concurrency"),
     stepMs,
     mostLateMs: lateMs(facts),
     line: createLine(),
@@ -89,11 +95,10 @@ export function lacking({
  * leaves as much to the network before a second can see two calls too many.
  * Where nothing is evenly spaced there is no interval, and a whole horizon is allowed.
  */
-function lateMs({ limits, keyLimits, costs }: GroupFacts): number {
+function lateMs({ shared, keyLimits, costs }: GroupFacts): number {
   const horizonMs = HORIZON_US / 1_000;
   // A key's own limit is a gate: it is the shared one that others' slots are spaced by.
-  const count = limits.length - keyLimits.length;
-  const spacing = count > 0 ? limits.slice(0, count) : limits;
+  const spacing = shared.length > 0 ? shared : keyLimits;
   if (!spacing.some(({ kind }) => kind === "leaky-bucket")) return horizonMs;
   return Math.min(Math.max(stepOf(spacing, costs) / 2_000, 5), horizonMs);
 }

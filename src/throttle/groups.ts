@@ -17,18 +17,21 @@ export interface Groups {
   clear(): void;
 }
 
-/** So many are kept; from there on, those in which nobody waits are dropped. */
-const MOST_KEPT = 1_000;
+/** So many are kept before those in which nobody waits are dropped. */
+const LEAST_SWEPT = 1_000;
 
 export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
   const { name: bucket } = keeper;
   const groups = new Map<string, Group>();
   let plain: Group | undefined;
+  let sweepAt = LEAST_SWEPT;
 
   function forgetIdle(): void {
     for (const [name, { line, held }] of groups) {
       if (line.size === 0 && held.size === 0) groups.delete(name);
     }
+    // To look at all of them for each new one would cost more than they do.
+    sweepAt = Math.max(LEAST_SWEPT, 2 * groups.size);
   }
 
   function find({ key, cost }: TryOptions): Group {
@@ -51,8 +54,8 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
     // A tier's limits may have changed since.
     if (found !== undefined && found.keyLimits === keyLimits) return found;
     if (found !== undefined && keyLimits.length === 0) return found;
-    if (groups.size >= MOST_KEPT) forgetIdle();
-    const group = createGroup({ keeper, name, key: own, keyLimits, limits, costs, text });
+    if (groups.size >= sweepAt) forgetIdle();
+    const group = createGroup({ keeper, name, key: own, keyLimits, shared, costs, text });
     groups.set(name, group);
     return group;
   }

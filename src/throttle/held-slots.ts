@@ -24,6 +24,13 @@ export interface HeldSlots {
   takeLatest(count: number): HeldSlot[];
 }
 
+/** All slots of a reply, latest first. */
+export function slotsOf(granted: Granted, firstLease: number, offsetMs: number): HeldSlot[] {
+  const held = createHeldSlots();
+  held.add(granted, firstLease, offsetMs);
+  return held.takeLatest(Infinity);
+}
+
 interface Run {
   index: number;
   end: number;

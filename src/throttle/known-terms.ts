@@ -30,7 +30,8 @@ export function createKnowledge(bucket: string, declared: Policy, logger: Logger
   let hasWarned = false;
 
   function learn({ text, version, isOverride }: PolicyNews): void {
-    policy = text === declared.text ? declared : readPolicyText(text, declared);
+    policy =
+      text === declared.text ? declared : readPolicyText(`bucket("${bucket}")`, text, declared);
     terms = termsOf(policy, version);
     // What was configured by hand is meant to differ.
     if (hasWarned || isOverride || text === declared.text) return;

@@ -1,24 +1,25 @@
 import { LeaseLostError } from "../core/errors.ts";
-import type { Limit } from "../core/limits/limit.ts";
 import type { Logger } from "../core/logger.ts";
-import type { Store } from "../core/store.ts";
+import type { LeasesRequest, Store } from "../core/store.ts";
+import type { Group } from "./group.ts";
 import type { Knowledge } from "./known-terms.ts";
 
 /** The leases of calls that run here, or are about to. */
 export interface LeaseKeeper {
   /** Keeps a lease that was drawn at `atMs` of `performance.now()`: it is renewed until it is given back. */
-  readonly keep: (lease: number, key: string | undefined, atMs: number) => void;
+  readonly keep: (lease: number, group: Group, atMs: number) => void;
   /** Gives a lease back; again, or one that is not kept: does no harm. */
-  readonly release: (lease: number, key: string | undefined) => void;
+  readonly release: (lease: number, group: Group) => void;
   /** Aborted before the lease ends, if it cannot be renewed. */
   signalOf(lease: number): AbortSignal;
   /** Resolves when all that were given back have left. */
   settled(): Promise<void>;
+  /** Renews no more: calls that still run are told, and their leases end by themselves. */
   close(): void;
 }
 
 interface Kept {
-  readonly key: string | undefined;
+  readonly group: Group;
   readonly lastsMs: number;
   endsAtMs: number;
   readonly ending: AbortController;
@@ -39,36 +40,26 @@ export function createLeaseKeeper(options: {
 }): LeaseKeeper {
   const { store, bucket, asker, known, logger } = options;
   const kept = new Map<number, Kept>();
-  const returned = new Map<string | undefined, number[]>();
+  const returned = new Map<Group, number[]>();
   const returning = new Set<Promise<void>>();
-  let timer: NodeJS.Timeout | undefined;
-  let isReturnDue = false;
   /** How long the shortest lease lasts that was kept. */
   let shortestMs = Infinity;
-
-  function keyLimits(key: string | undefined): readonly Limit[] {
-    return key === undefined ? [] : (known.policy.perKey?.limitsOf(key) ?? []);
-  }
-
-  function lastsMs(key: string | undefined): number {
-    const limits = [...known.policy.limits, ...keyLimits(key)];
-    const times = limits
-      .filter(({ kind }) => kind === "concurrency")
-      .map(({ periodUs }) => periodUs);
-    return Math.min(...times) / 1_000;
-  }
+  let timer: NodeJS.Timeout | undefined;
+  let isReturnDue = false;
+  let isClosed = false;
 
   function tend(): void {
     timer = undefined;
     const nowMs = performance.now();
-    const due = new Map<string | undefined, number[]>();
-    for (const [lease, { key, endsAtMs, lastsMs: lasts, ending }] of kept) {
-      const startedMs = endsAtMs - lasts;
-      if (nowMs >= startedMs + lasts * WARN_AT) ending.abort(new LeaseLostError(bucket));
-      else if (nowMs >= startedMs + lasts * RENEW_AT)
-        due.set(key, [...(due.get(key) ?? []), lease]);
+    const due = new Map<Group, number[]>();
+    for (const [lease, { group, endsAtMs, lastsMs, ending }] of kept) {
+      const startedMs = endsAtMs - lastsMs;
+      if (nowMs >= startedMs + lastsMs * WARN_AT) ending.abort(new LeaseLostError(bucket));
+      else if (nowMs >= startedMs + lastsMs * RENEW_AT) add(due, group, lease);
     }
-    for (const [key, leases] of due) void renew(key, leases);
+    for (const [group, leases] of due) {
+      for (const some of inParts(leases)) void renew(group, some);
+    }
     setTimer();
   }
 
@@ -79,11 +70,16 @@ export function createLeaseKeeper(options: {
     timer.unref();
   }
 
-  async function renew(key: string | undefined, leases: readonly number[]): Promise<void> {
+  /** By the limits that the lease was drawn under, whatever policy is in force by now. */
+  function request({ shared, key, keyLimits }: Group, leases: readonly number[]): LeasesRequest {
+    const terms = { ...known.terms, limits: shared };
+    return { bucket, asker, terms, key, keyLimits, leases };
+  }
+
+  async function renew(group: Group, leases: readonly number[]): Promise<void> {
     const sentAtMs = performance.now();
     try {
-      const request = { bucket, asker, terms: known.terms, key, keyLimits: keyLimits(key), leases };
-      const lost = new Set(await store.renew(request));
+      const lost = new Set(await store.renew(request(group, leases)));
       for (const lease of leases) {
         const own = kept.get(lease);
         if (own === undefined) continue;
@@ -98,19 +94,10 @@ export function createLeaseKeeper(options: {
 
   function giveBack(): void {
     isReturnDue = false;
-    for (const [key, leases] of returned) {
-      while (leases.length > 0) {
-        const some = leases.splice(0, MOST_AT_ONCE);
-        const request = {
-          bucket,
-          asker,
-          terms: known.terms,
-          key,
-          keyLimits: keyLimits(key),
-          leases: some,
-        };
+    for (const [group, leases] of returned) {
+      for (const some of inParts(leases)) {
         const giving = store
-          .release(request)
+          .release(request(group, some))
           // What cannot be given back comes free when it ends.
           .catch((error: unknown) =>
             logger.warn({ bucket, reason: String(error) }, "Leases could not be given back."),
@@ -123,20 +110,22 @@ export function createLeaseKeeper(options: {
   }
 
   return {
-    keep(lease, key, atMs) {
-      const lasts = lastsMs(key);
-      const ending = new AbortController();
-      if (lasts < shortestMs) {
-        shortestMs = lasts;
+    keep(lease, group, atMs) {
+      const times = group.limits.filter(({ kind }) => kind === "concurrency");
+      const lastsMs = Math.min(...times.map(({ periodUs }) => periodUs)) / 1_000;
+      if (lastsMs < shortestMs) {
+        shortestMs = lastsMs;
         clearTimeout(timer);
         timer = undefined;
       }
-      kept.set(lease, { key, lastsMs: lasts, endsAtMs: atMs + lasts, ending });
+      const ending = new AbortController();
+      kept.set(lease, { group, lastsMs, endsAtMs: atMs + lastsMs, ending });
       setTimer();
     },
-    release(lease, key) {
+    release(lease, group) {
       kept.delete(lease);
-      returned.set(key, [...(returned.get(key) ?? []), lease]);
+      if (isClosed) return;
+      add(returned, group, lease);
       if (isReturnDue) return;
       isReturnDue = true;
       queueMicrotask(giveBack);
@@ -149,8 +138,25 @@ export function createLeaseKeeper(options: {
       await Promise.all(returning);
     },
     close() {
+      isClosed = true;
       clearTimeout(timer);
+      for (const { ending } of kept.values()) ending.abort(new LeaseLostError(bucket));
       kept.clear();
     },
   };
+}
+
+function add(to: Map<Group, number[]>, group: Group, lease: number): void {
+  const leases = to.get(group);
+  if (leases === undefined) to.set(group, [lease]);
+  else leases.push(lease);
+}
+
+/** Lua takes some thousands of numbers at once. */
+function inParts(leases: readonly number[]): (readonly number[])[] {
+  const parts: (readonly number[])[] = [];
+  for (let start = 0; start < leases.length; start += MOST_AT_ONCE) {
+    parts.push(leases.slice(start, start + MOST_AT_ONCE));
+  }
+  return parts;
 }

@@ -44,7 +44,7 @@ export function createListener(
     readonly bucket: string;
     readonly known: Knowledge;
     readonly logger: Logger;
-    readonly onChange: () => void;
+    readonly onChange: (key: string | undefined) => void;
   },
   options: FeedbackOptions,
 ): Listener {
@@ -67,7 +67,7 @@ export function createListener(
     const keyLimits = key === undefined ? [] : (known.policy.perKey?.limitsOf(key) ?? []);
     const steering = store
       .steer({ bucket, terms: known.terms, key, keyLimits, change })
-      .then(onChange)
+      .then(() => onChange(key))
       .catch((error: unknown) =>
         logger.warn(
           { bucket, reason: String(error) },

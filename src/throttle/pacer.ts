@@ -1,12 +1,12 @@
 import { HORIZON_US } from "../core/limit-makers.ts";
 import { ClosedError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
-import { NO_PLACE, type Drawn, type Place, type Store } from "../core/store.ts";
+import { NO_PLACE, type Drawn, type Granted, type Place, type Store } from "../core/store.ts";
 import { LOOK_IN_US } from "../core/turns.ts";
 import { createAlarm } from "./alarm.ts";
 import { createBucketClock } from "./bucket-clock.ts";
 import type { Caller, Group } from "./group.ts";
-import type { HeldSlot } from "./held-slots.ts";
+import { slotsOf, type HeldSlot } from "./held-slots.ts";
 import type { Knowledge, PolicyNews } from "./known-terms.ts";
 import { createReturns } from "./returns.ts";
 import { mostLeases, nextWishes } from "./wishes.ts";
@@ -24,8 +24,8 @@ export interface Pacer {
   wait(caller: Caller): void;
   /** Takes a caller out of the line that no longer wants to wait. */
   leave(caller: Caller): void;
-  /** Something of the bucket has changed: whoever waits asks anew. */
-  lookIn(): void;
+  /** Something of the bucket, or of one key, has changed: whoever waits for it asks anew. */
+  lookIn(key?: string): void;
   /** Another policy is in force. */
   readonly learn: (news: PolicyNews) => void;
   /** Slots that are held, of one key or of all, are worthless. */
@@ -41,9 +41,9 @@ export interface PacerOptions {
   readonly known: Knowledge;
   readonly logger: Logger;
   /** Gives up the lease of a slot that is not used. */
-  readonly dropLease: (lease: number, key: string | undefined) => void;
+  readonly dropLease: (lease: number, group: Group) => void;
   /** Keeps a lease from now on, drawn at `atMs` of `performance.now()`. */
-  readonly keepLease: (lease: number, key: string | undefined, atMs: number) => void;
+  readonly keepLease: (lease: number, group: Group, atMs: number) => void;
   /** Another policy is in force: puts callers into the groups that it makes of them. */
   readonly regroup: (callers: readonly Caller[]) => void;
 }
@@ -113,22 +113,30 @@ export function createPacer(options: PacerOptions): Pacer {
     const nowMs = performance.now();
     for (const group of holding) {
       const { line, held, mostLateMs } = group;
+      const late: HeldSlot[] = [];
       while (line.size > 0 && held.nextAtMs <= nowMs) {
         const slot = held.take();
         // A process that was frozen must not fire its old slots in a clump: they are drawn again.
-        if (nowMs - slot.atMs > mostLateMs) drop(group, slot);
+        if (nowMs - slot.atMs > mostLateMs) late.push(slot);
         else {
           waiting -= 1;
           line.shift()!.go(slot, heldGeneration);
         }
       }
+      if (late.length > 0) waste(group, late);
       if (held.size === 0) holding.delete(group);
       if (line.size === 0) waitingIn.delete(group);
     }
   }
 
-  function drop({ key }: Group, { lease }: HeldSlot): void {
-    if (lease > 0) dropLease(lease, key);
+  /** Slots whose time has passed: what they took of a quota is given back, their time is gone. */
+  function waste(group: Group, slots: readonly HeldSlot[]): void {
+    for (const slot of slots) drop(group, slot);
+    returns.refund(group, slots);
+  }
+
+  function drop(group: Group, { lease }: HeldSlot): void {
+    if (lease > 0) dropLease(lease, group);
   }
 
   async function ask(nowMs: number): Promise<void> {
@@ -136,7 +144,8 @@ export function createPacer(options: PacerOptions): Pacer {
     const { groups, wishes } = nextWishes(waitingIn, keyPlaces, nowMs);
     const { terms } = known;
     const lease = nextLease;
-    nextLease += mostLeases(terms.limits, wishes);
+    const leases = mostLeases(terms.limits, wishes);
+    nextLease += leases;
     try {
       const common = {
         bucket,
@@ -146,12 +155,17 @@ export function createPacer(options: PacerOptions): Pacer {
         drewUs,
         place,
         lease,
+        leases,
         isTry: false,
       };
-      receive(await store.draw({ ...common, wishes }), groups, nextLease > lease ? lease : 0);
+      receive(await store.draw({ ...common, wishes }), groups, lease);
     } catch (error) {
-      // A reply that got lost may have granted them all.
-      for (let each = lease; each < nextLease; each++) dropLease(each, wishes[0]!.key);
+      // A reply that got lost may have granted any of them.
+      for (const group of groups) {
+        for (let each = lease; group.hasLeases && each < lease + leases; each++) {
+          dropLease(each, group);
+        }
+      }
       failAll(error);
     } finally {
       asking = undefined;
@@ -183,16 +197,10 @@ export function createPacer(options: PacerOptions): Pacer {
     let lease = firstLease;
     for (const [index, granted] of reply.granted.entries()) {
       const group = groups[index]!;
-      const listed = granted.slotsUs.length;
-      for (let each = 0; firstLease > 0 && each < listed; each++) {
-        if (isStale) dropLease(lease + each, group.key);
-        else options.keepLease(lease + each, group.key, reply.sentAtMs);
-      }
-      if (!isStale && (listed > 0 || granted.run !== undefined)) {
-        group.held.add(granted, firstLease > 0 ? lease : 0, offsetMs);
-        holding.add(group);
-      }
-      lease += listed;
+      const first = group.hasLeases ? lease : 0;
+      if (group.hasLeases) lease += granted.slotsUs.length;
+      if (isStale) waste(group, slotsOf(granted, first, offsetMs));
+      else hold(group, granted, { first, sentAtMs: reply.sentAtMs, offsetMs });
       const { notBeforeUs, bindsAt } = granted;
       const isBlocked = notBeforeUs === Infinity;
       const comesAtMs = isBlocked ? arrivedMs + LOOK_IN_MS : notBeforeUs / 1_000 + offsetMs;
@@ -204,6 +212,20 @@ export function createPacer(options: PacerOptions): Pacer {
     const waitMs = Math.min((place.turnUs - drewUs) / 1_000, LOOK_IN_MS);
     const isBlocked = place.sinceUs > 0;
     askAgainAtMs = isBlocked ? arrivedMs + LOOK_IN_MS : place.turnUs === 0 ? 0 : arrivedMs + waitMs;
+  }
+
+  function hold(
+    group: Group,
+    granted: Granted,
+    { first, sentAtMs, offsetMs }: { first: number; sentAtMs: number; offsetMs: number },
+  ): void {
+    const listed = granted.slotsUs.length;
+    if (listed === 0 && granted.run === undefined) return;
+    for (let each = 0; first > 0 && each < listed; each++) {
+      options.keepLease(first + each, group, sentAtMs);
+    }
+    group.held.add(granted, first, offsetMs);
+    holding.add(group);
   }
 
   function keepKeyPlace(key: string, own: Place): void {
@@ -308,9 +330,11 @@ export function createPacer(options: PacerOptions): Pacer {
         holding.delete(group);
       }
     },
-    lookIn() {
-      askAgainAtMs = 0;
-      for (const group of waitingIn) group.notBeforeMs = 0;
+    lookIn(key) {
+      if (key === undefined) askAgainAtMs = 0;
+      for (const group of waitingIn) {
+        if (key === undefined || group.key === key) group.notBeforeMs = 0;
+      }
       workSoon();
     },
     async close() {

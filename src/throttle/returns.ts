@@ -1,3 +1,4 @@
+import type { Limit } from "../core/limits/limit.ts";
 import type { Logger } from "../core/logger.ts";
 import { MOST_RETURNED, type Place, type Store } from "../core/store.ts";
 import type { Group } from "./group.ts";
@@ -12,6 +13,8 @@ export interface Returns {
     slots: readonly HeldSlot[],
     places: { readonly bucket: Place; readonly key: Place },
   ): void;
+  /** Gives back what slots took that were not used in time; the time itself is gone. */
+  refund(group: Group, slots: readonly HeldSlot[]): void;
   /** Resolves when all has been given back, or is wasted. */
   settled(): Promise<void>;
 }
@@ -26,20 +29,36 @@ export function createReturns(options: {
   const { store, bucket, asker, known, logger } = options;
   const underWay = new Set<Promise<void>>();
 
+  function send(what: Promise<void>): void {
+    const sending = what
+      // What cannot be given back is wasted, one horizon at most; no caller waits for it.
+      .catch((error: unknown) =>
+        logger.warn({ bucket, reason: String(error) }, "Unused slots could not be given back."),
+      )
+      .finally(() => underWay.delete(sending));
+    underWay.add(sending);
+  }
+
   return {
     giveBack(generation, { name, key, keyLimits, costs }, slots, places) {
       const slotsUs = slots.map(({ slotUs }) => slotUs).slice(0, MOST_RETURNED);
       const wish = { name, key, keyLimits, costs, place: places.key };
       const { terms } = known;
       const request = { bucket, asker, terms, generation, place: places.bucket, wish, slotsUs };
-      const returning = store
-        .giveBack(request)
-        // What cannot be given back is wasted, one horizon at most; no caller waits for it.
-        .catch((error: unknown) =>
-          logger.warn({ bucket, reason: String(error) }, "Unused slots could not be given back."),
-        )
-        .finally(() => underWay.delete(returning));
-      underWay.add(returning);
+      send(store.giveBack(request));
+    },
+    refund({ key, keyLimits, limits, costs, text }, slots) {
+      // Evenly spaced slots cannot come again: what was booked behind them stays where it is.
+      const isSpaced = ({ kind, capacity }: Limit): boolean =>
+        kind === "leaky-bucket" && capacity === 1;
+      if (limits.every(isSpaced) || text !== known.terms.text) return;
+      const counts = new Map<number, number>();
+      for (const { slotUs } of slots) counts.set(slotUs, (counts.get(slotUs) ?? 0) + 1);
+      for (const [slotUs, count] of counts) {
+        const deltas = limits.map((limit, index) => (isSpaced(limit) ? 0 : -count * costs[index]!));
+        const { terms } = known;
+        send(store.settle({ bucket, terms, key, keyLimits, deltas, slotUs }));
+      }
     },
     async settled() {
       await Promise.all(underWay);

@@ -88,7 +88,7 @@ export class DrawnSlot implements Slot {
 
   release(): void {
     if (this.#lease === 0) return;
-    this.#group.keeper.leases.release(this.#lease, this.#group.key);
+    this.#group.keeper.leases.release(this.#lease, this.#group);
     this.#lease = 0;
   }
 }

@@ -89,7 +89,7 @@ export function createSteering(parts: {
   async function peek(key: string | undefined): Promise<BucketState> {
     const first = await look(known.policy, key);
     if (first.text === known.policy.text) return describe(first, key, known.policy, waiting());
-    const policy = readPolicyText(first.text, declared);
+    const policy = readPolicyText(`bucket("${bucket}")`, first.text, declared);
     return describe(await look(policy, key), key, policy, waiting());
   }
 

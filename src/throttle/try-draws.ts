@@ -1,5 +1,4 @@
 import { LRUCache } from "lru-cache";
-import { ruleOf } from "../core/limits/registry.ts";
 import { NO_PLACE, type Drawn, type DrawRequest, type Store } from "../core/store.ts";
 import type { TryDecision } from "./bucket.ts";
 import type { Decision } from "./decision.ts";
@@ -12,8 +11,8 @@ import { DrawnSlot } from "./slot.ts";
 /** Asks at once or not at all, for all who ask in one tick together. */
 export interface TryDraws {
   ask(options: TryOptions): Promise<TryDecision>;
-  /** Something has changed: what was refused may pass now. */
-  forget(): void;
+  /** Something of the bucket, or of one key, has changed: what was refused may pass now. */
+  forget(key?: string): void;
 }
 
 /** Those who ask for the same. */
@@ -32,6 +31,7 @@ interface Refusal {
   readonly untilMs: number;
   readonly decision: Decision;
   readonly decidedAtMs: number;
+  readonly key: string | undefined;
 }
 
 const MOST_REFUSALS = 10_000;
@@ -46,7 +46,8 @@ export function createTryDraws(parts: {
   readonly asker: string;
   readonly known: Knowledge;
   readonly takeLeases: (count: number) => number;
-  readonly keepLease: (lease: number, key: string | undefined, atMs: number) => void;
+  readonly keepLease: (lease: number, group: Group, atMs: number) => void;
+  readonly dropLease: (lease: number, group: Group) => void;
   /** The group that a call belongs to, by the policy that is known. */
   readonly groupOf: (options: TryOptions) => Group;
   /** Another policy is in force. */
@@ -106,15 +107,16 @@ export function createTryDraws(parts: {
     for (;;) {
       const groups = batches.map(({ options }) => parts.groupOf(options));
       const wanted = batches.reduce((sum, { askers }) => sum + askers.length, 0);
-      let lease = parts.takeLeases(wanted);
-      const reply = await store.draw(request(batches, groups, lease));
+      const leased = groups.some(({ hasLeases }) => hasLeases) ? wanted : 0;
+      let lease = parts.takeLeases(leased);
+      const reply = await drawOnce(request(batches, groups, lease), groups, leased);
       if (reply.newText === undefined) {
         known.confirm(reply.version);
         for (const [index, { askers }] of batches.entries()) {
           const granted = reply.granted[index]!;
           const outcome = { group: groups[index]!, granted, nowUs: reply.nowUs };
           settle(askers, outcome, { reply, lease });
-          lease += granted.slotsUs.length;
+          if (outcome.group.hasLeases) lease += granted.slotsUs.length;
         }
         return;
       }
@@ -124,11 +126,29 @@ export function createTryDraws(parts: {
     }
   }
 
+  async function drawOnce(
+    wish: Omit<DrawRequest, "leases">,
+    groups: readonly Group[],
+    leases: number,
+  ): Promise<Drawn> {
+    try {
+      return await store.draw({ ...wish, leases });
+    } catch (error) {
+      // A reply that got lost may have granted any of them.
+      for (const group of groups) {
+        for (let each = 0; group.hasLeases && each < leases; each++) {
+          parts.dropLease(wish.lease + each, group);
+        }
+      }
+      throw error;
+    }
+  }
+
   function request(
     batches: readonly Batch[],
     groups: readonly Group[],
     lease: number,
-  ): DrawRequest {
+  ): Omit<DrawRequest, "leases"> {
     const wishes = groups.map(({ name, key, keyLimits, costs }, index) => {
       const wanted = batches[index]!.askers.length;
       return { name, key, keyLimits, costs, wanted, rank: 0, place: NO_PLACE };
@@ -145,12 +165,11 @@ export function createTryDraws(parts: {
     const { group, granted } = outcome;
     const standings = standingsOf(outcome);
     const count = granted.slotsUs.length + (granted.run?.count ?? 0);
-    const hasLeases = group.limits.some(({ kind }) => !ruleOf(kind).isRate);
     const sinceMs = performance.now();
     for (const [index, { key, resolve }] of askers.entries()) {
       if (index === count) break;
-      const own = hasLeases ? lease + index : 0;
-      if (own > 0) parts.keepLease(own, group.key, reply.sentAtMs);
+      const own = group.hasLeases ? lease + index : 0;
+      if (own > 0) parts.keepLease(own, group, reply.sentAtMs);
       const held = { slotUs: granted.slotsUs[index] ?? reply.nowUs, lease: own };
       const slot = new DrawnSlot({ group, key, sinceMs }, held, reply.generation);
       resolve(Object.assign(allowed(standings, group, count - 1 - index), { slot }));
@@ -160,10 +179,16 @@ export function createTryDraws(parts: {
     // A lease may come free at any time: nobody can tell when that refusal ends.
     if (granted.notBeforeUs !== Infinity) {
       const untilMs = sinceMs + Math.min(decision.retryAfterMs, LONGEST_MEMORY_MS);
-      refusals.set(group.name, { untilMs, decision, decidedAtMs: sinceMs });
+      const facts = { untilMs, decision, decidedAtMs: sinceMs, key: group.key };
+      refusals.set(group.name, facts);
     }
     for (const { resolve } of askers.slice(count)) resolve({ ...decision, slot: undefined });
   }
 
-  return { ask, forget: () => refusals.clear() };
+  function forget(key?: string): void {
+    if (key === undefined) return refusals.clear();
+    for (const [name, refusal] of refusals) if (refusal.key === key) refusals.delete(name);
+  }
+
+  return { ask, forget };
 }

@@ -1,4 +1,5 @@
 import { NO_PLACE, type Place, type Wish } from "../core/store.ts";
+import type { Priority } from "../core/priority.ts";
 import { lacking, type Group } from "./group.ts";
 
 /** What to ask for, and for whom: the groups stand in the order of the wishes. */
@@ -9,6 +10,7 @@ export interface Wishes {
 
 /** One script serves so many; the rest come with the next one. */
 const MOST_WISHES = 12;
+const RANKS: Readonly<Record<Priority, number>> = { critical: 0, high: 1, normal: 2, low: 3 };
 
 /**
  * Whom to ask for: the most urgent first, then who came first. If it is nobody's
@@ -19,12 +21,17 @@ export function nextWishes(
   keyPlaces: ReadonlyMap<string, Place>,
   nowMs: number,
 ): Wishes {
-  const lackers = [...waitingIn].filter(({ line, held }) => line.size > held.size);
-  const isReady = lackers.some(({ notBeforeMs }) => notBeforeMs <= nowMs);
-  const nearest = (): Group => lackers.reduce((a, b) => (b.notBeforeMs < a.notBeforeMs ? b : a));
-  const ready = isReady ? lackers.filter(({ notBeforeMs }) => notBeforeMs <= nowMs) : [nearest()];
-  if (ready.length > 1) ready.sort((a, b) => a.line.head!.number - b.line.head!.number);
-  const all = ready.flatMap((group) => lacking(group).map((each) => ({ group, ...each })));
+  const ready: Group[] = [];
+  let nearest: Group | undefined;
+  for (const group of waitingIn) {
+    if (group.line.size <= group.held.size) continue;
+    if (group.notBeforeMs <= nowMs) insert(ready, group);
+    else if (nearest === undefined || group.notBeforeMs < nearest.notBeforeMs) nearest = group;
+  }
+  if (ready.length === 0 && nearest !== undefined) ready.push(nearest);
+  const all = ready
+    .filter((group, index) => !hasOtherLimits(ready.slice(0, index), group))
+    .flatMap((group) => lacking(group).map((each) => ({ group, ...each })));
   if (all.length > 1) all.sort((a, b) => a.rank - b.rank);
   const first = all.length > MOST_WISHES ? all.slice(0, MOST_WISHES) : all;
   return {
@@ -34,6 +41,28 @@ export function nextWishes(
       return { name, key, keyLimits, costs, wanted, rank, place };
     }),
   };
+}
+
+/** Keeps the first `MOST_WISHES` in order: to sort thousands for each draw would cost more than the draw. */
+function insert(ready: Group[], group: Group): void {
+  const last = ready.at(-1);
+  if (ready.length === MOST_WISHES && last !== undefined && !comesBefore(group, last)) return;
+  let at = ready.length;
+  while (at > 0 && comesBefore(group, ready[at - 1]!)) at -= 1;
+  ready.splice(at, 0, group);
+  if (ready.length > MOST_WISHES) ready.pop();
+}
+
+function comesBefore(a: Group, b: Group): boolean {
+  const [headA, headB] = [a.line.head!, b.line.head!];
+  const byRank = RANKS[headA.priority] - RANKS[headB.priority];
+  return byRank !== 0 ? byRank < 0 : headA.number < headB.number;
+}
+
+/** A key whose tier has changed may wait under both; one draw knows one set of limits for it. */
+function hasOtherLimits(before: readonly Group[], { key, keyLimits }: Group): boolean {
+  if (key === undefined) return false;
+  return before.some((other) => other.key === key && other.keyLimits !== keyLimits);
 }
 
 /** How many leases such a draw can be given at most. */

@@ -40,6 +40,7 @@ const request: DrawRequest = {
   horizonUs: 100_000,
   drewUs: 0,
   place: NO_PLACE,
+  leases: 0,
   lease: 1,
   isTry: false,
 };

@@ -113,11 +113,9 @@ describe("a try in Redis", () => {
     const policy = policyOf(llm);
     const trier = createAsker(store, { bucket: "b", name: "b", policy });
 
-    const { standings } = await trier.drawAll([
-      { wanted: 1, cost: { tokens: 1_500 }, isTry: true },
-    ]);
+    const { granted } = await trier.drawAll([{ wanted: 1, cost: { tokens: 1_500 }, isTry: true }]);
 
-    expect(standings.map(({ remaining }) => remaining)).toEqual([0, 2_500, 24]);
+    expect(granted[0]!.standings.map(({ remaining }) => remaining)).toEqual([0, 2_500, 24]);
   });
 });
 
@@ -146,12 +144,12 @@ describe("the keys that several limits keep in Redis", () => {
     expect(names).toEqual(
       expect.arrayContaining([
         "state",
-        "1:log",
-        "2:leases",
+        "log:0",
+        "leases:0",
         "key:x:state",
-        "key:x:0:log",
-        "key:x:1:leases",
-        "key:y:1:waiters",
+        "key:x:log:0",
+        "key:x:leases:0",
+        "key:y:waiters:0",
         "key:z:state",
       ]),
     );

@@ -96,13 +96,17 @@ export function createAsker(
       drewUs: last?.nowUs ?? 0,
       place: isTry ? NO_PLACE : (last?.place ?? NO_PLACE),
       lease,
+      leases: 1_000,
       isTry,
     });
     if (reply.newText === undefined) {
       version = reply.version;
       generation = reply.generation;
     }
-    for (const granted of reply.granted) lease += granted.slotsUs.length;
+    for (const [index, { slotsUs }] of reply.granted.entries()) {
+      const all = [...limits, ...wishes[index]!.keyLimits];
+      if (all.some(({ kind }) => kind === "concurrency")) lease += slotsUs.length;
+    }
     if (isTry) return reply;
     last = reply;
     for (const [index, granted] of reply.granted.entries()) {

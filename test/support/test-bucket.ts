@@ -36,7 +36,7 @@ export function createTestBucket(
     listen: () =>
       store.listen(replica, (_name, news, key) => {
         if (news === "change") bucket.forget(key);
-        bucket.lookIn();
+        bucket.lookIn(key);
       }),
     ...behaviour,
   });

@@ -1,7 +1,7 @@
 import { concurrency } from "./concurrency.ts";
 import { fixedWindow } from "./fixed-window.ts";
 import { leakyBucket } from "./leaky-bucket.ts";
-import type { Rule } from "./limit.ts";
+import type { Limit, Rule } from "./limit.ts";
 import { slidingLog } from "./sliding-log.ts";
 import { slidingWindow } from "./sliding-window.ts";
 import { tokenBucket } from "./token-bucket.ts";
@@ -22,4 +22,10 @@ export function ruleOf(kind: string): AnyRule {
   const rule = RULES.get(kind);
   if (rule === undefined) throw new TypeError(`no limit is called "${kind}"`);
   return rule;
+}
+
+/** How many limits of the same kind stand before one. */
+export function ordinalOf(limits: readonly Limit[], index: number): number {
+  const { kind } = limits[index]!;
+  return limits.slice(0, index).filter((limit) => limit.kind === kind).length;
 }

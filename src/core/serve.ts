@@ -98,7 +98,9 @@ export function serve(serving: Serving, wish: Wish, openKey: () => Scope | undef
   const left = wish.wanted - count;
   const { deferredUs } = booked;
   if (gate !== undefined && deferredUs !== undefined) {
-    const bindsAt = sharedCount + bindingAt(gate);
+    const binding = bindingAt(gate);
+    // Its limits would let it pass: it is the key's cooldown that does not.
+    const bindsAt = binding > 0 ? sharedCount + binding : shutUs(gate.scope) > nowUs ? -1 : 0;
     const place = settlePlace(serving, gate, deferredUs, count > 0);
     return { ...granted, notBeforeUs: deferredUs, place, bindsAt };
   }

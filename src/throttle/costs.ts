@@ -38,6 +38,10 @@ export function differences(
   estimates: readonly number[],
   actual: Readonly<Record<string, unknown>>,
 ): number[] {
+  if (typeof actual !== "object") {
+    const remedy = "give what it cost by unit, such as { tokens: 812 }";
+    throw new InvalidOptionError({ where: "settle()", option: "cost", value: actual, remedy });
+  }
   const told = Object.entries(actual).filter(
     ([, amount]) => amount !== undefined && amount !== null,
   );

@@ -1,7 +1,9 @@
 import { setMaxListeners } from "node:events";
 import { ClosedError, LineFullError } from "../core/errors.ts";
 import { formatLimit } from "../core/format-limit.ts";
+import { HORIZON_US } from "../core/limit-makers.ts";
 import type { Logger } from "../core/logger.ts";
+import { LONGEST_MS } from "../core/options.ts";
 import { formatPolicy, type Policy } from "../core/policy.ts";
 import type { Priority } from "../core/priority.ts";
 import type { Store } from "../core/store.ts";
@@ -40,6 +42,11 @@ export interface BucketParts {
   readonly listen?: (() => void) | undefined;
 }
 
+const HORIZON_MS = HORIZON_US / 1_000;
+/** When a lease comes free nobody can tell. */
+const UNKNOWN_MS = 1_000;
+/** An answer that takes so long is what a caller waits for. */
+const SILENT_MS = 50;
 const NO_OPTIONS: DrawOptions = Object.freeze({});
 /** How full a line may be for each priority. */
 const SHED_AT: Readonly<Record<Priority, number>> = {
@@ -107,6 +114,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
   }
 
   function limitedBy({ bindsAt, keyLimits }: Group): string {
+    if (pacer.silentMs > SILENT_MS) return "Redis, which has not answered yet";
     const limit = [...known.policy.limits, ...keyLimits][bindsAt - 1];
     if (limit !== undefined) return formatLimit(limit);
     return bindsAt === -1 ? "a cooldown or pause" : formatPolicy(known.policy);
@@ -124,9 +132,13 @@ export function createBucket(parts: BucketParts): OwnedBucket {
   }
 
   function estimateMs(group: Group): number {
-    const dueMs = Math.max(0, group.notBeforeMs - performance.now());
-    const aheadMs = (group.keyLimits.length > 0 ? group.line.size : pacer.waiting) * group.stepMs;
-    return Math.ceil(Math.max(dueMs, aheadMs + group.stepMs));
+    const nowMs = performance.now();
+    const { turnAtMs } = pacer;
+    // A slot lies a horizon behind the turn at which it is drawn.
+    const dueMs = Math.max(group.notBeforeMs, turnAtMs === 0 ? 0 : turnAtMs + HORIZON_MS) - nowMs;
+    const waiting = group.keyLimits.length > 0 ? group.line.size : pacer.waiting;
+    const least = group.hasLeases ? UNKNOWN_MS : 1;
+    return Math.ceil(Math.min(LONGEST_MS, Math.max(least, dueMs, waiting * group.stepMs)));
   }
 
   /** Another policy is in force: what callers cost, and whom they wait with, is reckoned anew. */
@@ -240,16 +252,14 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     heard: () => listener.settled(),
     settleBy(read, result, slot) {
       const settling = (async () => {
-        const cost = read(result);
+        const cost = await read(result);
         if (cost !== undefined && cost !== null) await slot.settle(cost);
       })();
       // The call went well; that it cannot be told what it cost must not make it fail.
-      settling.catch((error: unknown) =>
-        logger.warn(
-          { bucket: name, reason: String(error) },
-          "settle() failed; the estimate stands.",
-        ),
-      );
+      settling.catch((error: unknown) => {
+        const problem = `settle() failed; the estimate of bucket "${name}" stands: ${String(error)}`;
+        logger.warn({ bucket: name, reason: String(error) }, problem);
+      });
     },
     lookIn,
     forget: pacer.forget,

@@ -1,5 +1,6 @@
 import { formatLimit } from "../core/format-limit.ts";
 import type { Limit } from "../core/limits/limit.ts";
+import { LONGEST_MS } from "../core/options.ts";
 import { ruleOf } from "../core/limits/registry.ts";
 import type { Granted, Standing } from "../core/store.ts";
 import type { Decision, LimitDecision } from "./decision.ts";
@@ -59,7 +60,10 @@ export function refused(
     allowed: false,
     remaining: Math.min(...standings.map((limit) => limit.remaining)),
     resetAfterMs: Math.max(0, ...standings.map((limit) => limit.resetAfterMs)),
-    retryAfterMs: Math.max(1, untilMs, ...standings.map((limit) => limit.retryAfterMs)),
+    retryAfterMs: Math.min(
+      LONGEST_MS,
+      Math.max(1, untilMs, ...standings.map((limit) => limit.retryAfterMs)),
+    ),
     limitedBy: binding === undefined ? other : formatLimit(binding),
     limits: standings,
   };

@@ -21,10 +21,13 @@ export interface DrawOptions {
 /** What `tryDraw` takes: it waits for nothing, and nobody. */
 export type TryOptions = Pick<DrawOptions, "key" | "cost">;
 
+/** What a call came to cost, by unit; undefined if the result does not tell. */
+export type SettledCost = Readonly<Record<string, number | undefined>> | null | undefined;
+
 /** Reads the true cost of a call from its result; what it leaves out, or undefined, stays as estimated. */
 export type SettleBy<Result> = {
   // A method's parameter may be narrower, as those of functions that users write are.
-  by(result: Result): Readonly<Record<string, number | undefined>> | null | undefined;
+  by(result: Result): SettledCost | Promise<SettledCost>;
 }["by"];
 
 const COST = z.custom<Cost>(isCost, {

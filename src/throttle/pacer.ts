@@ -1,24 +1,28 @@
 import { HORIZON_US } from "../core/limit-makers.ts";
 import { ClosedError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
-import { NO_PLACE, type Drawn, type Granted, type Place, type Store } from "../core/store.ts";
+import { NO_PLACE, type Drawn, type Granted, type Store } from "../core/store.ts";
 import { LOOK_IN_US } from "../core/turns.ts";
 import { createAlarm } from "./alarm.ts";
-import { createBucketClock } from "./bucket-clock.ts";
 import type { Caller, Group } from "./group.ts";
 import { slotsOf, type HeldSlot } from "./held-slots.ts";
+import { createKeyPlaces, isNone } from "./key-places.ts";
 import type { Knowledge, PolicyNews } from "./known-terms.ts";
+import { createReplyTimes } from "./reply-times.ts";
 import { createReturns } from "./returns.ts";
-import { mostLeases, nextWishes } from "./wishes.ts";
+import { mostLeases, nextWishes, readiness } from "./wishes.ts";
 
 const GATHER_MS = 10;
 const LOOK_IN_MS = LOOK_IN_US / 1_000;
-const HORIZON_MS = HORIZON_US / 1_000;
 
 /** Draws slots for the callers of one bucket, and lets each go when its slot comes. */
 export interface Pacer {
   readonly waiting: number;
   readonly alive: number;
+  /** When the turn of those who wait comes, on `performance.now()`, as far as the last reply told. */
+  readonly turnAtMs: number;
+  /** How long the store has owed an answer, in ms. */
+  readonly silentMs: number;
   /** The number of the next lease; it grows with each that is asked for. */
   readonly takeLeases: (count: number) => number;
   wait(caller: Caller): void;
@@ -51,12 +55,12 @@ export interface PacerOptions {
 export function createPacer(options: PacerOptions): Pacer {
   const { store, bucket, asker, known, logger, dropLease } = options;
   const alarm = createAlarm(work);
-  const clock = createBucketClock();
+  const times = createReplyTimes();
   const returns = createReturns({ store, bucket, asker, known, logger });
   /** Those in which somebody waits, and those that hold slots. */
   const waitingIn = new Set<Group>();
   const holding = new Set<Group>();
-  const keyPlaces = new Map<string, Place>();
+  const keyPlaces = createKeyPlaces();
   let place = NO_PLACE;
   let waiting = 0;
   let alive = 0;
@@ -64,8 +68,7 @@ export function createPacer(options: PacerOptions): Pacer {
   let heldGeneration = 0;
   let askedAtMs = 0;
   let askAgainAtMs = 0;
-  let usualTookMs = Infinity;
-  let drewUs = 0;
+  let turnAtMs = 0;
   let asking: Promise<void> | undefined;
   let isWorkDue = false;
   let isClosed = false;
@@ -94,16 +97,11 @@ export function createPacer(options: PacerOptions): Pacer {
 
   /** When there is somebody to ask for; Infinity if all have their slots. */
   function askAt(nowMs: number): number {
-    let readyAtMs = Infinity;
-    let lastAtMs = -Infinity;
-    for (const { line, held, notBeforeMs } of waitingIn) {
-      if (line.size <= held.size) continue;
-      readyAtMs = Math.min(readyAtMs, notBeforeMs);
-      lastAtMs = Math.max(lastAtMs, held.lastAtMs);
-    }
+    const { readyAtMs, lastAtMs, isMany } = readiness(waitingIn, nowMs);
     if (readyAtMs === Infinity) return Infinity;
     // While there are slots for a while, newcomers are drawn for together: theirs come behind those anyway.
-    const gatheredAtMs = lastAtMs > nowMs + GATHER_MS ? askedAtMs + GATHER_MS : nowMs;
+    const isGathering = lastAtMs > nowMs + GATHER_MS && !isMany;
+    const gatheredAtMs = isGathering ? askedAtMs + GATHER_MS : nowMs;
     // A key that is far away does not keep this process from hearing of a change.
     const lookInAtMs = askedAtMs + LOOK_IN_MS;
     return Math.max(askAgainAtMs, gatheredAtMs, Math.min(readyAtMs, lookInAtMs));
@@ -152,7 +150,7 @@ export function createPacer(options: PacerOptions): Pacer {
         asker,
         terms,
         horizonUs: HORIZON_US,
-        drewUs,
+        drewUs: times.drewUs,
         place,
         lease,
         leases,
@@ -176,12 +174,7 @@ export function createPacer(options: PacerOptions): Pacer {
   }
 
   function receive(reply: Drawn, groups: readonly Group[], firstLease: number): void {
-    const arrivedMs = performance.now();
-    const tookMs = arrivedMs - reply.sentAtMs;
-    // Redis has lost the bucket: what was seen of its clock says nothing any more.
-    if (reply.nowUs < drewUs) clock.reset();
-    const offsetMs = clock.sample(arrivedMs, reply.nowUs);
-    drewUs = reply.nowUs;
+    const { arrivedMs, offsetMs, isStale } = times.read(reply);
     alive = reply.alive;
     if (reply.generation !== heldGeneration) forgetHeld();
     heldGeneration = reply.generation;
@@ -189,11 +182,6 @@ export function createPacer(options: PacerOptions): Pacer {
     if (newText !== undefined) return learn({ text: newText, version, isOverride });
 
     known.confirm(reply.version);
-    // A reply that lay about for longer, in a process that stood still or on the wire, tells of slots
-    // that may have passed already.
-    const isStale = tookMs > usualTookMs + HORIZON_MS;
-    // A way that has become longer for good is the usual one from now on.
-    usualTookMs = isStale ? tookMs : Math.min(usualTookMs, tookMs);
     let lease = firstLease;
     for (const [index, granted] of reply.granted.entries()) {
       const group = groups[index]!;
@@ -206,10 +194,11 @@ export function createPacer(options: PacerOptions): Pacer {
       const comesAtMs = isBlocked ? arrivedMs + LOOK_IN_MS : notBeforeUs / 1_000 + offsetMs;
       group.notBeforeMs = notBeforeUs === 0 ? 0 : comesAtMs;
       group.bindsAt = bindsAt;
-      if (group.key !== undefined) keepKeyPlace(group.key, granted.place);
+      keyPlaces.keep(group.key, granted.place);
     }
     place = reply.place;
-    const waitMs = Math.min((place.turnUs - drewUs) / 1_000, LOOK_IN_MS);
+    const waitMs = Math.min((place.turnUs - times.drewUs) / 1_000, LOOK_IN_MS);
+    turnAtMs = place.turnUs === 0 ? 0 : place.turnUs / 1_000 + offsetMs;
     const isBlocked = place.sinceUs > 0;
     askAgainAtMs = isBlocked ? arrivedMs + LOOK_IN_MS : place.turnUs === 0 ? 0 : arrivedMs + waitMs;
   }
@@ -226,11 +215,8 @@ export function createPacer(options: PacerOptions): Pacer {
     }
     group.held.add(granted, first, offsetMs);
     holding.add(group);
-  }
-
-  function keepKeyPlace(key: string, own: Place): void {
-    if (isNone(own)) keyPlaces.delete(key);
-    else keyPlaces.set(key, own);
+    // Those that have been served stand behind those that have not.
+    if (waitingIn.delete(group)) waitingIn.add(group);
   }
 
   /** Slots of an older generation are worthless. */
@@ -270,10 +256,10 @@ export function createPacer(options: PacerOptions): Pacer {
   }
 
   function giveUp(group: Group, slots: readonly HeldSlot[]): void {
-    const own = (group.key !== undefined && keyPlaces.get(group.key)) || NO_PLACE;
+    const own = keyPlaces.of(group.key);
     const isLast = waiting === 0;
     if (slots.length === 0 && isNone(own) && (isNone(place) || !isLast)) return;
-    if (group.line.size === 0 && group.key !== undefined) keyPlaces.delete(group.key);
+    if (group.line.size === 0) keyPlaces.keep(group.key, NO_PLACE);
     returns.giveBack(heldGeneration, group, slots, {
       bucket: isLast ? place : NO_PLACE,
       key: group.line.size === 0 ? own : NO_PLACE,
@@ -299,6 +285,12 @@ export function createPacer(options: PacerOptions): Pacer {
     },
     get alive() {
       return alive;
+    },
+    get turnAtMs() {
+      return turnAtMs;
+    },
+    get silentMs() {
+      return asking === undefined ? 0 : performance.now() - askedAtMs;
     },
     takeLeases(count) {
       nextLease += count;
@@ -346,8 +338,4 @@ export function createPacer(options: PacerOptions): Pacer {
       await returns.settled();
     },
   };
-}
-
-function isNone({ turnUs, sinceUs }: Place): boolean {
-  return turnUs === 0 && sinceUs === 0;
 }

@@ -83,7 +83,13 @@ export class DrawnSlot implements Slot {
   async settle(cost: Readonly<Record<string, number | undefined>>): Promise<void> {
     const slotUs = Math.round(this.atMs * 1_000);
     this.#settling ??= this.#group.keeper.settle({ slotUs, group: this.#group }, cost);
-    await this.#settling;
+    try {
+      await this.#settling;
+    } catch (error) {
+      // Nothing was changed: a right number may still follow.
+      this.#settling = undefined;
+      throw error;
+    }
   }
 
   release(): void {

@@ -1,5 +1,6 @@
-import { NO_PLACE, type Place, type Wish } from "../core/store.ts";
+import type { Wish } from "../core/store.ts";
 import type { Priority } from "../core/priority.ts";
+import type { KeyPlaces } from "./key-places.ts";
 import { lacking, type Group } from "./group.ts";
 
 /** What to ask for, and for whom: the groups stand in the order of the wishes. */
@@ -10,7 +11,30 @@ export interface Wishes {
 
 /** One script serves so many; the rest come with the next one. */
 const MOST_WISHES = 12;
+/** An urgent call of one key may wait behind so many other keys. */
+const MOST_LOOKED = 500;
 const RANKS: Readonly<Record<Priority, number>> = { critical: 0, high: 1, normal: 2, low: 3 };
+
+/** From so many groups on, none is waited for, and not all are looked at. */
+const MANY = 200;
+
+/** When anybody may be asked for, and when the last slot comes that those who lack some hold. */
+export function readiness(
+  waitingIn: ReadonlySet<Group>,
+  nowMs: number,
+): { readonly readyAtMs: number; readonly lastAtMs: number; readonly isMany: boolean } {
+  const isMany = waitingIn.size > MANY;
+  let readyAtMs = Infinity;
+  let lastAtMs = -Infinity;
+  for (const { line, held, notBeforeMs } of waitingIn) {
+    if (line.size <= held.size) continue;
+    readyAtMs = Math.min(readyAtMs, notBeforeMs);
+    lastAtMs = Math.max(lastAtMs, held.lastAtMs);
+    // Among many, one that may be asked for is enough to know.
+    if (isMany && notBeforeMs <= nowMs) break;
+  }
+  return { readyAtMs, lastAtMs, isMany };
+}
 
 /**
  * Whom to ask for: the most urgent first, then who came first. If it is nobody's
@@ -18,13 +42,17 @@ const RANKS: Readonly<Record<Priority, number>> = { critical: 0, high: 1, normal
  */
 export function nextWishes(
   waitingIn: Iterable<Group>,
-  keyPlaces: ReadonlyMap<string, Place>,
+  keyPlaces: KeyPlaces,
   nowMs: number,
 ): Wishes {
   const ready: Group[] = [];
   let nearest: Group | undefined;
+  let looked = 0;
   for (const group of waitingIn) {
+    // Those who wait the longest stand first; to look at thousands would cost more than the draw.
+    if (looked === MOST_LOOKED && ready.length === MOST_WISHES) break;
     if (group.line.size <= group.held.size) continue;
+    looked += 1;
     if (group.notBeforeMs <= nowMs) insert(ready, group);
     else if (nearest === undefined || group.notBeforeMs < nearest.notBeforeMs) nearest = group;
   }
@@ -37,7 +65,7 @@ export function nextWishes(
   return {
     groups: first.map(({ group }) => group),
     wishes: first.map(({ group: { name, key, keyLimits, costs }, rank, wanted }) => {
-      const place = (key !== undefined && keyPlaces.get(key)) || NO_PLACE;
+      const place = keyPlaces.of(key);
       return { name, key, keyLimits, costs, wanted, rank, place };
     }),
   };

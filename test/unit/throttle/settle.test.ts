@@ -55,9 +55,7 @@ describe("settle", () => {
     await slot.settle({ tokens: 5_000 });
 
     expect(await left()).toBe(0);
-    expect((await bucket.tryDraw({ cost: { tokens: 1 } })).retryAfterMs).toBeGreaterThan(
-      3_600_000 * 4_000,
-    );
+    expect((await bucket.tryDraw({ cost: { tokens: 1 } })).retryAfterMs).toBe(2 ** 31 - 1);
     await bucket.close();
   });
 
@@ -102,7 +100,9 @@ describe("settle", () => {
     await vi.advanceTimersByTimeAsync(10);
 
     expect(await left()).toBe(600);
-    expect(warnings).toMatchObject([{ message: "settle() failed; the estimate stands." }]);
+    expect(warnings).toMatchObject([
+      { message: expect.stringContaining("the estimate of bucket") },
+    ]);
     await bucket.close();
   });
 

@@ -18,7 +18,11 @@ import {
   readSluiceOptions,
   type SluiceOptions,
 } from "./sluice-options.ts";
-import { readBucketOptions, type BucketOptions } from "./throttle/bucket-options.ts";
+import {
+  readBucketOptions,
+  type BucketOptions,
+  type ReadBucketOptions,
+} from "./throttle/bucket-options.ts";
 import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
 import { createBucket } from "./throttle/create-bucket.ts";
 
@@ -74,6 +78,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
 
   const replica = randomUUID();
   const buckets = new Map<string, OwnedBucket>();
+  const behaviours = new Map<string, Omit<ReadBucketOptions, "policy">>();
   const queues = new Map<string, OwnedQueue<never>>();
   const workers = new Set<Worker>();
   let isListening = false;
@@ -133,8 +138,10 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
         const parts = { name, policy, store, replica, logger, listen, ...behaviour };
         const bucket = createBucket(parts);
         buckets.set(name, bucket);
+        behaviours.set(name, behaviour);
         return bucket;
       }
+      assertSame(where, behaviours.get(name)!, behaviour);
       if (found.policy.text === policy.text) return found;
       const remedy = `this sluice has given the bucket ${formatPolicy(found.policy)} before; give it one policy`;
       const option = given.rate === undefined ? "limits" : "rate";
@@ -182,4 +189,19 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       await (closing ??= close());
     },
   };
+}
+
+/** What a second declaration names must be what the first did. */
+function assertSame(
+  where: string,
+  first: Omit<ReadBucketOptions, "policy">,
+  second: Omit<ReadBucketOptions, "policy">,
+): void {
+  const before = { ...first.feedback, maxWaiting: first.maxWaiting } as Record<string, unknown>;
+  const now = { ...second.feedback, maxWaiting: second.maxWaiting };
+  for (const [option, value] of Object.entries(now)) {
+    if (value === undefined || JSON.stringify(value) === JSON.stringify(before[option])) continue;
+    const remedy = "this sluice has made the bucket with another before; give it one";
+    throw new InvalidOptionError({ where, option, value, remedy });
+  }
 }

@@ -75,6 +75,17 @@ export const NAME: z.ZodType<string> = z
     error: 'leave out "{", "}", ":" and control characters, which Redis keys are built with',
   });
 
+/** Whom a call is for: an account, an endpoint, an IP address. What Redis keys are built with is encoded there. */
+export const KEY: z.ZodType<string> = z
+  .string({ error: "give a string" })
+  .refine((name) => name.length >= 1 && name.length <= 256, {
+    error: "give a name of 1 to 256 characters",
+    abort: true,
+  })
+  .refine((name) => !/[{}\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(name), {
+    error: 'leave out "{", "}" and control characters, or pass encodeURIComponent(key)',
+  });
+
 /** What a limit counts. */
 export const UNIT: z.ZodType<string> = z
   .string({ error: 'give a name such as "tokens"' })

@@ -53,6 +53,12 @@ function byFunction(policyOf: (key: string) => LimitsOptions, compile: Compile):
 }
 
 function byTier(where: string, { tiers, tierOf }: Tiers, compile: Compile): KeyPolicy {
+  if (typeof tierOf !== "function" || typeof tiers !== "object" || tiers === null) {
+    const option = typeof tierOf === "function" ? "perKey.tiers" : "perKey.tierOf";
+    const remedy = 'give { tiers: { free: { rate: "1/s" } }, tierOf: (key) => "free" }';
+    const value = typeof tierOf === "function" ? tiers : tierOf;
+    throw new InvalidOptionError({ where, option, value, remedy });
+  }
   const table = new Map(Object.entries(tiers).map(([tier, limits]) => [tier, compile(limits)]));
   return {
     limitsOf(key) {
@@ -73,5 +79,5 @@ function byTier(where: string, { tiers, tierOf }: Tiers, compile: Compile): KeyP
 }
 
 function isTiers(given: PerKey): given is Tiers {
-  return typeof given === "object" && given !== null && "tiers" in given;
+  return typeof given === "object" && given !== null && ("tiers" in given || "tierOf" in given);
 }

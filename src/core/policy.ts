@@ -106,6 +106,10 @@ export function compileOver(where: string, given: PolicyOptions, under: Policy):
       "functions and tiers live in the code of each process: give limits that are the same for all keys";
     throw new InvalidOptionError({ where, option: "perKey", value: perKey, remedy });
   }
+  if (Object.values(given).every((value) => value === undefined)) {
+    const remedy = 'name what is to change, such as { rate: "20/s" }, or give "code"';
+    throw new InvalidOptionError({ where, option: "options", value: given, remedy });
+  }
   const isSharedGiven = Object.values(shared).some((value) => value !== undefined);
   const limits = isSharedGiven ? compileLimits(where, shared) : under.limits;
   const compiled = perKey === undefined ? under.perKey : keyPolicyOf(where, perKey, limits);

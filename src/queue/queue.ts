@@ -2,7 +2,7 @@ import { Queue as StoredQueue } from "bullmq";
 import { z } from "zod";
 import { ClosedError, InvalidOptionError, StoreUnavailableError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
-import { LONGEST_MS, NAME, PRIORITY, readOptions, wholeNumber } from "../core/options.ts";
+import { KEY, LONGEST_MS, PRIORITY, readOptions, wholeNumber } from "../core/options.ts";
 import type { Bucket } from "../throttle/bucket.ts";
 import { storedQueueName, type ConnectQueue } from "./connection.ts";
 import {
@@ -56,7 +56,7 @@ export interface QueueSettings {
 const PER_ROUND_TRIP = 1_000;
 
 const ENQUEUE_OPTIONS = z.strictObject({
-  key: NAME.optional(),
+  key: KEY.optional(),
   priority: PRIORITY.optional(),
   delayMs: wholeNumber(0, LONGEST_MS, "milliseconds").optional(),
   attempts: wholeNumber(1, 1_000, "attempts").optional(),
@@ -108,6 +108,15 @@ export function createQueue<Data>(settings: QueueSettings): OwnedQueue<Data> {
     },
     async enqueueMany(data, options = {}) {
       const read = readOptions("enqueueMany()", ENQUEUE_OPTIONS, options);
+      if (!Array.isArray(data)) {
+        const remedy = "give an array with the data of each job";
+        throw new InvalidOptionError({
+          where: "enqueueMany()",
+          option: "data",
+          value: data,
+          remedy,
+        });
+      }
       const jobs: Job<Data>[] = [];
       for (let start = 0; start < data.length; start += PER_ROUND_TRIP) {
         jobs.push(...(await store(data.slice(start, start + PER_ROUND_TRIP), read)));

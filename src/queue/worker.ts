@@ -1,6 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { WaitingError, Worker as StoredWorker } from "bullmq";
-import { StoreUnavailableError } from "../core/errors.ts";
+import { InvalidOptionError, StoreUnavailableError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import type { OwnedBucket } from "../throttle/bucket.ts";
 import { withSlotInHand } from "../throttle/slot-in-hand.ts";
@@ -53,6 +53,10 @@ const REDIS_GRACE_MS = 2_000;
 export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result>): Worker {
   const { queue, bucket, handler, connect, prefix, logger, onClosed } = settings;
   const options = readWorkerOptions(settings.options);
+  if (typeof handler !== "function") {
+    const remedy = "give the function that does one job";
+    throw new InvalidOptionError({ where: "worker()", option: "handler", value: handler, remedy });
+  }
   const { concurrency = 50, closeDeadlineMs = 30_000, lockMs = 30_000 } = options;
   const connection = connect("worker");
   const running = createRunning();

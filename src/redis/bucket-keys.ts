@@ -19,7 +19,7 @@ export function bucketKeys(
 ): string[] {
   const tagged = `${prefix}:{${bucket}}`;
   const own = keys.flatMap(({ key, limits: keyLimits }) => {
-    const base = `${tagged}:key:${key}`;
+    const base = `${tagged}:key:${encoded(key)}`;
     return [`${base}:state`, `${base}:turns`, ...partsOf(base, keyLimits)];
   });
   return [
@@ -29,6 +29,11 @@ export function bucketKeys(
     ...partsOf(tagged, limits),
     ...own,
   ];
+}
+
+/** An IPv6 address has colons, which tell the parts of a key in Redis apart. */
+function encoded(key: string): string {
+  return /[%:]/.test(key) ? key.replaceAll("%", "%25").replaceAll(":", "%3A") : key;
 }
 
 /** Limits of one kind are counted among themselves, so that they find what is theirs when others come or go. */

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { LONGEST_MS, NAME, PRIORITY, readOptions, wholeNumber } from "../core/options.ts";
+import { KEY, LONGEST_MS, PRIORITY, readOptions, wholeNumber } from "../core/options.ts";
 import type { Priority } from "../core/priority.ts";
 import type { Cost } from "./costs.ts";
 import { FEEDBACK, type ReadFeedback } from "./feedback-options.ts";
@@ -33,7 +33,7 @@ export type SettleBy<Result> = {
 const COST = z.custom<Cost>(isCost, {
   error: "give a whole number of calls from 1, or one for each unit, such as { tokens: 800 }",
 });
-const TRY_SHAPE = { key: NAME.optional(), cost: COST.optional() };
+const TRY_SHAPE = { key: KEY.optional(), cost: COST.optional() };
 const DRAW_SHAPE = {
   ...TRY_SHAPE,
   priority: PRIORITY.optional(),
@@ -48,7 +48,7 @@ const THROTTLED_OPTIONS = z.strictObject({
   key: z
     .custom<string | ((...args: never[]) => string)>(isKeyOrFunction, {
       error:
-        'give a name of 1 to 256 characters without "{", "}" and ":", or a function of the arguments',
+        'give a name of 1 to 256 characters without "{" and "}", or a function of the arguments',
     })
     .optional(),
   cost: z
@@ -117,7 +117,7 @@ function isFunction(value: unknown): boolean {
 }
 
 function isKeyOrFunction(value: unknown): boolean {
-  return isFunction(value) || NAME.safeParse(value).success;
+  return isFunction(value) || KEY.safeParse(value).success;
 }
 
 function isCostOrFunction(value: unknown): boolean {

@@ -51,10 +51,16 @@ export const FEEDBACK_SHAPE: {
   feedback: FEEDBACK.optional(),
   maxCooldownMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
   adaptive: z
-    .strictObject({
-      floor: z.number(PART).min(0.01, PART).max(1, PART),
-      recoverMs: wholeNumber(100, LONGEST_MS, "milliseconds"),
-    })
+    .strictObject(
+      {
+        floor: z.number(PART).min(0.01, PART).max(1, PART),
+        recoverMs: wholeNumber(100, LONGEST_MS, "milliseconds"),
+      },
+      {
+        error: (issue) =>
+          issue.code === "invalid_type" ? "give { floor: 0.1, recoverMs: 60_000 }" : undefined,
+      },
+    )
     .optional(),
   pace: z.literal("headers", { error: 'give "headers"' }).optional(),
 };

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { formatLimit } from "../core/format-limit.ts";
-import { LONGEST_MS, NAME, readOptions, wholeNumber } from "../core/options.ts";
+import { KEY, LONGEST_MS, readOptions, wholeNumber } from "../core/options.ts";
 import type { Limit } from "../core/limits/limit.ts";
 import {
   compileOver,
@@ -59,7 +59,7 @@ export interface Steering {
 /** A pause without an end: some 30 years. */
 const FOREVER_US = 1e15;
 const PAUSE = z.strictObject({ forMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional() });
-const PEEK = z.strictObject({ key: NAME.optional() });
+const PEEK = z.strictObject({ key: KEY.optional() });
 
 export function createSteering(parts: {
   readonly store: Store;
@@ -85,6 +85,14 @@ export function createSteering(parts: {
     return store.peek({ bucket, terms, key: own, keyLimits });
   }
 
+  /** The policy that holds for all replicas now. */
+  async function inForce(): Promise<Policy> {
+    const { text } = await look(known.policy, undefined);
+    return text === known.policy.text
+      ? known.policy
+      : readPolicyText(`bucket("${bucket}")`, text, declared);
+  }
+
   /** Another policy than this process knows may be in force; its draws will learn it, not a look. */
   async function peek(key: string | undefined): Promise<BucketState> {
     const first = await look(known.policy, key);
@@ -95,9 +103,9 @@ export function createSteering(parts: {
 
   return {
     async configure(given) {
-      const isCode = given === "code";
       const where = `bucket("${bucket}").configure()`;
-      const policy = isCode ? declared : compileOver(where, given, known.policy);
+      const isCode = given === "code";
+      const policy = isCode ? declared : compileOver(where, given, await inForce());
       const { limits, shares, text } = policy;
       const terms = { limits, shares, text, version: 0 };
       const change: Change = { do: "configure", isOverride: !isCode };

@@ -74,6 +74,10 @@ export function throttledClient<C extends object>(
     const remedy = "give the client whose methods are to be paced";
     throw new InvalidOptionError({ where, option: "client", value: client, remedy });
   }
+  if (typeof bucket?.throttled !== "function") {
+    const remedy = "give what sluice.bucket() returned";
+    throw new InvalidOptionError({ where, option: "bucket", value: bucket, remedy });
+  }
   readOptions(where, METHODS, options);
   const { methods = [EVERYTHING], ...rest } = options;
   for (const [index, path] of methods.entries()) {

@@ -263,7 +263,7 @@ describe("draw", () => {
     [{ maxWaitMs: 0 }, "maxWaitMs"],
     [{ maxWaitMs: 1.5 }, "maxWaitMs"],
     [{ maxWait: 5 }, "maxWait"],
-    [{ key: "a:b" }, "key"],
+    [{ key: "a{b}" }, "key"],
     [{ key: "" }, "key"],
     [{ cost: 0 }, "cost"],
     [{ cost: -1 }, "cost"],

@@ -234,8 +234,13 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     async draw(options) {
       return drawByHand(options === undefined ? NO_OPTIONS : readDrawOptions("draw()", options));
     },
-    async tryDraw(options) {
-      return tryDraw(options === undefined ? NO_OPTIONS : readTryOptions("tryDraw()", options));
+    tryDraw(options) {
+      // Not async: a promise around a promise would cost as much as the rest of a try.
+      try {
+        return tryDraw(options === undefined ? NO_OPTIONS : readTryOptions("tryDraw()", options));
+      } catch (error) {
+        return Promise.reject(error as Error);
+      }
     },
     drawForJob,
     throttled(fn, options) {

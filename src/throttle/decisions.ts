@@ -3,8 +3,10 @@ import type { Limit } from "../core/limits/limit.ts";
 import { LONGEST_MS } from "../core/options.ts";
 import { ruleOf } from "../core/limits/registry.ts";
 import type { Granted, Standing } from "../core/store.ts";
+import type { TryDecision } from "./bucket.ts";
 import type { Decision, LimitDecision } from "./decision.ts";
 import type { Group } from "./group.ts";
+import type { Slot } from "./slot.ts";
 
 /** What a draw for many calls of one group came to. */
 export interface Outcome {
@@ -32,8 +34,8 @@ export function standingsOf({ group, granted, nowUs }: Outcome): readonly LimitD
 export function allowed(
   standings: readonly LimitDecision[],
   { costs }: Group,
-  after: number,
-): Decision {
+  { after, slot }: { readonly after: number; readonly slot: Slot },
+): TryDecision {
   let remaining = Infinity;
   let resetAfterMs = 0;
   const limits: LimitDecision[] = [];
@@ -41,10 +43,17 @@ export function allowed(
     const left = Math.min(limit.capacity, limit.remaining + after * costs[index]!);
     remaining = Math.min(remaining, left);
     resetAfterMs = Math.max(resetAfterMs, limit.resetAfterMs);
-    limits.push({ ...limit, remaining: left });
+    limits.push(after === 0 ? limit : { ...limit, remaining: left });
   }
-  const common = { remaining, resetAfterMs, limits };
-  return { allowed: true, retryAfterMs: 0, limitedBy: undefined, ...common };
+  return {
+    allowed: true,
+    remaining,
+    resetAfterMs,
+    retryAfterMs: 0,
+    limitedBy: undefined,
+    limits,
+    slot,
+  };
 }
 
 /** What a refused call is told. */

@@ -23,10 +23,12 @@ const LEAST_SWEPT = 1_000;
 export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
   const { name: bucket } = keeper;
   const groups = new Map<string, Group>();
+  const byKey = new Map<string, Group>();
   let plain: Group | undefined;
   let sweepAt = LEAST_SWEPT;
 
   function forgetIdle(): void {
+    byKey.clear();
     for (const [name, { line, held }] of groups) {
       if (line.size === 0 && held.size === 0) groups.delete(name);
     }
@@ -60,13 +62,27 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
     return group;
   }
 
+  /** Calls that say no more than whom they are for, under limits that are the same for all keys. */
+  function findByKey(key: string): Group | undefined {
+    const { perKey } = policy();
+    if (perKey === undefined) return (plain ??= find({}));
+    return perKey.fixed === undefined ? undefined : byKey.get(key);
+  }
+
   return {
     of(options) {
-      if (options.key === undefined && options.cost === undefined) return (plain ??= find(options));
-      return find(options);
+      const { key, cost } = options;
+      if (cost !== undefined) return find(options);
+      if (key === undefined) return (plain ??= find(options));
+      const known = findByKey(key);
+      if (known !== undefined) return known;
+      const group = find(options);
+      if (group.key === key) byKey.set(key, group);
+      return group;
     },
     clear() {
       groups.clear();
+      byKey.clear();
       plain = undefined;
     },
   };

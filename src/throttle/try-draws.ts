@@ -172,7 +172,7 @@ export function createTryDraws(parts: {
       if (own > 0) parts.keepLease(own, group, reply.sentAtMs);
       const held = { slotUs: granted.slotsUs[index] ?? reply.nowUs, lease: own };
       const slot = new DrawnSlot({ group, key, sinceMs }, held, reply.generation);
-      resolve(Object.assign(allowed(standings, group, count - 1 - index), { slot }));
+      resolve(allowed(standings, group, { after: count - 1 - index, slot }));
     }
     if (count === askers.length) return;
     const decision = refused(standings, outcome);

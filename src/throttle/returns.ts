@@ -5,6 +5,8 @@ import type { Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
 import type { Knowledge } from "./known-terms.ts";
 
+const MOST_REFUNDS = 20;
+
 /** Gives back what nobody here waits for any more. */
 export interface Returns {
   giveBack(
@@ -48,14 +50,13 @@ export function createReturns(options: {
       send(store.giveBack(request));
     },
     refund({ key, keyLimits, limits, costs, text }, slots) {
-      // Evenly spaced slots cannot come again: what was booked behind them stays where it is.
-      const isSpaced = ({ kind, capacity }: Limit): boolean =>
-        kind === "leaky-bucket" && capacity === 1;
-      if (limits.every(isSpaced) || text !== known.terms.text) return;
+      if (!limits.some(isQuota) || text !== known.terms.text) return;
       const counts = new Map<number, number>();
       for (const { slotUs } of slots) counts.set(slotUs, (counts.get(slotUs) ?? 0) + 1);
-      for (const [slotUs, count] of counts) {
-        const deltas = limits.map((limit, index) => (isSpaced(limit) ? 0 : -count * costs[index]!));
+      // A burst lies on one moment; what is spread over many is not worth a request for each.
+      const largest = [...counts].sort(([, a], [, b]) => b - a).slice(0, MOST_REFUNDS);
+      for (const [slotUs, count] of largest) {
+        const deltas = limits.map((limit, index) => (isQuota(limit) ? -count * costs[index]! : 0));
         const { terms } = known;
         send(store.settle({ bucket, terms, key, keyLimits, deltas, slotUs }));
       }
@@ -64,4 +65,12 @@ export function createReturns(options: {
       await Promise.all(underWay);
     },
   };
+}
+
+/**
+ * Whether a limit counts what was used in a time. What drains evenly cannot be given
+ * back afterwards: it may have drained since, and others are booked behind it.
+ */
+function isQuota({ kind }: Limit): boolean {
+  return kind === "sliding-log" || kind.endsWith("window");
 }

@@ -148,4 +148,53 @@ describe("a bucket that limits concurrency", () => {
     expect(most()).toBe(2);
     await bucket.close();
   });
+
+  it("counts leases of those calls alone that hold one, whoever draws beside them", async () => {
+    const { bucket } = createTestBucket({
+      perKey: {
+        tiers: { free: { concurrency: 2 }, pro: { rate: "1000/s", burst: 100 } },
+        tierOf: (key) => (key === "pro" ? "pro" : "free"),
+      },
+    });
+
+    const pros = Promise.all(Array.from({ length: 10 }, () => bucket.draw({ key: "pro" })));
+    const [first, second] = await Promise.all([
+      bucket.draw({ key: "free" }),
+      bucket.draw({ key: "free" }),
+    ]);
+
+    expect((await pros).map(({ hasLease }) => hasLease)).not.toContain(true);
+    expect((await bucket.tryDraw({ key: "free" })).allowed).toBe(false);
+    first!.release();
+    second!.release();
+    await bucket.close();
+  });
+
+  it("renews thousands of leases in requests that Redis can take", async () => {
+    const store = createMemoryStore();
+    const renew = vi.spyOn(store, "renew");
+    const limits = [concurrency(1_200, { leaseMs: 1_000 })];
+    const { bucket } = createTestBucket({ limits }, { store });
+    const drawing = Promise.all(Array.from({ length: 1_200 }, () => bucket.draw()));
+    await vi.advanceTimersByTimeAsync(100);
+    const slots = await drawing;
+
+    await vi.advanceTimersByTimeAsync(2_000);
+
+    const sizes = renew.mock.calls.map(([{ leases }]) => leases.length);
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(500);
+    expect(slots.some(({ signal }) => signal.aborted)).toBe(false);
+    for (const slot of slots) slot.release();
+    await bucket.close();
+  });
+
+  it("tells calls that still run when the bucket is closed, since nobody renews for them", async () => {
+    const { bucket } = createTestBucket({ concurrency: 1 });
+    const slot = await bucket.draw();
+    const { signal } = slot;
+
+    await bucket.close();
+
+    expect(signal.reason).toBeInstanceOf(LeaseLostError);
+  });
 });

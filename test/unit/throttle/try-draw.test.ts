@@ -1,6 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { CostTooLargeError, InvalidOptionError } from "../../../src/core/errors.ts";
-import { concurrency, fixedWindow, leakyBucket } from "../../../src/core/limit-makers.ts";
+import {
+  concurrency,
+  fixedWindow,
+  leakyBucket,
+  tokenBucket,
+} from "../../../src/core/limit-makers.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
@@ -72,6 +77,56 @@ describe("tryDraw", () => {
     const second = await bucket.tryDraw();
 
     expect(first.retryAfterMs - second.retryAfterMs).toBe(400);
+    await bucket.close();
+  });
+
+  it("tells those whom it refuses when the first of them may come, not the last", async () => {
+    const { bucket } = createTestBucket({
+      limits: [tokenBucket({ capacity: 10, refill: "1/s" })],
+    });
+
+    const decisions = await Promise.all(Array.from({ length: 30 }, () => bucket.tryDraw()));
+    await vi.advanceTimersByTimeAsync(1_000);
+
+    expect(decisions.filter(({ allowed }) => allowed)).toHaveLength(10);
+    expect(decisions.at(-1)!.retryAfterMs).toBe(1_000);
+    expect((await bucket.tryDraw()).allowed).toBe(true);
+    await bucket.close();
+  });
+
+  it("lets a call pass once another turned out to have cost less", async () => {
+    const limits = [tokenBucket({ capacity: 1_000, refill: "1/h", unit: "tokens" })];
+    const { bucket } = createTestBucket({ limits });
+    const slot = await bucket.draw({ cost: { tokens: 1_000 } });
+    const refused = await bucket.tryDraw({ cost: { tokens: 100 } });
+
+    await slot.settle({ tokens: 10 });
+
+    expect(refused.allowed).toBe(false);
+    expect((await bucket.tryDraw({ cost: { tokens: 100 } })).allowed).toBe(true);
+    await bucket.close();
+  });
+
+  it("asks for many keys in one request", async () => {
+    const { store, draws } = countedStore();
+    const { bucket } = createTestBucket({ perKey: { rate: "1/s" } }, { store });
+    const keys = Array.from({ length: 30 }, (_, index) => `k${index}`);
+
+    const decisions = await Promise.all([...keys, ...keys].map((key) => bucket.tryDraw({ key })));
+
+    expect(draws()).toBe(1);
+    expect(decisions.filter(({ allowed }) => allowed)).toHaveLength(30);
+    await bucket.close();
+  });
+
+  it("takes an IP address for a key", async () => {
+    const { bucket } = createTestBucket({ perKey: { rate: "1/s" } });
+
+    const both = await Promise.all(
+      ["::1", "::ffff:127.0.0.1"].map((key) => bucket.tryDraw({ key })),
+    );
+
+    expect(both.map(({ allowed }) => allowed)).toEqual([true, true]);
     await bucket.close();
   });
 

@@ -1,0 +1,67 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { InvalidOptionError, type WaitTooLongError } from "../../../src/core/errors.ts";
+import { leakyBucket } from "../../../src/core/limit-makers.ts";
+import { rejectionOf } from "../../support/rejection.ts";
+import { createTestBucket } from "../../support/test-bucket.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  expect(vi.getTimerCount()).toBe(0);
+  vi.useRealTimers();
+});
+
+describe("a bucket", () => {
+  it("hands a whole burst out at once", async () => {
+    const { bucket } = createTestBucket({ rate: "1/s", burst: 1_000 });
+
+    const calls = Promise.all(Array.from({ length: 1_000 }, () => bucket.draw({ maxWaitMs: 200 })));
+    await vi.advanceTimersByTimeAsync(200);
+
+    await expect(calls).resolves.toHaveLength(1_000);
+    await bucket.close();
+  });
+
+  it("fails one call alone when the limits of its key cannot be told", async () => {
+    const { bucket } = createTestBucket({
+      rate: "100/s",
+      perKey: (key) => {
+        if (key === "lost") throw new Error("no such tenant");
+        return { rate: "50/s" };
+      },
+    });
+
+    const lost = rejectionOf(bucket.draw({ key: "lost" }));
+    const other = bucket.draw({ key: "acme" });
+    await vi.advanceTimersByTimeAsync(100);
+
+    expect(await lost).toMatchObject({ message: "no such tenant" });
+    await expect(other).resolves.toMatchObject({ key: "acme" });
+    await bucket.close();
+  });
+
+  it("says how long a cooldown lasts to those who will not wait for it", async () => {
+    const { bucket } = createTestBucket({ rate: "100/s" });
+    await bucket.pause({ forMs: 60_000 });
+
+    const refused = rejectionOf(bucket.draw({ maxWaitMs: 50 }));
+    await vi.advanceTimersByTimeAsync(50);
+
+    const error = (await refused) as WaitTooLongError;
+    expect(error.limitedBy).toBe("a cooldown or pause");
+    expect(error.retryAfterMs).toBeGreaterThan(59_000);
+    await bucket.close();
+  });
+
+  it("takes units by any name, and answers of promises for no limits", async () => {
+    const limits = [leakyBucket("10/s", { unit: "constructor", burst: 5 })];
+    const { bucket } = createTestBucket({ limits });
+
+    await expect(bucket.draw()).resolves.toMatchObject({ bucket: "test" });
+    const perKey = (async () => ({ rate: "1/s" })) as never;
+    const other = createTestBucket({ rate: "10/s", perKey }).bucket;
+    await expect(other.draw({ key: "a" })).rejects.toBeInstanceOf(InvalidOptionError);
+    await Promise.all([bucket.close(), other.close()]);
+  });
+});

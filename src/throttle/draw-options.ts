@@ -22,7 +22,7 @@ export interface DrawOptions {
 export type TryOptions = Pick<DrawOptions, "key" | "cost">;
 
 /** What a call came to cost, by unit; undefined if the result does not tell. */
-export type SettledCost = Readonly<Record<string, number | undefined>> | null | undefined;
+type SettledCost = Readonly<Record<string, number | undefined>> | null | undefined;
 
 /** Reads the true cost of a call from its result; what it leaves out, or undefined, stays as estimated. */
 export type SettleBy<Result> = {

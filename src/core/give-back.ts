@@ -1,7 +1,7 @@
 import { advance, type BucketState } from "./bucket-state.ts";
 import { addHoles, type Hole } from "./holes.ts";
 import { ruleOf } from "./limits/registry.ts";
-import { commitAll, type Scope } from "./scope.ts";
+import { applyLimits, commitAll, type Scope } from "./scope.ts";
 import type { ReturnRequest } from "./store.ts";
 
 /**
@@ -16,6 +16,7 @@ export function giveBack(state: BucketState, request: ReturnRequest, serverUs: n
   if (state.text !== request.terms.text) return;
   const keyScope = wish.key === undefined ? undefined : state.keys.get(wish.key);
   advance(state, serverUs);
+  if (keyScope !== undefined) applyLimits(keyScope, wish.keyLimits, state.clockUs);
   for (const [scope, own] of [
     [state.shared, place],
     [keyScope, wish.place],

@@ -1,6 +1,6 @@
 import { advance, type BucketState } from "./bucket-state.ts";
 import { ruleOf } from "./limits/registry.ts";
-import type { Scope } from "./scope.ts";
+import { applyLimits, type Scope } from "./scope.ts";
 import type { SettleRequest } from "./store.ts";
 
 /**
@@ -17,6 +17,7 @@ export function settle(state: BucketState, request: SettleRequest, serverUs: num
   settleScope(state, state.shared, { ...request, deltas: deltas.slice(0, count) });
   const keyScope = key === undefined ? undefined : state.keys.get(key);
   if (keyScope !== undefined) {
+    applyLimits(keyScope, request.keyLimits, state.clockUs);
     settleScope(state, keyScope, { ...request, deltas: deltas.slice(count) });
   }
 }

@@ -24,7 +24,7 @@ export function steer(
   }
   const scope = key === undefined ? state.shared : scopeOfKey(state, key);
   if (key !== undefined) {
-    if (scope.records.length === 0) applyLimits(scope, keyLimits, state.clockUs);
+    applyLimits(scope, keyLimits, state.clockUs);
     state.keys.set(key, scope);
   }
   const hasChanged = changeScope(scope, change, state.clockUs);

@@ -1,5 +1,5 @@
 import { withResets } from "../core/align.ts";
-import type { BucketState } from "../core/bucket-state.ts";
+import { newBucket, type BucketState } from "../core/bucket-state.ts";
 import { draw } from "../core/draw.ts";
 import { giveBack } from "../core/give-back.ts";
 import { releaseLeases, renewLeases } from "../core/leases.ts";
@@ -56,8 +56,9 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
       if (found !== undefined) settle(found, request, nowUs());
     },
     async renew(request) {
-      const found = states.get(request.bucket);
-      return found === undefined ? request.leases : renewLeases(found, request, nowUs());
+      const now = nowUs();
+      const found = states.get(request.bucket) ?? newBucket(request.terms, now);
+      return renewLeases(found, request, now);
     },
     async release(request) {
       const found = states.get(request.bucket);

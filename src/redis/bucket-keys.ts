@@ -36,9 +36,14 @@ function encoded(key: string): string {
   return /[%:]/.test(key) ? key.replaceAll("%", "%25").replaceAll(":", "%3A") : key;
 }
 
-/** Limits of one kind are counted among themselves, so that they find what is theirs when others come or go. */
+/**
+ * What outlives a policy is counted among its own kind, so that it is found when other limits come or
+ * go; the rest stands where the limit's numbers do.
+ */
 function partsOf(base: string, limits: readonly Limit[]): string[] {
-  return limits.flatMap((limit, index) =>
-    (ruleOf(limit.kind).parts ?? []).map((part) => `${base}:${part}:${ordinalOf(limits, index)}`),
-  );
+  return limits.flatMap((limit, index) => {
+    const { parts = [], isKept } = ruleOf(limit.kind);
+    const place = isKept === true ? ordinalOf(limits, index) : index;
+    return parts.map((part) => `${base}:${part}:${place}`);
+  });
 }

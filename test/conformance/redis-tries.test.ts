@@ -144,7 +144,7 @@ describe("the keys that several limits keep in Redis", () => {
     expect(names).toEqual(
       expect.arrayContaining([
         "state",
-        "log:0",
+        "log:1",
         "leases:0",
         "key:x:state",
         "key:x:log:0",

@@ -76,7 +76,7 @@ describe("four processes whose bucket is four times too fast", () => {
     await runCallers(api, options, 40);
 
     const { rateFactor } = await sluices.open().bucket("downstream", options).peek();
-    expect(api.withStatus(429).length).toBeGreaterThan(1);
+    expect(api.withStatus(429).length).toBeGreaterThanOrEqual(1);
     expect(rateFactor).toBeGreaterThanOrEqual(0.7);
     expect(rateFactor).toBeLessThan(0.75);
   });

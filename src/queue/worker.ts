@@ -3,12 +3,11 @@ import { WaitingError, Worker as StoredWorker } from "bullmq";
 import { InvalidOptionError, StoreUnavailableError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import type { OwnedBucket } from "../throttle/bucket.ts";
-import { withSlotInHand } from "../throttle/slot-in-hand.ts";
 import type { Slot } from "../throttle/slot.ts";
+import { runAttempt } from "./attempt.ts";
 import { storedQueueName, type ConnectQueue } from "./connection.ts";
 import { createJobContext, type Handler, type OwnedJobContext } from "./handler.ts";
 import { fillDefaults, readJob, type Job, type Stored } from "./job.ts";
-import { asFailure, isStorable } from "./outcome.ts";
 import type { Queue } from "./queue.ts";
 import { reportErrors } from "./report-errors.ts";
 import { createRunning } from "./running.ts";
@@ -59,6 +58,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   }
   const { concurrency = 50, closeDeadlineMs = 30_000, lockMs = 30_000 } = options;
   const connection = connect("worker");
+  const parts = { queue: queue.name, bucket, handler, logger };
   const running = createRunning();
   /** What ends the waits of jobs for their slots. */
   const waits = new Set<(reason: string) => void>();
@@ -93,7 +93,9 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     running.begin();
     try {
       const slot = await slotFor(job);
-      if (slot !== undefined && !context.isAborted) return await handle(job, context, slot);
+      if (slot !== undefined && !context.isAborted) {
+        return await runAttempt(parts, { stored: bullJob, job, context, slot });
+      }
       slot?.release();
       // With its lock lost, or Redis away, the job comes back by itself.
       if (slot === undefined && connection.isReady()) await bullJob.moveToWait(token);
@@ -124,36 +126,6 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     waits.add(stop);
     await pause(STORE_RETRY_MS, undefined, pausing).catch(() => undefined);
     waits.delete(stop);
-  }
-
-  async function handle(
-    job: Job<Data>,
-    context: OwnedJobContext,
-    slot: Slot,
-  ): Promise<Result | undefined> {
-    const run = async (): Promise<Result> => handler(job, context);
-    // Another call may take its place in the bucket then.
-    if (slot.hasLease) {
-      slot.signal.addEventListener("abort", () => context.abort("the lease of the call was lost"));
-    }
-    let result: Result;
-    try {
-      // Async storage slows every promise of a process down, so it is used only where it can matter.
-      const inHand = { bucket, slot };
-      result = await (bucket.isCalledByHand ? withSlotInHand(inHand, run) : run());
-    } catch (thrown) {
-      bucket.hear(thrown, slot, { key: job.key });
-      throw asFailure(thrown);
-    } finally {
-      slot.release();
-    }
-    bucket.hear(result, slot, { key: job.key });
-    if (isStorable(result)) return result;
-    logger.warn(
-      { queue: queue.name, job: job.id },
-      "A handler's result is no JSON and is not kept.",
-    );
-    return undefined;
   }
 
   async function close(deadlineMs: number): Promise<void> {

@@ -20,8 +20,8 @@
 local text, next_number = ARGV[1], numbers_of(ARGV[2])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
 local server_us = now_us(next_number())
-local terms = read_terms(next_number, text)
-local key = read_keys(next_number, terms)[1]
+local terms, key = read_frame(next_number, text)
+if not terms then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
 
 local bucket = load_bucket(KEYS[1])
 if bucket then
@@ -36,10 +36,10 @@ end
 -- An asker that knows another policy cannot tell what the keys of its limits hold.
 if bucket.text == text then bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us) end
 local scope = key and open_key(key, bucket.clock_us) or bucket.shared
-local now, drawer = bucket.clock_us, { asker = '', now_us = bucket.clock_us, since_us = 0, lease = 0 }
+local now = bucket.clock_us
 local ones, standings = { 1, 1, 1, 1, 1, 1, 1, 1 }, {}
-if bucket.text == text then add_standings(standings, bucket.shared, ones, drawer) end
-if key then add_standings(standings, scope, ones, drawer) end
+if bucket.text == text then add_standings(standings, bucket.shared, ones, now) end
+if key then add_standings(standings, scope, ones, now) end
 local is_recent = now - bucket.window_us < 2000000
 return {
   now, bucket.generation, bucket.version, bucket.text, bucket.is_override and 1 or 0,

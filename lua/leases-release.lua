@@ -16,35 +16,24 @@
 -- @include lib/state
 -- @include lib/bucket
 -- @include lib/request
+-- @include lib/leases
 
 local asker, channel, name, next_number = ARGV[1], ARGV[2], ARGV[3], numbers_of(ARGV[4])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
-local server_us = now_us(next_number())
-local terms = read_terms(next_number, '')
-local key = read_keys(next_number, terms)[1]
-local leases = {}
-for index = 1, next_number() do leases[index] = next_number() end
+local leased, leases, now = read_leases(next_number)
+if not leased then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
 
-local bucket = load_bucket(KEYS[1])
-if bucket then advance(bucket, server_us) end
-local now = bucket and bucket.clock_us or server_us
 local woken, is_woken = {}, {}
-local function release(limits)
-  for _, limit in ipairs(limits) do
-    if RULES[limit.code].parts == 2 then
-      for _, lease in ipairs(leases) do redis.call('ZREM', limit.keys[1], lease_name(asker, lease)) end
-      local free = limit.count - count_leases(limit, now)
-      for index, waiter in ipairs(waiters_of(limit, now)) do
-        local waiting = string.sub(waiter, 18)
-        if index <= free and not is_woken[waiting] then
-          is_woken[waiting] = true
-          woken[#woken + 1] = waiting
-          redis.call('PUBLISH', channel .. waiting, name)
-        end
-      end
+for _, limit in ipairs(leased) do
+  for _, lease in ipairs(leases) do redis.call('ZREM', limit.keys[1], lease_name(asker, lease)) end
+  local free = limit.count - count_leases(limit, now)
+  for index, waiter in ipairs(waiters_of(limit, now)) do
+    local waiting = string.sub(waiter, 18)
+    if index <= free and not is_woken[waiting] then
+      is_woken[waiting] = true
+      woken[#woken + 1] = waiting
+      redis.call('PUBLISH', channel .. waiting, name)
     end
   end
 end
-release(terms.limits)
-if key then release(key.limits) end
 return woken

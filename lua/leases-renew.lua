@@ -14,34 +14,25 @@
 -- @include lib/state
 -- @include lib/bucket
 -- @include lib/request
+-- @include lib/leases
 
 local asker, next_number = ARGV[1], numbers_of(ARGV[2])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
-local server_us = now_us(next_number())
-local terms = read_terms(next_number, '')
-local key = read_keys(next_number, terms)[1]
-local leases = {}
-for index = 1, next_number() do leases[index] = next_number() end
+local leased, leases, now = read_leases(next_number)
+if not leased then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
 
-local bucket = load_bucket(KEYS[1])
-if bucket then advance(bucket, server_us) end
-local now = bucket and bucket.clock_us or server_us
 local lost, is_lost = {}, {}
-local function renew(limits)
-  for _, limit in ipairs(limits) do
-    for _, lease in ipairs(RULES[limit.code].parts == 2 and leases or {}) do
-      local name = lease_name(asker, lease)
-      local end_us = tonumber(redis.call('ZSCORE', limit.keys[1], name) or 0)
-      if end_us > now then
-        redis.call('ZADD', limit.keys[1], now + limit.period_us, name)
-        redis.call('PEXPIRE', limit.keys[1], math.ceil(limit.period_us / 1000) + 1000)
-      elseif not is_lost[lease] then
-        is_lost[lease] = true
-        lost[#lost + 1] = lease
-      end
+for _, limit in ipairs(leased) do
+  for _, lease in ipairs(leases) do
+    local name = lease_name(asker, lease)
+    local end_us = tonumber(redis.call('ZSCORE', limit.keys[1], name) or 0)
+    if end_us > now then
+      redis.call('ZADD', limit.keys[1], now + limit.period_us, name)
+      redis.call('PEXPIRE', limit.keys[1], math.ceil(limit.period_us / 1000) + 1000)
+    elseif not is_lost[lease] then
+      is_lost[lease] = true
+      lost[#lost + 1] = lease
     end
   end
 end
-renew(terms.limits)
-if key then renew(key.limits) end
 return lost

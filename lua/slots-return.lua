@@ -25,10 +25,10 @@ local next_number = numbers_of(ARGV[6])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
 local server_us, generation = now_us(next_number()), next_number()
 local since_us, key_since_us = next_number(), next_number()
-local terms = read_terms(next_number, text)
-local key = read_keys(next_number, terms)[1]
-local costs = read_costs(next_number, terms.limits, {})
-costs = read_costs(next_number, key and key.limits or {}, costs)
+local terms, key = read_frame(next_number, text)
+local costs = terms and read_costs(next_number, terms.limits, {})
+costs = costs and read_costs(next_number, key and key.limits or {}, costs)
+if not costs then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
 
 local bucket = load_bucket(KEYS[1])
 if not bucket then return 0 end

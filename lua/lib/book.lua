@@ -42,18 +42,13 @@ local function deferral(gate, slot_us, is_served)
 end
 
 -- Whether no call of these holds a lease.
-local function are_all_rates(b)
-  for _, f in ipairs({ b.main, b.gate }) do
-    for _, limit in ipairs(f.scope.limits) do
-      if not RULES[limit.code].is_rate then return false end
-    end
-  end
-  return true
+local function has_no_leases(b)
+  return are_all_rates(b.main.scope) and (not b.gate or are_all_rates(b.gate.scope))
 end
 
 -- Whoever tries takes what there is at one moment: many calls of one cost are one of many times the cost.
 local function is_at_once(b)
-  return b.serving.is_try and #b.main.scope.limits > 0 and are_all_rates(b)
+  return b.serving.is_try and #b.main.scope.limits > 0 and has_no_leases(b)
 end
 
 local function times(costs, count)
@@ -100,7 +95,7 @@ end
 
 local function book_list(b)
   local scope, costs, drawer, serving = b.main.scope, b.main.costs, b.main.drawer, b.serving
-  local booked, has_leases = { slots = {}, count = 0, at_us = 0, excess = 0 }, not are_all_rates(b)
+  local booked, has_leases = { slots = {}, count = 0, at_us = 0, excess = 0 }, not has_no_leases(b)
   local at_us = agree_us(scope, b.opens(), costs, drawer)
   if b.ahead > 0 and at_us + math.floor((b.most - 1) * b.main.step_us) > b.until_us then return booked end
   while #booked.slots < math.min(b.most, MOST_LISTED) and at_us <= b.until_us do

@@ -18,9 +18,9 @@ end
 
 local function standings_for(standings, bucket, wish)
   local costs, key_costs = split(wish.costs, #bucket.shared.limits)
-  local drawer = { asker = '', now_us = bucket.clock_us, since_us = 0, lease = 0 }
-  add_standings(standings, bucket.shared, costs, drawer)
-  if wish.key then add_standings(standings, open_key(wish.key, drawer.now_us), key_costs, drawer) end
+  local now = bucket.clock_us
+  add_standings(standings, bucket.shared, costs, now)
+  if wish.key then add_standings(standings, open_key(wish.key, now), key_costs, now) end
 end
 
 local function draw(serving, terms, keys, wishes)

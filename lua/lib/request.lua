@@ -33,6 +33,14 @@ local function read_keys(next_number, terms)
   return keys
 end
 
+-- The policy and the one key, or none, that a script is about; nil if a number of theirs can never work.
+local function read_frame(next_number, text)
+  local terms = read_terms(next_number, text)
+  local keys = terms and read_keys(next_number, terms)
+  if not keys then return nil end
+  return terms, keys[1]
+end
+
 -- The scope of a key, loaded when it is first needed.
 local function open_key(key, now_us)
   if not key.scope then

@@ -79,6 +79,14 @@ local function binding_of(scope, at_us, costs, drawer)
   return binding
 end
 
+-- Whether no call under these limits holds a lease.
+local function are_all_rates(scope)
+  for _, limit in ipairs(scope.limits) do
+    if not RULES[limit.code].is_rate then return false end
+  end
+  return true
+end
+
 local function commit_all(scope, slot_us, costs, drawer)
   for index, limit in ipairs(scope.limits) do
     RULES[limit.code].commit(limit, slot_us, costs[index], drawer)

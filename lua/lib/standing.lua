@@ -3,9 +3,10 @@ local function or_nobody(us)
   return us == math.huge and -1 or us
 end
 
-local function add_standings(into, scope, costs, drawer)
+local function add_standings(into, scope, costs, now_us)
+  local drawer = { asker = '', now_us = now_us, since_us = 0, lease = 0 }
   for index, limit in ipairs(scope.limits) do
-    local rule, now_us = RULES[limit.code], drawer.now_us
+    local rule = RULES[limit.code]
     local remaining, too_many = 0, limit.capacity + 1
     while too_many - remaining > 1 do
       local middle = math.floor((remaining + too_many) / 2)

@@ -1,12 +1,5 @@
 -- Takes slots back, latest first. Twin of the second half of src/core/give-back.ts.
 
-local function are_all_rates(scope)
-  for _, limit in ipairs(scope and scope.limits or {}) do
-    if not RULES[limit.code].is_rate then return false end
-  end
-  return true
-end
-
 -- The last one booked is simply unbooked; one that lies before it is no longer the last.
 local function unbook(scope, slot_us, costs, first, drawer)
   if not scope or #scope.limits == 0 then return end
@@ -18,7 +11,7 @@ end
 
 local function take_back(bucket, key_scope, given)
   local shared, now_us = bucket.shared, bucket.clock_us
-  local can_leave_holes = are_all_rates(shared) and are_all_rates(key_scope)
+  local can_leave_holes = are_all_rates(shared) and (not key_scope or are_all_rates(key_scope))
   for index = 0, given.next_number() - 1 do
     local slot_us = given.next_number()
     local is_last = (#shared.limits == 0 or shared.last_us == slot_us)

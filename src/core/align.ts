@@ -1,5 +1,6 @@
 import type { Limit } from "./limits/limit.ts";
 import { resetsAround } from "./resets.ts";
+import type { KnownTerms } from "./store.ts";
 
 export interface Window {
   readonly startUs: number;
@@ -22,9 +23,50 @@ export function windowAt({ periodUs, resets }: Limit, atUs: number): Window {
 /** Resets are reckoned once a day: a time zone takes as long as a draw. */
 const reckoned = new WeakMap<Limit, Limit>();
 
-/** The limits with the resets that lie about this time, on the bucket's clock. */
-export function withResets(limits: readonly Limit[], nowUs: number): readonly Limit[] {
-  if (limits.every(({ align }) => align === undefined)) return limits;
+interface Keyed {
+  readonly keyLimits: readonly Limit[];
+}
+
+/** A request, as far as it may hold limits of calendar days. */
+export interface Reckoned extends Partial<Keyed> {
+  readonly terms: KnownTerms;
+  readonly wish?: Keyed;
+  readonly wishes?: readonly Keyed[];
+}
+
+/** Whether a request has to be reckoned; most have not. */
+export function hasDays({ terms, keyLimits = [], wish, wishes = [] }: Reckoned): boolean {
+  return (
+    areDays(terms.limits) ||
+    areDays(keyLimits) ||
+    (wish !== undefined && areDays(wish.keyLimits)) ||
+    wishes.some((each) => areDays(each.keyLimits))
+  );
+}
+
+/** The same request, with all calendar days as they lie about this time, on the bucket's clock. */
+export function reckon<Request extends Reckoned>(request: Request, nowUs: number): Request {
+  if (!hasDays(request)) return request;
+  const { terms, keyLimits, wish, wishes } = request;
+  const reckonKeyed = <Each extends Keyed>(each: Each): Each => ({
+    ...each,
+    keyLimits: withResets(each.keyLimits, nowUs),
+  });
+  return {
+    ...request,
+    terms: { ...terms, limits: withResets(terms.limits, nowUs) },
+    ...(keyLimits && { keyLimits: withResets(keyLimits, nowUs) }),
+    ...(wish && { wish: reckonKeyed(wish) }),
+    ...(wishes && { wishes: wishes.map(reckonKeyed) }),
+  };
+}
+
+function areDays(limits: readonly Limit[]): boolean {
+  return limits.some(({ align }) => align !== undefined);
+}
+
+function withResets(limits: readonly Limit[], nowUs: number): readonly Limit[] {
+  if (!areDays(limits)) return limits;
   return limits.map((limit) => {
     const found = reckoned.get(limit);
     if (limit.align === undefined) return limit;

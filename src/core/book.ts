@@ -1,5 +1,5 @@
 import { ruleOf } from "./limits/registry.ts";
-import { agreeUs, commitAll, gapOf, opensAtUs } from "./scope.ts";
+import { agreeUs, commitAll, gapOf, isAllRate, opensAtUs } from "./scope.ts";
 import type { Fitting, Serving } from "./serve.ts";
 import { slotOfRun, type Run } from "./store.ts";
 import { slotsBefore } from "./turns.ts";
@@ -60,13 +60,12 @@ export function bookRun({ main, opens, untilUs, most, ahead }: Booking): Booked 
 /** Whoever tries takes what there is at one moment: many calls of one cost are one of many times the cost. */
 export function isAtOnce(booking: Booking): boolean {
   const { serving, main } = booking;
-  return serving.request.isTry && isAllRate(booking) && main.scope.records.length > 0;
+  return serving.request.isTry && hasNoLeases(booking) && main.scope.records.length > 0;
 }
 
 /** Whether no call of these holds a lease. */
-function isAllRate({ main, gate }: Booking): boolean {
-  const records = [...main.scope.records, ...(gate?.scope.records ?? [])];
-  return records.every(({ limit }) => ruleOf(limit.kind).isRate);
+function hasNoLeases({ main, gate }: Booking): boolean {
+  return isAllRate(main.scope) && (gate === undefined || isAllRate(gate.scope));
 }
 
 export function bookAtOnce(booking: Booking): Booked {
@@ -116,7 +115,7 @@ export function times(costs: readonly number[], count: number): number[] {
 export function bookList(booking: Booking): Booked {
   const { serving, main, gate, opens, untilUs, most, ahead } = booking;
   const { scope, costs, stepUs, drawer } = main;
-  const hasLeases = !isAllRate(booking);
+  const hasLeases = !hasNoLeases(booking);
   const slotsUs: number[] = [];
   let deferredUs: number | undefined;
   let atUs = agreeUs(scope, opens(), costs, drawer);

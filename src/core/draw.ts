@@ -77,10 +77,10 @@ function countAsker(state: BucketState, drewUs: number): boolean {
 }
 
 function standingsFor(state: BucketState, { key, costs }: Wish): readonly Standing[] {
-  const drawer = { asker: "", nowUs: state.clockUs, sinceUs: 0, lease: 0 };
-  const shared = standingsOf(state.shared, costs, drawer);
+  const { clockUs: nowUs } = state;
+  const shared = standingsOf(state.shared, costs, nowUs);
   if (key === undefined) return shared;
-  return [...shared, ...standingsOf(scopeOfKey(state, key), costs.slice(shared.length), drawer)];
+  return [...shared, ...standingsOf(scopeOfKey(state, key), costs.slice(shared.length), nowUs)];
 }
 
 function assertPossible({ bucket, terms, wishes }: DrawRequest): void {

@@ -7,7 +7,11 @@ export type ErrorCode =
   | "ERR_WAIT_TOO_LONG"
   | "ERR_LINE_FULL"
   | "ERR_LEASE_LOST"
+  | "ERR_HANDLER_TIMEOUT"
   | "ERR_STORE_UNAVAILABLE"
+  | "ERR_JOB_FAILED"
+  | "ERR_JOB_MISSING"
+  | "ERR_JOB_UNFINISHED"
   | "ERR_REDIS_REQUIRED"
   | "ERR_CLOSED";
 
@@ -101,6 +105,20 @@ export class LeaseLostError extends SluiceError {
   }
 }
 
+/** The reason of the signal, and of the failed attempt, when a job's handler took longer than its worker's `timeoutMs`. */
+export class HandlerTimeoutError extends SluiceError {
+  override readonly name = "HandlerTimeoutError";
+  readonly code = "ERR_HANDLER_TIMEOUT";
+  readonly timeoutMs: number;
+
+  constructor(timeoutMs: number) {
+    super(
+      `The handler took longer than ${timeoutMs} ms. End its work when its signal is aborted, or raise timeoutMs.`,
+    );
+    this.timeoutMs = timeoutMs;
+  }
+}
+
 /** Within this package: the beginnings of windows were reckoned for another time than the bucket's. */
 export class WrongResetsError extends Error {
   readonly serverUs: number;
@@ -144,11 +162,60 @@ export class WaitTooLongError extends SluiceError {
 export class StoreUnavailableError extends SluiceError {
   override readonly name = "StoreUnavailableError";
   readonly code = "ERR_STORE_UNAVAILABLE";
+  /** Of `enqueue`: whether Redis may have taken the job although it did not say so. False for all else. */
+  readonly mayBeStored: boolean;
+  /** Of `enqueueMany`: how many jobs, the first ones of those given, are stored for certain: `2000`. */
+  readonly storedCount: number;
 
   /** `met` is what the connection met; only its message is kept, since errors of ioredis carry commands, and so passwords. */
-  constructor(message: string, met?: unknown) {
+  constructor(
+    message: string,
+    met?: unknown,
+    { mayBeStored = false, storedCount = 0 }: { mayBeStored?: boolean; storedCount?: number } = {},
+  ) {
     const reason = met instanceof Error ? new Error(withoutPasswords(met.message)) : undefined;
     super(message, reason && { cause: reason });
+    this.mayBeStored = mayBeStored;
+    this.storedCount = storedCount;
+  }
+}
+
+/** What `finished()` rejects with when the job has failed for good. */
+export class JobFailedError extends SluiceError {
+  override readonly name = "JobFailedError";
+  readonly code = "ERR_JOB_FAILED";
+  readonly jobId: string;
+  /** The message of what its last attempt threw: `"downstream says no"`; `"Expired: …"` if it did not start in time. */
+  readonly reason: string;
+
+  constructor({ jobId, reason }: { jobId: string; reason: string }) {
+    super(`Job ${jobId} has failed: ${reason}. See queue.failed(), and replay it by its id.`);
+    this.jobId = jobId;
+    this.reason = reason;
+  }
+}
+
+/** What `finished()` rejects with when the job was removed, or is done for so long that it is no longer kept. */
+export class JobMissingError extends SluiceError {
+  override readonly name = "JobMissingError";
+  readonly code = "ERR_JOB_MISSING";
+  readonly jobId: string;
+
+  constructor(jobId: string) {
+    super(`Job ${jobId} is not there: it was removed, or it has ended and is no longer kept.`);
+    this.jobId = jobId;
+  }
+}
+
+/** What `finished()` rejects with when the job has not ended within `timeoutMs`; the job goes on. */
+export class JobUnfinishedError extends SluiceError {
+  override readonly name = "JobUnfinishedError";
+  readonly code = "ERR_JOB_UNFINISHED";
+  readonly jobId: string;
+
+  constructor({ jobId, timeoutMs }: { jobId: string; timeoutMs: number }) {
+    super(`Job ${jobId} has not ended within ${timeoutMs} ms; it goes on. Wait longer, or listen.`);
+    this.jobId = jobId;
   }
 }
 

@@ -1,7 +1,8 @@
 import { advance, type BucketState } from "./bucket-state.ts";
 import { addHoles, type Hole } from "./holes.ts";
+import { nobodyAt } from "./limits/limit.ts";
 import { ruleOf } from "./limits/registry.ts";
-import { applyLimits, commitAll, type Scope } from "./scope.ts";
+import { applyLimits, commitAll, isAllRate, type Scope } from "./scope.ts";
 import type { ReturnRequest } from "./store.ts";
 
 /**
@@ -52,7 +53,7 @@ function unbook(
   slotUs: number,
   costs: readonly number[],
 ): void {
-  const drawer = { asker: "", nowUs, sinceUs: 0, lease: 0 };
+  const drawer = nobodyAt(nowUs);
   const count = shared.records.length;
   const negative = costs.map((cost) => -cost);
   if (count > 0) {
@@ -63,8 +64,4 @@ function unbook(
   if (keyScope === undefined) return;
   commitAll(keyScope, slotUs, negative.slice(count), drawer);
   keyScope.lastUs = slotUs - 1;
-}
-
-function isAllRate({ records }: Scope): boolean {
-  return records.every(({ limit }) => ruleOf(limit.kind).isRate);
 }

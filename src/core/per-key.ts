@@ -22,8 +22,17 @@ export interface KeyPolicy {
   readonly isLocal: boolean;
 }
 
+/** The limits that a key has for itself under a policy; none without a key. */
+export function keyLimitsOf(
+  { perKey }: { readonly perKey: KeyPolicy | undefined },
+  key: string | undefined,
+): readonly Limit[] {
+  return key === undefined ? NONE : (perKey?.limitsOf(key) ?? NONE);
+}
+
 type Compile = (given: LimitsOptions) => readonly Limit[];
 
+const NONE: readonly Limit[] = [];
 /** So many different answers of a function are kept compiled. */
 const MOST_KEPT = 1_000;
 

@@ -3,9 +3,10 @@ import { InvalidOptionError } from "./errors.ts";
 import { formatLimit } from "./format-limit.ts";
 import { inParallel, rateLimit } from "./limit-makers.ts";
 import type { Limit } from "./limits/limit.ts";
-import { RULES } from "./limits/registry.ts";
+import { isLimit } from "./limits/registry.ts";
 import { readOptions } from "./options.ts";
 import { compilePerKey, type KeyPolicy, type PerKey } from "./per-key.ts";
+import { writePolicyText } from "./policy-text.ts";
 import { PRIORITIES, type Priority } from "./priority.ts";
 import type { RateInput } from "./rate.ts";
 
@@ -122,49 +123,8 @@ export function makePolicy(
   perKey: KeyPolicy | undefined,
   shares: readonly number[],
 ): Policy {
-  const text = JSON.stringify({ limits, perKey: perKey?.fixed ?? perKey?.isLocal ?? null, shares });
+  const text = writePolicyText(limits, perKey, shares);
   return Object.freeze({ limits, perKey, shares, text });
-}
-
-/**
- * Reads what another replica made of its policy; functions of keys stay those of this process.
- *
- * @throws {@link InvalidOptionError} when this process cannot hold to it: calls fail rather than go unlimited.
- */
-export function readPolicyText(where: string, text: string, own: Policy): Policy {
-  const { limits, perKey, shares } = parsePolicy(text) ?? unreadable(where, text);
-  const fixed = Array.isArray(perKey) ? perKey : undefined;
-  const fixedPolicy = fixed && { limitsOf: () => fixed, fixed, isLocal: false };
-  const keyPolicy = perKey === true ? own.perKey : fixedPolicy;
-  if (perKey === true && keyPolicy === undefined) unreadable(where, text);
-  return Object.freeze({ limits, perKey: keyPolicy, shares, text });
-}
-
-interface PolicyText {
-  readonly limits: Limit[];
-  readonly perKey: Limit[] | true | null;
-  readonly shares: number[];
-}
-
-function parsePolicy(text: string): PolicyText | undefined {
-  const areLimits = (value: unknown): boolean => Array.isArray(value) && value.every(isLimit);
-  try {
-    const read = JSON.parse(text) as PolicyText;
-    const { limits, perKey, shares } = read;
-    const isShared =
-      areLimits(limits) && Array.isArray(shares) && shares.length === PRIORITIES.length;
-    const isKeyed = perKey === true || perKey === null || areLimits(perKey);
-    return isShared && isKeyed && (limits.length > 0 || perKey !== null) ? read : undefined;
-  } catch {
-    // No JSON: told as what it is, by the caller.
-    return undefined;
-  }
-}
-
-function unreadable(where: string, text: string): never {
-  const remedy =
-    "another replica has put it in force and this one cannot hold to it; give all replicas the same version of your code";
-  throw new InvalidOptionError({ where, option: "policy", value: text, remedy });
 }
 
 /** The policy as errors and warnings name it: `"100/s with a burst of 5"`, `"500/min + 25 at once; per key 5/s"`. */
@@ -205,9 +165,4 @@ function assertPossible(where: string, limit: Limit, others: readonly Limit[]): 
   if (least === undefined) return;
   const remedy = `${formatLimit(least)} lets no more than ${least.capacity} pass at once; give a burst of ${least.capacity} or less`;
   throw new InvalidOptionError({ where, option: "burst", value: limit.capacity, remedy });
-}
-
-function isLimit(value: unknown): boolean {
-  const { kind, count, periodUs, capacity } = (value ?? {}) as Partial<Limit>;
-  return RULES.has(kind as string) && [count, periodUs, capacity].every(Number.isSafeInteger);
 }

@@ -135,7 +135,7 @@ function formatOf(timeZone: string): Intl.DateTimeFormat {
   return format;
 }
 
-function isTimeZone(name: string): boolean {
+export function isTimeZone(name: string): boolean {
   try {
     return formatOf(name) !== undefined;
   } catch {

@@ -1,4 +1,4 @@
-import type { Drawer, Limit } from "./limits/limit.ts";
+import { nobodyAt, type Drawer, type Limit } from "./limits/limit.ts";
 import { ordinalOf, ruleOf } from "./limits/registry.ts";
 import type { Standing } from "./store.ts";
 
@@ -174,8 +174,8 @@ export function commitAll(
 }
 
 /** How each limit stands; what could pass at once is found by asking. */
-export function standingsOf(scope: Scope, costs: readonly number[], drawer: Drawer): Standing[] {
-  const { nowUs } = drawer;
+export function standingsOf(scope: Scope, costs: readonly number[], nowUs: number): Standing[] {
+  const drawer = nobodyAt(nowUs);
   return scope.records.map(({ limit, state }, index) => {
     const rule = ruleOf(limit.kind);
     const earliest = (cost: number): number => rule.earliest(limit, state, nowUs, cost, drawer);
@@ -193,12 +193,17 @@ export function standingsOf(scope: Scope, costs: readonly number[], drawer: Draw
 /** When nothing of a scope matters any more: all has drained, and every pause is over. */
 export function drainedAtUs(scope: Scope, nowUs: number): number {
   const { coolUntilUs, pausedUntilUs, gapUntilUs, sinceUs, recoverUs } = scope;
-  const drawer = { asker: "", nowUs, sinceUs: 0, lease: 0 };
+  const drawer = nobodyAt(nowUs);
   const drained = scope.records.map(({ limit, state }) => {
     const rule = ruleOf(limit.kind);
     return rule.isRate ? rule.earliest(limit, state, nowUs, limit.capacity, drawer) : nowUs;
   });
   return Math.max(coolUntilUs, pausedUntilUs, gapUntilUs, sinceUs + recoverUs, ...drained);
+}
+
+/** Whether no call under these limits holds a lease. */
+export function isAllRate({ records }: Scope): boolean {
+  return records.every(({ limit }) => ruleOf(limit.kind).isRate);
 }
 
 function isSameLimit(a: Limit, b: Limit): boolean {

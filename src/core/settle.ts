@@ -1,4 +1,5 @@
 import { advance, type BucketState } from "./bucket-state.ts";
+import { nobodyAt } from "./limits/limit.ts";
 import { ruleOf } from "./limits/registry.ts";
 import { applyLimits, type Scope } from "./scope.ts";
 import type { SettleRequest } from "./store.ts";
@@ -27,7 +28,7 @@ function settleScope(
   scope: Scope,
   { deltas, slotUs }: Pick<SettleRequest, "deltas" | "slotUs">,
 ): void {
-  const drawer = { asker: "", nowUs, sinceUs: 0, lease: 0 };
+  const drawer = nobodyAt(nowUs);
   const atUs = Math.max(nowUs, scope.lastUs);
   for (const [index, { limit, state }] of scope.records.entries()) {
     const rule = ruleOf(limit.kind);

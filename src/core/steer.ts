@@ -7,7 +7,7 @@ import {
   type BucketState,
 } from "./bucket-state.ts";
 import { applyLimits, factorAt, standingsOf, type Scope } from "./scope.ts";
-import type { Change, Peeked, SteerRequest } from "./store.ts";
+import type { Change, Peeked, ScopeRequest, Standing, SteerRequest } from "./store.ts";
 
 /** Changes what holds for a bucket, or one key of it; whether held slots are worthless now. Twin of `lua/bucket-steer.lua`. */
 export function steer(
@@ -99,31 +99,17 @@ const RAMP_FROM = 250;
 /** How a bucket stands. Twin of `lua/bucket-peek.lua`. */
 export function peek(
   found: BucketState | undefined,
-  { terms, key, keyLimits }: Omit<SteerRequest, "change">,
+  { terms, key, keyLimits }: ScopeRequest,
   serverUs: number,
 ): Peeked {
   const state = (found && structuredClone(found)) ?? newBucket(terms, serverUs);
   advance(state, serverUs);
   const { clockUs: nowUs, generation, version, text, isOverride, window, shared } = state;
-  const drawer = { asker: "", nowUs, sinceUs: 0, lease: 0 };
-  const isAgreed = text === terms.text;
-  const standings = isAgreed
-    ? standingsOf(
-        shared,
-        shared.records.map(() => 1),
-        drawer,
-      )
-    : [];
+  const standings = text === terms.text ? standingsOfOne(shared, nowUs) : [];
   const keyScope = key === undefined ? undefined : scopeOfKey(state, key);
   if (keyScope !== undefined) {
     applyLimits(keyScope, keyLimits, nowUs);
-    standings.push(
-      ...standingsOf(
-        keyScope,
-        keyScope.records.map(() => 1),
-        drawer,
-      ),
-    );
+    standings.push(...standingsOfOne(keyScope, nowUs));
   }
   const alive =
     nowUs - window.windowUs < 2_000_000 ? Math.max(window.alive, window.aliveBefore) : 0;
@@ -140,4 +126,10 @@ export function peek(
     factor: Math.min(factorAt(shared, nowUs), factorAt(scope, nowUs)),
     standings,
   };
+}
+
+/** How the limits of a scope stand for a call of one unit. */
+function standingsOfOne(scope: Scope, nowUs: number): Standing[] {
+  const ones = scope.records.map(() => 1);
+  return standingsOf(scope, ones, nowUs);
 }

@@ -134,12 +134,17 @@ export interface ReturnRequest {
   readonly slotsUs: readonly number[];
 }
 
-/** What a call came to cost beyond its estimate, or less. */
-export interface SettleRequest {
+/** What is asked of a bucket, or of one key of it. */
+export interface ScopeRequest {
   readonly bucket: string;
   readonly terms: KnownTerms;
+  /** The key that is meant; undefined: the bucket. */
   readonly key: string | undefined;
   readonly keyLimits: readonly Limit[];
+}
+
+/** What a call came to cost beyond its estimate, or less. */
+export interface SettleRequest extends ScopeRequest {
   /** For each of the policy's limits and then for each of the key's. */
   readonly deltas: readonly number[];
   /** The slot that the estimate was booked at. */
@@ -147,22 +152,13 @@ export interface SettleRequest {
 }
 
 /** Where the leases of some calls are. */
-export interface LeasesRequest {
-  readonly bucket: string;
+export interface LeasesRequest extends ScopeRequest {
   readonly asker: string;
-  readonly terms: KnownTerms;
-  readonly key: string | undefined;
-  readonly keyLimits: readonly Limit[];
   readonly leases: readonly number[];
 }
 
 /** A change that all replicas are to feel. */
-export interface SteerRequest {
-  readonly bucket: string;
-  readonly terms: KnownTerms;
-  /** The key that is meant; undefined: the bucket. */
-  readonly key: string | undefined;
-  readonly keyLimits: readonly Limit[];
+export interface SteerRequest extends ScopeRequest {
   readonly change: Change;
 }
 
@@ -224,7 +220,7 @@ export interface Store {
   renew(request: LeasesRequest): Promise<readonly number[]>;
   release(request: LeasesRequest): Promise<void>;
   steer(request: SteerRequest): Promise<void>;
-  peek(request: Omit<SteerRequest, "change">): Promise<Peeked>;
+  peek(request: ScopeRequest): Promise<Peeked>;
   /** Wakes this asker from now on. */
   listen(asker: string, wake: Wake): void;
   close(): Promise<void>;

@@ -1,13 +1,12 @@
-import { withResets } from "../core/align.ts";
+import { reckon } from "../core/align.ts";
 import { newBucket, type BucketState } from "../core/bucket-state.ts";
 import { draw } from "../core/draw.ts";
 import { giveBack } from "../core/give-back.ts";
 import { releaseLeases, renewLeases } from "../core/leases.ts";
-import type { Limit } from "../core/limits/limit.ts";
 import { drainedAtUs } from "../core/scope.ts";
 import { settle } from "../core/settle.ts";
 import { peek, steer } from "../core/steer.ts";
-import type { DrawRequest, KnownTerms, Store, Wake } from "../core/store.ts";
+import type { Store, Wake } from "../core/store.ts";
 
 const SWEEP_EVERY_US = 60_000_000;
 /** As long as Redis keeps what is idle: a bucket, one that was set by hand, a key. */
@@ -42,18 +41,20 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
   return {
     async draw(request) {
       const now = nowUs();
-      const { state, reply } = draw(states.get(request.bucket), reckonDraw(request, now), now);
+      const { state, reply } = draw(states.get(request.bucket), reckon(request, now), now);
       states.set(request.bucket, state);
       forgetIdle(now);
       return { ...reply, sentAtMs: performance.now() };
     },
     async giveBack(request) {
+      const now = nowUs();
       const found = states.get(request.bucket);
-      if (found !== undefined) giveBack(found, request, nowUs());
+      if (found !== undefined) giveBack(found, reckon(request, now), now);
     },
     async settle(request) {
+      const now = nowUs();
       const found = states.get(request.bucket);
-      if (found !== undefined) settle(found, request, nowUs());
+      if (found !== undefined) settle(found, reckon(request, now), now);
     },
     async renew(request) {
       const now = nowUs();
@@ -66,13 +67,15 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
       for (const asker of woken) wakes.get(asker)?.(request.bucket, "lease", undefined);
     },
     async steer(request) {
+      const now = nowUs();
       const { bucket, key } = request;
-      const { state, hasChanged } = steer(states.get(bucket), reckon(request, nowUs()), nowUs());
+      const { state, hasChanged } = steer(states.get(bucket), reckon(request, now), now);
       states.set(bucket, state);
       if (hasChanged) for (const wake of wakes.values()) wake(bucket, "change", key);
     },
     async peek(request) {
-      return peek(states.get(request.bucket), reckon(request, nowUs()), nowUs());
+      const now = nowUs();
+      return peek(states.get(request.bucket), reckon(request, now), now);
     },
     listen(asker, wake) {
       wakes.set(asker, wake);
@@ -82,29 +85,6 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
       wakes.clear();
     },
   };
-}
-
-/** Calendar days, as they lie about this time. */
-function reckon<Request extends Reckoned>(request: Request, nowUs: number): Request {
-  const { terms, keyLimits } = request;
-  return {
-    ...request,
-    terms: { ...terms, limits: withResets(terms.limits, nowUs) },
-    ...(keyLimits === undefined ? {} : { keyLimits: withResets(keyLimits, nowUs) }),
-  };
-}
-
-interface Reckoned {
-  readonly terms: KnownTerms;
-  readonly keyLimits?: readonly Limit[];
-}
-
-function reckonDraw(request: DrawRequest, nowUs: number): DrawRequest {
-  const wishes = request.wishes.map((wish) => ({
-    ...wish,
-    keyLimits: withResets(wish.keyLimits, nowUs),
-  }));
-  return { ...reckon(request, nowUs), wishes };
 }
 
 /** Whether leases are left that calls may still hold. */

@@ -1,10 +1,25 @@
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from "ioredis";
+import { dropSilentServers } from "./silent-servers.ts";
 
 /** Where Redis is: a URL, ioredis options, or a client of yours, which is copied and left as it is. */
 export type RedisInput = string | RedisOptions | Redis | Cluster;
 
 /** How long one command of the store may take before its connection is given up. */
 const COMMAND_TIMEOUT_MS = 1_000;
+/** How often a client of a cluster looks who serves what: a node that stands still would keep those who only listen. */
+const CLUSTER_LOOK_MS = 5_000;
+
+/** What holds for every connection. */
+const COMMON_SETTINGS: RedisOptions = {
+  keyPrefix: "",
+  stringNumbers: false,
+  retryStrategy: reconnectAfterMs,
+  reconnectOnError: isDemoted,
+  // With Sentinel: a primary that stands still would keep those who only listen, or wait for an answer.
+  failoverDetector: true,
+  // A server that stands still never closes its side; ioredis would wait for that for 2 s before it reconnects.
+  disconnectTimeout: 200,
+};
 
 /**
  * What a draw needs of its connection. A command whose reply was lost must not
@@ -12,16 +27,13 @@ const COMMAND_TIMEOUT_MS = 1_000;
  * ioredis' own while Redis is away (it would hang, and then fire all at once).
  */
 const STORE_SETTINGS: RedisOptions = {
+  ...COMMON_SETTINGS,
   autoResendUnfulfilledCommands: false,
   enableOfflineQueue: false,
   maxRetriesPerRequest: 0,
   commandTimeout: COMMAND_TIMEOUT_MS,
   connectTimeout: 2_000,
   lazyConnect: true,
-  keyPrefix: "",
-  stringNumbers: false,
-  retryStrategy: reconnectAfterMs,
-  reconnectOnError: isDemoted,
 };
 
 /** A job that was sent twice would be done twice, so a producer's commands are not sent again either. */
@@ -29,15 +41,12 @@ const PRODUCER_SETTINGS: RedisOptions = { ...STORE_SETTINGS, commandTimeout: 5_0
 
 /** BullMQ demands that a worker's commands wait for Redis, however long it is away. */
 const WORKER_SETTINGS: RedisOptions = {
+  ...COMMON_SETTINGS,
   maxRetriesPerRequest: null,
   enableOfflineQueue: true,
   lazyConnect: false,
   // A worker blocks on Redis while its queue is empty: a time limit that it inherits would end that each time.
   commandTimeout: 2 ** 31 - 1,
-  keyPrefix: "",
-  stringNumbers: false,
-  retryStrategy: reconnectAfterMs,
-  reconnectOnError: isDemoted,
 };
 
 export type ConnectionUse = "store" | "listener" | "producer" | "worker";
@@ -52,25 +61,43 @@ const SETTINGS: Readonly<Record<ConnectionUse, RedisOptions>> = {
 /** A connection of Sluice's own, with the settings that its use demands. */
 export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster {
   const client = open(input, SETTINGS[use]);
-  // One listener for each bucket that waits for the connection.
-  client.setMaxListeners(0);
+  // One listener for each bucket or question that waits for the connection. Not 0, to which BullMQ would add its own few.
+  client.setMaxListeners(Infinity);
   // A failed attempt is told here as well as to the command that waited for it, which passes it on to its caller.
   client.on("error", () => undefined);
+  dropSilentServers(client);
   return client;
 }
 
 function open(input: RedisInput, settings: RedisOptions): Redis | Cluster {
   // By way of a copy, since ioredis lets the query of a URL win over options.
   if (typeof input === "string") return new Redis(input, { lazyConnect: true }).duplicate(settings);
-  if (isCluster(input)) {
-    return input.duplicate([], {
-      ...input.options,
-      enableOfflineQueue: settings.enableOfflineQueue ?? true,
-      redisOptions: { ...input.options.redisOptions, ...settings },
-    } satisfies ClusterOptions);
-  }
+  if (isCluster(input)) return input.duplicate([], clusterSettings(input, settings));
   if (isRedis(input)) return input.duplicate(settings);
   return new Redis({ ...input, ...settings });
+}
+
+/** A cluster has settings of its own beside those of the connections to its nodes. */
+function clusterSettings(
+  { options }: { readonly options: ClusterOptions },
+  settings: RedisOptions,
+): ClusterOptions {
+  const { enableOfflineQueue = true, lazyConnect = false } = settings;
+  const isSentOnce = settings.autoResendUnfulfilledCommands === false;
+  return {
+    ...options,
+    enableOfflineQueue,
+    lazyConnect,
+    keyPrefix: "",
+    // What was just written may not have come to a replica yet.
+    scaleReads: "master",
+    clusterRetryStrategy: reconnectAfterMs,
+    slotsRefreshInterval: CLUSTER_LOOK_MS,
+    // ioredis sends what was under way on a lost connection again, to whatever node, unless this is 0.
+    retryDelayOnFailover: isSentOnce ? 0 : 100,
+    // A reconnect to a node is the cluster client's business: the node may serve nothing any more.
+    redisOptions: { ...options.redisOptions, ...settings, retryStrategy: null },
+  };
 }
 
 function reconnectAfterMs(times: number): number {

@@ -1,14 +1,13 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
-import { withResets } from "../core/align.ts";
+import type { Reckoned } from "../core/align.ts";
 import {
   ClosedError,
   CostTooLargeError,
   StoreUnavailableError,
   WrongResetsError,
 } from "../core/errors.ts";
-import type { Limit } from "../core/limits/limit.ts";
-import type { DrawRequest, KnownTerms, Store } from "../core/store.ts";
+import type { DrawRequest, Store } from "../core/store.ts";
 import { untilReady } from "./ready.ts";
 import { runScript, type Script } from "./script.ts";
 import { bucketPeek } from "./scripts/bucket-peek.ts";
@@ -17,6 +16,7 @@ import { costsSettle } from "./scripts/costs-settle.ts";
 import { leasesRelease, leasesRenew } from "./scripts/leases.ts";
 import { slotsDraw } from "./scripts/slots-draw.ts";
 import { slotsReturn } from "./scripts/slots-return.ts";
+import { createServerDays } from "./server-days.ts";
 import { createWakeCalls } from "./wake-calls.ts";
 
 const PAUSE_MS = 50;
@@ -37,9 +37,8 @@ export interface RedisStoreOptions {
 export function createRedisStore(options: RedisStoreOptions): Store {
   const { redis, prefix, timeoutMs } = options;
   const wakeCalls = createWakeCalls(options.connectListener, prefix);
+  const days = createServerDays(redis);
   let isClosed = false;
-  /** How far the server's clock runs ahead of this process's, once calendar days need to know it. */
-  let aheadUs: number | undefined;
 
   /**
    * Asks until the time limit is over. A second try is a new question, never the
@@ -54,8 +53,6 @@ export function createRedisStore(options: RedisStoreOptions): Store {
         return await run();
       } catch (error) {
         if (isRefusal(error)) throw error;
-        // A server that accepts commands and answers none is given up, as a lost connection is.
-        if (isSilence(error)) redis.disconnect(true);
         if (performance.now() + PAUSE_MS > deadlineMs) throw unavailable(timeoutMs, error);
         await pause(PAUSE_MS);
       }
@@ -68,49 +65,21 @@ export function createRedisStore(options: RedisStoreOptions): Store {
     input: Input,
   ): Promise<Output> {
     await untilReady(redis, timeoutMs);
-    return runScript(redis, script, { ...(await reckon(input)), prefix });
+    return runScript(redis, script, { ...(await days.reckon(input)), prefix });
   }
 
   async function drawOnce(request: DrawRequest): ReturnType<Store["draw"]> {
-    const reckoned = await reckon(request);
-    const wishes = await Promise.all(
-      request.wishes.map(async (wish) => {
-        if (wish.keyLimits.every(({ align }) => align === undefined)) return wish;
-        return { ...wish, keyLimits: withResets(wish.keyLimits, await serverUs()) };
-      }),
-    );
+    const input = await days.reckon(request);
     const sentAtMs = performance.now();
     try {
-      const reply = await runScript(redis, slotsDraw, { ...reckoned, wishes, prefix });
+      const reply = await runScript(redis, slotsDraw, { ...input, prefix });
       return { ...reply, sentAtMs };
     } catch (error) {
       const wrong = wrongResets(error);
       if (wrong === undefined) throw error;
-      aheadUs = wrong.serverUs - wallUs();
+      days.setServerUs(wrong.serverUs);
       return drawOnce(request);
     }
-  }
-
-  /** Calendar days as they lie about the server's now, whatever this process's clock says. */
-  async function reckon<Input extends Reckoned>(input: Input): Promise<Input> {
-    const { terms, keyLimits = [], wish } = input;
-    const all = [...terms.limits, ...keyLimits, ...(wish?.keyLimits ?? [])];
-    if (all.every(({ align }) => align === undefined)) return input;
-    const nowUs = await serverUs();
-    return {
-      ...input,
-      terms: { ...terms, limits: withResets(terms.limits, nowUs) },
-      keyLimits: withResets(keyLimits, nowUs),
-      ...(wish && { wish: { ...wish, keyLimits: withResets(wish.keyLimits, nowUs) } }),
-    };
-  }
-
-  async function serverUs(): Promise<number> {
-    if (aheadUs === undefined) {
-      const [seconds, micros] = await redis.time();
-      aheadUs = Number(seconds) * 1_000_000 + Number(micros) - wallUs();
-    }
-    return wallUs() + aheadUs;
   }
 
   /** A lost reply may have granted leases that nobody holds: they are given back before the next try. */
@@ -165,17 +134,6 @@ export function createRedisStore(options: RedisStoreOptions): Store {
   };
 }
 
-/** What may hold limits of calendar days. */
-interface Reckoned {
-  readonly terms: KnownTerms;
-  readonly keyLimits?: readonly Limit[];
-  readonly wish?: { readonly keyLimits: readonly Limit[] };
-}
-
-function wallUs(): number {
-  return Date.now() * 1_000;
-}
-
 /** The last command of an ask may still be under way when its time is over; its reply is then lost. */
 async function withinMs<T>(timeoutMs: number, work: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
@@ -199,10 +157,6 @@ function unavailable(timeoutMs: number, cause: unknown): StoreUnavailableError {
 
 function isRefusal(error: unknown): error is Error {
   return error instanceof Error && REFUSAL.test(error.message);
-}
-
-function isSilence(error: unknown): boolean {
-  return error instanceof Error && error.message === "Command timed out";
 }
 
 function wrongResets(error: unknown): WrongResetsError | undefined {

@@ -9,10 +9,20 @@ export interface WakeCalls {
   close(): void;
 }
 
+const RETRY_MS = 500;
+
 /** A message that gets lost costs half a second: those who wait look in by themselves. */
 export function createWakeCalls(connect: () => Redis | Cluster, prefix: string): WakeCalls {
   const wakes = new Map<string, Wake>();
   let listener: Redis | Cluster | undefined;
+  let isClosed = false;
+
+  /** ioredis subscribes again after each reconnect; a first time that fails, as when a node of a cluster is away, is ours. */
+  function subscribe(redis: Redis | Cluster, channel: string): void {
+    redis.subscribe(channel).catch(() => {
+      if (!isClosed) setTimeout(() => subscribe(redis, channel), RETRY_MS).unref();
+    });
+  }
 
   return {
     listen(asker, wake) {
@@ -31,13 +41,9 @@ export function createWakeCalls(connect: () => Redis | Cluster, prefix: string):
       subscribe(listener, wakeChannel(prefix, asker));
     },
     close() {
+      isClosed = true;
       listener?.disconnect();
       wakes.clear();
     },
   };
-}
-
-/** ioredis subscribes again after each reconnect; until then, looking in has to do. */
-function subscribe(listener: Redis | Cluster, channel: string): void {
-  listener.subscribe(channel).catch(() => undefined);
 }

@@ -6,6 +6,7 @@ import type { ReadFeedback } from "./feedback-options.ts";
 import type { ThrottledFetch } from "./fetch.ts";
 import type { Slot } from "./slot.ts";
 import type { BucketState } from "./steering.ts";
+import type { TooFar, WaitOptions } from "./waiting-call.ts";
 import type { Throttled, ThrottledOptions } from "./throttled.ts";
 
 /** A decision; the slot that an allowed call came with settles and releases it. */
@@ -69,9 +70,30 @@ export interface OwnedBucket extends Bucket {
    * Draws with options that have been read already, for a worker. While it waits,
    * what ends the wait is among `waits`: a signal for each job costs more than the draw.
    */
-  drawForJob(options: DrawOptions, waits: Set<(reason: string) => void>): Promise<Slot>;
-  /** Hears what a call that left on this slot came to. */
-  hear(resultOrError: unknown, slot: Slot, options: TryOptions, read?: ReadFeedback): void;
+  drawForJob(options: WaitOptions, waits: Set<(reason: string) => void>): Promise<Slot | TooFar>;
+  /**
+   * What such a call takes of what all keys share, and of what its own key has, in ms; 0 where there is no rate.
+   *
+   * @throws as {@link Bucket.tryDraw} does for such a cost.
+   */
+  stepsOf(options: TryOptions): { readonly sharedMs: number; readonly keyMs: number };
+  /** How many callers wait here that their own key holds back. */
+  readonly heldBack: number;
+  /** Calls back when limits, a cooldown or a pause have changed, of one key or of all; returns what ends it. */
+  onChange(listener: (key: string | undefined) => void): () => void;
+  /**
+   * Checks what a call would draw, long before it does.
+   *
+   * @throws {@link InvalidOptionError} and {@link CostTooLargeError} as {@link Bucket.draw} does.
+   */
+  assertDrawable(options: TryOptions): void;
+  /** Hears what a call that left on this slot came to; tells how long, in ms, the downstream asked to wait, if it did. */
+  hear(
+    resultOrError: unknown,
+    slot: Slot,
+    options: TryOptions,
+    read?: ReadFeedback,
+  ): number | undefined;
   /** Resolves when all that was heard holds for all replicas, or could not be passed on. */
   heard(): Promise<void>;
   /** Settles what a call's result tells that it cost; what cannot be told stays as estimated. */

@@ -1,34 +1,34 @@
 import { setMaxListeners } from "node:events";
 import { ClosedError, LineFullError } from "../core/errors.ts";
-import { formatLimit } from "../core/format-limit.ts";
-import { HORIZON_US } from "../core/limit-makers.ts";
 import type { Logger } from "../core/logger.ts";
-import { LONGEST_MS } from "../core/options.ts";
-import { formatPolicy, type Policy } from "../core/policy.ts";
+import type { Policy } from "../core/policy.ts";
+import { stepOf } from "../core/scope.ts";
 import type { Priority } from "../core/priority.ts";
 import type { Store } from "../core/store.ts";
+import type { Basics } from "./basics.ts";
 import type { OwnedBucket, TryDecision } from "./bucket.ts";
-import { differences } from "./costs.ts";
 import {
   readDrawOptions,
   readTryOptions,
   type DrawOptions,
   type TryOptions,
 } from "./draw-options.ts";
+import { createEstimates, estimateOf, type Estimate } from "./estimates.ts";
 import type { FeedbackOptions } from "./feedback-options.ts";
 import { createFetch, type ThrottledFetch } from "./fetch.ts";
 import type { Caller, Group } from "./group.ts";
 import { createGroups } from "./groups.ts";
 import { createKnowledge } from "./known-terms.ts";
 import { createLeaseKeeper } from "./lease-keeper.ts";
-import { createListener, type Estimate } from "./listener.ts";
+import { createListener } from "./listener.ts";
 import { createPacer, type Pacer } from "./pacer.ts";
+import { createSettling } from "./settling.ts";
 import type { Slot } from "./slot.ts";
 import { takeSlotInHand } from "./slot-in-hand.ts";
 import { createSteering } from "./steering.ts";
 import { throttle } from "./throttled.ts";
 import { createTryDraws } from "./try-draws.ts";
-import { WaitingCall, type CallContext } from "./waiting-call.ts";
+import { TooFar, WaitingCall, type CallContext, type WaitOptions } from "./waiting-call.ts";
 
 export interface BucketParts {
   readonly name: string;
@@ -42,11 +42,6 @@ export interface BucketParts {
   readonly listen?: (() => void) | undefined;
 }
 
-const HORIZON_MS = HORIZON_US / 1_000;
-/** When a lease comes free nobody can tell. */
-const UNKNOWN_MS = 1_000;
-/** An answer that takes so long is what a caller waits for. */
-const SILENT_MS = 50;
 const NO_OPTIONS: DrawOptions = Object.freeze({});
 /** How full a line may be for each priority. */
 const SHED_AT: Readonly<Record<Priority, number>> = {
@@ -59,27 +54,26 @@ const SHED_AT: Readonly<Record<Priority, number>> = {
 export function createBucket(parts: BucketParts): OwnedBucket {
   const { name, policy, store, replica, logger, maxWaiting = Infinity } = parts;
   const known = createKnowledge(name, policy, logger);
-  const common = { store, bucket: name, asker: replica, known, logger };
-  const leases = createLeaseKeeper(common);
-  const { keep: keepLease, release: dropLease } = leases;
-  const keeper = { name, leases, settle };
-  const groups = createGroups(keeper, () => known.policy);
-  const pacer: Pacer = createPacer({ ...common, dropLease, keepLease, regroup });
+  const basics: Basics = { store, bucket: name, asker: replica, known, logger };
+  const leases = createLeaseKeeper(basics);
+  const { settle, settleBy } = createSettling(basics, (key) => tries.forget(key));
+  const groups = createGroups({ name, leases, settle }, () => known.policy);
+  const pacer: Pacer = createPacer({ ...basics, leases, regroup });
+  const { limitedBy, estimateMs } = createEstimates(known, pacer);
   const tries = createTryDraws({
-    ...common,
-    takeLeases: pacer.takeLeases,
-    keepLease,
-    dropLease,
+    ...basics,
+    leases,
     groupOf: (options) => groups.of(options),
     learn: pacer.learn,
   });
-  const listener = createListener({ ...common, onChange: lookIn }, parts.feedback ?? {});
+  const listener = createListener({ ...basics, onChange: lookIn }, parts.feedback ?? {});
   const steering = createSteering({
-    ...common,
+    ...basics,
     declared: policy,
     waiting: () => pacer.waiting,
     onChange: () => lookIn(),
   });
+  const changeListeners = new Set<(key: string | undefined) => void>();
   const closeListeners: ((reason: ClosedError) => void)[] = [];
   let callers = 0;
   let isClosed = false;
@@ -93,53 +87,6 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     limitedBy,
     estimateMs,
   };
-
-  async function settle(
-    { slotUs, group }: { readonly slotUs: number; readonly group: Group },
-    cost: Readonly<Record<string, number | undefined>>,
-  ): Promise<void> {
-    const { costs, key, keyLimits, limits, text } = group;
-    const deltas = differences(name, limits, costs, cost);
-    // Under another policy by now, what the numbers meant is gone.
-    if (text !== known.terms.text || deltas.every((delta) => delta === 0)) return;
-    try {
-      await store.settle({ bucket: name, terms: known.terms, key, keyLimits, deltas, slotUs });
-      if (deltas.some((delta) => delta < 0)) tries.forget(key);
-    } catch (error) {
-      logger.warn(
-        { bucket: name, reason: String(error) },
-        "A cost could not be settled; the estimate stands.",
-      );
-    }
-  }
-
-  function limitedBy({ bindsAt, keyLimits }: Group): string {
-    if (pacer.silentMs > SILENT_MS) return "Redis, which has not answered yet";
-    const limit = [...known.policy.limits, ...keyLimits][bindsAt - 1];
-    if (limit !== undefined) return formatLimit(limit);
-    return bindsAt === -1 ? "a cooldown or pause" : formatPolicy(known.policy);
-  }
-
-  function estimateOf({ keyLimits, costs, stepMs }: Group): Estimate {
-    const limits = [...known.policy.limits, ...keyLimits];
-    const costOf = (unit: string): number => {
-      const index = limits.findIndex(
-        (limit) => limit.unit === unit && limit.kind !== "concurrency",
-      );
-      return index === -1 ? (unit === "calls" ? 1 : 0) : costs[index]!;
-    };
-    return { costOf, stepMs };
-  }
-
-  function estimateMs(group: Group): number {
-    const nowMs = performance.now();
-    const { turnAtMs } = pacer;
-    // A slot lies a horizon behind the turn at which it is drawn.
-    const dueMs = Math.max(group.notBeforeMs, turnAtMs === 0 ? 0 : turnAtMs + HORIZON_MS) - nowMs;
-    const waiting = group.keyLimits.length > 0 ? group.line.size : pacer.waiting;
-    const least = group.hasLeases ? UNKNOWN_MS : 1;
-    return Math.ceil(Math.min(LONGEST_MS, Math.max(least, dueMs, waiting * group.stepMs)));
-  }
 
   /** Another policy is in force: what callers cost, and whom they wait with, is reckoned anew. */
   function regroup(waiting: readonly Caller[]): void {
@@ -192,10 +139,12 @@ export function createBucket(parts: BucketParts): OwnedBucket {
   }
 
   async function drawForJob(
-    options: DrawOptions,
+    options: WaitOptions,
     waits: Set<(reason: string) => void>,
-  ): Promise<Slot> {
+  ): Promise<Slot | TooFar> {
     const group = join(options);
+    const roomInMs = group.notBeforeMs - performance.now();
+    if (roomInMs > (options.patienceMs ?? Infinity)) return new TooFar(roomInMs);
     let stop = (_reason: string): void => {};
     try {
       return await new Promise((resolve, reject) => {
@@ -204,6 +153,9 @@ export function createBucket(parts: BucketParts): OwnedBucket {
         waits.add(stop);
         pacer.wait(call);
       });
+    } catch (reason) {
+      if (reason instanceof TooFar) return reason;
+      throw reason;
     } finally {
       waits.delete(stop);
     }
@@ -243,6 +195,9 @@ export function createBucket(parts: BucketParts): OwnedBucket {
       }
     },
     drawForJob,
+    assertDrawable(options) {
+      groups.of(options);
+    },
     throttled(fn, options) {
       isCalledByHand = true;
       return throttle(bucket, fn, options);
@@ -252,22 +207,34 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     },
     hear(resultOrError, slot, options, read) {
       const estimate = (): Estimate => estimateOf(groups.of(options));
-      listener.hear(resultOrError, { key: options.key, atMs: slot.atMs, estimate }, read);
+      return listener.hear(resultOrError, { key: options.key, atMs: slot.atMs, estimate }, read);
     },
     heard: () => listener.settled(),
-    settleBy(read, result, slot) {
-      const settling = (async () => {
-        const cost = await read(result);
-        if (cost !== undefined && cost !== null) await slot.settle(cost);
-      })();
-      // The call went well; that it cannot be told what it cost must not make it fail.
-      settling.catch((error: unknown) => {
-        const problem = `settle() failed; the estimate of bucket "${name}" stands: ${String(error)}`;
-        logger.warn({ bucket: name, reason: String(error) }, problem);
-      });
-    },
+    settleBy,
     lookIn,
-    forget: pacer.forget,
+    forget(key) {
+      pacer.forget(key);
+      for (const listener of changeListeners) listener(key);
+    },
+    stepsOf(options) {
+      // Where all limits are per key, a call of no key takes nothing of anybody.
+      if (options.key === undefined && known.policy.limits.length === 0) {
+        return { sharedMs: 0, keyMs: 0 };
+      }
+      const { shared, keyLimits, costs } = groups.of(options);
+      const keyCosts = costs.slice(shared.length);
+      return {
+        sharedMs: stepOf(shared, costs) / 1_000,
+        keyMs: stepOf(keyLimits, keyCosts) / 1_000,
+      };
+    },
+    get heldBack() {
+      return pacer.heldBack;
+    },
+    onChange(listener) {
+      changeListeners.add(listener);
+      return () => changeListeners.delete(listener);
+    },
     configure: steering.configure,
     pause: steering.pause,
     resume: steering.resume,

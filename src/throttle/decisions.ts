@@ -16,7 +16,7 @@ export interface Outcome {
 }
 
 /** When a lease comes free nobody can tell; a caller may well ask again so much later. */
-const UNKNOWN_MS = 1_000;
+export const UNKNOWN_MS = 1_000;
 
 /** How the limits stand after all of the calls; names and sizes are the same for all that follow. */
 export function standingsOf({ group, granted, nowUs }: Outcome): readonly LimitDecision[] {

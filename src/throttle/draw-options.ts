@@ -30,7 +30,7 @@ export type SettleBy<Result> = {
   by(result: Result): SettledCost | Promise<SettledCost>;
 }["by"];
 
-const COST = z.custom<Cost>(isCost, {
+export const COST: z.ZodType<Cost> = z.custom<Cost>(isCost, {
   error: "give a whole number of calls from 1, or one for each unit, such as { tokens: 800 }",
 });
 const TRY_SHAPE = { key: KEY.optional(), cost: COST.optional() };

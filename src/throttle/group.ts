@@ -10,13 +10,15 @@ import type { SlotKeeper } from "./slot.ts";
 export interface Caller extends Waiter {
   /** In the order in which callers came to the bucket. */
   readonly number: number;
+  /** How far off its key's time may be, in ms; beyond that it does not wait. */
+  readonly patienceMs: number;
   group: Group;
   go(slot: HeldSlot, generation: number): void;
   fail(error: unknown): void;
 }
 
-/** Calls of one key and cost: a slot of one of them is as good for another. */
-export interface Group {
+/** What a group is made of. */
+export interface GroupFacts {
   readonly keeper: SlotKeeper;
   readonly name: string;
   /** The key, if it has limits of its own. */
@@ -24,14 +26,18 @@ export interface Group {
   readonly keyLimits: readonly Limit[];
   /** What all keys share. */
   readonly shared: readonly Limit[];
+  /** For each of the shared limits and then of the key's. */
+  readonly costs: readonly number[];
+  /** The policy that all of this goes by. */
+  readonly text: string;
+}
+
+/** Calls of one key and cost: a slot of one of them is as good for another. */
+export interface Group extends GroupFacts {
   /** The shared limits and then the key's. */
   readonly limits: readonly Limit[];
   /** Whether its calls hold leases. */
   readonly hasLeases: boolean;
-  /** For each of the limits. */
-  readonly costs: readonly number[];
-  /** The policy that all of this goes by. */
-  readonly text: string;
   /** What one call takes of the downstream, in ms. */
   readonly stepMs: number;
   /** How late a slot may be used. */
@@ -42,18 +48,6 @@ export interface Group {
   notBeforeMs: number;
   /** What held these calls back last, as a reply numbers it. */
   bindsAt: number;
-}
-
-/** What a group is made of. */
-export interface GroupFacts {
-  readonly keeper: SlotKeeper;
-  readonly name: string;
-  readonly key: string | undefined;
-  readonly keyLimits: readonly Limit[];
-  readonly shared: readonly Limit[];
-  readonly costs: readonly number[];
-  /** The policy that all of this goes by. */
-  readonly text: string;
 }
 
 export function createGroup(facts: GroupFacts): Group {

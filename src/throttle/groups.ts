@@ -1,5 +1,5 @@
-import type { Limit } from "../core/limits/limit.ts";
 import { InvalidOptionError } from "../core/errors.ts";
+import { keyLimitsOf } from "../core/per-key.ts";
 import type { Policy } from "../core/policy.ts";
 import { costsOf } from "./costs.ts";
 import type { TryOptions } from "./draw-options.ts";
@@ -37,7 +37,8 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
   }
 
   function find({ key, cost }: TryOptions): Group {
-    const { limits: shared, perKey, text } = policy();
+    const inForce = policy();
+    const { limits: shared, perKey, text } = inForce;
     if (perKey !== undefined && shared.length === 0 && key === undefined) {
       const remedy = "all limits of the bucket are per key: say whom the call is for";
       throw new InvalidOptionError({
@@ -47,15 +48,15 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
         remedy,
       });
     }
-    const keyLimits: readonly Limit[] = key === undefined ? [] : (perKey?.limitsOf(key) ?? []);
+    const keyLimits = keyLimitsOf(inForce, key);
     const limits = [...shared, ...keyLimits];
     const costs = costsOf(bucket, limits, cost);
     const own = keyLimits.length > 0 ? key : undefined;
     const name = `${costs.join(" ")} ${own ?? ""}`;
     const found = groups.get(name);
     // A tier's limits may have changed since.
-    if (found !== undefined && found.keyLimits === keyLimits) return found;
-    if (found !== undefined && keyLimits.length === 0) return found;
+    const isSame = found?.keyLimits === keyLimits || keyLimits.length === 0;
+    if (found !== undefined && isSame) return found;
     if (groups.size >= sweepAt) forgetIdle();
     const group = createGroup({ keeper, name, key: own, keyLimits, shared, costs, text });
     groups.set(name, group);

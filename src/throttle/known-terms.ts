@@ -1,5 +1,6 @@
 import type { Logger } from "../core/logger.ts";
-import { formatPolicy, readPolicyText, type Policy } from "../core/policy.ts";
+import { readPolicyText } from "../core/policy-text.ts";
+import { formatPolicy, type Policy } from "../core/policy.ts";
 import type { KnownTerms } from "../core/store.ts";
 
 /** A policy that is in force, and was not known here. */
@@ -20,6 +21,8 @@ export interface Knowledge {
   readonly terms: KnownTerms;
   /** The bucket has answered: the policy that this process knows is in force, in this version. */
   confirm(version: number): void;
+  /** The policy of this text: that of the code, or what another process has put in force. */
+  read(text: string): Policy;
   /** Another policy is in force. */
   learn(news: PolicyNews): void;
 }
@@ -29,9 +32,13 @@ export function createKnowledge(bucket: string, declared: Policy, logger: Logger
   let terms = termsOf(declared, 0);
   let hasWarned = false;
 
+  function read(text: string): Policy {
+    const known = [policy, declared].find((each) => each.text === text);
+    return known ?? readPolicyText(`bucket("${bucket}")`, text, declared);
+  }
+
   function learn({ text, version, isOverride }: PolicyNews): void {
-    policy =
-      text === declared.text ? declared : readPolicyText(`bucket("${bucket}")`, text, declared);
+    policy = read(text);
     terms = termsOf(policy, version);
     // What was configured by hand is meant to differ.
     if (hasWarned || isOverride || text === declared.text) return;
@@ -53,10 +60,11 @@ export function createKnowledge(bucket: string, declared: Policy, logger: Logger
     confirm(version) {
       if (version !== terms.version) terms = termsOf(policy, version);
     },
+    read,
     learn,
   };
 }
 
-function termsOf({ limits, shares, text }: Policy, version: number): KnownTerms {
+export function termsOf({ limits, shares, text }: Policy, version: number): KnownTerms {
   return { limits, shares, text, version };
 }

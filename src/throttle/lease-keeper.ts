@@ -1,15 +1,20 @@
 import { LeaseLostError } from "../core/errors.ts";
-import type { Logger } from "../core/logger.ts";
-import type { LeasesRequest, Store } from "../core/store.ts";
+import type { LeasesRequest } from "../core/store.ts";
+import type { Basics } from "./basics.ts";
 import type { Group } from "./group.ts";
-import type { Knowledge } from "./known-terms.ts";
 
 /** The leases of calls that run here, or are about to. */
 export interface LeaseKeeper {
+  /** The number of the first of so many leases that are asked for; no number comes twice. */
+  number(count: number): number;
   /** Keeps a lease that was drawn at `atMs` of `performance.now()`: it is renewed until it is given back. */
-  readonly keep: (lease: number, group: Group, atMs: number) => void;
+  keep(lease: number, group: Group, atMs: number): void;
   /** Gives a lease back; again, or one that is not kept: does no harm. */
-  readonly release: (lease: number, group: Group) => void;
+  release(lease: number, group: Group): void;
+  /** Gives back those of slots that are not used. */
+  releaseAll(slots: readonly { readonly lease: number }[], group: Group): void;
+  /** Gives back what a reply that got lost may have granted, to any of the groups that were asked for. */
+  releaseLost(first: number, count: number, groups: readonly Group[]): void;
   /** Aborted before the lease ends, if it cannot be renewed. */
   signalOf(lease: number): AbortSignal;
   /** Resolves when all that were given back have left. */
@@ -31,19 +36,14 @@ const RENEW_AT = 1 / 3;
 const WARN_AT = 0.9;
 const MOST_AT_ONCE = 500;
 
-export function createLeaseKeeper(options: {
-  readonly store: Store;
-  readonly bucket: string;
-  readonly asker: string;
-  readonly known: Knowledge;
-  readonly logger: Logger;
-}): LeaseKeeper {
-  const { store, bucket, asker, known, logger } = options;
+export function createLeaseKeeper(basics: Basics): LeaseKeeper {
+  const { store, bucket, asker, known, logger } = basics;
   const kept = new Map<number, Kept>();
   const returned = new Map<Group, number[]>();
   const returning = new Set<Promise<void>>();
   /** How long the shortest lease lasts that was kept. */
   let shortestMs = Infinity;
+  let nextLease = 1;
   let timer: NodeJS.Timeout | undefined;
   let isReturnDue = false;
   let isClosed = false;
@@ -109,7 +109,20 @@ export function createLeaseKeeper(options: {
     returned.clear();
   }
 
+  function release(lease: number, group: Group): void {
+    kept.delete(lease);
+    if (isClosed) return;
+    add(returned, group, lease);
+    if (isReturnDue) return;
+    isReturnDue = true;
+    queueMicrotask(giveBack);
+  }
+
   return {
+    number(count) {
+      nextLease += count;
+      return nextLease - count;
+    },
     keep(lease, group, atMs) {
       const times = group.limits.filter(({ kind }) => kind === "concurrency");
       const lastsMs = Math.min(...times.map(({ periodUs }) => periodUs)) / 1_000;
@@ -122,13 +135,14 @@ export function createLeaseKeeper(options: {
       kept.set(lease, { group, lastsMs, endsAtMs: atMs + lastsMs, ending });
       setTimer();
     },
-    release(lease, group) {
-      kept.delete(lease);
-      if (isClosed) return;
-      add(returned, group, lease);
-      if (isReturnDue) return;
-      isReturnDue = true;
-      queueMicrotask(giveBack);
+    release,
+    releaseAll(slots, group) {
+      for (const { lease } of slots) if (lease > 0) release(lease, group);
+    },
+    releaseLost(first, count, groups) {
+      for (const group of groups) {
+        for (let each = 0; group.hasLeases && each < count; each++) release(first + each, group);
+      }
     },
     signalOf(lease) {
       return kept.get(lease)?.ending.signal ?? AbortSignal.abort(new LeaseLostError(bucket));

@@ -3,15 +3,21 @@ import { PRIORITIES, type Priority } from "../core/priority.ts";
 /** One who waits, as a link of the line it waits in. */
 export interface Waiter {
   readonly priority: Priority;
+  /** Whose it is, where lanes take turns; undefined: it waits behind all who came before. */
+  readonly lane?: string | undefined;
+  /** In which round of turns it goes; the line's own. */
+  round: number;
   previous: Waiter | undefined;
   next: Waiter | undefined;
 }
 
-/** The callers that wait in one process: by priority, then first come, first served. */
+/** The callers that wait in one process: by priority, then first come, first served; those of lanes take turns. */
 export interface Line<W extends Waiter> {
   readonly size: number;
   /** Who would go next. */
   readonly head: W | undefined;
+  /** Who would go last. */
+  readonly last: W | undefined;
   /** How many of one priority wait; 0 is the most urgent. */
   sizeOf(rank: number): number;
   push(waiter: W): void;
@@ -20,8 +26,20 @@ export interface Line<W extends Waiter> {
   remove(waiter: W): void;
 }
 
+/** In which round the last one of a lane goes, and how many of it wait. */
+interface Turns {
+  round: number;
+  waiting: number;
+}
+
+/** So many lanes of which nobody waits are remembered, beside twice those that wait. */
+const MOST_IDLE_LANES = 1_000;
+
 interface Queue {
   size: number;
+  /** The round of who went last. */
+  round: number;
+  readonly lanes: Map<string, Turns>;
   head: Waiter | undefined;
   tail: Waiter | undefined;
 }
@@ -29,7 +47,10 @@ interface Queue {
 /** A doubly linked list for each priority, so that all three operations take the same time however long the line is. */
 export function createLine<W extends Waiter>(): Line<W> {
   const queues = new Map<Priority, Queue>(
-    PRIORITIES.map((priority) => [priority, { size: 0, head: undefined, tail: undefined }]),
+    PRIORITIES.map((priority) => [
+      priority,
+      { size: 0, round: 0, lanes: new Map<string, Turns>(), head: undefined, tail: undefined },
+    ]),
   );
   const inOrder = [...queues.values()];
   let size = 0;
@@ -41,6 +62,10 @@ export function createLine<W extends Waiter>(): Line<W> {
 
   function remove(waiter: W): void {
     const queue = queues.get(waiter.priority)!;
+    const turns = waiter.lane === undefined ? undefined : queue.lanes.get(waiter.lane);
+    if (turns !== undefined) turns.waiting -= 1;
+    // Those who left without a turn have not used it up.
+    if (turns?.waiting === 0) turns.round = Math.min(turns.round, queue.round);
     if (waiter.previous === undefined) queue.head = waiter.next;
     else waiter.previous.next = waiter.next;
     if (waiter.next === undefined) queue.tail = waiter.previous;
@@ -48,6 +73,7 @@ export function createLine<W extends Waiter>(): Line<W> {
     waiter.previous = undefined;
     waiter.next = undefined;
     queue.size -= 1;
+    if (queue.size === 0) queue.lanes.clear();
     size -= 1;
   }
 
@@ -58,21 +84,47 @@ export function createLine<W extends Waiter>(): Line<W> {
     get head() {
       return first();
     },
+    get last() {
+      return inOrder.findLast(({ tail }) => tail !== undefined)?.tail as W | undefined;
+    },
     sizeOf: (rank) => inOrder[rank]!.size,
     push(waiter) {
       const queue = queues.get(waiter.priority)!;
-      waiter.previous = queue.tail;
-      if (queue.tail === undefined) queue.head = waiter;
-      else queue.tail.next = waiter;
-      queue.tail = waiter;
+      waiter.round = roundOf(queue, waiter);
+      let before = queue.tail;
+      while (before !== undefined && before.round > waiter.round) before = before.previous;
+      const after = before === undefined ? queue.head : before.next;
+      waiter.previous = before;
+      waiter.next = after;
+      if (before === undefined) queue.head = waiter;
+      else before.next = waiter;
+      if (after === undefined) queue.tail = waiter;
+      else after.previous = waiter;
       queue.size += 1;
       size += 1;
     },
     shift() {
       const head = first();
-      if (head !== undefined) remove(head);
+      if (head === undefined) return undefined;
+      queues.get(head.priority)!.round = head.round;
+      remove(head);
       return head;
     },
     remove,
   };
+}
+
+/** One of a lane goes in the round after the lane's last one; who has no lane, in that of the last of all. */
+function roundOf({ round, lanes, tail, size }: Queue, { lane }: Waiter): number {
+  if (lane === undefined) return tail?.round ?? round;
+  const turns = lanes.get(lane) ?? { round: -1, waiting: 0 };
+  turns.round = Math.max(round, turns.round + 1);
+  turns.waiting += 1;
+  lanes.set(lane, turns);
+  if (lanes.size > MOST_IDLE_LANES + 2 * size) forgetIdle(lanes);
+  return turns.round;
+}
+
+function forgetIdle(lanes: Map<string, Turns>): void {
+  for (const [lane, { waiting }] of lanes) if (waiting === 0) lanes.delete(lane);
 }

@@ -1,10 +1,10 @@
-import type { Logger } from "../core/logger.ts";
-import type { Policy } from "../core/policy.ts";
-import type { Change, Store } from "../core/store.ts";
+import { keyLimitsOf } from "../core/per-key.ts";
+import type { Change } from "../core/store.ts";
+import type { Basics } from "./basics.ts";
+import type { Estimate } from "./estimates.ts";
 import { readAnswer, type Answer } from "./feedback/answer.ts";
 import { readRemaining } from "./feedback/remaining.ts";
 import type { Feedback, FeedbackOptions, ReadFeedback } from "./feedback-options.ts";
-import type { Knowledge } from "./known-terms.ts";
 
 /** The call that an answer came to. */
 interface Answered {
@@ -15,16 +15,10 @@ interface Answered {
   readonly estimate: () => Estimate;
 }
 
-export interface Estimate {
-  /** What the call was estimated to cost, by unit. */
-  readonly costOf: (unit: string) => number;
-  /** What one call takes of the downstream, in ms. */
-  readonly stepMs: number;
-}
-
 /** Listens to what calls return and throw, and slows the bucket down for all replicas. */
 export interface Listener {
-  hear(resultOrError: unknown, call: Answered, read?: ReadFeedback): void;
+  /** Tells how long, in ms and at most `maxCooldownMs`, the downstream asked to wait; undefined if it did not. */
+  hear(resultOrError: unknown, call: Answered, read?: ReadFeedback): number | undefined;
   /** Resolves when all that was heard has been passed on. */
   settled(): Promise<void>;
 }
@@ -39,13 +33,7 @@ const [LEAST_RAMP_US, MOST_RAMP_US] = [1_000_000, 10_000_000];
 const SPACE_EVERY_MS = 200;
 
 export function createListener(
-  parts: {
-    readonly store: Store;
-    readonly bucket: string;
-    readonly known: Knowledge;
-    readonly logger: Logger;
-    readonly onChange: (key: string | undefined) => void;
-  },
+  parts: Basics & { readonly onChange: (key: string | undefined) => void },
   options: FeedbackOptions,
 ): Listener {
   const { store, bucket, known, logger, onChange } = parts;
@@ -54,17 +42,13 @@ export function createListener(
   let spacedAtMs = -Infinity;
 
   /** The key's own limits were hit, if it has some; who has none is one of all. */
-  function scopeOf(
-    policy: Policy,
-    key: string | undefined,
-    scope: Feedback["scope"],
-  ): string | undefined {
-    const hasOwn = key !== undefined && policy.perKey !== undefined;
+  function scopeOf(key: string | undefined, scope: Feedback["scope"]): string | undefined {
+    const hasOwn = keyLimitsOf(known.policy, key).length > 0;
     return hasOwn && scope !== "bucket" ? key : undefined;
   }
 
   function steer(key: string | undefined, change: Change): void {
-    const keyLimits = key === undefined ? [] : (known.policy.perKey?.limitsOf(key) ?? []);
+    const keyLimits = keyLimitsOf(known.policy, key);
     const steering = store
       .steer({ bucket, terms: known.terms, key, keyLimits, change })
       .then(() => onChange(key))
@@ -82,7 +66,7 @@ export function createListener(
     const forUs = Math.round(Math.min(Math.max(coolMs, 0), maxCooldownMs) * 1_000);
     if (!Number.isSafeInteger(forUs)) return;
     const slotUs = Math.round(atMs * 1_000);
-    const about = scopeOf(known.policy, key, scope);
+    const about = scopeOf(key, scope);
     if (adaptive !== undefined) {
       const { floor, recoverMs } = adaptive;
       const bounds = {
@@ -115,32 +99,39 @@ export function createListener(
     spacedAtMs = nowMs;
     const forUs = Math.round(Math.min(forMs, maxCooldownMs) * 1_000);
     const gapUs = Math.min(Math.round(gapMs * 1_000), forUs);
-    steer(scopeOf(known.policy, key, undefined), { do: "space", gapUs, forUs });
+    steer(scopeOf(key, undefined), { do: "space", gapUs, forUs });
   }
 
-  function hear(resultOrError: unknown, call: Answered, read: ReadFeedback | undefined): void {
-    if (read === false) return;
+  function hear(
+    resultOrError: unknown,
+    call: Answered,
+    read: ReadFeedback | undefined,
+  ): number | undefined {
+    if (read === false) return undefined;
     if (read !== undefined) {
       const feedback = read(resultOrError);
       if (feedback !== undefined) cool(feedback, call);
-      return;
+      return feedback?.coolMs;
     }
     const answer = readAnswer(resultOrError, Date.now());
-    if (answer === undefined) return;
+    if (answer === undefined) return undefined;
     if (answer.isLimited) cool({ coolMs: answer.retryAfterMs ?? DEFAULT_COOL_MS }, call);
     else if (pace === "headers") space(answer, call);
+    return answer.retryAfterMs;
   }
 
   return {
     hear(resultOrError, call, read = options.feedback) {
       try {
-        hear(resultOrError, call, read);
+        const askedMs = hear(resultOrError, call, read);
+        return askedMs === undefined ? undefined : Math.min(askedMs, maxCooldownMs);
       } catch (error) {
         // Neither a reader of the user's own nor a newer policy may turn a call that went well into one that failed.
         logger.warn(
           { bucket, reason: String(error) },
           "An answer could not be read, and tells nothing.",
         );
+        return undefined;
       }
     },
     async settled() {

@@ -1,6 +1,6 @@
 import PQueue from "p-queue";
 import { WaitTooLongError } from "../core/errors.ts";
-import { PRIORITIES } from "../core/priority.ts";
+import { RANKS } from "../core/priority.ts";
 import type { DrawOptions } from "./draw-options.ts";
 
 /** Bounds how many calls of one wrapped function run here at once. */
@@ -46,7 +46,8 @@ export function createPlaces(bucket: string, concurrency: number): Places {
       signal?.addEventListener("abort", onAbort, { once: true });
       const timer = maxWaitMs === undefined ? undefined : setTimeout(onExpire, maxWaitMs);
       try {
-        return await hold(PRIORITIES.length - PRIORITIES.indexOf(priority), waiting.signal);
+        // p-queue lets the highest number go first.
+        return await hold(-RANKS[priority], waiting.signal);
       } finally {
         waits.delete(waiting);
         clearTimeout(timer);

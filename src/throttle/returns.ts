@@ -1,9 +1,8 @@
 import type { Limit } from "../core/limits/limit.ts";
-import type { Logger } from "../core/logger.ts";
-import { MOST_RETURNED, type Place, type Store } from "../core/store.ts";
+import { MOST_RETURNED, type Place } from "../core/store.ts";
+import type { Basics } from "./basics.ts";
 import type { Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
-import type { Knowledge } from "./known-terms.ts";
 
 const MOST_REFUNDS = 20;
 
@@ -16,19 +15,13 @@ export interface Returns {
     places: { readonly bucket: Place; readonly key: Place },
   ): void;
   /** Gives back what slots took that were not used in time; the time itself is gone. */
-  refund(group: Group, slots: readonly HeldSlot[]): void;
+  readonly refund: (group: Group, slots: readonly HeldSlot[]) => void;
   /** Resolves when all has been given back, or is wasted. */
   settled(): Promise<void>;
 }
 
-export function createReturns(options: {
-  readonly store: Store;
-  readonly bucket: string;
-  readonly asker: string;
-  readonly known: Knowledge;
-  readonly logger: Logger;
-}): Returns {
-  const { store, bucket, asker, known, logger } = options;
+export function createReturns(basics: Basics): Returns {
+  const { store, bucket, asker, known, logger } = basics;
   const underWay = new Set<Promise<void>>();
 
   function send(what: Promise<void>): void {

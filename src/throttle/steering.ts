@@ -1,16 +1,11 @@
 import { z } from "zod";
 import { formatLimit } from "../core/format-limit.ts";
 import { KEY, LONGEST_MS, readOptions, wholeNumber } from "../core/options.ts";
-import type { Limit } from "../core/limits/limit.ts";
-import {
-  compileOver,
-  formatPolicy,
-  readPolicyText,
-  type Policy,
-  type PolicyOptions,
-} from "../core/policy.ts";
-import type { Change, Peeked, Store } from "../core/store.ts";
-import type { Knowledge } from "./known-terms.ts";
+import { keyLimitsOf } from "../core/per-key.ts";
+import { compileOver, formatPolicy, type Policy, type PolicyOptions } from "../core/policy.ts";
+import type { Change, Peeked } from "../core/store.ts";
+import type { Basics } from "./basics.ts";
+import { termsOf } from "./known-terms.ts";
 
 /** How one limit stands. The numbers are of 100 calls a minute, 97 of them used. */
 export interface LimitState {
@@ -61,44 +56,40 @@ const FOREVER_US = 1e15;
 const PAUSE = z.strictObject({ forMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional() });
 const PEEK = z.strictObject({ key: KEY.optional() });
 
-export function createSteering(parts: {
-  readonly store: Store;
-  readonly bucket: string;
+export interface SteeringOptions extends Basics {
   readonly declared: Policy;
-  readonly known: Knowledge;
   readonly waiting: () => number;
   /** Callers here are to feel the change at once. */
   readonly onChange: () => void;
-}): Steering {
+}
+
+export function createSteering(parts: SteeringOptions): Steering {
   const { store, bucket, declared, known, waiting, onChange } = parts;
 
-  async function steer(change: Change): Promise<void> {
-    await store.steer({ bucket, terms: known.terms, key: undefined, keyLimits: [], change });
+  async function steer(change: Change, terms = known.terms): Promise<void> {
+    await store.steer({ bucket, terms, key: undefined, keyLimits: [], change });
     onChange();
   }
 
   function look(policy: Policy, key: string | undefined): Promise<Peeked> {
-    const { limits, shares, text } = policy;
     const keyLimits = keyLimitsOf(policy, key);
     const own = keyLimits.length > 0 ? key : undefined;
-    const terms = { limits, shares, text, version: known.terms.version };
+    const terms = termsOf(policy, known.terms.version);
     return store.peek({ bucket, terms, key: own, keyLimits });
   }
 
   /** The policy that holds for all replicas now. */
   async function inForce(): Promise<Policy> {
     const { text } = await look(known.policy, undefined);
-    return text === known.policy.text
-      ? known.policy
-      : readPolicyText(`bucket("${bucket}")`, text, declared);
+    return known.read(text);
   }
 
   /** Another policy than this process knows may be in force; its draws will learn it, not a look. */
   async function peek(key: string | undefined): Promise<BucketState> {
     const first = await look(known.policy, key);
-    if (first.text === known.policy.text) return describe(first, key, known.policy, waiting());
-    const policy = readPolicyText(`bucket("${bucket}")`, first.text, declared);
-    return describe(await look(policy, key), key, policy, waiting());
+    const policy = known.read(first.text);
+    const peeked = policy === known.policy ? first : await look(policy, key);
+    return describe(peeked, key, policy, waiting());
   }
 
   return {
@@ -106,11 +97,8 @@ export function createSteering(parts: {
       const where = `bucket("${bucket}").configure()`;
       const isCode = given === "code";
       const policy = isCode ? declared : compileOver(where, given, await inForce());
-      const { limits, shares, text } = policy;
-      const terms = { limits, shares, text, version: 0 };
       const change: Change = { do: "configure", isOverride: !isCode };
-      await store.steer({ bucket, terms, key: undefined, keyLimits: [], change });
-      onChange();
+      await steer(change, termsOf(policy, 0));
     },
     async pause(options = {}) {
       const { forMs } = readOptions("pause()", PAUSE, options);
@@ -155,10 +143,6 @@ function describe(
     waitingHere,
     limits,
   };
-}
-
-function keyLimitsOf({ perKey }: Policy, key: string | undefined): readonly Limit[] {
-  return key === undefined ? [] : (perKey?.limitsOf(key) ?? []);
 }
 
 function msUntil(us: number, nowUs: number): number {

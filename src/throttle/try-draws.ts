@@ -1,11 +1,13 @@
 import { LRUCache } from "lru-cache";
-import { NO_PLACE, type Drawn, type DrawRequest, type Store } from "../core/store.ts";
+import { NO_PLACE, type Drawn, type DrawRequest } from "../core/store.ts";
+import type { Basics } from "./basics.ts";
 import type { TryDecision } from "./bucket.ts";
 import type { Decision } from "./decision.ts";
 import { allowed, later, refused, standingsOf, type Outcome } from "./decisions.ts";
 import type { TryOptions } from "./draw-options.ts";
 import type { Group } from "./group.ts";
-import type { Knowledge, PolicyNews } from "./known-terms.ts";
+import type { PolicyNews } from "./known-terms.ts";
+import type { LeaseKeeper } from "./lease-keeper.ts";
 import { DrawnSlot } from "./slot.ts";
 
 /** Asks at once or not at all, for all who ask in one tick together. */
@@ -19,6 +21,10 @@ export interface TryDraws {
 interface Batch {
   readonly options: TryOptions;
   readonly askers: Asker[];
+}
+
+interface Asked extends Batch {
+  readonly group: Group;
 }
 
 interface Asker {
@@ -40,20 +46,16 @@ const LONGEST_MEMORY_MS = 10_000;
 /** One script serves so many. */
 const MOST_BATCHES = 32;
 
-export function createTryDraws(parts: {
-  readonly store: Store;
-  readonly bucket: string;
-  readonly asker: string;
-  readonly known: Knowledge;
-  readonly takeLeases: (count: number) => number;
-  readonly keepLease: (lease: number, group: Group, atMs: number) => void;
-  readonly dropLease: (lease: number, group: Group) => void;
+export interface TryDrawsOptions extends Basics {
+  readonly leases: LeaseKeeper;
   /** The group that a call belongs to, by the policy that is known. */
   readonly groupOf: (options: TryOptions) => Group;
   /** Another policy is in force. */
   readonly learn: (news: PolicyNews) => void;
-}): TryDraws {
-  const { store, bucket, asker, known } = parts;
+}
+
+export function createTryDraws(parts: TryDrawsOptions): TryDraws {
+  const { store, bucket, asker, known, leases } = parts;
   const refusals = new LRUCache<string, Refusal>({ max: MOST_REFUSALS });
   let gathered = new Map<string, Batch>();
   let isDue = false;
@@ -104,53 +106,55 @@ export function createTryDraws(parts: {
   }
 
   async function drawFor(batches: readonly Batch[]): Promise<void> {
-    for (;;) {
-      const groups = batches.map(({ options }) => parts.groupOf(options));
-      const wanted = batches.reduce((sum, { askers }) => sum + askers.length, 0);
-      const leased = groups.some(({ hasLeases }) => hasLeases) ? wanted : 0;
-      let lease = parts.takeLeases(leased);
-      const reply = await drawOnce(request(batches, groups, lease), groups, leased);
-      if (reply.newText === undefined) {
-        known.confirm(reply.version);
-        for (const [index, { askers }] of batches.entries()) {
-          const granted = reply.granted[index]!;
-          const outcome = { group: groups[index]!, granted, nowUs: reply.nowUs };
-          settle(askers, outcome, { reply, lease });
-          if (outcome.group.hasLeases) lease += granted.slotsUs.length;
-        }
-        return;
-      }
+    const asked = grouped(batches);
+    if (asked.length === 0) return;
+    const groups = asked.map(({ group }) => group);
+    const wanted = asked.reduce((sum, { askers }) => sum + askers.length, 0);
+    const leased = groups.some(({ hasLeases }) => hasLeases) ? wanted : 0;
+    let lease = leases.number(leased);
+    const reply = await drawOnce(request(asked, lease), groups, leased);
+    const { newText, version, isOverride, nowUs } = reply;
+    if (newText !== undefined) {
       // It costs and binds differently under the policy that is in force.
-      const { newText: text, version, isOverride } = reply;
-      parts.learn({ text, version, isOverride });
+      parts.learn({ text: newText, version, isOverride });
+      return drawFor(asked);
     }
+    known.confirm(version);
+    for (const [index, { group, askers }] of asked.entries()) {
+      const granted = reply.granted[index]!;
+      settle(askers, { group, granted, nowUs }, { reply, lease });
+      if (group.hasLeases) lease += granted.slotsUs.length;
+    }
+  }
+
+  /** With the groups that they belong to; those alone fail that could never pass under the policy that is known by now. */
+  function grouped(batches: readonly Batch[]): Asked[] {
+    return batches.flatMap(({ options, askers }) => {
+      try {
+        return [{ options, askers, group: parts.groupOf(options) }];
+      } catch (error) {
+        for (const { reject } of askers) reject(error);
+        return [];
+      }
+    });
   }
 
   async function drawOnce(
     wish: Omit<DrawRequest, "leases">,
     groups: readonly Group[],
-    leases: number,
+    leased: number,
   ): Promise<Drawn> {
     try {
-      return await store.draw({ ...wish, leases });
+      return await store.draw({ ...wish, leases: leased });
     } catch (error) {
-      // A reply that got lost may have granted any of them.
-      for (const group of groups) {
-        for (let each = 0; group.hasLeases && each < leases; each++) {
-          parts.dropLease(wish.lease + each, group);
-        }
-      }
+      leases.releaseLost(wish.lease, leased, groups);
       throw error;
     }
   }
 
-  function request(
-    batches: readonly Batch[],
-    groups: readonly Group[],
-    lease: number,
-  ): Omit<DrawRequest, "leases"> {
-    const wishes = groups.map(({ name, key, keyLimits, costs }, index) => {
-      const wanted = batches[index]!.askers.length;
+  function request(asked: readonly Asked[], lease: number): Omit<DrawRequest, "leases"> {
+    const wishes = asked.map(({ group: { name, key, keyLimits, costs }, askers }) => {
+      const wanted = askers.length;
       return { name, key, keyLimits, costs, wanted, rank: 0, place: NO_PLACE };
     });
     const common = { bucket, asker, terms: known.terms, place: NO_PLACE, drewUs: 0 };
@@ -169,7 +173,7 @@ export function createTryDraws(parts: {
     for (const [index, { key, resolve }] of askers.entries()) {
       if (index === count) break;
       const own = group.hasLeases ? lease + index : 0;
-      if (own > 0) parts.keepLease(own, group, reply.sentAtMs);
+      if (own > 0) leases.keep(own, group, reply.sentAtMs);
       const held = { slotUs: granted.slotsUs[index] ?? reply.nowUs, lease: own };
       const slot = new DrawnSlot({ group, key, sinceMs }, held, reply.generation);
       resolve(allowed(standings, group, { after: count - 1 - index, slot }));

@@ -5,6 +5,23 @@ import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
 import { DrawnSlot, type DrawnFor, type Slot } from "./slot.ts";
 
+/** How a call waits: one that is made for a job may leave its key's line for a while. */
+export interface WaitOptions extends DrawOptions {
+  readonly patienceMs?: number | undefined;
+  /** Calls of several lanes take turns. */
+  readonly lane?: string | undefined;
+}
+
+/** Why a call has left: its key's time is too far off for its patience. */
+export class TooFar {
+  /** In how many ms its key may be asked again. */
+  readonly roomInMs: number;
+
+  constructor(roomInMs: number) {
+    this.roomInMs = roomInMs;
+  }
+}
+
 /** What a call needs to know of the bucket that it waits for. */
 export interface CallContext {
   readonly name: string;
@@ -27,8 +44,9 @@ export class WaitingCall implements Caller, DrawnFor {
   group: Group;
   previous: Caller | undefined = undefined;
   next: Caller | undefined = undefined;
+  round = 0;
   readonly #context: CallContext;
-  readonly options: DrawOptions;
+  readonly options: WaitOptions;
   readonly #resolve: (slot: Slot) => void;
   readonly #reject: (reason: unknown) => void;
   readonly sinceMs: number = performance.now();
@@ -37,7 +55,7 @@ export class WaitingCall implements Caller, DrawnFor {
   constructor(
     context: CallContext,
     group: Group,
-    options: DrawOptions,
+    options: WaitOptions,
     settle: { resolve: (slot: Slot) => void; reject: (reason: unknown) => void },
   ) {
     this.#context = context;
@@ -51,6 +69,14 @@ export class WaitingCall implements Caller, DrawnFor {
     if (options.maxWaitMs !== undefined) {
       this.#timer = setTimeout(expire, options.maxWaitMs, this);
     }
+  }
+
+  get lane(): string | undefined {
+    return this.options.lane;
+  }
+
+  get patienceMs(): number {
+    return this.options.patienceMs ?? Infinity;
   }
 
   get key(): string | undefined {

@@ -1,5 +1,5 @@
 import type { Wish } from "../core/store.ts";
-import type { Priority } from "../core/priority.ts";
+import { RANKS } from "../core/priority.ts";
 import type { KeyPlaces } from "./key-places.ts";
 import { lacking, type Group } from "./group.ts";
 
@@ -13,7 +13,6 @@ export interface Wishes {
 const MOST_WISHES = 12;
 /** An urgent call of one key may wait behind so many other keys. */
 const MOST_LOOKED = 500;
-const RANKS: Readonly<Record<Priority, number>> = { critical: 0, high: 1, normal: 2, low: 3 };
 
 /** From so many groups on, none is waited for, and not all are looked at. */
 const MANY = 200;

@@ -32,6 +32,17 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     expect(slotsOf(await b!.draw(2))).toEqual(slots.slice(1, 3));
   });
 
+  it("are gone when their time has passed", async () => {
+    const pinned = open();
+    const [a, b] = two(pinned);
+    const slots = slotsOf(await a!.draw(5));
+    pinned.clock.set(slots[4]! + 5_000);
+
+    await a!.giveBack(slots.toReversed());
+
+    expect(slotsOf(await b!.draw(2))).toEqual([slots[4]! + 10_000, slots[4]! + 20_000]);
+  });
+
   it("go to the next asker, in their old places, when others are booked behind them", async () => {
     const [a, b] = two(open());
     const first = slotsOf(await a!.draw(3));

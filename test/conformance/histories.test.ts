@@ -4,6 +4,7 @@ import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import type { Limit } from "../../src/core/limits/limit.ts";
 import { RULES } from "../../src/core/limits/registry.ts";
+import { keyLimitsOf } from "../../src/core/per-key.ts";
 import { makePolicy, type Policy } from "../../src/core/policy.ts";
 import { PRIORITIES } from "../../src/core/priority.ts";
 import type { Change, Store } from "../../src/core/store.ts";
@@ -187,7 +188,7 @@ async function take({ store, askers, forget }: Bench, given: Step): Promise<unkn
     case "steer":
     case "peek": {
       const keyed = given.do === "steer" && own.policy.perKey !== undefined ? given.key : undefined;
-      const keyLimits = keyed === undefined ? [] : own.policy.perKey!.limitsOf(keyed);
+      const keyLimits = keyLimitsOf(own.policy, keyed);
       const request = { bucket: "b", terms: own.terms(), key: keyed, keyLimits };
       if (given.do === "peek") return store.peek(request).catch(refusal);
       return store.steer({ ...request, change: given.change });

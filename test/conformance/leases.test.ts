@@ -50,6 +50,19 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect(await got(waiter!)).toBe(1);
   });
 
+  it("goes to a newcomer when those who waited for it have left", async () => {
+    const pinned = open();
+    const [holder, waiter, newcomer] = askersOf(pinned, "abc");
+    await holder!.draw(1);
+    await holder!.draw(1);
+    await waiter!.draw(1);
+
+    await waiter!.giveBack([]);
+    await holder!.release([1]);
+
+    expect(await got(newcomer!)).toBe(1);
+  });
+
   it("of an asker that has died comes free at its end", async () => {
     const pinned = open();
     const [dead, waiter] = askersOf(pinned, "ab");

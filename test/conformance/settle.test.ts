@@ -132,4 +132,19 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
     const { standings } = await asker.peek("k");
     expect(standings.map(({ remaining }) => remaining)).toEqual([14, 3]);
   });
+
+  it.each([
+    [4, 4],
+    [-1, 9],
+  ])("is settled by %i with a key's quota of a local day", async (delta, left) => {
+    const pinned = open();
+    const align = { at: "03:30", timeZone: "Asia/Tokyo" };
+    const policy = policyOf({ perKey: { limits: [fixedWindow(10, "1d", { unit, align })] } });
+    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const [slotUs] = slotsOf(await asker.drawAll([{ key: "k", wanted: 1, cost: { tokens: 2 } }]));
+
+    await asker.settle(slotUs!, { tokens: delta }, "k");
+
+    expect((await asker.peek("k")).standings).toMatchObject([{ remaining: left }]);
+  });
 });

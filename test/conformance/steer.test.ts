@@ -135,6 +135,33 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     expect((await a!.peek()).factor).toBe(500);
   });
 
+  it("is not cut again by answers to calls on slots that were handed out before the cut", async () => {
+    const pinned = open();
+    const [a, b] = askersOf(pinned, "ab");
+    const cut = { do: "cut", factor: 500, floor: 100, recoverUs: 3_600 * SECOND_US } as const;
+    const slots = slotsOf(await a!.draw(5));
+    await b!.steer({ ...cut, slotUs: slots[0]! });
+    const { factor } = await b!.peek();
+
+    // The call on the last of them leaves before its process hears of the cut.
+    pinned.clock.set(slots[4]!);
+    await a!.steer({ ...cut, slotUs: slots[4]! });
+
+    expect((await b!.peek()).factor).toBe(factor);
+  });
+
+  it("tells how many replicas drew of late, and forgets them after two seconds", async () => {
+    const pinned = open();
+    const [a, b] = askersOf(pinned, "ab");
+    await a!.draw(1);
+    await b!.draw(1);
+
+    const { alive } = await a!.peek();
+    pinned.clock.advanceMs(2_000);
+
+    expect([alive, (await a!.peek()).alive]).toEqual([2, 0]);
+  });
+
   it("lets no more through than its cut rate", async () => {
     const pinned = open();
     const [a, b] = askersOf(pinned, "ab");

@@ -1,6 +1,7 @@
 import { HORIZON_US } from "../../src/core/limit-makers.ts";
+import { keyLimitsOf } from "../../src/core/per-key.ts";
 import { compilePolicy, type Policy, type PolicyOptions } from "../../src/core/policy.ts";
-import { PRIORITIES, type Priority } from "../../src/core/priority.ts";
+import { RANKS, type Priority } from "../../src/core/priority.ts";
 import {
   NO_PLACE,
   slotOfRun,
@@ -9,6 +10,7 @@ import {
   type DrawRequest,
   type Peeked,
   type Place,
+  type ScopeRequest,
   type Store,
   type Wish,
 } from "../../src/core/store.ts";
@@ -59,18 +61,22 @@ export function createAsker(
   const places = new Map<string, Place>();
 
   const terms = (): DrawRequest["terms"] => ({ limits, shares, text, version });
-  const keyLimitsOf = (key: string | undefined): Wish["keyLimits"] =>
-    key === undefined ? [] : (policy.perKey?.limitsOf(key) ?? []);
+  const about = (key: string | undefined): ScopeRequest => ({
+    bucket,
+    terms: terms(),
+    key,
+    keyLimits: keyLimitsOf(policy, key),
+  });
 
   function wishOf({ wanted, cost = 1, key, priority = "normal" }: Wanted): Wish {
-    const keyLimits = keyLimitsOf(key);
+    const keyLimits = keyLimitsOf(policy, key);
     const byUnit: Readonly<Record<string, number>> =
       typeof cost === "number" ? { calls: cost } : cost;
     const costs = [...limits, ...keyLimits].map(({ unit, kind }) =>
       kind === "concurrency" ? 1 : (byUnit[unit] ?? (unit === "calls" ? 1 : 0)),
     );
     const wishName = `${key ?? ""} ${costs.join(" ")}`;
-    const rank = PRIORITIES.indexOf(priority);
+    const rank = RANKS[priority];
     const place = places.get(key ?? "") ?? NO_PLACE;
     const isLimited = key !== undefined && keyLimits.length > 0;
     return {
@@ -140,31 +146,14 @@ export function createAsker(
       });
     },
     settle: (slotUs, byUnit, key) => {
-      const keyLimits = keyLimitsOf(key);
+      const keyLimits = keyLimitsOf(policy, key);
       const deltas = [...limits, ...keyLimits].map(({ unit }) => byUnit[unit] ?? 0);
-      return store.settle({ bucket, terms: terms(), key, keyLimits, deltas, slotUs });
+      return store.settle({ ...about(key), deltas, slotUs });
     },
-    release: (leases, key) =>
-      store.release({
-        bucket,
-        asker: name,
-        terms: terms(),
-        key,
-        keyLimits: keyLimitsOf(key),
-        leases,
-      }),
-    renew: (leases, key) =>
-      store.renew({
-        bucket,
-        asker: name,
-        terms: terms(),
-        key,
-        keyLimits: keyLimitsOf(key),
-        leases,
-      }),
-    steer: (change, key) =>
-      store.steer({ bucket, terms: terms(), key, keyLimits: keyLimitsOf(key), change }),
-    peek: (key) => store.peek({ bucket, terms: terms(), key, keyLimits: keyLimitsOf(key) }),
+    release: (leases, key) => store.release({ ...about(key), asker: name, leases }),
+    renew: (leases, key) => store.renew({ ...about(key), asker: name, leases }),
+    steer: (change, key) => store.steer({ ...about(key), change }),
+    peek: (key) => store.peek(about(key)),
   };
 }
 

@@ -7,9 +7,9 @@ export interface LuaGlobal {
   readonly line: number;
 }
 
-/** What a script may use of Redis and of Lua 5.1; no clock, no JSON, no loading of code. */
+/** What a script may use of Redis and of Lua 5.1, JSON for what BullMQ keeps as such; no clock, no loading of code. */
 const KNOWN_GLOBALS: ReadonlySet<string> = new Set(
-  `redis KEYS ARGV math string table
+  `redis cjson KEYS ARGV math string table
    struct ipairs pairs select tonumber tostring type unpack`.split(/\s+/),
 );
 

@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
-import { withResets } from "../../src/core/align.ts";
-import type { KnownTerms, Store, Wish } from "../../src/core/store.ts";
-import { runScript } from "../../src/redis/script.ts";
+import { reckon, type Reckoned } from "../../src/core/align.ts";
+import type { Store } from "../../src/core/store.ts";
+import { runScript, type Script } from "../../src/redis/script.ts";
 import { bucketPeek } from "../../src/redis/scripts/bucket-peek.ts";
 import { bucketSteer } from "../../src/redis/scripts/bucket-steer.ts";
 import { costsSettle } from "../../src/redis/scripts/costs-settle.ts";
@@ -14,27 +14,24 @@ export function createPinnedRedisStore(
   redis: Redis,
   { prefix, nowUs }: { prefix: string; nowUs: () => number },
 ): Store {
-  const pinned = (): { prefix: string; pinnedUs: number } => ({ prefix, pinnedUs: nowUs() });
-  const reckon = <T extends { terms: KnownTerms }>(request: T): T => ({
-    ...request,
-    terms: { ...request.terms, limits: withResets(request.terms.limits, nowUs()) },
-  });
-  const reckonWish = (wish: Wish): Wish => ({
-    ...wish,
-    keyLimits: withResets(wish.keyLimits, nowUs()),
-  });
+  async function run<Input extends Reckoned, Output>(
+    script: Script<Input & { prefix: string; pinnedUs: number }, Output>,
+    input: Input,
+  ): Promise<Output> {
+    const pinnedUs = nowUs();
+    return runScript(redis, script, { ...reckon(input, pinnedUs), prefix, pinnedUs });
+  }
+
   return {
     async draw(request) {
-      const wishes = request.wishes.map(reckonWish);
-      const reply = await runScript(redis, slotsDraw, { ...reckon(request), wishes, ...pinned() });
-      return { ...reply, sentAtMs: performance.now() };
+      return { ...(await run(slotsDraw, request)), sentAtMs: performance.now() };
     },
-    giveBack: (request) => runScript(redis, slotsReturn, { ...reckon(request), ...pinned() }),
-    settle: (request) => runScript(redis, costsSettle, { ...reckon(request), ...pinned() }),
-    renew: (request) => runScript(redis, leasesRenew, { ...reckon(request), ...pinned() }),
-    release: (request) => runScript(redis, leasesRelease, { ...reckon(request), ...pinned() }),
-    steer: (request) => runScript(redis, bucketSteer, { ...reckon(request), ...pinned() }),
-    peek: (request) => runScript(redis, bucketPeek, { ...reckon(request), ...pinned() }),
+    giveBack: (request) => run(slotsReturn, request),
+    settle: (request) => run(costsSettle, request),
+    renew: (request) => run(leasesRenew, request),
+    release: (request) => run(leasesRelease, request),
+    steer: (request) => run(bucketSteer, request),
+    peek: (request) => run(bucketPeek, request),
     listen: () => undefined,
     close: async () => undefined,
   };

@@ -27,6 +27,11 @@ export interface Drawer {
   lease: number;
 }
 
+/** Who draws nothing: who only looks, or takes back what was booked. */
+export function nobodyAt(nowUs: number): Drawer {
+  return { asker: "", nowUs, sinceUs: 0, lease: 0 };
+}
+
 /**
  * The arithmetic of one kind of limit. Times never run back: `atUs` is at or
  * after all that was committed before. Twin of `lua/lib/limits/<kind>.lua`.

@@ -1,7 +1,7 @@
-import type { Peeked } from "../../core/store.ts";
+import type { Peeked, ScopeRequest } from "../../core/store.ts";
 import { packNumbers } from "../numbers.ts";
 import { defineScript, type Script } from "../script.ts";
-import { frameKeys, frameNumbers, type KeyFrame } from "./frame.ts";
+import { frameKeys, frameNumbers, type Frame } from "./frame.ts";
 import { readStanding } from "./slots-draw.ts";
 
 type Reply = readonly [
@@ -17,7 +17,7 @@ type Reply = readonly [
   ...standings: readonly (readonly number[])[],
 ];
 
-export const bucketPeek: Script<KeyFrame, Peeked> = defineScript({
+export const bucketPeek: Script<ScopeRequest & Frame, Peeked> = defineScript({
   name: "bucket-peek",
   keys: (input) => frameKeys(input),
   args: (input) => [input.terms.text, packNumbers([input.pinnedUs ?? 0, ...frameNumbers(input)])],

@@ -210,6 +210,39 @@ describe("draw", () => {
     expect(most).toBeLessThanOrEqual(11);
   });
 
+  it("asks for those together who come while others wait for their slots", async () => {
+    const store = createMemoryStore();
+    const draw = vi.spyOn(store, "draw");
+    const { bucket } = createTestBucket({ rate: "1000/s" }, { store });
+    const calls = Array.from({ length: 60 }, () => bucket.draw());
+    await vi.advanceTimersByTimeAsync(1);
+    const before = draw.mock.calls.length;
+
+    for (let come = 0; come < 20; come++) {
+      calls.push(bucket.draw());
+      await vi.advanceTimersByTimeAsync(1);
+    }
+
+    expect(draw.mock.calls.length - before).toBeLessThanOrEqual(3);
+    await vi.advanceTimersByTimeAsync(1_000);
+    await Promise.all(calls);
+    await bucket.close();
+  });
+
+  it("keeps the slots of one key when those of another have become worthless", async () => {
+    const { bucket } = createTestBucket({ perKey: { rate: "100/s" } });
+    const calls = Array.from({ length: 6 }, () => bucket.draw({ key: "a" }));
+    await vi.advanceTimersByTimeAsync(1);
+
+    bucket.forget("b");
+    await vi.advanceTimersByTimeAsync(200);
+
+    const slots = await Promise.all(calls);
+    const gapsMs = slots.slice(1).map((slot, index) => slot.atMs - slots[index]!.atMs);
+    expect(gapsMs.map(Math.round)).toEqual([10, 10, 10, 10, 10]);
+    await bucket.close();
+  });
+
   it("goes on when the way to its store becomes longer for good", async () => {
     const memory = createMemoryStore();
     let wayMs = 0;
@@ -308,5 +341,19 @@ describe("two processes that declare one bucket differently", () => {
     expect(older.warnings).toHaveLength(1);
     expect(older.warnings[0]!.message).toMatch(/100\/s.*50\/s/);
     expect(newer.warnings).toEqual([]);
+  });
+
+  it("are told so no second time when yet another comes", async () => {
+    const store = createMemoryStore();
+    const oldest = createTestBucket({ rate: "100/s" }, { store });
+    await oldest.bucket.tryDraw();
+    for (const rate of ["50/s", "20/s"]) {
+      await vi.advanceTimersByTimeAsync(100);
+      await createTestBucket({ rate }, { store }).bucket.tryDraw();
+      await oldest.bucket.tryDraw();
+    }
+
+    expect((await oldest.bucket.peek()).policy).toBe("20/s");
+    expect(oldest.warnings).toHaveLength(1);
   });
 });

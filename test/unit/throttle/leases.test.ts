@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { LeaseLostError, StoreUnavailableError } from "../../../src/core/errors.ts";
 import { concurrency, leakyBucket } from "../../../src/core/limit-makers.ts";
+import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { rejectionOf } from "../../support/rejection.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
@@ -69,6 +70,40 @@ describe("a bucket that limits concurrency", () => {
     const second = await drawing;
 
     second.release();
+    await bucket.close();
+  });
+
+  it.each([
+    ["draw", 1],
+    ["tryDraw", 3],
+  ] as const)("of a %s whose reply got lost is given back", async (how, count) => {
+    const memory = createMemoryStore();
+    const store: Store = {
+      ...memory,
+      async draw(request) {
+        await memory.draw(request);
+        throw new StoreUnavailableError("no reply");
+      },
+    };
+    const { bucket } = createTestBucket({ concurrency: 3 }, { store });
+
+    const calls = Array.from({ length: count }, () => bucket[how]());
+    await Promise.allSettled(calls);
+    await vi.advanceTimersByTimeAsync(1);
+
+    expect((await bucket.peek()).limits[0]).toMatchObject({ level: 0 });
+    await bucket.close();
+  });
+
+  it("tells those who will not wait for a lease to come again in a second at the soonest", async () => {
+    const { bucket } = createTestBucket({ concurrency: 1 });
+    const slot = await bucket.draw();
+
+    const refused = rejectionOf(bucket.draw({ maxWaitMs: 10 }));
+    await vi.advanceTimersByTimeAsync(10);
+
+    expect(await refused).toMatchObject({ retryAfterMs: 1_000, limitedBy: "1 at once" });
+    slot.release();
     await bucket.close();
   });
 

@@ -1,18 +1,30 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { PRIORITIES, type Priority } from "../../../src/core/priority.ts";
-import { createLine, type Waiter } from "../../../src/throttle/line.ts";
+import { createLine, type Line, type Waiter } from "../../../src/throttle/line.ts";
 
 interface Named extends Waiter {
   readonly name: number;
 }
 
-const waiter = (name: number, priority: Priority): Named => ({
-  name,
-  priority,
-  previous: undefined,
-  next: undefined,
-});
+function waiter(name: number, priority: Priority = "normal", lane?: string): Named {
+  return { name, priority, lane, round: 0, previous: undefined, next: undefined };
+}
+
+/** Has so many callers of a lane wait. */
+function pushAll(line: Line<Named>, lane: string, count: number): Named[] {
+  const waiters = Array.from({ length: count }, (_, name) => waiter(name, "normal", lane));
+  for (const each of waiters) line.push(each);
+  return waiters;
+}
+
+function shiftAll(line: Line<Named>, count: number = line.size): (string | undefined)[] {
+  return Array.from({ length: count }, () => line.shift()?.lane);
+}
+
+const LANES = ["A", "B", "C"];
 
 describe("the line", () => {
   it("goes by priority, and inside one first come, first served, whoever leaves between", () => {
@@ -47,3 +59,127 @@ describe("the line", () => {
     );
   });
 });
+
+describe("a line with lanes", () => {
+  it("takes turns among those that wait, however many of one came first", () => {
+    const line = createLine<Named>();
+
+    pushAll(line, "A", 5);
+    pushAll(line, "B", 2);
+    pushAll(line, "C", 1);
+
+    expect(shiftAll(line).join("")).toBe("ABCABAAA");
+  });
+
+  it("lets no lane have two turns more than another that waits all the while, and keeps the order inside a lane", () => {
+    const step = fc.oneof(
+      fc.record({ do: fc.constant("push" as const), lane: fc.constantFrom(...LANES) }),
+      fc.record({ do: fc.constant("shift" as const) }),
+      fc.record({ do: fc.constant("remove" as const), which: fc.nat(20) }),
+    );
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 120 }), (steps) => {
+        const line = createLine<Named>();
+        let model: Named[] = [];
+        /** How often each other lane went since each lane has waited without a turn. */
+        const passedBy = new Map<string, Map<string, number>>();
+        const waits = (lane: string): boolean => model.some((each) => each.lane === lane);
+        for (const [name, each] of steps.entries()) {
+          if (each.do === "push") {
+            if (!waits(each.lane)) passedBy.set(each.lane, new Map());
+            const newcomer = waiter(name, "normal", each.lane);
+            line.push(newcomer);
+            model.push(newcomer);
+          } else if (each.do === "shift") {
+            const gone = line.shift();
+            if (gone === undefined) continue;
+            expect(gone).toBe(model.find(({ lane }) => lane === gone.lane));
+            model = model.filter((candidate) => candidate !== gone);
+            passedBy.set(gone.lane!, new Map());
+            for (const lane of LANES.filter((other) => other !== gone.lane && waits(other))) {
+              const passes = passedBy.get(lane)!;
+              passes.set(gone.lane!, (passes.get(gone.lane!) ?? 0) + 1);
+              expect(passes.get(gone.lane!)).toBeLessThanOrEqual(2);
+            }
+          } else if (model[each.which] !== undefined) {
+            const leaver = model[each.which]!;
+            line.remove(leaver);
+            model = model.filter((candidate) => candidate !== leaver);
+            // Who lets a turn go has not waited for it; the lane's next one waits anew.
+            passedBy.set(leaver.lane!, new Map());
+          }
+          expect(line.size).toBe(model.length);
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it("gives a lane that comes back at once no second turn before those that have waited", () => {
+    const line = createLine<Named>();
+    pushAll(line, "A", 1);
+    pushAll(line, "B", 4);
+    const went: (string | undefined)[] = [];
+
+    for (let turn = 0; turn < 6; turn++) {
+      const gone = line.shift()!;
+      went.push(gone.lane);
+      if (gone.lane === "A") line.push(waiter(turn, "normal", "A"));
+    }
+
+    expect(went.join("")).toMatch(/^ABB?ABB?A/);
+    expect(went.join("")).not.toContain("AA");
+  });
+
+  it("does not make a lane pay for callers that left without a turn", () => {
+    const line = createLine<Named>();
+    const leavers = pushAll(line, "A", 50);
+    pushAll(line, "B", 50);
+    for (const each of leavers) line.remove(each);
+
+    pushAll(line, "A", 1);
+
+    expect(shiftAll(line, 3)).toContain("A");
+  });
+
+  it("puts one without a lane behind all who came before, and none before those who came earlier", () => {
+    const line = createLine<Named>();
+    pushAll(line, "A", 2);
+    line.push(waiter(0));
+    pushAll(line, "B", 1);
+    line.push(waiter(1));
+
+    const went = shiftAll(line);
+
+    expect(went.indexOf(undefined)).toBeGreaterThan(went.lastIndexOf("A"));
+    expect(went.at(-1)).toBe(undefined);
+  });
+
+  it("takes turns inside a priority only", () => {
+    const line = createLine<Named>();
+    pushAll(line, "A", 2);
+    for (const name of [0, 1]) line.push(waiter(name, "high", "A"));
+    line.push(waiter(0, "critical", "B"));
+
+    expect(shiftAll(line).join("")).toBe("BAAAA");
+  });
+
+  it("does not grow with the lanes that it has seen", () => {
+    const line = createLine<Named>();
+    line.push(waiter(0, "normal", "first"));
+    const before = heapUsed();
+    for (let name = 1; name <= 300_000; name++) {
+      line.push(waiter(name, "normal", `a lane that comes but once, number ${name}`));
+      line.shift();
+    }
+
+    expect(line.size).toBe(1);
+    expect(heapUsed() - before).toBeLessThan(5_000_000);
+  });
+});
+
+function heapUsed(): number {
+  setFlagsFromString("--expose-gc");
+  runInNewContext("gc")();
+  return process.memoryUsage().heapUsed;
+}

@@ -77,6 +77,17 @@ describe("configure", () => {
     await bucket!.close();
   });
 
+  it("leaves what another replica has configured meanwhile, and what it does not name", async () => {
+    const [here, there] = twoReplicas({ rate: "100/s" });
+    await Promise.all([here!.draw(), there!.tryDraw()]);
+
+    await here!.configure({ perKey: { rate: "1/s" } });
+    await there!.configure({ rate: "20/s" });
+
+    expect((await here!.peek()).policy).toBe("20/s; per key 1/s");
+    await Promise.all([here!.close(), there!.close()]);
+  });
+
   it("refuses a policy that can never work and changes nothing", async () => {
     const [bucket] = twoReplicas({ rate: "100/s" });
 

@@ -48,6 +48,31 @@ describe("settle", () => {
     await bucket.close();
   });
 
+  it("takes a right number after one that can never be a cost", async () => {
+    const { bucket, left } = open();
+    const slot = await bucket.draw({ cost: { tokens: 100 } });
+
+    await expect(slot.settle({ tokens: -1 })).rejects.toBeInstanceOf(InvalidOptionError);
+    await slot.settle({ tokens: 40 });
+
+    expect(await left()).toBe(1_000 - 40);
+    await bucket.close();
+  });
+
+  it("books nothing when other limits are in force by then", async () => {
+    const { bucket } = open();
+    const slot = await bucket.draw({ cost: { tokens: 100 } });
+    const limits = [tokenBucket({ capacity: 500, refill: "1/h" }), leakyBucket("100/s")];
+    await bucket.configure({ limits });
+    await bucket.tryDraw();
+    const before = (await bucket.peek()).limits;
+
+    await slot.settle({ tokens: 400 });
+
+    expect((await bucket.peek()).limits).toEqual(before);
+    await bucket.close();
+  });
+
   it("goes into debt, which later calls wait for", async () => {
     const { bucket, left } = open();
     const slot = await bucket.draw({ cost: { tokens: 100 } });

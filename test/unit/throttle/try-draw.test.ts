@@ -68,6 +68,22 @@ describe("tryDraw", () => {
     await bucket.close();
   });
 
+  it("asks again after ten seconds, however long a refusal holds", async () => {
+    const { store, draws } = countedStore();
+    const { bucket } = createTestBucket({ rate: "1/h" }, { store });
+    await bucket.tryDraw();
+    await bucket.tryDraw();
+
+    await vi.advanceTimersByTimeAsync(9_999);
+    await bucket.tryDraw();
+    const before = draws();
+    await vi.advanceTimersByTimeAsync(1);
+    await bucket.tryDraw();
+
+    expect([before, draws()]).toEqual([2, 3]);
+    await bucket.close();
+  });
+
   it("counts down what it remembers", async () => {
     const { bucket } = createTestBucket({ rate: "1/s" });
     await bucket.tryDraw();
@@ -140,6 +156,26 @@ describe("tryDraw", () => {
 
     expect((await bucket.tryDraw()).allowed).toBe(true);
     await bucket.close();
+  });
+
+  it("fails nobody else when a call can never pass under a policy that others have put in force", async () => {
+    const store = createMemoryStore();
+    const of = (capacity: number) => ({
+      perKey: { limits: [tokenBucket({ capacity, refill: "1/s" })] },
+    });
+    const here = createTestBucket(of(10), { store }).bucket;
+    const there = createTestBucket(of(10), { store }).bucket;
+    await here.tryDraw({ key: "a" });
+    await there.configure(of(5));
+
+    const [large, small] = await Promise.allSettled([
+      here.tryDraw({ key: "a", cost: 8 }),
+      here.tryDraw({ key: "b", cost: 2 }),
+    ]);
+
+    expect(large).toMatchObject({ status: "rejected", reason: { code: "ERR_COST_TOO_LARGE" } });
+    expect(small).toMatchObject({ status: "fulfilled", value: { allowed: true, remaining: 3 } });
+    await Promise.all([here.close(), there.close()]);
   });
 
   it("keeps keys apart, and names the key's own limit", async () => {

@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { InvalidOptionError, type WaitTooLongError } from "../../../src/core/errors.ts";
 import { leakyBucket } from "../../../src/core/limit-makers.ts";
+import type { Store } from "../../../src/core/store.ts";
+import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { rejectionOf } from "../../support/rejection.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
@@ -41,6 +43,28 @@ describe("a bucket", () => {
     await bucket.close();
   });
 
+  it("asks for one tier of a key at a time, when the key has changed its tier", async () => {
+    const store = createMemoryStore();
+    const draw = vi.spyOn(store, "draw");
+    let tier = "slow";
+    const tiers = { slow: { rate: "1/h" }, fast: { rate: "10/s" } };
+    const perKey = { tiers, tierOf: () => tier };
+    const { bucket } = createTestBucket({ rate: "1000/s", perKey }, { store });
+    await bucket.draw({ key: "a" });
+    const slow = bucket.draw({ key: "a", maxWaitMs: 5_000 });
+    tier = "fast";
+
+    const both = Promise.allSettled([slow, bucket.draw({ key: "a" })]);
+    await vi.advanceTimersByTimeAsync(5_000);
+    await both;
+
+    const mixed = draw.mock.calls.filter(
+      ([{ wishes }]) => new Set(wishes.map(({ keyLimits }) => keyLimits)).size > 1,
+    );
+    expect(mixed).toEqual([]);
+    await bucket.close();
+  });
+
   it("says how long a cooldown lasts to those who will not wait for it", async () => {
     const { bucket } = createTestBucket({ rate: "100/s" });
     await bucket.pause({ forMs: 60_000 });
@@ -52,6 +76,16 @@ describe("a bucket", () => {
     expect(error.limitedBy).toBe("a cooldown or pause");
     expect(error.retryAfterMs).toBeGreaterThan(59_000);
     await bucket.close();
+  });
+
+  it("says that Redis has not answered to those who wait for nothing else", async () => {
+    const store: Store = { ...createMemoryStore(), draw: () => new Promise<never>(() => {}) };
+    const { bucket } = createTestBucket({ rate: "100/s" }, { store });
+
+    const refused = rejectionOf(bucket.draw({ maxWaitMs: 60 }));
+    await vi.advanceTimersByTimeAsync(60);
+
+    expect(((await refused) as WaitTooLongError).limitedBy).toMatch("Redis");
   });
 
   it("takes units by any name, and answers of promises for no limits", async () => {

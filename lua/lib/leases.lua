@@ -1,0 +1,17 @@
+-- What both scripts about leases are told: where the leases are, which ones, and the bucket's time; nil if a number can
+-- never work. The asker's own limits say where its leases are, whatever policy is in force by now.
+local function read_leases(next_number)
+  local server_us = now_us(next_number())
+  local terms, key = read_frame(next_number, '')
+  if not terms then return nil end
+  local leases, leased = {}, {}
+  for index = 1, next_number() do leases[index] = next_number() end
+  for _, limits in ipairs({ terms.limits, key and key.limits }) do
+    for _, limit in ipairs(limits) do
+      if RULES[limit.code].keep_place then leased[#leased + 1] = limit end
+    end
+  end
+  local bucket = load_bucket(KEYS[1])
+  if bucket then advance(bucket, server_us) end
+  return leased, leases, bucket and bucket.clock_us or server_us
+end

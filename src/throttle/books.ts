@@ -1,0 +1,144 @@
+import type { Granted } from "../core/store.ts";
+import type { Caller, Group } from "./group.ts";
+import type { HeldSlot } from "./held-slots.ts";
+import type { LeaseKeeper } from "./lease-keeper.ts";
+import { TooFar } from "./waiting-call.ts";
+
+/** Who waits in one process for slots of a bucket, and the slots that it holds for them. */
+export interface Books {
+  /** How many callers wait. */
+  readonly waiting: number;
+  /** How many wait that their own key holds back. */
+  readonly heldBack: number;
+  /** The groups in which somebody waits: those that have been served stand behind those that have not. */
+  readonly waitingIn: ReadonlySet<Group>;
+  /** When the next caller may go, on `performance.now()`; Infinity if none has a slot. */
+  nextAtMs(): number;
+  enter(caller: Caller): void;
+  /** Takes out a caller that no longer wants to wait. */
+  leave(caller: Caller): void;
+  /** Takes out all callers, group by group. */
+  takeAll(): Caller[];
+  /** Sends those away whose patience does not reach as far as their key's time. */
+  sendAway(group: Group, roomInMs: number): void;
+  /** Holds what was granted; `firstLease` is the lease of the first slot, 0 if there are none. */
+  hold(
+    group: Group,
+    granted: Granted,
+    drawn: { readonly firstLease: number; readonly sentAtMs: number; readonly offsetMs: number },
+  ): void;
+  /** Lets callers go whose slots have come, and hands over the slots that came too late. */
+  letGo(generation: number, waste: Take): void;
+  /** Hands over what is held for callers that have left. */
+  takeSurplus(give: Take): void;
+  /** What is held, of one key or of all, is worthless. */
+  forget(key?: string): void;
+}
+
+/** Takes slots that are no longer held; their leases are given back already. */
+type Take = (group: Group, slots: readonly HeldSlot[]) => void;
+
+export function createBooks(leases: LeaseKeeper): Books {
+  const waitingIn = new Set<Group>();
+  const holding = new Set<Group>();
+  let waiting = 0;
+
+  function leave(caller: Caller): void {
+    const { group } = caller;
+    group.line.remove(caller);
+    waiting -= 1;
+    if (group.line.size === 0) waitingIn.delete(group);
+  }
+
+  return {
+    get waiting() {
+      return waiting;
+    },
+    get heldBack() {
+      const nowMs = performance.now();
+      let heldBack = 0;
+      for (const { line, held, notBeforeMs } of waitingIn)
+        if (notBeforeMs > nowMs) heldBack += Math.max(0, line.size - held.size);
+      return heldBack;
+    },
+    waitingIn,
+    nextAtMs() {
+      let nextAtMs = Infinity;
+      for (const { line, held } of holding)
+        if (line.size > 0) nextAtMs = Math.min(nextAtMs, held.nextAtMs);
+      return nextAtMs;
+    },
+    enter(caller) {
+      caller.group.line.push(caller);
+      waitingIn.add(caller.group);
+      waiting += 1;
+    },
+    leave,
+    takeAll() {
+      const callers: Caller[] = [];
+      for (const { line } of waitingIn) {
+        for (let caller = line.shift(); caller !== undefined; caller = line.shift())
+          callers.push(caller);
+      }
+      waitingIn.clear();
+      waiting = 0;
+      return callers;
+    },
+    sendAway({ line, held }, roomInMs) {
+      while (line.size > held.size) {
+        const last = line.last!;
+        if (roomInMs <= last.patienceMs) break;
+        leave(last);
+        last.fail(new TooFar(roomInMs));
+      }
+    },
+    hold(group, granted, { firstLease, sentAtMs, offsetMs }) {
+      const listed = granted.slotsUs.length;
+      if (listed === 0 && granted.run === undefined) return;
+      for (let each = 0; firstLease > 0 && each < listed; each++) {
+        leases.keep(firstLease + each, group, sentAtMs);
+      }
+      group.held.add(granted, firstLease, offsetMs);
+      holding.add(group);
+      if (waitingIn.delete(group)) waitingIn.add(group);
+    },
+    letGo(generation, waste) {
+      const nowMs = performance.now();
+      for (const group of holding) {
+        const { line, held, mostLateMs } = group;
+        const late: HeldSlot[] = [];
+        while (line.size > 0 && held.nextAtMs <= nowMs) {
+          const slot = held.take();
+          // A process that was frozen must not fire its old slots in a clump: they are drawn again.
+          if (nowMs - slot.atMs > mostLateMs) late.push(slot);
+          else {
+            waiting -= 1;
+            line.shift()!.go(slot, generation);
+          }
+        }
+        if (held.size === 0) holding.delete(group);
+        if (line.size === 0) waitingIn.delete(group);
+        if (late.length === 0) continue;
+        leases.releaseAll(late, group);
+        waste(group, late);
+      }
+    },
+    takeSurplus(give) {
+      for (const group of holding) {
+        const surplus = group.held.size - group.line.size;
+        if (surplus <= 0) continue;
+        const slots = group.held.takeLatest(surplus);
+        if (group.held.size === 0) holding.delete(group);
+        leases.releaseAll(slots, group);
+        give(group, slots);
+      }
+    },
+    forget(key) {
+      for (const group of holding) {
+        if (key !== undefined && group.key !== key) continue;
+        leases.releaseAll(group.held.takeLatest(Infinity), group);
+        holding.delete(group);
+      }
+    },
+  };
+}

@@ -1,0 +1,46 @@
+import type { Basics } from "./basics.ts";
+import { differences } from "./costs.ts";
+import type { SettleBy } from "./draw-options.ts";
+import type { Slot, SlotKeeper } from "./slot.ts";
+
+/** Settles what calls came to cost; what cannot be told or passed on stays as estimated. */
+export interface Settling {
+  readonly settle: SlotKeeper["settle"];
+  /** Settles what a call's result tells that it cost. */
+  readonly settleBy: (read: SettleBy<unknown>, result: unknown, slot: Slot) => void;
+}
+
+export function createSettling(
+  { store, bucket, known, logger }: Basics,
+  /** A call cost less: what was refused to its key may pass now. */
+  onLess: (key: string | undefined) => void,
+): Settling {
+  return {
+    async settle({ slotUs, group }, cost) {
+      const { costs, key, keyLimits, limits, text } = group;
+      const deltas = differences(bucket, limits, costs, cost);
+      // Under another policy by now, what the numbers meant is gone.
+      if (text !== known.terms.text || deltas.every((delta) => delta === 0)) return;
+      try {
+        await store.settle({ bucket, terms: known.terms, key, keyLimits, deltas, slotUs });
+        if (deltas.some((delta) => delta < 0)) onLess(key);
+      } catch (error) {
+        logger.warn(
+          { bucket, reason: String(error) },
+          "A cost could not be settled; the estimate stands.",
+        );
+      }
+    },
+    settleBy(read, result, slot) {
+      const settling = (async () => {
+        const cost = await read(result);
+        if (cost !== undefined && cost !== null) await slot.settle(cost);
+      })();
+      // The call went well; that it cannot be told what it cost must not make it fail.
+      settling.catch((error: unknown) => {
+        const problem = `settle() failed; the estimate of bucket "${bucket}" stands: ${String(error)}`;
+        logger.warn({ bucket, reason: String(error) }, problem);
+      });
+    },
+  };
+}

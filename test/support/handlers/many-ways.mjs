@@ -1,0 +1,52 @@
+import process from "node:process";
+import { Discard, RetryAfter } from "sluice";
+
+/** A handler that does what its job says. */
+const WAYS = {
+  pid: async () => process.pid,
+  echo: async (job, { attempt, slot }) => ({ job, attempt, bucket: slot.bucket }),
+  nothing: async () => {},
+  tell: async (_job, { log, progress }) => {
+    await log("one line");
+    await progress({ part: 0.5 });
+  },
+  settle: async (_job, { slot }) => slot.settle({ tokens: 90 }),
+  throw: async () => {
+    throw Object.assign(new Error("the downstream says no"), { code: "E_NO" });
+  },
+  throwNothing: async () => {
+    throw undefined;
+  },
+  limited: async () => {
+    const headers = { "retry-after": "3600" };
+    throw Object.assign(new Error("429"), { response: { status: 429, headers } });
+  },
+  retryAfter: async (_job, { attempt }) => {
+    if (attempt === 1) throw new RetryAfter(50);
+    return "second try";
+  },
+  discard: async () => new Discard("no such account"),
+  cycle: async () => {
+    const cycle = {};
+    cycle.self = cycle;
+    return cycle;
+  },
+  dieOnce: async (_job, { attempt }) => {
+    if (attempt === 1) process.kill(process.pid, "SIGKILL");
+    return attempt;
+  },
+  loop: async (_job, { attempt }) => {
+    while (attempt === 1);
+    return attempt;
+  },
+  untilAborted: async (_job, { signal, log }) => {
+    await log("started");
+    return new Promise((_resolve, reject) => {
+      signal.addEventListener("abort", () => reject(new Error(`aborted: ${signal.reason}`)));
+    });
+  },
+};
+
+export default async function handle(job, context) {
+  return WAYS[job.data.do](job, context);
+}

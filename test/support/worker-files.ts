@@ -1,0 +1,21 @@
+import { inject } from "vitest";
+import type { RealSluices } from "./real-sluice.ts";
+import { scriptProcesses, type ScriptProcess } from "./script-process.ts";
+
+export type Environment = Readonly<Record<string, string>>;
+
+export interface WorkerFiles {
+  /** Runs a file of workers/ on the test's Redis. */
+  start(file: string, env: Environment): ScriptProcess;
+}
+
+/** Real processes of workers/; those that a test leaves are killed after it. */
+export function workerFiles(sluices: RealSluices): WorkerFiles {
+  const scripts = scriptProcesses();
+  return {
+    start(file, env) {
+      const where = { REDIS_URL: inject("redisUrl"), SLUICE_PREFIX: sluices.prefix() };
+      return scripts.start(`workers/${file}`, { env: { ...where, LOG_LEVEL: "trace", ...env } });
+    },
+  };
+}

@@ -1,0 +1,59 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { fixedWindow } from "../../../src/core/limit-makers.ts";
+import type { Store } from "../../../src/core/store.ts";
+import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
+import { createTestBucket } from "../../support/test-bucket.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  expect(vi.getTimerCount()).toBe(0);
+  vi.useRealTimers();
+});
+
+/** A bucket that was drawn from once, three seconds ago, and whose next reply lies about for 250 ms. */
+async function afterAQuietTime(options: BucketOptions) {
+  const memory = createMemoryStore();
+  let lieAboutMs = 0;
+  const store: Store = {
+    ...memory,
+    async draw(request) {
+      const drawn = await memory.draw(request);
+      const heldMs = lieAboutMs;
+      lieAboutMs = 0;
+      if (heldMs > 0) await new Promise((resolve) => setTimeout(resolve, heldMs));
+      return drawn;
+    },
+  };
+  const { bucket } = createTestBucket(options, { store });
+  await bucket.draw();
+  await vi.advanceTimersByTimeAsync(3_000);
+  lieAboutMs = 250;
+  return bucket;
+}
+
+describe("a reply that lay about for more than a horizon", () => {
+  it("hands out no slots whose time has passed", async () => {
+    const bucket = await afterAQuietTime({ rate: "100/s" });
+    const askedAtMs = performance.timeOrigin + performance.now();
+
+    const drawing = bucket.draw();
+    await vi.advanceTimersByTimeAsync(400);
+
+    expect((await drawing).atMs).toBeGreaterThanOrEqual(askedAtMs + 250);
+    await bucket.close();
+  });
+
+  it("uses up no quota for calls that it did not let go", async () => {
+    const bucket = await afterAQuietTime({ limits: [fixedWindow(10, "1h")] });
+
+    const drawing = Promise.all([1, 2, 3, 4].map(() => bucket.draw()));
+    await vi.advanceTimersByTimeAsync(400);
+    await drawing;
+
+    expect((await bucket.peek()).limits[0]).toMatchObject({ level: 5 });
+    await bucket.close();
+  });
+});

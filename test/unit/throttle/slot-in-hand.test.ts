@@ -1,0 +1,34 @@
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { takeSlotInHand, withSlotInHand } from "../../../src/throttle/slot-in-hand.ts";
+import { createTestBucket } from "../../support/test-bucket.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** Whether a call leaves on the slot that its handler was started by, so much later. */
+async function isTaken(
+  call: { readonly key?: string; readonly cost?: number },
+  { afterMs = 0, key }: { readonly afterMs?: number; readonly key?: string } = {},
+): Promise<boolean> {
+  const { bucket } = createTestBucket({ rate: "100/s" });
+  const slot = await bucket.draw({ key });
+  return withSlotInHand({ bucket, slot }, () => {
+    vi.advanceTimersByTime(afterMs);
+    return takeSlotInHand(bucket, call) === slot;
+  });
+}
+
+it.each([
+  ["within one horizon", {}, { afterMs: 99 }, true],
+  ["later than that", {}, { afterMs: 100 }, false],
+  ["of the slot's key", { key: "a" }, { key: "a" }, true],
+  ["of another key", { key: "b" }, { key: "a" }, false],
+  ["of no key", {}, { key: "a" }, true],
+  ["that costs more", { cost: 2 }, {}, false],
+] as const)("a call %s takes the slot in hand or leaves it", async (_which, call, slot, taken) => {
+  expect(await isTaken(call, slot)).toBe(taken);
+});

@@ -1,10 +1,14 @@
 export { createSluice, type Sluice } from "./sluice.ts";
-export type { SluiceOptions } from "./sluice-options.ts";
+export type { QueueOptions, SluiceOptions } from "./sluice-options.ts";
 export { throttled } from "./default-sluice.ts";
 export {
   ClosedError,
   CostTooLargeError,
+  HandlerTimeoutError,
   InvalidOptionError,
+  JobFailedError,
+  JobMissingError,
+  JobUnfinishedError,
   LeaseLostError,
   LineFullError,
   RedisRequiredError,
@@ -29,8 +33,21 @@ export type { LimitsOptions, PolicyOptions } from "./core/policy.ts";
 export type { Priority } from "./core/priority.ts";
 export type { RateInput } from "./core/rate.ts";
 export type { Align } from "./core/resets.ts";
-export type { EnqueueOptions, Job } from "./queue/job.ts";
-export type { Queue, QueueCounts } from "./queue/queue.ts";
+export type { Enqueuing, EnqueueOptionsOf } from "./queue/enqueue.ts";
+export type { EnqueueOptions } from "./queue/enqueue-options.ts";
+export type { Job } from "./queue/job.ts";
+export { Discard, RetryAfter } from "./queue/outcome.ts";
+export type { Schedule, Schedules } from "./queue/recurring.ts";
+export type { Schema } from "./queue/schema.ts";
+export type { DeadLetters, FailedJob } from "./queue/dead-letters.ts";
+export type { QueueEmitter, QueueEventName, QueueEvents, QueueListener } from "./queue/events.ts";
+export type { FailedFilter } from "./queue/failed-filter.ts";
+export type { FinishedOptions } from "./queue/finished.ts";
+export type { Forecast, JobEta } from "./queue/outlook.ts";
+export type { Weights } from "./queue/lane.ts";
+export type { Queue } from "./queue/queue.ts";
+export type { JobState, QueuedJob } from "./queue/queued-job.ts";
+export type { QueueCounts, QueueSteering } from "./queue/steering.ts";
 export type { Handler, JobContext } from "./queue/handler.ts";
 export type { Worker } from "./queue/worker.ts";
 export type { CloseOptions, WorkerOptions } from "./queue/worker-options.ts";

@@ -9,13 +9,12 @@ import { createQueue, type OwnedQueue, type Queue } from "./queue/queue.ts";
 import type { Handler } from "./queue/handler.ts";
 import { createWorker, type Worker } from "./queue/worker.ts";
 import type { WorkerOptions } from "./queue/worker-options.ts";
-import { connect } from "./redis/connection.ts";
-import { untilReady } from "./redis/ready.ts";
-import { createRedisStore } from "./redis/redis-store.ts";
+import { createBackend } from "./redis/backend.ts";
 import {
   processWarnings,
   readQueueOptions,
   readSluiceOptions,
+  type QueueOptions,
   type SluiceOptions,
 } from "./sluice-options.ts";
 import {
@@ -42,11 +41,19 @@ export interface Sluice {
    * @throws {@link RedisRequiredError} when this sluice has no Redis.
    * @throws {@link ClosedError} when the sluice is closed.
    */
-  queue<Data>(name: string, options: { readonly bucket: Bucket }): Queue<Data>;
-  /** Starts to work on a queue; throws as {@link Sluice.queue} does. */
+  queue<Data, Input = Data>(name: string, options: QueueOptions<Data, Input>): Queue<Data, Input>;
+  /**
+   * Starts to work on a queue. Instead of a function, the handler can be the path of a file, or its URL,
+   * whose default export it is: it then runs in processes of its own, as many as the worker's `concurrency`,
+   * while the draw stays in this one. A relative path begins at the working folder.
+   *
+   * @throws {@link InvalidOptionError} when the queue is not this sluice's, or the handler is neither a function nor a file.
+   * @throws {@link RedisRequiredError} when this sluice has no Redis.
+   * @throws {@link ClosedError} when the sluice is closed.
+   */
   worker<Data, Result>(
-    queue: Queue<Data>,
-    handler: Handler<Data, Result>,
+    queue: Queue<Data, never>,
+    handler: Handler<Data, Result> | string | URL,
     options?: WorkerOptions,
   ): Worker;
   /** Closes workers, then queues and buckets; callers that still wait get `ClosedError`. */
@@ -62,16 +69,9 @@ export interface Sluice {
 export function createSluice(options: SluiceOptions = {}): Sluice {
   const read = readSluiceOptions(options);
   const { prefix = "sluice", storeTimeoutMs: timeoutMs = 2_000, logger = processWarnings } = read;
-  const redis = read.redis ?? (process.env["REDIS_URL"] || undefined);
-  const store =
-    redis === undefined
-      ? createMemoryStore()
-      : createRedisStore({
-          redis: connect(redis, "store"),
-          connectListener: () => connect(redis, "listener"),
-          prefix,
-          timeoutMs,
-        });
+  const redis = read.shards ?? read.redis ?? (process.env["REDIS_URL"] || undefined);
+  const backend = redis === undefined ? undefined : createBackend({ redis, prefix, timeoutMs });
+  const store = backend?.store ?? createMemoryStore();
   if (redis === undefined) {
     logger.warn({}, "No Redis was named: this sluice paces the calls of this one process only.");
   }
@@ -99,21 +99,13 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     });
   }
 
-  function connectQueueFor(what: string): ConnectQueue {
-    if (redis === undefined) throw new RedisRequiredError(what);
-    return (use) => {
-      const client = connect(redis, use);
-      return {
-        client,
-        untilReady: (ms) => untilReady(client, ms),
-        isReady: () => client.status === "ready",
-        close: () => client.disconnect(),
-      };
-    };
+  function connectQueueFor(where: string, queue: string): ConnectQueue {
+    if (backend === undefined) throw new RedisRequiredError(where);
+    return (use) => backend.connectQueue(queue, use);
   }
 
-  function bucketOf<Data>(queue: Queue<Data>): OwnedBucket {
-    const isOurs = (queues.get(queue?.name) as Queue<Data> | undefined) === queue;
+  function bucketOf<Data>(queue: Queue<Data, never>): OwnedBucket {
+    const isOurs = (queues.get(queue?.name) as Queue<Data, never> | undefined) === queue;
     const bucket = isOurs && buckets.get(queue.bucket.name);
     if (bucket) return bucket;
     const remedy = "give what queue() of this sluice returned";
@@ -148,35 +140,46 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       const value = given[option];
       throw new InvalidOptionError({ where, option, value, remedy });
     },
-    queue<Data>(name: string, given: { readonly bucket: Bucket }): Queue<Data> {
+    queue<Data, Input>(name: string, given: QueueOptions<Data, Input>): Queue<Data, Input> {
       assertOpen();
       const where = `queue(${JSON.stringify(readName("queue()", "name", name))})`;
-      const { bucket } = readQueueOptions(where, given);
-      if (buckets.get(bucket.name) !== bucket) {
+      const { bucket, ...behaviour } = readQueueOptions(where, given) as QueueOptions<Data, Input>;
+      const owned = buckets.get(bucket.name);
+      if (owned === undefined || owned !== bucket) {
         const remedy = "give what bucket() of this sluice returned";
         throw new InvalidOptionError({ where, option: "bucket", value: bucket.name, remedy });
       }
-      const found = queues.get(name) as OwnedQueue<Data> | undefined;
+      const found = queues.get(name) as OwnedQueue<Data, Input> | undefined;
       if (found !== undefined && found.bucket !== bucket) {
         const remedy = `the queue leaves through bucket "${found.bucket.name}"; give it one bucket`;
         throw new InvalidOptionError({ where, option: "bucket", value: bucket.name, remedy });
       }
-      if (found !== undefined) return found;
-      const connectQueue = connectQueueFor(where);
-      const parts = { name, bucket, connect: connectQueue, prefix, timeoutMs, logger };
-      const queue = createQueue<Data>(parts);
-      queues.set(name, queue as OwnedQueue<never>);
+      if (found !== undefined) {
+        assertSameQueue(where, found, behaviour);
+        return found;
+      }
+      const connectQueue = connectQueueFor(where, name);
+      const parts = { name, bucket: owned, connect: connectQueue, prefix, timeoutMs, logger };
+      const queue = createQueue<Data, Input>({ ...parts, ...behaviour });
+      queues.set(name, queue as unknown as OwnedQueue<never>);
       return queue;
     },
-    worker(queue, handler, workerOptions = {}) {
+    worker<Data, Result>(
+      queue: Queue<Data, never>,
+      handler: Handler<Data, Result> | string | URL,
+      workerOptions: WorkerOptions = {},
+    ) {
       assertOpen();
-      const connectQueue = connectQueueFor("worker()");
+      const connectQueue = connectQueueFor("worker()", queue.name);
       const bucket = bucketOf(queue);
+      const { weightOf, schema } = queue as OwnedQueue<Data, never>;
       const parts = { queue, bucket, handler, options: workerOptions, connect: connectQueue };
       const worker: Worker = createWorker({
         ...parts,
         prefix,
         logger,
+        weightOf,
+        schema,
         onClosed: () => workers.delete(worker),
       });
       workers.add(worker);
@@ -189,6 +192,20 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       await (closing ??= close());
     },
   };
+}
+
+/** What a second declaration of a queue names must be what the first did. */
+function assertSameQueue(
+  where: string,
+  first: { readonly schema: unknown; readonly maxJobBytes: number },
+  second: { readonly schema?: unknown; readonly maxJobBytes?: number | undefined },
+): void {
+  for (const option of ["schema", "maxJobBytes"] as const) {
+    const value = second[option];
+    if (value === undefined || value === first[option]) continue;
+    const remedy = "this sluice has made the queue with another before; give it one";
+    throw new InvalidOptionError({ where, option, value, remedy });
+  }
 }
 
 /** What a second declaration names must be what the first did. */

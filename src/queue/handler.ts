@@ -1,11 +1,27 @@
-import type { Job } from "./job.ts";
+import { InvalidOptionError } from "../core/errors.ts";
+import type { Slot } from "../throttle/slot.ts";
+import type { Job, Stored } from "./job.ts";
 
 /** What a handler gets beside its job. */
 export interface JobContext {
-  /** Aborted when the worker's deadline is over or the job's lock is lost: another worker may then run the job. */
+  /** Aborted when the worker's deadline or the handler's `timeoutMs` is over, or the job's lock is lost: another worker may then run the job. */
   readonly signal: AbortSignal;
   /** 1 at the first try. */
   readonly attempt: number;
+  /** What this attempt left on: `slot.settle({ tokens: 812 })` tells what the call came to cost. It is released when the handler ends. */
+  readonly slot: Slot;
+  /**
+   * Keeps a line with the job: the last 100 lines of a job, and of each the first 1,000 characters.
+   * Resolves when Redis has it, and never rejects: what cannot be written is lost.
+   */
+  readonly log: (line: string) => Promise<void>;
+  /**
+   * Says how far the job is, as anything that JSON holds in up to 10,000 characters; the last one is kept.
+   * Each is a write to Redis. Resolves when Redis has it, and never rejects.
+   *
+   * @throws {@link InvalidOptionError} at once, when the value is no JSON, or too long.
+   */
+  readonly progress: (value: number | string | boolean | object) => Promise<void>;
 }
 
 /** Does one job; what it throws counts as a failed attempt. */
@@ -14,27 +30,82 @@ export type Handler<Data, Result> = (job: Job<Data>, context: JobContext) => Pro
 /** A context, and the end of what it stands for. */
 export interface OwnedJobContext extends JobContext {
   readonly isAborted: boolean;
-  abort(reason: string): void;
+  /** The attempt has its slot, and begins. */
+  begin(stored: Stored<unknown>, slot: Slot): void;
+  abort(reason: unknown): void;
 }
 
-/** Makes the signal when it is asked for: to make one for each job cost as much as all else about it. */
-export function createJobContext(attempt: number): OwnedJobContext {
-  let controller: AbortController | undefined;
-  let abortedBy: string | undefined;
+const LONGEST_LINE = 1_000;
+const LONGEST_PROGRESS = 10_000;
 
-  return {
-    attempt,
-    get signal() {
-      controller ??= new AbortController();
-      if (abortedBy !== undefined) controller.abort(abortedBy);
-      return controller.signal;
-    },
-    get isAborted() {
-      return abortedBy !== undefined;
-    },
-    abort(reason) {
-      abortedBy ??= reason;
-      controller?.abort(reason);
-    },
-  };
+export function createJobContext(attempt: number): OwnedJobContext {
+  return new BegunContext(attempt);
+}
+
+/** A class, and all made when it is asked for: to make a signal for each job cost as much as all else about it. */
+class BegunContext implements OwnedJobContext {
+  readonly attempt: number;
+  isAborted = false;
+  #reason: unknown;
+  #controller: AbortController | undefined;
+  #stored: Stored<unknown> | undefined;
+  #slot: Slot | undefined;
+
+  constructor(attempt: number) {
+    this.attempt = attempt;
+  }
+
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController();
+    if (this.isAborted) this.#controller.abort(this.#reason);
+    return this.#controller.signal;
+  }
+
+  get slot(): Slot {
+    return this.#slot!;
+  }
+
+  // Functions that need no `this`: handlers take their context apart.
+  get log(): JobContext["log"] {
+    const stored = this.#stored!;
+    return (line) => written(stored.log(String(line).slice(0, LONGEST_LINE)));
+  }
+
+  get progress(): JobContext["progress"] {
+    const stored = this.#stored!;
+    return (value) => {
+      assertProgress(value);
+      return written(stored.updateProgress(value));
+    };
+  }
+
+  begin(stored: Stored<unknown>, slot: Slot): void {
+    this.#stored = stored;
+    this.#slot = slot;
+  }
+
+  abort(reason: unknown): void {
+    if (this.isAborted) return;
+    this.isAborted = true;
+    this.#reason = reason;
+    this.#controller?.abort(reason);
+  }
+}
+
+/** Handlers need not wait for what is only there to be looked at, nor fail for it. */
+async function written(writing: Promise<unknown>): Promise<void> {
+  await writing.catch(() => undefined);
+}
+
+/** @throws {@link InvalidOptionError} when a value cannot be kept as a job's progress. */
+export function assertProgress(value: unknown): void {
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(value) as string | undefined;
+  } catch {
+    // A cycle, a BigInt, or a toJSON that throws.
+  }
+  if (text !== undefined && text.length <= LONGEST_PROGRESS) return;
+  const remedy = `give what JSON holds in up to ${LONGEST_PROGRESS} characters`;
+  throw new InvalidOptionError({ where: "progress()", option: "value", value, remedy });
 }

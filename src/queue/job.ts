@@ -1,5 +1,8 @@
-import type { BackoffOptions, Job as StoredJob, JobsOptions } from "bullmq";
+import type { Job as StoredJob, JobsOptions } from "bullmq";
 import { PRIORITIES, type Priority } from "../core/priority.ts";
+import type { Cost } from "../throttle/costs.ts";
+import { DEFAULT_ATTEMPTS, exponential } from "./backoff.ts";
+import type { EnqueueOptions } from "./enqueue-options.ts";
 
 /** Queued work, as producers and handlers see it. */
 export interface Job<Data> {
@@ -7,30 +10,37 @@ export interface Job<Data> {
   readonly data: Data;
   /** The tenant, account or endpoint that the job is for. */
   readonly key: string | undefined;
+  /** What each attempt takes of the bucket; undefined is 1 call. */
+  readonly cost: Cost | undefined;
   readonly priority: Priority;
   /** When it was enqueued, in ms since 1970 on the producer's clock. */
   readonly enqueuedAtMs: number;
+  /** Until when its first attempt must start, in ms since 1970; undefined if it need not, or one has been made. */
+  readonly startByMs: number | undefined;
 }
 
-/** How one job is queued. */
-export interface EnqueueOptions {
-  /** The tenant, account or endpoint that the job is for. */
-  readonly key?: string | undefined;
-  /** Who leaves the queue, and then the line, first. Defaults to `"normal"`. */
-  readonly priority?: Priority | undefined;
-  /** How long to wait before the job may start. Defaults to 0. */
-  readonly delayMs?: number | undefined;
-  /** How often the job is tried before it is kept as failed. Defaults to 5. */
-  readonly attempts?: number | undefined;
-  /** The wait before try n + 1 is a random part of `baseMs` × 2^(n − 1). Defaults to 1,000 ms. */
-  readonly backoff?: { readonly baseMs: number } | undefined;
+/** What BullMQ knows nothing of, kept with a job's options; only what is not the default. */
+interface OwnOptions {
+  readonly cost?: Cost;
+  /** The time, from when the job is due, in which its first attempt must start. */
+  readonly maxWaitMs?: number;
+  /** The same, in ms since 1970; not of recurring jobs, each of which is due at another time. */
+  readonly startByMs?: number;
+  readonly maxBackoffMs?: number;
+  /** How many plain calls it stands for in the turns of its lane. */
+  readonly share?: number;
 }
+
+/** The options of a stored job; BullMQ keeps those that it does not know as they are. */
+export type StoredOptions = JobsOptions & { sluice?: OwnOptions };
 
 /** A job of BullMQ's whose data is of a known type. */
-export type Stored<Data> = StoredJob<Data, unknown>;
+export type Stored<Data> = StoredJob<Data, unknown> & { opts: StoredOptions };
 
 const KEYLESS = "job";
 const KEYED = "key ";
+/** A job's log is bounded: its last lines are kept. */
+const KEPT_LINES = 100;
 
 /** BullMQ's name of a job carries the key: a dashboard then shows whose job it is. */
 export function storedName(key: string | undefined): string {
@@ -38,34 +48,73 @@ export function storedName(key: string | undefined): string {
 }
 
 /** Only what differs from the defaults is stored: BullMQ reads a job's options with each move of it. */
-export function storedOptions(options: EnqueueOptions): JobsOptions {
-  const { priority = "normal", delayMs = 0, attempts, backoff } = options;
+export function storedOptions(options: EnqueueOptions, share?: number): StoredOptions {
+  const {
+    priority = "normal",
+    at,
+    attempts,
+    backoff,
+    dedupeId,
+    dedupeMs,
+    every,
+    cron,
+    maxWaitMs,
+  } = options;
+  const nowMs = Date.now();
+  const delay = at === undefined ? (options.delayMs ?? 0) : Number(at) - nowMs;
+  // A schedule has no need of deduplication: its name keeps it single.
+  const isOnce = every === undefined && cron === undefined;
+  const own = ownOptions(options, isOnce ? nowMs + Math.max(0, delay) : undefined);
+  const sluice = { ...own, ...(share !== undefined && { share }) };
   return {
     // BullMQ runs lower numbers first, and 0 before all that have one: so every job has one.
     priority: PRIORITIES.indexOf(priority) + 1,
-    ...(delayMs > 0 && { delay: delayMs }),
+    ...(delay > 0 && { delay }),
+    // By the clock that its deadline was reckoned with.
+    ...(isOnce && maxWaitMs !== undefined && { timestamp: nowMs }),
     ...(attempts !== undefined && { attempts }),
     ...(backoff !== undefined && { backoff: exponential(backoff.baseMs) }),
+    ...(dedupeId !== undefined &&
+      isOnce && { deduplication: { id: dedupeId, ...(dedupeMs && { ttl: dedupeMs }) } }),
+    ...(Object.keys(sluice).length > 0 && { sluice }),
   };
 }
 
-/** Puts the defaults into the job at hand, where BullMQ looks for them when a handler fails. */
-export function fillDefaults({ opts }: Pick<Stored<unknown>, "opts">): void {
-  opts.attempts ||= 5;
-  opts.backoff ??= exponential(1_000);
+function ownOptions(
+  { cost, maxWaitMs, backoff }: EnqueueOptions,
+  dueAtMs: number | undefined,
+): OwnOptions {
+  const hasDeadline = maxWaitMs !== undefined && dueAtMs !== undefined;
+  return {
+    ...(cost !== undefined && { cost }),
+    ...(maxWaitMs !== undefined && { maxWaitMs }),
+    ...(hasDeadline && { startByMs: dueAtMs + maxWaitMs }),
+    ...(backoff?.maxMs !== undefined && { maxBackoffMs: backoff.maxMs }),
+  };
 }
 
-function exponential(baseMs: number): BackoffOptions {
-  return { type: "exponential", delay: baseMs, jitter: 1 };
+/** Puts the defaults into the job at hand, where BullMQ looks for them when a handler fails or logs. */
+export function fillDefaults({ opts }: Pick<Stored<unknown>, "opts">): void {
+  opts.attempts ||= DEFAULT_ATTEMPTS;
+  opts.backoff ??= exponential();
+  opts.keepLogs ??= KEPT_LINES;
 }
 
 export function readJob<Data>(stored: Stored<Data>): Job<Data> {
-  const { id, data, name, timestamp, priority: number } = stored;
+  const { id, data, name, timestamp, priority: number, opts, attemptsMade } = stored;
+  const { cost } = opts.sluice ?? {};
   return {
     id: id!,
     data,
     key: name.startsWith(KEYED) ? name.slice(KEYED.length) : undefined,
+    cost,
     priority: PRIORITIES[number - 1] ?? "normal",
     enqueuedAtMs: timestamp,
+    startByMs: attemptsMade === 0 ? startByMsOf(opts, timestamp) : undefined,
   };
+}
+
+function startByMsOf({ sluice, delay = 0 }: StoredOptions, storedAtMs: number): number | undefined {
+  const { maxWaitMs, startByMs } = sluice ?? {};
+  return startByMs ?? (maxWaitMs === undefined ? undefined : storedAtMs + delay + maxWaitMs);
 }

@@ -1,150 +1,118 @@
-import { Queue as StoredQueue } from "bullmq";
-import { z } from "zod";
-import { ClosedError, InvalidOptionError, StoreUnavailableError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
-import { KEY, LONGEST_MS, PRIORITY, readOptions, wholeNumber } from "../core/options.ts";
-import type { Bucket } from "../throttle/bucket.ts";
+import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
 import { storedQueueName, type ConnectQueue } from "./connection.ts";
-import {
-  readJob,
-  storedName,
-  storedOptions,
-  type EnqueueOptions,
-  type Job,
-  type Stored,
-} from "./job.ts";
-import { reportErrors } from "./report-errors.ts";
+import { createDeadLetters, type DeadLetters } from "./dead-letters.ts";
+import { createEnqueuing, type Enqueuing } from "./enqueue.ts";
+import { createEventStream } from "./event-stream.ts";
+import type { QueueEmitter } from "./events.ts";
+import { createFinishedWaits } from "./finished.ts";
+import { createJobActions } from "./job-actions.ts";
+import { readJobId } from "./job-id.ts";
+import { readJob, type Stored } from "./job.ts";
+import { createWeights, type Weights } from "./lane.ts";
+import { queuedJob, type QueuedJob } from "./queued-job.ts";
+import { createOutlook, type Forecast } from "./outlook.ts";
+import { createSchedules, type Schedules } from "./recurring.ts";
+import { MAX_JOB_BYTES, type Schema } from "./schema.ts";
+import { createSteering, type QueueSteering } from "./steering.ts";
+import { createStoredAccess } from "./stored-queue.ts";
 
-/** Durable work for one bucket; it waits in Redis until a worker's slot comes. */
-export interface Queue<Data> {
+/**
+ * Durable work for one bucket; it waits in Redis until a worker's slot comes.
+ * `Input` is what producers give, `Data` what the queue's schema makes of it; without a schema they are the same.
+ */
+export interface Queue<Data, Input = Data>
+  extends Enqueuing<Data, Input>, Schedules, QueueSteering, DeadLetters<Data>, QueueEmitter {
   readonly name: string;
   readonly bucket: Bucket;
+  /** The job of this id, whoever enqueued it; undefined when it is not there. Throws as `counts` does. */
+  job(id: string): Promise<QueuedJob<Data> | undefined>;
   /**
-   * Stores a job; resolves when Redis has it.
-   *
-   * @throws {@link InvalidOptionError} when an option can never work, or the data is no JSON.
-   * @throws {@link StoreUnavailableError} when Redis did not take it in time.
+   * What becomes of the backlog if nothing changes: reckoned from the limits of the bucket and of the keys,
+   * and from all that waits. It takes each job to cost one call. Throws as `counts` does.
    */
-  enqueue(data: Data, options?: EnqueueOptions): Promise<Job<Data>>;
-  /** Stores many jobs of the same options, a thousand per round trip; a failure may leave the first thousands stored. */
-  enqueueMany(data: readonly Data[], options?: EnqueueOptions): Promise<Job<Data>[]>;
-  /** How many jobs wait, run, wait for a later time, and have failed for good. */
-  counts(): Promise<QueueCounts>;
-}
-
-export interface QueueCounts {
-  readonly waiting: number;
-  readonly active: number;
-  readonly delayed: number;
-  readonly failed: number;
+  forecast(): Promise<Forecast>;
+  /** How BullMQ knows the queue, for dashboards such as bull-board: `new Queue(name, { prefix, connection })`. */
+  readonly stored: { readonly name: string; readonly prefix: string };
 }
 
 /** A queue, and the end of it. */
-export interface OwnedQueue<Data> extends Queue<Data> {
+export interface OwnedQueue<Data, Input = Data> extends Queue<Data, Input> {
+  /** The weight of a key's lane, if it is not 1. */
+  readonly weightOf: (key: string | undefined) => number | undefined;
+  /** What checks the data of its jobs, on both ends. */
+  readonly schema: Schema<Data> | undefined;
+  readonly maxJobBytes: number;
   close(): Promise<void>;
 }
 
-export interface QueueSettings {
+export interface QueueSettings<Data> {
   readonly name: string;
-  readonly bucket: Bucket;
+  readonly bucket: OwnedBucket;
   readonly connect: ConnectQueue;
   readonly prefix: string;
   readonly timeoutMs: number;
   readonly logger: Logger;
+  readonly weights?: Weights | undefined;
+  readonly schema?: Schema<Data> | undefined;
+  readonly maxJobBytes?: number | undefined;
 }
 
-const PER_ROUND_TRIP = 1_000;
-
-const ENQUEUE_OPTIONS = z.strictObject({
-  key: KEY.optional(),
-  priority: PRIORITY.optional(),
-  delayMs: wholeNumber(0, LONGEST_MS, "milliseconds").optional(),
-  attempts: wholeNumber(1, 1_000, "attempts").optional(),
-  backoff: z.strictObject({ baseMs: wholeNumber(1, LONGEST_MS, "milliseconds") }).optional(),
-});
-
-export function createQueue<Data>(settings: QueueSettings): OwnedQueue<Data> {
-  const { name, bucket, connect, prefix, timeoutMs, logger } = settings;
+export function createQueue<Data, Input = Data>(
+  settings: QueueSettings<Data>,
+): OwnedQueue<Data, Input> {
+  const { name, bucket, connect, prefix, timeoutMs, logger, schema } = settings;
+  const { maxJobBytes = MAX_JOB_BYTES } = settings;
   const connection = connect("producer");
-  let stored: StoredQueue | undefined;
-  let isClosed = false;
-
-  /** BullMQ's queue is made once Redis answers: made before, it would wait for it without end. */
-  async function open(): Promise<StoredQueue> {
-    if (isClosed) throw new ClosedError(`Queue "${name}"`);
-    try {
-      await connection.untilReady(timeoutMs);
-    } catch (cause) {
-      const problem = `Redis could not be reached within ${timeoutMs} ms; nothing was stored`;
-      throw new StoreUnavailableError(`${problem}. See that Redis runs, and try again.`, cause);
-    }
-    if (stored === undefined) {
-      stored = new StoredQueue(storedQueueName(name), { connection: connection.client, prefix });
-      reportErrors(stored, `Queue "${name}"`, logger);
-    }
-    return stored;
-  }
-
-  async function store(data: readonly Data[], options: EnqueueOptions): Promise<Job<Data>[]> {
-    const opts = storedOptions(options);
-    const jobName = storedName(options.key);
-    const bulk = data.map((each) => ({ name: jobName, data: asJson(each), opts }));
-    const queue = await open();
-    try {
-      const jobs = await queue.addBulk(bulk);
-      return jobs.map((job) => readJob(job as Stored<Data>));
-    } catch (cause) {
-      const problem = "Redis did not confirm the job; it may or may not be stored";
-      throw new StoreUnavailableError(`${problem}. See that Redis runs.`, cause);
-    }
-  }
+  const weightOf = createWeights(name, settings.weights);
+  const access = createStoredAccess({ name, connection, prefix, timeoutMs, logger });
+  const events = createEventStream({ name, access, connect, prefix, logger });
+  const waits = createFinishedWaits(name, { access, events });
+  const { lanes } = connection;
+  const outlook = createOutlook({ queue: name, bucket, lanes, access });
+  const steering = createSteering({ queue: name, access, lanes, onRemoved: waits.end });
+  const actions = createJobActions(access, {
+    remove: (id) => steering.remove(id),
+    until: waits.until,
+    eta: outlook.eta,
+    isParked: outlook.isParked,
+  });
+  const deadLetters = createDeadLetters<Data>(access, waits.end);
+  const enqueuing = createEnqueuing<Data, Input>({
+    name,
+    logger,
+    bucket,
+    lanes,
+    weightOf,
+    timeoutMs,
+    rules: { schema, maxJobBytes },
+    actions,
+    open: () => access.open("nothing was stored"),
+  });
 
   return {
     name,
     bucket,
-    async enqueue(data, options = {}) {
-      const [job] = await store([data], readOptions("enqueue()", ENQUEUE_OPTIONS, options));
-      return job!;
+    weightOf,
+    schema,
+    maxJobBytes,
+    ...enqueuing,
+    ...createSchedules(access),
+    async job(given) {
+      const id = readJobId("job()", given);
+      const found = await access.ask((stored) => stored.getJob(id));
+      return found && queuedJob(readJob(found as Stored<Data>), actions);
     },
-    async enqueueMany(data, options = {}) {
-      const read = readOptions("enqueueMany()", ENQUEUE_OPTIONS, options);
-      if (!Array.isArray(data)) {
-        const remedy = "give an array with the data of each job";
-        throw new InvalidOptionError({
-          where: "enqueueMany()",
-          option: "data",
-          value: data,
-          remedy,
-        });
-      }
-      const jobs: Job<Data>[] = [];
-      for (let start = 0; start < data.length; start += PER_ROUND_TRIP) {
-        jobs.push(...(await store(data.slice(start, start + PER_ROUND_TRIP), read)));
-      }
-      return jobs;
-    },
-    async counts() {
-      const queue = await open();
-      const counts = await queue.getJobCounts("wait", "prioritized", "active", "delayed", "failed");
-      const { wait = 0, prioritized = 0, active = 0, delayed = 0, failed = 0 } = counts;
-      return { waiting: wait + prioritized, active, delayed, failed };
-    },
+    stored: { name: storedQueueName(name), prefix },
+    ...steering,
+    ...deadLetters,
+    forecast: outlook.forecast,
+    on: (event, listener) => events.on(event, listener),
+    off: (event, listener) => events.off(event, listener),
     async close() {
-      if (isClosed) return;
-      isClosed = true;
-      await stored?.close();
-      connection.close();
+      waits.close();
+      await events.close();
+      await access.close();
     },
   };
-}
-
-/** @throws {@link InvalidOptionError} for data that JSON cannot hold, since it would be lost on the way. */
-function asJson<Data>(data: Data): Data {
-  try {
-    if (JSON.stringify(data) !== undefined) return data;
-  } catch {
-    // Reported below with what JSON cannot hold for another reason: a cycle, a BigInt.
-  }
-  const remedy = "give data that JSON can hold";
-  throw new InvalidOptionError({ where: "enqueue()", option: "data", value: data, remedy });
 }

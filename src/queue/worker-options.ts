@@ -2,12 +2,23 @@ import { z } from "zod";
 import { LONGEST_MS, readOptions, wholeNumber } from "../core/options.ts";
 
 export interface WorkerOptions {
-  /** How many jobs this worker holds at once, waiting for their slots or running. Defaults to 50. */
+  /**
+   * How many jobs this worker holds at once, waiting for their slots or running. Of a handler in a file it is
+   * also the number of processes. Defaults to 50, for a file to the number of processors.
+   */
   readonly concurrency?: number | undefined;
   /** How long running handlers may go on after `close()`, unless close says otherwise. Defaults to 30,000 ms. */
   readonly closeDeadlineMs?: number | undefined;
+  /** How long a job waits for its own key's limits in its place here, before it makes way for others. Defaults to 250 ms. */
+  readonly patienceMs?: number | undefined;
   /** How long a job stays with a worker that has died or stands still. Defaults to 30,000 ms. */
   readonly lockMs?: number | undefined;
+  /**
+   * How long a handler may take: then its signal is aborted, and the attempt counts as failed. A handler in a file
+   * is ended with its process; a function cannot be stopped, and what it does afterwards counts for nothing.
+   * Defaults to no limit.
+   */
+  readonly timeoutMs?: number | undefined;
 }
 
 export interface CloseOptions {
@@ -19,6 +30,8 @@ const TIME = wholeNumber(0, LONGEST_MS, "milliseconds").optional();
 const WORKER_OPTIONS = z.strictObject({
   concurrency: wholeNumber(1, 100_000, "jobs").optional(),
   closeDeadlineMs: TIME,
+  patienceMs: TIME,
+  timeoutMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
   lockMs: wholeNumber(1_000, LONGEST_MS, "milliseconds").optional(),
 });
 const CLOSE_OPTIONS = z.strictObject({ deadlineMs: TIME });

@@ -1,15 +1,24 @@
+import { randomUUID } from "node:crypto";
+import { availableParallelism } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
-import { WaitingError, Worker as StoredWorker } from "bullmq";
-import { InvalidOptionError, StoreUnavailableError } from "../core/errors.ts";
+import { DelayedError, WaitingError, Worker as StoredWorker } from "bullmq";
+import type { Arrival } from "../core/lane-store.ts";
 import type { Logger } from "../core/logger.ts";
 import type { OwnedBucket } from "../throttle/bucket.ts";
 import type { Slot } from "../throttle/slot.ts";
+import { TooFar } from "../throttle/waiting-call.ts";
 import { runAttempt } from "./attempt.ts";
 import { storedQueueName, type ConnectQueue } from "./connection.ts";
+import { createFeeder } from "./feeder.ts";
 import { createJobContext, type Handler, type OwnedJobContext } from "./handler.ts";
+import { openHandler } from "./sandbox.ts";
+import type { Schema } from "./schema.ts";
+import { createJobSlots } from "./job-slots.ts";
+import { PARK_MS } from "./lane.ts";
 import { fillDefaults, readJob, type Job, type Stored } from "./job.ts";
 import type { Queue } from "./queue.ts";
 import { reportErrors } from "./report-errors.ts";
+import { publishRetries } from "./retry-events.ts";
 import { createRunning } from "./running.ts";
 import {
   readCloseOptions,
@@ -30,13 +39,16 @@ export interface Worker {
 }
 
 export interface WorkerSettings<Data, Result> {
-  readonly queue: Queue<Data>;
+  readonly queue: Queue<Data, never>;
   readonly bucket: OwnedBucket;
-  readonly handler: Handler<Data, Result>;
+  readonly handler: Handler<Data, Result> | string | URL;
+  readonly schema: Schema<Data> | undefined;
   readonly options: WorkerOptions;
   readonly connect: ConnectQueue;
   readonly prefix: string;
   readonly logger: Logger;
+  /** The weight of a key's lane, if it is not 1. */
+  readonly weightOf: (key: string | undefined) => number | undefined;
   readonly onClosed: () => void;
 }
 
@@ -44,28 +56,35 @@ export interface WorkerSettings<Data, Result> {
 const MOST_DEATHS = 10;
 /** Finished jobs are kept for a look, but not without bound; failed ones are kept until somebody has seen to them. */
 const KEEP_DONE = { count: 1_000, age: 86_400 };
+/** A slot that came so soon was not waited for. */
+const AT_ONCE_MS = 20;
 const CLOSED = "the worker is closed";
-const STORE_RETRY_MS = 1_000;
 /** What a worker may need, its handlers having ended, to tell Redis what became of their jobs. */
 const REDIS_GRACE_MS = 2_000;
 
 export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result>): Worker {
-  const { queue, bucket, handler, connect, prefix, logger, onClosed } = settings;
+  const { queue, bucket, schema, connect, prefix, logger, weightOf, onClosed } = settings;
   const options = readWorkerOptions(settings.options);
-  if (typeof handler !== "function") {
-    const remedy = "give the function that does one job";
-    throw new InvalidOptionError({ where: "worker()", option: "handler", value: handler, remedy });
-  }
-  const { concurrency = 50, closeDeadlineMs = 30_000, lockMs = 30_000 } = options;
+  const isInline = typeof settings.handler === "function";
+  const { concurrency = isInline ? 50 : availableParallelism(), timeoutMs } = options;
+  const handler = openHandler(settings.handler, { processes: concurrency, logger });
+  const { closeDeadlineMs = 30_000, lockMs = 30_000, patienceMs = 250 } = options;
   const connection = connect("worker");
-  const parts = { queue: queue.name, bucket, handler, logger };
+  const parts = { queue: queue.name, bucket, handler: handler.handle, schema, timeoutMs, logger };
   const running = createRunning();
-  /** What ends the waits of jobs for their slots. */
-  const waits = new Set<(reason: string) => void>();
+  const slots = createJobSlots(bucket, patienceMs);
   /** The jobs that are here, by their ids. */
   const contexts = new Map<string, OwnedJobContext>();
-  let isClosing = false;
   let closing: Promise<void> | undefined;
+  const feeder = createFeeder({
+    lanes: connection.lanes,
+    queue: queue.name,
+    worker: randomUUID(),
+    logger,
+    places: () => concurrency - contexts.size,
+    heldBack: () => bucket.heldBack,
+  });
+  const stopHearing = bucket.onChange((key = "*") => feeder.wake(key));
 
   const stored = new StoredWorker<Data, Result | undefined>(
     storedQueueName(queue.name),
@@ -81,6 +100,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     },
   );
   reportErrors(stored, `A worker of queue "${queue.name}"`, logger);
+  publishRetries(stored);
   stored.on("lockRenewalFailed", (ids) => {
     for (const id of ids) contexts.get(id)?.abort("the lock of the job was lost");
   });
@@ -92,53 +112,58 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     contexts.set(job.id, context);
     running.begin();
     try {
-      const slot = await slotFor(job);
-      if (slot !== undefined && !context.isAborted) {
-        return await runAttempt(parts, { stored: bullJob, job, context, slot });
+      const isReady = handler.ready();
+      if (isReady !== undefined) await isReady;
+      const arrival = job.key === undefined ? "fed" : await feeder.arrive(job.id);
+      // It came due by itself, from a delay or a retry, and has yet to wait for its turn.
+      if (arrival === "unfed") return await park(bullJob, token);
+      const drawn = await feeder.whileWaiting(slots.draw(job));
+      if (drawn instanceof TooFar) return await park(bullJob, token, drawn.roomInMs);
+      if (drawn === undefined || context.isAborted) return await giveBack(bullJob, token, drawn);
+      feeder.start(probeOf(job, arrival, drawn));
+      const { hasLease } = drawn;
+      try {
+        return await runAttempt(parts, { stored: bullJob, job, context, slot: drawn });
+      } finally {
+        if (hasLease && job.key !== undefined) feeder.wake(job.key);
       }
-      slot?.release();
-      // With its lock lost, or Redis away, the job comes back by itself.
-      if (slot === undefined && connection.isReady()) await bullJob.moveToWait(token);
-      throw new WaitingError();
     } finally {
       contexts.delete(job.id);
       running.end();
     }
   }
 
-  /** The job's slot, or undefined if the worker is closed before it comes. An outage is waited out. */
-  async function slotFor({ key, priority }: Job<Data>): Promise<Slot | undefined> {
-    while (!isClosing) {
-      try {
-        return await bucket.drawForJob({ key, priority }, waits);
-      } catch (error) {
-        if (isClosing) return undefined;
-        if (!(error instanceof StoreUnavailableError)) throw error;
-        await pauseUnlessClosed();
-      }
-    }
-    return undefined;
+  /** Its place here is another job's now; it comes back in its turn, when its key has room. */
+  async function park(bullJob: Stored<Data>, token: string, roomInMs?: number): Promise<never> {
+    await bullJob.moveToDelayed(Date.now() + PARK_MS, token);
+    const weight = weightOf(readJob(bullJob).key);
+    feeder.park({ id: bullJob.id!, weight, roomInMs: roomInMs && Math.ceil(roomInMs) });
+    throw new DelayedError();
   }
 
-  async function pauseUnlessClosed(): Promise<void> {
-    const pausing = new AbortController();
-    const stop = (): void => pausing.abort();
-    waits.add(stop);
-    await pause(STORE_RETRY_MS, undefined, pausing).catch(() => undefined);
-    waits.delete(stop);
+  async function giveBack(bullJob: Stored<Data>, token: string, slot?: Slot): Promise<never> {
+    slot?.release();
+    // With its lock lost, or Redis away, the job comes back by itself.
+    if (slot === undefined && connection.isReady()) await bullJob.moveToWait(token);
+    throw new WaitingError();
   }
 
   async function close(deadlineMs: number): Promise<void> {
-    isClosing = true;
     // First of all it fetches no more, or BullMQ would take a job in the place of each that goes back.
     await stored.pause(true);
-    for (const stopWaiting of waits) stopWaiting(CLOSED);
+    stopHearing();
+    slots.close(CLOSED);
+    const isTold = feeder.close();
+    const grace = pause(REDIS_GRACE_MS, undefined, { ref: false });
+    if (connection.isReady()) await Promise.race([isTold, grace]);
     const haveAllEnded = await running.untilNone(deadlineMs);
     for (const context of contexts.values()) context.abort(CLOSED);
     // BullMQ waits for handlers, and for Redis however long it is away; with force it does not.
     const closed = stored.close(!haveAllEnded || !connection.isReady());
     const isClosed = await Promise.race([closed, pause(REDIS_GRACE_MS, "late", { ref: false })]);
     if (isClosed === "late") void stored.disconnect();
+    // Not before: a job whose process is ended now would count as failed.
+    await handler.close();
     connection.close();
     onClosed();
   }
@@ -152,4 +177,14 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       await (closing ??= close(closeDeadlineMs));
     },
   };
+}
+
+/** A job that was let through alone tells whether its key has room again. */
+function probeOf(
+  { key }: Job<unknown>,
+  arrival: Arrival,
+  { waitedMs }: Slot,
+): { key: string; wentAtOnce: boolean } | undefined {
+  if (key === undefined || arrival !== "probe") return undefined;
+  return { key, wentAtOnce: waitedMs < AT_ONCE_MS };
 }

@@ -8,6 +8,8 @@ const pages = [
   "docs/limits.md",
   "docs/feedback.md",
   "docs/live.md",
+  "docs/queue.md",
+  "docs/dead-letters.md",
   "docs/errors.md",
 ];
 const blocks = (await Promise.all(pages.map(docBlocks))).flat();

@@ -1,5 +1,5 @@
 import { describe, expectTypeOf, it } from "vitest";
-import { createSluice, throttled, type Job, type Slot, type Throttled } from "sluice";
+import { createSluice, throttled, type QueuedJob, type Slot, type Throttled } from "sluice";
 
 const bucket = createSluice().bucket("stripe", { rate: "100/s" });
 
@@ -63,7 +63,9 @@ describe("the types of a queue", () => {
     const sluice = createSluice();
     const queue = sluice.queue<{ amount: number }>("charges", { bucket });
 
-    expectTypeOf(queue.enqueue({ amount: 1 })).toEqualTypeOf<Promise<Job<{ amount: number }>>>();
+    expectTypeOf(queue.enqueue({ amount: 1 })).toEqualTypeOf<
+      Promise<QueuedJob<{ amount: number }>>
+    >();
     // @ts-expect-error: the data is of another type
     void queue.enqueue({ amount: "1" });
     sluice.worker(queue, async (job, { signal, attempt }) => {

@@ -1,0 +1,34 @@
+/** A dashboard of a queue, in a web server of yours: bull-board shows it as it is. Needs $REDIS_URL. */
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { createBullBoard } from "@bull-board/api";
+import { BullMQAdapter } from "@bull-board/api/bullMQAdapter";
+import { ExpressAdapter } from "@bull-board/express";
+import { Queue } from "bullmq";
+import express from "express";
+import { createSluice } from "sluice";
+
+const prefix = process.env["SLUICE_PREFIX"] ?? "sluice";
+const url = process.env["REDIS_URL"] ?? "redis://127.0.0.1:6379";
+const sluice = createSluice({ redis: url, prefix });
+const bucket = sluice.bucket("mail-provider", { rate: "10/s" });
+const mails = sluice.queue<{ to: string }>("mails", { bucket });
+await mails.enqueue({ to: "ada@example.com" }, { key: "acme" });
+
+const stored = new Queue(mails.stored.name, { prefix: mails.stored.prefix, connection: { url } });
+const board = new ExpressAdapter();
+createBullBoard({
+  queues: [new BullMQAdapter(stored, { displayName: mails.name })],
+  serverAdapter: board,
+});
+
+const app = express();
+app.use(board.getRouter());
+const server = app.listen(Number(process.env["PORT"] ?? 3_000), "127.0.0.1");
+await once(server, "listening");
+console.log(`See http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+process.once("SIGTERM", async () => {
+  server.close();
+  await stored.close();
+  await sluice.close();
+});

@@ -1,0 +1,9 @@
+import type { Handler } from "sluice";
+
+/** A handler in a file of its own, for `sluice.worker(queue, "examples/count-words.ts")`. */
+const countWords: Handler<{ text: string }, number> = async (job, { log }) => {
+  await log(`attempt of job ${job.id}`);
+  return job.data.text.split(/\s+/).length;
+};
+
+export default countWords;

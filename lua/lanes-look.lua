@@ -1,0 +1,62 @@
+--[[
+  lanes-look: how the lanes of a queue stand, and where jobs stand in them. Changes nothing.
+
+  KEYS  [1] wait  [2] delayed  [3] prioritized  [4] active, all BullMQ's
+  ARGV  [1] the prefix of the queue's keys  [2] the job that is asked about, "" if none  [3] how many lanes to tell of
+        [4] how many jobs with a deadline to tell of
+  Reply JSON: { nowMs, lanes: [key, jobs, weight, ms for which it stands aside], others: { lanes, jobs },
+        waiting: [in wait, prioritized, active], job: [key, jobs before it in its lane; or -1, of all that
+        wait; or -2, ms until it is due], deadlines: [id, key, jobs before it, ms until then] }
+]]
+-- @include lib/now-ms
+-- @include lib/lane-names
+
+local prefix, asked = ARGV[1], ARGV[2]
+local lanes = lane_names(prefix)
+local now = now_ms()
+
+local told, told_jobs, most = {}, 0, tonumber(ARGV[3])
+local function tell(names, at_or_now)
+  local all = redis.call('ZRANGE', names, 0, most - 1 - #told, 'WITHSCORES')
+  for at = 1, #all, 2 do
+    local key, jobs = all[at], redis.call('ZCARD', lanes.lane .. all[at])
+    local aside_ms = at_or_now and math.max(0, tonumber(all[at + 1]) - at_or_now) or 0
+    told[#told + 1] = { key, jobs, tonumber(redis.call('HGET', lanes.weights, key)) or 1, aside_ms }
+    told_jobs = told_jobs + jobs
+  end
+end
+tell(lanes.ready)
+if #told < most then tell(lanes.blocked, now) end
+local others = {
+  lanes = redis.call('ZCARD', lanes.ready) + redis.call('ZCARD', lanes.blocked) - #told,
+  jobs = (tonumber(redis.call('HGET', lanes.state, 'parked')) or 0) - told_jobs,
+}
+
+local function place_of(id)
+  local name = redis.call('HGET', prefix .. id, 'name')
+  if not name then return nil end
+  local key = key_of(name)
+  local rank = key and redis.call('ZRANK', lanes.lane .. key, id)
+  if rank then return { key, rank } end
+  local at = redis.call('LPOS', KEYS[1], id)
+  if at then return { key or '', -1, redis.call('LLEN', KEYS[1]) - 1 - at } end
+  rank = redis.call('ZRANK', KEYS[3], id)
+  if rank then return { key or '', -1, redis.call('LLEN', KEYS[1]) + rank } end
+  local due = redis.call('ZSCORE', KEYS[2], id)
+  if due then return { key or '', -2, math.max(0, math.floor(tonumber(due) / 4096) - now) } end
+  return { key or '', -3, 0 }
+end
+
+local deadlines = {}
+local due = redis.call('ZRANGE', lanes.deadlines, 0, tonumber(ARGV[4]) - 1, 'WITHSCORES')
+for at = 1, #due, 2 do
+  local place = place_of(due[at])
+  if place and place[2] >= 0 then
+    deadlines[#deadlines + 1] = { due[at], place[1], place[2], tonumber(due[at + 1]) - now }
+  end
+end
+
+return cjson.encode({
+  nowMs = now, lanes = told, others = others, job = asked ~= '' and place_of(asked) or nil, deadlines = deadlines,
+  waiting = { redis.call('LLEN', KEYS[1]), redis.call('ZCARD', KEYS[3]), redis.call('LLEN', KEYS[4]) },
+})

@@ -1,0 +1,14 @@
+-- Where the lanes of a queue are kept.
+local function lane_names(prefix)
+  local own = prefix .. 'lanes:'
+  return {
+    state = own .. 'state', lane = own .. 'of:', ready = own .. 'ready', blocked = own .. 'blocked',
+    finish = own .. 'finish', fed = own .. 'fed', slow = own .. 'slow', weights = own .. 'weights',
+    shares = own .. 'shares', deadlines = own .. 'deadlines',
+  }
+end
+
+-- BullMQ's name of a job carries its key.
+local function key_of(name)
+  return string.match(name, '^key (.*)$')
+end

@@ -1,0 +1,43 @@
+-- Parks a job in the lane of its key, in the place that it first came to, or anew behind all others. A job that runs, waits to be
+-- fetched, or is gone stays as it is.
+local function join(lanes, id, is_anew)
+  local job = lanes.jobs .. id
+  local name, priority, opts, seq = unpack(redis.call('HMGET', job, 'name', 'priority', 'opts', 'sluiceSeq'))
+  local key = name and key_of(name)
+  if not key or not redis.call('ZSCORE', lanes.delayed, id) then return nil end
+  if not seq or is_anew then
+    seq = redis.call('HINCRBY', lanes.state, 'seq', 1)
+    redis.call('HSET', job, 'sluiceSeq', seq)
+  end
+  local lane = lanes.lane .. key
+  local place = (tonumber(priority) or 0) * 2 ^ 48 + seq
+  if redis.call('ZADD', lane, string.format('%.0f', place), id) == 1 then lanes.parked = lanes.parked + 1 end
+  -- In BullMQ's own form: ms, and 12 bits to order by. Should the lanes be lost, it comes due by itself.
+  redis.call('ZADD', lanes.delayed, 'XX', string.format('%.0f', (lanes.now_ms + DAY_MS) * 4096), id)
+  local ours = string.find(opts or '', '"sluice"', 1, true) and cjson.decode(opts).sluice
+  if type(ours) == 'table' then
+    if tonumber(ours.share) then
+      redis.call('HSET', lanes.shares, id, ours.share)
+      lanes.has_shares = true
+    end
+    if tonumber(ours.startByMs) then
+      redis.call('ZADD', lanes.deadlines, ours.startByMs, id)
+      lanes.has_deadlines = true
+    end
+  end
+  if not redis.call('ZSCORE', lanes.ready, key) and not redis.call('ZSCORE', lanes.blocked, key) then
+    make_ready(lanes, key)
+  end
+  return key
+end
+
+-- Its key has no room before then: the lane stands aside, and others pass it. What the job took of its turn is given back.
+local function block(lanes, key, id, until_ms)
+  local tag = redis.call('ZSCORE', lanes.ready, key) or redis.call('ZSCORE', lanes.finish, key)
+  local finish = (tonumber(tag) or 0) - share_of(lanes, id) / weight_of(lanes, key)
+  redis.call('ZADD', lanes.finish, string.format('%.17g', math.max(lanes.v, finish)), key)
+  redis.call('ZREM', lanes.ready, key)
+  redis.call('ZADD', lanes.blocked, string.format('%.0f', until_ms), key)
+  redis.call('HSET', lanes.slow, key, PROBES)
+  lanes.has_slow = true
+end

@@ -1,0 +1,87 @@
+/** A parked job, as it joins its lane. */
+export interface LaneJob {
+  readonly id: string;
+  /** Of its lane, if it is not 1. */
+  readonly weight?: number | undefined;
+  /** In how many ms its key has room again, if it comes back from a worker for want of that. */
+  readonly roomInMs?: number | undefined;
+  /** Whether it goes behind all others of its priority, and not back to its place. */
+  readonly isAnew?: boolean | undefined;
+}
+
+/** What a worker tells, and asks for. */
+export interface FeedRequest {
+  readonly queue: string;
+  readonly worker: string;
+  /** How many jobs it could start soon. */
+  readonly want: number;
+  /** How long that holds, in ms, unless it says otherwise before. */
+  readonly forMs: number;
+  /** The ids of jobs that it fetched. */
+  readonly arrived: readonly string[];
+  /** Jobs that were let through alone and have started: their key, and whether they went at once. */
+  readonly probes: readonly (readonly [key: string, wentAtOnce: boolean])[];
+  /** Keys that may have room again; `"*"` for all. */
+  readonly woken: readonly string[];
+}
+
+/** How a job came to a worker: not by way of its lane, in its turn, or alone, to see whether its key has room. */
+export type Arrival = "unfed" | "fed" | "probe";
+
+export interface Fed {
+  /** For each that arrived. */
+  readonly arrivals: readonly Arrival[];
+  /** How many jobs are parked in all lanes. */
+  readonly parked: number;
+  /** In how many ms a lane that stands aside comes back; undefined if none does. */
+  readonly nextMs: number | undefined;
+}
+
+/** Where a job stands: so many before it in the lane of its key, or of all that wait; or in how many ms it is due. */
+export type JobPlace =
+  | { readonly in: "lane"; readonly key: string; readonly before: number }
+  | { readonly in: "queue"; readonly before: number }
+  | { readonly in: "delay"; readonly key: string | undefined; readonly dueInMs: number }
+  | { readonly in: "worker" };
+
+/** How the lanes of a queue stand. */
+export interface LanesSeen {
+  readonly lanes: readonly {
+    readonly key: string;
+    readonly jobs: number;
+    readonly weight: number;
+    /** For how many ms it stands aside, since its key has no room. */
+    readonly asideMs: number;
+  }[];
+  /** Those beyond the most that are told of. */
+  readonly others: { readonly lanes: number; readonly jobs: number };
+  /** How many wait to be fetched, have no lane, and are with workers. */
+  readonly fed: number;
+  readonly laneless: number;
+  readonly active: number;
+  /** Of the job that was asked about; undefined if it is not there. */
+  readonly place: JobPlace | undefined;
+  /** The jobs with the earliest deadlines. */
+  readonly deadlines: readonly {
+    readonly id: string;
+    readonly key: string;
+    readonly before: number;
+    readonly inMs: number;
+  }[];
+}
+
+/** The lanes of queues: where jobs with a key wait for their turn. */
+export interface LaneStore {
+  /** Parks jobs that BullMQ holds as delayed; those in any other state stay as they are. */
+  join(queue: string, jobs: readonly LaneJob[]): Promise<void>;
+  /** Lets jobs out of their lanes, as many as the workers want, and in fair turns. */
+  feed(request: FeedRequest): Promise<Fed>;
+  /** Looks at the lanes, and at where one job stands; changes nothing. */
+  look(queue: string, id?: string): Promise<LanesSeen>;
+  /** Takes a job out of its lane; false if it stood in none. */
+  leave(queue: string, id: string): Promise<boolean>;
+  /** How many jobs are parked. */
+  parked(queue: string): Promise<number>;
+  /** Forgets all lanes of a queue whose jobs have been removed. */
+  clear(queue: string): Promise<void>;
+}

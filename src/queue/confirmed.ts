@@ -1,0 +1,32 @@
+import { StoreUnavailableError } from "../core/errors.ts";
+
+/** How ioredis refuses a command that it has not begun to send. */
+const UNSENT = "Stream isn't writeable";
+
+/** What Redis says within the time; a late answer is nobody's. */
+export async function confirmed<Answer>(storing: Promise<Answer>, leftMs: number): Promise<Answer> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(new Error("no answer in time")), Math.max(1, leftMs));
+  });
+  try {
+    return await Promise.race([storing, late]);
+  } catch (cause) {
+    const isUnsent = cause instanceof Error && cause.message.startsWith(UNSENT);
+    const problem = isUnsent
+      ? "Redis could not be reached; nothing was stored"
+      : "Redis did not confirm the job; it may or may not be stored. With a dedupeId, a retry is safe";
+    const remedy = "See that Redis runs, and try again.";
+    throw new StoreUnavailableError(`${problem}. ${remedy}`, cause, { mayBeStored: !isUnsent });
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** The failure of one round trip of many, after others that went well. */
+export function afterOthers(stored: readonly unknown[], error: unknown): unknown {
+  if (!(error instanceof StoreUnavailableError) || stored.length === 0) return error;
+  const message = `The first ${stored.length} jobs are stored. For the next ones: ${error.message}`;
+  const facts = { mayBeStored: error.mayBeStored, storedCount: stored.length };
+  return new StoreUnavailableError(message, error.cause, facts);
+}

@@ -1,0 +1,124 @@
+import { z } from "zod";
+import { InvalidOptionError } from "../core/errors.ts";
+import { KEY, LONGEST_MS, NAME, PRIORITY, readOptions, wholeNumber } from "../core/options.ts";
+import type { Priority } from "../core/priority.ts";
+import { isTimeZone } from "../core/resets.ts";
+import type { Cost } from "../throttle/costs.ts";
+import { COST } from "../throttle/draw-options.ts";
+import { isCron } from "./recurring.ts";
+
+/** How one job is queued. */
+export interface EnqueueOptions {
+  /** The tenant, account or endpoint that the job is for. */
+  readonly key?: string | undefined;
+  /** What each attempt takes of the bucket: a number of calls, or by unit, `{ tokens: 800 }`. Defaults to 1 call. */
+  readonly cost?: Cost | undefined;
+  /** Who leaves the queue, and then the line, first. Defaults to `"normal"`. */
+  readonly priority?: Priority | undefined;
+  /** How long to wait before the job may start. Defaults to 0. */
+  readonly delayMs?: number | undefined;
+  /** When the job may start, as a Date or in ms since 1970, instead of `delayMs`. The past is at once. */
+  readonly at?: Date | number | undefined;
+  /** In which time, from when it is due, its first attempt must start; else it fails as expired. Defaults to no limit. */
+  readonly maxWaitMs?: number | undefined;
+  /** While a job of this id is in the queue, no other of it is stored; of a recurring job, the schedule's name. */
+  readonly dedupeId?: string | undefined;
+  /** How long `dedupeId` holds, from when the job is stored. Defaults to until the job is done or has failed. */
+  readonly dedupeMs?: number | undefined;
+  /** How often the job is tried before it is kept as failed, from 1 to 1,000. Defaults to 5. */
+  readonly attempts?: number | undefined;
+  /**
+   * The wait before try n + 1 is a random part of `baseMs` × 2^(n − 1), and of `maxMs` at most.
+   * Defaults to 1,000 ms, and 3,600,000 ms (an hour) at most.
+   */
+  readonly backoff?:
+    | { readonly baseMs?: number | undefined; readonly maxMs?: number | undefined }
+    | undefined;
+  /** Makes the job a recurring one, in ms from 100; the first is due at once. Needs a `dedupeId`. */
+  readonly every?: number | undefined;
+  /** Makes the job a recurring one, at the times of a cron expression: `"0 9 * * 1-5"`. Needs a `dedupeId`. */
+  readonly cron?: string | undefined;
+  /** Where the times of `cron` are local ones: `"Europe/Berlin"`. Defaults to `"UTC"`. */
+  readonly timeZone?: string | undefined;
+}
+
+/** BullMQ's order of delayed jobs has room for no later times. */
+const LATEST_MS = 2 ** 41 - 1;
+const AT_ERROR = { error: "give a Date, or ms since 1970, before 2039-09-07" };
+const TIME = wholeNumber(1, LONGEST_MS, "milliseconds").optional();
+
+const ENQUEUE_OPTIONS = z.strictObject({
+  key: KEY.optional(),
+  cost: COST.optional(),
+  priority: PRIORITY.optional(),
+  delayMs: wholeNumber(0, LONGEST_MS, "milliseconds").optional(),
+  at: z.custom<Date | number>(isTime, AT_ERROR).optional(),
+  maxWaitMs: TIME,
+  dedupeId: KEY.optional(),
+  dedupeMs: TIME,
+  attempts: wholeNumber(1, 1_000, "attempts").optional(),
+  backoff: z.strictObject({ baseMs: TIME, maxMs: TIME }).optional(),
+  every: wholeNumber(100, LONGEST_MS, "milliseconds").optional(),
+  cron: z.string({ error: "give a cron expression" }).optional(),
+  timeZone: z
+    .string({ error: "give a time zone" })
+    .refine(isTimeZone, { error: 'give the name of a time zone, such as "Europe/Berlin"' })
+    .optional(),
+});
+
+/** Options of which only one may be given, or one only with another: what was wrong, and what to do. */
+const RULES: readonly {
+  readonly option: keyof EnqueueOptions;
+  readonly isBroken: (options: EnqueueOptions) => boolean;
+  readonly remedy: string;
+}[] = [
+  { option: "at", isBroken: (o) => has(o.at, o.delayMs), remedy: "give it or delayMs, not both" },
+  {
+    option: "dedupeMs",
+    isBroken: (o) => o.dedupeMs !== undefined && o.dedupeId === undefined,
+    remedy: "give a dedupeId, which it is about",
+  },
+  { option: "cron", isBroken: (o) => has(o.cron, o.every), remedy: "give it or every, not both" },
+  {
+    option: "timeZone",
+    isBroken: (o) => o.timeZone !== undefined && o.cron === undefined,
+    remedy: "only the times of cron are local ones; leave it out",
+  },
+  {
+    option: "dedupeId",
+    isBroken: (o) => isRecurring(o) && !NAME.safeParse(o.dedupeId).success,
+    remedy: "give a recurring job one without : { }, so that two deployments do not double it",
+  },
+  {
+    option: "cron",
+    isBroken: (o) => o.cron !== undefined && !isCron(o.cron, o.timeZone),
+    remedy: 'give a cron expression that comes to pass, such as "0 9 * * 1-5"',
+  },
+  ...(["delayMs", "at", "dedupeMs"] as const).map((option) => ({
+    option,
+    isBroken: (o: EnqueueOptions) => isRecurring(o) && o[option] !== undefined,
+    remedy: "a recurring job has times of its own; leave it out",
+  })),
+];
+
+/** @throws {@link InvalidOptionError} when an option, or two together, can never work. */
+export function readEnqueueOptions(where: string, given: unknown): EnqueueOptions {
+  const read: EnqueueOptions = readOptions(where, ENQUEUE_OPTIONS, given);
+  const broken = RULES.find(({ isBroken }) => isBroken(read));
+  if (broken === undefined) return read;
+  const { option, remedy } = broken;
+  throw new InvalidOptionError({ where, option, value: read[option], remedy });
+}
+
+export function isRecurring({ every, cron }: EnqueueOptions): boolean {
+  return every !== undefined || cron !== undefined;
+}
+
+function has(one: unknown, other: unknown): boolean {
+  return one !== undefined && other !== undefined;
+}
+
+function isTime(value: unknown): boolean {
+  const ms = value instanceof Date ? value.getTime() : value;
+  return Number.isSafeInteger(ms) && (ms as number) >= 0 && (ms as number) <= LATEST_MS;
+}

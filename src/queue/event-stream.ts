@@ -1,0 +1,144 @@
+import type { EventEmitter } from "node:events";
+import { setTimeout as pause } from "node:timers/promises";
+import { QueueEvents as StoredEvents } from "bullmq";
+import { ClosedError, InvalidOptionError } from "../core/errors.ts";
+import type { Logger } from "../core/logger.ts";
+import { storedQueueName, type ConnectQueue } from "./connection.ts";
+import {
+  EVENT_NAMES,
+  EVENT_READERS,
+  KEPT_EVENTS,
+  type QueueEmitter,
+  type QueueEventName,
+  type QueueEvents,
+  type QueueListener,
+  type StoredEvent,
+} from "./events.ts";
+import { reportErrors } from "./report-errors.ts";
+import type { StoredAccess } from "./stored-queue.ts";
+
+/** The events of one queue, heard over one connection that is opened when somebody first wants to hear. */
+export interface EventStream extends QueueEmitter {
+  /** Resolves once every later event is heard. Rejects as {@link StoredAccess} does. */
+  listen(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface EventStreamSettings {
+  readonly name: string;
+  readonly access: StoredAccess;
+  readonly connect: ConnectQueue;
+  readonly prefix: string;
+  readonly logger: Logger;
+}
+
+const RETRY_MS = 1_000;
+/** What BullMQ may take to close its connection; with Redis away it would wait for it. */
+const CLOSE_GRACE_MS = 2_000;
+const MARK = { event: "sluice-listening" };
+
+type Listeners = { readonly [Name in QueueEventName]: Set<QueueListener<Name>> };
+
+export function createEventStream(settings: EventStreamSettings): EventStream {
+  const { name, access, connect, prefix, logger } = settings;
+  const listeners = Object.fromEntries(
+    EVENT_NAMES.map((event) => [event, new Set()]),
+  ) as unknown as Listeners;
+  const closed = new AbortController();
+  let stored: StoredEvents | undefined;
+  let connection: ReturnType<ConnectQueue> | undefined;
+  let beginning: Promise<void> | undefined;
+  let isWanted = false;
+
+  function listen(): Promise<void> {
+    beginning ??= begin().catch((error: unknown) => {
+      beginning = undefined;
+      throw error;
+    });
+    return beginning;
+  }
+
+  /** BullMQ listens from "now" on, anew with each read, and so misses what comes between two reads. A mark of ours is a fixed place. */
+  async function begin(): Promise<void> {
+    const lastEventId = await access.askAtOnce((queue) =>
+      queue.getBackend().publishEvent(MARK, KEPT_EVENTS),
+    );
+    if (closed.signal.aborted) throw new ClosedError(`Queue "${name}"`);
+    // BullMQ opens a copy of it; it itself is never opened.
+    connection = connect("listener");
+    const options = { connection: connection.client, prefix, lastEventId };
+    stored = new StoredEvents(storedQueueName(name), options);
+    reportErrors(stored, `The events of queue "${name}"`, logger);
+    for (const event of EVENT_NAMES) forward(stored, event);
+  }
+
+  function forward<Name extends QueueEventName>(events: EventEmitter, event: Name): void {
+    const { stored: storedName, read } = EVENT_READERS[event];
+    const hearers = listeners[event];
+    events.on(storedName, (given: StoredEvent) => {
+      if (hearers.size === 0) return;
+      const payload = read(given);
+      for (const listener of hearers) void tell(event, listener, payload);
+    });
+  }
+
+  async function tell<Name extends QueueEventName>(
+    event: Name,
+    listener: QueueListener<Name>,
+    payload: QueueEvents[Name],
+  ): Promise<void> {
+    try {
+      await listener(payload);
+    } catch (error) {
+      logger.error({ queue: name, event, error }, `A listener of "${event}" threw.`);
+    }
+  }
+
+  /** Goes on trying until it listens; whoever waits, waits for the first try. */
+  async function listenInTheEnd(): Promise<void> {
+    try {
+      await listen();
+    } catch {
+      void (async () => {
+        await pause(RETRY_MS, undefined, { signal: closed.signal, ref: false });
+        await listenInTheEnd();
+      })().catch(() => undefined);
+    }
+  }
+
+  function listenersOf<Name extends QueueEventName>(event: Name): Listeners[Name] {
+    if (Object.hasOwn(listeners, event)) return listeners[event];
+    const remedy = `there is no such event; the events are ${EVENT_NAMES.join(", ")}`;
+    throw new InvalidOptionError({ where: "on()", option: "event", value: event, remedy });
+  }
+
+  return {
+    listen,
+    on(event, listener) {
+      if (closed.signal.aborted) throw new ClosedError(`Queue "${name}"`);
+      const hearers = listenersOf(event);
+      if (typeof listener !== "function") {
+        const remedy = "give the function to call on each event";
+        throw new InvalidOptionError({
+          where: "on()",
+          option: "listener",
+          value: listener,
+          remedy,
+        });
+      }
+      hearers.add(listener);
+      if (isWanted) return;
+      isWanted = true;
+      access.waitFor(listenInTheEnd());
+    },
+    off(event, listener) {
+      listenersOf(event).delete(listener);
+    },
+    async close() {
+      closed.abort();
+      const closing = stored?.close().catch(() => undefined);
+      await Promise.race([closing, pause(CLOSE_GRACE_MS, undefined, { ref: false })]);
+      connection?.close();
+    },
+  };
+}

@@ -1,0 +1,162 @@
+import type { Arrival, LaneJob, LaneStore } from "../core/lane-store.ts";
+import type { Logger } from "../core/logger.ts";
+import { createRecentCount } from "./recent-count.ts";
+
+/** Asks for jobs out of their lanes, as many as a worker can start soon, and tells what came of them. */
+export interface Feeder {
+  /** A job with a key was fetched: how it came out of its lane. */
+  arrive(id: string): Promise<Arrival>;
+  /** Counts a job among those that wait for their slots, for as long as it does. */
+  whileWaiting<T>(slot: Promise<T>): Promise<T>;
+  /** A job has started; a probe tells of its key, and whether it went at once. */
+  start(probe?: { readonly key: string; readonly wentAtOnce: boolean }): void;
+  /** A job that BullMQ holds as delayed joins its lane. */
+  park(job: LaneJob): void;
+  /** A key may have room again; `"*"`: any may. */
+  wake(key: string): void;
+  /** Asks for nothing more; who still waits to hear how it came is told that it was fed. */
+  close(): Promise<void>;
+}
+
+export interface FeederParts {
+  readonly lanes: LaneStore;
+  readonly queue: string;
+  readonly worker: string;
+  readonly logger: Logger;
+  /** How many jobs the worker has room for. */
+  readonly places: () => number;
+  /** How many of those that wait are held back by their own key; they take no other's turn. */
+  readonly heldBack: () => number;
+}
+
+/** News of so many ms are told together. */
+const GATHER_MS = 4;
+/** A worker without news looks in so often; what it wants holds three times as long. */
+const LOOK_IN_MS = 1_000;
+const WANT_FOR_MS = 3 * LOOK_IN_MS;
+/** A worker holds what it starts in so many ms: a horizon of slots, and the way of the jobs. */
+const AHEAD_MS = 250;
+/** Beyond what it has started of late, so that it can find out that there is more room. */
+const SPARE = 2;
+
+export function createFeeder(parts: FeederParts): Feeder {
+  const { lanes, queue, worker, logger, places, heldBack } = parts;
+  const started = createRecentCount(AHEAD_MS);
+  const arrivals = new Map<string, (arrival: Arrival) => void>();
+  const joining: LaneJob[] = [];
+  let probes: [key: string, wentAtOnce: boolean][] = [];
+  let woken = new Set<string>();
+  let waiting = 0;
+  let parked = 0;
+  let toldAtMs = -Infinity;
+  let telling: Promise<void> | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  let timerAtMs = Infinity;
+  let isClosed = false;
+
+  function want(): number {
+    const held = Math.max(0, waiting - heldBack());
+    const ahead = started.count(performance.now()) + SPARE - held;
+    return isClosed ? 0 : Math.max(0, Math.min(ahead, places()));
+  }
+
+  function tellAt(atMs: number): void {
+    if (isClosed || telling !== undefined || atMs >= timerAtMs) return;
+    clearTimeout(timer);
+    timerAtMs = atMs;
+    const inMs = atMs - performance.now();
+    if (inMs < 1) queueMicrotask(tell);
+    else timer = setTimeout(tell, inMs);
+  }
+
+  function tellSoon(): void {
+    tellAt(Math.max(performance.now(), toldAtMs + GATHER_MS));
+  }
+
+  function tell(): void {
+    if (telling !== undefined) return;
+    clearTimeout(timer);
+    timerAtMs = Infinity;
+    toldAtMs = performance.now();
+    telling = exchange().then((nextMs) => {
+      telling = undefined;
+      const hasNews = arrivals.size + joining.length + probes.length + woken.size > 0;
+      if (isClosed && joining.length > 0) tell();
+      else if (hasNews) tellSoon();
+      else tellAt(performance.now() + Math.min(nextMs, LOOK_IN_MS));
+    });
+  }
+
+  /** One round trip, or two if jobs go back; in how many ms the next one is due. */
+  async function exchange(): Promise<number> {
+    const arrived = [...arrivals.keys()];
+    const news = { arrived, probes, woken: [...woken] };
+    probes = [];
+    woken = new Set();
+    try {
+      const back = joining.splice(0);
+      if (back.length > 0) await lanes.join(queue, back);
+      const request = { queue, worker, want: want(), forMs: WANT_FOR_MS, ...news };
+      const fed = await lanes.feed(request);
+      parked = fed.parked;
+      for (const [index, id] of arrived.entries()) {
+        arrivals.get(id)?.(fed.arrivals[index]!);
+        arrivals.delete(id);
+      }
+      return Math.max(GATHER_MS, fed.nextMs ?? LOOK_IN_MS);
+    } catch (error) {
+      // Jobs that were to join their lanes come back by themselves; all else is told again.
+      probes.unshift(...news.probes);
+      for (const key of news.woken) woken.add(key);
+      toldAtMs = performance.now() + LOOK_IN_MS - GATHER_MS;
+      if (isClosed) return LOOK_IN_MS;
+      logger.warn({ queue, reason: String(error) }, "The lanes of a queue could not be reached.");
+      return LOOK_IN_MS;
+    }
+  }
+
+  tell();
+  return {
+    arrive(id) {
+      if (isClosed) return Promise.resolve("fed");
+      return new Promise((resolve) => {
+        arrivals.set(id, resolve);
+        tellSoon();
+      });
+    },
+    async whileWaiting(slot) {
+      waiting += 1;
+      try {
+        return await slot;
+      } finally {
+        waiting -= 1;
+      }
+    },
+    start(probe) {
+      started.add(performance.now());
+      if (probe !== undefined) probes.push([probe.key, probe.wentAtOnce]);
+      if (probe !== undefined || parked > 0) tellSoon();
+    },
+    park(job) {
+      joining.push(job);
+      // A worker that closes still parks what was on its way back.
+      if (isClosed) tell();
+      else tellSoon();
+    },
+    wake(key) {
+      woken.add(key);
+      tellSoon();
+    },
+    async close() {
+      isClosed = true;
+      clearTimeout(timer);
+      for (const resolve of arrivals.values()) resolve("fed");
+      arrivals.clear();
+      await telling;
+      tell();
+      clearTimeout(timer);
+      await telling;
+      clearTimeout(timer);
+    },
+  };
+}

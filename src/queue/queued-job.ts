@@ -1,0 +1,86 @@
+import type { Cost } from "../throttle/costs.ts";
+import type { TryOptions } from "../throttle/draw-options.ts";
+import type { FinishedOptions } from "./finished.ts";
+import type { Job } from "./job.ts";
+import type { JobEta } from "./outlook.ts";
+
+/** Where a job is. */
+export type JobState = "waiting" | "active" | "delayed" | "done" | "failed";
+
+/** A job in its queue: what was enqueued, and what one can ask of it. Each method asks Redis anew. */
+export interface QueuedJob<Data> extends Job<Data> {
+  /** Where the job is; undefined when it was removed, or is done for so long that it is no longer kept. */
+  state(): Promise<JobState | undefined>;
+  /** What its handlers have logged, the oldest first; empty when the job is not there. */
+  logs(): Promise<readonly string[]>;
+  /** What its handler has told last of how far it is; undefined for nothing. */
+  progress(): Promise<unknown>;
+  /**
+   * When the job is expected to start, as the backlog and the limits stand now; undefined when it is not
+   * there, or has ended. Within a tenth or so of the truth while the backlog and its tenants stay as they are.
+   */
+  eta(): Promise<JobEta | undefined>;
+  /** Removes the job: true. False when it runs now, was not there, or is the next run of a recurring job. */
+  remove(): Promise<boolean>;
+  /**
+   * Resolves with what its handler returned, as JSON holds it (null for nothing), also when it was
+   * done before. The wait outlasts an outage of Redis. Many waits share one connection.
+   *
+   * @throws {@link JobFailedError} when it has failed for good.
+   * @throws {@link JobMissingError} when it was removed, or is no longer kept.
+   * @throws {@link JobUnfinishedError} when it has not ended within `timeoutMs`.
+   * @throws {@link StoreUnavailableError} when Redis is away as the wait begins.
+   */
+  finished<Result = unknown>(options?: FinishedOptions): Promise<Result>;
+}
+
+/** What a queue does with a job of its, by id. */
+export interface JobActions {
+  state(id: string): Promise<JobState | undefined>;
+  logs(id: string): Promise<readonly string[]>;
+  progress(id: string): Promise<unknown>;
+  eta(id: string, about: TryOptions): Promise<JobEta | undefined>;
+  remove(id: string): Promise<boolean>;
+  finished(id: string, options: FinishedOptions | undefined): Promise<unknown>;
+}
+
+/** A class, since one call may return 100,000 of them: their methods are on the prototype. */
+class JobHandle {
+  declare readonly id: string;
+  declare readonly key: string | undefined;
+  declare readonly cost: Cost | undefined;
+  readonly #actions: JobActions;
+
+  constructor(actions: JobActions) {
+    this.#actions = actions;
+  }
+
+  state(): Promise<JobState | undefined> {
+    return this.#actions.state(this.id);
+  }
+
+  logs(): Promise<readonly string[]> {
+    return this.#actions.logs(this.id);
+  }
+
+  progress(): Promise<unknown> {
+    return this.#actions.progress(this.id);
+  }
+
+  eta(): Promise<JobEta | undefined> {
+    return this.#actions.eta(this.id, { key: this.key, cost: this.cost });
+  }
+
+  remove(): Promise<boolean> {
+    return this.#actions.remove(this.id);
+  }
+
+  finished<Result>(options?: FinishedOptions): Promise<Result> {
+    return this.#actions.finished(this.id, options) as Promise<Result>;
+  }
+}
+
+/** A job's facts, with methods that ask its queue. */
+export function queuedJob<Data>(job: Job<Data>, actions: JobActions): QueuedJob<Data> {
+  return Object.assign(new JobHandle(actions), job);
+}

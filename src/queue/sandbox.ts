@@ -1,0 +1,118 @@
+import { statSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join, resolve } from "node:path";
+import process from "node:process";
+import { pathToFileURL } from "node:url";
+import { ChildPool } from "bullmq";
+import { InvalidOptionError } from "../core/errors.ts";
+import type { Logger } from "../core/logger.ts";
+import { runInChild } from "./child-run.ts";
+import type { Handler } from "./handler.ts";
+import { UNSTORABLE } from "./outcome.ts";
+import { HANDLER_FILE, type ChildAnswer } from "./sandbox-protocol.ts";
+
+/** What does the jobs of a worker, and the end of it. */
+export interface OpenHandler<Data, Result> {
+  readonly handle: Handler<Data, Result>;
+  /** Undefined if a job can begin at once, else what to wait for before its slot is drawn: a process starts too slowly for a slot. */
+  ready(): Promise<unknown> | undefined;
+  /** Ends the processes that it runs in; handlers that still run are cut off. */
+  close(): Promise<void>;
+}
+
+type Child = Awaited<ReturnType<ChildPool["retain"]>>;
+
+/** BullMQ's part of a child process; its exports do not name it. */
+const MAIN_FILE = join(
+  dirname(createRequire(import.meta.url).resolve("bullmq")),
+  "classes/main.js",
+);
+/** Our part of it, beside this file in the sources as in what is built. */
+const OUR_FILE = new URL(
+  import.meta.url.endsWith(".ts") ? "./sandboxed.ts" : "./sandboxed.js",
+  import.meta.url,
+).href;
+
+/** @throws {@link InvalidOptionError} when it is neither a function nor a file that is there. */
+export function openHandler<Data, Result>(
+  given: Handler<Data, Result> | string | URL,
+  options: { readonly processes: number; readonly logger: Logger },
+): OpenHandler<Data, Result> {
+  if (typeof given !== "function") return openSandbox(readFile(given), options);
+  return { handle: given, ready: () => undefined, close: async () => {} };
+}
+
+/** The handler is the default export of a file; its processes are kept from job to job. */
+function openSandbox<Data, Result>(
+  file: string,
+  { processes, logger }: { readonly processes: number; readonly logger: Logger },
+): OpenHandler<Data, Result> {
+  const env = { ...process.env, [HANDLER_FILE]: file };
+  const pool = new ChildPool({ mainFile: MAIN_FILE, workerForkOptions: { env } });
+  /** Processes that start. */
+  const starts = new Set<Promise<void>>();
+  let isClosed = false;
+
+  async function take(): Promise<Child> {
+    const child = await pool.retain(OUR_FILE);
+    if (!isClosed) return child;
+    await pool.kill(child);
+    throw new Error("The worker is closed");
+  }
+
+  function startOne(): void {
+    const start = take()
+      .then((child) => pool.release(child))
+      .catch((error: unknown) => {
+        const reason = error instanceof Error ? error.message : String(error);
+        if (isClosed) return;
+        logger.error({ file, reason }, `A process of ${file} did not start: ${reason}`);
+      })
+      .finally(() => starts.delete(start));
+    starts.add(start);
+  }
+
+  for (let count = 0; count < processes; count += 1) startOne();
+
+  return {
+    async handle(job, context) {
+      const child = await take();
+      let answer: ChildAnswer;
+      try {
+        answer = await runInChild(child, { job, context });
+      } catch (error) {
+        void pool.kill(child);
+        if (!isClosed) startOne();
+        throw error;
+      }
+      pool.release(child);
+      return read(answer) as Result;
+    },
+    ready: () => (starts.size === 0 ? undefined : Promise.all(starts)),
+    async close() {
+      isClosed = true;
+      await Promise.all(Object.values(pool.retained).map((child) => pool.kill(child)));
+      await pool.clean();
+      await Promise.all(starts);
+    },
+  };
+}
+
+function read(answer: ChildAnswer): unknown {
+  if ("failure" in answer) throw Object.assign(new Error(answer.failure.message), answer.failure);
+  return "isLost" in answer ? UNSTORABLE : answer.result;
+}
+
+/** The file's URL. */
+function readFile(given: unknown): string {
+  const isUrl = given instanceof URL || (typeof given === "string" && given.startsWith("file:"));
+  if (isUrl || typeof given === "string") {
+    const url = isUrl ? new URL(given) : pathToFileURL(resolve(given));
+    if (url.protocol === "file:" && statSync(url, { throwIfNoEntry: false })?.isFile()) {
+      return url.href;
+    }
+  }
+  const remedy =
+    "give the function that does one job, or the path or URL of a file that exports it";
+  throw new InvalidOptionError({ where: "worker()", option: "handler", value: given, remedy });
+}

@@ -1,0 +1,116 @@
+import { Queue as StoredQueue } from "bullmq";
+import { ClosedError, SluiceError, StoreUnavailableError } from "../core/errors.ts";
+import type { Logger } from "../core/logger.ts";
+import { storedQueueName, type QueueConnection } from "./connection.ts";
+import { reportErrors } from "./report-errors.ts";
+
+/** BullMQ's queue behind ours: opened when it is first needed, and asked with a time limit. */
+export interface StoredAccess {
+  /**
+   * BullMQ's queue, once Redis answers and whoever wants to hear of the queue's events hears them.
+   *
+   * @throws {@link ClosedError} after `close()`.
+   * @throws {@link StoreUnavailableError} when Redis is away; it says `outcome`.
+   */
+  open(outcome?: string): Promise<StoredQueue>;
+  /** Asks BullMQ's queue for what takes one round trip or two. Throws as `open` does, also when the answer is late. */
+  ask<T>(question: Question<T>): Promise<T>;
+  /** The same, without the wait for whoever wants to hear of events. */
+  askAtOnce<T>(question: Question<T>): Promise<T>;
+  /** Takes a job out of the jobs that have failed; whether it was one of them. Of many who ask, one hears yes. */
+  takeFailed(id: string): Promise<boolean>;
+  /** Has `open` wait for this, which ends in time whatever comes of it. */
+  waitFor(beginning: Promise<void>): void;
+  close(): Promise<void>;
+}
+
+type Question<T> = (stored: StoredQueue) => Promise<T>;
+
+export interface StoredSettings {
+  readonly name: string;
+  /** It is closed with the queue. */
+  readonly connection: QueueConnection;
+  readonly prefix: string;
+  readonly timeoutMs: number;
+  readonly logger: Logger;
+}
+
+export function createStoredAccess(settings: StoredSettings): StoredAccess {
+  const { name, connection, prefix, timeoutMs, logger } = settings;
+  let stored: StoredQueue | undefined;
+  let beginning: Promise<void> | undefined;
+  let isClosed = false;
+
+  function assertOpen(): void {
+    if (isClosed) throw new ClosedError(`Queue "${name}"`);
+  }
+
+  /** BullMQ's queue is made once Redis answers: made before, it would wait for it without end. */
+  async function reach(outcome = "nothing was changed"): Promise<StoredQueue> {
+    assertOpen();
+    try {
+      await connection.untilReady(timeoutMs);
+    } catch (cause) {
+      assertOpen();
+      const problem = `Redis could not be reached within ${timeoutMs} ms; ${outcome}`;
+      throw new StoreUnavailableError(`${problem}. See that Redis runs, and try again.`, cause);
+    }
+    assertOpen();
+    if (stored === undefined) {
+      stored = new StoredQueue(storedQueueName(name), { connection: connection.client, prefix });
+      reportErrors(stored, `Queue "${name}"`, logger);
+    }
+    return stored;
+  }
+
+  async function open(outcome?: string): Promise<StoredQueue> {
+    const queue = await reach(outcome);
+    await beginning;
+    assertOpen();
+    return queue;
+  }
+
+  async function answer<T>(opening: Promise<StoredQueue>, question: Question<T>): Promise<T> {
+    const endsAtMs = performance.now() + timeoutMs;
+    const queue = await opening;
+    try {
+      return await within(question(queue), Math.max(1, endsAtMs - performance.now()));
+    } catch (cause) {
+      assertOpen();
+      if (cause instanceof SluiceError) throw cause;
+      const problem = `Redis gave no answer within ${timeoutMs} ms; it may or may not have done what it was asked`;
+      throw new StoreUnavailableError(`${problem}. See that Redis runs, and try again.`, cause);
+    }
+  }
+
+  const ask: StoredAccess["ask"] = (question) => answer(open(), question);
+
+  return {
+    open,
+    ask,
+    askAtOnce: (question) => answer(reach(), question),
+    takeFailed: (id) => ask((queue) => connection.takeOut(queue.toKey("failed"), id)),
+    waitFor(begun) {
+      beginning = begun;
+    },
+    async close() {
+      if (isClosed) return;
+      isClosed = true;
+      await stored?.close();
+      connection.close();
+    },
+  };
+}
+
+/** What a promise comes to, if it does within this time. */
+async function within<T>(promise: Promise<T>, timeoutMs: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(new Error("no answer in time")), timeoutMs);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,27 @@
+import type { Cluster, Redis } from "ioredis";
+import type { LaneStore } from "../core/lane-store.ts";
+import { runScript } from "./script.ts";
+import { lanesFeed, lanesJoin, lanesLeave, lanesLook, lanesState } from "./scripts/lanes.ts";
+
+/** A look tells of so many lanes one by one, and of so many deadlines: Redis serves nobody else meanwhile. */
+const MOST_LANES = 500;
+const MOST_DEADLINES = 1_000;
+
+/** The lanes of queues, beside what BullMQ keeps of them. */
+export function createRedisLanes(redis: Redis | Cluster, prefix: string): LaneStore {
+  return {
+    join: (queue, jobs) => runScript(redis, lanesJoin, { prefix, queue, jobs }),
+    feed: (request) => runScript(redis, lanesFeed, { prefix, ...request }),
+    look(queue, id) {
+      const bounds = { mostLanes: MOST_LANES, mostDeadlines: MOST_DEADLINES };
+      return runScript(redis, lanesLook, { prefix, queue, id, ...bounds });
+    },
+    leave: (queue, id) => runScript(redis, lanesLeave, { prefix, queue, id }),
+    async parked(queue) {
+      return Number((await redis.hget(lanesState({ prefix, queue }), "parked")) ?? 0);
+    },
+    async clear(queue) {
+      while (await runScript(redis, lanesLeave, { prefix, queue, id: "" }));
+    },
+  };
+}

@@ -1,0 +1,113 @@
+import type {
+  Arrival,
+  Fed,
+  FeedRequest,
+  JobPlace,
+  LaneJob,
+  LanesSeen,
+} from "../../core/lane-store.ts";
+import { defineScript, type Script } from "../script.ts";
+
+interface QueueName {
+  readonly prefix: string;
+  readonly queue: string;
+}
+
+/** BullMQ's keys of a queue, and ours beside them, under one hash tag. */
+function keysOf({ prefix, queue }: QueueName): readonly string[] {
+  const base = baseOf({ prefix, queue });
+  const names = ["wait", "delayed", "events", "meta", "marker", "lanes:wants"];
+  return names.map((name) => base + name);
+}
+
+function baseOf({ prefix, queue }: QueueName): string {
+  return `${prefix}:{${queue}}:`;
+}
+
+export const lanesJoin: Script<QueueName & { jobs: readonly LaneJob[] }, void> = defineScript({
+  name: "lanes-join",
+  keys: (input) => keysOf(input),
+  args: (input) => [baseOf(input), JSON.stringify(input.jobs)],
+  decode: () => undefined,
+});
+
+const ARRIVALS: readonly Arrival[] = ["unfed", "fed", "probe"];
+
+export const lanesFeed: Script<QueueName & FeedRequest, Fed> = defineScript({
+  name: "lanes-feed",
+  keys: (input) => keysOf(input),
+  args: (input) => {
+    const { worker, want, forMs, arrived, probes, woken } = input;
+    return [baseOf(input), worker, want, forMs, JSON.stringify({ arrived, probes, woken })];
+  },
+  decode: (reply, { arrived }) => {
+    const numbers = (reply as readonly (number | string)[]).map(Number);
+    const nextMs = numbers[arrived.length + 1]!;
+    return {
+      arrivals: arrived.map((_id, index) => ARRIVALS[numbers[index]!]!),
+      parked: numbers[arrived.length]!,
+      nextMs: nextMs < 0 ? undefined : nextMs,
+    };
+  },
+});
+
+type PlaceSeen = readonly [key: string, before: number, number?];
+
+interface Seen {
+  readonly lanes: readonly (readonly [string, number, number, number])[] | Nothing;
+  readonly others: { readonly lanes: number; readonly jobs: number };
+  readonly waiting: readonly [fed: number, laneless: number, active: number];
+  readonly job?: PlaceSeen;
+  readonly deadlines: readonly (readonly [string, string, number, number])[] | Nothing;
+}
+
+/** Lua has one empty table for both a list and a record. */
+type Nothing = Readonly<Record<string, never>>;
+
+export interface LanesLook extends QueueName {
+  readonly id: string | undefined;
+  readonly mostLanes: number;
+  readonly mostDeadlines: number;
+}
+
+export const lanesLook: Script<LanesLook, LanesSeen> = defineScript({
+  name: "lanes-look",
+  keys: (input) => ["wait", "delayed", "prioritized", "active"].map((name) => baseOf(input) + name),
+  args: (input) => [baseOf(input), input.id ?? "", input.mostLanes, input.mostDeadlines],
+  decode: (reply) => {
+    const { lanes, others, waiting, job, deadlines } = JSON.parse(reply as string) as Seen;
+    const [fed, laneless, active] = waiting;
+    return {
+      lanes: listOf(lanes).map(([key, jobs, weight, asideMs]) => ({ key, jobs, weight, asideMs })),
+      others,
+      fed,
+      laneless,
+      active,
+      place: job && readPlace(job),
+      deadlines: listOf(deadlines).map(([id, key, before, inMs]) => ({ id, key, before, inMs })),
+    };
+  },
+});
+
+function listOf<T>(list: readonly T[] | Nothing): readonly T[] {
+  return Array.isArray(list) ? list : [];
+}
+
+function readPlace([key, before, third = 0]: PlaceSeen): JobPlace {
+  if (before >= 0) return { in: "lane", key, before };
+  if (before === -1) return { in: "queue", before: third };
+  if (before === -2) return { in: "delay", key: key === "" ? undefined : key, dueInMs: third };
+  return { in: "worker" };
+}
+
+export const lanesLeave: Script<QueueName & { id: string }, boolean> = defineScript({
+  name: "lanes-leave",
+  keys: (input) => keysOf(input),
+  args: (input) => [baseOf(input), input.id],
+  decode: (reply) => Number(reply) === 1,
+});
+
+/** Where the number of parked jobs is kept. */
+export function lanesState(name: QueueName): string {
+  return `${baseOf(name)}lanes:state`;
+}

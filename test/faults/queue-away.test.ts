@@ -1,0 +1,131 @@
+import { afterEach, describe, expect, it } from "vitest";
+import { ClosedError, StoreUnavailableError, createSluice, type Queue, type Sluice } from "sluice";
+import { startRedis, type LocalRedis } from "../support/local-redis.ts";
+import { freePort } from "../support/redis-port.ts";
+import { rejectionOf } from "../support/rejection.ts";
+import { startTcpProxy } from "../support/tcp-proxy.ts";
+import { waitUntil } from "../support/wait-until.ts";
+
+let opened: Sluice[] = [];
+let redis: LocalRedis | undefined;
+afterEach(async () => {
+  await Promise.all(opened.map((sluice) => sluice.close()));
+  opened = [];
+  await redis?.stop();
+  redis = undefined;
+});
+
+function openQueue(port: number): { sluice: Sluice; queue: Queue<number> } {
+  const logger = { warn: () => {}, error: () => {} };
+  const sluice = createSluice({ redis: `redis://127.0.0.1:${port}`, storeTimeoutMs: 200, logger });
+  opened.push(sluice);
+  const bucket = sluice.bucket("b", { rate: "100/s" });
+  return { sluice, queue: sluice.queue<number>("jobs", { bucket }) };
+}
+
+/** All that one can ask of a queue and its jobs. */
+const questions: [string, (queue: Queue<number>) => Promise<unknown>][] = [
+  ["counts", (queue) => queue.counts()],
+  ["job", (queue) => queue.job("1")],
+  ["pause", (queue) => queue.pause()],
+  ["resume", (queue) => queue.resume()],
+  ["drain", (queue) => queue.drain()],
+  ["remove", (queue) => queue.remove("1")],
+  ["reprioritise", (queue) => queue.reprioritise("1", "high")],
+  ["failed", (queue) => queue.failed()],
+  ["replay", (queue) => queue.replay({})],
+  ["replay of an id", (queue) => queue.replay("1")],
+  ["purge", (queue) => queue.purge({})],
+  ["purge of an id", (queue) => queue.purge("1")],
+];
+
+describe("a queue whose Redis is away", () => {
+  it.each(questions)("refuses %s in time", async (_name, ask) => {
+    const { queue } = openQueue(await freePort("127.0.0.1"));
+
+    const reason = await rejectionOf(ask(queue));
+
+    expect(reason).toBeInstanceOf(StoreUnavailableError);
+    expect((reason as Error).message).toContain("within 200 ms");
+  });
+
+  it.each(questions)("refuses %s in time when it was there before", async (_name, ask) => {
+    redis = await startRedis({ fresh: true });
+    const { queue } = openQueue(Number(new URL(redis.url).port));
+    await queue.counts();
+    await redis.stop();
+
+    expect(await rejectionOf(ask(queue))).toBeInstanceOf(StoreUnavailableError);
+  });
+
+  it.each(questions)("refuses %s in time when it does not answer", async (_name, ask) => {
+    redis = await startRedis({ fresh: true });
+    const proxy = await startTcpProxy(Number(new URL(redis.url).port));
+    const { queue } = openQueue(proxy.port);
+    await queue.counts();
+    proxy.set("stall");
+
+    expect(await rejectionOf(ask(queue))).toBeInstanceOf(StoreUnavailableError);
+    await proxy.close();
+  });
+
+  it("refuses what is asked of a job, and the beginning of a wait for its end", async () => {
+    redis = await startRedis({ fresh: true });
+    const { queue } = openQueue(Number(new URL(redis.url).port));
+    const job = await queue.enqueue(1);
+    await redis.stop();
+
+    const asked = [job.state(), job.logs(), job.progress(), job.remove(), job.finished()];
+    const reasons = await Promise.all(asked.map(rejectionOf));
+
+    for (const reason of reasons) expect(reason).toBeInstanceOf(StoreUnavailableError);
+  });
+
+  it("goes on hearing of events and of ends once it is there again", async () => {
+    redis = await startRedis({ fresh: true });
+    const proxy = await startTcpProxy(Number(new URL(redis.url).port));
+    const { sluice, queue } = openQueue(proxy.port);
+    const done: unknown[] = [];
+    queue.on("done", ({ result }) => void done.push(result));
+    const job = await queue.enqueue(1);
+    const ended = job.finished();
+    await rejectionOf(job.finished({ timeoutMs: 0 }));
+
+    proxy.set("stall");
+    await rejectionOf(queue.counts());
+    proxy.set("pass");
+    proxy.cut();
+    sluice.worker(queue, async ({ data }) => data);
+
+    expect(await ended).toBe(1);
+    await waitUntil(() => done.length === 1, "the event is heard");
+    await proxy.close();
+  });
+
+  it("hears of events that somebody wanted to hear before it was there", async () => {
+    const port = await freePort("127.0.0.1");
+    const { sluice, queue } = openQueue(port);
+    const waiting: string[] = [];
+    queue.on("waiting", ({ jobId }) => void waiting.push(jobId));
+    await rejectionOf(queue.counts());
+
+    redis = await startRedis({ fresh: true, port });
+    sluice.worker(queue, async () => {});
+    await waitUntil(async () => {
+      await queue.enqueue(1).catch(() => undefined);
+      return waiting.length > 0;
+    }, "an event is heard");
+
+    expect(waiting[0]).toBeTypeOf("string");
+  });
+});
+
+describe("a queue that is closed", () => {
+  it.each(questions)("refuses %s", async (_name, ask) => {
+    const { sluice, queue } = openQueue(await freePort("127.0.0.1"));
+
+    await sluice.close();
+
+    expect(await rejectionOf(ask(queue))).toBeInstanceOf(ClosedError);
+  });
+});

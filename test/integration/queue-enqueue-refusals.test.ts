@@ -1,0 +1,87 @@
+import { Redis } from "ioredis";
+import { describe, expect, inject, it } from "vitest";
+import { InvalidOptionError, leakyBucket, tokenBucket } from "sluice";
+import { realSluices } from "../support/real-sluice.ts";
+import { rejectionOf } from "../support/rejection.ts";
+
+const sluices = realSluices();
+
+function openQueue<Data>({ maxJobBytes }: { maxJobBytes?: number } = {}) {
+  const sluice = sluices.open();
+  const bucket = sluice.bucket("downstream", {
+    limits: [leakyBucket("500/s"), tokenBucket({ capacity: 100, refill: "1/min", unit: "tokens" })],
+  });
+  return { sluice, bucket, queue: sluice.queue<Data>("jobs", { bucket, maxJobBytes }) };
+}
+
+describe("options that can never work", () => {
+  it.each([
+    [{ at: 1, delayMs: 1 }, "at"],
+    [{ at: new Date(Number.NaN) }, "at"],
+    [{ at: Date.UTC(2040) }, "at"],
+    [{ dedupeMs: 5 }, "dedupeMs"],
+    [{ maxWaitMs: 0 }, "maxWaitMs"],
+    [{ cost: 0 }, "cost"],
+    [{ backoff: { maxMs: 0 } }, "backoff.maxMs"],
+    [{ every: 1_000 }, "dedupeId"],
+    [{ every: 1_000, dedupeId: "a:b" }, "dedupeId"],
+    [{ every: 1_000, cron: "* * * * *", dedupeId: "a" }, "cron"],
+    [{ cron: "no cron", dedupeId: "a" }, "cron"],
+    [{ cron: "0 0 30 2 *", dedupeId: "a" }, "cron"],
+    [{ cron: "* * * * *", timeZone: "Mars/Olympus", dedupeId: "a" }, "timeZone"],
+    [{ every: 1_000, timeZone: "UTC", dedupeId: "a" }, "timeZone"],
+    [{ every: 1_000, dedupeId: "a", delayMs: 5 }, "delayMs"],
+    [{ every: 1_000, dedupeId: "a", dedupeMs: 5 }, "dedupeMs"],
+    [{ deadlineMs: 5 }, "deadlineMs"],
+  ])("are refused: %j", async (options, option) => {
+    const { queue } = openQueue<number>();
+
+    const reason = await rejectionOf(queue.enqueue(1, options as object));
+
+    expect(reason).toBeInstanceOf(InvalidOptionError);
+    expect(reason).toMatchObject({ option });
+  });
+});
+
+describe("a job's size", () => {
+  it("is bounded by maxJobBytes, and the error names both and the remedy", async () => {
+    const { queue } = openQueue<string>({ maxJobBytes: 100 });
+
+    await queue.enqueue("x".repeat(98));
+    const reason = await rejectionOf(queue.enqueue("ü".repeat(50)));
+
+    expect(reason).toMatchObject({ code: "ERR_INVALID_OPTION", option: "data" });
+    expect((reason as Error).message).toContain("102 bytes of JSON, and at most 100");
+    expect((reason as Error).message).toContain("maxJobBytes");
+  });
+
+  it("is a million bytes at most unless the queue says otherwise", async () => {
+    const { queue } = openQueue<string>();
+
+    await queue.enqueue("x".repeat(999_998));
+    const reason = await rejectionOf(queue.enqueue("x".repeat(999_999)));
+
+    expect(reason).toBeInstanceOf(InvalidOptionError);
+  });
+});
+
+describe("what BullMQ does not know of a job", () => {
+  it("is stored under one key of its options, and only when it is given", async () => {
+    const { queue } = openQueue<string>();
+    const redis = new Redis(inject("redisUrl"));
+    const optionsOf = async (id: string): Promise<unknown> =>
+      JSON.parse((await redis.hget(`${sluices.prefix()}:{jobs}:${id}`, "opts"))!);
+
+    const plain = await queue.enqueue("plain");
+    const costly = await queue.enqueue("costly", {
+      cost: { tokens: 2 },
+      backoff: { maxMs: 9_000 },
+    });
+
+    expect(await optionsOf(plain.id)).toEqual({ attempts: 0, priority: 3 });
+    expect(await optionsOf(costly.id)).toMatchObject({
+      sluice: { cost: { tokens: 2 }, maxBackoffMs: 9_000 },
+    });
+    await redis.quit();
+  });
+});

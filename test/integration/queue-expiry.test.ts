@@ -1,0 +1,58 @@
+import { describe, expect, it } from "vitest";
+import { RetryAfter } from "sluice";
+import { realSluices } from "../support/real-sluice.ts";
+import { waitUntil } from "../support/wait-until.ts";
+
+const sluices = realSluices();
+
+function openQueue() {
+  const sluice = sluices.open();
+  const bucket = sluice.bucket("downstream", { rate: "500/s" });
+  return { sluice, bucket, queue: sluice.queue<string>("jobs", { bucket }) };
+}
+
+describe("a job with maxWaitMs", () => {
+  it.each([
+    ["without a key", {}],
+    ["with a key", { key: "acme" }],
+  ])(
+    "%s that does not start in time fails as expired, and does not run",
+    async (_name, options) => {
+      const { sluice, bucket, queue } = openQueue();
+      let calls = 0;
+      await bucket.pause();
+      const job = await queue.enqueue("late", { ...options, attempts: 5, maxWaitMs: 100 });
+
+      sluice.worker(queue, async () => void (calls += 1));
+      await waitUntil(async () => (await job.state()) === "failed", "the job has expired");
+      const [failed] = await queue.failed();
+
+      expect(failed).toMatchObject({ id: job.id, attempts: 1 });
+      expect(failed!.reason).toMatch(/^Expired: it had to start by /);
+      expect(calls).toBe(0);
+    },
+  );
+
+  it("that came too late to any worker is expired too", async () => {
+    const { sluice, queue } = openQueue();
+    const job = await queue.enqueue("late", { maxWaitMs: 1 });
+    await waitUntil(() => Date.now() > job.startByMs! + 1, "its time is over");
+
+    sluice.worker(queue, async () => {});
+    await waitUntil(async () => (await job.state()) === "failed", "the job has expired");
+
+    expect((await queue.failed())[0]!.reason).toMatch(/^Expired: /);
+  });
+
+  it("that has started in time may be tried again after that", async () => {
+    const { sluice, queue } = openQueue();
+    sluice.worker(queue, async (_job, { attempt }) => {
+      if (attempt === 1) throw new RetryAfter(2_100);
+      return attempt;
+    });
+
+    const job = await queue.enqueue("once more", { maxWaitMs: 2_000 });
+
+    expect(await job.finished()).toBe(2);
+  });
+});

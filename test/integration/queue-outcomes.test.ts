@@ -1,0 +1,180 @@
+import { describe, expect, it } from "vitest";
+import {
+  Discard,
+  HandlerTimeoutError,
+  RetryAfter,
+  type BucketOptions,
+  type Handler,
+  type WorkerOptions,
+} from "sluice";
+import { realSluices } from "../support/real-sluice.ts";
+import { waitUntil } from "../support/wait-until.ts";
+
+const sluices = realSluices();
+
+/** A queue, its worker, and what the logger got. */
+function openQueue(
+  handler: Handler<string, unknown>,
+  { options, policy }: { options?: WorkerOptions; policy?: Partial<BucketOptions> } = {},
+) {
+  const errors: string[] = [];
+  const logger = { warn: () => {}, error: (_facts: object, text: string) => errors.push(text) };
+  const sluice = sluices.open({ logger });
+  const bucket = sluice.bucket("downstream", { rate: "500/s", ...policy });
+  const queue = sluice.queue<string>("jobs", { bucket });
+  return { sluice, bucket, queue, errors, worker: sluice.worker(queue, handler, options) };
+}
+
+describe("RetryAfter", () => {
+  it.each(["thrown", "returned"])(
+    "%s tries the job again, but not before its time",
+    async (way) => {
+      const atMs: number[] = [];
+      const { queue } = openQueue(async (_job, { attempt }) => {
+        atMs.push(Date.now());
+        if (attempt > 1) return "done";
+        const again = new RetryAfter(300);
+        if (way === "thrown") throw again;
+        return again;
+      });
+
+      // The backoff alone would have it wait for hours.
+      const job = await queue.enqueue("a", { backoff: { baseMs: 3_600_000 } });
+
+      expect(await job.finished()).toBe("done");
+      expect(atMs[1]! - atMs[0]!).toBeGreaterThanOrEqual(300);
+    },
+  );
+
+  it("counts as an attempt", async () => {
+    const { queue } = openQueue(async () => new RetryAfter(1));
+
+    await queue.enqueue("a", { attempts: 3 });
+    await waitUntil(async () => (await queue.counts()).failed === 1, "the job has failed");
+
+    expect(await queue.failed()).toMatchObject([{ attempts: 3 }]);
+  });
+});
+
+describe("Discard", () => {
+  it.each(["thrown", "returned"])("%s gives the job up with its reason", async (way) => {
+    const { queue } = openQueue(async () => {
+      const end = new Discard("no such account");
+      if (way === "thrown") throw end;
+      return end;
+    });
+
+    await queue.enqueue("a", { attempts: 5 });
+    await waitUntil(async () => (await queue.counts()).failed === 1, "the job has failed");
+
+    expect(await queue.failed()).toMatchObject([{ reason: "no such account", attempts: 1 }]);
+  });
+});
+
+describe("a Retry-After of the downstream", () => {
+  const limited = (): Error =>
+    Object.assign(new Error("429"), {
+      response: { status: 429, headers: { "retry-after-ms": "400" } },
+    });
+
+  it("delays the retry at least as long, and cools the bucket down for all", async () => {
+    const atMs: number[] = [];
+    const { queue } = openQueue(async (job, { attempt }) => {
+      if (job.data === "other") return "other";
+      atMs.push(Date.now());
+      if (attempt === 1) throw limited();
+      return "done";
+    });
+
+    const job = await queue.enqueue("a", { backoff: { baseMs: 1 } });
+    await waitUntil(() => atMs.length === 1, "it was refused");
+    const result = await job.finished();
+
+    expect(result).toBe("done");
+    expect(atMs[1]! - atMs[0]!).toBeGreaterThanOrEqual(400);
+  });
+
+  it("is bounded by maxCooldownMs", async () => {
+    const { queue } = openQueue(
+      async (_job, { attempt }) => {
+        const headers = { "retry-after": "86400" };
+        if (attempt === 1) throw Object.assign(new Error("503"), { status: 503, headers });
+        return "done";
+      },
+      { policy: { maxCooldownMs: 50 } },
+    );
+
+    const job = await queue.enqueue("a", { backoff: { baseMs: 1 } });
+
+    expect(await job.finished()).toBe("done");
+  });
+});
+
+describe("a handler that never ends", () => {
+  it("is told by its signal at timeoutMs, and the attempt counts as failed", async () => {
+    const reasons: unknown[] = [];
+    const { queue } = openQueue(
+      (_job, { signal }) =>
+        new Promise(() => {
+          signal.addEventListener("abort", () => reasons.push(signal.reason));
+        }),
+      { options: { timeoutMs: 50 } },
+    );
+
+    await queue.enqueue("a", { attempts: 2, backoff: { baseMs: 1 } });
+    await waitUntil(async () => (await queue.counts()).failed === 1, "the job has failed");
+
+    expect(reasons).toHaveLength(2);
+    expect(reasons[0]).toBeInstanceOf(HandlerTimeoutError);
+    const reason = expect.stringMatching(/^The handler took longer than 50 ms/) as string;
+    expect(await queue.failed()).toMatchObject([{ reason, attempts: 2 }]);
+  });
+
+  it("makes room for the next job", async () => {
+    const { queue } = openQueue(
+      (job) => (job.data === "next" ? Promise.resolve("done") : new Promise(() => {})),
+      { options: { timeoutMs: 50, concurrency: 1 } },
+    );
+
+    await queue.enqueue("endless", { attempts: 1 });
+    const next = await queue.enqueue("next");
+
+    expect(await next.finished()).toBe("done");
+  });
+});
+
+describe("a handler that throws or returns what cannot be kept", () => {
+  it.each([
+    ["an object without a prototype", Object.create(null) as object, "The handler threw"],
+    ["a symbol", Symbol("no"), "The handler threw Symbol(no)"],
+    ["an error with a message of a megabyte", new Error("x".repeat(1_000_000)), "xxx"],
+    ["an error whose message is no text", Object.assign(new Error(), { message: 5 }), "5"],
+  ])("fails its attempt by %s, with a reason that is bounded", async (_name, thrown, begin) => {
+    const { queue } = openQueue(async () => {
+      throw thrown;
+    });
+
+    await queue.enqueue("a", { attempts: 1 });
+    await waitUntil(async () => (await queue.counts()).failed === 1, "the job has failed");
+    const [failed] = await queue.failed();
+
+    expect(failed!.reason.startsWith(begin)).toBe(true);
+    expect(failed!.reason.length).toBeLessThanOrEqual(10_001);
+  });
+
+  it.each([
+    ["a BigInt", 1n],
+    ["more than a million characters", "x".repeat(1_000_000)],
+  ])("is done once, without its result: %s", async (_name, result) => {
+    let tries = 0;
+    const { queue } = openQueue(async () => {
+      tries += 1;
+      return result;
+    });
+
+    const job = await queue.enqueue("a");
+
+    expect(await job.finished()).toBe(null);
+    expect(tries).toBe(1);
+  });
+});

@@ -1,0 +1,83 @@
+import { describe, expect, it } from "vitest";
+import { realSluices } from "../support/real-sluice.ts";
+import { rejectionOf } from "../support/rejection.ts";
+import { waitUntil } from "../support/wait-until.ts";
+
+const sluices = realSluices();
+
+function openQueue() {
+  const sluice = sluices.open();
+  const bucket = sluice.bucket("downstream", { rate: "500/s" });
+  return { sluice, queue: sluice.queue<string>("jobs", { bucket }) };
+}
+
+describe("a recurring job", () => {
+  it("runs again and again, at once for the first time", async () => {
+    const { sluice, queue } = openQueue();
+    const seen: { data: string; key: string | undefined; cost: unknown }[] = [];
+    sluice.worker(queue, async ({ data, key, cost }) => void seen.push({ data, key, cost }));
+
+    await queue.enqueue("sync", { every: 100, dedupeId: "sync", cost: 1 });
+    await waitUntil(() => seen.length >= 3, "it has run three times");
+
+    expect(seen.slice(0, 3)).toEqual(Array(3).fill({ data: "sync", key: undefined, cost: 1 }));
+  });
+
+  it("runs in the lane of its key, each time", async () => {
+    const { sluice, queue } = openQueue();
+    const keys: (string | undefined)[] = [];
+    sluice.worker(queue, async ({ key }) => void keys.push(key));
+
+    await queue.enqueue("sync", { every: 100, dedupeId: "sync", key: "acme" });
+    await waitUntil(() => keys.length >= 3, "it has run three times");
+
+    expect(new Set(keys)).toEqual(new Set(["acme"]));
+  });
+
+  it("is not doubled by a second deployment that declares it again", async () => {
+    const [one, other] = [openQueue(), openQueue()];
+
+    await one.queue.enqueue("first", { every: 3_600_000, dedupeId: "sync" });
+    await other.queue.enqueue("second", { every: 3_600_000, dedupeId: "sync" });
+    const { waiting, delayed } = await one.queue.counts();
+
+    expect(waiting + delayed).toBe(1);
+    expect(await one.queue.schedules()).toHaveLength(1);
+  });
+
+  it("follows a cron expression in a time zone", async () => {
+    const { queue } = openQueue();
+
+    const job = await queue.enqueue("report", {
+      cron: "0 9 * * *",
+      timeZone: "Asia/Tokyo",
+      dedupeId: "report",
+      maxWaitMs: 60_000,
+    });
+    const [schedule] = await queue.schedules();
+
+    // Nine in the morning there is midnight in UTC.
+    expect(schedule!.nextAtMs % 86_400_000).toBe(0);
+    expect(schedule).toMatchObject({ cron: "0 9 * * *", timeZone: "Asia/Tokyo", every: undefined });
+    expect(Math.abs(job.startByMs! - schedule!.nextAtMs - 60_000)).toBeLessThanOrEqual(1);
+  });
+
+  it("ends by its dedupeId, and its next run with it", async () => {
+    const { queue } = openQueue();
+    await queue.enqueue("report", { cron: "0 9 * * *", dedupeId: "report" });
+
+    const [first, second] = [await queue.unschedule("report"), await queue.unschedule("report")];
+
+    expect([first, second]).toEqual([true, false]);
+    expect(await queue.schedules()).toEqual([]);
+    expect(await queue.counts()).toMatchObject({ waiting: 0, delayed: 0 });
+  });
+
+  it("is asked for by a name", async () => {
+    const { queue } = openQueue();
+
+    const reason = await rejectionOf(queue.unschedule(""));
+
+    expect(reason).toMatchObject({ code: "ERR_INVALID_OPTION", option: "dedupeId" });
+  });
+});

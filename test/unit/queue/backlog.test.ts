@@ -1,0 +1,153 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { drain, type LaneLoad } from "../../../src/queue/backlog.ts";
+
+/** How small the steps of the slow reckoning are, in ms. */
+const STEP_MS = 0.02;
+
+const load = fc.record({
+  jobs: fc.integer({ min: 0, max: 20 }),
+  weight: fc.constantFrom(0.5, 1, 2, 3),
+  mostPerMs: fc.constantFrom(0.1, 0.5, 1, Infinity),
+  fromMs: fc.constantFrom(0, 0, 3, 10),
+});
+
+/** Pours out one step's capacity: by weight, and what one cannot take goes to the others. */
+function pour(lanes: readonly LaneLoad[], left: number[], nowMs: number, perMs: number): void {
+  let rest = perMs * STEP_MS;
+  const taken = lanes.map(() => 0);
+  for (;;) {
+    const open = lanes.flatMap(({ fromMs, mostPerMs }, index) => {
+      const mayTakeMore = Math.min(left[index]!, mostPerMs * STEP_MS - taken[index]!) > 1e-12;
+      return fromMs <= nowMs + 1e-9 && mayTakeMore ? [index] : [];
+    });
+    if (open.length === 0 || rest < 1e-12) return;
+    const weights = open.reduce((sum, index) => sum + lanes[index]!.weight, 0);
+    const shared = rest;
+    for (const index of open) {
+      const { weight, mostPerMs } = lanes[index]!;
+      const share = (shared * weight) / weights;
+      const most = Math.min(left[index]!, mostPerMs * STEP_MS - taken[index]!);
+      const poured = Math.min(share, most);
+      taken[index]! += poured;
+      left[index]! -= poured;
+      rest -= poured;
+    }
+  }
+}
+
+/** When each job of each lane starts, one job after the other, in start-time fair queueing. */
+function startsOneByOne(lanes: readonly LaneLoad[], perMs: number): number[][] {
+  const starts: number[][] = lanes.map(() => []);
+  const total = lanes.reduce((sum, { jobs }) => sum + jobs, 0);
+  for (let slot = 0; slot < total; slot++) {
+    let next = -1;
+    const tagOf = (index: number): number => starts[index]!.length / lanes[index]!.weight;
+    for (const [index, { jobs }] of lanes.entries()) {
+      if (starts[index]!.length === jobs) continue;
+      if (next < 0 || tagOf(index) < tagOf(next)) next = index;
+    }
+    starts[next]!.push(slot / perMs);
+  }
+  return starts;
+}
+
+describe("the drain of a backlog", () => {
+  it("is that of a fluid poured out in small steps", () => {
+    fc.assert(
+      fc.property(
+        fc.array(load, { minLength: 1, maxLength: 5 }),
+        fc.constantFrom(0.5, 1, 2),
+        (lanes, perMs) => {
+          const { goneMs, startMs } = drain(lanes, perMs);
+          // What one step puts into the wrong lane, for each time at which rates change.
+          const slack = (2 * lanes.length + 1) * perMs * STEP_MS * 2;
+
+          const left = lanes.map(({ jobs }) => jobs);
+          const checks = lanes.flatMap(({ jobs }, lane) =>
+            Array.from({ length: jobs }, (_, before) => ({
+              lane,
+              before,
+              atMs: startMs(lane, before),
+            })),
+          );
+          const inOrder = checks.toSorted((a, b) => a.atMs - b.atMs);
+          let nowMs = 0;
+          for (const { lane, before, atMs } of inOrder) {
+            for (; nowMs < atMs; nowMs += STEP_MS) pour(lanes, left, nowMs, perMs);
+            expect(Math.abs(lanes[lane]!.jobs - left[lane]! - before)).toBeLessThan(slack);
+          }
+          for (; nowMs < goneMs; nowMs += STEP_MS) pour(lanes, left, nowMs, perMs);
+          expect(left.reduce((sum, each) => sum + each, 0)).toBeLessThan(slack);
+        },
+      ),
+      { numRuns: 100 },
+    );
+  });
+
+  it("is off by a job for each lane at most, where jobs leave one by one in fair turns", () => {
+    const plain = load.map(({ jobs, weight }) => ({
+      jobs,
+      weight,
+      mostPerMs: Infinity,
+      fromMs: 0,
+    }));
+    fc.assert(
+      fc.property(
+        fc.array(plain, { minLength: 1, maxLength: 6 }),
+        fc.constantFrom(0.01, 1, 5),
+        (lanes, perMs) => {
+          const { startMs } = drain(lanes, perMs);
+
+          for (const [lane, starts] of startsOneByOne(lanes, perMs).entries()) {
+            for (const [before, atMs] of starts.entries()) {
+              const apart = Math.abs(startMs(lane, before) - atMs) * perMs;
+              expect(apart).toBeLessThanOrEqual(lanes.length + 1e-6);
+            }
+          }
+        },
+      ),
+    );
+  });
+
+  it("takes jobs / rate for one lane alone, and starts each in its turn", () => {
+    const { goneMs, startMs } = drain(
+      [{ jobs: 100, weight: 1, mostPerMs: Infinity, fromMs: 0 }],
+      0.1,
+    );
+
+    expect(goneMs).toBeCloseTo(1_000);
+    expect(startMs(0, 0)).toBeCloseTo(0);
+    expect(startMs(0, 50)).toBeCloseTo(500);
+  });
+
+  it("leaves to others what a slow key cannot take", () => {
+    const slow = { jobs: 10, weight: 1, mostPerMs: 0.01, fromMs: 0 };
+    const fast = { jobs: 90, weight: 1, mostPerMs: Infinity, fromMs: 0 };
+
+    const { goneMs, startMs } = drain([slow, fast], 0.1);
+
+    expect(startMs(1, 45)).toBeCloseTo(500);
+    expect(startMs(0, 5)).toBeCloseTo(500);
+    expect(goneMs).toBeCloseTo(1_000);
+  });
+
+  it("is never over where nothing may start", () => {
+    const stuck = { jobs: 1, weight: 1, mostPerMs: 0, fromMs: 0 };
+    const barred = { jobs: 1, weight: 1, mostPerMs: 1, fromMs: Infinity };
+    const free = { jobs: 10, weight: 1, mostPerMs: Infinity, fromMs: 0 };
+
+    const { goneMs, startMs } = drain([stuck, barred, free], 1);
+
+    expect(goneMs).toBe(Infinity);
+    expect([startMs(0, 0), startMs(1, 0)]).toEqual([Infinity, Infinity]);
+    expect(startMs(2, 9)).toBeCloseTo(9);
+  });
+
+  it("is over at once where there is nothing, and asks nothing of a lane that is not there", () => {
+    const { goneMs, startMs } = drain([], 1);
+
+    expect(goneMs).toBe(0);
+    expect(startMs(3, 0)).toBe(Infinity);
+  });
+});

@@ -1,8 +1,12 @@
 import process from "node:process";
 import { z } from "zod";
+import { InvalidOptionError } from "./core/errors.ts";
 import type { Logger } from "./core/logger.ts";
 import { LONGEST_MS, NAME, readOptions, wholeNumber } from "./core/options.ts";
+import type { Weights } from "./queue/lane.ts";
+import type { Schema } from "./queue/schema.ts";
 import type { RedisInput } from "./redis/connection.ts";
+import { placeOf } from "./redis/shards.ts";
 import type { Bucket } from "./throttle/bucket.ts";
 
 export interface SluiceOptions {
@@ -11,6 +15,11 @@ export interface SluiceOptions {
    * without either, buckets live in this process's memory, and a warning says so.
    */
   readonly redis?: RedisInput | undefined;
+  /**
+   * The URLs of several independent Redis servers, instead of `redis`: each bucket and each queue lives on one
+   * of them, by its name. A server more or less moves only its own part; one that is down takes only that down.
+   */
+  readonly shards?: readonly string[] | undefined;
   /** What every key in Redis starts with. Defaults to `"sluice"`. */
   readonly prefix?: string | undefined;
   /** How long a draw waits for Redis before it rejects with `StoreUnavailableError`. Defaults to 2,000 ms. */
@@ -19,30 +28,78 @@ export interface SluiceOptions {
   readonly logger?: Logger | undefined;
 }
 
+const SERVER = z
+  .string({ error: 'give URLs such as "redis://127.0.0.1:6379"' })
+  .refine(isRedisUrl, { error: 'give URLs such as "redis://127.0.0.1:6379"' });
 const SLUICE_OPTIONS = z.strictObject({
   redis: z
     .custom<RedisInput>(isRedisInput, {
       error: 'give a URL such as "redis://127.0.0.1:6379", ioredis options, or an ioredis client',
     })
     .optional(),
+  shards: z.array(SERVER).min(1, { error: "name at least one server" }).refine(areApart, { error: "name each server once" }).optional(),
   prefix: NAME.optional(),
   storeTimeoutMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
   logger: z.custom<Logger>(isLogger, { error: "give an object with warn and error" }).optional(),
 });
+/** What a queue is made of. */
+export interface QueueOptions<Data = unknown, Input = Data> {
+  /** What its jobs leave through. */
+  readonly bucket: Bucket;
+  /** How much of a shared rate each key gets beside the others, above 0: by key, or a function of it. Defaults to 1. */
+  readonly weights?: Weights | undefined;
+  /**
+   * Checks the data of each job when it is enqueued, and again before its handler runs: zod, valibot, arktype,
+   * or whatever else keeps to Standard Schema. What it makes of the data is stored, as JSON, and it must take
+   * that too. Defaults to no check.
+   */
+  readonly schema?: Schema<Data, Input> | undefined;
+  /** The most bytes of JSON that the data of one job may have. Defaults to 1,000,000. */
+  readonly maxJobBytes?: number | undefined;
+}
+
 const QUEUE_OPTIONS = z.strictObject({
   bucket: z.custom<Bucket>(isObject, { error: "give what sluice.bucket() returned" }),
+  weights: z
+    .custom<Weights>((value) => isObject(value) || typeof value === "function", {
+      error: "give a number for each key, or a function of the key",
+    })
+    .optional(),
+  schema: z
+    .custom<Schema<unknown>>(isSchema, { error: "give a schema that keeps to Standard Schema" })
+    .optional(),
+  maxJobBytes: wholeNumber(2, 512_000_000, "bytes").optional(),
 });
 
 export function readSluiceOptions(given: unknown): SluiceOptions {
-  return readOptions("createSluice()", SLUICE_OPTIONS, given);
+  const where = "createSluice()";
+  const read = readOptions(where, SLUICE_OPTIONS, given);
+  if (read.shards === undefined || read.redis === undefined) return read;
+  const remedy = "give one server as redis, or several as shards";
+  throw new InvalidOptionError({ where, option: "shards", value: read.shards.length, remedy });
 }
 
-export function readQueueOptions(where: string, given: unknown): { readonly bucket: Bucket } {
+/** Schemas are objects, or functions that carry the same. */
+function isSchema(value: unknown): boolean {
+  const isHolder = isObject(value) || typeof value === "function";
+  const standard = isHolder ? (value as Partial<Schema<unknown>>)["~standard"] : undefined;
+  return typeof standard?.validate === "function";
+}
+
+export function readQueueOptions(where: string, given: unknown): QueueOptions {
   return readOptions(where, QUEUE_OPTIONS, given);
 }
 
 function isObject(value: unknown): boolean {
   return typeof value === "object" && value !== null;
+}
+
+function isRedisUrl(value: string): boolean {
+  return URL.canParse(value) && /^rediss?:/.test(value);
+}
+
+function areApart(urls: readonly string[]): boolean {
+  return new Set(urls.map(placeOf)).size === urls.length;
 }
 
 function isRedisInput(value: unknown): boolean {

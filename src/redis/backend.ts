@@ -1,0 +1,59 @@
+import type { Store } from "../core/store.ts";
+import { connect, type ConnectionUse, type RedisInput } from "./connection.ts";
+import { untilReady } from "./ready.ts";
+import { createRedisLanes } from "./redis-lanes.ts";
+import { createRedisStore } from "./redis-store.ts";
+import { createShardedStore } from "./sharded-store.ts";
+import { createShards } from "./shards.ts";
+
+export interface BackendOptions {
+  /** One server, or the URLs of several independent ones. */
+  readonly redis: RedisInput | readonly string[];
+  readonly prefix: string;
+  /** How long a draw may wait for an answer. */
+  readonly timeoutMs: number;
+}
+
+/** All that Redis keeps for a sluice: buckets in a store, and queues on connections of their own. */
+export interface Backend {
+  readonly store: Store;
+  /** A connection to where this queue lives, for this use. */
+  connectQueue(queue: string, use: ConnectionUse): ReturnType<typeof connectForQueue>;
+}
+
+export function createBackend({ redis, prefix, timeoutMs }: BackendOptions): Backend {
+  const storeAt = (server: RedisInput): Store =>
+    createRedisStore({
+      redis: connect(server, "store"),
+      connectListener: () => connect(server, "listener"),
+      prefix,
+      timeoutMs,
+    });
+  if (!isList(redis)) {
+    const connectQueue: Backend["connectQueue"] = (_queue, use) =>
+      connectForQueue(redis, use, prefix);
+    return { store: storeAt(redis), connectQueue };
+  }
+  const stores = new Map(redis.map((url) => [url, storeAt(url)]));
+  const urlOf = createShards(redis);
+  return {
+    store: createShardedStore([...stores.values()], (bucket) => stores.get(urlOf(bucket))!),
+    connectQueue: (queue, use) => connectForQueue(urlOf(queue), use, prefix),
+  };
+}
+
+function connectForQueue(server: RedisInput, use: ConnectionUse, prefix: string) {
+  const client = connect(server, use);
+  return {
+    client,
+    untilReady: (ms: number) => untilReady(client, ms),
+    isReady: () => client.status === "ready",
+    lanes: createRedisLanes(client, prefix),
+    takeOut: async (key: string, member: string) => (await client.zrem(key, member)) === 1,
+    close: () => client.disconnect(),
+  };
+}
+
+function isList(redis: BackendOptions["redis"]): redis is readonly string[] {
+  return Array.isArray(redis);
+}

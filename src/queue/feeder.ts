@@ -38,6 +38,8 @@ const WANT_FOR_MS = 3 * LOOK_IN_MS;
 const AHEAD_MS = 250;
 /** Beyond what it has started of late, so that it can find out that there is more room. */
 const SPARE = 2;
+/** So much of what it starts in that time lies ready to be fetched, so that a job that ends brings the next one along. */
+const PREFETCH = 0.1;
 
 export function createFeeder(parts: FeederParts): Feeder {
   const { lanes, queue, worker, logger, places, heldBack } = parts;
@@ -56,8 +58,9 @@ export function createFeeder(parts: FeederParts): Feeder {
 
   function want(): number {
     const held = Math.max(0, waiting - heldBack());
-    const ahead = started.count(performance.now()) + SPARE - held;
-    return isClosed ? 0 : Math.max(0, Math.min(ahead, places()));
+    const recent = started.count(performance.now());
+    const room = places() + SPARE + Math.ceil(recent * PREFETCH);
+    return isClosed ? 0 : Math.max(0, Math.min(recent + SPARE - held, room));
   }
 
   function tellAt(atMs: number): void {

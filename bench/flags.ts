@@ -1,7 +1,17 @@
 import { parseArgs } from "node:util";
 import { COMPARED, type Compared } from "./contenders.ts";
 
-const PARTS = ["caps", "out-of-reach", "jobs", "memory", "limits", "tries", "keys"] as const;
+const PARTS = [
+  "caps",
+  "out-of-reach",
+  "jobs",
+  "memory",
+  "limits",
+  "tries",
+  "keys",
+  "backlog",
+  "groups",
+] as const;
 export type Part = (typeof PARTS)[number];
 
 /** How long and how often things are measured. */
@@ -14,6 +24,8 @@ interface Effort {
   readonly throughputSeconds: number;
   /** How many keys are touched once. */
   readonly keys: number;
+  /** How many jobs wait in a long backlog. */
+  readonly backlog: number;
 }
 
 export interface Flags {
@@ -32,6 +44,7 @@ const FULL: Effort = {
   rounds: 7,
   throughputSeconds: 5,
   keys: 1_000_000,
+  backlog: 1_000_000,
 };
 const QUICK: Effort = {
   seconds: 3,
@@ -39,6 +52,7 @@ const QUICK: Effort = {
   rounds: 3,
   throughputSeconds: 1,
   keys: 100_000,
+  backlog: 100_000,
 };
 
 /**

@@ -3,6 +3,7 @@ import type { Redis } from "ioredis";
 import { createSluice, type Bucket } from "sluice";
 import type { Flags } from "./flags.ts";
 import { formatNumber, rowOf } from "./promises.ts";
+import { usedMemory } from "./used-memory.ts";
 import type { Bench } from "./run-load.ts";
 import type { Row, Table } from "./table.ts";
 
@@ -84,10 +85,6 @@ async function touch(bucket: Bucket, keys: number): Promise<void> {
   }
 
   await Promise.all(Array.from({ length: CALLERS }, touchSome));
-}
-
-async function usedMemory(redis: Redis): Promise<number> {
-  return Number(/^used_memory:(\d+)/m.exec(await redis.info("memory"))?.[1]);
 }
 
 /** Of what is kept for keys; the bucket's own state outlives an idle hour. */

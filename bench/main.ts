@@ -3,9 +3,11 @@ import { availableParallelism, cpus, loadavg } from "node:os";
 import { fileURLToPath } from "node:url";
 import { Redis } from "ioredis";
 import { startRedis } from "../test/support/local-redis.ts";
+import { measureBacklog } from "./backlog.ts";
 import { measureCaps } from "./caps.ts";
 import { readFlags, type Flags, type Part } from "./flags.ts";
 import { createFleet } from "./fleet.ts";
+import { measureGroups } from "./groups.ts";
 import { measureJobs } from "./jobs.ts";
 import { measureKeys } from "./keys.ts";
 import { measureLimits } from "./limits.ts";
@@ -26,6 +28,8 @@ const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Ta
   limits: measureLimits,
   tries: measureTries,
   keys: measureKeys,
+  backlog: measureBacklog,
+  groups: measureGroups,
 };
 
 async function describeRun(redis: Redis, { isQuick }: Flags): Promise<string> {

@@ -1,4 +1,8 @@
-import { COMPARED, type Compared } from "./contenders.ts";
+import { COMPARED } from "./contenders.ts";
+
+/** What a table may have a column of; GroupMQ stands in one table only. */
+const COLUMNS = [...COMPARED, "groupmq"] as const;
+type Column = (typeof COLUMNS)[number];
 
 /** One figure, for each limiter that has it. */
 export interface Row {
@@ -7,7 +11,7 @@ export interface Row {
   readonly promise?: string | undefined;
   /** Whether Sluice kept the promise; left out where there is none, or Sluice did not run. */
   readonly isKept?: boolean | undefined;
-  readonly values: Partial<Readonly<Record<Compared, string>>>;
+  readonly values: Partial<Readonly<Record<Column, string>>>;
 }
 
 export interface Table {
@@ -15,16 +19,17 @@ export interface Table {
   readonly rows: readonly Row[];
 }
 
-const TITLES: Readonly<Record<Compared, string>> = {
+const TITLES: Readonly<Record<Column, string>> = {
   sluice: "Sluice",
   bottleneck: "Bottleneck",
   "rate-limiter-flexible": "rate-limiter-flexible",
   bullmq: "BullMQ",
+  groupmq: "GroupMQ",
 };
 
 /** Writes a table as markdown whose columns are aligned, so that it reads well in a terminal too. */
 export function formatTable({ title, rows }: Table): string {
-  const shown = COMPARED.filter((name) => rows.some(({ values }) => values[name] !== undefined));
+  const shown = COLUMNS.filter((name) => rows.some(({ values }) => values[name] !== undefined));
   const lines = [
     ["figure", "promise", "kept", ...shown.map((name) => TITLES[name])],
     ...rows.map(({ figure, promise = "", isKept, values }) => [

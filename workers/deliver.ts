@@ -1,4 +1,7 @@
+import { Discard } from "sluice";
 import { z } from "zod";
+import { CallError } from "./call-error.ts";
+import { callInTime } from "./call-in-time.ts";
 
 /** The data of a webhook's job. */
 export interface Webhook {
@@ -8,11 +11,6 @@ export interface Webhook {
   readonly payload: unknown;
   /** Sent along; they win over the worker's own. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
-}
-
-/** Thrown when a webhook was not accepted. Its message is safe to log: no address, header or payload. */
-export class DeliveryError extends Error {
-  override readonly name = "DeliveryError";
 }
 
 export interface DeliverOptions {
@@ -34,38 +32,27 @@ export function createDeliver({ timeoutMs, userAgent }: DeliverOptions): Deliver
   return async (webhook, signal) => {
     const { url, payload, headers } = readWebhook(webhook);
     const request = {
+      url,
       method: "POST",
-      // A redirect could lead anywhere, so it counts as a refusal.
-      redirect: "manual",
       headers: mergeHeaders(userAgent, headers ?? {}),
       body: JSON.stringify(payload),
-    } as const;
-
-    const late = new DeliveryError(`got no answer within ${timeoutMs} ms`);
-    const stop = new AbortController();
-    const timer = setTimeout(() => stop.abort(late), timeoutMs);
-    const leave = (): void => stop.abort(new DeliveryError("was stopped by its worker"));
-    signal.addEventListener("abort", leave, { once: true });
-    if (signal.aborted) leave();
-    try {
-      const response = await fetch(url, { ...request, signal: stop.signal });
-      // Only the status counts; an endless answer must not hold the worker.
-      await response.body?.cancel();
-      if (!response.ok) throw new DeliveryError(`was answered ${response.status}`);
-      return response.status;
-    } catch (error) {
-      throw error instanceof DeliveryError ? error : new DeliveryError(unreachable(error));
-    } finally {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", leave);
-    }
+    };
+    return callInTime(request, { timeoutMs, signal }, readStatus);
   };
+}
+
+async function readStatus(response: Response): Promise<number> {
+  // Only the status counts; an endless answer must not hold the worker.
+  await response.body?.cancel();
+  // Without the status as a field: one receiver that is full must not cool the bucket down for all others.
+  if (!response.ok) throw new CallError(`was answered ${response.status}`);
+  return response.status;
 }
 
 function readWebhook(data: unknown): Webhook {
   const read = WEBHOOK.safeParse(data);
   if (read.success) return read.data;
-  throw new DeliveryError(`cannot be sent: ${read.error.issues[0]!.message}`);
+  throw new Discard(`cannot be sent: ${read.error.issues[0]!.message}`);
 }
 
 function mergeHeaders(userAgent: string, given: Readonly<Record<string, string>>): Headers {
@@ -75,15 +62,8 @@ function mergeHeaders(userAgent: string, given: Readonly<Record<string, string>>
       headers.set(name, value);
     } catch {
       // The error of Headers would show the value, which may be a secret.
-      throw new DeliveryError("cannot be sent: a header has a name or value that HTTP forbids");
+      throw new Discard("cannot be sent: a header has a name or value that HTTP forbids");
     }
   }
   return headers;
-}
-
-/** Only the code of what fetch threw: its text may hold parts of the request. */
-function unreachable(error: unknown): string {
-  const { cause } = error as { readonly cause?: { readonly code?: unknown } };
-  const code = typeof cause?.code === "string" ? cause.code : "no connection";
-  return `could not be sent (${code})`;
 }

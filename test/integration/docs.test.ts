@@ -10,6 +10,7 @@ const pages = [
   "docs/live.md",
   "docs/queue.md",
   "docs/dead-letters.md",
+  "docs/workers.md",
   "docs/errors.md",
 ];
 const blocks = (await Promise.all(pages.map(docBlocks))).flat();

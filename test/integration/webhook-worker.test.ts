@@ -96,6 +96,14 @@ describe("the webhook worker", () => {
     expect(worker.stdout).toContain("got no answer within 50 ms");
   });
 
+  it("gives a webhook up at once that can never be sent", async () => {
+    const job = await openQueue().enqueue({ url: "ftp://localhost", payload: {} });
+
+    startWorker();
+
+    await expect(job.finished()).rejects.toThrow("its url is no http or https address");
+  });
+
   it("logs no payload, no header, and of an address its host only", async () => {
     const url = `${downstream.url}/secret-path?token=secret-query`;
     const headers = { authorization: "secret-header", "x-broken": "secret-line\r\nbreak" };
@@ -151,12 +159,8 @@ describe("a webhook worker that is told to end", () => {
       expect({ exitCode, stderr: worker.stderr }).toEqual({ exitCode: 0, stderr: "" });
       const delivered = new Set(downstream.arrivals.map(({ headers }) => headers["x-id"])).size;
       expect(downstream.arrivals.length).toBe(delivered);
-      expect(await queue.counts()).toEqual({
-        waiting: jobs - delivered,
-        active: 0,
-        delayed: 0,
-        failed: 0,
-      });
+      const left = { waiting: jobs - delivered, active: 0, delayed: 0, failed: 0 };
+      expect(await queue.counts()).toMatchObject(left);
     },
   );
 
@@ -167,6 +171,7 @@ describe("a webhook worker that is told to end", () => {
     await waitUntil(() => unanswered === 1, "the delivery is under way");
 
     worker.signal("SIGTERM");
+    await waitUntil(() => worker.stdout.includes("Closing"), "it has heard the first");
     const firstAtMs = performance.now();
     await waitUntil(
       () => performance.now() - firstAtMs > TOGETHER_MS,

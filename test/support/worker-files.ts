@@ -9,6 +9,12 @@ export interface WorkerFiles {
   start(file: string, env: Environment): ScriptProcess;
 }
 
+/** All that a worker says of a variable that can never work: one line, with the remedy. */
+export function refusalOf(variable: string, remedy: string): RegExp {
+  const escaped = remedy.replaceAll(/[^\w ]/g, String.raw`\$&`);
+  return new RegExp(`^${variable} .*${escaped}.*\n$`);
+}
+
 /** Real processes of workers/; those that a test leaves are killed after it. */
 export function workerFiles(sluices: RealSluices): WorkerFiles {
   const scripts = scriptProcesses();

@@ -5,7 +5,9 @@ async function read(chunks: readonly (string | Uint8Array)[]): Promise<string[]>
   async function* body(): AsyncGenerator<Uint8Array> {
     for (const chunk of chunks) yield typeof chunk === "string" ? Buffer.from(chunk) : chunk;
   }
-  return Array.fromAsync(readEvents(body()));
+  const events: string[] = [];
+  for await (const event of readEvents(body())) events.push(event);
+  return events;
 }
 
 describe("readEvents", () => {

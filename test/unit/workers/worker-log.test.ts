@@ -6,7 +6,7 @@ import { CallError } from "../../../workers/call-error.ts";
 import { secretsOf } from "../../../workers/settings.ts";
 import { createWorkerLog } from "../../../workers/worker-log.ts";
 
-const KEY = 'sk_test_secret"0123456789';
+const KEY = "sk_test_0123456789";
 const HEADERS = { authorization: `Bearer ${KEY}`, cookie: KEY };
 
 /** What a log with these secrets writes of some objects. */
@@ -43,21 +43,14 @@ describe("the log of a worker", () => {
     ["an error of Redis, with its command", { error: commandError() }],
     ["an error of a call", { error: new CallError(`refused ${KEY}`, { headers: HEADERS }) }],
     ["a client of Redis", { client: new Redis({ password: KEY, lazyConnect: true }).options }],
-    [
-      "a request",
-      {
-        request: new Request("http://localhost", {
-          headers: HEADERS.authorization ? { authorization: "x" } : {},
-        }),
-        init: { headers: HEADERS },
-      },
-    ],
+    ["what fetch is given", { init: { headers: HEADERS } }],
     ["a message", { msg: `the key is ${KEY}` }],
   ])("does not show the key that is in %s", (_what, value) => {
     const text = written([KEY], value);
 
-    expect(text).toContain("Told.");
-    expect(text).not.toContain("secret");
+    // Not by toContain: that would print all that there is of a client.
+    expect(text.includes("level")).toBe(true);
+    expect(text.includes("0123456789")).toBe(false);
   });
 
   it("does not show fields that hold keys, whatever these are", () => {
@@ -65,6 +58,8 @@ describe("the log of a worker", () => {
       [],
       { apiKey: "secret" },
       { request: { headers: { authorization: "secret" } } },
+      { client: new OpenAI({ apiKey: "secret" }) },
+      { options: new Redis({ password: "secret", lazyConnect: true }).options },
     );
 
     expect(text).toContain("[redacted]");

@@ -1,0 +1,73 @@
+/** Runs a worker and a producer for it, with all that they need: `npm run example -- llm`. */
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import type { ChildProcess } from "node:child_process";
+import process from "node:process";
+import { startRedis } from "../test/support/local-redis.ts";
+import { endChild, startChild } from "./demo/child.ts";
+import { createCleanup } from "./demo/cleanup.ts";
+import { removeKeys } from "./demo/remove-keys.ts";
+import { PAIRS, type Pair } from "./pairs.ts";
+
+const BAD_USAGE = 2;
+
+const [name = ""] = process.argv.slice(2);
+const pair = Object.hasOwn(PAIRS, name) ? PAIRS[name] : undefined;
+if (pair === undefined) refuse(`Say which: npm run example -- ${Object.keys(PAIRS).join(" | ")}`);
+if (/^[sr]k_live_/.test(process.env["STRIPE_SECRET_KEY"] ?? "")) {
+  refuse(
+    "STRIPE_SECRET_KEY is a live key, and an example must not charge anybody: give a test key.",
+  );
+}
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(1));
+// Children end with this process, and so does a Redis that was started for it.
+process.exit(await run(pair));
+
+async function run(pair: Pair): Promise<number> {
+  await using cleanup = createCleanup();
+  const redis = await startRedis();
+  cleanup.add(() => redis.stop());
+  const prefix = `sluice-example-${randomUUID().slice(0, 8)}`;
+  cleanup.add(() => removeKeys(redis.url, prefix));
+  const where = { REDIS_URL: redis.url, SLUICE_PREFIX: prefix };
+  const env = { ...where, LOG_LEVEL: "debug", ...(await standInEnv(pair, cleanup)) };
+
+  const worker = startChild(pair.worker, { env });
+  show("worker", worker);
+  cleanup.add(() => endChild(worker));
+  const producer = startChild(pair.producer, { env });
+  show("producer", producer);
+  cleanup.add(() => endChild(producer));
+  // A producer would wait for its jobs, though nobody works on them.
+  const ended = [producer, worker].map((child) => once(child, "close"));
+  const [code] = (await Promise.race(ended)) as [number | null];
+  return code === 0 && worker.exitCode === null ? 0 : 1;
+}
+
+async function standInEnv(
+  { needs, startStandIn, standInEnv: envOf }: Pair,
+  cleanup: ReturnType<typeof createCleanup>,
+): Promise<Readonly<Record<string, string>>> {
+  if (process.env[needs]) return {};
+  const standIn = await startStandIn();
+  cleanup.add(() => standIn.close());
+  print(`${needs} is not set, so a stand-in on ${standIn.url} answers.`);
+  return envOf(standIn.url);
+}
+
+function show(who: string, child: ChildProcess): void {
+  for (const stream of [child.stdout!, child.stderr!]) {
+    stream.setEncoding("utf8").on("data", (text: string) => {
+      for (const line of text.trimEnd().split("\n")) print(`${who.padEnd(8)}  ${line}`);
+    });
+  }
+}
+
+function print(line: string): void {
+  process.stdout.write(`${line}\n`);
+}
+
+function refuse(problem: string): never {
+  process.stderr.write(`${problem}\n`);
+  process.exit(BAD_USAGE);
+}

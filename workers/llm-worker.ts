@@ -1,0 +1,55 @@
+import type { Slot } from "sluice";
+import type { Logger } from "pino";
+import { createComplete } from "./llm-complete.ts";
+import { LLM_QUEUE, openLlmQueue, type ChatRequest, type ChatResult } from "./llm-queue.ts";
+import { loggedHandler } from "./logged-handler.ts";
+import { runWorker } from "./run-worker.ts";
+import { apiKey, baseUrl, workerVariables } from "./variables.ts";
+
+const PROGRESS_EVERY_MS = 1_000;
+const HELLO: ChatRequest = { model: "none", messages: [{ role: "user", content: "Hello" }] };
+const ALONE = { signal: new AbortController().signal, onText: () => undefined };
+const VARIABLES = {
+  ...LLM_QUEUE,
+  ...workerVariables({ timeoutMs: 300_000 }),
+  apiKey: { name: "OPENAI_API_KEY", as: apiKey, isSecret: true },
+  baseUrl: { name: "OPENAI_BASE_URL", as: baseUrl("https://api.openai.com/v1"), isSecret: true },
+};
+
+/** The answer is paid for: that it could not be settled must not have it asked for again. */
+async function settle(slot: Slot, { totalTokens: tokens }: ChatResult, log: Logger): Promise<void> {
+  try {
+    await slot.settle({ tokens });
+  } catch (error) {
+    log.warn({ tokens, error }, "A cost could not be settled; the estimate stands.");
+  }
+}
+
+/** Tells now and then how many characters there are. */
+function tellProgress(tell: (progress: object) => Promise<void>): (text: string) => void {
+  let toldAtMs = performance.now();
+  return ({ length: characters }) => {
+    if (performance.now() < toldAtMs + PROGRESS_EVERY_MS) return;
+    toldAtMs = performance.now();
+    void tell({ characters });
+  };
+}
+
+// Asks for a chat completion for each job, and settles the tokens that it took.
+await runWorker(VARIABLES, (settings) => {
+  const complete = createComplete(settings);
+  return {
+    open: (sluice) => openLlmQueue(sluice, settings),
+    tryOut: (baseUrl) => createComplete({ ...settings, baseUrl, apiKey: "none" })(HELLO, ALONE),
+    handler: (log) =>
+      loggedHandler<ChatRequest, ChatResult>({
+        log,
+        texts: { done: "Answered.", failed: "Not answered." },
+        async call(job, { signal, slot, progress }) {
+          const result = await complete(job.data, { signal, onText: tellProgress(progress) });
+          await settle(slot, result, log);
+          return result;
+        },
+      }),
+  };
+});

@@ -1,0 +1,16 @@
+import process from "node:process";
+import type { Queue, Sluice } from "sluice";
+import type { Webhook } from "./deliver.ts";
+import { readSettings, type SettingsOf } from "./settings.ts";
+import { queueVariables, rateVariables } from "./variables.ts";
+
+export const WEBHOOK_QUEUE = { ...queueVariables("webhooks"), ...rateVariables("100/s") };
+
+/** The queue of webhooks, as the environment has it; producers and workers open the same. */
+export function openWebhookQueue(
+  sluice: Sluice,
+  settings: SettingsOf<typeof WEBHOOK_QUEUE> = readSettings(process.env, WEBHOOK_QUEUE),
+): Queue<Webhook> {
+  const { queue, bucket = queue, rate, burst, parallel: concurrency } = settings;
+  return sluice.queue(queue, { bucket: sluice.bucket(bucket, { rate, burst, concurrency }) });
+}

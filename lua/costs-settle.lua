@@ -4,7 +4,7 @@
 
   KEYS  as in slots-draw, with one key or none
   ARGV  [1] the policy's text
-        [2] numbers: pinned_us slot_us, terms, keys, a difference for each limit
+        [2] numbers: pinned_us slot_us is_unused, terms, keys, a difference for each limit
   Reply 1 if the bucket holds the same policy, else 0
 ]]
 -- @include lib/now
@@ -19,7 +19,7 @@
 
 local text, next_number = ARGV[1], numbers_of(ARGV[2])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
-local server_us, slot_us = now_us(next_number()), next_number()
+local server_us, slot_us, is_unused = now_us(next_number()), next_number(), next_number() == 1
 local terms, key = read_frame(next_number, text)
 if not terms then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
 
@@ -31,7 +31,9 @@ local function settle(scope)
   local at_us = math.max(bucket.clock_us, scope.last_us)
   for _, limit in ipairs(scope.limits) do
     local rule, delta = RULES[limit.code], next_number()
-    if delta ~= 0 and rule.is_rate then
+    -- Given back from under a later slot, its time would be handed out twice.
+    local is_under_others = is_unused and rule.does_drain and scope.last_us > slot_us
+    if delta ~= 0 and rule.is_rate and not is_under_others then
       rule.commit(limit, delta > 0 and at_us or slot_us, delta, { now_us = bucket.clock_us })
     end
   end

@@ -7,6 +7,15 @@ local function handed_out_until_us(scope, now_us)
   return math.max(now_us, scope.last_us)
 end
 
+-- For so long nothing starts, and a rate does not grow back; false if that held already.
+local function start_nothing(scope, now_us, for_us)
+  local until_us = now_us + for_us
+  if for_us == 0 or until_us <= scope.cool_until_us then return false end
+  scope.factor = factor_at(scope, now_us)
+  scope.cool_until_us, scope.since_us = until_us, until_us
+  return true
+end
+
 local CHANGES = {
   pause = function(scope, now_us, next_number)
     local for_us = next_number()
@@ -18,24 +27,25 @@ local CHANGES = {
     return false
   end,
   cool = function(scope, now_us, next_number)
-    local until_us, ramp_us, slot_us = now_us + next_number(), next_number(), next_number()
-    local is_new = slot_us > scope.cut_us and until_us > scope.cool_until_us
-    if is_new then scope.cut_us = handed_out_until_us(scope, now_us) end
-    if until_us <= scope.cool_until_us then return false end
-    scope.cool_until_us = until_us
-    -- A rate does not grow back while nothing is sent.
-    scope.factor = math.min(ramp_us > 0 and RAMP_FROM or 1000, factor_at(scope, now_us))
-    scope.since_us = until_us
-    if ramp_us > 0 then scope.recover_us = ramp_us end
-    return is_new
-  end,
-  cut = function(scope, now_us, next_number)
-    local factor, floor, recover_us, slot_us = next_number(), next_number(), next_number(), next_number()
+    local for_us, ramp_us, slot_us = next_number(), next_number(), next_number()
+    if not start_nothing(scope, now_us, for_us) then return false end
+    scope.factor = math.min(RAMP_FROM, scope.factor)
+    scope.recover_us = ramp_us
     if slot_us <= scope.cut_us then return false end
     scope.cut_us = handed_out_until_us(scope, now_us)
-    local since_us = math.max(now_us, scope.cool_until_us)
-    scope.factor = math.max(floor, math.floor((factor_at(scope, since_us) * factor) / 1000))
-    scope.since_us, scope.recover_us = since_us, recover_us
     return true
+  end,
+  cut = function(scope, now_us, next_number)
+    local factor, floor, recover_us = next_number(), next_number(), next_number()
+    local for_us, slot_us = next_number(), next_number()
+    local is_new = slot_us > scope.cut_us
+    if is_new then
+      scope.cut_us = handed_out_until_us(scope, now_us)
+      local since_us = math.max(now_us, scope.cool_until_us)
+      scope.factor = math.max(floor, math.floor((factor_at(scope, since_us) * factor) / 1000))
+      scope.since_us, scope.recover_us = since_us, recover_us
+    end
+    start_nothing(scope, now_us, for_us)
+    return is_new
   end,
 }

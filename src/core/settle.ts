@@ -26,7 +26,7 @@ export function settle(state: BucketState, request: SettleRequest, serverUs: num
 function settleScope(
   { clockUs: nowUs }: BucketState,
   scope: Scope,
-  { deltas, slotUs }: Pick<SettleRequest, "deltas" | "slotUs">,
+  { deltas, slotUs, isUnused = false }: Pick<SettleRequest, "deltas" | "slotUs" | "isUnused">,
 ): void {
   const drawer = nobodyAt(nowUs);
   const atUs = Math.max(nowUs, scope.lastUs);
@@ -34,6 +34,8 @@ function settleScope(
     const rule = ruleOf(limit.kind);
     const delta = deltas[index] ?? 0;
     if (delta === 0 || !rule.isRate) continue;
+    // Given back from under a later slot, its time would be handed out twice.
+    if (isUnused && rule.doesDrain && scope.lastUs > slotUs) continue;
     rule.commit(limit, state, delta > 0 ? atUs : slotUs, delta, drawer);
   }
 }

@@ -6,7 +6,8 @@ import {
   scopeOfKey,
   type BucketState,
 } from "./bucket-state.ts";
-import { applyLimits, factorAt, standingsOf, type Scope } from "./scope.ts";
+import { applyLimits, factorAt, type Scope } from "./scope.ts";
+import { standingsOf } from "./standing.ts";
 import type { Change, Peeked, ScopeRequest, Standing, SteerRequest } from "./store.ts";
 
 /** Changes what holds for a bucket, or one key of it; whether held slots are worthless now. Twin of `lua/bucket-steer.lua`. */
@@ -62,29 +63,38 @@ function cool(
   { forUs, rampUs, slotUs }: Extract<Change, { do: "cool" }>,
   nowUs: number,
 ): boolean {
-  const untilUs = nowUs + forUs;
-  const isNew = slotUs > scope.cutUs && untilUs > scope.coolUntilUs;
-  if (isNew) scope.cutUs = handedOutUntilUs(scope, nowUs);
-  if (untilUs <= scope.coolUntilUs) return false;
-  scope.coolUntilUs = untilUs;
-  // A rate does not grow back while nothing is sent.
-  scope.factor = Math.min(rampUs > 0 ? RAMP_FROM : 1_000, factorAt(scope, nowUs));
-  scope.sinceUs = untilUs;
-  if (rampUs > 0) scope.recoverUs = rampUs;
-  return isNew;
+  if (!startNothing(scope, nowUs, forUs)) return false;
+  scope.factor = Math.min(RAMP_FROM, scope.factor);
+  scope.recoverUs = rampUs;
+  if (slotUs <= scope.cutUs) return false;
+  scope.cutUs = handedOutUntilUs(scope, nowUs);
+  return true;
 }
 
 function cut(
   scope: Scope,
-  { factor, floor, recoverUs, slotUs }: Extract<Change, { do: "cut" }>,
+  { factor, floor, recoverUs, forUs, slotUs }: Extract<Change, { do: "cut" }>,
   nowUs: number,
 ): boolean {
-  if (slotUs <= scope.cutUs) return false;
-  scope.cutUs = handedOutUntilUs(scope, nowUs);
-  const now = factorAt(scope, Math.max(nowUs, scope.coolUntilUs));
-  scope.factor = Math.max(floor, Math.floor((now * factor) / 1_000));
-  scope.sinceUs = Math.max(nowUs, scope.coolUntilUs);
-  scope.recoverUs = recoverUs;
+  const isNew = slotUs > scope.cutUs;
+  if (isNew) {
+    scope.cutUs = handedOutUntilUs(scope, nowUs);
+    const sinceUs = Math.max(nowUs, scope.coolUntilUs);
+    scope.factor = Math.max(floor, Math.floor((factorAt(scope, sinceUs) * factor) / 1_000));
+    scope.sinceUs = sinceUs;
+    scope.recoverUs = recoverUs;
+  }
+  startNothing(scope, nowUs, forUs);
+  return isNew;
+}
+
+/** For so long nothing starts, and a rate does not grow back; false if that held already. */
+function startNothing(scope: Scope, nowUs: number, forUs: number): boolean {
+  const untilUs = nowUs + forUs;
+  if (forUs === 0 || untilUs <= scope.coolUntilUs) return false;
+  scope.factor = factorAt(scope, nowUs);
+  scope.coolUntilUs = untilUs;
+  scope.sinceUs = untilUs;
   return true;
 }
 

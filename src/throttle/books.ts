@@ -21,6 +21,8 @@ export interface Books {
   takeAll(): Caller[];
   /** Sends those away whose patience does not reach as far as their key's time. */
   sendAway(group: Group, roomInMs: number): void;
+  /** Fails those who have no slot yet. */
+  refuse(group: Group, error: unknown): void;
   /** Holds what was granted; `firstLease` is the lease of the first slot, 0 if there are none. */
   hold(
     group: Group,
@@ -69,8 +71,10 @@ export function createBooks(leases: LeaseKeeper): Books {
       return nextAtMs;
     },
     enter(caller) {
-      caller.group.line.push(caller);
-      waitingIn.add(caller.group);
+      const { group, patienceMs } = caller;
+      group.line.push(caller);
+      group.hasImpatient ||= patienceMs < Infinity;
+      waitingIn.add(group);
       waiting += 1;
     },
     leave,
@@ -84,12 +88,22 @@ export function createBooks(leases: LeaseKeeper): Books {
       waiting = 0;
       return callers;
     },
-    sendAway({ line, held }, roomInMs) {
+    sendAway({ line, held, hasImpatient }, roomInMs) {
+      if (!hasImpatient) return;
+      let lacking = line.size - held.size;
+      for (const caller of line.fromLast()) {
+        if (lacking <= 0) break;
+        lacking -= 1;
+        if (roomInMs <= caller.patienceMs) continue;
+        leave(caller);
+        caller.fail(new TooFar(roomInMs));
+      }
+    },
+    refuse({ line, held }, error) {
       while (line.size > held.size) {
         const last = line.last!;
-        if (roomInMs <= last.patienceMs) break;
         leave(last);
-        last.fail(new TooFar(roomInMs));
+        last.fail(error);
       }
     },
     hold(group, granted, { firstLease, sentAtMs, offsetMs }) {

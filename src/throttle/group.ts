@@ -44,6 +44,8 @@ export interface Group extends GroupFacts {
   readonly mostLateMs: number;
   readonly line: Line<Caller>;
   readonly held: HeldSlots;
+  /** Whether callers came that may be sent away; to look for them among 100,000 others would take long. */
+  hasImpatient: boolean;
   /** When the key is to be asked again, on `performance.now()`. */
   notBeforeMs: number;
   /** What held these calls back last, as a reply numbers it. */
@@ -62,6 +64,7 @@ export function createGroup(facts: GroupFacts): Group {
     mostLateMs: lateMs(facts),
     line: createLine(),
     held: createHeldSlots(),
+    hasImpatient: false,
     notBeforeMs: 0,
     bindsAt: 0,
   };

@@ -18,6 +18,8 @@ export interface Line<W extends Waiter> {
   readonly head: W | undefined;
   /** Who would go last. */
   readonly last: W | undefined;
+  /** From who would go last to who would go next; each may be taken out when its turn here comes. */
+  fromLast(): Iterable<W>;
   /** How many of one priority wait; 0 is the most urgent. */
   sizeOf(rank: number): number;
   push(waiter: W): void;
@@ -86,6 +88,16 @@ export function createLine<W extends Waiter>(): Line<W> {
     },
     get last() {
       return inOrder.findLast(({ tail }) => tail !== undefined)?.tail as W | undefined;
+    },
+    *fromLast() {
+      for (const { tail } of inOrder.toReversed()) {
+        let waiter = tail;
+        while (waiter !== undefined) {
+          const { previous } = waiter;
+          yield waiter as W;
+          waiter = previous;
+        }
+      }
     },
     sizeOf: (rank) => inOrder[rank]!.size,
     push(waiter) {

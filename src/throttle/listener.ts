@@ -68,19 +68,14 @@ export function createListener(
     const slotUs = Math.round(atMs * 1_000);
     const about = scopeOf(key, scope);
     if (adaptive !== undefined) {
-      const { floor, recoverMs } = adaptive;
-      const bounds = {
-        factor: CUT_TO,
-        floor: Math.ceil(floor * 1_000),
-        recoverUs: recoverMs * 1_000,
-      };
-      steer(about, { do: "cut", ...bounds, slotUs });
+      const floor = Math.ceil(adaptive.floor * 1_000);
+      const recoverUs = adaptive.recoverMs * 1_000;
+      steer(about, { do: "cut", factor: CUT_TO, floor, recoverUs, forUs, slotUs });
+    } else if (forUs > 0) {
+      // "Come back at once" is a refusal too, but no cooldown.
+      const rampUs = Math.min(Math.max(forUs, LEAST_RAMP_US), MOST_RAMP_US);
+      steer(about, { do: "cool", forUs, rampUs, slotUs });
     }
-    // "Come back at once" is a refusal too, but no cooldown.
-    if (forUs === 0) return;
-    const rampUs =
-      adaptive === undefined ? Math.min(Math.max(forUs, LEAST_RAMP_US), MOST_RAMP_US) : 0;
-    steer(about, { do: "cool", forUs, rampUs, slotUs });
   }
 
   /** Spaces calls so that what is left lasts until it is reset; never faster than the policy. */

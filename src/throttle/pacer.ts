@@ -1,5 +1,5 @@
 import { HORIZON_US } from "../core/limit-makers.ts";
-import { ClosedError } from "../core/errors.ts";
+import { ClosedError, StoreUnavailableError } from "../core/errors.ts";
 import { NO_PLACE, type Drawn } from "../core/store.ts";
 import { LOOK_IN_US } from "../core/turns.ts";
 import { createAlarm } from "./alarm.ts";
@@ -10,11 +10,14 @@ import { slotsOf, type HeldSlot } from "./held-slots.ts";
 import { createKeyPlaces, isNone } from "./key-places.ts";
 import type { PolicyNews } from "./known-terms.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
+import { STORE_RETRY_MS } from "./outage/store-retries.ts";
 import { createReplyTimes } from "./reply-times.ts";
 import { createReturns } from "./returns.ts";
 import { mostLeases, nextWishes, readiness } from "./wishes.ts";
 
 const GATHER_MS = 10;
+/** A refund takes a round trip; one that is lost is not waited for. */
+const REFUND_MS = 100;
 const LOOK_IN_MS = LOOK_IN_US / 1_000;
 
 /** Draws slots for the callers of one bucket, and lets each go when its slot comes. */
@@ -43,10 +46,13 @@ export interface PacerOptions extends Basics {
   readonly leases: LeaseKeeper;
   /** Another policy is in force: puts callers into the groups that it makes of them. */
   readonly regroup: (callers: readonly Caller[]) => void;
+  /** Callers wait while the store does not answer, instead of failing. */
+  readonly waitsForStore: boolean;
+  readonly startsFull: boolean;
 }
 
 export function createPacer(options: PacerOptions): Pacer {
-  const { store, bucket, asker, known, leases } = options;
+  const { store, bucket, asker, known, leases, waitsForStore, startsFull } = options;
   const alarm = createAlarm(work);
   const times = createReplyTimes();
   const returns = createReturns(options);
@@ -55,6 +61,8 @@ export function createPacer(options: PacerOptions): Pacer {
   let place = NO_PLACE;
   let heldGeneration = 0;
   let askedAtMs = 0;
+  /** Since when the store has answered no draw, if the last one failed. */
+  let silentSinceMs: number | undefined;
   let askAgainAtMs = 0;
   let turnAtMs = 0;
   let asking: Promise<void> | undefined;
@@ -70,7 +78,7 @@ export function createPacer(options: PacerOptions): Pacer {
 
   function work(): void {
     isWorkDue = false;
-    books.letGo(heldGeneration, returns.refund);
+    books.letGo(heldGeneration, refund);
     // Callers have left: another replica can use what they would have used.
     if (asking === undefined) books.takeSurplus(giveUp);
     const nextAtMs = books.nextAtMs();
@@ -107,6 +115,7 @@ export function createPacer(options: PacerOptions): Pacer {
         terms,
         horizonUs: HORIZON_US,
         drewUs: times.drewUs,
+        startsFull,
         place,
         lease,
         leases: leased,
@@ -115,7 +124,9 @@ export function createPacer(options: PacerOptions): Pacer {
       receive(await store.draw({ ...common, wishes }), groups, lease);
     } catch (error) {
       leases.releaseLost(lease, leased, groups);
-      failAll(error);
+      if (!waitsForStore || !(error instanceof StoreUnavailableError) || isClosed) failAll(error);
+      else askAgainAtMs = performance.now() + STORE_RETRY_MS;
+      silentSinceMs ??= nowMs;
     } finally {
       asking = undefined;
     }
@@ -125,6 +136,7 @@ export function createPacer(options: PacerOptions): Pacer {
   }
 
   function receive(reply: Drawn, groups: readonly Group[], firstLease: number): void {
+    silentSinceMs = undefined;
     const { arrivedMs, offsetMs, isStale } = times.read(reply);
     if (reply.generation !== heldGeneration) forgetHeld();
     heldGeneration = reply.generation;
@@ -137,8 +149,9 @@ export function createPacer(options: PacerOptions): Pacer {
       const group = groups[index]!;
       const first = group.hasLeases ? lease : 0;
       if (group.hasLeases) lease += granted.slotsUs.length;
-      if (isStale) waste(group, slotsOf(granted, first, offsetMs));
-      else books.hold(group, granted, { firstLease: first, sentAtMs: reply.sentAtMs, offsetMs });
+      if (granted.refusal !== undefined) books.refuse(group, granted.refusal);
+      if (!isStale)
+        books.hold(group, granted, { firstLease: first, sentAtMs: reply.sentAtMs, offsetMs });
       const { notBeforeUs, bindsAt } = granted;
       const isBlocked = notBeforeUs === Infinity;
       const comesAtMs = isBlocked ? arrivedMs + LOOK_IN_MS : notBeforeUs / 1_000 + offsetMs;
@@ -146,6 +159,7 @@ export function createPacer(options: PacerOptions): Pacer {
       group.bindsAt = bindsAt;
       keyPlaces.keep(group.key, granted.place);
       if (group.notBeforeMs > arrivedMs) books.sendAway(group, group.notBeforeMs - arrivedMs);
+      if (isStale) waste(group, slotsOf(granted, first, offsetMs));
     }
     place = reply.place;
     const waitMs = Math.min((place.turnUs - times.drewUs) / 1_000, LOOK_IN_MS);
@@ -157,7 +171,18 @@ export function createPacer(options: PacerOptions): Pacer {
   /** Slots whose time has passed: what they took of a quota is given back, their time is gone. */
   function waste(group: Group, slots: readonly HeldSlot[]): void {
     leases.releaseAll(slots, group);
-    returns.refund(group, slots);
+    refund(group, slots);
+  }
+
+  /** A key is not asked about before its own limits have back what the slots took, or it would be told to wait for that. */
+  function refund(group: Group, slots: readonly HeldSlot[]): void {
+    const refunded = returns.refund(group, slots);
+    if (group.keyLimits.length === 0) return;
+    group.notBeforeMs = performance.now() + REFUND_MS;
+    void refunded.then(() => {
+      group.notBeforeMs = 0;
+      workSoon();
+    });
   }
 
   /** Slots of an older generation are worthless. */
@@ -205,7 +230,8 @@ export function createPacer(options: PacerOptions): Pacer {
       return turnAtMs;
     },
     get silentMs() {
-      return asking === undefined ? 0 : performance.now() - askedAtMs;
+      const sinceMs = silentSinceMs ?? (asking === undefined ? undefined : askedAtMs);
+      return sinceMs === undefined ? 0 : performance.now() - sinceMs;
     },
     wait(caller) {
       if (isClosed) return caller.fail(new ClosedError(`Bucket "${bucket}"`));

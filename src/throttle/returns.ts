@@ -14,8 +14,8 @@ export interface Returns {
     slots: readonly HeldSlot[],
     places: { readonly bucket: Place; readonly key: Place },
   ): void;
-  /** Gives back what slots took that were not used in time; the time itself is gone. */
-  readonly refund: (group: Group, slots: readonly HeldSlot[]) => void;
+  /** Gives back what slots took that were not used in time; the time itself is gone. Resolves when that is done. */
+  readonly refund: (group: Group, slots: readonly HeldSlot[]) => Promise<void>;
   /** Resolves when all has been given back, or is wasted. */
   settled(): Promise<void>;
 }
@@ -24,7 +24,7 @@ export function createReturns(basics: Basics): Returns {
   const { store, bucket, asker, known, logger } = basics;
   const underWay = new Set<Promise<void>>();
 
-  function send(what: Promise<void>): void {
+  function send(what: Promise<void>): Promise<void> {
     const sending = what
       // What cannot be given back is wasted, one horizon at most; no caller waits for it.
       .catch((error: unknown) =>
@@ -32,6 +32,7 @@ export function createReturns(basics: Basics): Returns {
       )
       .finally(() => underWay.delete(sending));
     underWay.add(sending);
+    return sending;
   }
 
   return {
@@ -40,19 +41,22 @@ export function createReturns(basics: Basics): Returns {
       const wish = { name, key, keyLimits, costs, place: places.key };
       const { terms } = known;
       const request = { bucket, asker, terms, generation, place: places.bucket, wish, slotsUs };
-      send(store.giveBack(request));
+      void send(store.giveBack(request));
     },
-    refund({ key, keyLimits, limits, costs, text }, slots) {
-      if (!limits.some(isQuota) || text !== known.terms.text) return;
+    async refund({ key, keyLimits, limits, shared, costs, text }, slots) {
+      const isReturned = limits.map((limit, index) => index >= shared.length || isQuota(limit));
+      if (!isReturned.includes(true) || text !== known.terms.text) return;
       const counts = new Map<number, number>();
       for (const { slotUs } of slots) counts.set(slotUs, (counts.get(slotUs) ?? 0) + 1);
       // A burst lies on one moment; what is spread over many is not worth a request for each.
       const largest = [...counts].sort(([, a], [, b]) => b - a).slice(0, MOST_REFUNDS);
-      for (const [slotUs, count] of largest) {
-        const deltas = limits.map((limit, index) => (isQuota(limit) ? -count * costs[index]! : 0));
+      const sent = largest.map(([slotUs, count]) => {
+        const deltas = costs.map((cost, index) => (isReturned[index] ? -count * cost : 0));
         const { terms } = known;
-        send(store.settle({ bucket, terms, key, keyLimits, deltas, slotUs }));
-      }
+        const request = { bucket, terms, key, keyLimits, deltas, slotUs, isUnused: true };
+        return send(store.settle(request));
+      });
+      await Promise.all(sent);
     },
     async settled() {
       await Promise.all(underWay);
@@ -61,8 +65,9 @@ export function createReturns(basics: Basics): Returns {
 }
 
 /**
- * Whether a limit counts what was used in a time. What drains evenly cannot be given
- * back afterwards: it may have drained since, and others are booked behind it.
+ * Whether a limit counts what was used in a time. What all keys share and drains evenly
+ * cannot be given back afterwards: it may have drained since, and others are booked
+ * behind it. A key's own may be: a slow one would lose an hour for a slot 10 ms late.
  */
 function isQuota({ kind }: Limit): boolean {
   return kind === "sliding-log" || kind.endsWith("window");

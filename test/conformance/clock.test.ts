@@ -90,4 +90,18 @@ describe.each(storeKinds())("the server's clock of $name", ({ open }) => {
     expect(early.granted[0]!.slotsUs).toHaveLength(0);
     expect(late.granted[0]!.slotsUs).toHaveLength(1);
   });
+
+  it("is not told by a try that was refused", async () => {
+    const pinned = open();
+    const policy = policyOf({ rate: "1/s" });
+    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const { nowUs } = await asker.draw(1);
+    pinned.clock.advanceMs(500);
+    const refused = await asker.drawAll([{ wanted: 1, isTry: true }]);
+
+    pinned.clock.set(nowUs + 200_000);
+
+    expect(refused.granted[0]!.run).toBeUndefined();
+    expect((await asker.peek()).nowUs).toBe(nowUs + 200_000);
+  });
 });

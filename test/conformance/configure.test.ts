@@ -104,7 +104,7 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
     const pinned = open();
     const asker = askerOf(pinned, "a", fast);
     const { nowUs } = await asker.draw(1);
-    await asker.steer({ do: "cool", forUs: 5_000_000, rampUs: 0, slotUs: nowUs });
+    await asker.steer({ do: "cool", forUs: 5_000_000, rampUs: 1, slotUs: nowUs });
     await asker.steer({ do: "pause", forUs: 9_000_000 });
 
     await askerOf(pinned, "operator", slow).steer(override);
@@ -132,5 +132,24 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
     const slots = slotsOf(await after.draw(20));
     expect(configured).toEqual({ ...standing, remaining: 12 });
     expect(slots.length).toBeLessThanOrEqual(12);
+  });
+
+  it.each([
+    ["counts in the new one", "1h", "1min", 0, 6],
+    ["counts no more once it was over", "1min", "1h", 61_000, 10],
+  ])("has a new window, in which what the old one used %s", async (_, from, to, waitMs, left) => {
+    const pinned = open();
+    const hourMs = 3_600_000;
+    pinned.clock.set(
+      Math.ceil(pinned.clock.nowUs() / 1_000 / hourMs) * hourMs * 1_000 + 600_000_000,
+    );
+    const before = askerOf(pinned, "a", policyOf({ limits: [fixedWindow(10, from)] }));
+    await before.draw(1, 4);
+    pinned.clock.advanceMs(waitMs);
+    const after = askerOf(pinned, "b", policyOf({ limits: [fixedWindow(10, to)] }));
+
+    await after.steer(override);
+
+    expect((await after.peek()).standings[0]).toMatchObject({ remaining: left });
   });
 });

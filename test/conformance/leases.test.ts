@@ -1,9 +1,77 @@
-import { describe, expect, it } from "vitest";
+import { randomUUID } from "node:crypto";
+import { Redis } from "ioredis";
+import { describe, expect, inject, it } from "vitest";
 import { concurrency } from "../../src/core/limit-makers.ts";
+import type { Store } from "../../src/core/store.ts";
+import { createMemoryStore } from "../../src/memory/memory-store.ts";
+import { runScript } from "../../src/redis/script.ts";
+import { leasesRelease } from "../../src/redis/scripts/leases.ts";
+import { createManualClock, type ManualClock } from "../../src/testing/manual-clock.ts";
 import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
+import { createPinnedRedisStore } from "../support/pinned-redis-store.ts";
 import { storeKinds, type PinnedStore } from "../support/store-kinds.ts";
 
 const policy = policyOf({ limits: [concurrency(2, { leaseMs: 5_000 })] });
+
+describe("whoever waits for a lease", () => {
+  const request = (asker: string) => ({
+    bucket: "b",
+    asker,
+    terms: { ...policy, version: 0 },
+    key: undefined,
+    keyLimits: [],
+  });
+
+  /** Who is woken when so many of two leases are given back, by the order in which they asked. */
+  const WOKEN = [
+    [[1], ["x"]],
+    [
+      [1, 2],
+      ["x", "y"],
+    ],
+  ] as const;
+
+  it.each(WOKEN)("is woken in memory for what is free, and no more: %j", async (leases, names) => {
+    const clock = createManualClock();
+    const store = createMemoryStore(clock.nowUs);
+    const woken: string[] = [];
+    for (const name of "xyz") store.listen(name, () => woken.push(name));
+    await fill(store, clock);
+
+    await store.release({ ...request("h"), leases });
+
+    expect(woken).toEqual(names);
+  });
+
+  it.each(WOKEN)("is woken in Redis for what is free, and no more: %j", async (leases, names) => {
+    const redis = new Redis(inject("redisUrl"));
+    const clock = createManualClock();
+    const prefix = `t${randomUUID()}`;
+    await fill(createPinnedRedisStore(redis, { prefix, nowUs: clock.nowUs }), clock);
+    const told = { ...leasesRelease, decode: (reply: unknown) => reply };
+
+    const woken = await runScript(redis, told, {
+      ...request("h"),
+      leases,
+      prefix,
+      pinnedUs: clock.nowUs(),
+    });
+    await redis.quit();
+
+    expect(woken).toEqual(names);
+  });
+
+  /** One holds both leases, and three wait, one after the other. */
+  async function fill(store: Store, clock: ManualClock): Promise<void> {
+    const [holder, ...waiters] = "hxyz"
+      .split("")
+      .map((name) => createAsker(store, { bucket: "b", name, policy }));
+    for (const asker of [holder!, holder!, ...waiters]) {
+      await asker.draw(1);
+      clock.advanceMs(10);
+    }
+  }
+});
 
 describe.each(storeKinds())("a lease in $name", ({ open }) => {
   const askersOf = ({ store }: PinnedStore, names: string, given = policy) =>
@@ -178,5 +246,33 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     const [again] = askersOf(pinned, "c");
 
     expect(await got(again!)).toBe(0);
+  });
+
+  it("that is renewed lasts for another lease's time from then, and no longer", async () => {
+    const pinned = open();
+    const [holder, waiter] = askersOf(pinned, "ab");
+    await holder!.draw(1);
+    await holder!.draw(1);
+    pinned.clock.advanceMs(2_000);
+    await holder!.renew([1]);
+
+    pinned.clock.advanceMs(4_999);
+    const [second, first] = [await got(waiter!), await got(waiter!)];
+    pinned.clock.advanceMs(1);
+    const free = await got(waiter!);
+
+    expect([second, first, free]).toEqual([1, 0, 1]);
+  });
+
+  it("that has ended is lost, also when nobody has taken its place, and is not renewed", async () => {
+    const pinned = open();
+    const [holder, other] = askersOf(pinned, "ab");
+    await holder!.draw(1);
+    pinned.clock.advanceMs(5_000);
+
+    const lost = await holder!.renew([1]);
+
+    expect(lost).toEqual([1]);
+    expect([await got(other!), await got(other!)]).toEqual([1, 1]);
   });
 });

@@ -137,4 +137,36 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     expect(keys.map((_key, index) => slotsOf(first, index).length)).toEqual(keys.map(() => 1));
     expect(keys.map((_key, index) => slotsOf(second, index).length)).toEqual(keys.map(() => 0));
   });
+
+  it("say when to ask again so that the slot comes just when the key lets a call pass", async () => {
+    const pinned = open();
+    const policy = policyOf({ rate: "100/s", perKey: { rate: "1/s" } });
+    const [busy, asker] = [askerOf(pinned, policy, "b"), askerOf(pinned, policy)];
+    await asker.drawAll([{ key: "x", wanted: 1 }]);
+    const passesUs = pinned.clock.nowUs() + 1_000_000;
+    await busy.draw(5);
+
+    const [granted] = (await asker.drawAll([{ key: "x", wanted: 1 }])).granted;
+
+    // The bucket gives slots that lie 60 ms ahead by now.
+    expect(granted).toMatchObject({ slotsUs: [], notBeforeUs: passesUs - 60_000 });
+  });
+
+  it.each([
+    ["bucket", undefined, 0],
+    ["key", "x", 1],
+  ])("start nothing while the %s is paused, where nothing is shared", async (_, key, others) => {
+    const pinned = open();
+    const policy = policyOf({ perKey: { rate: "100/s" } });
+    const asker = askerOf(pinned, policy);
+    await asker.steer({ do: "pause", forUs: 5_000_000 }, key);
+    const wishes = ["x", "y"].map((each) => ({ key: each, wanted: 1 }));
+
+    const paused = await asker.drawAll(wishes);
+    pinned.clock.advanceMs(5_000);
+    const after = await asker.drawAll(wishes);
+
+    expect([0, 1].map((wish) => slotsOf(paused, wish).length)).toEqual([0, others]);
+    expect([0, 1].map((wish) => slotsOf(after, wish).length)).toEqual([1, 1]);
+  });
 });

@@ -27,9 +27,9 @@ const TELLS: Readonly<Record<string, Tell>> = {
   "a pause": (asker, bad) => asker.steer({ do: "pause", forUs: bad }),
   "a gap": (asker, bad) => asker.steer({ do: "space", gapUs: bad, forUs: US }),
   "a cooldown": (asker, bad) =>
-    asker.steer({ do: "cool", forUs: bad, rampUs: 0, slotUs: Number.MAX_SAFE_INTEGER }),
+    asker.steer({ do: "cool", forUs: bad, rampUs: 1, slotUs: Number.MAX_SAFE_INTEGER }),
   "a cut": (asker, bad) =>
-    asker.steer({ do: "cut", factor: bad, floor: 1, recoverUs: US, slotUs: 2 ** 52 }),
+    asker.steer({ do: "cut", factor: bad, floor: 1, recoverUs: US, forUs: US, slotUs: 2 ** 52 }),
 };
 
 const REFUSED = { reason: expect.stringMatching("SLUICE_BAD_ARGUMENT"), hasChanged: false };

@@ -148,3 +148,47 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
     expect((await asker.peek("k")).standings).toMatchObject([{ remaining: left }]);
   });
 });
+
+describe.each(storeKinds())("a slot that no call left on, in $name", ({ open }) => {
+  const SLOW = { limits: [leakyBucket("200/s")], perKey: { rate: "1/h" } };
+  const HOUR_US = 3_600_000_000;
+
+  it("gives a key's slow limit back, so that the key has its slot at once", async () => {
+    const { clock, store } = open();
+    const asker = createAsker(store, { bucket: "b", name: "a", policy: policyOf(SLOW) });
+    const [lateUs] = slotsOf(await asker.drawAll([{ wanted: 1, key: "k" }]));
+    clock.set(lateUs! + 50_000);
+    await asker.settle(lateUs!, { calls: -1 }, "k", true);
+
+    const [slotUs] = slotsOf(await asker.drawAll([{ wanted: 1, key: "k" }]));
+
+    expect(slotUs! - lateUs!).toBe(50_000);
+  });
+
+  it("gives nothing back from under a later one, whose time would be handed out twice", async () => {
+    const { clock, store } = open();
+    const policy = policyOf({ limits: [leakyBucket("200/s")], perKey: { rate: "20/s" } });
+    const asker = createAsker(store, { bucket: "b", name: "a", policy });
+    const [lateUs, laterUs] = slotsOf(await asker.drawAll([{ wanted: 2, key: "k" }]));
+    expect(laterUs! - lateUs!).toBe(50_000);
+    clock.set(lateUs! + 40_000);
+    await asker.settle(lateUs!, { calls: -1 }, "k", true);
+
+    const [slotUs] = slotsOf(await asker.drawAll([{ wanted: 1, key: "k" }]));
+
+    expect(slotUs! - laterUs!).toBe(50_000);
+  });
+
+  it("leaves a key that took no slot as it is", async () => {
+    const { clock, store } = open();
+    const asker = createAsker(store, { bucket: "b", name: "a", policy: policyOf(SLOW) });
+    const [firstUs] = slotsOf(await asker.drawAll([{ wanted: 1, key: "k" }]));
+    await asker.settle(firstUs!, { calls: -1 }, "other", true);
+    clock.set(firstUs! + 1_000);
+
+    const reply = await asker.drawAll([{ wanted: 1, key: "k" }]);
+
+    expect(slotsOf(reply)).toEqual([]);
+    expect(reply.granted[0]!.notBeforeUs).toBeGreaterThan(firstUs! + HOUR_US / 2);
+  });
+});

@@ -9,8 +9,12 @@ const SECOND_US = 1_000_000;
 describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
   const askersOf = ({ store }: PinnedStore, names: string): Asker[] =>
     names.split("").map((name) => createAsker(store, { bucket: "b", name, policy }));
-  const cool = (slotUs: number, forUs = 5 * SECOND_US, rampUs = 0) =>
+  const cool = (slotUs: number, forUs = 5 * SECOND_US, rampUs = 1) =>
     ({ do: "cool", forUs, rampUs, slotUs }) as const;
+  const cut = (
+    slotUs: number,
+    { factor = 500, floor = 1, recoverUs = 3_600 * SECOND_US, forUs = 0 } = {},
+  ) => ({ do: "cut", factor, floor, recoverUs, forUs, slotUs }) as const;
 
   it("starts nothing for the time of its cooldown, whoever asks", async () => {
     const pinned = open();
@@ -104,11 +108,10 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
   it("is never cut under its floor, and grows back", async () => {
     const pinned = open();
     const [a] = askersOf(pinned, "a");
-    const cut = { do: "cut", factor: 500, floor: 200, recoverUs: 10 * SECOND_US } as const;
     const factors = [];
     for (let round = 0; round < 5; round++) {
       const { nowUs } = await a!.peek();
-      await a!.steer({ ...cut, slotUs: nowUs });
+      await a!.steer(cut(nowUs, { floor: 200, recoverUs: 10 * SECOND_US }));
       factors.push((await a!.peek()).factor);
       pinned.clock.advanceMs(1);
     }
@@ -128,24 +131,95 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     const slots = slotsOf(await a!.draw(5));
     pinned.clock.advanceMs(100);
 
-    for (const slotUs of slots) {
-      await a!.steer({ do: "cut", factor: 500, floor: 1, recoverUs: 60 * SECOND_US, slotUs });
-    }
+    for (const slotUs of slots) await a!.steer(cut(slotUs));
 
     expect((await a!.peek()).factor).toBe(500);
+  });
+
+  it("starts nothing until the cooldown of a cut is over, whoever draws while answers come back", async () => {
+    const pinned = open();
+    const [a, b] = askersOf(pinned, "ab");
+    const slots = slotsOf(await a!.draw(5));
+    pinned.clock.advanceMs(60);
+    const drawn = [];
+
+    for (const slotUs of slots) {
+      await a!.steer(cut(slotUs, { forUs: SECOND_US }));
+      drawn.push(...slotsOf(await b!.draw(5)));
+      pinned.clock.advanceMs(1);
+    }
+
+    expect(drawn).toEqual([]);
+  });
+
+  it("is cut once in each generation, however many answers come back, and by whatever way", async () => {
+    const pinned = open();
+    const askers = askersOf(pinned, "abc");
+    const seen = new Map<number, Set<number>>();
+    const handedOut: number[] = [];
+
+    for (let round = 0; round < 60; round++) {
+      const reply = await askers[round % 3]!.draw(1 + (round % 7));
+      handedOut.push(...slotsOf(reply));
+      const { nowUs } = reply;
+      // Answers come back in any order, the newest first or long after: some with a time to wait.
+      const answered = handedOut.filter((slotUs) => slotUs <= nowUs);
+      const slotUs = answered[(round * 7) % answered.length] ?? nowUs;
+      await askers[(round + 1) % 3]!.steer(
+        cut(slotUs, { factor: 900, forUs: (round % 4) * 40_000 }),
+      );
+      const { generation, factor } = await askers[2]!.peek();
+      seen.set(generation, (seen.get(generation) ?? new Set()).add(factor));
+      pinned.clock.advanceMs(25);
+    }
+
+    const factors = [...seen.values()].map((each) => [...each]);
+    expect(factors.every((each) => each.length === 1)).toBe(true);
+    expect(new Set(factors.flat()).size).toBe(seen.size);
+    expect(seen.size).toBeGreaterThan(3);
+  });
+
+  it("is cut again by an answer to a call that left after its cooldown", async () => {
+    const pinned = open();
+    const [a] = askersOf(pinned, "a");
+    const [first] = slotsOf(await a!.draw(1));
+    await a!.steer(cut(first!, { forUs: SECOND_US }));
+    pinned.clock.advanceMs(1_000);
+    const [second] = slotsOf(await a!.draw(1));
+
+    await a!.steer(cut(second!, { forUs: SECOND_US }));
+
+    expect(await a!.peek()).toMatchObject({
+      factor: 250,
+      coolUntilUs: pinned.clock.nowUs() + SECOND_US,
+    });
+  });
+
+  it("is cooled down for longer by an answer that does not cut it again", async () => {
+    const pinned = open();
+    const [a] = askersOf(pinned, "a");
+    const [first, second] = slotsOf(await a!.draw(2));
+    pinned.clock.advanceMs(50);
+    await a!.steer(cut(first!, { forUs: SECOND_US }));
+
+    await a!.steer(cut(second!, { forUs: 3 * SECOND_US }));
+
+    expect(await a!.peek()).toMatchObject({
+      factor: 500,
+      coolUntilUs: pinned.clock.nowUs() + 3 * SECOND_US,
+    });
   });
 
   it("is not cut again by answers to calls on slots that were handed out before the cut", async () => {
     const pinned = open();
     const [a, b] = askersOf(pinned, "ab");
-    const cut = { do: "cut", factor: 500, floor: 100, recoverUs: 3_600 * SECOND_US } as const;
     const slots = slotsOf(await a!.draw(5));
-    await b!.steer({ ...cut, slotUs: slots[0]! });
+    await b!.steer(cut(slots[0]!));
     const { factor } = await b!.peek();
 
     // The call on the last of them leaves before its process hears of the cut.
     pinned.clock.set(slots[4]!);
-    await a!.steer({ ...cut, slotUs: slots[4]! });
+    await a!.steer(cut(slots[4]!));
 
     expect((await b!.peek()).factor).toBe(factor);
   });
@@ -167,7 +241,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     const [a, b] = askersOf(pinned, "ab");
     await a!.draw(1);
     const slotUs = pinned.clock.nowUs();
-    await a!.steer({ do: "cut", factor: 300, floor: 1, recoverUs: 1_000_000 * SECOND_US, slotUs });
+    await a!.steer(cut(slotUs, { factor: 300, recoverUs: 1_000_000 * SECOND_US }));
 
     const slots = (await simulate(pinned, [a!, b!], { forMs: 10_000, backlog: 50 })).flat();
 
@@ -207,5 +281,20 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     expect([slotsOf(reply, 0).length, slotsOf(reply, 1).length]).toEqual([0, 1]);
     expect(reply.generation).toBe(generation);
     expect(reply.granted[0]!.notBeforeUs).toBeGreaterThan(reply.nowUs);
+  });
+
+  it("tells of a key the lower of its own rate and the bucket's", async () => {
+    const pinned = open();
+    const perKey = policyOf({ rate: "100/s", perKey: { rate: "50/s" } });
+    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy: perKey });
+    const { nowUs } = await asker.drawAll(["x", "y"].map((key) => ({ key, wanted: 1 })));
+    await asker.steer(cut(nowUs, { factor: 300 }), "x");
+    await asker.steer(cut(nowUs, { factor: 700 }), "y");
+    await asker.steer(cut(nowUs, { factor: 500 }));
+
+    const factors = [];
+    for (const key of ["x", "y", "z", undefined]) factors.push((await asker.peek(key)).factor);
+
+    expect(factors).toEqual([300, 500, 500, 500]);
   });
 });

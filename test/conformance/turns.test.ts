@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
+import { leakyBucket } from "../../src/core/limit-makers.ts";
+import { createAsker, policyOf, slotsOf, type Asker } from "../support/asker.ts";
 import { jainIndex, simulate } from "../support/simulate.ts";
 import { storeKinds } from "../support/store-kinds.ts";
 
@@ -64,5 +65,62 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
     const waitUs = slotsOf(first).length === 1 ? 0 : first.place.turnUs - first.nowUs;
 
     expect(waitUs).toBeLessThanOrEqual(100_000);
+  });
+
+  it.each([
+    ["one limit", policyOf({ rate: "100/s" }), []],
+    ["calls of two costs", policyOf({ rate: "100/s", burst: 2 }), [{ wanted: 20, cost: 2 }]],
+    ["several", policyOf({ limits: [leakyBucket("100/s"), leakyBucket("200/s")] }), []],
+  ])(
+    "wait for a whole share rather than take a crumb before another's (%s)",
+    async (_what, policy, more) => {
+      const pinned = open();
+      const [first, second] = ["a", "b"].map((name) =>
+        createAsker(pinned.store, { bucket: "b", name, policy }),
+      );
+      const draw = async (asker: Asker): Promise<number> =>
+        slotsOf(await asker.drawAll([{ wanted: 20 }, ...more])).length;
+      await draw(first!);
+      await draw(second!);
+      const { turnUs } = second!.last!.place;
+      pinned.clock.set(first!.last!.place.turnUs);
+
+      const early = await draw(second!);
+      const firsts = await draw(first!);
+      pinned.clock.set(turnUs);
+      const inTime = await draw(second!);
+
+      expect(early).toBe(0);
+      expect(firsts).toBeGreaterThan(1);
+      expect(inTime).toBe(firsts);
+    },
+  );
+
+  it.each<[string, (waiter: Asker) => Promise<unknown>]>([
+    ["another policy", async () => undefined],
+    ["a pause", async (waiter) => waiter.steer({ do: "pause", forUs: 0 })],
+  ])("of before are forgotten with %s, and hold nobody back after it", async (what, change) => {
+    const slow = policyOf({ rate: "1/h" });
+    const after = what === "a pause" ? slow : policyOf({ rate: "100/s" });
+    const turnAfterUs = async (isWaiting: boolean): Promise<number> => {
+      const pinned = open();
+      const [holder, waiter] = ["a", "b"].map((name) =>
+        createAsker(pinned.store, { bucket: "b", name, policy: slow }),
+      );
+      await holder!.draw(1);
+      if (isWaiting) await waiter!.draw(1);
+      pinned.clock.advanceMs(5_000);
+      await change(waiter!);
+      const [third, fourth] = ["c", "d"].map((name) =>
+        createAsker(pinned.store, { bucket: "b", name, policy: after }),
+      );
+      await third!.draw(50);
+      const reply = await fourth!.draw(50);
+      return reply.place.turnUs - reply.nowUs;
+    };
+
+    const turnUs = await turnAfterUs(true);
+
+    expect(turnUs).toBe(await turnAfterUs(false));
   });
 });

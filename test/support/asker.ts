@@ -1,4 +1,5 @@
 import { HORIZON_US } from "../../src/core/limit-makers.ts";
+import { DREW_ELSEWHERE_US } from "../../src/core/lost-state.ts";
 import { keyLimitsOf } from "../../src/core/per-key.ts";
 import { compilePolicy, type Policy, type PolicyOptions } from "../../src/core/policy.ts";
 import { RANKS, type Priority } from "../../src/core/priority.ts";
@@ -23,6 +24,10 @@ export interface Wanted {
   readonly key?: string;
   readonly priority?: Priority;
   readonly isTry?: boolean;
+  /** It has let calls pass that the bucket knows nothing of. */
+  readonly drewElsewhere?: boolean;
+  /** A bucket that was lost starts full. */
+  readonly startsFull?: boolean;
 }
 
 /** Draws from a store as a pacer does: it remembers what it was told last. */
@@ -32,7 +37,12 @@ export interface Asker {
   draw(wanted: number, cost?: number): Promise<DrawReply>;
   drawAll(wishes: readonly Wanted[]): Promise<DrawReply>;
   giveBack(slotsUs: readonly number[], cost?: number, key?: string): Promise<void>;
-  settle(slotUs: number, deltas: Readonly<Record<string, number>>, key?: string): Promise<void>;
+  settle(
+    slotUs: number,
+    deltas: Readonly<Record<string, number>>,
+    key?: string,
+    isUnused?: boolean,
+  ): Promise<void>;
   release(leases: readonly number[], key?: string): Promise<void>;
   renew(leases: readonly number[], key?: string): Promise<readonly number[]>;
   steer(change: Change, key?: string): Promise<void>;
@@ -92,6 +102,7 @@ export function createAsker(
 
   async function drawAll(given: readonly Wanted[]): Promise<DrawReply> {
     const isTry = given.some((each) => each.isTry === true);
+    const drewElsewhere = given.some((each) => each.drewElsewhere === true);
     const wishes = given.map(wishOf).map((wish) => (isTry ? { ...wish, place: NO_PLACE } : wish));
     const { sentAtMs: _sentAtMs, ...reply } = await store.draw({
       bucket,
@@ -99,7 +110,8 @@ export function createAsker(
       terms: terms(),
       wishes,
       horizonUs: HORIZON_US,
-      drewUs: last?.nowUs ?? 0,
+      drewUs: drewElsewhere ? DREW_ELSEWHERE_US : (last?.nowUs ?? 0),
+      startsFull: given.some((each) => each.startsFull === true),
       place: isTry ? NO_PLACE : (last?.place ?? NO_PLACE),
       lease,
       leases: 1_000,
@@ -145,10 +157,10 @@ export function createAsker(
         slotsUs,
       });
     },
-    settle: (slotUs, byUnit, key) => {
+    settle: (slotUs, byUnit, key, isUnused) => {
       const keyLimits = keyLimitsOf(policy, key);
       const deltas = [...limits, ...keyLimits].map(({ unit }) => byUnit[unit] ?? 0);
-      return store.settle({ ...about(key), deltas, slotUs });
+      return store.settle({ ...about(key), deltas, slotUs, isUnused });
     },
     release: (leases, key) => store.release({ ...about(key), asker: name, leases }),
     renew: (leases, key) => store.renew({ ...about(key), asker: name, leases }),

@@ -31,6 +31,6 @@ function changeNumbers(change: Change): number[] {
     case "cool":
       return [change.forUs, change.rampUs, change.slotUs];
     case "cut":
-      return [change.factor, change.floor, change.recoverUs, change.slotUs];
+      return [change.factor, change.floor, change.recoverUs, change.forUs, change.slotUs];
   }
 }

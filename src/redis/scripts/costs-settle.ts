@@ -7,8 +7,9 @@ export const costsSettle: Script<SettleRequest & Frame, void> = defineScript({
   name: "costs-settle",
   keys: (input) => frameKeys(input),
   args: (input) => {
-    const { terms, slotUs, deltas, pinnedUs = 0 } = input;
-    return [terms.text, packNumbers([pinnedUs, slotUs, ...frameNumbers(input), ...deltas])];
+    const { terms, slotUs, isUnused = false, deltas, pinnedUs = 0 } = input;
+    const head = [pinnedUs, slotUs, isUnused ? 1 : 0];
+    return [terms.text, packNumbers([...head, ...frameNumbers(input), ...deltas])];
   },
   decode: () => undefined,
 });

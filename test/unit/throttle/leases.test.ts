@@ -142,6 +142,48 @@ describe("a bucket that limits concurrency", () => {
     await bucket.close();
   });
 
+  it("tells a call before the lease ends that was renewed, and then could not be any more", async () => {
+    const memory = createMemoryStore();
+    const renewedMs: number[] = [];
+    const store: Store = {
+      ...memory,
+      async renew(request) {
+        if (renewedMs.length > 0) throw new StoreUnavailableError("away");
+        renewedMs.push(performance.now());
+        return memory.renew(request);
+      },
+    };
+    const limits = [concurrency(1, { leaseMs: 1_000 })];
+    const { bucket } = createTestBucket({ limits }, { store });
+    const startMs = performance.now();
+    const slot = await bucket.draw();
+    let toldMs = 0;
+    slot.signal.addEventListener("abort", () => (toldMs = performance.now()));
+
+    await vi.advanceTimersByTimeAsync(3_000);
+
+    expect(toldMs).toBeGreaterThan(startMs + 1_000);
+    expect(toldMs).toBeLessThan(renewedMs[0]! + 1_000);
+    slot.release();
+    await bucket.close();
+  });
+
+  it("is renewed in time also when longer ones were there before it", async () => {
+    const leaseOf = (leaseMs: number) => ({ limits: [concurrency(1, { leaseMs })] });
+    const perKey = (key: string) => leaseOf(key === "long" ? 60_000 : 1_000);
+    const { bucket } = createTestBucket({ perKey });
+    const long = await bucket.draw({ key: "long" });
+    const short = await bucket.draw({ key: "short" });
+
+    await vi.advanceTimersByTimeAsync(9_000);
+
+    expect([long, short].map(({ signal }) => signal.aborted)).toEqual([false, false]);
+    expect((await bucket.tryDraw({ key: "short" })).allowed).toBe(false);
+    long.release();
+    short.release();
+    await bucket.close();
+  });
+
   it("rejects a throttled call whose lease was taken away", async () => {
     const store = createMemoryStore();
     vi.spyOn(store, "renew").mockImplementation(async ({ leases }) => leases);

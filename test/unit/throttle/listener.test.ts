@@ -114,6 +114,17 @@ describe("a refusal", () => {
 
     expect(state.rateFactor).toBe(0.9);
   });
+
+  it("cuts the rate and cools the bucket in one change, between which nobody can draw", async () => {
+    const store = createMemoryStore();
+    const steered = vi.spyOn(store, "steer");
+    const adaptive = { floor: 0.1, recoverMs: 60_000 };
+
+    const state = await standsAfter({ rate: "100/s", adaptive }, tooMany(), { store });
+
+    expect(steered).toHaveBeenCalledOnce();
+    expect(state).toMatchObject({ rateFactor: 0.7, coolingForMs: 2_000 });
+  });
 });
 
 describe("headers that are paced by", () => {

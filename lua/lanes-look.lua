@@ -33,8 +33,8 @@ local others = {
 }
 
 local function place_of(id)
-  local name = redis.call('HGET', prefix .. id, 'name')
-  if not name then return nil end
+  local name, ended = unpack(redis.call('HMGET', prefix .. id, 'name', 'finishedOn'))
+  if not name or ended then return nil end
   local key = key_of(name)
   local rank = key and redis.call('ZRANK', lanes.lane .. key, id)
   if rank then return { key, rank } end

@@ -6,9 +6,18 @@ export function describeValue(value: unknown): string {
   return shorten(withoutPasswords(text));
 }
 
-/** A text without what stands before the @ of URLs. */
+/** A text without what stands before the @ of URLs, and of addresses whose scheme was left out. */
 export function withoutPasswords(text: string): string {
-  return text.replaceAll(/\/\/[^@/\s]*@/g, "//***@");
+  return text.replaceAll(/[^\s"']+/g, withoutUser);
+}
+
+/** Up to the last @: who forgets to encode a password may have a slash or an @ in it. */
+function withoutUser(word: string): string {
+  const end = word.lastIndexOf("@");
+  if (end === -1) return word;
+  const slashes = word.indexOf("//");
+  if (slashes !== -1 && slashes < end) return `${word.slice(0, slashes)}//***${word.slice(end)}`;
+  return word.slice(0, end).includes(":") ? `***${word.slice(end)}` : word;
 }
 
 function shorten(text: string): string {

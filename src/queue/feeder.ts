@@ -6,7 +6,7 @@ import { createRecentCount } from "./recent-count.ts";
 export interface Feeder {
   /** A job with a key was fetched: how it came out of its lane. */
   arrive(id: string): Promise<Arrival>;
-  /** Counts a job among those that wait for their slots, for as long as it does. */
+  /** Counts a job of a lane among those that wait for their slots, for as long as it does. */
   whileWaiting<T>(slot: Promise<T>): Promise<T>;
   /** A job has started; a probe tells of its key, and whether it went at once. */
   start(probe?: { readonly key: string; readonly wentAtOnce: boolean }): void;

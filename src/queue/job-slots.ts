@@ -19,6 +19,7 @@ export interface JobSlots {
 }
 
 const STORE_RETRY_MS = 1_000;
+const NO_KEY = "";
 
 export function createJobSlots(bucket: OwnedBucket, patienceMs: number): JobSlots {
   /** What ends the waits of jobs for their slots. */
@@ -65,7 +66,8 @@ export function createJobSlots(bucket: OwnedBucket, patienceMs: number): JobSlot
 
 function waitOptions(job: Job<unknown>, patienceMs: number): WaitOptions {
   const { key, cost, priority, startByMs } = job;
-  const own = key === undefined ? undefined : { key, patienceMs, lane: key };
+  // Jobs without a key take turns with the lanes as if they were one.
+  const own = key === undefined ? { lane: NO_KEY } : { key, patienceMs, lane: key };
   if (startByMs === undefined) return { cost, priority, ...own };
   const maxWaitMs = startByMs - Date.now();
   if (maxWaitMs < 1) throw expiredFailure(job, Date.now());

@@ -5,12 +5,12 @@ import { InvalidOptionError } from "../core/errors.ts";
  * in the lane, it is parked for a day. Should anything be lost on the way, the
  * job comes due by itself, and joins its lane then.
  */
-export const PARK_MS = 60_000;
+export const PARK_MS = 10_000;
 
 /** How much of a shared rate each key gets beside the others: 1 unless said otherwise. */
 export type Weights = Readonly<Record<string, number>> | ((key: string) => number);
 
-const MOST_WEIGHT = 1_000;
+const [LEAST_WEIGHT, MOST_WEIGHT] = [0.001, 1_000];
 
 /** Reads the weight of a key's lane; undefined if it is 1. */
 export function createWeights(
@@ -22,14 +22,14 @@ export function createWeights(
     const isTable = typeof weights === "object";
     const own = isTable && Object.hasOwn(weights, key) ? weights[key] : undefined;
     const weight = isTable ? (own ?? 1) : weights(key);
-    if (typeof weight === "number" && weight > 0 && weight <= MOST_WEIGHT) {
+    if (typeof weight === "number" && weight >= LEAST_WEIGHT && weight <= MOST_WEIGHT) {
       return weight === 1 ? undefined : weight;
     }
     throw new InvalidOptionError({
       where: `queue("${queue}")`,
       option: "weights",
       value: weight,
-      remedy: `give each key a number above 0 and up to ${MOST_WEIGHT}`,
+      remedy: `give each key a number from ${LEAST_WEIGHT} to ${MOST_WEIGHT}`,
     });
   };
 }

@@ -117,7 +117,8 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       const arrival = job.key === undefined ? "fed" : await feeder.arrive(job.id);
       // It came due by itself, from a delay or a retry, and has yet to wait for its turn.
       if (arrival === "unfed") return await park(bullJob, token);
-      const drawn = await feeder.whileWaiting(slots.draw(job));
+      const drawing = slots.draw(job);
+      const drawn = await (job.key === undefined ? drawing : feeder.whileWaiting(drawing));
       if (drawn instanceof TooFar) return await park(bullJob, token, drawn.roomInMs);
       if (drawn === undefined || context.isAborted) return await giveBack(bullJob, token, drawn);
       feeder.start(probeOf(job, arrival, drawn));

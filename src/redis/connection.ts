@@ -17,6 +17,8 @@ const COMMON_SETTINGS: RedisOptions = {
   reconnectOnError: isDemoted,
   // With Sentinel: a primary that stands still would keep those who only listen, or wait for an answer.
   failoverDetector: true,
+  // A sentinel on the same machine may stand still with it; the next one is asked then.
+  sentinelCommandTimeout: COMMAND_TIMEOUT_MS,
   // A server that stands still never closes its side; ioredis would wait for that for 2 s before it reconnects.
   disconnectTimeout: 200,
 };
@@ -72,7 +74,11 @@ export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster 
 function open(input: RedisInput, settings: RedisOptions): Redis | Cluster {
   // By way of a copy, since ioredis lets the query of a URL win over options.
   if (typeof input === "string") return new Redis(input, { lazyConnect: true }).duplicate(settings);
-  if (isCluster(input)) return input.duplicate([], clusterSettings(input, settings));
+  if (isCluster(input)) {
+    const cluster = input.duplicate([], clusterSettings(input, settings));
+    if (settings.enableOfflineQueue === false) refuseWhileAway(cluster);
+    return cluster;
+  }
   if (isRedis(input)) return input.duplicate(settings);
   return new Redis({ ...input, ...settings });
 }
@@ -82,11 +88,12 @@ function clusterSettings(
   { options }: { readonly options: ClusterOptions },
   settings: RedisOptions,
 ): ClusterOptions {
-  const { enableOfflineQueue = true, lazyConnect = false } = settings;
+  const { lazyConnect = false } = settings;
   const isSentOnce = settings.autoResendUnfulfilledCommands === false;
   return {
     ...options,
-    enableOfflineQueue,
+    // For the first command to a node, which connects to it, and those that come meanwhile.
+    enableOfflineQueue: true,
     lazyConnect,
     keyPrefix: "",
     // What was just written may not have come to a replica yet.
@@ -95,8 +102,18 @@ function clusterSettings(
     slotsRefreshInterval: CLUSTER_LOOK_MS,
     // ioredis sends what was under way on a lost connection again, to whatever node, unless this is 0.
     retryDelayOnFailover: isSentOnce ? 0 : 100,
-    // A reconnect to a node is the cluster client's business: the node may serve nothing any more.
-    redisOptions: { ...options.redisOptions, ...settings, retryStrategy: null },
+    redisOptions: { ...options.redisOptions, ...settings },
+  };
+}
+
+/** A command may wait until one node is connected, which its time limit ends, but not until the whole cluster is. */
+function refuseWhileAway(cluster: Cluster): void {
+  const send = cluster.sendCommand.bind(cluster);
+  cluster.sendCommand = (command, ...rest) => {
+    // What ioredis asks itself, to find out whether the cluster is ready.
+    if (cluster.status === "ready" || command.name === "cluster") return send(command, ...rest);
+    command.reject(new Error("Stream isn't writeable: the cluster is not connected"));
+    return command.promise;
   };
 }
 

@@ -8,9 +8,11 @@ const pages = [
   "docs/limits.md",
   "docs/feedback.md",
   "docs/live.md",
+  "docs/reliability.md",
   "docs/queue.md",
   "docs/dead-letters.md",
   "docs/workers.md",
+  "docs/topologies.md",
   "docs/errors.md",
 ];
 const blocks = (await Promise.all(pages.map(docBlocks))).flat();

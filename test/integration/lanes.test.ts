@@ -1,95 +1,13 @@
-import { Queue as BullQueue } from "bullmq";
-import { Redis } from "ioredis";
-import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from "vitest";
-import { type BucketOptions, type Queue, type QueueOptions, type Sluice } from "sluice";
-import { startFakeDownstream } from "sluice/testing";
-import { children } from "../support/child.ts";
+import { describe, expect, it } from "vitest";
 import { deferred } from "../support/deferred.ts";
-import { jobCalls, startLaneWorkers } from "../support/lane-workers.ts";
-import { realSluices } from "../support/real-sluice.ts";
+import { FETCHED_AT_ONCE, farthestFromPlace, openLanes, upTo } from "../support/open-lanes.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
-const sluices = realSluices();
-const processes = children();
-let redis: Redis;
-let prefix = "";
-beforeAll(() => {
-  redis = new Redis(inject("redisUrl"));
-});
-beforeEach(() => {
-  prefix = sluices.prefix();
-});
-afterAll(async () => {
-  await redis.quit();
-});
-
-interface Opened {
-  readonly sluice: Sluice;
-  readonly queue: Queue<number>;
-}
-
-/** A replica with a queue whose keys may have limits of their own. */
-function open(policy: BucketOptions, weights?: QueueOptions["weights"]): Opened {
-  const sluice = sluices.open();
-  const bucket = sluice.bucket("downstream", policy);
-  return { sluice, queue: sluice.queue<number>("jobs", { bucket, weights }) };
-}
-
-const upTo = (count: number): number[] => Array.from({ length: count }, (_, index) => index);
-
-/** BullMQ fetches jobs side by side, so those that come to a worker together may change places. */
-const FETCHED_AT_ONCE = 5;
-
-function farthestFromPlace(order: readonly number[]): number {
-  const places = order.toSorted((a, b) => a - b);
-  return Math.max(...order.map((n, index) => Math.abs(places.indexOf(n) - index)));
-}
-
-/** What the queue keeps in Redis beside BullMQ, by the ends of the keys' names. */
-async function laneKeys(): Promise<string[]> {
-  const own = `${prefix}:{jobs}:lanes:`;
-  const keys = await redis.keys(`${own}*`);
-  return keys.map((key) => key.slice(own.length));
-}
-
-const restOf = async (): Promise<string[]> =>
-  (await laneKeys()).filter((name) => name !== "state" && name !== "wants");
-
-async function isDone({ queue }: Opened): Promise<boolean> {
-  const { waiting, active, delayed } = await queue.counts();
-  return waiting + active + delayed === 0;
-}
-
-/** A time that passes while others work: a queue of its own does so many jobs, at 20 a second. */
-async function whileOthersWork({ sluice }: Opened, count: number): Promise<void> {
-  const bucket = sluice.bucket("clock", { rate: "20/s" });
-  const queue = sluice.queue<number>(`clock-${count}`, { bucket });
-  const worker = sluice.worker(queue, async () => {});
-  const jobs = await queue.enqueueMany(upTo(count));
-  await Promise.all(jobs.map((job) => job.finished()));
-  await worker.close();
-}
-
-/** The data of the jobs that workers hold, or that are on their way to them. */
-async function heldByWorkers(): Promise<Set<number>> {
-  const connection = new Redis(inject("redisUrl"), { maxRetriesPerRequest: null });
-  const stored = new BullQueue<number>("{jobs}", { prefix, connection });
-  const jobs = await stored.getJobs(["active", "wait"]);
-  await stored.close();
-  await connection.quit();
-  return new Set(jobs.map(({ data }) => data));
-}
-
-/** How many commands Redis has done, those of scripts included. */
-async function commandsDone(): Promise<number> {
-  const stats = await redis.info("commandstats");
-  const counts = [...stats.matchAll(/^cmdstat_[^:]+:calls=(\d+)/gm)];
-  return counts.reduce((sum, [, calls]) => sum + Number(calls), 0);
-}
+const lanes = openLanes();
 
 describe("a key that has no room", () => {
   it("is passed by jobs of other keys, and takes none of their places", async () => {
-    const opened = open({
+    const opened = lanes.open({
       rate: "500/s",
       perKey: (key) => ({ rate: key === "slow" ? "1/min" : "400/s" }),
     });
@@ -108,14 +26,16 @@ describe("a key that has no room", () => {
   it("costs about as many commands of Redis per started job with 5,000 in its lane as with 200", async () => {
     const figures: number[] = [];
     for (const backlog of [200, 5_000]) {
-      const { sluice, queue } = open({ rate: "500/s", perKey: { rate: "25/s" } });
+      const { sluice, queue } = lanes.open({ rate: "500/s", perKey: { rate: "25/s" } });
       const attempts: number[] = [];
       await queue.enqueueMany(upTo(backlog), { key: "slow" });
       const worker = sluice.worker(queue, async (_job, { attempt }) => void attempts.push(attempt));
       await waitUntil(() => attempts.length >= 25, "it is at work");
-      const before = { commands: await commandsDone(), jobs: attempts.length };
+      const before = { commands: await lanes.commandsDone(), jobs: attempts.length };
       await waitUntil(() => attempts.length >= before.jobs + 75, "75 more have started");
-      figures.push(((await commandsDone()) - before.commands) / (attempts.length - before.jobs));
+      figures.push(
+        ((await lanes.commandsDone()) - before.commands) / (attempts.length - before.jobs),
+      );
       await worker.close();
       await queue.drain();
       expect(new Set(attempts)).toEqual(new Set([1]));
@@ -127,14 +47,44 @@ describe("a key that has no room", () => {
     expect(many).toBeLessThan(250);
   });
 
+  it("is passed as well when its limit is on calls at once, and goes on when one ends", async () => {
+    const { sluice, queue } = lanes.open({ rate: "500/s", perKey: { concurrency: 2 } });
+    const mayEnd = deferred();
+    const done: string[] = [];
+    let running = 0;
+    let most = 0;
+    await queue.enqueueMany(upTo(40), { key: "long" });
+    const handler = async ({ key }: { key: string | undefined }): Promise<void> => {
+      if (key === "long") {
+        most = Math.max(most, (running += 1));
+        await mayEnd.promise;
+        running -= 1;
+      }
+      done.push(key!);
+    };
+    sluice.worker(queue, handler, { concurrency: 6 });
+    await waitUntil(() => running === 2, "two of the long key run");
+
+    await queue.enqueueMany(upTo(60), { key: "short" });
+    await waitUntil(() => done.length === 60, "all of the other key are done");
+    const doneMeanwhile = new Set(done);
+    mayEnd.resolve();
+    await waitUntil(() => done.length === 100, "all are done");
+
+    expect([...doneMeanwhile]).toEqual(["short"]);
+    expect(most).toBe(2);
+  });
+
   it("keeps the order of its jobs, the urgent before the others", async () => {
-    const { sluice, queue } = open({ rate: "500/s", perKey: { rate: "40/s" } });
+    const { sluice, queue } = lanes.open({ rate: "500/s", perKey: { rate: "40/s" } });
     const started: { readonly n: number; readonly priority: string }[] = [];
     await queue.enqueueMany(upTo(40), { key: "slow" });
     const urgent = upTo(20).map((n) => 100 + n);
     sluice.worker(queue, async ({ data, priority }) => void started.push({ n: data, priority }));
     await waitUntil(() => started.length >= 5, "some have started");
+    await queue.bucket.pause();
     await queue.enqueueMany(urgent, { key: "slow", priority: "high" });
+    await queue.bucket.resume();
     await waitUntil(() => started.length === 60, "all have started");
 
     const inOrder = (priority: string): number[] =>
@@ -150,262 +100,17 @@ describe("a key that has no room", () => {
   });
 
   it("starts its jobs at once when a higher limit is configured", async () => {
-    const { sluice, queue } = open({ rate: "500/s", perKey: { rate: "1/h" } });
+    const { sluice, queue } = lanes.open({ rate: "500/s", perKey: { rate: "1/h" } });
     let started = 0;
     await queue.enqueueMany(upTo(50), { key: "slow" });
     sluice.worker(queue, async () => void (started += 1));
     await waitUntil(() => started === 1, "the first has started");
-    await waitUntil(async () => (await laneKeys()).includes("blocked"), "its lane stands aside");
+    await waitUntil(async () => (await lanes.keys()).includes("blocked"), "its lane stands aside");
 
     await queue.bucket.configure({ rate: "500/s", perKey: { rate: "400/s" } });
 
     await waitUntil(() => started === 50, "all have started, an hour apart by the old limit");
-  });
-});
-
-describe("jobs in lanes", () => {
-  it("are all stopped by a pause of their bucket, until it is resumed", async () => {
-    const opened = open({ rate: "200/s" });
-    const { sluice, queue } = opened;
-    let started = 0;
-    for (const key of ["a", "b"]) await queue.enqueueMany(upTo(400), { key });
-    sluice.worker(queue, async () => void (started += 1));
-    await waitUntil(() => started > 50, "they start");
-
-    await queue.bucket.pause();
-    await whileOthersWork(opened, 4);
-    const before = started;
-    await whileOthersWork(opened, 15);
-    const after = started;
-    await queue.bucket.resume();
-    await waitUntil(() => started === 800, "all have started");
-
-    expect(after).toBe(before);
-    expect(before).toBeLessThan(800);
-  });
-
-  it("are all stopped by a cooldown that one of them brings about", async () => {
-    const opened = open({ rate: "200/s" });
-    const { sluice, queue } = opened;
-    const startedMs: number[] = [];
-    for (const key of ["a", "b"]) await queue.enqueueMany(upTo(200), { key });
-    sluice.worker(queue, async () => {
-      startedMs.push(performance.now());
-      if (startedMs.length !== 50) return;
-      throw Object.assign(new Error("too many"), { status: 429, headers: { "retry-after": "3" } });
-    });
-
-    await waitUntil(() => isDone(opened), "all are done");
-
-    const gapsMs = startedMs.slice(1).map((atMs, index) => atMs - startedMs[index]!);
-    expect(startedMs.length).toBe(401);
-    expect(Math.max(...gapsMs)).toBeGreaterThan(2_000);
-  });
-
-  it("start no more while their queue is paused, and all when it is resumed", async () => {
-    const opened = open({ rate: "200/s" });
-    const { sluice, queue } = opened;
-    let started = 0;
-    await queue.pause();
-    sluice.worker(queue, async () => void (started += 1));
-    for (const key of ["a", "b"]) await queue.enqueueMany(upTo(50), { key });
-
-    await whileOthersWork(opened, 5);
-    const before = started;
-    await queue.resume();
-    await waitUntil(() => started === 100, "all have started");
-
-    expect(before).toBe(0);
-  });
-
-  it("go back to their places when a worker closes that had fetched them", async () => {
-    const policy = { rate: "500/s", perKey: { rate: "20/s" } };
-    const [first, second] = [open(policy), open(policy)];
-    const started: number[] = [];
-    await first.queue.enqueueMany(upTo(60), { key: "acme" });
-    const handler = async ({ data }: { data: number }): Promise<void> => void started.push(data);
-    const options = { patienceMs: 60_000, concurrency: 10 };
-    const worker = first.sluice.worker(first.queue, handler, options);
-    await waitUntil(() => started.length >= 5, "some have started");
-    const startedThere = started.length;
-
-    await worker.close();
-    second.sluice.worker(second.queue, handler, options);
-    await waitUntil(() => started.length === 60, "all have started");
-    await waitUntil(() => isDone(second), "all are done");
-
-    // Those that it held are the next ten or so; what is fed before they are back may pass them.
-    const held = started.slice(startedThere).filter((n) => n < startedThere + 8);
-    expect(farthestFromPlace(held)).toBeLessThanOrEqual(FETCHED_AT_ONCE);
-    expect(Math.max(...held.map((n) => started.indexOf(n)))).toBeLessThan(startedThere + 30);
-    expect(started.toSorted((a, b) => a - b)).toEqual(upTo(60));
-  });
-
-  it("go back to their places when their worker has died", async () => {
-    const downstream = await startFakeDownstream();
-    const policy = { rate: "500/s", perKey: { rate: "50/s" } };
-    const opened = open(policy);
-    const { sluice, queue } = opened;
-    await queue.enqueueMany(upTo(500), { key: "acme" });
-    const settings = { prefix, policy, url: downstream.url, handlerMs: 300, concurrency: 10 };
-    const [doomed] = startLaneWorkers(processes, 1, settings);
-    await waitUntil(() => downstream.arrivals.length >= 10, "it is at work");
-    doomed!.signal("SIGKILL");
-    await doomed!.ended;
-    const held = await heldByWorkers();
-
-    const done: number[] = [];
-    sluice.worker(queue, async ({ data }) => void done.push(data), { lockMs: 1_000 });
-    await waitUntil(() => isDone(opened), "all are done");
-
-    const begun = jobCalls(downstream.arrivals).map(({ job }) => Number(job));
-    const others = done.filter((n) => !held.has(n));
-    expect(held.size).toBeGreaterThan(0);
-    expect(farthestFromPlace(others)).toBeLessThanOrEqual(FETCHED_AT_ONCE);
-    // They were before all others in their lane, so they are done once they are back in it.
-    expect(Math.max(...[...held].map((n) => done.indexOf(n)))).toBeLessThan(done.length - 20);
-    expect(new Set([...begun, ...done]).size).toBe(500);
-    await downstream.close();
-  });
-
-  it("come back by themselves when they were stored and never joined their lane", async () => {
-    const opened = open({ rate: "500/s" });
-    const { sluice, queue } = opened;
-    const connection = new Redis(inject("redisUrl"), { maxRetriesPerRequest: null });
-    const stored = new BullQueue("{jobs}", { prefix, connection });
-    // So the producer has stored it when its next script is lost.
-    const { id } = await stored.add("key acme", 7, { delay: 60_000, priority: 3 });
-    await redis.zadd(`${prefix}:{jobs}:delayed`, Date.now() * 4_096, id!);
-    const done: number[] = [];
-    sluice.worker(queue, async ({ data, key }) => void done.push(key === "acme" ? data : -1));
-
-    await waitUntil(() => done.length > 0, "it is done");
-
-    expect(done).toEqual([7]);
-    await waitUntil(() => isDone(opened), "its end is stored");
-    expect(await restOf()).toEqual([]);
-    await stored.close();
-    await connection.quit();
-  });
-
-  it("come back by themselves when all that is kept of lanes is lost", async () => {
-    const opened = open({ rate: "500/s" });
-    const { sluice, queue } = opened;
-    const jobs = await queue.enqueueMany(upTo(20), { key: "acme" });
-    for (const name of await laneKeys()) await redis.del(`${prefix}:{jobs}:lanes:${name}`);
-    const delayed = `${prefix}:{jobs}:delayed`;
-    for (const { id } of jobs) await redis.zadd(delayed, Date.now() * 4_096, id);
-    const done = new Set<number>();
-
-    sluice.worker(queue, async ({ data }) => void done.add(data));
-    await waitUntil(() => done.size === 20, "all are done");
-    await waitUntil(() => isDone(opened), "their ends are stored");
-
-    expect(await restOf()).toEqual([]);
-  });
-
-  it("leave nothing behind when they are removed", async () => {
-    const { queue } = open({ rate: "500/s", burst: 10 }, { acme: 3 });
-    const jobs = await queue.enqueueMany([1, 2], { key: "acme", maxWaitMs: 3_600_000 });
-    const other = await queue.enqueue(3, { key: "other", cost: 5 });
-
-    const removed = [];
-    for (const { id } of [...jobs, other]) removed.push(await queue.remove(id));
-
-    expect(removed).toEqual([true, true, true]);
-    expect(await restOf()).toEqual([]);
-    expect(await redis.hget(`${prefix}:{jobs}:lanes:state`, "parked")).toBe("0");
-    expect(await queue.counts()).toMatchObject({ waiting: 0, delayed: 0 });
-  });
-
-  it("do not hold up those of their lane when they are removed on their way to a worker", async () => {
-    const opened = open({ rate: "500/s" });
-    const { sluice, queue } = opened;
-    const done: number[] = [];
-    const busy = deferred();
-    await queue.enqueue(-1);
-    // Its one place is taken, so what it asked for stays on its way.
-    const worker = sluice.worker(
-      queue,
-      async ({ data }) => {
-        if (data < 0) await busy.promise;
-        done.push(data);
-      },
-      { concurrency: 3 },
-    );
-    await waitUntil(async () => (await queue.counts()).active === 1, "one place is taken");
-    await queue.pause();
-    const jobs = await queue.enqueueMany(upTo(20), { key: "acme" });
-    await waitUntil(async () => {
-      const waiting = await redis.llen(`${prefix}:{jobs}:wait`);
-      const paused = await redis.llen(`${prefix}:{jobs}:paused`);
-      return waiting + paused >= 2;
-    }, "some are on their way");
-    const fed = await redis.zrange(`${prefix}:{jobs}:lanes:fed`, 0, -1);
-    for (const id of fed) await queue.remove(id);
-    const left = jobs.filter(({ id }) => !fed.includes(id)).map(({ data }) => data);
-
-    await queue.resume();
-    busy.resolve();
-    const before = await whileOthersWork(opened, 100).then(() => done.length);
-
-    expect(fed.length).toBeGreaterThan(0);
-    // In five seconds; it is a minute until what never came to a worker is given up.
-    expect(before).toBe(left.length + 1);
-    expect(done.filter((n) => n >= 0).toSorted((a, b) => a - b)).toEqual(left);
-    await worker.close();
-  });
-
-  it.each([
-    ["__proto__"],
-    ["constructor"],
-    ["a:b"],
-    ["ключ"],
-    ["of:acme"],
-    ["*"],
-    ["a key with blanks"],
-    ["%d \"'[]\\"],
-    ["k".repeat(256)],
-  ])("are done whatever their key is called: %s", async (key) => {
-    const opened = open({ rate: "500/s", perKey: { rate: "50/s" } });
-    const { sluice, queue } = opened;
-    const done: (string | undefined)[] = [];
-    await queue.enqueueMany(upTo(15), { key });
-    sluice.worker(queue, async (job) => void done.push(job.key));
-
-    await waitUntil(() => done.length === 15, "all are done");
-    await waitUntil(() => isDone(opened), "their ends are stored");
-
-    expect(new Set(done)).toEqual(new Set([key]));
-    expect(await restOf()).toEqual([]);
-  });
-
-  it("leave nothing of their lanes once all are done", async () => {
-    const opened = open(
-      {
-        rate: "1000/s",
-        burst: 10,
-        perKey: (key) => ({ rate: key === "slow" ? "20/s" : "500/s", burst: 5 }),
-      },
-      { heavy: 3, light: 0.1 },
-    );
-    const { sluice, queue } = opened;
-    const keys = ["heavy", "light", "slow", "plain"];
-    for (const key of keys) {
-      await queue.enqueueMany(upTo(30), { key, cost: key === "heavy" ? 2 : 1 });
-      await queue.enqueueMany(upTo(5), { key, maxWaitMs: 600_000, priority: "high" });
-      await queue.enqueueMany(upTo(3), { key, delayMs: 300 });
-    }
-    let tries = 0;
-    sluice.worker(queue, async (_job, { attempt }) => {
-      tries += 1;
-      if (tries % 10 === 0 && attempt === 1) throw new Error("once more");
-    });
-
-    await waitUntil(() => isDone(opened), "all are done");
-
-    expect(await restOf()).toEqual([]);
-    expect(await redis.hget(`${prefix}:{jobs}:lanes:state`, "parked")).toBe("0");
-    expect((await queue.counts()).failed).toBe(0);
+    const { done, active } = await queue.counts();
+    expect(done + active).toBe(50);
   });
 });

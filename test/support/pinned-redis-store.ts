@@ -1,19 +1,26 @@
 import type { Redis } from "ioredis";
 import { reckon, type Reckoned } from "../../src/core/align.ts";
 import type { Store } from "../../src/core/store.ts";
+import { drawSlots } from "../../src/redis/draw-slots.ts";
 import { runScript, type Script } from "../../src/redis/script.ts";
 import { bucketPeek } from "../../src/redis/scripts/bucket-peek.ts";
 import { bucketSteer } from "../../src/redis/scripts/bucket-steer.ts";
 import { costsSettle } from "../../src/redis/scripts/costs-settle.ts";
 import { leasesRelease, leasesRenew } from "../../src/redis/scripts/leases.ts";
-import { slotsDraw } from "../../src/redis/scripts/slots-draw.ts";
 import { slotsReturn } from "../../src/redis/scripts/slots-return.ts";
 
 /** The store in Redis, with the server's clock pinned to a clock of the test's. */
 export function createPinnedRedisStore(
   redis: Redis,
-  { prefix, nowUs }: { prefix: string; nowUs: () => number },
+  given: {
+    prefix: string;
+    nowUs: () => number;
+    /** A draw was answered by this script. */
+    onDrawn?: (script: string) => void;
+  },
 ): Store {
+  const { prefix, nowUs, onDrawn } = given;
+
   async function run<Input extends Reckoned, Output>(
     script: Script<Input & { prefix: string; pinnedUs: number }, Output>,
     input: Input,
@@ -24,7 +31,14 @@ export function createPinnedRedisStore(
 
   return {
     async draw(request) {
-      return { ...(await run(slotsDraw, request)), sentAtMs: performance.now() };
+      const pinnedUs = nowUs();
+      const input = { ...reckon(request, pinnedUs), prefix, pinnedUs };
+      const reply = await drawSlots(async (script, full) => {
+        const answer = await runScript(redis, script, full);
+        if (answer !== undefined) onDrawn?.(script.name);
+        return answer;
+      }, input);
+      return { ...reply, sentAtMs: performance.now() };
     },
     giveBack: (request) => run(slotsReturn, request),
     settle: (request) => run(costsSettle, request),

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis, type RedisOptions } from "ioredis";
 import { startRedis, type LocalRedis } from "./local-redis.ts";
-import { freePort, redisAnswers } from "./redis-port.ts";
+import { freePort } from "./redis-port.ts";
 import { findRedisServer } from "./redis-server.ts";
 import { waitUntil } from "./wait-until.ts";
 import { isRunning, startWatchedServer, stopWatchedServer } from "./watched-server.ts";
@@ -19,7 +19,9 @@ export interface SentinelGroup {
   readonly redis: RedisOptions;
   /** The server that was the primary at first. */
   readonly first: LocalRedis;
-  /** The port of the primary, as a sentinel has it now. */
+  /** The process of the sentinel that clients ask first. */
+  readonly firstSentinelPid: number;
+  /** The port of the primary, as the second sentinel has it now. */
   primaryPort(): Promise<number>;
   /** A client of the primary as it is now; it is closed with the group. */
   connect(): Redis;
@@ -43,19 +45,21 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
 
   try {
     const first = await startRedis({ fresh: true, args });
-    stops.push(first.stop);
+    stops.push(() => first.stop());
     const port = new URL(first.url).port;
     for (let replica = 0; replica < 2; replica++) {
       const started = await startRedis({ fresh: true, args: ["--replicaof", HOST, port, ...args] });
-      stops.push(started.stop);
+      stops.push(() => started.stop());
     }
     const ports: number[] = [];
+    const pids: number[] = [];
     for (let sentinel = 0; sentinel < SENTINELS; sentinel++) {
       const started = await startSentinel(Number(port), downAfterMs);
-      stops.push(started.stop);
+      stops.push(() => started.stop());
       ports.push(started.port);
+      pids.push(started.pid);
     }
-    const asked = new Redis({ host: HOST, port: ports[0]! });
+    const asked = new Redis({ host: HOST, port: ports[1]! });
     stops.push(() => asked.disconnect());
     for (const each of ports) await untilComplete(each);
 
@@ -63,8 +67,9 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
     return {
       redis,
       first,
+      firstSentinelPid: pids[0]!,
       async primaryPort() {
-        const found = await asked.sentinel("GET-MASTER-ADDR-BY-NAME", NAME);
+        const found = await asked.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME);
         return Number((found as string[])[1]);
       },
       connect() {
@@ -84,7 +89,7 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
 async function startSentinel(
   primary: number,
   downAfterMs: number,
-): Promise<{ port: number; stop(): Promise<void> }> {
+): Promise<{ port: number; pid: number; stop(): Promise<void> }> {
   const binary = await findRedisServer();
   if (binary === undefined) throw new Error("sentinels need redis-server on the PATH");
   const dir = await mkdtemp(join(tmpdir(), "sluice-sentinel-"));
@@ -109,9 +114,22 @@ async function startSentinel(
   };
   await waitUntil(async () => {
     if (!isRunning(server)) throw new Error(await readFile(logFile, "utf8"));
-    return redisAnswers(HOST, port, server.pid!);
+    return sentinelAnswers(port, server.pid!);
   }, "a sentinel answers");
-  return { port, stop };
+  return { port, pid: server.pid!, stop };
+}
+
+/** A sentinel knows no QUIT, by which servers are asked. */
+async function sentinelAnswers(port: number, pid: number): Promise<boolean> {
+  const client = new Redis({ host: HOST, port, lazyConnect: true, retryStrategy: () => null });
+  client.on("error", () => undefined);
+  try {
+    return (await client.info("server")).includes(`process_id:${pid}\r`);
+  } catch {
+    return false;
+  } finally {
+    client.disconnect();
+  }
 }
 
 /** Until a sentinel knows all the others, and both replicas. */

@@ -11,10 +11,12 @@ export interface SteadyCalls {
   stop(): Promise<void>;
 }
 
-/** So many callers per bucket; with `pauseMs` each takes a rest between two calls. */
+const AFTER_ERROR_MS = 50;
+
+/** So many callers per bucket. */
 export function callSteadily(
   buckets: readonly Bucket[],
-  { callers, pauseMs = 0 }: { callers: number; pauseMs?: number },
+  { callers }: { callers: number },
 ): SteadyCalls {
   const arrivalsMs: number[] = [];
   const errors: unknown[] = [];
@@ -28,8 +30,9 @@ export function callSteadily(
       } catch (error) {
         if (error instanceof ClosedError) return;
         errors.push(error);
+        // A breaker that is open refuses at once.
+        await pause(AFTER_ERROR_MS);
       }
-      if (pauseMs > 0) await pause(pauseMs);
     }
   }
 

@@ -1,0 +1,151 @@
+import { afterEach, describe, expect, it } from "vitest";
+import { StoreUnavailableError, createSluice, type Sluice } from "sluice";
+import { connect } from "../../src/redis/connection.ts";
+import { createWakeCalls } from "../../src/redis/wake-calls.ts";
+import { startCluster, type ClusterNode, type RedisCluster } from "../support/cluster.ts";
+import { callSteadily, extraCalls, longestGapMs } from "../support/steady-calls.ts";
+import { waitUntil } from "../support/wait-until.ts";
+
+const RATE = 100;
+const HORIZON_CALLS = RATE / 10;
+
+let cluster: RedisCluster | undefined;
+let opened: Sluice[] = [];
+afterEach(async () => {
+  await Promise.all(opened.map((sluice) => sluice.close()));
+  opened = [];
+  await cluster?.stop();
+  cluster = undefined;
+});
+
+function openSluice({ open }: RedisCluster): Sluice {
+  const logger = { warn: () => {}, error: () => {} };
+  const sluice = createSluice({ redis: open(), prefix: "s", logger });
+  opened.push(sluice);
+  return sluice;
+}
+
+/** A name whose hash tag this node serves. */
+async function nameOn({ ownerOf }: RedisCluster, { id }: ClusterNode): Promise<string> {
+  for (let index = 0; ; index++) {
+    const name = `bucket ${index}`;
+    if ((await ownerOf(name))?.id === id) return name;
+  }
+}
+
+const strikes: [string, NodeJS.Signals][] = [
+  ["is killed", "SIGKILL"],
+  ["stands still", "SIGSTOP"],
+];
+
+describe("of a cluster, one primary", () => {
+  it.each(strikes)(
+    "%s: its buckets go on through its replica, and the others notice nothing",
+    async (_name, signal) => {
+      cluster = await startCluster();
+      const { primaries } = cluster;
+      const [victim, ...others] = primaries as [ClusterNode, ...ClusterNode[]];
+      const name = await nameOn(cluster, victim);
+      const otherNames = await Promise.all(others.map((node) => nameOn(cluster!, node)));
+      const sluices = [openSluice(cluster), openSluice(cluster)];
+      const struck = callSteadily(
+        sluices.map((sluice) => sluice.bucket(name, { rate: `${RATE}/s` })),
+        { callers: 10 },
+      );
+      const untouched = otherNames.map((other) =>
+        callSteadily(
+          sluices.map((sluice) => sluice.bucket(other, { rate: `${RATE}/s` })),
+          { callers: 10 },
+        ),
+      );
+      await waitUntil(() => struck.arrivalsMs.length > 100, "calls leave");
+
+      process.kill(victim.server.pid!, signal);
+      const struckMs = performance.now();
+      await waitUntil(async () => {
+        const owner = await cluster!.ownerOf(name, others[0]);
+        return owner !== undefined && owner.id !== victim.id;
+      }, "the replica has taken over");
+      const takenOverMs = performance.now();
+      await waitUntil(() => struck.arrivalsMs.at(-1)! > takenOverMs + 2_000, "calls leave again");
+      await Promise.all([struck, ...untouched].map((calls) => calls.stop()));
+
+      console.log(
+        JSON.stringify({
+          signal,
+          takeoverMs: takenOverMs - struckMs,
+          gapMs: longestGapMs(struck.arrivalsMs),
+          otherGapsMs: untouched.map(({ arrivalsMs }) => longestGapMs(arrivalsMs)),
+          extra: extraCalls(struck.arrivalsMs, RATE),
+          errors: struck.errors.length,
+          otherErrors: untouched.map(({ errors }) => errors.length),
+        }),
+      );
+      expect(struck.errors.filter((error) => !(error instanceof StoreUnavailableError))).toEqual(
+        [],
+      );
+      expect(extraCalls(struck.arrivalsMs, RATE)).toBeLessThanOrEqual(HORIZON_CALLS);
+      for (const { arrivalsMs, errors } of untouched) {
+        expect(errors).toEqual([]);
+        expect(extraCalls(arrivalsMs, RATE)).toBe(0);
+        const meanwhile = arrivalsMs.filter((at) => struckMs < at && at < takenOverMs);
+        expect(meanwhile.length).toBeGreaterThan(0);
+      }
+    },
+  );
+
+  it.each(strikes)("%s: its queues' jobs go on through its replica", async (_name, signal) => {
+    cluster = await startCluster();
+    const victim = cluster.primaries[0]!;
+    const name = await nameOn(cluster, victim);
+    const sluice = openSluice(cluster);
+    const bucket = sluice.bucket(name, { rate: "200/s" });
+    const queue = sluice.queue<number>(name, { bucket });
+    const done = new Set<number>();
+    sluice.worker(queue, async (job) => void done.add(job.data), { lockMs: 2_000 });
+    await queue.enqueueMany(Array.from({ length: 50 }, (_, index) => index));
+    await waitUntil(() => done.size === 50, "the first jobs are done");
+
+    process.kill(victim.server.pid!, signal);
+    const reasons: unknown[] = [];
+    await waitUntil(
+      () =>
+        queue.enqueue(50).then(
+          () => true,
+          (reason: unknown) => (reasons.push(reason), false),
+        ),
+      "a job is stored again",
+    );
+    await waitUntil(() => done.has(50), "it is done");
+
+    for (const reason of reasons) expect(reason).toBeInstanceOf(StoreUnavailableError);
+  });
+
+  it.each(strikes)("%s: those who listened there hear of news again", async (_name, signal) => {
+    cluster = await startCluster();
+    const { open, primaries } = cluster;
+    const [victim, other] = primaries as [ClusterNode, ClusterNode];
+    // Each listens at a node by chance: of ten, some listen at the one that goes.
+    const listeners = Array.from({ length: 10 }, () => {
+      let heard = 0;
+      const calls = createWakeCalls(() => connect(open(), "listener"), "s");
+      calls.listen("asker", () => void (heard += 1));
+      return { heard: () => heard, calls };
+    });
+    const bucket = openSluice(cluster).bucket(await nameOn(cluster, other), { rate: "10/s" });
+    async function untilAllHear(): Promise<void> {
+      const before = listeners.map(({ heard }) => heard());
+      await waitUntil(async () => {
+        await bucket.pause({ forMs: 1 });
+        return listeners.every(({ heard }, index) => heard() > before[index]!);
+      }, "all hear");
+    }
+    await untilAllHear();
+
+    process.kill(victim.server.pid!, signal);
+    await untilAllHear();
+
+    expect(listeners.every(({ heard }) => heard() > 1)).toBe(true);
+    for (const { calls } of listeners) calls.close();
+  });
+});

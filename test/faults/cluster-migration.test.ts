@@ -1,0 +1,93 @@
+import { afterEach, describe, expect, it } from "vitest";
+import { createSluice, type Sluice } from "sluice";
+import { startCluster, type RedisCluster } from "../support/cluster.ts";
+import { beginMigration } from "../support/migrate-slot.ts";
+import { callSteadily, extraCalls, longestGapMs } from "../support/steady-calls.ts";
+import { waitUntil } from "../support/wait-until.ts";
+
+const RATE = 200;
+
+let cluster: RedisCluster | undefined;
+let opened: Sluice[] = [];
+afterEach(async () => {
+  await Promise.all(opened.map((sluice) => sluice.close()));
+  opened = [];
+  await cluster?.stop();
+  cluster = undefined;
+});
+
+function openSluice({ open }: RedisCluster): Sluice {
+  const sluice = createSluice({ redis: open(), prefix: "s", storeTimeoutMs: 30_000 });
+  opened.push(sluice);
+  return sluice;
+}
+
+describe("a slot of a cluster is migrated under load", () => {
+  it("there and back: every call of its bucket leaves, and the cap holds", async () => {
+    cluster = await startCluster();
+    const { primaries, ownerOf } = cluster;
+    const sluices = [openSluice(cluster), openSluice(cluster)];
+    const buckets = sluices.map((sluice) => sluice.bucket("b", { rate: `${RATE}/s` }));
+    /** How often the nodes answered with this error. */
+    async function countOf(error: string): Promise<number> {
+      const stats = await Promise.all(primaries.map(({ client }) => client.info("errorstats")));
+      const found = stats.map(
+        (text) => new RegExp(`errorstat_${error}:count=(\\d+)`).exec(text)?.[1],
+      );
+      return found.reduce((sum, count) => sum + Number(count ?? 0), 0);
+    }
+    const calls = callSteadily(buckets, { callers: 10 });
+    await waitUntil(() => calls.arrivalsMs.length > 100, "calls leave");
+    const slot = Number(await primaries[0]!.client.cluster("KEYSLOT", "{b}"));
+    const from = (await ownerOf("b"))!;
+    const to = primaries.find(({ id }) => id !== from.id)!;
+
+    for (const [there, here] of [[from, to] as const, [to, from] as const]) {
+      const [asked, triedAgain] = [await countOf("ASK"), await countOf("TRYAGAIN")];
+      const migration = await beginMigration(slot, { from: there, to: here, all: primaries });
+      await migration.moveKeys();
+      await waitUntil(
+        async () => (await countOf("ASK")) > asked && (await countOf("TRYAGAIN")) > triedAgain,
+        "calls were sent on to the new node, and told to come again",
+      );
+      await migration.finish();
+      const finishedAt = calls.arrivalsMs.length;
+      await waitUntil(() => calls.arrivalsMs.length > finishedAt + 100, "calls leave again");
+    }
+    await calls.stop();
+
+    console.log(
+      JSON.stringify({
+        gapMs: longestGapMs(calls.arrivalsMs),
+        extra: extraCalls(calls.arrivalsMs, RATE),
+      }),
+    );
+    expect(calls.errors).toEqual([]);
+    expect(await countOf("MOVED")).toBeGreaterThan(0);
+    expect(extraCalls(calls.arrivalsMs, RATE)).toBe(0);
+    expect(await ownerOf("b")).toMatchObject({ id: from.id });
+  });
+
+  it("and every job of its queue is done once", async () => {
+    cluster = await startCluster();
+    const { primaries, ownerOf } = cluster;
+    const sluice = openSluice(cluster);
+    const bucket = sluice.bucket("b", { rate: `${RATE}/s` });
+    const queue = sluice.queue<number>("jobs", { bucket });
+    const done: number[] = [];
+    sluice.worker(queue, async (job) => void done.push(job.data));
+    const jobs = Array.from({ length: 300 }, (_, index) => index);
+    await queue.enqueueMany(jobs);
+    await waitUntil(() => done.length > 50, "jobs are done");
+    const slot = Number(await primaries[0]!.client.cluster("KEYSLOT", "{jobs}"));
+    const from = (await ownerOf("jobs"))!;
+    const to = primaries.find(({ id }) => id !== from.id)!;
+
+    const migration = await beginMigration(slot, { from, to, all: primaries });
+    await migration.finish();
+    await waitUntil(() => done.length >= jobs.length, "all jobs are done");
+
+    expect(done.toSorted((a, b) => a - b)).toEqual(jobs);
+    expect((await queue.counts()).failed).toBe(0);
+  });
+});

@@ -1,0 +1,83 @@
+import { randomInt } from "node:crypto";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { startFakeDownstream, type FakeDownstream } from "sluice/testing";
+import { children } from "../support/child.ts";
+import { jobCalls, startLaneWorkers, type JobCall } from "../support/lane-workers.ts";
+import { realSluices } from "../support/real-sluice.ts";
+import { waitUntil } from "../support/wait-until.ts";
+
+const LOCK_MS = 1_000;
+const RATE = 100;
+const JOBS = 2_000;
+/** About two seconds of work at the rate. */
+const CALLS_PER_DEATH = 2 * RATE;
+const CONCURRENCY = 20;
+
+const processes = children();
+const sluices = realSluices();
+let downstream: FakeDownstream;
+
+beforeEach(async () => {
+  downstream = await startFakeDownstream();
+});
+afterEach(async () => {
+  await downstream.close();
+});
+
+function callsByJob(): ReadonlyMap<string, readonly JobCall[]> {
+  const byJob = new Map<string, JobCall[]>();
+  for (const call of jobCalls(downstream.arrivals)) {
+    byJob.set(call.job, [...(byJob.get(call.job) ?? []), call]);
+  }
+  return byJob;
+}
+
+describe("workers of which one is killed every two seconds", () => {
+  it("do each job, and again only what a dead one held when its lock had ended", async () => {
+    const policy = { rate: `${RATE}/s`, perKey: { rate: "30/s" } };
+    const { queue } = openQueue(policy);
+    const names = Array.from({ length: JOBS }, (_, index) => `job ${index}`);
+    const keyOf = (index: number): string | undefined =>
+      index % 2 === 0 ? undefined : `tenant ${index % 7}`;
+    await queue.enqueueMany(names, (_name, index) => ({ key: keyOf(index) }));
+    const settings = { prefix: sluices.prefix(), policy, url: downstream.url, handlerMs: 20 };
+    const start = (count: number) =>
+      startLaneWorkers(processes, count, {
+        ...settings,
+        concurrency: CONCURRENCY,
+        lockMs: LOCK_MS,
+      });
+    const living = start(4);
+    const killed: number[] = [];
+
+    for (let reached = CALLS_PER_DEATH; reached < JOBS; reached += CALLS_PER_DEATH) {
+      await waitUntil(() => downstream.arrivals.length >= reached, "they go on");
+      const [doomed] = living.splice(randomInt(living.length), 1);
+      doomed!.signal("SIGKILL");
+      killed.push(doomed!.pid);
+      living.push(...start(1));
+    }
+    await waitUntil(() => callsByJob().size === JOBS, "each job has reached the downstream");
+    await waitUntil(async () => {
+      const { active, waiting, delayed } = await queue.counts();
+      return active + waiting + delayed === 0;
+    }, "the queue is empty");
+
+    const repeated = [...callsByJob().values()].filter((calls) => calls.length > 1);
+    expect((await queue.counts()).failed).toBe(0);
+    expect(repeated.length).toBeLessThanOrEqual(killed.length * CONCURRENCY);
+    for (const calls of repeated) {
+      for (const [index, call] of calls.slice(1).entries()) {
+        const before = calls[index]!;
+        expect(killed).toContain(before.pid);
+        // A lock is renewed when half of it is over.
+        expect(call.atMs - before.atMs).toBeGreaterThanOrEqual(LOCK_MS / 2);
+      }
+    }
+  });
+});
+
+function openQueue(policy: { rate: string; perKey: { rate: string } }) {
+  const sluice = sluices.open();
+  return { queue: sluice.queue<string>("jobs", { bucket: sluice.bucket("downstream", policy) }) };
+}

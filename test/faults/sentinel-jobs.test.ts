@@ -1,0 +1,55 @@
+import { afterEach, describe, expect, it } from "vitest";
+import { StoreUnavailableError, createSluice, type Sluice } from "sluice";
+import { enqueueConfirmed } from "../support/confirmed-jobs.ts";
+import { startSentinels, type SentinelGroup } from "../support/sentinel.ts";
+import { waitUntil } from "../support/wait-until.ts";
+
+/** As docs/topologies.md has them, but for a lag that suits a test. */
+const SAFE = ["--appendonly", "yes", "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2"];
+
+let group: SentinelGroup | undefined;
+let opened: Sluice[] = [];
+afterEach(async () => {
+  await Promise.all(opened.map((sluice) => sluice.close()));
+  opened = [];
+  await group?.stop();
+  group = undefined;
+});
+
+function openQueue({ redis }: SentinelGroup) {
+  const logger = { warn: () => {}, error: () => {} };
+  const sluice = createSluice({ redis, prefix: "s", logger });
+  opened.push(sluice);
+  const bucket = sluice.bucket("b", { rate: "200/s" });
+  return { sluice, queue: sluice.queue<number>("jobs", { bucket }) };
+}
+
+const strikes: [string, NodeJS.Signals][] = [
+  ["is killed", "SIGKILL"],
+  ["stands still", "SIGSTOP"],
+];
+
+describe("behind Sentinel, with jobs under way, the primary", () => {
+  it.each(strikes)("%s: no job that a replica has confirmed is lost", async (_name, signal) => {
+    const sentinels = (group = await startSentinels({ args: SAFE }));
+    const done = new Set<number>();
+    const { sluice, queue } = openQueue(sentinels);
+    sluice.worker(queue, async (job) => void done.add(job.data), { lockMs: 2_000 });
+    const jobs = enqueueConfirmed(openQueue(sentinels).queue, sentinels.connect());
+    await waitUntil(() => done.size > 100, "jobs are done");
+    const before = await sentinels.primaryPort();
+
+    process.kill(sentinels.first.pid!, signal);
+    await waitUntil(async () => (await sentinels.primaryPort()) !== before, "a new primary");
+    const storedThen = jobs.stored.length;
+    await waitUntil(() => jobs.stored.length > storedThen + 100, "jobs are stored again");
+    await jobs.stop();
+    await waitUntil(() => jobs.confirmed.every((job) => done.has(job)), "all are done");
+
+    const lost = jobs.stored.filter((job) => !done.has(job));
+    const figures = { stored: jobs.stored.length, confirmed: jobs.confirmed.length };
+    console.log(JSON.stringify({ signal, ...figures, lost, errors: jobs.errors.length }));
+    expect(jobs.errors.filter((error) => !(error instanceof StoreUnavailableError))).toEqual([]);
+    expect(figures.confirmed).toBeGreaterThan(100);
+  });
+});

@@ -1,0 +1,70 @@
+import { afterEach, describe, expect, it } from "vitest";
+import { StoreUnavailableError, createSluice, type Bucket, type Sluice } from "sluice";
+import { startSentinels, type SentinelGroup } from "../support/sentinel.ts";
+import { callSteadily, extraCalls, longestGapMs } from "../support/steady-calls.ts";
+import { waitUntil } from "../support/wait-until.ts";
+
+const RATE = 200;
+/** What a horizon of 100 ms holds, which a failover may hand out twice. */
+const HORIZON_CALLS = RATE / 10;
+
+let group: SentinelGroup | undefined;
+let opened: Sluice[] = [];
+afterEach(async () => {
+  await Promise.all(opened.map((sluice) => sluice.close()));
+  opened = [];
+  await group?.stop();
+  group = undefined;
+});
+
+function openSluice(): Sluice {
+  const logger = { warn: () => {}, error: () => {} };
+  const sluice = createSluice({ redis: group!.redis, prefix: "s", logger });
+  opened.push(sluice);
+  return sluice;
+}
+
+function openBuckets(count: number): Bucket[] {
+  return Array.from({ length: count }, () => openSluice().bucket("b", { rate: `${RATE}/s` }));
+}
+
+const strikes: [string, NodeJS.Signals][] = [
+  ["is killed", "SIGKILL"],
+  ["stands still", "SIGSTOP"],
+];
+
+describe("behind Sentinel, the primary", () => {
+  it.each(strikes)(
+    "%s: calls go on through the new one, with at most a horizon of extra calls",
+    async (_name, signal) => {
+      const sentinels = (group = await startSentinels());
+      const calls = callSteadily(openBuckets(3), { callers: 20 });
+      await waitUntil(() => calls.arrivalsMs.length > 200, "calls leave");
+      const before = await sentinels.primaryPort();
+
+      // With it goes the sentinel beside it, which clients ask first.
+      for (const pid of [sentinels.first.pid!, sentinels.firstSentinelPid])
+        process.kill(pid, signal);
+      const struckMs = performance.now();
+      await waitUntil(
+        async () => (await sentinels.primaryPort()) !== before,
+        "there is a new primary",
+      );
+      const newPrimaryMs = performance.now();
+      await waitUntil(() => calls.arrivalsMs.at(-1)! > newPrimaryMs + 2_000, "calls leave again");
+      await calls.stop();
+
+      const { arrivalsMs, errors } = calls;
+      const figures = {
+        signal,
+        failoverMs: newPrimaryMs - struckMs,
+        gapMs: longestGapMs(arrivalsMs),
+        extra: extraCalls(arrivalsMs, RATE),
+        errors: errors.length,
+      };
+      console.log(JSON.stringify(figures));
+      expect(errors.filter((error) => !(error instanceof StoreUnavailableError))).toEqual([]);
+      expect(figures.extra).toBeLessThanOrEqual(HORIZON_CALLS);
+    },
+  );
+});

@@ -7,7 +7,8 @@
         [3] holes  zset: "slot_us asker index name" -> us of a slot given back; expires with the last
         [4..] what limits keep beside their numbers; then, per key: state, turns, and that of its limits
   ARGV  [1] asker  [2] the policy's text  [3] the turn that the asker was given, "" if none
-        [4] numbers: pinned_us (0 in production) horizon_us drew_us is_try lease turn_us since_us,
+        [4] numbers: pinned_us (0 in production) horizon_us drew_us how lease turn_us since_us,
+            (how: 1 is a try; 2 more: a bucket that was lost starts full),
             then terms, see lib/request, keys {limits}, wishes {key wanted rank turn_us since_us costs}
         [5..] per wish: its name, and the turn that it was given for its key
   Reply { now_us, generation, version, alive, new_text, turn_us, turn_name, since_us, is_override,
@@ -30,15 +31,17 @@
 -- @include lib/holes
 -- @include lib/book
 -- @include lib/place
--- @include lib/serve
 -- @include lib/standing
+-- @include lib/lost-state
+-- @include lib/serve
 -- @include lib/draw
 
 local asker, text, turn_name, next_number = ARGV[1], ARGV[2], ARGV[3], numbers_of(ARGV[4])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
+local server_us, horizon_us, drew_us, how = now_us(next_number()), next_number(), next_number(), next_number()
 local serving = {
-  asker = asker, now_us = now_us(next_number()), horizon_us = next_number(), drew_us = next_number(),
-  is_try = next_number() == 1, lease = next_number(), used = 0, has_granted = false,
+  asker = asker, now_us = server_us, horizon_us = horizon_us, is_try = how % 2 == 1, lease = next_number(),
+  drew = { at_us = drew_us, starts_full = how >= 2 }, used = 0, has_granted = false,
   own = { turn_us = next_number(), turn_name = turn_name, since_us = next_number() },
 }
 local terms = read_terms(next_number, text)

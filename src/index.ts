@@ -1,6 +1,7 @@
 export { createSluice, type Sluice } from "./sluice.ts";
 export type { QueueOptions, SluiceOptions } from "./sluice-options.ts";
 export { throttled } from "./default-sluice.ts";
+export type { Emitter } from "./core/emitter.ts";
 export {
   ClosedError,
   CostTooLargeError,
@@ -33,6 +34,7 @@ export type { LimitsOptions, PolicyOptions } from "./core/policy.ts";
 export type { Priority } from "./core/priority.ts";
 export type { RateInput } from "./core/rate.ts";
 export type { Align } from "./core/resets.ts";
+export type { SluiceEvents, StoreEvent } from "./core/store-events.ts";
 export type { Enqueuing, EnqueueOptionsOf } from "./queue/enqueue.ts";
 export type { EnqueueOptions } from "./queue/enqueue-options.ts";
 export type { Job } from "./queue/job.ts";
@@ -51,6 +53,7 @@ export type { QueueCounts, QueueSteering } from "./queue/steering.ts";
 export type { Handler, JobContext } from "./queue/handler.ts";
 export type { Worker } from "./queue/worker.ts";
 export type { CloseOptions, WorkerOptions } from "./queue/worker-options.ts";
+export type { BreakerOptions } from "./redis/breaker.ts";
 export type { RedisInput } from "./redis/connection.ts";
 export type { Bucket, TryDecision } from "./throttle/bucket.ts";
 export type { BucketOptions } from "./throttle/bucket-options.ts";
@@ -59,6 +62,7 @@ export type { Decision, LimitDecision } from "./throttle/decision.ts";
 export type { DrawOptions, TryOptions } from "./throttle/draw-options.ts";
 export type { AdaptiveOptions, Feedback, ReadFeedback } from "./throttle/feedback-options.ts";
 export type { ThrottledFetch } from "./throttle/fetch.ts";
+export type { OnStateLost, OnStoreDown } from "./throttle/outage/outage-options.ts";
 export { rateLimitHeaders } from "./throttle/rate-limit-headers.ts";
 export type { Slot } from "./throttle/slot.ts";
 export type { BucketState, LimitState } from "./throttle/steering.ts";

@@ -5,6 +5,7 @@ import type { Logger } from "./core/logger.ts";
 import { LONGEST_MS, NAME, readOptions, wholeNumber } from "./core/options.ts";
 import type { Weights } from "./queue/lane.ts";
 import type { Schema } from "./queue/schema.ts";
+import type { BreakerOptions } from "./redis/breaker.ts";
 import type { RedisInput } from "./redis/connection.ts";
 import { placeOf } from "./redis/shards.ts";
 import type { Bucket } from "./throttle/bucket.ts";
@@ -24,6 +25,8 @@ export interface SluiceOptions {
   readonly prefix?: string | undefined;
   /** How long a draw waits for Redis before it rejects with `StoreUnavailableError`. Defaults to 2,000 ms. */
   readonly storeTimeoutMs?: number | undefined;
+  /** When a Redis server that does not answer is asked no more, and how often it is probed then. */
+  readonly breaker?: BreakerOptions | undefined;
   /** Where warnings and errors go that no caller waits for; a pino logger fits. Defaults to `process.emitWarning`. */
   readonly logger?: Logger | undefined;
 }
@@ -37,16 +40,26 @@ const SLUICE_OPTIONS = z.strictObject({
       error: 'give a URL such as "redis://127.0.0.1:6379", ioredis options, or an ioredis client',
     })
     .optional(),
-  shards: z.array(SERVER).min(1, { error: "name at least one server" }).refine(areApart, { error: "name each server once" }).optional(),
+  shards: z
+    .array(SERVER)
+    .min(1, { error: "name at least one server" })
+    .refine(areApart, { error: "name each server once" })
+    .optional(),
   prefix: NAME.optional(),
   storeTimeoutMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
+  breaker: z
+    .strictObject({
+      failures: wholeNumber(1, 1_000_000, "failures").optional(),
+      probeMs: wholeNumber(1, 86_400_000, "milliseconds").optional(),
+    })
+    .optional(),
   logger: z.custom<Logger>(isLogger, { error: "give an object with warn and error" }).optional(),
 });
 /** What a queue is made of. */
 export interface QueueOptions<Data = unknown, Input = Data> {
   /** What its jobs leave through. */
   readonly bucket: Bucket;
-  /** How much of a shared rate each key gets beside the others, above 0: by key, or a function of it. Defaults to 1. */
+  /** How much of a shared rate each key gets beside the others, 0.001 to 1,000: by key, or a function of it. Defaults to 1. */
   readonly weights?: Weights | undefined;
   /**
    * Checks the data of each job when it is enqueued, and again before its handler runs: zod, valibot, arktype,

@@ -1,8 +1,10 @@
 import { randomUUID } from "node:crypto";
 import process from "node:process";
+import { createEmitter, type Emitter } from "./core/emitter.ts";
 import { ClosedError, InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
 import { readName } from "./core/options.ts";
 import { compilePolicy, formatPolicy } from "./core/policy.ts";
+import type { SluiceEvents, StoreEvent } from "./core/store-events.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
 import type { ConnectQueue } from "./queue/connection.ts";
 import { createQueue, type OwnedQueue, type Queue } from "./queue/queue.ts";
@@ -26,7 +28,7 @@ import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
 import { createBucket } from "./throttle/create-bucket.ts";
 
 /** Buckets, queues and workers that share one Redis. End it with `close()`, or hold it by `await using`. */
-export interface Sluice {
+export interface Sluice extends Emitter<SluiceEvents> {
   /**
    * The bucket of this name, the same object each time.
    *
@@ -70,7 +72,10 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   const read = readSluiceOptions(options);
   const { prefix = "sluice", storeTimeoutMs: timeoutMs = 2_000, logger = processWarnings } = read;
   const redis = read.shards ?? read.redis ?? (process.env["REDIS_URL"] || undefined);
-  const backend = redis === undefined ? undefined : createBackend({ redis, prefix, timeoutMs });
+  const emitter = createEmitter<SluiceEvents>(["store"], logger);
+  const breaker = read.breaker ?? {};
+  const common = { prefix, timeoutMs, breaker, logger, onChange: onStoreChange };
+  const backend = redis === undefined ? undefined : createBackend({ redis, ...common });
   const store = backend?.store ?? createMemoryStore();
   if (redis === undefined) {
     logger.warn({}, "No Redis was named: this sluice paces the calls of this one process only.");
@@ -86,6 +91,12 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
 
   function assertOpen(): void {
     if (closing !== undefined) throw new ClosedError("This sluice");
+  }
+
+  /** Who waits for Redis asks as soon as it answers. */
+  function onStoreChange(event: StoreEvent): void {
+    if (event.state === "up") for (const bucket of buckets.values()) bucket.lookIn();
+    emitter.emit("store", event);
   }
 
   /** Once for all buckets: a listener is a connection of its own. */
@@ -120,6 +131,8 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   }
 
   return {
+    on: (event, listener) => emitter.on(event, listener),
+    off: (event, listener) => emitter.off(event, listener),
     bucket(name, given) {
       assertOpen();
       const where = `bucket(${JSON.stringify(readName("bucket()", "name", name))})`;
@@ -127,8 +140,9 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       const policy = compilePolicy(where, unread);
       const found = buckets.get(name);
       if (found === undefined) {
-        const parts = { name, policy, store, replica, logger, listen, ...behaviour };
-        const bucket = createBucket(parts);
+        const openLocalStore = backend && createMemoryStore;
+        const parts = { name, policy, store, replica, logger, listen, openLocalStore };
+        const bucket = createBucket({ ...parts, ...behaviour });
         buckets.set(name, bucket);
         behaviours.set(name, behaviour);
         return bucket;
@@ -214,8 +228,10 @@ function assertSame(
   first: Omit<ReadBucketOptions, "policy">,
   second: Omit<ReadBucketOptions, "policy">,
 ): void {
-  const before = { ...first.feedback, maxWaiting: first.maxWaiting } as Record<string, unknown>;
-  const now = { ...second.feedback, maxWaiting: second.maxWaiting };
+  const { feedback: feedbackBefore, ...othersBefore } = first;
+  const { feedback, ...others } = second;
+  const before: Record<string, unknown> = { ...feedbackBefore, ...othersBefore };
+  const now = { ...feedback, ...others };
   for (const [option, value] of Object.entries(now)) {
     if (value === undefined || JSON.stringify(value) === JSON.stringify(before[option])) continue;
     const remedy = "this sluice has made the bucket with another before; give it one";

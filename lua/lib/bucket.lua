@@ -47,16 +47,3 @@ local function settle_terms(bucket, terms, server_us)
   end
   return bucket.text == terms.text
 end
-
--- The bucket as the asker finds it; the second is false if another policy holds than the asker's.
-local function open_bucket(terms, server_us)
-  local bucket = load_bucket(KEYS[1])
-  if not bucket then
-    bucket = new_bucket(terms, server_us)
-    return bucket, true
-  end
-  advance(bucket, server_us)
-  local is_agreed = settle_terms(bucket, terms, server_us)
-  if is_agreed then bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us) end
-  return bucket, is_agreed
-end

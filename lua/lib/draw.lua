@@ -1,5 +1,17 @@
 -- One draw, once its request has been read. Twin of src/core/draw.ts.
 
+-- The bucket as the asker finds it; the second is false if another policy holds than the asker's,
+-- the third true if the asker knows that Redis has lost what the bucket let pass.
+local function open_bucket(terms, server_us, drew)
+  local bucket = load_bucket(KEYS[1])
+  local is_lost = is_state_lost(bucket, terms, server_us, drew)
+  if not bucket then return new_bucket(terms, server_us), true, is_lost end
+  advance(bucket, server_us)
+  local is_agreed = settle_terms(bucket, terms, server_us)
+  if is_agreed then bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us) end
+  return bucket, is_agreed, is_lost
+end
+
 local function reply_of(bucket, new_text, place, wishes)
   local alive = math.max(1, bucket.alive, bucket.alive_before)
   return {
@@ -24,15 +36,20 @@ local function standings_for(standings, bucket, wish)
 end
 
 local function draw(serving, terms, keys, wishes)
-  local bucket, is_agreed = open_bucket(terms, serving.now_us)
+  local bucket, is_agreed, is_lost = open_bucket(terms, serving.now_us, serving.drew)
   serving.bucket, serving.now_us, serving.shares = bucket, bucket.clock_us, terms.shares
-  if not serving.is_try then count_asker(bucket, serving.drew_us) end
+  if not serving.is_try then count_asker(bucket, serving.drew.at_us) end
   if not is_agreed then
     save_bucket(KEYS[1], bucket)
     return reply_of(bucket, bucket.text, NO_PLACE, {})
   end
 
   bucket.shared.turns_key = KEYS[2]
+  if is_lost then
+    start_empty_handed(bucket.shared, serving.now_us)
+    bucket.has_changed = true
+    for _, key in ipairs(keys) do key.is_lost = true end
+  end
   serving.alive = math.max(1, bucket.alive, bucket.alive_before)
   serving.is_new_window = bucket.is_new_window
   serving.since_us = serving.now_us - math.floor(serving.horizon_us / 2)
@@ -49,7 +66,7 @@ local function draw(serving, terms, keys, wishes)
   save_bucket(KEYS[1], bucket)
   for _, key in ipairs(keys) do
     -- What a try was refused by stays as it is.
-    if key.scope and (key.is_drawn or not serving.is_try) then save_key(key.state_key, key.scope, serving.now_us) end
+    if key.scope and (key.is_drawn or key.is_emptied or not serving.is_try) then save_key(key.state_key, key.scope, serving.now_us) end
   end
   return reply_of(bucket, '', place, replies)
 end

@@ -2,10 +2,10 @@
 -- It does what the rest of slots-draw does, in a third of the time, since Lua makes every function anew for each
 -- run of a script. What it does not know falls through to the rest; until then nothing has been written.
 if #ARGV[4] == 26 * 8 then
-  local pinned_us, horizon_us, drew_us, is_try, _, own_turn_us, since_us, version, s1, s2, s3, s4,
+  local pinned_us, horizon_us, drew_us, how, _, own_turn_us, since_us, version, s1, s2, s3, s4,
     n_limits, code, count, period_us, capacity, n_resets, n_keys, n_wishes, _, wanted, rank, _, _, cost =
     struct.unpack('<dddddddddddddddddddddddddd', ARGV[4])
-  local packed = is_try == 0 and since_us == 0 and n_limits == 1 and code == 1 and n_resets == 0 and n_keys == 0
+  local packed = how % 2 == 0 and since_us == 0 and n_limits == 1 and code == 1 and n_resets == 0 and n_keys == 0
     and n_wishes == 1 and wanted >= 1 and wanted % 1 == 0 and cost >= 1 and cost <= capacity and cost % 1 == 0
     and horizon_us >= 0 and horizon_us % 1 == 0 and drew_us % 1 == 0 and own_turn_us % 1 == 0
     and redis.call('GET', KEYS[1])
@@ -22,7 +22,7 @@ if #ARGV[4] == 26 * 8 then
     end
     local now = math.max(server_us + skew_us, clock_us)
     local missed_us = now - math.floor(horizon_us / 2)
-    if version <= own_version and own_code == 1 and own_count == count and own_period_us == period_us
+    if version <= own_version and drew_us <= clock_us and own_code == 1 and own_count == count and own_period_us == period_us
       and own_capacity == capacity and holes == 0 and cool_us <= now and paused_us <= now and gap_until_us <= now
       and (factor >= 1000 or now >= slow_us + recover_us) and uneven_until_us < missed_us and (rank == 2 or rank == 0)
     then

@@ -1,10 +1,14 @@
 import { areResetsOff } from "./align.ts";
 import { advance, newBucket, scopeOfKey, settleTerms, type BucketState } from "./bucket-state.ts";
 import { CostTooLargeError, WrongResetsError } from "./errors.ts";
-import { applyLimits, standingsOf, type Scope } from "./scope.ts";
+import { isStateLost, startEmptyHanded } from "./lost-state.ts";
+import { applyLimits, type Scope } from "./scope.ts";
+import { standingsOf } from "./standing.ts";
 import { endServing, serve, type Serving } from "./serve.ts";
 import { NO_PLACE, type DrawReply, type DrawRequest, type Standing, type Wish } from "./store.ts";
 import { countAlive } from "./turns.ts";
+
+const NONE: Set<string | undefined> = new Set();
 
 /**
  * Books slots for an asker's wishes, in their order, within the horizon; when
@@ -22,6 +26,7 @@ export function draw(
   assertPossible(request);
   const all = [...terms.limits, ...wishes.flatMap(({ keyLimits }) => keyLimits)];
   if (areResetsOff(all, serverUs)) throw new WrongResetsError(serverUs);
+  const isLost = isStateLost(found, request, serverUs);
   const state = found ?? newBucket(terms, serverUs);
   const { clockUs, skewUs, version: versionBefore } = state;
   advance(state, serverUs);
@@ -39,6 +44,8 @@ export function draw(
 
   // Resets of calendar days are as the asker reckoned them just now.
   applyLimits(state.shared, terms.limits, nowUs);
+  if (isLost) startEmptyHanded(state.shared, nowUs);
+  const lostKeys = isLost ? new Set(wishes.map(({ key }) => key)) : NONE;
   const serving: Serving = {
     state,
     request,
@@ -50,22 +57,27 @@ export function draw(
     hasGranted: false,
     refusedPlace: undefined,
   };
-  const served = wishes.map((wish) => serve(serving, wish, () => openKey(state, wish)));
+  const served = wishes.map((wish) => serve(serving, wish, () => openKey(state, wish, lostKeys)));
   const granted = isTry
     ? served.map((each, index) => ({ ...each, standings: standingsFor(state, wishes[index]!) }))
     : served;
   const place = endServing(serving);
-  const isUntouched = found !== undefined && version === versionBefore;
+  const isUntouched = found !== undefined && version === versionBefore && !isLost;
   // A try that was refused leaves nothing behind.
   if (isTry && !serving.hasGranted && isUntouched) Object.assign(state, { clockUs, skewUs });
   return { state, reply: { ...common, newText: undefined, granted, place } };
 }
 
 /** The scope of the wish's key, if that has limits of its own. */
-function openKey(state: BucketState, { key, keyLimits }: Wish): Scope | undefined {
+function openKey(
+  state: BucketState,
+  { key, keyLimits }: Wish,
+  lostKeys: Set<string | undefined>,
+): Scope | undefined {
   if (key === undefined) return undefined;
   const scope = scopeOfKey(state, key);
   applyLimits(scope, keyLimits, state.clockUs);
+  if (lostKeys.delete(key)) startEmptyHanded(scope, state.clockUs);
   state.keys.set(key, scope);
   return scope;
 }

@@ -1,6 +1,5 @@
 import { nobodyAt, type Drawer, type Limit } from "./limits/limit.ts";
 import { ordinalOf, ruleOf } from "./limits/registry.ts";
-import type { Standing } from "./store.ts";
 
 /** A limit and where it stands. */
 export interface LimitRecord {
@@ -171,23 +170,6 @@ export function commitAll(
     ruleOf(limit.kind).commit(limit, state, slotUs, costs[index]!, drawer);
   }
   scope.lastUs = Math.max(scope.lastUs, slotUs);
-}
-
-/** How each limit stands; what could pass at once is found by asking. */
-export function standingsOf(scope: Scope, costs: readonly number[], nowUs: number): Standing[] {
-  const drawer = nobodyAt(nowUs);
-  return scope.records.map(({ limit, state }, index) => {
-    const rule = ruleOf(limit.kind);
-    const earliest = (cost: number): number => rule.earliest(limit, state, nowUs, cost, drawer);
-    let remaining = 0;
-    let tooMany = limit.capacity + 1;
-    while (tooMany - remaining > 1) {
-      const middle = Math.floor((remaining + tooMany) / 2);
-      if (earliest(middle) <= nowUs) remaining = middle;
-      else tooMany = middle;
-    }
-    return { remaining, resetUs: earliest(limit.capacity), nextUs: earliest(costs[index]!) };
-  });
 }
 
 /** When nothing of a scope matters any more: all has drained, and every pause is over. */

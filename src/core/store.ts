@@ -47,6 +47,8 @@ export interface DrawRequest {
   readonly horizonUs: number;
   /** When the asker drew last, by the bucket's clock; 0: never. */
   readonly drewUs: number;
+  /** A bucket that has lost what it let pass starts full, instead of empty-handed. */
+  readonly startsFull?: boolean | undefined;
   readonly place: Place;
   /** The number of the next lease, and how many may be given out from there. */
   readonly lease: number;
@@ -67,6 +69,8 @@ export interface Granted {
   readonly bindsAt: number;
   /** Of a try: how each limit stands, the policy's before the key's. */
   readonly standings: readonly Standing[];
+  /** Why these calls can get nothing for now: they fail with it. */
+  readonly refusal?: Error | undefined;
 }
 
 /** Evenly spaced slots, in few numbers however many they are. */
@@ -149,6 +153,8 @@ export interface SettleRequest extends ScopeRequest {
   readonly deltas: readonly number[];
   /** The slot that the estimate was booked at. */
   readonly slotUs: number;
+  /** No call left on the slot: what drains gives back only what nothing is booked behind. */
+  readonly isUnused?: boolean | undefined;
 }
 
 /** Where the leases of some calls are. */
@@ -170,12 +176,17 @@ export type Change =
       readonly rampUs: number;
       readonly slotUs: number;
     }
-  /** The rate is cut to `factor` per mille of what it is, to `floor` at least, and grows back over `recoverUs`. */
+  /**
+   * The rate is cut to `factor` per mille of what it is, to `floor` at least, and grows back over
+   * `recoverUs`; before that, nothing starts for `forUs`. It is one change: between two, another
+   * replica could draw slots that the second does not make worthless, and their answers would cut again.
+   */
   | {
       readonly do: "cut";
       readonly factor: number;
       readonly floor: number;
       readonly recoverUs: number;
+      readonly forUs: number;
       readonly slotUs: number;
     }
   /** Calls keep a distance of `gapUs` for so long. */

@@ -1,4 +1,7 @@
+import type { Logger } from "../core/logger.ts";
+import type { StoreEvent } from "../core/store-events.ts";
 import type { Store } from "../core/store.ts";
+import type { BreakerOptions } from "./breaker.ts";
 import { connect, type ConnectionUse, type RedisInput } from "./connection.ts";
 import { untilReady } from "./ready.ts";
 import { createRedisLanes } from "./redis-lanes.ts";
@@ -12,6 +15,10 @@ export interface BackendOptions {
   readonly prefix: string;
   /** How long a draw may wait for an answer. */
   readonly timeoutMs: number;
+  readonly breaker: BreakerOptions;
+  readonly logger: Logger;
+  /** A server answers no more, or answers again. */
+  readonly onChange: (event: StoreEvent) => void;
 }
 
 /** All that Redis keeps for a sluice: buckets in a store, and queues on connections of their own. */
@@ -21,13 +28,13 @@ export interface Backend {
   connectQueue(queue: string, use: ConnectionUse): ReturnType<typeof connectForQueue>;
 }
 
-export function createBackend({ redis, prefix, timeoutMs }: BackendOptions): Backend {
+export function createBackend(options: BackendOptions): Backend {
+  const { redis, prefix } = options;
   const storeAt = (server: RedisInput): Store =>
     createRedisStore({
+      ...options,
       redis: connect(server, "store"),
       connectListener: () => connect(server, "listener"),
-      prefix,
-      timeoutMs,
     });
   if (!isList(redis)) {
     const connectQueue: Backend["connectQueue"] = (_queue, use) =>

@@ -31,6 +31,14 @@ export function bucketKeys(
   ];
 }
 
+/** The states of a bucket and of some of its keys, as {@link bucketKeys} names them. */
+export function stateKeys(prefix: string, bucket: string, keys: readonly string[]): string[] {
+  const tagged = `${prefix}:{${bucket}}`;
+  const names = [`${tagged}:state`];
+  for (const key of keys) names.push(`${tagged}:key:${encoded(key)}:state`);
+  return names;
+}
+
 /** An IPv6 address has colons, which tell the parts of a key in Redis apart. */
 function encoded(key: string): string {
   return /[%:]/.test(key) ? key.replaceAll("%", "%25").replaceAll(":", "%3A") : key;

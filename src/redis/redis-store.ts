@@ -1,27 +1,22 @@
-import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
 import type { Reckoned } from "../core/align.ts";
-import {
-  ClosedError,
-  CostTooLargeError,
-  StoreUnavailableError,
-  WrongResetsError,
-} from "../core/errors.ts";
+import { CostTooLargeError, WrongResetsError } from "../core/errors.ts";
+import type { Logger } from "../core/logger.ts";
+import type { StoreEvent } from "../core/store-events.ts";
 import type { DrawRequest, Store } from "../core/store.ts";
-import { untilReady } from "./ready.ts";
+import type { BreakerOptions } from "./breaker.ts";
+import { createBreakers } from "./breakers.ts";
+import { bucketKeys } from "./bucket-keys.ts";
+import { drawSlots } from "./draw-slots.ts";
+import { createQuestions, isRefusal, REFUSAL } from "./questions.ts";
 import { runScript, type Script } from "./script.ts";
 import { bucketPeek } from "./scripts/bucket-peek.ts";
 import { bucketSteer } from "./scripts/bucket-steer.ts";
 import { costsSettle } from "./scripts/costs-settle.ts";
 import { leasesRelease, leasesRenew } from "./scripts/leases.ts";
-import { slotsDraw } from "./scripts/slots-draw.ts";
 import { slotsReturn } from "./scripts/slots-return.ts";
 import { createServerDays } from "./server-days.ts";
 import { createWakeCalls } from "./wake-calls.ts";
-
-const PAUSE_MS = 50;
-/** What a script answers to a request that no second try could help. */
-const REFUSAL = /^SLUICE_(?<reason>[A-Z_]+) (?<detail>.*)$/;
 
 export interface RedisStoreOptions {
   /** A connection of the store's own, from `connect(input, "store")`; the store closes it. */
@@ -31,6 +26,10 @@ export interface RedisStoreOptions {
   readonly prefix: string;
   /** How long a draw may wait for an answer, reconnects included. */
   readonly timeoutMs: number;
+  readonly breaker: BreakerOptions;
+  readonly logger: Logger;
+  /** A server answers no more, or answers again. */
+  readonly onChange: (event: StoreEvent) => void;
 }
 
 /** Buckets in Redis, shared by all replicas that use the same server and prefix. */
@@ -38,41 +37,34 @@ export function createRedisStore(options: RedisStoreOptions): Store {
   const { redis, prefix, timeoutMs } = options;
   const wakeCalls = createWakeCalls(options.connectListener, prefix);
   const days = createServerDays(redis);
-  let isClosed = false;
+  const breakers = createBreakers(redis, {
+    ...options,
+    keyOf: (bucket) => bucketKeys(prefix, bucket, [], [])[0]!,
+  });
+  const questions = createQuestions(redis, breakers, timeoutMs);
 
-  /**
-   * Asks until the time limit is over. A second try is a new question, never the
-   * first one sent again: a booking whose reply was lost is left to expire.
-   */
-  async function ask<T>(run: () => Promise<T>): Promise<T> {
-    const deadlineMs = performance.now() + timeoutMs;
-    for (;;) {
-      if (isClosed) throw new ClosedError("This sluice");
-      try {
-        await untilReady(redis, deadlineMs - performance.now());
-        return await run();
-      } catch (error) {
-        if (isRefusal(error)) throw error;
-        if (performance.now() + PAUSE_MS > deadlineMs) throw unavailable(timeoutMs, error);
-        await pause(PAUSE_MS);
-      }
-    }
-  }
-
-  /** Once only: what comes back twice would be handed out twice. */
-  async function tell<Input extends Reckoned, Output>(
+  async function tell<Input extends Reckoned & { readonly bucket: string }, Output>(
     script: Script<Input & { prefix: string }, Output>,
     input: Input,
   ): Promise<Output> {
-    await untilReady(redis, timeoutMs);
     return runScript(redis, script, { ...(await days.reckon(input)), prefix });
+  }
+
+  function tellOnce<Input extends Reckoned & { readonly bucket: string }, Output>(
+    script: Script<Input & { prefix: string }, Output>,
+    input: Input,
+  ): Promise<Output> {
+    return questions.askOnce(input.bucket, () => tell(script, input));
   }
 
   async function drawOnce(request: DrawRequest): ReturnType<Store["draw"]> {
     const input = await days.reckon(request);
     const sentAtMs = performance.now();
     try {
-      const reply = await runScript(redis, slotsDraw, { ...input, prefix });
+      const reply = await drawSlots((script, given) => runScript(redis, script, given), {
+        ...input,
+        prefix,
+      });
       return { ...reply, sentAtMs };
     } catch (error) {
       const wrong = wrongResets(error);
@@ -103,7 +95,7 @@ export function createRedisStore(options: RedisStoreOptions): Store {
 
   async function draw(request: DrawRequest): ReturnType<Store["draw"]> {
     try {
-      return await withinMs(timeoutMs, ask(drawAgain(request)));
+      return await questions.ask(request.bucket, drawAgain(request));
     } catch (error) {
       throw costTooLarge(error, request) ?? error;
     }
@@ -111,52 +103,19 @@ export function createRedisStore(options: RedisStoreOptions): Store {
 
   return {
     draw,
-    giveBack: (request) => tell(slotsReturn, request),
-    settle: (request) => tell(costsSettle, request),
-    renew: (request) => tell(leasesRenew, request),
-    release: (request) => tell(leasesRelease, request),
-    steer: (request) =>
-      withinMs(
-        timeoutMs,
-        ask(() => tell(bucketSteer, request)),
-      ),
-    peek: (request) =>
-      withinMs(
-        timeoutMs,
-        ask(() => tell(bucketPeek, request)),
-      ),
+    giveBack: (request) => tellOnce(slotsReturn, request),
+    settle: (request) => tellOnce(costsSettle, request),
+    renew: (request) => tellOnce(leasesRenew, request),
+    release: (request) => tellOnce(leasesRelease, request),
+    steer: (request) => questions.ask(request.bucket, () => tell(bucketSteer, request)),
+    peek: (request) => questions.ask(request.bucket, () => tell(bucketPeek, request)),
     listen: (asker, wake) => wakeCalls.listen(asker, wake),
     async close() {
-      isClosed = true;
+      questions.close();
       wakeCalls.close();
       redis.disconnect();
     },
   };
-}
-
-/** The last command of an ask may still be under way when its time is over; its reply is then lost. */
-async function withinMs<T>(timeoutMs: number, work: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const expiry = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(unavailable(timeoutMs, undefined)), timeoutMs);
-  });
-  try {
-    return await Promise.race([work, expiry]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
-function unavailable(timeoutMs: number, cause: unknown): StoreUnavailableError {
-  return new StoreUnavailableError(
-    `Redis gave no answer within ${timeoutMs} ms; the call was not started. ` +
-      `See that Redis runs and can be reached, or raise storeTimeoutMs.`,
-    cause,
-  );
-}
-
-function isRefusal(error: unknown): error is Error {
-  return error instanceof Error && REFUSAL.test(error.message);
 }
 
 function wrongResets(error: unknown): WrongResetsError | undefined {

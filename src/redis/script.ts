@@ -9,6 +9,8 @@ export interface Script<Input, Output> {
   readonly source: string;
   readonly keys: (input: Input) => readonly string[];
   readonly args: (input: Input) => readonly (string | number | Buffer)[];
+  /** Whether the reply is bytes rather than text. */
+  readonly isPacked?: boolean;
   readonly decode: (reply: unknown, input: Input) => Output;
 }
 
@@ -28,10 +30,15 @@ export async function runScript<Input, Output>(
   const keys = script.keys(input);
   const operands = [keys.length, ...keys, ...script.args(input)] as const;
   try {
-    return script.decode(await redis.evalsha(script.sha, ...operands), input);
+    return script.decode(await send("EVALSHA", script.sha), input);
   } catch (error) {
     if (!isUnknownScript(error)) throw error;
-    return script.decode(await redis.eval(script.source, ...operands), input);
+    return script.decode(await send("EVAL", script.source), input);
+  }
+
+  function send(command: "EVAL" | "EVALSHA", text: string): Promise<unknown> {
+    const sent = [command, text, ...operands] as const;
+    return script.isPacked === true ? redis.callBuffer(...sent) : redis.call(...sent);
   }
 }
 

@@ -21,6 +21,9 @@ import { createGroups } from "./groups.ts";
 import { createKnowledge } from "./known-terms.ts";
 import { createLeaseKeeper } from "./lease-keeper.ts";
 import { createListener } from "./listener.ts";
+import type { OnStateLost, OnStoreDown } from "./outage/outage-options.ts";
+import { standByStore, type OpenLocalStore } from "./outage/stand-ins.ts";
+import { createStoreRetries } from "./outage/store-retries.ts";
 import { createPacer, type Pacer } from "./pacer.ts";
 import { createSettling } from "./settling.ts";
 import type { Slot } from "./slot.ts";
@@ -38,6 +41,10 @@ export interface BucketParts {
   readonly logger: Logger;
   readonly maxWaiting?: number | undefined;
   readonly feedback?: FeedbackOptions | undefined;
+  readonly onStoreDown?: OnStoreDown | undefined;
+  readonly onStateLost?: OnStateLost | undefined;
+  /** What calls go on with when the store does not answer; left out where it always does. */
+  readonly openLocalStore?: OpenLocalStore | undefined;
   /** Lets the bucket hear of leases that come free, and of changes; called when it is first drawn from. */
   readonly listen?: (() => void) | undefined;
 }
@@ -52,19 +59,25 @@ const SHED_AT: Readonly<Record<Priority, number>> = {
 };
 
 export function createBucket(parts: BucketParts): OwnedBucket {
-  const { name, policy, store, replica, logger, maxWaiting = Infinity } = parts;
+  const { name, policy, replica, logger, maxWaiting = Infinity, onStoreDown = "refuse" } = parts;
   const known = createKnowledge(name, policy, logger);
+  const store = standByStore({ ...parts, bucket: name, asker: replica, onStoreDown, wake });
+  const waitsForStore = onStoreDown === "wait";
+  const startsFull = parts.onStateLost === "full";
+  const retries = createStoreRetries(name);
   const basics: Basics = { store, bucket: name, asker: replica, known, logger };
   const leases = createLeaseKeeper(basics);
   const { settle, settleBy } = createSettling(basics, (key) => tries.forget(key));
   const groups = createGroups({ name, leases, settle }, () => known.policy);
-  const pacer: Pacer = createPacer({ ...basics, leases, regroup });
+  const pacer: Pacer = createPacer({ ...basics, leases, regroup, waitsForStore, startsFull });
   const { limitedBy, estimateMs } = createEstimates(known, pacer);
   const tries = createTryDraws({
     ...basics,
     leases,
     groupOf: (options) => groups.of(options),
     learn: pacer.learn,
+    startsFull,
+    untilRetry: waitsForStore ? retries.untilRetry : undefined,
   });
   const listener = createListener({ ...basics, onChange: lookIn }, parts.feedback ?? {});
   const steering = createSteering({
@@ -109,7 +122,14 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     parts.listen?.();
   }
 
+  /** News from a store that stands in. */
+  function wake(_bucket: string, news: "lease" | "change", key: string | undefined): void {
+    if (news === "change") pacer.forget(key);
+    lookIn(key);
+  }
+
   function lookIn(key?: string): void {
+    retries.retryNow();
     tries.forget(key);
     pacer.lookIn(key);
   }
@@ -244,6 +264,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     },
     async close() {
       isClosed = true;
+      retries.close();
       for (const fail of closeListeners) fail(new ClosedError(`Bucket "${name}"`));
       await pacer.close();
       await Promise.all([leases.settled(), listener.settled()]);

@@ -85,7 +85,7 @@ export function later(decision: Decision, passedMs: number): Decision {
     allowed: false,
     remaining: decision.remaining,
     resetAfterMs: less(decision.resetAfterMs),
-    retryAfterMs: Math.max(1, less(decision.retryAfterMs)),
+    retryAfterMs: less(decision.retryAfterMs),
     limitedBy: decision.limitedBy,
     limits: decision.limits.map((limit) => ({
       ...limit,
@@ -100,18 +100,35 @@ function describe(
   { remaining, resetUs, nextUs }: Standing,
   { nowUs, scope }: { nowUs: number; scope: "bucket" | "key" },
 ): LimitDecision {
-  const { unit, capacity, count, periodUs, kind } = limit;
-  const { isRate } = ruleOf(kind);
-  const untilMs = (us: number): number =>
-    us === Infinity ? UNKNOWN_MS : Math.max(0, Math.ceil((us - nowUs) / 1_000));
+  const { name, unit, capacity, windowMs } = factsOf(limit);
   return {
-    name: formatLimit(limit),
+    name,
     unit,
     scope,
     capacity,
-    windowMs: isRate ? Math.ceil((capacity * periodUs) / count / 1_000) : undefined,
+    windowMs,
     remaining: Math.min(capacity, remaining),
-    resetAfterMs: untilMs(resetUs),
-    retryAfterMs: untilMs(nextUs),
+    resetAfterMs: untilMs(resetUs, nowUs),
+    retryAfterMs: untilMs(nextUs, nowUs),
   };
+}
+
+function untilMs(us: number, nowUs: number): number {
+  return us === Infinity ? UNKNOWN_MS : Math.max(0, Math.ceil((us - nowUs) / 1_000));
+}
+
+type LimitFacts = Pick<LimitDecision, "name" | "unit" | "capacity" | "windowMs">;
+
+/** What is the same in all decisions by a limit: to write its name takes longer than the rest of them. */
+const known = new WeakMap<Limit, LimitFacts>();
+
+function factsOf(limit: Limit): LimitFacts {
+  const found = known.get(limit);
+  if (found !== undefined) return found;
+  const { unit, capacity, count, periodUs, kind } = limit;
+  const { isRate } = ruleOf(kind);
+  const windowMs = isRate ? Math.ceil((capacity * periodUs) / count / 1_000) : undefined;
+  const facts = { name: formatLimit(limit), unit, capacity, windowMs };
+  known.set(limit, facts);
+  return facts;
 }

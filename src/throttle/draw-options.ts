@@ -82,9 +82,9 @@ const MOST_KNOWN = 10_000;
 /** Whether these are options of a key alone, and of one that is known to be well. */
 function isKnownKey(given: unknown): given is { readonly key: string } {
   if (typeof given !== "object" || given === null) return false;
-  const names = Object.keys(given);
+  for (const name in given) if (name !== "key") return false;
   const { key } = given as { key?: unknown };
-  return names.length === 1 && typeof key === "string" && knownKeys.has(key);
+  return typeof key === "string" && knownKeys.has(key);
 }
 
 /** How the calls of a wrapped function draw: key and cost may be functions of the arguments. */

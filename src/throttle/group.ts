@@ -2,8 +2,9 @@ import { HORIZON_US } from "../core/limit-makers.ts";
 import type { Limit } from "../core/limits/limit.ts";
 import { PRIORITIES } from "../core/priority.ts";
 import { stepOf } from "../core/scope.ts";
-import { createHeldSlots, type HeldSlot, type HeldSlots } from "./held-slots.ts";
-import { createLine, type Line, type Waiter } from "./line.ts";
+import type { HeldSlot, HeldSlots } from "./held-slots.ts";
+import type { Line, Waiter } from "./line.ts";
+import { KeyedGroup } from "./keyed-group.ts";
 import type { SlotKeeper } from "./slot.ts";
 
 /** One caller in the line of a group. */
@@ -17,12 +18,8 @@ export interface Caller extends Waiter {
   fail(error: unknown): void;
 }
 
-/** What a group is made of. */
-export interface GroupFacts {
-  readonly keeper: SlotKeeper;
-  readonly name: string;
-  /** The key, if it has limits of its own. */
-  readonly key: string | undefined;
+/** What calls of one cost are under, whatever their key. */
+export interface Conditions {
   readonly keyLimits: readonly Limit[];
   /** What all keys share. */
   readonly shared: readonly Limit[];
@@ -32,8 +29,16 @@ export interface GroupFacts {
   readonly text: string;
 }
 
-/** Calls of one key and cost: a slot of one of them is as good for another. */
-export interface Group extends GroupFacts {
+/** What a group is made of. */
+export interface GroupFacts extends Conditions {
+  readonly keeper: SlotKeeper;
+  readonly name: string;
+  /** The key, if it has limits of its own. */
+  readonly key: string | undefined;
+}
+
+/** Conditions, and what follows from them; all keys that have the same ones share them. */
+export interface Terms extends Conditions {
   /** The shared limits and then the key's. */
   readonly limits: readonly Limit[];
   /** Whether its calls hold leases. */
@@ -42,6 +47,14 @@ export interface Group extends GroupFacts {
   readonly stepMs: number;
   /** How late a slot may be used. */
   readonly mostLateMs: number;
+}
+
+/** Calls of one key and cost: a slot of one of them is as good for another. */
+export interface Group extends Terms, GroupFacts {
+  /** Whether nobody waits in it, and no slot is held. */
+  readonly isIdle: boolean;
+  /** Lets go of what only those who wait need. */
+  rest(): void;
   readonly line: Line<Caller>;
   readonly held: HeldSlots;
   /** Whether callers came that may be sent away; to look for them among 100,000 others would take long. */
@@ -53,20 +66,21 @@ export interface Group extends GroupFacts {
 }
 
 export function createGroup(facts: GroupFacts): Group {
-  const { shared, keyLimits, costs } = facts;
+  return new KeyedGroup(termsOf(facts), facts);
+}
+
+export function termsOf(conditions: Conditions): Terms {
+  const { shared, keyLimits, costs, text } = conditions;
   const limits = [...shared, ...keyLimits];
-  const stepMs = stepOf(limits, costs) / 1_000;
   return {
-    ...facts,
+    shared,
+    keyLimits,
+    costs,
+    text,
     limits,
     hasLeases: limits.some(({ kind }) => kind === "concurrency"),
-    stepMs,
-    mostLateMs: lateMs(facts),
-    line: createLine(),
-    held: createHeldSlots(),
-    hasImpatient: false,
-    notBeforeMs: 0,
-    bindsAt: 0,
+    stepMs: stepOf(limits, costs) / 1_000,
+    mostLateMs: lateMs(conditions),
   };
 }
 
@@ -92,7 +106,7 @@ export function lacking({
  * leaves as much to the network before a second can see two calls too many.
  * Where nothing is evenly spaced there is no interval, and a whole horizon is allowed.
  */
-function lateMs({ shared, keyLimits, costs }: GroupFacts): number {
+function lateMs({ shared, keyLimits, costs }: Conditions): number {
   const horizonMs = HORIZON_US / 1_000;
   // A key's own limit is a gate: it is the shared one that others' slots are spaced by.
   const spacing = shared.length > 0 ? shared : keyLimits;

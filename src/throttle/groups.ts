@@ -3,7 +3,8 @@ import { keyLimitsOf } from "../core/per-key.ts";
 import type { Policy } from "../core/policy.ts";
 import { costsOf } from "./costs.ts";
 import type { TryOptions } from "./draw-options.ts";
-import { createGroup, type Group } from "./group.ts";
+import { termsOf, type Group, type Terms } from "./group.ts";
+import { KeyedGroup } from "./keyed-group.ts";
 import type { SlotKeeper } from "./slot.ts";
 
 /** The groups of one bucket: calls of one key and cost are interchangeable. */
@@ -17,23 +18,30 @@ export interface Groups {
   clear(): void;
 }
 
-/** So many are kept before those in which nobody waits are dropped. */
+/** So many come before those in which nobody waits let go of what they need to wait. */
 const LEAST_SWEPT = 1_000;
+/** So many of them are kept beyond that: to make one anew costs a try more than to find it. */
+const MOST_IDLE = 10_000;
 
 export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
   const { name: bucket } = keeper;
   const groups = new Map<string, Group>();
   const byKey = new Map<string, Group>();
   let plain: Group | undefined;
+  /** What calls are under that cost one call and have a key, where all keys have the same limits. */
+  let usual: { readonly terms: Terms; readonly prefix: string } | undefined;
   let sweepAt = LEAST_SWEPT;
 
   function forgetIdle(): void {
-    byKey.clear();
-    for (const [name, { line, held }] of groups) {
-      if (line.size === 0 && held.size === 0) groups.delete(name);
+    const idle = [...groups.values()].filter(({ isIdle }) => isIdle);
+    for (const group of idle) group.rest();
+    const busy = groups.size - idle.length;
+    if (idle.length > MOST_IDLE) {
+      byKey.clear();
+      for (const { name } of idle) groups.delete(name);
     }
     // To look at all of them for each new one would cost more than they do.
-    sweepAt = Math.max(LEAST_SWEPT, 2 * groups.size);
+    sweepAt = groups.size + Math.max(LEAST_SWEPT, busy);
   }
 
   function find({ key, cost }: TryOptions): Group {
@@ -52,15 +60,30 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
     const limits = [...shared, ...keyLimits];
     const costs = costsOf(bucket, limits, cost);
     const own = keyLimits.length > 0 ? key : undefined;
-    const name = `${costs.join(" ")} ${own ?? ""}`;
+    const prefix = `${costs.join(" ")} `;
+    const name = prefix + (own ?? "");
     const found = groups.get(name);
     // A tier's limits may have changed since.
     const isSame = found?.keyLimits === keyLimits || keyLimits.length === 0;
     if (found !== undefined && isSame) return found;
+    const terms = termsOf({ shared, keyLimits, costs, text });
+    if (cost === undefined && own !== undefined && inForce.perKey?.fixed !== undefined) {
+      usual = { terms, prefix };
+    }
+    return add(new KeyedGroup(terms, { keeper, name, key: own }));
+  }
+
+  function add(group: Group): Group {
     if (groups.size >= sweepAt) forgetIdle();
-    const group = createGroup({ keeper, name, key: own, keyLimits, shared, costs, text });
-    groups.set(name, group);
+    groups.set(group.name, group);
     return group;
+  }
+
+  /** Most are of a key like all others. */
+  function findUsual(key: string): Group | undefined {
+    if (usual === undefined) return undefined;
+    const name = usual.prefix + key;
+    return groups.get(name) ?? add(new KeyedGroup(usual.terms, { keeper, name, key }));
   }
 
   /** Calls that say no more than whom they are for, under limits that are the same for all keys. */
@@ -77,7 +100,7 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
       if (key === undefined) return (plain ??= find(options));
       const known = findByKey(key);
       if (known !== undefined) return known;
-      const group = find(options);
+      const group = findUsual(key) ?? find(options);
       if (group.key === key) byKey.set(key, group);
       return group;
     },
@@ -85,6 +108,7 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
       groups.clear();
       byKey.clear();
       plain = undefined;
+      usual = undefined;
     },
   };
 }

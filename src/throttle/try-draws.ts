@@ -1,14 +1,15 @@
-import { LRUCache } from "lru-cache";
-import { NO_PLACE, type Drawn, type DrawRequest } from "../core/store.ts";
+import { StoreUnavailableError } from "../core/errors.ts";
+import { NO_PLACE, type Drawn, type DrawRequest, type Granted } from "../core/store.ts";
 import type { Basics } from "./basics.ts";
 import type { TryDecision } from "./bucket.ts";
-import type { Decision } from "./decision.ts";
-import { allowed, later, refused, standingsOf, type Outcome } from "./decisions.ts";
+import { allowed, refused, standingsOf, type Outcome } from "./decisions.ts";
 import type { TryOptions } from "./draw-options.ts";
 import type { Group } from "./group.ts";
 import type { PolicyNews } from "./known-terms.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
+import { createRefusals } from "./refusals.ts";
 import { DrawnSlot } from "./slot.ts";
+import { byScript, MOST_TOGETHER, type Asker, type Batch } from "./try-batches.ts";
 
 /** Asks at once or not at all, for all who ask in one tick together. */
 export interface TryDraws {
@@ -17,36 +18,13 @@ export interface TryDraws {
   forget(key?: string): void;
 }
 
-/** Those who ask for the same. */
-interface Batch {
-  readonly options: TryOptions;
-  readonly askers: Asker[];
-}
-
-interface Asked extends Batch {
-  readonly group: Group;
-}
-
-interface Asker {
-  readonly key: string | undefined;
-  readonly resolve: (decision: TryDecision) => void;
-  readonly reject: (reason: unknown) => void;
-}
-
-interface Refusal {
-  readonly untilMs: number;
-  readonly decision: Decision;
-  readonly decidedAtMs: number;
-  readonly key: string | undefined;
-}
-
-const MOST_REFUSALS = 10_000;
-/** However long a refusal holds, it is asked about again: news of a change may have been lost. */
-const LONGEST_MEMORY_MS = 10_000;
-/** One script serves so many. */
-const MOST_BATCHES = 32;
+/** So many scripts wait for their answers before a full one has to wait as well. */
+const MOST_UNDER_WAY = 8;
 
 export interface TryDrawsOptions extends Basics {
+  readonly startsFull: boolean;
+  /** Those who ask wait while the store does not answer: resolves when it may be asked again. Undefined: they fail. */
+  readonly untilRetry: (() => Promise<void>) | undefined;
   readonly leases: LeaseKeeper;
   /** The group that a call belongs to, by the policy that is known. */
   readonly groupOf: (options: TryOptions) => Group;
@@ -55,31 +33,31 @@ export interface TryDrawsOptions extends Basics {
 }
 
 export function createTryDraws(parts: TryDrawsOptions): TryDraws {
-  const { store, bucket, asker, known, leases } = parts;
-  const refusals = new LRUCache<string, Refusal>({ max: MOST_REFUSALS });
+  const { store, bucket, asker, known, leases, startsFull, untilRetry } = parts;
+  const refusals = createRefusals();
   let gathered = new Map<string, Batch>();
   let isDue = false;
   let asking = 0;
+  /** When the bucket was drawn from last, by its own clock; 0: never. A refusal leaves no trace there. */
+  let drewUs = 0;
 
   function ask(options: TryOptions): Promise<TryDecision> {
-    const { name } = parts.groupOf(options);
-    const refusal = refusals.get(name);
-    const nowMs = performance.now();
-    if (refusal !== undefined && nowMs < refusal.untilMs) {
-      const decision = later(refusal.decision, Math.floor(nowMs - refusal.decidedAtMs));
-      return Promise.resolve({ ...decision, slot: undefined });
-    }
+    const group = parts.groupOf(options);
+    const { name } = group;
+    const refusal = refusals.find(group);
+    if (refusal !== undefined) return Promise.resolve({ ...refusal, slot: undefined });
     return new Promise((resolve, reject) => {
-      const batch = gathered.get(name) ?? { options, askers: [] };
+      const batch = gathered.get(name) ?? { group, options, askers: [] };
       if (batch.askers.length === 0) gathered.set(name, batch);
       batch.askers.push({ key: options.key, resolve, reject });
       sendSoon();
     });
   }
 
-  /** While one request is under way, those who come are gathered for the next. */
+  /** While one request is under way, those who come are gathered for the next, until they fill it. */
   function sendSoon(): void {
-    if (isDue || asking > 0) return;
+    if (isDue || asking >= MOST_UNDER_WAY) return;
+    if (asking > 0 && gathered.size < MOST_TOGETHER) return;
     isDue = true;
     queueMicrotask(sendAll);
   }
@@ -88,20 +66,31 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     isDue = false;
     const batches = [...gathered.values()];
     gathered = new Map();
-    for (let start = 0; start < batches.length; start += MOST_BATCHES) {
+    for (const together of byScript(batches)) {
       asking += 1;
-      void send(batches.slice(start, start + MOST_BATCHES));
+      void send(together);
     }
   }
 
   async function send(batches: readonly Batch[]): Promise<void> {
     try {
-      await drawFor(batches);
+      await drawUntilAnswered(batches);
     } catch (error) {
       for (const { askers } of batches) for (const { reject } of askers) reject(error);
     } finally {
       asking -= 1;
       if (gathered.size > 0) sendSoon();
+    }
+  }
+
+  async function drawUntilAnswered(batches: readonly Batch[]): Promise<void> {
+    for (;;) {
+      try {
+        return await drawFor(batches);
+      } catch (error) {
+        if (untilRetry === undefined || !(error instanceof StoreUnavailableError)) throw error;
+        await untilRetry();
+      }
     }
   }
 
@@ -120,15 +109,22 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
       return drawFor(asked);
     }
     known.confirm(version);
+    if (reply.granted.some(isGranted)) drewUs = nowUs;
     for (const [index, { group, askers }] of asked.entries()) {
       const granted = reply.granted[index]!;
+      if (granted.refusal !== undefined) {
+        for (const { reject } of askers) reject(granted.refusal);
+        continue;
+      }
       settle(askers, { group, granted, nowUs }, { reply, lease });
       if (group.hasLeases) lease += granted.slotsUs.length;
     }
   }
 
   /** With the groups that they belong to; those alone fail that could never pass under the policy that is known by now. */
-  function grouped(batches: readonly Batch[]): Asked[] {
+  function grouped(batches: readonly Batch[]): readonly Batch[] {
+    const { text } = known.policy;
+    if (batches.every(({ group }) => group.text === text)) return batches;
     return batches.flatMap(({ options, askers }) => {
       try {
         return [{ options, askers, group: parts.groupOf(options) }];
@@ -152,13 +148,13 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     }
   }
 
-  function request(asked: readonly Asked[], lease: number): Omit<DrawRequest, "leases"> {
+  function request(asked: readonly Batch[], lease: number): Omit<DrawRequest, "leases"> {
     const wishes = asked.map(({ group: { name, key, keyLimits, costs }, askers }) => {
       const wanted = askers.length;
       return { name, key, keyLimits, costs, wanted, rank: 0, place: NO_PLACE };
     });
-    const common = { bucket, asker, terms: known.terms, place: NO_PLACE, drewUs: 0 };
-    return { ...common, wishes, horizonUs: 0, lease, isTry: true };
+    const common = { bucket, asker, terms: known.terms, place: NO_PLACE, drewUs };
+    return { ...common, wishes, horizonUs: 0, lease, startsFull, isTry: true };
   }
 
   function settle(
@@ -181,18 +177,13 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     if (count === askers.length) return;
     const decision = refused(standings, outcome);
     // A lease may come free at any time: nobody can tell when that refusal ends.
-    if (granted.notBeforeUs !== Infinity) {
-      const untilMs = sinceMs + Math.min(decision.retryAfterMs, LONGEST_MEMORY_MS);
-      const facts = { untilMs, decision, decidedAtMs: sinceMs, key: group.key };
-      refusals.set(group.name, facts);
-    }
+    if (granted.notBeforeUs !== Infinity) refusals.keep(group, decision);
     for (const { resolve } of askers.slice(count)) resolve({ ...decision, slot: undefined });
   }
 
-  function forget(key?: string): void {
-    if (key === undefined) return refusals.clear();
-    for (const [name, refusal] of refusals) if (refusal.key === key) refusals.delete(name);
-  }
+  return { ask, forget: (key) => refusals.forget(key) };
+}
 
-  return { ask, forget };
+function isGranted({ slotsUs, run }: Granted): boolean {
+  return slotsUs.length > 0 || run !== undefined;
 }

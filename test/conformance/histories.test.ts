@@ -62,12 +62,15 @@ function policyOf(kinds: readonly string[], most: number): fc.Arbitrary<Policy> 
 }
 
 const key = fc.constantFrom("a", "b");
+const seldom = fc.nat(9).map((each) => each === 0);
 const wanted: fc.Arbitrary<Wanted> = fc.record(
   {
     wanted: fc.oneof(fc.integer({ min: 1, max: 6 }), fc.integer({ min: 1, max: 300 })),
     cost: fc.record({ calls: fc.integer({ min: 1, max: 3 }), tokens: fc.nat(5) }),
     key,
     priority: fc.constantFrom(...PRIORITIES),
+    drewElsewhere: seldom,
+    startsFull: seldom,
   },
   { requiredKeys: ["wanted", "cost"] },
 );
@@ -76,7 +79,7 @@ const change: fc.Arbitrary<Change> = fc.oneof(
   fc.record({
     do: fc.constant("cool" as const),
     forUs: us,
-    rampUs: fc.constantFrom(0, 1_000_000),
+    rampUs: fc.constantFrom(1, 1_000_000),
     slotUs: fc.constantFrom(1, 2 ** 52),
   }),
   fc.record({
@@ -84,6 +87,7 @@ const change: fc.Arbitrary<Change> = fc.oneof(
     factor: fc.constant(700),
     floor: fc.constant(100),
     recoverUs: fc.constant(5_000_000),
+    forUs: fc.oneof(fc.constant(0), us),
     slotUs: fc.constantFrom(1, 2 ** 52),
   }),
   fc.record({ do: fc.constant("space" as const), gapUs: fc.nat(50_000), forUs: us }),
@@ -115,6 +119,7 @@ const step = fc.oneof(
         calls: fc.integer({ min: -1, max: 3 }),
         tokens: fc.integer({ min: -5, max: 50 }),
       }),
+      isUnused: fc.boolean(),
     }),
   },
   {
@@ -144,7 +149,13 @@ const plainStep = fc.oneof(
     arbitrary: fc.record({
       do: fc.constant("draw" as const),
       asker,
-      wishes: fc.record({ wanted: fc.integer({ min: 1, max: 300 }) }).map((each) => [each]),
+      wishes: fc
+        .record({
+          wanted: fc.integer({ min: 1, max: 300 }),
+          drewElsewhere: seldom,
+          startsFull: seldom,
+        })
+        .map((each) => [each]),
     }),
   },
   { weight: 8, arbitrary: fc.record({ do: fc.constant("wait" as const), us }) },
@@ -156,6 +167,7 @@ const plainStep = fc.oneof(
     weight: 1,
     arbitrary: fc.record({ do: fc.constant("stepBack" as const), us: fc.nat(20_000_000) }),
   },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("forget" as const) }) },
 );
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 
@@ -179,7 +191,9 @@ async function take({ store, askers, forget }: Bench, given: Step): Promise<unkn
     case "giveBack":
       return own.giveBack(first.toReversed().slice(0, given.count));
     case "settle":
-      return first[0] === undefined ? undefined : own.settle(first[0], given.deltas);
+      return first[0] === undefined
+        ? undefined
+        : own.settle(first[0], given.deltas, undefined, given.isUnused);
     case "release":
     case "renew": {
       const leases = Array.from({ length: given.count }, (_, index) => own.lease - 1 - index);

@@ -95,6 +95,19 @@ describe("a try in Redis", () => {
     },
   );
 
+  it("that is granted to one key writes nothing of another to which it is refused", async () => {
+    const { store, bytes } = openStore();
+    const policy = policyOf({ rate: "1/s", perKey: { rate: "1/s" } });
+    const trier = createAsker(store, { bucket: "b", name: "b", policy });
+
+    const reply = await trier.drawAll(
+      ["first", "second"].map((key) => ({ key, wanted: 1, isTry: true })),
+    );
+
+    expect([0, 1].map((wish) => slotsOf(reply, wish).length)).toEqual([1, 0]);
+    expect(Object.keys(await bytes()).filter((name) => name.includes(":key:second"))).toEqual([]);
+  });
+
   it("that is granted is booked as a draw is", async () => {
     const { store, bytes, clock } = openStore();
     const policy = policyOf({ limits: [leakyBucket("10/s"), slidingLog(1, "1h")] });

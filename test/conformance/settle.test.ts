@@ -153,6 +153,15 @@ describe.each(storeKinds())("a slot that no call left on, in $name", ({ open }) 
   const SLOW = { limits: [leakyBucket("200/s")], perKey: { rate: "1/h" } };
   const HOUR_US = 3_600_000_000;
 
+  async function nextSlot(clock: PinnedStore["clock"], asker: Asker): Promise<number> {
+    for (;;) {
+      const reply = await asker.drawAll([{ wanted: 1, key: "k" }]);
+      const [slotUs] = slotsOf(reply);
+      if (slotUs !== undefined) return slotUs;
+      clock.set(reply.granted[0]!.notBeforeUs);
+    }
+  }
+
   it("gives a key's slow limit back, so that the key has its slot at once", async () => {
     const { clock, store } = open();
     const asker = createAsker(store, { bucket: "b", name: "a", policy: policyOf(SLOW) });
@@ -169,14 +178,12 @@ describe.each(storeKinds())("a slot that no call left on, in $name", ({ open }) 
     const { clock, store } = open();
     const policy = policyOf({ limits: [leakyBucket("200/s")], perKey: { rate: "20/s" } });
     const asker = createAsker(store, { bucket: "b", name: "a", policy });
-    const [lateUs, laterUs] = slotsOf(await asker.drawAll([{ wanted: 2, key: "k" }]));
-    expect(laterUs! - lateUs!).toBe(50_000);
-    clock.set(lateUs! + 40_000);
-    await asker.settle(lateUs!, { calls: -1 }, "k", true);
+    const lateUs = await nextSlot(clock, asker);
+    const laterUs = await nextSlot(clock, asker);
+    expect(laterUs - lateUs).toBe(50_000);
+    await asker.settle(lateUs, { calls: -1 }, "k", true);
 
-    const [slotUs] = slotsOf(await asker.drawAll([{ wanted: 1, key: "k" }]));
-
-    expect(slotUs! - laterUs!).toBe(50_000);
+    expect((await nextSlot(clock, asker)) - laterUs).toBe(50_000);
   });
 
   it("leaves a key that took no slot as it is", async () => {

@@ -12,6 +12,7 @@ do
 
   RULES[1] = {
     is_rate = true,
+    does_drain = true,
     excess = excess,
     earliest = function(limit, at_us, cost)
       local over = excess(limit, at_us, cost)

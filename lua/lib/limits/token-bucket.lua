@@ -10,6 +10,7 @@ do
 
   RULES[2] = {
     is_rate = true,
+    does_drain = true,
     earliest = function(limit, at_us, cost)
       local debt = lacking_at(limit, at_us) + (cost - limit.capacity) * limit.period_us
       return debt > 0 and at_us + math.ceil(debt / limit.count) or at_us

@@ -17,6 +17,7 @@ export const leakyBucket: Rule<State> = {
   kind: "leaky-bucket",
   code: 1,
   isRate: true,
+  doesDrain: true,
   fresh: () => ({ emptyUs: 0, rest: 0, busySinceUs: 0 }),
   earliest(limit, state, atUs, cost) {
     const excess = excessAt(limit, state, atUs, cost);

@@ -46,6 +46,8 @@ export interface Rule<State> {
   readonly isKept?: boolean;
   /** Whether a later `atUs` may find less room than an earlier one, as the next window does. */
   readonly doesShift?: boolean;
+  /** Whether what is used comes back evenly, rather than with another window. */
+  readonly doesDrain?: boolean;
   /** Whether the limit holds units per time, or calls at once. */
   readonly isRate: boolean;
   fresh(): State;

@@ -14,6 +14,7 @@ export const tokenBucket: Rule<State> = {
   kind: "token-bucket",
   code: 2,
   isRate: true,
+  doesDrain: true,
   fresh: () => ({ lacking: 0, atUs: 0, busySinceUs: 0 }),
   earliest(limit, state, atUs, cost) {
     const debt = lackingAt(limit, state, atUs) + (cost - limit.capacity) * limit.periodUs;

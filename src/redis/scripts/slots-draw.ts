@@ -52,8 +52,10 @@ function keysOf({ wishes }: DrawRequest): LimitedKey[] {
 }
 
 function numbersOf(input: SlotsDraw): number[] {
-  const { pinnedUs = 0, horizonUs, drewUs, isTry, lease, place, terms, wishes } = input;
-  const head = [pinnedUs, horizonUs, drewUs, isTry ? 1 : 0, lease, place.turnUs, place.sinceUs];
+  const { pinnedUs = 0, horizonUs, drewUs, isTry, startsFull = false, lease } = input;
+  const { place, terms, wishes } = input;
+  const how = (isTry ? 1 : 0) + (startsFull ? 2 : 0);
+  const head = [pinnedUs, horizonUs, drewUs, how, lease, place.turnUs, place.sinceUs];
   const keys = keysOf(input);
   const numbers = [...head, ...termsNumbers(terms), keys.length];
   for (const [index, { limits }] of keys.entries()) {

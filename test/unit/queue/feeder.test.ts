@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { Fed, FeedRequest, LaneJob, LaneStore } from "../../../src/core/lane-store.ts";
-import { createFeeder, type Feeder } from "../../../src/queue/feeder.ts";
+import { beginWaits, setUpFeeder } from "../../support/open-feeder.ts";
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -9,70 +8,12 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-interface Setup {
-  readonly feeder: Feeder;
-  /** What was told so far. */
-  readonly told: FeedRequest[];
-  readonly joined: (readonly LaneJob[])[];
-  readonly warnings: string[];
-  /** What the lanes answer from now on. */
-  answer: (request: FeedRequest) => Partial<Fed> | Promise<Partial<Fed>>;
-  joinFails: boolean;
-  places: number;
-  heldBack: number;
-}
-
-/** A feeder on lanes that answer as a test says: all that arrived was fed, and nothing is parked. */
-function setUp(): Setup {
-  const setup = {
-    told: [] as FeedRequest[],
-    joined: [] as (readonly LaneJob[])[],
-    warnings: [] as string[],
-    answer: (): Partial<Fed> => ({}),
-    joinFails: false,
-    places: 50,
-    heldBack: 0,
-  } as Omit<Setup, "feeder"> as Setup;
-  const lanes = {
-    async join(_queue: string, jobs: readonly LaneJob[]) {
-      if (setup.joinFails) throw new Error("no reply");
-      setup.joined.push(jobs);
-    },
-    async feed(request: FeedRequest): Promise<Fed> {
-      setup.told.push(request);
-      const arrivals = request.arrived.map(() => "fed" as const);
-      return { arrivals, parked: 0, nextMs: undefined, ...(await setup.answer(request)) };
-    },
-  } as Partial<LaneStore> as LaneStore;
-  const feeder = createFeeder({
-    lanes,
-    queue: "jobs",
-    worker: "w",
-    logger: { warn: (_facts, message) => setup.warnings.push(message), error: () => {} },
-    places: () => setup.places,
-    heldBack: () => setup.heldBack,
-  });
-  return Object.assign(setup, { feeder });
-}
-
-/** Has so many jobs wait for their slots; ends the wait of one. */
-function beginWaits(feeder: Feeder, count: number): () => Promise<unknown> {
-  const ends: (() => void)[] = [];
-  const waits = Array.from({ length: count }, () =>
-    feeder.whileWaiting(new Promise<void>((resolve) => ends.push(resolve))),
-  );
-  return () => {
-    ends.pop()!();
-    return waits.pop()!;
-  };
-}
-
 /** Runs what is due within so many ms. */
 const pass = (ms: number): Promise<unknown> => vi.advanceTimersByTimeAsync(ms);
 
 describe("what a feeder tells", () => {
   it("asks for jobs at once, and looks in each second without news", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
 
     await pass(3_500);
 
@@ -82,7 +23,7 @@ describe("what a feeder tells", () => {
   });
 
   it("gathers the news of some ms in one round trip", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     await pass(100);
 
     const arrivals = ["1", "2", "3"].map((id) => setup.feeder.arrive(id));
@@ -101,7 +42,7 @@ describe("what a feeder tells", () => {
   });
 
   it("gives each job the answer that is its own", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     setup.answer = ({ arrived }) => ({
       arrivals: arrived.map((id) => (id === "odd" ? "unfed" : id === "probe" ? "probe" : "fed")),
     });
@@ -114,7 +55,7 @@ describe("what a feeder tells", () => {
   });
 
   it("parks jobs that go back before it asks for others", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     await pass(100);
 
     setup.feeder.park({ id: "1", roomInMs: 500 });
@@ -131,7 +72,7 @@ describe("what a feeder tells", () => {
   });
 
   it("comes back when a lane that stands aside is due", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     await pass(10);
     setup.answer = () => ({ parked: 1, nextMs: 300 });
     setup.feeder.wake("acme");
@@ -146,7 +87,7 @@ describe("what a feeder tells", () => {
   });
 
   it("tells of a start only while jobs are parked", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     await pass(10);
     setup.feeder.start();
     await pass(10);
@@ -166,7 +107,7 @@ describe("what a feeder tells", () => {
 
 describe("how many jobs a feeder asks for", () => {
   it("is what it started of late and two, less those that wait for their slots", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     for (let count = 0; count < 10; count++) setup.feeder.start();
     const endOne = beginWaits(setup.feeder, 4);
     await endOne();
@@ -179,7 +120,7 @@ describe("how many jobs a feeder asks for", () => {
   });
 
   it("does not count those that their own key holds back", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     beginWaits(setup.feeder, 5);
     setup.heldBack = 4;
 
@@ -191,7 +132,7 @@ describe("how many jobs a feeder asks for", () => {
   });
 
   it("is bounded by its places, but for two and a tenth that lie ready", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     setup.places = 1;
     for (let count = 0; count < 40; count++) setup.feeder.start();
 
@@ -203,7 +144,7 @@ describe("how many jobs a feeder asks for", () => {
   });
 
   it("is never below none", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     beginWaits(setup.feeder, 5);
 
     setup.feeder.wake("any");
@@ -214,7 +155,7 @@ describe("how many jobs a feeder asks for", () => {
   });
 
   it("falls back to two when nothing has started for a while", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     for (let count = 0; count < 10; count++) setup.feeder.start();
 
     await pass(2_000);
@@ -226,7 +167,7 @@ describe("how many jobs a feeder asks for", () => {
 
 describe("a feeder whose lanes cannot be reached", () => {
   it("asks again about the jobs that arrived, and warns", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     let fails = 2;
     setup.answer = () => {
       fails -= 1;
@@ -244,7 +185,7 @@ describe("a feeder whose lanes cannot be reached", () => {
   });
 
   it("leaves jobs that could not join to come back by themselves, and goes on", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     await pass(10);
     setup.joinFails = true;
     setup.feeder.park({ id: "1" });
@@ -259,7 +200,7 @@ describe("a feeder whose lanes cannot be reached", () => {
   });
 
   it("tells once more which keys may have room, and what came of probes", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     await pass(10);
     setup.answer = () => {
       setup.answer = () => ({});
@@ -275,7 +216,7 @@ describe("a feeder whose lanes cannot be reached", () => {
   });
 
   it("asks once a second while they refuse, whatever has come", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     await pass(10);
     setup.answer = () => {
       throw new Error("LOADING Redis is loading the dataset in memory");
@@ -293,7 +234,7 @@ describe("a feeder whose lanes cannot be reached", () => {
   });
 
   it("does not ask again before the reply to what it asked", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     let reply: () => void = () => {};
     await pass(10);
     setup.answer = () => new Promise((resolve) => (reply = () => resolve({})));
@@ -315,7 +256,7 @@ describe("a feeder whose lanes cannot be reached", () => {
 
 describe("a feeder that is closed", () => {
   it("takes its want back, and leaves no timer behind", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     await pass(10);
 
     await setup.feeder.close();
@@ -325,7 +266,7 @@ describe("a feeder that is closed", () => {
   });
 
   it("lets those go that wait to hear how they came", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     setup.answer = () => new Promise(() => {});
     const arrival = setup.feeder.arrive("1");
     await pass(0);
@@ -337,7 +278,7 @@ describe("a feeder that is closed", () => {
   });
 
   it("tells what it had yet to tell", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     await pass(10);
     setup.feeder.wake("acme");
     setup.feeder.park({ id: "1" });
@@ -349,7 +290,7 @@ describe("a feeder that is closed", () => {
   });
 
   it("still parks jobs that were on their way back", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     await pass(10);
     await setup.feeder.close();
 
@@ -362,7 +303,7 @@ describe("a feeder that is closed", () => {
   });
 
   it("says nothing more when its lanes are away", async () => {
-    const setup = setUp();
+    const setup = setUpFeeder();
     await pass(10);
     setup.answer = () => {
       throw new Error("no reply");

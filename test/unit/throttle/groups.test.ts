@@ -12,7 +12,7 @@ it("keeps the group of a key in which somebody waits, and forgets those of thous
   const busy = groups.of({ key: "busy" });
   busy.line.push({ priority: "normal" } as Caller);
 
-  for (let key = 0; key < 2_000; key++) groups.of({ key: `key ${key}` });
+  for (let key = 0; key < 12_000; key++) groups.of({ key: `key ${key}` });
 
   expect(groups.of({ key: "busy" })).toBe(busy);
   expect(groups.of({ key: "idle" })).not.toBe(idle);

@@ -1,0 +1,8 @@
+-- is_quiet(packed, now_us): whether a scope, by its numbers from cool_until_us to uneven_until_us, holds nothing back:
+-- no cooldown, no pause, no cut rate, no gap, and nobody's turn. See lib/pack.
+local function is_quiet(packed, now)
+  local cool_us, paused_us, _, _, since_us, recover_us, _, gap_until_us, turns_until_us =
+    struct.unpack('<ddddddddd', packed)
+  return cool_us <= now and paused_us <= now and gap_until_us <= now and turns_until_us < now
+    and now >= since_us + recover_us
+end

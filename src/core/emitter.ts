@@ -1,0 +1,54 @@
+import { InvalidOptionError } from "./errors.ts";
+import type { Logger } from "./logger.ts";
+
+/** Calls a listener on each event of a name. */
+export interface Emitter<Events> {
+  /**
+   * What a listener throws goes to the logger.
+   *
+   * @throws {@link InvalidOptionError} when there is no such event.
+   */
+  on<Name extends keyof Events>(event: Name, listener: (event: Events[Name]) => unknown): void;
+  /** Calls the listener no more. */
+  off<Name extends keyof Events>(event: Name, listener: (event: Events[Name]) => unknown): void;
+}
+
+export interface OwnedEmitter<Events> extends Emitter<Events> {
+  emit<Name extends keyof Events>(name: Name, event: Events[Name]): void;
+}
+
+type Listener = (event: never) => unknown;
+
+/** An emitter of these events, and of no others. */
+export function createEmitter<Events>(
+  names: readonly (keyof Events & string)[],
+  logger: Logger,
+): OwnedEmitter<Events> {
+  const listeners = new Map<PropertyKey, Set<Listener>>(names.map((name) => [name, new Set()]));
+
+  function report(error: unknown): void {
+    logger.error({ reason: String(error) }, `A listener of a sluice has failed: ${String(error)}`);
+  }
+
+  function listenersOf(where: string, event: PropertyKey): Set<Listener> {
+    const found = listeners.get(event);
+    if (found !== undefined) return found;
+    const remedy = `the events are ${names.join(", ")}`;
+    throw new InvalidOptionError({ where, option: "event", value: event, remedy });
+  }
+
+  return {
+    on: (event, listener) => void listenersOf("on()", event).add(listener),
+    off: (event, listener) => void listenersOf("off()", event).delete(listener),
+    emit(name, event) {
+      for (const listener of listeners.get(name) ?? []) {
+        try {
+          // One that is async may reject later.
+          Promise.resolve(listener(event as never)).catch(report);
+        } catch (error) {
+          report(error);
+        }
+      }
+    },
+  };
+}

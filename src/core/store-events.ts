@@ -1,0 +1,12 @@
+/** What a sluice tells of its Redis servers. */
+export interface StoreEvent {
+  /** `"down"`: the server is asked no more until it answers a probe; `"up"`: it has answered one. */
+  readonly state: "up" | "down";
+  /** Where it is, without user and password: `"10.0.0.7:6379"`. */
+  readonly server: string;
+}
+
+/** The events of a sluice, by name. */
+export interface SluiceEvents {
+  readonly store: StoreEvent;
+}

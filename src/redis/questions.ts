@@ -1,0 +1,123 @@
+import { setTimeout as pause } from "node:timers/promises";
+import type { Cluster, Redis } from "ioredis";
+import { ClosedError, SluiceError, StoreUnavailableError } from "../core/errors.ts";
+import type { Breakers, ServerBreaker } from "./breakers.ts";
+import { untilReady } from "./ready.ts";
+import { withinMs } from "./within.ts";
+
+/** How a store asks its Redis: within a time, and not at all while a breaker is open. */
+export interface Questions {
+  /**
+   * Asks until the time limit is over. A second try is a new question, never the
+   * first one sent again: a booking whose reply was lost is left to expire.
+   *
+   * @throws {@link StoreUnavailableError} when there is no answer in time, or the breaker is open.
+   */
+  ask<T>(bucket: string, run: () => Promise<T>): Promise<T>;
+  /** Asks once only: what comes back twice would be handed out twice. Throws as `ask` does. */
+  askOnce<T>(bucket: string, run: () => Promise<T>): Promise<T>;
+  close(): void;
+}
+
+const PAUSE_MS = 50;
+/** What a script answers to a request that no second try could help. */
+export const REFUSAL: RegExp = /^SLUICE_(?<reason>[A-Z_]+) (?<detail>.*)$/;
+
+export function createQuestions(
+  redis: Redis | Cluster,
+  breakers: Breakers,
+  timeoutMs: number,
+): Questions {
+  let isClosed = false;
+
+  function assertAskable(breaker: ServerBreaker): void {
+    if (isClosed) throw new ClosedError("This sluice");
+    if (breaker.isOpen) throw shut(breaker.server);
+  }
+
+  async function tryUntil<T>(
+    breaker: ServerBreaker,
+    deadlineMs: number,
+    run: () => Promise<T>,
+  ): Promise<T> {
+    for (;;) {
+      assertAskable(breaker);
+      const askedAtMs = performance.now();
+      try {
+        if (redis.status !== "ready") {
+          await untilReady(redis, deadlineMs - askedAtMs);
+          assertAskable(breaker);
+        }
+        return await run();
+      } catch (error) {
+        if (isRefusal(error) || isOwn(error)) throw error;
+        // Redis did answer, if with an error; what it says may be over in a moment.
+        if (!isReply(error)) breaker.fail(askedAtMs);
+        assertAskable(breaker);
+        if (performance.now() + PAUSE_MS > deadlineMs) throw unavailable(timeoutMs, error);
+        await pause(PAUSE_MS);
+      }
+    }
+  }
+
+  async function inTime<T>(bucket: string, ask: Work<T>): Promise<T> {
+    const breaker = breakers.of(bucket);
+    assertAskable(breaker);
+    const askedAtMs = performance.now();
+    try {
+      // The last command may still be under way when its time is over; its reply is then lost.
+      const work = ask(breaker, askedAtMs + timeoutMs);
+      const answer = await withinMs(timeoutMs, work, () => unavailable(timeoutMs, undefined));
+      breaker.succeed();
+      return answer;
+    } catch (error) {
+      if (isRefusal(error)) breaker.succeed();
+      else if (!(error instanceof ClosedError) && !isReply(error)) breaker.fail(askedAtMs);
+      throw error;
+    }
+  }
+
+  return {
+    ask: (bucket, run) =>
+      inTime(bucket, (breaker, deadlineMs) => tryUntil(breaker, deadlineMs, run)),
+    askOnce: (bucket, run) =>
+      inTime(bucket, async () => {
+        if (redis.status !== "ready") await untilReady(redis, timeoutMs);
+        return run();
+      }),
+    close() {
+      isClosed = true;
+      breakers.close();
+    },
+  };
+}
+
+type Work<T> = (breaker: ServerBreaker, deadlineMs: number) => Promise<T>;
+
+function unavailable(timeoutMs: number, cause: unknown): StoreUnavailableError {
+  return new StoreUnavailableError(
+    `Redis gave no answer within ${timeoutMs} ms; the call was not started. ` +
+      `See that Redis runs and can be reached, or raise storeTimeoutMs.`,
+    cause,
+  );
+}
+
+function shut(server: string): StoreUnavailableError {
+  return new StoreUnavailableError(
+    `Redis at ${server} has not answered of late and is not asked for now; the call was not started. ` +
+      `See that Redis runs and can be reached; it is asked again as soon as it answers a probe.`,
+  );
+}
+
+export function isRefusal(error: unknown): error is Error {
+  return error instanceof Error && REFUSAL.test(error.message);
+}
+
+/** What was thrown here, not met on the way to Redis. */
+function isOwn(error: unknown): boolean {
+  return error instanceof SluiceError;
+}
+
+function isReply(error: unknown): boolean {
+  return error instanceof Error && error.name === "ReplyError";
+}

@@ -1,0 +1,119 @@
+import type { Limit } from "../../core/limits/limit.ts";
+import { ruleOf } from "../../core/limits/registry.ts";
+import {
+  NO_PLACE,
+  type DrawReply,
+  type Granted,
+  type Standing,
+  type Wish,
+} from "../../core/store.ts";
+import { stateKeys } from "../bucket-keys.ts";
+import { packNumbers } from "../numbers.ts";
+import { defineScript, type Script } from "../script.ts";
+import type { SlotsDraw } from "./slots-draw.ts";
+
+/** The kinds of limits that `lua/lib/take.lua` knows. */
+const PLAIN_KINDS = new Set(["leaky-bucket", "token-bucket", "fixed-window"]);
+/** Numbers that stand before those of the keys, and numbers of each key. */
+const REPLY_HEAD = 5;
+const REPLY_EACH = 3;
+
+/**
+ * Whether `slots-try` can serve a request: a try for keys that have one and the same plain limit,
+ * each wished for once, of a bucket that has none.
+ */
+export function isPlainTry({ isTry, horizonUs, terms, wishes }: SlotsDraw): boolean {
+  const [first] = wishes;
+  if (!isTry || horizonUs > 0 || terms.limits.length > 0 || first?.keyLimits.length !== 1)
+    return false;
+  const [limit] = first.keyLimits;
+  if (!PLAIN_KINDS.has(limit!.kind) || limit!.align !== undefined) return false;
+  const keys = new Set<string | undefined>();
+  for (const { key, keyLimits } of wishes) {
+    if (keyLimits !== first.keyLimits) return false;
+    keys.add(key);
+  }
+  return keys.size === wishes.length;
+}
+
+/** What `slots-draw` does with a plain try; undefined if something is unusual after all: nothing was written then. */
+export const slotsTry: Script<SlotsDraw, DrawReply | undefined> = defineScript({
+  name: "slots-try",
+  isPacked: true,
+  keys: ({ prefix, bucket, wishes }) => {
+    const keys = wishes.map(({ key }) => key!);
+    return stateKeys(prefix, bucket, keys);
+  },
+  args: ({ terms, wishes, pinnedUs = 0, drewUs, startsFull = false }) => {
+    const { kind, count, periodUs, capacity } = wishes[0]!.keyLimits[0]!;
+    const head = [pinnedUs, startsFull ? 0 : drewUs, terms.version];
+    const numbers = [...head, ruleOf(kind).code, count, periodUs, capacity];
+    for (const { wanted, costs } of wishes) numbers.push(wanted, costs[0]!);
+    return [terms.text, packNumbers(numbers)];
+  },
+  decode: (reply, { wishes }) => {
+    const packed = reply as Buffer;
+    if (packed.length === 0) return undefined;
+    const numbers = new DataView(packed.buffer, packed.byteOffset, packed.length);
+    const numberAt = (index: number): number => numbers.getFloat64(index * 8, true);
+    return {
+      nowUs: numberAt(0),
+      generation: numberAt(1),
+      version: numberAt(2),
+      alive: numberAt(3),
+      isOverride: numberAt(4) === 1,
+      newText: undefined,
+      granted: wishes.map((wish, index) =>
+        readGranted(wish, numberAt, REPLY_HEAD + index * REPLY_EACH),
+      ),
+      place: NO_PLACE,
+    };
+  },
+});
+
+function readGranted(
+  { wanted, costs, keyLimits }: Wish,
+  numberAt: (index: number) => number,
+  from: number,
+): Granted {
+  const limit = keyLimits[0]!;
+  const cost = costs[0]!;
+  const nowUs = numberAt(0);
+  const count = numberAt(from);
+  const standing = standingOf(limit, nowUs, numberAt(from + 2), cost);
+  const excess = numberAt(from + 1);
+  const step = cost * limit.periodUs;
+  const isServed = count === wanted;
+  return {
+    slotsUs: [],
+    run: count === 0 ? undefined : { count, atUs: nowUs, excess, step, drain: limit.count },
+    notBeforeUs: isServed ? 0 : standing.nextUs,
+    // It is the key's only limit that holds back those that are left.
+    bindsAt: isServed ? 0 : 1,
+    place: NO_PLACE,
+    standings: [standing],
+  };
+}
+
+/** How a plain limit stands, by what is used of it: of a window, or in cost × period. */
+function standingOf(
+  { kind, count, periodUs, capacity }: Limit,
+  nowUs: number,
+  used: number,
+  cost: number,
+): Standing {
+  if (kind === "fixed-window") {
+    const endUs = Math.floor(nowUs / periodUs) * periodUs + periodUs;
+    return {
+      remaining: Math.max(0, capacity - used),
+      resetUs: used > 0 ? endUs : nowUs,
+      nextUs: used + cost <= capacity ? nowUs : endUs,
+    };
+  }
+  const over = used + (cost - capacity) * periodUs;
+  return {
+    remaining: Math.max(0, capacity - Math.ceil(used / periodUs)),
+    resetUs: nowUs + Math.ceil(used / count),
+    nextUs: over > 0 ? nowUs + Math.ceil(over / count) : nowUs,
+  };
+}

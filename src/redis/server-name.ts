@@ -1,0 +1,21 @@
+import type { Cluster, Redis } from "ioredis";
+import { slotOfTag } from "./cluster-slot.ts";
+
+/** Tells what the server of a bucket is called in logs and events: where it is, never with a user or password. */
+export function serverNames(redis: Redis | Cluster): (bucket: string) => string {
+  if (isCluster(redis)) return (bucket) => redis.slots[slotOfTag(bucket)]?.[0] ?? "cluster";
+  const name = nameOf(redis);
+  return () => name;
+}
+
+function nameOf({ options }: Redis): string {
+  const { host = "localhost", port = 6379, path, db = 0, sentinels, name } = options;
+  const database = db === 0 ? "" : `/${db}`;
+  if (sentinels !== undefined && sentinels !== null) return `${name ?? "sentinel"}${database}`;
+  if (typeof path === "string") return `${path}${database}`;
+  return `${host.includes(":") ? `[${host}]` : host}:${port}${database}`;
+}
+
+function isCluster(redis: Redis | Cluster): redis is Cluster {
+  return redis.isCluster;
+}

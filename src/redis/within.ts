@@ -1,0 +1,16 @@
+/** What some work comes to, if it does within this time; else it rejects with what `late` tells. */
+export async function withinMs<T>(
+  timeoutMs: number,
+  work: Promise<T>,
+  late: () => Error,
+): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const expiry = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(late()), timeoutMs);
+  });
+  try {
+    return await Promise.race([work, expiry]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

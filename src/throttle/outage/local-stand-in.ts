@@ -1,0 +1,126 @@
+import { StoreUnavailableError } from "../../core/errors.ts";
+import type { Limit } from "../../core/limits/limit.ts";
+import { partOfLimit } from "../../core/local-part.ts";
+import { DREW_ELSEWHERE_US } from "../../core/lost-state.ts";
+import {
+  NO_PLACE,
+  type Drawn,
+  type DrawRequest,
+  type Granted,
+  type KnownTerms,
+  type Store,
+  type Wish,
+} from "../../core/store.ts";
+import type { Known, StandIn } from "./stand-in.ts";
+
+/**
+ * Paces this process's calls by its part of the bucket's limits, in a store of its own that goes on on the
+ * bucket's clock. It starts empty-handed: what Redis has just let pass is not known to it.
+ */
+export function createLocalStandIn(parts: {
+  readonly bucket: string;
+  readonly share: number;
+  readonly known: Known & { readonly nowUs: () => number };
+  readonly openStore: (nowUs: () => number) => Store;
+}): StandIn {
+  const { bucket, share, known } = parts;
+  const { nowUs } = known;
+  const part = share / known.replicas;
+  const store = parts.openStore(nowUs);
+  const scaled = new WeakMap<Limit, { readonly limit: Limit | undefined }>();
+  let hasDrawn = false;
+  let hasPlaces = false;
+
+  function partOf(limit: Limit): Limit | undefined {
+    const found = scaled.get(limit) ?? { limit: partOfLimit(limit, part) };
+    scaled.set(limit, found);
+    return found.limit;
+  }
+
+  /** What lets nothing pass stands as it was: no call that it holds for is asked for. */
+  function limitsOf(limits: readonly Limit[], key?: string): readonly Limit[] {
+    return limits.map((limit) => {
+      const own = partOf(limit) ?? limit;
+      if (own.kind !== "concurrency") return own;
+      return { ...own, count: Math.max(0, own.count - known.runningOf(key)) };
+    });
+  }
+
+  function termsOf({ limits, shares, text }: KnownTerms): KnownTerms {
+    return { limits: limitsOf(limits), shares, text, version: 0 };
+  }
+
+  function isPossible({ costs, keyLimits }: Wish, { limits }: KnownTerms): boolean {
+    return [...limits, ...keyLimits].every((limit, index) => {
+      const cost = costs[index]!;
+      return cost === 0 || cost <= (partOf(limit)?.capacity ?? 0);
+    });
+  }
+
+  function requestOf(request: DrawRequest, wishes: readonly Wish[]): DrawRequest {
+    // Places that Redis gave mean nothing here.
+    const areStrange = !hasPlaces && !request.isTry;
+    const place = areStrange ? NO_PLACE : request.place;
+    const own = wishes.map((wish) => ({
+      ...wish,
+      keyLimits: limitsOf(wish.keyLimits, wish.key),
+      place: areStrange ? NO_PLACE : wish.place,
+    }));
+    const drewUs = hasDrawn ? request.drewUs : DREW_ELSEWHERE_US;
+    const terms = termsOf(request.terms);
+    return { ...request, terms, wishes: own, place, drewUs, startsFull: false };
+  }
+
+  const scoped = <
+    Request extends { terms: KnownTerms; key: string | undefined; keyLimits: readonly Limit[] },
+  >(
+    request: Request,
+  ): Request => ({
+    ...request,
+    terms: termsOf(request.terms),
+    keyLimits: limitsOf(request.keyLimits, request.key),
+  });
+
+  return {
+    nowUs,
+    async draw(request): Promise<Drawn> {
+      const possible = request.wishes.filter((wish) => isPossible(wish, request.terms));
+      const refused: Granted = { ...NOTHING, refusal: tooLarge(bucket) };
+      if (possible.length === 0) throw refused.refusal;
+      const reply = await store.draw(requestOf(request, possible));
+      hasDrawn = true;
+      hasPlaces ||= !request.isTry;
+      const grantedTo = new Map(reply.granted.map((granted, index) => [possible[index], granted]));
+      const granted = request.wishes.map((wish) => grantedTo.get(wish) ?? refused);
+      // It is no policy that others are to hear of.
+      const { version } = request.terms;
+      return { ...reply, version, newText: undefined, alive: known.replicas, granted };
+    },
+    giveBack: (request) =>
+      store.giveBack({
+        ...request,
+        terms: termsOf(request.terms),
+        wish: { ...request.wish, keyLimits: limitsOf(request.wish.keyLimits, request.wish.key) },
+      }),
+    settle: (request) => store.settle(scoped(request)),
+    renew: (request) => store.renew(scoped(request)),
+    release: (request) => store.release(scoped(request)),
+    steer: (request) => store.steer(scoped(request)),
+  };
+}
+
+const NOTHING: Granted = {
+  slotsUs: [],
+  run: undefined,
+  notBeforeUs: 0,
+  place: NO_PLACE,
+  bindsAt: 0,
+  standings: [],
+};
+
+function tooLarge(bucket: string): StoreUnavailableError {
+  return new StoreUnavailableError(
+    `Redis does not answer, and this process's own part of bucket "${bucket}" is too small for the call; ` +
+      `it was not started. See that Redis runs and can be reached.`,
+  );
+}

@@ -1,0 +1,46 @@
+import { ClosedError } from "../../core/errors.ts";
+
+/** When those who wait for a store that does not answer have it asked again. */
+export interface StoreRetries {
+  /**
+   * Resolves after a while, or when the store may answer again.
+   *
+   * @throws {@link ClosedError} when the bucket is closed.
+   */
+  readonly untilRetry: () => Promise<void>;
+  readonly retryNow: () => void;
+  close(): void;
+}
+
+/** So often, without any news. */
+export const STORE_RETRY_MS = 1_000;
+
+export function createStoreRetries(bucket: string): StoreRetries {
+  const waiting = new Set<() => void>();
+  let isClosed = false;
+
+  function retryNow(): void {
+    for (const go of waiting) go();
+  }
+
+  return {
+    async untilRetry() {
+      await new Promise<void>((resolve) => {
+        const go = (): void => {
+          clearTimeout(timer);
+          waiting.delete(go);
+          resolve();
+        };
+        const timer = setTimeout(go, STORE_RETRY_MS);
+        waiting.add(go);
+        if (isClosed) go();
+      });
+      if (isClosed) throw new ClosedError(`Bucket "${bucket}"`);
+    },
+    retryNow,
+    close() {
+      isClosed = true;
+      retryNow();
+    },
+  };
+}

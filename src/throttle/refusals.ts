@@ -1,0 +1,47 @@
+import { LRUCache } from "lru-cache";
+import type { Decision } from "./decision.ts";
+import { later } from "./decisions.ts";
+import type { Group } from "./group.ts";
+
+/** What was refused, and cannot pass yet: Redis need not be asked about it again. */
+export interface Refusals {
+  /** The refusal that still holds for calls of this group, as it stands now. */
+  find(group: Group): Decision | undefined;
+  /** Calls of this group were refused just now. */
+  keep(group: Group, decision: Decision): void;
+  /** Something of the bucket, or of one key, has changed: what was refused may pass now. */
+  forget(key?: string): void;
+}
+
+interface Refusal {
+  readonly untilMs: number;
+  readonly decision: Decision;
+  readonly decidedAtMs: number;
+  readonly key: string | undefined;
+}
+
+const MOST_REFUSALS = 10_000;
+/** However long a refusal holds, it is asked about again: news of a change may have been lost. */
+const LONGEST_MEMORY_MS = 10_000;
+
+export function createRefusals(): Refusals {
+  const refusals = new LRUCache<string, Refusal>({ max: MOST_REFUSALS });
+  return {
+    find({ name }) {
+      const refusal = refusals.get(name);
+      if (refusal === undefined) return undefined;
+      const nowMs = performance.now();
+      if (nowMs >= refusal.untilMs) return undefined;
+      return later(refusal.decision, Math.floor(nowMs - refusal.decidedAtMs));
+    },
+    keep({ name, key }, decision) {
+      const nowMs = performance.now();
+      const untilMs = nowMs + Math.min(decision.retryAfterMs, LONGEST_MEMORY_MS);
+      refusals.set(name, { untilMs, decision, decidedAtMs: nowMs, key });
+    },
+    forget(key) {
+      if (key === undefined) return refusals.clear();
+      for (const [name, refusal] of refusals) if (refusal.key === key) refusals.delete(name);
+    },
+  };
+}

@@ -1,0 +1,36 @@
+import { Redis } from "ioredis";
+import { describe, expect, it } from "vitest";
+import { slotOfTag } from "../../../src/redis/cluster-slot.ts";
+import { serverNames } from "../../../src/redis/server-name.ts";
+
+const named = (options: object): string =>
+  serverNames(new Redis({ lazyConnect: true, ...options }))("b");
+
+describe("the name of a server", () => {
+  it.each([
+    [{}, "localhost:6379"],
+    [{ host: "db", port: 7_000, username: "me", password: "secret" }, "db:7000"],
+    [{ host: "db", db: 3 }, "db:6379/3"],
+    [{ host: "::1" }, "[::1]:6379"],
+    [{ path: "/run/redis.sock" }, "/run/redis.sock"],
+    [{ sentinels: [{ host: "s", port: 1 }], name: "main", sentinelPassword: "secret" }, "main"],
+  ])("says where it is, and no credentials: %j", (options, name) => {
+    expect(named(options)).toBe(name);
+  });
+
+  it("leaves out what a URL holds before the @", () => {
+    const redis = new Redis("redis://me:secret@db:6400/2", { lazyConnect: true });
+
+    expect(serverNames(redis)("b")).toBe("db:6400/2");
+  });
+});
+
+describe("the slot of a hash tag", () => {
+  it.each([
+    ["123456789", 12_739],
+    ["foo", 12_182],
+    ["", 0],
+  ])("is that of the cluster specification: %j", (tag, slot) => {
+    expect(slotOfTag(tag)).toBe(slot);
+  });
+});

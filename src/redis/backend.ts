@@ -1,3 +1,5 @@
+import type { Cluster, Redis } from "ioredis";
+import type { LaneStore } from "../core/lane-store.ts";
 import type { Logger } from "../core/logger.ts";
 import type { StoreEvent } from "../core/store-events.ts";
 import type { Store } from "../core/store.ts";
@@ -25,7 +27,17 @@ export interface BackendOptions {
 export interface Backend {
   readonly store: Store;
   /** A connection to where this queue lives, for this use. */
-  connectQueue(queue: string, use: ConnectionUse): ReturnType<typeof connectForQueue>;
+  connectQueue(queue: string, use: ConnectionUse): QueueServer;
+}
+
+/** A connection to the server of one queue, as `src/queue/connection.ts` wants it. */
+interface QueueServer {
+  readonly client: Redis | Cluster;
+  untilReady(timeoutMs: number): Promise<void>;
+  isReady(): boolean;
+  readonly lanes: LaneStore;
+  takeOut(key: string, member: string): Promise<boolean>;
+  close(): void;
 }
 
 export function createBackend(options: BackendOptions): Backend {
@@ -49,14 +61,14 @@ export function createBackend(options: BackendOptions): Backend {
   };
 }
 
-function connectForQueue(server: RedisInput, use: ConnectionUse, prefix: string) {
+function connectForQueue(server: RedisInput, use: ConnectionUse, prefix: string): QueueServer {
   const client = connect(server, use);
   return {
     client,
-    untilReady: (ms: number) => untilReady(client, ms),
+    untilReady: (ms) => untilReady(client, ms),
     isReady: () => client.status === "ready",
     lanes: createRedisLanes(client, prefix),
-    takeOut: async (key: string, member: string) => (await client.zrem(key, member)) === 1,
+    takeOut: async (key, member) => (await client.zrem(key, member)) === 1,
     close: () => client.disconnect(),
   };
 }

@@ -30,13 +30,13 @@ export async function runScript<Input, Output>(
   const keys = script.keys(input);
   const operands = [keys.length, ...keys, ...script.args(input)] as const;
   try {
-    return script.decode(await send("EVALSHA", script.sha), input);
+    return script.decode(await send("evalsha", script.sha), input);
   } catch (error) {
     if (!isUnknownScript(error)) throw error;
-    return script.decode(await send("EVAL", script.source), input);
+    return script.decode(await send("eval", script.source), input);
   }
 
-  function send(command: "EVAL" | "EVALSHA", text: string): Promise<unknown> {
+  function send(command: "eval" | "evalsha", text: string): Promise<unknown> {
     const sent = [command, text, ...operands] as const;
     return script.isPacked === true ? redis.callBuffer(...sent) : redis.call(...sent);
   }

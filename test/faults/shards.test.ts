@@ -19,16 +19,16 @@ describe("one of three independent servers is down", () => {
     const serverOf = createShards(urls);
     const names = Array.from({ length: 30 }, (_, index) => `b${index}`);
     sluice = createSluice({ shards: urls, storeTimeoutMs: 500 });
-    const { bucket: open } = sluice;
-    const buckets = names.map((name) => open(name, { rate: "1000/s" }));
+    const own = sluice;
+    const buckets = names.map((name) => own.bucket(name, { rate: "1000/s" }));
     await Promise.all(buckets.map((bucket) => bucket.draw()));
     for (const url of urls) {
       const client = new Redis(url);
       const held = await client.keys("*");
       client.disconnect();
-      const own = names.filter((name) => serverOf(name) === url);
-      expect(own.length).toBeGreaterThan(0);
-      for (const name of own) expect(held.some((key) => key.includes(`{${name}}`))).toBe(true);
+      const its = names.filter((name) => serverOf(name) === url);
+      expect(its.length).toBeGreaterThan(0);
+      for (const name of its) expect(held.some((key) => key.includes(`{${name}}`))).toBe(true);
     }
 
     await servers[0]!.stop();

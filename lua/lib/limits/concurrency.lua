@@ -10,17 +10,16 @@ local function waiter_name(since_us, asker)
   return string.format('%016.0f %s', since_us, asker)
 end
 
--- Who waits, the longest first; those that are gone are forgotten.
+-- Who waits, the longest first. Those that are gone are passed over: a look changes nothing.
 local function waiters_of(limit, now_us)
-  redis.call('ZREMRANGEBYSCORE', limit.keys[2], '-inf', now_us - WAITER_GONE_US)
-  local waiters = redis.call('ZRANGE', limit.keys[2], 0, -1)
+  local since = string.format('(%.0f', now_us - WAITER_GONE_US)
+  local waiters = redis.call('ZRANGEBYSCORE', limit.keys[2], since, '+inf')
   table.sort(waiters)
   return waiters
 end
 
 local function count_leases(limit, now_us)
-  redis.call('ZREMRANGEBYSCORE', limit.keys[1], '-inf', now_us)
-  return redis.call('ZCARD', limit.keys[1])
+  return redis.call('ZCOUNT', limit.keys[1], string.format('(%.0f', now_us), '+inf')
 end
 
 local function count_before(limit, drawer)
@@ -43,10 +42,12 @@ RULES[6] = {
     if cost < 0 then return end
     limit.active = limit.active and limit.active + 1
     local end_us = at_us + limit.period_us
+    redis.call('ZREMRANGEBYSCORE', limit.keys[1], '-inf', string.format('%.0f', drawer.now_us))
     redis.call('ZADD', limit.keys[1], end_us, lease_name(drawer.asker, drawer.lease))
     redis.call('PEXPIRE', limit.keys[1], math.ceil((end_us - drawer.now_us) / 1000) + 1000)
   end,
   keep_place = function(limit, drawer)
+    redis.call('ZREMRANGEBYSCORE', limit.keys[2], '-inf', string.format('%.0f', drawer.now_us - WAITER_GONE_US))
     redis.call('ZADD', limit.keys[2], drawer.now_us, waiter_name(drawer.since_us, drawer.asker))
     redis.call('PEXPIRE', limit.keys[2], math.ceil(WAITER_GONE_US / 1000))
   end,

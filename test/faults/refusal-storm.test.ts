@@ -1,0 +1,59 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { startFakeDownstream, type FakeDownstream } from "sluice/testing";
+import { realSluices } from "../support/real-sluice.ts";
+import { waitUntil } from "../support/wait-until.ts";
+
+const RATE = 200;
+/** What may be on its way when the first refusal is heard: a horizon. */
+const ON_THE_WAY = RATE / 10;
+/** What the downstream asks for with each refusal. */
+const STORM_MS = 1_000;
+const sluices = realSluices();
+let downstream: FakeDownstream;
+let stormFromMs = Infinity;
+beforeEach(async () => {
+  stormFromMs = Infinity;
+  downstream = await startFakeDownstream({
+    answer: ({ atMs }) => {
+      if (downstream.arrivals.length === 100) stormFromMs = atMs;
+      return atMs >= stormFromMs && atMs < stormFromMs + STORM_MS ? 429 : 200;
+    },
+  });
+});
+afterEach(async () => {
+  await downstream.close();
+});
+
+describe("a downstream that refuses all calls for a second, and says so", () => {
+  it("sees no call in that time but those on their way, and cuts the rate once", async () => {
+    const adaptive = { floor: 0.1, recoverMs: 600_000 };
+    const buckets = [1, 2, 3].map(() =>
+      sluices.open().bucket("b", { rate: `${RATE}/s`, adaptive }),
+    );
+    let isStopped = false;
+    const callers = buckets.flatMap((bucket) => {
+      const call = bucket.throttled(() => fetch(downstream.url, { method: "POST" }));
+      return Array.from({ length: 20 }, async () => {
+        while (!isStopped) await call();
+      });
+    });
+    await waitUntil(() => downstream.refused > 0, "a call is refused");
+    await waitUntil(
+      () => downstream.arrivals.at(-1)!.atMs > stormFromMs + STORM_MS,
+      "calls leave again",
+    );
+    const { rateFactor } = await buckets[0]!.peek();
+    isStopped = true;
+    await Promise.all(callers);
+
+    const { arrivals, refused } = downstream;
+    const later = arrivals.filter(
+      ({ atMs }) => atMs > stormFromMs && atMs < stormFromMs + STORM_MS,
+    );
+    const heardAfterMs = Math.max(0, ...later.map(({ atMs }) => atMs - stormFromMs));
+    console.log(JSON.stringify({ fault: "refusal storm", refused, heardAfterMs, rateFactor }));
+    expect(refused).toBeLessThanOrEqual(1 + ON_THE_WAY);
+    expect(rateFactor).toBeLessThan(1);
+    expect(rateFactor).toBeGreaterThan(0.4);
+  });
+});

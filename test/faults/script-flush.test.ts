@@ -1,0 +1,71 @@
+import { describe, expect, it } from "vitest";
+import type { Redis } from "ioredis";
+import { ownRedisServers } from "../support/own-redis.ts";
+import { produceSteadily, workOn } from "../support/paced-jobs.ts";
+import { drawSteadily, extraSlots, timesOf, usedShare } from "../support/steady-draws.ts";
+import { waitUntil } from "../support/wait-until.ts";
+
+const RATE = 200;
+const servers = ownRedisServers();
+
+/** Strikes again as soon as it has struck, until it is stopped. */
+function keepStriking(strike: () => Promise<unknown>): { stop: () => Promise<number> } {
+  let isStopped = false;
+  const running = (async (): Promise<number> => {
+    let strikes = 0;
+    for (; !isStopped; strikes++) await strike();
+    return strikes;
+  })();
+  return {
+    stop() {
+      isStopped = true;
+      return running;
+    },
+  };
+}
+
+const flush = (operator: Redis) => keepStriking(() => operator.script("FLUSH"));
+
+describe("scripts that Redis forgets again and again", () => {
+  it("cost no caller an error, and the bucket none of its calls", async () => {
+    const redis = await servers.start();
+    const replicas = Array.from({ length: 3 }, () => redis.open());
+    const buckets = replicas.map((sluice) => sluice.bucket("b", { rate: `${RATE}/s` }));
+    const flushing = flush(redis.operator);
+    const draws = drawSteadily(buckets, { callers: 20 });
+    await waitUntil(() => draws.slots.length >= 3 * RATE, "calls leave");
+    await draws.stop();
+    const strikes = await flushing.stop();
+
+    const atMs = timesOf(draws.slots);
+    const used = usedShare(atMs, RATE);
+    console.log(JSON.stringify({ fault: "SCRIPT FLUSH, calls", strikes, used }));
+    expect(draws.errors).toEqual([]);
+    expect(extraSlots(atMs, { perSecond: RATE })).toBe(0);
+  });
+
+  it("cost no producer an error, and no job more than another attempt", async () => {
+    const redis = await servers.start();
+    const replicas = Array.from({ length: 3 }, () => redis.open());
+    const jobs = workOn(replicas, { rate: `${RATE}/s`, lockMs: 30_000 });
+    const flushing = flush(redis.operator);
+    const producer = produceSteadily(jobs.queue);
+    await waitUntil(() => producer.stored.length >= 2 * RATE, "jobs are stored");
+    await producer.stop();
+    await jobs.untilEmpty();
+    const strikes = await flushing.stop();
+
+    const atMs = jobs.attempts.map((attempt) => attempt.atMs);
+    const used = usedShare(atMs, RATE);
+    const doneAgain = jobs.attempts.length - jobs.reached().size;
+    console.log(JSON.stringify({ fault: "SCRIPT FLUSH, jobs", strikes, used, doneAgain }));
+    expect(producer.errors).toEqual([]);
+    // A job whose end Redis refused is tried again, which counts as an attempt.
+    expect(jobs.attempts.filter(({ attempt }) => attempt === 1)).toHaveLength(
+      producer.stored.length,
+    );
+    expect(jobs.reached().size).toBe(producer.stored.length);
+    expect((await jobs.queue.counts()).failed).toBe(0);
+    expect(extraSlots(atMs, { perSecond: RATE })).toBe(0);
+  });
+});

@@ -1,0 +1,38 @@
+import { describe, expect, inject, it } from "vitest";
+import { children } from "../support/child.ts";
+import { realSluices } from "../support/real-sluice.ts";
+import { extraSlots, usedShare } from "../support/steady-draws.ts";
+import { waitUntil } from "../support/wait-until.ts";
+import { worstWindow } from "sluice/testing";
+
+const RATE = 300;
+const PROCESSES = 4;
+const LINES = 50;
+const CALLS = 4;
+const sluices = realSluices();
+const processes = children();
+
+describe("200 replicas that begin at the same instant on an empty bucket", () => {
+  it("get no more in their first second, or ever, than the rate", async () => {
+    const args = [inject("redisUrl"), sluices.prefix(), `${RATE}/s`, String(LINES), String(CALLS)];
+    const herd = Array.from({ length: PROCESSES }, () => processes.start("many-lines.ts", args));
+    await waitUntil(
+      () => herd.every(({ messages }) => messages.includes("ready")),
+      "all are ready",
+    );
+
+    for (const child of herd) child.send("go");
+    const codes = await Promise.all(herd.map(({ ended }) => ended));
+
+    const atMs = herd.flatMap(({ messages }) => messages.filter(Array.isArray).flat() as number[]);
+    const first = Math.min(...atMs);
+    const firstSecond = atMs.filter((at) => at < first + 1_000).length;
+    const extra = extraSlots(atMs, { perSecond: RATE });
+    const used = usedShare(atMs, RATE);
+    console.log(JSON.stringify({ fault: "thundering herd", firstSecond, extra, used }));
+    expect(codes).toEqual(Array.from({ length: PROCESSES }, () => 0));
+    expect(atMs).toHaveLength(PROCESSES * LINES * CALLS);
+    expect(worstWindow(atMs, 999.999)).toBeLessThanOrEqual(RATE);
+    expect(extra).toBe(0);
+  });
+});

@@ -1,0 +1,52 @@
+import type { Redis } from "ioredis";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { startFakeDownstream, type FakeDownstream } from "sluice/testing";
+import { children } from "../support/child.ts";
+import { ownRedisServers } from "../support/own-redis.ts";
+import { packageCopies } from "../support/package-copy.ts";
+import { extraSlots, usedShare } from "../support/steady-draws.ts";
+import { waitUntil } from "../support/wait-until.ts";
+
+const RATE = 200;
+const CALLS = 150;
+const servers = ownRedisServers();
+const processes = children();
+const copies = packageCopies();
+let downstream: FakeDownstream;
+beforeEach(async () => {
+  downstream = await startFakeDownstream();
+});
+afterEach(async () => {
+  await downstream.close();
+});
+
+/** How many scripts the server holds. */
+async function scriptsOf(client: Redis): Promise<number> {
+  return Number(/number_of_cached_scripts:(\d+)/.exec(await client.info("memory"))?.[1]);
+}
+
+describe("two builds with different scripts on one Redis", () => {
+  it("keep one bound together", async () => {
+    const redis = await servers.start();
+    const root = await copies.make();
+    const args = [redis.url, "builds", `${RATE}/s`, downstream.url, String(CALLS)];
+    const start = (copy?: string) => processes.start("replica.ts", args, { root: copy });
+    const replicas = [start(), start(root), start(), start(root)];
+    const isReady = (): boolean => replicas.every(({ messages }) => messages.includes("ready"));
+    await waitUntil(isReady, "all are ready");
+
+    for (const replica of replicas) replica.send("go");
+    const codes = await Promise.all(replicas.map(({ ended }) => ended));
+
+    const atMs = downstream.arrivals.map(({ headers }) => Number(headers["x-slot-ms"]));
+    const scripts = await scriptsOf(redis.operator);
+    const extra = extraSlots(atMs, { perSecond: RATE });
+    const used = usedShare(atMs, RATE);
+    console.log(JSON.stringify({ fault: "two builds", scripts, extra, used }));
+    expect(codes).toEqual([0, 0, 0, 0]);
+    // Each build has sent a draw of its own.
+    expect(scripts).toBeGreaterThanOrEqual(2);
+    expect(atMs).toHaveLength(4 * CALLS);
+    expect(extra).toBe(0);
+  });
+});

@@ -1,0 +1,16 @@
+/** Puts this process's wall clock wrong by $CLOCK_SHIFT_MS, and leaves its monotonic one as it is. */
+const shiftMs = Number(process.env["CLOCK_SHIFT_MS"] ?? "0");
+const TrueDate = Date;
+
+class ShiftedDate extends TrueDate {
+  constructor(...given: unknown[]) {
+    if (given.length === 0) super(TrueDate.now() + shiftMs);
+    else super(...(given as [number]));
+  }
+
+  static override now(): number {
+    return TrueDate.now() + shiftMs;
+  }
+}
+
+globalThis.Date = ShiftedDate as DateConstructor;

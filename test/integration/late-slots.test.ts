@@ -24,4 +24,5 @@ it("a slot that a busy process could not use costs a slow key nothing", async ()
   });
 
   await waitUntil(() => done.size === keys.length, "each key has had the one call of its hour");
+  expect([...done].toSorted()).toEqual(keys);
 });

@@ -2,5 +2,7 @@
 import process from "node:process";
 
 process.once("disconnect", () => process.exit(1));
+// The demo may have gone while this child was still being loaded.
+if (!process.connected) process.exit(1);
 // A child that has nothing left to do may end before its parent.
 process.channel?.unref();

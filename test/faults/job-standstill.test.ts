@@ -57,7 +57,9 @@ describe("a worker that stands still for longer than its jobs' locks", () => {
     );
 
     expect(new Set(results)).toEqual(new Set([other!.pid]));
-    expect(downstream.worst(1_000)).toBeLessThanOrEqual(Math.ceil(RATE * 1.01));
+    // What it had begun to send when it was stopped arrives when it goes on.
+    const underWay = 2;
+    expect(downstream.worst(1_000)).toBeLessThanOrEqual(Math.ceil(RATE * 1.01) + underWay);
     expect(new Set(jobCalls(downstream.arrivals).map(({ job }) => job)).size).toBe(200);
     expect([...done.values()].every((times) => times === 1)).toBe(true);
     expect((await queue.counts()).failed).toBe(0);

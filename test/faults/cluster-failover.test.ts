@@ -1,29 +1,17 @@
-import { afterEach, describe, expect, it } from "vitest";
-import { StoreUnavailableError, createSluice, type Sluice } from "sluice";
+import { describe, expect, it } from "vitest";
+import { StoreUnavailableError, type Sluice } from "sluice";
 import { connect } from "../../src/redis/connection.ts";
 import { createWakeCalls } from "../../src/redis/wake-calls.ts";
-import { startCluster, type ClusterNode, type RedisCluster } from "../support/cluster.ts";
-import { callSteadily, extraCalls, longestGapMs } from "../support/steady-calls.ts";
+import { startOwnCluster, type ClusterNode, type RedisCluster } from "../support/cluster.ts";
+import { openSluice } from "../support/for-one-test.ts";
+import { longestGapMs } from "../support/steadily.ts";
+import { callSteadily, extraCalls } from "../support/steady-calls.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 100;
 const HORIZON_CALLS = RATE / 10;
 
-let cluster: RedisCluster | undefined;
-let opened: Sluice[] = [];
-afterEach(async () => {
-  await Promise.all(opened.map((sluice) => sluice.close()));
-  opened = [];
-  await cluster?.stop();
-  cluster = undefined;
-});
-
-function openSluice({ open }: RedisCluster): Sluice {
-  const logger = { warn: () => {}, error: () => {} };
-  const sluice = createSluice({ redis: open(), prefix: "s", logger });
-  opened.push(sluice);
-  return sluice;
-}
+const openOn = ({ open }: RedisCluster): Sluice => openSluice({ redis: open(), prefix: "s" });
 
 /** A name whose hash tag this node serves. */
 async function nameOn({ ownerOf }: RedisCluster, { id }: ClusterNode): Promise<string> {
@@ -42,12 +30,12 @@ describe("of a cluster, one primary", () => {
   it.each(strikes)(
     "%s: its buckets go on through its replica, and the others notice nothing",
     async (_name, signal) => {
-      cluster = await startCluster();
+      const cluster = await startOwnCluster();
       const { primaries } = cluster;
       const [victim, ...others] = primaries as [ClusterNode, ...ClusterNode[]];
       const name = await nameOn(cluster, victim);
-      const otherNames = await Promise.all(others.map((node) => nameOn(cluster!, node)));
-      const sluices = [openSluice(cluster), openSluice(cluster)];
+      const otherNames = await Promise.all(others.map((node) => nameOn(cluster, node)));
+      const sluices = [openOn(cluster), openOn(cluster)];
       const struck = callSteadily(
         sluices.map((sluice) => sluice.bucket(name, { rate: `${RATE}/s` })),
         { callers: 10 },
@@ -63,7 +51,7 @@ describe("of a cluster, one primary", () => {
       process.kill(victim.server.pid!, signal);
       const struckMs = performance.now();
       await waitUntil(async () => {
-        const owner = await cluster!.ownerOf(name, others[0]);
+        const owner = await cluster.ownerOf(name, others[0]);
         return owner !== undefined && owner.id !== victim.id;
       }, "the replica has taken over");
       const takenOverMs = performance.now();
@@ -95,10 +83,10 @@ describe("of a cluster, one primary", () => {
   );
 
   it.each(strikes)("%s: its queues' jobs go on through its replica", async (_name, signal) => {
-    cluster = await startCluster();
+    const cluster = await startOwnCluster();
     const victim = cluster.primaries[0]!;
     const name = await nameOn(cluster, victim);
-    const sluice = openSluice(cluster);
+    const sluice = openOn(cluster);
     const bucket = sluice.bucket(name, { rate: "200/s" });
     const queue = sluice.queue<number>(name, { bucket });
     const done = new Set<number>();
@@ -122,7 +110,7 @@ describe("of a cluster, one primary", () => {
   });
 
   it.each(strikes)("%s: those who listened there hear of news again", async (_name, signal) => {
-    cluster = await startCluster();
+    const cluster = await startOwnCluster();
     const { open, primaries } = cluster;
     const [victim, other] = primaries as [ClusterNode, ClusterNode];
     // Each listens at a node by chance: of ten, some listen at the one that goes.
@@ -132,7 +120,7 @@ describe("of a cluster, one primary", () => {
       calls.listen("asker", () => void (heard += 1));
       return { heard: () => heard, calls };
     });
-    const bucket = openSluice(cluster).bucket(await nameOn(cluster, other), { rate: "10/s" });
+    const bucket = openOn(cluster).bucket(await nameOn(cluster, other), { rate: "10/s" });
     async function untilAllHear(): Promise<void> {
       const before = listeners.map(({ heard }) => heard());
       await waitUntil(async () => {

@@ -1,32 +1,22 @@
-import { afterEach, describe, expect, it } from "vitest";
-import { createSluice, type Sluice } from "sluice";
-import { startCluster, type RedisCluster } from "../support/cluster.ts";
+import { describe, expect, it } from "vitest";
+import type { Sluice } from "sluice";
+import { startOwnCluster, type RedisCluster } from "../support/cluster.ts";
+import { openSluice } from "../support/for-one-test.ts";
 import { beginMigration } from "../support/migrate-slot.ts";
-import { callSteadily, extraCalls, longestGapMs } from "../support/steady-calls.ts";
+import { longestGapMs } from "../support/steadily.ts";
+import { callSteadily, extraCalls } from "../support/steady-calls.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 200;
 
-let cluster: RedisCluster | undefined;
-let opened: Sluice[] = [];
-afterEach(async () => {
-  await Promise.all(opened.map((sluice) => sluice.close()));
-  opened = [];
-  await cluster?.stop();
-  cluster = undefined;
-});
-
-function openSluice({ open }: RedisCluster): Sluice {
-  const sluice = createSluice({ redis: open(), prefix: "s", storeTimeoutMs: 30_000 });
-  opened.push(sluice);
-  return sluice;
-}
+const openOn = ({ open }: RedisCluster): Sluice =>
+  openSluice({ redis: open(), prefix: "s", storeTimeoutMs: 30_000 });
 
 describe("a slot of a cluster is migrated under load", () => {
   it("there and back: every call of its bucket leaves, and the cap holds", async () => {
-    cluster = await startCluster();
+    const cluster = await startOwnCluster();
     const { primaries, ownerOf } = cluster;
-    const sluices = [openSluice(cluster), openSluice(cluster)];
+    const sluices = [openOn(cluster), openOn(cluster)];
     const buckets = sluices.map((sluice) => sluice.bucket("b", { rate: `${RATE}/s` }));
     /** How often the nodes answered with this error. */
     async function countOf(error: string): Promise<number> {
@@ -69,9 +59,9 @@ describe("a slot of a cluster is migrated under load", () => {
   });
 
   it("and every job of its queue is done once", async () => {
-    cluster = await startCluster();
+    const cluster = await startOwnCluster();
     const { primaries, ownerOf } = cluster;
-    const sluice = openSluice(cluster);
+    const sluice = openOn(cluster);
     const bucket = sluice.bucket("b", { rate: `${RATE}/s` });
     const queue = sluice.queue<number>("jobs", { bucket });
     const done: number[] = [];

@@ -1,8 +1,9 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { createSluice, type Sluice } from "sluice";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Sluice } from "sluice";
 import { connect } from "../../src/redis/connection.ts";
 import { createWakeCalls } from "../../src/redis/wake-calls.ts";
 import { startCluster, type RedisCluster } from "../support/cluster.ts";
+import { openSluice } from "../support/for-one-test.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 let cluster: RedisCluster;
@@ -11,17 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.stop());
 
-let opened: Sluice[] = [];
-afterEach(async () => {
-  await Promise.all(opened.map((sluice) => sluice.close()));
-  opened = [];
-});
-
-function openSluice(prefix: string): Sluice {
-  const sluice = createSluice({ redis: cluster.open(), prefix });
-  opened.push(sluice);
-  return sluice;
-}
+const openOn = (prefix: string): Sluice => openSluice({ redis: cluster.open(), prefix });
 
 /** How many keys of this form each primary has. */
 function counts(pattern: string): Promise<number[]> {
@@ -32,7 +23,7 @@ function counts(pattern: string): Promise<number[]> {
 
 describe("in a cluster", () => {
   it("buckets spread over all nodes", async () => {
-    const sluice = openSluice("spread");
+    const sluice = openOn("spread");
     const names = Array.from({ length: 300 }, (_, index) => `tenant ${index}`);
 
     await Promise.all(names.map((name) => sluice.bucket(name, { rate: "10/s" }).draw()));
@@ -44,7 +35,7 @@ describe("in a cluster", () => {
   });
 
   it("queues spread over all nodes", async () => {
-    const sluice = openSluice("queues");
+    const sluice = openOn("queues");
     const bucket = sluice.bucket("b", { rate: "1000/s" });
     // Each has a connection of its own to each node.
     const names = Array.from({ length: 30 }, (_, index) => `queue ${index}`);
@@ -58,7 +49,7 @@ describe("in a cluster", () => {
   });
 
   it("a bucket with keys, leases, costs, tries and changes works as on one server", async () => {
-    const sluice = openSluice("all");
+    const sluice = openOn("all");
     const bucket = sluice.bucket("b", {
       rate: "1000/s",
       concurrency: 5,
@@ -79,7 +70,7 @@ describe("in a cluster", () => {
   });
 
   it("a queue's jobs are done, and those that failed are replayed", async () => {
-    const sluice = openSluice("jobs");
+    const sluice = openOn("jobs");
     const bucket = sluice.bucket("b", { rate: "1000/s", perKey: { rate: "500/s" } });
     const queue = sluice.queue<number>("jobs", { bucket });
     const done: number[] = [];
@@ -103,7 +94,7 @@ describe("in a cluster", () => {
   it("all that is asked first, and at once, of a node that is not connected yet is answered", async () => {
     const names = Array.from({ length: 5 }, (_, index) => `first ${index}`);
     const queues = names.map((name) => {
-      const sluice = openSluice("first");
+      const sluice = openOn("first");
       return sluice.queue<number>(name, { bucket: sluice.bucket("b", { rate: "1000/s" }) });
     });
 
@@ -121,7 +112,7 @@ describe("in a cluster", () => {
       calls.listen("asker", (bucket) => void heard.push(bucket));
       return { heard, calls };
     });
-    const bucket = openSluice(prefix).bucket("b", { rate: "10/s" });
+    const bucket = openOn(prefix).bucket("b", { rate: "10/s" });
 
     await waitUntil(async () => {
       await bucket.pause({ forMs: 1 });

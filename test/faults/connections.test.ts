@@ -3,7 +3,8 @@ import { StoreUnavailableError } from "sluice";
 import { ownRedisServers, type OwnRedis } from "../support/own-redis.ts";
 import { produceSteadily, workOn } from "../support/paced-jobs.ts";
 import { rejectionOf } from "../support/rejection.ts";
-import { drawSteadily, extraSlots, longestWaitMs, timesOf } from "../support/steady-draws.ts";
+import { longestGapMs } from "../support/steadily.ts";
+import { drawSteadily, extraSlots, timesOf } from "../support/steady-draws.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 200;
@@ -32,7 +33,7 @@ describe("connections that are killed again and again", () => {
     await draws.stop();
 
     const atMs = timesOf(draws.slots);
-    const figures = { extra: extraSlots(atMs, { perSecond: RATE }), gapMs: longestWaitMs(atMs) };
+    const figures = { extra: extraSlots(atMs, { perSecond: RATE }), gapMs: longestGapMs(atMs) };
     console.log(JSON.stringify({ fault: "CLIENT KILL, calls", ...figures }));
     expect(draws.errors).toEqual([]);
     expect(figures.extra).toBe(0);
@@ -85,7 +86,7 @@ describe("a server that is a replica for a while", () => {
     await Promise.all([patient.stop(), hasty.stop()]);
 
     const atMs = timesOf([...patient.slots, ...hasty.slots]);
-    const figures = { extra: extraSlots(atMs, { perSecond: RATE }), gapMs: longestWaitMs(atMs) };
+    const figures = { extra: extraSlots(atMs, { perSecond: RATE }), gapMs: longestGapMs(atMs) };
     console.log(JSON.stringify({ fault: "READONLY", ...figures }));
     expect(patient.errors).toEqual([]);
     expect(hasty.errors.every((error) => error instanceof StoreUnavailableError)).toBe(true);

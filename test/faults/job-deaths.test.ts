@@ -1,9 +1,9 @@
 import { randomInt } from "node:crypto";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { startFakeDownstream, type FakeDownstream } from "sluice/testing";
+import { describe, expect, it } from "vitest";
 import { children } from "../support/child.ts";
 import { jobCalls, startLaneWorkers, type JobCall } from "../support/lane-workers.ts";
 import { realSluices } from "../support/real-sluice.ts";
+import { useDownstream } from "../support/use-downstream.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const LOCK_MS = 1_000;
@@ -15,14 +15,7 @@ const CONCURRENCY = 20;
 
 const processes = children();
 const sluices = realSluices();
-let downstream: FakeDownstream;
-
-beforeEach(async () => {
-  downstream = await startFakeDownstream();
-});
-afterEach(async () => {
-  await downstream.close();
-});
+const downstream = useDownstream();
 
 function callsByJob(): ReadonlyMap<string, readonly JobCall[]> {
   const byJob = new Map<string, JobCall[]>();

@@ -1,21 +1,14 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { startFakeDownstream, type FakeDownstream } from "sluice/testing";
+import { describe, expect, it } from "vitest";
 import { children } from "../support/child.ts";
 import { jobCalls, startLaneWorkers } from "../support/lane-workers.ts";
 import { realSluices } from "../support/real-sluice.ts";
+import { useDownstream } from "../support/use-downstream.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 20;
 const processes = children();
 const sluices = realSluices();
-let downstream: FakeDownstream;
-
-beforeEach(async () => {
-  downstream = await startFakeDownstream();
-});
-afterEach(async () => {
-  await downstream.close();
-});
+const downstream = useDownstream();
 
 describe("a worker that stands still for longer than its jobs' locks", () => {
   it.each([

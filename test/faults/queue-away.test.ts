@@ -1,26 +1,22 @@
-import { afterEach, describe, expect, it } from "vitest";
-import { ClosedError, StoreUnavailableError, createSluice, type Queue, type Sluice } from "sluice";
-import { startRedis, type LocalRedis } from "../support/local-redis.ts";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { ClosedError, StoreUnavailableError, type Queue, type Sluice } from "sluice";
+import { openSluice, portOf, startOwnRedis } from "../support/for-one-test.ts";
 import { freePort } from "../support/redis-port.ts";
 import { rejectionOf } from "../support/rejection.ts";
-import { startTcpProxy } from "../support/tcp-proxy.ts";
+import { startTcpProxy, type TcpProxy } from "../support/tcp-proxy.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
-let opened: Sluice[] = [];
-let redis: LocalRedis | undefined;
-afterEach(async () => {
-  await Promise.all(opened.map((sluice) => sluice.close()));
-  opened = [];
-  await redis?.stop();
-  redis = undefined;
-});
-
 function openQueue(port: number): { sluice: Sluice; queue: Queue<number> } {
-  const logger = { warn: () => {}, error: () => {} };
-  const sluice = createSluice({ redis: `redis://127.0.0.1:${port}`, storeTimeoutMs: 200, logger });
-  opened.push(sluice);
+  const sluice = openSluice({ redis: `redis://127.0.0.1:${port}`, storeTimeoutMs: 200 });
   const bucket = sluice.bucket("b", { rate: "100/s" });
   return { sluice, queue: sluice.queue<number>("jobs", { bucket }) };
+}
+
+async function startBehindProxy(): Promise<TcpProxy> {
+  const redis = await startOwnRedis();
+  const proxy = await startTcpProxy(portOf(redis));
+  onTestFinished(() => proxy.close());
+  return proxy;
 }
 
 /** All that one can ask of a queue and its jobs. */
@@ -50,8 +46,8 @@ describe("a queue whose Redis is away", () => {
   });
 
   it.each(questions)("refuses %s in time when it was there before", async (_name, ask) => {
-    redis = await startRedis({ fresh: true });
-    const { queue } = openQueue(Number(new URL(redis.url).port));
+    const redis = await startOwnRedis();
+    const { queue } = openQueue(portOf(redis));
     await queue.counts();
     await redis.stop();
 
@@ -59,19 +55,17 @@ describe("a queue whose Redis is away", () => {
   });
 
   it.each(questions)("refuses %s in time when it does not answer", async (_name, ask) => {
-    redis = await startRedis({ fresh: true });
-    const proxy = await startTcpProxy(Number(new URL(redis.url).port));
+    const proxy = await startBehindProxy();
     const { queue } = openQueue(proxy.port);
     await queue.counts();
     proxy.set("stall");
 
     expect(await rejectionOf(ask(queue))).toBeInstanceOf(StoreUnavailableError);
-    await proxy.close();
   });
 
   it("refuses what is asked of a job, and the beginning of a wait for its end", async () => {
-    redis = await startRedis({ fresh: true });
-    const { queue } = openQueue(Number(new URL(redis.url).port));
+    const redis = await startOwnRedis();
+    const { queue } = openQueue(portOf(redis));
     const job = await queue.enqueue(1);
     await redis.stop();
 
@@ -82,8 +76,7 @@ describe("a queue whose Redis is away", () => {
   });
 
   it("goes on hearing of events and of ends once it is there again", async () => {
-    redis = await startRedis({ fresh: true });
-    const proxy = await startTcpProxy(Number(new URL(redis.url).port));
+    const proxy = await startBehindProxy();
     const { sluice, queue } = openQueue(proxy.port);
     const done: unknown[] = [];
     queue.on("done", ({ result }) => void done.push(result));
@@ -99,7 +92,6 @@ describe("a queue whose Redis is away", () => {
 
     expect(await ended).toBe(1);
     await waitUntil(() => done.length === 1, "the event is heard");
-    await proxy.close();
   });
 
   it("hears of events that somebody wanted to hear before it was there", async () => {
@@ -109,7 +101,7 @@ describe("a queue whose Redis is away", () => {
     queue.on("waiting", ({ jobId }) => void waiting.push(jobId));
     await rejectionOf(queue.counts());
 
-    redis = await startRedis({ fresh: true, port });
+    await startOwnRedis({ port });
     sluice.worker(queue, async () => {});
     await waitUntil(async () => {
       await queue.enqueue(1).catch(() => undefined);

@@ -1,30 +1,17 @@
-import { afterEach, describe, expect, it } from "vitest";
-import { StoreUnavailableError, createSluice, type Sluice } from "sluice";
-import { startRedis, type LocalRedis } from "../support/local-redis.ts";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { StoreUnavailableError, type Sluice } from "sluice";
+import { openSluice, portOf, startOwnRedis } from "../support/for-one-test.ts";
 import { freePort } from "../support/redis-port.ts";
 import { rejectionOf } from "../support/rejection.ts";
 import { startTcpProxy } from "../support/tcp-proxy.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
-let opened: Sluice[] = [];
-let redis: LocalRedis | undefined;
-afterEach(async () => {
-  await Promise.all(opened.map((sluice) => sluice.close()));
-  opened = [];
-  await redis?.stop();
-  redis = undefined;
-});
-
-function openSluice(port: number, storeTimeoutMs = 200): Sluice {
-  const logger = { warn: () => {}, error: () => {} };
-  const sluice = createSluice({ redis: `redis://127.0.0.1:${port}`, storeTimeoutMs, logger });
-  opened.push(sluice);
-  return sluice;
-}
+const openAt = (port: number): Sluice =>
+  openSluice({ redis: `redis://127.0.0.1:${port}`, storeTimeoutMs: 200 });
 
 describe("Redis is absent at start", () => {
   it("and a draw is refused with StoreUnavailableError instead of hanging", async () => {
-    const bucket = openSluice(await freePort("127.0.0.1")).bucket("b", { rate: "10/s" });
+    const bucket = openAt(await freePort("127.0.0.1")).bucket("b", { rate: "10/s" });
 
     const reasons = await Promise.all([rejectionOf(bucket.draw()), rejectionOf(bucket.draw())]);
 
@@ -35,7 +22,7 @@ describe("Redis is absent at start", () => {
   });
 
   it("and a job is refused, so that the producer knows that it is not stored", async () => {
-    const sluice = openSluice(await freePort("127.0.0.1"));
+    const sluice = openAt(await freePort("127.0.0.1"));
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "10/s" }) });
 
     const reason = await rejectionOf(queue.enqueue(1));
@@ -46,14 +33,14 @@ describe("Redis is absent at start", () => {
 
   it("and all goes on by itself once it is there", async () => {
     const port = await freePort("127.0.0.1");
-    const sluice = openSluice(port);
+    const sluice = openAt(port);
     const bucket = sluice.bucket("b", { rate: "100/s" });
     const queue = sluice.queue<number>("jobs", { bucket });
     const done: number[] = [];
     sluice.worker(queue, async (job) => void done.push(job.data));
     await rejectionOf(bucket.draw());
 
-    redis = await startRedis({ fresh: true, port });
+    await startOwnRedis({ port });
     await waitUntil(
       () =>
         queue.enqueue(7).then(
@@ -69,7 +56,7 @@ describe("Redis is absent at start", () => {
   });
 
   it("and a worker is closed at once all the same", async () => {
-    const sluice = openSluice(await freePort("127.0.0.1"));
+    const sluice = openAt(await freePort("127.0.0.1"));
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "10/s" }) });
     const worker = sluice.worker(queue, async () => {});
 
@@ -77,22 +64,22 @@ describe("Redis is absent at start", () => {
   });
 
   it("and accepts connections without ever answering: a draw is refused all the same", async () => {
-    redis = await startRedis({ fresh: true });
-    const proxy = await startTcpProxy(Number(new URL(redis.url).port));
+    const redis = await startOwnRedis();
+    const proxy = await startTcpProxy(portOf(redis));
+    onTestFinished(() => proxy.close());
     proxy.set("stall");
-    const bucket = openSluice(proxy.port).bucket("b", { rate: "10/s" });
+    const bucket = openAt(proxy.port).bucket("b", { rate: "10/s" });
 
     const reason = await rejectionOf(bucket.draw());
 
     expect(reason).toBeInstanceOf(StoreUnavailableError);
-    await proxy.close();
   });
 });
 
 describe("Redis goes away while a worker runs", () => {
   it("and the worker is closed at its deadline, its handler aborted", async () => {
-    redis = await startRedis({ fresh: true });
-    const sluice = openSluice(Number(new URL(redis.url).port));
+    const redis = await startOwnRedis();
+    const sluice = openAt(portOf(redis));
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "10/s" }) });
     let running: AbortSignal | undefined;
     const worker = sluice.worker(queue, (_job, { signal }) => {

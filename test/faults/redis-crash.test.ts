@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import { StoreUnavailableError } from "sluice";
 import { ownRedisServers } from "../support/own-redis.ts";
 import { produceSteadily, workOn } from "../support/paced-jobs.ts";
-import { drawSteadily, extraSlots, longestWaitMs, timesOf } from "../support/steady-draws.ts";
+import { longestGapMs } from "../support/steadily.ts";
+import { drawSteadily, extraSlots, timesOf } from "../support/steady-draws.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 200;
@@ -37,7 +38,7 @@ describe("Redis is killed and starts again with its log, which it writes always"
       lost: lost.length,
       doneAgain: jobs.attempts.length - jobs.reached().size,
       extra: extraSlots(atMs, { perSecond: RATE }),
-      gapMs: longestWaitMs(atMs),
+      gapMs: longestGapMs(atMs),
     };
     console.log(JSON.stringify(figures));
     expect(lost).toEqual([]);
@@ -72,7 +73,7 @@ describe("Redis is killed and starts again with nothing", () => {
         fault: "crash, no log",
         burst,
         extra: extraSlots(atMs, { perSecond: RATE, burst }),
-        gapMs: longestWaitMs(atMs),
+        gapMs: longestGapMs(atMs),
       };
       console.log(JSON.stringify(figures));
       expect(draws.errors).toEqual([]);

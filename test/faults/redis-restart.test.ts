@@ -1,24 +1,15 @@
-import { afterEach, describe, expect, it } from "vitest";
-import { createSluice, type Slot, type Sluice } from "sluice";
+import { describe, expect, it } from "vitest";
+import type { Slot } from "sluice";
 import { worstWindow } from "sluice/testing";
 import { Redis } from "ioredis";
-import { startRedis, type LocalRedis } from "../support/local-redis.ts";
+import { openSluice, portOf, startOwnRedis } from "../support/for-one-test.ts";
 import { waitUntil } from "../support/wait-until.ts";
-
-let redis: LocalRedis | undefined;
-let opened: Sluice[] = [];
-afterEach(async () => {
-  await Promise.all(opened.map((sluice) => sluice.close()));
-  opened = [];
-  await redis?.stop();
-});
 
 /** Three replicas with a backlog; their slots as they come. */
 function callFromThree(url: string, count: number) {
   const slots: Slot[] = [];
   const calls = Array.from({ length: 3 }, () => {
-    const sluice = createSluice({ redis: url, storeTimeoutMs: 30_000 });
-    opened.push(sluice);
+    const sluice = openSluice({ redis: url, storeTimeoutMs: 30_000 });
     const bucket = sluice.bucket("b", { rate: "300/s" });
     return Promise.all(Array.from({ length: count }, async () => slots.push(await bucket.draw())));
   });
@@ -27,13 +18,12 @@ function callFromThree(url: string, count: number) {
 
 describe("Redis restarts and has forgotten everything", () => {
   it("and all replicas go on by themselves, with no more than a horizon of extra calls", async () => {
-    redis = await startRedis({ fresh: true });
-    const port = Number(new URL(redis.url).port);
+    const redis = await startOwnRedis();
     const { slots, ended } = callFromThree(redis.url, 200);
     await waitUntil(() => slots.length > 150, "calls leave");
 
     await redis.stop();
-    redis = await startRedis({ fresh: true, port });
+    await startOwnRedis({ port: portOf(redis) });
     await ended;
 
     const atMs = slots.map((slot) => slot.atMs);
@@ -51,7 +41,7 @@ describe("Redis forgets its scripts, its data or its clients under load", () => 
     ["FLUSHALL", (client: Redis) => client.flushall()],
     ["CLIENT KILL", (client: Redis) => client.client("KILL", "TYPE", "normal", "SKIPME", "yes")],
   ])("by %s, and no caller sees an error", async (_name, strike) => {
-    redis = await startRedis({ fresh: true });
+    const redis = await startOwnRedis();
     const operator = new Redis(redis.url);
     const { slots, ended } = callFromThree(redis.url, 100);
 

@@ -1,6 +1,6 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { startFakeDownstream, type FakeDownstream } from "sluice/testing";
+import { beforeEach, describe, expect, it } from "vitest";
 import { realSluices } from "../support/real-sluice.ts";
+import { useDownstream } from "../support/use-downstream.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 200;
@@ -9,19 +9,15 @@ const ON_THE_WAY = RATE / 10;
 /** What the downstream asks for with each refusal. */
 const STORM_MS = 1_000;
 const sluices = realSluices();
-let downstream: FakeDownstream;
 let stormFromMs = Infinity;
-beforeEach(async () => {
+beforeEach(() => {
   stormFromMs = Infinity;
-  downstream = await startFakeDownstream({
-    answer: ({ atMs }) => {
-      if (downstream.arrivals.length === 100) stormFromMs = atMs;
-      return atMs >= stormFromMs && atMs < stormFromMs + STORM_MS ? 429 : 200;
-    },
-  });
 });
-afterEach(async () => {
-  await downstream.close();
+const downstream = useDownstream({
+  answer: ({ atMs }): number => {
+    if (downstream.arrivals.length === 100) stormFromMs = atMs;
+    return atMs >= stormFromMs && atMs < stormFromMs + STORM_MS ? 429 : 200;
+  },
 });
 
 describe("a downstream that refuses all calls for a second, and says so", () => {

@@ -1,25 +1,15 @@
-import { afterEach, describe, expect, it } from "vitest";
-import { StoreUnavailableError, createSluice, type Sluice } from "sluice";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { StoreUnavailableError } from "sluice";
 import { enqueueConfirmed } from "../support/confirmed-jobs.ts";
+import { openSluice } from "../support/for-one-test.ts";
 import { startSentinels, type SentinelGroup } from "../support/sentinel.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 /** As docs/topologies.md has them, but for a lag that suits a test. */
 const SAFE = ["--appendonly", "yes", "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2"];
 
-let group: SentinelGroup | undefined;
-let opened: Sluice[] = [];
-afterEach(async () => {
-  await Promise.all(opened.map((sluice) => sluice.close()));
-  opened = [];
-  await group?.stop();
-  group = undefined;
-});
-
 function openQueue({ redis }: SentinelGroup) {
-  const logger = { warn: () => {}, error: () => {} };
-  const sluice = createSluice({ redis, prefix: "s", logger });
-  opened.push(sluice);
+  const sluice = openSluice({ redis, prefix: "s" });
   const bucket = sluice.bucket("b", { rate: "200/s" });
   return { sluice, queue: sluice.queue<number>("jobs", { bucket }) };
 }
@@ -31,7 +21,8 @@ const strikes: [string, NodeJS.Signals][] = [
 
 describe("behind Sentinel, with jobs under way, the primary", () => {
   it.each(strikes)("%s: no job that a replica has confirmed is lost", async (_name, signal) => {
-    const sentinels = (group = await startSentinels({ args: SAFE }));
+    const sentinels = await startSentinels({ args: SAFE });
+    onTestFinished(() => sentinels.stop());
     const done = new Set<number>();
     const { sluice, queue } = openQueue(sentinels);
     sluice.worker(queue, async (job) => void done.add(job.data), { lockMs: 2_000 });

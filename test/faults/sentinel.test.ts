@@ -1,31 +1,18 @@
-import { afterEach, describe, expect, it } from "vitest";
-import { StoreUnavailableError, createSluice, type Bucket, type Sluice } from "sluice";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { StoreUnavailableError, type Bucket } from "sluice";
+import { openSluice } from "../support/for-one-test.ts";
 import { startSentinels, type SentinelGroup } from "../support/sentinel.ts";
-import { callSteadily, extraCalls, longestGapMs } from "../support/steady-calls.ts";
+import { longestGapMs } from "../support/steadily.ts";
+import { callSteadily, extraCalls } from "../support/steady-calls.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 200;
 /** What a horizon of 100 ms holds, which a failover may hand out twice. */
 const HORIZON_CALLS = RATE / 10;
 
-let group: SentinelGroup | undefined;
-let opened: Sluice[] = [];
-afterEach(async () => {
-  await Promise.all(opened.map((sluice) => sluice.close()));
-  opened = [];
-  await group?.stop();
-  group = undefined;
-});
-
-function openSluice(): Sluice {
-  const logger = { warn: () => {}, error: () => {} };
-  const sluice = createSluice({ redis: group!.redis, prefix: "s", logger });
-  opened.push(sluice);
-  return sluice;
-}
-
-function openBuckets(count: number): Bucket[] {
-  return Array.from({ length: count }, () => openSluice().bucket("b", { rate: `${RATE}/s` }));
+function openBuckets({ redis }: SentinelGroup, count: number): Bucket[] {
+  const sluices = Array.from({ length: count }, () => openSluice({ redis, prefix: "s" }));
+  return sluices.map((sluice) => sluice.bucket("b", { rate: `${RATE}/s` }));
 }
 
 const strikes: [string, NodeJS.Signals][] = [
@@ -37,8 +24,9 @@ describe("behind Sentinel, the primary", () => {
   it.each(strikes)(
     "%s: calls go on through the new one, with at most a horizon of extra calls",
     async (_name, signal) => {
-      const sentinels = (group = await startSentinels());
-      const calls = callSteadily(openBuckets(3), { callers: 20 });
+      const sentinels = await startSentinels();
+      onTestFinished(() => sentinels.stop());
+      const calls = callSteadily(openBuckets(sentinels, 3), { callers: 20 });
       await waitUntil(() => calls.arrivalsMs.length > 200, "calls leave");
       const before = await sentinels.primaryPort();
 

@@ -1,25 +1,16 @@
 import { Redis } from "ioredis";
-import { afterEach, describe, expect, it } from "vitest";
-import { createSluice, type Bucket, type Sluice } from "sluice";
-import { startRedis, type LocalRedis } from "../support/local-redis.ts";
+import { describe, expect, it } from "vitest";
+import type { Bucket, Sluice } from "sluice";
+import { openSluice, portOf, startOwnRedis } from "../support/for-one-test.ts";
+import type { LocalRedis } from "../support/local-redis.ts";
 import { waitUntil } from "../support/wait-until.ts";
-
-let redis: LocalRedis | undefined;
-let opened: Sluice[] = [];
-afterEach(async () => {
-  await Promise.all(opened.map((sluice) => sluice.close()));
-  opened = [];
-  await redis?.stop();
-});
 
 const BURST = 50;
 
-function openBucket(onStateLost?: "full" | "empty"): Bucket {
-  const logger = { warn: () => {}, error: () => {} };
-  const sluice = createSluice({ redis: redis!.url, storeTimeoutMs: 30_000, logger });
-  opened.push(sluice);
-  return sluice.bucket("b", { rate: "1/min", burst: BURST, onStateLost });
-}
+const openOn = ({ url }: LocalRedis): Sluice => openSluice({ redis: url, storeTimeoutMs: 30_000 });
+
+const bucketOf = (sluice: Sluice, onStateLost?: "full" | "empty"): Bucket =>
+  sluice.bucket("b", { rate: "1/min", burst: BURST, onStateLost });
 
 /** Spends what a bucket of 1/min has, one after the other. */
 async function spend(bucket: Bucket): Promise<number> {
@@ -28,32 +19,31 @@ async function spend(bucket: Bucket): Promise<number> {
   return spent;
 }
 
-const losses: [string, () => Promise<void>][] = [
+const losses: [string, (redis: LocalRedis) => Promise<void>][] = [
   [
     "is flushed",
-    async () => {
-      const client = new Redis(redis!.url);
+    async ({ url }) => {
+      const client = new Redis(url);
       await client.flushall();
       await client.quit();
     },
   ],
   [
     "starts again without its log",
-    async () => {
-      const port = Number(new URL(redis!.url).port);
-      await redis!.stop();
-      redis = await startRedis({ fresh: true, port });
+    async (redis) => {
+      await redis.stop();
+      await startOwnRedis({ port: portOf(redis) });
     },
   ],
 ];
 
 describe.each(losses)("a Redis that %s", (_how, lose) => {
   it("gives a bucket's burst no second time", async () => {
-    redis = await startRedis({ fresh: true });
-    const [first, second] = [openBucket(), openBucket()];
+    const redis = await startOwnRedis();
+    const [first, second] = [bucketOf(openOn(redis)), bucketOf(openOn(redis))];
     const before = (await spend(first)) + (await spend(second));
 
-    await lose();
+    await lose(redis);
     const after = (await spend(first)) + (await spend(second));
 
     expect(before).toBe(BURST);
@@ -61,11 +51,11 @@ describe.each(losses)("a Redis that %s", (_how, lose) => {
   });
 
   it("gives it again where the bucket is to start full", async () => {
-    redis = await startRedis({ fresh: true });
-    const bucket = openBucket("full");
+    const redis = await startOwnRedis();
+    const bucket = bucketOf(openOn(redis), "full");
     await spend(bucket);
 
-    await lose();
+    await lose(redis);
     // A refusal is remembered for a while.
     await bucket.resume();
 
@@ -75,8 +65,9 @@ describe.each(losses)("a Redis that %s", (_how, lose) => {
 
 describe("a draw by hand after Redis has lost everything", () => {
   it("waits as one does whose burst has just left", async () => {
-    redis = await startRedis({ fresh: true });
-    const bucket = openBucket();
+    const redis = await startOwnRedis();
+    const sluice = openOn(redis);
+    const bucket = bucketOf(sluice);
     await bucket.draw();
     const client = new Redis(redis.url);
     await client.flushall();
@@ -85,7 +76,7 @@ describe("a draw by hand after Redis has lost everything", () => {
     await waitUntil(async () => (await client.exists("sluice:{b}:state")) === 1, "it has drawn");
 
     expect((await bucket.peek()).limits[0]!.remaining).toBe(0);
-    await Promise.all([opened[0]!.close(), waiting]);
+    await Promise.all([sluice.close(), waiting]);
     await client.quit();
   });
 });

@@ -1,24 +1,17 @@
 import type { Redis } from "ioredis";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { startFakeDownstream, type FakeDownstream } from "sluice/testing";
+import { describe, expect, it } from "vitest";
 import { children } from "../support/child.ts";
 import { ownRedisServers } from "../support/own-redis.ts";
-import { packageCopies } from "../support/package-copy.ts";
+import { copyPackage } from "../support/package-copy.ts";
 import { extraSlots, usedShare } from "../support/steady-draws.ts";
+import { useDownstream } from "../support/use-downstream.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 200;
 const CALLS = 150;
 const servers = ownRedisServers();
 const processes = children();
-const copies = packageCopies();
-let downstream: FakeDownstream;
-beforeEach(async () => {
-  downstream = await startFakeDownstream();
-});
-afterEach(async () => {
-  await downstream.close();
-});
+const downstream = useDownstream();
 
 /** How many scripts the server holds. */
 async function scriptsOf(client: Redis): Promise<number> {
@@ -28,7 +21,7 @@ async function scriptsOf(client: Redis): Promise<number> {
 describe("two builds with different scripts on one Redis", () => {
   it("keep one bound together", async () => {
     const redis = await servers.start();
-    const root = await copies.make();
+    const root = await copyPackage();
     const args = [redis.url, "builds", `${RATE}/s`, downstream.url, String(CALLS)];
     const start = (copy?: string) => processes.start("replica.ts", args, { root: copy });
     const replicas = [start(), start(root), start(), start(root)];

@@ -1,10 +1,10 @@
 import { afterEach, describe, expect, it } from "vitest";
 import type { Bucket } from "sluice";
 import { ownRedisServers, type OwnRedis } from "../support/own-redis.ts";
+import { longestGapMs } from "../support/steadily.ts";
 import {
   drawSteadily,
   extraSlots,
-  longestWaitMs,
   timesOf,
   usedShare,
   type SteadyDraws,
@@ -34,7 +34,7 @@ async function openBuckets(redis: OwnRedis): Promise<readonly Bucket[]> {
 function figuresOf(fault: string, { slots }: SteadyDraws) {
   const atMs = timesOf(slots);
   const extra = extraSlots(atMs, { perSecond: RATE });
-  const figures = { fault, extra, used: usedShare(atMs, RATE), gapMs: longestWaitMs(atMs) };
+  const figures = { fault, extra, used: usedShare(atMs, RATE), gapMs: longestGapMs(atMs) };
   console.log(JSON.stringify(figures));
   return figures;
 }

@@ -1,9 +1,9 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { startFakeDownstream, type FakeDownstream } from "sluice/testing";
+import { describe, expect, it } from "vitest";
 import { children } from "../support/child.ts";
 import { jobCalls } from "../support/lane-workers.ts";
 import { ownRedisServers } from "../support/own-redis.ts";
 import { extraSlots, usedShare } from "../support/steady-draws.ts";
+import { useDownstream } from "../support/use-downstream.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const HOUR_MS = 3_600_000;
@@ -12,13 +12,7 @@ const RATE = 100;
 const DISPLACED = 3;
 const servers = ownRedisServers();
 const processes = children();
-let downstream: FakeDownstream;
-beforeEach(async () => {
-  downstream = await startFakeDownstream();
-});
-afterEach(async () => {
-  await downstream.close();
-});
+const downstream = useDownstream();
 
 /** A process whose wall clock is wrong by so much. */
 function startShifted(file: string, args: readonly string[], shiftMs: number) {

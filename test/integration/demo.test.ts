@@ -1,5 +1,6 @@
 import process from "node:process";
 import { describe, expect, inject, it } from "vitest";
+import { isRunning } from "../support/is-running.ts";
 import { scriptProcesses, type ScriptProcess } from "../support/script-process.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
@@ -13,14 +14,6 @@ function startDemo(args: readonly string[], redisUrl?: string): ScriptProcess {
 function childPids({ stdout }: ScriptProcess): number[] {
   const lists = [...stdout.matchAll(/\bpid ([\d, ]+)$/gm)].map(([, list]) => list!.split(", "));
   return lists.flat().map(Number);
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch {
-    return false;
-  }
 }
 
 describe("the demo", () => {

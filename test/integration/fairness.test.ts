@@ -1,9 +1,9 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { Queue, Sluice } from "sluice";
-import { startFakeDownstream, type FakeDownstream } from "sluice/testing";
 import { children } from "../support/child.ts";
 import { jobCalls, startLaneWorkers, type JobCall } from "../support/lane-workers.ts";
 import { realSluices } from "../support/real-sluice.ts";
+import { useDownstream } from "../support/use-downstream.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const WORKERS = 4;
@@ -12,14 +12,7 @@ const URGENT = 300;
 const ROOMY = { concurrency: 50, lockMs: 30_000 };
 const processes = children();
 const sluices = realSluices();
-let downstream: FakeDownstream;
-
-beforeEach(async () => {
-  downstream = await startFakeDownstream();
-});
-afterEach(async () => {
-  await downstream.close();
-});
+const downstream = useDownstream();
 
 interface Setup {
   readonly sluice: Sluice;

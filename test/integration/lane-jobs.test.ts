@@ -1,6 +1,6 @@
 import { Queue as BullQueue } from "bullmq";
 import { Redis } from "ioredis";
-import { describe, expect, inject, it } from "vitest";
+import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { startFakeDownstream } from "sluice/testing";
 import { children } from "../support/child.ts";
 import { deferred } from "../support/deferred.ts";
@@ -98,6 +98,7 @@ describe("jobs in lanes", () => {
 
   it("go back to their places when their worker has died", async () => {
     const downstream = await startFakeDownstream();
+    onTestFinished(() => downstream.close());
     const policy = { rate: "500/s", perKey: { rate: "50/s" } };
     const opened = lanes.open(policy);
     const { sluice, queue } = opened;
@@ -126,7 +127,6 @@ describe("jobs in lanes", () => {
     // They were before all others in their lane, so they are done once they are back in it.
     expect(Math.max(...[...held].map((n) => done.indexOf(n)))).toBeLessThan(done.length - 20);
     expect(new Set([...begun, ...done]).size).toBe(500);
-    await downstream.close();
   });
 
   it("come back by themselves when they were stored and never joined their lane", async () => {

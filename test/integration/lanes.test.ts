@@ -23,30 +23,6 @@ describe("a key that has no room", () => {
     expect(done.filter((key) => key === "slow").length).toBeLessThanOrEqual(2);
   });
 
-  it("costs about as many commands of Redis per started job with 5,000 in its lane as with 200", async () => {
-    const figures: number[] = [];
-    for (const backlog of [200, 5_000]) {
-      const { sluice, queue } = lanes.open({ rate: "500/s", perKey: { rate: "25/s" } });
-      const attempts: number[] = [];
-      await queue.enqueueMany(upTo(backlog), { key: "slow" });
-      const worker = sluice.worker(queue, async (_job, { attempt }) => void attempts.push(attempt));
-      await waitUntil(() => attempts.length >= 25, "it is at work");
-      const before = { commands: await lanes.commandsDone(), jobs: attempts.length };
-      await waitUntil(() => attempts.length >= before.jobs + 75, "75 more have started");
-      figures.push(
-        ((await lanes.commandsDone()) - before.commands) / (attempts.length - before.jobs),
-      );
-      await worker.close();
-      await queue.drain();
-      expect(new Set(attempts)).toEqual(new Set([1]));
-    }
-
-    const [few, many] = figures as [number, number];
-    console.log(`commands per job: ${few.toFixed(1)} of 200, ${many.toFixed(1)} of 5,000`);
-    expect(many / few).toBeLessThan(1.5);
-    expect(many).toBeLessThan(250);
-  });
-
   it("is passed as well when its limit is on calls at once, and goes on when one ends", async () => {
     const { sluice, queue } = lanes.open({ rate: "500/s", perKey: { concurrency: 2 } });
     const mayEnd = deferred();

@@ -9,7 +9,10 @@ const BURST = 10;
 
 describe.each(["examples/express-middleware.ts", "examples/fastify-plugin.ts"])("%s", (file) => {
   async function start(): Promise<{ url: string; server: ScriptProcess }> {
-    const server = scripts.start(file, { env: { REDIS_URL: inject("redisUrl"), PORT: "0" } });
+    const server = scripts.start(file, {
+      isBuilt: true,
+      env: { REDIS_URL: inject("redisUrl"), PORT: "0" },
+    });
     const urlOf = (): string | undefined => /http:\S+/.exec(server.stdout)?.[0];
     await waitUntil(() => urlOf() !== undefined, `${file} listens: ${server.stderr}`);
     return { url: urlOf()!, server };

@@ -1,26 +1,15 @@
-import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
+import { describe, expect, inject, it } from "vitest";
 import { concurrency } from "sluice";
-import {
-  startFakeDownstream,
-  worstWindow,
-  type Arrival,
-  type FakeDownstream,
-} from "sluice/testing";
+import { worstWindow, type Arrival } from "sluice/testing";
 import { children } from "../support/child.ts";
 import { realSluices } from "../support/real-sluice.ts";
+import { useDownstream } from "../support/use-downstream.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const LATENCY_MS = 30;
 const processes = children();
 const sluices = realSluices();
-let downstream: FakeDownstream;
-
-beforeEach(async () => {
-  downstream = await startFakeDownstream({ latencyMs: LATENCY_MS });
-});
-afterEach(async () => {
-  await downstream.close();
-});
+const downstream = useDownstream({ latencyMs: LATENCY_MS });
 
 const slotMs = ({ headers }: Arrival): number => Number(headers["x-slot-ms"]);
 const tokensOf = ({ headers }: Arrival): number => Number(headers["x-tokens"]);

@@ -1,18 +1,11 @@
 import { Redis } from "ioredis";
 import { describe, expect, inject, it } from "vitest";
-import { InvalidOptionError, leakyBucket, tokenBucket } from "sluice";
+import { InvalidOptionError } from "sluice";
+import { openTokenQueue } from "../support/open-queue.ts";
 import { realSluices } from "../support/real-sluice.ts";
 import { rejectionOf } from "../support/rejection.ts";
 
 const sluices = realSluices();
-
-function openQueue<Data>({ maxJobBytes }: { maxJobBytes?: number } = {}) {
-  const sluice = sluices.open();
-  const bucket = sluice.bucket("downstream", {
-    limits: [leakyBucket("500/s"), tokenBucket({ capacity: 100, refill: "1/min", unit: "tokens" })],
-  });
-  return { sluice, bucket, queue: sluice.queue<Data>("jobs", { bucket, maxJobBytes }) };
-}
 
 describe("options that can never work", () => {
   it.each([
@@ -34,7 +27,7 @@ describe("options that can never work", () => {
     [{ every: 1_000, dedupeId: "a", dedupeMs: 5 }, "dedupeMs"],
     [{ deadlineMs: 5 }, "deadlineMs"],
   ])("are refused: %j", async (options, option) => {
-    const { queue } = openQueue<number>();
+    const { queue } = openTokenQueue<number>(sluices);
 
     const reason = await rejectionOf(queue.enqueue(1, options as object));
 
@@ -45,7 +38,7 @@ describe("options that can never work", () => {
 
 describe("a job's size", () => {
   it("is bounded by maxJobBytes, and the error names both and the remedy", async () => {
-    const { queue } = openQueue<string>({ maxJobBytes: 100 });
+    const { queue } = openTokenQueue<string>(sluices, { maxJobBytes: 100 });
 
     await queue.enqueue("x".repeat(98));
     const reason = await rejectionOf(queue.enqueue("ü".repeat(50)));
@@ -56,7 +49,7 @@ describe("a job's size", () => {
   });
 
   it("is a million bytes at most unless the queue says otherwise", async () => {
-    const { queue } = openQueue<string>();
+    const { queue } = openTokenQueue<string>(sluices);
 
     await queue.enqueue("x".repeat(999_998));
     const reason = await rejectionOf(queue.enqueue("x".repeat(999_999)));
@@ -67,7 +60,7 @@ describe("a job's size", () => {
 
 describe("what BullMQ does not know of a job", () => {
   it("is stored under one key of its options, and only when it is given", async () => {
-    const { queue } = openQueue<string>();
+    const { queue } = openTokenQueue<string>(sluices);
     const redis = new Redis(inject("redisUrl"));
     const optionsOf = async (id: string): Promise<unknown> =>
       JSON.parse((await redis.hget(`${sluices.prefix()}:{jobs}:${id}`, "opts"))!);

@@ -1,22 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { CostTooLargeError, leakyBucket, tokenBucket, type Job } from "sluice";
+import { CostTooLargeError, type Job } from "sluice";
+import { openTokenQueue } from "../support/open-queue.ts";
 import { realSluices } from "../support/real-sluice.ts";
 import { rejectionOf } from "../support/rejection.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const sluices = realSluices();
 
-function openQueue<Data>({ maxJobBytes }: { maxJobBytes?: number } = {}) {
-  const sluice = sluices.open();
-  const bucket = sluice.bucket("downstream", {
-    limits: [leakyBucket("500/s"), tokenBucket({ capacity: 100, refill: "1/min", unit: "tokens" })],
-  });
-  return { sluice, bucket, queue: sluice.queue<Data>("jobs", { bucket, maxJobBytes }) };
-}
-
 describe("a job's cost", () => {
   it("is kept with the job, and drawn before its handler runs", async () => {
-    const { sluice, bucket, queue } = openQueue<string>();
+    const { sluice, bucket, queue } = openTokenQueue<string>(sluices);
     const seen: Job<string>[] = [];
     const given = await queue.enqueue("large", { cost: { tokens: 100 } });
 
@@ -30,7 +23,7 @@ describe("a job's cost", () => {
   });
 
   it("that no limit could ever give is refused at once", async () => {
-    const { queue } = openQueue<string>();
+    const { queue } = openTokenQueue<string>(sluices);
 
     const reason = await rejectionOf(queue.enqueue("larger", { cost: { tokens: 101 } }));
 
@@ -40,7 +33,7 @@ describe("a job's cost", () => {
   });
 
   it("of a unit that nothing counts is refused by its name", async () => {
-    const { queue } = openQueue<string>();
+    const { queue } = openTokenQueue<string>(sluices);
 
     const reason = await rejectionOf(queue.enqueue("odd", { cost: { bytes: 1 } }));
 
@@ -50,7 +43,7 @@ describe("a job's cost", () => {
 
 describe("a job's time", () => {
   it("may be a moment: it does not start before", async () => {
-    const { sluice, queue } = openQueue<string>();
+    const { sluice, queue } = openTokenQueue<string>(sluices);
     const at = new Date(Date.now() + 300);
     let startedAtMs = 0;
     await queue.enqueue("later", { at });
@@ -62,7 +55,7 @@ describe("a job's time", () => {
   });
 
   it("in the past is at once", async () => {
-    const { sluice, queue } = openQueue<string>();
+    const { sluice, queue } = openTokenQueue<string>(sluices);
     let isDone = false;
     await queue.enqueue("late already", { at: Date.now() - 60_000 });
 
@@ -73,7 +66,7 @@ describe("a job's time", () => {
   });
 
   it("bounds its start from when it is due, by maxWaitMs", async () => {
-    const { queue } = openQueue<string>();
+    const { queue } = openTokenQueue<string>(sluices);
 
     const now = await queue.enqueue("now", { maxWaitMs: 5_000 });
     const later = await queue.enqueue("later", { delayMs: 1_000, maxWaitMs: 5_000 });
@@ -87,7 +80,7 @@ describe("a job's time", () => {
 
 describe("a dedupeId", () => {
   it("lets one job of it be in the queue at a time", async () => {
-    const { sluice, queue } = openQueue<string>();
+    const { sluice, queue } = openTokenQueue<string>(sluices);
     const done: string[] = [];
 
     const first = await queue.enqueue("first", { dedupeId: "order:1" });
@@ -102,7 +95,7 @@ describe("a dedupeId", () => {
   });
 
   it("is free again when its job has failed", async () => {
-    const { sluice, queue } = openQueue<string>();
+    const { sluice, queue } = openTokenQueue<string>(sluices);
     sluice.worker(queue, async () => Promise.reject(new Error("no")));
 
     const first = await queue.enqueue("first", { dedupeId: "a", attempts: 1 });
@@ -113,7 +106,7 @@ describe("a dedupeId", () => {
   });
 
   it("holds beyond the end of its job for dedupeMs", async () => {
-    const { sluice, queue } = openQueue<string>();
+    const { sluice, queue } = openTokenQueue<string>(sluices);
     const options = { dedupeId: "a", dedupeMs: 600_000 };
     sluice.worker(queue, async () => {});
 
@@ -125,7 +118,7 @@ describe("a dedupeId", () => {
   });
 
   it("does not bring a delayed job of its forward", async () => {
-    const { sluice, queue } = openQueue<string>();
+    const { sluice, queue } = openTokenQueue<string>(sluices);
     const done: string[] = [];
     sluice.worker(queue, async (job) => void done.push(job.data));
 
@@ -141,7 +134,7 @@ describe("a dedupeId", () => {
 
 describe("many jobs at once", () => {
   it("may each have options of their own", async () => {
-    const { queue } = openQueue<number>();
+    const { queue } = openTokenQueue<number>(sluices);
 
     const jobs = await queue.enqueueMany([1, 2, 1], (data, index) => ({
       key: `tenant ${index}`,
@@ -153,7 +146,7 @@ describe("many jobs at once", () => {
   });
 
   it("store nothing when one of them can never work", async () => {
-    const { queue } = openQueue<number>();
+    const { queue } = openTokenQueue<number>(sluices);
 
     const reason = await rejectionOf(
       queue.enqueueMany([1, 2], (data) => ({ cost: { tokens: data * 100 } })),
@@ -167,7 +160,7 @@ describe("many jobs at once", () => {
     [{ dedupeId: "a" }, "dedupeId"],
     [{ dedupeId: "a", every: 1_000 }, "every"],
   ])("refuse %j, which only one job can have", async (options, option) => {
-    const { queue } = openQueue<number>();
+    const { queue } = openTokenQueue<number>(sluices);
 
     const reason = await rejectionOf(queue.enqueueMany([1, 2], options));
 

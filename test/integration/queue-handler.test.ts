@@ -1,29 +1,20 @@
 import { Queue as StoredQueue } from "bullmq";
 import { Redis } from "ioredis";
 import { describe, expect, inject, it } from "vitest";
-import type { BucketOptions, Handler, WorkerOptions } from "sluice";
+import type { Handler } from "sluice";
+import { openAtWork } from "../support/open-queue.ts";
 import { realSluices } from "../support/real-sluice.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const sluices = realSluices();
 
-/** A queue, its worker, and what the logger got. */
-function openQueue(
-  handler: Handler<string, unknown>,
-  { options, policy }: { options?: WorkerOptions; policy?: Partial<BucketOptions> } = {},
-) {
-  const errors: string[] = [];
-  const logger = { warn: () => {}, error: (_facts: object, text: string) => errors.push(text) };
-  const sluice = sluices.open({ logger });
-  const bucket = sluice.bucket("downstream", { rate: "500/s", ...policy });
-  const queue = sluice.queue<string>("jobs", { bucket });
-  return { sluice, bucket, queue, errors, worker: sluice.worker(queue, handler, options) };
-}
-
 describe("a handler that removes its own job", () => {
   it("is refused by the queue, since the job runs, and the job is done", async () => {
     const removed: boolean[] = [];
-    const { queue } = openQueue(async (job) => void removed.push(await queue.remove(job.id)));
+    const { queue } = openAtWork(
+      sluices,
+      async (job) => void removed.push(await queue.remove(job.id)),
+    );
 
     const job = await queue.enqueue("a");
     await job.finished();
@@ -34,7 +25,7 @@ describe("a handler that removes its own job", () => {
   it("by hand, in Redis, leaves an error in the log, no dead letter, and a worker that goes on", async () => {
     const redis = new Redis(inject("redisUrl"));
     const stored = new StoredQueue("{jobs}", { connection: redis, prefix: sluices.prefix() });
-    const { queue, errors } = openQueue(async (job) => {
+    const { queue, errors } = openAtWork(sluices, async (job) => {
       if (job.data === "gone") await redis.del(stored.toKey(job.id));
     });
 
@@ -51,7 +42,7 @@ describe("a handler that removes its own job", () => {
 
 describe("what a handler tells of its job", () => {
   it("is kept: the last 100 lines, of 1,000 characters each, and the last progress", async () => {
-    const { queue } = openQueue(async (_job, { log, progress }) => {
+    const { queue } = openAtWork(sluices, async (_job, { log, progress }) => {
       for (let line = 1; line <= 101; line += 1) await log(`${line} ${"x".repeat(2_000)}`);
       await progress({ part: 0.5 });
       await progress({ part: 1 });
@@ -69,7 +60,7 @@ describe("what a handler tells of its job", () => {
 
   it("as its progress must be JSON, and short", async () => {
     const reasons: unknown[] = [];
-    const { queue } = openQueue(async (_job, { progress }) => {
+    const { queue } = openAtWork(sluices, async (_job, { progress }) => {
       for (const value of [1n as never, "x".repeat(10_001)]) {
         await Promise.resolve()
           .then(() => progress(value))
@@ -86,9 +77,13 @@ describe("what a handler tells of its job", () => {
   });
 
   it("as the true cost of its call is settled", async () => {
-    const { bucket, queue } = openQueue(async (_job, { slot }) => slot.settle({ calls: 400 }), {
-      policy: { rate: "1/s", burst: 1_000 },
-    });
+    const { bucket, queue } = openAtWork(
+      sluices,
+      async (_job, { slot }) => slot.settle({ calls: 400 }),
+      {
+        policy: { rate: "1/s", burst: 1_000 },
+      },
+    );
 
     await (await queue.enqueue("a", { cost: 10 })).finished();
     const { limits } = await bucket.peek();
@@ -103,7 +98,7 @@ describe("an attempt", () => {
     const handler: Handler<string, void> = async (job, { attempt }) =>
       void attempts.push(`${job.id} ${attempt}`);
     const options = { options: { concurrency: 40 }, policy: { rate: "20/s" } };
-    const { queue, bucket, worker } = openQueue(handler, options);
+    const { queue, bucket, worker } = openAtWork(sluices, handler, options);
     const keyed = Array.from({ length: 20 }, (_, index) => `job ${index}`);
     await queue.enqueueMany(keyed, (_data, index) => ({ key: `k${index % 3}`, attempts: 1 }));
     await queue.enqueueMany(keyed, { attempts: 1 });
@@ -113,7 +108,7 @@ describe("an attempt", () => {
       await waitUntil(() => attempts.length >= round * 2, `${round * 2} jobs are done`);
       await bucket.pause({ forMs: 50 });
       await closing.close();
-      closing = openQueue(handler, options).worker;
+      closing = openAtWork(sluices, handler, options).worker;
     }
     await waitUntil(() => attempts.length >= 40, "all jobs are done");
 

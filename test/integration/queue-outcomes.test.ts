@@ -1,36 +1,17 @@
 import { describe, expect, it } from "vitest";
-import {
-  Discard,
-  HandlerTimeoutError,
-  RetryAfter,
-  type BucketOptions,
-  type Handler,
-  type WorkerOptions,
-} from "sluice";
+import { Discard, HandlerTimeoutError, RetryAfter } from "sluice";
+import { openAtWork } from "../support/open-queue.ts";
 import { realSluices } from "../support/real-sluice.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const sluices = realSluices();
-
-/** A queue, its worker, and what the logger got. */
-function openQueue(
-  handler: Handler<string, unknown>,
-  { options, policy }: { options?: WorkerOptions; policy?: Partial<BucketOptions> } = {},
-) {
-  const errors: string[] = [];
-  const logger = { warn: () => {}, error: (_facts: object, text: string) => errors.push(text) };
-  const sluice = sluices.open({ logger });
-  const bucket = sluice.bucket("downstream", { rate: "500/s", ...policy });
-  const queue = sluice.queue<string>("jobs", { bucket });
-  return { sluice, bucket, queue, errors, worker: sluice.worker(queue, handler, options) };
-}
 
 describe("RetryAfter", () => {
   it.each(["thrown", "returned"])(
     "%s tries the job again, but not before its time",
     async (way) => {
       const atMs: number[] = [];
-      const { queue } = openQueue(async (_job, { attempt }) => {
+      const { queue } = openAtWork(sluices, async (_job, { attempt }) => {
         atMs.push(Date.now());
         if (attempt > 1) return "done";
         const again = new RetryAfter(300);
@@ -47,7 +28,7 @@ describe("RetryAfter", () => {
   );
 
   it("counts as an attempt", async () => {
-    const { queue } = openQueue(async () => new RetryAfter(1));
+    const { queue } = openAtWork(sluices, async () => new RetryAfter(1));
 
     await queue.enqueue("a", { attempts: 3 });
     await waitUntil(async () => (await queue.counts()).failed === 1, "the job has failed");
@@ -58,7 +39,7 @@ describe("RetryAfter", () => {
 
 describe("Discard", () => {
   it.each(["thrown", "returned"])("%s gives the job up with its reason", async (way) => {
-    const { queue } = openQueue(async () => {
+    const { queue } = openAtWork(sluices, async () => {
       const end = new Discard("no such account");
       if (way === "thrown") throw end;
       return end;
@@ -79,7 +60,7 @@ describe("a Retry-After of the downstream", () => {
 
   it("delays the retry at least as long, and cools the bucket down for all", async () => {
     const atMs: number[] = [];
-    const { queue } = openQueue(async (job, { attempt }) => {
+    const { queue } = openAtWork(sluices, async (job, { attempt }) => {
       if (job.data === "other") return "other";
       atMs.push(Date.now());
       if (attempt === 1) throw limited();
@@ -95,7 +76,8 @@ describe("a Retry-After of the downstream", () => {
   });
 
   it("is bounded by maxCooldownMs", async () => {
-    const { queue } = openQueue(
+    const { queue } = openAtWork(
+      sluices,
       async (_job, { attempt }) => {
         const headers = { "retry-after": "86400" };
         if (attempt === 1) throw Object.assign(new Error("503"), { status: 503, headers });
@@ -113,7 +95,8 @@ describe("a Retry-After of the downstream", () => {
 describe("a handler that never ends", () => {
   it("is told by its signal at timeoutMs, and the attempt counts as failed", async () => {
     const reasons: unknown[] = [];
-    const { queue } = openQueue(
+    const { queue } = openAtWork(
+      sluices,
       (_job, { signal }) =>
         new Promise(() => {
           signal.addEventListener("abort", () => reasons.push(signal.reason));
@@ -131,7 +114,8 @@ describe("a handler that never ends", () => {
   });
 
   it("makes room for the next job", async () => {
-    const { queue } = openQueue(
+    const { queue } = openAtWork(
+      sluices,
       (job) => (job.data === "next" ? Promise.resolve("done") : new Promise(() => {})),
       { options: { timeoutMs: 50, concurrency: 1 } },
     );
@@ -150,7 +134,7 @@ describe("a handler that throws or returns what cannot be kept", () => {
     ["an error with a message of a megabyte", new Error("x".repeat(1_000_000)), "xxx"],
     ["an error whose message is no text", Object.assign(new Error(), { message: 5 }), "5"],
   ])("fails its attempt by %s, with a reason that is bounded", async (_name, thrown, begin) => {
-    const { queue } = openQueue(async () => {
+    const { queue } = openAtWork(sluices, async () => {
       throw thrown;
     });
 
@@ -167,7 +151,7 @@ describe("a handler that throws or returns what cannot be kept", () => {
     ["more than a million characters", "x".repeat(1_000_000)],
   ])("is done once, without its result: %s", async (_name, result) => {
     let tries = 0;
-    const { queue } = openQueue(async () => {
+    const { queue } = openAtWork(sluices, async () => {
       tries += 1;
       return result;
     });

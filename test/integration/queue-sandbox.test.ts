@@ -1,6 +1,7 @@
 import process from "node:process";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { InvalidOptionError, leakyBucket, tokenBucket, type WorkerOptions } from "sluice";
+import { isRunning } from "../support/is-running.ts";
 import { realSluices } from "../support/real-sluice.ts";
 import { rejectionOf } from "../support/rejection.ts";
 import { waitUntil } from "../support/wait-until.ts";
@@ -27,14 +28,6 @@ function openQueue(options: WorkerOptions = {}) {
   const queue = sluice.queue<{ do: string }>("jobs", { bucket });
   const worker = sluice.worker(queue, HANDLER, { concurrency: 1, ...options });
   return { sluice, bucket, queue, worker };
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch {
-    return false;
-  }
 }
 
 describe("a handler in a file", () => {

@@ -1,28 +1,22 @@
-import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
-import { startFakeDownstream, worstWindow, type FakeDownstream } from "sluice/testing";
+import { describe, expect, inject, it } from "vitest";
+import { worstWindow } from "sluice/testing";
 import { children } from "../support/child.ts";
 import { realSluices } from "../support/real-sluice.ts";
 import { jainIndex } from "../support/simulate.ts";
+import { useDownstream } from "../support/use-downstream.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const processes = children();
 const sluices = realSluices();
-let downstream: FakeDownstream;
-
-beforeEach(async () => {
-  downstream = await startFakeDownstream();
-});
-afterEach(async () => {
-  await downstream.close();
-});
+const downstream = useDownstream();
 
 /** By how much calls were later than their slots, from the quickest to the slowest of the run. */
-function jitterMs({ arrivals }: FakeDownstream): number {
+function jitterMs({ arrivals }: typeof downstream): number {
   const lateMs = arrivals.map(({ atMs, headers }) => atMs - Number(headers["x-slot-ms"]));
   return Math.max(...lateMs) - Math.min(...lateMs);
 }
 
-function callsByProcess({ arrivals }: FakeDownstream): number[] {
+function callsByProcess({ arrivals }: typeof downstream): number[] {
   const counts = new Map<unknown, number>();
   for (const { headers } of arrivals) {
     counts.set(headers["x-pid"], (counts.get(headers["x-pid"]) ?? 0) + 1);

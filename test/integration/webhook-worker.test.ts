@@ -40,6 +40,7 @@ function openQueue(rate = RATE): Queue<Webhook> {
 function startWorker(env: Readonly<Record<string, string>> = {}): ScriptProcess {
   const redis = { REDIS_URL: inject("redisUrl"), SLUICE_PREFIX: sluices.prefix() };
   return scripts.start("workers/webhook-worker.ts", {
+    isBuilt: true,
     env: { ...redis, SLUICE_RATE: RATE, LOG_LEVEL: "debug", ...env },
   });
 }

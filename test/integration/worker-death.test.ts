@@ -1,20 +1,13 @@
-import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
-import { startFakeDownstream, type FakeDownstream } from "sluice/testing";
+import { describe, expect, inject, it } from "vitest";
 import { children } from "../support/child.ts";
 import { realSluices } from "../support/real-sluice.ts";
+import { useDownstream } from "../support/use-downstream.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const LOCK_MS = 1_000;
 const processes = children();
 const sluices = realSluices();
-let downstream: FakeDownstream;
-
-beforeEach(async () => {
-  downstream = await startFakeDownstream();
-});
-afterEach(async () => {
-  await downstream.close();
-});
+const downstream = useDownstream();
 
 describe("a worker process that is killed", () => {
   it("loses no job, and none is done twice unless its lock had ended", async () => {

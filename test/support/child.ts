@@ -1,7 +1,8 @@
 import { fork, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { fileURLToPath } from "node:url";
-import { afterEach } from "vitest";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { afterEach, inject } from "vitest";
 
 export interface Child {
   readonly pid: number;
@@ -14,15 +15,16 @@ export interface Child {
 }
 
 export interface ChildOptions {
-  /** The folder of a copy of this package, which the child is to run instead. */
+  /** The folder of another built package, which the child is to run. Defaults to the one of `global-build.ts`. */
   readonly root?: string | undefined;
-  /** Another file of test/support/processes, which the child loads first. */
+  /** Another of the processes' files, which the child loads first. */
   readonly preload?: string | undefined;
   /** Added to its environment. */
   readonly env?: Readonly<Record<string, string>> | undefined;
 }
 
 export interface Children {
+  /** Runs what is built of a file, which is named as in the sources: `replica.ts`. */
   start(file: string, args: readonly string[], options?: ChildOptions): Child;
 }
 
@@ -36,15 +38,11 @@ export function children(): Children {
     await Promise.all(living.map((child) => once(child, "exit")));
   });
   return {
-    start(file, args, { root, preload, env } = {}) {
-      const folder =
-        root === undefined
-          ? new URL("processes/", import.meta.url)
-          : new URL(`file://${root}/test/support/processes/`);
-      const first = preload === undefined ? [] : ["--import", new URL(preload, folder).href];
-      const execArgv = ["--conditions=@sluice/source", "--import", "tsx", ...first];
-      const child = fork(fileURLToPath(new URL(file, folder)), args, {
-        execArgv,
+    start(file, args, { root = inject("builtRoot"), preload, env } = {}) {
+      const built = (name: string): string =>
+        join(root, "test/support/processes", name.replace(".ts", ".js"));
+      const child = fork(built(file), args, {
+        execArgv: preload === undefined ? [] : ["--import", pathToFileURL(built(preload)).href],
         serialization: "advanced",
         env: { ...process.env, ...env },
       });

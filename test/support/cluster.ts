@@ -1,5 +1,7 @@
 import { Cluster, Redis } from "ioredis";
+import { onTestFinished } from "vitest";
 import { startRedis, type LocalRedis } from "./local-redis.ts";
+import { REPLICATE_AT_ONCE } from "./private-redis.ts";
 import { waitUntil } from "./wait-until.ts";
 
 const HOST = "127.0.0.1";
@@ -27,24 +29,25 @@ export interface RedisCluster {
 
 /** Three primaries, each with a replica; a part whose primary is gone leaves the others alone. */
 export async function startCluster(): Promise<RedisCluster> {
-  const stops: (() => Promise<void> | void)[] = [];
+  const clients: (Redis | Cluster)[] = [];
+  const servers: LocalRedis[] = [];
   async function stop(): Promise<void> {
-    for (const each of stops.toReversed()) await each();
+    for (const client of clients) client.disconnect();
+    await Promise.all(servers.map((server) => server.stop()));
   }
 
   async function startNode(): Promise<ClusterNode> {
     const server = await startRedis({ fresh: true, args: CLUSTER_ARGS });
-    stops.push(() => server.stop());
+    servers.push(server);
     const port = Number(new URL(server.url).port);
     const client = new Redis({ host: HOST, port });
     client.on("error", () => undefined);
-    stops.push(() => client.disconnect());
+    clients.push(client);
     return { id: String(await client.cluster("MYID")), server, port, client };
   }
 
   try {
-    const nodes: ClusterNode[] = [];
-    for (let node = 0; node < 2 * PRIMARIES; node++) nodes.push(await startNode());
+    const nodes = await allOf(Array.from({ length: 2 * PRIMARIES }, startNode));
     const primaries = nodes.slice(0, PRIMARIES);
     const replicas = nodes.slice(PRIMARIES);
     await join(primaries, replicas);
@@ -54,7 +57,7 @@ export async function startCluster(): Promise<RedisCluster> {
       open() {
         const cluster = new Cluster(primaries.map(({ port }) => ({ host: HOST, port })));
         cluster.on("error", () => undefined);
-        stops.push(() => cluster.disconnect());
+        clients.push(cluster);
         return cluster;
       },
       ownerOf: (tag, asked = nodes[0]!) => ownerOf(nodes, tag, asked),
@@ -64,6 +67,19 @@ export async function startCluster(): Promise<RedisCluster> {
     await stop();
     throw error;
   }
+}
+
+/** A cluster that ends after the test. */
+export async function startOwnCluster(): Promise<RedisCluster> {
+  const cluster = await startCluster();
+  onTestFinished(() => cluster.stop());
+  return cluster;
+}
+
+/** As `Promise.all`, but it rejects no earlier than all have ended: what they started is known then. */
+async function allOf<Result>(promises: readonly Promise<Result>[]): Promise<Result[]> {
+  await Promise.allSettled(promises);
+  return Promise.all(promises);
 }
 
 const CLUSTER_ARGS = [
@@ -78,6 +94,7 @@ const CLUSTER_ARGS = [
   // A replica that was cut off for a moment on a busy machine may stand for election all the same.
   "--cluster-replica-validity-factor",
   "0",
+  ...REPLICATE_AT_ONCE,
 ];
 
 async function join(
@@ -91,10 +108,13 @@ async function join(
     await client.cluster("SET-CONFIG-EPOCH", index + 1);
   }
   const nodes = [...primaries, ...replicas];
-  for (const { port } of nodes.slice(1)) await nodes[0]!.client.cluster("MEET", HOST, port);
+  // Each pair, as it takes a while until nodes hear of one another.
+  for (const [index, { client }] of nodes.entries()) {
+    for (const { port } of nodes.slice(index + 1)) await client.cluster("MEET", HOST, port);
+  }
   await waitUntil(async () => {
-    const infos = await Promise.all(nodes.map(({ client }) => client.cluster("INFO")));
-    return infos.every((info) => info.includes(`cluster_known_nodes:${nodes.length}`));
+    const seen = await Promise.all(nodes.map(({ client }) => client.cluster("NODES")));
+    return seen.every((text) => nodes.every(({ id }) => String(text).includes(id)));
   }, "the nodes know each other");
   for (const [index, { client }] of replicas.entries()) {
     await client.cluster("REPLICATE", primaries[index]!.id);

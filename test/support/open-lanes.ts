@@ -21,8 +21,6 @@ export interface Lanes {
   rest(): Promise<string[]>;
   /** The data of the jobs that workers hold, or that are on their way to them. */
   heldByWorkers(): Promise<Set<number>>;
-  /** How many commands Redis has done, those of scripts included. */
-  commandsDone(): Promise<number>;
 }
 
 /** Queues with lanes on a real Redis, of a prefix of its own for each test. */
@@ -67,11 +65,6 @@ export function openLanes(): Lanes {
       await stored.close();
       await connection.quit();
       return new Set(jobs.map(({ data }) => data));
-    },
-    async commandsDone() {
-      const stats = await redis.info("commandstats");
-      const counts = [...stats.matchAll(/^cmdstat_[^:]+:calls=(\d+)/gm)];
-      return counts.reduce((sum, [, calls]) => sum + Number(calls), 0);
     },
   };
 }

@@ -1,32 +1,17 @@
-import { cp, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { afterEach } from "vitest";
+import { inject, onTestFinished } from "vitest";
 
-const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-const COPIED = ["src", "lua", "package.json", "test/support/processes"];
-
-/** Copies of this package whose scripts have other texts, and so other digests; they go after the test. */
-export function packageCopies(): { make: () => Promise<string> } {
-  let made: string[] = [];
-  afterEach(async () => {
-    const all = made;
-    made = [];
-    for (const folder of all) await rm(folder, { recursive: true, force: true });
-  });
-  return {
-    async make() {
-      const root = await mkdtemp(join(tmpdir(), "sluice-copy-"));
-      made.push(root);
-      for (const path of COPIED) await cp(join(ROOT, path), join(root, path), { recursive: true });
-      await symlink(join(ROOT, "node_modules"), join(root, "node_modules"));
-      const files = await readdir(join(root, "lua"), { recursive: true });
-      for (const file of files.filter((name) => name.endsWith(".lua"))) {
-        const path = join(root, "lua", file);
-        await writeFile(path, `${await readFile(path, "utf8")}\n-- Of another build.\n`);
-      }
-      return root;
-    },
-  };
+/** A copy of the built package whose scripts have other texts, and so other digests; it goes after the test. */
+export async function copyPackage(): Promise<string> {
+  const root = await mkdtemp(join(tmpdir(), "sluice-copy-"));
+  onTestFinished(() => rm(root, { recursive: true, force: true }));
+  await cp(inject("builtRoot"), root, { recursive: true, verbatimSymlinks: true });
+  const files = await readdir(join(root, "lua"), { recursive: true });
+  for (const file of files.filter((name) => name.endsWith(".lua"))) {
+    const path = join(root, "lua", file);
+    await writeFile(path, `${await readFile(path, "utf8")}\n-- Of another build.\n`);
+  }
+  return root;
 }

@@ -27,6 +27,9 @@ export const SERVER_ARGS: readonly string[] = [
   "no",
 ];
 
+/** For a primary: it would wait five seconds for more replicas than the one that asks for its data. */
+export const REPLICATE_AT_ONCE: readonly string[] = ["--repl-diskless-sync-delay", "0"];
+
 const HOST = "127.0.0.1";
 const START_LIMIT_MS = 10_000;
 const PORT_ATTEMPTS = 5;

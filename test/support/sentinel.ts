@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis, type RedisOptions } from "ioredis";
 import { startRedis, type LocalRedis } from "./local-redis.ts";
+import { REPLICATE_AT_ONCE } from "./private-redis.ts";
 import { freePort } from "./redis-port.ts";
 import { findRedisServer } from "./redis-server.ts";
 import { waitUntil } from "./wait-until.ts";
@@ -44,11 +45,13 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
   }
 
   try {
-    const first = await startRedis({ fresh: true, args });
+    const given = [...REPLICATE_AT_ONCE, ...args];
+    const first = await startRedis({ fresh: true, args: given });
     stops.push(() => first.stop());
     const port = new URL(first.url).port;
     for (let replica = 0; replica < 2; replica++) {
-      const started = await startRedis({ fresh: true, args: ["--replicaof", HOST, port, ...args] });
+      const replicating = ["--replicaof", HOST, port, ...given];
+      const started = await startRedis({ fresh: true, args: replicating });
       stops.push(() => started.stop());
     }
     const ports: number[] = [];

@@ -1,17 +1,12 @@
-import { setTimeout as pause } from "node:timers/promises";
-import { ClosedError, type Bucket } from "sluice";
+import type { Bucket } from "sluice";
 import { worstWindow } from "sluice/testing";
+import { callAgainAndAgain, type Steady } from "./steadily.ts";
 
-/** Callers that call again and again until they are stopped, whatever they meet. */
-export interface SteadyCalls {
+/** Callers that call again and again. */
+export interface SteadyCalls extends Steady {
   /** When each call came to the downstream, in ms. */
   readonly arrivalsMs: readonly number[];
-  /** What callers were told instead. */
-  readonly errors: readonly unknown[];
-  stop(): Promise<void>;
 }
-
-const AFTER_ERROR_MS = 50;
 
 /** So many callers per bucket. */
 export function callSteadily(
@@ -19,34 +14,9 @@ export function callSteadily(
   { callers }: { callers: number },
 ): SteadyCalls {
   const arrivalsMs: number[] = [];
-  const errors: unknown[] = [];
-  let isStopped = false;
-
-  async function callOn(bucket: Bucket): Promise<void> {
-    const call = bucket.throttled(async () => void arrivalsMs.push(performance.now()));
-    while (!isStopped) {
-      try {
-        await call();
-      } catch (error) {
-        if (error instanceof ClosedError) return;
-        errors.push(error);
-        // A breaker that is open refuses at once.
-        await pause(AFTER_ERROR_MS);
-      }
-    }
-  }
-
-  const running = buckets.flatMap((bucket) =>
-    Array.from({ length: callers }, () => callOn(bucket)),
-  );
-  return {
-    arrivalsMs,
-    errors,
-    async stop() {
-      isStopped = true;
-      await Promise.all(running);
-    },
-  };
+  const arrive = async (): Promise<void> => void arrivalsMs.push(performance.now());
+  const steady = callAgainAndAgain(buckets, callers, (bucket) => bucket.throttled(arrive));
+  return { ...steady, arrivalsMs };
 }
 
 /** How late a call may come after its slot before the slot is drawn again, and the timer's own error, in ms. */
@@ -60,10 +30,4 @@ export function extraCalls(arrivalsMs: readonly number[], perSecond: number): nu
     return worstWindow(arrivalsMs, windowMs) - allowed;
   });
   return Math.max(0, ...extra);
-}
-
-/** The longest time without a call, in ms. */
-export function longestGapMs(arrivalsMs: readonly number[]): number {
-  const sorted = arrivalsMs.toSorted((a, b) => a - b);
-  return Math.max(0, ...sorted.slice(1).map((at, index) => at - sorted[index]!));
 }

@@ -1,16 +1,11 @@
-import { setTimeout as pause } from "node:timers/promises";
-import { ClosedError, type Bucket, type DrawOptions, type Slot } from "sluice";
+import type { Bucket, DrawOptions, Slot } from "sluice";
 import { worstWindow } from "sluice/testing";
+import { callAgainAndAgain, type Steady } from "./steadily.ts";
 
-/** Callers that draw again and again until they are stopped, and note their slots. */
-export interface SteadyDraws {
+/** Callers that draw again and again, and note their slots. */
+export interface SteadyDraws extends Steady {
   readonly slots: readonly Slot[];
-  /** What callers were told instead. */
-  readonly errors: readonly unknown[];
-  stop(): Promise<void>;
 }
-
-const AFTER_ERROR_MS = 50;
 
 /** So many callers per bucket. */
 export function drawSteadily(
@@ -18,33 +13,12 @@ export function drawSteadily(
   { callers, ...options }: { callers: number } & DrawOptions,
 ): SteadyDraws {
   const slots: Slot[] = [];
-  const errors: unknown[] = [];
-  let isStopped = false;
-
-  async function callOn(bucket: Bucket): Promise<void> {
-    while (!isStopped) {
-      try {
-        slots.push(await bucket.draw(options));
-      } catch (error) {
-        if (error instanceof ClosedError) return;
-        errors.push(error);
-        // A breaker that is open refuses at once.
-        await pause(AFTER_ERROR_MS);
-      }
-    }
-  }
-
-  const running = buckets.flatMap((bucket) =>
-    Array.from({ length: callers }, () => callOn(bucket)),
+  const steady = callAgainAndAgain(
+    buckets,
+    callers,
+    (bucket) => async () => void slots.push(await bucket.draw(options)),
   );
-  return {
-    slots,
-    errors,
-    async stop() {
-      isStopped = true;
-      await Promise.all(running);
-    },
-  };
+  return { ...steady, slots };
 }
 
 export function timesOf(slots: readonly Slot[]): number[] {
@@ -71,10 +45,4 @@ export function extraSlots(
 export function usedShare(atMs: readonly number[], perSecond: number): number {
   const spanMs = Math.max(...atMs) - Math.min(...atMs);
   return (atMs.length - 1) / ((perSecond * spanMs) / 1_000);
-}
-
-/** The longest time without a slot, in ms. */
-export function longestWaitMs(atMs: readonly number[]): number {
-  const sorted = atMs.toSorted((a, b) => a - b);
-  return Math.max(0, ...sorted.slice(1).map((at, index) => at - sorted[index]!));
 }

@@ -21,7 +21,8 @@ export function workerFiles(sluices: RealSluices): WorkerFiles {
   return {
     start(file, env) {
       const where = { REDIS_URL: inject("redisUrl"), SLUICE_PREFIX: sluices.prefix() };
-      return scripts.start(`workers/${file}`, { env: { ...where, LOG_LEVEL: "trace", ...env } });
+      const all = { ...where, LOG_LEVEL: "trace", ...env };
+      return scripts.start(`workers/${file}`, { env: all, isBuilt: true });
     },
   };
 }

@@ -1,0 +1,23 @@
+import { onTestFinished } from "vitest";
+import { createSluice, type Sluice, type SluiceOptions } from "sluice";
+import { startRedis, type LocalRedis, type LocalRedisOptions } from "./local-redis.ts";
+
+const SILENT = { warn: () => {}, error: () => {} };
+
+/** A sluice that logs nothing unless it is told to. It is closed after the test, before what was started first. */
+export function openSluice(options: SluiceOptions): Sluice {
+  const sluice = createSluice({ logger: SILENT, ...options });
+  onTestFinished(() => sluice.close());
+  return sluice;
+}
+
+/** A Redis that the test may break. It ends after the test. */
+export async function startOwnRedis(options?: LocalRedisOptions): Promise<LocalRedis> {
+  const redis = await startRedis({ ...options, fresh: true });
+  onTestFinished(() => redis.stop());
+  return redis;
+}
+
+export function portOf({ url }: LocalRedis): number {
+  return Number(new URL(url).port);
+}

@@ -1,0 +1,10 @@
+import process from "node:process";
+
+/** Whether there is a process of this id. */
+export function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,43 @@
+import { parseArgs } from "node:util";
+
+export interface SoakArguments {
+  readonly minutes: number;
+  readonly seed: number;
+  /** Only show what would be done. */
+  readonly isPlanOnly: boolean;
+}
+
+export const USAGE = "npm run soak -- [--minutes 10] [--seed N] [--plan]";
+const MOST_MINUTES = 1_440;
+const MOST_SEED = 2 ** 31 - 1;
+
+/**
+ * Reads the command line; without a seed, one is drawn.
+ *
+ * @throws Error when a flag is unknown or its value can never work.
+ */
+export function readArguments(
+  given: readonly string[],
+  drawSeed = () => Math.floor(Math.random() * MOST_SEED),
+): SoakArguments {
+  const { values } = parseArgs({
+    args: [...given],
+    options: {
+      minutes: { type: "string", default: "10" },
+      seed: { type: "string" },
+      plan: { type: "boolean", default: false },
+    },
+  });
+  const { minutes, seed, plan } = values;
+  return {
+    minutes: readNumber("minutes", minutes, [1, MOST_MINUTES]),
+    seed: seed === undefined ? drawSeed() : readNumber("seed", seed, [0, MOST_SEED]),
+    isPlanOnly: plan,
+  };
+}
+
+function readNumber(name: string, value: string, [from, to]: readonly [number, number]): number {
+  const number = /^\d{1,10}$/.test(value) ? Number(value) : NaN;
+  if (number >= from && number <= to) return number;
+  throw new Error(`--${name} is ${value}; give a whole number from ${from} to ${to}. ${USAGE}`);
+}

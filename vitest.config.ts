@@ -4,9 +4,18 @@ const source = {
   resolve: { conditions: ["@sluice/source"] },
   ssr: { resolve: { conditions: ["@sluice/source"] } },
 };
-const redis = { globalSetup: ["test/support/global-redis.ts"] };
+const globalRedis = "test/support/global-redis.ts";
+/**
+ * Integration and fault tests start processes and share two cores, so their files run one after another;
+ * in one process, as loading everything anew for each file would take longer than many a file itself.
+ */
+const oneByOne = {
+  globalSetup: [globalRedis, "test/support/global-build.ts"],
+  fileParallelism: false,
+  isolate: false,
+  sequence: { groupOrder: 1 },
+};
 
-/** Integration and fault tests start processes and share two cores, so their files run one after another. */
 export default defineConfig({
   test: {
     projects: [
@@ -15,9 +24,9 @@ export default defineConfig({
         ...source,
         test: {
           name: "conformance",
-          include: ["test/conformance/**/*.test.ts"],
+          include: ["test/conformance/**/*.test.ts", "test/fuzz/**/*.test.ts"],
           testTimeout: 120_000,
-          ...redis,
+          globalSetup: [globalRedis],
         },
       },
       {
@@ -27,8 +36,7 @@ export default defineConfig({
           include: ["test/integration/**/*.test.ts"],
           testTimeout: 120_000,
           hookTimeout: 60_000,
-          fileParallelism: false,
-          ...redis,
+          ...oneByOne,
         },
       },
       {
@@ -38,8 +46,7 @@ export default defineConfig({
           include: ["test/faults/**/*.test.ts"],
           testTimeout: 180_000,
           hookTimeout: 60_000,
-          fileParallelism: false,
-          ...redis,
+          ...oneByOne,
         },
       },
       {

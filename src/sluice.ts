@@ -3,8 +3,9 @@ import process from "node:process";
 import { createEmitter, type Emitter } from "./core/emitter.ts";
 import { ClosedError, InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
 import { readName } from "./core/options.ts";
-import { compilePolicy, formatPolicy } from "./core/policy.ts";
+import { compilePolicy } from "./core/policy.ts";
 import type { SluiceEvents, StoreEvent } from "./core/store-events.ts";
+import { assertSame, assertSamePolicy, type Declaration } from "./declarations.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
 import type { ConnectQueue } from "./queue/connection.ts";
 import { createQueue, type OwnedQueue, type Queue } from "./queue/queue.ts";
@@ -19,27 +20,25 @@ import {
   type QueueOptions,
   type SluiceOptions,
 } from "./sluice-options.ts";
-import {
-  readBucketOptions,
-  type BucketOptions,
-  type ReadBucketOptions,
-} from "./throttle/bucket-options.ts";
+import { readBucketOptions, type BucketOptions } from "./throttle/bucket-options.ts";
 import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
 import { createBucket } from "./throttle/create-bucket.ts";
 
 /** Buckets, queues and workers that share one Redis. End it with `close()`, or hold it by `await using`. */
 export interface Sluice extends Emitter<SluiceEvents> {
   /**
-   * The bucket of this name, the same object each time.
+   * The bucket of this name, the same object each time. Later calls name the same policy; the other options
+   * may be left out then. Functions have to be the same ones: nobody can tell what they do.
    *
-   * @throws {@link InvalidOptionError} when name or options can never work, or this sluice gave the bucket another policy before.
+   * @throws {@link InvalidOptionError} when name or options can never work, or this sluice gave the bucket others before.
    * @throws {@link ClosedError} when the sluice is closed.
    */
   bucket(name: string, options: BucketOptions): Bucket;
   /**
-   * The durable queue of this name, whose jobs leave through a bucket.
+   * The durable queue of this name, whose jobs leave through a bucket; the same object each time. Later calls name
+   * the same bucket; the other options may be left out then. Functions and schemas have to be the same ones.
    *
-   * @throws {@link InvalidOptionError} when the name can never work, or the queue has another bucket.
+   * @throws {@link InvalidOptionError} when the name can never work, or this sluice gave the queue others before.
    * @throws {@link RedisRequiredError} when this sluice has no Redis.
    * @throws {@link ClosedError} when the sluice is closed.
    */
@@ -63,6 +62,9 @@ export interface Sluice extends Emitter<SluiceEvents> {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
+/** A queue, whatever its jobs hold. */
+type AnyQueue = Pick<OwnedQueue<unknown>, "name" | "bucket" | "close">;
+
 /**
  * Opens a sluice; it connects when it is first needed.
  *
@@ -83,8 +85,9 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
 
   const replica = randomUUID();
   const buckets = new Map<string, OwnedBucket>();
-  const behaviours = new Map<string, Omit<ReadBucketOptions, "policy">>();
-  const queues = new Map<string, OwnedQueue<never>>();
+  const queues = new Map<string, AnyQueue>();
+  /** What each bucket and each queue was declared with first. */
+  const declarations = new WeakMap<object, Declaration>();
   const workers = new Set<Worker>();
   let isListening = false;
   let closing: Promise<void> | undefined;
@@ -115,10 +118,10 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     return (use) => backend.connectQueue(queue, use);
   }
 
-  function bucketOf<Data>(queue: Queue<Data, never>): OwnedBucket {
-    const isOurs = (queues.get(queue?.name) as Queue<Data, never> | undefined) === queue;
-    const bucket = isOurs && buckets.get(queue.bucket.name);
-    if (bucket) return bucket;
+  function bucketOf(queue: Omit<AnyQueue, "close">): OwnedBucket {
+    const isOurs = queues.get(queue?.name) === queue;
+    const bucket = isOurs ? buckets.get(queue.bucket.name) : undefined;
+    if (bucket !== undefined) return bucket;
     const remedy = "give what queue() of this sluice returned";
     throw new InvalidOptionError({ where: "worker()", option: "queue", value: queue, remedy });
   }
@@ -138,21 +141,22 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       const where = `bucket(${JSON.stringify(readName("bucket()", "name", name))})`;
       const { policy: unread, ...behaviour } = readBucketOptions(where, given);
       const policy = compilePolicy(where, unread);
+      const { feedback, ...others } = behaviour;
+      // Functions and tiers are all alike in the policy's text.
+      const perKey = policy.perKey?.isLocal === true ? given.perKey : undefined;
+      const declaration: Declaration = { ...others, ...feedback, perKey };
       const found = buckets.get(name);
       if (found === undefined) {
         const openLocalStore = backend && createMemoryStore;
         const parts = { name, policy, store, replica, logger, listen, openLocalStore };
         const bucket = createBucket({ ...parts, ...behaviour });
         buckets.set(name, bucket);
-        behaviours.set(name, behaviour);
+        declarations.set(bucket, declaration);
         return bucket;
       }
-      assertSame(where, behaviours.get(name)!, behaviour);
-      if (found.policy.text === policy.text) return found;
-      const remedy = `this sluice has given the bucket ${formatPolicy(found.policy)} before; give it one policy`;
-      const option = given.rate === undefined ? "limits" : "rate";
-      const value = given[option];
-      throw new InvalidOptionError({ where, option, value, remedy });
+      assertSame(where, "bucket", { first: declarations.get(found)!, later: declaration });
+      assertSamePolicy(where, given, { first: found.policy, later: policy });
+      return found;
     },
     queue<Data, Input>(name: string, given: QueueOptions<Data, Input>): Queue<Data, Input> {
       assertOpen();
@@ -169,13 +173,14 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
         throw new InvalidOptionError({ where, option: "bucket", value: bucket.name, remedy });
       }
       if (found !== undefined) {
-        assertSameQueue(where, found, behaviour);
+        assertSame(where, "queue", { first: declarations.get(found)!, later: { ...behaviour } });
         return found;
       }
       const connectQueue = connectQueueFor(where, name);
       const parts = { name, bucket: owned, connect: connectQueue, prefix, timeoutMs, logger };
       const queue = createQueue<Data, Input>({ ...parts, ...behaviour });
-      queues.set(name, queue as unknown as OwnedQueue<never>);
+      queues.set(name, queue);
+      declarations.set(queue, { ...behaviour, maxJobBytes: queue.maxJobBytes });
       return queue;
     },
     worker<Data, Result>(
@@ -188,14 +193,9 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       const bucket = bucketOf(queue);
       const { weightOf, schema } = queue as OwnedQueue<Data, never>;
       const parts = { queue, bucket, handler, options: workerOptions, connect: connectQueue };
-      const worker: Worker = createWorker({
-        ...parts,
-        prefix,
-        logger,
-        weightOf,
-        schema,
-        onClosed: () => workers.delete(worker),
-      });
+      const onClosed = (): unknown => workers.delete(worker);
+      const common = { prefix, logger, weightOf, schema, onClosed };
+      const worker: Worker = createWorker({ ...parts, ...common });
       workers.add(worker);
       return worker;
     },
@@ -206,35 +206,4 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       await (closing ??= close());
     },
   };
-}
-
-/** What a second declaration of a queue names must be what the first did. */
-function assertSameQueue(
-  where: string,
-  first: { readonly schema: unknown; readonly maxJobBytes: number },
-  second: { readonly schema?: unknown; readonly maxJobBytes?: number | undefined },
-): void {
-  for (const option of ["schema", "maxJobBytes"] as const) {
-    const value = second[option];
-    if (value === undefined || value === first[option]) continue;
-    const remedy = "this sluice has made the queue with another before; give it one";
-    throw new InvalidOptionError({ where, option, value, remedy });
-  }
-}
-
-/** What a second declaration names must be what the first did. */
-function assertSame(
-  where: string,
-  first: Omit<ReadBucketOptions, "policy">,
-  second: Omit<ReadBucketOptions, "policy">,
-): void {
-  const { feedback: feedbackBefore, ...othersBefore } = first;
-  const { feedback, ...others } = second;
-  const before: Record<string, unknown> = { ...feedbackBefore, ...othersBefore };
-  const now = { ...feedback, ...others };
-  for (const [option, value] of Object.entries(now)) {
-    if (value === undefined || JSON.stringify(value) === JSON.stringify(before[option])) continue;
-    const remedy = "this sluice has made the bucket with another before; give it one";
-    throw new InvalidOptionError({ where, option, value, remedy });
-  }
 }

@@ -41,9 +41,7 @@ type Listeners = { readonly [Name in QueueEventName]: Set<QueueListener<Name>> }
 
 export function createEventStream(settings: EventStreamSettings): EventStream {
   const { name, access, connect, prefix, logger } = settings;
-  const listeners = Object.fromEntries(
-    EVENT_NAMES.map((event) => [event, new Set()]),
-  ) as unknown as Listeners;
+  const listeners = Object.fromEntries(EVENT_NAMES.map((event) => [event, new Set()])) as Listeners;
   const closed = new AbortController();
   let stored: StoredEvents | undefined;
   let connection: ReturnType<ConnectQueue> | undefined;

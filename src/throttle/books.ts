@@ -119,12 +119,12 @@ export function createBooks(leases: LeaseKeeper): Books {
     letGo(generation, waste) {
       const nowMs = performance.now();
       for (const group of holding) {
-        const { line, held, mostLateMs } = group;
+        const { line, held, conditions } = group;
         const late: HeldSlot[] = [];
         while (line.size > 0 && held.nextAtMs <= nowMs) {
           const slot = held.take();
           // A process that was frozen must not fire its old slots in a clump: they are drawn again.
-          if (nowMs - slot.atMs > mostLateMs) late.push(slot);
+          if (nowMs - slot.atMs > conditions.mostLateMs) late.push(slot);
           else {
             waiting -= 1;
             line.shift()!.go(slot, generation);

@@ -66,6 +66,8 @@ export interface OwnedBucket extends Bucket {
   readonly policy: Policy;
   /** Whether the application itself calls through this bucket, and not only its workers. */
   readonly isCalledByHand: boolean;
+  /** {@link Bucket.draw} with options that have been read already; what can be told at once is thrown at once. */
+  drawByHand(options: DrawOptions): Promise<Slot>;
   /**
    * Draws with options that have been read already, for a worker. While it waits,
    * what ends the wait is among `waits`: a signal for each job costs more than the draw.

@@ -1,22 +1,16 @@
 import { setMaxListeners } from "node:events";
-import { ClosedError, LineFullError } from "../core/errors.ts";
+import { ClosedError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import type { Policy } from "../core/policy.ts";
-import { stepOf } from "../core/scope.ts";
-import type { Priority } from "../core/priority.ts";
 import type { Store } from "../core/store.ts";
+import { createAdmission } from "./admission.ts";
 import type { Basics } from "./basics.ts";
-import type { OwnedBucket, TryDecision } from "./bucket.ts";
-import {
-  readDrawOptions,
-  readTryOptions,
-  type DrawOptions,
-  type TryOptions,
-} from "./draw-options.ts";
-import { createEstimates, estimateOf, type Estimate } from "./estimates.ts";
+import type { OwnedBucket } from "./bucket.ts";
+import { readDrawOptions, readTryOptions, type DrawOptions } from "./draw-options.ts";
+import { createEstimates, estimateOf, stepsOf, type Estimate } from "./estimates.ts";
 import type { FeedbackOptions } from "./feedback-options.ts";
 import { createFetch, type ThrottledFetch } from "./fetch.ts";
-import type { Caller, Group } from "./group.ts";
+import type { Caller } from "./group.ts";
 import { createGroups } from "./groups.ts";
 import { createKnowledge } from "./known-terms.ts";
 import { createLeaseKeeper } from "./lease-keeper.ts";
@@ -31,7 +25,7 @@ import { takeSlotInHand } from "./slot-in-hand.ts";
 import { createSteering } from "./steering.ts";
 import { throttle } from "./throttled.ts";
 import { createTryDraws } from "./try-draws.ts";
-import { TooFar, WaitingCall, type CallContext, type WaitOptions } from "./waiting-call.ts";
+import type { WaitingCall } from "./waiting-call.ts";
 
 export interface BucketParts {
   readonly name: string;
@@ -50,13 +44,6 @@ export interface BucketParts {
 }
 
 const NO_OPTIONS: DrawOptions = Object.freeze({});
-/** How full a line may be for each priority. */
-const SHED_AT: Readonly<Record<Priority, number>> = {
-  critical: 1,
-  high: 0.9,
-  normal: 0.8,
-  low: 0.7,
-};
 
 export function createBucket(parts: BucketParts): OwnedBucket {
   const { name, policy, replica, logger, maxWaiting = Infinity, onStoreDown = "refuse" } = parts;
@@ -70,7 +57,6 @@ export function createBucket(parts: BucketParts): OwnedBucket {
   const { settle, settleBy } = createSettling(basics, (key) => tries.forget(key));
   const groups = createGroups({ name, leases, settle }, () => known.policy);
   const pacer: Pacer = createPacer({ ...basics, leases, regroup, waitsForStore, startsFull });
-  const { limitedBy, estimateMs } = createEstimates(known, pacer);
   const tries = createTryDraws({
     ...basics,
     leases,
@@ -78,6 +64,15 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     learn: pacer.learn,
     startsFull,
     untilRetry: waitsForStore ? retries.untilRetry : undefined,
+  });
+  const admission = createAdmission({
+    name,
+    maxWaiting,
+    groups,
+    pacer,
+    tries,
+    estimates: createEstimates(known, pacer),
+    listen: parts.listen,
   });
   const listener = createListener({ ...basics, onChange: lookIn }, parts.feedback ?? {});
   const steering = createSteering({
@@ -88,18 +83,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
   });
   const changeListeners = new Set<(key: string | undefined) => void>();
   const closeListeners: ((reason: ClosedError) => void)[] = [];
-  let callers = 0;
-  let isClosed = false;
   let isCalledByHand = false;
-  let isListening = false;
-
-  const context: CallContext = {
-    name,
-    takeNumber: () => (callers += 1),
-    leave: (call) => pacer.leave(call),
-    limitedBy,
-    estimateMs,
-  };
 
   /** Another policy is in force: what callers cost, and whom they wait with, is reckoned anew. */
   function regroup(waiting: readonly Caller[]): void {
@@ -115,13 +99,6 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     }
   }
 
-  /** For changes that others make, and leases that they give back. */
-  function listen(): void {
-    if (isListening) return;
-    isListening = true;
-    parts.listen?.();
-  }
-
   /** News from a store that stands in. */
   function wake(_bucket: string, news: "lease" | "change", key: string | undefined): void {
     if (news === "change") pacer.forget(key);
@@ -134,64 +111,12 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     pacer.lookIn(key);
   }
 
-  function join(options: DrawOptions): Group {
-    if (isClosed) throw new ClosedError(`Bucket "${name}"`);
-    listen();
-    return groups.of(options);
-  }
-
-  /** As a line fills, it is kept for those who are more urgent. */
-  function shed({ priority = "normal", key }: DrawOptions, group: Group): void {
-    const { waiting } = pacer;
-    const most = maxWaiting * SHED_AT[priority];
-    if (waiting < most) return;
-    const retryAfterMs = Math.ceil((waiting - most + 1) * group.stepMs);
-    throw new LineFullError({ bucket: name, key, waiting, priority, retryAfterMs });
-  }
-
-  async function wait(options: DrawOptions): Promise<Slot> {
-    options.signal?.throwIfAborted();
-    const group = join(options);
-    shed(options, group);
-    return new Promise((resolve, reject) => {
-      pacer.wait(new WaitingCall(context, group, options, { resolve, reject }));
-    });
-  }
-
-  async function drawForJob(
-    options: WaitOptions,
-    waits: Set<(reason: string) => void>,
-  ): Promise<Slot | TooFar> {
-    const group = join(options);
-    const roomInMs = group.notBeforeMs - performance.now();
-    if (roomInMs > (options.patienceMs ?? Infinity)) return new TooFar(roomInMs);
-    let stop = (_reason: string): void => {};
-    try {
-      return await new Promise((resolve, reject) => {
-        const call = new WaitingCall(context, group, options, { resolve, reject });
-        stop = (reason) => call.leave(reason);
-        waits.add(stop);
-        pacer.wait(call);
-      });
-    } catch (reason) {
-      if (reason instanceof TooFar) return reason;
-      throw reason;
-    } finally {
-      waits.delete(stop);
-    }
-  }
-
-  async function drawByHand(options: DrawOptions): Promise<Slot> {
+  function drawByHand(options: DrawOptions): Promise<Slot> {
     isCalledByHand = true;
     // One signal may well end a hundred waits; Node would call that a leak.
     if (options.signal !== undefined) setMaxListeners(0, options.signal);
-    return takeSlotInHand(bucket, options) ?? wait(options);
-  }
-
-  function tryDraw(options: TryOptions): Promise<TryDecision> {
-    if (isClosed) throw new ClosedError(`Bucket "${name}"`);
-    listen();
-    return tries.ask(options);
+    const inHand = takeSlotInHand(bucket, options);
+    return inHand === undefined ? admission.draw(options) : Promise.resolve(inHand);
   }
 
   const bucket: OwnedBucket = {
@@ -203,18 +128,24 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     get isCalledByHand() {
       return isCalledByHand;
     },
-    async draw(options) {
-      return drawByHand(options === undefined ? NO_OPTIONS : readDrawOptions("draw()", options));
-    },
-    tryDraw(options) {
-      // Not async: a promise around a promise would cost as much as the rest of a try.
+    // Neither is async: a promise around a promise would cost as much as the rest.
+    draw(options) {
       try {
-        return tryDraw(options === undefined ? NO_OPTIONS : readTryOptions("tryDraw()", options));
+        return drawByHand(options === undefined ? NO_OPTIONS : readDrawOptions("draw()", options));
       } catch (error) {
         return Promise.reject(error as Error);
       }
     },
-    drawForJob,
+    tryDraw(options) {
+      try {
+        const read = options === undefined ? NO_OPTIONS : readTryOptions("tryDraw()", options);
+        return admission.tryDraw(read);
+      } catch (error) {
+        return Promise.reject(error as Error);
+      }
+    },
+    drawByHand,
+    drawForJob: admission.drawForJob,
     assertDrawable(options) {
       groups.of(options);
     },
@@ -226,7 +157,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
       return (fetched ??= createFetch(bucket));
     },
     hear(resultOrError, slot, options, read) {
-      const estimate = (): Estimate => estimateOf(groups.of(options));
+      const estimate = (): Estimate => estimateOf(groups.of(options).conditions);
       return listener.hear(resultOrError, { key: options.key, atMs: slot.atMs, estimate }, read);
     },
     heard: () => listener.settled(),
@@ -238,15 +169,8 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     },
     stepsOf(options) {
       // Where all limits are per key, a call of no key takes nothing of anybody.
-      if (options.key === undefined && known.policy.limits.length === 0) {
-        return { sharedMs: 0, keyMs: 0 };
-      }
-      const { shared, keyLimits, costs } = groups.of(options);
-      const keyCosts = costs.slice(shared.length);
-      return {
-        sharedMs: stepOf(shared, costs) / 1_000,
-        keyMs: stepOf(keyLimits, keyCosts) / 1_000,
-      };
+      const isOfNobody = options.key === undefined && known.policy.limits.length === 0;
+      return isOfNobody ? { sharedMs: 0, keyMs: 0 } : stepsOf(groups.of(options).conditions);
     },
     get heldBack() {
       return pacer.heldBack;
@@ -263,7 +187,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
       closeListeners.push(fail);
     },
     async close() {
-      isClosed = true;
+      admission.close();
       retries.close();
       for (const fail of closeListeners) fail(new ClosedError(`Bucket "${name}"`));
       await pacer.close();

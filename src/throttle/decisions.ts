@@ -4,6 +4,7 @@ import { LONGEST_MS } from "../core/options.ts";
 import { ruleOf } from "../core/limits/registry.ts";
 import type { Granted, Standing } from "../core/store.ts";
 import type { TryDecision } from "./bucket.ts";
+import type { Conditions } from "./conditions.ts";
 import type { Decision, LimitDecision } from "./decision.ts";
 import type { Group } from "./group.ts";
 import type { Slot } from "./slot.ts";
@@ -20,12 +21,11 @@ export const UNKNOWN_MS = 1_000;
 
 /** How the limits stand after all of the calls; names and sizes are the same for all that follow. */
 export function standingsOf({ group, granted, nowUs }: Outcome): readonly LimitDecision[] {
-  const { limits, keyLimits } = group;
-  const sharedCount = limits.length - keyLimits.length;
+  const { limits, shared } = group.conditions;
   return limits.map((limit, index) =>
     describe(limit, granted.standings[index]!, {
       nowUs,
-      scope: index < sharedCount ? "bucket" : "key",
+      scope: index < shared.length ? "bucket" : "key",
     }),
   );
 }
@@ -33,7 +33,7 @@ export function standingsOf({ group, granted, nowUs }: Outcome): readonly LimitD
 /** What one allowed call is told: those behind it, `after` in number, have not drawn yet. */
 export function allowed(
   standings: readonly LimitDecision[],
-  { costs }: Group,
+  { costs }: Conditions,
   { after, slot }: { readonly after: number; readonly slot: Slot },
 ): TryDecision {
   let remaining = Infinity;
@@ -63,7 +63,7 @@ export function refused(
 ): Decision {
   const waitMs = Math.ceil(Math.max(0, notBeforeUs - nowUs) / 1_000);
   const untilMs = notBeforeUs === Infinity ? UNKNOWN_MS : waitMs;
-  const binding = group.limits[bindsAt - 1];
+  const binding = group.conditions.limits[bindsAt - 1];
   const other = bindsAt === -1 ? "a cooldown or pause" : "the line";
   return {
     allowed: false,

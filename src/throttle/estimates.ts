@@ -2,6 +2,8 @@ import { formatLimit } from "../core/format-limit.ts";
 import { HORIZON_US } from "../core/limit-makers.ts";
 import { LONGEST_MS } from "../core/options.ts";
 import { formatPolicy } from "../core/policy.ts";
+import { stepOf } from "../core/scope.ts";
+import type { Conditions } from "./conditions.ts";
 import { UNKNOWN_MS } from "./decisions.ts";
 import type { Group } from "./group.ts";
 import type { Knowledge } from "./known-terms.ts";
@@ -27,7 +29,7 @@ const HORIZON_MS = HORIZON_US / 1_000;
 /** An answer that takes so long is what a caller waits for. */
 const SILENT_MS = 50;
 
-export function estimateOf({ limits, costs, stepMs }: Group): Estimate {
+export function estimateOf({ limits, costs, stepMs }: Conditions): Estimate {
   const costOf = (unit: string): number => {
     const index = limits.findIndex((limit) => limit.unit === unit && limit.kind !== "concurrency");
     return index === -1 ? (unit === "calls" ? 1 : 0) : costs[index]!;
@@ -35,19 +37,32 @@ export function estimateOf({ limits, costs, stepMs }: Group): Estimate {
   return { costOf, stepMs };
 }
 
+/** What one call takes of what all keys share, and of what its own key has, in ms; 0 where there is no rate. */
+export function stepsOf({ shared, keyLimits, costs }: Conditions): {
+  readonly sharedMs: number;
+  readonly keyMs: number;
+} {
+  const keyCosts = costs.slice(shared.length);
+  return {
+    sharedMs: stepOf(shared, costs) / 1_000,
+    keyMs: stepOf(keyLimits, keyCosts) / 1_000,
+  };
+}
+
 export function createEstimates(
   known: Knowledge,
-  pacer: Pick<Pacer, "waiting" | "turnAtMs" | "silentMs">,
+  pacer: Pick<Pacer, "waiting" | "askTimes">,
 ): Estimates {
   return {
-    limitedBy({ bindsAt, limits }) {
-      if (pacer.silentMs > SILENT_MS) return "Redis, which has not answered yet";
-      const limit = limits[bindsAt - 1];
+    limitedBy({ bindsAt, conditions }) {
+      if (pacer.askTimes.silentMs > SILENT_MS) return "Redis, which has not answered yet";
+      const limit = conditions.limits[bindsAt - 1];
       if (limit !== undefined) return formatLimit(limit);
       return bindsAt === -1 ? "a cooldown or pause" : formatPolicy(known.policy);
     },
-    estimateMs({ notBeforeMs, keyLimits, line, hasLeases, stepMs }) {
-      const { turnAtMs } = pacer;
+    estimateMs({ notBeforeMs, line, conditions }) {
+      const { keyLimits, hasLeases, stepMs } = conditions;
+      const { turnAtMs } = pacer.askTimes;
       // A slot lies a horizon behind the turn at which it is drawn.
       const comesAtMs = Math.max(notBeforeMs, turnAtMs === 0 ? 0 : turnAtMs + HORIZON_MS);
       const dueMs = comesAtMs - performance.now();

@@ -1,10 +1,10 @@
 import { InvalidOptionError } from "../core/errors.ts";
 import { keyLimitsOf } from "../core/per-key.ts";
 import type { Policy } from "../core/policy.ts";
+import { conditionsOf, type Conditions } from "./conditions.ts";
 import { costsOf } from "./costs.ts";
 import type { TryOptions } from "./draw-options.ts";
-import { termsOf, type Group, type Terms } from "./group.ts";
-import { KeyedGroup } from "./keyed-group.ts";
+import { Group } from "./group.ts";
 import type { SlotKeeper } from "./slot.ts";
 
 /** The groups of one bucket: calls of one key and cost are interchangeable. */
@@ -29,7 +29,7 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
   const byKey = new Map<string, Group>();
   let plain: Group | undefined;
   /** What calls are under that cost one call and have a key, where all keys have the same limits. */
-  let usual: { readonly terms: Terms; readonly prefix: string } | undefined;
+  let usual: { readonly conditions: Conditions; readonly prefix: string } | undefined;
   let sweepAt = LEAST_SWEPT;
 
   function forgetIdle(): void {
@@ -64,13 +64,13 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
     const name = prefix + (own ?? "");
     const found = groups.get(name);
     // A tier's limits may have changed since.
-    const isSame = found?.keyLimits === keyLimits || keyLimits.length === 0;
+    const isSame = found?.conditions.keyLimits === keyLimits || keyLimits.length === 0;
     if (found !== undefined && isSame) return found;
-    const terms = termsOf({ shared, keyLimits, costs, text });
+    const conditions = conditionsOf({ shared, keyLimits, costs, text });
     if (cost === undefined && own !== undefined && inForce.perKey?.fixed !== undefined) {
-      usual = { terms, prefix };
+      usual = { conditions, prefix };
     }
-    return add(new KeyedGroup(terms, { keeper, name, key: own }));
+    return add(new Group(conditions, { keeper, name, key: own }));
   }
 
   function add(group: Group): Group {
@@ -83,7 +83,7 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
   function findUsual(key: string): Group | undefined {
     if (usual === undefined) return undefined;
     const name = usual.prefix + key;
-    return groups.get(name) ?? add(new KeyedGroup(usual.terms, { keeper, name, key }));
+    return groups.get(name) ?? add(new Group(usual.conditions, { keeper, name, key }));
   }
 
   /** Calls that say no more than whom they are for, under limits that are the same for all keys. */

@@ -71,7 +71,8 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
   }
 
   /** By the limits that the lease was drawn under, whatever policy is in force by now. */
-  function request({ shared, key, keyLimits }: Group, leases: readonly number[]): LeasesRequest {
+  function request({ key, conditions }: Group, leases: readonly number[]): LeasesRequest {
+    const { shared, keyLimits } = conditions;
     const terms = { ...known.terms, limits: shared };
     return { bucket, asker, terms, key, keyLimits, leases };
   }
@@ -124,7 +125,7 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
       return nextLease - count;
     },
     keep(lease, group, atMs) {
-      const times = group.limits.filter(({ kind }) => kind === "concurrency");
+      const times = group.conditions.limits.filter(({ kind }) => kind === "concurrency");
       const lastsMs = Math.min(...times.map(({ periodUs }) => periodUs)) / 1_000;
       if (lastsMs < shortestMs) {
         shortestMs = lastsMs;
@@ -141,7 +142,8 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
     },
     releaseLost(first, count, groups) {
       for (const group of groups) {
-        for (let each = 0; group.hasLeases && each < count; each++) release(first + each, group);
+        if (!group.conditions.hasLeases) continue;
+        for (let each = 0; each < count; each++) release(first + each, group);
       }
     },
     signalOf(lease) {

@@ -2,18 +2,21 @@ import { HORIZON_US } from "../core/limit-makers.ts";
 import type { Drawn } from "../core/store.ts";
 import { createBucketClock } from "./bucket-clock.ts";
 
+/** When a reply came, on `performance.now()`. */
+export interface Received {
+  readonly arrivedMs: number;
+  /** How far this process's clock runs ahead of the bucket's. */
+  readonly offsetMs: number;
+  /** It lay about, in a process that stood still or on the wire: its slots may have passed already. */
+  readonly isStale: boolean;
+}
+
 /** When replies were written and came, on the bucket's clock and this process's. */
 export interface ReplyTimes {
   /** When the bucket was drawn from last, by its own clock; 0: never. */
   readonly drewUs: number;
   /** Takes in a reply that came just now. */
-  read(reply: Drawn): {
-    readonly arrivedMs: number;
-    /** How far this process's clock runs ahead of the bucket's. */
-    readonly offsetMs: number;
-    /** It lay about, in a process that stood still or on the wire: its slots may have passed already. */
-    readonly isStale: boolean;
-  };
+  read(reply: Drawn): Received;
 }
 
 export function createReplyTimes(): ReplyTimes {

@@ -36,14 +36,16 @@ export function createReturns(basics: Basics): Returns {
   }
 
   return {
-    giveBack(generation, { name, key, keyLimits, costs }, slots, places) {
+    giveBack(generation, { name, key, conditions }, slots, places) {
+      const { keyLimits, costs } = conditions;
       const slotsUs = slots.map(({ slotUs }) => slotUs).slice(0, MOST_RETURNED);
       const wish = { name, key, keyLimits, costs, place: places.key };
       const { terms } = known;
       const request = { bucket, asker, terms, generation, place: places.bucket, wish, slotsUs };
       void send(store.giveBack(request));
     },
-    async refund({ key, keyLimits, limits, shared, costs, text }, slots) {
+    async refund({ key, conditions }, slots) {
+      const { keyLimits, limits, shared, costs, text } = conditions;
       const isReturned = limits.map((limit, index) => index >= shared.length || isQuota(limit));
       if (!isReturned.includes(true) || text !== known.terms.text) return;
       const counts = new Map<number, number>();

@@ -17,7 +17,8 @@ export function createSettling(
 ): Settling {
   return {
     async settle({ slotUs, group }, cost) {
-      const { costs, key, keyLimits, limits, text } = group;
+      const { key, conditions } = group;
+      const { costs, keyLimits, limits, text } = conditions;
       const deltas = differences(bucket, limits, costs, cost);
       // Under another policy by now, what the numbers meant is gone.
       if (text !== known.terms.text || deltas.every((delta) => delta === 0)) return;

@@ -48,14 +48,13 @@ interface Settings {
 
 function wrap<F extends AnyFunction>(bucket: OwnedBucket, fn: F, settings: Settings): Throttled<F> {
   const { draw, places } = settings;
+  const optionsOf = optionsReader(draw);
 
   async function paced(this: unknown, ...args: never[]): Promise<unknown> {
-    const options = resolveOptions(draw, args);
-    const call = async (waitOptions: DrawOptions | undefined): Promise<unknown> => {
-      const slot = await bucket.draw(waitOptions);
-      return callOn(bucket, slot, { draw, options }, () => Reflect.apply(fn, this, args));
-    };
-    return places === undefined ? call(options) : callWithin(places, options ?? {}, call);
+    const options = optionsOf(args);
+    const run = (): unknown => Reflect.apply(fn, this, args);
+    if (places === undefined) return callOnSlot(bucket, { draw, options }, run);
+    return callWithin(places, options, (left) => callOnSlot(bucket, { draw, options: left }, run));
   }
 
   const withOptions = (given: DrawOptions): Throttled<F> => {
@@ -63,24 +62,23 @@ function wrap<F extends AnyFunction>(bucket: OwnedBucket, fn: F, settings: Setti
     return wrap(bucket, fn, { draw: { ...draw, ...read }, places });
   };
   Object.defineProperty(paced, "name", { value: fn.name, configurable: true });
-  return Object.assign(paced, { with: withOptions }) as unknown as Throttled<F>;
+  return Object.assign(paced, { with: withOptions }) as Throttled<F>;
 }
 
-/** Runs a call on its slot, and listens to what comes of it. */
-async function callOn(
+/** Waits for a slot, runs a call on it, and listens to what comes of it. */
+async function callOnSlot(
   bucket: OwnedBucket,
-  slot: Slot,
-  { draw, options }: { draw: CallOptions; options: DrawOptions | undefined },
+  { draw, options }: { draw: CallOptions; options: DrawOptions },
   run: () => unknown,
 ): Promise<unknown> {
-  const drawn = { key: options?.key, cost: options?.cost };
+  const slot = await bucket.drawByHand(options);
   try {
     const result = await (slot.hasLease ? untilLost(slot, run) : run());
-    bucket.hear(result, slot, drawn, draw.feedback);
+    bucket.hear(result, slot, options, draw.feedback);
     if (draw.settle !== undefined) bucket.settleBy(draw.settle, result, slot);
     return result;
   } catch (error) {
-    bucket.hear(error, slot, drawn, draw.feedback);
+    bucket.hear(error, slot, options, draw.feedback);
     throw error;
   } finally {
     slot.release();
@@ -103,18 +101,20 @@ async function untilLost(slot: Slot, run: () => unknown): Promise<unknown> {
   }
 }
 
-function resolveOptions(
-  { priority, maxWaitMs, signal, key, cost }: CallOptions,
-  args: never[],
-): DrawOptions | undefined {
-  const isResolved = typeof key === "function" || typeof cost === "function";
-  const of = {
-    key: typeof key === "function" ? key(...args) : key,
-    cost: typeof cost === "function" ? cost(...args) : cost,
+/** How each call draws: all alike, unless key or cost depend on the arguments. */
+function optionsReader(given: CallOptions): (args: never[]) => DrawOptions {
+  const { priority, maxWaitMs, signal, key, cost } = given;
+  if (typeof key !== "function" && typeof cost !== "function") {
+    const options = Object.freeze({ priority, maxWaitMs, signal, key, cost });
+    return () => options;
+  }
+  return (args) => {
+    const own = readResolved("throttled()", {
+      key: typeof key === "function" ? key(...args) : key,
+      cost: typeof cost === "function" ? cost(...args) : cost,
+    });
+    return { priority, maxWaitMs, signal, key: own.key, cost: own.cost };
   };
-  const { key: ownKey, cost: ownCost } = isResolved ? readResolved("throttled()", of) : of;
-  const resolved = { priority, maxWaitMs, signal, key: ownKey, cost: ownCost };
-  return Object.values(resolved).some((value) => value !== undefined) ? resolved : undefined;
 }
 
 /** The place is taken before the draw: a call that had its slot and then waited for a place would leave late. */

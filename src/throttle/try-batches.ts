@@ -29,6 +29,7 @@ export function byScript(batches: readonly Batch[]): readonly (readonly Batch[])
   return scripts;
 }
 
-function isLight({ group: { limits, shared } }: Batch): boolean {
+function isLight({ group }: Batch): boolean {
+  const { limits, shared } = group.conditions;
   return shared.length === 0 && limits.length === 1;
 }

@@ -99,9 +99,9 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     if (asked.length === 0) return;
     const groups = asked.map(({ group }) => group);
     const wanted = asked.reduce((sum, { askers }) => sum + askers.length, 0);
-    const leased = groups.some(({ hasLeases }) => hasLeases) ? wanted : 0;
+    const leased = groups.some(({ conditions }) => conditions.hasLeases) ? wanted : 0;
     let lease = leases.number(leased);
-    const reply = await drawOnce(request(asked, lease), groups, leased);
+    const reply = await drawOnce(request(asked, lease, leased), groups);
     const { newText, version, isOverride, nowUs } = reply;
     if (newText !== undefined) {
       // It costs and binds differently under the policy that is in force.
@@ -117,14 +117,14 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
         continue;
       }
       settle(askers, { group, granted, nowUs }, { reply, lease });
-      if (group.hasLeases) lease += granted.slotsUs.length;
+      if (group.conditions.hasLeases) lease += granted.slotsUs.length;
     }
   }
 
   /** With the groups that they belong to; those alone fail that could never pass under the policy that is known by now. */
   function grouped(batches: readonly Batch[]): readonly Batch[] {
     const { text } = known.policy;
-    if (batches.every(({ group }) => group.text === text)) return batches;
+    if (batches.every(({ group }) => group.conditions.text === text)) return batches;
     return batches.flatMap(({ options, askers }) => {
       try {
         return [{ options, askers, group: parts.groupOf(options) }];
@@ -135,26 +135,23 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     });
   }
 
-  async function drawOnce(
-    wish: Omit<DrawRequest, "leases">,
-    groups: readonly Group[],
-    leased: number,
-  ): Promise<Drawn> {
+  async function drawOnce(question: DrawRequest, groups: readonly Group[]): Promise<Drawn> {
     try {
-      return await store.draw({ ...wish, leases: leased });
+      return await store.draw(question);
     } catch (error) {
-      leases.releaseLost(wish.lease, leased, groups);
+      leases.releaseLost(question.lease, question.leases, groups);
       throw error;
     }
   }
 
-  function request(asked: readonly Batch[], lease: number): Omit<DrawRequest, "leases"> {
-    const wishes = asked.map(({ group: { name, key, keyLimits, costs }, askers }) => {
+  function request(asked: readonly Batch[], lease: number, leased: number): DrawRequest {
+    const wishes = asked.map(({ group: { name, key, conditions }, askers }) => {
+      const { keyLimits, costs } = conditions;
       const wanted = askers.length;
       return { name, key, keyLimits, costs, wanted, rank: 0, place: NO_PLACE };
     });
     const common = { bucket, asker, terms: known.terms, place: NO_PLACE, drewUs };
-    return { ...common, wishes, horizonUs: 0, lease, startsFull, isTry: true };
+    return { ...common, wishes, horizonUs: 0, lease, leases: leased, startsFull, isTry: true };
   }
 
   function settle(
@@ -168,11 +165,11 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     const sinceMs = performance.now();
     for (const [index, { key, resolve }] of askers.entries()) {
       if (index === count) break;
-      const own = group.hasLeases ? lease + index : 0;
+      const own = group.conditions.hasLeases ? lease + index : 0;
       if (own > 0) leases.keep(own, group, reply.sentAtMs);
       const held = { slotUs: granted.slotsUs[index] ?? reply.nowUs, lease: own };
       const slot = new DrawnSlot({ group, key, sinceMs }, held, reply.generation);
-      resolve(allowed(standings, group, { after: count - 1 - index, slot }));
+      resolve(allowed(standings, group.conditions, { after: count - 1 - index, slot }));
     }
     if (count === askers.length) return;
     const decision = refused(standings, outcome);

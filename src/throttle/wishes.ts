@@ -63,7 +63,8 @@ export function nextWishes(
   const first = all.length > MOST_WISHES ? all.slice(0, MOST_WISHES) : all;
   return {
     groups: first.map(({ group }) => group),
-    wishes: first.map(({ group: { name, key, keyLimits, costs }, rank, wanted }) => {
+    wishes: first.map(({ group: { name, key, conditions }, rank, wanted }) => {
+      const { keyLimits, costs } = conditions;
       const place = keyPlaces.of(key);
       return { name, key, keyLimits, costs, wanted, rank, place };
     }),
@@ -87,9 +88,10 @@ function comesBefore(a: Group, b: Group): boolean {
 }
 
 /** A key whose tier has changed may wait under both; one draw knows one set of limits for it. */
-function hasOtherLimits(before: readonly Group[], { key, keyLimits }: Group): boolean {
+function hasOtherLimits(before: readonly Group[], { key, conditions }: Group): boolean {
   if (key === undefined) return false;
-  return before.some((other) => other.key === key && other.keyLimits !== keyLimits);
+  const { keyLimits } = conditions;
+  return before.some((other) => other.key === key && other.conditions.keyLimits !== keyLimits);
 }
 
 /** How many leases such a draw can be given at most. */

@@ -2,7 +2,8 @@ import { expect, it, vi } from "vitest";
 import { fixedWindow, leakyBucket } from "../../../src/core/limit-makers.ts";
 import { compilePolicy } from "../../../src/core/policy.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
-import { createGroup } from "../../../src/throttle/group.ts";
+import { conditionsOf } from "../../../src/throttle/conditions.ts";
+import { Group } from "../../../src/throttle/group.ts";
 import { createKnowledge } from "../../../src/throttle/known-terms.ts";
 import { createReturns } from "../../../src/throttle/returns.ts";
 import type { SlotKeeper } from "../../../src/throttle/slot.ts";
@@ -17,8 +18,8 @@ async function settledFor(text: string): Promise<readonly unknown[]> {
   const settle = vi.spyOn(store, "settle");
   const known = createKnowledge("test", policy, logger);
   const returns = createReturns({ store, bucket: "test", asker: "a", known, logger });
-  const facts = { keeper: {} as SlotKeeper, name: "", key: undefined, keyLimits: [] };
-  const group = createGroup({ ...facts, shared: limits, costs: [3, 3], text });
+  const conditions = conditionsOf({ shared: limits, keyLimits: [], costs: [3, 3], text });
+  const group = new Group(conditions, { keeper: {} as SlotKeeper, name: "", key: undefined });
   const slots = [1, 2].map(() => ({ slotUs: 7_000_000, atMs: 0, lease: 0 }));
 
   await returns.refund(group, slots);

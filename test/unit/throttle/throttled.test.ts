@@ -61,7 +61,7 @@ describe("a throttled function", () => {
 
   it("takes key and cost from the arguments", async () => {
     const { bucket } = createTestBucket({ rate: "10/s", burst: 5 });
-    const draw = vi.spyOn(bucket, "draw");
+    const draw = vi.spyOn(bucket, "drawByHand");
     const send = bucket.throttled(async (tenant: string, lines: number) => tenant.length + lines, {
       key: (tenant) => tenant,
       cost: (_tenant, lines) => lines,

@@ -1,8 +1,7 @@
 import { expect, it } from "vitest";
 import { concurrency, leakyBucket, slidingLog } from "../../../src/core/limit-makers.ts";
 import type { Limit } from "../../../src/core/limits/limit.ts";
-import { createGroup } from "../../../src/throttle/group.ts";
-import type { SlotKeeper } from "../../../src/throttle/slot.ts";
+import { conditionsOf } from "../../../src/throttle/conditions.ts";
 
 const NONE: readonly Limit[] = [];
 const [fast, fair, slow] = [leakyBucket("1000/s"), leakyBucket("40/s"), leakyBucket("1/s")];
@@ -18,7 +17,6 @@ it.each([
   ["by the limit that spaces, among those that do not", [concurrency(5), fair], NONE, 1, 12.5],
 ])("a slot may be late: %s", (_which, shared, keyLimits, cost, mostLateMs) => {
   const costs = [...shared, ...keyLimits].map(() => cost);
-  const facts = { keeper: {} as SlotKeeper, name: "", key: undefined, text: "" };
 
-  expect(createGroup({ ...facts, shared, keyLimits, costs }).mostLateMs).toBe(mostLateMs);
+  expect(conditionsOf({ shared, keyLimits, costs, text: "" }).mostLateMs).toBe(mostLateMs);
 });

@@ -1,0 +1,47 @@
+import { isDeepStrictEqual } from "node:util";
+import { InvalidOptionError } from "./core/errors.ts";
+import { formatPolicy, type Policy, type PolicyOptions } from "./core/policy.ts";
+
+/** The options that a bucket or a queue was declared with. */
+export type Declaration = Readonly<Record<string, unknown>>;
+
+/**
+ * A later declaration of the same name would have no effect: what it names must be what the first
+ * one did, and what it leaves out stays. Values and tables are compared by what they hold; what
+ * functions and schemas do nobody can tell, so they have to be the same ones.
+ *
+ * @throws {@link InvalidOptionError} when an option is another.
+ */
+export function assertSame(
+  where: string,
+  what: "bucket" | "queue",
+  { first, later }: { readonly first: Declaration; readonly later: Declaration },
+): void {
+  for (const [option, value] of Object.entries(later)) {
+    if (value === undefined || isSame(value, first[option])) continue;
+    const remedy = `this sluice has made the ${what} with another before; give it one`;
+    throw new InvalidOptionError({ where, option, value, remedy });
+  }
+}
+
+/** @throws {@link InvalidOptionError} when a later declaration of a bucket gives it another policy. */
+export function assertSamePolicy(
+  where: string,
+  given: PolicyOptions,
+  { first, later }: { readonly first: Policy; readonly later: Policy },
+): void {
+  if (later.text === first.text) return;
+  const option = given.rate === undefined ? "limits" : "rate";
+  const remedy = `this sluice has given the bucket ${formatPolicy(first)} before; give it one policy`;
+  throw new InvalidOptionError({ where, option, value: given[option], remedy });
+}
+
+function isSame(value: unknown, other: unknown): boolean {
+  return value === other || (isTable(value) && isDeepStrictEqual(value, other));
+}
+
+function isTable(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null;
+}

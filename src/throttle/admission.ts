@@ -1,0 +1,117 @@
+import { ClosedError, LineFullError } from "../core/errors.ts";
+import type { Priority } from "../core/priority.ts";
+import type { OwnedBucket, TryDecision } from "./bucket.ts";
+import type { DrawOptions, TryOptions } from "./draw-options.ts";
+import type { Estimates } from "./estimates.ts";
+import type { Group } from "./group.ts";
+import type { Groups } from "./groups.ts";
+import type { Pacer } from "./pacer.ts";
+import type { Slot } from "./slot.ts";
+import type { TryDraws } from "./try-draws.ts";
+import { TooFar, WaitingCall, type CallContext } from "./waiting-call.ts";
+
+/** How calls come in: into the line, or back at once. What is thrown for one is thrown before it waits. */
+export interface Admission {
+  /**
+   * Waits for a slot.
+   *
+   * @throws {@link ClosedError} after `close()`.
+   * @throws {@link LineFullError} when the line is full for calls of this priority.
+   * @throws the signal's reason, when it is aborted already, and as {@link Groups.of} does.
+   */
+  draw(options: DrawOptions): Promise<Slot>;
+  /** Waits as the call of a job: it is never shed, leaves when its key's time is too far off, and can be stopped by what is among `waits`. */
+  readonly drawForJob: OwnedBucket["drawForJob"];
+  /** @throws {@link ClosedError} after `close()`, and as {@link Groups.of} does. */
+  tryDraw(options: TryOptions): Promise<TryDecision>;
+  /** Lets nobody in any more. */
+  close(): void;
+}
+
+export interface AdmissionParts {
+  readonly name: string;
+  readonly maxWaiting: number;
+  readonly groups: Groups;
+  readonly pacer: Pacer;
+  readonly tries: TryDraws;
+  readonly estimates: Estimates;
+  /** Called when the first call comes. */
+  readonly listen: (() => void) | undefined;
+}
+
+/** How full a line may be for each priority. */
+const SHED_AT: Readonly<Record<Priority, number>> = {
+  critical: 1,
+  high: 0.9,
+  normal: 0.8,
+  low: 0.7,
+};
+
+export function createAdmission(parts: AdmissionParts): Admission {
+  const { name, maxWaiting, groups, pacer, tries, estimates } = parts;
+  let calls = 0;
+  let isListening = false;
+  let isClosed = false;
+
+  const context: CallContext = {
+    ...estimates,
+    name,
+    takeNumber: () => (calls += 1),
+    leave: (call) => pacer.leave(call),
+  };
+
+  function assertOpen(): void {
+    if (isClosed) throw new ClosedError(`Bucket "${name}"`);
+    if (isListening) return;
+    isListening = true;
+    parts.listen?.();
+  }
+
+  /** As a line fills, it is kept for those who are more urgent. */
+  function shed({ priority = "normal", key }: DrawOptions, group: Group): void {
+    const { waiting } = pacer;
+    const most = maxWaiting * SHED_AT[priority];
+    if (waiting < most) return;
+    const retryAfterMs = Math.ceil((waiting - most + 1) * group.conditions.stepMs);
+    throw new LineFullError({ bucket: name, key, waiting, priority, retryAfterMs });
+  }
+
+  return {
+    draw(options) {
+      options.signal?.throwIfAborted();
+      assertOpen();
+      const group = groups.of(options);
+      shed(options, group);
+      return new Promise((resolve, reject) => {
+        pacer.wait(new WaitingCall(context, group, options, { resolve, reject }));
+      });
+    },
+    async drawForJob(options, waits) {
+      assertOpen();
+      const group = groups.of(options);
+      const roomInMs = group.notBeforeMs - performance.now();
+      if (roomInMs > (options.patienceMs ?? Infinity)) return new TooFar(roomInMs);
+      let stop = (_reason: string): void => {};
+      try {
+        return await new Promise((resolve, reject) => {
+          const call = new WaitingCall(context, group, options, { resolve, reject });
+          stop = (reason) => call.leave(reason);
+          waits.add(stop);
+          pacer.wait(call);
+        });
+      } catch (reason) {
+        if (reason instanceof TooFar) return reason;
+        throw reason;
+      } finally {
+        waits.delete(stop);
+      }
+    },
+    tryDraw(options) {
+      assertOpen();
+      return tries.ask(options);
+    },
+    close() {
+      isClosed = true;
+    },
+  };
+}

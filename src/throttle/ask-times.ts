@@ -1,0 +1,76 @@
+import type { Drawn, Place } from "../core/store.ts";
+import { LOOK_IN_US } from "../core/turns.ts";
+import type { Group } from "./group.ts";
+import { STORE_RETRY_MS } from "./outage/store-retries.ts";
+import type { Received } from "./reply-times.ts";
+import { readiness } from "./wishes.ts";
+
+/** When the store is to be asked for slots; all times are those of `performance.now()`. */
+export interface AskTimes {
+  /** When to ask next; Infinity if there is nobody to ask for. */
+  nextAtMs(nowMs: number): number;
+  /** When the turn of those who wait comes, as far as the last reply told; 0: they have none. */
+  readonly turnAtMs: number;
+  /** How long the store has owed an answer, in ms. */
+  readonly silentMs: number;
+  /** The store is asked just now. */
+  asked(nowMs: number): void;
+  /** It has answered: the reply tells when to ask again. */
+  answered(reply: Drawn, received: Received): void;
+  /** It has not answered: it is left alone for a while. */
+  retryLater(): void;
+  /** Whatever the last reply told, it may be asked again at once. */
+  retryNow(): void;
+}
+
+/** An asker that was told to come later looks in so often: a message that calls it sooner may get lost. */
+export const LOOK_IN_MS: number = LOOK_IN_US / 1_000;
+const GATHER_MS = 10;
+
+export function createAskTimes(waitingIn: ReadonlySet<Group>): AskTimes {
+  let askedAtMs = 0;
+  let askAgainAtMs = 0;
+  let turnAtMs = 0;
+  let silentSinceMs: number | undefined;
+
+  return {
+    nextAtMs(nowMs) {
+      const { readyAtMs, lastAtMs, isMany } = readiness(waitingIn, nowMs);
+      if (readyAtMs === Infinity) return Infinity;
+      // While there are slots for a while, newcomers are drawn for together: theirs come behind those anyway.
+      const isGathering = lastAtMs > nowMs + GATHER_MS && !isMany;
+      const gatheredAtMs = isGathering ? askedAtMs + GATHER_MS : nowMs;
+      // A key that is far away does not keep this process from hearing of a change.
+      const lookInAtMs = askedAtMs + LOOK_IN_MS;
+      return Math.max(askAgainAtMs, gatheredAtMs, Math.min(readyAtMs, lookInAtMs));
+    },
+    get turnAtMs() {
+      return turnAtMs;
+    },
+    get silentMs() {
+      return silentSinceMs === undefined ? 0 : performance.now() - silentSinceMs;
+    },
+    asked(nowMs) {
+      askedAtMs = nowMs;
+      silentSinceMs ??= nowMs;
+    },
+    answered({ nowUs, place }, { arrivedMs, offsetMs }) {
+      silentSinceMs = undefined;
+      turnAtMs = place.turnUs === 0 ? 0 : place.turnUs / 1_000 + offsetMs;
+      askAgainAtMs = arrivedMs + waitMsOf(place, nowUs);
+    },
+    retryLater() {
+      askAgainAtMs = performance.now() + STORE_RETRY_MS;
+    },
+    retryNow() {
+      askAgainAtMs = 0;
+    },
+  };
+}
+
+/** How long the asker in this place waits. */
+function waitMsOf({ turnUs, sinceUs }: Place, nowUs: number): number {
+  // Nobody can tell when a lease comes free.
+  if (sinceUs > 0) return LOOK_IN_MS;
+  return turnUs === 0 ? 0 : Math.min((turnUs - nowUs) / 1_000, LOOK_IN_MS);
+}

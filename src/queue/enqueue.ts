@@ -7,6 +7,7 @@ import { afterOthers, confirmed } from "./confirmed.ts";
 import { isRecurring, readEnqueueOptions, type EnqueueOptions } from "./enqueue-options.ts";
 import { readJob, storedName, storedOptions, type Job, type Stored } from "./job.ts";
 import { PARK_MS } from "./lane.ts";
+import { tellWhenFull } from "./memory-full.ts";
 import { queuedJob, type JobActions, type QueuedJob } from "./queued-job.ts";
 import { storeSchedule } from "./recurring.ts";
 import { readData, type DataRules } from "./schema.ts";
@@ -85,12 +86,16 @@ export function createEnqueuing<Data, Input>(parts: {
     const queue = await open();
     const leftMs = timeoutMs - (performance.now() - startedAtMs);
     const [first] = entries;
-    if (first !== undefined && isRecurring(first.options)) {
-      const job = await confirmed(storeSchedule(queue, first.data, first.options), leftMs);
-      return [queuedJob(job, actions)];
+    const isSchedule = first !== undefined && isRecurring(first.options);
+    const storing = isSchedule
+      ? storeSchedule(queue, first.data, first.options).then((job) => [job])
+      : storeOnce(queue, entries);
+    try {
+      const jobs = await confirmed(storing, leftMs);
+      return jobs.map((job) => queuedJob(job, actions));
+    } catch (error) {
+      throw tellWhenFull(error, entries.length);
     }
-    const jobs = await confirmed(storeOnce(queue, entries), leftMs);
-    return jobs.map((job) => queuedJob(job, actions));
   }
 
   /** How many plain calls a job stands for in the turns of its lane. */

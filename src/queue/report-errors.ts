@@ -13,9 +13,18 @@ export function reportErrors(stored: Reporter, who: string, logger: Logger): voi
     if (error.message === lastMessage) return;
     lastMessage = error.message;
     // The message alone: errors of ioredis carry the command, and with it the data of jobs.
-    logger.error({ reason: error.message }, `${who} met an error: ${error.message}`);
+    logger.error(
+      { reason: error.message },
+      `${who} met an error: ${error.message}${remedy(error)}`,
+    );
   });
   stored.on("ready", () => {
     lastMessage = undefined;
   });
+}
+
+/** BullMQ looks at its server once, when it begins: without the right to do so it never will. */
+function remedy({ message }: Error): string {
+  if (!message.startsWith("NOPERM")) return "";
+  return ". Give its Redis user the rights that docs/topologies.md names, and start the process again.";
 }

@@ -16,6 +16,7 @@ import type { Schema } from "./schema.ts";
 import { createJobSlots } from "./job-slots.ts";
 import { PARK_MS } from "./lane.ts";
 import { fillDefaults, readJob, type Job, type Stored } from "./job.ts";
+import { createPatientBackend } from "./patient-backend.ts";
 import type { Queue } from "./queue.ts";
 import { reportErrors } from "./report-errors.ts";
 import { publishRetries } from "./retry-events.ts";
@@ -98,6 +99,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       maxStalledCount: MOST_DEATHS,
       removeOnComplete: KEEP_DONE,
     },
+    createPatientBackend,
   );
   reportErrors(stored, `A worker of queue "${queue.name}"`, logger);
   publishRetries(stored);

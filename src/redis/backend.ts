@@ -5,6 +5,7 @@ import type { StoreEvent } from "../core/store-events.ts";
 import type { Store } from "../core/store.ts";
 import type { BreakerOptions } from "./breaker.ts";
 import { connect, type ConnectionUse, type RedisInput } from "./connection.ts";
+import { insistOnScripts } from "./defined-scripts.ts";
 import { untilReady } from "./ready.ts";
 import { createRedisLanes } from "./redis-lanes.ts";
 import { createRedisStore } from "./redis-store.ts";
@@ -63,6 +64,7 @@ export function createBackend(options: BackendOptions): Backend {
 
 function connectForQueue(server: RedisInput, use: ConnectionUse, prefix: string): QueueServer {
   const client = connect(server, use);
+  insistOnScripts(client);
   return {
     client,
     untilReady: (ms) => untilReady(client, ms),

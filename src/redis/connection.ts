@@ -14,7 +14,9 @@ const COMMON_SETTINGS: RedisOptions = {
   keyPrefix: "",
   stringNumbers: false,
   retryStrategy: reconnectAfterMs,
-  reconnectOnError: isDemoted,
+  reconnectOnError: isNoUse,
+  // Until a server has loaded its data, a new connection to it is not ready; it says itself how long that takes.
+  maxLoadingRetryTime: 1_000,
   // With Sentinel: a primary that stands still would keep those who only listen, or wait for an answer.
   failoverDetector: true,
   // A sentinel on the same machine may stand still with it; the next one is asked then.
@@ -121,9 +123,12 @@ function reconnectAfterMs(times: number): number {
   return Math.min(times * 50, 1_000);
 }
 
-/** After a failover the old primary answers READONLY; the next connection finds the new one. */
-function isDemoted(error: Error): boolean {
-  return error.message.startsWith("READONLY");
+/**
+ * After a failover the old primary answers READONLY, and LOADING while it takes over the data of the
+ * new one. The next connection finds the new one, or is ready as soon as this one has its data.
+ */
+function isNoUse(error: Error): boolean {
+  return /^(READONLY|LOADING) /.test(error.message);
 }
 
 function isCluster(input: RedisOptions | Redis | Cluster): input is Cluster {

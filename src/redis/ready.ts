@@ -5,7 +5,7 @@ import type { Cluster, Redis } from "ioredis";
  * Rejects after `timeoutMs` with what ioredis met last, and at once when the client was closed for good.
  */
 export async function untilReady(redis: Redis | Cluster, timeoutMs: number): Promise<void> {
-  if (redis.status === "ready") return;
+  if (redis.status === "ready" && !isClosing(redis)) return;
   if (redis.status === "end") throw new Error("the connection was closed");
   // A failed connection is tried again by ioredis; what became of it shows in the events below.
   if (redis.status === "wait") redis.connect().catch(() => undefined);
@@ -22,4 +22,9 @@ export async function untilReady(redis: Redis | Cluster, timeoutMs: number): Pro
     }
     redis.on("error", onError).on("ready", onReady).on("end", onEnd);
   });
+}
+
+/** ioredis calls a connection that it gives up ready until it has closed, and refuses what is sent meanwhile. */
+function isClosing(redis: Redis | Cluster): boolean {
+  return "stream" in redis && !redis.stream.writable;
 }

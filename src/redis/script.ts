@@ -26,7 +26,7 @@ export function defineScript<Input, Output>(
  * could need more, unless the script has written before; to delete what is not there is such a write.
  * What a draw, a settled cost or a lane needs more is next to nothing, and it makes room in the end.
  */
-const WHEN_FULL = "redis.call('DEL', KEYS[1] .. ':none')\n";
+export const WHEN_FULL = "redis.call('DEL', KEYS[1] .. ':none')\n";
 
 /** Runs a script by its digest, and sends its text only to a server that does not know it. */
 export async function runScript<Input, Output>(
@@ -39,11 +39,14 @@ export async function runScript<Input, Output>(
   try {
     return script.decode(await send("evalsha", script.sha), input);
   } catch (error) {
+    return script.decode(await sendText(error), input);
+  }
+
+  async function sendText(error: unknown): Promise<unknown> {
     // A script that is refused for want of memory is so at its first write: nothing has changed.
-    if (isOutOfMemory(error))
-      return script.decode(await send("eval", WHEN_FULL + script.source), input);
+    if (isOutOfMemory(error)) return send("eval", WHEN_FULL + script.source);
     if (!isUnknownScript(error)) throw error;
-    return script.decode(await send("eval", script.source), input);
+    return send("eval", script.source).catch(sendText);
   }
 
   function send(command: "eval" | "evalsha", text: string): Promise<unknown> {
@@ -52,10 +55,10 @@ export async function runScript<Input, Output>(
   }
 }
 
-function isUnknownScript(error: unknown): boolean {
+export function isUnknownScript(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith("NOSCRIPT");
 }
 
-function isOutOfMemory(error: unknown): boolean {
+export function isOutOfMemory(error: unknown): boolean {
   return error instanceof Error && /^(-?OOM|ERR .*\bOOM) /.test(error.message);
 }

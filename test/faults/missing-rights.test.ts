@@ -1,0 +1,79 @@
+import { describe, expect, it } from "vitest";
+import { children } from "../support/child.ts";
+import { ownRedisServers, redisNowMs, type OwnRedis } from "../support/own-redis.ts";
+import { workOn } from "../support/paced-jobs.ts";
+import { waitUntil } from "../support/wait-until.ts";
+
+const MISSING_FOR_MS = 4_000;
+const processes = children();
+const servers = ownRedisServers();
+
+/** A user who may do all but this; the URL to come by. */
+async function userWithout(redis: OwnRedis, ...rights: string[]): Promise<string> {
+  const lacking = rights.map((right) => `-${right}`);
+  await redis.operator.acl("SETUSER", "u", "on", ">p", "~*", "&*", "+@all", ...lacking);
+  return `redis://u:p@127.0.0.1:${redis.port}`;
+}
+
+/** How often Redis refused to run a script for want of a right. */
+async function refusals({ operator }: OwnRedis): Promise<number> {
+  const stats = await operator.info("commandstats");
+  const counts = stats.matchAll(/cmdstat_eval(?:sha)?:.*rejected_calls=(\d+)/g);
+  return [...counts].reduce((sum, [, count]) => sum + Number(count), 0);
+}
+
+describe("a worker whose Redis user lacks a right", () => {
+  it("says so in one line, and its process goes on, when it may not look at its server", async () => {
+    const redis = await servers.start();
+    const url = await userWithout(redis, "info");
+
+    const worker = processes.start("reporting-worker.ts", [url]);
+    await waitUntil(() => worker.messages.length > 0, "it says something");
+    for (const beat of ["1", "2", "3"]) {
+      worker.send(beat);
+      await waitUntil(() => worker.messages.includes(beat), "its process does other things");
+    }
+
+    const [line, ...others] = worker.messages.filter((message) => !/^\d$/.test(String(message)));
+    expect(line).toMatch(/^A worker of queue "jobs" met an error: NOPERM .*\binfo\b/);
+    expect(line).toContain("docs/topologies.md");
+    expect(others).toEqual([]);
+  });
+
+  it("says once for each command, asks again each second, and goes on by itself when it may", async () => {
+    const redis = await servers.start();
+    const lines: string[] = [];
+    const error = (_facts: object, line: string): void => void lines.push(line);
+    const url = await userWithout(redis, "eval", "evalsha");
+    const sluice = redis.open({ redis: url, logger: { warn: () => {}, error } });
+    const jobs = workOn([sluice], { rate: "100/s" });
+    const producer = redis.open();
+    const stored = producer.queue<number>("jobs", {
+      bucket: producer.bucket("b", { rate: "100/s" }),
+    });
+    await stored.enqueueMany([1, 2, 3]);
+    await waitUntil(() => lines.length > 0, "it says something");
+
+    const fromMs = await redisNowMs(redis.operator);
+    const before = await refusals(redis);
+    await waitUntil(
+      async () => (await redisNowMs(redis.operator)) > fromMs + MISSING_FOR_MS,
+      "it lacks the right for a while",
+    );
+    const asked = (await refusals(redis)) - before;
+    const seconds = ((await redisNowMs(redis.operator)) - fromMs) / 1_000;
+    await redis.operator.acl("SETUSER", "u", "+eval", "+evalsha");
+    await jobs.untilEmpty();
+
+    console.log(JSON.stringify({ fault: "no right to EVAL", asked, seconds }));
+    // The jobs, the lanes, and jobs that stand still are each asked for.
+    expect(asked).toBeLessThanOrEqual(3 * (seconds + 1));
+    // Once more, if that was before the worker's second connection was ready.
+    expect(lines.length).toBeLessThanOrEqual(4);
+    expect([...new Set(lines)]).toEqual([
+      expect.stringMatching(/^A worker of queue "jobs" met .*NOPERM .*'eval'/),
+      expect.stringMatching(/^A worker of queue "jobs" met .*NOPERM .*'evalsha'/),
+    ]);
+    expect(jobs.reached()).toEqual(new Set([1, 2, 3]));
+  });
+});

@@ -6,7 +6,7 @@ import { LONGEST_MS, NAME, readOptions, wholeNumber } from "./core/options.ts";
 import type { Weights } from "./queue/lane.ts";
 import type { Schema } from "./queue/schema.ts";
 import type { BreakerOptions } from "./redis/breaker.ts";
-import type { RedisInput } from "./redis/connection.ts";
+import { canRead, type RedisInput } from "./redis/connection.ts";
 import { placeOf } from "./redis/shards.ts";
 import type { Bucket } from "./throttle/bucket.ts";
 
@@ -92,6 +92,15 @@ export function readSluiceOptions(given: unknown): SluiceOptions {
   throw new InvalidOptionError({ where, option: "shards", value: read.shards.length, remedy });
 }
 
+/** @throws {@link InvalidOptionError} when no address can be read from `$REDIS_URL`. */
+export function readRedisUrl(): string | undefined {
+  const value = process.env["REDIS_URL"];
+  if (value === undefined || value === "") return undefined;
+  if (canRead(value)) return value;
+  const remedy = 'set a URL such as "redis://127.0.0.1:6379", its password encoded as in URLs';
+  throw new InvalidOptionError({ where: "createSluice()", option: "$REDIS_URL", value, remedy });
+}
+
 /** Schemas are objects, or functions that carry the same. */
 function isSchema(value: unknown): boolean {
   const isHolder = isObject(value) || typeof value === "function";
@@ -108,15 +117,20 @@ function isObject(value: unknown): boolean {
 }
 
 function isRedisUrl(value: string): boolean {
-  return URL.canParse(value) && /^rediss?:/.test(value);
+  return isAddress(value) && /^rediss?:/.test(value);
+}
+
+function isAddress(value: string): boolean {
+  return URL.canParse(value) && canRead(value);
 }
 
 function areApart(urls: readonly string[]): boolean {
-  return new Set(urls.map(placeOf)).size === urls.length;
+  // It is asked of addresses that cannot be read as well; those are told of as such.
+  return !urls.every(isRedisUrl) || new Set(urls.map(placeOf)).size === urls.length;
 }
 
 function isRedisInput(value: unknown): boolean {
-  if (typeof value === "string") return URL.canParse(value) && /^(rediss?|unix):/.test(value);
+  if (typeof value === "string") return isAddress(value) && /^(rediss?|unix):/.test(value);
   return (
     isObject(value) &&
     !Array.isArray(value) &&

@@ -1,5 +1,4 @@
 import { randomUUID } from "node:crypto";
-import process from "node:process";
 import { createEmitter, type Emitter } from "./core/emitter.ts";
 import { ClosedError, InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
 import { readName } from "./core/options.ts";
@@ -16,6 +15,7 @@ import { createBackend } from "./redis/backend.ts";
 import {
   processWarnings,
   readQueueOptions,
+  readRedisUrl,
   readSluiceOptions,
   type QueueOptions,
   type SluiceOptions,
@@ -73,7 +73,7 @@ type AnyQueue = Pick<OwnedQueue<unknown>, "name" | "bucket" | "close">;
 export function createSluice(options: SluiceOptions = {}): Sluice {
   const read = readSluiceOptions(options);
   const { prefix = "sluice", storeTimeoutMs: timeoutMs = 2_000, logger = processWarnings } = read;
-  const redis = read.shards ?? read.redis ?? (process.env["REDIS_URL"] || undefined);
+  const redis = read.shards ?? read.redis ?? readRedisUrl();
   const emitter = createEmitter<SluiceEvents>(["store"], logger);
   const breaker = read.breaker ?? {};
   const common = { prefix, timeoutMs, breaker, logger, onChange: onStoreChange };
@@ -119,8 +119,9 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   }
 
   function bucketOf(queue: Omit<AnyQueue, "close">): OwnedBucket {
-    const isOurs = queues.get(queue?.name) === queue;
-    const bucket = isOurs ? buckets.get(queue.bucket.name) : undefined;
+    const found = queues.get(queue?.name);
+    const isOurs = found !== undefined && found === queue;
+    const bucket = isOurs ? buckets.get(found.bucket.name) : undefined;
     if (bucket !== undefined) return bucket;
     const remedy = "give what queue() of this sluice returned";
     throw new InvalidOptionError({ where: "worker()", option: "queue", value: queue, remedy });
@@ -189,7 +190,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       workerOptions: WorkerOptions = {},
     ) {
       assertOpen();
-      const connectQueue = connectQueueFor("worker()", queue.name);
+      const connectQueue = connectQueueFor("worker()", queue?.name);
       const bucket = bucketOf(queue);
       const { weightOf, schema } = queue as OwnedQueue<Data, never>;
       const parts = { queue, bucket, handler, options: workerOptions, connect: connectQueue };

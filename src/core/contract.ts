@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { InvalidOptionError } from "./errors.ts";
+import { rateLimit } from "./limit-makers.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "./options.ts";
 import { parsePeriod } from "./rate.ts";
 
@@ -62,6 +63,8 @@ export function contract(max: number, per: string, options: ContractOptions = {}
   }
   const calls = max - burst + 1;
   const rate = Object.freeze({ calls, per: formatTime(lateMs) });
+  // What no bucket could hold is refused here, and not when one is made of it.
+  rateLimit(where, rate, burst);
   const chosen = { rate, burst };
   // Not enumerable, so that what is returned is a policy as it is.
   Object.defineProperty(chosen, "describes", { value: describeRate(calls / lateMs, burst) });

@@ -3,12 +3,30 @@ const LONGEST = 60;
 /** A value as an error message may show it: on one line, quoted, and never longer than some 60 characters. */
 export function describeValue(value: unknown): string {
   const text = typeof value === "string" ? JSON.stringify(value) : plainText(value);
-  return shorten(withoutPasswords(text));
+  return shorten(onOneLine(withoutPasswords(text)));
 }
+
+/** A text that cannot pass for two lines of a log. */
+export function onOneLine(text: string): string {
+  return text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]/gu, " ");
+}
+
+/** What an error says, whatever was thrown, and without passwords. */
+export function reasonOf(error: unknown): string {
+  try {
+    return withoutPasswords(String(error));
+  } catch {
+    // No text can be made of it, or what would make one throws.
+    return "an error that says nothing";
+  }
+}
+
+/** Redis tells the arguments of a command that it does not know, and AUTH has a password among them. */
+const ARGUMENTS = /with args beginning with: .*/gs;
 
 /** A text without what stands before the @ of URLs, and of addresses whose scheme was left out. */
 export function withoutPasswords(text: string): string {
-  return text.replaceAll(/[^\s"']+/g, withoutUser);
+  return text.replaceAll(ARGUMENTS, "with arguments").replaceAll(/[^\s"']+/g, withoutUser);
 }
 
 /** Up to the last @: who forgets to encode a password may have a slash or an @ in it. */
@@ -31,6 +49,15 @@ function plainText(value: unknown): string {
     return JSON.stringify(value) ?? "an object";
   } catch {
     // A cycle, a BigInt or a toJSON that throws: the kind of thing is all that can be shown.
+    return kindOf(value);
+  }
+}
+
+function kindOf(value: object): string {
+  try {
     return Object.prototype.toString.call(value);
+  } catch {
+    // A proxy that throws.
+    return "an object";
   }
 }

@@ -1,3 +1,4 @@
+import { reasonOf } from "./describe-value.ts";
 import { InvalidOptionError } from "./errors.ts";
 import type { Logger } from "./logger.ts";
 
@@ -6,7 +7,7 @@ export interface Emitter<Events> {
   /**
    * What a listener throws goes to the logger.
    *
-   * @throws {@link InvalidOptionError} when there is no such event.
+   * @throws {@link InvalidOptionError} when there is no such event, or the listener is no function.
    */
   on<Name extends keyof Events>(event: Name, listener: (event: Events[Name]) => unknown): void;
   /** Calls the listener no more. */
@@ -27,7 +28,10 @@ export function createEmitter<Events>(
   const listeners = new Map<PropertyKey, Set<Listener>>(names.map((name) => [name, new Set()]));
 
   function report(error: unknown): void {
-    logger.error({ reason: String(error) }, `A listener of a sluice has failed: ${String(error)}`);
+    logger.error(
+      { reason: reasonOf(error) },
+      `A listener of a sluice has failed: ${reasonOf(error)}`,
+    );
   }
 
   function listenersOf(where: string, event: PropertyKey): Set<Listener> {
@@ -38,7 +42,19 @@ export function createEmitter<Events>(
   }
 
   return {
-    on: (event, listener) => void listenersOf("on()", event).add(listener),
+    on(event, listener) {
+      const hearers = listenersOf("on()", event);
+      if (typeof listener !== "function") {
+        const remedy = "give the function to call on each event";
+        throw new InvalidOptionError({
+          where: "on()",
+          option: "listener",
+          value: listener,
+          remedy,
+        });
+      }
+      hearers.add(listener);
+    },
     off: (event, listener) => void listenersOf("off()", event).delete(listener),
     emit(name, event) {
       for (const listener of listeners.get(name) ?? []) {

@@ -1,4 +1,5 @@
-import { describeValue, withoutPasswords } from "./describe-value.ts";
+import { describeValue, onOneLine, withoutPasswords } from "./describe-value.ts";
+import { withoutSecrets } from "./secrets.ts";
 
 /** Every `code` that an error of this package can carry; `docs/errors.md` explains each. */
 export type ErrorCode =
@@ -26,14 +27,16 @@ export class InvalidOptionError extends SluiceError {
   readonly code = "ERR_INVALID_OPTION";
   /** The option's name, with its path: `"rate"`, `"backoff.baseMs"`. */
   readonly option: string;
-  /** What was given, without passwords of URLs. */
+  /** What was given, without passwords. */
   readonly value: unknown;
 
   constructor(problem: { where: string; option: string; value: unknown; remedy: string }) {
-    const { where, option, value, remedy } = problem;
-    super(`${where}: option "${option}" is ${describeValue(value)}; ${remedy}.`);
+    const { where, option, remedy } = problem;
+    const value = withoutSecrets(option, problem.value);
+    const what = `option ${describeValue(option)} is ${describeValue(value)}`;
+    super(onOneLine(`${where}: ${what}; ${remedy}.`));
     this.option = option;
-    this.value = typeof value === "string" ? withoutPasswords(value) : value;
+    this.value = value;
   }
 }
 

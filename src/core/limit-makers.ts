@@ -11,6 +11,7 @@ export const HORIZON_US = 100_000;
 /** Above it a double no longer holds every whole number. */
 const MAX_LEVEL = 2 ** 53;
 const MOST = 1_000_000_000;
+const MOST_AT_ONCE = 1_000_000;
 
 const OF_UNIT = z.strictObject({ unit: UNIT.optional() });
 const LEAKY_BUCKET = z.strictObject({ ...OF_UNIT.shape, burst: z.custom<number>().optional() });
@@ -132,8 +133,8 @@ export function concurrency(
 /** What `concurrency` of a policy stands for. */
 export function inParallel(where: string, max: number, options: object = {}): Limit {
   const { leaseMs = 30_000 } = readOptions("concurrency()", CONCURRENCY, options);
-  assertWhole(where, "concurrency", max, 1_000_000);
   const periodUs = leaseMs * 1_000;
+  assertWhole(where, "concurrency", max, MOST_AT_ONCE);
   return Object.freeze({ kind: "concurrency", unit: "calls", count: max, periodUs, capacity: max });
 }
 
@@ -155,9 +156,7 @@ function paced(
 ): Limit {
   const { where, rate, burst, unit, rateName = "rate", burstName = "burst" } = given;
   const { count, periodUs } = parseRate(where, rate, rateName);
-  // The highest level a draw can write: a full burst, a full horizon, and one call that pays before it starts.
-  const most = Math.floor((MAX_LEVEL - HORIZON_US * count) / (3 * periodUs));
-  assertWhole(where, burstName, burst, most);
+  assertWhole(where, burstName, burst, mostOf({ kind, count, periodUs }));
   return Object.freeze({ kind, unit, count, periodUs, capacity: burst });
 }
 
@@ -169,8 +168,20 @@ function windowed(
   const { unit = "calls" } = readOptions(where, OF_UNIT, given.options);
   const periodUs = parsePeriod(where, "per", given.per);
   const max = given.max;
-  assertWhole(where, "max", max, Math.min(given.most, Math.floor(MAX_LEVEL / periodUs / 2)));
+  assertWhole(where, "max", max, Math.min(given.most, mostOf({ kind, count: max, periodUs })));
   return Object.freeze({ kind, unit, count: max, periodUs, capacity: max });
+}
+
+/** The largest capacity of a limit whose every state a double can still hold. */
+export function mostOf({
+  kind,
+  count,
+  periodUs,
+}: Pick<Limit, "kind" | "count" | "periodUs">): number {
+  if (kind === "concurrency") return MOST_AT_ONCE;
+  if (!kind.endsWith("bucket")) return Math.floor(MAX_LEVEL / periodUs / 2);
+  // The highest level a draw can write: a full burst, a full horizon, and one call that pays before it starts.
+  return Math.floor((MAX_LEVEL - HORIZON_US * count) / (3 * periodUs));
 }
 
 function assertWhole(where: string, option: string, value: unknown, most: number): void {

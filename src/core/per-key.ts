@@ -48,10 +48,11 @@ function byFunction(policyOf: (key: string) => LimitsOptions, compile: Compile):
   return {
     limitsOf(key) {
       const options = policyOf(key);
-      const name = JSON.stringify(options) ?? "";
-      const found = compiled.get(name);
+      const name = nameOf(options);
+      const found = name === undefined ? undefined : compiled.get(name);
       if (found !== undefined) return found;
       const limits = compile(options);
+      if (name === undefined) return limits;
       if (compiled.size >= MOST_KEPT) compiled.clear();
       compiled.set(name, limits);
       return limits;
@@ -59,6 +60,17 @@ function byFunction(policyOf: (key: string) => LimitsOptions, compile: Compile):
     fixed: undefined,
     isLocal: true,
   };
+}
+
+/** What tells the answers of a function apart; undefined for what is no plain answer, such as a promise, which JSON takes for `{}`. */
+function nameOf(options: unknown): string | undefined {
+  if (typeof options !== "object" || options === null || "then" in options) return undefined;
+  try {
+    return JSON.stringify(options) as string | undefined;
+  } catch {
+    // A cycle, or a BigInt: no limits either.
+    return undefined;
+  }
 }
 
 function byTier(where: string, { tiers, tierOf }: Tiers, compile: Compile): KeyPolicy {
@@ -87,6 +99,6 @@ function byTier(where: string, { tiers, tierOf }: Tiers, compile: Compile): KeyP
   };
 }
 
-function isTiers(given: PerKey): given is Tiers {
+export function isTiers(given: PerKey | undefined): given is Tiers {
   return typeof given === "object" && given !== null && ("tiers" in given || "tierOf" in given);
 }

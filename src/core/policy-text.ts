@@ -1,6 +1,6 @@
 import { InvalidOptionError } from "./errors.ts";
+import { isLimit } from "./is-limit.ts";
 import type { Limit } from "./limits/limit.ts";
-import { isLimit } from "./limits/registry.ts";
 import type { KeyPolicy } from "./per-key.ts";
 import type { Policy } from "./policy.ts";
 import { PRIORITIES } from "./priority.ts";

@@ -1,11 +1,11 @@
 import { z } from "zod";
 import { InvalidOptionError } from "./errors.ts";
 import { formatLimit } from "./format-limit.ts";
+import { isLimit } from "./is-limit.ts";
 import { inParallel, rateLimit } from "./limit-makers.ts";
 import type { Limit } from "./limits/limit.ts";
-import { isLimit } from "./limits/registry.ts";
 import { readOptions } from "./options.ts";
-import { compilePerKey, type KeyPolicy, type PerKey } from "./per-key.ts";
+import { compilePerKey, isTiers, type KeyPolicy, type PerKey } from "./per-key.ts";
 import { writePolicyText } from "./policy-text.ts";
 import { PRIORITIES, type Priority } from "./priority.ts";
 import type { RateInput } from "./rate.ts";
@@ -102,7 +102,7 @@ function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): K
  */
 export function compileOver(where: string, given: PolicyOptions, under: Policy): Policy {
   const { perKey, shares, ...shared } = readOptions(where, POLICY, given);
-  if (typeof perKey === "function" || (perKey !== undefined && "tiers" in perKey)) {
+  if (typeof perKey === "function" || isTiers(perKey)) {
     const remedy =
       "functions and tiers live in the code of each process: give limits that are the same for all keys";
     throw new InvalidOptionError({ where, option: "perKey", value: perKey, remedy });

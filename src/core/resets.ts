@@ -52,6 +52,10 @@ export function readAlign(where: string, align: unknown): Align {
   });
 }
 
+export function isAlign(align: unknown): boolean {
+  return ALIGN.safeParse(align).success;
+}
+
 /**
  * The instants, in µs since 1970, at which a window begins that resets each day at one
  * local time: the last at or before `atUs`, and those that follow, `count` in all.

@@ -1,4 +1,5 @@
 import { ChildCommand, ParentCommand, type ChildPool } from "bullmq";
+import { reasonOf } from "../core/describe-value.ts";
 import { HandlerTimeoutError } from "../core/errors.ts";
 import type { JobContext } from "./handler.ts";
 import type { Job } from "./job.ts";
@@ -48,7 +49,7 @@ export function runInChild(
     function cancel(): void {
       const { reason } = signal;
       if (reason instanceof HandlerTimeoutError) return settle(() => reject(reason));
-      send({ cmd: ChildCommand.Cancel, value: String(reason) });
+      send({ cmd: ChildCommand.Cancel, value: reasonOf(reason) });
     }
 
     function send(message: unknown): void {
@@ -73,5 +74,5 @@ function startOf(
 
 function tellSlot(message: SlotMessage, { slot, log }: JobContext): void {
   if (message.sluice === "release") return slot.release();
-  slot.settle(message.cost).catch((error: unknown) => log(`settle() failed: ${String(error)}`));
+  slot.settle(message.cost).catch((error: unknown) => log(`settle() failed: ${reasonOf(error)}`));
 }

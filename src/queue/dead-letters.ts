@@ -63,7 +63,10 @@ export function createDeadLetters<Data>(
     given: string | FailedFilter,
     act: (id: string) => Promise<boolean>,
   ): Promise<number> {
-    if (typeof given === "string") return Number(await act(readJobId(where, given)));
+    if (typeof given === "string") {
+      const id = readJobId(where, given);
+      return id === undefined ? 0 : Number(await act(id));
+    }
     const filter = readFilter(where, given);
     let count = 0;
     let left = filter.limit ?? Infinity;

@@ -1,4 +1,5 @@
 import type { Queue as StoredQueue } from "bullmq";
+import { reasonOf } from "../core/describe-value.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import type { LaneStore } from "../core/lane-store.ts";
 import type { Logger } from "../core/logger.ts";
@@ -64,6 +65,7 @@ export function createEnqueuing<Data, Input>(parts: {
   function readOptions(where: string, given: unknown): EnqueueOptions {
     const options = readEnqueueOptions(where, given);
     bucket.assertDrawable({ key: options.key, cost: options.cost });
+    weightOf(options.key);
     return options;
   }
 
@@ -134,7 +136,7 @@ export function createEnqueuing<Data, Input>(parts: {
       if (laneJobs.length > 0) await lanes.join(name, laneJobs);
     } catch (error) {
       // They are stored: to say that they are not would have them stored twice.
-      const reason = String(error);
+      const reason = reasonOf(error);
       const problem = `Jobs of queue "${name}" join their lanes ${PARK_MS} ms late: ${reason}`;
       logger.warn({ queue: name, jobs: parked.length, reason }, problem);
     }

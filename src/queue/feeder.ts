@@ -1,3 +1,4 @@
+import { reasonOf } from "../core/describe-value.ts";
 import type { Arrival, LaneJob, LaneStore } from "../core/lane-store.ts";
 import type { Logger } from "../core/logger.ts";
 import { createRecentCount } from "./recent-count.ts";
@@ -113,7 +114,7 @@ export function createFeeder(parts: FeederParts): Feeder {
       for (const key of news.woken) woken.add(key);
       toldAtMs = performance.now() + LOOK_IN_MS - GATHER_MS;
       if (isClosed) return LOOK_IN_MS;
-      logger.warn({ queue, reason: String(error) }, "The lanes of a queue could not be reached.");
+      logger.warn({ queue, reason: reasonOf(error) }, "The lanes of a queue could not be reached.");
       return LOOK_IN_MS;
     }
   }

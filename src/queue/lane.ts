@@ -8,28 +8,36 @@ import { InvalidOptionError } from "../core/errors.ts";
 export const PARK_MS = 10_000;
 
 /** How much of a shared rate each key gets beside the others: 1 unless said otherwise. */
-export type Weights = Readonly<Record<string, number>> | ((key: string) => number);
+export type Weights = Readonly<Record<string, number>> | OfKey;
+
+type OfKey = (key: string) => number;
 
 const [LEAST_WEIGHT, MOST_WEIGHT] = [0.001, 1_000];
 
-/** Reads the weight of a key's lane; undefined if it is 1. */
+/**
+ * Reads the weight of a key's lane; undefined if it is 1.
+ *
+ * @throws {@link InvalidOptionError} when the table, or then the function, gives a key none.
+ */
 export function createWeights(
   queue: string,
   weights: Weights = {},
 ): (key: string | undefined) => number | undefined {
+  function read(weight: unknown): number {
+    const isWeight = typeof weight === "number" && weight >= LEAST_WEIGHT && weight <= MOST_WEIGHT;
+    if (isWeight) return weight;
+    const remedy = `give each key a number from ${LEAST_WEIGHT} to ${MOST_WEIGHT}`;
+    const where = `queue("${queue}")`;
+    throw new InvalidOptionError({ where, option: "weights", value: weight, remedy });
+  }
+
+  const table =
+    typeof weights === "object"
+      ? new Map(Object.entries(weights).map(([key, weight]) => [key, read(weight)]))
+      : undefined;
   return (key) => {
     if (key === undefined) return undefined;
-    const isTable = typeof weights === "object";
-    const own = isTable && Object.hasOwn(weights, key) ? weights[key] : undefined;
-    const weight = isTable ? (own ?? 1) : weights(key);
-    if (typeof weight === "number" && weight >= LEAST_WEIGHT && weight <= MOST_WEIGHT) {
-      return weight === 1 ? undefined : weight;
-    }
-    throw new InvalidOptionError({
-      where: `queue("${queue}")`,
-      option: "weights",
-      value: weight,
-      remedy: `give each key a number from ${LEAST_WEIGHT} to ${MOST_WEIGHT}`,
-    });
+    const weight = table === undefined ? read((weights as OfKey)(key)) : (table.get(key) ?? 1);
+    return weight === 1 ? undefined : weight;
   };
 }

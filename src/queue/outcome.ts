@@ -16,7 +16,7 @@ export class RetryAfter extends Error {
   readonly ms: number;
 
   constructor(ms: number, options?: ErrorOptions) {
-    super(`To be tried again after ${String(ms)} ms`, options);
+    super(`To be tried again after ${describeValue(ms)} ms`, options);
     if (!isDelay(ms)) {
       const remedy = `give milliseconds from 0 to ${LONGEST_MS}`;
       throw new InvalidOptionError({ where: "RetryAfter()", option: "ms", value: ms, remedy });

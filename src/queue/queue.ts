@@ -100,6 +100,7 @@ export function createQueue<Data, Input = Data>(
     ...createSchedules(access),
     async job(given) {
       const id = readJobId("job()", given);
+      if (id === undefined) return undefined;
       const found = await access.ask((stored) => stored.getJob(id));
       return found && queuedJob(readJob(found as Stored<Data>), actions);
     },

@@ -1,3 +1,4 @@
+import { reasonOf } from "../core/describe-value.ts";
 import type { Logger } from "../core/logger.ts";
 
 /** What a queue and a worker of BullMQ's have in common. */
@@ -13,10 +14,8 @@ export function reportErrors(stored: Reporter, who: string, logger: Logger): voi
     if (error.message === lastMessage) return;
     lastMessage = error.message;
     // The message alone: errors of ioredis carry the command, and with it the data of jobs.
-    logger.error(
-      { reason: error.message },
-      `${who} met an error: ${error.message}${remedy(error)}`,
-    );
+    const reason = reasonOf(error.message);
+    logger.error({ reason }, `${who} met an error: ${reason}${remedy(error)}`);
   });
   stored.on("ready", () => {
     lastMessage = undefined;

@@ -4,6 +4,7 @@ import { dirname, join, resolve } from "node:path";
 import process from "node:process";
 import { pathToFileURL } from "node:url";
 import { ChildPool } from "bullmq";
+import { reasonOf } from "../core/describe-value.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import { runInChild } from "./child-run.ts";
@@ -64,7 +65,7 @@ function openSandbox<Data, Result>(
     const start = take()
       .then((child) => pool.release(child))
       .catch((error: unknown) => {
-        const reason = error instanceof Error ? error.message : String(error);
+        const reason = reasonOf(error instanceof Error ? error.message : error);
         if (isClosed) return;
         logger.error({ file, reason }, `A process of ${file} did not start: ${reason}`);
       })
@@ -107,9 +108,11 @@ function read(answer: ChildAnswer): unknown {
 function readFile(given: unknown): string {
   const isUrl = given instanceof URL || (typeof given === "string" && given.startsWith("file:"));
   if (isUrl || typeof given === "string") {
-    const url = isUrl ? new URL(given) : pathToFileURL(resolve(given));
-    if (url.protocol === "file:" && statSync(url, { throwIfNoEntry: false })?.isFile()) {
-      return url.href;
+    try {
+      const url = isUrl ? new URL(given) : pathToFileURL(resolve(given));
+      if (url.protocol === "file:" && statSync(url).isFile()) return url.href;
+    } catch {
+      // No URL, no path, or not there.
     }
   }
   const remedy =

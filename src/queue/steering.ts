@@ -89,6 +89,7 @@ export function createSteering(parts: {
     },
     async remove(given) {
       const id = readJobId("remove()", given);
+      if (id === undefined) return false;
       return access.ask((stored) => remove(stored, id));
     },
     async reprioritise(given, priority) {
@@ -98,6 +99,7 @@ export function createSteering(parts: {
         const where = "reprioritise()";
         throw new InvalidOptionError({ where, option: "priority", value: priority, remedy });
       }
+      if (id === undefined) return false;
       return access.ask(async (stored) => {
         const isChanged = await changePriority(stored, id, priority);
         if (isChanged && (await lanes.leave(queue, id))) {

@@ -73,6 +73,15 @@ export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster 
   return client;
 }
 
+/** Whether ioredis can read an address. It cannot if a `%` in its password was not encoded, and throws then what tells the password. */
+export function canRead(url: string): boolean {
+  try {
+    return new Redis(url, { lazyConnect: true }).status === "wait";
+  } catch {
+    return false;
+  }
+}
+
 function open(input: RedisInput, settings: RedisOptions): Redis | Cluster {
   // By way of a copy, since ioredis lets the query of a URL win over options.
   if (typeof input === "string") return new Redis(input, { lazyConnect: true }).duplicate(settings);

@@ -38,7 +38,7 @@ export function differences(
   estimates: readonly number[],
   actual: Readonly<Record<string, unknown>>,
 ): number[] {
-  if (typeof actual !== "object") {
+  if (typeof actual !== "object" || actual === null) {
     const remedy = "give what it cost by unit, such as { tokens: 812 }";
     throw new InvalidOptionError({ where: "settle()", option: "cost", value: actual, remedy });
   }

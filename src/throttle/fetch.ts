@@ -86,7 +86,8 @@ function isRefused(response: Response, method: string): boolean {
 }
 
 function methodOf(input: Parameters<FetchFunction>[0], init: RequestInit | undefined): string {
-  return (init?.method ?? (input instanceof Request ? input.method : "GET")).toUpperCase();
+  // As fetch does, whatever was given.
+  return String(init?.method ?? (input instanceof Request ? input.method : "GET")).toUpperCase();
 }
 
 /** A body that streams can be sent once only. */

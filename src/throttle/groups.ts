@@ -60,7 +60,8 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
     const limits = [...shared, ...keyLimits];
     const costs = costsOf(bucket, limits, cost);
     const own = keyLimits.length > 0 ? key : undefined;
-    const prefix = `${costs.join(" ")} `;
+    // A key may hold spaces and digits: the colon says where the costs end.
+    const prefix = `${costs.join(" ")}:`;
     const name = prefix + (own ?? "");
     const found = groups.get(name);
     // A tier's limits may have changed since.

@@ -1,3 +1,4 @@
+import { reasonOf } from "../core/describe-value.ts";
 import { LeaseLostError } from "../core/errors.ts";
 import type { LeasesRequest } from "../core/store.ts";
 import type { Basics } from "./basics.ts";
@@ -89,7 +90,7 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
       }
     } catch (error) {
       // It is tried again before the lease ends; then the call is told.
-      logger.warn({ bucket, reason: String(error) }, "Leases could not be renewed.");
+      logger.warn({ bucket, reason: reasonOf(error) }, "Leases could not be renewed.");
     }
   }
 
@@ -101,7 +102,7 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
           .release(request(group, some))
           // What cannot be given back comes free when it ends.
           .catch((error: unknown) =>
-            logger.warn({ bucket, reason: String(error) }, "Leases could not be given back."),
+            logger.warn({ bucket, reason: reasonOf(error) }, "Leases could not be given back."),
           )
           .finally(() => returning.delete(giving));
         returning.add(giving);

@@ -1,3 +1,4 @@
+import { reasonOf } from "../core/describe-value.ts";
 import { keyLimitsOf } from "../core/per-key.ts";
 import type { Change } from "../core/store.ts";
 import type { Basics } from "./basics.ts";
@@ -54,7 +55,7 @@ export function createListener(
       .then(() => onChange(key))
       .catch((error: unknown) =>
         logger.warn(
-          { bucket, reason: String(error) },
+          { bucket, reason: reasonOf(error) },
           "A downstream's answer could not be passed on.",
         ),
       )
@@ -123,7 +124,7 @@ export function createListener(
       } catch (error) {
         // Neither a reader of the user's own nor a newer policy may turn a call that went well into one that failed.
         logger.warn(
-          { bucket, reason: String(error) },
+          { bucket, reason: reasonOf(error) },
           "An answer could not be read, and tells nothing.",
         );
         return undefined;

@@ -1,3 +1,4 @@
+import { InvalidOptionError } from "../core/errors.ts";
 import type { Decision, LimitDecision } from "./decision.ts";
 
 /** The largest Integer of Structured Fields (RFC 9651 §3.3.1): 15 digits. */
@@ -21,8 +22,15 @@ interface NamedLimit {
  * (seconds from now) of the limit that refused it, or has the least left.
  * Limits on a unit that HTTP has no name for, such as tokens, are left out:
  * clients would take them for calls. All values are printable ASCII.
+ *
+ * @throws {@link InvalidOptionError} when it is no decision.
  */
 export function rateLimitHeaders(decision: Decision): Record<string, string> {
+  if (!isDecision(decision)) {
+    const remedy = "give what tryDraw() resolved with";
+    const where = "rateLimitHeaders()";
+    throw new InvalidOptionError({ where, option: "decision", value: decision, remedy });
+  }
   const shown = nameLimits(decision.limits.filter(isShown));
   const binding = bindingLimit(decision);
   return {
@@ -37,6 +45,18 @@ export function rateLimitHeaders(decision: Decision): Record<string, string> {
     }),
     ...(!decision.allowed && { "Retry-After": formatSeconds(decision.retryAfterMs, 1) }),
   };
+}
+
+function isDecision(value: Partial<Decision> | undefined): boolean {
+  const { limits, retryAfterMs } = value ?? {};
+  return typeof retryAfterMs === "number" && Array.isArray(limits) && limits.every(isDecided);
+}
+
+function isDecided(value: Partial<LimitDecision> | undefined): boolean {
+  const { name, unit, capacity, remaining, windowMs = 0, resetAfterMs, retryAfterMs } = value ?? {};
+  const numbers = [capacity, remaining, windowMs, resetAfterMs, retryAfterMs];
+  const areNumbers = numbers.every((each) => typeof each === "number");
+  return typeof name === "string" && typeof unit === "string" && areNumbers;
 }
 
 function isShown({ unit }: LimitDecision): boolean {

@@ -1,3 +1,4 @@
+import { reasonOf } from "../core/describe-value.ts";
 import type { Limit } from "../core/limits/limit.ts";
 import { MOST_RETURNED, type Place } from "../core/store.ts";
 import type { Basics } from "./basics.ts";
@@ -28,7 +29,7 @@ export function createReturns(basics: Basics): Returns {
     const sending = what
       // What cannot be given back is wasted, one horizon at most; no caller waits for it.
       .catch((error: unknown) =>
-        logger.warn({ bucket, reason: String(error) }, "Unused slots could not be given back."),
+        logger.warn({ bucket, reason: reasonOf(error) }, "Unused slots could not be given back."),
       )
       .finally(() => underWay.delete(sending));
     underWay.add(sending);

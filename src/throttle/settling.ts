@@ -1,3 +1,4 @@
+import { reasonOf } from "../core/describe-value.ts";
 import type { Basics } from "./basics.ts";
 import { differences } from "./costs.ts";
 import type { SettleBy } from "./draw-options.ts";
@@ -27,7 +28,7 @@ export function createSettling(
         if (deltas.some((delta) => delta < 0)) onLess(key);
       } catch (error) {
         logger.warn(
-          { bucket, reason: String(error) },
+          { bucket, reason: reasonOf(error) },
           "A cost could not be settled; the estimate stands.",
         );
       }
@@ -39,8 +40,8 @@ export function createSettling(
       })();
       // The call went well; that it cannot be told what it cost must not make it fail.
       settling.catch((error: unknown) => {
-        const problem = `settle() failed; the estimate of bucket "${bucket}" stands: ${String(error)}`;
-        logger.warn({ bucket, reason: String(error) }, problem);
+        const problem = `settle() failed; the estimate of bucket "${bucket}" stands: ${reasonOf(error)}`;
+        logger.warn({ bucket, reason: reasonOf(error) }, problem);
       });
     },
   };

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { closest } from "../core/closest.ts";
+import { describeValue } from "../core/describe-value.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import { readOptions } from "../core/options.ts";
 import type { Bucket } from "./bucket.ts";
@@ -85,7 +86,7 @@ export function throttledClient<C extends object>(
     if (path.startsWith("*") || name in client) continue;
     const near = closest(name, namesOf(client));
     const hint = near === undefined ? "write the path from the client on" : `did you mean ${near}?`;
-    const remedy = `the client has no "${name}"; ${hint}`;
+    const remedy = `the client has no ${describeValue(name)}; ${hint}`;
     throw new InvalidOptionError({ where, option: `methods.${index}`, value: path, remedy });
   }
   const pace = bucket.throttled(run, readCallOptions(where, rest));

@@ -24,12 +24,6 @@ export function ruleOf(kind: string): AnyRule {
   return rule;
 }
 
-/** Whether a value is a limit of a kind that is known here. */
-export function isLimit(value: unknown): boolean {
-  const { kind, count, periodUs, capacity } = (value ?? {}) as Partial<Limit>;
-  return RULES.has(kind as string) && [count, periodUs, capacity].every(Number.isSafeInteger);
-}
-
 /** How many limits of the same kind stand before one. */
 export function ordinalOf(limits: readonly Limit[], index: number): number {
   const { kind } = limits[index]!;

@@ -3,7 +3,8 @@ import { Redis } from "ioredis";
 import { StoreUnavailableError } from "sluice";
 import { ownRedisServers, type OwnRedis } from "../support/own-redis.ts";
 import { produceSteadily, workOn } from "../support/paced-jobs.ts";
-import { drawSteadily, extraSlots, longestWaitMs, timesOf } from "../support/steady-draws.ts";
+import { drawSteadily, extraSlots, timesOf } from "../support/steady-draws.ts";
+import { longestGapMs } from "../support/steadily.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 200;
@@ -81,7 +82,7 @@ describe.each(LOADS)("a Redis that loads its data, %s", (load, strike) => {
     await Promise.all(all.map((draws) => draws.stop()));
 
     const extra = all.map(({ slots }) => extraSlots(timesOf(slots), { perSecond: RATE }));
-    const gapMs = all.map(({ slots }) => longestWaitMs(timesOf(slots)));
+    const gapMs = all.map(({ slots }) => longestGapMs(timesOf(slots)));
     console.log(JSON.stringify({ fault: "loading, calls", load, told, extra, gapMs, meanwhile }));
     expect(told).toBeGreaterThan(0);
     expect(waits.errors).toEqual([]);
@@ -116,7 +117,7 @@ describe.each(LOADS)("a Redis that loads its data, %s", (load, strike) => {
       lost: lost.length,
       doneAgain: jobs.attempts.length - jobs.reached().size,
       extra: extraSlots(atMs, { perSecond: RATE }),
-      gapMs: longestWaitMs(atMs),
+      gapMs: longestGapMs(atMs),
     };
     console.log(JSON.stringify(figures));
     expect(told).toBeGreaterThan(0);

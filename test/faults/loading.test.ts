@@ -15,10 +15,10 @@ const BREAKER = { probeMs: 600_000 };
 const servers = ownRedisServers();
 
 /** A server that loses nothing, and takes its time over each key that it loads; it answers meanwhile. */
-const SLOW = [
-  ...["--appendonly", "yes", "--appendfsync", "always", "--enable-debug-command", "yes"],
-  ...["--key-load-delay", "300", "--loading-process-events-interval-bytes", "1024"],
-];
+const SLOW =
+  "--appendonly yes --appendfsync always --enable-debug-command yes --key-load-delay 300 --loading-process-events-interval-bytes 1024".split(
+    " ",
+  );
 
 async function startSlow(): Promise<OwnRedis> {
   const redis = await servers.start(SLOW);

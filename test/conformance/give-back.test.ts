@@ -54,6 +54,32 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     expect(third).toEqual([first[1]!, first[2]!, second.at(-1)! + 10_000]);
   });
 
+  it("are worthless under another generation, also those that were holes by then", async () => {
+    const [a, b] = two(open());
+    const slots = slotsOf(await a!.draw(5));
+    const behind = slotsOf(await b!.draw(1));
+    await a!.giveBack([slots[1]!]);
+    await b!.steer({ do: "pause", forUs: 0 });
+
+    await a!.giveBack([slots[2]!, slots[3]!]);
+
+    expect(slotsOf(await b!.draw(1))).toEqual([behind[0]! + 10_000]);
+  });
+
+  it("take the turn with them", async () => {
+    const { store } = open();
+    const slow = policyOf({ rate: "2/s" });
+    const [a, b, c] = ["a", "b", "c"].map((name) =>
+      createAsker(store, { bucket: "b", name, policy: slow }),
+    );
+    await a!.draw(1);
+    const { turnUs } = (await b!.draw(1)).place;
+
+    await b!.giveBack([]);
+
+    expect((await c!.draw(1)).place.turnUs).toBe(turnUs);
+  });
+
   it("are handed out once only", async () => {
     const [a, b] = two(open());
     const first = slotsOf(await a!.draw(3));

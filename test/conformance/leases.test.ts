@@ -103,6 +103,24 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect(order).toEqual(["first", "second", "third"]);
   });
 
+  it("goes to others who wait before a second one to an asker that has got its first", async () => {
+    const pinned = open();
+    const [holder, greedy, other] = askersOf(pinned, "hgo");
+    await holder!.draw(1);
+    await holder!.draw(1);
+    await greedy!.draw(2);
+    pinned.clock.advanceMs(10);
+    await other!.draw(1);
+    pinned.clock.advanceMs(10);
+
+    await holder!.release([1]);
+    const first = slotsOf(await greedy!.draw(2)).length;
+    pinned.clock.advanceMs(10);
+    await holder!.release([2]);
+
+    expect([first, await got(greedy!), await got(other!)]).toEqual([1, 0, 1]);
+  });
+
   it("is not taken by a newcomer, nor by a try, while somebody waits for it", async () => {
     const pinned = open();
     const [holder, waiter, newcomer] = askersOf(pinned, "abc");
@@ -216,6 +234,20 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
 
     expect(await got(other!)).toBe(0);
     expect(await got(waiter!)).toBe(1);
+  });
+
+  it("of a key keeps its waiter's place while all keys have to wait", async () => {
+    const pinned = open();
+    const keyed = policyOf({ rate: "10/s", perKey: { concurrency: 1 } });
+    const [holder, waiter] = askersOf(pinned, "hw", keyed);
+    await holder!.drawAll([{ wanted: 1, key: "k" }]);
+    pinned.clock.advanceMs(500);
+    const [waiting] = (await waiter!.drawAll([{ wanted: 1, key: "k" }])).granted;
+
+    const [, behind] = (await waiter!.drawAll([{ wanted: 50 }, { wanted: 1, key: "k" }])).granted;
+
+    expect(waiting!.place.sinceUs).toBeGreaterThan(0);
+    expect(behind!.place).toEqual(waiting!.place);
   });
 
   it("is kept for each key by itself", async () => {

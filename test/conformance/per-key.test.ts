@@ -169,4 +169,20 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     expect([0, 1].map((wish) => slotsOf(paused, wish).length)).toEqual([0, others]);
     expect([0, 1].map((wish) => slotsOf(after, wish).length)).toEqual([1, 1]);
   });
+
+  it("count what was used as used when a key changes its tier, for tries too", async () => {
+    const { store } = open();
+    let tier = "fast";
+    const tiers = { fast: { rate: "10/s", burst: 5 }, slow: { rate: "1/s", burst: 5 } };
+    const policy = policyOf({ perKey: { tiers, tierOf: () => tier } });
+    const asker = createAsker(store, { bucket: "b", name: "a", policy });
+    const count = async (wanted: number): Promise<number> =>
+      slotsOf(await asker.drawAll([{ wanted, key: "k", isTry: true }])).length;
+    await count(1);
+    await count(4);
+
+    tier = "slow";
+
+    expect(await count(1)).toBe(0);
+  });
 });

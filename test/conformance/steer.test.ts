@@ -78,6 +78,74 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     expect(inSecond(12)).toBeLessThanOrEqual(101);
   });
 
+  it.each([
+    ["as fast as it was", 1_000, 250],
+    ["slower than a quarter of its rate", 100, 200],
+  ])(
+    "that was %s starts again after a cooldown at a quarter of its rate, or at less",
+    async (_was, factor, again) => {
+      const pinned = open();
+      const [a] = askersOf(pinned, "a");
+      const { nowUs } = await a!.draw(1);
+      await a!.steer(cut(nowUs, { factor, recoverUs: 10 * SECOND_US }));
+      pinned.clock.advanceMs(1_000);
+
+      // By then a tenth of the rate has grown back.
+      await a!.steer(cool(pinned.clock.nowUs(), 5 * SECOND_US, 10 * SECOND_US));
+      pinned.clock.advanceMs(5_000);
+
+      expect((await a!.peek()).factor).toBe(again);
+    },
+  );
+
+  it("does not grow back during a cooldown that was there before it was cut", async () => {
+    const pinned = open();
+    const [a] = askersOf(pinned, "a");
+    const { nowUs } = await a!.draw(1);
+    await a!.steer(cut(nowUs, { forUs: 5 * SECOND_US }));
+    pinned.clock.advanceMs(1_000);
+    await a!.steer(cut(pinned.clock.nowUs(), { recoverUs: 10 * SECOND_US }));
+    pinned.clock.advanceMs(4_000);
+
+    expect((await a!.peek()).factor).toBe(250);
+  });
+
+  it("makes no slots worthless for answers to calls that were handed out before its cooldown", async () => {
+    const pinned = open();
+    const [a, b] = askersOf(pinned, "ab");
+    const slots = slotsOf(await a!.draw(5));
+    await b!.steer(cool(slots[0]!));
+    const { generation } = await b!.peek();
+    pinned.clock.set(slots[4]!);
+    await a!.steer(cool(slots[4]!, 9 * SECOND_US));
+
+    const coolUntilUs = pinned.clock.nowUs() + 9 * SECOND_US;
+    expect(await b!.peek()).toMatchObject({ generation, coolUntilUs });
+  });
+
+  it("makes all slots worthless that were handed out before a pause, and before its end", async () => {
+    const pinned = open();
+    const [a] = askersOf(pinned, "a");
+    const before = await a!.draw(1);
+    await a!.steer({ do: "pause", forUs: SECOND_US });
+    const paused = await a!.peek();
+    await a!.steer({ do: "pause", forUs: 0 });
+
+    expect(paused.generation).toBeGreaterThan(before.generation);
+    expect((await a!.peek()).generation).toBeGreaterThan(paused.generation);
+  });
+
+  it("keeps the distance of its cut rate where it is told a shorter one", async () => {
+    const pinned = open();
+    const [a] = askersOf(pinned, "a");
+    const { nowUs } = await a!.draw(1);
+    await a!.steer(cut(nowUs, { factor: 100 }));
+    await a!.steer({ do: "space", gapUs: 20_000, forUs: SECOND_US });
+    const slots = (await simulate(pinned, [a!], { forMs: 900, backlog: 50 })).flat();
+    const gaps = slots.slice(1).map((us, index) => us - slots[index]!);
+    expect(Math.min(...gaps)).toBe(100_000);
+  });
+
   it("starts nothing while it is paused, and goes on at once when it is resumed", async () => {
     const pinned = open();
     const [a, b] = askersOf(pinned, "ab");

@@ -56,6 +56,55 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
     expect(slotsOf(reply)).toHaveLength(25);
   });
 
+  it("are of one share for all wishes of a replica together", async () => {
+    const pinned = open();
+    const askers = replicas(pinned, 4, "1000/s");
+    for (const asker of askers) await asker.draw(1);
+    pinned.clock.advanceMs(500);
+
+    const { granted } = await askers[0]!.drawAll(
+      ["a", "b", "c"].map((key) => ({ wanted: 25, key })),
+    );
+
+    const counts = granted.map(({ slotsUs, run }) => slotsUs.length + (run?.count ?? 0));
+    expect(counts).toEqual([25, 0, 0]);
+  });
+
+  it.each([
+    [49, 0],
+    [51, 1],
+  ])(
+    "of a replica that does not come are kept for half a horizon: after %d ms another gets %d",
+    async (lateMs, count) => {
+      const pinned = open();
+      const [first, second, late, other] = replicas(pinned, 4, "10/s");
+      for (const asker of [first!, second!]) await asker.draw(1);
+      const { turnUs } = (await late!.draw(1)).place;
+
+      pinned.clock.set(turnUs + lateMs * 1_000);
+
+      expect(slotsOf(await other!.draw(1))).toHaveLength(count);
+    },
+  );
+
+  it("are not put off by those who are more urgent while a replica only looks in", async () => {
+    const pinned = open();
+    const policy = policyOf({ rate: "10/s", shares: { low: 0.7 } });
+    const [waiter, urgent] = ["a", "b"].map((name) =>
+      createAsker(pinned.store, { bucket: "b", name, policy }),
+    );
+    const low = [{ wanted: 1, priority: "low" }] as const;
+    await waiter!.drawAll(low);
+    const { turnUs } = (await waiter!.drawAll(low)).place;
+    pinned.clock.set(turnUs - 10_000);
+    const passing = await urgent!.drawAll([{ wanted: 1, priority: "critical" }]);
+
+    const { place } = await waiter!.drawAll(low);
+
+    expect(slotsOf(passing)).toHaveLength(1);
+    expect(place.turnUs).toBe(turnUs);
+  });
+
   it("lets a replica with one call in before the backlog of another has drained", async () => {
     const pinned = open();
     const [busy, rare] = replicas(pinned, 2, "1000/s");

@@ -13,8 +13,8 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** A bucket that was drawn from once, three seconds ago, and whose next reply lies about for 250 ms. */
-async function afterAQuietTime(options: BucketOptions) {
+/** A bucket that was drawn from once, three seconds ago, and whose next reply lies about for 250 ms; to settle takes a while. */
+async function afterAQuietTime(options: BucketOptions, settleMs = 0) {
   const memory = createMemoryStore();
   let lieAboutMs = 0;
   const store: Store = {
@@ -25,6 +25,10 @@ async function afterAQuietTime(options: BucketOptions) {
       lieAboutMs = 0;
       if (heldMs > 0) await new Promise((resolve) => setTimeout(resolve, heldMs));
       return drawn;
+    },
+    async settle(request) {
+      if (settleMs > 0) await new Promise((resolve) => setTimeout(resolve, settleMs));
+      return memory.settle(request);
     },
   };
   const { bucket } = createTestBucket(options, { store });
@@ -54,6 +58,29 @@ describe("a reply that lay about for more than a horizon", () => {
     await drawing;
 
     expect((await bucket.peek()).limits[0]).toMatchObject({ level: 5 });
+    await bucket.close();
+  });
+
+  it("leaves the call of a job in its line until its key has back what the slot took", async () => {
+    const bucket = await afterAQuietTime({ rate: "200/s", perKey: { rate: "1/h" } }, 50);
+
+    const drawing = bucket.drawForJob({ key: "slow", patienceMs: 200 }, new Set());
+    await vi.advanceTimersByTimeAsync(1_000);
+
+    expect(await drawing).toMatchObject({ key: "slow" });
+    await bucket.close();
+  });
+
+  it("does not have a key wait for longer than that should take", async () => {
+    const bucket = await afterAQuietTime({ rate: "200/s", perKey: { rate: "10/s" } }, 20_000);
+    const askedAtMs = performance.now();
+    let leftAtMs = Infinity;
+
+    const drawing = bucket.draw({ key: "a" }).then(() => (leftAtMs = performance.now()));
+    await vi.advanceTimersByTimeAsync(30_000);
+    await drawing;
+
+    expect(leftAtMs - askedAtMs).toBeLessThan(500);
     await bucket.close();
   });
 });

@@ -168,6 +168,55 @@ describe("a bucket that limits concurrency", () => {
     await bucket.close();
   });
 
+  it("counts a lease's time from when its renewal was asked for, however late the answer comes", async () => {
+    const memory = createMemoryStore();
+    const askedMs: number[] = [];
+    const store: Store = {
+      ...memory,
+      async renew(request) {
+        if (askedMs.length > 0) throw new StoreUnavailableError("away");
+        askedMs.push(performance.now());
+        const lost = await memory.renew(request);
+        await new Promise((resolve) => setTimeout(resolve, 400));
+        return lost;
+      },
+    };
+    const { bucket } = createTestBucket(
+      { limits: [concurrency(1, { leaseMs: 1_000 })] },
+      { store },
+    );
+    const slot = await bucket.draw();
+    let toldMs = 0;
+    slot.signal.addEventListener("abort", () => (toldMs = performance.now()));
+
+    await vi.advanceTimersByTimeAsync(3_000);
+
+    expect(toldMs).toBeGreaterThan(askedMs[0]!);
+    expect(toldMs).toBeLessThanOrEqual(askedMs[0]! + 1_000);
+    slot.release();
+    await bucket.close();
+  });
+
+  it("gives a lease back by the limit that it was drawn under, whatever policy is in force by then", async () => {
+    const limited = { limits: [concurrency(1), leakyBucket("1000/s")] };
+    const { bucket } = createTestBucket(limited);
+    const slot = await bucket.draw();
+    await bucket.configure({ rate: "1000/s" });
+    const configured = bucket.draw();
+    await vi.advanceTimersByTimeAsync(100);
+    await configured;
+
+    slot.release();
+    await vi.advanceTimersByTimeAsync(100);
+    await bucket.configure(limited);
+    const again = bucket.draw({ maxWaitMs: 1_000 });
+    await vi.advanceTimersByTimeAsync(1_000);
+
+    expect((await again).hasLease).toBe(true);
+    (await again).release();
+    await bucket.close();
+  });
+
   it("is renewed in time also when longer ones were there before it", async () => {
     const leaseOf = (leaseMs: number) => ({ limits: [concurrency(1, { leaseMs })] });
     const perKey = (key: string) => leaseOf(key === "long" ? 60_000 : 1_000);

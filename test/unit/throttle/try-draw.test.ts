@@ -110,16 +110,51 @@ describe("tryDraw", () => {
     await bucket.close();
   });
 
-  it("lets a call pass once another turned out to have cost less", async () => {
-    const limits = [tokenBucket({ capacity: 1_000, refill: "1/h", unit: "tokens" })];
-    const { bucket } = createTestBucket({ limits });
-    const slot = await bucket.draw({ cost: { tokens: 1_000 } });
-    const refused = await bucket.tryDraw({ cost: { tokens: 100 } });
+  it.each(["all keys", "one key"])(
+    "lets a call pass once another turned out to have cost less, by a limit of %s",
+    async (of) => {
+      const limits = [tokenBucket({ capacity: 1_000, refill: "1/h", unit: "tokens" })];
+      const { bucket } = createTestBucket(of === "all keys" ? { limits } : { perKey: { limits } });
+      const slot = await bucket.draw({ key: "k", cost: { tokens: 1_000 } });
+      const refused = await bucket.tryDraw({ key: "k", cost: { tokens: 100 } });
 
-    await slot.settle({ tokens: 10 });
+      await slot.settle({ tokens: 10 });
 
-    expect(refused.allowed).toBe(false);
-    expect((await bucket.tryDraw({ cost: { tokens: 100 } })).allowed).toBe(true);
+      expect(refused.allowed).toBe(false);
+      expect((await bucket.tryDraw({ key: "k", cost: { tokens: 100 } })).allowed).toBe(true);
+      await bucket.close();
+    },
+  );
+
+  it("forgets its refusals when it learns of another policy by a draw", async () => {
+    const store = createMemoryStore();
+    const { bucket } = createTestBucket({ rate: "1/h" }, { store });
+    const other = createTestBucket({ rate: "100/s" }, { store }).bucket;
+    await bucket.tryDraw();
+    const refused = await bucket.tryDraw();
+    await vi.advanceTimersByTimeAsync(10);
+    await other.tryDraw({ cost: 1 });
+
+    const drawing = bucket.draw();
+    await vi.advanceTimersByTimeAsync(100);
+    await drawing;
+    await vi.advanceTimersByTimeAsync(100);
+
+    expect([refused.allowed, (await bucket.tryDraw()).allowed]).toEqual([false, true]);
+    await Promise.all([bucket.close(), other.close()]);
+  });
+
+  it("takes no bucket for lost since the store kept nothing of a refusal", async () => {
+    const { bucket } = createTestBucket({ rate: "10/s", burst: 5 });
+    const five = (): Promise<boolean[]> =>
+      Promise.all(Array.from({ length: 5 }, async () => (await bucket.tryDraw()).allowed));
+    await five();
+    await vi.advanceTimersByTimeAsync(1);
+    const { allowed } = await bucket.tryDraw();
+
+    await vi.advanceTimersByTimeAsync(500);
+
+    expect([allowed, ...(await five())]).toEqual([false, true, true, true, true, true]);
     await bucket.close();
   });
 
@@ -213,6 +248,20 @@ describe("tryDraw", () => {
 
     expect([first.allowed, second.allowed, third.allowed]).toEqual([true, false, true]);
     third.slot!.release();
+    await bucket.close();
+  });
+
+  it("gives each of those who ask together for different costs its own lease", async () => {
+    const limits = [concurrency(2), leakyBucket("1000/s", { burst: 100 })];
+    const { bucket } = createTestBucket({ limits });
+    const both = async (): Promise<boolean[]> => {
+      const decisions = await Promise.all([1, 2].map((cost) => bucket.tryDraw({ cost })));
+      for (const { slot } of decisions) slot?.release();
+      await vi.advanceTimersByTimeAsync(2);
+      return decisions.map(({ allowed }) => allowed);
+    };
+
+    expect([...(await both()), ...(await both())]).toEqual([true, true, true, true]);
     await bucket.close();
   });
 

@@ -5,11 +5,7 @@ export type { Emitter } from "./core/emitter.ts";
 export {
   ClosedError,
   CostTooLargeError,
-  HandlerTimeoutError,
   InvalidOptionError,
-  JobFailedError,
-  JobMissingError,
-  JobUnfinishedError,
   LeaseLostError,
   LineFullError,
   RedisRequiredError,
@@ -38,6 +34,12 @@ export type { SluiceEvents, StoreEvent } from "./core/store-events.ts";
 export type { Enqueuing, EnqueueOptionsOf } from "./queue/enqueue.ts";
 export type { EnqueueOptions } from "./queue/enqueue-options.ts";
 export type { Job } from "./queue/job.ts";
+export {
+  HandlerTimeoutError,
+  JobFailedError,
+  JobMissingError,
+  JobUnfinishedError,
+} from "./queue/job-errors.ts";
 export { Discard, RetryAfter } from "./queue/outcome.ts";
 export type { Schedule, Schedules } from "./queue/recurring.ts";
 export type { Schema } from "./queue/schema.ts";

@@ -108,20 +108,6 @@ export class LeaseLostError extends SluiceError {
   }
 }
 
-/** The reason of the signal, and of the failed attempt, when a job's handler took longer than its worker's `timeoutMs`. */
-export class HandlerTimeoutError extends SluiceError {
-  override readonly name = "HandlerTimeoutError";
-  readonly code = "ERR_HANDLER_TIMEOUT";
-  readonly timeoutMs: number;
-
-  constructor(timeoutMs: number) {
-    super(
-      `The handler took longer than ${timeoutMs} ms. End its work when its signal is aborted, or raise timeoutMs.`,
-    );
-    this.timeoutMs = timeoutMs;
-  }
-}
-
 /** Within this package: the beginnings of windows were reckoned for another time than the bucket's. */
 export class WrongResetsError extends Error {
   readonly serverUs: number;
@@ -180,45 +166,6 @@ export class StoreUnavailableError extends SluiceError {
     super(message, reason && { cause: reason });
     this.mayBeStored = mayBeStored;
     this.storedCount = storedCount;
-  }
-}
-
-/** What `finished()` rejects with when the job has failed for good. */
-export class JobFailedError extends SluiceError {
-  override readonly name = "JobFailedError";
-  readonly code = "ERR_JOB_FAILED";
-  readonly jobId: string;
-  /** The message of what its last attempt threw: `"downstream says no"`; `"Expired: …"` if it did not start in time. */
-  readonly reason: string;
-
-  constructor({ jobId, reason }: { jobId: string; reason: string }) {
-    super(`Job ${jobId} has failed: ${reason}. See queue.failed(), and replay it by its id.`);
-    this.jobId = jobId;
-    this.reason = reason;
-  }
-}
-
-/** What `finished()` rejects with when the job was removed, or is done for so long that it is no longer kept. */
-export class JobMissingError extends SluiceError {
-  override readonly name = "JobMissingError";
-  readonly code = "ERR_JOB_MISSING";
-  readonly jobId: string;
-
-  constructor(jobId: string) {
-    super(`Job ${jobId} is not there: it was removed, or it has ended and is no longer kept.`);
-    this.jobId = jobId;
-  }
-}
-
-/** What `finished()` rejects with when the job has not ended within `timeoutMs`; the job goes on. */
-export class JobUnfinishedError extends SluiceError {
-  override readonly name = "JobUnfinishedError";
-  readonly code = "ERR_JOB_UNFINISHED";
-  readonly jobId: string;
-
-  constructor({ jobId, timeoutMs }: { jobId: string; timeoutMs: number }) {
-    super(`Job ${jobId} has not ended within ${timeoutMs} ms; it goes on. Wait longer, or listen.`);
-    this.jobId = jobId;
   }
 }
 

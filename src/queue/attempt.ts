@@ -1,13 +1,14 @@
-import { HandlerTimeoutError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import type { OwnedBucket } from "../throttle/bucket.ts";
 import { withSlotInHand } from "../throttle/slot-in-hand.ts";
 import type { Slot } from "../throttle/slot.ts";
 import { setRetryDelay } from "./backoff.ts";
 import type { Handler, OwnedJobContext } from "./handler.ts";
+import { HandlerTimeoutError } from "./job-errors.ts";
 import type { Job, Stored } from "./job.ts";
 import { asFailure, invalidFailure, isDiscard, isRetryAfter, isStorable } from "./outcome.ts";
 import { check, type Schema } from "./schema.ts";
+import { withinMs } from "./within.ts";
 
 /** What all attempts of one worker have in common. */
 export interface AttemptParts<Data, Result> {
@@ -33,7 +34,7 @@ export async function runAttempt<Data, Result>(
   parts: AttemptParts<Data, Result>,
   attempt: Attempt<Data>,
 ): Promise<Result | undefined> {
-  const { queue, bucket, logger } = parts;
+  const { queue, bucket, schema, logger } = parts;
   const { stored, job, context, slot } = attempt;
   const { key, cost } = job;
   context.begin(stored, slot);
@@ -43,7 +44,8 @@ export async function runAttempt<Data, Result>(
   }
   let result: Result;
   try {
-    result = await run(parts, attempt);
+    const checked = schema === undefined ? job : await withCheckedData(schema, job);
+    result = await run(parts, attempt, checked);
     if (isRetryAfter(result) || isDiscard(result)) throw result;
   } catch (thrown) {
     const askedMs = bucket.hear(thrown, slot, { key, cost });
@@ -61,20 +63,22 @@ export async function runAttempt<Data, Result>(
   return undefined;
 }
 
-async function run<Data, Result>(
-  { bucket, handler, schema, timeoutMs }: AttemptParts<Data, Result>,
-  { job: read, context, slot }: Attempt<Data>,
+/** Not async: a handler that throws at once, throws here. */
+function run<Data, Result>(
+  { bucket, handler, timeoutMs }: AttemptParts<Data, Result>,
+  { context, slot }: Attempt<Data>,
+  job: Job<Data>,
 ): Promise<Result> {
-  const job = schema === undefined ? read : { ...read, data: await checked(schema, read.data) };
-  const handle = async (): Promise<Result> => handler(job, context);
   // Async storage slows every promise of a process down, so it is used only where it can matter.
-  const running = bucket.isCalledByHand ? withSlotInHand({ bucket, slot }, handle) : handle();
+  const running = bucket.isCalledByHand
+    ? withSlotInHand({ bucket, slot }, () => handler(job, context))
+    : handler(job, context);
   return timeoutMs === undefined ? running : inTime(running, timeoutMs, context);
 }
 
-async function checked<Data>(schema: Schema<Data>, data: unknown): Promise<Data> {
-  const found = await check(schema, data);
-  if (found.isValid) return found.value;
+async function withCheckedData<Data>(schema: Schema<Data>, job: Job<Data>): Promise<Job<Data>> {
+  const found = await check(schema, job.data);
+  if (found.isValid) return { ...job, data: found.value };
   const where = found.path === "" ? "the data" : `data.${found.path}`;
   throw invalidFailure(`${where} is refused by the queue's schema: ${found.message}`);
 }
@@ -85,17 +89,10 @@ async function inTime<Result>(
   timeoutMs: number,
   context: OwnedJobContext,
 ): Promise<Result> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => {
-      const reason = new HandlerTimeoutError(timeoutMs);
-      reject(reason);
-      context.abort(reason);
-    }, timeoutMs);
-  });
   try {
-    return await Promise.race([running, late]);
-  } finally {
-    clearTimeout(timer);
+    return await withinMs(timeoutMs, running, () => new HandlerTimeoutError(timeoutMs));
+  } catch (error) {
+    if (error instanceof HandlerTimeoutError) context.abort(error);
+    throw error;
   }
 }

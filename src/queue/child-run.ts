@@ -1,7 +1,7 @@
 import { ChildCommand, ParentCommand, type ChildPool } from "bullmq";
 import { reasonOf } from "../core/describe-value.ts";
-import { HandlerTimeoutError } from "../core/errors.ts";
 import type { JobContext } from "./handler.ts";
+import { HandlerTimeoutError } from "./job-errors.ts";
 import type { Job } from "./job.ts";
 import type { ChildAnswer, ChildAttempt, SlotMessage } from "./sandbox-protocol.ts";
 

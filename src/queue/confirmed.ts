@@ -1,16 +1,13 @@
 import { StoreUnavailableError } from "../core/errors.ts";
+import { noAnswer, withinMs } from "./within.ts";
 
 /** How ioredis refuses a command that it has not begun to send. */
 const UNSENT = "Stream isn't writeable";
 
 /** What Redis says within the time; a late answer is nobody's. */
 export async function confirmed<Answer>(storing: Promise<Answer>, leftMs: number): Promise<Answer> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Error("no answer in time")), Math.max(1, leftMs));
-  });
   try {
-    return await Promise.race([storing, late]);
+    return await withinMs(leftMs, storing, noAnswer);
   } catch (cause) {
     const isUnsent = cause instanceof Error && cause.message.startsWith(UNSENT);
     const problem = isUnsent
@@ -18,8 +15,6 @@ export async function confirmed<Answer>(storing: Promise<Answer>, leftMs: number
       : "Redis did not confirm the job; it may or may not be stored. With a dedupeId, a retry is safe";
     const remedy = "See that Redis runs, and try again.";
     throw new StoreUnavailableError(`${problem}. ${remedy}`, cause, { mayBeStored: !isUnsent });
-  } finally {
-    clearTimeout(timer);
   }
 }
 

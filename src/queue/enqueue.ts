@@ -1,11 +1,9 @@
 import type { Queue as StoredQueue } from "bullmq";
-import { reasonOf } from "../core/describe-value.ts";
 import { InvalidOptionError } from "../core/errors.ts";
-import type { LaneStore } from "../core/lane-store.ts";
-import type { Logger } from "../core/logger.ts";
 import type { OwnedBucket } from "../throttle/bucket.ts";
 import { afterOthers, confirmed } from "./confirmed.ts";
 import { isRecurring, readEnqueueOptions, type EnqueueOptions } from "./enqueue-options.ts";
+import { createJoinLanes, type LaneJoinParts } from "./join-lanes.ts";
 import { readJob, storedName, storedOptions, type Job, type Stored } from "./job.ts";
 import { PARK_MS } from "./lane.ts";
 import { tellWhenFull } from "./memory-full.ts";
@@ -46,20 +44,16 @@ interface Entry<Data> {
 
 const PER_ROUND_TRIP = 1_000;
 
-export function createEnqueuing<Data, Input>(parts: {
-  readonly name: string;
-  readonly logger: Logger;
+export interface EnqueuingParts<Data> extends LaneJoinParts {
   readonly bucket: OwnedBucket;
-  readonly lanes: LaneStore;
-  /** The weight of a key's lane, if it is not 1. */
-  readonly weightOf: (key: string | undefined) => number | undefined;
   readonly timeoutMs: number;
   readonly rules: DataRules<Data>;
   readonly actions: JobActions;
-  /** @throws {@link StoreUnavailableError} when Redis does not answer in time. */
-  readonly open: () => Promise<StoredQueue>;
-}): Enqueuing<Data, Input> {
-  const { name, logger, bucket, lanes, weightOf, timeoutMs, rules, actions, open } = parts;
+}
+
+export function createEnqueuing<Data, Input>(parts: EnqueuingParts<Data>): Enqueuing<Data, Input> {
+  const { bucket, timeoutMs, rules, actions, open } = parts;
+  const joinLanes = createJoinLanes(parts);
 
   /** What can never pass is refused now, and not when its turn comes in a week. */
   function readOptions(where: string, given: unknown): EnqueueOptions {
@@ -124,22 +118,8 @@ export function createEnqueuing<Data, Input>(parts: {
     });
     const jobs = (await queue.addBulk(bulk)) as Stored<Data>[];
     const parked = jobs.filter((_job, index) => bulk[index]!.isParked);
-    if (parked.length > 0) await join(queue, parked);
+    if (parked.length > 0) await joinLanes(queue, parked);
     return jobs.map(readJob);
-  }
-
-  async function join(queue: StoredQueue, parked: readonly Stored<Data>[]): Promise<void> {
-    try {
-      const joining = await Promise.all(parked.map((job) => isOnItsWay(queue, job)));
-      const ours = parked.filter((_job, index) => joining[index]).map(readJob);
-      const laneJobs = ours.map(({ id, key }) => ({ id, weight: weightOf(key) }));
-      if (laneJobs.length > 0) await lanes.join(name, laneJobs);
-    } catch (error) {
-      // They are stored: to say that they are not would have them stored twice.
-      const reason = reasonOf(error);
-      const problem = `Jobs of queue "${name}" join their lanes ${PARK_MS} ms late: ${reason}`;
-      logger.warn({ queue: name, jobs: parked.length, reason }, problem);
-    }
   }
 
   return {
@@ -184,11 +164,4 @@ function assertForMany(where: string, options: EnqueueOptions, isForAll: boolean
   }
   if (!isForAll || options.dedupeId === undefined) return;
   throw wrong("dedupeId", "give a function of the data, so that each job has one of its own");
-}
-
-/** Whether a job is to join its lane; not if it stands for one of its `dedupeId` that waits for a later time. */
-async function isOnItsWay(queue: StoredQueue, { id, opts }: Stored<unknown>): Promise<boolean> {
-  if (opts.deduplication === undefined) return true;
-  const client = await queue.getBackend().client;
-  return (await client.hget(queue.toKey(id!), "delay")) === String(PARK_MS);
 }

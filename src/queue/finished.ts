@@ -1,12 +1,8 @@
 import { z } from "zod";
-import {
-  ClosedError,
-  JobFailedError,
-  JobMissingError,
-  JobUnfinishedError,
-} from "../core/errors.ts";
+import { ClosedError } from "../core/errors.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../core/options.ts";
 import type { EventStream } from "./event-stream.ts";
+import { JobFailedError, JobMissingError, JobUnfinishedError } from "./job-errors.ts";
 import type { StoredAccess } from "./stored-queue.ts";
 
 export interface FinishedOptions {

@@ -26,15 +26,27 @@ export function createJobSlots(bucket: OwnedBucket, patienceMs: number): JobSlot
   const waits = new Set<(reason: string) => void>();
   let isClosed = false;
 
+  function drawOnce(job: Job<unknown>): Promise<Slot | TooFar> {
+    const options = waitOptions(job, patienceMs);
+    if (options === undefined) return Promise.reject(expiredFailure(job, Date.now()));
+    return bucket.drawForJob(options, waits);
+  }
+
   /** An outage is waited out. */
-  async function drawUntilClosed(job: Job<unknown>): Promise<Slot | TooFar | undefined> {
+  async function drawAgain(
+    job: Job<unknown>,
+    failure: unknown,
+  ): Promise<Slot | TooFar | undefined> {
+    let error = failure;
     while (!isClosed) {
+      if (error instanceof WaitTooLongError) throw expiredFailure(job, Date.now());
+      if (!(error instanceof StoreUnavailableError)) throw error;
+      await pauseUnlessClosed();
+      if (isClosed) return undefined;
       try {
-        return await bucket.drawForJob(waitOptions(job, patienceMs), waits);
-      } catch (error) {
-        if (isClosed) return undefined;
-        if (!(error instanceof StoreUnavailableError)) throw error;
-        await pauseUnlessClosed();
+        return await drawOnce(job);
+      } catch (next) {
+        error = next;
       }
     }
     return undefined;
@@ -49,13 +61,10 @@ export function createJobSlots(bucket: OwnedBucket, patienceMs: number): JobSlot
   }
 
   return {
-    async draw(job) {
-      try {
-        return await drawUntilClosed(job);
-      } catch (error) {
-        if (!(error instanceof WaitTooLongError)) throw error;
-        throw expiredFailure(job, Date.now());
-      }
+    draw(job) {
+      // Not async, and no loop: each layer of promises would cost a job about as much as its draw.
+      if (isClosed) return Promise.resolve(undefined);
+      return drawOnce(job).catch((error: unknown) => drawAgain(job, error));
     },
     close(reason) {
       isClosed = true;
@@ -64,12 +73,14 @@ export function createJobSlots(bucket: OwnedBucket, patienceMs: number): JobSlot
   };
 }
 
-function waitOptions(job: Job<unknown>, patienceMs: number): WaitOptions {
-  const { key, cost, priority, startByMs } = job;
+/** Undefined when it is too late for the job to start. */
+function waitOptions(
+  { key, cost, priority, startByMs }: Job<unknown>,
+  patienceMs: number,
+): WaitOptions | undefined {
+  const maxWaitMs = startByMs === undefined ? undefined : startByMs - Date.now();
+  if (maxWaitMs !== undefined && maxWaitMs < 1) return undefined;
   // Jobs without a key take turns with the lanes as if they were one.
-  const own = key === undefined ? { lane: NO_KEY } : { key, patienceMs, lane: key };
-  if (startByMs === undefined) return { cost, priority, ...own };
-  const maxWaitMs = startByMs - Date.now();
-  if (maxWaitMs < 1) throw expiredFailure(job, Date.now());
-  return { cost, priority, maxWaitMs, ...own };
+  if (key === undefined) return { cost, priority, maxWaitMs, lane: NO_KEY };
+  return { key, cost, priority, maxWaitMs, lane: key, patienceMs };
 }

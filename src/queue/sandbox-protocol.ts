@@ -1,3 +1,4 @@
+import type { Slot } from "../throttle/slot.ts";
 import type { Job } from "./job.ts";
 
 /** The variable of the environment that tells a child process which file the handler is in. */
@@ -7,14 +8,7 @@ export const HANDLER_FILE = "SLUICE_HANDLER_FILE";
 export interface ChildAttempt {
   readonly job: Omit<Job<unknown>, "data">;
   readonly attempt: number;
-  readonly slot: {
-    readonly bucket: string;
-    readonly key: string | undefined;
-    readonly atMs: number;
-    readonly waitedMs: number;
-    readonly generation: number;
-    readonly hasLease: boolean;
-  };
+  readonly slot: Pick<Slot, "bucket" | "key" | "atMs" | "waitedMs" | "generation" | "hasLease">;
 }
 
 /** What came of it. */

@@ -3,6 +3,7 @@ import { ClosedError, SluiceError, StoreUnavailableError } from "../core/errors.
 import type { Logger } from "../core/logger.ts";
 import { storedQueueName, type QueueConnection } from "./connection.ts";
 import { reportErrors } from "./report-errors.ts";
+import { noAnswer, withinMs } from "./within.ts";
 
 /** BullMQ's queue behind ours: opened when it is first needed, and asked with a time limit. */
 export interface StoredAccess {
@@ -74,7 +75,7 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
     const endsAtMs = performance.now() + timeoutMs;
     const queue = await opening;
     try {
-      return await within(question(queue), Math.max(1, endsAtMs - performance.now()));
+      return await withinMs(endsAtMs - performance.now(), question(queue), noAnswer);
     } catch (cause) {
       assertOpen();
       if (cause instanceof SluiceError) throw cause;
@@ -100,17 +101,4 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
       connection.close();
     },
   };
-}
-
-/** What a promise comes to, if it does within this time. */
-async function within<T>(promise: Promise<T>, timeoutMs: number): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Error("no answer in time")), timeoutMs);
-  });
-  try {
-    return await Promise.race([promise, late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -35,10 +35,13 @@ describe("the documentation", () => {
 
 describe("docs/errors.md", () => {
   it("names exactly the classes and codes that there are", async () => {
-    const source = await readFile("src/core/errors.ts", "utf8");
+    const files = ["src/core/errors.ts", "src/queue/job-errors.ts"];
+    const sources = await Promise.all(files.map((file) => readFile(file, "utf8")));
     const page = await readFile("docs/errors.md", "utf8");
 
-    const inSource = [...source.matchAll(/readonly name = "(\w+)";\s+readonly code = "(\w+)"/g)];
+    const inSource = [
+      ...sources.join("\n").matchAll(/readonly name = "(\w+)";\s+readonly code = "(\w+)"/g),
+    ];
     const onPage = [...page.matchAll(/^\| `(\w+)` +\| `(ERR_\w+)`/gm)];
 
     const pairs = (found: RegExpMatchArray[]): string[] =>

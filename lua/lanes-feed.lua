@@ -2,7 +2,8 @@
   lanes-feed: a worker tells what came to it and how many jobs it wants; jobs leave their lanes for the workers.
 
   KEYS  as in lanes-join
-  ARGV  [1] the prefix of the queue's keys  [2] the worker  [3] how many it wants  [4] ms for which that holds
+  ARGV  [1] the prefix of the queue's keys  [2] the worker  [3] how many it wants, below 0 if it has
+        too many  [4] ms for which that holds
         [5] JSON: { arrived: ids of jobs that it fetched,
                     probes: { key, whether it went at once } of jobs that were let through alone and started,
                     woken: keys that may have room again, "*" for all }
@@ -18,7 +19,7 @@ local reply = {}
 
 for at, id in ipairs(news.arrived) do
   reply[at] = redis.call('ZREM', lanes.fed, id)
-  if reply[at] == 1 and lanes.has_slow then
+  if reply[at] == 1 and has(lanes, 'slow') then
     local key = key_of(redis.call('HGET', lanes.jobs .. id, 'name') or '')
     if key and redis.call('HEXISTS', lanes.slow, key) == 1 then reply[at] = 2 end
   end
@@ -44,7 +45,7 @@ end
 
 redis.call('HSET', KEYS[6], ARGV[2], ARGV[3] .. ' ' .. string.format('%.0f', lanes.now_ms + ARGV[4]))
 feed(lanes, KEYS[6])
-close_lanes(lanes)
+if lanes.is_changed then close_lanes(lanes) end
 reply[#reply + 1] = lanes.parked
 local next_due = redis.call('ZRANGE', lanes.blocked, 0, 0, 'WITHSCORES')
 reply[#reply + 1] = next_due[2] and math.max(0, tonumber(next_due[2]) - lanes.now_ms) or -1

@@ -20,7 +20,7 @@ for _, job in ipairs(cjson.decode(ARGV[2])) do
     parked = parked + 1
     if job.weight then
       redis.call('HSET', lanes.weights, key, job.weight)
-      lanes.has_weights = true
+      lanes.known.weights = true
     end
     if job.roomInMs then block(lanes, key, job.id, lanes.now_ms + job.roomInMs) end
   end

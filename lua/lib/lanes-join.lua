@@ -18,11 +18,11 @@ local function join(lanes, id, is_anew)
   if type(ours) == 'table' then
     if tonumber(ours.share) then
       redis.call('HSET', lanes.shares, id, ours.share)
-      lanes.has_shares = true
+      lanes.known.shares = true
     end
     if tonumber(ours.startByMs) then
       redis.call('ZADD', lanes.deadlines, ours.startByMs, id)
-      lanes.has_deadlines = true
+      lanes.known.deadlines = true
     end
   end
   if not redis.call('ZSCORE', lanes.ready, key) and not redis.call('ZSCORE', lanes.blocked, key) then
@@ -39,5 +39,5 @@ local function block(lanes, key, id, until_ms)
   redis.call('ZREM', lanes.ready, key)
   redis.call('ZADD', lanes.blocked, string.format('%.0f', until_ms), key)
   redis.call('HSET', lanes.slow, key, PROBES)
-  lanes.has_slow = true
+  lanes.known.slow = true
 end

@@ -9,17 +9,22 @@ local PROBES = 2
 local PROBE_MS = 5000
 -- A job that was fed and not fetched by then has been removed, or all workers are busy: it joins its lane anew.
 local FED_MS = 60000
+-- Workers hold so many more than they start, so that they can find out that there is more room.
+local SPARE = 2
 
 local function open_lanes(keys, prefix, now_ms)
   local lanes = lane_names(prefix)
   local v, parked = unpack(redis.call('HMGET', lanes.state, 'v', 'parked'))
   lanes.jobs, lanes.now_ms, lanes.v, lanes.parked = prefix, now_ms, tonumber(v) or 0, tonumber(parked) or 0
   lanes.wait, lanes.delayed, lanes.events, lanes.meta, lanes.marker = unpack(keys)
-  lanes.has_slow = redis.call('EXISTS', lanes.slow) == 1
-  lanes.has_weights = redis.call('EXISTS', lanes.weights) == 1
-  lanes.has_shares = redis.call('EXISTS', lanes.shares) == 1
-  lanes.has_deadlines = redis.call('EXISTS', lanes.deadlines) == 1
+  lanes.known = {}
   return lanes
+end
+
+-- Whether there is any 'slow', 'weights', 'shares' or 'deadlines': most queues have none, and most looks need not know.
+local function has(lanes, name)
+  if lanes.known[name] == nil then lanes.known[name] = redis.call('EXISTS', lanes[name]) == 1 end
+  return lanes.known[name]
 end
 
 local function close_lanes(lanes)
@@ -68,25 +73,25 @@ local function announce(lanes)
 end
 
 local function weight_of(lanes, key)
-  return lanes.has_weights and tonumber(redis.call('HGET', lanes.weights, key)) or 1
+  return has(lanes, 'weights') and tonumber(redis.call('HGET', lanes.weights, key)) or 1
 end
 
 local function share_of(lanes, id)
-  return lanes.has_shares and tonumber(redis.call('HGET', lanes.shares, id)) or 1
+  return has(lanes, 'shares') and tonumber(redis.call('HGET', lanes.shares, id)) or 1
 end
 
 -- What is kept of a job while it is parked.
 local function forget_job(lanes, id)
-  lanes.parked = lanes.parked - 1
-  if lanes.has_shares then redis.call('HDEL', lanes.shares, id) end
-  if lanes.has_deadlines then redis.call('ZREM', lanes.deadlines, id) end
+  lanes.parked, lanes.is_changed = lanes.parked - 1, true
+  if has(lanes, 'shares') then redis.call('HDEL', lanes.shares, id) end
+  if has(lanes, 'deadlines') then redis.call('ZREM', lanes.deadlines, id) end
 end
 
 local function forget_lane(lanes, key)
   redis.call('ZREM', lanes.ready, key)
   redis.call('ZREM', lanes.blocked, key)
-  if lanes.has_weights then redis.call('HDEL', lanes.weights, key) end
-  if lanes.has_slow then redis.call('HDEL', lanes.slow, key) end
+  if has(lanes, 'weights') then redis.call('HDEL', lanes.weights, key) end
+  if has(lanes, 'slow') then redis.call('HDEL', lanes.slow, key) end
 end
 
 -- Feeds the next job of the lane whose turn it is; false if no lane is ready.
@@ -106,7 +111,7 @@ local function feed_one(lanes)
     end
   end
   local is_empty = redis.call('EXISTS', lane) == 0
-  if not is_empty and not (lanes.has_slow and redis.call('HEXISTS', lanes.slow, key) == 1) then
+  if not is_empty and not (has(lanes, 'slow') and redis.call('HEXISTS', lanes.slow, key) == 1) then
     redis.call('ZADD', lanes.ready, string.format('%.17g', finish), key)
     return true
   end
@@ -119,7 +124,7 @@ end
 
 -- Jobs whose time to start is over go to a worker at once, which ends them with that reason.
 local function feed_expired(lanes)
-  if not lanes.has_deadlines then return end
+  if not has(lanes, 'deadlines') then return end
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', lanes.deadlines, '-inf', lanes.now_ms, 'LIMIT', 0, 50)) do
     local key = key_of(redis.call('HGET', lanes.jobs .. id, 'name') or '')
     if key then
@@ -132,19 +137,23 @@ local function feed_expired(lanes)
   end
 end
 
--- Feeds as many as all workers together want, less those that are on their way to them.
+-- How many all workers together want, less those that are on their way to them; and a few, while there are workers.
+local function wanted_of(lanes, wants_key)
+  local wanted, spare = -redis.call('ZCARD', lanes.fed), 0
+  local wants = redis.call('HGETALL', wants_key)
+  for at = 1, #wants, 2 do
+    local want, until_ms = string.match(wants[at + 1], '^(-?%d+) (%d+)$')
+    if tonumber(until_ms) > lanes.now_ms then wanted, spare = wanted + tonumber(want), SPARE
+    else redis.call('HDEL', wants_key, wants[at]) end
+  end
+  return wanted + spare
+end
+
 local function feed(lanes, wants_key)
   wake_due_lanes(lanes)
   feed_expired(lanes)
   redis.call('ZREMRANGEBYSCORE', lanes.fed, '-inf', lanes.now_ms - FED_MS)
-  local wanted = -redis.call('ZCARD', lanes.fed)
-  local wants = redis.call('HGETALL', wants_key)
-  for at = 1, #wants, 2 do
-    local want, until_ms = string.match(wants[at + 1], '^(%d+) (%d+)$')
-    if tonumber(until_ms) >= lanes.now_ms then wanted = wanted + tonumber(want)
-    else redis.call('HDEL', wants_key, wants[at]) end
-  end
-  for _ = 1, math.min(wanted, 1000) do
+  for _ = 1, math.min(wanted_of(lanes, wants_key), 1000) do
     if not feed_one(lanes) then break end
   end
   announce(lanes)

@@ -13,9 +13,9 @@ export interface LaneJob {
 export interface FeedRequest {
   readonly queue: string;
   readonly worker: string;
-  /** How many jobs it could start soon. */
+  /** How many jobs it could start soon; below none if it holds more than that. */
   readonly want: number;
-  /** How long that holds, in ms, unless it says otherwise before. */
+  /** How long that holds, in ms, unless it says otherwise before; 0 from one that closes. */
   readonly forMs: number;
   /** The ids of jobs that it fetched. */
   readonly arrived: readonly string[];

@@ -52,7 +52,7 @@ export interface EnqueuingParts<Data> extends LaneJoinParts {
 }
 
 export function createEnqueuing<Data, Input>(parts: EnqueuingParts<Data>): Enqueuing<Data, Input> {
-  const { bucket, timeoutMs, rules, actions, open } = parts;
+  const { bucket, timeoutMs, rules, actions, open, weightOf } = parts;
   const joinLanes = createJoinLanes(parts);
 
   /** What can never pass is refused now, and not when its turn comes in a week. */

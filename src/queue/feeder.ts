@@ -35,33 +35,43 @@ const GATHER_MS = 4;
 /** A worker without news looks in so often; what it wants holds three times as long. */
 const LOOK_IN_MS = 1_000;
 const WANT_FOR_MS = 3 * LOOK_IN_MS;
-/** A worker holds what it starts in so many ms: a horizon of slots, and the way of the jobs. */
-const AHEAD_MS = 250;
-/** Beyond what it has started of late, so that it can find out that there is more room. */
-const SPARE = 2;
-/** So much of what it starts in that time lies ready to be fetched, so that a job that ends brings the next one along. */
+/** How fast a worker starts jobs is what it started in so many ms. */
+const PACE_MS = 250;
+/**
+ * A worker holds what it starts in so many ms: a horizon of slots, and some for a process that is busy.
+ * To it comes the way of a job, from the start of the one before it to its own slot: about five round trips.
+ */
+const AHEAD_MS = 150;
+const AHEAD_TRIPS = 10;
+const MOST_AHEAD_MS = 1_000;
+/** How much the latest round trip counts in what one usually takes. */
+const TRIP_SHARE = 1 / 8;
+/** So much of what it started lies ready to be fetched, so that a job that ends brings the next one along. */
 const PREFETCH = 0.1;
 
 export function createFeeder(parts: FeederParts): Feeder {
   const { lanes, queue, worker, logger, places, heldBack } = parts;
-  const started = createRecentCount(AHEAD_MS);
+  const started = createRecentCount(PACE_MS);
   const arrivals = new Map<string, (arrival: Arrival) => void>();
   const joining: LaneJob[] = [];
   let probes: [key: string, wentAtOnce: boolean][] = [];
   let woken = new Set<string>();
   let waiting = 0;
   let parked = 0;
+  let tripMs = 0;
   let toldAtMs = -Infinity;
   let telling: Promise<void> | undefined;
   let timer: NodeJS.Timeout | undefined;
   let timerAtMs = Infinity;
   let isClosed = false;
 
+  /** Below none if it holds more than it starts: what one has too many, the others need not have. */
   function want(): number {
-    const held = Math.max(0, waiting - heldBack());
+    const held = arrivals.size + Math.max(0, waiting - heldBack());
     const recent = started.count(performance.now());
-    const room = places() + SPARE + Math.ceil(recent * PREFETCH);
-    return isClosed ? 0 : Math.max(0, Math.min(recent + SPARE - held, room));
+    const aheadMs = Math.min(AHEAD_MS + AHEAD_TRIPS * tripMs, MOST_AHEAD_MS);
+    const most = Math.ceil((recent * aheadMs) / PACE_MS);
+    return Math.min(most - held, places() + Math.ceil(recent * PREFETCH));
   }
 
   function tellAt(atMs: number): void {
@@ -100,8 +110,10 @@ export function createFeeder(parts: FeederParts): Feeder {
     try {
       const back = joining.splice(0);
       if (back.length > 0) await lanes.join(queue, back);
-      const request = { queue, worker, want: want(), forMs: WANT_FOR_MS, ...news };
+      const request = { queue, worker, want: want(), forMs: isClosed ? 0 : WANT_FOR_MS, ...news };
+      const sentAtMs = performance.now();
       const fed = await lanes.feed(request);
+      tripMs += (performance.now() - sentAtMs - tripMs) * TRIP_SHARE;
       parked = fed.parked;
       for (const [index, id] of arrived.entries()) {
         arrivals.get(id)?.(fed.arrivals[index]!);

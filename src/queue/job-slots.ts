@@ -21,13 +21,17 @@ export interface JobSlots {
 const STORE_RETRY_MS = 1_000;
 const NO_KEY = "";
 
-export function createJobSlots(bucket: OwnedBucket, patienceMs: number): JobSlots {
+export function createJobSlots(
+  bucket: OwnedBucket,
+  patienceMs: number,
+  weightOf: (key: string) => number | undefined,
+): JobSlots {
   /** What ends the waits of jobs for their slots. */
   const waits = new Set<(reason: string) => void>();
   let isClosed = false;
 
   function drawOnce(job: Job<unknown>): Promise<Slot | TooFar> {
-    const options = waitOptions(job, patienceMs);
+    const options = waitOptions(job);
     if (options === undefined) return Promise.reject(expiredFailure(job, Date.now()));
     return bucket.drawForJob(options, waits);
   }
@@ -60,6 +64,15 @@ export function createJobSlots(bucket: OwnedBucket, patienceMs: number): JobSlot
     waits.delete(stop);
   }
 
+  /** Undefined when it is too late for the job to start. */
+  function waitOptions({ key, cost, priority, startByMs }: Job<unknown>): WaitOptions | undefined {
+    const maxWaitMs = startByMs === undefined ? undefined : startByMs - Date.now();
+    if (maxWaitMs !== undefined && maxWaitMs < 1) return undefined;
+    // Jobs without a key take turns with the lanes as if they were one.
+    if (key === undefined) return { cost, priority, maxWaitMs, lane: NO_KEY };
+    return { key, cost, priority, maxWaitMs, lane: key, laneWeight: weightOf(key), patienceMs };
+  }
+
   return {
     draw(job) {
       // Not async, and no loop: each layer of promises would cost a job about as much as its draw.
@@ -71,16 +84,4 @@ export function createJobSlots(bucket: OwnedBucket, patienceMs: number): JobSlot
       for (const stopWaiting of waits) stopWaiting(reason);
     },
   };
-}
-
-/** Undefined when it is too late for the job to start. */
-function waitOptions(
-  { key, cost, priority, startByMs }: Job<unknown>,
-  patienceMs: number,
-): WaitOptions | undefined {
-  const maxWaitMs = startByMs === undefined ? undefined : startByMs - Date.now();
-  if (maxWaitMs !== undefined && maxWaitMs < 1) return undefined;
-  // Jobs without a key take turns with the lanes as if they were one.
-  if (key === undefined) return { cost, priority, maxWaitMs, lane: NO_KEY };
-  return { key, cost, priority, maxWaitMs, lane: key, patienceMs };
 }

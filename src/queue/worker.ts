@@ -73,7 +73,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   const connection = connect("worker");
   const parts = { queue: queue.name, bucket, handler: handler.handle, schema, timeoutMs, logger };
   const running = createRunning();
-  const slots = createJobSlots(bucket, patienceMs);
+  const slots = createJobSlots(bucket, patienceMs, weightOf);
   /** The jobs that are here, by their ids. */
   const contexts = new Map<string, OwnedJobContext>();
   let closing: Promise<void> | undefined;

@@ -5,7 +5,9 @@ export interface Waiter {
   readonly priority: Priority;
   /** Whose it is, where lanes take turns; undefined: it waits behind all who came before. */
   readonly lane?: string | undefined;
-  /** In which round of turns it goes; the line's own. */
+  /** How often its lane goes in a round of turns; 1 unless said otherwise. */
+  readonly laneWeight?: number | undefined;
+  /** In which round of turns it goes, or how far in it; the line's own. */
   round: number;
   previous: Waiter | undefined;
   next: Waiter | undefined;
@@ -104,7 +106,7 @@ export function createLine<W extends Waiter>(): Line<W> {
       const queue = queues.get(waiter.priority)!;
       waiter.round = roundOf(queue, waiter);
       let before = queue.tail;
-      while (before !== undefined && before.round > waiter.round) before = before.previous;
+      while (before !== undefined && goesBefore(queue, waiter, before)) before = before.previous;
       const after = before === undefined ? queue.head : before.next;
       waiter.previous = before;
       waiter.next = after;
@@ -126,15 +128,22 @@ export function createLine<W extends Waiter>(): Line<W> {
   };
 }
 
-/** One of a lane goes in the round after the lane's last one; who has no lane, in that of the last of all. */
-function roundOf({ round, lanes, tail, size }: Queue, { lane }: Waiter): number {
+/** One of a lane goes a turn after the lane's last one; who has no lane, with the last of all. */
+function roundOf({ round, lanes, tail, size }: Queue, { lane, laneWeight = 1 }: Waiter): number {
   if (lane === undefined) return tail?.round ?? round;
-  const turns = lanes.get(lane) ?? { round: -1, waiting: 0 };
-  turns.round = Math.max(round, turns.round + 1);
+  const turns = lanes.get(lane) ?? { round: -Infinity, waiting: 0 };
+  turns.round = Math.max(round, turns.round + 1 / laneWeight);
   turns.waiting += 1;
   lanes.set(lane, turns);
   if (lanes.size > MOST_IDLE_LANES + 2 * size) forgetIdle(lanes);
   return turns.round;
+}
+
+/** In the same round, lanes of which fewer wait go first: theirs have come to this process later. */
+function goesBefore({ lanes }: Queue, waiter: Waiter, other: Waiter): boolean {
+  if (waiter.round !== other.round) return waiter.round < other.round;
+  if (waiter.lane === undefined || other.lane === undefined) return false;
+  return lanes.get(waiter.lane)!.waiting < lanes.get(other.lane)!.waiting;
 }
 
 function forgetIdle(lanes: Map<string, Turns>): void {

@@ -10,6 +10,8 @@ export interface WaitOptions extends DrawOptions {
   readonly patienceMs?: number | undefined;
   /** Calls of several lanes take turns. */
   readonly lane?: string | undefined;
+  /** How often its lane goes in a round of turns; 1 unless said otherwise. */
+  readonly laneWeight?: number | undefined;
 }
 
 /** Why a call has left: its key's time is too far off for its patience. */
@@ -73,6 +75,10 @@ export class WaitingCall implements Caller, DrawnFor {
 
   get lane(): string | undefined {
     return this.options.lane;
+  }
+
+  get laneWeight(): number | undefined {
+    return this.options.laneWeight;
   }
 
   get patienceMs(): number {

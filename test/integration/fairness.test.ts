@@ -31,8 +31,14 @@ async function setUp(rate: string, weights?: Readonly<Record<string, number>>): 
   return { sluice, queue };
 }
 
-/** What the workers hold at a rate, or is on its way to them; it has left the lanes already. */
-const heldAt = (perSecond: number): number => Math.ceil(0.35 * perSecond) + 3 * WORKERS;
+/**
+ * What the workers hold at a rate, or is on its way to them, while Redis answers within 10 ms: what
+ * they start in a quarter of a second, and two; see the queue's feeder. It has left the lanes already.
+ */
+const heldAt = (perSecond: number): number => Math.ceil(0.25 * perSecond) + 2;
+/** By then ten jobs each of two newcomers have left their lanes, in turns with a third that has had one. */
+const LEFT_LANES = 31;
+const TIMES = 5;
 
 const named = (name: string, count: number): string[] =>
   Array.from({ length: count }, (_, index) => `${name} ${index}`);
@@ -40,41 +46,39 @@ const named = (name: string, count: number): string[] =>
 const callsOf = (key: string): JobCall[] =>
   jobCalls(downstream.arrivals).filter((call) => call.key === key);
 
-/** Ten jobs of B and ten of C, at once. */
-async function enqueueTen(queue: Queue<string>, prefix: string): Promise<void> {
-  const keys = ["B", "C"];
-  await Promise.all(keys.map((key) => queue.enqueueMany(named(prefix + key, 10), { key })));
+/** Ten jobs of each of two tenants, at once; among how many arrivals at the downstream they were. */
+async function serveTen(queue: Queue<string>, keys: readonly string[]): Promise<number> {
+  await Promise.all(keys.map((key) => queue.enqueueMany(named(key, 10), { key })));
+  const before = downstream.arrivals.length;
+  await waitUntil(
+    () => keys.every((key) => callsOf(key).length === 10),
+    `${keys.join(" and ")} are done`,
+  );
+  const last = jobCalls(downstream.arrivals).findLastIndex(({ key }) => keys.includes(key));
+  return last + 1 - before;
 }
-
-const placeOf = (call: JobCall): number =>
-  jobCalls(downstream.arrivals).findIndex(({ job }) => job === call.job);
 
 describe("tenants that share one rate", () => {
   it("are done in about twice the time that they need alone, whatever another has waiting", async () => {
     const { queue } = await setUp("100/s");
-    await enqueueTen(queue, "alone ");
-    const enqueuedAloneAtMs = performance.now();
-    await waitUntil(() => downstream.arrivals.length === 20, "B and C are done alone");
-    const aloneMs = downstream.arrivals.at(-1)!.atMs - enqueuedAloneAtMs;
-    await queue.enqueueMany(named("A", 3_000), { key: "A" });
-    await waitUntil(() => callsOf("A").length >= 200, "A is served");
+    await queue.enqueueMany(named("A", 4_000), { key: "A" });
+    await waitUntil(() => callsOf("A").length >= 100, "A is served");
 
-    await enqueueTen(queue, "");
-    const before = downstream.arrivals.length;
-    const enqueuedAtMs = performance.now();
-    await waitUntil(
-      () => callsOf("B").length + callsOf("C").length === 40,
-      "B and C are done beside A",
-    );
+    const counts: number[] = [];
+    for (let time = 0; time < TIMES; time++) {
+      counts.push(await serveTen(queue, [`B${time}`, `C${time}`]));
+      const served = callsOf("A").length;
+      await waitUntil(() => callsOf("A").length >= served + 30, "A is served alone again");
+    }
 
-    const last = Math.max(...[callsOf("B"), callsOf("C")].map((calls) => placeOf(calls.at(-1)!)));
-    const besideMs = downstream.arrivals[last]!.atMs - enqueuedAtMs;
     console.log(
-      `B and C: ${Math.round(aloneMs)} ms alone, ${Math.round(besideMs)} ms beside A; ` +
-        `their last is number ${last + 1 - before} of the arrivals`,
+      `two newcomers with ten jobs each were among the next ${counts.join(", ")} arrivals`,
     );
-    // A share of a third each comes to 30, and what the workers hold of A's may go before some; of A's there are 2,800.
-    expect(last + 1 - before).toBeLessThanOrEqual(100);
+    // When the last has left its lane, what workers hold may go before it; a process that stood still may add to that.
+    const bound = LEFT_LANES + heldAt(100);
+    expect(counts.toSorted((a, b) => a - b)[(TIMES - 1) / 2]).toBeLessThanOrEqual(bound);
+    expect(Math.max(...counts)).toBeLessThanOrEqual(100);
+    expect(callsOf("A").length).toBeLessThan(2_000);
   });
 
   it("share it by their weights while both have a backlog", async () => {
@@ -96,7 +100,7 @@ describe("tenants that share one rate", () => {
     expect(gold + plain).toBe(1_000);
   });
 
-  it("have their urgent jobs done before their others, and leave another tenant a third at least", async () => {
+  it("have their urgent jobs done before their others, and set another tenant back by what workers hold", async () => {
     const { queue } = await setUp("100/s");
     await queue.enqueueMany(named("A", 1_000), { key: "A" });
     await queue.enqueueMany(named("B", 1_000), { key: "B" });
@@ -115,8 +119,8 @@ describe("tenants that share one rate", () => {
     console.log(`${URGENT} urgent of A among ${until.length}: ${others} others of A, ${ofB} of B`);
     // Without priorities it would be one for each of the urgent.
     expect(others).toBeLessThan(URGENT / 3);
-    // In line B has its half; workers send what is urgent first, which puts B back by some tens of calls, but not for good.
-    expect(ofB).toBeGreaterThan(until.length / 3);
+    // In line B has its half; workers send what is urgent first, until all that they hold is B's.
+    expect(until.length / 2 - ofB).toBeLessThanOrEqual(2 * heldAt(100));
   });
 
   it("save up no credit while they are idle", async () => {

@@ -17,11 +17,11 @@ export interface LaneWorkerSettings {
   readonly lockMs?: number;
 }
 
-/** Starts worker processes on the test's Redis. */
+/** Starts worker processes, on the project's Redis unless told otherwise. */
 export function startLaneWorkers(
   processes: Children,
   count: number,
-  settings: Omit<LaneWorkerSettings, "redis">,
+  settings: Omit<LaneWorkerSettings, "redis"> & { readonly redis?: string },
 ): Child[] {
   const args = [JSON.stringify({ redis: inject("redisUrl"), ...settings })];
   return Array.from({ length: count }, () => processes.start("lane-worker.ts", args));

@@ -17,7 +17,7 @@ describe("what a feeder tells", () => {
 
     await pass(3_500);
 
-    expect(setup.told.map(({ want }) => want)).toEqual([2, 2, 2, 2]);
+    expect(setup.told.map(({ want }) => want)).toEqual([0, 0, 0, 0]);
     expect(setup.told[0]).toMatchObject({ queue: "jobs", worker: "w", arrived: [], forMs: 3_000 });
     await setup.feeder.close();
   });
@@ -106,16 +106,16 @@ describe("what a feeder tells", () => {
 });
 
 describe("how many jobs a feeder asks for", () => {
-  it("is what it started of late and two, less those that wait for their slots", async () => {
+  it("is what it starts in 150 ms, less those that wait for their slots", async () => {
     const setup = setUpFeeder();
-    for (let count = 0; count < 10; count++) setup.feeder.start();
+    for (let count = 0; count < 20; count++) setup.feeder.start();
     const endOne = beginWaits(setup.feeder, 4);
     await endOne();
 
     setup.feeder.wake("any");
     await pass(10);
 
-    expect(setup.told.at(-1)!.want).toBe(10 + 2 - 3);
+    expect(setup.told.at(-1)!.want).toBe(12 - 3);
     await setup.feeder.close();
   });
 
@@ -127,11 +127,11 @@ describe("how many jobs a feeder asks for", () => {
     setup.feeder.wake("any");
     await pass(10);
 
-    expect(setup.told.at(-1)!.want).toBe(1);
+    expect(setup.told.at(-1)!.want).toBe(-1);
     await setup.feeder.close();
   });
 
-  it("is bounded by its places, but for two and a tenth that lie ready", async () => {
+  it("is bounded by its places, but for a tenth that lie ready", async () => {
     const setup = setUpFeeder();
     setup.places = 1;
     for (let count = 0; count < 40; count++) setup.feeder.start();
@@ -139,28 +139,62 @@ describe("how many jobs a feeder asks for", () => {
     setup.feeder.wake("any");
     await pass(10);
 
-    expect(setup.told.at(-1)!.want).toBe(1 + 2 + 4);
+    expect(setup.told.at(-1)!.want).toBe(1 + 4);
     await setup.feeder.close();
   });
 
-  it("is never below none", async () => {
+  it("is below none when it holds more than it starts", async () => {
     const setup = setUpFeeder();
     beginWaits(setup.feeder, 5);
 
     setup.feeder.wake("any");
     await pass(10);
 
-    expect(setup.told.at(-1)!.want).toBe(0);
+    expect(setup.told.at(-1)!.want).toBe(-5);
     await setup.feeder.close();
   });
 
-  it("falls back to two when nothing has started for a while", async () => {
+  it("is more where a round trip takes long, but no more than it starts in a second", async () => {
+    const setup = setUpFeeder();
+    const wants: number[] = [];
+    for (const tripMs of [20, 500]) {
+      setup.answer = () => new Promise((resolve) => setTimeout(() => resolve({}), tripMs));
+      for (let trip = 0; trip < 40; trip++) {
+        setup.feeder.wake("any");
+        await pass(tripMs + 10);
+      }
+      for (let count = 0; count < 10; count++) setup.feeder.start();
+      setup.feeder.wake("any");
+      await pass(10);
+      wants.push(setup.told.at(-1)!.want);
+      await pass(tripMs);
+    }
+    setup.answer = () => ({});
+
+    expect(wants).toEqual([Math.ceil((10 * (150 + 10 * 20)) / 250), (10 * 1_000) / 250]);
+    await setup.feeder.close();
+  });
+
+  it("counts a job among those that it holds from the moment in which it tells of it", async () => {
+    const setup = setUpFeeder();
+    for (let count = 0; count < 10; count++) setup.feeder.start();
+    await pass(10);
+
+    const arrivals = ["1", "2", "3"].map((id) => setup.feeder.arrive(id));
+    await pass(10);
+
+    await Promise.all(arrivals);
+    expect(setup.told.at(-1)).toMatchObject({ arrived: ["1", "2", "3"], want: 6 - 3 });
+    await setup.feeder.close();
+  });
+
+  it("falls back to none when nothing has started for a while", async () => {
     const setup = setUpFeeder();
     for (let count = 0; count < 10; count++) setup.feeder.start();
 
     await pass(2_000);
 
-    expect(setup.told.at(-1)!.want).toBe(2);
+    expect(setup.told.at(-1)!.want).toBe(0);
     await setup.feeder.close();
   });
 });
@@ -261,7 +295,7 @@ describe("a feeder that is closed", () => {
 
     await setup.feeder.close();
 
-    expect(setup.told.at(-1)!.want).toBe(0);
+    expect(setup.told.at(-1)!.forMs).toBe(0);
     expect(vi.getTimerCount()).toBe(0);
   });
 

@@ -9,13 +9,19 @@ interface Named extends Waiter {
   readonly name: number;
 }
 
-function waiter(name: number, priority: Priority = "normal", lane?: string): Named {
-  return { name, priority, lane, round: 0, previous: undefined, next: undefined };
+function waiter(
+  name: number,
+  priority: Priority = "normal",
+  lane?: string,
+  laneWeight?: number,
+): Named {
+  const links = { previous: undefined, next: undefined };
+  return { name, priority, lane, laneWeight, round: 0, ...links };
 }
 
 /** Has so many callers of a lane wait. */
-function pushAll(line: Line<Named>, lane: string, count: number): Named[] {
-  const waiters = Array.from({ length: count }, (_, name) => waiter(name, "normal", lane));
+function pushAll(line: Line<Named>, lane: string, count: number, weight?: number): Named[] {
+  const waiters = Array.from({ length: count }, (_, name) => waiter(name, "normal", lane, weight));
   for (const each of waiters) line.push(each);
   return waiters;
 }
@@ -83,7 +89,29 @@ describe("a line with lanes", () => {
     pushAll(line, "B", 2);
     pushAll(line, "C", 1);
 
-    expect(shiftAll(line).join("")).toBe("ABCABAAA");
+    expect(shiftAll(line).join("")).toBe("CBABAAAA");
+  });
+
+  it("gives a lane as many turns in a round as its weight says", () => {
+    const line = createLine<Named>();
+
+    pushAll(line, "A", 8);
+    pushAll(line, "C", 8, 2);
+
+    const went = shiftAll(line).join("");
+    for (let at = 3; at < 12; at += 3)
+      expect(went.slice(0, at).replaceAll("A", "").length).toBe((at / 3) * 2);
+    expect(went.slice(12)).toBe("AAAA");
+  });
+
+  it("lets one who comes to a line full of another lane's go next", () => {
+    const line = createLine<Named>();
+    pushAll(line, "A", 20);
+    shiftAll(line, 7);
+
+    pushAll(line, "B", 1);
+
+    expect(shiftAll(line, 1)).toEqual(["B"]);
   });
 
   it("lets no lane have two turns more than another that waits all the while, and keeps the order inside a lane", () => {

@@ -238,13 +238,13 @@ describe("the call of a job", () => {
     await bucket.close();
   });
 
-  it("takes turns with those of other lanes, where keys have no limits of their own", async () => {
+  it("takes turns with those of other lanes, newcomers first, where keys have no limits of their own", async () => {
     const { bucket, left, drawForJob } = watched({ rate: "100/s" });
     for (const lane of ["a", "a", "a", "b", "b", "c"]) drawForJob(lane, { key: lane, lane });
 
     await vi.advanceTimersByTimeAsync(200);
 
-    expect(left.join("")).toBe("abcaba");
+    expect(left.join("")).toBe("cbabaa");
     await bucket.close();
   });
 });

@@ -135,8 +135,13 @@ function isRedisInput(value: unknown): boolean {
     isObject(value) &&
     !Array.isArray(value) &&
     !("url" in (value as object)) &&
-    !(value instanceof URL)
+    !(value instanceof URL) &&
+    isHost((value as { host?: unknown }).host)
   );
+}
+
+function isHost(host: unknown): boolean {
+  return host === undefined || typeof host === "string";
 }
 
 function isLogger(value: unknown): boolean {

@@ -7,6 +7,8 @@ import { createRedisLanes } from "../../src/redis/redis-lanes.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const HOUR_MS = 3_600_000;
+/** As in `lua/lib/lanes.lua`. */
+const SPARE = 2;
 let redis: Redis;
 let prefix: string;
 let stored: BullQueue;
@@ -54,9 +56,11 @@ async function enqueue(
   return ids;
 }
 
-function feed(request: Partial<FeedRequest> = {}): Promise<Fed> {
-  const nothing = { want: 0, forMs: HOUR_MS, arrived: [], probes: [], woken: [] };
-  return lanes.feed({ queue: "jobs", worker: "w", ...nothing, ...request });
+/** So many jobs are to be out; the few beyond what workers want are taken off the first one's. */
+function feed({ worker = "w", want = 0, ...request }: Partial<FeedRequest> = {}): Promise<Fed> {
+  const nothing = { forMs: HOUR_MS, arrived: [], probes: [], woken: [] };
+  const wanted = worker === "w" ? want - SPARE : want;
+  return lanes.feed({ queue: "jobs", worker, want: wanted, ...nothing, ...request });
 }
 
 /** Fetches what was let out, in its order, as a worker does; tells of it, so that it is under way no more. */

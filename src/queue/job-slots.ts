@@ -2,7 +2,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { StoreUnavailableError, WaitTooLongError } from "../core/errors.ts";
 import type { OwnedBucket } from "../throttle/bucket.ts";
 import type { Slot } from "../throttle/slot.ts";
-import type { TooFar, WaitOptions } from "../throttle/waiting-call.ts";
+import type { TooFar, Wait, WaitOptions } from "../throttle/waiting-call.ts";
 import type { Job } from "./job.ts";
 import { expiredFailure } from "./outcome.ts";
 
@@ -27,7 +27,7 @@ export function createJobSlots(
   weightOf: (key: string) => number | undefined,
 ): JobSlots {
   /** What ends the waits of jobs for their slots. */
-  const waits = new Set<(reason: string) => void>();
+  const waits = new Set<Wait>();
   let isClosed = false;
 
   function drawOnce(job: Job<unknown>): Promise<Slot | TooFar> {
@@ -58,10 +58,10 @@ export function createJobSlots(
 
   async function pauseUnlessClosed(): Promise<void> {
     const pausing = new AbortController();
-    const stop = (): void => pausing.abort();
-    waits.add(stop);
+    const waiting: Wait = { leave: () => pausing.abort() };
+    waits.add(waiting);
     await pause(STORE_RETRY_MS, undefined, pausing).catch(() => undefined);
-    waits.delete(stop);
+    waits.delete(waiting);
   }
 
   /** Undefined when it is too late for the job to start. */
@@ -81,7 +81,7 @@ export function createJobSlots(
     },
     close(reason) {
       isClosed = true;
-      for (const stopWaiting of waits) stopWaiting(reason);
+      for (const wait of waits) wait.leave(reason);
     },
   };
 }

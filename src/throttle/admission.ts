@@ -86,25 +86,19 @@ export function createAdmission(parts: AdmissionParts): Admission {
         pacer.wait(new WaitingCall(context, group, options, { resolve, reject }));
       });
     },
-    async drawForJob(options, waits) {
+    drawForJob(options, waits) {
       assertOpen();
       const group = groups.of(options);
       const roomInMs = group.notBeforeMs - performance.now();
-      if (roomInMs > (options.patienceMs ?? Infinity)) return new TooFar(roomInMs);
-      let stop = (_reason: string): void => {};
-      try {
-        return await new Promise((resolve, reject) => {
-          const call = new WaitingCall(context, group, options, { resolve, reject });
-          stop = (reason) => call.leave(reason);
-          waits.add(stop);
-          pacer.wait(call);
-        });
-      } catch (reason) {
-        if (reason instanceof TooFar) return reason;
-        throw reason;
-      } finally {
-        waits.delete(stop);
-      }
+      if (roomInMs > (options.patienceMs ?? Infinity)) return Promise.resolve(new TooFar(roomInMs));
+      return new Promise((resolve, fail) => {
+        const settling = {
+          resolve,
+          reject: (reason: unknown) => (reason instanceof TooFar ? resolve(reason) : fail(reason)),
+          waits,
+        };
+        pacer.wait(new WaitingCall(context, group, options, settling));
+      });
     },
     tryDraw(options) {
       assertOpen();

@@ -6,7 +6,7 @@ import type { ReadFeedback } from "./feedback-options.ts";
 import type { ThrottledFetch } from "./fetch.ts";
 import type { Slot } from "./slot.ts";
 import type { BucketState } from "./steering.ts";
-import type { TooFar, WaitOptions } from "./waiting-call.ts";
+import type { TooFar, Wait, WaitOptions } from "./waiting-call.ts";
 import type { Throttled, ThrottledOptions } from "./throttled.ts";
 
 /** A decision; the slot that an allowed call came with settles and releases it. */
@@ -72,7 +72,7 @@ export interface OwnedBucket extends Bucket {
    * Draws with options that have been read already, for a worker. While it waits,
    * what ends the wait is among `waits`: a signal for each job costs more than the draw.
    */
-  drawForJob(options: WaitOptions, waits: Set<(reason: string) => void>): Promise<Slot | TooFar>;
+  drawForJob(options: WaitOptions, waits: Set<Wait>): Promise<Slot | TooFar>;
   /**
    * What such a call takes of what all keys share, and of what its own key has, in ms; 0 where there is no rate.
    *

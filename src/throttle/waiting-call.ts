@@ -24,6 +24,19 @@ export class TooFar {
   }
 }
 
+/** What can be ended before its time. */
+export interface Wait {
+  /** Ends it for a reason of the caller's. */
+  leave(reason: unknown): void;
+}
+
+/** What a wait comes to, and where it is listed until then. */
+interface Settling {
+  readonly resolve: (slot: Slot) => void;
+  readonly reject: (reason: unknown) => void;
+  readonly waits?: Set<Wait> | undefined;
+}
+
 /** What a call needs to know of the bucket that it waits for. */
 export interface CallContext {
   readonly name: string;
@@ -40,7 +53,7 @@ export interface CallContext {
  * One call in the line, until it gets its slot or its wait ends otherwise.
  * A class, since 100,000 of them may wait and closures would double their size.
  */
-export class WaitingCall implements Caller, DrawnFor {
+export class WaitingCall implements Caller, DrawnFor, Wait {
   readonly priority: Priority;
   readonly number: number;
   group: Group;
@@ -49,23 +62,17 @@ export class WaitingCall implements Caller, DrawnFor {
   round = 0;
   readonly #context: CallContext;
   readonly options: WaitOptions;
-  readonly #resolve: (slot: Slot) => void;
-  readonly #reject: (reason: unknown) => void;
+  readonly #settling: Settling;
   readonly sinceMs: number = performance.now();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(
-    context: CallContext,
-    group: Group,
-    options: WaitOptions,
-    settle: { resolve: (slot: Slot) => void; reject: (reason: unknown) => void },
-  ) {
+  constructor(context: CallContext, group: Group, options: WaitOptions, settling: Settling) {
     this.#context = context;
     this.group = group;
     this.number = context.takeNumber();
     this.options = options;
-    this.#resolve = settle.resolve;
-    this.#reject = settle.reject;
+    this.#settling = settling;
+    settling.waits?.add(this);
     this.priority = options.priority ?? "normal";
     options.signal?.addEventListener("abort", this, { once: true });
     if (options.maxWaitMs !== undefined) {
@@ -91,12 +98,12 @@ export class WaitingCall implements Caller, DrawnFor {
 
   go(slot: HeldSlot, generation: number): void {
     this.#release();
-    this.#resolve(new DrawnSlot(this, slot, generation));
+    this.#settling.resolve(new DrawnSlot(this, slot, generation));
   }
 
   fail(reason: unknown): void {
     this.#release();
-    this.#reject(reason);
+    this.#settling.reject(reason);
   }
 
   /** The signal was aborted. */
@@ -104,7 +111,6 @@ export class WaitingCall implements Caller, DrawnFor {
     this.leave(this.options.signal?.reason);
   }
 
-  /** Ends the wait for a reason of the caller's. */
   leave(reason: unknown): void {
     this.#context.leave(this);
     this.fail(reason);
@@ -126,6 +132,7 @@ export class WaitingCall implements Caller, DrawnFor {
   #release(): void {
     clearTimeout(this.#timer);
     this.options.signal?.removeEventListener("abort", this);
+    this.#settling.waits?.delete(this);
   }
 }
 

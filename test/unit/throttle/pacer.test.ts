@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
-import { TooFar, type WaitOptions } from "../../../src/throttle/waiting-call.ts";
+import { TooFar, type Wait, type WaitOptions } from "../../../src/throttle/waiting-call.ts";
 import { rejectionOf } from "../../support/rejection.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
@@ -19,7 +19,7 @@ function watched(options: BucketOptions) {
   const draw = vi.spyOn(store, "draw");
   const giveBack = vi.spyOn(store, "giveBack");
   const { bucket } = createTestBucket(options, { store });
-  const waits = new Set<(reason: string) => void>();
+  const waits = new Set<Wait>();
   const asked = (): (string | undefined)[][] =>
     draw.mock.calls.map(([{ wishes }]) => wishes.map(({ key }) => key));
   /** Adds each call to `left` when it gets its slot or is sent away. */

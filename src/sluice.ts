@@ -74,7 +74,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   const read = readSluiceOptions(options);
   const { prefix = "sluice", storeTimeoutMs: timeoutMs = 2_000, logger = processWarnings } = read;
   const redis = read.shards ?? read.redis ?? readRedisUrl();
-  const emitter = createEmitter<SluiceEvents>(["store"], logger);
+  const emitter = createEmitter<SluiceEvents>("a sluice", ["store"], logger);
   const breaker = read.breaker ?? {};
   const common = { prefix, timeoutMs, breaker, logger, onChange: onStoreChange };
   const backend = redis === undefined ? undefined : createBackend({ redis, ...common });

@@ -16,22 +16,24 @@ export interface Emitter<Events> {
 
 export interface OwnedEmitter<Events> extends Emitter<Events> {
   emit<Name extends keyof Events>(name: Name, event: Events[Name]): void;
+  /** Whether anybody listens to it. */
+  isHeard(name: keyof Events): boolean;
 }
 
 type Listener = (event: never) => unknown;
 
-/** An emitter of these events, and of no others. */
+/** An emitter of these events, and of no others; `whose` they are is told of listeners that fail. */
 export function createEmitter<Events>(
+  whose: string,
   names: readonly (keyof Events & string)[],
   logger: Logger,
 ): OwnedEmitter<Events> {
   const listeners = new Map<PropertyKey, Set<Listener>>(names.map((name) => [name, new Set()]));
 
-  function report(error: unknown): void {
-    logger.error(
-      { reason: reasonOf(error) },
-      `A listener of a sluice has failed: ${reasonOf(error)}`,
-    );
+  function report(event: PropertyKey, error: unknown): void {
+    const reason = reasonOf(error);
+    const problem = `A listener to "${String(event)}" of ${whose} has failed: ${reason}`;
+    logger.error({ event, reason }, problem);
   }
 
   function listenersOf(where: string, event: PropertyKey): Set<Listener> {
@@ -60,11 +62,12 @@ export function createEmitter<Events>(
       for (const listener of listeners.get(name) ?? []) {
         try {
           // One that is async may reject later.
-          Promise.resolve(listener(event as never)).catch(report);
+          Promise.resolve(listener(event as never)).catch((error) => report(name, error));
         } catch (error) {
-          report(error);
+          report(name, error);
         }
       }
     },
+    isHeard: (name) => (listeners.get(name)?.size ?? 0) > 0,
   };
 }

@@ -1,7 +1,8 @@
 import type { EventEmitter } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
 import { QueueEvents as StoredEvents } from "bullmq";
-import { ClosedError, InvalidOptionError } from "../core/errors.ts";
+import { createEmitter } from "../core/emitter.ts";
+import { ClosedError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import { storedQueueName, type ConnectQueue } from "./connection.ts";
 import {
@@ -11,7 +12,6 @@ import {
   type QueueEmitter,
   type QueueEventName,
   type QueueEvents,
-  type QueueListener,
   type StoredEvent,
 } from "./events.ts";
 import { reportErrors } from "./report-errors.ts";
@@ -37,11 +37,9 @@ const RETRY_MS = 1_000;
 const CLOSE_GRACE_MS = 2_000;
 const MARK = { event: "sluice-listening" };
 
-type Listeners = { readonly [Name in QueueEventName]: Set<QueueListener<Name>> };
-
 export function createEventStream(settings: EventStreamSettings): EventStream {
   const { name, access, connect, prefix, logger } = settings;
-  const listeners = Object.fromEntries(EVENT_NAMES.map((event) => [event, new Set()])) as Listeners;
+  const emitter = createEmitter<QueueEvents>(`queue "${name}"`, EVENT_NAMES, logger);
   const closed = new AbortController();
   let stored: StoredEvents | undefined;
   let connection: ReturnType<ConnectQueue> | undefined;
@@ -72,24 +70,9 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
 
   function forward<Name extends QueueEventName>(events: EventEmitter, event: Name): void {
     const { stored: storedName, read } = EVENT_READERS[event];
-    const hearers = listeners[event];
     events.on(storedName, (given: StoredEvent) => {
-      if (hearers.size === 0) return;
-      const payload = read(given);
-      for (const listener of hearers) void tell(event, listener, payload);
+      if (emitter.isHeard(event)) emitter.emit(event, read(given));
     });
-  }
-
-  async function tell<Name extends QueueEventName>(
-    event: Name,
-    listener: QueueListener<Name>,
-    payload: QueueEvents[Name],
-  ): Promise<void> {
-    try {
-      await listener(payload);
-    } catch (error) {
-      logger.error({ queue: name, event, error }, `A listener of "${event}" threw.`);
-    }
   }
 
   /** Goes on trying until it listens; whoever waits, waits for the first try. */
@@ -104,34 +87,16 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
     }
   }
 
-  function listenersOf<Name extends QueueEventName>(event: Name): Listeners[Name] {
-    if (Object.hasOwn(listeners, event)) return listeners[event];
-    const remedy = `there is no such event; the events are ${EVENT_NAMES.join(", ")}`;
-    throw new InvalidOptionError({ where: "on()", option: "event", value: event, remedy });
-  }
-
   return {
     listen,
     on(event, listener) {
       if (closed.signal.aborted) throw new ClosedError(`Queue "${name}"`);
-      const hearers = listenersOf(event);
-      if (typeof listener !== "function") {
-        const remedy = "give the function to call on each event";
-        throw new InvalidOptionError({
-          where: "on()",
-          option: "listener",
-          value: listener,
-          remedy,
-        });
-      }
-      hearers.add(listener);
+      emitter.on(event, listener);
       if (isWanted) return;
       isWanted = true;
       access.waitFor(listenInTheEnd());
     },
-    off(event, listener) {
-      listenersOf(event).delete(listener);
-    },
+    off: (event, listener) => emitter.off(event, listener),
     async close() {
       closed.abort();
       const closing = stored?.close().catch(() => undefined);

@@ -1,3 +1,5 @@
+import type { Emitter } from "../core/emitter.ts";
+
 /** What becomes of a queue's jobs, whichever process does it. */
 export interface QueueEvents {
   /** A job waits for a worker: it has come, has come back, or its time has come. */
@@ -79,16 +81,14 @@ function textOf(value: unknown): string {
 }
 
 /** What all the events of a queue are heard with. */
-export interface QueueEmitter {
+export interface QueueEmitter extends Emitter<QueueEvents> {
   /**
    * Calls a listener on each event of this kind, over all workers, from the next call of this queue on.
    * The first listener opens a connection to Redis; while Redis is away, it is tried again each second.
    * What a listener throws goes to the logger.
    *
-   * @throws {@link InvalidOptionError} when there is no such event.
+   * @throws {@link InvalidOptionError} when there is no such event, or the listener is no function.
    * @throws {@link ClosedError} after the sluice was closed.
    */
-  on<Name extends QueueEventName>(event: Name, listener: QueueListener<Name>): void;
-  /** Calls the listener no more. */
-  off<Name extends QueueEventName>(event: Name, listener: QueueListener<Name>): void;
+  on: Emitter<QueueEvents>["on"];
 }

@@ -78,7 +78,9 @@ describe("the events of a queue", () => {
     await waitUntil(() => done.length > 0, "the job is done");
 
     expect(heardByFirst).toBe(0);
-    expect(errors).toEqual(['A listener of "done" threw.']);
+    expect(errors).toEqual([
+      `A listener to "done" of queue "${queue.name}" has failed: Error: a mistake`,
+    ]);
   });
 
   it("refuse a name that there is not, and a listener that is none", () => {

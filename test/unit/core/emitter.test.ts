@@ -9,7 +9,7 @@ interface Events {
 function open() {
   const problems: string[] = [];
   const log = (_facts: object, message: string): void => void problems.push(message);
-  const emitter = createEmitter<Events>(["news"], { warn: log, error: log });
+  const emitter = createEmitter<Events>("a paper", ["news"], { warn: log, error: log });
   return { emitter, problems };
 }
 

@@ -42,8 +42,9 @@ if #ARGV[4] == 26 * 8 then
       local most = math.min(wanted, share)
       local horizon = math.floor((horizon_us * (rank == 2 and s3 or s1)) / 1000)
       local has_turn = own_turn_us >= missed_us
+      -- All turns are of normal rank, so a critical call passes them.
       local turns = 0
-      if turns_until_us >= missed_us then turns = redis.call('ZCOUNT', KEYS[2], missed_us, '+inf') end
+      if rank == 2 and turns_until_us >= missed_us then turns = redis.call('ZCOUNT', KEYS[2], missed_us, '+inf') end
       local ahead = turns
       if turns > 0 and has_turn then
         ahead = redis.call('ZCOUNT', KEYS[2], missed_us, string.format('(%.0f', own_turn_us))

@@ -22,8 +22,10 @@ end
 -- How many slots of this asker's to leave to those whose turn comes before until_us.
 local function slots_before(scope, claim, own, until_us)
   if scope.turns_until_us < claim.since_us then return 0 end
+  local are_all_normal = scope.uneven_until_us < claim.since_us
+  if are_all_normal and claim.rank < NORMAL_RANK then return 0 end
   local before = until_us == math.huge and '+inf' or string.format('(%.0f', until_us)
-  if scope.uneven_until_us < claim.since_us then
+  if are_all_normal then
     local is_own_among = own.turn_us >= claim.since_us and own.turn_us < until_us
     local count = redis.call('ZCOUNT', scope.turns_key, claim.since_us, before)
     return math.max(0, count - (is_own_among and 1 or 0)) * claim.share

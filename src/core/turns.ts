@@ -64,8 +64,10 @@ export interface Claim {
 export function slotsBefore(scope: Scope, claim: Claim, own: Place, untilUs: number): number {
   const { rank, stepUs, share, sinceUs } = claim;
   if (scope.turnsUntilUs < sinceUs) return 0;
+  const areAllNormal = scope.unevenUntilUs < sinceUs;
+  if (areAllNormal && rank < NORMAL_RANK) return 0;
   const turns = [...scope.turns].filter(([, turnUs]) => turnUs >= sinceUs && turnUs < untilUs);
-  if (scope.unevenUntilUs < sinceUs) {
+  if (areAllNormal) {
     const isOwnAmong = own.turnUs >= sinceUs && own.turnUs < untilUs;
     return Math.max(0, turns.length - (isOwnAmong ? 1 : 0)) * share;
   }

@@ -1,9 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { tokenBucket } from "../../src/core/limit-makers.ts";
+import { fixedWindow, leakyBucket, tokenBucket } from "../../src/core/limit-makers.ts";
+import type { Limit } from "../../src/core/limits/limit.ts";
 import { compilePolicy } from "../../src/core/policy.ts";
-import { NO_PLACE, type DrawRequest, type Wish } from "../../src/core/store.ts";
+import { NO_PLACE, type DrawRequest, type Store, type Wish } from "../../src/core/store.ts";
+import { createMemoryStore } from "../../src/memory/memory-store.ts";
 import { createManualClock } from "../../src/testing/manual-clock.ts";
 import { createAsker } from "../support/asker.ts";
 import { createPinnedRedisStore } from "../support/pinned-redis-store.ts";
@@ -104,6 +106,36 @@ describe("a try for keys with one plain limit", () => {
 
     expect(scripts).toEqual(["slots-draw", "slots-try", "slots-draw", "slots-try", "slots-try"]);
   });
+
+  it.each<[string, Limit, Limit]>([
+    [
+      "a slower refill",
+      tokenBucket({ capacity: 3, refill: "1/s" }),
+      tokenBucket({ capacity: 3, refill: "1/min" }),
+    ],
+    ["a smaller burst", leakyBucket("1/min", { burst: 9 }), leakyBucket("1/min", { burst: 3 })],
+    ["a shorter window", fixedWindow(3, "1d"), fixedWindow(3, "1h")],
+  ])(
+    "is answered by slots-draw once its key has %s, which counts what was taken before",
+    async (_what, before, after) => {
+      const { store, scripts, clock } = open();
+      const memory = createMemoryStore(clock.nowUs);
+      const tryUnder = async (limit: Limit, asked: Store): Promise<object> => {
+        const { text: sameText, perKey: own } = compilePolicy("test", {
+          perKey: () => ({ limits: [limit] }),
+        });
+        const terms = { ...request.terms, text: sameText };
+        const wishes = [{ ...wish, keyLimits: own!.limitsOf("k"), wanted: 2 }];
+        const { sentAtMs: _sentAtMs, ...reply } = await asked.draw({ ...request, terms, wishes });
+        return reply;
+      };
+
+      for (const limit of [before, before, after])
+        expect(await tryUnder(limit, store)).toEqual(await tryUnder(limit, memory));
+
+      expect(scripts).toEqual(["slots-draw", "slots-try", "slots-draw"]);
+    },
+  );
 
   it("leaves every byte as it was when it is refused", async () => {
     const { store, scripts, bytes, clock } = open();

@@ -25,7 +25,7 @@ const rate = fc
   .record({ count: fc.integer({ min: 1, max: 5_000 }), per: fc.constantFrom("1s", "7s", "1h") })
   .map(({ count, per }) => `${count}/${per}` as const);
 const capacity = fc.integer({ min: 3, max: 40 });
-/** The kinds that `lua/lib/takes.lua` knows. */
+/** The kinds that `lua/lib/take.lua` knows. */
 const limit: fc.Arbitrary<Limit> = fc.oneof(
   fc.tuple(rate, capacity).map(([each, burst]) => leakyBucket(each, { burst })),
   fc.tuple(rate, capacity).map(([refill, most]) => tokenBucket({ capacity: most, refill })),

@@ -13,6 +13,22 @@ const SHARES: Readonly<Record<Priority, number>> = {
 };
 const MORE_URGENT: readonly Priority[] = ["normal", "high", "critical"];
 
+/** Who passes whom, at every rate. */
+const PASSINGS = (
+  [
+    ["normal", ["low"]],
+    ["high", ["low"]],
+    ["high", ["normal"]],
+    ["high", ["normal", "low"]],
+    ["critical", ["low"]],
+    ["critical", ["normal"]],
+    ["critical", ["high"]],
+    ["critical", ["high", "normal"]],
+  ] satisfies [Priority, Priority[]][]
+).flatMap(([urgent, waiting]) =>
+  ["2/s", "20/s", "1000/s"].map((rate) => ({ urgent, waiting, rate, those: waiting.join(", ") })),
+);
+
 describe.each(storeKinds())("priorities over askers in $name", ({ open }) => {
   const policyAt = (rate: string) => policyOf({ rate, shares: SHARES });
   const partiesOf = (
@@ -55,20 +71,41 @@ describe.each(storeKinds())("priorities over askers in $name", ({ open }) => {
     },
   );
 
-  it.each(["2/s", "20/s", "1000/s"])(
-    "let every critical call pass a backlog of low at %s",
-    async (rate) => {
-      const pinned = open();
-      const low = partiesOf(pinned, "abc", { rate, priority: "low" });
-      await simulateParties(pinned, low, 5_000);
-      const stepUs = 1_000_000 / Number.parseInt(rate);
-      const [urgent] = partiesOf(pinned, "d", { rate, priority: "critical", wanted: 1 });
+  /** Eight askers with a backlog, and one that has an urgent call once they have drawn for a while. */
+  async function openPassing({ urgent, waiting, rate }: (typeof PASSINGS)[number]) {
+    const pinned = open();
+    const backlog = "abcdefgh"
+      .split("")
+      .flatMap((name, index) =>
+        partiesOf(pinned, name, { rate, priority: waiting[index % waiting.length]! }),
+      );
+    await simulateParties(pinned, backlog, 2_000);
+    const [late] = partiesOf(pinned, "z", { rate, priority: urgent, wanted: 1 });
+    return { pinned, backlog, late: late!, stepUs: 1_000_000 / Number.parseInt(rate) };
+  }
+
+  it.each(PASSINGS)(
+    "let a call of $urgent pass all that wait elsewhere, but not what is booked: $those at $rate",
+    async (passing) => {
+      const { pinned, backlog, late, stepUs } = await openPassing(passing);
+      const bookedUs = Math.max(...passing.waiting.map((each) => SHARES[each])) * HORIZON_US;
       const startUs = pinned.clock.nowUs();
 
-      const grants = await simulateParties(pinned, [...low, urgent!], 10_000);
+      const grants = await simulateParties(pinned, [...backlog, late], 2_000);
 
-      const own = grants.filter(({ by }) => by === 3);
-      expect(own[0]!.slotUs - startUs).toBeLessThanOrEqual(HORIZON_US + stepUs);
+      const own = grants.find(({ by }) => by === backlog.length);
+      expect(own!.slotUs - startUs).toBeLessThanOrEqual(bookedUs + stepUs);
+    },
+  );
+
+  it.each(PASSINGS)(
+    "tell a call of $urgent to come for the very next slot: past $those at $rate",
+    async (passing) => {
+      const { late, stepUs } = await openPassing(passing);
+
+      const { nowUs, place } = await late.asker.drawAll(late.wishes);
+
+      expect(place.turnUs - nowUs).toBeLessThanOrEqual(stepUs);
     },
   );
 

@@ -89,4 +89,24 @@ describe("a key that has no room", () => {
     const { done, active } = await queue.counts();
     expect(done + active).toBe(50);
   });
+
+  it("starts its jobs when its bucket is resumed, though a pause had sent them back to their lane", async () => {
+    // Where each key stands for itself, a pause is a key's own lack of room.
+    const { sluice, queue } = lanes.open({ perKey: { rate: "400/s" } });
+    const own = `${lanes.prefix}:{jobs}:lanes:`;
+    let started = 0;
+    await queue.bucket.pause();
+    for (const key of ["a", "b"]) await queue.enqueueMany(upTo(25), { key });
+    sluice.worker(queue, async () => void (started += 1));
+    await waitUntil(async () => {
+      const areAllBack = (await lanes.redis.hget(`${own}state`, "parked")) === "50";
+      return areAllBack && (await lanes.redis.zcard(`${own}blocked`)) === 2;
+    }, "both lanes stand aside, with all of their jobs");
+    const before = started;
+
+    await queue.bucket.resume();
+
+    await waitUntil(() => started === 50, "all have started");
+    expect(before).toBe(0);
+  });
 });

@@ -37,12 +37,11 @@ export function releaseLeases(
   for (const { limit, state: kept } of keepers(state, request)) {
     const { leases, waiters } = kept as Kept;
     for (const lease of request.leases) leases.delete(leaseName(request.asker, lease));
-    for (const [name, endUs] of leases) if (endUs <= nowUs) leases.delete(name);
-    for (const [name, askedUs] of waiters)
-      if (askedUs <= nowUs - WAITER_GONE_US) waiters.delete(name);
-    const free = limit.count - leases.size;
-    for (const waiter of [...waiters.keys()].sort().slice(0, Math.max(0, free))) {
-      woken.add(waiter.slice(waiter.indexOf(" ") + 1));
+    const held = [...leases.values()].filter((endUs) => endUs > nowUs).length;
+    const waiting = [...waiters].filter(([, askedUs]) => askedUs > nowUs - WAITER_GONE_US);
+    const names = waiting.map(([name]) => name).sort();
+    for (const name of names.slice(0, Math.max(0, limit.count - held))) {
+      woken.add(name.slice(name.indexOf(" ") + 1));
     }
   }
   return [...woken];

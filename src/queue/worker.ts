@@ -53,6 +53,12 @@ export interface WorkerSettings<Data, Result> {
   readonly onClosed: () => void;
 }
 
+/** When a job's key has room, as it was told after so many changes. */
+interface Told {
+  readonly roomInMs: number;
+  readonly changes: number;
+}
+
 /** A job whose workers keep dying is given up after so many of them: it may be what kills them. */
 const MOST_DEATHS = 10;
 /** Finished jobs are kept for a look, but not without bound; failed ones are kept until somebody has seen to them. */
@@ -85,7 +91,12 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     places: () => concurrency - contexts.size,
     heldBack: () => bucket.heldBack,
   });
-  const stopHearing = bucket.onChange((key = "*") => feeder.wake(key));
+  /** How often limits, a cooldown or a pause have changed. */
+  let changes = 0;
+  const stopHearing = bucket.onChange((key = "*") => {
+    changes += 1;
+    feeder.wake(key);
+  });
 
   const stored = new StoredWorker<Data, Result | undefined>(
     storedQueueName(queue.name),
@@ -119,9 +130,12 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       const arrival = job.key === undefined ? "fed" : await feeder.arrive(job.id);
       // It came due by itself, from a delay or a retry, and has yet to wait for its turn.
       if (arrival === "unfed") return await park(bullJob, token);
+      const changesBefore = changes;
       const drawing = slots.draw(job);
       const drawn = await (job.key === undefined ? drawing : feeder.whileWaiting(drawing));
-      if (drawn instanceof TooFar) return await park(bullJob, token, drawn.roomInMs);
+      if (drawn instanceof TooFar) {
+        return await park(bullJob, token, { roomInMs: drawn.roomInMs, changes: changesBefore });
+      }
       if (drawn === undefined || context.isAborted) return await giveBack(bullJob, token, drawn);
       feeder.start(probeOf(job, arrival, drawn));
       const { hasLease } = drawn;
@@ -137,10 +151,12 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   }
 
   /** Its place here is another job's now; it comes back in its turn, when its key has room. */
-  async function park(bullJob: Stored<Data>, token: string, roomInMs?: number): Promise<never> {
+  async function park(bullJob: Stored<Data>, token: string, told?: Told): Promise<never> {
     await bullJob.moveToDelayed(Date.now() + PARK_MS, token);
     const weight = weightOf(readJob(bullJob).key);
-    feeder.park({ id: bullJob.id!, weight, roomInMs: roomInMs && Math.ceil(roomInMs) });
+    // What it was told before a change is no longer so, and its lane was woken before the job lay in it.
+    const isSo = told !== undefined && told.changes === changes;
+    feeder.park({ id: bullJob.id!, weight, roomInMs: isSo ? Math.ceil(told.roomInMs) : undefined });
     throw new DelayedError();
   }
 

@@ -163,6 +163,18 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect([before, after]).toEqual([0, 1]);
   });
 
+  it("is still held when its end was seen by a release, and the clock then steps back", async () => {
+    const pinned = open();
+    const [holder, waiter] = askersOf(pinned, "ab");
+    await holder!.draw(1);
+    await holder!.draw(1);
+    pinned.clock.advanceMs(5_000);
+    await holder!.release([]);
+    pinned.clock.advanceMs(-1);
+
+    expect(await got(waiter!)).toBe(0);
+  });
+
   it("lasts for as long as it is renewed", async () => {
     const pinned = open();
     const [holder, waiter] = askersOf(pinned, "ab");

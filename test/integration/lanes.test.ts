@@ -1,9 +1,14 @@
-import { describe, expect, it } from "vitest";
+import { Job as StoredJob } from "bullmq";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import type { OwnedBucket } from "../../src/throttle/bucket.ts";
 import { deferred } from "../support/deferred.ts";
 import { FETCHED_AT_ONCE, farthestFromPlace, openLanes, upTo } from "../support/open-lanes.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const lanes = openLanes();
+afterEach(() => {
+  vi.restoreAllMocks();
+});
 
 describe("a key that has no room", () => {
   it("is passed by jobs of other keys, and takes none of their places", async () => {
@@ -88,6 +93,28 @@ describe("a key that has no room", () => {
     await waitUntil(() => started === 50, "all have started, an hour apart by the old limit");
     const { done, active } = await queue.counts();
     expect(done + active).toBe(50);
+  });
+
+  it("starts its job at once when a higher limit is configured while the job is on its way back", async () => {
+    const { sluice, queue } = lanes.open({ rate: "500/s", perKey: { rate: "1/h" } });
+    const started: (string | undefined)[] = [];
+    const moveToDelayed = vi.spyOn(StoredJob.prototype, "moveToDelayed");
+    moveToDelayed.mockImplementationOnce(async function (this: StoredJob, ...way) {
+      const isHeard = deferred();
+      (queue.bucket as OwnedBucket).onChange(() => isHeard.resolve());
+      await queue.bucket.configure({ rate: "500/s", perKey: { rate: "400/s" } });
+      await isHeard.promise;
+      // One of another key tells that the lanes have been woken.
+      await queue.enqueue(0, { key: "other" });
+      await waitUntil(() => started.includes("other"), "the other has started");
+      return moveToDelayed.apply(this, way);
+    });
+    await queue.enqueueMany(upTo(2), { key: "slow" });
+
+    sluice.worker(queue, async ({ key }) => void started.push(key));
+    await waitUntil(() => started.length === 3, "all have started, an hour apart by the old limit");
+
+    expect(started.toSorted()).toEqual(["other", "slow", "slow"]);
   });
 
   it("starts its jobs when its bucket is resumed, though a pause had sent them back to their lane", async () => {

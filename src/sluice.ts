@@ -21,8 +21,10 @@ import {
   type SluiceOptions,
 } from "./sluice-options.ts";
 import { readBucketOptions, type BucketOptions } from "./throttle/bucket-options.ts";
+import type { BucketParts } from "./throttle/bucket-parts.ts";
 import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
 import { createBucket } from "./throttle/create-bucket.ts";
+import { createSpreadBucket } from "./throttle/spread-bucket.ts";
 
 /** Buckets, queues and workers that share one Redis. End it with `close()`, or hold it by `await using`. */
 export interface Sluice extends Emitter<SluiceEvents> {
@@ -85,6 +87,8 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
 
   const replica = randomUUID();
   const buckets = new Map<string, OwnedBucket>();
+  /** The same, or their parts, by what the store knows them by. */
+  const places = new Map<string, OwnedBucket>();
   const queues = new Map<string, AnyQueue>();
   /** What each bucket and each queue was declared with first. */
   const declarations = new WeakMap<object, Declaration>();
@@ -106,11 +110,21 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   function listen(): void {
     if (isListening) return;
     isListening = true;
-    store.listen(replica, (name, news, key) => {
-      const bucket = buckets.get(name);
+    store.listen(replica, (place, news, key) => {
+      const bucket = places.get(place);
       if (news === "change") bucket?.forget(key);
       bucket?.lookIn(key);
     });
+  }
+
+  /** Keys that share nothing may lie on all nodes of a cluster. */
+  function openBucket(parts: BucketParts): OwnedBucket {
+    const onOpen = (place: string, bucket: OwnedBucket): unknown => places.set(place, bucket);
+    const isSpread = backend?.isCluster === true && parts.policy.limits.length === 0;
+    if (isSpread) return createSpreadBucket({ ...parts, onOpen });
+    const bucket = createBucket(parts);
+    onOpen(parts.name, bucket);
+    return bucket;
   }
 
   function connectQueueFor(where: string, queue: string): ConnectQueue {
@@ -150,7 +164,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       if (found === undefined) {
         const openLocalStore = backend && createMemoryStore;
         const parts = { name, policy, store, replica, logger, listen, openLocalStore };
-        const bucket = createBucket({ ...parts, ...behaviour });
+        const bucket = openBucket({ ...parts, ...behaviour });
         buckets.set(name, bucket);
         declarations.set(bucket, declaration);
         return bucket;

@@ -4,7 +4,7 @@ import type { Logger } from "../core/logger.ts";
 import type { StoreEvent } from "../core/store-events.ts";
 import type { Store } from "../core/store.ts";
 import type { BreakerOptions } from "./breaker.ts";
-import { connect, type ConnectionUse, type RedisInput } from "./connection.ts";
+import { connect, isCluster, type ConnectionUse, type RedisInput } from "./connection.ts";
 import { insistOnScripts } from "./defined-scripts.ts";
 import { untilReady } from "./ready.ts";
 import { createRedisLanes } from "./redis-lanes.ts";
@@ -27,6 +27,8 @@ export interface BackendOptions {
 /** All that Redis keeps for a sluice: buckets in a store, and queues on connections of their own. */
 export interface Backend {
   readonly store: Store;
+  /** Whether it is a cluster: each bucket lies on one of its nodes, by its name. */
+  readonly isCluster: boolean;
   /** A connection to where this queue lives, for this use. */
   connectQueue(queue: string, use: ConnectionUse): QueueServer;
 }
@@ -52,12 +54,13 @@ export function createBackend(options: BackendOptions): Backend {
   if (!isList(redis)) {
     const connectQueue: Backend["connectQueue"] = (_queue, use) =>
       connectForQueue(redis, use, prefix);
-    return { store: storeAt(redis), connectQueue };
+    return { store: storeAt(redis), isCluster: isCluster(redis), connectQueue };
   }
   const stores = new Map(redis.map((url) => [url, storeAt(url)]));
   const urlOf = createShards(redis);
   return {
     store: createShardedStore([...stores.values()], (bucket) => stores.get(urlOf(bucket))!),
+    isCluster: false,
     connectQueue: (queue, use) => connectForQueue(urlOf(queue), use, prefix),
   };
 }

@@ -8,8 +8,8 @@ export interface LimitedKey {
 }
 
 /**
- * The keys of one bucket in Redis, as `lua/lib/limits.lua` binds them; the bucket's
- * name is their hash tag, so that a cluster keeps them on one node.
+ * The keys of one bucket in Redis, or of one part of it, as `lua/lib/limits.lua` binds
+ * them; its name is their hash tag, so that a cluster keeps them on one node.
  */
 export function bucketKeys(
   prefix: string,

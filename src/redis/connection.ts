@@ -140,8 +140,8 @@ function isNoUse(error: Error): boolean {
   return /^(READONLY|LOADING) /.test(error.message);
 }
 
-function isCluster(input: RedisOptions | Redis | Cluster): input is Cluster {
-  return "isCluster" in input && input.isCluster === true;
+export function isCluster(input: RedisInput): input is Cluster {
+  return typeof input === "object" && "isCluster" in input && input.isCluster === true;
 }
 
 function isRedis(input: RedisOptions | Redis): input is Redis {

@@ -1,5 +1,5 @@
 import type { Cluster, Redis } from "ioredis";
-import { slotOfTag } from "./cluster-slot.ts";
+import { slotOfTag } from "../core/cluster-slot.ts";
 
 /** Tells what the server of a bucket is called in logs and events: where it is, never with a user or password. */
 export function serverNames(redis: Redis | Cluster): (bucket: string) => string {

@@ -31,6 +31,8 @@ export interface Admission {
 export interface AdmissionParts {
   readonly name: string;
   readonly maxWaiting: number;
+  /** How many callers wait in this process. */
+  readonly waiting: () => number;
   readonly groups: Groups;
   readonly pacer: Pacer;
   readonly tries: TryDraws;
@@ -69,7 +71,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
 
   /** As a line fills, it is kept for those who are more urgent. */
   function shed({ priority = "normal", key }: DrawOptions, group: Group): void {
-    const { waiting } = pacer;
+    const waiting = parts.waiting();
     const most = maxWaiting * SHED_AT[priority];
     if (waiting < most) return;
     const retryAfterMs = Math.ceil((waiting - most + 1) * group.conditions.stepMs);

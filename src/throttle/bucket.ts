@@ -50,7 +50,7 @@ export interface Bucket {
    * Puts another policy in force for all replicas, over what the code says; `"code"` gives way to that again.
    * Counters are not reset. Configured policies outlive restarts, for 30 days after the last draw.
    *
-   * @throws {@link InvalidOptionError} when the policy can never work.
+   * @throws {@link InvalidOptionError} when the policy can never work, or names limits for all keys together where keys are spread over a cluster.
    * @throws {@link StoreUnavailableError} when Redis gave no answer in time; so do the others below.
    */
   configure(policy: PolicyOptions | "code"): Promise<void>;

@@ -1,24 +1,21 @@
 import { setMaxListeners } from "node:events";
 import { ClosedError } from "../core/errors.ts";
-import type { Logger } from "../core/logger.ts";
-import type { Policy } from "../core/policy.ts";
-import type { Store } from "../core/store.ts";
 import { createAdmission } from "./admission.ts";
 import type { Basics } from "./basics.ts";
+import type { BucketParts } from "./bucket-parts.ts";
 import type { OwnedBucket } from "./bucket.ts";
 import { readDrawOptions, readTryOptions, type DrawOptions } from "./draw-options.ts";
 import { createEstimates, estimateOf, stepsOf, type Estimate } from "./estimates.ts";
-import type { FeedbackOptions } from "./feedback-options.ts";
 import { createFetch, type ThrottledFetch } from "./fetch.ts";
 import type { Caller } from "./group.ts";
 import { createGroups } from "./groups.ts";
 import { createKnowledge } from "./known-terms.ts";
 import { createLeaseKeeper } from "./lease-keeper.ts";
 import { createListener } from "./listener.ts";
-import type { OnStateLost, OnStoreDown } from "./outage/outage-options.ts";
-import { standByStore, type OpenLocalStore } from "./outage/stand-ins.ts";
+import { standByStore } from "./outage/stand-ins.ts";
 import { createStoreRetries } from "./outage/store-retries.ts";
 import { createPacer, type Pacer } from "./pacer.ts";
+import { createRefusals } from "./refusals.ts";
 import { createSettling } from "./settling.ts";
 import type { Slot } from "./slot.ts";
 import { takeSlotInHand } from "./slot-in-hand.ts";
@@ -27,26 +24,14 @@ import { throttle } from "./throttled.ts";
 import { createTryDraws } from "./try-draws.ts";
 import type { WaitingCall } from "./waiting-call.ts";
 
-export interface BucketParts {
-  readonly name: string;
-  readonly policy: Policy;
-  readonly store: Store;
-  readonly replica: string;
-  readonly logger: Logger;
-  readonly maxWaiting?: number | undefined;
-  readonly feedback?: FeedbackOptions | undefined;
-  readonly onStoreDown?: OnStoreDown | undefined;
-  readonly onStateLost?: OnStateLost | undefined;
-  /** What calls go on with when the store does not answer; left out where it always does. */
-  readonly openLocalStore?: OpenLocalStore | undefined;
-  /** Lets the bucket hear of leases that come free, and of changes; called when it is first drawn from. */
-  readonly listen?: (() => void) | undefined;
-}
-
 const NO_OPTIONS: DrawOptions = Object.freeze({});
 
 export function createBucket(parts: BucketParts): OwnedBucket {
   const { name, policy, replica, logger, maxWaiting = Infinity, onStoreDown = "refuse" } = parts;
+  const { waiting, refusals } = parts.common ?? {
+    waiting: () => pacer.waiting,
+    refusals: createRefusals(),
+  };
   const known = createKnowledge(name, policy, logger);
   const store = standByStore({ ...parts, bucket: name, asker: replica, onStoreDown, wake });
   const waitsForStore = onStoreDown === "wait";
@@ -63,11 +48,13 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     groupOf: (options) => groups.of(options),
     learn: pacer.learn,
     startsFull,
+    refusals,
     untilRetry: waitsForStore ? retries.untilRetry : undefined,
   });
   const admission = createAdmission({
     name,
     maxWaiting,
+    waiting,
     groups,
     pacer,
     tries,
@@ -78,7 +65,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
   const steering = createSteering({
     ...basics,
     declared: policy,
-    waiting: () => pacer.waiting,
+    waiting,
     onChange: () => lookIn(),
   });
   const changeListeners = new Set<(key: string | undefined) => void>();

@@ -7,7 +7,7 @@ import type { TryOptions } from "./draw-options.ts";
 import type { Group } from "./group.ts";
 import type { PolicyNews } from "./known-terms.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
-import { createRefusals } from "./refusals.ts";
+import type { Refusals } from "./refusals.ts";
 import { DrawnSlot } from "./slot.ts";
 import { byScript, MOST_TOGETHER, type Asker, type Batch } from "./try-batches.ts";
 
@@ -26,6 +26,7 @@ export interface TryDrawsOptions extends Basics {
   /** Those who ask wait while the store does not answer: resolves when it may be asked again. Undefined: they fail. */
   readonly untilRetry: (() => Promise<void>) | undefined;
   readonly leases: LeaseKeeper;
+  readonly refusals: Refusals;
   /** The group that a call belongs to, by the policy that is known. */
   readonly groupOf: (options: TryOptions) => Group;
   /** Another policy is in force. */
@@ -33,8 +34,7 @@ export interface TryDrawsOptions extends Basics {
 }
 
 export function createTryDraws(parts: TryDrawsOptions): TryDraws {
-  const { store, bucket, asker, known, leases, startsFull, untilRetry } = parts;
-  const refusals = createRefusals();
+  const { store, bucket, asker, known, leases, refusals, startsFull, untilRetry } = parts;
   let gathered = new Map<string, Batch>();
   let isDue = false;
   let asking = 0;

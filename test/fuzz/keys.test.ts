@@ -12,7 +12,7 @@ import {
   type Sluice,
 } from "sluice";
 import type { Limit } from "../../src/core/limits/limit.ts";
-import { slotOfTag } from "../../src/redis/cluster-slot.ts";
+import { slotOfTag } from "../../src/core/cluster-slot.ts";
 import { KEY, NAME } from "../../src/core/options.ts";
 import { bucketKeys } from "../../src/redis/bucket-keys.ts";
 import { hostileName } from "./hostile.ts";

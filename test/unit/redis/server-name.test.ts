@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 import { describe, expect, it } from "vitest";
-import { slotOfTag } from "../../../src/redis/cluster-slot.ts";
+import { slotOfTag } from "../../../src/core/cluster-slot.ts";
 import { serverNames } from "../../../src/redis/server-name.ts";
 
 const named = (options: object): string =>

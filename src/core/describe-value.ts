@@ -1,9 +1,13 @@
 const LONGEST = 60;
+/** So much of a text is looked through for passwords, of which the beginning is shown. */
+const LOOKED_THROUGH = 4_000;
 
 /** A value as an error message may show it: on one line, quoted, and never longer than some 60 characters. */
 export function describeValue(value: unknown): string {
   const text = typeof value === "string" ? JSON.stringify(value) : plainText(value);
-  return shorten(onOneLine(withoutPasswords(text)));
+  const start = onOneLine(withoutPasswords(text.slice(0, LOOKED_THROUGH)));
+  const isWhole = start.length <= LONGEST && text.length <= LOOKED_THROUGH;
+  return isWhole ? start : `${start.slice(0, LONGEST)}… (${text.length} characters)`;
 }
 
 /** A text that cannot pass for two lines of a log. */
@@ -36,10 +40,6 @@ function withoutUser(word: string): string {
   const slashes = word.indexOf("//");
   if (slashes !== -1 && slashes < end) return `${word.slice(0, slashes)}//***${word.slice(end)}`;
   return word.slice(0, end).includes(":") ? `***${word.slice(end)}` : word;
-}
-
-function shorten(text: string): string {
-  return text.length <= LONGEST ? text : `${text.slice(0, LONGEST)}… (${text.length} characters)`;
 }
 
 function plainText(value: unknown): string {

@@ -29,8 +29,9 @@ function hide(name: string, value: unknown, { deep, left }: Bounds): unknown {
   }
   if (typeof value !== "object" || value === null || deep > DEEPEST || left.count <= 0)
     return value;
+  if (ArrayBuffer.isView(value)) return value;
   try {
-    const entries = Object.entries(value).slice(0, Math.max(0, left.count));
+    const entries = firstEntries(value, left.count);
     const hidden = entries.map(
       ([key, each]) => [key, hide(key, each, { deep: deep + 1, left })] as const,
     );
@@ -40,4 +41,14 @@ function hide(name: string, value: unknown, { deep, left }: Bounds): unknown {
     // A getter or a proxy that throws.
     return value;
   }
+}
+
+/** As `Object.entries`, which would list all of them first. */
+function firstEntries(value: object, count: number): [string, unknown][] {
+  const entries: [string, unknown][] = [];
+  for (const key in value) {
+    if (entries.length >= count) break;
+    if (Object.hasOwn(value, key)) entries.push([key, value[key as keyof typeof value]]);
+  }
+  return entries;
 }

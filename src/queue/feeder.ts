@@ -59,18 +59,19 @@ export function createFeeder(parts: FeederParts): Feeder {
   let waiting = 0;
   let parked = 0;
   let tripMs = 0;
+  let told = 0;
   let toldAtMs = -Infinity;
   let telling: Promise<void> | undefined;
   let timer: NodeJS.Timeout | undefined;
   let timerAtMs = Infinity;
   let isClosed = false;
 
-  /** Below none if it holds more than it starts: what one has too many, the others need not have. */
+  /** One at least if it holds none; below none if it holds more than it starts: what one has too many, the others need not have. */
   function want(): number {
     const held = arrivals.size + Math.max(0, waiting - heldBack());
     const recent = started.count(performance.now());
     const aheadMs = Math.min(AHEAD_MS + AHEAD_TRIPS * tripMs, MOST_AHEAD_MS);
-    const most = Math.ceil((recent * aheadMs) / PACE_MS);
+    const most = Math.max(1, Math.ceil((recent * aheadMs) / PACE_MS));
     return Math.min(most - held, places() + Math.ceil(recent * PREFETCH));
   }
 
@@ -110,7 +111,8 @@ export function createFeeder(parts: FeederParts): Feeder {
     try {
       const back = joining.splice(0);
       if (back.length > 0) await lanes.join(queue, back);
-      const request = { queue, worker, want: want(), forMs: isClosed ? 0 : WANT_FOR_MS, ...news };
+      told = want();
+      const request = { queue, worker, want: told, forMs: isClosed ? 0 : WANT_FOR_MS, ...news };
       const sentAtMs = performance.now();
       const fed = await lanes.feed(request);
       tripMs += (performance.now() - sentAtMs - tripMs) * TRIP_SHARE;
@@ -151,7 +153,8 @@ export function createFeeder(parts: FeederParts): Feeder {
     start(probe) {
       started.add(performance.now());
       if (probe !== undefined) probes.push([probe.key, probe.wentAtOnce]);
-      if (probe !== undefined || parked > 0) tellSoon();
+      // Who said that it had too many says when it has not: the next job to be enqueued goes by that.
+      if (probe !== undefined || parked > 0 || told < 0) tellSoon();
     },
     park(job) {
       joining.push(job);

@@ -31,13 +31,32 @@ export function createWeights(
     throw new InvalidOptionError({ where, option: "weights", value: weight, remedy });
   }
 
-  const table =
-    typeof weights === "object"
-      ? new Map(Object.entries(weights).map(([key, weight]) => [key, read(weight)]))
-      : undefined;
+  if (typeof weights === "object") {
+    for (const weight of Object.values(weights)) read(weight ?? 1);
+  }
+  const tell = (key: string): number =>
+    typeof weights === "function"
+      ? read(weights(key))
+      : read((Object.hasOwn(weights, key) ? weights[key] : undefined) ?? 1);
   return (key) => {
-    if (key === undefined) return undefined;
-    const weight = table === undefined ? read((weights as OfKey)(key)) : (table.get(key) ?? 1);
+    const weight = key === undefined ? 1 : tell(key);
     return weight === 1 ? undefined : weight;
+  };
+}
+
+/** The same for a worker: it has its jobs already, and one whose weight cannot be told now counts as 1; said once. */
+export function tolerant(
+  weightOf: (key: string | undefined) => number | undefined,
+  onError: (error: unknown) => void,
+): (key: string | undefined) => number | undefined {
+  let isSaid = false;
+  return (key) => {
+    try {
+      return weightOf(key);
+    } catch (error) {
+      if (!isSaid) onError(error);
+      isSaid = true;
+      return undefined;
+    }
   };
 }

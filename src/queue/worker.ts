@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
 import { DelayedError, WaitingError, Worker as StoredWorker } from "bullmq";
+import { reasonOf } from "../core/describe-value.ts";
 import type { Arrival } from "../core/lane-store.ts";
 import type { Logger } from "../core/logger.ts";
 import type { OwnedBucket } from "../throttle/bucket.ts";
@@ -14,7 +15,7 @@ import { createJobContext, type Handler, type OwnedJobContext } from "./handler.
 import { openHandler } from "./sandbox.ts";
 import type { Schema } from "./schema.ts";
 import { createJobSlots } from "./job-slots.ts";
-import { PARK_MS } from "./lane.ts";
+import { PARK_MS, tolerant } from "./lane.ts";
 import { fillDefaults, readJob, type Job, type Stored } from "./job.ts";
 import { createPatientBackend } from "./patient-backend.ts";
 import type { Queue } from "./queue.ts";
@@ -70,7 +71,7 @@ const CLOSED = "the worker is closed";
 const REDIS_GRACE_MS = 2_000;
 
 export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result>): Worker {
-  const { queue, bucket, schema, connect, prefix, logger, weightOf, onClosed } = settings;
+  const { queue, bucket, schema, connect, prefix, logger, onClosed } = settings;
   const options = readWorkerOptions(settings.options);
   const isInline = typeof settings.handler === "function";
   const { concurrency = isInline ? 50 : availableParallelism(), timeoutMs } = options;
@@ -79,6 +80,10 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   const connection = connect("worker");
   const parts = { queue: queue.name, bucket, handler: handler.handle, schema, timeoutMs, logger };
   const running = createRunning();
+  const weightOf = tolerant(settings.weightOf, (error) => {
+    const facts = { queue: queue.name, reason: reasonOf(error) };
+    logger.warn(facts, "A key has no weight, and counts as 1.");
+  });
   const slots = createJobSlots(bucket, patienceMs, weightOf);
   /** The jobs that are here, by their ids. */
   const contexts = new Map<string, OwnedJobContext>();

@@ -76,7 +76,11 @@ export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster 
 /** Whether ioredis can read an address. It cannot if a `%` in its password was not encoded, and throws then what tells the password. */
 export function canRead(url: string): boolean {
   try {
-    return new Redis(url, { lazyConnect: true }).status === "wait";
+    const probe = new Redis(url, { lazyConnect: true });
+    const isLazy = probe.status === "wait";
+    // The query of a URL wins over options, and can have it connect at once.
+    if (!isLazy) probe.disconnect();
+    return isLazy;
   } catch {
     return false;
   }

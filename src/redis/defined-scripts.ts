@@ -3,7 +3,7 @@ import { WHEN_FULL, isOutOfMemory, isUnknownScript } from "./script.ts";
 
 type Command = (this: unknown, ...args: unknown[]) => Promise<unknown>;
 
-/** What BullMQ calls its scripts that bring new jobs. All others move, end or remove what is stored. */
+/** What BullMQ calls its scripts that bring new jobs. All others move, end or remove those that are stored, or note little about them. */
 const BRINGS_JOBS = /^add\w*Job/;
 
 /**

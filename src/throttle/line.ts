@@ -30,9 +30,10 @@ export interface Line<W extends Waiter> {
   remove(waiter: W): void;
 }
 
-/** In which round the last one of a lane goes, and how many of it wait. */
+/** In which round the last one of a lane goes, in which one has gone last, and how many of it wait. */
 interface Turns {
   round: number;
+  wentIn: number;
   waiting: number;
 }
 
@@ -64,12 +65,10 @@ export function createLine<W extends Waiter>(): Line<W> {
     return undefined;
   }
 
-  function remove(waiter: W): void {
-    const queue = queues.get(waiter.priority)!;
+  /** Returns how its lane takes turns. */
+  function unlink(queue: Queue, waiter: Waiter): Turns | undefined {
     const turns = waiter.lane === undefined ? undefined : queue.lanes.get(waiter.lane);
     if (turns !== undefined) turns.waiting -= 1;
-    // Those who left without a turn have not used it up.
-    if (turns?.waiting === 0) turns.round = Math.min(turns.round, queue.round);
     if (waiter.previous === undefined) queue.head = waiter.next;
     else waiter.previous.next = waiter.next;
     if (waiter.next === undefined) queue.tail = waiter.previous;
@@ -79,6 +78,7 @@ export function createLine<W extends Waiter>(): Line<W> {
     queue.size -= 1;
     if (queue.size === 0) queue.lanes.clear();
     size -= 1;
+    return turns;
   }
 
   return {
@@ -120,18 +120,27 @@ export function createLine<W extends Waiter>(): Line<W> {
     shift() {
       const head = first();
       if (head === undefined) return undefined;
-      queues.get(head.priority)!.round = head.round;
-      remove(head);
+      const queue = queues.get(head.priority)!;
+      queue.round = head.round;
+      const turns = unlink(queue, head);
+      if (turns !== undefined) turns.wentIn = head.round;
       return head;
     },
-    remove,
+    remove(waiter) {
+      const turns = unlink(queues.get(waiter.priority)!, waiter);
+      // Those who left without a turn have not used it up.
+      if (turns?.waiting === 0) turns.round = turns.wentIn;
+    },
   };
 }
 
-/** One of a lane goes a turn after the lane's last one; who has no lane, with the last of all. */
+/**
+ * One of a lane goes a turn after the lane's last one. Who has no lane goes with the last of all, but waits
+ * no more rounds than callers: the last may be one of a lane that seldom has a turn.
+ */
 function roundOf({ round, lanes, tail, size }: Queue, { lane, laneWeight = 1 }: Waiter): number {
-  if (lane === undefined) return tail?.round ?? round;
-  const turns = lanes.get(lane) ?? { round: -Infinity, waiting: 0 };
+  if (lane === undefined) return Math.min(tail?.round ?? round, round + size);
+  const turns = lanes.get(lane) ?? { round: -Infinity, wentIn: -Infinity, waiting: 0 };
   turns.round = Math.max(round, turns.round + 1 / laneWeight);
   turns.waiting += 1;
   lanes.set(lane, turns);

@@ -7,8 +7,7 @@ import { createRedisLanes } from "../../src/redis/redis-lanes.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const HOUR_MS = 3_600_000;
-/** As in `lua/lib/lanes.lua`. */
-const SPARE = 2;
+const SPARE = 2; // as in lua/lib/lanes.lua
 let redis: Redis;
 let prefix: string;
 let stored: BullQueue;

@@ -114,7 +114,7 @@ describe("a key that has no room", () => {
     sluice.worker(queue, async ({ key }) => void started.push(key));
     await waitUntil(() => started.length === 3, "all have started, an hour apart by the old limit");
 
-    expect(started.toSorted()).toEqual(["other", "slow", "slow"]);
+    expect(started.filter((key) => key === "slow")).toHaveLength(2);
   });
 
   it("starts its jobs when its bucket is resumed, though a pause had sent them back to their lane", async () => {

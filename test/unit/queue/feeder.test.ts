@@ -17,7 +17,7 @@ describe("what a feeder tells", () => {
 
     await pass(3_500);
 
-    expect(setup.told.map(({ want }) => want)).toEqual([0, 0, 0, 0]);
+    expect(setup.told.map(({ want }) => want)).toEqual([1, 1, 1, 1]);
     expect(setup.told[0]).toMatchObject({ queue: "jobs", worker: "w", arrived: [], forMs: 3_000 });
     await setup.feeder.close();
   });
@@ -105,6 +105,22 @@ describe("what a feeder tells", () => {
   });
 });
 
+describe("a feeder that had too many", () => {
+  it("tells of a start although no jobs are parked, for those that are enqueued next", async () => {
+    const setup = setUpFeeder();
+    const endOne = beginWaits(setup.feeder, 3);
+    setup.feeder.wake("any");
+    await pass(10);
+    await endOne();
+
+    setup.feeder.start();
+    await pass(10);
+
+    expect(setup.told.map(({ want }) => want)).toEqual([1, 1 - 3, 1 - 2]);
+    await setup.feeder.close();
+  });
+});
+
 describe("how many jobs a feeder asks for", () => {
   it("is what it starts in 150 ms, less those that wait for their slots", async () => {
     const setup = setUpFeeder();
@@ -127,7 +143,7 @@ describe("how many jobs a feeder asks for", () => {
     setup.feeder.wake("any");
     await pass(10);
 
-    expect(setup.told.at(-1)!.want).toBe(-1);
+    expect(setup.told.at(-1)!.want).toBe(1 - 1);
     await setup.feeder.close();
   });
 
@@ -150,7 +166,7 @@ describe("how many jobs a feeder asks for", () => {
     setup.feeder.wake("any");
     await pass(10);
 
-    expect(setup.told.at(-1)!.want).toBe(-5);
+    expect(setup.told.at(-1)!.want).toBe(1 - 5);
     await setup.feeder.close();
   });
 
@@ -188,13 +204,13 @@ describe("how many jobs a feeder asks for", () => {
     await setup.feeder.close();
   });
 
-  it("falls back to none when nothing has started for a while", async () => {
+  it("falls back to one when nothing has started for a while", async () => {
     const setup = setUpFeeder();
     for (let count = 0; count < 10; count++) setup.feeder.start();
 
     await pass(2_000);
 
-    expect(setup.told.at(-1)!.want).toBe(0);
+    expect(setup.told.at(-1)!.want).toBe(1);
     await setup.feeder.close();
   });
 });

@@ -114,6 +114,28 @@ describe("a line with lanes", () => {
     expect(shiftAll(line, 1)).toEqual(["B"]);
   });
 
+  it("has one without a lane wait no more rounds than callers, however seldom the last lane goes", () => {
+    const line = createLine<Named>();
+    pushAll(line, "seldom", 3, 0.01);
+    line.push(waiter(0));
+
+    pushAll(line, "A", 20);
+
+    const went = shiftAll(line);
+    expect(went.indexOf(undefined)).toBeLessThanOrEqual(3 + 4);
+  });
+
+  it("takes no turn from a lane whose only caller has left without one, however seldom it goes", () => {
+    const line = createLine<Named>();
+    pushAll(line, "A", 20);
+    const [leaver] = pushAll(line, "seldom", 1, 0.01);
+    line.remove(leaver!);
+
+    pushAll(line, "seldom", 1, 0.01);
+
+    expect(shiftAll(line, 2)).toContain("seldom");
+  });
+
   it("lets no lane have two turns more than another that waits all the while, and keeps the order inside a lane", () => {
     const step = fc.oneof(
       fc.record({ do: fc.constant("push" as const), lane: fc.constantFrom(...LANES) }),

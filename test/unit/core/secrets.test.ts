@@ -1,0 +1,48 @@
+import { describe, expect, it } from "vitest";
+import { InvalidOptionError } from "../../../src/core/errors.ts";
+import { withoutSecrets } from "../../../src/core/secrets.ts";
+
+const numbered = (count: number): object =>
+  Object.fromEntries(Array.from({ length: count }, (_, at) => [`n${at}`, at]));
+
+describe("a value that an error keeps", () => {
+  it("is looked at in no more than a thousand places, however much it holds", () => {
+    let reads = 0;
+    const many = new Proxy(numbered(10_000), {
+      get(target, name) {
+        reads += 1;
+        return Reflect.get(target, name);
+      },
+    });
+
+    withoutSecrets("data", { many });
+
+    expect(reads).toBeLessThanOrEqual(1_000);
+    expect(reads).toBeGreaterThan(0);
+  });
+
+  it("is left as it is when it is bytes", () => {
+    const data = Buffer.alloc(10);
+
+    expect(withoutSecrets("data", data)).toBe(data);
+  });
+
+  it("loses the passwords that lie before that bound, as a copy", () => {
+    const given = { host: "h", password: "hunter2" };
+
+    expect(withoutSecrets("redis", given)).toEqual({ host: "h", password: "***" });
+    expect(given.password).toBe("hunter2");
+  });
+});
+
+describe("a text in an error", () => {
+  it("is cut short, and loses the password of a URL at its beginning", () => {
+    const value = `redis://user:hunter2@host/${"x".repeat(1_000_000)}`;
+
+    const { message } = new InvalidOptionError({ where: "w", option: "o", value, remedy: "r" });
+
+    expect(message).toContain('"redis://***@host/x');
+    expect(message).toContain("(1000019 characters)");
+    expect(message.length).toBeLessThan(150);
+  });
+});

@@ -1,0 +1,45 @@
+import { describe, expect, it } from "vitest";
+import { createWeights, tolerant } from "../../../src/queue/lane.ts";
+
+describe("the weights of keys", () => {
+  it("are 1 where a table names none, or nothing", () => {
+    const weightOf = createWeights("q", { gold: 3, silver: undefined as never });
+
+    expect(["gold", "silver", "lead", "constructor", undefined].map(weightOf)).toEqual([
+      3,
+      undefined,
+      undefined,
+      undefined,
+      undefined,
+    ]);
+  });
+
+  it("follow a table that changes while it is in use", () => {
+    const weights: Record<string, number> = { gold: 3 };
+    const weightOf = createWeights("q", weights);
+
+    weights["gold"] = 5;
+
+    expect(weightOf("gold")).toBe(5);
+  });
+
+  it.each([0, -1, NaN, 1_001, "3", null])("refuse %j", (weight) => {
+    const weigh = (): unknown => createWeights("q", () => weight as number)("gold");
+
+    expect(weigh).toThrow('option "weights"');
+  });
+
+  it("are 1 to a worker that cannot be told any, and it says so once", () => {
+    const errors: unknown[] = [];
+    const failure = new Error("no such tenant");
+    const weightOf = tolerant(
+      () => {
+        throw failure;
+      },
+      (error) => errors.push(error),
+    );
+
+    expect([weightOf("a"), weightOf("b")]).toEqual([undefined, undefined]);
+    expect(errors).toEqual([failure]);
+  });
+});

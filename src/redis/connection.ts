@@ -6,6 +6,10 @@ export type RedisInput = string | RedisOptions | Redis | Cluster;
 
 /** How long one command of the store may take before its connection is given up. */
 const COMMAND_TIMEOUT_MS = 1_000;
+/** How long a worker, or who only listens, believes in a server that says nothing. */
+const SILENCE_MS = 5_000;
+/** BullMQ blocks for as long as this at most, on connections that it copies from ours. */
+const LONGEST_BLOCK_MS = 10_000;
 /** How often a client of a cluster looks who serves what: a node that stands still would keep those who only listen. */
 const CLUSTER_LOOK_MS = 5_000;
 
@@ -50,7 +54,8 @@ const WORKER_SETTINGS: RedisOptions = {
   enableOfflineQueue: true,
   lazyConnect: false,
   // A worker blocks on Redis while its queue is empty: a time limit that it inherits would end that each time.
-  commandTimeout: 2 ** 31 - 1,
+  // None at all, since a command of ioredis' own may never settle, and its timer would keep the process.
+  commandTimeout: undefined as unknown as number,
 };
 
 export type ConnectionUse = "store" | "listener" | "producer" | "worker";
@@ -69,8 +74,20 @@ export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster 
   client.setMaxListeners(Infinity);
   // A failed attempt is told here as well as to the command that waited for it, which passes it on to its caller.
   client.on("error", () => undefined);
-  dropSilentServers(client);
+  if (use === "store" || use === "producer") dropSilentServers(client);
+  else dropAnyThatIsSilent(client);
   return client;
+}
+
+/** Where commands have no time limit: this connection, and each that BullMQ copies from it to block on. */
+function dropAnyThatIsSilent(client: Redis | Cluster): void {
+  dropSilentServers(client, SILENCE_MS);
+  const copy = client.duplicate.bind(client) as (...given: unknown[]) => Redis & Cluster;
+  client.duplicate = (...given: unknown[]) => {
+    const blocking = copy(...given);
+    dropSilentServers(blocking, LONGEST_BLOCK_MS + SILENCE_MS);
+    return blocking;
+  };
 }
 
 /** Whether ioredis can read an address. It cannot if a `%` in its password was not encoded, and throws then what tells the password. */

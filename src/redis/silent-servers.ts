@@ -1,15 +1,34 @@
 import type { Cluster, Command, Redis } from "ioredis";
 
+/** How often a connection is looked at on which one may have to wait long for an answer. */
+const LOOK_MS = 1_000;
+
+/** Watches one connection, to a server or to a node of a cluster. */
+type Watch = (server: Redis) => void;
+
 /**
- * Gives up the connection to a server that takes a command and does not answer it in time, as if it had
- * been lost: the next one may find another server there. Of a cluster, that is the connection to one node;
- * the others go on. Not ioredis' `socketTimeout`, whose timer outlives its connection and ends the next one.
+ * Gives up the connection to a server that is silent, as if it had been lost: the next one may find another
+ * server there. Of a cluster, that is the connection to one node; the others go on. Not ioredis'
+ * `socketTimeout`, whose timer outlives its connection and ends the next one.
+ *
+ * A server is silent that does not answer a command within its time limit; where commands have none, one that
+ * sends nothing for `silenceMs`, though it was asked to say that it is there.
  */
-export function dropSilentServers(client: Redis | Cluster): void {
+export function dropSilentServers(client: Redis | Cluster, silenceMs?: number): void {
+  const watch = silenceMs === undefined ? commandsInTime() : signsOfLife(silenceMs);
+  if ("isCluster" in client && client.isCluster) client.on("+node", watch);
+  else watch(client as Redis);
+}
+
+function commandsInTime(): Watch {
   /** Where each command went last: a cluster's may be sent on. */
   const servers = new WeakMap<Command, Redis>();
 
-  function watch(server: Redis): void {
+  function drop(command: Command, error: unknown): void {
+    if (isSilence(error)) servers.get(command)?.disconnect(true);
+  }
+
+  return (server) => {
     const send = server.sendCommand.bind(server);
     server.sendCommand = (command, ...rest) => {
       const isFirst = !servers.has(command);
@@ -17,16 +36,28 @@ export function dropSilentServers(client: Redis | Cluster): void {
       if (isFirst) command.promise.catch((error: unknown) => drop(command, error));
       return send(command, ...rest);
     };
-  }
-
-  function drop(command: Command, error: unknown): void {
-    if (isSilence(error)) servers.get(command)?.disconnect(true);
-  }
-
-  if ("isCluster" in client && client.isCluster) client.on("+node", watch);
-  else watch(client as Redis);
+  };
 }
 
 function isSilence(error: unknown): boolean {
   return error instanceof Error && error.message === "Command timed out";
+}
+
+function signsOfLife(silenceMs: number): Watch {
+  return (server) => {
+    server.on("connect", () => {
+      const { stream } = server;
+      let { bytesRead } = stream;
+      /** Looks, not time: a process that stood still has yet to read what came meanwhile. */
+      let silentLooks = 0;
+      const looking = setInterval(() => {
+        silentLooks = stream.bytesRead === bytesRead ? silentLooks + 1 : 0;
+        ({ bytesRead } = stream);
+        // What it answers does not matter, and where it may not be asked it says so. Behind a command that blocks, it waits.
+        if (silentLooks === 1 && server.status === "ready") server.ping().catch(() => undefined);
+        if (silentLooks * LOOK_MS > silenceMs) server.disconnect(true);
+      }, LOOK_MS).unref();
+      stream.once("close", () => clearInterval(looking));
+    });
+  };
 }

@@ -7,7 +7,6 @@ import { createRedisLanes } from "../../src/redis/redis-lanes.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const HOUR_MS = 3_600_000;
-const SPARE = 2; // as in lua/lib/lanes.lua
 let redis: Redis;
 let prefix: string;
 let stored: BullQueue;
@@ -55,10 +54,10 @@ async function enqueue(
   return ids;
 }
 
-/** So many jobs are to be out; the few beyond what workers want are taken off the first one's. */
+/** So many jobs are to be out; the two beyond what workers want are taken off the first one's. */
 function feed({ worker = "w", want = 0, ...request }: Partial<FeedRequest> = {}): Promise<Fed> {
   const nothing = { forMs: HOUR_MS, arrived: [], probes: [], woken: [] };
-  const wanted = worker === "w" ? want - SPARE : want;
+  const wanted = worker === "w" ? want - 2 : want;
   return lanes.feed({ queue: "jobs", worker, want: wanted, ...nothing, ...request });
 }
 

@@ -1,11 +1,14 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { ClosedError } from "sluice";
+import { children } from "../support/child.ts";
 import { ownRedisServers, redisNowMs } from "../support/own-redis.ts";
 import { drawSteadily, extraSlots, timesOf, usedShare } from "../support/steady-draws.ts";
+import { startTcpProxy } from "../support/tcp-proxy.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 50;
 const servers = ownRedisServers();
+const processes = children();
 
 describe("a replica that is closed while calls wait", () => {
   it("starts none once it is closed, fails those that wait, and leaves its slots to others", async () => {
@@ -39,5 +42,27 @@ describe("a replica that is closed while calls wait", () => {
     expect(ended.filter((outcome) => outcome instanceof ClosedError)).toHaveLength(300 - started);
     expect(used).toBeGreaterThanOrEqual(0.95);
     expect(extraSlots(timesOf(draws.slots), { perSecond: RATE })).toBe(0);
+  });
+});
+
+describe("a process whose connections broke before they were ready", () => {
+  it("ends by itself once its sluice is closed", async () => {
+    const redis = await servers.start();
+    const proxy = await startTcpProxy(redis.port);
+    onTestFinished(() => proxy.close());
+    const process = processes.start("listener.ts", [`redis://127.0.0.1:${proxy.port}`]);
+    await waitUntil(() => process.messages.length > 0, "it is at work");
+
+    proxy.set("stall");
+    proxy.cut();
+    for (let cuts = 1; cuts <= 3; cuts++) {
+      await waitUntil(() => proxy.kept > 0, "new connections ask whether Redis is ready");
+      proxy.cut();
+      proxy.set("stall");
+    }
+    proxy.set("pass");
+    process.send("close");
+
+    expect(await process.ended).toBe(0);
   });
 });

@@ -17,6 +17,7 @@ export interface OwnRedis {
   open(options?: SluiceOptions): Sluice;
   /** Ends the server as a power cut does, and starts it again in the same place and folder. */
   crash(): Promise<void>;
+  signal(name: NodeJS.Signals): void;
 }
 
 export interface OwnRedisServers {
@@ -59,6 +60,7 @@ export function ownRedisServers(): OwnRedisServers {
           endings.push(() => sluice.close());
           return sluice;
         },
+        signal: (name) => void process.kill(redis.pid!, name),
         async crash() {
           const broken = operator.status === "ready" ? once(operator, "close") : undefined;
           process.kill(redis.pid!, "SIGKILL");

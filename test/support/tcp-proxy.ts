@@ -11,7 +11,11 @@ export interface TcpProxy {
   readonly port: number;
   /** Bytes that were kept since the mode was set. */
   readonly kept: number;
+  /** The connections that clients have open. */
+  readonly clients: ReadonlySet<Socket>;
   set(mode: ProxyMode): void;
+  /** Every connection that there is goes dead, in both directions, and neither end is told; new ones work. */
+  abandon(): void;
   /** Breaks every connection. */
   cut(): void;
   close(): Promise<void>;
@@ -24,7 +28,9 @@ export const PROXY_DELAY_MS = 200;
 export async function startTcpProxy(serverPort: number): Promise<TcpProxy> {
   let mode: ProxyMode = "pass";
   let kept = 0;
+  const clients = new Set<Socket>();
   const sockets = new Set<Socket>();
+  const dead = new WeakSet<Socket>();
 
   function keep(bytes: Buffer): void {
     kept += bytes.length;
@@ -53,9 +59,12 @@ export async function startTcpProxy(serverPort: number): Promise<TcpProxy> {
 
   const server = createServer((client) => {
     client.setNoDelay(true);
+    clients.add(client);
+    client.once("close", () => clients.delete(client));
     const sliced = slicer(client);
     function answer(reply: Buffer): void {
-      if (mode === "pass") client.write(reply);
+      if (dead.has(client)) keep(reply);
+      else if (mode === "pass") client.write(reply);
       else if (mode === "delay") setTimeout(() => client.write(reply), PROXY_DELAY_MS);
       else if (mode === "slice") sliced(reply);
       else if (mode === "reset") breakWithin(reply, client);
@@ -73,7 +82,10 @@ export async function startTcpProxy(serverPort: number): Promise<TcpProxy> {
         upstream.destroy();
       });
     }
-    client.on("data", (bytes) => (mode === "stall" ? keep(bytes) : upstream.write(bytes)));
+    client.on("data", (bytes) => {
+      if (mode === "stall" || dead.has(client)) keep(bytes);
+      else upstream.write(bytes);
+    });
     upstream.on("data", answer);
   });
   server.listen(0, "127.0.0.1");
@@ -88,9 +100,13 @@ export async function startTcpProxy(serverPort: number): Promise<TcpProxy> {
     get kept() {
       return kept;
     },
+    clients,
     set(next) {
       mode = next;
       kept = 0;
+    },
+    abandon() {
+      for (const socket of sockets) dead.add(socket);
     },
     cut,
     async close() {

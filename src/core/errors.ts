@@ -34,7 +34,8 @@ export class InvalidOptionError extends SluiceError {
     const { where, option, remedy } = problem;
     const value = withoutSecrets(option, problem.value);
     const what = `option ${describeValue(option)} is ${describeValue(value)}`;
-    super(onOneLine(`${where}: ${what}; ${remedy}.`));
+    const end = /[.?!]$/.test(remedy) ? "" : ".";
+    super(onOneLine(`${where}: ${what}; ${remedy}${end}`));
     this.option = option;
     this.value = value;
   }

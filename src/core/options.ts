@@ -17,36 +17,50 @@ export function readOptions<Schema extends z.ZodObject>(
   if (read.success) return Object.freeze(read.data);
   const { issues } = read.error;
   const issue = issues.find(({ code }) => code === "unrecognized_keys") ?? issues[0]!;
-  if (issue.code === "unrecognized_keys") throw unknownOption(where, schema, given, issue.keys[0]!);
+  const within = shapeAt(schema, issue.path);
+  if (issue.code === "unrecognized_keys") {
+    throw unknownOption(where, within, given, [...issue.path, issue.keys[0]!]);
+  }
   if (issue.path.length === 0) {
     const remedy = "give an object of options";
     throw new InvalidOptionError({ where, option: "options", value: given, remedy });
   }
   const option = issue.path.join(".");
+  const isNoObject = within.length > 0 && issue.code === "invalid_type";
   throw new InvalidOptionError({
     where,
     option,
     value: valueAt(given, issue.path),
-    remedy: issue.message,
+    remedy: isNoObject ? `give an object of ${within.join(", ")}` : issue.message,
   });
 }
 
 function unknownOption(
   where: string,
-  schema: z.ZodObject,
+  known: readonly string[],
   given: unknown,
-  option: string,
+  path: readonly PropertyKey[],
 ): InvalidOptionError {
-  const known = Object.keys(schema.shape);
-  const near = closest(option, known);
+  const near = closest(String(path.at(-1)), known);
   const hint = near === undefined ? `the options are ${known.join(", ")}` : `did you mean ${near}?`;
-  const value = valueAt(given, [option]);
+  const remedy = `there is no such option; ${hint}`;
   return new InvalidOptionError({
     where,
-    option,
-    value,
-    remedy: `there is no such option; ${hint}`,
+    option: path.join("."),
+    value: valueAt(given, path),
+    remedy,
   });
+}
+
+/** The names of the options at a place among others; none where there is another value. */
+function shapeAt(schema: z.ZodType, path: readonly PropertyKey[]): readonly string[] {
+  let found: unknown = schema;
+  for (const name of path) {
+    if (!(found instanceof z.ZodObject)) return [];
+    found = found.shape[name as string];
+    if (found instanceof z.ZodOptional) found = found.unwrap();
+  }
+  return found instanceof z.ZodObject ? Object.keys(found.shape) : [];
 }
 
 function valueAt(given: unknown, path: readonly PropertyKey[]): unknown {

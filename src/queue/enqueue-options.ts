@@ -44,7 +44,9 @@ export interface EnqueueOptions {
 
 /** BullMQ's order of delayed jobs has room for no later times. */
 const LATEST_MS = 2 ** 41 - 1;
-const AT_ERROR = { error: "give a Date, or ms since 1970, before 2039-09-07" };
+const AT_ERROR = { error: "give a Date, or ms (not seconds) since 1970, before 2039-09-07" };
+/** Numbers below that, which is in 1973, are seconds. */
+const LEAST_MS = 1e11;
 const TIME = wholeNumber(1, LONGEST_MS, "milliseconds").optional();
 
 const ENQUEUE_OPTIONS = z.strictObject({
@@ -119,6 +121,6 @@ function has(one: unknown, other: unknown): boolean {
 }
 
 function isTime(value: unknown): boolean {
-  const ms = value instanceof Date ? value.getTime() : value;
-  return Number.isSafeInteger(ms) && (ms as number) >= 0 && (ms as number) <= LATEST_MS;
+  const [ms, leastMs] = value instanceof Date ? [value.getTime(), 0] : [value, LEAST_MS];
+  return Number.isSafeInteger(ms) && (ms as number) >= leastMs && (ms as number) <= LATEST_MS;
 }

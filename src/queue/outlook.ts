@@ -64,8 +64,8 @@ export function createOutlook(parts: {
   const { queue, bucket, lanes, access } = parts;
 
   async function view(id?: string, about: TryOptions = {}): Promise<View> {
-    const [seen, state] = await access.ask(() =>
-      Promise.all([lanes.look(queue, id), bucket.peek()]),
+    const [seen, state, isPaused] = await access.ask((stored) =>
+      Promise.all([lanes.look(queue, id), bucket.peek(), stored.isPaused()]),
     );
     const factor = state.rateFactor;
     const { sharedMs } = bucket.stepsOf(about);
@@ -73,7 +73,8 @@ export function createOutlook(parts: {
     // Of those that workers have, some run and the others wait for their slots, for so long at most.
     const held = Math.min(seen.active, perMs * HELD_MS);
     const usedUpMs = Math.max(0, ...state.limits.map(({ nextFreeMs = 0 }) => nextFreeMs));
-    const fromMs = Math.max(state.coolingForMs, state.pausedForMs, usedUpMs);
+    const pausedForMs = isPaused ? Infinity : state.pausedForMs;
+    const fromMs = Math.max(state.coolingForMs, pausedForMs, usedUpMs);
     const loads: LaneLoad[] = [
       { jobs: seen.fed + seen.laneless + held, weight: 1, mostPerMs: Infinity, fromMs: 0 },
       ...seen.lanes.map(({ key, jobs, weight, asideMs }) => ({

@@ -39,6 +39,7 @@ export function createBreakers(redis: Redis | Cluster, options: BreakersOptions)
       onChange(state) {
         const news = state === "up" ? "answers again" : "does not answer, and is asked no more";
         logger.warn({ server, state }, `Redis at ${server} ${news}.`);
+        if (state === "down") reconnect(redis);
         onChange({ state, server });
       },
     });
@@ -63,4 +64,12 @@ export function createBreakers(redis: Redis | Cluster, options: BreakersOptions)
       for (const breaker of found.values()) breaker.close();
     },
   };
+}
+
+/**
+ * One that answers again before its connection was given up would be found by a probe alone, half a minute
+ * later; a new connection, once it is ready, is a reason to probe at once. A cluster looks after its own.
+ */
+function reconnect(redis: Redis | Cluster): void {
+  if (!redis.isCluster && redis.status === "ready") (redis as Redis).disconnect(true);
 }

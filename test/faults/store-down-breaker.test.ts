@@ -2,11 +2,13 @@ import { Redis } from "ioredis";
 import { describe, expect, it } from "vitest";
 import { StoreUnavailableError, type Bucket } from "sluice";
 import { startRedis } from "../support/local-redis.ts";
+import { ownRedisServers } from "../support/own-redis.ts";
 import { outages } from "../support/outages.ts";
 import { rejectionOf } from "../support/rejection.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const { start } = outages();
+const servers = ownRedisServers();
 
 /** Draws one after the other until the breaker has opened; tells how many. */
 async function drawUntilDown(bucket: Bucket, isDown: () => boolean): Promise<number> {
@@ -63,6 +65,26 @@ describe("a Redis that takes commands and does not answer", () => {
       `warn: Redis at ${server} does not answer, and is asked no more.`,
       `warn: Redis at ${server} answers again.`,
     ]);
+  });
+});
+
+describe("a Redis that goes on just when it is given up", () => {
+  it("is found at once, and not by the next probe", async () => {
+    const redis = await servers.start();
+    const sluice = redis.open({ storeTimeoutMs: 200, breaker: { probeMs: 600_000 } });
+    const states: string[] = [];
+    sluice.on("store", ({ state }) => {
+      states.push(state);
+      if (state === "down") redis.signal("SIGCONT");
+    });
+    const bucket = sluice.bucket("b", { rate: "1000/s" });
+    await bucket.draw();
+    redis.signal("SIGSTOP");
+    await drawUntilDown(bucket, () => states.length > 0);
+
+    await waitUntil(() => states.length > 1, "the breaker has closed");
+
+    expect(states).toEqual(["down", "up"]);
   });
 });
 

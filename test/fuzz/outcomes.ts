@@ -36,7 +36,7 @@ export function assertDocumented(error: unknown): void {
   expect(error.name).toBe(error.constructor.name);
   if (!(error instanceof InvalidOptionError)) return;
   // One line, whatever was given, and no longer than somebody reads.
-  expect(error.message).toMatch(/^.*: option .* is .*; .+\.$/);
+  expect(error.message).toMatch(/^.*: option .* is .*; .+[.?]$/);
   expect(error.message.length).toBeLessThan(2_000);
   expect(error.option).toBeTypeOf("string");
   expect(error).toHaveProperty("value");

@@ -9,7 +9,8 @@ const sluices = realSluices();
 
 describe("options that can never work", () => {
   it.each([
-    [{ at: 1, delayMs: 1 }, "at"],
+    [{ at: 1.8e12, delayMs: 1 }, "at"],
+    [{ at: 1_800_000_000 }, "at"],
     [{ at: new Date(Number.NaN) }, "at"],
     [{ at: Date.UTC(2040) }, "at"],
     [{ dedupeMs: 5 }, "dedupeMs"],

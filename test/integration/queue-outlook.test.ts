@@ -75,6 +75,18 @@ describe("what is expected of a steady backlog", () => {
     expect((await eta(other)).startsInMs).toBe(Infinity);
   });
 
+  it("counts a pause of the queue", async () => {
+    const sluice = sluices.open();
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "10/s" }) });
+    const job = await queue.enqueue(0);
+    await queue.pause();
+
+    expect((await eta(job)).startsInMs).toBe(Infinity);
+    expect(await queue.forecast()).toMatchObject({ waiting: 1, goneInMs: Infinity });
+    await queue.resume();
+    expect((await eta(job)).startsInMs).toBeLessThan(1_000);
+  });
+
   it("takes a delayed job to start when it is due, behind those of its key", async () => {
     const sluice = sluices.open();
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "10/s" }) });

@@ -36,6 +36,15 @@ describe("options", () => {
       { backoff: { baseMs: 11 } },
       'draw(): option "backoff.baseMs" is 11; give a whole number of milliseconds from 1 to 10.',
     ],
+    [
+      { backoff: { base: 1 } },
+      'draw(): option "backoff.base" is 1; there is no such option; did you mean baseMs?',
+    ],
+    [
+      { backoff: { type: "exponential" } },
+      'draw(): option "backoff.type" is "exponential"; there is no such option; the options are baseMs.',
+    ],
+    [{ backoff: 1_000 }, 'draw(): option "backoff" is 1000; give an object of baseMs.'],
   ])("that cannot work, as %j, are refused by name, value and remedy", (given, message) => {
     expect(() => readOptions("draw()", schema, given)).toThrow(message);
   });

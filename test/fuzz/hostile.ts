@@ -118,7 +118,7 @@ const exotic: Any = fc.oneof(
     new Error("e"),
   ),
   fc.constantFrom(new URL("http://a:b@c"), new AbortController().signal, Promise.resolve(1)),
-  fc.constantFrom(Number, String, class Klass {}, Object.create(null) as object),
+  fc.constantFrom(Number, String, Date, Object.create(null) as object),
   fc.constantFrom(throwing, cyclic).map((make) => make()),
   fc.func(fc.constantFrom<unknown>("acme", 1, undefined, null, {}, [], 5n, Symbol("s"))),
 );

@@ -69,6 +69,8 @@ const AT_ONCE_MS = 20;
 const CLOSED = "the worker is closed";
 /** What a worker may need, its handlers having ended, to tell Redis what became of their jobs. */
 const REDIS_GRACE_MS = 2_000;
+/** When BullMQ asks again that was refused, or lost its connection: with 15 s, as it has it, locks end meanwhile. */
+const ASK_AGAIN_MS = 1_000;
 
 export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result>): Worker {
   const { queue, bucket, schema, connect, prefix, logger, onClosed } = settings;
@@ -113,6 +115,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       lockDuration: lockMs,
       stalledInterval: lockMs,
       maxStalledCount: MOST_DEATHS,
+      runRetryDelay: ASK_AGAIN_MS,
       removeOnComplete: KEEP_DONE,
     },
     createPatientBackend,

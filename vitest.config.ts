@@ -5,14 +5,10 @@ const source = {
   ssr: { resolve: { conditions: ["@sluice/source"] } },
 };
 const globalRedis = "test/support/global-redis.ts";
-/**
- * Integration and fault tests start processes and share two cores, so their files run one after another;
- * in one process, as loading everything anew for each file would take longer than many a file itself.
- */
+/** Integration and fault tests start processes and share two cores, so their files run one after another. */
 const oneByOne = {
   globalSetup: [globalRedis, "test/support/global-build.ts"],
   fileParallelism: false,
-  isolate: false,
   sequence: { groupOrder: 1 },
 };
 

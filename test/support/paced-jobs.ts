@@ -1,5 +1,8 @@
-import type { Bucket, Queue, Sluice, WorkerOptions } from "sluice";
+import { setTimeout as pause } from "node:timers/promises";
+import { ClosedError, type Bucket, type Queue, type Sluice, type WorkerOptions } from "sluice";
 import { waitUntil } from "./wait-until.ts";
+
+const AFTER_ERROR_MS = 5;
 
 /** Jobs whose handlers call through their bucket, in as many replicas as there are sluices. */
 export interface PacedJobs {
@@ -71,10 +74,15 @@ export function produceSteadily(queue: Queue<number>): SteadyProducer {
   const running = (async (): Promise<void> => {
     for (let number = 0; !isStopped; number++) {
       const key = number % 2 === 0 ? undefined : `k${number % 5}`;
-      await queue.enqueue(number, { key }).then(
-        () => stored.push(number),
-        (error: unknown) => errors.push(error),
-      );
+      try {
+        await queue.enqueue(number, { key });
+        stored.push(number);
+      } catch (error) {
+        if (error instanceof ClosedError) return;
+        errors.push(error);
+        // A refusal may come at once.
+        await pause(AFTER_ERROR_MS);
+      }
     }
   })();
   return {

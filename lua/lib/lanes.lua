@@ -138,20 +138,18 @@ local function feed_expired(lanes)
 end
 
 -- How many all workers together want, and a few, while there are workers; less those that are on their way to them.
--- One for each that wants any is let out all the same: what stands still at one worker must not starve the others.
 local function wanted_of(lanes, wants_key)
-  local wanted, eager, spare = 0, 0, 0
+  local wanted, spare = 0, 0
   local wants = redis.call('HGETALL', wants_key)
   for at = 1, #wants, 2 do
     local want, until_ms = string.match(wants[at + 1], '^(-?%d+) (%d+)$')
     if until_ms and tonumber(until_ms) > lanes.now_ms then
       wanted, spare = wanted + tonumber(want), SPARE
-      if tonumber(want) > 0 then eager = eager + 1 end
     else
       redis.call('HDEL', wants_key, wants[at])
     end
   end
-  return math.max(wanted + spare, eager) - redis.call('ZCARD', lanes.fed)
+  return wanted + spare - redis.call('ZCARD', lanes.fed)
 end
 
 local function feed(lanes, wants_key)

@@ -60,6 +60,7 @@ export function createFeeder(parts: FeederParts): Feeder {
   let parked = 0;
   let tripMs = 0;
   let told = 0;
+  let startedAtMs = performance.now();
   let toldAtMs = -Infinity;
   let telling: Promise<void> | undefined;
   let timer: NodeJS.Timeout | undefined;
@@ -72,7 +73,10 @@ export function createFeeder(parts: FeederParts): Feeder {
     const recent = started.count(performance.now());
     const aheadMs = Math.min(AHEAD_MS + AHEAD_TRIPS * tripMs, MOST_AHEAD_MS);
     const most = Math.max(1, Math.ceil((recent * aheadMs) / PACE_MS));
-    return Math.min(most - held, places() + Math.ceil(recent * PREFETCH));
+    const wanted = Math.min(most - held, places() + Math.ceil(recent * PREFETCH));
+    // What stands still here, behind calls made by hand for instance, must not keep the others from theirs.
+    const standsStill = performance.now() > startedAtMs + LOOK_IN_MS;
+    return standsStill ? Math.max(-1, wanted) : wanted;
   }
 
   function tellAt(atMs: number): void {
@@ -151,7 +155,8 @@ export function createFeeder(parts: FeederParts): Feeder {
       }
     },
     start(probe) {
-      started.add(performance.now());
+      startedAtMs = performance.now();
+      started.add(startedAtMs);
       if (probe !== undefined) probes.push([probe.key, probe.wentAtOnce]);
       // Who said that it had too many says when it has not: the next job to be enqueued goes by that.
       if (probe !== undefined || parked > 0 || told < 0) tellSoon();

@@ -25,10 +25,10 @@ createBullBoard({
 const app = express();
 app.use(board.getRouter());
 const server = app.listen(Number(process.env["PORT"] ?? 3_000), "127.0.0.1");
-await once(server, "listening");
-console.log(`See http://127.0.0.1:${(server.address() as AddressInfo).port}`);
 process.once("SIGTERM", async () => {
   server.close();
   await stored.close();
   await sluice.close();
 });
+await once(server, "listening");
+console.log(`See http://127.0.0.1:${(server.address() as AddressInfo).port}`);

@@ -30,9 +30,9 @@ app.get("/", (_request, response) => {
 });
 
 const server = app.listen(Number(process.env["PORT"] ?? 3_000), "127.0.0.1");
-await once(server, "listening");
-console.log(`Ask http://127.0.0.1:${(server.address() as AddressInfo).port} more than 10 times.`);
 process.once("SIGTERM", async () => {
   server.close();
   await sluice.close();
 });
+await once(server, "listening");
+console.log(`Ask http://127.0.0.1:${(server.address() as AddressInfo).port} more than 10 times.`);

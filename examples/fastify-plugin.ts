@@ -28,7 +28,6 @@ const app = Fastify();
 await app.register(rateLimit, { bucket });
 app.get("/", async () => ({ hello: "world" }));
 app.addHook("onClose", () => sluice.close());
-
+process.once("SIGTERM", () => void app.close());
 const address = await app.listen({ port: Number(process.env["PORT"] ?? 3_000), host: "127.0.0.1" });
 console.log(`Ask ${address} more than 10 times.`);
-process.once("SIGTERM", () => void app.close());

@@ -123,7 +123,8 @@ describe("many jobs of which a round trip fails", () => {
     const direct = openQueue(5_000, redis.url);
 
     const failing = rejectionOf(queue.enqueueMany(all));
-    await waitUntil(async () => (await stored(direct)) > 1_000, "the first thousand is stored");
+    // A second thousand is sent only when the first is confirmed.
+    await waitUntil(async () => (await stored(direct)) > 1_001, "two thousands are stored");
     proxy.set("stall");
     const reason = await failing;
 

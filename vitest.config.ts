@@ -15,7 +15,11 @@ const oneByOne = {
 export default defineConfig({
   test: {
     projects: [
-      { ...source, test: { name: "unit", include: ["test/unit/**/*.test.ts"] } },
+      // Generous everywhere: what hangs is to be found, not what a busy machine does slowly.
+      {
+        ...source,
+        test: { name: "unit", include: ["test/unit/**/*.test.ts"], testTimeout: 60_000 },
+      },
       {
         ...source,
         test: {

@@ -1,10 +1,9 @@
-import { randomUUID } from "node:crypto";
+import { createBuckets } from "./buckets.ts";
 import { createEmitter, type Emitter } from "./core/emitter.ts";
 import { ClosedError, InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
 import { readName } from "./core/options.ts";
-import { compilePolicy } from "./core/policy.ts";
 import type { SluiceEvents, StoreEvent } from "./core/store-events.ts";
-import { assertSame, assertSamePolicy, type Declaration } from "./declarations.ts";
+import { assertSame, type Declaration } from "./declarations.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
 import type { ConnectQueue } from "./queue/connection.ts";
 import { createQueue, type OwnedQueue, type Queue } from "./queue/queue.ts";
@@ -20,11 +19,8 @@ import {
   type QueueOptions,
   type SluiceOptions,
 } from "./sluice-options.ts";
-import { readBucketOptions, type BucketOptions } from "./throttle/bucket-options.ts";
-import type { BucketParts } from "./throttle/bucket-parts.ts";
+import type { BucketOptions } from "./throttle/bucket-options.ts";
 import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
-import { createBucket } from "./throttle/create-bucket.ts";
-import { createSpreadBucket } from "./throttle/spread-bucket.ts";
 
 /** Buckets, queues and workers that share one Redis. End it with `close()`, or hold it by `await using`. */
 export interface Sluice extends Emitter<SluiceEvents> {
@@ -85,15 +81,16 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     logger.warn({}, "No Redis was named: this sluice paces the calls of this one process only.");
   }
 
-  const replica = randomUUID();
-  const buckets = new Map<string, OwnedBucket>();
-  /** The same, or their parts, by what the store knows them by. */
-  const places = new Map<string, OwnedBucket>();
+  const buckets = createBuckets({
+    store,
+    logger,
+    isRemote: backend !== undefined,
+    isCluster: backend?.isCluster === true,
+  });
   const queues = new Map<string, AnyQueue>();
-  /** What each bucket and each queue was declared with first. */
-  const declarations = new WeakMap<object, Declaration>();
+  /** What each queue was declared with first. */
+  const declarations = new Map<string, Declaration>();
   const workers = new Set<Worker>();
-  let isListening = false;
   let closing: Promise<void> | undefined;
 
   function assertOpen(): void {
@@ -102,29 +99,8 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
 
   /** Who waits for Redis asks as soon as it answers. */
   function onStoreChange(event: StoreEvent): void {
-    if (event.state === "up") for (const bucket of buckets.values()) bucket.lookIn();
+    if (event.state === "up") buckets.lookIn();
     emitter.emit("store", event);
-  }
-
-  /** Once for all buckets: a listener is a connection of its own. */
-  function listen(): void {
-    if (isListening) return;
-    isListening = true;
-    store.listen(replica, (place, news, key) => {
-      const bucket = places.get(place);
-      if (news === "change") bucket?.forget(key);
-      bucket?.lookIn(key);
-    });
-  }
-
-  /** Keys that share nothing may lie on all nodes of a cluster. */
-  function openBucket(parts: BucketParts): OwnedBucket {
-    const onOpen = (place: string, bucket: OwnedBucket): unknown => places.set(place, bucket);
-    const isSpread = backend?.isCluster === true && parts.policy.limits.length === 0;
-    if (isSpread) return createSpreadBucket({ ...parts, onOpen });
-    const bucket = createBucket(parts);
-    onOpen(parts.name, bucket);
-    return bucket;
   }
 
   function connectQueueFor(where: string, queue: string): ConnectQueue {
@@ -135,7 +111,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   function bucketOf(queue: Omit<AnyQueue, "close">): OwnedBucket {
     const found = queues.get(queue?.name);
     const isOurs = found !== undefined && found === queue;
-    const bucket = isOurs ? buckets.get(found.bucket.name) : undefined;
+    const bucket = isOurs ? buckets.of(found.bucket.name) : undefined;
     if (bucket !== undefined) return bucket;
     const remedy = "give what queue() of this sluice returned";
     throw new InvalidOptionError({ where: "worker()", option: "queue", value: queue, remedy });
@@ -144,7 +120,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   async function close(): Promise<void> {
     await Promise.all([...workers].map((worker) => worker.close()));
     await Promise.all([...queues.values()].map((queue) => queue.close()));
-    await Promise.all([...buckets.values()].map((bucket) => bucket.close()));
+    await buckets.close();
     await store.close();
   }
 
@@ -154,30 +130,13 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     bucket(name, given) {
       assertOpen();
       const where = `bucket(${JSON.stringify(readName("bucket()", "name", name))})`;
-      const { policy: unread, ...behaviour } = readBucketOptions(where, given);
-      const policy = compilePolicy(where, unread);
-      const { feedback, ...others } = behaviour;
-      // Functions and tiers are all alike in the policy's text.
-      const perKey = policy.perKey?.isLocal === true ? given.perKey : undefined;
-      const declaration: Declaration = { ...others, ...feedback, perKey };
-      const found = buckets.get(name);
-      if (found === undefined) {
-        const openLocalStore = backend && createMemoryStore;
-        const parts = { name, policy, store, replica, logger, listen, openLocalStore };
-        const bucket = openBucket({ ...parts, ...behaviour });
-        buckets.set(name, bucket);
-        declarations.set(bucket, declaration);
-        return bucket;
-      }
-      assertSame(where, "bucket", { first: declarations.get(found)!, later: declaration });
-      assertSamePolicy(where, given, { first: found.policy, later: policy });
-      return found;
+      return buckets.open(where, name, given);
     },
     queue<Data, Input>(name: string, given: QueueOptions<Data, Input>): Queue<Data, Input> {
       assertOpen();
       const where = `queue(${JSON.stringify(readName("queue()", "name", name))})`;
       const { bucket, ...behaviour } = readQueueOptions(where, given) as QueueOptions<Data, Input>;
-      const owned = buckets.get(bucket.name);
+      const owned = buckets.of(bucket.name);
       if (owned === undefined || owned !== bucket) {
         const remedy = "give what bucket() of this sluice returned";
         throw new InvalidOptionError({ where, option: "bucket", value: bucket.name, remedy });
@@ -188,14 +147,14 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
         throw new InvalidOptionError({ where, option: "bucket", value: bucket.name, remedy });
       }
       if (found !== undefined) {
-        assertSame(where, "queue", { first: declarations.get(found)!, later: { ...behaviour } });
+        assertSame(where, "queue", { first: declarations.get(name)!, later: { ...behaviour } });
         return found;
       }
       const connectQueue = connectQueueFor(where, name);
       const parts = { name, bucket: owned, connect: connectQueue, prefix, timeoutMs, logger };
       const queue = createQueue<Data, Input>({ ...parts, ...behaviour });
       queues.set(name, queue);
-      declarations.set(queue, { ...behaviour, maxJobBytes: queue.maxJobBytes });
+      declarations.set(name, { ...behaviour, maxJobBytes: queue.maxJobBytes });
       return queue;
     },
     worker<Data, Result>(

@@ -1,4 +1,4 @@
--- Where a wish has to fit, and what place its asker keeps when it does not. Twin of the lower half of src/core/serve.ts.
+-- Where a wish has to fit, and what place its asker keeps when it does not. Twin of src/core/place.ts.
 local NO_PLACE = { turn_us = 0, turn_name = '', since_us = 0 }
 
 local function fitting(serving, rank, scope, costs, own)
@@ -67,8 +67,12 @@ local function refuse(serving, wish, main, granted, opens_us, horizon_us, ahead,
   if granted.count == 0 and main.own.turn_us > serving.now_us and turn_us ~= math.huge then
     turn_us = math.min(turn_us, main.own.turn_us)
   end
-  local place = settle_place(serving, main, turn_us, granted.count > 0)
-  local shared, scope = serving.bucket.shared, main.scope
+  local shared, scope, kept_us = serving.bucket.shared, main.scope, turn_us
+  -- A bucket whose limits are all per key can be opened any time: a turn behind that would keep the key shut.
+  local is_bucket_shut = scope ~= shared
+    and math.max(shared.cool_until_us, shared.paused_until_us) > serving.now_us + horizon_us
+  if is_bucket_shut and turn_us ~= math.huge then kept_us = 0 end
+  local place = settle_place(serving, main, kept_us, granted.count > 0)
   local shut_until_us = math.max(shared.cool_until_us, shared.paused_until_us, scope.cool_until_us, scope.paused_until_us)
   if shut_until_us > serving.now_us + horizon_us then
     granted.binds_at = -1

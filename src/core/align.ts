@@ -1,6 +1,6 @@
 import type { Limit } from "./limits/limit.ts";
 import { resetsAround } from "./resets.ts";
-import type { KnownTerms } from "./store.ts";
+import type { KnownTerms } from "./draw-messages.ts";
 
 export interface Window {
   readonly startUs: number;

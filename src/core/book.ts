@@ -1,7 +1,7 @@
 import { ruleOf } from "./limits/registry.ts";
 import { agreeUs, commitAll, gapOf, isAllRate, opensAtUs } from "./scope.ts";
-import type { Fitting, Serving } from "./serve.ts";
-import { slotOfRun, type Run } from "./store.ts";
+import type { Fitting, Serving } from "./place.ts";
+import { slotOfRun, type Run } from "./draw-messages.ts";
 import { slotsBefore } from "./turns.ts";
 
 /** What is to be booked for one wish. Twin of `lua/lib/book.lua`. */

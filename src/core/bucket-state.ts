@@ -1,6 +1,6 @@
 import type { Hole } from "./holes.ts";
 import { applyLimits, freshScope, type Scope } from "./scope.ts";
-import type { KnownTerms } from "./store.ts";
+import type { KnownTerms } from "./draw-messages.ts";
 import type { AliveWindow } from "./turns.ts";
 
 /** All that is known of one bucket. Twin of what `lua/lib/bucket.lua` loads and saves. */

@@ -4,8 +4,15 @@ import { CostTooLargeError, WrongResetsError } from "./errors.ts";
 import { isStateLost, startEmptyHanded } from "./lost-state.ts";
 import { applyLimits, type Scope } from "./scope.ts";
 import { standingsOf } from "./standing.ts";
-import { endServing, serve, type Serving } from "./serve.ts";
-import { NO_PLACE, type DrawReply, type DrawRequest, type Standing, type Wish } from "./store.ts";
+import type { Serving } from "./place.ts";
+import { endServing, serve } from "./serve.ts";
+import {
+  NO_PLACE,
+  type DrawReply,
+  type DrawRequest,
+  type Standing,
+  type Wish,
+} from "./draw-messages.ts";
 import { countAlive } from "./turns.ts";
 
 const NONE: Set<string | undefined> = new Set();

@@ -3,7 +3,7 @@ import { nobodyAt, type Limit } from "./limits/limit.ts";
 import { ruleOf } from "./limits/registry.ts";
 import type { Scope } from "./scope.ts";
 import { remainingOf } from "./standing.ts";
-import type { DrawRequest } from "./store.ts";
+import type { DrawRequest } from "./draw-messages.ts";
 
 /**
  * What follows when Redis has lost what a bucket had let pass: a restart without its log, a failover

@@ -1,4 +1,3 @@
-import type { BucketState } from "./bucket-state.ts";
 import { takeHoles } from "./holes.ts";
 import {
   bookAtOnce,
@@ -10,42 +9,14 @@ import {
   times,
   type Booking,
 } from "./book.ts";
-import type { Drawer } from "./limits/limit.ts";
-import { ruleOf } from "./limits/registry.ts";
-import { agreeUs, bindingOf, opensAtUs, roomOf, stepOf, type Scope } from "./scope.ts";
-import { NO_PLACE, type DrawRequest, type Granted, type Place, type Wish } from "./store.ts";
-import { keepTurn, shareOf, slotsBefore, type Claim } from "./turns.ts";
-
-/** One draw under way. Twin of `serving` in `lua/lib/serve.lua`. */
-export interface Serving {
-  readonly state: BucketState;
-  readonly request: DrawRequest;
-  readonly alive: number;
-  readonly isNewWindow: boolean;
-  readonly sinceUs: number;
-  /** How much of this asker's share of the horizon has been given: 1 is all of it. */
-  used: number;
-  /** The next lease. */
-  lease: number;
-  hasGranted: boolean;
-  /** The place of the first wish that did not fit; those behind it wait with it. */
-  refusedPlace: Place | undefined;
-}
-
-/** A scope in which a wish has to fit, and what is known of it. */
-export interface Fitting {
-  readonly scope: Scope;
-  readonly costs: readonly number[];
-  /** What one call takes in µs. */
-  readonly stepUs: number;
-  readonly own: Place;
-  readonly claim: Claim;
-  readonly drawer: Drawer;
-}
+import { NO_PLACE, type Granted, type Place, type Wish } from "./draw-messages.ts";
+import { bindingAt, fit, settlePlace, shutUs, type Serving } from "./place.ts";
+import { agreeUs, opensAtUs, type Scope } from "./scope.ts";
+import { slotsBefore } from "./turns.ts";
 
 const NOTHING = { slotsUs: [], run: undefined, notBeforeUs: 0, bindsAt: 0, standings: [] };
 
-/** Books what it can of one wish. A key's limits are a gate beside those that all share, or stand alone. */
+/** Books what it can of one wish; twin of `lua/lib/serve.lua`. A key's limits are a gate beside those that all share, or stand alone. */
 export function serve(serving: Serving, wish: Wish, openKey: () => Scope | undefined): Granted {
   const { state, request } = serving;
   const { shared, clockUs: nowUs } = state;
@@ -129,58 +100,14 @@ export function serve(serving: Serving, wish: Wish, openKey: () => Scope | undef
   const isShut = shutUntilUs > nowUs + horizonUs;
   const isLate = nextUs > nowUs + horizonUs;
   const bindsAt = isShut ? -1 : isLate ? bindingAt(main) : 0;
-  const place = settlePlace(serving, main, turnUs, count > 0);
+  // A bucket whose limits are all per key can be opened any time: a turn behind that would keep the key shut.
+  const isBucketShut = isOwn && shutUs(shared) > nowUs + horizonUs;
+  const keptUs = isBucketShut && turnUs !== Infinity ? 0 : turnUs;
+  const place = settlePlace(serving, main, keptUs, count > 0);
   if (isOwn) return { ...granted, notBeforeUs: turnUs, place, bindsAt };
   serving.refusedPlace = place;
   // A try keeps no place, so it is told here when to come again.
   return { ...granted, notBeforeUs: request.isTry ? turnUs : 0, place: gatePlace, bindsAt };
-}
-
-/** Until when a cooldown or a pause lets nothing start. */
-function shutUs({ coolUntilUs, pausedUntilUs }: Scope): number {
-  return Math.max(coolUntilUs, pausedUntilUs);
-}
-
-function fit(
-  { request, state, alive, sinceUs, lease }: Serving,
-  { rank }: Wish,
-  scope: Scope,
-  { costs, own }: { costs: readonly number[]; own: Place },
-): Fitting {
-  const limits = scope.records.map(({ limit }) => limit);
-  const { asker, horizonUs } = request;
-  const stepUs = stepOf(limits, costs);
-  const share = shareOf(roomOf(limits, costs, horizonUs), alive);
-  const isCostly = costs.some((cost) => cost > 1);
-  const claim = { asker, rank, stepUs: Math.max(1, Math.ceil(stepUs)), share, isCostly, sinceUs };
-  const drawer = { asker, nowUs: state.clockUs, sinceUs: own.sinceUs, lease };
-  return { scope, costs, stepUs, own, claim, drawer };
-}
-
-function bindingAt({ scope, stepUs, costs, drawer }: Fitting): number {
-  return bindingOf(scope, opensAtUs(scope, drawer.nowUs, stepUs), costs, drawer);
-}
-
-/**
- * Keeps the asker's place in a scope until `turnUs`: 0 if it has got all it
- * wanted, Infinity if nobody can tell when its time comes.
- */
-function settlePlace(
-  { request, isNewWindow, state }: Serving,
-  { scope, claim, own, drawer }: Fitting,
-  turnUs: number,
-  isServed: boolean,
-): Place {
-  if (request.isTry) return NO_PLACE;
-  const isBlocked = turnUs === Infinity;
-  const sinceUs = !isBlocked ? 0 : isServed || own.sinceUs === 0 ? state.clockUs : own.sinceUs;
-  for (const { limit, state: limitState } of scope.records) {
-    const rule = ruleOf(limit.kind);
-    if (own.sinceUs > 0 && own.sinceUs !== sinceUs) rule.leavePlace?.(limitState, drawer);
-    if (sinceUs > 0) rule.keepPlace?.(limitState, { ...drawer, sinceUs });
-  }
-  const turn = keepTurn(scope, claim, own, { turnUs: isBlocked ? 0 : turnUs, isNewWindow });
-  return { ...turn, sinceUs };
 }
 
 /** The place of what did not fit into the bucket; none if all did. */

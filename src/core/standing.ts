@@ -1,7 +1,7 @@
 import { nobodyAt, type Limit } from "./limits/limit.ts";
 import { ruleOf } from "./limits/registry.ts";
 import type { Scope } from "./scope.ts";
-import type { Standing } from "./store.ts";
+import type { Standing } from "./draw-messages.ts";
 
 /** How each limit of a scope stands. Twin of `lua/lib/standing.lua`. */
 export function standingsOf(scope: Scope, costs: readonly number[], nowUs: number): Standing[] {

@@ -8,7 +8,8 @@ import {
 } from "./bucket-state.ts";
 import { applyLimits, factorAt, type Scope } from "./scope.ts";
 import { standingsOf } from "./standing.ts";
-import type { Change, Peeked, ScopeRequest, Standing, SteerRequest } from "./store.ts";
+import type { Standing } from "./draw-messages.ts";
+import type { Change, Peeked, ScopeRequest, SteerRequest } from "./store.ts";
 
 /** Changes what holds for a bucket, or one key of it; whether held slots are worthless now. Twin of `lua/bucket-steer.lua`. */
 export function steer(

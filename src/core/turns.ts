@@ -1,5 +1,5 @@
 import type { Scope } from "./scope.ts";
-import type { Place } from "./store.ts";
+import type { Place } from "./draw-messages.ts";
 
 /**
  * Who draws from a bucket, and whose turn comes when, so that askers who were

@@ -1,7 +1,8 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { createRedisBackend } from "bullmq";
 
-const AFTER_REFUSAL_MS = 1_000;
+/** When a worker asks again that was refused, or lost its connection: with 15 s, as BullMQ has it, locks end meanwhile. */
+export const ASK_AGAIN_MS = 1_000;
 
 /**
  * How a worker asks Redis. BullMQ asks for the next job again as soon as Redis has refused to give it one,
@@ -14,7 +15,7 @@ export const createPatientBackend: typeof createRedisBackend = (...settings) => 
     try {
       return await fetch(...asked);
     } catch (error) {
-      await pause(AFTER_REFUSAL_MS, undefined, { ref: false });
+      await pause(ASK_AGAIN_MS, undefined, { ref: false });
       throw error;
     }
   };

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
-import { DelayedError, WaitingError, Worker as StoredWorker } from "bullmq";
+import { DelayedError, WaitingError } from "bullmq";
 import { reasonOf } from "../core/describe-value.ts";
 import type { Arrival } from "../core/lane-store.ts";
 import type { Logger } from "../core/logger.ts";
@@ -9,7 +9,7 @@ import type { OwnedBucket } from "../throttle/bucket.ts";
 import type { Slot } from "../throttle/slot.ts";
 import { TooFar } from "../throttle/waiting-call.ts";
 import { runAttempt } from "./attempt.ts";
-import { storedQueueName, type ConnectQueue } from "./connection.ts";
+import type { ConnectQueue } from "./connection.ts";
 import { createFeeder } from "./feeder.ts";
 import { createJobContext, type Handler, type OwnedJobContext } from "./handler.ts";
 import { openHandler } from "./sandbox.ts";
@@ -17,11 +17,9 @@ import type { Schema } from "./schema.ts";
 import { createJobSlots } from "./job-slots.ts";
 import { PARK_MS, tolerant } from "./lane.ts";
 import { fillDefaults, readJob, type Job, type Stored } from "./job.ts";
-import { createPatientBackend } from "./patient-backend.ts";
 import type { Queue } from "./queue.ts";
-import { reportErrors } from "./report-errors.ts";
-import { publishRetries } from "./retry-events.ts";
 import { createRunning } from "./running.ts";
+import { createStoredWorker } from "./stored-worker.ts";
 import {
   readCloseOptions,
   readWorkerOptions,
@@ -60,17 +58,11 @@ interface Told {
   readonly changes: number;
 }
 
-/** A job whose workers keep dying is given up after so many of them: it may be what kills them. */
-const MOST_DEATHS = 10;
-/** Finished jobs are kept for a look, but not without bound; failed ones are kept until somebody has seen to them. */
-const KEEP_DONE = { count: 1_000, age: 86_400 };
 /** A slot that came so soon was not waited for. */
 const AT_ONCE_MS = 20;
 const CLOSED = "the worker is closed";
 /** What a worker may need, its handlers having ended, to tell Redis what became of their jobs. */
 const REDIS_GRACE_MS = 2_000;
-/** When BullMQ asks again that was refused, or lost its connection: with 15 s, as it has it, locks end meanwhile. */
-const ASK_AGAIN_MS = 1_000;
 
 export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result>): Worker {
   const { queue, bucket, schema, connect, prefix, logger, onClosed } = settings;
@@ -80,7 +72,8 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   const handler = openHandler(settings.handler, { processes: concurrency, logger });
   const { closeDeadlineMs = 30_000, lockMs = 30_000, patienceMs = 250 } = options;
   const connection = connect("worker");
-  const parts = { queue: queue.name, bucket, handler: handler.handle, schema, timeoutMs, logger };
+  const common = { queue: queue.name, logger };
+  const parts = { ...common, bucket, handler: handler.handle, schema, timeoutMs };
   const running = createRunning();
   const weightOf = tolerant(settings.weightOf, (error) => {
     const facts = { queue: queue.name, reason: reasonOf(error) };
@@ -91,10 +84,9 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   const contexts = new Map<string, OwnedJobContext>();
   let closing: Promise<void> | undefined;
   const feeder = createFeeder({
+    ...common,
     lanes: connection.lanes,
-    queue: queue.name,
     worker: randomUUID(),
-    logger,
     places: () => concurrency - contexts.size,
     heldBack: () => bucket.heldBack,
   });
@@ -105,23 +97,14 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     feeder.wake(key);
   });
 
-  const stored = new StoredWorker<Data, Result | undefined>(
-    storedQueueName(queue.name),
-    (job, token) => process(job, token!),
-    {
-      connection: connection.client,
-      prefix,
-      concurrency,
-      lockDuration: lockMs,
-      stalledInterval: lockMs,
-      maxStalledCount: MOST_DEATHS,
-      runRetryDelay: ASK_AGAIN_MS,
-      removeOnComplete: KEEP_DONE,
-    },
-    createPatientBackend,
-  );
-  reportErrors(stored, `A worker of queue "${queue.name}"`, logger);
-  publishRetries(stored);
+  const stored = createStoredWorker<Data, Result>({
+    ...common,
+    connection,
+    prefix,
+    concurrency,
+    lockMs,
+    process,
+  });
   stored.on("lockRenewalFailed", (ids) => {
     for (const id of ids) contexts.get(id)?.abort("the lock of the job was lost");
   });

@@ -53,9 +53,6 @@ const WORKER_SETTINGS: RedisOptions = {
   maxRetriesPerRequest: null,
   enableOfflineQueue: true,
   lazyConnect: false,
-  // A worker blocks on Redis while its queue is empty: a time limit that it inherits would end that each time.
-  // None at all, since a command of ioredis' own may never settle, and its timer would keep the process.
-  commandTimeout: undefined as unknown as number,
 };
 
 export type ConnectionUse = "store" | "listener" | "producer" | "worker";
@@ -75,8 +72,18 @@ export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster 
   // A failed attempt is told here as well as to the command that waited for it, which passes it on to its caller.
   client.on("error", () => undefined);
   if (use === "store" || use === "producer") dropSilentServers(client);
-  else dropAnyThatIsSilent(client);
+  else waitForAnswers(client);
   return client;
+}
+
+/**
+ * A worker blocks on Redis while its queue is empty: a time limit that it inherits would end that each time.
+ * It has none at all, since a command of ioredis' own may never settle, and its timer would keep the process.
+ */
+function waitForAnswers(client: Redis | Cluster): void {
+  const settings = isCluster(client) ? client.options.redisOptions : client.options;
+  delete settings?.commandTimeout;
+  dropAnyThatIsSilent(client);
 }
 
 /** Where commands have no time limit: this connection, and each that BullMQ copies from it to block on. */

@@ -1,5 +1,5 @@
 import type { Cluster, Redis } from "ioredis";
-import { WHEN_FULL, isOutOfMemory, isUnknownScript } from "./script.ts";
+import { insist } from "./script.ts";
 
 type Command = (this: unknown, ...args: unknown[]) => Promise<unknown>;
 
@@ -16,24 +16,21 @@ const BRINGS_JOBS = /^add\w*Job/;
  */
 export function insistOnScripts(client: Redis | Cluster): void {
   const define = client.defineCommand.bind(client);
-  const commands = client as unknown as Record<string, Command>;
   client.defineCommand = (name, definition) => {
     define(name, definition);
     const { lua, numberOfKeys = 0 } = definition;
-    const send = commands[name]!;
+    const sendDigest = Reflect.get(client, name) as Command;
 
-    commands[name] = function (...args) {
-      const sent = send.apply(this, args);
-      return this === client ? sent.catch(sendText) : sent;
-
-      async function sendText(error: unknown): Promise<unknown> {
-        const operands = args.flat() as string[];
-        if (isUnknownScript(error)) {
-          return client.eval(lua, numberOfKeys, ...operands).catch(sendText);
-        }
-        if (!isOutOfMemory(error) || BRINGS_JOBS.test(name)) throw error;
-        return client.eval(WHEN_FULL + lua, numberOfKeys, ...operands);
-      }
+    const command: Command = function (...args) {
+      const sent = sendDigest.apply(this, args);
+      if (this !== client) return sent;
+      const operands = args.flat() as string[];
+      const send = (source: string): Promise<unknown> =>
+        client.eval(source, numberOfKeys, ...operands);
+      return sent.catch((refusal) =>
+        insist(refusal, { source: lua, send }, !BRINGS_JOBS.test(name)),
+      );
     };
+    Reflect.set(client, name, command);
   };
 }

@@ -26,7 +26,7 @@ export function defineScript<Input, Output>(
  * could need more, unless the script has written before; to delete what is not there is such a write.
  * What a draw, a settled cost or a lane needs more is next to nothing, and it makes room in the end.
  */
-export const WHEN_FULL = "redis.call('DEL', KEYS[1] .. ':none')\n";
+const WHEN_FULL = "redis.call('DEL', KEYS[1] .. ':none')\n";
 
 /** Runs a script by its digest, and sends its text only to a server that does not know it. */
 export async function runScript<Input, Output>(
@@ -38,15 +38,9 @@ export async function runScript<Input, Output>(
   const operands = [keys.length, ...keys, ...script.args(input)] as const;
   try {
     return script.decode(await send("evalsha", script.sha), input);
-  } catch (error) {
-    return script.decode(await sendText(error), input);
-  }
-
-  async function sendText(error: unknown): Promise<unknown> {
-    // A script that is refused for want of memory is so at its first write: nothing has changed.
-    if (isOutOfMemory(error)) return send("eval", WHEN_FULL + script.source);
-    if (!isUnknownScript(error)) throw error;
-    return send("eval", script.source).catch(sendText);
+  } catch (refusal) {
+    const text = { source: script.source, send: (source: string) => send("eval", source) };
+    return script.decode(await insist(refusal, text), input);
   }
 
   function send(command: "eval" | "evalsha", text: string): Promise<unknown> {
@@ -55,10 +49,27 @@ export async function runScript<Input, Output>(
   }
 }
 
-export function isUnknownScript(error: unknown): boolean {
+/**
+ * Sends the text of a script that Redis has refused before it changed anything: one that it does not know,
+ * and, unless `whenFull` is false, one for which it had no memory.
+ *
+ * @throws the refusal, when its text would fare no better.
+ */
+export async function insist(
+  refusal: unknown,
+  text: { readonly source: string; readonly send: (source: string) => Promise<unknown> },
+  whenFull: boolean = true,
+): Promise<unknown> {
+  const { source, send } = text;
+  if (isUnknownScript(refusal)) return send(source).catch((error) => insist(error, text, whenFull));
+  if (!whenFull || !isOutOfMemory(refusal)) throw refusal;
+  return send(WHEN_FULL + source);
+}
+
+function isUnknownScript(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith("NOSCRIPT");
 }
 
-export function isOutOfMemory(error: unknown): boolean {
+function isOutOfMemory(error: unknown): boolean {
   return error instanceof Error && /^(-?OOM|ERR .*\bOOM) /.test(error.message);
 }

@@ -1,4 +1,4 @@
-import type { Drawn, Place } from "../core/store.ts";
+import type { Drawn, Place } from "../core/draw-messages.ts";
 import { LOOK_IN_US } from "../core/turns.ts";
 import type { Group } from "./group.ts";
 import { STORE_RETRY_MS } from "./outage/store-retries.ts";

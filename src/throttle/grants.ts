@@ -1,9 +1,9 @@
-import type { Drawn, Granted } from "../core/store.ts";
+import type { Drawn, Granted } from "../core/draw-messages.ts";
 import { LOOK_IN_MS } from "./ask-times.ts";
 import type { Books } from "./books.ts";
 import type { Group } from "./group.ts";
 import { slotsOf, type HeldSlot } from "./held-slots.ts";
-import type { KeyPlaces } from "./key-places.ts";
+import type { LinePlaces } from "./line-places.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
 import type { Received } from "./reply-times.ts";
 import type { Returns } from "./returns.ts";
@@ -25,7 +25,7 @@ export interface Asked {
 
 export interface GrantsOptions {
   readonly books: Books;
-  readonly keyPlaces: KeyPlaces;
+  readonly linePlaces: LinePlaces;
   readonly leases: LeaseKeeper;
   readonly returns: Returns;
   /** A key may be asked about again. */
@@ -36,7 +36,7 @@ export interface GrantsOptions {
 const REFUND_MS = 100;
 
 export function createGrants(options: GrantsOptions): Grants {
-  const { books, keyPlaces, leases, returns, onRefunded } = options;
+  const { books, linePlaces, leases, returns, onRefunded } = options;
 
   function take(reply: Drawn, asked: Asked, received: Received): void {
     const { arrivedMs, offsetMs, isStale } = received;
@@ -50,7 +50,7 @@ export function createGrants(options: GrantsOptions): Grants {
       if (!isStale) books.hold(group, granted, { firstLease, sentAtMs: reply.sentAtMs, offsetMs });
       group.notBeforeMs = notBeforeMs(granted, received);
       group.bindsAt = granted.bindsAt;
-      keyPlaces.keep(group.key, granted.place);
+      linePlaces.keep(group.key, granted.place);
       if (group.notBeforeMs > arrivedMs) books.sendAway(group, group.notBeforeMs - arrivedMs);
       if (isStale) waste(group, slotsOf(granted, firstLease, offsetMs));
     }

@@ -1,6 +1,6 @@
 import { HORIZON_US } from "../core/limit-makers.ts";
 import { ClosedError, StoreUnavailableError } from "../core/errors.ts";
-import { NO_PLACE, type Drawn } from "../core/store.ts";
+import { NO_PLACE, type Drawn } from "../core/draw-messages.ts";
 import { createAlarm } from "./alarm.ts";
 import { createAskTimes, type AskTimes } from "./ask-times.ts";
 import type { Basics } from "./basics.ts";
@@ -8,7 +8,7 @@ import { createBooks } from "./books.ts";
 import { createGrants, type Asked } from "./grants.ts";
 import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
-import { createKeyPlaces, isNone } from "./key-places.ts";
+import { createLinePlaces, isNone } from "./line-places.ts";
 import type { PolicyNews } from "./known-terms.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
 import { createReplyTimes } from "./reply-times.ts";
@@ -49,10 +49,9 @@ export function createPacer(options: PacerOptions): Pacer {
   const times = createReplyTimes();
   const returns = createReturns(options);
   const books = createBooks(leases);
-  const keyPlaces = createKeyPlaces();
+  const linePlaces = createLinePlaces();
   const askTimes = createAskTimes(books.waitingIn);
-  const grants = createGrants({ books, keyPlaces, leases, returns, onRefunded: workSoon });
-  let place = NO_PLACE;
+  const grants = createGrants({ books, linePlaces, leases, returns, onRefunded: workSoon });
   let heldGeneration = 0;
   let asking: Promise<void> | undefined;
   let isWorkDue = false;
@@ -81,7 +80,7 @@ export function createPacer(options: PacerOptions): Pacer {
 
   async function ask(nowMs: number): Promise<void> {
     askTimes.asked(nowMs);
-    const { groups, wishes } = nextWishes(books.waitingIn, keyPlaces, nowMs);
+    const { groups, wishes } = nextWishes(books.waitingIn, linePlaces, nowMs);
     const { terms } = known;
     const leased = mostLeases(terms.limits, wishes);
     const lease = leases.number(leased);
@@ -94,7 +93,7 @@ export function createPacer(options: PacerOptions): Pacer {
         horizonUs: HORIZON_US,
         drewUs: times.drewUs,
         startsFull,
-        place,
+        place: linePlaces.shared,
         lease,
         leases: leased,
         isTry: false,
@@ -121,14 +120,13 @@ export function createPacer(options: PacerOptions): Pacer {
 
     known.confirm(version);
     grants.take(reply, asked, received);
-    place = reply.place;
+    linePlaces.shared = reply.place;
   }
 
   /** Slots of an older generation are worthless. */
   function forgetHeld(): void {
     books.forget();
-    keyPlaces.clear();
-    place = NO_PLACE;
+    linePlaces.clear();
   }
 
   function learn(news: PolicyNews): void {
@@ -140,18 +138,15 @@ export function createPacer(options: PacerOptions): Pacer {
 
   /** Gives back slots that nobody here waits for, and the places of a line that is empty. */
   function giveUp(group: Group, slots: readonly HeldSlot[]): void {
-    const own = keyPlaces.of(group.key);
     const isLast = books.waiting === 0;
-    const isLastOfKey = group.line.size === 0;
-    if (slots.length === 0 && isNone(own) && (isNone(place) || !isLast)) return;
-    if (isLastOfKey) keyPlaces.keep(group.key, NO_PLACE);
-    returns.giveBack(heldGeneration, group, slots, {
-      bucket: isLast ? place : NO_PLACE,
-      key: isLastOfKey ? own : NO_PLACE,
-    });
+    const shared = isLast ? linePlaces.shared : NO_PLACE;
+    const own = group.line.size === 0 ? linePlaces.of(group.key) : NO_PLACE;
+    if (slots.length === 0 && isNone(own) && isNone(shared)) return;
+    if (!isNone(own)) linePlaces.keep(group.key, NO_PLACE);
+    returns.giveBack(heldGeneration, group, slots, { bucket: shared, key: own });
     group.notBeforeMs = 0;
     if (!isLast) return;
-    place = NO_PLACE;
+    linePlaces.shared = NO_PLACE;
     askTimes.retryNow();
   }
 

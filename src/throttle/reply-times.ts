@@ -1,5 +1,5 @@
 import { HORIZON_US } from "../core/limit-makers.ts";
-import type { Drawn } from "../core/store.ts";
+import type { Drawn } from "../core/draw-messages.ts";
 import { createBucketClock } from "./bucket-clock.ts";
 
 /** When a reply came, on `performance.now()`. */

@@ -1,12 +1,6 @@
 import { SLOTS, slotOfTag } from "../core/cluster-slot.ts";
-import type {
-  DrawRequest,
-  Drawn,
-  Peeked,
-  ScopeRequest,
-  SteerRequest,
-  Store,
-} from "../core/store.ts";
+import type { DrawRequest, Drawn } from "../core/draw-messages.ts";
+import type { Peeked, ScopeRequest, SteerRequest, Store } from "../core/store.ts";
 
 /** One part of a spread bucket: a bucket of its own in the store. */
 export interface PartStore {

@@ -1,6 +1,6 @@
-import type { Wish } from "../core/store.ts";
+import type { Wish } from "../core/draw-messages.ts";
 import { RANKS } from "../core/priority.ts";
-import type { KeyPlaces } from "./key-places.ts";
+import type { LinePlaces } from "./line-places.ts";
 import { lacking, type Group } from "./group.ts";
 
 /** What to ask for, and for whom: the groups stand in the order of the wishes. */
@@ -41,7 +41,7 @@ export function readiness(
  */
 export function nextWishes(
   waitingIn: Iterable<Group>,
-  keyPlaces: KeyPlaces,
+  linePlaces: LinePlaces,
   nowMs: number,
 ): Wishes {
   const ready: Group[] = [];
@@ -65,7 +65,7 @@ export function nextWishes(
     groups: first.map(({ group }) => group),
     wishes: first.map(({ group: { name, key, conditions }, rank, wanted }) => {
       const { keyLimits, costs } = conditions;
-      const place = keyPlaces.of(key);
+      const place = linePlaces.of(key);
       return { name, key, keyLimits, costs, wanted, rank, place };
     }),
   };

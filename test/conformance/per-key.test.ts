@@ -170,6 +170,21 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     expect([0, 1].map((wish) => slotsOf(after, wish).length)).toEqual([1, 1]);
   });
 
+  it("have no line left behind a pause that ends early, where nothing is shared", async () => {
+    const pinned = open();
+    const policy = policyOf({ perKey: { rate: "1/s" } });
+    const [waiting, trying] = [askerOf(pinned, policy, "w"), askerOf(pinned, policy, "t")];
+    await waiting.steer({ do: "pause", forUs: 60_000_000 });
+    const [paused] = (await waiting.drawAll([{ key: "x", wanted: 1 }])).granted;
+    await waiting.steer({ do: "pause", forUs: 0 });
+    pinned.clock.advanceMs(100);
+
+    const tried = await trying.drawAll([{ key: "x", wanted: 1, isTry: true }]);
+
+    expect(paused!.notBeforeUs).toBeGreaterThan(pinned.clock.nowUs() + 50_000_000);
+    expect(slotsOf(tried)).toHaveLength(1);
+  });
+
   it("count what was used as used when a key changes its tier, for tries too", async () => {
     const { store } = open();
     let tier = "fast";

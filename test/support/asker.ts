@@ -6,15 +6,12 @@ import { RANKS, type Priority } from "../../src/core/priority.ts";
 import {
   NO_PLACE,
   slotOfRun,
-  type Change,
   type DrawReply,
   type DrawRequest,
-  type Peeked,
   type Place,
-  type ScopeRequest,
-  type Store,
   type Wish,
-} from "../../src/core/store.ts";
+} from "../../src/core/draw-messages.ts";
+import type { Change, Peeked, ScopeRequest, Store } from "../../src/core/store.ts";
 
 /** What a test's asker wants. */
 export interface Wanted {

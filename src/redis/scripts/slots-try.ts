@@ -6,7 +6,7 @@ import {
   type Granted,
   type Standing,
   type Wish,
-} from "../../core/store.ts";
+} from "../../core/draw-messages.ts";
 import { stateKeys } from "../bucket-keys.ts";
 import { packNumbers } from "../numbers.ts";
 import { defineScript, type Script } from "../script.ts";

@@ -8,9 +8,9 @@ import {
   type DrawRequest,
   type Granted,
   type KnownTerms,
-  type Store,
   type Wish,
-} from "../../core/store.ts";
+} from "../../core/draw-messages.ts";
+import type { Store } from "../../core/store.ts";
 import type { Known, StandIn } from "./stand-in.ts";
 
 /**

@@ -1,4 +1,4 @@
-import type { Drawn, DrawRequest } from "../../core/store.ts";
+import type { Drawn, DrawRequest } from "../../core/draw-messages.ts";
 
 /** The leases of calls that run here, by who gave them; undefined stands for Redis. */
 export interface RunningLeases<Holder> {

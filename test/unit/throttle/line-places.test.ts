@@ -1,12 +1,12 @@
 import { expect, it } from "vitest";
-import { NO_PLACE } from "../../../src/core/store.ts";
-import { createKeyPlaces } from "../../../src/throttle/key-places.ts";
+import { NO_PLACE } from "../../../src/core/draw-messages.ts";
+import { createLinePlaces } from "../../../src/throttle/line-places.ts";
 
 const turn = { turnUs: 5, turnName: "2 1 a", sinceUs: 0 };
 const wait = { turnUs: 0, turnName: "", sinceUs: 7 };
 
 it.each([turn, wait])("keeps the place of a key that is waited for: %j", (place) => {
-  const places = createKeyPlaces();
+  const places = createLinePlaces();
 
   places.keep("a", place);
 
@@ -18,7 +18,7 @@ it.each([turn, wait])("keeps the place of a key that is waited for: %j", (place)
 });
 
 it("keeps nothing of a key in which nothing is waited for any more", () => {
-  const places = createKeyPlaces();
+  const places = createLinePlaces();
   places.keep("a", turn);
 
   places.keep("a", { ...NO_PLACE });

@@ -1,0 +1,82 @@
+import type { BucketState } from "./bucket-state.ts";
+import { NO_PLACE, type DrawRequest, type Place, type Wish } from "./draw-messages.ts";
+import type { Drawer } from "./limits/limit.ts";
+import { ruleOf } from "./limits/registry.ts";
+import { bindingOf, opensAtUs, roomOf, stepOf, type Scope } from "./scope.ts";
+import { keepTurn, shareOf, type Claim } from "./turns.ts";
+
+/** One draw under way. */
+export interface Serving {
+  readonly state: BucketState;
+  readonly request: DrawRequest;
+  readonly alive: number;
+  readonly isNewWindow: boolean;
+  readonly sinceUs: number;
+  /** How much of this asker's share of the horizon has been given: 1 is all of it. */
+  used: number;
+  /** The next lease. */
+  lease: number;
+  hasGranted: boolean;
+  /** The place of the first wish that did not fit; those behind it wait with it. */
+  refusedPlace: Place | undefined;
+}
+
+/** A scope in which a wish has to fit, and what is known of it. */
+export interface Fitting {
+  readonly scope: Scope;
+  readonly costs: readonly number[];
+  /** What one call takes in µs. */
+  readonly stepUs: number;
+  readonly own: Place;
+  readonly claim: Claim;
+  readonly drawer: Drawer;
+}
+
+/** Until when a cooldown or a pause lets nothing start. */
+export function shutUs({ coolUntilUs, pausedUntilUs }: Scope): number {
+  return Math.max(coolUntilUs, pausedUntilUs);
+}
+
+/** What is known of a wish in a scope. */
+export function fit(
+  { request, state, alive, sinceUs, lease }: Serving,
+  { rank }: Wish,
+  scope: Scope,
+  { costs, own }: { costs: readonly number[]; own: Place },
+): Fitting {
+  const limits = scope.records.map(({ limit }) => limit);
+  const { asker, horizonUs } = request;
+  const stepUs = stepOf(limits, costs);
+  const share = shareOf(roomOf(limits, costs, horizonUs), alive);
+  const isCostly = costs.some((cost) => cost > 1);
+  const claim = { asker, rank, stepUs: Math.max(1, Math.ceil(stepUs)), share, isCostly, sinceUs };
+  const drawer = { asker, nowUs: state.clockUs, sinceUs: own.sinceUs, lease };
+  return { scope, costs, stepUs, own, claim, drawer };
+}
+
+/** What holds the next call back: the number of a limit of the scope from 1 on; 0: none. */
+export function bindingAt({ scope, stepUs, costs, drawer }: Fitting): number {
+  return bindingOf(scope, opensAtUs(scope, drawer.nowUs, stepUs), costs, drawer);
+}
+
+/**
+ * Keeps the asker's place in a scope until `turnUs`: 0 if it has got all it
+ * wanted, Infinity if nobody can tell when its time comes.
+ */
+export function settlePlace(
+  { request, isNewWindow, state }: Serving,
+  { scope, claim, own, drawer }: Fitting,
+  turnUs: number,
+  isServed: boolean,
+): Place {
+  if (request.isTry) return NO_PLACE;
+  const isBlocked = turnUs === Infinity;
+  const sinceUs = !isBlocked ? 0 : isServed || own.sinceUs === 0 ? state.clockUs : own.sinceUs;
+  for (const { limit, state: limitState } of scope.records) {
+    const rule = ruleOf(limit.kind);
+    if (own.sinceUs > 0 && own.sinceUs !== sinceUs) rule.leavePlace?.(limitState, drawer);
+    if (sinceUs > 0) rule.keepPlace?.(limitState, { ...drawer, sinceUs });
+  }
+  const turn = keepTurn(scope, claim, own, { turnUs: isBlocked ? 0 : turnUs, isNewWindow });
+  return { ...turn, sinceUs };
+}

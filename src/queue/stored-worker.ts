@@ -1,0 +1,48 @@
+import { Worker as StoredWorker } from "bullmq";
+import type { Logger } from "../core/logger.ts";
+import { storedQueueName, type QueueConnection } from "./connection.ts";
+import type { Stored } from "./job.ts";
+import { ASK_AGAIN_MS, createPatientBackend } from "./patient-backend.ts";
+import { reportErrors } from "./report-errors.ts";
+import { publishRetries } from "./retry-events.ts";
+
+export interface StoredWorkerParts<Data, Result> {
+  readonly queue: string;
+  readonly connection: QueueConnection;
+  readonly prefix: string;
+  readonly concurrency: number;
+  readonly lockMs: number;
+  readonly logger: Logger;
+  /** Runs a job that was fetched; the token is that of its lock. */
+  readonly process: (job: Stored<Data>, token: string) => Promise<Result | undefined>;
+}
+
+/** A job whose workers keep dying is given up after so many of them: it may be what kills them. */
+const MOST_DEATHS = 10;
+/** Finished jobs are kept for a look, but not without bound; failed ones are kept until somebody has seen to them. */
+const KEEP_DONE = { count: 1_000, age: 86_400 };
+
+/** BullMQ's part of a worker: fetches jobs, keeps their locks, and stores what became of them. */
+export function createStoredWorker<Data, Result>(
+  parts: StoredWorkerParts<Data, Result>,
+): StoredWorker<Data, Result | undefined> {
+  const { queue, connection, prefix, concurrency, lockMs, logger } = parts;
+  const stored = new StoredWorker<Data, Result | undefined>(
+    storedQueueName(queue),
+    (job, token) => parts.process(job, token!),
+    {
+      connection: connection.client,
+      prefix,
+      concurrency,
+      lockDuration: lockMs,
+      stalledInterval: lockMs,
+      maxStalledCount: MOST_DEATHS,
+      runRetryDelay: ASK_AGAIN_MS,
+      removeOnComplete: KEEP_DONE,
+    },
+    createPatientBackend,
+  );
+  reportErrors(stored, `A worker of queue "${queue}"`, logger);
+  publishRetries(stored);
+  return stored;
+}

@@ -60,23 +60,24 @@ export function createFeeder(parts: FeederParts): Feeder {
   let parked = 0;
   let tripMs = 0;
   let told = 0;
-  let startedAtMs = performance.now();
   let toldAtMs = -Infinity;
   let telling: Promise<void> | undefined;
   let timer: NodeJS.Timeout | undefined;
   let timerAtMs = Infinity;
   let isClosed = false;
 
-  /** One at least if it holds none; below none if it holds more than it starts: what one has too many, the others need not have. */
+  /**
+   * One at least if it holds none. Below none if it holds more than it starts, since what one has too many
+   * the others need not have; but by no more than it starts itself.
+   */
   function want(): number {
     const held = arrivals.size + Math.max(0, waiting - heldBack());
     const recent = started.count(performance.now());
     const aheadMs = Math.min(AHEAD_MS + AHEAD_TRIPS * tripMs, MOST_AHEAD_MS);
     const most = Math.max(1, Math.ceil((recent * aheadMs) / PACE_MS));
     const wanted = Math.min(most - held, places() + Math.ceil(recent * PREFETCH));
-    // What stands still here, behind calls made by hand for instance, must not keep the others from theirs.
-    const standsStill = performance.now() > startedAtMs + LOOK_IN_MS;
-    return standsStill ? Math.max(-1, wanted) : wanted;
+    // What waits here for long, behind calls made by hand for instance, must not keep the others from theirs.
+    return Math.max(-most, wanted);
   }
 
   function tellAt(atMs: number): void {
@@ -155,8 +156,7 @@ export function createFeeder(parts: FeederParts): Feeder {
       }
     },
     start(probe) {
-      startedAtMs = performance.now();
-      started.add(startedAtMs);
+      started.add(performance.now());
       if (probe !== undefined) probes.push([probe.key, probe.wentAtOnce]);
       // Who said that it had too many says when it has not: the next job to be enqueued goes by that.
       if (probe !== undefined || parked > 0 || told < 0) tellSoon();

@@ -2,7 +2,7 @@ import type { Cluster, Redis } from "ioredis";
 import type { Logger } from "../core/logger.ts";
 import type { StoreEvent } from "../core/store-events.ts";
 import { createBreaker, type Breaker, type BreakerOptions } from "./breaker.ts";
-import { serverNames } from "./server-name.ts";
+import { nodeName, serverNames } from "./server-name.ts";
 import { withinMs } from "./within.ts";
 
 /** A server's breaker, and what the server is called. */
@@ -39,7 +39,7 @@ export function createBreakers(redis: Redis | Cluster, options: BreakersOptions)
       onChange(state) {
         const news = state === "up" ? "answers again" : "does not answer, and is asked no more";
         logger.warn({ server, state }, `Redis at ${server} ${news}.`);
-        if (state === "down") reconnect(redis);
+        if (state === "down") reconnect(connectionTo(redis, server));
         onChange({ state, server });
       },
     });
@@ -48,6 +48,13 @@ export function createBreakers(redis: Redis | Cluster, options: BreakersOptions)
 
   redis.on("ready", () => {
     for (const breaker of found.values()) breaker.ready();
+  });
+  // Of a cluster: a node whose connection was lost is another one when the client next looks who serves what.
+  redis.on("+node", (node: Redis) => {
+    const breakerOf = (): Breaker | undefined => found.get(nodeName(node));
+    node.on("ready", () => breakerOf()?.ready());
+    // It would connect when it is first asked.
+    if (breakerOf()?.isOpen === true) reconnect(node);
   });
 
   return {
@@ -66,10 +73,17 @@ export function createBreakers(redis: Redis | Cluster, options: BreakersOptions)
   };
 }
 
+/** None to a cluster's node that the client does not know, or not yet. */
+function connectionTo(redis: Redis | Cluster, server: string): Redis | undefined {
+  if (!redis.isCluster) return redis as Redis;
+  return (redis as Cluster).nodes().find((node) => nodeName(node) === server);
+}
+
 /**
  * One that answers again before its connection was given up would be found by a probe alone, half a minute
- * later; a new connection, once it is ready, is a reason to probe at once. A cluster looks after its own.
+ * later; a new connection, once it is ready, is a reason to probe at once.
  */
-function reconnect(redis: Redis | Cluster): void {
-  if (!redis.isCluster && redis.status === "ready") (redis as Redis).disconnect(true);
+function reconnect(connection: Redis | undefined): void {
+  if (connection?.status === "ready") connection.disconnect(true);
+  if (connection?.status === "wait") connection.connect().catch(() => undefined);
 }

@@ -8,6 +8,11 @@ export function serverNames(redis: Redis | Cluster): (bucket: string) => string 
   return () => name;
 }
 
+/** The same name, from the connection to a node of a cluster. */
+export function nodeName({ options: { host, port } }: Redis): string {
+  return `${host}:${port}`;
+}
+
 function nameOf({ options }: Redis): string {
   const { host = "localhost", port = 6379, path, db = 0, sentinels, name } = options;
   const database = db === 0 ? "" : `/${db}`;

@@ -6,11 +6,11 @@ import { createAskTimes, type AskTimes } from "./ask-times.ts";
 import type { Basics } from "./basics.ts";
 import { createBooks } from "./books.ts";
 import { createGrants, type Asked } from "./grants.ts";
-import type { Caller, Group } from "./group.ts";
-import type { HeldSlot } from "./held-slots.ts";
-import { createLinePlaces, isNone } from "./line-places.ts";
+import type { Caller } from "./group.ts";
+import { createLinePlaces } from "./line-places.ts";
 import type { PolicyNews } from "./known-terms.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
+import { createLeftovers } from "./leftovers.ts";
 import { createReplyTimes } from "./reply-times.ts";
 import { createReturns } from "./returns.ts";
 import { mostLeases, nextWishes } from "./wishes.ts";
@@ -51,6 +51,7 @@ export function createPacer(options: PacerOptions): Pacer {
   const books = createBooks(leases);
   const linePlaces = createLinePlaces();
   const askTimes = createAskTimes(books.waitingIn);
+  const leftovers = createLeftovers({ books, linePlaces, returns, askTimes });
   const grants = createGrants({ books, linePlaces, leases, returns, onRefunded: workSoon });
   let heldGeneration = 0;
   let asking: Promise<void> | undefined;
@@ -67,15 +68,12 @@ export function createPacer(options: PacerOptions): Pacer {
   function work(): void {
     isWorkDue = false;
     books.letGo(heldGeneration, grants.refund);
-    // Callers have left: another replica can use what they would have used.
-    if (asking === undefined) books.takeSurplus(giveUp);
-    const nextAtMs = books.nextAtMs();
-    if (asking !== undefined) return alarm.set(nextAtMs);
-
+    if (asking !== undefined) return alarm.set(books.nextAtMs());
+    leftovers.giveBack(heldGeneration);
     const nowMs = performance.now();
     const askAtMs = askTimes.nextAtMs(nowMs);
     if (nowMs >= askAtMs) asking = ask(nowMs);
-    alarm.set(Math.min(nextAtMs, asking === undefined ? askAtMs : Infinity));
+    alarm.set(Math.min(books.nextAtMs(), asking === undefined ? askAtMs : Infinity));
   }
 
   async function ask(nowMs: number): Promise<void> {
@@ -106,7 +104,7 @@ export function createPacer(options: PacerOptions): Pacer {
     } finally {
       asking = undefined;
     }
-    for (const group of groups) if (group.isIdle) giveUp(group, []);
+    for (const group of groups) leftovers.leftBy(group);
     work();
   }
 
@@ -136,21 +134,8 @@ export function createPacer(options: PacerOptions): Pacer {
     options.regroup(books.takeAll().sort((a, b) => a.number - b.number));
   }
 
-  /** Gives back slots that nobody here waits for, and the places of a line that is empty. */
-  function giveUp(group: Group, slots: readonly HeldSlot[]): void {
-    const isLast = books.waiting === 0;
-    const shared = isLast ? linePlaces.shared : NO_PLACE;
-    const own = group.line.size === 0 ? linePlaces.of(group.key) : NO_PLACE;
-    if (slots.length === 0 && isNone(own) && isNone(shared)) return;
-    if (!isNone(own)) linePlaces.keep(group.key, NO_PLACE);
-    returns.giveBack(heldGeneration, group, slots, { bucket: shared, key: own });
-    group.notBeforeMs = 0;
-    if (!isLast) return;
-    linePlaces.shared = NO_PLACE;
-    askTimes.retryNow();
-  }
-
   function failAll(error: unknown): void {
+    for (const group of books.waitingIn) leftovers.leftBy(group);
     for (const caller of books.takeAll()) caller.fail(error);
   }
 
@@ -168,9 +153,8 @@ export function createPacer(options: PacerOptions): Pacer {
       workSoon();
     },
     leave(caller) {
-      const { group } = caller;
       books.leave(caller);
-      if (group.isIdle && asking === undefined) giveUp(group, []);
+      leftovers.leftBy(caller.group);
       workSoon();
     },
     learn,

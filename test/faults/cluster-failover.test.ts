@@ -2,7 +2,12 @@ import { describe, expect, it } from "vitest";
 import { StoreUnavailableError, type Sluice } from "sluice";
 import { connect } from "../../src/redis/connection.ts";
 import { createWakeCalls } from "../../src/redis/wake-calls.ts";
-import { startOwnCluster, type ClusterNode, type RedisCluster } from "../support/cluster.ts";
+import {
+  nameOn,
+  startOwnCluster,
+  type ClusterNode,
+  type RedisCluster,
+} from "../support/cluster.ts";
 import { openSluice } from "../support/for-one-test.ts";
 import { longestGapMs } from "../support/steadily.ts";
 import { callSteadily, extraCalls } from "../support/steady-calls.ts";
@@ -12,14 +17,6 @@ const RATE = 100;
 const HORIZON_CALLS = RATE / 10;
 
 const openOn = ({ open }: RedisCluster): Sluice => openSluice({ redis: open(), prefix: "s" });
-
-/** A name whose hash tag this node serves. */
-async function nameOn({ ownerOf }: RedisCluster, { id }: ClusterNode): Promise<string> {
-  for (let index = 0; ; index++) {
-    const name = `bucket ${index}`;
-    if ((await ownerOf(name))?.id === id) return name;
-  }
-}
 
 const strikes: [string, NodeJS.Signals][] = [
   ["is killed", "SIGKILL"],

@@ -2,45 +2,54 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { ClosedError } from "sluice";
 import { children } from "../support/child.ts";
 import { ownRedisServers, redisNowMs } from "../support/own-redis.ts";
-import { drawSteadily, extraSlots, timesOf, usedShare } from "../support/steady-draws.ts";
+import { drawSteadily, extraSlots, timesOf } from "../support/steady-draws.ts";
 import { startTcpProxy } from "../support/tcp-proxy.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
-const RATE = 50;
+/** So slow that each replica waits for its turn, and the last for five seconds. */
+const RATE = 2;
+const LEAVING = 10;
+const WAITING = 300;
+const FOR_MS = 4_000;
 const servers = ownRedisServers();
 const processes = children();
 
-describe("a replica that is closed while calls wait", () => {
-  it("starts none once it is closed, fails those that wait, and leaves its slots to others", async () => {
+describe("replicas that are closed while calls wait", () => {
+  it("start none once they are closed, fail those that wait, and leave their slots to others", async () => {
     const redis = await servers.start();
-    const [leaving, staying] = [redis.open(), redis.open()];
+    const staying = redis.open();
+    const leaving = Array.from({ length: LEAVING }, () => redis.open());
     const policy = { rate: `${RATE}/s` };
     let started = 0;
-    const call = leaving.bucket("b", policy).throttled(async () => void (started += 1));
-    const outcomes = Array.from({ length: 300 }, () =>
-      call().then(
+    const calls = leaving.map((sluice) =>
+      sluice.bucket("b", policy).throttled(async () => void (started += 1)),
+    );
+    const outcomes = Array.from({ length: WAITING }, (_, index) =>
+      calls[index % LEAVING]!().then(
         () => "left",
         (error) => error,
       ),
     );
     const draws = drawSteadily([staying.bucket("b", policy)], { callers: 20 });
-    await waitUntil(() => draws.slots.length > RATE && started > 10, "both call");
+    await waitUntil(() => draws.slots.length > 0 && started > RATE, "all call");
 
     const closingMs = await redisNowMs(redis.operator);
-    await leaving.close();
+    await Promise.all(leaving.map((sluice) => sluice.close()));
     const startedBefore = started;
-    await waitUntil(() => draws.slots.at(-1)!.atMs > closingMs + 3_000, "the other goes on");
+    await waitUntil(() => draws.slots.at(-1)!.atMs > closingMs + FOR_MS, "the other goes on");
     await draws.stop();
     const ended = await Promise.all(outcomes);
 
     const since = timesOf(draws.slots).filter((atMs) => atMs >= closingMs);
-    const firstAfterMs = Math.min(...since) - closingMs;
-    const used = usedShare([closingMs, ...since], RATE);
-    console.log(JSON.stringify({ fault: "shutdown during waits", firstAfterMs, used }));
+    const soon = since.filter((atMs) => atMs < closingMs + FOR_MS).length;
+    console.log(JSON.stringify({ fault: "shutdown during waits", soon }));
     expect(started).toBe(startedBefore);
     expect(ended.filter((outcome) => outcome === "left")).toHaveLength(started);
-    expect(ended.filter((outcome) => outcome instanceof ClosedError)).toHaveLength(300 - started);
-    expect(used).toBeGreaterThanOrEqual(0.95);
+    expect(ended.filter((outcome) => outcome instanceof ClosedError)).toHaveLength(
+      WAITING - started,
+    );
+    // Eight, and none if it waited behind those that left; a busy machine may cost it a slot.
+    expect(soon).toBeGreaterThanOrEqual((RATE * FOR_MS) / 1_000 / 2);
     expect(extraSlots(timesOf(draws.slots), { perSecond: RATE })).toBe(0);
   });
 });

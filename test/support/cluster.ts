@@ -76,6 +76,14 @@ export async function startOwnCluster(): Promise<RedisCluster> {
   return cluster;
 }
 
+/** A name whose hash tag this node serves. */
+export async function nameOn({ ownerOf }: RedisCluster, { id }: ClusterNode): Promise<string> {
+  for (let index = 0; ; index++) {
+    const name = `bucket ${index}`;
+    if ((await ownerOf(name))?.id === id) return name;
+  }
+}
+
 /** As `Promise.all`, but it rejects no earlier than all have ended: what they started is known then. */
 async function allOf<Result>(promises: readonly Promise<Result>[]): Promise<Result[]> {
   await Promise.allSettled(promises);

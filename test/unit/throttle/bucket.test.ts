@@ -11,6 +11,7 @@ import type { Priority } from "../../../src/core/priority.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import type { DrawOptions } from "../../../src/throttle/draw-options.ts";
+import { simulateLatency } from "../../support/simulate-latency.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
 beforeEach(() => {
@@ -251,7 +252,7 @@ describe("draw", () => {
       async draw(request) {
         const sentAtMs = performance.now();
         const drawn = await memory.draw(request);
-        if (wayMs > 0) await new Promise((resolve) => setTimeout(resolve, wayMs));
+        await simulateLatency(wayMs);
         return { ...drawn, sentAtMs };
       },
     };

@@ -3,6 +3,7 @@ import { fixedWindow } from "../../../src/core/limit-makers.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
+import { simulateLatency } from "../../support/simulate-latency.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
 beforeEach(() => {
@@ -23,11 +24,11 @@ async function afterAQuietTime(options: BucketOptions, settleMs = 0) {
       const drawn = await memory.draw(request);
       const heldMs = lieAboutMs;
       lieAboutMs = 0;
-      if (heldMs > 0) await new Promise((resolve) => setTimeout(resolve, heldMs));
+      await simulateLatency(heldMs);
       return drawn;
     },
     async settle(request) {
-      if (settleMs > 0) await new Promise((resolve) => setTimeout(resolve, settleMs));
+      await simulateLatency(settleMs);
       return memory.settle(request);
     },
   };

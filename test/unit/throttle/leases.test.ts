@@ -4,6 +4,7 @@ import { concurrency, leakyBucket } from "../../../src/core/limit-makers.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { rejectionOf } from "../../support/rejection.ts";
+import { simulateLatency } from "../../support/simulate-latency.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
 beforeEach(() => {
@@ -22,7 +23,7 @@ function sleeper(ms: number): { run: () => Promise<void>; most: () => number } {
     async run() {
       running += 1;
       most = Math.max(most, running);
-      await new Promise((resolve) => setTimeout(resolve, ms));
+      await simulateLatency(ms);
       running -= 1;
     },
   };
@@ -177,7 +178,7 @@ describe("a bucket that limits concurrency", () => {
         if (askedMs.length > 0) throw new StoreUnavailableError("away");
         askedMs.push(performance.now());
         const lost = await memory.renew(request);
-        await new Promise((resolve) => setTimeout(resolve, 400));
+        await simulateLatency(400);
         return lost;
       },
     };

@@ -102,6 +102,44 @@ describe("a caller of a slow key that has left", () => {
   });
 });
 
+describe("the places of callers who wait for their turns", () => {
+  /** The turns in the bucket, and in its keys, that were given back. */
+  const turnsOf = ({ giveBack }: ReturnType<typeof watched>): number[] =>
+    giveBack.mock.calls.flatMap(([{ place, wish }]) => [place.turnUs, wish.place.turnUs]);
+
+  it("go back when the bucket is closed", async () => {
+    const parts = watched({ rate: "1/h" });
+    await parts.bucket.draw();
+    const waiting = rejectionOf(parts.bucket.draw());
+    await vi.advanceTimersByTimeAsync(20);
+
+    await parts.bucket.close();
+    await waiting;
+
+    expect(turnsOf(parts)).toEqual([expect.any(Number), 0]);
+    expect(turnsOf(parts)[0]).toBeGreaterThan(0);
+  });
+
+  it("go back although they leave while the store is asked for others", async () => {
+    const parts = watched(slowKeys);
+    await parts.bucket.draw({ key: "a" });
+    const leaving = new AbortController();
+    const left = rejectionOf(parts.bucket.draw({ key: "a", signal: leaving.signal }));
+    await vi.advanceTimersByTimeAsync(20);
+    parts.draw.mockImplementationOnce(async (request) => {
+      const reply = await parts.draw(request);
+      leaving.abort();
+      return reply;
+    });
+
+    await parts.bucket.draw({ key: "b" });
+    await left;
+
+    expect(turnsOf(parts).filter((turnUs) => turnUs > 0)).toHaveLength(1);
+    await parts.bucket.close();
+  });
+});
+
 describe("hundreds of keys in which many wait", () => {
   it("are all served once before any is served twice, also those that came last", async () => {
     const { bucket } = watched({ rate: "100/s", perKey: { rate: "10/s" } });

@@ -1,6 +1,6 @@
 import { HORIZON_US } from "../core/limit-makers.ts";
 import { ClosedError, StoreUnavailableError } from "../core/errors.ts";
-import { NO_PLACE, type Drawn } from "../core/draw-messages.ts";
+import type { Drawn } from "../core/draw-messages.ts";
 import { createAlarm } from "./alarm.ts";
 import { createAskTimes, type AskTimes } from "./ask-times.ts";
 import type { Basics } from "./basics.ts";

@@ -22,7 +22,7 @@ export function readOptions<Schema extends z.ZodObject>(
     throw unknownOption(where, within, given, [...issue.path, issue.keys[0]!]);
   }
   if (issue.path.length === 0) {
-    const remedy = "give an object of options";
+    const remedy = `give an object of options: ${within.join(", ")}`;
     throw new InvalidOptionError({ where, option: "options", value: given, remedy });
   }
   const option = issue.path.join(".");

@@ -84,9 +84,13 @@ function inPerMille(shares: Partial<Record<Priority, number | undefined>> | unde
 /** The limits of each key; beside shared ones, a key may have none. */
 function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): KeyPolicy {
   return compilePerKey(where, perKey, (each) => {
-    if (each instanceof Promise) {
-      const remedy = "give limits at once: a draw cannot wait for them";
-      throw new InvalidOptionError({ where, option: "perKey", value: each, remedy });
+    const wrong = (remedy: string): InvalidOptionError =>
+      new InvalidOptionError({ where, option: "perKey", value: each, remedy });
+    if (each instanceof Promise) throw wrong("give limits at once: a draw cannot wait for them");
+    if (typeof each !== "object" || each === null) {
+      throw wrong(
+        'give the limits of each key, such as { rate: "5/s" }, a function of it, or tiers',
+      );
     }
     const read = readOptions(`${where}: perKey`, LIMITS, each);
     const isNone = Object.values(read).every((value) => value === undefined);

@@ -37,6 +37,7 @@ export type { Job } from "./queue/job.ts";
 export {
   HandlerTimeoutError,
   JobFailedError,
+  JobLostError,
   JobMissingError,
   JobUnfinishedError,
 } from "./queue/job-errors.ts";

@@ -2,7 +2,7 @@ import { areResetsOff } from "./align.ts";
 import { advance, newBucket, scopeOfKey, settleTerms, type BucketState } from "./bucket-state.ts";
 import { CostTooLargeError, WrongResetsError } from "./errors.ts";
 import { isStateLost, startEmptyHanded } from "./lost-state.ts";
-import { applyLimits, type Scope } from "./scope.ts";
+import { applyLimits, hasLimits, type Scope } from "./scope.ts";
 import { standingsOf } from "./standing.ts";
 import type { Serving } from "./place.ts";
 import { endServing, serve } from "./serve.ts";
@@ -10,12 +10,14 @@ import {
   NO_PLACE,
   type DrawReply,
   type DrawRequest,
+  type Granted,
   type Standing,
   type Wish,
 } from "./draw-messages.ts";
 import { countAlive } from "./turns.ts";
 
 const NONE: Set<string | undefined> = new Set();
+const NO_KEYS: ReadonlyMap<string, Scope> = new Map();
 
 /**
  * Books slots for an asker's wishes, in their order, within the horizon; when
@@ -64,6 +66,7 @@ export function draw(
     hasGranted: false,
     refusedPlace: undefined,
   };
+  const before = isTry && !isLost ? keysUnderOtherLimits(state, wishes) : NO_KEYS;
   const served = wishes.map((wish) => serve(serving, wish, () => openKey(state, wish, lostKeys)));
   const granted = isTry
     ? served.map((each, index) => ({ ...each, standings: standingsFor(state, wishes[index]!) }))
@@ -72,7 +75,30 @@ export function draw(
   const isUntouched = found !== undefined && version === versionBefore && !isLost;
   // A try that was refused leaves nothing behind.
   if (isTry && !serving.hasGranted && isUntouched) Object.assign(state, { clockUs, skewUs });
+  for (const [key, scope] of before) {
+    const isDrawn = wishes.some((wish, index) => wish.key === key && isSome(served[index]!));
+    if (!isDrawn) state.keys.set(key, scope);
+  }
   return { state, reply: { ...common, newText: undefined, granted, place } };
+}
+
+/** The keys of a try as they stand, where it is not by these limits: one that is refused leaves them so. */
+function keysUnderOtherLimits(
+  { keys }: BucketState,
+  wishes: readonly Wish[],
+): ReadonlyMap<string, Scope> {
+  const found = new Map<string, Scope>();
+  for (const { key, keyLimits } of wishes) {
+    const scope = key === undefined ? undefined : keys.get(key);
+    if (scope !== undefined && !hasLimits(scope, keyLimits)) {
+      found.set(key!, structuredClone(scope));
+    }
+  }
+  return found;
+}
+
+function isSome({ slotsUs, run }: Granted): boolean {
+  return slotsUs.length > 0 || run !== undefined;
 }
 
 /** The scope of the wish's key, if that has limits of its own. */

@@ -68,6 +68,13 @@ export function applyLimits(scope: Scope, limits: readonly Limit[], nowUs: numbe
   });
 }
 
+/** Whether these limits are in force. */
+export function hasLimits({ records }: Scope, limits: readonly Limit[]): boolean {
+  const isSame = ({ limit }: LimitRecord, index: number): boolean =>
+    limit.kind === limits[index]?.kind && isSameLimit(limit, limits[index]);
+  return records.length === limits.length && records.every(isSame);
+}
+
 /** What a limit keeps is found by how many of its kind stand before it, as in Redis. */
 export function keptName(limits: readonly Limit[], index: number): string {
   return `${limits[index]!.kind} ${ordinalOf(limits, index)}`;

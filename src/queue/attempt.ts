@@ -40,7 +40,8 @@ export async function runAttempt<Data, Result>(
   context.begin(stored, slot);
   // Another call may take its place in the bucket then.
   if (slot.hasLease) {
-    slot.signal.addEventListener("abort", () => context.abort("the lease of the call was lost"));
+    const { signal } = slot;
+    signal.addEventListener("abort", () => context.abort(signal.reason));
   }
   let result: Result;
   try {

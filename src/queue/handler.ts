@@ -4,7 +4,11 @@ import type { Job, Stored } from "./job.ts";
 
 /** What a handler gets beside its job. */
 export interface JobContext {
-  /** Aborted when the worker's deadline or the handler's `timeoutMs` is over, or the job's lock is lost: another worker may then run the job. */
+  /**
+   * Aborted with `HandlerTimeoutError` after the worker's `timeoutMs`; with `JobLostError` at the deadline of
+   * `worker.close()`, or when the job's lock is lost: another worker may then run the job; with `LeaseLostError`
+   * when the lease of its slot is.
+   */
   readonly signal: AbortSignal;
   /** 1 at the first try. */
   readonly attempt: number;

@@ -14,6 +14,18 @@ export class HandlerTimeoutError extends SluiceError {
   }
 }
 
+/** The reason of the handler's signal when its worker may not go on with the job: another one may run it. */
+export class JobLostError extends SluiceError {
+  override readonly name = "JobLostError";
+  readonly code = "ERR_JOB_LOST";
+  readonly jobId: string;
+
+  constructor({ jobId, why }: { jobId: string; why: string }) {
+    super(`Job ${jobId} is no longer this worker's: ${why}. End its work; another may run it.`);
+    this.jobId = jobId;
+  }
+}
+
 /** What `finished()` rejects with when the job has failed for good. */
 export class JobFailedError extends SluiceError {
   override readonly name = "JobFailedError";

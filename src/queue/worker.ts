@@ -11,7 +11,7 @@ import { TooFar } from "../throttle/waiting-call.ts";
 import { runAttempt } from "./attempt.ts";
 import type { ConnectQueue } from "./connection.ts";
 import { createFeeder } from "./feeder.ts";
-import { createJobContext, type Handler, type OwnedJobContext } from "./handler.ts";
+import type { Handler } from "./handler.ts";
 import { openHandler } from "./sandbox.ts";
 import type { Schema } from "./schema.ts";
 import { createJobSlots } from "./job-slots.ts";
@@ -80,14 +80,12 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     logger.warn(facts, "A key has no weight, and counts as 1.");
   });
   const slots = createJobSlots(bucket, patienceMs, weightOf);
-  /** The jobs that are here, by their ids. */
-  const contexts = new Map<string, OwnedJobContext>();
   let closing: Promise<void> | undefined;
   const feeder = createFeeder({
     ...common,
     lanes: connection.lanes,
     worker: randomUUID(),
-    places: () => concurrency - contexts.size,
+    places: () => concurrency - running.count,
     heldBack: () => bucket.heldBack,
   });
   /** How often limits, a cooldown or a pause have changed. */
@@ -106,15 +104,13 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     process,
   });
   stored.on("lockRenewalFailed", (ids) => {
-    for (const id of ids) contexts.get(id)?.abort("the lock of the job was lost");
+    for (const id of ids) running.abort("its lock was lost", id);
   });
 
   async function process(bullJob: Stored<Data>, token: string): Promise<Result | undefined> {
     fillDefaults(bullJob);
     const job = readJob(bullJob);
-    const context = createJobContext(bullJob.attemptsMade + 1);
-    contexts.set(job.id, context);
-    running.begin();
+    const context = running.begin(job.id, bullJob.attemptsMade + 1);
     try {
       const isReady = handler.ready();
       if (isReady !== undefined) await isReady;
@@ -136,8 +132,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
         if (hasLease && job.key !== undefined) feeder.wake(job.key);
       }
     } finally {
-      contexts.delete(job.id);
-      running.end();
+      running.end(context);
     }
   }
 
@@ -167,7 +162,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     const grace = pause(REDIS_GRACE_MS, undefined, { ref: false });
     if (connection.isReady()) await Promise.race([isTold, grace]);
     const haveAllEnded = await running.untilNone(deadlineMs);
-    for (const context of contexts.values()) context.abort(CLOSED);
+    running.abort(CLOSED);
     // BullMQ waits for handlers, and for Redis however long it is away; with force it does not.
     const closed = stored.close(!haveAllEnded || !connection.isReady());
     const isClosed = await Promise.race([closed, pause(REDIS_GRACE_MS, "late", { ref: false })]);

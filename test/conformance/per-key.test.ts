@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { concurrency, leakyBucket } from "../../src/core/limit-makers.ts";
+import { concurrency, leakyBucket, slidingWindow } from "../../src/core/limit-makers.ts";
+import type { Limit } from "../../src/core/limits/limit.ts";
 import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
 import { EXCESS } from "../support/bounds.ts";
 import { simulateParties, type Grant, type Party } from "../support/simulate.ts";
@@ -183,6 +184,21 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
 
     expect(paused!.notBeforeUs).toBeGreaterThan(pinned.clock.nowUs() + 50_000_000);
     expect(slotsOf(tried)).toHaveLength(1);
+  });
+
+  it("stay as they are when a try is refused under other limits", async () => {
+    const pinned = open();
+    const tryUnder = async (limit: Limit, wanted: number): Promise<number> => {
+      const asker = askerOf(pinned, policyOf({ perKey: { limits: [limit] } }), limit.kind);
+      return slotsOf(await asker.drawAll([{ key: "k", wanted, isTry: true }])).length;
+    };
+
+    const before = await tryUnder(slidingWindow(6, "1s"), 6);
+    const between = await tryUnder(slidingWindow(5, "1min"), 1);
+    const after = await tryUnder(slidingWindow(8, "1s"), 3);
+
+    // Six of the eight are used; under the limit between them, no more than five could be.
+    expect([before, between, after]).toEqual([6, 0, 2]);
   });
 
   it("count what was used as used when a key changes its tier, for tries too", async () => {

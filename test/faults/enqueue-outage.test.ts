@@ -37,7 +37,7 @@ describe("a job whose confirmation is lost on the wire", () => {
     ["without a key", {}],
     ["with a key", { key: "acme" }],
   ])("%s may be stored; a retry with the same dedupeId stores it once", async (_name, options) => {
-    const queue = openQueue(300);
+    const queue = openQueue(1_000);
     await queue.enqueue(0);
     const once = { ...options, dedupeId: "order 1" };
     proxy.set("lose replies");
@@ -57,7 +57,7 @@ describe("a job whose confirmation is lost on the wire", () => {
   });
 
   it("with a key is done after the retry, although it was not in its lane before", async () => {
-    const queue = openQueue(300);
+    const queue = openQueue(1_000);
     await queue.enqueue(0);
     const once = { key: "acme", dedupeId: "order 1" };
     proxy.set("lose replies");
@@ -96,7 +96,7 @@ describe("a connection that is cut while a job is on its way", () => {
 
 describe("a job for a Redis that does not answer", () => {
   it("is refused within storeTimeoutMs, which a command of 5 s would outlast", async () => {
-    const queue = openQueue(200);
+    const queue = openQueue(1_000);
     await queue.enqueue(0);
     proxy.set("stall");
 

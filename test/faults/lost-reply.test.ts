@@ -48,7 +48,7 @@ describe("a reply that is lost on the wire", () => {
   });
 
   it("fails its callers in time, and is not asked for again behind their backs", async () => {
-    const hasty = createSluice({ redis: `redis://127.0.0.1:${proxy.port}`, storeTimeoutMs: 300 });
+    const hasty = createSluice({ redis: `redis://127.0.0.1:${proxy.port}`, storeTimeoutMs: 1_000 });
     const bucket = hasty.bucket("b", { rate: "200/s" });
     await bucket.draw();
     const before = await drawsRun();

@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from "vitest";
-import { StoreUnavailableError, type Sluice } from "sluice";
+import { JobLostError, StoreUnavailableError, type Sluice } from "sluice";
 import { openSluice, portOf, startOwnRedis } from "../support/for-one-test.ts";
 import { freePort } from "../support/redis-port.ts";
 import { rejectionOf } from "../support/rejection.ts";
@@ -92,6 +92,6 @@ describe("Redis goes away while a worker runs", () => {
     await redis.stop();
     await worker.close({ deadlineMs: 50 });
 
-    expect(running?.aborted).toBe(true);
+    expect(running?.reason).toBeInstanceOf(JobLostError);
   });
 });

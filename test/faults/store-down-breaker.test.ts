@@ -71,7 +71,7 @@ describe("a Redis that takes commands and does not answer", () => {
 describe("a Redis that goes on just when it is given up", () => {
   it("is found at once, and not by the next probe", async () => {
     const redis = await servers.start();
-    const sluice = redis.open({ storeTimeoutMs: 200, breaker: { probeMs: 600_000 } });
+    const sluice = redis.open({ storeTimeoutMs: 400, breaker: { probeMs: 600_000 } });
     const states: string[] = [];
     sluice.on("store", ({ state }) => {
       states.push(state);

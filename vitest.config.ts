@@ -4,6 +4,7 @@ const source = {
   resolve: { conditions: ["@sluice/source"] },
   ssr: { resolve: { conditions: ["@sluice/source"] } },
 };
+const setupFiles = ["test/support/seed.ts"];
 const globalRedis = "test/support/global-redis.ts";
 /** Integration and fault tests start processes and share two cores, so their files run one after another. */
 const oneByOne = {
@@ -18,7 +19,12 @@ export default defineConfig({
       // Generous everywhere: what hangs is to be found, not what a busy machine does slowly.
       {
         ...source,
-        test: { name: "unit", include: ["test/unit/**/*.test.ts"], testTimeout: 60_000 },
+        test: {
+          name: "unit",
+          include: ["test/unit/**/*.test.ts"],
+          testTimeout: 60_000,
+          setupFiles,
+        },
       },
       {
         ...source,
@@ -26,6 +32,7 @@ export default defineConfig({
           name: "conformance",
           include: ["test/conformance/**/*.test.ts", "test/fuzz/**/*.test.ts"],
           testTimeout: 120_000,
+          setupFiles,
           globalSetup: [globalRedis],
         },
       },

@@ -136,12 +136,21 @@ function isRedisInput(value: unknown): boolean {
     !Array.isArray(value) &&
     !("url" in (value as object)) &&
     !(value instanceof URL) &&
-    isHost((value as { host?: unknown }).host)
+    isHost((value as { host?: unknown }).host) &&
+    isPort((value as { port?: unknown }).port)
   );
 }
 
 function isHost(host: unknown): boolean {
   return host === undefined || typeof host === "string";
+}
+
+/** As ioredis takes it, which reads digits too: `$REDIS_PORT` comes as text. */
+function isPort(port: unknown): boolean {
+  if (typeof port === "string") return /^\d+$/.test(port) && isPort(Number(port));
+  return (
+    port === undefined || (Number.isInteger(port) && Number(port) >= 0 && Number(port) < 65_536)
+  );
 }
 
 function isLogger(value: unknown): boolean {

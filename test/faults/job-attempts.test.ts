@@ -1,19 +1,42 @@
 import { Redis } from "ioredis";
-import { describe, expect, inject, it } from "vitest";
+import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { realSluices } from "../support/real-sluice.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const sluices = realSluices();
-const JOBS = 150;
+const JOBS = 900;
+/** How often every lane wakes, and finds no room, so that its jobs go back once more. */
+const WAKES = 60;
+const KEY_RATE = 100;
 const KEYS = ["a", "b", "c"];
+
+/** How often a job was delayed, by the events of its queue, of which the last 10,000 are kept. */
+function countDelays(stream: string) {
+  const redis = new Redis(inject("redisUrl"));
+  onTestFinished(() => redis.disconnect());
+  let lastId = "0-0";
+  const delays = {
+    count: 0,
+    async read() {
+      const events = await redis.xrange(stream, `(${lastId}`, "+");
+      delays.count += events.filter(([, fields]) => fields.includes("delayed")).length;
+      lastId = events.at(-1)?.[0] ?? lastId;
+    },
+  };
+  return delays;
+}
 
 describe("a job that goes back to its lane again and again", () => {
   it("has made as many attempts as its handler has been called", async () => {
     const prefix = sluices.prefix();
+    const delays = countDelays(`${prefix}:{jobs}:events`);
     const attempts = new Map<number, number[]>();
     const open = () => {
       const sluice = sluices.open();
-      const bucket = sluice.bucket("downstream", { rate: "200/s", perKey: { rate: "15/s" } });
+      const bucket = sluice.bucket("downstream", {
+        rate: "1000/s",
+        perKey: { rate: `${KEY_RATE}/s` },
+      });
       return { sluice, bucket, queue: sluice.queue<number>("jobs", { bucket }) };
     };
     const opened = [open(), open()];
@@ -32,18 +55,17 @@ describe("a job that goes back to its lane again and again", () => {
       each.sluice.worker(each.queue, handler, { patienceMs: 0 });
     }
     const called = (): number => [...attempts.values()].flat().length;
-    // Every lane wakes, and finds no room, so that its jobs go back once more.
-    for (let share = 1; share <= 20; share++) {
-      await waitUntil(() => called() >= (share * JOBS * 3) / 25, "they go on");
-      await bucket.configure({ perKey: { rate: `${15 + (share % 2)}/s` } });
+    for (let wake = 1; wake <= WAKES; wake++) {
+      await waitUntil(() => called() >= (wake * JOBS * 3) / (WAKES + 10), "they go on");
+      await delays.read();
+      await bucket.configure({ perKey: { rate: `${KEY_RATE + (wake % 2)}/s` } });
     }
     await waitUntil(async () => (await queue.counts()).done === JOBS, "all are done");
 
-    const redis = new Redis(inject("redisUrl"));
-    const events = await redis.xrange(`${prefix}:{jobs}:events`, "-", "+");
-    await redis.quit();
-    const waits = events.filter(([, fields]) => fields.includes("delayed")).length - 2 * JOBS;
+    await delays.read();
+    const waits = delays.count - 2 * JOBS;
     console.log(`${called()} calls, ${waits} times back to the lane`);
+    expect(waits).toBeGreaterThan(10_000);
     expect((await queue.counts()).failed).toBe(0);
     expect(attempts.size).toBe(JOBS);
     for (const numbers of attempts.values()) expect(numbers).toEqual([1, 2, 3]);

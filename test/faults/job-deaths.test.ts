@@ -7,8 +7,8 @@ import { useDownstream } from "../support/use-downstream.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const LOCK_MS = 1_000;
-const RATE = 100;
-const JOBS = 2_000;
+const RATE = 250;
+const JOBS = 10_000;
 /** About two seconds of work at the rate. */
 const CALLS_PER_DEATH = 2 * RATE;
 const CONCURRENCY = 20;
@@ -27,7 +27,7 @@ function callsByJob(): ReadonlyMap<string, readonly JobCall[]> {
 
 describe("workers of which one is killed every two seconds", () => {
   it("do each job, and again only what a dead one held when its lock had ended", async () => {
-    const policy = { rate: `${RATE}/s`, perKey: { rate: "30/s" } };
+    const policy = { rate: `${RATE}/s`, perKey: { rate: "75/s" } };
     const { queue } = openQueue(policy);
     const names = Array.from({ length: JOBS }, (_, index) => `job ${index}`);
     const keyOf = (index: number): string | undefined =>

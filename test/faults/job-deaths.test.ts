@@ -57,6 +57,8 @@ describe("workers of which one is killed every two seconds", () => {
     }, "the queue is empty");
 
     const repeated = [...callsByJob().values()].filter((calls) => calls.length > 1);
+    const figures = { jobs: JOBS, killed: killed.length, again: repeated.length };
+    console.log(JSON.stringify({ fault: "workers killed", ...figures }));
     expect((await queue.counts()).failed).toBe(0);
     expect(repeated.length).toBeLessThanOrEqual(killed.length * CONCURRENCY);
     for (const calls of repeated) {

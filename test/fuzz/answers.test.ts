@@ -1,4 +1,3 @@
-/* oxlint-disable vitest/expect-expect, vitest/no-conditional-expect -- outcomeOf() asserts, and what worked is looked at more closely */
 import fc from "fast-check";
 import { afterAll, describe, expect, it, vi } from "vitest";
 import {

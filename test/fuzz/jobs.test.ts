@@ -1,4 +1,3 @@
-/* oxlint-disable vitest/expect-expect, vitest/no-conditional-expect -- outcomeOf() asserts, and what worked is looked at more closely */
 import { randomUUID } from "node:crypto";
 import fc from "fast-check";
 import { Redis } from "ioredis";

@@ -1,4 +1,3 @@
-/* oxlint-disable vitest/expect-expect, vitest/no-conditional-expect -- outcomeOf() asserts, and what worked is looked at more closely */
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import fc from "fast-check";

@@ -5,6 +5,7 @@ import { Cluster } from "ioredis";
 import { pino } from "pino";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { createSluice, type Sluice, type SluiceOptions } from "sluice";
+import { refusalsOf } from "../support/ask-all.ts";
 import { ownRedisServers } from "../support/own-redis.ts";
 import { freePort } from "../support/redis-port.ts";
 
@@ -109,17 +110,8 @@ describe("a password of Redis is in no error and no log", () => {
     const queue = sluice.queue<number>("jobs", { bucket });
     sluice.worker(queue, async () => {});
 
-    const asked = [
-      bucket.draw(),
-      bucket.tryDraw(),
-      bucket.peek(),
-      queue.enqueue(1),
-      queue.counts(),
-    ];
-    const outcomes = await Promise.allSettled(asked);
+    const reasons = await refusalsOf(bucket, queue);
 
-    const reasons = outcomes.map((outcome) => (outcome as PromiseRejectedResult).reason as Error);
-    for (const reason of reasons) expect(reason).toMatchObject({ code: "ERR_STORE_UNAVAILABLE" });
     assertHidden(...reasons, ...reasons.map(({ cause }) => cause), said);
   });
 

@@ -5,16 +5,17 @@ import { workOn } from "../support/paced-jobs.ts";
 import { extraSlots, timesOf, usedShare } from "../support/steady-draws.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
-const RATE = 50;
-const CALLS = 300;
+/** A slot may be used late by half an interval, 50 ms: few stalls of a busy machine take longer. */
+const RATE = 10;
+const CALLS = 120;
 const servers = ownRedisServers();
 
-/** Were the slots of those that left lost, it would be three quarters at most. */
-const LEAST_USED = 0.85;
+/** Were the slots of those that left lost, it would be two thirds at most. */
+const LEAST_USED = 0.75;
 
-const isDoomed = (number: number): boolean => number % 10 < 3;
+const isDoomed = (number: number): boolean => number % 2 === 0;
 
-describe("three of ten waiting calls that are cancelled", () => {
+describe("half of the waiting calls, which are cancelled", () => {
   it("leave their slots to the others", async () => {
     const redis = await servers.start();
     const replicas = Array.from({ length: 3 }, () => redis.open());
@@ -44,14 +45,14 @@ describe("three of ten waiting calls that are cancelled", () => {
     const extra = extraSlots(atMs, { perSecond: RATE });
     const used = usedShare(atMs, RATE);
     console.log(JSON.stringify({ fault: "cancelled waits", cancelled, extra, used }));
-    expect(cancelled).toBeGreaterThan(CALLS / 5);
+    expect(cancelled).toBeGreaterThan(CALLS / 4);
     expect(slots.length + cancelled).toBe(CALLS);
     expect(extra).toBe(0);
     expect(used).toBeGreaterThanOrEqual(LEAST_USED);
   });
 });
 
-describe("three of ten waiting jobs that are removed", () => {
+describe("half of the waiting jobs, which are removed", () => {
   it("leave their slots to the others", async () => {
     const redis = await servers.start();
     const jobs = workOn([redis.open(), redis.open()], { rate: `${RATE}/s`, lockMs: 30_000 });
@@ -63,8 +64,9 @@ describe("three of ten waiting jobs that are removed", () => {
     for (const { id, data } of all.slice(CALLS / 6)) {
       if (!isDoomed(data)) continue;
       const job = await jobs.queue.job(id);
-      // One that a worker has already is done like the others.
-      if (await job!.remove()) removed += 1;
+      // One that a worker has already is done like the others, and one that is done can be removed too.
+      const wasRemoved = await job!.remove();
+      if (wasRemoved && !jobs.attempts.some(({ number }) => number === data)) removed += 1;
     }
     await jobs.untilEmpty();
 

@@ -18,7 +18,15 @@ export function startChild(path: string, { args = [], env = {} }: ChildOptions =
   return fork(fileURLToPath(new URL(path, `file://${ROOT}`)), args, {
     cwd: ROOT,
     env: { ...process.env, ...env },
-    execArgv: ["--conditions=@sluice/source", "--import", "tsx", "--import", END_WITH_PARENT],
+    execArgv: [
+      "--conditions=@sluice/source",
+      // Some 8 s after its start V8 tidies up a process that had little to do, and holds it up for 10 to 20 ms.
+      "--no-memory-reducer",
+      "--import",
+      "tsx",
+      "--import",
+      END_WITH_PARENT,
+    ],
     // Not of this process group, so that Ctrl-C reaches the demo alone, which then ends them in order.
     detached: true,
     stdio: ["ignore", "pipe", "pipe", "ipc"],

@@ -2,13 +2,20 @@
  * The downstream of the demo, in a process of its own: a judge that is held up
  * by the work of others would see calls later than they came.
  */
+import { monitorEventLoopDelay } from "node:perf_hooks";
 import process from "node:process";
 import { startFakeDownstream } from "sluice/testing";
 import { WARM_UP_PATH, type FromDownstream } from "./downstream.ts";
 
 const REPORT_EVERY_MS = 100;
 
-const downstream = await startFakeDownstream({ maxPerSecond: Number(process.argv[2]) });
+const downstream = await startFakeDownstream({
+  maxPerSecond: Number(process.argv[2]),
+  // Clearing them up would hold the judge up.
+  keepBodies: false,
+});
+const loop = monitorEventLoopDelay({ resolution: 1 });
+loop.enable();
 let seen = 0;
 
 function tell(message: FromDownstream): void {
@@ -26,7 +33,9 @@ function report(isLast: boolean): void {
       worker: String(headers["user-agent"]),
       status,
     }));
-  tell({ kind: "report", nowMs: performance.now(), calls, isLast });
+  const stalledMs = loop.max / 1e6;
+  loop.reset();
+  tell({ kind: "report", nowMs: performance.now(), calls, stalledMs, isLast });
 }
 
 const timer = setInterval(() => report(false), REPORT_EVERY_MS);

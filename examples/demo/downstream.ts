@@ -22,6 +22,8 @@ export interface Report {
   /** On the downstream's clock. */
   readonly nowMs: number;
   readonly calls: readonly Call[];
+  /** The longest that the downstream's process stood still since the report before. */
+  readonly stalledMs: number;
   readonly isLast: boolean;
 }
 

@@ -33,7 +33,8 @@ export async function runDemo(given: DemoArguments, signal: AbortSignal): Promis
     view.close();
   }
   const share = meter.share(given.rate);
-  return report(given, await settle(stage, enqueued, share));
+  const figures = await settle(stage, enqueued, share);
+  return report(given, figures, stage.tally.stalledMs);
 }
 
 function openView(given: DemoArguments): View {
@@ -66,7 +67,7 @@ async function settle(
   };
 }
 
-function report({ rate, workers }: DemoArguments, figures: Figures): boolean {
+function report({ rate, workers }: DemoArguments, figures: Figures, stalledMs: number): boolean {
   const paint = createPaint(process.stdout);
   const rows = judge(rate, figures);
   const broken = rows.filter(({ isBroken }) => isBroken === true).map(({ name }) => name);
@@ -76,7 +77,13 @@ function report({ rate, workers }: DemoArguments, figures: Figures): boolean {
     print(paint.bad(`${figures.crashedWorkers} of ${workers} workers crashed.`));
   }
   if (broken.length === 0) print(paint.good("Every promise was kept."));
-  else print(paint.bad(`Broken: ${broken.join(", ")}.`));
+  else {
+    print(paint.bad(`Broken: ${broken.join(", ")}.`));
+    print(
+      `The downstream's process stood still for up to ${Math.ceil(stalledMs)} ms. Calls that are held up ` +
+        `for more than 10 ms on their way, there or in a worker, make the second after them too full.`,
+    );
+  }
   return broken.length === 0;
 }
 

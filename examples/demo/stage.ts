@@ -21,6 +21,8 @@ export interface Stage {
 }
 
 const QUEUE = "webhooks";
+/** What a job is in its worker's hands before and while it runs, with room to spare. */
+const IN_HAND_S = 0.3;
 
 /** Starts Redis, the downstream and the workers, and tells of each. */
 export async function openStage(
@@ -53,6 +55,7 @@ export async function openStage(
       SLUICE_PREFIX: prefix,
       SLUICE_QUEUE: QUEUE,
       SLUICE_RATE: rate,
+      SLUICE_CONCURRENCY: String(placesOf(given)),
     });
     cleanup.add(() => workers.end());
     print(`workers     pid ${workers.all.map(({ pid }) => pid).join(", ")}`);
@@ -67,4 +70,9 @@ export async function openStage(
     await cleanup[Symbol.asyncDispose]();
     throw error;
   }
+}
+
+/** Places of each worker: jobs that it holds too early only make its garbage collection longer. */
+function placesOf({ rate, workers }: DemoArguments): number {
+  return Math.ceil((rate * IN_HAND_S) / workers);
 }

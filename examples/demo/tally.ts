@@ -17,6 +17,8 @@ export interface Tally {
   readonly callsInLastSecond: number;
   /** The most calls that any window of one second saw. */
   readonly worstSecond: number;
+  /** The longest that the downstream itself stood still while calls came. */
+  readonly stalledMs: number;
   /** How many calls of this worker were accepted. */
   deliveredBy(worker: string): number;
   /** How many calls were accepted after `fromMs` and up to `toMs`. */
@@ -33,6 +35,7 @@ export function createTally(): Tally {
   let refused = 0;
   let callsInLastSecond = 0;
   let worstSecond = 0;
+  let stalledMs = 0;
 
   function accept({ delivery, worker }: Call): void {
     const before = times.get(delivery) ?? 0;
@@ -71,6 +74,9 @@ export function createTally(): Tally {
     get worstSecond() {
       return worstSecond;
     },
+    get stalledMs() {
+      return stalledMs;
+    },
     deliveredBy: (worker) => byWorker.get(worker) ?? 0,
     acceptedBetween: (fromMs, toMs) =>
       calls.filter(({ atMs, status }) => isAccepted(status) && atMs > fromMs && atMs <= toMs)
@@ -83,6 +89,7 @@ export function createTally(): Tally {
         if (call.status === 429) refused += 1;
         if (isAccepted(call.status)) accept(call);
       }
+      if (report.calls.length > 0) stalledMs = Math.max(stalledMs, report.stalledMs);
       const recent = recentMs(beforeMs);
       callsInLastSecond = recent.filter((atMs) => atMs > nowMs - SECOND_MS).length;
       worstSecond = Math.max(worstSecond, worstWindow(recent, SECOND_MS));

@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { finished } from "node:stream/promises";
 import { worstWindow } from "./worst-window.ts";
 
 export interface FakeDownstreamOptions {
@@ -9,6 +10,8 @@ export interface FakeDownstreamOptions {
   readonly latencyMs?: number | undefined;
   /** Answers a call by itself when it returns a status. */
   readonly answer?: ((arrival: Arrival) => number | undefined) | undefined;
+  /** Whether the log keeps what calls sent: over many calls that is a lot of memory. Defaults to true. */
+  readonly keepBodies?: boolean | undefined;
   /** Defaults to a free one. */
   readonly port?: number | undefined;
 }
@@ -19,6 +22,7 @@ export interface Arrival {
   readonly atMs: number;
   readonly path: string;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  /** Empty when bodies are not kept. */
   readonly body: string;
   /** What it was answered. */
   readonly status: number;
@@ -38,7 +42,7 @@ export interface FakeDownstream {
 export async function startFakeDownstream(
   options: FakeDownstreamOptions = {},
 ): Promise<FakeDownstream> {
-  const { maxPerSecond = Infinity, latencyMs = 0, answer, port = 0 } = options;
+  const { maxPerSecond = Infinity, latencyMs = 0, answer, keepBodies = true, port = 0 } = options;
   const arrivals: Arrival[] = [];
   const accepted: number[] = [];
   let refused = 0;
@@ -53,9 +57,7 @@ export async function startFakeDownstream(
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const atMs = performance.now();
     const capped = maxPerSecond === Infinity ? 200 : statusAt(atMs);
-    const chunks: Buffer[] = [];
-    for await (const chunk of request) chunks.push(chunk as Buffer);
-    const body = Buffer.concat(chunks).toString();
+    const body = keepBodies ? await readBody(request) : await skipBody(request);
     const { url: path = "/", headers } = request;
     const seen = { atMs, path, headers, body, status: capped };
     const status = answer?.(seen) ?? capped;
@@ -91,4 +93,16 @@ export async function startFakeDownstream(
       await new Promise<void>((resolve) => server.close(() => resolve()));
     },
   };
+}
+
+async function readBody(request: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks).toString();
+}
+
+async function skipBody(request: IncomingMessage): Promise<string> {
+  request.resume();
+  await finished(request);
+  return "";
 }

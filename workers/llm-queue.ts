@@ -71,7 +71,8 @@ export function estimateTokens(request: ChatRequest): number {
   let characters = tools === undefined ? 0 : JSON.stringify(tools).length;
   let parts = 0;
   for (const { content } of messages) {
-    for (const part of Array.isArray(content) ? (content as unknown[]) : [content]) {
+    const contents: readonly unknown[] = Array.isArray(content) ? content : [content];
+    for (const part of contents) {
       const text = textOf(part);
       if (text === undefined) parts += 1;
       else characters += text.length;

@@ -16,22 +16,23 @@ export class UsageError extends Error {
 }
 
 interface Flag {
-  readonly name: keyof DemoArguments;
   readonly preset: number;
   readonly most: number;
   readonly meaning: string;
 }
 
-const FLAGS: readonly Flag[] = [
-  { name: "rate", preset: 100, most: 10_000, meaning: "the cap, in calls a second" },
-  { name: "jobs", preset: 2_000, most: 100_000, meaning: "webhooks to enqueue" },
-  { name: "workers", preset: 4, most: 32, meaning: "worker processes" },
-  { name: "seconds", preset: 25, most: 3_600, meaning: "how long to watch at most" },
-];
+const FLAGS: Readonly<Record<keyof DemoArguments, Flag>> = {
+  rate: { preset: 100, most: 10_000, meaning: "the cap, in calls a second" },
+  jobs: { preset: 2_000, most: 100_000, meaning: "webhooks to enqueue" },
+  workers: { preset: 4, most: 32, meaning: "worker processes" },
+  seconds: { preset: 25, most: 3_600, meaning: "how long to watch at most" },
+};
 
 export const USAGE: string = [
   "npm run demo -- [flags]",
-  ...FLAGS.map(({ name, preset, meaning }) => `  --${name.padEnd(9)}${meaning} (${preset})`),
+  ...Object.entries(FLAGS).map(
+    ([name, { preset, meaning }]) => `  --${name.padEnd(9)}${meaning} (${preset})`,
+  ),
 ].join("\n");
 
 /**
@@ -42,8 +43,13 @@ export const USAGE: string = [
 export function readArguments(given: readonly string[]): DemoArguments | undefined {
   const values = parse(given);
   if (values["help"] === true) return undefined;
-  const read = FLAGS.map((flag) => [flag.name, readWholeNumber(flag, values[flag.name])] as const);
-  return Object.fromEntries(read) as unknown as DemoArguments;
+  const read = (name: keyof DemoArguments): number => readWholeNumber(name, values[name]);
+  return {
+    rate: read("rate"),
+    jobs: read("jobs"),
+    workers: read("workers"),
+    seconds: read("seconds"),
+  };
 }
 
 function parse(given: readonly string[]): Readonly<Record<string, string | boolean | undefined>> {
@@ -58,15 +64,15 @@ function parse(given: readonly string[]): Readonly<Record<string, string | boole
     return parseArgs({ args: [...given], options }).values;
   } catch (error) {
     const [problem = ""] = (error as Error).message.split(". ");
-    const flags = FLAGS.map(({ name }) => `--${name}`).join(", ");
+    const flags = Object.keys(FLAGS)
+      .map((name) => `--${name}`)
+      .join(", ");
     throw new UsageError(`${problem}; the flags are ${flags}, each with a number.`);
   }
 }
 
-function readWholeNumber(
-  { name, preset, most }: Flag,
-  value: string | boolean | undefined,
-): number {
+function readWholeNumber(name: keyof DemoArguments, value: string | boolean | undefined): number {
+  const { preset, most } = FLAGS[name];
   if (value === undefined) return preset;
   const number = typeof value === "string" && /^\d{1,9}$/.test(value) ? Number(value) : 0;
   if (number >= 1 && number <= most) return number;

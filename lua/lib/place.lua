@@ -1,4 +1,4 @@
--- Where a wish has to fit, and what place its asker keeps when it does not. Twin of src/core/place.ts.
+-- Where a wish has to fit, and what place its asker keeps when it does not. Twin of src/core/place.ts and refuse.ts.
 local NO_PLACE = { turn_us = 0, turn_name = '', since_us = 0 }
 
 local function fitting(serving, rank, scope, costs, own)

@@ -20,7 +20,9 @@ export interface OwnedEmitter<Events> extends Emitter<Events> {
   isHeard(name: keyof Events): boolean;
 }
 
-type Listener = (event: never) => unknown;
+type Listeners<Events> = {
+  readonly [Name in keyof Events]: Set<(event: Events[Name]) => unknown>;
+};
 
 /** An emitter of these events, and of no others; `whose` they are is told of listeners that fail. */
 export function createEmitter<Events>(
@@ -28,7 +30,8 @@ export function createEmitter<Events>(
   names: readonly (keyof Events & string)[],
   logger: Logger,
 ): OwnedEmitter<Events> {
-  const listeners = new Map<PropertyKey, Set<Listener>>(names.map((name) => [name, new Set()]));
+  const sets = names.map((name) => [name, new Set()]);
+  const listeners: Listeners<Events> = Object.fromEntries(sets);
 
   function report(event: PropertyKey, error: unknown): void {
     const reason = reasonOf(error);
@@ -36,9 +39,11 @@ export function createEmitter<Events>(
     logger.error({ event, reason }, problem);
   }
 
-  function listenersOf(where: string, event: PropertyKey): Set<Listener> {
-    const found = listeners.get(event);
-    if (found !== undefined) return found;
+  function listenersOf<Name extends keyof Events>(
+    where: string,
+    event: Name,
+  ): Listeners<Events>[Name] {
+    if (Object.hasOwn(listeners, event)) return listeners[event];
     const remedy = `the events are ${names.join(", ")}`;
     throw new InvalidOptionError({ where, option: "event", value: event, remedy });
   }
@@ -59,15 +64,15 @@ export function createEmitter<Events>(
     },
     off: (event, listener) => void listenersOf("off()", event).delete(listener),
     emit(name, event) {
-      for (const listener of listeners.get(name) ?? []) {
+      for (const listener of listeners[name]) {
         try {
           // One that is async may reject later.
-          Promise.resolve(listener(event as never)).catch((error) => report(name, error));
+          Promise.resolve(listener(event)).catch((error) => report(name, error));
         } catch (error) {
           report(name, error);
         }
       }
     },
-    isHeard: (name) => (listeners.get(name)?.size ?? 0) > 0,
+    isHeard: (name) => listeners[name].size > 0,
   };
 }

@@ -1,17 +1,9 @@
 import { takeHoles } from "./holes.ts";
-import {
-  bookAtOnce,
-  bookList,
-  bookRun,
-  isAtOnce,
-  isRunnable,
-  mostOf,
-  times,
-  type Booking,
-} from "./book.ts";
+import { bookAtOnce, bookList, bookRun, isAtOnce, isRunnable, type Booking } from "./book.ts";
 import { NO_PLACE, type Granted, type Place, type Wish } from "./draw-messages.ts";
 import { bindingAt, fit, settlePlace, shutUs, type Serving } from "./place.ts";
-import { agreeUs, opensAtUs, type Scope } from "./scope.ts";
+import { refuse } from "./refuse.ts";
+import { opensAtUs, type Scope } from "./scope.ts";
 import { slotsBefore } from "./turns.ts";
 
 const NOTHING = { slotsUs: [], run: undefined, notBeforeUs: 0, bindsAt: 0, standings: [] };
@@ -81,29 +73,8 @@ export function serve(serving: Serving, wish: Wish, openKey: () => Scope | undef
     return { ...granted, notBeforeUs: 0, place, bindsAt: 0 };
   }
 
-  const opensUs = opens();
-  const nextUs = agreeUs(scope, opensUs, main.costs, main.drawer);
-  const isServed = serving.hasGranted && ownTurnUs !== undefined;
-  const before = isServed ? slotsBefore(scope, claim, own, Infinity) : ahead;
-  // A try is told when the first of those refused may come; others wait for as many as they may have.
-  const needed = before + (request.isTry ? 1 : Math.min(left, claim.share));
-  // So many may come at once, when there is room for them; the rest come one after the other.
-  const together = Math.min(needed, mostOf(main));
-  const roomUs = agreeUs(scope, opensUs, times(main.costs, together), main.drawer);
-  // Of leases, nobody can tell when several come free.
-  const fromUs = roomUs === Infinity ? nextUs : roomUs;
-  const reckonedUs = Math.max(nowUs, fromUs + Math.floor((needed - together) * stepUs) - horizonUs);
-  // Whoever only looks in keeps its turn: reckoned anew behind all who came since, it would never come.
-  const keepsTurn = count === 0 && own.turnUs > nowUs && reckonedUs !== Infinity;
-  const turnUs = keepsTurn ? Math.min(own.turnUs, reckonedUs) : reckonedUs;
-  const shutUntilUs = Math.max(shutUs(shared), shutUs(scope));
-  const isShut = shutUntilUs > nowUs + horizonUs;
-  const isLate = nextUs > nowUs + horizonUs;
-  const bindsAt = isShut ? -1 : isLate ? bindingAt(main) : 0;
-  // A bucket whose limits are all per key can be opened any time: a turn behind that would keep the key shut.
-  const isBucketShut = isOwn && shutUs(shared) > nowUs + horizonUs;
-  const keptUs = isBucketShut && turnUs !== Infinity ? 0 : turnUs;
-  const place = settlePlace(serving, main, keptUs, count > 0);
+  const unserved = { count, left, opensUs: opens(), horizonUs, ahead, ownTurnUs };
+  const { place, turnUs, bindsAt } = refuse(serving, main, unserved);
   if (isOwn) return { ...granted, notBeforeUs: turnUs, place, bindsAt };
   serving.refusedPlace = place;
   // A try keeps no place, so it is told here when to come again.

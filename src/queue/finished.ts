@@ -145,7 +145,7 @@ function missing(jobId: string): Outcome {
 
 function parse(value: unknown): unknown {
   try {
-    return JSON.parse(String(value)) as unknown;
+    return JSON.parse(String(value));
   } catch {
     return value ?? null;
   }

@@ -25,10 +25,17 @@ export function createLeftovers(parts: LeftoversParts): Leftovers {
   const { books, linePlaces, returns, askTimes } = parts;
   const left = new Set<Group>();
 
+  /** Calls of one key are in several groups when they cost different amounts. */
+  function isWaitedFor(key: string | undefined): boolean {
+    for (const group of books.waitingIn) if (group.key === key) return true;
+    return false;
+  }
+
   function giveUp(generation: number, group: Group, slots: readonly HeldSlot[]): void {
     const isLast = books.waiting === 0;
     const shared = isLast ? linePlaces.shared : NO_PLACE;
-    const own = group.line.size === 0 ? linePlaces.of(group.key) : NO_PLACE;
+    const place = linePlaces.of(group.key);
+    const own = isNone(place) || isWaitedFor(group.key) ? NO_PLACE : place;
     // Who comes next asks anew: nobody here hears of changes until then.
     group.notBeforeMs = 0;
     if (slots.length === 0 && isNone(own) && isNone(shared)) return;

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import type { Place, Wish } from "../../../src/core/draw-messages.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
 import { TooFar, type Wait, type WaitOptions } from "../../../src/throttle/waiting-call.ts";
@@ -12,6 +13,16 @@ afterEach(() => {
   expect(vi.getTimerCount()).toBe(0);
   vi.useRealTimers();
 });
+
+interface Places {
+  readonly place: Place;
+  readonly wish: Pick<Wish, "place">;
+}
+
+/** The turns in the bucket, and in its key, that a request tells of; 0: none. */
+function turnsOf({ place, wish }: Places): number[] {
+  return [place.turnUs, wish.place.turnUs];
+}
 
 /** A bucket, the keys that its store was asked for, request by request, and how calls of jobs fare. */
 function watched(options: BucketOptions) {
@@ -69,15 +80,18 @@ describe("a change of one key", () => {
   });
 });
 
-describe("a caller of a slow key that has left", () => {
+describe.each([
+  { slow: "key", options: slowKeys, key: "a" },
+  { slow: "bucket", options: { rate: "1/h" }, key: undefined },
+])("a caller of a slow $slow that has left", ({ options, key }) => {
   async function afterOneHasLeft() {
-    const parts = watched(slowKeys);
-    await parts.bucket.draw({ key: "a" });
-    const impatient = rejectionOf(parts.bucket.draw({ key: "a", maxWaitMs: 50 }));
+    const parts = watched(options);
+    await parts.bucket.draw({ key });
+    const impatient = rejectionOf(parts.bucket.draw({ key, maxWaitMs: 50 }));
     await vi.advanceTimersByTimeAsync(50);
     await impatient;
     const before = parts.asked().length;
-    const next = rejectionOf(parts.bucket.draw({ key: "a" }));
+    const next = rejectionOf(parts.bucket.draw({ key }));
     await vi.advanceTimersByTimeAsync(0);
     return { ...parts, before, next };
   }
@@ -85,7 +99,7 @@ describe("a caller of a slow key that has left", () => {
   it("leaves no time behind that the next one would have to wait for before it is asked for", async () => {
     const { bucket, asked, before, next } = await afterOneHasLeft();
 
-    expect(asked().slice(before)).toEqual([["a"]]);
+    expect(asked().slice(before)).toEqual([[key]]);
     await bucket.close();
     await next;
   });
@@ -93,19 +107,18 @@ describe("a caller of a slow key that has left", () => {
   it("gives its turn back once, and the next one does not claim it", async () => {
     const { bucket, draw, giveBack, next } = await afterOneHasLeft();
 
-    const returned = giveBack.mock.calls.map(([{ wish }]) => wish.place.turnUs > 0);
-    const claimed = draw.mock.calls.at(-1)![0].wishes[0]!.place;
-    expect(returned).toEqual([true]);
-    expect(claimed).toMatchObject({ turnUs: 0, turnName: "" });
+    const { place, wishes } = draw.mock.calls.at(-1)![0];
+    const returned = giveBack.mock.calls.flatMap(([request]) => turnsOf(request));
+    expect(returned.filter((turnUs) => turnUs > 0)).toHaveLength(1);
+    expect(turnsOf({ place, wish: wishes[0]! })).toEqual([0, 0]);
     await bucket.close();
     await next;
   });
 });
 
 describe("the places of callers who wait for their turns", () => {
-  /** The turns in the bucket, and in its keys, that were given back. */
-  const turnsOf = ({ giveBack }: ReturnType<typeof watched>): number[] =>
-    giveBack.mock.calls.flatMap(([{ place, wish }]) => [place.turnUs, wish.place.turnUs]);
+  const returnedBy = ({ giveBack }: ReturnType<typeof watched>): number[] =>
+    giveBack.mock.calls.flatMap(([request]) => turnsOf(request));
 
   it("go back when the bucket is closed", async () => {
     const parts = watched({ rate: "1/h" });
@@ -116,8 +129,8 @@ describe("the places of callers who wait for their turns", () => {
     await parts.bucket.close();
     await waiting;
 
-    expect(turnsOf(parts)).toEqual([expect.any(Number), 0]);
-    expect(turnsOf(parts)[0]).toBeGreaterThan(0);
+    expect(returnedBy(parts)).toEqual([expect.any(Number), 0]);
+    expect(returnedBy(parts)[0]).toBeGreaterThan(0);
   });
 
   it("go back although they leave while the store is asked for others", async () => {
@@ -135,8 +148,26 @@ describe("the places of callers who wait for their turns", () => {
     await parts.bucket.draw({ key: "b" });
     await left;
 
-    expect(turnsOf(parts).filter((turnUs) => turnUs > 0)).toHaveLength(1);
+    expect(returnedBy(parts).filter((turnUs) => turnUs > 0)).toHaveLength(1);
     await parts.bucket.close();
+  });
+
+  it.each([
+    { slow: "bucket", options: { rate: "1/h", burst: 2 }, key: undefined },
+    { slow: "key", options: { perKey: { rate: "1/h", burst: 2 } }, key: "a" },
+  ])("of a slow $slow stay while others wait there, whatever their cost", async (slow) => {
+    const { key, options } = slow;
+    const parts = watched(options);
+    await parts.bucket.draw({ key, cost: 2 });
+    const staying = rejectionOf(parts.bucket.draw({ key }));
+    const leaving = rejectionOf(parts.bucket.draw({ key, cost: 2, maxWaitMs: 50 }));
+    await vi.advanceTimersByTimeAsync(50);
+    await leaving;
+    await vi.advanceTimersByTimeAsync(1_000);
+
+    expect(returnedBy(parts).filter((turnUs) => turnUs > 0)).toEqual([]);
+    await parts.bucket.close();
+    await staying;
   });
 });
 

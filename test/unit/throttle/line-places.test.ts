@@ -26,3 +26,13 @@ it("keeps nothing of a key in which nothing is waited for any more", () => {
   // The very same: one of its own would be kept for every key that ever came.
   expect(places.of("a")).toBe(NO_PLACE);
 });
+
+it("forgets the places of keys, and that in the bucket itself", () => {
+  const places = createLinePlaces();
+  places.keep("a", turn);
+  places.shared = wait;
+
+  places.clear();
+
+  expect([places.of("a"), places.shared]).toEqual([NO_PLACE, NO_PLACE]);
+});

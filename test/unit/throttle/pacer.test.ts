@@ -3,6 +3,7 @@ import type { Place, Wish } from "../../../src/core/draw-messages.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
 import { TooFar, type Wait, type WaitOptions } from "../../../src/throttle/waiting-call.ts";
+import { deferred } from "../../support/deferred.ts";
 import { rejectionOf } from "../../support/rejection.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
@@ -152,6 +153,18 @@ describe("the places of callers who wait for their turns", () => {
     await parts.bucket.close();
   });
 
+  it("go back when they are sent away for want of patience", async () => {
+    const parts = watched(slowKeys);
+    await parts.bucket.draw({ key: "a" });
+
+    parts.drawForJob("impatient", { key: "a", patienceMs: 250 });
+    await vi.advanceTimersByTimeAsync(20);
+
+    expect(parts.left).toEqual(["impatient sent away"]);
+    expect(returnedBy(parts).filter((turnUs) => turnUs > 0)).toHaveLength(1);
+    await parts.bucket.close();
+  });
+
   it.each([
     { slow: "bucket", options: { rate: "1/h", burst: 2 }, key: undefined },
     { slow: "key", options: { perKey: { rate: "1/h", burst: 2 } }, key: "a" },
@@ -168,6 +181,30 @@ describe("the places of callers who wait for their turns", () => {
     expect(returnedBy(parts).filter((turnUs) => turnUs > 0)).toEqual([]);
     await parts.bucket.close();
     await staying;
+  });
+});
+
+describe("a bucket that is closed while the store is asked", () => {
+  it("is closed when the slots that come then have gone back", async () => {
+    const { bucket, draw, giveBack } = watched({ rate: "100/s" });
+    const reply = deferred();
+    draw.mockImplementationOnce(async (request) => {
+      await reply.promise;
+      return draw(request);
+    });
+    const waiting = rejectionOf(bucket.draw());
+    await vi.advanceTimersByTimeAsync(0);
+
+    let isClosed = false;
+    const closing = bucket.close().then(() => (isClosed = true));
+    await vi.advanceTimersByTimeAsync(0);
+    const wasClosedBefore = isClosed;
+    reply.resolve();
+    await closing;
+
+    expect(wasClosedBefore).toBe(false);
+    expect(giveBack.mock.calls.map(([{ slotsUs }]) => slotsUs.length)).toEqual([1]);
+    await waiting;
   });
 });
 

@@ -1,0 +1,45 @@
+import { expect, it } from "vitest";
+import { JobLostError } from "../../../src/queue/job-errors.ts";
+import { createRunning } from "../../../src/queue/running.ts";
+
+it("tells the handler of one job that it is lost, and no other", () => {
+  const running = createRunning();
+  const [a, b] = [running.begin("a", 1), running.begin("b", 1)];
+
+  running.abort("its lock was lost", "a");
+
+  expect(a.signal.reason).toBeInstanceOf(JobLostError);
+  expect(a.signal.reason).toMatchObject({ code: "ERR_JOB_LOST", jobId: "a" });
+  expect(a.signal.reason.message).toContain("its lock was lost");
+  expect(b.signal.aborted).toBe(false);
+});
+
+it("tells all of them, each of its own job", () => {
+  const running = createRunning();
+  const contexts = [running.begin("a", 1), running.begin("b", 2)];
+
+  running.abort("the worker is closed");
+
+  expect(contexts.map(({ signal }) => signal.reason.jobId)).toEqual(["a", "b"]);
+});
+
+it("counts a job that is here twice, having lost its lock, twice", async () => {
+  const running = createRunning();
+  const first = running.begin("a", 1);
+  const second = running.begin("a", 2);
+  const ended = running.untilNone(60_000);
+
+  running.end(second);
+  expect(running.count).toBe(1);
+  running.end(first);
+
+  expect(await ended).toBe(true);
+  expect(running.count).toBe(0);
+});
+
+it("waits no longer than it is told to", async () => {
+  const running = createRunning();
+  running.begin("a", 1);
+
+  expect(await running.untilNone(1)).toBe(false);
+});

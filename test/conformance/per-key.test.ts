@@ -1,5 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { concurrency, leakyBucket, slidingWindow } from "../../src/core/limit-makers.ts";
+import {
+  concurrency,
+  leakyBucket,
+  slidingWindow,
+  tokenBucket,
+} from "../../src/core/limit-makers.ts";
 import type { Limit } from "../../src/core/limits/limit.ts";
 import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
 import { EXCESS } from "../support/bounds.ts";
@@ -199,6 +204,42 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
 
     // Six of the eight are used; under the limit between them, no more than five could be.
     expect([before, between, after]).toEqual([6, 0, 2]);
+  });
+
+  it("stay as they are when a try is refused under a limit of another kind", async () => {
+    const pinned = open();
+    const leaky = leakyBucket("6/min", { burst: 6 });
+    const tokens = tokenBucket({ capacity: 6, refill: "6/min" });
+    const tryUnder = async (limit: Limit, pausedForUs: number): Promise<number> => {
+      const asker = askerOf(pinned, policyOf({ perKey: { limits: [limit] } }), limit.kind);
+      await asker.steer({ do: "pause", forUs: pausedForUs });
+      return slotsOf(await asker.drawAll([{ key: "k", wanted: 6, isTry: true }])).length;
+    };
+
+    const before = await tryUnder(leaky, 0);
+    const between = await tryUnder(tokens, 60_000_000);
+    const after = await tryUnder(leaky, 0);
+
+    // Had the other kind come into force, the key would have begun anew.
+    expect([before, between, after]).toEqual([6, 0, 0]);
+  });
+
+  it("keep the place of who waits for a lease through a pause, where nothing is shared", async () => {
+    const pinned = open();
+    const policy = policyOf({ perKey: { limits: [concurrency(1)] } });
+    const [holding, waiting] = [askerOf(pinned, policy, "h"), askerOf(pinned, policy, "w")];
+    const sinceUs = async (asker: typeof waiting): Promise<number> =>
+      (await asker.drawAll([{ key: "k", wanted: 1 }])).granted[0]!.place.sinceUs;
+    await sinceUs(holding);
+    pinned.clock.advanceMs(10);
+
+    const before = await sinceUs(waiting);
+    await waiting.steer({ do: "pause", forUs: 60_000_000 });
+    pinned.clock.advanceMs(600);
+    const during = await sinceUs(waiting);
+
+    expect(before).toBe(pinned.clock.nowUs() - 600_000);
+    expect(during).toBe(before);
   });
 
   it("count what was used as used when a key changes its tier, for tries too", async () => {

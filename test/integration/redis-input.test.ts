@@ -1,5 +1,6 @@
 import { Cluster, Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from "vitest";
+import { connect } from "../../src/redis/connection.ts";
 import { createSluice, type RedisInput, type Sluice } from "sluice";
 import { startRedis, type LocalRedis } from "../support/local-redis.ts";
 import { waitUntil } from "../support/wait-until.ts";
@@ -71,4 +72,29 @@ describe("Redis given as", () => {
 
     await expect(given.ping()).resolves.toBe("PONG");
   });
+
+  it.each([
+    ["ioredis options", () => ({ ...address(inject("redisUrl")), commandTimeout: 50 })],
+    [
+      "an ioredis client",
+      () => (given = new Redis(inject("redisUrl"), { commandTimeout: 50, lazyConnect: true })),
+    ],
+    [
+      "an ioredis cluster",
+      () =>
+        (given = new Cluster([address(cluster.url)], {
+          redisOptions: { commandTimeout: 50 },
+          lazyConnect: true,
+        })),
+    ],
+  ] as const)(
+    "%s with a time limit for commands has workers wait for jobs longer",
+    async (_, input) => {
+      const worker = connect(input(), "worker");
+
+      const waited = await worker.blpop("no-jobs", 0.3).finally(() => worker.disconnect());
+
+      expect(waited).toBeNull();
+    },
+  );
 });

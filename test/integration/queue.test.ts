@@ -34,14 +34,16 @@ describe("a queue", () => {
     expect(given).toMatchObject({ data: { amount: 5 }, key: "acme", priority: "high" });
   });
 
-  it("takes 2,500 jobs at once and does each of them", async () => {
+  it("takes 2,500 jobs at once, does each of them, and keeps a thousand for a look", async () => {
     const { sluice, queue } = openQueue<number>({ rate: "100000/s" });
     const done = new Set<number>();
 
     const jobs = await queue.enqueueMany(Array.from({ length: 2_500 }, (_, index) => index));
     sluice.worker(queue, async (job) => void done.add(job.data), { concurrency: 200 });
     await waitUntil(() => done.size === 2_500, "all jobs are done");
+    await waitUntil(async () => (await queue.counts()).active === 0, "that is stored");
 
+    expect((await queue.counts()).done).toBe(1_000);
     expect(new Set(jobs.map((job) => job.id)).size).toBe(2_500);
   });
 

@@ -1,11 +1,8 @@
-import { randomUUID } from "node:crypto";
-import { compilePolicy } from "../../src/core/policy.ts";
+import { createBuckets } from "../../src/buckets.ts";
 import type { Store } from "../../src/core/store.ts";
 import { createMemoryStore } from "../../src/memory/memory-store.ts";
-import { readBucketOptions, type BucketOptions } from "../../src/throttle/bucket-options.ts";
+import type { BucketOptions } from "../../src/throttle/bucket-options.ts";
 import type { OwnedBucket } from "../../src/throttle/bucket.ts";
-import { createBucket } from "../../src/throttle/create-bucket.ts";
-import { createSpreadBucket } from "../../src/throttle/spread-bucket.ts";
 
 export interface Warning {
   readonly facts: object;
@@ -33,25 +30,7 @@ export function createTestBucket(
   const log = (facts: object, message: string): void => {
     warnings.push({ facts, message });
   };
-  const { policy, ...behaviour } = readBucketOptions("test", options);
-  const replica = randomUUID();
-  const places = new Map<string, OwnedBucket>();
-  const onOpen = (place: string, part: OwnedBucket): unknown => places.set(place, part);
-  const parts = {
-    name,
-    policy: compilePolicy("test", policy),
-    store,
-    replica,
-    logger: { warn: log, error: log },
-    listen: () =>
-      store.listen(replica, (place, news, key) => {
-        const part = places.get(place);
-        if (news === "change") part?.forget(key);
-        part?.lookIn(key);
-      }),
-    ...behaviour,
-  };
-  const bucket = isSpread ? createSpreadBucket({ ...parts, onOpen }) : createBucket(parts);
-  if (!isSpread) onOpen(name, bucket);
-  return { bucket, warnings };
+  const logger = { warn: log, error: log };
+  const buckets = createBuckets({ store, logger, isRemote: false, isCluster: isSpread });
+  return { bucket: buckets.open("test", name, options), warnings };
 }

@@ -11,21 +11,23 @@ const END_LIMIT_MS = 10_000;
 export interface ChildOptions {
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
+  /** What Node itself is told. */
+  readonly nodeArgs?: readonly string[];
 }
 
 /** Starts a TypeScript file, given by its path from the root of the repository, as a process of its own. */
-export function startChild(path: string, { args = [], env = {} }: ChildOptions = {}): ChildProcess {
+export function startChild(path: string, options: ChildOptions = {}): ChildProcess {
+  const { args = [], env = {}, nodeArgs = [] } = options;
   return fork(fileURLToPath(new URL(path, `file://${ROOT}`)), args, {
     cwd: ROOT,
     env: { ...process.env, ...env },
     execArgv: [
       "--conditions=@sluice/source",
-      // Some 8 s after its start V8 tidies up a process that had little to do, and holds it up for 10 to 20 ms.
-      "--no-memory-reducer",
       "--import",
       "tsx",
       "--import",
       END_WITH_PARENT,
+      ...nodeArgs,
     ],
     // Not of this process group, so that Ctrl-C reaches the demo alone, which then ends them in order.
     detached: true,

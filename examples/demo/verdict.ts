@@ -8,6 +8,8 @@ export interface Figures {
   readonly twice: number;
   readonly worstSecond: number;
   readonly refused: number;
+  /** The longest that the downstream's own process stood still: it sees the calls of that time together. */
+  readonly stalledMs: number;
   /** Of the cap, while work waited; undefined when it did so for less than a second. */
   readonly share: number | undefined;
   readonly crashedWorkers: number;
@@ -67,6 +69,7 @@ export function judge(rate: number, figures: Figures): readonly Row[] {
       ...(share === undefined ? {} : judgeShare(share)),
     },
     { name: "429 answers", value: count(refused), promise: "0", isBroken: refused > 0 },
+    { name: "downstream stood still", value: `${Math.ceil(figures.stalledMs)} ms` },
   ];
 }
 

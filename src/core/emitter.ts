@@ -21,7 +21,7 @@ export interface OwnedEmitter<Events> extends Emitter<Events> {
 }
 
 type Listeners<Events> = {
-  readonly [Name in keyof Events]: Set<(event: Events[Name]) => unknown>;
+  [Name in keyof Events]?: Set<(event: Events[Name]) => unknown>;
 };
 
 /** An emitter of these events, and of no others; `whose` they are is told of listeners that fail. */
@@ -30,8 +30,8 @@ export function createEmitter<Events>(
   names: readonly (keyof Events & string)[],
   logger: Logger,
 ): OwnedEmitter<Events> {
-  const sets = names.map((name) => [name, new Set()]);
-  const listeners: Listeners<Events> = Object.fromEntries(sets);
+  const known = new Set<PropertyKey>(names);
+  const listeners: Listeners<Events> = {};
 
   function report(event: PropertyKey, error: unknown): void {
     const reason = reasonOf(error);
@@ -39,18 +39,15 @@ export function createEmitter<Events>(
     logger.error({ event, reason }, problem);
   }
 
-  function listenersOf<Name extends keyof Events>(
-    where: string,
-    event: Name,
-  ): Listeners<Events>[Name] {
-    if (Object.hasOwn(listeners, event)) return listeners[event];
+  function assertKnown(where: string, event: PropertyKey): void {
+    if (known.has(event)) return;
     const remedy = `the events are ${names.join(", ")}`;
     throw new InvalidOptionError({ where, option: "event", value: event, remedy });
   }
 
   return {
     on(event, listener) {
-      const hearers = listenersOf("on()", event);
+      assertKnown("on()", event);
       if (typeof listener !== "function") {
         const remedy = "give the function to call on each event";
         throw new InvalidOptionError({
@@ -60,11 +57,14 @@ export function createEmitter<Events>(
           remedy,
         });
       }
-      hearers.add(listener);
+      (listeners[event] ??= new Set()).add(listener);
     },
-    off: (event, listener) => void listenersOf("off()", event).delete(listener),
+    off(event, listener) {
+      assertKnown("off()", event);
+      listeners[event]?.delete(listener);
+    },
     emit(name, event) {
-      for (const listener of listeners[name]) {
+      for (const listener of listeners[name] ?? []) {
         try {
           // One that is async may reject later.
           Promise.resolve(listener(event)).catch((error) => report(name, error));
@@ -73,6 +73,6 @@ export function createEmitter<Events>(
         }
       }
     },
-    isHeard: (name) => listeners[name].size > 0,
+    isHeard: (name) => (listeners[name]?.size ?? 0) > 0,
   };
 }

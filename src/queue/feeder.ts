@@ -13,7 +13,7 @@ export interface Feeder {
   start(probe?: { readonly key: string; readonly wentAtOnce: boolean }): void;
   /** A job that BullMQ holds as delayed joins its lane. */
   park(job: LaneJob): void;
-  /** A key may have room again; `"*"`: any may. */
+  /** A key may have room again; `"*"` stands for all of them. */
   wake(key: string): void;
   /** Asks for nothing more; who still waits to hear how it came is told that it was fed. */
   close(): Promise<void>;

@@ -1,6 +1,5 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { finished } from "node:stream/promises";
 import { worstWindow } from "./worst-window.ts";
 
 export interface FakeDownstreamOptions {
@@ -57,7 +56,9 @@ export async function startFakeDownstream(
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const atMs = performance.now();
     const capped = maxPerSecond === Infinity ? 200 : statusAt(atMs);
-    const body = keepBodies ? await readBody(request) : await skipBody(request);
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) if (keepBodies) chunks.push(chunk as Buffer);
+    const body = Buffer.concat(chunks).toString();
     const { url: path = "/", headers } = request;
     const seen = { atMs, path, headers, body, status: capped };
     const status = answer?.(seen) ?? capped;
@@ -93,16 +94,4 @@ export async function startFakeDownstream(
       await new Promise<void>((resolve) => server.close(() => resolve()));
     },
   };
-}
-
-async function readBody(request: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of request) chunks.push(chunk as Buffer);
-  return Buffer.concat(chunks).toString();
-}
-
-async function skipBody(request: IncomingMessage): Promise<string> {
-  request.resume();
-  await finished(request);
-  return "";
 }

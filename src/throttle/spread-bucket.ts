@@ -16,7 +16,7 @@ export interface SpreadBucketParts extends BucketParts {
   readonly onOpen: (place: string, part: OwnedBucket) => void;
 }
 
-/** What a call without a key goes to: no limit applies to it, so the part refuses it as any bucket does. */
+/** What a call without a key goes to: no limit applies to it, and the part refuses it, like every bucket. */
 const KEYLESS = 0;
 const SHARED: readonly (keyof LimitsOptions)[] = ["rate", "burst", "concurrency", "limits"];
 

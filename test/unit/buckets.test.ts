@@ -16,7 +16,7 @@ it("those who wait for the store ask anew as soon as it answers again, whatever 
   const logger = { warn: vi.fn<() => void>(), error: vi.fn<() => void>() };
   const buckets = createBuckets({ store, logger, isRemote: true, isCluster: false });
   const open = (name: string) => buckets.open("test", name, { rate: "1/s", onStoreDown: "wait" });
-  const isAway = vi.spyOn(store, "draw").mockImplementation(async () => {
+  const draw = vi.spyOn(store, "draw").mockImplementation(async () => {
     throw new StoreUnavailableError("The store is away.");
   });
   const left: string[] = [];
@@ -26,7 +26,7 @@ it("those who wait for the store ask anew as soon as it answers again, whatever 
       .then(() => left.push(name));
   await vi.advanceTimersByTimeAsync(10);
 
-  isAway.mockRestore();
+  draw.mockRestore();
   buckets.lookIn();
   await vi.advanceTimersByTimeAsync(10);
 

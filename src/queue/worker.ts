@@ -165,8 +165,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     running.abort(CLOSED);
     // BullMQ waits for handlers, and for Redis however long it is away; with force it does not.
     const closed = stored.close(!haveAllEnded || !connection.isReady());
-    const isClosed = await Promise.race([closed, pause(REDIS_GRACE_MS, "late", { ref: false })]);
-    if (isClosed === "late") void stored.disconnect();
+    await Promise.race([closed, pause(REDIS_GRACE_MS, undefined, { ref: false })]);
     // Not before: a job whose process is ended now would count as failed.
     await handler.close();
     connection.close();

@@ -1,4 +1,5 @@
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from "ioredis";
+import { adoptCopies, refuseOnceClosed } from "./closing.ts";
 import { dropSilentServers } from "./silent-servers.ts";
 
 /** Where Redis is: a URL, ioredis options, or a client of yours, which is copied and left as it is. */
@@ -76,25 +77,17 @@ export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster 
   return client;
 }
 
-/**
- * A worker blocks on Redis while its queue is empty: a time limit that it inherits would end that each time.
- * It has none at all, since a command of ioredis' own may never settle, and its timer would keep the process.
- */
+/** A worker blocks on Redis while its queue is empty: a time limit that it inherits would end that each time. */
 function waitForAnswers(client: Redis | Cluster): void {
   const settings = isCluster(client) ? client.options.redisOptions : client.options;
   delete settings?.commandTimeout;
-  dropAnyThatIsSilent(client);
-}
-
-/** Where commands have no time limit: this connection, and each that BullMQ copies from it to block on. */
-function dropAnyThatIsSilent(client: Redis | Cluster): void {
   dropSilentServers(client, SILENCE_MS);
-  const copy = client.duplicate.bind(client) as (...given: unknown[]) => Redis & Cluster;
-  client.duplicate = (...given: unknown[]) => {
-    const blocking = copy(...given);
-    dropSilentServers(blocking, LONGEST_BLOCK_MS + SILENCE_MS);
-    return blocking;
-  };
+  refuseOnceClosed(client);
+  // BullMQ blocks on these.
+  adoptCopies(client, (copy) => {
+    dropSilentServers(copy, LONGEST_BLOCK_MS + SILENCE_MS);
+    refuseOnceClosed(copy);
+  });
 }
 
 /** Whether ioredis can read an address. It cannot if a `%` in its password was not encoded, and throws then what tells the password. */

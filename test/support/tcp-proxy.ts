@@ -18,6 +18,8 @@ export interface TcpProxy {
   abandon(): void;
   /** Breaks every connection. */
   cut(): void;
+  /** Breaks the next connection as soon as it opens. */
+  refuseNext(): void;
   close(): Promise<void>;
 }
 
@@ -28,6 +30,7 @@ export const PROXY_DELAY_MS = 200;
 export async function startTcpProxy(serverPort: number): Promise<TcpProxy> {
   let mode: ProxyMode = "pass";
   let kept = 0;
+  let isRefusing = false;
   const clients = new Set<Socket>();
   const sockets = new Set<Socket>();
   const dead = new WeakSet<Socket>();
@@ -58,6 +61,11 @@ export async function startTcpProxy(serverPort: number): Promise<TcpProxy> {
   }
 
   const server = createServer((client) => {
+    if (isRefusing) {
+      isRefusing = false;
+      client.resetAndDestroy();
+      return;
+    }
     client.setNoDelay(true);
     clients.add(client);
     client.once("close", () => clients.delete(client));
@@ -109,6 +117,7 @@ export async function startTcpProxy(serverPort: number): Promise<TcpProxy> {
       for (const socket of sockets) dead.add(socket);
     },
     cut,
+    refuseNext: () => void (isRefusing = true),
     async close() {
       cut();
       server.close();

@@ -1,6 +1,6 @@
 import { HORIZON_MS, highestRate, type RatePhase } from "./rates.ts";
 import type { Call, Struck } from "./records.ts";
-import { LATENCY_MS } from "./wire.ts";
+import { REPLY_DELAY_MS } from "../support/replier.ts";
 
 /** A double holds a time of today to within this, in ms. */
 const ROUNDING_MS = 0.001;
@@ -76,7 +76,7 @@ export function lagCap(perSecond: number, struck: readonly Struck[]): LagCap {
     const isSlow = slow.some(
       ({ began, ended }) => atMs >= began.ms && atMs <= ended.ms + RECKONED_MS,
     );
-    return usual + (isSlow ? LATENCY_MS : 0);
+    return usual + (isSlow ? REPLY_DELAY_MS : 0);
   };
 }
 

@@ -41,11 +41,11 @@ export const STRIKES: Readonly<Record<Exclude<FaultName, RateFault>, Strike>> = 
     return async () => proxy.set("pass");
   },
   async "bytes sliced"({ wire }) {
-    wire.set("slices");
+    wire.set("slice");
     return async () => wire.set("pass");
   },
   async latency({ wire }) {
-    wire.set("latency");
+    wire.set("delay");
     return async () => wire.set("pass");
   },
   async "Redis restarted"({ redis }) {

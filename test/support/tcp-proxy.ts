@@ -1,11 +1,12 @@
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { once } from "node:events";
+import { createReplier, type ReplyMode } from "./replier.ts";
 
 /**
  * What happens to bytes on their way: they pass, or are kept for good in one or both directions; replies come
  * late, come byte by byte, or end in their middle with a reset of their connection.
  */
-export type ProxyMode = "pass" | "lose replies" | "stall" | "delay" | "slice" | "reset";
+export type ProxyMode = ReplyMode | "lose replies" | "stall" | "reset";
 
 export interface TcpProxy {
   readonly port: number;
@@ -23,9 +24,6 @@ export interface TcpProxy {
   close(): Promise<void>;
 }
 
-/** How late replies are in the mode "delay", in ms. */
-export const PROXY_DELAY_MS = 200;
-
 /** A proxy in this process, between a client and a server on this machine, that breaks what it is told to. */
 export async function startTcpProxy(serverPort: number): Promise<TcpProxy> {
   let mode: ProxyMode = "pass";
@@ -37,21 +35,6 @@ export async function startTcpProxy(serverPort: number): Promise<TcpProxy> {
 
   function keep(bytes: Buffer): void {
     kept += bytes.length;
-  }
-
-  /** Writes in order, whatever the mode was when a reply came; each byte in a turn of its own. */
-  function slicer(client: Socket): (bytes: Buffer) => void {
-    let left = Buffer.alloc(0);
-    function next(): void {
-      client.write(left.subarray(0, 1));
-      left = left.subarray(1);
-      if (left.length > 0) setImmediate(next);
-    }
-    return (bytes) => {
-      const isIdle = left.length === 0;
-      left = Buffer.concat([left, bytes]);
-      if (isIdle) setImmediate(next);
-    };
   }
 
   function breakWithin(reply: Buffer, client: Socket): void {
@@ -69,14 +52,11 @@ export async function startTcpProxy(serverPort: number): Promise<TcpProxy> {
     client.setNoDelay(true);
     clients.add(client);
     client.once("close", () => clients.delete(client));
-    const sliced = slicer(client);
-    function answer(reply: Buffer): void {
-      if (dead.has(client)) keep(reply);
-      else if (mode === "pass") client.write(reply);
-      else if (mode === "delay") setTimeout(() => client.write(reply), PROXY_DELAY_MS);
-      else if (mode === "slice") sliced(reply);
-      else if (mode === "reset") breakWithin(reply, client);
-      else keep(reply);
+    const reply = createReplier(client);
+    function answer(bytes: Buffer): void {
+      if (dead.has(client) || mode === "stall" || mode === "lose replies") keep(bytes);
+      else if (mode === "reset") breakWithin(bytes, client);
+      else reply(bytes, mode);
     }
 
     const upstream = connect(serverPort, "127.0.0.1");

@@ -5,7 +5,7 @@ import { REPLY_DELAY_MS } from "../support/replier.ts";
 /** A double holds a time of today to within this, in ms. */
 const ROUNDING_MS = 0.001;
 const WINDOWS_MS = [1, 20, 50, 100, 200, 500, 1_000, 3_000];
-/** Of the wall clock, as a process can read it; rate changes are noted on it. */
+/** Of the wall clock, as a process can read it; rate changes are noted on it, and slots are put on the machine's clock by it. */
 const WALL_MS = 1;
 /** A process reckons the bucket's clock by the quickest reply of this second and the last. */
 const RECKONED_MS = 2_000;
@@ -109,7 +109,7 @@ interface LateOptions {
 
 /**
  * Arrivals, each with how late it may be: what its way took, measured, and how late it left. The latter is measured too,
- * by the calls of its process at that time whose slots are known, and never more than may be.
+ * as well as the wall clock can, by the calls of its process at that time whose slots are known, and never more than may be.
  */
 export function arrivalsOf(
   calls: readonly Call[],
@@ -124,6 +124,7 @@ export function arrivalsOf(
     while (known.length > 0 && known[0]!.atMs < leftMs - RECKONED_MS) known.shift();
     const around = Math.max(0, ...known.map(({ lag }) => lag)) + mostLateMs(perSecond);
     const lagMs = Math.min(Number.isNaN(own) ? around : own, capAt(leftMs));
-    return { atMs: arrivedMs, jitterMs: Math.max(0, arrivedMs - leftMs) + lagMs };
+    const wayMs = Math.max(0, arrivedMs - leftMs);
+    return { atMs: arrivedMs, jitterMs: wayMs + lagMs + WALL_MS };
   });
 }

@@ -18,10 +18,10 @@ const HELD = Math.ceil(0.25 * RATE) + 2 + WORKERS;
  */
 const LEFT_LANE = { C: 20 + 1, B: 30 + 1 };
 /**
- * In its process a job goes next but for its own tenant's, and the other processes start one each meanwhile.
- * One that comes 50 ms late for its turn has missed it, and waits for another: three of them are allowed for.
+ * In its process a job waits for those that were fetched before it, and for each of them the other processes start
+ * one too. A process fetches what has left the lanes for others as well, if it comes first: four jobs before its own.
  */
-const IN_PROCESS = (2 + 3) * WORKERS;
+const IN_PROCESS = (4 + 1) * WORKERS;
 const processes = children();
 const servers = ownRedisServers();
 let downstream: FakeDownstream;

@@ -46,8 +46,6 @@ export function adoptCopies(client: Client, onCopy: (copy: Client) => void): voi
   client.duplicate = ((...given: unknown[]) => {
     const copy = duplicate(...given);
     copies.push(copy);
-    // A failed attempt is told to BullMQ, for as long as it listens.
-    copy.on("error", () => undefined);
     onCopy(copy);
     if (copy.status === "wait") copy.connect().catch(() => undefined);
     return copy;

@@ -81,13 +81,15 @@ export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster 
 function waitForAnswers(client: Redis | Cluster): void {
   const settings = isCluster(client) ? client.options.redisOptions : client.options;
   delete settings?.commandTimeout;
-  dropSilentServers(client, SILENCE_MS);
-  refuseOnceClosed(client);
+  waitNoLonger(client, SILENCE_MS);
   // BullMQ blocks on these.
-  adoptCopies(client, (copy) => {
-    dropSilentServers(copy, LONGEST_BLOCK_MS + SILENCE_MS);
-    refuseOnceClosed(copy);
-  });
+  adoptCopies(client, (copy) => waitNoLonger(copy, LONGEST_BLOCK_MS + SILENCE_MS));
+}
+
+/** Ends a wait for an answer where none can come, since no command has a time limit there. */
+function waitNoLonger(client: Redis | Cluster, silenceMs: number): void {
+  dropSilentServers(client, silenceMs);
+  refuseOnceClosed(client);
 }
 
 /** Whether ioredis can read an address. It cannot if a `%` in its password was not encoded, and throws then what tells the password. */

@@ -1,15 +1,9 @@
 import { once } from "node:events";
 import { expect, it, onTestFinished } from "vitest";
 import { connect, type ConnectionUse } from "../../src/redis/connection.ts";
-import { openSluice, portOf, startOwnRedis } from "../support/for-one-test.ts";
-import { startTcpProxy, type TcpProxy } from "../support/tcp-proxy.ts";
+import { openSluice, startOwnRedis, startProxy } from "../support/for-one-test.ts";
+import type { TcpProxy } from "../support/tcp-proxy.ts";
 import { waitUntil } from "../support/wait-until.ts";
-
-async function startProxy(): Promise<TcpProxy> {
-  const proxy = await startTcpProxy(portOf(await startOwnRedis()));
-  onTestFinished(() => proxy.close());
-  return proxy;
-}
 
 function open(proxy: TcpProxy, use: ConnectionUse, url = ""): ReturnType<typeof connect> {
   const client = connect(`redis://127.0.0.1:${proxy.port}${url}`, use);
@@ -17,25 +11,31 @@ function open(proxy: TcpProxy, use: ConnectionUse, url = ""): ReturnType<typeof 
   return client;
 }
 
-it("a command that was to be sent again is refused when its connection is closed", async () => {
-  const proxy = await startProxy();
-  const client = open(proxy, "worker").duplicate();
-  await client.ping();
-  const blocked = client.blpop("none", 0);
-  proxy.set("stall");
-  proxy.cut();
-  // On this connection ioredis has yet to find out whether Redis is ready, and keeps the command for later.
-  await waitUntil(() => proxy.kept > 0, "it is connected again");
-  proxy.cut();
-  await once(client, "reconnecting");
+it.each(["connect", "reconnecting"] as const)(
+  "a command that waits to be sent again is refused when its connection is closed in the state %s",
+  async (state) => {
+    const proxy = await startProxy(await startOwnRedis());
+    const client = open(proxy, "worker").duplicate();
+    client.on("error", () => undefined);
+    await client.ping();
+    const blocked = client.blpop("none", 0);
+    proxy.set("stall");
+    proxy.cut();
+    // ioredis has yet to hear on this connection that Redis is ready, and keeps the command for the next one.
+    await waitUntil(() => proxy.kept > 0 && client.status === "connect", "it is connected again");
+    if (state === "reconnecting") {
+      proxy.cut();
+      await once(client, "reconnecting");
+    }
 
-  client.disconnect();
+    client.disconnect();
 
-  await expect(blocked).rejects.toThrow("Connection is closed.");
-});
+    await expect(blocked).rejects.toThrow("Connection is closed.");
+  },
+);
 
 it("what a connection asks by itself may be refused when it is closed", async () => {
-  const proxy = await startProxy();
+  const proxy = await startProxy(await startOwnRedis());
   const client = open(proxy, "listener", "/1");
   await client.subscribe("news");
   proxy.cut();
@@ -50,7 +50,7 @@ it("what a connection asks by itself may be refused when it is closed", async ()
 });
 
 it("a copy is closed together with what it was copied from", async () => {
-  const proxy = await startProxy();
+  const proxy = await startProxy(await startOwnRedis());
   const client = open(proxy, "worker");
   const copy = client.duplicate();
   await Promise.all([client.ping(), copy.ping()]);
@@ -62,9 +62,8 @@ it("a copy is closed together with what it was copied from", async () => {
 });
 
 it("events are heard although the first attempt to listen fails, and closing ends it", async () => {
-  const proxy = await startProxy();
-  const redis = `redis://127.0.0.1:${proxy.port}`;
-  const sluice = openSluice({ redis, logger: { warn: () => {}, error: () => {} } });
+  const proxy = await startProxy(await startOwnRedis());
+  const sluice = openSluice({ redis: `redis://127.0.0.1:${proxy.port}` });
   const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "100/s" }) });
   await queue.counts();
   const heard: string[] = [];

@@ -122,4 +122,16 @@ describe("in a cluster", () => {
     expect(listeners.filter(({ heard }) => heard.some((name) => name !== "b"))).toEqual([]);
     for (const { calls } of listeners) calls.close();
   });
+
+  it("who blocks on a copy of a connection is refused when that connection is closed", async () => {
+    const client = connect(cluster.open(), "worker");
+    const copy = client.duplicate();
+    await copy.ping();
+    const blocked = copy.blpop("none", 0);
+
+    client.disconnect();
+
+    await expect(blocked).rejects.toThrow("Connection is closed.");
+    await waitUntil(() => copy.status === "end", "the copy is closed too");
+  });
 });

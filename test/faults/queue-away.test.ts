@@ -1,22 +1,14 @@
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ClosedError, StoreUnavailableError, type Queue, type Sluice } from "sluice";
-import { openSluice, portOf, startOwnRedis } from "../support/for-one-test.ts";
+import { openSluice, portOf, startOwnRedis, startProxy } from "../support/for-one-test.ts";
 import { freePort } from "../support/redis-port.ts";
 import { rejectionOf } from "../support/rejection.ts";
-import { startTcpProxy, type TcpProxy } from "../support/tcp-proxy.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 function openQueue(port: number): { sluice: Sluice; queue: Queue<number> } {
   const sluice = openSluice({ redis: `redis://127.0.0.1:${port}`, storeTimeoutMs: 500 });
   const bucket = sluice.bucket("b", { rate: "100/s" });
   return { sluice, queue: sluice.queue<number>("jobs", { bucket }) };
-}
-
-async function startBehindProxy(): Promise<TcpProxy> {
-  const redis = await startOwnRedis();
-  const proxy = await startTcpProxy(portOf(redis));
-  onTestFinished(() => proxy.close());
-  return proxy;
 }
 
 /** Enqueues jobs of data 0 until one is heard of. */
@@ -63,7 +55,7 @@ describe("a queue whose Redis is away", () => {
   });
 
   it.each(questions)("refuses %s in time when it does not answer", async (_name, ask) => {
-    const proxy = await startBehindProxy();
+    const proxy = await startProxy(await startOwnRedis());
     const { queue } = openQueue(proxy.port);
     await queue.counts();
     proxy.set("stall");
@@ -84,7 +76,7 @@ describe("a queue whose Redis is away", () => {
   });
 
   it("goes on hearing of events and of ends once it is there again", async () => {
-    const proxy = await startBehindProxy();
+    const proxy = await startProxy(await startOwnRedis());
     const { sluice, queue } = openQueue(proxy.port);
     const done: unknown[] = [];
     const waiting: string[] = [];

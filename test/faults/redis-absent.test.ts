@@ -1,9 +1,8 @@
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it } from "vitest";
 import { JobLostError, StoreUnavailableError, type Sluice } from "sluice";
-import { openSluice, portOf, startOwnRedis } from "../support/for-one-test.ts";
+import { openSluice, portOf, startOwnRedis, startProxy } from "../support/for-one-test.ts";
 import { freePort } from "../support/redis-port.ts";
 import { rejectionOf } from "../support/rejection.ts";
-import { startTcpProxy } from "../support/tcp-proxy.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const openAt = (port: number): Sluice =>
@@ -64,9 +63,7 @@ describe("Redis is absent at start", () => {
   });
 
   it("and accepts connections without ever answering: a draw is refused all the same", async () => {
-    const redis = await startOwnRedis();
-    const proxy = await startTcpProxy(portOf(redis));
-    onTestFinished(() => proxy.close());
+    const proxy = await startProxy(await startOwnRedis());
     proxy.set("stall");
     const bucket = openAt(proxy.port).bucket("b", { rate: "10/s" });
 

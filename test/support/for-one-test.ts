@@ -1,6 +1,7 @@
 import { onTestFinished } from "vitest";
 import { createSluice, type Sluice, type SluiceOptions } from "sluice";
 import { startRedis, type LocalRedis, type LocalRedisOptions } from "./local-redis.ts";
+import { startTcpProxy, type TcpProxy } from "./tcp-proxy.ts";
 
 const SILENT = { warn: () => {}, error: () => {} };
 
@@ -16,6 +17,13 @@ export async function startOwnRedis(options?: LocalRedisOptions): Promise<LocalR
   const redis = await startRedis({ ...options, fresh: true });
   onTestFinished(() => redis.stop());
   return redis;
+}
+
+/** A proxy before a Redis. It ends after the test. */
+export async function startProxy(redis: LocalRedis): Promise<TcpProxy> {
+  const proxy = await startTcpProxy(portOf(redis));
+  onTestFinished(() => proxy.close());
+  return proxy;
 }
 
 export function portOf({ url }: LocalRedis): number {

@@ -67,6 +67,17 @@ describe("the judge of calls", () => {
     expect(extraArrivals(slow)).toBe(0);
   });
 
+  it("knows only to a millisecond how late a call left, by the wall clock", () => {
+    const called = (slotMs: number, leftMs: number) => ({
+      ...callAt(slotMs),
+      leftMs,
+      arrivedMs: leftMs,
+    });
+
+    expect(extraArrivals([called(0, 8.8), called(10, 9.7)])).toBe(0);
+    expect(extraArrivals([called(0, 6.8), called(10, 7.7)])).toBe(1);
+  });
+
   it("allows a process that stood still the call of the instant in which it did, and no more", () => {
     const frozen = (slotMs: number) => ({ ...callAt(slotMs), leftMs: 3_001, arrivedMs: 3_001 });
 

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { Slot } from "sluice";
 import { ownRedisServers } from "../support/own-redis.ts";
 import { workOn } from "../support/paced-jobs.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { extraSlots, timesOf, usedShare } from "../support/steady-draws.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
@@ -44,7 +45,7 @@ describe("half of the waiting calls, which are cancelled", () => {
     const atMs = timesOf(slots);
     const extra = extraSlots(atMs, { perSecond: RATE });
     const used = usedShare(atMs, RATE);
-    console.log(JSON.stringify({ fault: "cancelled waits", cancelled, extra, used }));
+    reportFigures("a third of the waiting calls is cancelled", { extra, used, cancelled });
     expect(cancelled).toBeGreaterThan(CALLS / 4);
     expect(slots.length + cancelled).toBe(CALLS);
     expect(extra).toBe(0);
@@ -73,7 +74,7 @@ describe("half of the waiting jobs, which are removed", () => {
     const atMs = jobs.attempts.map((attempt) => attempt.atMs);
     const extra = extraSlots(atMs, { perSecond: RATE });
     const used = usedShare(atMs, RATE);
-    console.log(JSON.stringify({ fault: "removed jobs", removed, extra, used }));
+    reportFigures("a third of the waiting jobs is removed", { extra, used, removed });
     expect(jobs.attempts).toHaveLength(CALLS - removed);
     expect(extra).toBe(0);
     expect(used).toBeGreaterThanOrEqual(LEAST_USED);

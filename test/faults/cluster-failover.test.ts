@@ -9,8 +9,9 @@ import {
   type RedisCluster,
 } from "../support/cluster.ts";
 import { openSluice } from "../support/for-one-test.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { longestGapMs } from "../support/steadily.ts";
-import { callSteadily, extraCalls } from "../support/steady-calls.ts";
+import { callFigures, callSteadily, extraCalls } from "../support/steady-calls.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 100;
@@ -26,7 +27,7 @@ const strikes: [string, NodeJS.Signals][] = [
 describe("of a cluster, one primary", () => {
   it.each(strikes)(
     "%s: its buckets go on through its replica, and the others notice nothing",
-    async (_name, signal) => {
+    async (how, signal) => {
       const cluster = await startOwnCluster();
       const { primaries } = cluster;
       const [victim, ...others] = primaries as [ClusterNode, ...ClusterNode[]];
@@ -55,17 +56,14 @@ describe("of a cluster, one primary", () => {
       await waitUntil(() => struck.arrivalsMs.at(-1)! > takenOverMs + 2_000, "calls leave again");
       await Promise.all([struck, ...untouched].map((calls) => calls.stop()));
 
-      console.log(
-        JSON.stringify({
-          signal,
-          takeoverMs: takenOverMs - struckMs,
-          gapMs: longestGapMs(struck.arrivalsMs),
-          otherGapsMs: untouched.map(({ arrivalsMs }) => longestGapMs(arrivalsMs)),
-          extra: extraCalls(struck.arrivalsMs, RATE),
-          errors: struck.errors.length,
-          otherErrors: untouched.map(({ errors }) => errors.length),
-        }),
-      );
+      reportFigures(`of a cluster, one primary ${how}`, {
+        ...callFigures(struck.arrivalsMs, RATE),
+        "ms until its replica takes over": takenOverMs - struckMs,
+        "calls refused": struck.errors.length,
+        "longest gap at other nodes, ms": Math.max(
+          ...untouched.map(({ arrivalsMs }) => longestGapMs(arrivalsMs)),
+        ),
+      });
       expect(struck.errors.filter((error) => !(error instanceof StoreUnavailableError))).toEqual(
         [],
       );

@@ -3,8 +3,8 @@ import type { Sluice } from "sluice";
 import { startOwnCluster, type RedisCluster } from "../support/cluster.ts";
 import { openSluice } from "../support/for-one-test.ts";
 import { beginMigration } from "../support/migrate-slot.ts";
-import { longestGapMs } from "../support/steadily.ts";
-import { callSteadily, extraCalls } from "../support/steady-calls.ts";
+import { reportFigures } from "../support/report-figures.ts";
+import { callFigures, callSteadily } from "../support/steady-calls.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 200;
@@ -46,15 +46,11 @@ describe("a slot of a cluster is migrated under load", () => {
     }
     await calls.stop();
 
-    console.log(
-      JSON.stringify({
-        gapMs: longestGapMs(calls.arrivalsMs),
-        extra: extraCalls(calls.arrivalsMs, RATE),
-      }),
-    );
+    const figures = callFigures(calls.arrivalsMs, RATE);
+    reportFigures("a slot of a cluster moves, and back", figures);
     expect(calls.errors).toEqual([]);
     expect(await countOf("MOVED")).toBeGreaterThan(0);
-    expect(extraCalls(calls.arrivalsMs, RATE)).toBe(0);
+    expect(figures.extra).toBe(0);
     expect(await ownerOf("b")).toMatchObject({ id: from.id });
   });
 

@@ -2,6 +2,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { createSluice, leakyBucket, type Bucket, type BucketOptions, type Sluice } from "sluice";
 import { EXCESS, type Passed } from "../support/bounds.ts";
 import { startCluster, type RedisCluster } from "../support/cluster.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 let cluster: RedisCluster;
@@ -44,7 +45,10 @@ describe("in a cluster, the keys of a bucket", () => {
     await Promise.all(keys.map((key) => bucket.draw({ key })));
     const perNode = await counts("spread:{b:*}:key:*:state");
 
-    console.log(JSON.stringify({ keysPerNode: perNode }));
+    reportFigures("300 keys on three nodes", {
+      "fewest on a node": Math.min(...perNode),
+      "most on a node": Math.max(...perNode),
+    });
     expect(perNode.reduce((sum, count) => sum + count)).toBe(300);
     for (const count of perNode) expect(count).toBeGreaterThan(60);
   });

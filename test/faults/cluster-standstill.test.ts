@@ -7,6 +7,7 @@ import {
   type RedisCluster,
 } from "../support/cluster.ts";
 import { openSluice } from "../support/for-one-test.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 /** One whose nodes miss none that stands still: there is no failover. */
@@ -59,7 +60,9 @@ describe("a primary of a cluster that goes on before the cluster misses it", () 
 
     await waitUntil(() => states.length > 1, "the breaker has closed");
 
-    console.log(JSON.stringify({ recoveryMs: performance.now() - goesOnMs }));
+    reportFigures("a primary of a cluster goes on, its connection just to be given up", {
+      recoveryMs: performance.now() - goesOnMs,
+    });
     expect(states).toEqual(["down", "up"]);
   });
 
@@ -77,7 +80,9 @@ describe("a primary of a cluster that goes on before the cluster misses it", () 
 
     await waitUntil(() => states.length > 1, "the breaker has closed");
 
-    console.log(JSON.stringify({ recoveryMs: performance.now() - goesOnMs }));
+    reportFigures("a primary of a cluster goes on, others given up in vain", {
+      recoveryMs: performance.now() - goesOnMs,
+    });
     expect(states).toEqual(["down", "up"]);
   });
 });

@@ -4,6 +4,7 @@ import { connect } from "../../src/redis/connection.ts";
 import { createWakeCalls } from "../../src/redis/wake-calls.ts";
 import { startCluster, type RedisCluster } from "../support/cluster.ts";
 import { openSluice } from "../support/for-one-test.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 let cluster: RedisCluster;
@@ -29,7 +30,10 @@ describe("in a cluster", () => {
     await Promise.all(names.map((name) => sluice.bucket(name, { rate: "10/s" }).draw()));
     const perNode = await counts("spread:{*}:state");
 
-    console.log(JSON.stringify({ bucketsPerNode: perNode }));
+    reportFigures("300 buckets on three nodes", {
+      "fewest on a node": Math.min(...perNode),
+      "most on a node": Math.max(...perNode),
+    });
     expect(perNode.reduce((sum, count) => sum + count)).toBe(300);
     for (const count of perNode) expect(count).toBeGreaterThan(60);
   });
@@ -43,7 +47,10 @@ describe("in a cluster", () => {
     for (const name of names) await sluice.queue<number>(name, { bucket }).enqueue(1);
     const perNode = await counts("queues:{*}:meta");
 
-    console.log(JSON.stringify({ queuesPerNode: perNode }));
+    reportFigures("30 queues on three nodes", {
+      "fewest on a node": Math.min(...perNode),
+      "most on a node": Math.max(...perNode),
+    });
     expect(perNode.reduce((sum, count) => sum + count)).toBe(30);
     for (const count of perNode) expect(count).toBeGreaterThan(0);
   });

@@ -3,8 +3,8 @@ import { StoreUnavailableError } from "sluice";
 import { ownRedisServers, type OwnRedis } from "../support/own-redis.ts";
 import { produceSteadily, workOn } from "../support/paced-jobs.ts";
 import { rejectionOf } from "../support/rejection.ts";
-import { longestGapMs } from "../support/steadily.ts";
-import { drawSteadily, extraSlots, timesOf } from "../support/steady-draws.ts";
+import { reportFigures } from "../support/report-figures.ts";
+import { drawSteadily, extraSlots, figuresOf, timesOf } from "../support/steady-draws.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 200;
@@ -33,8 +33,8 @@ describe("connections that are killed again and again", () => {
     await draws.stop();
 
     const atMs = timesOf(draws.slots);
-    const figures = { extra: extraSlots(atMs, { perSecond: RATE }), gapMs: longestGapMs(atMs) };
-    console.log(JSON.stringify({ fault: "CLIENT KILL, calls", ...figures }));
+    const figures = figuresOf(atMs, RATE);
+    reportFigures("connections are killed in a loop, calls", figures);
     expect(draws.errors).toEqual([]);
     expect(figures.extra).toBe(0);
   });
@@ -52,19 +52,22 @@ describe("connections that are killed again and again", () => {
     await producer.stop();
     await jobs.untilEmpty();
 
-    const doneAgain = jobs.attempts.length - new Set(jobs.attempts.map(({ id }) => id)).size;
+    const again = jobs.attempts.length - new Set(jobs.attempts.map(({ id }) => id)).size;
     const lost = producer.stored.filter((number) => !jobs.reached().has(number));
-    const refused = producer.errors.length;
-    console.log(JSON.stringify({ fault: "CLIENT KILL, jobs", doneAgain, refused }));
+    const extra = extraSlots(
+      jobs.attempts.map(({ atMs }) => atMs),
+      { perSecond: RATE },
+    );
+    reportFigures("connections are killed in a loop, jobs", {
+      extra,
+      lost: lost.length,
+      again,
+      "refusals of enqueue": producer.errors.length,
+    });
     expect(lost).toEqual([]);
     expect(producer.errors.every((error) => error instanceof StoreUnavailableError)).toBe(true);
     expect((await jobs.queue.counts()).failed).toBe(0);
-    expect(
-      extraSlots(
-        jobs.attempts.map(({ atMs }) => atMs),
-        { perSecond: RATE },
-      ),
-    ).toBe(0);
+    expect(extra).toBe(0);
   });
 });
 
@@ -86,8 +89,8 @@ describe("a server that is a replica for a while", () => {
     await Promise.all([patient.stop(), hasty.stop()]);
 
     const atMs = timesOf([...patient.slots, ...hasty.slots]);
-    const figures = { extra: extraSlots(atMs, { perSecond: RATE }), gapMs: longestGapMs(atMs) };
-    console.log(JSON.stringify({ fault: "READONLY", ...figures }));
+    const figures = figuresOf(atMs, RATE);
+    reportFigures("a primary turns replica and back", figures);
     expect(patient.errors).toEqual([]);
     expect(hasty.errors.every((error) => error instanceof StoreUnavailableError)).toBe(true);
     expect(figures.extra).toBe(0);
@@ -118,7 +121,9 @@ describe("a server that takes no more clients", () => {
     await draws.stop();
 
     for (const reason of reasons) expect(reason).toBeInstanceOf(StoreUnavailableError);
+    const figures = figuresOf(timesOf(draws.slots), RATE);
+    reportFigures("no more clients are taken", figures);
     expect(draws.errors).toEqual([]);
-    expect(extraSlots(timesOf(draws.slots), { perSecond: RATE })).toBe(0);
+    expect(figures.extra).toBe(0);
   });
 });

@@ -2,6 +2,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { StoreUnavailableError, type Queue, type Sluice } from "sluice";
 import { ownRedisServers, type OwnRedis } from "../support/own-redis.ts";
 import { produceSteadily, workOn } from "../support/paced-jobs.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { longestGapMs } from "../support/steadily.ts";
 import { extraSlots } from "../support/steady-draws.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp-proxy.ts";
@@ -39,10 +40,6 @@ async function enqueueAll(queue: Queue<number>): Promise<void> {
   );
 }
 
-function report(figures: object): void {
-  console.log(JSON.stringify({ fault: "half-open", ...figures }));
-}
-
 describe("connections that are dead without anybody being told", () => {
   it("are left by a worker that is at work, and no job is lost", async () => {
     const { proxy, behind, direct } = await openBoth();
@@ -55,9 +52,14 @@ describe("connections that are dead without anybody being told", () => {
     await waitUntil(() => jobs.reached().size === JOBS, "all are done");
 
     const atMs = jobs.attempts.map((attempt) => attempt.atMs);
-    const doneAgain = jobs.attempts.length - JOBS;
-    report({ of: "a worker at work", doneAgain, gapMs: longestGapMs(atMs) });
-    expect(extraSlots(atMs, { perSecond: RATE })).toBe(0);
+    const extra = extraSlots(atMs, { perSecond: RATE });
+    reportFigures("connections go dead, a worker at work", {
+      recoveryMs: longestGapMs(atMs),
+      extra,
+      lost: JOBS - jobs.reached().size,
+      again: jobs.attempts.length - JOBS,
+    });
+    expect(extra).toBe(0);
     expect((await openQueue(direct).counts()).failed).toBe(0);
   });
 
@@ -72,7 +74,9 @@ describe("connections that are dead without anybody being told", () => {
     await queue.enqueueMany([1, 2, 3]);
     await waitUntil(() => jobs.reached().size === 3, "the jobs are done");
 
-    report({ of: "an idle worker", doneAfterMs: Math.round(performance.now() - fromMs) });
+    reportFigures("connections go dead, an idle worker", {
+      recoveryMs: performance.now() - fromMs,
+    });
     expect(jobs.reached()).toEqual(new Set([1, 2, 3]));
   });
 
@@ -87,7 +91,7 @@ describe("connections that are dead without anybody being told", () => {
     await waitUntil(() => producer.stored.length > 0, "jobs are stored again");
     await producer.stop();
 
-    report({ of: "a producer", storedAfterMs: Math.round(performance.now() - fromMs) });
+    reportFigures("connections go dead, a producer", { recoveryMs: performance.now() - fromMs });
     expect(producer.errors.length).toBeGreaterThan(0);
     expect(producer.errors.every((error) => error instanceof StoreUnavailableError)).toBe(true);
   });
@@ -108,7 +112,9 @@ describe("connections that are dead without anybody being told", () => {
     await queue.enqueue(1);
     await waitUntil(() => done.includes(1), "the event is heard");
 
-    report({ of: "a listener", heardAfterMs: Math.round(performance.now() - fromMs) });
+    reportFigures("connections go dead, who listens to events", {
+      recoveryMs: performance.now() - fromMs,
+    });
     expect(done.at(-1)).toBe(1);
   });
 
@@ -123,7 +129,9 @@ describe("connections that are dead without anybody being told", () => {
     await waitUntil(async () => !(await subscribers(redis)).includes(dead), "it has left");
     await waitUntil(async () => (await subscribers(redis)).length === 1, "it listens again");
 
-    report({ of: "a bucket's listener", afterMs: Math.round(performance.now() - fromMs) });
+    reportFigures("connections go dead, who listens to a bucket's news", {
+      recoveryMs: performance.now() - fromMs,
+    });
     expect(await subscribers(redis)).not.toContain(dead);
   });
 });
@@ -141,7 +149,10 @@ describe("a server that stands still and goes on", () => {
     redis.signal("SIGCONT");
     await waitUntil(() => jobs.reached().size === JOBS, "all are done");
 
-    report({ of: "a server that stood still", doneAgain: jobs.attempts.length - JOBS });
+    reportFigures("Redis stands still until its connections are given up", {
+      lost: JOBS - jobs.reached().size,
+      again: jobs.attempts.length - JOBS,
+    });
     expect((await jobs.queue.counts()).failed).toBe(0);
   });
 });

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
 import { children } from "../support/child.ts";
 import { startHangingServer, type HangingServer } from "../support/hanging-server.ts";
 import { realSluices } from "../support/real-sluice.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const AT_ONCE = 10;
@@ -40,7 +41,11 @@ describe("a downstream that hangs", () => {
     server.release();
     const codes = await Promise.all(living.map(({ ended }) => ended));
 
-    console.log(JSON.stringify({ fault: "downstream hangs", most: server.most, held, backMs }));
+    reportFigures("the downstream hangs, a process dies", {
+      recoveryMs: backMs,
+      extra: server.most - AT_ONCE,
+      "leases that it held": held,
+    });
     expect(server.most).toBe(AT_ONCE);
     expect(calls).toBe(AT_ONCE + held);
     expect(codes).toEqual([0, 0]);

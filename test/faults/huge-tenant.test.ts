@@ -3,6 +3,7 @@ import { startFakeDownstream, type FakeDownstream } from "sluice/testing";
 import { children } from "../support/child.ts";
 import { jobCalls, startLaneWorkers, type JobCall } from "../support/lane-workers.ts";
 import { ownRedisServers } from "../support/own-redis.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 20;
@@ -71,7 +72,10 @@ describe("a tenant with 100,000 jobs", () => {
     await waitUntil(() => countOf("B") === 10 && countOf("C") === 10, "B and C are done");
 
     const lastOf = (key: string): number => calls().findLastIndex((each) => each.key === key) + 1;
-    console.log(JSON.stringify({ fault: "huge tenant", B: lastOf("B"), C: lastOf("C") }));
+    reportFigures("a tenant brings 100,000 jobs", {
+      "last call of C, ideally 20": lastOf("C"),
+      "last call of B, ideally 30": lastOf("B"),
+    });
     expect(outOfTurn(calls(), "C", LEFT_LANE.C + HELD + IN_PROCESS)).toEqual([]);
     expect(outOfTurn(calls(), "B", LEFT_LANE.B + HELD + IN_PROCESS)).toEqual([]);
     expect(await queue.counts()).toMatchObject({ failed: 0 });

@@ -1,6 +1,7 @@
 import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { realSluices } from "../support/real-sluice.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const sluices = realSluices();
@@ -64,7 +65,7 @@ describe("a job that goes back to its lane again and again", () => {
 
     await delays.read();
     const waits = delays.count - 2 * JOBS;
-    console.log(`${called()} calls, ${waits} times back to the lane`);
+    reportFigures("jobs go back to their lanes", { "times back": waits, calls: called() });
     expect(waits).toBeGreaterThan(10_000);
     expect((await queue.counts()).failed).toBe(0);
     expect(attempts.size).toBe(JOBS);

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { children } from "../support/child.ts";
 import { jobCalls, startLaneWorkers, type JobCall } from "../support/lane-workers.ts";
 import { realSluices } from "../support/real-sluice.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { useDownstream } from "../support/use-downstream.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
@@ -57,8 +58,12 @@ describe("workers of which one is killed every two seconds", () => {
     }, "the queue is empty");
 
     const repeated = [...callsByJob().values()].filter((calls) => calls.length > 1);
-    const figures = { jobs: JOBS, killed: killed.length, again: repeated.length };
-    console.log(JSON.stringify({ fault: "workers killed", ...figures }));
+    reportFigures("a worker is killed every 2 s", {
+      lost: JOBS - callsByJob().size,
+      again: repeated.length,
+      jobs: JOBS,
+      "workers killed": killed.length,
+    });
     expect((await queue.counts()).failed).toBe(0);
     expect(repeated.length).toBeLessThanOrEqual(killed.length * CONCURRENCY);
     for (const calls of repeated) {

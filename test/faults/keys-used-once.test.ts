@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ownRedisServers, type OwnRedis } from "../support/own-redis.ts";
+import { reportFigures } from "../support/report-figures.ts";
 
 const KEYS = 20_000;
 const AT_ONCE = 500;
@@ -39,7 +40,10 @@ describe("20,000 keys that are used once", () => {
 
     const ofKeys = found.filter(([name]) => name.includes("once "));
     const longestMs = Math.max(...ofKeys.map(([, ttlMs]) => ttlMs));
-    console.log(JSON.stringify({ fault: "keys used once", how, found: found.length, longestMs }));
+    reportFigures(`${KEYS.toLocaleString("en")} keys are used once, by ${how}`, {
+      "names in Redis": found.length,
+      "longest life of a key's state, ms": longestMs,
+    });
     expect(found.filter(([, ttlMs]) => ttlMs === -1)).toEqual([]);
     expect(ofKeys.length).toBeGreaterThanOrEqual(KEYS);
     expect(longestMs).toBeLessThanOrEqual(KEY_TTL_MS);

@@ -3,6 +3,7 @@ import { Redis } from "ioredis";
 import { StoreUnavailableError } from "sluice";
 import { ownRedisServers, type OwnRedis } from "../support/own-redis.ts";
 import { produceSteadily, workOn } from "../support/paced-jobs.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { drawSteadily, extraSlots, timesOf } from "../support/steady-draws.ts";
 import { longestGapMs } from "../support/steadily.ts";
 import { waitUntil } from "../support/wait-until.ts";
@@ -83,7 +84,12 @@ describe.each(LOADS)("a Redis that loads its data, %s", (load, strike) => {
 
     const extra = all.map(({ slots }) => extraSlots(timesOf(slots), { perSecond: RATE }));
     const gapMs = all.map(({ slots }) => longestGapMs(timesOf(slots)));
-    console.log(JSON.stringify({ fault: "loading, calls", load, told, extra, gapMs, meanwhile }));
+    for (const [index, mode] of ["wait", "refuse", "local: 0.5"].entries()) {
+      reportFigures(`Redis loads its data, calls with "${mode}"`, {
+        recoveryMs: gapMs[index]!,
+        extra: extra[index]!,
+      });
+    }
     expect(told).toBeGreaterThan(0);
     expect(waits.errors).toEqual([]);
     expect(refuses.errors.length).toBeGreaterThan(0);
@@ -110,16 +116,13 @@ describe.each(LOADS)("a Redis that loads its data, %s", (load, strike) => {
     const atMs = jobs.attempts.map((attempt) => attempt.atMs);
     const lost = producer.stored.filter((number) => !jobs.reached().has(number));
     const figures = {
-      fault: "loading, jobs",
-      load,
-      told,
-      stored: producer.stored.length,
-      lost: lost.length,
-      doneAgain: jobs.attempts.length - jobs.reached().size,
+      recoveryMs: longestGapMs(atMs),
       extra: extraSlots(atMs, { perSecond: RATE }),
-      gapMs: longestGapMs(atMs),
+      lost: lost.length,
+      again: jobs.attempts.length - jobs.reached().size,
+      "jobs confirmed": producer.stored.length,
     };
-    console.log(JSON.stringify(figures));
+    reportFigures("Redis loads its data, jobs", figures);
     expect(told).toBeGreaterThan(0);
     expect(lost).toEqual([]);
     for (const error of producer.errors) expect(error).toBeInstanceOf(StoreUnavailableError);

@@ -3,9 +3,12 @@ import { Redis } from "ioredis";
 import { StoreUnavailableError, createSluice, type Slot, type Sluice } from "sluice";
 import { startRedis, type LocalRedis } from "../support/local-redis.ts";
 import { rejectionOf } from "../support/rejection.ts";
+import { reportFigures } from "../support/report-figures.ts";
+import { figuresOf, timesOf } from "../support/steady-draws.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp-proxy.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
+const RATE = 200;
 let redis: LocalRedis;
 let proxy: TcpProxy;
 let sluice: Sluice;
@@ -20,9 +23,9 @@ afterEach(async () => {
   await redis.stop();
 });
 
-/** The calls of a bucket of 200/s, as many as there are slots from then on. */
+/** That many calls of a bucket. */
 function callAll(count: number): Promise<Slot[]> {
-  const bucket = sluice.bucket("b", { rate: "200/s" });
+  const bucket = sluice.bucket("b", { rate: `${RATE}/s` });
   return Promise.all(Array.from({ length: count }, () => bucket.draw()));
 }
 
@@ -34,7 +37,7 @@ function smallestGapMs(slots: readonly Slot[]): number {
 
 describe("a reply that is lost on the wire", () => {
   it("lets every call go in the end, each on a slot of its own", async () => {
-    const bucket = sluice.bucket("b", { rate: "200/s" });
+    const bucket = sluice.bucket("b", { rate: `${RATE}/s` });
     await bucket.draw();
     const calls = callAll(60);
     proxy.set("lose replies");
@@ -44,12 +47,13 @@ describe("a reply that is lost on the wire", () => {
     proxy.cut();
     const slots = await calls;
 
+    reportFigures("a reply is lost on the wire", figuresOf(timesOf(slots), RATE));
     expect(smallestGapMs(slots)).toBeGreaterThanOrEqual(4.99);
   });
 
   it("fails its callers in time, and is not asked for again behind their backs", async () => {
     const hasty = createSluice({ redis: `redis://127.0.0.1:${proxy.port}`, storeTimeoutMs: 1_000 });
-    const bucket = hasty.bucket("b", { rate: "200/s" });
+    const bucket = hasty.bucket("b", { rate: `${RATE}/s` });
     await bucket.draw();
     const before = await drawsRun();
     proxy.set("lose replies");
@@ -81,7 +85,7 @@ describe("a connection that is cut again and again", () => {
     let isDone = false;
     void calls.then(() => (isDone = true));
 
-    const bucket = sluice.bucket("b", { rate: "200/s" });
+    const bucket = sluice.bucket("b", { rate: `${RATE}/s` });
     let lastWaiting = bucket.waiting;
     await waitUntil(() => {
       const isMoving = bucket.waiting < lastWaiting - 20;
@@ -92,6 +96,8 @@ describe("a connection that is cut again and again", () => {
       return isDone;
     }, "all calls have left");
 
-    expect(smallestGapMs(await calls)).toBeGreaterThanOrEqual(4.99);
+    const slots = await calls;
+    reportFigures("a connection is cut again and again", figuresOf(timesOf(slots), RATE));
+    expect(smallestGapMs(slots)).toBeGreaterThanOrEqual(4.99);
   });
 });

@@ -12,7 +12,8 @@ import { deferred } from "../support/deferred.ts";
 import { ownRedisServers, type OwnRedis } from "../support/own-redis.ts";
 import { workOn } from "../support/paced-jobs.ts";
 import { rejectionOf } from "../support/rejection.ts";
-import { drawSteadily, extraSlots, timesOf, usedShare } from "../support/steady-draws.ts";
+import { reportFigures } from "../support/report-figures.ts";
+import { drawSteadily, figuresOf, timesOf } from "../support/steady-draws.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 200;
@@ -56,12 +57,10 @@ describe("a Redis whose memory is full", () => {
     await makeRoom(redis);
     await draws.stop();
 
-    const extra = extraSlots(timesOf(draws.slots), { perSecond: RATE });
-    console.log(
-      JSON.stringify({ fault: "memory full, calls", extra, failed: draws.errors.length }),
-    );
+    const figures = figuresOf(timesOf(draws.slots), RATE);
+    reportFigures("memory is full, calls", figures);
     expect(draws.errors).toEqual([]);
-    expect(extra).toBe(0);
+    expect(figures.extra).toBe(0);
   });
 
   it("tells producers so, and takes jobs again when there is room", async () => {
@@ -109,13 +108,16 @@ describe("a Redis whose memory is full", () => {
     await jobs.untilEmpty();
 
     const atMs = jobs.attempts.map((attempt) => attempt.atMs);
-    const used = usedShare(atMs, RATE);
-    const extra = extraSlots(atMs, { perSecond: RATE });
-    console.log(JSON.stringify({ fault: "memory full, jobs", extra, used }));
+    const figures = figuresOf(atMs, RATE);
+    reportFigures("memory is full, jobs", {
+      ...figures,
+      lost: JOBS - jobs.reached().size,
+      again: jobs.attempts.length - jobs.reached().size,
+    });
     expect(jobs.attempts).toHaveLength(JOBS);
     expect(jobs.reached().size).toBe(JOBS);
     expect(await jobs.queue.counts()).toMatchObject({ failed: 0, done: JOBS });
-    expect(extra).toBe(0);
+    expect(figures.extra).toBe(0);
   });
 
   it.each(["one server", "a cluster"])(

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { children } from "../support/child.ts";
 import { ownRedisServers, redisNowMs, type OwnRedis } from "../support/own-redis.ts";
 import { workOn } from "../support/paced-jobs.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const MISSING_FOR_MS = 4_000;
@@ -65,7 +66,7 @@ describe("a worker whose Redis user lacks a right", () => {
     await redis.operator.acl("SETUSER", "u", "+eval", "+evalsha");
     await jobs.untilEmpty();
 
-    console.log(JSON.stringify({ fault: "no right to EVAL", asked, seconds }));
+    reportFigures("the Redis user may not run scripts", { "asked each second": asked / seconds });
     // The jobs, the lanes, and jobs that stand still are each asked for.
     expect(asked).toBeLessThanOrEqual(3 * (seconds + 1));
     // Once more, if that was before the worker's second connection was ready.

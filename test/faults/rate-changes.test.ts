@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Slot } from "sluice";
 import { ownRedisServers, redisNowMs } from "../support/own-redis.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { drawSteadily, extraSlots, timesOf } from "../support/steady-draws.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
@@ -41,13 +42,11 @@ describe("a rate that is changed live", () => {
     const { slots } = draws;
     const late = between(slots, pausedMs, resumedMs).map((atMs) => atMs - pausedMs);
     const after = between(slots, resumedMs, Infinity);
-    const figures = {
-      fault: "rate changed live",
-      fasterAfterMs: Math.min(...between(slots, fasterMs, Infinity)) - fasterMs,
-      lastInPauseMs: Math.max(0, ...late),
-      goesOnAfterMs: Math.min(...after) - resumedMs,
-    };
-    console.log(JSON.stringify(figures));
+    reportFigures("the rate goes 10, 100, pause, 10", {
+      "ms until a faster rate": Math.min(...between(slots, fasterMs, Infinity)) - fasterMs,
+      "ms into the pause of the last slot": Math.max(0, ...late),
+      "ms until it goes on": Math.min(...after) - resumedMs,
+    });
     expect(draws.errors).toEqual([]);
     expect(extraSlots(between(slots, 0, fasterMs), { perSecond: 10 })).toBe(0);
     expect(extraSlots(between(slots, fasterMs, resumedMs), { perSecond: 100 })).toBe(0);

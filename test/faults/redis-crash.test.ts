@@ -2,8 +2,9 @@ import { describe, expect, it } from "vitest";
 import { StoreUnavailableError } from "sluice";
 import { ownRedisServers } from "../support/own-redis.ts";
 import { produceSteadily, workOn } from "../support/paced-jobs.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { longestGapMs } from "../support/steadily.ts";
-import { drawSteadily, extraSlots, timesOf } from "../support/steady-draws.ts";
+import { drawSteadily, extraSlots, figuresOf, timesOf } from "../support/steady-draws.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 200;
@@ -35,14 +36,13 @@ describe("Redis is killed and starts again with its log, which it writes always"
     const atMs = jobs.attempts.map((attempt) => attempt.atMs);
     const lost = producer.stored.filter((number) => !jobs.reached().has(number));
     const figures = {
-      fault: "crash, log written always",
-      stored: producer.stored.length,
-      lost: lost.length,
-      doneAgain: jobs.attempts.length - jobs.reached().size,
+      recoveryMs: gapMs,
       extra: extraSlots(atMs, { perSecond: RATE }),
-      gapMs,
+      lost: lost.length,
+      again: jobs.attempts.length - jobs.reached().size,
+      "jobs confirmed": producer.stored.length,
     };
-    console.log(JSON.stringify(figures));
+    reportFigures("Redis is killed, its log written always, jobs", figures);
     expect(lost).toEqual([]);
     expect(producer.errors.filter((error) => !(error instanceof StoreUnavailableError))).toEqual(
       [],
@@ -71,13 +71,8 @@ describe("Redis is killed and starts again with nothing", () => {
       await draws.stop();
 
       const atMs = timesOf(draws.slots);
-      const figures = {
-        fault: "crash, no log",
-        burst,
-        extra: extraSlots(atMs, { perSecond: RATE, burst }),
-        gapMs: longestGapMs(atMs),
-      };
-      console.log(JSON.stringify(figures));
+      const figures = figuresOf(atMs, RATE, burst);
+      reportFigures(`Redis is killed and has no log, a burst of ${burst}`, figures);
       expect(draws.errors).toEqual([]);
       expect(figures.extra).toBeLessThanOrEqual(HORIZON_CALLS);
     },

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { realSluices } from "../support/real-sluice.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { useDownstream } from "../support/use-downstream.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
@@ -47,7 +48,11 @@ describe("a downstream that refuses all calls for a second, and says so", () => 
       ({ atMs }) => atMs > stormFromMs && atMs < stormFromMs + STORM_MS,
     );
     const heardAfterMs = Math.max(0, ...later.map(({ atMs }) => atMs - stormFromMs));
-    console.log(JSON.stringify({ fault: "refusal storm", refused, heardAfterMs, rateFactor }));
+    reportFigures("the downstream answers 429 to all for a second", {
+      "calls refused": refused,
+      "ms until nothing is sent": heardAfterMs,
+      "part of the rate that is left": rateFactor,
+    });
     expect(refused).toBeLessThanOrEqual(1 + ON_THE_WAY);
     expect(rateFactor).toBeLessThan(1);
     expect(rateFactor).toBeGreaterThan(0.4);

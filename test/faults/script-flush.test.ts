@@ -2,7 +2,14 @@ import { describe, expect, it } from "vitest";
 import type { Redis } from "ioredis";
 import { ownRedisServers } from "../support/own-redis.ts";
 import { produceSteadily, workOn } from "../support/paced-jobs.ts";
-import { drawSteadily, extraSlots, timesOf, usedShare } from "../support/steady-draws.ts";
+import { reportFigures } from "../support/report-figures.ts";
+import {
+  drawSteadily,
+  extraSlots,
+  figuresOf,
+  timesOf,
+  usedShare,
+} from "../support/steady-draws.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 200;
@@ -43,10 +50,13 @@ describe("scripts that Redis forgets again and again", () => {
     const strikes = await flushing.stop();
 
     const atMs = timesOf(draws.slots);
-    const used = usedShare(atMs, RATE);
-    console.log(JSON.stringify({ fault: "SCRIPT FLUSH, calls", strikes, used }));
+    const figures = figuresOf(atMs, RATE);
+    reportFigures("scripts are forgotten in a loop, calls", {
+      ...figures,
+      "times forgotten": strikes,
+    });
     expect(draws.errors).toEqual([]);
-    expect(extraSlots(atMs, { perSecond: RATE })).toBe(0);
+    expect(figures.extra).toBe(0);
   });
 
   it("cost no producer an error, and no job another attempt", async () => {
@@ -61,12 +71,18 @@ describe("scripts that Redis forgets again and again", () => {
     const strikes = await flushing.stop();
 
     const atMs = jobs.attempts.map((attempt) => attempt.atMs);
-    const used = usedShare(atMs, RATE);
-    console.log(JSON.stringify({ fault: "SCRIPT FLUSH, jobs", strikes, used }));
+    const extra = extraSlots(atMs, { perSecond: RATE });
+    reportFigures("scripts are forgotten in a loop, jobs", {
+      extra,
+      used: usedShare(atMs, RATE),
+      lost: producer.stored.length - jobs.reached().size,
+      again: jobs.attempts.length - jobs.reached().size,
+      "times forgotten": strikes,
+    });
     expect(producer.errors).toEqual([]);
     expect(jobs.attempts).toHaveLength(producer.stored.length);
     expect(jobs.reached().size).toBe(producer.stored.length);
     expect((await jobs.queue.counts()).failed).toBe(0);
-    expect(extraSlots(atMs, { perSecond: RATE })).toBe(0);
+    expect(extra).toBe(0);
   });
 });

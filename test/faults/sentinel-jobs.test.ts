@@ -2,6 +2,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { StoreUnavailableError } from "sluice";
 import { enqueueConfirmed } from "../support/confirmed-jobs.ts";
 import { openSluice } from "../support/for-one-test.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { startSentinels, type SentinelGroup } from "../support/sentinel.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
@@ -20,7 +21,7 @@ const strikes: [string, NodeJS.Signals][] = [
 ];
 
 describe("behind Sentinel, with jobs under way, the primary", () => {
-  it.each(strikes)("%s: no job that a replica has confirmed is lost", async (_name, signal) => {
+  it.each(strikes)("%s: no job that a replica has confirmed is lost", async (name, signal) => {
     const sentinels = await startSentinels({ args: SAFE });
     onTestFinished(() => sentinels.stop());
     const done = new Set<number>();
@@ -38,9 +39,13 @@ describe("behind Sentinel, with jobs under way, the primary", () => {
     await waitUntil(() => jobs.confirmed.every((job) => done.has(job)), "all are done");
 
     const lost = jobs.stored.filter((job) => !done.has(job));
-    const figures = { stored: jobs.stored.length, confirmed: jobs.confirmed.length };
-    console.log(JSON.stringify({ signal, ...figures, lost, errors: jobs.errors.length }));
+    reportFigures(`behind Sentinel, the primary of jobs ${name}`, {
+      lost: jobs.confirmed.filter((job) => !done.has(job)).length,
+      "jobs confirmed": jobs.confirmed.length,
+      "lost that were not confirmed": lost.length,
+      "refusals of enqueue": jobs.errors.length,
+    });
     expect(jobs.errors.filter((error) => !(error instanceof StoreUnavailableError))).toEqual([]);
-    expect(figures.confirmed).toBeGreaterThan(100);
+    expect(jobs.confirmed.length).toBeGreaterThan(100);
   });
 });

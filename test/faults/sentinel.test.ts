@@ -1,9 +1,9 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { StoreUnavailableError, type Bucket } from "sluice";
 import { openSluice } from "../support/for-one-test.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { startSentinels, type SentinelGroup } from "../support/sentinel.ts";
-import { longestGapMs } from "../support/steadily.ts";
-import { callSteadily, extraCalls } from "../support/steady-calls.ts";
+import { callFigures, callSteadily } from "../support/steady-calls.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 200;
@@ -23,7 +23,7 @@ const strikes: [string, NodeJS.Signals][] = [
 describe("behind Sentinel, the primary", () => {
   it.each(strikes)(
     "%s: calls go on through the new one, with at most a horizon of extra calls",
-    async (_name, signal) => {
+    async (name, signal) => {
       const sentinels = await startSentinels();
       onTestFinished(() => sentinels.stop());
       const calls = callSteadily(openBuckets(sentinels, 3), { callers: 20 });
@@ -44,13 +44,11 @@ describe("behind Sentinel, the primary", () => {
 
       const { arrivalsMs, errors } = calls;
       const figures = {
-        signal,
-        failoverMs: newPrimaryMs - struckMs,
-        gapMs: longestGapMs(arrivalsMs),
-        extra: extraCalls(arrivalsMs, RATE),
-        errors: errors.length,
+        ...callFigures(arrivalsMs, RATE),
+        "ms until there is a new primary": newPrimaryMs - struckMs,
+        "calls refused": errors.length,
       };
-      console.log(JSON.stringify(figures));
+      reportFigures(`behind Sentinel, the primary ${name}`, figures);
       expect(errors.filter((error) => !(error instanceof StoreUnavailableError))).toEqual([]);
       expect(figures.extra).toBeLessThanOrEqual(HORIZON_CALLS);
     },

@@ -2,6 +2,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { ClosedError } from "sluice";
 import { children } from "../support/child.ts";
 import { ownRedisServers, redisNowMs } from "../support/own-redis.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { drawSteadily, extraSlots, timesOf } from "../support/steady-draws.ts";
 import { startTcpProxy } from "../support/tcp-proxy.ts";
 import { waitUntil } from "../support/wait-until.ts";
@@ -42,7 +43,9 @@ describe("replicas that are closed while calls wait", () => {
 
     const since = timesOf(draws.slots).filter((atMs) => atMs >= closingMs);
     const soon = since.filter((atMs) => atMs < closingMs + FOR_MS).length;
-    console.log(JSON.stringify({ fault: "shutdown during waits", soon }));
+    reportFigures("ten processes close while 300 calls wait", {
+      [`slots of the next ${FOR_MS} ms that others use`]: soon,
+    });
     expect(started).toBe(startedBefore);
     expect(ended.filter((outcome) => outcome === "left")).toHaveLength(started);
     expect(ended.filter((outcome) => outcome instanceof ClosedError)).toHaveLength(

@@ -5,6 +5,7 @@ import { startRedis } from "../support/local-redis.ts";
 import { ownRedisServers } from "../support/own-redis.ts";
 import { outages } from "../support/outages.ts";
 import { rejectionOf } from "../support/rejection.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const { start } = outages();
@@ -52,7 +53,11 @@ describe("a Redis that takes commands and does not answer", () => {
     const recoveryMs = performance.now() - endedMs;
     await bucket.draw();
 
-    console.log(JSON.stringify({ draws, askedWhileOpen, recoveryMs }));
+    reportFigures("Redis takes commands and does not answer", {
+      recoveryMs,
+      "draws until the breaker opens": draws,
+      "asked while it is open": askedWhileOpen,
+    });
     expect(reasons.every((reason) => reason instanceof StoreUnavailableError)).toBe(true);
     expect(String(reasons[0])).toContain("is not asked for now");
     expect(askedWhileOpen).toBe(0);

@@ -9,6 +9,7 @@ import {
 import { startFakeDownstream, worstWindow, type FakeDownstream } from "sluice/testing";
 import { outages } from "../support/outages.ts";
 import { rejectionOf } from "../support/rejection.ts";
+import { reportFigures } from "../support/report-figures.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const { start } = outages();
@@ -72,7 +73,12 @@ describe("two replicas that go on locally at half their part while Redis is away
       recoveryMs: backMs - endedMs,
       worst100MsAfter: worstWindow(after, 100),
     };
-    console.log(JSON.stringify(figures));
+    reportFigures("Redis gives no answer, two replicas go on locally at half their part", {
+      recoveryMs: figures.recoveryMs,
+      "ms until both have noticed": figures.noticedMs,
+      [`calls in the worst second, of ${RATE / 2}`]: figures.worstSecond,
+      [`calls in the worst 100 ms after it, of ${RATE / 10}`]: figures.worst100MsAfter,
+    });
     expect(calls.errors).toEqual([]);
     for (const windowMs of [100, 1_000, 2_000]) {
       expect(worstWindow(during, windowMs)).toBeLessThanOrEqual(mostOfTwo(windowMs));

@@ -3,7 +3,8 @@ import { describe, expect, it } from "vitest";
 import { children } from "../support/child.ts";
 import { ownRedisServers } from "../support/own-redis.ts";
 import { copyPackage } from "../support/package-copy.ts";
-import { extraSlots, usedShare } from "../support/steady-draws.ts";
+import { reportFigures } from "../support/report-figures.ts";
+import { figuresOf } from "../support/steady-draws.ts";
 import { useDownstream } from "../support/use-downstream.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
@@ -33,13 +34,12 @@ describe("two builds with different scripts on one Redis", () => {
 
     const atMs = downstream.arrivals.map(({ headers }) => Number(headers["x-slot-ms"]));
     const scripts = await scriptsOf(redis.operator);
-    const extra = extraSlots(atMs, { perSecond: RATE });
-    const used = usedShare(atMs, RATE);
-    console.log(JSON.stringify({ fault: "two builds", scripts, extra, used }));
+    const figures = figuresOf(atMs, RATE);
+    reportFigures("two builds with different scripts", { ...figures, scripts });
     expect(codes).toEqual([0, 0, 0, 0]);
     // Each build has sent a draw of its own.
     expect(scripts).toBeGreaterThanOrEqual(2);
     expect(atMs).toHaveLength(4 * CALLS);
-    expect(extra).toBe(0);
+    expect(figures.extra).toBe(0);
   });
 });

@@ -1,14 +1,8 @@
 import { afterEach, describe, expect, it } from "vitest";
 import type { Bucket } from "sluice";
 import { ownRedisServers, type OwnRedis } from "../support/own-redis.ts";
-import { longestGapMs } from "../support/steadily.ts";
-import {
-  drawSteadily,
-  extraSlots,
-  timesOf,
-  usedShare,
-  type SteadyDraws,
-} from "../support/steady-draws.ts";
+import { reportFigures } from "../support/report-figures.ts";
+import { drawSteadily, figuresOf, timesOf, type SteadyDraws } from "../support/steady-draws.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp-proxy.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
@@ -31,11 +25,9 @@ async function openBuckets(redis: OwnRedis): Promise<readonly Bucket[]> {
   return buckets;
 }
 
-function figuresOf(fault: string, { slots }: SteadyDraws) {
-  const atMs = timesOf(slots);
-  const extra = extraSlots(atMs, { perSecond: RATE });
-  const figures = { fault, extra, used: usedShare(atMs, RATE), gapMs: longestGapMs(atMs) };
-  console.log(JSON.stringify(figures));
+function report(fault: string, { slots }: SteadyDraws) {
+  const figures = figuresOf(timesOf(slots), RATE);
+  reportFigures(fault, figures);
   return figures;
 }
 
@@ -52,7 +44,7 @@ describe("a wire on which replies", () => {
       await draws.stop();
 
       expect(draws.errors).toEqual([]);
-      expect(figuresOf(mode, draws).extra).toBe(0);
+      expect(report(`replies suffer a ${mode}`, draws).extra).toBe(0);
     },
   );
 
@@ -71,6 +63,6 @@ describe("a wire on which replies", () => {
     await draws.stop();
 
     expect(draws.errors).toEqual([]);
-    expect(figuresOf("reset in a reply", draws).extra).toBe(0);
+    expect(report("replies end in their middle with a reset", draws).extra).toBe(0);
   });
 });

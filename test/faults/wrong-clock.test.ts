@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import { children } from "../support/child.ts";
 import { jobCalls } from "../support/lane-workers.ts";
 import { ownRedisServers } from "../support/own-redis.ts";
-import { extraSlots, usedShare } from "../support/steady-draws.ts";
+import { reportFigures } from "../support/report-figures.ts";
+import { figuresOf } from "../support/steady-draws.ts";
 import { useDownstream } from "../support/use-downstream.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
@@ -34,12 +35,11 @@ describe("processes whose wall clocks are an hour off, each way", () => {
     const codes = await Promise.all(replicas.map(({ ended }) => ended));
 
     const atMs = downstream.arrivals.map(({ headers }) => Number(headers["x-slot-ms"]));
-    const extra = extraSlots(atMs, { perSecond: RATE });
-    const used = usedShare(atMs, RATE);
-    console.log(JSON.stringify({ fault: "wall clock an hour off, calls", extra, used }));
+    const figures = figuresOf(atMs, RATE);
+    reportFigures("a process's clock is an hour off, calls", figures);
     expect(codes).toEqual([0, 0, 0]);
     expect(atMs).toHaveLength(300);
-    expect(extra).toBe(0);
+    expect(figures.extra).toBe(0);
   });
 
   it.each([HOUR_MS, -HOUR_MS])("do jobs once and in order, off by %i ms", async (shiftMs) => {
@@ -57,9 +57,10 @@ describe("processes whose wall clocks are an hour off, each way", () => {
 
     const calls = jobCalls(downstream.arrivals);
     const displaced = calls.map(({ job }, index) => Math.abs(Number(job) - index));
-    console.log(
-      JSON.stringify({ fault: "wall clock an hour off, jobs", most: Math.max(...displaced) }),
-    );
+    reportFigures(`a process's clock is ${shiftMs / HOUR_MS} h off, jobs`, {
+      again: calls.length - names.length,
+      "places out of order, at most": Math.max(...displaced),
+    });
     expect(new Set(calls.map(({ job }) => job)).size).toBe(names.length);
     expect(calls.every(({ attempt }) => attempt === 1)).toBe(true);
     expect(Math.max(...displaced)).toBeLessThanOrEqual(DISPLACED);

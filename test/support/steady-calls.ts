@@ -1,6 +1,7 @@
 import type { Bucket } from "sluice";
 import { worstWindow } from "sluice/testing";
-import { callAgainAndAgain, type Steady } from "./steadily.ts";
+import { callAgainAndAgain, longestGapMs, type Steady } from "./steadily.ts";
+import { wastedSlots } from "./steady-draws.ts";
 
 /** Callers that call again and again. */
 export interface SteadyCalls extends Steady {
@@ -30,4 +31,13 @@ export function extraCalls(arrivalsMs: readonly number[], perSecond: number): nu
     return worstWindow(arrivalsMs, windowMs) - allowed;
   });
   return Math.max(0, ...extra);
+}
+
+/** What a fault did to calls whose callers always wait. */
+export function callFigures(arrivalsMs: readonly number[], perSecond: number) {
+  return {
+    recoveryMs: longestGapMs(arrivalsMs),
+    extra: extraCalls(arrivalsMs, perSecond),
+    wasted: wastedSlots(arrivalsMs, perSecond),
+  };
 }

@@ -1,6 +1,6 @@
 import type { Bucket, DrawOptions, Slot } from "sluice";
 import { worstWindow } from "sluice/testing";
-import { callAgainAndAgain, type Steady } from "./steadily.ts";
+import { callAgainAndAgain, longestGapMs, type Steady } from "./steadily.ts";
 
 /** Callers that draw again and again, and note their slots. */
 export interface SteadyDraws extends Steady {
@@ -39,6 +39,21 @@ export function extraSlots(
     return worstWindow(atMs, windowMs - ROUNDING_MS) - allowed;
   });
   return Math.max(0, ...extra);
+}
+
+/** How many slots of a rate nobody left on, from the first to the last that were used. */
+export function wastedSlots(atMs: readonly number[], perSecond: number): number {
+  const spanMs = Math.max(...atMs) - Math.min(...atMs);
+  return Math.max(0, Math.round((perSecond * spanMs) / 1_000) - (atMs.length - 1));
+}
+
+/** What a fault did to a bucket whose callers always wait. */
+export function figuresOf(atMs: readonly number[], perSecond: number, burst = 1) {
+  return {
+    recoveryMs: longestGapMs(atMs),
+    extra: extraSlots(atMs, { perSecond, burst }),
+    wasted: wastedSlots(atMs, perSecond),
+  };
 }
 
 /** The part of a rate that slots made use of, from the first to the last of them. */

@@ -1,0 +1,55 @@
+import type { Figures } from "../support/report-figures.ts";
+import type { FileReport } from "./run-round.ts";
+
+/** The figures that have a column of their own, and its title. */
+const COLUMNS = {
+  recoveryMs: "recovery, ms",
+  extra: "extra",
+  wasted: "wasted",
+  lost: "lost",
+  again: "again",
+} as const;
+const NONE = "–";
+
+/**
+ * What rounds of the fault suite have reported, as a markdown table: a line for each fault, sorted by test, with the
+ * range that each figure had.
+ */
+export function summarize(rounds: readonly (readonly FileReport[])[]): string {
+  const figuresOf = new Map<string, Figures[]>();
+  for (const { file, fault, figures } of rounds.flat()) {
+    const name = JSON.stringify([file, fault]);
+    figuresOf.set(name, [...(figuresOf.get(name) ?? []), figures]);
+  }
+  const rows = [...figuresOf].map(([name, seen]) => {
+    const [file, fault] = JSON.parse(name) as [string, string];
+    return [fault, ...cellsOf(seen), `\`${file}\``];
+  });
+  const head = ["fault", ...Object.values(COLUMNS), "also", "test"];
+  const rule = head.map(() => "---");
+  const sorted = rows.toSorted((a, b) => a.at(-1)!.localeCompare(b.at(-1)!));
+  return [head, rule, ...sorted].map((cells) => `| ${cells.join(" | ")} |`).join("\n");
+}
+
+function cellsOf(seen: readonly Figures[]): string[] {
+  const rangeOf = (words: string): string | undefined => {
+    const values = seen.flatMap((figures) => figures[words] ?? []);
+    return values.length === 0 ? undefined : formatRange(values);
+  };
+  const words = [...new Set(seen.flatMap((figures) => Object.keys(figures)))];
+  const others = words.filter((each) => !Object.hasOwn(COLUMNS, each));
+  return [
+    ...Object.keys(COLUMNS).map((column) => rangeOf(column) ?? NONE),
+    others.map((each) => `${each}: ${rangeOf(each)}`).join("; ") || NONE,
+  ];
+}
+
+function formatRange(values: readonly number[]): string {
+  const [least, most] = [Math.min(...values), Math.max(...values)].map(format);
+  return least === most ? least! : `${least} to ${most}`;
+}
+
+/** Two places for what is small, and none for what is not. */
+function format(value: number): string {
+  return String(Math.abs(value) < 10 ? Number(value.toFixed(2)) : Math.round(value));
+}

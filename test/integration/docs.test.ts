@@ -1,4 +1,4 @@
-import { readFile } from "node:fs/promises";
+import { readFile, readdir } from "node:fs/promises";
 import { describe, expect, inject, it } from "vitest";
 import { docBlocks, runDocBlock } from "../support/doc-blocks.ts";
 
@@ -30,6 +30,24 @@ describe("the documentation", () => {
     const withBlocks = new Set(blocks.map(({ name }) => name.split(",")[0]));
 
     expect([...withBlocks].sort()).toEqual([...pages].sort());
+  });
+});
+
+describe("docs/reliability.md", () => {
+  it("names each file of test/faults, and no test that there is not", async () => {
+    const page = await readFile("docs/reliability.md", "utf8");
+    const faults = page.slice(page.indexOf("## Faults"), page.indexOf("### Measured"));
+    const cells = faults.matchAll(/`(?:test\/)?([a-z]+(?:[/-][a-z]+)*(?:-\*)?)`(?=[,.; |])/g);
+    const named = [...cells].map(([, name]) => (name!.includes("/") ? name! : `faults/${name}`));
+    const tests = (await readdir("test", { recursive: true }))
+      .filter((path) => path.endsWith(".test.ts"))
+      .map((path) => path.replace(/\.test\.ts$/, ""));
+    const isMeant = (name: string, test: string): boolean =>
+      name.endsWith("*") ? test.startsWith(name.slice(0, -1)) : test === name;
+
+    const unnamed = tests.filter((test) => !named.some((name) => isMeant(name, test)));
+    expect(unnamed.filter((test) => test.startsWith("faults/"))).toEqual([]);
+    expect(named.filter((name) => !tests.some((test) => isMeant(name, test)))).toEqual([]);
   });
 });
 

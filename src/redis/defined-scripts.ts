@@ -21,15 +21,18 @@ export function insistOnScripts(client: Redis | Cluster): void {
     const { lua, numberOfKeys = 0 } = definition;
     const sendDigest = Reflect.get(client, name) as Command;
 
+    const mayExceedMemory = !BRINGS_JOBS.test(name);
+
+    // Each job's end comes by here: what only a refusal needs is made when there is one.
     const command: Command = function (...args) {
       const sent = sendDigest.apply(this, args);
       if (this !== client) return sent;
-      const operands = args.flat() as string[];
-      const send = (source: string): Promise<unknown> =>
-        client.eval(source, numberOfKeys, ...operands);
-      return sent.catch((refusal) =>
-        insist(refusal, { source: lua, send }, !BRINGS_JOBS.test(name)),
-      );
+      return sent.catch((refusal) => {
+        const operands = args.flat() as string[];
+        const send = (source: string): Promise<unknown> =>
+          client.eval(source, numberOfKeys, ...operands);
+        return insist(refusal, { source: lua, send }, mayExceedMemory);
+      });
     };
     Reflect.set(client, name, command);
   };

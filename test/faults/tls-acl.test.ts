@@ -9,6 +9,7 @@ import { rejectionOf } from "../support/rejection.ts";
 import { useAll } from "../support/whole-path.ts";
 
 const PASSWORD = "p@ss/word";
+const SET_INFO = "client|setinfo";
 
 let certificate: Certificate;
 let redis: LocalRedis;
@@ -28,6 +29,9 @@ beforeAll(async () => {
   const [user = "", ...rules] = line.split(" ");
   const own = rules.map((rule) => (rule.startsWith(">") ? `>${PASSWORD}` : rule));
   await admin.acl("SETUSER", user, ...own);
+  // As the page has it for those who know the command.
+  const [known] = (await admin.call("COMMAND", "INFO", SET_INFO)) as unknown[];
+  if (known) await admin.acl("SETUSER", user, `+${SET_INFO}`);
 });
 afterAll(async () => {
   admin.disconnect();

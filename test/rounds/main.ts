@@ -7,32 +7,64 @@ import { runRound, type Round } from "./run-round.ts";
 import { summarize } from "./summarize.ts";
 
 const PAGE = fileURLToPath(new URL("../../docs/reliability.md", import.meta.url));
-const MOST_ROUNDS = 1_000;
-const USAGE = "npm run faults -- [--rounds 10]";
+const MOST = 1_000;
+const USAGE = "npm run faults -- [--rounds 10] [--at-once 1]";
+
+interface Wanted {
+  readonly rounds: number;
+  /** More than one make the machine busy, and take less time together. */
+  readonly atOnce: number;
+}
 
 /** Runs the fault suite again and again, until a round fails; the page has the figures of all if none did. */
-async function run(rounds: number): Promise<boolean> {
+async function run({ rounds, atOnce }: Wanted): Promise<boolean> {
   const done: Round[] = [];
-  while (done.length < rounds) {
-    const round = await runRound();
-    done.push(round);
-    const ended = `round ${done.length} of ${rounds}: ${round.passed} passed, ${round.failed.length} failed`;
-    process.stdout.write(`\n${[ended, ...round.failed].join("\n  failed: ")}\n\n`);
-    if (round.failed.length > 0) return false;
+  let begun = 0;
+
+  async function runSome(): Promise<void> {
+    while (begun < rounds && done.every(({ failed }) => failed.length === 0)) {
+      begun += 1;
+      const round = await runRound({ isShown: atOnce === 1 });
+      done.push(round);
+      const ended = `${round.passed} passed, ${round.failed.length} failed`;
+      const lines = [`round ${done.length} of ${rounds}: ${ended}`, ...round.failed];
+      process.stdout.write(`\n${lines.join("\n\n  failed: ")}\n\n`);
+    }
   }
+
+  await Promise.all(Array.from({ length: atOnce }, runSome));
+  if (done.some(({ failed }) => failed.length > 0)) return false;
   const machine = `Node ${process.versions.node}, ${availableParallelism()} cores`;
-  const figures = `${rounds} rounds in a row without a failure, ${done[0]!.passed} tests each; ${machine}.`;
+  const figures = `${rounds} rounds in a row without a failure, ${atOnce} at once, ${done[0]!.passed} tests each; ${machine}.`;
   const page = await readFile(PAGE, "utf8");
   const table = summarize(done.map(({ reports }) => reports));
   await writeFile(PAGE, replaceFigures(page, `${figures}\n\n${table}`));
   return true;
 }
 
-const { values } = parseArgs({ options: { rounds: { type: "string", default: "10" } } });
-const rounds = Number(values.rounds);
-if (!Number.isInteger(rounds) || rounds < 1 || rounds > MOST_ROUNDS) {
-  process.stderr.write(
-    `--rounds is ${values.rounds}; give a whole number from 1 to ${MOST_ROUNDS}. ${USAGE}\n`,
-  );
+/** @throws Error when a flag is unknown or its value can never work. */
+function readArguments(): Wanted {
+  const { values } = parseArgs({
+    options: {
+      rounds: { type: "string", default: "10" },
+      "at-once": { type: "string", default: "1" },
+    },
+  });
+  return {
+    rounds: readCount("rounds", values.rounds),
+    atOnce: readCount("at-once", values["at-once"]),
+  };
+}
+
+function readCount(name: string, value: string): number {
+  const count = /^\d{1,4}$/.test(value) ? Number(value) : NaN;
+  if (count >= 1 && count <= MOST) return count;
+  throw new Error(`--${name} is ${value}; give a whole number from 1 to ${MOST}. ${USAGE}`);
+}
+
+try {
+  if (!(await run(readArguments()))) process.exitCode = 1;
+} catch (error) {
+  process.stderr.write(`faults: ${error instanceof Error ? error.message : String(error)}\n`);
   process.exitCode = 1;
-} else if (!(await run(rounds))) process.exitCode = 1;
+}

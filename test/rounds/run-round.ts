@@ -14,7 +14,7 @@ export interface FileReport extends Report {
 /** How the fault suite went once. */
 export interface Round {
   readonly passed: number;
-  /** The names of the tests that failed, and the files that could not be run. */
+  /** The tests that failed and why, and the files that could not be run. */
   readonly failed: readonly string[];
   readonly reports: readonly FileReport[];
 }
@@ -27,19 +27,20 @@ interface VitestReport {
     readonly assertionResults: readonly {
       readonly fullName: string;
       readonly status: string;
+      readonly failureMessages: readonly string[];
       readonly meta: { readonly reports?: readonly Report[] };
     }[];
   }[];
 }
 
-/** Runs the fault suite once, and shows it as it goes. */
-export async function runRound(): Promise<Round> {
+/** Runs the fault suite once, and shows it as it goes if that is wanted. */
+export async function runRound({ isShown }: { readonly isShown: boolean }): Promise<Round> {
   const folder = await mkdtemp(join(tmpdir(), "sluice-faults-"));
   try {
     const file = join(folder, "report.json");
     const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${file}`];
     const arguments_ = ["vitest", "run", "--project", "faults", ...reporters];
-    await once(spawn("npx", arguments_, { stdio: "inherit" }), "exit");
+    await once(spawn("npx", arguments_, { stdio: isShown ? "inherit" : "ignore" }), "exit");
     return roundOf(JSON.parse(await readFile(file, "utf8")) as VitestReport);
   } finally {
     await rm(folder, { recursive: true });
@@ -55,7 +56,10 @@ function roundOf({ testResults }: VitestReport): Round {
   const failedTests = tests.filter(({ status }) => status !== "passed");
   return {
     passed: tests.length - failedTests.length,
-    failed: [...failedTests.map((test) => test.fullName), ...failedFiles.map(({ name }) => name)],
+    failed: [
+      ...failedTests.map((test) => [test.fullName, ...test.failureMessages].join("\n")),
+      ...failedFiles.map(({ name }) => name),
+    ],
     reports: testResults.flatMap(({ name, assertionResults }) =>
       assertionResults.flatMap(({ meta }) =>
         (meta.reports ?? []).map((report) => ({ ...report, file: basename(name, ".test.ts") })),

@@ -2,7 +2,9 @@
 import { createSluice } from "sluice";
 
 const [redis = "", prefix = "", rate = "", lines = "0", calls = "0"] = process.argv.slice(2);
-const sluices = Array.from({ length: Number(lines) }, () => createSluice({ redis, prefix }));
+const sluices = Array.from({ length: Number(lines) }, () =>
+  createSluice({ redis, prefix, storeTimeoutMs: 30_000 }),
+);
 
 process.send?.("ready");
 await new Promise<void>((resolve) => process.once("message", () => resolve()));

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { NAME, readOptions } from "./core/options.ts";
 import { createSluice, type Sluice } from "./sluice.ts";
 import { BUCKET_OPTION_NAMES, type BucketOptions } from "./throttle/bucket-options.ts";
-import type { Throttled, ThrottledOptions } from "./throttle/throttled.ts";
+import type { Throttled, ThrottledOptions } from "./throttle/throttled-function.ts";
 
 /** The rest is read where buckets and throttled functions are made. */
 const OPTIONS = z.looseObject({ bucket: NAME });

@@ -20,7 +20,8 @@ import {
   type SluiceOptions,
 } from "./sluice-options.ts";
 import type { BucketOptions } from "./throttle/bucket-options.ts";
-import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
+import type { Bucket } from "./throttle/bucket.ts";
+import type { OwnedBucket } from "./throttle/owned-bucket.ts";
 
 /** Buckets, queues and workers that share one Redis. End it with `close()`, or hold it by `await using`. */
 export interface Sluice extends Emitter<SluiceEvents> {

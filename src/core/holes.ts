@@ -1,13 +1,4 @@
-import type { BucketState } from "./bucket-state.ts";
-
-/** A slot that was booked and given back. Twin of a member in `lua/lib/holes.lua`. */
-export interface Hole {
-  readonly slotUs: number;
-  /** Which calls it was booked for. */
-  readonly name: string;
-  /** Tells apart slots of one µs; Redis orders equal times by its bytes. */
-  readonly id: string;
-}
+import type { BucketState, Hole } from "./bucket-state.ts";
 
 /** Lua cannot reply with some thousands of values at once. */
 const MOST_TAKEN = 1_000;

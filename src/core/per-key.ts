@@ -1,7 +1,7 @@
 import { closest } from "./closest.ts";
 import { InvalidOptionError } from "./errors.ts";
+import type { LimitsOptions } from "./limits-options.ts";
 import type { Limit } from "./limits/limit.ts";
-import type { LimitsOptions } from "./policy.ts";
 
 /** A table of tiers, and which of them a key has. */
 export interface Tiers {

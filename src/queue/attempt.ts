@@ -1,12 +1,12 @@
 import type { Logger } from "../core/logger.ts";
-import type { OwnedBucket } from "../throttle/bucket.ts";
+import type { OwnedBucket } from "../throttle/owned-bucket.ts";
 import { withSlotInHand } from "../throttle/slot-in-hand.ts";
 import type { Slot } from "../throttle/slot.ts";
-import { setRetryDelay } from "./backoff.ts";
 import type { Handler, OwnedJobContext } from "./handler.ts";
 import { HandlerTimeoutError } from "./job-errors.ts";
 import type { Job, Stored } from "./job.ts";
 import { asFailure, invalidFailure, isDiscard, isRetryAfter, isStorable } from "./outcome.ts";
+import { setRetryDelay } from "./retry-delay.ts";
 import { check, type Schema } from "./schema.ts";
 import { withinMs } from "./within.ts";
 

@@ -5,7 +5,7 @@ import type { Priority } from "../core/priority.ts";
 import { isTimeZone } from "../core/resets.ts";
 import type { Cost } from "../throttle/costs.ts";
 import { COST } from "../throttle/draw-options.ts";
-import { isCron } from "./recurring.ts";
+import { isCron } from "./cron.ts";
 
 /** How one job is queued. */
 export interface EnqueueOptions {

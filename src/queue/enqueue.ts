@@ -1,6 +1,6 @@
 import type { Queue as StoredQueue } from "bullmq";
 import { InvalidOptionError } from "../core/errors.ts";
-import type { OwnedBucket } from "../throttle/bucket.ts";
+import type { OwnedBucket } from "../throttle/owned-bucket.ts";
 import { afterOthers, confirmed } from "./confirmed.ts";
 import { isRecurring, readEnqueueOptions, type EnqueueOptions } from "./enqueue-options.ts";
 import { createJoinLanes, type LaneJoinParts } from "./join-lanes.ts";

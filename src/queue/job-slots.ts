@@ -1,6 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { StoreUnavailableError, WaitTooLongError } from "../core/errors.ts";
-import type { OwnedBucket } from "../throttle/bucket.ts";
+import type { OwnedBucket } from "../throttle/owned-bucket.ts";
 import type { Slot } from "../throttle/slot.ts";
 import type { TooFar, Wait, WaitOptions } from "../throttle/waiting-call.ts";
 import type { Job } from "./job.ts";

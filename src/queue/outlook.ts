@@ -1,5 +1,5 @@
 import type { JobPlace, LanesSeen, LaneStore } from "../core/lane-store.ts";
-import type { OwnedBucket } from "../throttle/bucket.ts";
+import type { OwnedBucket } from "../throttle/owned-bucket.ts";
 import type { TryOptions } from "../throttle/draw-options.ts";
 import { drain, type Drain, type LaneLoad } from "./backlog.ts";
 import type { StoredAccess } from "./stored-queue.ts";

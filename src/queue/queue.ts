@@ -1,5 +1,6 @@
 import type { Logger } from "../core/logger.ts";
-import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
+import type { Bucket } from "../throttle/bucket.ts";
+import type { OwnedBucket } from "../throttle/owned-bucket.ts";
 import { storedQueueName, type ConnectQueue } from "./connection.ts";
 import { createDeadLetters, type DeadLetters } from "./dead-letters.ts";
 import { createEnqueuing, type Enqueuing } from "./enqueue.ts";

@@ -1,5 +1,6 @@
-import { defaultRepeatStrategy, type Queue as StoredQueue } from "bullmq";
+import type { Queue as StoredQueue } from "bullmq";
 import { readName } from "../core/options.ts";
+import { UTC } from "./cron.ts";
 import type { EnqueueOptions } from "./enqueue-options.ts";
 import { readJob, storedName, storedOptions, type Job, type Stored } from "./job.ts";
 import type { StoredAccess } from "./stored-queue.ts";
@@ -15,21 +16,6 @@ export interface Schedule {
   readonly timeZone: string | undefined;
   /** When its next job is due, in ms since 1970: `1790000000000`. */
   readonly nextAtMs: number;
-}
-
-const UTC = "UTC";
-
-/** Whether an expression can be read, and there is a time that it means. */
-export function isCron(cron: string, timeZone: string | undefined): boolean {
-  try {
-    return nextTime(cron, timeZone) !== undefined;
-  } catch {
-    return false;
-  }
-}
-
-function nextTime(pattern: string, tz: string = UTC): unknown {
-  return defaultRepeatStrategy(Date.now(), { pattern, tz });
 }
 
 /** Stores a schedule over the one of the same name, if there is one; the job is the next of it. */

@@ -5,7 +5,7 @@ import { DelayedError, WaitingError } from "bullmq";
 import { reasonOf } from "../core/describe-value.ts";
 import type { Arrival } from "../core/lane-store.ts";
 import type { Logger } from "../core/logger.ts";
-import type { OwnedBucket } from "../throttle/bucket.ts";
+import type { OwnedBucket } from "../throttle/owned-bucket.ts";
 import type { Slot } from "../throttle/slot.ts";
 import { TooFar } from "../throttle/waiting-call.ts";
 import { runAttempt } from "./attempt.ts";

@@ -1,6 +1,7 @@
 import { ClosedError, LineFullError } from "../core/errors.ts";
 import type { Priority } from "../core/priority.ts";
-import type { OwnedBucket, TryDecision } from "./bucket.ts";
+import type { TryDecision } from "./bucket.ts";
+import type { OwnedBucket } from "./owned-bucket.ts";
 import type { DrawOptions, TryOptions } from "./draw-options.ts";
 import type { Estimates } from "./estimates.ts";
 import type { Group } from "./group.ts";

@@ -1,14 +1,8 @@
-import type { OwnedBucket } from "./bucket.ts";
+import type { OwnedBucket } from "./owned-bucket.ts";
 import { readDrawOptions, type DrawOptions, type TryOptions } from "./draw-options.ts";
 import { readAnswer } from "./feedback/answer.ts";
 import type { Slot } from "./slot.ts";
-
-type FetchFunction = typeof globalThis.fetch;
-
-/** The `fetch` of a bucket; `with` gives one whose calls draw with other options. */
-export type ThrottledFetch = FetchFunction & {
-  with(options: DrawOptions): ThrottledFetch;
-};
+import type { FetchFunction, ThrottledFetch } from "./throttled-fetch.ts";
 
 /** The first try, and two more. */
 const MOST_TRIES = 3;

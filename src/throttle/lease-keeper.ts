@@ -2,20 +2,27 @@ import { reasonOf } from "../core/describe-value.ts";
 import { LeaseLostError } from "../core/errors.ts";
 import type { LeasesRequest } from "../core/store.ts";
 import type { Basics } from "./basics.ts";
-import type { Group } from "./group.ts";
+import type { Conditions } from "./conditions.ts";
+
+/** Calls of one key and cost, as leases know them. */
+export interface LeaseHolder {
+  /** The key, if it has limits of its own. */
+  readonly key: string | undefined;
+  readonly conditions: Conditions;
+}
 
 /** The leases of calls that run here, or are about to. */
 export interface LeaseKeeper {
   /** The number of the first of so many leases that are asked for; no number comes twice. */
   number(count: number): number;
   /** Keeps a lease that was drawn at `atMs` of `performance.now()`: it is renewed until it is given back. */
-  keep(lease: number, group: Group, atMs: number): void;
+  keep(lease: number, group: LeaseHolder, atMs: number): void;
   /** Gives a lease back; again, or one that is not kept: does no harm. */
-  release(lease: number, group: Group): void;
+  release(lease: number, group: LeaseHolder): void;
   /** Gives back those of slots that are not used. */
-  releaseAll(slots: readonly { readonly lease: number }[], group: Group): void;
+  releaseAll(slots: readonly { readonly lease: number }[], group: LeaseHolder): void;
   /** Gives back what a reply that got lost may have granted, to any of the groups that were asked for. */
-  releaseLost(first: number, count: number, groups: readonly Group[]): void;
+  releaseLost(first: number, count: number, groups: readonly LeaseHolder[]): void;
   /** Aborted before the lease ends, if it cannot be renewed. */
   signalOf(lease: number): AbortSignal;
   /** Resolves when all that were given back have left. */
@@ -25,7 +32,7 @@ export interface LeaseKeeper {
 }
 
 interface Kept {
-  readonly group: Group;
+  readonly group: LeaseHolder;
   readonly lastsMs: number;
   endsAtMs: number;
   readonly ending: AbortController;
@@ -40,7 +47,7 @@ const MOST_AT_ONCE = 500;
 export function createLeaseKeeper(basics: Basics): LeaseKeeper {
   const { store, bucket, asker, known, logger } = basics;
   const kept = new Map<number, Kept>();
-  const returned = new Map<Group, number[]>();
+  const returned = new Map<LeaseHolder, number[]>();
   const returning = new Set<Promise<void>>();
   /** How long the shortest lease lasts that was kept. */
   let shortestMs = Infinity;
@@ -52,7 +59,7 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
   function tend(): void {
     timer = undefined;
     const nowMs = performance.now();
-    const due = new Map<Group, number[]>();
+    const due = new Map<LeaseHolder, number[]>();
     for (const [lease, { group, endsAtMs, lastsMs, ending }] of kept) {
       const startedMs = endsAtMs - lastsMs;
       if (nowMs >= startedMs + lastsMs * WARN_AT) ending.abort(new LeaseLostError(bucket));
@@ -72,13 +79,13 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
   }
 
   /** By the limits that the lease was drawn under, whatever policy is in force by now. */
-  function request({ key, conditions }: Group, leases: readonly number[]): LeasesRequest {
+  function request({ key, conditions }: LeaseHolder, leases: readonly number[]): LeasesRequest {
     const { shared, keyLimits } = conditions;
     const terms = { ...known.terms, limits: shared };
     return { bucket, asker, terms, key, keyLimits, leases };
   }
 
-  async function renew(group: Group, leases: readonly number[]): Promise<void> {
+  async function renew(group: LeaseHolder, leases: readonly number[]): Promise<void> {
     const sentAtMs = performance.now();
     try {
       const lost = new Set(await store.renew(request(group, leases)));
@@ -111,7 +118,7 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
     returned.clear();
   }
 
-  function release(lease: number, group: Group): void {
+  function release(lease: number, group: LeaseHolder): void {
     kept.delete(lease);
     if (isClosed) return;
     add(returned, group, lease);
@@ -163,7 +170,7 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
   };
 }
 
-function add(to: Map<Group, number[]>, group: Group, lease: number): void {
+function add(to: Map<LeaseHolder, number[]>, group: LeaseHolder, lease: number): void {
   const leases = to.get(group);
   if (leases === undefined) to.set(group, [lease]);
   else leases.push(lease);

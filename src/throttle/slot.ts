@@ -1,5 +1,4 @@
-import type { Group } from "./group.ts";
-import type { LeaseKeeper } from "./lease-keeper.ts";
+import type { LeaseHolder, LeaseKeeper } from "./lease-keeper.ts";
 
 /** The answer to a draw: the moment at which one call may start. */
 export interface Slot {
@@ -32,14 +31,19 @@ export interface SlotKeeper {
   readonly name: string;
   readonly leases: LeaseKeeper;
   settle(
-    slot: { readonly slotUs: number; readonly group: Group },
+    slot: { readonly slotUs: number; readonly group: LeaseHolder },
     cost: Readonly<Record<string, number | undefined>>,
   ): Promise<void>;
 }
 
+/** Calls that a slot is as good for as for each other. */
+interface Interchangeable extends LeaseHolder {
+  readonly keeper: SlotKeeper;
+}
+
 /** The call that a slot was drawn for. */
 export interface DrawnFor {
-  readonly group: Group;
+  readonly group: Interchangeable;
   readonly key: string | undefined;
   /** Since when it waited, on `performance.now()`. */
   readonly sinceMs: number;
@@ -54,7 +58,7 @@ export class DrawnSlot implements Slot {
   readonly atMs: number;
   readonly waitedMs: number;
   readonly generation: number;
-  readonly #group: Group;
+  readonly #group: Interchangeable;
   #lease: number;
   #settling: Promise<void> | undefined;
 

@@ -1,10 +1,12 @@
 import { ClosedError, InvalidOptionError } from "../core/errors.ts";
-import type { LimitsOptions, PolicyOptions } from "../core/policy.ts";
+import type { LimitsOptions } from "../core/limits-options.ts";
+import type { PolicyOptions } from "../core/policy.ts";
 import type { BucketParts } from "./bucket-parts.ts";
-import type { OwnedBucket } from "./bucket.ts";
+import type { OwnedBucket } from "./owned-bucket.ts";
 import { createBucket } from "./create-bucket.ts";
 import { readDrawOptions, type DrawOptions } from "./draw-options.ts";
-import { createFetch, type ThrottledFetch } from "./fetch.ts";
+import { createFetch } from "./fetch.ts";
+import type { ThrottledFetch } from "./throttled-fetch.ts";
 import { createRefusals } from "./refusals.ts";
 import { takeSlotInHand } from "./slot-in-hand.ts";
 import type { Slot } from "./slot.ts";

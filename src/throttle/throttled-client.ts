@@ -5,7 +5,7 @@ import { InvalidOptionError } from "../core/errors.ts";
 import { readOptions } from "../core/options.ts";
 import type { Bucket } from "./bucket.ts";
 import { readCallOptions } from "./draw-options.ts";
-import type { ThrottledOptions } from "./throttled.ts";
+import type { ThrottledOptions } from "./throttled-function.ts";
 
 type AnyFunction = (...args: never[]) => unknown;
 

@@ -1,5 +1,5 @@
 import { InvalidOptionError } from "../core/errors.ts";
-import type { OwnedBucket } from "./bucket.ts";
+import type { OwnedBucket } from "./owned-bucket.ts";
 import {
   readCallOptions,
   readDrawOptions,
@@ -9,22 +9,7 @@ import {
 } from "./draw-options.ts";
 import { createPlaces, type Places } from "./places.ts";
 import type { Slot } from "./slot.ts";
-
-type AnyFunction = (...args: never[]) => unknown;
-
-/** How the calls of one wrapped function draw; key and cost may depend on the arguments. */
-export type ThrottledOptions<F extends AnyFunction> = CallOptions<
-  Parameters<F>,
-  Awaited<ReturnType<F>>
->;
-
-/** The same function, but each call waits for its slot; a plain result becomes a promise. */
-export type Throttled<F extends AnyFunction> = (F extends (...args: never[]) => Promise<unknown>
-  ? F
-  : (this: ThisParameterType<F>, ...args: Parameters<F>) => Promise<Awaited<ReturnType<F>>>) & {
-  /** The same function with other options for the calls made through it. */
-  with(options: DrawOptions): Throttled<F>;
-};
+import type { AnyFunction, Throttled, ThrottledOptions } from "./throttled-function.ts";
 
 export function throttle<F extends AnyFunction>(
   bucket: OwnedBucket,

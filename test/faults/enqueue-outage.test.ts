@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { StoreUnavailableError, createSluice, type Queue, type Sluice } from "sluice";
-import { startRedis, type LocalRedis } from "../support/local-redis.ts";
+import { startRedis } from "../support/local-redis.ts";
+import type { LocalRedis } from "../support/private-redis.ts";
 import { rejectionOf } from "../support/rejection.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp-proxy.ts";
 import { waitUntil } from "../support/wait-until.ts";

@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Redis } from "ioredis";
 import { StoreUnavailableError, createSluice, type Slot, type Sluice } from "sluice";
-import { startRedis, type LocalRedis } from "../support/local-redis.ts";
+import { startRedis } from "../support/local-redis.ts";
+import type { LocalRedis } from "../support/private-redis.ts";
 import { rejectionOf } from "../support/rejection.ts";
 import { reportFigures } from "../support/report-figures.ts";
 import { figuresOf, timesOf } from "../support/steady-draws.ts";

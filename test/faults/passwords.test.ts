@@ -3,7 +3,8 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import { Redis } from "ioredis";
 import { createSluice, type Sluice, type SluiceOptions } from "sluice";
 import { refusalsOf } from "../support/ask-all.ts";
-import { startRedis, type LocalRedis } from "../support/local-redis.ts";
+import { startRedis } from "../support/local-redis.ts";
+import type { LocalRedis } from "../support/private-redis.ts";
 import { freePort } from "../support/redis-port.ts";
 import { waitUntil } from "../support/wait-until.ts";
 

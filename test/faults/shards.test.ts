@@ -2,7 +2,8 @@ import { afterEach, describe, expect, it } from "vitest";
 import { createSluice, StoreUnavailableError, type Sluice } from "sluice";
 import { Redis } from "ioredis";
 import { createShards } from "../../src/redis/shards.ts";
-import { startRedis, type LocalRedis } from "../support/local-redis.ts";
+import { startRedis } from "../support/local-redis.ts";
+import type { LocalRedis } from "../support/private-redis.ts";
 
 let servers: LocalRedis[] = [];
 let sluice: Sluice | undefined;

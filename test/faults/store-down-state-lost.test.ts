@@ -2,7 +2,7 @@ import { Redis } from "ioredis";
 import { describe, expect, it } from "vitest";
 import type { Bucket, Sluice } from "sluice";
 import { openSluice, portOf, startOwnRedis } from "../support/for-one-test.ts";
-import type { LocalRedis } from "../support/local-redis.ts";
+import type { LocalRedis } from "../support/private-redis.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const BURST = 50;

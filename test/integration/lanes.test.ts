@@ -1,6 +1,6 @@
 import { Job as StoredJob } from "bullmq";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import type { OwnedBucket } from "../../src/throttle/bucket.ts";
+import type { OwnedBucket } from "../../src/throttle/owned-bucket.ts";
 import { deferred } from "../support/deferred.ts";
 import { FETCHED_AT_ONCE, farthestFromPlace, openLanes, upTo } from "../support/open-lanes.ts";
 import { waitUntil } from "../support/wait-until.ts";

@@ -2,7 +2,8 @@ import { Cluster, Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from "vitest";
 import { connect } from "../../src/redis/connection.ts";
 import { createSluice, type RedisInput, type Sluice } from "sluice";
-import { startRedis, type LocalRedis } from "../support/local-redis.ts";
+import { startRedis } from "../support/local-redis.ts";
+import type { LocalRedis } from "../support/private-redis.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 let cluster: LocalRedis;

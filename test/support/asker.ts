@@ -1,7 +1,8 @@
 import { HORIZON_US } from "../../src/core/limit-makers.ts";
 import { DREW_ELSEWHERE_US } from "../../src/core/lost-state.ts";
 import { keyLimitsOf } from "../../src/core/per-key.ts";
-import { compilePolicy, type Policy, type PolicyOptions } from "../../src/core/policy.ts";
+import { compilePolicy } from "../../src/core/compile-policy.ts";
+import type { Policy, PolicyOptions } from "../../src/core/policy.ts";
 import { RANKS, type Priority } from "../../src/core/priority.ts";
 import {
   NO_PLACE,

@@ -1,7 +1,6 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
-import type { LocalRedis } from "./local-redis.ts";
-import { SERVER_ARGS, type PrivateRedisOptions } from "./private-redis.ts";
+import { SERVER_ARGS, type LocalRedis, type PrivateRedisOptions } from "./private-redis.ts";
 
 const run = promisify(execFile);
 const IMAGE = "redis:8-alpine";

@@ -1,6 +1,7 @@
 import { onTestFinished } from "vitest";
 import { createSluice, type Sluice, type SluiceOptions } from "sluice";
-import { startRedis, type LocalRedis, type LocalRedisOptions } from "./local-redis.ts";
+import { startRedis, type LocalRedisOptions } from "./local-redis.ts";
+import type { LocalRedis } from "./private-redis.ts";
 import { startTcpProxy, type TcpProxy } from "./tcp-proxy.ts";
 
 const SILENT = { warn: () => {}, error: () => {} };

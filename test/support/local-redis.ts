@@ -1,17 +1,6 @@
 import { startContainerRedis, hasContainerEngine } from "./container-redis.ts";
 import { canInstallRedis, findRedisServer, installRedis } from "./redis-server.ts";
-import { startPrivateRedis, type PrivateRedisOptions } from "./private-redis.ts";
-
-/** A Redis that tests, the demo and the benchmark may use until they stop it. */
-export interface LocalRedis {
-  readonly url: string;
-  /** How it was come by, for a log line: `$REDIS_URL`, `/usr/bin/redis-server`, `container redis:8-alpine`. */
-  readonly origin: string;
-  /** The server's process, where it is a private one: faults are made by signalling it. */
-  readonly pid?: number;
-  /** Ends a server that was started for this call, and leaves one that was there before alone. */
-  stop(): Promise<void>;
-}
+import { startPrivateRedis, type LocalRedis, type PrivateRedisOptions } from "./private-redis.ts";
 
 export interface LocalRedisOptions extends PrivateRedisOptions {
   /** Start a server of one's own although $REDIS_URL is set; for tests that break it. Defaults to false. */

@@ -1,6 +1,7 @@
 import { afterEach } from "vitest";
 import { createSluice, type Sluice, type SluiceOptions, type StoreEvent } from "sluice";
-import { startRedis, type LocalRedis } from "./local-redis.ts";
+import { startRedis } from "./local-redis.ts";
+import type { LocalRedis } from "./private-redis.ts";
 import { startTcpProxy, type TcpProxy } from "./tcp-proxy.ts";
 
 /** A Redis of the test's own behind a proxy, and replicas that reach it through that. */

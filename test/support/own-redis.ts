@@ -5,7 +5,8 @@ import { once } from "node:events";
 import { Redis } from "ioredis";
 import { afterEach } from "vitest";
 import { createSluice, type Sluice, type SluiceOptions } from "sluice";
-import { startRedis, type LocalRedis } from "./local-redis.ts";
+import { startRedis } from "./local-redis.ts";
+import type { LocalRedis } from "./private-redis.ts";
 
 /** A Redis of the test's own, to be broken, and replicas on it. */
 export interface OwnRedis {

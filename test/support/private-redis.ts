@@ -3,9 +3,19 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import type { LocalRedis } from "./local-redis.ts";
 import { freePort, redisAnswers } from "./redis-port.ts";
 import { isRunning, startWatchedServer, stopWatchedServer } from "./watched-server.ts";
+
+/** A Redis that tests, the demo and the benchmark may use until they stop it. */
+export interface LocalRedis {
+  readonly url: string;
+  /** How it was come by, for a log line: `$REDIS_URL`, `/usr/bin/redis-server`, `container redis:8-alpine`. */
+  readonly origin: string;
+  /** The server's process, where it is a private one: faults are made by signalling it. */
+  readonly pid?: number;
+  /** Ends a server that was started for this call, and leaves one that was there before alone. */
+  stop(): Promise<void>;
+}
 
 export interface PrivateRedisOptions {
   /** More arguments for the server; they come last, so they can switch what is preset. Defaults to none. */

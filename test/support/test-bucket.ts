@@ -2,7 +2,7 @@ import { createBuckets } from "../../src/buckets.ts";
 import type { Store } from "../../src/core/store.ts";
 import { createMemoryStore } from "../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../src/throttle/bucket-options.ts";
-import type { OwnedBucket } from "../../src/throttle/bucket.ts";
+import type { OwnedBucket } from "../../src/throttle/owned-bucket.ts";
 
 export interface Warning {
   readonly facts: object;

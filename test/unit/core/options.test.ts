@@ -3,7 +3,7 @@ import { z } from "zod";
 import { describeValue } from "../../../src/core/describe-value.ts";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
 import { readName, readOptions, wholeNumber } from "../../../src/core/options.ts";
-import { compilePolicy } from "../../../src/core/policy.ts";
+import { compilePolicy } from "../../../src/core/compile-policy.ts";
 
 const schema = z.strictObject({
   maxWaitMs: wholeNumber(1, 1_000, "milliseconds").optional(),

@@ -9,7 +9,7 @@ import { slotOfTag } from "../../../src/core/cluster-slot.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
-import type { OwnedBucket } from "../../../src/throttle/bucket.ts";
+import type { OwnedBucket } from "../../../src/throttle/owned-bucket.ts";
 import { withSlotInHand } from "../../../src/throttle/slot-in-hand.ts";
 import { createPartStores, partOf } from "../../../src/throttle/spread-store.ts";
 import { rejectionOf } from "../../support/rejection.ts";

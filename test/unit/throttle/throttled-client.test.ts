@@ -3,7 +3,7 @@ import { describe, expect, it, vi } from "vitest";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
 import type { Bucket } from "../../../src/throttle/bucket.ts";
 import { throttledClient } from "../../../src/throttle/throttled-client.ts";
-import type { ThrottledOptions } from "../../../src/throttle/throttled.ts";
+import type { ThrottledOptions } from "../../../src/throttle/throttled-function.ts";
 
 /** A bucket whose slots come at once; it notes the arguments of each call that it paced. */
 function createFakeBucket() {

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { setRetryDelay } from "../../../src/queue/backoff.ts";
+import { setRetryDelay } from "../../../src/queue/retry-delay.ts";
 import { fillDefaults, type StoredOptions } from "../../../src/queue/job.ts";
 import { RetryAfter } from "../../../src/queue/outcome.ts";
 

@@ -1,0 +1,17 @@
+import { defaultRepeatStrategy } from "bullmq";
+
+/** Where the times of a cron expression are local ones, unless it is said otherwise. */
+export const UTC = "UTC";
+
+/** Whether an expression can be read, and there is a time that it means. */
+export function isCron(cron: string, timeZone: string | undefined): boolean {
+  try {
+    return nextTime(cron, timeZone) !== undefined;
+  } catch {
+    return false;
+  }
+}
+
+function nextTime(pattern: string, tz: string = UTC): unknown {
+  return defaultRepeatStrategy(Date.now(), { pattern, tz });
+}

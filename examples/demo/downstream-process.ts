@@ -2,20 +2,23 @@
  * The downstream of the demo, in a process of its own: a judge that is held up
  * by the work of others would see calls later than they came.
  */
-import { monitorEventLoopDelay } from "node:perf_hooks";
 import process from "node:process";
 import { startFakeDownstream } from "sluice/testing";
 import { WARM_UP_PATH, type FromDownstream } from "./downstream.ts";
+import { createStandstills } from "./standstills.ts";
 
 const REPORT_EVERY_MS = 100;
+const RING_EVERY_MS = 2;
+
+const standstills = createStandstills(RING_EVERY_MS);
+setInterval(standstills.ring, RING_EVERY_MS).unref();
 
 const downstream = await startFakeDownstream({
   maxPerSecond: Number(process.argv[2]),
   // Clearing them up would hold the judge up.
   keepBodies: false,
+  seenLateMs: standstills.longestOfLastSecondMs,
 });
-const loop = monitorEventLoopDelay({ resolution: 1 });
-loop.enable();
 let seen = 0;
 
 function tell(message: FromDownstream): void {
@@ -33,8 +36,7 @@ function report(isLast: boolean): void {
       worker: String(headers["user-agent"]),
       status,
     }));
-  const stalledMs = loop.max / 1e6;
-  loop.reset();
+  const stalledMs = standstills.takeLongestMs();
   tell({ kind: "report", nowMs: performance.now(), calls, stalledMs, isLast });
 }
 

@@ -5,6 +5,11 @@ import { worstWindow } from "./worst-window.ts";
 export interface FakeDownstreamOptions {
   /** Calls above this many in any one second are answered 429 with `Retry-After: 1`. Defaults to no cap. */
   readonly maxPerSecond?: number | undefined;
+  /**
+   * By how many ms a call may be seen later than it came, as after a standstill of this process: calls of
+   * a second may then be seen within so much less. Defaults to 0.
+   */
+  readonly seenLateMs?: (() => number) | undefined;
   /** How long each answer takes. Defaults to 0. */
   readonly latencyMs?: number | undefined;
   /** Answers a call by itself when it returns a status. */
@@ -42,13 +47,14 @@ export async function startFakeDownstream(
   options: FakeDownstreamOptions = {},
 ): Promise<FakeDownstream> {
   const { maxPerSecond = Infinity, latencyMs = 0, answer, keepBodies = true, port = 0 } = options;
+  const { seenLateMs = () => 0 } = options;
   const arrivals: Arrival[] = [];
   const accepted: number[] = [];
   let refused = 0;
 
   function statusAt(atMs: number): number {
     const secondAgo = accepted.at(-maxPerSecond);
-    if (secondAgo !== undefined && atMs - secondAgo < 1_000) return 429;
+    if (secondAgo !== undefined && atMs - secondAgo < 1_000 - seenLateMs()) return 429;
     accepted.push(atMs);
     return 200;
   }

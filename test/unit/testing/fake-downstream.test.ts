@@ -32,3 +32,19 @@ describe.each([
     expect(downstream.arrivals.map(({ path }) => path)).toEqual(["/whole"]);
   });
 });
+
+describe("a fake downstream with a cap of two calls a second", () => {
+  // All calls are within its second, however slow the machine is.
+  let lateMs = -Infinity;
+  const downstream = useDownstream({ maxPerSecond: 2, seenLateMs: () => lateMs });
+  const statusOfNext = async (): Promise<number> => (await fetch(downstream.url)).status;
+
+  it("refuses a third, unless it may have seen it late by a second", async () => {
+    const first = [await statusOfNext(), await statusOfNext(), await statusOfNext()];
+    lateMs = 1_000;
+    const then = await statusOfNext();
+
+    expect(first).toEqual([200, 200, 429]);
+    expect(then).toBe(200);
+  });
+});

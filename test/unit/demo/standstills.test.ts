@@ -1,0 +1,51 @@
+import { expect, it } from "vitest";
+import { createStandstills } from "../../../examples/demo/standstills.ts";
+
+/** A bell that should ring every 2 ms, and a clock that is set by hand. */
+function openAt(atMs: number) {
+  let nowMs = atMs;
+  const standstills = createStandstills(2, () => nowMs);
+  const ringAt = (ms: number): void => {
+    nowMs = ms;
+    standstills.ring();
+  };
+  return { standstills, ringAt, wait: (ms: number) => (nowMs += ms) };
+}
+
+it("a bell that rings in time has seen no standstill", () => {
+  const { standstills, ringAt } = openAt(0);
+
+  for (const ms of [2, 4, 6]) ringAt(ms);
+
+  expect(standstills.longestOfLastSecondMs()).toBe(0);
+  expect(standstills.takeLongestMs()).toBe(0);
+});
+
+it("a bell that rings late has seen how long the process stood still", () => {
+  const { standstills, ringAt } = openAt(0);
+
+  ringAt(18);
+  ringAt(25);
+
+  expect(standstills.longestOfLastSecondMs()).toBe(16);
+});
+
+it("a standstill that lasts until now counts, before the bell has rung", () => {
+  const { standstills, wait } = openAt(0);
+
+  wait(12);
+
+  expect(standstills.longestOfLastSecondMs()).toBe(10);
+  expect(standstills.takeLongestMs()).toBe(10);
+});
+
+it("one is forgotten after a second, and by who has asked for it", () => {
+  const { standstills, ringAt } = openAt(0);
+  ringAt(18);
+
+  expect(standstills.takeLongestMs()).toBe(16);
+  expect(standstills.takeLongestMs()).toBe(0);
+  expect(standstills.longestOfLastSecondMs()).toBe(16);
+  for (let ms = 20; ms <= 1_020; ms += 2) ringAt(ms);
+  expect(standstills.longestOfLastSecondMs()).toBe(0);
+});

@@ -1,0 +1,49 @@
+import { describe, expect, it } from "vitest";
+import { judge, type Figures } from "../../../examples/demo/verdict.ts";
+
+const KEPT: Figures = {
+  jobs: 2_000,
+  delivered: 2_000,
+  waiting: 0,
+  failed: 0,
+  twice: 0,
+  worstSecond: 101,
+  refused: 0,
+  stalledMs: 3,
+  share: 0.99,
+  crashedWorkers: 0,
+};
+
+const broken = (figures: Partial<Figures>): string[] =>
+  judge(100, { ...KEPT, ...figures })
+    .filter(({ isBroken }) => isBroken === true)
+    .map(({ name }) => name);
+
+describe("the demo's verdict, at 100 calls a second", () => {
+  it("finds every promise kept with one call too many in the worst second", () => {
+    expect(broken({})).toEqual([]);
+  });
+
+  it("finds two calls too many", () => {
+    expect(broken({ worstSecond: 102 })).toEqual(["worst second", "worst second, of the cap"]);
+  });
+
+  it("allows for what the downstream saw late, and no more", () => {
+    expect(broken({ worstSecond: 102, stalledMs: 16 })).toEqual([]);
+    expect(broken({ worstSecond: 103, stalledMs: 16 })).not.toEqual([]);
+  });
+
+  it.each([
+    ["lost", { delivered: 1_999 }],
+    ["twice", { twice: 1 }],
+    ["given up", { delivered: 1_999, failed: 1 }],
+    ["429 answers", { refused: 1 }],
+    ["share of the cap used", { share: 0.97 }],
+  ])("finds what was %s", (name, figures) => {
+    expect(broken(figures)).toEqual([name]);
+  });
+
+  it("allows for a webhook that came twice where a worker died", () => {
+    expect(broken({ twice: 1, crashedWorkers: 1 })).toEqual([]);
+  });
+});

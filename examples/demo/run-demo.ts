@@ -52,7 +52,7 @@ async function settle(
   await workers.end();
   await downstream.lastReport();
   const { waiting, active, delayed, failed } = await queue.counts();
-  const { delivered, twice, worstSecond, refused, stalledMs } = tally;
+  const { delivered, twice, worstSecond, surelyInWorstSecond, refused, stalledMs } = tally;
   return {
     jobs,
     delivered,
@@ -60,6 +60,7 @@ async function settle(
     failed,
     twice,
     worstSecond,
+    surelyInWorstSecond,
     refused,
     stalledMs,
     share,

@@ -9,6 +9,8 @@ export interface Standstills {
 }
 
 const SECOND_MS = 1_000;
+/** Timers are late by less all the time. */
+const LEAST_MS = 1;
 
 export function createStandstills(
   everyMs: number,
@@ -27,7 +29,7 @@ export function createStandstills(
     ring() {
       const ms = lastingMs();
       rangAtMs = now();
-      if (ms === 0) return;
+      if (ms < LEAST_MS) return;
       longestMs = Math.max(longestMs, ms);
       recent = recent.filter(({ endedAtMs }) => endedAtMs > rangAtMs - SECOND_MS);
       recent.push({ endedAtMs: rangAtMs, ms });

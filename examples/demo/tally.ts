@@ -17,7 +17,9 @@ export interface Tally {
   readonly callsInLastSecond: number;
   /** The most calls that any window of one second saw. */
   readonly worstSecond: number;
-  /** The longest that the downstream itself stood still while calls came. */
+  /** The same, less what the downstream may have seen late, having stood still itself in that second. */
+  readonly surelyInWorstSecond: number;
+  /** The longest that the downstream itself stood still. */
   readonly stalledMs: number;
   /** How many calls of this worker were accepted. */
   deliveredBy(worker: string): number;
@@ -35,7 +37,9 @@ export function createTally(): Tally {
   let refused = 0;
   let callsInLastSecond = 0;
   let worstSecond = 0;
+  let surelyInWorstSecond = 0;
   let stalledMs = 0;
+  let standstills: { readonly toldAtMs: number; readonly ms: number }[] = [];
 
   function accept({ delivery, worker }: Call): void {
     const before = times.get(delivery) ?? 0;
@@ -74,6 +78,9 @@ export function createTally(): Tally {
     get worstSecond() {
       return worstSecond;
     },
+    get surelyInWorstSecond() {
+      return surelyInWorstSecond;
+    },
     get stalledMs() {
       return stalledMs;
     },
@@ -89,10 +96,15 @@ export function createTally(): Tally {
         if (call.status === 429) refused += 1;
         if (isAccepted(call.status)) accept(call);
       }
-      if (report.calls.length > 0) stalledMs = Math.max(stalledMs, report.stalledMs);
+      stalledMs = Math.max(stalledMs, report.stalledMs);
+      standstills = standstills.filter(({ toldAtMs }) => toldAtMs > beforeMs - SECOND_MS);
+      standstills.push({ toldAtMs: nowMs, ms: report.stalledMs });
       const recent = recentMs(beforeMs);
       callsInLastSecond = recent.filter((atMs) => atMs > nowMs - SECOND_MS).length;
       worstSecond = Math.max(worstSecond, worstWindow(recent, SECOND_MS));
+      const lateMs = Math.max(...standstills.map(({ ms }) => ms));
+      const surely = worstWindow(recent, Math.max(0, SECOND_MS - lateMs));
+      surelyInWorstSecond = Math.max(surelyInWorstSecond, surely);
     },
   };
 }

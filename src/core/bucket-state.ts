@@ -1,15 +1,7 @@
+import type { Hole } from "./holes.ts";
 import { applyLimits, freshScope, type Scope } from "./scope.ts";
 import type { KnownTerms } from "./draw-messages.ts";
 import type { AliveWindow } from "./turns.ts";
-
-/** A slot that was booked and given back. Twin of a member in `lua/lib/holes.lua`. */
-export interface Hole {
-  readonly slotUs: number;
-  /** Which calls it was booked for. */
-  readonly name: string;
-  /** Tells apart slots of one µs; Redis orders equal times by its bytes. */
-  readonly id: string;
-}
 
 /** All that is known of one bucket. Twin of what `lua/lib/bucket.lua` loads and saves. */
 export interface BucketState {

@@ -1,5 +1,5 @@
-import { advance, type BucketState, type Hole } from "./bucket-state.ts";
-import { addHoles } from "./holes.ts";
+import { advance, type BucketState } from "./bucket-state.ts";
+import { addHoles, type Hole } from "./holes.ts";
 import { nobodyAt } from "./limits/limit.ts";
 import { ruleOf } from "./limits/registry.ts";
 import { applyLimits, commitAll, isAllRate, type Scope } from "./scope.ts";

@@ -1,11 +1,24 @@
-import type { BucketState, Hole } from "./bucket-state.ts";
+/** A slot that was booked and given back. Twin of a member in `lua/lib/holes.lua`. */
+export interface Hole {
+  readonly slotUs: number;
+  /** Which calls it was booked for. */
+  readonly name: string;
+  /** Tells apart slots of one µs; Redis orders equal times by its bytes. */
+  readonly id: string;
+}
+
+/** The part of a bucket's state that keeps them. */
+interface WithHoles {
+  holes: readonly Hole[];
+  readonly clockUs: number;
+}
 
 /** Lua cannot reply with some thousands of values at once. */
 const MOST_TAKEN = 1_000;
 
 /** Takes the earliest slots that others gave back, and forgets those whose time has passed. */
 export function takeHoles(
-  state: BucketState,
+  state: WithHoles,
   { name, most, untilUs }: { name: string; most: number; untilUs: number },
 ): number[] {
   if (state.holes.length === 0) return [];

@@ -22,7 +22,6 @@ export function insistOnScripts(client: Redis | Cluster): void {
     const sendDigest = Reflect.get(client, name) as Command;
 
     const mayExceedMemory = !BRINGS_JOBS.test(name);
-
     // Each job's end comes by here: what only a refusal needs is made when there is one.
     const command: Command = function (...args) {
       const sent = sendDigest.apply(this, args);

@@ -7,7 +7,7 @@ export interface FakeDownstreamOptions {
   readonly maxPerSecond?: number | undefined;
   /**
    * By how many ms a call may be seen later than it came, as after a standstill of this process: calls of
-   * a second may then be seen within so much less. Defaults to 0.
+   * a second may then be seen within so much less. `worst()` tells what was seen. Defaults to 0.
    */
   readonly seenLateMs?: (() => number) | undefined;
   /** How long each answer takes. Defaults to 0. */

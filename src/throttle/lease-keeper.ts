@@ -4,7 +4,7 @@ import type { LeasesRequest } from "../core/store.ts";
 import type { Basics } from "./basics.ts";
 import type { Conditions } from "./conditions.ts";
 
-/** Calls of one key and cost, as leases know them. */
+/** Calls of one key and cost: what their leases are renewed and given back by. */
 export interface LeaseHolder {
   /** The key, if it has limits of its own. */
   readonly key: string | undefined;

@@ -36,7 +36,7 @@ export interface SlotKeeper {
   ): Promise<void>;
 }
 
-/** Calls that a slot is as good for as for each other. */
+/** Calls of one key and cost: what is drawn for one of them is as good for another. */
 interface Interchangeable extends LeaseHolder {
   readonly keeper: SlotKeeper;
 }

@@ -45,7 +45,7 @@ describe("half of the waiting calls, which are cancelled", () => {
     const atMs = timesOf(slots);
     const extra = extraSlots(atMs, { perSecond: RATE });
     const used = usedShare(atMs, RATE);
-    reportFigures("a third of the waiting calls is cancelled", { extra, used, cancelled });
+    reportFigures("half of the waiting calls are cancelled", { extra, used, cancelled });
     expect(cancelled).toBeGreaterThan(CALLS / 4);
     expect(slots.length + cancelled).toBe(CALLS);
     expect(extra).toBe(0);
@@ -74,7 +74,7 @@ describe("half of the waiting jobs, which are removed", () => {
     const atMs = jobs.attempts.map((attempt) => attempt.atMs);
     const extra = extraSlots(atMs, { perSecond: RATE });
     const used = usedShare(atMs, RATE);
-    reportFigures("a third of the waiting jobs is removed", { extra, used, removed });
+    reportFigures("half of the waiting jobs are removed", { extra, used, removed });
     expect(jobs.attempts).toHaveLength(CALLS - removed);
     expect(extra).toBe(0);
     expect(used).toBeGreaterThanOrEqual(LEAST_USED);

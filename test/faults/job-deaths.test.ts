@@ -59,8 +59,7 @@ describe("workers of which one is killed every two seconds", () => {
 
     const repeated = [...callsByJob().values()].filter((calls) => calls.length > 1);
     reportFigures("a worker is killed every 2 s", {
-      lost: JOBS - callsByJob().size,
-      again: repeated.length,
+      again: jobCalls(downstream.arrivals).length - JOBS,
       jobs: JOBS,
       "workers killed": killed.length,
     });

@@ -85,7 +85,7 @@ describe.each(LOADS)("a Redis that loads its data, %s", (load, strike) => {
     const extra = all.map(({ slots }) => extraSlots(timesOf(slots), { perSecond: RATE }));
     const gapMs = all.map(({ slots }) => longestGapMs(timesOf(slots)));
     for (const [index, mode] of ["wait", "refuse", "local: 0.5"].entries()) {
-      reportFigures(`Redis loads its data, calls with "${mode}"`, {
+      reportFigures(`Redis loads its data, ${load}, calls with "${mode}"`, {
         recoveryMs: gapMs[index]!,
         extra: extra[index]!,
       });
@@ -122,7 +122,7 @@ describe.each(LOADS)("a Redis that loads its data, %s", (load, strike) => {
       again: jobs.attempts.length - jobs.reached().size,
       "jobs confirmed": producer.stored.length,
     };
-    reportFigures("Redis loads its data, jobs", figures);
+    reportFigures(`Redis loads its data, ${load}, jobs`, figures);
     expect(told).toBeGreaterThan(0);
     expect(lost).toEqual([]);
     for (const error of producer.errors) expect(error).toBeInstanceOf(StoreUnavailableError);

@@ -39,7 +39,7 @@ const flush = (operator: Redis) =>
   });
 
 describe("scripts that Redis forgets again and again", () => {
-  it("cost no caller an error, and the bucket none of its calls", async () => {
+  it("cost no caller an error, and the cap holds", async () => {
     const redis = await servers.start();
     const replicas = Array.from({ length: 3 }, () => redis.open());
     const buckets = replicas.map((sluice) => sluice.bucket("b", { rate: `${RATE}/s` }));

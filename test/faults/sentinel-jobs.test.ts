@@ -37,10 +37,13 @@ describe("behind Sentinel, with jobs under way, the primary", () => {
     await waitUntil(() => jobs.stored.length > storedThen + 100, "jobs are stored again");
     await jobs.stop();
     await waitUntil(() => jobs.confirmed.every((job) => done.has(job)), "all are done");
+    await waitUntil(async () => {
+      const { active, waiting, delayed } = await queue.counts();
+      return active + waiting + delayed === 0;
+    }, "nothing waits");
 
     const lost = jobs.stored.filter((job) => !done.has(job));
     reportFigures(`behind Sentinel, the primary of jobs ${name}`, {
-      lost: jobs.confirmed.filter((job) => !done.has(job)).length,
       "jobs confirmed": jobs.confirmed.length,
       "lost that were not confirmed": lost.length,
       "refusals of enqueue": jobs.errors.length,

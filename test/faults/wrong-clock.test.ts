@@ -62,6 +62,7 @@ describe("processes whose wall clocks are an hour off, each way", () => {
       "places out of order, at most": Math.max(...displaced),
     });
     expect(new Set(calls.map(({ job }) => job)).size).toBe(names.length);
+    expect(calls).toHaveLength(names.length);
     expect(calls.every(({ attempt }) => attempt === 1)).toBe(true);
     expect(Math.max(...displaced)).toBeLessThanOrEqual(DISPLACED);
   });

@@ -37,7 +37,7 @@ describe("docs/reliability.md", () => {
   it("names each file of test/faults, and no test that there is not", async () => {
     const page = await readFile("docs/reliability.md", "utf8");
     const faults = page.slice(page.indexOf("## Faults"), page.indexOf("### Measured"));
-    const cells = faults.matchAll(/`(?:test\/)?([a-z]+(?:[/-][a-z]+)*(?:-\*)?)`(?=[,.; |])/g);
+    const cells = faults.matchAll(/`(?:test\/)?([a-z0-9]+(?:[/-][a-z0-9]+)*(?:-\*)?)`(?=[,.; |])/g);
     const named = [...cells].map(([, name]) => (name!.includes("/") ? name! : `faults/${name}`));
     const tests = (await readdir("test", { recursive: true }))
       .filter((path) => path.endsWith(".test.ts"))

@@ -1,12 +1,16 @@
+import { execFile } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
+import { parseArgs, promisify } from "node:util";
+import { stopSignals } from "../../examples/demo/stop-signals.ts";
+import type { Round } from "./read-round.ts";
 import { replaceFigures } from "./replace-figures.ts";
-import { runRound, type Round } from "./run-round.ts";
+import { runRound } from "./run-round.ts";
 import { summarize } from "./summarize.ts";
 
 const PAGE = fileURLToPath(new URL("../../docs/reliability.md", import.meta.url));
+const FORMATTER = fileURLToPath(new URL("../../node_modules/.bin/oxfmt", import.meta.url));
 const MOST = 1_000;
 const USAGE = "npm run faults -- [--rounds 10] [--at-once 1]";
 
@@ -17,28 +21,34 @@ interface Wanted {
 }
 
 /** Runs the fault suite again and again, until a round fails; the page has the figures of all if none did. */
-async function run({ rounds, atOnce }: Wanted): Promise<boolean> {
+async function run({ rounds, atOnce }: Wanted, stop: AbortSignal): Promise<boolean> {
   const done: Round[] = [];
   let begun = 0;
 
   async function runSome(): Promise<void> {
-    while (begun < rounds && done.every(({ failed }) => failed.length === 0)) {
+    while (begun < rounds && done.every(({ failed }) => failed.length === 0) && !stop.aborted) {
       begun += 1;
-      const round = await runRound({ isShown: atOnce === 1 });
+      const round = await runRound(stop);
       done.push(round);
       const ended = `${round.passed} passed, ${round.failed.length} failed`;
       const lines = [`round ${done.length} of ${rounds}: ${ended}`, ...round.failed];
-      process.stdout.write(`\n${lines.join("\n\n  failed: ")}\n\n`);
+      process.stdout.write(`${lines.join("\n\n  failed: ")}\n`);
     }
   }
 
   await Promise.all(Array.from({ length: atOnce }, runSome));
-  if (done.some(({ failed }) => failed.length > 0)) return false;
+  const tests = new Set(done.map(({ passed }) => passed));
+  if (tests.size > 1) process.stdout.write(`Not all rounds had as many tests.\n`);
+  if (done.length < rounds || tests.size > 1 || done.some(({ failed }) => failed.length > 0)) {
+    return false;
+  }
+  const each = `${[...tests][0]} tests each`;
   const machine = `Node ${process.versions.node}, ${availableParallelism()} cores`;
-  const figures = `${rounds} rounds in a row without a failure, ${atOnce} at once, ${done[0]!.passed} tests each; ${machine}.`;
-  const page = await readFile(PAGE, "utf8");
+  const figures = `${rounds} rounds in a row without a failure, ${atOnce} at once, ${each}; ${machine}.`;
   const table = summarize(done.map(({ reports }) => reports));
+  const page = await readFile(PAGE, "utf8");
   await writeFile(PAGE, replaceFigures(page, `${figures}\n\n${table}`));
+  await promisify(execFile)(FORMATTER, [PAGE]);
   return true;
 }
 
@@ -63,8 +73,10 @@ function readCount(name: string, value: string): number {
 }
 
 try {
-  if (!(await run(readArguments()))) process.exitCode = 1;
+  if (!(await run(readArguments(), stopSignals()))) process.exitCode ??= 1;
 } catch (error) {
   process.stderr.write(`faults: ${error instanceof Error ? error.message : String(error)}\n`);
-  process.exitCode = 1;
+  process.exitCode ??= 1;
 }
+// The handlers of signals would keep it.
+process.exit();

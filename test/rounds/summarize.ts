@@ -1,5 +1,5 @@
 import type { Figures } from "../support/report-figures.ts";
-import type { FileReport } from "./run-round.ts";
+import type { FileReport } from "./read-round.ts";
 
 /** The figures that have a column of their own, and its title. */
 const COLUMNS = {

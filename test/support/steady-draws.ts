@@ -41,10 +41,10 @@ export function extraSlots(
   return Math.max(0, ...extra);
 }
 
-/** How many slots of a rate nobody left on, from the first to the last that were used. */
-export function wastedSlots(atMs: readonly number[], perSecond: number): number {
+/** How many slots nobody left on, from the first to the last that were used, of a bucket that began full. */
+export function wastedSlots(atMs: readonly number[], perSecond: number, burst = 1): number {
   const spanMs = Math.max(...atMs) - Math.min(...atMs);
-  return Math.max(0, Math.round((perSecond * spanMs) / 1_000) - (atMs.length - 1));
+  return Math.max(0, burst + Math.round((perSecond * spanMs) / 1_000) - atMs.length);
 }
 
 /** What a fault did to a bucket whose callers always wait. */
@@ -52,7 +52,7 @@ export function figuresOf(atMs: readonly number[], perSecond: number, burst = 1)
   return {
     recoveryMs: longestGapMs(atMs),
     extra: extraSlots(atMs, { perSecond, burst }),
-    wasted: wastedSlots(atMs, perSecond),
+    wasted: wastedSlots(atMs, perSecond, burst),
   };
 }
 

@@ -8,6 +8,7 @@ const KEPT: Figures = {
   failed: 0,
   twice: 0,
   worstSecond: 101,
+  surelyInWorstSecond: 101,
   refused: 0,
   stalledMs: 3,
   share: 0.99,
@@ -25,12 +26,22 @@ describe("the demo's verdict, at 100 calls a second", () => {
   });
 
   it("finds two calls too many", () => {
-    expect(broken({ worstSecond: 102 })).toEqual(["worst second", "worst second, of the cap"]);
+    expect(broken({ worstSecond: 102, surelyInWorstSecond: 102 })).toEqual([
+      "worst second",
+      "worst second, of the cap",
+    ]);
   });
 
-  it("allows for what the downstream saw late, and no more", () => {
-    expect(broken({ worstSecond: 102, stalledMs: 16 })).toEqual([]);
-    expect(broken({ worstSecond: 103, stalledMs: 16 })).not.toEqual([]);
+  it("allows for what the downstream may have seen late, and says so", () => {
+    const late = { worstSecond: 102, surelyInWorstSecond: 101 };
+
+    const [row] = judge(100, { ...KEPT, ...late }).filter(({ name }) => name === "worst second");
+
+    expect(broken(late)).toEqual([]);
+    expect(row).toMatchObject({
+      value: "102",
+      promise: "at most 101 calls, but for what was seen late",
+    });
   });
 
   it.each([

@@ -11,7 +11,7 @@ import {
 import { openSluice } from "../support/for-one-test.ts";
 import { reportFigures } from "../support/report-figures.ts";
 import { longestGapMs } from "../support/steadily.ts";
-import { callFigures, callSteadily, extraCalls } from "../support/steady-calls.ts";
+import { drawSteadily, figuresOf, timesOf } from "../support/steady-draws.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 100;
@@ -34,46 +34,49 @@ describe("of a cluster, one primary", () => {
       const name = await nameOn(cluster, victim);
       const otherNames = await Promise.all(others.map((node) => nameOn(cluster, node)));
       const sluices = [openOn(cluster), openOn(cluster)];
-      const struck = callSteadily(
+      const struck = drawSteadily(
         sluices.map((sluice) => sluice.bucket(name, { rate: `${RATE}/s` })),
         { callers: 10 },
       );
       const untouched = otherNames.map((other) =>
-        callSteadily(
+        drawSteadily(
           sluices.map((sluice) => sluice.bucket(other, { rate: `${RATE}/s` })),
           { callers: 10 },
         ),
       );
-      await waitUntil(() => struck.arrivalsMs.length > 100, "calls leave");
+      await waitUntil(() => struck.slots.length > 100, "calls leave");
 
       process.kill(victim.server.pid!, signal);
       const struckMs = performance.now();
+      const before = untouched.map(({ slots }) => slots.length);
       await waitUntil(async () => {
         const owner = await cluster.ownerOf(name, others[0]);
         return owner !== undefined && owner.id !== victim.id;
       }, "the replica has taken over");
       const takenOverMs = performance.now();
-      await waitUntil(() => struck.arrivalsMs.at(-1)! > takenOverMs + 2_000, "calls leave again");
+      const meanwhile = untouched.map(({ slots }, index) => slots.length - before[index]!);
+      const reached = struck.slots.length;
+      await waitUntil(() => struck.slots.length > reached + 2 * RATE, "calls leave again");
       await Promise.all([struck, ...untouched].map((calls) => calls.stop()));
 
+      const figures = figuresOf(timesOf(struck.slots), RATE);
       reportFigures(`of a cluster, one primary ${how}`, {
-        ...callFigures(struck.arrivalsMs, RATE),
+        ...figures,
         "ms until its replica takes over": takenOverMs - struckMs,
         "calls refused": struck.errors.length,
         "longest gap at other nodes, ms": Math.max(
-          ...untouched.map(({ arrivalsMs }) => longestGapMs(arrivalsMs)),
+          ...untouched.map(({ slots }) => longestGapMs(timesOf(slots))),
         ),
       });
       expect(struck.errors.filter((error) => !(error instanceof StoreUnavailableError))).toEqual(
         [],
       );
-      expect(extraCalls(struck.arrivalsMs, RATE)).toBeLessThanOrEqual(HORIZON_CALLS);
-      for (const { arrivalsMs, errors } of untouched) {
+      expect(figures.extra).toBeLessThanOrEqual(HORIZON_CALLS);
+      for (const { slots, errors } of untouched) {
         expect(errors).toEqual([]);
-        expect(extraCalls(arrivalsMs, RATE)).toBe(0);
-        const meanwhile = arrivalsMs.filter((at) => struckMs < at && at < takenOverMs);
-        expect(meanwhile.length).toBeGreaterThan(0);
+        expect(figuresOf(timesOf(slots), RATE).extra).toBe(0);
       }
+      expect(Math.min(...meanwhile)).toBeGreaterThan(0);
     },
   );
 

@@ -4,7 +4,7 @@ import { startOwnCluster, type RedisCluster } from "../support/cluster.ts";
 import { openSluice } from "../support/for-one-test.ts";
 import { beginMigration } from "../support/migrate-slot.ts";
 import { reportFigures } from "../support/report-figures.ts";
-import { callFigures, callSteadily } from "../support/steady-calls.ts";
+import { drawSteadily, figuresOf, timesOf } from "../support/steady-draws.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 200;
@@ -26,8 +26,8 @@ describe("a slot of a cluster is migrated under load", () => {
       );
       return found.reduce((sum, count) => sum + Number(count ?? 0), 0);
     }
-    const calls = callSteadily(buckets, { callers: 10 });
-    await waitUntil(() => calls.arrivalsMs.length > 100, "calls leave");
+    const calls = drawSteadily(buckets, { callers: 10 });
+    await waitUntil(() => calls.slots.length > 100, "calls leave");
     const slot = Number(await primaries[0]!.client.cluster("KEYSLOT", "{b}"));
     const from = (await ownerOf("b"))!;
     const to = primaries.find(({ id }) => id !== from.id)!;
@@ -41,12 +41,12 @@ describe("a slot of a cluster is migrated under load", () => {
         "calls were sent on to the new node, and told to come again",
       );
       await migration.finish();
-      const finishedAt = calls.arrivalsMs.length;
-      await waitUntil(() => calls.arrivalsMs.length > finishedAt + 100, "calls leave again");
+      const finishedAt = calls.slots.length;
+      await waitUntil(() => calls.slots.length > finishedAt + 100, "calls leave again");
     }
     await calls.stop();
 
-    const figures = callFigures(calls.arrivalsMs, RATE);
+    const figures = figuresOf(timesOf(calls.slots), RATE);
     reportFigures("a slot of a cluster moves, and back", figures);
     expect(calls.errors).toEqual([]);
     expect(await countOf("MOVED")).toBeGreaterThan(0);

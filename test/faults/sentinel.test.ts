@@ -3,7 +3,7 @@ import { StoreUnavailableError, type Bucket } from "sluice";
 import { openSluice } from "../support/for-one-test.ts";
 import { reportFigures } from "../support/report-figures.ts";
 import { startSentinels, type SentinelGroup } from "../support/sentinel.ts";
-import { callFigures, callSteadily } from "../support/steady-calls.ts";
+import { drawSteadily, figuresOf, timesOf } from "../support/steady-draws.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 200;
@@ -26,8 +26,8 @@ describe("behind Sentinel, the primary", () => {
     async (name, signal) => {
       const sentinels = await startSentinels();
       onTestFinished(() => sentinels.stop());
-      const calls = callSteadily(openBuckets(sentinels, 3), { callers: 20 });
-      await waitUntil(() => calls.arrivalsMs.length > 200, "calls leave");
+      const calls = drawSteadily(openBuckets(sentinels, 3), { callers: 20 });
+      await waitUntil(() => calls.slots.length > 200, "calls leave");
       const before = await sentinels.primaryPort();
 
       // With it goes the sentinel beside it, which clients ask first.
@@ -39,12 +39,13 @@ describe("behind Sentinel, the primary", () => {
         "there is a new primary",
       );
       const newPrimaryMs = performance.now();
-      await waitUntil(() => calls.arrivalsMs.at(-1)! > newPrimaryMs + 2_000, "calls leave again");
+      const reached = calls.slots.length;
+      await waitUntil(() => calls.slots.length > reached + 2 * RATE, "calls leave again");
       await calls.stop();
 
-      const { arrivalsMs, errors } = calls;
+      const { slots, errors } = calls;
       const figures = {
-        ...callFigures(arrivalsMs, RATE),
+        ...figuresOf(timesOf(slots), RATE),
         "ms until there is a new primary": newPrimaryMs - struckMs,
         "calls refused": errors.length,
       };

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { StoreUnavailableError, WaitTooLongError, type Bucket } from "sluice";
 import { outages } from "../support/outages.ts";
 import { rejectionOf } from "../support/rejection.ts";
-import { callSteadily, extraCalls } from "../support/steady-calls.ts";
+import { drawSteadily, extraSlots, timesOf } from "../support/steady-draws.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const { start } = outages();
@@ -15,21 +15,22 @@ describe("a bucket that refuses while Redis is away", () => {
     const outage = await start();
     const replicas = [outage.open(), outage.open()];
     const buckets = replicas.map(({ sluice }) => sluice.bucket("b", { rate: `${RATE}/s` }));
-    const calls = callSteadily(buckets, { callers: 10 });
-    await waitUntil(() => calls.arrivalsMs.length > 100, "calls leave");
+    const calls = drawSteadily(buckets, { callers: 10 });
+    await waitUntil(() => calls.slots.length > 100, "calls leave");
 
     outage.begin();
     await waitUntil(() => replicas.every(({ events }) => events.length > 0), "both have noticed");
-    const before = calls.arrivalsMs.length;
+    const before = calls.slots.length;
     await waitUntil(() => calls.errors.length > 200, "calls are refused");
-    const leftMeanwhile = calls.arrivalsMs.length - before;
+    const leftMeanwhile = calls.slots.length - before;
     outage.end();
-    await waitUntil(() => calls.arrivalsMs.length > before + 400, "calls leave again");
+    await waitUntil(() => calls.slots.length > before + 400, "calls leave again");
     await calls.stop();
 
     expect(leftMeanwhile).toBe(0);
     expect(calls.errors.every((error) => error instanceof StoreUnavailableError)).toBe(true);
-    expect(extraCalls(calls.arrivalsMs, RATE)).toBeLessThanOrEqual(HORIZON_CALLS);
+    const extra = extraSlots(timesOf(calls.slots), { perSecond: RATE });
+    expect(extra).toBeLessThanOrEqual(HORIZON_CALLS);
   });
 });
 
@@ -40,18 +41,19 @@ describe("a bucket whose callers wait while Redis is away", () => {
     const outage = await start();
     const replicas = [outage.open(), outage.open()];
     const buckets = replicas.map(({ sluice }) => sluice.bucket("b", policy));
-    const calls = callSteadily(buckets, { callers: 50 });
-    await waitUntil(() => calls.arrivalsMs.length > 100, "calls leave");
+    const calls = drawSteadily(buckets, { callers: 50 });
+    await waitUntil(() => calls.slots.length > 100, "calls leave");
 
     outage.begin();
     await waitUntil(() => replicas.every(({ events }) => events.length > 0), "both have noticed");
-    const before = calls.arrivalsMs.length;
+    const before = calls.slots.length;
     outage.end();
-    await waitUntil(() => calls.arrivalsMs.length > before + 400, "calls leave again");
+    await waitUntil(() => calls.slots.length > before + 400, "calls leave again");
     await calls.stop();
 
     expect(calls.errors).toEqual([]);
-    expect(extraCalls(calls.arrivalsMs, RATE)).toBeLessThanOrEqual(HORIZON_CALLS);
+    const extra = extraSlots(timesOf(calls.slots), { perSecond: RATE, burst: policy.burst });
+    expect(extra).toBeLessThanOrEqual(HORIZON_CALLS);
   });
 
   it("lets maxWaitMs, a signal and the end of the sluice end the wait, and tries wait as well", async () => {

@@ -4,10 +4,12 @@ const source = {
   resolve: { conditions: ["@sluice/source"] },
   ssr: { resolve: { conditions: ["@sluice/source"] } },
 };
-const setupFiles = ["test/support/seed.ts"];
+const withoutRedisUrl = "test/support/without-redis-url.ts";
+const setupFiles = ["test/support/seed.ts", withoutRedisUrl];
 const globalRedis = "test/support/global-redis.ts";
 /** Integration and fault tests start processes and share two cores, so their files run one after another. */
 const oneByOne = {
+  setupFiles: [withoutRedisUrl],
   globalSetup: [globalRedis, "test/support/global-build.ts"],
   fileParallelism: false,
   sequence: { groupOrder: 1 },

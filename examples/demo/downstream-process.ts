@@ -36,7 +36,7 @@ function report(isLast: boolean): void {
       worker: String(headers["user-agent"]),
       status,
     }));
-  const stalledMs = standstills.takeLongestMs();
+  const stalledMs = standstills.longestOfLastSecondMs();
   tell({ kind: "report", nowMs: performance.now(), calls, stalledMs, isLast });
 }
 

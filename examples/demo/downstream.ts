@@ -22,7 +22,7 @@ export interface Report {
   /** On the downstream's clock. */
   readonly nowMs: number;
   readonly calls: readonly Call[];
-  /** The longest that the downstream's process stood still since the report before. */
+  /** The longest that the downstream's process stood still in the last second. */
   readonly stalledMs: number;
   readonly isLast: boolean;
 }

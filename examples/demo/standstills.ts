@@ -4,8 +4,6 @@ export interface Standstills {
   readonly ring: () => void;
   /** The longest of the last second, in ms; one that lasts until now counts. */
   readonly longestOfLastSecondMs: () => number;
-  /** The longest since this was asked before. */
-  takeLongestMs(): number;
 }
 
 const SECOND_MS = 1_000;
@@ -17,7 +15,6 @@ export function createStandstills(
   now: () => number = () => performance.now(),
 ): Standstills {
   let rangAtMs = now();
-  let longestMs = 0;
   let recent: { readonly endedAtMs: number; readonly ms: number }[] = [];
 
   /** What has passed since the bell was due. */
@@ -30,7 +27,6 @@ export function createStandstills(
       const ms = lastingMs();
       rangAtMs = now();
       if (ms < LEAST_MS) return;
-      longestMs = Math.max(longestMs, ms);
       recent = recent.filter(({ endedAtMs }) => endedAtMs > rangAtMs - SECOND_MS);
       recent.push({ endedAtMs: rangAtMs, ms });
     },
@@ -38,11 +34,6 @@ export function createStandstills(
       const sinceMs = now() - SECOND_MS;
       const ended = recent.filter(({ endedAtMs }) => endedAtMs > sinceMs);
       return Math.max(lastingMs(), ...ended.map(({ ms }) => ms));
-    },
-    takeLongestMs() {
-      const longest = Math.max(longestMs, lastingMs());
-      longestMs = 0;
-      return longest;
     },
   };
 }

@@ -39,7 +39,7 @@ export function createTally(): Tally {
   let worstSecond = 0;
   let surelyInWorstSecond = 0;
   let stalledMs = 0;
-  let standstills: { readonly toldAtMs: number; readonly ms: number }[] = [];
+  let toldBeforeMs = 0;
 
   function accept({ delivery, worker }: Call): void {
     const before = times.get(delivery) ?? 0;
@@ -97,12 +97,12 @@ export function createTally(): Tally {
         if (isAccepted(call.status)) accept(call);
       }
       stalledMs = Math.max(stalledMs, report.stalledMs);
-      standstills = standstills.filter(({ toldAtMs }) => toldAtMs > beforeMs - SECOND_MS);
-      standstills.push({ toldAtMs: nowMs, ms: report.stalledMs });
       const recent = recentMs(beforeMs);
       callsInLastSecond = recent.filter((atMs) => atMs > nowMs - SECOND_MS).length;
       worstSecond = Math.max(worstSecond, worstWindow(recent, SECOND_MS));
-      const lateMs = Math.max(...standstills.map(({ ms }) => ms));
+      // The second of the first calls of a report began before that of the report.
+      const lateMs = Math.max(toldBeforeMs, report.stalledMs);
+      toldBeforeMs = report.stalledMs;
       const surely = worstWindow(recent, Math.max(0, SECOND_MS - lateMs));
       surelyInWorstSecond = Math.max(surelyInWorstSecond, surely);
     },

@@ -1,11 +1,12 @@
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it } from "vitest";
 import { StoreUnavailableError, type Queue, type Sluice } from "sluice";
+import { startProxy } from "../support/for-one-test.ts";
 import { ownRedisServers, type OwnRedis } from "../support/own-redis.ts";
 import { produceSteadily, workOn } from "../support/paced-jobs.ts";
 import { reportFigures } from "../support/report-figures.ts";
 import { longestGapMs } from "../support/steadily.ts";
 import { extraSlots } from "../support/steady-draws.ts";
-import { startTcpProxy, type TcpProxy } from "../support/tcp-proxy.ts";
+import type { TcpProxy } from "../support/tcp-proxy.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const RATE = 100;
@@ -20,8 +21,7 @@ async function openBoth(): Promise<{
   direct: Sluice;
 }> {
   const redis = await servers.start();
-  const proxy = await startTcpProxy(redis.port);
-  onTestFinished(() => proxy.close());
+  const proxy = await startProxy(redis);
   const behind = redis.open({ redis: `redis://127.0.0.1:${proxy.port}`, storeTimeoutMs: 1_000 });
   return { redis, proxy, behind, direct: redis.open() };
 }

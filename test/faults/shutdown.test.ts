@@ -43,7 +43,7 @@ describe("replicas that are closed while calls wait", () => {
 
     const since = timesOf(draws.slots).filter((atMs) => atMs >= closingMs);
     const soon = since.filter((atMs) => atMs < closingMs + FOR_MS).length;
-    reportFigures("ten processes close while 300 calls wait", {
+    reportFigures("ten sluices close while 300 calls wait", {
       [`slots of the next ${FOR_MS} ms that others use`]: soon,
     });
     expect(started).toBe(startedBefore);

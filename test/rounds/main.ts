@@ -4,6 +4,7 @@ import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
 import { stopSignals } from "../../examples/demo/stop-signals.ts";
+import { readNumber } from "../support/read-number.ts";
 import type { Round } from "./read-round.ts";
 import { replaceFigures } from "./replace-figures.ts";
 import { runRound } from "./run-round.ts";
@@ -11,8 +12,8 @@ import { summarize } from "./summarize.ts";
 
 const PAGE = fileURLToPath(new URL("../../docs/reliability.md", import.meta.url));
 const FORMATTER = fileURLToPath(new URL("../../node_modules/.bin/oxfmt", import.meta.url));
-const MOST = 1_000;
 const USAGE = "npm run faults -- [--rounds 10] [--at-once 1]";
+const BOUNDS = { from: 1, to: 1_000, usage: USAGE };
 
 interface Wanted {
   readonly rounds: number;
@@ -66,15 +67,9 @@ function readArguments(): Wanted {
     },
   });
   return {
-    rounds: readCount("rounds", values.rounds),
-    atOnce: readCount("at-once", values["at-once"]),
+    rounds: readNumber("rounds", values.rounds, BOUNDS),
+    atOnce: readNumber("at-once", values["at-once"], BOUNDS),
   };
-}
-
-function readCount(name: string, value: string): number {
-  const count = /^\d{1,4}$/.test(value) ? Number(value) : NaN;
-  if (count >= 1 && count <= MOST) return count;
-  throw new Error(`--${name} is ${value}; give a whole number from 1 to ${MOST}. ${USAGE}`);
 }
 
 try {

@@ -16,12 +16,12 @@ const NONE = "–";
  * range that each figure had.
  */
 export function summarize(rounds: readonly (readonly FileReport[])[]): string {
-  const figuresOf = new Map<string, Figures[]>();
+  const seenOf = new Map<string, Figures[]>();
   for (const { file, fault, figures } of rounds.flat()) {
     const name = JSON.stringify([file, fault]);
-    figuresOf.set(name, [...(figuresOf.get(name) ?? []), figures]);
+    seenOf.set(name, [...(seenOf.get(name) ?? []), figures]);
   }
-  const rows = [...figuresOf].map(([name, seen]) => {
+  const rows = [...seenOf].map(([name, seen]) => {
     const [file, fault] = JSON.parse(name) as [string, string];
     return [fault, ...cellsOf(seen), `\`${file}\``];
   });

@@ -1,4 +1,5 @@
 import { parseArgs } from "node:util";
+import { readNumber } from "../support/read-number.ts";
 
 export interface SoakArguments {
   readonly minutes: number;
@@ -30,14 +31,11 @@ export function readArguments(
   });
   const { minutes, seed, plan } = values;
   return {
-    minutes: readNumber("minutes", minutes, [1, MOST_MINUTES]),
-    seed: seed === undefined ? drawSeed() : readNumber("seed", seed, [0, MOST_SEED]),
+    minutes: readNumber("minutes", minutes, { from: 1, to: MOST_MINUTES, usage: USAGE }),
+    seed:
+      seed === undefined
+        ? drawSeed()
+        : readNumber("seed", seed, { from: 0, to: MOST_SEED, usage: USAGE }),
     isPlanOnly: plan,
   };
-}
-
-function readNumber(name: string, value: string, [from, to]: readonly [number, number]): number {
-  const number = /^\d{1,10}$/.test(value) ? Number(value) : NaN;
-  if (number >= from && number <= to) return number;
-  throw new Error(`--${name} is ${value}; give a whole number from ${from} to ${to}. ${USAGE}`);
 }

@@ -1,8 +1,7 @@
 import { Cluster, Redis } from "ioredis";
 import { onTestFinished } from "vitest";
 import { startRedis } from "./local-redis.ts";
-import type { LocalRedis } from "./private-redis.ts";
-import { REPLICATE_AT_ONCE } from "./private-redis.ts";
+import { REPLICATE_AT_ONCE, type LocalRedis } from "./private-redis.ts";
 import { waitUntil } from "./wait-until.ts";
 
 const HOST = "127.0.0.1";

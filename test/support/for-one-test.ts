@@ -21,12 +21,12 @@ export async function startOwnRedis(options?: LocalRedisOptions): Promise<LocalR
 }
 
 /** A proxy before a Redis. It ends after the test. */
-export async function startProxy(redis: LocalRedis): Promise<TcpProxy> {
+export async function startProxy(redis: Pick<LocalRedis, "url">): Promise<TcpProxy> {
   const proxy = await startTcpProxy(portOf(redis));
   onTestFinished(() => proxy.close());
   return proxy;
 }
 
-export function portOf({ url }: LocalRedis): number {
+export function portOf({ url }: Pick<LocalRedis, "url">): number {
   return Number(new URL(url).port);
 }

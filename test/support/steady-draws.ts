@@ -42,7 +42,7 @@ export function extraSlots(
 }
 
 /** How many slots nobody left on, from the first to the last that were used, of a bucket that began full. */
-export function wastedSlots(atMs: readonly number[], perSecond: number, burst = 1): number {
+function wastedSlots(atMs: readonly number[], perSecond: number, burst = 1): number {
   const spanMs = Math.max(...atMs) - Math.min(...atMs);
   return Math.max(0, burst + Math.round((perSecond * spanMs) / 1_000) - atMs.length);
 }

@@ -8,7 +8,7 @@ import { createSluice, rateLimitHeaders, type Bucket } from "sluice";
 /** Behind a proxy, set Express's "trust proxy", or all clients share the proxy's address. */
 function clientOf(request: Request): string {
   const client = request.get("x-api-key") ?? request.ip ?? "unknown";
-  // Hashed, so that no API key lies in Redis, and since keys there have no colons, as IPv6 has.
+  // Hashed, so that no API key lies in Redis, and whatever a client sends makes a key.
   return createHash("sha256").update(client).digest("base64url");
 }
 

@@ -5,7 +5,7 @@ import { createSluice, rateLimitHeaders, type Bucket } from "sluice";
 
 /** Behind a proxy, set Fastify's `trustProxy`, or all clients share the proxy's address. */
 function clientOf({ headers, ip }: FastifyRequest): string {
-  // Hashed, so that no API key lies in Redis, and since keys there have no colons, as IPv6 has.
+  // Hashed, so that no API key lies in Redis, and whatever a client sends makes a key.
   return createHash("sha256")
     .update(String(headers["x-api-key"] ?? ip))
     .digest("base64url");

@@ -1,35 +1,23 @@
 --[[
-  lanes-leave: takes a job out of its lane, or empties lanes whose jobs have been removed.
+  lanes-leave: takes a job out of its lane.
 
   KEYS  as in lanes-join
-  ARGV  [1] the prefix of the queue's keys  [2] the job; "" to empty lanes, a thousand at a time
-  Reply 1 if there was a job, or a lane, to take out; else 0
+  ARGV  [1] the prefix of the queue's keys  [2] the job
+  Reply 1 if it stood in a lane, else 0
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes
 
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())
+local id = ARGV[2]
 local taken = 0
-local function take(key)
-  redis.call('UNLINK', lanes.lane .. key)
-  forget_lane(lanes, key)
+local key = key_of(redis.call('HGET', lanes.jobs .. id, 'name') or '')
+if key and redis.call('ZREM', lanes.lane .. key, id) == 1 then
   taken = 1
+  forget_job(lanes, id)
+  if redis.call('EXISTS', lanes.lane .. key) == 0 then forget_lane(lanes, key) end
 end
-
-if ARGV[2] ~= '' then
-  local key = key_of(redis.call('HGET', ARGV[1] .. ARGV[2], 'name') or '')
-  if key and redis.call('ZREM', lanes.lane .. key, ARGV[2]) == 1 then
-    taken = 1
-    forget_job(lanes, ARGV[2])
-    if redis.call('EXISTS', lanes.lane .. key) == 0 then forget_lane(lanes, key) end
-  end
-  -- Nor is it on its way to a worker, who would be given no other in its place.
-  redis.call('ZREM', lanes.fed, ARGV[2])
-else
-  for _, key in ipairs(redis.call('ZRANGE', lanes.ready, 0, 999)) do take(key) end
-  for _, key in ipairs(redis.call('ZRANGE', lanes.blocked, 0, 999)) do take(key) end
-  redis.call('UNLINK', lanes.shares, lanes.deadlines, lanes.fed)
-  lanes.parked = 0
-end
+-- Nor is it on its way to a worker, who would be given no other in its place.
+redis.call('ZREM', lanes.fed, id)
 close_lanes(lanes)
 return taken

@@ -3,45 +3,56 @@
 
   KEYS  [1] wait  [2] delayed  [3] prioritized  [4] active, all BullMQ's
   ARGV  [1] the prefix of the queue's keys  [2] the job that is asked about, "" if none  [3] how many lanes to tell of
-        [4] how many jobs with a deadline to tell of
-  Reply JSON: { nowMs, lanes: [key, jobs, weight, ms for which it stands aside], others: { lanes, jobs },
-        waiting: [in wait, prioritized, active], job: [key, jobs before it in its lane; or -1, of all that
-        wait; or -2, ms until it is due], deadlines: [id, key, jobs before it, ms until then] }
+        [4] how many jobs with a deadline to tell of  [5] of how many jobs in lanes, and of how many others, to look at
+        the cost
+  Reply JSON: { nowMs, lanes: [key, jobs, weight, ms for which it stands aside, calls], others: { lanes, jobs },
+        waiting: [in wait, prioritized, active, calls of the first two], job: [key, jobs before it in its lane, calls;
+        or -1, of all that wait, calls; or -2, ms until it is due], deadlines: [id, key, jobs before it, ms until then,
+        calls] }; calls: how many plain calls as many jobs stand for
 ]]
 -- @include lib/now-ms
 -- @include lib/lane-names
+-- @include lib/lane-calls
 
 local prefix, asked = ARGV[1], ARGV[2]
 local lanes = lane_names(prefix)
 local now = now_ms()
 
-local told, told_jobs, most = {}, 0, tonumber(ARGV[3])
+local told, told_jobs, most, counted = {}, 0, tonumber(ARGV[3]), tonumber(ARGV[5])
+local all_lanes = redis.call('ZCARD', lanes.ready) + redis.call('ZCARD', lanes.blocked)
+local has_shares = counted > 0 and redis.call('EXISTS', lanes.shares) == 1
+local most_each = math.ceil(counted / math.max(1, math.min(all_lanes, most)))
+local sums = {}
 local function tell(names, at_or_now)
   local all = redis.call('ZRANGE', names, 0, most - 1 - #told, 'WITHSCORES')
   for at = 1, #all, 2 do
     local key, jobs = all[at], redis.call('ZCARD', lanes.lane .. all[at])
     local aside_ms = at_or_now and math.max(0, tonumber(all[at + 1]) - at_or_now) or 0
-    told[#told + 1] = { key, jobs, tonumber(redis.call('HGET', lanes.weights, key)) or 1, aside_ms }
+    if has_shares then sums[key] = sums_of_lane(lanes, key, most_each) end
+    local weight = tonumber(redis.call('HGET', lanes.weights, key)) or 1
+    told[#told + 1] = { key, jobs, weight, aside_ms, calls_of(sums[key], jobs) }
     told_jobs = told_jobs + jobs
   end
 end
 tell(lanes.ready)
 if #told < most then tell(lanes.blocked, now) end
-local others = {
-  lanes = redis.call('ZCARD', lanes.ready) + redis.call('ZCARD', lanes.blocked) - #told,
-  jobs = (tonumber(redis.call('HGET', lanes.state, 'parked')) or 0) - told_jobs,
-}
+local parked = tonumber(redis.call('HGET', lanes.state, 'parked')) or 0
+local others = { lanes = all_lanes - #told, jobs = parked - told_jobs }
+local listed, ranked = redis.call('LLEN', KEYS[1]), redis.call('ZCARD', KEYS[3])
+local waiting_sums = sums_of_waiting(prefix, KEYS[1], KEYS[3], counted)
 
 local function place_of(id)
   local name, ended = unpack(redis.call('HMGET', prefix .. id, 'name', 'finishedOn'))
   if not name or ended then return nil end
   local key = key_of(name)
   local rank = key and redis.call('ZRANK', lanes.lane .. key, id)
-  if rank then return { key, rank } end
-  local at = redis.call('LPOS', KEYS[1], id)
-  if at then return { key or '', -1, redis.call('LLEN', KEYS[1]) - 1 - at } end
-  rank = redis.call('ZRANK', KEYS[3], id)
-  if rank then return { key or '', -1, redis.call('LLEN', KEYS[1]) + rank } end
+  if rank then return { key, rank, calls_of(sums[key], rank) } end
+  local before = redis.call('LPOS', KEYS[1], id)
+  if before then before = listed - 1 - before else
+    rank = redis.call('ZRANK', KEYS[3], id)
+    before = rank and listed + rank
+  end
+  if before then return { key or '', -1, before, calls_of(waiting_sums, before) } end
   local due = redis.call('ZSCORE', KEYS[2], id)
   if due then return { key or '', -2, math.max(0, math.floor(tonumber(due) / 4096) - now) } end
   return { key or '', -3, 0 }
@@ -52,11 +63,11 @@ local due = redis.call('ZRANGE', lanes.deadlines, 0, tonumber(ARGV[4]) - 1, 'WIT
 for at = 1, #due, 2 do
   local place = place_of(due[at])
   if place and place[2] >= 0 then
-    deadlines[#deadlines + 1] = { due[at], place[1], place[2], tonumber(due[at + 1]) - now }
+    deadlines[#deadlines + 1] = { due[at], place[1], place[2], tonumber(due[at + 1]) - now, place[3] }
   end
 end
 
 return cjson.encode({
   nowMs = now, lanes = told, others = others, job = asked ~= '' and place_of(asked) or nil, deadlines = deadlines,
-  waiting = { redis.call('LLEN', KEYS[1]), redis.call('ZCARD', KEYS[3]), redis.call('LLEN', KEYS[4]) },
+  waiting = { listed, ranked, redis.call('LLEN', KEYS[4]), calls_of(waiting_sums, listed + ranked) },
 })

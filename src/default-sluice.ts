@@ -2,15 +2,21 @@ import { z } from "zod";
 import { NAME, readOptions } from "./core/options.ts";
 import { createSluice, type Sluice } from "./sluice.ts";
 import { BUCKET_OPTION_NAMES, type BucketOptions } from "./throttle/bucket-options.ts";
+import { THROTTLED_OPTION_NAMES } from "./throttle/draw-options.ts";
 import type { Throttled, ThrottledOptions } from "./throttle/throttled-function.ts";
-
-/** The rest is read where buckets and throttled functions are made. */
-const OPTIONS = z.looseObject({ bucket: NAME });
 
 /** `concurrency` and `feedback` mean those of the wrapped function. */
 const OF_BUCKET: ReadonlySet<string> = new Set(
   BUCKET_OPTION_NAMES.filter((name) => name !== "concurrency" && name !== "feedback"),
 );
+
+/** What the others hold is read where buckets and throttled functions are made. */
+const OPTIONS = z.strictObject({
+  ...Object.fromEntries(
+    [...OF_BUCKET, ...THROTTLED_OPTION_NAMES].map((name) => [name, z.unknown().optional()]),
+  ),
+  bucket: NAME,
+});
 
 let defaultSluice: Sluice | undefined;
 

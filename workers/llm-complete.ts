@@ -13,7 +13,7 @@ export interface CompleteOptions {
   readonly timeoutMs: number;
 }
 
-export interface CompleteContext {
+interface CompleteContext {
   readonly signal: AbortSignal;
   /** Hears how long the text of a streamed answer is, with each piece. */
   readonly onText: (text: string) => void;

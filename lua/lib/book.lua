@@ -3,10 +3,10 @@ local MOST_LISTED = 1000
 
 -- A lone limit that drains evenly is booked for many calls at once.
 local function is_runnable(b)
-  local limits, costs, step_us = b.main.scope.limits, b.main.costs, b.main.step_us
+  local limits, costs = b.main.scope.limits, b.main.costs
   if b.gate or #limits ~= 1 or costs[1] == 0 or not RULES[limits[1].code].excess then return false end
   local at_us = b.opens()
-  return gap_of(b.main.scope, at_us, step_us) == 0 and gap_of(b.serving.bucket.shared, at_us, step_us) == 0
+  return not keeps_gap(b.main.scope, at_us) and not keeps_gap(b.serving.bucket.shared, at_us)
 end
 
 local function book_run(b)

@@ -1,15 +1,27 @@
--- Parks a job in the lane of its key, in the place that it first came to, or anew behind all others. A job that runs, waits to be
--- fetched, or is gone stays as it is.
-local function join(lanes, id, is_anew)
+-- When a job is to be let out so that a worker ends it: nil if it need not start by any time, or has been tried already.
+-- By its worker's clock, one that comes back has some time left. If it has none by ours it goes in its turn: let out
+-- again, it would come back again, as fast as Redis can.
+local function lapse_of(lanes, start_by_ms, attempts_made, comes_back)
+  local at_ms = tonumber(start_by_ms)
+  if not at_ms or (tonumber(attempts_made) or 0) > 0 then return nil end
+  if comes_back and at_ms <= lanes.now_ms then return nil end
+  return at_ms
+end
+
+-- Parks a job in the lane of its key, in the place that it first came to; anew, one that is there goes behind all others. A job
+-- that runs, waits to be fetched, or is gone stays as it is.
+local function join(lanes, id, is_anew, comes_back)
   local job = lanes.jobs .. id
-  local name, priority, opts, seq = unpack(redis.call('HMGET', job, 'name', 'priority', 'opts', 'sluiceSeq'))
+  local name, priority, opts, seq, attempts_made =
+    unpack(redis.call('HMGET', job, 'name', 'priority', 'opts', 'sluiceSeq', 'atm'))
   local key = name and key_of(name)
   if not key or not redis.call('ZSCORE', lanes.delayed, id) then return nil end
+  local lane = lanes.lane .. key
+  if is_anew and not redis.call('ZSCORE', lane, id) then return nil end
   if not seq or is_anew then
     seq = redis.call('HINCRBY', lanes.state, 'seq', 1)
     redis.call('HSET', job, 'sluiceSeq', seq)
   end
-  local lane = lanes.lane .. key
   local place = (tonumber(priority) or 0) * 2 ^ 48 + seq
   if redis.call('ZADD', lane, string.format('%.0f', place), id) == 1 then lanes.parked = lanes.parked + 1 end
   -- In BullMQ's own form: ms, and 12 bits to order by. Should the lanes be lost, it comes due by itself.
@@ -20,8 +32,9 @@ local function join(lanes, id, is_anew)
       redis.call('HSET', lanes.shares, id, ours.share)
       lanes.known.shares = true
     end
-    if tonumber(ours.startByMs) then
-      redis.call('ZADD', lanes.deadlines, ours.startByMs, id)
+    local lapses_at_ms = lapse_of(lanes, ours.startByMs, attempts_made, comes_back)
+    if lapses_at_ms then
+      redis.call('ZADD', lanes.deadlines, string.format('%.0f', lapses_at_ms), id)
       lanes.known.deadlines = true
     end
   end

@@ -1,4 +1,4 @@
--- A set of limits and what they have let pass. Twin of src/core/scope.ts.
+-- A set of limits and what they have let pass. Twin of src/core/scope.ts and src/core/gaps.ts.
 
 local function fresh_scope(limits)
   return {
@@ -40,17 +40,20 @@ local function factor_at(scope, at_us)
   return math.min(1000, scope.factor + grown)
 end
 
--- The distance that calls keep while the rate is cut, or spaced out.
-local function gap_of(scope, at_us, step_us)
-  local factor = factor_at(scope, at_us)
-  local cut_gap_us = factor < 1000 and math.ceil((step_us * 1000) / factor) or 0
-  return at_us < scope.gap_until_us and math.max(cut_gap_us, scope.gap_us) or cut_gap_us
+-- Whether calls keep a distance beyond that of their limits: the rate is cut, or spaced out.
+local function keeps_gap(scope, at_us)
+  return at_us < scope.gap_until_us or factor_at(scope, at_us) < 1000
 end
 
 -- The earliest time at which a scope lets anything start.
 local function opens_at_us(scope, now_us, step_us)
-  local gap_us = gap_of(scope, math.max(now_us, scope.cool_until_us), step_us)
-  return math.max(now_us, scope.cool_until_us, scope.paused_until_us, scope.last_us + gap_us)
+  local at_us, last_us = math.max(now_us, scope.cool_until_us), scope.last_us
+  local factor = factor_at(scope, at_us)
+  local cut_gap_us = factor < 1000 and math.ceil((step_us * 1000) / factor) or 0
+  -- No gap outlasts what it is kept for: the limits themselves space calls after that.
+  local after_cut_us = math.min(last_us + cut_gap_us, scope.since_us + scope.recover_us)
+  local after_gap_us = at_us < scope.gap_until_us and math.min(last_us + scope.gap_us, scope.gap_until_us) or 0
+  return math.max(at_us, scope.paused_until_us, last_us, after_cut_us, after_gap_us)
 end
 
 -- The earliest time, at or after at_us, on which all limits agree; math.huge if nobody can tell.

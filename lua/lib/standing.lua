@@ -1,4 +1,4 @@
--- How limits stand. Twin of standingsOf in src/core/scope.ts: what could pass at once is found by asking.
+-- How limits stand. Twin of standingsOf in src/core/standing.ts: what could pass at once is found by asking.
 local function or_nobody(us)
   return us == math.huge and -1 or us
 end

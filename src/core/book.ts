@@ -1,5 +1,6 @@
 import { ruleOf } from "./limits/registry.ts";
-import { agreeUs, commitAll, gapOf, isAllRate, opensAtUs } from "./scope.ts";
+import { keepsGap, opensAtUs } from "./gaps.ts";
+import { agreeUs, commitAll, isAllRate } from "./scope.ts";
 import type { Fitting, Serving } from "./place.ts";
 import { slotOfRun, type Run } from "./draw-messages.ts";
 import { slotsBefore } from "./turns.ts";
@@ -32,11 +33,11 @@ const MOST_TOGETHER = 1_000_000;
 
 /** A lone limit that drains evenly is booked for many calls at once: at 100,000/s, slot by slot would be too slow. */
 export function isRunnable({ main, gate, opens, serving }: Booking): boolean {
-  const { scope, costs, stepUs } = main;
+  const { scope, costs } = main;
   if (gate !== undefined || scope.records.length !== 1 || costs[0] === 0) return false;
   const atUs = opens();
-  const isCut = gapOf(scope, atUs, stepUs) > 0 || gapOf(serving.state.shared, atUs, stepUs) > 0;
-  return !isCut && ruleOf(scope.records[0]!.limit.kind).excess !== undefined;
+  const isSpaced = keepsGap(scope, atUs) || keepsGap(serving.state.shared, atUs);
+  return !isSpaced && ruleOf(scope.records[0]!.limit.kind).excess !== undefined;
 }
 
 export function bookRun({ main, opens, untilUs, most, ahead }: Booking): Booked {

@@ -54,18 +54,19 @@ function inPerMille(shares: Partial<Record<Priority, number | undefined>> | unde
 
 /** The limits of each key; beside shared ones, a key may have none. */
 function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): KeyPolicy {
-  return compilePerKey(where, perKey, (each) => {
+  return compilePerKey(where, perKey, (path, each) => {
     const wrong = (remedy: string): InvalidOptionError =>
-      new InvalidOptionError({ where, option: "perKey", value: each, remedy });
+      new InvalidOptionError({ where, option: path, value: each, remedy });
     if (each instanceof Promise) throw wrong("give limits at once: a draw cannot wait for them");
     if (typeof each !== "object" || each === null) {
       throw wrong(
         'give the limits of each key, such as { rate: "5/s" }, a function of it, or tiers',
       );
     }
-    const read = readOptions(`${where}: perKey`, LIMITS, each);
+    const at = `${where}: ${path}`;
+    const read = readOptions(at, LIMITS, each);
     const isNone = Object.values(read).every((value) => value === undefined);
-    return isNone && shared.length > 0 ? [] : compileLimits(where, read, shared);
+    return isNone && shared.length > 0 ? [] : compileLimits(at, read, shared);
   });
 }
 
@@ -104,16 +105,20 @@ export function makePolicy(
 
 function compileLimits(
   where: string,
-  { rate, burst, concurrency, limits = [] }: LimitsOptions,
+  { rate, burst, concurrency, limits }: LimitsOptions,
   within: readonly Limit[] = [],
 ): readonly Limit[] {
   const isPaced = rate !== undefined || burst !== undefined;
-  const isEmpty = !isPaced && concurrency === undefined && limits.length === 0;
   const compiled = [
-    ...(isPaced || isEmpty ? [rateLimit(where, rate, burst)] : []),
-    ...limits,
+    ...(isPaced ? [rateLimit(where, rate, burst)] : []),
+    ...(limits ?? []),
     ...(concurrency === undefined ? [] : [inParallel(where, concurrency)]),
   ];
+  if (compiled.length === 0) {
+    const remedy = 'a bucket needs a limit: give a rate, such as "100/s", or concurrency or limits';
+    const option = limits === undefined ? "rate" : "limits";
+    throw new InvalidOptionError({ where, option, value: limits, remedy });
+  }
   if (compiled.length > MOST_LIMITS) {
     const remedy = `give at most ${MOST_LIMITS} limits`;
     throw new InvalidOptionError({ where, option: "limits", value: compiled.length, remedy });

@@ -46,11 +46,16 @@ function plainText(value: unknown): string {
   if (typeof value === "function") return "a function";
   if (typeof value !== "object" || value === null) return String(value);
   try {
-    return JSON.stringify(value) ?? "an object";
+    return JSON.stringify(value, readable) ?? "an object";
   } catch {
-    // A cycle, a BigInt or a toJSON that throws: the kind of thing is all that can be shown.
+    // A cycle, or a toJSON that throws: the kind of thing is all that can be shown.
     return kindOf(value);
   }
+}
+
+/** JSON knows no BigInt. */
+function readable(_name: string, value: unknown): unknown {
+  return typeof value === "bigint" ? `${value}n` : value;
 }
 
 function kindOf(value: object): string {

@@ -1,6 +1,6 @@
 import { areResetsOff } from "./align.ts";
 import { advance, newBucket, scopeOfKey, settleTerms, type BucketState } from "./bucket-state.ts";
-import { CostTooLargeError, WrongResetsError } from "./errors.ts";
+import { CostTooLargeError } from "./errors.ts";
 import { isStateLost, startEmptyHanded } from "./lost-state.ts";
 import { applyLimits, hasLimits, type Scope } from "./scope.ts";
 import { standingsOf } from "./standing.ts";
@@ -15,6 +15,7 @@ import {
   type Wish,
 } from "./draw-messages.ts";
 import { countAlive } from "./turns.ts";
+import { WrongResetsError } from "./wrong-resets.ts";
 
 const NONE: Set<string | undefined> = new Set();
 const NO_KEYS: ReadonlyMap<string, Scope> = new Map();

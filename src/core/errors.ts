@@ -1,4 +1,5 @@
 import { describeValue, onOneLine, withoutPasswords } from "./describe-value.ts";
+import { letGo } from "./let-go.ts";
 import { withoutSecrets } from "./secrets.ts";
 
 /** Every `code` that an error of this package can carry; `docs/errors.md` explains each. */
@@ -31,12 +32,22 @@ export class InvalidOptionError extends SluiceError {
   /** What was given, without passwords. */
   readonly value: unknown;
 
-  constructor(problem: { where: string; option: string; value: unknown; remedy: string }) {
-    const { where, option, remedy } = problem;
+  constructor(problem: {
+    where: string;
+    option: string;
+    value: unknown;
+    remedy: string;
+    cause?: unknown;
+  }) {
+    const { where, option, remedy, cause } = problem;
+    letGo(problem.value);
     const value = withoutSecrets(option, problem.value);
     const what = `option ${describeValue(option)} is ${describeValue(value)}`;
     const end = /[.?!]$/.test(remedy) ? "" : ".";
-    super(onOneLine(`${where}: ${what}; ${remedy}${end}`));
+    super(
+      onOneLine(`${where}: ${what}; ${remedy}${end}`),
+      cause === undefined ? undefined : { cause },
+    );
     this.option = option;
     this.value = value;
   }
@@ -110,23 +121,16 @@ export class LeaseLostError extends SluiceError {
   }
 }
 
-/** Within this package: the beginnings of windows were reckoned for another time than the bucket's. */
-export class WrongResetsError extends Error {
-  readonly serverUs: number;
-
-  constructor(serverUs: number) {
-    super(`resets were reckoned for another time than ${serverUs}`);
-    this.serverUs = serverUs;
-  }
-}
-
 /** Thrown when a call's slot did not come within its `maxWaitMs`; the call was not started. */
 export class WaitTooLongError extends SluiceError {
   override readonly name = "WaitTooLongError";
   readonly code = "ERR_WAIT_TOO_LONG";
   readonly bucket: string;
   readonly key: string | undefined;
-  /** Milliseconds after which the same call is likely to get its slot: `250` when about 25 callers of a 100/s bucket are left. */
+  /**
+   * Milliseconds after which the same call is likely to get its slot: `250` when about 25 callers of a 100/s bucket
+   * are left. An estimate: it may be an interval or so too long, or too short for callers that come meanwhile.
+   */
   readonly retryAfterMs: number;
   /** The limit that the call waited for, as written in the policy: `"100/s"`. */
   readonly limitedBy: string;

@@ -5,7 +5,7 @@ export interface LaneJob {
   readonly weight?: number | undefined;
   /** In how many ms its key has room again, if it comes back from a worker for want of that. */
   readonly roomInMs?: number | undefined;
-  /** Whether it goes behind all others of its priority, and not back to its place. */
+  /** Whether it goes behind all others of its priority, if it is in its lane; if not, it stays as it is. */
   readonly isAnew?: boolean | undefined;
 }
 
@@ -37,10 +37,16 @@ export interface Fed {
   readonly nextMs: number | undefined;
 }
 
+/** Jobs that stand before another, and how many plain calls they stand for. */
+interface Before {
+  readonly before: number;
+  readonly callsBefore: number;
+}
+
 /** Where a job stands: so many before it in the lane of its key, or of all that wait; or in how many ms it is due. */
 export type JobPlace =
-  | { readonly in: "lane"; readonly key: string; readonly before: number }
-  | { readonly in: "queue"; readonly before: number }
+  | ({ readonly in: "lane"; readonly key: string } & Before)
+  | ({ readonly in: "queue" } & Before)
   | { readonly in: "delay"; readonly key: string | undefined; readonly dueInMs: number }
   | { readonly in: "worker" };
 
@@ -49,6 +55,8 @@ export interface LanesSeen {
   readonly lanes: readonly {
     readonly key: string;
     readonly jobs: number;
+    /** How many plain calls they stand for. */
+    readonly calls: number;
     readonly weight: number;
     /** For how many ms it stands aside, since its key has no room. */
     readonly asideMs: number;
@@ -59,15 +67,16 @@ export interface LanesSeen {
   readonly fed: number;
   readonly laneless: number;
   readonly active: number;
+  /** How many plain calls those stand for that wait to be fetched or have no lane. */
+  readonly unlanedCalls: number;
   /** Of the job that was asked about; undefined if it is not there. */
   readonly place: JobPlace | undefined;
   /** The jobs with the earliest deadlines. */
-  readonly deadlines: readonly {
+  readonly deadlines: readonly (Before & {
     readonly id: string;
     readonly key: string;
-    readonly before: number;
     readonly inMs: number;
-  }[];
+  })[];
 }
 
 /** The lanes of queues: where jobs with a key wait for their turn. */
@@ -76,12 +85,15 @@ export interface LaneStore {
   join(queue: string, jobs: readonly LaneJob[]): Promise<void>;
   /** Lets jobs out of their lanes, as many as the workers want, and in fair turns. */
   feed(request: FeedRequest): Promise<Fed>;
-  /** Looks at the lanes, and at where one job stands; changes nothing. */
-  look(queue: string, id?: string): Promise<LanesSeen>;
+  /**
+   * Looks at the lanes, and at where one job stands; changes nothing. What jobs cost is looked up for the first
+   * `counted` of those in lanes and of the others: as many plain calls as jobs unless it is said.
+   */
+  look(queue: string, id?: string, counted?: number): Promise<LanesSeen>;
   /** Takes a job out of its lane; false if it stood in none. */
   leave(queue: string, id: string): Promise<boolean>;
   /** How many jobs are parked. */
   parked(queue: string): Promise<number>;
-  /** Forgets all lanes of a queue whose jobs have been removed. */
+  /** Takes all jobs that have been removed out of their lanes; those that joined since keep their places. */
   clear(queue: string): Promise<void>;
 }

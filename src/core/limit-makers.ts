@@ -127,14 +127,19 @@ export function concurrency(
     readonly leaseMs?: number | undefined;
   } = {},
 ): Limit {
-  return inParallel("concurrency()", max, options);
+  const { leaseMs } = readOptions("concurrency()", CONCURRENCY, options);
+  assertWhole("concurrency()", "max", max, MOST_AT_ONCE);
+  return leased(max, leaseMs);
 }
 
 /** What `concurrency` of a policy stands for. */
-export function inParallel(where: string, max: number, options: object = {}): Limit {
-  const { leaseMs = 30_000 } = readOptions("concurrency()", CONCURRENCY, options);
-  const periodUs = leaseMs * 1_000;
+export function inParallel(where: string, max: number): Limit {
   assertWhole(where, "concurrency", max, MOST_AT_ONCE);
+  return leased(max);
+}
+
+function leased(max: number, leaseMs = 30_000): Limit {
+  const periodUs = leaseMs * 1_000;
   return Object.freeze({ kind: "concurrency", unit: "calls", count: max, periodUs, capacity: max });
 }
 

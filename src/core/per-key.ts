@@ -1,4 +1,5 @@
 import { closest } from "./closest.ts";
+import { describeValue } from "./describe-value.ts";
 import { InvalidOptionError } from "./errors.ts";
 import type { LimitsOptions } from "./limits-options.ts";
 import type { Limit } from "./limits/limit.ts";
@@ -30,7 +31,8 @@ export function keyLimitsOf(
   return key === undefined ? NONE : (perKey?.limitsOf(key) ?? NONE);
 }
 
-type Compile = (given: LimitsOptions) => readonly Limit[];
+/** Compiles limits that stand at a path of the policy: `"perKey.tiers.free"`. */
+type Compile = (path: string, given: LimitsOptions) => readonly Limit[];
 
 const NONE: readonly Limit[] = [];
 /** So many different answers of a function are kept compiled. */
@@ -39,7 +41,7 @@ const MOST_KEPT = 1_000;
 export function compilePerKey(where: string, given: PerKey, compile: Compile): KeyPolicy {
   if (typeof given === "function") return byFunction(given, compile);
   if (isTiers(given)) return byTier(where, given, compile);
-  const fixed = compile(given);
+  const fixed = compile("perKey", given);
   return { limitsOf: () => fixed, fixed, isLocal: false };
 }
 
@@ -51,7 +53,7 @@ function byFunction(policyOf: (key: string) => LimitsOptions, compile: Compile):
       const name = nameOf(options);
       const found = name === undefined ? undefined : compiled.get(name);
       if (found !== undefined) return found;
-      const limits = compile(options);
+      const limits = compile("perKey", options);
       if (name === undefined) return limits;
       if (compiled.size >= MOST_KEPT) compiled.clear();
       compiled.set(name, limits);
@@ -80,7 +82,9 @@ function byTier(where: string, { tiers, tierOf }: Tiers, compile: Compile): KeyP
     const value = typeof tierOf === "function" ? tiers : tierOf;
     throw new InvalidOptionError({ where, option, value, remedy });
   }
-  const table = new Map(Object.entries(tiers).map(([tier, limits]) => [tier, compile(limits)]));
+  const table = new Map(
+    Object.entries(tiers).map(([tier, limits]) => [tier, compile(pathOf(tier), limits)]),
+  );
   return {
     limitsOf(key) {
       const tier = tierOf(key);
@@ -97,6 +101,10 @@ function byTier(where: string, { tiers, tierOf }: Tiers, compile: Compile): KeyP
     fixed: undefined,
     isLocal: true,
   };
+}
+
+function pathOf(tier: string): string {
+  return /^\w{1,40}$/.test(tier) ? `perKey.tiers.${tier}` : `perKey.tiers[${describeValue(tier)}]`;
 }
 
 export function isTiers(given: PerKey | undefined): given is Tiers {

@@ -2,7 +2,8 @@ import type { BucketState } from "./bucket-state.ts";
 import { NO_PLACE, type DrawRequest, type Place, type Wish } from "./draw-messages.ts";
 import type { Drawer } from "./limits/limit.ts";
 import { ruleOf } from "./limits/registry.ts";
-import { bindingOf, opensAtUs, roomOf, stepOf, type Scope } from "./scope.ts";
+import { opensAtUs } from "./gaps.ts";
+import { bindingOf, roomOf, stepOf, type Scope } from "./scope.ts";
 import { keepTurn, shareOf, type Claim } from "./turns.ts";
 
 /** One draw under way. */

@@ -109,26 +109,6 @@ export function roomOf(
   return Math.floor(room);
 }
 
-/** The earliest time at which a scope lets anything start. */
-export function opensAtUs(scope: Scope, nowUs: number, stepUs: number): number {
-  const gapUs = gapOf(scope, Math.max(nowUs, scope.coolUntilUs), stepUs);
-  return Math.max(nowUs, scope.coolUntilUs, scope.pausedUntilUs, scope.lastUs + gapUs);
-}
-
-/** The distance that calls keep while the rate is cut, or spaced out. */
-export function gapOf(scope: Scope, atUs: number, stepUs: number): number {
-  const factor = factorAt(scope, atUs);
-  const cutGapUs = factor < 1_000 ? Math.ceil((stepUs * 1_000) / factor) : 0;
-  return atUs < scope.gapUntilUs ? Math.max(cutGapUs, scope.gapUs) : cutGapUs;
-}
-
-/** Per mille of the rate that is in force. */
-export function factorAt({ factor, sinceUs, recoverUs }: Scope, atUs: number): number {
-  if (factor >= 1_000 || atUs >= sinceUs + recoverUs) return 1_000;
-  const grown = Math.floor((Math.max(0, atUs - sinceUs) * 1_000) / recoverUs);
-  return Math.min(1_000, factor + grown);
-}
-
 /** The earliest time, at or after `atUs`, on which all limits of a scope agree; Infinity if nobody can tell. */
 export function agreeUs(
   scope: Scope,

@@ -3,7 +3,8 @@ import { bookAtOnce, bookList, bookRun, isAtOnce, isRunnable, type Booking } fro
 import { NO_PLACE, type Granted, type Place, type Wish } from "./draw-messages.ts";
 import { bindingAt, fit, settlePlace, shutUs, type Serving } from "./place.ts";
 import { refuse } from "./refuse.ts";
-import { opensAtUs, type Scope } from "./scope.ts";
+import { opensAtUs } from "./gaps.ts";
+import type { Scope } from "./scope.ts";
 import { slotsBefore } from "./turns.ts";
 
 const NOTHING = { slotsUs: [], run: undefined, notBeforeUs: 0, bindsAt: 0, standings: [] };

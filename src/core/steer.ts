@@ -6,7 +6,8 @@ import {
   scopeOfKey,
   type BucketState,
 } from "./bucket-state.ts";
-import { applyLimits, factorAt, type Scope } from "./scope.ts";
+import { factorAt } from "./gaps.ts";
+import { applyLimits, type Scope } from "./scope.ts";
 import { standingsOf } from "./standing.ts";
 import type { Standing } from "./draw-messages.ts";
 import type { Change, Peeked, ScopeRequest, SteerRequest } from "./store.ts";

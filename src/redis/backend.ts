@@ -40,6 +40,7 @@ interface QueueServer {
   isReady(): boolean;
   readonly lanes: LaneStore;
   takeOut(key: string, member: string): Promise<boolean>;
+  setIfFree(key: string, value: string): Promise<boolean>;
   close(): void;
 }
 
@@ -74,6 +75,7 @@ function connectForQueue(server: RedisInput, use: ConnectionUse, prefix: string)
     isReady: () => client.status === "ready",
     lanes: createRedisLanes(client, prefix),
     takeOut: async (key, member) => (await client.zrem(key, member)) === 1,
+    setIfFree: async (key, value) => (await client.set(key, value, "NX")) === "OK",
     close: () => client.disconnect(),
   };
 }

@@ -1,6 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
 import { ClosedError, SluiceError, StoreUnavailableError } from "../core/errors.ts";
+import { isReply, redisRefusalOf } from "../core/redis-refusal.ts";
 import type { Breakers, ServerBreaker } from "./breakers.ts";
 import { untilReady } from "./ready.ts";
 import { withinMs } from "./within.ts";
@@ -21,7 +22,7 @@ export interface Questions {
 
 const PAUSE_MS = 50;
 /** What a script answers to a request that no second try could help. */
-export const REFUSAL: RegExp = /^SLUICE_(?<reason>[A-Z_]+) (?<detail>.*)$/;
+const REFUSAL = /^SLUICE_(?<reason>[A-Z_]+) (?<detail>.*)$/;
 
 export function createQuestions(
   redis: Redis | Cluster,
@@ -51,7 +52,7 @@ export function createQuestions(
         return await run();
       } catch (error) {
         if (isRefusal(error) || isOwn(error)) throw error;
-        // Redis did answer, if with an error; what it says may be over in a moment.
+        // What Redis answers may be over in a moment.
         if (!isReply(error)) breaker.fail(askedAtMs);
         assertAskable(breaker);
         if (performance.now() + PAUSE_MS > deadlineMs) throw unavailable(timeoutMs, error);
@@ -95,11 +96,12 @@ export function createQuestions(
 type Work<T> = (breaker: ServerBreaker, deadlineMs: number) => Promise<T>;
 
 function unavailable(timeoutMs: number, cause: unknown): StoreUnavailableError {
-  return new StoreUnavailableError(
-    `Redis gave no answer within ${timeoutMs} ms; the call was not started. ` +
-      `See that Redis runs and can be reached, or raise storeTimeoutMs.`,
-    cause,
-  );
+  const refusal = redisRefusalOf(cause);
+  const text =
+    refusal === undefined
+      ? `Redis gave no answer within ${timeoutMs} ms; the call was not started. See that Redis runs and can be reached, or raise storeTimeoutMs.`
+      : `Redis refused it for ${timeoutMs} ms: ${refusal.reason}; the call was not started. ${refusal.remedy}.`;
+  return new StoreUnavailableError(text, cause);
 }
 
 function shut(server: string): StoreUnavailableError {
@@ -109,15 +111,19 @@ function shut(server: string): StoreUnavailableError {
   );
 }
 
-export function isRefusal(error: unknown): error is Error {
-  return error instanceof Error && REFUSAL.test(error.message);
+/** Why a script refused what it was asked; undefined for any other error. */
+export function refusalOf(
+  error: unknown,
+): { readonly reason: string; readonly detail: string } | undefined {
+  const { reason, detail } = (error instanceof Error && REFUSAL.exec(error.message)?.groups) || {};
+  return reason === undefined || detail === undefined ? undefined : { reason, detail };
+}
+
+function isRefusal(error: unknown): boolean {
+  return refusalOf(error) !== undefined;
 }
 
 /** What was thrown here, not met on the way to Redis. */
 function isOwn(error: unknown): boolean {
   return error instanceof SluiceError;
-}
-
-function isReply(error: unknown): boolean {
-  return error instanceof Error && error.name === "ReplyError";
 }

@@ -1,7 +1,14 @@
 import type { Cluster, Redis } from "ioredis";
 import type { LaneStore } from "../core/lane-store.ts";
 import { runScript } from "./script.ts";
-import { lanesFeed, lanesJoin, lanesLeave, lanesLook, lanesState } from "./scripts/lanes.ts";
+import {
+  lanesClear,
+  lanesFeed,
+  lanesJoin,
+  lanesLeave,
+  lanesLook,
+  lanesState,
+} from "./scripts/lanes.ts";
 
 /** A look tells of so many lanes one by one, and of so many deadlines: Redis serves nobody else meanwhile. */
 const MOST_LANES = 500;
@@ -12,8 +19,8 @@ export function createRedisLanes(redis: Redis | Cluster, prefix: string): LaneSt
   return {
     join: (queue, jobs) => runScript(redis, lanesJoin, { prefix, queue, jobs }),
     feed: (request) => runScript(redis, lanesFeed, { prefix, ...request }),
-    look(queue, id) {
-      const bounds = { mostLanes: MOST_LANES, mostDeadlines: MOST_DEADLINES };
+    look(queue, id, counted = 0) {
+      const bounds = { mostLanes: MOST_LANES, mostDeadlines: MOST_DEADLINES, counted };
       return runScript(redis, lanesLook, { prefix, queue, id, ...bounds });
     },
     leave: (queue, id) => runScript(redis, lanesLeave, { prefix, queue, id }),
@@ -21,7 +28,8 @@ export function createRedisLanes(redis: Redis | Cluster, prefix: string): LaneSt
       return Number((await redis.hget(lanesState({ prefix, queue }), "parked")) ?? 0);
     },
     async clear(queue) {
-      while (await runScript(redis, lanesLeave, { prefix, queue, id: "" }));
+      let begins = true;
+      while (await runScript(redis, lanesClear, { prefix, queue, begins })) begins = false;
     },
   };
 }

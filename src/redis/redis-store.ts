@@ -1,6 +1,7 @@
 import type { Cluster, Redis } from "ioredis";
 import type { Reckoned } from "../core/align.ts";
-import { CostTooLargeError, WrongResetsError } from "../core/errors.ts";
+import { CostTooLargeError } from "../core/errors.ts";
+import { WrongResetsError } from "../core/wrong-resets.ts";
 import type { Logger } from "../core/logger.ts";
 import type { StoreEvent } from "../core/store-events.ts";
 import type { DrawRequest } from "../core/draw-messages.ts";
@@ -9,7 +10,7 @@ import type { BreakerOptions } from "./breaker.ts";
 import { createBreakers } from "./breakers.ts";
 import { bucketKeys } from "./bucket-keys.ts";
 import { drawSlots } from "./draw-slots.ts";
-import { createQuestions, isRefusal, REFUSAL } from "./questions.ts";
+import { createQuestions, refusalOf } from "./questions.ts";
 import { runScript, type Script } from "./script.ts";
 import { bucketPeek } from "./scripts/bucket-peek.ts";
 import { bucketSteer } from "./scripts/bucket-steer.ts";
@@ -120,14 +121,16 @@ export function createRedisStore(options: RedisStoreOptions): Store {
 }
 
 function wrongResets(error: unknown): WrongResetsError | undefined {
-  const { reason, detail } = (isRefusal(error) && REFUSAL.exec(error.message)?.groups) || {};
-  return reason === "WRONG_RESETS" ? new WrongResetsError(Number(detail)) : undefined;
+  const refusal = refusalOf(error);
+  return refusal?.reason === "WRONG_RESETS"
+    ? new WrongResetsError(Number(refusal.detail))
+    : undefined;
 }
 
 function costTooLarge(error: unknown, request: DrawRequest): CostTooLargeError | undefined {
-  const { reason, detail } = (isRefusal(error) && REFUSAL.exec(error.message)?.groups) || {};
-  if (reason !== "COST_TOO_LARGE") return undefined;
-  const [cost, maxCost] = detail!.split(" ").map(Number) as [number, number];
+  const refusal = refusalOf(error);
+  if (refusal?.reason !== "COST_TOO_LARGE") return undefined;
+  const [cost, maxCost] = refusal.detail.split(" ").map(Number) as [number, number];
   const limits = request.wishes.flatMap(({ keyLimits, costs }) =>
     [...request.terms.limits, ...keyLimits].filter((_limit, index) => costs[index] === cost),
   );

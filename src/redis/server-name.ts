@@ -1,5 +1,6 @@
 import type { Cluster, Redis } from "ioredis";
 import { slotOfTag } from "../core/cluster-slot.ts";
+import { isCluster } from "./connection.ts";
 
 /** Tells what the server of a bucket is called in logs and events: where it is, never with a user or password. */
 export function serverNames(redis: Redis | Cluster): (bucket: string) => string {
@@ -19,8 +20,4 @@ function nameOf({ options }: Redis): string {
   if (sentinels !== undefined && sentinels !== null) return `${name ?? "sentinel"}${database}`;
   if (typeof path === "string") return `${path}${database}`;
   return `${host.includes(":") ? `[${host}]` : host}:${port}${database}`;
-}
-
-function isCluster(redis: Redis | Cluster): redis is Cluster {
-  return redis.isCluster;
 }

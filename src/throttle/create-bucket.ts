@@ -171,6 +171,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     pause: steering.pause,
     resume: steering.resume,
     peek: steering.peek,
+    inForce: steering.inForce,
     onClose(fail) {
       closeListeners.push(fail);
     },

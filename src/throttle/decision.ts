@@ -8,7 +8,7 @@ export interface LimitDecision {
   readonly scope: "bucket" | "key";
   /** The most that can pass at once when nothing is used, in units: `100`. */
   readonly capacity: number;
-  /** The time in which `capacity` comes back, in ms: `60000`. Undefined of a limit on calls at once. */
+  /** The time in which `capacity` comes back, in ms: `60000`, and `0.5` for 1 of 2,000 a second. Undefined of a limit on calls at once. */
   readonly windowMs: number | undefined;
   /** Whole units that could pass now, after this call when it was allowed: `3`. */
   readonly remaining: number;

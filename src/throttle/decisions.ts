@@ -127,7 +127,7 @@ function factsOf(limit: Limit): LimitFacts {
   if (found !== undefined) return found;
   const { unit, capacity, count, periodUs, kind } = limit;
   const { isRate } = ruleOf(kind);
-  const windowMs = isRate ? Math.ceil((capacity * periodUs) / count / 1_000) : undefined;
+  const windowMs = isRate ? (capacity * periodUs) / count / 1_000 : undefined;
   const facts = { name: formatLimit(limit), unit, capacity, windowMs };
   known.set(limit, facts);
   return facts;

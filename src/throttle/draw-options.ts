@@ -22,12 +22,15 @@ export interface DrawOptions {
 export type TryOptions = Pick<DrawOptions, "key" | "cost">;
 
 /** What a call came to cost, by unit; undefined if the result does not tell. */
-type SettledCost = Readonly<Record<string, number | undefined>> | null | undefined;
+type ToldCost = SettledCost | null | undefined;
+
+/** What a call came to cost, by unit; what is undefined or null stays as estimated. */
+export type SettledCost = Readonly<Record<string, number | null | undefined>>;
 
 /** Reads the true cost of a call from its result; what it leaves out, or undefined, stays as estimated. */
 export type SettleBy<Result> = {
   // A method's parameter may be narrower, as those of functions that users write are.
-  by(result: Result): SettledCost | Promise<SettledCost>;
+  by(result: Result): ToldCost | Promise<ToldCost>;
 }["by"];
 
 export const COST: z.ZodType<Cost> = z.custom<Cost>(isCost, {
@@ -62,9 +65,17 @@ const THROTTLED_OPTIONS = z.strictObject({
   concurrency: wholeNumber(1, 1_000_000, "calls").optional(),
 });
 
-/** What `draw` and `.with` take. */
+export const THROTTLED_OPTION_NAMES: readonly string[] = Object.keys(THROTTLED_OPTIONS.shape);
+
+/** What `draw` takes. */
 export function readDrawOptions(where: string, given: unknown): DrawOptions {
   return readOptions(where, DRAW_OPTIONS, given);
+}
+
+/** What `.with` takes, and puts over what was given before: undefined says nothing. */
+export function readOverrides(where: string, given: unknown): DrawOptions {
+  const read = Object.entries(readDrawOptions(where, given));
+  return Object.fromEntries(read.filter(([, value]) => value !== undefined));
 }
 
 export function readTryOptions(where: string, given: unknown): TryOptions {

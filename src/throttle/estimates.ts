@@ -68,7 +68,9 @@ export function createEstimates(
       const dueMs = comesAtMs - performance.now();
       const waiting = keyLimits.length > 0 ? line.size : pacer.waiting;
       const least = hasLeases ? UNKNOWN_MS : 1;
-      return Math.ceil(Math.min(LONGEST_MS, Math.max(least, dueMs, waiting * stepMs)));
+      // The first of those who wait goes when it is due, and the others one after the other.
+      const inLineMs = dueMs > 0 ? dueMs + (waiting - 1) * stepMs : waiting * stepMs;
+      return Math.ceil(Math.min(LONGEST_MS, Math.max(least, inLineMs)));
     },
   };
 }

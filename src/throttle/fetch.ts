@@ -1,5 +1,5 @@
 import type { OwnedBucket } from "./owned-bucket.ts";
-import { readDrawOptions, type DrawOptions, type TryOptions } from "./draw-options.ts";
+import { readOverrides, type DrawOptions, type TryOptions } from "./draw-options.ts";
 import { readAnswer } from "./feedback/answer.ts";
 import type { Slot } from "./slot.ts";
 import type { FetchFunction, ThrottledFetch } from "./throttled-fetch.ts";
@@ -13,23 +13,39 @@ const READ_AHEAD_BYTES = 65_536;
 
 export function createFetch(bucket: OwnedBucket, options: DrawOptions = {}): ThrottledFetch {
   async function throttledFetch(
-    input: Parameters<FetchFunction>[0],
-    init?: RequestInit,
+    given: Parameters<FetchFunction>[0],
+    givenInit?: RequestInit,
   ): Promise<Response> {
+    const isRequest = hasInheritedOptions(givenInit);
+    const input = isRequest ? new Request(given, givenInit) : given;
+    const init = isRequest ? undefined : givenInit;
     const isReplayable = canReplay(input, init);
     const signal = signalOf(input, init);
     const waiting = { ...options, signal: anyOf([signal, options.signal]) };
+    let slot = await bucket.draw(waiting);
     for (let attempt = 1; ; attempt++) {
-      const slot = await bucket.draw(waiting);
       const response = await send(input, init, slot, signal);
       const isLast =
         attempt === MOST_TRIES || !isReplayable || !isRefused(response, methodOf(input, init));
       if (isLast) return releasedAtEnd(response, slot);
       slot.release();
-      // Nobody reads this answer, and whether its connection broke meanwhile matters to nobody.
-      await response.body?.cancel().catch(() => {});
       // Redis may meet a new draw before the cooldown, as when it has to be given that script first.
       await bucket.heard();
+      const next = await drawAgain(waiting, response);
+      if (next === undefined) return response;
+      drop(response);
+      slot = next;
+    }
+  }
+
+  /** A slot for another try; undefined when there is none to be had, and so the last answer stands. */
+  async function drawAgain(waiting: DrawOptions, last: Response): Promise<Slot | undefined> {
+    try {
+      return await bucket.draw(waiting);
+    } catch (error) {
+      if (waiting.signal?.aborted !== true) return undefined;
+      drop(last);
+      throw error;
     }
   }
 
@@ -52,12 +68,23 @@ export function createFetch(bucket: OwnedBucket, options: DrawOptions = {}): Thr
   }
 
   const withOptions = (given: DrawOptions): ThrottledFetch =>
-    createFetch(bucket, { ...options, ...readDrawOptions("fetch.with()", given) });
+    createFetch(bucket, { ...options, ...readOverrides("fetch.with()", given) });
   return Object.assign(throttledFetch, { with: withOptions });
+}
+
+/** Nobody reads this answer, and whether its connection broke meanwhile matters to nobody. */
+function drop(response: Response): void {
+  response.body?.cancel().catch(() => {});
 }
 
 function drawn({ key, cost }: DrawOptions): TryOptions {
   return { key, cost };
+}
+
+/** Whether these are options that a spread would lose: those of a Request are getters of its class. */
+function hasInheritedOptions(init: RequestInit | null | undefined): boolean {
+  const names = ["method", "headers", "body", "signal", "redirect"];
+  return names.some((name) => init && name in init && !Object.hasOwn(init, name));
 }
 
 /** As of `fetch` itself: null takes the signal of a Request away. */

@@ -27,7 +27,7 @@ export interface LeaseKeeper {
   signalOf(lease: number): AbortSignal;
   /** Resolves when all that were given back have left. */
   settled(): Promise<void>;
-  /** Renews no more: calls that still run are told, and their leases end by themselves. */
+  /** Renews no more, and gives nothing back: what calls that still run hold ends by itself, and they are told before. */
   close(): void;
 }
 
@@ -62,8 +62,10 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
     const due = new Map<LeaseHolder, number[]>();
     for (const [lease, { group, endsAtMs, lastsMs, ending }] of kept) {
       const startedMs = endsAtMs - lastsMs;
-      if (nowMs >= startedMs + lastsMs * WARN_AT) ending.abort(new LeaseLostError(bucket));
-      else if (nowMs >= startedMs + lastsMs * RENEW_AT) add(due, group, lease);
+      if (nowMs >= startedMs + lastsMs * WARN_AT) {
+        ending.abort(new LeaseLostError(bucket));
+        if (isClosed) kept.delete(lease);
+      } else if (!isClosed && nowMs >= startedMs + lastsMs * RENEW_AT) add(due, group, lease);
     }
     for (const [group, leases] of due) {
       for (const some of inParts(leases)) void renew(group, some);
@@ -71,11 +73,24 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
     setTimer();
   }
 
+  /** When the first of those that could not be renewed is told; Infinity: nobody is to be told any more. */
+  function firstWarnAtMs(): number {
+    let firstMs = Infinity;
+    for (const { endsAtMs, lastsMs, ending } of kept.values()) {
+      if (!ending.signal.aborted) firstMs = Math.min(firstMs, endsAtMs - lastsMs * (1 - WARN_AT));
+    }
+    return firstMs;
+  }
+
   function setTimer(): void {
     if (timer !== undefined || kept.size === 0) return;
-    timer = setTimeout(tend, shortestMs / 6);
+    timer = setTimeout(tend, Math.min(shortestMs / 6, firstWarnAtMs() - performance.now()));
     // A call that runs keeps the process alive, not its lease.
     timer.unref();
+  }
+
+  function stopIfNone(): void {
+    if (kept.size === 0) clearTimeout(timer);
   }
 
   /** By the limits that the lease was drawn under, whatever policy is in force by now. */
@@ -120,7 +135,7 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
 
   function release(lease: number, group: LeaseHolder): void {
     kept.delete(lease);
-    if (isClosed) return;
+    if (isClosed) return stopIfNone();
     add(returned, group, lease);
     if (isReturnDue) return;
     isReturnDue = true;
@@ -163,9 +178,7 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
     },
     close() {
       isClosed = true;
-      clearTimeout(timer);
-      for (const { ending } of kept.values()) ending.abort(new LeaseLostError(bucket));
-      kept.clear();
+      stopIfNone();
     },
   };
 }

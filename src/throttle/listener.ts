@@ -1,4 +1,6 @@
+import { LRUCache } from "lru-cache";
 import { reasonOf } from "../core/describe-value.ts";
+import { letGo } from "../core/let-go.ts";
 import { keyLimitsOf } from "../core/per-key.ts";
 import type { Change } from "../core/store.ts";
 import type { Basics } from "./basics.ts";
@@ -30,8 +32,12 @@ const MAX_COOL_MS = 900_000;
 const CUT_TO = 700;
 /** After a cooldown the rate grows back in as long as it lasted, within these bounds. */
 const [LEAST_RAMP_US, MOST_RAMP_US] = [1_000_000, 10_000_000];
-/** Headers are acted upon so often at most: each answer carries them. */
+/** Headers are acted upon so often at most, for each key or bucket they are about: each answer carries them. */
 const SPACE_EVERY_MS = 200;
+/** So many keys are remembered to have been spaced just now. */
+const MOST_SPACED = 10_000;
+/** Where a key's name would stand; none is empty. */
+const OF_ALL = "";
 
 export function createListener(
   parts: Basics & { readonly onChange: (key: string | undefined) => void },
@@ -40,7 +46,9 @@ export function createListener(
   const { store, bucket, known, logger, onChange } = parts;
   const { maxCooldownMs = MAX_COOL_MS, adaptive, pace } = options;
   const underWay = new Set<Promise<void>>();
-  let spacedAtMs = -Infinity;
+  const warnedOf = new WeakSet<object>();
+  // It takes its room at once, so only where it is of use.
+  const spacedAtMs = pace && new LRUCache<string, number>({ max: MOST_SPACED });
 
   /** The key's own limits were hit, if it has some; who has none is one of all. */
   function scopeOf(key: string | undefined, scope: Feedback["scope"]): string | undefined {
@@ -82,7 +90,10 @@ export function createListener(
   /** Spaces calls so that what is left lasts until it is reset; never faster than the policy. */
   function space({ headers }: Answer, { key, estimate }: Answered): void {
     const nowMs = performance.now();
-    if (headers === undefined || nowMs < spacedAtMs + SPACE_EVERY_MS) return;
+    const about = scopeOf(key, undefined);
+    const name = about ?? OF_ALL;
+    const lastMs = spacedAtMs?.get(name) ?? -Infinity;
+    if (headers === undefined || nowMs < lastMs + SPACE_EVERY_MS) return;
     const { costOf, stepMs } = estimate();
     let gapMs = 0;
     let forMs = 0;
@@ -92,10 +103,10 @@ export function createListener(
       if (costOf(unit) > 0 && each > gapMs) [gapMs, forMs] = [each, resetAfterMs];
     }
     if (gapMs <= stepMs * 1.05) return;
-    spacedAtMs = nowMs;
+    spacedAtMs?.set(name, nowMs);
     const forUs = Math.round(Math.min(forMs, maxCooldownMs) * 1_000);
     const gapUs = Math.min(Math.round(gapMs * 1_000), forUs);
-    steer(scopeOf(key, undefined), { do: "space", gapUs, forUs });
+    steer(about, { do: "space", gapUs, forUs });
   }
 
   function hear(
@@ -106,6 +117,7 @@ export function createListener(
     if (read === false) return undefined;
     if (read !== undefined) {
       const feedback = read(resultOrError);
+      if (isThenable(feedback)) return warnOfPromise(feedback, read);
       if (feedback !== undefined) cool(feedback, call);
       return feedback?.coolMs;
     }
@@ -114,6 +126,16 @@ export function createListener(
     if (answer.isLimited) cool({ coolMs: answer.retryAfterMs ?? DEFAULT_COOL_MS }, call);
     else if (pace === "headers") space(answer, call);
     return answer.retryAfterMs;
+  }
+
+  /** Once for each function: it answers so to every call. */
+  function warnOfPromise(promise: PromiseLike<unknown>, read: ReadFeedback & object): undefined {
+    letGo(promise);
+    if (warnedOf.has(read)) return;
+    warnedOf.add(read);
+    const problem =
+      "feedback() answered with a promise, and tells nothing; let it answer at once with { coolMs } or undefined.";
+    logger.warn({ bucket }, problem);
   }
 
   return {
@@ -134,4 +156,8 @@ export function createListener(
       await Promise.all(underWay);
     },
   };
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as { then?: unknown } | null | undefined)?.then === "function";
 }

@@ -4,6 +4,7 @@ import type { Bucket } from "./bucket.ts";
 import type { DrawOptions, SettleBy, TryOptions } from "./draw-options.ts";
 import type { ReadFeedback } from "./feedback-options.ts";
 import type { Slot } from "./slot.ts";
+import type { InForce } from "./steering.ts";
 import type { TooFar, Wait, WaitOptions } from "./waiting-call.ts";
 
 /** A bucket as other parts of a sluice use it. */
@@ -24,6 +25,8 @@ export interface OwnedBucket extends Bucket {
    * @throws as {@link Bucket.tryDraw} does for such a cost.
    */
   stepsOf(options: TryOptions): { readonly sharedMs: number; readonly keyMs: number };
+  /** How the bucket stands, and the policy in force: what this process knows of it, only its draws refresh. */
+  inForce(): Promise<InForce>;
   /** How many callers wait here that their own key holds back. */
   readonly heldBack: number;
   /** Calls back when limits, a cooldown or a pause have changed, of one key or of all; returns what ends it. */

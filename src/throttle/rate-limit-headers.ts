@@ -20,6 +20,8 @@ interface NamedLimit {
  * (draft-ietf-httpapi-ratelimit-headers-11), `Retry-After` in whole seconds
  * when the call was refused, and `X-RateLimit-Limit`, `-Remaining` and `-Reset`
  * (seconds from now) of the limit that refused it, or has the least left.
+ * HTTP counts in whole seconds: of a shorter window they tell what passes in one,
+ * `q=100;w=1` of `"100/s"`, though no two of these calls may leave together.
  * Limits on a unit that HTTP has no name for, such as tokens, are left out:
  * clients would take them for calls. All values are printable ASCII.
  *
@@ -31,8 +33,9 @@ export function rateLimitHeaders(decision: Decision): Record<string, string> {
     const where = "rateLimitHeaders()";
     throw new InvalidOptionError({ where, option: "decision", value: decision, remedy });
   }
-  const shown = nameLimits(decision.limits.filter(isShown));
-  const binding = bindingLimit(decision);
+  const limits = decision.limits.filter(isShown).map((limit) => perSecond(limit, decision));
+  const shown = nameLimits(limits);
+  const binding = bindingLimit(limits, decision);
   return {
     ...(shown.length > 0 && {
       "RateLimit-Policy": shown.map(formatPolicyItem).join(", "),
@@ -72,8 +75,26 @@ function nameLimits(limits: readonly LimitDecision[]): readonly NamedLimit[] {
   });
 }
 
-function bindingLimit({ limits, limitedBy }: Decision): LimitDecision | undefined {
-  const shown = limits.filter(isShown);
+/**
+ * A window of 10 ms for 1 call would come out as one of a second, and a rate of
+ * 100/s as 1/s: such a limit is told as what it lets pass in a whole second, and
+ * what is left of that. Of one that refuses, nothing more is left until it does not.
+ */
+function perSecond(limit: LimitDecision, { allowed }: Decision): LimitDecision {
+  const { capacity, windowMs, remaining, resetAfterMs, retryAfterMs } = limit;
+  if (windowMs === undefined || !(windowMs > 0 && windowMs < 1_000)) return limit;
+  // Of whole millionths: 60/s is 16.666666666666668 ms each, which must not come to 61.
+  const quota = Math.ceil(Math.round((capacity * 1e9) / windowMs) / 1e6);
+  const used = Math.max(capacity - remaining, Math.floor((quota * resetAfterMs) / 1_000));
+  const isRefusing = !allowed && retryAfterMs > 0;
+  const left = isRefusing ? remaining : Math.max(remaining, quota - used);
+  return { ...limit, capacity: quota, windowMs: 1_000, remaining: Math.min(quota, left) };
+}
+
+function bindingLimit(
+  shown: readonly LimitDecision[],
+  { limitedBy }: Decision,
+): LimitDecision | undefined {
   const refusing = shown.filter(({ name, retryAfterMs }) => name === limitedBy && retryAfterMs > 0);
   const candidates = refusing.length > 0 ? refusing : shown;
   return candidates.toSorted(

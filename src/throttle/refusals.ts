@@ -1,4 +1,5 @@
 import { LRUCache } from "lru-cache";
+import type { Limit } from "../core/limits/limit.ts";
 import type { Decision } from "./decision.ts";
 import { later } from "./decisions.ts";
 import type { Group } from "./group.ts";
@@ -18,6 +19,8 @@ interface Refusal {
   readonly decision: Decision;
   readonly decidedAtMs: number;
   readonly key: string | undefined;
+  /** The key's limits that refused it: another tier may let it pass. */
+  readonly keyLimits: readonly Limit[];
 }
 
 const MOST_REFUSALS = 10_000;
@@ -27,17 +30,17 @@ const LONGEST_MEMORY_MS = 10_000;
 export function createRefusals(): Refusals {
   const refusals = new LRUCache<string, Refusal>({ max: MOST_REFUSALS });
   return {
-    find({ name }) {
+    find({ name, conditions }) {
       const refusal = refusals.get(name);
-      if (refusal === undefined) return undefined;
+      if (refusal?.keyLimits !== conditions.keyLimits) return undefined;
       const nowMs = performance.now();
       if (nowMs >= refusal.untilMs) return undefined;
       return later(refusal.decision, Math.floor(nowMs - refusal.decidedAtMs));
     },
-    keep({ name, key }, decision) {
+    keep({ name, key, conditions: { keyLimits } }, decision) {
       const nowMs = performance.now();
       const untilMs = nowMs + Math.min(decision.retryAfterMs, LONGEST_MEMORY_MS);
-      refusals.set(name, { untilMs, decision, decidedAtMs: nowMs, key });
+      refusals.set(name, { untilMs, decision, decidedAtMs: nowMs, key, keyLimits });
     },
     forget(key) {
       if (key === undefined) return refusals.clear();

@@ -13,19 +13,20 @@ export interface Settling {
 
 export function createSettling(
   { store, bucket, known, logger }: Basics,
-  /** A call cost less: what was refused to its key may pass now. */
+  /** A call cost less: what was refused to its key, or to all, may pass now. */
   onLess: (key: string | undefined) => void,
 ): Settling {
   return {
     async settle({ slotUs, group }, cost) {
       const { key, conditions } = group;
-      const { costs, keyLimits, limits, text } = conditions;
+      const { costs, keyLimits, limits, shared, text } = conditions;
       const deltas = differences(bucket, limits, costs, cost);
       // Under another policy by now, what the numbers meant is gone.
       if (text !== known.terms.text || deltas.every((delta) => delta === 0)) return;
       try {
         await store.settle({ bucket, terms: known.terms, key, keyLimits, deltas, slotUs });
-        if (deltas.some((delta) => delta < 0)) onLess(key);
+        const isSharedLess = deltas.slice(0, shared.length).some((delta) => delta < 0);
+        if (deltas.some((delta) => delta < 0)) onLess(isSharedLess ? undefined : key);
       } catch (error) {
         logger.warn(
           { bucket, reason: reasonOf(error) },

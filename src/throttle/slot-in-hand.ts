@@ -27,12 +27,20 @@ export function withSlotInHand<T>(
   return inHand.run({ bucket, slot, staleAtMs, isUsed: false }, handler);
 }
 
-/** The slot in hand, if this is the first call through its bucket, it is not stale, and was drawn for such a call. */
-export function takeSlotInHand(bucket: object, { key, cost = 1 }: TryOptions): Slot | undefined {
+/**
+ * The slot in hand, if this is the first call through its bucket, it is not stale, and was drawn for such a call.
+ * If it does not fit, its lease is given back: a handler that kept it while it waits for another could wait for itself.
+ */
+export function takeSlotInHand(bucket: object, options: TryOptions): Slot | undefined {
   const hand = inHand.getStore();
-  if (hand === undefined || hand.isUsed || hand.bucket !== bucket || cost !== 1) return undefined;
-  if (key !== undefined && key !== hand.slot.key) return undefined;
-  if (performance.now() >= hand.staleAtMs) return undefined;
-  hand.isUsed = true;
-  return hand.slot;
+  if (hand === undefined || hand.isUsed || hand.bucket !== bucket) return undefined;
+  const doesFit = fits(hand, options);
+  hand.isUsed = doesFit || hand.slot.hasLease;
+  if (doesFit) return hand.slot;
+  hand.slot.release();
+  return undefined;
+}
+
+function fits({ slot, staleAtMs }: SlotInHand, { key, cost = 1 }: TryOptions): boolean {
+  return cost === 1 && (key === undefined || key === slot.key) && performance.now() < staleAtMs;
 }

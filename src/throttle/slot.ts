@@ -1,3 +1,4 @@
+import type { SettledCost } from "./draw-options.ts";
 import type { LeaseHolder, LeaseKeeper } from "./lease-keeper.ts";
 
 /** The answer to a draw: the moment at which one call may start. */
@@ -21,7 +22,7 @@ export interface Slot {
    *
    * @throws {@link InvalidOptionError} when a number can never be a cost, or a unit is unknown.
    */
-  settle(cost: Readonly<Record<string, number | undefined>>): Promise<void>;
+  settle(cost: SettledCost): Promise<void>;
   /** Ends the call's lease, so that another can start; without a concurrency limit it does nothing. */
   release(): void;
 }
@@ -32,7 +33,7 @@ export interface SlotKeeper {
   readonly leases: LeaseKeeper;
   settle(
     slot: { readonly slotUs: number; readonly group: LeaseHolder },
-    cost: Readonly<Record<string, number | undefined>>,
+    cost: SettledCost,
   ): Promise<void>;
 }
 
@@ -84,7 +85,9 @@ export class DrawnSlot implements Slot {
     return this.#lease === 0 ? NEVER : this.#group.keeper.leases.signalOf(this.#lease);
   }
 
-  async settle(cost: Readonly<Record<string, number | undefined>>): Promise<void> {
+  async settle(cost: SettledCost): Promise<void> {
+    // A stream says so until its end, and the telling that counts is yet to come.
+    if (saysNothing(cost)) return;
     const slotUs = Math.round(this.atMs * 1_000);
     this.#settling ??= this.#group.keeper.settle({ slotUs, group: this.#group }, cost);
     try {
@@ -101,4 +104,9 @@ export class DrawnSlot implements Slot {
     this.#group.keeper.leases.release(this.#lease, this.#group);
     this.#lease = 0;
   }
+}
+
+function saysNothing(cost: SettledCost): boolean {
+  if (typeof cost !== "object" || cost === null) return false;
+  return Object.values(cost).every((amount) => amount === undefined || amount === null);
 }

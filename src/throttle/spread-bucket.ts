@@ -142,6 +142,7 @@ export function createSpreadBucket(parts: SpreadBucketParts): OwnedBucket {
     pause: (options) => steer((part) => part.pause(options)),
     resume: () => steer((part) => part.resume()),
     peek: (options) => bucketOf(options?.key).peek(options),
+    inForce: () => bucketOf(undefined).inForce(),
     onClose(fail) {
       closeListeners.push(fail);
     },

@@ -52,6 +52,12 @@ export interface Steering {
   readonly peek: (options?: { readonly key?: string | undefined }) => Promise<BucketState>;
 }
 
+/** How a bucket stands, beside the policy that holds for all replicas now. */
+export interface InForce {
+  readonly policy: Policy;
+  readonly state: BucketState;
+}
+
 /** A pause without an end: some 30 years. */
 const FOREVER_US = 1e15;
 const PAUSE = z.strictObject({ forMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional() });
@@ -64,7 +70,9 @@ export interface SteeringOptions extends Basics {
   readonly onChange: () => void;
 }
 
-export function createSteering(parts: SteeringOptions): Steering {
+export function createSteering(
+  parts: SteeringOptions,
+): Steering & { readonly inForce: () => Promise<InForce> } {
   const { store, bucket, declared, known, waiting, onChange } = parts;
 
   async function steer(change: Change, terms = known.terms): Promise<void> {
@@ -80,24 +88,24 @@ export function createSteering(parts: SteeringOptions): Steering {
   }
 
   /** The policy that holds for all replicas now. */
-  async function inForce(): Promise<Policy> {
+  async function policyInForce(): Promise<Policy> {
     const { text } = await look(known.policy, undefined);
     return known.read(text);
   }
 
   /** Another policy than this process knows may be in force; its draws will learn it, not a look. */
-  async function peek(key: string | undefined): Promise<BucketState> {
+  async function inForce(key?: string): Promise<InForce> {
     const first = await look(known.policy, key);
     const policy = known.read(first.text);
     const peeked = policy === known.policy ? first : await look(policy, key);
-    return describe(peeked, key, policy, waiting());
+    return { policy, state: describe(peeked, key, policy, waiting()) };
   }
 
   return {
     async configure(given) {
       const where = `bucket("${bucket}").configure()`;
       const isCode = given === "code";
-      const policy = isCode ? declared : compileOver(where, given, await inForce());
+      const policy = isCode ? declared : compileOver(where, given, await policyInForce());
       const change: Change = { do: "configure", isOverride: !isCode };
       await steer(change, termsOf(policy, 0));
     },
@@ -108,8 +116,9 @@ export function createSteering(parts: SteeringOptions): Steering {
     resume: () => steer({ do: "pause", forUs: 0 }),
     async peek(options = {}) {
       const { key } = readOptions("peek()", PEEK, options);
-      return peek(key);
+      return (await inForce(key)).state;
     },
+    inForce: () => inForce(),
   };
 }
 

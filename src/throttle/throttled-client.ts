@@ -1,10 +1,10 @@
 import { z } from "zod";
-import { closest } from "../core/closest.ts";
-import { describeValue } from "../core/describe-value.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import { readOptions } from "../core/options.ts";
 import type { Bucket } from "./bucket.ts";
+import { assertPathLeads } from "./client-paths.ts";
 import { readCallOptions } from "./draw-options.ts";
+import { isNamespace, isReference } from "./namespace.ts";
 import type { ThrottledOptions } from "./throttled-function.ts";
 
 type AnyFunction = (...args: never[]) => unknown;
@@ -62,8 +62,8 @@ const METHODS = z.looseObject({
  * or with more (pages to iterate over, `.withResponse()`): leave those out by naming the
  * others in `methods`. `concurrency` bounds all paced methods together.
  *
- * @throws {@link InvalidOptionError} when an option can never work, or a path begins with
- * a name that the client does not have.
+ * @throws {@link InvalidOptionError} when an option can never work, or there is
+ * no property of a name on a path.
  */
 export function throttledClient<C extends object>(
   client: C,
@@ -82,12 +82,7 @@ export function throttledClient<C extends object>(
   readOptions(where, METHODS, options);
   const { methods = [EVERYTHING], ...rest } = options;
   for (const [index, path] of methods.entries()) {
-    const name = path.split(".")[0]!;
-    if (path.startsWith("*") || name in client) continue;
-    const near = closest(name, namesOf(client));
-    const hint = near === undefined ? "write the path from the client on" : `did you mean ${near}?`;
-    const remedy = `the client has no ${describeValue(name)}; ${hint}`;
-    throw new InvalidOptionError({ where, option: `methods.${index}`, value: path, remedy });
+    assertPathLeads(where, client, `methods.${index}`, path);
   }
   const pace = bucket.throttled(run, readCallOptions(where, rest));
   const wrapping: Wrapping = { pace, proxies: new WeakMap(), originals: new WeakMap() };
@@ -175,20 +170,4 @@ function pathsBelow(paths: Paths, name: PropertyKey): Paths {
     const [head, ...rest] = path.split(".");
     return path !== "" && (head === "*" || head === name) ? [rest.join(".")] : [];
   });
-}
-
-/** Whether methods may lie below: not in what the language or the platform has made, such as an array, a Map or a URL. */
-function isNamespace(value: object): boolean {
-  return Object.prototype.toString.call(value) === "[object Object]";
-}
-
-function isReference(value: unknown): value is object {
-  return (typeof value === "object" && value !== null) || typeof value === "function";
-}
-
-function namesOf(client: object): readonly string[] {
-  const above = Reflect.getPrototypeOf(client);
-  const isBuiltIn = above === null || above === Object.prototype || above === Function.prototype;
-  const own = Reflect.ownKeys(client).filter((name) => typeof name === "string");
-  return isBuiltIn ? own : [...own, ...namesOf(above)];
 }

@@ -2,7 +2,7 @@ import { InvalidOptionError } from "../core/errors.ts";
 import type { OwnedBucket } from "./owned-bucket.ts";
 import {
   readCallOptions,
-  readDrawOptions,
+  readOverrides,
   readResolved,
   type CallOptions,
   type DrawOptions,
@@ -43,7 +43,7 @@ function wrap<F extends AnyFunction>(bucket: OwnedBucket, fn: F, settings: Setti
   }
 
   const withOptions = (given: DrawOptions): Throttled<F> => {
-    const read = readDrawOptions("with()", given);
+    const read = readOverrides("with()", given);
     return wrap(bucket, fn, { draw: { ...draw, ...read }, places });
   };
   Object.defineProperty(paced, "name", { value: fn.name, configurable: true });

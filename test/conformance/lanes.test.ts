@@ -1,95 +1,9 @@
-import { randomUUID } from "node:crypto";
-import { Queue as BullQueue } from "bullmq";
-import { Redis } from "ioredis";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from "vitest";
-import type { Fed, FeedRequest, LaneJob, LaneStore } from "../../src/core/lane-store.ts";
-import { createRedisLanes } from "../../src/redis/redis-lanes.ts";
+import { describe, expect, it } from "vitest";
+import { HOUR_MS, handFedLanes } from "../support/hand-fed-lanes.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
-const HOUR_MS = 3_600_000;
-let redis: Redis;
-let prefix: string;
-let stored: BullQueue;
-let lanes: LaneStore;
-beforeAll(() => {
-  redis = new Redis(inject("redisUrl"), { maxRetriesPerRequest: null });
-});
-beforeEach(() => {
-  prefix = `t${randomUUID()}`;
-  stored = new BullQueue("{jobs}", { prefix, connection: redis });
-  lanes = createRedisLanes(redis, prefix);
-});
-afterEach(async () => {
-  await stored.close();
-});
-afterAll(async () => {
-  await redis.quit();
-});
-
-const keyOf = (name: string): string => `${prefix}:{jobs}:${name}`;
-
-const join = (ids: readonly string[], weight?: number): Promise<void> =>
-  lanes.join(
-    "jobs",
-    ids.map((id) => ({ id, weight })),
-  );
-
-/** Stores jobs of a key as a producer does, and parks them; their ids begin with the key. */
-async function enqueue(
-  key: string,
-  count: number,
-  {
-    priority = 3,
-    weight,
-    ...sluice
-  }: { priority?: number; weight?: number; share?: number; startByMs?: number } = {},
-): Promise<string[]> {
-  const ids: string[] = [];
-  for (let n = 0; n < count; n++) {
-    const opts = { jobId: `${key}-${randomUUID()}`, delay: 10_000, priority, sluice };
-    const { id } = await stored.add(`key ${key}`, 0, opts);
-    ids.push(id!);
-  }
-  await join(ids, weight);
-  return ids;
-}
-
-/** So many jobs are to be out; the two beyond what workers want are taken off the first one's. */
-function feed({ worker = "w", want = 0, ...request }: Partial<FeedRequest> = {}): Promise<Fed> {
-  const nothing = { forMs: HOUR_MS, arrived: [], probes: [], woken: [] };
-  const wanted = worker === "w" ? want - 2 : want;
-  return lanes.feed({ queue: "jobs", worker, want: wanted, ...nothing, ...request });
-}
-
-/** Fetches what was let out, in its order, as a worker does; tells of it, so that it is under way no more. */
-async function fetchFed(): Promise<string[]> {
-  const wait = keyOf("wait");
-  const fetched = (await redis.lrange(wait, 0, -1)).toReversed();
-  await redis.del(wait);
-  if (fetched.length > 0) await feed({ arrived: fetched });
-  return fetched;
-}
-
-/** Has so many jobs let out, one by one, and says whose they were. */
-async function letOut(count: number): Promise<string> {
-  const keys: string[] = [];
-  for (let n = 0; n < count; n++) {
-    await feed({ want: 1 });
-    keys.push(...(await fetchFed()).map((id) => id.split("-")[0]!));
-  }
-  await feed();
-  return keys.join("");
-}
-
-/** A worker puts a job back that it has fetched, since its key has no room for so long. */
-async function putBack(id: string, job: Partial<LaneJob>): Promise<void> {
-  await redis.zadd(keyOf("delayed"), (Date.now() + 10_000) * 4_096, id);
-  await lanes.join("jobs", [{ id, ...job }]);
-}
-
-async function placeOf(id: string): Promise<unknown> {
-  return (await lanes.look("jobs", id)).place;
-}
+const byHand = handFedLanes();
+const { keyOf, join, enqueue, feed, fetchFed, letOut, putBack, placeOf } = byHand;
 
 describe("jobs in lanes", () => {
   it("leave by the weights of their keys, three of one for each of the other", async () => {
@@ -161,18 +75,18 @@ describe("jobs in lanes", () => {
   it("are counted once, however often they join, and not while they wait elsewhere", async () => {
     const [first, second] = await enqueue("a", 2);
     await join([first!, second!]);
-    const twice = await lanes.parked("jobs");
+    const twice = await byHand.lanes.parked("jobs");
     await feed({ want: 1 });
 
     await join([first!]);
 
-    expect([twice, await lanes.parked("jobs")]).toEqual([2, 1]);
+    expect([twice, await byHand.lanes.parked("jobs")]).toEqual([2, 1]);
   });
 
   it("come due by themselves in a day, should all that is kept of lanes be lost", async () => {
     const [id] = await enqueue("a", 1);
 
-    const dueInMs = Number(await redis.zscore(keyOf("delayed"), id!)) / 4_096 - Date.now();
+    const dueInMs = Number(await byHand.redis.zscore(keyOf("delayed"), id!)) / 4_096 - Date.now();
 
     expect(dueInMs / HOUR_MS).toBeCloseTo(24, 1);
   });
@@ -180,10 +94,10 @@ describe("jobs in lanes", () => {
   it("take nobody's place for longer than a minute, when no worker has fetched them", async () => {
     await enqueue("a", 2);
     await feed({ want: 1 });
-    const [lost] = await redis.lrange(keyOf("wait"), 0, 0);
-    await redis.del(keyOf("wait"));
+    const [lost] = await byHand.redis.lrange(keyOf("wait"), 0, 0);
+    await byHand.redis.del(keyOf("wait"));
     const ago = async (ms: number): Promise<string[]> => {
-      await redis.zadd(keyOf("lanes:fed"), Date.now() - ms, lost!);
+      await byHand.redis.zadd(keyOf("lanes:fed"), Date.now() - ms, lost!);
       await feed({ want: 1 });
       return fetchFed();
     };
@@ -195,39 +109,39 @@ describe("jobs in lanes", () => {
   it("are no longer counted, nor under way, once they were taken out of their lane", async () => {
     const [first, second, third] = await enqueue("a", 3);
     await feed({ want: 1 });
-    await redis.del(keyOf("wait"));
+    await byHand.redis.del(keyOf("wait"));
 
-    await lanes.leave("jobs", first!);
-    await lanes.leave("jobs", second!);
+    await byHand.lanes.leave("jobs", first!);
+    await byHand.lanes.leave("jobs", second!);
     await feed({ want: 1 });
 
     expect(await fetchFed()).toEqual([third]);
-    expect(await lanes.parked("jobs")).toBe(0);
+    expect(await byHand.lanes.parked("jobs")).toBe(0);
   });
 });
 
 describe("what workers and others are told of lanes", () => {
   it.each(["runs", "is paused"])("is that jobs were let out, when the queue %s", async (how) => {
-    if (how === "is paused") await stored.pause();
+    if (how === "is paused") await byHand.stored.pause();
     await enqueue("a", 1);
-    await redis.del(keyOf("marker"));
+    await byHand.redis.del(keyOf("marker"));
 
     await feed({ want: 1 });
 
-    expect(await redis.exists(keyOf("marker"))).toBe(how === "runs" ? 1 : 0);
+    expect(await byHand.redis.exists(keyOf("marker"))).toBe(how === "runs" ? 1 : 0);
   });
 
   it("is where a job stands, in its lane or beyond", async () => {
     const [first, second, third, fourth] = await enqueue("a", 4);
-    const { id: keyless } = await stored.add("job", 0, { priority: 3 });
-    const { id: later } = await stored.add("key a", 0, { priority: 3, delay: HOUR_MS });
+    const { id: keyless } = await byHand.stored.add("job", 0, { priority: 3 });
+    const { id: later } = await byHand.stored.add("key a", 0, { priority: 3, delay: HOUR_MS });
     await feed({ want: 2 });
 
     const places = [];
     for (const id of [first, second, keyless, third, fourth]) places.push(await placeOf(id!));
 
-    const queued = [0, 1, 2].map((before) => ({ in: "queue", before }));
-    const parked = [0, 1].map((before) => ({ in: "lane", key: "a", before }));
+    const queued = [0, 1, 2].map((before) => ({ in: "queue", before, callsBefore: before }));
+    const parked = [0, 1].map((before) => ({ in: "lane", key: "a", before, callsBefore: before }));
     expect(places).toEqual([...queued, ...parked]);
     const { dueInMs } = (await placeOf(later!)) as { dueInMs: number };
     expect(dueInMs).toBeGreaterThan(HOUR_MS - 60_000);
@@ -237,10 +151,12 @@ describe("what workers and others are told of lanes", () => {
   it("is of 500 of them each by itself, and of the others together", async () => {
     const opts = { delay: 10_000, priority: 3 };
     const keys = Array.from({ length: 502 }, (_, n) => `k${n}`);
-    const jobs = await stored.addBulk(keys.map((key) => ({ name: `key ${key}`, data: 0, opts })));
+    const jobs = await byHand.stored.addBulk(
+      keys.map((key) => ({ name: `key ${key}`, data: 0, opts })),
+    );
     await join(jobs.map(({ id }) => id!));
 
-    const { lanes: told, others } = await lanes.look("jobs");
+    const { lanes: told, others } = await byHand.lanes.look("jobs");
 
     expect(told).toHaveLength(500);
     expect(others).toEqual({ lanes: 2, jobs: 2 });
@@ -254,15 +170,37 @@ describe("lanes that are cleared", () => {
     await letOut(1);
     await putBack(first!, { roomInMs: HOUR_MS });
     await feed({ want: 1 });
-    await stored.drain(true);
+    await byHand.stored.drain(true);
 
-    await lanes.clear("jobs");
+    await byHand.lanes.clear("jobs");
 
-    const own = (await redis.keys(keyOf("lanes:*"))).map((key) => key.slice(keyOf("").length));
+    const own = (await byHand.redis.keys(keyOf("lanes:*"))).map((key) =>
+      key.slice(keyOf("").length),
+    );
     expect(own.toSorted()).toEqual(["lanes:state", "lanes:wants"]);
-    expect(await lanes.parked("jobs")).toBe(0);
+    expect(await byHand.lanes.parked("jobs")).toBe(0);
     await enqueue("c", 1);
     expect(await fetchFed()).toHaveLength(1);
+  });
+
+  it("keep the jobs that joined after the others had been removed, in their order", async () => {
+    await enqueue("a", 1_200, { share: 2, startByMs: Date.now() + HOUR_MS });
+    await enqueue("b", 3);
+    await byHand.stored.drain(true);
+    const since = await enqueue("a", 2);
+    const other = await enqueue("c", 1);
+
+    await byHand.lanes.clear("jobs");
+
+    expect(await byHand.lanes.parked("jobs")).toBe(3);
+    const places = [];
+    for (const id of [...since, ...other]) places.push(await placeOf(id));
+    expect(places).toMatchObject([{ before: 0 }, { before: 1 }, { key: "c", before: 0 }]);
+    const own = (await byHand.redis.keys(keyOf("lanes:*"))).map((key) =>
+      key.slice(keyOf("").length),
+    );
+    const left = ["lanes:of:a", "lanes:of:c", "lanes:ready", "lanes:state"];
+    expect(own.toSorted()).toEqual(left);
   });
 });
 
@@ -273,11 +211,10 @@ describe("a job that comes back to its lane", () => {
 
     await putBack(first!, {});
     const before = await placeOf(first!);
-    await lanes.leave("jobs", first!);
-    await putBack(first!, { isAnew: true });
+    await byHand.lanes.join("jobs", [{ id: first!, isAnew: true }]);
 
-    expect(before).toEqual({ in: "lane", key: "a", before: 0 });
-    expect(await placeOf(first!)).toEqual({ in: "lane", key: "a", before: 2 });
+    expect(before).toMatchObject({ in: "lane", key: "a", before: 0 });
+    expect(await placeOf(first!)).toMatchObject({ in: "lane", key: "a", before: 2 });
   });
 
   it("has not used up its key's turn, when the key had no room", async () => {
@@ -309,7 +246,7 @@ describe("a lane whose key has no room", () => {
 
     expect(keys).toBe("bbb");
     expect(nextMs).toBeGreaterThan(HOUR_MS - 60_000);
-    expect((await lanes.look("jobs")).lanes[0]!.asideMs).toBeGreaterThan(HOUR_MS - 60_000);
+    expect((await byHand.lanes.look("jobs")).lanes[0]!.asideMs).toBeGreaterThan(HOUR_MS - 60_000);
   });
 
   it("is let through again when that time is over", async () => {
@@ -362,7 +299,7 @@ describe("a lane whose key has no room", () => {
     await feed({ want: 1 });
     const apart = await feed({ arrived: [other!] });
     await feed({ want: 1, woken: ["a"] });
-    const [probe] = await redis.lrange(keyOf("wait"), 0, 0);
+    const [probe] = await byHand.redis.lrange(keyOf("wait"), 0, 0);
 
     const alone = await feed({ arrived: [probe!, "came due by itself"] });
 
@@ -372,13 +309,33 @@ describe("a lane whose key has no room", () => {
 
   it("lets jobs out whose time to start is over, so that they end", async () => {
     await setAside(HOUR_MS);
-    const parked = await lanes.parked("jobs");
+    const parked = await byHand.lanes.parked("jobs");
     await enqueue("a", 1, { startByMs: Date.now() + HOUR_MS });
     const [expired] = await enqueue("a", 1, { startByMs: Date.now() - 1 });
 
     await feed();
 
     expect(await fetchFed()).toEqual([expired]);
-    expect(await lanes.parked("jobs")).toBe(parked + 1);
+    expect(await byHand.lanes.parked("jobs")).toBe(parked + 1);
+  });
+
+  it("keeps a job whose time is over by Redis' clock alone, once its worker has sent it back", async () => {
+    const [early] = await enqueue("a", 1, { startByMs: Date.now() - 1 });
+    await fetchFed();
+
+    await putBack(early!, { roomInMs: HOUR_MS });
+
+    expect(await fetchFed()).toEqual([]);
+    expect(await placeOf(early!)).toMatchObject({ in: "lane" });
+  });
+
+  it("keeps a job that has been tried, though its time to start is over", async () => {
+    const [retried] = await enqueue("a", 1, { startByMs: Date.now() - 1 });
+    await fetchFed();
+    await byHand.redis.hset(keyOf(retried!), "atm", 1);
+
+    await putBack(retried!, {});
+
+    expect(await fetchFed()).toEqual([]);
   });
 });

@@ -30,7 +30,7 @@ export async function outcomeOf<T>(
   }
 }
 
-export function assertDocumented(error: unknown): void {
+function assertDocumented(error: unknown): void {
   if (!(error instanceof SluiceError)) throw error;
   expect(DOCUMENTED).toContain(error.code);
   expect(error.name).toBe(error.constructor.name);

@@ -7,7 +7,13 @@ import { runScript, type Script } from "../../src/redis/script.ts";
 import { bucketPeek } from "../../src/redis/scripts/bucket-peek.ts";
 import { bucketSteer } from "../../src/redis/scripts/bucket-steer.ts";
 import { costsSettle } from "../../src/redis/scripts/costs-settle.ts";
-import { lanesFeed, lanesJoin, lanesLeave, lanesLook } from "../../src/redis/scripts/lanes.ts";
+import {
+  lanesClear,
+  lanesFeed,
+  lanesJoin,
+  lanesLeave,
+  lanesLook,
+} from "../../src/redis/scripts/lanes.ts";
 import { leasesRelease, leasesRenew } from "../../src/redis/scripts/leases.ts";
 import { slotsDraw } from "../../src/redis/scripts/slots-draw.ts";
 import { slotsReturn } from "../../src/redis/scripts/slots-return.ts";
@@ -27,6 +33,7 @@ const ALL: readonly AnyScript[] = [
   slotsDraw,
   slotsReturn,
   slotsTry,
+  lanesClear,
   lanesFeed,
   lanesJoin,
   lanesLeave,
@@ -130,6 +137,7 @@ function inputOf(text: string, other: string, more: Readonly<Record<string, unkn
     woken: [other],
     want: 1,
     forMs: 1,
+    begins: true,
     change: { do: "pause", forUs: 1 },
   };
 }

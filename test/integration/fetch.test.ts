@@ -123,6 +123,32 @@ describe("the fetch of a bucket", () => {
     expect(api.calls.map(({ headers }) => headers["x-a"])).toEqual(["1", "1"]);
   });
 
+  it.each<[string, (request: Request) => RequestInit]>([
+    ["a Request", (request) => request],
+    ["an object whose options are getters", optionsByGetters],
+  ])("sends what %s says, given as options", async (_what, optionsOf) => {
+    const api = await apis.start(() => ({}));
+    const headers = { "x-a": "1" };
+    const request = new Request("http://a.example", { method: "PUT", headers, body: "hello" });
+
+    await openBucket().fetch(api.url, optionsOf(request));
+
+    expect(api.calls).toMatchObject([{ method: "PUT", body: "hello", headers: { "x-a": "1" } }]);
+  });
+
+  it("ends its wait by the signal of a Request that was given as options", async () => {
+    const bucket = openBucket();
+    await bucket.pause();
+    const controller = new AbortController();
+    const request = new Request("http://a.example", { signal: controller.signal });
+    const rejection = rejectionOf(bucket.fetch("http://127.0.0.1:1", request));
+    await waitUntil(() => bucket.waiting === 1, "it waits");
+
+    controller.abort("enough");
+
+    expect(await rejection).toBe("enough");
+  });
+
   it.each<[string, () => NonNullable<RequestInit["body"]>, RegExp]>([
     ["a form", () => new URLSearchParams({ a: "1" }), /^a=1$/],
     ["bytes", () => new TextEncoder().encode("bytes"), /^bytes$/],
@@ -176,17 +202,55 @@ describe("the fetch of a bucket", () => {
     expect(bucket.waiting).toBe(0);
   });
 
-  it("ends its wait for another try, too", async () => {
-    const api = await apis.start(() => ({ status: 429, headers: { "retry-after": "600" } }));
-    const bucket = openBucket();
-    const controller = new AbortController();
-    const rejection = rejectionOf(bucket.fetch(api.url, { signal: controller.signal }));
+  it.each(["of init", "of with()"])(
+    "ends its wait for another try, too, by a signal %s",
+    async (from) => {
+      const api = await apis.start(() => ({ status: 429, headers: { "retry-after": "600" } }));
+      const bucket = openBucket();
+      const controller = new AbortController();
+      const { signal } = controller;
+      const answering =
+        from === "of init"
+          ? bucket.fetch(api.url, { signal })
+          : bucket.fetch.with({ signal })(api.url);
+      const rejection = rejectionOf(answering);
+      await waitUntil(() => api.calls.length === 1 && bucket.waiting === 1, "it waits again");
+
+      controller.abort("enough");
+
+      expect(await rejection).toBe("enough");
+      expect(api.calls).toHaveLength(1);
+    },
+  );
+
+  it.each([503, 429])(
+    "gives its %i to its caller when another try would wait too long",
+    async (status) => {
+      const headers = { "retry-after": "600" };
+      const api = await apis.start(() => ({ status, headers, body: "not now" }));
+      const { fetch } = openBucket({ ...QUICK, concurrency: 1 });
+
+      const response = await fetch.with({ maxWaitMs: 1_000 })(api.url, { method: "PUT" });
+
+      expect(response.status).toBe(status);
+      expect(await response.text()).toBe("not now");
+      expect(api.calls).toHaveLength(1);
+    },
+  );
+
+  it("gives a refusal to its caller when it is closed before another try", async () => {
+    const headers = { "retry-after": "600" };
+    const api = await apis.start(() => ({ status: 429, headers, body: "not now" }));
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("api", QUICK);
+    const answering = bucket.fetch(api.url);
     await waitUntil(() => api.calls.length === 1 && bucket.waiting === 1, "it waits again");
 
-    controller.abort("enough");
+    await sluice.close();
 
-    expect(await rejection).toBe("enough");
-    expect(api.calls).toHaveLength(1);
+    const response = await answering;
+    expect(response.status).toBe(429);
+    expect(await response.text()).toBe("not now");
   });
 
   it("rejects as fetch does when nobody answers", async () => {
@@ -231,6 +295,25 @@ describe("the fetch of a bucket", () => {
     }
   });
 });
+
+/** The options of a Request as some libraries keep them: on a prototype, where a spread finds none. */
+function optionsByGetters({ method, headers, body }: Request): RequestInit {
+  class Options {
+    get method(): string {
+      return method;
+    }
+    get headers(): Headers {
+      return headers;
+    }
+    get body(): ReadableStream | null {
+      return body;
+    }
+    get duplex(): "half" {
+      return "half";
+    }
+  }
+  return new Options();
+}
 
 function formOf(fields: Readonly<Record<string, Blob>>): FormData {
   const form = new FormData();

@@ -22,7 +22,7 @@ export interface ApiAnswer {
   readonly stream?: ((response: ServerResponse) => void) | undefined;
 }
 
-export interface LoggedCall extends ApiCall {
+interface LoggedCall extends ApiCall {
   readonly status: number;
 }
 

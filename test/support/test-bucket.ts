@@ -4,7 +4,7 @@ import { createMemoryStore } from "../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../src/throttle/bucket-options.ts";
 import type { OwnedBucket } from "../../src/throttle/owned-bucket.ts";
 
-export interface Warning {
+interface Warning {
   readonly facts: object;
   readonly message: string;
 }

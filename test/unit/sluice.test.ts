@@ -11,6 +11,8 @@ import {
 } from "sluice";
 import { rejectionOf } from "../support/rejection.ts";
 
+const tierOf = (): string => "free";
+
 let opened: Sluice[] = [];
 beforeEach(() => {
   vi.stubEnv("REDIS_URL", "");
@@ -115,7 +117,8 @@ describe("a sluice", () => {
     ["b", { rate: "1/s", perKey: "5/s" }, "perKey"],
     ["b", { rate: "1/s", perKey: null }, "perKey"],
     ["b", { rate: "1/s", perKey: Promise.resolve({ rate: "5/s" }) }, "perKey"],
-    ["b", { limits: [] }, "rate"],
+    ["b", { limits: [] }, "limits"],
+    ["b", { perKey: { limits: [] } }, "limits"],
     ["b", { limits: ["5/s"] }, "limits.0"],
     ["b", { limits: [{ kind: "leaky-bucket", count: Number.NaN }] }, "limits.0"],
     ["b", { rate: "1/s", concurrency: 0 }, "concurrency"],
@@ -133,6 +136,40 @@ describe("a sluice", () => {
 
     expect(create).toThrow(InvalidOptionError);
     expect(create).toThrow(`option "${option}"`);
+  });
+
+  it.each([
+    [{ perKey: { rate: "1/x" } }, 'bucket("q"): perKey: option "rate" is "1/x"'],
+    [
+      { perKey: { tiers: { free: { rate: "1/x" } }, tierOf } },
+      'bucket("q"): perKey.tiers.free: option "rate" is "1/x"',
+    ],
+    [
+      { perKey: { tiers: { "a b": { rat: "1/s" } }, tierOf } },
+      'bucket("q"): perKey.tiers["a b"]: option "rat" is "1/s"',
+    ],
+    [
+      { perKey: { tiers: { free: null }, tierOf } },
+      'bucket("q"): option "perKey.tiers.free" is null',
+    ],
+    [{}, 'bucket("q"): option "rate" is undefined; a bucket needs a limit'],
+    [{ limits: [] }, "a bucket needs a limit"],
+  ])("says of %j where it is wrong: %s", (policy, message) => {
+    const { sluice } = open();
+    const create = (): unknown => sluice.bucket("q", policy as never);
+
+    expect(create).toThrow(message);
+  });
+
+  it("says where a key's limits are wrong that a function gave", async () => {
+    const { sluice } = open();
+    const bucket = sluice.bucket("q", { perKey: () => ({ rate: "1/x" }) });
+
+    const refused = await rejectionOf(bucket.draw({ key: "k" }));
+
+    expect(refused).toMatchObject({
+      message: expect.stringContaining('bucket("q"): perKey: option "rate"'),
+    });
   });
 
   it("shows no password in what it refuses", () => {
@@ -197,5 +234,39 @@ describe("the top-level throttled", () => {
 
     expect(wrap).toThrow(InvalidOptionError);
     expect(wrap).toThrow(`option "${option}"`);
+  });
+
+  it.each([
+    [{ bucket: "b", rate: "1/s", brst: 3 }, "burst"],
+    [{ bucket: "b", rat: "1/s" }, "rate"],
+    [{ bucket: "b", rate: "1/s", cots: 2 }, "cost"],
+    [{ buckt: "b", rate: "1/s" }, "bucket"],
+  ])("knows of %j which option was meant: %s", (options, meant) => {
+    const wrap = (): unknown => throttled(async () => 1, options as never);
+
+    expect(wrap).toThrow(`did you mean ${meant}?`);
+  });
+
+  it("takes concurrency and feedback for those of the function, not of its bucket", async () => {
+    const heard: unknown[] = [];
+    const feedback = (result: unknown): undefined => void heard.push(result);
+    const own = { concurrency: 1, feedback };
+    let running = 0;
+    let most = 0;
+    const call = async (): Promise<string> => {
+      most = Math.max(most, ++running);
+      await Promise.resolve();
+      running -= 1;
+      return "done";
+    };
+    const first = throttled(call, { bucket: "shared", rate: "1000/s", burst: 10, ...own });
+    // Of the bucket they would make it another one, which is refused.
+    const second = throttled(call, { bucket: "shared", rate: "1000/s", burst: 10 });
+
+    await Promise.all([first(), first(), first()]);
+    await second();
+
+    expect(most).toBe(1);
+    expect(heard).toEqual(["done", "done", "done"]);
   });
 });

@@ -51,14 +51,15 @@ export const lanesFeed: Script<QueueName & FeedRequest, Fed> = defineScript({
   },
 });
 
-type PlaceSeen = readonly [key: string, before: number, number?];
+/** In a lane: how many before it, and their calls; else -1, -2 or -3, and what belongs to it. */
+type PlaceSeen = readonly [key: string, before: number, number?, number?];
 
 interface Seen {
-  readonly lanes: readonly (readonly [string, number, number, number])[] | Nothing;
+  readonly lanes: readonly (readonly [string, number, number, number, number])[] | Nothing;
   readonly others: { readonly lanes: number; readonly jobs: number };
-  readonly waiting: readonly [fed: number, laneless: number, active: number];
+  readonly waiting: readonly [fed: number, laneless: number, active: number, calls: number];
   readonly job?: PlaceSeen;
-  readonly deadlines: readonly (readonly [string, string, number, number])[] | Nothing;
+  readonly deadlines: readonly (readonly [string, string, number, number, number])[] | Nothing;
 }
 
 /** Lua has one empty table for both a list and a record. */
@@ -68,23 +69,40 @@ export interface LanesLook extends QueueName {
   readonly id: string | undefined;
   readonly mostLanes: number;
   readonly mostDeadlines: number;
+  readonly counted: number;
 }
 
 export const lanesLook: Script<LanesLook, LanesSeen> = defineScript({
   name: "lanes-look",
   keys: (input) => ["wait", "delayed", "prioritized", "active"].map((name) => baseOf(input) + name),
-  args: (input) => [baseOf(input), input.id ?? "", input.mostLanes, input.mostDeadlines],
+  args: (input) => {
+    const { id = "", mostLanes, mostDeadlines, counted } = input;
+    return [baseOf(input), id, mostLanes, mostDeadlines, counted];
+  },
   decode: (reply) => {
     const { lanes, others, waiting, job, deadlines } = JSON.parse(reply as string) as Seen;
-    const [fed, laneless, active] = waiting;
+    const [fed, laneless, active, unlanedCalls] = waiting;
     return {
-      lanes: listOf(lanes).map(([key, jobs, weight, asideMs]) => ({ key, jobs, weight, asideMs })),
+      lanes: listOf(lanes).map(([key, jobs, weight, asideMs, calls]) => ({
+        key,
+        jobs,
+        calls,
+        weight,
+        asideMs,
+      })),
       others,
       fed,
       laneless,
       active,
+      unlanedCalls,
       place: job && readPlace(job),
-      deadlines: listOf(deadlines).map(([id, key, before, inMs]) => ({ id, key, before, inMs })),
+      deadlines: listOf(deadlines).map(([id, key, before, inMs, callsBefore]) => ({
+        id,
+        key,
+        before,
+        callsBefore,
+        inMs,
+      })),
     };
   },
 });
@@ -93,9 +111,9 @@ function listOf<T>(list: readonly T[] | Nothing): readonly T[] {
   return Array.isArray(list) ? list : [];
 }
 
-function readPlace([key, before, third = 0]: PlaceSeen): JobPlace {
-  if (before >= 0) return { in: "lane", key, before };
-  if (before === -1) return { in: "queue", before: third };
+function readPlace([key, before, third = 0, fourth = 0]: PlaceSeen): JobPlace {
+  if (before >= 0) return { in: "lane", key, before, callsBefore: third };
+  if (before === -1) return { in: "queue", before: third, callsBefore: fourth };
   if (before === -2) return { in: "delay", key: key === "" ? undefined : key, dueInMs: third };
   return { in: "worker" };
 }
@@ -104,6 +122,13 @@ export const lanesLeave: Script<QueueName & { id: string }, boolean> = defineScr
   name: "lanes-leave",
   keys: (input) => keysOf(input),
   args: (input) => [baseOf(input), input.id],
+  decode: (reply) => Number(reply) === 1,
+});
+
+export const lanesClear: Script<QueueName & { begins: boolean }, boolean> = defineScript({
+  name: "lanes-clear",
+  keys: (input) => keysOf(input),
+  args: (input) => [baseOf(input), Number(input.begins)],
   decode: (reply) => Number(reply) === 1,
 });
 

@@ -1,5 +1,7 @@
 import { headerOf, readProperty } from "./headers.ts";
-import { readDelayMs, readResetMs, readRetryAfterMs } from "./retry-after.ts";
+import { readUsedUpMs } from "./remaining.ts";
+import { readDelayMs, readRetryAfterMs } from "./retry-after.ts";
+import { readServerTimeMs } from "./server-time.ts";
 
 /** What a result or an error tells of the HTTP answer behind it. */
 export interface Answer {
@@ -100,9 +102,8 @@ function retryAfterOf(
 ): number | undefined {
   const askedMs =
     readDelayMs(headerOf(headers, "retry-after-ms"), 1) ??
-    readRetryAfterMs(headerOf(headers, "retry-after"), wallNowMs);
-  if (askedMs !== undefined || !isLimited || !isUsedUp(headers)) return askedMs;
-  return readResetMs(headerOf(headers, "x-ratelimit-reset"), wallNowMs);
+    readRetryAfterMs(headerOf(headers, "retry-after"), readServerTimeMs(headers, wallNowMs));
+  return askedMs ?? (isLimited ? readUsedUpMs(headers, wallNowMs) : undefined);
 }
 
 /** Shopify's GraphQL says so in a 200; clients give the body itself, or keep it in `data` or `body`. */

@@ -1,5 +1,6 @@
 import { headerOf } from "./headers.ts";
 import { readDelayMs, readGoDurationMs, readResetMs, readRfc3339Ms } from "./retry-after.ts";
+import { readServerTimeMs } from "./server-time.ts";
 
 /**
  * What a downstream says is left of one of its quotas. Not a rate: 10,000 left
@@ -57,13 +58,32 @@ const ITEM = new RegExp(String.raw`(${BARE})((?:${PARAMETER})*)[ \t]*(?:,[ \t]*(
  * answer that came out of a cache. Never throws.
  */
 export function readRemaining(headers: unknown, wallNowMs: number): readonly Remaining[] {
-  if (Number(headerOf(headers, "age")) > 0) return [];
-  const quotas = [
-    ...FAMILIES.map((family) => readFamily(headers, family, wallNowMs)),
-    readShopify(headers),
-    ...readRateLimit(headers),
-  ];
-  return quotas.flatMap(toRemaining);
+  if (isOutOfCache(headers)) return [];
+  return [...readStated(headers, wallNowMs), readShopify(headers)].flatMap(toRemaining);
+}
+
+/**
+ * The whole ms until all quotas that have nothing left are reset, as an answer's
+ * headers state it: `60000` of `RateLimit: "a";r=0;t=60`. Undefined when none is
+ * used up, or none says until when, as Shopify's do not. Not capped; never throws.
+ */
+export function readUsedUpMs(headers: unknown, wallNowMs: number): number | undefined {
+  if (isOutOfCache(headers)) return undefined;
+  const resetsMs = readStated(headers, wallNowMs).flatMap((quota) =>
+    quota?.remaining === 0 && quota.limit !== 0 ? [quota.resetAfterMs ?? 0] : [],
+  );
+  return Math.max(0, ...resetsMs) || undefined;
+}
+
+function isOutOfCache(headers: unknown): boolean {
+  return Number(headerOf(headers, "age")) > 0;
+}
+
+/** Of the quotas that state when they are reset. */
+function readStated(headers: unknown, wallNowMs: number): readonly (Quota | undefined)[] {
+  const nowMs = readServerTimeMs(headers, wallNowMs);
+  const families = FAMILIES.map((family) => readFamily(headers, family, nowMs));
+  return [...families, ...readRateLimit(headers)];
 }
 
 function toRemaining(quota: Quota | undefined): readonly Remaining[] {

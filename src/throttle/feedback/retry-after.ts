@@ -42,7 +42,21 @@ const HTTP_DATES: readonly RegExp[] = [
  * for a thousand years.
  */
 export function readRetryAfterMs(value: unknown, wallNowMs: number): number | undefined {
-  return readDelayMs(value, 1_000) ?? readHttpDate(value, wallNowMs);
+  const delayMs = readDelayMs(value, 1_000);
+  if (delayMs !== undefined) return delayMs;
+  const atMs = readHttpDateMs(value, wallNowMs);
+  return atMs === undefined ? undefined : msUntil(atMs, wallNowMs);
+}
+
+/** The moment of an HTTP-date in epoch ms, by a clock that tells the century of a year of two digits. */
+export function readHttpDateMs(value: unknown, wallNowMs: number): number | undefined {
+  if (typeof value !== "string" || value.length > LONGEST_TEXT) return undefined;
+  const text = value.trim();
+  for (const form of HTTP_DATES) {
+    const parts = form.exec(text)?.groups;
+    if (parts !== undefined) return toEpochMs(parts, wallNowMs);
+  }
+  return undefined;
 }
 
 /** A delay counted in units of `unitMs`, as whole ms, never rounded down: `250` of `"0.25"` in seconds. */
@@ -99,18 +113,6 @@ function toWholeMs(ms: number): number | undefined {
   if (!Number.isFinite(ms)) return undefined;
   if (ms >= Number.MAX_SAFE_INTEGER) return Number.MAX_SAFE_INTEGER;
   return Math.max(0, Math.ceil(Math.round(ms * 1e6) / 1e6));
-}
-
-function readHttpDate(value: unknown, wallNowMs: number): number | undefined {
-  if (typeof value !== "string" || value.length > LONGEST_TEXT) return undefined;
-  const text = value.trim();
-  for (const form of HTTP_DATES) {
-    const parts = form.exec(text)?.groups;
-    if (parts === undefined) continue;
-    const atMs = toEpochMs(parts, wallNowMs);
-    return atMs === undefined ? undefined : msUntil(atMs, wallNowMs);
-  }
-  return undefined;
 }
 
 function toEpochMs(

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { describeValue } from "../../../src/core/describe-value.ts";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
+import { concurrency } from "../../../src/core/limit-makers.ts";
 import { readName, readOptions, wholeNumber } from "../../../src/core/options.ts";
 import { compilePolicy } from "../../../src/core/compile-policy.ts";
 
@@ -63,6 +64,13 @@ describe("a burst", () => {
   });
 });
 
+it.each([0, 1.5, -1, 1e15, "5"])(
+  "a concurrency of %j is refused by the name of its argument",
+  (max) => {
+    expect(() => concurrency(max as number)).toThrow('concurrency(): option "max"');
+  },
+);
+
 describe("a name", () => {
   it.each(["", "a{b", "a}b", "a:b", "a\nb", "a\u0000b", "x".repeat(1_000_000), "\ud800", 5, null])(
     "that is %j is refused",
@@ -89,5 +97,9 @@ describe("a value in an error message", () => {
     cycle["self"] = cycle;
 
     expect(describeValue(cycle)).toBe("[object Object]");
+  });
+
+  it("shows a BigInt within it", () => {
+    expect(describeValue({ a: 1n })).toBe('{"a":"1n"}');
   });
 });

@@ -1,9 +1,14 @@
 import fc from "fast-check";
-import { describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import type { Decision, LimitDecision } from "../../../src/throttle/decision.ts";
 import { readAnswer } from "../../../src/throttle/feedback/answer.ts";
 import { readRemaining } from "../../../src/throttle/feedback/remaining.ts";
 import { rateLimitHeaders } from "../../../src/throttle/rate-limit-headers.ts";
+import { createTestBucket } from "../../support/test-bucket.ts";
+
+afterEach(() => {
+  vi.useRealTimers();
+});
 
 function limitWith(given: Partial<LimitDecision> = {}): LimitDecision {
   return {
@@ -92,10 +97,46 @@ describe("the headers of a decision", () => {
     expect(rateLimitHeaders(refused)["X-RateLimit-Limit"]).toBe("9");
   });
 
-  it("give a window of at least a second", () => {
-    const headers = rateLimitHeaders(decisionWith({ limits: [limitWith({ windowMs: 10 })] }));
+  it.each([
+    ["100/s", '"100/s";q=100;w=1', '"100/s";r=99;t=1'],
+    ["60/s", '"60/s";q=60;w=1', '"60/s";r=59;t=1'],
+    ["10000/s", '"10000/s";q=10000;w=1', '"10000/s";r=9990;t=1'],
+    ["100/min", '"100/min";q=2;w=1', '"100/min";r=1;t=1'],
+    ["1/s", '"1/s";q=1;w=1', '"1/s";r=0;t=1'],
+  ])("tell of %s, evenly spaced, what passes in a whole second", async (rate, policy, left) => {
+    vi.useFakeTimers();
+    const { bucket } = createTestBucket({ rate });
 
-    expect(headers["RateLimit-Policy"]).toBe('"100/min";q=100;w=1');
+    const headers = rateLimitHeaders(await bucket.tryDraw());
+
+    expect(headers).toMatchObject({ "RateLimit-Policy": policy, RateLimit: left });
+    expect(headers["X-RateLimit-Limit"]).toBe(/q=(\d+)/.exec(policy)?.[1]);
+    expect(headers["X-RateLimit-Remaining"]).toBe(/r=(\d+)/.exec(left)?.[1]);
+    await bucket.close();
+  });
+
+  it("let who spaces calls by them keep the rate of the policy", () => {
+    const limits = [limitWith({ capacity: 1, windowMs: 10, remaining: 0, resetAfterMs: 10 })];
+
+    const [left] = readRemaining(rateLimitHeaders(decisionWith({ limits })), Date.now());
+
+    expect(left!.resetAfterMs / left!.remaining).toBeLessThan(10.2);
+  });
+
+  it("tell of a refusal that nothing is left until Retry-After, however short the window", () => {
+    const used = { capacity: 1, windowMs: 10, remaining: 0, resetAfterMs: 5, retryAfterMs: 5 };
+    const refused = decisionWith({
+      allowed: false,
+      retryAfterMs: 5,
+      limitedBy: "100/min",
+      limits: [limitWith(used)],
+    });
+
+    expect(rateLimitHeaders(refused)).toMatchObject({
+      "RateLimit-Policy": '"100/min";q=100;w=1',
+      RateLimit: '"100/min";r=0;t=1',
+      "Retry-After": "1",
+    });
   });
 
   it("tell of calls at once by the draft's name for them, and of no window", () => {

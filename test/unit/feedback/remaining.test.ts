@@ -68,6 +68,16 @@ describe("what is left of a quota", () => {
     ]);
   });
 
+  it("is reset by the clock of who wrote it, told by the answer's Date", () => {
+    const headers = {
+      date: "Sat, 21 Nov 2026 12:00:00 GMT",
+      "x-ratelimit-remaining": "7",
+      "x-ratelimit-reset": String(nowMs / 1_000 + 20),
+    };
+
+    expect(readRemaining(headers, nowMs + 3_600_000)).toMatchObject([{ resetAfterMs: 20_000 }]);
+  });
+
   it("goes by Discord's Reset-After rather than by its clock", () => {
     const headers = {
       "X-RateLimit-Limit": "5",

@@ -86,6 +86,17 @@ describe("a refusal", () => {
     expect(state.coolingForMs).toBe(1_000);
   });
 
+  it.each([
+    [60_000, {}],
+    [30_000, { maxCooldownMs: 30_000 }],
+  ])("that says by its quota alone when to come back cools for %i ms with %j", async (ms, more) => {
+    const used = { ratelimit: '"day";r=0;t=60' };
+
+    const state = await standsAfter({ rate: "100/s", ...more }, tooMany(used));
+
+    expect(state.coolingForMs).toBe(ms);
+  });
+
   it("lets the rate grow back from a quarter when its cooldown is over", async () => {
     const state = await standsAfter({ rate: "100/s" }, tooMany());
 
@@ -127,13 +138,39 @@ describe("a refusal", () => {
   });
 });
 
+describe("a function of one's own that answers with a promise", () => {
+  it.each<[string, () => PromiseLike<unknown>]>([
+    ["fails", () => Promise.reject(new Error("boom"))],
+    ["cools", async () => ({ coolMs: 5_000 })],
+  ])("that %s is named in one warning, and cools nothing", async (_what, promised) => {
+    const read = vi.fn(promised);
+    const feedback = read as never;
+    const { bucket, warnings } = createTestBucket({ rate: "100/s", feedback });
+    const call = bucket.throttled(async () => "ok");
+
+    const calls = Promise.all([call(), call(), call()]);
+    await vi.advanceTimersByTimeAsync(100);
+    const results = await calls;
+
+    expect(results).toEqual(["ok", "ok", "ok"]);
+    expect(read).toHaveBeenCalledTimes(3);
+    expect(warnings.map(({ message }) => message)).toEqual([
+      expect.stringContaining("feedback() answered with a promise"),
+    ]);
+    expect((await bucket.peek()).coolingForMs).toBe(0);
+    await bucket.close();
+  });
+});
+
 describe("headers that are paced by", () => {
-  /** How many of 200 calls leave within a second, when each answer says that so much is left for 10 s. */
-  async function leftInASecond(
-    [remaining, unit]: readonly [number, "requests" | "tokens"],
+  type Left = readonly [number, "requests" | "tokens"];
+
+  /** How many of 200 calls leave within a second, and within ten, when each answer says that so much is left for 10 s. */
+  async function leftInOneAndTen(
+    [remaining, unit]: Left,
     options: BucketOptions = { rate: "100/s" },
     { cost, store = createMemoryStore() }: { readonly cost?: Cost; readonly store?: Store } = {},
-  ): Promise<number> {
+  ): Promise<readonly [number, number]> {
     const { bucket } = createTestBucket({ ...options, pace: "headers" }, { store });
     const headers = {
       [`x-ratelimit-limit-${unit}`]: "1000",
@@ -148,9 +185,11 @@ describe("headers that are paced by", () => {
     const call = bucket.throttled(answer, { cost });
     const calls = Array.from({ length: 200 }, () => call().catch(() => undefined));
     await vi.advanceTimersByTimeAsync(1_000);
+    const inASecond = left;
+    await vi.advanceTimersByTimeAsync(9_000);
     await bucket.close();
     await Promise.all(calls);
-    return left;
+    return [inASecond, left];
   }
   const limits = [
     leakyBucket("100/s"),
@@ -158,30 +197,60 @@ describe("headers that are paced by", () => {
   ];
 
   it("space calls so that what is left lasts until it is reset", async () => {
-    expect(await leftInASecond([50, "requests"])).toBeLessThan(25);
+    const [inASecond, inTen] = await leftInOneAndTen([50, "requests"]);
+
+    expect(inASecond).toBeLessThan(25);
+    expect(inTen).toBeGreaterThanOrEqual(50);
   });
 
   it("space calls by what each of them costs", async () => {
-    const left = await leftInASecond([500, "tokens"], { limits }, { cost: { tokens: 50 } });
+    const cost = { tokens: 50 };
+    const [inASecond, inTen] = await leftInOneAndTen([500, "tokens"], { limits }, { cost });
 
-    expect(left).toBeLessThan(20);
+    expect(inASecond).toBeLessThan(20);
+    expect(inTen).toBeGreaterThanOrEqual(10);
   });
 
   it("tell nothing of what calls do not cost", async () => {
-    expect(await leftInASecond([5, "tokens"], { limits })).toBeGreaterThan(95);
+    const [inASecond] = await leftInOneAndTen([5, "tokens"], { limits });
+
+    expect(inASecond).toBeGreaterThan(95);
   });
 
   it("steer the bucket a few times a second at most, however many answers carry them", async () => {
     const store = createMemoryStore();
     const steered = vi.spyOn(store, "steer");
 
-    const left = await leftInASecond([1, "requests"], { rate: "1000/s", burst: 100 }, { store });
+    const options = { rate: "1000/s", burst: 100 };
+    const [inASecond] = await leftInOneAndTen([1, "requests"], options, { store });
 
-    expect(left).toBeGreaterThanOrEqual(75);
-    expect(steered).toHaveBeenCalledTimes(1);
+    expect(inASecond).toBeGreaterThanOrEqual(75);
+    // Once for the first hundred answers, and once for those that come when that gap has ended.
+    expect(steered.mock.calls.length).toBeLessThanOrEqual(2);
+  });
+
+  it("steer each key by its own, however many keys answer at once", async () => {
+    const store = createMemoryStore();
+    const steered = vi.spyOn(store, "steer");
+    const perKey = { rate: "20/s" };
+    const { bucket } = createTestBucket({ rate: "1000/s", perKey, pace: "headers" }, { store });
+    const headers = { "x-ratelimit-remaining-requests": "5", "x-ratelimit-reset-requests": "8s" };
+    const call = bucket.throttled(async (_key: string) => ({ status: 200, headers }), {
+      key: (key) => key,
+    });
+    const keys = Array.from({ length: 20 }, (_, index) => `k${index}`);
+
+    const calls = Promise.all(keys.map((key) => call(key)));
+    await vi.advanceTimersByTimeAsync(100);
+    await calls;
+
+    expect(new Set(steered.mock.calls.map(([{ key }]) => key))).toEqual(new Set(keys));
+    await bucket.close();
   });
 
   it("never make a bucket faster, nor slow one down that would not run out", async () => {
-    expect(await leftInASecond([1_000, "requests"])).toBeGreaterThan(95);
+    const [inASecond] = await leftInOneAndTen([1_000, "requests"]);
+
+    expect(inASecond).toBeGreaterThan(95);
   });
 });

@@ -48,6 +48,18 @@ describe("settle", () => {
     await bucket.close();
   });
 
+  it("waits for a telling that says something", async () => {
+    const { bucket, left } = open();
+    const slot = await bucket.draw({ cost: { tokens: 100 } });
+
+    await slot.settle({ tokens: undefined });
+    await slot.settle({ tokens: null });
+    await slot.settle({ tokens: 900 });
+
+    expect(await left()).toBe(100);
+    await bucket.close();
+  });
+
   it("takes a right number after one that can never be a cost", async () => {
     const { bucket, left } = open();
     const slot = await bucket.draw({ cost: { tokens: 100 } });

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { concurrency, leakyBucket } from "../../../src/core/limit-makers.ts";
 import { takeSlotInHand, withSlotInHand } from "../../../src/throttle/slot-in-hand.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
@@ -31,4 +32,19 @@ it.each([
   ["that costs more", { cost: 2 }, {}, false],
 ] as const)("a call %s takes the slot in hand or leaves it", async (_which, call, slot, taken) => {
   expect(await isTaken(call, slot)).toBe(taken);
+});
+
+it("a call that leaves the slot in hand does not wait for the lease that its own handler holds", async () => {
+  const { bucket } = createTestBucket({
+    limits: [leakyBucket("100/s", { burst: 2 }), concurrency(1)],
+  });
+  const slot = await bucket.draw();
+
+  const drawn = withSlotInHand({ bucket, slot }, () => bucket.draw({ cost: 2 }));
+  await vi.advanceTimersByTimeAsync(1_000);
+
+  expect((await drawn).hasLease).toBe(true);
+  expect(slot.hasLease).toBe(false);
+  (await drawn).release();
+  await bucket.close();
 });

@@ -1,23 +1,8 @@
 import { inspect } from "node:util";
 import { describe, expect, it, vi } from "vitest";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
-import type { Bucket } from "../../../src/throttle/bucket.ts";
 import { throttledClient } from "../../../src/throttle/throttled-client.ts";
-import type { ThrottledOptions } from "../../../src/throttle/throttled-function.ts";
-
-/** A bucket whose slots come at once; it notes the arguments of each call that it paced. */
-function createFakeBucket() {
-  const paced: unknown[][] = [];
-  const given: unknown[] = [];
-  const throttled = (fn: (...args: never[]) => unknown, options?: ThrottledOptions<typeof fn>) => {
-    given.push(options);
-    return async function (this: unknown, ...args: never[]): Promise<unknown> {
-      paced.push(args);
-      return Reflect.apply(fn, this, args);
-    };
-  };
-  return { bucket: { throttled } as unknown as Pick<Bucket, "throttled">, paced, given };
-}
+import { createFakeBucket } from "../../support/fake-bucket.ts";
 
 class Charges {
   readonly #key = "sk_test";
@@ -276,6 +261,9 @@ describe("a throttled client", () => {
     [{ methods: ["charge.create"] }, "methods.0", 'has no "charge"; did you mean charges?'],
     [{ methods: ["charges.*", "withTimout"] }, "methods.1", "did you mean withTimeout?"],
     [{ methods: ["zzz.create"] }, "methods.0", "write the path from the client on"],
+    [{ methods: ["charges.craete"] }, "methods.0", "did you mean charges.create?"],
+    [{ methods: ["chat.completion.create"] }, "methods.0", "did you mean chat.completions?"],
+    [{ methods: ["chat.zzz.create"] }, "methods.0", 'chat has no "zzz"; write the path'],
     [{ methods: [""] }, "methods.0", "write a path"],
     [{ methods: ["charges..create"] }, "methods.0", "write a path"],
     [{ methods: ["**"] }, "methods.0", "write a path"],

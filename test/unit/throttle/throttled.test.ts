@@ -85,6 +85,19 @@ describe("a throttled function", () => {
     await bucket.close();
   });
 
+  it("keeps key and cost when with() is given undefined for them", async () => {
+    const { bucket } = createTestBucket({ rate: "10/s", burst: 5 });
+    const draw = vi.spyOn(bucket, "drawByHand");
+    const send = bucket.throttled(async (_tenant: string) => {}, {
+      key: (tenant) => tenant,
+      cost: () => 3,
+    });
+
+    await send.with({ key: undefined, cost: undefined, priority: "high" })("acme");
+
+    expect(draw).toHaveBeenCalledWith({ key: "acme", cost: 3, priority: "high" });
+  });
+
   it("bounds how many calls run at once, and lets urgent ones have the next place", async () => {
     const { bucket } = createTestBucket({ rate: "1000/s" });
     const { run, endFirst } = manualTask();

@@ -193,6 +193,31 @@ describe("tryDraw", () => {
     await bucket.close();
   });
 
+  it("forgets what it refused to other keys when a call cost less of what all share", async () => {
+    const limits = [tokenBucket({ capacity: 100, refill: "1/min", unit: "tokens" })];
+    const { bucket } = createTestBucket({ limits, perKey: { rate: "100/s" } });
+    const { slot } = await bucket.tryDraw({ key: "b", cost: { tokens: 100 } });
+    const cost = { tokens: 50 };
+    expect((await bucket.tryDraw({ key: "a", cost })).allowed).toBe(false);
+
+    await slot!.settle({ tokens: 10 });
+
+    expect((await bucket.tryDraw({ key: "a", cost })).allowed).toBe(true);
+    await bucket.close();
+  });
+
+  it("forgets what it refused to a key that has another tier by now", async () => {
+    let limits = [fixedWindow(1, "1h")];
+    const { bucket } = createTestBucket({ rate: "100/s", burst: 10, perKey: () => ({ limits }) });
+    await bucket.tryDraw({ key: "a" });
+    expect((await bucket.tryDraw({ key: "a" })).allowed).toBe(false);
+
+    limits = [fixedWindow(1_000, "1h")];
+
+    expect((await bucket.tryDraw({ key: "a" })).allowed).toBe(true);
+    await bucket.close();
+  });
+
   it("fails nobody else when a call can never pass under a policy that others have put in force", async () => {
     const store = createMemoryStore();
     const of = (capacity: number) => ({

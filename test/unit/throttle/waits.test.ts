@@ -1,8 +1,11 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { InvalidOptionError, type WaitTooLongError } from "../../../src/core/errors.ts";
 import { leakyBucket } from "../../../src/core/limit-makers.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
+import type { CallOptions } from "../../../src/throttle/draw-options.ts";
 import { rejectionOf } from "../../support/rejection.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
@@ -78,6 +81,21 @@ describe("a bucket", () => {
     await bucket.close();
   });
 
+  it("says when the first of those who wait may go, and counts an interval for each of the others", async () => {
+    const { bucket } = createTestBucket({ rate: "1/5s" });
+    await bucket.draw();
+    await vi.advanceTimersByTimeAsync(2_000);
+
+    const refused = [100, 200].map((maxWaitMs) => rejectionOf(bucket.draw({ maxWaitMs })));
+    await vi.advanceTimersByTimeAsync(200);
+
+    const [both, alone] = (await Promise.all(refused)) as WaitTooLongError[];
+    // To some hundredths of an interval: who waits knows its turn, not its slot.
+    expect(both!.retryAfterMs - (2_900 + 5_000)).toBeCloseTo(0, -3);
+    expect(alone!.retryAfterMs - 2_800).toBeCloseTo(0, -3);
+    await bucket.close();
+  });
+
   it("says that Redis has not answered to those who wait for nothing else", async () => {
     const store: Store = { ...createMemoryStore(), draw: () => new Promise<never>(() => {}) };
     const { bucket } = createTestBucket({ rate: "100/s" }, { store });
@@ -98,4 +116,30 @@ describe("a bucket", () => {
     await expect(other.draw({ key: "a" })).rejects.toBeInstanceOf(InvalidOptionError);
     await Promise.all([bucket.close(), other.close()]);
   });
+
+  const fails = (async () => {
+    throw new Error("no such tenant");
+  }) as never;
+  const tiers = { free: { rate: "1/s" } };
+  it.each<[string, BucketOptions, CallOptions]>([
+    ["perKey", { rate: "10/s", perKey: fails }, { key: "a" }],
+    ["perKey.tierOf()", { rate: "10/s", perKey: { tiers, tierOf: fails } }, { key: "a" }],
+    ["key", { rate: "10/s" }, { key: fails }],
+  ])(
+    "refuses an async %s by name, and its rejection ends no process",
+    async (option, options, how) => {
+      const unhandled = vi.fn();
+      process.on("unhandledRejection", unhandled);
+      const { bucket } = createTestBucket(options);
+
+      const refused = rejectionOf(bucket.throttled(async () => "ok", how)());
+      await vi.advanceTimersByTimeAsync(100);
+
+      expect(await refused).toMatchObject({ code: "ERR_INVALID_OPTION", option });
+      await nextTurn();
+      expect(unhandled).not.toHaveBeenCalled();
+      process.off("unhandledRejection", unhandled);
+      await bucket.close();
+    },
+  );
 });

@@ -1,0 +1,39 @@
+-- For how many plain calls jobs stand that wait: sums[n] is for the first n of them. Only so many are looked at, since
+-- Redis serves nobody else meanwhile; those behind them count as these do on average.
+
+-- Of a lane, whose jobs' shares are at hand.
+local function sums_of_lane(lanes, key, most)
+  local sums, total = {}, 0
+  for from = 0, most - 1, 1000 do
+    local ids = redis.call('ZRANGE', lanes.lane .. key, from, math.min(from + 1000, most) - 1)
+    if #ids == 0 then break end
+    for _, share in ipairs(redis.call('HMGET', lanes.shares, unpack(ids))) do
+      total = total + (share and tonumber(share) or 1)
+      sums[#sums + 1] = total
+    end
+  end
+  return sums
+end
+
+-- Of those that wait to be fetched: those in the list go before those with a priority.
+local function sums_of_waiting(prefix, wait, prioritized, most)
+  local sums, total = {}, 0
+  local function add(id)
+    local opts = redis.call('HGET', prefix .. id, 'opts')
+    local ours = opts and string.find(opts, '"share"', 1, true) and cjson.decode(opts).sluice
+    total = total + (type(ours) == 'table' and tonumber(ours.share) or 1)
+    sums[#sums + 1] = total
+  end
+  if most < 1 then return sums end
+  local listed = redis.call('LRANGE', wait, -most, -1)
+  for at = #listed, 1, -1 do add(listed[at]) end
+  if #sums < most then
+    for _, id in ipairs(redis.call('ZRANGE', prioritized, 0, most - #sums - 1)) do add(id) end
+  end
+  return sums
+end
+
+local function calls_of(sums, jobs)
+  if jobs == 0 or not sums or #sums == 0 then return jobs end
+  return sums[jobs] or sums[#sums] * jobs / #sums
+end

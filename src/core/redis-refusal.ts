@@ -1,0 +1,26 @@
+import { withoutPasswords } from "./describe-value.ts";
+
+/** What Redis answered instead of doing what it was asked. */
+export interface RedisRefusal {
+  /** In its own words: `"NOPERM this user has no permissions to run the 'evalsha' command"`. */
+  readonly reason: string;
+  readonly remedy: string;
+}
+
+/** Whether Redis did answer, if with an error. */
+export function isReply(error: unknown): error is Error {
+  return error instanceof Error && error.name === "ReplyError";
+}
+
+/** Undefined if Redis did not answer at all. */
+export function redisRefusalOf(error: unknown): RedisRefusal | undefined {
+  if (!isReply(error)) return undefined;
+  const remedy = isForWantOfRights(error.message)
+    ? "Give its Redis user the rights that docs/topologies.md names"
+    : "See what Redis says of it in its log, or in INFO";
+  return { reason: withoutPasswords(error.message), remedy };
+}
+
+export function isForWantOfRights(message: string): boolean {
+  return message.startsWith("NOPERM");
+}

@@ -70,10 +70,12 @@ function run<Data, Result>(
   { context, slot }: Attempt<Data>,
   job: Job<Data>,
 ): Promise<Result> {
-  // Async storage slows every promise of a process down, so it is used only where it can matter.
-  const running = bucket.isCalledByHand
-    ? withSlotInHand({ bucket, slot }, () => handler(job, context))
-    : handler(job, context);
+  // Async storage slows every promise of a process down, so it is used only where it can matter: where a handler
+  // may call through its bucket, and where it would wait for a lease that it holds itself if it did.
+  const running =
+    bucket.isCalledByHand || slot.hasLease
+      ? withSlotInHand({ bucket, slot }, () => handler(job, context))
+      : handler(job, context);
   return timeoutMs === undefined ? running : inTime(running, timeoutMs, context);
 }
 

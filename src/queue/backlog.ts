@@ -1,6 +1,7 @@
 /** Jobs of one key that wait, as a fluid that drains. */
 export interface LaneLoad {
-  readonly jobs: number;
+  /** How many plain calls they stand for. */
+  readonly calls: number;
   readonly weight: number;
   /** How many may start in a ms by the key's own limits. */
   readonly mostPerMs: number;
@@ -8,50 +9,60 @@ export interface LaneLoad {
   readonly fromMs: number;
 }
 
+/** From `fromMs` on, so many calls may start in a ms in all. */
+export interface Phase {
+  readonly fromMs: number;
+  readonly perMs: number;
+}
+
 /** When a backlog drains. All times are in ms from now; Infinity: it never does. */
 export interface Drain {
   /** When all has started. */
   readonly goneMs: number;
-  /** When the job starts that has so many before it in its lane. */
+  /** When the job starts that has so many calls before it in its lane. */
   readonly startMs: (lane: number, before: number) => number;
+  /** How many calls of a lane have started by then. */
+  readonly servedBy: (lane: number, ms: number) => number;
 }
 
-/** From `fromMs` on, a lane that had `served` jobs drains at `perMs`. */
+/** From `fromMs` on, a lane that had `served` calls drains at `perMs`. */
 interface Stretch {
   readonly fromMs: number;
   readonly served: number;
   readonly perMs: number;
 }
 
-/** Shares of a job this small are none: a fluid's numbers are not exact. */
+/** Shares of a call this small are none: a fluid's numbers are not exact. */
 const NEGLIGIBLE = 1e-6;
 
 /**
- * Drains lanes side by side at `perMs` in all: each by its weight, but none
+ * Drains lanes side by side, in phases of which the first begins now: each by its weight, but none
  * faster than its key may; what one leaves, the others share. That is what fair
  * queueing comes to once there are more than a few jobs (generalized processor
  * sharing; Parekh and Gallager, 1993).
  */
-export function drain(lanes: readonly LaneLoad[], perMs: number): Drain {
-  const left = lanes.map(({ jobs }) => jobs);
+export function drain(lanes: readonly LaneLoad[], phases: readonly Phase[]): Drain {
+  const left = lanes.map(({ calls }) => calls);
   const stretches: Stretch[][] = lanes.map(() => []);
   let nowMs = 0;
+  let phase = 0;
 
   for (;;) {
     const open = lanes.flatMap((_lane, index) => (left[index]! > NEGLIGIBLE ? [index] : []));
     if (open.length === 0) break;
     const ready = open.filter((index) => lanes[index]!.fromMs <= nowMs);
-    const rates = ratesOf(ready, lanes, perMs);
-    let forMs = Infinity;
+    while (phase + 1 < phases.length && phases[phase + 1]!.fromMs <= nowMs) phase += 1;
+    const rates = ratesOf(ready, lanes, phases[phase]!.perMs);
+    let forMs = (phases[phase + 1]?.fromMs ?? Infinity) - nowMs;
     for (const index of open) {
-      const { jobs, fromMs } = lanes[index]!;
+      const { calls, fromMs } = lanes[index]!;
       const rate = rates.get(index) ?? 0;
       if (fromMs > nowMs) forMs = Math.min(forMs, fromMs - nowMs);
       else if (rate > 0) forMs = Math.min(forMs, left[index]! / rate);
       if (rate > 0)
-        stretches[index]!.push({ fromMs: nowMs, served: jobs - left[index]!, perMs: rate });
+        stretches[index]!.push({ fromMs: nowMs, served: calls - left[index]!, perMs: rate });
     }
-    if (forMs === Infinity) return { goneMs: Infinity, startMs };
+    if (forMs === Infinity) return { goneMs: Infinity, startMs, servedBy };
     for (const [index, rate] of rates) left[index]! -= rate * forMs;
     nowMs += forMs;
   }
@@ -62,7 +73,14 @@ export function drain(lanes: readonly LaneLoad[], perMs: number): Drain {
       ? Infinity
       : stretch.fromMs + (before - stretch.served) / stretch.perMs;
   }
-  return { goneMs: nowMs, startMs };
+
+  function servedBy(lane: number, ms: number): number {
+    const stretch = stretches[lane]?.findLast(({ fromMs }) => fromMs <= ms);
+    if (stretch === undefined) return 0;
+    const { fromMs, served, perMs: rate } = stretch;
+    return Math.min(lanes[lane]!.calls, served + (ms - fromMs) * rate);
+  }
+  return { goneMs: nowMs, startMs, servedBy };
 }
 
 /** Who needs less than its share by weight gets what it needs; the rest is shared by the others. */

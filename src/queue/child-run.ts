@@ -28,14 +28,16 @@ export function runInChild(
       outcome();
     }
 
-    function hear(message: Message): void {
-      if ("sluice" in message) return tellSlot(message, context);
-      const { cmd, value, err } = message;
+    function hear(given: unknown): void {
+      // The handler, or what it imports, may send messages to others: "ready", for one.
+      if (!isMessage(given)) return;
+      if ("sluice" in given) return tellSlot(given, context);
+      const { cmd, value, err } = given;
       if (cmd === ParentCommand.Completed) settle(() => resolve(value as ChildAnswer));
       else if (cmd === ParentCommand.Log) void context.log(String(value));
       else if (cmd === ParentCommand.Progress) void context.progress(value as object);
       // What a handler throws is an answer; this is a process that has met an error outside of it.
-      else
+      else if (cmd === ParentCommand.Failed || cmd === ParentCommand.Error)
         settle(() =>
           reject(Object.assign(new Error("The handler's process failed"), value ?? err)),
         );
@@ -72,7 +74,12 @@ function startOf(
   return { data: JSON.stringify(data), sluice: { job: facts, attempt, slot: drawn } };
 }
 
+function isMessage(given: unknown): given is Message {
+  return typeof given === "object" && given !== null && ("cmd" in given || "sluice" in given);
+}
+
 function tellSlot(message: SlotMessage, { slot, log }: JobContext): void {
   if (message.sluice === "release") return slot.release();
+  if (message.sluice !== "settle") return;
   slot.settle(message.cost).catch((error: unknown) => log(`settle() failed: ${reasonOf(error)}`));
 }

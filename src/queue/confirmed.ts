@@ -1,4 +1,5 @@
 import { StoreUnavailableError } from "../core/errors.ts";
+import { redisRefusalOf, type RedisRefusal } from "../core/redis-refusal.ts";
 import { noAnswer, withinMs } from "./within.ts";
 
 /** How ioredis refuses a command that it has not begun to send. */
@@ -10,12 +11,18 @@ export async function confirmed<Answer>(storing: Promise<Answer>, leftMs: number
     return await withinMs(leftMs, storing, noAnswer);
   } catch (cause) {
     const isUnsent = cause instanceof Error && cause.message.startsWith(UNSENT);
+    const refusal = redisRefusalOf(cause);
     const problem = isUnsent
       ? "Redis could not be reached; nothing was stored"
-      : "Redis did not confirm the job; it may or may not be stored. With a dedupeId, a retry is safe";
-    const remedy = "See that Redis runs, and try again.";
+      : `${whatRedisDid(refusal)}; it may or may not be stored. With a dedupeId, a retry is safe`;
+    const remedy = `${refusal?.remedy ?? "See that Redis runs"}, and try again.`;
     throw new StoreUnavailableError(`${problem}. ${remedy}`, cause, { mayBeStored: !isUnsent });
   }
+}
+
+function whatRedisDid(refusal: RedisRefusal | undefined): string {
+  if (refusal === undefined) return "Redis did not confirm the job";
+  return `Redis refused the job: ${refusal.reason}`;
 }
 
 /** The failure of one round trip of many, after others that went well. */

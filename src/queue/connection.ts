@@ -11,6 +11,8 @@ export interface QueueConnection {
   readonly lanes: LaneStore;
   /** Takes a member out of a sorted set; whether it was in there. */
   takeOut(key: string, member: string): Promise<boolean>;
+  /** Sets a key that has no value; whether it had none. */
+  setIfFree(key: string, value: string): Promise<boolean>;
   close(): void;
 }
 

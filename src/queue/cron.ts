@@ -5,6 +5,8 @@ export const UTC = "UTC";
 
 /** Whether an expression can be read, and there is a time that it means. */
 export function isCron(cron: string, timeZone: string | undefined): boolean {
+  // It would be read as each minute, but BullMQ takes no schedule for it.
+  if (cron === "") return false;
   try {
     return nextTime(cron, timeZone) !== undefined;
   } catch {

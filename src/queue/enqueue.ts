@@ -94,9 +94,9 @@ export function createEnqueuing<Data, Input>(parts: EnqueuingParts<Data>): Enque
     }
   }
 
-  /** How many plain calls a job stands for in the turns of its lane. */
+  /** How many plain calls a job stands for, in the turns of its lane and in what is expected of the backlog. */
   function shareOf({ key, cost }: EnqueueOptions): number | undefined {
-    if (key === undefined || cost === undefined) return undefined;
+    if (cost === undefined) return undefined;
     const share = bucket.stepsOf({ key, cost }).sharedMs / bucket.stepsOf({ key }).sharedMs;
     return Number.isFinite(share) && share > 0 && share !== 1 ? share : undefined;
   }

@@ -1,6 +1,7 @@
 import type { EventEmitter } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
 import { QueueEvents as StoredEvents } from "bullmq";
+import { reasonOf } from "../core/describe-value.ts";
 import { createEmitter } from "../core/emitter.ts";
 import { ClosedError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
@@ -45,6 +46,7 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
   let connection: ReturnType<ConnectQueue> | undefined;
   let beginning: Promise<void> | undefined;
   let isWanted = false;
+  let lastReason: string | undefined;
 
   function listen(): Promise<void> {
     beginning ??= begin().catch((error: unknown) => {
@@ -76,15 +78,25 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
   }
 
   /** Goes on trying until it listens; whoever waits, waits for the first try. */
-  async function listenInTheEnd(): Promise<void> {
+  async function keepTryingToListen(): Promise<void> {
     try {
       await listen();
-    } catch {
-      void (async () => {
-        await pause(RETRY_MS, undefined, { signal: closed.signal, ref: false });
-        await listenInTheEnd();
-      })().catch(() => undefined);
+    } catch (error) {
+      if (closed.signal.aborted) return;
+      tell(error);
+      void pause(RETRY_MS, undefined, { signal: closed.signal, ref: false }).then(
+        keepTryingToListen,
+        () => undefined,
+      );
     }
+  }
+
+  /** An outage once, not with each try. */
+  function tell(error: unknown): void {
+    const reason = reasonOf(error);
+    if (reason === lastReason) return;
+    lastReason = reason;
+    logger.warn({ queue: name, reason }, "Nobody hears the events of a queue as yet.");
   }
 
   return {
@@ -94,7 +106,7 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
       emitter.on(event, listener);
       if (isWanted) return;
       isWanted = true;
-      access.waitFor(listenInTheEnd());
+      access.waitFor(keepTryingToListen());
     },
     off: (event, listener) => emitter.off(event, listener),
     async close() {

@@ -11,6 +11,8 @@ export interface Feeder {
   whileWaiting<T>(slot: Promise<T>): Promise<T>;
   /** A job has started; a probe tells of its key, and whether it went at once. */
   start(probe?: { readonly key: string; readonly wentAtOnce: boolean }): void;
+  /** A probe has ended without a slot: its lane need not wait for it. */
+  missProbe(key: string): void;
   /** A job that BullMQ holds as delayed joins its lane. */
   park(job: LaneJob): void;
   /** A key may have room again; `"*"` stands for all of them. */
@@ -160,6 +162,10 @@ export function createFeeder(parts: FeederParts): Feeder {
       if (probe !== undefined) probes.push([probe.key, probe.wentAtOnce]);
       // Who said that it had too many says when it has not: the next job to be enqueued goes by that.
       if (probe !== undefined || parked > 0 || told < 0) tellSoon();
+    },
+    missProbe(key) {
+      probes.push([key, false]);
+      tellSoon();
     },
     park(job) {
       joining.push(job);

@@ -1,17 +1,22 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { StoreUnavailableError, WaitTooLongError } from "../core/errors.ts";
+import {
+  CostTooLargeError,
+  InvalidOptionError,
+  StoreUnavailableError,
+  WaitTooLongError,
+} from "../core/errors.ts";
 import type { OwnedBucket } from "../throttle/owned-bucket.ts";
 import type { Slot } from "../throttle/slot.ts";
 import type { TooFar, Wait, WaitOptions } from "../throttle/waiting-call.ts";
 import type { Job } from "./job.ts";
-import { expiredFailure } from "./outcome.ts";
+import { expiredFailure, impossibleFailure } from "./outcome.ts";
 
 /** Draws slots for the jobs of one worker. */
 export interface JobSlots {
   /**
    * The job's slot; or why there is none: its key's time is too far off, or undefined: the worker is closed.
    *
-   * @throws the failure of a job that did not start in time.
+   * @throws the failure of a job that did not start in time, or never can.
    */
   draw(job: Job<unknown>): Promise<Slot | TooFar | undefined>;
   /** Ends all waits. */
@@ -44,6 +49,7 @@ export function createJobSlots(
     let error = failure;
     while (!isClosed) {
       if (error instanceof WaitTooLongError) throw expiredFailure(job, Date.now());
+      if (canNeverPass(error)) throw impossibleFailure(error);
       if (!(error instanceof StoreUnavailableError)) throw error;
       await pauseUnlessClosed();
       if (isClosed) return undefined;
@@ -84,4 +90,9 @@ export function createJobSlots(
       for (const wait of waits) wait.leave(reason);
     },
   };
+}
+
+/** What was let in may be too large, or of a unit that nothing counts, once the limits have changed. */
+function canNeverPass(error: unknown): error is Error {
+  return error instanceof CostTooLargeError || error instanceof InvalidOptionError;
 }

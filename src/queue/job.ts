@@ -3,6 +3,7 @@ import { PRIORITIES, type Priority } from "../core/priority.ts";
 import type { Cost } from "../throttle/costs.ts";
 import { DEFAULT_ATTEMPTS, exponential } from "./backoff.ts";
 import type { EnqueueOptions } from "./enqueue-options.ts";
+import { PARK_MS } from "./lane.ts";
 
 /** Queued work, as producers and handlers see it. */
 export interface Job<Data> {
@@ -27,7 +28,7 @@ interface OwnOptions {
   /** The same, in ms since 1970; not of recurring jobs, each of which is due at another time. */
   readonly startByMs?: number;
   readonly maxBackoffMs?: number;
-  /** How many plain calls it stands for in the turns of its lane. */
+  /** How many plain calls it stands for, if it is not 1. */
   readonly share?: number;
 }
 
@@ -41,6 +42,8 @@ const KEYLESS = "job";
 const KEYED = "key ";
 /** A job's log is bounded: its last lines are kept. */
 const KEPT_LINES = 100;
+/** Of its attempts, the last tells what was wrong in the end: each of a thousand may have a stack of many lines. */
+const KEPT_STACKS = 1;
 
 /** BullMQ's name of a job carries the key: a dashboard then shows whose job it is. */
 export function storedName(key: string | undefined): string {
@@ -69,7 +72,8 @@ export function storedOptions(options: EnqueueOptions, share?: number): StoredOp
   return {
     // BullMQ runs lower numbers first, and 0 before all that have one: so every job has one.
     priority: PRIORITIES.indexOf(priority) + 1,
-    ...(delay > 0 && { delay }),
+    // Only what is on its way to its lane waits for just so long.
+    ...(delay > 0 && { delay: delay === PARK_MS ? PARK_MS + 1 : delay }),
     // By the clock that its deadline was reckoned with.
     ...(isOnce && maxWaitMs !== undefined && { timestamp: nowMs }),
     ...(attempts !== undefined && { attempts }),
@@ -98,6 +102,7 @@ export function fillDefaults({ opts }: Pick<Stored<unknown>, "opts">): void {
   opts.attempts ||= DEFAULT_ATTEMPTS;
   opts.backoff ??= exponential();
   opts.keepLogs ??= KEPT_LINES;
+  opts.stackTraceLimit ??= KEPT_STACKS;
 }
 
 export function readJob<Data>(stored: Stored<Data>): Job<Data> {

@@ -56,8 +56,14 @@ function isDeduplicated({ opts }: Stored<unknown>): boolean {
   return opts.deduplication !== undefined;
 }
 
-/** Whether a job waits for no more than to join its lane. */
+/** Whether a job waits for no more than to join its lane, in which it has never been. */
 async function isOnItsWay(queue: StoredQueue, { id }: Stored<unknown>): Promise<boolean> {
   const client = await queue.getBackend().client;
-  return (await client.hget(queue.toKey(id!), "delay")) === String(PARK_MS);
+  const key = queue.toKey(id!);
+  // One that has been there and waits to be tried again may have been told to wait for as long.
+  const [delay, seq] = await Promise.all([
+    client.hget(key, "delay"),
+    client.hget(key, "sluiceSeq"),
+  ]);
+  return delay === String(PARK_MS) && seq === null;
 }

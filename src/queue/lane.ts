@@ -1,3 +1,4 @@
+import { describeValue, reasonOf } from "../core/describe-value.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 
 /**
@@ -23,12 +24,22 @@ export function createWeights(
   queue: string,
   weights: Weights = {},
 ): (key: string | undefined) => number | undefined {
+  const where = `queue("${queue}")`;
+  const remedy = `give each key a number from ${LEAST_WEIGHT} to ${MOST_WEIGHT}`;
+
   function read(weight: unknown): number {
     const isWeight = typeof weight === "number" && weight >= LEAST_WEIGHT && weight <= MOST_WEIGHT;
     if (isWeight) return weight;
-    const remedy = `give each key a number from ${LEAST_WEIGHT} to ${MOST_WEIGHT}`;
-    const where = `queue("${queue}")`;
     throw new InvalidOptionError({ where, option: "weights", value: weight, remedy });
+  }
+
+  function call(weigh: (key: string) => number, key: string): number {
+    try {
+      return weigh(key);
+    } catch (cause) {
+      const why = `it threw for key ${describeValue(key)} (${reasonOf(cause)}); ${remedy}`;
+      throw new InvalidOptionError({ where, option: "weights", value: weigh, remedy: why, cause });
+    }
   }
 
   if (typeof weights === "object") {
@@ -36,7 +47,7 @@ export function createWeights(
   }
   const tell = (key: string): number =>
     typeof weights === "function"
-      ? read(weights(key))
+      ? read(call(weights, key))
       : read((Object.hasOwn(weights, key) ? weights[key] : undefined) ?? 1);
   return (key) => {
     const weight = key === undefined ? 1 : tell(key);

@@ -44,7 +44,7 @@ const CONTROL_NAMES: readonly string[] = [
   "WaitingChildrenError",
 ];
 const CONTROL_MESSAGE = "bullmq:rateLimitExceeded";
-/** Failed jobs are kept: an error whose message is a whole answer must not fill Redis. */
+/** Failed jobs are kept: an error whose message, or stack, is a whole answer must not fill Redis. */
 const LONGEST_REASON = 10_000;
 /** A result above that is not kept. */
 const MOST_RESULT_CHARACTERS = 1_000_000;
@@ -69,12 +69,16 @@ export function asFailure(thrown: unknown): Error {
     const what = typeof thrown === "string" ? thrown : describeValue(thrown);
     return new Error(shorten(`The handler threw ${what}`), { cause: thrown });
   }
-  const { name, message } = thrown;
+  const { name, message, stack } = thrown;
   if (typeof message !== "string" || message.length > LONGEST_REASON) {
     return new Error(shorten(String(message)), { cause: thrown });
   }
-  if (!CONTROL_NAMES.includes(name) && message !== CONTROL_MESSAGE) return thrown;
-  return new Error(`The handler threw ${name}: ${message}`, { cause: thrown });
+  if (CONTROL_NAMES.includes(name) || message === CONTROL_MESSAGE) {
+    return new Error(`The handler threw ${name}: ${message}`, { cause: thrown });
+  }
+  if (typeof stack !== "string" || stack.length <= LONGEST_REASON) return thrown;
+  const bounded = new Error(message, { cause: thrown });
+  return Object.assign(bounded, { name, stack: shorten(stack) });
 }
 
 /** An error by which BullMQ keeps the job as failed at once. */
@@ -89,6 +93,11 @@ export function expiredFailure({ startByMs }: Job<unknown>, nowMs: number): Erro
   const dueMs = startByMs ?? nowMs;
   const by = new Date(dueMs).toISOString();
   return finalFailure(`Expired: it had to start by ${by}, and was ${nowMs - dueMs} ms too late`);
+}
+
+/** How a job ends that no limit in force will ever let pass. */
+export function impossibleFailure(cause: Error): Error {
+  return finalFailure(`Impossible: ${cause.message}`, cause);
 }
 
 /** How a job ends whose data the schema refuses. */

@@ -2,6 +2,7 @@ import type { JobPlace, LanesSeen, LaneStore } from "../core/lane-store.ts";
 import type { OwnedBucket } from "../throttle/owned-bucket.ts";
 import type { TryOptions } from "../throttle/draw-options.ts";
 import { drain, type Drain, type LaneLoad } from "./backlog.ts";
+import { pacesOf, type Paces } from "./paces.ts";
 import type { StoredAccess } from "./stored-queue.ts";
 
 /** When a job is expected to start, as the backlog and the limits stand now. */
@@ -18,7 +19,10 @@ export interface Forecast {
   readonly waiting: number;
   /** In how many ms all of them have started; Infinity: never, as things stand. */
   readonly goneInMs: number;
-  /** Of the 1,000 jobs with the earliest deadlines, those that will not start in time, by `maxWaitMs`. */
+  /**
+   * Of the 1,000 jobs in lanes with the earliest deadlines, those that will not start in time, by `maxWaitMs`. Jobs
+   * without a key, delayed ones, and those that a worker is about to fetch are not among them: ask their `eta`.
+   */
   readonly missed: readonly {
     readonly id: string;
     readonly key: string;
@@ -36,24 +40,29 @@ export interface Outlook {
   readonly forecast: () => Promise<Forecast>;
 }
 
+/** Jobs that wait, as they are told, and as a fluid. */
+interface Lane extends LaneLoad {
+  readonly jobs: number;
+  /** How many lanes it stands for: as many jobs of each go before a job as stand before it in its own. */
+  readonly lanes: number;
+}
+
 interface View {
   readonly seen: LanesSeen;
   readonly drained: Drain;
-  /** How fast jobs start in all, per ms. */
-  readonly perMs: number;
   /** When the bucket lets anything start. */
   readonly fromMs: number;
-  readonly lanes: readonly LaneLoad[];
+  readonly lanes: readonly Lane[];
   /** Where a key's lane stands among them; those that are not told of are one together. */
-  readonly laneOf: (key: string | undefined) => number | undefined;
+  readonly laneOf: (key: string | undefined) => number;
 }
 
 /** What workers hold is what they start in such a time. */
 const HELD_MS = 250;
-/** With no rate, all start at once. */
-const FASTEST_PER_MS = 1_000_000;
 /** The first of the lanes stands for all jobs that have none, and have left theirs already. */
 const LANELESS = 0;
+/** So many jobs in lanes, and so many others, are looked at for what they cost: Redis serves nobody else meanwhile. */
+const MOST_COUNTED = 2_000;
 
 export function createOutlook(parts: {
   readonly queue: string;
@@ -64,37 +73,22 @@ export function createOutlook(parts: {
   const { queue, bucket, lanes, access } = parts;
 
   async function view(id?: string, about: TryOptions = {}): Promise<View> {
-    const [seen, state, isPaused] = await access.ask((stored) =>
-      Promise.all([lanes.look(queue, id), bucket.peek(), stored.isPaused()]),
+    const [seen, inForce, isPaused] = await access.ask((stored) =>
+      Promise.all([lanes.look(queue, id, MOST_COUNTED), bucket.inForce(), stored.isPaused()]),
     );
-    const factor = state.rateFactor;
-    const { sharedMs } = bucket.stepsOf(about);
-    const perMs = Math.min(factor / sharedMs, FASTEST_PER_MS);
-    // Of those that workers have, some run and the others wait for their slots, for so long at most.
-    const held = Math.min(seen.active, perMs * HELD_MS);
+    const { state } = inForce;
+    const paces = pacesOf(bucket.name, about, inForce);
     const usedUpMs = Math.max(0, ...state.limits.map(({ nextFreeMs = 0 }) => nextFreeMs));
     const pausedForMs = isPaused ? Infinity : state.pausedForMs;
-    const fromMs = Math.max(state.coolingForMs, pausedForMs, usedUpMs);
-    const loads: LaneLoad[] = [
-      { jobs: seen.fed + seen.laneless + held, weight: 1, mostPerMs: Infinity, fromMs: 0 },
-      ...seen.lanes.map(({ key, jobs, weight, asideMs }) => ({
-        jobs,
-        weight,
-        mostPerMs: 1 / bucket.stepsOf({ ...about, key }).keyMs,
-        fromMs: asideMs,
-      })),
-    ];
-    const { others } = seen;
-    const rest = { jobs: others.jobs, weight: Math.max(1, others.lanes), mostPerMs: Infinity };
-    if (others.lanes > 0) loads.push({ ...rest, fromMs: 0 });
+    const all = lanesOf(seen, paces);
     const indexes = new Map(seen.lanes.map(({ key }, index) => [key, index + 1]));
+    const ofOthers = seen.others.lanes > 0 ? all.length - 1 : LANELESS;
     return {
       seen,
-      perMs,
-      fromMs,
-      lanes: loads,
-      drained: drain(loads, perMs),
-      laneOf: (key = "") => indexes.get(key) ?? (others.lanes > 0 ? loads.length - 1 : undefined),
+      fromMs: Math.max(state.coolingForMs, pausedForMs, usedUpMs),
+      lanes: all,
+      drained: drain(all, paces.shared),
+      laneOf: (key = "") => indexes.get(key) ?? ofOthers,
     };
   }
 
@@ -104,38 +98,64 @@ export function createOutlook(parts: {
       return place?.in === "lane";
     },
     async eta(id, about) {
-      const { seen, drained, perMs, fromMs, lanes: loads, laneOf } = await view(id, about);
+      const { seen, drained, fromMs, lanes: all, laneOf } = await view(id, about);
       const { place } = seen;
       if (place === undefined) return undefined;
       if (place.in === "worker") return { position: 0, startsInMs: 0 };
-      const atMs = startOf(place, drained, (key) => {
-        const lane = laneOf(key) ?? LANELESS;
-        return { lane, jobs: loads[lane]!.jobs };
+      const own = place.in === "queue" ? LANELESS : laneOf(place.key);
+      const atMs = startOf(place, drained, own, all[own]!);
+      const others = all.map(({ jobs, calls }, lane) => {
+        if (lane === own && place.in !== "delay") return place.before * all[own]!.lanes;
+        return calls === 0 ? 0 : (drained.servedBy(lane, atMs) * jobs) / calls;
       });
-      const waiting = loads.reduce((sum, { jobs }) => sum + jobs, 0);
-      const startsInMs = Math.round(fromMs + atMs);
-      return { position: Math.min(waiting, Math.round(atMs * perMs)), startsInMs };
+      return { position: Math.round(sum(others)), startsInMs: Math.round(fromMs + atMs) };
     },
     async forecast() {
-      const { seen, drained, fromMs, lanes: loads, laneOf } = await view();
-      const missed = seen.deadlines.flatMap(({ id, key, before, inMs: deadlineInMs }) => {
-        const startsInMs = Math.round(fromMs + drained.startMs(laneOf(key) ?? LANELESS, before));
+      const { seen, drained, fromMs, lanes: all, laneOf } = await view();
+      const missed = seen.deadlines.flatMap(({ id, key, callsBefore, inMs: deadlineInMs }) => {
+        const own = laneOf(key);
+        const atMs = drained.startMs(own, callsBefore * all[own]!.lanes);
+        const startsInMs = Math.round(fromMs + atMs);
         return startsInMs > deadlineInMs ? [{ id, key, startsInMs, deadlineInMs }] : [];
       });
-      const waiting = loads.reduce((sum, { jobs }) => sum + jobs, 0);
+      const waiting = sum(all.map(({ jobs }) => jobs));
       return { waiting, goneInMs: Math.round(waiting === 0 ? 0 : fromMs + drained.goneMs), missed };
     },
   };
 }
 
+/** All that waits: what has no lane, each lane that is told of, and the others as one. */
+function lanesOf(seen: LanesSeen, { shared, perMsOf }: Paces): Lane[] {
+  const { fed, laneless, active, unlanedCalls, others } = seen;
+  // Of those that workers have, some run and the others wait for their slots, for so long at most.
+  const held = Math.min(active, Math.round(shared.at(-1)!.perMs * HELD_MS));
+  const free = { weight: 1, lanes: 1, mostPerMs: Infinity, fromMs: 0 };
+  const first = { ...free, jobs: fed + laneless + held, calls: unlanedCalls + held };
+  const told = seen.lanes.map(({ key, jobs, calls, weight, asideMs }) => ({
+    jobs,
+    calls,
+    weight,
+    lanes: 1,
+    mostPerMs: perMsOf(key),
+    fromMs: asideMs,
+  }));
+  if (others.lanes === 0) return [first, ...told];
+  const callsEach = sum(told.map(({ calls }) => calls)) / sum(told.map(({ jobs }) => jobs));
+  const { jobs, lanes } = others;
+  return [first, ...told, { ...free, jobs, calls: jobs * callsEach, weight: lanes, lanes }];
+}
+
 function startOf(
   place: Exclude<JobPlace, { in: "worker" }>,
   { startMs }: Drain,
-  laneOf: (key: string | undefined) => { readonly lane: number; readonly jobs: number },
+  own: number,
+  { calls, lanes }: Lane,
 ): number {
-  if (place.in === "queue") return startMs(LANELESS, place.before);
-  const { lane, jobs } = laneOf(place.key);
-  if (place.in === "lane") return startMs(lane, place.before);
+  if (place.in !== "delay") return startMs(own, place.callsBefore * lanes);
   // Those that wait in its lane when it comes due go before it.
-  return jobs === 0 ? place.dueInMs : Math.max(place.dueInMs, startMs(lane, jobs));
+  return calls === 0 ? place.dueInMs : Math.max(place.dueInMs, startMs(own, calls));
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, each) => total + each, 0);
 }

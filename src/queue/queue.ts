@@ -29,8 +29,9 @@ export interface Queue<Data, Input = Data>
   /** The job of this id, whoever enqueued it; undefined when it is not there. Throws as `counts` does. */
   job(id: string): Promise<QueuedJob<Data> | undefined>;
   /**
-   * What becomes of the backlog if nothing changes: reckoned from the limits of the bucket and of the keys,
-   * and from all that waits. It takes each job to cost one call. Throws as `counts` does.
+   * What becomes of the backlog if nothing changes: reckoned from the limits of the bucket and of the keys that
+   * are in force, and from all that waits. How long handlers take is not known, so limits on calls at once do not
+   * count; where shared limits count no calls, each job is taken to cost one. Throws as `counts` does.
    */
   forecast(): Promise<Forecast>;
   /** How BullMQ knows the queue, for dashboards such as bull-board: `new Queue(name, { prefix, connection })`. */

@@ -17,7 +17,8 @@ export interface QueuedJob<Data> extends Job<Data> {
   progress(): Promise<unknown>;
   /**
    * When the job is expected to start, as the backlog and the limits stand now; undefined when it is not
-   * there, or has ended. Within a tenth or so of the truth while the backlog and its tenants stay as they are.
+   * there, or has ended. Within a tenth or so of the truth under a rate, while the backlog and its tenants stay as
+   * they are; how long handlers take is not known, so limits on calls at once do not count.
    */
   eta(): Promise<JobEta | undefined>;
   /** Removes the job: true. False when it runs now, was not there, or is the next run of a recurring job. */

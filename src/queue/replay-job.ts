@@ -13,18 +13,29 @@ export function replayJob(access: StoredAccess, id: string): Promise<boolean> {
     const job = (await stored.getJob(id)) as Stored<unknown> | undefined;
     if (job === undefined || job.finishedOn === undefined) return false;
     await freshen(stored, job);
+    const isHeldAnew = await holdDedupeId(access, job);
     try {
       await job.retry("failed", { resetAttemptsMade: true, resetAttemptsStarted: true });
       return true;
     } catch (error) {
       if (!(error instanceof Error && "code" in error && NOT_THERE.includes(error.code)))
         throw error;
-      // It was purged while it was freshened: what was written since is all that there is of it.
       const left = await stored.getJob(id);
+      // Somebody else has replayed it, and it holds its dedupeId; or it has ended since, or was purged.
+      const isThere = left?.name !== undefined && left.finishedOn === undefined;
+      if (isHeldAnew && !isThere) await job.removeDeduplicationKey();
+      // It was purged while it was freshened: what was written since is all that there is of it.
       if (left !== undefined && left.name === undefined) await stored.remove(id);
       return false;
     }
   });
+}
+
+/** It gave its dedupeId up as it failed; one that holds for a time holds for that time. Whether it was free. */
+async function holdDedupeId(access: StoredAccess, { id, opts }: Stored<unknown>): Promise<boolean> {
+  const { id: dedupeId, ttl } = opts.deduplication ?? {};
+  if (dedupeId === undefined || ttl !== undefined) return false;
+  return access.holdDedupeId(dedupeId, id!);
 }
 
 /** Before it goes back, since a worker may have it at once. */

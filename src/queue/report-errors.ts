@@ -1,5 +1,6 @@
 import { reasonOf } from "../core/describe-value.ts";
 import type { Logger } from "../core/logger.ts";
+import { isForWantOfRights } from "../core/redis-refusal.ts";
 
 /** What a queue and a worker of BullMQ's have in common. */
 interface Reporter {
@@ -24,6 +25,6 @@ export function reportErrors(stored: Reporter, who: string, logger: Logger): voi
 
 /** BullMQ looks at its server once, when it begins: without the right to do so it never will. */
 function remedy({ message }: Error): string {
-  if (!message.startsWith("NOPERM")) return "";
+  if (!isForWantOfRights(message)) return "";
   return ". Give its Redis user the rights that docs/topologies.md names, and start the process again.";
 }

@@ -1,3 +1,4 @@
+import type { SettledCost } from "../throttle/draw-options.ts";
 import type { Slot } from "../throttle/slot.ts";
 import type { Job } from "./job.ts";
 
@@ -27,5 +28,5 @@ export interface ChildFailure {
 
 /** What a handler does with its slot; the slot itself is with the parent. */
 export type SlotMessage =
-  | { readonly sluice: "settle"; readonly cost: Readonly<Record<string, number | undefined>> }
+  | { readonly sluice: "settle"; readonly cost: SettledCost }
   | { readonly sluice: "release" };

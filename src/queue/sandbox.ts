@@ -2,7 +2,7 @@ import { statSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join, resolve } from "node:path";
 import process from "node:process";
-import { pathToFileURL } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { ChildPool } from "bullmq";
 import { reasonOf } from "../core/describe-value.ts";
 import { InvalidOptionError } from "../core/errors.ts";
@@ -33,6 +33,8 @@ const OUR_FILE = new URL(
   import.meta.url.endsWith(".ts") ? "./sandboxed.ts" : "./sandboxed.js",
   import.meta.url,
 ).href;
+/** So much of a path is told. */
+const LONGEST_PATH = 300;
 
 /** @throws {@link InvalidOptionError} when it is neither a function nor a file that is there. */
 export function openHandler<Data, Result>(
@@ -106,16 +108,38 @@ function read(answer: ChildAnswer): unknown {
 
 /** The file's URL. */
 function readFile(given: unknown): string {
-  const isUrl = given instanceof URL || (typeof given === "string" && given.startsWith("file:"));
-  if (isUrl || typeof given === "string") {
-    try {
-      const url = isUrl ? new URL(given) : pathToFileURL(resolve(given));
-      if (url.protocol === "file:" && statSync(url).isFile()) return url.href;
-    } catch {
-      // No URL, no path, or not there.
-    }
-  }
+  const url = fileUrlOf(given);
+  if (url !== undefined && isFile(url)) return url.href;
   const remedy =
-    "give the function that does one job, or the path or URL of a file that exports it";
+    url === undefined
+      ? "give the function that does one job, or the path or URL of a file that exports it"
+      : `there is no file at ${shortened(fileURLToPath(url))}; a relative path begins at the working folder`;
   throw new InvalidOptionError({ where: "worker()", option: "handler", value: given, remedy });
+}
+
+/** Where a file would be; undefined for what names none. */
+function fileUrlOf(given: unknown): URL | undefined {
+  const isPath = typeof given === "string" && given !== "" && !given.startsWith("file:");
+  if (isPath) return pathToFileURL(resolve(given));
+  try {
+    const url = new URL(given as string | URL);
+    // It throws for a URL that is none of a file here.
+    fileURLToPath(url);
+    return url;
+  } catch {
+    return undefined;
+  }
+}
+
+function isFile(url: URL): boolean {
+  try {
+    return statSync(url).isFile();
+  } catch {
+    return false;
+  }
+}
+
+/** The end of a path says the most. */
+function shortened(path: string): string {
+  return path.length > LONGEST_PATH ? `…${path.slice(-LONGEST_PATH)}` : path;
 }

@@ -1,4 +1,6 @@
+import { isDeepStrictEqual } from "node:util";
 import type { StandardSchemaV1 } from "@standard-schema/spec";
+import { reasonOf } from "../core/describe-value.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 
 /** Checks data by any library that keeps to Standard Schema: zod, valibot, arktype. */
@@ -47,26 +49,40 @@ async function readBySchema<Data>(
   given: unknown,
   { schema, maxJobBytes }: { readonly schema: Schema<Data>; readonly maxJobBytes: number },
 ): Promise<Data> {
-  const checked = await check(schema, given);
+  const checked = await checkGiven(where, schema, given);
   if (!checked.isValid) throw invalid(where, given, checked);
   const json = asJson(where, checked.value);
   assertSize(where, { json, maxJobBytes, given });
-  if (json !== jsonOf(given)) await assertReadsBack(where, schema, json);
+  const stored: unknown = JSON.parse(json);
+  // What it has taken already, it will take again.
+  if (!isDeepStrictEqual(stored, given)) await assertReadsBack(where, schema, stored);
   return checked.value;
 }
 
-/** A worker checks what was stored: a schema that refuses what it has made itself would fail every job there. */
+/** A worker checks what was stored: a schema that refuses JSON of what it has made itself would fail every job there. */
 async function assertReadsBack(
   where: string,
   schema: Schema<unknown>,
-  json: string,
+  value: unknown,
 ): Promise<void> {
-  const value: unknown = JSON.parse(json);
-  const checked = await check(schema, value);
+  const checked = await checkGiven(where, schema, value);
   if (checked.isValid) return;
   const { path, message } = checked;
-  const remedy = `the schema does not take what it makes of the data (${message}); let it take both`;
+  const remedy = `the schema does not take what is stored of the data, as JSON (${message}); let it take both`;
   throw new InvalidOptionError({ where, option: optionAt(path), value, remedy });
+}
+
+async function checkGiven<Data>(
+  where: string,
+  schema: Schema<Data>,
+  value: unknown,
+): Promise<Checked<Data>> {
+  try {
+    return await check(schema, value);
+  } catch (cause) {
+    const remedy = `the queue's schema threw as it looked at it (${reasonOf(cause)}); have it tell of issues instead`;
+    throw new InvalidOptionError({ where, option: "data", value, remedy, cause });
+  }
 }
 
 function invalid(
@@ -87,21 +103,24 @@ function optionAt(path: string): string {
   return path === "" ? "data" : `data.${path}`;
 }
 
-/** @throws {@link InvalidOptionError} for data that JSON cannot hold, since it would be lost on the way. */
+/**
+ * The data as JSON, in which NaN is null and a Map is empty: to look for such losses would cost more than the rest.
+ *
+ * @throws {@link InvalidOptionError} for data of which there is no JSON.
+ */
 function asJson(where: string, data: unknown): string {
-  const json = jsonOf(data);
-  if (json !== undefined) return json;
-  const remedy = "give data that JSON can hold";
-  throw new InvalidOptionError({ where, option: "data", value: data, remedy });
-}
-
-function jsonOf(data: unknown): string | undefined {
+  let json: string | undefined;
+  let cause: unknown;
   try {
-    return JSON.stringify(data) as string | undefined;
-  } catch {
+    json = JSON.stringify(data) as string | undefined;
+  } catch (error) {
     // A cycle, a BigInt, or a toJSON that throws.
-    return undefined;
+    cause = error;
   }
+  if (json !== undefined) return json;
+  const why = cause === undefined ? "" : ` (${reasonOf(cause)})`;
+  const remedy = `give data that JSON can hold${why}`;
+  throw new InvalidOptionError({ where, option: "data", value: data, remedy, cause });
 }
 
 function assertSize(

@@ -19,7 +19,8 @@ export interface QueueSteering {
   resume(): Promise<void>;
   /**
    * Removes all jobs that wait or are delayed, a thousand at a time; those that run or have ended stay,
-   * and so do the schedules of recurring jobs. Resolves with how many were removed.
+   * and so do the schedules of recurring jobs. What is enqueued meanwhile is removed, or waits as ever.
+   * Resolves with how many were removed.
    */
   drain(): Promise<number>;
   /** Removes a job: true. False when it runs now, was not there, or is the next run of a recurring job. */
@@ -102,9 +103,7 @@ export function createSteering(parts: {
       if (id === undefined) return false;
       return access.ask(async (stored) => {
         const isChanged = await changePriority(stored, id, priority);
-        if (isChanged && (await lanes.leave(queue, id))) {
-          await lanes.join(queue, [{ id, isAnew: true }]);
-        }
+        if (isChanged) await lanes.join(queue, [{ id, isAnew: true }]);
         return isChanged;
       });
     },

@@ -1,6 +1,7 @@
 import { Queue as StoredQueue } from "bullmq";
 import { ClosedError, SluiceError, StoreUnavailableError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
+import { redisRefusalOf } from "../core/redis-refusal.ts";
 import { storedQueueName, type QueueConnection } from "./connection.ts";
 import { reportErrors } from "./report-errors.ts";
 import { noAnswer, withinMs } from "./within.ts";
@@ -20,6 +21,8 @@ export interface StoredAccess {
   askAtOnce<T>(question: Question<T>): Promise<T>;
   /** Takes a job out of the jobs that have failed; whether it was one of them. Of many who ask, one hears yes. */
   takeFailed(id: string): Promise<boolean>;
+  /** Has a job hold a dedupeId until it ends, unless another job holds it; whether it does so only now. */
+  holdDedupeId(dedupeId: string, id: string): Promise<boolean>;
   /** Has `open` wait for this, which ends in time whatever comes of it. */
   waitFor(beginning: Promise<void>): void;
   close(): Promise<void>;
@@ -79,8 +82,13 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
     } catch (cause) {
       assertOpen();
       if (cause instanceof SluiceError) throw cause;
-      const problem = `Redis gave no answer within ${timeoutMs} ms; it may or may not have done what it was asked`;
-      throw new StoreUnavailableError(`${problem}. See that Redis runs, and try again.`, cause);
+      const refusal = redisRefusalOf(cause);
+      const problem =
+        refusal === undefined
+          ? `Redis gave no answer within ${timeoutMs} ms; it may or may not have done what it was asked`
+          : `Redis refused it: ${refusal.reason}`;
+      const remedy = refusal?.remedy ?? "See that Redis runs, and try again";
+      throw new StoreUnavailableError(`${problem}. ${remedy}.`, cause);
     }
   }
 
@@ -91,6 +99,8 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
     ask,
     askAtOnce: (question) => answer(reach(), question),
     takeFailed: (id) => ask((queue) => connection.takeOut(queue.toKey("failed"), id)),
+    holdDedupeId: (dedupeId, id) =>
+      ask((queue) => connection.setIfFree(queue.toKey(`de:${dedupeId}`), id)),
     waitFor(begun) {
       beginning = begun;
     },

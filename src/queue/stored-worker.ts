@@ -17,6 +17,11 @@ export interface StoredWorkerParts<Data, Result> {
   readonly process: (job: Stored<Data>, token: string) => Promise<Result | undefined>;
 }
 
+/**
+ * Locks that have ended are looked for each time that so much of `lockMs` is over. Who looks next may have looked just
+ * before that: so a job is found within a quarter of `lockMs`, whichever worker has died.
+ */
+const LOOK_SHARE = 1 / 8;
 /** A job whose workers keep dying is given up after so many of them: it may be what kills them. */
 const MOST_DEATHS = 10;
 /** Finished jobs are kept for a look, but not without bound; failed ones are kept until somebody has seen to them. */
@@ -35,7 +40,7 @@ export function createStoredWorker<Data, Result>(
       prefix,
       concurrency,
       lockDuration: lockMs,
-      stalledInterval: lockMs,
+      stalledInterval: Math.ceil(lockMs * LOOK_SHARE),
       maxStalledCount: MOST_DEATHS,
       runRetryDelay: ASK_AGAIN_MS,
       removeOnComplete: KEEP_DONE,

@@ -11,7 +11,10 @@ export interface WorkerOptions {
   readonly closeDeadlineMs?: number | undefined;
   /** How long a job waits for its own key's limits in its place here, before it makes way for others. Defaults to 250 ms. */
   readonly patienceMs?: number | undefined;
-  /** How long a job stays with a worker that has died or stands still. Defaults to 30,000 ms. */
+  /**
+   * How long a job's lock holds, which is renewed at half of that. A job of a worker that has died or stands still
+   * goes to another at most 1.25 × `lockMs` after the last time. Defaults to 30,000 ms.
+   */
   readonly lockMs?: number | undefined;
   /**
    * How long a handler may take: then its signal is aborted, and the attempt counts as failed. A handler in a file

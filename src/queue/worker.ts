@@ -119,6 +119,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       if (arrival === "unfed") return await park(bullJob, token);
       const changesBefore = changes;
       const drawing = slots.draw(job);
+      if (arrival === "probe") drawing.catch(() => feeder.missProbe(job.key!));
       const drawn = await (job.key === undefined ? drawing : feeder.whileWaiting(drawing));
       if (drawn instanceof TooFar) {
         return await park(bullJob, token, { roomInMs: drawn.roomInMs, changes: changesBefore });

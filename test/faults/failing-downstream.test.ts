@@ -55,6 +55,15 @@ async function callFromJobs(url: string) {
   return { slotsMs, answers };
 }
 
+function drip(response: ServerResponse): void {
+  let sent = 0;
+  const dripping = setInterval(() => {
+    response.write(ANSWER[sent++]);
+    if (sent === ANSWER.length) response.end();
+  }, DRIP_MS);
+  response.once("close", () => clearInterval(dripping));
+}
+
 async function areLeasesBack(bucket: Bucket): Promise<boolean> {
   return (await bucket.peek()).limits[1]!.remaining === AT_ONCE;
 }
@@ -77,13 +86,12 @@ it("a downstream that resets every third call has each job done, each try on its
 });
 
 it("a downstream that drips its answers has no more calls than the limit until each has come whole", async () => {
-  const { seen, url } = await startDownstream((response) => {
-    let sent = 0;
-    const drip = setInterval(() => {
-      response.write(ANSWER[sent++]);
-      if (sent === ANSWER.length) response.end();
-    }, DRIP_MS);
-    response.once("close", () => clearInterval(drip));
+  const held: (() => void)[] = [];
+  const { seen, url } = await startDownstream((response, call) => {
+    if (call > AT_ONCE) return drip(response);
+    // The first ones begin together, so that as many are open at once as ever may be.
+    held.push(() => drip(response));
+    if (held.length === AT_ONCE) for (const begin of held) begin();
   });
 
   const { slotsMs, answers } = await callFromJobs(url);

@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
+import { StoreUnavailableError } from "sluice";
 import { children } from "../support/child.ts";
 import { ownRedisServers, redisNowMs, type OwnRedis } from "../support/own-redis.ts";
+import { rejectionOf } from "../support/rejection.ts";
 import { workOn } from "../support/paced-jobs.ts";
 import { reportFigures } from "../support/report-figures.ts";
 import { waitUntil } from "../support/wait-until.ts";
@@ -76,5 +78,32 @@ describe("a worker whose Redis user lacks a right", () => {
       expect.stringMatching(/^A worker of queue "jobs" met .*NOPERM .*'evalsha'/),
     ]);
     expect(jobs.reached()).toEqual(new Set([1, 2, 3]));
+  });
+});
+
+describe("a caller whose Redis user lacks a right", () => {
+  it("is told what Redis refused, and where the rights are named", async () => {
+    const redis = await servers.start();
+    const url = await userWithout(redis, "eval", "evalsha", "zcard", "xadd");
+    const warnings: object[] = [];
+    const logger = { warn: (facts: object) => void warnings.push(facts), error: () => {} };
+    const sluice = redis.open({ redis: url, storeTimeoutMs: 500, logger });
+    const bucket = sluice.bucket("b", { rate: "100/s" });
+    const queue = sluice.queue<number>("jobs", { bucket });
+    queue.on("done", () => {});
+
+    const told = [
+      rejectionOf(bucket.draw()),
+      rejectionOf(queue.counts()),
+      rejectionOf(queue.enqueue(1)),
+    ];
+
+    for (const error of await Promise.all(told)) {
+      expect(error).toBeInstanceOf(StoreUnavailableError);
+      expect(String(error)).toMatch(/Redis refused .*NOPERM .*docs\/topologies\.md/);
+    }
+    expect(warnings).toContainEqual(
+      expect.objectContaining({ queue: "jobs", reason: expect.stringMatching(/NOPERM/) }),
+    );
   });
 });

@@ -1,5 +1,6 @@
 import type { Redis } from "ioredis";
 import { describe, expect, it } from "vitest";
+import { RetryAfter } from "sluice";
 import { upTo } from "../support/open-lanes.ts";
 import { ownRedisServers } from "../support/own-redis.ts";
 import { waitUntil } from "../support/wait-until.ts";
@@ -13,6 +14,26 @@ async function commandsDone(operator: Redis): Promise<number> {
   const counts = [...stats.matchAll(/^cmdstat_[^:]+:calls=(\d+)/gm)];
   return counts.reduce((sum, [, calls]) => sum + Number(calls), 0);
 }
+
+describe("a job that is tried again after its maxWaitMs", () => {
+  it("waits in its lane for room of its key, and costs Redis next to nothing meanwhile", async () => {
+    const redis = await servers.start();
+    const sluice = redis.open();
+    const bucket = sluice.bucket("downstream", { rate: "500/s", perKey: { rate: "1/2s" } });
+    const queue = sluice.queue<string>("jobs", { bucket });
+    const commands: number[] = [];
+    sluice.worker(queue, async (_job, { attempt }) => {
+      commands.push(await commandsDone(redis.operator));
+      if (attempt === 1) throw new RetryAfter(300);
+    });
+
+    await queue.enqueue("once more", { key: "slow", maxWaitMs: 200 });
+    await waitUntil(() => commands.length === 2, "it is tried again");
+
+    // Let out and sent back all the time, it would be 10,000 a second.
+    expect(commands[1]! - commands[0]!).toBeLessThan(2_000);
+  });
+});
 
 describe("a key that has no room", () => {
   it("costs about as many commands of Redis per started job with 5,000 in its lane as with 200", async () => {

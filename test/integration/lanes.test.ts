@@ -1,14 +1,26 @@
 import { Job as StoredJob } from "bullmq";
 import { afterEach, describe, expect, it, vi } from "vitest";
+import { leakyBucket, tokenBucket } from "sluice";
 import type { OwnedBucket } from "../../src/throttle/owned-bucket.ts";
 import { deferred } from "../support/deferred.ts";
-import { FETCHED_AT_ONCE, farthestFromPlace, openLanes, upTo } from "../support/open-lanes.ts";
+import {
+  FETCHED_AT_ONCE,
+  farthestFromPlace,
+  openLanes,
+  upTo,
+  whileOthersWork,
+} from "../support/open-lanes.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const lanes = openLanes();
 afterEach(() => {
   vi.restoreAllMocks();
 });
+
+/** Limits of a key: on its calls, and on the tokens of each. */
+function policyOf(rate: string, capacity: number) {
+  return { limits: [leakyBucket(rate), tokenBucket({ capacity, refill: "1/s", unit: "tokens" })] };
+}
 
 describe("a key that has no room", () => {
   it("is passed by jobs of other keys, and takes none of their places", async () => {
@@ -78,6 +90,23 @@ describe("a key that has no room", () => {
     const normalAfter = started.slice(lastUrgent).filter(({ priority }) => priority === "normal");
     // What was with the worker already goes before them.
     expect(normalAfter.length).toBeGreaterThan(10);
+  });
+
+  it("goes on with its next job when the one that was tried alone can never have a slot", async () => {
+    const opened = lanes.open({ rate: "500/s", perKey: policyOf("1/h", 10) });
+    const { sluice, queue } = opened;
+    const started: number[] = [];
+    const costOf = (n: number) => ({ key: "slow", ...(n === 1 && { cost: { tokens: 10 } }) });
+    await queue.enqueueMany([0, 1, 2], costOf);
+    sluice.worker(queue, async ({ data }) => void started.push(data));
+    await waitUntil(async () => (await queue.counts()).waiting === 2, "one has started");
+    await waitUntil(async () => (await lanes.keys()).includes("blocked"), "its lane stands aside");
+
+    await queue.bucket.configure({ rate: "500/s", perKey: policyOf("400/s", 5) });
+    await waitUntil(async () => (await queue.counts()).failed === 1, "the costly one has failed");
+    await whileOthersWork(opened, 60);
+
+    expect(started).toEqual([0, 2]);
   });
 
   it("starts its jobs at once when a higher limit is configured", async () => {

@@ -21,6 +21,8 @@ describe("options that can never work", () => {
     [{ every: 1_000, dedupeId: "a:b" }, "dedupeId"],
     [{ every: 1_000, cron: "* * * * *", dedupeId: "a" }, "cron"],
     [{ cron: "no cron", dedupeId: "a" }, "cron"],
+    [{ cron: "", dedupeId: "a" }, "cron"],
+    [{ cron: " ", dedupeId: "a" }, "cron"],
     [{ cron: "0 0 30 2 *", dedupeId: "a" }, "cron"],
     [{ cron: "* * * * *", timeZone: "Mars/Olympus", dedupeId: "a" }, "timeZone"],
     [{ every: 1_000, timeZone: "UTC", dedupeId: "a" }, "timeZone"],

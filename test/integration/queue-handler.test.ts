@@ -40,6 +40,34 @@ describe("a handler that removes its own job", () => {
   });
 });
 
+describe("handlers that call through their own bucket, which limits calls at once,", () => {
+  it.each([
+    ["on their jobs' slots", {}],
+    ["at another cost", { cost: 2 }],
+  ])("do not wait for each other %s, though all leases are theirs", async (_how, call) => {
+    const policy = { burst: 2, concurrency: 2 };
+    const running: (() => void)[] = [];
+    const { bucket, queue } = openAtWork(
+      sluices,
+      async () => {
+        const slot = await bucket.draw(call);
+        // Both are under way at once, so that neither has what the other gave back.
+        await new Promise<void>((resolve) => {
+          running.push(resolve);
+          if (running.length === 2) for (const end of running) end();
+        });
+        slot.release();
+      },
+      { policy },
+    );
+
+    const jobs = await queue.enqueueMany(["a", "b"]);
+    await Promise.all(jobs.map((job) => job.finished()));
+
+    expect(running).toHaveLength(2);
+  });
+});
+
 describe("what a handler tells of its job", () => {
   it("is kept: the last 100 lines, of 1,000 characters each, and the last progress", async () => {
     const { queue } = openAtWork(sluices, async (_job, { log, progress }) => {

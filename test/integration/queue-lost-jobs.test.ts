@@ -4,6 +4,7 @@ import { JobLostError, LeaseLostError, concurrency, type JobContext } from "slui
 import { deferred } from "../support/deferred.ts";
 import { openAtWork, openQueue } from "../support/open-queue.ts";
 import { realSluices } from "../support/real-sluice.ts";
+import { whileOthersWork } from "../support/open-lanes.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const sluices = realSluices();
@@ -59,6 +60,44 @@ describe("a job whose lock is lost", () => {
 
     expect(seen.reason).toBeInstanceOf(JobLostError);
     expect(seen.reason).toMatchObject({ code: "ERR_JOB_LOST", jobId: id });
+  });
+});
+
+describe("a job whose worker is gone", () => {
+  it("is done by another soon after its lock has ended, and not when as much time again is over", async () => {
+    const opened = openQueue<number>(sluices);
+    const { sluice, queue } = opened;
+    const options = { lockMs: 4_000, concurrency: 1 };
+    const mayEnd = deferred();
+    const begun: number[] = [];
+    const done: number[] = [];
+    sluice.worker(
+      queue,
+      async ({ data }) => {
+        begun.push(data);
+        await mayEnd.promise;
+        done.push(data);
+      },
+      options,
+    );
+    await queue.enqueue(1);
+    await waitUntil(() => begun.length === 1, "one has its hands full");
+    const gone = sluice.worker(
+      queue,
+      async ({ data }) => {
+        begun.push(data);
+        await new Promise(() => {});
+      },
+      options,
+    );
+    await queue.enqueue(2);
+    await waitUntil(() => begun.length === 2, "the other has a job too");
+
+    await gone.close({ deadlineMs: 0 });
+    mayEnd.resolve();
+    await whileOthersWork(opened, 130);
+
+    expect(done).toEqual([1, 2]);
   });
 });
 

@@ -1,5 +1,6 @@
-import { describe, expect, it } from "vitest";
-import { Discard, HandlerTimeoutError, RetryAfter } from "sluice";
+import { Redis } from "ioredis";
+import { describe, expect, inject, it } from "vitest";
+import { Discard, HandlerTimeoutError, leakyBucket, RetryAfter, tokenBucket } from "sluice";
 import { openAtWork } from "../support/open-queue.ts";
 import { realSluices } from "../support/real-sluice.ts";
 import { waitUntil } from "../support/wait-until.ts";
@@ -49,6 +50,28 @@ describe("Discard", () => {
     await waitUntil(async () => (await queue.counts()).failed === 1, "the job has failed");
 
     expect(await queue.failed()).toMatchObject([{ reason: "no such account", attempts: 1 }]);
+  });
+});
+
+describe("a job that can never leave, since the limits have changed", () => {
+  it.each([
+    ["its cost", [tokenBucket({ capacity: 5, refill: "1/s", unit: "tokens" })]],
+    ["the unit of it", [leakyBucket("500/s")]],
+  ])("fails at once, and not by attempts that never run: %s", async (_what, limits) => {
+    const sluice = sluices.open();
+    const tokens = tokenBucket({ capacity: 20, refill: "1/s", unit: "tokens" });
+    const bucket = sluice.bucket("downstream", { limits: [leakyBucket("500/s"), tokens] });
+    const queue = sluice.queue<string>("jobs", { bucket });
+    let calls = 0;
+
+    await queue.enqueue("a", { cost: { tokens: 10 }, attempts: 5, backoff: { baseMs: 1 } });
+    await bucket.configure({ limits });
+    sluice.worker(queue, async () => void (calls += 1));
+    await waitUntil(async () => (await queue.counts()).failed === 1, "the job has failed");
+
+    const reason = expect.stringMatching(/^Impossible: .*tokens/) as string;
+    expect(await queue.failed()).toMatchObject([{ reason, attempts: 1 }]);
+    expect(calls).toBe(0);
   });
 });
 
@@ -144,6 +167,26 @@ describe("a handler that throws or returns what cannot be kept", () => {
 
     expect(failed!.reason.startsWith(begin)).toBe(true);
     expect(failed!.reason.length).toBeLessThanOrEqual(10_001);
+  });
+
+  it("keeps the stack of the last attempt only, and not more of it than of a reason", async () => {
+    const { queue } = openAtWork(sluices, async () => {
+      const error = new Error("no");
+      error.stack = `Error: no\n${"    at deep (down.js)\n".repeat(100_000)}`;
+      throw error;
+    });
+    const redis = new Redis(inject("redisUrl"));
+
+    const job = await queue.enqueue("a", { attempts: 3, backoff: { baseMs: 1 } });
+    await waitUntil(async () => (await queue.counts()).failed === 1, "the job has failed");
+    const stored = (await redis.hget(`${sluices.prefix()}:{jobs}:${job.id}`, "stacktrace"))!;
+    const [failed] = await queue.failed();
+
+    expect(JSON.parse(stored)).toHaveLength(1);
+    expect(failed).toMatchObject({ reason: "no", attempts: 3 });
+    expect(failed!.stack).toMatch(/^Error: no\n {4}at deep/);
+    expect(failed!.stack!.length).toBeLessThanOrEqual(10_001);
+    await redis.quit();
   });
 
   it.each([

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { QueuedJob } from "sluice";
+import { fixedWindow, leakyBucket, tokenBucket, type QueuedJob } from "sluice";
+import { deferred } from "../support/deferred.ts";
 import { realSluices } from "../support/real-sluice.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
@@ -73,6 +74,106 @@ describe("what is expected of a steady backlog", () => {
     expect((await eta(other)).startsInMs).toBeGreaterThan(50_000);
     await bucket.pause();
     expect((await eta(other)).startsInMs).toBe(Infinity);
+  });
+
+  it("goes by the limits in force, whoever put them there", async () => {
+    const [here, elsewhere] = [sluices.open(), sluices.open()];
+    const [queue, other] = [here, elsewhere].map((sluice) =>
+      sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "5000/s" }) }),
+    );
+    await queue!.enqueueMany(numbers(100), { key: "k" });
+    const last = await queue!.enqueue(0, { key: "k" });
+
+    await queue!.bucket.configure({ rate: "10/s" });
+
+    const seen = await other!.job(last.id);
+    for (const job of [last, seen!]) expect((await eta(job)).startsInMs).toBeGreaterThan(9_000);
+    expect((await other!.forecast()).goneInMs).toBeGreaterThan(9_000);
+  });
+
+  it("tells of whole jobs", async () => {
+    const sluice = sluices.open();
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "150/s" }) });
+    await queue.enqueueMany(numbers(60));
+    const { promise, resolve } = deferred();
+    let started = 0;
+    const hold = async (): Promise<void> => {
+      started += 1;
+      await promise;
+    };
+    sluice.worker(queue, hold, { concurrency: 50 });
+    await waitUntil(() => started === 50, "the worker runs what it may");
+
+    const { waiting } = await queue.forecast();
+    resolve();
+
+    expect(waiting).toBe(Math.round(waiting));
+  });
+
+  it.each([undefined, "k"])("takes each job for what it costs, of key %s", async (key) => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("b", { rate: "100/s", burst: 10 });
+    const queue = sluice.queue<number>("jobs", { bucket });
+    await queue.enqueueMany(numbers(100), { key });
+    const costly = await queue.enqueueMany(numbers(30), { key, cost: 10 });
+    const last = await queue.enqueue(0, { key, maxWaitMs: 3_000 });
+
+    const [first, end] = [await eta(costly[0]!), await eta(last)];
+
+    expect([first.position, end.position]).toEqual([100, 130]);
+    expect(Math.abs(first.startsInMs - 1_000)).toBeLessThanOrEqual(100);
+    expect(Math.abs(end.startsInMs - 4_000)).toBeLessThanOrEqual(400);
+    const { waiting, goneInMs, missed } = await queue.forecast();
+    expect(waiting).toBe(131);
+    expect(Math.abs(goneInMs - 4_000)).toBeLessThanOrEqual(400);
+    expect(missed.map(({ id }) => id)).toEqual(key === undefined ? [] : [last.id]);
+  });
+
+  it("counts what there is room for now, under limits that let it go at once", async () => {
+    const sluice = sluices.open();
+    const hourly = sluice.bucket("hourly", { limits: [fixedWindow(1_000, "1h")] });
+    const windows = sluice.queue<number>("windows", { bucket: hourly });
+    const tokens = sluice.bucket("tokens", {
+      limits: [tokenBucket({ capacity: 100, refill: "10/s" })],
+    });
+    const bursts = sluice.queue<number>("bursts", { bucket: tokens });
+    const inWindow = await windows.enqueueMany(numbers(201), { key: "k" });
+    const inBurst = await bursts.enqueueMany(numbers(201), { key: "k" });
+
+    const now = await eta(inWindow[200]!);
+    const [next, later] = [await eta(inBurst[90]!), await eta(inBurst[200]!)];
+    await hourly.tryDraw({ cost: 1_000 });
+    const thenAll = (await eta(inWindow[200]!)).startsInMs - (await eta(inWindow[0]!)).startsInMs;
+
+    expect(now.position).toBe(200);
+    expect([now, next].map(({ startsInMs }) => startsInMs < 100)).toEqual([true, true]);
+    expect(Math.abs(later.startsInMs - 10_000)).toBeLessThanOrEqual(1_000);
+    expect(Math.abs(thenAll)).toBeLessThan(1_000);
+  });
+
+  it("counts all of several limits, each from when it holds the others back", async () => {
+    const sluice = sluices.open();
+    const limits = [leakyBucket("100/s"), tokenBucket({ capacity: 100, refill: "10/s" })];
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { limits }) });
+    const jobs = await queue.enqueueMany(numbers(201), { key: "k" });
+
+    const [soon, late] = [await eta(jobs[90]!), await eta(jobs[200]!)];
+
+    expect(Math.abs(soon.startsInMs - 900)).toBeLessThanOrEqual(90);
+    expect(Math.abs(late.startsInMs - 10_000)).toBeLessThanOrEqual(1_000);
+  });
+
+  it("has each of very many keys wait for all the others' turns", async () => {
+    const sluice = sluices.open();
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "100/s" }) });
+    const jobs = await queue.enqueueMany(numbers(1_800), (number) => ({ key: `k${number % 600}` }));
+
+    const etas = await Promise.all(numbers(60).map((number) => eta(jobs[1_200 + 10 * number]!)));
+
+    for (const { position, startsInMs } of etas) {
+      expect(Math.abs(position - 1_200)).toBeLessThanOrEqual(120);
+      expect(Math.abs(startsInMs - 12_000)).toBeLessThanOrEqual(1_200);
+    }
   });
 
   it("counts a pause of the queue", async () => {

@@ -62,6 +62,50 @@ describe("a recurring job", () => {
     expect(Math.abs(job.startByMs! - schedule!.nextAtMs - 60_000)).toBeLessThanOrEqual(1);
   });
 
+  it.each([
+    ["* * * * * *", "as it was"],
+    ["0 0 1 1 *", "for other times"],
+  ])("keeps a run that is due when it is declared again: %s, %s", async (cron) => {
+    const { sluice, queue } = openQueue();
+    const due = await queue.enqueue("old", {
+      cron: "* * * * * *",
+      dedupeId: "report",
+      attempts: 2,
+    });
+    const { nextAtMs } = (await queue.schedules())[0]!;
+    await waitUntil(() => Date.now() > nextAtMs, "it is due");
+
+    await queue.enqueue("new", { cron, dedupeId: "report", attempts: 7 });
+    const state = await due.state();
+    const schedules = await queue.schedules();
+    const ran: string[] = [];
+    sluice.worker(queue, async ({ id }) => void ran.push(id));
+    await due.finished();
+
+    expect(state).toBe("delayed");
+    expect(schedules).toMatchObject([{ dedupeId: "report", cron }]);
+    expect(ran.filter((id) => id === due.id)).toHaveLength(1);
+  });
+
+  it("has the newest data and options from the run on that is due as it is declared", async () => {
+    const { sluice, queue } = openQueue();
+    const cron = "* * * * * *";
+    await queue.enqueue("old", { cron, dedupeId: "report", maxWaitMs: 60_000 });
+    const { nextAtMs } = (await queue.schedules())[0]!;
+    await waitUntil(() => Date.now() > nextAtMs, "it is due");
+
+    const again = await queue.enqueue("new", { cron, dedupeId: "report", cost: 1 });
+    const seen: { data: string; cost: unknown; startByMs: unknown }[] = [];
+    sluice.worker(
+      queue,
+      async ({ data, cost, startByMs }) => void seen.push({ data, cost, startByMs }),
+    );
+    await waitUntil(() => seen.length >= 3, "it has run three times");
+
+    expect(again.data).toBe("new");
+    expect(seen.slice(0, 3)).toEqual(Array(3).fill({ data: "new", cost: 1, startByMs: undefined }));
+  });
+
   it("ends by its dedupeId, and its next run with it", async () => {
     const { queue } = openQueue();
     await queue.enqueue("report", { cron: "0 9 * * *", dedupeId: "report" });

@@ -74,6 +74,54 @@ describe("dead letters that are replayed", () => {
     expect(runs).toBe(900);
   });
 
+  it("hold their dedupeId again, until they are done", async () => {
+    const { sluice, queue } = openQueue<Order>(sluices);
+    const job = await queue.enqueue({ name: "a" }, { attempts: 1, dedupeId: "o7" });
+    const worker = startFailing(openQueue<Order>(sluices));
+    await rejectionOf(job.finished());
+    await worker.close();
+
+    await queue.replay(job.id);
+    const again = await queue.enqueue({ name: "a" }, { dedupeId: "o7" });
+    const { waiting } = await queue.counts();
+    sluice.worker(queue, async () => {});
+    await job.finished();
+    const later = await queue.enqueue({ name: "a" }, { dedupeId: "o7" });
+
+    expect(again.id).toBe(job.id);
+    expect(waiting).toBe(1);
+    expect(later.id).not.toBe(job.id);
+  });
+
+  it("leave the dedupeId free that was theirs when they are none any more", async () => {
+    const { sluice, queue } = openQueue<Order>(sluices);
+    const job = await queue.enqueue({ name: "a" }, { dedupeId: "o7" });
+    sluice.worker(queue, async () => {});
+    await job.finished();
+
+    const count = await queue.replay(job.id);
+    const later = await queue.enqueue({ name: "a" }, { dedupeId: "o7" });
+
+    expect(count).toBe(0);
+    expect(later.id).not.toBe(job.id);
+  });
+
+  it("run beside a job that has their dedupeId by now, which keeps it", async () => {
+    const { queue } = openQueue<Order>(sluices);
+    const job = await queue.enqueue({ name: "a" }, { attempts: 1, dedupeId: "o7" });
+    const worker = startFailing(openQueue<Order>(sluices));
+    await rejectionOf(job.finished());
+    await worker.close();
+    const other = await queue.enqueue({ name: "a" }, { dedupeId: "o7" });
+
+    const count = await queue.replay(job.id);
+    const again = await queue.enqueue({ name: "a" }, { dedupeId: "o7" });
+
+    expect(count).toBe(1);
+    expect(again.id).toBe(other.id);
+    expect(await queue.counts()).toMatchObject({ waiting: 2 });
+  });
+
   it("have a fresh deadline to start when they are replayed", async () => {
     const { sluice, queue } = openQueue<Order>(sluices);
     const job = await queue.enqueue({ name: "late" }, { attempts: 1, maxWaitMs: 60_000 });

@@ -60,6 +60,14 @@ describe("a handler in a file", () => {
     );
   });
 
+  it("may send its parent messages that are meant for others", async () => {
+    const { queue } = openQueue();
+
+    const job = await queue.enqueue({ do: "tellStrangers" }, { attempts: 1 });
+
+    expect(await job.finished()).toBe("done");
+  });
+
   it.each([
     ["throw", "the downstream says no"],
     ["throwNothing", "The handler threw undefined"],
@@ -161,6 +169,18 @@ describe("a file that is no handler", () => {
 
       expect(start).toThrow(InvalidOptionError);
       expect(start).toThrow('option "handler"');
+    },
+  );
+
+  it.each(["no/such/file.js", new URL("file:///no/such/file.js"), "test"])(
+    "is refused with the place where there is none: %s",
+    (given) => {
+      const sluice = sluices.open();
+      const queue = sluice.queue("jobs", { bucket: sluice.bucket("b", { rate: "5/s" }) });
+
+      const start = (): unknown => sluice.worker(queue, given);
+
+      expect(start).toThrow(/there is no file at \/.*(no\/such\/file\.js|\/test);/);
     },
   );
 

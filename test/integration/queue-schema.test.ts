@@ -74,6 +74,33 @@ describe("a queue's schema", () => {
     });
   });
 
+  it("that takes no JSON is found out at once too, such as z.date()", async () => {
+    const { queue } = openQueue(z.object({ at: z.date() }));
+
+    const reason = await rejectionOf(queue.enqueue({ at: new Date() }));
+
+    expect(reason).toMatchObject({ code: "ERR_INVALID_OPTION", option: "data.at" });
+  });
+
+  it.each([
+    [
+      "throws",
+      () => {
+        throw new TypeError("no prices today");
+      },
+    ],
+    ["rejects", () => Promise.reject(new TypeError("no prices today"))],
+  ])("that %s says so by an error that names it", async (_way, validate) => {
+    const schema = { "~standard": { version: 1, vendor: "own", validate } } as Schema<string>;
+    const { queue } = openQueue(schema);
+
+    const reason = await rejectionOf(queue.enqueue("any"));
+
+    expect(reason).toBeInstanceOf(InvalidOptionError);
+    expect(reason).toMatchObject({ option: "data", cause: { message: "no prices today" } });
+    expect((reason as Error).message).toContain("no prices today");
+  });
+
   it("may take its time", async () => {
     const { queue } = openQueue(z.string().refine(async (text) => text !== "bad"));
 

@@ -195,6 +195,15 @@ describe("a queue", () => {
     expect(await rejectionOf(queue.enqueue(data))).toBeInstanceOf(InvalidOptionError);
   });
 
+  it("says what of the data JSON cannot hold", async () => {
+    const { queue } = openQueue<unknown>();
+
+    const reason = (await rejectionOf(queue.enqueue({ a: 1n }))) as Error;
+
+    expect(reason.message).toContain('option "data" is {"a":"1n"}');
+    expect(reason.message).toMatch(/give data that JSON can hold \(TypeError: .*BigInt/);
+  });
+
   it("demands Redis", async () => {
     const sluice = createSluice({ redis: undefined, logger: { warn: () => {}, error: () => {} } });
     const bucket = sluice.bucket("b", { rate: "1/s" });

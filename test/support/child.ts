@@ -14,7 +14,7 @@ export interface Child {
   readonly ended: Promise<number | null>;
 }
 
-export interface ChildOptions {
+interface ChildOptions {
   /** The folder of another built package, which the child is to run. Defaults to the one of `global-build.ts`. */
   readonly root?: string | undefined;
   /** Another of the processes' files, which the child loads first. */

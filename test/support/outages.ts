@@ -5,7 +5,7 @@ import type { LocalRedis } from "./private-redis.ts";
 import { startTcpProxy, type TcpProxy } from "./tcp-proxy.ts";
 
 /** A Redis of the test's own behind a proxy, and replicas that reach it through that. */
-export interface Outage {
+interface Outage {
   readonly redis: LocalRedis;
   readonly proxy: TcpProxy;
   /** Another replica. */
@@ -16,7 +16,7 @@ export interface Outage {
   end(): void;
 }
 
-export interface Replica {
+interface Replica {
   readonly sluice: Sluice;
   readonly events: readonly StoreEvent[];
   /** What it logged, with its level. */

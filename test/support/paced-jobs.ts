@@ -16,7 +16,7 @@ export interface PacedJobs {
   readonly untilEmpty: () => Promise<void>;
 }
 
-export interface PacedAttempt {
+interface PacedAttempt {
   readonly id: string;
   readonly number: number;
   readonly attempt: number;

@@ -21,7 +21,7 @@ export interface ScriptProcesses {
   start(file: string, options: ScriptOptions): ScriptProcess;
 }
 
-export interface ScriptOptions {
+interface ScriptOptions {
   readonly args?: readonly string[];
   /** Added to the environment; undefined takes a variable out. */
   readonly env?: Readonly<Record<string, string | undefined>>;

@@ -6,7 +6,7 @@ import { createReplier, type ReplyMode } from "./replier.ts";
  * What happens to bytes on their way: they pass, or are kept for good in one or both directions; replies come
  * late, come byte by byte, or end in their middle with a reset of their connection.
  */
-export type ProxyMode = ReplyMode | "lose replies" | "stall" | "reset";
+type ProxyMode = ReplyMode | "lose replies" | "stall" | "reset";
 
 export interface TcpProxy {
   readonly port: number;

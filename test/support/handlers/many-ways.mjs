@@ -11,6 +11,12 @@ const WAYS = {
     await progress({ part: 0.5 });
   },
   settle: async (_job, { slot }) => slot.settle({ tokens: 90 }),
+  tellStrangers: async () => {
+    for (const message of ["ready", 5, { type: "x" }, { cmd: "x" }, { sluice: "x" }]) {
+      process.send(message);
+    }
+    return "done";
+  },
   throw: async () => {
     throw Object.assign(new Error("the downstream says no"), { code: "E_NO" });
   },

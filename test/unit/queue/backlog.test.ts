@@ -1,16 +1,20 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { drain, type LaneLoad } from "../../../src/queue/backlog.ts";
+import { drain, type LaneLoad, type Phase } from "../../../src/queue/backlog.ts";
 
 /** How small the steps of the slow reckoning are, in ms. */
 const STEP_MS = 0.02;
 
 const load = fc.record({
-  jobs: fc.integer({ min: 0, max: 20 }),
+  calls: fc.integer({ min: 0, max: 20 }),
   weight: fc.constantFrom(0.5, 1, 2, 3),
   mostPerMs: fc.constantFrom(0.1, 0.5, 1, Infinity),
   fromMs: fc.constantFrom(0, 0, 3, 10),
 });
+
+function steady(perMs: number): Phase[] {
+  return [{ fromMs: 0, perMs }];
+}
 
 /** Pours out one step's capacity: by weight, and what one cannot take goes to the others. */
 function pour(lanes: readonly LaneLoad[], left: number[], nowMs: number, perMs: number): void {
@@ -39,12 +43,12 @@ function pour(lanes: readonly LaneLoad[], left: number[], nowMs: number, perMs: 
 /** When each job of each lane starts, one job after the other, in start-time fair queueing. */
 function startsOneByOne(lanes: readonly LaneLoad[], perMs: number): number[][] {
   const starts: number[][] = lanes.map(() => []);
-  const total = lanes.reduce((sum, { jobs }) => sum + jobs, 0);
+  const total = lanes.reduce((sum, { calls }) => sum + calls, 0);
   for (let slot = 0; slot < total; slot++) {
     let next = -1;
     const tagOf = (index: number): number => starts[index]!.length / lanes[index]!.weight;
-    for (const [index, { jobs }] of lanes.entries()) {
-      if (starts[index]!.length === jobs) continue;
+    for (const [index, { calls }] of lanes.entries()) {
+      if (starts[index]!.length === calls) continue;
       if (next < 0 || tagOf(index) < tagOf(next)) next = index;
     }
     starts[next]!.push(slot / perMs);
@@ -59,13 +63,13 @@ describe("the drain of a backlog", () => {
         fc.array(load, { minLength: 1, maxLength: 5 }),
         fc.constantFrom(0.5, 1, 2),
         (lanes, perMs) => {
-          const { goneMs, startMs } = drain(lanes, perMs);
+          const { goneMs, startMs } = drain(lanes, steady(perMs));
           // What one step puts into the wrong lane, for each time at which rates change.
           const slack = (2 * lanes.length + 1) * perMs * STEP_MS * 2;
 
-          const left = lanes.map(({ jobs }) => jobs);
-          const checks = lanes.flatMap(({ jobs }, lane) =>
-            Array.from({ length: jobs }, (_, before) => ({
+          const left = lanes.map(({ calls }) => calls);
+          const checks = lanes.flatMap(({ calls }, lane) =>
+            Array.from({ length: calls }, (_, before) => ({
               lane,
               before,
               atMs: startMs(lane, before),
@@ -75,7 +79,7 @@ describe("the drain of a backlog", () => {
           let nowMs = 0;
           for (const { lane, before, atMs } of inOrder) {
             for (; nowMs < atMs; nowMs += STEP_MS) pour(lanes, left, nowMs, perMs);
-            expect(Math.abs(lanes[lane]!.jobs - left[lane]! - before)).toBeLessThan(slack);
+            expect(Math.abs(lanes[lane]!.calls - left[lane]! - before)).toBeLessThan(slack);
           }
           for (; nowMs < goneMs; nowMs += STEP_MS) pour(lanes, left, nowMs, perMs);
           expect(left.reduce((sum, each) => sum + each, 0)).toBeLessThan(slack);
@@ -86,8 +90,8 @@ describe("the drain of a backlog", () => {
   });
 
   it("is off by a job for each lane at most, where jobs leave one by one in fair turns", () => {
-    const plain = load.map(({ jobs, weight }) => ({
-      jobs,
+    const plain = load.map(({ calls, weight }) => ({
+      calls,
       weight,
       mostPerMs: Infinity,
       fromMs: 0,
@@ -97,7 +101,7 @@ describe("the drain of a backlog", () => {
         fc.array(plain, { minLength: 1, maxLength: 6 }),
         fc.constantFrom(0.01, 1, 5),
         (lanes, perMs) => {
-          const { startMs } = drain(lanes, perMs);
+          const { startMs } = drain(lanes, steady(perMs));
 
           for (const [lane, starts] of startsOneByOne(lanes, perMs).entries()) {
             for (const [before, atMs] of starts.entries()) {
@@ -112,8 +116,8 @@ describe("the drain of a backlog", () => {
 
   it("takes jobs / rate for one lane alone, and starts each in its turn", () => {
     const { goneMs, startMs } = drain(
-      [{ jobs: 100, weight: 1, mostPerMs: Infinity, fromMs: 0 }],
-      0.1,
+      [{ calls: 100, weight: 1, mostPerMs: Infinity, fromMs: 0 }],
+      steady(0.1),
     );
 
     expect(goneMs).toBeCloseTo(1_000);
@@ -122,22 +126,35 @@ describe("the drain of a backlog", () => {
   });
 
   it("leaves to others what a slow key cannot take", () => {
-    const slow = { jobs: 10, weight: 1, mostPerMs: 0.01, fromMs: 0 };
-    const fast = { jobs: 90, weight: 1, mostPerMs: Infinity, fromMs: 0 };
+    const slow = { calls: 10, weight: 1, mostPerMs: 0.01, fromMs: 0 };
+    const fast = { calls: 90, weight: 1, mostPerMs: Infinity, fromMs: 0 };
 
-    const { goneMs, startMs } = drain([slow, fast], 0.1);
+    const { goneMs, startMs } = drain([slow, fast], steady(0.1));
 
     expect(startMs(1, 45)).toBeCloseTo(500);
     expect(startMs(0, 5)).toBeCloseTo(500);
     expect(goneMs).toBeCloseTo(1_000);
   });
 
-  it("is never over where nothing may start", () => {
-    const stuck = { jobs: 1, weight: 1, mostPerMs: 0, fromMs: 0 };
-    const barred = { jobs: 1, weight: 1, mostPerMs: 1, fromMs: Infinity };
-    const free = { jobs: 10, weight: 1, mostPerMs: Infinity, fromMs: 0 };
+  it("goes faster for a time, and then on where it was", () => {
+    const lanes = [10, 30].map((calls) => ({ calls, weight: 1, mostPerMs: Infinity, fromMs: 0 }));
 
-    const { goneMs, startMs } = drain([stuck, barred, free], 1);
+    const { goneMs, startMs, servedBy } = drain(lanes, [
+      { fromMs: 0, perMs: 10 },
+      { fromMs: 1, perMs: 2 },
+    ]);
+
+    expect([startMs(0, 4), startMs(0, 5), startMs(0, 6)]).toEqual([0.8, 1, 2]);
+    expect([servedBy(1, 0.5), servedBy(1, 2), servedBy(0, 100)]).toEqual([2.5, 6, 10]);
+    expect(goneMs).toBeCloseTo(16);
+  });
+
+  it("is never over where nothing may start", () => {
+    const stuck = { calls: 1, weight: 1, mostPerMs: 0, fromMs: 0 };
+    const barred = { calls: 1, weight: 1, mostPerMs: 1, fromMs: Infinity };
+    const free = { calls: 10, weight: 1, mostPerMs: Infinity, fromMs: 0 };
+
+    const { goneMs, startMs } = drain([stuck, barred, free], steady(1));
 
     expect(goneMs).toBe(Infinity);
     expect([startMs(0, 0), startMs(1, 0)]).toEqual([Infinity, Infinity]);
@@ -145,7 +162,7 @@ describe("the drain of a backlog", () => {
   });
 
   it("is over at once where there is nothing, and asks nothing of a lane that is not there", () => {
-    const { goneMs, startMs } = drain([], 1);
+    const { goneMs, startMs } = drain([], steady(1));
 
     expect(goneMs).toBe(0);
     expect(startMs(3, 0)).toBe(Infinity);

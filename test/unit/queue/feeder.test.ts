@@ -32,12 +32,14 @@ describe("what a feeder tells", () => {
     setup.feeder.wake("acme");
     setup.feeder.wake("acme");
     setup.feeder.start({ key: "probed", wentAtOnce: true });
+    setup.feeder.missProbe("missed");
     await pass(10);
 
     expect(await Promise.all(arrivals)).toEqual(["fed", "fed", "fed"]);
     expect(setup.told.slice(1).flatMap(({ arrived }) => arrived)).toEqual(["1", "2", "3"]);
     expect(setup.told.slice(1).flatMap(({ woken }) => woken)).toEqual(["acme"]);
-    expect(setup.told.slice(1).flatMap(({ probes }) => probes)).toEqual([["probed", true]]);
+    const probes = setup.told.slice(1).flatMap((each) => each.probes);
+    expect(Object.fromEntries(probes)).toEqual({ probed: true, missed: false });
     expect(setup.told.length).toBeLessThanOrEqual(3);
     await setup.feeder.close();
   });

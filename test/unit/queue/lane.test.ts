@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { InvalidOptionError } from "../../../src/core/errors.ts";
 import { createWeights, tolerant } from "../../../src/queue/lane.ts";
 
 describe("the weights of keys", () => {
@@ -27,6 +28,19 @@ describe("the weights of keys", () => {
     const weigh = (): unknown => createWeights("q", () => weight as number)("gold");
 
     expect(weigh).toThrow('option "weights"');
+  });
+
+  it("name the key for which their function throws, and why", () => {
+    const cause = new TypeError("no such tenant");
+    const weightOf = createWeights("q", () => {
+      throw cause;
+    });
+
+    const weigh = (): unknown => weightOf("gold");
+
+    expect(weigh).toThrow(InvalidOptionError);
+    expect(weigh).toThrow('it threw for key "gold" (TypeError: no such tenant)');
+    expect(weigh).toThrow(expect.objectContaining({ option: "weights", cause }));
   });
 
   it("are 1 to a worker that cannot be told any, and it says so once", () => {

@@ -43,6 +43,15 @@ describe("a failure", () => {
     expect(asFailure(error)).toBe(error);
   });
 
+  it("has a stack that is bounded, and is known by its name as before", () => {
+    const error = Object.assign(new TypeError("no"), { stack: "x".repeat(20_000) });
+
+    const failure = asFailure(error);
+
+    expect(failure).toMatchObject({ name: "TypeError", message: "no", cause: error });
+    expect(failure.stack).toHaveLength(10_001);
+  });
+
   it.each(["DelayedError", "RateLimitError", "WaitingError", "WaitingChildrenError"])(
     "is wrapped, when it has the name of a command of BullMQ's: %s",
     (name) => {

@@ -1,0 +1,73 @@
+import { ruleOf } from "../core/limits/registry.ts";
+import { keyLimitsOf } from "../core/per-key.ts";
+import { stepOf } from "../core/scope.ts";
+import { costsOf } from "../throttle/costs.ts";
+import type { TryOptions } from "../throttle/draw-options.ts";
+import type { InForce } from "../throttle/steering.ts";
+import type { Phase } from "./backlog.ts";
+
+/** How fast jobs may start, by the policy in force. */
+export interface Paces {
+  /** Of all keys together: what there is room for now goes at once. */
+  readonly shared: readonly Phase[];
+  /** How many of a key may start in a ms by its own limits; Infinity where it has none. */
+  readonly perMsOf: (key: string) => number;
+}
+
+/** What one limit lets start: so many at once, and so many per ms from then on. */
+interface Line {
+  readonly room: number;
+  readonly perMs: number;
+}
+
+/** With no rate, all start at once. */
+const FASTEST_PER_MS = 1_000_000;
+
+/** The paces of plain calls; where those take nothing of what keys share, of jobs like the one that is asked about. */
+export function pacesOf(bucket: string, about: TryOptions, inForce: InForce): Paces {
+  const { policy } = inForce;
+  const { limits: shared } = policy;
+  const isCounted = stepOf(shared, costsOf(bucket, shared, undefined)) > 0;
+  const cost = isCounted ? undefined : about.cost;
+
+  function costsOfKey(key: string | undefined): readonly number[] {
+    return costsOf(bucket, [...shared, ...keyLimitsOf(policy, key)], cost);
+  }
+
+  return {
+    shared: phasesOf(linesOf(inForce, costsOfKey(about.key))),
+    perMsOf: (key) =>
+      1_000 / stepOf(keyLimitsOf(policy, key), costsOfKey(key).slice(shared.length)),
+  };
+}
+
+function linesOf({ policy, state }: InForce, costs: readonly number[]): Line[] {
+  const lines = policy.limits.flatMap(({ kind, count, periodUs, capacity }, index) => {
+    const cost = costs[index]!;
+    if (cost === 0 || !ruleOf(kind).isRate) return [];
+    const { remaining } = state.limits[index]!;
+    // All waits for the next window anyhow when this one is used up, and then has the whole of that.
+    const room = kind === "fixed-window" && remaining === 0 ? capacity : remaining;
+    return [{ room: room / cost, perMs: (count * 1_000) / (periodUs * cost) }];
+  });
+  // A rate that is cut spaces all calls, whatever there is room for.
+  const isCut = state.rateFactor < 1;
+  return isCut ? lines.map(({ perMs }) => ({ room: 0, perMs: perMs * state.rateFactor })) : lines;
+}
+
+/** Goes at each time by the limit that has let the least start until then; that is a slower one each time. */
+function phasesOf(lines: readonly Line[]): Phase[] {
+  const phases: (Phase & Line)[] = [];
+  let next: (Phase & Line) | undefined = { fromMs: 0, room: 0, perMs: FASTEST_PER_MS };
+  while (next !== undefined) {
+    const at: Phase & Line = next;
+    phases.push(at);
+    const slower = lines.filter(({ perMs }) => perMs < at.perMs);
+    const meeting = slower.map((line) => ({
+      ...line,
+      fromMs: Math.max(at.fromMs, (line.room - at.room) / (at.perMs - line.perMs)),
+    }));
+    [next] = meeting.toSorted((a, b) => a.fromMs - b.fromMs || a.perMs - b.perMs);
+  }
+  return phases;
+}

@@ -8,7 +8,7 @@ export interface SoakArguments {
   readonly isPlanOnly: boolean;
 }
 
-export const USAGE = "npm run soak -- [--minutes 10] [--seed N] [--plan]";
+const USAGE = "npm run soak -- [--minutes 10] [--seed N] [--plan]";
 const MOST_MINUTES = 1_440;
 const MOST_SEED = 2 ** 31 - 1;
 

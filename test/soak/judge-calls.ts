@@ -53,7 +53,7 @@ export function slotsOf(calls: readonly Call[]): Timed[] {
 }
 
 /** How late a call may leave after its slot, by its process's reckoning: half an interval, within bounds. */
-export function mostLateMs(perSecond: number): number {
+function mostLateMs(perSecond: number): number {
   return Math.min(Math.max(500 / perSecond, 5), HORIZON_MS);
 }
 

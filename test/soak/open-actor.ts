@@ -2,7 +2,7 @@ import { createSluice, type Bucket, type Queue, type Sluice } from "sluice";
 import type { ActorSettings, ToActor } from "./messages.ts";
 
 export const PREFIX = "soak";
-export const BUCKET = "downstream";
+const BUCKET = "downstream";
 export const QUEUE = "jobs";
 
 /** A job, by its number. */

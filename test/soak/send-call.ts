@@ -1,7 +1,7 @@
 import { createMachineClock } from "../../bench/machine-clock.ts";
 
 /** A call of the downstream that came to nothing. */
-export class CallFailedError extends Error {
+class CallFailedError extends Error {
   override readonly name = "CallFailedError";
 }
 

@@ -27,7 +27,7 @@ export interface Log {
   readonly complaints: string[];
 }
 
-export type WorkerProcess = ActorProcess<FromWorker>;
+type WorkerProcess = ActorProcess<FromWorker>;
 
 /** All that takes part: Redis behind its proxy, the downstream, and the processes that go through Sluice. */
 export interface Stage {

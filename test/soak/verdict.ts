@@ -24,7 +24,7 @@ export interface Run {
 }
 
 /** One promise, and whether it was kept. */
-export interface Promised {
+interface Promised {
   readonly name: string;
   readonly seen: string;
   readonly isKept: boolean;

@@ -2,7 +2,7 @@ import { kindOf, type FaultName } from "../../soak/fault-kinds.ts";
 import type { Call, Struck } from "../../soak/records.ts";
 
 /** Where the wall clock of these tests is ahead of the machine's. */
-export const WALL_AHEAD_MS = 1_790_000_000_000;
+const WALL_AHEAD_MS = 1_790_000_000_000;
 
 /** A call that left on its slot and arrived at once. */
 export function callAt(ms: number, facts: Partial<Call> = {}): Call {

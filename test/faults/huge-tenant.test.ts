@@ -20,9 +20,9 @@ const HELD = Math.ceil(0.25 * RATE) + 2 + WORKERS;
 const LEFT_LANE = { C: 20 + 1, B: 30 + 1 };
 /**
  * In its process a job waits for those that were fetched before it, and for each of them the other processes start
- * one too. A process fetches what has left the lanes for others as well, if it comes first: four jobs before its own.
+ * one too. BullMQ gives what has left the lanes to whoever comes first: one process may hold all of it.
  */
-const IN_PROCESS = (4 + 1) * WORKERS;
+const IN_PROCESS = (HELD + 1) * WORKERS;
 const processes = children();
 const servers = ownRedisServers();
 let downstream: FakeDownstream;

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { InvalidOptionError } from "./errors.ts";
 import type { Limit } from "./limits/limit.ts";
+import { ruleOf } from "./limits/registry.ts";
 import { LONGEST_MS, readOptions, UNIT, wholeNumber } from "./options.ts";
 import { parsePeriod, parseRate, type RateInput } from "./rate.ts";
 import { readAlign, type Align } from "./resets.ts";
@@ -183,8 +184,9 @@ export function mostOf({
   count,
   periodUs,
 }: Pick<Limit, "kind" | "count" | "periodUs">): number {
-  if (kind === "concurrency") return MOST_AT_ONCE;
-  if (!kind.endsWith("bucket")) return Math.floor(MAX_LEVEL / periodUs / 2);
+  const { isRate, doesDrain } = ruleOf(kind);
+  if (!isRate) return MOST_AT_ONCE;
+  if (doesDrain !== true) return Math.floor(MAX_LEVEL / periodUs / 2);
   // The highest level a draw can write: a full burst, a full horizon, and one call that pays before it starts.
   return Math.floor((MAX_LEVEL - HORIZON_US * count) / (3 * periodUs));
 }

@@ -44,10 +44,11 @@ export function pacesOf(bucket: string, about: TryOptions, inForce: InForce): Pa
 function linesOf({ policy, state }: InForce, costs: readonly number[]): Line[] {
   const lines = policy.limits.flatMap(({ kind, count, periodUs, capacity }, index) => {
     const cost = costs[index]!;
-    if (cost === 0 || !ruleOf(kind).isRate) return [];
+    const { isRate, doesRenew } = ruleOf(kind);
+    if (cost === 0 || !isRate) return [];
     const { remaining } = state.limits[index]!;
     // All waits for the next window anyhow when this one is used up, and then has the whole of that.
-    const room = kind === "fixed-window" && remaining === 0 ? capacity : remaining;
+    const room = doesRenew === true && remaining === 0 ? capacity : remaining;
     return [{ room: room / cost, perMs: (count * 1_000) / (periodUs * cost) }];
   });
   // A rate that is cut spaces all calls, whatever there is room for.

@@ -1,5 +1,6 @@
 import { HORIZON_US } from "../core/limit-makers.ts";
 import type { Limit } from "../core/limits/limit.ts";
+import { isLeased, ruleOf } from "../core/limits/registry.ts";
 import { stepOf } from "../core/scope.ts";
 
 /** What the calls of a group are under; all keys that have the same limits share it. */
@@ -31,7 +32,7 @@ export function conditionsOf({ shared, keyLimits, costs, text }: Given): Conditi
     limits,
     costs,
     text,
-    hasLeases: limits.some(({ kind }) => kind === "concurrency"),
+    hasLeases: limits.some(isLeased),
     stepMs: stepOf(limits, costs) / 1_000,
     // A key's own limit is a gate: it is the shared one that others' slots are spaced by.
     mostLateMs: lateMs(shared.length > 0 ? shared : keyLimits, costs),
@@ -46,6 +47,6 @@ export function conditionsOf({ shared, keyLimits, costs, text }: Given): Conditi
  */
 function lateMs(spacing: readonly Limit[], costs: readonly number[]): number {
   const horizonMs = HORIZON_US / 1_000;
-  if (!spacing.some(({ kind }) => kind === "leaky-bucket")) return horizonMs;
+  if (!spacing.some(({ kind }) => ruleOf(kind).doesSpace === true)) return horizonMs;
   return Math.min(Math.max(stepOf(spacing, costs) / 2_000, 5), horizonMs);
 }

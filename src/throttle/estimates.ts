@@ -1,5 +1,6 @@
 import { formatLimit } from "../core/format-limit.ts";
 import { HORIZON_US } from "../core/limit-makers.ts";
+import { isLeased } from "../core/limits/registry.ts";
 import { LONGEST_MS } from "../core/options.ts";
 import { formatPolicy } from "../core/policy.ts";
 import { stepOf } from "../core/scope.ts";
@@ -31,7 +32,7 @@ const SILENT_MS = 50;
 
 export function estimateOf({ limits, costs, stepMs }: Conditions): Estimate {
   const costOf = (unit: string): number => {
-    const index = limits.findIndex((limit) => limit.unit === unit && limit.kind !== "concurrency");
+    const index = limits.findIndex((limit) => limit.unit === unit && !isLeased(limit));
     return index === -1 ? (unit === "calls" ? 1 : 0) : costs[index]!;
   };
   return { costOf, stepMs };

@@ -1,5 +1,6 @@
 import { reasonOf } from "../core/describe-value.ts";
 import { LeaseLostError } from "../core/errors.ts";
+import { isLeased } from "../core/limits/registry.ts";
 import type { LeasesRequest } from "../core/store.ts";
 import type { Basics } from "./basics.ts";
 import type { Conditions } from "./conditions.ts";
@@ -148,7 +149,7 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
       return nextLease - count;
     },
     keep(lease, group, atMs) {
-      const times = group.conditions.limits.filter(({ kind }) => kind === "concurrency");
+      const times = group.conditions.limits.filter(isLeased);
       const lastsMs = Math.min(...times.map(({ periodUs }) => periodUs)) / 1_000;
       if (lastsMs < shortestMs) {
         shortestMs = lastsMs;

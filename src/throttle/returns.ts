@@ -1,5 +1,6 @@
 import { reasonOf } from "../core/describe-value.ts";
 import type { Limit } from "../core/limits/limit.ts";
+import { ruleOf } from "../core/limits/registry.ts";
 import type { Place } from "../core/draw-messages.ts";
 import { MOST_RETURNED } from "../core/store.ts";
 import type { Basics } from "./basics.ts";
@@ -74,5 +75,6 @@ export function createReturns(basics: Basics): Returns {
  * behind it. A key's own may be: a slow one would lose an hour for a slot 10 ms late.
  */
 function isQuota({ kind }: Limit): boolean {
-  return kind === "sliding-log" || kind.endsWith("window");
+  const { isRate, doesDrain } = ruleOf(kind);
+  return isRate && doesDrain !== true;
 }

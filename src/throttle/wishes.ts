@@ -1,4 +1,5 @@
 import type { Wish } from "../core/draw-messages.ts";
+import { isLeased } from "../core/limits/registry.ts";
 import { RANKS } from "../core/priority.ts";
 import type { LinePlaces } from "./line-places.ts";
 import { lacking, type Group } from "./group.ts";
@@ -98,7 +99,7 @@ function hasOtherLimits(before: readonly Group[], { key, conditions }: Group): b
 export function mostLeases(limits: Wish["keyLimits"], wishes: readonly Wish[]): number {
   let most = 0;
   for (const { wanted, keyLimits } of wishes) {
-    const bounds = [...limits, ...keyLimits].filter(({ kind }) => kind === "concurrency");
+    const bounds = [...limits, ...keyLimits].filter(isLeased);
     if (bounds.length > 0) most += Math.min(wanted, ...bounds.map(({ count }) => count));
   }
   return most;

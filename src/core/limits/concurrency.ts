@@ -20,6 +20,7 @@ export const concurrency: Rule<State> = {
   parts: ["leases", "waiters"],
   isKept: true,
   isRate: false,
+  format: ({ count }) => `${count} at once`,
   fresh: () => ({ leases: new Map(), waiters: new Map() }),
   earliest({ count }, { leases, waiters }, atUs, cost, { asker, nowUs, sinceUs }) {
     forget(leases, nowUs);

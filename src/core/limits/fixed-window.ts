@@ -1,4 +1,5 @@
 import { windowAt } from "../align.ts";
+import { formatPeriod } from "../rate.ts";
 import type { Rule } from "./limit.ts";
 
 interface State {
@@ -13,6 +14,8 @@ export const fixedWindow: Rule<State> = {
   code: 5,
   isRate: true,
   doesShift: true,
+  doesRenew: true,
+  format: ({ count, periodUs }) => `${count} each ${formatPeriod(periodUs)}`,
   fresh: () => ({ startUs: 0, used: 0 }),
   earliest(limit, state, atUs, cost) {
     // A booking that was given back leaves a window that has not begun yet; before it, all is used.

@@ -1,3 +1,4 @@
+import { formatRate } from "../rate.ts";
 import type { Limit, Rule } from "./limit.ts";
 
 interface State {
@@ -18,6 +19,11 @@ export const leakyBucket: Rule<State> = {
   code: 1,
   isRate: true,
   doesDrain: true,
+  doesSpace: true,
+  format: (limit) =>
+    limit.capacity === 1
+      ? formatRate(limit)
+      : `${formatRate(limit)} with a burst of ${limit.capacity}`,
   fresh: () => ({ emptyUs: 0, rest: 0, busySinceUs: 0 }),
   earliest(limit, state, atUs, cost) {
     const excess = excessAt(limit, state, atUs, cost);

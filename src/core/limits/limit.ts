@@ -48,8 +48,14 @@ export interface Rule<State> {
   readonly doesShift?: boolean;
   /** Whether what is used comes back evenly, rather than with another window. */
   readonly doesDrain?: boolean;
+  /** Whether all of it comes back at once, with the next window. */
+  readonly doesRenew?: boolean;
+  /** Whether calls leave an interval apart once its burst is used. */
+  readonly doesSpace?: boolean;
   /** Whether the limit holds units per time, or calls at once. */
   readonly isRate: boolean;
+  /** A limit as it is named to users, without its unit: `"100/s"`. */
+  format(limit: Limit): string;
   fresh(): State;
   /** The earliest time, at or after `atUs`, at which this cost may pass; Infinity if nobody can tell. */
   earliest(limit: Limit, state: State, atUs: number, cost: number, drawer: Drawer): number;

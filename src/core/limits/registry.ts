@@ -24,6 +24,11 @@ export function ruleOf(kind: string): AnyRule {
   return rule;
 }
 
+/** Whether calls hold leases of a limit, for as long as they run. */
+export function isLeased({ kind }: Limit): boolean {
+  return !ruleOf(kind).isRate;
+}
+
 /** How many limits of the same kind stand before one. */
 export function ordinalOf(limits: readonly Limit[], index: number): number {
   const { kind } = limits[index]!;

@@ -1,3 +1,4 @@
+import { formatPeriod } from "../rate.ts";
 import type { Rule } from "./limit.ts";
 
 interface Entry {
@@ -20,6 +21,7 @@ export const slidingLog: Rule<State> = {
   code: 3,
   parts: ["log"],
   isRate: true,
+  format: ({ count, periodUs }) => `${count} in any ${formatPeriod(periodUs)}`,
   fresh: () => ({ total: 0, entries: [] }),
   /** The call may pass when the entry that would make it one too many has left the window. */
   earliest({ capacity, periodUs }, state, atUs, cost) {

@@ -1,3 +1,4 @@
+import { formatPeriod } from "../rate.ts";
 import type { Limit, Rule } from "./limit.ts";
 
 interface State {
@@ -18,6 +19,7 @@ export const slidingWindow: Rule<State> = {
   code: 4,
   isRate: true,
   doesShift: true,
+  format: ({ count, periodUs }) => `${count} in any ${formatPeriod(periodUs)}`,
   fresh: () => ({ startUs: 0, used: 0, usedBefore: 0 }),
   earliest({ capacity, periodUs }, state, atUs, cost) {
     const { startUs, used, usedBefore } = rolled(periodUs, state, atUs);

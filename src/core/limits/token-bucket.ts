@@ -1,3 +1,4 @@
+import { formatRate } from "../rate.ts";
 import type { Limit, Rule } from "./limit.ts";
 
 interface State {
@@ -15,6 +16,7 @@ export const tokenBucket: Rule<State> = {
   code: 2,
   isRate: true,
   doesDrain: true,
+  format: (limit) => `${limit.capacity} at once, refilled at ${formatRate(limit)}`,
   fresh: () => ({ lacking: 0, atUs: 0, busySinceUs: 0 }),
   earliest(limit, state, atUs, cost) {
     const debt = lackingAt(limit, state, atUs) + (cost - limit.capacity) * limit.periodUs;

@@ -1,5 +1,6 @@
 import { StoreUnavailableError } from "../../core/errors.ts";
 import type { Limit } from "../../core/limits/limit.ts";
+import { isLeased } from "../../core/limits/registry.ts";
 import { partOfLimit } from "../../core/local-part.ts";
 import { DREW_ELSEWHERE_US } from "../../core/lost-state.ts";
 import {
@@ -41,7 +42,7 @@ export function createLocalStandIn(parts: {
   function limitsOf(limits: readonly Limit[], key?: string): readonly Limit[] {
     return limits.map((limit) => {
       const own = partOf(limit) ?? limit;
-      if (own.kind !== "concurrency") return own;
+      if (!isLeased(own)) return own;
       return { ...own, count: Math.max(0, own.count - known.runningOf(key)) };
     });
   }

@@ -1,4 +1,5 @@
 import { NO_PLACE, type DrawRequest, type Granted, type Wish } from "../../core/draw-messages.ts";
+import { isLeased } from "../../core/limits/registry.ts";
 import { ownUs, type Known, type StandIn } from "./stand-in.ts";
 
 /** Lets every call pass at once, without any limit. */
@@ -26,8 +27,7 @@ export function createOpenStandIn({ nowUs = ownUs }: Pick<Known, "nowUs">): Stan
       const granted = request.wishes.map((wish) => {
         const all = [...request.terms.limits, ...wish.keyLimits];
         // A call that runs has a number of its own, and only so many were set aside.
-        if (!all.some(({ kind }) => kind === "concurrency"))
-          return pass(wish, atUs, Infinity, request);
+        if (!all.some(isLeased)) return pass(wish, atUs, Infinity, request);
         const passed = pass(wish, atUs, leases, request);
         leases -= passed.slotsUs.length;
         return passed;

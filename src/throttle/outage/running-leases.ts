@@ -1,4 +1,5 @@
 import type { Drawn, DrawRequest } from "../../core/draw-messages.ts";
+import { isLeased } from "../../core/limits/registry.ts";
 
 /** The leases of calls that run here, by who gave them; undefined stands for Redis. */
 export interface RunningLeases<Holder> {
@@ -20,7 +21,7 @@ export function createRunningLeases<Holder>(): RunningLeases<Holder> {
       let lease = first;
       for (const [index, { slotsUs }] of granted.entries()) {
         const { key, keyLimits } = wishes[index]!;
-        if (![...terms.limits, ...keyLimits].some(({ kind }) => kind === "concurrency")) continue;
+        if (![...terms.limits, ...keyLimits].some(isLeased)) continue;
         for (const _slot of slotsUs) running.set(lease++, { holder, key });
       }
     },

@@ -153,7 +153,7 @@ export class WaitTooLongError extends SluiceError {
   }
 }
 
-/** Thrown when Redis gave no answer within `storeTimeoutMs`, or has not answered of late; the call was not started. */
+/** Thrown when Redis gave no answer within `storeTimeoutMs`, refused, or has failed of late; the call was not started. */
 export class StoreUnavailableError extends SluiceError {
   override readonly name = "StoreUnavailableError";
   readonly code = "ERR_STORE_UNAVAILABLE";

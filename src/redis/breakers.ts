@@ -37,7 +37,8 @@ export function createBreakers(redis: Redis | Cluster, options: BreakersOptions)
       // It fails at once while there is no connection.
       probe: () => withinMs(timeoutMs, redis.exists(keyOf(bucket)), () => new Error("no answer")),
       onChange(state) {
-        const news = state === "up" ? "answers again" : "does not answer, and is asked no more";
+        const news =
+          state === "up" ? "answers again" : "has failed again and again, and is asked no more";
         logger.warn({ server, state }, `Redis at ${server} ${news}.`);
         if (state === "down") reconnect(connectionTo(redis, server));
         onChange({ state, server });

@@ -106,7 +106,7 @@ function unavailable(timeoutMs: number, cause: unknown): StoreUnavailableError {
 
 function shut(server: string): StoreUnavailableError {
   return new StoreUnavailableError(
-    `Redis at ${server} has not answered of late and is not asked for now; the call was not started. ` +
+    `Redis at ${server} has failed of late and is not asked for now; the call was not started. ` +
       `See that Redis runs and can be reached; it is asked again as soon as it answers a probe.`,
   );
 }

@@ -49,7 +49,7 @@ describe("the fetch of a bucket", () => {
     const api = await apis.start(() => ({}));
     const bucket = openBucket({ rate: "1/h", burst: 10, perKey: { rate: "1/h", burst: 20 } });
 
-    await bucket.fetch.with({ key: "a" }).with({ cost: 3 })(api.url);
+    await bucket.fetch.with({ key: "a" }).with({ key: undefined, cost: 3 })(api.url);
 
     const { limits } = await bucket.peek({ key: "a" });
     expect(limits.map(({ remaining }) => remaining)).toEqual([7, 17]);

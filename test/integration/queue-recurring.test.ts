@@ -1,4 +1,6 @@
-import { describe, expect, it } from "vitest";
+import { Redis } from "ioredis";
+import { describe, expect, inject, it } from "vitest";
+import type { Queue } from "sluice";
 import { realSluices } from "../support/real-sluice.ts";
 import { rejectionOf } from "../support/rejection.ts";
 import { waitUntil } from "../support/wait-until.ts";
@@ -9,6 +11,19 @@ function openQueue() {
   const sluice = sluices.open();
   const bucket = sluice.bucket("downstream", { rate: "500/s" });
   return { sluice, queue: sluice.queue<string>("jobs", { bucket }) };
+}
+
+/** As a worker leaves a run whose end it could still tell, and whose successor it could not plan any more. */
+async function endRun({ name, prefix }: Queue<string>["stored"], id: string): Promise<void> {
+  const redis = new Redis(inject("redisUrl"));
+  const key = `${prefix}:${name}:`;
+  await redis
+    .multi()
+    .zrem(`${key}delayed`, id)
+    .zadd(`${key}completed`, Date.now(), id)
+    .hset(`${key}${id}`, { finishedOn: Date.now() })
+    .exec();
+  redis.disconnect();
 }
 
 describe("a recurring job", () => {
@@ -104,6 +119,22 @@ describe("a recurring job", () => {
 
     expect(again.data).toBe("new");
     expect(seen.slice(0, 3)).toEqual(Array(3).fill({ data: "new", cost: 1, startByMs: undefined }));
+  });
+
+  it("goes on when it is declared again, though the worker of its last run planned no other", async () => {
+    const { sluice, queue } = openQueue();
+    const cron = "* * * * * *";
+    await queue.enqueue("old", { cron, dedupeId: "report" });
+    const { nextAtMs } = (await queue.schedules())[0]!;
+    await waitUntil(() => Date.now() > nextAtMs, "it is due");
+    await endRun(queue.stored, `repeat:report:${nextAtMs}`);
+
+    await queue.enqueue("new", { cron, dedupeId: "report" });
+    const seen: string[] = [];
+    sluice.worker(queue, async ({ data }) => void seen.push(data));
+    await waitUntil(() => seen.length >= 2, "it runs again");
+
+    expect(seen.slice(0, 2)).toEqual(["new", "new"]);
   });
 
   it("ends by its dedupeId, and its next run with it", async () => {

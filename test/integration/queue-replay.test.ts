@@ -33,7 +33,7 @@ describe("dead letters that are replayed", () => {
   it("run once when two processes replay the same ones at once, and a second replay does nothing", async () => {
     const orders = Array.from({ length: 20 }, (_, index) => ({ name: `order ${index}` }));
     const { queue, sluice } = openQueue<Order>(sluices);
-    const jobs = await queue.enqueueMany(orders, { attempts: 1 });
+    const jobs = await queue.enqueueMany(orders, ({ name }) => ({ attempts: 1, dedupeId: name }));
     const failing = startFailing(openQueue<Order>(sluices));
     await Promise.all(jobs.map((job) => rejectionOf(job.finished())));
     await failing.close();
@@ -43,11 +43,13 @@ describe("dead letters that are replayed", () => {
       ...others.map((other) => other.queue.replay({})),
       ...jobs.map(({ id }) => queue.replay(id)),
     ]);
+    const again = await queue.enqueueMany(orders, ({ name }) => ({ dedupeId: name }));
     const ran: string[] = [];
     sluice.worker(queue, async ({ data }) => void ran.push(data.name));
     await Promise.all(jobs.map((job) => job.finished()));
 
     expect(counts.reduce((sum, count) => sum + count, 0)).toBe(20);
+    expect(again.map(({ id }) => id)).toEqual(jobs.map(({ id }) => id));
     expect(ran.toSorted()).toEqual(orders.map(({ name }) => name).toSorted());
     expect(await queue.replay({})).toBe(0);
     expect(await queue.replay(jobs[0]!.id)).toBe(0);

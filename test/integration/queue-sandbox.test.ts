@@ -66,6 +66,7 @@ describe("a handler in a file", () => {
     const job = await queue.enqueue({ do: "tellStrangers" }, { attempts: 1 });
 
     expect(await job.finished()).toBe("done");
+    expect(await job.logs()).toEqual([]);
   });
 
   it.each([

@@ -1,0 +1,39 @@
+import type { Redis } from "ioredis";
+import { describe, expect, it, vi } from "vitest";
+import { createQuestions } from "../../../src/redis/questions.ts";
+import type { Breakers } from "../../../src/redis/breakers.ts";
+import { rejectionOf } from "../../support/rejection.ts";
+
+/** Questions to a Redis that is there, and what its breaker is told. */
+function openQuestions() {
+  const breaker = {
+    server: "localhost:6379",
+    isOpen: false,
+    succeed: vi.fn<() => void>(),
+    fail: vi.fn<() => void>(),
+    ready: () => {},
+    close: () => {},
+  };
+  const breakers: Breakers = { of: () => breaker, close: () => {} };
+  const redis = { status: "ready" } as Redis;
+  return { breaker, questions: createQuestions(redis, breakers, 2_000) };
+}
+
+function replyError(message: string): Error {
+  return Object.assign(new Error(message), { name: "ReplyError" });
+}
+
+describe("what is asked of Redis once", () => {
+  it.each([
+    ["a connection that was lost is a failure of the server", new Error("closed"), [0, 1]],
+    ["what Redis refuses tells of no outage", replyError("OOM not allowed"), [0, 0]],
+    ["what a script refuses is an answer", replyError("SLUICE_COST_TOO_LARGE 5 3"), [1, 0]],
+  ])("%s", async (_title, error, told) => {
+    const { breaker, questions } = openQuestions();
+
+    const thrown = await rejectionOf(questions.askOnce("b", () => Promise.reject(error)));
+
+    expect(thrown).toBe(error);
+    expect([breaker.succeed.mock.calls.length, breaker.fail.mock.calls.length]).toEqual(told);
+  });
+});

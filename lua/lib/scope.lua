@@ -40,6 +40,11 @@ local function factor_at(scope, at_us)
   return math.min(1000, scope.factor + grown)
 end
 
+-- When the whole rate is in force again; 0 if it has not been cut.
+local function whole_at_us(scope)
+  return scope.factor >= 1000 and 0 or scope.since_us + math.ceil(((1000 - scope.factor) * scope.recover_us) / 1000)
+end
+
 -- Whether calls keep a distance beyond that of their limits: the rate is cut, or spaced out.
 local function keeps_gap(scope, at_us)
   return at_us < scope.gap_until_us or factor_at(scope, at_us) < 1000

@@ -23,3 +23,8 @@ export function factorAt({ factor, sinceUs, recoverUs }: Scope, atUs: number): n
   const grown = Math.floor((Math.max(0, atUs - sinceUs) * 1_000) / recoverUs);
   return Math.min(1_000, factor + grown);
 }
+
+/** When the whole rate is in force again; 0 if it has not been cut. */
+export function wholeAtUs({ factor, sinceUs, recoverUs }: Scope): number {
+  return factor >= 1_000 ? 0 : sinceUs + Math.ceil(((1_000 - factor) * recoverUs) / 1_000);
+}

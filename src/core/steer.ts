@@ -6,7 +6,7 @@ import {
   scopeOfKey,
   type BucketState,
 } from "./bucket-state.ts";
-import { factorAt } from "./gaps.ts";
+import { factorAt, wholeAtUs } from "./gaps.ts";
 import { applyLimits, type Scope } from "./scope.ts";
 import { standingsOf } from "./standing.ts";
 import type { Standing } from "./draw-messages.ts";
@@ -136,6 +136,7 @@ export function peek(
     coolUntilUs: Math.max(shared.coolUntilUs, scope.coolUntilUs),
     pausedUntilUs: Math.max(shared.pausedUntilUs, scope.pausedUntilUs),
     factor: Math.min(factorAt(shared, nowUs), factorAt(scope, nowUs)),
+    wholeAtUs: Math.max(wholeAtUs(shared), wholeAtUs(scope)),
     standings,
   };
 }

@@ -87,6 +87,8 @@ export interface Peeked {
   readonly pausedUntilUs: number;
   /** Per mille of the rate that is in force. */
   readonly factor: number;
+  /** When all of it is again, if it grows back by itself; 0 if it has not been cut. */
+  readonly wholeAtUs: number;
   readonly standings: readonly Standing[];
 }
 

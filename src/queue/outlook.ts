@@ -77,15 +77,16 @@ export function createOutlook(parts: {
       Promise.all([lanes.look(queue, id, MOST_COUNTED), bucket.inForce(), stored.isPaused()]),
     );
     const { state } = inForce;
-    const paces = pacesOf(bucket.name, about, inForce);
     const usedUpMs = Math.max(0, ...state.limits.map(({ nextFreeMs = 0 }) => nextFreeMs));
     const pausedForMs = isPaused ? Infinity : state.pausedForMs;
+    const fromMs = Math.max(state.coolingForMs, pausedForMs, usedUpMs);
+    const paces = pacesOf(bucket.name, about, { ...inForce, fromMs });
     const all = lanesOf(seen, paces);
     const indexes = new Map(seen.lanes.map(({ key }, index) => [key, index + 1]));
     const ofOthers = seen.others.lanes > 0 ? all.length - 1 : LANELESS;
     return {
       seen,
-      fromMs: Math.max(state.coolingForMs, pausedForMs, usedUpMs),
+      fromMs,
       lanes: all,
       drained: drain(all, paces.shared),
       laneOf: (key = "") => indexes.get(key) ?? ofOthers,

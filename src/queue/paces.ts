@@ -22,9 +22,18 @@ interface Line {
 
 /** With no rate, all start at once. */
 const FASTEST_PER_MS = 1_000_000;
+/** A rate that was cut grows back evenly; it is taken to do so in so many steps. */
+const RAMP_STEPS = 8;
 
-/** The paces of plain calls; where those take nothing of what keys share, of jobs like the one that is asked about. */
-export function pacesOf(bucket: string, about: TryOptions, inForce: InForce): Paces {
+/**
+ * The paces of plain calls, from `fromMs` on; where those take nothing of what keys share,
+ * of jobs like the one that is asked about.
+ */
+export function pacesOf(
+  bucket: string,
+  about: TryOptions,
+  inForce: InForce & { readonly fromMs: number },
+): Paces {
   const { policy } = inForce;
   const { limits: shared } = policy;
   const isCounted = stepOf(shared, costsOf(bucket, shared, undefined)) > 0;
@@ -34,15 +43,17 @@ export function pacesOf(bucket: string, about: TryOptions, inForce: InForce): Pa
     return costsOf(bucket, [...shared, ...keyLimitsOf(policy, key)], cost);
   }
 
+  const lines = linesOf(inForce, costsOfKey(about.key));
+  const ramp = rampOf(inForce, Math.min(...lines.map(({ perMs }) => perMs)));
   return {
-    shared: phasesOf(linesOf(inForce, costsOfKey(about.key))),
+    shared: [...ramp.phases, ...phasesOf(lines, ramp.lastsMs)],
     perMsOf: (key) =>
       1_000 / stepOf(keyLimitsOf(policy, key), costsOfKey(key).slice(shared.length)),
   };
 }
 
 function linesOf({ policy, state }: InForce, costs: readonly number[]): Line[] {
-  const lines = policy.limits.flatMap(({ kind, count, periodUs, capacity }, index) => {
+  return policy.limits.flatMap(({ kind, count, periodUs, capacity }, index) => {
     const cost = costs[index]!;
     const { isRate, doesRenew } = ruleOf(kind);
     if (cost === 0 || !isRate) return [];
@@ -51,22 +62,34 @@ function linesOf({ policy, state }: InForce, costs: readonly number[]): Line[] {
     const room = doesRenew === true && remaining === 0 ? capacity : remaining;
     return [{ room: room / cost, perMs: (count * 1_000) / (periodUs * cost) }];
   });
-  // A rate that is cut spaces all calls, whatever there is room for.
-  const isCut = state.rateFactor < 1;
-  return isCut ? lines.map(({ perMs }) => ({ room: 0, perMs: perMs * state.rateFactor })) : lines;
+}
+
+/** While a rate that was cut grows back, all calls are spaced, whatever there is room for. */
+function rampOf(
+  { state, wholeInMs, fromMs }: InForce & { readonly fromMs: number },
+  perMs: number,
+): { readonly phases: readonly Phase[]; readonly lastsMs: number } {
+  const lastsMs = Math.max(0, wholeInMs - fromMs);
+  if (lastsMs === 0 || perMs === Infinity) return { phases: [], lastsMs: 0 };
+  const cutBy = ((1 - state.rateFactor) * lastsMs) / (wholeInMs - state.coolingForMs);
+  const phases = Array.from({ length: RAMP_STEPS }, (_, step) => ({
+    fromMs: (lastsMs * step) / RAMP_STEPS,
+    perMs: perMs * (1 - cutBy * (1 - (step + 0.5) / RAMP_STEPS)),
+  }));
+  return { phases, lastsMs };
 }
 
 /** Goes at each time by the limit that has let the least start until then; that is a slower one each time. */
-function phasesOf(lines: readonly Line[]): Phase[] {
+function phasesOf(lines: readonly Line[], fromMs: number): Phase[] {
   const phases: (Phase & Line)[] = [];
-  let next: (Phase & Line) | undefined = { fromMs: 0, room: 0, perMs: FASTEST_PER_MS };
+  let next: (Phase & Line) | undefined = { fromMs, room: 0, perMs: FASTEST_PER_MS };
   while (next !== undefined) {
     const at: Phase & Line = next;
     phases.push(at);
     const slower = lines.filter(({ perMs }) => perMs < at.perMs);
     const meeting = slower.map((line) => ({
       ...line,
-      fromMs: Math.max(at.fromMs, (line.room - at.room) / (at.perMs - line.perMs)),
+      fromMs: Math.max(at.fromMs, fromMs + (line.room - at.room) / (at.perMs - line.perMs)),
     }));
     [next] = meeting.toSorted((a, b) => a.fromMs - b.fromMs || a.perMs - b.perMs);
   }

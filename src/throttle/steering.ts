@@ -56,6 +56,8 @@ export interface Steering {
 export interface InForce {
   readonly policy: Policy;
   readonly state: BucketState;
+  /** Ms until the whole rate is in force again: `0` if it is. */
+  readonly wholeInMs: number;
 }
 
 /** A pause without an end: some 30 years. */
@@ -98,7 +100,8 @@ export function createSteering(
     const first = await look(known.policy, key);
     const policy = known.read(first.text);
     const peeked = policy === known.policy ? first : await look(policy, key);
-    return { policy, state: describe(peeked, key, policy, waiting()) };
+    const wholeInMs = msUntil(peeked.wholeAtUs, peeked.nowUs);
+    return { policy, state: describe(peeked, key, policy, waiting()), wholeInMs };
   }
 
   return {

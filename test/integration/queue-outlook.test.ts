@@ -11,6 +11,11 @@ function numbers(count: number): number[] {
   return Array.from({ length: count }, (_, number) => number);
 }
 
+/** It cuts the rate, and cools nothing. */
+function refusal(): Response {
+  return new Response("", { status: 429, headers: { "retry-after": "0" } });
+}
+
 describe("what is expected of a steady backlog", () => {
   it("holds within a tenth, for each tenant by its weight", async () => {
     const sluice = sluices.open();
@@ -161,6 +166,48 @@ describe("what is expected of a steady backlog", () => {
 
     expect(Math.abs(soon.startsInMs - 900)).toBeLessThanOrEqual(90);
     expect(Math.abs(late.startsInMs - 10_000)).toBeLessThanOrEqual(1_000);
+  });
+
+  it.each([
+    ["stays cut for the whole of it", 1_000_000, 200, 2_850],
+    ["is whole again long before its end", 10_000, 2_000, 20_450],
+  ])("goes by a rate that was cut and %s", async (_title, recoverMs, count, expectedMs) => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("b", { rate: "100/s", adaptive: { floor: 0.1, recoverMs } });
+    const queue = sluice.queue<number>("jobs", { bucket });
+    const jobs = await queue.enqueueMany(numbers(count + 1), { key: "k" });
+    await bucket.throttled(async () => refusal())();
+    await waitUntil(async () => (await bucket.peek()).rateFactor < 1, "the rate is cut");
+
+    const { startsInMs } = await eta(jobs[count]!);
+
+    expect(Math.abs(startsInMs - expectedMs)).toBeLessThanOrEqual(expectedMs / 10);
+  });
+
+  it("counts a slower limit from when it has let less start than the one before it", async () => {
+    const sluice = sluices.open();
+    const limits = [
+      tokenBucket({ capacity: 100, refill: "50/s" }),
+      tokenBucket({ capacity: 300, refill: "10/s" }),
+    ];
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { limits }) });
+    const jobs = await queue.enqueueMany(numbers(401), { key: "k" });
+
+    const [before, after] = [await eta(jobs[300]!), await eta(jobs[400]!)];
+
+    expect(Math.abs(before.startsInMs - 4_000)).toBeLessThanOrEqual(400);
+    expect(Math.abs(after.startsInMs - 10_000)).toBeLessThanOrEqual(1_000);
+  });
+
+  it("goes by the cost of the job that is asked about where plain calls cost nothing", async () => {
+    const sluice = sluices.open();
+    const limits = [leakyBucket("1000/s", { unit: "tokens", burst: 100 })];
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { limits }) });
+    const jobs = await queue.enqueueMany(numbers(101), { key: "k", cost: { tokens: 100 } });
+
+    const { startsInMs } = await eta(jobs[100]!);
+
+    expect(Math.abs(startsInMs - 10_000)).toBeLessThanOrEqual(1_000);
   });
 
   it("has each of very many keys wait for all the others' turns", async () => {

@@ -14,6 +14,7 @@ type Reply = readonly [
   coolUntilUs: number,
   pausedUntilUs: number,
   factor: number,
+  wholeAtUs: number,
   ...standings: readonly (readonly number[])[],
 ];
 
@@ -22,8 +23,8 @@ export const bucketPeek: Script<ScopeRequest & Frame, Peeked> = defineScript({
   keys: (input) => frameKeys(input),
   args: (input) => [input.terms.text, packNumbers([input.pinnedUs ?? 0, ...frameNumbers(input)])],
   decode: (reply) => {
-    const [nowUs, generation, version, text, isOverride, alive, cool, paused, factor, ...rest] =
-      reply as Reply;
+    const [nowUs, generation, version, text, isOverride, alive, ...others] = reply as Reply;
+    const [coolUntilUs, pausedUntilUs, factor, wholeAtUs, ...standings] = others;
     return {
       nowUs,
       generation,
@@ -31,10 +32,11 @@ export const bucketPeek: Script<ScopeRequest & Frame, Peeked> = defineScript({
       text,
       isOverride: isOverride === 1,
       alive,
-      coolUntilUs: cool,
-      pausedUntilUs: paused,
+      coolUntilUs,
+      pausedUntilUs,
       factor,
-      standings: rest.map(readStanding),
+      wholeAtUs,
+      standings: standings.map(readStanding),
     };
   },
 });

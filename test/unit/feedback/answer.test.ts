@@ -142,6 +142,15 @@ describe("an answer that limits", () => {
     [{ "retry-after": "9", "x-ratelimit-remaining": "0", "x-ratelimit-reset": resetAt }, 9_000],
     [{ "x-ratelimit-remaining": "0", "x-ratelimit-reset": resetAt }, 90_000],
     [{ "x-ratelimit-remaining": "3", "x-ratelimit-reset": resetAt }, undefined],
+    [{ "x-ratelimit-remaining": "0", "x-ratelimit-reset": resetAt, age: "5" }, undefined],
+    [
+      {
+        "x-ratelimit-limit": "0",
+        "x-ratelimit-remaining": "0",
+        "x-ratelimit-reset": resetAt,
+      },
+      undefined,
+    ],
     [{ "x-ratelimit-remaining": "0", "x-ratelimit-reset-after": "30" }, 30_000],
     [{ "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1m0s" }, 60_000],
     [

@@ -48,3 +48,16 @@ it("a call that leaves the slot in hand does not wait for the lease that its own
   (await drawn).release();
   await bucket.close();
 });
+
+it("a slot whose lease went back for one call is not taken by the next", async () => {
+  const { bucket } = createTestBucket({ rate: "100/s", concurrency: 1 });
+  const slot = await bucket.draw();
+
+  const taken = withSlotInHand({ bucket, slot }, () => [
+    takeSlotInHand(bucket, { key: "other" }),
+    takeSlotInHand(bucket, {}),
+  ]);
+
+  expect(taken).toEqual([undefined, undefined]);
+  await bucket.close();
+});

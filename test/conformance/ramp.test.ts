@@ -21,4 +21,23 @@ describe.each(storeKinds())("the ramp after a cooldown in $name", ({ open }) => 
     expect(notBeforeUs + HORIZON_US).toBe(pinned.clock.nowUs());
     expect(slotsOf(await a.drawAll([tried]))).toEqual([pinned.clock.nowUs()]);
   });
+
+  it("is over when the bucket says that it will be", async () => {
+    const pinned = open();
+    const policy = policyOf({ rate: "100/s" });
+    const a = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const [slotUs] = slotsOf(await a.draw(1));
+    const before = await a.peek();
+    await a.steer({ do: "cool", forUs: SECOND_US, rampUs: 4 * SECOND_US, slotUs: slotUs! });
+
+    const { coolUntilUs, wholeAtUs } = await a.peek();
+    pinned.clock.advanceMs((wholeAtUs - pinned.clock.nowUs()) / 1_000 - 1);
+    const shortBefore = await a.peek();
+    pinned.clock.advanceMs(1);
+
+    expect([before.factor, before.wholeAtUs]).toEqual([1_000, 0]);
+    expect(wholeAtUs - coolUntilUs).toBe(3 * SECOND_US);
+    expect(shortBefore.factor).toBeLessThan(1_000);
+    expect((await a.peek()).factor).toBe(1_000);
+  });
 });

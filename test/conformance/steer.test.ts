@@ -94,10 +94,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
       await a!.steer(cool(pinned.clock.nowUs(), 5 * SECOND_US, 10 * SECOND_US));
       pinned.clock.advanceMs(5_000);
 
-      expect(await a!.peek()).toMatchObject({
-        factor: again,
-        wholeAtUs: pinned.clock.nowUs() + ((1_000 - again) * 10 * SECOND_US) / 1_000,
-      });
+      expect((await a!.peek()).factor).toBe(again);
     },
   );
 
@@ -110,12 +107,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     await a!.steer(cut(pinned.clock.nowUs(), { recoverUs: 10 * SECOND_US }));
     pinned.clock.advanceMs(4_000);
 
-    expect(await a!.peek()).toMatchObject({
-      factor: 250,
-      wholeAtUs: pinned.clock.nowUs() + 7.5 * SECOND_US,
-    });
-    pinned.clock.advanceMs(7_500);
-    expect((await a!.peek()).factor).toBe(1_000);
+    expect((await a!.peek()).factor).toBe(250);
   });
 
   it("makes no slots worthless for answers to calls that were handed out before its cooldown", async () => {

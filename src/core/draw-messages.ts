@@ -57,6 +57,9 @@ export interface DrawRequest {
   readonly isTry: boolean;
 }
 
+/** A cooldown or pause holds a call back, and no limit. */
+export const SHUT = -1;
+
 /** What one wish came to; all times are µs on the bucket's own clock. */
 export interface Granted {
   /** Slots one by one: those that others had given back first. */
@@ -65,7 +68,7 @@ export interface Granted {
   /** When the key lets another call pass; 0: it is not what holds these calls back; Infinity: nobody can tell. */
   readonly notBeforeUs: number;
   readonly place: Place;
-  /** What held the first call back that got none: the number of a limit from 1 on, the policy's before the key's; 0: the line; -1: a cooldown or pause. */
+  /** What held the first call back that got none: the number of a limit from 1 on, the policy's before the key's; 0: the line; or `SHUT`. */
   readonly bindsAt: number;
   /** Of a try: how each limit stands, the policy's before the key's. */
   readonly standings: readonly Standing[];

@@ -1,5 +1,5 @@
 import { mostOf, times } from "./book.ts";
-import type { Place } from "./draw-messages.ts";
+import { SHUT, type Place } from "./draw-messages.ts";
 import { bindingAt, settlePlace, shutUs, type Fitting, type Serving } from "./place.ts";
 import { agreeUs } from "./scope.ts";
 import { slotsBefore } from "./turns.ts";
@@ -52,5 +52,5 @@ export function refuse(serving: Serving, main: Fitting, unserved: Unserved): Ref
   const place = settlePlace(serving, main, keptUs, count > 0);
   const isShut = Math.max(shutUs(shared), shutUs(scope)) > nowUs + horizonUs;
   const isLate = nextUs > nowUs + horizonUs;
-  return { place, turnUs, bindsAt: isShut ? -1 : isLate ? bindingAt(main) : 0 };
+  return { place, turnUs, bindsAt: isShut ? SHUT : isLate ? bindingAt(main) : 0 };
 }

@@ -7,6 +7,7 @@ import type { TryDecision } from "./bucket.ts";
 import type { Conditions } from "./conditions.ts";
 import type { Decision, LimitDecision } from "./decision.ts";
 import type { Group } from "./group.ts";
+import { nameBinding } from "./name-binding.ts";
 import type { Slot } from "./slot.ts";
 
 /** What a draw for many calls of one group came to. */
@@ -63,8 +64,6 @@ export function refused(
 ): Decision {
   const waitMs = Math.ceil(Math.max(0, notBeforeUs - nowUs) / 1_000);
   const untilMs = notBeforeUs === Infinity ? UNKNOWN_MS : waitMs;
-  const binding = group.conditions.limits[bindsAt - 1];
-  const other = bindsAt === -1 ? "a cooldown or pause" : "the line";
   return {
     allowed: false,
     remaining: Math.min(...standings.map((limit) => limit.remaining)),
@@ -73,7 +72,7 @@ export function refused(
       LONGEST_MS,
       Math.max(1, untilMs, ...standings.map((limit) => limit.retryAfterMs)),
     ),
-    limitedBy: binding === undefined ? other : formatLimit(binding),
+    limitedBy: nameBinding(bindsAt, group.conditions.limits) ?? "the line",
     limits: standings,
   };
 }

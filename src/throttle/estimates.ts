@@ -1,4 +1,3 @@
-import { formatLimit } from "../core/format-limit.ts";
 import { HORIZON_US } from "../core/limit-makers.ts";
 import { isLeased } from "../core/limits/registry.ts";
 import { LONGEST_MS } from "../core/options.ts";
@@ -8,6 +7,7 @@ import type { Conditions } from "./conditions.ts";
 import { UNKNOWN_MS } from "./decisions.ts";
 import type { Group } from "./group.ts";
 import type { Knowledge } from "./known-terms.ts";
+import { nameBinding } from "./name-binding.ts";
 import type { Pacer } from "./pacer.ts";
 
 /** What a call is taken to cost until its answer tells. */
@@ -57,9 +57,7 @@ export function createEstimates(
   return {
     limitedBy({ bindsAt, conditions }) {
       if (pacer.askTimes.silentMs > SILENT_MS) return "Redis, which has not answered yet";
-      const limit = conditions.limits[bindsAt - 1];
-      if (limit !== undefined) return formatLimit(limit);
-      return bindsAt === -1 ? "a cooldown or pause" : formatPolicy(known.policy);
+      return nameBinding(bindsAt, conditions.limits) ?? formatPolicy(known.policy);
     },
     estimateMs({ notBeforeMs, line, conditions }) {
       const { keyLimits, hasLeases, stepMs } = conditions;

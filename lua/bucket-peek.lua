@@ -4,7 +4,7 @@
   KEYS  as in slots-draw, with one key or none
   ARGV  [1] the policy's text  [2] numbers: pinned_us, terms, keys
   Reply { now_us, generation, version, text, is_override, alive, cool_until_us, paused_until_us, factor, whole_at_us,
-        standing... }
+        gap_us, gap_until_us, standing... }
         standing: { remaining, reset_us, next_us } for one unit; -1 stands for "nobody can tell"
 ]]
 -- @include lib/now
@@ -48,5 +48,6 @@ return {
   math.max(bucket.shared.cool_until_us, scope.cool_until_us),
   math.max(bucket.shared.paused_until_us, scope.paused_until_us),
   math.min(factor_at(bucket.shared, now), factor_at(scope, now)),
-  math.max(whole_at_us(bucket.shared), whole_at_us(scope)), unpack(standings),
+  math.max(whole_at_us(bucket.shared), whole_at_us(scope)), math.max(bucket.shared.gap_us, scope.gap_us),
+  math.max(bucket.shared.gap_until_us, scope.gap_until_us), unpack(standings),
 }

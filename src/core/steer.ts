@@ -137,6 +137,8 @@ export function peek(
     pausedUntilUs: Math.max(shared.pausedUntilUs, scope.pausedUntilUs),
     factor: Math.min(factorAt(shared, nowUs), factorAt(scope, nowUs)),
     wholeAtUs: Math.max(wholeAtUs(shared), wholeAtUs(scope)),
+    gapUs: Math.max(shared.gapUs, scope.gapUs),
+    gapUntilUs: Math.max(shared.gapUntilUs, scope.gapUntilUs),
     standings,
   };
 }

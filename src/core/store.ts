@@ -89,6 +89,9 @@ export interface Peeked {
   readonly factor: number;
   /** When all of it is again, if it grows back by itself; 0 if it has not been cut. */
   readonly wholeAtUs: number;
+  /** Until then, calls keep so much of a distance. */
+  readonly gapUs: number;
+  readonly gapUntilUs: number;
   readonly standings: readonly Standing[];
 }
 

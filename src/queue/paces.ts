@@ -14,6 +14,11 @@ export interface Paces {
   readonly perMsOf: (key: string) => number;
 }
 
+/** How a bucket stands, and in how many ms it lets anything start. */
+interface Outset extends InForce {
+  readonly fromMs: number;
+}
+
 /** What one limit lets start: so many at once, and so many per ms from then on. */
 interface Line {
   readonly room: number;
@@ -29,11 +34,7 @@ const RAMP_STEPS = 8;
  * The paces of plain calls, from `fromMs` on; where those take nothing of what keys share,
  * of jobs like the one that is asked about.
  */
-export function pacesOf(
-  bucket: string,
-  about: TryOptions,
-  inForce: InForce & { readonly fromMs: number },
-): Paces {
+export function pacesOf(bucket: string, about: TryOptions, inForce: Outset): Paces {
   const { policy } = inForce;
   const { limits: shared } = policy;
   const isCounted = stepOf(shared, costsOf(bucket, shared, undefined)) > 0;
@@ -44,9 +45,9 @@ export function pacesOf(
   }
 
   const lines = linesOf(inForce, costsOfKey(about.key));
-  const ramp = rampOf(inForce, Math.min(...lines.map(({ perMs }) => perMs)));
+  const distance = distanceOf(inForce, Math.min(...lines.map(({ perMs }) => perMs)));
   return {
-    shared: [...ramp.phases, ...phasesOf(lines, ramp.lastsMs)],
+    shared: [...distance.phases, ...phasesOf(lines, distance.lastsMs)],
     perMsOf: (key) =>
       1_000 / stepOf(keyLimitsOf(policy, key), costsOfKey(key).slice(shared.length)),
   };
@@ -64,18 +65,29 @@ function linesOf({ policy, state }: InForce, costs: readonly number[]): Line[] {
   });
 }
 
-/** While a rate that was cut grows back, all calls are spaced, whatever there is room for. */
-function rampOf(
-  { state, wholeInMs, fromMs }: InForce & { readonly fromMs: number },
+/**
+ * While a rate that was cut grows back, or answers have calls spaced, all calls
+ * keep a distance, whatever there is room for; and how long that lasts.
+ */
+function distanceOf(
+  { state, wholeInMs, spacedForMs, gapMs, fromMs }: Outset,
   perMs: number,
 ): { readonly phases: readonly Phase[]; readonly lastsMs: number } {
-  const lastsMs = Math.max(0, wholeInMs - fromMs);
-  if (lastsMs === 0 || perMs === Infinity) return { phases: [], lastsMs: 0 };
-  const cutBy = ((1 - state.rateFactor) * lastsMs) / (wholeInMs - state.coolingForMs);
-  const phases = Array.from({ length: RAMP_STEPS }, (_, step) => ({
-    fromMs: (lastsMs * step) / RAMP_STEPS,
-    perMs: perMs * (1 - cutBy * (1 - (step + 0.5) / RAMP_STEPS)),
-  }));
+  const rampMs = perMs === Infinity ? 0 : Math.max(0, wholeInMs - fromMs);
+  const spacedMs = Math.max(0, spacedForMs - fromMs);
+  const lastsMs = Math.max(rampMs, spacedMs);
+  if (lastsMs === 0) return { phases: [], lastsMs };
+  const cutBy = ((1 - state.rateFactor) * rampMs) / (wholeInMs - state.coolingForMs);
+  const steps = Array.from({ length: RAMP_STEPS }, (_, step) => (rampMs * step) / RAMP_STEPS);
+  const edges = [...new Set([...steps, spacedMs, rampMs])]
+    .filter((edgeMs) => edgeMs < lastsMs)
+    .toSorted((a, b) => a - b);
+  const phases = edges.map((edgeMs, index) => {
+    const middleMs = (edgeMs + (edges[index + 1] ?? lastsMs)) / 2;
+    const factor = middleMs < rampMs ? 1 - cutBy * (1 - middleMs / rampMs) : 1;
+    const most = middleMs < spacedMs ? 1 / gapMs : FASTEST_PER_MS;
+    return { fromMs: edgeMs, perMs: Math.min(perMs * factor, most) };
+  });
   return { phases, lastsMs };
 }
 

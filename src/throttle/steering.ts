@@ -58,6 +58,9 @@ export interface InForce {
   readonly state: BucketState;
   /** Ms until the whole rate is in force again: `0` if it is. */
   readonly wholeInMs: number;
+  /** For how many ms calls keep a distance that their answers asked for, and which. */
+  readonly spacedForMs: number;
+  readonly gapMs: number;
 }
 
 /** A pause without an end: some 30 years. */
@@ -100,8 +103,14 @@ export function createSteering(
     const first = await look(known.policy, key);
     const policy = known.read(first.text);
     const peeked = policy === known.policy ? first : await look(policy, key);
-    const wholeInMs = msUntil(peeked.wholeAtUs, peeked.nowUs);
-    return { policy, state: describe(peeked, key, policy, waiting()), wholeInMs };
+    const { nowUs, wholeAtUs, gapUs, gapUntilUs } = peeked;
+    return {
+      policy,
+      state: describe(peeked, key, policy, waiting()),
+      wholeInMs: msUntil(wholeAtUs, nowUs),
+      spacedForMs: msUntil(gapUntilUs, nowUs),
+      gapMs: gapUs / 1_000,
+    };
   }
 
   return {

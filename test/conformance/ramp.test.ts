@@ -5,7 +5,7 @@ import { storeKinds } from "../support/store-kinds.ts";
 
 const SECOND_US = 1_000_000;
 
-describe.each(storeKinds())("the ramp after a cooldown in $name", ({ open }) => {
+describe.each(storeKinds())("what holds calls back beside their limits, in $name", ({ open }) => {
   it("holds calls of a slow limit back no longer than its ramp lasts", async () => {
     const pinned = open();
     const limits = [tokenBucket({ capacity: 100, refill: "1/min" })];
@@ -39,5 +39,18 @@ describe.each(storeKinds())("the ramp after a cooldown in $name", ({ open }) => 
     expect(wholeAtUs - coolUntilUs).toBe(3 * SECOND_US);
     expect(shortBefore.factor).toBeLessThan(1_000);
     expect((await a.peek()).factor).toBe(1_000);
+  });
+
+  it("tells of a distance that calls keep, and until when", async () => {
+    const pinned = open();
+    const policy = policyOf({ rate: "100/s" });
+    const a = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    await a.draw(1);
+    await a.steer({ do: "space", gapUs: 50_000, forUs: 2 * SECOND_US });
+
+    expect(await a.peek()).toMatchObject({
+      gapUs: 50_000,
+      gapUntilUs: pinned.clock.nowUs() + 2 * SECOND_US,
+    });
   });
 });

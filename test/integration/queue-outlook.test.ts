@@ -184,6 +184,23 @@ describe("what is expected of a steady backlog", () => {
     expect(Math.abs(startsInMs - expectedMs)).toBeLessThanOrEqual(expectedMs / 10);
   });
 
+  it.each([
+    ["for the whole of it", 5, 50_000],
+    ["until there is more", 20, 100_100],
+  ])("goes by the distance that answers ask for, %s", async (_title, count, expectedMs) => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("b", { rate: "100/s", pace: "headers" });
+    const queue = sluice.queue<number>("jobs", { bucket });
+    const jobs = await queue.enqueueMany(numbers(count + 1), { key: "k" });
+    const headers = { "x-ratelimit-remaining": "10", "x-ratelimit-reset": "100" };
+    await bucket.throttled(async () => new Response("", { headers }))();
+
+    await waitUntil(async () => (await eta(jobs[count]!)).startsInMs > 5_000, "it is heard");
+    const { startsInMs } = await eta(jobs[count]!);
+
+    expect(Math.abs(startsInMs - expectedMs)).toBeLessThanOrEqual(expectedMs / 10);
+  });
+
   it("counts a slower limit from when it has let less start than the one before it", async () => {
     const sluice = sluices.open();
     const limits = [

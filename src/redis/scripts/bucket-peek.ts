@@ -15,6 +15,8 @@ type Reply = readonly [
   pausedUntilUs: number,
   factor: number,
   wholeAtUs: number,
+  gapUs: number,
+  gapUntilUs: number,
   ...standings: readonly (readonly number[])[],
 ];
 
@@ -24,7 +26,7 @@ export const bucketPeek: Script<ScopeRequest & Frame, Peeked> = defineScript({
   args: (input) => [input.terms.text, packNumbers([input.pinnedUs ?? 0, ...frameNumbers(input)])],
   decode: (reply) => {
     const [nowUs, generation, version, text, isOverride, alive, ...others] = reply as Reply;
-    const [coolUntilUs, pausedUntilUs, factor, wholeAtUs, ...standings] = others;
+    const [coolUntilUs, pausedUntilUs, factor, wholeAtUs, gapUs, gapUntilUs, ...standings] = others;
     return {
       nowUs,
       generation,
@@ -36,6 +38,8 @@ export const bucketPeek: Script<ScopeRequest & Frame, Peeked> = defineScript({
       pausedUntilUs,
       factor,
       wholeAtUs,
+      gapUs,
+      gapUntilUs,
       standings: standings.map(readStanding),
     };
   },

@@ -19,6 +19,8 @@ export interface KeyPolicy {
   readonly limitsOf: (key: string) => readonly Limit[];
   /** The limits, if they are the same for all keys. */
   readonly fixed: readonly Limit[] | undefined;
+  /** All limits that any key may have; undefined if only a function can tell them. */
+  readonly all: readonly Limit[] | undefined;
   /** Whether only this process can tell them. */
   readonly isLocal: boolean;
 }
@@ -42,7 +44,7 @@ export function compilePerKey(where: string, given: PerKey, compile: Compile): K
   if (typeof given === "function") return byFunction(given, compile);
   if (isTiers(given)) return byTier(where, given, compile);
   const fixed = compile("perKey", given);
-  return { limitsOf: () => fixed, fixed, isLocal: false };
+  return { limitsOf: () => fixed, fixed, all: fixed, isLocal: false };
 }
 
 function byFunction(policyOf: (key: string) => LimitsOptions, compile: Compile): KeyPolicy {
@@ -60,6 +62,7 @@ function byFunction(policyOf: (key: string) => LimitsOptions, compile: Compile):
       return limits;
     },
     fixed: undefined,
+    all: undefined,
     isLocal: true,
   };
 }
@@ -99,6 +102,7 @@ function byTier(where: string, { tiers, tierOf }: Tiers, compile: Compile): KeyP
       throw new InvalidOptionError({ where, option: "perKey.tierOf()", value: tier, remedy });
     },
     fixed: undefined,
+    all: [...table.values()].flat(),
     isLocal: true,
   };
 }

@@ -22,7 +22,7 @@ export function writePolicyText(
 export function readPolicyText(where: string, text: string, own: Policy): Policy {
   const { limits, perKey, shares } = parsePolicy(text) ?? unreadable(where, text);
   const fixed = Array.isArray(perKey) ? perKey : undefined;
-  const fixedPolicy = fixed && { limitsOf: () => fixed, fixed, isLocal: false };
+  const fixedPolicy = fixed && { limitsOf: () => fixed, fixed, all: fixed, isLocal: false };
   const keyPolicy = perKey === true ? own.perKey : fixedPolicy;
   if (perKey === true && keyPolicy === undefined) unreadable(where, text);
   return Object.freeze({ limits, perKey: keyPolicy, shares, text });

@@ -56,25 +56,28 @@ export function createEnqueuing<Data, Input>(parts: EnqueuingParts<Data>): Enque
   const joinLanes = createJoinLanes(parts);
 
   /** What can never pass is refused now, and not when its turn comes in a week. */
-  function readOptions(where: string, given: unknown): EnqueueOptions {
+  function readOptions(
+    where: string,
+    given: unknown,
+    assert: (options: EnqueueOptions) => void = () => {},
+  ): EnqueueOptions | Promise<EnqueueOptions> {
     const options = readEnqueueOptions(where, given);
-    bucket.assertDrawable({ key: options.key, cost: options.cost });
+    assert(options);
     weightOf(options.key);
-    return options;
+    const checking = bucket.checkDrawable(where, { key: options.key, cost: options.cost });
+    return checking === undefined ? options : checking.then(() => options);
   }
 
-  function readForMany(options: EnqueueOptions | EnqueueOptionsOf<Input>): EnqueueOptionsOf<Input> {
+  async function readForMany(
+    options: EnqueueOptions | EnqueueOptionsOf<Input>,
+  ): Promise<(data: Input, index: number) => EnqueueOptions | Promise<EnqueueOptions>> {
     const where = "enqueueMany()";
     if (typeof options !== "function") {
-      const forAll = readOptions(where, options);
-      assertForMany(where, forAll, true);
+      const forAll = await readOptions(where, options, (all) => assertForMany(where, all, true));
       return () => forAll;
     }
-    return (data, index) => {
-      const own = readOptions(where, options(data, index));
-      assertForMany(where, own, false);
-      return own;
-    };
+    const assertOne = (own: EnqueueOptions): void => assertForMany(where, own, false);
+    return (data, index) => readOptions(where, options(data, index), assertOne);
   }
 
   async function store(entries: readonly Entry<Data>[]): Promise<QueuedJob<Data>[]> {
@@ -125,7 +128,7 @@ export function createEnqueuing<Data, Input>(parts: EnqueuingParts<Data>): Enque
   return {
     async enqueue(data, options = {}) {
       const where = "enqueue()";
-      const read = readOptions(where, options);
+      const read = await readOptions(where, options);
       const [job] = await store([{ data: await readData(where, data, rules), options: read }]);
       return job!;
     },
@@ -136,13 +139,14 @@ export function createEnqueuing<Data, Input>(parts: EnqueuingParts<Data>): Enque
         throw new InvalidOptionError({ where, option: "data", value: data, remedy });
       }
       const given: readonly Input[] = data;
-      const optionsOf = readForMany(options);
+      const optionsOf = await readForMany(options);
       const entries: Entry<Data>[] = [];
       for (const [index, each] of given.entries()) {
         const reading = readData(where, each, rules);
         // Most queues have no schema, and need not wait for one.
         const value = reading instanceof Promise ? await reading : reading;
-        entries.push({ data: value, options: optionsOf(each, index) });
+        const own = optionsOf(each, index);
+        entries.push({ data: value, options: own instanceof Promise ? await own : own });
       }
       const jobs: QueuedJob<Data>[] = [];
       for (let start = 0; start < entries.length; start += PER_ROUND_TRIP) {

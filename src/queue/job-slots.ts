@@ -2,6 +2,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import {
   CostTooLargeError,
   InvalidOptionError,
+  SluiceError,
   StoreUnavailableError,
   WaitTooLongError,
 } from "../core/errors.ts";
@@ -30,6 +31,8 @@ export function createJobSlots(
   bucket: OwnedBucket,
   patienceMs: number,
   weightOf: (key: string) => number | undefined,
+  /** The application could not tell the limits of a key; it is asked again. */
+  onKeyError: (error: unknown) => void,
 ): JobSlots {
   /** What ends the waits of jobs for their slots. */
   const waits = new Set<Wait>();
@@ -38,10 +41,14 @@ export function createJobSlots(
   function drawOnce(job: Job<unknown>): Promise<Slot | TooFar> {
     const options = waitOptions(job);
     if (options === undefined) return Promise.reject(expiredFailure(job, Date.now()));
-    return bucket.drawForJob(options, waits);
+    try {
+      return bucket.drawForJob(options, waits);
+    } catch (error) {
+      return Promise.reject(error as Error);
+    }
   }
 
-  /** An outage is waited out. */
+  /** An outage is waited out, of Redis as of what the application asks for the limits of a key. */
   async function drawAgain(
     job: Job<unknown>,
     failure: unknown,
@@ -50,7 +57,8 @@ export function createJobSlots(
     while (!isClosed) {
       if (error instanceof WaitTooLongError) throw expiredFailure(job, Date.now());
       if (canNeverPass(error)) throw impossibleFailure(error);
-      if (!(error instanceof StoreUnavailableError)) throw error;
+      if (!(error instanceof SluiceError)) onKeyError(error);
+      else if (!(error instanceof StoreUnavailableError)) throw error;
       await pauseUnlessClosed();
       if (isClosed) return undefined;
       try {

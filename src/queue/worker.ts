@@ -75,11 +75,11 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   const common = { queue: queue.name, logger };
   const parts = { ...common, bucket, handler: handler.handle, schema, timeoutMs };
   const running = createRunning();
-  const weightOf = tolerant(settings.weightOf, (error) => {
-    const facts = { queue: queue.name, reason: reasonOf(error) };
-    logger.warn(facts, "A key has no weight, and counts as 1.");
-  });
-  const slots = createJobSlots(bucket, patienceMs, weightOf);
+  const warn = (message: string) => (error: unknown) =>
+    logger.warn({ queue: queue.name, reason: reasonOf(error) }, message);
+  const weightOf = tolerant(settings.weightOf, warn("A key has no weight, and counts as 1."));
+  const untold = "The limits of a job's key cannot be told; they are asked for again in a second.";
+  const slots = createJobSlots(bucket, patienceMs, weightOf, warn(untold));
   let closing: Promise<void> | undefined;
   const feeder = createFeeder({
     ...common,

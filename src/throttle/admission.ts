@@ -7,9 +7,16 @@ import type { Estimates } from "./estimates.ts";
 import type { Group } from "./group.ts";
 import type { Groups } from "./groups.ts";
 import type { Pacer } from "./pacer.ts";
+import { isByPolicy, type SecondLook } from "./second-look.ts";
 import type { Slot } from "./slot.ts";
 import type { TryDraws } from "./try-draws.ts";
-import { TooFar, WaitingCall, type CallContext } from "./waiting-call.ts";
+import {
+  TooFar,
+  WaitingCall,
+  type CallContext,
+  type Wait,
+  type WaitOptions,
+} from "./waiting-call.ts";
 
 /** How calls come in: into the line, or back at once. What is thrown for one is thrown before it waits. */
 export interface Admission {
@@ -25,6 +32,7 @@ export interface Admission {
   readonly drawForJob: OwnedBucket["drawForJob"];
   /** @throws {@link ClosedError} after `close()`, and as {@link Groups.of} does. */
   tryDraw(options: TryOptions): Promise<TryDecision>;
+  readonly check: OwnedBucket["checkDrawable"];
   /** Lets nobody in any more. */
   close(): void;
 }
@@ -38,6 +46,9 @@ export interface AdmissionParts {
   readonly pacer: Pacer;
   readonly tries: TryDraws;
   readonly estimates: Estimates;
+  readonly lookAgain: SecondLook;
+  /** @throws {@link InvalidOptionError} when a cost names a unit that nothing counts. */
+  readonly assertUnits: (where: string, options: TryOptions) => void;
   /** Called when the first call comes. */
   readonly listen: (() => void) | undefined;
 }
@@ -51,7 +62,7 @@ const SHED_AT: Readonly<Record<Priority, number>> = {
 };
 
 export function createAdmission(parts: AdmissionParts): Admission {
-  const { name, maxWaiting, groups, pacer, tries, estimates } = parts;
+  const { name, maxWaiting, groups, pacer, tries, estimates, lookAgain, assertUnits } = parts;
   let calls = 0;
   let isListening = false;
   let isClosed = false;
@@ -79,33 +90,78 @@ export function createAdmission(parts: AdmissionParts): Admission {
     throw new LineFullError({ bucket: name, key, waiting, priority, retryAfterMs });
   }
 
+  /** Not async: a promise around a promise would cost as much as the rest. */
+  function enter<T>(call: () => Promise<T>): Promise<T> {
+    try {
+      return call();
+    } catch (error) {
+      return enterAfterLook(error, call);
+    }
+  }
+
+  function enterAfterLook<T>(refusal: unknown, call: () => T | Promise<T>): Promise<T> {
+    if (!isByPolicy(refusal)) throw refusal;
+    return lookAgain().then((isOther): T | Promise<T> => {
+      if (!isOther) throw refusal;
+      assertOpen();
+      return call();
+    });
+  }
+
+  function wait(options: DrawOptions): Promise<Slot> {
+    options.signal?.throwIfAborted();
+    const group = groups.of(options);
+    shed(options, group);
+    return new Promise((resolve, reject) => {
+      pacer.wait(new WaitingCall(context, group, options, { resolve, reject }));
+    });
+  }
+
+  function waitForJob(options: WaitOptions, waits: Set<Wait>): Promise<Slot | TooFar> {
+    const group = groups.of(options);
+    const roomInMs = group.notBeforeMs - performance.now();
+    if (roomInMs > (options.patienceMs ?? Infinity)) return Promise.resolve(new TooFar(roomInMs));
+    return new Promise((resolve, fail) => {
+      const settling = {
+        resolve,
+        reject: (reason: unknown) => (reason instanceof TooFar ? resolve(reason) : fail(reason)),
+        waits,
+      };
+      pacer.wait(new WaitingCall(context, group, options, settling));
+    });
+  }
+
   return {
     draw(options) {
-      options.signal?.throwIfAborted();
       assertOpen();
-      const group = groups.of(options);
-      shed(options, group);
-      return new Promise((resolve, reject) => {
-        pacer.wait(new WaitingCall(context, group, options, { resolve, reject }));
+      return enter(() => {
+        assertUnits("draw()", options);
+        return wait(options);
       });
     },
     drawForJob(options, waits) {
       assertOpen();
-      const group = groups.of(options);
-      const roomInMs = group.notBeforeMs - performance.now();
-      if (roomInMs > (options.patienceMs ?? Infinity)) return Promise.resolve(new TooFar(roomInMs));
-      return new Promise((resolve, fail) => {
-        const settling = {
-          resolve,
-          reject: (reason: unknown) => (reason instanceof TooFar ? resolve(reason) : fail(reason)),
-          waits,
-        };
-        pacer.wait(new WaitingCall(context, group, options, settling));
-      });
+      // Its units were looked at as it was enqueued; what counted them then may be gone.
+      return enter(() => waitForJob(options, waits));
     },
     tryDraw(options) {
       assertOpen();
-      return tries.ask(options);
+      return enter(() => {
+        assertUnits("tryDraw()", options);
+        return tries.ask(options);
+      });
+    },
+    check(where, options) {
+      const check = (): void => {
+        assertUnits(where, options);
+        groups.of(options);
+      };
+      try {
+        check();
+        return undefined;
+      } catch (error) {
+        return enterAfterLook(error, check);
+      }
     },
     close() {
       isClosed = true;

@@ -7,9 +7,8 @@ export type Cost = number | Readonly<Record<string, number>>;
 
 /**
  * What one call costs for each limit: calls cost 1 and other units nothing unless it is said.
- * A concurrency limit counts calls that run, whatever they cost.
+ * A concurrency limit counts calls that run, whatever they cost. What no limit counts costs nothing.
  *
- * @throws {@link InvalidOptionError} when a unit is named that none of the limits counts.
  * @throws {@link CostTooLargeError} when a limit could never give so much at once.
  */
 export function costsOf(
@@ -19,7 +18,6 @@ export function costsOf(
 ): number[] {
   const byUnit: Readonly<Record<string, number>> =
     typeof cost === "object" ? cost : { calls: cost ?? 1 };
-  assertKnown("draw()", "cost.", { bucket, limits, byUnit });
   return limits.map(({ kind, unit, capacity }) => {
     if (!ruleOf(kind).isRate) return 1;
     const amount = Object.hasOwn(byUnit, unit) ? byUnit[unit]! : unit === "calls" ? 1 : 0;
@@ -33,7 +31,6 @@ const MOST_DEBT_US = 366 * 86_400_000_000;
 
 /** What a call came to cost beyond its estimate, for each limit; what the answer does not tell stays as estimated. */
 export function differences(
-  bucket: string,
   limits: readonly Limit[],
   estimates: readonly number[],
   actual: Readonly<Record<string, unknown>>,
@@ -46,7 +43,6 @@ export function differences(
     ([, amount]) => amount !== undefined && amount !== null,
   );
   const byUnit = Object.fromEntries(told) as Record<string, number>;
-  assertKnown("settle()", "", { bucket, limits, byUnit });
   for (const [unit, amount] of told) {
     if (Number.isSafeInteger(amount) && (amount as number) >= 0) continue;
     const remedy = "give a whole number from 0, or leave it out if the answer does not tell";
@@ -61,22 +57,4 @@ export function differences(
     const remedy = "the limit would take more than a year to make up for it";
     throw new InvalidOptionError({ where: "settle()", option: unit, value: amount, remedy });
   });
-}
-
-function assertKnown(
-  where: string,
-  path: string,
-  given: {
-    bucket: string;
-    limits: readonly Limit[];
-    byUnit: Readonly<Record<string, unknown>>;
-  },
-): void {
-  const { bucket, limits, byUnit } = given;
-  for (const name of Object.keys(byUnit)) {
-    if (name === "calls" || limits.some(({ unit }) => unit === name)) continue;
-    const units = [...new Set(limits.map(({ unit }) => unit))].join(", ");
-    const remedy = `no limit of bucket "${bucket}" counts it; the units are ${units}`;
-    throw new InvalidOptionError({ where, option: `${path}${name}`, value: byUnit[name], remedy });
-  }
 }

@@ -19,10 +19,12 @@ import { createPacer, type Pacer } from "./pacer.ts";
 import { createRefusals } from "./refusals.ts";
 import { createSettling } from "./settling.ts";
 import type { Slot } from "./slot.ts";
+import { createSecondLook } from "./second-look.ts";
 import { takeSlotInHand } from "./slot-in-hand.ts";
 import { createSteering } from "./steering.ts";
 import { throttle } from "./throttled.ts";
 import { createTryDraws } from "./try-draws.ts";
+import { createUnitCheck } from "./units.ts";
 import type { WaitingCall } from "./waiting-call.ts";
 
 const NO_OPTIONS: DrawOptions = Object.freeze({});
@@ -54,6 +56,8 @@ export function createBucket(parts: BucketParts): OwnedBucket {
   });
   const admission = createAdmission({
     name,
+    lookAgain: createSecondLook(basics, pacer.learn),
+    assertUnits: createUnitCheck(name, known),
     maxWaiting,
     waiting,
     groups,
@@ -134,9 +138,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     },
     drawByHand,
     drawForJob: admission.drawForJob,
-    assertDrawable(options) {
-      groups.of(options);
-    },
+    checkDrawable: admission.check,
     throttled(fn, options) {
       isCalledByHand = true;
       return throttle(bucket, fn, options);

@@ -18,6 +18,8 @@ export interface PolicyNews {
  */
 export interface Knowledge {
   readonly policy: Policy;
+  /** That of the code. */
+  readonly declared: Policy;
   readonly terms: KnownTerms;
   /** The bucket has answered: the policy that this process knows is in force, in this version. */
   confirm(version: number): void;
@@ -54,6 +56,7 @@ export function createKnowledge(bucket: string, declared: Policy, logger: Logger
     get policy() {
       return policy;
     },
+    declared,
     get terms() {
       return terms;
     },

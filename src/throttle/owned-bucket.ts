@@ -36,7 +36,7 @@ export interface OwnedBucket extends Bucket {
    *
    * @throws {@link InvalidOptionError} and {@link CostTooLargeError} as {@link Bucket.draw} does.
    */
-  assertDrawable(options: TryOptions): void;
+  checkDrawable(where: string, options: TryOptions): Promise<void> | undefined;
   /** Hears what a call that left on this slot came to; tells how long, in ms, the downstream asked to wait, if it did. */
   hear(
     resultOrError: unknown,

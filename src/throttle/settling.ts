@@ -3,6 +3,7 @@ import type { Basics } from "./basics.ts";
 import { differences } from "./costs.ts";
 import type { SettleBy } from "./draw-options.ts";
 import type { Slot, SlotKeeper } from "./slot.ts";
+import { assertCounted } from "./units.ts";
 
 /** Settles what calls came to cost; what cannot be told or passed on stays as estimated. */
 export interface Settling {
@@ -20,7 +21,9 @@ export function createSettling(
     async settle({ slotUs, group }, cost) {
       const { key, conditions } = group;
       const { costs, keyLimits, limits, shared, text } = conditions;
-      const deltas = differences(bucket, limits, costs, cost);
+      const deltas = differences(limits, costs, cost);
+      const named = { where: "settle()", path: "", byUnit: cost, key };
+      assertCounted(bucket, [known.policy, known.declared], named);
       // Under another policy by now, what the numbers meant is gone.
       if (text !== known.terms.text || deltas.every((delta) => delta === 0)) return;
       try {

@@ -112,7 +112,7 @@ export function createSpreadBucket(parts: SpreadBucketParts): OwnedBucket {
     tryDraw: (options) => bucketOf(options?.key).tryDraw(options),
     drawByHand,
     drawForJob: (options, waits) => bucketOf(options.key).drawForJob(options, waits),
-    assertDrawable: (options) => bucketOf(options.key).assertDrawable(options),
+    checkDrawable: (where, options) => bucketOf(options.key).checkDrawable(where, options),
     stepsOf: (options) => bucketOf(options.key).stepsOf(options),
     throttled(fn, options) {
       isCalledByHand = true;

@@ -57,7 +57,7 @@ function policyOf(kinds: readonly string[], most: number): fc.Arbitrary<Policy> 
     .map(({ limits: shared, perKey: fixed, own }) => {
       const some = shared.length === 0 && fixed === null ? [own] : shared;
       const keyPolicy =
-        fixed === null ? undefined : { limitsOf: () => fixed, fixed, isLocal: false };
+        fixed === null ? undefined : { limitsOf: () => fixed, fixed, all: fixed, isLocal: false };
       return makePolicy(some, keyPolicy, [1_000, 900, 800, 700]);
     });
 }

@@ -69,7 +69,8 @@ describe("a script in Redis that is told what is no whole number", () => {
 
 describe("a script in Redis that is told what can never work", () => {
   const none = { ...policy, limits: policy.limits.map((limit) => ({ ...limit, count: 0 })) };
-  const perKey = { limitsOf: () => none.limits, fixed: none.limits, isLocal: false };
+  const { limits: fixed } = none;
+  const perKey = { limitsOf: () => fixed, fixed, all: fixed, isLocal: false };
   const asks: Readonly<Record<string, (asker: Asker, key: string) => Promise<unknown>>> = {
     "a draw": (asker, key) => asker.drawAll([{ key, wanted: 1 }]),
     "a settled cost": (asker, key) => asker.settle(US, { calls: 1 }, key),

@@ -54,24 +54,64 @@ describe("Discard", () => {
 });
 
 describe("a job that can never leave, since the limits have changed", () => {
+  const tokens = (capacity: number) => tokenBucket({ capacity, refill: "1/s", unit: "tokens" });
+
   it.each([
-    ["its cost", [tokenBucket({ capacity: 5, refill: "1/s", unit: "tokens" })]],
-    ["the unit of it", [leakyBucket("500/s")]],
-  ])("fails at once, and not by attempts that never run: %s", async (_what, limits) => {
+    ["that worked before the change", false],
+    ["whose process has drawn since", true],
+  ])(
+    "fails at once, and not by attempts that never run, at a worker %s",
+    async (_title, hasDrawn) => {
+      const [producer, sluice] = [sluices.open(), sluices.open()];
+      const limits = [leakyBucket("500/s"), tokens(20)];
+      const bucket = sluice.bucket("downstream", { limits });
+      const queue = sluice.queue<string>("jobs", { bucket });
+      const theirs = producer.queue<string>("jobs", {
+        bucket: producer.bucket("downstream", { limits }),
+      });
+      let calls = 0;
+
+      await theirs.enqueue("a", { cost: { tokens: 10 }, attempts: 5, backoff: { baseMs: 1 } });
+      await bucket.configure({ limits: [leakyBucket("500/s"), tokens(5)] });
+      if (hasDrawn) await bucket.draw();
+      sluice.worker(queue, async () => void (calls += 1));
+      await waitUntil(async () => (await queue.counts()).failed === 1, "the job has failed");
+
+      const reason = expect.stringMatching(/^Impossible: .*tokens/) as string;
+      expect(await queue.failed()).toMatchObject([{ reason, attempts: 1 }]);
+      expect(calls).toBe(0);
+    },
+  );
+
+  it("runs if they have changed again, or count its unit no more", async () => {
     const sluice = sluices.open();
-    const tokens = tokenBucket({ capacity: 20, refill: "1/s", unit: "tokens" });
-    const bucket = sluice.bucket("downstream", { limits: [leakyBucket("500/s"), tokens] });
+    const bucket = sluice.bucket("downstream", { limits: [leakyBucket("500/s"), tokens(20)] });
     const queue = sluice.queue<string>("jobs", { bucket });
-    let calls = 0;
+    const [first, second] = await queue.enqueueMany(["a", "b"], { cost: { tokens: 10 } });
+    await bucket.configure({ limits: [leakyBucket("500/s"), tokens(5)] });
+    await bucket.draw();
+    await bucket.configure({ limits: [leakyBucket("500/s")] });
+    const worker = sluice.worker(queue, async ({ data }) => data);
 
-    await queue.enqueue("a", { cost: { tokens: 10 }, attempts: 5, backoff: { baseMs: 1 } });
-    await bucket.configure({ limits });
-    sluice.worker(queue, async () => void (calls += 1));
-    await waitUntil(async () => (await queue.counts()).failed === 1, "the job has failed");
+    expect(await Promise.all([first!.finished(), second!.finished()])).toEqual(["a", "b"]);
+    await worker.close();
+  });
 
-    const reason = expect.stringMatching(/^Impossible: .*tokens/) as string;
-    expect(await queue.failed()).toMatchObject([{ reason, attempts: 1 }]);
-    expect(calls).toBe(0);
+  it("waits where the application cannot tell the limits of its key, and uses no attempt", async () => {
+    const sluice = sluices.open();
+    let asked = 0;
+    const perKey = () => {
+      asked += 1;
+      if (asked === 2) throw new Error("the table of tiers is away");
+      return { rate: "500/s" };
+    };
+    const bucket = sluice.bucket("downstream", { rate: "500/s", perKey });
+    const queue = sluice.queue<string>("jobs", { bucket });
+    const job = await queue.enqueue("a", { key: "k", attempts: 1 });
+    sluice.worker(queue, async (_job, { attempt }) => attempt);
+
+    expect(await job.finished()).toBe(1);
+    expect(asked).toBeGreaterThan(2);
   });
 });
 

@@ -109,7 +109,9 @@ describe("the keys of a spread bucket", () => {
     expect(await rejectionOf(bucket.tryDraw({ key: 5 as never }))).toBeInstanceOf(
       InvalidOptionError,
     );
-    expect(() => bucket.assertDrawable({ key: A, cost: 2 })).toThrow('bucket "test"');
+    await expect(bucket.checkDrawable("enqueue()", { key: A, cost: 2 })).rejects.toThrow(
+      'bucket "test"',
+    );
   });
 
   it("call throttled functions, and a job's first call leaves on the job's slot", async () => {

@@ -1,0 +1,60 @@
+import { InvalidOptionError } from "../core/errors.ts";
+import type { Policy } from "../core/policy.ts";
+import type { TryOptions } from "./draw-options.ts";
+import type { Knowledge } from "./known-terms.ts";
+
+/** Where a unit was named: `cost.tokens` of `draw()`. */
+export interface Naming {
+  readonly where: string;
+  /** What stands before a unit's name in an option: `"cost."`. */
+  readonly path: string;
+  readonly byUnit: Readonly<Record<string, unknown>>;
+  /** Whom the call is for. */
+  readonly key: string | undefined;
+}
+
+/**
+ * Checks that each unit is counted by some limit of some policy: by one in force, by what the code says, or by
+ * that of another tier. A name that none of them knows is a slip of the pen; one that no limit counts at present
+ * costs nothing, or a live change that leaves a unit out would fail all who wait.
+ *
+ * @throws {@link InvalidOptionError} when a unit is named that none of them counts.
+ */
+export function assertCounted(
+  bucket: string,
+  policies: readonly Policy[],
+  { where, path, byUnit, key }: Naming,
+): void {
+  const named = Object.keys(byUnit);
+  if (named.every((name) => name === "calls")) return;
+  const counted = policies.map((policy) => unitsOf(policy, key));
+  const wrong = named.find(
+    (name) => name !== "calls" && counted.every((units) => units?.has(name) === false),
+  );
+  if (wrong === undefined) return;
+  const units = [...new Set(counted.flatMap((each) => [...(each ?? [])]))].join(", ");
+  const remedy = `no limit of bucket "${bucket}" counts it; the units are ${units}`;
+  throw new InvalidOptionError({ where, option: `${path}${wrong}`, value: byUnit[wrong], remedy });
+}
+
+/** Checks the units of a call's cost, by all policies that are known. */
+export function createUnitCheck(
+  bucket: string,
+  known: Knowledge,
+): (where: string, options: TryOptions) => void {
+  return (where, { key, cost }) => {
+    if (typeof cost !== "object") return;
+    const named = { where, path: "cost.", byUnit: cost, key };
+    assertCounted(bucket, [known.policy, known.declared], named);
+  };
+}
+
+/** Undefined where a function tells the limits of keys: it may name any unit some day. */
+function unitsOf(
+  { limits, perKey }: Policy,
+  key: string | undefined,
+): ReadonlySet<string> | undefined {
+  const ofKeys = perKey === undefined ? [] : perKey.all;
+  if (ofKeys === undefined && key !== undefined) return undefined;
+  return new Set([...limits, ...(ofKeys ?? [])].map(({ unit }) => unit));
+}

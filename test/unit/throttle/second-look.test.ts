@@ -1,0 +1,98 @@
+import { expect, it } from "vitest";
+import { leakyBucket } from "../../../src/core/limit-makers.ts";
+import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
+import { rejectionOf } from "../../support/rejection.ts";
+import { createTestBucket } from "../../support/test-bucket.ts";
+
+const SMALL = { rate: "1000/s", burst: 10 };
+const LARGE = { rate: "1000/s", burst: 50 };
+const TOKENS = { limits: [leakyBucket("1000/s"), leakyBucket("1000/s", { unit: "tokens" })] };
+
+/** A bucket of two replicas. */
+function openTwo(here: BucketOptions, there: BucketOptions) {
+  const store = createMemoryStore();
+  const open = (options: BucketOptions) => createTestBucket(options, { store }).bucket;
+  return [open(here), open(there)] as const;
+}
+
+const tooLarge = { code: "ERR_COST_TOO_LARGE" };
+
+it("a call that could never pass for a while passes when it may again", async () => {
+  const { bucket } = createTestBucket(LARGE);
+  await bucket.draw({ cost: 40 });
+  await bucket.configure(SMALL);
+
+  const refusals = [
+    await rejectionOf(bucket.draw({ cost: 40 })),
+    await rejectionOf(bucket.tryDraw({ cost: 40 })),
+  ];
+  await bucket.configure("code");
+  const { allowed } = await bucket.tryDraw({ cost: 40 });
+
+  expect(refusals).toMatchObject([tooLarge, tooLarge]);
+  expect(typeof allowed).toBe("boolean");
+  expect((await bucket.draw({ cost: 40 })).bucket).toBe("test");
+  expect(await bucket.throttled(async () => "ran", { cost: 40 })()).toBe("ran");
+});
+
+it("goes by what another replica has configured, in a process that has not drawn yet", async () => {
+  const [here, there] = openTwo(SMALL, SMALL);
+  await there.configure(LARGE);
+
+  expect((await here.draw({ cost: 40 })).bucket).toBe("test");
+});
+
+it("goes by the code's own policy where an older one of other code is in force", async () => {
+  const [here, there] = openTwo(SMALL, LARGE);
+  await there.draw({ cost: 40 });
+
+  expect(await rejectionOf(here.draw({ cost: 40 }))).toMatchObject(tooLarge);
+});
+
+it("a unit that is counted since a live change may be named at once", async () => {
+  const [here, there] = openTwo({ rate: "1000/s" }, { rate: "1000/s" });
+  await here.draw();
+  await there.configure(TOKENS);
+
+  expect((await here.draw({ cost: { tokens: 1 } })).bucket).toBe("test");
+});
+
+it("a unit that is counted no more since a live change costs nothing, in line or later", async () => {
+  const { bucket } = createTestBucket({
+    limits: [leakyBucket("1/h"), leakyBucket("1000/s", { unit: "tokens" })],
+  });
+  await bucket.draw();
+  const inLine = bucket.draw({ cost: { tokens: 1 } });
+  await bucket.configure({ rate: "1000/s" });
+  const later = await bucket.draw({ cost: { tokens: 1 } });
+
+  expect((await inLine).bucket).toBe("test");
+  await later.settle({ tokens: 2 });
+});
+
+it("a unit that only other tiers count costs nothing; one that nothing counts is refused", async () => {
+  const tiers = { free: TOKENS, pro: {} };
+  const perKey = { tiers, tierOf: (key: string) => key as "free" | "pro" };
+  const { bucket } = createTestBucket({ rate: "1000/s", perKey });
+
+  expect((await bucket.draw({ key: "pro", cost: { tokens: 1 } })).key).toBe("pro");
+  const refusal = await rejectionOf(bucket.tryDraw({ key: "pro", cost: { token: 1 } }));
+  expect(refusal).toMatchObject({ code: "ERR_INVALID_OPTION", option: "cost.token" });
+  expect(String(refusal)).toMatch(
+    /^InvalidOptionError: tryDraw\(\): .*the units are calls, tokens\./,
+  );
+});
+
+it("asks the store once for calls that are refused together", async () => {
+  const store = createMemoryStore();
+  let looks = 0;
+  const peek = store.peek.bind(store);
+  const counted = { ...store, peek: (request: never) => ((looks += 1), peek(request)) };
+  const { bucket } = createTestBucket(SMALL, { store: counted });
+
+  const calls = [40, 40, 50].map((cost) => rejectionOf(bucket.draw({ cost })));
+
+  expect(await Promise.all(calls)).toMatchObject([tooLarge, tooLarge, tooLarge]);
+  expect(looks).toBe(1);
+});

@@ -90,12 +90,12 @@ export function createAdmission(parts: AdmissionParts): Admission {
     throw new LineFullError({ bucket: name, key, waiting, priority, retryAfterMs });
   }
 
-  /** Not async: a promise around a promise would cost as much as the rest. */
-  function enter<T>(call: () => Promise<T>): Promise<T> {
+  /** Not async, and no closure for each call: they would cost as much as the rest. */
+  function enter<Options, T>(call: (options: Options) => Promise<T>, options: Options): Promise<T> {
     try {
-      return call();
+      return call(options);
     } catch (error) {
-      return enterAfterLook(error, call);
+      return enterAfterLook(error, () => call(options));
     }
   }
 
@@ -109,6 +109,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
   }
 
   function wait(options: DrawOptions): Promise<Slot> {
+    assertUnits("draw()", options);
     options.signal?.throwIfAborted();
     const group = groups.of(options);
     shed(options, group);
@@ -131,25 +132,24 @@ export function createAdmission(parts: AdmissionParts): Admission {
     });
   }
 
+  function tryNow(options: TryOptions): Promise<TryDecision> {
+    assertUnits("tryDraw()", options);
+    return tries.ask(options);
+  }
+
   return {
     draw(options) {
       assertOpen();
-      return enter(() => {
-        assertUnits("draw()", options);
-        return wait(options);
-      });
+      return enter(wait, options);
     },
     drawForJob(options, waits) {
       assertOpen();
       // Its units were looked at as it was enqueued; what counted them then may be gone.
-      return enter(() => waitForJob(options, waits));
+      return enter((given) => waitForJob(given, waits), options);
     },
     tryDraw(options) {
       assertOpen();
-      return enter(() => {
-        assertUnits("tryDraw()", options);
-        return tries.ask(options);
-      });
+      return enter(tryNow, options);
     },
     check(where, options) {
       const check = (): void => {

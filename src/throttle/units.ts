@@ -25,16 +25,13 @@ export function assertCounted(
   policies: readonly Policy[],
   { where, path, byUnit, key }: Naming,
 ): void {
-  const named = Object.keys(byUnit);
-  if (named.every((name) => name === "calls")) return;
-  const counted = policies.map((policy) => unitsOf(policy, key));
-  const wrong = named.find(
-    (name) => name !== "calls" && counted.every((units) => units?.has(name) === false),
-  );
-  if (wrong === undefined) return;
-  const units = [...new Set(counted.flatMap((each) => [...(each ?? [])]))].join(", ");
-  const remedy = `no limit of bucket "${bucket}" counts it; the units are ${units}`;
-  throw new InvalidOptionError({ where, option: `${path}${wrong}`, value: byUnit[wrong], remedy });
+  for (const unit of Object.keys(byUnit)) {
+    if (unit === "calls" || policies.some((policy) => counts(policy, unit, key))) continue;
+    const limits = policies.flatMap((policy) => [...policy.limits, ...(policy.perKey?.all ?? [])]);
+    const units = [...new Set(limits.map((limit) => limit.unit))].join(", ");
+    const remedy = `no limit of bucket "${bucket}" counts it; the units are ${units}`;
+    throw new InvalidOptionError({ where, option: `${path}${unit}`, value: byUnit[unit], remedy });
+  }
 }
 
 /** Checks the units of a call's cost, by all policies that are known. */
@@ -49,12 +46,11 @@ export function createUnitCheck(
   };
 }
 
-/** Undefined where a function tells the limits of keys: it may name any unit some day. */
-function unitsOf(
-  { limits, perKey }: Policy,
-  key: string | undefined,
-): ReadonlySet<string> | undefined {
-  const ofKeys = perKey === undefined ? [] : perKey.all;
-  if (ofKeys === undefined && key !== undefined) return undefined;
-  return new Set([...limits, ...(ofKeys ?? [])].map(({ unit }) => unit));
+/** Where only a function tells the limits of keys, it may name any unit some day. */
+function counts({ limits, perKey }: Policy, unit: string, key: string | undefined): boolean {
+  if (limits.some((limit) => limit.unit === unit)) return true;
+  if (perKey === undefined) return false;
+  return perKey.all === undefined
+    ? key !== undefined
+    : perKey.all.some((limit) => limit.unit === unit);
 }

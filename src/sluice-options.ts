@@ -41,7 +41,7 @@ const SLUICE_OPTIONS = z.strictObject({
     })
     .optional(),
   shards: z
-    .array(SERVER)
+    .array(SERVER, { error: 'give a list of URLs such as ["redis://127.0.0.1:6379"]' })
     .min(1, { error: "name at least one server" })
     .refine(areApart, { error: "name each server once" })
     .optional(),

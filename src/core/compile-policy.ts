@@ -3,6 +3,7 @@ import { InvalidOptionError } from "./errors.ts";
 import { formatLimit } from "./format-limit.ts";
 import { isLimit } from "./is-limit.ts";
 import { inParallel, rateLimit } from "./limit-makers.ts";
+import { letGo } from "./let-go.ts";
 import type { LimitsOptions } from "./limits-options.ts";
 import type { Limit } from "./limits/limit.ts";
 import { readOptions } from "./options.ts";
@@ -57,7 +58,10 @@ function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): K
   return compilePerKey(where, perKey, (path, each) => {
     const wrong = (remedy: string): InvalidOptionError =>
       new InvalidOptionError({ where, option: path, value: each, remedy });
-    if (each instanceof Promise) throw wrong("give limits at once: a draw cannot wait for them");
+    if (each instanceof Promise) {
+      letGo(each);
+      throw wrong("give limits at once: a draw cannot wait for them");
+    }
     if (typeof each !== "object" || each === null) {
       throw wrong(
         'give the limits of each key, such as { rate: "5/s" }, a function of it, or tiers',
@@ -135,6 +139,7 @@ function assertPossible(where: string, limit: Limit, others: readonly Limit[]): 
       /^(sliding|fixed)/.test(kind) && unit === limit.unit && capacity < limit.capacity,
   );
   if (least === undefined) return;
-  const remedy = `${formatLimit(least)} lets no more than ${least.capacity} pass at once; give a burst of ${least.capacity} or less`;
-  throw new InvalidOptionError({ where, option: "burst", value: limit.capacity, remedy });
+  const option = limit.kind === "token-bucket" ? "capacity" : "burst";
+  const remedy = `${formatLimit(least)} lets no more than ${least.capacity} pass at once; give a ${option} of ${least.capacity} or less`;
+  throw new InvalidOptionError({ where, option, value: limit.capacity, remedy });
 }

@@ -46,6 +46,7 @@ function plainText(value: unknown): string {
   if (typeof value === "function") return "a function";
   if (typeof value !== "object" || value === null) return String(value);
   try {
+    if (value instanceof Promise) return "a promise";
     return JSON.stringify(value, readable) ?? "an object";
   } catch {
     // A cycle, or a toJSON that throws: the kind of thing is all that can be shown.

@@ -19,7 +19,8 @@ const LEAKY_BUCKET = z.strictObject({ ...OF_UNIT.shape, burst: z.custom<number>(
 const TOKEN_BUCKET = z.strictObject({
   ...OF_UNIT.shape,
   capacity: wholeNumber(1, MOST, "units"),
-  refill: z.custom<RateInput>(),
+  // What is left out is refused with any other that is no rate.
+  refill: z.custom<RateInput>().optional(),
 });
 const FIXED_WINDOW = z.strictObject({
   ...OF_UNIT.shape,

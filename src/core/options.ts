@@ -1,6 +1,8 @@
 import { z } from "zod";
 import { closest } from "./closest.ts";
 import { InvalidOptionError } from "./errors.ts";
+import { isThenable } from "./is-thenable.ts";
+import { letGo } from "./let-go.ts";
 import { PRIORITIES, type Priority } from "./priority.ts";
 
 /**
@@ -13,6 +15,7 @@ export function readOptions<Schema extends z.ZodObject>(
   schema: Schema,
   given: unknown,
 ): Readonly<z.output<Schema>> {
+  if (isThenable(given)) throw promisedOptions(where, given);
   const read = schema.safeParse(given);
   if (read.success) return Object.freeze(read.data);
   const { issues } = read.error;
@@ -33,6 +36,13 @@ export function readOptions<Schema extends z.ZodObject>(
     value: valueAt(given, issue.path),
     remedy: isNoObject ? `give an object of ${within.join(", ")}` : issue.message,
   });
+}
+
+/** A promise has no fields of its own, and would pass for options that name nothing. */
+function promisedOptions(where: string, given: PromiseLike<unknown>): InvalidOptionError {
+  letGo(given);
+  const remedy = "give options at once: nobody waits for a promise of them";
+  return new InvalidOptionError({ where, option: "options", value: given, remedy });
 }
 
 function unknownOption(

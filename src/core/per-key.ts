@@ -78,13 +78,15 @@ function nameOf(options: unknown): string | undefined {
   }
 }
 
-function byTier(where: string, { tiers, tierOf }: Tiers, compile: Compile): KeyPolicy {
+function byTier(where: string, given: Tiers, compile: Compile): KeyPolicy {
+  const { tiers, tierOf, ...others } = given;
   if (typeof tierOf !== "function" || typeof tiers !== "object" || tiers === null) {
     const option = typeof tierOf === "function" ? "perKey.tiers" : "perKey.tierOf";
     const remedy = 'give { tiers: { free: { rate: "1/s" } }, tierOf: (key) => "free" }';
     const value = typeof tierOf === "function" ? tiers : tierOf;
     throw new InvalidOptionError({ where, option, value, remedy });
   }
+  assertAlone(where, others);
   const table = new Map(
     Object.entries(tiers).map(([tier, limits]) => [tier, compile(pathOf(tier), limits)]),
   );
@@ -105,6 +107,19 @@ function byTier(where: string, { tiers, tierOf }: Tiers, compile: Compile): KeyP
     all: [...table.values()].flat(),
     isLocal: true,
   };
+}
+
+/** What stands beside a table of tiers would hold for no key. */
+function assertAlone(where: string, others: object): void {
+  const other = Object.entries(others).find(([, value]) => value !== undefined);
+  if (other === undefined) return;
+  const [name, value] = other;
+  const near = closest(name, ["tiers", "tierOf"]);
+  const remedy =
+    near === undefined
+      ? "give limits to each of the tiers: beside the table nothing holds"
+      : `there is no such option; did you mean ${near}?`;
+  throw new InvalidOptionError({ where, option: `perKey.${name}`, value, remedy });
 }
 
 function pathOf(tier: string): string {

@@ -36,6 +36,7 @@ export function parseRate(where: string, input: RateInput | undefined, option = 
   if (!isCount || periodUs === undefined) {
     throw new InvalidOptionError({ where, option, value: input, remedy: REMEDY });
   }
+  if (typeof input === "object") assertNoMore(where, option, input);
   return lowestTerms(calls!, periodUs);
 }
 
@@ -81,6 +82,18 @@ function parsePeriodUs(text: string): number | undefined {
   if (match === null) return undefined;
   const periodUs = Number(match[1] ?? 1) * UNIT_US[match[2]!]!;
   return periodUs >= 1 && periodUs <= 366 * UNIT_US["d"]! ? periodUs : undefined;
+}
+
+/** What else stands in a rate, such as its burst, would hold for nothing. */
+function assertNoMore(where: string, option: string, input: object): void {
+  const isMore = ([name, value]: [string, unknown]): boolean =>
+    name !== "calls" && name !== "per" && value !== undefined;
+  const more = Object.entries(input).find(isMore);
+  if (more === undefined) return;
+  const [name, value] = more;
+  const remedy =
+    "a rate has calls and per alone; give what else there is beside it, or leave it out";
+  throw new InvalidOptionError({ where, option: `${option}.${name}`, value, remedy });
 }
 
 function lowestTerms(count: number, periodUs: number): Rate {

@@ -27,18 +27,15 @@ export interface FailedFacts {
   readonly reason: string;
 }
 
+const SINCE_ERROR = { error: "give a date, or milliseconds since 1970" };
+const REASON_ERROR = { error: "give a part of the reason, or a regular expression" };
 const FILTER = z.strictObject({
   key: KEY.optional(),
+  // Of a value that is of the right type and out of bounds, the bound tells, and not the union.
   since: z
-    .union([z.date(), z.number().min(0).max(8.64e15)], {
-      error: "give a date, or milliseconds since 1970",
-    })
+    .union([z.date(), z.number().min(0, SINCE_ERROR).max(8.64e15, SINCE_ERROR)], SINCE_ERROR)
     .optional(),
-  reason: z
-    .union([z.string().min(1), z.instanceof(RegExp)], {
-      error: "give a part of the reason, or a regular expression",
-    })
-    .optional(),
+  reason: z.union([z.string().min(1, REASON_ERROR), z.instanceof(RegExp)], REASON_ERROR).optional(),
   limit: wholeNumber(1, 1_000_000_000, "jobs").optional(),
 });
 

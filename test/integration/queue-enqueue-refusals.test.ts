@@ -39,6 +39,28 @@ describe("options that can never work", () => {
   });
 });
 
+describe("options that come as a promise", () => {
+  it.each([
+    ["resolves", async (key: string) => ({ key })],
+    ["rejects", async (key: string) => Promise.reject(new Error(key))],
+  ])("that %s are refused, and no job is stored", async (_what, promised) => {
+    const { queue } = openTokenQueue<string>(sluices);
+
+    const reasons = [
+      await rejectionOf(queue.enqueue("a", promised("a") as never)),
+      await rejectionOf(queue.enqueueMany(["a", "b"], promised("a") as never)),
+      await rejectionOf(queue.enqueueMany(["a", "b"], promised as never)),
+    ];
+
+    for (const reason of reasons) {
+      expect(reason).toBeInstanceOf(InvalidOptionError);
+      expect(reason).toMatchObject({ option: "options" });
+      expect((reason as Error).message).toContain("give options at once");
+    }
+    expect(await queue.forecast()).toMatchObject({ waiting: 0 });
+  });
+});
+
 describe("a job's size", () => {
   it("is bounded by maxJobBytes, and the error names both and the remedy", async () => {
     const { queue } = openTokenQueue<string>(sluices, { maxJobBytes: 100 });

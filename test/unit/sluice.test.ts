@@ -4,14 +4,18 @@ import {
   InvalidOptionError,
   RedisRequiredError,
   createSluice,
+  fixedWindow,
+  leakyBucket,
   slidingLog,
   throttled,
+  tokenBucket,
   type Sluice,
   type SluiceOptions,
 } from "sluice";
 import { rejectionOf } from "../support/rejection.ts";
 
 const tierOf = (): string => "free";
+const FIFTY = tokenBucket({ capacity: 50, refill: "1/s" });
 
 let opened: Sluice[] = [];
 beforeEach(() => {
@@ -97,12 +101,22 @@ describe("a sluice", () => {
     [{ logger: "pino" }, "logger"],
     [{ logger: { warn: () => {} } }, "logger"],
     [{ redisUrl: "redis://x" }, "redisUrl"],
+    [Promise.resolve({ redis: "redis://x" }), "options"],
   ])("refuses %j by the name of the option", (options, option) => {
     const create = (): unknown => createSluice(options as SluiceOptions);
 
     expect(create).toThrow(InvalidOptionError);
     expect(create).toThrow(`option "${option}"`);
   });
+
+  it.each([["redis://a"], [{ 0: "redis://a" }], [null]])(
+    "says of shards that are %j what to give instead",
+    (shards) => {
+      const create = (): unknown => createSluice({ shards } as never);
+
+      expect(create).toThrow('give a list of URLs such as ["redis://127.0.0.1:6379"]');
+    },
+  );
 
   it.each([
     ["", { rate: "1/s" }, "name"],
@@ -130,6 +144,11 @@ describe("a sluice", () => {
     ["b", { rate: "1/s", onStateLost: "half" }, "onStateLost"],
     ["b", { rate: "1/s", adaptive: { floor: 0, recoverMs: 1_000 } }, "adaptive.floor"],
     ["b", { rate: "100/s", burst: 50, limits: [slidingLog(20, "1s")] }, "burst"],
+    ["b", { limits: [fixedWindow(5, "1d"), leakyBucket("5/s", { burst: 50 })] }, "burst"],
+    ["b", { limits: [fixedWindow(5, "1d"), FIFTY] }, "capacity"],
+    ["b", { rate: { calls: 1, per: "1s", burst: 5 } }, "rate.burst"],
+    ["b", { perKey: { tiers: {}, tierOf, rate: "5/s" } }, "perKey.rate"],
+    ["b", { perKey: { tiers: {}, tierOf, tiersof: tierOf } }, "perKey.tiersof"],
   ])("refuses a bucket %j with %j by the name of the option", (name, policy, option) => {
     const { sluice } = open();
     const create = (): unknown => sluice.bucket(name, policy as never);
@@ -151,6 +170,26 @@ describe("a sluice", () => {
     [
       { perKey: { tiers: { free: null }, tierOf } },
       'bucket("q"): option "perKey.tiers.free" is null',
+    ],
+    [
+      { perKey: { tiers: {}, tierOf, rate: "5/s" } },
+      'option "perKey.rate" is "5/s"; give limits to each of the tiers',
+    ],
+    [
+      { perKey: { tiers: {}, tierOf, tierOff: 1 } },
+      'option "perKey.tierOff" is 1; there is no such option; did you mean tierOf?',
+    ],
+    [
+      { limits: [fixedWindow(5, "1d"), FIFTY] },
+      "lets no more than 5 pass at once; give a capacity of 5 or less",
+    ],
+    [
+      { perKey: { limits: [FIFTY] }, limits: [fixedWindow(5, "1d")] },
+      'bucket("q"): perKey: option "capacity" is 50',
+    ],
+    [
+      { rate: { calls: 1, per: "1s", burst: 5 } },
+      'option "rate.burst" is 5; a rate has calls and per alone',
     ],
     [{}, 'bucket("q"): option "rate" is undefined; a bucket needs a limit'],
     [{ limits: [] }, "a bucket needs a limit"],

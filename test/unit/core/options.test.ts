@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { describeValue } from "../../../src/core/describe-value.ts";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
-import { concurrency } from "../../../src/core/limit-makers.ts";
+import { concurrency, tokenBucket } from "../../../src/core/limit-makers.ts";
 import { readName, readOptions, wholeNumber } from "../../../src/core/options.ts";
 import { compilePolicy } from "../../../src/core/compile-policy.ts";
 
@@ -10,6 +10,8 @@ const schema = z.strictObject({
   maxWaitMs: wholeNumber(1, 1_000, "milliseconds").optional(),
   backoff: z.strictObject({ baseMs: wholeNumber(1, 10, "milliseconds") }).optional(),
 });
+
+const awaitable = Object.fromEntries(["then"].map((name) => [name, () => {}]));
 
 describe("options", () => {
   it("are frozen once they are read", () => {
@@ -50,8 +52,31 @@ describe("options", () => {
     expect(() => readOptions("draw()", schema, given)).toThrow(message);
   });
 
+  it.each<[string, () => unknown, string]>([
+    ["a promise", async () => ({ maxWaitMs: 5 }), "a promise"],
+    // A test fails with a rejection that nobody hears.
+    ["a promise that rejects", () => Promise.reject(new Error("no options")), "a promise"],
+    ["something else to await", () => awaitable, "{}"],
+  ])("that are %s are refused", (_what, give, shown) => {
+    const read = (): unknown => readOptions("draw()", schema, give());
+
+    expect(read).toThrow(
+      `draw(): option "options" is ${shown}; give options at once: nobody waits for a promise of them.`,
+    );
+  });
+
   it.each([null, 5, "x", []])("that are %j are refused", (given) => {
     expect(() => readOptions("draw()", schema, given)).toThrow(InvalidOptionError);
+  });
+});
+
+describe("a token bucket", () => {
+  it.each([
+    [{ capacity: 5 }, 'option "refill" is undefined; write whole calls per time'],
+    [{ refill: "1/s" }, 'option "capacity" is undefined; give a whole number of units'],
+    [undefined, 'option "options" is undefined; give an object of options: unit, capacity, refill'],
+  ])("of %j is refused by what is missing", (given, message) => {
+    expect(() => tokenBucket(given as never)).toThrow(`tokenBucket(): ${message}`);
   });
 });
 

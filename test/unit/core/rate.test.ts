@@ -59,4 +59,18 @@ describe("a rate", () => {
     expect(read).toThrow(InvalidOptionError);
     expect(read).toThrow(/^bucket\("stripe"\): option "rate" is .{1,100}; write whole calls/s);
   });
+
+  it("takes no other option beside calls and per, and names the one that was given", () => {
+    const read = (): unknown =>
+      parseRate("tokenBucket()", { calls: 1, per: "1s", unit: "tokens" } as never, "refill");
+
+    expect(read).toThrow(InvalidOptionError);
+    expect(read).toThrow('tokenBucket(): option "refill.unit" is "tokens"; a rate has calls');
+  });
+
+  it("takes an option that is undefined for one that was left out", () => {
+    const given = { calls: 1, per: "1s", burst: undefined };
+
+    expect(parseRate("test", given)).toEqual({ count: 1, periodUs: 1_000_000 });
+  });
 });

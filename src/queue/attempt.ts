@@ -49,7 +49,7 @@ export async function runAttempt<Data, Result>(
     result = await run(parts, attempt, checked);
     if (isRetryAfter(result) || isDiscard(result)) throw result;
   } catch (thrown) {
-    const askedMs = bucket.hear(thrown, slot, { key, cost });
+    const { askedMs } = bucket.hear(thrown, slot, { key, cost });
     setRetryDelay(stored, thrown, askedMs);
     throw asFailure(thrown);
   } finally {

@@ -25,8 +25,9 @@ export function createFetch(bucket: OwnedBucket, options: DrawOptions = {}): Thr
     let slot = await bucket.draw(waiting);
     for (let attempt = 1; ; attempt++) {
       const response = await send(input, init, slot, signal);
-      const isLast =
-        attempt === MOST_TRIES || !isReplayable || !isRefused(response, methodOf(input, init));
+      const { isRefusal } = bucket.hear(response, slot, drawn(options));
+      const mayTryAgain = isReplayable && isRefusal && isRefused(response, methodOf(input, init));
+      const isLast = attempt === MOST_TRIES || !mayTryAgain;
       if (isLast) return releasedAtEnd(response, slot);
       slot.release();
       // Redis may meet a new draw before the cooldown, as when it has to be given that script first.
@@ -57,9 +58,7 @@ export function createFetch(bucket: OwnedBucket, options: DrawOptions = {}): Thr
   ): Promise<Response> {
     try {
       const either = anyOf([signal, slot.hasLease ? slot.signal : undefined]);
-      const response = await globalThis.fetch(input, { ...init, signal: either ?? null });
-      bucket.hear(response, slot, drawn(options));
-      return response;
+      return await globalThis.fetch(input, { ...init, signal: either ?? null });
     } catch (error) {
       slot.release();
       bucket.hear(error, slot, drawn(options));
@@ -101,6 +100,7 @@ function anyOf(signals: readonly (AbortSignal | undefined)[]): AbortSignal | und
   return given.length > 1 ? AbortSignal.any(given) : given[0];
 }
 
+/** Whether an answer that the bucket took for a refusal says that the same request may come again. */
 function isRefused(response: Response, method: string): boolean {
   if (response.status === 429) return true;
   return SAFE_TWICE.has(method) && readAnswer(response, Date.now())?.isLimited === true;

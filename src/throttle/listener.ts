@@ -1,11 +1,11 @@
 import { LRUCache } from "lru-cache";
 import { reasonOf } from "../core/describe-value.ts";
-import { letGo } from "../core/let-go.ts";
 import { keyLimitsOf } from "../core/per-key.ts";
 import type { Change } from "../core/store.ts";
 import type { Basics } from "./basics.ts";
 import type { Estimate } from "./estimates.ts";
 import { readAnswer, type Answer } from "./feedback/answer.ts";
+import { createAskOwn } from "./feedback/own-answer.ts";
 import { readRemaining } from "./feedback/remaining.ts";
 import type { Feedback, FeedbackOptions, ReadFeedback } from "./feedback-options.ts";
 
@@ -18,10 +18,17 @@ interface Answered {
   readonly estimate: () => Estimate;
 }
 
+/** What was heard in what a call came to. */
+export interface Heard {
+  /** Whether it was taken for a refusal: what that comes to, a cooldown or a cut, is on its way. */
+  readonly isRefusal: boolean;
+  /** How long the downstream asked to wait, in ms and at most `maxCooldownMs`: `1500`. Undefined if it did not say. */
+  readonly askedMs: number | undefined;
+}
+
 /** Listens to what calls return and throw, and slows the bucket down for all replicas. */
 export interface Listener {
-  /** Tells how long, in ms and at most `maxCooldownMs`, the downstream asked to wait; undefined if it did not. */
-  hear(resultOrError: unknown, call: Answered, read?: ReadFeedback): number | undefined;
+  hear(resultOrError: unknown, call: Answered, read?: ReadFeedback): Heard;
   /** Resolves when all that was heard has been passed on. */
   settled(): Promise<void>;
 }
@@ -38,6 +45,7 @@ const SPACE_EVERY_MS = 200;
 const MOST_SPACED = 10_000;
 /** Where a key's name would stand; none is empty. */
 const OF_ALL = "";
+const NOTHING: Heard = Object.freeze({ isRefusal: false, askedMs: undefined });
 
 export function createListener(
   parts: Basics & { readonly onChange: (key: string | undefined) => void },
@@ -46,7 +54,7 @@ export function createListener(
   const { store, bucket, known, logger, onChange } = parts;
   const { maxCooldownMs = MAX_COOL_MS, adaptive, pace } = options;
   const underWay = new Set<Promise<void>>();
-  const warnedOf = new WeakSet<object>();
+  const askOwn = createAskOwn(bucket, logger);
   // It takes its room at once, so only where it is of use.
   const spacedAtMs = pace && new LRUCache<string, number>({ max: MOST_SPACED });
 
@@ -109,55 +117,38 @@ export function createListener(
     steer(about, { do: "space", gapUs, forUs });
   }
 
-  function hear(
-    resultOrError: unknown,
-    call: Answered,
-    read: ReadFeedback | undefined,
-  ): number | undefined {
-    if (read === false) return undefined;
+  function hear(resultOrError: unknown, call: Answered, read: ReadFeedback | undefined): Heard {
+    if (read === false) return NOTHING;
     if (read !== undefined) {
-      const feedback = read(resultOrError);
-      if (isThenable(feedback)) return warnOfPromise(feedback, read);
-      if (feedback !== undefined) cool(feedback, call);
-      return feedback?.coolMs;
+      const feedback = askOwn(read, resultOrError);
+      if (feedback === undefined) return NOTHING;
+      cool(feedback, call);
+      return { isRefusal: true, askedMs: feedback.coolMs };
     }
     const answer = readAnswer(resultOrError, Date.now());
-    if (answer === undefined) return undefined;
-    if (answer.isLimited) cool({ coolMs: answer.retryAfterMs ?? DEFAULT_COOL_MS }, call);
+    if (answer === undefined) return NOTHING;
+    const { isLimited, retryAfterMs } = answer;
+    if (isLimited) cool({ coolMs: retryAfterMs ?? DEFAULT_COOL_MS }, call);
     else if (pace === "headers") space(answer, call);
-    return answer.retryAfterMs;
-  }
-
-  /** Once for each function: it answers so to every call. */
-  function warnOfPromise(promise: PromiseLike<unknown>, read: ReadFeedback & object): undefined {
-    letGo(promise);
-    if (warnedOf.has(read)) return;
-    warnedOf.add(read);
-    const problem =
-      "feedback() answered with a promise, and tells nothing; let it answer at once with { coolMs } or undefined.";
-    logger.warn({ bucket }, problem);
+    return { isRefusal: isLimited, askedMs: retryAfterMs };
   }
 
   return {
     hear(resultOrError, call, read = options.feedback) {
       try {
-        const askedMs = hear(resultOrError, call, read);
-        return askedMs === undefined ? undefined : Math.min(askedMs, maxCooldownMs);
+        const { isRefusal, askedMs } = hear(resultOrError, call, read);
+        return { isRefusal, askedMs: askedMs && Math.min(askedMs, maxCooldownMs) };
       } catch (error) {
         // Neither a reader of the user's own nor a newer policy may turn a call that went well into one that failed.
         logger.warn(
           { bucket, reason: reasonOf(error) },
           "An answer could not be read, and tells nothing.",
         );
-        return undefined;
+        return NOTHING;
       }
     },
     async settled() {
       await Promise.all(underWay);
     },
   };
-}
-
-function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return typeof (value as { then?: unknown } | null | undefined)?.then === "function";
 }

@@ -3,6 +3,7 @@ import type { Policy } from "../core/policy.ts";
 import type { Bucket } from "./bucket.ts";
 import type { DrawOptions, SettleBy, TryOptions } from "./draw-options.ts";
 import type { ReadFeedback } from "./feedback-options.ts";
+import type { Heard } from "./listener.ts";
 import type { Slot } from "./slot.ts";
 import type { InForce } from "./steering.ts";
 import type { TooFar, Wait, WaitOptions } from "./waiting-call.ts";
@@ -37,13 +38,8 @@ export interface OwnedBucket extends Bucket {
    * @throws {@link InvalidOptionError} and {@link CostTooLargeError} as {@link Bucket.draw} does.
    */
   checkDrawable(where: string, options: TryOptions): Promise<void> | undefined;
-  /** Hears what a call that left on this slot came to; tells how long, in ms, the downstream asked to wait, if it did. */
-  hear(
-    resultOrError: unknown,
-    slot: Slot,
-    options: TryOptions,
-    read?: ReadFeedback,
-  ): number | undefined;
+  /** Hears what a call that left on this slot came to. */
+  hear(resultOrError: unknown, slot: Slot, options: TryOptions, read?: ReadFeedback): Heard;
   /** Resolves when all that was heard holds for all replicas, or could not be passed on. */
   heard(): Promise<void>;
   /** Settles what a call's result tells that it cost; what cannot be told stays as estimated. */

@@ -91,6 +91,52 @@ describe("the fetch of a bucket", () => {
     expect(api.calls).toHaveLength(3);
   });
 
+  it.each<[string, BucketOptions]>([
+    ["to nothing", { feedback: false }],
+    ["to a function that takes it for none", { feedback: () => undefined }],
+    ["to a function that takes it for something else", { feedback: () => ({}) as never }],
+  ])("hands a refusal over as it is when the bucket listens %s", async (_what, listening) => {
+    const api = await apis.start(() => refusal);
+
+    const response = await openBucket({ ...QUICK, ...listening }).fetch(api.url);
+
+    expect(response.status).toBe(429);
+    expect(await response.text()).toBe("later");
+    expect(api.calls).toHaveLength(1);
+  });
+
+  it("sends a request again that a function of one's own took for refused", async () => {
+    const api = await apis.start((_call, number) => (number === 0 ? { status: 429 } : {}));
+    const feedback: BucketOptions["feedback"] = (result) =>
+      (result as Response).status === 429 ? { coolMs: 200 } : undefined;
+
+    const response = await openBucket({ ...QUICK, feedback }).fetch(api.url);
+
+    expect(response.status).toBe(200);
+    expect(api.calls[1]!.atMs - api.calls[0]!.atMs).toBeGreaterThan(195);
+  });
+
+  it("sends a request again that was refused without a time to wait for", async () => {
+    const headers = { "retry-after": "0" };
+    const api = await apis.start((_call, number) => (number === 0 ? { status: 429, headers } : {}));
+
+    const response = await openBucket().fetch(api.url);
+
+    expect(response.status).toBe(200);
+    expect(api.calls).toHaveLength(2);
+  });
+
+  it("hands an answer over that is no refusal, though it cools the bucket", async () => {
+    const api = await apis.start(() => ({ body: "the last one for now" }));
+
+    const response = await openBucket({ ...QUICK, feedback: () => ({ coolMs: 200 }) }).fetch(
+      api.url,
+    );
+
+    expect(await response.text()).toBe("the last one for now");
+    expect(api.calls).toHaveLength(1);
+  });
+
   it.each<[string, () => RequestInit]>([
     ["a stream", () => ({ body: streamOf("once"), ...HALF })],
     ["an async iterable", () => ({ body: streamOf("once").values() as never, ...HALF })],

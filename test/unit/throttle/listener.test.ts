@@ -162,6 +162,71 @@ describe("a function of one's own that answers with a promise", () => {
   });
 });
 
+describe("a function of one's own", () => {
+  /** What becomes of a bucket, and what is warned of, when a function answers so to three calls. */
+  async function answeredThrice(answer: unknown): Promise<{
+    readonly messages: readonly string[];
+    readonly coolingForMs: number;
+    readonly rateFactor: number;
+  }> {
+    const adaptive = { floor: 0.1, recoverMs: 60_000 };
+    const feedback = (() => answer) as never;
+    const { bucket, warnings } = createTestBucket({
+      rate: "100/s",
+      // All three leave at once, before the first answer.
+      burst: 3,
+      onStateLost: "full",
+      feedback,
+      adaptive,
+    });
+    const call = bucket.throttled(async () => "ok");
+    const calls = Promise.all([call(), call(), call()]);
+    await vi.advanceTimersByTimeAsync(100);
+    expect(await calls).toEqual(["ok", "ok", "ok"]);
+    await bucket.heard();
+    const { coolingForMs, rateFactor } = await bucket.peek();
+    await bucket.close();
+    return { messages: warnings.map(({ message }) => message), coolingForMs, rateFactor };
+  }
+
+  const ANSWER = "answer with { coolMs } or undefined";
+  const COOL_MS = "answer with how many ms to cool down, 0 or more";
+
+  it.each<[unknown, string, string]>([
+    [5, "with 5", ANSWER],
+    [null, "with null", ANSWER],
+    [false, "with false", ANSWER],
+    [{}, "with a coolMs of undefined", COOL_MS],
+    [{ coolMs: Number.NaN }, "with a coolMs of NaN", COOL_MS],
+    [{ coolMs: -5 }, "with a coolMs of -5", COOL_MS],
+    [{ coolMs: "500" }, 'with a coolMs of "500"', COOL_MS],
+    [{ coolMs: 500, scope: "all" }, 'with a scope of "all"', 'answer with "bucket" or "key"'],
+  ])(
+    "that answers with %j is named in one warning, and cools nothing",
+    async (answer, what, do_) => {
+      const { messages, coolingForMs, rateFactor } = await answeredThrice(answer);
+
+      expect(messages).toEqual([expect.stringContaining(`feedback() answered ${what}`)]);
+      expect(messages[0]).toContain(do_);
+      expect({ coolingForMs, rateFactor }).toEqual({ coolingForMs: 0, rateFactor: 1 });
+    },
+  );
+
+  it.each([
+    [undefined, 0],
+    [{ coolMs: 0 }, 0],
+    [{ coolMs: 1_500.5, scope: undefined }, 1_501],
+    [{ coolMs: 2_000, scope: "key" }, 2_000],
+    [{ coolMs: Infinity, scope: "bucket" }, 900_000],
+  ])("that answers with %j is not warned of", async (answer, coolMs) => {
+    const { messages, coolingForMs } = await answeredThrice(answer);
+
+    expect(messages).toEqual([]);
+    expect(coolingForMs).toBeGreaterThanOrEqual(coolMs - 100);
+    expect(coolingForMs).toBeLessThanOrEqual(coolMs);
+  });
+});
+
 describe("headers that are paced by", () => {
   type Left = readonly [number, "requests" | "tokens"];
 

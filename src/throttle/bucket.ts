@@ -49,6 +49,7 @@ export interface Bucket {
    *
    * @throws {@link InvalidOptionError} when the policy can never work, or names limits for all keys together where keys are spread over a cluster.
    * @throws {@link StoreUnavailableError} when Redis gave no answer in time; so do the others below.
+   * @throws {@link ClosedError} when the sluice is closed; so do the others below.
    */
   configure(policy: PolicyOptions | "code"): Promise<void>;
   /** Starts no call of any replica for a time, or until {@link Bucket.resume}. */

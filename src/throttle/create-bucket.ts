@@ -180,6 +180,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     async close() {
       admission.close();
       retries.close();
+      steering.close();
       for (const fail of closeListeners) fail(new ClosedError(`Bucket "${name}"`));
       await pacer.close();
       await Promise.all([leases.settled(), listener.settled()]);

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { ClosedError } from "../core/errors.ts";
 import { formatLimit } from "../core/format-limit.ts";
 import { KEY, LONGEST_MS, readOptions, wholeNumber } from "../core/options.ts";
 import { keyLimitsOf } from "../core/per-key.ts";
@@ -45,7 +46,7 @@ export interface BucketState {
 }
 
 /** Live changes of one bucket, for every replica. */
-export interface Steering {
+interface Steering {
   readonly configure: (policy: PolicyOptions | "code") => Promise<void>;
   readonly pause: (options?: { readonly forMs?: number | undefined }) => Promise<void>;
   readonly resume: () => Promise<void>;
@@ -75,17 +76,29 @@ export interface SteeringOptions extends Basics {
   readonly onChange: () => void;
 }
 
-export function createSteering(
-  parts: SteeringOptions,
-): Steering & { readonly inForce: () => Promise<InForce> } {
+/** The same, as the bucket that it belongs to uses it. */
+interface OwnedSteering extends Steering {
+  readonly inForce: () => Promise<InForce>;
+  /** From now on all of it rejects with {@link ClosedError}, also where the store would still answer. */
+  readonly close: () => void;
+}
+
+export function createSteering(parts: SteeringOptions): OwnedSteering {
   const { store, bucket, declared, known, waiting, onChange } = parts;
+  let isClosed = false;
+
+  function assertOpen(): void {
+    if (isClosed) throw new ClosedError(`Bucket "${bucket}"`);
+  }
 
   async function steer(change: Change, terms = known.terms): Promise<void> {
+    assertOpen();
     await store.steer({ bucket, terms, key: undefined, keyLimits: [], change });
     onChange();
   }
 
-  function look(policy: Policy, key: string | undefined): Promise<Peeked> {
+  async function look(policy: Policy, key: string | undefined): Promise<Peeked> {
+    assertOpen();
     const keyLimits = keyLimitsOf(policy, key);
     const own = keyLimits.length > 0 ? key : undefined;
     const terms = termsOf(policy, known.terms.version);
@@ -131,6 +144,9 @@ export function createSteering(
       return (await inForce(key)).state;
     },
     inForce: () => inForce(),
+    close() {
+      isClosed = true;
+    },
   };
 }
 

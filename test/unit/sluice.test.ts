@@ -9,6 +9,7 @@ import {
   slidingLog,
   throttled,
   tokenBucket,
+  type Bucket,
   type Sluice,
   type SluiceOptions,
 } from "sluice";
@@ -239,6 +240,20 @@ describe("a sluice", () => {
     expect(await waiting).toBeInstanceOf(ClosedError);
     expect(await rejectionOf(bucket.draw())).toBeInstanceOf(ClosedError);
     expect(() => sluice.bucket("c", { rate: "1/s" })).toThrow(ClosedError);
+  });
+
+  it.each<[string, (bucket: Bucket) => Promise<unknown>]>([
+    ["peek", (bucket) => bucket.peek()],
+    ["configure", (bucket) => bucket.configure({ rate: "2/s" })],
+    ["pause", (bucket) => bucket.pause()],
+    ["resume", (bucket) => bucket.resume()],
+  ])("refuses to %s a bucket once it is closed", async (_what, steer) => {
+    const { sluice } = open();
+    const bucket = sluice.bucket("b", { rate: "1/s" });
+
+    await sluice.close();
+
+    expect(await rejectionOf(steer(bucket))).toBeInstanceOf(ClosedError);
   });
 
   it("is closed by await using", async () => {

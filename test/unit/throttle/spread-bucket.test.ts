@@ -171,8 +171,9 @@ describe("the line of a spread bucket", () => {
 
     await bucket.close();
 
-    const late = await rejectionOf(bucket.draw({ key: C }));
-    for (const reason of [...(await Promise.all(waiting)), ...reasons, late]) {
+    const late = [bucket.draw({ key: C }), bucket.peek(), bucket.peek({ key: C }), bucket.pause()];
+    const rejections = await Promise.all([...waiting, ...late.map(rejectionOf)]);
+    for (const reason of [...rejections, ...reasons]) {
       expect(reason).toBeInstanceOf(ClosedError);
     }
     expect(reasons).toHaveLength(1);

@@ -1,6 +1,11 @@
 -- For how many plain calls jobs stand that wait: sums[n] is for the first n of them. Only so many are looked at, since
 -- Redis serves nobody else meanwhile; those behind them count as these do on average.
 
+local function share_in(opts)
+  local ours = opts and string.find(opts, '"share"', 1, true) and cjson.decode(opts).sluice
+  return type(ours) == 'table' and tonumber(ours.share) or 1
+end
+
 -- Of a lane, whose jobs' shares are at hand.
 local function sums_of_lane(lanes, key, most)
   local sums, total = {}, 0
@@ -15,13 +20,13 @@ local function sums_of_lane(lanes, key, most)
   return sums
 end
 
--- Of those that wait to be fetched: those in the list go before those with a priority.
-local function sums_of_waiting(prefix, wait, prioritized, most)
+-- Of those that wait to be fetched: those in the list go before those with a priority. Who `joins` others counts there.
+local function sums_of_waiting(prefix, wait, prioritized, most, joins)
   local sums, total = {}, 0
   local function add(id)
-    local opts = redis.call('HGET', prefix .. id, 'opts')
-    local ours = opts and string.find(opts, '"share"', 1, true) and cjson.decode(opts).sluice
-    total = total + (type(ours) == 'table' and tonumber(ours.share) or 1)
+    local name, opts = unpack(redis.call('HMGET', prefix .. id, 'name', 'opts'))
+    local share = share_in(opts)
+    if not joins(id, name and key_of(name), share) then total = total + share end
     sums[#sums + 1] = total
   end
   if most < 1 then return sums end

@@ -37,16 +37,29 @@ export interface Fed {
   readonly nextMs: number | undefined;
 }
 
+/** Jobs that a worker has fetched, and that wait for their slots still. */
+export interface HoldRequest {
+  readonly worker: string;
+  /** In the order in which it fetched them. */
+  readonly ids: readonly string[];
+  /** How long that holds, in ms, unless it says otherwise before. */
+  readonly forMs: number;
+}
+
 /** Jobs that stand before another, and how many plain calls they stand for. */
 interface Before {
   readonly before: number;
   readonly callsBefore: number;
 }
 
-/** Where a job stands: so many before it in the lane of its key, or of all that wait; or in how many ms it is due. */
+/**
+ * Where a job stands: so many before it in the lane of its key, or of all that wait; with a worker that has yet to begin
+ * it, before those of its key, or those without one; in how many ms it is due; or with a worker that runs it.
+ */
 export type JobPlace =
   | ({ readonly in: "lane"; readonly key: string } & Before)
   | ({ readonly in: "queue" } & Before)
+  | ({ readonly in: "hand"; readonly key: string | undefined } & Before)
   | { readonly in: "delay"; readonly key: string | undefined; readonly dueInMs: number }
   | { readonly in: "worker" };
 
@@ -54,6 +67,7 @@ export type JobPlace =
 export interface LanesSeen {
   readonly lanes: readonly {
     readonly key: string;
+    /** Those that workers hold and have yet to begin stand first. */
     readonly jobs: number;
     /** How many plain calls they stand for. */
     readonly calls: number;
@@ -63,11 +77,9 @@ export interface LanesSeen {
   }[];
   /** Those beyond the most that are told of. */
   readonly others: { readonly lanes: number; readonly jobs: number };
-  /** How many wait to be fetched, have no lane, and are with workers. */
-  readonly fed: number;
-  readonly laneless: number;
-  readonly active: number;
-  /** How many plain calls those stand for that wait to be fetched or have no lane. */
+  /** How many wait and have no lane, or have left theirs: held by workers that have yet to begin them, or to be fetched. */
+  readonly unlaned: number;
+  /** How many plain calls those stand for. */
   readonly unlanedCalls: number;
   /** Of the job that was asked about; undefined if it is not there. */
   readonly place: JobPlace | undefined;
@@ -85,9 +97,12 @@ export interface LaneStore {
   join(queue: string, jobs: readonly LaneJob[]): Promise<void>;
   /** Lets jobs out of their lanes, as many as the workers want, and in fair turns. */
   feed(request: FeedRequest): Promise<Fed>;
+  /** Tells which jobs a worker has yet to begin, for those who look. */
+  hold(queue: string, request: HoldRequest): Promise<void>;
   /**
    * Looks at the lanes, and at where one job stands; changes nothing. What jobs cost is looked up for the first
-   * `counted` of those in lanes and of the others: as many plain calls as jobs unless it is said.
+   * `counted` of those in lanes, of those that workers hold, and of the others: as many plain calls as jobs unless it is
+   * said. So many that workers hold are looked at in all.
    */
   look(queue: string, id?: string, counted?: number): Promise<LanesSeen>;
   /** Takes a job out of its lane; false if it stood in none. */

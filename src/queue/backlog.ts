@@ -17,8 +17,8 @@ export interface Phase {
 
 /** When a backlog drains. All times are in ms from now; Infinity: it never does. */
 export interface Drain {
-  /** When all has started. */
-  readonly goneMs: number;
+  /** When the last call of all starts. */
+  readonly lastMs: number;
   /** When the job starts that has so many calls before it in its lane. */
   readonly startMs: (lane: number, before: number) => number;
   /** How many calls of a lane have started by then. */
@@ -44,8 +44,12 @@ const NEGLIGIBLE = 1e-6;
 export function drain(lanes: readonly LaneLoad[], phases: readonly Phase[]): Drain {
   const left = lanes.map(({ calls }) => calls);
   const stretches: Stretch[][] = lanes.map(() => []);
+  const total = left.reduce((sum, calls) => sum + calls, 0);
+  const ofAll: Stretch[] = [];
+  const startMs: Drain["startMs"] = (lane, before) => reachedMs(stretches[lane] ?? [], before);
   let nowMs = 0;
   let phase = 0;
+  let served = 0;
 
   for (;;) {
     const open = lanes.flatMap((_lane, index) => (left[index]! > NEGLIGIBLE ? [index] : []));
@@ -62,16 +66,15 @@ export function drain(lanes: readonly LaneLoad[], phases: readonly Phase[]): Dra
       if (rate > 0)
         stretches[index]!.push({ fromMs: nowMs, served: calls - left[index]!, perMs: rate });
     }
-    if (forMs === Infinity) return { goneMs: Infinity, startMs, servedBy };
-    for (const [index, rate] of rates) left[index]! -= rate * forMs;
+    if (forMs === Infinity) return { lastMs: Infinity, startMs, servedBy };
+    let perMs = 0;
+    for (const [index, rate] of rates) {
+      left[index]! -= rate * forMs;
+      perMs += rate;
+    }
+    if (perMs > 0) ofAll.push({ fromMs: nowMs, served, perMs });
+    served += perMs * forMs;
     nowMs += forMs;
-  }
-
-  function startMs(lane: number, before: number): number {
-    const stretch = stretches[lane]?.findLast(({ served }) => served <= before + NEGLIGIBLE);
-    return stretch === undefined
-      ? Infinity
-      : stretch.fromMs + (before - stretch.served) / stretch.perMs;
   }
 
   function servedBy(lane: number, ms: number): number {
@@ -80,7 +83,16 @@ export function drain(lanes: readonly LaneLoad[], phases: readonly Phase[]): Dra
     const { fromMs, served, perMs: rate } = stretch;
     return Math.min(lanes[lane]!.calls, served + (ms - fromMs) * rate);
   }
-  return { goneMs: nowMs, startMs, servedBy };
+  const lastMs = total === 0 ? 0 : reachedMs(ofAll, Math.max(0, total - 1));
+  return { lastMs, startMs, servedBy };
+}
+
+/** When so many calls have been served. */
+function reachedMs(stretches: readonly Stretch[], calls: number): number {
+  const stretch = stretches.findLast(({ served }) => served <= calls + NEGLIGIBLE);
+  return stretch === undefined
+    ? Infinity
+    : stretch.fromMs + (calls - stretch.served) / stretch.perMs;
 }
 
 /** Who needs less than its share by weight gets what it needs; the rest is shared by the others. */

@@ -9,7 +9,7 @@ import type { StoredAccess } from "./stored-queue.ts";
 export interface JobEta {
   /** How many jobs are expected to start before it. */
   readonly position: number;
-  /** In how many ms it starts; 0 if a worker has it already, Infinity if it never could, as in a pause without an end. */
+  /** In how many ms it starts; 0 if its handler runs already, Infinity if it never could, as in a pause without an end. */
   readonly startsInMs: number;
 }
 
@@ -57,11 +57,9 @@ interface View {
   readonly laneOf: (key: string | undefined) => number;
 }
 
-/** What workers hold is what they start in such a time. */
-const HELD_MS = 250;
 /** The first of the lanes stands for all jobs that have none, and have left theirs already. */
 const LANELESS = 0;
-/** So many jobs in lanes, and so many others, are looked at for what they cost: Redis serves nobody else meanwhile. */
+/** So many jobs in lanes, so many that workers hold, and so many others, are looked at for what they cost: Redis serves nobody else meanwhile. */
 const MOST_COUNTED = 2_000;
 
 export function createOutlook(parts: {
@@ -89,7 +87,7 @@ export function createOutlook(parts: {
       fromMs,
       lanes: all,
       drained: drain(all, paces.shared),
-      laneOf: (key = "") => indexes.get(key) ?? ofOthers,
+      laneOf: (key) => (key === undefined ? LANELESS : (indexes.get(key) ?? ofOthers)),
     };
   }
 
@@ -109,29 +107,27 @@ export function createOutlook(parts: {
         if (lane === own && place.in !== "delay") return place.before * all[own]!.lanes;
         return calls === 0 ? 0 : (drained.servedBy(lane, atMs) * jobs) / calls;
       });
-      return { position: Math.round(sum(others)), startsInMs: Math.round(fromMs + atMs) };
+      return { position: Math.round(sum(others)), startsInMs: wholeMs(fromMs + atMs) };
     },
     async forecast() {
       const { seen, drained, fromMs, lanes: all, laneOf } = await view();
       const missed = seen.deadlines.flatMap(({ id, key, callsBefore, inMs: deadlineInMs }) => {
         const own = laneOf(key);
         const atMs = drained.startMs(own, callsBefore * all[own]!.lanes);
-        const startsInMs = Math.round(fromMs + atMs);
+        const startsInMs = wholeMs(fromMs + atMs);
         return startsInMs > deadlineInMs ? [{ id, key, startsInMs, deadlineInMs }] : [];
       });
       const waiting = sum(all.map(({ jobs }) => jobs));
-      return { waiting, goneInMs: Math.round(waiting === 0 ? 0 : fromMs + drained.goneMs), missed };
+      return { waiting, goneInMs: waiting === 0 ? 0 : wholeMs(fromMs + drained.lastMs), missed };
     },
   };
 }
 
 /** All that waits: what has no lane, each lane that is told of, and the others as one. */
-function lanesOf(seen: LanesSeen, { shared, perMsOf }: Paces): Lane[] {
-  const { fed, laneless, active, unlanedCalls, others } = seen;
-  // Of those that workers have, some run and the others wait for their slots, for so long at most.
-  const held = Math.min(active, Math.round(shared.at(-1)!.perMs * HELD_MS));
+function lanesOf(seen: LanesSeen, { perMsOf }: Paces): Lane[] {
+  const { unlaned, unlanedCalls, others } = seen;
   const free = { weight: 1, lanes: 1, mostPerMs: Infinity, fromMs: 0 };
-  const first = { ...free, jobs: fed + laneless + held, calls: unlanedCalls + held };
+  const first = { ...free, jobs: unlaned, calls: unlanedCalls };
   const told = seen.lanes.map(({ key, jobs, calls, weight, asideMs }) => ({
     jobs,
     calls,
@@ -155,6 +151,11 @@ function startOf(
   if (place.in !== "delay") return startMs(own, place.callsBefore * lanes);
   // Those that wait in its lane when it comes due go before it.
   return calls === 0 ? place.dueInMs : Math.max(place.dueInMs, startMs(own, calls));
+}
+
+/** Not below none: the sums of a fluid are not exact. */
+function wholeMs(ms: number): number {
+  return Math.max(0, Math.round(ms));
 }
 
 function sum(numbers: readonly number[]): number {

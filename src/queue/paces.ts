@@ -19,7 +19,7 @@ interface Outset extends InForce {
   readonly fromMs: number;
 }
 
-/** What one limit lets start: so many at once, and so many per ms from then on. */
+/** How many one limit lets stand before a job that starts: so many at once, and so many more per ms from then on. */
 interface Line {
   readonly room: number;
   readonly perMs: number;
@@ -61,7 +61,9 @@ function linesOf({ policy, state }: InForce, costs: readonly number[]): Line[] {
     const { remaining } = state.limits[index]!;
     // All waits for the next window anyhow when this one is used up, and then has the whole of that.
     const room = doesRenew === true && remaining === 0 ? capacity : remaining;
-    return [{ room: room / cost, perMs: (count * 1_000) / (periodUs * cost) }];
+    // A job starts once there is room for it, and for those before it.
+    const before = Math.max(0, room / cost - 1);
+    return [{ room: before, perMs: (count * 1_000) / (periodUs * cost) }];
   });
 }
 

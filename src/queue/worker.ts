@@ -12,6 +12,7 @@ import { runAttempt } from "./attempt.ts";
 import type { ConnectQueue } from "./connection.ts";
 import { createFeeder } from "./feeder.ts";
 import type { Handler } from "./handler.ts";
+import { createHeldJobs } from "./held-jobs.ts";
 import { openHandler } from "./sandbox.ts";
 import type { Schema } from "./schema.ts";
 import { createJobSlots } from "./job-slots.ts";
@@ -81,10 +82,10 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   const untold = "The limits of a job's key cannot be told; they are asked for again in a second.";
   const slots = createJobSlots(bucket, patienceMs, weightOf, warn(untold));
   let closing: Promise<void> | undefined;
+  const told = { ...common, lanes: connection.lanes, worker: randomUUID() };
+  const held = createHeldJobs(told);
   const feeder = createFeeder({
-    ...common,
-    lanes: connection.lanes,
-    worker: randomUUID(),
+    ...told,
     places: () => concurrency - running.count,
     heldBack: () => bucket.heldBack,
   });
@@ -111,6 +112,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     fillDefaults(bullJob);
     const job = readJob(bullJob);
     const context = running.begin(job.id, bullJob.attemptsMade + 1);
+    held.add(job.id);
     try {
       const isReady = handler.ready();
       if (isReady !== undefined) await isReady;
@@ -125,6 +127,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
         return await park(bullJob, token, { roomInMs: drawn.roomInMs, changes: changesBefore });
       }
       if (drawn === undefined || context.isAborted) return await giveBack(bullJob, token, drawn);
+      held.delete(job.id);
       feeder.start(probeOf(job, arrival, drawn));
       const { hasLease } = drawn;
       try {
@@ -133,6 +136,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
         if (hasLease && job.key !== undefined) feeder.wake(job.key);
       }
     } finally {
+      held.delete(job.id);
       running.end(context);
     }
   }
@@ -159,7 +163,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     await stored.pause(true);
     stopHearing();
     slots.close(CLOSED);
-    const isTold = feeder.close();
+    const isTold = Promise.all([feeder.close(), held.close()]);
     const grace = pause(REDIS_GRACE_MS, undefined, { ref: false });
     if (connection.isReady()) await Promise.race([isTold, grace]);
     const haveAllEnded = await running.untilNone(deadlineMs);

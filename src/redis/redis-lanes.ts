@@ -4,6 +4,7 @@ import { runScript } from "./script.ts";
 import {
   lanesClear,
   lanesFeed,
+  lanesHeld,
   lanesJoin,
   lanesLeave,
   lanesLook,
@@ -19,6 +20,11 @@ export function createRedisLanes(redis: Redis | Cluster, prefix: string): LaneSt
   return {
     join: (queue, jobs) => runScript(redis, lanesJoin, { prefix, queue, jobs }),
     feed: (request) => runScript(redis, lanesFeed, { prefix, ...request }),
+    async hold(queue, { worker, ids, forMs }) {
+      const key = lanesHeld({ prefix, queue, worker });
+      if (ids.length === 0) await redis.del(key);
+      else await redis.set(key, JSON.stringify(ids), "PX", forMs);
+    },
     look(queue, id, counted = 0) {
       const bounds = { mostLanes: MOST_LANES, mostDeadlines: MOST_DEADLINES, counted };
       return runScript(redis, lanesLook, { prefix, queue, id, ...bounds });

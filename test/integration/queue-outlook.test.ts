@@ -240,6 +240,36 @@ describe("what is expected of a steady backlog", () => {
     }
   });
 
+  it.each([
+    ["its one call", {}, [0, 1, 2, 3, 4, 5]],
+    ["a burst", { burst: 3 }, [0, 0, 0, 1, 2, 3]],
+  ])("has room for %s at once, and for the others one by one", async (_which, more, minutes) => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("b", { rate: "1/min", ...more });
+    const queue = sluice.queue<number>("jobs", { bucket });
+    const jobs = await queue.enqueueMany(numbers(6));
+
+    const etas = await Promise.all(jobs.map((job) => eta(job)));
+    const { goneInMs } = await queue.forecast();
+
+    expect(etas.map(({ startsInMs }) => startsInMs / 60_000)).toEqual(minutes);
+    expect(goneInMs).toBe(60_000 * minutes.at(-1)!);
+  });
+
+  it("has the last job start when its backlog is gone, where there is no room", async () => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("b", { rate: "1/min" });
+    const queue = sluice.queue<number>("jobs", { bucket });
+    const jobs = await queue.enqueueMany(numbers(6));
+    await bucket.draw();
+
+    const { goneInMs } = await queue.forecast();
+    const { startsInMs } = await eta(jobs[5]!);
+
+    expect(Math.abs(goneInMs - 6 * 60_000)).toBeLessThan(30_000);
+    expect(Math.abs(goneInMs - startsInMs)).toBeLessThan(30_000);
+  });
+
   it("counts a pause of the queue", async () => {
     const sluice = sluices.open();
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "10/s" }) });

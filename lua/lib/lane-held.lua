@@ -26,8 +26,9 @@ local function held_by_workers(lanes, prefix, active, wants, most)
   if most < 1 then return held end
   local latest, is_active, is_told, lists = redis.call('LRANGE', active, 0, MOST_ACTIVE - 1), {}, {}, {}
   for _, id in ipairs(latest) do is_active[id] = true end
-  for _, worker in ipairs(redis.call('HKEYS', wants)) do
-    local list, ids = {}, redis.call('GET', lanes.held .. worker)
+  local workers = redis.call('HGETALL', wants)
+  for at = 1, #workers, 2 do
+    local list, ids = {}, redis.call('GET', lanes.held .. workers[at])
     for _, id in ipairs(ids and cjson.decode(ids) or {}) do
       if is_active[id] then
         list[#list + 1], is_told[id] = id, true

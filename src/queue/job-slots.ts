@@ -1,4 +1,5 @@
 import { setTimeout as pause } from "node:timers/promises";
+import { UnrecoverableError } from "bullmq";
 import {
   CostTooLargeError,
   InvalidOptionError,
@@ -55,6 +56,8 @@ export function createJobSlots(
   ): Promise<Slot | TooFar | undefined> {
     let error = failure;
     while (!isClosed) {
+      // It was too late before it could ask.
+      if (error instanceof UnrecoverableError) throw error;
       if (error instanceof WaitTooLongError) throw expiredFailure(job, Date.now());
       if (canNeverPass(error)) throw impossibleFailure(error);
       if (!(error instanceof SluiceError)) onKeyError(error);

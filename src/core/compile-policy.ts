@@ -3,7 +3,6 @@ import { InvalidOptionError } from "./errors.ts";
 import { formatLimit } from "./format-limit.ts";
 import { isLimit } from "./is-limit.ts";
 import { inParallel, rateLimit } from "./limit-makers.ts";
-import { letGo } from "./let-go.ts";
 import type { LimitsOptions } from "./limits-options.ts";
 import type { Limit } from "./limits/limit.ts";
 import { readOptions } from "./options.ts";
@@ -58,10 +57,7 @@ function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): K
   return compilePerKey(where, perKey, (path, each) => {
     const wrong = (remedy: string): InvalidOptionError =>
       new InvalidOptionError({ where, option: path, value: each, remedy });
-    if (each instanceof Promise) {
-      letGo(each);
-      throw wrong("give limits at once: a draw cannot wait for them");
-    }
+    if (each instanceof Promise) throw wrong("give limits at once: a draw cannot wait for them");
     if (typeof each !== "object" || each === null) {
       throw wrong(
         'give the limits of each key, such as { rate: "5/s" }, a function of it, or tiers',

@@ -2,7 +2,6 @@ import { z } from "zod";
 import { closest } from "./closest.ts";
 import { InvalidOptionError } from "./errors.ts";
 import { isThenable } from "./is-thenable.ts";
-import { letGo } from "./let-go.ts";
 import { PRIORITIES, type Priority } from "./priority.ts";
 
 /**
@@ -40,7 +39,6 @@ export function readOptions<Schema extends z.ZodObject>(
 
 /** A promise has no fields of its own, and would pass for options that name nothing. */
 function promisedOptions(where: string, given: PromiseLike<unknown>): InvalidOptionError {
-  letGo(given);
   const remedy = "give options at once: nobody waits for a promise of them";
   return new InvalidOptionError({ where, option: "options", value: given, remedy });
 }

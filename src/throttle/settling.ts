@@ -22,7 +22,7 @@ export function createSettling(
       const { key, conditions } = group;
       const { costs, keyLimits, limits, shared, text } = conditions;
       const deltas = differences(limits, costs, cost);
-      const named = { where: "settle()", path: "", byUnit: cost, key };
+      const named = { where: "settle()", path: "", byUnit: cost, isKeyed: true };
       assertCounted(bucket, [known.policy, known.declared], named);
       // Under another policy by now, what the numbers meant is gone.
       if (text !== known.terms.text || deltas.every((delta) => delta === 0)) return;

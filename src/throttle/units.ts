@@ -9,8 +9,8 @@ export interface Naming {
   /** What stands before a unit's name in an option: `"cost."`. */
   readonly path: string;
   readonly byUnit: Readonly<Record<string, unknown>>;
-  /** Whom the call is for. */
-  readonly key: string | undefined;
+  /** Whether the call may be for a key. */
+  readonly isKeyed: boolean;
 }
 
 /**
@@ -23,10 +23,10 @@ export interface Naming {
 export function assertCounted(
   bucket: string,
   policies: readonly Policy[],
-  { where, path, byUnit, key }: Naming,
+  { where, path, byUnit, isKeyed }: Naming,
 ): void {
   for (const unit of Object.keys(byUnit)) {
-    if (unit === "calls" || policies.some((policy) => counts(policy, unit, key))) continue;
+    if (unit === "calls" || policies.some((policy) => counts(policy, unit, isKeyed))) continue;
     const limits = policies.flatMap((policy) => [...policy.limits, ...(policy.perKey?.all ?? [])]);
     const units = [...new Set(limits.map((limit) => limit.unit))].join(", ");
     const remedy = `no limit of bucket "${bucket}" counts it; the units are ${units}`;
@@ -41,16 +41,14 @@ export function createUnitCheck(
 ): (where: string, options: TryOptions) => void {
   return (where, { key, cost }) => {
     if (typeof cost !== "object") return;
-    const named = { where, path: "cost.", byUnit: cost, key };
+    const named = { where, path: "cost.", byUnit: cost, isKeyed: key !== undefined };
     assertCounted(bucket, [known.policy, known.declared], named);
   };
 }
 
 /** Where only a function tells the limits of keys, it may name any unit some day. */
-function counts({ limits, perKey }: Policy, unit: string, key: string | undefined): boolean {
+function counts({ limits, perKey }: Policy, unit: string, isKeyed: boolean): boolean {
   if (limits.some((limit) => limit.unit === unit)) return true;
   if (perKey === undefined) return false;
-  return perKey.all === undefined
-    ? key !== undefined
-    : perKey.all.some((limit) => limit.unit === unit);
+  return perKey.all === undefined ? isKeyed : perKey.all.some((limit) => limit.unit === unit);
 }

@@ -84,6 +84,16 @@ it("a unit that only other tiers count costs nothing; one that nothing counts is
   );
 });
 
+it("a unit that a function of keys may count some day is settled as it was drawn", async () => {
+  const { bucket } = createTestBucket({ rate: "1000/s", perKey: () => ({}) });
+  const slot = await bucket.draw({ key: "k", cost: { tokens: 1 } });
+
+  await slot.settle({ tokens: 2 });
+
+  const refusal = await rejectionOf(bucket.draw({ cost: { tokens: 1 } }));
+  expect(refusal).toMatchObject({ code: "ERR_INVALID_OPTION", option: "cost.tokens" });
+});
+
 it("asks the store once for calls that are refused together", async () => {
   const store = createMemoryStore();
   let looks = 0;

@@ -1,0 +1,39 @@
+import { describe, expect, it, vi } from "vitest";
+import { createJobSlots } from "../../../src/queue/job-slots.ts";
+import type { Job } from "../../../src/queue/job.ts";
+import type { OwnedBucket } from "../../../src/throttle/owned-bucket.ts";
+
+const job = { id: "1", key: "k", data: undefined, priority: "normal" } as unknown as Job<unknown>;
+
+/** The slots of a worker whose application cannot tell the limits of a key. */
+function openSlots() {
+  const drawForJob = (): never => {
+    throw new Error("the table of tiers is away");
+  };
+  const onKeyError = vi.fn<(error: unknown) => void>();
+  const bucket = { drawForJob } as unknown as OwnedBucket;
+  return { slots: createJobSlots(bucket, 250, () => undefined, onKeyError), onKeyError };
+}
+
+describe("a job whose key's limits cannot be told", () => {
+  it("is told of once, however many of them wait", async () => {
+    const { slots, onKeyError } = openSlots();
+
+    const drawn = [slots.draw(job), slots.draw(job), slots.draw(job)];
+    await vi.waitFor(() => expect(onKeyError).toHaveBeenCalled());
+    slots.close("the worker is closed");
+    await Promise.all(drawn);
+
+    expect(onKeyError).toHaveBeenCalledTimes(1);
+  });
+
+  it("waits for no more when its worker closes", async () => {
+    const { slots, onKeyError } = openSlots();
+
+    const drawn = slots.draw(job);
+    await vi.waitFor(() => expect(onKeyError).toHaveBeenCalled());
+    slots.close("the worker is closed");
+
+    expect(await drawn).toBeUndefined();
+  });
+});

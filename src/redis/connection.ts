@@ -1,5 +1,6 @@
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from "ioredis";
 import { adoptCopies, refuseOnceClosed } from "./closing.ts";
+import { PatientConnector, searchUntilClosed } from "./sentinel.ts";
 import { dropSilentServers } from "./silent-servers.ts";
 
 /** Where Redis is: a URL, ioredis options, or a client of yours, which is copied and left as it is. */
@@ -26,6 +27,7 @@ const COMMON_SETTINGS: RedisOptions = {
   failoverDetector: true,
   // A sentinel on the same machine may stand still with it; the next one is asked then.
   sentinelCommandTimeout: COMMAND_TIMEOUT_MS,
+  sentinelRetryStrategy: reconnectAfterMs,
   // A server that stands still never closes its side; ioredis would wait for that for 2 s before it reconnects.
   disconnectTimeout: 200,
 };
@@ -72,6 +74,7 @@ export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster 
   client.setMaxListeners(Infinity);
   // A failed attempt is told here as well as to the command that waited for it, which passes it on to its caller.
   client.on("error", () => undefined);
+  searchUntilClosed(client);
   if (use === "store" || use === "producer") dropSilentServers(client);
   else waitForAnswers(client);
   return client;
@@ -83,7 +86,10 @@ function waitForAnswers(client: Redis | Cluster): void {
   delete settings?.commandTimeout;
   waitNoLonger(client, SILENCE_MS);
   // BullMQ blocks on these.
-  adoptCopies(client, (copy) => waitNoLonger(copy, LONGEST_BLOCK_MS + SILENCE_MS));
+  adoptCopies(client, (copy) => {
+    searchUntilClosed(copy);
+    waitNoLonger(copy, LONGEST_BLOCK_MS + SILENCE_MS);
+  });
 }
 
 /** Ends a wait for an answer where none can come, since no command has a time limit there. */
@@ -113,8 +119,13 @@ function open(input: RedisInput, settings: RedisOptions): Redis | Cluster {
     if (settings.enableOfflineQueue === false) refuseWhileAway(cluster);
     return cluster;
   }
-  if (isRedis(input)) return input.duplicate(settings);
-  return new Redis({ ...input, ...settings });
+  if (isRedis(input)) return input.duplicate({ ...settings, ...finder(input.options) });
+  return new Redis({ ...input, ...settings, ...finder(input) });
+}
+
+/** How the primary is found, where sentinels know it. */
+function finder({ sentinels, Connector }: RedisOptions): RedisOptions {
+  return sentinels && Connector === undefined ? { Connector: PatientConnector } : {};
 }
 
 /** A cluster has settings of its own beside those of the connections to its nodes. */

@@ -2,6 +2,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis, type RedisOptions } from "ioredis";
+import { PatientConnector } from "../../src/redis/sentinel.ts";
 import { startRedis } from "./local-redis.ts";
 import { REPLICATE_AT_ONCE, type LocalRedis } from "./private-redis.ts";
 import { freePort } from "./redis-port.ts";
@@ -76,7 +77,11 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
         return Number((found as string[])[1]);
       },
       connect() {
-        const client = new Redis({ ...redis, failoverDetector: true });
+        const client = new Redis({
+          ...redis,
+          failoverDetector: true,
+          Connector: PatientConnector,
+        });
         client.on("error", () => undefined);
         stops.push(() => client.disconnect());
         return client;

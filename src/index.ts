@@ -65,7 +65,7 @@ export type { Cost } from "./throttle/costs.ts";
 export type { Decision, LimitDecision } from "./throttle/decision.ts";
 export type { DrawOptions, TryOptions } from "./throttle/draw-options.ts";
 export type { AdaptiveOptions, Feedback, ReadFeedback } from "./throttle/feedback-options.ts";
-export type { ThrottledFetch } from "./throttle/throttled-fetch.ts";
+export type { FetchOptions, ThrottledFetch } from "./throttle/throttled-fetch.ts";
 export type { OnStateLost, OnStoreDown } from "./throttle/outage/outage-options.ts";
 export { rateLimitHeaders } from "./throttle/rate-limit-headers.ts";
 export type { Slot } from "./throttle/slot.ts";

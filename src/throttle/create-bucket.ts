@@ -42,8 +42,8 @@ export function createBucket(parts: BucketParts): OwnedBucket {
   const retries = createStoreRetries(name);
   const basics: Basics = { store, bucket: name, asker: replica, known, logger };
   const leases = createLeaseKeeper(basics);
-  const { settle, settleBy } = createSettling(basics, (key) => tries.forget(key));
-  const groups = createGroups({ name, leases, settle }, () => known.policy);
+  const settling = createSettling(basics, (key) => tries.forget(key));
+  const groups = createGroups({ name, leases, settle: settling.settle }, () => known.policy);
   const pacer: Pacer = createPacer({ ...basics, leases, regroup, waitsForStore, startsFull });
   const tries = createTryDraws({
     ...basics,
@@ -151,7 +151,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
       return listener.hear(resultOrError, { key: options.key, atMs: slot.atMs, estimate }, read);
     },
     heard: () => listener.settled(),
-    settleBy,
+    settleBy: settling.settleBy,
     lookIn,
     forget(key) {
       pacer.forget(key);
@@ -183,7 +183,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
       steering.close();
       for (const fail of closeListeners) fail(new ClosedError(`Bucket "${name}"`));
       await pacer.close();
-      await Promise.all([leases.settled(), listener.settled()]);
+      await Promise.all([leases.settled(), listener.settled(), settling.settled()]);
       leases.close();
     },
   };

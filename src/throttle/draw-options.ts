@@ -65,6 +65,8 @@ const THROTTLED_OPTIONS = z.strictObject({
   concurrency: wholeNumber(1, 1_000_000, "calls").optional(),
 });
 
+const FETCH_OPTIONS = THROTTLED_OPTIONS.omit({ concurrency: true });
+
 export const THROTTLED_OPTION_NAMES: readonly string[] = Object.keys(THROTTLED_OPTIONS.shape);
 
 /** What `draw` takes. */
@@ -72,10 +74,19 @@ export function readDrawOptions(where: string, given: unknown): DrawOptions {
   return readOptions(where, DRAW_OPTIONS, given);
 }
 
-/** What `.with` takes, and puts over what was given before: undefined says nothing. */
+/** What `.with` of a throttled function takes, and puts over what was given before: undefined says nothing. */
 export function readOverrides(where: string, given: unknown): DrawOptions {
-  const read = Object.entries(readDrawOptions(where, given));
-  return Object.fromEntries(read.filter(([, value]) => value !== undefined));
+  return withoutUndefined(readDrawOptions(where, given));
+}
+
+/** The same for `fetch.with`. */
+export function readFetchOverrides(where: string, given: unknown): CallOptions {
+  return withoutUndefined(readOptions(where, FETCH_OPTIONS, given));
+}
+
+function withoutUndefined<T extends object>(read: T): T {
+  const entries = Object.entries(read).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(entries) as T;
 }
 
 export function readTryOptions(where: string, given: unknown): TryOptions {

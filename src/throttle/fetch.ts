@@ -1,8 +1,9 @@
 import type { OwnedBucket } from "./owned-bucket.ts";
-import { readOverrides, type DrawOptions, type TryOptions } from "./draw-options.ts";
+import { readFetchOverrides, type CallOptions, type DrawOptions } from "./draw-options.ts";
 import { readAnswer } from "./feedback/answer.ts";
+import { optionsReader } from "./options-of-call.ts";
 import type { Slot } from "./slot.ts";
-import type { FetchFunction, ThrottledFetch } from "./throttled-fetch.ts";
+import type { FetchFunction, FetchOptions, ThrottledFetch } from "./throttled-fetch.ts";
 
 /** The first try, and two more. */
 const MOST_TRIES = 3;
@@ -11,29 +12,39 @@ const SAFE_TWICE = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
 /** So much of an answer is read ahead, so that one which nobody reads does not hold its lease for ever. */
 const READ_AHEAD_BYTES = 65_536;
 
-export function createFetch(bucket: OwnedBucket, options: DrawOptions = {}): ThrottledFetch {
+/** A request as it is sent, again if need be. */
+interface Sent {
+  readonly input: Parameters<FetchFunction>[0];
+  readonly init: RequestInit | undefined;
+  readonly signal: AbortSignal | undefined;
+}
+
+export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): ThrottledFetch {
+  const optionsOf = optionsReader("fetch.with()", options);
+
   async function throttledFetch(
     given: Parameters<FetchFunction>[0],
     givenInit?: RequestInit,
   ): Promise<Response> {
+    const own = optionsOf([given, givenInit] as never[]);
     const isRequest = hasInheritedOptions(givenInit);
     const input = isRequest ? new Request(given, givenInit) : given;
     const init = isRequest ? undefined : givenInit;
     const isReplayable = canReplay(input, init);
     const signal = signalOf(input, init);
-    const waiting = { ...options, signal: anyOf([signal, options.signal]) };
+    const waiting = { ...own, signal: anyOf([signal, own.signal]) };
     let slot = await bucket.draw(waiting);
     for (let attempt = 1; ; attempt++) {
-      const response = await send(input, init, slot, signal);
-      const { isRefusal } = bucket.hear(response, slot, drawn(options));
+      const response = await send({ input, init, signal }, slot, own);
+      const { isRefusal } = bucket.hear(response, slot, own, options.feedback);
       const mayTryAgain = isReplayable && isRefusal && isRefused(response, methodOf(input, init));
       const isLast = attempt === MOST_TRIES || !mayTryAgain;
-      if (isLast) return releasedAtEnd(response, slot);
+      if (isLast) return releasedAtEnd(settled(response, slot), slot);
       slot.release();
       // Redis may meet a new draw before the cooldown, as when it has to be given that script first.
       await bucket.heard();
       const next = await drawAgain(waiting, response);
-      if (next === undefined) return response;
+      if (next === undefined) return settled(response, slot);
       drop(response);
       slot = next;
     }
@@ -51,33 +62,34 @@ export function createFetch(bucket: OwnedBucket, options: DrawOptions = {}): Thr
   }
 
   async function send(
-    input: Parameters<FetchFunction>[0],
-    init: RequestInit | undefined,
+    { input, init, signal }: Sent,
     slot: Slot,
-    signal: AbortSignal | undefined,
+    own: DrawOptions,
   ): Promise<Response> {
     try {
       const either = anyOf([signal, slot.hasLease ? slot.signal : undefined]);
       return await globalThis.fetch(input, { ...init, signal: either ?? null });
     } catch (error) {
       slot.release();
-      bucket.hear(error, slot, drawn(options));
+      bucket.hear(error, slot, own, options.feedback);
       throw error;
     }
   }
 
-  const withOptions = (given: DrawOptions): ThrottledFetch =>
-    createFetch(bucket, { ...options, ...readOverrides("fetch.with()", given) });
+  /** The answer that the caller gets, from which the true cost is read before the caller reads it. */
+  function settled(response: Response, slot: Slot): Response {
+    if (options.settle !== undefined) bucket.settleBy(options.settle, response, slot);
+    return response;
+  }
+
+  const withOptions = (given: FetchOptions): ThrottledFetch =>
+    createFetch(bucket, { ...options, ...readFetchOverrides("fetch.with()", given) });
   return Object.assign(throttledFetch, { with: withOptions });
 }
 
 /** Nobody reads this answer, and whether its connection broke meanwhile matters to nobody. */
 function drop(response: Response): void {
   response.body?.cancel().catch(() => {});
-}
-
-function drawn({ key, cost }: DrawOptions): TryOptions {
-  return { key, cost };
 }
 
 /** Whether these are options that a spread would lose: those of a Request are getters of its class. */

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from "node:timers/promises";
 import { reasonOf } from "../core/describe-value.ts";
 import type { Basics } from "./basics.ts";
 import { differences } from "./costs.ts";
@@ -10,13 +11,19 @@ export interface Settling {
   readonly settle: SlotKeeper["settle"];
   /** Settles what a call's result tells that it cost. */
   readonly settleBy: (read: SettleBy<unknown>, result: unknown, slot: Slot) => void;
+  /** Resolves when what results tell has been passed on, or after a second: a result may be an answer without end. */
+  settled(): Promise<void>;
 }
+
+const READING_MS = 1_000;
 
 export function createSettling(
   { store, bucket, known, logger }: Basics,
   /** A call cost less: what was refused to its key, or to all, may pass now. */
   onLess: (key: string | undefined) => void,
 ): Settling {
+  const underWay = new Set<Promise<void>>();
+
   return {
     async settle({ slotUs, group }, cost) {
       const { key, conditions } = group;
@@ -43,10 +50,21 @@ export function createSettling(
         if (cost !== undefined && cost !== null) await slot.settle(cost);
       })();
       // The call went well; that it cannot be told what it cost must not make it fail.
-      settling.catch((error: unknown) => {
-        const problem = `settle() failed; the estimate of bucket "${bucket}" stands: ${reasonOf(error)}`;
-        logger.warn({ bucket, reason: reasonOf(error) }, problem);
-      });
+      const ended = settling
+        .catch((error: unknown) => {
+          const problem = `settle() failed; the estimate of bucket "${bucket}" stands: ${reasonOf(error)}`;
+          logger.warn({ bucket, reason: reasonOf(error) }, problem);
+        })
+        .finally(() => underWay.delete(ended));
+      underWay.add(ended);
+    },
+    async settled() {
+      if (underWay.size === 0) return;
+      const waiting = new AbortController();
+      const { signal } = waiting;
+      const patience = pause(READING_MS, undefined, { signal }).catch(() => undefined);
+      await Promise.race([Promise.all(underWay), patience]);
+      waiting.abort();
     },
   };
 }

@@ -1,8 +1,14 @@
-import type { DrawOptions } from "./draw-options.ts";
+import type { ThrottledOptions } from "./throttled-function.ts";
 
 export type FetchFunction = typeof globalThis.fetch;
 
+/**
+ * How requests draw. `key` and `cost` may be functions of what `fetch` is given: `(input, init) => …`. `settle` gets the
+ * answer that the caller gets, and reads its body, if need be, from a clone.
+ */
+export type FetchOptions = Omit<ThrottledOptions<FetchFunction>, "concurrency">;
+
 /** The `fetch` of a bucket; `with` gives one whose calls draw with other options. */
 export type ThrottledFetch = FetchFunction & {
-  with(options: DrawOptions): ThrottledFetch;
+  with(options: FetchOptions): ThrottledFetch;
 };

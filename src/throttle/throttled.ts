@@ -3,10 +3,10 @@ import type { OwnedBucket } from "./owned-bucket.ts";
 import {
   readCallOptions,
   readOverrides,
-  readResolved,
   type CallOptions,
   type DrawOptions,
 } from "./draw-options.ts";
+import { optionsReader } from "./options-of-call.ts";
 import { createPlaces, type Places } from "./places.ts";
 import type { Slot } from "./slot.ts";
 import type { AnyFunction, Throttled, ThrottledOptions } from "./throttled-function.ts";
@@ -33,7 +33,7 @@ interface Settings {
 
 function wrap<F extends AnyFunction>(bucket: OwnedBucket, fn: F, settings: Settings): Throttled<F> {
   const { draw, places } = settings;
-  const optionsOf = optionsReader(draw);
+  const optionsOf = optionsReader("throttled()", draw);
 
   async function paced(this: unknown, ...args: never[]): Promise<unknown> {
     const options = optionsOf(args);
@@ -84,22 +84,6 @@ async function untilLost(slot: Slot, run: () => unknown): Promise<unknown> {
   } finally {
     signal.removeEventListener("abort", fail);
   }
-}
-
-/** How each call draws: all alike, unless key or cost depend on the arguments. */
-function optionsReader(given: CallOptions): (args: never[]) => DrawOptions {
-  const { priority, maxWaitMs, signal, key, cost } = given;
-  if (typeof key !== "function" && typeof cost !== "function") {
-    const options = Object.freeze({ priority, maxWaitMs, signal, key, cost });
-    return () => options;
-  }
-  return (args) => {
-    const own = readResolved("throttled()", {
-      key: typeof key === "function" ? key(...args) : key,
-      cost: typeof cost === "function" ? cost(...args) : cost,
-    });
-    return { priority, maxWaitMs, signal, key: own.key, cost: own.cost };
-  };
 }
 
 /** The place is taken before the draw: a call that had its slot and then waited for a place would leave late. */

@@ -43,6 +43,22 @@ describe("the types of throttled", () => {
     });
   });
 
+  it("know the request and the answer in fetch.with", () => {
+    const fetch = bucket.fetch.with({
+      key: (input, init) => {
+        expectTypeOf(input).toEqualTypeOf<Parameters<typeof globalThis.fetch>[0]>();
+        expectTypeOf(init).toEqualTypeOf<RequestInit | undefined>();
+        return "acme";
+      },
+      cost: (_input, init) => ({ bytes: init?.method?.length ?? 1 }),
+      settle: (answer) => ({ bytes: Number(answer.headers.get("content-length")) }),
+    });
+
+    expectTypeOf(fetch("https://example.com")).toEqualTypeOf<Promise<Response>>();
+    // @ts-expect-error: at most so many at once is what a bucket's concurrency says
+    bucket.fetch.with({ concurrency: 5 });
+  });
+
   it("are the same on the default sluice", () => {
     const quick = throttled(async (id: number) => id, { bucket: "stripe", rate: "100/s" });
 

@@ -1,0 +1,43 @@
+import { describe, expect, it } from "vitest";
+import { leakyBucket, type BucketOptions } from "sluice";
+import { deferred } from "../support/deferred.ts";
+import { realSluices } from "../support/real-sluice.ts";
+
+const sluices = realSluices();
+const OPTIONS: BucketOptions = { limits: [leakyBucket("1/h", { unit: "tokens", burst: 1_000 })] };
+
+describe("a sluice that closes while the cost of a call is read from its result", () => {
+  it("passes the cost on first", async () => {
+    const sluice = sluices.open();
+    const read = deferred();
+    const call = sluice.bucket("model", OPTIONS).throttled(async () => "answer", {
+      cost: { tokens: 100 },
+      settle: async () => {
+        await read.promise;
+        return { tokens: 7 };
+      },
+    });
+    await call();
+
+    const closing = sluice.close();
+    read.resolve();
+    await closing;
+
+    const other = sluices.open().bucket("model", OPTIONS);
+    expect((await other.peek()).limits[0]!.level).toBe(7);
+  });
+
+  it("closes all the same when that goes on for ever", async () => {
+    const sluice = sluices.open();
+    const call = sluice.bucket("model", OPTIONS).throttled(async () => "answer", {
+      cost: { tokens: 100 },
+      settle: () => new Promise<undefined>(() => {}),
+    });
+    await call();
+
+    await sluice.close();
+
+    const other = sluices.open().bucket("model", OPTIONS);
+    expect((await other.peek()).limits[0]!.level).toBe(100);
+  });
+});

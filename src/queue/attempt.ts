@@ -36,7 +36,7 @@ export async function runAttempt<Data, Result>(
 ): Promise<Result | undefined> {
   const { queue, bucket, schema, logger } = parts;
   const { stored, job, context, slot } = attempt;
-  const { key, cost } = job;
+  const { cost } = job;
   context.begin(stored, slot);
   // Another call may take its place in the bucket then.
   if (slot.hasLease) {
@@ -49,13 +49,13 @@ export async function runAttempt<Data, Result>(
     result = await run(parts, attempt, checked);
     if (isRetryAfter(result) || isDiscard(result)) throw result;
   } catch (thrown) {
-    const { askedMs } = bucket.hear(thrown, slot, { key, cost });
+    const { askedMs } = bucket.hear(thrown, slot, cost);
     setRetryDelay(stored, thrown, askedMs);
     throw asFailure(thrown);
   } finally {
     slot.release();
   }
-  bucket.hear(result, slot, { key, cost });
+  bucket.hear(result, slot, cost);
   if (isStorable(result)) return result;
   logger.warn(
     { queue, job: job.id },

@@ -1,4 +1,5 @@
 import { CostTooLargeError, InvalidOptionError } from "../core/errors.ts";
+import { isThenable } from "../core/is-thenable.ts";
 import type { Limit } from "../core/limits/limit.ts";
 import { ruleOf } from "../core/limits/registry.ts";
 
@@ -26,6 +27,11 @@ export function costsOf(
   });
 }
 
+/** Whether this may say what a call cost of each unit. A promise would say nothing, and a list names no unit. */
+export function isByUnit(cost: unknown): boolean {
+  return typeof cost === "object" && cost !== null && !Array.isArray(cost) && !isThenable(cost);
+}
+
 /** A broken usage figure must not stop a bucket for decades. */
 const MOST_DEBT_US = 366 * 86_400_000_000;
 
@@ -35,7 +41,7 @@ export function differences(
   estimates: readonly number[],
   actual: Readonly<Record<string, unknown>>,
 ): number[] {
-  if (typeof actual !== "object" || actual === null) {
+  if (!isByUnit(actual)) {
     const remedy = "give what it cost by unit, such as { tokens: 812 }";
     throw new InvalidOptionError({ where: "settle()", option: "cost", value: actual, remedy });
   }

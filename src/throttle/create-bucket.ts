@@ -144,11 +144,13 @@ export function createBucket(parts: BucketParts): OwnedBucket {
       return throttle(bucket, fn, options);
     },
     get fetch() {
+      isCalledByHand = true;
       return (fetched ??= createFetch(bucket));
     },
-    hear(resultOrError, slot, options, read) {
-      const estimate = (): Estimate => estimateOf(groups.of(options).conditions);
-      return listener.hear(resultOrError, { key: options.key, atMs: slot.atMs, estimate }, read);
+    hear(resultOrError, slot, cost, read) {
+      const { key, atMs } = slot;
+      const estimate = (): Estimate => estimateOf(groups.of({ key, cost }).conditions);
+      return listener.hear(resultOrError, { key, atMs, estimate }, read);
     },
     heard: () => listener.settled(),
     settleBy: settling.settleBy,

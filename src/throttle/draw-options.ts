@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { KEY, LONGEST_MS, PRIORITY, readOptions, wholeNumber } from "../core/options.ts";
+import { letGo } from "../core/let-go.ts";
 import type { Priority } from "../core/priority.ts";
 import type { Cost } from "./costs.ts";
 import { FEEDBACK, type ReadFeedback } from "./feedback-options.ts";
@@ -33,9 +34,10 @@ export type SettleBy<Result> = {
   by(result: Result): ToldCost | Promise<ToldCost>;
 }["by"];
 
-export const COST: z.ZodType<Cost> = z.custom<Cost>(isCost, {
-  error: "give a whole number of calls from 1, or one for each unit, such as { tokens: 800 }",
-});
+const A_COST =
+  "give a whole number of calls from 1, or one for each unit that it takes, such as { tokens: 800 }";
+
+export const COST: z.ZodType<Cost> = z.custom<Cost>().superRefine(checkCost);
 const TRY_SHAPE = { key: KEY.optional(), cost: COST.optional() };
 const DRAW_SHAPE = {
   ...TRY_SHAPE,
@@ -49,15 +51,15 @@ const A_FUNCTION = { error: "give a function" };
 const THROTTLED_OPTIONS = z.strictObject({
   ...DRAW_SHAPE,
   key: z
-    .custom<string | ((...args: never[]) => string)>(isKeyOrFunction, {
+    .custom<string | ((...args: never[]) => string | undefined)>(isKeyOrFunction, {
       error:
         'give a name of 1 to 256 characters without "{" and "}", or a function of the arguments',
     })
     .optional(),
   cost: z
-    .custom<Cost | ((...args: never[]) => Cost)>(isCostOrFunction, {
-      error:
-        "give a whole number of calls from 1, one for each unit, or a function of the arguments",
+    .custom<Cost | ((...args: never[]) => Cost | undefined)>()
+    .superRefine((cost, context) => {
+      if (!isFunction(cost)) checkCost(cost, context);
     })
     .optional(),
   settle: z.custom<SettleBy<unknown>>(isFunction, A_FUNCTION).optional(),
@@ -114,8 +116,8 @@ export interface CallOptions<Args extends never[] = never[], Result = never> ext
   DrawOptions,
   "key" | "cost"
 > {
-  readonly key?: string | ((...args: Args) => string) | undefined;
-  readonly cost?: Cost | ((...args: Args) => Cost) | undefined;
+  readonly key?: string | ((...args: Args) => string | undefined) | undefined;
+  readonly cost?: Cost | ((...args: Args) => Cost | undefined) | undefined;
   /** The true cost, once the result tells it; what it leaves out, or undefined, stays as estimated. */
   readonly settle?: SettleBy<Result> | undefined;
   /** What results and errors tell of the downstream; instead of the bucket's. */
@@ -142,14 +144,22 @@ function isKeyOrFunction(value: unknown): boolean {
   return isFunction(value) || KEY.safeParse(value).success;
 }
 
-function isCostOrFunction(value: unknown): boolean {
-  return isFunction(value) || isCost(value);
+/** Each amount that is none is told by its unit: of several, the first. */
+function checkCost(cost: unknown, context: z.RefinementCtx): void {
+  if (typeof cost !== "object" || cost === null || Array.isArray(cost)) {
+    if (!isAmount(cost)) context.addIssue({ code: "custom", message: A_COST });
+    return;
+  }
+  const amounts = Object.entries(cost);
+  if (amounts.length === 0) context.addIssue({ code: "custom", message: A_COST });
+  for (const [unit, amount] of amounts) {
+    if (isAmount(amount)) continue;
+    letGo(amount);
+    const message = "give a whole number from 1, and leave out a unit that the call does not take";
+    context.addIssue({ code: "custom", message, path: [unit] });
+  }
 }
 
-function isCost(value: unknown): boolean {
-  const isAmount = (amount: unknown): boolean =>
-    Number.isSafeInteger(amount) && (amount as number) >= 1;
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return isAmount(value);
-  const amounts = Object.values(value);
-  return amounts.length > 0 && amounts.every(isAmount);
+function isAmount(amount: unknown): boolean {
+  return Number.isSafeInteger(amount) && (amount as number) >= 1;
 }

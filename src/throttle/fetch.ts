@@ -1,6 +1,13 @@
 import type { OwnedBucket } from "./owned-bucket.ts";
-import { readFetchOverrides, type CallOptions, type DrawOptions } from "./draw-options.ts";
+import {
+  readFetchOverrides,
+  type CallOptions,
+  type DrawOptions,
+  type SettleBy,
+  type SettledCost,
+} from "./draw-options.ts";
 import { readAnswer } from "./feedback/answer.ts";
+import { handOver, type HandedOver } from "./handed-over.ts";
 import { optionsReader } from "./options-of-call.ts";
 import type { Slot } from "./slot.ts";
 import type { FetchFunction, FetchOptions, ThrottledFetch } from "./throttled-fetch.ts";
@@ -9,8 +16,6 @@ import type { FetchFunction, FetchOptions, ThrottledFetch } from "./throttled-fe
 const MOST_TRIES = 3;
 /** A server that answers 503 may have begun: only what can be done twice is tried again. */
 const SAFE_TWICE = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
-/** So much of an answer is read ahead, so that one which nobody reads does not hold its lease for ever. */
-const READ_AHEAD_BYTES = 65_536;
 
 /** A request as it is sent, again if need be. */
 interface Sent {
@@ -36,15 +41,15 @@ export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): Thr
     let slot = await bucket.draw(waiting);
     for (let attempt = 1; ; attempt++) {
       const response = await send({ input, init, signal }, slot, own);
-      const { isRefusal } = bucket.hear(response, slot, own, options.feedback);
+      const { isRefusal } = bucket.hear(response, slot, own.cost, options.feedback);
       const mayTryAgain = isReplayable && isRefusal && isRefused(response, methodOf(input, init));
       const isLast = attempt === MOST_TRIES || !mayTryAgain;
-      if (isLast) return releasedAtEnd(settled(response, slot), slot);
+      if (isLast) return handedOver(response, slot);
       slot.release();
       // Redis may meet a new draw before the cooldown, as when it has to be given that script first.
       await bucket.heard();
       const next = await drawAgain(waiting, response);
-      if (next === undefined) return settled(response, slot);
+      if (next === undefined) return handedOver(response, slot);
       drop(response);
       slot = next;
     }
@@ -71,20 +76,39 @@ export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): Thr
       return await globalThis.fetch(input, { ...init, signal: either ?? null });
     } catch (error) {
       slot.release();
-      bucket.hear(error, slot, own, options.feedback);
+      bucket.hear(error, slot, own.cost, options.feedback);
       throw error;
     }
   }
 
-  /** The answer that the caller gets, from which the true cost is read before the caller reads it. */
-  function settled(response: Response, slot: Slot): Response {
-    if (options.settle !== undefined) bucket.settleBy(options.settle, response, slot);
-    return response;
+  /** A streamed answer is a call that still runs: its lease ends with its last byte. */
+  function handedOver(response: Response, slot: Slot): Response {
+    const { settle } = options;
+    if (settle === undefined && !slot.hasLease) return response;
+    const handed = handOver(response, () => slot.release());
+    if (settle === undefined) handed.dropCopy();
+    else bucket.settleBy(() => readCost(settle, handed), handed.copy, slot);
+    return handed.answer;
   }
 
   const withOptions = (given: FetchOptions): ThrottledFetch =>
     createFetch(bucket, { ...options, ...readFetchOverrides("fetch.with()", given) });
   return Object.assign(throttledFetch, { with: withOptions });
+}
+
+/** What an answer says that it came to cost; nothing if its caller has not had it whole. */
+async function readCost(
+  settle: SettleBy<unknown>,
+  handed: HandedOver,
+): Promise<SettledCost | null | undefined> {
+  try {
+    return await settle(handed.copy);
+  } catch (error) {
+    if (handed.isCutShort) return undefined;
+    throw error;
+  } finally {
+    handed.dropCopy();
+  }
 }
 
 /** Nobody reads this answer, and whether its connection broke meanwhile matters to nobody. */
@@ -135,41 +159,4 @@ function canReplay(input: Parameters<FetchFunction>[0], init: RequestInit | unde
     body instanceof ArrayBuffer ||
     ArrayBuffer.isView(body)
   );
-}
-
-/** A streamed answer is a call that still runs: its lease ends with its last byte. */
-function releasedAtEnd(response: Response, slot: Slot): Response {
-  if (!slot.hasLease || response.body === null) {
-    slot.release();
-    return response;
-  }
-  const reader = response.body.getReader();
-  const source = {
-    async pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
-      try {
-        const { done, value } = await reader.read();
-        if (!done) return controller.enqueue(value);
-        slot.release();
-        controller.close();
-      } catch (error) {
-        slot.release();
-        controller.error(error);
-      }
-    },
-    async cancel(reason: unknown): Promise<void> {
-      slot.release();
-      await reader.cancel(reason);
-    },
-  };
-  const strategy = new ByteLengthQueuingStrategy({ highWaterMark: READ_AHEAD_BYTES });
-  const { headers, ok, redirected, status, statusText, type, url } = response;
-  const facts = { ok, redirected, status, statusText, type, url };
-  return withFacts(new Response(new ReadableStream(source, strategy), { headers }), facts);
-}
-
-/** Says of itself what the true answer did, also what no constructor takes: its url, or a status of 999. */
-function withFacts(response: Response, facts: Partial<Response>): Response {
-  const clone = (): Response => withFacts(Response.prototype.clone.call(response), facts);
-  const properties = Object.entries({ ...facts, clone }).map(([name, value]) => [name, { value }]);
-  return Object.defineProperties(response, Object.fromEntries(properties) as PropertyDescriptorMap);
 }

@@ -1,6 +1,7 @@
 import type { ClosedError } from "../core/errors.ts";
 import type { Policy } from "../core/policy.ts";
 import type { Bucket } from "./bucket.ts";
+import type { Cost } from "./costs.ts";
 import type { DrawOptions, SettleBy, TryOptions } from "./draw-options.ts";
 import type { ReadFeedback } from "./feedback-options.ts";
 import type { Heard } from "./listener.ts";
@@ -38,8 +39,8 @@ export interface OwnedBucket extends Bucket {
    * @throws {@link InvalidOptionError} and {@link CostTooLargeError} as {@link Bucket.draw} does.
    */
   checkDrawable(where: string, options: TryOptions): Promise<void> | undefined;
-  /** Hears what a call that left on this slot came to. */
-  hear(resultOrError: unknown, slot: Slot, options: TryOptions, read?: ReadFeedback): Heard;
+  /** Hears what a call of this cost that left on this slot came to. */
+  hear(resultOrError: unknown, slot: Slot, cost: Cost | undefined, read?: ReadFeedback): Heard;
   /** Resolves when all that was heard holds for all replicas, or could not be passed on. */
   heard(): Promise<void>;
   /** Settles what a call's result tells that it cost; what cannot be told stays as estimated. */

@@ -1,3 +1,4 @@
+import { isByUnit } from "./costs.ts";
 import type { SettledCost } from "./draw-options.ts";
 import type { LeaseHolder, LeaseKeeper } from "./lease-keeper.ts";
 
@@ -107,6 +108,6 @@ export class DrawnSlot implements Slot {
 }
 
 function saysNothing(cost: SettledCost): boolean {
-  if (typeof cost !== "object" || cost === null) return false;
+  if (!isByUnit(cost)) return false;
   return Object.values(cost).every((amount) => amount === undefined || amount === null);
 }

@@ -119,10 +119,11 @@ export function createSpreadBucket(parts: SpreadBucketParts): OwnedBucket {
       return throttle(bucket, fn, options);
     },
     get fetch() {
+      isCalledByHand = true;
       return (fetched ??= createFetch(bucket));
     },
-    hear: (resultOrError, slot, options, read) =>
-      bucketOf(options.key).hear(resultOrError, slot, options, read),
+    hear: (resultOrError, slot, cost, read) =>
+      bucketOf(slot.key).hear(resultOrError, slot, cost, read),
     async heard() {
       await Promise.all([...opened.values()].map((part) => part.heard()));
     },

@@ -59,11 +59,11 @@ async function callOnSlot(
   const slot = await bucket.drawByHand(options);
   try {
     const result = await (slot.hasLease ? untilLost(slot, run) : run());
-    bucket.hear(result, slot, options, draw.feedback);
+    bucket.hear(result, slot, options.cost, draw.feedback);
     if (draw.settle !== undefined) bucket.settleBy(draw.settle, result, slot);
     return result;
   } catch (error) {
-    bucket.hear(error, slot, options, draw.feedback);
+    bucket.hear(error, slot, options.cost, draw.feedback);
     throw error;
   } finally {
     slot.release();

@@ -31,6 +31,14 @@ async function tokensTaken(bucket: Bucket, key: string): Promise<number[]> {
   return limits.filter(({ unit }) => unit === "tokens").map(({ level }) => level);
 }
 
+async function rejecting(): Promise<never> {
+  throw new Error("nobody hears of it");
+}
+
+function rejectingBoth() {
+  return { tokens: rejecting(), calls: rejecting() };
+}
+
 function promptOf(init: RequestInit | undefined): string {
   return typeof init?.body === "string" ? init.body : "";
 }
@@ -51,37 +59,27 @@ describe("fetch.with()", () => {
     expect(await tokensTaken(bucket, "globex")).toEqual([8, 3]);
   });
 
-  it.each([
-    ["", undefined],
-    [" and holds a lease", 2],
-  ])(
-    "reads the true cost from the answer that its caller reads too%s",
-    async (_name, concurrency) => {
-      const refusal: ApiAnswer = {
-        status: 429,
-        headers: { "retry-after-ms": "100" },
-        body: "later",
-      };
-      const api = await apis.start((_call, number) => (number === 0 ? refusal : { body: "7" }));
-      const bucket = openModel(concurrency === undefined ? {} : { concurrency });
-      const settled: number[] = [];
-      const ask = bucket.fetch.with({
-        key: "acme",
-        cost: { tokens: 100 },
-        settle: async (response) => {
-          settled.push(response.status);
-          return { tokens: Number(await response.clone().text()) };
-        },
-      });
+  it("draws for the same key and cost anew with each try", async () => {
+    const refusal: ApiAnswer = { status: 429, headers: { "retry-after-ms": "100" }, body: "later" };
+    const api = await apis.start((_call, number) => (number === 0 ? refusal : { body: "7" }));
+    const bucket = openModel();
+    const asked: unknown[] = [];
+    const ask = bucket.fetch.with({
+      key: "acme",
+      cost: (...given) => {
+        asked.push(given);
+        return { tokens: 100 };
+      },
+      settle: async (response) => ({ tokens: Number(await response.text()) }),
+    });
 
-      const response = await ask(api.url);
+    expect(await (await ask(api.url)).text()).toBe("7");
 
-      expect(await response.text()).toBe("7");
-      // The try that was refused has drawn its estimate, which nobody can tell anything of.
-      await waitUntil(async () => (await tokensTaken(bucket, "acme"))[0] === 107, "it is settled");
-      expect(settled).toEqual([200]);
-    },
-  );
+    // Of the try that was refused, nobody can tell what it came to cost.
+    await waitUntil(async () => (await tokensTaken(bucket, "acme"))[0] === 107, "it is settled");
+    expect(await tokensTaken(bucket, "acme")).toEqual([107, 107]);
+    expect(asked).toEqual([[api.url, undefined]]);
+  });
 
   it("hears answers as it is told to, for the key of the request", async () => {
     const api = await apis.start(() => ({ status: 420 }));
@@ -100,6 +98,28 @@ describe("fetch.with()", () => {
     await bucket.draw({ key: "globex" });
   });
 
+  it("hears what fetch itself throws", async () => {
+    const bucket = openModel();
+    const ask = bucket.fetch.with({
+      feedback: (failure) => (failure instanceof TypeError ? { coolMs: 60_000 } : undefined),
+    });
+
+    await expect(ask("http://127.0.0.1:1")).rejects.toThrow(TypeError);
+
+    await waitUntil(async () => (await bucket.peek()).coolingForMs > 0, "it cools");
+  });
+
+  it("keeps to its signal when the cost depends on the request", async () => {
+    const bucket = openModel();
+    const signal = AbortSignal.abort("enough");
+
+    const rejection = await rejectionOf(
+      bucket.fetch.with({ signal, cost: () => 1 })("http://127.0.0.1:1"),
+    );
+
+    expect(rejection).toBe("enough");
+  });
+
   it("keeps what an earlier with() said", async () => {
     const api = await apis.start(() => ({}));
     const bucket = openModel();
@@ -114,13 +134,31 @@ describe("fetch.with()", () => {
   it.each([
     ["a key", { key: () => "a{b}" }, "key"],
     ["a cost", { cost: () => 0 }, "cost"],
-    ["a unit that no limit counts", { cost: () => ({ tokns: 5 }) }, "cost.tokns"],
+    ["a cost of a unit", { cost: () => ({ tokens: NaN }) }, "cost.tokens"],
+    ["a promise of a key", { key: rejecting, cost: rejecting } as unknown as FetchOptions, "key"],
+    ["a promise of a cost", { cost: rejecting } as unknown as FetchOptions, "cost"],
+    [
+      "promises in a cost",
+      { cost: () => rejectingBoth() } as unknown as FetchOptions,
+      "cost.tokens",
+    ],
   ])("sends nothing for %s that can never work", async (_name, options, named) => {
     const api = await apis.start(() => ({}));
     const rejection = await rejectionOf(openModel().fetch.with(options)(api.url));
 
     expect(rejection).toBeInstanceOf(InvalidOptionError);
-    expect(rejection).toMatchObject({ option: named });
+    expect(rejection).toMatchObject({
+      option: named,
+      message: expect.stringContaining("fetch.with(): option") as string,
+    });
+    expect(api.calls).toEqual([]);
+  });
+
+  it("sends nothing for a unit that no limit counts", async () => {
+    const api = await apis.start(() => ({}));
+    const ask = openModel().fetch.with({ cost: () => ({ tokns: 5 }) });
+
+    expect(await rejectionOf(ask(api.url))).toMatchObject({ option: "cost.tokns" });
     expect(api.calls).toEqual([]);
   });
 

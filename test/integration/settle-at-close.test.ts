@@ -1,10 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { leakyBucket, type BucketOptions } from "sluice";
+import { leakyBucket, type BucketOptions, type Sluice } from "sluice";
 import { deferred } from "../support/deferred.ts";
 import { realSluices } from "../support/real-sluice.ts";
 
 const sluices = realSluices();
 const OPTIONS: BucketOptions = { limits: [leakyBucket("1/h", { unit: "tokens", burst: 1_000 })] };
+
+/** Long enough for a close that waits for nothing. */
+async function roundTrips(sluice: Sluice): Promise<void> {
+  for (let count = 0; count < 100; count++) await sluice.bucket("other", OPTIONS).peek();
+}
 
 describe("a sluice that closes while the cost of a call is read from its result", () => {
   it("passes the cost on first", async () => {
@@ -19,7 +24,10 @@ describe("a sluice that closes while the cost of a call is read from its result"
     });
     await call();
 
-    const closing = sluice.close();
+    let isClosed = false;
+    const closing = sluice.close().then(() => (isClosed = true));
+    await roundTrips(sluices.open());
+    expect(isClosed).toBe(false);
     read.resolve();
     await closing;
 

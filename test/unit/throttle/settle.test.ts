@@ -60,6 +60,21 @@ describe("settle", () => {
     await bucket.close();
   });
 
+  it.each([
+    ["a promise", Promise.resolve({ tokens: 3 })],
+    ["a list", []],
+  ])("refuses %s, which names no unit", async (_name, cost) => {
+    const { bucket, left } = open();
+    const slot = await bucket.draw({ cost: { tokens: 100 } });
+
+    const refusal = await slot.settle(cost as never).catch((error: unknown) => error);
+
+    expect(refusal).toBeInstanceOf(InvalidOptionError);
+    await slot.settle({ tokens: 3 });
+    expect(await left()).toBe(997);
+    await bucket.close();
+  });
+
   it("takes a right number after one that can never be a cost", async () => {
     const { bucket, left } = open();
     const slot = await bucket.draw({ cost: { tokens: 100 } });

@@ -252,10 +252,10 @@ describe("what is done to a spread bucket", () => {
         (state) => state.coolingForMs > 0,
       );
 
-    here.hear("key", slot, { key: A });
+    here.hear("key", slot, 1);
     await here.heard();
     const ofKey = await coolingMs();
-    here.hear("bucket", slot, { key: A });
+    here.hear("bucket", slot, 1);
     await here.heard();
 
     expect(ofKey).toEqual([true, false, false]);

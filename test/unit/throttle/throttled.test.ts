@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { ClosedError, InvalidOptionError, WaitTooLongError } from "../../../src/core/errors.ts";
+import type { OwnedBucket } from "../../../src/throttle/owned-bucket.ts";
 import { withSlotInHand } from "../../../src/throttle/slot-in-hand.ts";
 import { rejectionOf } from "../../support/rejection.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
@@ -184,6 +185,32 @@ describe("a throttled function", () => {
     await vi.advanceTimersByTimeAsync(100);
 
     await expect(inHand).resolves.toBeInstanceOf(WaitTooLongError);
+    await bucket.close();
+  });
+
+  it("hears a refusal on the slot in hand for the key that the slot was drawn for", async () => {
+    const { bucket } = createTestBucket({ rate: "100/s", perKey: { rate: "100/s" } });
+    const call = bucket.throttled(async () => ({ status: 429, headers: { "retry-after": "9" } }));
+    const slot = await bucket.draw({ key: "acme" });
+
+    await withSlotInHand({ bucket, slot }, () => call());
+    await bucket.heard();
+
+    expect((await bucket.peek({ key: "acme" })).coolingForMs).toBeGreaterThan(0);
+    expect((await bucket.peek({ key: "globex" })).coolingForMs).toBe(0);
+    await bucket.close();
+  });
+
+  it.each([
+    ["throttled", (bucket: OwnedBucket) => bucket.throttled(() => 1)],
+    ["fetch", (bucket: OwnedBucket) => bucket.fetch],
+  ] as const)("has its bucket know that it is called by hand, as %s", async (_name, take) => {
+    const { bucket } = createTestBucket({ rate: "1/s" });
+    const before = bucket.isCalledByHand;
+
+    take(bucket);
+
+    expect([before, bucket.isCalledByHand]).toEqual([false, true]);
     await bucket.close();
   });
 

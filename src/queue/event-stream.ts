@@ -15,7 +15,7 @@ import {
   type QueueEvents,
   type StoredEvent,
 } from "./events.ts";
-import { reportErrors } from "./report-errors.ts";
+import { createErrorReports } from "./report-errors.ts";
 import type { StoredAccess } from "./stored-queue.ts";
 
 /** The events of one queue, heard over one connection that is opened when somebody first wants to hear. */
@@ -66,7 +66,7 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
     connection = connect("listener");
     const options = { connection: connection.client, prefix, lastEventId };
     stored = new StoredEvents(storedQueueName(name), options);
-    reportErrors(stored, `The events of queue "${name}"`, logger);
+    createErrorReports(`The events of queue "${name}"`, logger)(stored);
     for (const event of EVENT_NAMES) forward(stored, event);
   }
 

@@ -8,23 +8,27 @@ interface Reporter {
   on(event: "ready", listener: () => void): unknown;
 }
 
-/** Reports what goes wrong where no caller waits; an outage once, not with each attempt to reconnect. */
-export function reportErrors(stored: Reporter, who: string, logger: Logger): void {
+/**
+ * Reports what goes wrong where no caller waits; an outage once, not with each attempt to reconnect, nor with each
+ * of those that take one another's place.
+ */
+export function createErrorReports(who: string, logger: Logger): (stored: Reporter) => void {
   let lastMessage: string | undefined;
-  stored.on("error", (error) => {
-    if (error.message === lastMessage) return;
-    lastMessage = error.message;
-    // The message alone: errors of ioredis carry the command, and with it the data of jobs.
-    const reason = reasonOf(error.message);
-    logger.error({ reason }, `${who} met an error: ${reason}${remedy(error)}`);
-  });
-  stored.on("ready", () => {
-    lastMessage = undefined;
-  });
+  return (stored) => {
+    stored.on("error", (error) => {
+      if (error.message === lastMessage) return;
+      lastMessage = error.message;
+      // The message alone: errors of ioredis carry the command, and with it the data of jobs.
+      const reason = reasonOf(error.message);
+      logger.error({ reason }, `${who} met an error: ${reason}${remedy(error)}`);
+    });
+    stored.on("ready", () => {
+      lastMessage = undefined;
+    });
+  };
 }
 
-/** BullMQ looks at its server once, when it begins: without the right to do so it never will. */
 function remedy({ message }: Error): string {
   if (!isForWantOfRights(message)) return "";
-  return ". Give its Redis user the rights that docs/topologies.md names, and start the process again.";
+  return ". Give its Redis user the rights that docs/topologies.md names.";
 }

@@ -3,7 +3,7 @@ import { ClosedError, SluiceError, StoreUnavailableError } from "../core/errors.
 import type { Logger } from "../core/logger.ts";
 import { redisRefusalOf } from "../core/redis-refusal.ts";
 import { storedQueueName, type QueueConnection } from "./connection.ts";
-import { reportErrors } from "./report-errors.ts";
+import { createErrorReports } from "./report-errors.ts";
 import { noAnswer, withinMs } from "./within.ts";
 
 /** BullMQ's queue behind ours: opened when it is first needed, and asked with a time limit. */
@@ -44,9 +44,21 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
   let stored: StoredQueue | undefined;
   let beginning: Promise<void> | undefined;
   let isClosed = false;
+  const reportErrors = createErrorReports(`Queue "${name}"`, logger);
 
   function assertOpen(): void {
     if (isClosed) throw new ClosedError(`Queue "${name}"`);
+  }
+
+  /** BullMQ's queue asks once what server it is on, and fails for good if that fails: the next question makes another then. */
+  function create(): StoredQueue {
+    const queue = new StoredQueue(storedQueueName(name), { connection: connection.client, prefix });
+    reportErrors(queue);
+    queue.waitUntilReady().catch(() => {
+      if (stored === queue) stored = undefined;
+      queue.close().catch(() => undefined);
+    });
+    return queue;
   }
 
   /** BullMQ's queue is made once Redis answers: made before, it would wait for it without end. */
@@ -60,10 +72,7 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
       throw new StoreUnavailableError(`${problem}. See that Redis runs, and try again.`, cause);
     }
     assertOpen();
-    if (stored === undefined) {
-      stored = new StoredQueue(storedQueueName(name), { connection: connection.client, prefix });
-      reportErrors(stored, `Queue "${name}"`, logger);
-    }
+    stored ??= create();
     return stored;
   }
 

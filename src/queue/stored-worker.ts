@@ -3,7 +3,7 @@ import type { Logger } from "../core/logger.ts";
 import { storedQueueName, type QueueConnection } from "./connection.ts";
 import type { Stored } from "./job.ts";
 import { ASK_AGAIN_MS, createPatientBackend } from "./patient-backend.ts";
-import { reportErrors } from "./report-errors.ts";
+import { createErrorReports } from "./report-errors.ts";
 import { publishRetries } from "./retry-events.ts";
 
 export interface StoredWorkerParts<Data, Result> {
@@ -47,7 +47,7 @@ export function createStoredWorker<Data, Result>(
     },
     createPatientBackend,
   );
-  reportErrors(stored, `A worker of queue "${queue}"`, logger);
+  createErrorReports(`A worker of queue "${queue}"`, logger)(stored);
   publishRetries(stored);
   return stored;
 }

@@ -1,6 +1,7 @@
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from "ioredis";
 import { adoptCopies, refuseOnceClosed } from "./closing.ts";
 import { PatientConnector, searchUntilClosed } from "./sentinel.ts";
+import { insistOnInfo } from "./server-info.ts";
 import { dropSilentServers } from "./silent-servers.ts";
 
 /** Where Redis is: a URL, ioredis options, or a client of yours, which is copied and left as it is. */
@@ -85,9 +86,12 @@ function waitForAnswers(client: Redis | Cluster): void {
   const settings = isCluster(client) ? client.options.redisOptions : client.options;
   delete settings?.commandTimeout;
   waitNoLonger(client, SILENCE_MS);
+  const told = new Set<string>();
+  insistOnInfo(client, told);
   // BullMQ blocks on these.
   adoptCopies(client, (copy) => {
     searchUntilClosed(copy);
+    insistOnInfo(copy, told);
     waitNoLonger(copy, LONGEST_BLOCK_MS + SILENCE_MS);
   });
 }

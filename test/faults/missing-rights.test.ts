@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { StoreUnavailableError } from "sluice";
+import { connect } from "../../src/redis/connection.ts";
 import { children } from "../support/child.ts";
 import { ownRedisServers, redisNowMs, type OwnRedis } from "../support/own-redis.ts";
 import { rejectionOf } from "../support/rejection.ts";
@@ -78,6 +79,53 @@ describe("a worker whose Redis user lacks a right", () => {
       expect.stringMatching(/^A worker of queue "jobs" met .*NOPERM .*'evalsha'/),
     ]);
     expect(jobs.reached()).toEqual(new Set([1, 2, 3]));
+  });
+});
+
+describe("who may not ask what server it is on", () => {
+  it("is told so once, and goes on by itself when it may", async () => {
+    const redis = await servers.start();
+    const lines: string[] = [];
+    const error = (_facts: object, line: string): void => void lines.push(line);
+    const url = await userWithout(redis, "info");
+    const sluice = redis.open({ redis: url, logger: { warn: () => {}, error } });
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "100/s" }) });
+    const done: unknown[] = [];
+    queue.on("done", ({ result }) => void done.push(result));
+    sluice.worker(queue, async ({ data }) => data);
+    const reasons = [await rejectionOf(queue.enqueue(1)), await rejectionOf(queue.enqueue(2))];
+    await waitUntil(() => lines.some((line) => line.startsWith("A worker")), "the worker says so");
+
+    await redis.operator.acl("SETUSER", "u", "+info");
+    await waitUntil(
+      () =>
+        queue.enqueue(3).then(
+          () => true,
+          () => false,
+        ),
+      "a job is stored",
+    );
+    await waitUntil(() => done.includes(3), "it is done, and that is heard");
+
+    for (const reason of reasons) {
+      expect(String(reason)).toMatch(/Redis refused .*NOPERM .*docs\/topologies\.md/);
+    }
+    expect(lines.toSorted()).toEqual([
+      expect.stringMatching(/^A worker of queue "jobs" met an error: NOPERM .*\binfo\b/),
+      expect.stringMatching(/^Queue "jobs" met an error: NOPERM .*\binfo\b/),
+    ]);
+  });
+
+  it("asks no more once its connection is closed", async () => {
+    const redis = await servers.start();
+    const client = connect(await userWithout(redis, "info"), "worker");
+    const refused = new Promise((resolve) => void client.once("error", resolve));
+    const asking = rejectionOf(client.info());
+    await refused;
+
+    client.disconnect();
+
+    expect(String(await asking)).toContain("NOPERM");
   });
 });
 

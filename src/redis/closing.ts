@@ -2,6 +2,9 @@ import type { Cluster, Command, Redis } from "ioredis";
 
 type Client = Redis | Cluster;
 
+/** How long a copy that has ended may take to be connected again by whoever ended it. */
+const CONNECT_AGAIN_MS = 1_000;
+
 /**
  * Refuses what a connection still has to answer when it is closed. ioredis forgets what it keeps to send again on its
  * next connection, so that whoever waits for it keeps the process; and it does not look what comes of what it asks
@@ -37,21 +40,39 @@ export function refuseOnceClosed(client: Client): void {
 
 /**
  * Closes copies of a connection together with it, and lets none be lost. BullMQ makes one to block on, and
- * leaves it open if it has to connect it and fails the first time, or if it closes while Redis is away.
+ * leaves it open if it has to connect it and fails the first time, or if it closes while Redis is away. And to connect
+ * one anew it ends it first: if a cluster is away at that moment, ioredis gives it up for good.
  */
 export function adoptCopies(client: Client, onCopy: (copy: Client) => void): void {
   const duplicate = client.duplicate.bind(client) as (...given: unknown[]) => Client;
   const disconnect = client.disconnect.bind(client);
   const copies: Client[] = [];
+  const connecting = new Map<Client, NodeJS.Timeout>();
+  let isClosed = false;
+
+  function connectAgain(copy: Client): void {
+    if (copy.status === "end") copy.connect().catch(() => undefined);
+  }
+
   client.duplicate = ((...given: unknown[]) => {
     const copy = duplicate(...given);
     copies.push(copy);
     onCopy(copy);
+    // BullMQ hears of errors no more once it has closed it, and ioredis would write those to stderr.
+    copy.on("error", () => undefined);
+    copy.on("end", () => {
+      clearTimeout(connecting.get(copy));
+      if (isClosed) return;
+      connecting.set(copy, setTimeout(connectAgain, CONNECT_AGAIN_MS, copy).unref());
+    });
     if (copy.status === "wait") copy.connect().catch(() => undefined);
     return copy;
   }) as typeof client.duplicate;
   client.disconnect = (isToReturn) => {
     disconnect(isToReturn);
-    if (isToReturn !== true) for (const copy of copies) copy.disconnect();
+    if (isToReturn === true) return;
+    isClosed = true;
+    for (const timer of connecting.values()) clearTimeout(timer);
+    for (const copy of copies) copy.disconnect();
   };
 }

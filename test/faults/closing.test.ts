@@ -65,6 +65,24 @@ it("a copy is closed together with what it was copied from", async () => {
   expect(copy.status).toBe("end");
 });
 
+it("a copy that ends before what it was copied from is connected again, until that is closed", async () => {
+  const proxy = await startProxy(await startOwnRedis());
+  const client = open(proxy, "worker");
+  const copy = client.duplicate();
+  await Promise.all([client.ping(), copy.ping()]);
+
+  // As BullMQ does, to connect it anew; a cluster's client ends so by itself when that fails.
+  copy.disconnect();
+  await next(copy, "end");
+  await next(copy, "ready");
+  copy.disconnect();
+  await next(copy, "end");
+  client.disconnect();
+
+  await waitUntil(() => proxy.clients.size === 0, "both are gone");
+  expect(copy.status).toBe("end");
+});
+
 it("events are heard although the first attempt to listen fails, and closing ends it", async () => {
   const proxy = await startProxy(await startOwnRedis());
   const sluice = openSluice({ redis: `redis://127.0.0.1:${proxy.port}` });

@@ -1,5 +1,6 @@
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from "ioredis";
 import { adoptCopies, refuseOnceClosed } from "./closing.ts";
+import { connectUntilClosed } from "./cluster-attempts.ts";
 import { PatientConnector, searchUntilClosed } from "./sentinel.ts";
 import { insistOnInfo } from "./server-info.ts";
 import { dropSilentServers } from "./silent-servers.ts";
@@ -76,6 +77,7 @@ export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster 
   // A failed attempt is told here as well as to the command that waited for it, which passes it on to its caller.
   client.on("error", () => undefined);
   searchUntilClosed(client);
+  connectUntilClosed(client);
   if (use === "store" || use === "producer") dropSilentServers(client);
   else waitForAnswers(client);
   return client;
@@ -91,6 +93,7 @@ function waitForAnswers(client: Redis | Cluster): void {
   // BullMQ blocks on these.
   adoptCopies(client, (copy) => {
     searchUntilClosed(copy);
+    connectUntilClosed(copy);
     insistOnInfo(copy, told);
     waitNoLonger(copy, LONGEST_BLOCK_MS + SILENCE_MS);
   });

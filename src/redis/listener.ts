@@ -1,0 +1,84 @@
+import type { Cluster, Redis } from "ioredis";
+
+/** Hears what is published to some channels, for as long as it is not closed. */
+export interface Listener {
+  subscribe(channel: string): void;
+  close(): void;
+}
+
+const RETRY_MS = 500;
+/** How often it is looked whether all channels are still heard; so long may an answer take. */
+const LOOK_MS = 5_000;
+
+/**
+ * ioredis subscribes anew after each reconnect, but forgets what Redis refuses then, or what was sent while it asked
+ * whether the server is ready; and the connection on which a client of a cluster listens may be dead, or none. So it
+ * is subscribed again all the time, which changes nothing where all is well, and a connection on which
+ * that is refused or not answered is replaced.
+ */
+export function createListener(
+  connect: () => Redis | Cluster,
+  onMessage: (channel: string, message: string) => void,
+): Listener {
+  const channels = new Set<string>();
+  let looking: NodeJS.Timeout | undefined;
+  let redis: Redis | Cluster | undefined;
+  let isAnswered = true;
+  let isClosed = false;
+
+  function open(): Redis | Cluster {
+    const opened = connect();
+    opened.on("message", (channel: string, message: string) => {
+      if (opened === redis) onMessage(channel, message);
+    });
+    isAnswered = true;
+    looking ??= setInterval(look, LOOK_MS).unref();
+    return opened;
+  }
+
+  /** A first time that fails, as when a node of a cluster is away, is tried again before the next look. */
+  function subscribe(asked: Redis | Cluster, channel: string): void {
+    asked.subscribe(channel).catch(() => {
+      setTimeout(() => {
+        if (asked === redis) subscribe(asked, channel);
+      }, RETRY_MS).unref();
+    });
+  }
+
+  function look(): void {
+    // Else ioredis is about to connect.
+    if (redis?.status !== "ready") return;
+    const asked = redis;
+    if (!isAnswered) return replace(asked);
+    isAnswered = false;
+    asked.subscribe(...channels).then(
+      () => {
+        if (asked === redis) isAnswered = true;
+      },
+      () => replace(asked),
+    );
+  }
+
+  function replace(asked: Redis | Cluster): void {
+    if (asked !== redis) return;
+    const opened = open();
+    redis = opened;
+    for (const channel of channels) subscribe(opened, channel);
+    asked.disconnect();
+  }
+
+  return {
+    subscribe(channel) {
+      if (isClosed) return;
+      channels.add(channel);
+      redis ??= open();
+      subscribe(redis, channel);
+    },
+    close() {
+      isClosed = true;
+      clearInterval(looking);
+      redis?.disconnect();
+      redis = undefined;
+    },
+  };
+}

@@ -1,6 +1,7 @@
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from "ioredis";
 import { adoptCopies, refuseOnceClosed } from "./closing.ts";
 import { connectUntilClosed } from "./cluster-attempts.ts";
+import { pauseBetweenNodes } from "./cluster-listening.ts";
 import { PatientConnector, searchUntilClosed } from "./sentinel.ts";
 import { insistOnInfo } from "./server-info.ts";
 import { dropSilentServers } from "./silent-servers.ts";
@@ -78,6 +79,7 @@ export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster 
   client.on("error", () => undefined);
   searchUntilClosed(client);
   connectUntilClosed(client);
+  pauseBetweenNodes(client);
   if (use === "store" || use === "producer") dropSilentServers(client);
   else waitForAnswers(client);
   return client;

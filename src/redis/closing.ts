@@ -5,6 +5,30 @@ type Client = Redis | Cluster;
 /** How long a copy that has ended may take to be connected again by whoever ended it. */
 const CONNECT_AGAIN_MS = 1_000;
 
+/** Calls back each time that a connection is closed for good, and not only left for another one. */
+export function onClosed(client: Client, listener: () => void): void {
+  const disconnect = client.disconnect.bind(client);
+  client.disconnect = (isToReturn) => {
+    disconnect(isToReturn);
+    if (isToReturn !== true) listener();
+  };
+}
+
+/** Closes the nodes of a cluster together with it: ioredis forgets one whose forerunner ends after it was connected. */
+export function closeWithNodes(client: Client): void {
+  if (!("isCluster" in client) || !client.isCluster) return;
+  const nodes = new Set<Redis>();
+  client.on("+node", (node: Redis) => {
+    nodes.add(node);
+    node.on("end", () => {
+      if (node.status === "end") nodes.delete(node);
+    });
+  });
+  onClosed(client, () => {
+    for (const node of nodes) node.disconnect();
+  });
+}
+
 /**
  * Refuses what a connection still has to answer when it is closed. ioredis forgets what it keeps to send again on its
  * next connection, so that whoever waits for it keeps the process; and it does not look what comes of what it asks
@@ -45,34 +69,24 @@ export function refuseOnceClosed(client: Client): void {
  */
 export function adoptCopies(client: Client, onCopy: (copy: Client) => void): void {
   const duplicate = client.duplicate.bind(client) as (...given: unknown[]) => Client;
-  const disconnect = client.disconnect.bind(client);
   const copies: Client[] = [];
-  const connecting = new Map<Client, NodeJS.Timeout>();
   let isClosed = false;
-
-  function connectAgain(copy: Client): void {
-    if (copy.status === "end") copy.connect().catch(() => undefined);
-  }
 
   client.duplicate = ((...given: unknown[]) => {
     const copy = duplicate(...given);
+    const connectUnlessClosed = (): void => {
+      if (!isClosed && copy.status === "end") copy.connect().catch(() => undefined);
+    };
     copies.push(copy);
     onCopy(copy);
     // BullMQ hears of errors no more once it has closed it, and ioredis would write those to stderr.
     copy.on("error", () => undefined);
-    copy.on("end", () => {
-      clearTimeout(connecting.get(copy));
-      if (isClosed) return;
-      connecting.set(copy, setTimeout(connectAgain, CONNECT_AGAIN_MS, copy).unref());
-    });
+    copy.on("end", () => void setTimeout(connectUnlessClosed, CONNECT_AGAIN_MS).unref());
     if (copy.status === "wait") copy.connect().catch(() => undefined);
     return copy;
   }) as typeof client.duplicate;
-  client.disconnect = (isToReturn) => {
-    disconnect(isToReturn);
-    if (isToReturn === true) return;
+  onClosed(client, () => {
     isClosed = true;
-    for (const timer of connecting.values()) clearTimeout(timer);
     for (const copy of copies) copy.disconnect();
-  };
+  });
 }

@@ -1,4 +1,5 @@
 import type { Cluster, Redis } from "ioredis";
+import { onClosed } from "./closing.ts";
 
 const TRY_AGAIN_MS = 100;
 /** What something follows from by itself. */
@@ -11,9 +12,7 @@ const UNDER_WAY = new Set(["connecting", "connect", "ready", "reconnecting"]);
 export function connectUntilClosed(client: Redis | Cluster): void {
   if (!("isCluster" in client) || !client.isCluster) return;
   const connect = client.connect.bind(client);
-  const disconnect = client.disconnect.bind(client);
   let isClosed = false;
-  let trying: NodeJS.Timeout | undefined;
 
   function tryAgain(): void {
     if (isClosed || UNDER_WAY.has(client.status)) return;
@@ -25,15 +24,9 @@ export function connectUntilClosed(client: Redis | Cluster): void {
     try {
       await connect();
     } catch (error) {
-      clearTimeout(trying);
-      if (!isClosed) trying = setTimeout(tryAgain, TRY_AGAIN_MS);
+      if (!isClosed) setTimeout(tryAgain, TRY_AGAIN_MS);
       throw error;
     }
   };
-  client.disconnect = (isToReturn) => {
-    disconnect(isToReturn);
-    if (isToReturn === true) return;
-    isClosed = true;
-    clearTimeout(trying);
-  };
+  onClosed(client, () => void (isClosed = true));
 }

@@ -1,5 +1,5 @@
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from "ioredis";
-import { adoptCopies, refuseOnceClosed } from "./closing.ts";
+import { adoptCopies, closeWithNodes, refuseOnceClosed } from "./closing.ts";
 import { connectUntilClosed } from "./cluster-attempts.ts";
 import { pauseBetweenNodes } from "./cluster-listening.ts";
 import { PatientConnector, searchUntilClosed } from "./sentinel.ts";
@@ -77,12 +77,18 @@ export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster 
   client.setMaxListeners(Infinity);
   // A failed attempt is told here as well as to the command that waited for it, which passes it on to its caller.
   client.on("error", () => undefined);
-  searchUntilClosed(client);
-  connectUntilClosed(client);
-  pauseBetweenNodes(client);
+  lastUntilClosed(client);
   if (use === "store" || use === "producer") dropSilentServers(client);
   else waitForAnswers(client);
   return client;
+}
+
+/** Keeps ioredis from giving a connection up for good, from leaving some of it open, and from doing nothing but connect. */
+function lastUntilClosed(client: Redis | Cluster): void {
+  searchUntilClosed(client);
+  connectUntilClosed(client);
+  pauseBetweenNodes(client);
+  closeWithNodes(client);
 }
 
 /** A worker blocks on Redis while its queue is empty: a time limit that it inherits would end that each time. */
@@ -94,8 +100,7 @@ function waitForAnswers(client: Redis | Cluster): void {
   insistOnInfo(client, told);
   // BullMQ blocks on these.
   adoptCopies(client, (copy) => {
-    searchUntilClosed(copy);
-    connectUntilClosed(copy);
+    lastUntilClosed(copy);
     insistOnInfo(copy, told);
     waitNoLonger(copy, LONGEST_BLOCK_MS + SILENCE_MS);
   });

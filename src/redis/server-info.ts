@@ -1,5 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
+import { onClosed } from "./closing.ts";
 
 type Client = Redis | Cluster;
 
@@ -12,7 +13,6 @@ const ASK_AGAIN_MS = 1_000;
  */
 export function insistOnInfo(client: Client, told: Set<string>): void {
   const info = client.info.bind(client) as (...given: unknown[]) => Promise<string>;
-  const disconnect = client.disconnect.bind(client);
   const closed = new AbortController();
 
   function tell(error: unknown): void {
@@ -39,8 +39,5 @@ export function insistOnInfo(client: Client, told: Set<string>): void {
   // With a callback it is ioredis that asks, whether the server is ready.
   const ask = (...given: unknown[]) => (given.length > 0 ? info(...given) : untilAnswered());
   client.info = ask as typeof client.info;
-  client.disconnect = (isToReturn) => {
-    disconnect(isToReturn);
-    if (isToReturn !== true) closed.abort();
-  };
+  onClosed(client, () => closed.abort());
 }

@@ -7,7 +7,7 @@ import {
   type SettledCost,
 } from "./draw-options.ts";
 import { readAnswer } from "./feedback/answer.ts";
-import { handOver, type HandedOver } from "./handed-over.ts";
+import { copyOf, handOver, type AnswerCopy } from "./handed-over.ts";
 import { optionsReader } from "./options-of-call.ts";
 import type { Slot } from "./slot.ts";
 import type { FetchFunction, FetchOptions, ThrottledFetch } from "./throttled-fetch.ts";
@@ -84,11 +84,11 @@ export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): Thr
   /** A streamed answer is a call that still runs: its lease ends with its last byte. */
   function handedOver(response: Response, slot: Slot): Response {
     const { settle } = options;
-    if (settle === undefined && !slot.hasLease) return response;
-    const handed = handOver(response, () => slot.release());
-    if (settle === undefined) handed.dropCopy();
-    else bucket.settleBy(() => readCost(settle, handed), handed.copy, slot);
-    return handed.answer;
+    const release = (): void => slot.release();
+    if (settle === undefined) return slot.hasLease ? handOver(response, release) : response;
+    const copy = copyOf(response);
+    bucket.settleBy(() => readCost(settle, copy), response, slot);
+    return handOver(response, release, copy);
   }
 
   const withOptions = (given: FetchOptions): ThrottledFetch =>
@@ -99,15 +99,15 @@ export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): Thr
 /** What an answer says that it came to cost; nothing if its caller has not had it whole. */
 async function readCost(
   settle: SettleBy<unknown>,
-  handed: HandedOver,
+  copy: AnswerCopy,
 ): Promise<SettledCost | null | undefined> {
   try {
-    return await settle(handed.copy);
+    return await settle(copy.answer);
   } catch (error) {
-    if (handed.isCutShort) return undefined;
+    if (copy.isCutShort) return undefined;
     throw error;
   } finally {
-    handed.dropCopy();
+    copy.drop();
   }
 }
 

@@ -1,15 +1,15 @@
 /** So much of an answer is read ahead, so that one which nobody reads does not hold its lease for ever. */
 const READ_AHEAD_BYTES = 65_536;
 
-/** An answer for a caller, and what may be read of it beside. */
-export interface HandedOver {
+/** The copy of an answer, whose body comes as its caller reads the answer's own. */
+export interface AnswerCopy {
   readonly answer: Response;
-  /** The same answer, whose body comes as the caller reads it. */
-  readonly copy: Response;
-  /** Whether its body has broken off, or the caller wanted no more of it: a copy holds no whole body then. */
+  /** Whether the body has broken off, or the caller wanted no more of it: the copy holds no whole body then. */
   readonly isCutShort: boolean;
-  /** Nobody reads the copy any more. */
-  dropCopy(): void;
+  /** Nobody reads it any more. */
+  drop(): void;
+  /** Where the bytes come from. */
+  readonly tap: Tap;
 }
 
 /** What is done with the bytes of a body on their way to the caller. */
@@ -20,38 +20,31 @@ interface Tap {
 }
 
 /** Hands an answer over that is a call for as long as its body streams. `onEnd` may be called more than once. */
-export function handOver(response: Response, onEnd: () => void): HandedOver {
+export function handOver(response: Response, onEnd: () => void, copy?: AnswerCopy): Response {
   const { body } = response;
-  // One that somebody has begun to read is whole no more, and its caller is to see that.
-  if (body === null || body.locked || response.bodyUsed) {
+  if (body === null || !isWhole(response)) {
     onEnd();
-    return { answer: response, copy: response, isCutShort: false, dropCopy() {} };
+    return response;
   }
-  const copied = createCopy();
-  let isCutShort = false;
-  const answer = withBody(
+  return withBody(
     response,
     streamOf(body, {
-      pass: (bytes) => copied.pass(bytes),
+      pass: (bytes) => copy?.tap.pass(bytes),
       end() {
         onEnd();
-        copied.end();
+        copy?.tap.end();
       },
       cut(reason) {
-        isCutShort = true;
         onEnd();
-        copied.cut(reason);
+        copy?.tap.cut(reason);
       },
     }),
   );
-  return {
-    answer,
-    copy: withBody(response, copied.stream),
-    get isCutShort() {
-      return isCutShort;
-    },
-    dropCopy: () => copied.drop(),
-  };
+}
+
+/** One that somebody has begun to read is whole no more, and its caller is to see that. */
+function isWhole({ body, bodyUsed }: Response): boolean {
+  return body?.locked !== true && !bodyUsed;
 }
 
 function streamOf(body: ReadableStream<Uint8Array>, tap: Tap): ReadableStream<Uint8Array> {
@@ -80,26 +73,34 @@ function streamOf(body: ReadableStream<Uint8Array>, tap: Tap): ReadableStream<Ui
   return new ReadableStream(source, strategy);
 }
 
-/** A second stream of the same bytes. It keeps what is not read yet, until it is dropped. */
-function createCopy(): Tap & { readonly stream: ReadableStream<Uint8Array>; drop(): void } {
+/** Copies an answer that is about to be handed over. It keeps what is not read yet, until it is dropped. */
+export function copyOf(response: Response): AnswerCopy {
   let sink: ReadableStreamDefaultController<Uint8Array> | undefined;
+  let isCutShort = false;
   const drop = (): void => void (sink = undefined);
-  const stream = new ReadableStream<Uint8Array>({
-    start: (controller) => void (sink = controller),
+  const source = {
+    start: (controller: ReadableStreamDefaultController<Uint8Array>) => void (sink = controller),
     cancel: drop,
-  });
+  };
+  const isCopied = response.body !== null && isWhole(response);
   return {
-    stream,
-    drop,
-    // Bytes of its own: whoever reads the others may change them.
-    pass: (bytes) => sink?.enqueue(bytes.slice()),
-    end() {
-      sink?.close();
-      drop();
+    answer: isCopied ? withBody(response, new ReadableStream(source)) : response,
+    get isCutShort() {
+      return isCutShort;
     },
-    cut(reason) {
-      sink?.error(reason);
-      drop();
+    drop,
+    tap: {
+      // Bytes of its own: whoever reads the others may change them.
+      pass: (bytes) => sink?.enqueue(bytes.slice()),
+      end() {
+        sink?.close();
+        drop();
+      },
+      cut(reason) {
+        isCutShort = true;
+        sink?.error(reason);
+        drop();
+      },
     },
   };
 }

@@ -3,8 +3,8 @@ import type { ThrottledOptions } from "./throttled-function.ts";
 export type FetchFunction = typeof globalThis.fetch;
 
 /**
- * How requests draw. `key` and `cost` may be functions of what `fetch` is given: `(input, init) => …`. `settle` gets the
- * answer that the caller gets, and reads its body, if need be, from a clone.
+ * How requests draw. `key` and `cost` may be functions of what `fetch` is given: `(input, init) => …`. `settle` gets a
+ * copy of the answer, whose body comes as the caller reads the answer's own.
  */
 export type FetchOptions = Omit<ThrottledOptions<FetchFunction>, "concurrency">;
 

@@ -33,3 +33,23 @@ it("a cluster whose nodes are lost while their names are looked up is connected 
   await waitUntil(() => client.status === "ready", "it is connected again");
   expect(await client.exists("none")).toBe(0);
 });
+
+it("a node that ioredis has forgotten is left with its cluster", async () => {
+  const { primaries } = await startOwnCluster();
+  const client = connect(
+    new Cluster(primaries.map(({ port }) => ({ port, host: "127.0.0.1" }))),
+    "store",
+  );
+  onTestFinished(() => client.disconnect());
+  await client.connect();
+  await client.exists("none");
+  const node = (client as Cluster).nodes("master").find(({ status }) => status === "ready")!;
+  // As the forerunner of a node does that ends late: both go by one name.
+  node.emit("end");
+  expect((client as Cluster).nodes("master")).not.toContain(node);
+
+  client.disconnect();
+
+  await waitUntil(() => node.status === "end", "it has ended too");
+  expect(client.status).toBe("end");
+});

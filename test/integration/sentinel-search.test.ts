@@ -57,27 +57,26 @@ function copyOf(client: Redis): Redis {
   return client.duplicate();
 }
 
+const interruptions: [string, (parts: Parts) => Promise<void>][] = [
+  [
+    "word of a failover",
+    async ({ sentinel }) => {
+      sentinel.announce();
+      // What comes after the announcement is read after it.
+      await waitUntil(() => sentinel.listening === 0, "nobody listens");
+    },
+  ],
+  ["who gives up the last connection", async ({ client }) => client.disconnect(true)],
+];
+
 describe.each(connections)(
   "behind Sentinel, a connection of %s that looks for its primary",
   (_name, open) => {
-    it("is not ended by word of a failover", async () => {
+    it.each(interruptions)("is not ended by %s", async (_what, interrupt) => {
       const parts = await start(open);
       await search(parts);
 
-      parts.sentinel.announce();
-      // What comes after the announcement is read after it.
-      await waitUntil(() => parts.sentinel.listening === 0, "nobody listens");
-      parts.sentinel.answer();
-
-      await waitUntil(() => isAnswered(parts.client), "it answers again");
-      expect(parts.client.status).toBe("ready");
-    });
-
-    it("is not ended by who gives up the last connection", async () => {
-      const parts = await start(open);
-      await search(parts);
-
-      parts.client.disconnect(true);
+      await interrupt(parts);
       parts.sentinel.answer();
 
       await waitUntil(() => isAnswered(parts.client), "it answers again");

@@ -1,3 +1,4 @@
+import type { ServerResponse } from "node:http";
 import OpenAI from "openai";
 import { describe, expect, inject, it } from "vitest";
 import { leakyBucket, throttledClient } from "sluice";
@@ -186,5 +187,60 @@ describe("a client of openai that throttledClient wraps", () => {
 
     await expect(call).rejects.toBeInstanceOf(OpenAI.RateLimitError);
     expect((await bucket.peek()).coolingForMs).toBeGreaterThan(20_000);
+  });
+});
+
+describe("a client of openai that is given a bucket's fetch", () => {
+  const TAKEN = 100;
+
+  function open(baseURL: string) {
+    const bucket = sluices.open().bucket("openai", {
+      limits: [leakyBucket("1000/s"), leakyBucket("1/h", { unit: "tokens", burst: 1_000 })],
+      concurrency: 1,
+    });
+    const fetch = bucket.fetch.with({
+      cost: (_url, init) => (typeof init?.body === "string" ? { tokens: TAKEN } : undefined),
+      settle: async (answer) => {
+        const { usage } = (await answer.json()) as OpenAI.ChatCompletion;
+        return { tokens: usage?.total_tokens };
+      },
+    });
+    const levels = async () => (await bucket.peek()).limits.map(({ level }) => level).slice(1);
+    return { client: new OpenAI({ apiKey: "k", baseURL, fetch, maxRetries: 0 }), levels };
+  }
+
+  const ask = { model: "gpt-test", messages: [{ role: "user", content: "?" } as const] };
+
+  it("counts the tokens that each completion truly took, and none of what takes none", async () => {
+    const api = await apis.start(({ method }) =>
+      json(method === "GET" ? { object: "list", data: [] } : completion("A gate.", 42)),
+    );
+    const { client, levels } = open(api.url);
+
+    await client.models.list();
+    const { choices } = await client.chat.completions.create(ask);
+
+    expect(choices[0]!.message.content).toBe("A gate.");
+    await waitUntil(async () => String(await levels()) === "42,0", "it is settled");
+    expect(await levels()).toEqual([42, 0]);
+  });
+
+  it("hangs up when a stream is left early, and keeps to the estimate", async () => {
+    let isOpen = true;
+    const stream = (response: ServerResponse): void => {
+      response.once("close", () => (isOpen = false));
+      response.write('data: {"choices":[{"delta":{"content":"A"}}]}\n\n');
+    };
+    const headers = { "content-type": "text/event-stream" };
+    const api = await apis.start(() => ({ headers, stream }));
+    const { client, levels } = open(api.url);
+
+    for await (const _chunk of await client.chat.completions.create({ ...ask, stream: true })) {
+      break;
+    }
+
+    await waitUntil(() => !isOpen, "the server is left");
+    await waitUntil(async () => (await levels())[1] === 0, "its lease is given back");
+    expect(await levels()).toEqual([TAKEN, 0]);
   });
 });

@@ -1,6 +1,12 @@
 import type { ConnectionOptions } from "bullmq";
 import type { LaneStore } from "../core/lane-store.ts";
 
+/** So many done jobs are kept, for so long: those that were done last. */
+export interface KeptJobs {
+  readonly most: number;
+  readonly forMs: number;
+}
+
 /** A connection to Redis that BullMQ can use, made where Redis is known. */
 export interface QueueConnection {
   readonly client: ConnectionOptions;
@@ -9,6 +15,8 @@ export interface QueueConnection {
   isReady(): boolean;
   /** The lanes of queues, on this connection. */
   readonly lanes: LaneStore;
+  /** Removes those of a queue's done jobs that are no longer kept. */
+  forgetDone(queue: string, kept: KeptJobs): Promise<void>;
   /** Takes a member out of a sorted set; whether it was in there. */
   takeOut(key: string, member: string): Promise<boolean>;
   /** Sets a key that has no value; whether it had none. */

@@ -24,8 +24,6 @@ export interface StoredWorkerParts<Data, Result> {
 const LOOK_SHARE = 1 / 8;
 /** A job whose workers keep dying is given up after so many of them: it may be what kills them. */
 const MOST_DEATHS = 10;
-/** Finished jobs are kept for a look, but not without bound; failed ones are kept until somebody has seen to them. */
-const KEEP_DONE = { count: 1_000, age: 86_400 };
 
 /** BullMQ's part of a worker: fetches jobs, keeps their locks, and stores what became of them. */
 export function createStoredWorker<Data, Result>(
@@ -43,7 +41,6 @@ export function createStoredWorker<Data, Result>(
       stalledInterval: Math.ceil(lockMs * LOOK_SHARE),
       maxStalledCount: MOST_DEATHS,
       runRetryDelay: ASK_AGAIN_MS,
-      removeOnComplete: KEEP_DONE,
     },
     createPatientBackend,
   );

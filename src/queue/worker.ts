@@ -19,6 +19,7 @@ import { createJobSlots } from "./job-slots.ts";
 import { PARK_MS, tolerant } from "./lane.ts";
 import { fillDefaults, readJob, type Job, type Stored } from "./job.ts";
 import type { Queue } from "./queue.ts";
+import { createRetention } from "./retention.ts";
 import { createRunning } from "./running.ts";
 import { createStoredWorker } from "./stored-worker.ts";
 import {
@@ -104,6 +105,12 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     lockMs,
     process,
   });
+  const retention = createRetention(
+    (kept) => connection.forgetDone(queue.name, kept),
+    // What fails for want of Redis is told already.
+    (error) => void (connection.isReady() && stored.emit("error", error)),
+  );
+  stored.on("completed", () => retention.note());
   stored.on("lockRenewalFailed", (ids) => {
     for (const id of ids) running.abort("its lock was lost", id);
   });
@@ -164,13 +171,12 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     stopHearing();
     slots.close(CLOSED);
     const isTold = Promise.all([feeder.close(), held.close()]);
-    const grace = pause(REDIS_GRACE_MS, undefined, { ref: false });
-    if (connection.isReady()) await Promise.race([isTold, grace]);
+    if (connection.isReady()) await untilTooLong(isTold);
     const haveAllEnded = await running.untilNone(deadlineMs);
     running.abort(CLOSED);
     // BullMQ waits for handlers, and for Redis however long it is away; with force it does not.
-    const closed = stored.close(!haveAllEnded || !connection.isReady());
-    await Promise.race([closed, pause(REDIS_GRACE_MS, undefined, { ref: false })]);
+    await untilTooLong(stored.close(!haveAllEnded || !connection.isReady()));
+    if (connection.isReady()) await untilTooLong(retention.close());
     // Not before: a job whose process is ended now would count as failed.
     await handler.close();
     connection.close();
@@ -186,6 +192,11 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       await (closing ??= close(closeDeadlineMs));
     },
   };
+}
+
+/** Waits for what a worker that closes still asks of Redis. */
+async function untilTooLong(asking: Promise<unknown>): Promise<void> {
+  await Promise.race([asking, pause(REDIS_GRACE_MS, undefined, { ref: false })]);
 }
 
 /** A job that was let through alone tells whether its key has room again. */

@@ -9,6 +9,8 @@ import { insistOnScripts } from "./defined-scripts.ts";
 import { untilReady } from "./ready.ts";
 import { createRedisLanes } from "./redis-lanes.ts";
 import { createRedisStore } from "./redis-store.ts";
+import { runScript } from "./script.ts";
+import { jobsForget } from "./scripts/jobs-forget.ts";
 import { createShardedStore } from "./sharded-store.ts";
 import { createShards } from "./shards.ts";
 
@@ -39,6 +41,7 @@ interface QueueServer {
   untilReady(timeoutMs: number): Promise<void>;
   isReady(): boolean;
   readonly lanes: LaneStore;
+  forgetDone(queue: string, kept: { readonly most: number; readonly forMs: number }): Promise<void>;
   takeOut(key: string, member: string): Promise<boolean>;
   setIfFree(key: string, value: string): Promise<boolean>;
   close(): void;
@@ -74,6 +77,9 @@ function connectForQueue(server: RedisInput, use: ConnectionUse, prefix: string)
     untilReady: (ms) => untilReady(client, ms),
     isReady: () => client.status === "ready",
     lanes: createRedisLanes(client, prefix),
+    async forgetDone(queue, { most, forMs }) {
+      while (await runScript(client, jobsForget, { prefix, queue, most, forMs }));
+    },
     takeOut: async (key, member) => (await client.zrem(key, member)) === 1,
     setIfFree: async (key, value) => (await client.set(key, value, "NX")) === "OK",
     close: () => client.disconnect(),

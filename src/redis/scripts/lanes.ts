@@ -7,21 +7,13 @@ import type {
   LanesSeen,
 } from "../../core/lane-store.ts";
 import { defineScript, type Script } from "../script.ts";
-
-interface QueueName {
-  readonly prefix: string;
-  readonly queue: string;
-}
+import { baseOf, type QueueName } from "./queue-keys.ts";
 
 /** BullMQ's keys of a queue, and ours beside them, under one hash tag. */
 function keysOf({ prefix, queue }: QueueName): readonly string[] {
   const base = baseOf({ prefix, queue });
   const names = ["wait", "delayed", "events", "meta", "marker", "lanes:wants"];
   return names.map((name) => base + name);
-}
-
-function baseOf({ prefix, queue }: QueueName): string {
-  return `${prefix}:{${queue}}:`;
 }
 
 export const lanesJoin: Script<QueueName & { jobs: readonly LaneJob[] }, void> = defineScript({

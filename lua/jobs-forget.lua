@@ -1,0 +1,25 @@
+--[[
+  jobs-forget: removes done jobs that are no longer kept, the oldest first and a thousand at a time: those beyond so
+  many, and those that were done too long ago.
+
+  KEYS  [1] completed, BullMQ's: zset of ids, by the ms since 1970 at which they were done
+  ARGV  [1] the prefix of the queue's keys  [2] how many are kept  [3] for how many ms
+  Reply 1 if there may be more to remove, else 0
+]]
+-- @include lib/now-ms
+
+local MOST = 1000
+local beyond = redis.call('ZCARD', KEYS[1]) - tonumber(ARGV[2])
+local before_ms = string.format('%.0f', now_ms() - tonumber(ARGV[3]))
+local count = math.min(MOST, math.max(beyond, redis.call('ZCOUNT', KEYS[1], '-inf', before_ms)))
+if count <= 0 then return 0 end
+
+-- Of all that BullMQ can keep with a job, ours have their lines only.
+local keys = {}
+for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, count - 1)) do
+  keys[#keys + 1] = ARGV[1] .. id
+  keys[#keys + 1] = ARGV[1] .. id .. ':logs'
+end
+redis.call('UNLINK', unpack(keys))
+redis.call('ZREMRANGEBYRANK', KEYS[1], 0, count - 1)
+return count == MOST and 1 or 0

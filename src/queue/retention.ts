@@ -1,0 +1,56 @@
+import type { KeptJobs } from "./connection.ts";
+
+/** Removes done jobs that are no longer kept. BullMQ would look for them with each job, which costs Redis five commands. */
+export interface Retention {
+  /** A job was done. */
+  note(): void;
+  /** Looks for the last time. */
+  close(): Promise<void>;
+}
+
+/** Finished jobs are kept for a look, but not without bound; failed ones are kept until somebody has seen to them. */
+const KEPT: KeptJobs = { most: 1_000, forMs: 86_400_000 };
+/** A worker looks when so many more are done, … */
+const MOST_UNSEEN = 64;
+/** … and so long after one was done. */
+const LOOK_MS = 1_000;
+
+export function createRetention(
+  forget: (kept: KeptJobs) => Promise<void>,
+  onError: (error: Error) => void,
+): Retention {
+  let unseen = 0;
+  let timer: NodeJS.Timeout | undefined;
+  /** One at a time: while Redis is away, one is on its way. */
+  let looking: Promise<void> | undefined;
+
+  function look(): Promise<void> {
+    clearTimeout(timer);
+    timer = undefined;
+    unseen = 0;
+    looking = forget(KEPT)
+      .catch(onError)
+      .finally(() => void (looking = undefined));
+    return looking;
+  }
+
+  function lookLater(): void {
+    timer ??= setTimeout(() => {
+      timer = undefined;
+      if (looking === undefined) void look();
+      else lookLater();
+    }, LOOK_MS).unref();
+  }
+
+  return {
+    note() {
+      unseen += 1;
+      if (unseen >= MOST_UNSEEN && looking === undefined) void look();
+      else lookLater();
+    },
+    async close() {
+      await looking;
+      if (unseen > 0) await look();
+    },
+  };
+}

@@ -1,0 +1,73 @@
+import { Redis } from "ioredis";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import type { Handler } from "sluice";
+import { openQueue } from "../support/open-queue.ts";
+import { realSluices } from "../support/real-sluice.ts";
+import { waitUntil } from "../support/wait-until.ts";
+
+const DAY_MS = 86_400_000;
+const sluices = realSluices();
+let redis: Redis;
+beforeAll(() => {
+  redis = new Redis(inject("redisUrl"));
+});
+afterAll(() => redis.disconnect());
+
+const keyOf = (name: string | undefined): string => `${sluices.prefix()}:{jobs}:${name}`;
+
+/** Has all jobs done by a worker that lives just so long. */
+async function workOff(handler: Handler<number, unknown>, jobs: readonly number[]): Promise<void> {
+  const { sluice, queue } = openQueue<number>(sluices, { rate: "100000/s" });
+  const finished = (await queue.enqueueMany(jobs)).map((job) => job.finished());
+  const worker = sluice.worker(queue, handler, { concurrency: 100 });
+  await Promise.all(finished);
+  await worker.close();
+}
+
+describe("done jobs", () => {
+  it("are removed with all that is kept of them once they were done a day ago", async () => {
+    const { sluice, queue } = openQueue<string>(sluices);
+    const [old, recent] = await queue.enqueueMany(["old", "recent"]);
+    sluice.worker(queue, (_job, { log }) => log("a line"), { concurrency: 1 });
+    await Promise.all([old!.finished(), recent!.finished()]);
+    await redis.zadd(keyOf("completed"), Date.now() - DAY_MS - 1, old!.id);
+    await redis.zadd(keyOf("completed"), Date.now() - DAY_MS + 600_000, recent!.id);
+
+    const next = await queue.enqueue("next");
+    await next.finished();
+
+    await waitUntil(async () => (await queue.counts()).done === 2, "the old one is removed");
+    expect(await redis.keys(`${keyOf(old!.id)}*`)).toEqual([]);
+    const kept = [recent!.id, `${recent!.id}:logs`].map(keyOf).sort();
+    expect((await redis.keys(`${keyOf(recent!.id)}*`)).sort()).toEqual(kept);
+  });
+
+  it("stay within their bound when no worker lives long enough to do many", async () => {
+    const few = Array.from({ length: 30 }, (_, index) => index);
+    await workOff(
+      async () => {},
+      Array.from({ length: 1_000 }, (_, index) => index),
+    );
+    for (let worker = 0; worker < 5; worker++) await workOff(async () => {}, few);
+
+    const { queue } = openQueue(sluices);
+    expect((await queue.counts()).done).toBe(1_000);
+  });
+
+  it("are removed in the order in which they were done, whatever was enqueued first", async () => {
+    const { sluice, queue } = openQueue<number>(sluices, { rate: "100000/s" });
+    let lateMayEnd = (): void => {};
+    const late = new Promise<void>((resolve) => (lateMayEnd = resolve));
+    const jobs = await queue.enqueueMany(Array.from({ length: 1_101 }, (_, index) => index));
+    sluice.worker(queue, (job) => (job.data === 0 ? late : Promise.resolve()), {
+      concurrency: 100,
+    });
+    await waitUntil(async () => (await queue.counts()).active === 1, "only the first one runs");
+
+    lateMayEnd();
+    await jobs[0]!.finished();
+
+    await waitUntil(async () => (await queue.counts()).done === 1_000, "the others are removed");
+    expect(await redis.zscore(keyOf("completed"), jobs[0]!.id)).not.toBeNull();
+  });
+});

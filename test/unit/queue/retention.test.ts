@@ -1,0 +1,94 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { deferred } from "../../support/deferred.ts";
+import { createRetention } from "../../../src/queue/retention.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** Runs what is due within so many ms. */
+const pass = (ms: number): Promise<unknown> => vi.advanceTimersByTimeAsync(ms);
+
+function setUp() {
+  const looked = { times: 0, answer: (): Promise<void> => Promise.resolve() };
+  const errors: string[] = [];
+  const retention = createRetention(
+    async () => {
+      looked.times += 1;
+      await looked.answer();
+    },
+    ({ message }) => void errors.push(message),
+  );
+  const done = (jobs: number): void => {
+    for (let job = 0; job < jobs; job++) retention.note();
+  };
+  return { looked, errors, retention, done };
+}
+
+describe("a worker looks for done jobs that are no longer kept", () => {
+  it("a second after one was done, and not again before another one is", async () => {
+    const { looked, done } = setUp();
+    done(1);
+    await pass(999);
+    expect(looked.times).toBe(0);
+
+    await pass(1);
+    expect(looked.times).toBe(1);
+
+    await pass(60_000);
+    expect(looked.times).toBe(1);
+  });
+
+  it("once for every 64, when they come faster than that", async () => {
+    const { looked, done } = setUp();
+    for (let batch = 0; batch < 10; batch++) {
+      done(64);
+      await pass(1);
+    }
+    expect(looked.times).toBe(10);
+
+    await pass(60_000);
+    expect(looked.times).toBe(10);
+  });
+
+  it("one look at a time, and once more for those that were done meanwhile", async () => {
+    const { looked, done } = setUp();
+    const answer = deferred();
+    looked.answer = () => answer.promise;
+    done(64);
+    done(1_000);
+    await pass(10_000);
+    expect(looked.times).toBe(1);
+
+    answer.resolve();
+    await pass(1_000);
+    expect(looked.times).toBe(2);
+  });
+
+  it("again after a look that failed, of which it tells", async () => {
+    const { looked, errors, done } = setUp();
+    looked.answer = () => Promise.reject(new Error("NOPERM"));
+    done(1);
+    await pass(1_000);
+    expect(errors).toEqual(["NOPERM"]);
+
+    done(1);
+    await pass(1_000);
+    expect(looked.times).toBe(2);
+  });
+
+  it("when it closes, for those that it has not looked for yet, and leaves no timer behind", async () => {
+    const { looked, retention, done } = setUp();
+    done(3);
+
+    await retention.close();
+
+    expect(looked.times).toBe(1);
+    expect(vi.getTimerCount()).toBe(0);
+    await retention.close();
+    expect(looked.times).toBe(1);
+  });
+});

@@ -26,27 +26,18 @@ export interface JobSlots {
 }
 
 const STORE_RETRY_MS = 1_000;
-/** So often at most: each job that waits would tell it each second. */
-const TELL_EVERY_MS = 10_000;
 const NO_KEY = "";
 
 export function createJobSlots(
   bucket: OwnedBucket,
   patienceMs: number,
   weightOf: (key: string) => number | undefined,
-  /** The application could not tell the limits of a key; it is asked again. */
+  /** The application could not tell the limits of a key; it is asked again, and each job that waits says so each second. */
   onKeyError: (error: unknown) => void,
 ): JobSlots {
   /** What ends the waits of jobs for their slots. */
   const waits = new Set<Wait>();
   let isClosed = false;
-  let toldAtMs = -Infinity;
-
-  function tellOfKeys(error: unknown): void {
-    if (performance.now() < toldAtMs + TELL_EVERY_MS) return;
-    toldAtMs = performance.now();
-    onKeyError(error);
-  }
 
   function drawOnce(job: Job<unknown>): Promise<Slot | TooFar> {
     const options = waitOptions(job);
@@ -69,7 +60,7 @@ export function createJobSlots(
       if (error instanceof UnrecoverableError) throw error;
       if (error instanceof WaitTooLongError) throw expiredFailure(job, Date.now());
       if (canNeverPass(error)) throw impossibleFailure(error);
-      if (!(error instanceof SluiceError)) tellOfKeys(error);
+      if (!(error instanceof SluiceError)) onKeyError(error);
       else if (!(error instanceof StoreUnavailableError)) throw error;
       await pauseUnlessClosed();
       if (isClosed) return undefined;

@@ -6,6 +6,7 @@ import { reasonOf } from "../core/describe-value.ts";
 import type { Arrival } from "../core/lane-store.ts";
 import type { Logger } from "../core/logger.ts";
 import type { OwnedBucket } from "../throttle/owned-bucket.ts";
+import { seldom } from "../throttle/seldom.ts";
 import type { Slot } from "../throttle/slot.ts";
 import { TooFar } from "../throttle/waiting-call.ts";
 import { runAttempt } from "./attempt.ts";
@@ -67,7 +68,8 @@ const CLOSED = "the worker is closed";
 const REDIS_GRACE_MS = 2_000;
 
 export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result>): Worker {
-  const { queue, bucket, schema, connect, prefix, logger, onClosed } = settings;
+  const { queue, bucket, schema, connect, prefix, onClosed } = settings;
+  const logger = seldom(settings.logger);
   const options = readWorkerOptions(settings.options);
   const isInline = typeof settings.handler === "function";
   const { concurrency = isInline ? 50 : availableParallelism(), timeoutMs } = options;

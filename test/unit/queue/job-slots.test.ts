@@ -16,17 +16,6 @@ function openSlots() {
 }
 
 describe("a job whose key's limits cannot be told", () => {
-  it("is told of once, however many of them wait", async () => {
-    const { slots, onKeyError } = openSlots();
-
-    const drawn = [slots.draw(job), slots.draw(job), slots.draw(job)];
-    await vi.waitFor(() => expect(onKeyError).toHaveBeenCalled());
-    slots.close("the worker is closed");
-    await Promise.all(drawn);
-
-    expect(onKeyError).toHaveBeenCalledTimes(1);
-  });
-
   it("waits for no more when its worker closes", async () => {
     const { slots, onKeyError } = openSlots();
 

@@ -1,0 +1,36 @@
+import type { Logger } from "../core/logger.ts";
+
+const SILENT_MS = 10_000;
+/** Of more than so many, those that were said first are forgotten: reasons may hold anything. */
+const MOST_REMEMBERED = 100;
+
+interface Said {
+  readonly atMs: number;
+  unsaid: number;
+}
+
+/**
+ * A logger for what may go wrong with every call: it warns of the same for the same reason once in ten seconds, and then
+ * tells by `unsaid` how often it did not.
+ */
+export function seldom(logger: Logger): Logger {
+  const said = new Map<string, Said>();
+
+  return {
+    warn(facts, message) {
+      const what = `${message} ${"reason" in facts ? String(facts.reason) : ""}`;
+      const before = said.get(what);
+      const nowMs = performance.now();
+      if (before !== undefined && nowMs < before.atMs + SILENT_MS) {
+        before.unsaid += 1;
+        return;
+      }
+      said.delete(what);
+      said.set(what, { atMs: nowMs, unsaid: 0 });
+      if (said.size > MOST_REMEMBERED) said.delete(said.keys().next().value!);
+      const { unsaid = 0 } = before ?? {};
+      logger.warn(unsaid === 0 ? facts : { ...facts, unsaid }, message);
+    },
+    error: (facts, message) => logger.error(facts, message),
+  };
+}

@@ -7,6 +7,7 @@ import { runScript, type Script } from "../../src/redis/script.ts";
 import { bucketPeek } from "../../src/redis/scripts/bucket-peek.ts";
 import { bucketSteer } from "../../src/redis/scripts/bucket-steer.ts";
 import { costsSettle } from "../../src/redis/scripts/costs-settle.ts";
+import { jobsForget } from "../../src/redis/scripts/jobs-forget.ts";
 import {
   lanesClear,
   lanesFeed,
@@ -28,6 +29,7 @@ const ALL: readonly AnyScript[] = [
   bucketPeek,
   bucketSteer,
   costsSettle,
+  jobsForget,
   leasesRelease,
   leasesRenew,
   slotsDraw,
@@ -137,6 +139,7 @@ function inputOf(text: string, other: string, more: Readonly<Record<string, unkn
     woken: [other],
     want: 1,
     forMs: 1,
+    most: 1,
     begins: true,
     change: { do: "pause", forUs: 1 },
   };

@@ -3,15 +3,12 @@
   many, and those that were done too long ago.
 
   KEYS  [1] completed, BullMQ's: zset of ids, by the ms since 1970 at which they were done
-  ARGV  [1] the prefix of the queue's keys  [2] how many are kept  [3] for how many ms
+  ARGV  [1] the prefix of the queue's keys  [2] how many are kept  [3] ms since 1970: those that were done by then are not
   Reply 1 if there may be more to remove, else 0
 ]]
--- @include lib/now-ms
-
 local MOST = 1000
 local beyond = redis.call('ZCARD', KEYS[1]) - tonumber(ARGV[2])
-local before_ms = string.format('%.0f', now_ms() - tonumber(ARGV[3]))
-local count = math.min(MOST, math.max(beyond, redis.call('ZCOUNT', KEYS[1], '-inf', before_ms)))
+local count = math.min(MOST, math.max(beyond, redis.call('ZCOUNT', KEYS[1], '-inf', ARGV[3])))
 if count <= 0 then return 0 end
 
 -- Of all that BullMQ can keep with a job, ours have their lines only.

@@ -22,5 +22,6 @@ export function redisRefusalOf(error: unknown): RedisRefusal | undefined {
 }
 
 export function isForWantOfRights(message: string): boolean {
-  return message.startsWith("NOPERM");
+  // Redis 7.0 says it otherwise of what a script may not run.
+  return /^NOPERM|^ERR The user executing the script can.t run this command/.test(message);
 }

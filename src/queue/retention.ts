@@ -19,7 +19,8 @@ export function createRetention(
   forget: (kept: KeptJobs) => Promise<void>,
   onError: (error: Error) => void,
 ): Retention {
-  let unseen = 0;
+  // The first one at once: a worker may end before it has done many, over and over.
+  let unseen = MOST_UNSEEN - 1;
   let timer: NodeJS.Timeout | undefined;
   /** One at a time: while Redis is away, one is on its way. */
   let looking: Promise<void> | undefined;
@@ -50,7 +51,7 @@ export function createRetention(
     },
     async close() {
       await looking;
-      if (unseen > 0) await look();
+      if (timer !== undefined) await look();
     },
   };
 }

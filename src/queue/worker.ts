@@ -177,8 +177,8 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     const haveAllEnded = await running.untilNone(deadlineMs);
     running.abort(CLOSED);
     // BullMQ waits for handlers, and for Redis however long it is away; with force it does not.
-    await untilTooLong(stored.close(!haveAllEnded || !connection.isReady()));
-    if (connection.isReady()) await untilTooLong(retention.close());
+    const closed = stored.close(!haveAllEnded || !connection.isReady());
+    await untilTooLong(closed.then(() => (connection.isReady() ? retention.close() : undefined)));
     // Not before: a job whose process is ended now would count as failed.
     await handler.close();
     connection.close();

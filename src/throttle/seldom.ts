@@ -1,7 +1,7 @@
 import type { Logger } from "../core/logger.ts";
 
 const SILENT_MS = 10_000;
-/** Of more than so many, those that were said first are forgotten: reasons may hold anything. */
+/** Of more than so many, those that were said first are forgotten. */
 const MOST_REMEMBERED = 100;
 
 interface Said {
@@ -10,15 +10,15 @@ interface Said {
 }
 
 /**
- * A logger for what may go wrong with every call: it warns of the same for the same reason once in ten seconds, and then
- * tells by `unsaid` how often it did not.
+ * A logger for what may go wrong with every call: it warns of the same once in ten seconds, and then tells by `unsaid`
+ * how often it did not. Reasons do not count: they may name a key, or hold a whole answer.
  */
 export function seldom(logger: Logger): Logger {
   const said = new Map<string, Said>();
 
   return {
     warn(facts, message) {
-      const what = `${message} ${"reason" in facts ? String(facts.reason) : ""}`;
+      const what = "reason" in facts ? message.replace(String(facts.reason), "") : message;
       const before = said.get(what);
       const nowMs = performance.now();
       if (before !== undefined && nowMs < before.atMs + SILENT_MS) {

@@ -54,6 +54,19 @@ describe("done jobs", () => {
     expect((await queue.counts()).done).toBe(1_000);
   });
 
+  it("are removed however many there are, with the next one that is done", async () => {
+    const { sluice, queue } = openQueue<string>(sluices);
+    const old = Array.from({ length: 2_500 }, (_, index) => [DAY_MS + index, `old ${index}`]);
+    await redis.zadd(keyOf("completed"), ...old.flat());
+    sluice.worker(queue, async () => {});
+
+    const next = await queue.enqueue("next");
+    await next.finished();
+
+    await waitUntil(async () => (await queue.counts()).done === 1, "all others are removed");
+    expect(await redis.zrange(keyOf("completed"), 0, -1)).toEqual([next.id]);
+  });
+
   it("are removed in the order in which they were done, whatever was enqueued first", async () => {
     const { sluice, queue } = openQueue<number>(sluices, { rate: "100000/s" });
     let lateMayEnd = (): void => {};

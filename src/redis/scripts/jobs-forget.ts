@@ -12,6 +12,7 @@ export interface JobsForget extends QueueName {
 export const jobsForget: Script<JobsForget, boolean> = defineScript({
   name: "jobs-forget",
   keys: (input) => [`${baseOf(input)}completed`],
-  args: (input) => [baseOf(input), input.most, input.forMs],
+  // By the clock of a worker, as BullMQ notes when a job was done.
+  args: (input) => [baseOf(input), input.most, Date.now() - input.forMs],
   decode: (reply) => Number(reply) === 1,
 });

@@ -28,9 +28,25 @@ function setUp() {
   return { looked, errors, retention, done };
 }
 
+/** It has looked with its first done job. */
+async function setUpAtWork() {
+  const parts = setUp();
+  parts.done(1);
+  await pass(0);
+  parts.looked.times = 0;
+  return parts;
+}
+
 describe("a worker looks for done jobs that are no longer kept", () => {
-  it("a second after one was done, and not again before another one is", async () => {
+  it("with its first done job, which may be its last", () => {
     const { looked, done } = setUp();
+    done(1);
+
+    expect(looked.times).toBe(1);
+  });
+
+  it("a second after one was done, and not again before another one is", async () => {
+    const { looked, done } = await setUpAtWork();
     done(1);
     await pass(999);
     expect(looked.times).toBe(0);
@@ -43,7 +59,7 @@ describe("a worker looks for done jobs that are no longer kept", () => {
   });
 
   it("once for every 64, when they come faster than that", async () => {
-    const { looked, done } = setUp();
+    const { looked, done } = await setUpAtWork();
     for (let batch = 0; batch < 10; batch++) {
       done(64);
       await pass(1);
@@ -55,7 +71,7 @@ describe("a worker looks for done jobs that are no longer kept", () => {
   });
 
   it("one look at a time, and once more for those that were done meanwhile", async () => {
-    const { looked, done } = setUp();
+    const { looked, done } = await setUpAtWork();
     const answer = deferred();
     looked.answer = () => answer.promise;
     done(64);
@@ -68,8 +84,8 @@ describe("a worker looks for done jobs that are no longer kept", () => {
     expect(looked.times).toBe(2);
   });
 
-  it("again after a look that failed, of which it tells", async () => {
-    const { looked, errors, done } = setUp();
+  it("with the next done job after a look that failed, of which it tells", async () => {
+    const { looked, errors, done } = await setUpAtWork();
     looked.answer = () => Promise.reject(new Error("NOPERM"));
     done(1);
     await pass(1_000);
@@ -81,7 +97,7 @@ describe("a worker looks for done jobs that are no longer kept", () => {
   });
 
   it("when it closes, for those that it has not looked for yet, and leaves no timer behind", async () => {
-    const { looked, retention, done } = setUp();
+    const { looked, retention, done } = await setUpAtWork();
     done(3);
 
     await retention.close();

@@ -36,18 +36,18 @@ describe("a logger for what may go wrong with every call", () => {
     ]);
   });
 
-  it("says at once what is something else, or has another reason", () => {
+  it("says at once what is something else, and not the same for another reason", () => {
     const { logger, said } = setUp();
 
     logger.warn({ job: "1" }, "Not kept.");
     logger.warn({ job: "2" }, "Not kept.");
-    logger.warn({ reason: "away" }, "Not settled.");
-    logger.warn({ reason: "full" }, "Not settled.");
+    for (let key = 0; key < 200; key++) {
+      logger.warn({ reason: `no tier for ${key}` }, `Not settled: no tier for ${key}`);
+    }
 
     expect(said).toEqual([
       [{ job: "1" }, "Not kept."],
-      [{ reason: "away" }, "Not settled."],
-      [{ reason: "full" }, "Not settled."],
+      [{ reason: "no tier for 0" }, "Not settled: no tier for 0"],
     ]);
   });
 
@@ -65,10 +65,10 @@ describe("a logger for what may go wrong with every call", () => {
 
   it("remembers no more than the last hundred", () => {
     const { logger, said } = setUp();
-    for (let reason = 0; reason <= 100; reason++) logger.warn({ reason }, "Not settled.");
+    for (let what = 0; what <= 100; what++) logger.warn({}, `Not settled: ${what}`);
 
-    logger.warn({ reason: 0 }, "Not settled.");
-    logger.warn({ reason: 100 }, "Not settled.");
+    logger.warn({}, "Not settled: 0");
+    logger.warn({}, "Not settled: 100");
 
     expect(said).toHaveLength(102);
   });

@@ -8,6 +8,7 @@ import { readBucketOptions, type BucketOptions } from "./throttle/bucket-options
 import type { BucketParts } from "./throttle/bucket-parts.ts";
 import type { OwnedBucket } from "./throttle/owned-bucket.ts";
 import { createBucket } from "./throttle/create-bucket.ts";
+import { seldom } from "./throttle/seldom.ts";
 import { createSpreadBucket } from "./throttle/spread-bucket.ts";
 
 /** The buckets of one sluice. */
@@ -78,7 +79,8 @@ export function createBuckets(parts: BucketsParts): Buckets {
         return found;
       }
       const openLocalStore = isRemote ? createMemoryStore : undefined;
-      const common = { store, replica, logger, listen, openLocalStore };
+      // One for all parts of a bucket: what goes wrong with one goes wrong with each.
+      const common = { store, replica, logger: seldom(logger), listen, openLocalStore };
       const bucket = create({ name, policy, ...common, ...behaviour });
       buckets.set(name, bucket);
       declarations.set(name, declaration);

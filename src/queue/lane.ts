@@ -55,18 +55,16 @@ export function createWeights(
   };
 }
 
-/** The same for a worker: it has its jobs already, and one whose weight cannot be told now counts as 1; said once. */
+/** The same for a worker: it has its jobs already, and one whose weight cannot be told now counts as 1. */
 export function tolerant(
   weightOf: (key: string | undefined) => number | undefined,
   onError: (error: unknown) => void,
 ): (key: string | undefined) => number | undefined {
-  let isSaid = false;
   return (key) => {
     try {
       return weightOf(key);
     } catch (error) {
-      if (!isSaid) onError(error);
-      isSaid = true;
+      onError(error);
       return undefined;
     }
   };

@@ -24,13 +24,17 @@ export function createRetention(
   let timer: NodeJS.Timeout | undefined;
   /** One at a time: while Redis is away, one is on its way. */
   let looking: Promise<void> | undefined;
+  let isClosed = false;
 
   function look(): Promise<void> {
     clearTimeout(timer);
     timer = undefined;
     unseen = 0;
     looking = forget(KEPT)
-      .catch(onError)
+      .catch((error: Error) => {
+        onError(error);
+        if (!isClosed) lookLater();
+      })
       .finally(() => void (looking = undefined));
     return looking;
   }
@@ -50,6 +54,7 @@ export function createRetention(
       else lookLater();
     },
     async close() {
+      isClosed = true;
       await looking;
       if (timer !== undefined) await look();
     },

@@ -4,6 +4,7 @@ import { storedQueueName, type QueueConnection } from "./connection.ts";
 import type { Stored } from "./job.ts";
 import { ASK_AGAIN_MS, createPatientBackend } from "./patient-backend.ts";
 import { createErrorReports } from "./report-errors.ts";
+import { createRetention } from "./retention.ts";
 import { publishRetries } from "./retry-events.ts";
 
 export interface StoredWorkerParts<Data, Result> {
@@ -25,10 +26,17 @@ const LOOK_SHARE = 1 / 8;
 /** A job whose workers keep dying is given up after so many of them: it may be what kills them. */
 const MOST_DEATHS = 10;
 
+/** BullMQ's worker, and its end. */
+interface OwnedStoredWorker<Data, Result> {
+  readonly stored: StoredWorker<Data, Result | undefined>;
+  /** With force it waits neither for handlers nor for Redis. */
+  readonly close: (isForced: boolean) => Promise<void>;
+}
+
 /** BullMQ's part of a worker: fetches jobs, keeps their locks, and stores what became of them. */
 export function createStoredWorker<Data, Result>(
   parts: StoredWorkerParts<Data, Result>,
-): StoredWorker<Data, Result | undefined> {
+): OwnedStoredWorker<Data, Result> {
   const { queue, connection, prefix, concurrency, lockMs, logger } = parts;
   const stored = new StoredWorker<Data, Result | undefined>(
     storedQueueName(queue),
@@ -46,5 +54,17 @@ export function createStoredWorker<Data, Result>(
   );
   createErrorReports(`A worker of queue "${queue}"`, logger)(stored);
   publishRetries(stored);
-  return stored;
+  const retention = createRetention(
+    (kept) => connection.forgetDone(queue, kept),
+    // What fails for want of Redis is told already.
+    (error) => void (connection.isReady() && stored.emit("error", error)),
+  );
+  stored.on("completed", () => retention.note());
+  return {
+    stored,
+    async close(isForced) {
+      await stored.close(isForced);
+      if (connection.isReady()) await retention.close();
+    },
+  };
 }

@@ -3,7 +3,6 @@ import { availableParallelism } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
 import { DelayedError, WaitingError } from "bullmq";
 import { reasonOf } from "../core/describe-value.ts";
-import type { Arrival } from "../core/lane-store.ts";
 import type { Logger } from "../core/logger.ts";
 import type { OwnedBucket } from "../throttle/owned-bucket.ts";
 import { seldom } from "../throttle/seldom.ts";
@@ -18,9 +17,9 @@ import { openHandler } from "./sandbox.ts";
 import type { Schema } from "./schema.ts";
 import { createJobSlots } from "./job-slots.ts";
 import { PARK_MS, tolerant } from "./lane.ts";
-import { fillDefaults, readJob, type Job, type Stored } from "./job.ts";
+import { fillDefaults, readJob, type Stored } from "./job.ts";
 import type { Queue } from "./queue.ts";
-import { createRetention } from "./retention.ts";
+import { probeOf } from "./probe.ts";
 import { createRunning } from "./running.ts";
 import { createStoredWorker } from "./stored-worker.ts";
 import {
@@ -61,8 +60,6 @@ interface Told {
   readonly changes: number;
 }
 
-/** A slot that came so soon was not waited for. */
-const AT_ONCE_MS = 20;
 const CLOSED = "the worker is closed";
 /** What a worker may need, its handlers having ended, to tell Redis what became of their jobs. */
 const REDIS_GRACE_MS = 2_000;
@@ -99,7 +96,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     feeder.wake(key);
   });
 
-  const stored = createStoredWorker<Data, Result>({
+  const { stored, close: closeStored } = createStoredWorker<Data, Result>({
     ...common,
     connection,
     prefix,
@@ -107,12 +104,6 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     lockMs,
     process,
   });
-  const retention = createRetention(
-    (kept) => connection.forgetDone(queue.name, kept),
-    // What fails for want of Redis is told already.
-    (error) => void (connection.isReady() && stored.emit("error", error)),
-  );
-  stored.on("completed", () => retention.note());
   stored.on("lockRenewalFailed", (ids) => {
     for (const id of ids) running.abort("its lock was lost", id);
   });
@@ -177,8 +168,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     const haveAllEnded = await running.untilNone(deadlineMs);
     running.abort(CLOSED);
     // BullMQ waits for handlers, and for Redis however long it is away; with force it does not.
-    const closed = stored.close(!haveAllEnded || !connection.isReady());
-    await untilTooLong(closed.then(() => (connection.isReady() ? retention.close() : undefined)));
+    await untilTooLong(closeStored(!haveAllEnded || !connection.isReady()));
     // Not before: a job whose process is ended now would count as failed.
     await handler.close();
     connection.close();
@@ -199,14 +189,4 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
 /** Waits for what a worker that closes still asks of Redis. */
 async function untilTooLong(asking: Promise<unknown>): Promise<void> {
   await Promise.race([asking, pause(REDIS_GRACE_MS, undefined, { ref: false })]);
-}
-
-/** A job that was let through alone tells whether its key has room again. */
-function probeOf(
-  { key }: Job<unknown>,
-  arrival: Arrival,
-  { waitedMs }: Slot,
-): { key: string; wentAtOnce: boolean } | undefined {
-  if (key === undefined || arrival !== "probe") return undefined;
-  return { key, wentAtOnce: waitedMs < AT_ONCE_MS };
 }

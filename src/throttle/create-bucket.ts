@@ -20,7 +20,6 @@ import { createRefusals } from "./refusals.ts";
 import { createSettling } from "./settling.ts";
 import type { Slot } from "./slot.ts";
 import { createSecondLook } from "./second-look.ts";
-import { seldom } from "./seldom.ts";
 import { takeSlotInHand } from "./slot-in-hand.ts";
 import { createSteering } from "./steering.ts";
 import { throttle } from "./throttled.ts";
@@ -31,8 +30,7 @@ import type { WaitingCall } from "./waiting-call.ts";
 const NO_OPTIONS: DrawOptions = Object.freeze({});
 
 export function createBucket(parts: BucketParts): OwnedBucket {
-  const { name, policy, replica, maxWaiting = Infinity, onStoreDown = "refuse" } = parts;
-  const logger = seldom(parts.logger);
+  const { name, policy, replica, logger, maxWaiting = Infinity, onStoreDown = "refuse" } = parts;
   const { waiting, refusals } = parts.common ?? {
     waiting: () => pacer.waiting,
     refusals: createRefusals(),

@@ -80,6 +80,26 @@ describe("a worker whose Redis user lacks a right", () => {
     ]);
     expect(jobs.reached()).toEqual(new Set([1, 2, 3]));
   });
+
+  it("says which rights it needs when done jobs cannot be removed, and works on", async () => {
+    const redis = await servers.start();
+    const lines: string[] = [];
+    const error = (_facts: object, line: string): void => void lines.push(line);
+    const url = await userWithout(redis, "unlink");
+    const sluice = redis.open({ redis: url, logger: { warn: () => {}, error } });
+    const jobs = workOn([sluice], { rate: "1000/s" });
+    const producer = redis.open();
+    const bucket = producer.bucket("b", { rate: "1000/s" });
+    const numbers = Array.from({ length: 1_100 }, (_, index) => index);
+    await producer.queue<number>("jobs", { bucket }).enqueueMany(numbers);
+
+    await waitUntil(() => jobs.reached().size === 1_100, "all are done");
+    await waitUntil(() => lines.length > 0, "it says so");
+
+    expect(lines).toEqual([
+      expect.stringMatching(/^A worker of queue "jobs" met .*docs\/topologies\.md/),
+    ]);
+  });
 });
 
 describe("who may not ask what server it is on", () => {

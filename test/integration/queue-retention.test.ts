@@ -1,5 +1,5 @@
 import { Redis } from "ioredis";
-import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished, vi } from "vitest";
 import type { Handler } from "sluice";
 import { openQueue } from "../support/open-queue.ts";
 import { realSluices } from "../support/real-sluice.ts";
@@ -40,6 +40,20 @@ describe("done jobs", () => {
     expect(await redis.keys(`${keyOf(old!.id)}*`)).toEqual([]);
     const kept = [recent!.id, `${recent!.id}:logs`].map(keyOf).sort();
     expect((await redis.keys(`${keyOf(recent!.id)}*`)).sort()).toEqual(kept);
+  });
+
+  it("are as old as the clock says by which they were done, however slow that is", async () => {
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() - DAY_MS - 3_600_000 });
+    onTestFinished(() => void vi.useRealTimers());
+    const { sluice, queue } = openQueue<string>(sluices);
+    await redis.zadd(keyOf("completed"), Date.now() - DAY_MS - 1, "old");
+    sluice.worker(queue, async () => {});
+
+    const next = await queue.enqueue("next");
+    await next.finished();
+
+    await waitUntil(async () => (await redis.zscore(keyOf("completed"), "old")) === null, "a look");
+    expect(await redis.zrange(keyOf("completed"), 0, -1)).toEqual([next.id]);
   });
 
   it("stay within their bound when no worker lives long enough to do many", async () => {

@@ -7,18 +7,14 @@ import type { Feedback, ReadFeedback } from "../feedback-options.ts";
 /** Asks a function of the user's own what a result or an error tells. */
 export type AskOwn = (read: ReadFeedback & object, resultOrError: unknown) => Feedback | undefined;
 
-/** Warns of an answer that is none, once for each function: it answers so to every call. Such a one tells nothing. */
+/** Warns of an answer that is none; the logger is one that does not say so with every call. Such an answer tells nothing. */
 export function createAskOwn(bucket: string, logger: Logger): AskOwn {
-  const warnedOf = new WeakSet<object>();
-
   return (read, resultOrError) => {
     const answer: unknown = read(resultOrError);
     if (answer === undefined) return undefined;
     const problem = problemOf(answer);
     if (problem === undefined) return answer as Feedback;
     letGo(answer);
-    if (warnedOf.has(read)) return undefined;
-    warnedOf.add(read);
     logger.warn({ bucket }, `feedback() answered with ${problem}.`);
     return undefined;
   };

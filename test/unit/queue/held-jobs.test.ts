@@ -1,16 +1,9 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { HoldRequest } from "../../../src/core/lane-store.ts";
 import { createHeldJobs } from "../../../src/queue/held-jobs.ts";
+import { fakeTimers } from "../../support/fake-timers.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  vi.useRealTimers();
-});
-
-/** Runs what is due within so many ms. */
-const pass = (ms: number): Promise<unknown> => vi.advanceTimersByTimeAsync(ms);
+const pass = fakeTimers();
 
 function setUp() {
   const told: (readonly string[])[] = [];

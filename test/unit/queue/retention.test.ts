@@ -1,16 +1,9 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { deferred } from "../../support/deferred.ts";
 import { createRetention } from "../../../src/queue/retention.ts";
+import { fakeTimers } from "../../support/fake-timers.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  vi.useRealTimers();
-});
-
-/** Runs what is due within so many ms. */
-const pass = (ms: number): Promise<unknown> => vi.advanceTimersByTimeAsync(ms);
+const pass = fakeTimers();
 
 function setUp() {
   const looked = { times: 0, answer: (): Promise<void> => Promise.resolve() };
@@ -29,8 +22,9 @@ function setUp() {
 }
 
 /** It has looked with its first done job. */
-async function setUpAtWork() {
+async function setUpAtWork(answer = () => Promise.resolve()) {
   const parts = setUp();
+  parts.looked.answer = answer;
   parts.done(1);
   await pass(0);
   parts.looked.times = 0;
@@ -84,16 +78,27 @@ describe("a worker looks for done jobs that are no longer kept", () => {
     expect(looked.times).toBe(2);
   });
 
-  it("with the next done job after a look that failed, of which it tells", async () => {
-    const { looked, errors, done } = await setUpAtWork();
-    looked.answer = () => Promise.reject(new Error("NOPERM"));
-    done(1);
-    await pass(1_000);
+  it("again a second after a look that failed, of which it tells, until one goes well", async () => {
+    const { looked, errors } = await setUpAtWork(() => Promise.reject(new Error("NOPERM")));
     expect(errors).toEqual(["NOPERM"]);
-
-    done(1);
     await pass(1_000);
-    expect(looked.times).toBe(2);
+    expect(errors).toEqual(["NOPERM", "NOPERM"]);
+
+    looked.answer = () => Promise.resolve();
+    looked.times = 0;
+    await pass(60_000);
+    expect(looked.times).toBe(1);
+  });
+
+  it("no more once it is closed, also if its last look fails", async () => {
+    const { looked, retention, done } = await setUpAtWork();
+    looked.answer = () => Promise.reject(new Error("away"));
+    done(1);
+
+    await retention.close();
+
+    expect(looked.times).toBe(1);
+    expect(vi.getTimerCount()).toBe(0);
   });
 
   it("when it closes, for those that it has not looked for yet, and leaves no timer behind", async () => {

@@ -1,12 +1,8 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { seldom } from "../../../src/throttle/seldom.ts";
+import { fakeTimers } from "../../support/fake-timers.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  vi.useRealTimers();
-});
+const pass = fakeTimers();
 
 function setUp() {
   const said: unknown[] = [];
@@ -18,16 +14,16 @@ function setUp() {
 }
 
 describe("a logger for what may go wrong with every call", () => {
-  it("says the same once in ten seconds, and then how often it did not", () => {
+  it("says the same once in ten seconds, and then how often it did not", async () => {
     const { logger, said } = setUp();
     for (let call = 0; call < 1_000; call++) logger.warn({ reason: "away" }, "Not settled.");
-    vi.advanceTimersByTime(9_999);
+    await pass(9_999);
     logger.warn({ reason: "away" }, "Not settled.");
     expect(said).toEqual([[{ reason: "away" }, "Not settled."]]);
 
-    vi.advanceTimersByTime(1);
+    await pass(1);
     logger.warn({ reason: "away" }, "Not settled.");
-    vi.advanceTimersByTime(10_000);
+    await pass(10_000);
     logger.warn({ reason: "away" }, "Not settled.");
 
     expect(said.slice(1)).toEqual([

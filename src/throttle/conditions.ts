@@ -40,13 +40,24 @@ export function conditionsOf({ shared, keyLimits, costs, text }: Given): Conditi
 }
 
 /**
- * A slot may be used late by half an interval: at least by what timers and a
- * busy process are off, at most by one horizon. At 100/s both are 5 ms, which
- * leaves as much to the network before a second can see two calls too many.
- * Where nothing is evenly spaced there is no interval, and a whole horizon is allowed.
+ * 1 % of a second and 10 % of 100 ms are 10 ms both: no window that is promised may see slots of more than that beyond
+ * its own. The network and clocks have 4 ms of it, and each end of a window may catch a call.
+ */
+const ROOM_MS = 10;
+const NETWORK_MS = 4;
+/** By so much are timers and a busy process off, whatever the rate. */
+const TIMERS_MS = 5;
+
+/**
+ * A slot may be used late by half an interval: at least by what timers and a busy process are off, at most by one
+ * horizon. At 100/s both are 5 ms, which leaves as much to the network before a second can see two calls too many.
+ * Above 2,000/s so many calls wait that clearing up after them holds a process up for longer, and a second has room
+ * for it. Where nothing is evenly spaced there is no interval, and a whole horizon is allowed.
  */
 function lateMs(spacing: readonly Limit[], costs: readonly number[]): number {
   const horizonMs = HORIZON_US / 1_000;
   if (!spacing.some(({ kind }) => ruleOf(kind).doesSpace === true)) return horizonMs;
-  return Math.min(Math.max(stepOf(spacing, costs) / 2_000, 5), horizonMs);
+  const intervalMs = stepOf(spacing, costs) / 1_000;
+  const roomMs = ROOM_MS - NETWORK_MS - 2 * intervalMs;
+  return Math.min(Math.max(intervalMs / 2, TIMERS_MS, roomMs), horizonMs);
 }

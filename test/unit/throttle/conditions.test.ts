@@ -5,11 +5,13 @@ import { conditionsOf } from "../../../src/throttle/conditions.ts";
 
 const NONE: readonly Limit[] = [];
 const [fast, fair, slow] = [leakyBucket("1000/s"), leakyBucket("40/s"), leakyBucket("1/s")];
+const fastest = leakyBucket("10000/s");
 
 it.each([
   ["half an interval", [fair], NONE, 1, 12.5],
   ["half of what a costly call takes", [fair], NONE, 2, 25],
   ["5 ms at least, by which timers are off", [fast], NONE, 1, 5],
+  ["what a second has room for, where slots are dense", [fastest], NONE, 1, 5.8],
   ["a horizon at most", [slow], NONE, 1, 100],
   ["by the interval that others are spaced by, not by its key's", [fair], [slow], 1, 12.5],
   ["by its key's interval, when nothing is shared", NONE, [fair], 1, 12.5],

@@ -1,6 +1,7 @@
 import { InvalidOptionError } from "../core/errors.ts";
 import type { Slot } from "../throttle/slot.ts";
-import type { Job, Stored } from "./job.ts";
+import type { Wait, Waits } from "../throttle/waiting-call.ts";
+import { fillDefaults, type Job, type Stored } from "./job.ts";
 
 /** What a handler gets beside its job. */
 export interface JobContext {
@@ -31,31 +32,42 @@ export interface JobContext {
 /** Does one job; what it throws counts as a failed attempt. */
 export type Handler<Data, Result> = (job: Job<Data>, context: JobContext) => Promise<Result>;
 
-/** A context, and the end of what it stands for. */
-export interface OwnedJobContext extends JobContext {
+/** A context, the wait for its slot, and the end of what it stands for. */
+export interface OwnedJobContext extends JobContext, Waits {
+  readonly jobId: string;
+  /** When the job was fetched, on `performance.now()`. */
+  readonly sinceMs: number;
   readonly isAborted: boolean;
+  hasBegun: boolean;
   /** The attempt has its slot, and begins. */
   begin(stored: Stored<unknown>, slot: Slot): void;
+  /** Ends the wait for its slot, if it waits. */
+  leave(reason: unknown): void;
   abort(reason: unknown): void;
 }
 
 const LONGEST_LINE = 1_000;
 const LONGEST_PROGRESS = 10_000;
 
-export function createJobContext(attempt: number): OwnedJobContext {
-  return new BegunContext(attempt);
+export function createJobContext(jobId: string, attempt: number): OwnedJobContext {
+  return new FetchedContext(jobId, attempt);
 }
 
 /** A class, and all made when it is asked for: to make a signal for each job cost as much as all else about it. */
-class BegunContext implements OwnedJobContext {
+class FetchedContext implements OwnedJobContext {
+  readonly jobId: string;
   readonly attempt: number;
+  readonly sinceMs: number = performance.now();
+  hasBegun = false;
   isAborted = false;
   #reason: unknown;
   #controller: AbortController | undefined;
   #stored: Stored<unknown> | undefined;
   #slot: Slot | undefined;
+  #wait: Wait | undefined;
 
-  constructor(attempt: number) {
+  constructor(jobId: string, attempt: number) {
+    this.jobId = jobId;
     this.attempt = attempt;
   }
 
@@ -72,6 +84,7 @@ class BegunContext implements OwnedJobContext {
   // Functions that need no `this`: handlers take their context apart.
   get log(): JobContext["log"] {
     const stored = this.#stored!;
+    fillDefaults(stored);
     return (line) => written(stored.log(String(line).slice(0, LONGEST_LINE)));
   }
 
@@ -86,6 +99,18 @@ class BegunContext implements OwnedJobContext {
   begin(stored: Stored<unknown>, slot: Slot): void {
     this.#stored = stored;
     this.#slot = slot;
+  }
+
+  add(wait: Wait): void {
+    this.#wait = wait;
+  }
+
+  delete(): void {
+    this.#wait = undefined;
+  }
+
+  leave(reason: unknown): void {
+    this.#wait?.leave(reason);
   }
 
   abort(reason: unknown): void {

@@ -1,11 +1,12 @@
 import type { LaneStore } from "../core/lane-store.ts";
+import type { Running } from "./running.ts";
 
-/** The jobs that a worker has fetched and not begun: all may know of those that wait for long, to say when others start. */
+/** Tells of the jobs that a worker has fetched and not begun: all may know of those that wait for long, to say when others start. */
 export interface HeldJobs {
   /** A job was fetched. */
-  add(id: string): void;
-  /** It begins, or goes back; once more is no harm. */
-  delete(id: string): void;
+  fetched(): void;
+  /** One begins, or goes back. */
+  begun(): void;
   close(): Promise<void>;
 }
 
@@ -21,10 +22,9 @@ export function createHeldJobs(parts: {
   readonly lanes: Pick<LaneStore, "hold">;
   readonly queue: string;
   readonly worker: string;
+  readonly running: Pick<Running, "unbegun" | "waitingSince">;
 }): HeldJobs {
-  const { lanes, queue, worker } = parts;
-  /** Since when, in the order in which they came. */
-  const sinceMs = new Map<string, number>();
+  const { lanes, queue, worker, running } = parts;
   let isTold = false;
   let telling: Promise<void> | undefined;
   let timer: NodeJS.Timeout | undefined;
@@ -37,7 +37,7 @@ export function createHeldJobs(parts: {
   function look(): void {
     timer = undefined;
     tell();
-    if (sinceMs.size > 0) lookIn(isTold ? TELL_MS : SOON_MS);
+    if (running.unbegun > 0) lookIn(isTold ? TELL_MS : SOON_MS);
   }
 
   function tell(): void {
@@ -52,32 +52,29 @@ export function createHeldJobs(parts: {
       .catch(() => undefined)
       .then(() => {
         telling = undefined;
-        if (sinceMs.size === 0) tell();
+        if (running.unbegun === 0) tell();
       });
   }
 
+  /** One that has lost its lock and was fetched again is here twice. */
   function waitingForLong(): string[] {
-    const untilMs = performance.now() - SOON_MS;
-    const ids: string[] = [];
-    for (const [id, atMs] of sinceMs) {
-      if (atMs > untilMs || ids.length === MOST_TOLD) break;
-      ids.push(id);
+    if (isClosed) return [];
+    const ids = new Set<string>();
+    for (const id of running.waitingSince(performance.now() - SOON_MS)) {
+      if (ids.size === MOST_TOLD) break;
+      ids.add(id);
     }
-    return ids;
+    return [...ids];
   }
 
   return {
-    add(id) {
-      sinceMs.set(id, performance.now());
-      lookIn(SOON_MS);
-    },
-    delete(id) {
-      if (sinceMs.delete(id) && sinceMs.size === 0 && isTold) tell();
+    fetched: () => lookIn(SOON_MS),
+    begun() {
+      if (isTold && running.unbegun === 0) tell();
     },
     async close() {
       isClosed = true;
       clearTimeout(timer);
-      sinceMs.clear();
       await telling;
       tell();
       await telling;

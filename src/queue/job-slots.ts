@@ -9,20 +9,21 @@ import {
 } from "../core/errors.ts";
 import type { OwnedBucket } from "../throttle/owned-bucket.ts";
 import type { Slot } from "../throttle/slot.ts";
-import type { TooFar, Wait, WaitOptions } from "../throttle/waiting-call.ts";
+import type { TooFar, Wait, WaitOptions, Waits } from "../throttle/waiting-call.ts";
 import type { Job } from "./job.ts";
 import { expiredFailure, impossibleFailure } from "./outcome.ts";
 
 /** Draws slots for the jobs of one worker. */
 export interface JobSlots {
   /**
-   * The job's slot; or why there is none: its key's time is too far off, or undefined: the worker is closed.
+   * The job's slot; or why there is none: its key's time is too far off, or undefined: the worker is closed. What
+   * ends the wait is among `waits`.
    *
    * @throws the failure of a job that did not start in time, or never can.
    */
-  draw(job: Job<unknown>): Promise<Slot | TooFar | undefined>;
-  /** Ends all waits. */
-  close(reason: string): void;
+  draw(job: Job<unknown>, waits: Waits): Promise<Slot | TooFar | undefined>;
+  /** Whoever leaves its wait from now on draws no more. */
+  close(): void;
 }
 
 const STORE_RETRY_MS = 1_000;
@@ -35,11 +36,9 @@ export function createJobSlots(
   /** The application could not tell the limits of a key; it is asked again, and each job that waits says so each second. */
   onKeyError: (error: unknown) => void,
 ): JobSlots {
-  /** What ends the waits of jobs for their slots. */
-  const waits = new Set<Wait>();
   let isClosed = false;
 
-  function drawOnce(job: Job<unknown>): Promise<Slot | TooFar> {
+  function drawOnce(job: Job<unknown>, waits: Waits): Promise<Slot | TooFar> {
     const options = waitOptions(job);
     if (options === undefined) return Promise.reject(expiredFailure(job, Date.now()));
     try {
@@ -52,6 +51,7 @@ export function createJobSlots(
   /** An outage is waited out, of Redis as of what the application asks for the limits of a key. */
   async function drawAgain(
     job: Job<unknown>,
+    waits: Waits,
     failure: unknown,
   ): Promise<Slot | TooFar | undefined> {
     let error = failure;
@@ -62,10 +62,10 @@ export function createJobSlots(
       if (canNeverPass(error)) throw impossibleFailure(error);
       if (!(error instanceof SluiceError)) onKeyError(error);
       else if (!(error instanceof StoreUnavailableError)) throw error;
-      await pauseUnlessClosed();
+      await pauseUnlessClosed(waits);
       if (isClosed) return undefined;
       try {
-        return await drawOnce(job);
+        return await drawOnce(job, waits);
       } catch (next) {
         error = next;
       }
@@ -73,7 +73,7 @@ export function createJobSlots(
     return undefined;
   }
 
-  async function pauseUnlessClosed(): Promise<void> {
+  async function pauseUnlessClosed(waits: Waits): Promise<void> {
     const pausing = new AbortController();
     const waiting: Wait = { leave: () => pausing.abort() };
     waits.add(waiting);
@@ -91,14 +91,13 @@ export function createJobSlots(
   }
 
   return {
-    draw(job) {
+    draw(job, waits) {
       // Not async, and no loop: each layer of promises would cost a job about as much as its draw.
       if (isClosed) return Promise.resolve(undefined);
-      return drawOnce(job).catch((error: unknown) => drawAgain(job, error));
+      return drawOnce(job, waits).catch((error: unknown) => drawAgain(job, waits, error));
     },
-    close(reason) {
+    close() {
       isClosed = true;
-      for (const wait of waits) wait.leave(reason);
     },
   };
 }

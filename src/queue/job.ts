@@ -97,7 +97,7 @@ function ownOptions(
   };
 }
 
-/** Puts the defaults into the job at hand, where BullMQ looks for them when a handler fails or logs. */
+/** Puts the defaults into the job at hand, where BullMQ looks for them when a handler fails or logs; not into each job. */
 export function fillDefaults({ opts }: Pick<Stored<unknown>, "opts">): void {
   opts.attempts ||= DEFAULT_ATTEMPTS;
   opts.backoff ??= exponential();

@@ -4,8 +4,18 @@ import { JobLostError } from "./job-errors.ts";
 /** The jobs that a worker has in hand. */
 export interface Running {
   readonly count: number;
-  begin(jobId: string, attempt: number): OwnedJobContext;
+  /** How many of them have yet to begin. */
+  readonly unbegun: number;
+  /** A job was fetched. */
+  add(jobId: string, attempt: number): OwnedJobContext;
+  /** It has its slot. */
+  started(context: OwnedJobContext): void;
+  /** It has ended, or goes back. */
   end(context: OwnedJobContext): void;
+  /** Those that were fetched before that moment of `performance.now()` and have yet to begin, in the order in which they came. */
+  waitingSince(untilMs: number): Iterable<string>;
+  /** Ends their waits for slots. */
+  leave(reason: string): void;
   /** Tells the handler of a job, or of all, that the job is no longer this worker's. */
   abort(why: string, jobId?: string): void;
   /** Resolves as soon as nothing is under way: true; or after `timeoutMs`: false. */
@@ -13,25 +23,48 @@ export interface Running {
 }
 
 export function createRunning(): Running {
-  /** With the ids of their jobs. One that has lost its lock may be here twice. */
-  const contexts = new Map<OwnedJobContext, string>();
+  /** In the order in which they came. A job that has lost its lock may be here twice. */
+  const contexts = new Set<OwnedJobContext>();
+  let unbegun = 0;
   let onNone = (): void => {};
+
+  function started(context: OwnedJobContext): void {
+    if (context.hasBegun) return;
+    context.hasBegun = true;
+    unbegun -= 1;
+  }
 
   return {
     get count() {
       return contexts.size;
     },
-    begin(jobId, attempt) {
-      const context = createJobContext(attempt);
-      contexts.set(context, jobId);
+    get unbegun() {
+      return unbegun;
+    },
+    add(jobId, attempt) {
+      const context = createJobContext(jobId, attempt);
+      contexts.add(context);
+      unbegun += 1;
       return context;
     },
+    started,
     end(context) {
+      started(context);
       contexts.delete(context);
       if (contexts.size === 0) onNone();
     },
+    *waitingSince(untilMs) {
+      for (const { jobId, sinceMs, hasBegun } of contexts) {
+        if (sinceMs > untilMs) return;
+        if (!hasBegun) yield jobId;
+      }
+    },
+    leave(reason) {
+      for (const context of contexts) context.leave(reason);
+    },
     abort(why, only) {
-      for (const [context, jobId] of contexts) {
+      for (const context of contexts) {
+        const { jobId } = context;
         if (only === undefined || jobId === only) context.abort(new JobLostError({ jobId, why }));
       }
     },

@@ -83,7 +83,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   const slots = createJobSlots(bucket, patienceMs, weightOf, warn(untold));
   let closing: Promise<void> | undefined;
   const told = { ...common, lanes: connection.lanes, worker: randomUUID() };
-  const held = createHeldJobs(told);
+  const held = createHeldJobs({ ...told, running });
   const feeder = createFeeder({
     ...told,
     places: () => concurrency - running.count,
@@ -109,10 +109,9 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   });
 
   async function process(bullJob: Stored<Data>, token: string): Promise<Result | undefined> {
-    fillDefaults(bullJob);
     const job = readJob(bullJob);
-    const context = running.begin(job.id, bullJob.attemptsMade + 1);
-    held.add(job.id);
+    const context = running.add(job.id, bullJob.attemptsMade + 1);
+    held.fetched();
     try {
       const isReady = handler.ready();
       if (isReady !== undefined) await isReady;
@@ -120,14 +119,15 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       // It came due by itself, from a delay or a retry, and has yet to wait for its turn.
       if (arrival === "unfed") return await park(bullJob, token);
       const changesBefore = changes;
-      const drawing = slots.draw(job);
+      const drawing = slots.draw(job, context);
       if (arrival === "probe") drawing.catch(() => feeder.missProbe(job.key!));
       const drawn = await (job.key === undefined ? drawing : feeder.whileWaiting(drawing));
       if (drawn instanceof TooFar) {
         return await park(bullJob, token, { roomInMs: drawn.roomInMs, changes: changesBefore });
       }
       if (drawn === undefined || context.isAborted) return await giveBack(bullJob, token, drawn);
-      held.delete(job.id);
+      running.started(context);
+      held.begun();
       feeder.start(probeOf(job, arrival, drawn));
       const { hasLease } = drawn;
       try {
@@ -135,9 +135,12 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       } finally {
         if (hasLease && job.key !== undefined) feeder.wake(job.key);
       }
+    } catch (error) {
+      fillDefaults(bullJob);
+      throw error;
     } finally {
-      held.delete(job.id);
       running.end(context);
+      held.begun();
     }
   }
 
@@ -162,7 +165,8 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     // First of all it fetches no more, or BullMQ would take a job in the place of each that goes back.
     await stored.pause(true);
     stopHearing();
-    slots.close(CLOSED);
+    slots.close();
+    running.leave(CLOSED);
     const isTold = Promise.all([feeder.close(), held.close()]);
     if (connection.isReady()) await untilTooLong(isTold);
     const haveAllEnded = await running.untilNone(deadlineMs);

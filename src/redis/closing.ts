@@ -1,4 +1,5 @@
-import type { Cluster, Command, Redis } from "ioredis";
+import type { Cluster, Redis } from "ioredis";
+import { createUnanswered } from "./unanswered.ts";
 
 type Client = Redis | Cluster;
 
@@ -35,22 +36,17 @@ export function closeWithNodes(client: Client): void {
  * itself on a new connection, so that a refusal would end the process.
  */
 export function refuseOnceClosed(client: Client): void {
-  const asked = new Map<Command, Command["reject"]>();
+  const unanswered = createUnanswered({ isInOrder: !client.isCluster });
   const send = client.sendCommand.bind(client);
   const disconnect = client.disconnect.bind(client);
 
   function refuseAll(): void {
     // BullMQ knows it by these words.
-    for (const refuse of asked.values()) refuse(new Error("Connection is closed."));
+    unanswered.refuseAll(new Error("Connection is closed."));
   }
 
   client.sendCommand = (...given: Parameters<Cluster["sendCommand"]>) => {
-    const [command] = given;
-    if (!asked.has(command)) {
-      const forget = (): void => void asked.delete(command);
-      asked.set(command, command.reject);
-      command.promise.then(forget, forget);
-    }
+    unanswered.add(given[0]);
     return Reflect.apply(send, undefined, given);
   };
   client.on("end", refuseAll);

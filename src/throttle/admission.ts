@@ -14,8 +14,8 @@ import {
   TooFar,
   WaitingCall,
   type CallContext,
-  type Wait,
   type WaitOptions,
+  type Waits,
 } from "./waiting-call.ts";
 
 /** How calls come in: into the line, or back at once. What is thrown for one is thrown before it waits. */
@@ -118,7 +118,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     });
   }
 
-  function waitForJob(options: WaitOptions, waits: Set<Wait>): Promise<Slot | TooFar> {
+  function waitForJob(options: WaitOptions, waits: Waits): Promise<Slot | TooFar> {
     const group = groups.of(options);
     const roomInMs = group.notBeforeMs - performance.now();
     if (roomInMs > (options.patienceMs ?? Infinity)) return Promise.resolve(new TooFar(roomInMs));

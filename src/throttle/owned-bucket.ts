@@ -7,7 +7,7 @@ import type { ReadFeedback } from "./feedback-options.ts";
 import type { Heard } from "./listener.ts";
 import type { Slot } from "./slot.ts";
 import type { InForce } from "./steering.ts";
-import type { TooFar, Wait, WaitOptions } from "./waiting-call.ts";
+import type { TooFar, WaitOptions, Waits } from "./waiting-call.ts";
 
 /** A bucket as other parts of a sluice use it. */
 export interface OwnedBucket extends Bucket {
@@ -20,7 +20,7 @@ export interface OwnedBucket extends Bucket {
    * Draws with options that have been read already, for a worker. While it waits,
    * what ends the wait is among `waits`: a signal for each job costs more than the draw.
    */
-  drawForJob(options: WaitOptions, waits: Set<Wait>): Promise<Slot | TooFar>;
+  drawForJob(options: WaitOptions, waits: Waits): Promise<Slot | TooFar>;
   /**
    * What such a call takes of what all keys share, and of what its own key has, in ms; 0 where there is no rate.
    *

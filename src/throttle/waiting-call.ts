@@ -30,11 +30,17 @@ export interface Wait {
   leave(reason: unknown): void;
 }
 
+/** Where waits are listed while they last: a set, or what has one of them at a time. */
+export interface Waits {
+  add(wait: Wait): unknown;
+  delete(wait: Wait): unknown;
+}
+
 /** What a wait comes to, and where it is listed until then. */
 interface Settling {
   readonly resolve: (slot: Slot) => void;
   readonly reject: (reason: unknown) => void;
-  readonly waits?: Set<Wait> | undefined;
+  readonly waits?: Waits | undefined;
 }
 
 /** What a call needs to know of the bucket that it waits for. */

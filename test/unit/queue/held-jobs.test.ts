@@ -1,6 +1,8 @@
 import { describe, expect, it, vi } from "vitest";
 import type { HoldRequest } from "../../../src/core/lane-store.ts";
+import type { OwnedJobContext } from "../../../src/queue/handler.ts";
 import { createHeldJobs } from "../../../src/queue/held-jobs.ts";
+import { createRunning } from "../../../src/queue/running.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
 
 const pass = fakeTimers();
@@ -15,9 +17,21 @@ function setUp() {
       await setup.answer();
     },
   };
-  return Object.assign(setup, {
-    held: createHeldJobs({ lanes: setup, queue: "jobs", worker: "w" }),
-  });
+  const running = createRunning();
+  const jobs = createHeldJobs({ lanes: setup, queue: "jobs", worker: "w", running });
+  const contexts = new Map<string, OwnedJobContext>();
+  const held = {
+    add(id: string) {
+      contexts.set(id, running.add(id, 1));
+      jobs.fetched();
+    },
+    delete(id: string) {
+      running.started(contexts.get(id)!);
+      jobs.begun();
+    },
+    close: () => jobs.close(),
+  };
+  return Object.assign(setup, { held });
 }
 
 describe("what a worker tells of the jobs that it has yet to begin", () => {
@@ -48,6 +62,17 @@ describe("what a worker tells of the jobs that it has yet to begin", () => {
 
     expect(first).toEqual(["1", "2"]);
     expect(told.slice(1)).toEqual(Array(4).fill(["1", "2", "3"]));
+    await held.close();
+  });
+
+  it("names one that was fetched again, having lost its lock, once", async () => {
+    const { held, told } = setUp();
+    held.add("1");
+    held.add("1");
+
+    await pass(110);
+
+    expect(told).toEqual([["1"]]);
     await held.close();
   });
 

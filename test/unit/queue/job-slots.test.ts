@@ -2,6 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 import { createJobSlots } from "../../../src/queue/job-slots.ts";
 import type { Job } from "../../../src/queue/job.ts";
 import type { OwnedBucket } from "../../../src/throttle/owned-bucket.ts";
+import type { Wait } from "../../../src/throttle/waiting-call.ts";
 
 const job = { id: "1", key: "k", data: undefined, priority: "normal" } as unknown as Job<unknown>;
 
@@ -19,9 +20,11 @@ describe("a job whose key's limits cannot be told", () => {
   it("waits for no more when its worker closes", async () => {
     const { slots, onKeyError } = openSlots();
 
-    const drawn = slots.draw(job);
+    const waits = new Set<Wait>();
+    const drawn = slots.draw(job, waits);
     await vi.waitFor(() => expect(onKeyError).toHaveBeenCalled());
-    slots.close("the worker is closed");
+    slots.close();
+    for (const wait of waits) wait.leave("the worker is closed");
 
     expect(await drawn).toBeUndefined();
   });

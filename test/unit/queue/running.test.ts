@@ -4,7 +4,7 @@ import { createRunning } from "../../../src/queue/running.ts";
 
 it("tells the handler of one job that it is lost, and no other", () => {
   const running = createRunning();
-  const [a, b] = [running.begin("a", 1), running.begin("b", 1)];
+  const [a, b] = [running.add("a", 1), running.add("b", 1)];
 
   running.abort("its lock was lost", "a");
 
@@ -16,7 +16,7 @@ it("tells the handler of one job that it is lost, and no other", () => {
 
 it("tells all of them, each of its own job", () => {
   const running = createRunning();
-  const contexts = [running.begin("a", 1), running.begin("b", 2)];
+  const contexts = [running.add("a", 1), running.add("b", 2)];
 
   running.abort("the worker is closed");
 
@@ -25,8 +25,8 @@ it("tells all of them, each of its own job", () => {
 
 it("counts a job that is here twice, having lost its lock, twice", async () => {
   const running = createRunning();
-  const first = running.begin("a", 1);
-  const second = running.begin("a", 2);
+  const first = running.add("a", 1);
+  const second = running.add("a", 2);
   const ended = running.untilNone(60_000);
 
   running.end(second);
@@ -39,7 +39,34 @@ it("counts a job that is here twice, having lost its lock, twice", async () => {
 
 it("waits no longer than it is told to", async () => {
   const running = createRunning();
-  running.begin("a", 1);
+  running.add("a", 1);
 
   expect(await running.untilNone(1)).toBe(false);
+});
+
+it("knows those that have yet to begin, in the order in which they came", () => {
+  const running = createRunning();
+  const [a, b, c] = ["a", "b", "c"].map((id) => running.add(id, 1));
+
+  running.started(b!);
+  running.started(b!);
+
+  expect([...running.waitingSince(Infinity)]).toEqual(["a", "c"]);
+  expect([...running.waitingSince(a!.sinceMs - 1)]).toEqual([]);
+  expect(running.unbegun).toBe(2);
+  for (const context of [a, b, c]) running.end(context!);
+  expect(running.unbegun).toBe(0);
+});
+
+it("ends the waits of those that wait", () => {
+  const running = createRunning();
+  const left: unknown[] = [];
+  const [a, b] = [running.add("a", 1), running.add("b", 1)];
+  const wait = { leave: (reason: unknown) => void left.push(reason) };
+  for (const context of [a, b]) context.add(wait);
+
+  b.delete(wait);
+  running.leave("the worker is closed");
+
+  expect(left).toEqual(["the worker is closed"]);
 });

@@ -1,7 +1,7 @@
 import { InvalidOptionError } from "../core/errors.ts";
 import type { Slot } from "../throttle/slot.ts";
 import type { Wait, Waits } from "../throttle/waiting-call.ts";
-import { fillDefaults, type Job, type Stored } from "./job.ts";
+import type { Job, Stored } from "./job.ts";
 
 /** What a handler gets beside its job. */
 export interface JobContext {
@@ -84,7 +84,6 @@ class FetchedContext implements OwnedJobContext {
   // Functions that need no `this`: handlers take their context apart.
   get log(): JobContext["log"] {
     const stored = this.#stored!;
-    fillDefaults(stored);
     return (line) => written(stored.log(String(line).slice(0, LONGEST_LINE)));
   }
 

@@ -97,7 +97,10 @@ function ownOptions(
   };
 }
 
-/** Puts the defaults into the job at hand, where BullMQ looks for them when a handler fails or logs; not into each job. */
+/**
+ * Puts the defaults into the job at hand, where BullMQ looks for them when a handler fails or logs; and when a handler
+ * has succeeded and Redis refuses to hear of it, so that it is too late when one fails.
+ */
 export function fillDefaults({ opts }: Pick<Stored<unknown>, "opts">): void {
   opts.attempts ||= DEFAULT_ATTEMPTS;
   opts.backoff ??= exponential();

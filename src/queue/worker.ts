@@ -109,6 +109,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   });
 
   async function process(bullJob: Stored<Data>, token: string): Promise<Result | undefined> {
+    fillDefaults(bullJob);
     const job = readJob(bullJob);
     const context = running.add(job.id, bullJob.attemptsMade + 1);
     held.fetched();
@@ -135,9 +136,6 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       } finally {
         if (hasLease && job.key !== undefined) feeder.wake(job.key);
       }
-    } catch (error) {
-      fillDefaults(bullJob);
-      throw error;
     } finally {
       running.end(context);
       held.begun();

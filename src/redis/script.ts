@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Cluster, Redis } from "ioredis";
+import type { Cluster, Command, Redis } from "ioredis";
 import { readLua } from "./lua-source.ts";
 
 /** One Lua file: how its typed input becomes keys and arguments, and its reply a value. */
@@ -27,6 +27,11 @@ export function defineScript<Input, Output>(
  * What a draw, a settled cost or a lane needs more is next to nothing, and it makes room in the end.
  */
 const WHEN_FULL = "redis.call('DEL', KEYS[1] .. ':none')\n";
+
+/** Whether a command runs a script that its server should know. */
+export function isScript({ name }: Pick<Command, "name">): boolean {
+  return name === "evalsha";
+}
 
 /** Runs a script by its digest, and sends its text only to a server that does not know it. */
 export async function runScript<Input, Output>(

@@ -1,4 +1,5 @@
 import type { Command } from "ioredis";
+import { isScript } from "./script.ts";
 
 /** What a connection was asked and has not answered yet. */
 export interface Unanswered {
@@ -40,7 +41,7 @@ export function createUnanswered({ isInOrder }: { readonly isInOrder: boolean })
 
   return {
     add(command) {
-      if (!isInOrder || command.name !== "evalsha") return follow(command);
+      if (!isInOrder || !isScript(command)) return follow(command);
       batch.push(command);
       if (batch.length < TOGETHER) return;
       followLast(batch);

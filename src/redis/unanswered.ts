@@ -8,18 +8,17 @@ export interface Unanswered {
   refuseAll(error: Error): void;
 }
 
-/** A server answers in order: the answer to the last of so many scripts tells of all. */
-const TOGETHER = 16;
-
 /**
- * Knows all commands until they have their answers. A busy connection sends scripts, and to wait for the answer of
- * each costs a job about a tenth of its time: so on a connection to one server they are followed by the dozen.
+ * Knows all commands until they have their answers. A busy connection sends scripts, many in each turn of the event
+ * loop, and to wait for the answer of each would cost a job some of its time. A server answers in order: so on a
+ * connection to one, the answer to the last script of a turn tells of all.
  */
 export function createUnanswered({ isInOrder }: { readonly isInOrder: boolean }): Unanswered {
   /** With how each is refused: a cluster puts another way into its place. */
   const alone = new Map<Command, Command["reject"]>();
   const batches = new Set<readonly Command[]>();
-  let batch: Command[] = [];
+  /** The scripts of this turn, the last of the batches. */
+  let batch: Command[] | undefined;
 
   /** What comes of it is looked at as well: ioredis does not look at that of what it asks itself, which would end the process. */
   function follow(command: Command): void {
@@ -29,28 +28,34 @@ export function createUnanswered({ isInOrder }: { readonly isInOrder: boolean })
     command.promise.then(forget, forget);
   }
 
-  function followLast(full: readonly Command[]): void {
+  function begin(): Command[] {
+    const begun: Command[] = [];
+    batches.add(begun);
+    setImmediate(() => {
+      batch = undefined;
+      followLast(begun);
+    });
+    return begun;
+  }
+
+  function followLast(sent: readonly Command[]): void {
     const forget = (): void => {
-      batches.delete(full);
+      batches.delete(sent);
       // Those that were refused, which cannot be told from those that wait, and those that were overtaken.
-      for (const command of full) if (!command.isResolved) follow(command);
+      for (const command of sent) if (!command.isResolved) follow(command);
     };
-    batches.add(full);
-    full.at(-1)!.promise.then(forget, forget);
+    sent.at(-1)!.promise.then(forget, forget);
   }
 
   return {
     add(command) {
       if (!isInOrder || !isScript(command)) return follow(command);
+      batch ??= begin();
       batch.push(command);
-      if (batch.length < TOGETHER) return;
-      followLast(batch);
-      batch = [];
     },
     refuseAll(error) {
       for (const refuse of alone.values()) refuse(error);
-      for (const each of [...batches, batch]) for (const command of each) command.reject(error);
-      batch = [];
+      for (const sent of batches) for (const command of sent) command.reject(error);
     },
   };
 }

@@ -1,5 +1,5 @@
 import type { Command } from "ioredis";
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { createUnanswered } from "../../../src/redis/unanswered.ts";
 
 /** A command that is answered, or refused, when it is told to. */
@@ -49,27 +49,37 @@ function outcomesOf(commands: readonly FakeCommand[]): Promise<string[]> {
 
 const CLOSED = new Error("closed");
 
-it.each([
-  ["evalsha", 100, true],
-  ["evalsha", 100, false],
-  ["evalsha", 3, true],
-  ["get", 20, true],
-])("%s, %i times, is refused as far as it has no answer (in order: %s)", async (...given) => {
-  const { unanswered, commands } = ask(...given);
-  const [first, ...others] = commands;
-  first!.answer();
+/** In the next turn of the event loop. */
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => void setImmediate(resolve));
+}
 
-  unanswered.refuseAll(CLOSED);
+describe.each([
+  ["in the turn in which they were sent", async () => {}],
+  ["later", nextTurn],
+])("commands, %s", (_when, until) => {
+  it.each([
+    ["evalsha", true],
+    ["evalsha", false],
+    ["get", true],
+  ])("%s are refused as far as they have no answer (in order: %s)", async (name, isInOrder) => {
+    const { unanswered, commands } = ask(name, 20, isInOrder);
+    const [first, ...others] = commands;
+    first!.answer();
+    await until();
 
-  expect(await outcomesOf([first!])).toEqual(["answered"]);
-  expect(await outcomesOf(others)).toEqual(others.map(() => "closed"));
+    unanswered.refuseAll(CLOSED);
+
+    expect(await outcomesOf([first!])).toEqual(["answered"]);
+    expect(await outcomesOf(others)).toEqual(others.map(() => "closed"));
+  });
 });
 
-it("a script that is overtaken by the last of its batch is refused nonetheless", async () => {
+it("a script that is overtaken by the last of its turn is refused nonetheless", async () => {
   const { unanswered, commands } = ask("evalsha", 16);
   const [slow, ...others] = commands;
+  await nextTurn();
   for (const command of others) command.answer();
-  await others.at(-1)!.promise;
   await slow!.outcome();
 
   unanswered.refuseAll(CLOSED);
@@ -77,16 +87,31 @@ it("a script that is overtaken by the last of its batch is refused nonetheless",
   expect(await slow!.outcome()).toBe("closed");
 });
 
-it("what has its answer is let go of, so that a second refusal reaches nobody", async () => {
-  const { unanswered, commands } = ask("evalsha", 32);
+it("what was sent in a later turn is refused as well", async () => {
+  const { unanswered } = ask("evalsha", 3);
+  await nextTurn();
+  const later = new FakeCommand("evalsha");
+  unanswered.add(later as unknown as Command);
+  await nextTurn();
+
+  unanswered.refuseAll(CLOSED);
+
+  expect(await later.outcome()).toBe("closed");
+});
+
+it.each([
+  ["evalsha", 1],
+  ["evalsha", 40],
+  ["get", 1],
+])("%s, %i times, is let go of with its answer", async (name, count) => {
+  const { unanswered, commands } = ask(name, count);
   let refused = 0;
-  for (const command of commands) command.answer();
-  await outcomesOf(commands);
+  await nextTurn();
   for (const command of commands) {
+    command.answer();
     command.reject = () => (refused += 1);
-    unanswered.add(command as unknown as Command);
   }
-  await outcomesOf(commands);
+  await nextTurn();
 
   unanswered.refuseAll(CLOSED);
 
@@ -99,6 +124,6 @@ it("what nobody looks at may be refused", async () => {
   unanswered.refuseAll(CLOSED);
 
   // Nobody but the list has looked at its promise: an unhandled rejection would fail this test.
-  await new Promise((resolve) => setImmediate(resolve));
+  await nextTurn();
   expect(commands[0]!.isResolved).toBe(false);
 });

@@ -36,7 +36,7 @@ export function closeWithNodes(client: Client): void {
  * itself on a new connection, so that a refusal would end the process.
  */
 export function refuseOnceClosed(client: Client): void {
-  const unanswered = createUnanswered({ isInOrder: !client.isCluster });
+  const unanswered = createUnanswered(client);
   const send = client.sendCommand.bind(client);
   const disconnect = client.disconnect.bind(client);
 
@@ -46,8 +46,9 @@ export function refuseOnceClosed(client: Client): void {
   }
 
   client.sendCommand = (...given: Parameters<Cluster["sendCommand"]>) => {
+    const answer = Reflect.apply(send, undefined, given) as unknown;
     unanswered.add(given[0]);
-    return Reflect.apply(send, undefined, given);
+    return answer;
   };
   client.on("end", refuseAll);
   client.disconnect = (isToReturn) => {

@@ -1,4 +1,6 @@
-import { expect, it, onTestFinished } from "vitest";
+import { createHash } from "node:crypto";
+import type { Redis } from "ioredis";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { connect, type ConnectionUse } from "../../src/redis/connection.ts";
 import { openSluice, startOwnRedis, startProxy } from "../support/for-one-test.ts";
 import type { TcpProxy } from "../support/tcp-proxy.ts";
@@ -15,28 +17,81 @@ function next(client: ReturnType<typeof connect>, event: string): Promise<void> 
   return new Promise((resolve) => void client.once(event, () => resolve()));
 }
 
-it.each(["connect", "reconnecting"] as const)(
-  "a command that waits to be sent again is refused when its connection is closed in the state %s",
-  async (state) => {
-    const proxy = await startProxy(await startOwnRedis());
-    const client = open(proxy, "worker").duplicate();
-    client.on("error", () => undefined);
-    await client.ping();
-    const blocked = client.blpop("none", 0);
-    proxy.set("stall");
+/** Counts how often it was run. */
+const COUNT = "return redis.call('INCR', KEYS[1])";
+
+/** A connection that is being made anew, of which the answer to one command is lost: it waits to be sent again. */
+async function loseAnswer(
+  state: "connect" | "reconnecting",
+  ask: (client: Redis) => Promise<unknown>,
+) {
+  const proxy = await startProxy(await startOwnRedis());
+  const client = open(proxy, "worker").duplicate() as Redis;
+  onTestFinished(() => client.disconnect());
+  client.on("error", () => undefined);
+  await client.script("LOAD", COUNT);
+  proxy.set("stall");
+  const asked = ask(client);
+  // Whoever asks looks what comes of it.
+  asked.catch(() => undefined);
+  await waitUntil(() => proxy.kept > 0, "it is sent");
+  proxy.cut();
+  // ioredis has yet to hear on this connection that Redis is ready, and keeps the command for the next one.
+  await waitUntil(() => client.status === "connect", "it is connected again");
+  if (state === "reconnecting") {
     proxy.cut();
-    // ioredis has yet to hear on this connection that Redis is ready, and keeps the command for the next one.
-    await waitUntil(() => proxy.kept > 0 && client.status === "connect", "it is connected again");
-    if (state === "reconnecting") {
-      proxy.cut();
-      await next(client, "reconnecting");
-    }
+    await next(client, "reconnecting");
+  }
+  return { proxy, client, asked };
+}
+
+function shaOf(script: string): string {
+  return createHash("sha1").update(script).digest("hex");
+}
+
+const count = (client: Redis): Promise<unknown> => client.evalsha(shaOf(COUNT), 1, "count");
+
+describe.each(["connect", "reconnecting"] as const)("closed in the state %s", (state) => {
+  it.each([
+    ["a command", (client: Redis) => client.blpop("none", 0)],
+    ["a script", count],
+  ])("%s that waits to be sent again is refused", async (_what, ask) => {
+    const { client, asked } = await loseAnswer(state, ask);
 
     client.disconnect();
 
-    await expect(blocked).rejects.toThrow("Connection is closed.");
-  },
-);
+    await expect(asked).rejects.toThrow("Connection is closed.");
+  });
+
+  it("a script that waits to be sent for the first time is refused", async () => {
+    const { client } = await loseAnswer(state, count);
+    const asked = count(client);
+
+    client.disconnect();
+
+    await expect(asked).rejects.toThrow("Connection is closed.");
+  });
+});
+
+it("what was refused is not sent, even if its connection is opened again", async () => {
+  const { proxy, client, asked } = await loseAnswer("reconnecting", count);
+  client.disconnect();
+  await expect(asked).rejects.toThrow("Connection is closed.");
+
+  proxy.set("pass");
+  await client.connect();
+
+  expect(await client.get("count")).toBeNull();
+});
+
+it("what waits to be sent again is sent when its connection is back", async () => {
+  const { proxy, asked } = await loseAnswer("connect", count);
+
+  proxy.set("pass");
+  proxy.cut();
+
+  expect(await asked).toBe(1);
+});
 
 it("what a connection asks by itself may be refused when it is closed", async () => {
   const proxy = await startProxy(await startOwnRedis());

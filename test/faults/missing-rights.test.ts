@@ -19,6 +19,16 @@ async function userWithout(redis: OwnRedis, ...rights: string[]): Promise<string
   return `redis://u:p@127.0.0.1:${redis.port}`;
 }
 
+/** A Redis of the test's own, a sluice whose user lacks rights there, and the lines that it logs as errors. */
+async function startWithout(...rights: string[]) {
+  const redis = await servers.start();
+  const lines: string[] = [];
+  const error = (_facts: object, line: string): void => void lines.push(line);
+  const logger = { warn: () => {}, error };
+  const sluice = redis.open({ redis: await userWithout(redis, ...rights), logger });
+  return { redis, lines, sluice };
+}
+
 /** How often Redis refused to run a script for want of a right. */
 async function refusals({ operator }: OwnRedis): Promise<number> {
   const stats = await operator.info("commandstats");
@@ -45,11 +55,7 @@ describe("a worker whose Redis user lacks a right", () => {
   });
 
   it("says once for each command, asks again each second, and goes on by itself when it may", async () => {
-    const redis = await servers.start();
-    const lines: string[] = [];
-    const error = (_facts: object, line: string): void => void lines.push(line);
-    const url = await userWithout(redis, "eval", "evalsha");
-    const sluice = redis.open({ redis: url, logger: { warn: () => {}, error } });
+    const { redis, lines, sluice } = await startWithout("eval", "evalsha");
     const jobs = workOn([sluice], { rate: "100/s" });
     const producer = redis.open();
     const stored = producer.queue<number>("jobs", {
@@ -82,11 +88,7 @@ describe("a worker whose Redis user lacks a right", () => {
   });
 
   it("says which rights it needs when done jobs cannot be removed, and works on", async () => {
-    const redis = await servers.start();
-    const lines: string[] = [];
-    const error = (_facts: object, line: string): void => void lines.push(line);
-    const url = await userWithout(redis, "unlink");
-    const sluice = redis.open({ redis: url, logger: { warn: () => {}, error } });
+    const { redis, lines, sluice } = await startWithout("unlink");
     const jobs = workOn([sluice], { rate: "1000/s" });
     const producer = redis.open();
     const bucket = producer.bucket("b", { rate: "1000/s" });
@@ -104,11 +106,7 @@ describe("a worker whose Redis user lacks a right", () => {
 
 describe("who may not ask what server it is on", () => {
   it("is told so once, and goes on by itself when it may", async () => {
-    const redis = await servers.start();
-    const lines: string[] = [];
-    const error = (_facts: object, line: string): void => void lines.push(line);
-    const url = await userWithout(redis, "info");
-    const sluice = redis.open({ redis: url, logger: { warn: () => {}, error } });
+    const { redis, lines, sluice } = await startWithout("info");
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "100/s" }) });
     const done: unknown[] = [];
     queue.on("done", ({ result }) => void done.push(result));

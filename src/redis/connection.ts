@@ -2,6 +2,7 @@ import { Cluster, Redis, type ClusterOptions, type RedisOptions } from "ioredis"
 import { adoptCopies, closeWithNodes, refuseOnceClosed } from "./closing.ts";
 import { connectUntilClosed } from "./cluster-attempts.ts";
 import { pauseBetweenNodes } from "./cluster-listening.ts";
+import { gatherWrites } from "./gather-writes.ts";
 import { PatientConnector, searchUntilClosed } from "./sentinel.ts";
 import { insistOnInfo } from "./server-info.ts";
 import { dropSilentServers } from "./silent-servers.ts";
@@ -78,6 +79,7 @@ export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster 
   // A failed attempt is told here as well as to the command that waited for it, which passes it on to its caller.
   client.on("error", () => undefined);
   lastUntilClosed(client);
+  if (use === "worker") gatherWrites(client);
   if (use === "store" || use === "producer") dropSilentServers(client);
   else waitForAnswers(client);
   return client;

@@ -1,4 +1,5 @@
 import type { Cluster, Command, Redis } from "ioredis";
+import { onEachServer } from "./servers.ts";
 
 /** How often a connection is looked at on which one may have to wait long for an answer. */
 const LOOK_MS = 1_000;
@@ -16,8 +17,7 @@ type Watch = (server: Redis) => void;
  */
 export function dropSilentServers(client: Redis | Cluster, silenceMs?: number): void {
   const watch = silenceMs === undefined ? commandsInTime() : signsOfLife(silenceMs);
-  if ("isCluster" in client && client.isCluster) client.on("+node", watch);
-  else watch(client as Redis);
+  onEachServer(client, watch);
 }
 
 function commandsInTime(): Watch {

@@ -1,5 +1,14 @@
 import { Cluster, Redis } from "ioredis";
-import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from "vitest";
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  describe,
+  expect,
+  inject,
+  it,
+  onTestFinished,
+} from "vitest";
 import { connect } from "../../src/redis/connection.ts";
 import { createSluice, type RedisInput, type Sluice } from "sluice";
 import { startRedis } from "../support/local-redis.ts";
@@ -98,4 +107,29 @@ describe("Redis given as", () => {
       expect(waited).toBeNull();
     },
   );
+});
+
+describe("a worker's connection, to Redis given as", () => {
+  it.each([
+    ["a URL", () => inject("redisUrl")],
+    ["an ioredis cluster", () => (given = new Cluster([address(cluster.url)]))],
+  ])("%s, sends what one event leads to in one piece", async (_name, input) => {
+    const client = connect(input(), "worker");
+    onTestFinished(() => client.disconnect());
+    await client.ping();
+    const { stream } = client instanceof Cluster ? client.nodes("master")[0]! : client;
+    /** How many bytes wait to be sent before each command. */
+    const waiting: number[] = [];
+    const words = Array.from({ length: 50 }, (_, index) => `word ${index}`);
+
+    const answers = words.map(async (word) => {
+      await undefined;
+      waiting.push(stream.writableLength);
+      return client.echo(word);
+    });
+
+    expect(await Promise.all(answers)).toEqual(words);
+    expect(waiting).toEqual([...new Set(waiting)].toSorted((a, b) => a - b));
+    expect(stream.writableLength).toBe(0);
+  });
 });

@@ -123,7 +123,7 @@ describe("a worker's connection, to Redis given as", () => {
     const words = Array.from({ length: 50 }, (_, index) => `word ${index}`);
 
     const answers = words.map(async (word) => {
-      await undefined;
+      await Promise.resolve();
       waiting.push(stream.writableLength);
       return client.echo(word);
     });

@@ -27,8 +27,11 @@ local function slots_before(scope, claim, own, until_us)
   local before = until_us == math.huge and '+inf' or string.format('(%.0f', until_us)
   if are_all_normal then
     local is_own_among = own.turn_us >= claim.since_us and own.turn_us < until_us
-    local count = redis.call('ZCOUNT', scope.turns_key, claim.since_us, before)
-    return math.max(0, count - (is_own_among and 1 or 0)) * claim.share
+    -- All wishes of a draw ask for the same, until one of them is given a turn.
+    if scope.counted_before ~= before then
+      scope.counted_before, scope.counted = before, redis.call('ZCOUNT', scope.turns_key, claim.since_us, before)
+    end
+    return math.max(0, scope.counted - (is_own_among and 1 or 0)) * claim.share
   end
   local slots = 0
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', scope.turns_key, claim.since_us, before)) do
@@ -43,6 +46,7 @@ end
 -- The asker's turn goes to the end; a turn_us of 0 is none. Returns what the turn is kept by.
 local function keep_turn(scope, claim, own, turn_us, is_new_window, now_us)
   local name = turn_us == 0 and '' or string.format('%d %.0f %s', claim.rank, claim.step_us, claim.asker)
+  scope.counted_before = nil
   if own.turn_name ~= name and own.turn_name ~= '' then redis.call('ZREM', scope.turns_key, own.turn_name) end
   if turn_us == 0 then return name end
   local is_new = redis.call('ZADD', scope.turns_key, turn_us, name) == 1

@@ -1,6 +1,8 @@
 -- Twin of src/core/limits/sliding-log.ts. a: all that was ever booked; keys[1] zset: "slot_us total" -> that total, for each booking.
 do
   local MOST_REWRITTEN = 1000
+  -- One draw may book many calls: it tidies up for all that it books within so long of the first.
+  local TIDY_FOR_US = 10000000
 
   local function slot_of(member)
     return tonumber(string.match(member, '^%d+'))
@@ -40,20 +42,29 @@ do
     earliest = function(limit, at_us, cost)
       local spare = limit.a + cost - limit.capacity
       if spare <= 0 then return at_us end
-      local last = redis.call('ZRANGEBYSCORE', limit.keys[1], spare, '+inf', 'LIMIT', 0, 1)[1]
-      return last and math.max(at_us, slot_of(last) + limit.period_us) or at_us
+      if limit.sought ~= spare then
+        local last = redis.call('ZRANGEBYSCORE', limit.keys[1], spare, '+inf', 'LIMIT', 0, 1)[1]
+        limit.sought, limit.leaves_us = spare, last and slot_of(last) + limit.period_us or 0
+      end
+      return math.max(at_us, limit.leaves_us)
     end,
     commit = function(limit, at_us, cost, drawer)
+      limit.sought = nil
       if cost < 0 then return take_back(limit, at_us, -cost) end
       if cost == 0 then return end
       local key = limit.keys[1]
       -- What an earlier policy left is no part of this count.
-      if limit.a == 0 then redis.call('DEL', key) end
+      if limit.a == 0 then
+        redis.call('DEL', key)
+        limit.tidy_until_us = nil
+      end
       limit.a = limit.a + cost
       redis.call('ZADD', key, limit.a, string.format('%.0f %.0f', at_us, limit.a))
+      if at_us <= (limit.tidy_until_us or -1) then return end
+      limit.tidy_until_us = at_us + TIDY_FOR_US
       -- Twice as many as count, since those before come to count again when later ones are taken back.
       redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. string.format('%.0f', limit.a + 1 - 2 * limit.capacity))
-      redis.call('PEXPIRE', key, math.ceil((at_us - drawer.now_us + limit.period_us) / 1000) + 1000)
+      redis.call('PEXPIRE', key, math.ceil((limit.tidy_until_us - drawer.now_us + limit.period_us) / 1000) + 1000)
     end,
   }
 end

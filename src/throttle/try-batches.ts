@@ -2,17 +2,56 @@ import type { TryDecision } from "./bucket.ts";
 import type { TryOptions } from "./draw-options.ts";
 import type { Group } from "./group.ts";
 
-/** Those who ask for the same. */
-export interface Batch {
-  readonly group: Group;
-  readonly options: TryOptions;
-  readonly askers: Asker[];
-}
-
-export interface Asker {
+/**
+ * One who asks. A class, and a link of a chain rather than an element of a list: literals that often outlive a
+ * collection of garbage V8 comes to make where it keeps what is old, and there each of them keeps all that it leads to
+ * long after it is done with. That took a process that asks for many keys half of its tries.
+ */
+export class Asker {
   readonly key: string | undefined;
   readonly resolve: (decision: TryDecision) => void;
   readonly reject: (reason: unknown) => void;
+  next: Asker | undefined;
+
+  constructor(key: string | undefined, resolve: Asker["resolve"], reject: Asker["reject"]) {
+    this.key = key;
+    this.resolve = resolve;
+    this.reject = reject;
+  }
+}
+
+/** Those who ask for the same, in the order in which they came. */
+export class Batch {
+  readonly options: TryOptions;
+  group: Group;
+  size = 1;
+  readonly #first: Asker;
+  #last: Asker;
+
+  constructor(group: Group, options: TryOptions, first: Asker) {
+    this.group = group;
+    this.options = options;
+    this.#first = first;
+    this.#last = first;
+  }
+
+  add(asker: Asker): void {
+    this.#last.next = asker;
+    this.#last = asker;
+    this.size += 1;
+  }
+
+  forEach(use: (asker: Asker, index: number) => void): void {
+    let index = 0;
+    for (let asker: Asker | undefined = this.#first; asker !== undefined; asker = asker.next) {
+      use(asker, index);
+      index += 1;
+    }
+  }
+
+  reject(reason: unknown): void {
+    this.forEach((asker) => asker.reject(reason));
+  }
 }
 
 /** One script serves so many batches of keys with one limit, which take it a few µs each … */

@@ -9,7 +9,7 @@ import type { PolicyNews } from "./known-terms.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
 import type { Refusals } from "./refusals.ts";
 import { DrawnSlot } from "./slot.ts";
-import { byScript, MOST_TOGETHER, type Asker, type Batch } from "./try-batches.ts";
+import { Asker, Batch, byScript, MOST_TOGETHER } from "./try-batches.ts";
 
 /** Asks at once or not at all, for all who ask in one tick together. */
 export interface TryDraws {
@@ -47,9 +47,10 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     const refusal = refusals.find(group);
     if (refusal !== undefined) return Promise.resolve({ ...refusal, slot: undefined });
     return new Promise((resolve, reject) => {
-      const batch = gathered.get(name) ?? { group, options, askers: [] };
-      if (batch.askers.length === 0) gathered.set(name, batch);
-      batch.askers.push({ key: options.key, resolve, reject });
+      const own = new Asker(options.key, resolve, reject);
+      const batch = gathered.get(name);
+      if (batch === undefined) gathered.set(name, new Batch(group, options, own));
+      else batch.add(own);
       sendSoon();
     });
   }
@@ -76,7 +77,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     try {
       await drawUntilAnswered(batches);
     } catch (error) {
-      for (const { askers } of batches) for (const { reject } of askers) reject(error);
+      for (const batch of batches) batch.reject(error);
     } finally {
       asking -= 1;
       if (gathered.size > 0) sendSoon();
@@ -98,7 +99,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     const asked = grouped(batches);
     if (asked.length === 0) return;
     const groups = asked.map(({ group }) => group);
-    const wanted = asked.reduce((sum, { askers }) => sum + askers.length, 0);
+    const wanted = asked.reduce((sum, { size }) => sum + size, 0);
     const leased = groups.some(({ conditions }) => conditions.hasLeases) ? wanted : 0;
     let lease = leases.number(leased);
     const reply = await drawOnce(request(asked, lease, leased), groups);
@@ -110,14 +111,14 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     }
     known.confirm(version);
     if (reply.granted.some(isGranted)) drewUs = nowUs;
-    for (const [index, { group, askers }] of asked.entries()) {
+    for (const [index, batch] of asked.entries()) {
       const granted = reply.granted[index]!;
       if (granted.refusal !== undefined) {
-        for (const { reject } of askers) reject(granted.refusal);
+        batch.reject(granted.refusal);
         continue;
       }
-      settle(askers, { group, granted, nowUs }, { reply, lease });
-      if (group.conditions.hasLeases) lease += granted.slotsUs.length;
+      settle(batch, granted, { reply, lease });
+      if (batch.group.conditions.hasLeases) lease += granted.slotsUs.length;
     }
   }
 
@@ -125,12 +126,13 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   function grouped(batches: readonly Batch[]): readonly Batch[] {
     const { text } = known.policy;
     if (batches.every(({ group }) => group.conditions.text === text)) return batches;
-    return batches.flatMap(({ options, askers }) => {
+    return batches.filter((batch) => {
       try {
-        return [{ options, askers, group: parts.groupOf(options) }];
+        batch.group = parts.groupOf(batch.options);
+        return true;
       } catch (error) {
-        for (const { reject } of askers) reject(error);
-        return [];
+        batch.reject(error);
+        return false;
       }
     });
   }
@@ -145,9 +147,8 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   }
 
   function request(asked: readonly Batch[], lease: number, leased: number): DrawRequest {
-    const wishes = asked.map(({ group: { name, key, conditions }, askers }) => {
+    const wishes = asked.map(({ group: { name, key, conditions }, size: wanted }) => {
       const { keyLimits, costs } = conditions;
-      const wanted = askers.length;
       return { name, key, keyLimits, costs, wanted, rank: 0, place: NO_PLACE };
     });
     const common = { bucket, asker, terms: known.terms, place: NO_PLACE, drewUs };
@@ -155,27 +156,30 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   }
 
   function settle(
-    askers: readonly Asker[],
-    outcome: Outcome,
-    { reply, lease }: { reply: Drawn; lease: number },
+    batch: Batch,
+    granted: Granted,
+    { reply, lease }: { readonly reply: Drawn; readonly lease: number },
   ): void {
-    const { group, granted } = outcome;
+    const { group, size } = batch;
+    const { nowUs, sentAtMs, generation } = reply;
+    const outcome: Outcome = { group, granted, nowUs };
     const standings = standingsOf(outcome);
     const count = granted.slotsUs.length + (granted.run?.count ?? 0);
-    const sinceMs = performance.now();
-    for (const [index, { key, resolve }] of askers.entries()) {
-      if (index === count) break;
-      const own = group.conditions.hasLeases ? lease + index : 0;
-      if (own > 0) leases.keep(own, group, reply.sentAtMs);
-      const held = { slotUs: granted.slotsUs[index] ?? reply.nowUs, lease: own };
-      const slot = new DrawnSlot({ group, key, sinceMs }, held, reply.generation);
-      resolve(allowed(standings, group.conditions, { after: count - 1 - index, slot }));
-    }
-    if (count === askers.length) return;
-    const decision = refused(standings, outcome);
+    const refusal = count < size ? refused(standings, outcome) : undefined;
     // A lease may come free at any time: nobody can tell when that refusal ends.
-    if (granted.notBeforeUs !== Infinity) refusals.keep(group, decision);
-    for (const { resolve } of askers.slice(count)) resolve({ ...decision, slot: undefined });
+    if (refusal !== undefined && granted.notBeforeUs !== Infinity) refusals.keep(group, refusal);
+    const sinceMs = performance.now();
+    batch.forEach(({ key, resolve }, index) => {
+      if (refusal !== undefined && index >= count) {
+        resolve({ ...refusal, slot: undefined });
+        return;
+      }
+      const own = group.conditions.hasLeases ? lease + index : 0;
+      if (own > 0) leases.keep(own, group, sentAtMs);
+      const held = { slotUs: granted.slotsUs[index] ?? nowUs, lease: own };
+      const slot = new DrawnSlot({ group, key, sinceMs }, held, generation);
+      resolve(allowed(standings, group.conditions, { after: count - 1 - index, slot }));
+    });
   }
 
   return { ask, forget: (key) => refusals.forget(key) };

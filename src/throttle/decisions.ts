@@ -17,6 +17,17 @@ export interface Outcome {
   readonly nowUs: number;
 }
 
+/** What calls are told is made by copying: see `Asker` in try-batches.ts for what becomes of literals. */
+const ALLOWED: TryDecision = {
+  allowed: true,
+  remaining: 0,
+  resetAfterMs: 0,
+  retryAfterMs: 0,
+  limitedBy: undefined,
+  limits: [],
+  slot: undefined,
+};
+
 /** When a lease comes free nobody can tell; a caller may well ask again so much later. */
 export const UNKNOWN_MS = 1_000;
 
@@ -37,24 +48,25 @@ export function allowed(
   { costs }: Conditions,
   { after, slot }: { readonly after: number; readonly slot: Slot },
 ): TryDecision {
+  const limits = after === 0 ? standings : beforeOthers(standings, costs, after);
   let remaining = Infinity;
   let resetAfterMs = 0;
-  const limits: LimitDecision[] = [];
-  for (const [index, limit] of standings.entries()) {
-    const left = Math.min(limit.capacity, limit.remaining + after * costs[index]!);
-    remaining = Math.min(remaining, left);
+  for (const limit of limits) {
+    remaining = Math.min(remaining, limit.remaining);
     resetAfterMs = Math.max(resetAfterMs, limit.resetAfterMs);
-    limits.push(after === 0 ? limit : { ...limit, remaining: left });
   }
-  return {
-    allowed: true,
-    remaining,
-    resetAfterMs,
-    retryAfterMs: 0,
-    limitedBy: undefined,
-    limits,
-    slot,
-  };
+  return { ...ALLOWED, remaining, resetAfterMs, limits, slot };
+}
+
+function beforeOthers(
+  standings: readonly LimitDecision[],
+  costs: readonly number[],
+  others: number,
+): LimitDecision[] {
+  return standings.map((limit, index) => {
+    const remaining = Math.min(limit.capacity, limit.remaining + others * costs[index]!);
+    return { ...limit, remaining };
+  });
 }
 
 /** What a refused call is told. */
@@ -99,14 +111,11 @@ function describe(
   { remaining, resetUs, nextUs }: Standing,
   { nowUs, scope }: { nowUs: number; scope: "bucket" | "key" },
 ): LimitDecision {
-  const { name, unit, capacity, windowMs } = factsOf(limit);
+  const facts = factsOf(limit);
   return {
-    name,
-    unit,
+    ...facts,
     scope,
-    capacity,
-    windowMs,
-    remaining: Math.min(capacity, remaining),
+    remaining: Math.min(facts.capacity, remaining),
     resetAfterMs: untilMs(resetUs, nowUs),
     retryAfterMs: untilMs(nextUs, nowUs),
   };
@@ -116,18 +125,25 @@ function untilMs(us: number, nowUs: number): number {
   return us === Infinity ? UNKNOWN_MS : Math.max(0, Math.ceil((us - nowUs) / 1_000));
 }
 
-type LimitFacts = Pick<LimitDecision, "name" | "unit" | "capacity" | "windowMs">;
-
 /** What is the same in all decisions by a limit: to write its name takes longer than the rest of them. */
-const known = new WeakMap<Limit, LimitFacts>();
+const known = new WeakMap<Limit, LimitDecision>();
 
-function factsOf(limit: Limit): LimitFacts {
+function factsOf(limit: Limit): LimitDecision {
   const found = known.get(limit);
   if (found !== undefined) return found;
   const { unit, capacity, count, periodUs, kind } = limit;
   const { isRate } = ruleOf(kind);
   const windowMs = isRate ? (capacity * periodUs) / count / 1_000 : undefined;
-  const facts = { name: formatLimit(limit), unit, capacity, windowMs };
+  const facts: LimitDecision = {
+    name: formatLimit(limit),
+    unit,
+    scope: "key",
+    capacity,
+    windowMs,
+    remaining: 0,
+    resetAfterMs: 0,
+    retryAfterMs: 0,
+  };
   known.set(limit, facts);
   return facts;
 }

@@ -92,23 +92,18 @@ function withoutUndefined<T extends object>(read: T): T {
 }
 
 export function readTryOptions(where: string, given: unknown): TryOptions {
-  if (isKnownKey(given)) return given;
-  const read = readOptions(where, TRY_OPTIONS, given);
-  if (knownKeys.size >= MOST_KNOWN) knownKeys.clear();
-  if (read.key !== undefined) knownKeys.add(read.key);
-  return read;
+  return isPlain(given) ? given : readOptions(where, TRY_OPTIONS, given);
 }
 
-/** Names that have been read before: to read them again would cost more than the rest of a try. */
-const knownKeys = new Set<string>();
-const MOST_KNOWN = 10_000;
+/** What most keys are made of, of which none is refused: to read each would cost more than the rest of a try. */
+const PLAIN_KEY = /^[\w.:@/|+-]{1,256}$/;
 
-/** Whether these are options of a key alone, and of one that is known to be well. */
-function isKnownKey(given: unknown): given is { readonly key: string } {
+/** Whether these are options of a plain key alone. */
+function isPlain(given: unknown): given is { readonly key: string } {
   if (typeof given !== "object" || given === null) return false;
   for (const name in given) if (name !== "key") return false;
   const { key } = given as { key?: unknown };
-  return typeof key === "string" && knownKeys.has(key);
+  return typeof key === "string" && PLAIN_KEY.test(key);
 }
 
 /** How the calls of a wrapped function draw: key and cost may be functions of the arguments. */

@@ -1,5 +1,11 @@
 import { StoreUnavailableError } from "../core/errors.ts";
-import { NO_PLACE, type Drawn, type DrawRequest, type Granted } from "../core/draw-messages.ts";
+import {
+  NO_PLACE,
+  type Drawn,
+  type DrawRequest,
+  type Granted,
+  type Wish,
+} from "../core/draw-messages.ts";
 import type { Basics } from "./basics.ts";
 import type { TryDecision } from "./bucket.ts";
 import { allowed, refused, standingsOf, type Outcome } from "./decisions.ts";
@@ -17,6 +23,16 @@ export interface TryDraws {
   /** Something of the bucket, or of one key, has changed: what was refused may pass now. */
   forget(key?: string): void;
 }
+
+const NO_WISH: Wish = {
+  name: "",
+  key: undefined,
+  keyLimits: [],
+  costs: [],
+  wanted: 0,
+  rank: 0,
+  place: NO_PLACE,
+};
 
 /** So many scripts wait for their answers before a full one has to wait as well. */
 const MOST_UNDER_WAY = 8;
@@ -149,7 +165,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   function request(asked: readonly Batch[], lease: number, leased: number): DrawRequest {
     const wishes = asked.map(({ group: { name, key, conditions }, size: wanted }) => {
       const { keyLimits, costs } = conditions;
-      return { name, key, keyLimits, costs, wanted, rank: 0, place: NO_PLACE };
+      return { ...NO_WISH, name, key, keyLimits, costs, wanted };
     });
     const common = { bucket, asker, terms: known.terms, place: NO_PLACE, drewUs };
     return { ...common, wishes, horizonUs: 0, lease, leases: leased, startsFull, isTry: true };

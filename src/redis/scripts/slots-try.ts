@@ -4,6 +4,7 @@ import {
   NO_PLACE,
   type DrawReply,
   type Granted,
+  type Run,
   type Standing,
   type Wish,
 } from "../../core/draw-messages.ts";
@@ -71,6 +72,16 @@ export const slotsTry: Script<SlotsDraw, DrawReply | undefined> = defineScript({
   },
 });
 
+const NOTHING: Granted = {
+  slotsUs: [],
+  run: undefined,
+  notBeforeUs: 0,
+  bindsAt: 0,
+  place: NO_PLACE,
+  standings: [],
+};
+const NO_RUN: Run = { count: 0, atUs: 0, excess: 0, step: 0, drain: 0 };
+
 function readGranted(
   { wanted, costs, keyLimits }: Wish,
   numberAt: (index: number) => number,
@@ -85,12 +96,12 @@ function readGranted(
   const step = cost * limit.periodUs;
   const isServed = count === wanted;
   return {
-    slotsUs: [],
-    run: count === 0 ? undefined : { count, atUs: nowUs, excess, step, drain: limit.count },
+    ...NOTHING,
+    run:
+      count === 0 ? undefined : { ...NO_RUN, count, atUs: nowUs, excess, step, drain: limit.count },
     notBeforeUs: isServed ? 0 : standing.nextUs,
     // It is the key's only limit that holds back those that are left.
     bindsAt: isServed ? 0 : 1,
-    place: NO_PLACE,
     standings: [standing],
   };
 }

@@ -23,6 +23,10 @@ const CLUSTER_LOOK_MS = 5_000;
 const COMMON_SETTINGS: RedisOptions = {
   keyPrefix: "",
   stringNumbers: false,
+  // Without it a connection that is closed while it connects becomes ready after all.
+  enableReadyCheck: true,
+  // What ioredis gathers by itself it forgets when the connection is closed.
+  enableAutoPipelining: false,
   retryStrategy: reconnectAfterMs,
   reconnectOnError: isNoUse,
   // Until a server has loaded its data, a new connection to it is not ready; it says itself how long that takes.
@@ -59,6 +63,7 @@ const WORKER_SETTINGS: RedisOptions = {
   ...COMMON_SETTINGS,
   maxRetriesPerRequest: null,
   enableOfflineQueue: true,
+  autoResendUnfulfilledCommands: true,
   lazyConnect: false,
 };
 

@@ -48,7 +48,8 @@ export function allowed(
   { costs }: Conditions,
   { after, slot }: { readonly after: number; readonly slot: Slot },
 ): TryDecision {
-  const limits = after === 0 ? standings : beforeOthers(standings, costs, after);
+  // A list of its own: whoever changes it changes nobody else's.
+  const limits = after === 0 ? [...standings] : beforeOthers(standings, costs, after);
   let remaining = Infinity;
   let resetAfterMs = 0;
   for (const limit of limits) {

@@ -92,18 +92,20 @@ function withoutUndefined<T extends object>(read: T): T {
 }
 
 export function readTryOptions(where: string, given: unknown): TryOptions {
-  return isPlain(given) ? given : readOptions(where, TRY_OPTIONS, given);
+  const key = plainKeyOf(given);
+  return key === undefined ? readOptions(where, TRY_OPTIONS, given) : { key };
 }
 
 /** What most keys are made of, of which none is refused: to read each would cost more than the rest of a try. */
 const PLAIN_KEY = /^[\w.:@/|+-]{1,256}$/;
 
-/** Whether these are options of a plain key alone. */
-function isPlain(given: unknown): given is { readonly key: string } {
-  if (typeof given !== "object" || given === null) return false;
-  for (const name in given) if (name !== "key") return false;
+/** The key, if these are plain options of a plain key alone. */
+function plainKeyOf(given: unknown): string | undefined {
+  if (typeof given !== "object" || given === null || "cost" in given) return undefined;
+  if (Object.getPrototypeOf(given) !== Object.prototype) return undefined;
+  for (const name in given) if (name !== "key") return undefined;
   const { key } = given as { key?: unknown };
-  return typeof key === "string" && PLAIN_KEY.test(key);
+  return typeof key === "string" && PLAIN_KEY.test(key) ? key : undefined;
 }
 
 /** How the calls of a wrapped function draw: key and cost may be functions of the arguments. */

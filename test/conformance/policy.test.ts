@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { slidingLog } from "../../src/core/limit-makers.ts";
 import type { Policy } from "../../src/core/policy.ts";
 import { createAsker, policyOf, slotsOf, type Asker } from "../support/asker.ts";
 import { storeKinds } from "../support/store-kinds.ts";
@@ -37,6 +38,24 @@ describe.each(storeKinds())("the policy of a bucket in $name", ({ open }) => {
     const after = await second.draw(1);
 
     expect(after.generation).toBe(before.generation);
+  });
+
+  it("knows twice as much of a log as its limit held when a larger one takes its place", async () => {
+    const { store, clock } = open();
+    const startUs = clock.nowUs();
+    const few = policyOf({ limits: [slidingLog(5, "1s")] });
+    const older = createAsker(store, { bucket: "b", name: "older", policy: few });
+    for (let second = 0; second < 3; second++) {
+      for (let draw = 0; draw < 6; draw++) await older.draw(5);
+      clock.advanceMs(1_000);
+    }
+    const more = policyOf({ limits: [slidingLog(12, "1min")] });
+    const newer = createAsker(store, { bucket: "b", name: "newer", policy: more });
+    clock.advanceMs(1);
+
+    const { granted } = await newer.drawAll([{ wanted: 1, isTry: true }]);
+
+    expect(granted[0]!.standings[0]!.nextUs - startUs).toBe(61_000_000);
   });
 
   it("keeps what was booked where it was when the rate falls, and spaces the rest anew", async () => {

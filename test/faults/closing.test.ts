@@ -93,6 +93,22 @@ it("what waits to be sent again is sent when its connection is back", async () =
   expect(await asked).toBe(1);
 });
 
+it("what is lost is sent again, whatever the options of the connection say", async () => {
+  const proxy = await startProxy(await startOwnRedis());
+  const options = { autoResendUnfulfilledCommands: false, enableReadyCheck: false };
+  const client = connect({ host: "127.0.0.1", port: proxy.port, ...options }, "worker");
+  onTestFinished(() => client.disconnect());
+  await client.script("LOAD", COUNT);
+  proxy.set("stall");
+  const asked = count(client as Redis);
+  await waitUntil(() => proxy.kept > 0, "it is sent");
+
+  proxy.cut();
+  proxy.set("pass");
+
+  expect(await asked).toBeGreaterThan(0);
+});
+
 it("what a connection asks by itself may be refused when it is closed", async () => {
   const proxy = await startProxy(await startOwnRedis());
   const client = open(proxy, "listener", "/1");

@@ -1,8 +1,8 @@
 -- Twin of src/core/limits/sliding-log.ts. a: all that was ever booked; keys[1] zset: "slot_us total" -> that total, for each booking.
 do
   local MOST_REWRITTEN = 1000
-  -- One draw may book many calls: it tidies up for all that it books within so long of the first.
-  local TIDY_FOR_US = 10000000
+  -- One draw may book many calls: it says how long the log is kept for all that it books within so long of the first.
+  local KEEP_FOR_US = 10000000
 
   local function slot_of(member)
     return tonumber(string.match(member, '^%d+'))
@@ -52,19 +52,22 @@ do
       limit.sought = nil
       if cost < 0 then return take_back(limit, at_us, -cost) end
       if cost == 0 then return end
-      local key = limit.keys[1]
+      local key, before = limit.keys[1], limit.a
       -- What an earlier policy left is no part of this count.
-      if limit.a == 0 then
+      if before == 0 then
         redis.call('DEL', key)
-        limit.tidy_until_us = nil
+        limit.kept_until_us = nil
       end
-      limit.a = limit.a + cost
+      limit.a = before + cost
       redis.call('ZADD', key, limit.a, string.format('%.0f %.0f', at_us, limit.a))
-      if at_us <= (limit.tidy_until_us or -1) then return end
-      limit.tidy_until_us = at_us + TIDY_FOR_US
-      -- Twice as many as count, since those before come to count again when later ones are taken back.
-      redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. string.format('%.0f', limit.a + 1 - 2 * limit.capacity))
-      redis.call('PEXPIRE', key, math.ceil((limit.tidy_until_us - drawer.now_us + limit.period_us) / 1000) + 1000)
+      -- Now and then, twice as many as count are left, since those before come to count again when later ones are taken back.
+      local each = math.max(1, math.floor(limit.capacity / 8))
+      if math.floor(before / each) ~= math.floor(limit.a / each) then
+        redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. string.format('%.0f', limit.a + 1 - 2 * limit.capacity))
+      end
+      if at_us <= (limit.kept_until_us or -1) then return end
+      limit.kept_until_us = at_us + KEEP_FOR_US
+      redis.call('PEXPIRE', key, math.ceil((limit.kept_until_us - drawer.now_us + limit.period_us) / 1000) + 1000)
     end,
   }
 end

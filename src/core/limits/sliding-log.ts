@@ -33,9 +33,12 @@ export const slidingLog: Rule<State> = {
     if (cost < 0) return takeBack(state, atUs, -cost);
     if (cost === 0) return;
     if (state.total === 0) state.entries = [];
+    const before = state.total;
     state.total += cost;
     state.entries.push({ atUs, total: state.total });
-    // Twice as many as count, since those before come to count again when later ones are taken back.
+    const each = Math.max(1, Math.floor(capacity / 8));
+    if (Math.floor(before / each) === Math.floor(state.total / each)) return;
+    // Now and then, twice as many as count are left, since those before come to count again when later ones are taken back.
     const useless = state.total + 1 - 2 * capacity;
     state.entries = state.entries.filter((entry) => entry.total >= useless);
   },

@@ -305,6 +305,17 @@ describe("tryDraw", () => {
     },
   );
 
+  it("gives each caller a list of limits of its own", async () => {
+    const { bucket } = createTestBucket({ limits: [fixedWindow(1, "1min")] });
+
+    const [taken, refused] = await Promise.all([bucket.tryDraw(), bucket.tryDraw()]);
+    (taken.limits as unknown[]).length = 0;
+
+    expect(refused.limits).toHaveLength(1);
+    expect((await bucket.tryDraw()).limits).toHaveLength(1);
+    await bucket.close();
+  });
+
   it("refuses an unknown unit by its name, and a cost that no limit could ever give", async () => {
     const limits = [leakyBucket("500/s"), leakyBucket("90000/s", { unit: "tokens", burst: 4_000 })];
     const { bucket } = createTestBucket({ limits });

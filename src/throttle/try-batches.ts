@@ -1,3 +1,4 @@
+import { NO_PLACE, type Wish } from "../core/draw-messages.ts";
 import type { TryDecision } from "./bucket.ts";
 import type { TryOptions } from "./draw-options.ts";
 import type { Group } from "./group.ts";
@@ -52,6 +53,22 @@ export class Batch {
   reject(reason: unknown): void {
     this.forEach((asker) => asker.reject(reason));
   }
+}
+
+/** Wishes are copies of it: see `Asker` for what becomes of literals. */
+const NO_WISH: Wish = {
+  name: "",
+  key: undefined,
+  keyLimits: [],
+  costs: [],
+  wanted: 0,
+  rank: 0,
+  place: NO_PLACE,
+};
+
+export function wishOf({ group: { name, key, conditions }, size: wanted }: Batch): Wish {
+  const { keyLimits, costs } = conditions;
+  return { ...NO_WISH, name, key, keyLimits, costs, wanted };
 }
 
 /** One script serves so many batches of keys with one limit, which take it a few µs each … */

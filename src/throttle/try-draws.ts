@@ -1,21 +1,14 @@
 import { StoreUnavailableError } from "../core/errors.ts";
-import {
-  NO_PLACE,
-  type Drawn,
-  type DrawRequest,
-  type Granted,
-  type Wish,
-} from "../core/draw-messages.ts";
+import { NO_PLACE, type Drawn, type DrawRequest, type Granted } from "../core/draw-messages.ts";
 import type { Basics } from "./basics.ts";
 import type { TryDecision } from "./bucket.ts";
-import { allowed, refused, standingsOf, type Outcome } from "./decisions.ts";
 import type { TryOptions } from "./draw-options.ts";
 import type { Group } from "./group.ts";
 import type { PolicyNews } from "./known-terms.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
 import type { Refusals } from "./refusals.ts";
-import { DrawnSlot } from "./slot.ts";
-import { Asker, Batch, byScript, MOST_TOGETHER } from "./try-batches.ts";
+import { answerBatch } from "./try-answers.ts";
+import { Asker, Batch, byScript, MOST_TOGETHER, wishOf } from "./try-batches.ts";
 
 /** Asks at once or not at all, for all who ask in one tick together. */
 export interface TryDraws {
@@ -23,16 +16,6 @@ export interface TryDraws {
   /** Something of the bucket, or of one key, has changed: what was refused may pass now. */
   forget(key?: string): void;
 }
-
-const NO_WISH: Wish = {
-  name: "",
-  key: undefined,
-  keyLimits: [],
-  costs: [],
-  wanted: 0,
-  rank: 0,
-  place: NO_PLACE,
-};
 
 /** So many scripts wait for their answers before a full one has to wait as well. */
 const MOST_UNDER_WAY = 8;
@@ -101,9 +84,9 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   }
 
   async function drawUntilAnswered(batches: readonly Batch[]): Promise<void> {
-    for (;;) {
+    for (let left = grouped(batches); left.length > 0; left = grouped(left)) {
       try {
-        return await drawFor(batches);
+        if (await drawFor(left)) return;
       } catch (error) {
         if (untilRetry === undefined || !(error instanceof StoreUnavailableError)) throw error;
         await untilRetry();
@@ -111,9 +94,8 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     }
   }
 
-  async function drawFor(batches: readonly Batch[]): Promise<void> {
-    const asked = grouped(batches);
-    if (asked.length === 0) return;
+  /** Resolves to false if another policy is in force, under which it costs and binds differently. */
+  async function drawFor(asked: readonly Batch[]): Promise<boolean> {
     const groups = asked.map(({ group }) => group);
     const wanted = asked.reduce((sum, { size }) => sum + size, 0);
     const leased = groups.some(({ conditions }) => conditions.hasLeases) ? wanted : 0;
@@ -121,21 +103,17 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     const reply = await drawOnce(request(asked, lease, leased), groups);
     const { newText, version, isOverride, nowUs } = reply;
     if (newText !== undefined) {
-      // It costs and binds differently under the policy that is in force.
       parts.learn({ text: newText, version, isOverride });
-      return drawFor(asked);
+      return false;
     }
     known.confirm(version);
     if (reply.granted.some(isGranted)) drewUs = nowUs;
     for (const [index, batch] of asked.entries()) {
       const granted = reply.granted[index]!;
-      if (granted.refusal !== undefined) {
-        batch.reject(granted.refusal);
-        continue;
-      }
-      settle(batch, granted, { reply, lease });
+      answerBatch(batch, { granted, reply, lease }, { leases, refusals });
       if (batch.group.conditions.hasLeases) lease += granted.slotsUs.length;
     }
+    return true;
   }
 
   /** With the groups that they belong to; those alone fail that could never pass under the policy that is known by now. */
@@ -163,39 +141,9 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   }
 
   function request(asked: readonly Batch[], lease: number, leased: number): DrawRequest {
-    const wishes = asked.map(({ group: { name, key, conditions }, size: wanted }) => {
-      const { keyLimits, costs } = conditions;
-      return { ...NO_WISH, name, key, keyLimits, costs, wanted };
-    });
+    const wishes = asked.map(wishOf);
     const common = { bucket, asker, terms: known.terms, place: NO_PLACE, drewUs };
     return { ...common, wishes, horizonUs: 0, lease, leases: leased, startsFull, isTry: true };
-  }
-
-  function settle(
-    batch: Batch,
-    granted: Granted,
-    { reply, lease }: { readonly reply: Drawn; readonly lease: number },
-  ): void {
-    const { group, size } = batch;
-    const { nowUs, sentAtMs, generation } = reply;
-    const outcome: Outcome = { group, granted, nowUs };
-    const standings = standingsOf(outcome);
-    const count = granted.slotsUs.length + (granted.run?.count ?? 0);
-    const refusal = count < size ? refused(standings, outcome) : undefined;
-    // A lease may come free at any time: nobody can tell when that refusal ends.
-    if (refusal !== undefined && granted.notBeforeUs !== Infinity) refusals.keep(group, refusal);
-    const sinceMs = performance.now();
-    batch.forEach(({ key, resolve }, index) => {
-      if (refusal !== undefined && index >= count) {
-        resolve({ ...refusal, slot: undefined });
-        return;
-      }
-      const own = group.conditions.hasLeases ? lease + index : 0;
-      if (own > 0) leases.keep(own, group, sentAtMs);
-      const held = { slotUs: granted.slotsUs[index] ?? nowUs, lease: own };
-      const slot = new DrawnSlot({ group, key, sinceMs }, held, generation);
-      resolve(allowed(standings, group.conditions, { after: count - 1 - index, slot }));
-    });
   }
 
   return { ask, forget: (key) => refusals.forget(key) };

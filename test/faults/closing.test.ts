@@ -1,7 +1,9 @@
 import { createHash } from "node:crypto";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Redis } from "ioredis";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { connect, type ConnectionUse } from "../../src/redis/connection.ts";
+import type { ConnectionUse } from "../../src/redis/connection-settings.ts";
+import { connect } from "../../src/redis/connection.ts";
 import { openSluice, startOwnRedis, startProxy } from "../support/for-one-test.ts";
 import type { TcpProxy } from "../support/tcp-proxy.ts";
 import { waitUntil } from "../support/wait-until.ts";
@@ -107,6 +109,39 @@ it("what is lost is sent again, whatever the options of the connection say", asy
   proxy.set("pass");
 
   expect(await asked).toBeGreaterThan(0);
+});
+
+it("what is under way is refused, also where the options have commands gathered", async () => {
+  const proxy = await startProxy(await startOwnRedis());
+  const options = { host: "127.0.0.1", port: proxy.port, enableAutoPipelining: true };
+  const client = connect(options, "worker") as Redis;
+  await client.ping();
+  proxy.set("stall");
+  const first = client.get("a");
+  await waitUntil(() => proxy.kept > 0, "it is sent");
+  const second = client.get("b");
+  const asked = Promise.allSettled([first, second]);
+
+  proxy.cut();
+  await next(client, "reconnecting");
+  client.disconnect();
+
+  const reason = expect.objectContaining({ message: "Connection is closed." });
+  const refused = { status: "rejected", reason };
+  expect(await asked).toEqual([refused, refused]);
+});
+
+it("a connection that is closed while it connects stays closed, whatever its options say", async () => {
+  const { port } = await startProxy(await startOwnRedis());
+  const client = connect({ host: "127.0.0.1", port, enableReadyCheck: false }, "worker");
+
+  client.once("connect", () => client.disconnect());
+  await next(client, "end");
+  // What it asked on its own is refused with that, and may go on with it.
+  await nextTurn();
+
+  expect(client.status).toBe("end");
+  await expect(client.get("a")).rejects.toThrow("Connection is closed.");
 });
 
 it("what a connection asks by itself may be refused when it is closed", async () => {

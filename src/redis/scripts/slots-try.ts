@@ -72,6 +72,7 @@ export const slotsTry: Script<SlotsDraw, DrawReply | undefined> = defineScript({
   },
 });
 
+/** What a key is granted is a copy of these: V8 would come to make literals where it keeps what is old. */
 const NOTHING: Granted = {
   slotsUs: [],
   run: undefined,

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
 import { fixedWindow } from "../../../src/core/limit-makers.ts";
+import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
 const fiveAMinute = { limits: [fixedWindow(5, "1min")] };
@@ -40,16 +41,20 @@ describe("what tryDraw is given", () => {
     await bucket.close();
   });
 
-  it("goes by what options were when it was asked", async () => {
-    const { bucket } = createTestBucket({ perKey: fiveAMinute });
+  it("goes by what options were when it was asked, also if it has to ask again", async () => {
+    const store = createMemoryStore();
+    const here = createTestBucket({ perKey: fiveAMinute }, { store }).bucket;
+    const there = createTestBucket({ perKey: fiveAMinute }, { store }).bucket;
+    await here.tryDraw({ key: "warm" });
+    await there.configure({ perKey: { limits: [fixedWindow(9, "1min")] } });
     const options = { key: "a" };
 
-    const asked = bucket.tryDraw(options);
+    const asked = here.tryDraw(options);
     options.key = "b";
     await asked;
 
-    expect((await bucket.tryDraw({ key: "a" })).remaining).toBe(3);
-    expect((await bucket.tryDraw({ key: "b" })).remaining).toBe(4);
-    await bucket.close();
+    expect((await here.tryDraw({ key: "a" })).remaining).toBe(7);
+    expect((await here.tryDraw({ key: "b" })).remaining).toBe(8);
+    await Promise.all([here.close(), there.close()]);
   });
 });

@@ -19,7 +19,7 @@ import { measureTries } from "./tries.ts";
 
 const RESULTS = fileURLToPath(new URL("./RESULTS.md", import.meta.url));
 
-/** In this order. The replicas of `caps`, `jobs` and `limits` are the same processes; the other parts start their own. */
+/** In this order. */
 const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Table[]>>> = {
   caps: measureCaps,
   jobs: measureJobs,
@@ -43,11 +43,25 @@ async function describeRun(redis: Redis, { isQuick }: Flags): Promise<string> {
   ].join(" ");
 }
 
-async function measureAll(bench: Bench, flags: Flags): Promise<Table[]> {
+/** Nothing that an earlier part left behind, in Redis or in the processes of its replicas, weighs on a later one. */
+async function withFreshBench<Result>(use: (bench: Bench) => Promise<Result>): Promise<Result> {
+  const server = await startRedis({ fresh: true });
+  const redis = new Redis(server.url);
+  const fleet = createFleet();
+  try {
+    return await use({ redisUrl: server.url, redis, fleet });
+  } finally {
+    await fleet.end();
+    redis.disconnect();
+    await server.stop();
+  }
+}
+
+async function measureAll(flags: Flags): Promise<Table[]> {
   const tables: Table[] = [];
   for (const [part, measurePart] of Object.entries(MEASURES)) {
     if (!flags.parts.some((wanted) => wanted === part)) continue;
-    for (const table of await measurePart(bench, flags)) {
+    for (const table of await withFreshBench((bench) => measurePart(bench, flags))) {
       console.log(`${formatTable(table)}\n`);
       tables.push(table);
     }
@@ -56,22 +70,13 @@ async function measureAll(bench: Bench, flags: Flags): Promise<Table[]> {
 }
 
 const flags = readFlags(process.argv.slice(2));
-const server = await startRedis({ fresh: true });
-const redis = new Redis(server.url);
-const fleet = createFleet();
-try {
-  const heading = await describeRun(redis, flags);
-  console.log(`${heading}\n`);
-  const tables = await measureAll({ redisUrl: server.url, redis, fleet }, flags);
-  const missed = countMissed(tables);
-  const verdict = missed === 0 ? "Every promise was kept." : `${missed} promises were missed.`;
-  console.log(verdict);
-  if (flags.isWritten) {
-    const parts = ["# Results", heading, ...tables.map(formatTable), verdict];
-    await writeFile(RESULTS, `${parts.join("\n\n")}\n`);
-  }
-} finally {
-  await fleet.end();
-  redis.disconnect();
-  await server.stop();
+const heading = await withFreshBench(({ redis }) => describeRun(redis, flags));
+console.log(`${heading}\n`);
+const tables = await measureAll(flags);
+const missed = countMissed(tables);
+const verdict = missed === 0 ? "Every promise was kept." : `${missed} promises were missed.`;
+console.log(verdict);
+if (flags.isWritten) {
+  const parts = ["# Results", heading, ...tables.map(formatTable), verdict];
+  await writeFile(RESULTS, `${parts.join("\n\n")}\n`);
 }

@@ -41,8 +41,7 @@ export function refuseOnceClosed(client: Client): void {
   const disconnect = client.disconnect.bind(client);
 
   function refuseAll(): void {
-    // BullMQ knows it by these words.
-    unanswered.refuseAll(new Error("Connection is closed."));
+    unanswered.refuseAll(closed());
   }
 
   client.sendCommand = (...given: Parameters<Cluster["sendCommand"]>) => {
@@ -52,11 +51,26 @@ export function refuseOnceClosed(client: Client): void {
   };
   client.on("end", refuseAll);
   client.disconnect = (isToReturn) => {
-    // Nothing follows that could end it.
     const isBetweenAttempts = client.status === "reconnecting";
     disconnect(isToReturn);
-    if (isToReturn !== true && isBetweenAttempts) refuseAll();
+    if (isToReturn !== true && isBetweenAttempts) end(client);
   };
+}
+
+/**
+ * Does what ioredis does by itself in every other state. A connection that is closed between two attempts it leaves
+ * as it is: nobody would hear of the end, and whoever asks it then would wait for ever.
+ */
+function end(client: Client): void {
+  client.status = "end";
+  // The type says it is private.
+  (client as unknown as { flushQueue(error: Error): void }).flushQueue(closed());
+  process.nextTick(() => void client.emit("end"));
+}
+
+/** BullMQ knows it by these words. */
+function closed(): Error {
+  return new Error("Connection is closed.");
 }
 
 /**

@@ -1,6 +1,8 @@
 import type { Cluster, Command, Redis } from "ioredis";
 import { isScript } from "./script.ts";
 
+const LOST = "The connection was lost before it was ready.";
+
 /** The commands of a connection that have yet to be answered, as far as ioredis would forget them. */
 export interface Unanswered {
   /** A command was sent, or is to be. */
@@ -19,13 +21,21 @@ export function createUnanswered(client: Redis | Cluster): Unanswered {
   const alone = new Map<Command, Command["reject"]>();
   /** What had no answer when the connection was lost; ioredis takes out what it sends again. */
   let toSendAgain: Redis["commandQueue"] | undefined;
+  /** What had none when the connection was lost before it was ready; ioredis forgets that. */
+  let forgotten: Redis["commandQueue"] | undefined;
   let wasReady = false;
   client.on("ready", () => {
     wasReady = true;
   });
   client.on("close", () => {
-    if (wasReady) toSendAgain = sentBy(client);
+    const sent = sentBy(client);
+    if (wasReady) toSendAgain = sent;
+    else if (sent !== toSendAgain) forgotten = sent;
     wasReady = false;
+  });
+  // Not before: until then ioredis takes it for an answer of the server that its connection is of no use.
+  client.on("connecting", () => {
+    refuse(forgotten, new Error(LOST));
   });
 
   /** What comes of it is looked at as well: ioredis does not look at that of what it asks itself, which would end the process. */
@@ -42,11 +52,15 @@ export function createUnanswered(client: Redis | Cluster): Unanswered {
       if (!isListed) follow(command);
     },
     refuseAll(error) {
-      for (const refuse of alone.values()) refuse(error);
-      for (let sent = toSendAgain?.shift(); sent !== undefined; sent = toSendAgain?.shift())
-        sent.command.reject(error);
+      for (const reject of alone.values()) reject(error);
+      refuse(toSendAgain, error);
     },
   };
+}
+
+function refuse(queue: Redis["commandQueue"] | undefined, error: Error): void {
+  for (let sent = queue?.shift(); sent !== undefined; sent = queue?.shift())
+    sent.command.reject(error);
 }
 
 /** The list that ioredis has of what one connection to one server was sent, and has not answered. */

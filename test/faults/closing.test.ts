@@ -1,10 +1,11 @@
 import { createHash } from "node:crypto";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type { Redis } from "ioredis";
+import { Cluster, type Redis } from "ioredis";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConnectionUse } from "../../src/redis/connection-settings.ts";
 import { connect } from "../../src/redis/connection.ts";
 import { openSluice, startOwnRedis, startProxy } from "../support/for-one-test.ts";
+import { freePort } from "../support/redis-port.ts";
 import type { TcpProxy } from "../support/tcp-proxy.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
@@ -73,6 +74,57 @@ describe.each(["connect", "reconnecting"] as const)("closed in the state %s", (s
 
     await expect(asked).rejects.toThrow("Connection is closed.");
   });
+});
+
+it("what is asked after a connection was closed between two attempts is refused", async () => {
+  const { client } = await loseAnswer("reconnecting", count);
+
+  client.disconnect();
+
+  await expect(client.get("a")).rejects.toThrow("Connection is closed.");
+  await next(client, "end");
+});
+
+it("the same holds for a cluster", async () => {
+  const nowhere = new Cluster([{ host: "127.0.0.1", port: await freePort("127.0.0.1") }], {
+    lazyConnect: true,
+  });
+  const client = connect(nowhere, "worker");
+  await next(client, "reconnecting");
+  const waiting = client.get("a");
+  waiting.catch(() => undefined);
+
+  client.disconnect();
+
+  await expect(waiting).rejects.toThrow("Connection is closed.");
+  await expect(client.get("a")).rejects.toThrow("Connection is closed.");
+});
+
+it("a script is refused if its connection is closed while ioredis takes in that it was lost", async () => {
+  const proxy = await startProxy(await startOwnRedis());
+  const client = open(proxy, "worker") as Redis;
+  await client.script("LOAD", COUNT);
+  proxy.set("stall");
+  const asked = count(client);
+  await waitUntil(() => proxy.kept > 0, "it is sent");
+
+  client.stream.prependOnceListener("close", () => process.nextTick(() => client.disconnect()));
+  proxy.cut();
+
+  await expect(asked).rejects.toThrow("Connection is closed.");
+});
+
+it("what is sent on a connection that is lost before it is ready is refused", async () => {
+  const { proxy, client, asked } = await loseAnswer("connect", count);
+  const time = client.time();
+  time.catch(() => undefined);
+
+  proxy.cut();
+
+  await expect(time).rejects.toThrow("lost before it was ready");
+  // What waits for the next connection still does.
+  proxy.set("pass");
+  expect(await asked).toBe(1);
 });
 
 it("what was refused is not sent, even if its connection is opened again", async () => {

@@ -14,6 +14,7 @@ import {
   TooFar,
   WaitingCall,
   type CallContext,
+  type Wait,
   type WaitOptions,
   type Waits,
 } from "./waiting-call.ts";
@@ -91,17 +92,26 @@ export function createAdmission(parts: AdmissionParts): Admission {
   }
 
   /** Not async, and no closure for each call: they would cost as much as the rest. */
-  function enter<Options, T>(call: (options: Options) => Promise<T>, options: Options): Promise<T> {
+  function enter<Options, T>(
+    call: (options: Options) => Promise<T>,
+    options: Options,
+    waits?: Waits,
+  ): Promise<T> {
     try {
       return call(options);
     } catch (error) {
-      return enterAfterLook(error, () => call(options));
+      return enterAfterLook(error, () => call(options), waits);
     }
   }
 
-  function enterAfterLook<T>(refusal: unknown, call: () => T | Promise<T>): Promise<T> {
+  function enterAfterLook<T>(
+    refusal: unknown,
+    call: () => T | Promise<T>,
+    waits?: Waits,
+  ): Promise<T> {
     if (!isByPolicy(refusal)) throw refusal;
-    return lookAgain().then((isOther): T | Promise<T> => {
+    const look = waits === undefined ? lookAgain() : leavable(lookAgain(), waits);
+    return look.then((isOther): T | Promise<T> => {
       if (!isOther) throw refusal;
       assertOpen();
       return call();
@@ -145,7 +155,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     drawForJob(options, waits) {
       assertOpen();
       // Its units were looked at as it was enqueued; what counted them then may be gone.
-      return enter((given) => waitForJob(given, waits), options);
+      return enter((given) => waitForJob(given, waits), options, waits);
     },
     tryDraw(options) {
       assertOpen();
@@ -167,4 +177,16 @@ export function createAdmission(parts: AdmissionParts): Admission {
       isClosed = true;
     },
   };
+}
+
+/** What never rejects by itself, listed among `waits` until it is there, and left for the reason that they are. */
+function leavable<T>(coming: Promise<T>, waits: Waits): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const wait: Wait = { leave: reject };
+    waits.add(wait);
+    void coming.then((value) => {
+      waits.delete(wait);
+      resolve(value);
+    });
+  });
 }

@@ -3,6 +3,7 @@ import { leakyBucket } from "../../../src/core/limit-makers.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
 import { rejectionOf } from "../../support/rejection.ts";
+import type { Wait } from "../../../src/throttle/waiting-call.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
 const SMALL = { rate: "1000/s", burst: 10 };
@@ -105,4 +106,28 @@ it("asks the store once for calls that are refused together", async () => {
 
   expect(await Promise.all(calls)).toMatchObject([tooLarge, tooLarge, tooLarge]);
   expect(looks).toBe(1);
+});
+
+it("is waited for by no job whose worker closes, which does not enter the line either", async () => {
+  const store = createMemoryStore();
+  await createTestBucket(SMALL, { store }).bucket.configure({ rate: "1/h", burst: 50 });
+  let answer = (): void => {};
+  const isAnswered = new Promise<void>((resolve) => (answer = resolve));
+  const peek = async (request: never) => {
+    await isAnswered;
+    return store.peek(request);
+  };
+  const { bucket } = createTestBucket(SMALL, { store: { ...store, peek } });
+  const waits = new Set<Wait>();
+
+  const left = rejectionOf(bucket.drawForJob({ cost: 40 }, waits));
+  for (const wait of waits) wait.leave("the worker is closed");
+  const reason = await left;
+  answer();
+  // It comes after the look that was left.
+  await bucket.draw({ cost: 40 });
+
+  expect(reason).toBe("the worker is closed");
+  expect(waits.size).toBe(0);
+  expect(bucket.waiting).toBe(0);
 });

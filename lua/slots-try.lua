@@ -32,19 +32,12 @@ if version > own_version or drew_us > clock_us or shared_last_us > now
 end
 
 local keys, sub, read, pack = KEYS, string.sub, struct.unpack, struct.pack
--- Between the last slot and the state of its limit, a key that nothing unusual ever happened to has these bytes.
-local usual = pack('<ddddddddddddddd', 0, 0, 0, 1000, 0, 0, 0, 0, 0, 0, 1, code, count, period_us, capacity)
 local states, lives_us, odd = {}, {}, 0
 local reply, at = { now, generation, own_version, math.max(1, alive, alive_before), is_override }, 5
 local found = redis.call('MGET', unpack(keys, 2))
 for index = 1, #found do
   local key_packed, wanted, cost = found[index], numbers[6 + 2 * index], numbers[7 + 2 * index]
-  local last_us, middle, a, b, c = 0, usual, 0, 0, 0
-  if key_packed then
-    if #key_packed ~= 152 then return '' end
-    last_us, middle, a, b, c = read('<dc120ddd', key_packed)
-    if middle ~= usual and (sub(middle, 81) ~= sub(usual, 81) or not is_quiet(middle, now)) then return '' end
-  end
+-- @include lib/found
   odd = odd + wanted % 1 + cost % 1
   if last_us > now or not (wanted >= 1 and wanted <= 1000000 and cost >= 1 and cost <= capacity) then return '' end
   local granted, excess, used, life_us
@@ -52,8 +45,14 @@ for index = 1, #found do
   reply[at + 1], reply[at + 2], reply[at + 3] = granted, excess, used
   at = at + 3
   if granted > 0 then
-    states[index] = pack('<dc120ddd', now, middle, a, b, c)
     lives_us[index] = life_us
+    if unusual then
+      states[index] = pack('<dc80dddddddd', now, unusual, 1, code, count, period_us, capacity, a, b, c)
+    elseif life_us then
+      states[index] = pack('<ddddddddd', 1, code, count, period_us, capacity, a, b, c, now)
+    else
+      states[index] = pack('<dddd', a, b, c, now)
+    end
   end
 end
 if odd ~= 0 then return '' end
@@ -66,7 +65,7 @@ for index = 1, #found do
     if life_us ~= known_us then known_us, life_ms = life_us, string.format('%.0f', math.ceil(life_us / 1000) + 60000) end
     call('SET', keys[index + 1], state, 'PX', life_ms)
   elseif state then
-    call('SETRANGE', keys[index + 1], '0', state)
+    call('SETRANGE', keys[index + 1], #state == 32 and '40' or '0', state)
   end
   has_granted = has_granted or state
 end

@@ -1,30 +1,60 @@
 -- How a scope is kept: whole numbers, packed as doubles, since a hash would cost twice as much a draw.
 local SCOPE_HEAD, PER_LIMIT = 12, 7
 
-local function unpack_scope(numbers, at)
-  local scope = {
-    last_us = numbers[at], cool_until_us = numbers[at + 1], paused_until_us = numbers[at + 2],
-    cut_us = numbers[at + 3], factor = numbers[at + 4], since_us = numbers[at + 5],
-    recover_us = numbers[at + 6], gap_us = numbers[at + 7], gap_until_us = numbers[at + 8],
-    turns_until_us = numbers[at + 9], uneven_until_us = numbers[at + 10], limits = {},
-  }
-  at = at + SCOPE_HEAD
-  for index = 1, numbers[at - 1] do
-    scope.limits[index] = {
+local function unpack_limits(numbers, at, limit_count)
+  local limits = {}
+  for index = 1, limit_count do
+    limits[index] = {
       code = numbers[at], count = numbers[at + 1], period_us = numbers[at + 2], capacity = numbers[at + 3],
       a = numbers[at + 4], b = numbers[at + 5], c = numbers[at + 6],
     }
     at = at + PER_LIMIT
   end
-  return scope, at
+  return limits, at
+end
+
+-- Between what stands before them and after them; in one piece, since Lua hashes each string on the way as well.
+local function pack_limits(before, limits, after)
+  local packed = { before }
+  for index, l in ipairs(limits) do
+    packed[index + 1] = struct.pack('<ddddddd', l.code, l.count, l.period_us, l.capacity, l.a, l.b, l.c)
+  end
+  packed[#packed + 1] = after
+  return table.concat(packed)
+end
+
+local function unpack_scope(numbers, at)
+  local limits, after = unpack_limits(numbers, at + SCOPE_HEAD, numbers[at + SCOPE_HEAD - 1])
+  return {
+    last_us = numbers[at], cool_until_us = numbers[at + 1], paused_until_us = numbers[at + 2],
+    cut_us = numbers[at + 3], factor = numbers[at + 4], since_us = numbers[at + 5],
+    recover_us = numbers[at + 6], gap_us = numbers[at + 7], gap_until_us = numbers[at + 8],
+    turns_until_us = numbers[at + 9], uneven_until_us = numbers[at + 10], limits = limits,
+  }, after
 end
 
 local function pack_scope(scope)
-  local packed = struct.pack('<dddddddddddd', scope.last_us, scope.cool_until_us, scope.paused_until_us,
+  local head = struct.pack('<dddddddddddd', scope.last_us, scope.cool_until_us, scope.paused_until_us,
     scope.cut_us, scope.factor, scope.since_us, scope.recover_us, scope.gap_us, scope.gap_until_us,
     scope.turns_until_us, scope.uneven_until_us, #scope.limits)
-  for _, l in ipairs(scope.limits) do
-    packed = packed .. struct.pack('<ddddddd', l.code, l.count, l.period_us, l.capacity, l.a, l.b, l.c)
-  end
-  return packed
+  return pack_limits(head, scope.limits)
+end
+
+-- A key that never met anything but calls is kept without the numbers that say so: how many limits it has, those, and
+-- its last slot. That is half of the bytes, and Lua reads each byte of every string that it is given or makes.
+local function unpack_key(packed)
+  local count = #packed / 8
+  local numbers = { struct.unpack('<' .. string.rep('d', count), packed) }
+  if (count - 2) % PER_LIMIT > 0 then return unpack_scope(numbers, 1) end
+  local scope = fresh_scope(unpack_limits(numbers, 2, numbers[1]))
+  scope.last_us = numbers[count]
+  return scope
+end
+
+local function pack_key(scope)
+  local is_usual = scope.turns_until_us == 0 and scope.uneven_until_us == 0 and scope.cool_until_us == 0
+    and scope.paused_until_us == 0 and scope.cut_us == 0 and scope.factor == 1000 and scope.since_us == 0
+    and scope.recover_us == 0 and scope.gap_us == 0 and scope.gap_until_us == 0
+  if not is_usual then return pack_scope(scope) end
+  return pack_limits(struct.pack('<d', #scope.limits), scope.limits, struct.pack('<d', scope.last_us))
 end

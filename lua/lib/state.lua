@@ -46,7 +46,7 @@ end
 local function load_key(key, limits, now_us)
   local packed = redis.call('GET', key)
   if not packed then return fresh_scope(limits) end
-  local scope = unpack_scope({ struct.unpack('<' .. string.rep('d', #packed / 8), packed) }, 1)
+  local scope = unpack_key(packed)
   scope.limits = apply_limits(scope.limits, limits, now_us)
   return scope
 end
@@ -54,5 +54,5 @@ end
 local function save_key(key, scope, now_us)
   local paused_us = math.max(0, scope.paused_until_us - now_us)
   local drained = math.max(drained_us(scope, now_us, {}), math.min(paused_us, KEEP_OVERRIDE_MS * 1000))
-  redis.call('SET', key, pack_scope(scope), 'PX', math.ceil(drained / 1000) + KEEP_KEY_MS)
+  redis.call('SET', key, pack_key(scope), 'PX', math.ceil(drained / 1000) + KEEP_KEY_MS)
 end

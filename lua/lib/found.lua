@@ -1,0 +1,13 @@
+-- What a try finds of a key, in either form of lib/pack: its last slot, a, b and c of its one limit, and what is unusual
+-- about it, if anything was. Straight code, as lib/take is: it knows key_packed, now, code, count, period_us and capacity.
+local last_us, a, b, c, unusual = 0, 0, 0, 0, nil
+if key_packed then
+  local _, own_code, own_count, own_period_us, own_capacity
+  if #key_packed == 72 then
+    _, own_code, own_count, own_period_us, own_capacity, a, b, c, last_us = read('<ddddddddd', key_packed)
+  elseif #key_packed == 152 then
+    last_us, unusual, _, own_code, own_count, own_period_us, own_capacity, a, b, c = read('<dc80dddddddd', key_packed)
+    if not is_quiet(unusual, now) then return '' end
+  end
+  if own_code ~= code or own_count ~= count or own_period_us ~= period_us or own_capacity ~= capacity then return '' end
+end

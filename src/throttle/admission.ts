@@ -179,14 +179,11 @@ export function createAdmission(parts: AdmissionParts): Admission {
   };
 }
 
-/** What never rejects by itself, listed among `waits` until it is there, and left for the reason that they are. */
+/** What is to come, listed among `waits` until it is there, and left for the reason that they are. */
 function leavable<T>(coming: Promise<T>, waits: Waits): Promise<T> {
   return new Promise((resolve, reject) => {
     const wait: Wait = { leave: reject };
     waits.add(wait);
-    void coming.then((value) => {
-      waits.delete(wait);
-      resolve(value);
-    });
+    coming.finally(() => waits.delete(wait)).then(resolve, reject);
   });
 }

@@ -53,19 +53,24 @@ export function refuseOnceClosed(client: Client): void {
   client.disconnect = (isToReturn) => {
     const isBetweenAttempts = client.status === "reconnecting";
     disconnect(isToReturn);
-    if (isToReturn !== true && isBetweenAttempts) end(client);
+    if (isToReturn === true || !isBetweenAttempts) return;
+    refuseAll();
+    end(client);
   };
 }
 
 /**
- * Does what ioredis does by itself in every other state. A connection that is closed between two attempts it leaves
- * as it is: nobody would hear of the end, and whoever asks it then would wait for ever.
+ * What ioredis does by itself in other states. A connection that is closed between two attempts it leaves as it is:
+ * nobody would hear of the end, and whoever asks it then would wait for ever.
  */
 function end(client: Client): void {
   client.status = "end";
   // The type says it is private.
   (client as unknown as { flushQueue(error: Error): void }).flushQueue(closed());
-  process.nextTick(() => void client.emit("end"));
+  process.nextTick(() => {
+    // It may be on its way again, and what was asked since is not to be refused.
+    if (client.status === "end") client.emit("end");
+  });
 }
 
 /** BullMQ knows it by these words. */

@@ -2,6 +2,11 @@ import type { Cluster, Command, Redis } from "ioredis";
 import { isScript } from "./script.ts";
 
 const LOST = "The connection was lost before it was ready.";
+/**
+ * What nobody but ioredis asks of a connection that is not ready. If it were refused, ioredis would go on to ask
+ * whether that connection is ready, and keep the question for the next one that is.
+ */
+const INTRODUCTION = new Set(["client", "select"]);
 
 /** The commands of a connection that have yet to be answered, as far as ioredis would forget them. */
 export interface Unanswered {
@@ -35,7 +40,10 @@ export function createUnanswered(client: Redis | Cluster): Unanswered {
   });
   // Not before: until then ioredis takes it for an answer of the server that its connection is of no use.
   client.on("connecting", () => {
-    refuse(forgotten, new Error(LOST));
+    for (const command of taken(forgotten)) {
+      if (INTRODUCTION.has(command.name)) alone.delete(command);
+      else command.reject(new Error(LOST));
+    }
   });
 
   /** What comes of it is looked at as well: ioredis does not look at that of what it asks itself, which would end the process. */
@@ -53,14 +61,16 @@ export function createUnanswered(client: Redis | Cluster): Unanswered {
     },
     refuseAll(error) {
       for (const reject of alone.values()) reject(error);
-      refuse(toSendAgain, error);
+      for (const command of taken(toSendAgain)) command.reject(error);
     },
   };
 }
 
-function refuse(queue: Redis["commandQueue"] | undefined, error: Error): void {
+/** What a list of ioredis holds, which is empty then. */
+function* taken(queue: Redis["commandQueue"] | undefined): Iterable<Command> {
   for (let sent = queue?.shift(); sent !== undefined; sent = queue?.shift())
-    sent.command.reject(error);
+    // Its type tells of less.
+    yield sent.command as Command;
 }
 
 /** The list that ioredis has of what one connection to one server was sent, and has not answered. */

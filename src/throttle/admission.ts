@@ -110,12 +110,12 @@ export function createAdmission(parts: AdmissionParts): Admission {
     waits?: Waits,
   ): Promise<T> {
     if (!isByPolicy(refusal)) throw refusal;
-    const look = waits === undefined ? lookAgain() : leavable(lookAgain(), waits);
-    return look.then((isOther): T | Promise<T> => {
+    const enterAgain = (isOther: boolean): T | Promise<T> => {
       if (!isOther) throw refusal;
       assertOpen();
       return call();
-    });
+    };
+    return waits ? goOnUnlessLeft(lookAgain(), waits, enterAgain) : lookAgain().then(enterAgain);
   }
 
   function wait(options: DrawOptions): Promise<Slot> {
@@ -179,11 +179,29 @@ export function createAdmission(parts: AdmissionParts): Admission {
   };
 }
 
-/** What is to come, listed among `waits` until it is there, and left for the reason that they are. */
-function leavable<T>(coming: Promise<T>, waits: Waits): Promise<T> {
+/** Goes on once it is there. Until then it is listed among `waits`, and may be left: nothing follows then. */
+function goOnUnlessLeft<Coming, T>(
+  coming: Promise<Coming>,
+  waits: Waits,
+  goOn: (value: Coming) => T | Promise<T>,
+): Promise<T> {
   return new Promise((resolve, reject) => {
-    const wait: Wait = { leave: reject };
+    let hasLeft = false;
+    const wait: Wait = {
+      leave(reason) {
+        hasLeft = true;
+        reject(reason);
+      },
+    };
     waits.add(wait);
-    coming.finally(() => waits.delete(wait)).then(resolve, reject);
+    // What goes on is listed in the same turn: there is no moment at which a leave would find nothing.
+    const andGoOn = (value: Coming): void => {
+      waits.delete(wait);
+      if (!hasLeft) resolve(goOn(value));
+    };
+    coming.then(andGoOn).catch((error: unknown) => {
+      waits.delete(wait);
+      reject(error);
+    });
   });
 }

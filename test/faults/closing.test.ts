@@ -127,6 +127,31 @@ it("what is sent on a connection that is lost before it is ready is refused", as
   expect(await asked).toBe(1);
 });
 
+it("a connection that is lost again and again before it is ready piles nothing up", async () => {
+  const { proxy, client } = await loseAnswer("connect", count);
+  for (let lost = 0; lost < 5; lost += 1) {
+    const again = next(client, "connect");
+    proxy.cut();
+    await again;
+  }
+
+  // The type says it is private. What was asked first is not in it: ioredis keeps that where it was.
+  const { offlineQueue } = client as unknown as { offlineQueue: { length: number } };
+  expect(offlineQueue.length).toBe(0);
+});
+
+it("what is asked of a connection that was closed between attempts and opened at once is answered", async () => {
+  const { proxy, client } = await loseAnswer("reconnecting", count);
+  proxy.set("pass");
+
+  client.disconnect();
+  const opening = client.connect();
+  const counted = client.incr("a");
+
+  await opening;
+  expect(await counted).toBe(1);
+});
+
 it("what was refused is not sent, even if its connection is opened again", async () => {
   const { proxy, client, asked } = await loseAnswer("reconnecting", count);
   client.disconnect();

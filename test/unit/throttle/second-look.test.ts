@@ -1,9 +1,9 @@
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { leakyBucket } from "../../../src/core/limit-makers.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
-import { rejectionOf } from "../../support/rejection.ts";
 import type { Wait } from "../../../src/throttle/waiting-call.ts";
+import { rejectionOf } from "../../support/rejection.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
 const SMALL = { rate: "1000/s", burst: 10 };
@@ -108,26 +108,68 @@ it("asks the store once for calls that are refused together", async () => {
   expect(looks).toBe(1);
 });
 
-it("is waited for by no job whose worker closes, which does not enter the line either", async () => {
-  const store = createMemoryStore();
-  await createTestBucket(SMALL, { store }).bucket.configure({ rate: "1/h", burst: 50 });
-  let answer = (): void => {};
-  const isAnswered = new Promise<void>((resolve) => (answer = resolve));
-  const peek = async (request: never) => {
-    await isAnswered;
-    return store.peek(request);
-  };
-  const { bucket } = createTestBucket(SMALL, { store: { ...store, peek } });
-  const waits = new Set<Wait>();
+describe("the look of a job", () => {
+  const reason = "the worker is closed";
 
-  const left = rejectionOf(bucket.drawForJob({ cost: 40 }, waits));
-  for (const wait of waits) wait.leave("the worker is closed");
-  const reason = await left;
-  answer();
-  // It comes after the look that was left.
-  await bucket.draw({ cost: 40 });
+  /** A bucket under whose policy in force a job passes at once, but one an hour; what looks it up waits for `answer`. */
+  async function openLooking() {
+    const store = createMemoryStore();
+    await createTestBucket(SMALL, { store }).bucket.configure({ rate: "1/h", burst: 50 });
+    let answer = (): void => {};
+    const isAnswered = new Promise<void>((resolve) => (answer = resolve));
+    const peek = async (request: never) => {
+      await isAnswered;
+      return store.peek(request);
+    };
+    const { bucket } = createTestBucket(SMALL, { store: { ...store, peek } });
+    return { bucket, answer };
+  }
 
-  expect(reason).toBe("the worker is closed");
-  expect(waits.size).toBe(0);
-  expect(bucket.waiting).toBe(0);
+  it("is left when its worker closes, and the job does not enter the line either", async () => {
+    const { bucket, answer } = await openLooking();
+    const waits = new Set<Wait>();
+
+    const left = rejectionOf(bucket.drawForJob({ cost: 40 }, waits));
+    for (const wait of waits) wait.leave(reason);
+    expect(await left).toBe(reason);
+    answer();
+    // It comes after the look that was left.
+    await bucket.draw({ cost: 40 });
+
+    expect(waits.size).toBe(0);
+    expect(bucket.waiting).toBe(0);
+  });
+
+  it("leaves no moment at which the job could not be told to leave", async () => {
+    const { bucket, answer } = await openLooking();
+    const waits = new (class extends Set<Wait> {
+      override delete(wait: Wait): boolean {
+        queueMicrotask(() => {
+          for (const each of this) each.leave(reason);
+        });
+        return super.delete(wait);
+      }
+    })();
+
+    const left = rejectionOf(bucket.drawForJob({ cost: 40 }, waits));
+    answer();
+
+    expect(await left).toBe(reason);
+    expect(waits.size).toBe(0);
+  });
+
+  it("fails the job if it throws, as a logger may", async () => {
+    const peek = () => Promise.reject(new Error("away"));
+    const warn = (): never => {
+      throw new Error("logger broke");
+    };
+    const logger = { warn, error: warn };
+    const { bucket } = createTestBucket(SMALL, { store: { ...createMemoryStore(), peek }, logger });
+    const waits = new Set<Wait>();
+
+    const refusal = await rejectionOf(bucket.drawForJob({ cost: 40 }, waits));
+
+    expect(String(refusal)).toContain("logger broke");
+    expect(waits.size).toBe(0);
+  });
 });

@@ -65,8 +65,11 @@ export function refuseOnceClosed(client: Client): void {
  */
 function end(client: Client): void {
   client.status = "end";
-  // The type says it is private.
-  (client as unknown as { flushQueue(error: Error): void }).flushQueue(closed());
+  // The type says they are private.
+  const inner = client as unknown as { flushQueue(error: Error): void; manuallyClosing: boolean };
+  inner.flushQueue(closed());
+  // If it is opened again, its next loss is not meant. A cluster sees to that by itself.
+  if (!client.isCluster) inner.manuallyClosing = false;
   process.nextTick(() => {
     // It may be on its way again, and what was asked since is not to be refused.
     if (client.status === "end") client.emit("end");

@@ -2,12 +2,6 @@ import type { Cluster, Command, Redis } from "ioredis";
 import { isScript } from "./script.ts";
 
 const LOST = "The connection was lost before it was ready.";
-/**
- * What nobody but ioredis asks of a connection that is not ready. If it were refused, ioredis would go on to ask
- * whether that connection is ready, and keep the question for the next one that is.
- */
-const INTRODUCTION = new Set(["client", "select"]);
-
 /** The commands of a connection that have yet to be answered, as far as ioredis would forget them. */
 export interface Unanswered {
   /** A command was sent, or is to be. */
@@ -41,7 +35,7 @@ export function createUnanswered(client: Redis | Cluster): Unanswered {
   // Not before: until then ioredis takes it for an answer of the server that its connection is of no use.
   client.on("connecting", () => {
     for (const command of taken(forgotten)) {
-      if (INTRODUCTION.has(command.name)) alone.delete(command);
+      if (isIntroduction(client, command)) alone.delete(command);
       else command.reject(new Error(LOST));
     }
   });
@@ -64,6 +58,17 @@ export function createUnanswered(client: Redis | Cluster): Unanswered {
       for (const command of taken(toSendAgain)) command.reject(error);
     },
   };
+}
+
+/**
+ * What ioredis itself asks of each new connection, and nobody waits for. If it were told that its name was refused, it
+ * would go on to ask whether the lost connection is ready, and keep that question for the next one that is.
+ */
+function isIntroduction({ options }: Redis | Cluster, { name, args }: Command): boolean {
+  if (name === "select") return true;
+  if (name !== "client") return false;
+  const ownName = "connectionName" in options ? options.connectionName : undefined;
+  return args[0] === "SETINFO" || (typeof ownName === "string" && args[1] === ownName);
 }
 
 /** What a list of ioredis holds, which is empty then. */

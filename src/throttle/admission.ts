@@ -186,21 +186,26 @@ function goOnUnlessLeft<Coming, T>(
   goOn: (value: Coming) => T | Promise<T>,
 ): Promise<T> {
   return new Promise((resolve, reject) => {
-    let hasLeft = false;
+    let isOver = false;
+    /** True for whichever comes first. */
+    function end(): boolean {
+      const isFirst = !isOver;
+      if (isFirst) waits.delete(wait);
+      isOver = true;
+      return isFirst;
+    }
     const wait: Wait = {
       leave(reason) {
-        hasLeft = true;
-        reject(reason);
+        if (end()) reject(reason);
       },
     };
     waits.add(wait);
     // What goes on is listed in the same turn: there is no moment at which a leave would find nothing.
     const andGoOn = (value: Coming): void => {
-      waits.delete(wait);
-      if (!hasLeft) resolve(goOn(value));
+      if (end()) resolve(goOn(value));
     };
     coming.then(andGoOn).catch((error: unknown) => {
-      waits.delete(wait);
+      end();
       reject(error);
     });
   });

@@ -1,13 +1,8 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { UnrecoverableError } from "bullmq";
-import {
-  CostTooLargeError,
-  InvalidOptionError,
-  SluiceError,
-  StoreUnavailableError,
-  WaitTooLongError,
-} from "../core/errors.ts";
+import { SluiceError, StoreUnavailableError, WaitTooLongError } from "../core/errors.ts";
 import type { OwnedBucket } from "../throttle/owned-bucket.ts";
+import { isByPolicy } from "../throttle/second-look.ts";
 import type { Slot } from "../throttle/slot.ts";
 import type { TooFar, Wait, WaitOptions, Waits } from "../throttle/waiting-call.ts";
 import type { Job } from "./job.ts";
@@ -59,7 +54,8 @@ export function createJobSlots(
       // It was too late before it could ask.
       if (error instanceof UnrecoverableError) throw error;
       if (error instanceof WaitTooLongError) throw expiredFailure(job, Date.now());
-      if (canNeverPass(error)) throw impossibleFailure(error);
+      // What was let in may be too large, or of a unit that nothing counts, once the limits have changed.
+      if (isByPolicy(error)) throw impossibleFailure(error);
       if (!(error instanceof SluiceError)) onKeyError(error);
       else if (!(error instanceof StoreUnavailableError)) throw error;
       await pauseUnlessClosed(waits);
@@ -100,9 +96,4 @@ export function createJobSlots(
       isClosed = true;
     },
   };
-}
-
-/** What was let in may be too large, or of a unit that nothing counts, once the limits have changed. */
-function canNeverPass(error: unknown): error is Error {
-  return error instanceof CostTooLargeError || error instanceof InvalidOptionError;
 }

@@ -2,6 +2,7 @@ import type { Cluster, Command, Redis } from "ioredis";
 import { isScript } from "./script.ts";
 
 const LOST = "The connection was lost before it was ready.";
+
 /** The commands of a connection that have yet to be answered, as far as ioredis would forget them. */
 export interface Unanswered {
   /** A command was sent, or is to be. */

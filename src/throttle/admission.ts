@@ -3,18 +3,18 @@ import type { Priority } from "../core/priority.ts";
 import type { TryDecision } from "./bucket.ts";
 import type { OwnedBucket } from "./owned-bucket.ts";
 import type { DrawOptions, TryOptions } from "./draw-options.ts";
+import { createEntry } from "./entry.ts";
 import type { Estimates } from "./estimates.ts";
 import type { Group } from "./group.ts";
 import type { Groups } from "./groups.ts";
 import type { Pacer } from "./pacer.ts";
-import { isByPolicy, type SecondLook } from "./second-look.ts";
+import type { SecondLook } from "./second-look.ts";
 import type { Slot } from "./slot.ts";
 import type { TryDraws } from "./try-draws.ts";
 import {
   TooFar,
   WaitingCall,
   type CallContext,
-  type Wait,
   type WaitOptions,
   type Waits,
 } from "./waiting-call.ts";
@@ -63,11 +63,12 @@ const SHED_AT: Readonly<Record<Priority, number>> = {
 };
 
 export function createAdmission(parts: AdmissionParts): Admission {
-  const { name, maxWaiting, groups, pacer, tries, estimates, lookAgain, assertUnits } = parts;
+  const { name, maxWaiting, groups, pacer, tries, estimates, assertUnits } = parts;
   let calls = 0;
   let isListening = false;
   let isClosed = false;
 
+  const entry = createEntry(parts.lookAgain, assertOpen);
   const context: CallContext = {
     ...estimates,
     name,
@@ -89,33 +90,6 @@ export function createAdmission(parts: AdmissionParts): Admission {
     if (waiting < most) return;
     const retryAfterMs = Math.ceil((waiting - most + 1) * group.conditions.stepMs);
     throw new LineFullError({ bucket: name, key, waiting, priority, retryAfterMs });
-  }
-
-  /** Not async, and no closure for each call: they would cost as much as the rest. */
-  function enter<Options, T>(
-    call: (options: Options) => Promise<T>,
-    options: Options,
-    waits?: Waits,
-  ): Promise<T> {
-    try {
-      return call(options);
-    } catch (error) {
-      return enterAfterLook(error, () => call(options), waits);
-    }
-  }
-
-  function enterAfterLook<T>(
-    refusal: unknown,
-    call: () => T | Promise<T>,
-    waits?: Waits,
-  ): Promise<T> {
-    if (!isByPolicy(refusal)) throw refusal;
-    const enterAgain = (isOther: boolean): T | Promise<T> => {
-      if (!isOther) throw refusal;
-      assertOpen();
-      return call();
-    };
-    return waits ? goOnUnlessLeft(lookAgain(), waits, enterAgain) : lookAgain().then(enterAgain);
   }
 
   function wait(options: DrawOptions): Promise<Slot> {
@@ -150,16 +124,16 @@ export function createAdmission(parts: AdmissionParts): Admission {
   return {
     draw(options) {
       assertOpen();
-      return enter(wait, options);
+      return entry.enter(wait, options);
     },
     drawForJob(options, waits) {
       assertOpen();
       // Its units were looked at as it was enqueued; what counted them then may be gone.
-      return enter((given) => waitForJob(given, waits), options, waits);
+      return entry.enter((given) => waitForJob(given, waits), options, waits);
     },
     tryDraw(options) {
       assertOpen();
-      return enter(tryNow, options);
+      return entry.enter(tryNow, options);
     },
     check(where, options) {
       const check = (): void => {
@@ -170,43 +144,11 @@ export function createAdmission(parts: AdmissionParts): Admission {
         check();
         return undefined;
       } catch (error) {
-        return enterAfterLook(error, check);
+        return entry.afterLook(error, check);
       }
     },
     close() {
       isClosed = true;
     },
   };
-}
-
-/** Goes on once it is there. Until then it is listed among `waits`, and may be left: nothing follows then. */
-function goOnUnlessLeft<Coming, T>(
-  coming: Promise<Coming>,
-  waits: Waits,
-  goOn: (value: Coming) => T | Promise<T>,
-): Promise<T> {
-  return new Promise((resolve, reject) => {
-    let isOver = false;
-    /** True for whichever comes first. */
-    function end(): boolean {
-      const isFirst = !isOver;
-      if (isFirst) waits.delete(wait);
-      isOver = true;
-      return isFirst;
-    }
-    const wait: Wait = {
-      leave(reason) {
-        if (end()) reject(reason);
-      },
-    };
-    waits.add(wait);
-    // What goes on is listed in the same turn: there is no moment at which a leave would find nothing.
-    const andGoOn = (value: Coming): void => {
-      if (end()) resolve(goOn(value));
-    };
-    coming.then(andGoOn).catch((error: unknown) => {
-      end();
-      reject(error);
-    });
-  });
 }

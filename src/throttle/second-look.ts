@@ -38,6 +38,6 @@ export function createSecondLook(
 }
 
 /** Whether a call was refused by what the policy says. */
-export function isByPolicy(refusal: unknown): boolean {
+export function isByPolicy(refusal: unknown): refusal is CostTooLargeError | InvalidOptionError {
   return refusal instanceof CostTooLargeError || refusal instanceof InvalidOptionError;
 }

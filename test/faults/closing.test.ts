@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
+import type { Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { Cluster, type Redis } from "ioredis";
+import { Cluster, type Redis, type RedisOptions } from "ioredis";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConnectionUse } from "../../src/redis/connection-settings.ts";
 import { connect } from "../../src/redis/connection.ts";
@@ -23,6 +24,12 @@ function next(client: ReturnType<typeof connect>, event: string): Promise<void> 
 /** Counts how often it was run. */
 const COUNT = "return redis.call('INCR', KEYS[1])";
 
+/** A connection is made before the proxy hears of it, and breaks no other. */
+function isAt(proxy: TcpProxy, { stream }: Redis): boolean {
+  const { localPort } = stream as Socket;
+  return [...proxy.clients].some(({ remotePort }) => remotePort === localPort);
+}
+
 /** A connection that is being made anew, of which the answer to one command is lost: it waits to be sent again. */
 async function loseAnswer(
   state: "connect" | "reconnecting",
@@ -40,7 +47,10 @@ async function loseAnswer(
   await waitUntil(() => proxy.kept > 0, "it is sent");
   proxy.cut();
   // ioredis has yet to hear on this connection that Redis is ready, and keeps the command for the next one.
-  await waitUntil(() => client.status === "connect", "it is connected again");
+  await waitUntil(
+    () => client.status === "connect" && isAt(proxy, client),
+    "it is connected again",
+  );
   if (state === "reconnecting") {
     proxy.cut();
     await next(client, "reconnecting");
@@ -128,17 +138,26 @@ it("what is sent on a connection that is lost before it is ready is refused", as
   expect(await asked).toBe(1);
 });
 
-it("a connection that is lost again and again before it is ready piles nothing up", async () => {
+it.each<[string, Partial<RedisOptions>]>([
+  ["says what it is", {}],
+  ["has a name alone", { connectionName: "mine", disableClientInfo: true }],
+  ["has a database", { db: 1 }],
+])("a connection that %s and is lost again and again piles nothing up", async (_what, options) => {
   const { proxy, client } = await loseAnswer("connect", count);
+  Object.assign(client.options, options);
+  const errors: string[] = [];
+  client.on("error", ({ message }: Error) => errors.push(message));
   for (let lost = 0; lost < 5; lost += 1) {
     const again = next(client, "connect");
     proxy.cut();
     await again;
+    await waitUntil(() => isAt(proxy, client), "the proxy hears of it");
   }
 
   // The type says it is private. What was asked first is not in it: ioredis keeps that where it was.
   const { offlineQueue } = client as unknown as { offlineQueue: { length: number } };
   expect(offlineQueue.length).toBe(0);
+  expect(errors).not.toContain("The connection was lost before it was ready.");
 });
 
 it("what is asked of a connection that was closed between attempts and opened at once is answered", async () => {

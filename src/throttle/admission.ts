@@ -68,7 +68,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
   let isListening = false;
   let isClosed = false;
 
-  const entry = createEntry(parts.lookAgain, assertOpen);
+  const entry = createEntry(name, parts.lookAgain, assertOpen);
   const context: CallContext = {
     ...estimates,
     name,
@@ -92,17 +92,21 @@ export function createAdmission(parts: AdmissionParts): Admission {
     throw new LineFullError({ bucket: name, key, waiting, priority, retryAfterMs });
   }
 
-  function wait(options: DrawOptions): Promise<Slot> {
-    assertUnits("draw()", options);
+  function wait(options: DrawOptions, sinceMs?: number): Promise<Slot> {
     options.signal?.throwIfAborted();
+    assertUnits("draw()", options);
     const group = groups.of(options);
     shed(options, group);
     return new Promise((resolve, reject) => {
-      pacer.wait(new WaitingCall(context, group, options, { resolve, reject }));
+      pacer.wait(new WaitingCall(context, group, options, { resolve, reject }, sinceMs));
     });
   }
 
-  function waitForJob(options: WaitOptions, waits: Waits): Promise<Slot | TooFar> {
+  function waitForJob(
+    options: WaitOptions,
+    waits: Waits,
+    sinceMs?: number,
+  ): Promise<Slot | TooFar> {
     const group = groups.of(options);
     const roomInMs = group.notBeforeMs - performance.now();
     if (roomInMs > (options.patienceMs ?? Infinity)) return Promise.resolve(new TooFar(roomInMs));
@@ -112,7 +116,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
         reject: (reason: unknown) => (reason instanceof TooFar ? resolve(reason) : fail(reason)),
         waits,
       };
-      pacer.wait(new WaitingCall(context, group, options, settling));
+      pacer.wait(new WaitingCall(context, group, options, settling, sinceMs));
     });
   }
 
@@ -129,7 +133,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     drawForJob(options, waits) {
       assertOpen();
       // Its units were looked at as it was enqueued; what counted them then may be gone.
-      return entry.enter((given) => waitForJob(given, waits), options, waits);
+      return entry.enter((given, sinceMs) => waitForJob(given, waits, sinceMs), options, waits);
     },
     tryDraw(options) {
       assertOpen();

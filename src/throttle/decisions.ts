@@ -28,7 +28,7 @@ const ALLOWED: TryDecision = {
   slot: undefined,
 };
 
-/** When a lease comes free nobody can tell; a caller may well ask again so much later. */
+/** Where nobody can tell, as when a lease comes free; a caller may well ask again so much later. */
 export const UNKNOWN_MS = 1_000;
 
 /** How the limits stand after all of the calls; names and sizes are the same for all that follow. */

@@ -1,28 +1,45 @@
+import { LookingCall, type Bounds } from "./looking-call.ts";
 import { isByPolicy, type SecondLook } from "./second-look.ts";
-import type { Wait, Waits } from "./waiting-call.ts";
+import type { Waits } from "./waiting-call.ts";
 
 /** Lets calls in by the policy that is known here, and those that it refuses by the one in force. */
 export interface Entry {
-  /** What is thrown by what the policy says is thrown only if no other is in force. While that is looked up, a wait is among `waits`. */
-  enter<Options, T>(
-    call: (options: Options) => Promise<T>,
+  /**
+   * What is thrown by what the policy says is thrown only if no other is in force. While that is looked up, the caller
+   * waits as it would in the line: its signal and its `maxWaitMs` hold, and its wait is among `waits`. `call` is told
+   * since when, if it comes after a look.
+   */
+  enter<Options extends Bounds, T>(
+    call: (options: Options, sinceMs?: number) => Promise<T>,
     options: Options,
     waits?: Waits,
   ): Promise<T>;
   /** The same for what was refused already. */
-  afterLook<T>(refusal: unknown, call: () => T | Promise<T>, waits?: Waits): Promise<T>;
+  afterLook<T>(refusal: unknown, call: () => T | Promise<T>): Promise<T>;
 }
 
 /** `assertOpen` throws once nobody is let in any more. */
-export function createEntry(lookAgain: SecondLook, assertOpen: () => void): Entry {
-  function afterLook<T>(refusal: unknown, call: () => T | Promise<T>, waits?: Waits): Promise<T> {
+export function createEntry(bucket: string, lookAgain: SecondLook, assertOpen: () => void): Entry {
+  function afterLook<T>(
+    refusal: unknown,
+    call: () => T | Promise<T>,
+    bounds: Bounds = {},
+    waits?: Waits,
+  ): Promise<T> {
     if (!isByPolicy(refusal)) throw refusal;
-    const enterAgain = (isOther: boolean): T | Promise<T> => {
-      if (!isOther) throw refusal;
-      assertOpen();
-      return call();
-    };
-    return waits ? goOnUnlessLeft(lookAgain(), waits, enterAgain) : lookAgain().then(enterAgain);
+    return new Promise((resolve, reject) => {
+      const looking = new LookingCall({ bucket, bounds, waits, reject });
+      const goOn = (isOther: boolean): void => {
+        // What goes on is listed in the same turn: there is no moment at which a leave would find nothing.
+        if (!looking.end()) return;
+        if (!isOther) throw refusal;
+        assertOpen();
+        resolve(call());
+      };
+      lookAgain()
+        .then(goOn)
+        .catch((error: unknown) => looking.leave(error));
+    });
   }
 
   return {
@@ -32,40 +49,9 @@ export function createEntry(lookAgain: SecondLook, assertOpen: () => void): Entr
       try {
         return call(options);
       } catch (error) {
-        return afterLook(error, () => call(options), waits);
+        const sinceMs = performance.now();
+        return afterLook(error, () => call(options, sinceMs), options, waits);
       }
     },
   };
-}
-
-/** Goes on once it is there. Until then it is listed among `waits`, and may be left: nothing follows then. */
-function goOnUnlessLeft<Coming, T>(
-  coming: Promise<Coming>,
-  waits: Waits,
-  goOn: (value: Coming) => T | Promise<T>,
-): Promise<T> {
-  return new Promise((resolve, reject) => {
-    let isOver = false;
-    /** True for whichever comes first. */
-    function end(): boolean {
-      const isFirst = !isOver;
-      if (isFirst) waits.delete(wait);
-      isOver = true;
-      return isFirst;
-    }
-    const wait: Wait = {
-      leave(reason) {
-        if (end()) reject(reason);
-      },
-    };
-    waits.add(wait);
-    // What goes on is listed in the same turn: there is no moment at which a leave would find nothing.
-    const andGoOn = (value: Coming): void => {
-      if (end()) resolve(goOn(value));
-    };
-    coming.then(andGoOn).catch((error: unknown) => {
-      end();
-      reject(error);
-    });
-  });
 }

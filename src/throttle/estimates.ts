@@ -26,6 +26,8 @@ export interface Estimates {
   readonly estimateMs: (group: Group) => number;
 }
 
+/** What holds a call back, as errors name it, until Redis says what does. */
+export const UNANSWERED = "Redis, which has not answered yet";
 const HORIZON_MS = HORIZON_US / 1_000;
 /** An answer that takes so long is what a caller waits for. */
 const SILENT_MS = 50;
@@ -56,7 +58,7 @@ export function createEstimates(
 ): Estimates {
   return {
     limitedBy({ bindsAt, conditions }) {
-      if (pacer.askTimes.silentMs > SILENT_MS) return "Redis, which has not answered yet";
+      if (pacer.askTimes.silentMs > SILENT_MS) return UNANSWERED;
       return nameBinding(bindsAt, conditions.limits) ?? formatPolicy(known.policy);
     },
     estimateMs({ notBeforeMs, line, conditions }) {

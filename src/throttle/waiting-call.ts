@@ -69,10 +69,17 @@ export class WaitingCall implements Caller, DrawnFor, Wait {
   readonly #context: CallContext;
   readonly options: WaitOptions;
   readonly #settling: Settling;
-  readonly sinceMs: number = performance.now();
+  /** By the process's own clock. */
+  readonly sinceMs: number;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(context: CallContext, group: Group, options: WaitOptions, settling: Settling) {
+  constructor(
+    context: CallContext,
+    group: Group,
+    options: WaitOptions,
+    settling: Settling,
+    sinceMs: number = performance.now(),
+  ) {
     this.#context = context;
     this.group = group;
     this.number = context.takeNumber();
@@ -81,8 +88,10 @@ export class WaitingCall implements Caller, DrawnFor, Wait {
     settling.waits?.add(this);
     this.priority = options.priority ?? "normal";
     options.signal?.addEventListener("abort", this, { once: true });
+    this.sinceMs = sinceMs;
     if (options.maxWaitMs !== undefined) {
-      this.#timer = setTimeout(expire, options.maxWaitMs, this);
+      const leftMs = Math.ceil(sinceMs + options.maxWaitMs - performance.now());
+      this.#timer = setTimeout(expire, Math.max(1, leftMs), this);
     }
   }
 

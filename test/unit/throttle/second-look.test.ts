@@ -1,8 +1,11 @@
-import { describe, expect, it } from "vitest";
+import { getEventListeners } from "node:events";
+import { describe, expect, it, vi } from "vitest";
 import { leakyBucket } from "../../../src/core/limit-makers.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
 import type { Wait } from "../../../src/throttle/waiting-call.ts";
+import { deferred } from "../../support/deferred.ts";
+import { fakeTimers } from "../../support/fake-timers.ts";
 import { rejectionOf } from "../../support/rejection.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
@@ -108,22 +111,89 @@ it("asks the store once for calls that are refused together", async () => {
   expect(looks).toBe(1);
 });
 
+/** A bucket under whose policy in force a call passes at once, but one an hour; what looks it up waits for `answer`. */
+async function openLooking() {
+  const store = createMemoryStore();
+  await createTestBucket(SMALL, { store }).bucket.configure({ rate: "1/h", burst: 50 });
+  const { promise: isAnswered, resolve: answer } = deferred();
+  const peek = async (request: never) => {
+    await isAnswered;
+    return store.peek(request);
+  };
+  const { bucket } = createTestBucket(SMALL, { store: { ...store, peek } });
+  return { bucket, answer };
+}
+
+describe("a call that waits for the look", () => {
+  const advance = fakeTimers();
+
+  it("is left when its signal is aborted, and does not enter the line either", async () => {
+    const { bucket, answer } = await openLooking();
+    const stop = new AbortController();
+
+    const left = rejectionOf(bucket.draw({ cost: 40, maxWaitMs: 50, signal: stop.signal }));
+    stop.abort("stopped");
+    expect(await left).toBe("stopped");
+    expect(vi.getTimerCount()).toBe(0);
+    answer();
+    await bucket.draw({ cost: 40 });
+
+    expect(bucket.waiting).toBe(0);
+  });
+
+  it("fails at once where its signal was aborted before", async () => {
+    const { bucket } = await openLooking();
+    const signal = AbortSignal.abort("stopped");
+
+    expect(await rejectionOf(bucket.draw({ cost: { tokens: 1 }, signal }))).toBe("stopped");
+  });
+
+  it("fails once it has waited as long as it may", async () => {
+    const { bucket, answer } = await openLooking();
+    let isSettled = false;
+
+    const failed = rejectionOf(bucket.draw({ key: "k", cost: 40, maxWaitMs: 50 }));
+    void failed.then(() => (isSettled = true));
+    await advance(49);
+    expect(isSettled).toBe(false);
+    await advance(1);
+    expect(isSettled).toBe(true);
+    answer();
+
+    expect(await failed).toMatchObject({
+      code: "ERR_WAIT_TOO_LONG",
+      bucket: "test",
+      key: "k",
+      limitedBy: "Redis, which has not answered yet",
+    });
+  });
+
+  it("has waited since it came, and not since the look", async () => {
+    const { bucket, answer } = await openLooking();
+    let isSettled = false;
+    const { signal } = new AbortController();
+
+    const first = bucket.draw({ cost: 40, signal });
+    const failed = rejectionOf(bucket.draw({ cost: 40, maxWaitMs: 50 }));
+    void failed.then(() => (isSettled = true));
+    await advance(30);
+    answer();
+    await advance(19);
+    expect(isSettled).toBe(false);
+    await advance(1);
+    expect(isSettled).toBe(true);
+
+    expect(await failed).toMatchObject({
+      code: "ERR_WAIT_TOO_LONG",
+      limitedBy: "1/h with a burst of 50",
+    });
+    expect(getEventListeners(signal, "abort")).toEqual([]);
+    expect((await first).waitedMs).toBeGreaterThanOrEqual(30);
+  });
+});
+
 describe("the look of a job", () => {
   const reason = "the worker is closed";
-
-  /** A bucket under whose policy in force a job passes at once, but one an hour; what looks it up waits for `answer`. */
-  async function openLooking() {
-    const store = createMemoryStore();
-    await createTestBucket(SMALL, { store }).bucket.configure({ rate: "1/h", burst: 50 });
-    let answer = (): void => {};
-    const isAnswered = new Promise<void>((resolve) => (answer = resolve));
-    const peek = async (request: never) => {
-      await isAnswered;
-      return store.peek(request);
-    };
-    const { bucket } = createTestBucket(SMALL, { store: { ...store, peek } });
-    return { bucket, answer };
-  }
 
   it("is left when its worker closes, and the job does not enter the line either", async () => {
     const { bucket, answer } = await openLooking();
@@ -131,6 +201,7 @@ describe("the look of a job", () => {
 
     const left = rejectionOf(bucket.drawForJob({ cost: 40 }, waits));
     for (const wait of waits) wait.leave(reason);
+    expect(waits.size).toBe(0);
     expect(await left).toBe(reason);
     answer();
     // It comes after the look that was left.

@@ -1,16 +1,9 @@
 import { reasonOf } from "../core/describe-value.ts";
 import { LeaseLostError } from "../core/errors.ts";
 import { isLeased } from "../core/limits/registry.ts";
-import type { LeasesRequest } from "../core/store.ts";
 import type { Basics } from "./basics.ts";
-import type { Conditions } from "./conditions.ts";
-
-/** Calls of one key and cost: what their leases are renewed and given back by. */
-export interface LeaseHolder {
-  /** The key, if it has limits of its own. */
-  readonly key: string | undefined;
-  readonly conditions: Conditions;
-}
+import { createLeaseReturns } from "./lease-returns.ts";
+import { LeasesByHolder, leasesRequest, type LeaseHolder } from "./leases-request.ts";
 
 /** The leases of calls that run here, or are about to. */
 export interface LeaseKeeper {
@@ -43,34 +36,29 @@ interface Kept {
 const RENEW_AT = 1 / 3;
 /** The call is told before another can take its place. */
 const WARN_AT = 0.9;
-const MOST_AT_ONCE = 500;
 
 export function createLeaseKeeper(basics: Basics): LeaseKeeper {
-  const { store, bucket, asker, known, logger } = basics;
+  const { store, bucket, logger } = basics;
   const kept = new Map<number, Kept>();
-  const returned = new Map<LeaseHolder, number[]>();
-  const returning = new Set<Promise<void>>();
+  const returns = createLeaseReturns(basics);
   /** How long the shortest lease lasts that was kept. */
   let shortestMs = Infinity;
   let nextLease = 1;
   let timer: NodeJS.Timeout | undefined;
-  let isReturnDue = false;
   let isClosed = false;
 
   function tend(): void {
     timer = undefined;
     const nowMs = performance.now();
-    const due = new Map<LeaseHolder, number[]>();
+    const due = new LeasesByHolder();
     for (const [lease, { group, endsAtMs, lastsMs, ending }] of kept) {
       const startedMs = endsAtMs - lastsMs;
       if (nowMs >= startedMs + lastsMs * WARN_AT) {
         ending.abort(new LeaseLostError(bucket));
         if (isClosed) kept.delete(lease);
-      } else if (!isClosed && nowMs >= startedMs + lastsMs * RENEW_AT) add(due, group, lease);
+      } else if (!isClosed && nowMs >= startedMs + lastsMs * RENEW_AT) due.add(lease, group);
     }
-    for (const [group, leases] of due) {
-      for (const some of inParts(leases)) void renew(group, some);
-    }
+    for (const [group, leases] of due.inParts()) void renew(group, leases);
     setTimer();
   }
 
@@ -90,21 +78,19 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
     timer.unref();
   }
 
-  function stopIfNone(): void {
-    if (kept.size === 0) clearTimeout(timer);
+  function stop(): void {
+    clearTimeout(timer);
+    timer = undefined;
   }
 
-  /** By the limits that the lease was drawn under, whatever policy is in force by now. */
-  function request({ key, conditions }: LeaseHolder, leases: readonly number[]): LeasesRequest {
-    const { shared, keyLimits } = conditions;
-    const terms = { ...known.terms, limits: shared };
-    return { bucket, asker, terms, key, keyLimits, leases };
+  function stopIfNone(): void {
+    if (kept.size === 0) stop();
   }
 
   async function renew(group: LeaseHolder, leases: readonly number[]): Promise<void> {
     const sentAtMs = performance.now();
     try {
-      const lost = new Set(await store.renew(request(group, leases)));
+      const lost = new Set(await store.renew(leasesRequest(basics, group, leases)));
       for (const lease of leases) {
         const own = kept.get(lease);
         if (own === undefined) continue;
@@ -117,30 +103,10 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
     }
   }
 
-  function giveBack(): void {
-    isReturnDue = false;
-    for (const [group, leases] of returned) {
-      for (const some of inParts(leases)) {
-        const giving = store
-          .release(request(group, some))
-          // What cannot be given back comes free when it ends.
-          .catch((error: unknown) =>
-            logger.warn({ bucket, reason: reasonOf(error) }, "Leases could not be given back."),
-          )
-          .finally(() => returning.delete(giving));
-        returning.add(giving);
-      }
-    }
-    returned.clear();
-  }
-
   function release(lease: number, group: LeaseHolder): void {
     kept.delete(lease);
-    if (isClosed) return stopIfNone();
-    add(returned, group, lease);
-    if (isReturnDue) return;
-    isReturnDue = true;
-    queueMicrotask(giveBack);
+    if (isClosed) stopIfNone();
+    else returns.add(lease, group);
   }
 
   return {
@@ -153,8 +119,7 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
       const lastsMs = Math.min(...times.map(({ periodUs }) => periodUs)) / 1_000;
       if (lastsMs < shortestMs) {
         shortestMs = lastsMs;
-        clearTimeout(timer);
-        timer = undefined;
+        stop();
       }
       const ending = new AbortController();
       kept.set(lease, { group, lastsMs, endsAtMs: atMs + lastsMs, ending });
@@ -173,28 +138,10 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
     signalOf(lease) {
       return kept.get(lease)?.ending.signal ?? AbortSignal.abort(new LeaseLostError(bucket));
     },
-    async settled() {
-      if (isReturnDue) giveBack();
-      await Promise.all(returning);
-    },
+    settled: () => returns.settled(),
     close() {
       isClosed = true;
       stopIfNone();
     },
   };
-}
-
-function add(to: Map<LeaseHolder, number[]>, group: LeaseHolder, lease: number): void {
-  const leases = to.get(group);
-  if (leases === undefined) to.set(group, [lease]);
-  else leases.push(lease);
-}
-
-/** Lua takes some thousands of numbers at once. */
-function inParts(leases: readonly number[]): (readonly number[])[] {
-  const parts: (readonly number[])[] = [];
-  for (let start = 0; start < leases.length; start += MOST_AT_ONCE) {
-    parts.push(leases.slice(start, start + MOST_AT_ONCE));
-  }
-  return parts;
 }

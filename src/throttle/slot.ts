@@ -1,6 +1,7 @@
 import { isByUnit } from "./costs.ts";
 import type { SettledCost } from "./draw-options.ts";
-import type { LeaseHolder, LeaseKeeper } from "./lease-keeper.ts";
+import type { LeaseKeeper } from "./lease-keeper.ts";
+import type { LeaseHolder } from "./leases-request.ts";
 
 /** The answer to a draw: the moment at which one call may start. */
 export interface Slot {

@@ -15,10 +15,14 @@ export function isReply(error: unknown): error is Error {
 /** Undefined if Redis did not answer at all. */
 export function redisRefusalOf(error: unknown): RedisRefusal | undefined {
   if (!isReply(error)) return undefined;
-  const remedy = isForWantOfRights(error.message)
-    ? "Give its Redis user the rights that docs/topologies.md names"
-    : "See what Redis says of it in its log, or in INFO";
-  return { reason: withoutPasswords(error.message), remedy };
+  return { reason: withoutPasswords(error.message), remedy: remedyFor(error.message) };
+}
+
+function remedyFor(message: string): string {
+  if (isForWantOfRights(message))
+    return "Give its Redis user the rights that docs/topologies.md names";
+  if (/^(WRONGPASS|NOAUTH)/.test(message)) return "Give the user and the password that Redis knows";
+  return "See what Redis says of it in its log, or in INFO";
 }
 
 export function isForWantOfRights(message: string): boolean {

@@ -68,8 +68,11 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
       await connection.untilReady(timeoutMs);
     } catch (cause) {
       assertOpen();
-      const problem = `Redis could not be reached within ${timeoutMs} ms; ${outcome}`;
-      throw new StoreUnavailableError(`${problem}. See that Redis runs, and try again.`, cause);
+      const { reason, remedy } = redisRefusalOf(cause) ?? {};
+      const problem = reason === undefined ? "could not be reached" : `refused it (${reason})`;
+      const what = `Redis ${problem} within ${timeoutMs} ms; ${outcome}`;
+      const text = `${what}. ${remedy ?? "See that Redis runs"}, and try again.`;
+      throw new StoreUnavailableError(text, cause);
     }
     assertOpen();
     stored ??= create();

@@ -1,6 +1,7 @@
 import type { Cluster, Redis } from "ioredis";
 import type { Logger } from "../core/logger.ts";
 import type { StoreEvent } from "../core/store-events.ts";
+import { lastErrorOf, wordsOf } from "./last-error.ts";
 import { createBreaker, type Breaker, type BreakerOptions } from "./breaker.ts";
 import { nodeName, serverNames } from "./server-name.ts";
 import { withinMs } from "./within.ts";
@@ -30,6 +31,7 @@ export interface BreakersOptions {
 export function createBreakers(redis: Redis | Cluster, options: BreakersOptions): Breakers {
   const { logger, onChange, keyOf, timeoutMs } = options;
   const serverOf = serverNames(redis);
+  const lastError = lastErrorOf(redis);
   const found = new Map<string, ServerBreaker>();
 
   function create(server: string, bucket: string): ServerBreaker {
@@ -37,8 +39,12 @@ export function createBreakers(redis: Redis | Cluster, options: BreakersOptions)
       // It fails at once while there is no connection.
       probe: () => withinMs(timeoutMs, redis.exists(keyOf(bucket)), () => new Error("no answer")),
       onChange(state) {
+        const met = lastError();
+        const last = met === undefined ? "" : `: ${wordsOf(met)}`;
         const news =
-          state === "up" ? "answers again" : "has failed again and again, and is asked no more";
+          state === "up"
+            ? "answers again"
+            : `has failed again and again, and is asked no more${last}`;
         logger.warn({ server, state }, `Redis at ${server} ${news}.`);
         if (state === "down") reconnect(connectionTo(redis, server));
         onChange({ state, server });

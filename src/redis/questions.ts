@@ -3,6 +3,7 @@ import type { Cluster, Redis } from "ioredis";
 import { ClosedError, SluiceError, StoreUnavailableError } from "../core/errors.ts";
 import { isReply, redisRefusalOf } from "../core/redis-refusal.ts";
 import type { Breakers, ServerBreaker } from "./breakers.ts";
+import { lastErrorOf, wordsOf } from "./last-error.ts";
 import { untilReady } from "./ready.ts";
 import { withinMs } from "./within.ts";
 
@@ -29,11 +30,12 @@ export function createQuestions(
   breakers: Breakers,
   timeoutMs: number,
 ): Questions {
+  const lastError = lastErrorOf(redis);
   let isClosed = false;
 
   function assertAskable(breaker: ServerBreaker): void {
     if (isClosed) throw new ClosedError("This sluice");
-    if (breaker.isOpen) throw shut(breaker.server);
+    if (breaker.isOpen) throw shut(breaker.server, lastError());
   }
 
   async function tryUntil<T>(
@@ -68,7 +70,7 @@ export function createQuestions(
     try {
       // The last command may still be under way when its time is over; its reply is then lost.
       const work = ask(breaker, askedAtMs + timeoutMs);
-      const answer = await withinMs(timeoutMs, work, () => unavailable(timeoutMs, undefined));
+      const answer = await withinMs(timeoutMs, work, () => unavailable(timeoutMs, lastError()));
       breaker.succeed();
       return answer;
     } catch (error) {
@@ -104,10 +106,12 @@ function unavailable(timeoutMs: number, cause: unknown): StoreUnavailableError {
   return new StoreUnavailableError(text, cause);
 }
 
-function shut(server: string): StoreUnavailableError {
+function shut(server: string, met: Error | undefined): StoreUnavailableError {
+  const last = met === undefined ? "" : ` (${wordsOf(met)})`;
   return new StoreUnavailableError(
-    `Redis at ${server} has failed of late and is not asked for now; the call was not started. ` +
-      `See that Redis runs and can be reached; it is asked again as soon as it answers a probe.`,
+    `Redis at ${server} has failed of late${last} and is not asked for now; the call was not started. ` +
+      `See that Redis runs, can be reached and lets its user in; it is asked again as soon as it answers a probe.`,
+    met,
   );
 }
 

@@ -13,6 +13,8 @@ export interface AskTimes {
   readonly turnAtMs: number;
   /** How long the store has owed an answer, in ms. */
   readonly silentMs: number;
+  /** Whether it has ever answered. */
+  readonly hasAnswered: boolean;
   /** The store is asked just now. */
   asked(nowMs: number): void;
   /** It has answered: the reply tells when to ask again. */
@@ -32,6 +34,7 @@ export function createAskTimes(waitingIn: ReadonlySet<Group>): AskTimes {
   let askAgainAtMs = 0;
   let turnAtMs = 0;
   let silentSinceMs: number | undefined;
+  let hasAnswered = false;
 
   return {
     nextAtMs(nowMs) {
@@ -50,12 +53,16 @@ export function createAskTimes(waitingIn: ReadonlySet<Group>): AskTimes {
     get silentMs() {
       return silentSinceMs === undefined ? 0 : performance.now() - silentSinceMs;
     },
+    get hasAnswered() {
+      return hasAnswered;
+    },
     asked(nowMs) {
       askedAtMs = nowMs;
       silentSinceMs ??= nowMs;
     },
     answered({ nowUs, place }, { arrivedMs, offsetMs }) {
       silentSinceMs = undefined;
+      hasAnswered = true;
       turnAtMs = place.turnUs === 0 ? 0 : place.turnUs / 1_000 + offsetMs;
       askAgainAtMs = arrivedMs + waitMsOf(place, nowUs);
     },

@@ -26,11 +26,11 @@ export interface Estimates {
   readonly estimateMs: (group: Group) => number;
 }
 
+/** An answer that takes so long is what a caller waits for. */
+const SILENT_MS = 50;
 /** What holds a call back, as errors name it, until Redis says what does. */
 export const UNANSWERED = "Redis, which has not answered yet";
 const HORIZON_MS = HORIZON_US / 1_000;
-/** An answer that takes so long is what a caller waits for. */
-const SILENT_MS = 50;
 
 export function estimateOf({ limits, costs, stepMs }: Conditions): Estimate {
   const costOf = (unit: string): number => {
@@ -56,9 +56,11 @@ export function createEstimates(
   known: Knowledge,
   pacer: Pick<Pacer, "waiting" | "askTimes">,
 ): Estimates {
+  const isSilent = (): boolean => pacer.askTimes.silentMs > SILENT_MS;
+
   return {
     limitedBy({ bindsAt, conditions }) {
-      if (pacer.askTimes.silentMs > SILENT_MS) return UNANSWERED;
+      if (!pacer.askTimes.hasAnswered || isSilent()) return UNANSWERED;
       return nameBinding(bindsAt, conditions.limits) ?? formatPolicy(known.policy);
     },
     estimateMs({ notBeforeMs, line, conditions }) {
@@ -68,7 +70,7 @@ export function createEstimates(
       const comesAtMs = Math.max(notBeforeMs, turnAtMs === 0 ? 0 : turnAtMs + HORIZON_MS);
       const dueMs = comesAtMs - performance.now();
       const waiting = keyLimits.length > 0 ? line.size : pacer.waiting;
-      const least = hasLeases ? UNKNOWN_MS : 1;
+      const least = hasLeases || isSilent() ? UNKNOWN_MS : 1;
       // The first of those who wait goes when it is due, and the others one after the other.
       const inLineMs = dueMs > 0 ? dueMs + (waiting - 1) * stepMs : waiting * stepMs;
       return Math.ceil(Math.min(LONGEST_MS, Math.max(least, inLineMs)));

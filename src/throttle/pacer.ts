@@ -20,7 +20,7 @@ export interface Pacer {
   readonly waiting: number;
   /** How many wait that their own key holds back. */
   readonly heldBack: number;
-  readonly askTimes: Pick<AskTimes, "turnAtMs" | "silentMs">;
+  readonly askTimes: Pick<AskTimes, "turnAtMs" | "silentMs" | "hasAnswered">;
   wait(caller: Caller): void;
   /** Takes a caller out of the line that no longer wants to wait. */
   leave(caller: Caller): void;

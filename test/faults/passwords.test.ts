@@ -1,10 +1,11 @@
 import { format, inspect } from "node:util";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { Redis } from "ioredis";
-import { createSluice, type Sluice, type SluiceOptions } from "sluice";
+import { createSluice, StoreUnavailableError, type Sluice, type SluiceOptions } from "sluice";
 import { refusalsOf } from "../support/ask-all.ts";
 import { startRedis } from "../support/local-redis.ts";
 import type { LocalRedis } from "../support/private-redis.ts";
+import { rejectionOf } from "../support/rejection.ts";
 import { freePort } from "../support/redis-port.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
@@ -105,6 +106,28 @@ describe("a password stays hidden", () => {
       expect(text).not.toContain(PASSWORD);
       expect(text).not.toContain(IN_URL);
     }
+  });
+
+  it("and that it is wrong is said by whoever is refused, and in the log", async () => {
+    const { said, logger } = overhear();
+    const redis = urlOf(await startWithPassword("another"));
+    const sluice = createSluice({ redis, storeTimeoutMs: 300, breaker: { failures: 1 }, logger });
+    opened.push(sluice);
+    const bucket = sluice.bucket("b", { rate: "100/s" });
+    const queue = sluice.queue<number>("jobs", { bucket });
+
+    const first = await rejectionOf(bucket.draw());
+    await waitUntil(() => said.length > 0, "the breaker has opened");
+    const next = await rejectionOf(bucket.draw());
+    const ofQueue = await rejectionOf(queue.counts());
+
+    for (const reason of [first, next, ofQueue] as Error[]) {
+      expect(reason).toBeInstanceOf(StoreUnavailableError);
+      expect(reason.message).toContain("WRONGPASS");
+      expect(String(reason.cause)).toContain("WRONGPASS");
+    }
+    expect((ofQueue as Error).message).toContain("Give the user and the password");
+    expect(said[0]).toMatch(/is asked no more: WRONGPASS/);
   });
 
   it.each([

@@ -17,6 +17,7 @@ describe("Redis is absent at start", () => {
     for (const reason of reasons) expect(reason).toBeInstanceOf(StoreUnavailableError);
     expect(reasons[0]).toMatchObject({ code: "ERR_STORE_UNAVAILABLE" });
     expect((reasons[0] as Error).message).toContain("200 ms");
+    expect(String((reasons[0] as Error).cause)).toContain("ECONNREFUSED");
     expect(bucket.waiting).toBe(0);
   });
 

@@ -15,7 +15,7 @@ function openQuestions() {
     close: () => {},
   };
   const breakers: Breakers = { of: () => breaker, close: () => {} };
-  const redis = { status: "ready" } as Redis;
+  const redis = { status: "ready", on() {} } as unknown as Redis;
   return { breaker, questions: createQuestions(redis, breakers, 2_000) };
 }
 

@@ -100,10 +100,15 @@ describe("a bucket", () => {
     const store: Store = { ...createMemoryStore(), draw: () => new Promise<never>(() => {}) };
     const { bucket } = createTestBucket({ rate: "100/s" }, { store });
 
-    const refused = rejectionOf(bucket.draw({ maxWaitMs: 60 }));
+    const atOnce = rejectionOf(bucket.draw({ maxWaitMs: 1 }));
+    const late = rejectionOf(bucket.draw({ maxWaitMs: 60 }));
     await vi.advanceTimersByTimeAsync(60);
 
-    expect(((await refused) as WaitTooLongError).limitedBy).toMatch("Redis");
+    expect(((await atOnce) as WaitTooLongError).limitedBy).toMatch("Redis");
+    expect(await late).toMatchObject({
+      limitedBy: "Redis, which has not answered yet",
+      retryAfterMs: 1_000,
+    });
   });
 
   it("takes units by any name, and answers of promises for no limits", async () => {

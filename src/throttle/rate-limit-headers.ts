@@ -7,6 +7,8 @@ const MOST = 999_999_999_999_999;
 /** Names on the wire are cut here, so that a policy's headers fit into any server's 8 KiB. */
 const LONGEST_NAME = 128;
 
+const LONGEST_SECONDS = 60;
+
 /** Units that draft-ietf-httpapi-ratelimit-headers-11 has a name for, besides calls. */
 const QUOTA_UNITS: ReadonlySet<string> = new Set(["content-bytes", "concurrent-requests"]);
 
@@ -20,8 +22,8 @@ interface NamedLimit {
  * (draft-ietf-httpapi-ratelimit-headers-11), `Retry-After` in whole seconds
  * when the call was refused, and `X-RateLimit-Limit`, `-Remaining` and `-Reset`
  * (seconds from now) of the limit that refused it, or has the least left.
- * HTTP counts in whole seconds: of a shorter window they tell what passes in one,
- * `q=100;w=1` of `"100/s"`, though no two of these calls may leave together.
+ * HTTP counts in whole seconds: of a shorter window they tell what passes in as few as hold a whole number,
+ * `q=100;w=1` of `"100/s"` and `q=5;w=3` of `"100/min"`, though no two of these calls may leave together.
  * Limits on a unit that HTTP has no name for, such as tokens, are left out:
  * clients would take them for calls. All values are printable ASCII.
  *
@@ -33,7 +35,7 @@ export function rateLimitHeaders(decision: Decision): Record<string, string> {
     const where = "rateLimitHeaders()";
     throw new InvalidOptionError({ where, option: "decision", value: decision, remedy });
   }
-  const limits = decision.limits.filter(isShown).map((limit) => perSecond(limit, decision));
+  const limits = decision.limits.filter(isShown).map((limit) => overWholeSeconds(limit, decision));
   const shown = nameLimits(limits);
   const binding = bindingLimit(limits, decision);
   return {
@@ -77,18 +79,31 @@ function nameLimits(limits: readonly LimitDecision[]): readonly NamedLimit[] {
 
 /**
  * A window of 10 ms for 1 call would come out as one of a second, and a rate of
- * 100/s as 1/s: such a limit is told as what it lets pass in a whole second, and
+ * 100/s as 1/s: such a limit is told as what it lets pass in whole seconds, and
  * what is left of that. Of one that refuses, nothing more is left until it does not.
  */
-function perSecond(limit: LimitDecision, { allowed }: Decision): LimitDecision {
+function overWholeSeconds(limit: LimitDecision, { allowed }: Decision): LimitDecision {
   const { capacity, windowMs, remaining, resetAfterMs, retryAfterMs } = limit;
   if (windowMs === undefined || !(windowMs > 0 && windowMs < 1_000)) return limit;
-  // Of whole millionths: 60/s is 16.666666666666668 ms each, which must not come to 61.
-  const quota = Math.ceil(Math.round((capacity * 1e9) / windowMs) / 1e6);
-  const used = Math.max(capacity - remaining, Math.floor((quota * resetAfterMs) / 1_000));
+  const { quota, seconds } = wholeQuota(capacity / windowMs);
+  const wholeMs = seconds * 1_000;
+  const used = Math.max(capacity - remaining, Math.floor((quota * resetAfterMs) / wholeMs));
   const isRefusing = !allowed && retryAfterMs > 0;
   const left = isRefusing ? remaining : Math.max(remaining, quota - used);
-  return { ...limit, capacity: quota, windowMs: 1_000, remaining: Math.min(quota, left) };
+  return { ...limit, capacity: quota, windowMs: wholeMs, remaining: Math.min(quota, left) };
+}
+
+/** The fewest seconds, up to a minute, in which a whole number passes; else what does in a minute, rounded down. */
+function wholeQuota(perMs: number): { readonly quota: number; readonly seconds: number } {
+  for (let seconds = 1; seconds < LONGEST_SECONDS; seconds++) {
+    // Of whole millionths: 60/s is 16.666666666666668 ms each, which must not come to 61.
+    const quota = Math.round(perMs * seconds * 1e9) / 1e6;
+    if (Number.isInteger(quota)) return { quota, seconds };
+  }
+  return {
+    quota: Math.floor(Math.round(perMs * LONGEST_SECONDS * 1e9) / 1e6),
+    seconds: LONGEST_SECONDS,
+  };
 }
 
 function bindingLimit(

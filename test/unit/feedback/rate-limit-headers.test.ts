@@ -102,9 +102,11 @@ describe("the headers of a decision", () => {
     ["60/s", '"60/s";q=60;w=1', '"60/s";r=59;t=1'],
     ["29/s", '"29/s";q=29;w=1', '"29/s";r=28;t=1'],
     ["10000/s", '"10000/s";q=10000;w=1', '"10000/s";r=9990;t=1'],
-    ["100/min", '"100/min";q=2;w=1', '"100/min";r=1;t=1'],
+    ["100/min", '"100/min";q=5;w=3', '"100/min";r=4;t=1'],
+    ["1/420ms", '"1/420ms";q=50;w=21', '"1/420ms";r=49;t=1'],
+    ["101/61s", '"101/61s";q=99;w=60', '"101/61s";r=98;t=1'],
     ["1/s", '"1/s";q=1;w=1', '"1/s";r=0;t=1'],
-  ])("tell of %s, evenly spaced, what passes in a whole second", async (rate, policy, left) => {
+  ])("tell of %s, evenly spaced, what passes in whole seconds", async (rate, policy, left) => {
     vi.useFakeTimers();
     const { bucket } = createTestBucket({ rate });
 

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import { describeValue } from "./core/describe-value.ts";
 import { InvalidOptionError } from "./core/errors.ts";
 import { formatPolicy, type Policy, type PolicyOptions } from "./core/policy.ts";
 
@@ -19,7 +20,9 @@ export function assertSame(
 ): void {
   for (const [option, value] of Object.entries(later)) {
     if (value === undefined || isSame(value, first[option])) continue;
-    const remedy = `this sluice has made the ${what} with another before; give it one`;
+    const remedy = isSameText(value, first[option])
+      ? `this sluice has made the ${what} before, with other functions or schemas of the same text; make it once, and keep it`
+      : `this sluice has made the ${what} with another before; give it one`;
     throw new InvalidOptionError({ where, option, value, remedy });
   }
 }
@@ -34,6 +37,12 @@ export function assertSamePolicy(
   const option = given.rate === undefined ? "limits" : "rate";
   const remedy = `this sluice has given the bucket ${formatPolicy(first)} before; give it one policy`;
   throw new InvalidOptionError({ where, option, value: given[option], remedy });
+}
+
+/** Whether an error would show both as one, and no part of them is cut off. */
+function isSameText(value: unknown, other: unknown): boolean {
+  const text = describeValue(value);
+  return text === describeValue(other) && !text.includes("…");
 }
 
 function isSame(value: unknown, other: unknown): boolean {

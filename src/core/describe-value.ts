@@ -7,7 +7,8 @@ export function describeValue(value: unknown): string {
   const text = typeof value === "string" ? JSON.stringify(value) : plainText(value);
   const start = onOneLine(withoutPasswords(text.slice(0, LOOKED_THROUGH)));
   const isWhole = start.length <= LONGEST && text.length <= LOOKED_THROUGH;
-  return isWhole ? start : `${start.slice(0, LONGEST)}… (${text.length} characters)`;
+  const { length } = typeof value === "string" ? value : text;
+  return isWhole ? start : `${start.slice(0, LONGEST)}… (${length} characters)`;
 }
 
 /** A text that cannot pass for two lines of a log. */

@@ -67,7 +67,7 @@ export class CostTooLargeError extends SluiceError {
   constructor(facts: { bucket: string; cost: number; unit?: string | undefined; maxCost: number }) {
     const { bucket, cost, unit = "calls", maxCost } = facts;
     super(
-      `A call of ${cost} ${unit} can never leave bucket "${bucket}", which lets ${maxCost} ${unit} pass at once; ` +
+      `A call that costs ${cost} (${unit}) can never leave bucket "${bucket}", which lets ${maxCost} pass at once; ` +
         `split the call, or give the limit a burst (or a max) of at least ${cost}.`,
     );
     this.bucket = bucket;

@@ -22,7 +22,7 @@ const PERIOD = /^(\d{1,9})? ?(ms|sec|s|min|m|h|d)$/;
 const RATE = /^(\d{1,10}) ?\/ ?(.+)$/;
 const MAX_COUNT = 1_000_000_000;
 const REMEDY =
-  'write whole calls per time, from 1 to 1,000,000,000, such as "100/s", "60/min", "5000/h", "1/2s" or { calls: 100, per: "1s" }';
+  'write whole calls per time, from 1 to 1,000,000,000, such as "100/s", "60/min", "5000/h", "1/2s" or { calls: 100, per: "1s" }; units are ms, s, sec, m, min, h and d';
 
 /**
  * Reads a rate.

@@ -12,12 +12,21 @@ export interface FakeDownstreamOptions {
   readonly seenLateMs?: (() => number) | undefined;
   /** How long each answer takes. Defaults to 0. */
   readonly latencyMs?: number | undefined;
-  /** Answers a call by itself when it returns a status. */
-  readonly answer?: ((arrival: Arrival) => number | undefined) | undefined;
+  /** Answers a call by itself when it returns an answer, or its status. */
+  readonly answer?: ((arrival: Arrival) => number | FakeAnswer | undefined) | undefined;
   /** Whether the log keeps what calls sent: over many calls that is a lot of memory. Defaults to true. */
   readonly keepBodies?: boolean | undefined;
   /** Defaults to a free one. */
   readonly port?: number | undefined;
+}
+
+/** What a call is answered. */
+export interface FakeAnswer {
+  readonly status: number;
+  /** `{ "retry-after": "7" }`. Defaults to none, and of a 429 to `Retry-After: 1`. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** Defaults to an empty one. */
+  readonly body?: string | undefined;
 }
 
 /** One call, as the downstream saw it. */
@@ -67,11 +76,11 @@ export async function startFakeDownstream(
     const body = Buffer.concat(chunks).toString();
     const { url: path = "/", headers } = request;
     const seen = { atMs, path, headers, body, status: capped };
-    const status = answer?.(seen) ?? capped;
+    const { status, headers: given, body: text } = asAnswer(answer?.(seen) ?? capped);
     arrivals.push({ ...seen, status });
     if (status === 429) refused += 1;
     const reply = (): void => {
-      response.writeHead(status, status === 429 ? { "retry-after": "1" } : {}).end();
+      response.writeHead(status, given ?? (status === 429 ? { "retry-after": "1" } : {})).end(text);
     };
     if (latencyMs > 0) setTimeout(reply, latencyMs);
     else reply();
@@ -100,4 +109,8 @@ export async function startFakeDownstream(
       await new Promise<void>((resolve) => server.close(() => resolve()));
     },
   };
+}
+
+function asAnswer(answer: number | FakeAnswer): FakeAnswer {
+  return typeof answer === "number" ? { status: answer } : answer;
 }

@@ -2,6 +2,7 @@ export { createManualClock, type ManualClock } from "./manual-clock.ts";
 export {
   startFakeDownstream,
   type Arrival,
+  type FakeAnswer,
   type FakeDownstream,
   type FakeDownstreamOptions,
 } from "./fake-downstream.ts";

@@ -77,6 +77,16 @@ describe("a bucket that is declared again", () => {
     expect(declare).toThrow(InvalidOptionError);
     expect(declare).toThrow(`bucket("b"): option "${option}" is `);
   });
+
+  it("is told to be made once, when only its functions are others", () => {
+    const perKey = () => ({ tiers: { free: { rate: "1/s" } }, tierOf: () => "free" as const });
+    const again = { perKey: perKey() };
+
+    expect(() => declareTwice({ perKey: perKey() }, again)).toThrow(
+      /with other functions or schemas of the same text; make it once, and keep it\.$/,
+    );
+    expect(() => declareTwice({}, again)).toThrow(/with another before; give it one\.$/);
+  });
 });
 
 describe("a queue that is declared again", () => {

@@ -48,3 +48,23 @@ describe("a fake downstream with a cap of two calls a second", () => {
     expect(then).toBe(200);
   });
 });
+
+describe("a fake downstream that answers by itself", () => {
+  const downstream = useDownstream({
+    answer({ path }) {
+      if (path === "/busy") return { status: 429, headers: { "retry-after": "7" } };
+      return path === "/" ? { status: 200, body: "hello" } : 404;
+    },
+  });
+  const ask = (path: string): Promise<Response> => fetch(`${downstream.url}${path}`);
+
+  it("gives the status, the headers and the body that it is told to", async () => {
+    const [hello, busy, none] = [await ask("/"), await ask("/busy"), await ask("/none")];
+
+    expect([hello.status, await hello.text()]).toEqual([200, "hello"]);
+    expect([busy.status, busy.headers.get("retry-after")]).toEqual([429, "7"]);
+    expect([none.status, await none.text()]).toEqual([404, ""]);
+    expect(downstream.arrivals.map(({ status }) => status)).toEqual([200, 429, 404]);
+    expect(downstream.refused).toBe(1);
+  });
+});

@@ -58,7 +58,7 @@ export type { Handler, JobContext } from "./queue/handler.ts";
 export type { Worker } from "./queue/worker.ts";
 export type { CloseOptions, WorkerOptions } from "./queue/worker-options.ts";
 export type { BreakerOptions } from "./redis/breaker.ts";
-export type { RedisInput } from "./redis/connection.ts";
+export type { RedisClient, RedisInput } from "./redis/connection.ts";
 export type { Bucket, TryDecision } from "./throttle/bucket.ts";
 export type { BucketOptions } from "./throttle/bucket-options.ts";
 export type { Cost } from "./throttle/costs.ts";

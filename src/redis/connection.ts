@@ -8,8 +8,15 @@ import { PatientConnector, searchUntilClosed } from "./sentinel.ts";
 import { insistOnInfo } from "./server-info.ts";
 import { dropSilentServers } from "./silent-servers.ts";
 
+/** A client of ioredis, `Redis` or `Cluster`, of whatever version. */
+export interface RedisClient {
+  readonly status: string;
+  readonly options: object;
+  duplicate(...given: never[]): unknown;
+}
+
 /** Where Redis is: a URL, ioredis options, or a client of yours, which is copied and left as it is. */
-export type RedisInput = string | RedisOptions | Redis | Cluster;
+export type RedisInput = string | RedisOptions | RedisClient;
 
 /** How long a worker, or who only listens, believes in a server that says nothing. */
 const SILENCE_MS = 5_000;
@@ -80,8 +87,9 @@ function open(input: RedisInput, settings: RedisOptions): Redis | Cluster {
     if (settings.enableOfflineQueue === false) refuseWhileAway(cluster);
     return cluster;
   }
-  if (isRedis(input)) return input.duplicate({ ...settings, ...finder(input.options) });
-  return new Redis({ ...input, ...settings, ...finder(input) });
+  // Made by the ioredis that is known here, whichever made the client.
+  const options: RedisOptions = isClient(input) ? input.options : input;
+  return new Redis({ ...options, ...settings, ...finder(options) });
 }
 
 /** How the primary is found, where sentinels know it. */
@@ -104,6 +112,6 @@ export function isCluster(input: RedisInput): input is Cluster {
   return typeof input === "object" && "isCluster" in input && input.isCluster === true;
 }
 
-function isRedis(input: RedisOptions | Redis): input is Redis {
+function isClient(input: RedisOptions | RedisClient): input is RedisClient {
   return "duplicate" in input && typeof input.duplicate === "function";
 }

@@ -13,8 +13,8 @@ const LOOK_MS = 5_000;
 /**
  * ioredis subscribes anew after each reconnect, but forgets what Redis refuses then, or what was sent while it asked
  * whether the server is ready; and the connection on which a client of a cluster listens may be dead, or none. So it
- * is subscribed again all the time, which changes nothing where all is well, and a connection on which
- * that is refused or not answered is replaced.
+ * is subscribed again whenever it is ready, and all the time after that, which changes nothing where all is well, and
+ * a connection on which that is refused or not answered is replaced.
  */
 export function createListener(
   connect: () => Redis | Cluster,
@@ -30,6 +30,10 @@ export function createListener(
     const opened = connect();
     opened.on("message", (channel: string, message: string) => {
       if (opened === redis) onMessage(channel, message);
+    });
+    opened.on("ready", () => {
+      // A refusal is seen at the next look: to replace the connection at once could go on without end.
+      if (opened === redis) opened.subscribe(...channels).catch(() => undefined);
     });
     isAnswered = true;
     looking ??= setInterval(look, LOOK_MS).unref();

@@ -5,7 +5,7 @@ import { ruleOf } from "../core/limits/registry.ts";
 import type { Granted, Standing } from "../core/draw-messages.ts";
 import type { TryDecision } from "./bucket.ts";
 import type { Conditions } from "./conditions.ts";
-import type { Decision, LimitDecision } from "./decision.ts";
+import type { LimitDecision } from "./decision.ts";
 import type { Group } from "./group.ts";
 import { nameBinding } from "./name-binding.ts";
 import type { Slot } from "./slot.ts";
@@ -74,7 +74,7 @@ function beforeOthers(
 export function refused(
   standings: readonly LimitDecision[],
   { group, granted: { bindsAt, notBeforeUs }, nowUs }: Outcome,
-): Decision {
+): TryDecision {
   const waitMs = Math.ceil(Math.max(0, notBeforeUs - nowUs) / 1_000);
   const untilMs = notBeforeUs === Infinity ? UNKNOWN_MS : waitMs;
   return {
@@ -87,24 +87,21 @@ export function refused(
     ),
     limitedBy: nameBinding(bindsAt, group.conditions.limits) ?? "the line",
     limits: standings,
+    slot: undefined,
   };
 }
 
-/** The same refusal, so much later. */
-export function later(decision: Decision, passedMs: number): Decision {
-  const less = (ms: number): number => Math.max(0, ms - passedMs);
-  return {
-    allowed: false,
-    remaining: decision.remaining,
-    resetAfterMs: less(decision.resetAfterMs),
-    retryAfterMs: less(decision.retryAfterMs),
-    limitedBy: decision.limitedBy,
-    limits: decision.limits.map((limit) => ({
-      ...limit,
-      resetAfterMs: less(limit.resetAfterMs),
-      retryAfterMs: less(limit.retryAfterMs),
-    })),
-  };
+/** The same refusal, so much later. A copy is changed but never grows: V8 takes 25 times as long for one that does. */
+export function later(decision: TryDecision, passedMs: number): TryDecision {
+  const limits: LimitDecision[] = [];
+  for (const limit of decision.limits) {
+    const resetAfterMs = Math.max(0, limit.resetAfterMs - passedMs);
+    const retryAfterMs = Math.max(0, limit.retryAfterMs - passedMs);
+    limits.push({ ...limit, resetAfterMs, retryAfterMs });
+  }
+  const resetAfterMs = Math.max(0, decision.resetAfterMs - passedMs);
+  const retryAfterMs = Math.max(0, decision.retryAfterMs - passedMs);
+  return { ...decision, resetAfterMs, retryAfterMs, limits };
 }
 
 function describe(

@@ -1,22 +1,22 @@
 import { LRUCache } from "lru-cache";
 import type { Limit } from "../core/limits/limit.ts";
-import type { Decision } from "./decision.ts";
+import type { TryDecision } from "./bucket.ts";
 import { later } from "./decisions.ts";
 import type { Group } from "./group.ts";
 
 /** What was refused, and cannot pass yet: Redis need not be asked about it again. */
 export interface Refusals {
   /** The refusal that still holds for calls of this group, as it stands now. */
-  find(group: Group): Decision | undefined;
+  find(group: Group): TryDecision | undefined;
   /** Calls of this group were refused just now. */
-  keep(group: Group, decision: Decision): void;
+  keep(group: Group, decision: TryDecision): void;
   /** Something of the bucket, or of one key, has changed: what was refused may pass now. */
   forget(key?: string): void;
 }
 
 interface Refusal {
   readonly untilMs: number;
-  readonly decision: Decision;
+  readonly decision: TryDecision;
   readonly decidedAtMs: number;
   readonly key: string | undefined;
   /** The key's limits that refused it: another tier may let it pass. */

@@ -36,7 +36,7 @@ export function answerBatch(
   const sinceMs = performance.now();
   batch.forEach(({ key, resolve }, index) => {
     if (refusal !== undefined && index >= count) {
-      resolve({ ...refusal, slot: undefined });
+      resolve({ ...refusal });
       return;
     }
     const own = group.conditions.hasLeases ? lease + index : 0;

@@ -44,7 +44,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     const group = parts.groupOf(options);
     const { name } = group;
     const refusal = refusals.find(group);
-    if (refusal !== undefined) return Promise.resolve({ ...refusal, slot: undefined });
+    if (refusal !== undefined) return Promise.resolve(refusal);
     return new Promise((resolve, reject) => {
       const own = new Asker(options.key, resolve, reject);
       const batch = gathered.get(name);

@@ -38,11 +38,7 @@ export async function runAttempt<Data, Result>(
   const { stored, job, context, slot } = attempt;
   const { cost } = job;
   context.begin(stored, slot);
-  // Another call may take its place in the bucket then.
-  if (slot.hasLease) {
-    const { signal } = slot;
-    signal.addEventListener("abort", () => context.abort(signal.reason));
-  }
+  if (slot.hasLease) tellOfLoss(slot, context);
   let result: Result;
   try {
     const checked = schema === undefined ? job : await withCheckedData(schema, job);
@@ -62,6 +58,13 @@ export async function runAttempt<Data, Result>(
     "A handler's result is no JSON, or too long, and is not kept.",
   );
   return undefined;
+}
+
+/** Another call may take its place in the bucket once its lease is lost; a process that was busy may have lost it already. */
+function tellOfLoss({ signal }: Slot, context: OwnedJobContext): void {
+  const tell = (): void => context.abort(signal.reason);
+  if (signal.aborted) tell();
+  else signal.addEventListener("abort", tell, { once: true });
 }
 
 /** Not async: a handler that throws at once, throws here. */

@@ -10,9 +10,9 @@ import { onEachServer } from "./servers.ts";
 export function gatherWrites(client: Redis | Cluster): void {
   onEachServer(client, (server) => {
     const send = server.sendCommand.bind(server);
-    server.sendCommand = (...given) => {
+    server.sendCommand = (command, stream) => {
       hold(server.stream);
-      return send(...given);
+      return send(command, stream);
     };
   });
 }

@@ -92,7 +92,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     throw new LineFullError({ bucket: name, key, waiting, priority, retryAfterMs });
   }
 
-  function wait(options: DrawOptions, sinceMs?: number): Promise<Slot> {
+  function wait(options: DrawOptions, _waits?: Waits, sinceMs?: number): Promise<Slot> {
     options.signal?.throwIfAborted();
     assertUnits("draw()", options);
     const group = groups.of(options);
@@ -104,7 +104,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
 
   function waitForJob(
     options: WaitOptions,
-    waits: Waits,
+    waits?: Waits,
     sinceMs?: number,
   ): Promise<Slot | TooFar> {
     const group = groups.of(options);
@@ -133,7 +133,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     drawForJob(options, waits) {
       assertOpen();
       // Its units were looked at as it was enqueued; what counted them then may be gone.
-      return entry.enter((given, sinceMs) => waitForJob(given, waits, sinceMs), options, waits);
+      return entry.enter(waitForJob, options, waits);
     },
     tryDraw(options) {
       assertOpen();

@@ -6,11 +6,11 @@ import type { Waits } from "./waiting-call.ts";
 export interface Entry {
   /**
    * What is thrown by what the policy says is thrown only if no other is in force. While that is looked up, the caller
-   * waits as it would in the line: its signal and its `maxWaitMs` hold, and its wait is among `waits`. `call` is told
-   * since when, if it comes after a look.
+   * waits as it would in the line: its signal and its `maxWaitMs` hold, and its wait is among `waits`. `call` is given
+   * those too, and is told since when, if it comes after a look.
    */
   enter<Options extends Bounds, T>(
-    call: (options: Options, sinceMs?: number) => Promise<T>,
+    call: (options: Options, waits?: Waits, sinceMs?: number) => Promise<T>,
     options: Options,
     waits?: Waits,
   ): Promise<T>;
@@ -47,10 +47,10 @@ export function createEntry(bucket: string, lookAgain: SecondLook, assertOpen: (
     /** Not async, and no closure for each call: they would cost as much as the rest. */
     enter(call, options, waits) {
       try {
-        return call(options);
+        return call(options, waits);
       } catch (error) {
         const sinceMs = performance.now();
-        return afterLook(error, () => call(options, sinceMs), options, waits);
+        return afterLook(error, () => call(options, waits, sinceMs), options, waits);
       }
     },
   };

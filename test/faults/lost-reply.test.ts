@@ -56,23 +56,26 @@ describe("a reply that is lost on the wire", () => {
     const hasty = createSluice({ redis: `redis://127.0.0.1:${proxy.port}`, storeTimeoutMs: 1_000 });
     const bucket = hasty.bucket("b", { rate: `${RATE}/s` });
     await bucket.draw();
-    const before = await drawsRun();
+    const before = await scriptsRun();
     proxy.set("lose replies");
     const reason = await rejectionOf(bucket.draw());
 
     proxy.set("pass");
     proxy.cut();
+    // A look goes over the new connection; a draw might be held up here, and then rightly draws once more.
+    await bucket.peek();
+    const scripts = (await scriptsRun()) - before;
     await bucket.draw();
 
     expect(reason).toBeInstanceOf(StoreUnavailableError);
-    // The draw whose reply was lost, and the new one.
-    expect((await drawsRun()) - before).toBe(2);
+    // The draw whose reply was lost, and the look.
+    expect(scripts).toBe(2);
     await hasty.close();
   });
 });
 
 /** How many scripts the server has run to their end. */
-async function drawsRun(): Promise<number> {
+async function scriptsRun(): Promise<number> {
   const client = new Redis(redis.url);
   const stats = await client.info("commandstats");
   await client.quit();

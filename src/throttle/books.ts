@@ -1,6 +1,7 @@
 import type { Granted } from "../core/draw-messages.ts";
 import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
+import { createLateSlots } from "./late-slots.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
 import { TooFar } from "./waiting-call.ts";
 
@@ -43,6 +44,7 @@ type Take = (group: Group, slots: readonly HeldSlot[]) => void;
 export function createBooks(leases: LeaseKeeper): Books {
   const waitingIn = new Set<Group>();
   const holding = new Set<Group>();
+  const lateSlots = createLateSlots();
   let waiting = 0;
 
   function leave(caller: Caller): void {
@@ -118,17 +120,16 @@ export function createBooks(leases: LeaseKeeper): Books {
     },
     letGo(generation, waste) {
       const nowMs = performance.now();
+      lateSlots.look();
       for (const group of holding) {
         const { line, held, conditions } = group;
         const late: HeldSlot[] = [];
         while (line.size > 0 && held.nextAtMs <= nowMs) {
           const slot = held.take();
-          // A process that was frozen must not fire its old slots in a clump: they are drawn again.
-          if (nowMs - slot.atMs > conditions.mostLateMs) late.push(slot);
-          else {
+          if (lateSlots.mayGo(nowMs - slot.atMs, conditions.mostLateMs)) {
             waiting -= 1;
             line.shift()!.go(slot, generation);
-          }
+          } else late.push(slot);
         }
         if (held.size === 0) holding.delete(group);
         if (line.size === 0) waitingIn.delete(group);

@@ -1,0 +1,88 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import type { Store } from "../../../src/core/store.ts";
+import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import { createLateSlots } from "../../../src/throttle/late-slots.ts";
+import { simulateLatency } from "../../support/simulate-latency.ts";
+import { createTestBucket } from "../../support/test-bucket.ts";
+
+/** Looks at slots that are so late, one after the other; which of them may go. */
+function lookAt(lateSlots: ReturnType<typeof createLateSlots>, ...lateMs: number[]): boolean[] {
+  lateSlots.look();
+  return lateMs.map((each) => lateSlots.mayGo(each, 5));
+}
+
+/** Late slots of a process that has found nothing but such at three looks. */
+function afterThreeLost() {
+  const lateSlots = createLateSlots();
+  for (let look = 0; look < 3; look++) expect(lookAt(lateSlots, 12, 6)).toEqual([false, false]);
+  return lateSlots;
+}
+
+describe("createLateSlots", () => {
+  it("lets those go that are in time", () => {
+    expect(lookAt(createLateSlots(), 0, 5, 5.1)).toEqual([true, true, false]);
+  });
+
+  it("lets one go at each look, after three that found only late ones", () => {
+    const lateSlots = afterThreeLost();
+
+    expect(lookAt(lateSlots, 12, 7)).toEqual([true, false]);
+    expect(lookAt(lateSlots, 12, 7)).toEqual([true, false]);
+  });
+
+  it("lets none go that is more than a horizon late", () => {
+    expect(lookAt(afterThreeLost(), 101, 100)).toEqual([false, true]);
+  });
+
+  it("begins anew once a slot is in time", () => {
+    const lateSlots = afterThreeLost();
+
+    expect(lookAt(lateSlots, 3)).toEqual([true]);
+    expect(lookAt(lateSlots, 12)).toEqual([false]);
+  });
+
+  it("counts no look that found no slot", () => {
+    const lateSlots = createLateSlots();
+    lookAt(lateSlots, 12);
+
+    for (let look = 0; look < 5; look++) lookAt(lateSlots);
+
+    expect(lookAt(lateSlots, 12)).toEqual([false]);
+  });
+});
+
+describe("a process that is busy whenever a reply comes", () => {
+  beforeEach(() => {
+    vi.useFakeTimers();
+  });
+  afterEach(() => {
+    expect(vi.getTimerCount()).toBe(0);
+    vi.useRealTimers();
+  });
+
+  it("draws for a call four times at most", async () => {
+    const memory = createMemoryStore();
+    let busyMs = 0;
+    let draws = 0;
+    const store: Store = {
+      ...memory,
+      async draw(request) {
+        draws += 1;
+        const drawn = await memory.draw(request);
+        await simulateLatency(busyMs);
+        return drawn;
+      },
+    };
+    const { bucket } = createTestBucket({ rate: "200/s" }, { store });
+    await bucket.draw();
+    busyMs = 12;
+    draws = 0;
+
+    const drawing = bucket.draw();
+    await vi.advanceTimersByTimeAsync(3_000);
+    await drawing;
+
+    expect(draws).toBe(4);
+    await bucket.close();
+  });
+});

@@ -11,6 +11,8 @@ export interface AskTimes {
   nextAtMs(nowMs: number): number;
   /** When the turn of those who wait comes, as far as the last reply told; 0: they have none. */
   readonly turnAtMs: number;
+  /** How much before its time a question is to leave, for it to be there then; in ms. */
+  readonly leadMs: number;
   /** How long the store has owed an answer, in ms. */
   readonly silentMs: number;
   /** Whether it has ever answered. */
@@ -33,22 +35,26 @@ export function createAskTimes(waitingIn: ReadonlySet<Group>): AskTimes {
   let askedAtMs = 0;
   let askAgainAtMs = 0;
   let turnAtMs = 0;
+  let leadMs = 0;
   let silentSinceMs: number | undefined;
   let hasAnswered = false;
 
   return {
     nextAtMs(nowMs) {
-      const { readyAtMs, lastAtMs, isMany } = readiness(waitingIn, nowMs);
+      const { readyAtMs, lastAtMs, isMany } = readiness(waitingIn, nowMs + leadMs);
       if (readyAtMs === Infinity) return Infinity;
       // While there are slots for a while, newcomers are drawn for together: theirs come behind those anyway.
       const isGathering = lastAtMs > nowMs + GATHER_MS && !isMany;
       const gatheredAtMs = isGathering ? askedAtMs + GATHER_MS : nowMs;
       // A key that is far away does not keep this process from hearing of a change.
       const lookInAtMs = askedAtMs + LOOK_IN_MS;
-      return Math.max(askAgainAtMs, gatheredAtMs, Math.min(readyAtMs, lookInAtMs));
+      return Math.max(askAgainAtMs, gatheredAtMs, Math.min(readyAtMs - leadMs, lookInAtMs));
     },
     get turnAtMs() {
       return turnAtMs;
+    },
+    get leadMs() {
+      return leadMs;
     },
     get silentMs() {
       return silentSinceMs === undefined ? 0 : performance.now() - silentSinceMs;
@@ -60,11 +66,12 @@ export function createAskTimes(waitingIn: ReadonlySet<Group>): AskTimes {
       askedAtMs = nowMs;
       silentSinceMs ??= nowMs;
     },
-    answered({ nowUs, place }, { arrivedMs, offsetMs }) {
+    answered({ nowUs, place }, { arrivedMs, offsetMs, leadMs: ownLeadMs }) {
       silentSinceMs = undefined;
       hasAnswered = true;
       turnAtMs = place.turnUs === 0 ? 0 : place.turnUs / 1_000 + offsetMs;
-      askAgainAtMs = arrivedMs + waitMsOf(place, nowUs);
+      leadMs = ownLeadMs;
+      askAgainAtMs = arrivedMs + waitMsOf(place, nowUs) - leadMs;
     },
     retryLater() {
       askAgainAtMs = performance.now() + STORE_RETRY_MS;

@@ -1,5 +1,4 @@
-/** Samples of one window, and of the one before it, are what the offset is taken from. */
-const WINDOW_MS = 1_000;
+import { createLeastOfLate } from "./least-of-late.ts";
 
 /** How far this process's monotonic clock runs ahead of a bucket's. */
 export interface BucketClock {
@@ -15,23 +14,10 @@ export interface BucketClock {
  * that came late does not shift its slots into those of other replicas.
  */
 export function createBucketClock(): BucketClock {
-  let windowEndsMs = -Infinity;
-  let least = Infinity;
-  let leastBefore = Infinity;
+  const offsets = createLeastOfLate();
 
   return {
-    sample(arrivedMs, nowUs) {
-      if (arrivedMs >= windowEndsMs) {
-        leastBefore = arrivedMs < windowEndsMs + WINDOW_MS ? least : Infinity;
-        least = Infinity;
-        windowEndsMs = arrivedMs + WINDOW_MS;
-      }
-      least = Math.min(least, arrivedMs - nowUs / 1_000);
-      return Math.min(least, leastBefore);
-    },
-    reset() {
-      windowEndsMs = -Infinity;
-      least = Infinity;
-    },
+    sample: (arrivedMs, nowUs) => offsets.sample(arrivedMs, arrivedMs - nowUs / 1_000),
+    reset: () => offsets.reset(),
   };
 }

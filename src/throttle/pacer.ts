@@ -78,7 +78,8 @@ export function createPacer(options: PacerOptions): Pacer {
 
   async function ask(nowMs: number): Promise<void> {
     askTimes.asked(nowMs);
-    const { groups, wishes } = nextWishes(books.waitingIn, linePlaces, nowMs);
+    const thereAtMs = nowMs + askTimes.leadMs;
+    const { groups, wishes } = nextWishes(books.waitingIn, linePlaces, thereAtMs);
     const { terms } = known;
     const leased = mostLeases(terms.limits, wishes);
     const lease = leases.number(leased);

@@ -1,12 +1,15 @@
 import { HORIZON_US } from "../core/limit-makers.ts";
 import type { Drawn } from "../core/draw-messages.ts";
 import { createBucketClock } from "./bucket-clock.ts";
+import { createLeastOfLate } from "./least-of-late.ts";
 
 /** When a reply came, on `performance.now()`. */
 export interface Received {
   readonly arrivedMs: number;
   /** How far this process's clock runs ahead of the bucket's. */
   readonly offsetMs: number;
+  /** How much before its time the next question is to leave, for it to be there then and not before; in ms. */
+  readonly leadMs: number;
   /** It lay about, in a process that stood still or on the wire: its slots may have passed already. */
   readonly isStale: boolean;
 }
@@ -19,9 +22,14 @@ export interface ReplyTimes {
   read(reply: Drawn): Received;
 }
 
+/** A question that is there too soon is told to come again: that costs more than one that is a little late. */
+const MARGIN_MS = 0.5;
+
 export function createReplyTimes(): ReplyTimes {
   const clock = createBucketClock();
+  const tookOfLate = createLeastOfLate();
   let usualTookMs = Infinity;
+  let leadMs = 0;
   let drewUs = 0;
 
   return {
@@ -37,7 +45,8 @@ export function createReplyTimes(): ReplyTimes {
       const isStale = tookMs > usualTookMs + HORIZON_US / 1_000;
       // A way that has become longer for good is the usual one from now on.
       usualTookMs = isStale ? tookMs : Math.min(usualTookMs, tookMs);
-      return { arrivedMs, offsetMs: clock.sample(arrivedMs, nowUs), isStale };
+      if (!isStale) leadMs = Math.max(0, tookOfLate.sample(arrivedMs, tookMs) - MARGIN_MS);
+      return { arrivedMs, offsetMs: clock.sample(arrivedMs, nowUs), leadMs, isStale };
     },
   };
 }

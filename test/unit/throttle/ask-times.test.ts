@@ -20,10 +20,10 @@ function setUp({ isWaiting = true } = {}) {
   const askTimes = createAskTimes(new Set([group]));
   const nextInMs = (): number => askTimes.nextAtMs(performance.now()) - performance.now();
   /** A reply that came just now; the bucket's clock goes as this process's does. */
-  const answer = (place: Partial<Place> = {}): void => {
+  const answer = (place: Partial<Place> = {}, leadMs = 0): void => {
     const arrivedMs = performance.now();
     const reply = { nowUs: arrivedMs * 1_000, place: { ...NO_PLACE, ...place } } as Drawn;
-    askTimes.answered(reply, { arrivedMs, offsetMs: 0, isStale: false });
+    askTimes.answered(reply, { arrivedMs, offsetMs: 0, leadMs, isStale: false });
   };
   return { askTimes, group, nextInMs, answer };
 }
@@ -57,6 +57,14 @@ describe("a process asks", () => {
 
     expect(nextInMs()).toBeCloseTo(80);
     expect(askTimes.turnAtMs).toBeCloseTo(performance.now() + 80);
+  });
+
+  it("so much sooner as a question and its reply take", () => {
+    const { nextInMs, answer } = setUp();
+
+    answer({ turnUs: inMs(80) }, 30);
+
+    expect(nextInMs()).toBeCloseTo(50);
   });
 
   it.each([

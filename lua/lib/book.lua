@@ -1,5 +1,7 @@
 -- Books what it can of one wish. Twin of src/core/book.ts.
 local MOST_LISTED = 1000
+-- How far a slot may be pushed back to suit a key, so that its calls keep to its rate although each is asked for late.
+local MOST_PUSHED_US = 2000
 
 -- A lone limit that drains evenly is booked for many calls at once.
 local function is_runnable(b)
@@ -26,9 +28,15 @@ local function book_run(b)
   return { slots = {}, count = count, at_us = at_us, excess = excess }
 end
 
--- When to ask again for a call that its key does not let pass at a slot that the others would give it;
--- nil if it does. The slot is not pushed back to suit the key, or one slow key would hold up all.
-local function deferral(gate, slot_us, is_served)
+local function lets_pass(f, at_us)
+  return agree_us(f.scope, at_us, f.costs, f.drawer) == at_us
+end
+
+-- When the key of a call lets it start that the others would give this slot, pushed back by so much at most: by more,
+-- and one slow key would hold up all. If it does not, nil and when to ask again: what the others give now lies as far
+-- ahead as the first slot that they would have given in this draw, and later they will give as far.
+local function pass_gate(b, first_us, slot_us, push_us, is_served)
+  local gate = b.gate
   local now_us, claim = gate.drawer.now_us, gate.claim
   -- One that has been served stands behind all others.
   local is_due = not is_served and gate.own.turn_us >= claim.since_us
@@ -37,8 +45,11 @@ local function deferral(gate, slot_us, is_served)
   local before = slots_before(gate.scope, one, gate.own, own_turn_us)
   local passes_us = agree_us(gate.scope, opens_at_us(gate.scope, now_us, gate.step_us), gate.costs, gate.drawer)
   local turn_us = passes_us + math.floor(before * gate.step_us)
-  if turn_us <= slot_us and agree_us(gate.scope, slot_us, gate.costs, gate.drawer) == slot_us then return nil end
-  return math.max(now_us, turn_us - (slot_us - now_us))
+  local start_us = math.max(slot_us, turn_us)
+  if start_us <= slot_us + push_us and lets_pass(gate, start_us) and (start_us == slot_us or lets_pass(b.main, start_us)) then
+    return start_us
+  end
+  return nil, math.max(now_us, turn_us - math.max(first_us - now_us, push_us))
 end
 
 -- Whether no call of these holds a lease.
@@ -72,7 +83,7 @@ end
 local function book_at_once(b)
   local at_us = b.opens()
   local booked = { slots = {}, count = 0, at_us = 0, excess = 0 }
-  booked.deferred_us = b.gate and deferral(b.gate, at_us, false) or nil
+  if b.gate then booked.deferred_us = select(2, pass_gate(b, at_us, at_us, 0, false)) end
   if at_us > b.until_us or booked.deferred_us then return booked end
   local count, too_many = 0, math.min(b.most, most_of(b.main), b.gate and most_of(b.gate) or b.most) + 1
   while too_many - count > 1 do
@@ -88,7 +99,7 @@ local function book_at_once(b)
   booked.count, booked.at_us, booked.excess = count, at_us, -(2 ^ 52)
   local next_us = agree_us(b.main.scope, b.opens(), b.main.costs, b.main.drawer)
   if b.gate and count < b.most and next_us <= b.until_us then
-    booked.deferred_us = deferral(b.gate, next_us, true)
+    booked.deferred_us = select(2, pass_gate(b, next_us, next_us, 0, true))
   end
   return booked
 end
@@ -96,11 +107,15 @@ end
 local function book_list(b)
   local scope, costs, drawer, serving = b.main.scope, b.main.costs, b.main.drawer, b.serving
   local booked, has_leases = { slots = {}, count = 0, at_us = 0, excess = 0 }, not has_no_leases(b)
-  local at_us = agree_us(scope, b.opens(), costs, drawer)
+  local first_us = agree_us(scope, b.opens(), costs, drawer)
+  local at_us = first_us
   if b.ahead > 0 and at_us + math.floor((b.most - 1) * b.main.step_us) > b.until_us then return booked end
   while #booked.slots < math.min(b.most, MOST_LISTED) and at_us <= b.until_us do
-    booked.deferred_us = b.gate and deferral(b.gate, at_us, #booked.slots > 0) or nil
-    if booked.deferred_us then break end
+    if b.gate then
+      local push_us = math.min(b.until_us - at_us, MOST_PUSHED_US)
+      at_us, booked.deferred_us = pass_gate(b, first_us, at_us, push_us, #booked.slots > 0)
+      if booked.deferred_us then break end
+    end
     drawer.lease = serving.lease
     commit_all(scope, at_us, costs, drawer)
     if b.gate then

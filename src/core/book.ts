@@ -28,6 +28,11 @@ export interface Booked {
 
 /** Lua cannot reply with some thousands of values at once. */
 const MOST_LISTED = 1_000;
+/**
+ * How far a slot may be pushed back to suit a key, so that its calls keep to its rate although each is asked for a
+ * little late. Once what was pushed adds up to that, the others' slots lie so far ahead that none is pushed any more.
+ */
+const MOST_PUSHED_US = 2_000;
 /** Where nothing bounds how many may start at once. */
 const MOST_TOGETHER = 1_000_000;
 
@@ -72,7 +77,8 @@ function hasNoLeases({ main, gate }: Booking): boolean {
 export function bookAtOnce(booking: Booking): Booked {
   const { main, gate, opens, untilUs, most } = booking;
   const atUs = opens();
-  const deferredUs = gate && deferral(gate, atUs, false);
+  const first = { firstUs: atUs, slotUs: atUs, pushUs: 0, isServed: false };
+  const deferredUs = gate && passGate(booking, gate, first).deferredUs;
   const nothing = { slotsUs: [], run: undefined, deferredUs };
   if (atUs > untilUs || deferredUs !== undefined) return nothing;
   let count = 0;
@@ -93,7 +99,12 @@ export function bookAtOnce(booking: Booking): Booked {
   const run = { count, atUs, excess: AT_ONCE, step, drain: limit.count };
   const nextUs = agreeUs(main.scope, opens(), main.costs, main.drawer);
   const isKeys = gate !== undefined && count < most && nextUs <= untilUs;
-  return { ...nothing, run, deferredUs: isKeys ? deferral(gate, nextUs, true) : undefined };
+  const next = { firstUs: nextUs, slotUs: nextUs, pushUs: 0, isServed: true };
+  return {
+    ...nothing,
+    run,
+    deferredUs: isKeys ? passGate(booking, gate, next).deferredUs : undefined,
+  };
 }
 
 /** So little is booked ahead that all of a run start with the first. */
@@ -119,11 +130,18 @@ export function bookList(booking: Booking): Booked {
   const hasLeases = !hasNoLeases(booking);
   const slotsUs: number[] = [];
   let deferredUs: number | undefined;
-  let atUs = agreeUs(scope, opens(), costs, drawer);
+  const firstUs = agreeUs(scope, opens(), costs, drawer);
+  let atUs = firstUs;
   const isCrumb = ahead > 0 && atUs + Math.floor((most - 1) * stepUs) > untilUs;
   while (!isCrumb && slotsUs.length < Math.min(most, MOST_LISTED) && atUs <= untilUs) {
-    deferredUs = gate && deferral(gate, atUs, slotsUs.length > 0);
-    if (deferredUs !== undefined) break;
+    if (gate !== undefined) {
+      const pushUs = Math.min(untilUs - atUs, MOST_PUSHED_US);
+      const offer = { firstUs, slotUs: atUs, pushUs, isServed: slotsUs.length > 0 };
+      const passed = passGate(booking, gate, offer);
+      deferredUs = passed.deferredUs;
+      if (passed.deferredUs !== undefined) break;
+      atUs = passed.startUs;
+    }
     drawer.lease = serving.lease;
     commitAll(scope, atUs, costs, drawer);
     if (gate !== undefined)
@@ -135,16 +153,28 @@ export function bookList(booking: Booking): Booked {
   return { slotsUs, run: undefined, deferredUs };
 }
 
-/**
- * When to ask again for a call that its key does not let pass at a slot that the
- * others would give it, or undefined if it does. The slot is not pushed back to
- * suit the key, or one slow key would hold up all.
- */
-function deferral(
-  { scope, stepUs, costs, claim, own, drawer }: Fitting,
-  slotUs: number,
-  isServed: boolean,
-): number | undefined {
+/** A slot that the others would give to a call of a key. */
+interface Offer {
+  /** The first slot that they would have given in this draw. */
+  readonly firstUs: number;
+  readonly slotUs: number;
+  /** How far it may be pushed back to suit the key: by more, and one slow key would hold up all. */
+  readonly pushUs: number;
+  /** Whether this draw has given the key's calls slots already. */
+  readonly isServed: boolean;
+}
+
+type Passed =
+  | { readonly startUs: number; readonly deferredUs?: undefined }
+  | { readonly deferredUs: number };
+
+/** When the key lets such a call start; if it does not, when to ask again. */
+function passGate(
+  { main }: Booking,
+  gate: Fitting,
+  { firstUs, slotUs, pushUs, isServed }: Offer,
+): Passed {
+  const { scope, stepUs, costs, claim, own, drawer } = gate;
   const { nowUs } = drawer;
   // One that has been served stands behind all others.
   const isDue = !isServed && own.turnUs >= claim.sinceUs;
@@ -152,7 +182,14 @@ function deferral(
   const before = slotsBefore(scope, { ...claim, share: 1 }, own, ownTurnUs);
   const passesUs = agreeUs(scope, opensAtUs(scope, nowUs, stepUs), costs, drawer);
   const turnUs = passesUs + Math.floor(before * stepUs);
-  if (turnUs <= slotUs && agreeUs(scope, slotUs, costs, drawer) === slotUs) return undefined;
+  const startUs = Math.max(slotUs, turnUs);
+  if (startUs <= slotUs + pushUs && letsPass(gate, startUs)) {
+    if (startUs === slotUs || letsPass(main, startUs)) return { startUs };
+  }
   // What the others give now lies so far ahead; later they will give as far.
-  return Math.max(nowUs, turnUs - (slotUs - nowUs));
+  return { deferredUs: Math.max(nowUs, turnUs - Math.max(firstUs - nowUs, pushUs)) };
+}
+
+function letsPass({ scope, costs, drawer }: Fitting, atUs: number): boolean {
+  return agreeUs(scope, atUs, costs, drawer) === atUs;
 }

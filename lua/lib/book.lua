@@ -1,6 +1,7 @@
 -- Books what it can of one wish. Twin of src/core/book.ts.
 local MOST_LISTED = 1000
--- How far a slot may be pushed back to suit a key, so that its calls keep to its rate although each is asked for late.
+-- So far from now a slot may be pushed back to suit a key, so that its calls keep to its rate although each is asked for
+-- a little late.
 local MOST_PUSHED_US = 2000
 
 -- A lone limit that drains evenly is booked for many calls at once.
@@ -32,8 +33,8 @@ local function lets_pass(f, at_us)
   return agree_us(f.scope, at_us, f.costs, f.drawer) == at_us
 end
 
--- When the key of a call lets it start that the others would give this slot, pushed back by so much at most: by more,
--- and one slow key would hold up all. If it does not, nil and when to ask again: what the others give now lies as far
+-- When the key of a call lets it start that the others would give this slot, pushed back to so far from now at most: by
+-- more, and one slow key would hold up all. If it does not, nil and when to ask again: what the others give now lies as far
 -- ahead as the first slot that they would have given in this draw, and later they will give as far.
 local function pass_gate(b, first_us, slot_us, push_us, is_served)
   local gate = b.gate
@@ -46,7 +47,9 @@ local function pass_gate(b, first_us, slot_us, push_us, is_served)
   local passes_us = agree_us(gate.scope, opens_at_us(gate.scope, now_us, gate.step_us), gate.costs, gate.drawer)
   local turn_us = passes_us + math.floor(before * gate.step_us)
   local start_us = math.max(slot_us, turn_us)
-  if start_us <= slot_us + push_us and lets_pass(gate, start_us) and (start_us == slot_us or lets_pass(b.main, start_us)) then
+  -- Pushed behind those whose turn comes first, it would leave them nothing: the key's times only go forward, too.
+  local latest_us = before > 0 and slot_us or math.max(slot_us, now_us + push_us)
+  if start_us <= latest_us and lets_pass(gate, start_us) and (start_us == slot_us or lets_pass(b.main, start_us)) then
     return start_us
   end
   return nil, math.max(now_us, turn_us - math.max(first_us - now_us, push_us))
@@ -112,7 +115,7 @@ local function book_list(b)
   if b.ahead > 0 and at_us + math.floor((b.most - 1) * b.main.step_us) > b.until_us then return booked end
   while #booked.slots < math.min(b.most, MOST_LISTED) and at_us <= b.until_us do
     if b.gate then
-      local push_us = math.min(b.until_us - at_us, MOST_PUSHED_US)
+      local push_us = math.min(b.until_us - drawer.now_us, MOST_PUSHED_US)
       at_us, booked.deferred_us = pass_gate(b, first_us, at_us, push_us, #booked.slots > 0)
       if booked.deferred_us then break end
     end

@@ -29,8 +29,8 @@ export interface Booked {
 /** Lua cannot reply with some thousands of values at once. */
 const MOST_LISTED = 1_000;
 /**
- * How far a slot may be pushed back to suit a key, so that its calls keep to its rate although each is asked for a
- * little late. Once what was pushed adds up to that, the others' slots lie so far ahead that none is pushed any more.
+ * So far from now a slot may be pushed back to suit a key: its calls keep to its rate, although each is asked for a little
+ * late, and the others wait for no more than that.
  */
 const MOST_PUSHED_US = 2_000;
 /** Where nothing bounds how many may start at once. */
@@ -135,7 +135,7 @@ export function bookList(booking: Booking): Booked {
   const isCrumb = ahead > 0 && atUs + Math.floor((most - 1) * stepUs) > untilUs;
   while (!isCrumb && slotsUs.length < Math.min(most, MOST_LISTED) && atUs <= untilUs) {
     if (gate !== undefined) {
-      const pushUs = Math.min(untilUs - atUs, MOST_PUSHED_US);
+      const pushUs = Math.min(untilUs - drawer.nowUs, MOST_PUSHED_US);
       const offer = { firstUs, slotUs: atUs, pushUs, isServed: slotsUs.length > 0 };
       const passed = passGate(booking, gate, offer);
       deferredUs = passed.deferredUs;
@@ -158,7 +158,7 @@ interface Offer {
   /** The first slot that they would have given in this draw. */
   readonly firstUs: number;
   readonly slotUs: number;
-  /** How far it may be pushed back to suit the key: by more, and one slow key would hold up all. */
+  /** How far from now it may be pushed back to suit the key. */
   readonly pushUs: number;
   /** Whether this draw has given the key's calls slots already. */
   readonly isServed: boolean;
@@ -183,7 +183,9 @@ function passGate(
   const passesUs = agreeUs(scope, opensAtUs(scope, nowUs, stepUs), costs, drawer);
   const turnUs = passesUs + Math.floor(before * stepUs);
   const startUs = Math.max(slotUs, turnUs);
-  if (startUs <= slotUs + pushUs && letsPass(gate, startUs)) {
+  // Pushed behind those whose turn comes first, it would leave them nothing: the key's times only go forward, too.
+  const latestUs = before > 0 ? slotUs : Math.max(slotUs, nowUs + pushUs);
+  if (startUs <= latestUs && letsPass(gate, startUs)) {
     if (startUs === slotUs || letsPass(main, startUs)) return { startUs };
   }
   // What the others give now lies so far ahead; later they will give as far.

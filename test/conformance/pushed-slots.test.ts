@@ -1,6 +1,13 @@
 import { describe, expect, it } from "vitest";
 import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
+import { simulateParties } from "../support/simulate.ts";
 import { storeKinds } from "../support/store-kinds.ts";
+
+/** From 0.2 to 1.5 ms, as timers and the way there are late by. */
+function createLateness(): () => number {
+  let number = 0;
+  return () => 200 + ((number++ * 337) % 1_300);
+}
 
 describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open }) => {
   const openAsker = (options: Parameters<typeof policyOf>[0]) => {
@@ -58,6 +65,32 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     const slots = wishes.flatMap((_, wish) => slotsOf(reply, wish));
     expect(slots).toEqual(Array.from({ length: 12 }, (_, each) => asksUs + 20_000 + each * 1_000));
   });
+
+  it.each([
+    { keys: 1, rate: 50, replicas: 1, least: 0.99 },
+    { keys: 10, rate: 50, replicas: 4, least: 0.99 },
+    { keys: 1, rate: 500, replicas: 4, least: 0.99 },
+    { keys: 2, rate: 500, replicas: 2, least: 0.99 },
+    { keys: 4, rate: 250, replicas: 8, least: 0.95 },
+    { keys: 10, rate: 200, replicas: 8, least: 0.99 },
+  ])(
+    "leave $keys keys with $rate/s each, of $replicas replicas, what they may have of 1000/s",
+    async ({ keys, rate, replicas, least }) => {
+      const pinned = open();
+      const policy = policyOf({ rate: "1000/s", perKey: { rate: `${rate}/s` } });
+      const wishes = Array.from({ length: keys }, (_, key) => ({ key: `key ${key}`, wanted: 20 }));
+      const parties = Array.from({ length: replicas }, (_, name) => ({
+        asker: createAsker(pinned.store, { bucket: "b", name: `a${name}`, policy }),
+        wishes,
+      }));
+      const endUs = pinned.clock.nowUs() + 2_000_000;
+
+      const grants = await simulateParties(pinned, parties, 2_000, createLateness());
+
+      const perSecond = grants.filter(({ slotUs }) => slotUs < endUs).length / 2;
+      expect(perSecond).toBeGreaterThan(least * Math.min(1_000, keys * rate));
+    },
+  );
 
   it("are not given to one that tries", async () => {
     const { clock, asker } = openAsker({ rate: "1000/s", perKey: { rate: "50/s" } });

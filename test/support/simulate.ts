@@ -42,11 +42,12 @@ export interface Grant {
   readonly wish: number;
 }
 
-/** As `simulate`, for askers whose calls have keys, costs and priorities. */
+/** As `simulate`, for askers whose calls have keys, costs and priorities; each question comes later than it is due. */
 export async function simulateParties(
   { clock }: PinnedStore,
   parties: readonly Party[],
   forMs: number,
+  lateUs: () => number = () => 0,
 ): Promise<readonly Grant[]> {
   const endUs = clock.nowUs() + forMs * 1_000;
   const grants: Grant[] = [];
@@ -63,10 +64,11 @@ export async function simulateParties(
     const named = [reply.place.turnUs, ...reply.granted.map(({ notBeforeUs }) => notBeforeUs)];
     const due = named.filter((us) => us > 0);
     const dueUs = due.length === 0 ? reply.nowUs + 1_000 : Math.min(...due);
-    nextUs[by] = Math.max(
+    const nextDueUs = Math.max(
       clock.nowUs() + 1,
       Math.min(dueUs - reply.nowUs + clock.nowUs(), clock.nowUs() + LOOK_IN_US),
     );
+    nextUs[by] = nextDueUs + lateUs();
   }
 }
 

@@ -33,10 +33,10 @@ local function lets_pass(f, at_us)
   return agree_us(f.scope, at_us, f.costs, f.drawer) == at_us
 end
 
--- When the key of a call lets it start that the others would give this slot, pushed back to so far from now at most: by
+-- When the key of a call lets it start that the others would give this slot, pushed back to 2 ms from now at most: by
 -- more, and one slow key would hold up all. If it does not, nil and when to ask again: what the others give now lies as far
 -- ahead as the first slot that they would have given in this draw, and later they will give as far.
-local function pass_gate(b, first_us, slot_us, push_us, is_served)
+local function pass_gate(b, first_us, slot_us, is_served)
   local gate = b.gate
   local now_us, claim = gate.drawer.now_us, gate.claim
   -- One that has been served stands behind all others.
@@ -47,6 +47,7 @@ local function pass_gate(b, first_us, slot_us, push_us, is_served)
   local passes_us = agree_us(gate.scope, opens_at_us(gate.scope, now_us, gate.step_us), gate.costs, gate.drawer)
   local turn_us = passes_us + math.floor(before * gate.step_us)
   local start_us = math.max(slot_us, turn_us)
+  local push_us = b.serving.is_try and 0 or math.min(b.until_us - now_us, MOST_PUSHED_US)
   -- Pushed behind those whose turn comes first, it would leave them nothing: the key's times only go forward, too.
   local latest_us = before > 0 and slot_us or math.max(slot_us, now_us + push_us)
   if start_us <= latest_us and lets_pass(gate, start_us) and (start_us == slot_us or lets_pass(b.main, start_us)) then
@@ -86,7 +87,7 @@ end
 local function book_at_once(b)
   local at_us = b.opens()
   local booked = { slots = {}, count = 0, at_us = 0, excess = 0 }
-  if b.gate then booked.deferred_us = select(2, pass_gate(b, at_us, at_us, 0, false)) end
+  if b.gate then booked.deferred_us = select(2, pass_gate(b, at_us, at_us, false)) end
   if at_us > b.until_us or booked.deferred_us then return booked end
   local count, too_many = 0, math.min(b.most, most_of(b.main), b.gate and most_of(b.gate) or b.most) + 1
   while too_many - count > 1 do
@@ -102,7 +103,7 @@ local function book_at_once(b)
   booked.count, booked.at_us, booked.excess = count, at_us, -(2 ^ 52)
   local next_us = agree_us(b.main.scope, b.opens(), b.main.costs, b.main.drawer)
   if b.gate and count < b.most and next_us <= b.until_us then
-    booked.deferred_us = select(2, pass_gate(b, next_us, next_us, 0, true))
+    booked.deferred_us = select(2, pass_gate(b, at_us, next_us, true))
   end
   return booked
 end
@@ -115,8 +116,7 @@ local function book_list(b)
   if b.ahead > 0 and at_us + math.floor((b.most - 1) * b.main.step_us) > b.until_us then return booked end
   while #booked.slots < math.min(b.most, MOST_LISTED) and at_us <= b.until_us do
     if b.gate then
-      local push_us = math.min(b.until_us - drawer.now_us, MOST_PUSHED_US)
-      at_us, booked.deferred_us = pass_gate(b, first_us, at_us, push_us, #booked.slots > 0)
+      at_us, booked.deferred_us = pass_gate(b, first_us, at_us, #booked.slots > 0)
       if booked.deferred_us then break end
     end
     drawer.lease = serving.lease

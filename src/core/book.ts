@@ -77,7 +77,7 @@ function hasNoLeases({ main, gate }: Booking): boolean {
 export function bookAtOnce(booking: Booking): Booked {
   const { main, gate, opens, untilUs, most } = booking;
   const atUs = opens();
-  const first = { firstUs: atUs, slotUs: atUs, pushUs: 0, isServed: false };
+  const first = { firstUs: atUs, slotUs: atUs, isServed: false };
   const deferredUs = gate && passGate(booking, gate, first).deferredUs;
   const nothing = { slotsUs: [], run: undefined, deferredUs };
   if (atUs > untilUs || deferredUs !== undefined) return nothing;
@@ -99,7 +99,7 @@ export function bookAtOnce(booking: Booking): Booked {
   const run = { count, atUs, excess: AT_ONCE, step, drain: limit.count };
   const nextUs = agreeUs(main.scope, opens(), main.costs, main.drawer);
   const isKeys = gate !== undefined && count < most && nextUs <= untilUs;
-  const next = { firstUs: nextUs, slotUs: nextUs, pushUs: 0, isServed: true };
+  const next = { firstUs: atUs, slotUs: nextUs, isServed: true };
   return {
     ...nothing,
     run,
@@ -135,8 +135,7 @@ export function bookList(booking: Booking): Booked {
   const isCrumb = ahead > 0 && atUs + Math.floor((most - 1) * stepUs) > untilUs;
   while (!isCrumb && slotsUs.length < Math.min(most, MOST_LISTED) && atUs <= untilUs) {
     if (gate !== undefined) {
-      const pushUs = Math.min(untilUs - drawer.nowUs, MOST_PUSHED_US);
-      const offer = { firstUs, slotUs: atUs, pushUs, isServed: slotsUs.length > 0 };
+      const offer = { firstUs, slotUs: atUs, isServed: slotsUs.length > 0 };
       const passed = passGate(booking, gate, offer);
       deferredUs = passed.deferredUs;
       if (passed.deferredUs !== undefined) break;
@@ -158,8 +157,6 @@ interface Offer {
   /** The first slot that they would have given in this draw. */
   readonly firstUs: number;
   readonly slotUs: number;
-  /** How far from now it may be pushed back to suit the key. */
-  readonly pushUs: number;
   /** Whether this draw has given the key's calls slots already. */
   readonly isServed: boolean;
 }
@@ -170,9 +167,9 @@ type Passed =
 
 /** When the key lets such a call start; if it does not, when to ask again. */
 function passGate(
-  { main }: Booking,
+  { serving, main, untilUs }: Booking,
   gate: Fitting,
-  { firstUs, slotUs, pushUs, isServed }: Offer,
+  { firstUs, slotUs, isServed }: Offer,
 ): Passed {
   const { scope, stepUs, costs, claim, own, drawer } = gate;
   const { nowUs } = drawer;
@@ -183,6 +180,7 @@ function passGate(
   const passesUs = agreeUs(scope, opensAtUs(scope, nowUs, stepUs), costs, drawer);
   const turnUs = passesUs + Math.floor(before * stepUs);
   const startUs = Math.max(slotUs, turnUs);
+  const pushUs = serving.request.isTry ? 0 : Math.min(untilUs - nowUs, MOST_PUSHED_US);
   // Pushed behind those whose turn comes first, it would leave them nothing: the key's times only go forward, too.
   const latestUs = before > 0 ? slotUs : Math.max(slotUs, nowUs + pushUs);
   if (startUs <= latestUs && letsPass(gate, startUs)) {

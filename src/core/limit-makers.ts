@@ -8,6 +8,7 @@ import { readAlign, type Align } from "./resets.ts";
 
 /** How far ahead slots are handed out. */
 export const HORIZON_US = 100_000;
+export const HORIZON_MS: number = HORIZON_US / 1_000;
 
 /** Above it a double no longer holds every whole number. */
 const MAX_LEVEL = 2 ** 53;

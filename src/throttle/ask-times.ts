@@ -2,7 +2,7 @@ import type { Drawn, Place } from "../core/draw-messages.ts";
 import { LOOK_IN_US } from "../core/turns.ts";
 import type { Group } from "./group.ts";
 import { STORE_RETRY_MS } from "./outage/store-retries.ts";
-import type { Received } from "./reply-times.ts";
+import type { Received, ReplyTimes } from "./reply-times.ts";
 import { readiness } from "./wishes.ts";
 
 /** When the store is to be asked for slots; all times are those of `performance.now()`. */
@@ -11,8 +11,6 @@ export interface AskTimes {
   nextAtMs(nowMs: number): number;
   /** When the turn of those who wait comes, as far as the last reply told; 0: they have none. */
   readonly turnAtMs: number;
-  /** How much before its time a question is to leave, for it to be there then; in ms. */
-  readonly leadMs: number;
   /** How long the store has owed an answer, in ms. */
   readonly silentMs: number;
   /** Whether it has ever answered. */
@@ -31,16 +29,19 @@ export interface AskTimes {
 export const LOOK_IN_MS: number = LOOK_IN_US / 1_000;
 const GATHER_MS = 10;
 
-export function createAskTimes(waitingIn: ReadonlySet<Group>): AskTimes {
+export function createAskTimes(
+  waitingIn: ReadonlySet<Group>,
+  times: Pick<ReplyTimes, "leadMs">,
+): AskTimes {
   let askedAtMs = 0;
   let askAgainAtMs = 0;
   let turnAtMs = 0;
-  let leadMs = 0;
   let silentSinceMs: number | undefined;
   let hasAnswered = false;
 
   return {
     nextAtMs(nowMs) {
+      const { leadMs } = times;
       const { readyAtMs, lastAtMs, isMany } = readiness(waitingIn, nowMs + leadMs);
       if (readyAtMs === Infinity) return Infinity;
       // While there are slots for a while, newcomers are drawn for together: theirs come behind those anyway.
@@ -53,9 +54,6 @@ export function createAskTimes(waitingIn: ReadonlySet<Group>): AskTimes {
     get turnAtMs() {
       return turnAtMs;
     },
-    get leadMs() {
-      return leadMs;
-    },
     get silentMs() {
       return silentSinceMs === undefined ? 0 : performance.now() - silentSinceMs;
     },
@@ -66,12 +64,11 @@ export function createAskTimes(waitingIn: ReadonlySet<Group>): AskTimes {
       askedAtMs = nowMs;
       silentSinceMs ??= nowMs;
     },
-    answered({ nowUs, place }, { arrivedMs, offsetMs, leadMs: ownLeadMs }) {
+    answered({ nowUs, place }, { arrivedMs, offsetMs }) {
       silentSinceMs = undefined;
       hasAnswered = true;
       turnAtMs = place.turnUs === 0 ? 0 : place.turnUs / 1_000 + offsetMs;
-      leadMs = ownLeadMs;
-      askAgainAtMs = arrivedMs + waitMsOf(place, nowUs) - leadMs;
+      askAgainAtMs = arrivedMs + waitMsOf(place, nowUs) - times.leadMs;
     },
     retryLater() {
       askAgainAtMs = performance.now() + STORE_RETRY_MS;

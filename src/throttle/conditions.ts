@@ -1,4 +1,4 @@
-import { HORIZON_US } from "../core/limit-makers.ts";
+import { HORIZON_MS } from "../core/limit-makers.ts";
 import type { Limit } from "../core/limits/limit.ts";
 import { isLeased, ruleOf } from "../core/limits/registry.ts";
 import { stepOf } from "../core/scope.ts";
@@ -55,9 +55,8 @@ const TIMERS_MS = 5;
  * for it. Where nothing is evenly spaced there is no interval, and a whole horizon is allowed.
  */
 function lateMs(spacing: readonly Limit[], costs: readonly number[]): number {
-  const horizonMs = HORIZON_US / 1_000;
-  if (!spacing.some(({ kind }) => ruleOf(kind).doesSpace === true)) return horizonMs;
+  if (!spacing.some(({ kind }) => ruleOf(kind).doesSpace === true)) return HORIZON_MS;
   const intervalMs = stepOf(spacing, costs) / 1_000;
   const roomMs = ROOM_MS - NETWORK_MS - 2 * intervalMs;
-  return Math.min(Math.max(intervalMs / 2, TIMERS_MS, roomMs), horizonMs);
+  return Math.min(Math.max(intervalMs / 2, TIMERS_MS, roomMs), HORIZON_MS);
 }

@@ -1,4 +1,4 @@
-import { HORIZON_US } from "../core/limit-makers.ts";
+import { HORIZON_MS } from "../core/limit-makers.ts";
 import { isLeased } from "../core/limits/registry.ts";
 import { LONGEST_MS } from "../core/options.ts";
 import { formatPolicy } from "../core/policy.ts";
@@ -30,7 +30,6 @@ export interface Estimates {
 const SILENT_MS = 50;
 /** What holds a call back, as errors name it, until Redis says what does. */
 export const UNANSWERED = "Redis, which has not answered yet";
-const HORIZON_MS = HORIZON_US / 1_000;
 
 export function estimateOf({ limits, costs, stepMs }: Conditions): Estimate {
   const costOf = (unit: string): number => {

@@ -27,7 +27,7 @@ export class Group {
   readonly key: string | undefined;
   /** Whether callers came that may be sent away; to look for them among 100,000 others would take long. */
   hasImpatient = false;
-  /** When the key is to be asked again, on `performance.now()`. */
+  /** When a question for the key may be there again, on `performance.now()`. */
   notBeforeMs = 0;
   /** What held these calls back last, as a reply numbers it. */
   bindsAt = 0;

@@ -1,4 +1,4 @@
-import { HORIZON_US } from "../core/limit-makers.ts";
+import { HORIZON_MS } from "../core/limit-makers.ts";
 
 /** Decides which slots are used although they come late. */
 export interface LateSlots {
@@ -8,7 +8,6 @@ export interface LateSlots {
   mayGo(lateMs: number, mostLateMs: number): boolean;
 }
 
-const HORIZON_MS = HORIZON_US / 1_000;
 /** So many looks in a row may find nothing but slots that are too late. */
 const MOST_LOST = 3;
 
@@ -19,26 +18,24 @@ const MOST_LOST = 3;
  * late by a horizon at most, and never two at once.
  */
 export function createLateSlots(): LateSlots {
+  /** Looks in a row that found only late slots, this one among them. */
   let lost = 0;
-  let wasInTime = false;
-  let wasLate = false;
+  let hasFoundLate = false;
   let hasGoneLate = false;
 
   return {
     look() {
-      if (wasInTime) lost = 0;
-      else if (wasLate) lost += 1;
-      wasInTime = false;
-      wasLate = false;
+      hasFoundLate = false;
       hasGoneLate = false;
     },
     mayGo(lateMs, mostLateMs) {
       if (lateMs <= mostLateMs) {
-        wasInTime = true;
+        lost = 0;
         return true;
       }
-      wasLate = true;
-      if (lost < MOST_LOST || wasInTime || hasGoneLate || lateMs > HORIZON_MS) return false;
+      if (!hasFoundLate) lost += 1;
+      hasFoundLate = true;
+      if (lost <= MOST_LOST || hasGoneLate || lateMs > HORIZON_MS) return false;
       hasGoneLate = true;
       return true;
     },

@@ -50,7 +50,7 @@ export function createPacer(options: PacerOptions): Pacer {
   const returns = createReturns(options);
   const books = createBooks(leases);
   const linePlaces = createLinePlaces();
-  const askTimes = createAskTimes(books.waitingIn);
+  const askTimes = createAskTimes(books.waitingIn, times);
   const leftovers = createLeftovers({ books, linePlaces, returns, askTimes });
   const grants = createGrants({ books, linePlaces, leases, returns, onRefunded: workSoon });
   let heldGeneration = 0;
@@ -78,7 +78,7 @@ export function createPacer(options: PacerOptions): Pacer {
 
   async function ask(nowMs: number): Promise<void> {
     askTimes.asked(nowMs);
-    const thereAtMs = nowMs + askTimes.leadMs;
+    const thereAtMs = nowMs + times.leadMs;
     const { groups, wishes } = nextWishes(books.waitingIn, linePlaces, thereAtMs);
     const { terms } = known;
     const leased = mostLeases(terms.limits, wishes);

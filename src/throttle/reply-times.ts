@@ -1,4 +1,4 @@
-import { HORIZON_US } from "../core/limit-makers.ts";
+import { HORIZON_MS } from "../core/limit-makers.ts";
 import type { Drawn } from "../core/draw-messages.ts";
 import { createBucketClock } from "./bucket-clock.ts";
 import { createLeastOfLate } from "./least-of-late.ts";
@@ -8,8 +8,6 @@ export interface Received {
   readonly arrivedMs: number;
   /** How far this process's clock runs ahead of the bucket's. */
   readonly offsetMs: number;
-  /** How much before its time the next question is to leave, for it to be there then and not before; in ms. */
-  readonly leadMs: number;
   /** It lay about, in a process that stood still or on the wire: its slots may have passed already. */
   readonly isStale: boolean;
 }
@@ -18,6 +16,8 @@ export interface Received {
 export interface ReplyTimes {
   /** When the bucket was drawn from last, by its own clock; 0: never. */
   readonly drewUs: number;
+  /** How much before its time a question is to leave, for it to be there then and not before; in ms. */
+  readonly leadMs: number;
   /** Takes in a reply that came just now. */
   read(reply: Drawn): Received;
 }
@@ -36,17 +36,20 @@ export function createReplyTimes(): ReplyTimes {
     get drewUs() {
       return drewUs;
     },
+    get leadMs() {
+      return leadMs;
+    },
     read({ nowUs, sentAtMs }) {
       const arrivedMs = performance.now();
       const tookMs = arrivedMs - sentAtMs;
       // Redis has lost the bucket: what was seen of its clock says nothing any more.
       if (nowUs < drewUs) clock.reset();
       drewUs = nowUs;
-      const isStale = tookMs > usualTookMs + HORIZON_US / 1_000;
+      const isStale = tookMs > usualTookMs + HORIZON_MS;
       // A way that has become longer for good is the usual one from now on.
       usualTookMs = isStale ? tookMs : Math.min(usualTookMs, tookMs);
       if (!isStale) leadMs = Math.max(0, tookOfLate.sample(arrivedMs, tookMs) - MARGIN_MS);
-      return { arrivedMs, offsetMs: clock.sample(arrivedMs, nowUs), leadMs, isStale };
+      return { arrivedMs, offsetMs: clock.sample(arrivedMs, nowUs), isStale };
     },
   };
 }

@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import { HORIZON_US } from "../core/limit-makers.ts";
+import { HORIZON_MS } from "../core/limit-makers.ts";
 import type { TryOptions } from "./draw-options.ts";
 import type { Slot } from "./slot.ts";
 
@@ -23,7 +23,7 @@ export function withSlotInHand<T>(
   { bucket, slot }: { bucket: object; slot: Slot },
   handler: () => T,
 ): T {
-  const staleAtMs = performance.now() + HORIZON_US / 1_000;
+  const staleAtMs = performance.now() + HORIZON_MS;
   return inHand.run({ bucket, slot, staleAtMs, isUsed: false }, handler);
 }
 

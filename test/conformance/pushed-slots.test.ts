@@ -92,6 +92,25 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     },
   );
 
+  it("are not taken from under those whose turn comes first", async () => {
+    const pinned = open();
+    const policy = policyOf({ rate: "100000/s", perKey: { rate: "1000/s" } });
+    const askerOf = (name: string) => createAsker(pinned.store, { bucket: "b", name, policy });
+    const [filler, first, second] = [askerOf("filler"), askerOf("first"), askerOf("second")];
+    const passesUs = pinned.clock.nowUs() + 25_000;
+    await filler.drawAll([{ key: "x", wanted: 1 }]);
+    await filler.settle(pinned.clock.nowUs(), { calls: 24 }, "x");
+    await first.drawAll([{ key: "x", wanted: 1 }]);
+    await second.drawAll([{ key: "x", wanted: 1 }]);
+    pinned.clock.advanceMs(24.5);
+
+    const before = await second.drawAll([{ key: "x", wanted: 1 }]);
+    const inTurn = await first.drawAll([{ key: "x", wanted: 1 }]);
+
+    expect(slotsOf(before)).toEqual([]);
+    expect(slotsOf(inTurn)).toEqual([passesUs]);
+  });
+
   it("are not given to one that tries", async () => {
     const { clock, asker } = openAsker({ rate: "1000/s", perKey: { rate: "50/s" } });
     const passesUs = clock.nowUs() + 20_000;

@@ -13,17 +13,17 @@ afterEach(() => {
 });
 
 /** The times of a process in which one call waits, and how far off the next one is, in ms. */
-function setUp({ isWaiting = true } = {}) {
+function setUp({ isWaiting = true, leadMs = 0 } = {}) {
   const conditions = conditionsOf({ shared: [], keyLimits: [], costs: [], text: "" });
   const group = new Group(conditions, { keeper: {} as SlotKeeper, name: "", key: undefined });
   if (isWaiting) group.line.push({ priority: "normal" } as Caller);
-  const askTimes = createAskTimes(new Set([group]));
+  const askTimes = createAskTimes(new Set([group]), { leadMs });
   const nextInMs = (): number => askTimes.nextAtMs(performance.now()) - performance.now();
   /** A reply that came just now; the bucket's clock goes as this process's does. */
-  const answer = (place: Partial<Place> = {}, leadMs = 0): void => {
+  const answer = (place: Partial<Place> = {}): void => {
     const arrivedMs = performance.now();
     const reply = { nowUs: arrivedMs * 1_000, place: { ...NO_PLACE, ...place } } as Drawn;
-    askTimes.answered(reply, { arrivedMs, offsetMs: 0, leadMs, isStale: false });
+    askTimes.answered(reply, { arrivedMs, offsetMs: 0, isStale: false });
   };
   return { askTimes, group, nextInMs, answer };
 }
@@ -60,9 +60,9 @@ describe("a process asks", () => {
   });
 
   it("so much sooner as a question and its reply take", () => {
-    const { nextInMs, answer } = setUp();
+    const { nextInMs, answer } = setUp({ leadMs: 30 });
 
-    answer({ turnUs: inMs(80) }, 30);
+    answer({ turnUs: inMs(80) });
 
     expect(nextInMs()).toBeCloseTo(50);
   });

@@ -1,32 +1,10 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { Store } from "../../../src/core/store.ts";
-import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import { describe, expect, it, vi } from "vitest";
 import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
-import { simulateLatency } from "../../support/simulate-latency.ts";
+import { fakeTimers } from "../../support/fake-timers.ts";
+import { createFarStore } from "../../support/far-store.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  expect(vi.getTimerCount()).toBe(0);
-  vi.useRealTimers();
-});
-
-/** A store to which a question takes `thereMs`, and its reply `backMs`. */
-function farStore({ thereMs, backMs }: { thereMs: number; backMs: number }): Store {
-  const memory = createMemoryStore();
-  return {
-    ...memory,
-    async draw(request) {
-      const sentAtMs = performance.now();
-      await simulateLatency(thereMs);
-      const drawn = await memory.draw(request);
-      await simulateLatency(backMs);
-      return { ...drawn, sentAtMs };
-    },
-  };
-}
+const advance = fakeTimers({ leavesNone: true });
 
 describe("a process to which a reply takes its time", () => {
   it.each<[string, number, number, BucketOptions]>([
@@ -35,7 +13,7 @@ describe("a process to which a reply takes its time", () => {
     ["60 ms, under a limit of its key", 60, 1_000, { perKey: { rate: "1000/s" } }],
     ["60 ms, under both", 60, 10, { rate: "1000/s", perKey: { rate: "10/s" } }],
   ])("%s: lets calls leave at the whole rate", async (_which, tookMs, perSecond, options) => {
-    const store = farStore({ thereMs: tookMs / 2, backMs: tookMs / 2 });
+    const store = createFarStore({ thereMs: tookMs / 2, backMs: tookMs / 2 });
     const { bucket } = createTestBucket(options, { store });
     const left: number[] = [];
 
@@ -43,7 +21,7 @@ describe("a process to which a reply takes its time", () => {
       await bucket.draw({ key: "a" });
       left.push(performance.now());
     });
-    await vi.advanceTimersByTimeAsync(3_000);
+    await advance(3_000);
     await Promise.all(drawing);
 
     const share = (1_000 - 1_000 / perSecond) / (left.at(-1)! - left[0]!);
@@ -51,13 +29,30 @@ describe("a process to which a reply takes its time", () => {
     await bucket.close();
   });
 
+  it("asks for all keys whose time will have come there", async () => {
+    const keys = Array.from({ length: 10 }, (_, number) => `key ${number}`);
+    const store = createFarStore({ thereMs: 30, backMs: 30 });
+    const { bucket } = createTestBucket({ rate: "1000/s", perKey: { rate: "10/s" } }, { store });
+    const left: number[] = [];
+
+    const drawing = Array.from({ length: 10 * keys.length }, async (_, call) => {
+      await bucket.draw({ key: keys[call % keys.length]! });
+      left.push(performance.now());
+    });
+    await advance(3_000);
+    await Promise.all(drawing);
+
+    expect(900 / (left.at(-1)! - left[0]!)).toBeGreaterThan(0.75);
+    await bucket.close();
+  });
+
   it("asks no sooner than its turn comes there", async () => {
-    const store = farStore({ thereMs: 10, backMs: 20 });
+    const store = createFarStore({ thereMs: 10, backMs: 20 });
     const draw = vi.spyOn(store, "draw");
     const { bucket } = createTestBucket({ rate: "2/s" }, { store });
 
     const drawing = Promise.all(Array.from({ length: 4 }, () => bucket.draw()));
-    await vi.advanceTimersByTimeAsync(3_000);
+    await advance(3_000);
     await drawing;
 
     // One for each slot, as if it were near.

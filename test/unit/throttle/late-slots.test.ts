@@ -1,8 +1,7 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { Store } from "../../../src/core/store.ts";
-import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import { describe, expect, it, vi } from "vitest";
 import { createLateSlots } from "../../../src/throttle/late-slots.ts";
-import { simulateLatency } from "../../support/simulate-latency.ts";
+import { fakeTimers } from "../../support/fake-timers.ts";
+import { createFarStore } from "../../support/far-store.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
 /** Looks at slots that are so late, one after the other; which of them may go. */
@@ -52,37 +51,21 @@ describe("createLateSlots", () => {
 });
 
 describe("a process that is busy whenever a reply comes", () => {
-  beforeEach(() => {
-    vi.useFakeTimers();
-  });
-  afterEach(() => {
-    expect(vi.getTimerCount()).toBe(0);
-    vi.useRealTimers();
-  });
+  const advance = fakeTimers({ leavesNone: true });
 
   it("draws for a call four times at most", async () => {
-    const memory = createMemoryStore();
-    let busyMs = 0;
-    let draws = 0;
-    const store: Store = {
-      ...memory,
-      async draw(request) {
-        draws += 1;
-        const drawn = await memory.draw(request);
-        await simulateLatency(busyMs);
-        return drawn;
-      },
-    };
+    const way = { thereMs: 0, backMs: 0 };
+    const store = createFarStore(way);
     const { bucket } = createTestBucket({ rate: "200/s" }, { store });
     await bucket.draw();
-    busyMs = 12;
-    draws = 0;
+    way.backMs = 12;
+    const draw = vi.spyOn(store, "draw");
 
     const drawing = bucket.draw();
-    await vi.advanceTimersByTimeAsync(3_000);
+    await advance(3_000);
     await drawing;
 
-    expect(draws).toBe(4);
+    expect(draw).toHaveBeenCalledTimes(4);
     await bucket.close();
   });
 });

@@ -1,5 +1,5 @@
 import { statSync } from "node:fs";
-import { createRequire } from "node:module";
+import { createRequire as requireFrom } from "node:module";
 import { dirname, join, resolve } from "node:path";
 import process from "node:process";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -23,16 +23,6 @@ export interface OpenHandler<Data, Result> {
 
 type Child = Awaited<ReturnType<ChildPool["retain"]>>;
 
-/** BullMQ's part of a child process; its exports do not name it. */
-const MAIN_FILE = join(
-  dirname(createRequire(import.meta.url).resolve("bullmq")),
-  "classes/main.js",
-);
-/** Our part of it, beside this file in the sources as in what is built. */
-const OUR_FILE = new URL(
-  import.meta.url.endsWith(".ts") ? "./sandboxed.ts" : "./sandboxed.js",
-  import.meta.url,
-).href;
 /** So much of a path is told. */
 const LONGEST_PATH = 300;
 
@@ -50,14 +40,15 @@ function openSandbox<Data, Result>(
   file: string,
   { processes, logger }: { readonly processes: number; readonly logger: Logger },
 ): OpenHandler<Data, Result> {
+  const { mainFile, ourFile } = childFiles(file);
   const env = { ...process.env, [HANDLER_FILE]: file };
-  const pool = new ChildPool({ mainFile: MAIN_FILE, workerForkOptions: { env } });
+  const pool = new ChildPool({ mainFile, workerForkOptions: { env } });
   /** Processes that start. */
   const starts = new Set<Promise<void>>();
   let isClosed = false;
 
   async function take(): Promise<Child> {
-    const child = await pool.retain(OUR_FILE);
+    const child = await pool.retain(ourFile);
     if (!isClosed) return child;
     await pool.kill(child);
     throw new Error("The worker is closed");
@@ -104,6 +95,21 @@ function openSandbox<Data, Result>(
 function read(answer: ChildAnswer): unknown {
   if ("failure" in answer) throw Object.assign(new Error(answer.failure.message), answer.failure);
   return "isLost" in answer ? UNSTORABLE : answer.result;
+}
+
+/** BullMQ's part of a child process, which its exports do not name, and ours, beside this file. */
+function childFiles(given: string): { readonly mainFile: string; readonly ourFile: string } {
+  // A bundle in CommonJS has none.
+  const here: string | undefined = import.meta.url;
+  const name = here?.endsWith(".ts") === true ? "./sandboxed.ts" : "./sandboxed.js";
+  const ours = here === undefined ? undefined : new URL(name, here);
+  if (ours !== undefined && isFile(ours)) {
+    const bullmq = dirname(requireFrom(ours).resolve("bullmq"));
+    return { mainFile: join(bullmq, "classes/main.js"), ourFile: ours.href };
+  }
+  const remedy =
+    'its process starts from files of "sluice", which a bundle does not hold: leave "sluice" out of the bundle (as "external"), or give the function itself';
+  throw new InvalidOptionError({ where: "worker()", option: "handler", value: given, remedy });
 }
 
 /** The file's URL. */

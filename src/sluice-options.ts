@@ -37,7 +37,8 @@ const SERVER = z
 const SLUICE_OPTIONS = z.strictObject({
   redis: z
     .custom<RedisInput>(isRedisInput, {
-      error: 'give a URL such as "redis://127.0.0.1:6379", ioredis options, or an ioredis client',
+      error:
+        'give a URL such as "redis://127.0.0.1:6379", or options or a client of ioredis (not of node-redis)',
     })
     .optional(),
   shards: z
@@ -134,11 +135,17 @@ function isRedisInput(value: unknown): boolean {
   return (
     isObject(value) &&
     !Array.isArray(value) &&
-    !("url" in (value as object)) &&
+    !isOfOthers(value as object) &&
     !(value instanceof URL) &&
     isHost((value as { host?: unknown }).host) &&
     isPort((value as { port?: unknown }).port)
   );
+}
+
+/** Clients and options of node-redis: ioredis would overlook where they lead to, and go to 127.0.0.1. */
+function isOfOthers(value: object): boolean {
+  if ("duplicate" in value) return !("status" in value);
+  return "url" in value || "socket" in value;
 }
 
 function isHost(host: unknown): boolean {

@@ -90,6 +90,8 @@ describe("a sluice", () => {
     [{ redis: "localhost" }, "redis"],
     [{ redis: "http://127.0.0.1" }, "redis"],
     [{ redis: { url: "redis://127.0.0.1" } }, "redis"],
+    [{ redis: { socket: { host: "10.0.0.1" } } }, "redis"],
+    [{ redis: { duplicate: () => {}, options: { username: "u", password: "p" } } }, "redis"],
     [{ redis: [] }, "redis"],
     [{ redis: { host: 5 } }, "redis"],
     [{ redis: { port: {} } }, "redis"],

@@ -85,9 +85,10 @@ local function most_of(f)
 end
 
 local function book_at_once(b)
-  local at_us = b.opens()
+  local opens_us = b.opens()
+  local at_us = agree_us(b.main.scope, opens_us, b.main.costs, b.main.drawer)
   local booked = { slots = {}, count = 0, at_us = 0, excess = 0 }
-  if b.gate then booked.deferred_us = select(2, pass_gate(b, at_us, at_us, false)) end
+  if b.gate then booked.deferred_us = select(2, pass_gate(b, opens_us, opens_us, false)) end
   if at_us > b.until_us or booked.deferred_us then return booked end
   local count, too_many = 0, math.min(b.most, most_of(b.main), b.gate and most_of(b.gate) or b.most) + 1
   while too_many - count > 1 do

@@ -32,7 +32,7 @@ const MOST_LISTED = 1_000;
  * So far from now a slot may be pushed back to suit a key: its calls keep to its rate, although each is asked for a little
  * late, and the others wait for no more than that.
  */
-const MOST_PUSHED_US = 2_000;
+export const MOST_PUSHED_US = 2_000;
 /** Where nothing bounds how many may start at once. */
 const MOST_TOGETHER = 1_000_000;
 
@@ -76,8 +76,9 @@ function hasNoLeases({ main, gate }: Booking): boolean {
 
 export function bookAtOnce(booking: Booking): Booked {
   const { main, gate, opens, untilUs, most } = booking;
-  const atUs = opens();
-  const first = { firstUs: atUs, slotUs: atUs, isServed: false };
+  const opensUs = opens();
+  const atUs = agreeUs(main.scope, opensUs, main.costs, main.drawer);
+  const first = { firstUs: opensUs, slotUs: opensUs, isServed: false };
   const deferredUs = gate && passGate(booking, gate, first).deferredUs;
   const nothing = { slotsUs: [], run: undefined, deferredUs };
   if (atUs > untilUs || deferredUs !== undefined) return nothing;

@@ -1,4 +1,6 @@
 import { describe, expect, it } from "vitest";
+import { tokenBucket } from "../../src/core/limit-makers.ts";
+import type { PolicyOptions } from "../../src/core/policy.ts";
 import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
 import { simulateParties } from "../support/simulate.ts";
 import { storeKinds } from "../support/store-kinds.ts";
@@ -10,7 +12,7 @@ function createLateness(): () => number {
 }
 
 describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open }) => {
-  const openAsker = (options: Parameters<typeof policyOf>[0]) => {
+  const openAsker = (options: PolicyOptions) => {
     const pinned = open();
     const policy = policyOf(options);
     return {
@@ -109,6 +111,39 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
 
     expect(slotsOf(before)).toEqual([]);
     expect(slotsOf(inTurn)).toEqual([passesUs]);
+  });
+
+  it.each<[string, PolicyOptions]>([
+    ["a rate", { rate: "100000/s" }],
+    ["a number of calls at once", { concurrency: 1_000 }],
+    ["a token bucket", { limits: [tokenBucket({ capacity: 20_000, refill: "20000/s" })] }],
+  ])("have none refused that tries beside them, under %s", async (_which, shared) => {
+    const { clock, asker } = openAsker({ ...shared, perKey: { rate: "50/s" } });
+    const passesUs = clock.nowUs() + 20_000;
+    await asker.drawAll([{ key: "x", wanted: 1 }]);
+    clock.advanceMs(18.5);
+    await asker.drawAll([{ key: "x", wanted: 1 }]);
+
+    const tried = [
+      ...slotsOf(await asker.drawAll([{ key: "y", wanted: 1, isTry: true }])),
+      ...slotsOf(await asker.drawAll([{ wanted: 3, isTry: true }])),
+    ];
+
+    expect(tried).toHaveLength(4);
+    expect(tried).toEqual(tried.toSorted((a, b) => a - b));
+    expect(tried[0]).toBeGreaterThanOrEqual(passesUs);
+    expect(tried.at(-1)).toBeLessThanOrEqual(clock.nowUs() + 2_000);
+  });
+
+  it("let no try pass a line", async () => {
+    const { clock, asker } = openAsker({ rate: "1000/s", perKey: { rate: "50/s" } });
+    const nextUs = clock.nowUs() + 3_000;
+    await asker.drawAll([{ wanted: 3 }]);
+
+    const reply = await asker.drawAll([{ wanted: 1, isTry: true }]);
+
+    expect(slotsOf(reply)).toEqual([]);
+    expect(reply.granted[0]!.notBeforeUs).toBe(nextUs);
   });
 
   it("are not given to one that tries", async () => {

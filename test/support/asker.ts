@@ -107,7 +107,7 @@ export function createAsker(
       asker: name,
       terms: terms(),
       wishes,
-      horizonUs: HORIZON_US,
+      horizonUs: isTry ? 0 : HORIZON_US,
       drewUs: drewElsewhere ? DREW_ELSEWHERE_US : (last?.nowUs ?? 0),
       startsFull: given.some((each) => each.startsFull === true),
       place: isTry ? NO_PLACE : (last?.place ?? NO_PLACE),

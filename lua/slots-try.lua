@@ -20,8 +20,8 @@ for index = 1, 7 do
   if numbers[index] % 1 ~= 0 or numbers[index] >= 2 ^ 53 or numbers[index] < (index > 4 and 1 or 0) then return '' end
 end
 local packed = redis.call('GET', KEYS[1])
--- Ten numbers of the bucket and twelve of its scope, which has no limit: see lib/state.
-if not packed or struct.unpack('<d', packed) ~= 22 or string.sub(packed, 177) ~= text then return '' end
+-- Ten numbers of the bucket, twelve of its scope, which has no limit, and one more: see lib/state.
+if not packed or struct.unpack('<d', packed) ~= 23 or string.sub(packed, 185) ~= text then return '' end
 local _, generation, own_version, is_override, clock_us, skew_us, _, alive, alive_before, _, shared_last_us =
   struct.unpack('<ddddddddddd', packed)
 local server_us = now_us(pinned_us)

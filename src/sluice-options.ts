@@ -142,10 +142,11 @@ function isRedisInput(value: unknown): boolean {
   );
 }
 
+const OF_NODE_REDIS = ["url", "socket", "database", "rootNodes", "sentinelRootNodes"];
 /** Clients and options of node-redis: ioredis would overlook where they lead to, and go to 127.0.0.1. */
 function isOfOthers(value: object): boolean {
   if ("duplicate" in value) return !("status" in value);
-  return "url" in value || "socket" in value;
+  return OF_NODE_REDIS.some((name) => name in value);
 }
 
 function isHost(host: unknown): boolean {

@@ -3,6 +3,8 @@ local MOST_LISTED = 1000
 -- So far from now a slot may be pushed back to suit a key, so that its calls keep to its rate although each is asked for
 -- a little late.
 local MOST_PUSHED_US = 2000
+-- A bucket is pushed back so long after a try at the earliest: who tries looks no further than now, and would be refused for it.
+local UNTRIED_US = 3600000000
 
 -- A lone limit that drains evenly is booked for many calls at once.
 local function is_runnable(b)
@@ -47,7 +49,8 @@ local function pass_gate(b, first_us, slot_us, is_served)
   local passes_us = agree_us(gate.scope, opens_at_us(gate.scope, now_us, gate.step_us), gate.costs, gate.drawer)
   local turn_us = passes_us + math.floor(before * gate.step_us)
   local start_us = math.max(slot_us, turn_us)
-  local push_us = b.serving.is_try and 0 or math.min(b.until_us - now_us, MOST_PUSHED_US)
+  local is_tried = b.serving.is_try or now_us < b.serving.bucket.tried_us + UNTRIED_US
+  local push_us = is_tried and 0 or math.min(b.until_us - now_us, MOST_PUSHED_US)
   -- Pushed behind those whose turn comes first, it would leave them nothing: the key's times only go forward, too.
   local latest_us = before > 0 and slot_us or math.max(slot_us, now_us + push_us)
   if start_us <= latest_us and lets_pass(gate, start_us) and (start_us == slot_us or lets_pass(b.main, start_us)) then
@@ -85,10 +88,9 @@ local function most_of(f)
 end
 
 local function book_at_once(b)
-  local opens_us = b.opens()
-  local at_us = agree_us(b.main.scope, opens_us, b.main.costs, b.main.drawer)
+  local at_us = b.opens()
   local booked = { slots = {}, count = 0, at_us = 0, excess = 0 }
-  if b.gate then booked.deferred_us = select(2, pass_gate(b, opens_us, opens_us, false)) end
+  if b.gate then booked.deferred_us = select(2, pass_gate(b, at_us, at_us, false)) end
   if at_us > b.until_us or booked.deferred_us then return booked end
   local count, too_many = 0, math.min(b.most, most_of(b.main), b.gate and most_of(b.gate) or b.most) + 1
   while too_many - count > 1 do

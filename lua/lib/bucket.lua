@@ -12,7 +12,7 @@ local function new_bucket(terms, server_us)
   local since = terms.version > 0 and terms.version or server_us
   local bucket = {
     generation = since, version = since, is_override = false, text = terms.text,
-    clock_us = server_us, skew_us = 0, window_us = server_us, alive = 0, alive_before = 0, holes = 0,
+    clock_us = server_us, skew_us = 0, window_us = server_us, alive = 0, alive_before = 0, holes = 0, tried_us = 0,
     shared = fresh_scope(terms.limits), has_changed = true,
   }
   clear_places(bucket)

@@ -61,6 +61,7 @@ local function draw(serving, terms, keys, wishes)
     for _, wish in ipairs(wishes) do standings_for(replies, bucket, wish) end
   end
   local place = end_serving(serving, wishes[#wishes])
+  if serving.is_try and serving.has_granted and #terms.limits > 0 then bucket.tried_us = serving.now_us end
   -- A try that was refused leaves nothing behind.
   if serving.is_try and not serving.has_granted and not bucket.has_changed then return reply_of(bucket, '', place, replies) end
   save_bucket(KEYS[1], bucket)

@@ -29,11 +29,9 @@ local function serve(serving, wish)
   end
 
   local recycled = serving.is_try and {} or take_holes(serving.bucket, wish.name, most, now_us + serving.horizon_us)
-  -- What was pushed back to suit keys leaves the bucket's next slot so far ahead of where it would be.
-  local reach_us = (serving.is_try and not is_own and shared.last_us > now_us) and MOST_PUSHED_US or 0
   local booking = {
     serving = serving, main = main, gate = gate, opens = opens, ahead = ahead, most = most - #recycled,
-    until_us = now_us + math.max(horizon_us, reach_us) - math.floor(ahead * main.step_us),
+    until_us = now_us + horizon_us - math.floor(ahead * main.step_us),
   }
   local booked = is_runnable(booking) and book_run(booking) or is_at_once(booking) and book_at_once(booking)
     or book_list(booking)

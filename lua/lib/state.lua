@@ -28,18 +28,18 @@ local function load_bucket(key)
   return {
     generation = n[2], version = n[3], is_override = n[4] == 1, clock_us = n[5], skew_us = n[6],
     window_us = n[7], alive = n[8], alive_before = n[9], holes = n[10],
-    shared = unpack_scope(n, 11), text = string.sub(packed, text_at * 8 + 1),
+    shared = unpack_scope(n, 11), tried_us = n[text_at], text = string.sub(packed, text_at * 8 + 1),
   }
 end
 
 local function save_bucket(key, b)
   local scope = pack_scope(b.shared)
-  local head = struct.pack('<dddddddddd', 10 + #scope / 8, b.generation, b.version, b.is_override and 1 or 0,
+  local head = struct.pack('<dddddddddd', 11 + #scope / 8, b.generation, b.version, b.is_override and 1 or 0,
     b.clock_us, b.skew_us, b.window_us, b.alive, b.alive_before, b.holes)
   local is_kept = b.is_override or b.shared.paused_until_us > b.clock_us
   local keep_ms = is_kept and KEEP_OVERRIDE_MS or KEEP_MS
   local drained_ms = math.ceil(drained_us(b.shared, b.clock_us, {}) / 1000)
-  redis.call('SET', key, head .. scope .. b.text, 'PX', drained_ms + keep_ms)
+  redis.call('SET', key, head .. scope .. struct.pack('<d', b.tried_us) .. b.text, 'PX', drained_ms + keep_ms)
 end
 
 -- The scope of a key, with its limits as the asker knows them.

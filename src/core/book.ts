@@ -32,7 +32,9 @@ const MOST_LISTED = 1_000;
  * So far from now a slot may be pushed back to suit a key: its calls keep to its rate, although each is asked for a little
  * late, and the others wait for no more than that.
  */
-export const MOST_PUSHED_US = 2_000;
+const MOST_PUSHED_US = 2_000;
+/** So long after a try at the earliest: who tries looks no further than now, and would be refused for what was pushed. */
+const UNTRIED_US = 3_600_000_000;
 /** Where nothing bounds how many may start at once. */
 const MOST_TOGETHER = 1_000_000;
 
@@ -76,9 +78,8 @@ function hasNoLeases({ main, gate }: Booking): boolean {
 
 export function bookAtOnce(booking: Booking): Booked {
   const { main, gate, opens, untilUs, most } = booking;
-  const opensUs = opens();
-  const atUs = agreeUs(main.scope, opensUs, main.costs, main.drawer);
-  const first = { firstUs: opensUs, slotUs: opensUs, isServed: false };
+  const atUs = opens();
+  const first = { firstUs: atUs, slotUs: atUs, isServed: false };
   const deferredUs = gate && passGate(booking, gate, first).deferredUs;
   const nothing = { slotsUs: [], run: undefined, deferredUs };
   if (atUs > untilUs || deferredUs !== undefined) return nothing;
@@ -181,7 +182,8 @@ function passGate(
   const passesUs = agreeUs(scope, opensAtUs(scope, nowUs, stepUs), costs, drawer);
   const turnUs = passesUs + Math.floor(before * stepUs);
   const startUs = Math.max(slotUs, turnUs);
-  const pushUs = serving.request.isTry ? 0 : Math.min(untilUs - nowUs, MOST_PUSHED_US);
+  const isTried = serving.request.isTry || nowUs < serving.state.triedUs + UNTRIED_US;
+  const pushUs = isTried ? 0 : Math.min(untilUs - nowUs, MOST_PUSHED_US);
   // Pushed behind those whose turn comes first, it would leave them nothing: the key's times only go forward, too.
   const latestUs = before > 0 ? slotUs : Math.max(slotUs, nowUs + pushUs);
   if (startUs <= latestUs && letsPass(gate, startUs)) {

@@ -19,6 +19,8 @@ export interface BucketState {
   skewUs: number;
   /** How many draw from it. */
   window: AliveWindow;
+  /** When a try was last granted of what all keys share, in µs; 0: never. */
+  triedUs: number;
   /** What all keys share. */
   shared: Scope;
   /** What each key has for itself. */
@@ -39,6 +41,7 @@ export function newBucket({ text, limits, version }: KnownTerms, serverUs: numbe
     text,
     clockUs: serverUs,
     skewUs: 0,
+    triedUs: 0,
     window: { windowUs: serverUs, alive: 0, aliveBefore: 0 },
     shared,
     keys: new Map(),

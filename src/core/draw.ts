@@ -73,6 +73,7 @@ export function draw(
     ? served.map((each, index) => ({ ...each, standings: standingsFor(state, wishes[index]!) }))
     : served;
   const place = endServing(serving);
+  if (isTry && serving.hasGranted && terms.limits.length > 0) state.triedUs = nowUs;
   const isUntouched = found !== undefined && version === versionBefore && !isLost;
   // A try that was refused leaves nothing behind.
   if (isTry && !serving.hasGranted && isUntouched) Object.assign(state, { clockUs, skewUs });

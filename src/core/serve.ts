@@ -4,7 +4,6 @@ import {
   bookRun,
   isAtOnce,
   isRunnable,
-  MOST_PUSHED_US,
   type Booked,
   type Booking,
 } from "./book.ts";
@@ -93,10 +92,7 @@ function book(serving: Serving, { name }: Wish, asked: Fittings & Portion): Book
   const recycledUs = request.isTry
     ? []
     : takeHoles(state, { name, most: asked.most, untilUs: holesUntilUs });
-  // What was pushed back to suit keys leaves the bucket's next slot so far ahead of where it would be.
-  const isAhead = !isOwn && state.shared.lastUs > state.clockUs;
-  const reachUs = request.isTry && isAhead ? MOST_PUSHED_US : 0;
-  const untilUs = state.clockUs + Math.max(horizonUs, reachUs) - Math.floor(ahead * main.stepUs);
+  const untilUs = state.clockUs + horizonUs - Math.floor(ahead * main.stepUs);
   const most = asked.most - recycledUs.length;
   const booking: Booking = { serving, main, gate, opens, untilUs, most, ahead };
   const booked = isRunnable(booking)

@@ -6,6 +6,7 @@ import { clusterSettings, SETTINGS, type ConnectionUse } from "./connection-sett
 import { gatherWrites } from "./gather-writes.ts";
 import { PatientConnector, searchUntilClosed } from "./sentinel.ts";
 import { insistOnInfo } from "./server-info.ts";
+import { insistOnDatabase } from "./database.ts";
 import { dropSilentServers } from "./silent-servers.ts";
 
 /** A client of ioredis, `Redis` or `Cluster`, of whatever version. */
@@ -43,6 +44,7 @@ function lastUntilClosed(client: Redis | Cluster): void {
   connectUntilClosed(client);
   pauseBetweenNodes(client);
   closeWithNodes(client);
+  insistOnDatabase(client);
 }
 
 /** A worker blocks on Redis while its queue is empty: a time limit that it inherits would end that each time. */

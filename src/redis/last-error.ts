@@ -5,12 +5,17 @@ import { withoutPasswords } from "../core/describe-value.ts";
 export function lastErrorOf(redis: Redis | Cluster): () => Error | undefined {
   let last: Error | undefined;
   redis.on("error", (error: Error) => {
-    last = error;
+    if (tellsWhy(error)) last = error;
   });
   redis.on("ready", () => {
     last = undefined;
   });
   return () => last;
+}
+
+/** Not the refusal of what ioredis itself asks while a connection goes away. */
+export function tellsWhy({ message }: Error): boolean {
+  return !message.startsWith("Stream isn't writeable");
 }
 
 /** In its own words: `"connect ECONNREFUSED 127.0.0.1:6379"`, `"WRONGPASS invalid username-password pair"`. */

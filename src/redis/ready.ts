@@ -1,4 +1,5 @@
 import type { Cluster, Redis } from "ioredis";
+import { tellsWhy } from "./last-error.ts";
 
 /**
  * Waits until commands can be sent, and connects if nobody has yet.
@@ -11,7 +12,9 @@ export async function untilReady(redis: Redis | Cluster, timeoutMs: number): Pro
   if (redis.status === "wait") redis.connect().catch(() => undefined);
   await new Promise<void>((resolve, reject) => {
     let lastError = new Error("no connection in time");
-    const onError = (error: Error): void => void (lastError = error);
+    const onError = (error: Error): void => {
+      if (tellsWhy(error)) lastError = error;
+    };
     const onReady = (): void => settle(resolve);
     const onEnd = (): void => settle(() => reject(new Error("the connection was closed")));
     const timer = setTimeout(() => settle(() => reject(lastError)), timeoutMs);

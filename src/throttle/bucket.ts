@@ -27,9 +27,8 @@ export interface Bucket {
    */
   draw(options?: DrawOptions): Promise<Slot>;
   /**
-   * Answers at once whether a call may start, and draws for it if so; behind slots that were pushed back
-   * to suit other calls' keys, up to 2 ms later, with the slot. A refusal is remembered until it can
-   * change, so that a key that is asked about often costs Redis nothing.
+   * Answers at once whether a call may start, and draws for it if so. A refusal is remembered until
+   * it can change, so that a key that is asked about often costs Redis nothing.
    *
    * @throws as {@link Bucket.draw} does, but never for a wait.
    */

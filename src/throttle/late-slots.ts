@@ -20,21 +20,23 @@ const MOST_LOST = 3;
 export function createLateSlots(): LateSlots {
   /** Looks in a row that found only late slots, this one among them. */
   let lost = 0;
-  let hasFoundLate = false;
+  /** Whether this look has been counted, or is not to be. */
+  let isCounted = false;
   let hasGoneLate = false;
 
   return {
     look() {
-      hasFoundLate = false;
+      isCounted = false;
       hasGoneLate = false;
     },
     mayGo(lateMs, mostLateMs) {
       if (lateMs <= mostLateMs) {
         lost = 0;
+        isCounted = true;
         return true;
       }
-      if (!hasFoundLate) lost += 1;
-      hasFoundLate = true;
+      if (!isCounted) lost += 1;
+      isCounted = true;
       if (lost <= MOST_LOST || hasGoneLate || lateMs > HORIZON_MS) return false;
       hasGoneLate = true;
       return true;

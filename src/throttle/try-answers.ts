@@ -1,6 +1,4 @@
-import { slotOfRun, type Drawn, type Granted } from "../core/draw-messages.ts";
-import { createAlarm } from "./alarm.ts";
-import type { TryDecision } from "./bucket.ts";
+import type { Drawn, Granted } from "../core/draw-messages.ts";
 import { allowed, refused, standingsOf } from "./decisions.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
 import type { Refusals } from "./refusals.ts";
@@ -36,25 +34,15 @@ export function answerBatch(
   // A lease may come free at any time: nobody can tell when that refusal ends.
   if (refusal !== undefined && granted.notBeforeUs !== Infinity) refusals.keep(group, refusal);
   const sinceMs = performance.now();
-  const decide = (key: string | undefined, index: number, slotUs: number): TryDecision => {
-    const held = { slotUs, lease: group.conditions.hasLeases ? lease + index : 0 };
-    const slot = new DrawnSlot({ group, key, sinceMs }, held, generation);
-    return allowed(standings, group.conditions, { after: count - 1 - index, slot });
-  };
   batch.forEach(({ key, resolve }, index) => {
     if (refusal !== undefined && index >= count) {
       resolve({ ...refusal });
       return;
     }
-    if (group.conditions.hasLeases) leases.keep(lease + index, group, sentAtMs);
-    const slotUs = slotOf(granted, index);
-    if (slotUs <= nowUs) return resolve(decide(key, index, slotUs));
-    // A moment ahead, behind what was pushed back for keys.
-    const alarm = createAlarm(() => resolve(decide(key, index, slotUs)));
-    alarm.set(sinceMs + (slotUs - nowUs) / 1_000);
+    const own = group.conditions.hasLeases ? lease + index : 0;
+    if (own > 0) leases.keep(own, group, sentAtMs);
+    const held = { slotUs: granted.slotsUs[index] ?? nowUs, lease: own };
+    const slot = new DrawnSlot({ group, key, sinceMs }, held, generation);
+    resolve(allowed(standings, group.conditions, { after: count - 1 - index, slot }));
   });
-}
-
-function slotOf({ slotsUs, run }: Granted, index: number): number {
-  return slotsUs[index] ?? slotOfRun(run!, index);
 }

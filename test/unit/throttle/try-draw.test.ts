@@ -42,26 +42,6 @@ describe("tryDraw", () => {
     await bucket.close();
   });
 
-  it("waits for the moment that a slot was pushed back to suit another's key", async () => {
-    const { bucket } = createTestBucket({ concurrency: 10, perKey: { rate: "50/s" } });
-    const first = await bucket.draw({ key: "a" });
-    const second = bucket.draw({ key: "a" });
-    await vi.advanceTimersByTimeAsync(18);
-
-    let isAnswered = false;
-    const tried = bucket.tryDraw({ key: "b" }).finally(() => (isAnswered = true));
-    await vi.advanceTimersByTimeAsync(1);
-    const wasAnswered = isAnswered;
-    await vi.advanceTimersByTimeAsync(1);
-    const decision = await tried;
-
-    expect(wasAnswered).toBe(false);
-    expect(decision).toMatchObject({ allowed: true, slot: { key: "b" } });
-    expect(decision.slot!.atMs).toBeCloseTo(first.atMs + 20);
-    for (const slot of [first, await second, decision.slot!]) slot.release();
-    await bucket.close();
-  });
-
   it("asks the store once for all who ask in one tick", async () => {
     const { store, draws } = countedStore();
     const { bucket } = createTestBucket({ rate: "1000/s", burst: 100 }, { store });

@@ -1,0 +1,33 @@
+import { describe, expect, it } from "vitest";
+import { StoreUnavailableError } from "sluice";
+import { ownRedisServers } from "../support/own-redis.ts";
+import { rejectionOf } from "../support/rejection.ts";
+import { waitUntil } from "../support/wait-until.ts";
+
+const servers = ownRedisServers();
+
+describe("a Redis that does not have the database that is asked for", () => {
+  it("is not used, and what it said is told", async () => {
+    const redis = await servers.start();
+    const lines: string[] = [];
+    const logger = {
+      warn: () => {},
+      error: (_facts: object, line: string) => void lines.push(line),
+    };
+    const sluice = redis.open({ redis: `${redis.url}/99`, storeTimeoutMs: 500, logger });
+    const bucket = sluice.bucket("downstream", { rate: "100/s" });
+    const queue = sluice.queue("jobs", { bucket });
+
+    const drawing = rejectionOf(bucket.draw());
+    const enqueueing = rejectionOf(queue.enqueue({}));
+    sluice.worker(queue, async () => {});
+    const told = "DB index is out of range";
+    await waitUntil(() => lines.some((line) => line.includes(told)), "the worker says so");
+
+    for (const error of [await drawing, await enqueueing]) {
+      expect(error).toBeInstanceOf(StoreUnavailableError);
+      expect(String((error as Error).cause)).toContain(told);
+    }
+    expect(await redis.operator.dbsize()).toBe(0);
+  });
+});

@@ -181,7 +181,9 @@ function passGate(
   const before = slotsBefore(scope, { ...claim, share: 1 }, own, ownTurnUs);
   const passesUs = agreeUs(scope, opensAtUs(scope, nowUs, stepUs), costs, drawer);
   const turnUs = passesUs + Math.floor(before * stepUs);
-  const startUs = Math.max(slotUs, turnUs);
+  // Who waits for a turn with the others comes at that: what another leaves for those whose turn the key's is, is lost.
+  const isContended = main.scope.turnsUntilUs >= main.claim.sinceUs;
+  const startUs = Math.max(slotUs, isContended ? passesUs : turnUs);
   const isTried = serving.request.isTry || nowUs < serving.state.triedUs + UNTRIED_US;
   const pushUs = isTried ? 0 : Math.min(untilUs - nowUs, MOST_PUSHED_US);
   // Pushed behind those whose turn comes first, it would leave them nothing: the key's times only go forward, too.

@@ -34,9 +34,15 @@ export function assertSamePolicy(
   { first, later }: { readonly first: Policy; readonly later: Policy },
 ): void {
   if (later.text === first.text) return;
-  const option = given.rate === undefined ? "limits" : "rate";
+  const option = differing(given, first, later);
   const remedy = `this sluice has given the bucket ${formatPolicy(first)} before; give it one policy`;
   throw new InvalidOptionError({ where, option, value: given[option], remedy });
+}
+
+/** The option that makes the difference. */
+function differing({ rate }: PolicyOptions, first: Policy, later: Policy): keyof PolicyOptions {
+  if (!isDeepStrictEqual(first.limits, later.limits)) return rate === undefined ? "limits" : "rate";
+  return isDeepStrictEqual(first.shares, later.shares) ? "perKey" : "shares";
 }
 
 /** Whether an error would show both as one, and no part of them is cut off. */

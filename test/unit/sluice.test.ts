@@ -10,6 +10,7 @@ import {
   throttled,
   tokenBucket,
   type Bucket,
+  type BucketOptions,
   type Sluice,
   type SluiceOptions,
 } from "sluice";
@@ -81,6 +82,17 @@ describe("a sluice", () => {
     const again = (): unknown => sluice.bucket("b", { rate: "20/s", burst: 2 });
 
     expect(again).toThrow('bucket("b"): option "rate" is "20/s"; this sluice has given');
+  });
+
+  it.each<[string, BucketOptions]>([
+    ["perKey", { rate: "10/s", perKey: { rate: "1/s" } }],
+    ["shares", { rate: "10/s", shares: { low: 0.5 } }],
+    ["limits", { limits: [fixedWindow(10, "1s")] }],
+  ])("names %s, where that is what differs", (option, again) => {
+    const { sluice } = open();
+    sluice.bucket("b", { rate: "10/s" });
+
+    expect(() => sluice.bucket("b", again)).toThrow(`bucket("b"): option "${option}" is`);
   });
 
   it.each([

@@ -50,7 +50,12 @@ local function pass_gate(b, first_us, slot_us, is_served)
   local turn_us = passes_us + math.floor(before * gate.step_us)
   -- Who waits for a turn with the others comes at that: what another leaves for those whose turn the key's is, is lost.
   local is_contended = b.main.scope.turns_until_us >= b.main.claim.since_us
-  local start_us = math.max(slot_us, is_contended and passes_us or turn_us)
+  local left = before
+  if is_contended then
+    one.rank = claim.rank - 1
+    left = slots_before(gate.scope, one, gate.own, own_turn_us)
+  end
+  local start_us = math.max(slot_us, passes_us + math.floor(left * gate.step_us))
   local is_tried = b.serving.is_try or now_us < b.serving.bucket.tried_us + UNTRIED_US
   local push_us = is_tried and 0 or math.min(b.until_us - now_us, MOST_PUSHED_US)
   -- Pushed behind those whose turn comes first, it would leave them nothing: the key's times only go forward, too.

@@ -183,7 +183,9 @@ function passGate(
   const turnUs = passesUs + Math.floor(before * stepUs);
   // Who waits for a turn with the others comes at that: what another leaves for those whose turn the key's is, is lost.
   const isContended = main.scope.turnsUntilUs >= main.claim.sinceUs;
-  const startUs = Math.max(slotUs, isContended ? passesUs : turnUs);
+  const urgent = { ...claim, rank: claim.rank - 1, share: 1 };
+  const left = isContended ? slotsBefore(scope, urgent, own, ownTurnUs) : before;
+  const startUs = Math.max(slotUs, passesUs + Math.floor(left * stepUs));
   const isTried = serving.request.isTry || nowUs < serving.state.triedUs + UNTRIED_US;
   const pushUs = isTried ? 0 : Math.min(untilUs - nowUs, MOST_PUSHED_US);
   // Pushed behind those whose turn comes first, it would leave them nothing: the key's times only go forward, too.

@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
+import { simulateLatency } from "../../support/simulate-latency.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
 const advance = fakeTimers({ leavesNone: true });
@@ -41,3 +42,31 @@ it.each([
     for (const { bucket } of buckets) await bucket.close();
   },
 );
+
+it("lets an urgent call wait for an interval of its key and a horizon at most, whoever else calls for it", async () => {
+  const store = createMemoryStore();
+  const options = { rate: "20/s", perKey: { rate: "5/s" } };
+  const open = () => createTestBucket(options, { store }).bucket;
+  const buckets = Array.from({ length: 8 }, open);
+  const endMs = performance.now() + 60_000;
+
+  const calling = buckets.flatMap((bucket) =>
+    Array.from({ length: 18 }, async (_, caller) => {
+      while (performance.now() < endMs) await bucket.draw({ key: `key ${caller % 6}` });
+    }),
+  );
+  const own = open();
+  const waitedMs: number[] = [];
+  const urgent = (async () => {
+    for (let call = 0; performance.now() < endMs; call += 1) {
+      const slot = await own.draw({ key: "key 0", priority: "critical" });
+      waitedMs.push(slot.waitedMs);
+      await simulateLatency(700 + ((call * 137) % 600));
+    }
+  })();
+  await advance(90_000);
+  await Promise.all([...calling, urgent]);
+
+  expect(Math.max(...waitedMs)).toBeLessThanOrEqual(300);
+  for (const bucket of [...buckets, own]) await bucket.close();
+});

@@ -29,6 +29,7 @@
 -- @include lib/wishes
 -- @include lib/turns
 -- @include lib/holes
+-- @include lib/gate
 -- @include lib/book
 -- @include lib/place
 -- @include lib/standing

@@ -1,9 +1,9 @@
 import { ruleOf } from "./limits/registry.ts";
-import { keepsGap, opensAtUs } from "./gaps.ts";
+import { keepsGap } from "./gaps.ts";
+import { passGate } from "./gate.ts";
 import { agreeUs, commitAll, isAllRate } from "./scope.ts";
 import type { Fitting, Serving } from "./place.ts";
 import { slotOfRun, type Run } from "./draw-messages.ts";
-import { slotsBefore } from "./turns.ts";
 
 /** What is to be booked for one wish. Twin of `lua/lib/book.lua`. */
 export interface Booking {
@@ -28,13 +28,6 @@ export interface Booked {
 
 /** Lua cannot reply with some thousands of values at once. */
 const MOST_LISTED = 1_000;
-/**
- * So far from now a slot may be pushed back to suit a key: its calls keep to its rate, although each is asked for a little
- * late, and the others wait for no more than that.
- */
-const MOST_PUSHED_US = 2_000;
-/** So long after a try at the earliest: who tries looks no further than now, and would be refused for what was pushed. */
-const UNTRIED_US = 3_600_000_000;
 /** Where nothing bounds how many may start at once. */
 const MOST_TOGETHER = 1_000_000;
 
@@ -152,51 +145,4 @@ export function bookList(booking: Booking): Booked {
     atUs = agreeUs(scope, opens(), costs, drawer);
   }
   return { slotsUs, run: undefined, deferredUs };
-}
-
-/** A slot that the others would give to a call of a key. */
-interface Offer {
-  /** The first slot that they would have given in this draw. */
-  readonly firstUs: number;
-  readonly slotUs: number;
-  /** Whether this draw has given the key's calls slots already. */
-  readonly isServed: boolean;
-}
-
-type Passed =
-  | { readonly startUs: number; readonly deferredUs?: undefined }
-  | { readonly deferredUs: number };
-
-/** When the key lets such a call start; if it does not, when to ask again. */
-function passGate(
-  { serving, main, untilUs }: Booking,
-  gate: Fitting,
-  { firstUs, slotUs, isServed }: Offer,
-): Passed {
-  const { scope, stepUs, costs, claim, own, drawer } = gate;
-  const { nowUs } = drawer;
-  // One that has been served stands behind all others.
-  const isDue = !isServed && own.turnUs >= claim.sinceUs;
-  const ownTurnUs = isDue ? own.turnUs : Infinity;
-  const before = slotsBefore(scope, { ...claim, share: 1 }, own, ownTurnUs);
-  const passesUs = agreeUs(scope, opensAtUs(scope, nowUs, stepUs), costs, drawer);
-  const turnUs = passesUs + Math.floor(before * stepUs);
-  // Who waits for a turn with the others comes at that: what another leaves for those whose turn the key's is, is lost.
-  const isContended = main.scope.turnsUntilUs >= main.claim.sinceUs;
-  const urgent = { ...claim, rank: claim.rank - 1, share: 1 };
-  const left = isContended ? slotsBefore(scope, urgent, own, ownTurnUs) : before;
-  const startUs = Math.max(slotUs, passesUs + Math.floor(left * stepUs));
-  const isTried = serving.request.isTry || nowUs < serving.state.triedUs + UNTRIED_US;
-  const pushUs = isTried ? 0 : Math.min(untilUs - nowUs, MOST_PUSHED_US);
-  // Pushed behind those whose turn comes first, it would leave them nothing: the key's times only go forward, too.
-  const latestUs = before > 0 ? slotUs : Math.max(slotUs, nowUs + pushUs);
-  if (startUs <= latestUs && letsPass(gate, startUs)) {
-    if (startUs === slotUs || letsPass(main, startUs)) return { startUs };
-  }
-  // What the others give now lies so far ahead; later they will give as far.
-  return { deferredUs: Math.max(nowUs, turnUs - Math.max(firstUs - nowUs, pushUs)) };
-}
-
-function letsPass({ scope, costs, drawer }: Fitting, atUs: number): boolean {
-  return agreeUs(scope, atUs, costs, drawer) === atUs;
 }

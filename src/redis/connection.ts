@@ -38,7 +38,7 @@ export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster 
   return client;
 }
 
-/** Keeps ioredis from giving a connection up for good, from leaving some of it open, and from doing nothing but connect. */
+/** Keeps ioredis from giving a connection up for good, from leaving some of it open, from doing nothing but connect, and from going on in another database. */
 function lastUntilClosed(client: Redis | Cluster): void {
   searchUntilClosed(client);
   connectUntilClosed(client);

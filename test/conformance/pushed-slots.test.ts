@@ -148,17 +148,6 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     expect(pushed).toEqual([false, true]);
   });
 
-  it("let no try pass a line", async () => {
-    const { clock, asker } = openAsker({ rate: "1000/s", perKey: { rate: "50/s" } });
-    const nextUs = clock.nowUs() + 3_000;
-    await asker.drawAll([{ wanted: 3 }]);
-
-    const reply = await asker.drawAll([{ wanted: 1, isTry: true }]);
-
-    expect(slotsOf(reply)).toEqual([]);
-    expect(reply.granted[0]!.notBeforeUs).toBe(nextUs);
-  });
-
   it("are not given to one that tries", async () => {
     const { clock, asker } = openAsker({ rate: "1000/s", perKey: { rate: "50/s" } });
     const passesUs = clock.nowUs() + 20_000;

@@ -121,6 +121,8 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     const { clock, asker } = openAsker({ ...shared, perKey: { rate: "50/s" } });
     await asker.drawAll([{ key: "y", wanted: 1, isTry: true }]);
     clock.advanceMs(0.1);
+    await asker.drawAll([{ wanted: 1 }]);
+    clock.advanceMs(0.1);
     const passesUs = clock.nowUs() + 20_000;
     await asker.drawAll([{ key: "x", wanted: 1 }]);
     clock.advanceMs(18.5);

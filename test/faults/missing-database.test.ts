@@ -14,7 +14,9 @@ describe("a Redis that does not have the database that is asked for", () => {
       warn: () => {},
       error: (_facts: object, line: string) => void lines.push(line),
     };
-    const sluice = redis.open({ redis: `${redis.url}/99`, storeTimeoutMs: 500, logger });
+    const breaker = { failures: 1 };
+    const options = { redis: `${redis.url}/99`, storeTimeoutMs: 500, breaker, logger };
+    const sluice = redis.open(options);
     const bucket = sluice.bucket("downstream", { rate: "100/s" });
     const queue = sluice.queue("jobs", { bucket });
 
@@ -28,6 +30,7 @@ describe("a Redis that does not have the database that is asked for", () => {
       expect(error).toBeInstanceOf(StoreUnavailableError);
       expect(String((error as Error).cause)).toContain(told);
     }
+    expect(((await rejectionOf(bucket.draw())) as Error).message).toContain(told);
     expect(await redis.operator.dbsize()).toBe(0);
   });
 });

@@ -22,6 +22,13 @@ describe("createLateSlots", () => {
     expect(lookAt(createLateSlots(), 0, 5, 5.1)).toEqual([true, true, false]);
   });
 
+  it("does not count a look that found one in time as well", () => {
+    const lateSlots = createLateSlots();
+
+    expect(lookAt(lateSlots, 0, 12)).toEqual([true, false]);
+    for (const may of [false, false, false, true]) expect(lookAt(lateSlots, 12)).toEqual([may]);
+  });
+
   it("lets one go at each look, after three that found only late ones", () => {
     const lateSlots = afterThreeLost();
 

@@ -1,4 +1,3 @@
-import { LRUCache } from "lru-cache";
 import { reasonOf } from "../core/describe-value.ts";
 import { keyLimitsOf } from "../core/per-key.ts";
 import type { Change } from "../core/store.ts";
@@ -8,6 +7,7 @@ import { readAnswer, type Answer } from "./feedback/answer.ts";
 import { createAskOwn } from "./feedback/own-answer.ts";
 import { readRemaining } from "./feedback/remaining.ts";
 import type { Feedback, FeedbackOptions, ReadFeedback } from "./feedback-options.ts";
+import { rememberLast } from "./remember-last.ts";
 
 /** The call that an answer came to. */
 interface Answered {
@@ -55,8 +55,7 @@ export function createListener(
   const { maxCooldownMs = MAX_COOL_MS, adaptive, pace } = options;
   const underWay = new Set<Promise<void>>();
   const askOwn = createAskOwn(bucket, logger);
-  // It takes its room at once, so only where it is of use.
-  const spacedAtMs = pace && new LRUCache<string, number>({ max: MOST_SPACED });
+  const spacedAtMs = rememberLast<number>(MOST_SPACED);
 
   /** The key's own limits were hit, if it has some; who has none is one of all. */
   function scopeOf(key: string | undefined, scope: Feedback["scope"]): string | undefined {
@@ -100,7 +99,7 @@ export function createListener(
     const nowMs = performance.now();
     const about = scopeOf(key, undefined);
     const name = about ?? OF_ALL;
-    const lastMs = spacedAtMs?.get(name) ?? -Infinity;
+    const lastMs = spacedAtMs.get(name) ?? -Infinity;
     if (headers === undefined || nowMs < lastMs + SPACE_EVERY_MS) return;
     const { costOf, stepMs } = estimate();
     let gapMs = 0;
@@ -111,7 +110,7 @@ export function createListener(
       if (costOf(unit) > 0 && each > gapMs) [gapMs, forMs] = [each, resetAfterMs];
     }
     if (gapMs <= stepMs * 1.05) return;
-    spacedAtMs?.set(name, nowMs);
+    spacedAtMs.set(name, nowMs);
     const forUs = Math.round(Math.min(forMs, maxCooldownMs) * 1_000);
     const gapUs = Math.min(Math.round(gapMs * 1_000), forUs);
     steer(about, { do: "space", gapUs, forUs });

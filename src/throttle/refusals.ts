@@ -1,8 +1,8 @@
-import { LRUCache } from "lru-cache";
 import type { Limit } from "../core/limits/limit.ts";
 import type { TryDecision } from "./bucket.ts";
 import { later } from "./decisions.ts";
 import type { Group } from "./group.ts";
+import { rememberLast } from "./remember-last.ts";
 
 /** What was refused, and cannot pass yet: Redis need not be asked about it again. */
 export interface Refusals {
@@ -28,7 +28,7 @@ const MOST_REFUSALS = 10_000;
 const LONGEST_MEMORY_MS = 10_000;
 
 export function createRefusals(): Refusals {
-  const refusals = new LRUCache<string, Refusal>({ max: MOST_REFUSALS });
+  const refusals = rememberLast<Refusal>(MOST_REFUSALS);
   return {
     find({ name, conditions }) {
       const refusal = refusals.get(name);

@@ -63,6 +63,7 @@ function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): K
         'give the limits of each key, such as { rate: "5/s" }, a function of it, or tiers',
       );
     }
+    if (Array.isArray(each)) throw wrong("give a list of limits as { limits: [...] }");
     const at = `${where}: ${path}`;
     const read = readOptions(at, LIMITS, each);
     const isNone = Object.values(read).every((value) => value === undefined);

@@ -1,6 +1,7 @@
 import { areResetsOff } from "./align.ts";
 import { advance, newBucket, scopeOfKey, settleTerms, type BucketState } from "./bucket-state.ts";
 import { CostTooLargeError } from "./errors.ts";
+import { formatLimit } from "./format-limit.ts";
 import { isStateLost, startEmptyHanded } from "./lost-state.ts";
 import { applyLimits, hasLimits, type Scope } from "./scope.ts";
 import { standingsOf } from "./standing.ts";
@@ -132,9 +133,12 @@ function standingsFor(state: BucketState, { key, costs }: Wish): readonly Standi
 
 function assertPossible({ bucket, terms, wishes }: DrawRequest): void {
   for (const { costs, keyLimits } of wishes) {
-    for (const [index, { capacity, unit }] of [...terms.limits, ...keyLimits].entries()) {
+    for (const [index, limit] of [...terms.limits, ...keyLimits].entries()) {
+      const { capacity: maxCost, unit } = limit;
       const cost = costs[index]!;
-      if (cost > capacity) throw new CostTooLargeError({ bucket, cost, unit, maxCost: capacity });
+      if (cost <= maxCost) continue;
+      const limitedBy = formatLimit(limit);
+      throw new CostTooLargeError({ bucket, cost, unit, maxCost, limitedBy });
     }
   }
 }

@@ -63,14 +63,24 @@ export class CostTooLargeError extends SluiceError {
   readonly unit: string;
   /** The largest cost that this bucket can give: a burst of its, or what fits into a window. */
   readonly maxCost: number;
+  /** The limit that can never give as much: `"90000/min tokens"`; undefined if nobody can tell. */
+  readonly limitedBy: string | undefined;
 
-  constructor(facts: { bucket: string; cost: number; unit?: string | undefined; maxCost: number }) {
-    const { bucket, cost, unit = "calls", maxCost } = facts;
+  constructor(facts: {
+    bucket: string;
+    cost: number;
+    unit?: string | undefined;
+    maxCost: number;
+    limitedBy: string | undefined;
+  }) {
+    const { bucket, cost, unit = "calls", maxCost, limitedBy } = facts;
+    const limit = limitedBy === undefined ? "which" : `whose limit of ${limitedBy}`;
     super(
-      `A call that costs ${cost} (${unit}) can never leave bucket "${bucket}", which lets ${maxCost} pass at once; ` +
+      `A call that costs ${cost} (${unit}) can never leave bucket "${bucket}", ${limit} lets ${maxCost} pass at once; ` +
         `split the call, or give the limit a burst (or a max) of at least ${cost}.`,
     );
     this.bucket = bucket;
+    this.limitedBy = limitedBy;
     this.cost = cost;
     this.unit = unit;
     this.maxCost = maxCost;

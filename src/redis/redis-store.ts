@@ -1,6 +1,7 @@
 import type { Cluster, Redis } from "ioredis";
 import type { Reckoned } from "../core/align.ts";
 import { CostTooLargeError } from "../core/errors.ts";
+import { formatLimit } from "../core/format-limit.ts";
 import { WrongResetsError } from "../core/wrong-resets.ts";
 import type { Logger } from "../core/logger.ts";
 import type { StoreEvent } from "../core/store-events.ts";
@@ -134,6 +135,8 @@ function costTooLarge(error: unknown, request: DrawRequest): CostTooLargeError |
   const limits = request.wishes.flatMap(({ keyLimits, costs }) =>
     [...request.terms.limits, ...keyLimits].filter((_limit, index) => costs[index] === cost),
   );
-  const unit = limits.find(({ capacity }) => capacity === maxCost)?.unit;
-  return new CostTooLargeError({ bucket: request.bucket, cost, unit, maxCost });
+  const limit = limits.find(({ capacity }) => capacity === maxCost);
+  const limitedBy = limit && formatLimit(limit);
+  const { bucket } = request;
+  return new CostTooLargeError({ bucket, cost, unit: limit?.unit, maxCost, limitedBy });
 }

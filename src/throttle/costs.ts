@@ -1,4 +1,5 @@
 import { CostTooLargeError, InvalidOptionError } from "../core/errors.ts";
+import { formatLimit } from "../core/format-limit.ts";
 import { isThenable } from "../core/is-thenable.ts";
 import type { Limit } from "../core/limits/limit.ts";
 import { ruleOf } from "../core/limits/registry.ts";
@@ -19,11 +20,13 @@ export function costsOf(
 ): number[] {
   const byUnit: Readonly<Record<string, number>> =
     typeof cost === "object" ? cost : { calls: cost ?? 1 };
-  return limits.map(({ kind, unit, capacity }) => {
+  return limits.map((limit) => {
+    const { kind, unit, capacity } = limit;
     if (!ruleOf(kind).isRate) return 1;
     const amount = Object.hasOwn(byUnit, unit) ? byUnit[unit]! : unit === "calls" ? 1 : 0;
     if (amount <= capacity) return amount;
-    throw new CostTooLargeError({ bucket, cost: amount, unit, maxCost: capacity });
+    const limitedBy = formatLimit(limit);
+    throw new CostTooLargeError({ bucket, cost: amount, unit, maxCost: capacity, limitedBy });
   });
 }
 

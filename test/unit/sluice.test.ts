@@ -189,6 +189,7 @@ describe("a sluice", () => {
       { perKey: { tiers: { free: null }, tierOf } },
       'bucket("q"): option "perKey.tiers.free" is null',
     ],
+    [{ perKey: [FIFTY] }, "give a list of limits as { limits: [...] }"],
     [
       { perKey: { tiers: {}, tierOf, rate: "5/s" } },
       'option "perKey.rate" is "5/s"; give limits to each of the tiers',

@@ -324,7 +324,12 @@ describe("tryDraw", () => {
       "the units are calls, tokens",
     );
     const tooLarge = bucket.tryDraw({ cost: { tokens: 4_001 } });
-    await expect(tooLarge).rejects.toMatchObject({ unit: "tokens", cost: 4_001, maxCost: 4_000 });
+    await expect(tooLarge).rejects.toMatchObject({
+      unit: "tokens",
+      cost: 4_001,
+      maxCost: 4_000,
+      limitedBy: "90000/s with a burst of 4000 tokens",
+    });
     await expect(tooLarge).rejects.toBeInstanceOf(CostTooLargeError);
     await bucket.close();
   });

@@ -1,14 +1,13 @@
 import { StoreUnavailableError } from "../core/errors.ts";
 import { redisRefusalOf, type RedisRefusal } from "../core/redis-refusal.ts";
-import { noAnswer, withinMs } from "./within.ts";
 
 /** How ioredis refuses a command that it has not begun to send. */
 const UNSENT = "Stream isn't writeable";
 
-/** What Redis says within the time; a late answer is nobody's. */
-export async function confirmed<Answer>(storing: Promise<Answer>, leftMs: number): Promise<Answer> {
+/** What Redis says of jobs that it was given to store. */
+export async function confirmed<Answer>(storing: Promise<Answer>): Promise<Answer> {
   try {
-    return await withinMs(leftMs, storing, noAnswer);
+    return await storing;
   } catch (cause) {
     const isUnsent = cause instanceof Error && cause.message.startsWith(UNSENT);
     const refusal = redisRefusalOf(cause);

@@ -12,6 +12,8 @@ export interface QueueConnection {
   readonly client: ConnectionOptions;
   /** Rejects when Redis cannot be reached within this time. */
   untilReady(timeoutMs: number): Promise<void>;
+  /** What Redis answers; rejects when it does not within this time. A late answer is nobody's. */
+  inTime<Answer>(timeoutMs: number, question: Promise<Answer>): Promise<Answer>;
   isReady(): boolean;
   /** The lanes of queues, on this connection. */
   readonly lanes: LaneStore;

@@ -10,6 +10,7 @@ import { tellWhenFull } from "./memory-full.ts";
 import { queuedJob, type JobActions, type QueuedJob } from "./queued-job.ts";
 import { storeSchedule } from "./recurring.ts";
 import { readData, type DataRules } from "./schema.ts";
+import type { StoredAccess } from "./stored-queue.ts";
 
 /** The options of each job, from its data and its place among those given. */
 export type EnqueueOptionsOf<Input> = (data: Input, index: number) => EnqueueOptions;
@@ -46,13 +47,13 @@ const PER_ROUND_TRIP = 1_000;
 
 export interface EnqueuingParts<Data> extends LaneJoinParts {
   readonly bucket: OwnedBucket;
-  readonly timeoutMs: number;
+  readonly inTimeSince: StoredAccess["inTimeSince"];
   readonly rules: DataRules<Data>;
   readonly actions: JobActions;
 }
 
 export function createEnqueuing<Data, Input>(parts: EnqueuingParts<Data>): Enqueuing<Data, Input> {
-  const { bucket, timeoutMs, rules, actions, open, weightOf } = parts;
+  const { bucket, inTimeSince, rules, actions, open, weightOf } = parts;
   const joinLanes = createJoinLanes(parts);
 
   /** What can never pass is refused now, and not when its turn comes in a week. */
@@ -83,14 +84,13 @@ export function createEnqueuing<Data, Input>(parts: EnqueuingParts<Data>): Enque
   async function store(entries: readonly Entry<Data>[]): Promise<QueuedJob<Data>[]> {
     const startedAtMs = performance.now();
     const queue = await open();
-    const leftMs = timeoutMs - (performance.now() - startedAtMs);
     const [first] = entries;
     const isSchedule = first !== undefined && isRecurring(first.options);
     const storing = isSchedule
       ? storeSchedule(queue, first.data, first.options).then((job) => [job])
       : storeOnce(queue, entries);
     try {
-      const jobs = await confirmed(storing, leftMs);
+      const jobs = await confirmed(inTimeSince(startedAtMs, storing));
       return jobs.map((job) => queuedJob(job, actions));
     } catch (error) {
       throw tellWhenFull(error, entries.length);

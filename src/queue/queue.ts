@@ -86,7 +86,7 @@ export function createQueue<Data, Input = Data>(
     bucket,
     lanes,
     weightOf,
-    timeoutMs,
+    inTimeSince: (startedAtMs, question) => access.inTimeSince(startedAtMs, question),
     rules: { schema, maxJobBytes },
     actions,
     open: () => access.open("nothing was stored"),

@@ -4,7 +4,6 @@ import type { Logger } from "../core/logger.ts";
 import { redisRefusalOf } from "../core/redis-refusal.ts";
 import { storedQueueName, type QueueConnection } from "./connection.ts";
 import { createErrorReports } from "./report-errors.ts";
-import { noAnswer, withinMs } from "./within.ts";
 
 /** BullMQ's queue behind ours: opened when it is first needed, and asked with a time limit. */
 export interface StoredAccess {
@@ -19,6 +18,8 @@ export interface StoredAccess {
   ask<T>(question: Question<T>): Promise<T>;
   /** The same, without the wait for whoever wants to hear of events. */
   askAtOnce<T>(question: Question<T>): Promise<T>;
+  /** The answer to a question of one's own, if it comes within the time that began then, by `performance.now()`. */
+  inTimeSince<T>(startedAtMs: number, question: Promise<T>): Promise<T>;
   /** Takes a job out of the jobs that have failed; whether it was one of them. Of many who ask, one hears yes. */
   takeFailed(id: string): Promise<boolean>;
   /** Has a job hold a dedupeId until it ends, unless another job holds it; whether it does so only now. */
@@ -27,6 +28,9 @@ export interface StoredAccess {
   waitFor(beginning: Promise<void>): void;
   close(): Promise<void>;
 }
+
+/** So much of its time a question has once its queue is open. */
+const LEAST_LEFT = 0.25;
 
 type Question<T> = (stored: StoredQueue) => Promise<T>;
 
@@ -86,11 +90,17 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
     return queue;
   }
 
+  function inTimeSince<T>(startedAtMs: number, question: Promise<T>): Promise<T> {
+    const leftMs = timeoutMs - (performance.now() - startedAtMs);
+    // A process that stood still meanwhile has not used up the time of Redis.
+    return connection.inTime(Math.max(leftMs, timeoutMs * LEAST_LEFT), question);
+  }
+
   async function answer<T>(opening: Promise<StoredQueue>, question: Question<T>): Promise<T> {
-    const endsAtMs = performance.now() + timeoutMs;
+    const startedAtMs = performance.now();
     const queue = await opening;
     try {
-      return await withinMs(endsAtMs - performance.now(), question(queue), noAnswer);
+      return await inTimeSince(startedAtMs, question(queue));
     } catch (cause) {
       assertOpen();
       if (cause instanceof SluiceError) throw cause;
@@ -110,6 +120,7 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
     open,
     ask,
     askAtOnce: (question) => answer(reach(), question),
+    inTimeSince,
     takeFailed: (id) => ask((queue) => connection.takeOut(queue.toKey("failed"), id)),
     holdDedupeId: (dedupeId, id) =>
       ask((queue) => connection.setIfFree(queue.toKey(`de:${dedupeId}`), id)),

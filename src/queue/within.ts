@@ -14,8 +14,3 @@ export async function withinMs<T>(
     clearTimeout(timer);
   }
 }
-
-/** For what Redis was asked and has not said in time. */
-export function noAnswer(): Error {
-  return new Error("no answer in time");
-}

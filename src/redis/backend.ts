@@ -14,6 +14,7 @@ import { runScript } from "./script.ts";
 import { jobsForget } from "./scripts/jobs-forget.ts";
 import { createShardedStore } from "./sharded-store.ts";
 import { createShards } from "./shards.ts";
+import { withinMs } from "./time-limit.ts";
 
 export interface BackendOptions {
   /** One server, or the URLs of several independent ones. */
@@ -40,6 +41,7 @@ export interface Backend {
 interface QueueServer {
   readonly client: Redis | Cluster;
   untilReady(timeoutMs: number): Promise<void>;
+  inTime<Answer>(timeoutMs: number, question: Promise<Answer>): Promise<Answer>;
   isReady(): boolean;
   readonly lanes: LaneStore;
   forgetDone(queue: string, kept: { readonly most: number; readonly forMs: number }): Promise<void>;
@@ -76,6 +78,7 @@ function connectForQueue(server: RedisInput, use: ConnectionUse, prefix: string)
   return {
     client,
     untilReady: (ms) => untilReady(client, ms),
+    inTime: (ms, question) => withinMs(ms, question, () => new Error("no answer in time")),
     isReady: () => client.status === "ready",
     lanes: createRedisLanes(client, prefix),
     async forgetDone(queue, { most, forMs }) {

@@ -4,7 +4,7 @@ import type { StoreEvent } from "../core/store-events.ts";
 import { lastErrorOf, wordsOf } from "./last-error.ts";
 import { createBreaker, type Breaker, type BreakerOptions } from "./breaker.ts";
 import { nodeName, serverNames } from "./server-name.ts";
-import { withinMs } from "./within.ts";
+import { withinMs } from "./time-limit.ts";
 
 /** A server's breaker, and what the server is called. */
 export interface ServerBreaker extends Breaker {

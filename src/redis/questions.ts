@@ -5,7 +5,7 @@ import { isReply, redisRefusalOf } from "../core/redis-refusal.ts";
 import type { Breakers, ServerBreaker } from "./breakers.ts";
 import { lastErrorOf, wordsOf } from "./last-error.ts";
 import { untilReady } from "./ready.ts";
-import { withinMs } from "./within.ts";
+import { withinMs } from "./time-limit.ts";
 
 /** How a store asks its Redis: within a time, and not at all while a breaker is open. */
 export interface Questions {
@@ -38,27 +38,36 @@ export function createQuestions(
     if (breaker.isOpen) throw shut(breaker.server, lastError());
   }
 
-  async function tryUntil<T>(
-    breaker: ServerBreaker,
-    deadlineMs: number,
-    run: () => Promise<T>,
-  ): Promise<T> {
+  /** What Redis answered says more than what the connection met, and that more than that a command had no answer. */
+  function causeOf({ met }: Question): unknown {
+    return isReply(met) ? met : (lastError() ?? met);
+  }
+
+  /** Runs it as soon as there is a connection; of one that is over by then, nobody would hear the answer. */
+  async function runOnce<T>(question: Question, run: () => Promise<T>): Promise<T> {
+    if (redis.status !== "ready") {
+      await untilReady(redis, timeoutMs);
+      assertAskable(question.breaker);
+      if (question.isOver) throw unavailable(timeoutMs, causeOf(question));
+    }
+    return run();
+  }
+
+  async function runAgain<T>(question: Question, run: () => Promise<T>): Promise<T> {
+    const { breaker } = question;
     for (;;) {
       assertAskable(breaker);
       const askedAtMs = performance.now();
       try {
-        if (redis.status !== "ready") {
-          await untilReady(redis, deadlineMs - askedAtMs);
-          assertAskable(breaker);
-        }
-        return await run();
+        return await runOnce(question, run);
       } catch (error) {
         if (isRefusal(error) || isOwn(error)) throw error;
         // What Redis answers may be over in a moment.
         if (!isReply(error)) breaker.fail(askedAtMs);
+        question.met = error;
         assertAskable(breaker);
-        if (performance.now() + PAUSE_MS > deadlineMs) throw unavailable(timeoutMs, error);
         await pause(PAUSE_MS);
+        if (question.isOver) throw error;
       }
     }
   }
@@ -67,10 +76,13 @@ export function createQuestions(
     const breaker = breakers.of(bucket);
     assertAskable(breaker);
     const askedAtMs = performance.now();
+    const question: Question = { breaker, met: undefined, isOver: false };
     try {
       // The last command may still be under way when its time is over; its reply is then lost.
-      const work = ask(breaker, askedAtMs + timeoutMs);
-      const answer = await withinMs(timeoutMs, work, () => unavailable(timeoutMs, lastError()));
+      const answer = await withinMs(timeoutMs, ask(question), () => {
+        question.isOver = true;
+        return unavailable(timeoutMs, causeOf(question));
+      });
       breaker.succeed();
       return answer;
     } catch (error) {
@@ -81,13 +93,8 @@ export function createQuestions(
   }
 
   return {
-    ask: (bucket, run) =>
-      inTime(bucket, (breaker, deadlineMs) => tryUntil(breaker, deadlineMs, run)),
-    askOnce: (bucket, run) =>
-      inTime(bucket, async () => {
-        if (redis.status !== "ready") await untilReady(redis, timeoutMs);
-        return run();
-      }),
+    ask: (bucket, run) => inTime(bucket, (question) => runAgain(question, run)),
+    askOnce: (bucket, run) => inTime(bucket, (question) => runOnce(question, run)),
     close() {
       isClosed = true;
       breakers.close();
@@ -95,13 +102,23 @@ export function createQuestions(
   };
 }
 
-type Work<T> = (breaker: ServerBreaker, deadlineMs: number) => Promise<T>;
+/** One question under way. */
+interface Question {
+  readonly breaker: ServerBreaker;
+  /** What it met last. */
+  met: unknown;
+  /** Whether its time is over. */
+  isOver: boolean;
+}
+
+type Work<T> = (question: Question) => Promise<T>;
 
 function unavailable(timeoutMs: number, cause: unknown): StoreUnavailableError {
   const refusal = redisRefusalOf(cause);
+  const met = cause instanceof Error ? ` (${wordsOf(cause)})` : "";
   const text =
     refusal === undefined
-      ? `Redis gave no answer within ${timeoutMs} ms; the call was not started. See that Redis runs and can be reached, or raise storeTimeoutMs.`
+      ? `Redis gave no answer within ${timeoutMs} ms${met}; the call was not started. See that Redis runs and can be reached, or raise storeTimeoutMs.`
       : `Redis refused it for ${timeoutMs} ms: ${refusal.reason}; the call was not started. ${refusal.remedy}.`;
   return new StoreUnavailableError(text, cause);
 }

@@ -1,5 +1,6 @@
 import type { Cluster, Redis } from "ioredis";
 import { tellsWhy } from "./last-error.ts";
+import { startTimeLimit } from "./time-limit.ts";
 
 /**
  * Waits until commands can be sent, and connects if nobody has yet.
@@ -17,9 +18,9 @@ export async function untilReady(redis: Redis | Cluster, timeoutMs: number): Pro
     };
     const onReady = (): void => settle(resolve);
     const onEnd = (): void => settle(() => reject(new Error("the connection was closed")));
-    const timer = setTimeout(() => settle(() => reject(lastError)), timeoutMs);
+    const stopLimit = startTimeLimit(timeoutMs, () => settle(() => reject(lastError)));
     function settle(outcome: () => void): void {
-      clearTimeout(timer);
+      stopLimit();
       redis.off("error", onError).off("ready", onReady).off("end", onEnd);
       outcome();
     }

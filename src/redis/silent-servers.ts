@@ -1,5 +1,6 @@
 import type { Cluster, Command, Redis } from "ioredis";
 import { onEachServer } from "./servers.ts";
+import { startTimeLimit } from "./time-limit.ts";
 
 /** How often a connection is looked at on which one may have to wait long for an answer. */
 const LOOK_MS = 1_000;
@@ -24,23 +25,34 @@ function commandsInTime(): Watch {
   /** Where each command went last: a cluster's may be sent on. */
   const servers = new WeakMap<Command, Redis>();
 
-  function drop(command: Command, error: unknown): void {
-    if (isSilence(error)) servers.get(command)?.disconnect(true);
-  }
-
   return (server) => {
     const send = server.sendCommand.bind(server);
     server.sendCommand = (command, ...rest) => {
       const isFirst = !servers.has(command);
       servers.set(command, server);
-      if (isFirst) command.promise.catch((error: unknown) => drop(command, error));
+      if (isFirst) limitPatiently(command, () => drop(servers.get(command)!));
       return send(command, ...rest);
     };
   };
 }
 
-function isSilence(error: unknown): boolean {
-  return error instanceof Error && error.message === "Command timed out";
+/** Has the time limit that ioredis gives a command, when it sends it, be one that knows of standstills. */
+function limitPatiently(command: Command, whenLate: () => void): void {
+  let stop: (() => void) | undefined;
+  command.setTimeout = (timeoutMs) => {
+    stop ??= startTimeLimit(timeoutMs, () => {
+      command.reject(new Error("Command timed out"));
+      whenLate();
+    });
+  };
+  const stopIfAny = (): void => stop?.();
+  command.promise.then(stopIfAny, stopIfAny);
+}
+
+/** Of many commands that have waited for too long, the first has ended the connection. */
+function drop(server: Redis): void {
+  const isEnding = server.stream?.writable === false;
+  if (!isEnding) server.disconnect(true);
 }
 
 function signsOfLife(silenceMs: number): Watch {

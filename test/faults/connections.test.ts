@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { StoreUnavailableError } from "sluice";
 import { ownRedisServers, type OwnRedis } from "../support/own-redis.ts";
 import { produceSteadily, workOn } from "../support/paced-jobs.ts";
@@ -68,6 +68,28 @@ describe("connections that are killed again and again", () => {
     expect(producer.errors.every((error) => error instanceof StoreUnavailableError)).toBe(true);
     expect((await jobs.queue.counts()).failed).toBe(0);
     expect(extra).toBe(0);
+  });
+});
+
+describe("a server that stands still", () => {
+  it("has its connection ended once, however many commands wait there", async () => {
+    const redis = await servers.start();
+    const sluice = redis.open({ storeTimeoutMs: 2_000 });
+    const buckets = Array.from({ length: 30 }, (_, number) =>
+      sluice.bucket(`b${number}`, { rate: "100/s" }),
+    );
+    await Promise.all(buckets.map((bucket) => bucket.draw()));
+    const warnings: string[] = [];
+    const note = ({ name, message }: Error): void => void warnings.push(`${name}: ${message}`);
+    process.on("warning", note);
+    onTestFinished(() => void process.off("warning", note));
+
+    redis.signal("SIGSTOP");
+    const errors = await Promise.all(buckets.map((bucket) => rejectionOf(bucket.draw())));
+    redis.signal("SIGCONT");
+
+    expect(errors.every((error) => error instanceof StoreUnavailableError)).toBe(true);
+    expect(warnings).toEqual([]);
   });
 });
 

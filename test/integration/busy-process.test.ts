@@ -1,14 +1,11 @@
-import { describe, expect, it } from "vitest";
-import { fixedWindow } from "sluice";
+import { describe, expect, it, vi } from "vitest";
+import { fixedWindow, type Logger } from "sluice";
+import { block } from "../support/block.ts";
+import { ownRedisServers, type OwnRedis } from "../support/own-redis.ts";
 import { realSluices } from "../support/real-sluice.ts";
 
 const sluices = realSluices();
-
-/** As a garbage collection or a cold start does. */
-function block(ms: number): void {
-  const startMs = performance.now();
-  while (performance.now() - startMs < ms);
-}
+const servers = ownRedisServers();
 
 describe("a process that stands still while its slots come", () => {
   it("loses nothing of a daily quota", async () => {
@@ -21,6 +18,57 @@ describe("a process that stands still while its slots come", () => {
     await Promise.all(calls);
 
     expect((await bucket.peek()).limits[0]!.remaining).toBe(1_000 - 701);
+  });
+});
+
+/** Asks, and then stands still for longer than an answer may take, with what it asked on its way. */
+async function askAndStandStill<Answer>(ask: () => Promise<Answer>, ms: number): Promise<Answer> {
+  const answer = ask();
+  await new Promise<void>((resolve) => process.nextTick(resolve));
+  block(ms);
+  return answer;
+}
+
+async function connectionsEver({ operator }: OwnRedis): Promise<number> {
+  return Number(/total_connections_received:(\d+)/.exec(await operator.info("stats"))![1]);
+}
+
+describe("a process that stands still for longer than Redis may take", () => {
+  it("does not take Redis for silent", async () => {
+    const warn = vi.fn<Logger["warn"]>();
+    const logger = { warn, error: warn };
+    const bucket = sluices.open({ storeTimeoutMs: 200, logger }).bucket("b", { rate: "1000/s" });
+    await bucket.draw();
+
+    for (let time = 0; time < 5; time++) {
+      const { allowed } = await askAndStandStill(() => bucket.tryDraw(), 300);
+      expect(allowed).toBe(true);
+    }
+
+    expect(warn).not.toHaveBeenCalled();
+  });
+
+  it("keeps its connection", async () => {
+    const redis = await servers.start();
+    const bucket = redis.open().bucket("b", { rate: "1000/s" });
+    await bucket.draw();
+    const connected = await connectionsEver(redis);
+
+    await askAndStandStill(() => bucket.tryDraw(), 1_200);
+    await bucket.draw();
+
+    expect(await connectionsEver(redis)).toBe(connected);
+  });
+
+  it("stores its jobs", async () => {
+    const sluice = sluices.open({ storeTimeoutMs: 200 });
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "1/s" }) });
+
+    await askAndStandStill(() => queue.enqueue(1), 300);
+    await askAndStandStill(() => queue.enqueue(2), 300);
+
+    const { waiting } = await askAndStandStill(() => queue.counts(), 300);
+    expect(waiting).toBe(2);
   });
 });
 

@@ -1,14 +1,9 @@
 import { expect, it } from "vitest";
+import { block } from "../support/block.ts";
 import { realSluices } from "../support/real-sluice.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const sluices = realSluices();
-
-/** Does nothing else meanwhile, as a parser of a large answer would. */
-function blockFor(ms: number): void {
-  const endsAtMs = performance.now() + ms;
-  while (performance.now() < endsAtMs);
-}
 
 it("a slot that a busy process could not use costs a slow key nothing", async () => {
   const sluice = sluices.open();
@@ -19,7 +14,7 @@ it("a slot that a busy process could not use costs a slow key nothing", async ()
   const done = new Set<string>();
 
   sluice.worker(queue, async ({ data }) => {
-    blockFor(60);
+    block(60);
     done.add(data);
   });
 

@@ -1,0 +1,58 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { startTimeLimit, withinMs } from "../../../src/redis/time-limit.ts";
+import { block } from "../../support/block.ts";
+import { fakeTimers } from "../../support/fake-timers.ts";
+import { rejectionOf } from "../../support/rejection.ts";
+import { waitUntil } from "../../support/wait-until.ts";
+
+describe("a time limit", () => {
+  const advance = fakeTimers({ leavesNone: true });
+
+  it("is over after its time, and not before", async () => {
+    let isOver = false;
+    startTimeLimit(2_000, () => (isOver = true));
+
+    await advance(1_999);
+    expect(isOver).toBe(false);
+    await advance(1);
+    expect(isOver).toBe(true);
+  });
+
+  it("is never over once it was stopped", async () => {
+    let isOver = false;
+    const stop = startTimeLimit(2_000, () => (isOver = true));
+
+    await advance(1_500);
+    stop();
+    await advance(10_000);
+
+    expect(isOver).toBe(false);
+  });
+
+  it("leaves nothing behind where the work is done in time", async () => {
+    const done = await withinMs(2_000, Promise.resolve("done"), () => new Error("late"));
+
+    expect(done).toBe("done");
+  });
+
+  it("has work that is late reject with what is told of it", async () => {
+    const endless = new Promise(() => {});
+    const rejection = rejectionOf(withinMs(2_000, endless, () => new Error("no answer")));
+
+    await advance(2_000);
+
+    expect(await rejection).toEqual(new Error("no answer"));
+  });
+});
+
+it("does not run out while the process stands still", async () => {
+  let isOver = false;
+  onTestFinished(startTimeLimit(400, () => (isOver = true)));
+
+  block(500);
+  await nextTurn();
+
+  expect(isOver).toBe(false);
+  await waitUntil(() => isOver, "it runs out, with the process at work");
+});

@@ -4,23 +4,23 @@ import { createSluice, type Slot } from "sluice";
 export interface MemoryReport {
   readonly bytesPerCaller: number;
   readonly startedInOrder: boolean;
+  /** Of one that nothing was drawn from yet. */
+  readonly bytesPerBucket: number;
 }
 
 const CALLERS = 100_000;
+const BUCKETS = 1_000;
 
 async function probe(redisUrl: string): Promise<MemoryReport> {
-  if (globalThis.gc === undefined) throw new Error("start this with --expose-gc");
   await using sluice = createSluice({ redis: redisUrl });
   const bucket = sluice.bucket("memory", { rate: "200000/s" });
   await bucket.draw();
   const waits: Promise<Slot>[] = Array.from({ length: CALLERS });
 
-  globalThis.gc();
-  const before = process.memoryUsage().heapUsed;
   // All in one tick: none leaves before they have been weighed.
-  for (let caller = 0; caller < CALLERS; caller++) waits[caller] = bucket.draw();
-  globalThis.gc();
-  const after = process.memoryUsage().heapUsed;
+  const callerBytes = bytesOf(() => {
+    for (let caller = 0; caller < CALLERS; caller++) waits[caller] = bucket.draw();
+  });
 
   let started = 0;
   let startedInOrder = true;
@@ -29,7 +29,24 @@ async function probe(redisUrl: string): Promise<MemoryReport> {
     started += 1;
   };
   await Promise.all(waits.map((wait, caller) => wait.then(() => note(caller))));
-  return { bytesPerCaller: (after - before) / CALLERS, startedInOrder };
+  const bucketBytes = bytesOf(() => {
+    for (let made = 0; made < BUCKETS; made++) sluice.bucket(`b${made}`, { rate: "1/s" });
+  });
+  return {
+    bytesPerCaller: callerBytes / CALLERS,
+    startedInOrder,
+    bytesPerBucket: bucketBytes / BUCKETS,
+  };
+}
+
+/** By how much the heap grows that is left after a garbage collection. */
+function bytesOf(fill: () => void): number {
+  if (globalThis.gc === undefined) throw new Error("start this with --expose-gc");
+  globalThis.gc();
+  const before = process.memoryUsage().heapUsed;
+  fill();
+  globalThis.gc();
+  return process.memoryUsage().heapUsed - before;
 }
 
 const [redisUrl] = process.argv.slice(2);

@@ -7,10 +7,10 @@ import type { Table } from "./table.ts";
 
 const PROBE = fileURLToPath(new URL("./memory-probe.ts", import.meta.url));
 
-/** What 100,000 callers who wait in one process weigh, and whether they leave as they came. */
+/** What 100,000 callers who wait in one process weigh, and whether they leave as they came; what a bucket weighs. */
 export async function measureMemory({ redis, redisUrl }: Bench): Promise<Table[]> {
   await redis.flushall();
-  const { bytesPerCaller, startedInOrder } = await probe(redisUrl);
+  const { bytesPerCaller, startedInOrder, bytesPerBucket } = await probe(redisUrl);
   return [
     {
       title: "100,000 callers waiting in one process",
@@ -26,6 +26,10 @@ export async function measureMemory({ redis, redisUrl }: Bench): Promise<Table[]
           values: { sluice: startedInOrder ? "yes" : "no" },
         },
       ],
+    },
+    {
+      title: "1,000 buckets in one process",
+      rows: [{ figure: "bytes a bucket", values: { sluice: formatNumber(bytesPerBucket, 0) } }],
     },
   ];
 }

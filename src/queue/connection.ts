@@ -19,6 +19,10 @@ export interface QueueConnection {
   readonly lanes: LaneStore;
   /** Removes those of a queue's done jobs that are no longer kept. */
   forgetDone(queue: string, kept: KeptJobs): Promise<void>;
+  /** Notes which deadline a job has kept by beginning, in ms since 1970. */
+  noteBegun(queue: string, id: string, startByMs: number): Promise<void>;
+  /** The deadline that a job has kept by beginning; undefined if none. */
+  begunBy(queue: string, id: string): Promise<number | undefined>;
   /** Takes a member out of a sorted set; whether it was in there. */
   takeOut(key: string, member: string): Promise<boolean>;
   /** Sets a key that has no value; whether it had none. */

@@ -99,7 +99,7 @@ export function createQueue<Data, Input = Data>(
     schema,
     maxJobBytes,
     ...enqueuing,
-    ...createSchedules(access),
+    ...createSchedules(access, (id) => steering.remove(id)),
     async job(given) {
       const id = readJobId("job()", given);
       if (id === undefined) return undefined;

@@ -101,17 +101,24 @@ async function planAfter(queue: StoredQueue, { schedule, run }: DueRun<unknown>)
 
 /** The recurring jobs of a queue. Both reject with StoreUnavailableError when Redis is away. */
 export interface Schedules {
-  /** Ends a recurring job, and removes its next run; one that runs already ends as it does. False if there is none. */
+  /** Ends a recurring job, and removes its next run, due or not; one that a worker has fetched goes on. False if there is none. */
   unschedule(dedupeId: string): Promise<boolean>;
   /** All of them, the next to come first. */
   schedules(): Promise<Schedule[]>;
 }
 
-export function createSchedules(access: StoredAccess): Schedules {
+export function createSchedules(
+  access: StoredAccess,
+  remove: (id: string) => Promise<boolean>,
+): Schedules {
   return {
     async unschedule(given) {
       const dedupeId = readName("unschedule()", "dedupeId", given);
-      return access.ask((queue) => queue.removeJobScheduler(dedupeId));
+      const due = await access.ask((queue) => findDueRun(queue, dedupeId));
+      const isEnded = await access.ask((queue) => queue.removeJobScheduler(dedupeId));
+      // BullMQ removes a run to come, and lets one that is due go on.
+      if (due !== undefined) await remove(due.run.id!);
+      return isEnded;
     },
     async schedules() {
       const found = await access.ask((queue) => queue.getJobSchedulers(0, -1, true));

@@ -10,6 +10,7 @@ import type { Slot } from "../throttle/slot.ts";
 import { TooFar } from "../throttle/waiting-call.ts";
 import { runAttempt } from "./attempt.ts";
 import type { ConnectQueue } from "./connection.ts";
+import { createDeadlines } from "./deadlines.ts";
 import { createFeeder } from "./feeder.ts";
 import type { Handler } from "./handler.ts";
 import { createHeldJobs } from "./held-jobs.ts";
@@ -83,6 +84,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   const slots = createJobSlots(bucket, patienceMs, weightOf, warn(untold));
   let closing: Promise<void> | undefined;
   const told = { ...common, lanes: connection.lanes, worker: randomUUID() };
+  const deadlines = createDeadlines({ ...common, connection });
   const held = createHeldJobs({ ...told, running });
   const feeder = createFeeder({
     ...told,
@@ -110,10 +112,11 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
 
   async function process(bullJob: Stored<Data>, token: string): Promise<Result | undefined> {
     fillDefaults(bullJob);
-    const job = readJob(bullJob);
-    const context = running.add(job.id, bullJob.attemptsMade + 1);
+    const context = running.add(bullJob.id!, bullJob.attemptsMade + 1);
     held.fetched();
     try {
+      const reading = deadlines.read(bullJob);
+      const job = reading instanceof Promise ? await reading : reading;
       const isReady = handler.ready();
       if (isReady !== undefined) await isReady;
       const arrival = job.key === undefined ? "fed" : await feeder.arrive(job.id);
@@ -129,6 +132,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       if (drawn === undefined || context.isAborted) return await giveBack(bullJob, token, drawn);
       running.started(context);
       held.begun();
+      deadlines.keep(job);
       feeder.start(probeOf(job, arrival, drawn));
       const { hasLease } = drawn;
       try {

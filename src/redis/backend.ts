@@ -11,7 +11,9 @@ import { untilReady } from "./ready.ts";
 import { createRedisLanes } from "./redis-lanes.ts";
 import { createRedisStore } from "./redis-store.ts";
 import { runScript } from "./script.ts";
+import { BEGUN_FIELD, jobsBegin } from "./scripts/jobs-begin.ts";
 import { jobsForget } from "./scripts/jobs-forget.ts";
+import { baseOf } from "./scripts/queue-keys.ts";
 import { createShardedStore } from "./sharded-store.ts";
 import { createShards } from "./shards.ts";
 import { withinMs } from "./time-limit.ts";
@@ -45,6 +47,8 @@ interface QueueServer {
   isReady(): boolean;
   readonly lanes: LaneStore;
   forgetDone(queue: string, kept: { readonly most: number; readonly forMs: number }): Promise<void>;
+  noteBegun(queue: string, id: string, startByMs: number): Promise<void>;
+  begunBy(queue: string, id: string): Promise<number | undefined>;
   takeOut(key: string, member: string): Promise<boolean>;
   setIfFree(key: string, value: string): Promise<boolean>;
   close(): void;
@@ -83,6 +87,12 @@ function connectForQueue(server: RedisInput, use: ConnectionUse, prefix: string)
     lanes: createRedisLanes(client, prefix),
     async forgetDone(queue, { most, forMs }) {
       while (await runScript(client, jobsForget, { prefix, queue, most, forMs }));
+    },
+    noteBegun: (queue, id, startByMs) =>
+      runScript(client, jobsBegin, { prefix, queue, id, startByMs }),
+    async begunBy(queue, id) {
+      const noted = await client.hget(baseOf({ prefix, queue }) + id, BEGUN_FIELD);
+      return noted === null ? undefined : Number(noted);
     },
     takeOut: async (key, member) => (await client.zrem(key, member)) === 1,
     setIfFree: async (key, value) => (await client.set(key, value, "NX")) === "OK",

@@ -7,6 +7,7 @@ import { runScript, type Script } from "../../src/redis/script.ts";
 import { bucketPeek } from "../../src/redis/scripts/bucket-peek.ts";
 import { bucketSteer } from "../../src/redis/scripts/bucket-steer.ts";
 import { costsSettle } from "../../src/redis/scripts/costs-settle.ts";
+import { jobsBegin } from "../../src/redis/scripts/jobs-begin.ts";
 import { jobsForget } from "../../src/redis/scripts/jobs-forget.ts";
 import {
   lanesClear,
@@ -29,6 +30,7 @@ const ALL: readonly AnyScript[] = [
   bucketPeek,
   bucketSteer,
   costsSettle,
+  jobsBegin,
   jobsForget,
   leasesRelease,
   leasesRenew,

@@ -1,9 +1,19 @@
-import { describe, expect, it } from "vitest";
+import { Redis } from "ioredis";
+import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { RetryAfter } from "sluice";
+import { runScript } from "../../src/redis/script.ts";
+import { jobsBegin } from "../../src/redis/scripts/jobs-begin.ts";
 import { realSluices } from "../support/real-sluice.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
 const sluices = realSluices();
+
+/** A connection beside those of the queue. */
+function openRedis(): Redis {
+  const redis = new Redis(inject("redisUrl"));
+  onTestFinished(() => redis.disconnect());
+  return redis;
+}
 
 function openQueue() {
   const sluice = sluices.open();
@@ -54,5 +64,54 @@ describe("a job with maxWaitMs", () => {
     const job = await queue.enqueue("once more", { maxWaitMs: 2_000 });
 
     expect(await job.finished()).toBe(2);
+  });
+
+  it.each([
+    ["without a key", {}],
+    ["with a key", { key: "acme" }],
+  ])(
+    "%s that has started in time is done again when its worker is lost, however late that is",
+    async (_name, options) => {
+      const { sluice, queue } = openQueue();
+      let hasStarted = false;
+      const lost = sluice.worker(
+        queue,
+        () => {
+          hasStarted = true;
+          return new Promise(() => {});
+        },
+        { lockMs: 1_000 },
+      );
+      const job = await queue.enqueue("once more", { ...options, maxWaitMs: 500 });
+      await waitUntil(() => hasStarted, "it has started");
+      await lost.close({ deadlineMs: 0 });
+      await waitUntil(() => Date.now() > job.startByMs!, "its time is over");
+
+      sluice.worker(queue, async () => "done", { lockMs: 1_000 });
+
+      expect(await job.finished()).toBe("done");
+    },
+  );
+
+  it("that a lost worker held and did not start expires all the same", async () => {
+    const { sluice, queue } = openQueue();
+    const job = await queue.enqueue("late", { maxWaitMs: 1 });
+    await waitUntil(() => Date.now() > job.startByMs! + 1, "its time is over");
+    // As BullMQ notes it of the jobs of a worker that was lost.
+    await openRedis().hset(`${sluices.prefix()}:{jobs}:${job.id}`, "stc", 1);
+
+    sluice.worker(queue, async () => {});
+    await waitUntil(async () => (await job.state()) === "failed", "the job has expired");
+
+    expect((await queue.failed())[0]!.reason).toMatch(/^Expired: /);
+  });
+
+  it("that is gone when it begins leaves nothing behind", async () => {
+    const redis = openRedis();
+    const prefix = sluices.prefix();
+
+    await runScript(redis, jobsBegin, { prefix, queue: "jobs", id: "1", startByMs: 5 });
+
+    expect(await redis.exists(`${prefix}:{jobs}:1`)).toBe(0);
   });
 });

@@ -148,6 +148,19 @@ describe("a recurring job", () => {
     expect(await queue.counts()).toMatchObject({ waiting: 0, delayed: 0 });
   });
 
+  it.each([
+    ["without a key", {}],
+    ["with a key", { key: "acme" }],
+  ])("removes a run %s that is due and waits", async (_name, options) => {
+    const { queue } = openQueue();
+    const run = await queue.enqueue("now", { ...options, every: 60_000, dedupeId: "report" });
+
+    await queue.unschedule("report");
+
+    expect(await run.state()).toBeUndefined();
+    expect(await queue.counts()).toMatchObject({ waiting: 0, delayed: 0 });
+  });
+
   it("is asked for by a name", async () => {
     const { queue } = openQueue();
 

@@ -1,7 +1,6 @@
 import { areResetsOff } from "./align.ts";
 import { advance, newBucket, scopeOfKey, settleTerms, type BucketState } from "./bucket-state.ts";
-import { CostTooLargeError } from "./errors.ts";
-import { formatLimit } from "./format-limit.ts";
+import { costTooLarge } from "./cost-too-large.ts";
 import { isStateLost, startEmptyHanded } from "./lost-state.ts";
 import { applyLimits, hasLimits, type Scope } from "./scope.ts";
 import { standingsOf } from "./standing.ts";
@@ -134,11 +133,8 @@ function standingsFor(state: BucketState, { key, costs }: Wish): readonly Standi
 function assertPossible({ bucket, terms, wishes }: DrawRequest): void {
   for (const { costs, keyLimits } of wishes) {
     for (const [index, limit] of [...terms.limits, ...keyLimits].entries()) {
-      const { capacity: maxCost, unit } = limit;
       const cost = costs[index]!;
-      if (cost <= maxCost) continue;
-      const limitedBy = formatLimit(limit);
-      throw new CostTooLargeError({ bucket, cost, unit, maxCost, limitedBy });
+      if (cost > limit.capacity) throw costTooLarge(bucket, cost, limit);
     }
   }
 }

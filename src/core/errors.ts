@@ -63,27 +63,20 @@ export class CostTooLargeError extends SluiceError {
   readonly unit: string;
   /** The largest cost that this bucket can give: a burst of its, or what fits into a window. */
   readonly maxCost: number;
-  /** The limit that can never give as much: `"90000/min tokens"`; undefined if nobody can tell. */
-  readonly limitedBy: string | undefined;
+  /** The limit that can never give as much: `"90000/min tokens"`. */
+  readonly limitedBy: string;
 
-  constructor(facts: {
-    bucket: string;
-    cost: number;
-    unit?: string | undefined;
-    maxCost: number;
-    limitedBy: string | undefined;
-  }) {
-    const { bucket, cost, unit = "calls", maxCost, limitedBy } = facts;
-    const limit = limitedBy === undefined ? "which" : `whose limit of ${limitedBy}`;
+  constructor(facts: Omit<CostTooLargeError, keyof Error | "code">) {
     super(
-      `A call that costs ${cost} (${unit}) can never leave bucket "${bucket}", ${limit} lets ${maxCost} pass at once; ` +
-        `split the call, or give the limit a burst (or a max) of at least ${cost}.`,
+      `A call that costs ${facts.cost} (${facts.unit}) can never leave bucket "${facts.bucket}", ` +
+        `whose limit of ${facts.limitedBy} lets ${facts.maxCost} pass at once; ` +
+        `split the call, or give the limit a burst (or a max) of at least ${facts.cost}.`,
     );
-    this.bucket = bucket;
-    this.limitedBy = limitedBy;
-    this.cost = cost;
-    this.unit = unit;
-    this.maxCost = maxCost;
+    this.bucket = facts.bucket;
+    this.cost = facts.cost;
+    this.unit = facts.unit;
+    this.maxCost = facts.maxCost;
+    this.limitedBy = facts.limitedBy;
   }
 }
 

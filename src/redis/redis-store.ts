@@ -1,7 +1,7 @@
 import type { Cluster, Redis } from "ioredis";
 import type { Reckoned } from "../core/align.ts";
-import { CostTooLargeError } from "../core/errors.ts";
-import { formatLimit } from "../core/format-limit.ts";
+import { costTooLarge } from "../core/cost-too-large.ts";
+import type { CostTooLargeError } from "../core/errors.ts";
 import { WrongResetsError } from "../core/wrong-resets.ts";
 import type { Logger } from "../core/logger.ts";
 import type { StoreEvent } from "../core/store-events.ts";
@@ -100,7 +100,7 @@ export function createRedisStore(options: RedisStoreOptions): Store {
     try {
       return await questions.ask(request.bucket, drawAgain(request));
     } catch (error) {
-      throw costTooLarge(error, request) ?? error;
+      throw readCostTooLarge(error, request) ?? error;
     }
   }
 
@@ -128,7 +128,7 @@ function wrongResets(error: unknown): WrongResetsError | undefined {
     : undefined;
 }
 
-function costTooLarge(error: unknown, request: DrawRequest): CostTooLargeError | undefined {
+function readCostTooLarge(error: unknown, request: DrawRequest): CostTooLargeError | undefined {
   const refusal = refusalOf(error);
   if (refusal?.reason !== "COST_TOO_LARGE") return undefined;
   const [cost, maxCost] = refusal.detail.split(" ").map(Number) as [number, number];
@@ -136,7 +136,5 @@ function costTooLarge(error: unknown, request: DrawRequest): CostTooLargeError |
     [...request.terms.limits, ...keyLimits].filter((_limit, index) => costs[index] === cost),
   );
   const limit = limits.find(({ capacity }) => capacity === maxCost);
-  const limitedBy = limit && formatLimit(limit);
-  const { bucket } = request;
-  return new CostTooLargeError({ bucket, cost, unit: limit?.unit, maxCost, limitedBy });
+  return limit && costTooLarge(request.bucket, cost, limit);
 }

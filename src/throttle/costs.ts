@@ -1,5 +1,5 @@
-import { CostTooLargeError, InvalidOptionError } from "../core/errors.ts";
-import { formatLimit } from "../core/format-limit.ts";
+import { costTooLarge } from "../core/cost-too-large.ts";
+import { InvalidOptionError } from "../core/errors.ts";
 import { isThenable } from "../core/is-thenable.ts";
 import type { Limit } from "../core/limits/limit.ts";
 import { ruleOf } from "../core/limits/registry.ts";
@@ -25,8 +25,7 @@ export function costsOf(
     if (!ruleOf(kind).isRate) return 1;
     const amount = Object.hasOwn(byUnit, unit) ? byUnit[unit]! : unit === "calls" ? 1 : 0;
     if (amount <= capacity) return amount;
-    const limitedBy = formatLimit(limit);
-    throw new CostTooLargeError({ bucket, cost: amount, unit, maxCost: capacity, limitedBy });
+    throw costTooLarge(bucket, amount, limit);
   });
 }
 

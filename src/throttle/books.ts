@@ -11,7 +11,7 @@ export interface Books {
   readonly waiting: number;
   /** How many wait that their own key holds back. */
   readonly heldBack: number;
-  /** The groups in which somebody waits: those that have been served stand behind those that have not. */
+  /** The groups in which somebody waits: those that have been served, or held back by their key, stand behind the others. */
   readonly waitingIn: ReadonlySet<Group>;
   /** When the next caller may go, on `performance.now()`; Infinity if none has a slot. */
   nextAtMs(): number;
@@ -22,6 +22,8 @@ export interface Books {
   takeAll(): Caller[];
   /** Sends those away whose patience does not reach as far as their key's time. */
   sendAway(group: Group, roomInMs: number): void;
+  /** The key of these calls holds them back: all who wait by now are asked for before they are again. */
+  sendBack(group: Group): void;
   /** Fails those who have no slot yet. */
   refuse(group: Group, error: unknown): void;
   /** Holds what was granted; `firstLease` is the lease of the first slot, 0 if there are none. */
@@ -46,6 +48,12 @@ export function createBooks(leases: LeaseKeeper): Books {
   const holding = new Set<Group>();
   const lateSlots = createLateSlots();
   let waiting = 0;
+  /** The number of the caller that came last. */
+  let newest = 0;
+
+  function standLast(group: Group): void {
+    if (waitingIn.delete(group)) waitingIn.add(group);
+  }
 
   function leave(caller: Caller): void {
     const { group } = caller;
@@ -74,6 +82,7 @@ export function createBooks(leases: LeaseKeeper): Books {
     },
     enter(caller) {
       const { group, patienceMs } = caller;
+      newest = Math.max(newest, caller.number);
       group.line.push(caller);
       group.hasImpatient ||= patienceMs < Infinity;
       waitingIn.add(group);
@@ -101,6 +110,10 @@ export function createBooks(leases: LeaseKeeper): Books {
         caller.fail(new TooFar(roomInMs));
       }
     },
+    sendBack(group) {
+      group.behind = newest;
+      standLast(group);
+    },
     refuse({ line, held }, error) {
       while (line.size > held.size) {
         const last = line.last!;
@@ -116,7 +129,7 @@ export function createBooks(leases: LeaseKeeper): Books {
       }
       group.held.add(granted, firstLease, offsetMs);
       holding.add(group);
-      if (waitingIn.delete(group)) waitingIn.add(group);
+      standLast(group);
     },
     letGo(generation, waste) {
       const nowMs = performance.now();

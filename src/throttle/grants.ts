@@ -51,7 +51,10 @@ export function createGrants(options: GrantsOptions): Grants {
       group.notBeforeMs = notBeforeMs(granted, received);
       group.bindsAt = granted.bindsAt;
       linePlaces.keep(group.key, granted.place);
-      if (group.notBeforeMs > arrivedMs) books.sendAway(group, group.notBeforeMs - arrivedMs);
+      if (group.notBeforeMs > arrivedMs) {
+        books.sendAway(group, group.notBeforeMs - arrivedMs);
+        books.sendBack(group);
+      }
       if (isStale) waste(group, slotsOf(granted, firstLease, offsetMs));
     }
   }

@@ -29,6 +29,8 @@ export class Group {
   hasImpatient = false;
   /** When a question for the key may be there again, on `performance.now()`. */
   notBeforeMs = 0;
+  /** The callers up to this number are asked for before these: those who had come when the key held these calls back. */
+  behind = 0;
   /** What held these calls back last, as a reply numbers it. */
   bindsAt = 0;
   #line: Line<Caller> | undefined;

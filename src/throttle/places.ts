@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import PQueue from "p-queue";
 import { WaitTooLongError } from "../core/errors.ts";
 import { RANKS } from "../core/priority.ts";
@@ -32,6 +33,8 @@ export function createPlaces(bucket: string, concurrency: number): Places {
     async take({ priority = "normal", key, maxWaitMs, signal }) {
       const waiting = new AbortController();
       waits.add(waiting);
+      // One signal may well end a hundred waits; Node would call that a leak.
+      if (signal !== undefined) setMaxListeners(0, signal);
       const onAbort = (): void => waiting.abort(signal?.reason);
       const onExpire = (): void =>
         waiting.abort(

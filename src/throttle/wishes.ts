@@ -37,7 +37,7 @@ export function readiness(
 }
 
 /**
- * Whom to ask for: the most urgent first, then who came first. If it is nobody's
+ * Whom to ask for: the most urgent first, then who came first, or was held back by its key first. If it is nobody's
  * time yet, the one whose time is nearest, to hear whether anything has changed.
  */
 export function nextWishes(
@@ -57,6 +57,7 @@ export function nextWishes(
     else if (nearest === undefined || group.notBeforeMs < nearest.notBeforeMs) nearest = group;
   }
   if (ready.length === 0 && nearest !== undefined) ready.push(nearest);
+  ready.sort(byArrival);
   const all = ready
     .filter((group, index) => !hasOtherLimits(ready.slice(0, index), group))
     .flatMap((group) => lacking(group).map((each) => ({ group, ...each })));
@@ -82,10 +83,23 @@ function insert(ready: Group[], group: Group): void {
   if (ready.length > MOST_WISHES) ready.pop();
 }
 
+/** Who is asked for first, where there are more than one script serves: a key that held its calls back gives way to all who had come by then. */
 function comesBefore(a: Group, b: Group): boolean {
-  const [headA, headB] = [a.line.head!, b.line.head!];
-  const byRank = RANKS[headA.priority] - RANKS[headB.priority];
-  return byRank !== 0 ? byRank < 0 : headA.number < headB.number;
+  const byRank = rankOf(a) - rankOf(b);
+  return byRank === 0 ? standingOf(a) < standingOf(b) : byRank < 0;
+}
+
+function rankOf({ line }: Group): number {
+  return RANKS[line.head!.priority];
+}
+
+function standingOf({ line, behind }: Group): number {
+  return Math.max(line.head!.number, behind);
+}
+
+/** Who is served first by one script. */
+function byArrival(a: Group, b: Group): number {
+  return rankOf(a) - rankOf(b) || a.line.head!.number - b.line.head!.number;
 }
 
 /** A key whose tier has changed may wait under both; one draw knows one set of limits for it. */

@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { ClosedError, InvalidOptionError, WaitTooLongError } from "../../../src/core/errors.ts";
 import type { OwnedBucket } from "../../../src/throttle/owned-bucket.ts";
 import { withSlotInHand } from "../../../src/throttle/slot-in-hand.ts";
@@ -32,6 +32,25 @@ describe("a throttled function", () => {
     };
 
     await expect(account.describe(1, 2)).resolves.toBe("acme 3");
+  });
+
+  it("takes one signal for many calls, also where few may run at once", async () => {
+    const { bucket } = createTestBucket({ rate: "100/s" });
+    const warnings: string[] = [];
+    const note = ({ name }: Error): void => void warnings.push(name);
+    process.on("warning", note);
+    onTestFinished(() => void process.off("warning", note));
+    const leaving = new AbortController();
+    const call = bucket
+      .throttled(async () => {}, { concurrency: 1 })
+      .with({ signal: leaving.signal });
+
+    const calls = Promise.allSettled(Array.from({ length: 20 }, () => call()));
+    leaving.abort();
+    await calls;
+    await new Promise((resolve) => process.nextTick(resolve));
+
+    expect(warnings).toEqual([]);
   });
 
   it("rejects with what the function throws at once", async () => {

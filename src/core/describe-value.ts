@@ -48,6 +48,7 @@ function plainText(value: unknown): string {
   if (typeof value !== "object" || value === null) return String(value);
   try {
     if (value instanceof Promise) return "a promise";
+    if (value instanceof Date && Number.isNaN(value.getTime())) return "an invalid date";
     return JSON.stringify(value, readable) ?? "an object";
   } catch {
     // A cycle, or a toJSON that throws: the kind of thing is all that can be shown.

@@ -194,6 +194,6 @@ export class ClosedError extends SluiceError {
   readonly code = "ERR_CLOSED";
 
   constructor(what: string) {
-    super(`${what} is closed; the call was not started.`);
+    super(`${what} is closed; nothing was started.`);
   }
 }

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { closest } from "./closest.ts";
 import { InvalidOptionError } from "./errors.ts";
 import { isThenable } from "./is-thenable.ts";
+import { knownElsewhere } from "./names-elsewhere.ts";
 import { PRIORITIES, type Priority } from "./priority.ts";
 
 /**
@@ -49,7 +50,8 @@ function unknownOption(
   given: unknown,
   path: readonly PropertyKey[],
 ): InvalidOptionError {
-  const near = closest(String(path.at(-1)), known);
+  const name = String(path.at(-1));
+  const near = knownElsewhere(name, known) ?? closest(name, known);
   const hint = near === undefined ? `the options are ${known.join(", ")}` : `did you mean ${near}?`;
   const remedy = `there is no such option; ${hint}`;
   return new InvalidOptionError({

@@ -72,7 +72,7 @@ function run<Data, Result>(
   { bucket, handler, timeoutMs }: AttemptParts<Data, Result>,
   { context, slot }: Attempt<Data>,
   job: Job<Data>,
-): Promise<Result> {
+): Result | Promise<Result> {
   // Async storage slows every promise of a process down, so it is used only where it can matter: where a handler
   // may call through its bucket, and where it would wait for a lease that it holds itself if it did.
   const running =
@@ -91,7 +91,7 @@ async function withCheckedData<Data>(schema: Schema<Data>, job: Job<Data>): Prom
 
 /** A handler cannot be stopped, but it can be told; what it comes to later is nobody's. */
 async function inTime<Result>(
-  running: Promise<Result>,
+  running: Result | Promise<Result>,
   timeoutMs: number,
   context: OwnedJobContext,
 ): Promise<Result> {

@@ -89,7 +89,7 @@ const RULES: readonly {
   {
     option: "dedupeId",
     isBroken: (o) => isRecurring(o) && !NAME.safeParse(o.dedupeId).success,
-    remedy: "give a recurring job one without : { }, so that two deployments do not double it",
+    remedy: 'name a recurring job, without ":", so that two deployments do not double it',
   },
   {
     option: "cron",

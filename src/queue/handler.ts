@@ -29,8 +29,11 @@ export interface JobContext {
   readonly progress: (value: number | string | boolean | object) => Promise<void>;
 }
 
-/** Does one job; what it throws counts as a failed attempt. */
-export type Handler<Data, Result> = (job: Job<Data>, context: JobContext) => Promise<Result>;
+/** Does one job, at once or by a promise; what it throws counts as a failed attempt. */
+export type Handler<Data, Result> = (
+  job: Job<Data>,
+  context: JobContext,
+) => Result | Promise<Result>;
 
 /** A context, the wait for its slot, and the end of what it stands for. */
 export interface OwnedJobContext extends JobContext, Waits {

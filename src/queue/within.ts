@@ -1,7 +1,7 @@
 /** What some work comes to, if it does within this time; else it rejects with what `late` tells. What it comes to later is nobody's. */
 export async function withinMs<T>(
   timeoutMs: number,
-  work: Promise<T>,
+  work: T | Promise<T>,
   late: () => Error,
 ): Promise<T> {
   let timer: NodeJS.Timeout | undefined;

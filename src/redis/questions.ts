@@ -118,15 +118,15 @@ function unavailable(timeoutMs: number, cause: unknown): StoreUnavailableError {
   const met = cause instanceof Error ? ` (${wordsOf(cause)})` : "";
   const text =
     refusal === undefined
-      ? `Redis gave no answer within ${timeoutMs} ms${met}; the call was not started. See that Redis runs and can be reached, or raise storeTimeoutMs.`
-      : `Redis refused it for ${timeoutMs} ms: ${refusal.reason}; the call was not started. ${refusal.remedy}.`;
+      ? `Redis gave no answer within ${timeoutMs} ms${met}; nothing was started. See that Redis runs and can be reached, or raise storeTimeoutMs.`
+      : `Redis refused it for ${timeoutMs} ms: ${refusal.reason}; nothing was started. ${refusal.remedy}.`;
   return new StoreUnavailableError(text, cause);
 }
 
 function shut(server: string, met: Error | undefined): StoreUnavailableError {
   const last = met === undefined ? "" : ` (${wordsOf(met)})`;
   return new StoreUnavailableError(
-    `Redis at ${server} has failed of late${last} and is not asked for now; the call was not started. ` +
+    `Redis at ${server} has failed of late${last} and is not asked for now; nothing was started. ` +
       `See that Redis runs, can be reached and lets its user in; it is asked again as soon as it answers a probe.`,
     met,
   );

@@ -6,8 +6,10 @@ import type { BucketState } from "./steering.ts";
 import type { ThrottledFetch } from "./throttled-fetch.ts";
 import type { Throttled, ThrottledOptions } from "./throttled-function.ts";
 
-/** A decision; the slot that an allowed call came with settles and releases it. */
-export type TryDecision = Decision & { readonly slot: Slot | undefined };
+/** A decision; the slot that an allowed call came with settles and releases it. Once `allowed` is asked for, the rest is known. */
+export type TryDecision =
+  | (Decision & { readonly allowed: true; readonly limitedBy: undefined; readonly slot: Slot })
+  | (Decision & { readonly allowed: false; readonly limitedBy: string; readonly slot: undefined });
 
 /** A named thing that calls are drawn from, shared by all replicas. */
 export interface Bucket {

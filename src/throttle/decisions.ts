@@ -18,8 +18,8 @@ export interface Outcome {
 }
 
 /** What calls are told is made by copying: see `Asker` in try-batches.ts for what becomes of literals. */
-const ALLOWED: TryDecision = {
-  allowed: true,
+const ALLOWED = {
+  allowed: true as const,
   remaining: 0,
   resetAfterMs: 0,
   retryAfterMs: 0,

@@ -46,7 +46,9 @@ function wrap<F extends AnyFunction>(bucket: OwnedBucket, fn: F, settings: Setti
     const read = readOverrides("with()", given);
     return wrap(bucket, fn, { draw: { ...draw, ...read }, places });
   };
-  Object.defineProperty(paced, "name", { value: fn.name, configurable: true });
+  for (const name of ["name", "length"] as const) {
+    Object.defineProperty(paced, name, { value: fn[name], configurable: true });
+  }
   return Object.assign(paced, { with: withOptions }) as Throttled<F>;
 }
 

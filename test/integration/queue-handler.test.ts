@@ -40,6 +40,19 @@ describe("a handler that removes its own job", () => {
   });
 });
 
+describe("a handler that answers at once", () => {
+  it.each([
+    ["without a time limit", {}],
+    ["within one", { timeoutMs: 60_000 }],
+  ])("%s is done with what it returned", async (_how, options) => {
+    const { queue } = openAtWork(sluices, (job) => `${job.data} done`, { options });
+
+    const job = await queue.enqueue("a");
+
+    await expect(job.finished()).resolves.toBe("a done");
+  });
+});
+
 describe("handlers that call through their own bucket, which limits calls at once,", () => {
   it.each([
     ["on their jobs' slots", {}],

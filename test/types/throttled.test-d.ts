@@ -1,5 +1,12 @@
 import { describe, expectTypeOf, it } from "vitest";
-import { createSluice, throttled, type QueuedJob, type Slot, type Throttled } from "sluice";
+import {
+  createSluice,
+  throttled,
+  type QueuedJob,
+  type Slot,
+  type Throttled,
+  type Worker,
+} from "sluice";
 
 const bucket = createSluice().bucket("stripe", { rate: "100/s" });
 
@@ -74,6 +81,21 @@ describe("the types of throttled", () => {
   });
 });
 
+describe("the types of tryDraw", () => {
+  it("say by allowed what else is known", async () => {
+    const decision = await bucket.tryDraw();
+
+    expectTypeOf(decision.slot).toEqualTypeOf<Slot | undefined>();
+    if (decision.allowed) {
+      expectTypeOf(decision.slot).toEqualTypeOf<Slot>();
+      expectTypeOf(decision.limitedBy).toEqualTypeOf<undefined>();
+    } else {
+      expectTypeOf(decision.slot).toEqualTypeOf<undefined>();
+      expectTypeOf(decision.limitedBy).toEqualTypeOf<string>();
+    }
+  });
+});
+
 describe("the types of a queue", () => {
   it("carry the data from enqueue to the handler", () => {
     const sluice = createSluice();
@@ -89,5 +111,12 @@ describe("the types of a queue", () => {
       expectTypeOf(signal).toEqualTypeOf<AbortSignal>();
       expectTypeOf(attempt).toEqualTypeOf<number>();
     });
+  });
+
+  it("let a handler answer at once", () => {
+    const sluice = createSluice();
+    const queue = sluice.queue<number>("charges", { bucket });
+
+    expectTypeOf(sluice.worker(queue, (job) => job.data + 1)).toEqualTypeOf<Worker>();
   });
 });

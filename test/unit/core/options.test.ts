@@ -126,5 +126,6 @@ describe("a value in an error message", () => {
 
   it("shows a BigInt within it", () => {
     expect(describeValue({ a: 1n })).toBe('{"a":"1n"}');
+    expect(describeValue(new Date(Number.NaN))).toBe("an invalid date");
   });
 });

@@ -34,6 +34,17 @@ describe("a throttled function", () => {
     await expect(account.describe(1, 2)).resolves.toBe("acme 3");
   });
 
+  it("has the name of the function, and takes as many arguments", () => {
+    const { bucket } = createTestBucket({ rate: "100/s" });
+    function charge(cents: number, currency: string): string {
+      return `${cents} ${currency}`;
+    }
+
+    const { name, length } = bucket.throttled(charge).with({ priority: "high" });
+
+    expect({ name, length }).toEqual({ name: "charge", length: 2 });
+  });
+
   it("takes one signal for many calls, also where few may run at once", async () => {
     const { bucket } = createTestBucket({ rate: "100/s" });
     const warnings: string[] = [];

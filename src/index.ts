@@ -54,7 +54,7 @@ export type { Weights } from "./queue/lane.ts";
 export type { Queue } from "./queue/queue.ts";
 export type { JobState, QueuedJob } from "./queue/queued-job.ts";
 export type { QueueCounts, QueueSteering } from "./queue/steering.ts";
-export type { Handler, JobContext } from "./queue/handler.ts";
+export type { Handler, HandlerResult, JobContext } from "./queue/handler.ts";
 export type { Worker } from "./queue/worker.ts";
 export type { CloseOptions, WorkerOptions } from "./queue/worker-options.ts";
 export type { BreakerOptions } from "./redis/breaker.ts";

@@ -41,7 +41,10 @@ export interface Sluice extends Emitter<SluiceEvents> {
    * @throws {@link RedisRequiredError} when this sluice has no Redis.
    * @throws {@link ClosedError} when the sluice is closed.
    */
-  queue<Data, Input = Data>(name: string, options: QueueOptions<Data, Input>): Queue<Data, Input>;
+  queue<Data, Result = unknown, Input = Data>(
+    name: string,
+    options: QueueOptions<Data, Input>,
+  ): Queue<Data, Result, Input>;
   /**
    * Starts to work on a queue. Instead of a function, the handler can be the path of a file, or its URL,
    * whose default export it is: it then runs in processes of its own, as many as the worker's `concurrency`,
@@ -52,7 +55,7 @@ export interface Sluice extends Emitter<SluiceEvents> {
    * @throws {@link ClosedError} when the sluice is closed.
    */
   worker<Data, Result>(
-    queue: Queue<Data, never>,
+    queue: Queue<Data, Result, never>,
     handler: Handler<Data, Result> | string | URL,
     options?: WorkerOptions,
   ): Worker;
@@ -133,7 +136,10 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       const where = `bucket(${JSON.stringify(readName("bucket()", "name", name))})`;
       return buckets.open(where, name, given);
     },
-    queue<Data, Input>(name: string, given: QueueOptions<Data, Input>): Queue<Data, Input> {
+    queue<Data, Result, Input>(
+      name: string,
+      given: QueueOptions<Data, Input>,
+    ): Queue<Data, Result, Input> {
       assertOpen();
       const where = `queue(${JSON.stringify(readName("queue()", "name", name))})`;
       const { bucket, ...behaviour } = readQueueOptions(where, given) as QueueOptions<Data, Input>;
@@ -142,7 +148,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
         const remedy = "give what bucket() of this sluice returned";
         throw new InvalidOptionError({ where, option: "bucket", value: bucket.name, remedy });
       }
-      const found = queues.get(name) as OwnedQueue<Data, Input> | undefined;
+      const found = queues.get(name) as OwnedQueue<Data, Result, Input> | undefined;
       if (found !== undefined && found.bucket !== bucket) {
         const remedy = `the queue leaves through bucket "${found.bucket.name}"; give it one bucket`;
         throw new InvalidOptionError({ where, option: "bucket", value: bucket.name, remedy });
@@ -153,20 +159,20 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       }
       const connectQueue = connectQueueFor(where, name);
       const parts = { name, bucket: owned, connect: connectQueue, prefix, timeoutMs, logger };
-      const queue = createQueue<Data, Input>({ ...parts, ...behaviour });
+      const queue = createQueue<Data, Result, Input>({ ...parts, ...behaviour });
       queues.set(name, queue);
       declarations.set(name, { ...behaviour, maxJobBytes: queue.maxJobBytes });
       return queue;
     },
     worker<Data, Result>(
-      queue: Queue<Data, never>,
+      queue: Queue<Data, Result, never>,
       handler: Handler<Data, Result> | string | URL,
       workerOptions: WorkerOptions = {},
     ) {
       assertOpen();
       const connectQueue = connectQueueFor("worker()", queue?.name);
       const bucket = bucketOf(queue);
-      const { weightOf, schema } = queue as OwnedQueue<Data, never>;
+      const { weightOf, schema } = queue as OwnedQueue<Data, Result, never>;
       const parts = { queue, bucket, handler, options: workerOptions, connect: connectQueue };
       const onClosed = (): unknown => workers.delete(worker);
       const common = { prefix, logger, weightOf, schema, onClosed };

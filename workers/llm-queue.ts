@@ -45,7 +45,7 @@ export const LLM_QUEUE = {
 export function openLlmQueue(
   sluice: Sluice,
   settings: SettingsOf<typeof LLM_QUEUE> = readSettings(process.env, LLM_QUEUE),
-): Queue<ChatRequest> {
+): Queue<ChatRequest, ChatResult> {
   const { queue, bucket = queue, requestsPerMin, tokensPerMin, parallel: concurrency } = settings;
   const { tokensBurst = Math.ceil(tokensPerMin / 10) } = settings;
   const limits = [

@@ -35,7 +35,7 @@ export const PAYMENT_QUEUE = {
 export function openPaymentQueue(
   sluice: Sluice,
   settings: SettingsOf<typeof PAYMENT_QUEUE> = readSettings(process.env, PAYMENT_QUEUE),
-): Queue<Payment> {
+): Queue<Payment, PaymentResult> {
   const { queue, bucket = queue, burst, keyRate, parallel: concurrency } = settings;
   const policy = { rate: settings.rate, burst, concurrency, perKey: { rate: keyRate } };
   return sluice.queue(queue, { bucket: sluice.bucket(bucket, policy) });

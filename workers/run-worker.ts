@@ -15,7 +15,7 @@ import { createWorkerLog } from "./worker-log.ts";
 
 /** What one kind of worker does. */
 export interface WorkerPlan<Data, Result> {
-  readonly open: (sluice: Sluice) => Queue<Data>;
+  readonly open: (sluice: Sluice) => Queue<Data, Result>;
   readonly handler: (log: Logger) => Handler<Data, Result>;
   /** Makes a call as the handler does, to warm up; it must not show the key. */
   readonly tryOut: (url: string) => Promise<unknown>;

@@ -10,7 +10,7 @@ export const WEBHOOK_QUEUE = { ...queueVariables("webhooks"), ...rateVariables("
 export function openWebhookQueue(
   sluice: Sluice,
   settings: SettingsOf<typeof WEBHOOK_QUEUE> = readSettings(process.env, WEBHOOK_QUEUE),
-): Queue<Webhook> {
+): Queue<Webhook, number> {
   const { queue, bucket = queue, rate, burst, parallel: concurrency } = settings;
   return sluice.queue(queue, { bucket: sluice.bucket(bucket, { rate, burst, concurrency }) });
 }

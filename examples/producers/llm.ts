@@ -1,6 +1,6 @@
 /** Asks a model through workers/llm-worker.ts: each question takes its share of the tokens, and gives back what it did not need. */
 import { createSluice } from "sluice";
-import { estimateTokens, openLlmQueue, type ChatResult } from "../../workers/llm-queue.ts";
+import { estimateTokens, openLlmQueue } from "../../workers/llm-queue.ts";
 
 await using sluice = createSluice({ prefix: process.env["SLUICE_PREFIX"] });
 const queue = openLlmQueue(sluice);
@@ -16,7 +16,7 @@ const jobs = await queue.enqueueMany(requests, (request) => ({
   cost: { tokens: estimateTokens(request) },
 }));
 for (const [index, job] of jobs.entries()) {
-  const { text, totalTokens } = await job.finished<ChatResult>({ timeoutMs: 60_000 });
+  const { text, totalTokens } = await job.finished({ timeoutMs: 60_000 });
   const estimate = estimateTokens(requests[index]!);
   console.log(`${text}\n  took ${totalTokens} tokens of the ${estimate} it was given`);
 }

@@ -1,6 +1,6 @@
 /** Charges test cards through workers/payment-worker.ts; one of them is declined. Only for a test key of Stripe's. */
 import { createSluice, JobFailedError } from "sluice";
-import { openPaymentQueue, type PaymentResult } from "../../workers/payment-queue.ts";
+import { openPaymentQueue } from "../../workers/payment-queue.ts";
 
 await using sluice = createSluice({ prefix: process.env["SLUICE_PREFIX"] });
 const queue = openPaymentQueue(sluice);
@@ -26,7 +26,7 @@ const jobs = await queue.enqueueMany(
 for (const [index, job] of jobs.entries()) {
   const { amount } = orders[index]!;
   try {
-    const { id, status } = await job.finished<PaymentResult>({ timeoutMs: 60_000 });
+    const { id, status } = await job.finished({ timeoutMs: 60_000 });
     console.log(`${amount} cents: ${status} as ${id}`);
   } catch (error) {
     if (!(error instanceof JobFailedError)) throw error;

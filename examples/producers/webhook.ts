@@ -12,6 +12,6 @@ const jobs = await queue.enqueueMany(
   { attempts: 8, backoff: { baseMs: 500 } },
 );
 for (const [index, job] of jobs.entries()) {
-  const status = await job.finished<number>({ timeoutMs: 60_000 });
+  const status = await job.finished({ timeoutMs: 60_000 });
   console.log(`${events[index]} was answered ${status}`);
 }

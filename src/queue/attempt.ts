@@ -2,7 +2,7 @@ import type { Logger } from "../core/logger.ts";
 import type { OwnedBucket } from "../throttle/owned-bucket.ts";
 import { withSlotInHand } from "../throttle/slot-in-hand.ts";
 import type { Slot } from "../throttle/slot.ts";
-import type { Handler, OwnedJobContext } from "./handler.ts";
+import type { Handler, HandlerResult, OwnedJobContext } from "./handler.ts";
 import { HandlerTimeoutError } from "./job-errors.ts";
 import type { Job, Stored } from "./job.ts";
 import { asFailure, invalidFailure, isDiscard, isRetryAfter, isStorable } from "./outcome.ts";
@@ -39,7 +39,7 @@ export async function runAttempt<Data, Result>(
   const { cost } = job;
   context.begin(stored, slot);
   if (slot.hasLease) tellOfLoss(slot, context);
-  let result: Result;
+  let result: HandlerResult<Result>;
   try {
     const checked = schema === undefined ? job : await withCheckedData(schema, job);
     result = await run(parts, attempt, checked);
@@ -72,7 +72,7 @@ function run<Data, Result>(
   { bucket, handler, timeoutMs }: AttemptParts<Data, Result>,
   { context, slot }: Attempt<Data>,
   job: Job<Data>,
-): Result | Promise<Result> {
+): HandlerResult<Result> | Promise<HandlerResult<Result>> {
   // Async storage slows every promise of a process down, so it is used only where it can matter: where a handler
   // may call through its bucket, and where it would wait for a lease that it holds itself if it did.
   const running =

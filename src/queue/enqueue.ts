@@ -16,7 +16,7 @@ import type { StoredAccess } from "./stored-queue.ts";
 export type EnqueueOptionsOf<Input> = (data: Input, index: number) => EnqueueOptions;
 
 /** Stores jobs, within the time that a producer is ready to wait. */
-export interface Enqueuing<Data, Input> {
+export interface Enqueuing<Data, Result, Input> {
   /**
    * Stores a job; resolves when Redis has it. With a `dedupeId` that a job in the queue has already,
    * nothing is stored, and the job returned has that one's id. Of a recurring job, it is the next run.
@@ -26,7 +26,7 @@ export interface Enqueuing<Data, Input> {
    * @throws {@link StoreUnavailableError} when Redis did not confirm it within `storeTimeoutMs`; `mayBeStored` tells whether it may have it.
    * @throws {@link ClosedError} when the sluice is closed.
    */
-  enqueue(data: Input, options?: EnqueueOptions): Promise<QueuedJob<Data>>;
+  enqueue(data: Input, options?: EnqueueOptions): Promise<QueuedJob<Data, Result>>;
   /**
    * Stores many jobs, a thousand per round trip, each of which has `storeTimeoutMs`; the options are the same
    * for all, or come from a function of each job's data. All are checked before the first is stored.
@@ -35,7 +35,7 @@ export interface Enqueuing<Data, Input> {
   enqueueMany(
     data: readonly Input[],
     options?: EnqueueOptions | EnqueueOptionsOf<Input>,
-  ): Promise<QueuedJob<Data>[]>;
+  ): Promise<QueuedJob<Data, Result>[]>;
 }
 
 interface Entry<Data> {
@@ -52,7 +52,9 @@ export interface EnqueuingParts<Data> extends LaneJoinParts {
   readonly actions: JobActions;
 }
 
-export function createEnqueuing<Data, Input>(parts: EnqueuingParts<Data>): Enqueuing<Data, Input> {
+export function createEnqueuing<Data, Result, Input>(
+  parts: EnqueuingParts<Data>,
+): Enqueuing<Data, Result, Input> {
   const { bucket, inTimeSince, rules, actions, open, weightOf } = parts;
   const joinLanes = createJoinLanes(parts);
 
@@ -81,7 +83,7 @@ export function createEnqueuing<Data, Input>(parts: EnqueuingParts<Data>): Enque
     return (data, index) => readOptions(where, options(data, index), assertOne);
   }
 
-  async function store(entries: readonly Entry<Data>[]): Promise<QueuedJob<Data>[]> {
+  async function store(entries: readonly Entry<Data>[]): Promise<QueuedJob<Data, Result>[]> {
     const startedAtMs = performance.now();
     const queue = await open();
     const [first] = entries;
@@ -148,7 +150,7 @@ export function createEnqueuing<Data, Input>(parts: EnqueuingParts<Data>): Enque
         const own = optionsOf(each, index);
         entries.push({ data: value, options: own instanceof Promise ? await own : own });
       }
-      const jobs: QueuedJob<Data>[] = [];
+      const jobs: QueuedJob<Data, Result>[] = [];
       for (let start = 0; start < entries.length; start += PER_ROUND_TRIP) {
         const some = entries.slice(start, start + PER_ROUND_TRIP);
         jobs.push(

@@ -2,6 +2,7 @@ import { InvalidOptionError } from "../core/errors.ts";
 import type { Slot } from "../throttle/slot.ts";
 import type { Wait, Waits } from "../throttle/waiting-call.ts";
 import type { Job, Stored } from "./job.ts";
+import type { Discard, RetryAfter } from "./outcome.ts";
 
 /** What a handler gets beside its job. */
 export interface JobContext {
@@ -29,11 +30,14 @@ export interface JobContext {
   readonly progress: (value: number | string | boolean | object) => Promise<void>;
 }
 
+/** What a handler may return: what it came to, or what is to become of its job instead. */
+export type HandlerResult<Result> = Result | Discard | RetryAfter;
+
 /** Does one job, at once or by a promise; what it throws counts as a failed attempt. */
-export type Handler<Data, Result> = (
+export type Handler<Data, Result = unknown> = (
   job: Job<Data>,
   context: JobContext,
-) => Result | Promise<Result>;
+) => HandlerResult<Result> | Promise<HandlerResult<Result>>;
 
 /** A context, the wait for its slot, and the end of what it stands for. */
 export interface OwnedJobContext extends JobContext, Waits {

@@ -20,14 +20,20 @@ import { createStoredAccess } from "./stored-queue.ts";
 
 /**
  * Durable work for one bucket; it waits in Redis until a worker's slot comes.
- * `Input` is what producers give, `Data` what the queue's schema makes of it; without a schema they are the same.
+ * `Data` is what its handlers get, and `Result` what they return. `Input` is what producers give, of which the
+ * queue's schema makes `Data`; without a schema they are the same.
  */
-export interface Queue<Data, Input = Data>
-  extends Enqueuing<Data, Input>, Schedules, QueueSteering, DeadLetters<Data>, QueueEmitter {
+export interface Queue<Data, Result = unknown, Input = Data>
+  extends
+    Enqueuing<Data, Result, Input>,
+    Schedules,
+    QueueSteering,
+    DeadLetters<Data>,
+    QueueEmitter {
   readonly name: string;
   readonly bucket: Bucket;
   /** The job of this id, whoever enqueued it; undefined when it is not there. Throws as `counts` does. */
-  job(id: string): Promise<QueuedJob<Data> | undefined>;
+  job(id: string): Promise<QueuedJob<Data, Result> | undefined>;
   /**
    * What becomes of the backlog if nothing changes: reckoned from the limits of the bucket and of the keys that
    * are in force, and from all that waits. How long handlers take is not known, so limits on calls at once do not
@@ -39,7 +45,11 @@ export interface Queue<Data, Input = Data>
 }
 
 /** A queue, and the end of it. */
-export interface OwnedQueue<Data, Input = Data> extends Queue<Data, Input> {
+export interface OwnedQueue<Data, Result = unknown, Input = Data> extends Queue<
+  Data,
+  Result,
+  Input
+> {
   /** The weight of a key's lane, if it is not 1. */
   readonly weightOf: (key: string | undefined) => number | undefined;
   /** What checks the data of its jobs, on both ends. */
@@ -60,9 +70,9 @@ export interface QueueSettings<Data> {
   readonly maxJobBytes?: number | undefined;
 }
 
-export function createQueue<Data, Input = Data>(
+export function createQueue<Data, Result = unknown, Input = Data>(
   settings: QueueSettings<Data>,
-): OwnedQueue<Data, Input> {
+): OwnedQueue<Data, Result, Input> {
   const { name, bucket, connect, prefix, timeoutMs, logger, schema } = settings;
   const { maxJobBytes = MAX_JOB_BYTES } = settings;
   const connection = connect("producer");
@@ -80,7 +90,7 @@ export function createQueue<Data, Input = Data>(
     isParked: outlook.isParked,
   });
   const deadLetters = createDeadLetters<Data>(access, waits.end);
-  const enqueuing = createEnqueuing<Data, Input>({
+  const enqueuing = createEnqueuing<Data, Result, Input>({
     name,
     logger,
     bucket,

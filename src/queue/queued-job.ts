@@ -8,7 +8,7 @@ import type { JobEta } from "./outlook.ts";
 export type JobState = "waiting" | "active" | "delayed" | "done" | "failed";
 
 /** A job in its queue: what was enqueued, and what one can ask of it. Each method asks Redis anew. */
-export interface QueuedJob<Data> extends Job<Data> {
+export interface QueuedJob<Data, Result = unknown> extends Job<Data> {
   /** Where the job is; undefined when it was removed, or is done for so long that it is no longer kept. */
   state(): Promise<JobState | undefined>;
   /** What its handlers have logged, the oldest first; empty when the job is not there. */
@@ -25,14 +25,16 @@ export interface QueuedJob<Data> extends Job<Data> {
   remove(): Promise<boolean>;
   /**
    * Resolves with what its handler returned, as JSON holds it (null for nothing), also when it was
-   * done before. The wait outlasts an outage of Redis. Many waits share one connection.
+   * done before. The wait outlasts an outage of Redis. Many waits share one connection. `Result` is what the
+   * queue says, or the call: nobody checks it.
    *
    * @throws {@link JobFailedError} when it has failed for good.
    * @throws {@link JobMissingError} when it was removed, or is no longer kept.
    * @throws {@link JobUnfinishedError} when it has not ended within `timeoutMs`.
    * @throws {@link StoreUnavailableError} when Redis is away as the wait begins.
    */
-  finished<Result = unknown>(options?: FinishedOptions): Promise<Result>;
+  finished(options?: FinishedOptions): Promise<Result>;
+  finished<OfThisJob>(options?: FinishedOptions): Promise<OfThisJob>;
 }
 
 /** What a queue does with a job of its, by id. */
@@ -82,6 +84,9 @@ class JobHandle {
 }
 
 /** A job's facts, with methods that ask its queue. */
-export function queuedJob<Data>(job: Job<Data>, actions: JobActions): QueuedJob<Data> {
+export function queuedJob<Data, Result>(
+  job: Job<Data>,
+  actions: JobActions,
+): QueuedJob<Data, Result> {
   return Object.assign(new JobHandle(actions), job);
 }

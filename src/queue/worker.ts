@@ -42,7 +42,7 @@ export interface Worker {
 }
 
 export interface WorkerSettings<Data, Result> {
-  readonly queue: Queue<Data, never>;
+  readonly queue: Queue<Data, unknown, never>;
   readonly bucket: OwnedBucket;
   readonly handler: Handler<Data, Result> | string | URL;
   readonly schema: Schema<Data> | undefined;

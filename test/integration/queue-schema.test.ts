@@ -16,7 +16,7 @@ const ORDER = z.object({
 function openQueue<Data, Input = Data>(schema?: Schema<Data, Input>) {
   const sluice = sluices.open();
   const bucket = sluice.bucket("downstream", { rate: "500/s" });
-  return { sluice, bucket, queue: sluice.queue<Data, Input>("jobs", { bucket, schema }) };
+  return { sluice, bucket, queue: sluice.queue<Data, unknown, Input>("jobs", { bucket, schema }) };
 }
 
 describe("a queue's schema", () => {
@@ -45,7 +45,9 @@ describe("a queue's schema", () => {
   it("types what producers give, and what handlers get", () => {
     const { queue } = openQueue(ORDER);
 
-    expectTypeOf(queue).toEqualTypeOf<Queue<z.output<typeof ORDER>, z.input<typeof ORDER>>>();
+    expectTypeOf(queue).toEqualTypeOf<
+      Queue<z.output<typeof ORDER>, unknown, z.input<typeof ORDER>>
+    >();
   });
 
   it.each([

@@ -1,6 +1,7 @@
 import { describe, expectTypeOf, it } from "vitest";
 import {
   createSluice,
+  Discard,
   throttled,
   type QueuedJob,
   type Slot,
@@ -111,6 +112,27 @@ describe("the types of a queue", () => {
       expectTypeOf(signal).toEqualTypeOf<AbortSignal>();
       expectTypeOf(attempt).toEqualTypeOf<number>();
     });
+  });
+
+  it("carry a result from the handler to who waits for it", async () => {
+    const sluice = createSluice();
+    const queue = sluice.queue<{ amount: number }, { receipt: string }>("charges", { bucket });
+    const job = await queue.enqueue({ amount: 1 });
+
+    expectTypeOf(job.finished()).toEqualTypeOf<Promise<{ receipt: string }>>();
+    sluice.worker(queue, async ({ data }) =>
+      data.amount > 0 ? { receipt: "r" } : new Discard("nothing to charge"),
+    );
+    // @ts-expect-error: the queue's handlers return something else
+    sluice.worker(queue, async () => 1);
+  });
+
+  it("leave a result that no queue names to who waits for it", async () => {
+    const queue = createSluice().queue<number>("charges", { bucket });
+    const job = await queue.enqueue(1);
+
+    expectTypeOf(job.finished()).toEqualTypeOf<Promise<unknown>>();
+    expectTypeOf(job.finished<string>()).toEqualTypeOf<Promise<string>>();
   });
 
   it("let a handler answer at once", () => {

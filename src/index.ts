@@ -69,6 +69,7 @@ export type { FetchOptions, ThrottledFetch } from "./throttle/throttled-fetch.ts
 export type { OnStateLost, OnStoreDown } from "./throttle/outage/outage-options.ts";
 export { rateLimitHeaders } from "./throttle/rate-limit-headers.ts";
 export type { Slot } from "./throttle/slot.ts";
-export type { BucketState, LimitState } from "./throttle/steering.ts";
+export type { BucketState, LimitState } from "./throttle/bucket-state.ts";
+export type { KeyOptions, PauseOptions } from "./throttle/steering.ts";
 export { throttledClient, type ThrottledClientOptions } from "./throttle/throttled-client.ts";
 export type { Throttled, ThrottledOptions } from "./throttle/throttled-function.ts";

@@ -2,7 +2,8 @@ import type { PolicyOptions } from "../core/policy.ts";
 import type { Decision } from "./decision.ts";
 import type { DrawOptions, TryOptions } from "./draw-options.ts";
 import type { Slot } from "./slot.ts";
-import type { BucketState } from "./steering.ts";
+import type { BucketState } from "./bucket-state.ts";
+import type { KeyOptions, PauseOptions } from "./steering.ts";
 import type { ThrottledFetch } from "./throttled-fetch.ts";
 import type { Throttled, ThrottledOptions } from "./throttled-function.ts";
 
@@ -54,9 +55,14 @@ export interface Bucket {
    * @throws {@link ClosedError} when the sluice is closed; so do the others below.
    */
   configure(policy: PolicyOptions | "code"): Promise<void>;
-  /** Starts no call of any replica for a time, or until {@link Bucket.resume}. */
-  pause(options?: { readonly forMs?: number | undefined }): Promise<void>;
-  resume(): Promise<void>;
+  /**
+   * Starts no call of any replica for a time, or until {@link Bucket.resume}; with a key, none of that key.
+   *
+   * @throws {@link InvalidOptionError} when the key has no limits of its own, of which alone something is kept.
+   */
+  pause(options?: PauseOptions): Promise<void>;
+  /** Ends a pause of the bucket; with a key, that key's own. Throws as `pause` does. */
+  resume(options?: KeyOptions): Promise<void>;
   /** How the bucket stands for all replicas; with a key, that key's own limits too. Changes nothing. */
-  peek(options?: { readonly key?: string | undefined }): Promise<BucketState>;
+  peek(options?: KeyOptions): Promise<BucketState>;
 }

@@ -71,7 +71,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     ...basics,
     declared: policy,
     waiting,
-    onChange: () => lookIn(),
+    onChange: lookIn,
   });
   const changeListeners = new Set<(key: string | undefined) => void>();
   const closeListeners: ((reason: ClosedError) => void)[] = [];

@@ -69,10 +69,13 @@ export function createSpreadBucket(parts: SpreadBucketParts): OwnedBucket {
     for (const part of openedFor(key)) part.lookIn(key);
   }
 
-  /** Steers all parts in Redis by way of one of them; callers here feel it at once. */
-  async function steer(how: (part: OwnedBucket) => Promise<void>): Promise<void> {
-    await how(bucketOf(undefined));
-    lookIn();
+  /** Steers the part of a key; without one all parts in Redis, by way of one of them. Callers here feel it at once. */
+  async function steer(
+    key: string | undefined,
+    how: (part: OwnedBucket) => Promise<void>,
+  ): Promise<void> {
+    await how(bucketOf(key));
+    if (key === undefined) lookIn();
   }
 
   /** What all keys share cannot hold over parts that know nothing of each other. */
@@ -138,10 +141,10 @@ export function createSpreadBucket(parts: SpreadBucketParts): OwnedBucket {
     },
     async configure(given) {
       if (given !== "code") assertPerKey(given);
-      await steer((part) => part.configure(given));
+      await steer(undefined, (part) => part.configure(given));
     },
-    pause: (options) => steer((part) => part.pause(options)),
-    resume: () => steer((part) => part.resume()),
+    pause: (options) => steer(options?.key, (part) => part.pause(options)),
+    resume: (options) => steer(options?.key, (part) => part.resume(options)),
     peek: (options) => bucketOf(options?.key).peek(options),
     inForce: () => bucketOf(undefined).inForce(),
     onClose(fail) {

@@ -1,56 +1,30 @@
 import { z } from "zod";
-import { ClosedError } from "../core/errors.ts";
-import { formatLimit } from "../core/format-limit.ts";
+import { ClosedError, InvalidOptionError } from "../core/errors.ts";
 import { KEY, LONGEST_MS, readOptions, wholeNumber } from "../core/options.ts";
 import { keyLimitsOf } from "../core/per-key.ts";
 import { compileOver } from "../core/compile-policy.ts";
-import { formatPolicy, type Policy, type PolicyOptions } from "../core/policy.ts";
+import type { Policy, PolicyOptions } from "../core/policy.ts";
 import type { Change, Peeked } from "../core/store.ts";
 import type { Basics } from "./basics.ts";
+import { describeState, FOREVER_US, msUntil, type BucketState } from "./bucket-state.ts";
 import { termsOf } from "./known-terms.ts";
 
-/** How one limit stands. The numbers are of 100 calls a minute, 97 of them used. */
-export interface LimitState {
-  /** `"100/min"`. */
-  readonly name: string;
-  readonly unit: string;
-  readonly scope: "bucket" | "key";
-  /** `100`. */
-  readonly capacity: number;
-  /** What is used: `97`. */
-  readonly level: number;
-  /** What could pass now: `3`. */
-  readonly remaining: number;
-  /** Ms until a call of cost 1 may pass: `0`. Undefined if nobody can tell, as of a concurrency limit that is used up. */
-  readonly nextFreeMs: number | undefined;
+/** Which key something is about; left out, the whole bucket. */
+export interface KeyOptions {
+  readonly key?: string | undefined;
 }
 
-/** How a bucket stands, for all replicas. */
-export interface BucketState {
-  /** The policy in force: `"100/s"`. */
-  readonly policy: string;
-  /** Whether it comes from the code or was configured over it. */
-  readonly policyFrom: "code" | "configured";
-  readonly generation: number;
-  /** Ms until a cooldown ends: `0` if there is none. */
-  readonly coolingForMs: number;
-  /** Ms until a pause ends: `0` if there is none; Infinity if it has no end. */
-  readonly pausedForMs: number;
-  /** The part of the rate that is in force after a refusal: `1` is all of it. */
-  readonly rateFactor: number;
-  /** How many replicas drew of late. */
-  readonly replicas: number;
-  /** How many callers wait in this process. */
-  readonly waitingHere: number;
-  readonly limits: readonly LimitState[];
+export interface PauseOptions extends KeyOptions {
+  /** For how long. Defaults to until it is resumed. */
+  readonly forMs?: number | undefined;
 }
 
 /** Live changes of one bucket, for every replica. */
 interface Steering {
   readonly configure: (policy: PolicyOptions | "code") => Promise<void>;
-  readonly pause: (options?: { readonly forMs?: number | undefined }) => Promise<void>;
-  readonly resume: () => Promise<void>;
-  readonly peek: (options?: { readonly key?: string | undefined }) => Promise<BucketState>;
+  readonly pause: (options?: PauseOptions) => Promise<void>;
+  readonly resume: (options?: KeyOptions) => Promise<void>;
+  readonly peek: (options?: KeyOptions) => Promise<BucketState>;
 }
 
 /** How a bucket stands, beside the policy that holds for all replicas now. */
@@ -64,16 +38,14 @@ export interface InForce {
   readonly gapMs: number;
 }
 
-/** A pause without an end: some 30 years. */
-const FOREVER_US = 1e15;
-const PAUSE = z.strictObject({ forMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional() });
-const PEEK = z.strictObject({ key: KEY.optional() });
+const ONE_KEY = z.strictObject({ key: KEY.optional() });
+const PAUSE = ONE_KEY.extend({ forMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional() });
 
 export interface SteeringOptions extends Basics {
   readonly declared: Policy;
   readonly waiting: () => number;
-  /** Callers here are to feel the change at once. */
-  readonly onChange: () => void;
+  /** Callers here are to feel the change at once: those of one key, or all. */
+  readonly onChange: (key: string | undefined) => void;
 }
 
 /** The same, as the bucket that it belongs to uses it. */
@@ -94,7 +66,20 @@ export function createSteering(parts: SteeringOptions): OwnedSteering {
   async function steer(change: Change, terms = known.terms): Promise<void> {
     assertOpen();
     await store.steer({ bucket, terms, key: undefined, keyLimits: [], change });
-    onChange();
+    onChange(undefined);
+  }
+
+  async function pause(where: string, key: string | undefined, forUs: number): Promise<void> {
+    const change: Change = { do: "pause", forUs };
+    if (key === undefined) return steer(change);
+    const keyLimits = keyLimitsOf(await policyInForce(), key);
+    if (keyLimits.length === 0) {
+      const remedy =
+        "nothing is kept of a key that has no limits of its own; give the bucket perKey, or leave the key out";
+      throw new InvalidOptionError({ where, option: "key", value: key, remedy });
+    }
+    await store.steer({ bucket, terms: known.terms, key, keyLimits, change });
+    onChange(key);
   }
 
   async function look(policy: Policy, key: string | undefined): Promise<Peeked> {
@@ -119,7 +104,7 @@ export function createSteering(parts: SteeringOptions): OwnedSteering {
     const { nowUs, wholeAtUs, gapUs, gapUntilUs } = peeked;
     return {
       policy,
-      state: describe(peeked, key, policy, waiting()),
+      state: describeState(peeked, key, policy, waiting()),
       wholeInMs: msUntil(wholeAtUs, nowUs),
       spacedForMs: msUntil(gapUntilUs, nowUs),
       gapMs: gapUs / 1_000,
@@ -135,12 +120,15 @@ export function createSteering(parts: SteeringOptions): OwnedSteering {
       await steer(change, termsOf(policy, 0));
     },
     async pause(options = {}) {
-      const { forMs } = readOptions("pause()", PAUSE, options);
-      await steer({ do: "pause", forUs: forMs === undefined ? FOREVER_US : forMs * 1_000 });
+      const { key, forMs } = readOptions("pause()", PAUSE, options);
+      await pause("pause()", key, forMs === undefined ? FOREVER_US : forMs * 1_000);
     },
-    resume: () => steer({ do: "pause", forUs: 0 }),
+    async resume(options = {}) {
+      const { key } = readOptions("resume()", ONE_KEY, options);
+      await pause("resume()", key, 0);
+    },
     async peek(options = {}) {
-      const { key } = readOptions("peek()", PEEK, options);
+      const { key } = readOptions("peek()", ONE_KEY, options);
       return (await inForce(key)).state;
     },
     inForce: () => inForce(),
@@ -148,41 +136,4 @@ export function createSteering(parts: SteeringOptions): OwnedSteering {
       isClosed = true;
     },
   };
-}
-
-function describe(
-  peeked: Peeked,
-  key: string | undefined,
-  policy: Policy,
-  waitingHere: number,
-): BucketState {
-  const { nowUs, standings, coolUntilUs, pausedUntilUs } = peeked;
-  const shutUntilUs = Math.max(coolUntilUs, pausedUntilUs);
-  const limits = [...policy.limits, ...keyLimitsOf(policy, key)].map((limit, index): LimitState => {
-    const { remaining = limit.capacity, nextUs = nowUs } = standings[index] ?? {};
-    return {
-      name: formatLimit(limit),
-      unit: limit.unit,
-      scope: index < policy.limits.length ? "bucket" : "key",
-      capacity: limit.capacity,
-      level: limit.capacity - remaining,
-      remaining,
-      nextFreeMs: nextUs === Infinity ? undefined : msUntil(Math.max(nextUs, shutUntilUs), nowUs),
-    };
-  });
-  return {
-    policy: formatPolicy(policy),
-    policyFrom: peeked.isOverride ? "configured" : "code",
-    generation: peeked.generation,
-    coolingForMs: msUntil(coolUntilUs, nowUs),
-    pausedForMs: pausedUntilUs - nowUs > FOREVER_US / 2 ? Infinity : msUntil(pausedUntilUs, nowUs),
-    rateFactor: peeked.factor / 1_000,
-    replicas: peeked.alive,
-    waitingHere,
-    limits,
-  };
-}
-
-function msUntil(us: number, nowUs: number): number {
-  return Math.max(0, Math.ceil((us - nowUs) / 1_000));
 }

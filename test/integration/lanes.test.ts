@@ -22,6 +22,28 @@ function policyOf(rate: string, capacity: number) {
   return { limits: [leakyBucket(rate), tokenBucket({ capacity, refill: "1/s", unit: "tokens" })] };
 }
 
+describe("a key that is paused by hand", () => {
+  it("starts none of its jobs at any worker until it is resumed, from wherever; others pass", async () => {
+    const policy = { rate: "500/s", perKey: { rate: "400/s" } };
+    const [here, there] = [lanes.open(policy), lanes.open(policy)];
+    const done: string[] = [];
+    for (const { sluice, queue } of [here, there]) {
+      sluice.worker(queue, async ({ key }) => void done.push(key!), { concurrency: 3 });
+    }
+    await here.queue.bucket.pause({ key: "held" });
+
+    await here.queue.enqueueMany(upTo(50), { key: "held" });
+    await here.queue.enqueueMany(upTo(100), { key: "free" });
+    await waitUntil(() => done.length >= 100, "those of the other key are done");
+    const doneMeanwhile = new Set(done);
+    await there.queue.bucket.resume({ key: "held" });
+    await waitUntil(() => done.length === 150, "all are done");
+
+    expect([...doneMeanwhile]).toEqual(["free"]);
+    expect(await here.queue.counts()).toMatchObject({ failed: 0, waiting: 0, delayed: 0 });
+  });
+});
+
 describe("a key that has no room", () => {
   it("is passed by jobs of other keys, and takes none of their places", async () => {
     const opened = lanes.open({

@@ -146,6 +146,67 @@ describe("pause", () => {
   });
 });
 
+describe("a pause of one key", () => {
+  const PER_KEY = { rate: "1000/s", perKey: { rate: "100/s" } };
+
+  it("starts none of its calls at any replica until resume, and lets others go on", async () => {
+    const [here, there] = twoReplicas(PER_KEY);
+    const left: string[] = [];
+    const draw = async (key: string): Promise<void> => {
+      await there!.draw({ key });
+      left.push(key);
+    };
+    const calls = Array.from({ length: 20 }, () => [draw("acme"), draw("bolt")]).flat();
+    await vi.advanceTimersByTimeAsync(35);
+
+    await here!.pause({ key: "acme" });
+    await vi.advanceTimersByTimeAsync(1);
+    const before = left.filter((key) => key === "acme").length;
+    await vi.advanceTimersByTimeAsync(10_000);
+    const during = left.filter((key) => key === "acme").length - before;
+    const others = left.filter((key) => key === "bolt").length;
+    const states = await Promise.all([there!.peek(), there!.peek({ key: "acme" })]);
+    await here!.resume();
+    await vi.advanceTimersByTimeAsync(1_000);
+    const afterOthers = left.filter((key) => key === "acme").length - before;
+    await here!.resume({ key: "acme" });
+    await vi.advanceTimersByTimeAsync(1_000);
+    await Promise.all(calls);
+
+    expect([during, afterOthers, others]).toEqual([0, 0, 20]);
+    expect(states.map(({ pausedForMs }) => pausedForMs)).toEqual([0, Infinity]);
+    expect(left).toHaveLength(40);
+    await Promise.all([here!.close(), there!.close()]);
+  });
+
+  it("ends by itself after its time, and refuses tries until then", async () => {
+    const [bucket] = twoReplicas(PER_KEY);
+    await bucket!.pause({ key: "acme", forMs: 3_000 });
+
+    const refused = await bucket!.tryDraw({ key: "acme" });
+    const drawing = bucket!.draw({ key: "acme" });
+    await vi.advanceTimersByTimeAsync(4_000);
+
+    expect(refused).toMatchObject({ allowed: false, retryAfterMs: 3_000 });
+    expect((await drawing).waitedMs).toBeGreaterThanOrEqual(3_000);
+    await bucket!.close();
+  });
+
+  it.each(["pause", "resume"] as const)(
+    "is refused where the key has no limits of its own: %s",
+    async (method) => {
+      const [bucket] = twoReplicas({ rate: "100/s" });
+
+      const failing = bucket![method]({ key: "acme" });
+
+      await expect(failing).rejects.toThrow(`${method}(): option "key" is "acme"`);
+      await expect(failing).rejects.toBeInstanceOf(InvalidOptionError);
+      expect(await bucket!.peek({ key: "acme" })).toMatchObject({ pausedForMs: 0 });
+      await bucket!.close();
+    },
+  );
+});
+
 describe("maxWaiting", () => {
   it("keeps the line for those who are more urgent as it fills", async () => {
     const { bucket } = createTestBucket({ rate: "1/h", maxWaiting: 10 });

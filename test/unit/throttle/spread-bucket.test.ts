@@ -196,6 +196,19 @@ describe("what is done to a spread bucket", () => {
     expect(resumed.map(({ allowed }) => allowed)).toEqual([true, true, true]);
   });
 
+  it("a pause of one key holds for that key alone, until it is resumed", async () => {
+    const [here, there] = twoReplicas({ perKey: { rate: "10/s", burst: 5 } });
+    await there.tryDraw({ key: A });
+
+    await here.pause({ key: A });
+    const paused = await Promise.all([A, B, C].map((key) => there.tryDraw({ key })));
+    await here.resume({ key: A });
+    const resumed = await there.tryDraw({ key: A });
+
+    expect(paused.map(({ allowed }) => allowed)).toEqual([false, true, true]);
+    expect(resumed.allowed).toBe(true);
+  });
+
   it("a resume lets callers go that wait here for other parts", async () => {
     const { bucket } = spread({ perKey: { rate: "10/s" } });
     await bucket.pause();

@@ -33,7 +33,7 @@ export type { RateInput } from "./core/rate.ts";
 export type { Align } from "./core/resets.ts";
 export type { SluiceEvents, StoreEvent } from "./core/store-events.ts";
 export type { Enqueuing, EnqueueOptionsOf } from "./queue/enqueue.ts";
-export type { EnqueueOptions } from "./queue/enqueue-options.ts";
+export type { EnqueueOptions, JobDefaults } from "./queue/enqueue-options.ts";
 export type { Job } from "./queue/job.ts";
 export {
   HandlerTimeoutError,

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { InvalidOptionError } from "./core/errors.ts";
 import type { Logger } from "./core/logger.ts";
 import { LONGEST_MS, NAME, readOptions, wholeNumber } from "./core/options.ts";
+import { JOB_DEFAULTS, type JobDefaults } from "./queue/enqueue-options.ts";
 import type { Weights } from "./queue/lane.ts";
 import type { Schema } from "./queue/schema.ts";
 import type { BreakerOptions } from "./redis/breaker.ts";
@@ -70,6 +71,8 @@ export interface QueueOptions<Data = unknown, Input = Data> {
   readonly schema?: Schema<Data, Input> | undefined;
   /** The most bytes of JSON that the data of one job may have. Defaults to 1,000,000. */
   readonly maxJobBytes?: number | undefined;
+  /** What its jobs have where `enqueue` does not say otherwise: `{ attempts: 8, backoff: { baseMs: 500 } }`. Each process that enqueues goes by its own. */
+  readonly defaults?: JobDefaults | undefined;
 }
 
 const QUEUE_OPTIONS = z.strictObject({
@@ -83,6 +86,7 @@ const QUEUE_OPTIONS = z.strictObject({
     .custom<Schema<unknown>>(isSchema, { error: "give a schema that keeps to Standard Schema" })
     .optional(),
   maxJobBytes: wholeNumber(2, 512_000_000, "bytes").optional(),
+  defaults: JOB_DEFAULTS.optional(),
 });
 
 export function readSluiceOptions(given: unknown): SluiceOptions {

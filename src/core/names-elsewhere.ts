@@ -26,6 +26,7 @@ const NAMES_HERE: ReadonlyMap<string, readonly string[]> = new Map([
   ["insuranceLimiter", ["onStoreDown"]],
   // BullMQ
   ["connection", ["redis"]],
+  ["defaultJobOptions", ["defaults"]],
   ["jobId", ["dedupeId"]],
   ["deduplication", ["dedupeId"]],
   ["repeat", ["every"]],

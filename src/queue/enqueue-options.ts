@@ -42,6 +42,9 @@ export interface EnqueueOptions {
   readonly timeZone?: string | undefined;
 }
 
+/** What the jobs of a queue have where `enqueue` does not say otherwise. */
+export type JobDefaults = Pick<EnqueueOptions, "priority" | "maxWaitMs" | "attempts" | "backoff">;
+
 /** BullMQ's order of delayed jobs has room for no later times. */
 const LATEST_MS = 2 ** 41 - 1;
 const AT_ERROR = { error: "give a Date, or ms (not seconds) since 1970, before 2039-09-07" };
@@ -49,17 +52,22 @@ const AT_ERROR = { error: "give a Date, or ms (not seconds) since 1970, before 2
 const LEAST_MS = 1e11;
 const TIME = wholeNumber(1, LONGEST_MS, "milliseconds").optional();
 
+/** The options that a queue may set for all of its jobs. */
+export const JOB_DEFAULTS = z.strictObject({
+  priority: PRIORITY.optional(),
+  maxWaitMs: TIME,
+  attempts: wholeNumber(1, 1_000, "attempts").optional(),
+  backoff: z.strictObject({ baseMs: TIME, maxMs: TIME }).optional(),
+});
+
 const ENQUEUE_OPTIONS = z.strictObject({
   key: KEY.optional(),
   cost: COST.optional(),
-  priority: PRIORITY.optional(),
   delayMs: wholeNumber(0, LONGEST_MS, "milliseconds").optional(),
   at: z.custom<Date | number>(isTime, AT_ERROR).optional(),
-  maxWaitMs: TIME,
   dedupeId: KEY.optional(),
   dedupeMs: TIME,
-  attempts: wholeNumber(1, 1_000, "attempts").optional(),
-  backoff: z.strictObject({ baseMs: TIME, maxMs: TIME }).optional(),
+  ...JOB_DEFAULTS.shape,
   every: wholeNumber(100, LONGEST_MS, "milliseconds").optional(),
   cron: z.string({ error: "give a cron expression" }).optional(),
   timeZone: z
@@ -110,6 +118,17 @@ export function readEnqueueOptions(where: string, given: unknown): EnqueueOption
   if (broken === undefined) return read;
   const { option, remedy } = broken;
   throw new InvalidOptionError({ where, option, value: read[option], remedy });
+}
+
+/** The same, with what the queue's own say where these say nothing. */
+export function withDefaults(options: EnqueueOptions, defaults: JobDefaults): EnqueueOptions {
+  return {
+    ...options,
+    priority: options.priority ?? defaults.priority,
+    maxWaitMs: options.maxWaitMs ?? defaults.maxWaitMs,
+    attempts: options.attempts ?? defaults.attempts,
+    backoff: options.backoff ?? defaults.backoff,
+  };
 }
 
 export function isRecurring({ every, cron }: EnqueueOptions): boolean {

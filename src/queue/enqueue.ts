@@ -2,7 +2,13 @@ import type { Queue as StoredQueue } from "bullmq";
 import { InvalidOptionError } from "../core/errors.ts";
 import type { OwnedBucket } from "../throttle/owned-bucket.ts";
 import { afterOthers, confirmed } from "./confirmed.ts";
-import { isRecurring, readEnqueueOptions, type EnqueueOptions } from "./enqueue-options.ts";
+import {
+  isRecurring,
+  readEnqueueOptions,
+  withDefaults,
+  type EnqueueOptions,
+  type JobDefaults,
+} from "./enqueue-options.ts";
 import { createJoinLanes, type LaneJoinParts } from "./join-lanes.ts";
 import { readJob, storedName, storedOptions, type Job, type Stored } from "./job.ts";
 import { PARK_MS } from "./lane.ts";
@@ -49,13 +55,14 @@ export interface EnqueuingParts<Data> extends LaneJoinParts {
   readonly bucket: OwnedBucket;
   readonly inTimeSince: StoredAccess["inTimeSince"];
   readonly rules: DataRules<Data>;
+  readonly defaults: JobDefaults | undefined;
   readonly actions: JobActions;
 }
 
 export function createEnqueuing<Data, Result, Input>(
   parts: EnqueuingParts<Data>,
 ): Enqueuing<Data, Result, Input> {
-  const { bucket, inTimeSince, rules, actions, open, weightOf } = parts;
+  const { bucket, inTimeSince, rules, defaults, actions, open, weightOf } = parts;
   const joinLanes = createJoinLanes(parts);
 
   /** What can never pass is refused now, and not when its turn comes in a week. */
@@ -64,7 +71,8 @@ export function createEnqueuing<Data, Result, Input>(
     given: unknown,
     assert: (options: EnqueueOptions) => void = () => {},
   ): EnqueueOptions | Promise<EnqueueOptions> {
-    const options = readEnqueueOptions(where, given);
+    const own = readEnqueueOptions(where, given);
+    const options = defaults === undefined ? own : withDefaults(own, defaults);
     assert(options);
     weightOf(options.key);
     const checking = bucket.checkDrawable(where, { key: options.key, cost: options.cost });

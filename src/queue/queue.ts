@@ -3,6 +3,7 @@ import type { Bucket } from "../throttle/bucket.ts";
 import type { OwnedBucket } from "../throttle/owned-bucket.ts";
 import { storedQueueName, type ConnectQueue } from "./connection.ts";
 import { createDeadLetters, type DeadLetters } from "./dead-letters.ts";
+import type { JobDefaults } from "./enqueue-options.ts";
 import { createEnqueuing, type Enqueuing } from "./enqueue.ts";
 import { createEventStream } from "./event-stream.ts";
 import type { QueueEmitter } from "./events.ts";
@@ -68,6 +69,7 @@ export interface QueueSettings<Data> {
   readonly weights?: Weights | undefined;
   readonly schema?: Schema<Data> | undefined;
   readonly maxJobBytes?: number | undefined;
+  readonly defaults?: JobDefaults | undefined;
 }
 
 export function createQueue<Data, Result = unknown, Input = Data>(
@@ -98,6 +100,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     weightOf,
     inTimeSince: (startedAtMs, question) => access.inTimeSince(startedAtMs, question),
     rules: { schema, maxJobBytes },
+    defaults: settings.defaults,
     actions,
     open: () => access.open("nothing was stored"),
   });

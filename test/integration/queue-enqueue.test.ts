@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { CostTooLargeError, type Job } from "sluice";
+import { CostTooLargeError, InvalidOptionError, type Job } from "sluice";
 import { openTokenQueue } from "../support/open-queue.ts";
 import { realSluices } from "../support/real-sluice.ts";
 import { rejectionOf } from "../support/rejection.ts";
@@ -38,6 +38,46 @@ describe("a job's cost", () => {
     const reason = await rejectionOf(queue.enqueue("odd", { cost: { bytes: 1 } }));
 
     expect(reason).toMatchObject({ code: "ERR_INVALID_OPTION", option: "cost.bytes" });
+  });
+});
+
+describe("the defaults of a queue", () => {
+  function openWithDefaults() {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("downstream", { rate: "500/s" });
+    const defaults = { attempts: 2, backoff: { baseMs: 1 }, maxWaitMs: 60_000 } as const;
+    return { sluice, queue: sluice.queue<string>("jobs", { bucket, defaults }) };
+  }
+
+  it("hold for jobs that say nothing else, one or many, and give way to what a job says", async () => {
+    const { sluice, queue } = openWithDefaults();
+    const tried: Record<string, number> = {};
+    sluice.worker(queue, async ({ data }) => {
+      tried[data] = (tried[data] ?? 0) + 1;
+      throw new Error("no such number");
+    });
+
+    const jobs = [
+      await queue.enqueue("one"),
+      ...(await queue.enqueueMany(["many"])),
+      await queue.enqueue("other", { attempts: 3, maxWaitMs: undefined }),
+    ];
+    for (const job of jobs) await rejectionOf(job.finished());
+
+    expect(tried).toEqual({ one: 2, many: 2, other: 3 });
+    for (const { enqueuedAtMs, startByMs } of jobs) expect(startByMs).toBe(enqueuedAtMs + 60_000);
+  });
+
+  it.each([
+    [{ attempts: 0 }, "defaults.attempts"],
+    [{ dedupeId: "a" }, "defaults.dedupeId"],
+  ])("are refused as the queue is made: %j", (defaults, option) => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("downstream", { rate: "500/s" });
+    const open = (): unknown => sluice.queue("jobs", { bucket, defaults: defaults as object });
+
+    expect(open).toThrow(InvalidOptionError);
+    expect(open).toThrow(`option "${option}"`);
   });
 });
 

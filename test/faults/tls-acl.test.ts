@@ -91,6 +91,18 @@ describe("a user with the rights that docs/topologies.md names", () => {
   });
 });
 
+describe("Redis without TLS", () => {
+  it("that is asked for it fails calls with what may be wrong", async () => {
+    const { port } = new URL(redis.url);
+    const bucket = openSluice(urlOf("rediss", port), 300).bucket("b", { rate: "1/s" });
+
+    const reason = await rejectionOf(bucket.draw());
+
+    expect(reason).toBeInstanceOf(StoreUnavailableError);
+    expect((reason as Error).message).toContain("a server does not speak TLS");
+  });
+});
+
 describe("Redis behind TLS", () => {
   it("serves calls and jobs, with user and password, in the database that was named", async () => {
     const sluice = openSluice({

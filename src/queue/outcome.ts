@@ -100,6 +100,13 @@ export function impossibleFailure(cause: Error): Error {
   return finalFailure(`Impossible: ${cause.message}`, cause);
 }
 
+/** How a job ends whose workers keep dying, in the words that BullMQ has for it. */
+export function deadlyFailure(deaths: number): Error {
+  return finalFailure(
+    `job stalled more than allowable limit: its workers have died ${deaths} times`,
+  );
+}
+
 /** How a job ends whose data the schema refuses. */
 export function invalidFailure(problem: string): Error {
   return finalFailure(`Invalid: ${problem}`);

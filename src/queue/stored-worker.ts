@@ -2,6 +2,7 @@ import { Worker as StoredWorker } from "bullmq";
 import type { Logger } from "../core/logger.ts";
 import { storedQueueName, type QueueConnection } from "./connection.ts";
 import type { Stored } from "./job.ts";
+import { deadlyFailure } from "./outcome.ts";
 import { ASK_AGAIN_MS, createPatientBackend } from "./patient-backend.ts";
 import { createErrorReports } from "./report-errors.ts";
 import { createRetention } from "./retention.ts";
@@ -40,14 +41,18 @@ export function createStoredWorker<Data, Result>(
   const { queue, connection, prefix, concurrency, lockMs, logger } = parts;
   const stored = new StoredWorker<Data, Result | undefined>(
     storedQueueName(queue),
-    (job, token) => parts.process(job, token!),
+    (job, token) => {
+      giveUpDeadly(job);
+      return parts.process(job, token!);
+    },
     {
       connection: connection.client,
       prefix,
       concurrency,
       lockDuration: lockMs,
       stalledInterval: Math.ceil(lockMs * LOOK_SHARE),
-      maxStalledCount: MOST_DEATHS,
+      // So many it lets pass.
+      maxStalledCount: MOST_DEATHS - 1,
       runRetryDelay: ASK_AGAIN_MS,
     },
     createPatientBackend,
@@ -67,4 +72,11 @@ export function createStoredWorker<Data, Result>(
       if (connection.isReady()) await retention.close();
     },
   };
+}
+
+/** BullMQ gives up no run of a schedule, however often its workers die. */
+function giveUpDeadly({ repeatJobKey, stalledCounter }: Stored<unknown>): void {
+  if (repeatJobKey !== undefined && stalledCounter >= MOST_DEATHS) {
+    throw deadlyFailure(stalledCounter);
+  }
 }

@@ -1,3 +1,10 @@
+-- By when a job has to start, nil if it need not: a run of a schedule, so long after the time for which it was planned.
+local function start_by_of(opts, stored_at_ms)
+  local ours = opts.sluice
+  if ours.startByMs or not ours.maxWaitMs then return ours.startByMs end
+  return stored_at_ms + (opts.delay or 0) + ours.maxWaitMs
+end
+
 -- When a job is to be let out so that a worker ends it: nil if it need not start by any time, or has been tried already.
 -- By its worker's clock, one that comes back has some time left. If it has none by ours it goes in its turn: let out
 -- again, it would come back again, as fast as Redis can.
@@ -12,8 +19,8 @@ end
 -- that runs, waits to be fetched, or is gone stays as it is.
 local function join(lanes, id, is_anew, comes_back)
   local job = lanes.jobs .. id
-  local name, priority, opts, seq, attempts_made =
-    unpack(redis.call('HMGET', job, 'name', 'priority', 'opts', 'sluiceSeq', 'atm'))
+  local name, priority, stored_opts, seq, attempts_made, stored_at_ms =
+    unpack(redis.call('HMGET', job, 'name', 'priority', 'opts', 'sluiceSeq', 'atm', 'timestamp'))
   local key = name and key_of(name)
   if not key or not redis.call('ZSCORE', lanes.delayed, id) then return nil end
   local lane = lanes.lane .. key
@@ -26,13 +33,14 @@ local function join(lanes, id, is_anew, comes_back)
   if redis.call('ZADD', lane, string.format('%.0f', place), id) == 1 then lanes.parked = lanes.parked + 1 end
   -- In BullMQ's own form: ms, and 12 bits to order by. Should the lanes be lost, it comes due by itself.
   redis.call('ZADD', lanes.delayed, 'XX', string.format('%.0f', (lanes.now_ms + DAY_MS) * 4096), id)
-  local ours = string.find(opts or '', '"sluice"', 1, true) and cjson.decode(opts).sluice
+  local opts = string.find(stored_opts or '', '"sluice"', 1, true) and cjson.decode(stored_opts)
+  local ours = opts and opts.sluice
   if type(ours) == 'table' then
     if tonumber(ours.share) then
       redis.call('HSET', lanes.shares, id, ours.share)
       lanes.known.shares = true
     end
-    local lapses_at_ms = lapse_of(lanes, ours.startByMs, attempts_made, comes_back)
+    local lapses_at_ms = lapse_of(lanes, start_by_of(opts, stored_at_ms), attempts_made, comes_back)
     if lapses_at_ms then
       redis.call('ZADD', lanes.deadlines, string.format('%.0f', lapses_at_ms), id)
       lanes.known.deadlines = true

@@ -43,6 +43,28 @@ describe("a job with maxWaitMs", () => {
     },
   );
 
+  it.each([
+    ["enqueued once", {}],
+    ["a run of a recurring one", { every: 3_600_000, dedupeId: "sync" }],
+  ])("that is %s expires in its lane, where its key has no room", async (_name, options) => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("downstream", { rate: "500/s", perKey: { rate: "1/h" } });
+    const queue = sluice.queue<string>("jobs", { bucket });
+    const started: string[] = [];
+    sluice.worker(queue, async ({ id }) => void started.push(id), { patienceMs: 0 });
+    const first = await queue.enqueue("has the room", { key: "acme" });
+    await first.finished();
+
+    const job = await queue.enqueue("late", { ...options, key: "acme", maxWaitMs: 500 });
+    await waitUntil(async () => (await job.state()) === "failed", "the job has expired");
+
+    expect((await queue.failed())[0]).toMatchObject({
+      id: job.id,
+      reason: expect.stringMatching(/^Expired: /),
+    });
+    expect(started).toEqual([first.id]);
+  });
+
   it("that came too late to any worker is expired too", async () => {
     const { sluice, queue } = openQueue();
     const job = await queue.enqueue("late", { maxWaitMs: 1 });

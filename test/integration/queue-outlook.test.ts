@@ -64,6 +64,26 @@ describe("what is expected of a steady backlog", () => {
     expect((await eta(inTime)).startsInMs).toBeLessThan(3_000);
   });
 
+  it("tells of the run of a recurring job that it will be too late", async () => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("b", { rate: "500/s", perKey: { rate: "1/s" } });
+    const queue = sluice.queue<number>("jobs", { bucket });
+    await queue.enqueueMany(numbers(100), { key: "k" });
+    // A run whose time has come joins its lane as a worker fetches it.
+    sluice.worker(queue, async () => {}, { patienceMs: 0 });
+
+    const recurring = { every: 3_600_000, dedupeId: "sync", key: "k" };
+    const run = await queue.enqueue(0, { ...recurring, maxWaitMs: 60_000 });
+
+    const late: string[] = [];
+    await waitUntil(async () => {
+      late.push(...(await queue.forecast()).missed.map(({ id }) => id));
+      return late.length > 0;
+    }, "one is told");
+
+    expect(late).toEqual([run.id]);
+  });
+
   it("counts a pause, and the limits of a key of its own", async () => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("b", { rate: "100/s", perKey: { rate: "2/s" } });

@@ -28,9 +28,21 @@ export interface Schedule {
 /** What BullMQ keeps with a run beside the options of its template. */
 type RunOptions = StoredOptions & { prevMillis: number; repeat: RepeatOptions };
 
+/** When a schedule has its runs. */
+type Times =
+  | { readonly every: number; readonly offset?: number }
+  | { readonly pattern: string; readonly tz: string };
+
+/** What the runs of a schedule are made of. */
+interface Template<Data> {
+  readonly name: string;
+  readonly data: Data;
+  readonly opts: StoredOptions;
+}
+
 /**
- * Stores a schedule over the one of the same name, if there is one; the job is the next of it. A run of cron
- * that is due stays: BullMQ would remove it, and plan the next.
+ * Stores a schedule over the one of the same name, if there is one; the job is the next of it. A run that is
+ * due stays: BullMQ would remove it, and plan the next.
  */
 export async function storeSchedule<Data>(
   queue: StoredQueue,
@@ -41,11 +53,10 @@ export async function storeSchedule<Data>(
   const name = options.dedupeId!;
   const times = every === undefined ? { pattern: cron!, tz: timeZone } : { every };
   const template = { name: storedName(options.key), data, opts: storedOptions(options) };
-  // A run of `every` is removed too, but planned anew for the same time.
-  const due = every === undefined ? await findDueRun<Data>(queue, name) : undefined;
+  const due = await findDueRun<Data>(queue, name);
   if (due !== undefined) {
-    const { pattern, tz = UTC } = due.schedule;
-    if (pattern === cron && tz === timeZone) return declareDueRun(queue, due, template);
+    const job = await declareDueRun(queue, due, { times, template });
+    if (await isStillDue(queue, due)) return job;
     await planAfter(queue, due);
   }
   const job = await queue.upsertJobScheduler(name, times, template);
@@ -68,30 +79,45 @@ async function findDueRun<Data>(
   return run === undefined || run.finishedOn !== undefined ? undefined : { schedule, run };
 }
 
-/** Gives the due run the newest data and options, which it hands on to the next; the key is another from that one on. */
+/** Not if a worker has fetched it meanwhile, which plans the next one by what was declared before. */
+async function isStillDue(
+  queue: StoredQueue,
+  { schedule, run }: DueRun<unknown>,
+): Promise<boolean> {
+  if (await run.isActive()) return false;
+  const due = await findDueRun(queue, schedule.key);
+  return due?.run.id === run.id;
+}
+
+/**
+ * Has the due run be the first of what is declared now: it gets the newest data and options, which it hands on to the
+ * next with the newest times. The key is another from that one on.
+ */
 async function declareDueRun<Data>(
   queue: StoredQueue,
   { schedule, run }: DueRun<Data>,
-  template: { readonly name: string; readonly data: Data; readonly opts: StoredOptions },
+  { times, template }: { readonly times: Times; readonly template: Template<Data> },
 ): Promise<Job<Data>> {
   const { name } = template;
   const data = JSON.stringify(template.data);
   const { jobId, delay, timestamp, prevMillis, repeat } = run.opts as RunOptions;
-  const planned = { jobId, delay, timestamp, prevMillis, repeat };
-  const opts = { ...template.opts, ...planned } as StoredOptions;
+  // By its offset BullMQ keeps the runs of `every` in step when it has missed some.
+  const inStep: Times =
+    "every" in times ? { ...times, offset: schedule.next! % times.every } : times;
+  const planned = { jobId, delay, timestamp, prevMillis };
+  const handedOn = { repeat: { ...inStep, count: repeat.count } };
+  const opts = { ...template.opts, ...planned, ...handedOn } as StoredOptions;
   const client = await queue.getBackend().client;
+  const key = queue.toKey(`repeat:${schedule.key}`);
   await Promise.all([
-    client.hset(queue.toKey(`repeat:${schedule.key}`), {
-      name,
-      data,
-      opts: JSON.stringify(template.opts),
-    }),
+    client.hdel(key, "every", "offset", "pattern", "tz"),
+    client.hset(key, { ...inStep, name, data, opts: JSON.stringify(template.opts) }),
     client.hset(queue.toKey(run.id!), { data, opts: JSON.stringify(opts) }),
   ]);
   return readJob(Object.assign(run, { data: template.data, opts }));
 }
 
-/** Plans the run after a due one, as the worker does that fetches it; the due one is then none that BullMQ removes. */
+/** Plans the run after one that is fetched, as its worker does; then it is none that BullMQ removes. */
 async function planAfter(queue: StoredQueue, { schedule, run }: DueRun<unknown>): Promise<void> {
   const { repeat, ...opts } = run.opts as RunOptions;
   const scheduler = await queue.jobScheduler;

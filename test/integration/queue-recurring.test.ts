@@ -77,31 +77,6 @@ describe("a recurring job", () => {
     expect(Math.abs(job.startByMs! - schedule!.nextAtMs - 60_000)).toBeLessThanOrEqual(1);
   });
 
-  it.each([
-    ["* * * * * *", "as it was"],
-    ["0 0 1 1 *", "for other times"],
-  ])("keeps a run that is due when it is declared again: %s, %s", async (cron) => {
-    const { sluice, queue } = openQueue();
-    const due = await queue.enqueue("old", {
-      cron: "* * * * * *",
-      dedupeId: "report",
-      attempts: 2,
-    });
-    const { nextAtMs } = (await queue.schedules())[0]!;
-    await waitUntil(() => Date.now() > nextAtMs, "it is due");
-
-    await queue.enqueue("new", { cron, dedupeId: "report", attempts: 7 });
-    const state = await due.state();
-    const schedules = await queue.schedules();
-    const ran: string[] = [];
-    sluice.worker(queue, async ({ id }) => void ran.push(id));
-    await due.finished();
-
-    expect(state).toBe("delayed");
-    expect(schedules).toMatchObject([{ dedupeId: "report", cron }]);
-    expect(ran.filter((id) => id === due.id)).toHaveLength(1);
-  });
-
   it("has the newest data and options from the run on that is due as it is declared", async () => {
     const { sluice, queue } = openQueue();
     const cron = "* * * * * *";

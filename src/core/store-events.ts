@@ -4,6 +4,8 @@ export interface StoreEvent {
   readonly state: "up" | "down";
   /** Where it is, without user and password: `"10.0.0.7:6379"`. */
   readonly server: string;
+  /** Of `"down"`, what the connection met last: `"connect ECONNREFUSED 10.0.0.7:6379"`. Undefined for silence, and for `"up"`. */
+  readonly reason: string | undefined;
 }
 
 /** The events of a sluice, by name. */

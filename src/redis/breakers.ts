@@ -39,15 +39,16 @@ export function createBreakers(redis: Redis | Cluster, options: BreakersOptions)
       // It fails at once while there is no connection.
       probe: () => withinMs(timeoutMs, redis.exists(keyOf(bucket)), () => new Error("no answer")),
       onChange(state) {
-        const met = lastError();
-        const last = met === undefined ? "" : `: ${wordsOf(met)}`;
+        const met = state === "down" ? lastError() : undefined;
+        const reason = met && wordsOf(met);
+        const why = reason === undefined ? "" : `: ${reason}`;
         const news =
           state === "up"
             ? "answers again"
-            : `has failed again and again, and is asked no more${last}`;
+            : `has failed again and again, and is asked no more${why}`;
         logger.warn({ server, state }, `Redis at ${server} ${news}.`);
         if (state === "down") reconnect(connectionTo(redis, server));
-        onChange({ state, server });
+        onChange({ state, server, reason });
       },
     });
     return Object.assign(breaker, { server });

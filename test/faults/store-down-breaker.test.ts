@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 import { describe, expect, it } from "vitest";
-import { StoreUnavailableError, type Bucket } from "sluice";
+import { StoreUnavailableError, type Bucket, type StoreEvent } from "sluice";
 import { startRedis } from "../support/local-redis.ts";
 import { ownRedisServers } from "../support/own-redis.ts";
 import { outages } from "../support/outages.ts";
@@ -90,6 +90,25 @@ describe("a Redis that goes on just when it is given up", () => {
     await waitUntil(() => states.length > 1, "the breaker has closed");
 
     expect(states).toEqual(["down", "up"]);
+  });
+});
+
+describe("a Redis that is gone", () => {
+  it("is told of with what its connection met", async () => {
+    const redis = await servers.start();
+    const sluice = redis.open({ storeTimeoutMs: 400, breaker: { probeMs: 600_000 } });
+    const events: StoreEvent[] = [];
+    sluice.on("store", (event) => events.push(event));
+    const bucket = sluice.bucket("b", { rate: "1000/s" });
+    await bucket.draw();
+
+    redis.signal("SIGKILL");
+    await drawUntilDown(bucket, () => events.length > 0);
+
+    expect(events[0]).toMatchObject({
+      state: "down",
+      reason: expect.stringContaining("ECONNREFUSED"),
+    });
   });
 });
 

@@ -179,6 +179,28 @@ describe("a pause of one key", () => {
     await Promise.all([here!.close(), there!.close()]);
   });
 
+  it("drops the slots that its own process holds for the key", async () => {
+    const [bucket] = twoReplicas(PER_KEY);
+    let left = 0;
+    const calls = Array.from({ length: 20 }, async () => {
+      await bucket!.draw({ key: "acme" });
+      left += 1;
+    });
+    await vi.advanceTimersByTimeAsync(35);
+    const before = left;
+
+    await bucket!.pause({ key: "acme" });
+    await vi.advanceTimersByTimeAsync(10_000);
+    const during = left - before;
+    await bucket!.resume({ key: "acme" });
+    await vi.advanceTimersByTimeAsync(1_000);
+    await Promise.all(calls);
+
+    expect(before).toBeGreaterThan(0);
+    expect(during).toBe(0);
+    await bucket!.close();
+  });
+
   it("ends by itself after its time, and refuses tries until then", async () => {
     const [bucket] = twoReplicas(PER_KEY);
     await bucket!.pause({ key: "acme", forMs: 3_000 });

@@ -78,7 +78,7 @@ export function createOutlook(parts: {
     const usedUpMs = Math.max(0, ...state.limits.map(({ nextFreeMs = 0 }) => nextFreeMs));
     const pausedForMs = isPaused ? Infinity : state.pausedForMs;
     const fromMs = Math.max(state.coolingForMs, pausedForMs, usedUpMs);
-    const paces = pacesOf(bucket.name, about, { ...inForce, fromMs });
+    const paces = pacesOf(bucket.name, about, { ...inForce, fromMs, isCostly: isCostly(seen) });
     const all = lanesOf(seen, paces);
     const indexes = new Map(seen.lanes.map(({ key }, index) => [key, index + 1]));
     const ofOthers = seen.others.lanes > 0 ? all.length - 1 : LANELESS;
@@ -121,6 +121,10 @@ export function createOutlook(parts: {
       return { waiting, goneInMs: waiting === 0 ? 0 : wholeMs(fromMs + drained.lastMs), missed };
     },
   };
+}
+
+function isCostly({ unlaned, unlanedCalls, lanes }: LanesSeen): boolean {
+  return unlanedCalls > unlaned || lanes.some(({ jobs, calls }) => calls > jobs);
 }
 
 /** All that waits: what has no lane, each lane that is told of, and the others as one. */

@@ -17,6 +17,8 @@ export interface Paces {
 /** How a bucket stands, and in how many ms it lets anything start. */
 interface Outset extends InForce {
   readonly fromMs: number;
+  /** Whether jobs that wait stand for more calls than they are. */
+  readonly isCostly: boolean;
 }
 
 /** How many one limit lets stand before a job that starts: so many at once, and so many more per ms from then on. */
@@ -53,18 +55,40 @@ export function pacesOf(bucket: string, about: TryOptions, inForce: Outset): Pac
   };
 }
 
-function linesOf({ policy, state }: InForce, costs: readonly number[]): Line[] {
-  return policy.limits.flatMap(({ kind, count, periodUs, capacity }, index) => {
+function linesOf(outset: Outset, costs: readonly number[]): Line[] {
+  const most = mostRoomOf(outset, costs);
+  return outset.policy.limits.flatMap(({ kind, count, periodUs }, index) => {
     const cost = costs[index]!;
-    const { isRate, doesRenew } = ruleOf(kind);
-    if (cost === 0 || !isRate) return [];
-    const { remaining } = state.limits[index]!;
-    // All waits for the next window anyhow when this one is used up, and then has the whole of that.
-    const room = doesRenew === true && remaining === 0 ? capacity : remaining;
+    if (cost === 0 || !ruleOf(kind).isRate) return [];
+    const room = Math.min(roomOf(outset, index) / cost, most);
     // A job starts once there is room for it, and for those before it.
-    const before = Math.max(0, room / cost - 1);
+    const before = Math.max(0, room - 1);
     return [{ room: before, perMs: (count * 1_000) / (periodUs * cost) }];
   });
+}
+
+/**
+ * For how many plain calls there is room by the limits that those take nothing of. Jobs that cost more than a plain call
+ * may do so by these, and then start no sooner, whatever room the other limits have.
+ */
+function mostRoomOf(outset: Outset, costs: readonly number[]): number {
+  const { limits } = outset.policy;
+  if (!outset.isCostly) return Infinity;
+  const stepUs = stepOf(limits, costs);
+  const rooms = limits.map(({ kind, count, periodUs }, index) =>
+    costs[index] === 0 && ruleOf(kind).isRate
+      ? (roomOf(outset, index) * periodUs) / (count * stepUs)
+      : Infinity,
+  );
+  return Math.min(...rooms);
+}
+
+/** How much one limit has room for at once. */
+function roomOf({ policy, state }: InForce, index: number): number {
+  const { kind, capacity } = policy.limits[index]!;
+  const { remaining } = state.limits[index]!;
+  // All waits for the next window anyhow when this one is used up, and then has the whole of that.
+  return ruleOf(kind).doesRenew === true && remaining === 0 ? capacity : remaining;
 }
 
 /**

@@ -189,6 +189,41 @@ describe("what is expected of a steady backlog", () => {
   });
 
   it.each([
+    [undefined, 0],
+    ["k", 19],
+  ])(
+    "goes by a limit that plain calls take nothing of, whatever burst of them there may be, of key %s",
+    async (key, late) => {
+      const sluice = sluices.open();
+      const limits = [leakyBucket("20/s", { burst: 100 }), leakyBucket("10/s", { unit: "tokens" })];
+      const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { limits }) });
+      const options = { key, cost: { tokens: 1 }, maxWaitMs: 3_050 };
+      const jobs = await queue.enqueueMany(numbers(50), options);
+
+      const { startsInMs } = await eta(jobs[49]!);
+      const { goneInMs, missed } = await queue.forecast();
+
+      expect(Math.abs(startsInMs - 4_900)).toBeLessThanOrEqual(490);
+      expect(Math.abs(goneInMs - 4_900)).toBeLessThanOrEqual(490);
+      expect(Math.abs(missed.length - late)).toBeLessThanOrEqual(2);
+    },
+  );
+
+  it("lets jobs that cost several calls have the burst of these", async () => {
+    const sluice = sluices.open();
+    const limits = [
+      leakyBucket("100/s", { burst: 2 }),
+      tokenBucket({ capacity: 100, refill: "10/s" }),
+    ];
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { limits }) });
+    const jobs = await queue.enqueueMany(numbers(100), { key: "k", cost: 2 });
+
+    const { startsInMs } = await eta(jobs[45]!);
+
+    expect(Math.abs(startsInMs - 900)).toBeLessThanOrEqual(90);
+  });
+
+  it.each([
     ["stays cut for the whole of it", 1_000_000, 200, 2_850],
     ["is whole again long before its end", 10_000, 2_000, 20_450],
   ])("goes by a rate that was cut and %s", async (_title, recoverMs, count, expectedMs) => {

@@ -18,8 +18,9 @@ export interface WorkerOptions {
   readonly lockMs?: number | undefined;
   /**
    * How long a handler may take: then its signal is aborted, and the attempt counts as failed. A handler in a file
-   * is ended with its process; a function cannot be stopped, and what it does afterwards counts for nothing.
-   * Defaults to no limit.
+   * is ended with its process; a function cannot be stopped, and what it does afterwards counts for nothing. Its place
+   * here and its lease go to others at once: until it heeds its signal, more may run than `concurrency` says, here and
+   * of the bucket. Defaults to no limit.
    */
   readonly timeoutMs?: number | undefined;
 }

@@ -190,6 +190,26 @@ describe("a handler that never ends", () => {
   });
 });
 
+describe("a handler that goes on after timeoutMs", () => {
+  it("has given its lease back, so that no handler that hangs holds a bucket up", async () => {
+    const seen: string[] = [];
+    const { queue } = openAtWork(
+      sluices,
+      async ({ data }) => {
+        seen.push(data);
+        if (data === "hangs") await new Promise(() => {});
+      },
+      { options: { timeoutMs: 50 }, policy: { concurrency: 1 } },
+    );
+
+    await queue.enqueue("hangs", { attempts: 1 });
+    const next = await queue.enqueue("next");
+    await next.finished();
+
+    expect(seen).toEqual(["hangs", "next"]);
+  });
+});
+
 describe("a handler that throws or returns what cannot be kept", () => {
   it.each([
     ["an object without a prototype", Object.create(null) as object, "The handler threw"],

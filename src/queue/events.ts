@@ -12,7 +12,10 @@ export interface QueueEvents {
   readonly done: { readonly jobId: string; readonly result: unknown };
   /** A job has failed for good; it is a dead letter now. */
   readonly failed: { readonly jobId: string; readonly reason: string };
-  /** An attempt has failed and there will be another. `attempt` is the one that failed: 1 is the first. */
+  /**
+   * An attempt has failed and there will be another. `attempt` is the one that failed: 1 is the first. It is told once
+   * the job is back in the queue: `delayed`, `waiting` or `active` of the next attempt may come before it.
+   */
   readonly retrying: { readonly jobId: string; readonly attempt: number; readonly reason: string };
   /** A handler tells how far it is. */
   readonly progress: { readonly jobId: string; readonly progress: unknown };

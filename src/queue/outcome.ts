@@ -43,6 +43,8 @@ const CONTROL_NAMES: readonly string[] = [
   "WaitingError",
   "WaitingChildrenError",
 ];
+/** The name by which BullMQ gives a job up, whatever attempts are left. */
+const FINAL_NAME = "UnrecoverableError";
 const CONTROL_MESSAGE = "bullmq:rateLimitExceeded";
 /** Failed jobs are kept: an error whose message, or stack, is a whole answer must not fill Redis. */
 const LONGEST_REASON = 10_000;
@@ -71,7 +73,9 @@ export function asFailure(thrown: unknown): Error {
   }
   const { name, message, stack } = thrown;
   if (typeof message !== "string" || message.length > LONGEST_REASON) {
-    return new Error(shorten(String(message)), { cause: thrown });
+    const reason = String(message);
+    if (name === FINAL_NAME) return finalFailure(reason, thrown);
+    return new Error(shorten(reason), { cause: thrown });
   }
   if (CONTROL_NAMES.includes(name) || message === CONTROL_MESSAGE) {
     return new Error(`The handler threw ${name}: ${message}`, { cause: thrown });

@@ -53,6 +53,19 @@ describe("Discard", () => {
   });
 });
 
+describe("an UnrecoverableError, as handlers of BullMQ throw it", () => {
+  it("gives the job up, whoever made it", async () => {
+    const { queue } = openAtWork(sluices, async () => {
+      throw Object.assign(new Error("no such account"), { name: "UnrecoverableError" });
+    });
+
+    await queue.enqueue("a", { attempts: 5 });
+    await waitUntil(async () => (await queue.counts()).failed === 1, "the job has failed");
+
+    expect(await queue.failed()).toMatchObject([{ reason: "no such account", attempts: 1 }]);
+  });
+});
+
 describe("a job that can never leave, since the limits have changed", () => {
   const tokens = (capacity: number) => tokenBucket({ capacity, refill: "1/s", unit: "tokens" });
 

@@ -52,6 +52,15 @@ describe("a failure", () => {
     expect(failure.stack).toHaveLength(10_001);
   });
 
+  it("is final by the name that BullMQ has for it, however long its message is", () => {
+    const given = Object.assign(new Error("x".repeat(20_000)), { name: "UnrecoverableError" });
+
+    const failure = asFailure(given);
+
+    expect(failure).toBeInstanceOf(UnrecoverableError);
+    expect(failure.message).toHaveLength(10_001);
+  });
+
   it.each(["DelayedError", "RateLimitError", "WaitingError", "WaitingChildrenError"])(
     "is wrapped, when it has the name of a command of BullMQ's: %s",
     (name) => {

@@ -1,3 +1,4 @@
+import type { Cost } from "./costs.ts";
 import type { OwnedBucket } from "./owned-bucket.ts";
 import {
   readFetchOverrides,
@@ -8,6 +9,7 @@ import {
 } from "./draw-options.ts";
 import { readAnswer } from "./feedback/answer.ts";
 import { copyOf, handOver, type AnswerCopy } from "./handed-over.ts";
+import { joinSignals } from "./joined-signal.ts";
 import { optionsReader } from "./options-of-call.ts";
 import type { Slot } from "./slot.ts";
 import type { FetchFunction, FetchOptions, ThrottledFetch } from "./throttled-fetch.ts";
@@ -24,6 +26,16 @@ interface Sent {
   readonly signal: AbortSignal | undefined;
 }
 
+/** One try of a request, and what came of it. */
+interface Tried {
+  readonly slot: Slot;
+  readonly response: Response;
+  /** Whether something of the call lasts as long as its answer streams. */
+  readonly isHeld: boolean;
+  /** The call is over, or nothing of it is to be held any more. */
+  readonly end: () => void;
+}
+
 export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): ThrottledFetch {
   const optionsOf = optionsReader("fetch.with()", options);
 
@@ -35,28 +47,38 @@ export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): Thr
     const isRequest = hasInheritedOptions(givenInit);
     const input = isRequest ? new Request(given, givenInit) : given;
     const init = isRequest ? undefined : givenInit;
-    const isReplayable = canReplay(input, init);
     const signal = signalOf(input, init);
-    const waiting = { ...own, signal: anyOf([signal, own.signal]) };
+    const either = joinSignals([signal, own.signal]);
+    try {
+      return await tryUntilTaken({ input, init, signal }, { ...own, signal: either.signal });
+    } finally {
+      either.leave();
+    }
+  }
+
+  async function tryUntilTaken(sent: Sent, waiting: DrawOptions): Promise<Response> {
+    const { cost } = waiting;
+    const isReplayable = canReplay(sent.input, sent.init);
     let slot = await bucket.draw(waiting);
     for (let attempt = 1; ; attempt++) {
-      const response = await send({ input, init, signal }, slot, own);
-      const { isRefusal } = bucket.hear(response, slot, own.cost, options.feedback);
-      const mayTryAgain = isReplayable && isRefusal && isRefused(response, methodOf(input, init));
+      const tried = await send(sent, slot, cost);
+      const { response } = tried;
+      const { isRefusal } = bucket.hear(response, slot, cost, options.feedback);
+      const mayTryAgain = isReplayable && isRefusal && isRefused(response, methodOf(sent));
       const isLast = attempt === MOST_TRIES || !mayTryAgain;
-      if (isLast) return handedOver(response, slot);
+      if (isLast) return handedOver(tried);
       slot.release();
       // Redis may meet a new draw before the cooldown, as when it has to be given that script first.
       await bucket.heard();
-      const next = await drawAgain(waiting, response);
-      if (next === undefined) return handedOver(response, slot);
-      drop(response);
+      const next = await drawAgain(waiting, tried);
+      if (next === undefined) return handedOver(tried);
+      drop(tried);
       slot = next;
     }
   }
 
   /** A slot for another try; undefined when there is none to be had, and so the last answer stands. */
-  async function drawAgain(waiting: DrawOptions, last: Response): Promise<Slot | undefined> {
+  async function drawAgain(waiting: DrawOptions, last: Tried): Promise<Slot | undefined> {
     try {
       return await bucket.draw(waiting);
     } catch (error) {
@@ -66,29 +88,31 @@ export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): Thr
     }
   }
 
-  async function send(
-    { input, init, signal }: Sent,
-    slot: Slot,
-    own: DrawOptions,
-  ): Promise<Response> {
-    try {
-      const either = anyOf([signal, slot.hasLease ? slot.signal : undefined]);
-      return await globalThis.fetch(input, { ...init, signal: either ?? null });
-    } catch (error) {
+  async function send({ input, init, signal }: Sent, slot: Slot, cost?: Cost): Promise<Tried> {
+    const isHeld = slot.hasLease;
+    const either = joinSignals([signal, isHeld ? slot.signal : undefined]);
+    const end = (): void => {
       slot.release();
-      bucket.hear(error, slot, own.cost, options.feedback);
+      either.leave();
+    };
+    try {
+      const ended = { ...init, signal: either.signal ?? null };
+      const response = await globalThis.fetch(input, ended);
+      return { slot, response, isHeld, end };
+    } catch (error) {
+      end();
+      bucket.hear(error, slot, cost, options.feedback);
       throw error;
     }
   }
 
   /** A streamed answer is a call that still runs: its lease ends with its last byte. */
-  function handedOver(response: Response, slot: Slot): Response {
+  function handedOver({ slot, response, isHeld, end }: Tried): Response {
     const { settle } = options;
-    const release = (): void => slot.release();
-    if (settle === undefined) return slot.hasLease ? handOver(response, release) : response;
+    if (settle === undefined) return isHeld ? handOver(response, end) : response;
     const copy = copyOf(response);
     bucket.settleBy(() => readCost(settle, copy), response, slot);
-    return handOver(response, release, copy);
+    return handOver(response, end, copy);
   }
 
   const withOptions = (given: FetchOptions): ThrottledFetch =>
@@ -112,7 +136,8 @@ async function readCost(
 }
 
 /** Nobody reads this answer, and whether its connection broke meanwhile matters to nobody. */
-function drop(response: Response): void {
+function drop({ response, end }: Tried): void {
+  end();
   response.body?.cancel().catch(() => {});
 }
 
@@ -131,18 +156,13 @@ function signalOf(
   return input instanceof Request ? input.signal : undefined;
 }
 
-function anyOf(signals: readonly (AbortSignal | undefined)[]): AbortSignal | undefined {
-  const given = signals.filter((signal) => signal !== undefined);
-  return given.length > 1 ? AbortSignal.any(given) : given[0];
-}
-
 /** Whether an answer that the bucket took for a refusal says that the same request may come again. */
 function isRefused(response: Response, method: string): boolean {
   if (response.status === 429) return true;
   return SAFE_TWICE.has(method) && readAnswer(response, Date.now())?.isLimited === true;
 }
 
-function methodOf(input: Parameters<FetchFunction>[0], init: RequestInit | undefined): string {
+function methodOf({ input, init }: Sent): string {
   // As fetch does, whatever was given.
   return String(init?.method ?? (input instanceof Request ? input.method : "GET")).toUpperCase();
 }

@@ -74,7 +74,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     onChange: lookIn,
   });
   const changeListeners = new Set<(key: string | undefined) => void>();
-  const closeListeners: ((reason: ClosedError) => void)[] = [];
+  const closeListeners = new Set<(reason: ClosedError) => void>();
   let isCalledByHand = false;
 
   /** Another policy is in force: what callers cost, and whom they wait with, is reckoned anew. */
@@ -177,7 +177,8 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     peek: steering.peek,
     inForce: steering.inForce,
     onClose(fail) {
-      closeListeners.push(fail);
+      closeListeners.add(fail);
+      return () => closeListeners.delete(fail);
     },
     async close() {
       admission.close();

@@ -49,8 +49,8 @@ export interface OwnedBucket extends Bucket {
   lookIn(key?: string): void;
   /** Slots that are held, of one key or of all, are worthless. */
   forget(key: string | undefined): void;
-  /** Calls back when the bucket is closed, with what those who wait then fail with. */
-  onClose(fail: (reason: ClosedError) => void): void;
+  /** Calls back when the bucket is closed, with what those who wait then fail with; returns what ends it. */
+  onClose(fail: (reason: ClosedError) => void): () => void;
   /** Fails all who wait, and gives unused slots back. */
   close(): Promise<void>;
 }

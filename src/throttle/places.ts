@@ -3,6 +3,8 @@ import PQueue from "p-queue";
 import { WaitTooLongError } from "../core/errors.ts";
 import { RANKS } from "../core/priority.ts";
 import type { DrawOptions } from "./draw-options.ts";
+import type { OwnedBucket } from "./owned-bucket.ts";
+import { PlaceQueue } from "./place-queue.ts";
 
 /** Bounds how many calls of one wrapped function run here at once. */
 export interface Places {
@@ -11,15 +13,16 @@ export interface Places {
    *
    * @throws {@link WaitTooLongError} when none came free within `maxWaitMs`.
    * @throws the signal's reason, when it is aborted.
+   * @throws {@link ClosedError} when the bucket is closed.
    */
   take(options: DrawOptions): Promise<() => void>;
-  /** Ends the waits of all who have no place yet. */
-  failAll(reason: unknown): void;
 }
 
-export function createPlaces(bucket: string, concurrency: number): Places {
-  const queue = new PQueue({ concurrency });
-  const waits = new Set<AbortController>();
+export function createPlaces(
+  { name: bucket, onClose }: Pick<OwnedBucket, "name" | "onClose">,
+  concurrency: number,
+): Places {
+  const queue = new PQueue({ concurrency, queueClass: PlaceQueue });
 
   /** A task that lasts as long as the place is held, so that the call itself runs in its caller's async context. */
   function hold(priority: number, signal: AbortSignal): Promise<() => void> {
@@ -32,7 +35,7 @@ export function createPlaces(bucket: string, concurrency: number): Places {
   return {
     async take({ priority = "normal", key, maxWaitMs, signal }) {
       const waiting = new AbortController();
-      waits.add(waiting);
+      const leave = onClose((reason) => waiting.abort(reason));
       // One signal may well end a hundred waits; Node would call that a leak.
       if (signal !== undefined) setMaxListeners(0, signal);
       const onAbort = (): void => waiting.abort(signal?.reason);
@@ -49,16 +52,12 @@ export function createPlaces(bucket: string, concurrency: number): Places {
       signal?.addEventListener("abort", onAbort, { once: true });
       const timer = maxWaitMs === undefined ? undefined : setTimeout(onExpire, maxWaitMs);
       try {
-        // p-queue lets the highest number go first.
-        return await hold(-RANKS[priority], waiting.signal);
+        return await hold(RANKS[priority], waiting.signal);
       } finally {
-        waits.delete(waiting);
+        leave();
         clearTimeout(timer);
         signal?.removeEventListener("abort", onAbort);
       }
-    },
-    failAll(reason) {
-      for (const waiting of waits) waiting.abort(reason);
     },
   };
 }

@@ -32,7 +32,7 @@ export function createSpreadBucket(parts: SpreadBucketParts): OwnedBucket {
   const opened = new Map<number, OwnedBucket>();
   const common = { waiting: () => bucket.waiting, refusals: createRefusals() };
   const changeListeners = new Set<(key: string | undefined) => void>();
-  const closeListeners: ((reason: ClosedError) => void)[] = [];
+  const closeListeners = new Set<(reason: ClosedError) => void>();
   let isCalledByHand = false;
   let isClosed = false;
 
@@ -148,7 +148,8 @@ export function createSpreadBucket(parts: SpreadBucketParts): OwnedBucket {
     peek: (options) => bucketOf(options?.key).peek(options),
     inForce: () => bucketOf(undefined).inForce(),
     onClose(fail) {
-      closeListeners.push(fail);
+      closeListeners.add(fail);
+      return () => closeListeners.delete(fail);
     },
     async close() {
       isClosed = true;

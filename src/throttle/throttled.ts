@@ -21,8 +21,7 @@ export function throttle<F extends AnyFunction>(
     throw new InvalidOptionError({ where: "throttled()", option: "fn", value: fn, remedy });
   }
   const { concurrency, ...rest } = readCallOptions("throttled()", options);
-  const places = concurrency === undefined ? undefined : createPlaces(bucket.name, concurrency);
-  if (places !== undefined) bucket.onClose((reason) => places.failAll(reason));
+  const places = concurrency === undefined ? undefined : createPlaces(bucket, concurrency);
   return wrap(bucket, fn, { draw: rest, places });
 }
 

@@ -1,9 +1,8 @@
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { PRIORITIES, type Priority } from "../../../src/core/priority.ts";
 import { createLine, type Line, type Waiter } from "../../../src/throttle/line.ts";
+import { heapUsed } from "../../support/heap-used.ts";
 
 interface Named extends Waiter {
   readonly name: number;
@@ -245,9 +244,3 @@ describe("a line with lanes", () => {
     expect(heapUsed() - before).toBeLessThan(5_000_000);
   });
 });
-
-function heapUsed(): number {
-  setFlagsFromString("--expose-gc");
-  runInNewContext("gc")();
-  return process.memoryUsage().heapUsed;
-}

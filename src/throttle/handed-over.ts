@@ -1,6 +1,11 @@
 /** So much of an answer is read ahead, so that one which nobody reads does not hold its lease for ever. */
 const READ_AHEAD_BYTES = 65_536;
 
+/** Cancels what nobody can read any more, as `fetch` itself does: its lease would be held for ever. */
+const unreachable = new FinalizationRegistry<(reason: unknown) => unknown>((cancel) =>
+  cancel("the answer was not read, and nobody has it any more"),
+);
+
 /** The copy of an answer, whose body comes as its caller reads the answer's own. */
 export interface AnswerCopy {
   readonly answer: Response;
@@ -49,28 +54,33 @@ function isWhole({ body, bodyUsed }: Response): boolean {
 
 function streamOf(body: ReadableStream<Uint8Array>, tap: Tap): ReadableStream<Uint8Array> {
   const reader = body.getReader();
-  const source = {
-    async pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
-      try {
-        const { done, value } = await reader.read();
-        if (!done) {
-          tap.pass(value);
-          return controller.enqueue(value);
-        }
-        tap.end();
-        controller.close();
-      } catch (error) {
-        tap.cut(error);
-        controller.error(error);
+  function cut(reason: unknown): void {
+    unreachable.unregister(reader);
+    tap.cut(reason);
+  }
+  async function cancel(reason: unknown): Promise<void> {
+    cut(reason);
+    await reader.cancel(reason);
+  }
+  async function pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
+    try {
+      const { done, value } = await reader.read();
+      if (!done) {
+        tap.pass(value);
+        return controller.enqueue(value);
       }
-    },
-    async cancel(reason: unknown): Promise<void> {
-      tap.cut(reason);
-      await reader.cancel(reason);
-    },
-  };
+      unreachable.unregister(reader);
+      tap.end();
+      controller.close();
+    } catch (error) {
+      cut(error);
+      controller.error(error);
+    }
+  }
   const strategy = new ByteLengthQueuingStrategy({ highWaterMark: READ_AHEAD_BYTES });
-  return new ReadableStream(source, strategy);
+  const stream = new ReadableStream({ pull, cancel }, strategy);
+  unreachable.register(stream, (reason) => cancel(reason).catch(() => {}), reader);
+  return stream;
 }
 
 /** Copies an answer that is about to be handed over. It keeps what is not read yet, until it is dropped. */

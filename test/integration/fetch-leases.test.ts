@@ -3,6 +3,7 @@ import type { ServerResponse } from "node:http";
 import { describe, expect, it } from "vitest";
 import type { Bucket } from "sluice";
 import { fakeApis, type ApiAnswer } from "../support/fake-api.ts";
+import { heapUsed } from "../support/heap-used.ts";
 import { realSluices } from "../support/real-sluice.ts";
 import { rejectionOf } from "../support/rejection.ts";
 import { waitUntil } from "../support/wait-until.ts";
@@ -76,6 +77,36 @@ describe("the fetch of a bucket that lets one call run at a time", () => {
     await untilNoneRuns(bucket);
     await hungUp;
     expect(server.writableFinished).toBe(false);
+  });
+
+  it("gives the lease back of a long answer that nobody has read nor has any more", async () => {
+    const bucket = openBucket();
+    const { signal } = new AbortController();
+    const api = await apis.start(() => ({ body: MORE_THAN_IS_READ_AHEAD }));
+
+    const statusOf = async (): Promise<number> => (await bucket.fetch(api.url, { signal })).status;
+    expect(await statusOf()).toBe(200);
+
+    await waitUntil(async () => {
+      heapUsed();
+      return (await running(bucket)) === 0;
+    }, "the lease is given back");
+  });
+
+  it("keeps the lease of a long answer of which somebody has but the body", async () => {
+    const bucket = openBucket();
+    const api = await apis.start(() => ({ body: MORE_THAN_IS_READ_AHEAD }));
+    const bodyOf = async () => (await bucket.fetch(api.url)).body!;
+
+    const body = await bodyOf();
+    for (let collected = 0; collected < 5; collected++) {
+      heapUsed();
+      expect(await running(bucket)).toBe(1);
+    }
+    const text = await new Response(body).text();
+
+    expect(text).toBe(MORE_THAN_IS_READ_AHEAD);
+    await untilNoneRuns(bucket);
   });
 
   it("gives the lease back when the answer breaks off, and tells its reader", async () => {

@@ -28,7 +28,22 @@ const MOST_REFUSALS = 10_000;
 const LONGEST_MEMORY_MS = 10_000;
 
 export function createRefusals(): Refusals {
-  const refusals = rememberLast<Refusal>(MOST_REFUSALS);
+  const refusals = rememberLast<Refusal>(MOST_REFUSALS, ({ key }, name) => unlist(key, name));
+  /** By key, so that the news of one key touches no other's: it comes with each call that settles. */
+  const namesOfKeys = new Map<string | undefined, Set<string>>();
+
+  function list(key: string | undefined, name: string): void {
+    const names = namesOfKeys.get(key);
+    if (names === undefined) namesOfKeys.set(key, new Set([name]));
+    else names.add(name);
+  }
+
+  function unlist(key: string | undefined, name: string): void {
+    const names = namesOfKeys.get(key);
+    names?.delete(name);
+    if (names?.size === 0) namesOfKeys.delete(key);
+  }
+
   return {
     find({ name, conditions }) {
       const refusal = refusals.get(name);
@@ -41,10 +56,11 @@ export function createRefusals(): Refusals {
       const nowMs = performance.now();
       const untilMs = nowMs + Math.min(decision.retryAfterMs, LONGEST_MEMORY_MS);
       refusals.set(name, { untilMs, decision, decidedAtMs: nowMs, key, keyLimits });
+      list(key, name);
     },
     forget(key) {
       if (key === undefined) return refusals.clear();
-      for (const [name, refusal] of refusals) if (refusal.key === key) refusals.delete(name);
+      for (const name of namesOfKeys.get(key) ?? []) refusals.delete(name);
     },
   };
 }

@@ -69,7 +69,7 @@ export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): Thr
       if (isLast) return handedOver(tried);
       slot.release();
       // Redis may meet a new draw before the cooldown, as when it has to be given that script first.
-      await bucket.heard();
+      await Promise.all([bucket.heard(), settleRefused(tried, cost)]);
       const next = await drawAgain(waiting, tried);
       if (next === undefined) return handedOver(tried);
       drop(tried);
@@ -160,6 +160,17 @@ function signalOf(
 function isRefused(response: Response, method: string): boolean {
   if (response.status === 429) return true;
   return SAFE_TWICE.has(method) && readAnswer(response, Date.now())?.isLimited === true;
+}
+
+/**
+ * What was refused used nothing but a call, which most downstreams count all the same; nobody else will tell so of a try
+ * that is followed by another. Behind a 503, work may have begun: there the estimate stands.
+ */
+async function settleRefused({ response, slot }: Tried, cost: Cost | undefined): Promise<void> {
+  if (response.status !== 429 || typeof cost !== "object") return;
+  const units = Object.keys(cost).filter((unit) => unit !== "calls");
+  // A policy that has come meanwhile may not count these units any more.
+  await slot.settle(Object.fromEntries(units.map((unit) => [unit, 0]))).catch(() => {});
 }
 
 function methodOf({ input, init }: Sent): string {

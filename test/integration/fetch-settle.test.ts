@@ -181,3 +181,40 @@ describe("the fetch of a bucket with one call at a time", () => {
     await bucket.draw();
   });
 });
+
+describe("a try that was refused and is followed by another", () => {
+  /** Room for the tokens of one try, and for many calls. */
+  function openNarrow(): Bucket {
+    return sluices.open().bucket("narrow", {
+      limits: [
+        leakyBucket("1/h", { burst: 10 }),
+        leakyBucket("1/h", { unit: "tokens", burst: 1_000 }),
+      ],
+    });
+  }
+
+  async function callTwice(bucket: Bucket, status: number, maxWaitMs: number): Promise<Response> {
+    const headers = { "retry-after-ms": "1" };
+    const api = await apis.start((_call, number) => (number === 0 ? { status, headers } : {}));
+    const fetch = bucket.fetch.with({ cost: { tokens: 700 }, maxWaitMs });
+    return fetch(api.url);
+  }
+
+  it("leaves its tokens to the next, and has taken its call", async () => {
+    const bucket = openNarrow();
+
+    const response = await callTwice(bucket, 429, 30_000);
+
+    expect(response.status).toBe(200);
+    expect([await levelOf(bucket, "calls"), await levelOf(bucket, "tokens")]).toEqual([2, 700]);
+  });
+
+  it("keeps its tokens where work may have begun before the refusal", async () => {
+    const bucket = openNarrow();
+
+    const response = await callTwice(bucket, 503, 1_000);
+
+    expect(response.status).toBe(503);
+    expect(await levelOf(bucket, "tokens")).toBe(700);
+  });
+});

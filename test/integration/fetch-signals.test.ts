@@ -50,6 +50,14 @@ describe("a signal that outlives the requests which it may end", () => {
     await expect.poll(() => leftOn(signal), PATIENCE).toBe(0);
   });
 
+  it("would be seen to be held by what Node itself makes of several", () => {
+    const { signal } = new AbortController();
+
+    const joined = AbortSignal.any([signal, new AbortController().signal]);
+
+    expect([joined.aborted, leftOn(signal)]).toEqual([false, 1]);
+  });
+
   it("is not held by one that found nobody", async () => {
     const { signal } = new AbortController();
 

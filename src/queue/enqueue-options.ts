@@ -53,12 +53,13 @@ const LEAST_MS = 1e11;
 const TIME = wholeNumber(1, LONGEST_MS, "milliseconds").optional();
 
 /** The options that a queue may set for all of its jobs. */
-export const JOB_DEFAULTS = z.strictObject({
+const DEFAULTED = {
   priority: PRIORITY.optional(),
   maxWaitMs: TIME,
   attempts: wholeNumber(1, 1_000, "attempts").optional(),
   backoff: z.strictObject({ baseMs: TIME, maxMs: TIME }).optional(),
-});
+};
+export const JOB_DEFAULTS: z.ZodType<JobDefaults> = z.strictObject(DEFAULTED);
 
 const ENQUEUE_OPTIONS = z.strictObject({
   key: KEY.optional(),
@@ -67,7 +68,7 @@ const ENQUEUE_OPTIONS = z.strictObject({
   at: z.custom<Date | number>(isTime, AT_ERROR).optional(),
   dedupeId: KEY.optional(),
   dedupeMs: TIME,
-  ...JOB_DEFAULTS.shape,
+  ...DEFAULTED,
   every: wholeNumber(100, LONGEST_MS, "milliseconds").optional(),
   cron: z.string({ error: "give a cron expression" }).optional(),
   timeZone: z

@@ -1,8 +1,8 @@
 import type { Drawn, Place } from "../core/draw-messages.ts";
 import { LOOK_IN_US } from "../core/turns.ts";
-import type { Group } from "./group.ts";
 import { STORE_RETRY_MS } from "./outage/store-retries.ts";
 import type { Received, ReplyTimes } from "./reply-times.ts";
+import type { SoonestGroups } from "./waiting-groups.ts";
 import { readiness } from "./wishes.ts";
 
 /** When the store is to be asked for slots; all times are those of `performance.now()`. */
@@ -30,7 +30,7 @@ export const LOOK_IN_MS: number = LOOK_IN_US / 1_000;
 const GATHER_MS = 10;
 
 export function createAskTimes(
-  waitingIn: ReadonlySet<Group>,
+  waitingIn: SoonestGroups,
   times: Pick<ReplyTimes, "leadMs">,
 ): AskTimes {
   let askedAtMs = 0;
@@ -42,7 +42,7 @@ export function createAskTimes(
   return {
     nextAtMs(nowMs) {
       const { leadMs } = times;
-      const { readyAtMs, lastAtMs, isMany } = readiness(waitingIn, nowMs + leadMs);
+      const { readyAtMs, lastAtMs, isMany } = readiness(waitingIn);
       if (readyAtMs === Infinity) return Infinity;
       // While there are slots for a while, newcomers are drawn for together: theirs come behind those anyway.
       const isGathering = lastAtMs > nowMs + GATHER_MS && !isMany;

@@ -4,6 +4,7 @@ import type { HeldSlot } from "./held-slots.ts";
 import { createLateSlots } from "./late-slots.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
 import { TooFar } from "./waiting-call.ts";
+import { createWaitingGroups, type WaitingGroups } from "./waiting-groups.ts";
 
 /** Who waits in one process for slots of a bucket, and the slots that it holds for them. */
 export interface Books {
@@ -12,7 +13,7 @@ export interface Books {
   /** How many wait that their own key holds back. */
   readonly heldBack: number;
   /** The groups in which somebody waits: those that have been served, or held back by their key, stand behind the others. */
-  readonly waitingIn: ReadonlySet<Group>;
+  readonly waitingIn: WaitingGroups;
   /** When the next caller may go, on `performance.now()`; Infinity if none has a slot. */
   nextAtMs(): number;
   enter(caller: Caller): void;
@@ -44,22 +45,18 @@ export interface Books {
 type Take = (group: Group, slots: readonly HeldSlot[]) => void;
 
 export function createBooks(leases: LeaseKeeper): Books {
-  const waitingIn = new Set<Group>();
+  const waitingIn = createWaitingGroups();
   const holding = new Set<Group>();
   const lateSlots = createLateSlots();
   let waiting = 0;
   /** The number of the caller that came last. */
   let newest = 0;
 
-  function standLast(group: Group): void {
-    if (waitingIn.delete(group)) waitingIn.add(group);
-  }
-
   function leave(caller: Caller): void {
     const { group } = caller;
     group.line.remove(caller);
     waiting -= 1;
-    if (group.line.size === 0) waitingIn.delete(group);
+    waitingIn.update(group);
   }
 
   return {
@@ -69,8 +66,8 @@ export function createBooks(leases: LeaseKeeper): Books {
     get heldBack() {
       const nowMs = performance.now();
       let heldBack = 0;
-      for (const { line, held, notBeforeMs } of waitingIn)
-        if (notBeforeMs > nowMs) heldBack += Math.max(0, line.size - held.size);
+      for (const { line, held, notBeforeMs } of waitingIn.heldBack)
+        if (notBeforeMs > nowMs) heldBack += line.size - held.size;
       return heldBack;
     },
     waitingIn,
@@ -85,7 +82,7 @@ export function createBooks(leases: LeaseKeeper): Books {
       newest = Math.max(newest, caller.number);
       group.line.push(caller);
       group.hasImpatient ||= patienceMs < Infinity;
-      waitingIn.add(group);
+      waitingIn.update(group);
       waiting += 1;
     },
     leave,
@@ -112,7 +109,7 @@ export function createBooks(leases: LeaseKeeper): Books {
     },
     sendBack(group) {
       group.behind = newest;
-      standLast(group);
+      waitingIn.standLast(group);
     },
     refuse({ line, held }, error) {
       while (line.size > held.size) {
@@ -129,7 +126,7 @@ export function createBooks(leases: LeaseKeeper): Books {
       }
       group.held.add(granted, firstLease, offsetMs);
       holding.add(group);
-      standLast(group);
+      waitingIn.standLast(group);
     },
     letGo(generation, waste) {
       const nowMs = performance.now();
@@ -137,6 +134,7 @@ export function createBooks(leases: LeaseKeeper): Books {
       for (const group of holding) {
         const { line, held, conditions } = group;
         const late: HeldSlot[] = [];
+        const before = held.size;
         while (line.size > 0 && held.nextAtMs <= nowMs) {
           const slot = held.take();
           if (lateSlots.mayGo(nowMs - slot.atMs, conditions.mostLateMs)) {
@@ -145,7 +143,7 @@ export function createBooks(leases: LeaseKeeper): Books {
           } else late.push(slot);
         }
         if (held.size === 0) holding.delete(group);
-        if (line.size === 0) waitingIn.delete(group);
+        if (held.size < before) waitingIn.update(group);
         if (late.length === 0) continue;
         leases.releaseAll(late, group);
         waste(group, late);
@@ -157,6 +155,7 @@ export function createBooks(leases: LeaseKeeper): Books {
         if (surplus <= 0) continue;
         const slots = group.held.takeLatest(surplus);
         if (group.held.size === 0) holding.delete(group);
+        waitingIn.update(group);
         leases.releaseAll(slots, group);
         give(group, slots);
       }
@@ -166,6 +165,7 @@ export function createBooks(leases: LeaseKeeper): Books {
         if (key !== undefined && group.key !== key) continue;
         leases.releaseAll(group.held.takeLatest(Infinity), group);
         holding.delete(group);
+        waitingIn.update(group);
       }
     },
   };

@@ -48,7 +48,7 @@ export function createGrants(options: GrantsOptions): Grants {
       if (hasLeases) lease += granted.slotsUs.length;
       if (granted.refusal !== undefined) books.refuse(group, granted.refusal);
       if (!isStale) books.hold(group, granted, { firstLease, sentAtMs: reply.sentAtMs, offsetMs });
-      group.notBeforeMs = notBeforeMs(granted, received);
+      books.waitingIn.holdBack(group, notBeforeMs(granted, received));
       group.bindsAt = granted.bindsAt;
       linePlaces.keep(group.key, granted.place);
       if (group.notBeforeMs > arrivedMs) {
@@ -69,9 +69,9 @@ export function createGrants(options: GrantsOptions): Grants {
   function refund(group: Group, slots: readonly HeldSlot[]): void {
     const refunded = returns.refund(group, slots);
     if (group.conditions.keyLimits.length === 0) return;
-    group.notBeforeMs = performance.now() + REFUND_MS;
+    books.waitingIn.holdBack(group, performance.now() + REFUND_MS);
     void refunded.then(() => {
-      group.notBeforeMs = 0;
+      books.waitingIn.holdBack(group, 0);
       onRefunded();
     });
   }

@@ -25,10 +25,8 @@ export function createLeftovers(parts: LeftoversParts): Leftovers {
   const { books, linePlaces, returns, askTimes } = parts;
   const left = new Set<Group>();
 
-  /** Calls of one key are in several groups when they cost different amounts. */
   function isWaitedFor(key: string | undefined): boolean {
-    for (const group of books.waitingIn) if (group.key === key) return true;
-    return false;
+    return key !== undefined && books.waitingIn.ofKey(key).size > 0;
   }
 
   function giveUp(generation: number, group: Group, slots: readonly HeldSlot[]): void {
@@ -37,7 +35,7 @@ export function createLeftovers(parts: LeftoversParts): Leftovers {
     const place = linePlaces.of(group.key);
     const own = isNone(place) || isWaitedFor(group.key) ? NO_PLACE : place;
     // Who comes next asks anew: nobody here hears of changes until then.
-    group.notBeforeMs = 0;
+    books.waitingIn.holdBack(group, 0);
     if (slots.length === 0 && isNone(own) && isNone(shared)) return;
     if (!isNone(own)) linePlaces.keep(group.key, NO_PLACE);
     returns.giveBack(generation, group, slots, { bucket: shared, key: own });

@@ -50,7 +50,7 @@ export function createPacer(options: PacerOptions): Pacer {
   const returns = createReturns(options);
   const books = createBooks(leases);
   const linePlaces = createLinePlaces();
-  const askTimes = createAskTimes(books.waitingIn, times);
+  const askTimes = createAskTimes(books.waitingIn.soonest, times);
   const leftovers = createLeftovers({ books, linePlaces, returns, askTimes });
   const grants = createGrants({ books, linePlaces, leases, returns, onRefunded: workSoon });
   let heldGeneration = 0;
@@ -165,9 +165,9 @@ export function createPacer(options: PacerOptions): Pacer {
     },
     lookIn(key) {
       if (key === undefined) askTimes.retryNow();
-      for (const group of books.waitingIn) {
-        if (key === undefined || group.key === key) group.notBeforeMs = 0;
-      }
+      const { waitingIn } = books;
+      const groups = key === undefined ? waitingIn : waitingIn.ofKey(key);
+      for (const group of groups) waitingIn.holdBack(group, 0);
       workSoon();
     },
     async close() {

@@ -1,8 +1,8 @@
 import type { Wish } from "../core/draw-messages.ts";
 import { isLeased } from "../core/limits/registry.ts";
-import { RANKS } from "../core/priority.ts";
 import type { LinePlaces } from "./line-places.ts";
 import { lacking, type Group } from "./group.ts";
+import { MANY, rankOf, type SoonestGroups, type WaitingGroups } from "./waiting-groups.ts";
 
 /** What to ask for, and for whom: the groups stand in the order of the wishes. */
 export interface Wishes {
@@ -12,17 +12,13 @@ export interface Wishes {
 
 /** One script serves so many; the rest come with the next one. */
 const MOST_WISHES = 12;
-/** An urgent call of one key may wait behind so many other keys. */
-const MOST_LOOKED = 500;
-
-/** From so many groups on, none is waited for, and not all are looked at. */
-const MANY = 200;
 
 /** When anybody may be asked for, and when the last slot comes that those who lack some hold. */
-export function readiness(
-  waitingIn: ReadonlySet<Group>,
-  nowMs: number,
-): { readonly readyAtMs: number; readonly lastAtMs: number; readonly isMany: boolean } {
+export function readiness(waitingIn: SoonestGroups): {
+  readonly readyAtMs: number;
+  readonly lastAtMs: number;
+  readonly isMany: boolean;
+} {
   const isMany = waitingIn.size > MANY;
   let readyAtMs = Infinity;
   let lastAtMs = -Infinity;
@@ -30,8 +26,6 @@ export function readiness(
     if (line.size <= held.size) continue;
     readyAtMs = Math.min(readyAtMs, notBeforeMs);
     lastAtMs = Math.max(lastAtMs, held.lastAtMs);
-    // Among many, one that may be asked for is enough to know.
-    if (isMany && notBeforeMs <= nowMs) break;
   }
   return { readyAtMs, lastAtMs, isMany };
 }
@@ -41,22 +35,11 @@ export function readiness(
  * time yet, the one whose time is nearest, to hear whether anything has changed.
  */
 export function nextWishes(
-  waitingIn: Iterable<Group>,
+  waitingIn: WaitingGroups,
   linePlaces: LinePlaces,
   nowMs: number,
 ): Wishes {
-  const ready: Group[] = [];
-  let nearest: Group | undefined;
-  let looked = 0;
-  for (const group of waitingIn) {
-    // Those who wait the longest stand first; to look at thousands would cost more than the draw.
-    if (looked === MOST_LOOKED && ready.length === MOST_WISHES) break;
-    if (group.line.size <= group.held.size) continue;
-    looked += 1;
-    if (group.notBeforeMs <= nowMs) insert(ready, group);
-    else if (nearest === undefined || group.notBeforeMs < nearest.notBeforeMs) nearest = group;
-  }
-  if (ready.length === 0 && nearest !== undefined) ready.push(nearest);
+  const ready = waitingIn.next(MOST_WISHES, nowMs);
   ready.sort(byArrival);
   const all = ready
     .filter((group, index) => !hasOtherLimits(ready.slice(0, index), group))
@@ -71,30 +54,6 @@ export function nextWishes(
       return { name, key, keyLimits, costs, wanted, rank, place };
     }),
   };
-}
-
-/** Keeps the first `MOST_WISHES` in order: to sort thousands for each draw would cost more than the draw. */
-function insert(ready: Group[], group: Group): void {
-  const last = ready.at(-1);
-  if (ready.length === MOST_WISHES && last !== undefined && !comesBefore(group, last)) return;
-  let at = ready.length;
-  while (at > 0 && comesBefore(group, ready[at - 1]!)) at -= 1;
-  ready.splice(at, 0, group);
-  if (ready.length > MOST_WISHES) ready.pop();
-}
-
-/** Who is asked for first, where there are more than one script serves: a key that held its calls back gives way to all who had come by then. */
-function comesBefore(a: Group, b: Group): boolean {
-  const byRank = rankOf(a) - rankOf(b);
-  return byRank === 0 ? standingOf(a) < standingOf(b) : byRank < 0;
-}
-
-function rankOf({ line }: Group): number {
-  return RANKS[line.head!.priority];
-}
-
-function standingOf({ line, behind }: Group): number {
-  return Math.max(line.head!.number, behind);
 }
 
 /** Who is served first by one script. */

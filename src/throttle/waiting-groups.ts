@@ -1,0 +1,137 @@
+import { RANKS } from "../core/priority.ts";
+import type { Group } from "./group.ts";
+import { createHeap } from "./heap.ts";
+
+/** The groups in which callers wait, by when they may be asked for: few are looked at, however many wait. */
+export interface WaitingGroups extends Iterable<Group> {
+  /** When to ask, in as few groups as tell it. */
+  readonly soonest: SoonestGroups;
+  /** Those of one key that has limits of its own: its calls are in several when they cost different amounts. */
+  ofKey(key: string): ReadonlySet<Group>;
+  /** Those that their key holds back, in no order. */
+  readonly heldBack: Iterable<Group>;
+  /**
+   * Up to so many of those that may be asked for at that time, as their turns come. If it is nobody's time yet,
+   * the one whose time is nearest.
+   */
+  next(count: number, atMs: number): Group[];
+  /** Somebody has come or left, or a slot has: the group goes where it belongs now. */
+  update(group: Group): void;
+  /** The others' turns come before this one's, as far as nothing else says whose does. */
+  standLast(group: Group): void;
+  /** It is asked for at this time of `performance.now()` at the earliest; 0: at any time. */
+  holdBack(group: Group, untilMs: number): void;
+  clear(): void;
+}
+
+/** All groups that wait, or of many one that may be asked for and one whose time is nearest. */
+export interface SoonestGroups extends Iterable<Group> {
+  /** How many wait. */
+  readonly size: number;
+}
+
+/** From so many groups on, none is gathered for, and not all are looked at. */
+export const MANY = 200;
+const NONE: ReadonlySet<Group> = new Set();
+
+export function createWaitingGroups(): WaitingGroups {
+  const all = new Set<Group>();
+  const byKey = new Map<string, Set<Group>>();
+  /** Those in which somebody has no slot yet are in one of these. */
+  const free = createHeap(comesBefore);
+  const heldBack = createHeap((a: Group, b: Group) => a.notBeforeMs < b.notBeforeMs);
+  /** Who is held back until then is free. */
+  let freeUntilMs = 0;
+  let stood = 0;
+
+  function add(group: Group): void {
+    all.add(group);
+    group.stoodAt = stood += 1;
+    const { key } = group;
+    if (key === undefined) return;
+    const groups = byKey.get(key);
+    if (groups === undefined) byKey.set(key, new Set([group]));
+    else groups.add(group);
+  }
+
+  function remove(group: Group): void {
+    all.delete(group);
+    const { key } = group;
+    if (key === undefined) return;
+    const groups = byKey.get(key);
+    groups?.delete(group);
+    if (groups?.size === 0) byKey.delete(key);
+  }
+
+  function update(group: Group): void {
+    // One that is idle has let go of its line: to ask for that would make it a new one.
+    const hasCallers = !group.isIdle && group.line.size > 0;
+    if (!hasCallers) remove(group);
+    else if (!all.has(group)) add(group);
+    const lacksSlots = hasCallers && group.line.size > group.held.size;
+    const isFree = group.notBeforeMs <= freeUntilMs;
+    if (lacksSlots && isFree) free.put(group);
+    else free.delete(group);
+    if (lacksSlots && !isFree) heldBack.put(group);
+    else heldBack.delete(group);
+  }
+
+  function letFree(untilMs: number): void {
+    freeUntilMs = untilMs;
+    for (let { first } = heldBack; first !== undefined; { first } = heldBack) {
+      if (first.notBeforeMs > untilMs) return;
+      update(first);
+    }
+  }
+
+  return {
+    [Symbol.iterator]: () => all.values(),
+    soonest: {
+      get size() {
+        return all.size;
+      },
+      [Symbol.iterator]() {
+        if (all.size <= MANY) return all.values();
+        return [free.first, heldBack.first].filter((group) => group !== undefined).values();
+      },
+    },
+    heldBack,
+    ofKey: (key) => byKey.get(key) ?? NONE,
+    next(count, atMs) {
+      letFree(atMs);
+      const groups = free.firstOf(count);
+      return groups.length === 0 && heldBack.first !== undefined ? [heldBack.first] : groups;
+    },
+    update,
+    standLast(group) {
+      group.stoodAt = stood += 1;
+      update(group);
+    },
+    holdBack(group, untilMs) {
+      group.notBeforeMs = untilMs;
+      update(group);
+    },
+    clear() {
+      all.clear();
+      byKey.clear();
+      free.clear();
+      heldBack.clear();
+    },
+  };
+}
+
+/**
+ * Whose turn comes first: the more urgent's, then who came first, but a key that held its calls back gives way to
+ * all who had come by then.
+ */
+function comesBefore(a: Group, b: Group): boolean {
+  return (rankOf(a) - rankOf(b) || standingOf(a) - standingOf(b) || a.stoodAt - b.stoodAt) < 0;
+}
+
+export function rankOf({ line }: Group): number {
+  return RANKS[line.head!.priority];
+}
+
+function standingOf({ line, behind }: Group): number {
+  return Math.max(line.head!.number, behind);
+}

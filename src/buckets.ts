@@ -50,7 +50,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
     store.listen(replica, (place, news, key) => {
       const bucket = places.get(place);
       if (news === "change") bucket?.forget(key);
-      bucket?.lookIn(key);
+      bucket?.lookIn(key, news);
     });
   }
 

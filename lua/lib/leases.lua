@@ -6,8 +6,9 @@ local function read_leases(next_number)
   if not terms then return nil end
   local leases, leased = {}, {}
   for index = 1, next_number() do leases[index] = next_number() end
-  for _, limits in ipairs({ terms.limits, key and key.limits }) do
+  for scope, limits in ipairs({ terms.limits, key and key.limits }) do
     for _, limit in ipairs(limits) do
+      limit.is_of_key = scope == 2
       if RULES[limit.code].keep_place then leased[#leased + 1] = limit end
     end
   end

@@ -26,34 +26,48 @@ export function renewLeases(
   return [...lost];
 }
 
+/** Who is to be woken, since a lease is free for it: one of this key's, or of the bucket's own. */
+interface Woken {
+  readonly asker: string;
+  readonly key: string | undefined;
+}
+
 /** Gives leases back; who has waited the longest for what is free now, and is to be woken. Twin of `lua/leases-release.lua`. */
 export function releaseLeases(
   state: BucketState,
   request: LeasesRequest,
   serverUs: number,
-): string[] {
+): Woken[] {
   const nowUs = clockAt(state, serverUs);
-  const woken = new Set<string>();
-  for (const { limit, state: kept } of keepers(state, request)) {
+  const woken = new Map<string, Woken>();
+  for (const { limit, state: kept, isOfKey } of keepers(state, request)) {
+    const key = isOfKey ? request.key : undefined;
     const { leases, waiters } = kept as Kept;
     for (const lease of request.leases) leases.delete(leaseName(request.asker, lease));
     const held = [...leases.values()].filter((endUs) => endUs > nowUs).length;
     const waiting = [...waiters].filter(([, askedUs]) => askedUs > nowUs - WAITER_GONE_US);
     const names = waiting.map(([name]) => name).sort();
     for (const name of names.slice(0, Math.max(0, limit.count - held))) {
-      woken.add(name.slice(name.indexOf(" ") + 1));
+      const asker = name.slice(name.indexOf(" ") + 1);
+      woken.set(`${isOfKey} ${asker}`, { asker, key });
     }
   }
-  return [...woken];
+  return [...woken.values()];
+}
+
+interface Keeper extends LimitRecord {
+  readonly isOfKey: boolean;
 }
 
 /** The asker's own limits say where its leases are, whatever policy is in force by now. */
 function keepers(
   { shared, keys }: BucketState,
   { key, terms, keyLimits }: LeasesRequest,
-): LimitRecord[] {
+): Keeper[] {
   const own = key === undefined ? undefined : keys.get(key);
-  return [...keptBy(shared, terms.limits), ...(own === undefined ? [] : keptBy(own, keyLimits))];
+  const ofBucket = keptBy(shared, terms.limits).map((each) => ({ ...each, isOfKey: false }));
+  const ofKey = own === undefined ? [] : keptBy(own, keyLimits);
+  return [...ofBucket, ...ofKey.map((each) => ({ ...each, isOfKey: true }))];
 }
 
 function keptBy({ kept }: Scope, limits: readonly Limit[]): LimitRecord[] {

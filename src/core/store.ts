@@ -95,11 +95,14 @@ export interface Peeked {
   readonly standings: readonly Standing[];
 }
 
+/** A lease is free for who is told, of the bucket's own limits or of those of one key; or something has changed. */
+export type News = "lease" | "change";
+
 /**
  * Tells a process that something of a bucket has changed: a lease is free for it, or slots that it
  * holds, of one key or of all, are worthless.
  */
-export type Wake = (bucket: string, news: "lease" | "change", key: string | undefined) => void;
+export type Wake = (bucket: string, news: News, key: string | undefined) => void;
 
 /**
  * Where buckets keep their state. Each call is atomic and is never sent twice:

@@ -64,7 +64,7 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
     async release(request) {
       const found = states.get(request.bucket);
       const woken = found === undefined ? [] : releaseLeases(found, request, nowUs());
-      for (const asker of woken) wakes.get(asker)?.(request.bucket, "lease", undefined);
+      for (const { asker, key } of woken) wakes.get(asker)?.(request.bucket, "lease", key);
     },
     async steer(request) {
       const now = nowUs();

@@ -15,8 +15,8 @@ export function createWakeCalls(connect: () => Redis | Cluster, prefix: string):
   const wakes = new Map<string, Wake>();
   const changes = changesChannel(prefix);
   const listener = createListener(connect, (channel, message) => {
-    if (channel !== changes) return wakes.get(channel)?.(message, "lease", undefined);
     const [bucket = "", key] = message.split("\n");
+    if (channel !== changes) return wakes.get(channel)?.(bucket, "lease", key);
     for (const each of wakes.values()) each(bucket, "change", key);
   });
 

@@ -1,5 +1,6 @@
 import { setMaxListeners } from "node:events";
 import { ClosedError } from "../core/errors.ts";
+import type { News } from "../core/store.ts";
 import { createAdmission } from "./admission.ts";
 import type { Basics } from "./basics.ts";
 import type { BucketParts } from "./bucket-parts.ts";
@@ -66,7 +67,10 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     estimates: createEstimates(known, pacer),
     listen: parts.listen,
   });
-  const listener = createListener({ ...basics, onChange: lookIn }, parts.feedback ?? {});
+  const listener = createListener(
+    { ...basics, onChange: (key) => lookIn(key) },
+    parts.feedback ?? {},
+  );
   const steering = createSteering({
     ...basics,
     declared: policy,
@@ -92,15 +96,15 @@ export function createBucket(parts: BucketParts): OwnedBucket {
   }
 
   /** News from a store that stands in. */
-  function wake(_bucket: string, news: "lease" | "change", key: string | undefined): void {
+  function wake(_bucket: string, news: News, key: string | undefined): void {
     if (news === "change") pacer.forget(key);
-    lookIn(key);
+    lookIn(key, news);
   }
 
-  function lookIn(key?: string): void {
+  function lookIn(key?: string, news?: News): void {
     retries.retryNow();
     tries.forget(key);
-    pacer.lookIn(key);
+    pacer.lookIn(key, news);
   }
 
   function drawByHand(options: DrawOptions): Promise<Slot> {

@@ -1,5 +1,6 @@
 import type { ClosedError } from "../core/errors.ts";
 import type { Policy } from "../core/policy.ts";
+import type { News } from "../core/store.ts";
 import type { Bucket } from "./bucket.ts";
 import type { Cost } from "./costs.ts";
 import type { DrawOptions, SettleBy, TryOptions } from "./draw-options.ts";
@@ -45,8 +46,8 @@ export interface OwnedBucket extends Bucket {
   heard(): Promise<void>;
   /** Settles what a call's result tells that it cost; what cannot be told stays as estimated. */
   settleBy(read: SettleBy<unknown>, result: unknown, slot: Slot): void;
-  /** Something of the bucket, or of one key, may have changed: whoever waits for it asks anew. */
-  lookIn(key?: string): void;
+  /** Something of the bucket, or of one key, may have changed, or a lease is free: whoever waits for it asks anew. */
+  lookIn(key?: string, news?: News): void;
   /** Slots that are held, of one key or of all, are worthless. */
   forget(key: string | undefined): void;
   /** Calls back when the bucket is closed, with what those who wait then fail with; returns what ends it. */

@@ -1,6 +1,7 @@
 import { HORIZON_US } from "../core/limit-makers.ts";
 import { ClosedError, StoreUnavailableError } from "../core/errors.ts";
 import type { Drawn } from "../core/draw-messages.ts";
+import type { News } from "../core/store.ts";
 import { createAlarm } from "./alarm.ts";
 import { createAskTimes, type AskTimes } from "./ask-times.ts";
 import type { Basics } from "./basics.ts";
@@ -24,8 +25,8 @@ export interface Pacer {
   wait(caller: Caller): void;
   /** Takes a caller out of the line that no longer wants to wait. */
   leave(caller: Caller): void;
-  /** Something of the bucket, or of one key, has changed: whoever waits for it asks anew. */
-  lookIn(key?: string): void;
+  /** Something of the bucket, or of one key, has changed, or a lease is free: whoever waits for it asks anew. */
+  lookIn(key?: string, news?: News): void;
   /** Another policy is in force. */
   readonly learn: (news: PolicyNews) => void;
   /** Slots that are held, of one key or of all, are worthless. */
@@ -163,10 +164,12 @@ export function createPacer(options: PacerOptions): Pacer {
       if (key === undefined) return forgetHeld();
       books.forget(key);
     },
-    lookIn(key) {
+    lookIn(key, news) {
       if (key === undefined) askTimes.retryNow();
       const { waitingIn } = books;
-      const groups = key === undefined ? waitingIn : waitingIn.ofKey(key);
+      // Whom its own key holds back, a lease of the bucket's is of no use to.
+      const ofAll = news === "lease" ? [] : waitingIn;
+      const groups = key === undefined ? ofAll : waitingIn.ofKey(key);
       for (const group of groups) waitingIn.holdBack(group, 0);
       workSoon();
     },

@@ -15,11 +15,17 @@ export const leasesRenew: Script<Leases, readonly number[]> = defineScript({
 export const leasesRelease: Script<Leases, void> = defineScript({
   name: "leases-release",
   keys: (input) => frameKeys(input),
-  args: (input) => [input.asker, wakeChannel(input.prefix, ""), input.bucket, leasesNumbers(input)],
+  args: (input) => [
+    input.asker,
+    wakeChannel(input.prefix, ""),
+    input.bucket,
+    `${input.bucket}\n${input.key ?? ""}`,
+    leasesNumbers(input),
+  ],
   decode: () => undefined,
 });
 
-/** Where an asker hears that a lease is free for it; the message is the bucket's name. */
+/** Where an asker hears that a lease is free for it; the message is the bucket's name, and the key's if the lease is of its own limits. */
 export function wakeChannel(prefix: string, asker: string): string {
   return `${prefix}:wake:${asker}`;
 }

@@ -48,7 +48,7 @@ export function createGrants(options: GrantsOptions): Grants {
       if (hasLeases) lease += granted.slotsUs.length;
       if (granted.refusal !== undefined) books.refuse(group, granted.refusal);
       if (!isStale) books.hold(group, granted, { firstLease, sentAtMs: reply.sentAtMs, offsetMs });
-      books.waitingIn.holdBack(group, notBeforeMs(granted, received));
+      books.waitingIn.holdBack(group, group.hasNews ? 0 : notBeforeMs(granted, received));
       group.bindsAt = granted.bindsAt;
       linePlaces.keep(group.key, granted.place);
       if (group.notBeforeMs > arrivedMs) {

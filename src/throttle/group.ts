@@ -31,6 +31,8 @@ export class Group {
   notBeforeMs = 0;
   /** The callers up to this number are asked for before these: those who had come when the key held these calls back. */
   behind = 0;
+  /** There was news of the key since it was asked about last: what the answer says of it is outdated. */
+  hasNews = false;
   /** In which order groups got their places, where nothing else tells whose turn comes first. */
   stoodAt = 0;
   /** What held these calls back last, as a reply numbers it. */

@@ -165,12 +165,13 @@ export function createPacer(options: PacerOptions): Pacer {
       books.forget(key);
     },
     lookIn(key, news) {
-      if (key === undefined) askTimes.retryNow();
       const { waitingIn } = books;
+      if (key === undefined) askTimes.retryNow();
+      else for (const group of waitingIn.ofKey(key)) waitingIn.wake(group);
       // Whom its own key holds back, a lease of the bucket's is of no use to.
-      const ofAll = news === "lease" ? [] : waitingIn;
-      const groups = key === undefined ? ofAll : waitingIn.ofKey(key);
-      for (const group of groups) waitingIn.holdBack(group, 0);
+      if (key === undefined && news !== "lease") {
+        for (const group of waitingIn) waitingIn.holdBack(group, 0);
+      }
       workSoon();
     },
     async close() {

@@ -21,6 +21,8 @@ export interface WaitingGroups extends Iterable<Group> {
   standLast(group: Group): void;
   /** It is asked for at this time of `performance.now()` at the earliest; 0: at any time. */
   holdBack(group: Group, untilMs: number): void;
+  /** There is news of its key: it is asked for as if that had not held it back, and not only after all others. */
+  wake(group: Group): void;
   clear(): void;
 }
 
@@ -100,7 +102,9 @@ export function createWaitingGroups(): WaitingGroups {
     next(count, atMs) {
       letFree(atMs);
       const groups = free.firstOf(count);
-      return groups.length === 0 && heldBack.first !== undefined ? [heldBack.first] : groups;
+      if (groups.length === 0 && heldBack.first !== undefined) groups.push(heldBack.first);
+      for (const group of groups) group.hasNews = false;
+      return groups;
     },
     update,
     standLast(group) {
@@ -110,6 +114,11 @@ export function createWaitingGroups(): WaitingGroups {
     holdBack(group, untilMs) {
       group.notBeforeMs = untilMs;
       update(group);
+    },
+    wake(group) {
+      group.hasNews = true;
+      group.behind = 0;
+      this.holdBack(group, 0);
     },
     clear() {
       all.clear();

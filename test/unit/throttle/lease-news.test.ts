@@ -3,6 +3,8 @@ import { concurrency } from "../../../src/core/limit-makers.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
+import { createFarStore } from "../../support/far-store.ts";
+import { simulateLatency } from "../../support/simulate-latency.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
 const advance = fakeTimers();
@@ -56,4 +58,49 @@ it("a lease of all keys together that comes free has none asked for that its own
   expect(asked().slice(before)).toEqual(["free"]);
   for (const slot of slots) slot.release();
   await Promise.all([bucket.close(), advance(100)]);
+});
+
+it("a lease of one key that comes free is taken up before others look in for theirs", async () => {
+  const store = createFarStore({ thereMs: 10, backMs: 10 });
+  const { bucket } = createTestBucket({ perKey: { concurrency: 1 } }, { store });
+  // A script serves twelve keys: to look in for all of them takes 50 round trips, a second.
+  const keys = Array.from({ length: 600 }, (_, number) => `key ${number}`);
+  const running = Promise.all(keys.map((key) => bucket.draw({ key })));
+  await advance(2_000);
+  const slots = await running;
+  const gone: number[] = [];
+  for (const [index, key] of keys.entries()) {
+    bucket.draw({ key }).then(
+      () => gone.push(index),
+      () => undefined,
+    );
+  }
+  await advance(3_000);
+
+  for (const index of [100, 300, 500]) slots[index]!.release();
+  await advance(60);
+
+  expect(gone.toSorted((a, b) => a - b)).toEqual([100, 300, 500]);
+  await Promise.all([bucket.close(), advance(2_000)]);
+});
+
+it("a lease that comes free while its key is asked about is asked for again at once", async () => {
+  const store = createMemoryStore();
+  const { bucket } = createTestBucket({ perKey: { concurrency: 1 } }, { store });
+  const first = await bucket.draw({ key: "acme" });
+  const draw = vi.spyOn(store, "draw");
+  draw.mockImplementationOnce(async (request) => {
+    const reply = await draw(request);
+    // The message comes before the reply does.
+    first.release();
+    await simulateLatency(5);
+    return reply;
+  });
+
+  let hasGone = false;
+  void bucket.draw({ key: "acme" }).then(() => (hasGone = true));
+  await advance(20);
+
+  expect(hasGone).toBe(true);
+  await bucket.close();
 });

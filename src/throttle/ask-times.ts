@@ -26,7 +26,13 @@ export interface AskTimes {
 }
 
 /** An asker that was told to come later looks in so often: a message that calls it sooner may get lost. */
-export const LOOK_IN_MS: number = LOOK_IN_US / 1_000;
+const LOOK_IN_MS: number = LOOK_IN_US / 1_000;
+/** A place of one that waits for a lease lasts for half a second longer. */
+const MOST_LOOK_IN_MS = 1_000;
+/** Look-ins for keys are so far apart, if that loses them no places: some 100 scripts a second. */
+const KEY_EVERY_MS = 1;
+/** Those that are due within so many ms are looked in for together: a script for each would cost many times as much. */
+const TOGETHER_MS = 50;
 const GATHER_MS = 10;
 
 export function createAskTimes(
@@ -77,6 +83,15 @@ export function createAskTimes(
       askAgainAtMs = 0;
     },
   };
+}
+
+/**
+ * When a key is looked in for whose lease was not free now, where so many are held back. News of a lease comes by itself,
+ * so to look in is only for messages that get lost, and to keep its place: thousands of keys need not cost a core.
+ */
+export function lookInAtMs(nowMs: number, heldBack: number): number {
+  const inMs = Math.min(Math.max(LOOK_IN_MS, heldBack * KEY_EVERY_MS), MOST_LOOK_IN_MS);
+  return Math.ceil((nowMs + inMs) / TOGETHER_MS) * TOGETHER_MS;
 }
 
 /** How long the asker in this place waits. */

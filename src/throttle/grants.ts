@@ -1,5 +1,5 @@
 import type { Drawn, Granted } from "../core/draw-messages.ts";
-import { LOOK_IN_MS } from "./ask-times.ts";
+import { lookInAtMs } from "./ask-times.ts";
 import type { Books } from "./books.ts";
 import type { Group } from "./group.ts";
 import { slotsOf, type HeldSlot } from "./held-slots.ts";
@@ -37,6 +37,14 @@ const REFUND_MS = 100;
 
 export function createGrants(options: GrantsOptions): Grants {
   const { books, linePlaces, leases, returns, onRefunded } = options;
+  const { waitingIn } = books;
+
+  /** When the key of these calls is to be asked about again; 0: at any time. */
+  function untilMs({ notBeforeUs }: Granted, { arrivedMs, offsetMs }: Received): number {
+    if (notBeforeUs === 0) return 0;
+    if (notBeforeUs < Infinity) return notBeforeUs / 1_000 + offsetMs;
+    return lookInAtMs(arrivedMs, waitingIn.heldBack.size);
+  }
 
   function take(reply: Drawn, asked: Asked, received: Received): void {
     const { arrivedMs, offsetMs, isStale } = received;
@@ -48,7 +56,7 @@ export function createGrants(options: GrantsOptions): Grants {
       if (hasLeases) lease += granted.slotsUs.length;
       if (granted.refusal !== undefined) books.refuse(group, granted.refusal);
       if (!isStale) books.hold(group, granted, { firstLease, sentAtMs: reply.sentAtMs, offsetMs });
-      books.waitingIn.holdBack(group, group.hasNews ? 0 : notBeforeMs(granted, received));
+      waitingIn.holdBack(group, group.hasNews ? 0 : untilMs(granted, received));
       group.bindsAt = granted.bindsAt;
       linePlaces.keep(group.key, granted.place);
       if (group.notBeforeMs > arrivedMs) {
@@ -69,18 +77,12 @@ export function createGrants(options: GrantsOptions): Grants {
   function refund(group: Group, slots: readonly HeldSlot[]): void {
     const refunded = returns.refund(group, slots);
     if (group.conditions.keyLimits.length === 0) return;
-    books.waitingIn.holdBack(group, performance.now() + REFUND_MS);
+    waitingIn.holdBack(group, performance.now() + REFUND_MS);
     void refunded.then(() => {
-      books.waitingIn.holdBack(group, 0);
+      waitingIn.holdBack(group, 0);
       onRefunded();
     });
   }
 
   return { take, refund };
-}
-
-/** When the key of these calls is to be asked about again; 0: at any time. */
-function notBeforeMs({ notBeforeUs }: Granted, { arrivedMs, offsetMs }: Received): number {
-  if (notBeforeUs === 0) return 0;
-  return notBeforeUs === Infinity ? arrivedMs + LOOK_IN_MS : notBeforeUs / 1_000 + offsetMs;
 }

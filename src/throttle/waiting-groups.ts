@@ -9,7 +9,7 @@ export interface WaitingGroups extends Iterable<Group> {
   /** Those of one key that has limits of its own: its calls are in several when they cost different amounts. */
   ofKey(key: string): ReadonlySet<Group>;
   /** Those that their key holds back, in no order. */
-  readonly heldBack: Iterable<Group>;
+  readonly heldBack: Iterable<Group> & { readonly size: number };
   /**
    * Up to so many of those that may be asked for at that time, as their turns come. If it is nobody's time yet,
    * the one whose time is nearest.

@@ -104,3 +104,44 @@ it("a lease that comes free while its key is asked about is asked for again at o
   expect(hasGone).toBe(true);
   await bucket.close();
 });
+
+it.each([
+  { keys: 50, every: 500 },
+  { keys: 1_000, every: 1_000 },
+])(
+  "leases of $keys keys that do not come free are looked in for every $every ms",
+  async ({ keys, every }) => {
+    const store = createMemoryStore();
+    const draw = vi.spyOn(store, "draw");
+    const { bucket } = createTestBucket({ perKey: { concurrency: 1 } }, { store });
+    const names = Array.from({ length: keys }, (_, number) => `key ${number}`);
+    for (const key of [...names, ...names]) bucket.draw({ key }).catch(() => undefined);
+    // The first answers come when few keys are known to be held back yet.
+    await advance(1_500);
+    draw.mockClear();
+
+    await advance(4 * every);
+
+    const asked = draw.mock.calls.reduce((sum, [{ wishes }]) => sum + wishes.length, 0);
+    expect(asked / keys).toBeGreaterThan(3);
+    expect(asked / keys).toBeLessThan(6);
+    await Promise.all([bucket.close(), advance(100)]);
+  },
+);
+
+it("leases of keys that were asked for one after the other are looked in for together", async () => {
+  const store = createMemoryStore();
+  const draw = vi.spyOn(store, "draw");
+  const { bucket } = createTestBucket({ perKey: { concurrency: 1 } }, { store });
+  for (let number = 0; number < 480; number++) {
+    for (const key of [`key ${number}`, `key ${number}`]) bucket.draw({ key }).catch(() => {});
+    await advance(1);
+  }
+  draw.mockClear();
+
+  await advance(2_000);
+
+  // Twelve a script, and one more for each twentieth of a second.
+  expect(draw.mock.calls.length).toBeLessThanOrEqual(4 * (480 / 12) + 40);
+  await Promise.all([bucket.close(), advance(100)]);
+});

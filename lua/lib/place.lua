@@ -22,6 +22,19 @@ local function binding_at(f)
   return binding_of(f.scope, opens_at_us(f.scope, f.drawer.now_us, f.step_us), f.costs, f.drawer)
 end
 
+-- Whether a cooldown (-1) or a pause (-2) lets nothing start until after this time, of the bucket or its key; 0: neither.
+local function shut_by(shared, own, until_us)
+  local paused_us = math.max(shared.paused_until_us, own.paused_until_us)
+  local cool_us = math.max(shared.cool_until_us, own.cool_until_us)
+  if math.max(paused_us, cool_us) <= until_us then return 0 end
+  return paused_us >= cool_us and -2 or -1
+end
+
+-- Whether answers have slowed the rate of the bucket or its key (-3); 0: neither.
+local function slowed_by(shared, own, now_us)
+  return (keeps_gap(shared, now_us) or keeps_gap(own, now_us)) and -3 or 0
+end
+
 -- Keeps the asker's place in a scope until turn_us: 0 if it has got all, math.huge if nobody can tell.
 local function settle_place(serving, f, turn_us, is_served)
   if serving.is_try then return NO_PLACE end
@@ -73,11 +86,10 @@ local function refuse(serving, wish, main, granted, opens_us, horizon_us, ahead,
     and math.max(shared.cool_until_us, shared.paused_until_us) > serving.now_us + horizon_us
   if is_bucket_shut and turn_us ~= math.huge then kept_us = 0 end
   local place = settle_place(serving, main, kept_us, granted.count > 0)
-  local shut_until_us = math.max(shared.cool_until_us, shared.paused_until_us, scope.cool_until_us, scope.paused_until_us)
-  if shut_until_us > serving.now_us + horizon_us then
-    granted.binds_at = -1
-  elseif next_us > serving.now_us + horizon_us then
-    granted.binds_at = binding_at(main)
+  granted.binds_at = shut_by(shared, scope, serving.now_us + horizon_us)
+  if granted.binds_at == 0 and next_us > serving.now_us + horizon_us then
+    local binding = binding_at(main)
+    granted.binds_at = binding > 0 and binding or slowed_by(shared, scope, serving.now_us)
   end
   return place, turn_us
 end

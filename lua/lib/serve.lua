@@ -46,10 +46,11 @@ local function serve(serving, wish)
   if booked.deferred_us then
     granted.not_before_us = booked.deferred_us
     granted.place = settle_place(serving, gate, booked.deferred_us, granted.count > 0)
-    local binding = binding_at(gate)
-    local is_shut = math.max(gate.scope.cool_until_us, gate.scope.paused_until_us) > now_us
-    -- Its limits would let it pass: it is the key's cooldown that does not.
-    granted.binds_at = binding > 0 and #shared.limits + binding or is_shut and -1 or 0
+    local binding, scope = binding_at(gate), gate.scope
+    -- Where its limits would let it pass, it is what the key's answers, or its user, have asked for that does not.
+    local held = shut_by(scope, scope, now_us)
+    if held == 0 then held = slowed_by(scope, scope, now_us) end
+    granted.binds_at = binding > 0 and #shared.limits + binding or held
     return granted
   end
   granted.place = gate and settle_place(serving, gate, 0, true) or NO_PLACE

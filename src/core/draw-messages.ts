@@ -57,8 +57,10 @@ export interface DrawRequest {
   readonly isTry: boolean;
 }
 
-/** A cooldown or pause holds a call back, and no limit. */
-export const SHUT = -1;
+/** What holds a call back where no limit does, as `bindsAt` numbers it: a cooldown, a pause, or a rate that answers have slowed. */
+export const COOLING = -1;
+export const PAUSED = -2;
+export const SLOWED = -3;
 
 /** What one wish came to; all times are µs on the bucket's own clock. */
 export interface Granted {
@@ -68,7 +70,7 @@ export interface Granted {
   /** When the key lets another call pass; 0: it is not what holds these calls back; Infinity: nobody can tell. */
   readonly notBeforeUs: number;
   readonly place: Place;
-  /** What held the first call back that got none: the number of a limit from 1 on, the policy's before the key's; 0: the line; or `SHUT`. */
+  /** What held the first call back that got none: the number of a limit from 1 on, the policy's before the key's; 0: the line; or one of those above, below 0. */
   readonly bindsAt: number;
   /** Of a try: how each limit stands, the policy's before the key's. */
   readonly standings: readonly Standing[];

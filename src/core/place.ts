@@ -1,8 +1,16 @@
 import type { BucketState } from "./bucket-state.ts";
-import { NO_PLACE, type DrawRequest, type Place, type Wish } from "./draw-messages.ts";
+import {
+  COOLING,
+  NO_PLACE,
+  PAUSED,
+  SLOWED,
+  type DrawRequest,
+  type Place,
+  type Wish,
+} from "./draw-messages.ts";
 import type { Drawer } from "./limits/limit.ts";
 import { ruleOf } from "./limits/registry.ts";
-import { opensAtUs } from "./gaps.ts";
+import { keepsGap, opensAtUs } from "./gaps.ts";
 import { bindingOf, roomOf, stepOf, type Scope } from "./scope.ts";
 import { keepTurn, shareOf, type Claim } from "./turns.ts";
 
@@ -36,6 +44,18 @@ export interface Fitting {
 /** Until when a cooldown or a pause lets nothing start. */
 export function shutUs({ coolUntilUs, pausedUntilUs }: Scope): number {
   return Math.max(coolUntilUs, pausedUntilUs);
+}
+
+/** Which of the two lets nothing start until after this time, of the bucket or its key; 0: neither. */
+export function shutBy(shared: Scope, own: Scope, untilUs: number): number {
+  if (Math.max(shutUs(shared), shutUs(own)) <= untilUs) return 0;
+  const pausedUs = Math.max(shared.pausedUntilUs, own.pausedUntilUs);
+  return pausedUs >= Math.max(shared.coolUntilUs, own.coolUntilUs) ? PAUSED : COOLING;
+}
+
+/** Whether answers have slowed the rate of the bucket or its key: `SLOWED`, or 0. */
+export function slowedBy(shared: Scope, own: Scope, nowUs: number): number {
+  return keepsGap(shared, nowUs) || keepsGap(own, nowUs) ? SLOWED : 0;
 }
 
 /** What is known of a wish in a scope. */

@@ -1,6 +1,14 @@
 import { mostOf, times } from "./book.ts";
-import { SHUT, type Place } from "./draw-messages.ts";
-import { bindingAt, settlePlace, shutUs, type Fitting, type Serving } from "./place.ts";
+import type { Place } from "./draw-messages.ts";
+import {
+  bindingAt,
+  settlePlace,
+  shutBy,
+  shutUs,
+  slowedBy,
+  type Fitting,
+  type Serving,
+} from "./place.ts";
 import { agreeUs } from "./scope.ts";
 import { slotsBefore } from "./turns.ts";
 
@@ -50,7 +58,8 @@ export function refuse(serving: Serving, main: Fitting, unserved: Unserved): Ref
   const isBucketShut = scope !== shared && shutUs(shared) > nowUs + horizonUs;
   const keptUs = isBucketShut && turnUs !== Infinity ? 0 : turnUs;
   const place = settlePlace(serving, main, keptUs, count > 0);
-  const isShut = Math.max(shutUs(shared), shutUs(scope)) > nowUs + horizonUs;
   const isLate = nextUs > nowUs + horizonUs;
-  return { place, turnUs, bindsAt: isShut ? SHUT : isLate ? bindingAt(main) : 0 };
+  const slows = (): number => bindingAt(main) || slowedBy(shared, scope, nowUs);
+  const bindsAt = shutBy(shared, scope, nowUs + horizonUs) || (isLate ? slows() : 0);
+  return { place, turnUs, bindsAt };
 }

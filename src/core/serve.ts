@@ -7,10 +7,19 @@ import {
   type Booked,
   type Booking,
 } from "./book.ts";
-import { NO_PLACE, SHUT, type Granted, type Place, type Wish } from "./draw-messages.ts";
+import { NO_PLACE, type Granted, type Place, type Wish } from "./draw-messages.ts";
 import { opensAtUs } from "./gaps.ts";
 import { takeHoles } from "./holes.ts";
-import { bindingAt, fit, settlePlace, shutUs, type Fitting, type Serving } from "./place.ts";
+import {
+  bindingAt,
+  fit,
+  settlePlace,
+  shutBy,
+  shutUs,
+  slowedBy,
+  type Fitting,
+  type Serving,
+} from "./place.ts";
 import { refuse } from "./refuse.ts";
 import type { Scope } from "./scope.ts";
 import { slotsBefore } from "./turns.ts";
@@ -129,9 +138,11 @@ function settle(
   const count = countOf(booked);
   if (gate !== undefined && deferredUs !== undefined) {
     const binding = bindingAt(gate);
-    const isShut = shutUs(gate.scope) > state.clockUs;
-    // Its limits would let it pass: it is the key's cooldown that does not.
-    const bindsAt = binding > 0 ? state.shared.records.length + binding : isShut ? SHUT : 0;
+    const { scope } = gate;
+    const { clockUs: nowUs, shared } = state;
+    // Where its limits would let it pass, it is what the key's answers, or its user, have asked for that does not.
+    const held = shutBy(scope, scope, nowUs) || slowedBy(scope, scope, nowUs);
+    const bindsAt = binding > 0 ? shared.records.length + binding : held;
     const place = settlePlace(serving, gate, deferredUs, count > 0);
     return { notBeforeUs: deferredUs, place, bindsAt };
   }

@@ -28,7 +28,7 @@ export interface Decision {
   readonly resetAfterMs: number;
   /** Ms until the same call is likely to pass: `0` when allowed, else the longest of all, `600`. */
   readonly retryAfterMs: number;
-  /** The name of the limit that refused it: `"100/min"`. Undefined when allowed. */
+  /** The name of the limit that refused it: `"100/min"`; `"a pause"`, `"a cooldown"` and the like where none did. Undefined when allowed. */
   readonly limitedBy: string | undefined;
   /** Each limit in the policy's order, of the bucket and of the key. */
   readonly limits: readonly LimitDecision[];

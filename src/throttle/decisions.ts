@@ -77,18 +77,28 @@ export function refused(
 ): TryDecision {
   const waitMs = Math.ceil(Math.max(0, notBeforeUs - nowUs) / 1_000);
   const untilMs = notBeforeUs === Infinity ? UNKNOWN_MS : waitMs;
+  const longestMs = Math.max(1, untilMs, ...standings.map((limit) => limit.retryAfterMs));
+  const retryAfterMs = Math.min(LONGEST_MS, longestMs);
+  const limits = bindsAt < 0 ? shutUntil(standings, retryAfterMs) : standings;
   return {
     allowed: false,
-    remaining: Math.min(...standings.map((limit) => limit.remaining)),
-    resetAfterMs: Math.max(0, ...standings.map((limit) => limit.resetAfterMs)),
-    retryAfterMs: Math.min(
-      LONGEST_MS,
-      Math.max(1, untilMs, ...standings.map((limit) => limit.retryAfterMs)),
-    ),
+    remaining: Math.min(...limits.map((limit) => limit.remaining)),
+    resetAfterMs: Math.max(0, ...limits.map((limit) => limit.resetAfterMs)),
+    retryAfterMs,
     limitedBy: nameBinding(bindsAt, group.conditions.limits) ?? "the line",
-    limits: standings,
+    limits,
     slot: undefined,
   };
+}
+
+/** Whatever limits have left: nothing can pass while a pause, a cooldown or a slowed rate holds calls back. */
+function shutUntil(standings: readonly LimitDecision[], retryAfterMs: number): LimitDecision[] {
+  return standings.map((limit) => ({
+    ...limit,
+    remaining: 0,
+    resetAfterMs: Math.max(limit.resetAfterMs, retryAfterMs),
+    retryAfterMs,
+  }));
 }
 
 /** The same refusal, so much later. A copy is changed but never grows: V8 takes 25 times as long for one that does. */

@@ -1,10 +1,15 @@
-import { SHUT } from "../core/draw-messages.ts";
+import { COOLING, PAUSED, SLOWED } from "../core/draw-messages.ts";
 import { formatLimit } from "../core/format-limit.ts";
 import type { Limit } from "../core/limits/limit.ts";
 
+const NAMES: ReadonlyMap<number, string> = new Map([
+  [COOLING, "a cooldown"],
+  [PAUSED, "a pause"],
+  [SLOWED, "a rate that answers have slowed"],
+]);
+
 /** What holds a call back, as its user is told: `"100/s"`; undefined if it is the line alone. */
 export function nameBinding(bindsAt: number, limits: readonly Limit[]): string | undefined {
-  if (bindsAt === SHUT) return "a cooldown or pause";
   const limit = limits[bindsAt - 1];
-  return limit && formatLimit(limit);
+  return limit === undefined ? NAMES.get(bindsAt) : formatLimit(limit);
 }

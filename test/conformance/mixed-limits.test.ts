@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { PAUSED } from "../../src/core/draw-messages.ts";
 import { concurrency, leakyBucket, slidingLog } from "../../src/core/limit-makers.ts";
 import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
 import { EXCESS } from "../support/bounds.ts";
@@ -79,7 +80,7 @@ describe.each(storeKinds())("a draw on several limits in $name", ({ open }) => {
     const byNone = await askerOf(open()).draw(1);
 
     const all = [byCalls, byTokens, byLeases, byPause, byNone];
-    expect(all.map(({ granted }) => granted[0]!.bindsAt)).toEqual([1, 2, 2, -1, 0]);
+    expect(all.map(({ granted }) => granted[0]!.bindsAt)).toEqual([1, 2, 2, PAUSED, 0]);
   });
 
   it("names a limit of its key after those that all share", async () => {

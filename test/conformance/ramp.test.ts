@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { COOLING, PAUSED, SLOWED } from "../../src/core/draw-messages.ts";
 import { tokenBucket } from "../../src/core/limit-makers.ts";
 import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
 import { storeKinds } from "../support/store-kinds.ts";
@@ -20,6 +21,35 @@ describe.each(storeKinds())("what holds calls back beside their limits, in $name
 
     expect(notBeforeUs).toBe(pinned.clock.nowUs());
     expect(slotsOf(await a.drawAll([tried]))).toEqual([pinned.clock.nowUs()]);
+  });
+
+  it.each([
+    ["the bucket", undefined],
+    ["a key", "k"],
+  ])("is told by its kind, of a try and of a draw: of %s", async (_whose, key) => {
+    const pinned = open();
+    const policy = policyOf({ rate: "100/s", burst: 20, perKey: { rate: "50/s", burst: 20 } });
+    const a = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const [slotUs] = slotsOf(await a.drawAll([{ wanted: 1, key: "k" }]));
+    const tried = { wanted: 1, key: "k", isTry: true };
+    const bindings = async (): Promise<number[]> => {
+      const answers = [await a.drawAll([tried]), await a.drawAll([{ wanted: 1, key: "k" }])];
+      return answers.map(({ granted }) => granted[0]!.bindsAt);
+    };
+
+    await a.steer({ do: "cool", forUs: SECOND_US, rampUs: 8 * SECOND_US, slotUs: slotUs! }, key);
+    const cooling = await bindings();
+    await a.steer({ do: "pause", forUs: 60 * SECOND_US }, key);
+    const paused = await bindings();
+    await a.steer({ do: "pause", forUs: 0 }, key);
+    pinned.clock.advanceMs(1_200);
+    await a.drawAll([tried]);
+    const slowed = await a.drawAll([tried]);
+
+    expect(cooling).toEqual([COOLING, COOLING]);
+    expect(paused).toEqual([PAUSED, PAUSED]);
+    expect(slotsOf(slowed)).toEqual([]);
+    expect(slowed.granted[0]!.bindsAt).toBe(SLOWED);
   });
 
   it("is over when the bucket says that it will be", async () => {

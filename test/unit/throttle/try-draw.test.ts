@@ -8,6 +8,7 @@ import {
 } from "../../../src/core/limit-makers.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import type { Store } from "../../../src/core/store.ts";
+import { rateLimitHeaders } from "../../../src/throttle/rate-limit-headers.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
 beforeEach(() => {
@@ -257,8 +258,44 @@ describe("tryDraw", () => {
 
     const refused = await bucket.tryDraw();
 
-    expect(refused).toMatchObject({ allowed: false, limitedBy: "a cooldown or pause" });
+    expect(refused).toMatchObject({ allowed: false, limitedBy: "a pause", remaining: 0 });
     expect(refused.retryAfterMs).toBeGreaterThan(4_900);
+    await bucket.close();
+  });
+
+  it("says that nothing is left while a key is paused, whatever its limits have left", async () => {
+    const { bucket } = createTestBucket({
+      rate: "100/s",
+      burst: 9,
+      perKey: { rate: "3/s", burst: 3 },
+    });
+    await bucket.pause({ key: "a", forMs: 5_000 });
+
+    const refused = await bucket.tryDraw({ key: "a" });
+    const headers = rateLimitHeaders(refused);
+
+    expect(refused).toMatchObject({ limitedBy: "a pause", remaining: 0, resetAfterMs: 5_000 });
+    expect(refused.limits.map(({ remaining }) => remaining)).toEqual([0, 0]);
+    expect(headers).toMatchObject({
+      "X-RateLimit-Remaining": "0",
+      "X-RateLimit-Reset": "5",
+      "Retry-After": "5",
+    });
+    await bucket.close();
+  });
+
+  it("says of a rate that a refusal has slowed what holds calls back", async () => {
+    const { bucket } = createTestBucket({ rate: "10/s", burst: 20 });
+    const refuse = bucket.throttled(
+      async () => new Response("", { status: 429, headers: { "retry-after-ms": "100" } }),
+    );
+    await refuse();
+    await vi.advanceTimersByTimeAsync(160);
+
+    const refused = await bucket.tryDraw();
+
+    expect(refused).toMatchObject({ allowed: false, remaining: 0 });
+    expect(refused.limitedBy).toBe("a rate that answers have slowed");
     await bucket.close();
   });
 

@@ -76,7 +76,7 @@ describe("a bucket", () => {
     await vi.advanceTimersByTimeAsync(50);
 
     const error = (await refused) as WaitTooLongError;
-    expect(error.limitedBy).toBe("a cooldown or pause");
+    expect(error.limitedBy).toBe("a pause");
     expect(error.retryAfterMs).toBeGreaterThan(59_000);
     await bucket.close();
   });

@@ -56,7 +56,7 @@ export interface Sluice extends Emitter<SluiceEvents> {
    */
   worker<Data, Result>(
     queue: Queue<Data, Result, never>,
-    handler: Handler<Data, Result> | string | URL,
+    handler: Handler<Data, NoInfer<Result>> | string | URL,
     options?: WorkerOptions,
   ): Worker;
   /** Closes workers, then queues and buckets; callers that still wait get `ClosedError`. */

@@ -26,6 +26,13 @@ export function reasonOf(error: unknown): string {
   }
 }
 
+/** An error in its own words, as part of a sentence: `"connect ECONNREFUSED 127.0.0.1:6379"`, `"WRONGPASS invalid username-password pair"`. */
+export function wordsOf(error: Error): string {
+  // Where a name has several addresses, the error of all of them has a code and no message.
+  const { code } = error as NodeJS.ErrnoException;
+  return withoutPasswords(error.message || code || error.name).replace(/\.$/, "");
+}
+
 /** Redis tells the arguments of a command that it does not know, and AUTH has a password among them. */
 const ARGUMENTS = /with args beginning with: .*/gs;
 

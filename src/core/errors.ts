@@ -70,7 +70,7 @@ export class CostTooLargeError extends SluiceError {
     super(
       `A call that costs ${facts.cost} (${facts.unit}) can never leave bucket "${facts.bucket}", ` +
         `whose limit of ${facts.limitedBy} lets ${facts.maxCost} pass at once; ` +
-        `split the call, or give the limit a burst (or a max) of at least ${facts.cost}.`,
+        `split the call, or let the limit give at least ${facts.cost} at once (its burst, max or capacity).`,
     );
     this.bucket = facts.bucket;
     this.cost = facts.cost;

@@ -51,9 +51,10 @@ function unknownOption(
   path: readonly PropertyKey[],
 ): InvalidOptionError {
   const name = String(path.at(-1));
-  const near = knownElsewhere(name, known) ?? closest(name, known);
-  const hint = near === undefined ? `the options are ${known.join(", ")}` : `did you mean ${near}?`;
-  const remedy = `there is no such option; ${hint}`;
+  const near = closest(name, known);
+  const likely =
+    near === undefined ? `the options are ${known.join(", ")}` : `did you mean ${near}?`;
+  const remedy = `there is no such option; ${knownElsewhere(name, known) ?? likely}`;
   return new InvalidOptionError({
     where,
     option: path.join("."),

@@ -1,4 +1,4 @@
-import { withoutPasswords } from "./describe-value.ts";
+import { wordsOf } from "./describe-value.ts";
 
 /** What Redis answered instead of doing what it was asked. */
 export interface RedisRefusal {
@@ -15,7 +15,7 @@ export function isReply(error: unknown): error is Error {
 /** Undefined if Redis did not answer at all. */
 export function redisRefusalOf(error: unknown): RedisRefusal | undefined {
   if (!isReply(error)) return undefined;
-  return { reason: withoutPasswords(error.message), remedy: remedyFor(error.message) };
+  return { reason: wordsOf(error), remedy: remedyFor(error.message) };
 }
 
 function remedyFor(message: string): string {

@@ -135,7 +135,9 @@ export function createFeeder(parts: FeederParts): Feeder {
       for (const key of news.woken) woken.add(key);
       toldAtMs = performance.now() + LOOK_IN_MS - GATHER_MS;
       if (isClosed) return LOOK_IN_MS;
-      logger.warn({ queue, reason: reasonOf(error) }, "The lanes of a queue could not be reached.");
+      const reason = reasonOf(error);
+      const problem = `Queue "${queue}" could not be asked for its jobs with keys: ${reason}`;
+      logger.warn({ queue, reason }, problem);
       return LOOK_IN_MS;
     }
   }

@@ -1,6 +1,7 @@
 import { Queue as StoredQueue } from "bullmq";
 import { ClosedError, SluiceError, StoreUnavailableError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
+import { wordsOf } from "../core/describe-value.ts";
 import { redisRefusalOf } from "../core/redis-refusal.ts";
 import { storedQueueName, type QueueConnection } from "./connection.ts";
 import { createErrorReports } from "./report-errors.ts";
@@ -72,10 +73,11 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
       await connection.untilReady(timeoutMs);
     } catch (cause) {
       assertOpen();
-      const { reason, remedy } = redisRefusalOf(cause) ?? {};
-      const problem = reason === undefined ? "could not be reached" : `refused it (${reason})`;
-      const what = `Redis ${problem} within ${timeoutMs} ms; ${outcome}`;
-      const text = `${what}. ${remedy ?? "See that Redis runs"}, and try again.`;
+      const refusal = redisRefusalOf(cause);
+      const problem = refusal === undefined ? "could not be reached" : "refused it";
+      const met = cause instanceof Error ? ` (${wordsOf(cause)})` : "";
+      const what = `Redis ${problem} within ${timeoutMs} ms${met}; ${outcome}`;
+      const text = `${what}. ${refusal?.remedy ?? "See that Redis runs"}, and try again.`;
       throw new StoreUnavailableError(text, cause);
     }
     assertOpen();

@@ -1,7 +1,8 @@
 import type { Cluster, Redis } from "ioredis";
 import type { Logger } from "../core/logger.ts";
 import type { StoreEvent } from "../core/store-events.ts";
-import { lastErrorOf, wordsOf } from "./last-error.ts";
+import { wordsOf } from "../core/describe-value.ts";
+import { lastErrorOf } from "./last-error.ts";
 import { createBreaker, type Breaker, type BreakerOptions } from "./breaker.ts";
 import { nodeName, serverNames } from "./server-name.ts";
 import { withinMs } from "./time-limit.ts";
@@ -45,7 +46,7 @@ export function createBreakers(redis: Redis | Cluster, options: BreakersOptions)
         const news =
           state === "up"
             ? "answers again"
-            : `has failed again and again, and is asked no more${why}`;
+            : `has failed again and again, and is only probed until it answers${why}`;
         logger.warn({ server, state }, `Redis at ${server} ${news}.`);
         if (state === "down") reconnect(connectionTo(redis, server));
         onChange({ state, server, reason });

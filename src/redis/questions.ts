@@ -1,9 +1,10 @@
+import { wordsOf } from "../core/describe-value.ts";
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
 import { ClosedError, SluiceError, StoreUnavailableError } from "../core/errors.ts";
 import { isReply, redisRefusalOf } from "../core/redis-refusal.ts";
 import type { Breakers, ServerBreaker } from "./breakers.ts";
-import { lastErrorOf, wordsOf } from "./last-error.ts";
+import { lastErrorOf } from "./last-error.ts";
 import { untilReady } from "./ready.ts";
 import { withinMs } from "./time-limit.ts";
 

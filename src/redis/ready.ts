@@ -1,5 +1,5 @@
-import type { Cluster, Redis, RedisOptions } from "ioredis";
-import { tellsWhy } from "./last-error.ts";
+import type { Cluster, Redis } from "ioredis";
+import { explained, tellsWhy } from "./last-error.ts";
 import { startTimeLimit } from "./time-limit.ts";
 
 /**
@@ -12,9 +12,9 @@ export async function untilReady(redis: Redis | Cluster, timeoutMs: number): Pro
   // A failed connection is tried again by ioredis; what became of it shows in the events below.
   if (redis.status === "wait") redis.connect().catch(() => undefined);
   await new Promise<void>((resolve, reject) => {
-    let lastError = new Error(notInTime(redis));
+    let lastError = explained(redis);
     const onError = (error: Error): void => {
-      if (tellsWhy(error)) lastError = error;
+      if (tellsWhy(error)) lastError = explained(redis, error);
     };
     const onReady = (): void => settle(resolve);
     const onEnd = (): void => settle(() => reject(new Error("the connection was closed")));
@@ -26,15 +26,6 @@ export async function untilReady(redis: Redis | Cluster, timeoutMs: number): Pro
     }
     redis.on("error", onError).on("ready", onReady).on("end", onEnd);
   });
-}
-
-/** A server without TLS takes the handshake for a command that goes on, and says nothing. */
-function notInTime({ options }: Redis | Cluster): string {
-  const { tls } =
-    "redisOptions" in options ? (options.redisOptions ?? {}) : (options as RedisOptions);
-  return tls === undefined
-    ? "no connection in time"
-    : "no TLS connection in time, as where a server does not speak TLS";
 }
 
 /** ioredis calls a connection that it gives up ready until it has closed, and refuses what is sent meanwhile. */

@@ -62,14 +62,17 @@ export function createEstimates(
       if (!pacer.askTimes.hasAnswered || isSilent()) return UNANSWERED;
       return nameBinding(bindsAt, conditions.limits) ?? formatPolicy(known.policy);
     },
-    estimateMs({ notBeforeMs, line, conditions }) {
-      const { keyLimits, hasLeases, stepMs } = conditions;
+    estimateMs({ notBeforeMs, bindsAt, line, conditions }) {
+      const { keyLimits, limits, stepMs } = conditions;
+      const binding = limits[bindsAt - 1];
       const { turnAtMs } = pacer.askTimes;
       // A slot lies a horizon behind the turn at which it is drawn.
       const comesAtMs = Math.max(notBeforeMs, turnAtMs === 0 ? 0 : turnAtMs + HORIZON_MS);
       const dueMs = comesAtMs - performance.now();
       const waiting = keyLimits.length > 0 ? line.size : pacer.waiting;
-      const least = hasLeases || isSilent() ? UNKNOWN_MS : 1;
+      // Nobody can tell when a lease comes free.
+      const isUnknown = isSilent() || (binding !== undefined && isLeased(binding));
+      const least = isUnknown ? UNKNOWN_MS : 1;
       // The first of those who wait goes when it is due, and the others one after the other.
       const inLineMs = dueMs > 0 ? dueMs + (waiting - 1) * stepMs : waiting * stepMs;
       return Math.ceil(Math.min(LONGEST_MS, Math.max(least, inLineMs)));

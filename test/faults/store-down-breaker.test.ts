@@ -67,7 +67,7 @@ describe("a Redis that takes commands and does not answer", () => {
       { state: "up", server },
     ]);
     expect(logged).toEqual([
-      `warn: Redis at ${server} has failed again and again, and is asked no more.`,
+      `warn: Redis at ${server} has failed again and again, and is only probed until it answers.`,
       `warn: Redis at ${server} answers again.`,
     ]);
   });

@@ -125,6 +125,10 @@ describe("the types of a queue", () => {
     );
     // @ts-expect-error: the queue's handlers return something else
     sluice.worker(queue, async () => 1);
+    // @ts-expect-error: some of its jobs would end without a receipt
+    sluice.worker(queue, async ({ data }) => (data.amount > 0 ? { receipt: "r" } : undefined));
+    // @ts-expect-error: BullMQ's delay is delayMs
+    void queue.enqueue({ amount: 1 }, { delay: 1 });
   });
 
   it("leave a result that no queue names to who waits for it", async () => {

@@ -315,9 +315,9 @@ describe("the top-level throttled", () => {
     [{ buckt: "b", rate: "1/s" }, "bucket"],
     // What Bottleneck, p-throttle and rate-limiter-flexible call it.
     [{ bucket: "b", minTime: 10 }, "rate"],
-    [{ bucket: "b", limit: 5, interval: 1_000 }, "rate"],
+    [{ bucket: "b", limit: 5, interval: 1_000 }, "rate or limits"],
     [{ bucket: "b", rate: "1/s", maxConcurrent: 2 }, "concurrency"],
-    [{ bucket: "b", points: 5 }, "limits"],
+    [{ bucket: "b", points: 5 }, "limits or cost"],
     [{ bucket: "b", rate: "1/s", weight: 2 }, "cost"],
   ])("knows of %j which option was meant: %s", (options, meant) => {
     const wrap = (): unknown => throttled(async () => 1, options as never);

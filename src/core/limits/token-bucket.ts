@@ -16,7 +16,7 @@ export const tokenBucket: Rule<State> = {
   code: 2,
   isRate: true,
   doesDrain: true,
-  format: (limit) => `${limit.capacity} at once, refilled at ${formatRate(limit)}`,
+  format: (limit) => `up to ${limit.capacity}, refilled at ${formatRate(limit)}`,
   fresh: () => ({ lacking: 0, atUs: 0, busySinceUs: 0 }),
   earliest(limit, state, atUs, cost) {
     const debt = lackingAt(limit, state, atUs) + (cost - limit.capacity) * limit.periodUs;

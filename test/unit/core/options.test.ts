@@ -45,7 +45,15 @@ describe("options", () => {
     ],
     [
       { backoff: { type: "exponential" } },
-      'draw(): option "backoff.type" is "exponential"; there is no such option; the options are baseMs.',
+      'draw(): option "backoff.type" is "exponential"; there is no such option; a backoff is exponential, with full jitter: { baseMs, maxMs }.',
+    ],
+    [
+      { backoff: { delay: 5 } },
+      'draw(): option "backoff.delay" is 5; there is no such option; did you mean baseMs?',
+    ],
+    [
+      { limiter: {} },
+      'draw(): option "limiter" is {}; there is no such option; the bucket of the queue has the rate.',
     ],
     [{ backoff: 1_000 }, 'draw(): option "backoff" is 1000; give an object of baseMs.'],
   ])("that cannot work, as %j, are refused by name, value and remedy", (given, message) => {

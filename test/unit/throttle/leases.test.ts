@@ -1,5 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { LeaseLostError, StoreUnavailableError } from "../../../src/core/errors.ts";
+import {
+  LeaseLostError,
+  StoreUnavailableError,
+  type WaitTooLongError,
+} from "../../../src/core/errors.ts";
 import { concurrency, leakyBucket } from "../../../src/core/limit-makers.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
@@ -105,6 +109,18 @@ describe("a bucket that limits concurrency", () => {
 
     expect(await refused).toMatchObject({ retryAfterMs: 1_000, limitedBy: "1 at once" });
     slot.release();
+    await bucket.close();
+  });
+
+  it("are no reason to guess where places are free and the rate alone holds a call back", async () => {
+    const { bucket } = createTestBucket({ rate: "10/s", concurrency: 5 });
+    (await bucket.draw()).release();
+
+    const refused = rejectionOf(bucket.draw({ maxWaitMs: 20 }));
+    await vi.advanceTimersByTimeAsync(20);
+
+    const { retryAfterMs } = (await refused) as WaitTooLongError;
+    expect(retryAfterMs).toBeLessThanOrEqual(100);
     await bucket.close();
   });
 

@@ -15,7 +15,6 @@ import {
   fit,
   settlePlace,
   shutBy,
-  shutUs,
   slowedBy,
   type Fitting,
   type Serving,

@@ -84,20 +84,6 @@ describe("what is expected of a steady backlog", () => {
     expect(late).toEqual([run.id]);
   });
 
-  it("is without end for a key that is paused until it is resumed", async () => {
-    const sluice = sluices.open();
-    const bucket = sluice.bucket("b", { rate: "100/s", perKey: { rate: "50/s" } });
-    const queue = sluice.queue<number>("jobs", { bucket });
-    await bucket.pause({ key: "k" });
-    sluice.worker(queue, async () => {}, { patienceMs: 0 });
-    const [, last] = await queue.enqueueMany([0, 1], { key: "k" });
-
-    const isEndless = async (): Promise<boolean> => (await eta(last!)).startsInMs === Infinity;
-    await waitUntil(isEndless, "a worker has asked about the key");
-
-    expect(await queue.forecast()).toMatchObject({ waiting: 2, goneInMs: Infinity });
-  });
-
   it("counts a pause, and the limits of a key of its own", async () => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("b", { rate: "100/s", perKey: { rate: "2/s" } });

@@ -9,13 +9,17 @@ local PROBES = 2
 local PROBE_MS = 5000
 -- A job that was fed and not fetched by then has been removed, or all workers are busy: it joins its lane anew.
 local FED_MS = 60000
+-- Word that a key has room may get lost, as when no worker was there to hear it: so often, so many of the lanes that
+-- stand aside for longer are tried with a job all the same, each in its turn.
+local LOOK_EVERY_MS, LOOKS = 10000, 100
 -- Workers hold so many more than they start, so that they can find out that there is more room.
 local SPARE = 2
 
 local function open_lanes(keys, prefix, now_ms)
   local lanes = lane_names(prefix)
-  local v, parked = unpack(redis.call('HMGET', lanes.state, 'v', 'parked'))
+  local v, parked, looked_at_ms, looked = unpack(redis.call('HMGET', lanes.state, 'v', 'parked', 'lookedAt', 'looked'))
   lanes.jobs, lanes.now_ms, lanes.v, lanes.parked = prefix, now_ms, tonumber(v) or 0, tonumber(parked) or 0
+  lanes.looked_at_ms, lanes.looked = tonumber(looked_at_ms) or 0, tonumber(looked) or 0
   lanes.wait, lanes.delayed, lanes.events, lanes.meta, lanes.marker = unpack(keys)
   lanes.known = {}
   return lanes
@@ -52,6 +56,19 @@ end
 local function wake_due_lanes(lanes)
   local due = redis.call('ZRANGEBYSCORE', lanes.blocked, '-inf', lanes.now_ms, 'LIMIT', 0, 200)
   for _, key in ipairs(due) do wake_lane(lanes, key) end
+end
+
+local function wake_some_lanes(lanes)
+  local since_ms = lanes.now_ms - lanes.looked_at_ms
+  -- Below 0 the clock has stepped back.
+  if lanes.parked <= 0 or since_ms >= 0 and since_ms < LOOK_EVERY_MS then return end
+  local from_ms = '(' .. string.format('%.0f', lanes.now_ms + LOOK_EVERY_MS)
+  local aside = redis.call('ZCOUNT', lanes.blocked, from_ms, '+inf')
+  local first = aside > LOOKS and lanes.looked % aside or 0
+  for _, key in ipairs(redis.call('ZRANGEBYSCORE', lanes.blocked, from_ms, '+inf', 'LIMIT', first, LOOKS)) do
+    wake_lane(lanes, key)
+  end
+  redis.call('HSET', lanes.state, 'lookedAt', string.format('%.0f', lanes.now_ms), 'looked', first + LOOKS)
 end
 
 -- As BullMQ's own promotion does it: from the delayed set to where workers fetch.
@@ -154,6 +171,7 @@ end
 
 local function feed(lanes, wants_key)
   wake_due_lanes(lanes)
+  wake_some_lanes(lanes)
   feed_expired(lanes)
   redis.call('ZREMRANGEBYSCORE', lanes.fed, '-inf', lanes.now_ms - FED_MS)
   for _ = 1, math.min(wanted_of(lanes, wants_key), 1000) do

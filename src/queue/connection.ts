@@ -1,5 +1,6 @@
 import type { ConnectionOptions } from "bullmq";
 import type { LaneStore } from "../core/lane-store.ts";
+import type { RunDeclaration } from "../core/run-declaration.ts";
 
 /** So many done jobs are kept, for so long: those that were done last. */
 export interface KeptJobs {
@@ -23,6 +24,8 @@ export interface QueueConnection {
   noteBegun(queue: string, id: string, startByMs: number): Promise<void>;
   /** The deadline that a job has kept by beginning; undefined if none. */
   begunBy(queue: string, id: string): Promise<number | undefined>;
+  /** Gives a schedule and its due run what is declared now; false if the run is not due any more. */
+  declareRun(queue: string, declaration: RunDeclaration): Promise<boolean>;
   /** Takes a member out of a sorted set; whether it was in there. */
   takeOut(key: string, member: string): Promise<boolean>;
   /** Sets a key that has no value; whether it had none. */

@@ -123,12 +123,17 @@ export function readEnqueueOptions(where: string, given: unknown): EnqueueOption
 
 /** The same, with what the queue's own say where these say nothing. */
 export function withDefaults(options: EnqueueOptions, defaults: JobDefaults): EnqueueOptions {
+  const { backoff } = options;
+  const fromBoth = backoff && {
+    baseMs: backoff.baseMs ?? defaults.backoff?.baseMs,
+    maxMs: backoff.maxMs ?? defaults.backoff?.maxMs,
+  };
   return {
     ...options,
     priority: options.priority ?? defaults.priority,
     maxWaitMs: options.maxWaitMs ?? defaults.maxWaitMs,
     attempts: options.attempts ?? defaults.attempts,
-    backoff: options.backoff ?? defaults.backoff,
+    backoff: fromBoth ?? defaults.backoff,
   };
 }
 

@@ -1,5 +1,6 @@
 import type { Queue as StoredQueue } from "bullmq";
 import { InvalidOptionError } from "../core/errors.ts";
+import type { RunDeclaration } from "../core/run-declaration.ts";
 import type { OwnedBucket } from "../throttle/owned-bucket.ts";
 import { afterOthers, confirmed } from "./confirmed.ts";
 import {
@@ -54,6 +55,7 @@ const PER_ROUND_TRIP = 1_000;
 export interface EnqueuingParts<Data> extends LaneJoinParts {
   readonly bucket: OwnedBucket;
   readonly inTimeSince: StoredAccess["inTimeSince"];
+  readonly declareRun: (declaration: RunDeclaration) => Promise<boolean>;
   readonly rules: DataRules<Data>;
   readonly defaults: JobDefaults | undefined;
   readonly actions: JobActions;
@@ -62,7 +64,7 @@ export interface EnqueuingParts<Data> extends LaneJoinParts {
 export function createEnqueuing<Data, Result, Input>(
   parts: EnqueuingParts<Data>,
 ): Enqueuing<Data, Result, Input> {
-  const { bucket, inTimeSince, rules, defaults, actions, open, weightOf } = parts;
+  const { bucket, inTimeSince, declareRun, rules, defaults, actions, open, weightOf } = parts;
   const joinLanes = createJoinLanes(parts);
 
   /** What can never pass is refused now, and not when its turn comes in a week. */
@@ -97,7 +99,7 @@ export function createEnqueuing<Data, Result, Input>(
     const [first] = entries;
     const isSchedule = first !== undefined && isRecurring(first.options);
     const storing = isSchedule
-      ? storeSchedule(queue, first.data, first.options).then((job) => [job])
+      ? storeSchedule(queue, declareRun, first).then((job) => [job])
       : storeOnce(queue, entries);
     try {
       const jobs = await confirmed(inTimeSince(startedAtMs, storing));

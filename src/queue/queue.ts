@@ -99,6 +99,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     lanes,
     weightOf,
     inTimeSince: (startedAtMs, question) => access.inTimeSince(startedAtMs, question),
+    declareRun: (declaration) => connection.declareRun(name, declaration),
     rules: { schema, maxJobBytes },
     defaults: settings.defaults,
     actions,

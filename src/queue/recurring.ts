@@ -1,5 +1,6 @@
 import type { JobSchedulerJson, Queue as StoredQueue, RepeatOptions } from "bullmq";
 import { readName } from "../core/options.ts";
+import type { RunDeclaration } from "../core/run-declaration.ts";
 import { UTC } from "./cron.ts";
 import type { EnqueueOptions } from "./enqueue-options.ts";
 import {
@@ -46,8 +47,8 @@ interface Template<Data> {
  */
 export async function storeSchedule<Data>(
   queue: StoredQueue,
-  data: Data,
-  options: EnqueueOptions,
+  declareRun: (declaration: RunDeclaration) => Promise<boolean>,
+  { data, options }: { readonly data: Data; readonly options: EnqueueOptions },
 ): Promise<Job<Data>> {
   const { every, cron, timeZone = UTC } = options;
   const name = options.dedupeId!;
@@ -55,8 +56,14 @@ export async function storeSchedule<Data>(
   const template = { name: storedName(options.key), data, opts: storedOptions(options) };
   const due = await findDueRun<Data>(queue, name);
   if (due !== undefined) {
-    const job = await declareDueRun(queue, due, { times, template });
-    if (await isStillDue(queue, due)) return job;
+    const { declaration, job } = declareDueRun(due, { times, template });
+    if (await declareRun(declaration)) {
+      // Its place goes by that.
+      if (job.priority !== readJob(due.run).priority) {
+        await due.run.changePriority({ priority: template.opts.priority! });
+      }
+      return job;
+    }
     await planAfter(queue, due);
   }
   const job = await queue.upsertJobScheduler(name, times, template);
@@ -79,42 +86,34 @@ async function findDueRun<Data>(
   return run === undefined || run.finishedOn !== undefined ? undefined : { schedule, run };
 }
 
-/** Not if a worker has fetched it meanwhile, which plans the next one by what was declared before. */
-async function isStillDue(
-  queue: StoredQueue,
-  { schedule, run }: DueRun<unknown>,
-): Promise<boolean> {
-  if (await run.isActive()) return false;
-  const due = await findDueRun(queue, schedule.key);
-  return due?.run.id === run.id;
-}
-
 /**
  * Has the due run be the first of what is declared now: it gets the newest data and options, which it hands on to the
  * next with the newest times. The key is another from that one on.
  */
-async function declareDueRun<Data>(
-  queue: StoredQueue,
+function declareDueRun<Data>(
   { schedule, run }: DueRun<Data>,
   { times, template }: { readonly times: Times; readonly template: Template<Data> },
-): Promise<Job<Data>> {
-  const { name } = template;
-  const data = JSON.stringify(template.data);
+): { readonly declaration: RunDeclaration; readonly job: Job<Data> } {
+  const { name, data, opts: ours } = template;
   const { jobId, delay, timestamp, prevMillis, repeat } = run.opts as RunOptions;
   // By its offset BullMQ keeps the runs of `every` in step when it has missed some.
   const inStep: Times =
     "every" in times ? { ...times, offset: schedule.next! % times.every } : times;
   const planned = { jobId, delay, timestamp, prevMillis };
   const handedOn = { repeat: { ...inStep, count: repeat.count } };
-  const opts = { ...template.opts, ...planned, ...handedOn } as StoredOptions;
-  const client = await queue.getBackend().client;
-  const key = queue.toKey(`repeat:${schedule.key}`);
-  await Promise.all([
-    client.hdel(key, "every", "offset", "pattern", "tz"),
-    client.hset(key, { ...inStep, name, data, opts: JSON.stringify(template.opts) }),
-    client.hset(queue.toKey(run.id!), { data, opts: JSON.stringify(opts) }),
-  ]);
-  return readJob(Object.assign(run, { data: template.data, opts }));
+  const opts = { ...ours, ...planned, ...handedOn } as StoredOptions;
+  const stored = JSON.stringify(data);
+  const declaration = {
+    name: schedule.key,
+    id: run.id!,
+    dueAtMs: schedule.next!,
+    schedule: { ...inStep, name, data: stored, opts: JSON.stringify(ours) },
+    run: { data: stored, opts: JSON.stringify(opts) },
+  };
+  const { id, name: storedAs, timestamp: storedAtMs, attemptsMade } = run;
+  const { priority = 0 } = ours;
+  const facts = { id, name: storedAs, timestamp: storedAtMs, attemptsMade, data, opts, priority };
+  return { declaration, job: readJob(facts as Stored<Data>) };
 }
 
 /** Plans the run after one that is fetched, as its worker does; then it is none that BullMQ removes. */

@@ -1,5 +1,6 @@
 import type { Cluster, Redis } from "ioredis";
 import type { LaneStore } from "../core/lane-store.ts";
+import type { RunDeclaration } from "../core/run-declaration.ts";
 import type { Logger } from "../core/logger.ts";
 import type { StoreEvent } from "../core/store-events.ts";
 import type { Store } from "../core/store.ts";
@@ -12,6 +13,7 @@ import { createRedisLanes } from "./redis-lanes.ts";
 import { createRedisStore } from "./redis-store.ts";
 import { runScript } from "./script.ts";
 import { BEGUN_FIELD, jobsBegin } from "./scripts/jobs-begin.ts";
+import { runsDeclare } from "./scripts/runs-declare.ts";
 import { jobsForget } from "./scripts/jobs-forget.ts";
 import { baseOf } from "./scripts/queue-keys.ts";
 import { createShardedStore } from "./sharded-store.ts";
@@ -49,6 +51,7 @@ interface QueueServer {
   forgetDone(queue: string, kept: { readonly most: number; readonly forMs: number }): Promise<void>;
   noteBegun(queue: string, id: string, startByMs: number): Promise<void>;
   begunBy(queue: string, id: string): Promise<number | undefined>;
+  declareRun(queue: string, declaration: RunDeclaration): Promise<boolean>;
   takeOut(key: string, member: string): Promise<boolean>;
   setIfFree(key: string, value: string): Promise<boolean>;
   close(): void;
@@ -94,6 +97,8 @@ function connectForQueue(server: RedisInput, use: ConnectionUse, prefix: string)
       const noted = await client.hget(baseOf({ prefix, queue }) + id, BEGUN_FIELD);
       return noted === null ? undefined : Number(noted);
     },
+    declareRun: (queue, declaration) =>
+      runScript(client, runsDeclare, { prefix, queue, ...declaration }),
     takeOut: async (key, member) => (await client.zrem(key, member)) === 1,
     setIfFree: async (key, value) => (await client.set(key, value, "NX")) === "OK",
     close: () => client.disconnect(),

@@ -1,9 +1,9 @@
 import { setMaxListeners } from "node:events";
-import { ClosedError } from "../core/errors.ts";
 import type { News } from "../core/store.ts";
 import { createAdmission } from "./admission.ts";
 import type { Basics } from "./basics.ts";
 import type { BucketParts } from "./bucket-parts.ts";
+import { createCloseNews } from "./close-news.ts";
 import type { OwnedBucket } from "./owned-bucket.ts";
 import { readDrawOptions, readTryOptions, type DrawOptions } from "./draw-options.ts";
 import { createEstimates, estimateOf, stepsOf, type Estimate } from "./estimates.ts";
@@ -78,7 +78,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     onChange: lookIn,
   });
   const changeListeners = new Set<(key: string | undefined) => void>();
-  const closeListeners = new Set<(reason: ClosedError) => void>();
+  const closeNews = createCloseNews(name);
   let isCalledByHand = false;
 
   /** Another policy is in force: what callers cost, and whom they wait with, is reckoned anew. */
@@ -180,15 +180,12 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     resume: steering.resume,
     peek: steering.peek,
     inForce: steering.inForce,
-    onClose(fail) {
-      closeListeners.add(fail);
-      return () => closeListeners.delete(fail);
-    },
+    onClose: (fail) => closeNews.onClose(fail),
     async close() {
       admission.close();
       retries.close();
       steering.close();
-      for (const fail of closeListeners) fail(new ClosedError(`Bucket "${name}"`));
+      closeNews.close();
       await pacer.close();
       await Promise.all([leases.settled(), listener.settled(), settling.settled()]);
       leases.close();

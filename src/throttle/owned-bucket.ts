@@ -50,7 +50,7 @@ export interface OwnedBucket extends Bucket {
   lookIn(key?: string, news?: News): void;
   /** Slots that are held, of one key or of all, are worthless. */
   forget(key: string | undefined): void;
-  /** Calls back when the bucket is closed, with what those who wait then fail with; returns what ends it. */
+  /** Calls back when the bucket is closed, at once if it is, with what those who wait fail with; returns what ends it. */
   onClose(fail: (reason: ClosedError) => void): () => void;
   /** Fails all who wait, and gives unused slots back. */
   close(): Promise<void>;

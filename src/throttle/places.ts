@@ -52,6 +52,7 @@ export function createPlaces(
       signal?.addEventListener("abort", onAbort, { once: true });
       const timer = maxWaitMs === undefined ? undefined : setTimeout(onExpire, maxWaitMs);
       try {
+        waiting.signal.throwIfAborted();
         return await hold(RANKS[priority], waiting.signal);
       } finally {
         leave();

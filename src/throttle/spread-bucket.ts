@@ -1,7 +1,8 @@
-import { ClosedError, InvalidOptionError } from "../core/errors.ts";
+import { InvalidOptionError } from "../core/errors.ts";
 import type { LimitsOptions } from "../core/limits-options.ts";
 import type { PolicyOptions } from "../core/policy.ts";
 import type { BucketParts } from "./bucket-parts.ts";
+import { createCloseNews } from "./close-news.ts";
 import type { OwnedBucket } from "./owned-bucket.ts";
 import { createBucket } from "./create-bucket.ts";
 import { readDrawOptions, type DrawOptions } from "./draw-options.ts";
@@ -32,9 +33,8 @@ export function createSpreadBucket(parts: SpreadBucketParts): OwnedBucket {
   const opened = new Map<number, OwnedBucket>();
   const common = { waiting: () => bucket.waiting, refusals: createRefusals() };
   const changeListeners = new Set<(key: string | undefined) => void>();
-  const closeListeners = new Set<(reason: ClosedError) => void>();
+  const closeNews = createCloseNews(name);
   let isCalledByHand = false;
-  let isClosed = false;
 
   /** The part of a key; it refuses what is none. */
   function bucketOf(key: string | undefined): OwnedBucket {
@@ -49,7 +49,7 @@ export function createSpreadBucket(parts: SpreadBucketParts): OwnedBucket {
     part.onChange((key) => {
       for (const listener of changeListeners) listener(key);
     });
-    if (isClosed) void part.close();
+    if (closeNews.isClosed) void part.close();
     else onOpen(place, part);
     return part;
   }
@@ -147,13 +147,9 @@ export function createSpreadBucket(parts: SpreadBucketParts): OwnedBucket {
     resume: (options) => steer(options?.key, (part) => part.resume(options)),
     peek: (options) => bucketOf(options?.key).peek(options),
     inForce: () => bucketOf(undefined).inForce(),
-    onClose(fail) {
-      closeListeners.add(fail);
-      return () => closeListeners.delete(fail);
-    },
+    onClose: (fail) => closeNews.onClose(fail),
     async close() {
-      isClosed = true;
-      for (const fail of closeListeners) fail(new ClosedError(`Bucket "${name}"`));
+      closeNews.close();
       await Promise.all([...opened.values()].map((part) => part.close()));
     },
   };

@@ -17,6 +17,7 @@ import {
   lanesLook,
 } from "../../src/redis/scripts/lanes.ts";
 import { leasesRelease, leasesRenew } from "../../src/redis/scripts/leases.ts";
+import { runsDeclare } from "../../src/redis/scripts/runs-declare.ts";
 import { slotsDraw } from "../../src/redis/scripts/slots-draw.ts";
 import { slotsReturn } from "../../src/redis/scripts/slots-return.ts";
 import { slotsTry } from "../../src/redis/scripts/slots-try.ts";
@@ -34,6 +35,7 @@ const ALL: readonly AnyScript[] = [
   jobsForget,
   leasesRelease,
   leasesRenew,
+  runsDeclare,
   slotsDraw,
   slotsReturn,
   slotsTry,

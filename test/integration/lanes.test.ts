@@ -44,6 +44,29 @@ describe("a key that is paused by hand", () => {
   });
 });
 
+describe("a key that was resumed while no worker listened", () => {
+  it("goes on all the same, since lanes that stand aside are tried now and then", async () => {
+    const { sluice, queue } = lanes.open({ rate: "500/s", perKey: { rate: "400/s" } });
+    const done: number[] = [];
+    const work = async ({ data }: { data: number }): Promise<void> => void done.push(data);
+    await queue.bucket.pause({ key: "held" });
+    await queue.enqueueMany(upTo(5), { key: "held" });
+    const first = sluice.worker(queue, work, { patienceMs: 0 });
+    const blocked = `${lanes.prefix}:{jobs}:lanes:blocked`;
+    const untilMs = async (): Promise<number> => Number(await lanes.redis.zscore(blocked, "held"));
+    await waitUntil(async () => (await untilMs()) > Date.now() + 60_000, "its lane stands aside");
+    await first.close();
+
+    await queue.bucket.resume({ key: "held" });
+    await lanes.redis.hset(`${lanes.prefix}:{jobs}:lanes:state`, "lookedAt", 0);
+    sluice.worker(queue, work);
+
+    await waitUntil(() => done.length === 5, "all are done");
+
+    expect(done.toSorted((a, b) => a - b)).toEqual(upTo(5));
+  });
+});
+
 describe("a key that has no room", () => {
   it("is passed by jobs of other keys, and takes none of their places", async () => {
     const opened = lanes.open({

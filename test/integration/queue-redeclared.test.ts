@@ -67,6 +67,42 @@ describe("a run that is due as its schedule is declared again", () => {
     expect(await queue.counts()).toMatchObject({ waiting: 0, delayed: 0 });
   });
 
+  it("goes by its newest priority, also before those that came since", async () => {
+    const { due, ...opened } = await withDueRun({ every: HOUR_MS, priority: "low" });
+    await opened.queue.enqueueMany(["other", "other"]);
+
+    const again = await opened.queue.enqueue("new", {
+      every: HOUR_MS,
+      priority: "critical",
+      ...NAME,
+    });
+    const started: string[] = [];
+    const work = async ({ data }: { data: string }): Promise<void> => void started.push(data);
+    opened.sluice.worker(opened.queue, work, { concurrency: 1 });
+    await waitUntil(() => started.length === 3, "all have started");
+
+    expect(again).toMatchObject({ id: due.id, priority: "critical" });
+    expect((await opened.queue.job(due.id))!.priority).toBe("critical");
+    expect(started[0]).toBe("new");
+  });
+
+  it("is declared whole by each of many who do so at once", async () => {
+    const { due, queue } = await withDueRun({ every: HOUR_MS });
+    const ways: EnqueueOptions[] = [{ every: 2 * HOUR_MS }, { cron: "0 9 * * *" }];
+
+    await Promise.all(
+      Array.from({ length: 40 }, (_, number) =>
+        queue.enqueue(`way ${number % 2}`, { ...ways[number % 2], ...NAME }),
+      ),
+    );
+    const [schedule] = await queue.schedules();
+    const run = await queue.job(due.id);
+
+    const way = schedule!.cron === undefined ? 0 : 1;
+    expect(schedule).toMatchObject({ every: undefined, cron: undefined, ...ways[way] });
+    expect(run!.data).toBe(`way ${way}`);
+  });
+
   it("is followed by one at the newest time of cron", async () => {
     const { due, dueAtMs, ...opened } = await withDueRun({ every: HOUR_MS });
 
@@ -95,7 +131,7 @@ describe("a run that is due as its schedule is declared again", () => {
   });
 
   it("goes on as it was when a worker has just fetched it, and the next is as declared now", async () => {
-    const { due, queue } = await withDueRun({ every: HOUR_MS });
+    const { due, dueAtMs, queue } = await withDueRun({ every: HOUR_MS });
     await fetchByHand(due.id);
 
     const next = await queue.enqueue("new", { every: 2 * HOUR_MS, ...NAME, maxWaitMs: 60_000 });
@@ -106,5 +142,6 @@ describe("a run that is due as its schedule is declared again", () => {
     expect(await queue.job(next.id)).toMatchObject({ data: "new" });
     expect(schedule).toMatchObject({ every: 2 * HOUR_MS });
     expect(next.id).toBe(`repeat:report:${schedule!.nextAtMs}`);
+    expect(schedule!.nextAtMs).not.toBe(dueAtMs + HOUR_MS);
   });
 });

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { ClosedError } from "../../../src/core/errors.ts";
 import { heapUsed } from "../../support/heap-used.ts";
 import { rejectionOf } from "../../support/rejection.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
@@ -46,6 +47,22 @@ describe("calls that wait for a place among those of a throttled function", () =
     const waiting = controllers.map(({ signal }, index) => call.with({ signal })(`${index}`));
     return { call, started, first, waiting, controllers, end: () => end() };
   }
+
+  it("are refused at once where the bucket is closed, whoever still runs", async () => {
+    const { bucket } = createTestBucket({ rate: "1000/s" });
+    let end = (): void => {};
+    const run = (): Promise<void> => new Promise((resolve) => (end = resolve));
+    const call = bucket.throttled(run, { concurrency: 1 });
+    const first = call();
+    await vi.advanceTimersByTimeAsync(10);
+    await bucket.close();
+
+    const late = await rejectionOf(call());
+
+    expect(late).toBeInstanceOf(ClosedError);
+    end();
+    await first;
+  });
 
   it("leave it without a search through all the others, whoever they are", async () => {
     const { waiting, controllers, first, end } = await crowd(1_000);

@@ -1,6 +1,6 @@
 -- Serves the wishes of one draw, one after the other. Twin of src/core/serve.ts.
 
-local function serve(serving, wish)
+local function serve_one(serving, wish)
   local shared, now_us = serving.bucket.shared, serving.now_us
   local granted = { slots = {}, run = { count = 0, at_us = 0, excess = 0 }, not_before_us = 0, binds_at = 0,
     place = wish.place, count = 0 }
@@ -62,6 +62,14 @@ local function serve(serving, wish)
   if is_own then granted.place = place else serving.refused_place = place end
   -- A try keeps no place, so it is told here when to come again.
   if is_own or serving.is_try then granted.not_before_us = turn_us end
+  return granted
+end
+
+-- A key keeps one place: the next of its wishes goes on from where the one before has left it.
+local function serve(serving, wish)
+  if wish.key and wish.key.place then wish.place = wish.key.place end
+  local granted = serve_one(serving, wish)
+  if wish.key then wish.key.place = granted.place end
   return granted
 end
 

@@ -66,6 +66,7 @@ export function draw(
     lease: request.lease,
     hasGranted: false,
     refusedPlace: undefined,
+    places: new Map(),
   };
   const before = isTry && !isLost ? keysUnderOtherLimits(state, wishes) : NO_KEYS;
   const served = wishes.map((wish) => serve(serving, wish, () => openKey(state, wish, lostKeys)));

@@ -28,6 +28,8 @@ export interface Serving {
   hasGranted: boolean;
   /** The place of the first wish that did not fit; those behind it wait with it. */
   refusedPlace: Place | undefined;
+  /** What the wishes so far have left of the places of their keys. */
+  readonly places: Map<string, Place>;
 }
 
 /** A scope in which a wish has to fit, and what is known of it. */

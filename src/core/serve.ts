@@ -49,6 +49,16 @@ interface Portion {
 
 /** Books what it can of one wish; twin of `lua/lib/serve.lua`. A key's limits are a gate beside those that all share, or stand alone. */
 export function serve(serving: Serving, wish: Wish, openKey: () => Scope | undefined): Granted {
+  const { key } = wish;
+  if (key === undefined) return serveOne(serving, wish, openKey);
+  // A key keeps one place: the next of its wishes goes on from where the one before has left it.
+  const place = serving.places.get(key) ?? wish.place;
+  const granted = serveOne(serving, { ...wish, place }, openKey);
+  serving.places.set(key, granted.place);
+  return granted;
+}
+
+function serveOne(serving: Serving, wish: Wish, openKey: () => Scope | undefined): Granted {
   if (serving.refusedPlace !== undefined && !serving.request.isTry) {
     return { ...NOTHING, place: wish.place };
   }

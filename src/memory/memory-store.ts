@@ -3,6 +3,7 @@ import { newBucket, type BucketState } from "../core/bucket-state.ts";
 import { draw } from "../core/draw.ts";
 import { giveBack } from "../core/give-back.ts";
 import { releaseLeases, renewLeases } from "../core/leases.ts";
+import { shutUs } from "../core/place.ts";
 import { drainedAtUs } from "../core/scope.ts";
 import { settle } from "../core/settle.ts";
 import { peek, steer } from "../core/steer.ts";
@@ -32,7 +33,8 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
         const idleSinceUs = drainedAtUs(scope, scope.lastUs);
         if (!isHeld && now > idleSinceUs + KEEP_KEY_US) state.keys.delete(key);
       }
-      const isKept = state.isOverride || state.shared.pausedUntilUs > now;
+      const scopes = [state.shared, ...state.keys.values()];
+      const isKept = state.isOverride || scopes.some((scope) => shutUs(scope) > now);
       const idleUs = now - Math.max(state.clockUs, drainedAtUs(state.shared, state.clockUs));
       if (idleUs > (isKept ? KEEP_OVERRIDE_US : KEEP_US)) states.delete(bucket);
     }

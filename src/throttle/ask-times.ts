@@ -44,6 +44,8 @@ export function createAskTimes(
   let turnAtMs = 0;
   let silentSinceMs: number | undefined;
   let hasAnswered = false;
+  /** Somebody has said since the last question that it is time to ask: what the answer to that says of it is outdated. */
+  let hasNews = false;
 
   return {
     nextAtMs(nowMs) {
@@ -67,6 +69,7 @@ export function createAskTimes(
       return hasAnswered;
     },
     asked(nowMs) {
+      hasNews = false;
       askedAtMs = nowMs;
       silentSinceMs ??= nowMs;
     },
@@ -74,12 +77,13 @@ export function createAskTimes(
       silentSinceMs = undefined;
       hasAnswered = true;
       turnAtMs = place.turnUs === 0 ? 0 : place.turnUs / 1_000 + offsetMs;
-      askAgainAtMs = arrivedMs + waitMsOf(place, nowUs) - times.leadMs;
+      askAgainAtMs = hasNews ? 0 : arrivedMs + waitMsOf(place, nowUs) - times.leadMs;
     },
     retryLater() {
       askAgainAtMs = performance.now() + STORE_RETRY_MS;
     },
     retryNow() {
+      hasNews = true;
       askAgainAtMs = 0;
     },
   };

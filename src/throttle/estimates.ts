@@ -63,15 +63,16 @@ export function createEstimates(
       return nameBinding(bindsAt, conditions.limits) ?? formatPolicy(known.policy);
     },
     estimateMs({ notBeforeMs, bindsAt, line, conditions }) {
-      const { keyLimits, limits, stepMs } = conditions;
+      const { keyLimits, limits, hasLeases, stepMs } = conditions;
       const binding = limits[bindsAt - 1];
       const { turnAtMs } = pacer.askTimes;
       // A slot lies a horizon behind the turn at which it is drawn.
       const comesAtMs = Math.max(notBeforeMs, turnAtMs === 0 ? 0 : turnAtMs + HORIZON_MS);
       const dueMs = comesAtMs - performance.now();
       const waiting = keyLimits.length > 0 ? line.size : pacer.waiting;
-      // Nobody can tell when a lease comes free.
-      const isUnknown = isSilent() || (binding !== undefined && isLeased(binding));
+      // Nobody can tell when a lease comes free, nor, of a pause or the like that may hide one, how long that takes.
+      const isOfLease = bindsAt < 0 ? hasLeases : binding !== undefined && isLeased(binding);
+      const isUnknown = isSilent() || isOfLease;
       const least = isUnknown ? UNKNOWN_MS : 1;
       // The first of those who wait goes when it is due, and the others one after the other.
       const inLineMs = dueMs > 0 ? dueMs + (waiting - 1) * stepMs : waiting * stepMs;

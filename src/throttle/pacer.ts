@@ -113,7 +113,10 @@ export function createPacer(options: PacerOptions): Pacer {
   function receive(reply: Drawn, asked: Asked): void {
     const received = times.read(reply);
     askTimes.answered(reply, received);
-    if (reply.generation !== heldGeneration) forgetHeld();
+    if (reply.generation !== heldGeneration) {
+      forgetHeld();
+      for (const group of books.waitingIn) books.waitingIn.holdBack(group, 0);
+    }
     heldGeneration = reply.generation;
     const { newText, version, isOverride } = reply;
     if (newText !== undefined) return learn({ text: newText, version, isOverride });
@@ -170,7 +173,10 @@ export function createPacer(options: PacerOptions): Pacer {
       else for (const group of waitingIn.ofKey(key)) waitingIn.wake(group);
       // Whom its own key holds back, a lease of the bucket's is of no use to.
       if (key === undefined && news !== "lease") {
-        for (const group of waitingIn) waitingIn.holdBack(group, 0);
+        for (const group of waitingIn) {
+          group.hasNews = true;
+          waitingIn.holdBack(group, 0);
+        }
       }
       workSoon();
     },

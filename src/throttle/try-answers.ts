@@ -16,13 +16,15 @@ interface Answer {
 interface Memory {
   readonly leases: LeaseKeeper;
   readonly refusals: Refusals;
+  /** Something has changed since the draw was sent: a refusal is true, and not to be remembered. */
+  readonly isOutdated: boolean;
 }
 
 /** Tells those of a batch what the draw came to for them, and keeps what has to be known later: leases and the refusal. */
 export function answerBatch(
   batch: Batch,
   { granted, reply, lease }: Answer,
-  { leases, refusals }: Memory,
+  { leases, refusals, isOutdated }: Memory,
 ): void {
   if (granted.refusal !== undefined) return batch.reject(granted.refusal);
   const { group, size } = batch;
@@ -32,7 +34,8 @@ export function answerBatch(
   const count = granted.slotsUs.length + (granted.run?.count ?? 0);
   const refusal = count < size ? refused(standings, outcome) : undefined;
   // A lease may come free at any time: nobody can tell when that refusal ends.
-  if (refusal !== undefined && granted.notBeforeUs !== Infinity) refusals.keep(group, refusal);
+  const mayEnd = granted.notBeforeUs === Infinity || isOutdated;
+  if (refusal !== undefined && !mayEnd) refusals.keep(group, refusal);
   const sinceMs = performance.now();
   batch.forEach(({ key, resolve }, index) => {
     if (refusal !== undefined && index >= count) {

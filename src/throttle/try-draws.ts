@@ -37,6 +37,8 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   let gathered = new Map<string, Batch>();
   let isDue = false;
   let asking = 0;
+  /** Of each draw that is under way, the keys of which something has changed since; undefined stands for all. */
+  const underWay = new Set<Set<string | undefined>>();
   /** When the bucket was drawn from last, by its own clock; 0: never. A refusal leaves no trace there. */
   let drewUs = 0;
 
@@ -100,7 +102,11 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     const wanted = asked.reduce((sum, { size }) => sum + size, 0);
     const leased = groups.some(({ conditions }) => conditions.hasLeases) ? wanted : 0;
     let lease = leases.number(leased);
-    const reply = await drawOnce(request(asked, lease, leased), groups);
+    const news = new Set<string | undefined>();
+    underWay.add(news);
+    const reply = await drawOnce(request(asked, lease, leased), groups).finally(() =>
+      underWay.delete(news),
+    );
     const { newText, version, isOverride, nowUs } = reply;
     if (newText !== undefined) {
       parts.learn({ text: newText, version, isOverride });
@@ -110,7 +116,8 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     if (reply.granted.some(isGranted)) drewUs = nowUs;
     for (const [index, batch] of asked.entries()) {
       const granted = reply.granted[index]!;
-      answerBatch(batch, { granted, reply, lease }, { leases, refusals });
+      const isOutdated = news.has(undefined) || news.has(batch.group.key);
+      answerBatch(batch, { granted, reply, lease }, { leases, refusals, isOutdated });
       if (batch.group.conditions.hasLeases) lease += granted.slotsUs.length;
     }
     return true;
@@ -146,7 +153,13 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     return { ...common, wishes, horizonUs: 0, lease, leases: leased, startsFull, isTry: true };
   }
 
-  return { ask, forget: (key) => refusals.forget(key) };
+  return {
+    ask,
+    forget(key) {
+      refusals.forget(key);
+      for (const news of underWay) news.add(key);
+    },
+  };
 }
 
 function isGranted({ slotsUs, run }: Granted): boolean {

@@ -12,7 +12,7 @@ export interface WaitingGroups extends Iterable<Group> {
   readonly heldBack: Iterable<Group> & { readonly size: number };
   /**
    * Up to so many of those that may be asked for at that time, as their turns come. If it is nobody's time yet,
-   * the one whose time is nearest.
+   * the one whose time is nearest, and others in turn: word of a change may have been lost.
    */
   next(count: number, atMs: number): Group[];
   /** Somebody has come or left, or a slot has: the group goes where it belongs now. */
@@ -42,6 +42,8 @@ export function createWaitingGroups(): WaitingGroups {
   /** Those in which somebody has no slot yet are in one of these. */
   const free = createHeap(comesBefore);
   const heldBack = createHeap((a: Group, b: Group) => a.notBeforeMs < b.notBeforeMs);
+  /** The same as are held back, those first that were asked for the longest ago. */
+  const aside = new Set<Group>();
   /** Who is held back until then is free. */
   let freeUntilMs = 0;
   let stood = 0;
@@ -74,8 +76,29 @@ export function createWaitingGroups(): WaitingGroups {
     const isFree = group.notBeforeMs <= freeUntilMs;
     if (lacksSlots && isFree) free.put(group);
     else free.delete(group);
-    if (lacksSlots && !isFree) heldBack.put(group);
-    else heldBack.delete(group);
+    if (lacksSlots && !isFree) {
+      heldBack.put(group);
+      aside.add(group);
+    } else {
+      heldBack.delete(group);
+      aside.delete(group);
+    }
+  }
+
+  /** None is told twice. */
+  function someAside(count: number): Group[] {
+    const nearest = heldBack.first;
+    if (nearest === undefined) return [];
+    const some = [nearest];
+    for (const group of aside) {
+      if (some.length >= count) break;
+      if (group !== nearest) some.push(group);
+    }
+    for (const group of some) {
+      aside.delete(group);
+      aside.add(group);
+    }
+    return some;
   }
 
   function letFree(untilMs: number): void {
@@ -101,8 +124,8 @@ export function createWaitingGroups(): WaitingGroups {
     ofKey: (key) => byKey.get(key) ?? NONE,
     next(count, atMs) {
       letFree(atMs);
-      const groups = free.firstOf(count);
-      if (groups.length === 0 && heldBack.first !== undefined) groups.push(heldBack.first);
+      const ready = free.firstOf(count);
+      const groups = ready.length === 0 ? someAside(count) : ready;
       for (const group of groups) group.hasNews = false;
       return groups;
     },
@@ -125,6 +148,7 @@ export function createWaitingGroups(): WaitingGroups {
       byKey.clear();
       free.clear();
       heldBack.clear();
+      aside.clear();
     },
   };
 }

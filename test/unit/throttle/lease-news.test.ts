@@ -84,26 +84,32 @@ it("a lease of one key that comes free is taken up before others look in for the
   await Promise.all([bucket.close(), advance(2_000)]);
 });
 
-it("a lease that comes free while its key is asked about is asked for again at once", async () => {
-  const store = createMemoryStore();
-  const { bucket } = createTestBucket({ perKey: { concurrency: 1 } }, { store });
-  const first = await bucket.draw({ key: "acme" });
-  const draw = vi.spyOn(store, "draw");
-  draw.mockImplementationOnce(async (request) => {
-    const reply = await draw(request);
-    // The message comes before the reply does.
-    first.release();
-    await simulateLatency(5);
-    return reply;
-  });
+it.each([
+  ["of a key", { perKey: { concurrency: 1 } }],
+  ["of all", { concurrency: 1 }],
+])(
+  "a lease %s that comes free while it is asked for is asked for again at once",
+  async (_whose, policy) => {
+    const store = createMemoryStore();
+    const { bucket } = createTestBucket(policy, { store });
+    const first = await bucket.draw({ key: "acme" });
+    const draw = vi.spyOn(store, "draw");
+    draw.mockImplementationOnce(async (request) => {
+      const reply = await draw(request);
+      // The message comes before the reply does.
+      first.release();
+      await simulateLatency(5);
+      return reply;
+    });
 
-  let hasGone = false;
-  void bucket.draw({ key: "acme" }).then(() => (hasGone = true));
-  await advance(20);
+    let hasGone = false;
+    void bucket.draw({ key: "acme" }).then(() => (hasGone = true));
+    await advance(20);
 
-  expect(hasGone).toBe(true);
-  await bucket.close();
-});
+    expect(hasGone).toBe(true);
+    await bucket.close();
+  },
+);
 
 it.each([
   { keys: 50, every: 500 },

@@ -112,6 +112,21 @@ describe("a bucket that limits concurrency", () => {
     await bucket.close();
   });
 
+  it("are not told to come free at once where a pause hides that all are out", async () => {
+    const { bucket } = createTestBucket({ concurrency: 1 });
+    const slot = await bucket.draw();
+    await bucket.pause({ forMs: 60_000 });
+
+    const refused = rejectionOf(bucket.draw({ maxWaitMs: 10 }));
+    await vi.advanceTimersByTimeAsync(10);
+
+    const { limitedBy, retryAfterMs } = (await refused) as WaitTooLongError;
+    expect(limitedBy).toBe("a pause");
+    expect(retryAfterMs).toBeGreaterThanOrEqual(1_000);
+    slot.release();
+    await bucket.close();
+  });
+
   it("are no reason to guess where places are free and the rate alone holds a call back", async () => {
     const { bucket } = createTestBucket({ rate: "10/s", concurrency: 5 });
     (await bucket.draw()).release();

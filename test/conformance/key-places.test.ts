@@ -1,0 +1,45 @@
+import { describe, expect, it } from "vitest";
+import { leakyBucket } from "../../src/core/limit-makers.ts";
+import { createAsker, policyOf, slotsOf, type Asker, type Wanted } from "../support/asker.ts";
+import { storeKinds } from "../support/store-kinds.ts";
+
+const ROUNDS = 20;
+const KEY = { wanted: 1, key: "acme" };
+
+describe.each(storeKinds())("the place of a key in $name", ({ open }) => {
+  it.each<[string, readonly Wanted[]]>([
+    [
+      "priorities",
+      [
+        { ...KEY, priority: "high" },
+        { ...KEY, priority: "low" },
+      ],
+    ],
+    ["costs", [KEY, { ...KEY, cost: 2 }]],
+  ])("is one, so that a replica with several %s leaves others their turn", async (_of, wishes) => {
+    const pinned = open();
+    const limits = [leakyBucket("1000/s", { burst: 9 })];
+    const policy = policyOf({ limits, perKey: { concurrency: 1 } });
+    const [many, one] = ["many", "one"].map((name) =>
+      createAsker(pinned.store, { bucket: "b", name, policy }),
+    ) as [Asker, Asker];
+    const served = new Map([
+      [many, 0],
+      [one, 0],
+    ]);
+
+    for (let round = 0; round < ROUNDS; round++) {
+      for (const [asker, wanted] of [[many, wishes] as const, [one, [KEY]] as const]) {
+        const { lease } = asker;
+        const reply = await asker.drawAll(wanted);
+        pinned.clock.advanceMs(20);
+        if (!wanted.some((_wish, index) => slotsOf(reply, index).length > 0)) continue;
+        served.set(asker, served.get(asker)! + 1);
+        await asker.release([lease], "acme");
+      }
+    }
+
+    expect(served.get(one)!).toBeGreaterThanOrEqual(ROUNDS / 4);
+    expect(served.get(many)!).toBeGreaterThanOrEqual(ROUNDS / 4);
+  });
+});

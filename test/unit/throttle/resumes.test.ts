@@ -15,7 +15,7 @@ function open(policy: object, store: Store = createMemoryStore()) {
   return {
     here: here!,
     there: there!,
-    whileAsked(act: () => Promise<void>) {
+    whileAsked: (act: () => Promise<void>) => {
       const draw = vi.spyOn(store, "draw");
       draw.mockImplementationOnce(async (request) => {
         const reply = await draw(request);
@@ -65,9 +65,8 @@ describe("a resume of which a replica hears nothing", () => {
   function deafStore() {
     const store = createMemoryStore();
     let isDeaf = false;
-    const { listen } = store;
     const deafly: Store["listen"] = (asker, wake: Wake) =>
-      listen(asker, (...told) => {
+      store.listen(asker, (...told) => {
         if (!isDeaf) wake(...told);
       });
     return { store: { ...store, listen: deafly }, deafen: () => void (isDeaf = true) };

@@ -33,6 +33,8 @@ export class Group {
   behind = 0;
   /** There was news of the key since it was asked about last: what the answer says of it is outdated. */
   hasNews = false;
+  /** Where it stands among those that wait for slots. */
+  stands: "free" | "aside" | "nowhere" = "nowhere";
   /** In which order groups got their places, where nothing else tells whose turn comes first. */
   stoodAt = 0;
   /** What held these calls back last, as a reply numbers it. */

@@ -67,16 +67,29 @@ export function createWaitingGroups(): WaitingGroups {
     if (groups?.size === 0) byKey.delete(key);
   }
 
+  /** Most buckets have one group alone, which stays where it is with each call that comes and leaves. */
+  function staysAlone(group: Group): boolean {
+    if (group.stands !== "free" || free.size > 1) return false;
+    return group.line.size > group.held.size && group.notBeforeMs <= freeUntilMs;
+  }
+
   function update(group: Group): void {
+    if (!staysAlone(group)) move(group);
+  }
+
+  function move(group: Group): void {
     // One that is idle has let go of its line: to ask for that would make it a new one.
     const hasCallers = !group.isIdle && group.line.size > 0;
     if (!hasCallers) remove(group);
     else if (!all.has(group)) add(group);
     const lacksSlots = hasCallers && group.line.size > group.held.size;
     const isFree = group.notBeforeMs <= freeUntilMs;
-    if (lacksSlots && isFree) free.put(group);
+    const stands = !lacksSlots ? "nowhere" : isFree ? "free" : "aside";
+    if (stands === "nowhere" && group.stands === "nowhere") return;
+    group.stands = stands;
+    if (stands === "free") free.put(group);
     else free.delete(group);
-    if (lacksSlots && !isFree) {
+    if (stands === "aside") {
       heldBack.put(group);
       aside.add(group);
     } else {
@@ -144,6 +157,7 @@ export function createWaitingGroups(): WaitingGroups {
       this.holdBack(group, 0);
     },
     clear() {
+      for (const group of all) group.stands = "nowhere";
       all.clear();
       byKey.clear();
       free.clear();

@@ -10,7 +10,7 @@
 ]]
 local schedules, schedule, run, active = unpack(KEYS)
 local name, id, due_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local next_ms = tonumber(redis.call('ZSCORE', schedules, name) or nil)
+local next_ms = tonumber(redis.call('ZSCORE', schedules, name))
 if not due_ms or next_ms ~= due_ms then return 0 end
 local stored, finished = unpack(redis.call('HMGET', run, 'name', 'finishedOn'))
 if not stored or finished or redis.call('LPOS', active, id) then return 0 end

@@ -1,5 +1,5 @@
 import type { JobPlace, LanesSeen, LaneStore } from "../core/lane-store.ts";
-import { FOREVER_US } from "../throttle/bucket-state.ts";
+import { orEndless } from "../throttle/bucket-state.ts";
 import type { OwnedBucket } from "../throttle/owned-bucket.ts";
 import type { TryOptions } from "../throttle/draw-options.ts";
 import { drain, type Drain, type LaneLoad } from "./backlog.ts";
@@ -159,11 +159,8 @@ function startOf(
 }
 
 /** Not below none: the sums of a fluid are not exact. */
-/** A pause of a key without an end is one of some 30 years. */
-const FOREVER_MS = FOREVER_US / 2_000;
-
 function wholeMs(ms: number): number {
-  return ms > FOREVER_MS ? Infinity : Math.max(0, Math.round(ms));
+  return orEndless(Math.max(0, Math.round(ms)));
 }
 
 function sum(numbers: readonly number[]): number {

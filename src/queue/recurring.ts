@@ -56,7 +56,7 @@ export async function storeSchedule<Data>(
   const template = { name: storedName(options.key), data, opts: storedOptions(options) };
   const due = await findDueRun<Data>(queue, name);
   if (due !== undefined) {
-    const { declaration, job } = declareDueRun(due, { times, template });
+    const { declaration, job } = declarationFor(due, { times, template });
     if (await declareRun(declaration)) {
       // Its place goes by that.
       if (job.priority !== readJob(due.run).priority) {
@@ -87,10 +87,10 @@ async function findDueRun<Data>(
 }
 
 /**
- * Has the due run be the first of what is declared now: it gets the newest data and options, which it hands on to the
- * next with the newest times. The key is another from that one on.
+ * What has a due run be the first of what is declared now, and the job that it is then: it gets the newest data and
+ * options, which it hands on to the next with the newest times. The key is another from that one on.
  */
-function declareDueRun<Data>(
+function declarationFor<Data>(
   { schedule, run }: DueRun<Data>,
   { times, template }: { readonly times: Times; readonly template: Template<Data> },
 ): { readonly declaration: RunDeclaration; readonly job: Job<Data> } {

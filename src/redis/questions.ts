@@ -1,6 +1,6 @@
-import { wordsOf } from "../core/describe-value.ts";
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
+import { wordsOf } from "../core/describe-value.ts";
 import { ClosedError, SluiceError, StoreUnavailableError } from "../core/errors.ts";
 import { isReply, redisRefusalOf } from "../core/redis-refusal.ts";
 import type { Breakers, ServerBreaker } from "./breakers.ts";

@@ -93,7 +93,7 @@ export function createAskTimes(
  * When a key is looked in for whose lease was not free now, where so many are held back. News of a lease comes by itself,
  * so to look in is only for messages that get lost, and to keep its place: thousands of keys need not cost a core.
  */
-export function lookInAtMs(nowMs: number, heldBack: number): number {
+export function keyLookInAtMs(nowMs: number, heldBack: number): number {
   const inMs = Math.min(Math.max(LOOK_IN_MS, heldBack * KEY_EVERY_MS), MOST_LOOK_IN_MS);
   return Math.ceil((nowMs + inMs) / TOGETHER_MS) * TOGETHER_MS;
 }

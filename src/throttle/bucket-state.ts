@@ -68,12 +68,17 @@ export function describeState(
     policyFrom: peeked.isOverride ? "configured" : "code",
     generation: peeked.generation,
     coolingForMs: msUntil(coolUntilUs, nowUs),
-    pausedForMs: pausedUntilUs - nowUs > FOREVER_US / 2 ? Infinity : msUntil(pausedUntilUs, nowUs),
+    pausedForMs: orEndless(msUntil(pausedUntilUs, nowUs)),
     rateFactor: peeked.factor / 1_000,
     replicas: peeked.alive,
     waitingHere,
     limits,
   };
+}
+
+/** Infinity for what is left of a pause without an end. */
+export function orEndless(ms: number): number {
+  return ms > FOREVER_US / 2_000 ? Infinity : ms;
 }
 
 export function msUntil(us: number, nowUs: number): number {

@@ -169,6 +169,7 @@ function isRefused(response: Response, method: string): boolean {
 async function settleRefused({ response, slot }: Tried, cost: Cost | undefined): Promise<void> {
   if (response.status !== 429 || typeof cost !== "object") return;
   const units = Object.keys(cost).filter((unit) => unit !== "calls");
+  if (units.length === 0) return;
   // A policy that has come meanwhile may not count these units any more.
   await slot.settle(Object.fromEntries(units.map((unit) => [unit, 0]))).catch(() => {});
 }

@@ -1,5 +1,5 @@
 import type { Drawn, Granted } from "../core/draw-messages.ts";
-import { lookInAtMs } from "./ask-times.ts";
+import { keyLookInAtMs } from "./ask-times.ts";
 import type { Books } from "./books.ts";
 import type { Group } from "./group.ts";
 import { slotsOf, type HeldSlot } from "./held-slots.ts";
@@ -43,7 +43,7 @@ export function createGrants(options: GrantsOptions): Grants {
   function untilMs({ notBeforeUs }: Granted, { arrivedMs, offsetMs }: Received): number {
     if (notBeforeUs === 0) return 0;
     if (notBeforeUs < Infinity) return notBeforeUs / 1_000 + offsetMs;
-    return lookInAtMs(arrivedMs, waitingIn.heldBack.size);
+    return keyLookInAtMs(arrivedMs, waitingIn.heldBack.size);
   }
 
   function take(reply: Drawn, asked: Asked, received: Received): void {

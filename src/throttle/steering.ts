@@ -4,7 +4,7 @@ import { KEY, LONGEST_MS, readOptions, wholeNumber } from "../core/options.ts";
 import { keyLimitsOf } from "../core/per-key.ts";
 import { compileOver } from "../core/compile-policy.ts";
 import type { Policy, PolicyOptions } from "../core/policy.ts";
-import type { Change, Peeked } from "../core/store.ts";
+import type { Change, Peeked, ScopeRequest } from "../core/store.ts";
 import type { Basics } from "./basics.ts";
 import { describeState, FOREVER_US, msUntil, type BucketState } from "./bucket-state.ts";
 import { termsOf } from "./known-terms.ts";
@@ -63,10 +63,13 @@ export function createSteering(parts: SteeringOptions): OwnedSteering {
     if (isClosed) throw new ClosedError(`Bucket "${bucket}"`);
   }
 
-  async function steer(change: Change, terms = known.terms): Promise<void> {
+  async function steer(
+    change: Change,
+    { terms = known.terms, key, keyLimits = [] }: Partial<Omit<ScopeRequest, "bucket">> = {},
+  ): Promise<void> {
     assertOpen();
-    await store.steer({ bucket, terms, key: undefined, keyLimits: [], change });
-    onChange(undefined);
+    await store.steer({ bucket, terms, key, keyLimits, change });
+    onChange(key);
   }
 
   async function pause(where: string, key: string | undefined, forUs: number): Promise<void> {
@@ -78,8 +81,7 @@ export function createSteering(parts: SteeringOptions): OwnedSteering {
         "nothing is kept of a key that has no limits of its own; give the bucket perKey, or leave the key out";
       throw new InvalidOptionError({ where, option: "key", value: key, remedy });
     }
-    await store.steer({ bucket, terms: known.terms, key, keyLimits, change });
-    onChange(key);
+    await steer(change, { key, keyLimits });
   }
 
   async function look(policy: Policy, key: string | undefined): Promise<Peeked> {
@@ -117,7 +119,7 @@ export function createSteering(parts: SteeringOptions): OwnedSteering {
       const isCode = given === "code";
       const policy = isCode ? declared : compileOver(where, given, await policyInForce());
       const change: Change = { do: "configure", isOverride: !isCode };
-      await steer(change, termsOf(policy, 0));
+      await steer(change, { terms: termsOf(policy, 0) });
     },
     async pause(options = {}) {
       const { key, forMs } = readOptions("pause()", PAUSE, options);

@@ -5,13 +5,11 @@ import { concurrency } from "../../src/core/limit-makers.ts";
 import type { Store } from "../../src/core/store.ts";
 import { createMemoryStore } from "../../src/memory/memory-store.ts";
 import { runScript } from "../../src/redis/script.ts";
-import { leasesRelease, wakeChannel } from "../../src/redis/scripts/leases.ts";
-import { createWakeCalls } from "../../src/redis/wake-calls.ts";
+import { leasesRelease } from "../../src/redis/scripts/leases.ts";
 import { createManualClock, type ManualClock } from "../../src/testing/manual-clock.ts";
 import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
 import { createPinnedRedisStore } from "../support/pinned-redis-store.ts";
 import { storeKinds, type PinnedStore } from "../support/store-kinds.ts";
-import { waitUntil } from "../support/wait-until.ts";
 
 const policy = policyOf({ limits: [concurrency(2, { leaseMs: 5_000 })] });
 
@@ -61,46 +59,6 @@ describe("whoever waits for a lease", () => {
     await redis.quit();
 
     expect(woken).toEqual(names);
-  });
-
-  /** Who waits here for a lease of a key, of which there is one, and whom the release of it wakes. */
-  async function wakeOfKey(store: Store): Promise<void> {
-    const ofKeys = policyOf({ limits: [concurrency(9)], perKey: { concurrency: 1 } });
-    const [holder, waiter] = ["h", "x"].map((name) =>
-      createAsker(store, { bucket: "b", name, policy: ofKeys }),
-    );
-    await holder!.drawAll([{ wanted: 1, key: "acme" }]);
-    await waiter!.drawAll([{ wanted: 1, key: "acme" }]);
-    await holder!.release([1], "acme");
-  }
-
-  it("is told in memory of which key it is", async () => {
-    const store = createMemoryStore(createManualClock().nowUs);
-    const news: unknown[] = [];
-    store.listen("x", (...told) => news.push(told));
-
-    await wakeOfKey(store);
-
-    expect(news).toEqual([["b", "lease", "acme"]]);
-  });
-
-  it("is told in Redis of which key it is", async () => {
-    const redis = new Redis(inject("redisUrl"));
-    const prefix = `t${randomUUID()}`;
-    const wakeCalls = createWakeCalls(() => new Redis(inject("redisUrl")), prefix);
-    const news: unknown[] = [];
-    wakeCalls.listen("x", (...told) => news.push(told));
-    await waitUntil(async () => {
-      const [, listeners] = await redis.pubsub("NUMSUB", wakeChannel(prefix, "x"));
-      return listeners === 1;
-    }, "it listens");
-
-    await wakeOfKey(createPinnedRedisStore(redis, { prefix, nowUs: createManualClock().nowUs }));
-    await waitUntil(() => news.length > 0, "it is told");
-    wakeCalls.close();
-    await redis.quit();
-
-    expect(news).toEqual([["b", "lease", "acme"]]);
   });
 
   /** One holds both leases, and three wait, one after the other. */

@@ -1,6 +1,8 @@
 import { Redis } from "ioredis";
-import { describe, expect, inject, it } from "vitest";
-import type { EnqueueOptions } from "sluice";
+import { describe, expect, inject, it, onTestFinished } from "vitest";
+import type { EnqueueOptions, Queue } from "sluice";
+import { runScript } from "../../src/redis/script.ts";
+import { runsDeclare } from "../../src/redis/scripts/runs-declare.ts";
 import { openQueue, type OpenedQueue } from "../support/open-queue.ts";
 import { realSluices } from "../support/real-sluice.ts";
 import { waitUntil } from "../support/wait-until.ts";
@@ -128,6 +130,33 @@ describe("a run that is due as its schedule is declared again", () => {
     const nextAtMs = dueAtMs + 2 * HOUR_MS;
     expect(others).toEqual([]);
     expect(schedule).toMatchObject({ cron: undefined, every: 2 * HOUR_MS, nextAtMs });
+  });
+
+  it.each([
+    ["for another time", async () => {}, 1],
+    ["that was ended meanwhile", (queue: Queue<string>) => queue.unschedule("report"), 0],
+  ])("is not declared %s, and nothing is written", async (_how, meanwhile, laterMs) => {
+    const { due, dueAtMs, queue } = await withDueRun({ every: HOUR_MS });
+    const redis = new Redis(inject("redisUrl"));
+    onTestFinished(() => redis.disconnect());
+    const base = `${sluices.prefix()}:{jobs}:`;
+    await meanwhile(queue);
+    const stored = () =>
+      Promise.all([redis.hgetall(`${base}repeat:report`), redis.hgetall(base + due.id)]);
+    const before = await stored();
+
+    const isDeclared = await runScript(redis, runsDeclare, {
+      prefix: sluices.prefix(),
+      queue: "jobs",
+      name: "report",
+      id: due.id,
+      dueAtMs: dueAtMs + laterMs,
+      schedule: { every: 1 },
+      run: { data: '"newer"' },
+    });
+
+    expect(isDeclared).toBe(false);
+    expect(await stored()).toEqual(before);
   });
 
   it("goes on as it was when a worker has just fetched it, and the next is as declared now", async () => {

@@ -179,6 +179,18 @@ describe("a pause of one key", () => {
     await Promise.all([here!.close(), there!.close()]);
   });
 
+  it("leaves what the key has used", async () => {
+    const [bucket] = twoReplicas({ perKey: { rate: "1/h", burst: 3 } });
+    for (let call = 0; call < 2; call++) await bucket!.tryDraw({ key: "acme" });
+
+    await bucket!.pause({ key: "acme" });
+    await bucket!.resume({ key: "acme" });
+
+    const { limits } = await bucket!.peek({ key: "acme" });
+    expect(limits[0]).toMatchObject({ level: 2, remaining: 1 });
+    await bucket!.close();
+  });
+
   it("drops the slots that its own process holds for the key", async () => {
     const [bucket] = twoReplicas(PER_KEY);
     let left = 0;

@@ -1,0 +1,18 @@
+import { Redis } from "ioredis";
+import { expect, it } from "vitest";
+import { explained } from "../../../src/redis/last-error.ts";
+
+it.each([
+  [{}, undefined, "no connection in time"],
+  [{}, "connect ETIMEDOUT", "connect ETIMEDOUT"],
+  [{ tls: {} }, undefined, "does the server speak TLS?"],
+  [{ tls: {} }, "connect ETIMEDOUT", "does the server speak TLS?"],
+  [{ tls: {} }, "connect ECONNREFUSED 127.0.0.1:1", "connect ECONNREFUSED 127.0.0.1:1"],
+])("a connection with %j that met %j is told of as it is likely to be", (options, met, told) => {
+  const redis = new Redis({ ...options, lazyConnect: true });
+
+  const { message } = explained(redis, met === undefined ? undefined : new Error(met));
+
+  expect(message).toContain(told);
+  redis.disconnect();
+});

@@ -6,15 +6,16 @@ export interface HeldJobs {
   /** A job was fetched. */
   fetched(): void;
   /** One begins, or goes back. */
-  begun(): void;
+  begun(id: string): void;
   close(): Promise<void>;
 }
 
-/** Who begins sooner is told of nowhere: where all goes at once, this costs Redis nothing. */
-const SOON_MS = 100;
-/** While jobs wait for longer, they are told so often; what is told holds for so long. */
-const TELL_MS = 250;
+/** While none waits for longer, nothing is told: where all goes at once, this costs Redis nothing. */
+const LONG_MS = 50;
+/** Else all that wait are told so often, for so long; while they are the same, only so often. */
+const TELL_MS = 100;
 const HOLDS_FOR_MS = 3_000;
+const AGAIN_MS = 1_000;
 /** Of more, the first ones are told; a look takes those that were fetched after the last of them to wait as well. */
 const MOST_TOLD = 1_000;
 
@@ -22,10 +23,13 @@ export function createHeldJobs(parts: {
   readonly lanes: Pick<LaneStore, "hold">;
   readonly queue: string;
   readonly worker: string;
-  readonly running: Pick<Running, "unbegun" | "waitingSince">;
+  readonly running: Pick<Running, "unbegun" | "waiting">;
 }): HeldJobs {
   const { lanes, queue, worker, running } = parts;
-  let isTold = false;
+  let told: readonly string[] = [];
+  let toldAtMs = 0;
+  /** Those of them that wait still. */
+  let left = new Set<string>();
   let telling: Promise<void> | undefined;
   let timer: NodeJS.Timeout | undefined;
   let isClosed = false;
@@ -36,41 +40,51 @@ export function createHeldJobs(parts: {
 
   function look(): void {
     timer = undefined;
-    tell();
-    if (running.unbegun > 0) lookIn(isTold ? TELL_MS : SOON_MS);
+    if (!isKnown()) tell();
+    if (running.unbegun > 0) lookIn(told.length > 0 ? TELL_MS : LONG_MS);
+  }
+
+  function isKnown(): boolean {
+    const ids = waitingForLong();
+    const isSame = ids.length === told.length && ids.every((id, at) => id === told[at]);
+    return isSame && performance.now() - toldAtMs < AGAIN_MS;
   }
 
   function tell(): void {
     // While Redis is away one is on its way, and no more.
     if (telling !== undefined) return;
     const ids = waitingForLong();
-    if (ids.length === 0 && !isTold) return;
-    isTold = ids.length > 0;
-    // What cannot be told now is told the next time, and what was told ends by itself.
+    if (ids.length === 0 && told.length === 0) return;
+    told = ids;
+    toldAtMs = performance.now();
+    left = new Set(ids);
     telling = lanes
       .hold(queue, { worker, ids, forMs: HOLDS_FOR_MS })
-      .catch(() => undefined)
+      // What cannot be told now is told the next time, and what was told ends by itself.
+      .catch(() => void (toldAtMs = -Infinity))
       .then(() => {
         telling = undefined;
-        if (running.unbegun === 0) tell();
+        if (left.size === 0) tell();
       });
   }
 
-  /** One that has lost its lock and was fetched again is here twice. */
+  /** All that wait, if the first of them does so for long. One that has lost its lock and was fetched again is here twice. */
   function waitingForLong(): string[] {
-    if (isClosed) return [];
     const ids = new Set<string>();
-    for (const id of running.waitingSince(performance.now() - SOON_MS)) {
-      if (ids.size === MOST_TOLD) break;
-      ids.add(id);
+    if (isClosed) return [];
+    for (const { jobId, sinceMs } of running.waiting()) {
+      const isSoon = ids.size === 0 && performance.now() - sinceMs < LONG_MS;
+      if (isSoon || ids.size === MOST_TOLD) break;
+      ids.add(jobId);
     }
     return [...ids];
   }
 
   return {
-    fetched: () => lookIn(SOON_MS),
-    begun() {
-      if (isTold && running.unbegun === 0) tell();
+    fetched: () => lookIn(LONG_MS),
+    begun(id) {
+      // Of what is known nothing would be left; those that came after it may be told at once.
+      if (left.delete(id) && left.size === 0) tell();
     },
     async close() {
       isClosed = true;

@@ -12,8 +12,8 @@ export interface Running {
   started(context: OwnedJobContext): void;
   /** It has ended, or goes back. */
   end(context: OwnedJobContext): void;
-  /** Those that were fetched before that moment of `performance.now()` and have yet to begin, in the order in which they came. */
-  waitingSince(untilMs: number): Iterable<string>;
+  /** Those that have yet to begin, in the order in which they came. */
+  waiting(): Iterable<OwnedJobContext>;
   /** Ends their waits for slots. */
   leave(reason: string): void;
   /** Tells the handler of a job, or of all, that the job is no longer this worker's. */
@@ -53,11 +53,8 @@ export function createRunning(): Running {
       contexts.delete(context);
       if (contexts.size === 0) onNone();
     },
-    *waitingSince(untilMs) {
-      for (const { jobId, sinceMs, hasBegun } of contexts) {
-        if (sinceMs > untilMs) return;
-        if (!hasBegun) yield jobId;
-      }
+    *waiting() {
+      for (const context of contexts) if (!context.hasBegun) yield context;
     },
     leave(reason) {
       for (const context of contexts) context.leave(reason);

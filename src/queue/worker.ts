@@ -131,7 +131,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       }
       if (drawn === undefined || context.isAborted) return await giveBack(bullJob, token, drawn);
       running.started(context);
-      held.begun();
+      held.begun(context.jobId);
       deadlines.keep(job);
       feeder.start(probeOf(job, arrival, drawn));
       const { hasLease } = drawn;
@@ -142,7 +142,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       }
     } finally {
       running.end(context);
-      held.begun();
+      held.begun(context.jobId);
     }
   }
 

@@ -106,6 +106,27 @@ describe("jobs that workers hold, and have yet to begin", () => {
     expect((await setup.queue.forecast()).waiting).toBe(2);
   });
 
+  it.each([undefined, "k"])("are counted all along as they go, of key %s", async (key) => {
+    const sluice = sluices.open();
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "100/s" }) });
+    const jobs = await queue.enqueueMany(upTo(300), { key });
+    let started = 0;
+    sluice.worker(queue, async () => void (started += 1));
+    const errors: number[] = [];
+
+    for (let sample = 20; sample < 200; sample += 9) {
+      await waitUntil(() => started >= sample, "jobs start");
+      const from = started;
+      const { position } = (await jobs[299]!.eta())!;
+      // Jobs go on starting while the answer is read.
+      const error = Math.max(299 - position - started, from - (299 - position), 0);
+      errors.push(error);
+    }
+
+    // What was fetched within the last moments may not be known yet.
+    expect(Math.max(...errors)).toBeLessThanOrEqual(10);
+  });
+
   it("start as is told, under a rate, when several workers hold them all", async () => {
     const replicas = Array.from({ length: 4 }, () => {
       const sluice = sluices.open();

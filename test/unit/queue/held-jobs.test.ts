@@ -27,7 +27,7 @@ function setUp() {
     },
     delete(id: string) {
       running.started(contexts.get(id)!);
-      jobs.begun();
+      jobs.begun(id);
     },
     close: () => jobs.close(),
   };
@@ -40,7 +40,7 @@ describe("what a worker tells of the jobs that it has yet to begin", () => {
 
     for (let id = 0; id < 100; id++) {
       held.add(String(id));
-      await pass(50);
+      await pass(40);
       held.delete(String(id));
     }
     await pass(1_000);
@@ -49,19 +49,51 @@ describe("what a worker tells of the jobs that it has yet to begin", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it("is those that wait for long, in their order, four times a second", async () => {
+  it("is all that wait, in their order, once the first does so for long", async () => {
     const { held, told } = setUp();
     held.add("1");
+    await pass(40);
     held.add("2");
-    await pass(90);
-    held.add("3");
 
     await pass(20);
-    const first = told.at(-1);
-    await pass(1_000);
+    held.add("3");
+    await pass(100);
 
-    expect(first).toEqual(["1", "2"]);
-    expect(told.slice(1)).toEqual(Array(4).fill(["1", "2", "3"]));
+    expect(told).toEqual([
+      ["1", "2"],
+      ["1", "2", "3"],
+    ]);
+    await held.close();
+  });
+
+  it("is told ten times a second as they come and go, and once while they are the same", async () => {
+    const { held, told } = setUp();
+    for (let id = 0; id < 20; id++) held.add(String(id));
+    await pass(60);
+    for (let id = 0; id < 15; id++) {
+      held.delete(String(id));
+      await pass(20);
+    }
+    const asTheyGo = told.map(([first]) => first);
+
+    await pass(5_000);
+
+    expect(asTheyGo).toEqual(["0", "5", "10", "15"]);
+    expect(told).toHaveLength(4 + 5);
+    await held.close();
+  });
+
+  it("is not left to be of those alone that have begun", async () => {
+    const { held, told } = setUp();
+    held.add("1");
+    await pass(50);
+    held.add("2");
+    await pass(60);
+    held.add("3");
+
+    held.delete("1");
+
+    expect(told).toEqual([["1"], ["2", "3"]]);
     await held.close();
   });
 
@@ -109,7 +141,7 @@ describe("what a worker tells of the jobs that it has yet to begin", () => {
     const setup = setUp();
     setup.answer = () => Promise.reject(new Error("no reply"));
     setup.held.add("1");
-    await pass(150);
+    await pass(60);
 
     setup.answer = () => Promise.resolve();
     await pass(250);

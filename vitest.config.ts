@@ -7,11 +7,11 @@ const source = {
 const withoutRedisUrl = "test/support/without-redis-url.ts";
 const setupFiles = ["test/support/seed.ts", withoutRedisUrl];
 const globalRedis = "test/support/global-redis.ts";
-/** Integration and fault tests start processes and share two cores, so their files run one after another. */
-const oneByOne = {
+/** Integration and fault tests start processes, and mostly wait: two of their files share two cores. */
+const twoByTwo = {
   setupFiles: [withoutRedisUrl],
   globalSetup: [globalRedis, "test/support/global-build.ts"],
-  fileParallelism: false,
+  maxWorkers: 2,
   sequence: { groupOrder: 1 },
 };
 
@@ -45,7 +45,7 @@ export default defineConfig({
           include: ["test/integration/**/*.test.ts"],
           testTimeout: 120_000,
           hookTimeout: 60_000,
-          ...oneByOne,
+          ...twoByTwo,
         },
       },
       {
@@ -55,7 +55,7 @@ export default defineConfig({
           include: ["test/faults/**/*.test.ts"],
           testTimeout: 180_000,
           hookTimeout: 60_000,
-          ...oneByOne,
+          ...twoByTwo,
         },
       },
       {

@@ -7,7 +7,8 @@ import { reportFigures } from "../support/report-figures.ts";
 import { useDownstream } from "../support/use-downstream.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
-const LOCK_MS = 1_000;
+/** A process that stands still for half of it loses its locks, as one does that is killed. */
+const LOCK_MS = 5_000;
 const RATE = 250;
 const JOBS = 10_000;
 /** About two seconds of work at the rate. */

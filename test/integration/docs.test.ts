@@ -10,7 +10,10 @@ const blocks = (await Promise.all(pages.map(docBlocks))).flat();
 
 describe("the documentation", () => {
   it.each(blocks)("runs and prints what it says: $name", async ({ code, promised }) => {
-    const run = await runDocBlock(code, inject("redisUrl"));
+    const run = await runDocBlock(code, {
+      redisUrl: inject("redisUrl"),
+      builtRoot: inject("builtRoot"),
+    });
 
     expect(run).toMatchObject({ code: 0, errors: "" });
     for (const output of promised) expect(run.output).toContain(output);

@@ -89,7 +89,10 @@ describe("done jobs", () => {
     sluice.worker(queue, (job) => (job.data === 0 ? late : Promise.resolve()), {
       concurrency: 100,
     });
-    await waitUntil(async () => (await queue.counts()).active === 1, "only the first one runs");
+    await waitUntil(async () => {
+      const { active, waiting } = await queue.counts();
+      return active === 1 && waiting === 0;
+    }, "only the first one runs");
 
     lateMayEnd();
     await jobs[0]!.finished();

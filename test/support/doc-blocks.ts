@@ -1,8 +1,9 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { transform } from "esbuild";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const BLOCK = /^```ts\n([\s\S]*?)^```$/gm;
@@ -31,21 +32,24 @@ export interface BlockRun {
   readonly errors: string;
 }
 
-/** Runs a block as a user would: as a file of a project that has the package, in a process of its own. */
-export async function runDocBlock(code: string, redisUrl: string): Promise<BlockRun> {
-  const folder = await mkdtemp(join(ROOT, "test/.block-"));
-  try {
-    const file = join(folder, "block.ts");
-    await writeFile(file, code);
-    const args = ["--conditions=@sluice/source", "--import", "tsx", file];
-    const child = spawn(process.execPath, args, { env: { ...process.env, REDIS_URL: redisUrl } });
-    let output = "";
-    let errors = "";
-    child.stdout.on("data", (chunk) => (output += chunk));
-    child.stderr.on("data", (chunk) => (errors += chunk));
-    const [exitCode] = (await once(child, "close")) as [number | null];
-    return { code: exitCode, output, errors };
-  } finally {
-    await rm(folder, { recursive: true });
-  }
+/** Runs a block as a user would who builds it: in JavaScript, in a project that has the package, and in a process of its own. */
+export async function runDocBlock(
+  code: string,
+  { redisUrl, builtRoot }: { readonly redisUrl: string; readonly builtRoot: string },
+): Promise<BlockRun> {
+  const folder = await mkdtemp(join(builtRoot, "test/block-"));
+  const file = join(folder, "block.js");
+  const built = await transform(code.replaceAll('.ts"', '.js"'), {
+    loader: "ts",
+    target: "node20",
+  });
+  await writeFile(file, built.code);
+  const env = { ...process.env, REDIS_URL: redisUrl };
+  const child = spawn(process.execPath, [file], { cwd: builtRoot, env });
+  let output = "";
+  let errors = "";
+  child.stdout.on("data", (chunk) => (output += chunk));
+  child.stderr.on("data", (chunk) => (errors += chunk));
+  const [exitCode] = (await once(child, "close")) as [number | null];
+  return { code: exitCode, output, errors };
 }

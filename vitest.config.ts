@@ -7,11 +7,12 @@ const source = {
 const withoutRedisUrl = "test/support/without-redis-url.ts";
 const setupFiles = ["test/support/seed.ts", withoutRedisUrl];
 const globalRedis = "test/support/global-redis.ts";
-/** Integration and fault tests start processes, and mostly wait: two of their files share two cores. */
-const twoByTwo = {
+/** Vitest would leave one core idle; integration and fault tests start processes, but mostly wait. */
+const maxWorkers = 2;
+const withProcesses = {
   setupFiles: [withoutRedisUrl],
   globalSetup: [globalRedis, "test/support/global-build.ts"],
-  maxWorkers: 2,
+  maxWorkers,
   sequence: { groupOrder: 1 },
 };
 
@@ -25,6 +26,7 @@ export default defineConfig({
           name: "unit",
           include: ["test/unit/**/*.test.ts"],
           testTimeout: 60_000,
+          maxWorkers,
           setupFiles,
         },
       },
@@ -34,6 +36,7 @@ export default defineConfig({
           name: "conformance",
           include: ["test/conformance/**/*.test.ts", "test/fuzz/**/*.test.ts"],
           testTimeout: 120_000,
+          maxWorkers,
           setupFiles,
           globalSetup: [globalRedis],
         },
@@ -45,7 +48,7 @@ export default defineConfig({
           include: ["test/integration/**/*.test.ts"],
           testTimeout: 120_000,
           hookTimeout: 60_000,
-          ...twoByTwo,
+          ...withProcesses,
         },
       },
       {
@@ -55,7 +58,7 @@ export default defineConfig({
           include: ["test/faults/**/*.test.ts"],
           testTimeout: 180_000,
           hookTimeout: 60_000,
-          ...twoByTwo,
+          ...withProcesses,
         },
       },
       {

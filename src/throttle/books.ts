@@ -82,7 +82,8 @@ export function createBooks(leases: LeaseKeeper): Books {
       newest = Math.max(newest, caller.number);
       group.line.push(caller);
       group.hasImpatient ||= patienceMs < Infinity;
-      waitingIn.update(group);
+      // Whose turn comes when goes by who is first in each group: most come behind others.
+      if (group.stands !== "free" || group.line.head === caller) waitingIn.update(group);
       waiting += 1;
     },
     leave,
@@ -130,6 +131,7 @@ export function createBooks(leases: LeaseKeeper): Books {
     },
     letGo(generation, waste) {
       const nowMs = performance.now();
+      const start = { generation, nowMs };
       lateSlots.look();
       for (const group of holding) {
         const { line, held, conditions } = group;
@@ -139,7 +141,7 @@ export function createBooks(leases: LeaseKeeper): Books {
           const slot = held.take();
           if (lateSlots.mayGo(nowMs - slot.atMs, conditions.mostLateMs)) {
             waiting -= 1;
-            line.shift()!.go(slot, generation);
+            line.shift()!.go(slot, start);
           } else late.push(slot);
         }
         if (held.size === 0) holding.delete(group);

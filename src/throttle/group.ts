@@ -2,7 +2,7 @@ import { PRIORITIES } from "../core/priority.ts";
 import type { Conditions } from "./conditions.ts";
 import { createHeldSlots, type HeldSlot, type HeldSlots } from "./held-slots.ts";
 import { createLine, type Line, type Waiter } from "./line.ts";
-import type { SlotKeeper } from "./slot.ts";
+import type { SlotKeeper, Start } from "./slot.ts";
 
 /** One caller in the line of a group. */
 export interface Caller extends Waiter {
@@ -11,7 +11,7 @@ export interface Caller extends Waiter {
   /** How far off its key's time may be, in ms; beyond that it does not wait. */
   readonly patienceMs: number;
   group: Group;
-  go(slot: HeldSlot, generation: number): void;
+  go(slot: HeldSlot, start: Start): void;
   fail(error: unknown): void;
 }
 

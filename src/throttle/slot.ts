@@ -52,6 +52,13 @@ export interface DrawnFor {
   readonly sinceMs: number;
 }
 
+/** When slots that have come are handed out, and of which generation they are. One for many: to read a clock takes longer than the rest of it. */
+export interface Start {
+  readonly generation: number;
+  /** On `performance.now()`. */
+  readonly nowMs: number;
+}
+
 const NEVER = new AbortController().signal;
 
 /** A class, since a million of them may be drawn in a second and closures would cost more than the draw. */
@@ -68,12 +75,12 @@ export class DrawnSlot implements Slot {
   constructor(
     { group, key, sinceMs }: DrawnFor,
     { slotUs, lease }: { readonly slotUs: number; readonly lease: number },
-    generation: number,
+    { generation, nowMs }: Start,
   ) {
     this.bucket = group.keeper.name;
     this.key = key;
     this.atMs = slotUs / 1_000;
-    this.waitedMs = performance.now() - sinceMs;
+    this.waitedMs = nowMs - sinceMs;
     this.generation = generation;
     this.#group = group;
     this.#lease = lease;

@@ -37,6 +37,7 @@ export function answerBatch(
   const mayEnd = granted.notBeforeUs === Infinity || isOutdated;
   if (refusal !== undefined && !mayEnd) refusals.keep(group, refusal);
   const sinceMs = performance.now();
+  const start = { generation, nowMs: sinceMs };
   batch.forEach(({ key, resolve }, index) => {
     if (refusal !== undefined && index >= count) {
       resolve({ ...refusal });
@@ -45,7 +46,7 @@ export function answerBatch(
     const own = group.conditions.hasLeases ? lease + index : 0;
     if (own > 0) leases.keep(own, group, sentAtMs);
     const held = { slotUs: granted.slotsUs[index] ?? nowUs, lease: own };
-    const slot = new DrawnSlot({ group, key, sinceMs }, held, generation);
+    const slot = new DrawnSlot({ group, key, sinceMs }, held, start);
     resolve(allowed(standings, group.conditions, { after: count - 1 - index, slot }));
   });
 }

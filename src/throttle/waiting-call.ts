@@ -3,7 +3,7 @@ import type { Priority } from "../core/priority.ts";
 import type { DrawOptions } from "./draw-options.ts";
 import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
-import { DrawnSlot, type DrawnFor, type Slot } from "./slot.ts";
+import { DrawnSlot, type DrawnFor, type Slot, type Start } from "./slot.ts";
 
 /** How a call waits: one that is made for a job may leave its key's line for a while. */
 export interface WaitOptions extends DrawOptions {
@@ -111,9 +111,9 @@ export class WaitingCall implements Caller, DrawnFor, Wait {
     return this.options.key;
   }
 
-  go(slot: HeldSlot, generation: number): void {
+  go(slot: HeldSlot, start: Start): void {
     this.#release();
-    this.#settling.resolve(new DrawnSlot(this, slot, generation));
+    this.#settling.resolve(new DrawnSlot(this, slot, start));
   }
 
   fail(reason: unknown): void {

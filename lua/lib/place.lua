@@ -22,6 +22,11 @@ local function binding_at(f)
   return binding_of(f.scope, opens_at_us(f.scope, f.drawer.now_us, f.step_us), f.costs, f.drawer)
 end
 
+-- Until when a cooldown or a pause lets nothing start.
+local function shut_us(scope)
+  return math.max(scope.cool_until_us, scope.paused_until_us)
+end
+
 -- Whether a cooldown (-1) or a pause (-2) lets nothing start until after this time, of the bucket or its key; 0: neither.
 local function shut_by(shared, own, until_us)
   local paused_us = math.max(shared.paused_until_us, own.paused_until_us)
@@ -82,8 +87,7 @@ local function refuse(serving, wish, main, granted, opens_us, horizon_us, ahead,
   end
   local shared, scope, kept_us = serving.bucket.shared, main.scope, turn_us
   -- A bucket whose limits are all per key can be opened any time: a turn behind that would keep the key shut.
-  local is_bucket_shut = scope ~= shared
-    and math.max(shared.cool_until_us, shared.paused_until_us) > serving.now_us + horizon_us
+  local is_bucket_shut = scope ~= shared and shut_us(shared) > serving.now_us + horizon_us
   if is_bucket_shut and turn_us ~= math.huge then kept_us = 0 end
   local place = settle_place(serving, main, kept_us, granted.count > 0)
   granted.binds_at = shut_by(shared, scope, serving.now_us + horizon_us)

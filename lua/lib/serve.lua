@@ -65,10 +65,21 @@ local function serve_one(serving, wish)
   return granted
 end
 
+-- Whatever else refuses a try, nothing can pass before the last pause or cooldown is over.
+local function until_open(serving, wish, granted)
+  local shared = serving.bucket.shared
+  local own = wish.key and open_key(wish.key, serving.now_us) or shared
+  local open_us = math.max(shut_us(shared), shut_us(own))
+  local is_last = granted.not_before_us == math.huge or granted.not_before_us < open_us
+  if open_us <= serving.now_us or not is_last then return end
+  granted.not_before_us, granted.binds_at = open_us, shut_by(shared, own, serving.now_us)
+end
+
 -- A key keeps one place: the next of its wishes goes on from where the one before has left it.
 local function serve(serving, wish)
   if wish.key and wish.key.place then wish.place = wish.key.place end
   local granted = serve_one(serving, wish)
+  if serving.is_try and granted.count < wish.wanted then until_open(serving, wish, granted) end
   if wish.key then wish.key.place = granted.place end
   return granted
 end

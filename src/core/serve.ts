@@ -15,6 +15,7 @@ import {
   fit,
   settlePlace,
   shutBy,
+  shutUs,
   slowedBy,
   type Fitting,
   type Serving,
@@ -66,7 +67,10 @@ function serveOne(serving: Serving, wish: Wish, openKey: () => Scope | undefined
   const asked = { ...fittings, ...portionOf(serving, wish, fittings) };
   const booked = book(serving, wish, asked);
   const { slotsUs, run } = booked;
-  return { slotsUs, run, standings: [], ...settle(serving, wish, { ...asked, booked }) };
+  const settled = settle(serving, wish, { ...asked, booked });
+  const isRefused = serving.request.isTry && countOf(booked) < wish.wanted;
+  const told = isRefused ? untilOpen(serving, fittings, settled) : settled;
+  return { slotsUs, run, standings: [], ...told };
 }
 
 function fitAll(serving: Serving, wish: Wish, keyScope: Scope | undefined): Fittings {
@@ -166,6 +170,19 @@ function settle(
   serving.refusedPlace = place;
   // A try keeps no place, so it is told here when to come again.
   return { notBeforeUs: request.isTry ? turnUs : 0, place: gatePlace, bindsAt };
+}
+
+/** Whatever else refuses a try, nothing can pass before the last pause or cooldown is over. */
+function untilOpen<Told extends Pick<Granted, "notBeforeUs" | "bindsAt">>(
+  { state: { shared, clockUs } }: Serving,
+  { main, gate }: Fittings,
+  told: Told,
+): Told {
+  const own = gate?.scope ?? main.scope;
+  const openUs = Math.max(shutUs(shared), shutUs(own));
+  const isLast = told.notBeforeUs === Infinity || told.notBeforeUs < openUs;
+  if (openUs <= clockUs || !isLast) return told;
+  return { ...told, notBeforeUs: openUs, bindsAt: shutBy(shared, own, clockUs) };
 }
 
 /** The place of what did not fit into the bucket; none if all did. */

@@ -7,7 +7,10 @@ export interface LinePlaces {
   /** Among those who wait for one key. */
   of(key: string | undefined): Place;
   keep(key: string | undefined, place: Place): void;
-  clear(): void;
+  /** Another generation has begun: its turns are others, but who waited for a lease does so since then. */
+  forgetTurns(): void;
+  /** Nobody waits for the other keys any more. */
+  keepOnly(isWaitedFor: (key: string) => boolean): void;
 }
 
 export function createLinePlaces(): LinePlaces {
@@ -21,11 +24,18 @@ export function createLinePlaces(): LinePlaces {
       if (isNone(place)) ofKeys.delete(key);
       else ofKeys.set(key, place);
     },
-    clear() {
-      this.shared = NO_PLACE;
-      ofKeys.clear();
+    forgetTurns() {
+      this.shared = withoutTurn(this.shared);
+      for (const [key, place] of ofKeys) this.keep(key, withoutTurn(place));
+    },
+    keepOnly(isWaitedFor) {
+      for (const key of ofKeys.keys()) if (!isWaitedFor(key)) ofKeys.delete(key);
     },
   };
+}
+
+function withoutTurn({ sinceUs }: Place): Place {
+  return { ...NO_PLACE, sinceUs };
 }
 
 /** Whether an asker waits for nothing. */

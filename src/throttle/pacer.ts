@@ -1,6 +1,6 @@
 import { HORIZON_US } from "../core/limit-makers.ts";
 import { ClosedError, StoreUnavailableError } from "../core/errors.ts";
-import type { Drawn } from "../core/draw-messages.ts";
+import { NO_PLACE, type Drawn } from "../core/draw-messages.ts";
 import type { News } from "../core/store.ts";
 import { createAlarm } from "./alarm.ts";
 import { createAskTimes, type AskTimes } from "./ask-times.ts";
@@ -129,7 +129,7 @@ export function createPacer(options: PacerOptions): Pacer {
   /** Slots of an older generation are worthless. */
   function forgetHeld(): void {
     books.forget();
-    linePlaces.clear();
+    linePlaces.forgetTurns();
   }
 
   function learn(news: PolicyNews): void {
@@ -137,6 +137,8 @@ export function createPacer(options: PacerOptions): Pacer {
     known.learn(news);
     askTimes.retryNow();
     options.regroup(books.takeAll().sort((a, b) => a.number - b.number));
+    if (books.waiting === 0) linePlaces.shared = NO_PLACE;
+    linePlaces.keepOnly((key) => books.waitingIn.ofKey(key).size > 0);
   }
 
   function failAll(error: unknown): void {

@@ -27,12 +27,23 @@ it("keeps nothing of a key in which nothing is waited for any more", () => {
   expect(places.of("a")).toBe(NO_PLACE);
 });
 
-it("forgets the places of keys, and that in the bucket itself", () => {
+it("forgets turns, but not since when a lease is waited for", () => {
   const places = createLinePlaces();
   places.keep("a", turn);
-  places.shared = wait;
+  places.keep("b", { ...turn, sinceUs: 7 });
+  places.shared = { ...turn, sinceUs: 7 };
 
-  places.clear();
+  places.forgetTurns();
 
-  expect([places.of("a"), places.shared]).toEqual([NO_PLACE, NO_PLACE]);
+  expect([places.of("a"), places.of("b"), places.shared]).toEqual([NO_PLACE, wait, wait]);
+});
+
+it("forgets the places of keys that nobody waits for any more", () => {
+  const places = createLinePlaces();
+  places.keep("a", turn);
+  places.keep("b", wait);
+
+  places.keepOnly((key) => key === "b");
+
+  expect([places.of("a"), places.of("b")]).toEqual([NO_PLACE, wait]);
 });

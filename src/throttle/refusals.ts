@@ -8,8 +8,8 @@ import { rememberLast } from "./remember-last.ts";
 export interface Refusals {
   /** The refusal that still holds for calls of this group, as it stands now. */
   find(group: Group): TryDecision | undefined;
-  /** Calls of this group were refused just now. */
-  keep(group: Group, decision: TryDecision): void;
+  /** Calls of this group were refused just now, and will be for so long: they may be told to come again later than that. */
+  keep(group: Group, decision: TryDecision, forMs: number): void;
   /** Something of the bucket, or of one key, has changed: what was refused may pass now. */
   forget(key?: string): void;
 }
@@ -52,9 +52,9 @@ export function createRefusals(): Refusals {
       if (nowMs >= refusal.untilMs) return undefined;
       return later(refusal.decision, Math.floor(nowMs - refusal.decidedAtMs));
     },
-    keep({ name, key, conditions: { keyLimits } }, decision) {
+    keep({ name, key, conditions: { keyLimits } }, decision, forMs) {
       const nowMs = performance.now();
-      const untilMs = nowMs + Math.min(decision.retryAfterMs, LONGEST_MEMORY_MS);
+      const untilMs = nowMs + Math.min(forMs, LONGEST_MEMORY_MS);
       refusals.set(name, { untilMs, decision, decidedAtMs: nowMs, key, keyLimits });
       list(key, name);
     },

@@ -35,7 +35,9 @@ export function answerBatch(
   const refusal = count < size ? refused(standings, outcome) : undefined;
   // A lease may come free at any time: nobody can tell when that refusal ends.
   const mayEnd = granted.notBeforeUs === Infinity || isOutdated;
-  if (refusal !== undefined && !mayEnd) refusals.keep(group, refusal);
+  if (refusal !== undefined && !mayEnd) {
+    refusals.keep(group, refusal, (granted.notBeforeUs - nowUs) / 1_000);
+  }
   const sinceMs = performance.now();
   const start = { generation, nowMs: sinceMs };
   batch.forEach(({ key, resolve }, index) => {

@@ -42,4 +42,30 @@ describe.each(storeKinds())("the place of a key in $name", ({ open }) => {
     expect(served.get(one)!).toBeGreaterThanOrEqual(ROUNDS / 4);
     expect(served.get(many)!).toBeGreaterThanOrEqual(ROUNDS / 4);
   });
+
+  it("is told apart from that of a newcomer, within one draw", async () => {
+    const pinned = open();
+    const policy = policyOf({ perKey: { concurrency: 3 } });
+    const [holder, first, second] = ["holder", "first", "second"].map((name) =>
+      createAsker(pinned.store, { bucket: "b", name, policy }),
+    ) as [Asker, Asker, Asker];
+    const wishes: readonly Wanted[] = [
+      { ...KEY, wanted: 2, priority: "high" },
+      { ...KEY, priority: "normal" },
+    ];
+    await holder.drawAll([{ ...KEY, wanted: 3 }]);
+    pinned.clock.advanceMs(10);
+    await first.drawAll(wishes);
+    pinned.clock.advanceMs(10);
+    await second.drawAll([KEY]);
+    pinned.clock.advanceMs(10);
+    await holder.release([1, 2, 3], "acme");
+
+    const reply = await first.drawAll(wishes);
+    const after = await second.drawAll([KEY]);
+
+    // Once its first wish has had its share, its next stands behind those who have come meanwhile.
+    const counts = [slotsOf(reply, 0), slotsOf(reply, 1), slotsOf(after)].map((all) => all.length);
+    expect(counts).toEqual([1, 0, 1]);
+  });
 });

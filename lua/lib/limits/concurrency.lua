@@ -32,10 +32,12 @@ end
 
 RULES[6] = {
   parts = 2,
-  -- Both are read once a draw; what the draw itself adds is counted.
+  -- Both are read once a draw, as long as it asks for one place; what the draw itself adds is counted.
   earliest = function(limit, at_us, cost, drawer)
     limit.active = limit.active or count_leases(limit, drawer.now_us)
-    limit.before = limit.before or count_before(limit, drawer)
+    if limit.counted_since_us ~= drawer.since_us then
+      limit.before, limit.counted_since_us = count_before(limit, drawer), drawer.since_us
+    end
     return limit.active + limit.before + cost <= limit.count and at_us or math.huge
   end,
   commit = function(limit, at_us, cost, drawer)
@@ -47,11 +49,13 @@ RULES[6] = {
     redis.call('PEXPIRE', limit.keys[1], math.ceil((end_us - drawer.now_us) / 1000) + 1000)
   end,
   keep_place = function(limit, drawer)
+    limit.counted_since_us = nil
     redis.call('ZREMRANGEBYSCORE', limit.keys[2], '-inf', string.format('%.0f', drawer.now_us - WAITER_GONE_US))
     redis.call('ZADD', limit.keys[2], drawer.now_us, waiter_name(drawer.since_us, drawer.asker))
     redis.call('PEXPIRE', limit.keys[2], math.ceil(WAITER_GONE_US / 1000))
   end,
   leave_place = function(limit, drawer)
+    limit.counted_since_us = nil
     redis.call('ZREM', limit.keys[2], waiter_name(drawer.since_us, drawer.asker))
   end,
 }

@@ -76,14 +76,38 @@ describe("refusals that are remembered", () => {
   it("make room for newer ones, and none is found after the news of its key", () => {
     const refusals = createRefusals();
     const groupOf = (key: string) => ({ name: `1:${key}`, key, conditions }) as unknown as Group;
-    for (let index = 0; index <= 10_000; index++) refusals.keep(groupOf(`k${index}`), REFUSED);
+    for (let index = 0; index <= 10_000; index++)
+      refusals.keep(groupOf(`k${index}`), REFUSED, 60_000);
     const isKept = (key: string): boolean => refusals.find(groupOf(key)) !== undefined;
     const before = [isKept("k0"), isKept("k1"), isKept("k5000")];
 
     for (const key of ["k0", "k5000"]) refusals.forget(key);
-    refusals.keep(groupOf("k0"), REFUSED);
+    refusals.keep(groupOf("k0"), REFUSED, 60_000);
 
     expect(before).toEqual([false, true, true]);
     expect([isKept("k0"), isKept("k1"), isKept("k5000")]).toEqual([true, true, false]);
   });
+
+  it.each([
+    ["the bucket's", { rate: "1000/s", concurrency: 1 }],
+    ["a key's", { perKey: { concurrency: 1 } }],
+    ["a key's beside the bucket's rate", { rate: "1000/s", perKey: { concurrency: 1 } }],
+  ])(
+    "are forgotten when a pause ends, where %s leases may be free then",
+    async (_whose, policy) => {
+      const store = createMemoryStore();
+      const [holder, other] = [1, 2].map(() => createTestBucket(policy, { store }).bucket);
+      const held = await holder!.draw({ key: "k" });
+      await holder!.pause({ forMs: 50 });
+      const before = await other!.tryDraw({ key: "k" });
+
+      await vi.advanceTimersByTimeAsync(60);
+      held.release();
+      await vi.advanceTimersByTimeAsync(1);
+      const after = await other!.tryDraw({ key: "k" });
+
+      expect([before.allowed, after.allowed]).toEqual([false, true]);
+      await Promise.all([holder!.close(), other!.close(), vi.advanceTimersByTimeAsync(100)]);
+    },
+  );
 });

@@ -22,6 +22,7 @@ import { fillDefaults, readJob, type Stored } from "./job.ts";
 import type { Queue } from "./queue.ts";
 import { probeOf } from "./probe.ts";
 import { createRunning } from "./running.ts";
+import { setBack } from "./set-back.ts";
 import { createStoredWorker } from "./stored-worker.ts";
 import {
   readCloseOptions,
@@ -159,8 +160,8 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   async function giveBack(bullJob: Stored<Data>, token: string, slot?: Slot): Promise<never> {
     slot?.release();
     // With its lock lost, or Redis away, the job comes back by itself.
-    if (slot === undefined && connection.isReady()) await bullJob.moveToWait(token);
-    throw new WaitingError();
+    if (slot !== undefined || !connection.isReady()) throw new WaitingError();
+    return setBack(bullJob, token, { ...told, weightOf });
   }
 
   async function close(deadlineMs: number): Promise<void> {

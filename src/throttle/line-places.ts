@@ -9,8 +9,6 @@ export interface LinePlaces {
   keep(key: string | undefined, place: Place): void;
   /** Another generation has begun: its turns are others, but who waited for a lease does so since then. */
   forgetTurns(): void;
-  /** Nobody waits for the other keys any more. */
-  keepOnly(isWaitedFor: (key: string) => boolean): void;
 }
 
 export function createLinePlaces(): LinePlaces {
@@ -27,9 +25,6 @@ export function createLinePlaces(): LinePlaces {
     forgetTurns() {
       this.shared = withoutTurn(this.shared);
       for (const [key, place] of ofKeys) this.keep(key, withoutTurn(place));
-    },
-    keepOnly(isWaitedFor) {
-      for (const key of ofKeys.keys()) if (!isWaitedFor(key)) ofKeys.delete(key);
     },
   };
 }

@@ -1,6 +1,6 @@
 import { HORIZON_US } from "../core/limit-makers.ts";
 import { ClosedError, StoreUnavailableError } from "../core/errors.ts";
-import { NO_PLACE, type Drawn } from "../core/draw-messages.ts";
+import type { Drawn } from "../core/draw-messages.ts";
 import type { News } from "../core/store.ts";
 import { createAlarm } from "./alarm.ts";
 import { createAskTimes, type AskTimes } from "./ask-times.ts";
@@ -136,9 +136,9 @@ export function createPacer(options: PacerOptions): Pacer {
     forgetHeld();
     known.learn(news);
     askTimes.retryNow();
+    for (const group of books.waitingIn) leftovers.leftBy(group);
     options.regroup(books.takeAll().sort((a, b) => a.number - b.number));
-    if (books.waiting === 0) linePlaces.shared = NO_PLACE;
-    linePlaces.keepOnly((key) => books.waitingIn.ofKey(key).size > 0);
+    workSoon();
   }
 
   function failAll(error: unknown): void {

@@ -83,6 +83,23 @@ describe("what a worker tells of the jobs that it has yet to begin", () => {
     await held.close();
   });
 
+  it("is told anew when as many wait as before, but others", async () => {
+    const { held, told } = setUp();
+    held.add("1");
+    held.add("2");
+    await pass(60);
+
+    held.delete("1");
+    held.add("3");
+    await pass(100);
+
+    expect(told).toEqual([
+      ["1", "2"],
+      ["2", "3"],
+    ]);
+    await held.close();
+  });
+
   it("is not left to be of those alone that have begun", async () => {
     const { held, told } = setUp();
     held.add("1");

@@ -1,4 +1,7 @@
 import { describe, expect, it } from "vitest";
+import { CostTooLargeError } from "../../../src/core/errors.ts";
+import { concurrency, leakyBucket } from "../../../src/core/limit-makers.ts";
+import type { Store } from "../../../src/core/store.ts";
 import type { OwnedBucket } from "../../../src/throttle/owned-bucket.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
@@ -53,3 +56,47 @@ describe.each([
     expect(longestMs - shutMs).toBeLessThan(100);
   });
 });
+
+describe.each([
+  ["the bucket's", { limits: [concurrency(1)] }, {}],
+  ["a key's", { limits: [] }, { perKey: { concurrency: 1 } }],
+])(
+  "a replica whose calls a change has refused, where it waited for one of %s leases",
+  (_whose, shared, perKey) => {
+    it("waits anew, behind those who came meanwhile", async () => {
+      const store = createMemoryStore();
+      const ofTokens = (burst: number) => ({
+        limits: [leakyBucket("1000/s", { unit: "tokens", burst }), ...shared.limits],
+        ...perKey,
+      });
+      // It hears of the change with its next try, and not as it asks for those who wait.
+      const deafly: Store = { ...store, listen: (asker) => store.listen(asker, () => undefined) };
+      const buckets = [store, deafly, store].map(
+        (each) => createTestBucket(ofTokens(10), { store: each }).bucket,
+      );
+      const [holder, refused, other] = buckets as [OwnedBucket, OwnedBucket, OwnedBucket];
+      const held = await holder.draw({ key: "k" });
+      const names: string[] = [];
+      const wait = async (name: string, bucket: OwnedBucket, tokens: number): Promise<void> => {
+        const slot = await bucket.draw({ key: "k", cost: { tokens } });
+        names.push(name);
+        slot.release();
+      };
+      const refusing = wait("refused", refused, 8).catch((error: Error) => error);
+      await advance(20);
+      const waiting = [wait("other", other, 1)];
+      await advance(20);
+
+      await holder.configure(ofTokens(5));
+      await refused.tryDraw({ key: "other" });
+      expect(await refusing).toBeInstanceOf(CostTooLargeError);
+      waiting.push(wait("again", refused, 1));
+      await advance(2_000);
+      held.release();
+      await advance(2_000);
+      await Promise.all([...waiting, ...buckets.map((bucket) => bucket.close()), advance(1)]);
+
+      expect(names).toEqual(["other", "again"]);
+    });
+  },
+);

@@ -37,13 +37,3 @@ it("forgets turns, but not since when a lease is waited for", () => {
 
   expect([places.of("a"), places.of("b"), places.shared]).toEqual([NO_PLACE, wait, wait]);
 });
-
-it("forgets the places of keys that nobody waits for any more", () => {
-  const places = createLinePlaces();
-  places.keep("a", turn);
-  places.keep("b", wait);
-
-  places.keepOnly((key) => key === "b");
-
-  expect([places.of("a"), places.of("b")]).toEqual([NO_PLACE, wait]);
-});

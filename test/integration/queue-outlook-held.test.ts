@@ -112,19 +112,19 @@ describe("jobs that workers hold, and have yet to begin", () => {
     const jobs = await queue.enqueueMany(upTo(300), { key });
     let started = 0;
     sluice.worker(queue, async () => void (started += 1));
-    const errors: number[] = [];
+    let wrong = 0;
 
     for (let sample = 20; sample < 200; sample += 9) {
       await waitUntil(() => started >= sample, "jobs start");
       const from = started;
       const { position } = (await jobs[299]!.eta())!;
       // Jobs go on starting while the answer is read.
-      const error = Math.max(299 - position - started, from - (299 - position), 0);
-      errors.push(error);
+      const startedBefore = 299 - position;
+      if (startedBefore > started + 10 || startedBefore < from - 10) wrong += 1;
     }
 
-    // What was fetched within the last moments may not be known yet.
-    expect(Math.max(...errors)).toBeLessThanOrEqual(10);
+    // Of twenty. A busy process may tell late once or twice; what is known only now and then is wrong every other time.
+    expect(wrong).toBeLessThanOrEqual(5);
   });
 
   it("start as is told, under a rate, when several workers hold them all", async () => {

@@ -40,20 +40,19 @@ export function createHeldJobs(parts: {
 
   function look(): void {
     timer = undefined;
-    if (!isKnown()) tell();
+    const ids = waitingForLong();
+    if (!isKnown(ids)) tell(ids);
     if (running.unbegun > 0) lookIn(told.length > 0 ? TELL_MS : LONG_MS);
   }
 
-  function isKnown(): boolean {
-    const ids = waitingForLong();
+  function isKnown(ids: readonly string[]): boolean {
     const isSame = ids.length === told.length && ids.every((id, at) => id === told[at]);
     return isSame && performance.now() - toldAtMs < AGAIN_MS;
   }
 
-  function tell(): void {
+  function tell(ids = waitingForLong()): void {
     // While Redis is away one is on its way, and no more.
     if (telling !== undefined) return;
-    const ids = waitingForLong();
     if (ids.length === 0 && told.length === 0) return;
     told = ids;
     toldAtMs = performance.now();

@@ -22,6 +22,7 @@ export async function setBack<Data>(
   }
   // BullMQ would fetch it after all that come out of lanes: they lie in its list, and this one would have a priority.
   await stored.moveToDelayed(Date.now() + PARK_MS, token);
+  // Not left to the feeder: the connection may be closed as soon as this job has ended.
   await lanes.join(queue, [{ id, weight: weightOf(key) }]);
   throw new DelayedError();
 }

@@ -98,6 +98,25 @@ describe("jobs in lanes", () => {
     expect(started.toSorted((a, b) => a - b)).toEqual(upTo(60));
   });
 
+  it("have their key's weight when they go back to a lane that had become empty", async () => {
+    const policy = { rate: "500/s", perKey: { rate: "1/h" } };
+    const { sluice, queue } = lanes.open(policy, { acme: 3 });
+    await queue.enqueueMany(upTo(4), { key: "acme" });
+    let started = 0;
+    const options = { patienceMs: 2 * 3_600_000, concurrency: 10 };
+    const worker = sluice.worker(queue, async () => void (started += 1), options);
+    await waitUntil(async () => {
+      const isEmpty = !(await lanes.keys()).includes("of:acme");
+      return isEmpty && started === 1 && (await lanes.heldByWorkers()).size === 3;
+    }, "it holds all others");
+
+    await worker.close();
+
+    const own = `${lanes.prefix}:{jobs}:lanes:`;
+    expect(await lanes.redis.zcard(`${own}of:acme`)).toBe(3);
+    expect(await lanes.redis.hget(`${own}weights`, "acme")).toBe("3");
+  });
+
   it("go back to their places when their worker has died", async () => {
     const downstream = await startFakeDownstream();
     onTestFinished(() => downstream.close());

@@ -114,6 +114,16 @@ describe("what a worker tells of the jobs that it has yet to begin", () => {
     await held.close();
   });
 
+  it("is of the first thousand", async () => {
+    const { held, told } = setUp();
+    for (let id = 0; id < 1_100; id++) held.add(String(id));
+
+    await pass(60);
+
+    expect(told.map((ids) => [ids.length, ids.at(-1)])).toEqual([[1_000, "999"]]);
+    await held.close();
+  });
+
   it("names one that was fetched again, having lost its lock, once", async () => {
     const { held, told } = setUp();
     held.add("1");

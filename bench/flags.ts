@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { COMPARED, type Compared } from "./contenders.ts";
+import { COMPARED, type Compared } from "./limiters/contenders.ts";
 
 const PARTS = [
   "caps",

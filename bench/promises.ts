@@ -1,4 +1,4 @@
-import type { Outcome } from "./run-load.ts";
+import type { Outcome } from "./fleet/run-load.ts";
 import type { Row } from "./table.ts";
 
 /** A bound of what Sluice promises, from below or from above. */

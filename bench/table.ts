@@ -1,4 +1,4 @@
-import { COMPARED } from "./contenders.ts";
+import { COMPARED } from "./limiters/contenders.ts";
 
 /** What a table may have a column of; GroupMQ stands in one table only. */
 const COLUMNS = [...COMPARED, "groupmq"] as const;

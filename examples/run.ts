@@ -4,10 +4,10 @@ import { once } from "node:events";
 import type { ChildProcess } from "node:child_process";
 import process from "node:process";
 import { startRedis } from "../test/support/local-redis.ts";
-import { endChild, startChild } from "./demo/child.ts";
-import { createCleanup } from "./demo/cleanup.ts";
-import { removeKeys } from "./demo/remove-keys.ts";
-import { PAIRS, type Pair } from "./pairs.ts";
+import { endChild, startChild } from "./shared/child.ts";
+import { createCleanup } from "./shared/cleanup.ts";
+import { removeKeys } from "./shared/cleanup.ts";
+import { PAIRS, type Pair } from "./stand-ins/pairs.ts";
 
 const BAD_USAGE = 2;
 

@@ -1,10 +1,10 @@
 import type { Slot } from "sluice";
 import type { Logger } from "pino";
-import { createComplete } from "./llm-complete.ts";
-import { LLM_QUEUE, openLlmQueue, type ChatRequest, type ChatResult } from "./llm-queue.ts";
-import { loggedHandler } from "./logged-handler.ts";
-import { runWorker } from "./run-worker.ts";
-import { apiKey, baseUrl, workerVariables } from "./variables.ts";
+import { createComplete } from "./llm/complete.ts";
+import { LLM_QUEUE, openLlmQueue, type ChatRequest, type ChatResult } from "./llm/queue.ts";
+import { loggedHandler } from "./shared/logged-handler.ts";
+import { runWorker } from "./shared/run-worker.ts";
+import { apiKey, baseUrl, workerVariables } from "./shared/settings.ts";
 
 const PROGRESS_EVERY_MS = 1_000;
 const HELLO: ChatRequest = { model: "none", messages: [{ role: "user", content: "Hello" }] };

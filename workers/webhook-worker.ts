@@ -1,9 +1,9 @@
 import { z } from "zod";
-import { createDeliver, type Webhook } from "./deliver.ts";
-import { loggedHandler } from "./logged-handler.ts";
-import { runWorker } from "./run-worker.ts";
-import { workerVariables } from "./variables.ts";
-import { openWebhookQueue, WEBHOOK_QUEUE } from "./webhook-queue.ts";
+import { createDeliver, type Webhook } from "./webhook/deliver.ts";
+import { loggedHandler } from "./shared/logged-handler.ts";
+import { runWorker } from "./shared/run-worker.ts";
+import { workerVariables } from "./shared/settings.ts";
+import { openWebhookQueue, WEBHOOK_QUEUE } from "./webhook/queue.ts";
 
 const userAgent = z.string().regex(/^[\x21-\x7e]+( [\x21-\x7e]+)*$/, {
   error: "give printable ASCII characters",

@@ -1,7 +1,7 @@
 import Bottleneck from "bottleneck";
 import { Redis } from "ioredis";
-import type { Contender } from "../contender.ts";
-import { keepCalling } from "../keep-calling.ts";
+import type { Contender } from "./contender.ts";
+import { keepCalling } from "./keep-calling.ts";
 
 /** From here on a cap is meant to be out of reach, and `minTime` is left out. */
 const UNLIMITED = 1_000_000;

@@ -1,6 +1,6 @@
 import { Queue, Worker, type RedisOptions } from "bullmq";
-import type { Contender } from "../contender.ts";
-import { storeJobs } from "../store-jobs.ts";
+import type { Contender } from "./contender.ts";
+import { storeJobs } from "./store-jobs.ts";
 
 const NAME = "bench";
 /** What Sluice's workers keep of finished jobs, so that both do the same work. */

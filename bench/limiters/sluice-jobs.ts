@@ -1,6 +1,6 @@
 import { createSluice, type Queue, type Sluice } from "sluice";
-import type { Contender } from "../contender.ts";
-import { storeJobs } from "../store-jobs.ts";
+import type { Contender } from "./contender.ts";
+import { storeJobs } from "./store-jobs.ts";
 
 /** Sluice's queue and worker; a job's arrival is the start of its handler. */
 export const sluiceJobs: Contender = {

@@ -1,6 +1,6 @@
 import { createSluice, leakyBucket, slidingLog } from "sluice";
-import type { Contender } from "../contender.ts";
-import { keepCalling } from "../keep-calling.ts";
+import type { Contender } from "./contender.ts";
+import { keepCalling } from "./keep-calling.ts";
 
 /** The limits that the part `limits` is about: a language model's, as its customers meet them. */
 export const LIMITS = {

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import process from "node:process";
-import { endChild, startChild } from "./child.ts";
+import { endChild, startChild } from "../shared/child.ts";
 
 /** Calls to this path are answered as all others, but not reported. */
 export const WARM_UP_PATH = "/warm-up";

@@ -1,8 +1,8 @@
 import process from "node:process";
-import { createPaint } from "./paint.ts";
+import { createPaint } from "./view/terminal.ts";
 import { readArguments, USAGE, UsageError } from "./arguments.ts";
 import { runDemo } from "./run-demo.ts";
-import { stopSignals } from "./stop-signals.ts";
+import { stopSignals } from "../shared/stop-signals.ts";
 
 const BAD_USAGE = 2;
 const stop = stopSignals();

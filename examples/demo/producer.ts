@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
+import { createRequire } from "node:module";
 import { setTimeout as pause } from "node:timers/promises";
 import type { Queue } from "sluice";
-import type { Webhook } from "../../workers/deliver.ts";
-import { githubEvents } from "./github-events.ts";
+import type { Webhook } from "../../workers/webhook/deliver.ts";
 
 const TICK_MS = 20;
 /** Of the cap: a backlog grows while the producer is at it. */
@@ -36,4 +36,26 @@ export async function produce(queue: Queue<Webhook>, options: ProduceOptions): P
     onEnqueued(webhooks.length);
     await pause(TICK_MS);
   }
+}
+
+/** One webhook as GitHub sends it. */
+export interface GithubEvent {
+  /** As in `x-github-event`: `"push"`. */
+  readonly name: string;
+  readonly payload: unknown;
+}
+
+interface Definition {
+  readonly name: string;
+  readonly examples: readonly unknown[];
+}
+
+/** All example webhooks that GitHub's community has collected: 329 of them, of 10 kB on average. */
+export function githubEvents(): readonly GithubEvent[] {
+  // The package is one JSON file, which its types take for a module.
+  const require = createRequire(import.meta.url);
+  const definitions = require("@octokit/webhooks-examples") as readonly Definition[];
+  return definitions.flatMap(({ name, examples }) =>
+    examples.map((payload) => ({ name, payload })),
+  );
 }

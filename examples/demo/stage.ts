@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { createSluice, type Queue } from "sluice";
 import { startRedis } from "../../test/support/local-redis.ts";
-import type { Webhook } from "../../workers/deliver.ts";
+import type { Webhook } from "../../workers/webhook/deliver.ts";
 import type { DemoArguments } from "./arguments.ts";
-import { createCleanup } from "./cleanup.ts";
+import { createCleanup } from "../shared/cleanup.ts";
 import { startDownstream, type Downstream } from "./downstream.ts";
-import { removeKeys } from "./remove-keys.ts";
+import { removeKeys } from "../shared/cleanup.ts";
 import { createTally, type Tally } from "./tally.ts";
 import { count, mostPerSecond } from "./verdict.ts";
 import { startWorkers, type Workers } from "./workers.ts";

@@ -1,7 +1,7 @@
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { endChild, isRunning, startChild } from "./child.ts";
+import { endChild, isRunning, startChild } from "../shared/child.ts";
 
 /** One process of `workers/webhook-worker.ts`. */
 export interface WorkerProcess {

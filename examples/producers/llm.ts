@@ -1,6 +1,6 @@
 /** Asks a model through workers/llm-worker.ts: each question takes its share of the tokens, and gives back what it did not need. */
 import { createSluice } from "sluice";
-import { estimateTokens, openLlmQueue } from "../../workers/llm-queue.ts";
+import { estimateTokens, openLlmQueue } from "../../workers/llm/queue.ts";
 
 await using sluice = createSluice({ prefix: process.env["SLUICE_PREFIX"] });
 const queue = openLlmQueue(sluice);

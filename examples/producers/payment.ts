@@ -1,6 +1,6 @@
 /** Charges test cards through workers/payment-worker.ts; one of them is declined. Only for a test key of Stripe's. */
 import { createSluice, JobFailedError } from "sluice";
-import { openPaymentQueue } from "../../workers/payment-queue.ts";
+import { openPaymentQueue } from "../../workers/payment/queue.ts";
 
 await using sluice = createSluice({ prefix: process.env["SLUICE_PREFIX"] });
 const queue = openPaymentQueue(sluice);

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { describe, expect, inject, it } from "vitest";
-import { PAIRS } from "../../examples/pairs.ts";
+import { PAIRS } from "../../examples/stand-ins/pairs.ts";
 import { scriptProcesses, type ScriptProcess } from "../support/script-process.ts";
 
 const scripts = scriptProcesses();

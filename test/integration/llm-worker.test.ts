@@ -7,8 +7,8 @@ import {
   openLlmQueue,
   type ChatRequest,
   type ChatResult,
-} from "../../workers/llm-queue.ts";
-import { readSettings } from "../../workers/settings.ts";
+} from "../../workers/llm/queue.ts";
+import { readSettings } from "../../workers/shared/settings.ts";
 import { fakeApis, type ApiAnswer, type ApiCall, type FakeApi } from "../support/fake-api.ts";
 import { realSluices } from "../support/real-sluice.ts";
 import type { ScriptProcess } from "../support/script-process.ts";

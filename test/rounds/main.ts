@@ -3,7 +3,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
-import { stopSignals } from "../../examples/demo/stop-signals.ts";
+import { stopSignals } from "../../examples/shared/stop-signals.ts";
 import { readNumber } from "../support/read-number.ts";
 import type { Round } from "./read-round.ts";
 import { replaceFigures } from "./replace-figures.ts";

@@ -1,4 +1,4 @@
-import type { PlannedFault } from "./plan.ts";
+import type { PlannedFault } from "./plan/plan.ts";
 
 /** A time on the machine's monotonic clock, and on its wall clock, which Redis goes by. */
 export interface Moment {

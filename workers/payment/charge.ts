@@ -1,0 +1,83 @@
+import { createHash } from "node:crypto";
+import { Discard } from "sluice";
+import Stripe from "stripe";
+import { z } from "zod";
+import { CallError, isFinal } from "../shared/call.ts";
+import type { Payment, PaymentResult } from "./queue.ts";
+
+export interface ChargeOptions {
+  readonly baseUrl: string;
+  readonly apiKey: string;
+  /** How long one call may take. */
+  readonly timeoutMs: number;
+}
+
+/** Charges once, however often it is called with the same key. */
+export type Charge = (payment: Payment, idempotencyKey: string) => Promise<PaymentResult>;
+
+const PARAMS = z.looseObject({});
+const PAYMENT = z.union([
+  z.strictObject({ account: z.string().optional(), paymentIntent: PARAMS }),
+  z.strictObject({ account: z.string().optional(), charge: PARAMS }),
+]);
+
+/**
+ * The same for each attempt of a job, and no other job's: ids begin anew in a Redis that
+ * has lost everything, so the time at which the job was enqueued is part of it.
+ */
+export function idempotencyKeyOf(
+  queue: string,
+  { id, enqueuedAtMs }: { readonly id: string; readonly enqueuedAtMs: number },
+): string {
+  const hash = createHash("sha256").update(JSON.stringify([queue, id, enqueuedAtMs]));
+  return `sluice-${hash.digest("hex")}`;
+}
+
+export function createCharge({ baseUrl, apiKey, timeoutMs }: ChargeOptions): Charge {
+  const { protocol, hostname, port } = new URL(baseUrl);
+  const stripe = new Stripe(apiKey, {
+    host: hostname,
+    port: port || (protocol === "http:" ? 80 : 443),
+    protocol: protocol === "http:" ? "http" : "https",
+    timeout: timeoutMs,
+    telemetry: false,
+    // Each try has to wait for a slot, so the queue does the retries. Over Node's
+    // own client, this one would try once more by itself when a connection breaks.
+    maxNetworkRetries: 0,
+    httpClient: Stripe.createFetchHttpClient(),
+  });
+  return async (data, idempotencyKey) => {
+    const payment = readPayment(data);
+    const options = {
+      idempotencyKey,
+      ...(payment.account !== undefined && { stripeAccount: payment.account }),
+    };
+    try {
+      const { id, status, amount, currency } =
+        "charge" in payment
+          ? await stripe.charges.create(payment.charge, options)
+          : await stripe.paymentIntents.create(payment.paymentIntent, options);
+      return { id, status, amount, currency };
+    } catch (error) {
+      throw asOutcome(error);
+    }
+  };
+}
+
+function readPayment(data: unknown): Payment {
+  if (PAYMENT.safeParse(data).success) return data as Payment;
+  throw new Discard("cannot be sent: it is neither { paymentIntent } nor { charge }");
+}
+
+/** Stripe's own messages may name customers and show parts of keys; its codes do not. */
+function asOutcome(error: unknown): Error {
+  if (!(error instanceof Stripe.errors.StripeError)) return new CallError("failed unexpectedly");
+  const { statusCode: status, code, type, headers } = error;
+  if (status === undefined) return new CallError(`got no answer (${type})`);
+  if (status === 402) return new Discard(code ?? "card_error");
+  const reason = `was answered ${status} (${code ?? type})`;
+  // Stripe also says 400 where others say 429.
+  const isPassing = error instanceof Stripe.errors.StripeRateLimitError;
+  if (isFinal(status) && !isPassing) return new Discard(reason);
+  return new CallError(reason, { status: isPassing ? 429 : status, headers });
+}

@@ -17,7 +17,7 @@ const VARIABLES = {
 };
 const NOTHING: Payment = { charge: {} };
 
-// Charges what each job says, once, however often the job is tried.
+// Charges each job once, however often it is tried.
 await runWorker(VARIABLES, (settings) => {
   const charge = createCharge(settings);
   return {

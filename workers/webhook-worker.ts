@@ -14,14 +14,14 @@ const VARIABLES = {
   userAgent: { name: "SLUICE_USER_AGENT", as: userAgent.default("sluice-webhook-worker") },
 };
 
-/** The path is left out as well as the query: many webhook addresses keep their secret there. */
+/** Leaves out the path and the query: many webhook URLs have their secret there. */
 function originOf(webhook: Webhook | undefined): { readonly to: string | undefined } {
   const url = webhook?.url;
   const to = typeof url === "string" && URL.canParse(url) ? new URL(url).origin : undefined;
   return { to };
 }
 
-// POSTs each payload to its address.
+// POSTs each payload to its URL.
 await runWorker(VARIABLES, (settings) => {
   const deliver = createDeliver(settings);
   return {

@@ -20,5 +20,5 @@ try {
   process.stderr.write(`${createPaint(process.stderr).bad("demo:")} ${message}\n`);
   process.exitCode ??= isUsage ? BAD_USAGE : 1;
 }
-// Nothing is left to do; what a library may still hold open must not keep the terminal.
+// A library may still hold something open; that must not block the terminal.
 process.exit();

@@ -12,8 +12,8 @@ import type { View } from "./view/snapshot.ts";
 import { createPaint } from "./view/terminal.ts";
 
 /**
- * Runs the demo until all is delivered, time is up or the signal comes.
- * Resolves with whether each promise was kept.
+ * Runs the demo until everything is delivered, time is up or the signal aborts.
+ * Resolves with whether every promise was kept.
  */
 export async function runDemo(given: DemoArguments, signal: AbortSignal): Promise<boolean> {
   await using stage = await openStage(given, print);
@@ -42,7 +42,7 @@ function openView(given: DemoArguments): View {
   return canRedraw ? createLiveView(stdout, given) : createPlainView(print, given);
 }
 
-/** Ends the workers, so that nothing moves any more, and counts. */
+/** Ends the workers, then counts when nothing moves any more. */
 async function settle(
   { workers, downstream, queue, tally }: Stage,
   jobs: number,
@@ -91,9 +91,9 @@ const COUNT_EVERY_MS = 50;
 const SECOND_MS = 1_000;
 
 /**
- * Sends webhooks that the downstream does not report, at the same cap: code that
+ * Sends webhooks that the downstream does not report, under the same cap: code that
  * runs for the first time takes some 20 ms longer, which at 100 calls a second
- * is two calls in the wrong second.
+ * puts two calls into the wrong second.
  */
 async function warmUp(
   { queue, downstream, workers }: Stage,
@@ -106,12 +106,12 @@ async function warmUp(
   await queue.enqueueMany(webhooks);
 
   for (let left = webhooks.length; left > 0 && !signal.aborted;) {
-    if (workers.crashed > 0) throw new Error("A worker has ended before the demo began.");
+    if (workers.crashed > 0) throw new Error("A worker ended before the demo began.");
     await pause(COUNT_EVERY_MS);
     const { waiting, active, delayed } = await queue.counts();
     left = waiting + active + delayed;
   }
-  // The downstream refuses by all calls of the last second, so let that be over.
+  // The downstream's cap counts all calls of the last second, so wait until that is over.
   await pause(SECOND_MS, undefined, { signal }).catch(() => undefined);
 }
 
@@ -126,8 +126,8 @@ interface WatchOptions {
 }
 
 /**
- * Lets webhooks be enqueued and shows how they leave, until all are delivered,
- * no worker is left, time is up or the signal comes. Resolves with how many were enqueued.
+ * Enqueues webhooks and shows how they leave, until all are delivered, no worker
+ * is left, time is up or the signal aborts. Resolves with the number enqueued.
  */
 async function watch({ given, stage, meter, view, signal }: WatchOptions): Promise<number> {
   const { downstream, queue, tally, workers } = stage;
@@ -145,7 +145,7 @@ async function watch({ given, stage, meter, view, signal }: WatchOptions): Promi
       enqueued += count;
     },
   });
-  // What goes wrong is thrown below; until then nobody listens.
+  // The error is thrown below; this only prevents an unhandled rejection.
   producing.catch(() => enough.abort());
 
   function show(isLast: boolean): void {
@@ -163,7 +163,7 @@ async function watch({ given, stage, meter, view, signal }: WatchOptions): Promi
     });
   }
 
-  /** The jobs that a dead worker held are locked for a while: they do not wait for the cap. */
+  /** Leaves out active jobs after a crash: a dead worker's jobs stay locked for a while and do not wait for the cap. */
   async function isWorkWaiting(): Promise<boolean> {
     const { waiting, active } = await queue.counts();
     return waiting + (workers.crashed === 0 ? active : 0) > workers.all.length;

@@ -1,4 +1,4 @@
-/** Charges test cards through workers/payment-worker.ts; one of them is declined. Only for a test key of Stripe's. */
+/** Charges test cards through workers/payment-worker.ts; one of them is declined. Use only a Stripe test key. */
 import { createSluice, JobFailedError } from "sluice";
 import { openPaymentQueue } from "../../workers/payment/queue.ts";
 
@@ -20,7 +20,7 @@ const jobs = await queue.enqueueMany(
       automatic_payment_methods: { enabled: true, allow_redirects: "never" as const },
     },
   })),
-  // The merchant whose share of the rate it is.
+  // The merchant whose limit counts these calls.
   { key: "merchant-1" },
 );
 for (const [index, job] of jobs.entries()) {

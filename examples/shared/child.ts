@@ -5,17 +5,17 @@ import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const END_WITH_PARENT = new URL("end-with-parent.ts", import.meta.url).href;
-/** What a child may take to close cleanly. */
+/** The time that a child has to close cleanly. */
 const END_LIMIT_MS = 10_000;
 
 export interface ChildOptions {
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
-  /** What Node itself is told. */
+  /** Flags for Node itself. */
   readonly nodeArgs?: readonly string[];
 }
 
-/** Starts a TypeScript file, given by its path from the root of the repository, as a process of its own. */
+/** Starts a TypeScript file as a child process; the path is relative to the repository's root. */
 export function startChild(path: string, options: ChildOptions = {}): ChildProcess {
   const { args = [], env = {}, nodeArgs = [] } = options;
   return fork(fileURLToPath(new URL(path, `file://${ROOT}`)), args, {
@@ -29,7 +29,7 @@ export function startChild(path: string, options: ChildOptions = {}): ChildProce
       END_WITH_PARENT,
       ...nodeArgs,
     ],
-    // Not of this process group, so that Ctrl-C reaches the demo alone, which then ends them in order.
+    // In a process group of its own: Ctrl-C reaches only the parent, which then ends its children in order.
     detached: true,
     stdio: ["ignore", "pipe", "pipe", "ipc"],
   });
@@ -39,13 +39,13 @@ export function isRunning(child: ChildProcess): boolean {
   return child.pid !== undefined && child.exitCode === null && child.signalCode === null;
 }
 
-/** Ends a child, by force when it does not close in time, and waits until it is gone. */
+/** Ends a child, by force if it does not close in time, and waits until it is gone. */
 export async function endChild(child: ChildProcess): Promise<void> {
   if (!isRunning(child)) return;
   const ended = once(child, "exit");
   const force = setTimeout(() => child.kill("SIGKILL"), END_LIMIT_MS);
   child.kill("SIGTERM");
-  // A child that somebody has stopped would not see the first signal.
+  // A child that was stopped with SIGSTOP would not see SIGTERM.
   child.kill("SIGCONT");
   await ended;
   clearTimeout(force);

@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 
-/** What has to be undone at the end, latest first, whatever else fails. */
+/** Undoes everything at the end, latest first, even if some steps fail. */
 export interface Cleanup {
   add(undo: () => Promise<void>): void;
   [Symbol.asyncDispose](): Promise<void>;
@@ -20,7 +20,7 @@ export function createCleanup(): Cleanup {
   };
 }
 
-/** Removes what the demo has stored, since the Redis may be the user's own. */
+/** Removes all keys with this prefix, because the Redis may be the user's own. */
 export async function removeKeys(redisUrl: string, prefix: string): Promise<void> {
   const redis = new Redis(redisUrl, { maxRetriesPerRequest: 1 });
   try {

@@ -1,8 +1,8 @@
-/** Loaded into each child of the demo: it ends when the demo is gone, however that ended. */
+/** Loaded into each child process: ends it when its parent is gone, however the parent ended. */
 import process from "node:process";
 
 process.once("disconnect", () => process.exit(1));
-// The demo may have gone while this child was still being loaded.
+// The parent may have ended while this child was loading.
 if (!process.connected) process.exit(1);
-// A child that has nothing left to do may end before its parent.
+// A child with nothing left to do may end before its parent.
 process.channel?.unref();

@@ -2,14 +2,14 @@ import { answerChat } from "./chat.ts";
 import { createPayments } from "./payments.ts";
 import { json, startStandIn, type StandIn } from "./server.ts";
 
-/** A worker, a producer for it, and who answers when there is no key for the real one. */
+/** A worker, its producer, and the stand-in that answers when there is no key for the real API. */
 export interface Pair {
   readonly worker: string;
   readonly producer: string;
-  /** The variable with which the real one is asked. */
+  /** The variable that the real API needs. */
   readonly needs: string;
   readonly startStandIn: () => Promise<StandIn>;
-  /** The environment in which the stand-in is asked. */
+  /** The environment that sends calls to the stand-in. */
   readonly standInEnv: (url: string) => Readonly<Record<string, string>>;
 }
 

@@ -102,7 +102,7 @@ describe("the webhook worker", () => {
 
     startWorker();
 
-    await expect(job.finished()).rejects.toThrow("its url is no http or https address");
+    await expect(job.finished()).rejects.toThrow("its url is not an http or https address");
   });
 
   it("logs no payload, no header, and of an address its host only", async () => {

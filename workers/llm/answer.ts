@@ -5,7 +5,7 @@ import type { ChatResult } from "./queue.ts";
 
 const USAGE = z
   .object({ total_tokens: z.int().nonnegative() })
-  // Whatever else comes is as good as none: the estimate stays.
+  // Any other usage is ignored, and the estimate is kept.
   .optional()
   .catch(undefined);
 const FINISH = z.string().nullish();
@@ -29,14 +29,14 @@ const CHUNK = z.object({
         finish_reason: FINISH,
       }),
     )
-    // The chunk with the usage has none.
+    // The chunk with the usage has no choices.
     .default([]),
   usage: USAGE,
 });
 
 const LAST_EVENT = "[DONE]";
 
-/** @throws {@link CallError} when it is no chat completion. */
+/** @throws {@link CallError} when the answer is not a chat completion. */
 export async function readAnswer(response: Response): Promise<ChatResult> {
   const { choices, usage } = parse(ANSWER, await response.text());
   const { message, finish_reason } = choices[0]!;
@@ -51,7 +51,7 @@ export async function readAnswer(response: Response): Promise<ChatResult> {
 /**
  * Puts the pieces of a streamed answer together.
  *
- * @throws {@link CallError} when a piece is none of a chat completion, or the last one is missing.
+ * @throws {@link CallError} when a piece does not belong to a chat completion, or the last one is missing.
  */
 export async function readStreamedAnswer(
   response: Response,
@@ -83,11 +83,13 @@ function parse<Output>(schema: z.ZodType<Output>, text: string): Output {
     json = undefined;
   }
   const read = schema.safeParse(json);
-  // A stream may say in its middle that it cannot go on.
+  // A stream may report an error in the middle.
   const isError =
     typeof json === "object" && json !== null && "error" in json && json.error !== null;
   if (read.success && !isError) return read.data;
-  throw new CallError(isError ? "was answered an error" : "was answered what is no completion");
+  throw new CallError(
+    isError ? "was answered an error" : "was answered something other than a completion",
+  );
 }
 
 async function* emptyBody(): AsyncGenerator<Uint8Array> {}

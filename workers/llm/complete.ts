@@ -5,16 +5,16 @@ import { readAnswer, readStreamedAnswer } from "./answer.ts";
 import type { ChatRequest, ChatResult } from "./queue.ts";
 
 export interface CompleteOptions {
-  /** With its version: `https://api.openai.com/v1`. */
+  /** Includes the version: `https://api.openai.com/v1`. */
   readonly baseUrl: string;
   readonly apiKey: string;
-  /** How long one completion may take in all, to its last piece. */
+  /** The longest time for one whole completion, to its last piece. */
   readonly timeoutMs: number;
 }
 
 interface CompleteContext {
   readonly signal: AbortSignal;
-  /** Hears how long the text of a streamed answer is, with each piece. */
+  /** Called with all the text so far, for each piece of a streamed answer. */
   readonly onText: (text: string) => void;
 }
 
@@ -44,7 +44,7 @@ export function createComplete({ baseUrl, apiKey, timeoutMs }: CompleteOptions):
   };
 }
 
-/** What can never be sent is given up; sending it again would not help. */
+/** Discards a request that can never be sent; another try would not help. */
 function readRequest(data: unknown): ChatRequest {
   const read = REQUEST.safeParse(data);
   if (!read.success) throw new Discard(`cannot be sent: ${read.error.issues[0]!.message}`);
@@ -53,7 +53,7 @@ function readRequest(data: unknown): ChatRequest {
   throw new Discard("cannot be sent: it has tools, which a streamed request may not have here");
 }
 
-/** Without it, a stream does not tell what it took. */
+/** Asks for the usage, which a stream does not report by itself. */
 function withUsage(request: ChatRequest): ChatRequest {
   const own = request["stream_options"] as object | undefined;
   return { ...request, stream_options: { include_usage: true, ...own } };
@@ -61,7 +61,7 @@ function withUsage(request: ChatRequest): ChatRequest {
 
 async function refusal(response: Response): Promise<Error> {
   const { status, headers } = response;
-  // Its text may repeat the prompt, so the code is all that is kept.
+  // The text may repeat the prompt, so only the code is kept.
   const code = codeOf(await response.text());
   const reason = `was answered ${status}${code === undefined ? "" : ` (${code})`}`;
   return isFinal(status) ? new Discard(reason) : new CallError(reason, { status, headers });

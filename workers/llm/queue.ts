@@ -2,25 +2,25 @@ import process from "node:process";
 import { leakyBucket, type Queue, type Sluice } from "sluice";
 import { readSettings, type SettingsOf, queueVariables, wholeNumber } from "../shared/settings.ts";
 
-/** The data of a job: the body of a chat completion, as the API takes it. */
+/** A job's data: the body of a chat completion request, in the API's form. */
 export interface ChatRequest {
   readonly model: string;
   readonly messages: readonly { readonly role: string; readonly content?: unknown }[];
   readonly max_tokens?: number | undefined;
   readonly max_completion_tokens?: number | undefined;
-  /** Whether the answer comes piece by piece; the result is the same. */
+  /** Whether the answer is streamed; the result is the same. */
   readonly stream?: boolean | undefined;
   readonly [option: string]: unknown;
 }
 
-/** The result of a job. */
+/** A job's result. */
 export interface ChatResult {
   readonly text: string;
-  /** As the API says it: `"stop"`, `"length"`. */
+  /** In the API's words: `"stop"`, `"length"`. */
   readonly finishReason: string | undefined;
-  /** What it took in all; undefined if the API did not tell. */
+  /** All tokens used; undefined if the API did not report them. */
   readonly totalTokens: number | undefined;
-  /** The functions that the model asks to be called, as the API names them. */
+  /** The function calls that the model asks for, in the API's form. */
   readonly toolCalls?: unknown;
 }
 
@@ -40,7 +40,7 @@ export const LLM_QUEUE = {
   },
 };
 
-/** The queue of chat completions, as the environment has it; producers and workers open the same. */
+/** Opens the queue of chat completions that the environment names; producers and workers use the same one. */
 export function openLlmQueue(
   sluice: Sluice,
   settings: SettingsOf<typeof LLM_QUEUE> = readSettings(process.env, LLM_QUEUE),
@@ -55,15 +55,15 @@ export function openLlmQueue(
 }
 
 const CHARACTERS_PER_TOKEN = 4;
-/** Of an answer whose length the request leaves open. */
+/** For an answer whose length the request does not limit. */
 const TOKENS_OF_ANSWER = 500;
-/** Of a picture, or whatever else in a message is no text. */
+/** For a picture or any other part of a message that is not text. */
 const TOKENS_OF_PART = 1_000;
 
 /**
- * What a request may cost, in tokens: give it to `enqueue` as `cost: { tokens }`.
- * Rough: a quarter of the prompt's characters, and `max_tokens` for the answer (500 if it
- * is open). Text in scripts other than Latin takes more. The worker settles the true cost.
+ * Estimates the tokens of a request; pass the result to `enqueue` as `cost: { tokens }`.
+ * The estimate is rough: a quarter of the prompt's characters, plus `max_tokens` for the answer
+ * (500 if there is none). Text in other scripts than Latin takes more. The worker settles the true cost.
  */
 export function estimateTokens(request: ChatRequest): number {
   const { messages, max_tokens, max_completion_tokens, tools } = request;

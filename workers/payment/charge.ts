@@ -8,11 +8,11 @@ import type { Payment, PaymentResult } from "./queue.ts";
 export interface ChargeOptions {
   readonly baseUrl: string;
   readonly apiKey: string;
-  /** How long one call may take. */
+  /** The longest time for one call. */
   readonly timeoutMs: number;
 }
 
-/** Charges once, however often it is called with the same key. */
+/** Charges once per idempotency key, however often it is called. */
 export type Charge = (payment: Payment, idempotencyKey: string) => Promise<PaymentResult>;
 
 const PARAMS = z.looseObject({});
@@ -22,8 +22,8 @@ const PAYMENT = z.union([
 ]);
 
 /**
- * The same for each attempt of a job, and no other job's: ids begin anew in a Redis that
- * has lost everything, so the time at which the job was enqueued is part of it.
+ * Makes the idempotency key of a job: the same for each of its attempts, different for every other job.
+ * It includes the enqueue time, because job ids start again in a Redis that has lost its data.
  */
 export function idempotencyKeyOf(
   queue: string,
@@ -41,8 +41,8 @@ export function createCharge({ baseUrl, apiKey, timeoutMs }: ChargeOptions): Cha
     protocol: protocol === "http:" ? "http" : "https",
     timeout: timeoutMs,
     telemetry: false,
-    // Each try has to wait for a slot, so the queue does the retries. Over Node's
-    // own client, this one would try once more by itself when a connection breaks.
+    // The queue retries, because each try has to wait for a slot. With Node's own
+    // HTTP client, Stripe's would still retry once by itself after a broken connection.
     maxNetworkRetries: 0,
     httpClient: Stripe.createFetchHttpClient(),
   });
@@ -69,14 +69,14 @@ function readPayment(data: unknown): Payment {
   throw new Discard("cannot be sent: it is neither { paymentIntent } nor { charge }");
 }
 
-/** Stripe's own messages may name customers and show parts of keys; its codes do not. */
+/** Keeps only Stripe's codes: its messages may name customers and show parts of keys. */
 function asOutcome(error: unknown): Error {
   if (!(error instanceof Stripe.errors.StripeError)) return new CallError("failed unexpectedly");
   const { statusCode: status, code, type, headers } = error;
   if (status === undefined) return new CallError(`got no answer (${type})`);
   if (status === 402) return new Discard(code ?? "card_error");
   const reason = `was answered ${status} (${code ?? type})`;
-  // Stripe also says 400 where others say 429.
+  // Stripe sometimes answers 400 where others answer 429.
   const isPassing = error instanceof Stripe.errors.StripeRateLimitError;
   if (isFinal(status) && !isPassing) return new Discard(reason);
   return new CallError(reason, { status: isPassing ? 429 : status, headers });

@@ -10,21 +10,21 @@ import {
 } from "../shared/settings.ts";
 
 /**
- * The data of a job: what is to be charged, and how, as Stripe's client takes it.
- * Give the account as the job's `key` too, and the account's own limit holds.
+ * A job's data: what to charge and how, in the form of Stripe's client.
+ * Pass the account as the job's `key` too, so that the account's own limit holds.
  */
 export type Payment = {
-  /** The connected account that it is charged on. Defaults to the one of the API key. */
+  /** The connected account to charge on. Defaults to the API key's account. */
   readonly account?: string | undefined;
 } & (
   | { readonly paymentIntent: Stripe.PaymentIntentCreateParams }
   | { readonly charge: Stripe.ChargeCreateParams }
 );
 
-/** The result of a job. The secret of a payment intent is not kept: ask Stripe for it, by the id. */
+/** A job's result. It leaves out the payment intent's secret; ask Stripe for that by the id. */
 export interface PaymentResult {
   readonly id: string;
-  /** As Stripe says it: `"succeeded"`, `"requires_action"`. */
+  /** In Stripe's words: `"succeeded"`, `"requires_action"`. */
   readonly status: string;
   readonly amount: number;
   readonly currency: string;
@@ -36,7 +36,7 @@ export const PAYMENT_QUEUE = {
   keyRate: { name: "SLUICE_KEY_RATE", as: rate.default("10/s") },
 };
 
-/** The queue of payments, as the environment has it; producers and workers open the same. */
+/** Opens the queue of payments that the environment names; producers and workers use the same one. */
 export function openPaymentQueue(
   sluice: Sluice,
   settings: SettingsOf<typeof PAYMENT_QUEUE> = readSettings(process.env, PAYMENT_QUEUE),

@@ -1,15 +1,15 @@
 import { Discard } from "sluice";
 
 export interface CallLimits {
-  /** How long the call may take in all, its answer's body included. */
+  /** The longest time for the whole call, including its answer's body. */
   readonly timeoutMs: number;
-  /** Of the job: its worker closes, or has lost it. */
+  /** The job's signal: aborted when its worker closes or has lost the job. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Sends a request once and reads its answer. What `read` throws as a CallError or a
- * Discard is passed on; all else that goes wrong rejects with a {@link CallError}.
+ * Sends a request once and reads its answer. A CallError or a Discard that `read` throws
+ * passes through; every other failure rejects with a {@link CallError}.
  */
 export async function callInTime<Result>(
   request: { readonly url: string } & RequestInit,
@@ -24,7 +24,7 @@ export async function callInTime<Result>(
   signal.addEventListener("abort", leave, { once: true });
   if (signal.aborted) leave();
   try {
-    // A redirect could lead anywhere, so it is an answer like others.
+    // A redirect could lead anywhere, so it is treated as an answer.
     const response = await fetch(url, { ...init, redirect: "manual", signal: stop.signal });
     return await read(response);
   } catch (error) {
@@ -35,7 +35,7 @@ export async function callInTime<Result>(
   }
 }
 
-/** Only the code of what fetch threw: its text may hold parts of the request. */
+/** Keeps only the code of fetch's error: its text may contain parts of the request. */
 function lost(error: unknown): CallError {
   const { cause } = error as { readonly cause?: { readonly code?: unknown } };
   const code = typeof cause?.code === "string" ? cause.code : "no connection";
@@ -48,12 +48,12 @@ interface Answered {
 }
 
 /**
- * Thrown when a call was not accepted, and may be if it is tried again.
- * Its message is safe to log and to keep: no address, header, payload or key.
+ * Thrown when a call was not accepted but could be on another try.
+ * Its message is safe to log and to store: it contains no URL, header, payload or key.
  */
 export class CallError extends Error {
   override readonly name = "CallError";
-  /** With the headers, what a bucket reads of the answer: a 429 cools it down. */
+  /** The bucket reads the status and headers: a 429 cools it down. */
   readonly status: number | undefined;
   readonly headers: Answered["headers"];
 
@@ -64,10 +64,10 @@ export class CallError extends Error {
   }
 }
 
-/** Answers of 400 to 499 that may be another one next time. */
+/** Statuses from 400 to 499 after which another try may succeed. */
 const PASSING: readonly number[] = [408, 409, 425, 429];
 
-/** Whether the same request would be answered so again, however often it is sent. */
+/** Whether the same request would get this answer every time. */
 export function isFinal(status: number): boolean {
   return status >= 400 && status <= 499 && !PASSING.includes(status);
 }

@@ -1,24 +1,24 @@
 import { pino, type DestinationStream, type Logger } from "pino";
 
 const CENSORED = "[redacted]";
-/** Blanking out shorter ones would make logs unreadable, and hide nothing. */
+/** Hiding shorter secrets would make logs unreadable and protect nothing. */
 const SHORTEST_SECRET = 4;
 const SECRET_NAME = String.raw`(?:proxy-)?authorization|(?:set-)?cookie|(?:x-)?api[-_]?key|(?:access|refresh)_token|(?:client|signing|webhook)?_?secret|password|passphrase|stripe-signature`;
 const STRING = String.raw`"(?:[^"\\]|\\.)*"`;
 /**
- * Of whatever is logged, however deep: pino's own redaction needs to know each path. A field and its
- * value or values, or a name and a value side by side, as raw headers are.
+ * Finds secrets at any depth of a log line; pino's own redaction needs each path. Matches a field with its
+ * value or values, or a name and a value side by side, as in raw headers.
  */
 const SECRET_FIELD = new RegExp(
   String.raw`"(${SECRET_NAME})"([:,])(?:${STRING}|\[(?:${STRING},?)*\])`,
   "gi",
 );
-/** The line of a header in the text of a request, within JSON. */
+/** A header line in the text of a request, inside JSON. */
 const HEADER_LINE = new RegExp(String.raw`(${SECRET_NAME}): (?:[^"\\]|\\[^rn])+`, "gi");
-/** User and password of an address. */
+/** User and password in a URL. */
 const USER_IN_URL = /(?<=:\/\/)[^/\s"@\\]+(?=@)/g;
 
-/** JSON lines on stdout, in which neither these secrets nor fields that are known to hold some can be read. */
+/** Writes JSON lines to stdout; redacts these secrets and all fields that are known to hold secrets. */
 export function createWorkerLog(
   level: string,
   secrets: readonly string[] = [],
@@ -27,7 +27,7 @@ export function createWorkerLog(
   const texts = secrets
     .filter(({ length }) => length >= SHORTEST_SECRET)
     .toSorted((a, b) => b.length - a.length)
-    // As they stand within JSON.
+    // Escaped as in JSON.
     .map((secret) => JSON.stringify(secret).slice(1, -1));
   const options = {
     level,
@@ -45,7 +45,7 @@ export function createWorkerLog(
   return destination === undefined ? pino(options) : pino(options, destination);
 }
 
-/** An error of Redis carries the command that failed, with all its arguments; one of a client its request. */
+/** Leaves out other properties: a Redis error carries the failed command with its arguments, a client's error its request. */
 function describeError(error: unknown): unknown {
   if (!(error instanceof Error)) return String(error);
   const { name, message, stack } = error;

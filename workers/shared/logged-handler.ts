@@ -4,21 +4,21 @@ import { CallError } from "./call.ts";
 
 export interface LoggedCall<Data, Result> {
   readonly log: Logger;
-  /** What is logged when it went well, and when not. */
+  /** What to log after success and after failure. */
   readonly texts: { readonly done: string; readonly failed: string };
-  /** What else of a job is logged; it must not be a secret. */
+  /** What else to log about a job; it must not contain secrets. */
   readonly facts?: (data: Data) => object;
   readonly call: (job: Job<Data>, context: JobContext) => Promise<Result>;
 }
 
-/** A handler that logs how each attempt went, and nothing of what was sent. */
+/** Creates a handler that logs how each attempt went, and nothing of what was sent. */
 export function loggedHandler<Data, Result>(
   parts: LoggedCall<Data, Result>,
 ): Handler<Data, Result> {
   const { log, texts, facts, call } = parts;
   return async (job, context) => {
     const startMs = performance.now();
-    const told = (): object => ({
+    const summary = (): object => ({
       job: job.id,
       ...facts?.(job.data),
       attempt: context.attempt,
@@ -26,16 +26,16 @@ export function loggedHandler<Data, Result>(
     });
     try {
       const result = await call(job, context);
-      log.debug(told(), texts.done);
+      log.debug(summary(), texts.done);
       return result;
     } catch (error) {
-      log.warn({ ...told(), reason: safeReason(error) }, texts.failed);
+      log.warn({ ...summary(), reason: safeReason(error) }, texts.failed);
       throw error;
     }
   };
 }
 
-/** What others throw may hold parts of a request. */
+/** Other errors may contain parts of a request. */
 function safeReason(error: unknown): string {
   if (error instanceof Discard) return `${error.reason}; it is given up`;
   return error instanceof CallError ? error.message : "failed unexpectedly";

@@ -18,7 +18,7 @@ import {
 export interface WorkerPlan<Data, Result> {
   readonly open: (sluice: Sluice) => Queue<Data, Result>;
   readonly handler: (log: Logger) => Handler<Data, Result>;
-  /** Makes a call as the handler does, to warm up; it must not show the key. */
+  /** Makes a call like the handler's, to warm up; it must not send the API key. */
   readonly tryOut: (url: string) => Promise<unknown>;
 }
 
@@ -26,12 +26,12 @@ type WorkerVariables = Variables & ReturnType<typeof workerVariables>;
 type WorkerSettings = SettingsOf<ReturnType<typeof workerVariables>>;
 
 const BAD_SETTINGS = 2;
-/** What closing may take beyond the deadline of its handlers: Redis may be away just then. */
+/** How much longer than the handlers' deadline closing may take: Redis may be away at that moment. */
 const CLOSE_GRACE_MS = 5_000;
-/** Which variable an option was read from that only the library can check, with others. */
+/** The variable behind each option that only the library can check, together with others. */
 const VARIABLE_OF: Readonly<Record<string, string>> = { burst: "SLUICE_BURST" };
 
-/** Runs a worker of this environment until a signal comes, closes it, and ends the process. */
+/** Runs a worker with this environment until a signal comes, closes it, and ends the process. */
 export async function runWorker<Given extends WorkerVariables, Data, Result>(
   variables: Given,
   planOf: (settings: SettingsOf<Given>) => WorkerPlan<Data, Result>,
@@ -40,7 +40,7 @@ export async function runWorker<Given extends WorkerVariables, Data, Result>(
     const settings = readSettings(process.env, variables);
     const log = createWorkerLog(settings.logLevel, secretsOf(process.env, variables));
     await work(settings, planOf(settings), log);
-    // What a client may still hold open must not keep a worker that is closed.
+    // A client may still hold something open; that must not keep a closed worker alive.
     process.exit(0);
   } catch (error) {
     const problem = describeSettingsProblem(error);
@@ -64,9 +64,9 @@ async function work<Data, Result>(
   log.info({ queue: queue.name, bucket: queue.bucket.name, concurrency }, "Started.");
 
   const signal = await stopped;
-  log.info({ signal }, "Closing: no more jobs are started.");
+  log.info({ signal }, "Closing: no new jobs will start.");
   const giveUp = (): void => {
-    log.error("Closing takes too long; jobs that were held run again once their locks have ended.");
+    log.error("Closing took too long; unfinished jobs will run again when their locks expire.");
     process.exit(1);
   };
   setTimeout(giveUp, closeDeadlineMs + CLOSE_GRACE_MS).unref();
@@ -81,10 +81,10 @@ function describeSettingsProblem(error: unknown): string | undefined {
   return variable === undefined ? undefined : `${variable} cannot be used: ${error.message}`;
 }
 
-/** Signals that come together are one Ctrl-C: the terminal and npm both pass it on. */
+/** Signals this close together count as one Ctrl-C, which the terminal and npm both pass on. */
 export const TOGETHER_MS = 500;
 
-/** Resolves at the first SIGINT or SIGTERM; a later one ends the process at once with code 1. */
+/** Resolves at the first SIGINT or SIGTERM; a later one exits at once with code 1. */
 function untilSignal(): Promise<NodeJS.Signals> {
   let firstAtMs: number | undefined;
   return new Promise((resolve) => {
@@ -101,9 +101,9 @@ function untilSignal(): Promise<NodeJS.Signals> {
 const CALLS = 20;
 
 /**
- * Makes a few calls to a server of its own, which answers `{}`; how they end does not matter.
- * The first call of a process takes about 50 ms longer than its later ones, while fetch is loaded;
- * it would arrive late, together with those that follow it, and overfill their second.
+ * Makes a few calls to a temporary local server that answers `{}`; their results do not matter.
+ * The first call of a process takes about 50 ms longer than later ones, because fetch is loaded;
+ * it would arrive late, together with the calls after it, and overfill their second.
  */
 async function warmUp(call: (url: string) => Promise<unknown>): Promise<void> {
   const server = createServer((request, response) => {

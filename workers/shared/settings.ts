@@ -1,31 +1,31 @@
 import { InvalidOptionError, leakyBucket } from "sluice";
 import { z } from "zod";
 
-/** One variable of the environment. */
+/** One environment variable. */
 interface Variable {
   readonly name: string;
-  /** Reads its text. */
+  /** Parses its text. */
   readonly as: z.ZodType;
-  /** Its value is never shown. Defaults to false. */
+  /** Whether its value must never be shown. Defaults to false. */
   readonly isSecret?: boolean;
 }
 
-/** The variables of a worker, by the names that their values have in the code. */
+/** A worker's variables, keyed by the names of their values in the code. */
 export type Variables = Readonly<Record<string, Variable>>;
 
 export type SettingsOf<Given extends Variables> = {
   readonly [Name in keyof Given]: z.output<Given[Name]["as"]>;
 };
 
-/** Thrown when a variable can never work; the message has a line for each of them. */
+/** Thrown when variables can never work; the message has one line for each. */
 export class SettingsError extends Error {
   override readonly name = "SettingsError";
 }
 
 /**
- * Reads the environment once; an empty variable counts as one that is not set.
+ * Reads the environment once; an empty variable counts as not set.
  *
- * @throws {@link SettingsError} naming each variable that can never work, and the remedy.
+ * @throws {@link SettingsError} when variables can never work; it names each one and the remedy.
  */
 export function readSettings<Given extends Variables>(
   environment: NodeJS.ProcessEnv,
@@ -43,7 +43,7 @@ export function readSettings<Given extends Variables>(
   return Object.freeze(settings) as SettingsOf<Given>;
 }
 
-/** What a log must never show: secret values, and passwords within them if they are addresses. */
+/** Lists what a log must never show: secret values, and the passwords in those that are URLs. */
 export function secretsOf(environment: NodeJS.ProcessEnv, variables: Variables): string[] {
   const secret = Object.values(variables).filter(({ isSecret }) => isSecret === true);
   return secret.flatMap(({ name }) => {
@@ -79,7 +79,7 @@ const name = z.string().regex(/^[^{}:\p{Cc}]{1,256}$/u, {
 });
 const logLevel = z.enum(LOG_LEVELS, { error: `give one of ${LOG_LEVELS.join(", ")}` });
 
-/** A key of an API, as it goes into a header. */
+/** An API key, as it is sent in a header. */
 export const apiKey: z.ZodType<string> = z
   .string({ error: "give the key of the API" })
   .regex(/^[\x21-\x7e]+$/, { error: "give printable ASCII characters without spaces" });
@@ -99,7 +99,7 @@ export function wholeNumber(least: number, most: number, unit: string): z.ZodTyp
     .refine((number) => number >= least && number <= most, { error });
 }
 
-/** Which queue and bucket it is: producers and workers read the same. */
+/** The queue and bucket; producers and workers read the same variables. */
 export function queueVariables(queue: string) {
   return {
     queue: { name: "SLUICE_QUEUE", as: name.default(queue) },
@@ -111,7 +111,7 @@ export function queueVariables(queue: string) {
   } satisfies Variables;
 }
 
-/** A rate in calls, as the library reads it: `"100/s"`. */
+/** A rate of calls, in the library's form: `"100/s"`. */
 export const rate: z.ZodType<string, string> = z.string().superRefine((text, context) => {
   try {
     leakyBucket(text);
@@ -122,7 +122,7 @@ export const rate: z.ZodType<string, string> = z.string().superRefine((text, con
   }
 });
 
-/** How many calls in which time, evenly spaced. */
+/** The rate of evenly spaced calls, and the burst. */
 export function rateVariables(preset: string) {
   return {
     rate: { name: "SLUICE_RATE", as: rate.default(preset) },
@@ -133,7 +133,7 @@ export function rateVariables(preset: string) {
   } satisfies Variables;
 }
 
-/** How a worker process goes about its work. */
+/** The settings of a worker process. */
 export function workerVariables({ timeoutMs }: { readonly timeoutMs: number }) {
   return {
     redisUrl: { name: "REDIS_URL", as: redisUrl, isSecret: true },

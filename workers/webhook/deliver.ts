@@ -2,29 +2,29 @@ import { Discard } from "sluice";
 import { z } from "zod";
 import { CallError, callInTime } from "../shared/call.ts";
 
-/** The data of a webhook's job. */
+/** A webhook job's data. */
 export interface Webhook {
-  /** Where it goes: http or https. */
+  /** The http or https URL to send to. */
   readonly url: string;
   /** Sent as JSON. */
   readonly payload: unknown;
-  /** Sent along; they win over the worker's own. */
+  /** Extra headers; they override the worker's own. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
 export interface DeliverOptions {
-  /** How long one delivery may take in all. */
+  /** The longest time for one whole delivery. */
   readonly timeoutMs: number;
   readonly userAgent: string;
 }
 
-/** Sends a webhook once and resolves with the status it was accepted with, from 200 to 299. */
+/** Sends a webhook once; resolves with the status of acceptance, 200 to 299. */
 export type Deliver = (webhook: Webhook, signal: AbortSignal) => Promise<number>;
 
 const WEBHOOK = z.object({
-  url: z.url({ protocol: /^https?$/, error: "its url is no http or https address" }),
+  url: z.url({ protocol: /^https?$/, error: "its url is not an http or https address" }),
   payload: z.unknown().refine((payload) => payload !== undefined, { error: "it has no payload" }),
-  headers: z.record(z.string(), z.string(), { error: "its headers are no strings" }).optional(),
+  headers: z.record(z.string(), z.string(), { error: "its headers are not strings" }).optional(),
 });
 
 export function createDeliver({ timeoutMs, userAgent }: DeliverOptions): Deliver {
@@ -41,9 +41,9 @@ export function createDeliver({ timeoutMs, userAgent }: DeliverOptions): Deliver
 }
 
 async function readStatus(response: Response): Promise<number> {
-  // Only the status counts; an endless answer must not hold the worker.
+  // Only the status counts; an endless answer must not block the worker.
   await response.body?.cancel();
-  // Without the status as a field: one receiver that is full must not cool the bucket down for all others.
+  // The error has no status field: one busy receiver must not cool the bucket down for all the others.
   if (!response.ok) throw new CallError(`was answered ${response.status}`);
   return response.status;
 }
@@ -60,7 +60,7 @@ function mergeHeaders(userAgent: string, given: Readonly<Record<string, string>>
     try {
       headers.set(name, value);
     } catch {
-      // The error of Headers would show the value, which may be a secret.
+      // The error of Headers would show the value, which may be secret.
       throw new Discard("cannot be sent: a header has a name or value that HTTP forbids");
     }
   }

@@ -10,7 +10,7 @@ import type { Webhook } from "./deliver.ts";
 
 export const WEBHOOK_QUEUE = { ...queueVariables("webhooks"), ...rateVariables("100/s") };
 
-/** The queue of webhooks, as the environment has it; producers and workers open the same. */
+/** Opens the queue of webhooks that the environment names; producers and workers use the same one. */
 export function openWebhookQueue(
   sluice: Sluice,
   settings: SettingsOf<typeof WEBHOOK_QUEUE> = readSettings(process.env, WEBHOOK_QUEUE),

@@ -2,10 +2,10 @@ import type { Snapshot } from "./snapshot.ts";
 import type { Paint } from "./terminal.ts";
 
 export interface ChartOptions {
-  /** One for each column; undefined where nothing is known yet. */
+  /** One value per column; undefined where there is none yet. */
   readonly values: readonly (number | undefined)[];
   readonly height: number;
-  /** What the full height stands for. */
+  /** The value at full height. */
   readonly top: number;
   readonly colour: (text: string) => string;
   /** Drawn as a line across the chart. */
@@ -16,9 +16,9 @@ export interface ChartOptions {
 const BLOCKS = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 const CAP_LINE = "▁";
 
-/** A chart of bars, eight steps to a character; the lines come from the top down. */
+/** Draws a bar chart with eight steps per character; returns its lines from the top down. */
 export function drawChart({ values, height, top, colour, cap, paint }: ChartOptions): string[] {
-  // The line lies on the lower edge of its row, so that bars that reach the cap just touch it.
+  // The cap line is at the lower edge of its row, so that bars at the cap just touch it.
   const capRow = cap === undefined ? -1 : Math.round((cap.at / top) * height);
   const lines: string[] = [];
   for (let row = height - 1; row >= 0; row--) {
@@ -37,7 +37,7 @@ export function drawChart({ values, height, top, colour, cap, paint }: ChartOpti
 
 const PARTS = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
-/** A bar from the left, eight steps to a character. */
+/** Draws a horizontal bar with eight steps per character. */
 export function drawBar(share: number, width: number): string {
   const steps = Math.round(share * width * 8);
   return "█".repeat(Math.floor(steps / 8)) + PARTS[steps % 8]!;
@@ -46,7 +46,7 @@ export function drawBar(share: number, width: number): string {
 const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800];
 const LEAST_GAP = 10;
 
-/** The times under a chart: `0 s       5 s       10 s`. */
+/** Draws the times under a chart: `0 s       5 s       10 s`. */
 export function timeAxis(seconds: number, columns: number): string {
   const step = STEPS_S.find((each) => (each / seconds) * columns >= LEAST_GAP) ?? seconds;
   let line = "";
@@ -59,10 +59,10 @@ export function timeAxis(seconds: number, columns: number): string {
   return line;
 }
 
-/** What the charts show: the past of the run, one value for each column of equal time. */
+/** The run so far, as one value per column of equal time. */
 export interface History {
   add(snapshot: Snapshot): void;
-  /** The busiest second that ended in each column. */
+  /** The calls in the busiest second that ended in each column. */
   calls(columns: number): readonly (number | undefined)[];
   backlog(columns: number): readonly (number | undefined)[];
 }
@@ -75,7 +75,7 @@ export function createHistory(lengthMs: number): History {
     for (const snapshot of snapshots) {
       const column = Math.floor((snapshot.elapsedMs / lengthMs) * columns);
       if (column >= columns) break;
-      // A column that was passed over between two looks shows what the look before it saw.
+      // A column without a snapshot shows the value before it.
       while (values.length < column) values.push(values.at(-1) ?? 0);
       values[column] = Math.max(values[column] ?? 0, read(snapshot));
     }

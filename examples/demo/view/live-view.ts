@@ -10,7 +10,7 @@ const LABEL = 8;
 /** Lines other than charts and workers. */
 const OTHER_LINES = 11;
 
-/** Draws charts of the run, in place. */
+/** Creates a view that draws charts of the run in place. */
 export function createLiveView(output: WriteStream, { rate, seconds }: DemoArguments): View {
   const paint = createPaint(output);
   const screen = openScreen(output);
@@ -23,7 +23,7 @@ export function createLiveView(output: WriteStream, { rate, seconds }: DemoArgum
     const width = Math.min(screen.columns - 1, MOST_COLUMNS);
     const columns = Math.max(10, width - LABEL - 1);
     const spare = screen.rows - OTHER_LINES - 1;
-    // Charts of 6 and 4 lines, and of fewer where the window is low.
+    // The charts have 6 and 4 lines, and fewer in a low window.
     const callsHeight = Math.max(2, Math.min(6, Math.floor(spare * 0.4)));
     const backlogHeight = Math.max(1, Math.min(4, Math.floor(spare * 0.25)));
     peak = Math.max(peak, backlog);
@@ -104,14 +104,14 @@ export function createLiveView(output: WriteStream, { rate, seconds }: DemoArgum
   };
 }
 
-/** At most five characters: `950`, `12.5k`. */
+/** Formats a number in at most five characters: `950`, `12.5k`. */
 function compact(value: number): string {
   return value < 10_000 ? count(value) : `${(value / 1_000).toFixed(1)}k`;
 }
 
 const BESIDE_BAR = 40;
 
-/** What each worker has delivered; in one line where there is no room for a line each. */
+/** Shows what each worker has delivered; in one line if there is no room for one line each. */
 function workerLines(
   { workers, deliveredBy }: Snapshot,
   { width, lines, paint }: { width: number; lines: number; paint: Paint },

@@ -2,7 +2,7 @@ import type { DemoArguments } from "../arguments.ts";
 import { count } from "../verdict.ts";
 import type { View } from "./snapshot.ts";
 
-/** A line a second, for logs and pipes. */
+/** Creates a view that prints one line a second, for logs and pipes. */
 export function createPlainView(print: (line: string) => void, { rate }: DemoArguments): View {
   let lastSecond = -1;
   return {

@@ -1,9 +1,9 @@
 import type { WorkerProcess } from "../workers.ts";
 
-/** What is to be seen at one moment of the run. */
+/** The state of the run at one moment. */
 export interface Snapshot {
   readonly elapsedMs: number;
-  /** The last one: nothing moves any more. */
+  /** Whether this is the last one, after which nothing moves. */
   readonly isLast: boolean;
   readonly jobs: number;
   readonly delivered: number;
@@ -15,9 +15,9 @@ export interface Snapshot {
   readonly deliveredBy: (worker: string) => number;
 }
 
-/** Shows snapshots as they come. */
+/** Shows each snapshot. */
 export interface View {
   show(snapshot: Snapshot): void;
-  /** Leaves the terminal as it was found. */
+  /** Restores the terminal. */
   close(): void;
 }

@@ -6,7 +6,7 @@ const ESCAPE = "\x1b";
 
 type Colour = (text: string) => string;
 
-/** Colours for a terminal; without any where it has none, or where NO_COLOR is set. */
+/** Terminal colours; plain text where the terminal has none or NO_COLOR is set. */
 export interface Paint {
   readonly strong: Colour;
   readonly faint: Colour;
@@ -38,7 +38,7 @@ export function visibleLength(text: string): number {
   return stripVTControlCharacters(text).length;
 }
 
-/** Cuts a line to a width, and lets its colours end as they should. */
+/** Cuts a line to a width and keeps its colour codes whole. */
 function fit(line: string, width: number): string {
   if (visibleLength(line) <= width) return line;
   let left = width - 1;
@@ -57,7 +57,7 @@ function fit(line: string, width: number): string {
   }
 }
 
-/** A part of the terminal that is drawn over in place. */
+/** An area of the terminal that is redrawn in place. */
 export interface Screen {
   readonly columns: number;
   readonly rows: number;
@@ -76,7 +76,7 @@ export function openScreen(output: WriteStream): Screen {
   let isOpen = true;
   output.write(HIDE_CURSOR);
 
-  /** The terminal has wrapped the lines anew, so nobody knows where they are. */
+  /** Clears the screen: the terminal has rewrapped the lines, so their positions are unknown. */
   function onResize(): void {
     output.write(CLEAR_ALL);
     drawn = 0;
@@ -91,7 +91,7 @@ export function openScreen(output: WriteStream): Screen {
   }
 
   output.on("resize", onResize);
-  // However the demo ends, the user gets the cursor back.
+  // Shows the cursor again, however the demo ends.
   process.on("exit", close);
 
   return {
@@ -104,7 +104,7 @@ export function openScreen(output: WriteStream): Screen {
     draw(lines) {
       const back = drawn === 0 ? "" : `\x1b[${drawn}A\r`;
       const text = lines.map((line) => `${fit(line, output.columns)}${CLEAR_LINE_END}\n`).join("");
-      // One write, so that no half of a picture shows.
+      // One write, so that no half-drawn frame shows.
       output.write(back + text + CLEAR_BELOW);
       drawn = lines.length;
     },

@@ -40,7 +40,7 @@ describe("the demo's verdict, at 100 calls a second", () => {
     expect(broken(late)).toEqual([]);
     expect(row).toMatchObject({
       value: "102",
-      promise: "at most 101 calls, but for what was seen late",
+      promise: "at most 101 calls, except those seen late",
     });
   });
 

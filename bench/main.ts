@@ -19,7 +19,7 @@ import { measureTries } from "./parts/tries.ts";
 
 const RESULTS = fileURLToPath(new URL("./RESULTS.md", import.meta.url));
 
-/** In this order. */
+/** The parts, in the order of the run. */
 const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Table[]>>> = {
   caps: measureCaps,
   jobs: measureJobs,
@@ -43,7 +43,7 @@ async function describeRun(redis: Redis, { isQuick }: Flags): Promise<string> {
   ].join(" ");
 }
 
-/** Nothing that an earlier part left behind, in Redis or in the processes of its replicas, weighs on a later one. */
+/** Gives each part a Redis and replicas of its own, so that nothing left by an earlier part affects it. */
 async function withFreshBench<Result>(use: (bench: Bench) => Promise<Result>): Promise<Result> {
   const server = await startRedis({ fresh: true });
   const redis = new Redis(server.url);

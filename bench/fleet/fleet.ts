@@ -6,12 +6,12 @@ import type { ContenderName } from "../limiters/contenders.ts";
 
 const REPLICA = fileURLToPath(new URL("./replica.ts", import.meta.url));
 
-/** Replicas, each a process of its own; they are used again from run to run. */
+/** The replicas: one process each, used for run after run. */
 export interface Fleet {
-  /** Has this many replicas connect, and waits until all have. */
+  /** Connects this many replicas and waits until all are connected. */
   connect(replicas: number, contender: ContenderName, setup: ReplicaSetup): Promise<void>;
   start(): void;
-  /** Ends the run; resolves with what left through each replica. */
+  /** Ends the run; resolves with the calls of each replica. */
   stop(): Promise<Taken[]>;
   end(): Promise<void>;
 }
@@ -74,21 +74,21 @@ async function answerOf<Kind extends FromReplica["kind"]>(
   });
 }
 
-/** What the benchmark tells a replica. */
+/** A message to a replica. */
 export type ToReplica =
   | { readonly kind: "connect"; readonly contender: ContenderName; readonly setup: ReplicaSetup }
   | { readonly kind: "start" }
   | { readonly kind: "stop" };
 
-/** What a replica answers; a start is not answered. */
+/** A replica's answer; `start` gets none. */
 export type FromReplica =
   | { readonly kind: "ready" }
   | { readonly kind: "connected" }
   | { readonly kind: "stopped"; readonly taken: Taken };
 
-/** What left through one replica in one run. */
+/** The calls that left one replica in one run. */
 export interface Taken {
   readonly arrivalsMs: Float64Array;
-  /** What the driver wrote down of each; empty where it writes nothing. */
+  /** The driver's notes on each call; empty if it makes none. */
   readonly notes: Float64Array;
 }

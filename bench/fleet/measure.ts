@@ -1,29 +1,29 @@
 import { worstWindow } from "sluice/testing";
 
-/** What one run is judged by. */
+/** The figures of one run. */
 export interface Traffic {
   /** Calls in the measured time. */
   readonly calls: number;
-  /** Of the cap that could be used: `0.998`. */
+  /** The share of the cap that was used: `0.998`. */
   readonly share: number;
-  /** Calls in the worst second, of the cap: `1.004`. */
+  /** Calls in the worst second ÷ the cap: `1.004`. */
   readonly worstSecond: number;
-  /** Calls in the worst 100 ms, of a tenth of the cap: `1.06`. */
+  /** Calls in the worst 100 ms ÷ a tenth of the cap: `1.06`. */
   readonly worstTenth: number;
-  /** Jain's index over the calls of each replica: 1 is even, 1 / replicas is one for all. */
+  /** Jain's index over the calls of each replica: 1 if even, 1 / replicas if one replica made all calls. */
   readonly fairness: number;
 }
 
 export interface MeasureOptions {
   readonly cap: number;
-  /** How many arrivals each time stands for. */
+  /** How many arrivals each recorded time represents. */
   readonly every: number;
   /** The measured time; half-open. */
   readonly fromMs: number;
   readonly toMs: number;
 }
 
-/** The worst windows are sought in the whole run, its start included; all else is counted in the measured time. */
+/** Looks for the worst windows in the whole run, including its start; counts all else in the measured time. */
 export function measure(
   arrivals: readonly Float64Array[],
   { cap, every, fromMs, toMs }: MeasureOptions,

@@ -1,21 +1,21 @@
 import type { Redis } from "ioredis";
 
-/** What a run cost the server. */
+/** What one run cost the Redis server. */
 export interface RedisCost {
-  /** User and system time of the whole server, also while it idles. */
+  /** User and system time of the whole server, including idle time. */
   readonly cpuUs: number;
-  /** Time within scripts, as the server counts it. */
+  /** Time in scripts, as counted by the server. */
   readonly scriptUs: number;
   readonly scripts: number;
-  /** All commands, those that scripts ran among them; what the benchmark itself asks is left out. */
+  /** All commands, including those that scripts ran; without the benchmark's own queries. */
   readonly commands: number;
-  /** 99th percentile of one script call; NaN if the server keeps none (before 7.0). */
+  /** The 99th percentile of one script call; NaN if the server has none (before 7.0). */
   readonly scriptP99Us: number;
 }
 
 const OWN_COMMANDS = new Set(["info", "config|resetstat"]);
 
-/** Starts to count; the function it resolves with tells what was spent since. */
+/** Starts counting; resolves with a function that returns the cost since then. */
 export async function watchRedisCost(redis: Redis): Promise<() => Promise<RedisCost>> {
   await redis.config("RESETSTAT");
   const startUs = await cpuUs(redis);
@@ -54,7 +54,7 @@ function numberIn(text: string, pattern: RegExp): number | undefined {
   return found === undefined ? undefined : Number(found);
 }
 
-/** Bytes that the server uses for its data. */
+/** Reads how many bytes the server uses for its data. */
 export async function usedMemory(redis: Redis): Promise<number> {
   return Number(/^used_memory:(\d+)/m.exec(await redis.info("memory"))![1]);
 }

@@ -4,10 +4,10 @@ import { loadContender } from "../limiters/contenders.ts";
 import type { FromReplica, ToReplica } from "./fleet.ts";
 import { createMachineClock } from "./machine-clock.ts";
 
-/** A limiter that does not close in time is left to its own devices. */
+/** The replica waits no longer than this for a limiter to close. */
 const CLOSE_LIMIT_MS = 3_000;
 
-/** One process that draws. It keeps its arrivals to itself until the run is over, so that measuring disturbs nothing. */
+/** This process's run. It reports its arrivals only after the run, so that measuring disturbs nothing. */
 let running: { readonly driver: Driver; readonly log: ArrivalLog } | undefined;
 
 async function obey(message: ToReplica): Promise<void> {
@@ -35,7 +35,7 @@ function answer(message: FromReplica): void {
 
 process.on("message", (message) => void obey(message as ToReplica));
 process.on("disconnect", () => process.exit());
-// A limiter that was closed in the midst of its work leaves commands behind that fail.
+// A limiter that is closed while it works leaves commands behind that fail.
 process.on("unhandledRejection", (error) => {
   if (running === undefined) return;
   console.error(error);
@@ -43,10 +43,10 @@ process.on("unhandledRejection", (error) => {
 });
 answer({ kind: "ready" });
 
-/** The arrivals of one replica in one run; adding one costs a clock reading and a store at most. */
+/** The arrivals of one replica in one run; adding one takes at most a clock reading and a write to memory. */
 export interface ArrivalLog {
   readonly add: () => void;
-  /** On the machine's clock, in order. */
+  /** The times on the machine's clock, in order. */
   readonly atMs: () => Float64Array;
 }
 

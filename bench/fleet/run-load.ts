@@ -6,7 +6,7 @@ import { createMachineClock } from "./machine-clock.ts";
 import { measure, type Traffic } from "./measure.ts";
 import { watchRedisCost, type RedisCost } from "./redis-cost.ts";
 
-/** What all runs share. */
+/** What all runs of a part share. */
 export interface Bench {
   readonly redisUrl: string;
   readonly redis: Redis;
@@ -18,11 +18,11 @@ export interface Load {
   readonly cap: number;
   readonly replicas: number;
   readonly callers: number;
-  /** The measured time; it follows upon the start-up. */
+  /** The measured time, after the start-up. */
   readonly seconds: number;
   /** Defaults to 1. */
   readonly startUpSeconds?: number;
-  /** Of how many arrivals one is noted down. Defaults to 1. */
+  /** Records one of this many arrivals. Defaults to 1. */
   readonly every?: number;
 }
 
@@ -31,10 +31,10 @@ export interface Outcome extends Traffic {
   readonly seconds: number;
 }
 
-/** More than BullMQ completes on two cores, so that a backlog remains to the end. */
+/** More than BullMQ completes on two cores, so that a backlog remains until the end. */
 const MOST_JOBS_PER_SECOND = 35_000;
 
-/** What a run left behind, before anything is made of it. */
+/** The raw results of a run. */
 export interface RawOutcome {
   readonly taken: readonly Taken[];
   readonly cost: RedisCost;
@@ -43,7 +43,7 @@ export interface RawOutcome {
   readonly toMs: number;
 }
 
-/** One limiter under one cap, on an empty Redis. */
+/** Runs one limiter under one cap, on an empty Redis. */
 export async function runLoad(bench: Bench, load: Load): Promise<Outcome> {
   const { taken, cost, fromMs, toMs } = await runRaw(bench, load);
   const arrivals = taken.map(({ arrivalsMs }) => arrivalsMs);
@@ -51,7 +51,7 @@ export async function runLoad(bench: Bench, load: Load): Promise<Outcome> {
   return { ...traffic, cost, seconds: (toMs - fromMs) / 1_000 };
 }
 
-/** The same, for a part that looks at each arrival itself. */
+/** Does the same for a part that inspects each arrival itself. */
 export async function runRaw({ redisUrl, redis, fleet }: Bench, load: Load): Promise<RawOutcome> {
   const { contender, cap, replicas, callers, seconds, startUpSeconds = 1, every = 1 } = load;
   const { preload } = await loadContender(contender);

@@ -1,31 +1,31 @@
-/** What one replica is told of the run it takes part in. */
+/** The settings of a run for one replica. */
 export interface ReplicaSetup {
   readonly redisUrl: string;
-  /** Calls a second, by all replicas together. */
+  /** Calls a second, for all replicas together. */
   readonly cap: number;
   /** How many callers wait in this replica, or how many jobs its worker holds at once. */
   readonly callers: number;
-  /** Of how many arrivals one is noted down: 1, but where noting them all would be a good part of the work. */
+  /** Records one of this many arrivals; more than 1 where recording all would be a large part of the work. */
   readonly every: number;
 }
 
-/** A key's number, what the call cost, and its slot on the clock of Redis in ms. */
+/** The key's number, the call's cost, and its slot in ms on the Redis clock. */
 export const NOTES_PER_ARRIVAL = 3;
 
 /** One limiter in one replica, connected and warmed up. */
 export interface Driver {
-  /** Keeps all callers waiting until `stop`; each that leaves is one arrival. */
+  /** Keeps all callers waiting until `stop`; each call that leaves is one arrival. */
   start(onArrival: () => void): void;
   stop(): void;
-  /** What it wrote down of each arrival, in order: {@link NOTES_PER_ARRIVAL} numbers each; left out where the time says all. */
+  /** The notes on all arrivals, in order, {@link NOTES_PER_ARRIVAL} numbers each; left out if the times are enough. */
   notes?(): Float64Array;
   close(): Promise<void>;
 }
 
-/** A limiter that takes part in the benchmark. */
+/** A limiter in the benchmark. */
 export interface Contender {
   readonly title: string;
-  /** Stores the work of a run beforehand, where it is kept in Redis. */
+  /** Stores the jobs of a run in advance, if the limiter keeps them in Redis. */
   readonly preload?: (redisUrl: string, jobs: number) => Promise<void>;
   connect(setup: ReplicaSetup): Promise<Driver>;
 }

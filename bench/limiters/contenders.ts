@@ -9,7 +9,7 @@ export type ContenderName =
   | "sluice-jobs"
   | "bullmq-jobs";
 
-/** Loaded when first used, so that no replica carries the code of a limiter that it does not run. */
+/** Loads each limiter at its first use, so that no replica carries the code of others. */
 const LOADERS: Readonly<Record<ContenderName, () => Promise<Contender>>> = {
   sluice: async () => (await import("./sluice.ts")).sluice,
   bottleneck: async () => (await import("./bottleneck.ts")).bottleneck,
@@ -21,7 +21,7 @@ const LOADERS: Readonly<Record<ContenderName, () => Promise<Contender>>> = {
   "bullmq-jobs": async () => (await import("./bullmq.ts")).bullmqWithoutLimiter,
 };
 
-/** Those that stand side by side in the tables. */
+/** The limiters that the tables compare. */
 export const COMPARED = ["sluice", "bottleneck", "rate-limiter-flexible", "bullmq"] as const;
 export type Compared = (typeof COMPARED)[number];
 

@@ -2,11 +2,11 @@ import type { Driver } from "./contender.ts";
 
 export interface CallOptions {
   readonly callers: number;
-  /** Waits for leave to call, and calls `onArrival` unless the limiter does so itself. */
+  /** Waits until a call may start; calls `onArrival` unless the limiter does that itself. */
   readonly call: () => Promise<unknown>;
 }
 
-/** A closed loop: a fixed number of callers, each of which waits again as soon as it has left. */
+/** Runs a closed loop: a fixed number of callers, each of which waits again as soon as its call has left. */
 export function keepCalling({
   callers,
   call,
@@ -20,7 +20,7 @@ export function keepCalling({
         onReturn();
       }
     } catch (error) {
-      // Limiters that are closed fail those who still wait.
+      // A closed limiter rejects the callers that still wait.
       if (!isStopped) throw error;
     }
   }

@@ -1,8 +1,8 @@
 const PER_ROUND_TRIP = 1_000;
-/** The server stores some while the next ones are written; more at once gain nothing. */
+/** The server stores some batches while others are written; more at once gain nothing. */
 const AT_ONCE = 4;
 
-/** Stores numbered jobs by the thousand, in no particular order. */
+/** Stores numbered jobs in batches of a thousand, in no particular order. */
 export async function storeJobs(
   jobs: number,
   store: (data: number[]) => Promise<unknown>,

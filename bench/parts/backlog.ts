@@ -5,7 +5,7 @@ import type { Bench } from "../fleet/run-load.ts";
 import { formatNumber, rowOf } from "../promises.ts";
 import type { Row, Table } from "../table.ts";
 
-/** The backlog that a large one is compared with. */
+/** The small backlog that the large one is compared with. */
 const SMALL = 1_000;
 const TENANTS = 100;
 const RATE = 200;
@@ -25,7 +25,7 @@ interface Backlog {
   readonly commands: number;
 }
 
-/** What a long backlog costs, and whether its length can be felt. */
+/** Measures what a long backlog costs, and whether its length has an effect. */
 export async function measureBacklog(bench: Bench, flags: Flags): Promise<Table[]> {
   if (!flags.contenders.includes("sluice")) return [];
   const tables: Table[] = [];
@@ -81,7 +81,7 @@ async function fill({ redis, redisUrl }: Bench, size: number, tenants: number): 
   };
 }
 
-/** Redis, the bucket's clock, and this process read the same clock of the machine. */
+/** Redis, which is the bucket's clock, and this process read the same clock of the machine. */
 async function startSome(sluice: Sluice, queue: Queue<Order>, count: number): Promise<number[]> {
   const lateMs: number[] = [];
   await new Promise<void>((resolve) => {

@@ -20,12 +20,12 @@ const CASES: readonly Case[] = [
 ];
 const JOBS_AT_ONCE = 100;
 const FEWEST_CALLERS = 200;
-/** More than a horizon's worth, so that work always waits; with far more, the callers' own garbage is what is measured. */
+/** More callers than a horizon's slots, so that work always waits; far more would only measure the callers' garbage. */
 const BACKLOG_SECONDS = 0.15;
-/** A peer that cannot reach its cap only gets slower when more callers wait. */
+/** A peer that cannot reach its cap gets slower when more callers wait. */
 const MOST_CALLERS_OF_PEERS = 1_000;
 
-/** Each limiter under each cap, by turns, so that a busy spell of the machine hits all of them. */
+/** Runs each limiter under each cap, in turns, so that a busy spell of the machine affects all of them. */
 export async function measureCaps(bench: Bench, flags: Flags): Promise<Table[]> {
   const { effort, contenders, caps } = flags;
   const tables: Table[] = [];

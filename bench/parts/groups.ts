@@ -25,7 +25,7 @@ interface Started {
   end(): Promise<void>;
 }
 
-/** Jobs of many groups, with no cap in reach: lanes beside GroupMQ, which does the jobs of a group one by one. */
+/** Measures jobs of many groups with the cap out of reach: lanes beside GroupMQ, which does a group's jobs one by one. */
 export async function measureGroups(bench: Bench, flags: Flags): Promise<Table[]> {
   if (!flags.contenders.includes("sluice")) return [];
   const jobs = JOBS_PER_SECOND * flags.effort.throughputSeconds;

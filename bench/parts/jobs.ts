@@ -15,7 +15,7 @@ const PROMISED = {
   worstSecond: { atMost: 1.01 },
 } as const satisfies Readonly<Record<string, Bound>>;
 
-/** Jobs through `sluice.queue` and `sluice.worker`, and through BullMQ alone. */
+/** Measures jobs through `sluice.queue` and `sluice.worker`, and through BullMQ alone. */
 export async function measureJobs(bench: Bench, flags: Flags): Promise<Table[]> {
   const tables: Table[] = [];
   if (flags.caps === undefined) tables.push(await measureThroughput(bench, flags));
@@ -25,7 +25,7 @@ export async function measureJobs(bench: Bench, flags: Flags): Promise<Table[]> 
   return tables;
 }
 
-/** By turns, since a machine's speed drifts more than the two differ; medians, since a run may meet a hiccup. */
+/** In turns, because a machine's speed drifts by more than the two differ; as medians, because one run may be disturbed. */
 async function measureThroughput(bench: Bench, { effort }: Flags): Promise<Table> {
   const startUpSeconds = 0.5;
   const load = { cap: OUT_OF_REACH, replicas: WORKERS, callers: JOBS_AT_ONCE, startUpSeconds };

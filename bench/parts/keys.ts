@@ -7,24 +7,24 @@ import type { Bench } from "../fleet/run-load.ts";
 import { formatNumber, rowOf } from "../promises.ts";
 import type { Row, Table } from "../table.ts";
 
-/** A key is kept until it has drained, and then a minute: longer than it takes to touch a million. */
+/** A key is kept until it has drained and for a minute more: longer than it takes to call a million keys. */
 const HELD = { name: "held", rate: "1/h", mostKeptSeconds: 3_600 + 60 } as const;
-/** These are touched first, and are to be gone when their time is over. */
+/** These keys are called first and have to be gone when their time is over. */
 const SAMPLE = { name: "sample", rate: "5/s", keys: 1_000 } as const;
 const CALLERS = 500;
 const SCANNED_AT_ONCE = 1_000;
-/** Redis takes out what is over at its leisure. */
+/** Redis removes expired keys with some delay. */
 const SWEEP_MS = 30_000;
 const LOOK_MS = 250;
 
 interface Lifetimes {
   readonly keys: number;
-  /** -1: one is kept for ever. */
+  /** -1 if some key has no end. */
   readonly leastMs: number;
   readonly mostMs: number;
 }
 
-/** What keys weigh that were touched once, and that they go again. */
+/** Measures the size of keys after one call each, and that they expire. */
 export async function measureKeys(bench: Bench, flags: Flags): Promise<Table[]> {
   if (!flags.contenders.includes("sluice")) return [];
   const { redis, redisUrl } = bench;
@@ -87,7 +87,7 @@ async function touch(bucket: Bucket, keys: number): Promise<void> {
   await Promise.all(Array.from({ length: CALLERS }, touchSome));
 }
 
-/** Of what is kept for keys; the bucket's own state outlives an idle hour. */
+/** Reads the lifetimes of the keys' state only; the bucket's own state outlives an idle hour. */
 async function lifetimesOf(redis: Redis, bucket: string): Promise<Lifetimes> {
   let keys = 0;
   let leastMs = Infinity;
@@ -104,7 +104,7 @@ async function lifetimesOf(redis: Redis, bucket: string): Promise<Lifetimes> {
   return { keys, leastMs, mostMs };
 }
 
-/** How many are there still. */
+/** Counts the keys that are left. */
 async function countLeft(redis: Redis, bucket: string): Promise<number> {
   const deadlineMs = performance.now() + SWEEP_MS;
   for (;;) {

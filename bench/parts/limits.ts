@@ -10,7 +10,7 @@ const REPLICAS = 4;
 const CALLERS = 200;
 const SECOND_MS = 1_000;
 
-/** One call: when it left, as this machine saw it, and when it was booked for, as Redis did. */
+/** One call: when it left on this machine's clock, and when its slot was booked for on that of Redis. */
 interface Call {
   readonly key: number;
   readonly tokens: number;
@@ -18,7 +18,7 @@ interface Call {
   readonly bookedAtMs: number;
 }
 
-/** One bucket with three limits, and one more for each of a thousand keys. */
+/** Measures one bucket with three limits, and one more for each of a thousand keys. */
 export async function measureLimits(bench: Bench, { effort, contenders }: Flags): Promise<Table[]> {
   if (!contenders.includes("sluice")) return [];
   const load = { cap: LIMITS.calls.perSecond, replicas: REPLICAS, callers: CALLERS };
@@ -40,7 +40,7 @@ export async function measureLimits(bench: Bench, { effort, contenders }: Flags)
   ];
 }
 
-/** The limit that binds is the one of which the most is used. */
+/** The limit that binds is the one with the largest share used. */
 function shareRows(all: readonly Call[], outcome: RawOutcome): Row[] {
   const { calls, tokens, log } = LIMITS;
   const seconds = (outcome.toMs - outcome.fromMs) / SECOND_MS;
@@ -101,7 +101,7 @@ function windowRows(all: readonly Call[]): Row[] {
   ];
 }
 
-/** The keys do not bind: what counts is that none got more than its own limit lets it have. */
+/** The keys' limits do not bind; this checks that no key got more than its limit allows. */
 function keyRows(all: readonly Call[]): Row[] {
   const { key } = LIMITS;
   const byKey = byKeyOf(all);
@@ -169,7 +169,7 @@ interface Leaky {
   readonly burst: number;
 }
 
-/** What a window of so many seconds may hold. */
+/** How much a window of this many seconds may hold. */
 function boundOf({ perSecond, burst }: Leaky, seconds: number): number {
   return burst - 1 + Math.ceil(perSecond * seconds);
 }
@@ -178,20 +178,20 @@ function worstOf(takings: readonly Taking[], limit: Leaky): number {
   return worstSum(takings, SECOND_MS) / boundOf(limit, 1);
 }
 
-/** What left at one time, and how much of a limit it took. */
+/** A cost that was taken from a limit at one time. */
 interface Taking {
   readonly atMs: number;
   readonly cost: number;
 }
 
-/** A clock that counts ms since 1970 holds a µs only just; a rate makes more of what is lost. */
+/** Milliseconds since 1970 in a double barely resolve a µs, and a rate multiplies the error. */
 const ROUNDING = 1e-3;
 
 /**
- * By how much the worst window went over the bound of a leaky bucket, of windows
- * of any length W: each may hold burst − 1 + ⌈rate × W⌉. 0 or less: none did.
+ * Returns by how much the worst window of any length W exceeded a leaky bucket's bound
+ * of burst − 1 + ⌈rate × W⌉. 0 or less means that none did.
  *
- * None is over it exactly if a bucket that drains at that rate never holds more
+ * No window exceeds it exactly when a bucket that drains at that rate never holds more
  * than the burst, so one pass over the takings finds the worst.
  */
 function mostOverLeaky(
@@ -209,7 +209,7 @@ function mostOverLeaky(
   return Math.ceil(most - burst - ROUNDING);
 }
 
-/** The most that any half-open window of this length held. */
+/** Returns the largest sum in any half-open window of this length. */
 function worstSum(takings: readonly Taking[], windowMs: number): number {
   const sorted = inOrder(takings);
   let worst = 0;

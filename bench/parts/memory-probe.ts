@@ -1,10 +1,10 @@
 import { createSluice, type Slot } from "sluice";
 
-/** What is found out in a process of its own, whose heap nothing else fills. */
+/** Measured in a process of its own, whose heap holds nothing else. */
 export interface MemoryReport {
   readonly bytesPerCaller: number;
   readonly startedInOrder: boolean;
-  /** Of one that nothing was drawn from yet. */
+  /** The size of a bucket that has had no draw. */
   readonly bytesPerBucket: number;
 }
 
@@ -17,7 +17,7 @@ async function probe(redisUrl: string): Promise<MemoryReport> {
   await bucket.draw();
   const waits: Promise<Slot>[] = Array.from({ length: CALLERS });
 
-  // All in one tick: none leaves before they have been weighed.
+  // All in one tick, so that no call leaves before they are measured.
   const callerBytes = bytesOf(() => {
     for (let caller = 0; caller < CALLERS; caller++) waits[caller] = bucket.draw();
   });
@@ -39,7 +39,7 @@ async function probe(redisUrl: string): Promise<MemoryReport> {
   };
 }
 
-/** By how much the heap grows that is left after a garbage collection. */
+/** Measures the growth of the heap, with a garbage collection before each reading. */
 function bytesOf(fill: () => void): number {
   if (globalThis.gc === undefined) throw new Error("start this with --expose-gc");
   globalThis.gc();

@@ -7,7 +7,7 @@ import type { MemoryReport } from "./memory-probe.ts";
 
 const PROBE = fileURLToPath(new URL("./memory-probe.ts", import.meta.url));
 
-/** What 100,000 callers who wait in one process weigh, and whether they leave as they came; what a bucket weighs. */
+/** Measures the memory of 100,000 waiting callers in one process, whether they leave in order, and the memory of a bucket. */
 export async function measureMemory({ redis, redisUrl }: Bench): Promise<Table[]> {
   await redis.flushall();
   const { bytesPerCaller, startedInOrder, bytesPerBucket } = await probe(redisUrl);

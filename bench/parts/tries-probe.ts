@@ -6,12 +6,12 @@ import { watchRedisCost, type RedisCost } from "../fleet/redis-cost.ts";
 
 export type Asked = "sluice" | "rate-limiter-flexible" | "rate-limiter-flexible-remembering";
 
-/** What one process is to ask, and how long. */
+/** What one process asks for, and for how long. */
 export interface TriesSetup {
   readonly redisUrl: string;
   readonly limiter: Asked;
   readonly keys: number;
-  /** So many calls of each key in each window. */
+  /** The calls allowed per key and window. */
   readonly max: number;
   readonly windowSeconds: number;
   readonly callers: number;
@@ -20,18 +20,18 @@ export interface TriesSetup {
 }
 
 export interface TriesReport {
-  /** In the measured time. */
+  /** Counted in the measured time. */
   readonly calls: number;
   readonly refused: number;
   readonly seconds: number;
   readonly cost: RedisCost;
-  /** In the whole run: the most that one key was allowed in one window, of its limit. */
+  /** In the whole run: the most calls allowed to one key in one window ÷ its limit. */
   readonly fullestWindow: number;
-  /** In the whole run: what was allowed, of the limit of all windows in which anything was. */
+  /** In the whole run: the allowed calls ÷ the limit of all windows with an allowed call. */
   readonly used: number;
 }
 
-/** The window in which a call was allowed; undefined if it was refused. */
+/** Resolves with the window in which a call was allowed, or undefined if it was refused. */
 type Ask = (key: number) => Promise<number | undefined>;
 
 interface Asker {
@@ -59,12 +59,12 @@ async function probe(setup: TriesSetup): Promise<TriesReport> {
       if (window === undefined) refused += 1;
       else windows.add(key, window);
       nowMs = performance.now();
-      // Answers out of the process's memory come at once: nothing else would ever get its turn.
+      // Answers from the process's memory come at once, so without this nothing else would run.
       if (nowMs >= turnEndsMs(nowMs)) await nextTurn();
     }
   }
 
-  /** When this turn of the event loop has lasted long enough; it is the same for all who ask. */
+  /** When this turn of the event loop has lasted long enough; shared by all callers. */
   function turnEndsMs(nowMs: number): number {
     if (turnBeganMs === undefined) {
       turnBeganMs = nowMs;
@@ -75,7 +75,7 @@ async function probe(setup: TriesSetup): Promise<TriesReport> {
     return turnBeganMs + LONGEST_TURN_MS;
   }
 
-  /** All have their answers when it resolves, so that what Redis did was done for the calls that are counted. */
+  /** Resolves when all calls have their answers, so that the work of Redis belongs to the counted calls. */
   async function askFor(lastsSeconds: number): Promise<number> {
     const startMs = performance.now();
     const untilMs = startMs + lastsSeconds * 1_000;
@@ -126,7 +126,7 @@ function openPeer({ redisUrl, limiter, max, windowSeconds }: TriesSetup): Asker 
   return {
     async ask(key) {
       try {
-        // Its windows begin with the first call in them.
+        // Its windows begin with their first call.
         const { isFirstInDuration } = await rateLimiter.consume(`k${key}`);
         if (isFirstInDuration) windowOf.set(key, (window += 1));
         return windowOf.get(key);
@@ -139,7 +139,7 @@ function openPeer({ redisUrl, limiter, max, windowSeconds }: TriesSetup): Asker 
   };
 }
 
-/** Answers for one key come in the order in which Redis gave them, so that one window a key is enough to hold. */
+/** Answers for one key come in the order in which Redis gave them, so one window per key is enough. */
 function countWindows({ keys, max }: TriesSetup): {
   add(key: number, window: number): void;
   sum(): Pick<TriesReport, "fullestWindow" | "used">;

@@ -37,7 +37,7 @@ const CASES: readonly Case[] = [
 
 type Reports = Partial<Record<Asked, TriesReport>>;
 
-/** `tryDraw` beside rate-limiter-flexible's `consume`, on fixed windows of the same length and size. */
+/** Measures `tryDraw` beside rate-limiter-flexible's `consume`, on fixed windows of the same length and size. */
 export async function measureTries(bench: Bench, { effort, contenders }: Flags): Promise<Table[]> {
   const tables: Table[] = [];
   for (const each of CASES) {
@@ -61,7 +61,7 @@ export async function measureTries(bench: Bench, { effort, contenders }: Flags):
   return tables;
 }
 
-/** A peer that remembers refusals as well shows what that alone is worth. */
+/** Also runs a peer that remembers refusals, which shows the effect of that alone. */
 function askedIn({ isRefusing }: Case, contenders: Flags["contenders"]): Asked[] {
   const asked: Asked[] = [];
   if (contenders.includes("sluice")) asked.push("sluice");
@@ -127,7 +127,7 @@ function row(
   };
 }
 
-/** The same figure, as a part or a multiple of the peer's. */
+/** The same figure ÷ the peer's. */
 function ratioRow(reports: Reports, figure: string, valueOf: Figure, bound: Bound): Row {
   const { "rate-limiter-flexible": peer } = reports;
   const ofPeer = (report: TriesReport): number => (peer ? valueOf(report) / valueOf(peer) : NaN);

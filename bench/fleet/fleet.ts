@@ -28,18 +28,18 @@ export function createFleet(): Fleet {
       taking = members.slice(0, replicas);
       await Promise.all(
         taking.map((member) => {
-          tell(member, { kind: "connect", contender, setup });
+          send(member, { kind: "connect", contender, setup });
           return answerOf(member, "connected");
         }),
       );
     },
     start() {
-      for (const member of taking) tell(member, { kind: "start" });
+      for (const member of taking) send(member, { kind: "start" });
     },
     async stop() {
       return Promise.all(
         taking.map(async (member) => {
-          tell(member, { kind: "stop" });
+          send(member, { kind: "stop" });
           return (await answerOf(member, "stopped")).taken;
         }),
       );
@@ -56,7 +56,7 @@ function addReplica(): ChildProcess {
   return fork(REPLICA, { serialization: "advanced" });
 }
 
-function tell(member: ChildProcess, message: ToReplica): void {
+function send(member: ChildProcess, message: ToReplica): void {
   member.send(message);
 }
 

@@ -23,10 +23,10 @@ try {
   process.stderr.write(`soak: ${error instanceof Error ? error.message : String(error)}\n`);
   process.exitCode ??= 1;
 }
-// Nothing is left to do; what a library may still hold open must not keep the terminal.
+// A library may still hold something open; that must not block the terminal.
 process.exit();
 
-/** Runs a plan and judges what came of it; resolves with whether each promise was kept, undefined if it was stopped. */
+/** Runs a plan and judges the results; resolves with whether every promise was kept, or undefined if it was stopped. */
 export async function runSoak(plan: Plan, signal: AbortSignal): Promise<boolean | undefined> {
   for (const line of formatPlan(plan)) print(line);
   await using stage = await openStage(plan);
@@ -34,7 +34,7 @@ export async function runSoak(plan: Plan, signal: AbortSignal): Promise<boolean 
     if (signal.aborted) resolve(undefined);
     signal.addEventListener("abort", () => resolve(undefined), { once: true });
   });
-  // Awaited here: what it stands on goes when this returns.
+  // Awaited here, because the stage is closed when this function returns.
   return await Promise.race([stopped, load(stage, plan, signal)]);
 }
 

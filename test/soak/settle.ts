@@ -5,9 +5,9 @@ import type { FromProducer, FromReplica } from "./processes/messages.ts";
 import { type SoakJob, PREFIX, QUEUE } from "./processes/open-actor.ts";
 import type { Stage } from "./stage/stage.ts";
 
-/** What the end of the load showed. */
+/** The state after the load. */
 export interface Settled {
-  /** What replicas held before the load and after it. */
+  /** The replicas' resources before and after the load. */
   readonly replicas: readonly {
     readonly before: FromReplica;
     readonly after: Extract<FromReplica, { kind: "rested" }>;
@@ -17,12 +17,12 @@ export interface Settled {
   readonly waiting: ReadonlySet<number>;
 }
 
-/** How long the workers may take to do what waits, and what lies in backoff. */
+/** The time that workers have for the waiting jobs and those in backoff. */
 const DRAIN_LIMIT_MS = 120_000;
 const POLL_MS = 100;
 const MOST_FAILED = 100_000;
 
-/** Ends the load, lets the workers do what is left, and looks at what remains. */
+/** Ends the load, lets the workers finish, and reads what remains. */
 export async function settle(stage: Stage): Promise<Settled> {
   const { producer, replicas, control, redis, downstream } = stage;
   const rest = { kind: "rest" };
@@ -63,20 +63,20 @@ async function stillWaiting(
   return new Set(jobs.map(({ data }) => data.number));
 }
 
-/** What is there that should be gone. */
+/** What should be gone but is still there. */
 export interface Leftovers {
-  /** Processes that did not end by themselves when they were asked to. */
+  /** Processes that did not end by themselves after SIGTERM. */
   readonly processes: readonly string[];
-  /** Connections in Redis, beside the one that asks. */
+  /** Connections to Redis, except the one that asks. */
   readonly clients: readonly string[];
-  /** Keys that would stay for good. */
+  /** Keys without an expiry. */
   readonly keys: readonly string[];
 }
 
 const CLIENTS_LIMIT_MS = 10_000;
 const LOOK_EVERY_MS = 50;
 
-/** Closes all that goes through Sluice, and looks for what is left. */
+/** Closes everything that uses Sluice, and looks for what is left. */
 export async function closeAndLook(stage: Stage): Promise<Leftovers> {
   const { replicas, workers, producer, control, redis } = stage;
   const all = [producer, ...replicas, ...workers];
@@ -89,7 +89,7 @@ export async function closeAndLook(stage: Stage): Promise<Leftovers> {
   };
 }
 
-/** A connection that was broken is found by Redis a moment later. */
+/** Waits a while, because Redis notices a broken connection a moment later. */
 async function otherClients(operator: Redis): Promise<string[]> {
   const own = String(await operator.client("ID"));
   const endsAtMs = performance.now() + CLIENTS_LIMIT_MS;
@@ -113,10 +113,10 @@ async function lastingKeys(operator: Redis): Promise<string[]> {
   return lasting;
 }
 
-/** What there is one of for a queue, however many jobs and keys it has: who wants how many, and whose turn it is. */
+/** Keys of which each queue has one, however many jobs and keys it has. */
 const OF_A_QUEUE = ["lanes:state", "lanes:wants"];
 
-/** BullMQ's keys stay with its queue; what there is of each lane stands beside them, and goes. */
+/** BullMQ's keys stay with the queue; the keys of a lane are next to them and have to go. */
 function staysWithQueue(key: string): boolean {
   const base = `${PREFIX}:{${QUEUE}}:`;
   if (!key.startsWith(base)) return false;

@@ -1,24 +1,24 @@
 import { REPLY_DELAY_MS } from "../../support/replier.ts";
 import type { Call, Struck, Moment } from "../records.ts";
 
-/** A double holds a time of today to within this, in ms. */
+/** The precision, in ms, of a present-day time in a double. */
 const ROUNDING_MS = 0.001;
 const WINDOWS_MS = [1, 20, 50, 100, 200, 500, 1_000, 3_000];
-/** Of the wall clock, as a process can read it; rate changes are noted on it, and slots are put on the machine's clock by it. */
+/** The precision of reading the wall clock, which dates rate changes and converts slots to the machine's clock. */
 const WALL_MS = 1;
-/** A process reckons the bucket's clock by the quickest reply of this second and the last. */
+/** A process estimates the bucket's clock from the quickest reply of this second and the last. */
 const RECKONED_MS = 2_000;
 
-/** When a call came, or was to leave. */
+/** When a call arrived, or was due to leave. */
 export interface Timed {
   readonly atMs: number;
-  /** How late it may have come, in ms. */
+  /** How late it may have arrived, in ms. */
   readonly jitterMs: number;
 }
 
 /**
- * The most calls beyond burst − 1 + ⌈rate × (W + J)⌉ that any window of a length W held, where J is the largest
- * jitter of the calls in it; 0 if none did.
+ * Returns the most calls by which a window of any length W exceeded burst − 1 + ⌈rate × (W + J)⌉, where J is the
+ * largest jitter of the calls in it; 0 if none did.
  */
 export function mostExtra(
   calls: readonly Timed[],
@@ -46,27 +46,27 @@ function largestJitter(calls: readonly Timed[], from: number, to: number): numbe
   return largest;
 }
 
-/** Slots by their own times, which nothing makes late. */
+/** Returns the slots' own times, which have no jitter. */
 export function slotsOf(calls: readonly Call[]): Timed[] {
   return calls.flatMap(({ slotMs }) => (slotMs === undefined ? [] : { atMs: slotMs, jitterMs: 0 }));
 }
 
-/** How late a call may leave after its slot, by its process's reckoning: half an interval, within bounds. */
+/** How late after its slot a call may leave, on its process's estimate of the clock: half an interval, within bounds. */
 function mostLateMs(perSecond: number): number {
   return Math.min(Math.max(500 / perSecond, 5), HORIZON_MS);
 }
 
-/** How late a call left after its slot, in ms; NaN where that is not known. */
+/** How late after its slot a call left, in ms; NaN if its slot is unknown. */
 export function lagOf({ leftMs, slotMs }: Call, toMachineMs: (wallMs: number) => number): number {
   return slotMs === undefined ? NaN : Math.max(0, leftMs - toMachineMs(slotMs));
 }
 
-/** How late a call may leave at a time, in ms. */
+/** Returns how late a call may leave at a given time, in ms. */
 export type LagCap = (atMs: number) => number;
 
 /**
- * Half an interval, and what the quickest reply of late took: it is drawn again where that is a horizon more than
- * usual. Replies that a fault held up are usual while it lasts, and a process reckons by them for a while longer.
+ * Allows half an interval plus one horizon: a slot is drawn again if the quickest recent reply took a horizon longer
+ * than usual. During a fault that delays replies, the delay is usual, and a process uses it for a while longer.
  */
 export function lagCap(perSecond: number, struck: readonly Struck[]): LagCap {
   const usual = mostLateMs(perSecond) + HORIZON_MS;
@@ -80,8 +80,8 @@ export function lagCap(perSecond: number, struck: readonly Struck[]): LagCap {
 }
 
 /**
- * Calls that left later than they may: a process that stood still has fired its old slots. Where it stood still between
- * its look at the clock and its calls, what it had let go in that instant is no such call.
+ * Returns the calls that left later than allowed, which means that a process fired old slots after a standstill.
+ * Calls that it released just before the standstill, in the instant after it read the clock, do not count.
  */
 export function lateCalls(calls: readonly Call[], { lags, capAt, perSecond }: LateOptions): Call[] {
   const atOnce = 1 + Math.floor((mostLateMs(perSecond) * perSecond) / 1_000);
@@ -100,15 +100,15 @@ export function lateCalls(calls: readonly Call[], { lags, capAt, perSecond }: La
 }
 
 interface LateOptions {
-  /** How late each of the calls left; NaN where its slot is not known. */
+  /** How late each call left; NaN if its slot is unknown. */
   readonly lags: readonly number[];
   readonly capAt: LagCap;
   readonly perSecond: number;
 }
 
 /**
- * Arrivals, each with how late it may be: what its way took, measured, and how late it left. The latter is measured too,
- * as well as the wall clock can, by the calls of its process at that time whose slots are known, and never more than may be.
+ * Returns the arrivals, each with how late it may be: the measured time of its way, plus how late it left. The latter
+ * is measured with the wall clock on its process's calls with known slots at that time, and is at most what is allowed.
  */
 export function arrivalsOf(
   calls: readonly Call[],
@@ -128,10 +128,10 @@ export function arrivalsOf(
   });
 }
 
-/** How far ahead slots are handed out. */
+/** The horizon: how far ahead slots are handed out. */
 export const HORIZON_MS = 100;
 
-/** A rate that may have been in force from one time to another, both included. */
+/** A rate that may have been in force between two times, both included. */
 export interface RatePhase {
   readonly perSecond: number;
   readonly fromMs: number;
@@ -141,8 +141,8 @@ export interface RatePhase {
 type Clock = keyof Moment;
 
 /**
- * The rates that may have been in force, on one of the two clocks. Where one gives way to another both may be, from
- * when that was asked for until it was confirmed, and for the old one a horizon longer: so far ahead slots are booked.
+ * Returns the rates that may have been in force, on one of the two clocks. During a change both rates may be, from the
+ * request to its confirmation; the old one for a horizon longer, because slots are booked that far ahead.
  */
 export function ratePhases(base: number, struck: readonly Struck[], clock: Clock): RatePhase[] {
   const phases: RatePhase[] = [];
@@ -157,20 +157,20 @@ export function ratePhases(base: number, struck: readonly Struck[], clock: Clock
   return [...phases, { perSecond: base, fromMs, toMs: Infinity }];
 }
 
-/** The highest rate that may have been in force at any time from one to another. */
+/** Returns the highest rate that may have been in force between two times. */
 function highestRate(phases: readonly RatePhase[], fromMs: number, toMs: number): number {
   const within = phases.filter((phase) => phase.fromMs <= toMs && phase.toMs >= fromMs);
   return Math.max(0, ...within.map(({ perSecond }) => perSecond));
 }
 
-/** How long it took after a fault until all went on, in ms; Infinity if it never did. */
+/** How long after a fault everything went on, in ms; Infinity if it never did. */
 export interface Recovery {
   readonly struck: Struck;
   readonly callsMs: number;
   readonly jobsMs: number;
 }
 
-/** Calls go on when each replica has called again, jobs when one is done again; `calls` are in the order of their arrival. */
+/** Calls go on when each replica has called again, jobs when one has been done again; `calls` are in order of arrival. */
 export function recoveries(
   calls: readonly Call[],
   { struck, replicas }: { struck: readonly Struck[]; replicas: readonly number[] },

@@ -1,13 +1,13 @@
 import { kindOf, LOCK_MS } from "../plan/fault-kinds.ts";
 import type { Call, Standstill, Struck } from "../records.ts";
 
-/** What became of the jobs. */
+/** What is known about the jobs. */
 export interface JobsSeen {
-  /** What `enqueue` resolved for. */
+  /** Jobs for which `enqueue` resolved. */
   readonly confirmed: readonly number[];
-  /** What is kept as failed. */
+  /** Jobs kept as failed. */
   readonly dead: ReadonlySet<number>;
-  /** What still waits. */
+  /** Jobs that still wait. */
   readonly waiting: ReadonlySet<number>;
   readonly calls: readonly Call[];
   readonly struck: readonly Struck[];
@@ -16,9 +16,9 @@ export interface JobsSeen {
 
 export interface JobsVerdict {
   readonly done: number;
-  /** Confirmed, and nowhere to be found. */
+  /** Confirmed jobs that cannot be found. */
   readonly lost: readonly number[];
-  /** How often a job was done that had been done. */
+  /** How often a job was done again. */
   readonly again: number;
   /** The same, where no lock can have ended. */
   readonly unexplained: readonly { readonly first: Call; readonly second: Call }[];
@@ -40,7 +40,7 @@ export function judgeJobs(seen: JobsSeen): JobsVerdict {
   return { done: byJob.size, lost, again, unexplained };
 }
 
-/** The calls by which each job was done, in order; whether one whose answer dripped was, only its worker knows. */
+/** Returns each job's successful calls, in order; a call with a dripped answer may or may not be one. */
 function doneByJob(calls: readonly Call[]): ReadonlyMap<number, Call[]> {
   const byJob = new Map<number, Call[]>();
   for (const call of calls) {
@@ -53,7 +53,7 @@ function doneByJob(calls: readonly Call[]): ReadonlyMap<number, Call[]> {
   return byJob;
 }
 
-/** Whether the lock under which a job was done can have ended before that was told; a worker learns of it a lock later at most. */
+/** Whether a job's lock can have ended before its result was reported; its worker notices that one lock's time later at most. */
 function canHaveEnded(
   first: Call,
   second: Call,

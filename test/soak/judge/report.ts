@@ -6,7 +6,7 @@ import type { Run, Verdict } from "./verdict.ts";
 const KEPT = "✓";
 const BROKEN = "✗";
 
-/** A fault that is over. */
+/** Formats a fault that is over. */
 export function formatStruck(
   { fault: { name }, began, ended }: Struck,
   secondsAt: (ms: number) => string,
@@ -15,7 +15,7 @@ export function formatStruck(
   return `${secondsAt(began.ms).padStart(9)}  ${name}, for ${lasted} s`;
 }
 
-/** What a soak came to, as lines of text. */
+/** Formats the results of a soak as lines of text. */
 export function reportOf(run: Run, verdict: Verdict, paint: Paint): string[] {
   const { plan, log, settled } = run;
   const { jobs, promises } = verdict;
@@ -30,9 +30,9 @@ export function reportOf(run: Run, verdict: Verdict, paint: Paint): string[] {
   return [
     ...faultTable(verdict),
     "",
-    `calls ${log.calls.length}, of them ${countJobs(run)} for jobs; refusals of enqueue ${refusals}`,
+    `calls ${log.calls.length}, of these ${countJobs(run)} for jobs; refusals of enqueue ${refusals}`,
     `jobs confirmed ${log.confirmed.length}, done ${jobs.done}, again ${jobs.again}, dead ${settled.dead.size}, lost ${jobs.lost.length}`,
-    `standstills of workers that can have ended a lock, SIGSTOP among them: ${log.standstills.length}`,
+    `standstills of workers long enough to end a lock, including SIGSTOP: ${log.standstills.length}`,
     `errors of replicas ${settled.replicas.map(({ after }) => JSON.stringify(after.errors)).join(" ")}`,
     "",
     ...lines,
@@ -42,7 +42,7 @@ export function reportOf(run: Run, verdict: Verdict, paint: Paint): string[] {
   ];
 }
 
-/** A line for each kind of fault that struck. */
+/** Formats a line for each kind of fault that struck. */
 function faultTable({ recovered }: Verdict): string[] {
   const names = Object.keys(FAULT_KINDS) as FaultName[];
   const width = Math.max(...names.map(({ length }) => length));

@@ -19,7 +19,7 @@ import {
 } from "./judge-calls.ts";
 import { judgeJobs, type JobsVerdict } from "./judge-jobs.ts";
 
-/** All that is judged, from what was noted down. */
+/** Everything to judge: the records of a run. */
 export interface Run {
   readonly plan: Plan;
   readonly struck: readonly Struck[];
@@ -27,7 +27,7 @@ export interface Run {
   readonly replicaPids: readonly number[];
   readonly settled: Settled;
   readonly leftovers: Leftovers;
-  /** A time of the machine's clock, since the load began. */
+  /** Formats a time on the machine's clock as seconds since the load began. */
   readonly secondsAt: (ms: number) => string;
 }
 
@@ -44,7 +44,7 @@ export interface Verdict {
   readonly promises: readonly Promised[];
 }
 
-/** What callers may meet: Redis away, and a downstream that does not answer. */
+/** Errors that callers may get: from an absent Redis, and from a downstream that does not answer. */
 const EXPECTED_ERRORS = ["CallFailedError", "StoreUnavailableError"];
 const SHOWN = 5;
 
@@ -111,7 +111,7 @@ function judgeCalls({
   return [
     zero("extra slots in the worst window", slots),
     zero("extra arrivals in the worst window", arrivals),
-    none("calls that left later than they may", late.map(describe)),
+    none("calls that left later than allowed", late.map(describe)),
     zero("calls refused beyond those on their way", Math.max(0, ...storms)),
   ];
 }
@@ -125,7 +125,7 @@ function none(name: string, found: readonly string[]): Promised {
   return { name, seen, isKept: found.length === 0 };
 }
 
-/** What may be on its way when a refusal is heard is a horizon's calls, and those that had left when the storm began. */
+/** Allows one refusal, the calls of one horizon, and the calls that had left when the storm began. */
 function refusedBeyond(calls: readonly Call[], { began, ended }: Struck): number {
   const refused = calls.filter(
     ({ answer, arrivedMs }) =>

@@ -1,18 +1,18 @@
-/** What each kind of fault is, and what may follow from it. */
+/** A kind of fault, and its possible effects. */
 interface FaultKind {
-  /** How long it lasts, in ms: from, to. */
+  /** How long it lasts, in ms: shortest, longest. */
   readonly lengthMs: readonly [number, number];
-  /** What it strikes one of, if it does not strike all. */
+  /** Strikes one process of this kind, if it does not strike all. */
   readonly target?: "worker" | "replica";
   /**
-   * Whose jobs' locks can end by it, so that they are done again: those of the process that it strikes, or of all
-   * workers, since Redis did not hear them, or refused them.
+   * Whose jobs' locks can end because of it, so that the jobs are done again: those of the process that it strikes, or
+   * of all workers, because Redis did not get or did not accept their renewals.
    */
   readonly endsLocks: "target" | "all" | "none";
   readonly says: string;
 }
 
-/** How long a job stays with a worker that is silent. */
+/** How long a job stays with a silent worker. */
 export const LOCK_MS = 2_000;
 
 export const FAULT_KINDS = {
@@ -37,12 +37,12 @@ export const FAULT_KINDS = {
   "cut before a request": {
     lengthMs: [10, 100],
     endsLocks: "all",
-    says: "what was sent never came to Redis; all connections break",
+    says: "requests never reach Redis; all connections break",
   },
   "cut after a request": {
     lengthMs: [10, 100],
     endsLocks: "all",
-    says: "Redis did what it was asked, its replies are lost; all connections break",
+    says: "Redis obeys, its replies are lost; all connections break",
   },
   "wire stalled": {
     lengthMs: [300, 4_000],
@@ -52,19 +52,19 @@ export const FAULT_KINDS = {
   "half-open": {
     lengthMs: [1_000, 4_000],
     endsLocks: "all",
-    says: "connections are dead and nobody is told until the end; new ones work",
+    says: "connections are dead, unnoticed until the end; new ones work",
   },
   "replies reset": {
     lengthMs: [10, 200],
     endsLocks: "all",
-    says: "replies end in their middle with a reset of their connection",
+    says: "connections are reset in the middle of replies",
   },
   "bytes sliced": { lengthMs: [500, 3_000], endsLocks: "none", says: "single bytes" },
   latency: { lengthMs: [1_000, 4_000], endsLocks: "none", says: "replies come 200 ms late" },
   "Redis restarted": {
     lengthMs: [10, 1_500],
     endsLocks: "all",
-    says: "kill -9; starts again with its log, which it writes always",
+    says: "kill -9; starts again with its append-only log, synced on every write",
   },
   "SCRIPT FLUSH": { lengthMs: [200, 2_000], endsLocks: "all", says: "every 20 ms" },
   "CLIENT KILL": { lengthMs: [10, 1_000], endsLocks: "all", says: "all clients, every 200 ms" },
@@ -73,11 +73,15 @@ export const FAULT_KINDS = {
     endsLocks: "all",
     says: "Redis is a replica for a while",
   },
-  "memory full": { lengthMs: [200, 3_000], endsLocks: "all", says: "no room, and no eviction" },
+  "memory full": {
+    lengthMs: [200, 3_000],
+    endsLocks: "all",
+    says: "no memory left, and no eviction",
+  },
   "429 storm": {
     lengthMs: [300, 1_500],
     endsLocks: "none",
-    says: "the downstream refuses all, Retry-After: 2",
+    says: "the downstream refuses every call, Retry-After: 2",
   },
   "downstream hangs": { lengthMs: [500, 3_000], endsLocks: "none", says: "no call is answered" },
   "downstream drips": {

@@ -1,38 +1,38 @@
 import fc from "fast-check";
 import { FAULT_KINDS, kindOf, type FaultName } from "./fault-kinds.ts";
 
-/** One fault of a plan; times count from the beginning of the load, in whole ms. */
+/** One fault of a plan; times are whole ms since the load began. */
 export interface PlannedFault {
   readonly name: FaultName;
   readonly startMs: number;
   readonly lengthMs: number;
-  /** Which worker or replica it strikes, from 0. */
+  /** The index of the worker or replica that it strikes. */
   readonly target: number;
-  /** How strong it is, where it can be more or less so: 0 to 1. */
+  /** Its strength, from 0 to 1, for faults that have one. */
   readonly strength: number;
 }
 
-/** What a soak does, and when: all of it follows from the seed and the minutes. */
+/** What a soak does, and when; the seed and the minutes determine all of it. */
 export interface Plan {
   readonly seed: number;
   readonly minutes: number;
-  /** Of the bucket. */
+  /** The bucket's burst. */
   readonly burst: number;
   readonly faults: readonly PlannedFault[];
 }
 
-/** How many workers there are, and how many replicas. */
+/** The number of workers, and of replicas. */
 export const TARGETS = 3;
 const CALM_BEFORE_MS = 5_000;
 const CALM_AFTER_MS = 10_000;
-/** Between two faults, so that what follows from one shows before the next. */
+/** The pause between two faults, so that the effects of one show before the next. */
 const CALM_MS: readonly [number, number] = [4_000, 7_000];
 const BURSTS = [1, 5];
 const NAMES = Object.keys(FAULT_KINDS) as FaultName[];
-/** Neighbouring seeds would begin alike. */
+/** Mixes the seed: neighbouring seeds would begin alike. */
 const SPREAD = 0x9e3779b1;
 
-/** Each kind comes once before any comes again, in a random order. */
+/** Yields each kind once, in random order, before any comes again. */
 export function planOf(seed: number, minutes: number): Plan {
   const endMs = minutes * 60_000 - CALM_AFTER_MS;
   const faults: PlannedFault[] = [];
@@ -65,7 +65,7 @@ export function planOf(seed: number, minutes: number): Plan {
   throw new Error("the rounds of a plan fill its time");
 }
 
-/** A plan as lines of text. */
+/** Formats a plan as lines of text. */
 export function formatPlan({ seed, minutes, burst, faults }: Plan): string[] {
   const lines = faults.map(({ name, startMs, lengthMs, target }) => {
     const struck = kindOf(name).target;

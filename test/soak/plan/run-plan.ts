@@ -6,7 +6,7 @@ import { kindOf } from "./fault-kinds.ts";
 import type { Plan, PlannedFault } from "./plan.ts";
 import { isRateFault, STRIKES } from "./strikes.ts";
 
-/** Does what a plan says, from now on; resolves when its minutes are over, or the signal has come. */
+/** Carries out a plan; resolves when its minutes are over or the signal aborts. */
 export async function runPlan(
   stage: Stage,
   plan: Plan,
@@ -20,7 +20,7 @@ export async function runPlan(
   for (const fault of plan.faults) {
     await untilTime(beganMs + fault.startMs);
     if (signal.aborted) return;
-    // A worker that took long to start again puts off all that comes after it.
+    // A worker that takes long to start again delays everything after it.
     const overAtMs = stage.nowMs() + fault.lengthMs;
     onStruck(await strike(stage, plan, { fault, over: () => untilTime(overAtMs) }));
     beganMs += Math.max(0, stage.nowMs() - overAtMs);
@@ -30,7 +30,7 @@ export async function runPlan(
 
 interface Timing {
   readonly fault: PlannedFault;
-  /** Resolves when the fault is to end. */
+  /** Resolves when the fault should end. */
   readonly over: () => Promise<void>;
 }
 
@@ -54,7 +54,7 @@ function pidOf({ workers, replicas }: Stage, { name, target }: PlannedFault): nu
   return (kind === "worker" ? workers : replicas)[target]!.pid;
 }
 
-/** From half the rate to twice it, or a pause. */
+/** Sets a rate from half to twice the bucket's, or pauses the bucket. */
 async function changeRate(
   { control: { bucket } }: Stage,
   { burst }: Plan,

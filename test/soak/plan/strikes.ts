@@ -7,7 +7,7 @@ import type { PlannedFault } from "./plan.ts";
 /** Ends a fault. */
 type End = () => Promise<unknown>;
 
-/** Begins a fault; resolves when it is there. Those that change the rate are in `rate-strikes.ts`. */
+/** Begins a fault; resolves when it is in effect. Faults that change the rate are in `run-plan.ts`. */
 type Strike = (stage: Stage, fault: PlannedFault) => Promise<End>;
 
 const FLUSH_EVERY_MS = 20;
@@ -91,7 +91,7 @@ function cut({ proxy }: Pick<Stage, "proxy">): void {
 }
 
 async function cutOnceKept({ proxy }: Pick<Stage, "proxy">): Promise<void> {
-  await waitUntil(() => proxy.kept > 0, "something was on its way");
+  await waitUntil(() => proxy.kept > 0, "a request or reply is held");
   cut({ proxy });
 }
 
@@ -105,11 +105,11 @@ async function repeated(everyMs: number, strike: () => Promise<unknown>): Promis
 }
 
 async function answering({ downstream }: Stage, as: Answer): Promise<End> {
-  async function tell(answer: Answer): Promise<void> {
-    const told = downstream.next("answering");
+  async function set(answer: Answer): Promise<void> {
+    const confirmed = downstream.next("answering");
     downstream.send({ kind: "answer", as: answer });
-    await told;
+    await confirmed;
   }
-  await tell(as);
-  return () => tell("ok");
+  await set(as);
+  return () => set("ok");
 }

@@ -1,6 +1,6 @@
 /**
- * The downstream, in a process of its own: a judge that is held up by the work of others would see calls later than
- * they came. It logs each on the machine's clock, and answers as it is told to.
+ * The downstream. It has a process of its own: next to other work, it would see calls later than they arrived. It logs
+ * each call on the machine's clock, and gives the kind of answer that the soak asks for.
  */
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
@@ -12,7 +12,7 @@ import type { FromDownstream, ToDownstream } from "./messages.ts";
 import { WARM_UP_PATH } from "./send-call.ts";
 
 const REPORT_EVERY_MS = 100;
-/** What a refusal asks for, in s: longer than a storm lasts. */
+/** The Retry-After of a refusal, in s: longer than a storm lasts. */
 const RETRY_AFTER = "2";
 const DRIPS = 5;
 const DRIP_EVERY_MS = 40;
@@ -22,7 +22,7 @@ const hung = new Set<ServerResponse>();
 let answer: Answer = "ok";
 let calls: Call[] = [];
 
-function tell(message: FromDownstream): void {
+function send(message: FromDownstream): void {
   process.send?.(message);
 }
 
@@ -41,7 +41,7 @@ function handle(request: IncomingMessage, response: ServerResponse): void {
     job: numberOf(headers["x-job"]),
     answer,
   });
-  // A caller that hangs up has nobody left to answer.
+  // A caller that hangs up gets no answer.
   request.on("error", () => undefined).resume();
   response.on("error", () => undefined);
   if (answer === "ok") response.end("ok");
@@ -59,7 +59,7 @@ function drip(response: ServerResponse, left: number): void {
 }
 
 function report(isAsked: boolean): void {
-  tell({ kind: "report", calls, clock: readClocks(nowMs), isAsked });
+  send({ kind: "report", calls, clock: readClocks(nowMs), isAsked });
   calls = [];
 }
 
@@ -67,10 +67,10 @@ const server = createServer(handle).listen(0, "127.0.0.1");
 await once(server, "listening");
 setInterval(() => report(false), REPORT_EVERY_MS);
 process.on("message", (message) => {
-  const told = message as ToDownstream;
-  if (told.kind === "report") return report(true);
-  answer = told.as;
+  const request = message as ToDownstream;
+  if (request.kind === "report") return report(true);
+  answer = request.as;
   if (answer === "ok") for (const response of hung) response.destroy();
-  tell({ kind: "answering", as: answer });
+  send({ kind: "answering", as: answer });
 });
-tell({ kind: "listening", url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` });
+send({ kind: "listening", url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` });

@@ -1,20 +1,20 @@
 import type { Answer, Call, Moment } from "../records.ts";
 
-/** What all processes that go through Sluice are told when they start, as JSON. */
+/** The settings of each process that uses Sluice, passed as JSON at its start. */
 export interface ActorSettings {
   readonly redis: string;
-  /** Where the downstream is. */
+  /** The downstream's URL. */
   readonly url: string;
   readonly perSecond: number;
   readonly burst: number;
-  /** What becomes of a replica's calls while Redis does not answer. */
+  /** What happens to the process's calls while Redis does not answer. */
   readonly onStoreDown: "wait" | "refuse";
 }
 
-/** What the soak tells a process; workers end by SIGTERM. */
+/** A message to a process; workers get none, and end by SIGTERM. */
 export type ToActor = { readonly kind: "go" } | { readonly kind: "rest" };
 
-/** What a process holds that keeps it alive, by kind, and how many listeners there are. */
+/** A process's active resources by kind, and its number of listeners. */
 export type Resources = Readonly<Record<string, number>>;
 
 export type FromReplica =
@@ -22,13 +22,13 @@ export type FromReplica =
   | {
       readonly kind: "rested";
       readonly resources: Resources;
-      /** What callers met, how often. */
+      /** How often callers got each error. */
       readonly errors: Readonly<Record<string, number>>;
     };
 
 export type FromWorker =
   | { readonly kind: "ready" }
-  /** It stood still, on the machine's clock: stopped, or held up by a busy machine. */
+  /** It stood still, on the machine's clock: it was stopped, or the machine was busy. */
   | { readonly kind: "stood"; readonly fromMs: number; readonly toMs: number };
 
 export type FromProducer =
@@ -38,7 +38,7 @@ export type FromProducer =
       readonly kind: "rested";
       /** How often `enqueue` was refused. */
       readonly refused: number;
-      /** Messages of all else that it met. */
+      /** The messages of all other errors. */
       readonly errors: readonly string[];
     };
 

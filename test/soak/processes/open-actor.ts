@@ -5,7 +5,7 @@ export const PREFIX = "soak";
 const BUCKET = "downstream";
 export const QUEUE = "jobs";
 
-/** A job, by its number. */
+/** A job's data: its number. */
 export interface SoakJob {
   readonly number: number;
 }
@@ -17,15 +17,15 @@ export interface Actor {
   readonly settings: ActorSettings;
 }
 
-/** A server that answers its probes but no draws is looked at so often. */
+/** How often the breaker probes a server that does not answer. */
 const PROBE_MS = 1_000;
-/** What parts tell their log is not what a soak is about; what goes wrong shows in what it counts. */
+/** The soak ignores log lines; failures show in what it counts. */
 const SILENT = { warn: () => {}, error: () => {} };
 
-/** The sluice of a process of the soak, by the settings that it was started with. */
+/** Opens the sluice of a soak process, with the settings from its command line. */
 export function openActor(settings = JSON.parse(process.argv[2]!) as ActorSettings): Actor {
   const { redis, perSecond, burst, onStoreDown } = settings;
-  // A process that waits for the soak's word must not end meanwhile, whatever else it has to do.
+  // The process must not end while it waits for a message from the soak.
   process.channel?.ref();
   const sluice = createSluice({
     redis,
@@ -38,18 +38,18 @@ export function openActor(settings = JSON.parse(process.argv[2]!) as ActorSettin
   return { sluice, bucket, queue, settings };
 }
 
-/** Closes at SIGTERM; the process ends then if nothing is left that keeps it alive. */
+/** Closes at SIGTERM; the process then ends, unless something keeps it alive. */
 export function endWhenAsked({ sluice }: Actor): void {
   process.once("SIGTERM", async () => {
     await sluice.close();
-    // It is not the soak that has gone.
+    // This disconnect does not mean that the soak has ended.
     process.removeAllListeners("disconnect");
     process.disconnect();
   });
 }
 
-/** Resolves when the soak tells this process so. */
-export function whenTold(kind: ToActor["kind"]): Promise<void> {
+/** Resolves when the soak sends this kind of message. */
+export function untilMessage(kind: ToActor["kind"]): Promise<void> {
   return new Promise((resolve) => {
     process.on("message", (message) => {
       if ((message as ToActor).kind === kind) resolve();

@@ -1,18 +1,18 @@
-/** A producer that enqueues jobs of all sorts, and tells which of them Redis has confirmed. */
+/** A producer that enqueues jobs of all kinds, and reports which of them Redis has confirmed. */
 import { setTimeout as pause } from "node:timers/promises";
 import { StoreUnavailableError, type EnqueueOptions } from "sluice";
 import type { FromProducer } from "./messages.ts";
-import { endWhenAsked, openActor, whenTold } from "./open-actor.ts";
+import { endWhenAsked, openActor, untilMessage } from "./open-actor.ts";
 
 const EVERY_MS = 40;
 const REPORT_EVERY_MS = 200;
 const AGAIN_MS = 100;
-/** Enough for all faults that a job can meet. */
+/** Enough attempts for all the faults that a job can meet. */
 const ATTEMPTS = 200;
-/** A few jobs are tried but once, and some of those become dead letters. */
+/** A few jobs have one attempt only, and some of those become dead letters. */
 const HASTY_EVERY = 17;
 const BACKOFF = { baseMs: 100, maxMs: 500 };
-/** Longer than any soak: a job that was done is not to be stored again either. */
+/** Longer than any soak, so that a done job cannot be stored again either. */
 const DEDUPE_MS = 86_400_000;
 
 const actor = openActor();
@@ -23,7 +23,7 @@ let stored: number[] = [];
 let refused = 0;
 let isStopped = false;
 
-function tell(message: FromProducer): void {
+function send(message: FromProducer): void {
   process.send?.(message);
 }
 
@@ -38,7 +38,7 @@ function optionsOf(number: number): EnqueueOptions {
   };
 }
 
-/** Whether a job is enqueued again until it is confirmed, which its dedupeId makes safe. */
+/** Whether to enqueue a job again until it is confirmed, which its dedupeId makes safe. */
 function isSafe(number: number): boolean {
   return number % 2 === 0;
 }
@@ -59,14 +59,14 @@ async function enqueue(number: number): Promise<void> {
 }
 
 function report(): void {
-  if (stored.length > 0) tell({ kind: "stored", jobs: stored });
+  if (stored.length > 0) send({ kind: "stored", jobs: stored });
   stored = [];
 }
 
-const toldToGo = whenTold("go");
-void whenTold("rest").then(() => (isStopped = true));
-tell({ kind: "ready" });
-await toldToGo;
+const go = untilMessage("go");
+void untilMessage("rest").then(() => (isStopped = true));
+send({ kind: "ready" });
+await go;
 const reporting = setInterval(report, REPORT_EVERY_MS);
 for (let number = 0; !isStopped; number++) {
   const enqueuing = enqueue(number).finally(() => underWay.delete(enqueuing));
@@ -76,5 +76,5 @@ for (let number = 0; !isStopped; number++) {
 await Promise.all(underWay);
 clearInterval(reporting);
 report();
-tell({ kind: "rested", refused, errors });
+send({ kind: "rested", refused, errors });
 endWhenAsked(actor);

@@ -1,12 +1,12 @@
 /** A replica at full load: half of its callers draw, half call a throttled function. */
 import { setTimeout as pause } from "node:timers/promises";
 import type { FromReplica, Resources } from "./messages.ts";
-import { endWhenAsked, openActor, whenTold } from "./open-actor.ts";
+import { endWhenAsked, openActor, untilMessage } from "./open-actor.ts";
 import { sendCall } from "./send-call.ts";
 
 const CALLERS = 10;
 const AFTER_ERROR_MS = 50;
-/** How long sockets and timers that are not needed any more may take to go. */
+/** How long sockets and timers that are no longer needed may take to disappear. */
 const SETTLE_LIMIT_MS = 15_000;
 const POLL_MS = 100;
 
@@ -18,7 +18,7 @@ let warnings = 0;
 let isStopped = false;
 process.on("warning", () => (warnings += 1));
 
-function tell(message: FromReplica): void {
+function send(message: FromReplica): void {
   process.send?.(message);
 }
 
@@ -53,17 +53,17 @@ function isWithin(now: Resources, before: Resources): boolean {
   return Object.entries(now).every(([name, count]) => count <= (before[name] ?? 0));
 }
 
-const toldToGo = whenTold("go");
-const toldToRest = whenTold("rest");
+const go = untilMessage("go");
+const rest = untilMessage("rest");
 for (const call of calls) await call();
 const before = resourcesNow();
-tell({ kind: "ready", resources: before });
-await toldToGo;
+send({ kind: "ready", resources: before });
+await go;
 const running = calls.flatMap((call) => Array.from({ length: CALLERS }, () => keepCalling(call)));
-await toldToRest;
+await rest;
 isStopped = true;
 await Promise.all(running);
 const endsAtMs = performance.now() + SETTLE_LIMIT_MS;
 while (!isWithin(resourcesNow(), before) && performance.now() < endsAtMs) await pause(POLL_MS);
-tell({ kind: "rested", resources: resourcesNow(), errors });
+send({ kind: "rested", resources: resourcesNow(), errors });
 endWhenAsked(actor);

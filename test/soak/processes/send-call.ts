@@ -1,17 +1,17 @@
 import { createMachineClock } from "../../../bench/fleet/machine-clock.ts";
 
-/** A call of the downstream that came to nothing. */
+/** Thrown when a call gets no whole answer from the downstream. */
 class CallFailedError extends Error {
   override readonly name = "CallFailedError";
 }
 
-/** Calls to this path are answered, and not logged. */
+/** Calls to this path are answered but not logged. */
 export const WARM_UP_PATH = "/warm-up";
-/** How long a call may take. */
+/** The longest time for one call. */
 const CALL_LIMIT_MS = 2_000;
 const nowMs = createMachineClock();
 
-/** Calls the downstream, and says when it left, on which slot, and for which job. */
+/** Calls the downstream, and sends along when the call left, its slot and its job. */
 export async function sendCall(
   url: string,
   { slotMs, job }: { readonly slotMs?: number; readonly job?: number },
@@ -32,7 +32,7 @@ export async function sendCall(
   }
 }
 
-/** What a process loads for its first call takes long, and is not what is measured. */
+/** Makes a first call, which takes long because of what it loads and is not to be measured. */
 export async function warmUp(url: string): Promise<void> {
   await (await fetch(new URL(WARM_UP_PATH, url))).arrayBuffer();
 }

@@ -11,7 +11,7 @@ const CONCURRENCY = 20;
 const HANDLER_MS = 20;
 const LOOK_EVERY_MS = 50;
 const CLOSE_DEADLINE_MS = 4_000;
-/** One job of so many is given up by its handler. */
+/** The handler discards one of this many jobs. */
 const HOPELESS_EVERY = 101;
 
 const actor = openActor();
@@ -30,20 +30,20 @@ sluice.worker(
   { concurrency: CONCURRENCY, lockMs: LOCK_MS, closeDeadlineMs: CLOSE_DEADLINE_MS },
 );
 endWhenAsked(actor);
-/** Tells of each standstill that can have ended a lock: one is renewed when half of it is over. */
+/** Reports each standstill long enough to end a lock, which is renewed at half its time. */
 function watchForStandstills(): void {
   const nowMs = createMachineClock();
   let lastMs = nowMs();
   setInterval(() => {
     const fromMs = lastMs;
     lastMs = nowMs();
-    if (lastMs - fromMs > LOCK_MS / 2) tell({ kind: "stood", fromMs, toMs: lastMs });
+    if (lastMs - fromMs > LOCK_MS / 2) send({ kind: "stood", fromMs, toMs: lastMs });
   }, LOOK_EVERY_MS).unref();
 }
 
-function tell(message: FromWorker): void {
+function send(message: FromWorker): void {
   process.send?.(message);
 }
 
 watchForStandstills();
-tell({ kind: "ready" });
+send({ kind: "ready" });

@@ -2,25 +2,25 @@ import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { endChild, isRunning, startChild } from "../../../examples/shared/child.ts";
 
-/** A process of the soak, as its parent sees it. */
+/** The parent's handle on a soak process. */
 export interface ActorProcess<From> {
   readonly name: string;
   readonly pid: number;
   readonly isRunning: boolean;
-  /** Its first message, with which it says that it is ready. */
+  /** Its first message, which means that it is ready. */
   readonly first: From;
   send(message: object): void;
   signal(name: NodeJS.Signals): void;
-  /** Its next message of this kind. */
+  /** Resolves with its next message of this kind. */
   next<Kind extends string>(kind: Kind): Promise<Extract<From, { readonly kind: Kind }>>;
-  /** Ends it; tells whether it ended by itself when it was asked to. */
+  /** Ends it; resolves with whether SIGTERM was enough. */
   end(): Promise<boolean>;
 }
 
 export interface ActorOptions<From> {
   readonly args?: readonly string[];
   readonly onMessage?: (message: From) => void;
-  /** Called when it ends that nobody has ended. */
+  /** Called when it ends unexpectedly. */
   readonly onCrash: (complaint: string) => void;
 }
 
@@ -33,7 +33,7 @@ export async function startActor<From extends { readonly kind: string }>(
 ): Promise<ActorProcess<From>> {
   const child = startChild(`test/soak/processes/${file}`, { args });
   let complaint = "";
-  let isMeant = false;
+  let isExpected = false;
   child.stdout!.resume();
   child.stderr!.on("data", (chunk: Buffer) => {
     complaint = (complaint + chunk.toString()).slice(-COMPLAINT_CHARACTERS);
@@ -41,7 +41,7 @@ export async function startActor<From extends { readonly kind: string }>(
   child.on("message", (message) => onMessage?.(message as From));
   child.on("error", (error) => (complaint += String(error)));
   child.once("exit", (code, signal) => {
-    if (!isMeant) onCrash(`${file} ended by itself (${signal ?? code}). ${complaint.trim()}`);
+    if (!isExpected) onCrash(`${file} ended by itself (${signal ?? code}). ${complaint.trim()}`);
   });
   const [first] = (await Promise.race([once(child, "message"), diedEarly(child, file)])) as [From];
 
@@ -54,7 +54,7 @@ export async function startActor<From extends { readonly kind: string }>(
     first,
     send: (message) => void child.send(message),
     signal(name) {
-      if (name === "SIGKILL") isMeant = true;
+      if (name === "SIGKILL") isExpected = true;
       child.kill(name);
     },
     next: (kind) =>
@@ -73,7 +73,7 @@ export async function startActor<From extends { readonly kind: string }>(
         });
       }),
     async end() {
-      isMeant = true;
+      isExpected = true;
       await endChild(child);
       return child.signalCode !== "SIGKILL";
     },

@@ -5,14 +5,14 @@ import { Redis } from "ioredis";
 import { startRedis } from "../../support/local-redis.ts";
 import type { LocalRedis } from "../../support/private-redis.ts";
 
-/** A Redis that writes its log always, and can be killed and started again in its place. */
+/** A Redis that syncs its append-only log on every write, and can be killed and restarted on the same port. */
 export interface CrashingRedis {
   readonly url: string;
   readonly port: number;
-  /** A connection of the soak's own, beside the proxy. */
+  /** The soak's own connection, which bypasses the proxy. */
   readonly operator: Redis;
   kill(): Promise<void>;
-  /** Starts it again after it was killed; resolves when it answers. */
+  /** Restarts it after a kill; resolves when it answers. */
   start(): Promise<void>;
   stop(): Promise<void>;
 }

@@ -15,21 +15,21 @@ import { startActor, type ActorProcess } from "./actors.ts";
 import { startCrashingRedis, type CrashingRedis } from "./crashing-redis.ts";
 import { startWire, type Wire } from "./wire.ts";
 
-/** What the soak noted down while it ran. */
+/** What the soak recorded while it ran. */
 export interface Log {
-  /** In the order of their arrival. */
+  /** In order of arrival. */
   readonly calls: Call[];
   readonly clocks: Moment[];
   readonly confirmed: number[];
-  /** Of workers. */
+  /** The workers' standstills. */
   readonly standstills: Standstill[];
-  /** What went wrong that nothing could excuse. */
+  /** Failures that no fault excuses. */
   readonly complaints: string[];
 }
 
 type WorkerProcess = ActorProcess<FromWorker>;
 
-/** All that takes part: Redis behind its proxy, the downstream, and the processes that go through Sluice. */
+/** Everything in the soak: Redis behind its proxy, the downstream, and the processes that use Sluice. */
 export interface Stage {
   readonly redis: CrashingRedis;
   readonly proxy: TcpProxy;
@@ -37,14 +37,14 @@ export interface Stage {
   readonly downstream: ActorProcess<FromDownstream>;
   readonly replicas: readonly ActorProcess<FromReplica>[];
   readonly producer: ActorProcess<FromProducer>;
-  /** A worker that was killed is another process from then on. */
+  /** A killed worker is replaced by a new process. */
   readonly workers: WorkerProcess[];
   startWorker(): Promise<WorkerProcess>;
-  /** Steers bucket and queue, past the proxy. */
+  /** Controls bucket and queue; bypasses the proxy. */
   readonly control: Actor;
   readonly log: Log;
   readonly nowMs: () => number;
-  /** Ends what is still running. */
+  /** Ends everything that still runs. */
   [Symbol.asyncDispose](): Promise<void>;
 }
 

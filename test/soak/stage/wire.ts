@@ -2,13 +2,13 @@ import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { createReplier, type ReplyMode } from "../../support/replier.ts";
 
-/** The way to the proxy. What breaks no stream is done here, what breaks one there. */
+/** The connection to the proxy. It makes the faults that break no stream; the proxy makes those that do. */
 export interface Wire {
   readonly port: number;
   set(mode: ReplyMode): void;
-  /** All connections that there are go dead, and nobody hears of it; new ones work. */
+  /** Makes all present connections dead without closing them; new ones work. */
   abandon(): void;
-  /** Those that went dead are found to be so. */
+  /** Resets the dead connections, so that clients notice. */
   find(): void;
   close(): Promise<void>;
 }
@@ -27,7 +27,7 @@ export async function startWire(toPort: number): Promise<Wire> {
     const reply = createReplier(client);
     upstream.on("data", (bytes) => reply(bytes, mode));
     for (const socket of pair) {
-      // A broken connection is what this is for; the other side is broken with it, unless it is not to hear of it.
+      // Broken connections are expected. The other side breaks too, unless the connection is meant to be dead.
       socket.on("error", () => undefined);
       socket.on("close", () => {
         living.delete(pair);

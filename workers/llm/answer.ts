@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { readEvents } from "../server-sent-events.ts";
+import { readEvents } from "./server-sent-events.ts";
 import { CallError } from "../shared/call.ts";
 import type { ChatResult } from "./queue.ts";
 

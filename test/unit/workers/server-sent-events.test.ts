@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { readEvents } from "../../../workers/server-sent-events.ts";
+import { readEvents } from "../../../workers/llm/server-sent-events.ts";
 
 async function read(chunks: readonly (string | Uint8Array)[]): Promise<string[]> {
   async function* body(): AsyncGenerator<Uint8Array> {

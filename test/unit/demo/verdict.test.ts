@@ -32,7 +32,7 @@ describe("the demo's verdict, at 100 calls a second", () => {
     ]);
   });
 
-  it("allows for what the downstream may have seen late, and says so", () => {
+  it("excuses calls that the downstream may have seen late, and says so", () => {
     const late = { worstSecond: 102, surelyInWorstSecond: 101 };
 
     const [row] = judge(100, { ...KEPT, ...late }).filter(({ name }) => name === "worst second");
@@ -54,7 +54,7 @@ describe("the demo's verdict, at 100 calls a second", () => {
     expect(broken(figures)).toEqual([name]);
   });
 
-  it("allows for a webhook that came twice where a worker died", () => {
+  it("excuses a webhook that came twice when a worker died", () => {
     expect(broken({ twice: 1, crashedWorkers: 1 })).toEqual([]);
   });
 });

@@ -80,7 +80,13 @@ export function createBuckets(parts: BucketsParts): Buckets {
       }
       const openLocalStore = isRemote ? createMemoryStore : undefined;
       // One for all parts of a bucket: what goes wrong with one goes wrong with each.
-      const common = { store, replica, logger: seldom(logger), listen, openLocalStore };
+      const common = {
+        store,
+        replica,
+        logger: seldom(logger, () => performance.now()),
+        listen,
+        openLocalStore,
+      };
       const bucket = create({ name, policy, ...common, ...behaviour });
       buckets.set(name, bucket);
       declarations.set(name, declaration);

@@ -1,6 +1,5 @@
 import type { Limit } from "./limits/limit.ts";
 import { resetsAround } from "./resets.ts";
-import type { KnownTerms } from "./draw-messages.ts";
 
 export interface Window {
   readonly startUs: number;
@@ -29,7 +28,7 @@ interface Keyed {
 
 /** A request, as far as it may hold limits of calendar days. */
 export interface Reckoned extends Partial<Keyed> {
-  readonly terms: KnownTerms;
+  readonly terms: { readonly limits: readonly Limit[] };
   readonly wish?: Keyed;
   readonly wishes?: readonly Keyed[];
 }

@@ -6,7 +6,7 @@ import type { Job } from "./job.ts";
 import type { ChildAnswer, ChildAttempt, SlotMessage } from "./sandbox-protocol.ts";
 
 /** A process of BullMQ's pool. */
-type Child = Awaited<ReturnType<ChildPool["retain"]>>;
+type RunningChild = Awaited<ReturnType<ChildPool["retain"]>>;
 
 type Message =
   | { readonly cmd: ParentCommand; readonly value?: unknown; readonly err?: unknown }
@@ -17,7 +17,7 @@ type Message =
  * Rejects when the process is of no use any more: it has ended, or its handler was out of time.
  */
 export function runInChild(
-  child: Child,
+  child: RunningChild,
   { job, context }: { readonly job: Job<unknown>; readonly context: JobContext },
 ): Promise<ChildAnswer> {
   const { signal } = context;

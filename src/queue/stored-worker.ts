@@ -6,7 +6,6 @@ import { deadlyFailure } from "./outcome.ts";
 import { ASK_AGAIN_MS, createPatientBackend } from "./patient-backend.ts";
 import { createErrorReports } from "./report-errors.ts";
 import { createRetention } from "./retention.ts";
-import { publishRetries } from "./retry-events.ts";
 
 export interface StoredWorkerParts<Data, Result> {
   readonly queue: string;
@@ -58,7 +57,6 @@ export function createStoredWorker<Data, Result>(
     createPatientBackend,
   );
   createErrorReports(`A worker of queue "${queue}"`, logger)(stored);
-  publishRetries(stored);
   const retention = createRetention(
     (kept) => connection.forgetDone(queue, kept),
     // What fails for want of Redis is told already.

@@ -30,15 +30,15 @@ export interface CloseOptions {
   readonly deadlineMs?: number | undefined;
 }
 
-const TIME = wholeNumber(0, LONGEST_MS, "milliseconds").optional();
+const TIME_OR_NONE = wholeNumber(0, LONGEST_MS, "milliseconds").optional();
 const WORKER_OPTIONS = z.strictObject({
   concurrency: wholeNumber(1, 100_000, "jobs").optional(),
-  closeDeadlineMs: TIME,
-  patienceMs: TIME,
+  closeDeadlineMs: TIME_OR_NONE,
+  patienceMs: TIME_OR_NONE,
   timeoutMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
   lockMs: wholeNumber(1_000, LONGEST_MS, "milliseconds").optional(),
 });
-const CLOSE_OPTIONS = z.strictObject({ deadlineMs: TIME });
+const CLOSE_OPTIONS = z.strictObject({ deadlineMs: TIME_OR_NONE });
 
 export function readWorkerOptions(given: unknown): WorkerOptions {
   return readOptions("worker()", WORKER_OPTIONS, given);

@@ -21,6 +21,7 @@ import { PARK_MS, tolerant } from "./lane.ts";
 import { fillDefaults, readJob, type Stored } from "./job.ts";
 import type { Queue } from "./queue.ts";
 import { probeOf } from "./probe.ts";
+import { publishRetries } from "./retry-events.ts";
 import { createRunning } from "./running.ts";
 import { setBack } from "./set-back.ts";
 import { createStoredWorker } from "./stored-worker.ts";
@@ -68,7 +69,7 @@ const REDIS_GRACE_MS = 2_000;
 
 export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result>): Worker {
   const { queue, bucket, schema, connect, prefix, onClosed } = settings;
-  const logger = seldom(settings.logger);
+  const logger = seldom(settings.logger, () => performance.now());
   const options = readWorkerOptions(settings.options);
   const isInline = typeof settings.handler === "function";
   const { concurrency = isInline ? 50 : availableParallelism(), timeoutMs } = options;
@@ -107,6 +108,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     lockMs,
     process,
   });
+  publishRetries(stored);
   stored.on("lockRenewalFailed", (ids) => {
     for (const id of ids) running.abort("its lock was lost", id);
   });

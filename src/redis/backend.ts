@@ -1,6 +1,5 @@
 import type { Cluster, Redis } from "ioredis";
-import type { LaneStore } from "../core/lane-store.ts";
-import type { RunDeclaration } from "../core/run-declaration.ts";
+import type { QueueConnection } from "../core/lane-store.ts";
 import type { Logger } from "../core/logger.ts";
 import type { StoreEvent } from "../core/store-events.ts";
 import type { Store } from "../core/store.ts";
@@ -38,23 +37,7 @@ export interface Backend {
   /** Whether it is a cluster: each bucket lies on one of its nodes, by its name. */
   readonly isCluster: boolean;
   /** A connection to where this queue lives, for this use. */
-  connectQueue(queue: string, use: ConnectionUse): QueueServer;
-}
-
-/** A connection to the server of one queue, as `src/queue/connection.ts` wants it. */
-interface QueueServer {
-  readonly client: Redis | Cluster;
-  untilReady(timeoutMs: number): Promise<void>;
-  inTime<Answer>(timeoutMs: number, question: Promise<Answer>): Promise<Answer>;
-  isReady(): boolean;
-  readonly lanes: LaneStore;
-  forgetDone(queue: string, kept: { readonly most: number; readonly forMs: number }): Promise<void>;
-  noteBegun(queue: string, id: string, startByMs: number): Promise<void>;
-  begunBy(queue: string, id: string): Promise<number | undefined>;
-  declareRun(queue: string, declaration: RunDeclaration): Promise<boolean>;
-  takeOut(key: string, member: string): Promise<boolean>;
-  setIfFree(key: string, value: string): Promise<boolean>;
-  close(): void;
+  connectQueue(queue: string, use: ConnectionUse): QueueConnection<Redis | Cluster>;
 }
 
 export function createBackend(options: BackendOptions): Backend {
@@ -79,7 +62,11 @@ export function createBackend(options: BackendOptions): Backend {
   };
 }
 
-function connectForQueue(server: RedisInput, use: ConnectionUse, prefix: string): QueueServer {
+function connectForQueue(
+  server: RedisInput,
+  use: ConnectionUse,
+  prefix: string,
+): QueueConnection<Redis | Cluster> {
   const client = connect(server, use);
   insistOnScripts(client);
   return {

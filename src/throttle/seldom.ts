@@ -13,20 +13,20 @@ interface Said {
  * A logger for what may go wrong with every call: it warns of the same once in ten seconds, and then tells by `unsaid`
  * how often it did not. Reasons do not count: they may name a key, or hold a whole answer.
  */
-export function seldom(logger: Logger): Logger {
+export function seldom(logger: Logger, nowMs: () => number): Logger {
   const said = new Map<string, Said>();
 
   return {
     warn(facts, message) {
       const what = "reason" in facts ? message.replace(String(facts.reason), "") : message;
       const before = said.get(what);
-      const nowMs = performance.now();
-      if (before !== undefined && nowMs < before.atMs + SILENT_MS) {
+      const atMs = nowMs();
+      if (before !== undefined && atMs < before.atMs + SILENT_MS) {
         before.unsaid += 1;
         return;
       }
       said.delete(what);
-      said.set(what, { atMs: nowMs, unsaid: 0 });
+      said.set(what, { atMs, unsaid: 0 });
       if (said.size > MOST_REMEMBERED) said.delete(said.keys().next().value!);
       const { unsaid = 0 } = before ?? {};
       logger.warn(unsaid === 0 ? facts : { ...facts, unsaid }, message);

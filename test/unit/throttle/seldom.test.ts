@@ -6,10 +6,13 @@ const pass = fakeTimers();
 
 function setUp() {
   const said: unknown[] = [];
-  const logger = seldom({
-    warn: (facts, message) => void said.push([facts, message]),
-    error: (facts, message) => void said.push(["error", facts, message]),
-  });
+  const logger = seldom(
+    {
+      warn: (facts, message) => void said.push([facts, message]),
+      error: (facts, message) => void said.push(["error", facts, message]),
+    },
+    () => performance.now(),
+  );
   return { logger, said };
 }
 

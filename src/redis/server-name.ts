@@ -1,10 +1,10 @@
+import slotOf from "cluster-key-slot";
 import type { Cluster, Redis } from "ioredis";
-import { slotOfTag } from "../core/cluster-slot.ts";
 import { isCluster } from "./connection.ts";
 
 /** Tells what the server of a bucket is called in logs and events: where it is, never with a user or password. */
 export function serverNames(redis: Redis | Cluster): (bucket: string) => string {
-  if (isCluster(redis)) return (bucket) => redis.slots[slotOfTag(bucket)]?.[0] ?? "cluster";
+  if (isCluster(redis)) return (bucket) => redis.slots[slotOf(bucket)]?.[0] ?? "cluster";
   const name = nameOf(redis);
   return () => name;
 }

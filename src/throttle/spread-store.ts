@@ -1,4 +1,4 @@
-import { SLOTS, slotOfTag } from "../core/cluster-slot.ts";
+import slotOf from "cluster-key-slot";
 import type { DrawRequest, Drawn } from "../core/draw-messages.ts";
 import type { Peeked, ScopeRequest, SteerRequest, Store } from "../core/store.ts";
 
@@ -15,6 +15,8 @@ export interface PartStore {
  * the state: with another number, keys are looked for elsewhere.
  */
 const PARTS = 32;
+/** How many hash slots a Redis cluster has. */
+const SLOTS = 16_384;
 /** Replicas are counted in all parts so often at most: a queue's outlook looks at its bucket each time. */
 const COUNT_EVERY_MS = 1_000;
 
@@ -94,7 +96,7 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
 
 /** The part that a name lies in: a cluster's slots, cut into as many pieces. */
 export function partOf(name: string): number {
-  return Math.floor((slotOfTag(name) * PARTS) / SLOTS);
+  return Math.floor((slotOf(name) * PARTS) / SLOTS);
 }
 
 /** For each part, the first name that lies in it itself: so the parts are as even over the nodes as the slots. */

@@ -1,14 +1,13 @@
 import { randomUUID } from "node:crypto";
-import { compilePolicy } from "./core/compile-policy.ts";
-import type { Logger } from "./core/logger.ts";
+import { seldom, type Logger } from "./core/logger.ts";
+import { compilePolicy } from "./core/policy/policy.ts";
 import type { Store } from "./core/store.ts";
 import { assertSame, assertSamePolicy, type Declaration } from "./declarations.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
 import { readBucketOptions, type BucketOptions } from "./throttle/bucket-options.ts";
 import type { BucketParts } from "./throttle/bucket-parts.ts";
-import type { OwnedBucket } from "./throttle/owned-bucket.ts";
 import { createBucket } from "./throttle/create-bucket.ts";
-import { seldom } from "./throttle/seldom.ts";
+import type { OwnedBucket } from "./throttle/owned-bucket.ts";
 import { createSpreadBucket } from "./throttle/spread-bucket.ts";
 
 /** The buckets of one sluice. */

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
-import { describeValue } from "./core/describe-value.ts";
+import { describeValue } from "./core/describe.ts";
 import { InvalidOptionError } from "./core/errors.ts";
-import { formatPolicy, type Policy, type PolicyOptions } from "./core/policy.ts";
+import { formatPolicy, type Policy, type PolicyOptions } from "./core/policy/policy.ts";
 
 /** The options that a bucket or a queue was declared with. */
 export type Declaration = Readonly<Record<string, unknown>>;

@@ -1,15 +1,14 @@
 import { createBuckets } from "./buckets.ts";
-import { createEmitter, type Emitter } from "./core/emitter.ts";
 import { ClosedError, InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
+import { createEmitter, type Emitter, type SluiceEvents, type StoreEvent } from "./core/events.ts";
 import { readName } from "./core/options.ts";
-import type { SluiceEvents, StoreEvent } from "./core/store-events.ts";
 import { assertSame, type Declaration } from "./declarations.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
 import type { ConnectQueue } from "./queue/connection.ts";
-import { createQueue, type OwnedQueue, type Queue } from "./queue/queue.ts";
 import type { Handler } from "./queue/handler.ts";
-import { createWorker, type Worker } from "./queue/worker.ts";
+import { createQueue, type OwnedQueue, type Queue } from "./queue/queue.ts";
 import type { WorkerOptions } from "./queue/worker-options.ts";
+import { createWorker, type Worker } from "./queue/worker.ts";
 import { createBackend } from "./redis/backend.ts";
 import {
   processWarnings,

@@ -1,5 +1,5 @@
 import { ChildCommand, ParentCommand, type ChildPool } from "bullmq";
-import { reasonOf } from "../core/describe-value.ts";
+import { reasonOf } from "../core/describe.ts";
 import type { JobContext } from "./handler.ts";
 import { HandlerTimeoutError } from "./job-errors.ts";
 import type { Job } from "./job.ts";

@@ -1,5 +1,4 @@
-import { StoreUnavailableError } from "../core/errors.ts";
-import { redisRefusalOf, type RedisRefusal } from "../core/redis-refusal.ts";
+import { redisRefusalOf, StoreUnavailableError, type RedisRefusal } from "../core/errors.ts";
 
 /** How ioredis refuses a command that it has not begun to send. */
 const UNSENT = "Stream isn't writeable";

@@ -1,5 +1,5 @@
 import type { ConnectionOptions } from "bullmq";
-import type { QueueConnection as Connection } from "../core/lane-store.ts";
+import type { QueueConnection as Connection } from "../core/queue-store.ts";
 
 /** A connection to Redis that BullMQ can use, made where Redis is known. */
 export type QueueConnection = Connection<ConnectionOptions>;

@@ -1,4 +1,4 @@
-import { reasonOf } from "../core/describe-value.ts";
+import { reasonOf } from "../core/describe.ts";
 import type { Logger } from "../core/logger.ts";
 import type { QueueConnection } from "./connection.ts";
 import { readJob, type Job, type Stored } from "./job.ts";

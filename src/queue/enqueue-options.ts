@@ -1,8 +1,15 @@
 import { z } from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
-import { KEY, LONGEST_MS, NAME, PRIORITY, readOptions, wholeNumber } from "../core/options.ts";
-import type { Priority } from "../core/priority.ts";
-import { isTimeZone } from "../core/resets.ts";
+import { isTimeZone } from "../core/limits/calendar-days.ts";
+import {
+  KEY,
+  LONGEST_MS,
+  NAME,
+  PRIORITY,
+  readOptions,
+  wholeNumber,
+  type Priority,
+} from "../core/options.ts";
 import type { Cost } from "../throttle/costs.ts";
 import { COST } from "../throttle/draw-options.ts";
 import { isCron } from "./cron.ts";

@@ -1,6 +1,6 @@
 import type { Queue as StoredQueue } from "bullmq";
 import { InvalidOptionError } from "../core/errors.ts";
-import type { RunDeclaration } from "../core/run-declaration.ts";
+import type { RunDeclaration } from "../core/queue-store.ts";
 import type { OwnedBucket } from "../throttle/owned-bucket.ts";
 import { afterOthers, confirmed } from "./confirmed.ts";
 import {
@@ -10,8 +10,8 @@ import {
   type EnqueueOptions,
   type JobDefaults,
 } from "./enqueue-options.ts";
-import { createJoinLanes, type LaneJoinParts } from "./join-lanes.ts";
 import { readJob, storedName, storedOptions, type Job, type Stored } from "./job.ts";
+import { createJoinLanes, type LaneJoinParts } from "./join-lanes.ts";
 import { PARK_MS } from "./lane.ts";
 import { tellWhenFull } from "./memory-full.ts";
 import { queuedJob, type JobActions, type QueuedJob } from "./queued-job.ts";

@@ -1,9 +1,9 @@
 import type { EventEmitter } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
 import { QueueEvents as StoredEvents } from "bullmq";
-import { reasonOf } from "../core/describe-value.ts";
-import { createEmitter } from "../core/emitter.ts";
+import { reasonOf } from "../core/describe.ts";
 import { ClosedError } from "../core/errors.ts";
+import { createEmitter } from "../core/events.ts";
 import type { Logger } from "../core/logger.ts";
 import { storedQueueName, type ConnectQueue } from "./connection.ts";
 import {

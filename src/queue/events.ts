@@ -1,4 +1,4 @@
-import type { Emitter } from "../core/emitter.ts";
+import type { Emitter } from "../core/events.ts";
 
 /** What becomes of a queue's jobs, whichever process does it. */
 export interface QueueEvents {

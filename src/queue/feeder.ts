@@ -1,6 +1,6 @@
-import { reasonOf } from "../core/describe-value.ts";
-import type { Arrival, LaneJob, LaneStore } from "../core/lane-store.ts";
+import { reasonOf } from "../core/describe.ts";
 import type { Logger } from "../core/logger.ts";
+import type { Arrival, LaneJob, LaneStore } from "../core/queue-store.ts";
 import { createRecentCount } from "./recent-count.ts";
 
 /** Asks for jobs out of their lanes, as many as a worker can start soon, and tells what came of them. */

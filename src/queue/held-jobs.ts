@@ -1,4 +1,4 @@
-import type { LaneStore } from "../core/lane-store.ts";
+import type { LaneStore } from "../core/queue-store.ts";
 import type { Running } from "./running.ts";
 
 /** Tells of the jobs that a worker has fetched and not begun: all may know of those that wait for long, to say when others start. */

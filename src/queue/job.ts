@@ -1,5 +1,5 @@
-import type { Job as StoredJob, JobsOptions } from "bullmq";
-import { PRIORITIES, type Priority } from "../core/priority.ts";
+import type { JobsOptions, Job as StoredJob } from "bullmq";
+import { PRIORITIES, type Priority } from "../core/options.ts";
 import type { Cost } from "../throttle/costs.ts";
 import { DEFAULT_ATTEMPTS, exponential } from "./backoff.ts";
 import type { EnqueueOptions } from "./enqueue-options.ts";

@@ -1,7 +1,7 @@
 import type { Queue as StoredQueue } from "bullmq";
-import { reasonOf } from "../core/describe-value.ts";
-import type { LaneStore } from "../core/lane-store.ts";
+import { reasonOf } from "../core/describe.ts";
 import type { Logger } from "../core/logger.ts";
+import type { LaneStore } from "../core/queue-store.ts";
 import { readJob, type Stored } from "./job.ts";
 import { PARK_MS } from "./lane.ts";
 

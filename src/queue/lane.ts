@@ -1,4 +1,4 @@
-import { describeValue, reasonOf } from "../core/describe-value.ts";
+import { describeValue, reasonOf } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 
 /**

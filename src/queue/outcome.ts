@@ -1,5 +1,5 @@
 import { UnrecoverableError } from "bullmq";
-import { describeValue } from "../core/describe-value.ts";
+import { describeValue } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import { LONGEST_MS } from "../core/options.ts";
 import type { Job } from "./job.ts";

@@ -1,7 +1,7 @@
-import type { JobPlace, LanesSeen, LaneStore } from "../core/lane-store.ts";
+import type { JobPlace, LanesSeen, LaneStore } from "../core/queue-store.ts";
 import { orEndless } from "../throttle/bucket-state.ts";
-import type { OwnedBucket } from "../throttle/owned-bucket.ts";
 import type { TryOptions } from "../throttle/draw-options.ts";
+import type { OwnedBucket } from "../throttle/owned-bucket.ts";
 import { drain, type Drain, type LaneLoad } from "./backlog.ts";
 import { pacesOf, type Paces } from "./paces.ts";
 import type { StoredAccess } from "./stored-queue.ts";

@@ -1,6 +1,6 @@
+import { stepOf } from "../core/draw/scope.ts";
 import { ruleOf } from "../core/limits/registry.ts";
-import { keyLimitsOf } from "../core/per-key.ts";
-import { stepOf } from "../core/scope.ts";
+import { keyLimitsOf } from "../core/policy/per-key.ts";
 import { costsOf } from "../throttle/costs.ts";
 import type { TryOptions } from "../throttle/draw-options.ts";
 import type { InForce } from "../throttle/steering.ts";

@@ -1,4 +1,4 @@
-import type { Arrival } from "../core/lane-store.ts";
+import type { Arrival } from "../core/queue-store.ts";
 import type { Slot } from "../throttle/slot.ts";
 import type { Job } from "./job.ts";
 

@@ -1,6 +1,6 @@
-import type { JobSchedulerJson, Queue as StoredQueue, RepeatOptions } from "bullmq";
+import type { JobSchedulerJson, RepeatOptions, Queue as StoredQueue } from "bullmq";
 import { readName } from "../core/options.ts";
-import type { RunDeclaration } from "../core/run-declaration.ts";
+import type { RunDeclaration } from "../core/queue-store.ts";
 import { UTC } from "./cron.ts";
 import type { EnqueueOptions } from "./enqueue-options.ts";
 import {

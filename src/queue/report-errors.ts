@@ -1,6 +1,6 @@
-import { reasonOf } from "../core/describe-value.ts";
+import { reasonOf } from "../core/describe.ts";
+import { isForWantOfRights } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
-import { isForWantOfRights } from "../core/redis-refusal.ts";
 
 /** What a queue and a worker of BullMQ's have in common. */
 interface Reporter {

@@ -1,4 +1,4 @@
-import type { KeptJobs } from "../core/lane-store.ts";
+import type { KeptJobs } from "../core/queue-store.ts";
 
 /** Removes done jobs that are no longer kept. BullMQ would look for them with each job, which costs Redis five commands. */
 export interface Retention {

@@ -4,7 +4,7 @@ import { dirname, join, resolve } from "node:path";
 import process from "node:process";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { ChildPool } from "bullmq";
-import { reasonOf } from "../core/describe-value.ts";
+import { reasonOf } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import { runInChild } from "./child-run.ts";

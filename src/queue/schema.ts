@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { StandardSchemaV1 } from "@standard-schema/spec";
-import { reasonOf } from "../core/describe-value.ts";
+import { reasonOf } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 
 /** Checks data by any library that keeps to Standard Schema: zod, valibot, arktype. */

@@ -1,5 +1,5 @@
 import { DelayedError, WaitingError } from "bullmq";
-import type { LaneStore } from "../core/lane-store.ts";
+import type { LaneStore } from "../core/queue-store.ts";
 import { readJob, type Stored } from "./job.ts";
 import { PARK_MS } from "./lane.ts";
 

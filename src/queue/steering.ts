@@ -1,8 +1,7 @@
 import type { Queue as StoredQueue } from "bullmq";
-import type { LaneStore } from "../core/lane-store.ts";
 import { InvalidOptionError } from "../core/errors.ts";
-import { PRIORITY } from "../core/options.ts";
-import { PRIORITIES, type Priority } from "../core/priority.ts";
+import { PRIORITIES, PRIORITY, type Priority } from "../core/options.ts";
+import type { LaneStore } from "../core/queue-store.ts";
 import { readJobId } from "./job-id.ts";
 import type { StoredAccess } from "./stored-queue.ts";
 

@@ -1,8 +1,7 @@
 import { Queue as StoredQueue } from "bullmq";
-import { ClosedError, SluiceError, StoreUnavailableError } from "../core/errors.ts";
+import { wordsOf } from "../core/describe.ts";
+import { ClosedError, redisRefusalOf, SluiceError, StoreUnavailableError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
-import { wordsOf } from "../core/describe-value.ts";
-import { redisRefusalOf } from "../core/redis-refusal.ts";
 import { storedQueueName, type QueueConnection } from "./connection.ts";
 import { createErrorReports } from "./report-errors.ts";
 

@@ -1,9 +1,9 @@
 import type { Cluster, Redis } from "ioredis";
+import { wordsOf } from "../core/describe.ts";
+import type { StoreEvent } from "../core/events.ts";
 import type { Logger } from "../core/logger.ts";
-import type { StoreEvent } from "../core/store-events.ts";
-import { wordsOf } from "../core/describe-value.ts";
-import { lastErrorOf } from "./last-error.ts";
 import { createBreaker, type Breaker, type BreakerOptions } from "./breaker.ts";
+import { lastErrorOf } from "./last-error.ts";
 import { nodeName, serverNames } from "./server-name.ts";
 import { withinMs } from "./time-limit.ts";
 

@@ -1,5 +1,5 @@
-import type { Limit } from "../core/limits/limit.ts";
 import { ordinalOf, ruleOf } from "../core/limits/registry.ts";
+import type { Limit } from "../core/limits/rule.ts";
 
 /** A key of a bucket that has limits of its own. */
 export interface LimitedKey {

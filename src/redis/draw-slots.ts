@@ -1,4 +1,4 @@
-import type { DrawReply } from "../core/draw-messages.ts";
+import type { DrawReply } from "../core/store.ts";
 import type { Script } from "./script.ts";
 import { slotsDraw, type SlotsDraw } from "./scripts/slots-draw.ts";
 import { isPlainTry, slotsTry } from "./scripts/slots-try.ts";

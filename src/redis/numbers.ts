@@ -1,6 +1,6 @@
-import type { Limit } from "../core/limits/limit.ts";
 import { ruleOf } from "../core/limits/registry.ts";
-import type { KnownTerms } from "../core/draw-messages.ts";
+import type { Limit } from "../core/limits/rule.ts";
+import type { KnownTerms } from "../core/store.ts";
 
 /** Whole numbers in one argument, as doubles: to read twenty costs Redis less than to parse twenty. */
 export function packNumbers(numbers: readonly number[]): Buffer {

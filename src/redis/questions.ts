@@ -1,8 +1,13 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
-import { wordsOf } from "../core/describe-value.ts";
-import { ClosedError, SluiceError, StoreUnavailableError } from "../core/errors.ts";
-import { isReply, redisRefusalOf } from "../core/redis-refusal.ts";
+import { wordsOf } from "../core/describe.ts";
+import {
+  ClosedError,
+  isReply,
+  redisRefusalOf,
+  SluiceError,
+  StoreUnavailableError,
+} from "../core/errors.ts";
 import type { Breakers, ServerBreaker } from "./breakers.ts";
 import { lastErrorOf } from "./last-error.ts";
 import { untilReady } from "./ready.ts";

@@ -1,5 +1,5 @@
 import type { Cluster, Redis } from "ioredis";
-import type { LaneStore } from "../core/lane-store.ts";
+import type { LaneStore } from "../core/queue-store.ts";
 import { runScript } from "./script.ts";
 import {
   lanesClear,

@@ -1,12 +1,10 @@
 import type { Cluster, Redis } from "ioredis";
-import type { Reckoned } from "../core/align.ts";
-import { costTooLarge } from "../core/cost-too-large.ts";
-import type { CostTooLargeError } from "../core/errors.ts";
-import { WrongResetsError } from "../core/wrong-resets.ts";
+import { WrongResetsError, type CostTooLargeError } from "../core/errors.ts";
+import type { StoreEvent } from "../core/events.ts";
+import type { Reckoned } from "../core/limits/calendar-windows.ts";
+import { costTooLarge } from "../core/limits/registry.ts";
 import type { Logger } from "../core/logger.ts";
-import type { StoreEvent } from "../core/store-events.ts";
-import type { DrawRequest } from "../core/draw-messages.ts";
-import type { Store } from "../core/store.ts";
+import type { DrawRequest, Store } from "../core/store.ts";
 import type { BreakerOptions } from "./breaker.ts";
 import { createBreakers } from "./breakers.ts";
 import { bucketKeys } from "./bucket-keys.ts";

@@ -1,5 +1,5 @@
 import type { Cluster, Redis } from "ioredis";
-import { hasDays, reckon, type Reckoned } from "../core/align.ts";
+import { hasDays, reckon, type Reckoned } from "../core/limits/calendar-windows.ts";
 
 /** Calendar days as they lie about the server's now, whatever this process's clock says. */
 export interface ServerDays {

@@ -1,12 +1,12 @@
 import { ClosedError, LineFullError } from "../core/errors.ts";
-import type { Priority } from "../core/priority.ts";
+import type { Priority } from "../core/options.ts";
 import type { TryDecision } from "./bucket.ts";
-import type { OwnedBucket } from "./owned-bucket.ts";
 import type { DrawOptions, TryOptions } from "./draw-options.ts";
 import { createEntry } from "./entry.ts";
 import type { Estimates } from "./estimates.ts";
 import type { Group } from "./group.ts";
 import type { Groups } from "./groups.ts";
+import type { OwnedBucket } from "./owned-bucket.ts";
 import type { Pacer } from "./pacer.ts";
 import type { SecondLook } from "./second-look.ts";
 import type { Slot } from "./slot.ts";

@@ -1,5 +1,5 @@
-import type { Drawn, Place } from "../core/draw-messages.ts";
-import { LOOK_IN_US } from "../core/turns.ts";
+import { LOOK_IN_US } from "../core/draw/turns.ts";
+import type { Drawn, Place } from "../core/store.ts";
 import { STORE_RETRY_MS } from "./outage/store-retries.ts";
 import type { Received, ReplyTimes } from "./reply-times.ts";
 import type { SoonestGroups } from "./waiting-groups.ts";

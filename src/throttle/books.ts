@@ -1,4 +1,4 @@
-import type { Granted } from "../core/draw-messages.ts";
+import type { Granted } from "../core/store.ts";
 import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
 import { createLateSlots } from "./late-slots.ts";

@@ -1,13 +1,13 @@
 import { z } from "zod";
 import { readOptions, wholeNumber } from "../core/options.ts";
-import type { PolicyOptions } from "../core/policy.ts";
+import type { PolicyOptions } from "../core/policy/policy.ts";
+import { FEEDBACK_SHAPE, type FeedbackOptions } from "./feedback-options.ts";
 import {
   ON_STATE_LOST,
   ON_STORE_DOWN,
   type OnStateLost,
   type OnStoreDown,
 } from "./outage/outage-options.ts";
-import { FEEDBACK_SHAPE, type FeedbackOptions } from "./feedback-options.ts";
 
 /** What `bucket()` takes: the policy, and what each process does with it. */
 export interface BucketOptions extends PolicyOptions, FeedbackOptions {

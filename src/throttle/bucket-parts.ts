@@ -1,5 +1,5 @@
 import type { Logger } from "../core/logger.ts";
-import type { Policy } from "../core/policy.ts";
+import type { Policy } from "../core/policy/policy.ts";
 import type { Store } from "../core/store.ts";
 import type { FeedbackOptions } from "./feedback-options.ts";
 import type { OnStateLost, OnStoreDown } from "./outage/outage-options.ts";

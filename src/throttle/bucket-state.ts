@@ -1,6 +1,6 @@
-import { formatLimit } from "../core/format-limit.ts";
-import { keyLimitsOf } from "../core/per-key.ts";
-import { formatPolicy, type Policy } from "../core/policy.ts";
+import { formatLimit } from "../core/limits/registry.ts";
+import { keyLimitsOf } from "../core/policy/per-key.ts";
+import { formatPolicy, type Policy } from "../core/policy/policy.ts";
 import type { Peeked } from "../core/store.ts";
 
 /** How one limit stands. The numbers are of 100 calls a minute, 97 of them used. */

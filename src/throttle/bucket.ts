@@ -1,8 +1,8 @@
-import type { PolicyOptions } from "../core/policy.ts";
+import type { PolicyOptions } from "../core/policy/policy.ts";
+import type { BucketState } from "./bucket-state.ts";
 import type { Decision } from "./decision.ts";
 import type { DrawOptions, TryOptions } from "./draw-options.ts";
 import type { Slot } from "./slot.ts";
-import type { BucketState } from "./bucket-state.ts";
 import type { KeyOptions, PauseOptions } from "./steering.ts";
 import type { ThrottledFetch } from "./throttled-fetch.ts";
 import type { Throttled, ThrottledOptions } from "./throttled-function.ts";

@@ -1,7 +1,7 @@
 import { types } from "node:util";
-import { closest } from "../core/closest.ts";
-import { describeValue } from "../core/describe-value.ts";
+import { describeValue } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
+import { closest } from "../core/options.ts";
 import { isReference } from "./namespace.ts";
 
 /**

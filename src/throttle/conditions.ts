@@ -1,7 +1,7 @@
-import { HORIZON_MS } from "../core/limit-makers.ts";
-import type { Limit } from "../core/limits/limit.ts";
+import { stepOf } from "../core/draw/scope.ts";
 import { isLeased, ruleOf } from "../core/limits/registry.ts";
-import { stepOf } from "../core/scope.ts";
+import type { Limit } from "../core/limits/rule.ts";
+import { HORIZON_MS } from "../core/policy/limit-makers.ts";
 
 /** What the calls of a group are under; all keys that have the same limits share it. */
 export interface Conditions {

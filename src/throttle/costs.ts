@@ -1,8 +1,7 @@
-import { costTooLarge } from "../core/cost-too-large.ts";
+import { isThenable } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
-import { isThenable } from "../core/is-thenable.ts";
-import type { Limit } from "../core/limits/limit.ts";
-import { ruleOf } from "../core/limits/registry.ts";
+import { costTooLarge, ruleOf } from "../core/limits/registry.ts";
+import type { Limit } from "../core/limits/rule.ts";
 
 /** How much of each unit one call takes: `{ tokens: 800 }`; a number is calls. */
 export type Cost = number | Readonly<Record<string, number>>;

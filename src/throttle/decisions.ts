@@ -1,8 +1,7 @@
-import { formatLimit } from "../core/format-limit.ts";
-import type { Limit } from "../core/limits/limit.ts";
+import { formatLimit, ruleOf } from "../core/limits/registry.ts";
+import type { Limit } from "../core/limits/rule.ts";
 import { LONGEST_MS } from "../core/options.ts";
-import { ruleOf } from "../core/limits/registry.ts";
-import type { Granted, Standing } from "../core/draw-messages.ts";
+import type { Granted, Standing } from "../core/store.ts";
 import type { TryDecision } from "./bucket.ts";
 import type { Conditions } from "./conditions.ts";
 import type { LimitDecision } from "./decision.ts";

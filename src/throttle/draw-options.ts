@@ -1,7 +1,13 @@
 import { z } from "zod";
-import { KEY, LONGEST_MS, PRIORITY, readOptions, wholeNumber } from "../core/options.ts";
-import { letGo } from "../core/let-go.ts";
-import type { Priority } from "../core/priority.ts";
+import { letGo } from "../core/describe.ts";
+import {
+  KEY,
+  LONGEST_MS,
+  PRIORITY,
+  readOptions,
+  wholeNumber,
+  type Priority,
+} from "../core/options.ts";
 import type { Cost } from "./costs.ts";
 import { FEEDBACK, type ReadFeedback } from "./feedback-options.ts";
 

@@ -1,8 +1,8 @@
-import { HORIZON_MS } from "../core/limit-makers.ts";
+import { stepOf } from "../core/draw/scope.ts";
 import { isLeased } from "../core/limits/registry.ts";
 import { LONGEST_MS } from "../core/options.ts";
-import { formatPolicy } from "../core/policy.ts";
-import { stepOf } from "../core/scope.ts";
+import { HORIZON_MS } from "../core/policy/limit-makers.ts";
+import { formatPolicy } from "../core/policy/policy.ts";
 import type { Conditions } from "./conditions.ts";
 import { UNKNOWN_MS } from "./decisions.ts";
 import type { Group } from "./group.ts";

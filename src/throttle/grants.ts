@@ -1,10 +1,10 @@
-import type { Drawn, Granted } from "../core/draw-messages.ts";
+import type { Drawn, Granted } from "../core/store.ts";
 import { keyLookInAtMs } from "./ask-times.ts";
 import type { Books } from "./books.ts";
 import type { Group } from "./group.ts";
 import { slotsOf, type HeldSlot } from "./held-slots.ts";
-import type { LinePlaces } from "./line-places.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
+import type { LinePlaces } from "./line-places.ts";
 import type { Received } from "./reply-times.ts";
 import type { Returns } from "./returns.ts";
 

@@ -1,4 +1,4 @@
-import { PRIORITIES } from "../core/priority.ts";
+import { PRIORITIES } from "../core/options.ts";
 import type { Conditions } from "./conditions.ts";
 import { createHeldSlots, type HeldSlot, type HeldSlots } from "./held-slots.ts";
 import { createLine, type Line, type Waiter } from "./line.ts";

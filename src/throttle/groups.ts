@@ -1,6 +1,6 @@
 import { InvalidOptionError } from "../core/errors.ts";
-import { keyLimitsOf } from "../core/per-key.ts";
-import type { Policy } from "../core/policy.ts";
+import { keyLimitsOf } from "../core/policy/per-key.ts";
+import type { Policy } from "../core/policy/policy.ts";
 import { conditionsOf, type Conditions } from "./conditions.ts";
 import { costsOf } from "./costs.ts";
 import type { TryOptions } from "./draw-options.ts";

@@ -1,4 +1,4 @@
-import { slotOfRun, type Granted } from "../core/draw-messages.ts";
+import { slotOfRun, type Granted } from "../core/store.ts";
 
 /** A slot, and when it comes on this process's monotonic clock. */
 export interface HeldSlot {

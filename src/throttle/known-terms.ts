@@ -1,7 +1,6 @@
 import type { Logger } from "../core/logger.ts";
-import { readPolicyText } from "../core/policy-text.ts";
-import { formatPolicy, type Policy } from "../core/policy.ts";
-import type { KnownTerms } from "../core/draw-messages.ts";
+import { formatPolicy, readPolicyText, type Policy } from "../core/policy/policy.ts";
+import type { KnownTerms } from "../core/store.ts";
 
 /** A policy that is in force, and was not known here. */
 export interface PolicyNews {

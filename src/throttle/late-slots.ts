@@ -1,4 +1,4 @@
-import { HORIZON_MS } from "../core/limit-makers.ts";
+import { HORIZON_MS } from "../core/policy/limit-makers.ts";
 
 /** Decides which slots are used although they come late. */
 export interface LateSlots {

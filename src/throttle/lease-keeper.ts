@@ -1,4 +1,4 @@
-import { reasonOf } from "../core/describe-value.ts";
+import { reasonOf } from "../core/describe.ts";
 import { LeaseLostError } from "../core/errors.ts";
 import { isLeased } from "../core/limits/registry.ts";
 import type { Basics } from "./basics.ts";

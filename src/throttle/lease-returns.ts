@@ -1,4 +1,4 @@
-import { reasonOf } from "../core/describe-value.ts";
+import { reasonOf } from "../core/describe.ts";
 import type { Basics } from "./basics.ts";
 import { LeasesByHolder, leasesRequest, type LeaseHolder } from "./leases-request.ts";
 

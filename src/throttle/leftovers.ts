@@ -1,4 +1,4 @@
-import { NO_PLACE } from "../core/draw-messages.ts";
+import { NO_PLACE } from "../core/store.ts";
 import type { AskTimes } from "./ask-times.ts";
 import type { Books } from "./books.ts";
 import type { Group } from "./group.ts";

@@ -1,4 +1,4 @@
-import { NO_PLACE, type Place } from "../core/draw-messages.ts";
+import { NO_PLACE, type Place } from "../core/store.ts";
 
 /** This process's places among those who wait in a bucket. */
 export interface LinePlaces {

@@ -1,4 +1,4 @@
-import { PRIORITIES, type Priority } from "../core/priority.ts";
+import { PRIORITIES, type Priority } from "../core/options.ts";
 
 /** One who waits, as a link of the line it waits in. */
 export interface Waiter {

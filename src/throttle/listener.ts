@@ -1,12 +1,12 @@
-import { reasonOf } from "../core/describe-value.ts";
-import { keyLimitsOf } from "../core/per-key.ts";
+import { reasonOf } from "../core/describe.ts";
+import { keyLimitsOf } from "../core/policy/per-key.ts";
 import type { Change } from "../core/store.ts";
 import type { Basics } from "./basics.ts";
 import type { Estimate } from "./estimates.ts";
+import type { Feedback, FeedbackOptions, ReadFeedback } from "./feedback-options.ts";
 import { readAnswer, type Answer } from "./feedback/answer.ts";
 import { createAskOwn } from "./feedback/own-answer.ts";
 import { readRemaining } from "./feedback/remaining.ts";
-import type { Feedback, FeedbackOptions, ReadFeedback } from "./feedback-options.ts";
 import { rememberLast } from "./remember-last.ts";
 
 /** The call that an answer came to. */

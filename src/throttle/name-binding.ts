@@ -1,6 +1,6 @@
-import { COOLING, PAUSED, SLOWED } from "../core/draw-messages.ts";
-import { formatLimit } from "../core/format-limit.ts";
-import type { Limit } from "../core/limits/limit.ts";
+import { formatLimit } from "../core/limits/registry.ts";
+import type { Limit } from "../core/limits/rule.ts";
+import { COOLING, PAUSED, SLOWED } from "../core/store.ts";
 
 const NAMES: ReadonlyMap<number, string> = new Map([
   [COOLING, "a cooldown"],

@@ -1,5 +1,5 @@
+import { isThenable } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
-import { isThenable } from "../core/is-thenable.ts";
 import { readResolved, type CallOptions, type DrawOptions } from "./draw-options.ts";
 
 /** How each call draws: all alike, unless key or cost depend on the arguments. */

@@ -1,5 +1,5 @@
 import type { ClosedError } from "../core/errors.ts";
-import type { Policy } from "../core/policy.ts";
+import type { Policy } from "../core/policy/policy.ts";
 import type { News } from "../core/store.ts";
 import type { Bucket } from "./bucket.ts";
 import type { Cost } from "./costs.ts";

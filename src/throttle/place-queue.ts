@@ -1,5 +1,5 @@
 import type { PriorityQueue } from "p-queue";
-import { PRIORITIES } from "../core/priority.ts";
+import { PRIORITIES } from "../core/options.ts";
 import { createLine, type Waiter } from "./line.ts";
 
 type Run = NonNullable<ReturnType<PriorityQueue["dequeue"]>>;

@@ -1,7 +1,7 @@
 import { setMaxListeners } from "node:events";
 import PQueue from "p-queue";
 import { WaitTooLongError } from "../core/errors.ts";
-import { RANKS } from "../core/priority.ts";
+import { RANKS } from "../core/options.ts";
 import type { DrawOptions } from "./draw-options.ts";
 import type { OwnedBucket } from "./owned-bucket.ts";
 import { PlaceQueue } from "./place-queue.ts";

@@ -1,4 +1,4 @@
-import type { Limit } from "../core/limits/limit.ts";
+import type { Limit } from "../core/limits/rule.ts";
 import type { TryDecision } from "./bucket.ts";
 import { later } from "./decisions.ts";
 import type { Group } from "./group.ts";

@@ -1,5 +1,5 @@
-import { HORIZON_MS } from "../core/limit-makers.ts";
-import type { Drawn } from "../core/draw-messages.ts";
+import { HORIZON_MS } from "../core/policy/limit-makers.ts";
+import type { Drawn } from "../core/store.ts";
 import { createBucketClock } from "./bucket-clock.ts";
 import { createLeastOfLate } from "./least-of-late.ts";
 

@@ -1,8 +1,7 @@
-import { reasonOf } from "../core/describe-value.ts";
-import type { Limit } from "../core/limits/limit.ts";
+import { reasonOf } from "../core/describe.ts";
 import { ruleOf } from "../core/limits/registry.ts";
-import type { Place } from "../core/draw-messages.ts";
-import { MOST_RETURNED } from "../core/store.ts";
+import type { Limit } from "../core/limits/rule.ts";
+import { MOST_RETURNED, type Place } from "../core/store.ts";
 import type { Basics } from "./basics.ts";
 import type { Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";

@@ -1,4 +1,4 @@
-import { reasonOf } from "../core/describe-value.ts";
+import { reasonOf } from "../core/describe.ts";
 import { CostTooLargeError, InvalidOptionError } from "../core/errors.ts";
 import type { Basics } from "./basics.ts";
 import type { PolicyNews } from "./known-terms.ts";

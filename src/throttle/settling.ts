@@ -1,5 +1,5 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { reasonOf } from "../core/describe-value.ts";
+import { reasonOf } from "../core/describe.ts";
 import type { Basics } from "./basics.ts";
 import { differences } from "./costs.ts";
 import type { SettleBy } from "./draw-options.ts";

@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import { HORIZON_MS } from "../core/limit-makers.ts";
+import { HORIZON_MS } from "../core/policy/limit-makers.ts";
 import type { TryOptions } from "./draw-options.ts";
 import type { Slot } from "./slot.ts";
 

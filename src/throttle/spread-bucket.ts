@@ -1,17 +1,17 @@
 import { InvalidOptionError } from "../core/errors.ts";
-import type { LimitsOptions } from "../core/limits-options.ts";
-import type { PolicyOptions } from "../core/policy.ts";
+import type { LimitsOptions } from "../core/policy/limit-makers.ts";
+import type { PolicyOptions } from "../core/policy/policy.ts";
 import type { BucketParts } from "./bucket-parts.ts";
 import { createCloseNews } from "./close-news.ts";
-import type { OwnedBucket } from "./owned-bucket.ts";
 import { createBucket } from "./create-bucket.ts";
 import { readDrawOptions, type DrawOptions } from "./draw-options.ts";
 import { createFetch } from "./fetch.ts";
-import type { ThrottledFetch } from "./throttled-fetch.ts";
+import type { OwnedBucket } from "./owned-bucket.ts";
 import { createRefusals } from "./refusals.ts";
 import { takeSlotInHand } from "./slot-in-hand.ts";
 import type { Slot } from "./slot.ts";
 import { createPartStores, partOf } from "./spread-store.ts";
+import type { ThrottledFetch } from "./throttled-fetch.ts";
 import { throttle } from "./throttled.ts";
 
 export interface SpreadBucketParts extends BucketParts {

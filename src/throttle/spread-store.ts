@@ -1,6 +1,12 @@
 import slotOf from "cluster-key-slot";
-import type { DrawRequest, Drawn } from "../core/draw-messages.ts";
-import type { Peeked, ScopeRequest, SteerRequest, Store } from "../core/store.ts";
+import type {
+  Drawn,
+  DrawRequest,
+  Peeked,
+  ScopeRequest,
+  SteerRequest,
+  Store,
+} from "../core/store.ts";
 
 /** One part of a spread bucket: a bucket of its own in the store. */
 export interface PartStore {

@@ -1,9 +1,8 @@
 import { z } from "zod";
 import { ClosedError, InvalidOptionError } from "../core/errors.ts";
 import { KEY, LONGEST_MS, readOptions, wholeNumber } from "../core/options.ts";
-import { keyLimitsOf } from "../core/per-key.ts";
-import { compileOver } from "../core/compile-policy.ts";
-import type { Policy, PolicyOptions } from "../core/policy.ts";
+import { keyLimitsOf } from "../core/policy/per-key.ts";
+import { compileOver, type Policy, type PolicyOptions } from "../core/policy/policy.ts";
 import type { Change, Peeked, ScopeRequest } from "../core/store.ts";
 import type { Basics } from "./basics.ts";
 import { describeState, FOREVER_US, msUntil, type BucketState } from "./bucket-state.ts";

@@ -1,4 +1,4 @@
-import type { Drawn, Granted } from "../core/draw-messages.ts";
+import type { Drawn, Granted } from "../core/store.ts";
 import { allowed, refused, standingsOf } from "./decisions.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
 import type { Refusals } from "./refusals.ts";

@@ -1,4 +1,4 @@
-import { NO_PLACE, type Wish } from "../core/draw-messages.ts";
+import { NO_PLACE, type Wish } from "../core/store.ts";
 import type { TryDecision } from "./bucket.ts";
 import type { TryOptions } from "./draw-options.ts";
 import type { Group } from "./group.ts";

@@ -1,5 +1,5 @@
 import { StoreUnavailableError } from "../core/errors.ts";
-import { NO_PLACE, type Drawn, type DrawRequest, type Granted } from "../core/draw-messages.ts";
+import { NO_PLACE, type Drawn, type DrawRequest, type Granted } from "../core/store.ts";
 import type { Basics } from "./basics.ts";
 import type { TryDecision } from "./bucket.ts";
 import type { TryOptions } from "./draw-options.ts";

@@ -1,5 +1,5 @@
 import { InvalidOptionError } from "../core/errors.ts";
-import type { Policy } from "../core/policy.ts";
+import type { Policy } from "../core/policy/policy.ts";
 import type { TryOptions } from "./draw-options.ts";
 import type { Knowledge } from "./known-terms.ts";
 

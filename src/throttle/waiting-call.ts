@@ -1,5 +1,5 @@
 import { WaitTooLongError } from "../core/errors.ts";
-import type { Priority } from "../core/priority.ts";
+import type { Priority } from "../core/options.ts";
 import type { DrawOptions } from "./draw-options.ts";
 import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";

@@ -1,4 +1,4 @@
-import { RANKS } from "../core/priority.ts";
+import { RANKS } from "../core/options.ts";
 import type { Group } from "./group.ts";
 import { createHeap } from "./heap.ts";
 

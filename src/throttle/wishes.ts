@@ -1,7 +1,7 @@
-import type { Wish } from "../core/draw-messages.ts";
 import { isLeased } from "../core/limits/registry.ts";
-import type { LinePlaces } from "./line-places.ts";
+import type { Wish } from "../core/store.ts";
 import { lacking, type Group } from "./group.ts";
+import type { LinePlaces } from "./line-places.ts";
 import { MANY, rankOf, type SoonestGroups, type WaitingGroups } from "./waiting-groups.ts";
 
 /** What to ask for, and for whom: the groups stand in the order of the wishes. */

@@ -1,11 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { fixedWindow, leakyBucket, tokenBucket } from "../../src/core/limit-makers.ts";
-import type { Limit } from "../../src/core/limits/limit.ts";
-import { compilePolicy } from "../../src/core/compile-policy.ts";
-import { NO_PLACE, type DrawRequest, type Wish } from "../../src/core/draw-messages.ts";
-import type { Store } from "../../src/core/store.ts";
+import { fixedWindow, leakyBucket, tokenBucket } from "../../src/core/policy/limit-makers.ts";
+import type { Limit } from "../../src/core/limits/rule.ts";
+import { compilePolicy } from "../../src/core/policy/policy.ts";
+import { NO_PLACE, type DrawRequest, type Store, type Wish } from "../../src/core/store.ts";
 import { createMemoryStore } from "../../src/memory/memory-store.ts";
 import { createManualClock } from "../../src/testing/manual-clock.ts";
 import { createAsker } from "../support/asker.ts";

@@ -1,6 +1,6 @@
 import { readdir } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
-import { compilePolicy } from "../../src/core/compile-policy.ts";
+import { compilePolicy } from "../../src/core/policy/policy.ts";
 import type { Script } from "../../src/redis/script.ts";
 import { concurrency, fixedWindow, leakyBucket, slidingLog } from "sluice";
 

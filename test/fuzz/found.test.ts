@@ -6,7 +6,7 @@ import {
   type PolicyOptions,
   type Sluice,
 } from "sluice";
-import { compilePolicy } from "../../src/core/compile-policy.ts";
+import { compilePolicy } from "../../src/core/policy/policy.ts";
 import { createWeights } from "../../src/queue/lane.ts";
 import { createGroups } from "../../src/throttle/groups.ts";
 import type { SlotKeeper } from "../../src/throttle/slot.ts";

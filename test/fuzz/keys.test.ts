@@ -11,7 +11,7 @@ import {
   slidingWindow,
   type Sluice,
 } from "sluice";
-import type { Limit } from "../../src/core/limits/limit.ts";
+import type { Limit } from "../../src/core/limits/rule.ts";
 import { KEY, NAME } from "../../src/core/options.ts";
 import { bucketKeys } from "../../src/redis/bucket-keys.ts";
 import { hostileName } from "./hostile.ts";

@@ -1,4 +1,4 @@
-import type { Fed, FeedRequest, LaneJob, LaneStore } from "../../src/core/lane-store.ts";
+import type { Fed, FeedRequest, LaneJob, LaneStore } from "../../src/core/queue-store.ts";
 import { createFeeder, type Feeder } from "../../src/queue/feeder.ts";
 
 /** A feeder, and what its lanes were told and answer. */

@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { reckon, type Reckoned } from "../../src/core/align.ts";
+import { reckon, type Reckoned } from "../../src/core/limits/calendar-windows.ts";
 import type { Store } from "../../src/core/store.ts";
 import { drawSlots } from "../../src/redis/draw-slots.ts";
 import { runScript, type Script } from "../../src/redis/script.ts";

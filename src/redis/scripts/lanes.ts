@@ -5,7 +5,7 @@ import type {
   JobPlace,
   LaneJob,
   LanesSeen,
-} from "../../core/lane-store.ts";
+} from "../../core/queue-store.ts";
 import { defineScript, type Script } from "../script.ts";
 import { baseOf, type QueueName } from "./queue-keys.ts";
 

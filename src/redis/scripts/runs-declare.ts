@@ -1,4 +1,4 @@
-import type { RunDeclaration } from "../../core/run-declaration.ts";
+import type { RunDeclaration } from "../../core/queue-store.ts";
 import { defineScript, type Script } from "../script.ts";
 import { baseOf, type QueueName } from "./queue-keys.ts";
 

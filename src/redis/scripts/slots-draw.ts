@@ -1,12 +1,5 @@
-import type { Limit } from "../../core/limits/limit.ts";
-import type {
-  DrawReply,
-  DrawRequest,
-  Granted,
-  Place,
-  Standing,
-  Wish,
-} from "../../core/draw-messages.ts";
+import type { Limit } from "../../core/limits/rule.ts";
+import type { DrawReply, DrawRequest, Granted, Place, Standing, Wish } from "../../core/store.ts";
 import { bucketKeys, type LimitedKey } from "../bucket-keys.ts";
 import { limitsNumbers, orInfinity, packNumbers, termsNumbers } from "../numbers.ts";
 import { defineScript, type Script } from "../script.ts";

@@ -1,5 +1,5 @@
-import type { Limit } from "../../core/limits/limit.ts";
 import { ruleOf } from "../../core/limits/registry.ts";
+import type { Limit } from "../../core/limits/rule.ts";
 import {
   NO_PLACE,
   type DrawReply,
@@ -7,7 +7,7 @@ import {
   type Run,
   type Standing,
   type Wish,
-} from "../../core/draw-messages.ts";
+} from "../../core/store.ts";
 import { stateKeys } from "../bucket-keys.ts";
 import { packNumbers } from "../numbers.ts";
 import { defineScript, type Script } from "../script.ts";

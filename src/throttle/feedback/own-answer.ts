@@ -1,6 +1,4 @@
-import { describeValue } from "../../core/describe-value.ts";
-import { isThenable } from "../../core/is-thenable.ts";
-import { letGo } from "../../core/let-go.ts";
+import { describeValue, isThenable, letGo } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { Feedback, ReadFeedback } from "../feedback-options.ts";
 

@@ -1,17 +1,16 @@
+import { DREW_ELSEWHERE_US } from "../../core/draw/bucket-state.ts";
 import { StoreUnavailableError } from "../../core/errors.ts";
-import type { Limit } from "../../core/limits/limit.ts";
-import { isLeased } from "../../core/limits/registry.ts";
-import { partOfLimit } from "../../core/local-part.ts";
-import { DREW_ELSEWHERE_US } from "../../core/lost-state.ts";
+import { isLeased, partOfLimit } from "../../core/limits/registry.ts";
+import type { Limit } from "../../core/limits/rule.ts";
 import {
   NO_PLACE,
   type Drawn,
   type DrawRequest,
   type Granted,
   type KnownTerms,
+  type Store,
   type Wish,
-} from "../../core/draw-messages.ts";
-import type { Store } from "../../core/store.ts";
+} from "../../core/store.ts";
 import type { Known, StandIn } from "./stand-in.ts";
 
 /**

@@ -1,5 +1,5 @@
-import { NO_PLACE, type DrawRequest, type Granted, type Wish } from "../../core/draw-messages.ts";
 import { isLeased } from "../../core/limits/registry.ts";
+import { NO_PLACE, type DrawRequest, type Granted, type Wish } from "../../core/store.ts";
 import { ownUs, type Known, type StandIn } from "./stand-in.ts";
 
 /** Lets every call pass at once, without any limit. */

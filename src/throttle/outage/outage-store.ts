@@ -1,7 +1,13 @@
+import { DREW_ELSEWHERE_US } from "../../core/draw/bucket-state.ts";
 import { StoreUnavailableError } from "../../core/errors.ts";
-import { DREW_ELSEWHERE_US } from "../../core/lost-state.ts";
-import { NO_PLACE, type Drawn, type DrawRequest } from "../../core/draw-messages.ts";
-import type { LeasesRequest, SettleRequest, Store } from "../../core/store.ts";
+import {
+  NO_PLACE,
+  type Drawn,
+  type DrawRequest,
+  type LeasesRequest,
+  type SettleRequest,
+  type Store,
+} from "../../core/store.ts";
 import { createBucketClock } from "../bucket-clock.ts";
 import { createReplicasSeen } from "./replicas-seen.ts";
 import { createRunningLeases } from "./running-leases.ts";

@@ -1,5 +1,5 @@
-import type { Drawn, DrawRequest } from "../../core/draw-messages.ts";
 import { isLeased } from "../../core/limits/registry.ts";
+import type { Drawn, DrawRequest } from "../../core/store.ts";
 
 /** The leases of calls that run here, by who gave them; undefined stands for Redis. */
 export interface RunningLeases<Holder> {

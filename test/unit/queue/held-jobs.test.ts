@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import type { HoldRequest } from "../../../src/core/lane-store.ts";
+import type { HoldRequest } from "../../../src/core/queue-store.ts";
 import type { OwnedJobContext } from "../../../src/queue/handler.ts";
 import { createHeldJobs } from "../../../src/queue/held-jobs.ts";
 import { createRunning } from "../../../src/queue/running.ts";

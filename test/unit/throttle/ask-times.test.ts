@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { NO_PLACE, type Drawn, type Granted, type Place } from "../../../src/core/draw-messages.ts";
+import { NO_PLACE, type Drawn, type Granted, type Place } from "../../../src/core/store.ts";
 import { createAskTimes } from "../../../src/throttle/ask-times.ts";
 import { conditionsOf } from "../../../src/throttle/conditions.ts";
 import { Group, type Caller } from "../../../src/throttle/group.ts";

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { concurrency, leakyBucket, slidingLog } from "../../../src/core/limit-makers.ts";
-import type { Limit } from "../../../src/core/limits/limit.ts";
+import { concurrency, leakyBucket, slidingLog } from "../../../src/core/policy/limit-makers.ts";
+import type { Limit } from "../../../src/core/limits/rule.ts";
 import { conditionsOf } from "../../../src/throttle/conditions.ts";
 
 const NONE: readonly Limit[] = [];

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { compilePolicy } from "../../../src/core/compile-policy.ts";
+import { compilePolicy } from "../../../src/core/policy/policy.ts";
 import type { Caller } from "../../../src/throttle/group.ts";
 import { createGroups } from "../../../src/throttle/groups.ts";
 import type { SlotKeeper } from "../../../src/throttle/slot.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { NO_PLACE, type Granted } from "../../../src/core/draw-messages.ts";
+import { NO_PLACE, type Granted } from "../../../src/core/store.ts";
 import { createHeldSlots } from "../../../src/throttle/held-slots.ts";
 
 function listed(...slotsUs: readonly number[]): Granted {

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { NO_PLACE } from "../../../src/core/draw-messages.ts";
+import { NO_PLACE } from "../../../src/core/store.ts";
 import { createLinePlaces } from "../../../src/throttle/line-places.ts";
 
 const turn = { turnUs: 5, turnName: "2 1 a", sinceUs: 0 };

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { PRIORITIES, type Priority } from "../../../src/core/priority.ts";
+import { PRIORITIES, type Priority } from "../../../src/core/options.ts";
 import { createLine, type Line, type Waiter } from "../../../src/throttle/line.ts";
 import { heapUsed } from "../../support/heap-used.ts";
 

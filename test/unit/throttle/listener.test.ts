@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { leakyBucket, tokenBucket } from "../../../src/core/limit-makers.ts";
+import { leakyBucket, tokenBucket } from "../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import type { OwnedBucket } from "../../../src/throttle/owned-bucket.ts";

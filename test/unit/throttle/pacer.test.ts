@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { Place, Wish } from "../../../src/core/draw-messages.ts";
+import type { Place, Wish } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
 import { TooFar, type Wait, type WaitOptions } from "../../../src/throttle/waiting-call.ts";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { Drawn } from "../../../src/core/draw-messages.ts";
+import type { Drawn } from "../../../src/core/store.ts";
 import { createReplyTimes } from "../../../src/throttle/reply-times.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
 

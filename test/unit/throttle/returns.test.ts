@@ -1,6 +1,6 @@
 import { expect, it, vi } from "vitest";
-import { fixedWindow, leakyBucket } from "../../../src/core/limit-makers.ts";
-import { compilePolicy } from "../../../src/core/compile-policy.ts";
+import { fixedWindow, leakyBucket } from "../../../src/core/policy/limit-makers.ts";
+import { compilePolicy } from "../../../src/core/policy/policy.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { conditionsOf } from "../../../src/throttle/conditions.ts";
 import { Group } from "../../../src/throttle/group.ts";

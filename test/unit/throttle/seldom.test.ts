@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { seldom } from "../../../src/throttle/seldom.ts";
+import { seldom } from "../../../src/core/logger.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
 
 const pass = fakeTimers();

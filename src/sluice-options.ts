@@ -6,9 +6,9 @@ import { LONGEST_MS, NAME, readOptions, wholeNumber } from "./core/options.ts";
 import { JOB_DEFAULTS, type JobDefaults } from "./queue/enqueue-options.ts";
 import type { Weights } from "./queue/lane.ts";
 import type { Schema } from "./queue/schema.ts";
+import { placeOf } from "./redis/backend.ts";
 import type { BreakerOptions } from "./redis/breaker.ts";
 import { canRead, type RedisInput } from "./redis/connection.ts";
-import { placeOf } from "./redis/shards.ts";
 import type { Bucket } from "./throttle/bucket.ts";
 
 export interface SluiceOptions {

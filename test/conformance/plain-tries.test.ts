@@ -9,7 +9,7 @@ import type { Change, Store } from "../../src/core/store.ts";
 import { createMemoryStore } from "../../src/memory/memory-store.ts";
 import { createManualClock } from "../../src/testing/manual-clock.ts";
 import { createAsker, slotsOf, type Asker } from "../support/asker.ts";
-import { runScript } from "../../src/redis/script.ts";
+import { runScript } from "../../src/redis/scripts/script.ts";
 import { slotsDraw } from "../../src/redis/scripts/slots-draw.ts";
 import { createPinnedRedisStore } from "../support/pinned-redis-store.ts";
 

@@ -1,7 +1,7 @@
 import { readdir } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
 import { compilePolicy } from "../../src/core/policy/policy.ts";
-import type { Script } from "../../src/redis/script.ts";
+import type { Script } from "../../src/redis/scripts/script.ts";
 import { concurrency, fixedWindow, leakyBucket, slidingLog } from "sluice";
 
 const FOLDER = new URL("../../src/redis/scripts/", import.meta.url);

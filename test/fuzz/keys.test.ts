@@ -13,7 +13,7 @@ import {
 } from "sluice";
 import type { Limit } from "../../src/core/limits/rule.ts";
 import { KEY, NAME } from "../../src/core/options.ts";
-import { bucketKeys } from "../../src/redis/bucket-keys.ts";
+import { bucketKeys } from "../../src/redis/scripts/keys.ts";
 import { hostileName } from "./hostile.ts";
 import { forAll, outcomeOf, SILENT } from "./outcomes.ts";
 

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, inject, it } from "vitest";
 import { createJoinLanes } from "../../src/queue/join-lanes.ts";
 import type { Stored } from "../../src/queue/job.ts";
 import { PARK_MS } from "../../src/queue/lane.ts";
-import { createRedisLanes } from "../../src/redis/redis-lanes.ts";
+import { createRedisLanes } from "../../src/redis/queue-store.ts";
 import { realSluices } from "../support/real-sluice.ts";
 import { waitUntil } from "../support/wait-until.ts";
 

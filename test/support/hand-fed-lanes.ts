@@ -3,7 +3,7 @@ import { Queue as BullQueue } from "bullmq";
 import { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, beforeEach, inject } from "vitest";
 import type { Fed, FeedRequest, LaneJob, LaneStore } from "../../src/core/queue-store.ts";
-import { createRedisLanes } from "../../src/redis/redis-lanes.ts";
+import { createRedisLanes } from "../../src/redis/queue-store.ts";
 
 export const HOUR_MS = 3_600_000;
 

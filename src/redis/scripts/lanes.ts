@@ -6,8 +6,8 @@ import type {
   LaneJob,
   LanesSeen,
 } from "../../core/queue-store.ts";
-import { defineScript, type Script } from "../script.ts";
-import { baseOf, type QueueName } from "./queue-keys.ts";
+import { baseOf, type QueueName } from "./keys.ts";
+import { defineScript, type Script } from "./script.ts";
 
 /** BullMQ's keys of a queue, and ours beside them, under one hash tag. */
 function keysOf({ prefix, queue }: QueueName): readonly string[] {

@@ -1,7 +1,6 @@
 import type { LeasesRequest } from "../../core/store.ts";
-import { packNumbers } from "../numbers.ts";
-import { defineScript, type Script } from "../script.ts";
-import { frameKeys, frameNumbers, type Frame } from "./frame.ts";
+import { frameKeys, frameNumbers, packNumbers, type Frame } from "./frame.ts";
+import { defineScript, type Script } from "./script.ts";
 
 export type Leases = LeasesRequest & Frame;
 

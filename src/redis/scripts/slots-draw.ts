@@ -1,9 +1,8 @@
 import type { Limit } from "../../core/limits/rule.ts";
 import type { DrawReply, DrawRequest, Granted, Place, Standing, Wish } from "../../core/store.ts";
-import { bucketKeys, type LimitedKey } from "../bucket-keys.ts";
-import { limitsNumbers, orInfinity, packNumbers, termsNumbers } from "../numbers.ts";
-import { defineScript, type Script } from "../script.ts";
-import type { Frame } from "./frame.ts";
+import { limitsNumbers, orInfinity, packNumbers, termsNumbers, type Frame } from "./frame.ts";
+import { bucketKeys, type LimitedKey } from "./keys.ts";
+import { defineScript, type Script } from "./script.ts";
 
 export type SlotsDraw = DrawRequest & Frame;
 

@@ -8,9 +8,9 @@ import {
   type Standing,
   type Wish,
 } from "../../core/store.ts";
-import { stateKeys } from "../bucket-keys.ts";
-import { packNumbers } from "../numbers.ts";
-import { defineScript, type Script } from "../script.ts";
+import { packNumbers } from "./frame.ts";
+import { stateKeys } from "./keys.ts";
+import { defineScript, type Script } from "./script.ts";
 import type { SlotsDraw } from "./slots-draw.ts";
 
 /** The kinds of limits that `lua/lib/take.lua` knows. */

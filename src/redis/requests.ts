@@ -8,10 +8,8 @@ import {
   SluiceError,
   StoreUnavailableError,
 } from "../core/errors.ts";
-import type { Breakers, ServerBreaker } from "./breakers.ts";
-import { lastErrorOf } from "./last-error.ts";
-import { untilReady } from "./ready.ts";
-import { withinMs } from "./time-limit.ts";
+import type { Breakers, ServerBreaker } from "./breaker.ts";
+import { lastErrorOf, untilReady, withinMs } from "./ioredis/readiness.ts";
 
 /** How a store asks its Redis: within a time, and not at all while a breaker is open. */
 export interface Questions {

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 
-const LUA_FOLDER = new URL("../../lua/", import.meta.url);
+const LUA_FOLDER = new URL("../../../lua/", import.meta.url);
 const INCLUDE = /^-- @include (\S+)$/gm;
 
 /** The text of `lua/<name>.lua`, with the file of each `-- @include` line in its place. */

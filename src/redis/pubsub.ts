@@ -1,7 +1,10 @@
 import type { Cluster, Redis } from "ioredis";
+import type { Wake } from "../core/store.ts";
+import { changesChannel } from "./scripts/bucket.ts";
+import { wakeChannel } from "./scripts/leases.ts";
 
 /** Hears what is published to some channels, for as long as it is not closed. */
-export interface Listener {
+interface Listener {
   subscribe(channel: string): void;
   close(): void;
 }
@@ -16,7 +19,7 @@ const LOOK_MS = 5_000;
  * is subscribed again whenever it is ready, and all the time after that, which changes nothing where all is well, and
  * a connection on which that is refused or not answered is replaced.
  */
-export function createListener(
+function createListener(
   connect: () => Redis | Cluster,
   onMessage: (channel: string, message: string) => void,
 ): Listener {
@@ -83,6 +86,36 @@ export function createListener(
       clearInterval(looking);
       redis?.disconnect();
       redis = undefined;
+    },
+  };
+}
+
+/** What askers hear from Redis: that a lease is free for them, or that something of a bucket has changed. */
+export interface WakeCalls {
+  listen(asker: string, wake: Wake): void;
+  close(): void;
+}
+
+/** A message that gets lost costs half a second: those who wait look in by themselves. */
+export function createWakeCalls(connect: () => Redis | Cluster, prefix: string): WakeCalls {
+  const wakes = new Map<string, Wake>();
+  const changes = changesChannel(prefix);
+  const listener = createListener(connect, (channel, message) => {
+    const [bucket = "", key] = message.split("\n");
+    if (channel !== changes) return wakes.get(channel)?.(bucket, "lease", key);
+    for (const each of wakes.values()) each(bucket, "change", key);
+  });
+
+  return {
+    listen(asker, wake) {
+      const channel = wakeChannel(prefix, asker);
+      if (wakes.size === 0) listener.subscribe(changes);
+      wakes.set(channel, wake);
+      listener.subscribe(channel);
+    },
+    close() {
+      listener.close();
+      wakes.clear();
     },
   };
 }

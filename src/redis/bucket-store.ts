@@ -1,23 +1,20 @@
 import type { Cluster, Redis } from "ioredis";
 import { WrongResetsError, type CostTooLargeError } from "../core/errors.ts";
 import type { StoreEvent } from "../core/events.ts";
-import type { Reckoned } from "../core/limits/calendar-windows.ts";
+import { hasDays, reckon, type Reckoned } from "../core/limits/calendar-windows.ts";
 import { costTooLarge } from "../core/limits/registry.ts";
 import type { Logger } from "../core/logger.ts";
-import type { DrawRequest, Store } from "../core/store.ts";
-import type { BreakerOptions } from "./breaker.ts";
-import { createBreakers } from "./breakers.ts";
-import { bucketKeys } from "./bucket-keys.ts";
-import { drawSlots } from "./draw-slots.ts";
-import { createQuestions, refusalOf } from "./questions.ts";
-import { runScript, type Script } from "./script.ts";
-import { bucketPeek } from "./scripts/bucket-peek.ts";
-import { bucketSteer } from "./scripts/bucket-steer.ts";
-import { costsSettle } from "./scripts/costs-settle.ts";
+import type { DrawReply, DrawRequest, Store } from "../core/store.ts";
+import { createBreakers, type BreakerOptions } from "./breaker.ts";
+import { createWakeCalls } from "./pubsub.ts";
+import { createQuestions, refusalOf } from "./requests.ts";
+import { bucketPeek, bucketSteer } from "./scripts/bucket.ts";
+import { costsSettle, slotsReturn } from "./scripts/give-back.ts";
+import { bucketKeys } from "./scripts/keys.ts";
 import { leasesRelease, leasesRenew } from "./scripts/leases.ts";
-import { slotsReturn } from "./scripts/slots-return.ts";
-import { createServerDays } from "./server-days.ts";
-import { createWakeCalls } from "./wake-calls.ts";
+import { runScript, type Script } from "./scripts/script.ts";
+import { slotsDraw, type SlotsDraw } from "./scripts/slots-draw.ts";
+import { isPlainTry, slotsTry } from "./scripts/slots-try.ts";
 
 export interface RedisStoreOptions {
   /** A connection of the store's own, from `connect(input, "store")`; the store closes it. */
@@ -135,4 +132,45 @@ function readCostTooLarge(error: unknown, request: DrawRequest): CostTooLargeErr
   );
   const limit = limits.find(({ capacity }) => capacity === maxCost);
   return limit && costTooLarge(request.bucket, cost, limit);
+}
+
+/** Draws by the script that is made for such a request; what that finds to be unusual, by the one that knows all. */
+export async function drawSlots(
+  run: <Output>(script: Script<SlotsDraw, Output>, input: SlotsDraw) => Promise<Output>,
+  input: SlotsDraw,
+): Promise<DrawReply> {
+  return (isPlainTry(input) ? await run(slotsTry, input) : undefined) ?? run(slotsDraw, input);
+}
+
+/** Calendar days as they lie about the server's now, whatever this process's clock says. */
+interface ServerDays {
+  /** The same request, with its calendar days; most have none, and cost no question. */
+  reckon<Request extends Reckoned>(request: Request): Promise<Request>;
+  /** The server has told its time. */
+  setServerUs(serverUs: number): void;
+}
+
+function createServerDays(redis: Redis | Cluster): ServerDays {
+  /** How far the server's clock runs ahead of this process's, once calendar days need to know it. */
+  let aheadUs: number | undefined;
+
+  async function askAheadUs(): Promise<number> {
+    const [seconds, micros] = await redis.time();
+    return Number(seconds) * 1_000_000 + Number(micros) - wallUs();
+  }
+
+  return {
+    async reckon(request) {
+      if (!hasDays(request)) return request;
+      aheadUs ??= await askAheadUs();
+      return reckon(request, wallUs() + aheadUs);
+    },
+    setServerUs(serverUs) {
+      aheadUs = serverUs - wallUs();
+    },
+  };
+}
+
+function wallUs(): number {
+  return Date.now() * 1_000;
 }

@@ -1,7 +1,6 @@
-import type { ReturnRequest } from "../../core/store.ts";
-import { packNumbers } from "../numbers.ts";
-import { defineScript, type Script } from "../script.ts";
-import { frameKeys, frameNumbers, type Frame } from "./frame.ts";
+import type { ReturnRequest, SettleRequest } from "../../core/store.ts";
+import { frameKeys, frameNumbers, packNumbers, type Frame } from "./frame.ts";
+import { defineScript, type Script } from "./script.ts";
 
 export type SlotsReturn = ReturnRequest & Frame;
 
@@ -14,6 +13,17 @@ export const slotsReturn: Script<SlotsReturn, void> = defineScript({
     const frame = frameNumbers({ ...input, ...wish });
     const numbers = packNumbers([...head, ...frame, ...wish.costs, slotsUs.length, ...slotsUs]);
     return [asker, terms.text, place.turnName, wish.name, wish.place.turnName, numbers];
+  },
+  decode: () => undefined,
+});
+
+export const costsSettle: Script<SettleRequest & Frame, void> = defineScript({
+  name: "costs-settle",
+  keys: (input) => frameKeys(input),
+  args: (input) => {
+    const { terms, slotUs, isUnused = false, deltas, pinnedUs = 0 } = input;
+    const head = [pinnedUs, slotUs, isUnused ? 1 : 0];
+    return [terms.text, packNumbers([...head, ...frameNumbers(input), ...deltas])];
   },
   decode: () => undefined,
 });

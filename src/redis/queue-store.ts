@@ -1,6 +1,5 @@
 import type { Cluster, Redis } from "ioredis";
 import type { LaneStore } from "../core/queue-store.ts";
-import { runScript } from "./script.ts";
 import {
   lanesClear,
   lanesFeed,
@@ -10,6 +9,7 @@ import {
   lanesLook,
   lanesState,
 } from "./scripts/lanes.ts";
+import { runScript } from "./scripts/script.ts";
 
 /** A look tells of so many lanes one by one, and of so many deadlines: Redis serves nobody else meanwhile. */
 const MOST_LANES = 500;

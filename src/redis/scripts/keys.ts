@@ -1,5 +1,5 @@
-import { ordinalOf, ruleOf } from "../core/limits/registry.ts";
-import type { Limit } from "../core/limits/rule.ts";
+import { ordinalOf, ruleOf } from "../../core/limits/registry.ts";
+import type { Limit } from "../../core/limits/rule.ts";
 
 /** A key of a bucket that has limits of its own. */
 export interface LimitedKey {
@@ -54,4 +54,14 @@ function partsOf(base: string, limits: readonly Limit[]): string[] {
     const place = isKept === true ? ordinalOf(limits, index) : index;
     return parts.map((part) => `${base}:${part}:${place}`);
   });
+}
+
+export interface QueueName {
+  readonly prefix: string;
+  readonly queue: string;
+}
+
+/** What the names of all keys of a queue begin with, BullMQ's and ours: one hash tag for each queue. */
+export function baseOf({ prefix, queue }: QueueName): string {
+  return `${prefix}:{${queue}}:`;
 }

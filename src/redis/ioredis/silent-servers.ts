@@ -1,6 +1,6 @@
 import type { Cluster, Command, Redis } from "ioredis";
-import { onEachServer } from "./servers.ts";
-import { startTimeLimit } from "./time-limit.ts";
+import { onEachServer } from "./per-server.ts";
+import { startTimeLimit } from "./readiness.ts";
 
 /** How often a connection is looked at on which one may have to wait long for an answer. */
 const LOOK_MS = 1_000;

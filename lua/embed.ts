@@ -8,8 +8,8 @@ import process from "node:process";
 import { readLua } from "../src/redis/scripts/lua-source.ts";
 
 const file = join(process.argv[2]!, "redis/scripts/lua-source.js");
-const names = readdirSync(import.meta.dirname)
-  .filter((name) => name.endsWith(".lua"))
+const names = readdirSync(import.meta.dirname, { recursive: true, encoding: "utf8" })
+  .filter((name) => /^(?!lib\/).+\.lua$/.test(name))
   .map((name) => name.slice(0, -".lua".length));
 const texts = Object.fromEntries(names.map((name) => [name, readLua(name)]));
 

@@ -104,7 +104,13 @@ describe("a try for keys with one plain limit", () => {
     clock.advanceMs(1_001);
     await tryOnce("k");
 
-    expect(scripts).toEqual(["slots-draw", "slots-try", "slots-draw", "slots-try", "slots-try"]);
+    expect(scripts).toEqual([
+      "bucket/slots-draw",
+      "bucket/slots-try",
+      "bucket/slots-draw",
+      "bucket/slots-try",
+      "bucket/slots-try",
+    ]);
   });
 
   it.each<[string, Limit, Limit]>([
@@ -133,7 +139,7 @@ describe("a try for keys with one plain limit", () => {
       for (const limit of [before, before, after])
         expect(await tryUnder(limit, store)).toEqual(await tryUnder(limit, memory));
 
-      expect(scripts).toEqual(["slots-draw", "slots-try", "slots-draw"]);
+      expect(scripts).toEqual(["bucket/slots-draw", "bucket/slots-try", "bucket/slots-draw"]);
     },
   );
 
@@ -146,7 +152,7 @@ describe("a try for keys with one plain limit", () => {
 
     const { granted } = await store.draw(request);
 
-    expect(scripts).toEqual(["slots-draw", "slots-try"]);
+    expect(scripts).toEqual(["bucket/slots-draw", "bucket/slots-try"]);
     expect(granted[0]!.run).toBeUndefined();
     expect(await bytes()).toEqual(before);
   });

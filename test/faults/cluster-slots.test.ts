@@ -44,8 +44,8 @@ describe("in a cluster", () => {
   });
 
   it("every script of the folder is looked at", async () => {
-    const lua = await readdir(new URL("../../lua/", import.meta.url));
-    const files = lua.filter((file) => file.endsWith(".lua"));
+    const lua = await readdir(new URL("../../lua/", import.meta.url), { recursive: true });
+    const files = lua.filter((file) => /^(?!lib\/).+\.lua$/.test(file));
 
     expect(scripts.map(({ name }) => `${name}.lua`).toSorted()).toEqual(files.toSorted());
   });

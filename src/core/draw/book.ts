@@ -4,7 +4,7 @@ import { mostOf, times, type Fitting, type Serving } from "./place.ts";
 import { agreeUs, commitAll, isAllRate, keepsGap, opensAtUs } from "./scope.ts";
 import { slotsBefore } from "./turns.ts";
 
-/** What is to be booked for one wish. Twin of `lua/lib/book.lua`. */
+/** What is to be booked for one wish. Twin of `lua/lib/draw/book.lua`. */
 export interface Booking {
   readonly serving: Serving;
   readonly main: Fitting;
@@ -158,7 +158,7 @@ const MOST_PUSHED_US = 2_000;
 /** So long after a try at the earliest: who tries looks no further than now, and would be refused for what was pushed. */
 const UNTRIED_US = 3_600_000_000;
 
-/** When the key lets such a call start; if it does not, when to ask again. Twin of `lua/lib/gate.lua`. */
+/** When the key lets such a call start; if it does not, when to ask again. Twin of `lua/lib/draw/gate.lua`. */
 function passGate(
   { serving, main, untilUs }: Others,
   gate: Fitting,

@@ -4,7 +4,7 @@ import type { DrawRequest, KnownTerms } from "../store.ts";
 import { applyLimits, freshScope, remainingOf, type Scope } from "./scope.ts";
 import type { AliveWindow } from "./turns.ts";
 
-/** All that is known of one bucket. Twin of what `lua/lib/bucket.lua` loads and saves. */
+/** All that is known of one bucket. Twin of what `lua/lib/state/bucket.lua` loads and saves. */
 export interface BucketState {
   /** Grows with each change that makes slots worthless: the µs of the newest. */
   generation: number;
@@ -104,7 +104,7 @@ export function scopeOfKey(state: BucketState, key: string): Scope {
 
 /**
  * What follows when Redis has lost what a bucket had let pass: a restart without its log, a failover
- * to a replica that lagged behind, an operator's mistake. Twin of `lua/lib/lost-state.lua`.
+ * to a replica that lagged behind, an operator's mistake. Twin of `lua/lib/state/lost-state.lua`.
  */
 
 /** A bucket that was drawn from is kept for this long at least. */
@@ -142,7 +142,7 @@ function canStartEmptyHanded({ kind, periodUs }: Limit): boolean {
   return isRate && (doesDrain || periodUs <= SHORT_US);
 }
 
-/** A slot that was booked and given back. Twin of a member in `lua/lib/holes.lua`. */
+/** A slot that was booked and given back. Twin of a member in `lua/lib/state/holes.lua`. */
 export interface Hole {
   readonly slotUs: number;
   /** Which calls it was booked for. */

@@ -29,7 +29,7 @@ const NO_KEYS: ReadonlyMap<string, Scope> = new Map();
 /**
  * Books slots for an asker's wishes, in their order, within the horizon; when
  * one does not fit, it and those behind it keep a turn at which to ask again.
- * Twin of `lua/slots-draw.lua`.
+ * Twin of `lua/bucket/slots-draw.lua`.
  *
  * @throws {@link CostTooLargeError} when a call costs more than a limit can ever give; nothing is changed then.
  */

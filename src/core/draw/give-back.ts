@@ -8,7 +8,7 @@ import { applyLimits, commitAll, isAllRate, type Scope } from "./scope.ts";
  * Takes slots back, and the turns that go with them. The last one booked is
  * simply unbooked; one with others behind it becomes a hole that the next draw
  * takes first, since to move the level would put a new slot on a time that is
- * already booked. Twin of `lua/slots-return.lua`.
+ * already booked. Twin of `lua/bucket/slots-return.lua`.
  */
 export function giveBack(state: BucketState, request: ReturnRequest, serverUs: number): void {
   const { asker, place, wish, generation, slotsUs } = request;
@@ -68,7 +68,7 @@ function unbook(
 /**
  * Books what a call came to cost beyond its estimate, now, and into debt if
  * need be; what it cost less is taken back from where it was booked.
- * Twin of `lua/costs-settle.lua`.
+ * Twin of `lua/bucket/costs-settle.lua`.
  */
 export function settle(state: BucketState, request: SettleRequest, serverUs: number): void {
   const { key, deltas } = request;

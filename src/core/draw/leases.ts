@@ -7,7 +7,7 @@ import { keptName, type LimitRecord, type Scope } from "./scope.ts";
 
 type Kept = { leases: Map<string, number>; waiters: Map<string, number> };
 
-/** Lets leases last for another lease's time; those that were lost already. Twin of `lua/leases-renew.lua`. */
+/** Lets leases last for another lease's time; those that were lost already. Twin of `lua/bucket/leases-renew.lua`. */
 export function renewLeases(
   state: BucketState,
   request: LeasesRequest,
@@ -32,7 +32,7 @@ interface Woken {
   readonly key: string | undefined;
 }
 
-/** Gives leases back; who has waited the longest for what is free now, and is to be woken. Twin of `lua/leases-release.lua`. */
+/** Gives leases back; who has waited the longest for what is free now, and is to be woken. Twin of `lua/bucket/leases-release.lua`. */
 export function releaseLeases(
   state: BucketState,
   request: LeasesRequest,

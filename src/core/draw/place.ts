@@ -125,7 +125,7 @@ export interface Refusal {
   readonly bindsAt: number;
 }
 
-/** What could not be granted of a wish waits for its turn. Twin of `refuse` in `lua/lib/place.lua`. */
+/** What could not be granted of a wish waits for its turn. Twin of `refuse` in `lua/lib/draw/place.lua`. */
 export function refuse(serving: Serving, main: Fitting, unserved: Unserved): Refusal {
   const { request, state, hasGranted } = serving;
   const { clockUs: nowUs, shared } = state;

@@ -8,7 +8,7 @@ export interface LimitRecord {
   readonly state: unknown;
 }
 
-/** What one set of limits has let pass: those that all keys share, or those of one key. Twin of `lua/lib/scope.lua`. */
+/** What one set of limits has let pass: those that all keys share, or those of one key. Twin of `lua/lib/state/scope.lua`. */
 export interface Scope {
   /** The latest slot that was booked; later ones never come before it. */
   lastUs: number;
@@ -180,7 +180,7 @@ function isSameLimit(a: Limit, b: Limit): boolean {
   return a.count === b.count && a.periodUs === b.periodUs && a.capacity === b.capacity;
 }
 
-/** The earliest time at which a scope lets anything start. Twin of `opens_at_us` in `lua/lib/scope.lua`, as are those below. */
+/** The earliest time at which a scope lets anything start. Twin of `opens_at_us` in `lua/lib/state/scope.lua`, as are those below. */
 export function opensAtUs(scope: Scope, nowUs: number, stepUs: number): number {
   const { lastUs, coolUntilUs, pausedUntilUs, sinceUs, recoverUs, gapUs, gapUntilUs } = scope;
   const atUs = Math.max(nowUs, coolUntilUs);
@@ -209,7 +209,7 @@ export function wholeAtUs({ factor, sinceUs, recoverUs }: Scope): number {
   return factor >= 1_000 ? 0 : sinceUs + Math.ceil(((1_000 - factor) * recoverUs) / 1_000);
 }
 
-/** How each limit of a scope stands. Twin of `lua/lib/standing.lua`. */
+/** How each limit of a scope stands. Twin of `lua/lib/state/standing.lua`. */
 export function standingsOf(scope: Scope, costs: readonly number[], nowUs: number): Standing[] {
   const drawer = nobodyAt(nowUs);
   return scope.records.map(({ limit, state }, index) => {

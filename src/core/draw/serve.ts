@@ -47,7 +47,7 @@ interface Portion {
   readonly horizonUs: number;
 }
 
-/** Books what it can of one wish; twin of `lua/lib/serve.lua`. A key's limits are a gate beside those that all share, or stand alone. */
+/** Books what it can of one wish; twin of `lua/lib/draw/serve.lua`. A key's limits are a gate beside those that all share, or stand alone. */
 export function serve(serving: Serving, wish: Wish, openKey: () => Scope | undefined): Granted {
   const { key } = wish;
   if (key === undefined) return serveOne(serving, wish, openKey);

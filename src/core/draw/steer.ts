@@ -9,7 +9,7 @@ import {
 } from "./bucket-state.ts";
 import { applyLimits, factorAt, standingsOf, wholeAtUs, type Scope } from "./scope.ts";
 
-/** Changes what holds for a bucket, or one key of it; whether held slots are worthless now. Twin of `lua/bucket-steer.lua`. */
+/** Changes what holds for a bucket, or one key of it; whether held slots are worthless now. Twin of `lua/bucket/bucket-steer.lua`. */
 export function steer(
   found: BucketState | undefined,
   { terms, key, keyLimits, change }: SteerRequest,
@@ -105,7 +105,7 @@ function handedOutUntilUs({ lastUs }: Scope, nowUs: number): number {
 /** Per mille of the rate at which a bucket starts again after a cooldown. */
 const RAMP_FROM = 250;
 
-/** How a bucket stands. Twin of `lua/bucket-peek.lua`. */
+/** How a bucket stands. Twin of `lua/bucket/bucket-peek.lua`. */
 export function peek(
   found: BucketState | undefined,
   { terms, key, keyLimits }: ScopeRequest,

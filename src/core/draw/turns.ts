@@ -3,7 +3,7 @@ import type { Scope } from "./scope.ts";
 
 /**
  * Who draws from a bucket, and whose turn comes when, so that askers who were
- * told to come back neither race nor starve. Twin of `lua/lib/turns.lua`.
+ * told to come back neither race nor starve. Twin of `lua/lib/draw/turns.lua`.
  */
 
 /** An asker counts as alive in the second in which it drew, and in the next. */

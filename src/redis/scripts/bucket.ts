@@ -20,7 +20,7 @@ type Reply = readonly [
 ];
 
 export const bucketPeek: Script<ScopeRequest & Frame, Peeked> = defineScript({
-  name: "bucket-peek",
+  name: "bucket/bucket-peek",
   keys: (input) => frameKeys(input),
   args: (input) => [input.terms.text, packNumbers([input.pinnedUs ?? 0, ...frameNumbers(input)])],
   decode: (reply) => {
@@ -45,7 +45,7 @@ export const bucketPeek: Script<ScopeRequest & Frame, Peeked> = defineScript({
 });
 
 export const bucketSteer: Script<SteerRequest & Frame, void> = defineScript({
-  name: "bucket-steer",
+  name: "bucket/bucket-steer",
   keys: (input) => frameKeys(input),
   args: (input) => {
     const { terms, prefix, bucket, change, pinnedUs = 0 } = input;

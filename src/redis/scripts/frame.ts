@@ -16,7 +16,7 @@ export function frameKeys(input: ScopeRequest & Frame): string[] {
   return bucketKeys(prefix, bucket, terms.limits, keys);
 }
 
-/** Terms and keys, as `lua/lib/request.lua` reads them. */
+/** Terms and keys, as `lua/lib/request/request.lua` reads them. */
 export function frameNumbers({ terms, key, keyLimits }: ScopeRequest): number[] {
   const keys = key === undefined ? [0] : [1, ...limitsNumbers(keyLimits)];
   return [...termsNumbers(terms), ...keys];
@@ -28,12 +28,12 @@ export function packNumbers(numbers: readonly number[]): Buffer {
   return Buffer.from(doubles.buffer);
 }
 
-/** What `read_terms` in `lua/lib/request.lua` reads. */
+/** What `read_terms` in `lua/lib/request/request.lua` reads. */
 export function termsNumbers({ version, shares, limits }: KnownTerms): number[] {
   return [version, ...shares, ...limitsNumbers(limits)];
 }
 
-/** What `read_limits` in `lua/lib/limits.lua` reads. */
+/** What `read_limits` in `lua/lib/limits/read-limits.lua` reads. */
 export function limitsNumbers(limits: readonly Limit[]): number[] {
   const numbers = [limits.length];
   for (const { kind, count, periodUs, capacity, resets = [] } of limits) {

@@ -5,7 +5,7 @@ import { defineScript, type Script } from "./script.ts";
 export type SlotsReturn = ReturnRequest & Frame;
 
 export const slotsReturn: Script<SlotsReturn, void> = defineScript({
-  name: "slots-return",
+  name: "bucket/slots-return",
   keys: (input) => frameKeys({ ...input, ...input.wish }),
   args: (input) => {
     const { asker, terms, place, wish, generation, slotsUs, pinnedUs = 0 } = input;
@@ -18,7 +18,7 @@ export const slotsReturn: Script<SlotsReturn, void> = defineScript({
 });
 
 export const costsSettle: Script<SettleRequest & Frame, void> = defineScript({
-  name: "costs-settle",
+  name: "bucket/costs-settle",
   keys: (input) => frameKeys(input),
   args: (input) => {
     const { terms, slotUs, isUnused = false, deltas, pinnedUs = 0 } = input;

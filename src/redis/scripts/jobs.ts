@@ -9,7 +9,7 @@ export interface JobsBegin extends QueueName {
 }
 
 export const jobsBegin: Script<JobsBegin, void> = defineScript({
-  name: "jobs-begin",
+  name: "queue/jobs-begin",
   keys: (input) => [baseOf(input) + input.id],
   args: ({ startByMs }) => [startByMs],
   decode: () => undefined,
@@ -27,7 +27,7 @@ export interface JobsForget extends QueueName {
 
 /** True if there may be more to remove. */
 export const jobsForget: Script<JobsForget, boolean> = defineScript({
-  name: "jobs-forget",
+  name: "queue/jobs-forget",
   keys: (input) => [`${baseOf(input)}completed`],
   // By the clock of a worker, as BullMQ notes when a job was done.
   args: (input) => [baseOf(input), input.most, Date.now() - input.forMs],
@@ -38,7 +38,7 @@ export interface RunsDeclare extends QueueName, RunDeclaration {}
 
 /** False if the run is not due any more, and nothing was written. */
 export const runsDeclare: Script<RunsDeclare, boolean> = defineScript({
-  name: "runs-declare",
+  name: "queue/runs-declare",
   keys: (input) => {
     const base = baseOf(input);
     return [`${base}repeat`, `${base}repeat:${input.name}`, base + input.id, `${base}active`];

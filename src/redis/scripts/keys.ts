@@ -8,7 +8,7 @@ export interface LimitedKey {
 }
 
 /**
- * The keys of one bucket in Redis, or of one part of it, as `lua/lib/limits.lua` binds
+ * The keys of one bucket in Redis, or of one part of it, as `lua/lib/limits/read-limits.lua` binds
  * them; its name is their hash tag, so that a cluster keeps them on one node.
  */
 export function bucketKeys(

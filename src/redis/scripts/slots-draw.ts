@@ -20,7 +20,7 @@ type Reply = readonly [
 ];
 
 export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
-  name: "slots-draw",
+  name: "bucket/slots-draw",
   keys: (input) => bucketKeys(input.prefix, input.bucket, input.terms.limits, keysOf(input)),
   args: (input) => {
     const { asker, terms, place, wishes } = input;

@@ -10,15 +10,15 @@
   Reply the generation in force
 ]]
 -- @include lib/now
--- @include lib/numbers
--- @include lib/rules
--- @include lib/limits
--- @include lib/scope
--- @include lib/pack
--- @include lib/state
--- @include lib/bucket
--- @include lib/request
--- @include lib/changes
+-- @include lib/request/numbers
+-- @include lib/limits/registry
+-- @include lib/limits/read-limits
+-- @include lib/state/scope
+-- @include lib/state/pack
+-- @include lib/state/load-and-save
+-- @include lib/state/bucket
+-- @include lib/request/request
+-- @include lib/draw/steer
 
 local text, channel, message, change, next_number = ARGV[1], ARGV[2], ARGV[3], ARGV[4], numbers_of(ARGV[5])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end

@@ -8,15 +8,15 @@
         standing: { remaining, reset_us, next_us } for one unit; -1 stands for "nobody can tell"
 ]]
 -- @include lib/now
--- @include lib/numbers
--- @include lib/rules
--- @include lib/limits
--- @include lib/scope
--- @include lib/pack
--- @include lib/state
--- @include lib/bucket
--- @include lib/request
--- @include lib/standing
+-- @include lib/request/numbers
+-- @include lib/limits/registry
+-- @include lib/limits/read-limits
+-- @include lib/state/scope
+-- @include lib/state/pack
+-- @include lib/state/load-and-save
+-- @include lib/state/bucket
+-- @include lib/request/request
+-- @include lib/state/standing
 
 local text, next_number = ARGV[1], numbers_of(ARGV[2])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end

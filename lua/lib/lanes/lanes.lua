@@ -1,4 +1,4 @@
--- @include lib/lane-names
+-- @include lib/lanes/names
 -- Jobs that wait for their turn, a lane for each key: parked in BullMQ's delayed set, served by start-time fair
 -- queueing (Goyal, Vin and Cheng, 1996). Its tags count calls: a job's share of the bucket, divided by its lane's weight.
 

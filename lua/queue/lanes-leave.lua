@@ -6,7 +6,7 @@
   Reply 1 if it stood in a lane, else 0
 ]]
 -- @include lib/now-ms
--- @include lib/lanes
+-- @include lib/lanes/lanes
 
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 local id = ARGV[2]

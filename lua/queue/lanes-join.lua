@@ -9,8 +9,8 @@
   Reply how many were parked
 ]]
 -- @include lib/now-ms
--- @include lib/lanes
--- @include lib/lanes-join
+-- @include lib/lanes/lanes
+-- @include lib/lanes/join
 
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 local parked = 0

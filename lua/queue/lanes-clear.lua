@@ -6,7 +6,7 @@
   Reply 1 if there is more to look through, else 0
 ]]
 -- @include lib/now-ms
--- @include lib/lanes
+-- @include lib/lanes/lanes
 
 local MOST = 1000
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())

@@ -12,7 +12,7 @@
         excess (lib/limits/leaky-bucket), used: of a window; else in cost x period. "" if slots-draw is to be asked
 ]]
 -- @include lib/now
--- @include lib/quiet
+-- @include lib/state/quiet
 -- Straight code without calls, and locals: half of what a key takes is what Lua does for it.
 local text, numbers = ARGV[1], { struct.unpack('<' .. string.rep('d', #ARGV[2] / 8), ARGV[2]) }
 local pinned_us, drew_us, version, code, count, period_us, capacity = unpack(numbers)
@@ -37,11 +37,11 @@ local reply, at = { now, generation, own_version, math.max(1, alive, alive_befor
 local found = redis.call('MGET', unpack(keys, 2))
 for index = 1, #found do
   local key_packed, wanted, cost = found[index], numbers[6 + 2 * index], numbers[7 + 2 * index]
--- @include lib/found
+-- @include lib/fast/plain-try-found
   odd = odd + wanted % 1 + cost % 1
   if last_us > now or not (wanted >= 1 and wanted <= 1000000 and cost >= 1 and cost <= capacity) then return '' end
   local granted, excess, used, life_us
--- @include lib/take
+-- @include lib/fast/plain-try-take
   reply[at + 1], reply[at + 2], reply[at + 3] = granted, excess, used
   at = at + 3
   if granted > 0 then

@@ -16,26 +16,26 @@
         wish: { run_count, run_at_us, run_excess, not_before_us, binds_at, turn_us, turn_name, since_us, slot_us... }
         standing: { remaining, reset_us, next_us }; -1 stands for "nobody can tell"
 ]]
--- @include lib/plain-draw
+-- @include lib/fast/plain-draw
 -- @include lib/now
--- @include lib/numbers
--- @include lib/rules
--- @include lib/limits
--- @include lib/scope
--- @include lib/pack
--- @include lib/state
--- @include lib/bucket
--- @include lib/request
--- @include lib/wishes
--- @include lib/turns
--- @include lib/holes
--- @include lib/gate
--- @include lib/book
--- @include lib/place
--- @include lib/standing
--- @include lib/lost-state
--- @include lib/serve
--- @include lib/draw
+-- @include lib/request/numbers
+-- @include lib/limits/registry
+-- @include lib/limits/read-limits
+-- @include lib/state/scope
+-- @include lib/state/pack
+-- @include lib/state/load-and-save
+-- @include lib/state/bucket
+-- @include lib/request/request
+-- @include lib/request/wishes
+-- @include lib/draw/turns
+-- @include lib/state/holes
+-- @include lib/draw/gate
+-- @include lib/draw/book
+-- @include lib/draw/place
+-- @include lib/state/standing
+-- @include lib/state/lost-state
+-- @include lib/draw/serve
+-- @include lib/draw/draw
 
 local asker, text, turn_name, next_number = ARGV[1], ARGV[2], ARGV[3], numbers_of(ARGV[4])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end

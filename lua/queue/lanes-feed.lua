@@ -11,7 +11,7 @@
         then how many are parked, and ms until the next lane that stands aside comes back (-1: none does)
 ]]
 -- @include lib/now-ms
--- @include lib/lanes
+-- @include lib/lanes/lanes
 
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 local news = cjson.decode(ARGV[5])

@@ -11,8 +11,8 @@
         deadlines: [id, key, jobs before it, ms until then, calls] }; calls: how many plain calls as many jobs stand for
 ]]
 -- @include lib/now-ms
--- @include lib/lane-names
--- @include lib/lane-held
+-- @include lib/lanes/names
+-- @include lib/lanes/held
 
 local prefix, asked = ARGV[1], ARGV[2]
 local lanes = lane_names(prefix)

@@ -1,4 +1,4 @@
--- @include lib/lane-calls
+-- @include lib/lanes/calls
 -- Jobs that workers have fetched and have yet to begin, in the order in which they go: by key, '' for those without one.
 
 -- Of so many that workers have, the latest ones are looked at.

@@ -9,16 +9,16 @@
   Reply 1 if the bucket was known, else 0
 ]]
 -- @include lib/now
--- @include lib/numbers
--- @include lib/rules
--- @include lib/limits
--- @include lib/scope
--- @include lib/pack
--- @include lib/state
--- @include lib/bucket
--- @include lib/request
--- @include lib/holes
--- @include lib/take-back
+-- @include lib/request/numbers
+-- @include lib/limits/registry
+-- @include lib/limits/read-limits
+-- @include lib/state/scope
+-- @include lib/state/pack
+-- @include lib/state/load-and-save
+-- @include lib/state/bucket
+-- @include lib/request/request
+-- @include lib/state/holes
+-- @include lib/draw/give-back
 
 local asker, text, turn_name, name, key_turn_name = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local next_number = numbers_of(ARGV[6])

@@ -8,14 +8,14 @@
   Reply 1 if the bucket holds the same policy, else 0
 ]]
 -- @include lib/now
--- @include lib/numbers
--- @include lib/rules
--- @include lib/limits
--- @include lib/scope
--- @include lib/pack
--- @include lib/state
--- @include lib/bucket
--- @include lib/request
+-- @include lib/request/numbers
+-- @include lib/limits/registry
+-- @include lib/limits/read-limits
+-- @include lib/state/scope
+-- @include lib/state/pack
+-- @include lib/state/load-and-save
+-- @include lib/state/bucket
+-- @include lib/request/request
 
 local text, next_number = ARGV[1], numbers_of(ARGV[2])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end

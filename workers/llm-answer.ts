@@ -1,7 +1,7 @@
+import { createParser } from "eventsource-parser";
 import { z } from "zod";
 import { CallError } from "./call-error.ts";
 import type { ChatResult } from "./llm-queue.ts";
-import { readEvents } from "./server-sent-events.ts";
 
 const USAGE = z
   .object({ total_tokens: z.int().nonnegative() })
@@ -88,6 +88,20 @@ function parse<Output>(schema: z.ZodType<Output>, text: string): Output {
     typeof json === "object" && json !== null && "error" in json && json.error !== null;
   if (read.success && !isError) return read.data;
   throw new CallError(isError ? "was answered an error" : "was answered what is no completion");
+}
+
+/** The data of each event of a stream of server-sent events, as it comes. */
+async function* readEvents(body: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+  const events: string[] = [];
+  const parser = createParser({ onEvent: ({ data }) => events.push(data) });
+  const decoder = new TextDecoder();
+  for await (const chunk of body) {
+    parser.feed(decoder.decode(chunk, { stream: true }));
+    yield* events.splice(0);
+  }
+  // Some servers leave out the last empty line.
+  parser.feed(`${decoder.decode()}\n\n`);
+  yield* events.splice(0);
 }
 
 async function* emptyBody(): AsyncGenerator<Uint8Array> {}

@@ -45,9 +45,9 @@ export type { RateInput } from "./core/limits/rate.ts";
 
 export type { Align } from "./core/limits/calendar-days.ts";
 
-export type { Enqueuing, EnqueueOptionsOf } from "./queue/enqueue.ts";
+export type { Enqueuing, EnqueueOptionsOf } from "./queue/enqueue/enqueue.ts";
 
-export type { EnqueueOptions, JobDefaults } from "./queue/enqueue-options.ts";
+export type { EnqueueOptions, JobDefaults, CloseOptions, WorkerOptions } from "./queue/options.ts";
 
 export type { Job } from "./queue/job.ts";
 
@@ -57,37 +57,38 @@ export {
   JobLostError,
   JobMissingError,
   JobUnfinishedError,
-} from "./queue/job-errors.ts";
+} from "./queue/errors.ts";
 
-export { Discard, RetryAfter } from "./queue/outcome.ts";
+export { Discard, RetryAfter } from "./queue/worker/outcome.ts";
 
-export type { Schedule, Schedules } from "./queue/recurring.ts";
+export type { Schedule, Schedules } from "./queue/enqueue/schedules.ts";
 
-export type { Schema } from "./queue/schema.ts";
+export type { Schema } from "./queue/enqueue/data.ts";
 
-export type { DeadLetters, FailedJob } from "./queue/dead-letters.ts";
+export type { DeadLetters, FailedJob, FailedFilter } from "./queue/manage/dead-letters.ts";
 
-export type { QueueEmitter, QueueEventName, QueueEvents, QueueListener } from "./queue/events.ts";
+export type {
+  QueueEmitter,
+  QueueEventName,
+  QueueEvents,
+  QueueListener,
+} from "./queue/manage/events.ts";
 
-export type { FailedFilter } from "./queue/failed-filter.ts";
+export type { FinishedOptions } from "./queue/manage/finished.ts";
 
-export type { FinishedOptions } from "./queue/finished.ts";
+export type { Forecast, JobEta } from "./queue/forecast/forecast.ts";
 
-export type { Forecast, JobEta } from "./queue/outlook.ts";
-
-export type { Weights } from "./queue/lane.ts";
+export type { Weights } from "./queue/lanes/weights.ts";
 
 export type { Queue } from "./queue/queue.ts";
 
-export type { JobState, QueuedJob } from "./queue/queued-job.ts";
+export type { JobState, QueuedJob } from "./queue/job-handle.ts";
 
-export type { QueueCounts, QueueSteering } from "./queue/steering.ts";
+export type { QueueCounts, QueueSteering } from "./queue/manage/control.ts";
 
-export type { Handler, HandlerResult, JobContext } from "./queue/handler.ts";
+export type { Handler, HandlerResult, JobContext } from "./queue/worker/context.ts";
 
-export type { Worker } from "./queue/worker.ts";
-
-export type { CloseOptions, WorkerOptions } from "./queue/worker-options.ts";
+export type { Worker } from "./queue/worker/worker.ts";
 
 export type { BreakerOptions } from "./redis/breaker.ts";
 

@@ -5,10 +5,10 @@ import { readName } from "./core/options.ts";
 import { assertSame, type Declaration } from "./declarations.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
 import type { ConnectQueue } from "./queue/connection.ts";
-import type { Handler } from "./queue/handler.ts";
+import type { WorkerOptions } from "./queue/options.ts";
 import { createQueue, type OwnedQueue, type Queue } from "./queue/queue.ts";
-import type { WorkerOptions } from "./queue/worker-options.ts";
-import { createWorker, type Worker } from "./queue/worker.ts";
+import type { Handler } from "./queue/worker/context.ts";
+import { createWorker, type Worker } from "./queue/worker/worker.ts";
 import { createBackend } from "./redis/backend.ts";
 import {
   processWarnings,

@@ -7,7 +7,7 @@ import {
   type Sluice,
 } from "sluice";
 import { compilePolicy } from "../../src/core/policy/policy.ts";
-import { createWeights } from "../../src/queue/lane.ts";
+import { createWeights } from "../../src/queue/lanes/weights.ts";
 import { createGroups } from "../../src/throttle/groups.ts";
 import type { SlotKeeper } from "../../src/throttle/slot.ts";
 import { rejectionOf } from "../support/rejection.ts";

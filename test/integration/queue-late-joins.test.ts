@@ -1,9 +1,9 @@
 import { Queue as StoredQueue } from "bullmq";
 import { Redis } from "ioredis";
 import { afterEach, describe, expect, inject, it } from "vitest";
-import { createJoinLanes } from "../../src/queue/join-lanes.ts";
+import { createJoinLanes } from "../../src/queue/lanes/park.ts";
 import type { Stored } from "../../src/queue/job.ts";
-import { PARK_MS } from "../../src/queue/lane.ts";
+import { PARK_MS } from "../../src/queue/lanes/weights.ts";
 import { createRedisLanes } from "../../src/redis/queue-store.ts";
 import { realSluices } from "../support/real-sluice.ts";
 import { waitUntil } from "../support/wait-until.ts";

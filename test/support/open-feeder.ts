@@ -1,5 +1,5 @@
 import type { Fed, FeedRequest, LaneJob, LaneStore } from "../../src/core/queue-store.ts";
-import { createFeeder, type Feeder } from "../../src/queue/feeder.ts";
+import { createFeeder, type Feeder } from "../../src/queue/lanes/feeder.ts";
 
 /** A feeder, and what its lanes were told and answer. */
 export interface FeederSetup {

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { LeaseLostError, StoreUnavailableError } from "../../../src/core/errors.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
-import { runAttempt } from "../../../src/queue/attempt.ts";
-import { createJobContext, type JobContext } from "../../../src/queue/handler.ts";
+import { runAttempt } from "../../../src/queue/worker/attempt.ts";
+import { createJobContext, type JobContext } from "../../../src/queue/worker/context.ts";
 import type { Job, Stored } from "../../../src/queue/job.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 

@@ -1,8 +1,7 @@
 import { describe, expect, it, vi } from "vitest";
 import type { HoldRequest } from "../../../src/core/queue-store.ts";
-import type { OwnedJobContext } from "../../../src/queue/handler.ts";
-import { createHeldJobs } from "../../../src/queue/held-jobs.ts";
-import { createRunning } from "../../../src/queue/running.ts";
+import { createRunning, type OwnedJobContext } from "../../../src/queue/worker/context.ts";
+import { createHeldJobs } from "../../../src/queue/worker/fetched-jobs.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
 
 const pass = fakeTimers();

@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import { createJobSlots } from "../../../src/queue/job-slots.ts";
+import { createJobSlots } from "../../../src/queue/worker/job-start.ts";
 import type { Job } from "../../../src/queue/job.ts";
 import type { OwnedBucket } from "../../../src/throttle/owned-bucket.ts";
 import type { Wait } from "../../../src/throttle/waiting-call.ts";

@@ -94,30 +94,37 @@ export type { BreakerOptions } from "./redis/breaker.ts";
 
 export type { RedisClient, RedisInput } from "./redis/connection.ts";
 
-export type { Bucket, TryDecision } from "./throttle/bucket.ts";
+export type { Bucket } from "./throttle/bucket.ts";
 
-export type { BucketOptions } from "./throttle/bucket-options.ts";
+export type { TryDecision, Decision, LimitDecision } from "./throttle/try/decision.ts";
+
+export type { BucketOptions } from "./throttle/bucket/bucket-options.ts";
 
 export type { Cost } from "./throttle/costs.ts";
 
-export type { Decision, LimitDecision } from "./throttle/decision.ts";
+export type {
+  DrawOptions,
+  TryOptions,
+  AdaptiveOptions,
+  Feedback,
+  ReadFeedback,
+  FetchOptions,
+  ThrottledFetch,
+  Throttled,
+  ThrottledOptions,
+} from "./throttle/call-options.ts";
 
-export type { DrawOptions, TryOptions } from "./throttle/draw-options.ts";
+export type { OnStateLost, OnStoreDown } from "./throttle/outage/on-store-down.ts";
 
-export type { AdaptiveOptions, Feedback, ReadFeedback } from "./throttle/feedback-options.ts";
+export { rateLimitHeaders } from "./throttle/try/rate-limit-headers.ts";
 
-export type { FetchOptions, ThrottledFetch } from "./throttle/throttled-fetch.ts";
+export type { Slot } from "./throttle/slot/slot.ts";
 
-export type { OnStateLost, OnStoreDown } from "./throttle/outage/outage-options.ts";
+export type {
+  BucketState,
+  LimitState,
+  KeyOptions,
+  PauseOptions,
+} from "./throttle/bucket/live-control.ts";
 
-export { rateLimitHeaders } from "./throttle/rate-limit-headers.ts";
-
-export type { Slot } from "./throttle/slot.ts";
-
-export type { BucketState, LimitState } from "./throttle/bucket-state.ts";
-
-export type { KeyOptions, PauseOptions } from "./throttle/steering.ts";
-
-export { throttledClient, type ThrottledClientOptions } from "./throttle/throttled-client.ts";
-
-export type { Throttled, ThrottledOptions } from "./throttle/throttled-function.ts";
+export { throttledClient, type ThrottledClientOptions } from "./throttle/wrap/client.ts";

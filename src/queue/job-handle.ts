@@ -1,5 +1,5 @@
+import type { TryOptions } from "../throttle/call-options.ts";
 import type { Cost } from "../throttle/costs.ts";
-import type { TryOptions } from "../throttle/draw-options.ts";
 import type { JobEta } from "./forecast/forecast.ts";
 import type { Job } from "./job.ts";
 import type { FinishedOptions } from "./manage/finished.ts";

@@ -11,8 +11,8 @@ import {
   wholeNumber,
   type Priority,
 } from "../core/options.ts";
+import { COST } from "../throttle/call-options.ts";
 import type { Cost } from "../throttle/costs.ts";
-import { COST } from "../throttle/draw-options.ts";
 
 /** How one job is queued. */
 export interface EnqueueOptions {

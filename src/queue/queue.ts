@@ -1,6 +1,5 @@
 import type { Logger } from "../core/logger.ts";
-import type { Bucket } from "../throttle/bucket.ts";
-import type { OwnedBucket } from "../throttle/owned-bucket.ts";
+import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
 import { storedQueueName, type ConnectQueue } from "./connection.ts";
 import { MAX_JOB_BYTES, type Schema } from "./enqueue/data.ts";
 import { createEnqueuing, type Enqueuing } from "./enqueue/enqueue.ts";

@@ -6,7 +6,7 @@ import {
   type RedisRefusal,
 } from "../../core/errors.ts";
 import type { RunDeclaration } from "../../core/queue-store.ts";
-import type { OwnedBucket } from "../../throttle/owned-bucket.ts";
+import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { queuedJob, type JobActions, type QueuedJob } from "../job-handle.ts";
 import { readJob, storedName, storedOptions, type Job, type Stored } from "../job.ts";
 import { createJoinLanes, type LaneJoinParts } from "../lanes/park.ts";

@@ -1,7 +1,7 @@
 import type { JobPlace, LanesSeen, LaneStore } from "../../core/queue-store.ts";
-import { orEndless } from "../../throttle/bucket-state.ts";
-import type { TryOptions } from "../../throttle/draw-options.ts";
-import type { OwnedBucket } from "../../throttle/owned-bucket.ts";
+import type { OwnedBucket } from "../../throttle/bucket.ts";
+import { orEndless } from "../../throttle/bucket/live-control.ts";
+import type { TryOptions } from "../../throttle/call-options.ts";
 import type { StoredAccess } from "../stored-queue.ts";
 import { drain, type Drain, type LaneLoad } from "./drain.ts";
 import { pacesOf, type Paces } from "./pace.ts";

@@ -1,9 +1,9 @@
 import { stepOf } from "../../core/draw/scope.ts";
 import { ruleOf } from "../../core/limits/registry.ts";
 import { keyLimitsOf } from "../../core/policy/per-key.ts";
+import type { InForce } from "../../throttle/bucket/live-control.ts";
+import type { TryOptions } from "../../throttle/call-options.ts";
 import { costsOf } from "../../throttle/costs.ts";
-import type { TryOptions } from "../../throttle/draw-options.ts";
-import type { InForce } from "../../throttle/steering.ts";
 import type { Phase } from "./drain.ts";
 
 /** How fast jobs may start, by the policy in force. */

@@ -1,7 +1,7 @@
 import { reasonOf } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { Arrival, LaneJob, LaneStore } from "../../core/queue-store.ts";
-import type { Slot } from "../../throttle/slot.ts";
+import type { Slot } from "../../throttle/slot/slot.ts";
 import type { Job } from "../job.ts";
 
 /** Asks for jobs out of their lanes, as many as a worker can start soon, and tells what came of them. */

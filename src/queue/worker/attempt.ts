@@ -1,7 +1,6 @@
 import type { Logger } from "../../core/logger.ts";
-import type { OwnedBucket } from "../../throttle/owned-bucket.ts";
-import { withSlotInHand } from "../../throttle/slot-in-hand.ts";
-import type { Slot } from "../../throttle/slot.ts";
+import type { OwnedBucket } from "../../throttle/bucket.ts";
+import { withSlotInHand, type Slot } from "../../throttle/slot/slot.ts";
 import { check, type Schema } from "../enqueue/data.ts";
 import { HandlerTimeoutError } from "../errors.ts";
 import type { Job, Stored } from "../job.ts";

@@ -1,6 +1,6 @@
 import { InvalidOptionError } from "../../core/errors.ts";
-import type { Slot } from "../../throttle/slot.ts";
-import type { Wait, Waits } from "../../throttle/waiting-call.ts";
+import type { Slot } from "../../throttle/slot/slot.ts";
+import type { Wait, Waits } from "../../throttle/waiting/waiting-call.ts";
 import { JobLostError } from "../errors.ts";
 import type { Job, Stored } from "../job.ts";
 import type { Discard, RetryAfter } from "./outcome.ts";

@@ -1,5 +1,5 @@
-import type { SettledCost } from "../../throttle/draw-options.ts";
-import type { Slot } from "../../throttle/slot.ts";
+import type { SettledCost } from "../../throttle/call-options.ts";
+import type { Slot } from "../../throttle/slot/slot.ts";
 import type { Job } from "../job.ts";
 
 /** The variable of the environment that tells a child process which file the handler is in. */

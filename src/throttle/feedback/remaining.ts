@@ -1,6 +1,5 @@
-import { headerOf } from "./headers.ts";
+import { headerOf, readServerTimeMs } from "./headers.ts";
 import { readDelayMs, readGoDurationMs, readResetMs, readRfc3339Ms } from "./retry-after.ts";
-import { readServerTimeMs } from "./server-time.ts";
 
 /**
  * What a downstream says is left of one of its quotas. Not a rate: 10,000 left

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { NO_PLACE, type Drawn, type Granted, type Place } from "../../../src/core/store.ts";
-import { createAskTimes } from "../../../src/throttle/ask-times.ts";
-import { conditionsOf } from "../../../src/throttle/conditions.ts";
-import { Group, type Caller } from "../../../src/throttle/group.ts";
-import type { SlotKeeper } from "../../../src/throttle/slot.ts";
+import { createAskTimes } from "../../../src/throttle/waiting/ask-times.ts";
+import { conditionsOf } from "../../../src/throttle/costs.ts";
+import { Group, type Caller } from "../../../src/throttle/waiting/group.ts";
+import type { SlotKeeper } from "../../../src/throttle/slot/slot.ts";
 
 beforeEach(() => {
   vi.useFakeTimers();

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { concurrency, leakyBucket, slidingLog } from "../../../src/core/policy/limit-makers.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
-import { conditionsOf } from "../../../src/throttle/conditions.ts";
+import { conditionsOf } from "../../../src/throttle/costs.ts";
 
 const NONE: readonly Limit[] = [];
 const [fast, fair, slow] = [leakyBucket("1000/s"), leakyBucket("40/s"), leakyBucket("1/s")];

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Place, Wish } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
-import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
-import { TooFar, type Wait, type WaitOptions } from "../../../src/throttle/waiting-call.ts";
+import type { BucketOptions } from "../../../src/throttle/bucket/bucket-options.ts";
+import { TooFar, type Wait, type WaitOptions } from "../../../src/throttle/waiting/waiting-call.ts";
 import { deferred } from "../../support/deferred.ts";
 import { rejectionOf } from "../../support/rejection.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";

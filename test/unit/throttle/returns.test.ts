@@ -2,11 +2,11 @@ import { expect, it, vi } from "vitest";
 import { fixedWindow, leakyBucket } from "../../../src/core/policy/limit-makers.ts";
 import { compilePolicy } from "../../../src/core/policy/policy.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
-import { conditionsOf } from "../../../src/throttle/conditions.ts";
-import { Group } from "../../../src/throttle/group.ts";
-import { createKnowledge } from "../../../src/throttle/known-terms.ts";
-import { createReturns } from "../../../src/throttle/returns.ts";
-import type { SlotKeeper } from "../../../src/throttle/slot.ts";
+import { conditionsOf } from "../../../src/throttle/costs.ts";
+import { Group } from "../../../src/throttle/waiting/group.ts";
+import { createKnowledge } from "../../../src/throttle/known-policy.ts";
+import { createReturns } from "../../../src/throttle/waiting/give-back.ts";
+import type { SlotKeeper } from "../../../src/throttle/slot/slot.ts";
 
 const limits = [leakyBucket("100/s"), fixedWindow(50, "1h")];
 const policy = compilePolicy("test", { limits });

@@ -8,10 +8,10 @@ import {
 } from "../../../src/core/errors.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
-import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
-import type { OwnedBucket } from "../../../src/throttle/owned-bucket.ts";
-import { withSlotInHand } from "../../../src/throttle/slot-in-hand.ts";
-import { createPartStores, partOf } from "../../../src/throttle/spread-store.ts";
+import type { BucketOptions } from "../../../src/throttle/bucket/bucket-options.ts";
+import type { OwnedBucket } from "../../../src/throttle/bucket.ts";
+import { withSlotInHand } from "../../../src/throttle/slot/slot.ts";
+import { createPartStores, partOf } from "../../../src/throttle/bucket/cluster-bucket.ts";
 import { rejectionOf } from "../../support/rejection.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 

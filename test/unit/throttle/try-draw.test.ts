@@ -8,7 +8,7 @@ import {
 } from "../../../src/core/policy/limit-makers.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import type { Store } from "../../../src/core/store.ts";
-import { rateLimitHeaders } from "../../../src/throttle/rate-limit-headers.ts";
+import { rateLimitHeaders } from "../../../src/throttle/try/rate-limit-headers.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
 beforeEach(() => {

@@ -1,3 +1,4 @@
+import pTimeout from "p-timeout";
 import type { Logger } from "../../core/logger.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { withSlotInHand, type Slot } from "../../throttle/slot/slot.ts";
@@ -87,18 +88,21 @@ async function withCheckedData<Data>(schema: Schema<Data>, job: Job<Data>): Prom
   throw invalidFailure(`${where} is refused by the queue's schema: ${found.message}`);
 }
 
-/** A handler cannot be stopped, but it can be told; what it comes to later is nobody's. */
-async function inTime<Result>(
+/** A handler cannot be stopped: its signal is aborted, and what it comes to later is dropped. */
+function inTime<Result>(
   running: Result | Promise<Result>,
   timeoutMs: number,
   context: OwnedJobContext,
 ): Promise<Result> {
-  try {
-    return await withinMs(timeoutMs, running, () => new HandlerTimeoutError(timeoutMs));
-  } catch (error) {
-    if (error instanceof HandlerTimeoutError) context.abort(error);
-    throw error;
-  }
+  return pTimeout(Promise.resolve(running), {
+    milliseconds: timeoutMs,
+    // Without it, p-timeout would call the `cancel` that a client's promise may have.
+    fallback(): never {
+      const error = new HandlerTimeoutError(timeoutMs);
+      context.abort(error);
+      throw error;
+    },
+  });
 }
 
 const DEFAULT_MAX_MS = 3_600_000;
@@ -119,17 +123,4 @@ export function setRetryDelay(
   const ownMs = Math.floor(Math.random() * Math.min(maxBackoffMs, baseMs * 2 ** attemptsMade));
   const delay = isRetryAfter(thrown) ? thrown.ms : Math.max(ownMs, askedMs ?? 0);
   opts.backoff = { type: "fixed", delay: Math.ceil(delay) };
-}
-
-/** What some work comes to, if it does within this time; else it rejects with what `late` tells. What it comes to later is nobody's. */
-async function withinMs<T>(timeoutMs: number, work: T | Promise<T>, late: () => Error): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const expiry = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(late()), Math.max(1, timeoutMs));
-  });
-  try {
-    return await Promise.race([work, expiry]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

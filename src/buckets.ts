@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import { describeValue } from "./core/describe.ts";
 import { InvalidOptionError } from "./core/errors.ts";
-import { seldom, type Logger } from "./core/logger.ts";
+import { sampled, type Logger } from "./core/logger.ts";
 import {
   compilePolicy,
   formatPolicy,
@@ -13,8 +13,8 @@ import type { Store } from "./core/store.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
 import type { OwnedBucket } from "./throttle/bucket.ts";
 import { readBucketOptions, type BucketOptions } from "./throttle/bucket/bucket-options.ts";
-import { createSpreadBucket } from "./throttle/bucket/cluster-bucket.ts";
-import { createBucket, type BucketParts } from "./throttle/bucket/create-bucket.ts";
+import { createClusterBucket } from "./throttle/bucket/cluster-bucket.ts";
+import { createBucket, type BucketSettings } from "./throttle/bucket/create-bucket.ts";
 
 /** The buckets of one sluice. */
 export interface Buckets {
@@ -60,10 +60,10 @@ export function createBuckets(parts: BucketsParts): Buckets {
   }
 
   /** Keys that share nothing may lie on all nodes of a cluster. */
-  function create(bucketParts: BucketParts): OwnedBucket {
+  function create(bucketParts: BucketSettings): OwnedBucket {
     const onOpen = (place: string, bucket: OwnedBucket): unknown => places.set(place, bucket);
     const isSpread = isCluster && bucketParts.policy.limits.length === 0;
-    if (isSpread) return createSpreadBucket({ ...bucketParts, onOpen });
+    if (isSpread) return createClusterBucket({ ...bucketParts, onOpen });
     const bucket = createBucket(bucketParts);
     onOpen(bucketParts.name, bucket);
     return bucket;
@@ -88,7 +88,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
       const common = {
         store,
         replica,
-        logger: seldom(logger, () => performance.now()),
+        logger: sampled(logger, () => performance.now()),
         listen,
         openLocalStore,
       };

@@ -131,7 +131,7 @@ function firstEntries(value: object, count: number): [string, unknown][] {
 }
 
 /** Hears how a promise ends that was given where none can be used: a rejection that nobody hears ends the process. */
-export function letGo(value: unknown): void {
+export function ignoreRejection(value: unknown): void {
   try {
     if (value instanceof Promise) value.catch(() => {});
   } catch {

@@ -1,6 +1,6 @@
 import {
   describeValue,
-  letGo,
+  ignoreRejection,
   onOneLine,
   withoutPasswords,
   withoutSecrets,
@@ -45,7 +45,7 @@ export class InvalidOptionError extends SluiceError {
     cause?: unknown;
   }) {
     const { where, option, remedy, cause } = problem;
-    letGo(problem.value);
+    ignoreRejection(problem.value);
     const value = withoutSecrets(option, problem.value);
     const what = `option ${describeValue(option)} is ${describeValue(value)}`;
     const end = /[.?!]$/.test(remedy) ? "" : ".";

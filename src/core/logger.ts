@@ -17,7 +17,7 @@ interface Said {
  * A logger for what may go wrong with every call: it warns of the same once in ten seconds, and then tells by `unsaid`
  * how often it did not. Reasons do not count: they may name a key, or hold a whole answer.
  */
-export function seldom(logger: Logger, nowMs: () => number): Logger {
+export function sampled(logger: Logger, nowMs: () => number): Logger {
   const said = new Map<string, Said>();
 
   return {

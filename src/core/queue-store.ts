@@ -38,7 +38,7 @@ export interface Fed {
 }
 
 /** Jobs that a worker has fetched, and that wait for their slots still. */
-export interface HoldRequest {
+export interface FetchedReport {
   readonly worker: string;
   /** In the order in which it fetched them. */
   readonly ids: readonly string[];
@@ -56,7 +56,7 @@ interface Before {
  * Where a job stands: so many before it in the lane of its key, or of all that wait; with a worker that has yet to begin
  * it, before those of its key, or those without one; in how many ms it is due; or with a worker that runs it.
  */
-export type JobPlace =
+export type JobPosition =
   | ({ readonly in: "lane"; readonly key: string } & Before)
   | ({ readonly in: "queue" } & Before)
   | ({ readonly in: "hand"; readonly key: string | undefined } & Before)
@@ -82,7 +82,7 @@ export interface LanesSeen {
   /** How many plain calls those stand for. */
   readonly unlanedCalls: number;
   /** Of the job that was asked about; undefined if it is not there. */
-  readonly place: JobPlace | undefined;
+  readonly place: JobPosition | undefined;
   /** The jobs with the earliest deadlines. */
   readonly deadlines: readonly (Before & {
     readonly id: string;
@@ -98,7 +98,7 @@ export interface LaneStore {
   /** Lets jobs out of their lanes, as many as the workers want, and in fair turns. */
   feed(request: FeedRequest): Promise<Fed>;
   /** Tells which jobs a worker has yet to begin, for those who look. */
-  hold(queue: string, request: HoldRequest): Promise<void>;
+  reportFetched(queue: string, request: FetchedReport): Promise<void>;
   /**
    * Looks at the lanes, and at where one job stands; changes nothing. What jobs cost is looked up for the first
    * `counted` of those in lanes, of those that workers hold, and of the others: as many plain calls as jobs unless it is

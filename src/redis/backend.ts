@@ -139,14 +139,14 @@ export function createShards(urls: readonly string[]): (name: string) => string 
 }
 
 /** Where a server is: another password for it moves nothing. */
-export function placeOf(url: string): string {
+export function serverId(url: string): string {
   const { hostname, port, pathname } = new URL(url);
   return `${hostname}:${port === "" ? "6379" : port}${pathname === "/" ? "" : pathname}`;
 }
 
 function pointsOf(url: string): Point[] {
-  const place = placeOf(url);
-  const hashes = Array.from({ length: HASHES }, (_, index) => hashOf(`${place}-${index}`));
+  const id = serverId(url);
+  const hashes = Array.from({ length: HASHES }, (_, index) => hashOf(`${id}-${index}`));
   return hashes.flatMap((hash) =>
     Array.from({ length: POINTS_OF_HASH }, (_, part) => ({
       value: hash.readUInt32LE(part * 4),

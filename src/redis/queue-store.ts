@@ -20,7 +20,7 @@ export function createRedisLanes(redis: Redis | Cluster, prefix: string): LaneSt
   return {
     join: (queue, jobs) => runScript(redis, lanesJoin, { prefix, queue, jobs }),
     feed: (request) => runScript(redis, lanesFeed, { prefix, ...request }),
-    async hold(queue, { worker, ids, forMs }) {
+    async reportFetched(queue, { worker, ids, forMs }) {
       const key = lanesHeld({ prefix, queue, worker });
       if (ids.length === 0) await redis.del(key);
       else await redis.set(key, JSON.stringify(ids), "PX", forMs);

@@ -93,7 +93,7 @@ export interface OwnedBucket extends Bucket {
   /** How the bucket stands, and the policy in force: what this process knows of it, only its draws refresh. */
   inForce(): Promise<InForce>;
   /** How many callers wait here that their own key holds back. */
-  readonly heldBack: number;
+  readonly deferred: number;
   /** Calls back when limits, a cooldown or a pause have changed, of one key or of all; returns what ends it. */
   onChange(listener: (key: string | undefined) => void): () => void;
   /**

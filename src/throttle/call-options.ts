@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { isThenable, letGo } from "../core/describe.ts";
+import { isThenable, ignoreRejection } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import {
   KEY,
@@ -221,7 +221,7 @@ function checkCost(cost: unknown, context: z.RefinementCtx): void {
   if (amounts.length === 0) context.addIssue({ code: "custom", message: A_COST });
   for (const [unit, amount] of amounts) {
     if (isAmount(amount)) continue;
-    letGo(amount);
+    ignoreRejection(amount);
     const message = "give a whole number from 1, and leave out a unit that the call does not take";
     context.addIssue({ code: "custom", message, path: [unit] });
   }

@@ -69,7 +69,7 @@ export function differences(
 }
 
 /** What the calls of a group are under; all keys that have the same limits share it. */
-export interface Conditions {
+export interface CallTerms {
   /** What all keys share. */
   readonly shared: readonly Limit[];
   readonly keyLimits: readonly Limit[];
@@ -87,9 +87,9 @@ export interface Conditions {
   readonly mostLateMs: number;
 }
 
-type Given = Pick<Conditions, "shared" | "keyLimits" | "costs" | "text">;
+type Given = Pick<CallTerms, "shared" | "keyLimits" | "costs" | "text">;
 
-export function conditionsOf({ shared, keyLimits, costs, text }: Given): Conditions {
+export function callTermsOf({ shared, keyLimits, costs, text }: Given): CallTerms {
   const limits = [...shared, ...keyLimits];
   return {
     shared,
@@ -134,7 +134,7 @@ export interface Estimate {
   readonly stepMs: number;
 }
 
-export function estimateOf({ limits, costs, stepMs }: Conditions): Estimate {
+export function estimateOf({ limits, costs, stepMs }: CallTerms): Estimate {
   const costOf = (unit: string): number => {
     const index = limits.findIndex((limit) => limit.unit === unit && !isLeased(limit));
     return index === -1 ? (unit === "calls" ? 1 : 0) : costs[index]!;
@@ -143,7 +143,7 @@ export function estimateOf({ limits, costs, stepMs }: Conditions): Estimate {
 }
 
 /** What one call takes of what all keys share, and of what its own key has, in ms; 0 where there is no rate. */
-export function stepsOf({ shared, keyLimits, costs }: Conditions): {
+export function stepsOf({ shared, keyLimits, costs }: CallTerms): {
   readonly sharedMs: number;
   readonly keyMs: number;
 } {

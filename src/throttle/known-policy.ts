@@ -18,7 +18,7 @@ export interface PolicyNews {
  * declaration wins everywhere: each draw carries what its process knows, so
  * that even a Redis that lost everything learns it again.
  */
-export interface Knowledge {
+export interface KnownPolicy {
   readonly policy: Policy;
   /** That of the code. */
   readonly declared: Policy;
@@ -31,7 +31,7 @@ export interface Knowledge {
   learn(news: PolicyNews): void;
 }
 
-export function createKnowledge(bucket: string, declared: Policy, logger: Logger): Knowledge {
+export function createKnownPolicy(bucket: string, declared: Policy, logger: Logger): KnownPolicy {
   let policy = declared;
   let terms = termsOf(declared, 0);
   let hasWarned = false;
@@ -75,12 +75,12 @@ export function termsOf({ limits, shares, text }: Policy, version: number): Know
 }
 
 /** What all parts of one bucket work with. */
-export interface Basics {
+export interface BucketContext {
   readonly store: Store;
   readonly bucket: string;
   /** This process, as the store knows it. */
   readonly asker: string;
-  readonly known: Knowledge;
+  readonly known: KnownPolicy;
   readonly logger: Logger;
 }
 
@@ -88,12 +88,12 @@ export interface Basics {
  * Whether another policy is in force than the one that is known here. A process learns that by its draws; a call
  * that could never pass by what it knows would never come to one. Never rejects.
  */
-export type SecondLook = () => Promise<boolean>;
+export type RefreshPolicy = () => Promise<boolean>;
 
-export function createSecondLook(
-  { store, bucket, known, logger }: Basics,
+export function createPolicyRefresh(
+  { store, bucket, known, logger }: BucketContext,
   learn: (news: PolicyNews) => void,
-): SecondLook {
+): RefreshPolicy {
   let looking: Promise<boolean> | undefined;
 
   async function look(): Promise<boolean> {
@@ -157,7 +157,7 @@ export function assertCounted(
 /** Checks the units of a call's cost, by all policies that are known. */
 export function createUnitCheck(
   bucket: string,
-  known: Knowledge,
+  known: KnownPolicy,
 ): (where: string, options: TryOptions) => void {
   return (where, { key, cost }) => {
     if (typeof cost !== "object") return;

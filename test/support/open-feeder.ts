@@ -42,8 +42,8 @@ export function setUpFeeder(): FeederSetup {
     queue: "jobs",
     worker: "w",
     logger: { warn: (_facts, message) => setup.warnings.push(message), error: () => {} },
-    places: () => setup.places,
-    heldBack: () => setup.heldBack,
+    capacity: () => setup.places,
+    deferred: () => setup.heldBack,
   });
   return Object.assign(setup, { feeder });
 }

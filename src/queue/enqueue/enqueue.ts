@@ -9,7 +9,7 @@ import type { RunDeclaration } from "../../core/queue-store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { queuedJob, type JobActions, type QueuedJob } from "../job-handle.ts";
 import { readJob, storedName, storedOptions, type Job, type Stored } from "../job.ts";
-import { createJoinLanes, type LaneJoinParts } from "../lanes/park.ts";
+import { createParkFromProducer, type ParkParts } from "../lanes/park.ts";
 import { PARK_MS } from "../lanes/weights.ts";
 import {
   isRecurring,
@@ -55,7 +55,7 @@ interface Entry<Data> {
 
 const PER_ROUND_TRIP = 1_000;
 
-export interface EnqueuingParts<Data> extends LaneJoinParts {
+export interface EnqueuingParts<Data> extends ParkParts {
   readonly bucket: OwnedBucket;
   readonly inTimeSince: StoredAccess["inTimeSince"];
   readonly declareRun: (declaration: RunDeclaration) => Promise<boolean>;
@@ -68,7 +68,7 @@ export function createEnqueuing<Data, Result, Input>(
   parts: EnqueuingParts<Data>,
 ): Enqueuing<Data, Result, Input> {
   const { bucket, inTimeSince, declareRun, rules, defaults, actions, open, weightOf } = parts;
-  const joinLanes = createJoinLanes(parts);
+  const parkFromProducer = createParkFromProducer(parts);
 
   /** What can never pass is refused now, and not when its turn comes in a week. */
   function readOptions(
@@ -136,7 +136,7 @@ export function createEnqueuing<Data, Result, Input>(
     });
     const jobs = (await queue.addBulk(bulk)) as Stored<Data>[];
     const parked = jobs.filter((_job, index) => bulk[index]!.isParked);
-    if (parked.length > 0) await joinLanes(queue, parked);
+    if (parked.length > 0) await parkFromProducer(queue, parked);
     return jobs.map(readJob);
   }
 

@@ -1,4 +1,4 @@
-import type { JobPlace, LanesSeen, LaneStore } from "../../core/queue-store.ts";
+import type { JobPosition, LanesSeen, LaneStore } from "../../core/queue-store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { orEndless } from "../../throttle/bucket/live-control.ts";
 import type { TryOptions } from "../../throttle/call-options.ts";
@@ -33,7 +33,7 @@ export interface Forecast {
   }[];
 }
 
-export interface Outlook {
+export interface Forecasts {
   /** Whether a job stands in a lane. */
   readonly isParked: (id: string) => Promise<boolean>;
   /** Of a job with this key and cost; undefined if it is not there, or has ended. */
@@ -63,12 +63,12 @@ const LANELESS = 0;
 /** So many jobs in lanes, so many that workers hold, and so many others, are looked at for what they cost: Redis serves nobody else meanwhile. */
 const MOST_COUNTED = 2_000;
 
-export function createOutlook(parts: {
+export function createForecasts(parts: {
   readonly queue: string;
   readonly bucket: OwnedBucket;
   readonly lanes: LaneStore;
   readonly access: StoredAccess;
-}): Outlook {
+}): Forecasts {
   const { queue, bucket, lanes, access } = parts;
 
   async function view(id?: string, about: TryOptions = {}): Promise<View> {
@@ -148,7 +148,7 @@ function lanesOf(seen: LanesSeen, { perMsOf }: Paces): Lane[] {
 }
 
 function startOf(
-  place: Exclude<JobPlace, { in: "worker" }>,
+  place: Exclude<JobPosition, { in: "worker" }>,
   { startMs }: Drain,
   own: number,
   { calls, lanes }: Lane,

@@ -28,9 +28,9 @@ export interface FeederParts {
   readonly worker: string;
   readonly logger: Logger;
   /** How many jobs the worker has room for. */
-  readonly places: () => number;
+  readonly capacity: () => number;
   /** How many of those that wait are held back by their own key; they take no other's turn. */
-  readonly heldBack: () => number;
+  readonly deferred: () => number;
 }
 
 /** News of so many ms are told together. */
@@ -53,7 +53,7 @@ const TRIP_SHARE = 1 / 8;
 const PREFETCH = 0.1;
 
 export function createFeeder(parts: FeederParts): Feeder {
-  const { lanes, queue, worker, logger, places, heldBack } = parts;
+  const { lanes, queue, worker, logger, capacity, deferred } = parts;
   const started = createRecentCount(PACE_MS);
   const arrivals = new Map<string, (arrival: Arrival) => void>();
   const joining: LaneJob[] = [];
@@ -74,11 +74,11 @@ export function createFeeder(parts: FeederParts): Feeder {
    * the others need not have; but by no more than it starts itself.
    */
   function want(): number {
-    const held = arrivals.size + Math.max(0, waiting - heldBack());
+    const held = arrivals.size + Math.max(0, waiting - deferred());
     const recent = started.count(performance.now());
     const aheadMs = Math.min(AHEAD_MS + AHEAD_TRIPS * tripMs, MOST_AHEAD_MS);
     const most = Math.max(1, Math.ceil((recent * aheadMs) / PACE_MS));
-    const wanted = Math.min(most - held, places() + Math.ceil(recent * PREFETCH));
+    const wanted = Math.min(most - held, capacity() + Math.ceil(recent * PREFETCH));
     // What waits here for long, behind calls made by hand for instance, must not keep the others from theirs.
     return Math.max(-most, wanted);
   }

@@ -5,7 +5,7 @@ import type { LaneStore } from "../../core/queue-store.ts";
 import { readJob, type Stored } from "../job.ts";
 import { PARK_MS } from "./weights.ts";
 
-export interface LaneJoinParts {
+export interface ParkParts {
   readonly name: string;
   readonly logger: Logger;
   readonly lanes: LaneStore;
@@ -16,9 +16,12 @@ export interface LaneJoinParts {
 }
 
 /** Parks jobs that were just stored in the lanes of their keys; it never rejects. */
-export type JoinLanes = (queue: StoredQueue, jobs: readonly Stored<unknown>[]) => Promise<void>;
+export type ParkFromProducer = (
+  queue: StoredQueue,
+  jobs: readonly Stored<unknown>[],
+) => Promise<void>;
 
-export function createJoinLanes(parts: LaneJoinParts): JoinLanes {
+export function createParkFromProducer(parts: ParkParts): ParkFromProducer {
   const { name, logger, lanes, weightOf, open } = parts;
 
   async function join(
@@ -69,7 +72,7 @@ async function isOnItsWay(queue: StoredQueue, { id }: Stored<unknown>): Promise<
 }
 
 /** Sets a job back that was fetched and has not begun: others fetch it in its turn, and no attempt is used. */
-export async function setBack<Data>(
+export async function parkFromWorker<Data>(
   stored: Stored<Data>,
   token: string,
   parts: {

@@ -6,7 +6,7 @@ import { readJobId } from "../job.ts";
 import type { StoredAccess } from "../stored-queue.ts";
 
 /** What one can do with a whole queue, or with a job of it. All reject with StoreUnavailableError when Redis is away. */
-export interface QueueSteering {
+export interface QueueControl {
   /** How many jobs wait, run, wait for a later time, have failed for good, and are done and still kept. */
   counts(): Promise<QueueCounts>;
   /**
@@ -48,12 +48,12 @@ const END_OF_TIME_MS = 8.64e15;
 const NOT_THERE = -1;
 const RECURS = -8;
 
-export function createSteering(parts: {
+export function createControl(parts: {
   readonly queue: string;
   readonly access: StoredAccess;
   readonly lanes: LaneStore;
   readonly onRemoved: (ids: readonly string[]) => void;
-}): QueueSteering {
+}): QueueControl {
   const { queue, access, lanes, onRemoved } = parts;
 
   async function readCounts(stored: StoredQueue): Promise<QueueCounts> {

@@ -2,7 +2,7 @@ import type { LaneStore } from "../../core/queue-store.ts";
 import type { Running } from "./context.ts";
 
 /** Tells of the jobs that a worker has fetched and not begun: all may know of those that wait for long, to say when others start. */
-export interface HeldJobs {
+export interface FetchedJobs {
   /** A job was fetched. */
   fetched(): void;
   /** One begins, or goes back. */
@@ -19,12 +19,12 @@ const AGAIN_MS = 1_000;
 /** Of more, the first ones are told; a look takes those that were fetched after the last of them to wait as well. */
 const MOST_TOLD = 1_000;
 
-export function createHeldJobs(parts: {
-  readonly lanes: Pick<LaneStore, "hold">;
+export function createFetchedJobs(parts: {
+  readonly lanes: Pick<LaneStore, "reportFetched">;
   readonly queue: string;
   readonly worker: string;
   readonly running: Pick<Running, "unbegun" | "waiting">;
-}): HeldJobs {
+}): FetchedJobs {
   const { lanes, queue, worker, running } = parts;
   let told: readonly string[] = [];
   let toldAtMs = 0;
@@ -58,7 +58,7 @@ export function createHeldJobs(parts: {
     toldAtMs = performance.now();
     left = new Set(ids);
     telling = lanes
-      .hold(queue, { worker, ids, forMs: HOLDS_FOR_MS })
+      .reportFetched(queue, { worker, ids, forMs: HOLDS_FOR_MS })
       // What cannot be told now is told the next time, and what was told ends by itself.
       .catch(() => void (toldAtMs = -Infinity))
       .then(() => {

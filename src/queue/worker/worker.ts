@@ -3,7 +3,7 @@ import { availableParallelism } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
 import { DelayedError, WaitingError } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
-import { seldom, type Logger } from "../../core/logger.ts";
+import { sampled, type Logger } from "../../core/logger.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import { TooFar } from "../../throttle/waiting/waiting-call.ts";
@@ -11,7 +11,7 @@ import type { ConnectQueue } from "../connection.ts";
 import type { Schema } from "../enqueue/data.ts";
 import { fillDefaults, readJob, type Stored } from "../job.ts";
 import { createFeeder, probeOf } from "../lanes/feeder.ts";
-import { setBack } from "../lanes/park.ts";
+import { parkFromWorker } from "../lanes/park.ts";
 import { PARK_MS, tolerant } from "../lanes/weights.ts";
 import { publishRetries } from "../manage/events.ts";
 import {
@@ -24,7 +24,7 @@ import type { Queue } from "../queue.ts";
 import { runAttempt } from "./attempt.ts";
 import { createStoredWorker } from "./bullmq-worker.ts";
 import { createRunning, type Handler } from "./context.ts";
-import { createHeldJobs } from "./fetched-jobs.ts";
+import { createFetchedJobs } from "./fetched-jobs.ts";
 import { createDeadlines, createJobSlots } from "./job-start.ts";
 import { openHandler } from "./sandbox.ts";
 
@@ -65,7 +65,7 @@ const REDIS_GRACE_MS = 2_000;
 
 export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result>): Worker {
   const { queue, bucket, schema, connect, prefix, onClosed } = settings;
-  const logger = seldom(settings.logger, () => performance.now());
+  const logger = sampled(settings.logger, () => performance.now());
   const options = readWorkerOptions(settings.options);
   const isInline = typeof settings.handler === "function";
   const { concurrency = isInline ? 50 : availableParallelism(), timeoutMs } = options;
@@ -83,11 +83,11 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   let closing: Promise<void> | undefined;
   const told = { ...common, lanes: connection.lanes, worker: randomUUID() };
   const deadlines = createDeadlines({ ...common, connection });
-  const held = createHeldJobs({ ...told, running });
+  const held = createFetchedJobs({ ...told, running });
   const feeder = createFeeder({
     ...told,
-    places: () => concurrency - running.count,
-    heldBack: () => bucket.heldBack,
+    capacity: () => concurrency - running.count,
+    deferred: () => bucket.deferred,
   });
   /** How often limits, a cooldown or a pause have changed. */
   let changes = 0;
@@ -159,7 +159,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     slot?.release();
     // With its lock lost, or Redis away, the job comes back by itself.
     if (slot !== undefined || !connection.isReady()) throw new WaitingError();
-    return setBack(bullJob, token, { ...told, weightOf });
+    return parkFromWorker(bullJob, token, { ...told, weightOf });
   }
 
   async function close(deadlineMs: number): Promise<void> {

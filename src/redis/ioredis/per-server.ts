@@ -26,10 +26,10 @@ export function gatherWrites(client: Redis | Cluster): void {
 function hold(stream: Socket | undefined): void {
   if (stream === undefined || stream.writableCorked > 0) return;
   stream.cork();
-  process.nextTick(letGo, stream);
+  process.nextTick(uncork, stream);
 }
 
-function letGo(stream: Socket): void {
+function uncork(stream: Socket): void {
   stream.uncork();
 }
 

@@ -2,7 +2,7 @@ import type {
   Arrival,
   Fed,
   FeedRequest,
-  JobPlace,
+  JobPosition,
   LaneJob,
   LanesSeen,
 } from "../../core/queue-store.ts";
@@ -102,7 +102,7 @@ function listOf<T>(list: readonly T[] | Nothing): readonly T[] {
   return Array.isArray(list) ? list : [];
 }
 
-function readPlace([key, before, third = 0, fourth = 0]: PlaceSeen): JobPlace {
+function readPlace([key, before, third = 0, fourth = 0]: PlaceSeen): JobPosition {
   if (before >= 0) return { in: "lane", key, before, callsBefore: third };
   if (before === -1) return { in: "queue", before: third, callsBefore: fourth };
   const own = key === "" ? undefined : key;

@@ -5,7 +5,7 @@ import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
 import { formatPolicy } from "../../core/policy/policy.ts";
 import type { OwnedBucket } from "../bucket.ts";
 import type { DrawOptions, TryOptions } from "../call-options.ts";
-import { isByPolicy, type Knowledge, type SecondLook } from "../known-policy.ts";
+import { isByPolicy, type KnownPolicy, type RefreshPolicy } from "../known-policy.ts";
 import type { Slot } from "../slot/slot.ts";
 import { nameBinding, UNKNOWN_MS, type TryDecision } from "../try/decision.ts";
 import type { TryDraws } from "../try/try-draw.ts";
@@ -48,7 +48,7 @@ export interface AdmissionParts {
   readonly pacer: Pacer;
   readonly tries: TryDraws;
   readonly estimates: Estimates;
-  readonly lookAgain: SecondLook;
+  readonly refreshPolicy: RefreshPolicy;
   /** @throws {@link InvalidOptionError} when a cost names a unit that nothing counts. */
   readonly assertUnits: (where: string, options: TryOptions) => void;
   /** Called when the first call comes. */
@@ -69,7 +69,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
   let isListening = false;
   let isClosed = false;
 
-  const entry = createEntry(name, parts.lookAgain, assertOpen);
+  const entry = createEntry(name, parts.refreshPolicy, assertOpen);
   const context: CallContext = {
     ...estimates,
     name,
@@ -89,7 +89,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     const waiting = parts.waiting();
     const most = maxWaiting * SHED_AT[priority];
     if (waiting < most) return;
-    const retryAfterMs = Math.ceil((waiting - most + 1) * group.conditions.stepMs);
+    const retryAfterMs = Math.ceil((waiting - most + 1) * group.callTerms.stepMs);
     throw new LineFullError({ bucket: name, key, waiting, priority, retryAfterMs });
   }
 
@@ -175,7 +175,7 @@ interface Entry {
 }
 
 /** `assertOpen` throws once nobody is let in any more. */
-function createEntry(bucket: string, lookAgain: SecondLook, assertOpen: () => void): Entry {
+function createEntry(bucket: string, refreshPolicy: RefreshPolicy, assertOpen: () => void): Entry {
   function afterLook<T>(
     refusal: unknown,
     call: () => T | Promise<T>,
@@ -192,7 +192,7 @@ function createEntry(bucket: string, lookAgain: SecondLook, assertOpen: () => vo
         assertOpen();
         resolve(call());
       };
-      lookAgain()
+      refreshPolicy()
         .then(goOn)
         .catch((error: unknown) => looking.leave(error));
     });
@@ -284,18 +284,18 @@ const SILENT_MS = 50;
 const UNANSWERED = "Redis, which has not answered yet";
 
 export function createEstimates(
-  known: Knowledge,
+  known: KnownPolicy,
   pacer: Pick<Pacer, "waiting" | "askTimes">,
 ): Estimates {
   const isSilent = (): boolean => pacer.askTimes.silentMs > SILENT_MS;
 
   return {
-    limitedBy({ bindsAt, conditions }) {
+    limitedBy({ bindsAt, callTerms }) {
       if (!pacer.askTimes.hasAnswered || isSilent()) return UNANSWERED;
-      return nameBinding(bindsAt, conditions.limits) ?? formatPolicy(known.policy);
+      return nameBinding(bindsAt, callTerms.limits) ?? formatPolicy(known.policy);
     },
-    estimateMs({ notBeforeMs, bindsAt, line, conditions }) {
-      const { keyLimits, limits, hasLeases, stepMs } = conditions;
+    estimateMs({ notBeforeMs, bindsAt, line, callTerms }) {
+      const { keyLimits, limits, hasLeases, stepMs } = callTerms;
       const binding = limits[bindsAt - 1];
       const { turnAtMs } = pacer.askTimes;
       // A slot lies a horizon behind the turn at which it is drawn.

@@ -16,9 +16,9 @@ import { takeSlotInHand, type Slot } from "../slot/slot.ts";
 import { createRefusals } from "../try/refusal-cache.ts";
 import { createFetch } from "../wrap/fetch.ts";
 import { throttle } from "../wrap/throttled.ts";
-import { createBucket, createCloseNews, type BucketParts } from "./create-bucket.ts";
+import { createBucket, createCloseNews, type BucketSettings } from "./create-bucket.ts";
 
-export interface SpreadBucketParts extends BucketParts {
+export interface ClusterBucketSettings extends BucketSettings {
   /** Called when a part is first used: from now on, what the store tells of this place is for it. */
   readonly onOpen: (place: string, part: OwnedBucket) => void;
 }
@@ -31,7 +31,7 @@ const SHARED: readonly (keyof LimitsOptions)[] = ["rate", "burst", "concurrency"
  * A bucket whose limits are all per key, for a cluster: its keys are dealt out to parts that lie in different slots.
  * Each part is a bucket of its own, since each node has its own clock; to the user they are one.
  */
-export function createSpreadBucket(parts: SpreadBucketParts): OwnedBucket {
+export function createClusterBucket(parts: ClusterBucketSettings): OwnedBucket {
   const { name, policy, onOpen } = parts;
   const stores = createPartStores(parts.store, name);
   const opened = new Map<number, OwnedBucket>();
@@ -107,8 +107,8 @@ export function createSpreadBucket(parts: SpreadBucketParts): OwnedBucket {
     get waiting() {
       return sum((part) => part.waiting);
     },
-    get heldBack() {
-      return sum((part) => part.heldBack);
+    get deferred() {
+      return sum((part) => part.deferred);
     },
     get isCalledByHand() {
       return isCalledByHand;

@@ -12,12 +12,12 @@ import {
   type ThrottledFetch,
 } from "../call-options.ts";
 import { estimateOf, stepsOf, type Estimate } from "../costs.ts";
-import { createListener } from "../feedback/feedback.ts";
+import { createFeedback } from "../feedback/feedback.ts";
 import {
-  createKnowledge,
-  createSecondLook,
+  createKnownPolicy,
+  createPolicyRefresh,
   createUnitCheck,
-  type Basics,
+  type BucketContext,
 } from "../known-policy.ts";
 import {
   standByStore,
@@ -37,28 +37,28 @@ import type { WaitingCall } from "../waiting/waiting-call.ts";
 import { createFetch } from "../wrap/fetch.ts";
 import { throttle } from "../wrap/throttled.ts";
 import { createAdmission, createEstimates } from "./admission.ts";
-import { createSteering } from "./live-control.ts";
+import { createLiveControl } from "./live-control.ts";
 
 const NO_OPTIONS: DrawOptions = Object.freeze({});
 
-export function createBucket(parts: BucketParts): OwnedBucket {
+export function createBucket(parts: BucketSettings): OwnedBucket {
   const { name, policy, replica, logger, maxWaiting = Infinity, onStoreDown = "refuse" } = parts;
   const { waiting, refusals } = parts.common ?? {
     waiting: () => pacer.waiting,
     refusals: createRefusals(),
   };
-  const known = createKnowledge(name, policy, logger);
+  const known = createKnownPolicy(name, policy, logger);
   const store = standByStore({ ...parts, bucket: name, asker: replica, onStoreDown, wake });
   const waitsForStore = onStoreDown === "wait";
   const startsFull = parts.onStateLost === "full";
   const retries = createStoreRetries(name);
-  const basics: Basics = { store, bucket: name, asker: replica, known, logger };
-  const leases = createLeaseKeeper(basics);
-  const settling = createSettling(basics, (key) => tries.forget(key));
+  const context: BucketContext = { store, bucket: name, asker: replica, known, logger };
+  const leases = createLeaseKeeper(context);
+  const settling = createSettling(context, (key) => tries.forget(key));
   const groups = createGroups({ name, leases, settle: settling.settle }, () => known.policy);
-  const pacer: Pacer = createPacer({ ...basics, leases, regroup, waitsForStore, startsFull });
+  const pacer: Pacer = createPacer({ ...context, leases, regroup, waitsForStore, startsFull });
   const tries = createTryDraws({
-    ...basics,
+    ...context,
     leases,
     groupOf: (options) => groups.of(options),
     learn: pacer.learn,
@@ -68,7 +68,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
   });
   const admission = createAdmission({
     name,
-    lookAgain: createSecondLook(basics, pacer.learn),
+    refreshPolicy: createPolicyRefresh(context, pacer.learn),
     assertUnits: createUnitCheck(name, known),
     maxWaiting,
     waiting,
@@ -78,12 +78,12 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     estimates: createEstimates(known, pacer),
     listen: parts.listen,
   });
-  const listener = createListener(
-    { ...basics, onChange: (key) => lookIn(key) },
+  const listener = createFeedback(
+    { ...context, onChange: (key) => lookIn(key) },
     parts.feedback ?? {},
   );
-  const steering = createSteering({
-    ...basics,
+  const steering = createLiveControl({
+    ...context,
     declared: policy,
     waiting,
     onChange: lookIn,
@@ -164,7 +164,7 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     },
     hear(resultOrError, slot, cost, read) {
       const { key, atMs } = slot;
-      const estimate = (): Estimate => estimateOf(groups.of({ key, cost }).conditions);
+      const estimate = (): Estimate => estimateOf(groups.of({ key, cost }).callTerms);
       return listener.hear(resultOrError, { key, atMs, estimate }, read);
     },
     heard: () => listener.settled(),
@@ -177,10 +177,10 @@ export function createBucket(parts: BucketParts): OwnedBucket {
     stepsOf(options) {
       // Where all limits are per key, a call of no key takes nothing of anybody.
       const isOfNobody = options.key === undefined && known.policy.limits.length === 0;
-      return isOfNobody ? { sharedMs: 0, keyMs: 0 } : stepsOf(groups.of(options).conditions);
+      return isOfNobody ? { sharedMs: 0, keyMs: 0 } : stepsOf(groups.of(options).callTerms);
     },
-    get heldBack() {
-      return pacer.heldBack;
+    get deferred() {
+      return pacer.deferred;
     },
     onChange(listener) {
       changeListeners.add(listener);
@@ -215,7 +215,7 @@ interface CommonParts {
 }
 
 /** What a bucket is made of. */
-export interface BucketParts {
+export interface BucketSettings {
   readonly name: string;
   readonly policy: Policy;
   readonly store: Store;

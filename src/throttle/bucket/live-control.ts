@@ -10,7 +10,7 @@ import {
   type PolicyOptions,
 } from "../../core/policy/policy.ts";
 import type { Change, Peeked, ScopeRequest } from "../../core/store.ts";
-import { termsOf, type Basics } from "../known-policy.ts";
+import { termsOf, type BucketContext } from "../known-policy.ts";
 
 /** Which key something is about; left out, the whole bucket. */
 export interface KeyOptions {
@@ -44,7 +44,7 @@ export interface InForce {
 const ONE_KEY = z.strictObject({ key: KEY.optional() });
 const PAUSE = ONE_KEY.extend({ forMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional() });
 
-export interface SteeringOptions extends Basics {
+export interface LiveControlOptions extends BucketContext {
   readonly declared: Policy;
   readonly waiting: () => number;
   /** Callers here are to feel the change at once: those of one key, or all. */
@@ -58,7 +58,7 @@ interface OwnedSteering extends Steering {
   readonly close: () => void;
 }
 
-export function createSteering(parts: SteeringOptions): OwnedSteering {
+export function createLiveControl(parts: LiveControlOptions): OwnedSteering {
   const { store, bucket, declared, known, waiting, onChange } = parts;
   let isClosed = false;
 

@@ -1,10 +1,10 @@
-import { describeValue, isThenable, letGo, reasonOf } from "../../core/describe.ts";
+import { describeValue, isThenable, ignoreRejection, reasonOf } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
 import { keyLimitsOf } from "../../core/policy/per-key.ts";
 import type { Change } from "../../core/store.ts";
 import type { Feedback, FeedbackOptions, ReadFeedback } from "../call-options.ts";
 import type { Estimate } from "../costs.ts";
-import type { Basics } from "../known-policy.ts";
+import type { BucketContext } from "../known-policy.ts";
 import { rememberLast } from "../lru.ts";
 import { readAnswer, type Answer } from "./answer.ts";
 import { readRemaining } from "./remaining.ts";
@@ -47,8 +47,8 @@ const MOST_SPACED = 10_000;
 const OF_ALL = "";
 const NOTHING: Heard = Object.freeze({ isRefusal: false, askedMs: undefined });
 
-export function createListener(
-  parts: Basics & { readonly onChange: (key: string | undefined) => void },
+export function createFeedback(
+  parts: BucketContext & { readonly onChange: (key: string | undefined) => void },
   options: FeedbackOptions,
 ): Listener {
   const { store, bucket, known, logger, onChange } = parts;
@@ -162,7 +162,7 @@ function createAskOwn(bucket: string, logger: Logger): AskOwn {
     if (answer === undefined) return undefined;
     const problem = problemOf(answer);
     if (problem === undefined) return answer as Feedback;
-    letGo(answer);
+    ignoreRejection(answer);
     logger.warn({ bucket }, `feedback() answered with ${problem}.`);
     return undefined;
   };

@@ -12,7 +12,7 @@ export interface BucketClock {
  * that came late does not shift its slots into those of other replicas.
  */
 export function createBucketClock(): BucketClock {
-  const offsets = createLeastOfLate();
+  const offsets = createRecentMinimum();
 
   return {
     sample: (arrivedMs, nowUs) => offsets.sample(arrivedMs, arrivedMs - nowUs / 1_000),
@@ -24,13 +24,13 @@ export function createBucketClock(): BucketClock {
 const WINDOW_MS = 1_000;
 
 /** The least of what was seen in this second and in the one before. */
-export interface LeastOfLate {
+export interface RecentMinimum {
   /** Takes in what was seen at `atMs`; the least of late. */
   sample(atMs: number, seen: number): number;
   reset(): void;
 }
 
-export function createLeastOfLate(): LeastOfLate {
+export function createRecentMinimum(): RecentMinimum {
   let windowEndsMs = -Infinity;
   let least = Infinity;
   let leastBefore = Infinity;

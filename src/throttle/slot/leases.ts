@@ -2,8 +2,8 @@ import { reasonOf } from "../../core/describe.ts";
 import { LeaseLostError } from "../../core/errors.ts";
 import { isLeased } from "../../core/limits/registry.ts";
 import type { LeasesRequest } from "../../core/store.ts";
-import type { Conditions } from "../costs.ts";
-import type { Basics } from "../known-policy.ts";
+import type { CallTerms } from "../costs.ts";
+import type { BucketContext } from "../known-policy.ts";
 
 /** The leases of calls that run here, or are about to. */
 export interface LeaseKeeper {
@@ -37,10 +37,10 @@ const RENEW_AT = 1 / 3;
 /** The call is told before another can take its place. */
 const WARN_AT = 0.9;
 
-export function createLeaseKeeper(basics: Basics): LeaseKeeper {
-  const { store, bucket, logger } = basics;
+export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
+  const { store, bucket, logger } = context;
   const kept = new Map<number, Kept>();
-  const returns = createLeaseReturns(basics);
+  const returns = createLeaseReturns(context);
   /** How long the shortest lease lasts that was kept. */
   let shortestMs = Infinity;
   let nextLease = 1;
@@ -90,7 +90,7 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
   async function renew(group: LeaseHolder, leases: readonly number[]): Promise<void> {
     const sentAtMs = performance.now();
     try {
-      const lost = new Set(await store.renew(leasesRequest(basics, group, leases)));
+      const lost = new Set(await store.renew(leasesRequest(context, group, leases)));
       for (const lease of leases) {
         const own = kept.get(lease);
         if (own === undefined) continue;
@@ -115,7 +115,7 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
       return nextLease - count;
     },
     keep(lease, group, atMs) {
-      const times = group.conditions.limits.filter(isLeased);
+      const times = group.callTerms.limits.filter(isLeased);
       const lastsMs = Math.min(...times.map(({ periodUs }) => periodUs)) / 1_000;
       if (lastsMs < shortestMs) {
         shortestMs = lastsMs;
@@ -131,7 +131,7 @@ export function createLeaseKeeper(basics: Basics): LeaseKeeper {
     },
     releaseLost(first, count, groups) {
       for (const group of groups) {
-        if (!group.conditions.hasLeases) continue;
+        if (!group.callTerms.hasLeases) continue;
         for (let each = 0; each < count; each++) release(first + each, group);
       }
     },
@@ -153,8 +153,8 @@ interface LeaseReturns {
   settled(): Promise<void>;
 }
 
-function createLeaseReturns(basics: Basics): LeaseReturns {
-  const { store, bucket, logger } = basics;
+function createLeaseReturns(context: BucketContext): LeaseReturns {
+  const { store, bucket, logger } = context;
   const returning = new Set<Promise<void>>();
   let due: LeasesByHolder | undefined;
 
@@ -163,7 +163,7 @@ function createLeaseReturns(basics: Basics): LeaseReturns {
     due = undefined;
     for (const [holder, leases] of parts) {
       const giving = store
-        .release(leasesRequest(basics, holder, leases))
+        .release(leasesRequest(context, holder, leases))
         // What cannot be given back comes free when it ends.
         .catch((error: unknown) =>
           logger.warn({ bucket, reason: reasonOf(error) }, "Leases could not be given back."),
@@ -192,7 +192,7 @@ function createLeaseReturns(basics: Basics): LeaseReturns {
 export interface LeaseHolder {
   /** The key, if it has limits of its own. */
   readonly key: string | undefined;
-  readonly conditions: Conditions;
+  readonly callTerms: CallTerms;
 }
 
 /** Lua takes some thousands of numbers at once. */
@@ -220,8 +220,8 @@ class LeasesByHolder {
 
 /** By the limits that the leases were drawn under, whatever policy is in force by now. */
 function leasesRequest(
-  { bucket, asker, known }: Basics,
-  { key, conditions: { shared, keyLimits } }: LeaseHolder,
+  { bucket, asker, known }: BucketContext,
+  { key, callTerms: { shared, keyLimits } }: LeaseHolder,
   leases: readonly number[],
 ): LeasesRequest {
   const terms = { ...known.terms, limits: shared };

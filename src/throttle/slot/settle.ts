@@ -2,7 +2,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { reasonOf } from "../../core/describe.ts";
 import type { SettleBy } from "../call-options.ts";
 import { differences } from "../costs.ts";
-import { assertCounted, type Basics } from "../known-policy.ts";
+import { assertCounted, type BucketContext } from "../known-policy.ts";
 import type { Slot, SlotKeeper } from "./slot.ts";
 
 /** Settles what calls came to cost; what cannot be told or passed on stays as estimated. */
@@ -17,7 +17,7 @@ export interface Settling {
 const READING_MS = 1_000;
 
 export function createSettling(
-  { store, bucket, known, logger }: Basics,
+  { store, bucket, known, logger }: BucketContext,
   /** A call cost less: what was refused to its key, or to all, may pass now. */
   onLess: (key: string | undefined) => void,
 ): Settling {
@@ -25,8 +25,8 @@ export function createSettling(
 
   return {
     async settle({ slotUs, group }, cost) {
-      const { key, conditions } = group;
-      const { costs, keyLimits, limits, shared, text } = conditions;
+      const { key, callTerms } = group;
+      const { costs, keyLimits, limits, shared, text } = callTerms;
       const deltas = differences(limits, costs, cost);
       const named = { where: "settle()", path: "", byUnit: cost, isKeyed: true };
       assertCounted(bucket, [known.policy, known.declared], named);

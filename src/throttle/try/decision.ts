@@ -2,7 +2,7 @@ import { formatLimit, ruleOf } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import { LONGEST_MS } from "../../core/options.ts";
 import { COOLING, PAUSED, SLOWED, type Granted, type Standing } from "../../core/store.ts";
-import type { Conditions } from "../costs.ts";
+import type { CallTerms } from "../costs.ts";
 import type { Slot } from "../slot/slot.ts";
 import type { Group } from "../waiting/group.ts";
 
@@ -65,7 +65,7 @@ export const UNKNOWN_MS = 1_000;
 
 /** How the limits stand after all of the calls; names and sizes are the same for all that follow. */
 export function standingsOf({ group, granted, nowUs }: Outcome): readonly LimitDecision[] {
-  const { limits, shared } = group.conditions;
+  const { limits, shared } = group.callTerms;
   return limits.map((limit, index) =>
     describe(limit, granted.standings[index]!, {
       nowUs,
@@ -77,7 +77,7 @@ export function standingsOf({ group, granted, nowUs }: Outcome): readonly LimitD
 /** What one allowed call is told: those behind it, `after` in number, have not drawn yet. */
 export function allowed(
   standings: readonly LimitDecision[],
-  { costs }: Conditions,
+  { costs }: CallTerms,
   { after, slot }: { readonly after: number; readonly slot: Slot },
 ): TryDecision {
   // A list of its own: whoever changes it changes nobody else's.
@@ -117,7 +117,7 @@ export function refused(
     remaining: Math.min(...limits.map((limit) => limit.remaining)),
     resetAfterMs: Math.max(0, ...limits.map((limit) => limit.resetAfterMs)),
     retryAfterMs,
-    limitedBy: nameBinding(bindsAt, group.conditions.limits) ?? "the line",
+    limitedBy: nameBinding(bindsAt, group.callTerms.limits) ?? "the line",
     limits,
     slot: undefined,
   };

@@ -44,14 +44,14 @@ export function createRefusals(): Refusals {
   }
 
   return {
-    find({ name, conditions }) {
+    find({ name, callTerms }) {
       const refusal = refusals.get(name);
-      if (refusal?.keyLimits !== conditions.keyLimits) return undefined;
+      if (refusal?.keyLimits !== callTerms.keyLimits) return undefined;
       const nowMs = performance.now();
       if (nowMs >= refusal.untilMs) return undefined;
       return later(refusal.decision, Math.floor(nowMs - refusal.decidedAtMs));
     },
-    keep({ name, key, conditions: { keyLimits } }, decision, forMs) {
+    keep({ name, key, callTerms: { keyLimits } }, decision, forMs) {
       const nowMs = performance.now();
       const untilMs = nowMs + Math.min(forMs, LONGEST_MEMORY_MS);
       refusals.set(name, { untilMs, decision, decidedAtMs: nowMs, key, keyLimits });

@@ -7,7 +7,7 @@ import {
   type Wish,
 } from "../../core/store.ts";
 import type { TryOptions } from "../call-options.ts";
-import type { Basics, PolicyNews } from "../known-policy.ts";
+import type { BucketContext, PolicyNews } from "../known-policy.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import { DrawnSlot } from "../slot/slot.ts";
 import type { Group } from "../waiting/group.ts";
@@ -24,7 +24,7 @@ export interface TryDraws {
 /** So many scripts wait for their answers before a full one has to wait as well. */
 const MOST_UNDER_WAY = 8;
 
-export interface TryDrawsOptions extends Basics {
+export interface TryDrawsOptions extends BucketContext {
   readonly startsFull: boolean;
   /** Those who ask wait while the store does not answer: resolves when it may be asked again. Undefined: they fail. */
   readonly untilRetry: (() => Promise<void>) | undefined;
@@ -104,7 +104,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   async function drawFor(asked: readonly Batch[]): Promise<boolean> {
     const groups = asked.map(({ group }) => group);
     const wanted = asked.reduce((sum, { size }) => sum + size, 0);
-    const leased = groups.some(({ conditions }) => conditions.hasLeases) ? wanted : 0;
+    const leased = groups.some(({ callTerms }) => callTerms.hasLeases) ? wanted : 0;
     let lease = leases.number(leased);
     const news = new Set<string | undefined>();
     underWay.add(news);
@@ -122,7 +122,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
       const granted = reply.granted[index]!;
       const isOutdated = news.has(undefined) || news.has(batch.group.key);
       answerBatch(batch, { granted, reply, lease }, { leases, refusals, isOutdated });
-      if (batch.group.conditions.hasLeases) lease += granted.slotsUs.length;
+      if (batch.group.callTerms.hasLeases) lease += granted.slotsUs.length;
     }
     return true;
   }
@@ -130,7 +130,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   /** With the groups that they belong to; those alone fail that could never pass under the policy that is known by now. */
   function grouped(batches: readonly Batch[]): readonly Batch[] {
     const { text } = known.policy;
-    if (batches.every(({ group }) => group.conditions.text === text)) return batches;
+    if (batches.every(({ group }) => group.callTerms.text === text)) return batches;
     return batches.filter((batch) => {
       try {
         batch.group = parts.groupOf(batch.options);
@@ -210,11 +210,11 @@ function answerBatch(
       resolve({ ...refusal });
       return;
     }
-    const own = group.conditions.hasLeases ? lease + index : 0;
+    const own = group.callTerms.hasLeases ? lease + index : 0;
     if (own > 0) leases.keep(own, group, sentAtMs);
     const held = { slotUs: granted.slotsUs[index] ?? nowUs, lease: own };
     const slot = new DrawnSlot({ group, key, sinceMs }, held, start);
-    resolve(allowed(standings, group.conditions, { after: count - 1 - index, slot }));
+    resolve(allowed(standings, group.callTerms, { after: count - 1 - index, slot }));
   });
 }
 
@@ -281,8 +281,8 @@ const NO_WISH: Wish = {
   place: NO_PLACE,
 };
 
-function wishOf({ group: { name, key, conditions }, size: wanted }: Batch): Wish {
-  const { keyLimits, costs } = conditions;
+function wishOf({ group: { name, key, callTerms }, size: wanted }: Batch): Wish {
+  const { keyLimits, costs } = callTerms;
   return { ...NO_WISH, name, key, keyLimits, costs, wanted };
 }
 
@@ -301,6 +301,6 @@ function byScript(batches: readonly Batch[]): readonly (readonly Batch[])[] {
 }
 
 function isLight({ group }: Batch): boolean {
-  const { limits, shared } = group.conditions;
+  const { limits, shared } = group.callTerms;
   return shared.length === 0 && limits.length === 1;
 }

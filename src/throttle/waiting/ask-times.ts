@@ -2,7 +2,7 @@ import { LOOK_IN_US } from "../../core/draw/turns.ts";
 import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
 import type { Drawn, Place } from "../../core/store.ts";
 import { STORE_RETRY_MS } from "../outage/retries.ts";
-import { createBucketClock, createLeastOfLate } from "../slot/bucket-clock.ts";
+import { createBucketClock, createRecentMinimum } from "../slot/bucket-clock.ts";
 import { readiness } from "./draw-request.ts";
 import type { SoonestGroups } from "./group-schedule.ts";
 
@@ -37,7 +37,7 @@ const TOGETHER_MS = 50;
 const GATHER_MS = 10;
 
 export function createAskTimes(
-  waitingIn: SoonestGroups,
+  schedule: SoonestGroups,
   times: Pick<ReplyTimes, "leadMs">,
 ): AskTimes {
   let askedAtMs = 0;
@@ -51,7 +51,7 @@ export function createAskTimes(
   return {
     nextAtMs(nowMs) {
       const { leadMs } = times;
-      const { readyAtMs, lastAtMs, isMany } = readiness(waitingIn);
+      const { readyAtMs, lastAtMs, isMany } = readiness(schedule);
       if (readyAtMs === Infinity) return Infinity;
       // While there are slots for a while, newcomers are drawn for together: theirs come behind those anyway.
       const isGathering = lastAtMs > nowMs + GATHER_MS && !isMany;
@@ -94,8 +94,8 @@ export function createAskTimes(
  * When a key is looked in for whose lease was not free now, where so many are held back. News of a lease comes by itself,
  * so to look in is only for messages that get lost, and to keep its place: thousands of keys need not cost a core.
  */
-export function keyLookInAtMs(nowMs: number, heldBack: number): number {
-  const inMs = Math.min(Math.max(LOOK_IN_MS, heldBack * KEY_EVERY_MS), MOST_LOOK_IN_MS);
+export function keyLookInAtMs(nowMs: number, deferred: number): number {
+  const inMs = Math.min(Math.max(LOOK_IN_MS, deferred * KEY_EVERY_MS), MOST_LOOK_IN_MS);
   return Math.ceil((nowMs + inMs) / TOGETHER_MS) * TOGETHER_MS;
 }
 
@@ -130,7 +130,7 @@ const MARGIN_MS = 0.5;
 
 export function createReplyTimes(): ReplyTimes {
   const clock = createBucketClock();
-  const tookOfLate = createLeastOfLate();
+  const tookOfLate = createRecentMinimum();
   let usualTookMs = Infinity;
   let leadMs = 0;
   let drewUs = 0;

@@ -1,19 +1,19 @@
 import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
 import type { Granted } from "../../core/store.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
-import { createWaitingGroups, type WaitingGroups } from "./group-schedule.ts";
+import { createGroupSchedule, type GroupSchedule } from "./group-schedule.ts";
 import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
 import { TooFar } from "./waiting-call.ts";
 
 /** Who waits in one process for slots of a bucket, and the slots that it holds for them. */
-export interface Books {
+export interface Dispatcher {
   /** How many callers wait. */
   readonly waiting: number;
   /** How many wait that their own key holds back. */
-  readonly heldBack: number;
+  readonly deferred: number;
   /** The groups in which somebody waits: those that have been served, or held back by their key, stand behind the others. */
-  readonly waitingIn: WaitingGroups;
+  readonly schedule: GroupSchedule;
   /** When the next caller may go, on `performance.now()`; Infinity if none has a slot. */
   nextAtMs(): number;
   enter(caller: Caller): void;
@@ -34,7 +34,7 @@ export interface Books {
     drawn: { readonly firstLease: number; readonly sentAtMs: number; readonly offsetMs: number },
   ): void;
   /** Lets callers go whose slots have come, and hands over the slots that came too late. */
-  letGo(generation: number, waste: Take): void;
+  dispatchDue(generation: number, waste: Take): void;
   /** Hands over what is held for callers that have left. */
   takeSurplus(give: Take): void;
   /** What is held, of one key or of all, is worthless. */
@@ -44,8 +44,8 @@ export interface Books {
 /** Takes slots that are no longer held; their leases are given back already. */
 type Take = (group: Group, slots: readonly HeldSlot[]) => void;
 
-export function createBooks(leases: LeaseKeeper): Books {
-  const waitingIn = createWaitingGroups();
+export function createDispatcher(leases: LeaseKeeper): Dispatcher {
+  const schedule = createGroupSchedule();
   const holding = new Set<Group>();
   const lateSlots = createLateSlots();
   let waiting = 0;
@@ -56,21 +56,21 @@ export function createBooks(leases: LeaseKeeper): Books {
     const { group } = caller;
     group.line.remove(caller);
     waiting -= 1;
-    waitingIn.update(group);
+    schedule.update(group);
   }
 
   return {
     get waiting() {
       return waiting;
     },
-    get heldBack() {
+    get deferred() {
       const nowMs = performance.now();
-      let heldBack = 0;
-      for (const { line, held, notBeforeMs } of waitingIn.heldBack)
-        if (notBeforeMs > nowMs) heldBack += line.size - held.size;
-      return heldBack;
+      let deferred = 0;
+      for (const { line, held, notBeforeMs } of schedule.deferred)
+        if (notBeforeMs > nowMs) deferred += line.size - held.size;
+      return deferred;
     },
-    waitingIn,
+    schedule,
     nextAtMs() {
       let nextAtMs = Infinity;
       for (const { line, held } of holding)
@@ -83,17 +83,17 @@ export function createBooks(leases: LeaseKeeper): Books {
       group.line.push(caller);
       group.hasImpatient ||= patienceMs < Infinity;
       // Whose turn comes when goes by who is first in each group: most come behind others.
-      if (group.stands !== "free" || group.line.head === caller) waitingIn.update(group);
+      if (group.position !== "free" || group.line.head === caller) schedule.update(group);
       waiting += 1;
     },
     leave,
     takeAll() {
       const callers: Caller[] = [];
-      for (const { line } of waitingIn) {
+      for (const { line } of schedule) {
         for (let caller = line.shift(); caller !== undefined; caller = line.shift())
           callers.push(caller);
       }
-      waitingIn.clear();
+      schedule.clear();
       waiting = 0;
       return callers;
     },
@@ -110,7 +110,7 @@ export function createBooks(leases: LeaseKeeper): Books {
     },
     sendBack(group) {
       group.behind = newest;
-      waitingIn.standLast(group);
+      schedule.moveToEnd(group);
     },
     refuse({ line, held }, error) {
       while (line.size > held.size) {
@@ -127,25 +127,25 @@ export function createBooks(leases: LeaseKeeper): Books {
       }
       group.held.add(granted, firstLease, offsetMs);
       holding.add(group);
-      waitingIn.standLast(group);
+      schedule.moveToEnd(group);
     },
-    letGo(generation, waste) {
+    dispatchDue(generation, waste) {
       const nowMs = performance.now();
       const start = { generation, nowMs };
       lateSlots.look();
       for (const group of holding) {
-        const { line, held, conditions } = group;
+        const { line, held, callTerms } = group;
         const late: HeldSlot[] = [];
         const before = held.size;
         while (line.size > 0 && held.nextAtMs <= nowMs) {
           const slot = held.take();
-          if (lateSlots.mayGo(nowMs - slot.atMs, conditions.mostLateMs)) {
+          if (lateSlots.mayGo(nowMs - slot.atMs, callTerms.mostLateMs)) {
             waiting -= 1;
             line.shift()!.go(slot, start);
           } else late.push(slot);
         }
         if (held.size === 0) holding.delete(group);
-        if (held.size < before) waitingIn.update(group);
+        if (held.size < before) schedule.update(group);
         if (late.length === 0) continue;
         leases.releaseAll(late, group);
         waste(group, late);
@@ -157,7 +157,7 @@ export function createBooks(leases: LeaseKeeper): Books {
         if (surplus <= 0) continue;
         const slots = group.held.takeLatest(surplus);
         if (group.held.size === 0) holding.delete(group);
-        waitingIn.update(group);
+        schedule.update(group);
         leases.releaseAll(slots, group);
         give(group, slots);
       }
@@ -167,7 +167,7 @@ export function createBooks(leases: LeaseKeeper): Books {
         if (key !== undefined && group.key !== key) continue;
         leases.releaseAll(group.held.takeLatest(Infinity), group);
         holding.delete(group);
-        waitingIn.update(group);
+        schedule.update(group);
       }
     },
   };

@@ -1,6 +1,6 @@
 import { isLeased } from "../../core/limits/registry.ts";
 import { NO_PLACE, type Place, type Wish } from "../../core/store.ts";
-import { MANY, rankOf, type SoonestGroups, type WaitingGroups } from "./group-schedule.ts";
+import { MANY, rankOf, type SoonestGroups, type GroupSchedule } from "./group-schedule.ts";
 import { lacking, type Group } from "./group.ts";
 
 /** What to ask for, and for whom: the groups stand in the order of the wishes. */
@@ -13,15 +13,15 @@ export interface Wishes {
 const MOST_WISHES = 12;
 
 /** When anybody may be asked for, and when the last slot comes that those who lack some hold. */
-export function readiness(waitingIn: SoonestGroups): {
+export function readiness(schedule: SoonestGroups): {
   readonly readyAtMs: number;
   readonly lastAtMs: number;
   readonly isMany: boolean;
 } {
-  const isMany = waitingIn.size > MANY;
+  const isMany = schedule.size > MANY;
   let readyAtMs = Infinity;
   let lastAtMs = -Infinity;
-  for (const { line, held, notBeforeMs } of waitingIn) {
+  for (const { line, held, notBeforeMs } of schedule) {
     if (line.size <= held.size) continue;
     readyAtMs = Math.min(readyAtMs, notBeforeMs);
     lastAtMs = Math.max(lastAtMs, held.lastAtMs);
@@ -33,12 +33,8 @@ export function readiness(waitingIn: SoonestGroups): {
  * Whom to ask for: the most urgent first, then who came first, or was held back by its key first. If it is nobody's
  * time yet, the one whose time is nearest, to hear whether anything has changed.
  */
-export function nextWishes(
-  waitingIn: WaitingGroups,
-  linePlaces: LinePlaces,
-  nowMs: number,
-): Wishes {
-  const ready = waitingIn.next(MOST_WISHES, nowMs);
+export function nextWishes(schedule: GroupSchedule, linePlaces: LinePlaces, nowMs: number): Wishes {
+  const ready = schedule.next(MOST_WISHES, nowMs);
   ready.sort(byArrival);
   const all = ready
     .filter((group, index) => !hasOtherLimits(ready.slice(0, index), group))
@@ -47,8 +43,8 @@ export function nextWishes(
   const first = all.length > MOST_WISHES ? all.slice(0, MOST_WISHES) : all;
   return {
     groups: first.map(({ group }) => group),
-    wishes: first.map(({ group: { name, key, conditions }, rank, wanted }) => {
-      const { keyLimits, costs } = conditions;
+    wishes: first.map(({ group: { name, key, callTerms }, rank, wanted }) => {
+      const { keyLimits, costs } = callTerms;
       const place = linePlaces.of(key);
       return { name, key, keyLimits, costs, wanted, rank, place };
     }),
@@ -61,10 +57,10 @@ function byArrival(a: Group, b: Group): number {
 }
 
 /** A key whose tier has changed may wait under both; one draw knows one set of limits for it. */
-function hasOtherLimits(before: readonly Group[], { key, conditions }: Group): boolean {
+function hasOtherLimits(before: readonly Group[], { key, callTerms }: Group): boolean {
   if (key === undefined) return false;
-  const { keyLimits } = conditions;
-  return before.some((other) => other.key === key && other.conditions.keyLimits !== keyLimits);
+  const { keyLimits } = callTerms;
+  return before.some((other) => other.key === key && other.callTerms.keyLimits !== keyLimits);
 }
 
 /** How many leases such a draw can be given at most. */

@@ -2,9 +2,9 @@ import { reasonOf } from "../../core/describe.ts";
 import { ruleOf } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import { MOST_RETURNED, NO_PLACE, type Place } from "../../core/store.ts";
-import type { Basics } from "../known-policy.ts";
+import type { BucketContext } from "../known-policy.ts";
 import type { AskTimes } from "./ask-times.ts";
-import type { Books } from "./dispatch.ts";
+import type { Dispatcher } from "./dispatch.ts";
 import { isNone, type LinePlaces } from "./draw-request.ts";
 import type { Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
@@ -25,8 +25,8 @@ export interface Returns {
   settled(): Promise<void>;
 }
 
-export function createReturns(basics: Basics): Returns {
-  const { store, bucket, asker, known, logger } = basics;
+export function createReturns(context: BucketContext): Returns {
+  const { store, bucket, asker, known, logger } = context;
   const underWay = new Set<Promise<void>>();
 
   function send(what: Promise<void>): Promise<void> {
@@ -41,16 +41,16 @@ export function createReturns(basics: Basics): Returns {
   }
 
   return {
-    giveBack(generation, { name, key, conditions }, slots, places) {
-      const { keyLimits, costs } = conditions;
+    giveBack(generation, { name, key, callTerms }, slots, places) {
+      const { keyLimits, costs } = callTerms;
       const slotsUs = slots.map(({ slotUs }) => slotUs).slice(0, MOST_RETURNED);
       const wish = { name, key, keyLimits, costs, place: places.key };
       const { terms } = known;
       const request = { bucket, asker, terms, generation, place: places.bucket, wish, slotsUs };
       void send(store.giveBack(request));
     },
-    async refund({ key, conditions }, slots) {
-      const { keyLimits, limits, shared, costs, text } = conditions;
+    async refund({ key, callTerms }, slots) {
+      const { keyLimits, limits, shared, costs, text } = callTerms;
       const isReturned = limits.map((limit, index) => index >= shared.length || isQuota(limit));
       if (!isReturned.includes(true) || text !== known.terms.text) return;
       const counts = new Map<number, number>();
@@ -90,27 +90,27 @@ export interface Leftovers {
 }
 
 export interface LeftoversParts {
-  readonly books: Books;
+  readonly dispatcher: Dispatcher;
   readonly linePlaces: LinePlaces;
   readonly returns: Returns;
   readonly askTimes: AskTimes;
 }
 
 export function createLeftovers(parts: LeftoversParts): Leftovers {
-  const { books, linePlaces, returns, askTimes } = parts;
+  const { dispatcher, linePlaces, returns, askTimes } = parts;
   const left = new Set<Group>();
 
   function isWaitedFor(key: string | undefined): boolean {
-    return key !== undefined && books.waitingIn.ofKey(key).size > 0;
+    return key !== undefined && dispatcher.schedule.ofKey(key).size > 0;
   }
 
   function giveUp(generation: number, group: Group, slots: readonly HeldSlot[]): void {
-    const isLast = books.waiting === 0;
+    const isLast = dispatcher.waiting === 0;
     const shared = isLast ? linePlaces.shared : NO_PLACE;
     const place = linePlaces.of(group.key);
     const own = isNone(place) || isWaitedFor(group.key) ? NO_PLACE : place;
     // Who comes next asks anew: nobody here hears of changes until then.
-    books.waitingIn.holdBack(group, 0);
+    dispatcher.schedule.deferUntil(group, 0);
     if (slots.length === 0 && isNone(own) && isNone(shared)) return;
     if (!isNone(own)) linePlaces.keep(group.key, NO_PLACE);
     returns.giveBack(generation, group, slots, { bucket: shared, key: own });
@@ -122,7 +122,7 @@ export function createLeftovers(parts: LeftoversParts): Leftovers {
   return {
     leftBy: (group) => void left.add(group),
     giveBack(generation) {
-      books.takeSurplus((group, slots) => giveUp(generation, group, slots));
+      dispatcher.takeSurplus((group, slots) => giveUp(generation, group, slots));
       for (const group of left) if (group.isIdle) giveUp(generation, group, []);
       left.clear();
     },

@@ -2,13 +2,13 @@ import { RANKS } from "../../core/options.ts";
 import type { Group } from "./group.ts";
 
 /** The groups in which callers wait, by when they may be asked for: few are looked at, however many wait. */
-export interface WaitingGroups extends Iterable<Group> {
+export interface GroupSchedule extends Iterable<Group> {
   /** When to ask, in as few groups as tell it. */
   readonly soonest: SoonestGroups;
   /** Those of one key that has limits of its own: its calls are in several when they cost different amounts. */
   ofKey(key: string): ReadonlySet<Group>;
   /** Those that their key holds back, in no order. */
-  readonly heldBack: Iterable<Group> & { readonly size: number };
+  readonly deferred: Iterable<Group> & { readonly size: number };
   /**
    * Up to so many of those that may be asked for at that time, as their turns come. If it is nobody's time yet,
    * the one whose time is nearest, and others in turn: word of a change may have been lost.
@@ -17,9 +17,9 @@ export interface WaitingGroups extends Iterable<Group> {
   /** Somebody has come or left, or a slot has: the group goes where it belongs now. */
   update(group: Group): void;
   /** The others' turns come before this one's, as far as nothing else says whose does. */
-  standLast(group: Group): void;
+  moveToEnd(group: Group): void;
   /** It is asked for at this time of `performance.now()` at the earliest; 0: at any time. */
-  holdBack(group: Group, untilMs: number): void;
+  deferUntil(group: Group, untilMs: number): void;
   /** There is news of its key: it is asked for as if that had not held it back, and not only after all others. */
   wake(group: Group): void;
   clear(): void;
@@ -35,21 +35,21 @@ export interface SoonestGroups extends Iterable<Group> {
 export const MANY = 200;
 const NONE: ReadonlySet<Group> = new Set();
 
-export function createWaitingGroups(): WaitingGroups {
+export function createGroupSchedule(): GroupSchedule {
   const all = new Set<Group>();
   const byKey = new Map<string, Set<Group>>();
   /** Those in which somebody has no slot yet are in one of these. */
   const free = createHeap(comesBefore);
-  const heldBack = createHeap((a: Group, b: Group) => a.notBeforeMs < b.notBeforeMs);
+  const deferred = createHeap((a: Group, b: Group) => a.notBeforeMs < b.notBeforeMs);
   /** The same as are held back, those first that were asked for the longest ago. */
-  const aside = new Set<Group>();
+  const leastRecentlyAsked = new Set<Group>();
   /** Who is held back until then is free. */
   let freeUntilMs = 0;
-  let stood = 0;
+  let lastQueuedAt = 0;
 
   function add(group: Group): void {
     all.add(group);
-    group.stoodAt = stood += 1;
+    group.queuedAt = lastQueuedAt += 1;
     const { key } = group;
     if (key === undefined) return;
     const groups = byKey.get(key);
@@ -68,7 +68,7 @@ export function createWaitingGroups(): WaitingGroups {
 
   /** Most buckets have one group alone, which stays where it is with each call that comes and leaves. */
   function staysAlone(group: Group): boolean {
-    if (group.stands !== "free" || free.size > 1) return false;
+    if (group.position !== "free" || free.size > 1) return false;
     return group.line.size > group.held.size && group.notBeforeMs <= freeUntilMs;
   }
 
@@ -83,39 +83,39 @@ export function createWaitingGroups(): WaitingGroups {
     else if (!all.has(group)) add(group);
     const lacksSlots = hasCallers && group.line.size > group.held.size;
     const isFree = group.notBeforeMs <= freeUntilMs;
-    const stands = !lacksSlots ? "nowhere" : isFree ? "free" : "aside";
-    if (stands === "nowhere" && group.stands === "nowhere") return;
-    group.stands = stands;
-    if (stands === "free") free.put(group);
+    const position = !lacksSlots ? "nowhere" : isFree ? "free" : "deferred";
+    if (position === "nowhere" && group.position === "nowhere") return;
+    group.position = position;
+    if (position === "free") free.put(group);
     else free.delete(group);
-    if (stands === "aside") {
-      heldBack.put(group);
-      aside.add(group);
+    if (position === "deferred") {
+      deferred.put(group);
+      leastRecentlyAsked.add(group);
     } else {
-      heldBack.delete(group);
-      aside.delete(group);
+      deferred.delete(group);
+      leastRecentlyAsked.delete(group);
     }
   }
 
   /** None is told twice. */
-  function someAside(count: number): Group[] {
-    const nearest = heldBack.first;
+  function someDeferred(count: number): Group[] {
+    const nearest = deferred.first;
     if (nearest === undefined) return [];
     const some = [nearest];
-    for (const group of aside) {
+    for (const group of leastRecentlyAsked) {
       if (some.length >= count) break;
       if (group !== nearest) some.push(group);
     }
     for (const group of some) {
-      aside.delete(group);
-      aside.add(group);
+      leastRecentlyAsked.delete(group);
+      leastRecentlyAsked.add(group);
     }
     return some;
   }
 
   function letFree(untilMs: number): void {
     freeUntilMs = untilMs;
-    for (let { first } = heldBack; first !== undefined; { first } = heldBack) {
+    for (let { first } = deferred; first !== undefined; { first } = deferred) {
       if (first.notBeforeMs > untilMs) return;
       update(first);
     }
@@ -129,39 +129,39 @@ export function createWaitingGroups(): WaitingGroups {
       },
       [Symbol.iterator]() {
         if (all.size <= MANY) return all.values();
-        return [free.first, heldBack.first].filter((group) => group !== undefined).values();
+        return [free.first, deferred.first].filter((group) => group !== undefined).values();
       },
     },
-    heldBack,
+    deferred,
     ofKey: (key) => byKey.get(key) ?? NONE,
     next(count, atMs) {
       letFree(atMs);
       const ready = free.firstOf(count);
-      const groups = ready.length === 0 ? someAside(count) : ready;
+      const groups = ready.length === 0 ? someDeferred(count) : ready;
       for (const group of groups) group.hasNews = false;
       return groups;
     },
     update,
-    standLast(group) {
-      group.stoodAt = stood += 1;
+    moveToEnd(group) {
+      group.queuedAt = lastQueuedAt += 1;
       update(group);
     },
-    holdBack(group, untilMs) {
+    deferUntil(group, untilMs) {
       group.notBeforeMs = untilMs;
       update(group);
     },
     wake(group) {
       group.hasNews = true;
       group.behind = 0;
-      this.holdBack(group, 0);
+      this.deferUntil(group, 0);
     },
     clear() {
-      for (const group of all) group.stands = "nowhere";
+      for (const group of all) group.position = "nowhere";
       all.clear();
       byKey.clear();
       free.clear();
-      heldBack.clear();
-      aside.clear();
+      deferred.clear();
+      leastRecentlyAsked.clear();
     },
   };
 }
@@ -171,7 +171,7 @@ export function createWaitingGroups(): WaitingGroups {
  * all who had come by then.
  */
 function comesBefore(a: Group, b: Group): boolean {
-  return (rankOf(a) - rankOf(b) || standingOf(a) - standingOf(b) || a.stoodAt - b.stoodAt) < 0;
+  return (rankOf(a) - rankOf(b) || standingOf(a) - standingOf(b) || a.queuedAt - b.queuedAt) < 0;
 }
 
 export function rankOf({ line }: Group): number {
@@ -201,11 +201,11 @@ export interface Heap<T> extends Iterable<T> {
  */
 export function createHeap<T>(comesBefore: (a: T, b: T) => boolean): Heap<T> {
   const items: T[] = [];
-  const places = new Map<T, number>();
+  const indexes = new Map<T, number>();
 
   function lay(item: T, at: number): void {
     items[at] = item;
-    places.set(item, at);
+    indexes.set(item, at);
   }
 
   /** Lays an item where those above it come before it, and those below it do not. */
@@ -254,18 +254,18 @@ export function createHeap<T>(comesBefore: (a: T, b: T) => boolean): Heap<T> {
       return items[0];
     },
     put(item) {
-      sift(item, places.get(item) ?? items.push(item) - 1);
+      sift(item, indexes.get(item) ?? items.push(item) - 1);
     },
     delete(item) {
-      const at = places.get(item);
+      const at = indexes.get(item);
       if (at === undefined) return;
-      places.delete(item);
+      indexes.delete(item);
       const last = items.pop()!;
       if (at < items.length) sift(last, at);
     },
     clear() {
       items.length = 0;
-      places.clear();
+      indexes.clear();
     },
     [Symbol.iterator]: () => items.values(),
   };

@@ -3,7 +3,7 @@ import { PRIORITIES } from "../../core/options.ts";
 import { keyLimitsOf } from "../../core/policy/per-key.ts";
 import type { Policy } from "../../core/policy/policy.ts";
 import type { TryOptions } from "../call-options.ts";
-import { conditionsOf, costsOf, type Conditions } from "../costs.ts";
+import { callTermsOf, costsOf, type CallTerms } from "../costs.ts";
 import type { SlotKeeper, Start } from "../slot/slot.ts";
 import { createHeldSlots, type HeldSlot, type HeldSlots } from "./held-slots.ts";
 import { createLine, type Line, type Waiter } from "./line.ts";
@@ -24,7 +24,7 @@ export interface Caller extends Waiter {
  * A class, since there may be one for each call that is tried; nobody waits in those, so they need no line.
  */
 export class Group {
-  readonly conditions: Conditions;
+  readonly callTerms: CallTerms;
   readonly keeper: SlotKeeper;
   readonly name: string;
   /** The key, if it has limits of its own. */
@@ -38,19 +38,16 @@ export class Group {
   /** There was news of the key since it was asked about last: what the answer says of it is outdated. */
   hasNews = false;
   /** Where it stands among those that wait for slots. */
-  stands: "free" | "aside" | "nowhere" = "nowhere";
+  position: "free" | "deferred" | "nowhere" = "nowhere";
   /** In which order groups got their places, where nothing else tells whose turn comes first. */
-  stoodAt = 0;
+  queuedAt = 0;
   /** What held these calls back last, as a reply numbers it. */
   bindsAt = 0;
   #line: Line<Caller> | undefined;
   #held: HeldSlots | undefined;
 
-  constructor(
-    conditions: Conditions,
-    { keeper, name, key }: Pick<Group, "keeper" | "name" | "key">,
-  ) {
-    this.conditions = conditions;
+  constructor(callTerms: CallTerms, { keeper, name, key }: Pick<Group, "keeper" | "name" | "key">) {
+    this.callTerms = callTerms;
     this.keeper = keeper;
     this.name = name;
     this.key = key;
@@ -114,7 +111,7 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
   const byKey = new Map<string, Group>();
   let plain: Group | undefined;
   /** What calls are under that cost one call and have a key, where all keys have the same limits. */
-  let usual: { readonly conditions: Conditions; readonly prefix: string } | undefined;
+  let usual: { readonly callTerms: CallTerms; readonly prefix: string } | undefined;
   let sweepAt = LEAST_SWEPT;
 
   function forgetIdle(): void {
@@ -150,13 +147,13 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
     const name = prefix + (own ?? "");
     const found = groups.get(name);
     // A tier's limits may have changed since.
-    const isSame = found?.conditions.keyLimits === keyLimits || keyLimits.length === 0;
+    const isSame = found?.callTerms.keyLimits === keyLimits || keyLimits.length === 0;
     if (found !== undefined && isSame) return found;
-    const conditions = conditionsOf({ shared, keyLimits, costs, text });
+    const callTerms = callTermsOf({ shared, keyLimits, costs, text });
     if (cost === undefined && own !== undefined && inForce.perKey?.fixed !== undefined) {
-      usual = { conditions, prefix };
+      usual = { callTerms, prefix };
     }
-    return add(new Group(conditions, { keeper, name, key: own }));
+    return add(new Group(callTerms, { keeper, name, key: own }));
   }
 
   function add(group: Group): Group {
@@ -169,7 +166,7 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
   function findUsual(key: string): Group | undefined {
     if (usual === undefined) return undefined;
     const name = usual.prefix + key;
-    return groups.get(name) ?? add(new Group(usual.conditions, { keeper, name, key }));
+    return groups.get(name) ?? add(new Group(usual.callTerms, { keeper, name, key }));
   }
 
   /** Calls that say no more than whom they are for, under limits that are the same for all keys. */

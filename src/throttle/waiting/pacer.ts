@@ -1,7 +1,7 @@
 import { ClosedError, StoreUnavailableError } from "../../core/errors.ts";
 import { HORIZON_US } from "../../core/policy/limit-makers.ts";
 import type { Drawn, Granted, News } from "../../core/store.ts";
-import type { Basics, PolicyNews } from "../known-policy.ts";
+import type { BucketContext, PolicyNews } from "../known-policy.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import {
   createAlarm,
@@ -11,7 +11,7 @@ import {
   type AskTimes,
   type Received,
 } from "./ask-times.ts";
-import { createBooks, type Books } from "./dispatch.ts";
+import { createDispatcher, type Dispatcher } from "./dispatch.ts";
 import { createLinePlaces, mostLeases, nextWishes, type LinePlaces } from "./draw-request.ts";
 import { createLeftovers, createReturns, type Returns } from "./give-back.ts";
 import type { Caller, Group } from "./group.ts";
@@ -21,7 +21,7 @@ import { slotsOf, type HeldSlot } from "./held-slots.ts";
 export interface Pacer {
   readonly waiting: number;
   /** How many wait that their own key holds back. */
-  readonly heldBack: number;
+  readonly deferred: number;
   readonly askTimes: Pick<AskTimes, "turnAtMs" | "silentMs" | "hasAnswered">;
   wait(caller: Caller): void;
   /** Takes a caller out of the line that no longer wants to wait. */
@@ -36,7 +36,7 @@ export interface Pacer {
   close(): Promise<void>;
 }
 
-export interface PacerOptions extends Basics {
+export interface PacerOptions extends BucketContext {
   readonly leases: LeaseKeeper;
   /** Another policy is in force: puts callers into the groups that it makes of them. */
   readonly regroup: (callers: readonly Caller[]) => void;
@@ -50,11 +50,11 @@ export function createPacer(options: PacerOptions): Pacer {
   const alarm = createAlarm(work);
   const times = createReplyTimes();
   const returns = createReturns(options);
-  const books = createBooks(leases);
+  const dispatcher = createDispatcher(leases);
   const linePlaces = createLinePlaces();
-  const askTimes = createAskTimes(books.waitingIn.soonest, times);
-  const leftovers = createLeftovers({ books, linePlaces, returns, askTimes });
-  const grants = createGrants({ books, linePlaces, leases, returns, onRefunded: workSoon });
+  const askTimes = createAskTimes(dispatcher.schedule.soonest, times);
+  const leftovers = createLeftovers({ dispatcher, linePlaces, returns, askTimes });
+  const grants = createGrants({ dispatcher, linePlaces, leases, returns, onRefunded: workSoon });
   let heldGeneration = 0;
   let asking: Promise<void> | undefined;
   let isWorkDue = false;
@@ -69,19 +69,19 @@ export function createPacer(options: PacerOptions): Pacer {
 
   function work(): void {
     isWorkDue = false;
-    books.letGo(heldGeneration, grants.refund);
-    if (asking !== undefined) return alarm.set(books.nextAtMs());
+    dispatcher.dispatchDue(heldGeneration, grants.refund);
+    if (asking !== undefined) return alarm.set(dispatcher.nextAtMs());
     leftovers.giveBack(heldGeneration);
     const nowMs = performance.now();
     const askAtMs = askTimes.nextAtMs(nowMs);
     if (nowMs >= askAtMs) asking = ask(nowMs);
-    alarm.set(Math.min(books.nextAtMs(), asking === undefined ? askAtMs : Infinity));
+    alarm.set(Math.min(dispatcher.nextAtMs(), asking === undefined ? askAtMs : Infinity));
   }
 
   async function ask(nowMs: number): Promise<void> {
     askTimes.asked(nowMs);
     const thereAtMs = nowMs + times.leadMs;
-    const { groups, wishes } = nextWishes(books.waitingIn, linePlaces, thereAtMs);
+    const { groups, wishes } = nextWishes(dispatcher.schedule, linePlaces, thereAtMs);
     const { terms } = known;
     const leased = mostLeases(terms.limits, wishes);
     const lease = leases.number(leased);
@@ -116,7 +116,7 @@ export function createPacer(options: PacerOptions): Pacer {
     askTimes.answered(reply, received);
     if (reply.generation !== heldGeneration) {
       forgetHeld();
-      for (const group of books.waitingIn) books.waitingIn.holdBack(group, 0);
+      for (const group of dispatcher.schedule) dispatcher.schedule.deferUntil(group, 0);
     }
     heldGeneration = reply.generation;
     const { newText, version, isOverride } = reply;
@@ -129,7 +129,7 @@ export function createPacer(options: PacerOptions): Pacer {
 
   /** Slots of an older generation are worthless. */
   function forgetHeld(): void {
-    books.forget();
+    dispatcher.forget();
     linePlaces.forgetTurns();
   }
 
@@ -137,48 +137,48 @@ export function createPacer(options: PacerOptions): Pacer {
     forgetHeld();
     known.learn(news);
     askTimes.retryNow();
-    for (const group of books.waitingIn) leftovers.leftBy(group);
-    options.regroup(books.takeAll().sort((a, b) => a.number - b.number));
+    for (const group of dispatcher.schedule) leftovers.leftBy(group);
+    options.regroup(dispatcher.takeAll().sort((a, b) => a.number - b.number));
     workSoon();
   }
 
   function failAll(error: unknown): void {
-    for (const group of books.waitingIn) leftovers.leftBy(group);
-    for (const caller of books.takeAll()) caller.fail(error);
+    for (const group of dispatcher.schedule) leftovers.leftBy(group);
+    for (const caller of dispatcher.takeAll()) caller.fail(error);
   }
 
   return {
     get waiting() {
-      return books.waiting;
+      return dispatcher.waiting;
     },
-    get heldBack() {
-      return books.heldBack;
+    get deferred() {
+      return dispatcher.deferred;
     },
     askTimes,
     wait(caller) {
       if (isClosed) return caller.fail(new ClosedError(`Bucket "${bucket}"`));
-      books.enter(caller);
+      dispatcher.enter(caller);
       workSoon();
     },
     leave(caller) {
-      books.leave(caller);
+      dispatcher.leave(caller);
       leftovers.leftBy(caller.group);
       workSoon();
     },
     learn,
     forget(key) {
       if (key === undefined) return forgetHeld();
-      books.forget(key);
+      dispatcher.forget(key);
     },
     lookIn(key, news) {
-      const { waitingIn } = books;
+      const { schedule } = dispatcher;
       if (key === undefined) askTimes.retryNow();
-      else for (const group of waitingIn.ofKey(key)) waitingIn.wake(group);
+      else for (const group of schedule.ofKey(key)) schedule.wake(group);
       // Whom its own key holds back, a lease of the bucket's is of no use to.
       if (key === undefined && news !== "lease") {
-        for (const group of waitingIn) {
+        for (const group of schedule) {
           group.hasNews = true;
-          waitingIn.holdBack(group, 0);
+          schedule.deferUntil(group, 0);
         }
       }
       workSoon();
@@ -210,7 +210,7 @@ interface Asked {
 }
 
 interface GrantsOptions {
-  readonly books: Books;
+  readonly dispatcher: Dispatcher;
   readonly linePlaces: LinePlaces;
   readonly leases: LeaseKeeper;
   readonly returns: Returns;
@@ -222,14 +222,14 @@ interface GrantsOptions {
 const REFUND_MS = 100;
 
 function createGrants(options: GrantsOptions): Grants {
-  const { books, linePlaces, leases, returns, onRefunded } = options;
-  const { waitingIn } = books;
+  const { dispatcher, linePlaces, leases, returns, onRefunded } = options;
+  const { schedule } = dispatcher;
 
   /** When the key of these calls is to be asked about again; 0: at any time. */
   function untilMs({ notBeforeUs }: Granted, { arrivedMs, offsetMs }: Received): number {
     if (notBeforeUs === 0) return 0;
     if (notBeforeUs < Infinity) return notBeforeUs / 1_000 + offsetMs;
-    return keyLookInAtMs(arrivedMs, waitingIn.heldBack.size);
+    return keyLookInAtMs(arrivedMs, schedule.deferred.size);
   }
 
   function take(reply: Drawn, asked: Asked, received: Received): void {
@@ -237,17 +237,18 @@ function createGrants(options: GrantsOptions): Grants {
     let lease = asked.firstLease;
     for (const [index, granted] of reply.granted.entries()) {
       const group = asked.groups[index]!;
-      const { hasLeases } = group.conditions;
+      const { hasLeases } = group.callTerms;
       const firstLease = hasLeases ? lease : 0;
       if (hasLeases) lease += granted.slotsUs.length;
-      if (granted.refusal !== undefined) books.refuse(group, granted.refusal);
-      if (!isStale) books.hold(group, granted, { firstLease, sentAtMs: reply.sentAtMs, offsetMs });
-      waitingIn.holdBack(group, group.hasNews ? 0 : untilMs(granted, received));
+      if (granted.refusal !== undefined) dispatcher.refuse(group, granted.refusal);
+      if (!isStale)
+        dispatcher.hold(group, granted, { firstLease, sentAtMs: reply.sentAtMs, offsetMs });
+      schedule.deferUntil(group, group.hasNews ? 0 : untilMs(granted, received));
       group.bindsAt = granted.bindsAt;
       linePlaces.keep(group.key, granted.place);
       if (group.notBeforeMs > arrivedMs) {
-        books.sendAway(group, group.notBeforeMs - arrivedMs);
-        books.sendBack(group);
+        dispatcher.sendAway(group, group.notBeforeMs - arrivedMs);
+        dispatcher.sendBack(group);
       }
       if (isStale) waste(group, slotsOf(granted, firstLease, offsetMs));
     }
@@ -262,10 +263,10 @@ function createGrants(options: GrantsOptions): Grants {
   /** A key is not asked about before its own limits have back what the slots took, or it would be told to wait for that. */
   function refund(group: Group, slots: readonly HeldSlot[]): void {
     const refunded = returns.refund(group, slots);
-    if (group.conditions.keyLimits.length === 0) return;
-    waitingIn.holdBack(group, performance.now() + REFUND_MS);
+    if (group.callTerms.keyLimits.length === 0) return;
+    schedule.deferUntil(group, performance.now() + REFUND_MS);
     void refunded.then(() => {
-      waitingIn.holdBack(group, 0);
+      schedule.deferUntil(group, 0);
       onRefunded();
     });
   }

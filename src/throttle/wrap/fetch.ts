@@ -14,7 +14,7 @@ import {
 import type { Cost } from "../costs.ts";
 import { readAnswer } from "../feedback/answer.ts";
 import type { Slot } from "../slot/slot.ts";
-import { copyOf, handOver, type AnswerCopy } from "./response-stream.ts";
+import { copyOf, streamResponse, type AnswerCopy } from "./response-stream.ts";
 
 /** The first try, and two more. */
 const MOST_TRIES = 3;
@@ -111,10 +111,10 @@ export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): Thr
   /** A streamed answer is a call that still runs: its lease ends with its last byte. */
   function handedOver({ slot, response, isHeld, end }: Tried): Response {
     const { settle } = options;
-    if (settle === undefined) return isHeld ? handOver(response, end) : response;
+    if (settle === undefined) return isHeld ? streamResponse(response, end) : response;
     const copy = copyOf(response);
     bucket.settleBy(() => readCost(settle, copy), response, slot);
-    return handOver(response, end, copy);
+    return streamResponse(response, end, copy);
   }
 
   const withOptions = (given: FetchOptions): ThrottledFetch =>

@@ -25,7 +25,7 @@ interface Tap {
 }
 
 /** Hands an answer over that is a call for as long as its body streams. `onEnd` may be called more than once. */
-export function handOver(response: Response, onEnd: () => void, copy?: AnswerCopy): Response {
+export function streamResponse(response: Response, onEnd: () => void, copy?: AnswerCopy): Response {
   const { body } = response;
   if (body === null || !isWhole(response)) {
     onEnd();

@@ -322,15 +322,15 @@ describe("the call of a job", () => {
     for (const name of ["first", "second", "third"]) drawForJob(name, { key, patienceMs: 9_000 });
     for (const other of ["b", "c", "d", "e"]) drawForJob(other, { key: other });
 
-    const before = bucket.heldBack;
+    const before = bucket.deferred;
     await vi.advanceTimersByTimeAsync(20);
-    const during = [bucket.heldBack, bucket.waiting];
+    const during = [bucket.deferred, bucket.waiting];
     await vi.advanceTimersByTimeAsync(5_000);
 
     expect(before).toBe(0);
     expect(during[0]).toBe(2);
     expect(during[1]).toBeGreaterThan(2);
-    expect(bucket.heldBack).toBe(0);
+    expect(bucket.deferred).toBe(0);
     await bucket.close();
   });
 
@@ -340,7 +340,7 @@ describe("the call of a job", () => {
 
     await vi.advanceTimersByTimeAsync(5);
 
-    expect([bucket.waiting, bucket.heldBack]).toEqual([4, 2]);
+    expect([bucket.waiting, bucket.deferred]).toEqual([4, 2]);
     await bucket.close();
   });
 

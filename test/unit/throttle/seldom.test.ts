@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { seldom } from "../../../src/core/logger.ts";
+import { sampled } from "../../../src/core/logger.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
 
 const pass = fakeTimers();
 
 function setUp() {
   const said: unknown[] = [];
-  const logger = seldom(
+  const logger = sampled(
     {
       warn: (facts, message) => void said.push([facts, message]),
       error: (facts, message) => void said.push(["error", facts, message]),

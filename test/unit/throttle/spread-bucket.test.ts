@@ -155,7 +155,7 @@ describe("the line of a spread bucket", () => {
     await vi.advanceTimersByTimeAsync(10);
 
     expect(bucket.waiting).toBe(8);
-    expect(bucket.heldBack).toBe(8);
+    expect(bucket.deferred).toBe(8);
     expect(await outcomes[8]).toBeInstanceOf(LineFullError);
     expect(await bucket.peek()).toMatchObject({ waitingHere: 8 });
     expect(await bucket.peek({ key: A })).toMatchObject({ waitingHere: 8 });

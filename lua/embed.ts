@@ -5,11 +5,11 @@
 import { readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
-import { readLua } from "../src/redis/lua-source.ts";
+import { readLua } from "../src/redis/scripts/lua-source.ts";
 
-const file = join(process.argv[2]!, "redis/lua-source.js");
-const names = readdirSync(import.meta.dirname)
-  .filter((name) => name.endsWith(".lua"))
+const file = join(process.argv[2]!, "redis/scripts/lua-source.js");
+const names = readdirSync(import.meta.dirname, { recursive: true, encoding: "utf8" })
+  .filter((name) => /^(?!lib\/).+\.lua$/.test(name))
   .map((name) => name.slice(0, -".lua".length));
 const texts = Object.fromEntries(names.map((name) => [name, readLua(name)]));
 

@@ -1,9 +1,12 @@
 import { z } from "zod";
 import { NAME, readOptions } from "./core/options.ts";
 import { createSluice, type Sluice } from "./sluice.ts";
-import { BUCKET_OPTION_NAMES, type BucketOptions } from "./throttle/bucket-options.ts";
-import { THROTTLED_OPTION_NAMES } from "./throttle/draw-options.ts";
-import type { Throttled, ThrottledOptions } from "./throttle/throttled-function.ts";
+import { BUCKET_OPTION_NAMES, type BucketOptions } from "./throttle/bucket/bucket-options.ts";
+import {
+  THROTTLED_OPTION_NAMES,
+  type Throttled,
+  type ThrottledOptions,
+} from "./throttle/call-options.ts";
 
 /** `concurrency` and `feedback` mean those of the wrapped function. */
 const OF_BUCKET: ReadonlySet<string> = new Set(

@@ -1,7 +1,11 @@
 export { createSluice, type Sluice } from "./sluice.ts";
+
 export type { QueueOptions, SluiceOptions } from "./sluice-options.ts";
+
 export { throttled } from "./default-sluice.ts";
-export type { Emitter } from "./core/emitter.ts";
+
+export type { Emitter, SluiceEvents, StoreEvent } from "./core/events.ts";
+
 export {
   ClosedError,
   CostTooLargeError,
@@ -14,7 +18,9 @@ export {
   WaitTooLongError,
   type ErrorCode,
 } from "./core/errors.ts";
-export { contract, type Contract, type ContractOptions } from "./core/contract.ts";
+
+export { contract, type Contract, type ContractOptions } from "./core/policy/contract.ts";
+
 export {
   concurrency,
   fixedWindow,
@@ -22,54 +28,103 @@ export {
   slidingLog,
   slidingWindow,
   tokenBucket,
-} from "./core/limit-makers.ts";
-export type { Limit } from "./core/limits/limit.ts";
+  type LimitsOptions,
+} from "./core/policy/limit-makers.ts";
+
+export type { Limit } from "./core/limits/rule.ts";
+
 export type { Logger } from "./core/logger.ts";
-export type { PerKey, Tiers } from "./core/per-key.ts";
-export type { LimitsOptions } from "./core/limits-options.ts";
-export type { PolicyOptions } from "./core/policy.ts";
-export type { Priority } from "./core/priority.ts";
-export type { RateInput } from "./core/rate.ts";
-export type { Align } from "./core/resets.ts";
-export type { SluiceEvents, StoreEvent } from "./core/store-events.ts";
-export type { Enqueuing, EnqueueOptionsOf } from "./queue/enqueue.ts";
-export type { EnqueueOptions, JobDefaults } from "./queue/enqueue-options.ts";
+
+export type { PerKey, Tiers } from "./core/policy/per-key.ts";
+
+export type { PolicyOptions } from "./core/policy/policy.ts";
+
+export type { Priority } from "./core/options.ts";
+
+export type { RateInput } from "./core/limits/rate.ts";
+
+export type { Align } from "./core/limits/calendar-days.ts";
+
+export type { Enqueuing, EnqueueOptionsOf } from "./queue/enqueue/enqueue.ts";
+
+export type { EnqueueOptions, JobDefaults, CloseOptions, WorkerOptions } from "./queue/options.ts";
+
 export type { Job } from "./queue/job.ts";
+
 export {
   HandlerTimeoutError,
   JobFailedError,
   JobLostError,
   JobMissingError,
   JobUnfinishedError,
-} from "./queue/job-errors.ts";
-export { Discard, RetryAfter } from "./queue/outcome.ts";
-export type { Schedule, Schedules } from "./queue/recurring.ts";
-export type { Schema } from "./queue/schema.ts";
-export type { DeadLetters, FailedJob } from "./queue/dead-letters.ts";
-export type { QueueEmitter, QueueEventName, QueueEvents, QueueListener } from "./queue/events.ts";
-export type { FailedFilter } from "./queue/failed-filter.ts";
-export type { FinishedOptions } from "./queue/finished.ts";
-export type { Forecast, JobEta } from "./queue/outlook.ts";
-export type { Weights } from "./queue/lane.ts";
+} from "./queue/errors.ts";
+
+export { Discard, RetryAfter } from "./queue/worker/outcome.ts";
+
+export type { Schedule, Schedules } from "./queue/enqueue/schedules.ts";
+
+export type { Schema } from "./queue/enqueue/data.ts";
+
+export type { DeadLetters, FailedJob, FailedFilter } from "./queue/manage/dead-letters.ts";
+
+export type {
+  QueueEmitter,
+  QueueEventName,
+  QueueEvents,
+  QueueListener,
+} from "./queue/manage/events.ts";
+
+export type { FinishedOptions } from "./queue/manage/finished.ts";
+
+export type { Forecast, JobEta } from "./queue/forecast/forecast.ts";
+
+export type { Weights } from "./queue/lanes/weights.ts";
+
 export type { Queue } from "./queue/queue.ts";
-export type { JobState, QueuedJob } from "./queue/queued-job.ts";
-export type { QueueCounts, QueueSteering } from "./queue/steering.ts";
-export type { Handler, HandlerResult, JobContext } from "./queue/handler.ts";
-export type { Worker } from "./queue/worker.ts";
-export type { CloseOptions, WorkerOptions } from "./queue/worker-options.ts";
+
+export type { JobState, QueuedJob } from "./queue/job-handle.ts";
+
+export type { QueueCounts, QueueControl } from "./queue/manage/control.ts";
+
+export type { Handler, HandlerResult, JobContext } from "./queue/worker/context.ts";
+
+export type { Worker } from "./queue/worker/worker.ts";
+
 export type { BreakerOptions } from "./redis/breaker.ts";
+
 export type { RedisClient, RedisInput } from "./redis/connection.ts";
-export type { Bucket, TryDecision } from "./throttle/bucket.ts";
-export type { BucketOptions } from "./throttle/bucket-options.ts";
+
+export type { Bucket } from "./throttle/bucket.ts";
+
+export type { TryDecision, Decision, LimitDecision } from "./throttle/try/decision.ts";
+
+export type { BucketOptions } from "./throttle/bucket/bucket-options.ts";
+
 export type { Cost } from "./throttle/costs.ts";
-export type { Decision, LimitDecision } from "./throttle/decision.ts";
-export type { DrawOptions, TryOptions } from "./throttle/draw-options.ts";
-export type { AdaptiveOptions, Feedback, ReadFeedback } from "./throttle/feedback-options.ts";
-export type { FetchOptions, ThrottledFetch } from "./throttle/throttled-fetch.ts";
-export type { OnStateLost, OnStoreDown } from "./throttle/outage/outage-options.ts";
-export { rateLimitHeaders } from "./throttle/rate-limit-headers.ts";
-export type { Slot } from "./throttle/slot.ts";
-export type { BucketState, LimitState } from "./throttle/bucket-state.ts";
-export type { KeyOptions, PauseOptions } from "./throttle/steering.ts";
-export { throttledClient, type ThrottledClientOptions } from "./throttle/throttled-client.ts";
-export type { Throttled, ThrottledOptions } from "./throttle/throttled-function.ts";
+
+export type {
+  DrawOptions,
+  TryOptions,
+  AdaptiveOptions,
+  Feedback,
+  ReadFeedback,
+  FetchOptions,
+  ThrottledFetch,
+  Throttled,
+  ThrottledOptions,
+} from "./throttle/call-options.ts";
+
+export type { OnStateLost, OnStoreDown } from "./throttle/outage/on-store-down.ts";
+
+export { rateLimitHeaders } from "./throttle/try/rate-limit-headers.ts";
+
+export type { Slot } from "./throttle/slot/slot.ts";
+
+export type {
+  BucketState,
+  LimitState,
+  KeyOptions,
+  PauseOptions,
+} from "./throttle/bucket/live-control.ts";
+
+export { throttledClient, type ThrottledClientOptions } from "./throttle/wrap/client.ts";

@@ -3,12 +3,12 @@ import { z } from "zod";
 import { InvalidOptionError } from "./core/errors.ts";
 import type { Logger } from "./core/logger.ts";
 import { LONGEST_MS, NAME, readOptions, wholeNumber } from "./core/options.ts";
-import { JOB_DEFAULTS, type JobDefaults } from "./queue/enqueue-options.ts";
-import type { Weights } from "./queue/lane.ts";
-import type { Schema } from "./queue/schema.ts";
+import type { Schema } from "./queue/enqueue/data.ts";
+import type { Weights } from "./queue/lanes/weights.ts";
+import { JOB_DEFAULTS, type JobDefaults } from "./queue/options.ts";
+import { serverId } from "./redis/backend.ts";
 import type { BreakerOptions } from "./redis/breaker.ts";
 import { canRead, type RedisInput } from "./redis/connection.ts";
-import { placeOf } from "./redis/shards.ts";
 import type { Bucket } from "./throttle/bucket.ts";
 
 export interface SluiceOptions {
@@ -131,7 +131,7 @@ function isAddress(value: string): boolean {
 
 function areApart(urls: readonly string[]): boolean {
   // It is asked of addresses that cannot be read as well; those are told of as such.
-  return !urls.every(isRedisUrl) || new Set(urls.map(placeOf)).size === urls.length;
+  return !urls.every(isRedisUrl) || new Set(urls.map(serverId)).size === urls.length;
 }
 
 function isRedisInput(value: unknown): boolean {

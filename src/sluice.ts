@@ -1,15 +1,13 @@
-import { createBuckets } from "./buckets.ts";
-import { createEmitter, type Emitter } from "./core/emitter.ts";
+import { assertSame, createBuckets, type Declaration } from "./buckets.ts";
 import { ClosedError, InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
+import { createEmitter, type Emitter, type SluiceEvents, type StoreEvent } from "./core/events.ts";
 import { readName } from "./core/options.ts";
-import type { SluiceEvents, StoreEvent } from "./core/store-events.ts";
-import { assertSame, type Declaration } from "./declarations.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
 import type { ConnectQueue } from "./queue/connection.ts";
+import type { WorkerOptions } from "./queue/options.ts";
 import { createQueue, type OwnedQueue, type Queue } from "./queue/queue.ts";
-import type { Handler } from "./queue/handler.ts";
-import { createWorker, type Worker } from "./queue/worker.ts";
-import type { WorkerOptions } from "./queue/worker-options.ts";
+import type { Handler } from "./queue/worker/context.ts";
+import { createWorker, type Worker } from "./queue/worker/worker.ts";
 import { createBackend } from "./redis/backend.ts";
 import {
   processWarnings,
@@ -19,9 +17,8 @@ import {
   type QueueOptions,
   type SluiceOptions,
 } from "./sluice-options.ts";
-import type { BucketOptions } from "./throttle/bucket-options.ts";
-import type { Bucket } from "./throttle/bucket.ts";
-import type { OwnedBucket } from "./throttle/owned-bucket.ts";
+import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
+import type { BucketOptions } from "./throttle/bucket/bucket-options.ts";
 
 /** Buckets, queues and workers that share one Redis. End it with `close()`, or hold it by `await using`. */
 export interface Sluice extends Emitter<SluiceEvents> {

@@ -1,6 +1,11 @@
-import { describeValue, onOneLine, withoutPasswords } from "./describe-value.ts";
-import { letGo } from "./let-go.ts";
-import { withoutSecrets } from "./secrets.ts";
+import {
+  describeValue,
+  ignoreRejection,
+  onOneLine,
+  withoutPasswords,
+  withoutSecrets,
+  wordsOf,
+} from "./describe.ts";
 
 /** Every `code` that an error of this package can carry; `docs/errors.md` explains each. */
 export type ErrorCode =
@@ -40,7 +45,7 @@ export class InvalidOptionError extends SluiceError {
     cause?: unknown;
   }) {
     const { where, option, remedy, cause } = problem;
-    letGo(problem.value);
+    ignoreRejection(problem.value);
     const value = withoutSecrets(option, problem.value);
     const what = `option ${describeValue(option)} is ${describeValue(value)}`;
     const end = /[.?!]$/.test(remedy) ? "" : ".";
@@ -195,5 +200,45 @@ export class ClosedError extends SluiceError {
 
   constructor(what: string) {
     super(`${what} is closed; nothing was started.`);
+  }
+}
+
+/** What Redis answered instead of doing what it was asked. */
+export interface RedisRefusal {
+  /** In its own words: `"NOPERM this user has no permissions to run the 'evalsha' command"`. */
+  readonly reason: string;
+  readonly remedy: string;
+}
+
+/** Whether Redis did answer, if with an error. */
+export function isReply(error: unknown): error is Error {
+  return error instanceof Error && error.name === "ReplyError";
+}
+
+/** Undefined if Redis did not answer at all. */
+export function redisRefusalOf(error: unknown): RedisRefusal | undefined {
+  if (!isReply(error)) return undefined;
+  return { reason: wordsOf(error), remedy: remedyFor(error.message) };
+}
+
+function remedyFor(message: string): string {
+  if (isForWantOfRights(message))
+    return "Give its Redis user the rights that docs/topologies.md names";
+  if (/^(WRONGPASS|NOAUTH)/.test(message)) return "Give the user and the password that Redis knows";
+  return "See what Redis says of it in its log, or in INFO";
+}
+
+export function isForWantOfRights(message: string): boolean {
+  // Redis 7.0 says it otherwise of what a script may not run.
+  return /^NOPERM|^ERR The user executing the script can.t run this command/.test(message);
+}
+
+/** Within this package: the beginnings of windows were reckoned for another time than the bucket's. */
+export class WrongResetsError extends Error {
+  readonly serverUs: number;
+
+  constructor(serverUs: number) {
+    super(`resets were reckoned for another time than ${serverUs}`);
+    this.serverUs = serverUs;
   }
 }

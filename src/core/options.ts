@@ -1,9 +1,18 @@
+import { distance } from "fastest-levenshtein";
 import { z } from "zod";
-import { closest } from "./closest.ts";
+import { isThenable } from "./describe.ts";
 import { InvalidOptionError } from "./errors.ts";
-import { isThenable } from "./is-thenable.ts";
-import { knownElsewhere } from "./names-elsewhere.ts";
-import { PRIORITIES, type Priority } from "./priority.ts";
+
+/** Who leaves a line first; inside one priority it is first come, first served. */
+export type Priority = "critical" | "high" | "normal" | "low";
+
+/** Most urgent first. */
+export const PRIORITIES: readonly Priority[] = ["critical", "high", "normal", "low"];
+
+/** How many priorities are more urgent: 0 is the most urgent. */
+export const RANKS = Object.fromEntries(
+  PRIORITIES.map((priority, rank) => [priority, rank]),
+) as Readonly<Record<Priority, number>>;
 
 /**
  * Reads options once, at the edge: an unknown name or a bad value fails here and nowhere else.
@@ -126,4 +135,81 @@ export function readName(where: string, option: string, name: unknown): string {
   if (read.success) return read.data;
   const remedy = read.error.issues[0]!.message;
   throw new InvalidOptionError({ where, option, value: name, remedy });
+}
+
+/** A longer name is cut: it comes from a user, and the known ones are short. */
+const LONGEST_NAME = 40;
+
+/** The known name that a mistyped one most likely meant, or undefined if none is near. */
+export function closest(name: string, known: readonly string[]): string | undefined {
+  const mistyped = name.slice(0, LONGEST_NAME).toLowerCase();
+  const byDistance = known
+    .map((candidate) => ({ candidate, distance: distance(mistyped, candidate.toLowerCase()) }))
+    .sort((a, b) => a.distance - b.distance);
+  const best = byDistance[0];
+  if (best === undefined) return undefined;
+  const isPrefix = name.length >= 3 && best.candidate.startsWith(name);
+  return isPrefix || best.distance <= Math.ceil(name.length / 3) ? best.candidate : undefined;
+}
+
+/**
+ * What options of libraries with a task like this one's are called here, the nearest first; or, where there is no
+ * such option, what to know instead.
+ */
+const NAMES_HERE: ReadonlyMap<string, readonly string[] | string> = new Map<
+  string,
+  readonly string[] | string
+>([
+  // Bottleneck
+  ["minTime", ["rate"]],
+  ["maxConcurrent", ["concurrency"]],
+  ["reservoir", ["limits"]],
+  ["reservoirRefreshAmount", ["limits"]],
+  ["reservoirRefreshInterval", ["limits"]],
+  ["reservoirIncreaseAmount", ["limits"]],
+  ["reservoirIncreaseInterval", ["limits"]],
+  ["highWater", ["maxWaiting"]],
+  ["strategy", ["maxWaiting"]],
+  ["weight", ["cost"]],
+  ["expiration", "a call has to end by itself; a worker has timeoutMs for its jobs"],
+  ["datastore", ["redis"]],
+  ["clientOptions", ["redis"]],
+  // p-throttle and p-queue
+  ["limit", ["rate", "limits"]],
+  ["interval", ["rate", "limits"]],
+  ["intervalCap", ["rate", "limits"]],
+  ["strict", ["limits"]],
+  // rate-limiter-flexible
+  ["points", ["limits", "cost"]],
+  ["duration", ["limits"]],
+  ["storeClient", ["redis"]],
+  ["keyPrefix", ["prefix"]],
+  ["insuranceLimiter", ["onStoreDown"]],
+  ["inMemoryBlockOnConsumed", "refusals are always remembered"],
+  // BullMQ
+  ["connection", ["redis"]],
+  ["limiter", "the bucket of the queue has the rate"],
+  ["max", ["rate", "limits"]],
+  ["defaultJobOptions", ["defaults"]],
+  ["delay", ["delayMs", "baseMs"]],
+  ["timeout", "a worker has timeoutMs for its jobs"],
+  ["type", "a backoff is exponential, with full jitter: { baseMs, maxMs }"],
+  ["jobId", ["dedupeId"]],
+  ["deduplication", ["dedupeId"]],
+  ["repeat", ["every", "cron"]],
+  ["pattern", ["cron"]],
+  ["tz", ["timeZone"]],
+  ["lockDuration", ["lockMs"]],
+  ["removeOnComplete", "done jobs are kept for a day, 1,000 at most"],
+  ["removeOnFail", "failed jobs are kept until they are replayed or purged"],
+  // What is said elsewhere in this library.
+  ["maxWaitMs", "each call says it: draw(), with() or throttled()"],
+]);
+
+/** What to say of an option of another library, or of another place here, in place of one of these; undefined of any else. */
+function knownElsewhere(name: string, known: readonly string[]): string | undefined {
+  const here = NAMES_HERE.get(name);
+  if (here === undefined || typeof here === "string") return here;
+  const named = here.filter((each) => known.includes(each));
+  return named.length === 0 ? undefined : `did you mean ${named.join(" or ")}?`;
 }

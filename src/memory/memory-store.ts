@@ -1,12 +1,11 @@
-import { reckon } from "../core/align.ts";
-import { newBucket, type BucketState } from "../core/bucket-state.ts";
-import { draw } from "../core/draw.ts";
-import { giveBack } from "../core/give-back.ts";
-import { releaseLeases, renewLeases } from "../core/leases.ts";
-import { shutUs } from "../core/place.ts";
-import { drainedAtUs } from "../core/scope.ts";
-import { settle } from "../core/settle.ts";
-import { peek, steer } from "../core/steer.ts";
+import { newBucket, type BucketState } from "../core/draw/bucket-state.ts";
+import { draw } from "../core/draw/draw.ts";
+import { giveBack, settle } from "../core/draw/give-back.ts";
+import { releaseLeases, renewLeases } from "../core/draw/leases.ts";
+import { shutUs } from "../core/draw/place.ts";
+import { drainedAtUs } from "../core/draw/scope.ts";
+import { peek, steer } from "../core/draw/steer.ts";
+import { reckon } from "../core/limits/calendar-windows.ts";
 import type { Store, Wake } from "../core/store.ts";
 
 const SWEEP_EVERY_US = 60_000_000;

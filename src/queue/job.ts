@@ -1,9 +1,10 @@
-import type { Job as StoredJob, JobsOptions } from "bullmq";
-import { PRIORITIES, type Priority } from "../core/priority.ts";
+import type { JobsOptions, Job as StoredJob } from "bullmq";
+import { z } from "zod";
+import { InvalidOptionError } from "../core/errors.ts";
+import { PRIORITIES, type Priority } from "../core/options.ts";
 import type { Cost } from "../throttle/costs.ts";
-import { DEFAULT_ATTEMPTS, exponential } from "./backoff.ts";
-import type { EnqueueOptions } from "./enqueue-options.ts";
-import { PARK_MS } from "./lane.ts";
+import { PARK_MS } from "./lanes/weights.ts";
+import { DEFAULT_ATTEMPTS, exponential, type EnqueueOptions } from "./options.ts";
 
 /** Queued work, as producers and handlers see it. */
 export interface Job<Data> {
@@ -125,4 +126,21 @@ export function readJob<Data>(stored: Stored<Data>): Job<Data> {
 function startByMsOf({ sluice, delay = 0 }: StoredOptions, storedAtMs: number): number | undefined {
   const { maxWaitMs, startByMs } = sluice ?? {};
   return startByMs ?? (maxWaitMs === undefined ? undefined : storedAtMs + delay + maxWaitMs);
+}
+
+const REMEDY = "give the id of a job";
+const JOB_ID = z.string().min(1).max(1_000);
+/** BullMQ's ids: a number, or for a run of a recurring job its schedule's name and time. */
+const SHAPE = /^(\d{1,20}|repeat:[^:]{1,256}:\d{1,20})$/;
+
+/**
+ * The id, or undefined if no job can have it: a job's key in Redis ends with its id, so one such as
+ * `meta` would name what belongs to the queue itself.
+ *
+ * @throws {@link InvalidOptionError} for what is no id at all.
+ */
+export function readJobId(where: string, id: unknown): string | undefined {
+  const read = JOB_ID.safeParse(id);
+  if (read.success) return SHAPE.test(read.data) ? read.data : undefined;
+  throw new InvalidOptionError({ where, option: "id", value: id, remedy: REMEDY });
 }

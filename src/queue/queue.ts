@@ -1,22 +1,18 @@
 import type { Logger } from "../core/logger.ts";
-import type { Bucket } from "../throttle/bucket.ts";
-import type { OwnedBucket } from "../throttle/owned-bucket.ts";
+import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
 import { storedQueueName, type ConnectQueue } from "./connection.ts";
-import { createDeadLetters, type DeadLetters } from "./dead-letters.ts";
-import type { JobDefaults } from "./enqueue-options.ts";
-import { createEnqueuing, type Enqueuing } from "./enqueue.ts";
-import { createEventStream } from "./event-stream.ts";
-import type { QueueEmitter } from "./events.ts";
-import { createFinishedWaits } from "./finished.ts";
-import { createJobActions } from "./job-actions.ts";
-import { readJobId } from "./job-id.ts";
-import { readJob, type Stored } from "./job.ts";
-import { createWeights, type Weights } from "./lane.ts";
-import { queuedJob, type QueuedJob } from "./queued-job.ts";
-import { createOutlook, type Forecast } from "./outlook.ts";
-import { createSchedules, type Schedules } from "./recurring.ts";
-import { MAX_JOB_BYTES, type Schema } from "./schema.ts";
-import { createSteering, type QueueSteering } from "./steering.ts";
+import { MAX_JOB_BYTES, type Schema } from "./enqueue/data.ts";
+import { createEnqueuing, type Enqueuing } from "./enqueue/enqueue.ts";
+import { createSchedules, type Schedules } from "./enqueue/schedules.ts";
+import { createForecasts, type Forecast } from "./forecast/forecast.ts";
+import { createJobActions, queuedJob, type QueuedJob } from "./job-handle.ts";
+import { readJob, readJobId, type Stored } from "./job.ts";
+import { createWeights, type Weights } from "./lanes/weights.ts";
+import { createControl, type QueueControl } from "./manage/control.ts";
+import { createDeadLetters, type DeadLetters } from "./manage/dead-letters.ts";
+import { createEventStream, type QueueEmitter } from "./manage/events.ts";
+import { createFinishedWaits } from "./manage/finished.ts";
+import type { JobDefaults } from "./options.ts";
 import { createStoredAccess } from "./stored-queue.ts";
 
 /**
@@ -25,12 +21,7 @@ import { createStoredAccess } from "./stored-queue.ts";
  * queue's schema makes `Data`; without a schema they are the same.
  */
 export interface Queue<Data, Result = unknown, Input = Data>
-  extends
-    Enqueuing<Data, Result, Input>,
-    Schedules,
-    QueueSteering,
-    DeadLetters<Data>,
-    QueueEmitter {
+  extends Enqueuing<Data, Result, Input>, Schedules, QueueControl, DeadLetters<Data>, QueueEmitter {
   readonly name: string;
   readonly bucket: Bucket;
   /** The job of this id, whoever enqueued it; undefined when it is not there. Throws as `counts` does. */
@@ -83,8 +74,8 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const events = createEventStream({ name, access, connect, prefix, logger });
   const waits = createFinishedWaits(name, { access, events });
   const { lanes } = connection;
-  const outlook = createOutlook({ queue: name, bucket, lanes, access });
-  const steering = createSteering({ queue: name, access, lanes, onRemoved: waits.end });
+  const outlook = createForecasts({ queue: name, bucket, lanes, access });
+  const steering = createControl({ queue: name, access, lanes, onRemoved: waits.end });
   const actions = createJobActions(access, {
     remove: (id) => steering.remove(id),
     until: waits.until,

@@ -1,4 +1,5 @@
 export { createManualClock, type ManualClock } from "./manual-clock.ts";
+
 export {
   startFakeDownstream,
   type Arrival,
@@ -6,4 +7,5 @@ export {
   type FakeDownstream,
   type FakeDownstreamOptions,
 } from "./fake-downstream.ts";
+
 export { worstWindow } from "./worst-window.ts";

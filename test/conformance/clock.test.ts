@@ -6,7 +6,7 @@ import {
   slidingLog,
   slidingWindow,
   tokenBucket,
-} from "../../src/core/limit-makers.ts";
+} from "../../src/core/policy/limit-makers.ts";
 import { createAsker, policyOf, type Asker } from "../support/asker.ts";
 import { mostIn } from "../support/bounds.ts";
 import { simulateParties } from "../support/simulate.ts";

@@ -5,9 +5,9 @@ import {
   slidingLog,
   slidingWindow,
   tokenBucket,
-} from "../../src/core/limit-makers.ts";
-import type { Limit } from "../../src/core/limits/limit.ts";
-import type { Policy } from "../../src/core/policy.ts";
+} from "../../src/core/policy/limit-makers.ts";
+import type { Limit } from "../../src/core/limits/rule.ts";
+import type { Policy } from "../../src/core/policy/policy.ts";
 import { createAsker, policyOf, slotsOf, type Asker } from "../support/asker.ts";
 import { storeKinds, type PinnedStore } from "../support/store-kinds.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { HORIZON_US } from "../../src/core/limit-makers.ts";
+import { HORIZON_US } from "../../src/core/policy/limit-makers.ts";
 import { worstWindow } from "../../src/testing/worst-window.ts";
 import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
 import { storeKinds, type PinnedStore } from "../support/store-kinds.ts";

@@ -5,7 +5,7 @@ import {
   slidingLog,
   slidingWindow,
   tokenBucket,
-} from "../../src/core/limit-makers.ts";
+} from "../../src/core/policy/limit-makers.ts";
 import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
 import { storeKinds } from "../support/store-kinds.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { leakyBucket } from "../../src/core/limit-makers.ts";
+import { leakyBucket } from "../../src/core/policy/limit-makers.ts";
 import { createAsker, policyOf, slotsOf, type Asker, type Wanted } from "../support/asker.ts";
 import { storeKinds } from "../support/store-kinds.ts";
 

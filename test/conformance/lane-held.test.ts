@@ -22,7 +22,7 @@ async function fetched(
   await byHand.redis.zrem(keyOf("prioritized"), ...ids);
   await byHand.redis.lpush(keyOf("active"), ...ids);
   await feed({ worker });
-  if (isTold) await byHand.lanes.hold("jobs", { worker, ids, forMs });
+  if (isTold) await byHand.lanes.reportFetched("jobs", { worker, ids, forMs });
   return ids;
 }
 
@@ -84,7 +84,7 @@ describe("jobs that workers have yet to begin", () => {
     await byHand.redis.lrem(keyOf("active"), 1, ended!);
 
     const { unlaned, place } = await look(held);
-    await byHand.lanes.hold("jobs", { worker: "w", ids: [], forMs: HOUR_MS });
+    await byHand.lanes.reportFetched("jobs", { worker: "w", ids: [], forMs: HOUR_MS });
 
     expect({ unlaned, place }).toMatchObject({ unlaned: 1, place: { before: 0 } });
     expect((await look(held)).place).toEqual({ in: "worker" });

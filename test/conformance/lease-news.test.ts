@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { describe, expect, inject, it } from "vitest";
-import { concurrency } from "../../src/core/limit-makers.ts";
+import { concurrency } from "../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../src/core/store.ts";
 import { createMemoryStore } from "../../src/memory/memory-store.ts";
 import { wakeChannel } from "../../src/redis/scripts/leases.ts";
-import { createWakeCalls } from "../../src/redis/wake-calls.ts";
+import { createWakeCalls } from "../../src/redis/pubsub.ts";
 import { createManualClock } from "../../src/testing/manual-clock.ts";
 import { createAsker, policyOf } from "../support/asker.ts";
 import { createPinnedRedisStore } from "../support/pinned-redis-store.ts";

@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { describe, expect, inject, it } from "vitest";
-import { concurrency } from "../../src/core/limit-makers.ts";
+import { concurrency } from "../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../src/core/store.ts";
 import { createMemoryStore } from "../../src/memory/memory-store.ts";
-import { runScript } from "../../src/redis/script.ts";
+import { runScript } from "../../src/redis/scripts/script.ts";
 import { leasesRelease } from "../../src/redis/scripts/leases.ts";
 import { createManualClock, type ManualClock } from "../../src/testing/manual-clock.ts";
 import { createAsker, policyOf, slotsOf } from "../support/asker.ts";

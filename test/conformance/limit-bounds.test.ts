@@ -7,8 +7,8 @@ import {
   slidingLog,
   slidingWindow,
   tokenBucket,
-} from "../../src/core/limit-makers.ts";
-import type { Limit } from "../../src/core/limits/limit.ts";
+} from "../../src/core/policy/limit-makers.ts";
+import type { Limit } from "../../src/core/limits/rule.ts";
 import { RULES } from "../../src/core/limits/registry.ts";
 import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
 import { EXCESS, type Passed } from "../support/bounds.ts";

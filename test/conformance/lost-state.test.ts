@@ -6,8 +6,8 @@ import {
   slidingLog,
   slidingWindow,
   tokenBucket,
-} from "../../src/core/limit-makers.ts";
-import type { Limit } from "../../src/core/limits/limit.ts";
+} from "../../src/core/policy/limit-makers.ts";
+import type { Limit } from "../../src/core/limits/rule.ts";
 import type { Store } from "../../src/core/store.ts";
 import { createAsker, policyOf, slotsOf, type Asker } from "../support/asker.ts";
 import { storeKinds } from "../support/store-kinds.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { PAUSED } from "../../src/core/draw-messages.ts";
-import { concurrency, leakyBucket, slidingLog } from "../../src/core/limit-makers.ts";
+import { PAUSED } from "../../src/core/store.ts";
+import { concurrency, leakyBucket, slidingLog } from "../../src/core/policy/limit-makers.ts";
 import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
 import { EXCESS } from "../support/bounds.ts";
 import { simulateParties } from "../support/simulate.ts";

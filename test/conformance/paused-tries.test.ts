@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { PAUSED } from "../../src/core/draw-messages.ts";
-import { concurrency, leakyBucket, tokenBucket } from "../../src/core/limit-makers.ts";
+import { PAUSED } from "../../src/core/store.ts";
+import { concurrency, leakyBucket, tokenBucket } from "../../src/core/policy/limit-makers.ts";
 import { createAsker, policyOf } from "../support/asker.ts";
 import { storeKinds } from "../support/store-kinds.ts";
 

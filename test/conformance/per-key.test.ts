@@ -4,8 +4,8 @@ import {
   leakyBucket,
   slidingWindow,
   tokenBucket,
-} from "../../src/core/limit-makers.ts";
-import type { Limit } from "../../src/core/limits/limit.ts";
+} from "../../src/core/policy/limit-makers.ts";
+import type { Limit } from "../../src/core/limits/rule.ts";
 import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
 import { EXCESS } from "../support/bounds.ts";
 import { simulateParties, type Grant, type Party } from "../support/simulate.ts";

@@ -1,11 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { fixedWindow, leakyBucket, tokenBucket } from "../../src/core/limit-makers.ts";
-import type { Limit } from "../../src/core/limits/limit.ts";
-import { compilePolicy } from "../../src/core/compile-policy.ts";
-import { NO_PLACE, type DrawRequest, type Wish } from "../../src/core/draw-messages.ts";
-import type { Store } from "../../src/core/store.ts";
+import { fixedWindow, leakyBucket, tokenBucket } from "../../src/core/policy/limit-makers.ts";
+import type { Limit } from "../../src/core/limits/rule.ts";
+import { compilePolicy } from "../../src/core/policy/policy.ts";
+import { NO_PLACE, type DrawRequest, type Store, type Wish } from "../../src/core/store.ts";
 import { createMemoryStore } from "../../src/memory/memory-store.ts";
 import { createManualClock } from "../../src/testing/manual-clock.ts";
 import { createAsker } from "../support/asker.ts";
@@ -105,7 +104,13 @@ describe("a try for keys with one plain limit", () => {
     clock.advanceMs(1_001);
     await tryOnce("k");
 
-    expect(scripts).toEqual(["slots-draw", "slots-try", "slots-draw", "slots-try", "slots-try"]);
+    expect(scripts).toEqual([
+      "bucket/slots-draw",
+      "bucket/slots-try",
+      "bucket/slots-draw",
+      "bucket/slots-try",
+      "bucket/slots-try",
+    ]);
   });
 
   it.each<[string, Limit, Limit]>([
@@ -134,7 +139,7 @@ describe("a try for keys with one plain limit", () => {
       for (const limit of [before, before, after])
         expect(await tryUnder(limit, store)).toEqual(await tryUnder(limit, memory));
 
-      expect(scripts).toEqual(["slots-draw", "slots-try", "slots-draw"]);
+      expect(scripts).toEqual(["bucket/slots-draw", "bucket/slots-try", "bucket/slots-draw"]);
     },
   );
 
@@ -147,7 +152,7 @@ describe("a try for keys with one plain limit", () => {
 
     const { granted } = await store.draw(request);
 
-    expect(scripts).toEqual(["slots-draw", "slots-try"]);
+    expect(scripts).toEqual(["bucket/slots-draw", "bucket/slots-try"]);
     expect(granted[0]!.run).toBeUndefined();
     expect(await bytes()).toEqual(before);
   });

@@ -2,14 +2,14 @@ import { randomUUID } from "node:crypto";
 import fc from "fast-check";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { fixedWindow, leakyBucket, tokenBucket } from "../../src/core/limit-makers.ts";
-import type { Limit } from "../../src/core/limits/limit.ts";
-import { compilePolicy } from "../../src/core/compile-policy.ts";
+import { fixedWindow, leakyBucket, tokenBucket } from "../../src/core/policy/limit-makers.ts";
+import type { Limit } from "../../src/core/limits/rule.ts";
+import { compilePolicy } from "../../src/core/policy/policy.ts";
 import type { Change, Store } from "../../src/core/store.ts";
 import { createMemoryStore } from "../../src/memory/memory-store.ts";
 import { createManualClock } from "../../src/testing/manual-clock.ts";
 import { createAsker, slotsOf, type Asker } from "../support/asker.ts";
-import { runScript } from "../../src/redis/script.ts";
+import { runScript } from "../../src/redis/scripts/script.ts";
 import { slotsDraw } from "../../src/redis/scripts/slots-draw.ts";
 import { createPinnedRedisStore } from "../support/pinned-redis-store.ts";
 
@@ -25,7 +25,7 @@ const rate = fc
   .record({ count: fc.integer({ min: 1, max: 5_000 }), per: fc.constantFrom("1s", "7s", "1h") })
   .map(({ count, per }) => `${count}/${per}` as const);
 const capacity = fc.integer({ min: 3, max: 40 });
-/** The kinds that `lua/lib/take.lua` knows. */
+/** The kinds that `lua/lib/fast/plain-try-take.lua` knows. */
 const limit: fc.Arbitrary<Limit> = fc.oneof(
   fc.tuple(rate, capacity).map(([each, burst]) => leakyBucket(each, { burst })),
   fc.tuple(rate, capacity).map(([refill, most]) => tokenBucket({ capacity: most, refill })),
@@ -129,7 +129,7 @@ async function statesOf(prefix: string): Promise<Record<string, string | undefin
 describe("tries for keys with one plain limit", () => {
   it("have the same answers by their own script as in memory and leave the same bytes as by slots-draw; most are its", async () => {
     const history = fc.array(step, { minLength: 1, maxLength: 50 });
-    const answered = { "slots-try": 0, "slots-draw": 0 };
+    const answered = { "bucket/slots-try": 0, "bucket/slots-draw": 0 };
 
     await fc.assert(
       fc.asyncProperty(limit, history, async (own, steps) => {
@@ -138,7 +138,8 @@ describe("tries for keys with one plain limit", () => {
         const open = (store: Store): Asker[] =>
           ["r0", "r1"].map((name) => createAsker(atOnce(store), { bucket: "b", name, policy }));
         const memory = open(createMemoryStore(nowUs));
-        const onDrawn = (script: string): void => void (answered[script as "slots-try"] += 1);
+        const onDrawn = (script: string): void =>
+          void (answered[script as "bucket/slots-try"] += 1);
         const [prefix, other] = [`t${randomUUID()}`, `t${randomUUID()}`];
         const shipped = open(createPinnedRedisStore(redis, { prefix, nowUs, onDrawn }));
         const general = open(generalStore(other, nowUs));
@@ -163,7 +164,7 @@ describe("tries for keys with one plain limit", () => {
       { numRuns: Number(process.env["HISTORIES"] ?? 1_000) },
     );
 
-    expect(answered["slots-try"]).toBeGreaterThan(answered["slots-draw"]);
+    expect(answered["bucket/slots-try"]).toBeGreaterThan(answered["bucket/slots-draw"]);
   });
 
   it("keep a key until a minute after its window, also when what was used of it was given back", async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { slidingLog } from "../../src/core/limit-makers.ts";
-import type { Policy } from "../../src/core/policy.ts";
+import { slidingLog } from "../../src/core/policy/limit-makers.ts";
+import type { Policy } from "../../src/core/policy/policy.ts";
 import { createAsker, policyOf, slotsOf, type Asker } from "../support/asker.ts";
 import { storeKinds } from "../support/store-kinds.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { HORIZON_US } from "../../src/core/limit-makers.ts";
-import type { Priority } from "../../src/core/priority.ts";
+import { HORIZON_US } from "../../src/core/policy/limit-makers.ts";
+import type { Priority } from "../../src/core/options.ts";
 import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
 import { simulateParties, type Party } from "../support/simulate.ts";
 import { storeKinds, type PinnedStore } from "../support/store-kinds.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { tokenBucket } from "../../src/core/limit-makers.ts";
-import type { PolicyOptions } from "../../src/core/policy.ts";
+import { tokenBucket } from "../../src/core/policy/limit-makers.ts";
+import type { PolicyOptions } from "../../src/core/policy/policy.ts";
 import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
 import { simulateParties } from "../support/simulate.ts";
 import { storeKinds } from "../support/store-kinds.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { COOLING, PAUSED, SLOWED } from "../../src/core/draw-messages.ts";
-import { tokenBucket } from "../../src/core/limit-makers.ts";
+import { COOLING, PAUSED, SLOWED } from "../../src/core/store.ts";
+import { tokenBucket } from "../../src/core/policy/limit-makers.ts";
 import { createAsker, policyOf, slotsOf } from "../support/asker.ts";
 import { storeKinds } from "../support/store-kinds.ts";
 

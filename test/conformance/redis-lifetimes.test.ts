@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, inject, it } from "vitest";
-import { concurrency, slidingLog } from "../../src/core/limit-makers.ts";
-import type { PolicyOptions } from "../../src/core/policy.ts";
+import { concurrency, slidingLog } from "../../src/core/policy/limit-makers.ts";
+import type { PolicyOptions } from "../../src/core/policy/policy.ts";
 import type { Change } from "../../src/core/store.ts";
 import { createManualClock } from "../../src/testing/manual-clock.ts";
 import { createAsker, policyOf, type Asker } from "../support/asker.ts";

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import type { Policy } from "../../src/core/policy.ts";
+import type { Policy } from "../../src/core/policy/policy.ts";
 import { createManualClock } from "../../src/testing/manual-clock.ts";
 import { createAsker, policyOf, type Asker } from "../support/asker.ts";
 import { createPinnedRedisStore } from "../support/pinned-redis-store.ts";

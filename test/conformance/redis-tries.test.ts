@@ -8,8 +8,8 @@ import {
   slidingLog,
   slidingWindow,
   tokenBucket,
-} from "../../src/core/limit-makers.ts";
-import type { PolicyOptions } from "../../src/core/policy.ts";
+} from "../../src/core/policy/limit-makers.ts";
+import type { PolicyOptions } from "../../src/core/policy/policy.ts";
 import { createManualClock } from "../../src/testing/manual-clock.ts";
 import { createAsker, policyOf, slotsOf, type Wanted } from "../support/asker.ts";
 import { createPinnedRedisStore } from "../support/pinned-redis-store.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { leakyBucket } from "../../src/core/limit-makers.ts";
+import { leakyBucket } from "../../src/core/policy/limit-makers.ts";
 import { createAsker, policyOf, slotsOf, type Asker } from "../support/asker.ts";
 import { jainIndex, simulate } from "../support/simulate.ts";
 import { storeKinds } from "../support/store-kinds.ts";

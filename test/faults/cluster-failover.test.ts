@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { StoreUnavailableError, type Sluice } from "sluice";
 import { connect } from "../../src/redis/connection.ts";
-import { createWakeCalls } from "../../src/redis/wake-calls.ts";
+import { createWakeCalls } from "../../src/redis/pubsub.ts";
 import {
   nameOn,
   startOwnCluster,

@@ -1,7 +1,7 @@
 import { readdir } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
-import { compilePolicy } from "../../src/core/compile-policy.ts";
-import type { Script } from "../../src/redis/script.ts";
+import { compilePolicy } from "../../src/core/policy/policy.ts";
+import type { Script } from "../../src/redis/scripts/script.ts";
 import { concurrency, fixedWindow, leakyBucket, slidingLog } from "sluice";
 
 const FOLDER = new URL("../../src/redis/scripts/", import.meta.url);
@@ -44,8 +44,8 @@ describe("in a cluster", () => {
   });
 
   it("every script of the folder is looked at", async () => {
-    const lua = await readdir(new URL("../../lua/", import.meta.url));
-    const files = lua.filter((file) => file.endsWith(".lua"));
+    const lua = await readdir(new URL("../../lua/", import.meta.url), { recursive: true });
+    const files = lua.filter((file) => /^(?!lib\/).+\.lua$/.test(file));
 
     expect(scripts.map(({ name }) => `${name}.lua`).toSorted()).toEqual(files.toSorted());
   });

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { createSluice } from "sluice";
-import { partOf } from "../../src/throttle/spread-store.ts";
+import { partOf } from "../../src/throttle/bucket/cluster-bucket.ts";
 import { startCluster, type RedisCluster } from "../support/cluster.ts";
 
 let cluster: RedisCluster;

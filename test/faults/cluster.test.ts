@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Sluice } from "sluice";
 import { connect } from "../../src/redis/connection.ts";
-import { createWakeCalls } from "../../src/redis/wake-calls.ts";
+import { createWakeCalls } from "../../src/redis/pubsub.ts";
 import { startCluster, type RedisCluster } from "../support/cluster.ts";
 import { openSluice } from "../support/for-one-test.ts";
 import { reportFigures } from "../support/report-figures.ts";

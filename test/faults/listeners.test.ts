@@ -1,7 +1,7 @@
 import { Cluster, Redis } from "ioredis";
 import { expect, it, onTestFinished, vi } from "vitest";
 import { connect } from "../../src/redis/connection.ts";
-import { createWakeCalls } from "../../src/redis/wake-calls.ts";
+import { createWakeCalls } from "../../src/redis/pubsub.ts";
 import { startOwnCluster } from "../support/cluster.ts";
 import { openSluice, startProxy } from "../support/for-one-test.ts";
 import { ownRedisServers } from "../support/own-redis.ts";

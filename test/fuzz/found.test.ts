@@ -6,10 +6,10 @@ import {
   type PolicyOptions,
   type Sluice,
 } from "sluice";
-import { compilePolicy } from "../../src/core/compile-policy.ts";
-import { createWeights } from "../../src/queue/lane.ts";
-import { createGroups } from "../../src/throttle/groups.ts";
-import type { SlotKeeper } from "../../src/throttle/slot.ts";
+import { compilePolicy } from "../../src/core/policy/policy.ts";
+import { createWeights } from "../../src/queue/lanes/weights.ts";
+import { createGroups } from "../../src/throttle/waiting/group.ts";
+import type { SlotKeeper } from "../../src/throttle/slot/slot.ts";
 import { rejectionOf } from "../support/rejection.ts";
 import { SILENT } from "./outcomes.ts";
 

@@ -3,12 +3,10 @@ import { readdirSync, readFileSync } from "node:fs";
 import fc from "fast-check";
 import type { Redis } from "ioredis";
 import { describe, expect, it } from "vitest";
-import { runScript, type Script } from "../../src/redis/script.ts";
-import { bucketPeek } from "../../src/redis/scripts/bucket-peek.ts";
-import { bucketSteer } from "../../src/redis/scripts/bucket-steer.ts";
-import { costsSettle } from "../../src/redis/scripts/costs-settle.ts";
-import { jobsBegin } from "../../src/redis/scripts/jobs-begin.ts";
-import { jobsForget } from "../../src/redis/scripts/jobs-forget.ts";
+import { runScript, type Script } from "../../src/redis/scripts/script.ts";
+import { bucketPeek, bucketSteer } from "../../src/redis/scripts/bucket.ts";
+import { costsSettle, slotsReturn } from "../../src/redis/scripts/give-back.ts";
+import { jobsBegin, jobsForget, runsDeclare } from "../../src/redis/scripts/jobs.ts";
 import {
   lanesClear,
   lanesFeed,
@@ -17,9 +15,7 @@ import {
   lanesLook,
 } from "../../src/redis/scripts/lanes.ts";
 import { leasesRelease, leasesRenew } from "../../src/redis/scripts/leases.ts";
-import { runsDeclare } from "../../src/redis/scripts/runs-declare.ts";
 import { slotsDraw } from "../../src/redis/scripts/slots-draw.ts";
-import { slotsReturn } from "../../src/redis/scripts/slots-return.ts";
 import { slotsTry } from "../../src/redis/scripts/slots-try.ts";
 import { hostileJson, hostileText } from "./hostile.ts";
 import { forAll } from "./outcomes.ts";
@@ -60,7 +56,7 @@ function filesBelow(folder: string): string[] {
 
 describe("the text of a script", () => {
   it("is known here of every file", () => {
-    const files = filesBelow("lua/").filter((path) => /^[^/]+\.lua$/.test(path));
+    const files = filesBelow("lua/").filter((path) => /^(?!lib\/).+\.lua$/.test(path));
 
     expect(ALL.map(({ name }) => `${name}.lua`).sort()).toEqual(files.sort());
   });
@@ -82,7 +78,7 @@ describe("the text of a script", () => {
       return sends.test(code);
     });
 
-    expect(senders).toEqual(["redis/defined-scripts.ts", "redis/script.ts"]);
+    expect(senders).toEqual(["redis/ioredis/for-bullmq.ts", "redis/scripts/script.ts"]);
   });
 
   it("is the same whatever is asked, also of a server that is full or has forgotten it", async () => {

@@ -1,7 +1,7 @@
 import { Job as StoredJob } from "bullmq";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { leakyBucket, tokenBucket } from "sluice";
-import type { OwnedBucket } from "../../src/throttle/owned-bucket.ts";
+import type { OwnedBucket } from "../../src/throttle/bucket.ts";
 import { deferred } from "../support/deferred.ts";
 import {
   FETCHED_AT_ONCE,

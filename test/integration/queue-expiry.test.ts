@@ -1,8 +1,8 @@
 import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { RetryAfter } from "sluice";
-import { runScript } from "../../src/redis/script.ts";
-import { jobsBegin } from "../../src/redis/scripts/jobs-begin.ts";
+import { runScript } from "../../src/redis/scripts/script.ts";
+import { jobsBegin } from "../../src/redis/scripts/jobs.ts";
 import { realSluices } from "../support/real-sluice.ts";
 import { waitUntil } from "../support/wait-until.ts";
 

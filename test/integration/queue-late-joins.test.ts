@@ -1,10 +1,10 @@
 import { Queue as StoredQueue } from "bullmq";
 import { Redis } from "ioredis";
 import { afterEach, describe, expect, inject, it } from "vitest";
-import { createJoinLanes } from "../../src/queue/join-lanes.ts";
+import { createParkFromProducer } from "../../src/queue/lanes/park.ts";
 import type { Stored } from "../../src/queue/job.ts";
-import { PARK_MS } from "../../src/queue/lane.ts";
-import { createRedisLanes } from "../../src/redis/redis-lanes.ts";
+import { PARK_MS } from "../../src/queue/lanes/weights.ts";
+import { createRedisLanes } from "../../src/redis/queue-store.ts";
 import { realSluices } from "../support/real-sluice.ts";
 import { waitUntil } from "../support/wait-until.ts";
 
@@ -29,7 +29,7 @@ function openCutOff() {
   const lanes = createRedisLanes(connection, prefix);
   const warnings: string[] = [];
   let tries = 0;
-  const joinLanes = createJoinLanes({
+  const joinLanes = createParkFromProducer({
     name: "jobs",
     logger: { warn: (_facts, text) => void warnings.push(text), error: () => {} },
     lanes: {

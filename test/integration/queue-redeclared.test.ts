@@ -1,8 +1,8 @@
 import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import type { EnqueueOptions, Queue } from "sluice";
-import { runScript } from "../../src/redis/script.ts";
-import { runsDeclare } from "../../src/redis/scripts/runs-declare.ts";
+import { runScript } from "../../src/redis/scripts/script.ts";
+import { runsDeclare } from "../../src/redis/scripts/jobs.ts";
 import { openQueue, type OpenedQueue } from "../support/open-queue.ts";
 import { realSluices } from "../support/real-sluice.ts";
 import { waitUntil } from "../support/wait-until.ts";

@@ -1,18 +1,20 @@
-import { HORIZON_US } from "../../src/core/limit-makers.ts";
-import { DREW_ELSEWHERE_US } from "../../src/core/lost-state.ts";
-import { keyLimitsOf } from "../../src/core/per-key.ts";
-import { compilePolicy } from "../../src/core/compile-policy.ts";
-import type { Policy, PolicyOptions } from "../../src/core/policy.ts";
-import { RANKS, type Priority } from "../../src/core/priority.ts";
+import { HORIZON_US } from "../../src/core/policy/limit-makers.ts";
+import { DREW_ELSEWHERE_US } from "../../src/core/draw/bucket-state.ts";
+import { keyLimitsOf } from "../../src/core/policy/per-key.ts";
+import { compilePolicy, type Policy, type PolicyOptions } from "../../src/core/policy/policy.ts";
+import { RANKS, type Priority } from "../../src/core/options.ts";
 import {
   NO_PLACE,
   slotOfRun,
+  type Change,
   type DrawReply,
   type DrawRequest,
+  type Peeked,
   type Place,
+  type ScopeRequest,
+  type Store,
   type Wish,
-} from "../../src/core/draw-messages.ts";
-import type { Change, Peeked, ScopeRequest, Store } from "../../src/core/store.ts";
+} from "../../src/core/store.ts";
 
 /** What a test's asker wants. */
 export interface Wanted {

@@ -1,4 +1,4 @@
-import type { Limit } from "../../src/core/limits/limit.ts";
+import type { Limit } from "../../src/core/limits/rule.ts";
 
 /** What was let through at a time, at what cost. */
 export interface Passed {

@@ -1,5 +1,5 @@
 import type { Bucket } from "../../src/throttle/bucket.ts";
-import type { ThrottledOptions } from "../../src/throttle/throttled-function.ts";
+import type { ThrottledOptions } from "../../src/throttle/call-options.ts";
 
 /** A bucket whose slots come at once; it notes the arguments of each call that it paced. */
 export function createFakeBucket() {

@@ -2,8 +2,8 @@ import { randomUUID } from "node:crypto";
 import { Queue as BullQueue } from "bullmq";
 import { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, beforeEach, inject } from "vitest";
-import type { Fed, FeedRequest, LaneJob, LaneStore } from "../../src/core/lane-store.ts";
-import { createRedisLanes } from "../../src/redis/redis-lanes.ts";
+import type { Fed, FeedRequest, LaneJob, LaneStore } from "../../src/core/queue-store.ts";
+import { createRedisLanes } from "../../src/redis/queue-store.ts";
 
 export const HOUR_MS = 3_600_000;
 

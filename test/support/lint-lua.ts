@@ -1,4 +1,4 @@
-import { readLua } from "../../src/redis/lua-source.ts";
+import { readLua } from "../../src/redis/scripts/lua-source.ts";
 import { undeclaredGlobals } from "./lua-globals.ts";
 import { luaFiles, redisSources, type LuaFile } from "./lua-tree.ts";
 
@@ -6,8 +6,8 @@ const MAX_LINES = 80;
 const HEADER = /^(?:--\[\[[\s\S]*?\]\]|(?:--[^\n]*\n)+)/;
 const HEADER_PARTS = ["KEYS", "ARGV", "Reply"];
 
-const scripts = luaFiles("");
-const libraries = luaFiles("lib/");
+const scripts = luaFiles("scripts");
+const libraries = luaFiles("lib");
 const sources = redisSources();
 // A set, because what is wrong in lib/ shows in every script that includes it.
 const findings = new Set([

@@ -6,7 +6,7 @@ const INCLUDE = /^-- @include (\S+)$/gm;
 
 /** A file under `lua/` as it is written, before its includes are put in place. */
 export interface LuaFile {
-  /** As in `readLua(name)`: `slots-draw`, `lib/now`. */
+  /** As in `readLua(name)`: `bucket/slots-draw`, `lib/now`. */
   readonly name: string;
   /** From the root of the repository, for messages: `lua/lib/now.lua`. */
   readonly path: string;
@@ -14,15 +14,15 @@ export interface LuaFile {
   readonly includes: readonly string[];
 }
 
-/** The scripts of `lua/`, or with `lib/` the files they include. */
-export function luaFiles(folder: "" | "lib/"): readonly LuaFile[] {
-  return readdirSync(`${ROOT}lua/${folder}`)
-    .filter((file) => file.endsWith(".lua"))
+/** The scripts of `lua/`, or those in `lib/`, which they include. */
+export function luaFiles(which: "scripts" | "lib"): readonly LuaFile[] {
+  return readdirSync(`${ROOT}lua`, { recursive: true, encoding: "utf8" })
+    .filter((file) => file.endsWith(".lua") && file.startsWith("lib/") === (which === "lib"))
     .map((file) => {
-      const path = `lua/${folder}${file}`;
+      const path = `lua/${file}`;
       const text = readFileSync(ROOT + path, "utf8");
       const includes = [...text.matchAll(INCLUDE)].map((match) => match[1] ?? "");
-      return { name: folder + file.slice(0, -".lua".length), path, text, includes };
+      return { name: file.slice(0, -".lua".length), path, text, includes };
     });
 }
 

@@ -1,5 +1,5 @@
-import type { Fed, FeedRequest, LaneJob, LaneStore } from "../../src/core/lane-store.ts";
-import { createFeeder, type Feeder } from "../../src/queue/feeder.ts";
+import type { Fed, FeedRequest, LaneJob, LaneStore } from "../../src/core/queue-store.ts";
+import { createFeeder, type Feeder } from "../../src/queue/lanes/feeder.ts";
 
 /** A feeder, and what its lanes were told and answer. */
 export interface FeederSetup {
@@ -42,8 +42,8 @@ export function setUpFeeder(): FeederSetup {
     queue: "jobs",
     worker: "w",
     logger: { warn: (_facts, message) => setup.warnings.push(message), error: () => {} },
-    places: () => setup.places,
-    heldBack: () => setup.heldBack,
+    capacity: () => setup.places,
+    deferred: () => setup.heldBack,
   });
   return Object.assign(setup, { feeder });
 }

@@ -1,13 +1,11 @@
 import type { Redis } from "ioredis";
-import { reckon, type Reckoned } from "../../src/core/align.ts";
+import { reckon, type Reckoned } from "../../src/core/limits/calendar-windows.ts";
 import type { Store } from "../../src/core/store.ts";
-import { drawSlots } from "../../src/redis/draw-slots.ts";
-import { runScript, type Script } from "../../src/redis/script.ts";
-import { bucketPeek } from "../../src/redis/scripts/bucket-peek.ts";
-import { bucketSteer } from "../../src/redis/scripts/bucket-steer.ts";
-import { costsSettle } from "../../src/redis/scripts/costs-settle.ts";
+import { drawSlots } from "../../src/redis/bucket-store.ts";
+import { runScript, type Script } from "../../src/redis/scripts/script.ts";
+import { bucketPeek, bucketSteer } from "../../src/redis/scripts/bucket.ts";
+import { costsSettle, slotsReturn } from "../../src/redis/scripts/give-back.ts";
 import { leasesRelease, leasesRenew } from "../../src/redis/scripts/leases.ts";
-import { slotsReturn } from "../../src/redis/scripts/slots-return.ts";
 
 /** The store in Redis, with the server's clock pinned to a clock of the test's. */
 export function createPinnedRedisStore(

@@ -1,4 +1,4 @@
-import { LOOK_IN_US } from "../../src/core/turns.ts";
+import { LOOK_IN_US } from "../../src/core/draw/turns.ts";
 import { slotsOf, type Asker, type Wanted } from "./asker.ts";
 import type { PinnedStore } from "./store-kinds.ts";
 

@@ -2,8 +2,8 @@ import { createBuckets } from "../../src/buckets.ts";
 import type { Logger } from "../../src/core/logger.ts";
 import type { Store } from "../../src/core/store.ts";
 import { createMemoryStore } from "../../src/memory/memory-store.ts";
-import type { BucketOptions } from "../../src/throttle/bucket-options.ts";
-import type { OwnedBucket } from "../../src/throttle/owned-bucket.ts";
+import type { BucketOptions } from "../../src/throttle/bucket/bucket-options.ts";
+import type { OwnedBucket } from "../../src/throttle/bucket.ts";
 
 interface Warning {
   readonly facts: object;

@@ -1,6 +1,6 @@
 import { describe, expectTypeOf, it } from "vitest";
 import type { Bucket } from "../../src/throttle/bucket.ts";
-import { throttledClient } from "../../src/throttle/throttled-client.ts";
+import { throttledClient } from "../../src/throttle/wrap/client.ts";
 
 declare const bucket: Bucket;
 

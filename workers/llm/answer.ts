@@ -1,5 +1,5 @@
+import { createParser } from "eventsource-parser";
 import { z } from "zod";
-import { readEvents } from "./server-sent-events.ts";
 import { CallError } from "../shared/call.ts";
 import type { ChatResult } from "./queue.ts";
 
@@ -90,6 +90,20 @@ function parse<Output>(schema: z.ZodType<Output>, text: string): Output {
   throw new CallError(
     isError ? "was answered an error" : "was answered something other than a completion",
   );
+}
+
+/** Yields the data of each server-sent event as it arrives. */
+async function* readEvents(body: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+  const events: string[] = [];
+  const parser = createParser({ onEvent: ({ data }) => events.push(data) });
+  const decoder = new TextDecoder();
+  for await (const chunk of body) {
+    parser.feed(decoder.decode(chunk, { stream: true }));
+    yield* events.splice(0);
+  }
+  // Some servers leave out the last empty line.
+  parser.feed(`${decoder.decode()}\n\n`);
+  yield* events.splice(0);
 }
 
 async function* emptyBody(): AsyncGenerator<Uint8Array> {}

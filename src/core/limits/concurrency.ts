@@ -1,4 +1,4 @@
-import type { Rule } from "./limit.ts";
+import type { Rule } from "./rule.ts";
 
 interface State {
   /** Lease to the µs at which it ends. */

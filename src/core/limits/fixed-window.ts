@@ -1,6 +1,6 @@
-import { windowAt } from "../align.ts";
-import { formatPeriod } from "../rate.ts";
-import type { Rule } from "./limit.ts";
+import { windowAt } from "./calendar-windows.ts";
+import { formatPeriod } from "./rate.ts";
+import type { Rule } from "./rule.ts";
 
 interface State {
   /** When the newest window in which something was booked began. */

@@ -1,5 +1,5 @@
-import { formatRate } from "../rate.ts";
-import type { Limit, Rule } from "./limit.ts";
+import { formatRate } from "./rate.ts";
+import type { Limit, Rule } from "./rule.ts";
 
 interface State {
   /** When the bucket will have drained, in whole µs … */

@@ -1,5 +1,5 @@
-import { formatPeriod } from "../rate.ts";
-import type { Rule } from "./limit.ts";
+import { formatPeriod } from "./rate.ts";
+import type { Rule } from "./rule.ts";
 
 interface Entry {
   readonly atUs: number;

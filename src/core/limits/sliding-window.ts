@@ -1,5 +1,5 @@
-import { formatPeriod } from "../rate.ts";
-import type { Limit, Rule } from "./limit.ts";
+import { formatPeriod } from "./rate.ts";
+import type { Limit, Rule } from "./rule.ts";
 
 interface State {
   /** When the newest window in which something was booked began. */

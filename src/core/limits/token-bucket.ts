@@ -1,5 +1,5 @@
-import { formatRate } from "../rate.ts";
-import type { Limit, Rule } from "./limit.ts";
+import { formatRate } from "./rate.ts";
+import type { Limit, Rule } from "./rule.ts";
 
 interface State {
   /** What lacks to a full bucket, in tokens × period: 0 is full. */

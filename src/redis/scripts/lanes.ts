@@ -2,12 +2,12 @@ import type {
   Arrival,
   Fed,
   FeedRequest,
-  JobPlace,
+  JobPosition,
   LaneJob,
   LanesSeen,
-} from "../../core/lane-store.ts";
-import { defineScript, type Script } from "../script.ts";
-import { baseOf, type QueueName } from "./queue-keys.ts";
+} from "../../core/queue-store.ts";
+import { baseOf, type QueueName } from "./keys.ts";
+import { defineScript, type Script } from "./script.ts";
 
 /** BullMQ's keys of a queue, and ours beside them, under one hash tag. */
 function keysOf({ prefix, queue }: QueueName): readonly string[] {
@@ -17,7 +17,7 @@ function keysOf({ prefix, queue }: QueueName): readonly string[] {
 }
 
 export const lanesJoin: Script<QueueName & { jobs: readonly LaneJob[] }, void> = defineScript({
-  name: "lanes-join",
+  name: "queue/lanes-join",
   keys: (input) => keysOf(input),
   args: (input) => [baseOf(input), JSON.stringify(input.jobs)],
   decode: () => undefined,
@@ -26,7 +26,7 @@ export const lanesJoin: Script<QueueName & { jobs: readonly LaneJob[] }, void> =
 const ARRIVALS: readonly Arrival[] = ["unfed", "fed", "probe"];
 
 export const lanesFeed: Script<QueueName & FeedRequest, Fed> = defineScript({
-  name: "lanes-feed",
+  name: "queue/lanes-feed",
   keys: (input) => keysOf(input),
   args: (input) => {
     const { worker, want, forMs, arrived, probes, woken } = input;
@@ -65,7 +65,7 @@ export interface LanesLook extends QueueName {
 }
 
 export const lanesLook: Script<LanesLook, LanesSeen> = defineScript({
-  name: "lanes-look",
+  name: "queue/lanes-look",
   keys: (input) =>
     ["wait", "delayed", "prioritized", "active", "lanes:wants"].map((name) => baseOf(input) + name),
   args: (input) => {
@@ -102,7 +102,7 @@ function listOf<T>(list: readonly T[] | Nothing): readonly T[] {
   return Array.isArray(list) ? list : [];
 }
 
-function readPlace([key, before, third = 0, fourth = 0]: PlaceSeen): JobPlace {
+function readPlace([key, before, third = 0, fourth = 0]: PlaceSeen): JobPosition {
   if (before >= 0) return { in: "lane", key, before, callsBefore: third };
   if (before === -1) return { in: "queue", before: third, callsBefore: fourth };
   const own = key === "" ? undefined : key;
@@ -112,14 +112,14 @@ function readPlace([key, before, third = 0, fourth = 0]: PlaceSeen): JobPlace {
 }
 
 export const lanesLeave: Script<QueueName & { id: string }, boolean> = defineScript({
-  name: "lanes-leave",
+  name: "queue/lanes-leave",
   keys: (input) => keysOf(input),
   args: (input) => [baseOf(input), input.id],
   decode: (reply) => Number(reply) === 1,
 });
 
 export const lanesClear: Script<QueueName & { begins: boolean }, boolean> = defineScript({
-  name: "lanes-clear",
+  name: "queue/lanes-clear",
   keys: (input) => keysOf(input),
   args: (input) => [baseOf(input), Number(input.begins)],
   decode: (reply) => Number(reply) === 1,

@@ -1,19 +1,18 @@
 import type { LeasesRequest } from "../../core/store.ts";
-import { packNumbers } from "../numbers.ts";
-import { defineScript, type Script } from "../script.ts";
-import { frameKeys, frameNumbers, type Frame } from "./frame.ts";
+import { frameKeys, frameNumbers, packNumbers, type Frame } from "./frame.ts";
+import { defineScript, type Script } from "./script.ts";
 
 export type Leases = LeasesRequest & Frame;
 
 export const leasesRenew: Script<Leases, readonly number[]> = defineScript({
-  name: "leases-renew",
+  name: "bucket/leases-renew",
   keys: (input) => frameKeys(input),
   args: (input) => [input.asker, leasesNumbers(input)],
   decode: (reply) => reply as number[],
 });
 
 export const leasesRelease: Script<Leases, void> = defineScript({
-  name: "leases-release",
+  name: "bucket/leases-release",
   keys: (input) => frameKeys(input),
   args: (input) => [
     input.asker,

@@ -1,16 +1,8 @@
-import type { Limit } from "../../core/limits/limit.ts";
-import type {
-  DrawReply,
-  DrawRequest,
-  Granted,
-  Place,
-  Standing,
-  Wish,
-} from "../../core/draw-messages.ts";
-import { bucketKeys, type LimitedKey } from "../bucket-keys.ts";
-import { limitsNumbers, orInfinity, packNumbers, termsNumbers } from "../numbers.ts";
-import { defineScript, type Script } from "../script.ts";
-import type { Frame } from "./frame.ts";
+import type { Limit } from "../../core/limits/rule.ts";
+import type { DrawReply, DrawRequest, Granted, Place, Standing, Wish } from "../../core/store.ts";
+import { limitsNumbers, orInfinity, packNumbers, termsNumbers, type Frame } from "./frame.ts";
+import { bucketKeys, type LimitedKey } from "./keys.ts";
+import { defineScript, type Script } from "./script.ts";
 
 export type SlotsDraw = DrawRequest & Frame;
 
@@ -28,7 +20,7 @@ type Reply = readonly [
 ];
 
 export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
-  name: "slots-draw",
+  name: "bucket/slots-draw",
   keys: (input) => bucketKeys(input.prefix, input.bucket, input.terms.limits, keysOf(input)),
   args: (input) => {
     const { asker, terms, place, wishes } = input;

@@ -1,5 +1,5 @@
-import type { Limit } from "../../core/limits/limit.ts";
 import { ruleOf } from "../../core/limits/registry.ts";
+import type { Limit } from "../../core/limits/rule.ts";
 import {
   NO_PLACE,
   type DrawReply,
@@ -7,13 +7,13 @@ import {
   type Run,
   type Standing,
   type Wish,
-} from "../../core/draw-messages.ts";
-import { stateKeys } from "../bucket-keys.ts";
-import { packNumbers } from "../numbers.ts";
-import { defineScript, type Script } from "../script.ts";
+} from "../../core/store.ts";
+import { packNumbers } from "./frame.ts";
+import { stateKeys } from "./keys.ts";
+import { defineScript, type Script } from "./script.ts";
 import type { SlotsDraw } from "./slots-draw.ts";
 
-/** The kinds of limits that `lua/lib/take.lua` knows. */
+/** The kinds of limits that `lua/lib/fast/plain-try-take.lua` knows. */
 const PLAIN_KINDS = new Set(["leaky-bucket", "token-bucket", "fixed-window"]);
 /** Numbers that stand before those of the keys, and numbers of each key. */
 const REPLY_HEAD = 5;
@@ -39,7 +39,7 @@ export function isPlainTry({ isTry, horizonUs, terms, wishes }: SlotsDraw): bool
 
 /** What `slots-draw` does with a plain try; undefined if something is unusual after all: nothing was written then. */
 export const slotsTry: Script<SlotsDraw, DrawReply | undefined> = defineScript({
-  name: "slots-try",
+  name: "bucket/slots-try",
   isPacked: true,
   keys: ({ prefix, bucket, wishes }) => {
     const keys = wishes.map(({ key }) => key!);

@@ -1,7 +1,6 @@
-import { headerOf, readProperty } from "./headers.ts";
+import { headerOf, readProperty, readServerTimeMs } from "./headers.ts";
 import { readUsedUpMs } from "./remaining.ts";
 import { readDelayMs, readRetryAfterMs } from "./retry-after.ts";
-import { readServerTimeMs } from "./server-time.ts";
 
 /** What a result or an error tells of the HTTP answer behind it. */
 export interface Answer {

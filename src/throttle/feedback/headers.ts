@@ -1,3 +1,5 @@
+import { readDelayMs, readHttpDateMs } from "./retry-after.ts";
+
 /** Headers past so many are not looked at: no server sends them, and a hostile list would never end. */
 const MOST_HEADERS = 2_000;
 
@@ -76,4 +78,15 @@ function toText(value: unknown): string | undefined {
     .map((one) => (Array.isArray(one) ? undefined : toText(one)));
   const present = texts.filter((text) => text !== undefined);
   return present.length === 0 ? undefined : present.join(", ");
+}
+
+/**
+ * What time it is, in epoch ms, for whoever wrote these headers: their `Date`, and
+ * their `Age` if they were kept in a cache; our own clock if they have no sound one.
+ * Moments that an answer names are by that clock, and ours may be an hour off.
+ */
+export function readServerTimeMs(headers: unknown, wallNowMs: number): number {
+  const sentAtMs = readHttpDateMs(headerOf(headers, "date"), wallNowMs);
+  if (sentAtMs === undefined) return wallNowMs;
+  return sentAtMs + (readDelayMs(headerOf(headers, "age"), 1_000) ?? 0);
 }

@@ -1,6 +1,6 @@
-import { headerOf } from "./headers.ts";
+import { parseList } from "structured-headers";
+import { headerOf, readServerTimeMs } from "./headers.ts";
 import { readDelayMs, readGoDurationMs, readResetMs, readRfc3339Ms } from "./retry-after.ts";
-import { readServerTimeMs } from "./server-time.ts";
 
 /**
  * What a downstream says is left of one of its quotas. Not a rate: 10,000 left
@@ -44,11 +44,6 @@ const FAMILIES = [
   ),
   familyOf("requests", (figure) => `x-ratelimit-${figure}`, readResetMs),
 ];
-
-/** Structured Fields (RFC 9651): a bare item, and an item of a list with its parameters. */
-const BARE = String.raw`"(?:[ !#-\[\]-~]|\\["\\])*"|-?\d{1,15}(?:\.\d{1,3})?|:[\w+/=]*:|\?[01]|@-?\d{1,15}|[a-z*][\w!#$%&'*+.^\x60|~:/-]*`;
-const PARAMETER = String.raw`; *([a-z*][\w.*-]*)(?:=(${BARE}))?`;
-const ITEM = new RegExp(String.raw`(${BARE})((?:${PARAMETER})*)[ \t]*(?:,[ \t]*(?=\S)|$)`, "iy");
 
 /**
  * What is left of each quota that an answer's headers speak of: OpenAI's,
@@ -132,33 +127,38 @@ function readRateLimit(headers: unknown): readonly (Quota | undefined)[] {
     const policy = policies.get(name);
     const unit = readQuotaUnit(policy?.get("qu"));
     if (unit === undefined) return undefined;
-    const resetAfterMs = readDelayMs(readWhole(parameters.get("t") ?? policy?.get("w")), 1_000);
-    const remaining = readWhole(parameters.get("r"));
-    return { unit, remaining, limit: readWhole(policy?.get("q")), resetAfterMs };
+    const resetAfterMs = readDelayMs(wholeOf(parameters.get("t") ?? policy?.get("w")), 1_000);
+    const remaining = wholeOf(parameters.get("r"));
+    return { unit, remaining, limit: wholeOf(policy?.get("q")), resetAfterMs };
   });
 }
 
-function readQuotaUnit(given = '"requests"'): string | undefined {
-  const counted = /^"([a-z][a-z0-9-]{0,31})"$/.exec(given)?.[1];
-  return counted === undefined ? undefined : toUnit(counted);
+function readQuotaUnit(given: unknown = "requests"): string | undefined {
+  const isUnit = typeof given === "string" && /^[a-z][a-z0-9-]{0,31}$/.test(given);
+  return isUnit ? toUnit(given) : undefined;
 }
 
-type ListItem = readonly [name: string, parameters: ReadonlyMap<string, string>];
+type ItemParameters = ReadonlyMap<string, unknown>;
 
-/** A list whose syntax is broken anywhere is no list (RFC 9651 §4.2); an item that is no string names no policy. */
-function readList(field: string | undefined): readonly ListItem[] {
+/**
+ * The items of a list of structured fields (RFC 9651) that are strings: another names no policy. A list whose syntax is
+ * broken anywhere is no list (§4.2).
+ */
+function readList(field: string | undefined): readonly (readonly [name: string, ItemParameters])[] {
   const text = field?.trim() ?? "";
-  if (text.length > LONGEST_FIELD) return [];
-  const items: ListItem[] = [];
-  for (let at = 0; at < text.length; at = ITEM.lastIndex) {
-    ITEM.lastIndex = at;
-    const [, name = "", given = ""] = ITEM.exec(text) ?? [];
-    if (name === "") return [];
-    const pairs = given.matchAll(new RegExp(PARAMETER, "gi"));
-    const parameters = new Map(Array.from(pairs, ([, key = "", value = "?1"]) => [key, value]));
-    if (name.startsWith('"')) items.push([name, parameters]);
+  if (text === "" || text.length > LONGEST_FIELD) return [];
+  try {
+    return parseList(text).flatMap(([name, parameters]: readonly [unknown, ItemParameters]) =>
+      typeof name === "string" ? [[name, parameters] as const] : [],
+    );
+  } catch {
+    return [];
   }
-  return items;
+}
+
+/** A whole number that is not negative; `-0`, which a field may hold, is 0. */
+function wholeOf(item: unknown): number | undefined {
+  return typeof item === "number" && Number.isInteger(item) && item >= 0 ? item + 0 : undefined;
 }
 
 function toUnit(counted: string): string {

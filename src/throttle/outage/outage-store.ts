@@ -1,11 +1,16 @@
+import { DREW_ELSEWHERE_US } from "../../core/draw/bucket-state.ts";
 import { StoreUnavailableError } from "../../core/errors.ts";
-import { DREW_ELSEWHERE_US } from "../../core/lost-state.ts";
-import { NO_PLACE, type Drawn, type DrawRequest } from "../../core/draw-messages.ts";
-import type { LeasesRequest, SettleRequest, Store } from "../../core/store.ts";
-import { createBucketClock } from "../bucket-clock.ts";
-import { createReplicasSeen } from "./replicas-seen.ts";
-import { createRunningLeases } from "./running-leases.ts";
-import type { Known, StandIn } from "./stand-in.ts";
+import { isLeased } from "../../core/limits/registry.ts";
+import {
+  NO_PLACE,
+  type Drawn,
+  type DrawRequest,
+  type LeasesRequest,
+  type SettleRequest,
+  type Store,
+} from "../../core/store.ts";
+import { createBucketClock } from "../slot/bucket-clock.ts";
+import type { Known, StandIn } from "./stand-ins.ts";
 
 export interface OutageStoreOptions {
   readonly store: Store;
@@ -149,6 +154,81 @@ export function createOutageStore({ store, bucket, standIn }: OutageStoreOptions
       // What is done by hand is meant for all replicas, and fails; what a downstream says is heeded here.
       const isByHand = change.do === "configure" || change.do === "pause";
       await (isByHand ? store : (outage?.standIn ?? store)).steer(request);
+    },
+  };
+}
+
+/** How many replicas draw from a bucket: the most that were seen in the last minute of draws. */
+export interface ReplicasSeen {
+  /** 0: none was ever seen. */
+  readonly most: number;
+  see(alive: number): void;
+}
+
+const WINDOW_MS = 30_000;
+
+export function createReplicasSeen(): ReplicasSeen {
+  let windowEndsMs = -Infinity;
+  let most = 0;
+  let mostBefore = 0;
+
+  return {
+    get most() {
+      return Math.max(most, mostBefore);
+    },
+    see(alive) {
+      const nowMs = performance.now();
+      if (nowMs >= windowEndsMs) {
+        mostBefore = most;
+        most = 0;
+        windowEndsMs = nowMs + WINDOW_MS;
+      }
+      most = Math.max(most, alive);
+    },
+  };
+}
+
+/** The leases of calls that run here, by who gave them; undefined stands for Redis. */
+interface RunningLeases<Holder> {
+  /** Takes in what a reply to a draw has granted. */
+  add(request: DrawRequest, reply: Drawn, holder: Holder | undefined): void;
+  remove(leases: readonly number[]): void;
+  /** How many of one holder: all, or those of a key. */
+  countIn(holder: Holder | undefined, key?: string): number;
+  /** Leases that are not known are taken to be Redis'. */
+  byHolder(leases: readonly number[]): ReadonlyMap<Holder | undefined, readonly number[]>;
+}
+
+function createRunningLeases<Holder>(): RunningLeases<Holder> {
+  const running = new Map<number, { holder: Holder | undefined; key: string | undefined }>();
+
+  return {
+    add({ leases, lease: first, wishes, terms }, { granted }, holder) {
+      if (leases === 0) return;
+      let lease = first;
+      for (const [index, { slotsUs }] of granted.entries()) {
+        const { key, keyLimits } = wishes[index]!;
+        if (![...terms.limits, ...keyLimits].some(isLeased)) continue;
+        for (const _slot of slotsUs) running.set(lease++, { holder, key });
+      }
+    },
+    remove(leases) {
+      for (const lease of leases) running.delete(lease);
+    },
+    countIn(holder, key) {
+      let count = 0;
+      for (const each of running.values()) {
+        if (each.holder === holder && (key === undefined || each.key === key)) count += 1;
+      }
+      return count;
+    },
+    byHolder(leases) {
+      const found = new Map<Holder | undefined, number[]>();
+      for (const lease of leases) {
+        const holder = running.get(lease)?.holder;
+        found.set(holder, [...(found.get(holder) ?? []), lease]);
+      }
+      return found;
     },
   };
 }

@@ -1,47 +1,198 @@
-import type { Logger } from "../../core/logger.ts";
-import type { Store, Wake } from "../../core/store.ts";
-import { createLocalStandIn } from "./local-stand-in.ts";
-import { createOpenStandIn } from "./open-stand-in.ts";
-import type { OnStoreDown } from "./outage-options.ts";
-import { createOutageStore } from "./outage-store.ts";
-import type { Known, StandIn } from "./stand-in.ts";
+import { DREW_ELSEWHERE_US } from "../../core/draw/bucket-state.ts";
+import { StoreUnavailableError } from "../../core/errors.ts";
+import { isLeased, partOfLimit } from "../../core/limits/registry.ts";
+import type { Limit } from "../../core/limits/rule.ts";
+import {
+  NO_PLACE,
+  type Drawn,
+  type DrawRequest,
+  type Granted,
+  type KnownTerms,
+  type Store,
+  type Wish,
+} from "../../core/store.ts";
 
-/** A store in this process's memory, on a clock that is given. */
-export type OpenLocalStore = (nowUs: () => number) => Store;
+/** What serves a bucket's calls while Redis does not answer. */
+export interface StandIn extends Pick<
+  Store,
+  "draw" | "giveBack" | "settle" | "renew" | "release" | "steer"
+> {
+  readonly nowUs: () => number;
+}
 
-/** The store of a bucket as `onStoreDown` has it: the same, or one whose calls go on when it does not answer. */
-export function standByStore(parts: {
-  readonly store: Store;
-  readonly bucket: string;
-  readonly asker: string;
-  readonly logger: Logger;
-  readonly onStoreDown: OnStoreDown;
-  readonly openLocalStore?: OpenLocalStore | undefined;
-  readonly wake: Wake;
-}): Store {
-  const { store, bucket, asker, logger, onStoreDown, openLocalStore, wake } = parts;
-  if (onStoreDown === "open") return createOutageStore({ store, bucket, standIn: standOpen });
-  if (typeof onStoreDown === "string" || openLocalStore === undefined) return store;
-  const { local: share } = onStoreDown;
-  return createOutageStore({ store, bucket, standIn: standLocal });
+/** What is known of a bucket when an outage begins. */
+export interface Known {
+  /** The bucket's clock as Redis told it; undefined if it was never reached. */
+  readonly nowUs: (() => number) | undefined;
+  /** How many replicas were last seen to draw; 0: none ever. */
+  readonly replicas: number;
+  /** How many calls run here that hold leases from Redis: all, or those of one key. */
+  readonly runningOf: (key?: string) => number;
+}
 
-  function standOpen(known: Known): StandIn {
-    const problem = `Redis does not answer: ALL calls of bucket "${bucket}" pass WITHOUT ANY LIMIT until it does.`;
-    logger.error({ bucket, onStoreDown }, problem);
-    return createOpenStandIn(known);
-  }
+/** This process's own clock, in µs. */
+function ownUs(): number {
+  return Math.floor((performance.timeOrigin + performance.now()) * 1_000);
+}
 
-  function standLocal({ nowUs, replicas, runningOf }: Known): StandIn | undefined {
-    // Who was never told how many there are cannot know its part.
-    if (nowUs === undefined || replicas === 0) return undefined;
-    const percent = Number(((100 * share) / replicas).toPrecision(3));
-    const problem = `Redis does not answer: bucket "${bucket}" goes on here at ${percent} % of its limits until it does.`;
-    logger.warn({ bucket, share, replicas }, problem);
-    const openStore: OpenLocalStore = (clock) => {
-      const local = openLocalStore!(clock);
-      local.listen(asker, wake);
-      return local;
+/** Lets every call pass at once, without any limit. */
+export function createOpenStandIn({ nowUs = ownUs }: Pick<Known, "nowUs">): StandIn {
+  const generation = nowUs();
+
+  function pass(wish: Wish, atUs: number, most: number, { terms }: DrawRequest): Granted {
+    const free = { resetUs: atUs, nextUs: atUs };
+    const all = [...terms.limits, ...wish.keyLimits];
+    return {
+      slotsUs: Array.from({ length: Math.min(wish.wanted, most) }, () => atUs),
+      run: undefined,
+      notBeforeUs: 0,
+      place: NO_PLACE,
+      bindsAt: 0,
+      standings: all.map(({ capacity }) => ({ remaining: capacity, ...free })),
     };
-    return createLocalStandIn({ bucket, share, known: { nowUs, replicas, runningOf }, openStore });
   }
+
+  return {
+    nowUs,
+    async draw(request) {
+      const atUs = nowUs();
+      let leases = request.leases;
+      const granted = request.wishes.map((wish) => {
+        const all = [...request.terms.limits, ...wish.keyLimits];
+        // A call that runs has a number of its own, and only so many were set aside.
+        if (!all.some(isLeased)) return pass(wish, atUs, Infinity, request);
+        const passed = pass(wish, atUs, leases, request);
+        leases -= passed.slotsUs.length;
+        return passed;
+      });
+      return {
+        nowUs: atUs,
+        generation,
+        version: request.terms.version,
+        newText: undefined,
+        isOverride: false,
+        alive: 1,
+        granted,
+        place: NO_PLACE,
+        sentAtMs: performance.now(),
+      };
+    },
+    giveBack: async () => undefined,
+    settle: async () => undefined,
+    renew: async () => [],
+    release: async () => undefined,
+    steer: async () => undefined,
+  };
+}
+
+/**
+ * Paces this process's calls by its part of the bucket's limits, in a store of its own that goes on on the
+ * bucket's clock. It starts empty-handed: what Redis has just let pass is not known to it.
+ */
+export function createLocalStandIn(parts: {
+  readonly bucket: string;
+  readonly share: number;
+  readonly known: Known & { readonly nowUs: () => number };
+  readonly openStore: (nowUs: () => number) => Store;
+}): StandIn {
+  const { bucket, share, known } = parts;
+  const { nowUs } = known;
+  const part = share / known.replicas;
+  const store = parts.openStore(nowUs);
+  const scaled = new WeakMap<Limit, { readonly limit: Limit | undefined }>();
+  let hasDrawn = false;
+  let hasPlaces = false;
+
+  function partOf(limit: Limit): Limit | undefined {
+    const found = scaled.get(limit) ?? { limit: partOfLimit(limit, part) };
+    scaled.set(limit, found);
+    return found.limit;
+  }
+
+  /** What lets nothing pass stands as it was: no call that it holds for is asked for. */
+  function limitsOf(limits: readonly Limit[], key?: string): readonly Limit[] {
+    return limits.map((limit) => {
+      const own = partOf(limit) ?? limit;
+      if (!isLeased(own)) return own;
+      return { ...own, count: Math.max(0, own.count - known.runningOf(key)) };
+    });
+  }
+
+  function termsOf({ limits, shares, text }: KnownTerms): KnownTerms {
+    return { limits: limitsOf(limits), shares, text, version: 0 };
+  }
+
+  function isPossible({ costs, keyLimits }: Wish, { limits }: KnownTerms): boolean {
+    return [...limits, ...keyLimits].every((limit, index) => {
+      const cost = costs[index]!;
+      return cost === 0 || cost <= (partOf(limit)?.capacity ?? 0);
+    });
+  }
+
+  function requestOf(request: DrawRequest, wishes: readonly Wish[]): DrawRequest {
+    // Places that Redis gave mean nothing here.
+    const areStrange = !hasPlaces && !request.isTry;
+    const place = areStrange ? NO_PLACE : request.place;
+    const own = wishes.map((wish) => ({
+      ...wish,
+      keyLimits: limitsOf(wish.keyLimits, wish.key),
+      place: areStrange ? NO_PLACE : wish.place,
+    }));
+    const drewUs = hasDrawn ? request.drewUs : DREW_ELSEWHERE_US;
+    const terms = termsOf(request.terms);
+    return { ...request, terms, wishes: own, place, drewUs, startsFull: false };
+  }
+
+  const scoped = <
+    Request extends { terms: KnownTerms; key: string | undefined; keyLimits: readonly Limit[] },
+  >(
+    request: Request,
+  ): Request => ({
+    ...request,
+    terms: termsOf(request.terms),
+    keyLimits: limitsOf(request.keyLimits, request.key),
+  });
+
+  return {
+    nowUs,
+    async draw(request): Promise<Drawn> {
+      const possible = request.wishes.filter((wish) => isPossible(wish, request.terms));
+      const refused: Granted = { ...NOTHING, refusal: tooLarge(bucket) };
+      if (possible.length === 0) throw refused.refusal;
+      const reply = await store.draw(requestOf(request, possible));
+      hasDrawn = true;
+      hasPlaces ||= !request.isTry;
+      const grantedTo = new Map(reply.granted.map((granted, index) => [possible[index], granted]));
+      const granted = request.wishes.map((wish) => grantedTo.get(wish) ?? refused);
+      // It is no policy that others are to hear of.
+      const { version } = request.terms;
+      return { ...reply, version, newText: undefined, alive: known.replicas, granted };
+    },
+    giveBack: (request) =>
+      store.giveBack({
+        ...request,
+        terms: termsOf(request.terms),
+        wish: { ...request.wish, keyLimits: limitsOf(request.wish.keyLimits, request.wish.key) },
+      }),
+    settle: (request) => store.settle(scoped(request)),
+    renew: (request) => store.renew(scoped(request)),
+    release: (request) => store.release(scoped(request)),
+    steer: (request) => store.steer(scoped(request)),
+  };
+}
+
+const NOTHING: Granted = {
+  slotsUs: [],
+  run: undefined,
+  notBeforeUs: 0,
+  place: NO_PLACE,
+  bindsAt: 0,
+  standings: [],
+};
+
+function tooLarge(bucket: string): StoreUnavailableError {
+  return new StoreUnavailableError(
+    `Redis does not answer, and this process's own part of bucket "${bucket}" is too small for the call; ` +
+      `it was not started. See that Redis runs and can be reached.`,
+  );
 }

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { contract } from "../../../src/core/contract.ts";
+import { contract } from "../../../src/core/policy/contract.ts";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
-import { parsePeriod, parseRate } from "../../../src/core/rate.ts";
+import { parsePeriod, parseRate } from "../../../src/core/limits/rate.ts";
 import { worstWindow } from "../../../src/testing/worst-window.ts";
 import { createReferenceBucket } from "../../support/reference-bucket.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createEmitter } from "../../../src/core/emitter.ts";
+import { createEmitter } from "../../../src/core/events.ts";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
 
 interface Events {

@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { leakyBucket as limitOf } from "../../../src/core/limit-makers.ts";
+import { leakyBucket as limitOf } from "../../../src/core/policy/limit-makers.ts";
 import { leakyBucket } from "../../../src/core/limits/leaky-bucket.ts";
-import type { Drawer, Limit } from "../../../src/core/limits/limit.ts";
-import { slotOfRun } from "../../../src/core/draw-messages.ts";
+import type { Drawer, Limit } from "../../../src/core/limits/rule.ts";
+import { slotOfRun } from "../../../src/core/store.ts";
 import { createReferenceBucket } from "../../support/reference-bucket.ts";
 
 const START_US = 1_790_000_000_000_123;

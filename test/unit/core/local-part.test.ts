@@ -7,8 +7,8 @@ import {
   slidingLog,
   slidingWindow,
   tokenBucket,
-} from "../../../src/core/limit-makers.ts";
-import { partOfLimit } from "../../../src/core/local-part.ts";
+} from "../../../src/core/policy/limit-makers.ts";
+import { partOfLimit } from "../../../src/core/limits/registry.ts";
 
 describe("the part of a limit", () => {
   it.each([

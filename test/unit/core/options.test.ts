@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { describeValue } from "../../../src/core/describe-value.ts";
+import { describeValue } from "../../../src/core/describe.ts";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
-import { concurrency, tokenBucket } from "../../../src/core/limit-makers.ts";
+import { concurrency, tokenBucket } from "../../../src/core/policy/limit-makers.ts";
 import { readName, readOptions, wholeNumber } from "../../../src/core/options.ts";
-import { compilePolicy } from "../../../src/core/compile-policy.ts";
+import { compilePolicy } from "../../../src/core/policy/policy.ts";
 
 const schema = z.strictObject({
   maxWaitMs: wholeNumber(1, 1_000, "milliseconds").optional(),

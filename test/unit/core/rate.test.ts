@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
-import { formatRate, parseRate } from "../../../src/core/rate.ts";
+import { formatRate, parseRate } from "../../../src/core/limits/rate.ts";
 
 describe("a rate", () => {
   it.each([

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
-import { readAlign, resetsAround } from "../../../src/core/resets.ts";
+import { readAlign, resetsAround } from "../../../src/core/limits/calendar-days.ts";
 
 function around(instant: string, at: string, timeZone: string, count?: number): readonly string[] {
   const resets = resetsAround(Date.parse(instant) * 1_000, { at, timeZone }, count);

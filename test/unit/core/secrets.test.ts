@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
-import { withoutSecrets } from "../../../src/core/secrets.ts";
+import { withoutSecrets } from "../../../src/core/describe.ts";
 
 const numbered = (count: number): object =>
   Object.fromEntries(Array.from({ length: count }, (_, at) => [`n${at}`, at]));

@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import type { Decision, LimitDecision } from "../../../src/throttle/decision.ts";
+import type { Decision, LimitDecision } from "../../../src/throttle/try/decision.ts";
 import { readAnswer } from "../../../src/throttle/feedback/answer.ts";
 import { readRemaining } from "../../../src/throttle/feedback/remaining.ts";
-import { rateLimitHeaders } from "../../../src/throttle/rate-limit-headers.ts";
+import { rateLimitHeaders } from "../../../src/throttle/try/rate-limit-headers.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
 afterEach(() => {

@@ -170,6 +170,9 @@ describe("the RateLimit field of the IETF's draft", () => {
     ["has a decimal t", '"default";r=5;t=1.5'],
     ["has neither t nor a policy", '"default";r=5'],
     ["is a token", "default;r=5;t=30"],
+    ["is an inner list", '("a" "b");r=5;t=30'],
+    ["has r as a text", '"default";r="5";t=30'],
+    ["has an r that is a flag", '"default";r;t=30'],
     ["ends a hundred years from now", '"default";r=5;t=3153600000'],
   ])("loses an item that %s, and keeps the next", (_flaw, item) => {
     const read = readRemaining({ ratelimit: `${item}, "good";r=7;t=1` }, nowMs);
@@ -177,8 +180,8 @@ describe("the RateLimit field of the IETF's draft", () => {
     expect(read).toEqual([{ unit: "calls", remaining: 7, limit: undefined, resetAfterMs: 1_000 }]);
   });
 
-  it("loses an item whose unit nobody can name", () => {
-    const headers = { ratelimit: '"a";r=5;t=1', "ratelimit-policy": '"a";q=9;qu="2 units"' };
+  it.each(['"2 units"', "requests", "?1", "5"])("loses an item whose unit is %s", (unit) => {
+    const headers = { ratelimit: '"a";r=5;t=1', "ratelimit-policy": `"a";q=9;qu=${unit}` };
 
     expect(readRemaining(headers, nowMs)).toEqual([]);
   });
@@ -191,6 +194,7 @@ describe("the RateLimit field of the IETF's draft", () => {
     '"a";r=12345678901234567890;t=1',
     '("a" "b");r=5;t=1',
     '"ä";r=5;t=1',
+    '"a";R=5;r=5;t=1',
     `"a"${";a".repeat(1_300)}!`,
     `"a";b="${"\\\\".repeat(1_000)}`,
     `"a";r=5;t=1, ${'"b";r=1;t=1, '.repeat(1_000)}"c";r=1;t=1`,

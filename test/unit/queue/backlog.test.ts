@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { drain, type LaneLoad, type Phase } from "../../../src/queue/backlog.ts";
+import { drain, type LaneLoad, type Phase } from "../../../src/queue/forecast/drain.ts";
 
 /** How small the steps of the slow reckoning are, in ms. */
 const STEP_MS = 0.02;

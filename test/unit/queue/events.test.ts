@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { EVENT_NAMES, EVENT_READERS } from "../../../src/queue/events.ts";
+import { EVENT_NAMES, EVENT_READERS } from "../../../src/queue/manage/events.ts";
 
 describe("the events of a queue", () => {
   it.each([

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { InvalidOptionError } from "sluice";
-import { isMeant, readFilter } from "../../../src/queue/failed-filter.ts";
+import { isMeant, readFilter } from "../../../src/queue/manage/dead-letters.ts";
 
 const job = { key: "acme", reason: "Expired: it did not start within 500 ms" };
 

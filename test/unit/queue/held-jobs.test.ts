@@ -1,8 +1,7 @@
 import { describe, expect, it, vi } from "vitest";
-import type { HoldRequest } from "../../../src/core/lane-store.ts";
-import type { OwnedJobContext } from "../../../src/queue/handler.ts";
-import { createHeldJobs } from "../../../src/queue/held-jobs.ts";
-import { createRunning } from "../../../src/queue/running.ts";
+import type { FetchedReport } from "../../../src/core/queue-store.ts";
+import { createRunning, type OwnedJobContext } from "../../../src/queue/worker/context.ts";
+import { createFetchedJobs } from "../../../src/queue/worker/fetched-jobs.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
 
 const pass = fakeTimers();
@@ -12,13 +11,13 @@ function setUp() {
   const setup = {
     told,
     answer: (): Promise<void> => Promise.resolve(),
-    async hold(_queue: string, { ids }: HoldRequest): Promise<void> {
+    async reportFetched(_queue: string, { ids }: FetchedReport): Promise<void> {
       told.push(ids);
       await setup.answer();
     },
   };
   const running = createRunning();
-  const jobs = createHeldJobs({ lanes: setup, queue: "jobs", worker: "w", running });
+  const jobs = createFetchedJobs({ lanes: setup, queue: "jobs", worker: "w", running });
   const contexts = new Map<string, OwnedJobContext>();
   const held = {
     add(id: string) {

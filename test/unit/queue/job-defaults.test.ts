@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { withDefaults } from "../../../src/queue/enqueue-options.ts";
+import { withDefaults } from "../../../src/queue/options.ts";
 
 it.each([
   [{}, { baseMs: 50, maxMs: 900 }],

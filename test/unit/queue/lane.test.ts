@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
-import { createWeights, tolerant } from "../../../src/queue/lane.ts";
+import { createWeights, tolerant } from "../../../src/queue/lanes/weights.ts";
 
 describe("the weights of keys", () => {
   it("are 1 where a table names none, or nothing", () => {

@@ -3,14 +3,14 @@ import { describe, expect, it } from "vitest";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
 import type { Job } from "../../../src/queue/job.ts";
 import {
-  Discard,
-  RetryAfter,
   asFailure,
+  Discard,
   expiredFailure,
   isDiscard,
   isRetryAfter,
   isStorable,
-} from "../../../src/queue/outcome.ts";
+  RetryAfter,
+} from "../../../src/queue/worker/outcome.ts";
 
 describe("RetryAfter", () => {
   it.each([-1, Number.NaN, Infinity, 2 ** 31, "5" as never])("refuses %s ms", (ms) => {

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import { deferred } from "../../support/deferred.ts";
-import { createRetention } from "../../../src/queue/retention.ts";
+import { createRetention } from "../../../src/queue/worker/retention.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
 
 const pass = fakeTimers();

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { setRetryDelay } from "../../../src/queue/retry-delay.ts";
+import { setRetryDelay } from "../../../src/queue/worker/attempt.ts";
 import { fillDefaults, type StoredOptions } from "../../../src/queue/job.ts";
-import { RetryAfter } from "../../../src/queue/outcome.ts";
+import { RetryAfter } from "../../../src/queue/worker/outcome.ts";
 
 afterEach(() => {
   vi.restoreAllMocks();

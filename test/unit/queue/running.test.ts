@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { JobLostError } from "../../../src/queue/job-errors.ts";
-import { createRunning } from "../../../src/queue/running.ts";
+import { JobLostError } from "../../../src/queue/errors.ts";
+import { createRunning } from "../../../src/queue/worker/context.ts";
 
 it("tells the handler of one job that it is lost, and no other", () => {
   const running = createRunning();

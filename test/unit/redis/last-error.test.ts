@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 import { expect, it } from "vitest";
-import { explained } from "../../../src/redis/last-error.ts";
+import { explained } from "../../../src/redis/ioredis/readiness.ts";
 
 it.each([
   [{}, undefined, "no connection in time"],

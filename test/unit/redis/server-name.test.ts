@@ -1,7 +1,6 @@
 import { Redis } from "ioredis";
 import { describe, expect, it } from "vitest";
-import { slotOfTag } from "../../../src/core/cluster-slot.ts";
-import { serverNames } from "../../../src/redis/server-name.ts";
+import { serverNames } from "../../../src/redis/breaker.ts";
 
 const named = (options: object): string =>
   serverNames(new Redis({ lazyConnect: true, ...options }))("b");
@@ -22,15 +21,5 @@ describe("the name of a server", () => {
     const redis = new Redis("redis://me:secret@db:6400/2", { lazyConnect: true });
 
     expect(serverNames(redis)("b")).toBe("db:6400/2");
-  });
-});
-
-describe("the slot of a hash tag", () => {
-  it.each([
-    ["123456789", 12_739],
-    ["foo", 12_182],
-    ["", 0],
-  ])("is that of the cluster specification: %j", (tag, slot) => {
-    expect(slotOfTag(tag)).toBe(slot);
   });
 });

@@ -1,9 +1,11 @@
+import { createHash } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import { createSluice, InvalidOptionError } from "sluice";
-import { createShards } from "../../../src/redis/shards.ts";
+import { createShards, serverId } from "../../../src/redis/backend.ts";
 
 const THREE = ["redis://one:6379", "redis://:secret@two:6379", "redis://three:6379/2"];
 const FOUR = [...THREE, "redis://four:6379"];
+const FIVE = [...FOUR, "redis://[::1]:6380"];
 const NAMES = Array.from({ length: 100_000 }, (_, index) => `bucket ${index}`);
 
 describe("names over several servers", () => {
@@ -26,6 +28,39 @@ describe("names over several servers", () => {
     expect(new Set(moved.map(after))).toEqual(new Set(["redis://four:6379"]));
     expect(moved.length).toBeGreaterThan(NAMES.length * 0.2);
     expect(moved.length).toBeLessThan(NAMES.length * 0.3);
+  });
+
+  it.each([
+    ["", "two", "two"],
+    ["a", "two", "four"],
+    ["b", "one", "one"],
+    ["stripe", "three", "four"],
+    ["orders", "three", "four"],
+    ["emails", "two", "two"],
+    ["tenant 17", "two", "[::1]"],
+    ["ключ", "three", "three"],
+    ["名前", "three", "[::1]"],
+    ["💧", "one", "one"],
+    ["webhooks:eu", "two", "two"],
+    ["x".repeat(300), "one", "four"],
+  ])(
+    "lie where hashring 3.2.0 put them, which earlier versions used: %j",
+    (name, ofThree, ofFive) => {
+      const hostOf = (urls: readonly string[]): string =>
+        new URL(createShards(urls)(name)).hostname;
+
+      expect([hostOf(THREE), hostOf(FIVE)]).toEqual([ofThree, ofFive]);
+    },
+  );
+
+  it("lie where hashring 3.2.0 put them, 20,000 of them, by the hash of that list", () => {
+    const serverOf = createShards(FIVE);
+    const list = createHash("sha256");
+    for (const name of NAMES.slice(0, 20_000)) list.update(`${serverId(serverOf(name))}\n`);
+
+    expect(list.digest("hex")).toBe(
+      "c36628442ac42eb7a0eb47ee2fc858ec1904dbc0f2954918748d291db35610d6",
+    );
   });
 
   it("stay where they are when a password changes or the order of the list does", () => {

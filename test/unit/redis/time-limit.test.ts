@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { startTimeLimit, withinMs } from "../../../src/redis/time-limit.ts";
+import { startTimeLimit, withinMs } from "../../../src/redis/ioredis/readiness.ts";
 import { block } from "../../support/block.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
 import { rejectionOf } from "../../support/rejection.ts";

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { NO_PLACE, type Drawn, type Granted, type Place } from "../../../src/core/draw-messages.ts";
-import { createAskTimes } from "../../../src/throttle/ask-times.ts";
-import { conditionsOf } from "../../../src/throttle/conditions.ts";
-import { Group, type Caller } from "../../../src/throttle/group.ts";
-import type { SlotKeeper } from "../../../src/throttle/slot.ts";
+import { NO_PLACE, type Drawn, type Granted, type Place } from "../../../src/core/store.ts";
+import { createAskTimes } from "../../../src/throttle/waiting/ask-times.ts";
+import { callTermsOf } from "../../../src/throttle/costs.ts";
+import { Group, type Caller } from "../../../src/throttle/waiting/group.ts";
+import type { SlotKeeper } from "../../../src/throttle/slot/slot.ts";
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -14,7 +14,7 @@ afterEach(() => {
 
 /** The times of a process in which one call waits, and how far off the next one is, in ms. */
 function setUp({ isWaiting = true, leadMs = 0 } = {}) {
-  const conditions = conditionsOf({ shared: [], keyLimits: [], costs: [], text: "" });
+  const conditions = callTermsOf({ shared: [], keyLimits: [], costs: [], text: "" });
   const group = new Group(conditions, { keeper: {} as SlotKeeper, name: "", key: undefined });
   if (isWaiting) group.line.push({ priority: "normal" } as Caller);
   const askTimes = createAskTimes(new Set([group]), { leadMs });

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { createBucketClock } from "../../../src/throttle/bucket-clock.ts";
+import { createBucketClock } from "../../../src/throttle/slot/bucket-clock.ts";
 
 /** A reply that was written at `atMs`, on a process's clock that runs 500 ms ahead, and took so long back. */
 function reply(atMs: number, backMs: number): [arrivedMs: number, nowUs: number] {

@@ -7,10 +7,10 @@ import {
   StoreUnavailableError,
   WaitTooLongError,
 } from "../../../src/core/errors.ts";
-import type { Priority } from "../../../src/core/priority.ts";
+import type { Priority } from "../../../src/core/options.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
-import type { DrawOptions } from "../../../src/throttle/draw-options.ts";
+import type { DrawOptions } from "../../../src/throttle/call-options.ts";
 import { simulateLatency } from "../../support/simulate-latency.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 

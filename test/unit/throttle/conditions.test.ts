@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import { concurrency, leakyBucket, slidingLog } from "../../../src/core/limit-makers.ts";
-import type { Limit } from "../../../src/core/limits/limit.ts";
-import { conditionsOf } from "../../../src/throttle/conditions.ts";
+import { concurrency, leakyBucket, slidingLog } from "../../../src/core/policy/limit-makers.ts";
+import type { Limit } from "../../../src/core/limits/rule.ts";
+import { callTermsOf } from "../../../src/throttle/costs.ts";
 
 const NONE: readonly Limit[] = [];
 const [fast, fair, slow] = [leakyBucket("1000/s"), leakyBucket("40/s"), leakyBucket("1/s")];
@@ -20,5 +20,5 @@ it.each([
 ])("a slot may be late: %s", (_which, shared, keyLimits, cost, mostLateMs) => {
   const costs = [...shared, ...keyLimits].map(() => cost);
 
-  expect(conditionsOf({ shared, keyLimits, costs, text: "" }).mostLateMs).toBe(mostLateMs);
+  expect(callTermsOf({ shared, keyLimits, costs, text: "" }).mostLateMs).toBe(mostLateMs);
 });

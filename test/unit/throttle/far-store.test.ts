@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
+import type { BucketOptions } from "../../../src/throttle/bucket/bucket-options.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
 import { createFarStore } from "../../support/far-store.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";

@@ -1,8 +1,7 @@
 import { expect, it } from "vitest";
-import { compilePolicy } from "../../../src/core/compile-policy.ts";
-import type { Caller } from "../../../src/throttle/group.ts";
-import { createGroups } from "../../../src/throttle/groups.ts";
-import type { SlotKeeper } from "../../../src/throttle/slot.ts";
+import { compilePolicy } from "../../../src/core/policy/policy.ts";
+import { createGroups, type Caller } from "../../../src/throttle/waiting/group.ts";
+import type { SlotKeeper } from "../../../src/throttle/slot/slot.ts";
 
 const policy = compilePolicy("test", { rate: "100/s", perKey: { rate: "10/s" } });
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { createHeap } from "../../../src/throttle/heap.ts";
+import { createHeap } from "../../../src/throttle/waiting/group-schedule.ts";
 
 interface Item {
   order: number;

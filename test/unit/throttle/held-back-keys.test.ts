@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished, vi } from "vitest";
-import type { OwnedBucket } from "../../../src/throttle/owned-bucket.ts";
-import { Group } from "../../../src/throttle/group.ts";
+import type { OwnedBucket } from "../../../src/throttle/bucket.ts";
+import { Group } from "../../../src/throttle/waiting/group.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 

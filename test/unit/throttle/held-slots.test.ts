@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { NO_PLACE, type Granted } from "../../../src/core/draw-messages.ts";
-import { createHeldSlots } from "../../../src/throttle/held-slots.ts";
+import { NO_PLACE, type Granted } from "../../../src/core/store.ts";
+import { createHeldSlots } from "../../../src/throttle/waiting/held-slots.ts";
 
 function listed(...slotsUs: readonly number[]): Granted {
   const nothing = { notBeforeUs: 0, bindsAt: 0, standings: [], place: NO_PLACE };

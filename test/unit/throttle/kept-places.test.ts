@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { CostTooLargeError } from "../../../src/core/errors.ts";
-import { concurrency, leakyBucket } from "../../../src/core/limit-makers.ts";
+import { concurrency, leakyBucket } from "../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../src/core/store.ts";
-import type { OwnedBucket } from "../../../src/throttle/owned-bucket.ts";
+import type { OwnedBucket } from "../../../src/throttle/bucket.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { fixedWindow } from "../../../src/core/limit-makers.ts";
+import { fixedWindow } from "../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
-import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
+import type { BucketOptions } from "../../../src/throttle/bucket/bucket-options.ts";
 import { simulateLatency } from "../../support/simulate-latency.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 

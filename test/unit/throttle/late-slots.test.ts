@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import { createLateSlots } from "../../../src/throttle/late-slots.ts";
+import { createLateSlots } from "../../../src/throttle/waiting/dispatch.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
 import { createFarStore } from "../../support/far-store.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";

@@ -1,7 +1,7 @@
 import { expect, it, vi } from "vitest";
-import { concurrency } from "../../../src/core/limit-makers.ts";
+import { concurrency } from "../../../src/core/policy/limit-makers.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
-import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
+import type { BucketOptions } from "../../../src/throttle/bucket/bucket-options.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
 import { createFarStore } from "../../support/far-store.ts";
 import { simulateLatency } from "../../support/simulate-latency.ts";

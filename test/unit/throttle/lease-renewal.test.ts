@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { LeaseLostError, StoreUnavailableError } from "../../../src/core/errors.ts";
-import { concurrency } from "../../../src/core/limit-makers.ts";
+import { concurrency } from "../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { deferred } from "../../support/deferred.ts";

@@ -4,7 +4,7 @@ import {
   StoreUnavailableError,
   type WaitTooLongError,
 } from "../../../src/core/errors.ts";
-import { concurrency, leakyBucket } from "../../../src/core/limit-makers.ts";
+import { concurrency, leakyBucket } from "../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { rejectionOf } from "../../support/rejection.ts";

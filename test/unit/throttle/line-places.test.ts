@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { NO_PLACE } from "../../../src/core/draw-messages.ts";
-import { createLinePlaces } from "../../../src/throttle/line-places.ts";
+import { NO_PLACE } from "../../../src/core/store.ts";
+import { createLinePlaces } from "../../../src/throttle/waiting/draw-request.ts";
 
 const turn = { turnUs: 5, turnName: "2 1 a", sinceUs: 0 };
 const wait = { turnUs: 0, turnName: "", sinceUs: 7 };

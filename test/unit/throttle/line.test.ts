@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { PRIORITIES, type Priority } from "../../../src/core/priority.ts";
-import { createLine, type Line, type Waiter } from "../../../src/throttle/line.ts";
+import { PRIORITIES, type Priority } from "../../../src/core/options.ts";
+import { createLine, type Line, type Waiter } from "../../../src/throttle/waiting/line.ts";
 import { heapUsed } from "../../support/heap-used.ts";
 
 interface Named extends Waiter {

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { InvalidOptionError, LineFullError } from "../../../src/core/errors.ts";
-import { leakyBucket, tokenBucket } from "../../../src/core/limit-makers.ts";
+import { leakyBucket, tokenBucket } from "../../../src/core/policy/limit-makers.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 

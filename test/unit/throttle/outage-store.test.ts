@@ -1,12 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { StoreUnavailableError } from "../../../src/core/errors.ts";
-import { DREW_ELSEWHERE_US } from "../../../src/core/lost-state.ts";
-import type { DrawRequest } from "../../../src/core/draw-messages.ts";
-import type { SettleRequest, Store } from "../../../src/core/store.ts";
+import { DREW_ELSEWHERE_US } from "../../../src/core/draw/bucket-state.ts";
+import type { DrawRequest, SettleRequest, Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
-import { createReplicasSeen } from "../../../src/throttle/outage/replicas-seen.ts";
-import { standByStore } from "../../../src/throttle/outage/stand-ins.ts";
-import type { OnStoreDown } from "../../../src/throttle/outage/outage-options.ts";
+import { createReplicasSeen } from "../../../src/throttle/outage/outage-store.ts";
+import { standByStore, type OnStoreDown } from "../../../src/throttle/outage/on-store-down.ts";
 import { createAsker, policyOf } from "../../support/asker.ts";
 
 /** A store that can be taken away, and what it was asked. */

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { Place, Wish } from "../../../src/core/draw-messages.ts";
+import type { Place, Wish } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
-import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
-import { TooFar, type Wait, type WaitOptions } from "../../../src/throttle/waiting-call.ts";
+import type { BucketOptions } from "../../../src/throttle/bucket/bucket-options.ts";
+import { TooFar, type Wait, type WaitOptions } from "../../../src/throttle/waiting/waiting-call.ts";
 import { deferred } from "../../support/deferred.ts";
 import { rejectionOf } from "../../support/rejection.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
@@ -322,15 +322,15 @@ describe("the call of a job", () => {
     for (const name of ["first", "second", "third"]) drawForJob(name, { key, patienceMs: 9_000 });
     for (const other of ["b", "c", "d", "e"]) drawForJob(other, { key: other });
 
-    const before = bucket.heldBack;
+    const before = bucket.deferred;
     await vi.advanceTimersByTimeAsync(20);
-    const during = [bucket.heldBack, bucket.waiting];
+    const during = [bucket.deferred, bucket.waiting];
     await vi.advanceTimersByTimeAsync(5_000);
 
     expect(before).toBe(0);
     expect(during[0]).toBe(2);
     expect(during[1]).toBeGreaterThan(2);
-    expect(bucket.heldBack).toBe(0);
+    expect(bucket.deferred).toBe(0);
     await bucket.close();
   });
 
@@ -340,7 +340,7 @@ describe("the call of a job", () => {
 
     await vi.advanceTimersByTimeAsync(5);
 
-    expect([bucket.waiting, bucket.heldBack]).toEqual([4, 2]);
+    expect([bucket.waiting, bucket.deferred]).toEqual([4, 2]);
     await bucket.close();
   });
 

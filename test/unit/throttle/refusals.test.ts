@@ -1,9 +1,9 @@
 import { LRUCache } from "lru-cache";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
-import type { TryDecision } from "../../../src/throttle/bucket.ts";
-import type { Group } from "../../../src/throttle/group.ts";
-import { createRefusals } from "../../../src/throttle/refusals.ts";
+import type { TryDecision } from "../../../src/throttle/try/decision.ts";
+import type { Group } from "../../../src/throttle/waiting/group.ts";
+import { createRefusals } from "../../../src/throttle/try/refusal-cache.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
 beforeEach(() => {

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { rememberLast } from "../../../src/throttle/remember-last.ts";
+import { rememberLast } from "../../../src/throttle/lru.ts";
 
 it("remembers so many, and forgets first what was used longest ago", () => {
   const last = rememberLast<number>(3);

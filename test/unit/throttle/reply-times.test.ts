@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import type { Drawn } from "../../../src/core/draw-messages.ts";
-import { createReplyTimes } from "../../../src/throttle/reply-times.ts";
+import type { Drawn } from "../../../src/core/store.ts";
+import { createReplyTimes } from "../../../src/throttle/waiting/ask-times.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
 
 const advance = fakeTimers({ leavesNone: true });

@@ -1,12 +1,12 @@
 import { expect, it, vi } from "vitest";
-import { fixedWindow, leakyBucket } from "../../../src/core/limit-makers.ts";
-import { compilePolicy } from "../../../src/core/compile-policy.ts";
+import { fixedWindow, leakyBucket } from "../../../src/core/policy/limit-makers.ts";
+import { compilePolicy } from "../../../src/core/policy/policy.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
-import { conditionsOf } from "../../../src/throttle/conditions.ts";
-import { Group } from "../../../src/throttle/group.ts";
-import { createKnowledge } from "../../../src/throttle/known-terms.ts";
-import { createReturns } from "../../../src/throttle/returns.ts";
-import type { SlotKeeper } from "../../../src/throttle/slot.ts";
+import { callTermsOf } from "../../../src/throttle/costs.ts";
+import { Group } from "../../../src/throttle/waiting/group.ts";
+import { createKnownPolicy } from "../../../src/throttle/known-policy.ts";
+import { createReturns } from "../../../src/throttle/waiting/give-back.ts";
+import type { SlotKeeper } from "../../../src/throttle/slot/slot.ts";
 
 const limits = [leakyBucket("100/s"), fixedWindow(50, "1h")];
 const policy = compilePolicy("test", { limits });
@@ -16,9 +16,9 @@ const logger = { warn() {}, error() {} };
 async function settledFor(text: string): Promise<readonly unknown[]> {
   const store = createMemoryStore();
   const settle = vi.spyOn(store, "settle");
-  const known = createKnowledge("test", policy, logger);
+  const known = createKnownPolicy("test", policy, logger);
   const returns = createReturns({ store, bucket: "test", asker: "a", known, logger });
-  const conditions = conditionsOf({ shared: limits, keyLimits: [], costs: [3, 3], text });
+  const conditions = callTermsOf({ shared: limits, keyLimits: [], costs: [3, 3], text });
   const group = new Group(conditions, { keeper: {} as SlotKeeper, name: "", key: undefined });
   const slots = [1, 2].map(() => ({ slotUs: 7_000_000, atMs: 0, lease: 0 }));
 

@@ -1,9 +1,9 @@
 import { getEventListeners } from "node:events";
 import { describe, expect, it, vi } from "vitest";
-import { leakyBucket } from "../../../src/core/limit-makers.ts";
+import { leakyBucket } from "../../../src/core/policy/limit-makers.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
-import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
-import type { Wait } from "../../../src/throttle/waiting-call.ts";
+import type { BucketOptions } from "../../../src/throttle/bucket/bucket-options.ts";
+import type { Wait } from "../../../src/throttle/waiting/waiting-call.ts";
 import { deferred } from "../../support/deferred.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
 import { rejectionOf } from "../../support/rejection.ts";

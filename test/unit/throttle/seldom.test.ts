@@ -1,15 +1,18 @@
 import { describe, expect, it } from "vitest";
-import { seldom } from "../../../src/throttle/seldom.ts";
+import { sampled } from "../../../src/core/logger.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
 
 const pass = fakeTimers();
 
 function setUp() {
   const said: unknown[] = [];
-  const logger = seldom({
-    warn: (facts, message) => void said.push([facts, message]),
-    error: (facts, message) => void said.push(["error", facts, message]),
-  });
+  const logger = sampled(
+    {
+      warn: (facts, message) => void said.push([facts, message]),
+      error: (facts, message) => void said.push(["error", facts, message]),
+    },
+    () => performance.now(),
+  );
   return { logger, said };
 }
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
-import { leakyBucket, tokenBucket } from "../../../src/core/limit-makers.ts";
+import { leakyBucket, tokenBucket } from "../../../src/core/policy/limit-makers.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
 beforeEach(() => {

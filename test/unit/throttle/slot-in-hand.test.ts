@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { concurrency, leakyBucket } from "../../../src/core/limit-makers.ts";
-import { takeSlotInHand, withSlotInHand } from "../../../src/throttle/slot-in-hand.ts";
+import { concurrency, leakyBucket } from "../../../src/core/policy/limit-makers.ts";
+import { takeSlotInHand, withSlotInHand } from "../../../src/throttle/slot/slot.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
 beforeEach(() => {

@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import { throttledClient } from "../../../src/throttle/throttled-client.ts";
+import { throttledClient } from "../../../src/throttle/wrap/client.ts";
 import { createFakeBucket } from "../../support/fake-bucket.ts";
 
 const say = async (text: string): Promise<string> => text;

@@ -1,7 +1,7 @@
 import { inspect } from "node:util";
 import { describe, expect, it, vi } from "vitest";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
-import { throttledClient } from "../../../src/throttle/throttled-client.ts";
+import { throttledClient } from "../../../src/throttle/wrap/client.ts";
 import { createFakeBucket } from "../../support/fake-bucket.ts";
 
 class Charges {

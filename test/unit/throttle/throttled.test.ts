@@ -1,8 +1,8 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { ClosedError, InvalidOptionError, WaitTooLongError } from "../../../src/core/errors.ts";
-import type { OwnedBucket } from "../../../src/throttle/owned-bucket.ts";
-import { withSlotInHand } from "../../../src/throttle/slot-in-hand.ts";
+import type { OwnedBucket } from "../../../src/throttle/bucket.ts";
+import { withSlotInHand } from "../../../src/throttle/slot/slot.ts";
 import { rejectionOf } from "../../support/rejection.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 

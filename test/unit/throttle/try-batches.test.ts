@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { DrawRequest } from "../../../src/core/draw-messages.ts";
+import type { DrawRequest } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 

@@ -5,10 +5,10 @@ import {
   fixedWindow,
   leakyBucket,
   tokenBucket,
-} from "../../../src/core/limit-makers.ts";
+} from "../../../src/core/policy/limit-makers.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import type { Store } from "../../../src/core/store.ts";
-import { rateLimitHeaders } from "../../../src/throttle/rate-limit-headers.ts";
+import { rateLimitHeaders } from "../../../src/throttle/try/rate-limit-headers.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
 beforeEach(() => {

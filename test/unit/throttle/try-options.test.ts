@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
-import { fixedWindow } from "../../../src/core/limit-makers.ts";
+import { fixedWindow } from "../../../src/core/policy/limit-makers.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 

@@ -1,11 +1,11 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { InvalidOptionError, type WaitTooLongError } from "../../../src/core/errors.ts";
-import { leakyBucket } from "../../../src/core/limit-makers.ts";
+import { leakyBucket } from "../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
-import type { BucketOptions } from "../../../src/throttle/bucket-options.ts";
-import type { CallOptions } from "../../../src/throttle/draw-options.ts";
+import type { BucketOptions } from "../../../src/throttle/bucket/bucket-options.ts";
+import type { CallOptions } from "../../../src/throttle/call-options.ts";
 import { rejectionOf } from "../../support/rejection.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 

@@ -1,0 +1,47 @@
+--[[
+  bucket-steer: changes what holds for a bucket, or for one key of it, and tells all replicas.
+  Twin of steer in src/core/steer.ts.
+
+  KEYS  as in slots-draw, with one key or none
+  ARGV  [1] the policy's text  [2] the channel that all replicas hear
+        [3] what they are told: the bucket's name, and after a newline the key's
+        [4] "configure", "pause", "space", "cool" or "cut"
+        [5] numbers: pinned_us, terms, keys, then what the change takes
+  Reply the generation in force
+]]
+-- @include lib/now
+-- @include lib/request/numbers
+-- @include lib/limits/registry
+-- @include lib/limits/read-limits
+-- @include lib/state/scope
+-- @include lib/state/pack
+-- @include lib/state/load-and-save
+-- @include lib/state/bucket
+-- @include lib/request/request
+-- @include lib/draw/steer
+
+local text, channel, message, change, next_number = ARGV[1], ARGV[2], ARGV[3], ARGV[4], numbers_of(ARGV[5])
+if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
+local server_us = now_us(next_number())
+local terms, key = read_frame(next_number, text)
+if not terms then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
+
+local bucket = load_bucket(KEYS[1]) or new_bucket(terms, server_us)
+advance(bucket, server_us)
+local has_changed = true
+if change == 'configure' then
+  put_in_force(bucket, terms, math.max(server_us, bucket.version + 1))
+  bucket.is_override = next_number() == 1
+else
+  local scope = key and open_key(key, bucket.clock_us) or bucket.shared
+  has_changed = CHANGES[change](scope, bucket.clock_us, next_number)
+  if key then
+    save_key(key.state_key, scope, bucket.clock_us)
+  elseif has_changed then
+    bucket.generation = math.max(bucket.generation + 1, bucket.clock_us)
+    clear_places(bucket)
+  end
+end
+save_bucket(KEYS[1], bucket)
+if has_changed then redis.call('PUBLISH', channel, message) end
+return bucket.generation

@@ -1,0 +1,49 @@
+--[[
+  costs-settle: books what a call came to cost beyond its estimate, now, and into debt if need be;
+  what it cost less is taken back from where it was booked. Twin of src/core/settle.ts.
+
+  KEYS  as in slots-draw, with one key or none
+  ARGV  [1] the policy's text
+        [2] numbers: pinned_us slot_us is_unused, terms, keys, a difference for each limit
+  Reply 1 if the bucket holds the same policy, else 0
+]]
+-- @include lib/now
+-- @include lib/request/numbers
+-- @include lib/limits/registry
+-- @include lib/limits/read-limits
+-- @include lib/state/scope
+-- @include lib/state/pack
+-- @include lib/state/load-and-save
+-- @include lib/state/bucket
+-- @include lib/request/request
+
+local text, next_number = ARGV[1], numbers_of(ARGV[2])
+if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
+local server_us, slot_us, is_unused = now_us(next_number()), next_number(), next_number() == 1
+local terms, key = read_frame(next_number, text)
+if not terms then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
+
+local bucket = load_bucket(KEYS[1])
+if not bucket or bucket.text ~= text then return 0 end
+advance(bucket, server_us)
+
+local function settle(scope)
+  local at_us = math.max(bucket.clock_us, scope.last_us)
+  for _, limit in ipairs(scope.limits) do
+    local rule, delta = RULES[limit.code], next_number()
+    -- Given back from under a later slot, its time would be handed out twice.
+    local is_under_others = is_unused and rule.does_drain and scope.last_us > slot_us
+    if delta ~= 0 and rule.is_rate and not is_under_others then
+      rule.commit(limit, delta > 0 and at_us or slot_us, delta, { now_us = bucket.clock_us })
+    end
+  end
+end
+bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us)
+settle(bucket.shared)
+save_bucket(KEYS[1], bucket)
+-- A key that was forgotten had nothing left to settle.
+if key and redis.call('EXISTS', key.state_key) == 1 then
+  settle(open_key(key, bucket.clock_us))
+  save_key(key.state_key, key.scope, bucket.clock_us)
+end
+return 1

@@ -1,0 +1,41 @@
+--[[
+  leases-release: gives leases back, and wakes whoever has waited the longest for what is free now.
+  Twin of releaseLeases in src/core/leases.ts.
+
+  KEYS  as in slots-draw, with one key or none
+  ARGV  [1] asker  [2] what the channels of askers begin with  [3] the bucket's name
+        [4] its name and the key's, as askers are told of a lease of the key's
+        [5] numbers: pinned_us, terms, keys, leases {number}
+  Reply { asker that was woken... }
+]]
+-- @include lib/now
+-- @include lib/request/numbers
+-- @include lib/limits/registry
+-- @include lib/limits/read-limits
+-- @include lib/state/scope
+-- @include lib/state/pack
+-- @include lib/state/load-and-save
+-- @include lib/state/bucket
+-- @include lib/request/request
+-- @include lib/draw/leases
+
+local asker, channel, name, name_and_key, next_number = ARGV[1], ARGV[2], ARGV[3], ARGV[4], numbers_of(ARGV[5])
+if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
+local leased, leases, now = read_leases(next_number)
+if not leased then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
+
+local woken, is_woken = {}, {}
+for _, limit in ipairs(leased) do
+  for _, lease in ipairs(leases) do redis.call('ZREM', limit.keys[1], lease_name(asker, lease)) end
+  local message = limit.is_of_key and name_and_key or name
+  local free = limit.count - count_leases(limit, now)
+  for index, waiter in ipairs(waiters_of(limit, now)) do
+    local waiting = string.sub(waiter, 18)
+    if index <= free and not is_woken[message .. waiting] then
+      is_woken[message .. waiting] = true
+      woken[#woken + 1] = waiting
+      redis.call('PUBLISH', channel .. waiting, message)
+    end
+  end
+end
+return woken

@@ -1,0 +1,61 @@
+--[[
+  slots-draw: books slots for an asker's wishes, in their order, within the horizon; when one does not
+  fit, it and those behind it keep a turn at which to ask again. Twin of src/core/draw.ts.
+
+  KEYS  [1] state  string: see lib/state; expires an hour after the bucket has drained
+        [2] turns  zset: see lib/turns; expires a minute after the last turn
+        [3] holes  zset: "slot_us asker index name" -> us of a slot given back; expires with the last
+        [4..] what limits keep beside their numbers; then, per key: state, turns, and that of its limits
+  ARGV  [1] asker  [2] the policy's text  [3] the turn that the asker was given, "" if none
+        [4] numbers: pinned_us (0 in production) horizon_us drew_us how lease turn_us since_us,
+            (how: 1 is a try; 2 more: a bucket that was lost starts full),
+            then terms, see lib/request, keys {limits}, wishes {key wanted rank turn_us since_us costs}
+        [5..] per wish: its name, and the turn that it was given for its key
+  Reply { now_us, generation, version, alive, new_text, turn_us, turn_name, since_us, is_override,
+          wish..., standing... }
+        wish: { run_count, run_at_us, run_excess, not_before_us, binds_at, turn_us, turn_name, since_us, slot_us... }
+        standing: { remaining, reset_us, next_us }; -1 stands for "nobody can tell"
+]]
+-- @include lib/fast/plain-draw
+-- @include lib/now
+-- @include lib/request/numbers
+-- @include lib/limits/registry
+-- @include lib/limits/read-limits
+-- @include lib/state/scope
+-- @include lib/state/pack
+-- @include lib/state/load-and-save
+-- @include lib/state/bucket
+-- @include lib/request/request
+-- @include lib/request/wishes
+-- @include lib/draw/turns
+-- @include lib/state/holes
+-- @include lib/draw/gate
+-- @include lib/draw/book
+-- @include lib/draw/place
+-- @include lib/state/standing
+-- @include lib/state/lost-state
+-- @include lib/draw/serve
+-- @include lib/draw/draw
+
+local asker, text, turn_name, next_number = ARGV[1], ARGV[2], ARGV[3], numbers_of(ARGV[4])
+if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
+local server_us, horizon_us, drew_us, how = now_us(next_number()), next_number(), next_number(), next_number()
+local serving = {
+  asker = asker, now_us = server_us, horizon_us = horizon_us, is_try = how % 2 == 1, lease = next_number(),
+  drew = { at_us = drew_us, starts_full = how >= 2 }, used = 0, has_granted = false,
+  own = { turn_us = next_number(), turn_name = turn_name, since_us = next_number() },
+}
+local terms = read_terms(next_number, text)
+local keys, wishes = nil, nil
+if terms then keys = read_keys(next_number, terms) end
+if keys then wishes = read_wishes(next_number, terms, keys) end
+if not wishes or serving.horizon_us < 0 then
+  return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds')
+end
+if wishes.too_large then
+  return redis.error_reply(string.format('SLUICE_COST_TOO_LARGE %.0f %.0f', wishes.too_large, wishes.capacity))
+end
+if are_all_resets_off(terms, keys, serving.now_us) then
+  return redis.error_reply(string.format('SLUICE_WRONG_RESETS %.0f', serving.now_us))
+end
+return draw(serving, terms, keys, wishes)

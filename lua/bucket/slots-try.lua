@@ -1,0 +1,76 @@
+--[[
+  slots-try: what slots-draw does with a try for many keys, where each key has one plain limit and their bucket has
+  none: in a tenth of the time. If anything about the bucket or a key is unusual, it writes nothing and answers
+  nothing, and slots-draw is to be asked. It has no twin of its own: slots-draw's is src/core/draw.ts.
+
+  KEYS  [1] the bucket's state  string: see lib/state; expires as slots-draw has it
+        [2..] the keys' states, each key once  string: see lib/state; expire a minute after their limit has drained
+  ARGV  [1] the policy's text
+        [2] numbers: pinned_us (0 in production) drew_us (0: a bucket that was lost starts full) version,
+            the limit: code count period_us capacity, then per key: wanted, cost
+  Reply numbers, packed as doubles: now_us, generation, version, alive, is_override, per key: granted,
+        excess (lib/limits/leaky-bucket), used: of a window; else in cost x period. "" if slots-draw is to be asked
+]]
+-- @include lib/now
+-- @include lib/state/quiet
+-- Straight code without calls, and locals: half of what a key takes is what Lua does for it.
+local text, numbers = ARGV[1], { struct.unpack('<' .. string.rep('d', #ARGV[2] / 8), ARGV[2]) }
+local pinned_us, drew_us, version, code, count, period_us, capacity = unpack(numbers)
+for index = 1, 7 do
+  if numbers[index] % 1 ~= 0 or numbers[index] >= 2 ^ 53 or numbers[index] < (index > 4 and 1 or 0) then return '' end
+end
+local packed = redis.call('GET', KEYS[1])
+-- Ten numbers of the bucket, twelve of its scope, which has no limit, and one more: see lib/state.
+if not packed or struct.unpack('<d', packed) ~= 23 or string.sub(packed, 185) ~= text then return '' end
+local _, generation, own_version, is_override, clock_us, skew_us, _, alive, alive_before, _, shared_last_us =
+  struct.unpack('<ddddddddddd', packed)
+local server_us = now_us(pinned_us)
+local now = math.max(server_us + skew_us, clock_us)
+if version > own_version or drew_us > clock_us or shared_last_us > now
+  or not is_quiet(string.sub(packed, 89, 168), now) then
+  return ''
+end
+
+local keys, sub, read, pack = KEYS, string.sub, struct.unpack, struct.pack
+local states, lives_us, odd = {}, {}, 0
+local reply, at = { now, generation, own_version, math.max(1, alive, alive_before), is_override }, 5
+local found = redis.call('MGET', unpack(keys, 2))
+for index = 1, #found do
+  local key_packed, wanted, cost = found[index], numbers[6 + 2 * index], numbers[7 + 2 * index]
+-- @include lib/fast/plain-try-found
+  odd = odd + wanted % 1 + cost % 1
+  if last_us > now or not (wanted >= 1 and wanted <= 1000000 and cost >= 1 and cost <= capacity) then return '' end
+  local granted, excess, used, life_us
+-- @include lib/fast/plain-try-take
+  reply[at + 1], reply[at + 2], reply[at + 3] = granted, excess, used
+  at = at + 3
+  if granted > 0 then
+    lives_us[index] = life_us
+    if unusual then
+      states[index] = pack('<dc80dddddddd', now, unusual, 1, code, count, period_us, capacity, a, b, c)
+    elseif life_us then
+      states[index] = pack('<ddddddddd', 1, code, count, period_us, capacity, a, b, c, now)
+    else
+      states[index] = pack('<dddd', a, b, c, now)
+    end
+  end
+end
+if odd ~= 0 then return '' end
+
+-- As text, since Redis takes longer to write a number down than to do the rest of a command.
+local call, has_granted, known_us, life_ms = redis.call, false, nil, nil
+for index = 1, #found do
+  local state, life_us = states[index], lives_us[index]
+  if life_us then
+    if life_us ~= known_us then known_us, life_ms = life_us, string.format('%.0f', math.ceil(life_us / 1000) + 60000) end
+    call('SET', keys[index + 1], state, 'PX', life_ms)
+  elseif state then
+    call('SETRANGE', keys[index + 1], #state == 32 and '40' or '0', state)
+  end
+  has_granted = has_granted or state
+end
+if has_granted then
+  local clocks = pack('<dd', now, now - server_us)
+  call('SET', keys[1], sub(packed, 1, 32) .. clocks .. sub(packed, 49), 'PX', is_override == 1 and 2592000000 or 3600000)
+end
+return pack('<' .. string.rep('d', at), unpack(reply))

@@ -1,0 +1,53 @@
+--[[
+  lanes-clear: takes jobs that have been removed out of their lanes, a thousand at a time; those that have joined since stay.
+
+  KEYS  as in lanes-join
+  ARGV  [1] the prefix of the queue's keys  [2] 1 to begin, 0 to go on
+  Reply 1 if there is more to look through, else 0
+]]
+-- @include lib/now-ms
+-- @include lib/lanes/lanes
+
+local MOST = 1000
+local lanes = open_lanes(KEYS, ARGV[1], now_ms())
+
+-- Lanes that are to be looked through, each from a place in it on: workers move them meanwhile, and producers add others.
+if tonumber(ARGV[2]) == 1 then
+  for _, names in ipairs({ lanes.ready, lanes.blocked }) do
+    for _, key in ipairs(redis.call('ZRANGE', names, 0, -1)) do redis.call('ZADD', lanes.uncleared, 0, key) end
+  end
+  redis.call('PEXPIRE', lanes.uncleared, DAY_MS)
+  redis.call('UNLINK', lanes.fed)
+end
+
+-- Looks at so many of a lane's jobs; at how many there were.
+local function clear(key, place, most)
+  local lane = lanes.lane .. key
+  local jobs = redis.call('ZRANGEBYSCORE', lane, '(' .. place, '+inf', 'WITHSCORES', 'LIMIT', 0, most)
+  for at = 1, #jobs, 2 do
+    if not redis.call('ZSCORE', lanes.delayed, jobs[at]) then
+      redis.call('ZREM', lane, jobs[at])
+      forget_job(lanes, jobs[at])
+    end
+  end
+  if #jobs == 2 * most then
+    redis.call('ZADD', lanes.uncleared, jobs[#jobs], key)
+  else
+    redis.call('ZREM', lanes.uncleared, key)
+    if redis.call('EXISTS', lane) == 0 then forget_lane(lanes, key) end
+  end
+  return #jobs / 2
+end
+
+local looked_at = 0
+while looked_at < MOST do
+  local next_lane = redis.call('ZRANGE', lanes.uncleared, 0, 0, 'WITHSCORES')
+  if #next_lane == 0 then break end
+  looked_at = looked_at + 1 + clear(next_lane[1], next_lane[2], MOST - looked_at)
+end
+if redis.call('EXISTS', lanes.ready, lanes.blocked) == 0 then
+  redis.call('UNLINK', lanes.shares, lanes.deadlines)
+  lanes.parked = 0
+end
+close_lanes(lanes)
+return redis.call('EXISTS', lanes.uncleared)

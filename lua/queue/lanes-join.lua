@@ -1,0 +1,30 @@
+--[[
+  lanes-join: parks jobs in the lanes of their keys; then feeds workers, who may be waiting for just these.
+
+  KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker, all BullMQ's  [6] what workers want
+  ARGV  [1] the prefix of the queue's keys
+        [2] jobs as a JSON list of { id, weight, roomInMs, isAnew }: the weight of its key if it is not 1; in how many
+            ms its key has room again, if it comes back from a worker for want of that; whether,
+            if it is in its lane, its place is now behind all others of its priority
+  Reply how many were parked
+]]
+-- @include lib/now-ms
+-- @include lib/lanes/lanes
+-- @include lib/lanes/join
+
+local lanes = open_lanes(KEYS, ARGV[1], now_ms())
+local parked = 0
+for _, job in ipairs(cjson.decode(ARGV[2])) do
+  local key = join(lanes, job.id, job.isAnew, job.roomInMs ~= nil)
+  if key then
+    parked = parked + 1
+    if job.weight then
+      redis.call('HSET', lanes.weights, key, job.weight)
+      lanes.known.weights = true
+    end
+    if job.roomInMs then block(lanes, key, job.id, lanes.now_ms + job.roomInMs) end
+  end
+end
+feed(lanes, KEYS[6])
+close_lanes(lanes)
+return parked

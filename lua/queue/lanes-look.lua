@@ -1,0 +1,79 @@
+--[[
+  lanes-look: how the lanes of a queue stand, and where jobs stand in them. Changes nothing.
+
+  KEYS  [1] wait  [2] delayed  [3] prioritized  [4] active, all BullMQ's  [5] hash: the workers, and what they want
+  ARGV  [1] the prefix of the queue's keys  [2] the job that is asked about, "" if none  [3] how many lanes to tell of
+        [4] how many jobs with a deadline to tell of  [5] of how many jobs in lanes, of how many that workers hold, and
+        of how many others, to look at the cost
+  Reply JSON: { lanes: [key, jobs, weight, ms for which it stands aside, calls], others: { lanes, jobs },
+        waiting: [jobs without a lane, calls], job: [key, jobs before it in its lane, calls; or -1, of all that wait,
+        calls; or -2, ms until it is due; or -3: it runs; or -4, of those that workers hold of its key, calls],
+        deadlines: [id, key, jobs before it, ms until then, calls] }; calls: how many plain calls as many jobs stand for
+]]
+-- @include lib/now-ms
+-- @include lib/lanes/names
+-- @include lib/lanes/held
+
+local prefix, asked = ARGV[1], ARGV[2]
+local lanes = lane_names(prefix)
+local now = now_ms()
+
+local told, most, counted = {}, tonumber(ARGV[3]), tonumber(ARGV[5])
+local held = held_by_workers(lanes, prefix, KEYS[4], KEYS[5], counted)
+local waiting_sums = sums_of_waiting(prefix, KEYS[1], KEYS[3], counted, joins_held(held))
+local all_lanes = redis.call('ZCARD', lanes.ready) + redis.call('ZCARD', lanes.blocked)
+local has_shares = counted > 0 and redis.call('EXISTS', lanes.shares) == 1
+local most_each = math.ceil(counted / math.max(1, math.min(all_lanes, most)))
+local sums, is_told = {}, {}
+local others = { lanes = all_lanes, jobs = tonumber(redis.call('HGET', lanes.state, 'parked')) or 0 }
+local function tell_lane(key, aside_ms)
+  local parked = redis.call('ZCARD', lanes.lane .. key)
+  if has_shares then sums[key] = sums_of_lane(lanes, key, most_each) end
+  local jobs, calls = with_held(held, key, parked, sums[key])
+  local weight = tonumber(redis.call('HGET', lanes.weights, key)) or 1
+  told[#told + 1] = { key, jobs, weight, aside_ms, calls }
+  others.jobs, is_told[key] = others.jobs - parked, true
+  if parked > 0 then others.lanes = others.lanes - 1 end
+end
+local function tell(names, at_or_now)
+  local all = redis.call('ZRANGE', names, 0, most - 1 - #told, 'WITHSCORES')
+  for at = 1, #all, 2 do tell_lane(all[at], at_or_now and math.max(0, tonumber(all[at + 1]) - at_or_now) or 0) end
+end
+tell(lanes.ready)
+if #told < most then tell(lanes.blocked, now) end
+for key in pairs(held.lanes) do
+  if key ~= '' and not is_told[key] then tell_lane(key, 0) end
+end
+local listed, ranked = redis.call('LLEN', KEYS[1]), redis.call('ZCARD', KEYS[3])
+
+local function place_of(id)
+  local name, ended = unpack(redis.call('HMGET', prefix .. id, 'name', 'finishedOn'))
+  if not name or ended then return nil end
+  local key = key_of(name)
+  local rank = key and redis.call('ZRANK', lanes.lane .. key, id)
+  if rank then return { key, with_held(held, key, rank, sums[key]) } end
+  if held.places[id] then return held.places[id] end
+  local before = redis.call('LPOS', KEYS[1], id)
+  if before then before = listed - 1 - before else
+    rank = redis.call('ZRANK', KEYS[3], id)
+    before = rank and listed + rank
+  end
+  if before then return { key or '', -1, with_held(held, '', before, waiting_sums) } end
+  local due = redis.call('ZSCORE', KEYS[2], id)
+  if due then return { key or '', -2, math.max(0, math.floor(tonumber(due) / 4096) - now) } end
+  return { key or '', -3, 0 }
+end
+
+local deadlines = {}
+local due = redis.call('ZRANGE', lanes.deadlines, 0, tonumber(ARGV[4]) - 1, 'WITHSCORES')
+for at = 1, #due, 2 do
+  local place = place_of(due[at])
+  if place and place[2] >= 0 then
+    deadlines[#deadlines + 1] = { due[at], place[1], place[2], tonumber(due[at + 1]) - now, place[3] }
+  end
+end
+
+return cjson.encode({
+  lanes = told, others = others, job = asked ~= '' and place_of(asked) or nil, deadlines = deadlines,
+  waiting = { with_held(held, '', listed + ranked - held.joined, waiting_sums) },
+})

@@ -1,0 +1,147 @@
+import { WrongResetsError } from "../errors.ts";
+import { areResetsOff } from "../limits/calendar-windows.ts";
+import { costTooLarge } from "../limits/registry.ts";
+import {
+  NO_PLACE,
+  type DrawReply,
+  type DrawRequest,
+  type Granted,
+  type Standing,
+  type Wish,
+} from "../store.ts";
+import {
+  advance,
+  isStateLost,
+  newBucket,
+  scopeOfKey,
+  settleTerms,
+  startEmptyHanded,
+  type BucketState,
+} from "./bucket-state.ts";
+import type { Serving } from "./place.ts";
+import { applyLimits, hasLimits, standingsOf, type Scope } from "./scope.ts";
+import { endServing, serve } from "./serve.ts";
+import { countAlive } from "./turns.ts";
+
+const NONE: Set<string | undefined> = new Set();
+const NO_KEYS: ReadonlyMap<string, Scope> = new Map();
+
+/**
+ * Books slots for an asker's wishes, in their order, within the horizon; when
+ * one does not fit, it and those behind it keep a turn at which to ask again.
+ * Twin of `lua/bucket/slots-draw.lua`.
+ *
+ * @throws {@link CostTooLargeError} when a call costs more than a limit can ever give; nothing is changed then.
+ */
+export function draw(
+  found: BucketState | undefined,
+  request: DrawRequest,
+  serverUs: number,
+): { readonly state: BucketState; readonly reply: DrawReply } {
+  const { terms, wishes, drewUs, isTry } = request;
+  assertPossible(request);
+  const all = [...terms.limits, ...wishes.flatMap(({ keyLimits }) => keyLimits)];
+  if (areResetsOff(all, serverUs)) throw new WrongResetsError(serverUs);
+  const isLost = isStateLost(found, request, serverUs);
+  const state = found ?? newBucket(terms, serverUs);
+  const { clockUs, skewUs, version: versionBefore } = state;
+  advance(state, serverUs);
+  const nowUs = state.clockUs;
+  const isAgreed = settleTerms(state, terms, serverUs);
+  const isNewWindow = isTry ? false : countAsker(state, drewUs);
+  const { generation, version } = state;
+  const alive = Math.max(1, state.window.alive, state.window.aliveBefore);
+  const { isOverride } = state;
+  const common = { nowUs, generation, version, alive, isOverride };
+  if (!isAgreed) {
+    const nothing = { granted: [], place: NO_PLACE };
+    return { state, reply: { ...common, newText: state.text, ...nothing } };
+  }
+
+  // Resets of calendar days are as the asker reckoned them just now.
+  applyLimits(state.shared, terms.limits, nowUs);
+  if (isLost) startEmptyHanded(state.shared, nowUs);
+  const lostKeys = isLost ? new Set(wishes.map(({ key }) => key)) : NONE;
+  const serving: Serving = {
+    state,
+    request,
+    alive,
+    isNewWindow,
+    sinceUs: nowUs - Math.floor(request.horizonUs / 2),
+    used: 0,
+    lease: request.lease,
+    hasGranted: false,
+    refusedPlace: undefined,
+    places: new Map(),
+  };
+  const before = isTry && !isLost ? keysUnderOtherLimits(state, wishes) : NO_KEYS;
+  const served = wishes.map((wish) => serve(serving, wish, () => openKey(state, wish, lostKeys)));
+  const granted = isTry
+    ? served.map((each, index) => ({ ...each, standings: standingsFor(state, wishes[index]!) }))
+    : served;
+  const place = endServing(serving);
+  if (isTry && serving.hasGranted && terms.limits.length > 0) state.triedUs = nowUs;
+  const isUntouched = found !== undefined && version === versionBefore && !isLost;
+  // A try that was refused leaves nothing behind.
+  if (isTry && !serving.hasGranted && isUntouched) Object.assign(state, { clockUs, skewUs });
+  for (const [key, scope] of before) {
+    const isDrawn = wishes.some((wish, index) => wish.key === key && isSome(served[index]!));
+    if (!isDrawn) state.keys.set(key, scope);
+  }
+  return { state, reply: { ...common, newText: undefined, granted, place } };
+}
+
+/** The keys of a try as they stand, where it is not by these limits: one that is refused leaves them so. */
+function keysUnderOtherLimits(
+  { keys }: BucketState,
+  wishes: readonly Wish[],
+): ReadonlyMap<string, Scope> {
+  const found = new Map<string, Scope>();
+  for (const { key, keyLimits } of wishes) {
+    const scope = key === undefined ? undefined : keys.get(key);
+    if (scope !== undefined && !hasLimits(scope, keyLimits)) {
+      found.set(key!, structuredClone(scope));
+    }
+  }
+  return found;
+}
+
+function isSome({ slotsUs, run }: Granted): boolean {
+  return slotsUs.length > 0 || run !== undefined;
+}
+
+/** The scope of the wish's key, if that has limits of its own. */
+function openKey(
+  state: BucketState,
+  { key, keyLimits }: Wish,
+  lostKeys: Set<string | undefined>,
+): Scope | undefined {
+  if (key === undefined) return undefined;
+  const scope = scopeOfKey(state, key);
+  applyLimits(scope, keyLimits, state.clockUs);
+  if (lostKeys.delete(key)) startEmptyHanded(scope, state.clockUs);
+  state.keys.set(key, scope);
+  return scope;
+}
+
+function countAsker(state: BucketState, drewUs: number): boolean {
+  const { isNew, ...window } = countAlive(state.window, { nowUs: state.clockUs, drewUs });
+  state.window = window;
+  return isNew;
+}
+
+function standingsFor(state: BucketState, { key, costs }: Wish): readonly Standing[] {
+  const { clockUs: nowUs } = state;
+  const shared = standingsOf(state.shared, costs, nowUs);
+  if (key === undefined) return shared;
+  return [...shared, ...standingsOf(scopeOfKey(state, key), costs.slice(shared.length), nowUs)];
+}
+
+function assertPossible({ bucket, terms, wishes }: DrawRequest): void {
+  for (const { costs, keyLimits } of wishes) {
+    for (const [index, limit] of [...terms.limits, ...keyLimits].entries()) {
+      const cost = costs[index]!;
+      if (cost > limit.capacity) throw costTooLarge(bucket, cost, limit);
+    }
+  }
+}

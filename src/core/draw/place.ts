@@ -1,0 +1,173 @@
+import { ruleOf } from "../limits/registry.ts";
+import type { Drawer } from "../limits/rule.ts";
+import {
+  COOLING,
+  NO_PLACE,
+  PAUSED,
+  SLOWED,
+  type DrawRequest,
+  type Place,
+  type Wish,
+} from "../store.ts";
+import type { BucketState } from "./bucket-state.ts";
+import { agreeUs, bindingOf, keepsGap, opensAtUs, roomOf, stepOf, type Scope } from "./scope.ts";
+import { keepTurn, shareOf, slotsBefore, type Claim } from "./turns.ts";
+
+/** One draw under way. */
+export interface Serving {
+  readonly state: BucketState;
+  readonly request: DrawRequest;
+  readonly alive: number;
+  readonly isNewWindow: boolean;
+  readonly sinceUs: number;
+  /** How much of this asker's share of the horizon has been given: 1 is all of it. */
+  used: number;
+  /** The next lease. */
+  lease: number;
+  hasGranted: boolean;
+  /** The place of the first wish that did not fit; those behind it wait with it. */
+  refusedPlace: Place | undefined;
+  /** What the wishes so far have left of the places of their keys. */
+  readonly places: Map<string, Place>;
+}
+
+/** A scope in which a wish has to fit, and what is known of it. */
+export interface Fitting {
+  readonly scope: Scope;
+  readonly costs: readonly number[];
+  /** What one call takes in µs. */
+  readonly stepUs: number;
+  readonly own: Place;
+  readonly claim: Claim;
+  readonly drawer: Drawer;
+}
+
+/** Until when a cooldown or a pause lets nothing start. */
+export function shutUs({ coolUntilUs, pausedUntilUs }: Scope): number {
+  return Math.max(coolUntilUs, pausedUntilUs);
+}
+
+/** Which of the two lets nothing start until after this time, of the bucket or its key; 0: neither. */
+export function shutBy(shared: Scope, own: Scope, untilUs: number): number {
+  if (Math.max(shutUs(shared), shutUs(own)) <= untilUs) return 0;
+  const pausedUs = Math.max(shared.pausedUntilUs, own.pausedUntilUs);
+  return pausedUs >= Math.max(shared.coolUntilUs, own.coolUntilUs) ? PAUSED : COOLING;
+}
+
+/** Whether answers have slowed the rate of the bucket or its key: `SLOWED`, or 0. */
+export function slowedBy(shared: Scope, own: Scope, nowUs: number): number {
+  return keepsGap(shared, nowUs) || keepsGap(own, nowUs) ? SLOWED : 0;
+}
+
+/** What is known of a wish in a scope. */
+export function fit(
+  { request, state, alive, sinceUs, lease }: Serving,
+  { rank }: Wish,
+  scope: Scope,
+  { costs, own }: { costs: readonly number[]; own: Place },
+): Fitting {
+  const limits = scope.records.map(({ limit }) => limit);
+  const { asker, horizonUs } = request;
+  const stepUs = stepOf(limits, costs);
+  const share = shareOf(roomOf(limits, costs, horizonUs), alive);
+  const isCostly = costs.some((cost) => cost > 1);
+  const claim = { asker, rank, stepUs: Math.max(1, Math.ceil(stepUs)), share, isCostly, sinceUs };
+  const drawer = { asker, nowUs: state.clockUs, sinceUs: own.sinceUs, lease };
+  return { scope, costs, stepUs, own, claim, drawer };
+}
+
+/** What holds the next call back: the number of a limit of the scope from 1 on; 0: none. */
+export function bindingAt({ scope, stepUs, costs, drawer }: Fitting): number {
+  return bindingOf(scope, opensAtUs(scope, drawer.nowUs, stepUs), costs, drawer);
+}
+
+/**
+ * Keeps the asker's place in a scope until `turnUs`: 0 if it has got all it
+ * wanted, Infinity if nobody can tell when its time comes.
+ */
+export function settlePlace(
+  { request, isNewWindow, state }: Serving,
+  { scope, claim, own, drawer }: Fitting,
+  turnUs: number,
+  isServed: boolean,
+): Place {
+  if (request.isTry) return NO_PLACE;
+  const isBlocked = turnUs === Infinity;
+  const sinceUs = !isBlocked ? 0 : isServed || own.sinceUs === 0 ? state.clockUs : own.sinceUs;
+  for (const { limit, state: limitState } of scope.records) {
+    const rule = ruleOf(limit.kind);
+    if (own.sinceUs > 0 && own.sinceUs !== sinceUs) rule.leavePlace?.(limitState, drawer);
+    if (sinceUs > 0) rule.keepPlace?.(limitState, { ...drawer, sinceUs });
+  }
+  const turn = keepTurn(scope, claim, own, { turnUs: isBlocked ? 0 : turnUs, isNewWindow });
+  return { ...turn, sinceUs };
+}
+
+/** What a draw came to so far for one wish that did not get all it wanted. */
+export interface Unserved {
+  /** How many slots it got, and how many it lacks. */
+  readonly count: number;
+  readonly left: number;
+  /** From when on its scopes are open. */
+  readonly opensUs: number;
+  readonly horizonUs: number;
+  /** How many slots others are to have before it. */
+  readonly ahead: number;
+  /** The turn that its asker was given, if it still counts. */
+  readonly ownTurnUs: number | undefined;
+}
+
+export interface Refusal {
+  readonly place: Place;
+  /** When to ask again; Infinity if nobody can tell. */
+  readonly turnUs: number;
+  /** As in `Granted`, of this scope's limits. */
+  readonly bindsAt: number;
+}
+
+/** What could not be granted of a wish waits for its turn. Twin of `refuse` in `lua/lib/draw/place.lua`. */
+export function refuse(serving: Serving, main: Fitting, unserved: Unserved): Refusal {
+  const { request, state, hasGranted } = serving;
+  const { clockUs: nowUs, shared } = state;
+  const { scope, stepUs, claim, own, costs, drawer } = main;
+  const { count, left, opensUs, horizonUs, ahead, ownTurnUs } = unserved;
+  const nextUs = agreeUs(scope, opensUs, costs, drawer);
+  const isServed = hasGranted && ownTurnUs !== undefined;
+  const before = isServed ? slotsBefore(scope, claim, own, Infinity) : ahead;
+  // A try is told when the first of those refused may come; others wait for as many as they may have.
+  const needed = before + (request.isTry ? 1 : Math.min(left, claim.share));
+  // So many may come at once, when there is room for them; the rest come one after the other.
+  const together = Math.min(needed, mostOf(main));
+  const roomUs = agreeUs(scope, opensUs, times(costs, together), drawer);
+  // Of leases, nobody can tell when several come free.
+  const fromUs = roomUs === Infinity ? nextUs : roomUs;
+  const reckonedUs = Math.max(nowUs, fromUs + Math.floor((needed - together) * stepUs) - horizonUs);
+  // Whoever only looks in keeps its turn: reckoned anew behind all who came since, it would never come.
+  const keepsTurn = count === 0 && own.turnUs > nowUs && reckonedUs !== Infinity;
+  const turnUs = keepsTurn ? Math.min(own.turnUs, reckonedUs) : reckonedUs;
+  // A bucket whose limits are all per key can be opened any time: a turn behind that would keep the key shut.
+  const isBucketShut = scope !== shared && shutUs(shared) > nowUs + horizonUs;
+  const keptUs = isBucketShut && turnUs !== Infinity ? 0 : turnUs;
+  const place = settlePlace(serving, main, keptUs, count > 0);
+  const isLate = nextUs > nowUs + horizonUs;
+  const slows = (): number => bindingAt(main) || slowedBy(shared, scope, nowUs);
+  const bindsAt = shutBy(shared, scope, nowUs + horizonUs) || (isLate ? slows() : 0);
+  return { place, turnUs, bindsAt };
+}
+
+/** Where nothing bounds how many may start at once. */
+const MOST_TOGETHER = 1_000_000;
+
+/** How many such calls the capacities let pass at once. */
+export function mostOf({ scope, costs }: Fitting): number {
+  const each = scope.records.map(({ limit }, index) =>
+    costs[index] === 0 || !ruleOf(limit.kind).isRate
+      ? Infinity
+      : Math.floor(limit.capacity / costs[index]!),
+  );
+  return Math.min(MOST_TOGETHER, ...each);
+}
+
+export function times(costs: readonly number[], count: number): number[] {
+  return costs.map((cost) => cost * count);
+}

@@ -1,0 +1,147 @@
+import type { Change, Peeked, ScopeRequest, Standing, SteerRequest } from "../store.ts";
+import {
+  advance,
+  clearPlaces,
+  newBucket,
+  putInForce,
+  scopeOfKey,
+  type BucketState,
+} from "./bucket-state.ts";
+import { applyLimits, factorAt, standingsOf, wholeAtUs, type Scope } from "./scope.ts";
+
+/** Changes what holds for a bucket, or one key of it; whether held slots are worthless now. Twin of `lua/bucket/bucket-steer.lua`. */
+export function steer(
+  found: BucketState | undefined,
+  { terms, key, keyLimits, change }: SteerRequest,
+  serverUs: number,
+): { readonly state: BucketState; readonly hasChanged: boolean } {
+  const state = found ?? newBucket(terms, serverUs);
+  advance(state, serverUs);
+  if (change.do === "configure") {
+    putInForce(state, terms, Math.max(serverUs, state.version + 1));
+    state.isOverride = change.isOverride;
+    return { state, hasChanged: true };
+  }
+  const scope = key === undefined ? state.shared : scopeOfKey(state, key);
+  if (key !== undefined) {
+    applyLimits(scope, keyLimits, state.clockUs);
+    state.keys.set(key, scope);
+  }
+  const hasChanged = changeScope(scope, change, state.clockUs);
+  // A key's held slots are few; to make all others' worthless for one key would let it stop the bucket.
+  if (hasChanged && key === undefined) {
+    state.generation = Math.max(state.generation + 1, state.clockUs);
+    clearPlaces(state);
+  }
+  return { state, hasChanged };
+}
+
+/** Whether slots that were handed out before are worthless now. */
+function changeScope(
+  scope: Scope,
+  change: Exclude<Change, { do: "configure" }>,
+  nowUs: number,
+): boolean {
+  switch (change.do) {
+    case "pause":
+      scope.pausedUntilUs = change.forUs === 0 ? 0 : nowUs + change.forUs;
+      return true;
+    case "space":
+      scope.gapUs = change.gapUs;
+      scope.gapUntilUs = nowUs + change.forUs;
+      return false;
+    case "cool":
+      return cool(scope, change, nowUs);
+    case "cut":
+      return cut(scope, change, nowUs);
+  }
+}
+
+function cool(
+  scope: Scope,
+  { forUs, rampUs, slotUs }: Extract<Change, { do: "cool" }>,
+  nowUs: number,
+): boolean {
+  if (!startNothing(scope, nowUs, forUs)) return false;
+  scope.factor = Math.min(RAMP_FROM, scope.factor);
+  scope.recoverUs = rampUs;
+  if (slotUs <= scope.cutUs) return false;
+  scope.cutUs = handedOutUntilUs(scope, nowUs);
+  return true;
+}
+
+function cut(
+  scope: Scope,
+  { factor, floor, recoverUs, forUs, slotUs }: Extract<Change, { do: "cut" }>,
+  nowUs: number,
+): boolean {
+  const isNew = slotUs > scope.cutUs;
+  if (isNew) {
+    scope.cutUs = handedOutUntilUs(scope, nowUs);
+    const sinceUs = Math.max(nowUs, scope.coolUntilUs);
+    scope.factor = Math.max(floor, Math.floor((factorAt(scope, sinceUs) * factor) / 1_000));
+    scope.sinceUs = sinceUs;
+    scope.recoverUs = recoverUs;
+  }
+  startNothing(scope, nowUs, forUs);
+  return isNew;
+}
+
+/** For so long nothing starts, and a rate does not grow back; false if that held already. */
+function startNothing(scope: Scope, nowUs: number, forUs: number): boolean {
+  const untilUs = nowUs + forUs;
+  if (forUs === 0 || untilUs <= scope.coolUntilUs) return false;
+  scope.factor = factorAt(scope, nowUs);
+  scope.coolUntilUs = untilUs;
+  scope.sinceUs = untilUs;
+  return true;
+}
+
+/** Calls on slots that other replicas hold leave before they hear of the change, and tell of the rate before it. */
+function handedOutUntilUs({ lastUs }: Scope, nowUs: number): number {
+  return Math.max(nowUs, lastUs);
+}
+
+/** Per mille of the rate at which a bucket starts again after a cooldown. */
+const RAMP_FROM = 250;
+
+/** How a bucket stands. Twin of `lua/bucket/bucket-peek.lua`. */
+export function peek(
+  found: BucketState | undefined,
+  { terms, key, keyLimits }: ScopeRequest,
+  serverUs: number,
+): Peeked {
+  const state = (found && structuredClone(found)) ?? newBucket(terms, serverUs);
+  advance(state, serverUs);
+  const { clockUs: nowUs, generation, version, text, isOverride, window, shared } = state;
+  const standings = text === terms.text ? standingsOfOne(shared, nowUs) : [];
+  const keyScope = key === undefined ? undefined : scopeOfKey(state, key);
+  if (keyScope !== undefined) {
+    applyLimits(keyScope, keyLimits, nowUs);
+    standings.push(...standingsOfOne(keyScope, nowUs));
+  }
+  const alive =
+    nowUs - window.windowUs < 2_000_000 ? Math.max(window.alive, window.aliveBefore) : 0;
+  const scope = keyScope ?? shared;
+  return {
+    nowUs,
+    generation,
+    version,
+    text,
+    isOverride,
+    alive,
+    coolUntilUs: Math.max(shared.coolUntilUs, scope.coolUntilUs),
+    pausedUntilUs: Math.max(shared.pausedUntilUs, scope.pausedUntilUs),
+    factor: Math.min(factorAt(shared, nowUs), factorAt(scope, nowUs)),
+    wholeAtUs: Math.max(wholeAtUs(shared), wholeAtUs(scope)),
+    gapUs: Math.max(shared.gapUs, scope.gapUs),
+    gapUntilUs: Math.max(shared.gapUntilUs, scope.gapUntilUs),
+    standings,
+  };
+}
+
+/** How the limits of a scope stand for a call of one unit. */
+function standingsOfOne(scope: Scope, nowUs: number): Standing[] {
+  const ones = scope.records.map(() => 1);
+  return standingsOf(scope, ones, nowUs);
+}

@@ -1,0 +1,84 @@
+import { resetsAround } from "./calendar-days.ts";
+import type { Limit } from "./rule.ts";
+
+export interface Window {
+  readonly startUs: number;
+  readonly endUs: number;
+}
+
+/** The window of a limit that holds a time. Twin of `window_at` in `lua/lib/limits/fixed-window.lua`. */
+export function windowAt({ periodUs, resets }: Limit, atUs: number): Window {
+  if (resets === undefined) {
+    const startUs = Math.floor(atUs / periodUs) * periodUs;
+    return { startUs, endUs: startUs + periodUs };
+  }
+  const next = resets.findIndex((resetUs) => resetUs > atUs);
+  if (next > 0) return { startUs: resets[next - 1]!, endUs: resets[next]! };
+  // Farther than anything is booked: good enough to say when to ask again.
+  const startUs = next === 0 ? resets[0]! - periodUs : resets.at(-1)!;
+  return { startUs, endUs: startUs + periodUs };
+}
+
+/** Resets are reckoned once a day: a time zone takes as long as a draw. */
+const reckoned = new WeakMap<Limit, Limit>();
+
+interface Keyed {
+  readonly keyLimits: readonly Limit[];
+}
+
+/** A request, as far as it may hold limits of calendar days. */
+export interface Reckoned extends Partial<Keyed> {
+  readonly terms: { readonly limits: readonly Limit[] };
+  readonly wish?: Keyed;
+  readonly wishes?: readonly Keyed[];
+}
+
+/** Whether a request has to be reckoned; most have not. */
+export function hasDays({ terms, keyLimits = [], wish, wishes = [] }: Reckoned): boolean {
+  return (
+    areDays(terms.limits) ||
+    areDays(keyLimits) ||
+    (wish !== undefined && areDays(wish.keyLimits)) ||
+    wishes.some((each) => areDays(each.keyLimits))
+  );
+}
+
+/** The same request, with all calendar days as they lie about this time, on the bucket's clock. */
+export function reckon<Request extends Reckoned>(request: Request, nowUs: number): Request {
+  if (!hasDays(request)) return request;
+  const { terms, keyLimits, wish, wishes } = request;
+  const reckonKeyed = <Each extends Keyed>(each: Each): Each => ({
+    ...each,
+    keyLimits: withResets(each.keyLimits, nowUs),
+  });
+  return {
+    ...request,
+    terms: { ...terms, limits: withResets(terms.limits, nowUs) },
+    ...(keyLimits && { keyLimits: withResets(keyLimits, nowUs) }),
+    ...(wish && { wish: reckonKeyed(wish) }),
+    ...(wishes && { wishes: wishes.map(reckonKeyed) }),
+  };
+}
+
+function areDays(limits: readonly Limit[]): boolean {
+  return limits.some(({ align }) => align !== undefined);
+}
+
+function withResets(limits: readonly Limit[], nowUs: number): readonly Limit[] {
+  if (!areDays(limits)) return limits;
+  return limits.map((limit) => {
+    const found = reckoned.get(limit);
+    if (limit.align === undefined) return limit;
+    if (found !== undefined && !areResetsOff([found], nowUs)) return found;
+    const current = { ...limit, resets: resetsAround(nowUs, limit.align, 4) };
+    reckoned.set(limit, current);
+    return current;
+  });
+}
+
+/** Whether the resets were reckoned for another time than the bucket's. */
+export function areResetsOff(limits: readonly Limit[], nowUs: number): boolean {
+  return limits.some(
+    ({ resets }) => resets !== undefined && (nowUs < resets[0]! || nowUs >= resets[1]!),
+  );
+}

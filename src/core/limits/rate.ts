@@ -1,0 +1,106 @@
+import { InvalidOptionError } from "../errors.ts";
+
+/** How fast calls may leave: `"100/s"`, `"60/min"`, `"5000/h"`, `"1/2s"`, or the same as an object. */
+export type RateInput = string | { readonly calls: number; readonly per: string };
+
+/** A rate in whole numbers, in lowest terms: `"5000/h"` is 1 call per 720,000 µs. */
+export interface Rate {
+  readonly count: number;
+  readonly periodUs: number;
+}
+
+const UNIT_US: Readonly<Record<string, number>> = {
+  ms: 1_000,
+  s: 1_000_000,
+  sec: 1_000_000,
+  m: 60_000_000,
+  min: 60_000_000,
+  h: 3_600_000_000,
+  d: 86_400_000_000,
+};
+const PERIOD = /^(\d{1,9})? ?(ms|sec|s|min|m|h|d)$/;
+const RATE = /^(\d{1,10}) ?\/ ?(.+)$/;
+const MAX_COUNT = 1_000_000_000;
+const REMEDY =
+  'write whole calls per time, from 1 to 1,000,000,000, such as "100/s", "60/min", "5000/h", "1/2s" or { calls: 100, per: "1s" }; units are ms, s, sec, m, min, h and d';
+
+/**
+ * Reads a rate.
+ *
+ * @throws {@link InvalidOptionError} when it is not a whole number of calls per time.
+ */
+export function parseRate(where: string, input: RateInput | undefined, option = "rate"): Rate {
+  const [calls, per] = typeof input === "string" ? split(input) : [input?.calls, input?.per];
+  const periodUs = typeof per === "string" ? parsePeriodUs(per) : undefined;
+  const isCount = Number.isSafeInteger(calls) && calls! >= 1 && calls! <= MAX_COUNT;
+  if (!isCount || periodUs === undefined) {
+    throw new InvalidOptionError({ where, option, value: input, remedy: REMEDY });
+  }
+  if (typeof input === "object") assertNoMore(where, option, input);
+  return lowestTerms(calls!, periodUs);
+}
+
+/**
+ * Reads a time: `"1s"`, `"5min"`, `"1d"`; in µs.
+ *
+ * @throws {@link InvalidOptionError} when it is none, or longer than 366 days.
+ */
+export function parsePeriod(where: string, option: string, input: unknown): number {
+  const periodUs = typeof input === "string" ? parsePeriodUs(input) : undefined;
+  if (periodUs !== undefined) return periodUs;
+  const remedy = 'write a time up to 366 days, such as "500ms", "1s", "5min", "1h" or "1d"';
+  throw new InvalidOptionError({ where, option, value: input, remedy });
+}
+
+/** A time as a person would write it: `"1s"`, `"5min"`. */
+export function formatPeriod(periodUs: number): string {
+  for (const unit of ["d", "h", "min", "s", "ms"] as const) {
+    const count = periodUs / UNIT_US[unit]!;
+    if (Number.isInteger(count)) return `${count}${unit}`;
+  }
+  return `${periodUs / 1_000}ms`;
+}
+
+/** The rate as a person would write it: `"100/s"`, `"1/2s"`. */
+export function formatRate({ count, periodUs }: Rate): string {
+  for (const unit of ["s", "min", "h", "d"] as const) {
+    const calls = (count * UNIT_US[unit]!) / periodUs;
+    if (Number.isSafeInteger(calls)) return `${calls}/${unit}`;
+  }
+  return periodUs % 1_000_000 === 0
+    ? `${count}/${periodUs / 1_000_000}s`
+    : `${count}/${periodUs / 1_000}ms`;
+}
+
+function split(text: string): readonly [number | undefined, string | undefined] {
+  const match = RATE.exec(text.trim());
+  return match === null ? [undefined, undefined] : [Number(match[1]), match[2]];
+}
+
+function parsePeriodUs(text: string): number | undefined {
+  const match = PERIOD.exec(text.trim());
+  if (match === null) return undefined;
+  const periodUs = Number(match[1] ?? 1) * UNIT_US[match[2]!]!;
+  return periodUs >= 1 && periodUs <= 366 * UNIT_US["d"]! ? periodUs : undefined;
+}
+
+/** What else stands in a rate, such as its burst, would hold for nothing. */
+function assertNoMore(where: string, option: string, input: object): void {
+  const isMore = ([name, value]: [string, unknown]): boolean =>
+    name !== "calls" && name !== "per" && value !== undefined;
+  const more = Object.entries(input).find(isMore);
+  if (more === undefined) return;
+  const [name, value] = more;
+  const remedy =
+    "a rate has calls and per alone; give what else there is beside it, or leave it out";
+  throw new InvalidOptionError({ where, option: `${option}.${name}`, value, remedy });
+}
+
+function lowestTerms(count: number, periodUs: number): Rate {
+  const divisor = greatestCommonDivisor(count, periodUs);
+  return { count: count / divisor, periodUs: periodUs / divisor };
+}
+
+function greatestCommonDivisor(a: number, b: number): number {
+  return b === 0 ? a : greatestCommonDivisor(b, a % b);
+}

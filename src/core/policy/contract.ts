@@ -1,0 +1,96 @@
+import { z } from "zod";
+import { InvalidOptionError } from "../errors.ts";
+import { parsePeriod } from "../limits/rate.ts";
+import { LONGEST_MS, readOptions, wholeNumber } from "../options.ts";
+import { rateLimit } from "./limit-makers.ts";
+
+/** What is known of how a downstream counts. */
+export interface ContractOptions {
+  /**
+   * Whether the downstream counts any window of that length, or those that begin with
+   * the clock: `"sliding"` or `"calendar"`. Both come out the same, see {@link contract}.
+   * Defaults to `"sliding"`.
+   */
+  readonly window?: "sliding" | "calendar" | undefined;
+  /**
+   * How much later than its slot a call may arrive, compared with the promptest one:
+   * timers, connecting and the network. Raise it when the downstream refuses calls
+   * although nobody else draws on the account. Defaults to 50.
+   */
+  readonly jitterMs?: number | undefined;
+  /** Calls that may leave at once after an idle time; each above 1 lowers the rate. Defaults to 1. */
+  readonly burst?: number | undefined;
+}
+
+/** The fastest bucket that keeps a contract. */
+export interface Contract {
+  /** `{ calls: 100, per: "1050ms" }` for 100 calls in any second that arrive up to 50 ms late. */
+  readonly rate: { readonly calls: number; readonly per: string };
+  readonly burst: number;
+  /** The rate for people, rounded: `"95.24/s"`. */
+  readonly describes: string;
+}
+
+const MAX_CALLS = 1_000_000_000;
+const LONGEST_PER_MS = 366 * 86_400_000;
+/** The most digits that a rate may be written with are nine. */
+const MOST_MS = 999_999_999;
+const MAX = z.strictObject({ max: wholeNumber(1, MAX_CALLS, "calls") });
+
+/**
+ * The fastest rate at which a downstream that counts at most `max` calls per `per`
+ * never sees one too many, whatever the calls do in between.
+ *
+ * Of a leaky bucket of rate r and burst B, at most B − 1 + ⌈r × (W + J)⌉ calls arrive in
+ * a half-open window of length W if each arrives up to J after its slot. That is within
+ * `max` as long as r ≤ (max − B + 1) / (W + J), which this is. Any faster bucket breaks it: the
+ * burst and all that follows within J arrive together at J, and call number `max` + 1 before J + W.
+ *
+ * A calendar window allows no more: the bucket starts with its first call, which may come
+ * at any time of the clock, so the window that breaks the contract can be a calendar one.
+ *
+ * @throws {@link InvalidOptionError} when an argument can never work.
+ */
+export function contract(max: number, per: string, options: ContractOptions = {}): Contract {
+  const where = "contract()";
+  readOptions(where, MAX, { max });
+  const windowMs = parsePeriod(where, "per", per) / 1_000;
+  const { jitterMs = 50, burst = 1 } = readOptions(where, optionsUpTo(max), options);
+  const lateMs = windowMs + jitterMs;
+  if (lateMs > LONGEST_PER_MS) {
+    const remedy = `with ${jitterMs} ms of jitter it is longer than 366 days; give a shorter time`;
+    throw new InvalidOptionError({ where, option: "per", value: per, remedy });
+  }
+  const calls = max - burst + 1;
+  const rate = Object.freeze({ calls, per: formatTime(lateMs) });
+  // What no bucket could hold is refused here, and not when one is made of it.
+  rateLimit(where, rate, burst);
+  const chosen = { rate, burst };
+  // Not enumerable, so that what is returned is a policy as it is.
+  Object.defineProperty(chosen, "describes", { value: describeRate(calls / lateMs, burst) });
+  return Object.freeze(chosen) as Contract;
+}
+
+function optionsUpTo(max: number) {
+  return z.strictObject({
+    window: z.enum(["sliding", "calendar"], { error: 'give "sliding" or "calendar"' }).optional(),
+    jitterMs: wholeNumber(0, LONGEST_MS, "milliseconds").optional(),
+    burst: wholeNumber(1, max, "calls").optional(),
+  });
+}
+
+/** Above 11 days in seconds, rounded up: slower by less than a millionth. */
+function formatTime(timeMs: number): string {
+  return timeMs <= MOST_MS ? `${timeMs}ms` : `${Math.ceil(timeMs / 1_000)}s`;
+}
+
+function describeRate(callsPerMs: number, burst: number): string {
+  const units = { s: 1_000, min: 60_000, h: 3_600_000, d: 86_400_000 };
+  const [unit, unitMs] = Object.entries(units).find(([, ms]) => callsPerMs * ms >= 1) ?? [
+    "d",
+    units.d,
+  ];
+  const calls = callsPerMs * unitMs;
+  const rate = `${Number(calls < 1 ? calls.toPrecision(2) : calls.toFixed(2))}/${unit}`;
+  return burst === 1 ? rate : `${rate} with a burst of ${burst}`;
+}

@@ -1,0 +1,222 @@
+import { z } from "zod";
+import { InvalidOptionError } from "../errors.ts";
+import { isAlign, readAlign, type Align } from "../limits/calendar-days.ts";
+import { parsePeriod, parseRate, type RateInput } from "../limits/rate.ts";
+import { ruleOf, RULES } from "../limits/registry.ts";
+import type { Limit } from "../limits/rule.ts";
+import { LONGEST_MS, readOptions, UNIT, wholeNumber } from "../options.ts";
+
+/** How far ahead slots are handed out. */
+export const HORIZON_US = 100_000;
+export const HORIZON_MS: number = HORIZON_US / 1_000;
+
+/** Above it a double no longer holds every whole number. */
+const MAX_LEVEL = 2 ** 53;
+const MOST = 1_000_000_000;
+const MOST_AT_ONCE = 1_000_000;
+
+const OF_UNIT = z.strictObject({ unit: UNIT.optional() });
+const LEAKY_BUCKET = z.strictObject({ ...OF_UNIT.shape, burst: z.custom<number>().optional() });
+const TOKEN_BUCKET = z.strictObject({
+  ...OF_UNIT.shape,
+  capacity: wholeNumber(1, MOST, "units"),
+  // What is left out is refused with any other that is no rate.
+  refill: z.custom<RateInput>().optional(),
+});
+const FIXED_WINDOW = z.strictObject({
+  ...OF_UNIT.shape,
+  align: z.custom<"epoch" | Align>().optional(),
+});
+const CONCURRENCY = z.strictObject({
+  leaseMs: wholeNumber(1_000, LONGEST_MS, "milliseconds").optional(),
+});
+
+/**
+ * One limit: evenly spaced, `burst` units at once after an idle time.
+ * `leakyBucket("100/s")` lets one call go every 10 ms. Two numbers in Redis.
+ *
+ * @throws {@link InvalidOptionError} when rate, burst or unit can never work.
+ */
+export function leakyBucket(
+  rate: RateInput,
+  options: {
+    /** Units that may leave at once after an idle time, and the most one call may cost. Defaults to 1: evenly spaced, always. */
+    readonly burst?: number | undefined;
+    /** What it counts. Defaults to `"calls"`. */
+    readonly unit?: string | undefined;
+  } = {},
+): Limit {
+  const { burst = 1, unit = "calls" } = readOptions("leakyBucket()", LEAKY_BUCKET, options);
+  return paced("leaky-bucket", { where: "leakyBucket()", rate, burst, unit });
+}
+
+/** What `rate` and `burst` of a policy stand for. */
+export function rateLimit(where: string, rate: RateInput | undefined, burst = 1): Limit {
+  return paced("leaky-bucket", { where, rate, burst, unit: "calls" });
+}
+
+/**
+ * One limit: a full bucket may be spent at once, and fills again at a fixed rate.
+ *
+ * @throws {@link InvalidOptionError} when an option can never work.
+ */
+export function tokenBucket(options: {
+  /** The most that may leave at once. */
+  readonly capacity: number;
+  /** How fast it fills: `"2/s"`. */
+  readonly refill: RateInput;
+  /** What it counts. Defaults to `"calls"`. */
+  readonly unit?: string | undefined;
+}): Limit {
+  const where = "tokenBucket()";
+  const { capacity, refill, unit = "calls" } = readOptions(where, TOKEN_BUCKET, options);
+  const names = { rateName: "refill", burstName: "capacity" };
+  return paced("token-bucket", { where, rate: refill, burst: capacity, unit, ...names });
+}
+
+/**
+ * One limit: never more than `max` units in any window of `per`, exactly.
+ * Redis keeps one entry for each call in the window.
+ *
+ * @throws {@link InvalidOptionError} when an argument can never work.
+ */
+export function slidingLog(max: number, per: string, options: UnitOption = {}): Limit {
+  return windowed("sliding-log", "slidingLog()", { max, per, most: 1_000_000, options });
+}
+
+/**
+ * One limit: about `max` units in any window of `per`, from two counters.
+ * An estimate: an unlucky moment may let more through; {@link slidingLog} never does.
+ *
+ * @throws {@link InvalidOptionError} when an argument can never work.
+ */
+export function slidingWindow(max: number, per: string, options: UnitOption = {}): Limit {
+  return windowed("sliding-window", "slidingWindow()", { max, per, most: MOST, options });
+}
+
+/**
+ * One limit: `max` units in each window, the next from the next window's beginning on.
+ *
+ * @throws {@link InvalidOptionError} when an argument can never work.
+ */
+export function fixedWindow(
+  max: number,
+  per: string,
+  options: UnitOption & {
+    /** Where windows begin: at multiples of `per` since 1970 (UTC), or each day at a local time. Defaults to `"epoch"`. */
+    readonly align?: "epoch" | Align | undefined;
+  } = {},
+): Limit {
+  const where = "fixedWindow()";
+  const { align = "epoch", unit } = readOptions(where, FIXED_WINDOW, options);
+  const limit = windowed("fixed-window", where, { max, per, most: MOST, options: { unit } });
+  if (align === "epoch") return limit;
+  if (limit.periodUs !== 86_400_000_000) {
+    const remedy = 'windows that begin at a local time last a day: give "1d"';
+    throw new InvalidOptionError({ where, option: "per", value: per, remedy });
+  }
+  return Object.freeze({ ...limit, align: readAlign(where, align) });
+}
+
+/**
+ * One limit: at most `max` calls at once over all replicas, whatever they cost.
+ *
+ * @throws {@link InvalidOptionError} when an argument can never work.
+ */
+export function concurrency(
+  max: number,
+  options: {
+    /** How long a call may go on whose process has died. Leases of living calls are renewed. Defaults to 30,000 ms. */
+    readonly leaseMs?: number | undefined;
+  } = {},
+): Limit {
+  const { leaseMs } = readOptions("concurrency()", CONCURRENCY, options);
+  assertWhole("concurrency()", "max", max, MOST_AT_ONCE);
+  return leased(max, leaseMs);
+}
+
+/** What `concurrency` of a policy stands for. */
+export function inParallel(where: string, max: number): Limit {
+  assertWhole(where, "concurrency", max, MOST_AT_ONCE);
+  return leased(max);
+}
+
+function leased(max: number, leaseMs = 30_000): Limit {
+  const periodUs = leaseMs * 1_000;
+  return Object.freeze({ kind: "concurrency", unit: "calls", count: max, periodUs, capacity: max });
+}
+
+interface UnitOption {
+  /** What it counts. Defaults to `"calls"`. */
+  readonly unit?: string | undefined;
+}
+
+function paced(
+  kind: string,
+  given: {
+    where: string;
+    rate: RateInput | undefined;
+    burst: number;
+    unit: string;
+    rateName?: string;
+    burstName?: string;
+  },
+): Limit {
+  const { where, rate, burst, unit, rateName = "rate", burstName = "burst" } = given;
+  const { count, periodUs } = parseRate(where, rate, rateName);
+  assertWhole(where, burstName, burst, mostOf({ kind, count, periodUs }));
+  return Object.freeze({ kind, unit, count, periodUs, capacity: burst });
+}
+
+function windowed(
+  kind: string,
+  where: string,
+  given: { max: number; per: string; most: number; options: UnitOption },
+): Limit {
+  const { unit = "calls" } = readOptions(where, OF_UNIT, given.options);
+  const periodUs = parsePeriod(where, "per", given.per);
+  const max = given.max;
+  assertWhole(where, "max", max, Math.min(given.most, mostOf({ kind, count: max, periodUs })));
+  return Object.freeze({ kind, unit, count: max, periodUs, capacity: max });
+}
+
+/** The largest capacity of a limit whose every state a double can still hold. */
+function mostOf({ kind, count, periodUs }: Pick<Limit, "kind" | "count" | "periodUs">): number {
+  const { isRate, doesDrain } = ruleOf(kind);
+  if (!isRate) return MOST_AT_ONCE;
+  if (doesDrain !== true) return Math.floor(MAX_LEVEL / periodUs / 2);
+  // The highest level a draw can write: a full burst, a full horizon, and one call that pays before it starts.
+  return Math.floor((MAX_LEVEL - HORIZON_US * count) / (3 * periodUs));
+}
+
+function assertWhole(where: string, option: string, value: unknown, most: number): void {
+  if (Number.isSafeInteger(value) && (value as number) >= 1 && (value as number) <= most) return;
+  const remedy = `give a whole number from 1 to ${most}`;
+  throw new InvalidOptionError({ where, option, value, remedy });
+}
+
+const NAMES = new Set(["kind", "unit", "count", "periodUs", "capacity", "align"]);
+
+/** Whether a value is a limit that one of the makers could have made; other replicas' come by way of Redis. */
+export function isLimit(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  const { kind, unit, count, periodUs, capacity, align } = value as Partial<Limit>;
+  const numbers = [count, periodUs, capacity];
+  const areWhole = numbers.every((each) => Number.isSafeInteger(each) && each! > 0);
+  const isKnown = RULES.has(kind as string) && UNIT.safeParse(unit).success;
+  if (!isKnown || !areWhole || (align !== undefined && !isAlign(align))) return false;
+  if (!Object.keys(value).every((name) => NAMES.has(name))) return false;
+  return capacity! <= mostOf({ kind: kind!, count: count!, periodUs: periodUs! });
+}
+
+/** The limits of a bucket, or of one key. */
+export interface LimitsOptions {
+  /** How fast calls may leave, by all replicas together: `"100/s"`. Short for `leakyBucket(rate, { burst })`. */
+  readonly rate?: RateInput | undefined;
+  /** Calls that may leave at once after an idle time. Defaults to 1: evenly spaced, always. */
+  readonly burst?: number | undefined;
+  /** Calls that may run at once, over all replicas. Short for `concurrency(max)`. */
+  readonly concurrency?: number | undefined;
+  /** Any others; a call leaves when all of them let it. */
+  readonly limits?: readonly Limit[] | undefined;
+}

@@ -1,0 +1,131 @@
+import { describeValue } from "../describe.ts";
+import { InvalidOptionError } from "../errors.ts";
+import type { Limit } from "../limits/rule.ts";
+import { closest } from "../options.ts";
+import type { LimitsOptions } from "./limit-makers.ts";
+
+/** A table of tiers, and which of them a key has. */
+export interface Tiers {
+  readonly tiers: Readonly<Record<string, LimitsOptions>>;
+  readonly tierOf: (key: string) => string;
+}
+
+/** The limits that each key has for itself. */
+export type PerKey = LimitsOptions | Tiers | ((key: string) => LimitsOptions);
+
+/** The same, compiled. */
+export interface KeyPolicy {
+  /** @throws {@link InvalidOptionError} when the key's own limits can never work, or its tier is not in the table. */
+  readonly limitsOf: (key: string) => readonly Limit[];
+  /** The limits, if they are the same for all keys. */
+  readonly fixed: readonly Limit[] | undefined;
+  /** All limits that any key may have; undefined if only a function can tell them. */
+  readonly all: readonly Limit[] | undefined;
+  /** Whether only this process can tell them. */
+  readonly isLocal: boolean;
+}
+
+/** The limits that a key has for itself under a policy; none without a key. */
+export function keyLimitsOf(
+  { perKey }: { readonly perKey: KeyPolicy | undefined },
+  key: string | undefined,
+): readonly Limit[] {
+  return key === undefined ? NONE : (perKey?.limitsOf(key) ?? NONE);
+}
+
+/** Compiles limits that stand at a path of the policy: `"perKey.tiers.free"`. */
+type Compile = (path: string, given: LimitsOptions) => readonly Limit[];
+
+const NONE: readonly Limit[] = [];
+/** So many different answers of a function are kept compiled. */
+const MOST_KEPT = 1_000;
+
+export function compilePerKey(where: string, given: PerKey, compile: Compile): KeyPolicy {
+  if (typeof given === "function") return byFunction(given, compile);
+  if (isTiers(given)) return byTier(where, given, compile);
+  const fixed = compile("perKey", given);
+  return { limitsOf: () => fixed, fixed, all: fixed, isLocal: false };
+}
+
+function byFunction(policyOf: (key: string) => LimitsOptions, compile: Compile): KeyPolicy {
+  const compiled = new Map<string, readonly Limit[]>();
+  return {
+    limitsOf(key) {
+      const options = policyOf(key);
+      const name = nameOf(options);
+      const found = name === undefined ? undefined : compiled.get(name);
+      if (found !== undefined) return found;
+      const limits = compile("perKey", options);
+      if (name === undefined) return limits;
+      if (compiled.size >= MOST_KEPT) compiled.clear();
+      compiled.set(name, limits);
+      return limits;
+    },
+    fixed: undefined,
+    all: undefined,
+    isLocal: true,
+  };
+}
+
+/** What tells the answers of a function apart; undefined for what is no plain answer, such as a promise, which JSON takes for `{}`. */
+function nameOf(options: unknown): string | undefined {
+  if (typeof options !== "object" || options === null || "then" in options) return undefined;
+  try {
+    return JSON.stringify(options) as string | undefined;
+  } catch {
+    // A cycle, or a BigInt: no limits either.
+    return undefined;
+  }
+}
+
+function byTier(where: string, given: Tiers, compile: Compile): KeyPolicy {
+  const { tiers, tierOf, ...others } = given;
+  if (typeof tierOf !== "function" || typeof tiers !== "object" || tiers === null) {
+    const option = typeof tierOf === "function" ? "perKey.tiers" : "perKey.tierOf";
+    const remedy = 'give { tiers: { free: { rate: "1/s" } }, tierOf: (key) => "free" }';
+    const value = typeof tierOf === "function" ? tiers : tierOf;
+    throw new InvalidOptionError({ where, option, value, remedy });
+  }
+  assertAlone(where, others);
+  const table = new Map(
+    Object.entries(tiers).map(([tier, limits]) => [tier, compile(pathOf(tier), limits)]),
+  );
+  return {
+    limitsOf(key) {
+      const tier = tierOf(key);
+      const limits = table.get(tier);
+      if (limits !== undefined) return limits;
+      const near = typeof tier === "string" ? closest(tier, [...table.keys()]) : undefined;
+      const hint =
+        near === undefined
+          ? `the tiers are ${[...table.keys()].join(", ")}`
+          : `did you mean ${near}?`;
+      const remedy = `there is no such tier; ${hint}`;
+      throw new InvalidOptionError({ where, option: "perKey.tierOf()", value: tier, remedy });
+    },
+    fixed: undefined,
+    all: [...table.values()].flat(),
+    isLocal: true,
+  };
+}
+
+/** What stands beside a table of tiers would hold for no key. */
+function assertAlone(where: string, others: object): void {
+  const other = Object.entries(others).find(([, value]) => value !== undefined);
+  if (other === undefined) return;
+  const [name, value] = other;
+  const near = closest(name, ["tiers", "tierOf"]);
+  const remedy =
+    near === undefined
+      ? "give limits to each of the tiers: beside the table nothing holds"
+      : `there is no such option; did you mean ${near}?`;
+  throw new InvalidOptionError({ where, option: `perKey.${name}`, value, remedy });
+}
+
+function pathOf(tier: string): string {
+  return /^\w{1,40}$/.test(tier) ? `perKey.tiers.${tier}` : `perKey.tiers[${describeValue(tier)}]`;
+}
+
+export function isTiers(given: PerKey | undefined): given is Tiers {
+  return typeof given === "object" && given !== null && ("tiers" in given || "tierOf" in given);
+}

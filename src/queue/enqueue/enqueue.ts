@@ -1,0 +1,231 @@
+import type { Queue as StoredQueue } from "bullmq";
+import {
+  InvalidOptionError,
+  redisRefusalOf,
+  StoreUnavailableError,
+  type RedisRefusal,
+} from "../../core/errors.ts";
+import type { RunDeclaration } from "../../core/queue-store.ts";
+import type { OwnedBucket } from "../../throttle/bucket.ts";
+import { queuedJob, type JobActions, type QueuedJob } from "../job-handle.ts";
+import { readJob, storedName, storedOptions, type Job, type Stored } from "../job.ts";
+import { createParkFromProducer, type ParkParts } from "../lanes/park.ts";
+import { PARK_MS } from "../lanes/weights.ts";
+import {
+  isRecurring,
+  readEnqueueOptions,
+  withDefaults,
+  type EnqueueOptions,
+  type JobDefaults,
+} from "../options.ts";
+import type { StoredAccess } from "../stored-queue.ts";
+import { readData, type DataRules } from "./data.ts";
+import { storeSchedule } from "./schedules.ts";
+
+/** The options of each job, from its data and its place among those given. */
+export type EnqueueOptionsOf<Input> = (data: Input, index: number) => EnqueueOptions;
+
+/** Stores jobs, within the time that a producer is ready to wait. */
+export interface Enqueuing<Data, Result, Input> {
+  /**
+   * Stores a job; resolves when Redis has it. With a `dedupeId` that a job in the queue has already,
+   * nothing is stored, and the job returned has that one's id. Of a recurring job, it is the next run.
+   *
+   * @throws {@link InvalidOptionError} when an option can never work, or the data is no JSON, too large, or refused by the schema.
+   * @throws {@link CostTooLargeError} when the bucket could never give as much at once.
+   * @throws {@link StoreUnavailableError} when Redis did not confirm it within `storeTimeoutMs`; `mayBeStored` tells whether it may have it.
+   * @throws {@link ClosedError} when the sluice is closed.
+   */
+  enqueue(data: Input, options?: EnqueueOptions): Promise<QueuedJob<Data, Result>>;
+  /**
+   * Stores many jobs, a thousand per round trip, each of which has `storeTimeoutMs`; the options are the same
+   * for all, or come from a function of each job's data. All are checked before the first is stored.
+   * Rejects as `enqueue` does; `storedCount` of a StoreUnavailableError tells how many are stored for certain.
+   */
+  enqueueMany(
+    data: readonly Input[],
+    options?: EnqueueOptions | EnqueueOptionsOf<Input>,
+  ): Promise<QueuedJob<Data, Result>[]>;
+}
+
+interface Entry<Data> {
+  readonly data: Data;
+  readonly options: EnqueueOptions;
+}
+
+const PER_ROUND_TRIP = 1_000;
+
+export interface EnqueuingParts<Data> extends ParkParts {
+  readonly bucket: OwnedBucket;
+  readonly inTimeSince: StoredAccess["inTimeSince"];
+  readonly declareRun: (declaration: RunDeclaration) => Promise<boolean>;
+  readonly rules: DataRules<Data>;
+  readonly defaults: JobDefaults | undefined;
+  readonly actions: JobActions;
+}
+
+export function createEnqueuing<Data, Result, Input>(
+  parts: EnqueuingParts<Data>,
+): Enqueuing<Data, Result, Input> {
+  const { bucket, inTimeSince, declareRun, rules, defaults, actions, open, weightOf } = parts;
+  const parkFromProducer = createParkFromProducer(parts);
+
+  /** What can never pass is refused now, and not when its turn comes in a week. */
+  function readOptions(
+    where: string,
+    given: unknown,
+    assert: (options: EnqueueOptions) => void = () => {},
+  ): EnqueueOptions | Promise<EnqueueOptions> {
+    const own = readEnqueueOptions(where, given);
+    const options = defaults === undefined ? own : withDefaults(own, defaults);
+    assert(options);
+    weightOf(options.key);
+    const checking = bucket.checkDrawable(where, { key: options.key, cost: options.cost });
+    return checking === undefined ? options : checking.then(() => options);
+  }
+
+  async function readForMany(
+    options: EnqueueOptions | EnqueueOptionsOf<Input>,
+  ): Promise<(data: Input, index: number) => EnqueueOptions | Promise<EnqueueOptions>> {
+    const where = "enqueueMany()";
+    if (typeof options !== "function") {
+      const forAll = await readOptions(where, options, (all) => assertForMany(where, all, true));
+      return () => forAll;
+    }
+    const assertOne = (own: EnqueueOptions): void => assertForMany(where, own, false);
+    return (data, index) => readOptions(where, options(data, index), assertOne);
+  }
+
+  async function store(entries: readonly Entry<Data>[]): Promise<QueuedJob<Data, Result>[]> {
+    const startedAtMs = performance.now();
+    const queue = await open();
+    const [first] = entries;
+    const isSchedule = first !== undefined && isRecurring(first.options);
+    const storing = isSchedule
+      ? storeSchedule(queue, declareRun, first).then((job) => [job])
+      : storeOnce(queue, entries);
+    try {
+      const jobs = await confirmed(inTimeSince(startedAtMs, storing));
+      return jobs.map((job) => queuedJob(job, actions));
+    } catch (error) {
+      throw tellWhenFull(error, entries.length);
+    }
+  }
+
+  /** How many plain calls a job stands for, in the turns of its lane and in what is expected of the backlog. */
+  function shareOf({ key, cost }: EnqueueOptions): number | undefined {
+    if (cost === undefined) return undefined;
+    const share = bucket.stepsOf({ key, cost }).sharedMs / bucket.stepsOf({ key }).sharedMs;
+    return Number.isFinite(share) && share > 0 && share !== 1 ? share : undefined;
+  }
+
+  async function storeOnce(
+    queue: StoredQueue,
+    entries: readonly Entry<Data>[],
+  ): Promise<Job<Data>[]> {
+    const bulk = entries.map(({ data, options }) => {
+      const opts = storedOptions(options, shareOf(options));
+      const isParked = options.key !== undefined && opts.delay === undefined;
+      const storedAs = storedName(options.key);
+      return {
+        name: storedAs,
+        data,
+        opts: isParked ? { ...opts, delay: PARK_MS } : opts,
+        isParked,
+      };
+    });
+    const jobs = (await queue.addBulk(bulk)) as Stored<Data>[];
+    const parked = jobs.filter((_job, index) => bulk[index]!.isParked);
+    if (parked.length > 0) await parkFromProducer(queue, parked);
+    return jobs.map(readJob);
+  }
+
+  return {
+    async enqueue(data, options = {}) {
+      const where = "enqueue()";
+      const read = await readOptions(where, options);
+      const [job] = await store([{ data: await readData(where, data, rules), options: read }]);
+      return job!;
+    },
+    async enqueueMany(data, options = {}) {
+      const where = "enqueueMany()";
+      if (!Array.isArray(data)) {
+        const remedy = "give an array with the data of each job";
+        throw new InvalidOptionError({ where, option: "data", value: data, remedy });
+      }
+      const given: readonly Input[] = data;
+      const optionsOf = await readForMany(options);
+      const entries: Entry<Data>[] = [];
+      for (const [index, each] of given.entries()) {
+        const reading = readData(where, each, rules);
+        // Most queues have no schema, and need not wait for one.
+        const value = reading instanceof Promise ? await reading : reading;
+        const own = optionsOf(each, index);
+        entries.push({ data: value, options: own instanceof Promise ? await own : own });
+      }
+      const jobs: QueuedJob<Data, Result>[] = [];
+      for (let start = 0; start < entries.length; start += PER_ROUND_TRIP) {
+        const some = entries.slice(start, start + PER_ROUND_TRIP);
+        jobs.push(
+          ...(await store(some).catch((error) => Promise.reject(afterOthers(jobs, error)))),
+        );
+      }
+      return jobs;
+    },
+  };
+}
+
+function assertForMany(where: string, options: EnqueueOptions, isForAll: boolean): void {
+  const wrong = (option: keyof EnqueueOptions, remedy: string): InvalidOptionError =>
+    new InvalidOptionError({ where, option, value: options[option], remedy });
+  if (isRecurring(options)) {
+    throw wrong(options.cron === undefined ? "every" : "cron", "give recurring jobs to enqueue()");
+  }
+  if (!isForAll || options.dedupeId === undefined) return;
+  throw wrong("dedupeId", "give a function of the data, so that each job has one of its own");
+}
+
+/** How ioredis refuses a command that it has not begun to send. */
+const UNSENT = "Stream isn't writeable";
+
+/** What Redis says of jobs that it was given to store. */
+async function confirmed<Answer>(storing: Promise<Answer>): Promise<Answer> {
+  try {
+    return await storing;
+  } catch (cause) {
+    const isUnsent = cause instanceof Error && cause.message.startsWith(UNSENT);
+    const refusal = redisRefusalOf(cause);
+    const problem = isUnsent
+      ? "Redis could not be reached; nothing was stored"
+      : `${whatRedisDid(refusal)}; it may or may not be stored. With a dedupeId, a retry is safe`;
+    const remedy = `${refusal?.remedy ?? "See that Redis runs"}, and try again.`;
+    throw new StoreUnavailableError(`${problem}. ${remedy}`, cause, { mayBeStored: !isUnsent });
+  }
+}
+
+function whatRedisDid(refusal: RedisRefusal | undefined): string {
+  if (refusal === undefined) return "Redis did not confirm the job";
+  return `Redis refused the job: ${refusal.reason}`;
+}
+
+/** The failure of one round trip of many, after others that went well. */
+function afterOthers(stored: readonly unknown[], error: unknown): unknown {
+  if (!(error instanceof StoreUnavailableError) || stored.length === 0) return error;
+  const message = `The first ${stored.length} jobs are stored. For the next ones: ${error.message}`;
+  const facts = { mayBeStored: error.mayBeStored, storedCount: stored.length };
+  return new StoreUnavailableError(message, error.cause, facts);
+}
+
+/** What a producer is told when Redis refused its jobs for want of memory; any other error as it is. */
+function tellWhenFull(error: unknown, jobs: number): unknown {
+  if (!(error instanceof StoreUnavailableError)) return error;
+  const { cause } = error;
+  if (!(cause instanceof Error) || !/\bOOM /.test(cause.message)) return error;
+  // Each job is stored by a script of its own, and Redis runs a script as a whole or not at all.
+  const mayBeStored = jobs > 1;
+  const outcome = mayBeStored ? "some of the jobs may be stored" : "nothing was stored";
+  const remedy = "Give it more (maxmemory), or let workers drain its queues, and try again.";
+  return new StoreUnavailableError(`The memory of Redis is full; ${outcome}. ${remedy}`, cause, {
+    mayBeStored,
+  });
+}

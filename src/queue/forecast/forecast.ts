@@ -1,0 +1,168 @@
+import type { JobPosition, LanesSeen, LaneStore } from "../../core/queue-store.ts";
+import type { OwnedBucket } from "../../throttle/bucket.ts";
+import { orEndless } from "../../throttle/bucket/live-control.ts";
+import type { TryOptions } from "../../throttle/call-options.ts";
+import type { StoredAccess } from "../stored-queue.ts";
+import { drain, type Drain, type LaneLoad } from "./drain.ts";
+import { pacesOf, type Paces } from "./pace.ts";
+
+/** When a job is expected to start, as the backlog and the limits stand now. */
+export interface JobEta {
+  /** How many jobs are expected to start before it. */
+  readonly position: number;
+  /** In how many ms it starts; 0 if its handler runs already, Infinity if it never could, as in a pause without an end. */
+  readonly startsInMs: number;
+}
+
+/** What becomes of a queue's backlog if nothing changes. */
+export interface Forecast {
+  /** How many jobs wait. */
+  readonly waiting: number;
+  /** In how many ms all of them have started; Infinity: never, as things stand. */
+  readonly goneInMs: number;
+  /**
+   * Of the 1,000 jobs in lanes with the earliest deadlines, those that will not start in time, by `maxWaitMs`. Jobs
+   * without a key, delayed ones, and those that a worker is about to fetch are not among them: ask their `eta`.
+   */
+  readonly missed: readonly {
+    readonly id: string;
+    readonly key: string;
+    /** In how many ms the job would start, and had to have started. */
+    readonly startsInMs: number;
+    readonly deadlineInMs: number;
+  }[];
+}
+
+export interface Forecasts {
+  /** Whether a job stands in a lane. */
+  readonly isParked: (id: string) => Promise<boolean>;
+  /** Of a job with this key and cost; undefined if it is not there, or has ended. */
+  readonly eta: (id: string, about: TryOptions) => Promise<JobEta | undefined>;
+  readonly forecast: () => Promise<Forecast>;
+}
+
+/** Jobs that wait, as they are told, and as a fluid. */
+interface Lane extends LaneLoad {
+  readonly jobs: number;
+  /** How many lanes it stands for: as many jobs of each go before a job as stand before it in its own. */
+  readonly lanes: number;
+}
+
+interface View {
+  readonly seen: LanesSeen;
+  readonly drained: Drain;
+  /** When the bucket lets anything start. */
+  readonly fromMs: number;
+  readonly lanes: readonly Lane[];
+  /** Where a key's lane stands among them; those that are not told of are one together. */
+  readonly laneOf: (key: string | undefined) => number;
+}
+
+/** The first of the lanes stands for all jobs that have none, and have left theirs already. */
+const LANELESS = 0;
+/** So many jobs in lanes, so many that workers hold, and so many others, are looked at for what they cost: Redis serves nobody else meanwhile. */
+const MOST_COUNTED = 2_000;
+
+export function createForecasts(parts: {
+  readonly queue: string;
+  readonly bucket: OwnedBucket;
+  readonly lanes: LaneStore;
+  readonly access: StoredAccess;
+}): Forecasts {
+  const { queue, bucket, lanes, access } = parts;
+
+  async function view(id?: string, about: TryOptions = {}): Promise<View> {
+    const [seen, inForce, isPaused] = await access.ask((stored) =>
+      Promise.all([lanes.look(queue, id, MOST_COUNTED), bucket.inForce(), stored.isPaused()]),
+    );
+    const { state } = inForce;
+    const usedUpMs = Math.max(0, ...state.limits.map(({ nextFreeMs = 0 }) => nextFreeMs));
+    const pausedForMs = isPaused ? Infinity : state.pausedForMs;
+    const fromMs = Math.max(state.coolingForMs, pausedForMs, usedUpMs);
+    const paces = pacesOf(bucket.name, about, { ...inForce, fromMs, isCostly: isCostly(seen) });
+    const all = lanesOf(seen, paces);
+    const indexes = new Map(seen.lanes.map(({ key }, index) => [key, index + 1]));
+    const ofOthers = seen.others.lanes > 0 ? all.length - 1 : LANELESS;
+    return {
+      seen,
+      fromMs,
+      lanes: all,
+      drained: drain(all, paces.shared),
+      laneOf: (key) => (key === undefined ? LANELESS : (indexes.get(key) ?? ofOthers)),
+    };
+  }
+
+  return {
+    async isParked(id) {
+      const { place } = await lanes.look(queue, id);
+      return place?.in === "lane";
+    },
+    async eta(id, about) {
+      const { seen, drained, fromMs, lanes: all, laneOf } = await view(id, about);
+      const { place } = seen;
+      if (place === undefined) return undefined;
+      if (place.in === "worker") return { position: 0, startsInMs: 0 };
+      const own = place.in === "queue" ? LANELESS : laneOf(place.key);
+      const atMs = startOf(place, drained, own, all[own]!);
+      const others = all.map(({ jobs, calls }, lane) => {
+        if (lane === own && place.in !== "delay") return place.before * all[own]!.lanes;
+        return calls === 0 ? 0 : (drained.servedBy(lane, atMs) * jobs) / calls;
+      });
+      return { position: Math.round(sum(others)), startsInMs: wholeMs(fromMs + atMs) };
+    },
+    async forecast() {
+      const { seen, drained, fromMs, lanes: all, laneOf } = await view();
+      const missed = seen.deadlines.flatMap(({ id, key, callsBefore, inMs: deadlineInMs }) => {
+        const own = laneOf(key);
+        const atMs = drained.startMs(own, callsBefore * all[own]!.lanes);
+        const startsInMs = wholeMs(fromMs + atMs);
+        return startsInMs > deadlineInMs ? [{ id, key, startsInMs, deadlineInMs }] : [];
+      });
+      const waiting = sum(all.map(({ jobs }) => jobs));
+      return { waiting, goneInMs: waiting === 0 ? 0 : wholeMs(fromMs + drained.lastMs), missed };
+    },
+  };
+}
+
+function isCostly({ unlaned, unlanedCalls, lanes }: LanesSeen): boolean {
+  return unlanedCalls > unlaned || lanes.some(({ jobs, calls }) => calls > jobs);
+}
+
+/** All that waits: what has no lane, each lane that is told of, and the others as one. */
+function lanesOf(seen: LanesSeen, { perMsOf }: Paces): Lane[] {
+  const { unlaned, unlanedCalls, others } = seen;
+  const free = { weight: 1, lanes: 1, mostPerMs: Infinity, fromMs: 0 };
+  const first = { ...free, jobs: unlaned, calls: unlanedCalls };
+  const told = seen.lanes.map(({ key, jobs, calls, weight, asideMs }) => ({
+    jobs,
+    calls,
+    weight,
+    lanes: 1,
+    mostPerMs: perMsOf(key),
+    fromMs: asideMs,
+  }));
+  if (others.lanes === 0) return [first, ...told];
+  const callsEach = sum(told.map(({ calls }) => calls)) / sum(told.map(({ jobs }) => jobs));
+  const { jobs, lanes } = others;
+  return [first, ...told, { ...free, jobs, calls: jobs * callsEach, weight: lanes, lanes }];
+}
+
+function startOf(
+  place: Exclude<JobPosition, { in: "worker" }>,
+  { startMs }: Drain,
+  own: number,
+  { calls, lanes }: Lane,
+): number {
+  if (place.in !== "delay") return startMs(own, place.callsBefore * lanes);
+  // Those that wait in its lane when it comes due go before it.
+  return calls === 0 ? place.dueInMs : Math.max(place.dueInMs, startMs(own, calls));
+}
+
+/** Not below none: the sums of a fluid are not exact. */
+function wholeMs(ms: number): number {
+  return orEndless(Math.max(0, Math.round(ms)));
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, each) => total + each, 0);
+}

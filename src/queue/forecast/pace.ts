@@ -1,0 +1,135 @@
+import { stepOf } from "../../core/draw/scope.ts";
+import { ruleOf } from "../../core/limits/registry.ts";
+import { keyLimitsOf } from "../../core/policy/per-key.ts";
+import type { InForce } from "../../throttle/bucket/live-control.ts";
+import type { TryOptions } from "../../throttle/call-options.ts";
+import { costsOf } from "../../throttle/costs.ts";
+import type { Phase } from "./drain.ts";
+
+/** How fast jobs may start, by the policy in force. */
+export interface Paces {
+  /** Of all keys together: what there is room for now goes at once. */
+  readonly shared: readonly Phase[];
+  /** How many of a key may start in a ms by its own limits; Infinity where it has none. */
+  readonly perMsOf: (key: string) => number;
+}
+
+/** How a bucket stands, and in how many ms it lets anything start. */
+interface Outset extends InForce {
+  readonly fromMs: number;
+  /** Whether jobs that wait stand for more calls than they are. */
+  readonly isCostly: boolean;
+}
+
+/** How many one limit lets stand before a job that starts: so many at once, and so many more per ms from then on. */
+interface Line {
+  readonly room: number;
+  readonly perMs: number;
+}
+
+/** With no rate, all start at once. */
+const FASTEST_PER_MS = 1_000_000;
+/** A rate that was cut grows back evenly; it is taken to do so in so many steps. */
+const RAMP_STEPS = 8;
+
+/**
+ * The paces of plain calls, from `fromMs` on; where those take nothing of what keys share,
+ * of jobs like the one that is asked about.
+ */
+export function pacesOf(bucket: string, about: TryOptions, inForce: Outset): Paces {
+  const { policy } = inForce;
+  const { limits: shared } = policy;
+  const isCounted = stepOf(shared, costsOf(bucket, shared, undefined)) > 0;
+  const cost = isCounted ? undefined : about.cost;
+
+  function costsOfKey(key: string | undefined): readonly number[] {
+    return costsOf(bucket, [...shared, ...keyLimitsOf(policy, key)], cost);
+  }
+
+  const lines = linesOf(inForce, costsOfKey(about.key));
+  const distance = distanceOf(inForce, Math.min(...lines.map(({ perMs }) => perMs)));
+  return {
+    shared: [...distance.phases, ...phasesOf(lines, distance.lastsMs)],
+    perMsOf: (key) =>
+      1_000 / stepOf(keyLimitsOf(policy, key), costsOfKey(key).slice(shared.length)),
+  };
+}
+
+function linesOf(outset: Outset, costs: readonly number[]): Line[] {
+  const most = mostRoomOf(outset, costs);
+  return outset.policy.limits.flatMap(({ kind, count, periodUs }, index) => {
+    const cost = costs[index]!;
+    if (cost === 0 || !ruleOf(kind).isRate) return [];
+    const room = Math.min(roomOf(outset, index) / cost, most);
+    // A job starts once there is room for it, and for those before it.
+    const before = Math.max(0, room - 1);
+    return [{ room: before, perMs: (count * 1_000) / (periodUs * cost) }];
+  });
+}
+
+/**
+ * For how many plain calls there is room by the limits that those take nothing of. Jobs that cost more than a plain call
+ * may do so by these, and then start no sooner, whatever room the other limits have.
+ */
+function mostRoomOf(outset: Outset, costs: readonly number[]): number {
+  const { limits } = outset.policy;
+  if (!outset.isCostly) return Infinity;
+  const stepUs = stepOf(limits, costs);
+  const rooms = limits.map(({ kind, count, periodUs }, index) =>
+    costs[index] === 0 && ruleOf(kind).isRate
+      ? (roomOf(outset, index) * periodUs) / (count * stepUs)
+      : Infinity,
+  );
+  return Math.min(...rooms);
+}
+
+/** How much one limit has room for at once. */
+function roomOf({ policy, state }: InForce, index: number): number {
+  const { kind, capacity } = policy.limits[index]!;
+  const { remaining } = state.limits[index]!;
+  // All waits for the next window anyhow when this one is used up, and then has the whole of that.
+  return ruleOf(kind).doesRenew === true && remaining === 0 ? capacity : remaining;
+}
+
+/**
+ * While a rate that was cut grows back, or answers have calls spaced, all calls
+ * keep a distance, whatever there is room for; and how long that lasts.
+ */
+function distanceOf(
+  { state, wholeInMs, spacedForMs, gapMs, fromMs }: Outset,
+  perMs: number,
+): { readonly phases: readonly Phase[]; readonly lastsMs: number } {
+  const rampMs = perMs === Infinity ? 0 : Math.max(0, wholeInMs - fromMs);
+  const spacedMs = Math.max(0, spacedForMs - fromMs);
+  const lastsMs = Math.max(rampMs, spacedMs);
+  if (lastsMs === 0) return { phases: [], lastsMs };
+  const cutBy = ((1 - state.rateFactor) * rampMs) / (wholeInMs - state.coolingForMs);
+  const steps = Array.from({ length: RAMP_STEPS }, (_, step) => (rampMs * step) / RAMP_STEPS);
+  const edges = [...new Set([...steps, spacedMs, rampMs])]
+    .filter((edgeMs) => edgeMs < lastsMs)
+    .toSorted((a, b) => a - b);
+  const phases = edges.map((edgeMs, index) => {
+    const middleMs = (edgeMs + (edges[index + 1] ?? lastsMs)) / 2;
+    const factor = middleMs < rampMs ? 1 - cutBy * (1 - middleMs / rampMs) : 1;
+    const most = middleMs < spacedMs ? 1 / gapMs : FASTEST_PER_MS;
+    return { fromMs: edgeMs, perMs: Math.min(perMs * factor, most) };
+  });
+  return { phases, lastsMs };
+}
+
+/** Goes at each time by the limit that has let the least start until then; that is a slower one each time. */
+function phasesOf(lines: readonly Line[], fromMs: number): Phase[] {
+  const phases: (Phase & Line)[] = [];
+  let next: (Phase & Line) | undefined = { fromMs, room: 0, perMs: FASTEST_PER_MS };
+  while (next !== undefined) {
+    const at: Phase & Line = next;
+    phases.push(at);
+    const slower = lines.filter(({ perMs }) => perMs < at.perMs);
+    const meeting = slower.map((line) => ({
+      ...line,
+      fromMs: Math.max(at.fromMs, fromMs + (line.room - at.room) / (at.perMs - line.perMs)),
+    }));
+    [next] = meeting.toSorted((a, b) => a.fromMs - b.fromMs || a.perMs - b.perMs);
+  }
+  return phases;
+}

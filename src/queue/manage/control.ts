@@ -1,0 +1,162 @@
+import type { Queue as StoredQueue } from "bullmq";
+import { InvalidOptionError } from "../../core/errors.ts";
+import { PRIORITIES, PRIORITY, type Priority } from "../../core/options.ts";
+import type { LaneStore } from "../../core/queue-store.ts";
+import { readJobId } from "../job.ts";
+import type { StoredAccess } from "../stored-queue.ts";
+
+/** What one can do with a whole queue, or with a job of it. All reject with StoreUnavailableError when Redis is away. */
+export interface QueueControl {
+  /** How many jobs wait, run, wait for a later time, have failed for good, and are done and still kept. */
+  counts(): Promise<QueueCounts>;
+  /**
+   * Has all workers fetch no more jobs, until `resume()`; jobs can be enqueued meanwhile. What workers
+   * have fetched already, up to their `concurrency`, goes on: `bucket.pause()` stops that too.
+   */
+  pause(): Promise<void>;
+  /** Ends a pause. */
+  resume(): Promise<void>;
+  /**
+   * Removes all jobs that wait or are delayed, a thousand at a time; those that run or have ended stay,
+   * and so do the schedules of recurring jobs. What is enqueued meanwhile is removed, or waits as ever.
+   * Resolves with how many were removed.
+   */
+  drain(): Promise<number>;
+  /** Removes a job: true. False when it runs now, was not there, or is the next run of a recurring job. */
+  remove(id: string): Promise<boolean>;
+  /**
+   * Gives a job another priority, behind those that have it already: true. False when it was not there or has ended.
+   * A job that runs has it from its next attempt on.
+   *
+   * @throws {@link InvalidOptionError} when there is no such priority.
+   */
+  reprioritise(id: string, priority: Priority): Promise<boolean>;
+}
+
+export interface QueueCounts {
+  readonly waiting: number;
+  readonly active: number;
+  readonly delayed: number;
+  readonly done: number;
+  readonly failed: number;
+}
+
+const PER_ROUND_TRIP = 1_000;
+/** Later than any job was enqueued, whatever the clock of its producer says; in ms since 1970. */
+const END_OF_TIME_MS = 8.64e15;
+/** BullMQ's codes for a job that is not there, and for the next run of a recurring one. */
+const NOT_THERE = -1;
+const RECURS = -8;
+
+export function createControl(parts: {
+  readonly queue: string;
+  readonly access: StoredAccess;
+  readonly lanes: LaneStore;
+  readonly onRemoved: (ids: readonly string[]) => void;
+}): QueueControl {
+  const { queue, access, lanes, onRemoved } = parts;
+
+  async function readCounts(stored: StoredQueue): Promise<QueueCounts> {
+    const [counts, parked] = await Promise.all([
+      stored.getJobCounts("wait", "prioritized", "active", "delayed", "completed", "failed"),
+      lanes.parked(queue),
+    ]);
+    const { wait = 0, prioritized = 0, active = 0, completed = 0, failed = 0 } = counts;
+    // To BullMQ, what is parked in a lane is delayed.
+    const delayed = Math.max(0, (counts["delayed"] ?? 0) - parked);
+    return { waiting: wait + prioritized + parked, active, delayed, done: completed, failed };
+  }
+
+  /** A job that cannot be removed goes back to its lane. */
+  async function remove(stored: StoredQueue, id: string): Promise<boolean> {
+    const wasParked = await lanes.leave(queue, id);
+    const isRemoved = await removeJob(stored, id);
+    if (wasParked && !isRemoved) await lanes.join(queue, [{ id }]);
+    return isRemoved;
+  }
+
+  return {
+    counts: () => access.ask(readCounts),
+    pause: () => access.ask((stored) => stored.pause()),
+    resume: () => access.ask((stored) => stored.resume()),
+    async drain() {
+      let count = 0;
+      for (const state of ["prioritized", "wait", "delayed"] as const) {
+        count += await drainState(access, state, onRemoved);
+      }
+      await access.ask(() => lanes.clear(queue));
+      return count;
+    },
+    async remove(given) {
+      const id = readJobId("remove()", given);
+      if (id === undefined) return false;
+      return access.ask((stored) => remove(stored, id));
+    },
+    async reprioritise(given, priority) {
+      const id = readJobId("reprioritise()", given);
+      if (!PRIORITY.safeParse(priority).success) {
+        const remedy = PRIORITY.safeParse(priority).error!.issues[0]!.message;
+        const where = "reprioritise()";
+        throw new InvalidOptionError({ where, option: "priority", value: priority, remedy });
+      }
+      if (id === undefined) return false;
+      return access.ask(async (stored) => {
+        const isChanged = await changePriority(stored, id, priority);
+        if (isChanged) await lanes.join(queue, [{ id, isAnew: true }]);
+        return isChanged;
+      });
+    },
+  };
+}
+
+/** BullMQ removes all at once, and Redis serves nobody else meanwhile: 1,000,000 jobs take it many seconds. */
+async function drainState(
+  access: StoredAccess,
+  state: "prioritized" | "wait" | "delayed",
+  onRemoved: (ids: readonly string[]) => void,
+): Promise<number> {
+  let count = 0;
+  for (let limit = PER_ROUND_TRIP; ;) {
+    const ids = await access.ask((stored) =>
+      stored.getBackend().cleanJobsByState(state, END_OF_TIME_MS, limit),
+    );
+    onRemoved(ids);
+    count += ids.length;
+    if (ids.length > 0) continue;
+    // The next runs of recurring jobs stay; if there are a thousand of them, what is to go lies behind them.
+    const left = await access.ask((stored) => stored.getJobCountByTypes(state));
+    if (left <= limit) return count;
+    limit *= 2;
+  }
+}
+
+async function removeJob(stored: StoredQueue, id: string): Promise<boolean> {
+  if ((await stored.getBackend().getJobData(id)) === undefined) return false;
+  try {
+    return (await stored.remove(id)) === 1;
+  } catch (error) {
+    if (codeOf(error) === RECURS) return false;
+    throw error;
+  }
+}
+
+async function changePriority(
+  stored: StoredQueue,
+  id: string,
+  priority: Priority,
+): Promise<boolean> {
+  const backend = stored.getBackend();
+  const state = await backend.getState(id);
+  if (state === "unknown" || state === "completed" || state === "failed") return false;
+  try {
+    await backend.changePriority(id, PRIORITIES.indexOf(priority) + 1);
+    return true;
+  } catch (error) {
+    if (codeOf(error) === NOT_THERE) return false;
+    throw error;
+  }
+}
+
+function codeOf(error: unknown): unknown {
+  return error instanceof Error && "code" in error ? error.code : undefined;
+}

@@ -1,0 +1,244 @@
+import type { Queue as StoredQueue } from "bullmq";
+import { z } from "zod";
+import { KEY, readOptions, wholeNumber } from "../../core/options.ts";
+import { readJob, readJobId, type Stored, type StoredOptions } from "../job.ts";
+import type { StoredAccess } from "../stored-queue.ts";
+
+/** The jobs that have failed for good. They are kept until somebody has replayed or purged them. */
+export interface DeadLetters<Data> {
+  /**
+   * The failed jobs that a filter means, the newest first, 100 unless `limit` says otherwise.
+   * Redis is read in batches, back to `since`, until there are enough of them.
+   *
+   * @throws {@link InvalidOptionError} when the filter can never work.
+   * @throws {@link StoreUnavailableError} when Redis is away.
+   */
+  failed(filter?: FailedFilter): Promise<FailedJob<Data>[]>;
+  /**
+   * Puts failed jobs back into the queue: the one of this id, or all that a filter means (`{}`: all).
+   * Each runs again from attempt 1, on a slot of its own, and its `maxWaitMs` counts anew. Resolves with
+   * how many were put back. A job that is no longer a dead letter is left alone, so it does no harm to
+   * say it twice, or in two processes at once. Rejects as `failed` does, in the middle of many perhaps:
+   * then say it again.
+   */
+  replay(idOrFilter: string | FailedFilter): Promise<number>;
+  /** Removes failed jobs, by id or filter as `replay` does. Resolves with how many were removed. */
+  purge(idOrFilter: string | FailedFilter): Promise<number>;
+}
+
+/** A job that has failed for good. */
+export interface FailedJob<Data> {
+  readonly id: string;
+  readonly key: string | undefined;
+  readonly data: Data;
+  /** The message of what its last attempt threw; `"Expired: …"` if it did not start in time. */
+  readonly reason: string;
+  /** In ms since 1970, on the clock of the worker that ran it. */
+  readonly failedAtMs: number;
+  /** How many attempts have failed: `5`. */
+  readonly attempts: number;
+  /** Where its last attempt threw; undefined if that is not known. */
+  readonly stack: string | undefined;
+}
+
+const SHOWN = 100;
+const PER_ROUND_TRIP = 100;
+
+export function createDeadLetters<Data>(
+  access: StoredAccess,
+  onRemoved: (ids: readonly string[]) => void,
+): DeadLetters<Data> {
+  async function purgeJob(id: string): Promise<boolean> {
+    // Taken out first: a job that somebody else replays at this moment is no dead letter any more, and must stay.
+    if (!(await access.takeFailed(id))) return false;
+    await access.ask((stored) => stored.remove(id));
+    onRemoved([id]);
+    return true;
+  }
+
+  /** Does something to each job that is meant; resolves with how often it did. */
+  async function forEach(
+    where: string,
+    given: string | FailedFilter,
+    act: (id: string) => Promise<boolean>,
+  ): Promise<number> {
+    if (typeof given === "string") {
+      const id = readJobId(where, given);
+      return id === undefined ? 0 : Number(await act(id));
+    }
+    const filter = readFilter(where, given);
+    let count = 0;
+    let left = filter.limit ?? Infinity;
+    for await (const batch of meant(access, filter)) {
+      const ids = batch.slice(0, left).map(({ id }) => id!);
+      const acted = await Promise.all(ids.map(act));
+      count += acted.filter(Boolean).length;
+      left -= ids.length;
+      if (left === 0) break;
+    }
+    return count;
+  }
+
+  return {
+    async failed(given = {}) {
+      const filter = readFilter("failed()", given);
+      const limit = filter.limit ?? SHOWN;
+      const found = new Map<string, FailedJob<Data>>();
+      for await (const batch of meant(access, filter)) {
+        for (const stored of batch) found.set(stored.id!, readFailed(stored as Stored<Data>));
+        if (found.size >= limit) break;
+      }
+      return [...found.values()].slice(0, limit);
+    },
+    replay: (given) => forEach("replay()", given, (id) => replayJob(access, id)),
+    purge: (given) => forEach("purge()", given, purgeJob),
+  };
+}
+
+/**
+ * The failed jobs that a filter means, in batches, the newest first. Jobs are counted from the oldest:
+ * those that fail meanwhile come behind the first, and those that are taken out leave all before them
+ * in place. So none is passed over, and a job that was replayed and failed again is not met again.
+ */
+async function* meant(access: StoredAccess, filter: ReadFilter): AsyncGenerator<Stored<unknown>[]> {
+  let end = await access.ask((stored) => stored.getFailedCount());
+  while (end > 0) {
+    const start = Math.max(0, end - PER_ROUND_TRIP);
+    const batch = await access.ask((stored) => readRange(stored, start, end - 1));
+    const recent = batch.filter((job) => (job.finishedOn ?? 0) >= filter.sinceMs);
+    const found = recent.filter((job) => isMeant(filter, factsOf(job)));
+    if (found.length > 0) yield found;
+    if (recent.length < batch.length) return;
+    end = start;
+  }
+}
+
+/** Their ids first: BullMQ's `getJobs` reads each job twice, once of them while Redis serves nobody else. */
+async function readRange(
+  stored: StoredQueue,
+  first: number,
+  last: number,
+): Promise<Stored<unknown>[]> {
+  const ids = await stored.getRanges(["failed"], first, last, true);
+  const jobs = await Promise.all(ids.reverse().map((id) => stored.getJob(id)));
+  return jobs.filter((job) => job !== undefined) as Stored<unknown>[];
+}
+
+function factsOf(stored: Stored<unknown>): { key: string | undefined; reason: string } {
+  return { key: readJob(stored).key, reason: stored.failedReason ?? "" };
+}
+
+function readFailed<Data>(stored: Stored<Data>): FailedJob<Data> {
+  const { id, key, data } = readJob(stored);
+  return {
+    id,
+    key,
+    data,
+    reason: stored.failedReason ?? "",
+    failedAtMs: stored.finishedOn ?? 0,
+    attempts: stored.attemptsMade,
+    stack: stored.stacktrace?.at(-1),
+  };
+}
+
+/** Which of the failed jobs are meant: those for which all holds that is named. */
+export interface FailedFilter {
+  /** The key that the job is for. */
+  readonly key?: string | undefined;
+  /** It has failed then or later: a date, or ms since 1970. */
+  readonly since?: Date | number | undefined;
+  /** What its reason contains, or matches: `"Expired:"`, `/timeout/i`. */
+  readonly reason?: string | RegExp | undefined;
+  /** How many at most, the newest first. Defaults to 100 for `failed()`, and to no limit for `replay()` and `purge()`. */
+  readonly limit?: number | undefined;
+}
+
+/** A filter that was read: times are numbers. */
+export interface ReadFilter {
+  readonly key: string | undefined;
+  readonly sinceMs: number;
+  readonly reason: string | RegExp | undefined;
+  readonly limit: number | undefined;
+}
+
+/** What a filter looks at. */
+export interface FailedFacts {
+  readonly key: string | undefined;
+  readonly reason: string;
+}
+
+const SINCE_ERROR = { error: "give a date, or milliseconds since 1970" };
+const REASON_ERROR = { error: "give a part of the reason, or a regular expression" };
+const FILTER = z.strictObject({
+  key: KEY.optional(),
+  // Of a value that is of the right type and out of bounds, the bound tells, and not the union.
+  since: z
+    .union([z.date(), z.number().min(0, SINCE_ERROR).max(8.64e15, SINCE_ERROR)], SINCE_ERROR)
+    .optional(),
+  reason: z.union([z.string().min(1, REASON_ERROR), z.instanceof(RegExp)], REASON_ERROR).optional(),
+  limit: wholeNumber(1, 1_000_000_000, "jobs").optional(),
+});
+
+/** @throws {@link InvalidOptionError} naming what can never work. */
+export function readFilter(where: string, given: unknown): ReadFilter {
+  const { key, since, reason, limit } = readOptions(where, FILTER, given);
+  return { key, sinceMs: Number(since ?? 0), reason, limit };
+}
+
+/** Whether a job is meant; its time is not looked at. */
+export function isMeant({ key, reason }: ReadFilter, job: FailedFacts): boolean {
+  if (key !== undefined && job.key !== key) return false;
+  if (reason === undefined) return true;
+  // `search` starts anew each time, whatever the flags; `test` goes on where it ended before.
+  return typeof reason === "string" ? job.reason.includes(reason) : job.reason.search(reason) >= 0;
+}
+
+/** BullMQ's codes for a job that is not there, and for one that has not failed. */
+const NOT_THERE: readonly unknown[] = [-1, -3];
+/** How often the job's worker has died: BullMQ gives a job up after so many of them, and would at once. */
+const STALLED_COUNT = "stc";
+
+/** Puts a failed job back into the queue, as if it had never run. False when it is no dead letter; of many who ask at once, one hears true. */
+function replayJob(access: StoredAccess, id: string): Promise<boolean> {
+  return access.ask(async (stored) => {
+    const job = (await stored.getJob(id)) as Stored<unknown> | undefined;
+    if (job === undefined || job.finishedOn === undefined) return false;
+    await freshen(stored, job);
+    const isHeldAnew = await holdDedupeId(access, job);
+    try {
+      await job.retry("failed", { resetAttemptsMade: true, resetAttemptsStarted: true });
+      return true;
+    } catch (error) {
+      if (!(error instanceof Error && "code" in error && NOT_THERE.includes(error.code)))
+        throw error;
+      const left = await stored.getJob(id);
+      // Somebody else has replayed it, and it holds its dedupeId; or it has ended since, or was purged.
+      const isThere = left?.name !== undefined && left.finishedOn === undefined;
+      if (isHeldAnew && !isThere) await job.removeDeduplicationKey();
+      // It was purged while it was freshened: what was written since is all that there is of it.
+      if (left !== undefined && left.name === undefined) await stored.remove(id);
+      return false;
+    }
+  });
+}
+
+/** It gave its dedupeId up as it failed; one that holds for a time holds for that time. Whether it was free. */
+async function holdDedupeId(access: StoredAccess, { id, opts }: Stored<unknown>): Promise<boolean> {
+  const { id: dedupeId, ttl } = opts.deduplication ?? {};
+  if (dedupeId === undefined || ttl !== undefined) return false;
+  return access.holdDedupeId(dedupeId, id!);
+}
+
+/** Before it goes back, since a worker may have it at once. */
+async function freshen(stored: StoredQueue, { id, opts }: Stored<unknown>): Promise<void> {
+  const client = await stored.getBackend().client;
+  const key = stored.toKey(id!);
+  await client.hdel(key, STALLED_COUNT);
+  const { maxWaitMs } = opts.sluice ?? {};
+  const written = maxWaitMs === undefined ? null : await client.hget(key, "opts");
+  if (maxWaitMs === undefined || written === null) return;
+  // As they are stored, since BullMQ has shorter names for some of them there.
+  const options = JSON.parse(written) as StoredOptions;
+  const sluice = { ...options.sluice, startByMs: Date.now() + maxWaitMs };
+  await client.hset(key, { opts: JSON.stringify({ ...options, sluice }) });
+}

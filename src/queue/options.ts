@@ -1,0 +1,230 @@
+import { defaultRepeatStrategy, type BackoffOptions } from "bullmq";
+import { z } from "zod";
+import { InvalidOptionError } from "../core/errors.ts";
+import { isTimeZone } from "../core/limits/calendar-days.ts";
+import {
+  KEY,
+  LONGEST_MS,
+  NAME,
+  PRIORITY,
+  readOptions,
+  wholeNumber,
+  type Priority,
+} from "../core/options.ts";
+import { COST } from "../throttle/call-options.ts";
+import type { Cost } from "../throttle/costs.ts";
+
+/** How one job is queued. */
+export interface EnqueueOptions {
+  /** The tenant, account or endpoint that the job is for. */
+  readonly key?: string | undefined;
+  /** What each attempt takes of the bucket: a number of calls, or by unit, `{ tokens: 800 }`. Defaults to 1 call. */
+  readonly cost?: Cost | undefined;
+  /** Who leaves the queue, and then the line, first. Defaults to `"normal"`. */
+  readonly priority?: Priority | undefined;
+  /** How long to wait before the job may start. Defaults to 0. */
+  readonly delayMs?: number | undefined;
+  /** When the job may start, as a Date or in ms since 1970, instead of `delayMs`. The past is at once. */
+  readonly at?: Date | number | undefined;
+  /** In which time, from when it is due, its first attempt must start; else it fails as expired. Defaults to no limit. */
+  readonly maxWaitMs?: number | undefined;
+  /** While a job of this id is in the queue, no other of it is stored; of a recurring job, the schedule's name. */
+  readonly dedupeId?: string | undefined;
+  /** How long `dedupeId` holds, from when the job is stored. Defaults to until the job is done or has failed. */
+  readonly dedupeMs?: number | undefined;
+  /** How often the job is tried before it is kept as failed, from 1 to 1,000. Defaults to 5. */
+  readonly attempts?: number | undefined;
+  /**
+   * The wait before try n + 1 is a random part of `baseMs` × 2^(n − 1), and of `maxMs` at most.
+   * Defaults to 1,000 ms, and 3,600,000 ms (an hour) at most.
+   */
+  readonly backoff?:
+    | { readonly baseMs?: number | undefined; readonly maxMs?: number | undefined }
+    | undefined;
+  /** Makes the job a recurring one, in ms from 100; the first is due at once. Needs a `dedupeId`. */
+  readonly every?: number | undefined;
+  /** Makes the job a recurring one, at the times of a cron expression: `"0 9 * * 1-5"`. Needs a `dedupeId`. */
+  readonly cron?: string | undefined;
+  /** Where the times of `cron` are local ones: `"Europe/Berlin"`. Defaults to `"UTC"`. */
+  readonly timeZone?: string | undefined;
+}
+
+/** What the jobs of a queue have where `enqueue` does not say otherwise. */
+export type JobDefaults = Pick<EnqueueOptions, "priority" | "maxWaitMs" | "attempts" | "backoff">;
+
+/** BullMQ's order of delayed jobs has room for no later times. */
+const LATEST_MS = 2 ** 41 - 1;
+const AT_ERROR = { error: "give a Date, or ms (not seconds) since 1970, before 2039-09-07" };
+/** Numbers below that, which is in 1973, are seconds. */
+const LEAST_MS = 1e11;
+const TIME = wholeNumber(1, LONGEST_MS, "milliseconds").optional();
+
+/** The options that a queue may set for all of its jobs. */
+const DEFAULTED = {
+  priority: PRIORITY.optional(),
+  maxWaitMs: TIME,
+  attempts: wholeNumber(1, 1_000, "attempts").optional(),
+  backoff: z.strictObject({ baseMs: TIME, maxMs: TIME }).optional(),
+};
+export const JOB_DEFAULTS: z.ZodType<JobDefaults> = z.strictObject(DEFAULTED);
+
+const ENQUEUE_OPTIONS = z.strictObject({
+  key: KEY.optional(),
+  cost: COST.optional(),
+  delayMs: wholeNumber(0, LONGEST_MS, "milliseconds").optional(),
+  at: z.custom<Date | number>(isTime, AT_ERROR).optional(),
+  dedupeId: KEY.optional(),
+  dedupeMs: TIME,
+  ...DEFAULTED,
+  every: wholeNumber(100, LONGEST_MS, "milliseconds").optional(),
+  cron: z.string({ error: "give a cron expression" }).optional(),
+  timeZone: z
+    .string({ error: "give a time zone" })
+    .refine(isTimeZone, { error: 'give the name of a time zone, such as "Europe/Berlin"' })
+    .optional(),
+});
+
+/** Options of which only one may be given, or one only with another: what was wrong, and what to do. */
+const RULES: readonly {
+  readonly option: keyof EnqueueOptions;
+  readonly isBroken: (options: EnqueueOptions) => boolean;
+  readonly remedy: string;
+}[] = [
+  { option: "at", isBroken: (o) => has(o.at, o.delayMs), remedy: "give it or delayMs, not both" },
+  {
+    option: "dedupeMs",
+    isBroken: (o) => o.dedupeMs !== undefined && o.dedupeId === undefined,
+    remedy: "give a dedupeId, which it is about",
+  },
+  { option: "cron", isBroken: (o) => has(o.cron, o.every), remedy: "give it or every, not both" },
+  {
+    option: "timeZone",
+    isBroken: (o) => o.timeZone !== undefined && o.cron === undefined,
+    remedy: "only the times of cron are local ones; leave it out",
+  },
+  {
+    option: "dedupeId",
+    isBroken: (o) => isRecurring(o) && !NAME.safeParse(o.dedupeId).success,
+    remedy: 'name a recurring job, without ":", so that two deployments do not double it',
+  },
+  {
+    option: "cron",
+    isBroken: (o) => o.cron !== undefined && !isCron(o.cron, o.timeZone),
+    remedy: 'give a cron expression that comes to pass, such as "0 9 * * 1-5"',
+  },
+  ...(["delayMs", "at", "dedupeMs"] as const).map((option) => ({
+    option,
+    isBroken: (o: EnqueueOptions) => isRecurring(o) && o[option] !== undefined,
+    remedy: "a recurring job has times of its own; leave it out",
+  })),
+];
+
+/** @throws {@link InvalidOptionError} when an option, or two together, can never work. */
+export function readEnqueueOptions(where: string, given: unknown): EnqueueOptions {
+  const read: EnqueueOptions = readOptions(where, ENQUEUE_OPTIONS, given);
+  const broken = RULES.find(({ isBroken }) => isBroken(read));
+  if (broken === undefined) return read;
+  const { option, remedy } = broken;
+  throw new InvalidOptionError({ where, option, value: read[option], remedy });
+}
+
+/** The same, with what the queue's own say where these say nothing. */
+export function withDefaults(options: EnqueueOptions, defaults: JobDefaults): EnqueueOptions {
+  const { backoff } = options;
+  const fromBoth = backoff && {
+    baseMs: backoff.baseMs ?? defaults.backoff?.baseMs,
+    maxMs: backoff.maxMs ?? defaults.backoff?.maxMs,
+  };
+  return {
+    ...options,
+    priority: options.priority ?? defaults.priority,
+    maxWaitMs: options.maxWaitMs ?? defaults.maxWaitMs,
+    attempts: options.attempts ?? defaults.attempts,
+    backoff: fromBoth ?? defaults.backoff,
+  };
+}
+
+export function isRecurring({ every, cron }: EnqueueOptions): boolean {
+  return every !== undefined || cron !== undefined;
+}
+
+function has(one: unknown, other: unknown): boolean {
+  return one !== undefined && other !== undefined;
+}
+
+function isTime(value: unknown): boolean {
+  const [ms, leastMs] = value instanceof Date ? [value.getTime(), 0] : [value, LEAST_MS];
+  return Number.isSafeInteger(ms) && (ms as number) >= leastMs && (ms as number) <= LATEST_MS;
+}
+
+export interface WorkerOptions {
+  /**
+   * How many jobs this worker holds at once, waiting for their slots or running. Of a handler in a file it is
+   * also the number of processes. Defaults to 50, for a file to the number of processors.
+   */
+  readonly concurrency?: number | undefined;
+  /** How long running handlers may go on after `close()`, unless close says otherwise. Defaults to 30,000 ms. */
+  readonly closeDeadlineMs?: number | undefined;
+  /** How long a job waits for its own key's limits in its place here, before it makes way for others. Defaults to 250 ms. */
+  readonly patienceMs?: number | undefined;
+  /**
+   * How long a job's lock holds, which is renewed at half of that. A job of a worker that has died or stands still
+   * goes to another at most 1.25 × `lockMs` after the last time. Defaults to 30,000 ms.
+   */
+  readonly lockMs?: number | undefined;
+  /**
+   * How long a handler may take: then its signal is aborted, and the attempt counts as failed. A handler in a file
+   * is ended with its process; a function cannot be stopped, and what it does afterwards counts for nothing. Its place
+   * here and its lease go to others at once: until it heeds its signal, more may run than `concurrency` says, here and
+   * of the bucket. Defaults to no limit.
+   */
+  readonly timeoutMs?: number | undefined;
+}
+
+export interface CloseOptions {
+  /** How long running handlers may go on. Defaults to the worker's `closeDeadlineMs`. */
+  readonly deadlineMs?: number | undefined;
+}
+
+const TIME_OR_NONE = wholeNumber(0, LONGEST_MS, "milliseconds").optional();
+const WORKER_OPTIONS = z.strictObject({
+  concurrency: wholeNumber(1, 100_000, "jobs").optional(),
+  closeDeadlineMs: TIME_OR_NONE,
+  patienceMs: TIME_OR_NONE,
+  timeoutMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
+  lockMs: wholeNumber(1_000, LONGEST_MS, "milliseconds").optional(),
+});
+const CLOSE_OPTIONS = z.strictObject({ deadlineMs: TIME_OR_NONE });
+
+export function readWorkerOptions(given: unknown): WorkerOptions {
+  return readOptions("worker()", WORKER_OPTIONS, given);
+}
+
+export function readCloseOptions(given: unknown): CloseOptions {
+  return readOptions("close()", CLOSE_OPTIONS, given);
+}
+
+export const DEFAULT_ATTEMPTS = 5;
+export const DEFAULT_BASE_MS = 1_000;
+
+export function exponential(baseMs: number = DEFAULT_BASE_MS): BackoffOptions {
+  return { type: "exponential", delay: baseMs, jitter: 1 };
+}
+
+/** Where the times of a cron expression are local ones, unless it is said otherwise. */
+export const UTC = "UTC";
+
+/** Whether an expression can be read, and there is a time that it means. */
+function isCron(cron: string, timeZone: string | undefined): boolean {
+  // It would be read as each minute, but BullMQ takes no schedule for it.
+  if (cron === "") return false;
+  try {
+    return nextTime(cron, timeZone) !== undefined;
+  } catch {
+    return false;
+  }
+}
+
+function nextTime(pattern: string, tz: string = UTC): unknown {
+  return defaultRepeatStrategy(Date.now(), { pattern, tz });
+}

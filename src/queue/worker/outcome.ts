@@ -1,0 +1,138 @@
+import { UnrecoverableError } from "bullmq";
+import { describeValue } from "../../core/describe.ts";
+import { InvalidOptionError } from "../../core/errors.ts";
+import { LONGEST_MS } from "../../core/options.ts";
+import type { Job } from "../job.ts";
+
+/**
+ * What a handler throws or returns to have its job tried again after `ms`, instead of after the
+ * backoff. It counts as an attempt; after the last one the job is kept as failed.
+ *
+ * @throws {@link InvalidOptionError} when `ms` is not from 0 to 2,147,483,647.
+ */
+export class RetryAfter extends Error {
+  override readonly name = "RetryAfter";
+  /** Milliseconds from now: `500`. */
+  readonly ms: number;
+
+  constructor(ms: number, options?: ErrorOptions) {
+    super(`To be tried again after ${describeValue(ms)} ms`, options);
+    if (!isDelay(ms)) {
+      const remedy = `give milliseconds from 0 to ${LONGEST_MS}`;
+      throw new InvalidOptionError({ where: "RetryAfter()", option: "ms", value: ms, remedy });
+    }
+    this.ms = ms;
+  }
+}
+
+/** What a handler throws or returns to give its job up: it is kept as failed with this reason, whatever attempts are left. */
+export class Discard extends Error {
+  override readonly name = "Discard";
+  readonly reason: string;
+
+  constructor(reason: string, options?: ErrorOptions) {
+    super(reason, options);
+    this.reason = reason;
+  }
+}
+
+/** Names by which BullMQ takes an error for a command of its own. */
+const CONTROL_NAMES: readonly string[] = [
+  "DelayedError",
+  "RateLimitError",
+  "WaitingError",
+  "WaitingChildrenError",
+];
+/** The name by which BullMQ gives a job up, whatever attempts are left. */
+const FINAL_NAME = "UnrecoverableError";
+const CONTROL_MESSAGE = "bullmq:rateLimitExceeded";
+/** Failed jobs are kept: an error whose message, or stack, is a whole answer must not fill Redis. */
+const LONGEST_REASON = 10_000;
+/** A result above that is not kept. */
+const MOST_RESULT_CHARACTERS = 1_000_000;
+/** Stands for a result that was lost on the way here. */
+export const UNSTORABLE: symbol = Symbol("unstorable");
+
+export function isRetryAfter(outcome: unknown): outcome is RetryAfter {
+  // By name as well: it may come from another process, or another copy of this package.
+  return outcome instanceof Error && outcome.name === "RetryAfter" && "ms" in outcome
+    ? isDelay(outcome.ms)
+    : false;
+}
+
+export function isDiscard(outcome: unknown): outcome is Discard {
+  return outcome instanceof Error && outcome.name === "Discard" && "reason" in outcome;
+}
+
+/** What a handler threw, as an error that BullMQ counts as a failed attempt, whatever it was. */
+export function asFailure(thrown: unknown): Error {
+  if (isDiscard(thrown)) return finalFailure(String(thrown.reason), thrown);
+  if (!(thrown instanceof Error)) {
+    const what = typeof thrown === "string" ? thrown : describeValue(thrown);
+    return new Error(shorten(`The handler threw ${what}`), { cause: thrown });
+  }
+  const { name, message, stack } = thrown;
+  if (typeof message !== "string" || message.length > LONGEST_REASON) {
+    const reason = String(message);
+    if (name === FINAL_NAME) return finalFailure(reason, thrown);
+    return new Error(shorten(reason), { cause: thrown });
+  }
+  if (CONTROL_NAMES.includes(name) || message === CONTROL_MESSAGE) {
+    return new Error(`The handler threw ${name}: ${message}`, { cause: thrown });
+  }
+  if (typeof stack !== "string" || stack.length <= LONGEST_REASON) return thrown;
+  const bounded = new Error(message, { cause: thrown });
+  return Object.assign(bounded, { name, stack: shorten(stack) });
+}
+
+/** An error by which BullMQ keeps the job as failed at once. */
+function finalFailure(reason: string, cause?: unknown): Error {
+  const failure = new UnrecoverableError(shorten(reason));
+  if (cause !== undefined) failure.cause = cause;
+  return failure;
+}
+
+/** How a job ends whose first attempt could not start in time. */
+export function expiredFailure({ startByMs }: Job<unknown>, nowMs: number): Error {
+  const dueMs = startByMs ?? nowMs;
+  const by = new Date(dueMs).toISOString();
+  return finalFailure(`Expired: it had to start by ${by}, and was ${nowMs - dueMs} ms too late`);
+}
+
+/** How a job ends that no limit in force will ever let pass. */
+export function impossibleFailure(cause: Error): Error {
+  return finalFailure(`Impossible: ${cause.message}`, cause);
+}
+
+/** How a job ends whose workers keep dying, in the words that BullMQ has for it. */
+export function deadlyFailure(deaths: number): Error {
+  return finalFailure(
+    `job stalled more than allowable limit: its workers have died ${deaths} times`,
+  );
+}
+
+/** How a job ends whose data the schema refuses. */
+export function invalidFailure(problem: string): Error {
+  return finalFailure(`Invalid: ${problem}`);
+}
+
+/** Whether BullMQ can store a result; one that it cannot would have the work done again. */
+export function isStorable(result: unknown): boolean {
+  if (result === undefined) return true;
+  if (result === UNSTORABLE) return false;
+  try {
+    const text = JSON.stringify(result) as string | undefined;
+    return text === undefined || text.length <= MOST_RESULT_CHARACTERS;
+  } catch {
+    // A cycle, a BigInt, or a toJSON that throws.
+    return false;
+  }
+}
+
+function isDelay(ms: unknown): boolean {
+  return typeof ms === "number" && ms >= 0 && ms <= LONGEST_MS;
+}
+
+function shorten(reason: string): string {
+  return reason.length <= LONGEST_REASON ? reason : `${reason.slice(0, LONGEST_REASON)}…`;
+}

@@ -1,0 +1,88 @@
+/** What runs in a child process of a worker: BullMQ's main file imports it, and hands each job over. */
+
+import process from "node:process";
+import { readAnswer } from "../../throttle/feedback/answer.ts";
+import { assertProgress, type Handler, type JobContext } from "./context.ts";
+import { asFailure, isDiscard, isRetryAfter, isStorable } from "./outcome.ts";
+import {
+  HANDLER_FILE,
+  type ChildAnswer,
+  type ChildAttempt,
+  type ChildFailure,
+  type SlotMessage,
+} from "./sandbox-protocol.ts";
+
+/** A job as BullMQ gives it to a processor in a child process. */
+interface SandboxedJob {
+  readonly data: unknown;
+  readonly sluice: ChildAttempt;
+  log(line: string): Promise<void>;
+  updateProgress(value: unknown): Promise<void>;
+}
+
+const handler = await loadHandler(process.env[HANDLER_FILE]!);
+
+async function loadHandler(file: string): Promise<Handler<unknown, unknown>> {
+  const { default: exported } = (await import(file)) as { default?: unknown };
+  // What was CommonJS once has a default inside of its default.
+  const inner = (exported as { default?: unknown } | undefined)?.default;
+  const found = typeof exported === "function" ? exported : inner;
+  if (typeof found !== "function") throw new Error(`${file} has no function as its default export`);
+  return found as Handler<unknown, unknown>;
+}
+
+/** Does one job, and tells what came of it: an error must come out as more than its message. */
+export default async function runHere(
+  stored: SandboxedJob,
+  _token: unknown,
+  signal: AbortSignal,
+): Promise<ChildAnswer> {
+  const job = { ...stored.sluice.job, data: stored.data };
+  try {
+    const result = await handler(job, contextOf(stored, signal));
+    if (isRetryAfter(result) || isDiscard(result)) return { failure: failureOf(result) };
+    return isStorable(result) ? { result } : { isLost: true };
+  } catch (thrown) {
+    return { failure: failureOf(thrown instanceof Error ? thrown : asFailure(thrown)) };
+  }
+}
+
+function contextOf(stored: SandboxedJob, signal: AbortSignal): JobContext {
+  const { attempt, slot } = stored.sluice;
+  return {
+    signal,
+    attempt,
+    slot: {
+      ...slot,
+      signal,
+      settle: async (cost) => tell({ sluice: "settle", cost }),
+      release: () => tell({ sluice: "release" }),
+    },
+    log: (line) => stored.log(String(line)),
+    progress: (value) => {
+      assertProgress(value);
+      return stored.updateProgress(value);
+    },
+  };
+}
+
+function tell(message: SlotMessage): void {
+  process.send?.(message);
+}
+
+/** Of an error's own properties those that are plain values, and what it tells of the downstream. */
+function failureOf(error: Error): ChildFailure {
+  const { name, message, stack } = error;
+  const plain = Object.entries(error).filter(([, value]) => isPlain(value));
+  const answer = readAnswer(error, Date.now());
+  if (answer === undefined) return { ...Object.fromEntries(plain), name, message, stack };
+  const { retryAfterMs } = answer;
+  const status = answer.isLimited ? 429 : answer.status;
+  const headers = retryAfterMs === undefined ? {} : { "retry-after-ms": String(retryAfterMs) };
+  const response = { status, headers };
+  return { ...Object.fromEntries(plain), name, message, stack, response };
+}
+
+function isPlain(value: unknown): boolean {
+  return ["string", "number", "boolean"].includes(typeof value);
+}

@@ -1,0 +1,77 @@
+import type { Change, Peeked, ScopeRequest, SteerRequest } from "../../core/store.ts";
+import { frameKeys, frameNumbers, packNumbers, type Frame } from "./frame.ts";
+import { defineScript, type Script } from "./script.ts";
+import { readStanding } from "./slots-draw.ts";
+
+type Reply = readonly [
+  nowUs: number,
+  generation: number,
+  version: number,
+  text: string,
+  isOverride: number,
+  alive: number,
+  coolUntilUs: number,
+  pausedUntilUs: number,
+  factor: number,
+  wholeAtUs: number,
+  gapUs: number,
+  gapUntilUs: number,
+  ...standings: readonly (readonly number[])[],
+];
+
+export const bucketPeek: Script<ScopeRequest & Frame, Peeked> = defineScript({
+  name: "bucket/bucket-peek",
+  keys: (input) => frameKeys(input),
+  args: (input) => [input.terms.text, packNumbers([input.pinnedUs ?? 0, ...frameNumbers(input)])],
+  decode: (reply) => {
+    const [nowUs, generation, version, text, isOverride, alive, ...others] = reply as Reply;
+    const [coolUntilUs, pausedUntilUs, factor, wholeAtUs, gapUs, gapUntilUs, ...standings] = others;
+    return {
+      nowUs,
+      generation,
+      version,
+      text,
+      isOverride: isOverride === 1,
+      alive,
+      coolUntilUs,
+      pausedUntilUs,
+      factor,
+      wholeAtUs,
+      gapUs,
+      gapUntilUs,
+      standings: standings.map(readStanding),
+    };
+  },
+});
+
+export const bucketSteer: Script<SteerRequest & Frame, void> = defineScript({
+  name: "bucket/bucket-steer",
+  keys: (input) => frameKeys(input),
+  args: (input) => {
+    const { terms, prefix, bucket, change, pinnedUs = 0 } = input;
+    const numbers = packNumbers([pinnedUs, ...frameNumbers(input), ...changeNumbers(change)]);
+    const message = input.key === undefined ? bucket : `${bucket}\n${input.key}`;
+    return [terms.text, changesChannel(prefix), message, change.do, numbers];
+  },
+  decode: () => undefined,
+});
+
+/** Where all replicas hear that slots are worthless; the message is a bucket's name, and after a newline a key's. */
+export function changesChannel(prefix: string): string {
+  return `${prefix}:changes`;
+}
+
+function changeNumbers(change: Change): number[] {
+  switch (change.do) {
+    case "configure":
+      return [change.isOverride ? 1 : 0];
+    case "pause":
+      return [change.forUs];
+    case "space":
+      return [change.gapUs, change.forUs];
+    case "cool":
+      return [change.forUs, change.rampUs, change.slotUs];
+    case "cut":
+      return [change.factor, change.floor, change.recoverUs, change.forUs, change.slotUs];
+  }
+}

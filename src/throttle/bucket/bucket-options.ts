@@ -1,0 +1,65 @@
+import { z } from "zod";
+import { readOptions, wholeNumber } from "../../core/options.ts";
+import type { PolicyOptions } from "../../core/policy/policy.ts";
+import { FEEDBACK_SHAPE, type FeedbackOptions } from "../call-options.ts";
+import {
+  ON_STATE_LOST,
+  ON_STORE_DOWN,
+  type OnStateLost,
+  type OnStoreDown,
+} from "../outage/on-store-down.ts";
+
+/** What `bucket()` takes: the policy, and what each process does with it. */
+export interface BucketOptions extends PolicyOptions, FeedbackOptions {
+  /**
+   * How many callers may wait in this process; low calls are refused at 70 % of it, normal ones at 80 %,
+   * high ones at 90 %, with `LineFullError`. Defaults to no bound.
+   */
+  readonly maxWaiting?: number | undefined;
+  /**
+   * What becomes of calls while Redis does not answer: `"refuse"` fails them with `StoreUnavailableError`,
+   * `"wait"` lets them wait until it does, `{ local: 0.5 }` goes on at half of this process's part of the
+   * rate, and `"open"` lets them pass without any limit. Workers' jobs wait, unless calls go on locally.
+   * Defaults to `"refuse"`.
+   */
+  readonly onStoreDown?: OnStoreDown | undefined;
+  /**
+   * How the bucket starts when Redis has lost what it had let pass: `"empty"` as if a burst had just left,
+   * `"full"` as if nothing had. Defaults to `"empty"`.
+   */
+  readonly onStateLost?: OnStateLost | undefined;
+}
+
+/** The same, with what each process does for itself apart. */
+export interface ReadBucketOptions {
+  readonly policy: unknown;
+  readonly maxWaiting: number | undefined;
+  readonly feedback: FeedbackOptions;
+  readonly onStoreDown: OnStoreDown | undefined;
+  readonly onStateLost: OnStateLost | undefined;
+}
+
+/** What the policy holds is read by `compilePolicy`. */
+const ANYTHING = z.unknown().optional();
+const BUCKET_OPTIONS = z.strictObject({
+  rate: ANYTHING,
+  burst: ANYTHING,
+  concurrency: ANYTHING,
+  limits: ANYTHING,
+  perKey: ANYTHING,
+  shares: ANYTHING,
+  ...FEEDBACK_SHAPE,
+  maxWaiting: wholeNumber(1, 100_000_000, "callers").optional(),
+  onStoreDown: ON_STORE_DOWN.optional(),
+  onStateLost: ON_STATE_LOST.optional(),
+});
+
+export const BUCKET_OPTION_NAMES: readonly string[] = Object.keys(BUCKET_OPTIONS.shape);
+
+export function readBucketOptions(where: string, given: unknown): ReadBucketOptions {
+  const read = readOptions(where, BUCKET_OPTIONS, given);
+  const { maxWaiting, onStoreDown, onStateLost, ...others } = read;
+  const { feedback, maxCooldownMs, adaptive, pace, ...policy } = others;
+  const heard = { feedback, maxCooldownMs, adaptive, pace };
+  return { policy, maxWaiting, feedback: heard, onStoreDown, onStateLost };
+}

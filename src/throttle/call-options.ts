@@ -1,0 +1,287 @@
+import { z } from "zod";
+import { isThenable, ignoreRejection } from "../core/describe.ts";
+import { InvalidOptionError } from "../core/errors.ts";
+import {
+  KEY,
+  LONGEST_MS,
+  PRIORITY,
+  readOptions,
+  wholeNumber,
+  type Priority,
+} from "../core/options.ts";
+import type { Cost } from "./costs.ts";
+
+/** What one answer of a downstream tells. */
+export interface Feedback {
+  /** How long nothing may start, in ms. */
+  readonly coolMs: number;
+  /** Whom it is about. Defaults to the key, if keys have limits of their own, else the bucket. */
+  readonly scope?: "bucket" | "key" | undefined;
+}
+
+/**
+ * Reads what a call returned or threw: how long to cool down, undefined if it tells nothing.
+ * `false` listens to nothing.
+ */
+export type ReadFeedback = false | ((resultOrError: unknown) => Feedback | undefined);
+
+/** How a bucket listens to its downstream. */
+export interface FeedbackOptions {
+  /** Instead of reading 429 and 503 from what calls return and throw. */
+  readonly feedback?: ReadFeedback | undefined;
+  /** The longest cooldown that an answer can set. Defaults to 900,000 ms. */
+  readonly maxCooldownMs?: number | undefined;
+  /** Cuts the rate with each refusal, and grows it back. Defaults to off. */
+  readonly adaptive?: AdaptiveOptions | undefined;
+  /** `"headers"` slows down before the wall, by what answers say is left. Defaults to off. */
+  readonly pace?: "headers" | undefined;
+}
+
+export interface AdaptiveOptions {
+  /** The part of the rate that is never gone below, such as 0.1. */
+  readonly floor: number;
+  /** How long a rate of nothing would take to grow back to the whole, such as 60,000 ms. */
+  readonly recoverMs: number;
+}
+
+const PART = { error: "give a part of the rate, from 0.01 to 1" };
+
+const FEEDBACK: z.ZodType<ReadFeedback> = z.custom<ReadFeedback>(
+  (value) => value === false || typeof value === "function",
+  { error: "give false, or a function of what calls return and throw" },
+);
+
+/** The part of what `bucket()` takes that is about answers. */
+export const FEEDBACK_SHAPE: {
+  feedback: z.ZodOptional<z.ZodType<ReadFeedback>>;
+  maxCooldownMs: z.ZodOptional<z.ZodType<number>>;
+  adaptive: z.ZodOptional<z.ZodType<AdaptiveOptions>>;
+  pace: z.ZodOptional<z.ZodType<"headers">>;
+} = {
+  feedback: FEEDBACK.optional(),
+  maxCooldownMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
+  adaptive: z
+    .strictObject(
+      {
+        floor: z.number(PART).min(0.01, PART).max(1, PART),
+        recoverMs: wholeNumber(100, LONGEST_MS, "milliseconds"),
+      },
+      {
+        error: (issue) =>
+          issue.code === "invalid_type" ? "give { floor: 0.1, recoverMs: 60_000 }" : undefined,
+      },
+    )
+    .optional(),
+  pace: z.literal("headers", { error: 'give "headers"' }).optional(),
+};
+
+/** How one call draws. */
+export interface DrawOptions {
+  /** The tenant, account or endpoint that the call is for; its own limits hold beside those of all. */
+  readonly key?: string | undefined;
+  /** What the call takes: a number of calls, or by unit, `{ tokens: 800 }`. Defaults to 1 call, and nothing of other units. */
+  readonly cost?: Cost | undefined;
+  /** Who goes first, over all replicas. Defaults to `"normal"`. */
+  readonly priority?: Priority | undefined;
+  /** How long to wait for a slot at most, from 1 ms. Defaults to no limit. */
+  readonly maxWaitMs?: number | undefined;
+  /** Ends the wait: `draw` then rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** What `tryDraw` takes: it waits for nothing, and nobody. */
+export type TryOptions = Pick<DrawOptions, "key" | "cost">;
+
+/** What a call came to cost, by unit; undefined if the result does not tell. */
+type ToldCost = SettledCost | null | undefined;
+
+/** What a call came to cost, by unit; what is undefined or null stays as estimated. */
+export type SettledCost = Readonly<Record<string, number | null | undefined>>;
+
+/** Reads the true cost of a call from its result; what it leaves out, or undefined, stays as estimated. */
+export type SettleBy<Result> = {
+  // A method's parameter may be narrower, as those of functions that users write are.
+  by(result: Result): ToldCost | Promise<ToldCost>;
+}["by"];
+
+const A_COST =
+  "give a whole number of calls from 1, or one for each unit that it takes, such as { tokens: 800 }";
+
+export const COST: z.ZodType<Cost> = z.custom<Cost>().superRefine(checkCost);
+const TRY_SHAPE = { key: KEY.optional(), cost: COST.optional() };
+const DRAW_SHAPE = {
+  ...TRY_SHAPE,
+  priority: PRIORITY.optional(),
+  maxWaitMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
+  signal: z.instanceof(AbortSignal, { error: "give an AbortSignal" }).optional(),
+};
+const TRY_OPTIONS = z.strictObject(TRY_SHAPE);
+const DRAW_OPTIONS = z.strictObject(DRAW_SHAPE);
+const A_FUNCTION = { error: "give a function" };
+const THROTTLED_OPTIONS = z.strictObject({
+  ...DRAW_SHAPE,
+  key: z
+    .custom<string | ((...args: never[]) => string | undefined)>(isKeyOrFunction, {
+      error:
+        'give a name of 1 to 256 characters without "{" and "}", or a function of the arguments',
+    })
+    .optional(),
+  cost: z
+    .custom<Cost | ((...args: never[]) => Cost | undefined)>()
+    .superRefine((cost, context) => {
+      if (!isFunction(cost)) checkCost(cost, context);
+    })
+    .optional(),
+  settle: z.custom<SettleBy<unknown>>(isFunction, A_FUNCTION).optional(),
+  feedback: FEEDBACK.optional(),
+  concurrency: wholeNumber(1, 1_000_000, "calls").optional(),
+});
+
+const FETCH_OPTIONS = THROTTLED_OPTIONS.omit({ concurrency: true });
+
+export const THROTTLED_OPTION_NAMES: readonly string[] = Object.keys(THROTTLED_OPTIONS.shape);
+
+/** What `draw` takes. */
+export function readDrawOptions(where: string, given: unknown): DrawOptions {
+  return readOptions(where, DRAW_OPTIONS, given);
+}
+
+/** What `.with` of a throttled function takes, and puts over what was given before: undefined says nothing. */
+export function readOverrides(where: string, given: unknown): DrawOptions {
+  return withoutUndefined(readDrawOptions(where, given));
+}
+
+/** The same for `fetch.with`. */
+export function readFetchOverrides(where: string, given: unknown): CallOptions {
+  return withoutUndefined(readOptions(where, FETCH_OPTIONS, given));
+}
+
+function withoutUndefined<T extends object>(read: T): T {
+  const entries = Object.entries(read).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(entries) as T;
+}
+
+export function readTryOptions(where: string, given: unknown): TryOptions {
+  const key = plainKeyOf(given);
+  return key === undefined ? readOptions(where, TRY_OPTIONS, given) : { key };
+}
+
+/** What most keys are made of, of which none is refused: to read each would cost more than the rest of a try. */
+const PLAIN_KEY = /^[\w.:@/|+-]{1,256}$/;
+
+/** The key, if these are plain options of a plain key alone. */
+function plainKeyOf(given: unknown): string | undefined {
+  if (typeof given !== "object" || given === null || "cost" in given) return undefined;
+  if (Object.getPrototypeOf(given) !== Object.prototype) return undefined;
+  for (const name in given) if (name !== "key") return undefined;
+  const { key } = given as { key?: unknown };
+  return typeof key === "string" && PLAIN_KEY.test(key) ? key : undefined;
+}
+
+/** How the calls of a wrapped function draw: key and cost may be functions of the arguments. */
+export interface CallOptions<Args extends never[] = never[], Result = never> extends Omit<
+  DrawOptions,
+  "key" | "cost"
+> {
+  readonly key?: string | ((...args: Args) => string | undefined) | undefined;
+  readonly cost?: Cost | ((...args: Args) => Cost | undefined) | undefined;
+  /** The true cost, once the result tells it; what it leaves out, or undefined, stays as estimated. */
+  readonly settle?: SettleBy<Result> | undefined;
+  /** What results and errors tell of the downstream; instead of the bucket's. */
+  readonly feedback?: ReadFeedback | undefined;
+  /** How many calls may wait for their slot or run at once in this process. Defaults to no bound. */
+  readonly concurrency?: number | undefined;
+}
+
+/** What `throttled` takes. */
+export function readCallOptions(where: string, given: unknown): CallOptions {
+  return readOptions(where, THROTTLED_OPTIONS, given);
+}
+
+/** @throws {@link InvalidOptionError} when what a function of the arguments came to can never work. */
+function readResolved(where: string, given: TryOptions): TryOptions {
+  return readOptions(where, TRY_OPTIONS, given);
+}
+
+function isFunction(value: unknown): boolean {
+  return typeof value === "function";
+}
+
+function isKeyOrFunction(value: unknown): boolean {
+  return isFunction(value) || KEY.safeParse(value).success;
+}
+
+/** Each amount that is none is told by its unit: of several, the first. */
+function checkCost(cost: unknown, context: z.RefinementCtx): void {
+  if (typeof cost !== "object" || cost === null || Array.isArray(cost)) {
+    if (!isAmount(cost)) context.addIssue({ code: "custom", message: A_COST });
+    return;
+  }
+  const amounts = Object.entries(cost);
+  if (amounts.length === 0) context.addIssue({ code: "custom", message: A_COST });
+  for (const [unit, amount] of amounts) {
+    if (isAmount(amount)) continue;
+    ignoreRejection(amount);
+    const message = "give a whole number from 1, and leave out a unit that the call does not take";
+    context.addIssue({ code: "custom", message, path: [unit] });
+  }
+}
+
+function isAmount(amount: unknown): boolean {
+  return Number.isSafeInteger(amount) && (amount as number) >= 1;
+}
+
+/** How each call draws: all alike, unless key or cost depend on the arguments. */
+export function optionsReader(where: string, given: CallOptions): (args: never[]) => DrawOptions {
+  const { priority, maxWaitMs, signal, key, cost } = given;
+  if (typeof key !== "function" && typeof cost !== "function") {
+    const options = Object.freeze({ priority, maxWaitMs, signal, key, cost });
+    return () => options;
+  }
+
+  function answerOf<T>(option: string, of: T | ((...args: never[]) => T), args: never[]): T {
+    if (typeof of !== "function") return of;
+    const answer = (of as (...args: never[]) => T)(...args);
+    if (!isThenable(answer)) return answer;
+    const remedy = "let the function answer at once, and await what it needs before the call";
+    throw new InvalidOptionError({ where, option, value: answer, remedy });
+  }
+
+  return (args) => {
+    const own = readResolved(where, {
+      key: answerOf("key", key, args),
+      cost: answerOf("cost", cost, args),
+    });
+    return { priority, maxWaitMs, signal, key: own.key, cost: own.cost };
+  };
+}
+
+/** Any function that can be wrapped. */
+export type AnyFunction = (...args: never[]) => unknown;
+
+/** How the calls of one wrapped function draw; key and cost may depend on the arguments. */
+export type ThrottledOptions<F extends AnyFunction> = CallOptions<
+  Parameters<F>,
+  Awaited<ReturnType<F>>
+>;
+
+/** The same function, but each call waits for its slot; a plain result becomes a promise. */
+export type Throttled<F extends AnyFunction> = (F extends (...args: never[]) => Promise<unknown>
+  ? F
+  : (this: ThisParameterType<F>, ...args: Parameters<F>) => Promise<Awaited<ReturnType<F>>>) & {
+  /** The same function with other options for the calls made through it. */
+  with(options: DrawOptions): Throttled<F>;
+};
+
+export type FetchFunction = typeof globalThis.fetch;
+
+/**
+ * How requests draw. `key` and `cost` may be functions of what `fetch` is given: `(input, init) => …`. `settle` gets a
+ * copy of the answer, whose body comes as the caller reads the answer's own.
+ */
+export type FetchOptions = Omit<ThrottledOptions<FetchFunction>, "concurrency">;
+
+/** The `fetch` of a bucket; `with` gives one whose calls draw with other options. */
+export type ThrottledFetch = FetchFunction & {
+  with(options: FetchOptions): ThrottledFetch;
+};

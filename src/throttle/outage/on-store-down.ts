@@ -1,0 +1,75 @@
+import { z } from "zod";
+import type { Logger } from "../../core/logger.ts";
+import type { Store, Wake } from "../../core/store.ts";
+import { createOutageStore } from "./outage-store.ts";
+import { createLocalStandIn, createOpenStandIn, type Known, type StandIn } from "./stand-ins.ts";
+
+/** What becomes of a bucket's calls while Redis does not answer. */
+export type OnStoreDown =
+  | "wait"
+  | "refuse"
+  | "open"
+  /** So much of this process's part of the rate, above 0 and up to 1. */
+  | { readonly local: number };
+
+/** How a bucket starts whose state Redis has lost. */
+export type OnStateLost = "empty" | "full";
+
+const LOCAL_ERROR = { error: "give a part of this process's rate, above 0 and up to 1" };
+const LOCAL = z.strictObject({
+  local: z.number(LOCAL_ERROR).min(0.001, LOCAL_ERROR).max(1, LOCAL_ERROR),
+});
+
+export const ON_STORE_DOWN: z.ZodType<OnStoreDown> = z.unknown().transform((given, context) => {
+  if (given === "wait" || given === "refuse" || given === "open") return given;
+  const read = LOCAL.safeParse(given);
+  if (read.success) return read.data;
+  const message =
+    'give "wait", "refuse", "open", or { local: 0.5 } with a number above 0 and up to 1';
+  context.addIssue({ code: "custom", message });
+  return z.NEVER;
+});
+
+export const ON_STATE_LOST: z.ZodType<OnStateLost> = z.enum(["empty", "full"], {
+  error: 'give "empty" or "full"',
+});
+
+/** A store in this process's memory, on a clock that is given. */
+export type OpenLocalStore = (nowUs: () => number) => Store;
+
+/** The store of a bucket as `onStoreDown` has it: the same, or one whose calls go on when it does not answer. */
+export function standByStore(parts: {
+  readonly store: Store;
+  readonly bucket: string;
+  readonly asker: string;
+  readonly logger: Logger;
+  readonly onStoreDown: OnStoreDown;
+  readonly openLocalStore?: OpenLocalStore | undefined;
+  readonly wake: Wake;
+}): Store {
+  const { store, bucket, asker, logger, onStoreDown, openLocalStore, wake } = parts;
+  if (onStoreDown === "open") return createOutageStore({ store, bucket, standIn: standOpen });
+  if (typeof onStoreDown === "string" || openLocalStore === undefined) return store;
+  const { local: share } = onStoreDown;
+  return createOutageStore({ store, bucket, standIn: standLocal });
+
+  function standOpen(known: Known): StandIn {
+    const problem = `Redis does not answer: ALL calls of bucket "${bucket}" pass WITHOUT ANY LIMIT until it does.`;
+    logger.error({ bucket, onStoreDown }, problem);
+    return createOpenStandIn(known);
+  }
+
+  function standLocal({ nowUs, replicas, runningOf }: Known): StandIn | undefined {
+    // Who was never told how many there are cannot know its part.
+    if (nowUs === undefined || replicas === 0) return undefined;
+    const percent = Number(((100 * share) / replicas).toPrecision(3));
+    const problem = `Redis does not answer: bucket "${bucket}" goes on here at ${percent} % of its limits until it does.`;
+    logger.warn({ bucket, share, replicas }, problem);
+    const openStore: OpenLocalStore = (clock) => {
+      const local = openLocalStore!(clock);
+      local.listen(asker, wake);
+      return local;
+    };
+    return createLocalStandIn({ bucket, share, known: { nowUs, replicas, runningOf }, openStore });
+  }
+}

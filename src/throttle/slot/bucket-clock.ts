@@ -1,0 +1,53 @@
+/** How far this process's monotonic clock runs ahead of a bucket's. */
+export interface BucketClock {
+  /** Takes in a reply that arrived at `arrivedMs` and was written at `nowUs`; the offset, in ms. */
+  sample(arrivedMs: number, nowUs: number): number;
+  /** The bucket's clock has gone back, since Redis lost it: what was seen of it says nothing any more. */
+  reset(): void;
+}
+
+/**
+ * The smallest offset seen of late: that of the reply whose way back was the
+ * shortest. A call is then late by that way at most, and never early; a reply
+ * that came late does not shift its slots into those of other replicas.
+ */
+export function createBucketClock(): BucketClock {
+  const offsets = createRecentMinimum();
+
+  return {
+    sample: (arrivedMs, nowUs) => offsets.sample(arrivedMs, arrivedMs - nowUs / 1_000),
+    reset: () => offsets.reset(),
+  };
+}
+
+/** Samples of one window, and of the one before it, are looked at. */
+const WINDOW_MS = 1_000;
+
+/** The least of what was seen in this second and in the one before. */
+export interface RecentMinimum {
+  /** Takes in what was seen at `atMs`; the least of late. */
+  sample(atMs: number, seen: number): number;
+  reset(): void;
+}
+
+export function createRecentMinimum(): RecentMinimum {
+  let windowEndsMs = -Infinity;
+  let least = Infinity;
+  let leastBefore = Infinity;
+
+  return {
+    sample(atMs, seen) {
+      if (atMs >= windowEndsMs) {
+        leastBefore = atMs < windowEndsMs + WINDOW_MS ? least : Infinity;
+        least = Infinity;
+        windowEndsMs = atMs + WINDOW_MS;
+      }
+      least = Math.min(least, seen);
+      return Math.min(least, leastBefore);
+    },
+    reset() {
+      windowEndsMs = -Infinity;
+      least = Infinity;
+    },
+  };
+}

@@ -1,0 +1,206 @@
+import { formatLimit, ruleOf } from "../../core/limits/registry.ts";
+import type { Limit } from "../../core/limits/rule.ts";
+import { LONGEST_MS } from "../../core/options.ts";
+import { COOLING, PAUSED, SLOWED, type Granted, type Standing } from "../../core/store.ts";
+import type { CallTerms } from "../costs.ts";
+import type { Slot } from "../slot/slot.ts";
+import type { Group } from "../waiting/group.ts";
+
+/** What one limit of a policy said to a call. The numbers are of a limit of 100 calls a minute, 97 of them used. */
+export interface LimitDecision {
+  /** The limit as its policy writes it: `"100/min"`. */
+  readonly name: string;
+  /** What it counts: `"calls"` unless the policy says otherwise, e.g. `"tokens"`. */
+  readonly unit: string;
+  /** Whether the whole bucket shares it (`"bucket"`) or each key has its own (`"key"`). */
+  readonly scope: "bucket" | "key";
+  /** The most that can pass at once when nothing is used, in units: `100`. */
+  readonly capacity: number;
+  /** The time in which `capacity` comes back, in ms: `60000`, and `0.5` for 1 of 2,000 a second. Undefined of a limit on calls at once. */
+  readonly windowMs: number | undefined;
+  /** Whole units that could pass now, after this call when it was allowed: `3`. */
+  readonly remaining: number;
+  /** Ms until all of `capacity` is there again, if nothing else is drawn: `58200`. */
+  readonly resetAfterMs: number;
+  /** Ms until this limit would let the same call pass: `0` when it does now, `600` when the call costs 4. */
+  readonly retryAfterMs: number;
+}
+
+/** The answer to a call that asked once and did not wait. The numbers go on from {@link LimitDecision}. */
+export interface Decision {
+  /** Whether the call may start now; its cost is then drawn. `false` for a call of cost 4. */
+  readonly allowed: boolean;
+  /** Whole units that could pass now under the limit with the least left: `3`. */
+  readonly remaining: number;
+  /** Ms until every limit is as if nothing had been drawn: `58200`, the longest of all. */
+  readonly resetAfterMs: number;
+  /** Ms until the same call is likely to pass: `0` when allowed, else the longest of all, `600`. */
+  readonly retryAfterMs: number;
+  /** The name of the limit that refused it: `"100/min"`; `"a pause"`, `"a cooldown"` and the like where none did. Undefined when allowed. */
+  readonly limitedBy: string | undefined;
+  /** Each limit in the policy's order, of the bucket and of the key. */
+  readonly limits: readonly LimitDecision[];
+}
+
+/** What a draw for many calls of one group came to. */
+export interface Outcome {
+  readonly group: Group;
+  readonly granted: Granted;
+  readonly nowUs: number;
+}
+
+/** What calls are told is made by copying: see `Asker` in try-batches.ts for what becomes of literals. */
+const ALLOWED = {
+  allowed: true as const,
+  remaining: 0,
+  resetAfterMs: 0,
+  retryAfterMs: 0,
+  limitedBy: undefined,
+  limits: [],
+  slot: undefined,
+};
+
+/** Where nobody can tell, as when a lease comes free; a caller may well ask again so much later. */
+export const UNKNOWN_MS = 1_000;
+
+/** How the limits stand after all of the calls; names and sizes are the same for all that follow. */
+export function standingsOf({ group, granted, nowUs }: Outcome): readonly LimitDecision[] {
+  const { limits, shared } = group.callTerms;
+  return limits.map((limit, index) =>
+    describe(limit, granted.standings[index]!, {
+      nowUs,
+      scope: index < shared.length ? "bucket" : "key",
+    }),
+  );
+}
+
+/** What one allowed call is told: those behind it, `after` in number, have not drawn yet. */
+export function allowed(
+  standings: readonly LimitDecision[],
+  { costs }: CallTerms,
+  { after, slot }: { readonly after: number; readonly slot: Slot },
+): TryDecision {
+  // A list of its own: whoever changes it changes nobody else's.
+  const limits = after === 0 ? [...standings] : beforeOthers(standings, costs, after);
+  let remaining = Infinity;
+  let resetAfterMs = 0;
+  for (const limit of limits) {
+    remaining = Math.min(remaining, limit.remaining);
+    resetAfterMs = Math.max(resetAfterMs, limit.resetAfterMs);
+  }
+  return { ...ALLOWED, remaining, resetAfterMs, limits, slot };
+}
+
+function beforeOthers(
+  standings: readonly LimitDecision[],
+  costs: readonly number[],
+  others: number,
+): LimitDecision[] {
+  return standings.map((limit, index) => {
+    const remaining = Math.min(limit.capacity, limit.remaining + others * costs[index]!);
+    return { ...limit, remaining };
+  });
+}
+
+/** What a refused call is told. */
+export function refused(
+  standings: readonly LimitDecision[],
+  { group, granted: { bindsAt, notBeforeUs }, nowUs }: Outcome,
+): TryDecision {
+  const waitMs = Math.ceil(Math.max(0, notBeforeUs - nowUs) / 1_000);
+  const untilMs = notBeforeUs === Infinity ? UNKNOWN_MS : waitMs;
+  const longestMs = Math.max(1, untilMs, ...standings.map((limit) => limit.retryAfterMs));
+  const retryAfterMs = Math.min(LONGEST_MS, longestMs);
+  const limits = bindsAt < 0 ? shutUntil(standings, retryAfterMs) : standings;
+  return {
+    allowed: false,
+    remaining: Math.min(...limits.map((limit) => limit.remaining)),
+    resetAfterMs: Math.max(0, ...limits.map((limit) => limit.resetAfterMs)),
+    retryAfterMs,
+    limitedBy: nameBinding(bindsAt, group.callTerms.limits) ?? "the line",
+    limits,
+    slot: undefined,
+  };
+}
+
+/** Whatever limits have left: nothing can pass while a pause, a cooldown or a slowed rate holds calls back. */
+function shutUntil(standings: readonly LimitDecision[], retryAfterMs: number): LimitDecision[] {
+  return standings.map((limit) => ({
+    ...limit,
+    remaining: 0,
+    resetAfterMs: Math.max(limit.resetAfterMs, retryAfterMs),
+    retryAfterMs,
+  }));
+}
+
+/** The same refusal, so much later. A copy is changed but never grows: V8 takes 25 times as long for one that does. */
+export function later(decision: TryDecision, passedMs: number): TryDecision {
+  const limits: LimitDecision[] = [];
+  for (const limit of decision.limits) {
+    const resetAfterMs = Math.max(0, limit.resetAfterMs - passedMs);
+    const retryAfterMs = Math.max(0, limit.retryAfterMs - passedMs);
+    limits.push({ ...limit, resetAfterMs, retryAfterMs });
+  }
+  const resetAfterMs = Math.max(0, decision.resetAfterMs - passedMs);
+  const retryAfterMs = Math.max(0, decision.retryAfterMs - passedMs);
+  return { ...decision, resetAfterMs, retryAfterMs, limits };
+}
+
+function describe(
+  limit: Limit,
+  { remaining, resetUs, nextUs }: Standing,
+  { nowUs, scope }: { nowUs: number; scope: "bucket" | "key" },
+): LimitDecision {
+  const facts = factsOf(limit);
+  return {
+    ...facts,
+    scope,
+    remaining: Math.min(facts.capacity, remaining),
+    resetAfterMs: untilMs(resetUs, nowUs),
+    retryAfterMs: untilMs(nextUs, nowUs),
+  };
+}
+
+function untilMs(us: number, nowUs: number): number {
+  return us === Infinity ? UNKNOWN_MS : Math.max(0, Math.ceil((us - nowUs) / 1_000));
+}
+
+/** What is the same in all decisions by a limit: to write its name takes longer than the rest of them. */
+const known = new WeakMap<Limit, LimitDecision>();
+
+function factsOf(limit: Limit): LimitDecision {
+  const found = known.get(limit);
+  if (found !== undefined) return found;
+  const { unit, capacity, count, periodUs, kind } = limit;
+  const { isRate } = ruleOf(kind);
+  const windowMs = isRate ? (capacity * periodUs) / count / 1_000 : undefined;
+  const facts: LimitDecision = {
+    name: formatLimit(limit),
+    unit,
+    scope: "key",
+    capacity,
+    windowMs,
+    remaining: 0,
+    resetAfterMs: 0,
+    retryAfterMs: 0,
+  };
+  known.set(limit, facts);
+  return facts;
+}
+
+const NAMES: ReadonlyMap<number, string> = new Map([
+  [COOLING, "a cooldown"],
+  [PAUSED, "a pause"],
+  [SLOWED, "a rate that answers have slowed"],
+]);
+
+/** What holds a call back, as its user is told: `"100/s"`; undefined if it is the line alone. */
+export function nameBinding(bindsAt: number, limits: readonly Limit[]): string | undefined {
+  const limit = limits[bindsAt - 1];
+  return limit === undefined ? NAMES.get(bindsAt) : formatLimit(limit);
+}
+
+/** A decision; the slot that an allowed call came with settles and releases it. Once `allowed` is asked for, the rest is known. */
+export type TryDecision =
+  | (Decision & { readonly allowed: true; readonly limitedBy: undefined; readonly slot: Slot })
+  | (Decision & { readonly allowed: false; readonly limitedBy: string; readonly slot: undefined });

@@ -1,0 +1,65 @@
+import type { Limit } from "../../core/limits/rule.ts";
+import { rememberLast } from "../lru.ts";
+import type { Group } from "../waiting/group.ts";
+import { later, type TryDecision } from "./decision.ts";
+
+/** What was refused, and cannot pass yet: Redis need not be asked about it again. */
+export interface Refusals {
+  /** The refusal that still holds for calls of this group, as it stands now. */
+  find(group: Group): TryDecision | undefined;
+  /** Calls of this group were refused just now, and will be for so long: they may be told to come again later than that. */
+  keep(group: Group, decision: TryDecision, forMs: number): void;
+  /** Something of the bucket, or of one key, has changed: what was refused may pass now. */
+  forget(key?: string): void;
+}
+
+interface Refusal {
+  readonly untilMs: number;
+  readonly decision: TryDecision;
+  readonly decidedAtMs: number;
+  readonly key: string | undefined;
+  /** The key's limits that refused it: another tier may let it pass. */
+  readonly keyLimits: readonly Limit[];
+}
+
+const MOST_REFUSALS = 10_000;
+/** However long a refusal holds, it is asked about again: news of a change may have been lost. */
+const LONGEST_MEMORY_MS = 10_000;
+
+export function createRefusals(): Refusals {
+  const refusals = rememberLast<Refusal>(MOST_REFUSALS, ({ key }, name) => unlist(key, name));
+  /** By key, so that the news of one key touches no other's: it comes with each call that settles. */
+  const namesOfKeys = new Map<string | undefined, Set<string>>();
+
+  function list(key: string | undefined, name: string): void {
+    const names = namesOfKeys.get(key);
+    if (names === undefined) namesOfKeys.set(key, new Set([name]));
+    else names.add(name);
+  }
+
+  function unlist(key: string | undefined, name: string): void {
+    const names = namesOfKeys.get(key);
+    names?.delete(name);
+    if (names?.size === 0) namesOfKeys.delete(key);
+  }
+
+  return {
+    find({ name, callTerms }) {
+      const refusal = refusals.get(name);
+      if (refusal?.keyLimits !== callTerms.keyLimits) return undefined;
+      const nowMs = performance.now();
+      if (nowMs >= refusal.untilMs) return undefined;
+      return later(refusal.decision, Math.floor(nowMs - refusal.decidedAtMs));
+    },
+    keep({ name, key, callTerms: { keyLimits } }, decision, forMs) {
+      const nowMs = performance.now();
+      const untilMs = nowMs + Math.min(forMs, LONGEST_MEMORY_MS);
+      refusals.set(name, { untilMs, decision, decidedAtMs: nowMs, key, keyLimits });
+      list(key, name);
+    },
+    forget(key) {
+      if (key === undefined) return refusals.clear();
+      for (const name of namesOfKeys.get(key) ?? []) refusals.delete(name);
+    },
+  };
+}

@@ -1,0 +1,306 @@
+import { StoreUnavailableError } from "../../core/errors.ts";
+import {
+  NO_PLACE,
+  type Drawn,
+  type DrawRequest,
+  type Granted,
+  type Wish,
+} from "../../core/store.ts";
+import type { TryOptions } from "../call-options.ts";
+import type { BucketContext, PolicyNews } from "../known-policy.ts";
+import type { LeaseKeeper } from "../slot/leases.ts";
+import { DrawnSlot } from "../slot/slot.ts";
+import type { Group } from "../waiting/group.ts";
+import { allowed, refused, standingsOf, type TryDecision } from "./decision.ts";
+import type { Refusals } from "./refusal-cache.ts";
+
+/** Asks at once or not at all, for all who ask in one tick together. */
+export interface TryDraws {
+  ask(options: TryOptions): Promise<TryDecision>;
+  /** Something of the bucket, or of one key, has changed: what was refused may pass now. */
+  forget(key?: string): void;
+}
+
+/** So many scripts wait for their answers before a full one has to wait as well. */
+const MOST_UNDER_WAY = 8;
+
+export interface TryDrawsOptions extends BucketContext {
+  readonly startsFull: boolean;
+  /** Those who ask wait while the store does not answer: resolves when it may be asked again. Undefined: they fail. */
+  readonly untilRetry: (() => Promise<void>) | undefined;
+  readonly leases: LeaseKeeper;
+  readonly refusals: Refusals;
+  /** The group that a call belongs to, by the policy that is known. */
+  readonly groupOf: (options: TryOptions) => Group;
+  /** Another policy is in force. */
+  readonly learn: (news: PolicyNews) => void;
+}
+
+export function createTryDraws(parts: TryDrawsOptions): TryDraws {
+  const { store, bucket, asker, known, leases, refusals, startsFull, untilRetry } = parts;
+  let gathered = new Map<string, Batch>();
+  let isDue = false;
+  let asking = 0;
+  /** Of each draw that is under way, the keys of which something has changed since; undefined stands for all. */
+  const underWay = new Set<Set<string | undefined>>();
+  /** When the bucket was drawn from last, by its own clock; 0: never. A refusal leaves no trace there. */
+  let drewUs = 0;
+
+  function ask(options: TryOptions): Promise<TryDecision> {
+    const group = parts.groupOf(options);
+    const { name } = group;
+    const refusal = refusals.find(group);
+    if (refusal !== undefined) return Promise.resolve(refusal);
+    return new Promise((resolve, reject) => {
+      const own = new Asker(options.key, resolve, reject);
+      const batch = gathered.get(name);
+      if (batch === undefined) gathered.set(name, new Batch(group, options, own));
+      else batch.add(own);
+      sendSoon();
+    });
+  }
+
+  /** While one request is under way, those who come are gathered for the next, until they fill it. */
+  function sendSoon(): void {
+    if (isDue || asking >= MOST_UNDER_WAY) return;
+    if (asking > 0 && gathered.size < MOST_TOGETHER) return;
+    isDue = true;
+    queueMicrotask(sendAll);
+  }
+
+  function sendAll(): void {
+    isDue = false;
+    const batches = [...gathered.values()];
+    gathered = new Map();
+    for (const together of byScript(batches)) {
+      asking += 1;
+      void send(together);
+    }
+  }
+
+  async function send(batches: readonly Batch[]): Promise<void> {
+    try {
+      await drawUntilAnswered(batches);
+    } catch (error) {
+      for (const batch of batches) batch.reject(error);
+    } finally {
+      asking -= 1;
+      if (gathered.size > 0) sendSoon();
+    }
+  }
+
+  async function drawUntilAnswered(batches: readonly Batch[]): Promise<void> {
+    for (let left = grouped(batches); left.length > 0; left = grouped(left)) {
+      try {
+        if (await drawFor(left)) return;
+      } catch (error) {
+        if (untilRetry === undefined || !(error instanceof StoreUnavailableError)) throw error;
+        await untilRetry();
+      }
+    }
+  }
+
+  /** Resolves to false if another policy is in force, under which it costs and binds differently. */
+  async function drawFor(asked: readonly Batch[]): Promise<boolean> {
+    const groups = asked.map(({ group }) => group);
+    const wanted = asked.reduce((sum, { size }) => sum + size, 0);
+    const leased = groups.some(({ callTerms }) => callTerms.hasLeases) ? wanted : 0;
+    let lease = leases.number(leased);
+    const news = new Set<string | undefined>();
+    underWay.add(news);
+    const reply = await drawOnce(request(asked, lease, leased), groups).finally(() =>
+      underWay.delete(news),
+    );
+    const { newText, version, isOverride, nowUs } = reply;
+    if (newText !== undefined) {
+      parts.learn({ text: newText, version, isOverride });
+      return false;
+    }
+    known.confirm(version);
+    if (reply.granted.some(isGranted)) drewUs = nowUs;
+    for (const [index, batch] of asked.entries()) {
+      const granted = reply.granted[index]!;
+      const isOutdated = news.has(undefined) || news.has(batch.group.key);
+      answerBatch(batch, { granted, reply, lease }, { leases, refusals, isOutdated });
+      if (batch.group.callTerms.hasLeases) lease += granted.slotsUs.length;
+    }
+    return true;
+  }
+
+  /** With the groups that they belong to; those alone fail that could never pass under the policy that is known by now. */
+  function grouped(batches: readonly Batch[]): readonly Batch[] {
+    const { text } = known.policy;
+    if (batches.every(({ group }) => group.callTerms.text === text)) return batches;
+    return batches.filter((batch) => {
+      try {
+        batch.group = parts.groupOf(batch.options);
+        return true;
+      } catch (error) {
+        batch.reject(error);
+        return false;
+      }
+    });
+  }
+
+  async function drawOnce(question: DrawRequest, groups: readonly Group[]): Promise<Drawn> {
+    try {
+      return await store.draw(question);
+    } catch (error) {
+      leases.releaseLost(question.lease, question.leases, groups);
+      throw error;
+    }
+  }
+
+  function request(asked: readonly Batch[], lease: number, leased: number): DrawRequest {
+    const wishes = asked.map(wishOf);
+    const common = { bucket, asker, terms: known.terms, place: NO_PLACE, drewUs };
+    return { ...common, wishes, horizonUs: 0, lease, leases: leased, startsFull, isTry: true };
+  }
+
+  return {
+    ask,
+    forget(key) {
+      refusals.forget(key);
+      for (const news of underWay) news.add(key);
+    },
+  };
+}
+
+function isGranted({ slotsUs, run }: Granted): boolean {
+  return slotsUs.length > 0 || run !== undefined;
+}
+
+/** What a draw came to for one batch. */
+interface Answer {
+  readonly granted: Granted;
+  readonly reply: Drawn;
+  /** The number of the first lease that it was given, if its calls hold any. */
+  readonly lease: number;
+}
+
+interface Memory {
+  readonly leases: LeaseKeeper;
+  readonly refusals: Refusals;
+  /** Something has changed since the draw was sent: a refusal is true, and not to be remembered. */
+  readonly isOutdated: boolean;
+}
+
+/** Tells those of a batch what the draw came to for them, and keeps what has to be known later: leases and the refusal. */
+function answerBatch(
+  batch: Batch,
+  { granted, reply, lease }: Answer,
+  { leases, refusals, isOutdated }: Memory,
+): void {
+  if (granted.refusal !== undefined) return batch.reject(granted.refusal);
+  const { group, size } = batch;
+  const { nowUs, sentAtMs, generation } = reply;
+  const outcome = { group, granted, nowUs };
+  const standings = standingsOf(outcome);
+  const count = granted.slotsUs.length + (granted.run?.count ?? 0);
+  const refusal = count < size ? refused(standings, outcome) : undefined;
+  // A lease may come free at any time: nobody can tell when that refusal ends.
+  const mayEnd = granted.notBeforeUs === Infinity || isOutdated;
+  if (refusal !== undefined && !mayEnd) {
+    refusals.keep(group, refusal, (granted.notBeforeUs - nowUs) / 1_000);
+  }
+  const sinceMs = performance.now();
+  const start = { generation, nowMs: sinceMs };
+  batch.forEach(({ key, resolve }, index) => {
+    if (refusal !== undefined && index >= count) {
+      resolve({ ...refusal });
+      return;
+    }
+    const own = group.callTerms.hasLeases ? lease + index : 0;
+    if (own > 0) leases.keep(own, group, sentAtMs);
+    const held = { slotUs: granted.slotsUs[index] ?? nowUs, lease: own };
+    const slot = new DrawnSlot({ group, key, sinceMs }, held, start);
+    resolve(allowed(standings, group.callTerms, { after: count - 1 - index, slot }));
+  });
+}
+
+/**
+ * One who asks. A class, and a link of a chain rather than an element of a list: literals that often outlive a
+ * collection of garbage V8 comes to make where it keeps what is old, and there each of them keeps all that it leads to
+ * long after it is done with. That took a process that asks for many keys half of its tries.
+ */
+class Asker {
+  readonly key: string | undefined;
+  readonly resolve: (decision: TryDecision) => void;
+  readonly reject: (reason: unknown) => void;
+  next: Asker | undefined;
+
+  constructor(key: string | undefined, resolve: Asker["resolve"], reject: Asker["reject"]) {
+    this.key = key;
+    this.resolve = resolve;
+    this.reject = reject;
+  }
+}
+
+/** Those who ask for the same, in the order in which they came. */
+class Batch {
+  readonly options: TryOptions;
+  group: Group;
+  size = 1;
+  readonly #first: Asker;
+  #last: Asker;
+
+  constructor(group: Group, options: TryOptions, first: Asker) {
+    this.group = group;
+    this.options = options;
+    this.#first = first;
+    this.#last = first;
+  }
+
+  add(asker: Asker): void {
+    this.#last.next = asker;
+    this.#last = asker;
+    this.size += 1;
+  }
+
+  forEach(use: (asker: Asker, index: number) => void): void {
+    let index = 0;
+    for (let asker: Asker | undefined = this.#first; asker !== undefined; asker = asker.next) {
+      use(asker, index);
+      index += 1;
+    }
+  }
+
+  reject(reason: unknown): void {
+    this.forEach((asker) => asker.reject(reason));
+  }
+}
+
+/** Wishes are copies of it: see `Asker` for what becomes of literals. */
+const NO_WISH: Wish = {
+  name: "",
+  key: undefined,
+  keyLimits: [],
+  costs: [],
+  wanted: 0,
+  rank: 0,
+  place: NO_PLACE,
+};
+
+function wishOf({ group: { name, key, callTerms }, size: wanted }: Batch): Wish {
+  const { keyLimits, costs } = callTerms;
+  return { ...NO_WISH, name, key, keyLimits, costs, wanted };
+}
+
+/** One script serves so many batches of keys with one limit, which take it a few µs each … */
+const MOST_TOGETHER = 128;
+/** … and so many of others. */
+const MOST_OF_OTHERS = 32;
+
+function byScript(batches: readonly Batch[]): readonly (readonly Batch[])[] {
+  const most = batches.every(isLight) ? MOST_TOGETHER : MOST_OF_OTHERS;
+  const scripts: (readonly Batch[])[] = [];
+  for (let start = 0; start < batches.length; start += most) {
+    scripts.push(batches.slice(start, start + most));
+  }
+  return scripts;
+}
+
+function isLight({ group }: Batch): boolean {
+  const { limits, shared } = group.callTerms;
+  return shared.length === 0 && limits.length === 1;
+}

@@ -1,0 +1,197 @@
+import { InvalidOptionError } from "../../core/errors.ts";
+import { PRIORITIES } from "../../core/options.ts";
+import { keyLimitsOf } from "../../core/policy/per-key.ts";
+import type { Policy } from "../../core/policy/policy.ts";
+import type { TryOptions } from "../call-options.ts";
+import { callTermsOf, costsOf, type CallTerms } from "../costs.ts";
+import type { SlotKeeper, Start } from "../slot/slot.ts";
+import { createHeldSlots, type HeldSlot, type HeldSlots } from "./held-slots.ts";
+import { createLine, type Line, type Waiter } from "./line.ts";
+
+/** One caller in the line of a group. */
+export interface Caller extends Waiter {
+  /** In the order in which callers came to the bucket. */
+  readonly number: number;
+  /** How far off its key's time may be, in ms; beyond that it does not wait. */
+  readonly patienceMs: number;
+  group: Group;
+  go(slot: HeldSlot, start: Start): void;
+  fail(error: unknown): void;
+}
+
+/**
+ * Calls of one key and cost: a slot of one of them is as good for another.
+ * A class, since there may be one for each call that is tried; nobody waits in those, so they need no line.
+ */
+export class Group {
+  readonly callTerms: CallTerms;
+  readonly keeper: SlotKeeper;
+  readonly name: string;
+  /** The key, if it has limits of its own. */
+  readonly key: string | undefined;
+  /** Whether callers came that may be sent away; to look for them among 100,000 others would take long. */
+  hasImpatient = false;
+  /** When a question for the key may be there again, on `performance.now()`. */
+  notBeforeMs = 0;
+  /** The callers up to this number are asked for before these: those who had come when the key held these calls back. */
+  behind = 0;
+  /** There was news of the key since it was asked about last: what the answer says of it is outdated. */
+  hasNews = false;
+  /** Where it stands among those that wait for slots. */
+  position: "free" | "deferred" | "nowhere" = "nowhere";
+  /** In which order groups got their places, where nothing else tells whose turn comes first. */
+  queuedAt = 0;
+  /** What held these calls back last, as a reply numbers it. */
+  bindsAt = 0;
+  #line: Line<Caller> | undefined;
+  #held: HeldSlots | undefined;
+
+  constructor(callTerms: CallTerms, { keeper, name, key }: Pick<Group, "keeper" | "name" | "key">) {
+    this.callTerms = callTerms;
+    this.keeper = keeper;
+    this.name = name;
+    this.key = key;
+  }
+
+  get line(): Line<Caller> {
+    return (this.#line ??= createLine());
+  }
+
+  get held(): HeldSlots {
+    return (this.#held ??= createHeldSlots());
+  }
+
+  /** Whether nobody waits in it, and no slot is held. */
+  get isIdle(): boolean {
+    return (this.#line?.size ?? 0) === 0 && (this.#held?.size ?? 0) === 0;
+  }
+
+  /** Lets go of what only those who wait need. */
+  rest(): void {
+    this.#line = undefined;
+    this.#held = undefined;
+  }
+}
+
+/** How many callers of each priority have no slot yet, the most urgent first. */
+export function lacking({
+  line,
+  held,
+}: Group): { readonly rank: number; readonly wanted: number }[] {
+  const wishes: { rank: number; wanted: number }[] = [];
+  let spare = held.size;
+  for (let rank = 0; rank < PRIORITIES.length; rank++) {
+    const waiting = line.sizeOf(rank);
+    const wanted = waiting - Math.min(spare, waiting);
+    spare -= waiting - wanted;
+    if (wanted > 0) wishes.push({ rank, wanted });
+  }
+  return wishes;
+}
+
+/** The groups of one bucket: calls of one key and cost are interchangeable. */
+export interface Groups {
+  /**
+   * @throws {@link InvalidOptionError} when a unit or a tier is unknown, or the bucket's limits are all per key and none is given.
+   * @throws {@link CostTooLargeError} when the call could never pass.
+   */
+  of(options: TryOptions): Group;
+  /** Another policy is in force: all groups are made anew. */
+  clear(): void;
+}
+
+/** So many come before those in which nobody waits let go of what they need to wait. */
+const LEAST_SWEPT = 1_000;
+/** So many of them are kept beyond that: to make one anew costs a try more than to find it. */
+const MOST_IDLE = 10_000;
+
+export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
+  const { name: bucket } = keeper;
+  const groups = new Map<string, Group>();
+  const byKey = new Map<string, Group>();
+  let plain: Group | undefined;
+  /** What calls are under that cost one call and have a key, where all keys have the same limits. */
+  let usual: { readonly callTerms: CallTerms; readonly prefix: string } | undefined;
+  let sweepAt = LEAST_SWEPT;
+
+  function forgetIdle(): void {
+    const idle = [...groups.values()].filter(({ isIdle }) => isIdle);
+    for (const group of idle) group.rest();
+    const busy = groups.size - idle.length;
+    if (idle.length > MOST_IDLE) {
+      byKey.clear();
+      for (const { name } of idle) groups.delete(name);
+    }
+    // To look at all of them for each new one would cost more than they do.
+    sweepAt = groups.size + Math.max(LEAST_SWEPT, busy);
+  }
+
+  function find({ key, cost }: TryOptions): Group {
+    const inForce = policy();
+    const { limits: shared, perKey, text } = inForce;
+    if (perKey !== undefined && shared.length === 0 && key === undefined) {
+      const remedy = "all limits of the bucket are per key: say whom the call is for";
+      throw new InvalidOptionError({
+        where: `bucket("${bucket}")`,
+        option: "key",
+        value: key,
+        remedy,
+      });
+    }
+    const keyLimits = keyLimitsOf(inForce, key);
+    const limits = [...shared, ...keyLimits];
+    const costs = costsOf(bucket, limits, cost);
+    const own = keyLimits.length > 0 ? key : undefined;
+    // A key may hold spaces and digits: the colon says where the costs end.
+    const prefix = `${costs.join(" ")}:`;
+    const name = prefix + (own ?? "");
+    const found = groups.get(name);
+    // A tier's limits may have changed since.
+    const isSame = found?.callTerms.keyLimits === keyLimits || keyLimits.length === 0;
+    if (found !== undefined && isSame) return found;
+    const callTerms = callTermsOf({ shared, keyLimits, costs, text });
+    if (cost === undefined && own !== undefined && inForce.perKey?.fixed !== undefined) {
+      usual = { callTerms, prefix };
+    }
+    return add(new Group(callTerms, { keeper, name, key: own }));
+  }
+
+  function add(group: Group): Group {
+    if (groups.size >= sweepAt) forgetIdle();
+    groups.set(group.name, group);
+    return group;
+  }
+
+  /** Most are of a key like all others. */
+  function findUsual(key: string): Group | undefined {
+    if (usual === undefined) return undefined;
+    const name = usual.prefix + key;
+    return groups.get(name) ?? add(new Group(usual.callTerms, { keeper, name, key }));
+  }
+
+  /** Calls that say no more than whom they are for, under limits that are the same for all keys. */
+  function findByKey(key: string): Group | undefined {
+    const { perKey } = policy();
+    if (perKey === undefined) return (plain ??= find({}));
+    return perKey.fixed === undefined ? undefined : byKey.get(key);
+  }
+
+  return {
+    of(options) {
+      const { key, cost } = options;
+      if (cost !== undefined) return find(options);
+      if (key === undefined) return (plain ??= find(options));
+      const known = findByKey(key);
+      if (known !== undefined) return known;
+      const group = findUsual(key) ?? find(options);
+      if (group.key === key) byKey.set(key, group);
+      return group;
+    },
+    clear() {
+      groups.clear();
+      byKey.clear();
+      plain = undefined;
+      usual = undefined;
+    },
+  };
+}

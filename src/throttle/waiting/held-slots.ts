@@ -1,0 +1,109 @@
+import { slotOfRun, type Granted } from "../../core/store.ts";
+
+/** A slot, and when it comes on this process's monotonic clock. */
+export interface HeldSlot {
+  /** µs on the bucket's clock. */
+  readonly slotUs: number;
+  /** ms on `performance.now()`. */
+  readonly atMs: number;
+  /** The number of the lease that it was drawn with; 0: none. */
+  readonly lease: number;
+}
+
+/** The slots that this process has drawn and not yet used, earliest first. */
+export interface HeldSlots {
+  readonly size: number;
+  /** When the earliest one comes, on `performance.now()`; Infinity if there is none. */
+  readonly nextAtMs: number;
+  /** When the latest one comes; -Infinity if there is none. */
+  readonly lastAtMs: number;
+  /** Adds what was granted; `offsetMs` is how far this process's clock runs ahead of the bucket's. */
+  add(granted: Granted, firstLease: number, offsetMs: number): void;
+  take(): HeldSlot;
+  /** Takes out the `count` latest ones, latest first. */
+  takeLatest(count: number): HeldSlot[];
+}
+
+/** All slots of a reply, latest first. */
+export function slotsOf(granted: Granted, firstLease: number, offsetMs: number): HeldSlot[] {
+  const held = createHeldSlots();
+  held.add(granted, firstLease, offsetMs);
+  return held.takeLatest(Infinity);
+}
+
+interface Run {
+  index: number;
+  end: number;
+  readonly slotUs: (index: number) => number;
+  readonly offsetMs: number;
+  /** The lease of the first slot; 0: there are none. */
+  readonly firstLease: number;
+}
+
+/** Holds runs rather than slots: at 100,000/s one reply stands for a thousand of them. */
+export function createHeldSlots(): HeldSlots {
+  const runs: Run[] = [];
+  let size = 0;
+  let nextAtMs = Infinity;
+
+  function addRun(run: Run): void {
+    if (run.end === 0) return;
+    runs.push(run);
+    // Slots that others gave back may lie before those that are held.
+    runs.sort((a, b) => a.slotUs(a.index) - b.slotUs(b.index));
+    size += run.end;
+    settleNext();
+  }
+
+  function settleNext(): void {
+    const run = runs[0];
+    nextAtMs = run === undefined ? Infinity : run.slotUs(run.index) / 1_000 + run.offsetMs;
+  }
+
+  return {
+    get size() {
+      return size;
+    },
+    get nextAtMs() {
+      return nextAtMs;
+    },
+    get lastAtMs() {
+      const run = runs.at(-1);
+      return run === undefined ? -Infinity : run.slotUs(run.end - 1) / 1_000 + run.offsetMs;
+    },
+    add({ slotsUs, run }, firstLease, offsetMs) {
+      const listed = (index: number): number => slotsUs[index]!;
+      addRun({ index: 0, end: slotsUs.length, slotUs: listed, offsetMs, firstLease });
+      if (run === undefined) return;
+      const slotUs = (index: number): number => slotOfRun(run, index);
+      addRun({ index: 0, end: run.count, slotUs, offsetMs, firstLease: 0 });
+    },
+    take() {
+      const run = runs[0]!;
+      const slot = slotOf(run, run.index);
+      run.index += 1;
+      size -= 1;
+      if (run.index === run.end) runs.shift();
+      settleNext();
+      return slot;
+    },
+    takeLatest(count) {
+      const latest: HeldSlot[] = [];
+      while (latest.length < count && runs.length > 0) {
+        const run = runs.at(-1)!;
+        run.end -= 1;
+        latest.push(slotOf(run, run.end));
+        if (run.index === run.end) runs.pop();
+      }
+      size -= latest.length;
+      settleNext();
+      return latest;
+    },
+  };
+}
+
+function slotOf({ slotUs, offsetMs, firstLease }: Run, index: number): HeldSlot {
+  const us = slotUs(index);
+  const lease = firstLease === 0 ? 0 : firstLease + index;
+  return { slotUs: us, atMs: us / 1_000 + offsetMs, lease };
+}

@@ -1,0 +1,160 @@
+import { PRIORITIES, type Priority } from "../../core/options.ts";
+
+/** One who waits, as a link of the line it waits in. */
+export interface Waiter {
+  readonly priority: Priority;
+  /** Whose it is, where lanes take turns; undefined: it waits behind all who came before. */
+  readonly lane?: string | undefined;
+  /** How often its lane goes in a round of turns; 1 unless said otherwise. */
+  readonly laneWeight?: number | undefined;
+  /** In which round of turns it goes, or how far in it; the line's own. */
+  round: number;
+  previous: Waiter | undefined;
+  next: Waiter | undefined;
+}
+
+/** The callers that wait in one process: by priority, then first come, first served; those of lanes take turns. */
+export interface Line<W extends Waiter> {
+  readonly size: number;
+  /** Who would go next. */
+  readonly head: W | undefined;
+  /** Who would go last. */
+  readonly last: W | undefined;
+  /** From who would go last to who would go next; each may be taken out when its turn here comes. */
+  fromLast(): Iterable<W>;
+  /** How many of one priority wait; 0 is the most urgent. */
+  sizeOf(rank: number): number;
+  push(waiter: W): void;
+  shift(): W | undefined;
+  /** Takes out one that still waits, wherever it stands. */
+  remove(waiter: W): void;
+}
+
+/** In which round the last one of a lane goes, in which one has gone last, and how many of it wait. */
+interface Turns {
+  round: number;
+  wentIn: number;
+  waiting: number;
+}
+
+/** So many lanes of which nobody waits are remembered, beside twice those that wait. */
+const MOST_IDLE_LANES = 1_000;
+
+interface Queue {
+  size: number;
+  /** The round of who went last. */
+  round: number;
+  readonly lanes: Map<string, Turns>;
+  head: Waiter | undefined;
+  tail: Waiter | undefined;
+}
+
+/** A doubly linked list for each priority, so that all three operations take the same time however long the line is. */
+export function createLine<W extends Waiter>(): Line<W> {
+  const queues = new Map<Priority, Queue>(
+    PRIORITIES.map((priority) => [
+      priority,
+      { size: 0, round: 0, lanes: new Map<string, Turns>(), head: undefined, tail: undefined },
+    ]),
+  );
+  const inOrder = [...queues.values()];
+  let size = 0;
+
+  function first(): W | undefined {
+    for (const { head } of inOrder) if (head !== undefined) return head as W;
+    return undefined;
+  }
+
+  /** Returns how its lane takes turns. */
+  function unlink(queue: Queue, waiter: Waiter): Turns | undefined {
+    const turns = waiter.lane === undefined ? undefined : queue.lanes.get(waiter.lane);
+    if (turns !== undefined) turns.waiting -= 1;
+    if (waiter.previous === undefined) queue.head = waiter.next;
+    else waiter.previous.next = waiter.next;
+    if (waiter.next === undefined) queue.tail = waiter.previous;
+    else waiter.next.previous = waiter.previous;
+    waiter.previous = undefined;
+    waiter.next = undefined;
+    queue.size -= 1;
+    if (queue.size === 0) queue.lanes.clear();
+    size -= 1;
+    return turns;
+  }
+
+  return {
+    get size() {
+      return size;
+    },
+    get head() {
+      return first();
+    },
+    get last() {
+      return inOrder.findLast(({ tail }) => tail !== undefined)?.tail as W | undefined;
+    },
+    *fromLast() {
+      for (const { tail } of inOrder.toReversed()) {
+        let waiter = tail;
+        while (waiter !== undefined) {
+          const { previous } = waiter;
+          yield waiter as W;
+          waiter = previous;
+        }
+      }
+    },
+    sizeOf: (rank) => inOrder[rank]!.size,
+    push(waiter) {
+      const queue = queues.get(waiter.priority)!;
+      waiter.round = roundOf(queue, waiter);
+      let before = queue.tail;
+      while (before !== undefined && goesBefore(queue, waiter, before)) before = before.previous;
+      const after = before === undefined ? queue.head : before.next;
+      waiter.previous = before;
+      waiter.next = after;
+      if (before === undefined) queue.head = waiter;
+      else before.next = waiter;
+      if (after === undefined) queue.tail = waiter;
+      else after.previous = waiter;
+      queue.size += 1;
+      size += 1;
+    },
+    shift() {
+      const head = first();
+      if (head === undefined) return undefined;
+      const queue = queues.get(head.priority)!;
+      queue.round = head.round;
+      const turns = unlink(queue, head);
+      if (turns !== undefined) turns.wentIn = head.round;
+      return head;
+    },
+    remove(waiter) {
+      const turns = unlink(queues.get(waiter.priority)!, waiter);
+      // Those who left without a turn have not used it up.
+      if (turns?.waiting === 0) turns.round = turns.wentIn;
+    },
+  };
+}
+
+/**
+ * One of a lane goes a turn after the lane's last one. Who has no lane goes with the last of all, but waits
+ * no more rounds than callers: the last may be one of a lane that seldom has a turn.
+ */
+function roundOf({ round, lanes, tail, size }: Queue, { lane, laneWeight = 1 }: Waiter): number {
+  if (lane === undefined) return Math.min(tail?.round ?? round, round + size);
+  const turns = lanes.get(lane) ?? { round: -Infinity, wentIn: -Infinity, waiting: 0 };
+  turns.round = Math.max(round, turns.round + 1 / laneWeight);
+  turns.waiting += 1;
+  lanes.set(lane, turns);
+  if (lanes.size > MOST_IDLE_LANES + 2 * size) forgetIdle(lanes);
+  return turns.round;
+}
+
+/** In the same round, lanes of which fewer wait go first: theirs have come to this process later. */
+function goesBefore({ lanes }: Queue, waiter: Waiter, other: Waiter): boolean {
+  if (waiter.round !== other.round) return waiter.round < other.round;
+  if (waiter.lane === undefined || other.lane === undefined) return false;
+  return lanes.get(waiter.lane)!.waiting < lanes.get(other.lane)!.waiting;
+}
+
+function forgetIdle(lanes: Map<string, Turns>): void {
+  for (const [lane, { waiting }] of lanes) if (waiting === 0) lanes.delete(lane);
+}

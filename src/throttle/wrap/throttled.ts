@@ -1,0 +1,217 @@
+import { setMaxListeners } from "node:events";
+import PQueue from "p-queue";
+import type { PriorityQueue } from "p-queue";
+import { InvalidOptionError, WaitTooLongError } from "../../core/errors.ts";
+import { PRIORITIES, RANKS } from "../../core/options.ts";
+import type { OwnedBucket } from "../bucket.ts";
+import {
+  optionsReader,
+  readCallOptions,
+  readOverrides,
+  type AnyFunction,
+  type CallOptions,
+  type DrawOptions,
+  type Throttled,
+  type ThrottledOptions,
+} from "../call-options.ts";
+import type { Slot } from "../slot/slot.ts";
+import { createLine, type Waiter } from "../waiting/line.ts";
+
+export function throttle<F extends AnyFunction>(
+  bucket: OwnedBucket,
+  fn: F,
+  options: ThrottledOptions<F> = {},
+): Throttled<F> {
+  if (typeof fn !== "function") {
+    const remedy = "give the function whose calls are to be paced";
+    throw new InvalidOptionError({ where: "throttled()", option: "fn", value: fn, remedy });
+  }
+  const { concurrency, ...rest } = readCallOptions("throttled()", options);
+  const places = concurrency === undefined ? undefined : createPlaces(bucket, concurrency);
+  return wrap(bucket, fn, { draw: rest, places });
+}
+
+interface Settings {
+  readonly draw: CallOptions;
+  readonly places: Places | undefined;
+}
+
+function wrap<F extends AnyFunction>(bucket: OwnedBucket, fn: F, settings: Settings): Throttled<F> {
+  const { draw, places } = settings;
+  const optionsOf = optionsReader("throttled()", draw);
+
+  async function paced(this: unknown, ...args: never[]): Promise<unknown> {
+    const options = optionsOf(args);
+    const run = (): unknown => Reflect.apply(fn, this, args);
+    if (places === undefined) return callOnSlot(bucket, { draw, options }, run);
+    return callWithin(places, options, (left) => callOnSlot(bucket, { draw, options: left }, run));
+  }
+
+  const withOptions = (given: DrawOptions): Throttled<F> => {
+    const read = readOverrides("with()", given);
+    return wrap(bucket, fn, { draw: { ...draw, ...read }, places });
+  };
+  for (const name of ["name", "length"] as const) {
+    Object.defineProperty(paced, name, { value: fn[name], configurable: true });
+  }
+  return Object.assign(paced, { with: withOptions }) as Throttled<F>;
+}
+
+/** Waits for a slot, runs a call on it, and listens to what comes of it. */
+async function callOnSlot(
+  bucket: OwnedBucket,
+  { draw, options }: { draw: CallOptions; options: DrawOptions },
+  run: () => unknown,
+): Promise<unknown> {
+  const slot = await bucket.drawByHand(options);
+  try {
+    const result = await (slot.hasLease ? untilLost(slot, run) : run());
+    bucket.hear(result, slot, options.cost, draw.feedback);
+    if (draw.settle !== undefined) bucket.settleBy(draw.settle, result, slot);
+    return result;
+  } catch (error) {
+    bucket.hear(error, slot, options.cost, draw.feedback);
+    throw error;
+  } finally {
+    slot.release();
+  }
+}
+
+/** What the call came to, unless its lease is lost before: then another call may have taken its place. */
+async function untilLost(slot: Slot, run: () => unknown): Promise<unknown> {
+  const { signal } = slot;
+  signal.throwIfAborted();
+  let fail = (): void => {};
+  const lost = new Promise<never>((_resolve, reject) => {
+    fail = () => reject(signal.reason);
+    signal.addEventListener("abort", fail, { once: true });
+  });
+  try {
+    return await Promise.race([run(), lost]);
+  } finally {
+    signal.removeEventListener("abort", fail);
+  }
+}
+
+/** The place is taken before the draw: a call that had its slot and then waited for a place would leave late. */
+async function callWithin(
+  places: Places,
+  options: DrawOptions,
+  call: (options: DrawOptions) => Promise<unknown>,
+): Promise<unknown> {
+  const sinceMs = performance.now();
+  options.signal?.throwIfAborted();
+  const release = await places.take(options);
+  try {
+    if (options.maxWaitMs === undefined) return await call(options);
+    const leftMs = Math.ceil(options.maxWaitMs - (performance.now() - sinceMs));
+    return await call({ ...options, maxWaitMs: Math.max(1, leftMs) });
+  } finally {
+    release();
+  }
+}
+
+/** Bounds how many calls of one wrapped function run here at once. */
+interface Places {
+  /**
+   * Waits for a place, by priority; resolves with what gives the place back.
+   *
+   * @throws {@link WaitTooLongError} when none came free within `maxWaitMs`.
+   * @throws the signal's reason, when it is aborted.
+   * @throws {@link ClosedError} when the bucket is closed.
+   */
+  take(options: DrawOptions): Promise<() => void>;
+}
+
+function createPlaces(
+  { name: bucket, onClose }: Pick<OwnedBucket, "name" | "onClose">,
+  concurrency: number,
+): Places {
+  const queue = new PQueue({ concurrency, queueClass: PlaceQueue });
+
+  /** A task that lasts as long as the place is held, so that the call itself runs in its caller's async context. */
+  function hold(priority: number, signal: AbortSignal): Promise<() => void> {
+    return new Promise((resolve, reject) => {
+      const task = (): Promise<void> => new Promise((release) => resolve(release));
+      queue.add(task, { priority, signal }).catch(reject);
+    });
+  }
+
+  return {
+    async take({ priority = "normal", key, maxWaitMs, signal }) {
+      const waiting = new AbortController();
+      const leave = onClose((reason) => waiting.abort(reason));
+      // One signal may well end a hundred waits; Node would call that a leak.
+      if (signal !== undefined) setMaxListeners(0, signal);
+      const onAbort = (): void => waiting.abort(signal?.reason);
+      const onExpire = (): void =>
+        waiting.abort(
+          new WaitTooLongError({
+            bucket,
+            key,
+            maxWaitMs: maxWaitMs!,
+            retryAfterMs: maxWaitMs!,
+            limitedBy: `concurrency ${concurrency} of this process`,
+          }),
+        );
+      signal?.addEventListener("abort", onAbort, { once: true });
+      const timer = maxWaitMs === undefined ? undefined : setTimeout(onExpire, maxWaitMs);
+      try {
+        waiting.signal.throwIfAborted();
+        return await hold(RANKS[priority], waiting.signal);
+      } finally {
+        leave();
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", onAbort);
+      }
+    },
+  };
+}
+
+type Run = NonNullable<ReturnType<PriorityQueue["dequeue"]>>;
+
+interface Entry extends Waiter {
+  readonly id: string;
+  readonly run: Run;
+}
+
+/** Who waits in a p-queue whose priorities are ranks. Its own queue searches all who wait for one that leaves. */
+class PlaceQueue {
+  readonly #line = createLine<Entry>();
+  readonly #entries = new Map<string, Entry>();
+
+  get size(): number {
+    return this.#line.size;
+  }
+
+  /** p-queue gives each an id of its own. */
+  enqueue(
+    run: Run,
+    { priority: rank = 0, id = "" }: { priority?: number; id?: string } = {},
+  ): void {
+    const links = { round: 0, previous: undefined, next: undefined };
+    const entry: Entry = { priority: PRIORITIES[rank]!, id, run, ...links };
+    this.#entries.set(id, entry);
+    this.#line.push(entry);
+  }
+
+  dequeue(): Run | undefined {
+    const entry = this.#line.shift();
+    if (entry !== undefined) this.#entries.delete(entry.id);
+    return entry?.run;
+  }
+
+  remove(id: string): void {
+    const entry = this.#entries.get(id);
+    if (entry === undefined) return;
+    this.#entries.delete(id);
+    this.#line.remove(entry);
+  }
+
+  /** p-queue does neither of itself. */
+  filter(): Run[] {
+    return [];
+  }
+
+  setPriority(): void {}
+}

@@ -1,5 +1,5 @@
 import { basename } from "node:path";
-import type { Report } from "../support/report-figures.ts";
+import type { Report } from "../support/docs/report-figures.ts";
 
 /** What a test of a file has seen of a fault. */
 export interface FileReport extends Report {

@@ -2,8 +2,8 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
-import { startRedis } from "../support/local-redis.ts";
-import type { LocalRedis } from "../support/private-redis.ts";
+import { startRedis } from "../support/redis/local-redis.ts";
+import type { LocalRedis } from "../support/redis/private-redis.ts";
 
 /** A Redis that writes its log always, and can be killed and started again in its place. */
 export interface CrashingRedis {

@@ -1,6 +1,6 @@
 import { HORIZON_MS, highestRate, type RatePhase } from "./rates.ts";
 import type { Call, Struck } from "./records.ts";
-import { REPLY_DELAY_MS } from "../support/replier.ts";
+import { REPLY_DELAY_MS } from "../support/servers/replier.ts";
 
 /** A double holds a time of today to within this, in ms. */
 const ROUNDING_MS = 0.001;

@@ -1,6 +1,6 @@
 import { createMachineClock } from "../../bench/machine-clock.ts";
 import { createCleanup } from "../../examples/demo/cleanup.ts";
-import { startTcpProxy, type TcpProxy } from "../support/tcp-proxy.ts";
+import { startTcpProxy, type TcpProxy } from "../support/servers/tcp-proxy.ts";
 import { startActor, type ActorProcess } from "./actors.ts";
 import { startCrashingRedis, type CrashingRedis } from "./crashing-redis.ts";
 import type {

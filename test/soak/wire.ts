@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
-import { createReplier, type ReplyMode } from "../support/replier.ts";
+import { createReplier, type ReplyMode } from "../support/servers/replier.ts";
 
 /** The way to the proxy. What breaks no stream is done here, what breaks one there. */
 export interface Wire {

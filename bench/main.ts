@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { availableParallelism, cpus, loadavg } from "node:os";
 import { fileURLToPath } from "node:url";
 import { Redis } from "ioredis";
-import { startRedis } from "../test/support/local-redis.ts";
+import { startRedis } from "../test/support/redis/local-redis.ts";
 import { measureBacklog } from "./parts/backlog.ts";
 import { measureCaps } from "./parts/caps.ts";
 import { readFlags, type Flags, type Part } from "./flags.ts";

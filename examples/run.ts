@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import type { ChildProcess } from "node:child_process";
 import process from "node:process";
-import { startRedis } from "../test/support/local-redis.ts";
+import { startRedis } from "../test/support/redis/local-redis.ts";
 import { endChild, startChild } from "./shared/child.ts";
 import { createCleanup } from "./shared/cleanup.ts";
 import { removeKeys } from "./shared/cleanup.ts";

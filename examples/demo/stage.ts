@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { createSluice, type Queue } from "sluice";
-import { startRedis } from "../../test/support/local-redis.ts";
+import { startRedis } from "../../test/support/redis/local-redis.ts";
 import type { Webhook } from "../../workers/webhook/deliver.ts";
 import type { DemoArguments } from "./arguments.ts";
 import { createCleanup } from "../shared/cleanup.ts";

@@ -4,7 +4,7 @@ import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
 import { stopSignals } from "../../examples/shared/stop-signals.ts";
-import { readNumber } from "../support/read-number.ts";
+import { readNumber } from "../support/children/read-number.ts";
 import type { Round } from "./read-round.ts";
 import { replaceFigures } from "./replace-figures.ts";
 import { runRound } from "./run-round.ts";

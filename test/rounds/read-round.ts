@@ -1,5 +1,5 @@
 import { basename } from "node:path";
-import type { Report } from "../support/report-figures.ts";
+import type { Report } from "../support/docs/report-figures.ts";
 
 /** What a test reported about a fault. */
 export interface FileReport extends Report {

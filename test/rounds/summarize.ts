@@ -1,4 +1,4 @@
-import type { Figures } from "../support/report-figures.ts";
+import type { Figures } from "../support/docs/report-figures.ts";
 import type { FileReport } from "./read-round.ts";
 
 /** The figures with a column of their own, and the column's title. */

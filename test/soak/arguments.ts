@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { readNumber } from "../support/read-number.ts";
+import { readNumber } from "../support/children/read-number.ts";
 
 export interface SoakArguments {
   readonly minutes: number;

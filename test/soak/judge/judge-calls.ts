@@ -1,4 +1,4 @@
-import { REPLY_DELAY_MS } from "../../support/replier.ts";
+import { REPLY_DELAY_MS } from "../../support/servers/replier.ts";
 import type { Call, Struck, Moment } from "../records.ts";
 
 /** The precision, in ms, of a present-day time in a double. */

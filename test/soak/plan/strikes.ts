@@ -1,4 +1,4 @@
-import { waitUntil } from "../../support/wait-until.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
 import type { Answer } from "../records.ts";
 import type { Stage } from "../stage/stage.ts";
 import type { FaultName } from "./fault-kinds.ts";

@@ -2,8 +2,8 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
-import { startRedis } from "../../support/local-redis.ts";
-import type { LocalRedis } from "../../support/private-redis.ts";
+import { startRedis } from "../../support/redis/local-redis.ts";
+import type { LocalRedis } from "../../support/redis/private-redis.ts";
 
 /** A Redis that syncs its append-only log on every write, and can be killed and restarted on the same port. */
 export interface CrashingRedis {

@@ -1,6 +1,6 @@
 import { createMachineClock } from "../../../bench/fleet/machine-clock.ts";
 import { createCleanup } from "../../../examples/shared/cleanup.ts";
-import { startTcpProxy, type TcpProxy } from "../../support/tcp-proxy.ts";
+import { startTcpProxy, type TcpProxy } from "../../support/servers/tcp-proxy.ts";
 import { TARGETS, type Plan } from "../plan/plan.ts";
 import type {
   ActorSettings,

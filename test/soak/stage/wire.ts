@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
-import { createReplier, type ReplyMode } from "../../support/replier.ts";
+import { createReplier, type ReplyMode } from "../../support/servers/replier.ts";
 
 /** The connection to the proxy. It makes the faults that break no stream; the proxy makes those that do. */
 export interface Wire {

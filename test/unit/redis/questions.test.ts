@@ -2,7 +2,7 @@ import type { Redis } from "ioredis";
 import { describe, expect, it, vi } from "vitest";
 import { createQuestions } from "../../../src/redis/requests.ts";
 import type { Breakers } from "../../../src/redis/breaker.ts";
-import { rejectionOf } from "../../support/rejection.ts";
+import { rejectionOf } from "../../support/async/rejection.ts";
 
 /** Questions to a Redis that is there, and what its breaker is told. */
 function openQuestions() {

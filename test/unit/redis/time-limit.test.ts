@@ -1,10 +1,10 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { startTimeLimit, withinMs } from "../../../src/redis/ioredis/readiness.ts";
-import { block } from "../../support/block.ts";
-import { fakeTimers } from "../../support/fake-timers.ts";
-import { rejectionOf } from "../../support/rejection.ts";
-import { waitUntil } from "../../support/wait-until.ts";
+import { block } from "../../support/async/block.ts";
+import { fakeTimers } from "../../support/async/fake-timers.ts";
+import { rejectionOf } from "../../support/async/rejection.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
 
 describe("a time limit", () => {
   const advance = fakeTimers({ leavesNone: true });

@@ -1,0 +1,31 @@
+import { describe, expect, it, vi } from "vitest";
+import { createJobSlots } from "../../../../src/queue/worker/job-start.ts";
+import type { Job } from "../../../../src/queue/job.ts";
+import type { OwnedBucket } from "../../../../src/throttle/bucket.ts";
+import type { Wait } from "../../../../src/throttle/waiting/waiting-call.ts";
+
+const job = { id: "1", key: "k", data: undefined, priority: "normal" } as unknown as Job<unknown>;
+
+/** The slots of a worker whose application cannot tell the limits of a key. */
+function openSlots() {
+  const drawForJob = (): never => {
+    throw new Error("the table of tiers is away");
+  };
+  const onKeyError = vi.fn<(error: unknown) => void>();
+  const bucket = { drawForJob } as unknown as OwnedBucket;
+  return { slots: createJobSlots(bucket, 250, () => undefined, onKeyError), onKeyError };
+}
+
+describe("a job whose key's limits cannot be told", () => {
+  it("waits for no more when its worker closes", async () => {
+    const { slots, onKeyError } = openSlots();
+
+    const waits = new Set<Wait>();
+    const drawn = slots.draw(job, waits);
+    await vi.waitFor(() => expect(onKeyError).toHaveBeenCalled());
+    slots.close();
+    for (const wait of waits) wait.leave("the worker is closed");
+
+    expect(await drawn).toBeUndefined();
+  });
+});

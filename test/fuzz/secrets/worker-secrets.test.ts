@@ -2,7 +2,7 @@ import { request } from "node:http";
 import OpenAI from "openai";
 import Stripe from "stripe";
 import { describe, expect, it } from "vitest";
-import { createWorkerLog } from "../../../workers/worker-log.ts";
+import { createWorkerLog } from "../../../workers/shared/log.ts";
 
 /** The log is told of none of them: it has to know them by where they stand. */
 const SECRET = "hush-0123456789";

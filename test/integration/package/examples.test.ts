@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { describe, expect, inject, it } from "vitest";
-import { PAIRS } from "../../../examples/pairs.ts";
+import { PAIRS } from "../../../examples/stand-ins/pairs.ts";
 import { scriptProcesses, type ScriptProcess } from "../../support/children/script-process.ts";
 
 const scripts = scriptProcesses();
@@ -21,7 +21,7 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
   webhook: ["invoice.created was answered 200", "invoice.paid was answered 200"],
   llm: [
     "You asked: Why is the sky blue?",
-    "took 12 tokens of the 105 it was given",
+    "used 12 of 105 estimated tokens",
     "You asked: Who wrote Middlemarch?",
   ],
   payment: ["1200 cents: succeeded as pi_1", "700 cents: not charged, card_declined"],

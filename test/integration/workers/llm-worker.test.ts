@@ -7,8 +7,8 @@ import {
   openLlmQueue,
   type ChatRequest,
   type ChatResult,
-} from "../../../workers/llm-queue.ts";
-import { readSettings } from "../../../workers/settings.ts";
+} from "../../../workers/llm/queue.ts";
+import { readSettings } from "../../../workers/shared/settings.ts";
 import {
   fakeApis,
   type ApiAnswer,

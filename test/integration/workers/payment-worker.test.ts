@@ -7,8 +7,8 @@ import {
   PAYMENT_QUEUE,
   type Payment,
   type PaymentResult,
-} from "../../../workers/payment-queue.ts";
-import { readSettings } from "../../../workers/settings.ts";
+} from "../../../workers/payment/queue.ts";
+import { readSettings } from "../../../workers/shared/settings.ts";
 import { fakeApis, type ApiAnswer, type FakeApi } from "../../support/servers/fake-api.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import type { ScriptProcess } from "../../support/children/script-process.ts";

@@ -3,8 +3,8 @@ import type { AddressInfo } from "node:net";
 import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
 import { createSluice, type Queue } from "sluice";
 import { startFakeDownstream, type FakeDownstream } from "sluice/testing";
-import type { Webhook } from "../../../workers/deliver.ts";
-import { TOGETHER_MS } from "../../../workers/signals.ts";
+import type { Webhook } from "../../../workers/webhook/deliver.ts";
+import { TOGETHER_MS } from "../../../workers/shared/run-worker.ts";
 import { startRedis } from "../../support/redis/local-redis.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { freePort } from "../../support/redis/redis-port.ts";
@@ -102,7 +102,7 @@ describe("the webhook worker", () => {
 
     startWorker();
 
-    await expect(job.finished()).rejects.toThrow("its url is no http or https address");
+    await expect(job.finished()).rejects.toThrow("its url is not an http or https address");
   });
 
   it("logs no payload, no header, and of an address its host only", async () => {

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { InvalidOptionError } from "./errors.ts";
 import { rateLimit } from "./limit-makers.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "./options.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { InvalidOptionError } from "./errors.ts";
 import type { Limit } from "./limits/limit.ts";
 import { ruleOf } from "./limits/registry.ts";

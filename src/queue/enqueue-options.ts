@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import { KEY, LONGEST_MS, NAME, PRIORITY, readOptions, wholeNumber } from "../core/options.ts";
 import type { Priority } from "../core/priority.ts";
@@ -59,6 +59,7 @@ const DEFAULTED = {
   attempts: wholeNumber(1, 1_000, "attempts").optional(),
   backoff: z.strictObject({ baseMs: TIME, maxMs: TIME }).optional(),
 };
+/** @internal */
 export const JOB_DEFAULTS: z.ZodType<JobDefaults> = z.strictObject(DEFAULTED);
 
 const ENQUEUE_OPTIONS = z.strictObject({

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { KEY, readOptions, wholeNumber } from "../core/options.ts";
 
 /** Which of the failed jobs are meant: those for which all holds that is named. */

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 
 const REMEDY = "give the id of a job";

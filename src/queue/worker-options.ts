@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { LONGEST_MS, readOptions, wholeNumber } from "../core/options.ts";
 
 export interface WorkerOptions {

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { KEY, LONGEST_MS, PRIORITY, readOptions, wholeNumber } from "../core/options.ts";
 import { letGo } from "../core/let-go.ts";
 import type { Priority } from "../core/priority.ts";
@@ -37,6 +37,7 @@ export type SettleBy<Result> = {
 const A_COST =
   "give a whole number of calls from 1, or one for each unit that it takes, such as { tokens: 800 }";
 
+/** @internal */
 export const COST: z.ZodType<Cost> = z.custom<Cost>().superRefine(checkCost);
 const TRY_SHAPE = { key: KEY.optional(), cost: COST.optional() };
 const DRAW_SHAPE = {

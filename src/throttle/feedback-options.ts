@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { LONGEST_MS, wholeNumber } from "../core/options.ts";
 
 /** What one answer of a downstream tells. */
@@ -36,12 +36,17 @@ export interface AdaptiveOptions {
 
 const PART = { error: "give a part of the rate, from 0.01 to 1" };
 
+/** @internal */
 export const FEEDBACK: z.ZodType<ReadFeedback> = z.custom<ReadFeedback>(
   (value) => value === false || typeof value === "function",
   { error: "give false, or a function of what calls return and throw" },
 );
 
-/** The part of what `bucket()` takes that is about answers. */
+/**
+ * The part of what `bucket()` takes that is about answers.
+ *
+ * @internal
+ */
 export const FEEDBACK_SHAPE: {
   feedback: z.ZodOptional<z.ZodType<ReadFeedback>>;
   maxCooldownMs: z.ZodOptional<z.ZodType<number>>;

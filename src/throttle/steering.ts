@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { ClosedError, InvalidOptionError } from "../core/errors.ts";
 import { KEY, LONGEST_MS, readOptions, wholeNumber } from "../core/options.ts";
 import { keyLimitsOf } from "../core/per-key.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import { readOptions } from "../core/options.ts";
 import type { Bucket } from "./bucket.ts";

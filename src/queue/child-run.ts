@@ -1,15 +1,16 @@
-import { ChildCommand, ParentCommand, type ChildPool } from "bullmq";
+import type { ChildPool, ParentCommand as Command } from "bullmq";
 import { reasonOf } from "../core/describe-value.ts";
 import type { JobContext } from "./handler.ts";
 import { HandlerTimeoutError } from "./job-errors.ts";
 import type { Job } from "./job.ts";
+import { loadBullmq } from "./load-bullmq.cjs";
 import type { ChildAnswer, ChildAttempt, SlotMessage } from "./sandbox-protocol.ts";
 
 /** A process of BullMQ's pool. */
 type Child = Awaited<ReturnType<ChildPool["retain"]>>;
 
 type Message =
-  | { readonly cmd: ParentCommand; readonly value?: unknown; readonly err?: unknown }
+  | { readonly cmd: Command; readonly value?: unknown; readonly err?: unknown }
   | SlotMessage;
 
 /**
@@ -21,6 +22,7 @@ export function runInChild(
   { job, context }: { readonly job: Job<unknown>; readonly context: JobContext },
 ): Promise<ChildAnswer> {
   const { signal } = context;
+  const { ChildCommand, ParentCommand } = loadBullmq();
   return new Promise((resolve, reject) => {
     function settle(outcome: () => void): void {
       child.off("message", hear).off("exit", exited);

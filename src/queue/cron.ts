@@ -1,4 +1,4 @@
-import { defaultRepeatStrategy } from "bullmq";
+import { loadBullmq } from "./load-bullmq.cjs";
 
 /** Where the times of a cron expression are local ones, unless it is said otherwise. */
 export const UTC = "UTC";
@@ -15,5 +15,5 @@ export function isCron(cron: string, timeZone: string | undefined): boolean {
 }
 
 function nextTime(pattern: string, tz: string = UTC): unknown {
-  return defaultRepeatStrategy(Date.now(), { pattern, tz });
+  return loadBullmq().defaultRepeatStrategy(Date.now(), { pattern, tz });
 }

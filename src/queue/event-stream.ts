@@ -1,6 +1,6 @@
 import type { EventEmitter } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
-import { QueueEvents as StoredEvents } from "bullmq";
+import type { QueueEvents as StoredEvents } from "bullmq";
 import { reasonOf } from "../core/describe-value.ts";
 import { createEmitter } from "../core/emitter.ts";
 import { ClosedError } from "../core/errors.ts";
@@ -15,6 +15,7 @@ import {
   type QueueEvents,
   type StoredEvent,
 } from "./events.ts";
+import { loadBullmq } from "./load-bullmq.cjs";
 import { createErrorReports } from "./report-errors.ts";
 import type { StoredAccess } from "./stored-queue.ts";
 
@@ -65,7 +66,8 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
     // BullMQ opens a copy of it; it itself is never opened.
     connection = connect("listener");
     const options = { connection: connection.client, prefix, lastEventId };
-    stored = new StoredEvents(storedQueueName(name), options);
+    const { QueueEvents: Reader } = loadBullmq();
+    stored = new Reader(storedQueueName(name), options);
     createErrorReports(`The events of queue "${name}"`, logger)(stored);
     for (const event of EVENT_NAMES) forward(stored, event);
   }

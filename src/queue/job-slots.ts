@@ -1,11 +1,11 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { UnrecoverableError } from "bullmq";
 import { SluiceError, StoreUnavailableError, WaitTooLongError } from "../core/errors.ts";
 import type { OwnedBucket } from "../throttle/owned-bucket.ts";
 import { isByPolicy } from "../throttle/second-look.ts";
 import type { Slot } from "../throttle/slot.ts";
 import type { TooFar, Wait, WaitOptions, Waits } from "../throttle/waiting-call.ts";
 import type { Job } from "./job.ts";
+import { loadBullmq } from "./load-bullmq.cjs";
 import { expiredFailure, impossibleFailure } from "./outcome.ts";
 
 /** Draws slots for the jobs of one worker. */
@@ -52,7 +52,7 @@ export function createJobSlots(
     let error = failure;
     while (!isClosed) {
       // It was too late before it could ask.
-      if (error instanceof UnrecoverableError) throw error;
+      if (error instanceof loadBullmq().UnrecoverableError) throw error;
       if (error instanceof WaitTooLongError) throw expiredFailure(job, Date.now());
       // What was let in may be too large, or of a unit that nothing counts, once the limits have changed.
       if (isByPolicy(error)) throw impossibleFailure(error);

@@ -1,8 +1,8 @@
-import { UnrecoverableError } from "bullmq";
 import { describeValue } from "../core/describe-value.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import { LONGEST_MS } from "../core/options.ts";
 import type { Job } from "./job.ts";
+import { loadBullmq } from "./load-bullmq.cjs";
 
 /**
  * What a handler throws or returns to have its job tried again after `ms`, instead of after the
@@ -87,6 +87,7 @@ export function asFailure(thrown: unknown): Error {
 
 /** An error by which BullMQ keeps the job as failed at once. */
 function finalFailure(reason: string, cause?: unknown): Error {
+  const { UnrecoverableError } = loadBullmq();
   const failure = new UnrecoverableError(shorten(reason));
   if (cause !== undefined) failure.cause = cause;
   return failure;

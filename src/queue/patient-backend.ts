@@ -1,5 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { createRedisBackend } from "bullmq";
+import type { createRedisBackend } from "bullmq";
+import { loadBullmq } from "./load-bullmq.cjs";
 
 /** When a worker asks again that was refused, or lost its connection: with 15 s, as BullMQ has it, locks end meanwhile. */
 export const ASK_AGAIN_MS = 1_000;
@@ -14,7 +15,7 @@ const LONG_PAST_MS = 1;
  * job to be due: far from Redis, locks would end meanwhile.
  */
 export const createPatientBackend: typeof createRedisBackend = (...settings) => {
-  const backend = createRedisBackend(...settings);
+  const backend = loadBullmq().createRedisBackend(...settings);
   const fetch = backend.moveToActive.bind(backend);
   backend.moveToActive = async (...asked) => {
     try {

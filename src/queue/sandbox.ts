@@ -3,12 +3,13 @@ import { createRequire as requireFrom } from "node:module";
 import { dirname, join, resolve } from "node:path";
 import process from "node:process";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { ChildPool } from "bullmq";
+import type { ChildPool } from "bullmq";
 import { reasonOf } from "../core/describe-value.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import { runInChild } from "./child-run.ts";
 import type { Handler } from "./handler.ts";
+import { loadBullmq } from "./load-bullmq.cjs";
 import { UNSTORABLE } from "./outcome.ts";
 import { HANDLER_FILE, type ChildAnswer } from "./sandbox-protocol.ts";
 
@@ -42,7 +43,8 @@ function openSandbox<Data, Result>(
 ): OpenHandler<Data, Result> {
   const { mainFile, ourFile } = childFiles(file);
   const env = { ...process.env, [HANDLER_FILE]: file };
-  const pool = new ChildPool({ mainFile, workerForkOptions: { env } });
+  const { ChildPool: Pool } = loadBullmq();
+  const pool = new Pool({ mainFile, workerForkOptions: { env } });
   /** Processes that start. */
   const starts = new Set<Promise<void>>();
   let isClosed = false;

@@ -1,7 +1,7 @@
-import { DelayedError, WaitingError } from "bullmq";
 import type { LaneStore } from "../core/lane-store.ts";
 import { readJob, type Stored } from "./job.ts";
 import { PARK_MS } from "./lane.ts";
+import { loadBullmq } from "./load-bullmq.cjs";
 
 /** Sets a job back that was fetched and has not begun: others fetch it in its turn, and no attempt is used. */
 export async function setBack<Data>(
@@ -16,6 +16,7 @@ export async function setBack<Data>(
 ): Promise<never> {
   const { queue, lanes, weightOf } = parts;
   const { id, key } = readJob(stored);
+  const { DelayedError, WaitingError } = loadBullmq();
   if (key === undefined) {
     await stored.moveToWait(token);
     throw new WaitingError();

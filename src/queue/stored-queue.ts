@@ -1,9 +1,10 @@
-import { Queue as StoredQueue } from "bullmq";
+import type { Queue as StoredQueue } from "bullmq";
 import { ClosedError, SluiceError, StoreUnavailableError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import { wordsOf } from "../core/describe-value.ts";
 import { redisRefusalOf } from "../core/redis-refusal.ts";
 import { storedQueueName, type QueueConnection } from "./connection.ts";
+import { loadBullmq } from "./load-bullmq.cjs";
 import { createErrorReports } from "./report-errors.ts";
 
 /** BullMQ's queue behind ours: opened when it is first needed, and asked with a time limit. */
@@ -46,6 +47,8 @@ export interface StoredSettings {
 
 export function createStoredAccess(settings: StoredSettings): StoredAccess {
   const { name, connection, prefix, timeoutMs, logger } = settings;
+  // Here rather than at the first question: it takes some 100 ms, in which no call would leave.
+  const { Queue } = loadBullmq();
   let stored: StoredQueue | undefined;
   let beginning: Promise<void> | undefined;
   let isClosed = false;
@@ -57,7 +60,7 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
 
   /** BullMQ's queue asks once what server it is on, and fails for good if that fails: the next question makes another then. */
   function create(): StoredQueue {
-    const queue = new StoredQueue(storedQueueName(name), { connection: connection.client, prefix });
+    const queue = new Queue(storedQueueName(name), { connection: connection.client, prefix });
     reportErrors(queue);
     queue.waitUntilReady().catch(() => {
       if (stored === queue) stored = undefined;

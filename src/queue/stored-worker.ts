@@ -1,7 +1,8 @@
-import { Worker as StoredWorker } from "bullmq";
+import type { Worker as StoredWorker } from "bullmq";
 import type { Logger } from "../core/logger.ts";
 import { storedQueueName, type QueueConnection } from "./connection.ts";
 import type { Stored } from "./job.ts";
+import { loadBullmq } from "./load-bullmq.cjs";
 import { deadlyFailure } from "./outcome.ts";
 import { ASK_AGAIN_MS, createPatientBackend } from "./patient-backend.ts";
 import { createErrorReports } from "./report-errors.ts";
@@ -39,7 +40,8 @@ export function createStoredWorker<Data, Result>(
   parts: StoredWorkerParts<Data, Result>,
 ): OwnedStoredWorker<Data, Result> {
   const { queue, connection, prefix, concurrency, lockMs, logger } = parts;
-  const stored = new StoredWorker<Data, Result | undefined>(
+  const { Worker } = loadBullmq();
+  const stored = new Worker<Data, Result | undefined>(
     storedQueueName(queue),
     (job, token) => {
       giveUpDeadly(job);

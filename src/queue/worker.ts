@@ -1,7 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
-import { DelayedError, WaitingError } from "bullmq";
 import { reasonOf } from "../core/describe-value.ts";
 import type { Logger } from "../core/logger.ts";
 import type { OwnedBucket } from "../throttle/owned-bucket.ts";
@@ -23,6 +22,7 @@ import type { Queue } from "./queue.ts";
 import { probeOf } from "./probe.ts";
 import { createRunning } from "./running.ts";
 import { setBack } from "./set-back.ts";
+import { loadBullmq } from "./load-bullmq.cjs";
 import { createStoredWorker } from "./stored-worker.ts";
 import {
   readCloseOptions,
@@ -68,6 +68,7 @@ const REDIS_GRACE_MS = 2_000;
 
 export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result>): Worker {
   const { queue, bucket, schema, connect, prefix, onClosed } = settings;
+  const { DelayedError, WaitingError } = loadBullmq();
   const logger = seldom(settings.logger);
   const options = readWorkerOptions(settings.options);
   const isInline = typeof settings.handler === "function";

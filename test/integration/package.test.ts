@@ -69,6 +69,28 @@ describe("the tarball", () => {
     expect(licenses).toMatch(/^zod\n\nMIT License$/m);
     expect(map.sourcesContent.every((text) => typeof text === "string")).toBe(true);
   });
+
+  it("loads BullMQ only when a queue is used", async () => {
+    const coverage = join(consumer.folder, "coverage");
+    const code = 'import "sluice"';
+    const env = { ...process.env, NODE_V8_COVERAGE: coverage };
+    const args = ["--input-type=module", "--eval", code];
+
+    await run(process.execPath, args, { cwd: consumer.folder, env });
+
+    const [report] = await readdir(coverage);
+    const { result } = JSON.parse(await readFile(join(coverage, report!), "utf8")) as {
+      readonly result: readonly { readonly url: string }[];
+    };
+    const packages = new Set(
+      result.map(({ url }) => /.*node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(url)?.[1]),
+    );
+    expect(packages).toContain("sluice");
+    expect(packages).toContain("ioredis");
+    for (const other of ["bullmq", "commander", "fastify", "prom-client", "zod"]) {
+      expect(packages).not.toContain(other);
+    }
+  });
 });
 
 describe("a service that installs the package", () => {

@@ -11,6 +11,7 @@ const PARTS = [
   "keys",
   "backlog",
   "groups",
+  "imports",
 ] as const;
 export type Part = (typeof PARTS)[number];
 
@@ -26,6 +27,8 @@ interface Effort {
   readonly keys: number;
   /** How many jobs wait in the long backlog. */
   readonly backlog: number;
+  /** How many processes import each package. */
+  readonly imports: number;
 }
 
 export interface Flags {
@@ -45,6 +48,7 @@ const FULL: Effort = {
   throughputSeconds: 5,
   keys: 1_000_000,
   backlog: 1_000_000,
+  imports: 31,
 };
 const QUICK: Effort = {
   seconds: 3,
@@ -53,6 +57,7 @@ const QUICK: Effort = {
   throughputSeconds: 1,
   keys: 100_000,
   backlog: 100_000,
+  imports: 9,
 };
 
 /**

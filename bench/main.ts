@@ -5,6 +5,7 @@ import { Redis } from "ioredis";
 import { startRedis } from "../test/support/redis/local-redis.ts";
 import { measureBacklog } from "./parts/backlog.ts";
 import { measureCaps } from "./parts/caps.ts";
+import { measureImports } from "./parts/cold-import.ts";
 import { readFlags, type Flags, type Part } from "./flags.ts";
 import { createFleet } from "./fleet/fleet.ts";
 import { measureGroups } from "./parts/groups.ts";
@@ -30,6 +31,7 @@ const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Ta
   keys: measureKeys,
   backlog: measureBacklog,
   groups: measureGroups,
+  imports: measureImports,
 };
 
 async function describeRun(redis: Redis, { isQuick }: Flags): Promise<string> {

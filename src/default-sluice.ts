@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { NAME, readOptions } from "./core/options.ts";
 import { createSluice, type Sluice } from "./sluice.ts";
 import { BUCKET_OPTION_NAMES, type BucketOptions } from "./throttle/bucket/bucket-options.ts";

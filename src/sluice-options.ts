@@ -1,5 +1,5 @@
 import process from "node:process";
-import { z } from "zod";
+import * as z from "zod";
 import { InvalidOptionError } from "./core/errors.ts";
 import type { Logger } from "./core/logger.ts";
 import { LONGEST_MS, NAME, readOptions, wholeNumber } from "./core/options.ts";

@@ -1,5 +1,5 @@
 import { distance } from "fastest-levenshtein";
-import { z } from "zod";
+import * as z from "zod";
 import { isThenable } from "./describe.ts";
 import { InvalidOptionError } from "./errors.ts";
 
@@ -18,6 +18,8 @@ export const RANKS = Object.fromEntries(
  * Reads options once, at the edge: an unknown name or a bad value fails here and nowhere else.
  *
  * @throws {@link InvalidOptionError} naming the option, its value and the remedy.
+ *
+ * @internal
  */
 export function readOptions<Schema extends z.ZodObject>(
   where: string,
@@ -89,7 +91,11 @@ function valueAt(given: unknown, path: readonly PropertyKey[]): unknown {
   return value;
 }
 
-/** A whole number within bounds. */
+/**
+ * A whole number within bounds.
+ *
+ * @internal
+ */
 export function wholeNumber(least: number, most: number, unit: string): z.ZodType<number> {
   const error = `give a whole number of ${unit} from ${least} to ${most}`;
   return z.number({ error }).int({ error }).min(least, { error }).max(most, { error });
@@ -98,7 +104,11 @@ export function wholeNumber(least: number, most: number, unit: string): z.ZodTyp
 /** The longest time that an option may name: a timer of Node holds no more. */
 export const LONGEST_MS: number = 2 ** 31 - 1;
 
-/** The names of buckets, queues and keys: they become parts of Redis keys, and must not leave theirs. */
+/**
+ * The names of buckets, queues and keys: they become parts of Redis keys, and must not leave theirs.
+ *
+ * @internal
+ */
 export const NAME: z.ZodType<string> = z
   .string({ error: "give a string" })
   .refine((name) => name.length >= 1 && name.length <= 256, {
@@ -109,7 +119,11 @@ export const NAME: z.ZodType<string> = z
     error: 'leave out "{", "}", ":" and control characters, which Redis keys are built with',
   });
 
-/** Whom a call is for: an account, an endpoint, an IP address. What Redis keys are built with is encoded there. */
+/**
+ * Whom a call is for: an account, an endpoint, an IP address. What Redis keys are built with is encoded there.
+ *
+ * @internal
+ */
 export const KEY: z.ZodType<string> = z
   .string({ error: "give a string" })
   .refine((name) => name.length >= 1 && name.length <= 256, {
@@ -120,11 +134,16 @@ export const KEY: z.ZodType<string> = z
     error: 'leave out "{", "}" and control characters, or pass encodeURIComponent(key)',
   });
 
-/** What a limit counts. */
+/**
+ * What a limit counts.
+ *
+ * @internal
+ */
 export const UNIT: z.ZodType<string> = z
   .string({ error: 'give a name such as "tokens"' })
   .regex(/^[a-z][a-z0-9_-]{0,39}$/i, { error: 'give a short name such as "tokens"' });
 
+/** @internal */
 export const PRIORITY: z.ZodType<Priority> = z.enum(PRIORITIES, {
   error: `give one of ${PRIORITIES.map((priority) => `"${priority}"`).join(", ")}`,
 });

@@ -1,5 +1,5 @@
 import type { JobsOptions, Job as StoredJob } from "bullmq";
-import { z } from "zod";
+import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import { PRIORITIES, type Priority } from "../core/options.ts";
 import type { Cost } from "../throttle/costs.ts";

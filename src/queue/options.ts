@@ -1,5 +1,5 @@
 import { defaultRepeatStrategy, type BackoffOptions } from "bullmq";
-import { z } from "zod";
+import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import { isTimeZone } from "../core/limits/calendar-days.ts";
 import {
@@ -66,6 +66,7 @@ const DEFAULTED = {
   attempts: wholeNumber(1, 1_000, "attempts").optional(),
   backoff: z.strictObject({ baseMs: TIME, maxMs: TIME }).optional(),
 };
+/** @internal */
 export const JOB_DEFAULTS: z.ZodType<JobDefaults> = z.strictObject(DEFAULTED);
 
 const ENQUEUE_OPTIONS = z.strictObject({

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { isThenable, ignoreRejection } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import {
@@ -51,7 +51,11 @@ const FEEDBACK: z.ZodType<ReadFeedback> = z.custom<ReadFeedback>(
   { error: "give false, or a function of what calls return and throw" },
 );
 
-/** The part of what `bucket()` takes that is about answers. */
+/**
+ * The part of what `bucket()` takes that is about answers.
+ *
+ * @internal
+ */
 export const FEEDBACK_SHAPE: {
   feedback: z.ZodOptional<z.ZodType<ReadFeedback>>;
   maxCooldownMs: z.ZodOptional<z.ZodType<number>>;
@@ -107,6 +111,7 @@ export type SettleBy<Result> = {
 const A_COST =
   "give a whole number of calls from 1, or one for each unit that it takes, such as { tokens: 800 }";
 
+/** @internal */
 export const COST: z.ZodType<Cost> = z.custom<Cost>().superRefine(checkCost);
 const TRY_SHAPE = { key: KEY.optional(), cost: COST.optional() };
 const DRAW_SHAPE = {

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { InvalidOptionError } from "../errors.ts";
 import { closest } from "../options.ts";
 

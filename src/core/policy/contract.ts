@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { InvalidOptionError } from "../errors.ts";
 import { parsePeriod } from "../limits/rate.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../options.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { InvalidOptionError } from "../errors.ts";
 import { isAlign, readAlign, type Align } from "../limits/calendar-days.ts";
 import { parsePeriod, parseRate, type RateInput } from "../limits/rate.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { InvalidOptionError } from "../errors.ts";
 import type { RateInput } from "../limits/rate.ts";
 import { formatLimit } from "../limits/registry.ts";

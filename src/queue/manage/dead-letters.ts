@@ -1,5 +1,5 @@
 import type { Queue as StoredQueue } from "bullmq";
-import { z } from "zod";
+import * as z from "zod";
 import { KEY, readOptions, wholeNumber } from "../../core/options.ts";
 import { readJob, readJobId, type Stored, type StoredOptions } from "../job.ts";
 import type { StoredAccess } from "../stored-queue.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { ClosedError } from "../../core/errors.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
 import { JobFailedError, JobMissingError, JobUnfinishedError } from "../errors.ts";

@@ -1,6 +1,8 @@
 import { createHash } from "node:crypto";
 import type { Cluster, Command, Redis } from "ioredis";
-import { readLua } from "./lua-source.ts";
+import { readLuaFile } from "./lua-source.ts";
+
+const INCLUDE = /^-- @include (\S+)$/gm;
 
 /** One Lua file: how its typed input becomes keys and arguments, and its reply a value. */
 export interface Script<Input, Output> {
@@ -19,6 +21,11 @@ export function defineScript<Input, Output>(
 ): Script<Input, Output> {
   const source = readLua(definition.name);
   return { ...definition, source, sha: createHash("sha1").update(source).digest("hex") };
+}
+
+/** The text of `lua/<name>.lua`, with the file of each `-- @include` line in its place. */
+export function readLua(name: string): string {
+  return readLuaFile(name).replace(INCLUDE, (_line, included: string) => readLua(included));
 }
 
 /**

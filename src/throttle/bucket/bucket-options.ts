@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { readOptions, wholeNumber } from "../../core/options.ts";
 import type { PolicyOptions } from "../../core/policy/policy.ts";
 import { FEEDBACK_SHAPE, type FeedbackOptions } from "../call-options.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { ClosedError, InvalidOptionError } from "../../core/errors.ts";
 import { formatLimit } from "../../core/limits/registry.ts";
 import { KEY, LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";

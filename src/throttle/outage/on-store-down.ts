@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { Logger } from "../../core/logger.ts";
 import type { Store, Wake } from "../../core/store.ts";
 import { createOutageStore } from "./outage-store.ts";
@@ -20,6 +20,7 @@ const LOCAL = z.strictObject({
   local: z.number(LOCAL_ERROR).min(0.001, LOCAL_ERROR).max(1, LOCAL_ERROR),
 });
 
+/** @internal */
 export const ON_STORE_DOWN: z.ZodType<OnStoreDown> = z.unknown().transform((given, context) => {
   if (given === "wait" || given === "refuse" || given === "open") return given;
   const read = LOCAL.safeParse(given);
@@ -30,6 +31,7 @@ export const ON_STORE_DOWN: z.ZodType<OnStoreDown> = z.unknown().transform((give
   return z.NEVER;
 });
 
+/** @internal */
 export const ON_STATE_LOST: z.ZodType<OnStateLost> = z.enum(["empty", "full"], {
   error: 'give "empty" or "full"',
 });

@@ -1,5 +1,5 @@
 import { types } from "node:util";
-import { z } from "zod";
+import * as z from "zod";
 import { describeValue } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { closest, readOptions } from "../../core/options.ts";

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { cp, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -30,5 +30,10 @@ export async function buildPackage(): Promise<BuiltPackage> {
   await cp(join(ROOT, "lua"), join(root, "lua"), { recursive: true });
   await symlink(join(ROOT, "node_modules"), join(root, "node_modules"));
   await run(join(ROOT, "node_modules/.bin/tsc"), ["-p", root]);
+  // What is JavaScript already, tsc leaves out.
+  const sources = await readdir(join(ROOT, "src"), { recursive: true });
+  for (const file of sources.filter((name) => name.endsWith(".cjs"))) {
+    await cp(join(ROOT, "src", file), join(root, "src", file));
+  }
   return { root, remove: () => rm(root, { recursive: true, force: true }) };
 }

@@ -1,10 +1,10 @@
 import { LOOK_IN_US } from "../../core/draw/turns.ts";
-import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
 import type { Drawn, Place } from "../../core/store.ts";
 import { STORE_RETRY_MS } from "../outage/retries.ts";
 import { createBucketClock, createRecentMinimum } from "../slot/bucket-clock.ts";
 import { readiness } from "./draw-request.ts";
 import type { SoonestGroups } from "./group-schedule.ts";
+import { createStaleCheck } from "./lateness.ts";
 
 /** When the store is to be asked for slots; all times are those of `performance.now()`. */
 export interface AskTimes {
@@ -131,7 +131,7 @@ const MARGIN_MS = 0.5;
 export function createReplyTimes(): ReplyTimes {
   const clock = createBucketClock();
   const tookOfLate = createRecentMinimum();
-  let usualTookMs = Infinity;
+  const checkStale = createStaleCheck();
   let leadMs = 0;
   let drewUs = 0;
 
@@ -148,9 +148,7 @@ export function createReplyTimes(): ReplyTimes {
       // Redis has lost the bucket: what was seen of its clock says nothing any more.
       if (nowUs < drewUs) clock.reset();
       drewUs = nowUs;
-      const isStale = tookMs > usualTookMs + HORIZON_MS;
-      // A way that has become longer for good is the usual one from now on.
-      usualTookMs = isStale ? tookMs : Math.min(usualTookMs, tookMs);
+      const isStale = checkStale(tookMs);
       if (!isStale) leadMs = Math.max(0, tookOfLate.sample(arrivedMs, tookMs) - MARGIN_MS);
       return { arrivedMs, offsetMs: clock.sample(arrivedMs, nowUs), isStale };
     },

@@ -1,9 +1,9 @@
-import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
 import type { Granted } from "../../core/store.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import { createGroupSchedule, type GroupSchedule } from "./group-schedule.ts";
 import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
+import { createLateSlots, mostLateMs } from "./lateness.ts";
 import { TooFar } from "./waiting-call.ts";
 
 /** Who waits in one process for slots of a bucket, and the slots that it holds for them. */
@@ -132,14 +132,15 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
     dispatchDue(generation, waste) {
       const nowMs = performance.now();
       const start = { generation, nowMs };
-      lateSlots.look();
+      lateSlots.beginRound();
       for (const group of holding) {
         const { line, held, callTerms } = group;
+        const mostMs = mostLateMs(callTerms);
         const late: HeldSlot[] = [];
         const before = held.size;
         while (line.size > 0 && held.nextAtMs <= nowMs) {
           const slot = held.take();
-          if (lateSlots.mayGo(nowMs - slot.atMs, callTerms.mostLateMs)) {
+          if (lateSlots.mayGo(nowMs - slot.atMs, mostMs)) {
             waiting -= 1;
             line.shift()!.go(slot, start);
           } else late.push(slot);
@@ -169,50 +170,6 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
         holding.delete(group);
         schedule.update(group);
       }
-    },
-  };
-}
-
-/** Decides which slots are used although they come late. */
-export interface LateSlots {
-  /** Slots are looked at anew. */
-  look(): void;
-  /** Whether a slot may be used that comes `lateMs` late, where `mostLateMs` is how late any may. */
-  mayGo(lateMs: number, mostLateMs: number): boolean;
-}
-
-/** So many looks in a row may find nothing but slots that are too late. */
-const MOST_LOST = 3;
-
-/**
- * A slot that comes too late is drawn again: a process that was frozen must not fire its old slots in a clump. But where
- * a process is busy whenever a reply comes, the next one is too late as well, for as long as it takes the bucket's clock
- * to hold such replies for usual. So after three looks that found only late slots, one goes at each until one is in time:
- * late by a horizon at most, and never two at once.
- */
-export function createLateSlots(): LateSlots {
-  /** Looks in a row that found only late slots, this one among them. */
-  let lost = 0;
-  /** Whether this look has been counted, or is not to be. */
-  let isCounted = false;
-  let hasGoneLate = false;
-
-  return {
-    look() {
-      isCounted = false;
-      hasGoneLate = false;
-    },
-    mayGo(lateMs, mostLateMs) {
-      if (lateMs <= mostLateMs) {
-        lost = 0;
-        isCounted = true;
-        return true;
-      }
-      if (!isCounted) lost += 1;
-      isCounted = true;
-      if (lost <= MOST_LOST || hasGoneLate || lateMs > HORIZON_MS) return false;
-      hasGoneLate = true;
-      return true;
     },
   };
 }

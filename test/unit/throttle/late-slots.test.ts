@@ -1,12 +1,12 @@
 import { describe, expect, it, vi } from "vitest";
-import { createLateSlots } from "../../../src/throttle/waiting/dispatch.ts";
+import { createLateSlots } from "../../../src/throttle/waiting/lateness.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
 import { createFarStore } from "../../support/far-store.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
 
 /** Looks at slots that are so late, one after the other; which of them may go. */
 function lookAt(lateSlots: ReturnType<typeof createLateSlots>, ...lateMs: number[]): boolean[] {
-  lateSlots.look();
+  lateSlots.beginRound();
   return lateMs.map((each) => lateSlots.mayGo(each, 5));
 }
 

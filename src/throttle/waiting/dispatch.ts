@@ -10,8 +10,6 @@ import { TooFar } from "./waiting-call.ts";
 export interface Dispatcher {
   /** How many callers wait. */
   readonly waiting: number;
-  /** How many wait that their own key holds back. */
-  readonly deferred: number;
   /** The groups in which somebody waits: those that have been served, or held back by their key, stand behind the others. */
   readonly schedule: GroupSchedule;
   /** When the next caller may go, on `performance.now()`; Infinity if none has a slot. */
@@ -23,8 +21,6 @@ export interface Dispatcher {
   takeAll(): Caller[];
   /** Sends those away whose patience does not reach as far as their key's time. */
   sendAway(group: Group, roomInMs: number): void;
-  /** The key of these calls holds them back: all who wait by now are asked for before they are again. */
-  sendBack(group: Group): void;
   /** Fails those who have no slot yet. */
   refuse(group: Group, error: unknown): void;
   /** Holds what was granted; `firstLease` is the lease of the first slot, 0 if there are none. */
@@ -49,8 +45,6 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
   const holding = new Set<Group>();
   const lateSlots = createLateSlots();
   let waiting = 0;
-  /** The number of the caller that came last. */
-  let newest = 0;
 
   function leave(caller: Caller): void {
     const { group } = caller;
@@ -63,13 +57,6 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
     get waiting() {
       return waiting;
     },
-    get deferred() {
-      const nowMs = performance.now();
-      let deferred = 0;
-      for (const { line, held, notBeforeMs } of schedule.deferred)
-        if (notBeforeMs > nowMs) deferred += line.size - held.size;
-      return deferred;
-    },
     schedule,
     nextAtMs() {
       let nextAtMs = Infinity;
@@ -79,11 +66,9 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
     },
     enter(caller) {
       const { group, patienceMs } = caller;
-      newest = Math.max(newest, caller.number);
       group.line.push(caller);
       group.hasImpatient ||= patienceMs < Infinity;
-      // Whose turn comes when goes by who is first in each group: most come behind others.
-      if (group.position !== "free" || group.line.head === caller) schedule.update(group);
+      schedule.joined(caller);
       waiting += 1;
     },
     leave,
@@ -108,10 +93,6 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
         caller.fail(new TooFar(roomInMs));
       }
     },
-    sendBack(group) {
-      group.behind = newest;
-      schedule.moveToEnd(group);
-    },
     refuse({ line, held }, error) {
       while (line.size > held.size) {
         const last = line.last!;
@@ -127,7 +108,7 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       }
       group.held.add(granted, firstLease, offsetMs);
       holding.add(group);
-      schedule.moveToEnd(group);
+      schedule.served(group);
     },
     dispatchDue(generation, waste) {
       const nowMs = performance.now();
@@ -165,7 +146,7 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
     },
     forget(key) {
       for (const group of holding) {
-        if (key !== undefined && group.key !== key) continue;
+        if (key !== undefined && group.limitedKey !== key) continue;
         leases.releaseAll(group.held.takeLatest(Infinity), group);
         holding.delete(group);
         schedule.update(group);

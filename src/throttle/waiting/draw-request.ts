@@ -43,7 +43,7 @@ export function nextWishes(schedule: GroupSchedule, linePlaces: LinePlaces, nowM
   const first = all.length > MOST_WISHES ? all.slice(0, MOST_WISHES) : all;
   return {
     groups: first.map(({ group }) => group),
-    wishes: first.map(({ group: { name, key, callTerms }, rank, wanted }) => {
+    wishes: first.map(({ group: { name, limitedKey: key, callTerms }, rank, wanted }) => {
       const { keyLimits, costs } = callTerms;
       const place = linePlaces.of(key);
       return { name, key, keyLimits, costs, wanted, rank, place };
@@ -57,10 +57,12 @@ function byArrival(a: Group, b: Group): number {
 }
 
 /** A key whose tier has changed may wait under both; one draw knows one set of limits for it. */
-function hasOtherLimits(before: readonly Group[], { key, callTerms }: Group): boolean {
-  if (key === undefined) return false;
+function hasOtherLimits(before: readonly Group[], { limitedKey, callTerms }: Group): boolean {
+  if (limitedKey === undefined) return false;
   const { keyLimits } = callTerms;
-  return before.some((other) => other.key === key && other.callTerms.keyLimits !== keyLimits);
+  return before.some(
+    (other) => other.limitedKey === limitedKey && other.callTerms.keyLimits !== keyLimits,
+  );
 }
 
 /** How many leases such a draw can be given at most. */

@@ -41,7 +41,7 @@ export function createReturns(context: BucketContext): Returns {
   }
 
   return {
-    giveBack(generation, { name, key, callTerms }, slots, places) {
+    giveBack(generation, { name, limitedKey: key, callTerms }, slots, places) {
       const { keyLimits, costs } = callTerms;
       const slotsUs = slots.map(({ slotUs }) => slotUs).slice(0, MOST_RETURNED);
       const wish = { name, key, keyLimits, costs, place: places.key };
@@ -49,7 +49,7 @@ export function createReturns(context: BucketContext): Returns {
       const request = { bucket, asker, terms, generation, place: places.bucket, wish, slotsUs };
       void send(store.giveBack(request));
     },
-    async refund({ key, callTerms }, slots) {
+    async refund({ limitedKey: key, callTerms }, slots) {
       const { keyLimits, limits, shared, costs, text } = callTerms;
       const isReturned = limits.map((limit, index) => index >= shared.length || isQuota(limit));
       if (!isReturned.includes(true) || text !== known.terms.text) return;
@@ -101,18 +101,18 @@ export function createLeftovers(parts: LeftoversParts): Leftovers {
   const left = new Set<Group>();
 
   function isWaitedFor(key: string | undefined): boolean {
-    return key !== undefined && dispatcher.schedule.ofKey(key).size > 0;
+    return key !== undefined && dispatcher.schedule.hasKey(key);
   }
 
   function giveUp(generation: number, group: Group, slots: readonly HeldSlot[]): void {
     const isLast = dispatcher.waiting === 0;
     const shared = isLast ? linePlaces.shared : NO_PLACE;
-    const place = linePlaces.of(group.key);
-    const own = isNone(place) || isWaitedFor(group.key) ? NO_PLACE : place;
+    const place = linePlaces.of(group.limitedKey);
+    const own = isNone(place) || isWaitedFor(group.limitedKey) ? NO_PLACE : place;
     // Who comes next asks anew: nobody here hears of changes until then.
     dispatcher.schedule.deferUntil(group, 0);
     if (slots.length === 0 && isNone(own) && isNone(shared)) return;
-    if (!isNone(own)) linePlaces.keep(group.key, NO_PLACE);
+    if (!isNone(own)) linePlaces.keep(group.limitedKey, NO_PLACE);
     returns.giveBack(generation, group, slots, { bucket: shared, key: own });
     if (!isLast) return;
     linePlaces.shared = NO_PLACE;

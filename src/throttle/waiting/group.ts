@@ -28,29 +28,33 @@ export class Group {
   readonly keeper: SlotKeeper;
   readonly name: string;
   /** The key, if it has limits of its own. */
-  readonly key: string | undefined;
+  readonly limitedKey: string | undefined;
   /** Whether callers came that may be sent away; to look for them among 100,000 others would take long. */
   hasImpatient = false;
-  /** When a question for the key may be there again, on `performance.now()`. */
-  notBeforeMs = 0;
-  /** The callers up to this number are asked for before these: those who had come when the key held these calls back. */
-  behind = 0;
-  /** There was news of the key since it was asked about last: what the answer says of it is outdated. */
-  hasNews = false;
-  /** Where it stands among those that wait for slots. */
-  position: "free" | "deferred" | "nowhere" = "nowhere";
-  /** In which order groups got their places, where nothing else tells whose turn comes first. */
-  queuedAt = 0;
+  // What follows is written by `group-schedule.ts` only. The three times and numbers hold in every position.
+  /** When the key may be asked about again, on `performance.now()`; 0: at any time. */
+  readonly notBeforeMs: number = 0;
+  /** Callers up to this number are asked for before these: they had come when the key deferred these. */
+  readonly behind: number = 0;
+  /** Decides between groups of which nothing else says which comes first. */
+  readonly queuedAt: number = 0;
+  /** Where it is in the schedule: "nowhere" while no caller of it lacks a slot. */
+  readonly position: "free" | "deferred" | "nowhere" = "nowhere";
+  /** Whether there was news of the key since it was asked about last. */
+  readonly hasNews: boolean = false;
   /** What held these calls back last, as a reply numbers it. */
-  bindsAt = 0;
+  readonly bindsAt: number = 0;
   #line: Line<Caller> | undefined;
   #held: HeldSlots | undefined;
 
-  constructor(callTerms: CallTerms, { keeper, name, key }: Pick<Group, "keeper" | "name" | "key">) {
+  constructor(
+    callTerms: CallTerms,
+    { keeper, name, limitedKey }: Pick<Group, "keeper" | "name" | "limitedKey">,
+  ) {
     this.callTerms = callTerms;
     this.keeper = keeper;
     this.name = name;
-    this.key = key;
+    this.limitedKey = limitedKey;
   }
 
   get line(): Line<Caller> {
@@ -141,19 +145,19 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
     const keyLimits = keyLimitsOf(inForce, key);
     const limits = [...shared, ...keyLimits];
     const costs = costsOf(bucket, limits, cost);
-    const own = keyLimits.length > 0 ? key : undefined;
+    const limitedKey = keyLimits.length > 0 ? key : undefined;
     // A key may hold spaces and digits: the colon says where the costs end.
     const prefix = `${costs.join(" ")}:`;
-    const name = prefix + (own ?? "");
+    const name = prefix + (limitedKey ?? "");
     const found = groups.get(name);
     // A tier's limits may have changed since.
     const isSame = found?.callTerms.keyLimits === keyLimits || keyLimits.length === 0;
     if (found !== undefined && isSame) return found;
     const callTerms = callTermsOf({ shared, keyLimits, costs, text });
-    if (cost === undefined && own !== undefined && inForce.perKey?.fixed !== undefined) {
+    if (cost === undefined && limitedKey !== undefined && inForce.perKey?.fixed !== undefined) {
       usual = { callTerms, prefix };
     }
-    return add(new Group(callTerms, { keeper, name, key: own }));
+    return add(new Group(callTerms, { keeper, name, limitedKey }));
   }
 
   function add(group: Group): Group {
@@ -166,7 +170,7 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
   function findUsual(key: string): Group | undefined {
     if (usual === undefined) return undefined;
     const name = usual.prefix + key;
-    return groups.get(name) ?? add(new Group(usual.callTerms, { keeper, name, key }));
+    return groups.get(name) ?? add(new Group(usual.callTerms, { keeper, name, limitedKey: key }));
   }
 
   /** Calls that say no more than whom they are for, under limits that are the same for all keys. */
@@ -184,7 +188,7 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
       const known = findByKey(key);
       if (known !== undefined) return known;
       const group = findUsual(key) ?? find(options);
-      if (group.key === key) byKey.set(key, group);
+      if (group.limitedKey === key) byKey.set(key, group);
       return group;
     },
     clear() {

@@ -116,7 +116,7 @@ export function createPacer(options: PacerOptions): Pacer {
     askTimes.answered(reply, received);
     if (reply.generation !== heldGeneration) {
       forgetHeld();
-      for (const group of dispatcher.schedule) dispatcher.schedule.deferUntil(group, 0);
+      dispatcher.schedule.deferNone();
     }
     heldGeneration = reply.generation;
     const { newText, version, isOverride } = reply;
@@ -152,7 +152,7 @@ export function createPacer(options: PacerOptions): Pacer {
       return dispatcher.waiting;
     },
     get deferred() {
-      return dispatcher.deferred;
+      return dispatcher.schedule.deferredCallers;
     },
     askTimes,
     wait(caller) {
@@ -173,14 +173,9 @@ export function createPacer(options: PacerOptions): Pacer {
     lookIn(key, news) {
       const { schedule } = dispatcher;
       if (key === undefined) askTimes.retryNow();
-      else for (const group of schedule.ofKey(key)) schedule.wake(group);
-      // Whom its own key holds back, a lease of the bucket's is of no use to.
-      if (key === undefined && news !== "lease") {
-        for (const group of schedule) {
-          group.hasNews = true;
-          schedule.deferUntil(group, 0);
-        }
-      }
+      else schedule.wake(key);
+      // A lease of the bucket's is of no use to calls that their own key defers.
+      if (key === undefined && news !== "lease") schedule.wakeAll();
       workSoon();
     },
     async close() {
@@ -229,7 +224,7 @@ function createGrants(options: GrantsOptions): Grants {
   function untilMs({ notBeforeUs }: Granted, { arrivedMs, offsetMs }: Received): number {
     if (notBeforeUs === 0) return 0;
     if (notBeforeUs < Infinity) return notBeforeUs / 1_000 + offsetMs;
-    return keyLookInAtMs(arrivedMs, schedule.deferred.size);
+    return keyLookInAtMs(arrivedMs, schedule.deferredGroups);
   }
 
   function take(reply: Drawn, asked: Asked, received: Received): void {
@@ -243,12 +238,11 @@ function createGrants(options: GrantsOptions): Grants {
       if (granted.refusal !== undefined) dispatcher.refuse(group, granted.refusal);
       if (!isStale)
         dispatcher.hold(group, granted, { firstLease, sentAtMs: reply.sentAtMs, offsetMs });
-      schedule.deferUntil(group, group.hasNews ? 0 : untilMs(granted, received));
-      group.bindsAt = granted.bindsAt;
-      linePlaces.keep(group.key, granted.place);
+      const { bindsAt, place } = granted;
+      schedule.answered(group, { untilMs: untilMs(granted, received), arrivedMs, bindsAt });
+      linePlaces.keep(group.limitedKey, place);
       if (group.notBeforeMs > arrivedMs) {
         dispatcher.sendAway(group, group.notBeforeMs - arrivedMs);
-        dispatcher.sendBack(group);
       }
       if (isStale) waste(group, slotsOf(granted, firstLease, offsetMs));
     }

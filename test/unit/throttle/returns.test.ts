@@ -19,7 +19,11 @@ async function settledFor(text: string): Promise<readonly unknown[]> {
   const known = createKnownPolicy("test", policy, logger);
   const returns = createReturns({ store, bucket: "test", asker: "a", known, logger });
   const conditions = callTermsOf({ shared: limits, keyLimits: [], costs: [3, 3], text });
-  const group = new Group(conditions, { keeper: {} as SlotKeeper, name: "", key: undefined });
+  const group = new Group(conditions, {
+    keeper: {} as SlotKeeper,
+    name: "",
+    limitedKey: undefined,
+  });
   const slots = [1, 2].map(() => ({ slotUs: 7_000_000, atMs: 0, lease: 0 }));
 
   await returns.refund(group, slots);

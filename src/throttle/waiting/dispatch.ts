@@ -6,11 +6,11 @@ import type { HeldSlot } from "./held-slots.ts";
 import { createLateSlots, mostLateMs } from "./lateness.ts";
 import { TooFar } from "./waiting-call.ts";
 
-/** Who waits in one process for slots of a bucket, and the slots that it holds for them. */
+/** Callers of one bucket meet slots here: the callers that wait in this process, and the slots that it holds for them. */
 export interface Dispatcher {
   /** How many callers wait. */
   readonly waiting: number;
-  /** The groups in which somebody waits: those that have been served, or held back by their key, stand behind the others. */
+  /** The groups in which callers wait. */
   readonly schedule: GroupSchedule;
   /** When the next caller may go, on `performance.now()`; Infinity if none has a slot. */
   nextAtMs(): number;
@@ -19,9 +19,9 @@ export interface Dispatcher {
   leave(caller: Caller): void;
   /** Takes out all callers, group by group. */
   takeAll(): Caller[];
-  /** Sends those away whose patience does not reach as far as their key's time. */
+  /** Sends away the callers of a group that do not wait until its key's time, which is `roomInMs` off. */
   sendAway(group: Group, roomInMs: number): void;
-  /** Fails those who have no slot yet. */
+  /** Fails the callers of a group that have no slot yet. */
   refuse(group: Group, error: unknown): void;
   /** Holds what was granted; `firstLease` is the lease of the first slot, 0 if there are none. */
   hold(
@@ -31,13 +31,13 @@ export interface Dispatcher {
   ): void;
   /** Lets callers go whose slots have come, and hands over the slots that came too late. */
   dispatchDue(generation: number, waste: Take): void;
-  /** Hands over what is held for callers that have left. */
+  /** Hands over the slots of callers that have left. */
   takeSurplus(give: Take): void;
-  /** What is held, of one key or of all, is worthless. */
+  /** Drops the slots of one key, or of all: they are worthless. */
   forget(key?: string): void;
 }
 
-/** Takes slots that are no longer held; their leases are given back already. */
+/** Takes slots that are no longer held, and of which the leases are given back already. */
 type Take = (group: Group, slots: readonly HeldSlot[]) => void;
 
 export function createDispatcher(leases: LeaseKeeper): Dispatcher {
@@ -115,8 +115,8 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       const start = { generation, nowMs };
       lateSlots.beginRound();
       for (const group of holding) {
-        const { line, held, callTerms } = group;
-        const mostMs = mostLateMs(callTerms);
+        const { line, held } = group;
+        const mostMs = mostLateMs(group.callTerms);
         const late: HeldSlot[] = [];
         const before = held.size;
         while (line.size > 0 && held.nextAtMs <= nowMs) {

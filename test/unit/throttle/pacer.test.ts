@@ -57,7 +57,7 @@ describe("a change of one key", () => {
     await vi.advanceTimersByTimeAsync(20);
     const before = asked().length;
 
-    bucket.lookIn("a");
+    bucket.askAgain("a");
     await vi.advanceTimersByTimeAsync(0);
 
     expect(asked().slice(before)).toEqual([["a"]]);
@@ -72,7 +72,7 @@ describe("a change of one key", () => {
     await vi.advanceTimersByTimeAsync(20);
     const before = asked().length;
 
-    bucket.lookIn("c");
+    bucket.askAgain("c");
     await vi.advanceTimersByTimeAsync(20);
 
     expect(asked()).toHaveLength(before);

@@ -26,7 +26,7 @@ export interface Buckets {
   open(where: string, name: string, options: BucketOptions): OwnedBucket;
   of(name: string): OwnedBucket | undefined;
   /** The store answers again: whoever waits for it asks anew. */
-  lookIn(): void;
+  askAgain(): void;
   close(): Promise<void>;
 }
 
@@ -55,7 +55,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
     store.listen(replica, (place, news, key) => {
       const bucket = places.get(place);
       if (news === "change") bucket?.forget(key);
-      bucket?.lookIn(key, news);
+      bucket?.askAgain(key, news);
     });
   }
 
@@ -98,8 +98,8 @@ export function createBuckets(parts: BucketsParts): Buckets {
       return bucket;
     },
     of: (name) => buckets.get(name),
-    lookIn() {
-      for (const bucket of buckets.values()) bucket.lookIn();
+    askAgain() {
+      for (const bucket of buckets.values()) bucket.askAgain();
     },
     async close() {
       await Promise.all([...buckets.values()].map((bucket) => bucket.close()));

@@ -100,7 +100,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
 
   /** Who waits for Redis asks as soon as it answers. */
   function onStoreChange(event: StoreEvent): void {
-    if (event.state === "up") buckets.lookIn();
+    if (event.state === "up") buckets.askAgain();
     emitter.emit("store", event);
   }
 

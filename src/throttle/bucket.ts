@@ -15,7 +15,8 @@ import type { Cost } from "./costs.ts";
 import type { Heard } from "./feedback/feedback.ts";
 import type { Slot } from "./slot/slot.ts";
 import type { TryDecision } from "./try/decision.ts";
-import type { TooFar, WaitOptions, Waits } from "./waiting/waiting-call.ts";
+import type { Waits } from "./waiting/wait.ts";
+import type { TooFar, WaitOptions } from "./waiting/waiting-call.ts";
 
 /** A named thing that calls are drawn from, shared by all replicas. */
 export interface Bucket {
@@ -109,7 +110,7 @@ export interface OwnedBucket extends Bucket {
   /** Settles what a call's result tells that it cost; what cannot be told stays as estimated. */
   settleBy(read: SettleBy<unknown>, result: unknown, slot: Slot): void;
   /** Something of the bucket, or of one key, may have changed, or a lease is free: whoever waits for it asks anew. */
-  lookIn(key?: string, news?: News): void;
+  askAgain(key?: string, news?: News): void;
   /** Slots that are held, of one key or of all, are worthless. */
   forget(key: string | undefined): void;
   /** Calls back when the bucket is closed, at once if it is, with what those who wait fail with; returns what ends it. */

@@ -3,7 +3,6 @@ import { stepOf } from "../core/draw/scope.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import { costTooLarge, isLeased, ruleOf } from "../core/limits/registry.ts";
 import type { Limit } from "../core/limits/rule.ts";
-import { HORIZON_MS } from "../core/policy/limit-makers.ts";
 
 /** How much of each unit one call takes: `{ tokens: 800 }`; a number is calls. */
 export type Cost = number | Readonly<Record<string, number>>;
@@ -83,14 +82,17 @@ export interface CallTerms {
   readonly hasLeases: boolean;
   /** What one call takes of the downstream, in ms. */
   readonly stepMs: number;
-  /** How late a slot may be used. */
-  readonly mostLateMs: number;
+  /** The time between two calls of this cost where limits space them evenly; undefined where none does. */
+  readonly intervalMs: number | undefined;
 }
 
 type Given = Pick<CallTerms, "shared" | "keyLimits" | "costs" | "text">;
 
 export function callTermsOf({ shared, keyLimits, costs, text }: Given): CallTerms {
   const limits = [...shared, ...keyLimits];
+  // A key's own limit is a gate: it is the shared one that others' slots are spaced by.
+  const spacing = shared.length > 0 ? shared : keyLimits;
+  const isSpaced = spacing.some(({ kind }) => ruleOf(kind).doesSpace === true);
   return {
     shared,
     keyLimits,
@@ -99,31 +101,8 @@ export function callTermsOf({ shared, keyLimits, costs, text }: Given): CallTerm
     text,
     hasLeases: limits.some(isLeased),
     stepMs: stepOf(limits, costs) / 1_000,
-    // A key's own limit is a gate: it is the shared one that others' slots are spaced by.
-    mostLateMs: lateMs(shared.length > 0 ? shared : keyLimits, costs),
+    intervalMs: isSpaced ? stepOf(spacing, costs) / 1_000 : undefined,
   };
-}
-
-/**
- * 1 % of a second and 10 % of 100 ms are 10 ms both: no window that is promised may see slots of more than that beyond
- * its own. The network and clocks have 4 ms of it, and each end of a window may catch a call.
- */
-const ROOM_MS = 10;
-const NETWORK_MS = 4;
-/** By so much are timers and a busy process off, whatever the rate. */
-const TIMERS_MS = 5;
-
-/**
- * A slot may be used late by half an interval: at least by what timers and a busy process are off, at most by one
- * horizon. At 100/s both are 5 ms, which leaves as much to the network before a second can see two calls too many.
- * Above 2,000/s so many calls wait that clearing up after them holds a process up for longer, and a second has room
- * for it. Where nothing is evenly spaced there is no interval, and a whole horizon is allowed.
- */
-function lateMs(spacing: readonly Limit[], costs: readonly number[]): number {
-  if (!spacing.some(({ kind }) => ruleOf(kind).doesSpace === true)) return HORIZON_MS;
-  const intervalMs = stepOf(spacing, costs) / 1_000;
-  const roomMs = ROOM_MS - NETWORK_MS - 2 * intervalMs;
-  return Math.min(Math.max(intervalMs / 2, TIMERS_MS, roomMs), HORIZON_MS);
 }
 
 /** What a call is taken to cost until its answer tells. */

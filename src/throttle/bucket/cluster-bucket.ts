@@ -69,8 +69,8 @@ export function createClusterBucket(parts: ClusterBucketSettings): OwnedBucket {
     return total;
   }
 
-  function lookIn(key?: string): void {
-    for (const part of openedFor(key)) part.lookIn(key);
+  function askAgain(key?: string): void {
+    for (const part of openedFor(key)) part.askAgain(key);
   }
 
   /** Steers the part of a key; without one all parts in Redis, by way of one of them. Callers here feel it at once. */
@@ -79,7 +79,7 @@ export function createClusterBucket(parts: ClusterBucketSettings): OwnedBucket {
     how: (part: OwnedBucket) => Promise<void>,
   ): Promise<void> {
     await how(bucketOf(key));
-    if (key === undefined) lookIn();
+    if (key === undefined) askAgain();
   }
 
   /** What all keys share cannot hold over parts that know nothing of each other. */
@@ -135,7 +135,7 @@ export function createClusterBucket(parts: ClusterBucketSettings): OwnedBucket {
       await Promise.all([...opened.values()].map((part) => part.heard()));
     },
     settleBy: (read, result, slot) => bucketOf(slot.key).settleBy(read, result, slot),
-    lookIn,
+    askAgain,
     forget(key) {
       for (const part of openedFor(key)) part.forget(key);
     },

@@ -36,7 +36,7 @@ import { createPacer, type Pacer } from "../waiting/pacer.ts";
 import type { WaitingCall } from "../waiting/waiting-call.ts";
 import { createFetch } from "../wrap/fetch.ts";
 import { throttle } from "../wrap/throttled.ts";
-import { createAdmission, createEstimates } from "./admission.ts";
+import { createAdmission } from "./admission.ts";
 import { createLiveControl } from "./live-control.ts";
 
 const NO_OPTIONS: DrawOptions = Object.freeze({});
@@ -75,18 +75,18 @@ export function createBucket(parts: BucketSettings): OwnedBucket {
     groups,
     pacer,
     tries,
-    estimates: createEstimates(known, pacer),
+    known,
     listen: parts.listen,
   });
   const listener = createFeedback(
-    { ...context, onChange: (key) => lookIn(key) },
+    { ...context, onChange: (key) => askAgain(key) },
     parts.feedback ?? {},
   );
   const steering = createLiveControl({
     ...context,
     declared: policy,
     waiting,
-    onChange: lookIn,
+    onChange: askAgain,
   });
   const changeListeners = new Set<(key: string | undefined) => void>();
   const closeNews = createCloseNews(name);
@@ -109,13 +109,13 @@ export function createBucket(parts: BucketSettings): OwnedBucket {
   /** News from a store that stands in. */
   function wake(_bucket: string, news: News, key: string | undefined): void {
     if (news === "change") pacer.forget(key);
-    lookIn(key, news);
+    askAgain(key, news);
   }
 
-  function lookIn(key?: string, news?: News): void {
+  function askAgain(key?: string, news?: News): void {
     retries.retryNow();
     tries.forget(key);
-    pacer.lookIn(key, news);
+    pacer.askAgain(key, news);
   }
 
   function drawByHand(options: DrawOptions): Promise<Slot> {
@@ -169,7 +169,7 @@ export function createBucket(parts: BucketSettings): OwnedBucket {
     },
     heard: () => listener.settled(),
     settleBy: settling.settleBy,
-    lookIn,
+    askAgain,
     forget(key) {
       pacer.forget(key);
       for (const listener of changeListeners) listener(key);

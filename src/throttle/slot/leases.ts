@@ -191,7 +191,7 @@ function createLeaseReturns(context: BucketContext): LeaseReturns {
 /** Calls of one key and cost: what their leases are renewed and given back by. */
 export interface LeaseHolder {
   /** The key, if it has limits of its own. */
-  readonly key: string | undefined;
+  readonly limitedKey: string | undefined;
   readonly callTerms: CallTerms;
 }
 
@@ -221,7 +221,7 @@ class LeasesByHolder {
 /** By the limits that the leases were drawn under, whatever policy is in force by now. */
 function leasesRequest(
   { bucket, asker, known }: BucketContext,
-  { key, callTerms: { shared, keyLimits } }: LeaseHolder,
+  { limitedKey: key, callTerms: { shared, keyLimits } }: LeaseHolder,
   leases: readonly number[],
 ): LeasesRequest {
   const terms = { ...known.terms, limits: shared };

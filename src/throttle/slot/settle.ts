@@ -25,7 +25,7 @@ export function createSettling(
 
   return {
     async settle({ slotUs, group }, cost) {
-      const { key, callTerms } = group;
+      const { limitedKey: key, callTerms } = group;
       const { costs, keyLimits, limits, shared, text } = callTerms;
       const deltas = differences(limits, costs, cost);
       const named = { where: "settle()", path: "", byUnit: cost, isKeyed: true };

@@ -51,7 +51,7 @@ export function createRefusals(): Refusals {
       if (nowMs >= refusal.untilMs) return undefined;
       return later(refusal.decision, Math.floor(nowMs - refusal.decidedAtMs));
     },
-    keep({ name, key, callTerms: { keyLimits } }, decision, forMs) {
+    keep({ name, limitedKey: key, callTerms: { keyLimits } }, decision, forMs) {
       const nowMs = performance.now();
       const untilMs = nowMs + Math.min(forMs, LONGEST_MEMORY_MS);
       refusals.set(name, { untilMs, decision, decidedAtMs: nowMs, key, keyLimits });

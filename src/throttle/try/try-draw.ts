@@ -120,7 +120,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     if (reply.granted.some(isGranted)) drewUs = nowUs;
     for (const [index, batch] of asked.entries()) {
       const granted = reply.granted[index]!;
-      const isOutdated = news.has(undefined) || news.has(batch.group.key);
+      const isOutdated = news.has(undefined) || news.has(batch.group.limitedKey);
       answerBatch(batch, { granted, reply, lease }, { leases, refusals, isOutdated });
       if (batch.group.callTerms.hasLeases) lease += granted.slotsUs.length;
     }
@@ -281,7 +281,7 @@ const NO_WISH: Wish = {
   place: NO_PLACE,
 };
 
-function wishOf({ group: { name, key, callTerms }, size: wanted }: Batch): Wish {
+function wishOf({ group: { name, limitedKey: key, callTerms }, size: wanted }: Batch): Wish {
   const { keyLimits, costs } = callTerms;
   return { ...NO_WISH, name, key, keyLimits, costs, wanted };
 }

@@ -1,38 +1,37 @@
 import { LOOK_IN_US } from "../../core/draw/turns.ts";
-import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
 import type { Drawn, Place } from "../../core/store.ts";
 import { STORE_RETRY_MS } from "../outage/retries.ts";
 import { createBucketClock, createRecentMinimum } from "../slot/bucket-clock.ts";
-import { readiness } from "./draw-request.ts";
-import type { SoonestGroups } from "./group-schedule.ts";
+import { MANY, type SoonestGroups } from "./group-schedule.ts";
+import { createStaleCheck } from "./lateness.ts";
 
 /** When the store is to be asked for slots; all times are those of `performance.now()`. */
 export interface AskTimes {
-  /** When to ask next; Infinity if there is nobody to ask for. */
+  /** When to ask next; Infinity if no caller lacks a slot. */
   nextAtMs(nowMs: number): number;
-  /** When the turn of those who wait comes, as far as the last reply told; 0: they have none. */
+  /** When the turn of this process comes, by the last reply; 0: it has none. */
   readonly turnAtMs: number;
   /** How long the store has owed an answer, in ms. */
   readonly silentMs: number;
   /** Whether it has ever answered. */
   readonly hasAnswered: boolean;
-  /** The store is asked just now. */
+  /** The store is asked now. */
   asked(nowMs: number): void;
-  /** It has answered: the reply tells when to ask again. */
+  /** It has answered; the reply says when to ask again. */
   answered(reply: Drawn, received: Received): void;
   /** It has not answered: it is left alone for a while. */
   retryLater(): void;
-  /** Whatever the last reply told, it may be asked again at once. */
+  /** It may be asked again at once, whatever the last reply said. */
   retryNow(): void;
 }
 
-/** An asker that was told to come later looks in so often: a message that calls it sooner may get lost. */
-const LOOK_IN_MS: number = LOOK_IN_US / 1_000;
-/** A place of one that waits for a lease lasts for half a second longer. */
-const MOST_LOOK_IN_MS = 1_000;
-/** Look-ins for keys are so far apart, if that loses them no places: some 100 scripts a second. */
+/** An asker whose turn is later asks again after this time: a message that calls it sooner may get lost. */
+const RECHECK_MS: number = LOOK_IN_US / 1_000;
+/** The place of an asker that waits for a lease lasts for half a second longer. */
+const LONGEST_RECHECK_MS = 1_000;
+/** Keys are checked this far apart, if they lose no places by it: some 100 scripts a second. */
 const KEY_EVERY_MS = 1;
-/** Those that are due within so many ms are looked in for together: a script for each would cost many times as much. */
+/** Keys that are due within this time are checked together: a script for each would cost many times as much. */
 const TOGETHER_MS = 50;
 const GATHER_MS = 10;
 
@@ -45,20 +44,26 @@ export function createAskTimes(
   let turnAtMs = 0;
   let silentSinceMs: number | undefined;
   let hasAnswered = false;
-  /** Somebody has said since the last question that it is time to ask: what the answer to that says of it is outdated. */
+  /** Since the last request there was news that it is time to ask: what its answer says of that is outdated. */
   let hasNews = false;
 
   return {
     nextAtMs(nowMs) {
-      const { leadMs } = times;
-      const { readyAtMs, lastAtMs, isMany } = readiness(schedule);
+      let readyAtMs = Infinity;
+      /** When the last slot comes that is held in a group that lacks some. */
+      let lastSlotAtMs = -Infinity;
+      for (const { line, held, notBeforeMs } of schedule) {
+        if (line.size <= held.size) continue;
+        readyAtMs = Math.min(readyAtMs, notBeforeMs);
+        lastSlotAtMs = Math.max(lastSlotAtMs, held.lastAtMs);
+      }
       if (readyAtMs === Infinity) return Infinity;
-      // While there are slots for a while, newcomers are drawn for together: theirs come behind those anyway.
-      const isGathering = lastAtMs > nowMs + GATHER_MS && !isMany;
+      // While slots are held for a while, newcomers are drawn for together: their slots come after those anyway.
+      const isGathering = lastSlotAtMs > nowMs + GATHER_MS && schedule.size <= MANY;
       const gatheredAtMs = isGathering ? askedAtMs + GATHER_MS : nowMs;
-      // A key that is far away does not keep this process from hearing of a change.
-      const lookInAtMs = askedAtMs + LOOK_IN_MS;
-      return Math.max(askAgainAtMs, gatheredAtMs, Math.min(readyAtMs - leadMs, lookInAtMs));
+      // A key whose time is far off does not keep this process from noticing a change.
+      const recheckAtMs = askedAtMs + RECHECK_MS;
+      return Math.max(askAgainAtMs, gatheredAtMs, Math.min(readyAtMs - times.leadMs, recheckAtMs));
     },
     get turnAtMs() {
       return turnAtMs;
@@ -91,19 +96,19 @@ export function createAskTimes(
 }
 
 /**
- * When a key is looked in for whose lease was not free now, where so many are held back. News of a lease comes by itself,
- * so to look in is only for messages that get lost, and to keep its place: thousands of keys need not cost a core.
+ * When to check a key of which no lease was free, where `deferred` groups are deferred. A message comes when a lease is
+ * free, so this check is only for messages that get lost, and to keep its place: thousands of keys need not cost a core.
  */
-export function keyLookInAtMs(nowMs: number, deferred: number): number {
-  const inMs = Math.min(Math.max(LOOK_IN_MS, deferred * KEY_EVERY_MS), MOST_LOOK_IN_MS);
+export function nextKeyCheckMs(nowMs: number, deferred: number): number {
+  const inMs = Math.min(Math.max(RECHECK_MS, deferred * KEY_EVERY_MS), LONGEST_RECHECK_MS);
   return Math.ceil((nowMs + inMs) / TOGETHER_MS) * TOGETHER_MS;
 }
 
 /** How long the asker in this place waits. */
 function waitMsOf({ turnUs, sinceUs }: Place, nowUs: number): number {
-  // Nobody can tell when a lease comes free.
-  if (sinceUs > 0) return LOOK_IN_MS;
-  return turnUs === 0 ? 0 : Math.min((turnUs - nowUs) / 1_000, LOOK_IN_MS);
+  // It is not known when a lease comes free.
+  if (sinceUs > 0) return RECHECK_MS;
+  return turnUs === 0 ? 0 : Math.min((turnUs - nowUs) / 1_000, RECHECK_MS);
 }
 
 /** When a reply came, on `performance.now()`. */
@@ -111,7 +116,7 @@ export interface Received {
   readonly arrivedMs: number;
   /** How far this process's clock runs ahead of the bucket's. */
   readonly offsetMs: number;
-  /** It lay about, in a process that stood still or on the wire: its slots may have passed already. */
+  /** It came so late that its slots may have passed already: see `lateness.ts`. */
   readonly isStale: boolean;
 }
 
@@ -119,19 +124,19 @@ export interface Received {
 export interface ReplyTimes {
   /** When the bucket was drawn from last, by its own clock; 0: never. */
   readonly drewUs: number;
-  /** How much before its time a question is to leave, for it to be there then and not before; in ms. */
+  /** How long before its time a request is to leave, so that it arrives then and not earlier; in ms. */
   readonly leadMs: number;
   /** Takes in a reply that came just now. */
   read(reply: Drawn): Received;
 }
 
-/** A question that is there too soon is told to come again: that costs more than one that is a little late. */
+/** The answer to a request that comes too early is to ask again: that costs more than being a little late. */
 const MARGIN_MS = 0.5;
 
 export function createReplyTimes(): ReplyTimes {
   const clock = createBucketClock();
-  const tookOfLate = createRecentMinimum();
-  let usualTookMs = Infinity;
+  const leastTook = createRecentMinimum();
+  const checkStale = createStaleCheck();
   let leadMs = 0;
   let drewUs = 0;
 
@@ -145,13 +150,11 @@ export function createReplyTimes(): ReplyTimes {
     read({ nowUs, sentAtMs }) {
       const arrivedMs = performance.now();
       const tookMs = arrivedMs - sentAtMs;
-      // Redis has lost the bucket: what was seen of its clock says nothing any more.
+      // Redis has lost the bucket: earlier samples of its clock mean nothing now.
       if (nowUs < drewUs) clock.reset();
       drewUs = nowUs;
-      const isStale = tookMs > usualTookMs + HORIZON_MS;
-      // A way that has become longer for good is the usual one from now on.
-      usualTookMs = isStale ? tookMs : Math.min(usualTookMs, tookMs);
-      if (!isStale) leadMs = Math.max(0, tookOfLate.sample(arrivedMs, tookMs) - MARGIN_MS);
+      const isStale = checkStale(tookMs);
+      if (!isStale) leadMs = Math.max(0, leastTook.sample(arrivedMs, tookMs) - MARGIN_MS);
       return { arrivedMs, offsetMs: clock.sample(arrivedMs, nowUs), isStale };
     },
   };
@@ -160,13 +163,11 @@ export function createReplyTimes(): ReplyTimes {
 /** The longest delay that a timer of Node takes. */
 const LONGEST_MS = 2 ** 31 - 1;
 
-export interface Alarm {
-  /** Rings at this time of `performance.now()`, and no longer at an earlier one; Infinity: never. */
-  set(atMs: number): void;
-}
-
-/** One timer that is moved rather than added to. */
-export function createAlarm(ring: () => void): Alarm {
+/**
+ * One timer that is moved rather than added to. Returns what sets it: it rings at that time of `performance.now()`, and
+ * no longer at the one set before; Infinity: never.
+ */
+export function createAlarm(ring: () => void): (atMs: number) => void {
   let timer: NodeJS.Timeout | undefined;
   let ringsAtMs = Infinity;
 
@@ -189,5 +190,5 @@ export function createAlarm(ring: () => void): Alarm {
     timer = setTimeout(check, Math.min(delayMs, LONGEST_MS));
   }
 
-  return { set };
+  return set;
 }

@@ -1,18 +1,16 @@
-import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
 import type { Granted } from "../../core/store.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import { createGroupSchedule, type GroupSchedule } from "./group-schedule.ts";
 import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
+import { createLateSlots, mostLateMs } from "./lateness.ts";
 import { TooFar } from "./waiting-call.ts";
 
-/** Who waits in one process for slots of a bucket, and the slots that it holds for them. */
+/** Callers of one bucket meet slots here: the callers that wait in this process, and the slots that it holds for them. */
 export interface Dispatcher {
   /** How many callers wait. */
   readonly waiting: number;
-  /** How many wait that their own key holds back. */
-  readonly deferred: number;
-  /** The groups in which somebody waits: those that have been served, or held back by their key, stand behind the others. */
+  /** The groups in which callers wait. */
   readonly schedule: GroupSchedule;
   /** When the next caller may go, on `performance.now()`; Infinity if none has a slot. */
   nextAtMs(): number;
@@ -21,11 +19,9 @@ export interface Dispatcher {
   leave(caller: Caller): void;
   /** Takes out all callers, group by group. */
   takeAll(): Caller[];
-  /** Sends those away whose patience does not reach as far as their key's time. */
+  /** Sends away the callers of a group that do not wait until its key's time, which is `roomInMs` off. */
   sendAway(group: Group, roomInMs: number): void;
-  /** The key of these calls holds them back: all who wait by now are asked for before they are again. */
-  sendBack(group: Group): void;
-  /** Fails those who have no slot yet. */
+  /** Fails the callers of a group that have no slot yet. */
   refuse(group: Group, error: unknown): void;
   /** Holds what was granted; `firstLease` is the lease of the first slot, 0 if there are none. */
   hold(
@@ -35,13 +31,13 @@ export interface Dispatcher {
   ): void;
   /** Lets callers go whose slots have come, and hands over the slots that came too late. */
   dispatchDue(generation: number, waste: Take): void;
-  /** Hands over what is held for callers that have left. */
+  /** Hands over the slots of callers that have left. */
   takeSurplus(give: Take): void;
-  /** What is held, of one key or of all, is worthless. */
+  /** Drops the slots of one key, or of all: they are worthless. */
   forget(key?: string): void;
 }
 
-/** Takes slots that are no longer held; their leases are given back already. */
+/** Takes slots that are no longer held, and of which the leases are given back already. */
 type Take = (group: Group, slots: readonly HeldSlot[]) => void;
 
 export function createDispatcher(leases: LeaseKeeper): Dispatcher {
@@ -49,8 +45,6 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
   const holding = new Set<Group>();
   const lateSlots = createLateSlots();
   let waiting = 0;
-  /** The number of the caller that came last. */
-  let newest = 0;
 
   function leave(caller: Caller): void {
     const { group } = caller;
@@ -63,13 +57,6 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
     get waiting() {
       return waiting;
     },
-    get deferred() {
-      const nowMs = performance.now();
-      let deferred = 0;
-      for (const { line, held, notBeforeMs } of schedule.deferred)
-        if (notBeforeMs > nowMs) deferred += line.size - held.size;
-      return deferred;
-    },
     schedule,
     nextAtMs() {
       let nextAtMs = Infinity;
@@ -79,11 +66,9 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
     },
     enter(caller) {
       const { group, patienceMs } = caller;
-      newest = Math.max(newest, caller.number);
       group.line.push(caller);
       group.hasImpatient ||= patienceMs < Infinity;
-      // Whose turn comes when goes by who is first in each group: most come behind others.
-      if (group.position !== "free" || group.line.head === caller) schedule.update(group);
+      schedule.joined(caller);
       waiting += 1;
     },
     leave,
@@ -108,10 +93,6 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
         caller.fail(new TooFar(roomInMs));
       }
     },
-    sendBack(group) {
-      group.behind = newest;
-      schedule.moveToEnd(group);
-    },
     refuse({ line, held }, error) {
       while (line.size > held.size) {
         const last = line.last!;
@@ -127,19 +108,20 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       }
       group.held.add(granted, firstLease, offsetMs);
       holding.add(group);
-      schedule.moveToEnd(group);
+      schedule.served(group);
     },
     dispatchDue(generation, waste) {
       const nowMs = performance.now();
       const start = { generation, nowMs };
-      lateSlots.look();
+      lateSlots.beginRound();
       for (const group of holding) {
-        const { line, held, callTerms } = group;
+        const { line, held } = group;
+        const mostMs = mostLateMs(group.callTerms);
         const late: HeldSlot[] = [];
         const before = held.size;
         while (line.size > 0 && held.nextAtMs <= nowMs) {
           const slot = held.take();
-          if (lateSlots.mayGo(nowMs - slot.atMs, callTerms.mostLateMs)) {
+          if (lateSlots.mayGo(nowMs - slot.atMs, mostMs)) {
             waiting -= 1;
             line.shift()!.go(slot, start);
           } else late.push(slot);
@@ -164,55 +146,11 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
     },
     forget(key) {
       for (const group of holding) {
-        if (key !== undefined && group.key !== key) continue;
+        if (key !== undefined && group.limitedKey !== key) continue;
         leases.releaseAll(group.held.takeLatest(Infinity), group);
         holding.delete(group);
         schedule.update(group);
       }
-    },
-  };
-}
-
-/** Decides which slots are used although they come late. */
-export interface LateSlots {
-  /** Slots are looked at anew. */
-  look(): void;
-  /** Whether a slot may be used that comes `lateMs` late, where `mostLateMs` is how late any may. */
-  mayGo(lateMs: number, mostLateMs: number): boolean;
-}
-
-/** So many looks in a row may find nothing but slots that are too late. */
-const MOST_LOST = 3;
-
-/**
- * A slot that comes too late is drawn again: a process that was frozen must not fire its old slots in a clump. But where
- * a process is busy whenever a reply comes, the next one is too late as well, for as long as it takes the bucket's clock
- * to hold such replies for usual. So after three looks that found only late slots, one goes at each until one is in time:
- * late by a horizon at most, and never two at once.
- */
-export function createLateSlots(): LateSlots {
-  /** Looks in a row that found only late slots, this one among them. */
-  let lost = 0;
-  /** Whether this look has been counted, or is not to be. */
-  let isCounted = false;
-  let hasGoneLate = false;
-
-  return {
-    look() {
-      isCounted = false;
-      hasGoneLate = false;
-    },
-    mayGo(lateMs, mostLateMs) {
-      if (lateMs <= mostLateMs) {
-        lost = 0;
-        isCounted = true;
-        return true;
-      }
-      if (!isCounted) lost += 1;
-      isCounted = true;
-      if (lost <= MOST_LOST || hasGoneLate || lateMs > HORIZON_MS) return false;
-      hasGoneLate = true;
-      return true;
     },
   };
 }

@@ -1,37 +1,20 @@
 import { isLeased } from "../../core/limits/registry.ts";
 import { NO_PLACE, type Place, type Wish } from "../../core/store.ts";
-import { MANY, rankOf, type SoonestGroups, type GroupSchedule } from "./group-schedule.ts";
+import { rankOf, type GroupSchedule } from "./group-schedule.ts";
 import { lacking, type Group } from "./group.ts";
 
-/** What to ask for, and for whom: the groups stand in the order of the wishes. */
+/** What to ask for: a wish is what one request asks for one group and priority; the groups are in the wishes' order. */
 export interface Wishes {
   readonly groups: readonly Group[];
   readonly wishes: readonly Wish[];
 }
 
-/** One script serves so many; the rest come with the next one. */
+/** What one script serves; the rest come with the next one. */
 const MOST_WISHES = 12;
 
-/** When anybody may be asked for, and when the last slot comes that those who lack some hold. */
-export function readiness(schedule: SoonestGroups): {
-  readonly readyAtMs: number;
-  readonly lastAtMs: number;
-  readonly isMany: boolean;
-} {
-  const isMany = schedule.size > MANY;
-  let readyAtMs = Infinity;
-  let lastAtMs = -Infinity;
-  for (const { line, held, notBeforeMs } of schedule) {
-    if (line.size <= held.size) continue;
-    readyAtMs = Math.min(readyAtMs, notBeforeMs);
-    lastAtMs = Math.max(lastAtMs, held.lastAtMs);
-  }
-  return { readyAtMs, lastAtMs, isMany };
-}
-
 /**
- * Whom to ask for: the most urgent first, then who came first, or was held back by its key first. If it is nobody's
- * time yet, the one whose time is nearest, to hear whether anything has changed.
+ * What to ask for: the most urgent calls first, then those that came first, or were deferred by their key first. If no
+ * group's time has come, the one whose time is nearest is asked for, to notice whether anything has changed.
  */
 export function nextWishes(schedule: GroupSchedule, linePlaces: LinePlaces, nowMs: number): Wishes {
   const ready = schedule.next(MOST_WISHES, nowMs);
@@ -43,7 +26,7 @@ export function nextWishes(schedule: GroupSchedule, linePlaces: LinePlaces, nowM
   const first = all.length > MOST_WISHES ? all.slice(0, MOST_WISHES) : all;
   return {
     groups: first.map(({ group }) => group),
-    wishes: first.map(({ group: { name, key, callTerms }, rank, wanted }) => {
+    wishes: first.map(({ group: { name, limitedKey: key, callTerms }, rank, wanted }) => {
       const { keyLimits, costs } = callTerms;
       const place = linePlaces.of(key);
       return { name, key, keyLimits, costs, wanted, rank, place };
@@ -51,19 +34,21 @@ export function nextWishes(schedule: GroupSchedule, linePlaces: LinePlaces, nowM
   };
 }
 
-/** Who is served first by one script. */
+/** Which group one script serves first. */
 function byArrival(a: Group, b: Group): number {
   return rankOf(a) - rankOf(b) || a.line.head!.number - b.line.head!.number;
 }
 
-/** A key whose tier has changed may wait under both; one draw knows one set of limits for it. */
-function hasOtherLimits(before: readonly Group[], { key, callTerms }: Group): boolean {
-  if (key === undefined) return false;
+/** A key whose tier has changed may wait under both; one draw takes one set of limits for it. */
+function hasOtherLimits(before: readonly Group[], { limitedKey, callTerms }: Group): boolean {
+  if (limitedKey === undefined) return false;
   const { keyLimits } = callTerms;
-  return before.some((other) => other.key === key && other.callTerms.keyLimits !== keyLimits);
+  return before.some(
+    (other) => other.limitedKey === limitedKey && other.callTerms.keyLimits !== keyLimits,
+  );
 }
 
-/** How many leases such a draw can be given at most. */
+/** How many leases a draw with these wishes can be given at most. */
 export function mostLeases(limits: Wish["keyLimits"], wishes: readonly Wish[]): number {
   let most = 0;
   for (const { wanted, keyLimits } of wishes) {
@@ -73,14 +58,14 @@ export function mostLeases(limits: Wish["keyLimits"], wishes: readonly Wish[]): 
   return most;
 }
 
-/** This process's places among those who wait in a bucket. */
+/** This process's places in the lines of a bucket. */
 export interface LinePlaces {
-  /** Among those who wait for the bucket itself. */
+  /** Its place in the line of the bucket itself. */
   shared: Place;
-  /** Among those who wait for one key. */
+  /** Its place in the line of one key. */
   of(key: string | undefined): Place;
   keep(key: string | undefined, place: Place): void;
-  /** Another generation has begun: its turns are others, but who waited for a lease does so since then. */
+  /** Another generation has begun: its turns are others, but an asker that waited for a lease does so since then. */
   forgetTurns(): void;
 }
 

@@ -1,56 +1,82 @@
 import { RANKS } from "../../core/options.ts";
-import type { Group } from "./group.ts";
+import type { Caller, Group } from "./group.ts";
 
-/** The groups in which callers wait, by when they may be asked for: few are looked at, however many wait. */
+/**
+ * The groups in which callers wait, and which of them is asked for when. It alone writes what a group carries of that;
+ * few groups are looked at, however many wait.
+ */
 export interface GroupSchedule extends Iterable<Group> {
-  /** When to ask, in as few groups as tell it. */
+  /** All groups that wait; or of many one that may be asked for, and the one whose time is nearest. */
   readonly soonest: SoonestGroups;
-  /** Those of one key that has limits of its own: its calls are in several when they cost different amounts. */
-  ofKey(key: string): ReadonlySet<Group>;
-  /** Those that their key holds back, in no order. */
-  readonly deferred: Iterable<Group> & { readonly size: number };
+  /** How many groups are deferred by their keys. */
+  readonly deferredGroups: number;
+  /** How many callers of those have no slot, and have yet to wait for their key's time. */
+  readonly deferredCallers: number;
+  /** Whether calls of this key wait; they are in several groups when they cost different amounts. */
+  hasKey(key: string): boolean;
   /**
-   * Up to so many of those that may be asked for at that time, as their turns come. If it is nobody's time yet,
-   * the one whose time is nearest, and others in turn: word of a change may have been lost.
+   * Up to `count` groups that may be asked for at that time, in the order of their turns. If no group's time has come,
+   * the one whose time is nearest, and others by turns: a message about a change may have been lost.
    */
   next(count: number, atMs: number): Group[];
-  /** Somebody has come or left, or a slot has: the group goes where it belongs now. */
+  /** A caller has joined the line of its group. */
+  joined(caller: Caller): void;
+  /** Callers or slots of a group have left, or slots have come. */
   update(group: Group): void;
-  /** The others' turns come before this one's, as far as nothing else says whose does. */
-  moveToEnd(group: Group): void;
-  /** It is asked for at this time of `performance.now()` at the earliest; 0: at any time. */
+  /** A group was given slots: turns of others come before its next one, if nothing else decides. */
+  served(group: Group): void;
+  /**
+   * A reply says when the key of a group may be asked about again, at `untilMs`, and what holds its calls back. If that
+   * time has yet to come, all callers that wait by now are asked for before this group is again.
+   */
+  answered(
+    group: Group,
+    reply: { readonly untilMs: number; readonly arrivedMs: number; readonly bindsAt: number },
+  ): void;
+  /** A group is asked for at this time at the earliest, on `performance.now()`; 0: at any time. */
   deferUntil(group: Group, untilMs: number): void;
-  /** There is news of its key: it is asked for as if that had not held it back, and not only after all others. */
-  wake(group: Group): void;
+  /** All groups may be asked for at any time. */
+  deferNone(): void;
+  /** There is news of a key: its groups are asked for as if it had not deferred them. */
+  wake(key: string): void;
+  /** There is news of all keys; groups that were deferred still come after those that were not. */
+  wakeAll(): void;
   clear(): void;
 }
 
-/** All groups that wait, or of many one that may be asked for and one whose time is nearest. */
 export interface SoonestGroups extends Iterable<Group> {
-  /** How many wait. */
+  /** How many groups wait. */
   readonly size: number;
 }
 
-/** From so many groups on, none is gathered for, and not all are looked at. */
+type Scheduled = "notBeforeMs" | "behind" | "queuedAt" | "position" | "hasNews" | "bindsAt";
+
+/** The fields of a group that this file alone writes: they are read-only to all others. */
+function own(group: Group): { -readonly [Field in Scheduled]: Group[Field] } {
+  return group;
+}
+
+/** If more groups than this wait, no slots are gathered for them, and not all are looked at. */
 export const MANY = 200;
-const NONE: ReadonlySet<Group> = new Set();
 
 export function createGroupSchedule(): GroupSchedule {
   const all = new Set<Group>();
   const byKey = new Map<string, Set<Group>>();
-  /** Those in which somebody has no slot yet are in one of these. */
+  /** A group in which a caller has no slot yet is in one of these. */
   const free = createHeap(comesBefore);
   const deferred = createHeap((a: Group, b: Group) => a.notBeforeMs < b.notBeforeMs);
-  /** The same as are held back, those first that were asked for the longest ago. */
+  /** The deferred groups again, the one first that was asked for the longest ago. */
   const leastRecentlyAsked = new Set<Group>();
-  /** Who is held back until then is free. */
+  /** Groups that are deferred until then are free. */
   let freeUntilMs = 0;
   let lastQueuedAt = 0;
+  /** The number of the caller that came last. */
+  let newest = 0;
 
   function add(group: Group): void {
     all.add(group);
-    group.queuedAt = lastQueuedAt += 1;
-    const { key } = group;
+    own(group).queuedAt = lastQueuedAt += 1;
+    const { limitedKey: key } = group;
     if (key === undefined) return;
     const groups = byKey.get(key);
     if (groups === undefined) byKey.set(key, new Set([group]));
@@ -59,14 +85,14 @@ export function createGroupSchedule(): GroupSchedule {
 
   function remove(group: Group): void {
     all.delete(group);
-    const { key } = group;
+    const { limitedKey: key } = group;
     if (key === undefined) return;
     const groups = byKey.get(key);
     groups?.delete(group);
     if (groups?.size === 0) byKey.delete(key);
   }
 
-  /** Most buckets have one group alone, which stays where it is with each call that comes and leaves. */
+  /** Most buckets have one group, which stays where it is with each call that comes and leaves. */
   function staysAlone(group: Group): boolean {
     if (group.position !== "free" || free.size > 1) return false;
     return group.line.size > group.held.size && group.notBeforeMs <= freeUntilMs;
@@ -77,7 +103,7 @@ export function createGroupSchedule(): GroupSchedule {
   }
 
   function move(group: Group): void {
-    // One that is idle has let go of its line: to ask for that would make it a new one.
+    // An idle group has dropped its line, and reading it would make a new one.
     const hasCallers = !group.isIdle && group.line.size > 0;
     if (!hasCallers) remove(group);
     else if (!all.has(group)) add(group);
@@ -85,7 +111,7 @@ export function createGroupSchedule(): GroupSchedule {
     const isFree = group.notBeforeMs <= freeUntilMs;
     const position = !lacksSlots ? "nowhere" : isFree ? "free" : "deferred";
     if (position === "nowhere" && group.position === "nowhere") return;
-    group.position = position;
+    own(group).position = position;
     if (position === "free") free.put(group);
     else free.delete(group);
     if (position === "deferred") {
@@ -97,7 +123,25 @@ export function createGroupSchedule(): GroupSchedule {
     }
   }
 
-  /** None is told twice. */
+  function moveToEnd(group: Group): void {
+    own(group).queuedAt = lastQueuedAt += 1;
+    update(group);
+  }
+
+  function deferUntil(group: Group, untilMs: number): void {
+    own(group).notBeforeMs = untilMs;
+    update(group);
+  }
+
+  function freeThoseUntil(untilMs: number): void {
+    freeUntilMs = untilMs;
+    for (let { first } = deferred; first !== undefined; { first } = deferred) {
+      if (first.notBeforeMs > untilMs) return;
+      update(first);
+    }
+  }
+
+  /** No group is among them twice. */
   function someDeferred(count: number): Group[] {
     const nearest = deferred.first;
     if (nearest === undefined) return [];
@@ -113,14 +157,6 @@ export function createGroupSchedule(): GroupSchedule {
     return some;
   }
 
-  function letFree(untilMs: number): void {
-    freeUntilMs = untilMs;
-    for (let { first } = deferred; first !== undefined; { first } = deferred) {
-      if (first.notBeforeMs > untilMs) return;
-      update(first);
-    }
-  }
-
   return {
     [Symbol.iterator]: () => all.values(),
     soonest: {
@@ -132,31 +168,60 @@ export function createGroupSchedule(): GroupSchedule {
         return [free.first, deferred.first].filter((group) => group !== undefined).values();
       },
     },
-    deferred,
-    ofKey: (key) => byKey.get(key) ?? NONE,
+    get deferredGroups() {
+      return deferred.size;
+    },
+    get deferredCallers() {
+      const nowMs = performance.now();
+      let callers = 0;
+      for (const { line, held, notBeforeMs } of deferred) {
+        if (notBeforeMs > nowMs) callers += line.size - held.size;
+      }
+      return callers;
+    },
+    hasKey: (key) => byKey.has(key),
     next(count, atMs) {
-      letFree(atMs);
+      freeThoseUntil(atMs);
       const ready = free.firstOf(count);
       const groups = ready.length === 0 ? someDeferred(count) : ready;
-      for (const group of groups) group.hasNews = false;
+      for (const group of groups) own(group).hasNews = false;
       return groups;
     },
+    joined(caller) {
+      newest = Math.max(newest, caller.number);
+      const { group } = caller;
+      // A group's turn depends on the first of its line, and most callers come behind others.
+      if (group.position !== "free" || group.line.head === caller) update(group);
+    },
     update,
-    moveToEnd(group) {
-      group.queuedAt = lastQueuedAt += 1;
-      update(group);
+    served: moveToEnd,
+    answered(group: Group, { untilMs, arrivedMs, bindsAt }) {
+      own(group).bindsAt = bindsAt;
+      // What the reply says of a key is outdated if there was news of it since the request.
+      deferUntil(group, group.hasNews ? 0 : untilMs);
+      if (group.notBeforeMs <= arrivedMs) return;
+      own(group).behind = newest;
+      moveToEnd(group);
     },
-    deferUntil(group, untilMs) {
-      group.notBeforeMs = untilMs;
-      update(group);
+    deferUntil,
+    deferNone() {
+      for (const group of all) deferUntil(group, 0);
     },
-    wake(group) {
-      group.hasNews = true;
-      group.behind = 0;
-      this.deferUntil(group, 0);
+    wake(key) {
+      for (const group of byKey.get(key) ?? []) {
+        own(group).hasNews = true;
+        own(group).behind = 0;
+        deferUntil(group, 0);
+      }
+    },
+    wakeAll() {
+      for (const group of all) {
+        own(group).hasNews = true;
+        deferUntil(group, 0);
+      }
     },
     clear() {
-      for (const group of all) group.position = "nowhere";
+      for (const group of all) own(group).position = "nowhere";
       all.clear();
       byKey.clear();
       free.clear();
@@ -167,26 +232,26 @@ export function createGroupSchedule(): GroupSchedule {
 }
 
 /**
- * Whose turn comes first: the more urgent's, then who came first, but a key that held its calls back gives way to
- * all who had come by then.
+ * Which turn comes first: the more urgent group's, then that of the caller that came first. But a key that deferred its
+ * calls comes after all callers that had come by then.
  */
 function comesBefore(a: Group, b: Group): boolean {
-  return (rankOf(a) - rankOf(b) || standingOf(a) - standingOf(b) || a.queuedAt - b.queuedAt) < 0;
+  return (rankOf(a) - rankOf(b) || arrivalOf(a) - arrivalOf(b) || a.queuedAt - b.queuedAt) < 0;
 }
 
 export function rankOf({ line }: Group): number {
   return RANKS[line.head!.priority];
 }
 
-function standingOf({ line, behind }: Group): number {
+function arrivalOf({ line, behind }: Group): number {
   return Math.max(line.head!.number, behind);
 }
 
-/** Items of which the first is always known; any may be taken out, or put where it belongs now. */
+/** Items in an order of which the first is always known. */
 export interface Heap<T> extends Iterable<T> {
   readonly size: number;
   readonly first: T | undefined;
-  /** The first so many in their order, or all if there are fewer. */
+  /** The first `count` items in their order, or all if there are fewer. */
   firstOf(count: number): T[];
   /** Adds an item, or moves one whose order has changed. */
   put(item: T): void;
@@ -197,7 +262,7 @@ export interface Heap<T> extends Iterable<T> {
 
 /**
  * A binary heap that knows where each item lies, so that all but iterating takes the logarithm of its size at most.
- * An item has to be put anew whenever its order changes.
+ * An item must be put again whenever its order changes.
  */
 export function createHeap<T>(comesBefore: (a: T, b: T) => boolean): Heap<T> {
   const items: T[] = [];
@@ -208,7 +273,7 @@ export function createHeap<T>(comesBefore: (a: T, b: T) => boolean): Heap<T> {
     indexes.set(item, at);
   }
 
-  /** Lays an item where those above it come before it, and those below it do not. */
+  /** Lays an item where the ones above it come before it, and the ones below it do not. */
   function sift(item: T, from: number): void {
     let at = from;
     while (at > 0) {
@@ -232,7 +297,7 @@ export function createHeap<T>(comesBefore: (a: T, b: T) => boolean): Heap<T> {
     return right < items.length && comesBefore(items[right]!, items[left]!) ? right : left;
   }
 
-  /** Each is followed by the first of those that lie right below one that was taken already. */
+  /** The next item is always one that lies right below an item taken already. */
   function firstOf(count: number): T[] {
     const taken: T[] = [];
     const next = items.length > 0 ? [0] : [];

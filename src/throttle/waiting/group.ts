@@ -12,7 +12,7 @@ import { createLine, type Line, type Waiter } from "./line.ts";
 export interface Caller extends Waiter {
   /** In the order in which callers came to the bucket. */
   readonly number: number;
-  /** How far off its key's time may be, in ms; beyond that it does not wait. */
+  /** If its key's time is farther off than this, in ms, it does not wait. */
   readonly patienceMs: number;
   group: Group;
   go(slot: HeldSlot, start: Start): void;
@@ -21,36 +21,40 @@ export interface Caller extends Waiter {
 
 /**
  * Calls of one key and cost: a slot of one of them is as good for another.
- * A class, since there may be one for each call that is tried; nobody waits in those, so they need no line.
+ * A class, since there may be one for each call that is tried; no caller waits in those, so they need no line.
  */
 export class Group {
   readonly callTerms: CallTerms;
   readonly keeper: SlotKeeper;
   readonly name: string;
   /** The key, if it has limits of its own. */
-  readonly key: string | undefined;
-  /** Whether callers came that may be sent away; to look for them among 100,000 others would take long. */
+  readonly limitedKey: string | undefined;
+  /** Whether callers came that may be sent away; a search for them among 100,000 others would take long. */
   hasImpatient = false;
-  /** When a question for the key may be there again, on `performance.now()`. */
-  notBeforeMs = 0;
-  /** The callers up to this number are asked for before these: those who had come when the key held these calls back. */
-  behind = 0;
-  /** There was news of the key since it was asked about last: what the answer says of it is outdated. */
-  hasNews = false;
-  /** Where it stands among those that wait for slots. */
-  position: "free" | "deferred" | "nowhere" = "nowhere";
-  /** In which order groups got their places, where nothing else tells whose turn comes first. */
-  queuedAt = 0;
+  // Only `group-schedule.ts` writes the fields from here on.
+  /** When the key may be asked about again, on `performance.now()`; 0: at any time. */
+  readonly notBeforeMs: number = 0;
+  /** Callers up to this number are asked for before these: they had come when the key deferred these. */
+  readonly behind: number = 0;
+  /** Decides between groups of which nothing else says which comes first. */
+  readonly queuedAt: number = 0;
+  /** Where it is in the schedule: "nowhere" while no caller of it lacks a slot. */
+  readonly position: "free" | "deferred" | "nowhere" = "nowhere";
+  /** Whether there was news of the key since it was asked about last. */
+  readonly hasNews: boolean = false;
   /** What held these calls back last, as a reply numbers it. */
-  bindsAt = 0;
+  readonly bindsAt: number = 0;
   #line: Line<Caller> | undefined;
   #held: HeldSlots | undefined;
 
-  constructor(callTerms: CallTerms, { keeper, name, key }: Pick<Group, "keeper" | "name" | "key">) {
+  constructor(
+    callTerms: CallTerms,
+    { keeper, name, limitedKey }: Pick<Group, "keeper" | "name" | "limitedKey">,
+  ) {
     this.callTerms = callTerms;
     this.keeper = keeper;
     this.name = name;
-    this.key = key;
+    this.limitedKey = limitedKey;
   }
 
   get line(): Line<Caller> {
@@ -61,13 +65,13 @@ export class Group {
     return (this.#held ??= createHeldSlots());
   }
 
-  /** Whether nobody waits in it, and no slot is held. */
+  /** Whether no caller waits in it, and no slot is held. */
   get isIdle(): boolean {
     return (this.#line?.size ?? 0) === 0 && (this.#held?.size ?? 0) === 0;
   }
 
-  /** Lets go of what only those who wait need. */
-  rest(): void {
+  /** Drops what only callers that wait need. */
+  dropLine(): void {
     this.#line = undefined;
     this.#held = undefined;
   }
@@ -96,13 +100,13 @@ export interface Groups {
    * @throws {@link CostTooLargeError} when the call could never pass.
    */
   of(options: TryOptions): Group;
-  /** Another policy is in force: all groups are made anew. */
+  /** Another policy is in force: all groups are made again. */
   clear(): void;
 }
 
-/** So many come before those in which nobody waits let go of what they need to wait. */
+/** From this many groups on, idle ones drop their lines. */
 const LEAST_SWEPT = 1_000;
-/** So many of them are kept beyond that: to make one anew costs a try more than to find it. */
+/** If more than this are idle, they are forgotten; fewer are kept, since making a group costs a try more than finding it. */
 const MOST_IDLE = 10_000;
 
 export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
@@ -110,19 +114,19 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
   const groups = new Map<string, Group>();
   const byKey = new Map<string, Group>();
   let plain: Group | undefined;
-  /** What calls are under that cost one call and have a key, where all keys have the same limits. */
+  /** The terms of calls that cost one call and have a key, where all keys have the same limits. */
   let usual: { readonly callTerms: CallTerms; readonly prefix: string } | undefined;
   let sweepAt = LEAST_SWEPT;
 
   function forgetIdle(): void {
     const idle = [...groups.values()].filter(({ isIdle }) => isIdle);
-    for (const group of idle) group.rest();
+    for (const group of idle) group.dropLine();
     const busy = groups.size - idle.length;
     if (idle.length > MOST_IDLE) {
       byKey.clear();
       for (const { name } of idle) groups.delete(name);
     }
-    // To look at all of them for each new one would cost more than they do.
+    // Looking at all groups for each new one would cost more than the idle ones do.
     sweepAt = groups.size + Math.max(LEAST_SWEPT, busy);
   }
 
@@ -130,7 +134,7 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
     const inForce = policy();
     const { limits: shared, perKey, text } = inForce;
     if (perKey !== undefined && shared.length === 0 && key === undefined) {
-      const remedy = "all limits of the bucket are per key: say whom the call is for";
+      const remedy = "all limits of the bucket are per key: give the call a key";
       throw new InvalidOptionError({
         where: `bucket("${bucket}")`,
         option: "key",
@@ -141,19 +145,19 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
     const keyLimits = keyLimitsOf(inForce, key);
     const limits = [...shared, ...keyLimits];
     const costs = costsOf(bucket, limits, cost);
-    const own = keyLimits.length > 0 ? key : undefined;
-    // A key may hold spaces and digits: the colon says where the costs end.
+    const limitedKey = keyLimits.length > 0 ? key : undefined;
+    // A key may hold spaces and digits: the colon marks where the costs end.
     const prefix = `${costs.join(" ")}:`;
-    const name = prefix + (own ?? "");
+    const name = prefix + (limitedKey ?? "");
     const found = groups.get(name);
     // A tier's limits may have changed since.
     const isSame = found?.callTerms.keyLimits === keyLimits || keyLimits.length === 0;
     if (found !== undefined && isSame) return found;
     const callTerms = callTermsOf({ shared, keyLimits, costs, text });
-    if (cost === undefined && own !== undefined && inForce.perKey?.fixed !== undefined) {
+    if (cost === undefined && limitedKey !== undefined && inForce.perKey?.fixed !== undefined) {
       usual = { callTerms, prefix };
     }
-    return add(new Group(callTerms, { keeper, name, key: own }));
+    return add(new Group(callTerms, { keeper, name, limitedKey }));
   }
 
   function add(group: Group): Group {
@@ -162,14 +166,14 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
     return group;
   }
 
-  /** Most are of a key like all others. */
+  /** The group of a key that has the same limits as all others: most are. */
   function findUsual(key: string): Group | undefined {
     if (usual === undefined) return undefined;
     const name = usual.prefix + key;
-    return groups.get(name) ?? add(new Group(usual.callTerms, { keeper, name, key }));
+    return groups.get(name) ?? add(new Group(usual.callTerms, { keeper, name, limitedKey: key }));
   }
 
-  /** Calls that say no more than whom they are for, under limits that are the same for all keys. */
+  /** The group of calls that say no more than their key, under limits that are the same for all keys. */
   function findByKey(key: string): Group | undefined {
     const { perKey } = policy();
     if (perKey === undefined) return (plain ??= find({}));
@@ -184,7 +188,7 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
       const known = findByKey(key);
       if (known !== undefined) return known;
       const group = findUsual(key) ?? find(options);
-      if (group.key === key) byKey.set(key, group);
+      if (group.limitedKey === key) byKey.set(key, group);
       return group;
     },
     clear() {

@@ -1,38 +1,66 @@
 import { ClosedError, StoreUnavailableError } from "../../core/errors.ts";
 import { HORIZON_US } from "../../core/policy/limit-makers.ts";
-import type { Drawn, Granted, News } from "../../core/store.ts";
+import { NO_PLACE, type Drawn, type Granted, type News } from "../../core/store.ts";
 import type { BucketContext, PolicyNews } from "../known-policy.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import {
   createAlarm,
   createAskTimes,
   createReplyTimes,
-  keyLookInAtMs,
+  nextKeyCheckMs,
   type AskTimes,
   type Received,
 } from "./ask-times.ts";
-import { createDispatcher, type Dispatcher } from "./dispatch.ts";
-import { createLinePlaces, mostLeases, nextWishes, type LinePlaces } from "./draw-request.ts";
-import { createLeftovers, createReturns, type Returns } from "./give-back.ts";
+import { createDispatcher } from "./dispatch.ts";
+import { createLinePlaces, isNone, mostLeases, nextWishes } from "./draw-request.ts";
+import { giveBack, refundUnused } from "./give-back.ts";
 import type { Caller, Group } from "./group.ts";
 import { slotsOf, type HeldSlot } from "./held-slots.ts";
 
-/** Draws slots for the callers of one bucket, and lets each go when its slot comes. */
+/**
+ * Draws slots for the callers of one bucket, and lets each go when its slot comes. One request is under way at a time;
+ * callers of one tick are asked for together.
+ *
+ * ```
+ *            wait(), leave(), askAgain(), learn(), or
+ *   ┌──────┐ the alarm: the time to ask has come           ┌─────┐
+ *   │ idle ├──────────────────────────────────────────────►│ due │◄────────┐
+ *   └──▲───┘                                               └──┬──┘         │
+ *      │ work(): no caller lacks a slot, or it is too early   │            │
+ *      ├──────────────────────────────────────────────────────┤            │
+ *      │                                           work() calls ask()      │
+ *      │ receive(): no slots; the answer says when   ┌────────▼─┐          │
+ *      ├─────────────────────────────────────────────┤  asking  │          │
+ *      │ (if it fails: all callers fail, or it       └────────┬─┘          │
+ *      │  asks again in a second)         receive(): slots    │            │
+ *      │                                             ┌────────▼─┐          │
+ *      └─────────────────────────────────────────────┤  holding │          │
+ *        the alarm: a slot's time has come, and      └────────┬─┘          │
+ *        work() lets its caller go               the slot comes too late   │
+ *                                                    ┌────────▼─┐  draws   │
+ *                                                    │   late   ├──────────┘
+ *                                                    └──────────┘  again, and refunds the slot
+ * ```
+ *
+ * The bucket as a whole is idle, due or asking; a caller's slot is held or late meanwhile. What is asked for is in
+ * `draw-request.ts`, when in `ask-times.ts`, who goes in `dispatch.ts`, and what is too late in `lateness.ts`.
+ */
 export interface Pacer {
+  /** How many callers wait. */
   readonly waiting: number;
-  /** How many wait that their own key holds back. */
+  /** How many callers wait that their own key defers. */
   readonly deferred: number;
   readonly askTimes: Pick<AskTimes, "turnAtMs" | "silentMs" | "hasAnswered">;
   wait(caller: Caller): void;
-  /** Takes a caller out of the line that no longer wants to wait. */
+  /** Takes out a caller that no longer wants to wait. */
   leave(caller: Caller): void;
-  /** Something of the bucket, or of one key, has changed, or a lease is free: whoever waits for it asks anew. */
-  lookIn(key?: string, news?: News): void;
+  /** The bucket, or one key, has changed, or a lease is free: callers that wait for it are asked for again. */
+  askAgain(key?: string, news?: News): void;
   /** Another policy is in force. */
   readonly learn: (news: PolicyNews) => void;
   /** Slots that are held, of one key or of all, are worthless. */
   readonly forget: (key: string | undefined) => void;
-  /** Fails all who wait, and gives their slots back. */
+  /** Fails all callers, and gives their slots back. */
   close(): Promise<void>;
 }
 
@@ -45,16 +73,21 @@ export interface PacerOptions extends BucketContext {
   readonly startsFull: boolean;
 }
 
+/** A refund takes a round trip; a key is asked about again after this time even if its refund is lost. */
+const REFUND_MS = 100;
+
 export function createPacer(options: PacerOptions): Pacer {
   const { store, bucket, asker, known, leases, waitsForStore, startsFull } = options;
-  const alarm = createAlarm(work);
+  const setAlarm = createAlarm(work);
   const times = createReplyTimes();
-  const returns = createReturns(options);
   const dispatcher = createDispatcher(leases);
+  const { schedule } = dispatcher;
   const linePlaces = createLinePlaces();
-  const askTimes = createAskTimes(dispatcher.schedule.soonest, times);
-  const leftovers = createLeftovers({ dispatcher, linePlaces, returns, askTimes });
-  const grants = createGrants({ dispatcher, linePlaces, leases, returns, onRefunded: workSoon });
+  const askTimes = createAskTimes(schedule.soonest, times);
+  /** Groups that callers may have left: once they are idle, their places in lines go back. */
+  const left = new Set<Group>();
+  /** What is being given back. */
+  const underWay = new Set<Promise<void>>();
   let heldGeneration = 0;
   let asking: Promise<void> | undefined;
   let isWorkDue = false;
@@ -69,19 +102,19 @@ export function createPacer(options: PacerOptions): Pacer {
 
   function work(): void {
     isWorkDue = false;
-    dispatcher.dispatchDue(heldGeneration, grants.refund);
-    if (asking !== undefined) return alarm.set(dispatcher.nextAtMs());
-    leftovers.giveBack(heldGeneration);
+    dispatcher.dispatchDue(heldGeneration, refund);
+    if (asking !== undefined) return setAlarm(dispatcher.nextAtMs());
+    giveUpUnneeded();
     const nowMs = performance.now();
     const askAtMs = askTimes.nextAtMs(nowMs);
     if (nowMs >= askAtMs) asking = ask(nowMs);
-    alarm.set(Math.min(dispatcher.nextAtMs(), asking === undefined ? askAtMs : Infinity));
+    setAlarm(Math.min(dispatcher.nextAtMs(), asking === undefined ? askAtMs : Infinity));
   }
 
   async function ask(nowMs: number): Promise<void> {
     askTimes.asked(nowMs);
     const thereAtMs = nowMs + times.leadMs;
-    const { groups, wishes } = nextWishes(dispatcher.schedule, linePlaces, thereAtMs);
+    const { groups, wishes } = nextWishes(schedule, linePlaces, thereAtMs);
     const { terms } = known;
     const leased = mostLeases(terms.limits, wishes);
     const lease = leases.number(leased);
@@ -99,7 +132,7 @@ export function createPacer(options: PacerOptions): Pacer {
         leases: leased,
         isTry: false,
       });
-      receive(reply, { groups, firstLease: lease });
+      receive(reply, groups, lease);
     } catch (error) {
       leases.releaseLost(lease, leased, groups);
       if (!waitsForStore || !(error instanceof StoreUnavailableError) || isClosed) failAll(error);
@@ -107,24 +140,103 @@ export function createPacer(options: PacerOptions): Pacer {
     } finally {
       asking = undefined;
     }
-    for (const group of groups) leftovers.leftBy(group);
+    for (const group of groups) left.add(group);
     work();
   }
 
-  function receive(reply: Drawn, asked: Asked): void {
+  /** `groups` are those that were asked for, `lease` is the number of the first lease that they could get. */
+  function receive(reply: Drawn, groups: readonly Group[], lease: number): void {
     const received = times.read(reply);
     askTimes.answered(reply, received);
     if (reply.generation !== heldGeneration) {
       forgetHeld();
-      for (const group of dispatcher.schedule) dispatcher.schedule.deferUntil(group, 0);
+      schedule.deferNone();
     }
     heldGeneration = reply.generation;
     const { newText, version, isOverride } = reply;
     if (newText !== undefined) return learn({ text: newText, version, isOverride });
 
     known.confirm(version);
-    grants.take(reply, asked, received);
+    let nextLease = lease;
+    for (const [index, granted] of reply.granted.entries()) {
+      const group = groups[index]!;
+      const { hasLeases } = group.callTerms;
+      const firstLease = hasLeases ? nextLease : 0;
+      if (hasLeases) nextLease += granted.slotsUs.length;
+      take(group, granted, { ...received, firstLease, sentAtMs: reply.sentAtMs });
+    }
     linePlaces.shared = reply.place;
+  }
+
+  /** Takes in what one group was granted; `firstLease` is 0 if it has none. */
+  function take(
+    group: Group,
+    granted: Granted,
+    drawn: Received & { readonly firstLease: number; readonly sentAtMs: number },
+  ): void {
+    const { arrivedMs, offsetMs, isStale, firstLease } = drawn;
+    if (granted.refusal !== undefined) dispatcher.refuse(group, granted.refusal);
+    if (!isStale) dispatcher.hold(group, granted, drawn);
+    const { bindsAt, place } = granted;
+    schedule.answered(group, { untilMs: keyTimeMs(granted, drawn), arrivedMs, bindsAt });
+    linePlaces.keep(group.limitedKey, place);
+    const roomInMs = group.notBeforeMs - arrivedMs;
+    if (roomInMs > 0) dispatcher.sendAway(group, roomInMs);
+    if (!isStale) return;
+    const slots = slotsOf(granted, firstLease, offsetMs);
+    leases.releaseAll(slots, group);
+    refund(group, slots);
+  }
+
+  /** When the key of these calls is to be asked about again; 0: at any time. */
+  function keyTimeMs({ notBeforeUs }: Granted, { arrivedMs, offsetMs }: Received): number {
+    if (notBeforeUs === 0) return 0;
+    if (notBeforeUs < Infinity) return notBeforeUs / 1_000 + offsetMs;
+    return nextKeyCheckMs(arrivedMs, schedule.deferredGroups);
+  }
+
+  /**
+   * What late slots took of a quota goes back; their time is gone. A key is not asked about before its own limits have
+   * that back, or the answer would be to wait for it.
+   */
+  function refund(group: Group, slots: readonly HeldSlot[]): void {
+    const refunded = track(refundUnused(options, group, slots));
+    if (group.callTerms.keyLimits.length === 0) return;
+    schedule.deferUntil(group, performance.now() + REFUND_MS);
+    void refunded.then(() => {
+      schedule.deferUntil(group, 0);
+      workSoon();
+    });
+  }
+
+  /** Gives back the slots that no caller here waits for, and the places of lines that are empty. */
+  function giveUpUnneeded(): void {
+    dispatcher.takeSurplus(giveUp);
+    for (const group of left) if (group.isIdle) giveUp(group, []);
+    left.clear();
+  }
+
+  function giveUp(group: Group, slots: readonly HeldSlot[]): void {
+    const { limitedKey } = group;
+    const isLast = dispatcher.waiting === 0;
+    const shared = isLast ? linePlaces.shared : NO_PLACE;
+    const isWaitedFor = limitedKey !== undefined && schedule.hasKey(limitedKey);
+    const own = isWaitedFor ? NO_PLACE : linePlaces.of(limitedKey);
+    // The next caller is asked for at once: until then no change is noticed here.
+    schedule.deferUntil(group, 0);
+    if (slots.length === 0 && isNone(own) && isNone(shared)) return;
+    if (!isNone(own)) linePlaces.keep(limitedKey, NO_PLACE);
+    const places = { bucket: shared, key: own };
+    void track(giveBack(options, { generation: heldGeneration, group, slots, places }));
+    if (!isLast) return;
+    linePlaces.shared = NO_PLACE;
+    askTimes.retryNow();
+  }
+
+  function track(sending: Promise<void>): Promise<void> {
+    const tracked = sending.finally(() => underWay.delete(tracked));
+    underWay.add(tracked);
+    return tracked;
   }
 
   /** Slots of an older generation are worthless. */
@@ -137,13 +249,13 @@ export function createPacer(options: PacerOptions): Pacer {
     forgetHeld();
     known.learn(news);
     askTimes.retryNow();
-    for (const group of dispatcher.schedule) leftovers.leftBy(group);
+    for (const group of schedule) left.add(group);
     options.regroup(dispatcher.takeAll().sort((a, b) => a.number - b.number));
     workSoon();
   }
 
   function failAll(error: unknown): void {
-    for (const group of dispatcher.schedule) leftovers.leftBy(group);
+    for (const group of schedule) left.add(group);
     for (const caller of dispatcher.takeAll()) caller.fail(error);
   }
 
@@ -152,7 +264,7 @@ export function createPacer(options: PacerOptions): Pacer {
       return dispatcher.waiting;
     },
     get deferred() {
-      return dispatcher.deferred;
+      return schedule.deferredCallers;
     },
     askTimes,
     wait(caller) {
@@ -162,7 +274,7 @@ export function createPacer(options: PacerOptions): Pacer {
     },
     leave(caller) {
       dispatcher.leave(caller);
-      leftovers.leftBy(caller.group);
+      left.add(caller.group);
       workSoon();
     },
     learn,
@@ -170,17 +282,11 @@ export function createPacer(options: PacerOptions): Pacer {
       if (key === undefined) return forgetHeld();
       dispatcher.forget(key);
     },
-    lookIn(key, news) {
-      const { schedule } = dispatcher;
+    askAgain(key, news) {
       if (key === undefined) askTimes.retryNow();
-      else for (const group of schedule.ofKey(key)) schedule.wake(group);
-      // Whom its own key holds back, a lease of the bucket's is of no use to.
-      if (key === undefined && news !== "lease") {
-        for (const group of schedule) {
-          group.hasNews = true;
-          schedule.deferUntil(group, 0);
-        }
-      }
+      else schedule.wake(key);
+      // A lease of the bucket is of no use to calls that their own key defers.
+      if (key === undefined && news !== "lease") schedule.wakeAll();
       workSoon();
     },
     async close() {
@@ -188,88 +294,8 @@ export function createPacer(options: PacerOptions): Pacer {
       failAll(new ClosedError(`Bucket "${bucket}"`));
       await asking;
       work();
-      alarm.set(Infinity);
-      await returns.settled();
+      setAlarm(Infinity);
+      await Promise.all(underWay);
     },
   };
-}
-
-/** What a reply grants goes into the books; what comes of it too late goes back. */
-interface Grants {
-  /** Takes in what was granted to each group that was asked for. */
-  take(reply: Drawn, asked: Asked, received: Received): void;
-  /** Gives back what slots took that were not used in time. */
-  readonly refund: (group: Group, slots: readonly HeldSlot[]) => void;
-}
-
-interface Asked {
-  /** In the order of the wishes. */
-  readonly groups: readonly Group[];
-  /** The number of the first lease that the draw could give. */
-  readonly firstLease: number;
-}
-
-interface GrantsOptions {
-  readonly dispatcher: Dispatcher;
-  readonly linePlaces: LinePlaces;
-  readonly leases: LeaseKeeper;
-  readonly returns: Returns;
-  /** A key may be asked about again. */
-  readonly onRefunded: () => void;
-}
-
-/** A refund takes a round trip; one that is lost is not waited for. */
-const REFUND_MS = 100;
-
-function createGrants(options: GrantsOptions): Grants {
-  const { dispatcher, linePlaces, leases, returns, onRefunded } = options;
-  const { schedule } = dispatcher;
-
-  /** When the key of these calls is to be asked about again; 0: at any time. */
-  function untilMs({ notBeforeUs }: Granted, { arrivedMs, offsetMs }: Received): number {
-    if (notBeforeUs === 0) return 0;
-    if (notBeforeUs < Infinity) return notBeforeUs / 1_000 + offsetMs;
-    return keyLookInAtMs(arrivedMs, schedule.deferred.size);
-  }
-
-  function take(reply: Drawn, asked: Asked, received: Received): void {
-    const { arrivedMs, offsetMs, isStale } = received;
-    let lease = asked.firstLease;
-    for (const [index, granted] of reply.granted.entries()) {
-      const group = asked.groups[index]!;
-      const { hasLeases } = group.callTerms;
-      const firstLease = hasLeases ? lease : 0;
-      if (hasLeases) lease += granted.slotsUs.length;
-      if (granted.refusal !== undefined) dispatcher.refuse(group, granted.refusal);
-      if (!isStale)
-        dispatcher.hold(group, granted, { firstLease, sentAtMs: reply.sentAtMs, offsetMs });
-      schedule.deferUntil(group, group.hasNews ? 0 : untilMs(granted, received));
-      group.bindsAt = granted.bindsAt;
-      linePlaces.keep(group.key, granted.place);
-      if (group.notBeforeMs > arrivedMs) {
-        dispatcher.sendAway(group, group.notBeforeMs - arrivedMs);
-        dispatcher.sendBack(group);
-      }
-      if (isStale) waste(group, slotsOf(granted, firstLease, offsetMs));
-    }
-  }
-
-  /** Slots whose time has passed: what they took of a quota is given back, their time is gone. */
-  function waste(group: Group, slots: readonly HeldSlot[]): void {
-    leases.releaseAll(slots, group);
-    refund(group, slots);
-  }
-
-  /** A key is not asked about before its own limits have back what the slots took, or it would be told to wait for that. */
-  function refund(group: Group, slots: readonly HeldSlot[]): void {
-    const refunded = returns.refund(group, slots);
-    if (group.callTerms.keyLimits.length === 0) return;
-    schedule.deferUntil(group, performance.now() + REFUND_MS);
-    void refunded.then(() => {
-      schedule.deferUntil(group, 0);
-      onRefunded();
-    });
-  }
-
-  return { take, refund };
 }

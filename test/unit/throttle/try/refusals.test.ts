@@ -14,7 +14,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-const conditions = { keyLimits: [] };
+const callTerms = { keyLimits: [] };
 const REFUSED = { retryAfterMs: 5_000, limits: [] as TryDecision["limits"] } as TryDecision;
 
 /** Counts the entries that walks through caches look at. */
@@ -75,7 +75,8 @@ describe("refusals that are remembered", () => {
 
   it("make room for newer ones, and none is found after the news of its key", () => {
     const refusals = createRefusals();
-    const groupOf = (key: string) => ({ name: `1:${key}`, key, conditions }) as unknown as Group;
+    const groupOf = (key: string) =>
+      ({ name: `1:${key}`, limitedKey: key, callTerms }) as unknown as Group;
     for (let index = 0; index <= 10_000; index++)
       refusals.keep(groupOf(`k${index}`), REFUSED, 60_000);
     const isKept = (key: string): boolean => refusals.find(groupOf(key)) !== undefined;

@@ -2,6 +2,7 @@ import { expect, it } from "vitest";
 import { concurrency, leakyBucket, slidingLog } from "../../../../src/core/policy/limit-makers.ts";
 import type { Limit } from "../../../../src/core/limits/rule.ts";
 import { callTermsOf } from "../../../../src/throttle/costs.ts";
+import { mostLateMs } from "../../../../src/throttle/waiting/lateness.ts";
 
 const NONE: readonly Limit[] = [];
 const [fast, fair, slow] = [leakyBucket("1000/s"), leakyBucket("40/s"), leakyBucket("1/s")];
@@ -17,8 +18,8 @@ it.each([
   ["by its key's interval, when nothing is shared", NONE, [fair], 1, 12.5],
   ["a horizon where nothing is evenly spaced", [slidingLog(1_000, "1s")], NONE, 1, 100],
   ["by the limit that spaces, among those that do not", [concurrency(5), fair], NONE, 1, 12.5],
-])("a slot may be late: %s", (_which, shared, keyLimits, cost, mostLateMs) => {
+])("a slot may be late: %s", (_which, shared, keyLimits, cost, expectedMs) => {
   const costs = [...shared, ...keyLimits].map(() => cost);
 
-  expect(callTermsOf({ shared, keyLimits, costs, text: "" }).mostLateMs).toBe(mostLateMs);
+  expect(mostLateMs(callTermsOf({ shared, keyLimits, costs, text: "" }))).toBe(expectedMs);
 });

@@ -2,11 +2,8 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Place, Wish } from "../../../../src/core/store.ts";
 import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
-import {
-  TooFar,
-  type Wait,
-  type WaitOptions,
-} from "../../../../src/throttle/waiting/waiting-call.ts";
+import type { Wait } from "../../../../src/throttle/waiting/wait.ts";
+import { TooFar, type WaitOptions } from "../../../../src/throttle/waiting/waiting-call.ts";
 import { deferred } from "../../../support/async/deferred.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
@@ -61,7 +58,7 @@ describe("a change of one key", () => {
     await vi.advanceTimersByTimeAsync(20);
     const before = asked().length;
 
-    bucket.lookIn("a");
+    bucket.askAgain("a");
     await vi.advanceTimersByTimeAsync(0);
 
     expect(asked().slice(before)).toEqual([["a"]]);
@@ -76,7 +73,7 @@ describe("a change of one key", () => {
     await vi.advanceTimersByTimeAsync(20);
     const before = asked().length;
 
-    bucket.lookIn("c");
+    bucket.askAgain("c");
     await vi.advanceTimersByTimeAsync(20);
 
     expect(asked()).toHaveLength(before);

@@ -5,7 +5,7 @@ import { createMemoryStore } from "../../../../../src/memory/memory-store.ts";
 import { callTermsOf } from "../../../../../src/throttle/costs.ts";
 import { Group } from "../../../../../src/throttle/waiting/group.ts";
 import { createKnownPolicy } from "../../../../../src/throttle/known-policy.ts";
-import { createReturns } from "../../../../../src/throttle/waiting/give-back.ts";
+import { refundUnused } from "../../../../../src/throttle/waiting/give-back.ts";
 import type { SlotKeeper } from "../../../../../src/throttle/slot/slot.ts";
 
 const limits = [leakyBucket("100/s"), fixedWindow(50, "1h")];
@@ -17,12 +17,16 @@ async function settledFor(text: string): Promise<readonly unknown[]> {
   const store = createMemoryStore();
   const settle = vi.spyOn(store, "settle");
   const known = createKnownPolicy("test", policy, logger);
-  const returns = createReturns({ store, bucket: "test", asker: "a", known, logger });
+  const context = { store, bucket: "test", asker: "a", known, logger };
   const conditions = callTermsOf({ shared: limits, keyLimits: [], costs: [3, 3], text });
-  const group = new Group(conditions, { keeper: {} as SlotKeeper, name: "", key: undefined });
+  const group = new Group(conditions, {
+    keeper: {} as SlotKeeper,
+    name: "",
+    limitedKey: undefined,
+  });
   const slots = [1, 2].map(() => ({ slotUs: 7_000_000, atMs: 0, lease: 0 }));
 
-  await returns.refund(group, slots);
+  await refundUnused(context, group, slots);
 
   return settle.mock.calls.map(([request]) => request);
 }

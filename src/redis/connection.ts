@@ -121,7 +121,7 @@ function isClient(input: RedisOptions | RedisClient): input is RedisClient {
 
 /** A command of the store that takes longer ends its connection. */
 const COMMAND_TIMEOUT_MS = 1_000;
-/** How often a cluster's client asks which node serves what: a subscriber would stay on a node that stands still. */
+/** How often a cluster's client asks which node serves what: a subscriber would stay on a node that hangs. */
 const CLUSTER_REFRESH_MS = 5_000;
 
 const COMMON_SETTINGS: RedisOptions = {
@@ -136,12 +136,12 @@ const COMMON_SETTINGS: RedisOptions = {
   reconnectOnError: needsReconnect,
   // A new connection is not ready until the server has loaded its data; the server itself says how long that takes.
   maxLoadingRetryTime: 1_000,
-  // Behind Sentinel: a primary that stands still would keep subscribers, and those who wait for an answer.
+  // Behind Sentinel: a primary that hangs would keep subscribers, and those who wait for an answer.
   failoverDetector: true,
-  // A sentinel on the primary's machine may stand still with it; the next one is asked then.
+  // A sentinel on the primary's machine may hang with it; the next one is asked then.
   sentinelCommandTimeout: COMMAND_TIMEOUT_MS,
   sentinelRetryStrategy: reconnectAfterMs,
-  // A server that stands still never closes its side; ioredis would wait for that for 2 s before it reconnects.
+  // A server that hangs never closes its side; ioredis would wait for that for 2 s before it reconnects.
   disconnectTimeout: 200,
 };
 

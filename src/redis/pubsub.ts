@@ -17,7 +17,7 @@ const CHECK_MS = 5_000;
 
 /**
  * Subscribes to the channels of askers, on one connection that `connect` makes when the first asker listens. A lost
- * message delays an asker by half a second: those who wait ask again by themselves.
+ * message delays an asker by half a second: callers that wait ask again by themselves.
  *
  * ioredis subscribes again after each reconnect, but forgets what Redis refuses then, and what was sent while it asked
  * whether the server is ready; and the connection on which a cluster's client is subscribed may be dead, or missing.

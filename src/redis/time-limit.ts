@@ -1,6 +1,6 @@
 /**
- * Time limits that a standstill of this process does not use up: a process that stood still has not read yet what
- * Redis answered meanwhile, and must not take Redis for silent.
+ * Time limits that a frozen process does not use up: it has not read yet what Redis answered meanwhile, and must not
+ * take Redis for silent.
  */
 
 /** A time limit is made up of this many steps. */
@@ -9,8 +9,8 @@ const STEPS = 4;
 /**
  * Calls `late` after this time, unless the returned function stops it.
  *
- * Each step takes a turn of the event loop of its own, in which answers are read. A standstill counts as one step,
- * however long it was.
+ * Each step takes a turn of the event loop of its own, in which answers are read. A freeze counts as one step, however
+ * long it was.
  */
 export function startTimeLimit(timeoutMs: number, late: () => void): () => void {
   let left = STEPS;

@@ -180,7 +180,7 @@ describe("sentinel.ts", () => {
 });
 
 describe("silent-servers.ts", () => {
-  it("dropSilentServers: a standstill of the process uses up the time limit of ioredis", async () => {
+  it("dropSilentServers: a freeze of the process uses up the time limit of ioredis", async () => {
     const redis = openUnpatched();
     await redis.ping();
     redis.options.commandTimeout = 200;

@@ -164,7 +164,7 @@ function sentBy(client: Client): Redis["commandQueue"] | undefined {
   return client.isCluster ? undefined : (client as Redis).commandQueue;
 }
 
-/** How soon a copy that has ended is connected again, unless whoever ended it does so. */
+/** How soon a copy that has ended is connected again, unless BullMQ does so itself. */
 const RECONNECT_MS = 1_000;
 
 /**

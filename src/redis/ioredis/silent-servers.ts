@@ -3,7 +3,7 @@
  * reach another server. In a cluster, that is the connection to one node; the others go on.
  *
  * Faults (ioredis 5.11.1): the timer of `commandTimeout` rejects a command whose answer has arrived, when the process
- * stood still; and after a time-out ioredis keeps the silent connection. `socketTimeout` is no way out: its timer
+ * was frozen; and after a time-out ioredis keeps the silent connection. `socketTimeout` is no way out: its timer
  * outlives its connection and ends the next one.
  * Upstream: https://github.com/redis/ioredis/issues/2147, mended in 6.0.0, is `socketTimeout`; for `commandTimeout` no
  * issue is known. With ioredis 6, `socketTimeout` may replace the watch of connections without `commandTimeout`,
@@ -13,7 +13,7 @@ import type { Cluster, Command, Redis } from "ioredis";
 import { startTimeLimit } from "../time-limit.ts";
 import { onEachServer } from "./per-server.ts";
 
-const LOOK_MS = 1_000;
+const CHECK_MS = 1_000;
 
 /**
  * Drops the connection to a silent server.
@@ -40,7 +40,7 @@ function watchCommands(server: Redis, servers: WeakMap<Command, Redis>): void {
   };
 }
 
-/** Replaces the time limit that ioredis sets when it sends a command by one that a standstill does not use up. */
+/** Replaces the time limit that ioredis sets when it sends a command by one that a frozen process does not use up. */
 function replaceTimeout(command: Command, whenLate: () => void): void {
   let stop: (() => void) | undefined;
   command.setTimeout = (timeoutMs) => {
@@ -63,15 +63,15 @@ function watchBytes(server: Redis, silenceMs: number): void {
   server.on("connect", () => {
     const { stream } = server;
     let { bytesRead } = stream;
-    /** Looks are counted instead of time: a process that stood still has not read yet what arrived meanwhile. */
-    let silentLooks = 0;
-    const looking = setInterval(() => {
-      silentLooks = stream.bytesRead === bytesRead ? silentLooks + 1 : 0;
+    /** Checks are counted instead of time: a process that was frozen has not read yet what arrived meanwhile. */
+    let silentChecks = 0;
+    const checking = setInterval(() => {
+      silentChecks = stream.bytesRead === bytesRead ? silentChecks + 1 : 0;
       ({ bytesRead } = stream);
       // Any answer will do, a refusal too. Behind a command that blocks, the ping waits.
-      if (silentLooks === 1 && server.status === "ready") server.ping().catch(() => undefined);
-      if (silentLooks * LOOK_MS > silenceMs) server.disconnect(true);
-    }, LOOK_MS).unref();
-    stream.once("close", () => clearInterval(looking));
+      if (silentChecks === 1 && server.status === "ready") server.ping().catch(() => undefined);
+      if (silentChecks * CHECK_MS > silenceMs) server.disconnect(true);
+    }, CHECK_MS).unref();
+    stream.once("close", () => clearInterval(checking));
   });
 }

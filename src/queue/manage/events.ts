@@ -149,7 +149,7 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
     );
     if (closed.signal.aborted) throw new ClosedError(`Queue "${name}"`);
     // BullMQ opens a copy of it; it itself is never opened.
-    connection = connect("listener");
+    connection = connect("subscriber");
     const options = { connection: connection.client, prefix, lastEventId };
     stored = new StoredEvents(storedQueueName(name), options);
     createErrorReports(`The events of queue "${name}"`, logger)(stored);

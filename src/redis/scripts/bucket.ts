@@ -1,3 +1,4 @@
+/** `bucket/bucket-peek` looks at a bucket or key; `bucket/bucket-steer` changes one for all replicas. */
 import type { Change, Peeked, ScopeRequest, SteerRequest } from "../../core/store.ts";
 import { frameKeys, frameNumbers, packNumbers, type Frame } from "./frame.ts";
 import { defineScript, type Script } from "./script.ts";
@@ -56,7 +57,7 @@ export const bucketSteer: Script<SteerRequest & Frame, void> = defineScript({
   decode: () => undefined,
 });
 
-/** Where all replicas hear that slots are worthless; the message is a bucket's name, and after a newline a key's. */
+/** The channel on which replicas learn that slots are worthless; a message is a bucket's name, and after a newline a key. */
 export function changesChannel(prefix: string): string {
   return `${prefix}:changes`;
 }

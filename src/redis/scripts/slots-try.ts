@@ -1,3 +1,4 @@
+/** `bucket/slots-try`: a fast path of `slots-draw`, for tries on keys with one plain limit. */
 import { ruleOf } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import {
@@ -15,13 +16,13 @@ import type { SlotsDraw } from "./slots-draw.ts";
 
 /** The kinds of limits that `lua/lib/fast/plain-try-take.lua` knows. */
 const PLAIN_KINDS = new Set(["leaky-bucket", "token-bucket", "fixed-window"]);
-/** Numbers that stand before those of the keys, and numbers of each key. */
+/** The reply has this many numbers before those of the keys, and this many for each key. */
 const REPLY_HEAD = 5;
 const REPLY_EACH = 3;
 
 /**
- * Whether `slots-try` can serve a request: a try for keys that have one and the same plain limit,
- * each wished for once, of a bucket that has none.
+ * Whether `slots-try` can serve a request: a try for keys that all have the same single plain limit, each in one wish,
+ * of a bucket without limits.
  */
 export function isPlainTry({ isTry, horizonUs, terms, wishes }: SlotsDraw): boolean {
   const [first] = wishes;
@@ -37,7 +38,7 @@ export function isPlainTry({ isTry, horizonUs, terms, wishes }: SlotsDraw): bool
   return keys.size === wishes.length;
 }
 
-/** What `slots-draw` does with a plain try; undefined if something is unusual after all: nothing was written then. */
+/** The same as `slots-draw` for a plain try; undefined, with nothing written, if the state turns out to be unusual. */
 export const slotsTry: Script<SlotsDraw, DrawReply | undefined> = defineScript({
   name: "bucket/slots-try",
   isPacked: true,
@@ -72,7 +73,7 @@ export const slotsTry: Script<SlotsDraw, DrawReply | undefined> = defineScript({
   },
 });
 
-/** What a key is granted is a copy of these: V8 would come to make literals where it keeps what is old. */
+/** Replies are copies of these: V8 would come to allocate literals among its old objects. */
 const NOTHING: Granted = {
   slotsUs: [],
   run: undefined,
@@ -101,13 +102,13 @@ function readGranted(
     run:
       count === 0 ? undefined : { ...NO_RUN, count, atUs: nowUs, excess, step, drain: limit.count },
     notBeforeUs: isServed ? 0 : standing.nextUs,
-    // It is the key's only limit that holds back those that are left.
+    // The key's only limit holds back the rest.
     bindsAt: isServed ? 0 : 1,
     standings: [standing],
   };
 }
 
-/** How a plain limit stands, by what is used of it: of a window, or in cost × period. */
+/** The standing of a plain limit, from what is used of it: calls of a window, or cost × period. */
 function standingOf(
   { kind, count, periodUs, capacity }: Limit,
   nowUs: number,

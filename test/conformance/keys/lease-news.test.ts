@@ -5,7 +5,7 @@ import { concurrency } from "../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { wakeChannel } from "../../../src/redis/scripts/leases.ts";
-import { createWakeCalls } from "../../../src/redis/pubsub.ts";
+import { createNotifications } from "../../../src/redis/pubsub.ts";
 import { createManualClock } from "../../../src/testing/manual-clock.ts";
 import { createAsker, policyOf } from "../../support/draws/asker.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
@@ -48,7 +48,7 @@ describe("whoever waits for a lease is told of which it is", () => {
   it.each(NEWS)("in Redis, also of one that all share: %j", async (alsoOthers, told) => {
     const redis = new Redis(inject("redisUrl"));
     const prefix = `t${randomUUID()}`;
-    const wakeCalls = createWakeCalls(() => new Redis(inject("redisUrl")), prefix);
+    const wakeCalls = createNotifications(() => new Redis(inject("redisUrl")), prefix);
     const news: unknown[] = [];
     wakeCalls.listen("x", (...each) => news.push(each));
     await waitUntil(async () => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { StoreUnavailableError, type Sluice } from "sluice";
 import { connect } from "../../../src/redis/connection.ts";
-import { createWakeCalls } from "../../../src/redis/pubsub.ts";
+import { createNotifications } from "../../../src/redis/pubsub.ts";
 import {
   nameOn,
   startOwnCluster,
@@ -114,7 +114,7 @@ describe("of a cluster, one primary", () => {
     // Each listens at a node by chance: of ten, some listen at the one that goes.
     const listeners = Array.from({ length: 10 }, () => {
       let heard = 0;
-      const calls = createWakeCalls(() => connect(open(), "listener"), "s");
+      const calls = createNotifications(() => connect(open(), "subscriber"), "s");
       calls.listen("asker", () => void (heard += 1));
       return { heard: () => heard, calls };
     });

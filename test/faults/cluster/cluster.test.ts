@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Sluice } from "sluice";
 import { connect } from "../../../src/redis/connection.ts";
-import { createWakeCalls } from "../../../src/redis/pubsub.ts";
+import { createNotifications } from "../../../src/redis/pubsub.ts";
 import { startCluster, type RedisCluster } from "../../support/redis/cluster.ts";
 import { openSluice } from "../../support/redis/for-one-test.ts";
 import { reportFigures } from "../../support/docs/report-figures.ts";
@@ -115,7 +115,7 @@ describe("in a cluster", () => {
     const prefix = "news";
     const listeners = Array.from({ length: 6 }, () => {
       const heard: string[] = [];
-      const calls = createWakeCalls(() => connect(cluster.open(), "listener"), prefix);
+      const calls = createNotifications(() => connect(cluster.open(), "subscriber"), prefix);
       calls.listen("asker", (bucket) => void heard.push(bucket));
       return { heard, calls };
     });

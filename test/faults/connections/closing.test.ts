@@ -246,7 +246,7 @@ it("a connection that is closed while it connects stays closed, whatever its opt
 
 it("what a connection asks by itself may be refused when it is closed", async () => {
   const proxy = await startProxy(await startOwnRedis());
-  const client = open(proxy, "listener", "/1");
+  const client = open(proxy, "subscriber", "/1");
   await client.subscribe("news");
   proxy.cut();
   await next(client, "ready");

@@ -1,7 +1,7 @@
 import { Cluster, Redis } from "ioredis";
 import { expect, it, onTestFinished, vi } from "vitest";
 import { connect } from "../../../src/redis/connection.ts";
-import { createWakeCalls } from "../../../src/redis/pubsub.ts";
+import { createNotifications } from "../../../src/redis/pubsub.ts";
 import { startOwnCluster } from "../../support/redis/cluster.ts";
 import { openSluice, startProxy } from "../../support/redis/for-one-test.ts";
 import { ownRedisServers } from "../../support/redis/own-redis.ts";
@@ -43,9 +43,9 @@ it("subscriptions that are sent while a connection asks whether the server is re
   vi.useFakeTimers({ toFake: ["setInterval"] });
   onTestFinished(() => void vi.useRealTimers());
   const redis = await servers.start();
-  const client = connect(redis.url, "listener");
+  const client = connect(redis.url, "subscriber");
   const first = [client];
-  const calls = createWakeCalls(() => first.pop() ?? connect(redis.url, "listener"), "s");
+  const calls = createNotifications(() => first.pop() ?? connect(redis.url, "subscriber"), "s");
   onTestFinished(() => calls.close());
 
   client.once("connect", () => calls.listen("asker", () => {}));

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { createSluice, StoreUnavailableError, type Sluice } from "sluice";
 import { Redis } from "ioredis";
-import { createShards } from "../../../src/redis/backend.ts";
+import { createShards } from "../../../src/redis/shards.ts";
 import { startRedis } from "../../support/redis/local-redis.ts";
 import type { LocalRedis } from "../../support/redis/private-redis.ts";
 

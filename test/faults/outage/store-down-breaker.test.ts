@@ -59,7 +59,7 @@ describe("a Redis that takes commands and does not answer", () => {
       "asked while it is open": askedWhileOpen,
     });
     expect(reasons.every((reason) => reason instanceof StoreUnavailableError)).toBe(true);
-    expect(String(reasons[0])).toContain("is not asked for now");
+    expect(String(reasons[0])).toContain("is not being asked now");
     expect(askedWhileOpen).toBe(0);
     const server = `127.0.0.1:${outage.proxy.port}`;
     expect(events).toEqual([
@@ -67,7 +67,7 @@ describe("a Redis that takes commands and does not answer", () => {
       { state: "up", server },
     ]);
     expect(logged).toEqual([
-      `warn: Redis at ${server} has failed again and again, and is only probed until it answers.`,
+      `warn: Redis at ${server} has failed repeatedly; only probes are sent until it answers.`,
       `warn: Redis at ${server} answers again.`,
     ]);
   });

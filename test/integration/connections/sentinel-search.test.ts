@@ -43,11 +43,11 @@ async function isAnswered(client: Redis): Promise<boolean> {
 const connections: [string, Open][] = [
   ["the store", (redis) => connect(redis, "store") as Redis],
   ["a producer", (redis) => connect(redis, "producer") as Redis],
-  ["a listener", (redis) => connect(redis, "listener") as Redis],
+  ["a listener", (redis) => connect(redis, "subscriber") as Redis],
   ["a worker", (redis) => connect(redis, "worker") as Redis],
   [
     "a copy, as BullMQ makes one to block on,",
-    (redis) => copyOf(connect(redis, "listener") as Redis),
+    (redis) => copyOf(connect(redis, "subscriber") as Redis),
   ],
 ];
 

@@ -3,7 +3,7 @@ import type { Cost } from "../throttle/costs.ts";
 import type { JobEta } from "./forecast/forecast.ts";
 import type { Job } from "./job.ts";
 import type { FinishedOptions } from "./manage/finished.ts";
-import type { StoredAccess } from "./stored-queue.ts";
+import type { StoredAccess } from "./bullmq/stored-queue.ts";
 
 /** Where a job is. */
 export type JobState = "waiting" | "active" | "delayed" | "done" | "failed";

@@ -1,4 +1,3 @@
-import { defaultRepeatStrategy, type BackoffOptions } from "bullmq";
 import { z } from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import { isTimeZone } from "../core/limits/calendar-days.ts";
@@ -13,6 +12,7 @@ import {
 } from "../core/options.ts";
 import { COST } from "../throttle/call-options.ts";
 import type { Cost } from "../throttle/costs.ts";
+import { isCron } from "./bullmq/cron.ts";
 
 /** How one job is queued. */
 export interface EnqueueOptions {
@@ -202,29 +202,4 @@ export function readWorkerOptions(given: unknown): WorkerOptions {
 
 export function readCloseOptions(given: unknown): CloseOptions {
   return readOptions("close()", CLOSE_OPTIONS, given);
-}
-
-export const DEFAULT_ATTEMPTS = 5;
-export const DEFAULT_BASE_MS = 1_000;
-
-export function exponential(baseMs: number = DEFAULT_BASE_MS): BackoffOptions {
-  return { type: "exponential", delay: baseMs, jitter: 1 };
-}
-
-/** Where the times of a cron expression are local ones, unless it is said otherwise. */
-export const UTC = "UTC";
-
-/** Whether an expression can be read, and there is a time that it means. */
-function isCron(cron: string, timeZone: string | undefined): boolean {
-  // It would be read as each minute, but BullMQ takes no schedule for it.
-  if (cron === "") return false;
-  try {
-    return nextTime(cron, timeZone) !== undefined;
-  } catch {
-    return false;
-  }
-}
-
-function nextTime(pattern: string, tz: string = UTC): unknown {
-  return defaultRepeatStrategy(Date.now(), { pattern, tz });
 }

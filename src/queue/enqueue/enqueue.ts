@@ -8,9 +8,10 @@ import {
 import type { RunDeclaration } from "../../core/queue-store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { queuedJob, type JobActions, type QueuedJob } from "../job-handle.ts";
-import { readJob, storedName, storedOptions, type Job, type Stored } from "../job.ts";
+import { type Job } from "../job.ts";
+import { readJob, storedName, storedOptions, type Stored } from "../bullmq/stored-job.ts";
 import { createParkFromProducer, type ParkParts } from "../lanes/park.ts";
-import { PARK_MS } from "../lanes/weights.ts";
+import { PARK_MS } from "../bullmq/stored-job.ts";
 import {
   isRecurring,
   readEnqueueOptions,
@@ -18,9 +19,9 @@ import {
   type EnqueueOptions,
   type JobDefaults,
 } from "../options.ts";
-import type { StoredAccess } from "../stored-queue.ts";
+import type { StoredAccess } from "../bullmq/stored-queue.ts";
+import { storeSchedule } from "../bullmq/stored-schedule.ts";
 import { readData, type DataRules } from "./data.ts";
-import { storeSchedule } from "./schedules.ts";
 
 /** The options of each job, from its data and its place among those given. */
 export type EnqueueOptionsOf<Input> = (data: Input, index: number) => EnqueueOptions;

@@ -2,7 +2,7 @@ import type { JobPosition, LanesSeen, LaneStore } from "../../core/queue-store.t
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { orEndless } from "../../throttle/bucket/live-control.ts";
 import type { TryOptions } from "../../throttle/call-options.ts";
-import type { StoredAccess } from "../stored-queue.ts";
+import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { drain, type Drain, type LaneLoad } from "./drain.ts";
 import { pacesOf, type Paces } from "./pace.ts";
 

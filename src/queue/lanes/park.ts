@@ -1,9 +1,11 @@
-import { DelayedError, WaitingError, type Queue as StoredQueue } from "bullmq";
+import type { Queue as StoredQueue } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { LaneStore } from "../../core/queue-store.ts";
-import { readJob, type Stored } from "../job.ts";
-import { PARK_MS } from "./weights.ts";
+import { readJob, type Stored } from "../bullmq/stored-job.ts";
+import { movedToDelayed, movedToWait } from "../bullmq/errors.ts";
+import { isOnItsWay } from "../bullmq/job-fields.ts";
+import { PARK_MS } from "../bullmq/stored-job.ts";
 
 export interface ParkParts {
   readonly name: string;
@@ -59,18 +61,6 @@ function isDeduplicated({ opts }: Stored<unknown>): boolean {
   return opts.deduplication !== undefined;
 }
 
-/** Whether a job waits for no more than to join its lane, in which it has never been. */
-async function isOnItsWay(queue: StoredQueue, { id }: Stored<unknown>): Promise<boolean> {
-  const client = await queue.getBackend().client;
-  const key = queue.toKey(id!);
-  // One that has been there and waits to be tried again may have been told to wait for as long.
-  const [delay, seq] = await Promise.all([
-    client.hget(key, "delay"),
-    client.hget(key, "sluiceSeq"),
-  ]);
-  return delay === String(PARK_MS) && seq === null;
-}
-
 /** Sets a job back that was fetched and has not begun: others fetch it in its turn, and no attempt is used. */
 export async function parkFromWorker<Data>(
   stored: Stored<Data>,
@@ -86,11 +76,11 @@ export async function parkFromWorker<Data>(
   const { id, key } = readJob(stored);
   if (key === undefined) {
     await stored.moveToWait(token);
-    throw new WaitingError();
+    throw movedToWait();
   }
   // BullMQ would fetch it after all that come out of lanes: they lie in its list, and this one would have a priority.
   await stored.moveToDelayed(Date.now() + PARK_MS, token);
   // Not left to the feeder: the connection may be closed as soon as this job has ended.
   await lanes.join(queue, [{ id, weight: weightOf(key) }]);
-  throw new DelayedError();
+  throw movedToDelayed();
 }

@@ -1,13 +1,6 @@
 import { describeValue, reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 
-/**
- * For so long BullMQ holds a job as delayed that is on its way to its lane;
- * in the lane, it is parked for a day. Should anything be lost on the way, the
- * job comes due by itself, and joins its lane then.
- */
-export const PARK_MS = 10_000;
-
 /** How much of a shared rate each key gets beside the others: 1 unless said otherwise. */
 export type Weights = Readonly<Record<string, number>> | OfKey;
 

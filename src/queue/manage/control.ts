@@ -3,7 +3,8 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import { PRIORITIES, PRIORITY, type Priority } from "../../core/options.ts";
 import type { LaneStore } from "../../core/queue-store.ts";
 import { readJobId } from "../job.ts";
-import type { StoredAccess } from "../stored-queue.ts";
+import { codeOf, IS_SCHEDULED, NOT_THERE } from "../bullmq/errors.ts";
+import type { StoredAccess } from "../bullmq/stored-queue.ts";
 
 /** What one can do with a whole queue, or with a job of it. All reject with StoreUnavailableError when Redis is away. */
 export interface QueueControl {
@@ -44,9 +45,6 @@ export interface QueueCounts {
 const PER_ROUND_TRIP = 1_000;
 /** Later than any job was enqueued, whatever the clock of its producer says; in ms since 1970. */
 const END_OF_TIME_MS = 8.64e15;
-/** BullMQ's codes for a job that is not there, and for the next run of a recurring one. */
-const NOT_THERE = -1;
-const RECURS = -8;
 
 export function createControl(parts: {
   readonly queue: string;
@@ -135,7 +133,7 @@ async function removeJob(stored: StoredQueue, id: string): Promise<boolean> {
   try {
     return (await stored.remove(id)) === 1;
   } catch (error) {
-    if (codeOf(error) === RECURS) return false;
+    if (codeOf(error) === IS_SCHEDULED) return false;
     throw error;
   }
 }
@@ -155,8 +153,4 @@ async function changePriority(
     if (codeOf(error) === NOT_THERE) return false;
     throw error;
   }
-}
-
-function codeOf(error: unknown): unknown {
-  return error instanceof Error && "code" in error ? error.code : undefined;
 }

@@ -1,12 +1,13 @@
 import type { EventEmitter } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
-import { QueueEvents as StoredEvents, type Worker as StoredWorker } from "bullmq";
+import type { QueueEvents as StoredEvents } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
 import { ClosedError } from "../../core/errors.ts";
 import { createEmitter, type Emitter } from "../../core/events.ts";
 import type { Logger } from "../../core/logger.ts";
-import { storedQueueName, type ConnectQueue } from "../connection.ts";
-import { createErrorReports, type StoredAccess } from "../stored-queue.ts";
+import { createErrorReports, type ConnectQueue } from "../bullmq/connection.ts";
+import { markEvents, openStoredEvents, RETRYING } from "../bullmq/stored-events.ts";
+import type { StoredAccess } from "../bullmq/stored-queue.ts";
 
 /** What becomes of a queue's jobs, whichever process does it. */
 export interface QueueEvents {
@@ -67,8 +68,7 @@ export const EVENT_READERS: Readers = {
     read: ({ jobId, failedReason }) => ({ jobId, reason: textOf(failedReason) }),
   },
   retrying: {
-    // BullMQ has no such event: our workers write it, see retry-events.ts.
-    stored: "sluice-retrying",
+    stored: RETRYING,
     read: ({ jobId, attempt, reason }) => ({
       jobId,
       attempt: Number(attempt),
@@ -83,9 +83,6 @@ export const EVENT_READERS: Readers = {
 export const EVENT_NAMES: readonly QueueEventName[] = Object.keys(
   EVENT_READERS,
 ) as QueueEventName[];
-
-/** How many events BullMQ keeps, about. */
-const KEPT_EVENTS = 10_000;
 
 function textOf(value: unknown): string {
   return typeof value === "string" ? value : "";
@@ -122,7 +119,6 @@ export interface EventStreamSettings {
 const RETRY_MS = 1_000;
 /** What BullMQ may take to close its connection; with Redis away it would wait for it. */
 const CLOSE_GRACE_MS = 2_000;
-const MARK = { event: "sluice-listening" };
 
 export function createEventStream(settings: EventStreamSettings): EventStream {
   const { name, access, connect, prefix, logger } = settings;
@@ -142,16 +138,12 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
     return beginning;
   }
 
-  /** BullMQ listens from "now" on, anew with each read, and so misses what comes between two reads. A mark of ours is a fixed place. */
   async function begin(): Promise<void> {
-    const lastEventId = await access.askAtOnce((queue) =>
-      queue.getBackend().publishEvent(MARK, KEPT_EVENTS),
-    );
+    const lastEventId = await access.askAtOnce(markEvents);
     if (closed.signal.aborted) throw new ClosedError(`Queue "${name}"`);
     // BullMQ opens a copy of it; it itself is never opened.
     connection = connect("listener");
-    const options = { connection: connection.client, prefix, lastEventId };
-    stored = new StoredEvents(storedQueueName(name), options);
+    stored = openStoredEvents(name, { connection, prefix, lastEventId });
     createErrorReports(`The events of queue "${name}"`, logger)(stored);
     for (const event of EVENT_NAMES) forward(stored, event);
   }
@@ -202,19 +194,4 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
       connection?.close();
     },
   };
-}
-
-/** BullMQ tells of a failed attempt to its own process only; this tells all who listen to the queue. */
-export function publishRetries<Data, Result>(stored: StoredWorker<Data, Result>): void {
-  stored.on("failed", (job, error) => {
-    // A job that has ended has failed for good, of which BullMQ tells.
-    if (job?.id === undefined || job.finishedOn !== undefined) return;
-    const event = EVENT_READERS.retrying.stored;
-    const fields = { event, jobId: job.id, attempt: job.attemptsMade, reason: error.message };
-    // An event that is lost in an outage is lost: the job itself is not.
-    stored
-      .getBackend()
-      .publishEvent(fields, KEPT_EVENTS)
-      .catch(() => undefined);
-  });
 }

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { ClosedError } from "../../core/errors.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
 import { JobFailedError, JobMissingError, JobUnfinishedError } from "../errors.ts";
-import type { StoredAccess } from "../stored-queue.ts";
+import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import type { EventStream } from "./events.ts";
 
 export interface FinishedOptions {

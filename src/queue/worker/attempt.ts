@@ -4,8 +4,8 @@ import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { withSlotInHand, type Slot } from "../../throttle/slot/slot.ts";
 import { check, type Schema } from "../enqueue/data.ts";
 import { HandlerTimeoutError } from "../errors.ts";
-import type { Job, Stored } from "../job.ts";
-import { DEFAULT_BASE_MS } from "../options.ts";
+import type { Job } from "../job.ts";
+import { DEFAULT_BASE_MS, setBackoff, type Stored } from "../bullmq/stored-job.ts";
 import type { Handler, HandlerResult, OwnedJobContext } from "./context.ts";
 import { asFailure, invalidFailure, isDiscard, isRetryAfter, isStorable } from "./outcome.ts";
 
@@ -122,5 +122,5 @@ export function setRetryDelay(
   const baseMs = (typeof backoff === "object" && backoff.delay) || DEFAULT_BASE_MS;
   const ownMs = Math.floor(Math.random() * Math.min(maxBackoffMs, baseMs * 2 ** attemptsMade));
   const delay = isRetryAfter(thrown) ? thrown.ms : Math.max(ownMs, askedMs ?? 0);
-  opts.backoff = { type: "fixed", delay: Math.ceil(delay) };
+  setBackoff({ opts }, Math.ceil(delay));
 }

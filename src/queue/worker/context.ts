@@ -2,7 +2,8 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import type { Wait, Waits } from "../../throttle/waiting/waiting-call.ts";
 import { JobLostError } from "../errors.ts";
-import type { Job, Stored } from "../job.ts";
+import type { Job } from "../job.ts";
+import type { Stored } from "../bullmq/stored-job.ts";
 import type { Discard, RetryAfter } from "./outcome.ts";
 
 /** What a handler gets beside its job. */

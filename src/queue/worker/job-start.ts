@@ -1,5 +1,4 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { UnrecoverableError } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
 import { SluiceError, StoreUnavailableError, WaitTooLongError } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
@@ -7,8 +6,10 @@ import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { isByPolicy } from "../../throttle/known-policy.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import type { TooFar, Wait, WaitOptions, Waits } from "../../throttle/waiting/waiting-call.ts";
-import type { QueueConnection } from "../connection.ts";
-import { readJob, type Job, type Stored } from "../job.ts";
+import type { QueueConnection } from "../bullmq/connection.ts";
+import { isFinalError } from "../bullmq/errors.ts";
+import { type Job } from "../job.ts";
+import { readJob, type Stored } from "../bullmq/stored-job.ts";
 import { expiredFailure, impossibleFailure } from "./outcome.ts";
 
 /** Draws slots for the jobs of one worker. */
@@ -55,7 +56,7 @@ export function createJobSlots(
     let error = failure;
     while (!isClosed) {
       // It was too late before it could ask.
-      if (error instanceof UnrecoverableError) throw error;
+      if (isFinalError(error)) throw error;
       if (error instanceof WaitTooLongError) throw expiredFailure(job, Date.now());
       // What was let in may be too large, or of a unit that nothing counts, once the limits have changed.
       if (isByPolicy(error)) throw impossibleFailure(error);

@@ -1,7 +1,7 @@
-import { UnrecoverableError } from "bullmq";
 import { describeValue } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { LONGEST_MS } from "../../core/options.ts";
+import { CONTROL_MESSAGE, CONTROL_NAMES, FINAL_NAME, finalError } from "../bullmq/errors.ts";
 import type { Job } from "../job.ts";
 
 /**
@@ -36,16 +36,6 @@ export class Discard extends Error {
   }
 }
 
-/** Names by which BullMQ takes an error for a command of its own. */
-const CONTROL_NAMES: readonly string[] = [
-  "DelayedError",
-  "RateLimitError",
-  "WaitingError",
-  "WaitingChildrenError",
-];
-/** The name by which BullMQ gives a job up, whatever attempts are left. */
-const FINAL_NAME = "UnrecoverableError";
-const CONTROL_MESSAGE = "bullmq:rateLimitExceeded";
 /** Failed jobs are kept: an error whose message, or stack, is a whole answer must not fill Redis. */
 const LONGEST_REASON = 10_000;
 /** A result above that is not kept. */
@@ -87,7 +77,7 @@ export function asFailure(thrown: unknown): Error {
 
 /** An error by which BullMQ keeps the job as failed at once. */
 function finalFailure(reason: string, cause?: unknown): Error {
-  const failure = new UnrecoverableError(shorten(reason));
+  const failure = finalError(shorten(reason));
   if (cause !== undefined) failure.cause = cause;
   return failure;
 }
@@ -102,13 +92,6 @@ export function expiredFailure({ startByMs }: Job<unknown>, nowMs: number): Erro
 /** How a job ends that no limit in force will ever let pass. */
 export function impossibleFailure(cause: Error): Error {
   return finalFailure(`Impossible: ${cause.message}`, cause);
-}
-
-/** How a job ends whose workers keep dying, in the words that BullMQ has for it. */
-export function deadlyFailure(deaths: number): Error {
-  return finalFailure(
-    `job stalled more than allowable limit: its workers have died ${deaths} times`,
-  );
 }
 
 /** How a job ends whose data the schema refuses. */

@@ -1,19 +1,20 @@
 import { randomUUID } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
-import { DelayedError, WaitingError } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import { TooFar } from "../../throttle/waiting/waiting-call.ts";
-import type { ConnectQueue } from "../connection.ts";
+import type { ConnectQueue } from "../bullmq/connection.ts";
+import { movedToDelayed, movedToWait } from "../bullmq/errors.ts";
+import { createStoredWorker } from "../bullmq/stored-worker.ts";
 import type { Schema } from "../enqueue/data.ts";
-import { fillDefaults, readJob, type Stored } from "../job.ts";
+import { fillDefaults, readJob, type Stored } from "../bullmq/stored-job.ts";
 import { createFeeder, probeOf } from "../lanes/feeder.ts";
 import { parkFromWorker } from "../lanes/park.ts";
-import { PARK_MS, tolerant } from "../lanes/weights.ts";
-import { publishRetries } from "../manage/events.ts";
+import { tolerant } from "../lanes/weights.ts";
+import { PARK_MS } from "../bullmq/stored-job.ts";
 import {
   readCloseOptions,
   readWorkerOptions,
@@ -22,10 +23,10 @@ import {
 } from "../options.ts";
 import type { Queue } from "../queue.ts";
 import { runAttempt } from "./attempt.ts";
-import { createStoredWorker } from "./bullmq-worker.ts";
 import { createRunning, type Handler } from "./context.ts";
 import { createFetchedJobs } from "./fetched-jobs.ts";
 import { createDeadlines, createJobSlots } from "./job-start.ts";
+import { createRetention } from "./retention.ts";
 import { openHandler } from "./sandbox.ts";
 
 /** Works on a queue: draws a slot for each job just before its handler runs. */
@@ -96,7 +97,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     feeder.wake(key);
   });
 
-  const { stored, close: closeStored } = createStoredWorker<Data, Result>({
+  const stored = createStoredWorker<Data, Result>({
     ...common,
     connection,
     prefix,
@@ -104,7 +105,12 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     lockMs,
     process,
   });
-  publishRetries(stored);
+  const retention = createRetention(
+    (kept) => connection.forgetDone(queue.name, kept),
+    // What fails for want of Redis is told already.
+    (error) => void (connection.isReady() && stored.emit("error", error)),
+  );
+  stored.on("completed", () => retention.note());
   stored.on("lockRenewalFailed", (ids) => {
     for (const id of ids) running.abort("its lock was lost", id);
   });
@@ -152,14 +158,19 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     // What it was told before a change is no longer so, and its lane was woken before the job lay in it.
     const isSo = told !== undefined && told.changes === changes;
     feeder.park({ id: bullJob.id!, weight, roomInMs: isSo ? Math.ceil(told.roomInMs) : undefined });
-    throw new DelayedError();
+    throw movedToDelayed();
   }
 
   async function giveBack(bullJob: Stored<Data>, token: string, slot?: Slot): Promise<never> {
     slot?.release();
     // With its lock lost, or Redis away, the job comes back by itself.
-    if (slot !== undefined || !connection.isReady()) throw new WaitingError();
+    if (slot !== undefined || !connection.isReady()) throw movedToWait();
     return parkFromWorker(bullJob, token, { ...told, weightOf });
+  }
+
+  async function closeStored(isForced: boolean): Promise<void> {
+    await stored.close(isForced);
+    if (connection.isReady()) await retention.close();
   }
 
   async function close(deadlineMs: number): Promise<void> {

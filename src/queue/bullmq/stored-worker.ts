@@ -6,15 +6,13 @@ import { ASK_AGAIN_MS, createPatientBackend } from "./patient-backend.ts";
 import { publishRetries } from "./stored-events.ts";
 import type { Stored } from "./stored-job.ts";
 
-export interface StoredWorkerSettings<Data, Result> {
+export interface StoredWorkerSettings {
   readonly queue: string;
   readonly connection: QueueConnection;
   readonly prefix: string;
   readonly concurrency: number;
   readonly lockMs: number;
   readonly logger: Logger;
-  /** Runs a job that was fetched; the token is that of its lock. */
-  readonly process: (job: Stored<Data>, token: string) => Promise<Result | undefined>;
 }
 
 /**
@@ -26,11 +24,12 @@ const LOOK_SHARE = 1 / 8;
 /** A job whose workers keep dying is failed after this many of them: it may be what kills them. */
 const MOST_DEATHS = 10;
 
-/** BullMQ's part of a worker: fetches jobs, keeps their locks, and stores what came of them. */
+/** BullMQ's part of a worker: fetches jobs, keeps their locks, and stores what came of them. `process` gets a job and its lock's token. */
 export function createStoredWorker<Data, Result>(
-  settings: StoredWorkerSettings<Data, Result>,
+  settings: StoredWorkerSettings,
+  process: (job: Stored<Data>, token: string) => Promise<Result | undefined>,
 ): StoredWorker<Data, Result | undefined> {
-  const { queue, connection, prefix, concurrency, lockMs, logger, process } = settings;
+  const { queue, connection, prefix, concurrency, lockMs, logger } = settings;
   const stored = new StoredWorker<Data, Result | undefined>(
     storedQueueName(queue),
     (job, token) => {

@@ -10,7 +10,7 @@ import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { queuedJob, type JobActions, type QueuedJob } from "../job-handle.ts";
 import { type Job } from "../job.ts";
 import { readJob, storedName, storedOptions, type Stored } from "../bullmq/stored-job.ts";
-import { createParkFromProducer, type ParkParts } from "../lanes/park.ts";
+import { parkFromProducer, type ParkParts } from "../lanes/park.ts";
 import { PARK_MS } from "../bullmq/stored-job.ts";
 import {
   isRecurring,
@@ -69,7 +69,6 @@ export function createEnqueuing<Data, Result, Input>(
   parts: EnqueuingParts<Data>,
 ): Enqueuing<Data, Result, Input> {
   const { bucket, inTimeSince, declareRun, rules, defaults, actions, open, weightOf } = parts;
-  const parkFromProducer = createParkFromProducer(parts);
 
   /** What can never pass is refused now, and not when its turn comes in a week. */
   function readOptions(
@@ -137,7 +136,7 @@ export function createEnqueuing<Data, Result, Input>(
     });
     const jobs = (await queue.addBulk(bulk)) as Stored<Data>[];
     const parked = jobs.filter((_job, index) => bulk[index]!.isParked);
-    if (parked.length > 0) await parkFromProducer(queue, parked);
+    if (parked.length > 0) await parkFromProducer(parts, queue, parked);
     return jobs.map(readJob);
   }
 

@@ -9,25 +9,25 @@ export interface Job<Data> {
   readonly data: Data;
   /** The tenant, account or endpoint that the job is for. */
   readonly key: string | undefined;
-  /** What each attempt takes of the bucket; undefined is 1 call. */
+  /** What each attempt takes of the bucket; undefined for 1 call. */
   readonly cost: Cost | undefined;
   readonly priority: Priority;
   /** When it was enqueued, in ms since 1970 on the producer's clock. */
   readonly enqueuedAtMs: number;
-  /** Until when its first attempt must start, in ms since 1970; undefined if it need not, or one has been made. */
+  /** The time by which its first attempt must start, in ms since 1970; undefined without one, or after the first attempt. */
   readonly startByMs: number | undefined;
 }
 
 const REMEDY = "give the id of a job";
 const JOB_ID = z.string().min(1).max(1_000);
-/** BullMQ's ids: a number, or for a run of a recurring job its schedule's name and time. */
+/** BullMQ's ids: a number, or for a run of a recurring job `repeat:<schedule>:<ms since 1970>`. */
 const SHAPE = /^(\d{1,20}|repeat:[^:]{1,256}:\d{1,20})$/;
 
 /**
- * The id, or undefined if no job can have it: a job's key in Redis ends with its id, so one such as
- * `meta` would name what belongs to the queue itself.
+ * The id, or undefined if no job can have it: a job's key in Redis ends with its id, and an id such as `meta` would
+ * name a key of the queue itself.
  *
- * @throws {@link InvalidOptionError} for what is no id at all.
+ * @throws {@link InvalidOptionError} for what is not a string of 1 to 1,000 characters.
  */
 export function readJobId(where: string, id: unknown): string | undefined {
   const read = JOB_ID.safeParse(id);

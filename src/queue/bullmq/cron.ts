@@ -1,11 +1,11 @@
 import { defaultRepeatStrategy } from "bullmq";
 
-/** Where the times of a cron expression are local ones, unless it is said otherwise. */
+/** The default time zone of a cron expression. */
 export const UTC = "UTC";
 
-/** Whether BullMQ can read an expression, and there is a time that it means. */
+/** Whether BullMQ can read an expression, and it has a next time. */
 export function isCron(cron: string, timeZone: string | undefined): boolean {
-  // It would be read as each minute, but BullMQ takes no schedule for it.
+  // The parser reads it as each minute, but BullMQ stores no schedule for it.
   if (cron === "") return false;
   try {
     return nextTime(cron, timeZone) !== undefined;

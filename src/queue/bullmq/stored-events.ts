@@ -6,14 +6,14 @@ const KEPT_EVENTS = 10_000;
 const MARK = "sluice-listening";
 
 /**
- * BullMQ has no event for a failed attempt that will be repeated: it tells its own process only, so our workers publish
+ * BullMQ has no event for a failed attempt that will be repeated: the worker's `failed` is local, so our workers publish
  * this one. No upstream issue known; checked with bullmq 6.7.0 (`QueueEventsListener` in queue-events.d.ts). It can go
  * when BullMQ has one.
  */
 export const RETRYING = "sluice-retrying";
 
 /**
- * Publishes a mark, and resolves with its place in the stream: who reads from there on misses nothing. BullMQ reads from
+ * Publishes a mark, and resolves with its place in the stream: a reader that starts there misses nothing. BullMQ reads from
  * "now" on, anew with each read, and so misses what comes between two reads until the first event has come
  * (taskforcesh/bullmq#2874 in part; checked with bullmq 6.7.0, `consumeEvents` in queue-events.js).
  */

@@ -17,7 +17,7 @@ export interface StoredWorkerSettings {
 
 /**
  * The share of `lockMs` after which each worker looks for locks that have ended. Another may have looked just before one
- * ended, and BullMQ lets only one worker look in each such time: so a dead worker's job is found within a quarter of
+ * ended, and BullMQ lets only one worker do so in each such interval: so a dead worker's job is found within a quarter of
  * `lockMs`.
  */
 const LOOK_SHARE = 1 / 8;
@@ -44,7 +44,7 @@ export function createStoredWorker<Data, Result>(
       stalledInterval: Math.ceil(lockMs * LOOK_SHARE),
       // BullMQ lets this many pass, and fails the job at the next.
       maxStalledCount: MOST_DEATHS - 1,
-      // BullMQ's own 15 s are so long that locks end meanwhile.
+      // Within BullMQ's default of 15 s, locks would end.
       runRetryDelay: ASK_AGAIN_MS,
     },
     createPatientBackend,

@@ -3,24 +3,24 @@ import { UTC } from "../bullmq/cron.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { findDueRun } from "../bullmq/stored-schedule.ts";
 
-/** A recurring job, as it stands. */
+/** A recurring job. */
 export interface Schedule {
-  /** Its name, by which `unschedule` ends it. */
+  /** Its name, which `unschedule` takes. */
   readonly dedupeId: string;
-  /** Milliseconds from one job to the next; undefined if `cron` says when. */
+  /** Milliseconds from one run to the next; undefined for a `cron` one. */
   readonly every: number | undefined;
   readonly cron: string | undefined;
-  /** Where the times of `cron` are local ones; undefined for `every`. */
+  /** The time zone of `cron`; undefined for `every`. */
   readonly timeZone: string | undefined;
-  /** When its next job is due, in ms since 1970: `1790000000000`. */
+  /** When its next run is due, in ms since 1970: `1790000000000`. */
   readonly nextAtMs: number;
 }
 
 /** The recurring jobs of a queue. Both reject with StoreUnavailableError when Redis is away. */
 export interface Schedules {
-  /** Ends a recurring job, and removes its next run, due or not; one that a worker has fetched goes on. False if there is none. */
+  /** Ends a recurring job, and removes its next run, due or not; a run that a worker has fetched goes on. False if there is no such job. */
   unschedule(dedupeId: string): Promise<boolean>;
-  /** All of them, the next to come first. */
+  /** All recurring jobs, ordered by their next run. */
   schedules(): Promise<Schedule[]>;
 }
 
@@ -33,7 +33,7 @@ export function createSchedules(
       const dedupeId = readName("unschedule()", "dedupeId", given);
       const due = await access.ask((queue) => findDueRun(queue, dedupeId));
       const isEnded = await access.ask((queue) => queue.removeJobScheduler(dedupeId));
-      // BullMQ removes a run to come, and lets one that is due go on.
+      // BullMQ removes a run that is not due yet, and leaves one that is.
       if (due !== undefined) await remove(due.run.id!);
       return isEnded;
     },

@@ -44,12 +44,12 @@ export interface FeederParts {
   readonly deferred: () => number;
 }
 
-/** News are gathered for so long, and sent together. */
+/** How long news are gathered, to be sent together. */
 const GATHER_MS = 4;
 /** How often a worker without news sends its wants; they hold for three times as long. */
 const REPEAT_MS = 1_000;
 const WANT_FOR_MS = 3 * REPEAT_MS;
-/** A worker's speed is what it started in the last so many ms. */
+/** A worker's speed is how many jobs it started in the last 250 ms. */
 const SPEED_MS = 250;
 /**
  * How many jobs a worker holds: those that it starts in `AHEAD_MS`, which is a horizon of slots and some for a process

@@ -13,7 +13,7 @@ export interface FetchedJobs {
   close(): Promise<void>;
 }
 
-/** When the first job has waited for so long, all that wait are reported. */
+/** Once the first job has waited for this long, all waiting ones are reported. */
 const LONG_MS = 50;
 /** How often they are reported while they change; how long a report holds; how often the same one is sent again. */
 const REPORT_MS = 100;

@@ -5,7 +5,7 @@ import { MAX_JOB_BYTES, type Schema } from "./enqueue/data.ts";
 import { createEnqueuing, type Enqueuing } from "./enqueue/enqueue.ts";
 import { createSchedules, type Schedules } from "./enqueue/schedules.ts";
 import { createForecasts, type Forecast } from "./forecast/forecast.ts";
-import { queuedJob, type JobSource, type QueuedJob } from "./job-handle.ts";
+import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.ts";
 import { readJobId } from "./job.ts";
 import { readJob, type Stored } from "./bullmq/stored-job.ts";
 import { createWeights, type Weights } from "./lanes/weights.ts";

@@ -7,7 +7,7 @@ import {
 } from "../../core/errors.ts";
 import type { RunDeclaration } from "../../core/queue-store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
-import { queuedJob, type JobSource, type QueuedJob } from "../job-handle.ts";
+import { queuedJob, type JobSource, type QueuedJob } from "./job-handle.ts";
 import { type Job } from "../job.ts";
 import { readJob, storedName, storedOptions, type Stored } from "../bullmq/stored-job.ts";
 import { parkFromProducer, type ParkParts } from "../lanes/park.ts";

@@ -35,7 +35,6 @@ import {
   type CloseOptions,
   type WorkerOptions,
 } from "../options.ts";
-import type { Queue } from "../queue.ts";
 import { runAttempt } from "./attempt.ts";
 import { createRunning, type Handler, type WorkerContext } from "./context.ts";
 import { createFetchedJobs } from "./fetched-jobs.ts";
@@ -55,7 +54,7 @@ export interface Worker {
 }
 
 export interface WorkerSettings<Data, Result> {
-  readonly queue: Queue<Data, unknown, never>;
+  readonly queue: { readonly name: string };
   readonly bucket: OwnedBucket;
   readonly handler: Handler<Data, Result> | string | URL;
   readonly schema: Schema<Data> | undefined;

@@ -45,8 +45,6 @@ describe("what goes wrong with every call is said once, and not with each", () =
 
     await waitUntil(() => asked >= 9, "each job has asked three times");
 
-    expect(lines).toEqual([
-      "The limits of a job's key cannot be told; they are asked for again in a second.",
-    ]);
+    expect(lines).toEqual(["perKey failed; retrying in 1 s."]);
   });
 });

@@ -1,9 +1,9 @@
 import { Queue as StoredQueue } from "bullmq";
 import { Redis } from "ioredis";
 import { afterEach, describe, expect, inject, it } from "vitest";
-import { createParkFromProducer } from "../../../src/queue/lanes/park.ts";
-import type { Stored } from "../../../src/queue/job.ts";
-import { PARK_MS } from "../../../src/queue/lanes/weights.ts";
+import { parkFromProducer, type ParkParts } from "../../../src/queue/lanes/park.ts";
+import type { Stored } from "../../../src/queue/bullmq/stored-job.ts";
+import { PARK_MS } from "../../../src/queue/bullmq/stored-job.ts";
 import { createRedisLanes } from "../../../src/redis/queue-store.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -29,7 +29,7 @@ function openCutOff() {
   const lanes = createRedisLanes(connection, prefix);
   const warnings: string[] = [];
   let tries = 0;
-  const joinLanes = createParkFromProducer({
+  const parts: ParkParts = {
     name: "jobs",
     logger: { warn: (_facts, text) => void warnings.push(text), error: () => {} },
     lanes: {
@@ -42,7 +42,9 @@ function openCutOff() {
     },
     weightOf: () => undefined,
     open: async () => stored,
-  });
+  };
+  const joinLanes = (queue: StoredQueue, jobs: readonly Stored<unknown>[]): Promise<void> =>
+    parkFromProducer(parts, queue, jobs);
   const store = async (delay: number): Promise<Stored<unknown>> =>
     (await stored.add("key k", 1, { delay })) as Stored<unknown>;
   return { stored, lanes, warnings, joinLanes, store };

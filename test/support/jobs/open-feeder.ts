@@ -40,7 +40,7 @@ export function setUpFeeder(): FeederSetup {
   const feeder = createFeeder({
     lanes,
     queue: "jobs",
-    worker: "w",
+    workerId: "w",
     logger: { warn: (_facts, message) => setup.warnings.push(message), error: () => {} },
     capacity: () => setup.places,
     deferred: () => setup.heldBack,

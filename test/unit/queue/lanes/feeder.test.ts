@@ -235,7 +235,7 @@ describe("a feeder whose lanes cannot be reached", () => {
     await pass(3_000);
 
     expect(await arrival).toBe("fed");
-    expect(setup.warnings.join()).toMatch(/not be asked .+ no reply,.+ no reply$/);
+    expect(setup.warnings.join()).toMatch(/Could not fetch .+ no reply,.+ no reply$/);
     expect(setup.told.filter(({ arrived }) => arrived.includes("1")).length).toBeGreaterThan(1);
     await setup.feeder.close();
   });

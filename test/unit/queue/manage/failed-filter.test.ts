@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { InvalidOptionError } from "sluice";
-import { isMeant, readFilter } from "../../../../src/queue/manage/dead-letters.ts";
+import { matches, readFilter } from "../../../../src/queue/manage/dead-letters.ts";
 
 const job = { key: "acme", reason: "Expired: it did not start within 500 ms" };
 
@@ -15,13 +15,13 @@ describe("a filter of failed jobs", () => {
     [{ reason: /\d+ s$/ }, false],
     [{ key: "acme", reason: "timeout" }, false],
   ])("%j means the job: %s", (filter, isExpected) => {
-    expect(isMeant(readFilter("failed()", filter), job)).toBe(isExpected);
+    expect(matches(readFilter("failed()", filter), job)).toBe(isExpected);
   });
 
   it("means the same each time, also with an expression that remembers where it ended", () => {
     const filter = readFilter("failed()", { reason: /expired/gi });
 
-    expect([1, 2, 3].map(() => isMeant(filter, job))).toEqual([true, true, true]);
+    expect([1, 2, 3].map(() => matches(filter, job))).toEqual([true, true, true]);
   });
 
   it("reads a date as the ms since 1970 that it stands for", () => {

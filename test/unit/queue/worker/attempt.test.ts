@@ -8,7 +8,8 @@ import {
   type JobContext,
 } from "../../../../src/queue/worker/context.ts";
 import { HandlerTimeoutError } from "../../../../src/queue/errors.ts";
-import type { Job, Stored } from "../../../../src/queue/job.ts";
+import type { Job } from "../../../../src/queue/job.ts";
+import type { Stored } from "../../../../src/queue/bullmq/stored-job.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
 

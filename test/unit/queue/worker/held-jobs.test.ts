@@ -17,16 +17,16 @@ function setUp() {
     },
   };
   const running = createRunning();
-  const jobs = createFetchedJobs({ lanes: setup, queue: "jobs", worker: "w", running });
+  const jobs = createFetchedJobs({ lanes: setup, queue: "jobs", workerId: "w", running });
   const contexts = new Map<string, OwnedJobContext>();
   const held = {
     add(id: string) {
       contexts.set(id, running.add(id, 1));
-      jobs.fetched();
+      jobs.add();
     },
     delete(id: string) {
       running.started(contexts.get(id)!);
-      jobs.begun(id);
+      jobs.remove(id);
     },
     close: () => jobs.close(),
   };

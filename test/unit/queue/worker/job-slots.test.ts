@@ -11,9 +11,11 @@ function openSlots() {
   const drawForJob = (): never => {
     throw new Error("the table of tiers is away");
   };
-  const onKeyError = vi.fn<(error: unknown) => void>();
+  const onKeyError = vi.fn<() => void>();
   const bucket = { drawForJob } as unknown as OwnedBucket;
-  return { slots: createJobSlots(bucket, 250, () => undefined, onKeyError), onKeyError };
+  const logger = { warn: onKeyError, error() {} };
+  const worker = { queue: "jobs", bucket, patienceMs: 250, weightOf: () => undefined, logger };
+  return { slots: createJobSlots(worker), onKeyError };
 }
 
 describe("a job whose key's limits cannot be told", () => {

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { setRetryDelay } from "../../../../src/queue/worker/attempt.ts";
-import { fillDefaults, type StoredOptions } from "../../../../src/queue/job.ts";
+import { fillDefaults, type StoredOptions } from "../../../../src/queue/bullmq/stored-job.ts";
 import { RetryAfter } from "../../../../src/queue/worker/outcome.ts";
 
 afterEach(() => {

@@ -1,47 +1,46 @@
 import { Queue as StoredQueue } from "bullmq";
-import { reasonOf, wordsOf } from "../core/describe.ts";
+import { wordsOf } from "../../core/describe.ts";
 import {
   ClosedError,
-  isForWantOfRights,
   redisRefusalOf,
   SluiceError,
   StoreUnavailableError,
-} from "../core/errors.ts";
-import type { Logger } from "../core/logger.ts";
-import { storedQueueName, type QueueConnection } from "./connection.ts";
+} from "../../core/errors.ts";
+import type { Logger } from "../../core/logger.ts";
+import { createErrorReports, storedQueueName, type QueueConnection } from "./connection.ts";
 
-/** BullMQ's queue behind ours: opened when it is first needed, and asked with a time limit. */
+/** BullMQ's queue behind ours: opened on first use, and asked with a time limit. */
 export interface StoredAccess {
   /**
-   * BullMQ's queue, once Redis answers and whoever wants to hear of the queue's events hears them.
+   * Resolves with BullMQ's queue, once Redis answers and listeners miss no event from now on.
    *
    * @throws {@link ClosedError} after `close()`.
    * @throws {@link StoreUnavailableError} when Redis is away; it says `outcome`.
    */
   open(outcome?: string): Promise<StoredQueue>;
-  /** Asks BullMQ's queue for what takes one round trip or two. Throws as `open` does, also when the answer is late. */
+  /** Asks BullMQ's queue something of one or two round trips. Rejects as `open` does, also when the answer is late. */
   ask<T>(question: Question<T>): Promise<T>;
-  /** The same, without the wait for whoever wants to hear of events. */
+  /** The same, without the wait for listeners. */
   askAtOnce<T>(question: Question<T>): Promise<T>;
-  /** The answer to a question of one's own, if it comes within the time that began then, by `performance.now()`. */
+  /** Resolves with an answer if it comes within the time limit, which began at `startedAtMs` of `performance.now()`. */
   inTimeSince<T>(startedAtMs: number, question: Promise<T>): Promise<T>;
-  /** Takes a job out of the jobs that have failed; whether it was one of them. Of many who ask, one hears yes. */
+  /** Takes a job out of the failed ones; whether it was one of them. Of many calls at once, one gets true. */
   takeFailed(id: string): Promise<boolean>;
-  /** Has a job hold a dedupeId until it ends, unless another job holds it; whether it does so only now. */
+  /** Gives a dedupeId to a job until it ends, unless a job has it; whether it was free. */
   holdDedupeId(dedupeId: string, id: string): Promise<boolean>;
-  /** Has `open` wait for this, which ends in time whatever comes of it. */
+  /** Lets `open` wait for this too, which must settle within the time limit and not reject. */
   waitFor(beginning: Promise<void>): void;
   close(): Promise<void>;
 }
 
-/** So much of its time a question has once its queue is open. */
+/** The least share of the time limit that a question has left once its queue is open. */
 const LEAST_LEFT = 0.25;
 
 type Question<T> = (stored: StoredQueue) => Promise<T>;
 
 export interface StoredSettings {
   readonly name: string;
-  /** It is closed with the queue. */
+  /** Closed together with the queue. */
   readonly connection: QueueConnection;
   readonly prefix: string;
   readonly timeoutMs: number;
@@ -59,7 +58,10 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
     if (isClosed) throw new ClosedError(`Queue "${name}"`);
   }
 
-  /** BullMQ's queue asks once what server it is on, and fails for good if that fails: the next question makes another then. */
+  /**
+   * BullMQ's queue asks its server for `INFO` once, and stays unusable if that fails (taskforcesh/bullmq#3341 is about the
+   * request itself; checked with bullmq 6.7.0, `init` in redis-connection.js). Then the next question creates another.
+   */
   function create(): StoredQueue {
     const queue = new StoredQueue(storedQueueName(name), { connection: connection.client, prefix });
     reportErrors(queue);
@@ -70,7 +72,7 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
     return queue;
   }
 
-  /** BullMQ's queue is made once Redis answers: made before, it would wait for it without end. */
+  /** Creates BullMQ's queue once Redis answers: an earlier one would wait for Redis without end (taskforcesh/bullmq#995). */
   async function reach(outcome = "nothing was changed"): Promise<StoredQueue> {
     assertOpen();
     try {
@@ -98,7 +100,7 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
 
   function inTimeSince<T>(startedAtMs: number, question: Promise<T>): Promise<T> {
     const leftMs = timeoutMs - (performance.now() - startedAtMs);
-    // A process that stood still meanwhile has not used up the time of Redis.
+    // If this process was blocked meanwhile, Redis still gets some time.
     return connection.inTime(Math.max(leftMs, timeoutMs * LEAST_LEFT), question);
   }
 
@@ -127,6 +129,7 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
     ask,
     askAtOnce: (question) => answer(reach(), question),
     inTimeSince,
+    // The names of BullMQ's keys: `failed`, and `de:<dedupeId>`; checked with bullmq 6.7.0.
     takeFailed: (id) => ask((queue) => connection.takeOut(queue.toKey("failed"), id)),
     holdDedupeId: (dedupeId, id) =>
       ask((queue) => connection.setIfFree(queue.toKey(`de:${dedupeId}`), id)),
@@ -140,35 +143,4 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
       connection.close();
     },
   };
-}
-
-/** What a queue and a worker of BullMQ's have in common. */
-interface Reporter {
-  on(event: "error", listener: (error: Error) => void): unknown;
-  on(event: "ready", listener: () => void): unknown;
-}
-
-/**
- * Reports what goes wrong where no caller waits; an outage once, not with each attempt to reconnect, nor with each
- * of those that take one another's place.
- */
-export function createErrorReports(who: string, logger: Logger): (stored: Reporter) => void {
-  let lastMessage: string | undefined;
-  return (stored) => {
-    stored.on("error", (error) => {
-      if (error.message === lastMessage) return;
-      lastMessage = error.message;
-      // The message alone: errors of ioredis carry the command, and with it the data of jobs.
-      const reason = reasonOf(error.message);
-      logger.error({ reason }, `${who} met an error: ${reason}${remedy(error)}`);
-    });
-    stored.on("ready", () => {
-      lastMessage = undefined;
-    });
-  };
-}
-
-function remedy({ message }: Error): string {
-  if (!isForWantOfRights(message)) return "";
-  return ". Give its Redis user the rights that docs/topologies.md names.";
 }

@@ -1,4 +1,4 @@
-import { defaultRepeatStrategy } from "bullmq";
+import { loadBullmq } from "./load-bullmq.cjs";
 
 /** The default time zone of a cron expression. */
 export const UTC = "UTC";
@@ -15,5 +15,5 @@ export function isCron(cron: string, timeZone: string | undefined): boolean {
 }
 
 function nextTime(pattern: string, tz: string = UTC): unknown {
-  return defaultRepeatStrategy(Date.now(), { pattern, tz });
+  return loadBullmq().defaultRepeatStrategy(Date.now(), { pattern, tz });
 }

@@ -1,5 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { createRedisBackend } from "bullmq";
+import type { createRedisBackend } from "bullmq";
+import { loadBullmq } from "./load-bullmq.cjs";
 
 /** How long a worker waits before it asks Redis again that refused it, or that it lost. */
 export const ASK_AGAIN_MS = 1_000;
@@ -20,7 +21,7 @@ const LONG_PAST_MS = 1;
  *   bullmq 6.7.0 (`mainLoop` in worker.js).
  */
 export const createPatientBackend: typeof createRedisBackend = (...settings) => {
-  const backend = createRedisBackend(...settings);
+  const backend = loadBullmq().createRedisBackend(...settings);
   const fetch = backend.moveToActive.bind(backend);
   backend.moveToActive = async (...asked) => {
     try {

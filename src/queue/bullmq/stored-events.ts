@@ -1,5 +1,6 @@
-import { QueueEvents as StoredEvents, type Queue, type Worker } from "bullmq";
+import type { Queue, QueueEvents as StoredEvents, Worker } from "bullmq";
 import { storedQueueName, type QueueConnection } from "./connection.ts";
+import { loadBullmq } from "./load-bullmq.cjs";
 
 /** How many events BullMQ keeps, about. */
 const KEPT_EVENTS = 10_000;
@@ -31,7 +32,8 @@ export function openStoredEvents(
   },
 ): StoredEvents {
   const { connection, prefix, lastEventId } = options;
-  return new StoredEvents(storedQueueName(queue), {
+  const { QueueEvents } = loadBullmq();
+  return new QueueEvents(storedQueueName(queue), {
     connection: connection.client,
     prefix,
     lastEventId,

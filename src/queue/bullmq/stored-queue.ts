@@ -1,4 +1,4 @@
-import { Queue as StoredQueue } from "bullmq";
+import type { Queue as StoredQueue } from "bullmq";
 import { wordsOf } from "../../core/describe.ts";
 import {
   ClosedError,
@@ -8,6 +8,7 @@ import {
 } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
 import { createErrorReports, storedQueueName, type QueueConnection } from "./connection.ts";
+import { loadBullmq } from "./load-bullmq.cjs";
 
 /** BullMQ's queue behind ours: opened on first use, and asked with a time limit. */
 export interface StoredAccess {
@@ -49,6 +50,8 @@ export interface StoredSettings {
 
 export function createStoredAccess(settings: StoredSettings): StoredAccess {
   const { name, connection, prefix, timeoutMs, logger } = settings;
+  // Loaded here rather than with the first question: loading takes about 100 ms, in which no call would leave.
+  const { Queue } = loadBullmq();
   let stored: StoredQueue | undefined;
   let beginning: Promise<void> | undefined;
   let isClosed = false;
@@ -63,7 +66,7 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
    * request itself; checked with bullmq 6.7.0, `init` in redis-connection.js). Then the next question creates another.
    */
   function create(): StoredQueue {
-    const queue = new StoredQueue(storedQueueName(name), { connection: connection.client, prefix });
+    const queue = new Queue(storedQueueName(name), { connection: connection.client, prefix });
     reportErrors(queue);
     queue.waitUntilReady().catch(() => {
       if (stored === queue) stored = undefined;

@@ -1,7 +1,8 @@
-import { Worker as StoredWorker } from "bullmq";
+import type { Worker as StoredWorker } from "bullmq";
 import type { Logger } from "../../core/logger.ts";
 import { createErrorReports, storedQueueName, type QueueConnection } from "./connection.ts";
 import { finalError } from "./errors.ts";
+import { loadBullmq } from "./load-bullmq.cjs";
 import { ASK_AGAIN_MS, createPatientBackend } from "./patient-backend.ts";
 import { publishRetries } from "./stored-events.ts";
 import type { Stored } from "./stored-job.ts";
@@ -30,7 +31,8 @@ export function createStoredWorker<Data, Result>(
   process: (job: Stored<Data>, token: string) => Promise<Result | undefined>,
 ): StoredWorker<Data, Result | undefined> {
   const { queue, connection, prefix, concurrency, lockMs, logger } = settings;
-  const stored = new StoredWorker<Data, Result | undefined>(
+  const { Worker } = loadBullmq();
+  const stored = new Worker<Data, Result | undefined>(
     storedQueueName(queue),
     (job, token) => {
       failDeadly(job);

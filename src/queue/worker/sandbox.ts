@@ -8,12 +8,13 @@ import { createRequire as requireFrom } from "node:module";
 import { dirname, join, resolve } from "node:path";
 import process from "node:process";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { ChildCommand, ChildPool, ParentCommand } from "bullmq";
+import type { ChildPool, ParentCommand as Command } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
 import { HandlerTimeoutError } from "../errors.ts";
 import type { Job } from "../job.ts";
+import { loadBullmq } from "../bullmq/load-bullmq.cjs";
 import type { Handler, JobContext } from "./context.ts";
 import { UNSTORABLE } from "./outcome.ts";
 import {
@@ -53,7 +54,8 @@ function openSandbox<Data, Result>(
 ): OpenHandler<Data, Result> {
   const { mainFile, ourFile } = childFiles(file);
   const env = { ...process.env, [HANDLER_FILE]: file };
-  const pool = new ChildPool({ mainFile, workerForkOptions: { env } });
+  const { ChildPool: Pool } = loadBullmq();
+  const pool = new Pool({ mainFile, workerForkOptions: { env } });
   /** Processes that are starting. */
   const starts = new Set<Promise<void>>();
   let isClosed = false;
@@ -165,7 +167,7 @@ function shortened(path: string): string {
 type RunningChild = Awaited<ReturnType<ChildPool["retain"]>>;
 
 type Message =
-  | { readonly cmd: ParentCommand; readonly value?: unknown; readonly err?: unknown }
+  | { readonly cmd: Command; readonly value?: unknown; readonly err?: unknown }
   | SlotMessage;
 
 /**
@@ -177,6 +179,7 @@ function runInChild(
   { job, context }: { readonly job: Job<unknown>; readonly context: JobContext },
 ): Promise<ChildAnswer> {
   const { signal } = context;
+  const { ChildCommand, ParentCommand } = loadBullmq();
   return new Promise((resolve, reject) => {
     function settle(outcome: () => void): void {
       child.off("message", receive).off("exit", exited);

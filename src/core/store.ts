@@ -1,4 +1,4 @@
-import type { Limit } from "./limits/rule.ts";
+import type { Limit, LimitStatus } from "./limits/rule.ts";
 
 /** How many slots one return may hold; what is more is wasted, some 10 ms of a bucket of 100,000/s. */
 export const MOST_RETURNED = 1_000;
@@ -91,7 +91,7 @@ export interface Peeked {
   /** Until then, calls keep so much of a distance. */
   readonly gapUs: number;
   readonly gapUntilUs: number;
-  readonly standings: readonly Standing[];
+  readonly statuses: readonly LimitStatus[];
 }
 
 /** A lease is free for who is told, of the bucket's own limits or of those of one key; or something has changed. */
@@ -196,7 +196,7 @@ export interface Granted {
   /** What held the first call back that got none: the number of a limit from 1 on, the policy's before the key's; 0: the line; or one of those above, below 0. */
   readonly bindsAt: number;
   /** Of a try: how each limit stands, the policy's before the key's. */
-  readonly standings: readonly Standing[];
+  readonly statuses: readonly LimitStatus[];
   /** Why these calls can get nothing for now: they fail with it. */
   readonly refusal?: Error | undefined;
 }
@@ -216,16 +216,6 @@ export interface Run {
 /** When slot number `index` of a run starts; rounded up so that no call is early. */
 export function slotOfRun({ atUs, excess, step, drain }: Run, index: number): number {
   return atUs + Math.ceil(Math.max(0, excess + index * step) / drain);
-}
-
-/** How a limit stands. */
-export interface Standing {
-  /** What could pass at once now. */
-  readonly remaining: number;
-  /** When all of its capacity is free again; Infinity if nobody can tell. */
-  readonly resetUs: number;
-  /** When the cost asked about may pass; Infinity if nobody can tell. */
-  readonly nextUs: number;
 }
 
 export interface DrawReply {

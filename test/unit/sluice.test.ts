@@ -208,7 +208,7 @@ describe("a sluice", () => {
     ],
     [
       { rate: { calls: 1, per: "1s", burst: 5 } },
-      'option "rate.burst" is 5; a rate has calls and per alone',
+      'option "rate.burst" is 5; a rate has only calls and per',
     ],
     [{}, 'bucket("q"): option "rate" is undefined; a bucket needs a limit'],
     [{ limits: [] }, "a bucket needs a limit"],

@@ -1,4 +1,4 @@
-import { ordinalOf, ruleOf } from "../../core/limits/registry.ts";
+import { countSameKindBefore, ruleOf } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 
 /** A key of a bucket that has limits of its own. */
@@ -51,7 +51,7 @@ function encoded(key: string): string {
 function partsOf(base: string, limits: readonly Limit[]): string[] {
   return limits.flatMap((limit, index) => {
     const { parts = [], isKept } = ruleOf(limit.kind);
-    const place = isKept === true ? ordinalOf(limits, index) : index;
+    const place = isKept === true ? countSameKindBefore(limits, index) : index;
     return parts.map((part) => `${base}:${part}:${place}`);
   });
 }

@@ -192,7 +192,7 @@ describe("a sluice", () => {
     [{ perKey: [FIFTY] }, "give a list of limits as { limits: [...] }"],
     [
       { perKey: { tiers: {}, tierOf, rate: "5/s" } },
-      'option "perKey.rate" is "5/s"; give limits to each of the tiers',
+      'option "perKey.rate" is "5/s"; give limits inside each tier',
     ],
     [
       { perKey: { tiers: {}, tierOf, tierOff: 1 } },

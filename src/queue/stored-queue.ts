@@ -2,7 +2,7 @@ import { Queue as StoredQueue } from "bullmq";
 import { reasonOf, wordsOf } from "../core/describe.ts";
 import {
   ClosedError,
-  isForWantOfRights,
+  isMissingRights,
   redisRefusalOf,
   SluiceError,
   StoreUnavailableError,
@@ -169,6 +169,6 @@ export function createErrorReports(who: string, logger: Logger): (stored: Report
 }
 
 function remedy({ message }: Error): string {
-  if (!isForWantOfRights(message)) return "";
+  if (!isMissingRights(message)) return "";
   return ". Give its Redis user the rights that docs/topologies.md names.";
 }

@@ -16,7 +16,7 @@ local function book_run(booking)
   local excess, step = rule.excess(limit, at_us, cost), cost * limit.period_us
   local room = (booking.until_us - at_us) * limit.count - excess
   local fit = (booking.until_us < at_us or room < 0) and 0 or math.floor(room / step) + 1
-  -- Less than the whole share is left to those whose turn comes first: it is not worth a draw, and they can use it.
+  -- Less than a whole share is left to earlier turns: it is not worth a draw.
   local count = (booking.ahead > 0 and fit < booking.most) and 0 or math.min(booking.most, fit)
   if count <= 0 then return { slots = {}, count = 0, at_us = 0, excess = 0 } end
   local function slot_at(index)
@@ -69,7 +69,7 @@ local function book_list(booking)
   local booked, has_leases = { slots = {}, count = 0, at_us = 0, excess = 0 }, not has_no_leases(booking)
   local first_us = agree_us(scope, booking.opens(), costs, drawer)
   local at_us = first_us
-  -- As in a run: less than the whole share is left to the others.
+  -- As in a run: less than a whole share is left to earlier turns.
   local last_us = at_us + math.floor((booking.most - 1) * booking.main.step_us)
   if booking.ahead > 0 and last_us > booking.until_us then return booked end
   while #booked.slots < math.min(booking.most, MOST_LISTED) and at_us <= booking.until_us do

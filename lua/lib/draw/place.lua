@@ -111,7 +111,7 @@ local function refuse(serving, wish, main, granted, opens_us, horizon_us, ahead,
     turn_us = math.min(turn_us, main.own.turn_us)
   end
   local shared, scope, kept_us = serving.bucket.shared, main.scope, turn_us
-  -- In a bucket whose limits are all per key, a pause may end any time: a turn after it would keep the key waiting.
+  -- In a bucket with limits per key only, a pause may end any time: a turn after it would keep the key waiting.
   local is_bucket_shut = scope ~= shared and shut_us(shared) > serving.now_us + horizon_us
   if is_bucket_shut and turn_us ~= math.huge then kept_us = 0 end
   local place = settle_place(serving, main, kept_us, granted.count > 0)

@@ -32,8 +32,7 @@ local function start_for_key(booking, first_us, slot_us, is_served)
   local before = is_contended and slots_before(key.scope, one, key.own, own_turn_us) or left
   local is_tried = booking.serving.is_try or now_us < booking.serving.bucket.tried_us + UNTRIED_US
   local push_us = is_tried and 0 or math.min(booking.until_us - now_us, MOST_PUSHED_US)
-  -- A slot is not pushed past those whose turn comes first: the key's times only go forward, so nothing would be left
-  -- to them.
+  -- A slot is not pushed past earlier turns: the key's times only go forward, so nothing would be left to them.
   local is_in_reach = before == 0 and start_us <= now_us + push_us
   if is_in_reach and lets_pass(key, start_us) and lets_pass(booking.main, start_us) then return start_us end
   local turn_us = passes_us + math.floor(before * key.step_us)

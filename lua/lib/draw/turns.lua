@@ -20,8 +20,8 @@ local function share_of(slots, alive)
   return math.max(1, math.floor(math.min(slots * 0.75, slots / alive)))
 end
 
--- How many slots, of the size of this asker's, to leave to those whose turn comes before until_us: to each its share, or
--- one call of its own if that is larger.
+-- How many slots, of the size of this asker's, to leave to turns before until_us: for each a share, or one call of its
+-- asker if that is larger.
 local function slots_before(scope, claim, own, until_us)
   if scope.turns_until_us < claim.since_us then return 0 end
   local are_all_normal = scope.uneven_until_us < claim.since_us

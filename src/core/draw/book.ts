@@ -20,7 +20,7 @@ export interface Booking {
   readonly opens: () => number;
   readonly untilUs: number;
   readonly most: number;
-  /** How many slots to leave to those whose turn comes first. */
+  /** How many slots to leave to earlier turns. */
   readonly ahead: number;
 }
 
@@ -52,7 +52,7 @@ export function bookRun({ main, opens, untilUs, most, ahead }: Booking): Booked 
   const step = costs[0]! * limit.periodUs;
   const room = (untilUs - atUs) * limit.count - excess;
   const fit = untilUs < atUs || room < 0 ? 0 : Math.floor(room / step) + 1;
-  // Less than the whole share is left to those whose turn comes first: it is not worth a draw, and they can use it.
+  // Less than a whole share is left to earlier turns: it is not worth a draw.
   const count = ahead > 0 && fit < most ? 0 : Math.min(most, fit);
   if (count <= 0) return { slotsUs: [], run: undefined, deferredUs: undefined };
   const run = { count, atUs, excess, step, drain: limit.count };
@@ -114,7 +114,7 @@ export function bookList(booking: Booking): Booked {
   let deferredUs: number | undefined;
   const firstUs = agreeUs(scope, opens(), costs, drawer);
   let atUs = firstUs;
-  // As in a run: less than the whole share is left to the others.
+  // As in a run: less than a whole share is left to earlier turns.
   const isTooLittle = ahead > 0 && atUs + Math.floor((most - 1) * stepUs) > untilUs;
   while (!isTooLittle && slotsUs.length < Math.min(most, MOST_LISTED) && atUs <= untilUs) {
     if (keyFitting !== undefined) {
@@ -180,7 +180,7 @@ function startForKey(
   const before = isContended ? slotsLeft(claim.rank) : left;
   const isTried = serving.request.isTry || nowUs < serving.state.triedUs + UNTRIED_US;
   const pushUs = isTried ? 0 : Math.min(untilUs - nowUs, MOST_PUSHED_US);
-  // A slot is not pushed past those whose turn comes first: the key's times only go forward, so nothing would be left to them.
+  // A slot is not pushed past earlier turns: the key's times only go forward, so nothing would be left to them.
   const isInReach = before === 0 && startUs <= nowUs + pushUs;
   if (isInReach && letsPass(keyFitting, startUs) && letsPass(main, startUs)) return { startUs };
   // The shared limits give slots this far ahead now, and will still do so later.

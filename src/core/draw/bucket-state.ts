@@ -155,7 +155,7 @@ export interface Hole {
 /** A Lua script cannot reply with thousands of values. */
 const MOST_TAKEN = 1_000;
 
-/** Takes the earliest holes of the same calls, and forgets those whose time has passed. */
+/** Takes the earliest holes of the same calls, and forgets those that have passed. */
 export function takeHoles(
   state: Pick<BucketState, "holes" | "clockUs">,
   { name, most, untilUs }: { name: string; most: number; untilUs: number },

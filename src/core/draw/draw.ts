@@ -85,7 +85,7 @@ export function draw(
   return { state, reply: { ...common, newText: undefined, granted, place } };
 }
 
-/** Copies of the keys whose limits a try would change; a refused try puts them back. */
+/** Copies of those keys that are under other limits than the try knows; a refused try puts them back. */
 function keysUnderOtherLimits(
   { keys }: BucketState,
   wishes: readonly Wish[],

@@ -23,7 +23,7 @@ export function renewLeases(
   return [...lost];
 }
 
-/** An asker to wake, and the key whose lease is free for it; without a key, the lease is of a shared limit. */
+/** An asker to wake, and the key with a free lease for it; without a key, a shared limit has the free lease. */
 interface Woken {
   readonly asker: string;
   readonly key: string | undefined;

@@ -116,7 +116,7 @@ export interface Unserved {
   /** The earliest time at which anything may start. */
   readonly opensUs: number;
   readonly horizonUs: number;
-  /** How many slots to leave to those whose turn comes first. */
+  /** How many slots to leave to earlier turns. */
   readonly ahead: number;
   /** The turn that its asker has, unless it was missed. */
   readonly ownTurnUs: number | undefined;
@@ -150,7 +150,7 @@ export function refuse(serving: Serving, main: Fitting, unserved: Unserved): Ref
   // An asker that comes before its turn keeps it: a new turn, behind all that came since, would never arrive.
   const keepsTurn = count === 0 && own.turnUs > nowUs && newTurnUs !== Infinity;
   const turnUs = keepsTurn ? Math.min(own.turnUs, newTurnUs) : newTurnUs;
-  // In a bucket whose limits are all per key, a pause may end any time: a turn after it would keep the key waiting.
+  // In a bucket with limits per key only, a pause may end any time: a turn after it would keep the key waiting.
   const isBucketShut = scope !== shared && shutUs(shared) > nowUs + horizonUs;
   const keptUs = isBucketShut && turnUs !== Infinity ? 0 : turnUs;
   const place = settlePlace(serving, main, keptUs, count > 0);

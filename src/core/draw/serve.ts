@@ -40,7 +40,7 @@ interface Fittings {
 /** How much of a wish its asker may have now. */
 interface Portion {
   readonly most: number;
-  /** How many slots to leave to those whose turn comes first. */
+  /** How many slots to leave to earlier turns. */
   readonly ahead: number;
   readonly ownTurnUs: number | undefined;
   /** How far ahead a wish of its priority may book. */

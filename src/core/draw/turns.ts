@@ -58,8 +58,8 @@ export interface Claim {
 }
 
 /**
- * How many slots, of the size of this asker's, to leave to those whose turn comes before `untilUs`:
- * to each its share, or one call of its own if that is larger.
+ * How many slots, of the size of this asker's, to leave to turns before `untilUs`:
+ * for each a share, or one call of its asker if that is larger.
  */
 export function slotsBefore(scope: Scope, claim: Claim, own: Place, untilUs: number): number {
   const { rank, stepUs, share, sinceUs } = claim;

@@ -1,6 +1,6 @@
 import type { ConnectionOptions } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
-import { isForWantOfRights } from "../../core/errors.ts";
+import { isMissingRights } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { QueueConnection as Connection } from "../../core/queue-store.ts";
 
@@ -41,6 +41,6 @@ export function createErrorReports(source: string, logger: Logger): (stored: Rep
 }
 
 function remedy({ message }: Error): string {
-  if (!isForWantOfRights(message)) return "";
+  if (!isMissingRights(message)) return "";
   return ". Give its Redis user the rights that docs/topologies.md names.";
 }

@@ -151,7 +151,7 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
   function forward<Name extends QueueEventName>(events: EventEmitter, event: Name): void {
     const { stored: storedName, read } = EVENT_READERS[event];
     events.on(storedName, (given: StoredEvent) => {
-      if (emitter.isHeard(event)) emitter.emit(event, read(given));
+      if (emitter.hasListener(event)) emitter.emit(event, read(given));
     });
   }
 

@@ -2,7 +2,7 @@
 import type { Change, Peeked, ScopeRequest, SteerRequest } from "../../core/store.ts";
 import { frameKeys, frameNumbers, packNumbers, type Frame } from "./frame.ts";
 import { defineScript, type Script } from "./script.ts";
-import { readStanding } from "./slots-draw.ts";
+import { readStatus } from "./slots-draw.ts";
 
 type Reply = readonly [
   nowUs: number,
@@ -17,7 +17,7 @@ type Reply = readonly [
   wholeAtUs: number,
   gapUs: number,
   gapUntilUs: number,
-  ...standings: readonly (readonly number[])[],
+  ...statuses: readonly (readonly number[])[],
 ];
 
 export const bucketPeek: Script<ScopeRequest & Frame, Peeked> = defineScript({
@@ -26,7 +26,7 @@ export const bucketPeek: Script<ScopeRequest & Frame, Peeked> = defineScript({
   args: (input) => [input.terms.text, packNumbers([input.pinnedUs ?? 0, ...frameNumbers(input)])],
   decode: (reply) => {
     const [nowUs, generation, version, text, isOverride, alive, ...others] = reply as Reply;
-    const [coolUntilUs, pausedUntilUs, factor, wholeAtUs, gapUs, gapUntilUs, ...standings] = others;
+    const [coolUntilUs, pausedUntilUs, factor, wholeAtUs, gapUs, gapUntilUs, ...statuses] = others;
     return {
       nowUs,
       generation,
@@ -40,7 +40,7 @@ export const bucketPeek: Script<ScopeRequest & Frame, Peeked> = defineScript({
       wholeAtUs,
       gapUs,
       gapUntilUs,
-      standings: standings.map(readStanding),
+      statuses: statuses.map(readStatus),
     };
   },
 });

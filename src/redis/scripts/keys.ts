@@ -7,7 +7,7 @@
  *
  * The braces are the hash tag, so that a cluster keeps a bucket's keys on one node.
  */
-import { ordinalOf, ruleOf } from "../../core/limits/registry.ts";
+import { countSameKindBefore, ruleOf } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 
 /** A key of a bucket that has limits of its own. */
@@ -57,7 +57,7 @@ function encoded(key: string): string {
 function partsOf(base: string, limits: readonly Limit[]): string[] {
   return limits.flatMap((limit, index) => {
     const { parts = [], isKept } = ruleOf(limit.kind);
-    const number = isKept === true ? ordinalOf(limits, index) : index;
+    const number = isKept === true ? countSameKindBefore(limits, index) : index;
     return parts.map((part) => `${base}:${part}:${number}`);
   });
 }

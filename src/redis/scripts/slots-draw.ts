@@ -1,7 +1,8 @@
 /** `bucket/slots-draw`: draws slots for all wishes of one asker. */
 import type { Limit } from "../../core/limits/rule.ts";
 /** `bucket/slots-draw`: draws slots for all wishes of one asker. */
-import type { DrawReply, DrawRequest, Granted, Place, Standing, Wish } from "../../core/store.ts";
+import type { LimitStatus } from "../../core/limits/rule.ts";
+import type { DrawReply, DrawRequest, Granted, Place, Wish } from "../../core/store.ts";
 import { limitsNumbers, orInfinity, packNumbers, termsNumbers, type Frame } from "./frame.ts";
 import { bucketKeys, type LimitedKey } from "./keys.ts";
 import { defineScript, type Script } from "./script.ts";
@@ -72,7 +73,7 @@ function numbersOf(input: SlotsDraw): number[] {
   return numbers;
 }
 
-/** The reply has what was granted, wish by wish; that to a try has the standings of each wish after it. */
+/** The reply has what was granted, wish by wish; that to a try has the statuses of each wish after it. */
 function readAll(
   rest: readonly (readonly (number | string)[])[],
   wishes: readonly Wish[],
@@ -83,8 +84,8 @@ function readAll(
     const wish = wishes[index]!;
     const own = rest.slice(next, next + limits.length + wish.keyLimits.length);
     next += own.length;
-    const standings = own.map((standing) => readStanding(standing as number[]));
-    return { ...readGranted(reply, wish, limits), standings };
+    const statuses = own.map((status) => readStatus(status as number[]));
+    return { ...readGranted(reply, wish, limits), statuses };
   });
 }
 
@@ -92,7 +93,7 @@ function readGranted(
   reply: readonly (number | string)[],
   { costs, keyLimits }: Wish,
   limits: readonly Limit[],
-): Omit<Granted, "standings"> {
+): Omit<Granted, "statuses"> {
   const [count, atUs, excess, notBeforeUs, bindsAt, turnUs, turnName, sinceUs, ...slotsUs] =
     reply as [number, number, number, number, number, number, string, number, ...number[]];
   const place: Place = { turnUs, turnName, sinceUs };
@@ -104,6 +105,6 @@ function readGranted(
   return { ...granted, run: { count, atUs, excess, step, drain: limit.count } };
 }
 
-export function readStanding([remaining, resetUs, nextUs]: readonly number[]): Standing {
+export function readStatus([remaining, resetUs, nextUs]: readonly number[]): LimitStatus {
   return { remaining: remaining!, resetUs: orInfinity(resetUs!), nextUs: orInfinity(nextUs!) };
 }

@@ -1,21 +1,11 @@
 /** `bucket/slots-try`: a fast path of `slots-draw`, for tries on keys with one plain limit. */
 import { ruleOf } from "../../core/limits/registry.ts";
-import type { Limit } from "../../core/limits/rule.ts";
-import {
-  NO_PLACE,
-  type DrawReply,
-  type Granted,
-  type Run,
-  type Standing,
-  type Wish,
-} from "../../core/store.ts";
+import { NO_PLACE, type DrawReply, type Granted, type Run, type Wish } from "../../core/store.ts";
 import { packNumbers } from "./frame.ts";
 import { stateKeys } from "./keys.ts";
 import { defineScript, type Script } from "./script.ts";
 import type { SlotsDraw } from "./slots-draw.ts";
 
-/** The kinds of limits that `lua/lib/fast/plain-try-take.lua` knows. */
-const PLAIN_KINDS = new Set(["leaky-bucket", "token-bucket", "fixed-window"]);
 /** The reply has this many numbers before those of the keys, and this many for each key. */
 const REPLY_HEAD = 5;
 const REPLY_EACH = 3;
@@ -28,8 +18,8 @@ export function isPlainTry({ isTry, horizonUs, terms, wishes }: SlotsDraw): bool
   const [first] = wishes;
   if (!isTry || horizonUs > 0 || terms.limits.length > 0 || first?.keyLimits.length !== 1)
     return false;
-  const [limit] = first.keyLimits;
-  if (!PLAIN_KINDS.has(limit!.kind) || limit!.align !== undefined) return false;
+  const { kind, align } = first.keyLimits[0]!;
+  if (ruleOf(kind).plainStatus === undefined || align !== undefined) return false;
   const keys = new Set<string | undefined>();
   for (const { key, keyLimits } of wishes) {
     if (keyLimits !== first.keyLimits) return false;
@@ -80,7 +70,7 @@ const NOTHING: Granted = {
   notBeforeUs: 0,
   bindsAt: 0,
   place: NO_PLACE,
-  standings: [],
+  statuses: [],
 };
 const NO_RUN: Run = { count: 0, atUs: 0, excess: 0, step: 0, drain: 0 };
 
@@ -93,7 +83,7 @@ function readGranted(
   const cost = costs[0]!;
   const nowUs = numberAt(0);
   const count = numberAt(from);
-  const standing = standingOf(limit, nowUs, numberAt(from + 2), cost);
+  const status = ruleOf(limit.kind).plainStatus!(limit, numberAt(from + 2), cost, nowUs);
   const excess = numberAt(from + 1);
   const step = cost * limit.periodUs;
   const isServed = count === wanted;
@@ -101,32 +91,9 @@ function readGranted(
     ...NOTHING,
     run:
       count === 0 ? undefined : { ...NO_RUN, count, atUs: nowUs, excess, step, drain: limit.count },
-    notBeforeUs: isServed ? 0 : standing.nextUs,
+    notBeforeUs: isServed ? 0 : status.nextUs,
     // The key's only limit holds back the rest.
     bindsAt: isServed ? 0 : 1,
-    standings: [standing],
-  };
-}
-
-/** The standing of a plain limit, from what is used of it: calls of a window, or cost × period. */
-function standingOf(
-  { kind, count, periodUs, capacity }: Limit,
-  nowUs: number,
-  used: number,
-  cost: number,
-): Standing {
-  if (kind === "fixed-window") {
-    const endUs = Math.floor(nowUs / periodUs) * periodUs + periodUs;
-    return {
-      remaining: Math.max(0, capacity - used),
-      resetUs: used > 0 ? endUs : nowUs,
-      nextUs: used + cost <= capacity ? nowUs : endUs,
-    };
-  }
-  const over = used + (cost - capacity) * periodUs;
-  return {
-    remaining: Math.max(0, capacity - Math.ceil(used / periodUs)),
-    resetUs: nowUs + Math.ceil(used / count),
-    nextUs: over > 0 ? nowUs + Math.ceil(over / count) : nowUs,
+    statuses: [status],
   };
 }

@@ -60,7 +60,7 @@ describe.each(storeKinds())("a draw on several limits in $name", ({ open }) => {
 
     const after = await asker.peek();
     expect(slotsOf(refused)).toEqual([]);
-    expect(after.standings).toEqual(before.standings);
+    expect(after.statuses).toEqual(before.statuses);
   });
 
   it("names the limit that binds: calls, tokens, leases, a pause, or nothing but the line", async () => {

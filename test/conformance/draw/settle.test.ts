@@ -111,11 +111,11 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
     const after = createAsker(pinned.store, { bucket: "b", name: "after", policy: now });
     const slotUs = await slotOf(pinned, before, 5);
     await slotOf(pinned, after, 1);
-    const standings = await after.peek();
+    const peeked = await after.peek();
 
     await before.settle(slotUs, { tokens: 15 });
 
-    expect(await after.peek()).toEqual(standings);
+    expect(await after.peek()).toEqual(peeked);
   });
 
   it("is settled with the key's limits too", async () => {
@@ -129,8 +129,8 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
 
     await asker.settle(slotUs!, { tokens: 4 }, "k");
 
-    const { standings } = await asker.peek("k");
-    expect(standings.map(({ remaining }) => remaining)).toEqual([14, 3]);
+    const { statuses } = await asker.peek("k");
+    expect(statuses.map(({ remaining }) => remaining)).toEqual([14, 3]);
   });
 
   it.each([
@@ -145,7 +145,7 @@ describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
 
     await asker.settle(slotUs!, { tokens: delta }, "k");
 
-    expect((await asker.peek("k")).standings).toMatchObject([{ remaining: left }]);
+    expect((await asker.peek("k")).statuses).toMatchObject([{ remaining: left }]);
   });
 });
 

@@ -41,7 +41,7 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
     await after.steer(override);
 
     expect(used).toHaveLength(10);
-    expect((await after.peek()).standings[0]).toMatchObject({ remaining: 10 });
+    expect((await after.peek()).statuses[0]).toMatchObject({ remaining: 10 });
   });
 
   it.each(PAIRS)(
@@ -54,7 +54,7 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
 
       await after.steer(override);
 
-      expect((await after.peek()).standings[0]).toMatchObject({ remaining: 0 });
+      expect((await after.peek()).statuses[0]).toMatchObject({ remaining: 0 });
     },
   );
 
@@ -123,12 +123,12 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
       policyOf({ limits: [fixedWindow(max, "1d", { align })] });
     const before = askerOf(pinned, "a", policyAt(10));
     await before.draw(1, 8);
-    const [standing] = (await before.peek()).standings;
+    const [standing] = (await before.peek()).statuses;
     const after = askerOf(pinned, "b", policyAt(20));
 
     await after.steer(override);
 
-    const [configured] = (await after.peek()).standings;
+    const [configured] = (await after.peek()).statuses;
     const atOnce = slotsOf(await after.draw(20));
     pinned.clock.advanceMs(1_000);
     const later = slotsOf(await after.draw(20));
@@ -152,6 +152,6 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
 
     await after.steer(override);
 
-    expect((await after.peek()).standings[0]).toMatchObject({ remaining: left });
+    expect((await after.peek()).statuses[0]).toMatchObject({ remaining: left });
   });
 });

@@ -55,7 +55,7 @@ describe.each(storeKinds())("the policy of a bucket in $name", ({ open }) => {
 
     const { granted } = await newer.drawAll([{ wanted: 1, isTry: true }]);
 
-    expect(granted[0]!.standings[0]!.nextUs - startUs).toBe(61_000_000);
+    expect(granted[0]!.statuses[0]!.nextUs - startUs).toBe(61_000_000);
   });
 
   it("keeps what was booked where it was when the rate falls, and spaces the rest anew", async () => {

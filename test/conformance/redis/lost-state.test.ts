@@ -187,6 +187,6 @@ describe.each(storeKinds())("a bucket in $name whose state is lost", ({ open }) 
     const again = await asker.drawAll([{ ...wish, isTry: true }]);
 
     expect(refused).toEqual([]);
-    expect(again.granted[0]!.standings[0]!.remaining).toBe(0);
+    expect(again.granted[0]!.statuses[0]!.remaining).toBe(0);
   });
 });

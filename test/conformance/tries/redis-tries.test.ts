@@ -128,7 +128,7 @@ describe("a try in Redis", () => {
 
     const { granted } = await trier.drawAll([{ wanted: 1, cost: { tokens: 1_500 }, isTry: true }]);
 
-    expect(granted[0]!.standings.map(({ remaining }) => remaining)).toEqual([0, 2_500, 24]);
+    expect(granted[0]!.statuses.map(({ remaining }) => remaining)).toEqual([0, 2_500, 24]);
   });
 });
 

@@ -79,7 +79,7 @@ describe("the events of a queue", () => {
 
     expect(heardByFirst).toBe(0);
     expect(errors).toEqual([
-      `A listener to "done" of queue "${queue.name}" has failed: Error: a mistake`,
+      `A listener to "done" of queue "${queue.name}" failed: Error: a mistake`,
     ]);
   });
 

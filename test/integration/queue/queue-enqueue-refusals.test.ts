@@ -55,7 +55,7 @@ describe("options that come as a promise", () => {
     for (const reason of reasons) {
       expect(reason).toBeInstanceOf(InvalidOptionError);
       expect(reason).toMatchObject({ option: "options" });
-      expect((reason as Error).message).toContain("give options at once");
+      expect((reason as Error).message).toContain("not a promise of one");
     }
     expect(await queue.forecast()).toMatchObject({ waiting: 0 });
   });

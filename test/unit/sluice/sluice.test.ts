@@ -192,7 +192,7 @@ describe("a sluice", () => {
     [{ perKey: [FIFTY] }, "give a list of limits as { limits: [...] }"],
     [
       { perKey: { tiers: {}, tierOf, rate: "5/s" } },
-      'option "perKey.rate" is "5/s"; give limits to each of the tiers',
+      'option "perKey.rate" is "5/s"; give limits inside each tier',
     ],
     [
       { perKey: { tiers: {}, tierOf, tierOff: 1 } },
@@ -208,7 +208,7 @@ describe("a sluice", () => {
     ],
     [
       { rate: { calls: 1, per: "1s", burst: 5 } },
-      'option "rate.burst" is 5; a rate has calls and per alone',
+      'option "rate.burst" is 5; a rate has only calls and per',
     ],
     [{}, 'bucket("q"): option "rate" is undefined; a bucket needs a limit'],
     [{ limits: [] }, "a bucket needs a limit"],

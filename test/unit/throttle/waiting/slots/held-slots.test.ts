@@ -3,7 +3,7 @@ import { NO_PLACE, type Granted } from "../../../../../src/core/store.ts";
 import { createHeldSlots } from "../../../../../src/throttle/waiting/held-slots.ts";
 
 function listed(...slotsUs: readonly number[]): Granted {
-  const nothing = { notBeforeUs: 0, bindsAt: 0, standings: [], place: NO_PLACE };
+  const nothing = { notBeforeUs: 0, bindsAt: 0, statuses: [], place: NO_PLACE };
   return { slotsUs, run: undefined, ...nothing };
 }
 

@@ -1,9 +1,11 @@
--- How limits stand. Twin of standingsOf in src/core/standing.ts: what could pass at once is found by asking.
-local function or_nobody(us)
+-- What is left of limits, and when there is more. Twin of addStatuses and remainingOf in src/core/draw/scope.ts.
+
+-- -1 in a reply is a time that is unknown.
+local function or_minus_one(us)
   return us == math.huge and -1 or us
 end
 
--- How much a limit would let pass at once.
+-- How much a limit would let pass at once, found by halving.
 local function remaining_of(limit, now_us, drawer)
   local remaining, too_many = 0, limit.capacity + 1
   while too_many - remaining > 1 do
@@ -13,11 +15,11 @@ local function remaining_of(limit, now_us, drawer)
   return remaining
 end
 
-local function add_standings(into, scope, costs, now_us)
+local function add_statuses(into, scope, costs, now_us)
   local drawer = { asker = '', now_us = now_us, since_us = 0, lease = 0 }
   for index, limit in ipairs(scope.limits) do
     local rule = RULES[limit.code]
-    into[#into + 1] = { remaining_of(limit, now_us, drawer), or_nobody(rule.earliest(limit, now_us, limit.capacity, drawer)),
-      or_nobody(rule.earliest(limit, now_us, costs[index], drawer)) }
+    into[#into + 1] = { remaining_of(limit, now_us, drawer), or_minus_one(rule.earliest(limit, now_us, limit.capacity, drawer)),
+      or_minus_one(rule.earliest(limit, now_us, costs[index], drawer)) }
   end
 end

@@ -54,6 +54,17 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     expect(third).toEqual([first[1]!, first[2]!, second.at(-1)! + 10_000]);
   });
 
+  it("are given to the next asker as many as it asks for, the earliest first", async () => {
+    const [a, b] = two(open());
+    const first = slotsOf(await a!.draw(4));
+    await b!.draw(1);
+    await a!.giveBack(first.slice(1).toReversed());
+
+    const draws = [slotsOf(await b!.draw(1)), slotsOf(await b!.draw(2))];
+
+    expect(draws).toEqual([[first[1]], [first[2], first[3]]]);
+  });
+
   it("are worthless under another generation, also those that were holes by then", async () => {
     const [a, b] = two(open());
     const slots = slotsOf(await a!.draw(5));

@@ -22,44 +22,51 @@ describe("whoever waits for a lease", () => {
     keyLimits: [],
   });
 
-  /** Who is woken when so many of two leases are given back, by the order in which they asked. */
+  /** Who is woken when these of two leases are given back so many ms later, by the order in which they asked. */
   const WOKEN = [
-    [[1], ["x"]],
-    [
-      [1, 2],
-      ["x", "y"],
-    ],
+    [[1], 0, ["x"]],
+    [[1, 2], 0, ["x", "y"]],
+    // Two of three have not asked again for 1.5 s, so they have gone.
+    [[1, 2], 1_480, ["z"]],
   ] as const;
 
-  it.each(WOKEN)("is woken in memory for what is free, and no more: %j", async (leases, names) => {
-    const clock = createManualClock();
-    const store = createMemoryStore(clock.nowUs);
-    const woken: string[] = [];
-    for (const name of "xyz") store.listen(name, () => woken.push(name));
-    await fill(store, clock);
+  it.each(WOKEN)(
+    "is woken in memory for what is free: %j after %i ms",
+    async (leases, ms, names) => {
+      const clock = createManualClock();
+      const store = createMemoryStore(clock.nowUs);
+      const woken: string[] = [];
+      for (const name of "xyz") store.listen(name, () => woken.push(name));
+      await fill(store, clock);
+      clock.advanceMs(ms);
 
-    await store.release({ ...request("h"), leases });
+      await store.release({ ...request("h"), leases });
 
-    expect(woken).toEqual(names);
-  });
+      expect(woken).toEqual(names);
+    },
+  );
 
-  it.each(WOKEN)("is woken in Redis for what is free, and no more: %j", async (leases, names) => {
-    const redis = new Redis(inject("redisUrl"));
-    const clock = createManualClock();
-    const prefix = `t${randomUUID()}`;
-    await fill(createPinnedRedisStore(redis, { prefix, nowUs: clock.nowUs }), clock);
-    const told = { ...leasesRelease, decode: (reply: unknown) => reply };
+  it.each(WOKEN)(
+    "is woken in Redis for what is free: %j after %i ms",
+    async (leases, ms, names) => {
+      const redis = new Redis(inject("redisUrl"));
+      const clock = createManualClock();
+      const prefix = `t${randomUUID()}`;
+      await fill(createPinnedRedisStore(redis, { prefix, nowUs: clock.nowUs }), clock);
+      clock.advanceMs(ms);
+      const told = { ...leasesRelease, decode: (reply: unknown) => reply };
 
-    const woken = await runScript(redis, told, {
-      ...request("h"),
-      leases,
-      prefix,
-      pinnedUs: clock.nowUs(),
-    });
-    await redis.quit();
+      const woken = await runScript(redis, told, {
+        ...request("h"),
+        leases,
+        prefix,
+        pinnedUs: clock.nowUs(),
+      });
+      await redis.quit();
 
-    expect(woken).toEqual(names);
-  });
+      expect(woken).toEqual(names);
+    },
+  );
 
   /** One holds both leases, and three wait, one after the other. */
   async function fill(store: Store, clock: ManualClock): Promise<void> {

@@ -65,6 +65,24 @@ describe("jobs that workers have yet to begin", () => {
     expect(first.unlaned).toBe(0);
   });
 
+  it("are followed by those of their key that were let out, and then by those in its lane", async () => {
+    const parked = await enqueue("a", 4, { share: 2 });
+    await fetched("w", ["key a"], { share: 5 });
+    await feed({ want: 3 });
+    const { id: keyless } = await byHand.stored.add("job", 0, { priority: 3 });
+
+    const places = [];
+    for (const id of parked) places.push((await look(id)).place);
+
+    expect(places).toEqual([
+      { in: "hand", key: "a", before: 1, callsBefore: 5 },
+      { in: "hand", key: "a", before: 2, callsBefore: 7 },
+      { in: "hand", key: "a", before: 3, callsBefore: 9 },
+      { in: "lane", key: "a", before: 4, callsBefore: 11 },
+    ]);
+    expect((await look(keyless)).place).toMatchObject({ in: "queue", callsBefore: 0 });
+  });
+
   it("run unless they are told of, or were fetched after others of their key that are", async () => {
     const [before] = await fetched("w", ["job"], { isTold: false });
     const [held] = await fetched("w", ["job"], {});

@@ -282,6 +282,19 @@ describe("a lane whose key has no room", () => {
     expect(fed).toEqual(["a", "a", "a", "a", "aaa"]);
   });
 
+  it("is not held to single jobs again by a late report of a probe", async () => {
+    await enqueue("a", 6);
+
+    await feed({
+      probes: [
+        ["a", true],
+        ["a", false],
+      ],
+    });
+
+    expect(await letOut(3)).toBe("aaa");
+  });
+
   it("comes back five seconds later, should the worker have died that had its probe", async () => {
     await setAside(HOUR_MS);
     await feed({ woken: ["a"] });

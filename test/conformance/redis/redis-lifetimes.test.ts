@@ -93,6 +93,13 @@ const CASES: [string, PolicyOptions, (asker: Asker) => Promise<unknown>, string,
     HOUR_MS / 6,
   ],
   [
+    "a lease that was renewed",
+    { limits: [concurrency(5, { leaseMs: HOUR_MS / 6 })] },
+    renewed,
+    "leases:0",
+    HOUR_MS / 6,
+  ],
+  [
     "a turn",
     { rate: "1/h" },
     (asker) => asker.drawAll([{ wanted: 3, key: "k" }]),
@@ -107,6 +114,10 @@ function drawn(asker: Asker): Promise<unknown> {
 async function drawnTwice(asker: Asker): Promise<void> {
   await asker.draw(1);
   await asker.draw(1);
+}
+async function renewed(asker: Asker): Promise<void> {
+  await asker.draw(1);
+  await asker.renew([1]);
 }
 function tried(asker: Asker): Promise<unknown> {
   return asker.drawAll([{ wanted: 1, key: "k", isTry: true }]);

@@ -9,8 +9,8 @@ import { isByPolicy } from "../../throttle/known-policy.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import type { TooFar, Wait, WaitOptions, Waits } from "../../throttle/waiting/waiting-call.ts";
 import { isFinalError } from "../bullmq/errors.ts";
-import { type Job } from "../job.ts";
 import { readJob, type Stored } from "../bullmq/stored-job.ts";
+import type { Job } from "../job.ts";
 import type { WorkerContext } from "./context.ts";
 import { expiredFailure, impossibleFailure } from "./outcome.ts";
 

@@ -115,7 +115,8 @@ export function readWithDeadline<Data>(
 ): Job<Data> | Promise<Job<Data>> {
   const job = readJob(stored);
   // Only a job whose worker has died can have been started before.
-  if (job.startByMs === undefined || stored.stalledCounter === 0) return job;
+  const mayHaveStarted = job.startByMs !== undefined && stored.stalledCounter > 0;
+  if (!mayHaveStarted) return job;
   return connection
     .begunBy(queue, job.id)
     .then((keptMs) => (keptMs === job.startByMs ? { ...job, startByMs: undefined } : job));

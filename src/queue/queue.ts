@@ -1,20 +1,20 @@
 import type { Logger } from "../core/logger.ts";
 import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
 import { storedQueueName, type ConnectQueue } from "./bullmq/connection.ts";
+import { readJob, type Stored } from "./bullmq/stored-job.ts";
+import { createStoredAccess } from "./bullmq/stored-queue.ts";
 import { MAX_JOB_BYTES, type Schema } from "./enqueue/data.ts";
 import { createEnqueuing, type Enqueuing } from "./enqueue/enqueue.ts";
+import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.ts";
 import { createSchedules, type Schedules } from "./enqueue/schedules.ts";
 import { createForecasts, type Forecast } from "./forecast/forecast.ts";
-import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.ts";
 import { readJobId } from "./job.ts";
-import { readJob, type Stored } from "./bullmq/stored-job.ts";
 import { createWeights, type Weights } from "./lanes/weights.ts";
 import { createControl, type QueueControl } from "./manage/control.ts";
 import { createDeadLetters, type DeadLetters } from "./manage/dead-letters.ts";
 import { createEventStream, type QueueEmitter } from "./manage/events.ts";
 import { createFinishedWaits } from "./manage/finished.ts";
 import type { JobDefaults } from "./options.ts";
-import { createStoredAccess } from "./bullmq/stored-queue.ts";
 
 /**
  * Durable work for one bucket; it waits in Redis until a worker's slot comes.
@@ -86,16 +86,14 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   };
   const enqueuing = createEnqueuing<Data, Result, Input>({
     name,
-    logger,
     bucket,
-    lanes,
+    connection,
+    logger,
     weightOf,
-    inTimeSince: (startedAtMs, question) => access.inTimeSince(startedAtMs, question),
-    declareRun: (declaration) => connection.declareRun(name, declaration),
-    rules: { schema, maxJobBytes },
+    schema,
+    maxJobBytes,
     defaults: settings.defaults,
     jobs,
-    open: () => access.open("nothing was stored"),
   });
 
   return {

@@ -5,13 +5,13 @@ import {
   StoreUnavailableError,
   type RedisRefusal,
 } from "../../core/errors.ts";
-import type { RunDeclaration } from "../../core/queue-store.ts";
+import type { Logger } from "../../core/logger.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
-import { queuedJob, type JobSource, type QueuedJob } from "./job-handle.ts";
-import { type Job } from "../job.ts";
-import { readJob, storedName, storedOptions, type Stored } from "../bullmq/stored-job.ts";
+import type { QueueConnection } from "../bullmq/connection.ts";
+import { readJob, storedName, storedOptions, type Stored, PARK_MS } from "../bullmq/stored-job.ts";
+import { storeSchedule } from "../bullmq/stored-schedule.ts";
+import type { Job } from "../job.ts";
 import { parkFromProducer, type ParkParts } from "../lanes/park.ts";
-import { PARK_MS } from "../bullmq/stored-job.ts";
 import {
   isRecurring,
   readEnqueueOptions,
@@ -19,9 +19,8 @@ import {
   type EnqueueOptions,
   type JobDefaults,
 } from "../options.ts";
-import type { StoredAccess } from "../bullmq/stored-queue.ts";
-import { storeSchedule } from "../bullmq/stored-schedule.ts";
 import { readData, type DataRules } from "./data.ts";
+import { queuedJob, type JobSource, type QueuedJob } from "./job-handle.ts";
 
 /** Returns the options of one job, from its data and its index. */
 export type EnqueueOptionsOf<Input> = (data: Input, index: number) => EnqueueOptions;
@@ -56,11 +55,13 @@ interface Entry<Data> {
 
 const PER_ROUND_TRIP = 1_000;
 
-export interface EnqueuingParts<Data> extends ParkParts {
+export interface EnqueuingParts<Data> extends DataRules<Data> {
+  readonly name: string;
   readonly bucket: OwnedBucket;
-  readonly inTimeSince: StoredAccess["inTimeSince"];
-  readonly declareRun: (declaration: RunDeclaration) => Promise<boolean>;
-  readonly rules: DataRules<Data>;
+  readonly connection: QueueConnection;
+  readonly logger: Logger;
+  /** The weight of a key's lane, if it is not 1. */
+  readonly weightOf: (key: string | undefined) => number | undefined;
   readonly defaults: JobDefaults | undefined;
   readonly jobs: JobSource;
 }
@@ -68,7 +69,10 @@ export interface EnqueuingParts<Data> extends ParkParts {
 export function createEnqueuing<Data, Result, Input>(
   parts: EnqueuingParts<Data>,
 ): Enqueuing<Data, Result, Input> {
-  const { bucket, inTimeSince, declareRun, rules, defaults, open, weightOf } = parts;
+  const { name, bucket, connection, logger, weightOf, defaults, jobs: source } = parts;
+  const { access } = source;
+  const open = (): Promise<StoredQueue> => access.open("nothing was stored");
+  const parking: ParkParts = { name, logger, lanes: connection.lanes, weightOf, open };
 
   /** Refuses now what can never start, and not when its turn comes in a week. */
   function readOptions(
@@ -102,11 +106,11 @@ export function createEnqueuing<Data, Result, Input>(
     const [first] = entries;
     const isSchedule = first !== undefined && isRecurring(first.options);
     const storing = isSchedule
-      ? storeSchedule(queue, declareRun, first).then((job) => [job])
+      ? storeSchedule(queue, (run) => connection.declareRun(name, run), first).then((job) => [job])
       : storeOnce(queue, entries);
     try {
-      const jobs = await confirmed(inTimeSince(startedAtMs, storing));
-      return jobs.map((job) => queuedJob(job, parts.jobs));
+      const jobs = await confirmed(access.inTimeSince(startedAtMs, storing));
+      return jobs.map((job) => queuedJob(job, source));
     } catch (error) {
       throw asMemoryFull(error, entries.length);
     }
@@ -136,7 +140,7 @@ export function createEnqueuing<Data, Result, Input>(
     });
     const jobs = (await queue.addBulk(bulk)) as Stored<Data>[];
     const parked = jobs.filter((_job, index) => bulk[index]!.isParked);
-    if (parked.length > 0) await parkFromProducer(parts, queue, parked);
+    if (parked.length > 0) await parkFromProducer(parking, queue, parked);
     return jobs.map(readJob);
   }
 
@@ -144,7 +148,7 @@ export function createEnqueuing<Data, Result, Input>(
     async enqueue(data, options = {}) {
       const where = "enqueue()";
       const read = await readOptions(where, options);
-      const [job] = await store([{ data: await readData(where, data, rules), options: read }]);
+      const [job] = await store([{ data: await readData(where, data, parts), options: read }]);
       return job!;
     },
     async enqueueMany(data, options = {}) {
@@ -157,7 +161,7 @@ export function createEnqueuing<Data, Result, Input>(
       const optionsOf = await readForMany(options);
       const entries: Entry<Data>[] = [];
       for (const [index, each] of given.entries()) {
-        const reading = readData(where, each, rules);
+        const reading = readData(where, each, parts);
         // Without a schema there is nothing to wait for.
         const value = reading instanceof Promise ? await reading : reading;
         const own = optionsOf(each, index);

@@ -1,9 +1,9 @@
 import type { TryOptions } from "../../throttle/call-options.ts";
 import type { Cost } from "../../throttle/costs.ts";
+import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import type { JobEta } from "../forecast/forecast.ts";
 import type { Job } from "../job.ts";
 import type { FinishedOptions } from "../manage/finished.ts";
-import type { StoredAccess } from "../bullmq/stored-queue.ts";
 
 /** Where a job is. */
 export type JobState = "waiting" | "active" | "delayed" | "done" | "failed";

@@ -2,10 +2,9 @@ import type { Queue as StoredQueue } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { LaneStore } from "../../core/queue-store.ts";
-import { readJob, type Stored } from "../bullmq/stored-job.ts";
 import { movedToDelayed, movedToWait } from "../bullmq/errors.ts";
 import { isOnItsWay } from "../bullmq/job-fields.ts";
-import { PARK_MS } from "../bullmq/stored-job.ts";
+import { readJob, type Stored, PARK_MS } from "../bullmq/stored-job.ts";
 
 export interface ParkParts {
   readonly name: string;

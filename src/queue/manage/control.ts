@@ -2,9 +2,9 @@ import type { Queue as StoredQueue } from "bullmq";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { PRIORITIES, PRIORITY, type Priority } from "../../core/options.ts";
 import type { LaneStore } from "../../core/queue-store.ts";
-import { readJobId } from "../job.ts";
 import { codeOf, IS_SCHEDULED, NOT_THERE } from "../bullmq/errors.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
+import { readJobId } from "../job.ts";
 
 /** What one can do with a whole queue, or with one of its jobs. All reject with StoreUnavailableError when Redis is away. */
 export interface QueueControl {

@@ -1,11 +1,11 @@
 import type { Queue as StoredQueue } from "bullmq";
 import * as z from "zod";
 import { KEY, readOptions, wholeNumber } from "../../core/options.ts";
-import { readJobId } from "../job.ts";
-import { readJob, type Stored } from "../bullmq/stored-job.ts";
 import { codeOf, NOT_THERE, WRONG_STATE } from "../bullmq/errors.ts";
 import { renew } from "../bullmq/job-fields.ts";
+import { readJob, type Stored } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
+import { readJobId } from "../job.ts";
 
 /** The jobs that have failed and will not be tried again. They are kept until somebody replays or purges them. */
 export interface DeadLetters<Data> {

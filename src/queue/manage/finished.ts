@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { ClosedError } from "../../core/errors.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
-import { JobFailedError, JobMissingError, JobUnfinishedError } from "../errors.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
+import { JobFailedError, JobMissingError, JobUnfinishedError } from "../errors.ts";
 import type { EventStream } from "./events.ts";
 
 export interface FinishedOptions {

@@ -1,9 +1,9 @@
 import pTimeout from "p-timeout";
 import { withSlotInHand, type Slot } from "../../throttle/slot/slot.ts";
+import { DEFAULT_BASE_MS, setBackoff, type Stored } from "../bullmq/stored-job.ts";
 import { check, type Schema } from "../enqueue/data.ts";
 import { HandlerTimeoutError } from "../errors.ts";
 import type { Job } from "../job.ts";
-import { DEFAULT_BASE_MS, setBackoff, type Stored } from "../bullmq/stored-job.ts";
 import type { HandlerResult, OwnedJobContext, WorkerContext } from "./context.ts";
 import { asFailure, invalidFailure, isDiscard, isRetryAfter, isStorable } from "./outcome.ts";
 

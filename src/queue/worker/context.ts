@@ -4,11 +4,11 @@ import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import type { ListedWait, Waits } from "../../throttle/waiting/wait.ts";
 import type { QueueConnection } from "../bullmq/connection.ts";
+import type { Stored } from "../bullmq/stored-job.ts";
 import type { Schema } from "../enqueue/data.ts";
 import { JobLostError } from "../errors.ts";
 import type { Job } from "../job.ts";
 import type { FeederParts } from "../lanes/feeder.ts";
-import type { Stored } from "../bullmq/stored-job.ts";
 import type { Discard, RetryAfter } from "./outcome.ts";
 
 /** What the parts of one worker share. */

@@ -10,7 +10,7 @@ import { pauseFor, type Waits } from "../../throttle/waiting/wait.ts";
 import type { TooFar, WaitOptions } from "../../throttle/waiting/waiting-call.ts";
 import { isFinalError } from "../bullmq/errors.ts";
 import { readJob, type Stored } from "../bullmq/stored-job.ts";
-import { type Job } from "../job.ts";
+import type { Job } from "../job.ts";
 import type { WorkerContext } from "./context.ts";
 import { expiredFailure, impossibleFailure } from "./outcome.ts";
 
@@ -107,7 +107,8 @@ export function readWithDeadline<Data>(
 ): Job<Data> | Promise<Job<Data>> {
   const job = readJob(stored);
   // Only a job whose worker has died can have been started before.
-  if (job.startByMs === undefined || stored.stalledCounter === 0) return job;
+  const mayHaveStarted = job.startByMs !== undefined && stored.stalledCounter > 0;
+  if (!mayHaveStarted) return job;
   return connection
     .begunBy(queue, job.id)
     .then((keptMs) => (keptMs === job.startByMs ? { ...job, startByMs: undefined } : job));

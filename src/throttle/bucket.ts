@@ -15,7 +15,8 @@ import type { Cost } from "./costs.ts";
 import type { Heard } from "./feedback/feedback.ts";
 import type { Slot } from "./slot/slot.ts";
 import type { TryDecision } from "./try/decision.ts";
-import type { TooFar, WaitOptions, Waits } from "./waiting/waiting-call.ts";
+import type { Waits } from "./waiting/wait.ts";
+import type { TooFar, WaitOptions } from "./waiting/waiting-call.ts";
 
 /** A named thing that calls are drawn from, shared by all replicas. */
 export interface Bucket {

@@ -1,6 +1,6 @@
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
-import type { Wait, Waits } from "../../throttle/waiting/waiting-call.ts";
+import type { ListedWait, Waits } from "../../throttle/waiting/wait.ts";
 import { JobLostError } from "../errors.ts";
 import type { Job, Stored } from "../job.ts";
 import type { Discard, RetryAfter } from "./outcome.ts";
@@ -72,7 +72,7 @@ class FetchedContext implements OwnedJobContext {
   #controller: AbortController | undefined;
   #stored: Stored<unknown> | undefined;
   #slot: Slot | undefined;
-  #wait: Wait | undefined;
+  #wait: ListedWait | undefined;
 
   constructor(jobId: string, attempt: number) {
     this.jobId = jobId;
@@ -108,7 +108,7 @@ class FetchedContext implements OwnedJobContext {
     this.#slot = slot;
   }
 
-  add(wait: Wait): void {
+  add(wait: ListedWait): void {
     this.#wait = wait;
   }
 

@@ -1,4 +1,3 @@
-import { setTimeout as pause } from "node:timers/promises";
 import { UnrecoverableError } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
 import { SluiceError, StoreUnavailableError, WaitTooLongError } from "../../core/errors.ts";
@@ -6,7 +5,8 @@ import type { Logger } from "../../core/logger.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { isByPolicy } from "../../throttle/known-policy.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
-import type { TooFar, Wait, WaitOptions, Waits } from "../../throttle/waiting/waiting-call.ts";
+import { pauseFor, type Waits } from "../../throttle/waiting/wait.ts";
+import type { TooFar, WaitOptions } from "../../throttle/waiting/waiting-call.ts";
 import type { QueueConnection } from "../connection.ts";
 import { readJob, type Job, type Stored } from "../job.ts";
 import { expiredFailure, impossibleFailure } from "./outcome.ts";
@@ -61,7 +61,7 @@ export function createJobSlots(
       if (isByPolicy(error)) throw impossibleFailure(error);
       if (!(error instanceof SluiceError)) onKeyError(error);
       else if (!(error instanceof StoreUnavailableError)) throw error;
-      await pauseUnlessClosed(waits);
+      await pauseFor(STORE_RETRY_MS, waits);
       if (isClosed) return undefined;
       try {
         return await drawOnce(job, waits);
@@ -70,14 +70,6 @@ export function createJobSlots(
       }
     }
     return undefined;
-  }
-
-  async function pauseUnlessClosed(waits: Waits): Promise<void> {
-    const pausing = new AbortController();
-    const waiting: Wait = { leave: () => pausing.abort() };
-    waits.add(waiting);
-    await pause(STORE_RETRY_MS, undefined, pausing).catch(() => undefined);
-    waits.delete(waiting);
   }
 
   /** Undefined when it is too late for the job to start. */

@@ -11,13 +11,12 @@ import { nameBinding, UNKNOWN_MS, type TryDecision } from "../try/decision.ts";
 import type { TryDraws } from "../try/try-draw.ts";
 import type { Group, Groups } from "../waiting/group.ts";
 import type { Pacer } from "../waiting/pacer.ts";
+import { Wait, type Waits } from "../waiting/wait.ts";
 import {
   TooFar,
   WaitingCall,
   type CallContext,
-  type Wait,
   type WaitOptions,
-  type Waits,
 } from "../waiting/waiting-call.ts";
 
 /** How calls come in: into the line, or back at once. What is thrown for one is thrown before it waits. */
@@ -184,17 +183,30 @@ function createEntry(bucket: string, refreshPolicy: RefreshPolicy, assertOpen: (
   ): Promise<T> {
     if (!isByPolicy(refusal)) throw refusal;
     return new Promise((resolve, reject) => {
-      const looking = new LookingCall({ bucket, bounds, waits, reject });
+      const wait = new Wait(
+        {
+          onLeave: reject,
+          onExpire: () => {
+            const facts = { bucket, key: bounds.key, maxWaitMs: bounds.maxWaitMs! };
+            const estimates = { retryAfterMs: UNKNOWN_MS, limitedBy: UNANSWERED };
+            reject(new WaitTooLongError({ ...facts, ...estimates }));
+          },
+        },
+        { signal: bounds.signal, maxWaitMs: bounds.maxWaitMs, waits },
+      );
       const goOn = (isOther: boolean): void => {
-        // What goes on is listed in the same turn: there is no moment at which a leave would find nothing.
-        if (!looking.end()) return;
+        // The call is listed in the same turn: a leave always finds one of its waits.
+        if (!wait.end()) return;
         if (!isOther) throw refusal;
         assertOpen();
         resolve(call());
       };
       refreshPolicy()
         .then(goOn)
-        .catch((error: unknown) => looking.leave(error));
+        .catch((error: unknown) => {
+          wait.end();
+          reject(error);
+        });
     });
   }
 
@@ -214,61 +226,6 @@ function createEntry(bucket: string, refreshPolicy: RefreshPolicy, assertOpen: (
 
 /** What bounds a wait. */
 type Bounds = Pick<DrawOptions, "key" | "maxWaitMs" | "signal">;
-
-/** One call while the policy in force is looked up for it: its wait may end as it may in the line. */
-class LookingCall implements Wait {
-  readonly #bucket: string;
-  readonly #bounds: Bounds;
-  readonly #waits: Waits | undefined;
-  readonly #reject: (reason: unknown) => void;
-  readonly #timer: NodeJS.Timeout | undefined;
-  #isOver = false;
-
-  constructor(parts: {
-    readonly bucket: string;
-    readonly bounds: Bounds;
-    /** Where it is listed until it is over. */
-    readonly waits: Waits | undefined;
-    readonly reject: (reason: unknown) => void;
-  }) {
-    this.#bucket = parts.bucket;
-    this.#bounds = parts.bounds;
-    this.#waits = parts.waits;
-    this.#reject = parts.reject;
-    this.#waits?.add(this);
-    const { signal, maxWaitMs } = this.#bounds;
-    signal?.addEventListener("abort", this, { once: true });
-    if (maxWaitMs !== undefined) {
-      this.#timer = setTimeout(() => this.#expire(maxWaitMs), maxWaitMs);
-    }
-  }
-
-  /** Ends the wait, as the look has; false if it was over before. */
-  end(): boolean {
-    if (this.#isOver) return false;
-    this.#isOver = true;
-    clearTimeout(this.#timer);
-    this.#bounds.signal?.removeEventListener("abort", this);
-    this.#waits?.delete(this);
-    return true;
-  }
-
-  leave(reason: unknown): void {
-    this.end();
-    this.#reject(reason);
-  }
-
-  /** The signal was aborted. */
-  handleEvent(): void {
-    this.leave(this.#bounds.signal?.reason);
-  }
-
-  #expire(maxWaitMs: number): void {
-    const facts = { bucket: this.#bucket, key: this.#bounds.key, maxWaitMs };
-    const estimates = { retryAfterMs: UNKNOWN_MS, limitedBy: UNANSWERED };
-    this.leave(new WaitTooLongError({ ...facts, ...estimates }));
-  }
-}
 
 /** What callers are told of their wait. */
 export interface Estimates {

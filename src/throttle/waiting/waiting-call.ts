@@ -4,19 +4,21 @@ import type { DrawOptions } from "../call-options.ts";
 import { DrawnSlot, type DrawnFor, type Slot, type Start } from "../slot/slot.ts";
 import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
+import { Wait, type Waiting, type Waits } from "./wait.ts";
 
-/** How a call waits: one that is made for a job may leave its key's line for a while. */
+/** How a call waits; the call of a job may leave its key's line for a while. */
 export interface WaitOptions extends DrawOptions {
+  /** If its key's time is farther off than this, in ms, the call leaves; Infinity unless given. */
   readonly patienceMs?: number | undefined;
   /** Calls of several lanes take turns. */
   readonly lane?: string | undefined;
-  /** How often its lane goes in a round of turns; 1 unless said otherwise. */
+  /** How often its lane goes in a round of turns; 1 unless given. */
   readonly laneWeight?: number | undefined;
 }
 
 /** Why a call has left: its key's time is too far off for its patience. */
 export class TooFar {
-  /** In how many ms its key may be asked again. */
+  /** In how many ms its key may be asked about again. */
   readonly roomInMs: number;
 
   constructor(roomInMs: number) {
@@ -24,29 +26,17 @@ export class TooFar {
   }
 }
 
-/** What can be ended before its time. */
-export interface Wait {
-  /** Ends it for a reason of the caller's. */
-  leave(reason: unknown): void;
-}
-
-/** Where waits are listed while they last: a set, or what has one of them at a time. */
-export interface Waits {
-  add(wait: Wait): unknown;
-  delete(wait: Wait): unknown;
-}
-
-/** What a wait comes to, and where it is listed until then. */
+/** Where a call's slot goes, or its failure; and where its wait is listed until then. */
 interface Settling {
   readonly resolve: (slot: Slot) => void;
   readonly reject: (reason: unknown) => void;
   readonly waits?: Waits | undefined;
 }
 
-/** What a call needs to know of the bucket that it waits for. */
+/** What a call needs of the bucket that it waits for. */
 export interface CallContext {
   readonly name: string;
-  /** In the order in which calls came. */
+  /** Numbers calls in the order in which they come. */
   takeNumber(): number;
   leave(call: WaitingCall): void;
   /** The limit that holds a group's calls back, as errors name it: `"100/s"`. */
@@ -56,10 +46,10 @@ export interface CallContext {
 }
 
 /**
- * One call in the line, until it gets its slot or its wait ends otherwise.
+ * One call in the line, until it gets its slot or its wait ends in another way.
  * A class, since 100,000 of them may wait and closures would double their size.
  */
-export class WaitingCall implements Caller, DrawnFor, Wait {
+export class WaitingCall implements Caller, DrawnFor, Waiting {
   readonly priority: Priority;
   readonly number: number;
   group: Group;
@@ -69,30 +59,29 @@ export class WaitingCall implements Caller, DrawnFor, Wait {
   readonly #context: CallContext;
   readonly options: WaitOptions;
   readonly #settling: Settling;
-  /** By the process's own clock. */
+  /** Since when it waits, on `performance.now()`. */
   readonly sinceMs: number;
-  #timer: NodeJS.Timeout | undefined;
+  /** Undefined if nothing can end it before its time. */
+  readonly #wait: Wait | undefined;
 
   constructor(
     context: CallContext,
     group: Group,
     options: WaitOptions,
     settling: Settling,
-    sinceMs: number = performance.now(),
+    sinceMs?: number,
   ) {
     this.#context = context;
     this.group = group;
     this.number = context.takeNumber();
     this.options = options;
     this.#settling = settling;
-    settling.waits?.add(this);
     this.priority = options.priority ?? "normal";
-    options.signal?.addEventListener("abort", this, { once: true });
-    this.sinceMs = sinceMs;
-    if (options.maxWaitMs !== undefined) {
-      const leftMs = Math.ceil(sinceMs + options.maxWaitMs - performance.now());
-      this.#timer = setTimeout(expire, Math.max(1, leftMs), this);
-    }
+    this.sinceMs = sinceMs ?? performance.now();
+    const { signal, maxWaitMs } = options;
+    const { waits } = settling;
+    const isBound = signal !== undefined || maxWaitMs !== undefined || waits !== undefined;
+    if (isBound) this.#wait = new Wait(this, { signal, maxWaitMs, sinceMs: this.sinceMs, waits });
   }
 
   get lane(): string | undefined {
@@ -112,26 +101,21 @@ export class WaitingCall implements Caller, DrawnFor, Wait {
   }
 
   go(slot: HeldSlot, start: Start): void {
-    this.#release();
+    this.#wait?.end();
     this.#settling.resolve(new DrawnSlot(this, slot, start));
   }
 
   fail(reason: unknown): void {
-    this.#release();
+    this.#wait?.end();
     this.#settling.reject(reason);
   }
 
-  /** The signal was aborted. */
-  handleEvent(): void {
-    this.leave(this.options.signal?.reason);
-  }
-
-  leave(reason: unknown): void {
+  onLeave(reason: unknown): void {
     this.#context.leave(this);
-    this.fail(reason);
+    this.#settling.reject(reason);
   }
 
-  expire(): void {
+  onExpire(): void {
     const { name, limitedBy, estimateMs } = this.#context;
     const facts = {
       bucket: name,
@@ -140,18 +124,6 @@ export class WaitingCall implements Caller, DrawnFor, Wait {
       retryAfterMs: estimateMs(this.group),
       limitedBy: limitedBy(this.group),
     };
-    this.#context.leave(this);
-    this.fail(new WaitTooLongError(facts));
+    this.onLeave(new WaitTooLongError(facts));
   }
-
-  #release(): void {
-    clearTimeout(this.#timer);
-    this.options.signal?.removeEventListener("abort", this);
-    this.#settling.waits?.delete(this);
-  }
-}
-
-/** One function for all timers: none has to hold a closure. */
-function expire(call: WaitingCall): void {
-  call.expire();
 }

@@ -16,6 +16,7 @@ import {
 } from "../call-options.ts";
 import type { Slot } from "../slot/slot.ts";
 import { createLine, type Waiter } from "../waiting/line.ts";
+import { Wait } from "../waiting/wait.ts";
 
 export function throttle<F extends AnyFunction>(
   bucket: OwnedBucket,
@@ -27,29 +28,32 @@ export function throttle<F extends AnyFunction>(
     throw new InvalidOptionError({ where: "throttled()", option: "fn", value: fn, remedy });
   }
   const { concurrency, ...rest } = readCallOptions("throttled()", options);
-  const places = concurrency === undefined ? undefined : createPlaces(bucket, concurrency);
-  return wrap(bucket, fn, { draw: rest, places });
+  const concurrencySlots =
+    concurrency === undefined ? undefined : createConcurrencySlots(bucket, concurrency);
+  return wrap(bucket, fn, { draw: rest, concurrencySlots });
 }
 
 interface Settings {
   readonly draw: CallOptions;
-  readonly places: Places | undefined;
+  readonly concurrencySlots: ConcurrencySlots | undefined;
 }
 
 function wrap<F extends AnyFunction>(bucket: OwnedBucket, fn: F, settings: Settings): Throttled<F> {
-  const { draw, places } = settings;
+  const { draw, concurrencySlots } = settings;
   const optionsOf = optionsReader("throttled()", draw);
 
   async function paced(this: unknown, ...args: never[]): Promise<unknown> {
     const options = optionsOf(args);
     const run = (): unknown => Reflect.apply(fn, this, args);
-    if (places === undefined) return callOnSlot(bucket, { draw, options }, run);
-    return callWithin(places, options, (left) => callOnSlot(bucket, { draw, options: left }, run));
+    if (concurrencySlots === undefined) return callOnSlot(bucket, { draw, options }, run);
+    return callWithin(concurrencySlots, options, (left) =>
+      callOnSlot(bucket, { draw, options: left }, run),
+    );
   }
 
   const withOptions = (given: DrawOptions): Throttled<F> => {
     const read = readOverrides("with()", given);
-    return wrap(bucket, fn, { draw: { ...draw, ...read }, places });
+    return wrap(bucket, fn, { draw: { ...draw, ...read }, concurrencySlots });
   };
   for (const name of ["name", "length"] as const) {
     Object.defineProperty(paced, name, { value: fn[name], configurable: true });
@@ -57,7 +61,7 @@ function wrap<F extends AnyFunction>(bucket: OwnedBucket, fn: F, settings: Setti
   return Object.assign(paced, { with: withOptions }) as Throttled<F>;
 }
 
-/** Waits for a slot, runs a call on it, and listens to what comes of it. */
+/** Waits for a slot, runs a call on it, and hands the result to feedback. */
 async function callOnSlot(
   bucket: OwnedBucket,
   { draw, options }: { draw: CallOptions; options: DrawOptions },
@@ -93,15 +97,15 @@ async function untilLost(slot: Slot, run: () => unknown): Promise<unknown> {
   }
 }
 
-/** The place is taken before the draw: a call that had its slot and then waited for a place would leave late. */
+/** A concurrency slot is taken before the draw: a call that had its slot and then waited for this one would leave late. */
 async function callWithin(
-  places: Places,
+  concurrencySlots: ConcurrencySlots,
   options: DrawOptions,
   call: (options: DrawOptions) => Promise<unknown>,
 ): Promise<unknown> {
   const sinceMs = performance.now();
   options.signal?.throwIfAborted();
-  const release = await places.take(options);
+  const release = await concurrencySlots.take(options);
   try {
     if (options.maxWaitMs === undefined) return await call(options);
     const leftMs = Math.ceil(options.maxWaitMs - (performance.now() - sinceMs));
@@ -111,10 +115,10 @@ async function callWithin(
   }
 }
 
-/** Bounds how many calls of one wrapped function run here at once. */
-interface Places {
+/** Bounds how many calls of one wrapped function run at once in this process. */
+interface ConcurrencySlots {
   /**
-   * Waits for a place, by priority; resolves with what gives the place back.
+   * Waits for a concurrency slot, by priority; resolves with what gives it back.
    *
    * @throws {@link WaitTooLongError} when none came free within `maxWaitMs`.
    * @throws the signal's reason, when it is aborted.
@@ -123,13 +127,13 @@ interface Places {
   take(options: DrawOptions): Promise<() => void>;
 }
 
-function createPlaces(
+function createConcurrencySlots(
   { name: bucket, onClose }: Pick<OwnedBucket, "name" | "onClose">,
   concurrency: number,
-): Places {
-  const queue = new PQueue({ concurrency, queueClass: PlaceQueue });
+): ConcurrencySlots {
+  const queue = new PQueue({ concurrency, queueClass: LineOfRuns });
 
-  /** A task that lasts as long as the place is held, so that the call itself runs in its caller's async context. */
+  /** A task that lasts as long as the slot is held, so that the call itself runs in its caller's async context. */
   function hold(priority: number, signal: AbortSignal): Promise<() => void> {
     return new Promise((resolve, reject) => {
       const task = (): Promise<void> => new Promise((release) => resolve(release));
@@ -139,30 +143,30 @@ function createPlaces(
 
   return {
     async take({ priority = "normal", key, maxWaitMs, signal }) {
-      const waiting = new AbortController();
-      const leave = onClose((reason) => waiting.abort(reason));
       // One signal may well end a hundred waits; Node would call that a leak.
       if (signal !== undefined) setMaxListeners(0, signal);
-      const onAbort = (): void => waiting.abort(signal?.reason);
-      const onExpire = (): void =>
-        waiting.abort(
-          new WaitTooLongError({
-            bucket,
-            key,
-            maxWaitMs: maxWaitMs!,
-            retryAfterMs: maxWaitMs!,
-            limitedBy: `concurrency ${concurrency} of this process`,
-          }),
-        );
-      signal?.addEventListener("abort", onAbort, { once: true });
-      const timer = maxWaitMs === undefined ? undefined : setTimeout(onExpire, maxWaitMs);
+      const leaving = new AbortController();
+      const wait = new Wait(
+        {
+          onLeave: (reason) => leaving.abort(reason),
+          onExpire: () =>
+            leaving.abort(
+              new WaitTooLongError({
+                bucket,
+                key,
+                maxWaitMs: maxWaitMs!,
+                retryAfterMs: maxWaitMs!,
+                limitedBy: `concurrency ${concurrency} of this process`,
+              }),
+            ),
+        },
+        { signal, maxWaitMs, onClose },
+      );
       try {
-        waiting.signal.throwIfAborted();
-        return await hold(RANKS[priority], waiting.signal);
+        leaving.signal.throwIfAborted();
+        return await hold(RANKS[priority], leaving.signal);
       } finally {
-        leave();
-        clearTimeout(timer);
-        signal?.removeEventListener("abort", onAbort);
+        wait.end();
       }
     },
   };
@@ -175,8 +179,8 @@ interface Entry extends Waiter {
   readonly run: Run;
 }
 
-/** Who waits in a p-queue whose priorities are ranks. Its own queue searches all who wait for one that leaves. */
-class PlaceQueue {
+/** The queue of a p-queue whose priorities are ranks. Its own one searches all entries for one that leaves. */
+class LineOfRuns {
   readonly #line = createLine<Entry>();
   readonly #entries = new Map<string, Entry>();
 
@@ -184,7 +188,7 @@ class PlaceQueue {
     return this.#line.size;
   }
 
-  /** p-queue gives each an id of its own. */
+  /** p-queue gives each run an id of its own. */
   enqueue(
     run: Run,
     { priority: rank = 0, id = "" }: { priority?: number; id?: string } = {},
@@ -208,7 +212,7 @@ class PlaceQueue {
     this.#line.remove(entry);
   }
 
-  /** p-queue does neither of itself. */
+  /** p-queue calls neither of these by itself. */
   filter(): Run[] {
     return [];
   }

@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 import { createJobSlots } from "../../../src/queue/worker/job-start.ts";
 import type { Job } from "../../../src/queue/job.ts";
 import type { OwnedBucket } from "../../../src/throttle/bucket.ts";
-import type { Wait } from "../../../src/throttle/waiting/waiting-call.ts";
+import type { Wait } from "../../../src/throttle/waiting/wait.ts";
 
 const job = { id: "1", key: "k", data: undefined, priority: "normal" } as unknown as Job<unknown>;
 

@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import { createLateSlots } from "../../../src/throttle/waiting/lateness.ts";
+import { createLateSlots, createStaleCheck } from "../../../src/throttle/waiting/lateness.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
 import { createFarStore } from "../../support/far-store.ts";
 import { createTestBucket } from "../../support/test-bucket.ts";
@@ -74,5 +74,19 @@ describe("a process that is busy whenever a reply comes", () => {
 
     expect(draw).toHaveBeenCalledTimes(4);
     await bucket.close();
+  });
+});
+
+describe("createStaleCheck", () => {
+  it("takes a reply for stale that took more than a horizon longer than the quickest", () => {
+    const isStale = createStaleCheck();
+
+    expect([30, 10, 110, 110.1].map(isStale)).toEqual([false, false, false, true]);
+  });
+
+  it("takes a slower network for usual after one reply", () => {
+    const isStale = createStaleCheck();
+
+    expect([10, 300, 300, 400, 401].map(isStale)).toEqual([false, true, false, false, true]);
   });
 });

@@ -3,7 +3,7 @@ import { describe, expect, it, vi } from "vitest";
 import { leakyBucket } from "../../../src/core/policy/limit-makers.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../../src/throttle/bucket/bucket-options.ts";
-import type { Wait } from "../../../src/throttle/waiting/waiting-call.ts";
+import type { Wait } from "../../../src/throttle/waiting/wait.ts";
 import { deferred } from "../../support/deferred.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
 import { rejectionOf } from "../../support/rejection.ts";

@@ -19,7 +19,10 @@ import {
   type WaitOptions,
 } from "../waiting/waiting-call.ts";
 
-/** How calls come in: into the line, or back at once. What is thrown for one is thrown before it waits. */
+/**
+ * How calls come into a bucket: into its line, or back at once with a decision or an error. What can be refused is
+ * refused before the call waits.
+ */
 export interface Admission {
   /**
    * Waits for a slot.
@@ -29,12 +32,15 @@ export interface Admission {
    * @throws the signal's reason, when it is aborted already, and as {@link Groups.of} does.
    */
   draw(options: DrawOptions): Promise<Slot>;
-  /** Waits as the call of a job: it is never shed, leaves when its key's time is too far off, and can be stopped by what is among `waits`. */
+  /**
+   * Waits as the call of a job does: it is never refused because the line is full, leaves when its key's time is too far
+   * off, and can be ended by whoever has `waits`.
+   */
   readonly drawForJob: OwnedBucket["drawForJob"];
   /** @throws {@link ClosedError} after `close()`, and as {@link Groups.of} does. */
   tryDraw(options: TryOptions): Promise<TryDecision>;
   readonly check: OwnedBucket["checkDrawable"];
-  /** Lets nobody in any more. */
+  /** From now on no call comes in. */
   close(): void;
 }
 
@@ -46,7 +52,7 @@ export interface AdmissionParts {
   readonly groups: Groups;
   readonly pacer: Pacer;
   readonly tries: TryDraws;
-  readonly estimates: Estimates;
+  readonly known: KnownPolicy;
   readonly refreshPolicy: RefreshPolicy;
   /** @throws {@link InvalidOptionError} when a cost names a unit that nothing counts. */
   readonly assertUnits: (where: string, options: TryOptions) => void;
@@ -62,15 +68,16 @@ const SHED_AT: Readonly<Record<Priority, number>> = {
   low: 0.7,
 };
 
+/** What bounds a wait. */
+type Bounds = Pick<DrawOptions, "key" | "maxWaitMs" | "signal">;
+
 export function createAdmission(parts: AdmissionParts): Admission {
-  const { name, maxWaiting, groups, pacer, tries, estimates, assertUnits } = parts;
+  const { name, maxWaiting, groups, pacer, tries, refreshPolicy, assertUnits } = parts;
   let calls = 0;
   let isListening = false;
   let isClosed = false;
-
-  const entry = createEntry(name, parts.refreshPolicy, assertOpen);
   const context: CallContext = {
-    ...estimates,
+    ...createEstimates(parts.known, pacer),
     name,
     takeNumber: () => (calls += 1),
     leave: (call) => pacer.leave(call),
@@ -83,7 +90,64 @@ export function createAdmission(parts: AdmissionParts): Admission {
     parts.listen?.();
   }
 
-  /** As a line fills, it is kept for those who are more urgent. */
+  /**
+   * Lets a call in by the policy that is known here; if that refuses it, by the one in force. `call` is given `waits`,
+   * and since when the call waits, if the policy was looked up for it.
+   * Not async, and no closure for each call: they would cost as much as the rest.
+   */
+  function enter<Options extends Bounds, T>(
+    call: (options: Options, waits?: Waits, sinceMs?: number) => Promise<T>,
+    options: Options,
+    waits?: Waits,
+  ): Promise<T> {
+    assertOpen();
+    try {
+      return call(options, waits);
+    } catch (error) {
+      const sinceMs = performance.now();
+      return afterLookup(error, () => call(options, waits, sinceMs), options, waits);
+    }
+  }
+
+  /**
+   * Looks up whether another policy is in force than the one that refused a call, and throws the refusal if not. The
+   * caller waits meanwhile as it would in the line: its signal and its `maxWaitMs` hold, and its wait is among `waits`.
+   */
+  function afterLookup<T>(
+    refusal: unknown,
+    call: () => T | Promise<T>,
+    bounds: Bounds = {},
+    waits?: Waits,
+  ): Promise<T> {
+    if (!isByPolicy(refusal)) throw refusal;
+    const { key, maxWaitMs, signal } = bounds;
+    return new Promise((resolve, reject) => {
+      const waiting = {
+        onLeave: reject,
+        onExpire: () => {
+          const facts = { bucket: name, key, maxWaitMs: maxWaitMs! };
+          const estimates = { retryAfterMs: UNKNOWN_MS, limitedBy: UNANSWERED };
+          reject(new WaitTooLongError({ ...facts, ...estimates }));
+        },
+      };
+      const wait = new Wait(waiting, { signal, maxWaitMs, waits });
+      const goOn = (isOther: boolean): void => {
+        // The call is listed in the same turn: a leave always finds one of its waits.
+        if (!wait.end()) return;
+        if (!isOther) throw refusal;
+        assertOpen();
+        resolve(call());
+      };
+      refreshPolicy()
+        .then(goOn)
+        .catch((error: unknown) => {
+          wait.end();
+          reject(error);
+        });
+    });
+  }
+
+  /** As a line fills, the rest of it is kept for more urgent calls. */
   function shed({ priority = "normal", key }: DrawOptions, group: Group): void {
     const waiting = parts.waiting();
     const most = maxWaiting * SHED_AT[priority];
@@ -102,6 +166,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     });
   }
 
+  /** Units were checked when the job was enqueued; the limit that counted them then may be gone. */
   function waitForJob(
     options: WaitOptions,
     waits?: Waits,
@@ -126,19 +191,9 @@ export function createAdmission(parts: AdmissionParts): Admission {
   }
 
   return {
-    draw(options) {
-      assertOpen();
-      return entry.enter(wait, options);
-    },
-    drawForJob(options, waits) {
-      assertOpen();
-      // Its units were looked at as it was enqueued; what counted them then may be gone.
-      return entry.enter(waitForJob, options, waits);
-    },
-    tryDraw(options) {
-      assertOpen();
-      return entry.enter(tryNow, options);
-    },
+    draw: (options) => enter(wait, options),
+    drawForJob: (options, waits) => enter(waitForJob, options, waits),
+    tryDraw: (options) => enter(tryNow, options),
     check(where, options) {
       const check = (): void => {
         assertUnits(where, options);
@@ -148,7 +203,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
         check();
         return undefined;
       } catch (error) {
-        return entry.afterLook(error, check);
+        return afterLookup(error, check);
       }
     },
     close() {
@@ -157,93 +212,16 @@ export function createAdmission(parts: AdmissionParts): Admission {
   };
 }
 
-/** Lets calls in by the policy that is known here, and those that it refuses by the one in force. */
-interface Entry {
-  /**
-   * What is thrown by what the policy says is thrown only if no other is in force. While that is looked up, the caller
-   * waits as it would in the line: its signal and its `maxWaitMs` hold, and its wait is among `waits`. `call` is given
-   * those too, and is told since when, if it comes after a look.
-   */
-  enter<Options extends Bounds, T>(
-    call: (options: Options, waits?: Waits, sinceMs?: number) => Promise<T>,
-    options: Options,
-    waits?: Waits,
-  ): Promise<T>;
-  /** The same for what was refused already. */
-  afterLook<T>(refusal: unknown, call: () => T | Promise<T>): Promise<T>;
-}
-
-/** `assertOpen` throws once nobody is let in any more. */
-function createEntry(bucket: string, refreshPolicy: RefreshPolicy, assertOpen: () => void): Entry {
-  function afterLook<T>(
-    refusal: unknown,
-    call: () => T | Promise<T>,
-    bounds: Bounds = {},
-    waits?: Waits,
-  ): Promise<T> {
-    if (!isByPolicy(refusal)) throw refusal;
-    return new Promise((resolve, reject) => {
-      const wait = new Wait(
-        {
-          onLeave: reject,
-          onExpire: () => {
-            const facts = { bucket, key: bounds.key, maxWaitMs: bounds.maxWaitMs! };
-            const estimates = { retryAfterMs: UNKNOWN_MS, limitedBy: UNANSWERED };
-            reject(new WaitTooLongError({ ...facts, ...estimates }));
-          },
-        },
-        { signal: bounds.signal, maxWaitMs: bounds.maxWaitMs, waits },
-      );
-      const goOn = (isOther: boolean): void => {
-        // The call is listed in the same turn: a leave always finds one of its waits.
-        if (!wait.end()) return;
-        if (!isOther) throw refusal;
-        assertOpen();
-        resolve(call());
-      };
-      refreshPolicy()
-        .then(goOn)
-        .catch((error: unknown) => {
-          wait.end();
-          reject(error);
-        });
-    });
-  }
-
-  return {
-    afterLook,
-    /** Not async, and no closure for each call: they would cost as much as the rest. */
-    enter(call, options, waits) {
-      try {
-        return call(options, waits);
-      } catch (error) {
-        const sinceMs = performance.now();
-        return afterLook(error, () => call(options, waits, sinceMs), options, waits);
-      }
-    },
-  };
-}
-
-/** What bounds a wait. */
-type Bounds = Pick<DrawOptions, "key" | "maxWaitMs" | "signal">;
-
-/** What callers are told of their wait. */
-export interface Estimates {
-  /** What holds a group's calls back, as errors name it: `"100/s"`. */
-  readonly limitedBy: (group: Group) => string;
-  /** About how long a call of this group that comes now will wait. */
-  readonly estimateMs: (group: Group) => number;
-}
-
-/** An answer that takes so long is what a caller waits for. */
+/** If an answer takes longer than this, callers wait for Redis rather than for a limit. */
 const SILENT_MS = 50;
 /** What holds a call back, as errors name it, until Redis says what does. */
 const UNANSWERED = "Redis, which has not answered yet";
 
-export function createEstimates(
+/** What errors say of a call's wait. */
+function createEstimates(
   known: KnownPolicy,
-  pacer: Pick<Pacer, "waiting" | "askTimes">,
-): Estimates {
+  pacer: Pacer,
+): Pick<CallContext, "limitedBy" | "estimateMs"> {
   const isSilent = (): boolean => pacer.askTimes.silentMs > SILENT_MS;
 
   return {
@@ -259,11 +237,11 @@ export function createEstimates(
       const comesAtMs = Math.max(notBeforeMs, turnAtMs === 0 ? 0 : turnAtMs + HORIZON_MS);
       const dueMs = comesAtMs - performance.now();
       const waiting = keyLimits.length > 0 ? line.size : pacer.waiting;
-      // Nobody can tell when a lease comes free, nor, of a pause or the like that may hide one, how long that takes.
+      // It is not known when a lease comes free; and a pause or the like may hide that a lease is waited for.
       const isOfLease = bindsAt < 0 ? hasLeases : binding !== undefined && isLeased(binding);
       const isUnknown = isSilent() || isOfLease;
       const least = isUnknown ? UNKNOWN_MS : 1;
-      // The first of those who wait goes when it is due, and the others one after the other.
+      // The first caller goes when it is due, and the others one after the other.
       const inLineMs = dueMs > 0 ? dueMs + (waiting - 1) * stepMs : waiting * stepMs;
       return Math.ceil(Math.min(LONGEST_MS, Math.max(least, inLineMs)));
     },

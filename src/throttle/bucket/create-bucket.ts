@@ -36,7 +36,7 @@ import { createPacer, type Pacer } from "../waiting/pacer.ts";
 import type { WaitingCall } from "../waiting/waiting-call.ts";
 import { createFetch } from "../wrap/fetch.ts";
 import { throttle } from "../wrap/throttled.ts";
-import { createAdmission, createEstimates } from "./admission.ts";
+import { createAdmission } from "./admission.ts";
 import { createLiveControl } from "./live-control.ts";
 
 const NO_OPTIONS: DrawOptions = Object.freeze({});
@@ -75,7 +75,7 @@ export function createBucket(parts: BucketSettings): OwnedBucket {
     groups,
     pacer,
     tries,
-    estimates: createEstimates(known, pacer),
+    known,
     listen: parts.listen,
   });
   const listener = createFeedback(

@@ -25,7 +25,7 @@ export interface AskTimes {
   retryNow(): void;
 }
 
-/** An asker that was told to come later asks again after this time: a message that calls it sooner may get lost. */
+/** An asker whose turn is later asks again after this time: a message that calls it sooner may get lost. */
 const RECHECK_MS: number = LOOK_IN_US / 1_000;
 /** The place of an asker that waits for a lease lasts for half a second longer. */
 const LONGEST_RECHECK_MS = 1_000;

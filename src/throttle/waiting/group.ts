@@ -12,7 +12,7 @@ import { createLine, type Line, type Waiter } from "./line.ts";
 export interface Caller extends Waiter {
   /** In the order in which callers came to the bucket. */
   readonly number: number;
-  /** How far off its key's time may be, in ms; beyond that it does not wait. */
+  /** If its key's time is farther off than this, in ms, it does not wait. */
   readonly patienceMs: number;
   group: Group;
   go(slot: HeldSlot, start: Start): void;
@@ -21,7 +21,7 @@ export interface Caller extends Waiter {
 
 /**
  * Calls of one key and cost: a slot of one of them is as good for another.
- * A class, since there may be one for each call that is tried; nobody waits in those, so they need no line.
+ * A class, since there may be one for each call that is tried; no caller waits in those, so they need no line.
  */
 export class Group {
   readonly callTerms: CallTerms;
@@ -29,9 +29,9 @@ export class Group {
   readonly name: string;
   /** The key, if it has limits of its own. */
   readonly limitedKey: string | undefined;
-  /** Whether callers came that may be sent away; to look for them among 100,000 others would take long. */
+  /** Whether callers came that may be sent away; a search for them among 100,000 others would take long. */
   hasImpatient = false;
-  // What follows is written by `group-schedule.ts` only. The three times and numbers hold in every position.
+  // Only `group-schedule.ts` writes the fields from here on.
   /** When the key may be asked about again, on `performance.now()`; 0: at any time. */
   readonly notBeforeMs: number = 0;
   /** Callers up to this number are asked for before these: they had come when the key deferred these. */
@@ -65,13 +65,13 @@ export class Group {
     return (this.#held ??= createHeldSlots());
   }
 
-  /** Whether nobody waits in it, and no slot is held. */
+  /** Whether no caller waits in it, and no slot is held. */
   get isIdle(): boolean {
     return (this.#line?.size ?? 0) === 0 && (this.#held?.size ?? 0) === 0;
   }
 
-  /** Lets go of what only those who wait need. */
-  rest(): void {
+  /** Drops what only callers that wait need. */
+  dropLine(): void {
     this.#line = undefined;
     this.#held = undefined;
   }
@@ -100,13 +100,13 @@ export interface Groups {
    * @throws {@link CostTooLargeError} when the call could never pass.
    */
   of(options: TryOptions): Group;
-  /** Another policy is in force: all groups are made anew. */
+  /** Another policy is in force: all groups are made again. */
   clear(): void;
 }
 
-/** So many come before those in which nobody waits let go of what they need to wait. */
+/** From this many groups on, idle ones drop their lines. */
 const LEAST_SWEPT = 1_000;
-/** So many of them are kept beyond that: to make one anew costs a try more than to find it. */
+/** If more than this are idle, they are forgotten; fewer are kept, since making a group costs a try more than finding it. */
 const MOST_IDLE = 10_000;
 
 export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
@@ -114,19 +114,19 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
   const groups = new Map<string, Group>();
   const byKey = new Map<string, Group>();
   let plain: Group | undefined;
-  /** What calls are under that cost one call and have a key, where all keys have the same limits. */
+  /** The terms of calls that cost one call and have a key, where all keys have the same limits. */
   let usual: { readonly callTerms: CallTerms; readonly prefix: string } | undefined;
   let sweepAt = LEAST_SWEPT;
 
   function forgetIdle(): void {
     const idle = [...groups.values()].filter(({ isIdle }) => isIdle);
-    for (const group of idle) group.rest();
+    for (const group of idle) group.dropLine();
     const busy = groups.size - idle.length;
     if (idle.length > MOST_IDLE) {
       byKey.clear();
       for (const { name } of idle) groups.delete(name);
     }
-    // To look at all of them for each new one would cost more than they do.
+    // Looking at all groups for each new one would cost more than the idle ones do.
     sweepAt = groups.size + Math.max(LEAST_SWEPT, busy);
   }
 
@@ -134,7 +134,7 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
     const inForce = policy();
     const { limits: shared, perKey, text } = inForce;
     if (perKey !== undefined && shared.length === 0 && key === undefined) {
-      const remedy = "all limits of the bucket are per key: say whom the call is for";
+      const remedy = "all limits of the bucket are per key: give the call a key";
       throw new InvalidOptionError({
         where: `bucket("${bucket}")`,
         option: "key",
@@ -146,7 +146,7 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
     const limits = [...shared, ...keyLimits];
     const costs = costsOf(bucket, limits, cost);
     const limitedKey = keyLimits.length > 0 ? key : undefined;
-    // A key may hold spaces and digits: the colon says where the costs end.
+    // A key may hold spaces and digits: the colon marks where the costs end.
     const prefix = `${costs.join(" ")}:`;
     const name = prefix + (limitedKey ?? "");
     const found = groups.get(name);
@@ -166,14 +166,14 @@ export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
     return group;
   }
 
-  /** Most are of a key like all others. */
+  /** The group of a key that has the same limits as all others: most are. */
   function findUsual(key: string): Group | undefined {
     if (usual === undefined) return undefined;
     const name = usual.prefix + key;
     return groups.get(name) ?? add(new Group(usual.callTerms, { keeper, name, limitedKey: key }));
   }
 
-  /** Calls that say no more than whom they are for, under limits that are the same for all keys. */
+  /** The group of calls that say no more than their key, under limits that are the same for all keys. */
   function findByKey(key: string): Group | undefined {
     const { perKey } = policy();
     if (perKey === undefined) return (plain ??= find({}));

@@ -13,14 +13,14 @@ export interface HeldSlot {
 /** The slots that this process has drawn and not yet used, earliest first. */
 export interface HeldSlots {
   readonly size: number;
-  /** When the earliest one comes, on `performance.now()`; Infinity if there is none. */
+  /** When the earliest slot comes, on `performance.now()`; Infinity if there is none. */
   readonly nextAtMs: number;
-  /** When the latest one comes; -Infinity if there is none. */
+  /** When the latest slot comes; -Infinity if there is none. */
   readonly lastAtMs: number;
   /** Adds what was granted; `offsetMs` is how far this process's clock runs ahead of the bucket's. */
   add(granted: Granted, firstLease: number, offsetMs: number): void;
   take(): HeldSlot;
-  /** Takes out the `count` latest ones, latest first. */
+  /** Takes out the `count` latest slots, latest first. */
   takeLatest(count: number): HeldSlot[];
 }
 
@@ -40,7 +40,7 @@ interface Run {
   readonly firstLease: number;
 }
 
-/** Holds runs rather than slots: at 100,000/s one reply stands for a thousand of them. */
+/** Holds runs rather than slots: at 100,000/s one reply brings a thousand slots. */
 export function createHeldSlots(): HeldSlots {
   const runs: Run[] = [];
   let size = 0;
@@ -49,13 +49,13 @@ export function createHeldSlots(): HeldSlots {
   function addRun(run: Run): void {
     if (run.end === 0) return;
     runs.push(run);
-    // Slots that others gave back may lie before those that are held.
+    // A slot that another process gave back may lie before those that are held.
     runs.sort((a, b) => a.slotUs(a.index) - b.slotUs(b.index));
     size += run.end;
-    settleNext();
+    updateNext();
   }
 
-  function settleNext(): void {
+  function updateNext(): void {
     const run = runs[0];
     nextAtMs = run === undefined ? Infinity : run.slotUs(run.index) / 1_000 + run.offsetMs;
   }
@@ -84,7 +84,7 @@ export function createHeldSlots(): HeldSlots {
       run.index += 1;
       size -= 1;
       if (run.index === run.end) runs.shift();
-      settleNext();
+      updateNext();
       return slot;
     },
     takeLatest(count) {
@@ -96,7 +96,7 @@ export function createHeldSlots(): HeldSlots {
         if (run.index === run.end) runs.pop();
       }
       size -= latest.length;
-      settleNext();
+      updateNext();
       return latest;
     },
   };

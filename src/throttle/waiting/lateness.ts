@@ -24,7 +24,7 @@ const TIMERS_MS = 5;
 /**
  * How late a slot may be used, in ms: half an interval; at least what timers and a busy process are off, at most one
  * horizon. At 100/s both are 5 ms, which leaves as much to the network before a second can see two calls too many.
- * Above 2,000/s so many calls wait that work on them keeps a process busy for longer, and a second has room for it.
+ * Above 2,000/s the work on all waiting calls keeps a process busy for longer, and a second has room for it.
  * Where nothing is evenly spaced there is no interval, and a whole horizon is allowed.
  */
 export function mostLateMs({ intervalMs }: Pick<CallTerms, "intervalMs">): number {

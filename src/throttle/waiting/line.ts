@@ -1,13 +1,13 @@
 import { PRIORITIES, type Priority } from "../../core/options.ts";
 
-/** One who waits, as a link of the line it waits in. */
+/** A caller that waits, as a link of its line. */
 export interface Waiter {
   readonly priority: Priority;
-  /** Whose it is, where lanes take turns; undefined: it waits behind all who came before. */
+  /** Its lane, where lanes take turns; undefined: it waits behind all callers that came before. */
   readonly lane?: string | undefined;
-  /** How often its lane goes in a round of turns; 1 unless said otherwise. */
+  /** How often its lane goes in a round of turns; 1 unless given. */
   readonly laneWeight?: number | undefined;
-  /** In which round of turns it goes, or how far in it; the line's own. */
+  /** In which round of turns it goes, or how far in it; only the line writes it. */
   round: number;
   previous: Waiter | undefined;
   next: Waiter | undefined;
@@ -16,33 +16,33 @@ export interface Waiter {
 /** The callers that wait in one process: by priority, then first come, first served; those of lanes take turns. */
 export interface Line<W extends Waiter> {
   readonly size: number;
-  /** Who would go next. */
+  /** The caller that would go next. */
   readonly head: W | undefined;
-  /** Who would go last. */
+  /** The caller that would go last. */
   readonly last: W | undefined;
-  /** From who would go last to who would go next; each may be taken out when its turn here comes. */
+  /** From the last to the next; each may be taken out once the iteration has come to it. */
   fromLast(): Iterable<W>;
   /** How many of one priority wait; 0 is the most urgent. */
   sizeOf(rank: number): number;
   push(waiter: W): void;
   shift(): W | undefined;
-  /** Takes out one that still waits, wherever it stands. */
+  /** Takes out a caller that still waits, wherever it is. */
   remove(waiter: W): void;
 }
 
-/** In which round the last one of a lane goes, in which one has gone last, and how many of it wait. */
+/** In which round the last caller of a lane goes, in which one has gone last, and how many callers of it wait. */
 interface Turns {
   round: number;
   wentIn: number;
   waiting: number;
 }
 
-/** So many lanes of which nobody waits are remembered, beside twice those that wait. */
+/** How many idle lanes are remembered, beside twice as many as callers wait. */
 const MOST_IDLE_LANES = 1_000;
 
 interface Queue {
   size: number;
-  /** The round of who went last. */
+  /** The round of the caller that went last. */
   round: number;
   readonly lanes: Map<string, Turns>;
   head: Waiter | undefined;
@@ -128,15 +128,15 @@ export function createLine<W extends Waiter>(): Line<W> {
     },
     remove(waiter) {
       const turns = unlink(queues.get(waiter.priority)!, waiter);
-      // Those who left without a turn have not used it up.
+      // Callers that left without a turn have not used it up.
       if (turns?.waiting === 0) turns.round = turns.wentIn;
     },
   };
 }
 
 /**
- * One of a lane goes a turn after the lane's last one. Who has no lane goes with the last of all, but waits
- * no more rounds than callers: the last may be one of a lane that seldom has a turn.
+ * A caller of a lane goes a turn after the lane's last one. A caller that has no lane goes with the last of all, but
+ * waits no more rounds than there are callers: the last may be of a lane that rarely has a turn.
  */
 function roundOf({ round, lanes, tail, size }: Queue, { lane, laneWeight = 1 }: Waiter): number {
   if (lane === undefined) return Math.min(tail?.round ?? round, round + size);
@@ -148,7 +148,7 @@ function roundOf({ round, lanes, tail, size }: Queue, { lane, laneWeight = 1 }: 
   return turns.round;
 }
 
-/** In the same round, lanes of which fewer wait go first: theirs have come to this process later. */
+/** In the same round, lanes of which fewer callers wait go first: those came to this process later. */
 function goesBefore({ lanes }: Queue, waiter: Waiter, other: Waiter): boolean {
   if (waiter.round !== other.round) return waiter.round < other.round;
   if (waiter.lane === undefined || other.lane === undefined) return false;

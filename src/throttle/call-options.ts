@@ -1,10 +1,10 @@
 /**
  * The options of calls: their types, their checks, and how those of a wrapped function become those of one call.
  *
- * Where they act: `priority` and `key` in `waiting/line.ts`; `cost` in `costs.ts`; `maxWaitMs` and `signal` end a
- * wait in `waiting/waiting-call.ts`, in `bucket/admission.ts` while the policy is looked up, and in
- * `wrap/throttled.ts` while `concurrency` holds the call back; `settle` in `slot/settle.ts`; `feedback` in
- * `feedback/feedback.ts`.
+ * Where they act: `maxWaitMs` and `signal` end a wait in `waiting/wait.ts`, for calls in the line
+ * (`waiting/waiting-call.ts`), for a look at the policy (`bucket/admission.ts`) and for `concurrency`
+ * (`wrap/throttled.ts`); `priority` in `waiting/line.ts`; `key` in `core/policy/per-key.ts`; `cost` in `costs.ts`;
+ * `settle` in `slot/settle.ts`; `feedback` in `feedback/feedback.ts`.
  */
 import * as z from "zod";
 import { isThenable, ignoreRejection } from "../core/describe.ts";

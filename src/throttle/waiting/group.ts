@@ -31,10 +31,14 @@ export class Group {
   readonly limitedKey: string | undefined;
   /** Whether callers came that may be sent away; a search for them among 100,000 others would take long. */
   hasImpatient = false;
-  // Only `group-schedule.ts` writes the fields from here on.
+  #line: Line<Caller> | undefined;
+  #held: HeldSlots | undefined;
+
+  // Only `group-schedule.ts` writes the fields from here on. They hold while no caller waits, too: the next one finds
+  // its key deferred.
   /** When the key may be asked about again, on `performance.now()`; 0: at any time. */
   readonly notBeforeMs: number = 0;
-  /** Callers up to this number are asked for before these: they had come when the key deferred these. */
+  /** Callers up to this number are asked for before these: they had come when the key deferred these calls. */
   readonly behind: number = 0;
   /** Decides between groups of which nothing else says which comes first. */
   readonly queuedAt: number = 0;
@@ -44,8 +48,6 @@ export class Group {
   readonly hasNews: boolean = false;
   /** What held these calls back last, as a reply numbers it. */
   readonly bindsAt: number = 0;
-  #line: Line<Caller> | undefined;
-  #held: HeldSlots | undefined;
 
   constructor(
     callTerms: CallTerms,

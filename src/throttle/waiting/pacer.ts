@@ -22,28 +22,24 @@ import { slotsOf, type HeldSlot } from "./held-slots.ts";
  * callers of one tick are asked for together.
  *
  * ```
- *            wait(), leave(), askAgain(), learn(), or
- *   ┌──────┐ the alarm: the time to ask has come           ┌─────┐
- *   │ idle ├──────────────────────────────────────────────►│ due │◄────────┐
- *   └──▲───┘                                               └──┬──┘         │
- *      │ work(): no caller lacks a slot, or it is too early   │            │
- *      ├──────────────────────────────────────────────────────┤            │
- *      │                                           work() calls ask()      │
- *      │ receive(): no slots; the answer says when   ┌────────▼─┐          │
- *      ├─────────────────────────────────────────────┤  asking  │          │
- *      │ (if it fails: all callers fail, or it       └────────┬─┘          │
- *      │  asks again in a second)         receive(): slots    │            │
- *      │                                             ┌────────▼─┐          │
- *      └─────────────────────────────────────────────┤  holding │          │
- *        the alarm: a slot's time has come, and      └────────┬─┘          │
- *        work() lets its caller go               the slot comes too late   │
- *                                                    ┌────────▼─┐  draws   │
- *                                                    │   late   ├──────────┘
- *                                                    └──────────┘  again, and refunds the slot
+ *   ┌──────────────────────────┬──────────────────────┐
+ *   ▼                          │                      │ the caller goes
+ *  idle ───────► due ───────► asking ───────────► holding
+ *   ▲             │ ▲                                 │
+ *   └─────────────┘ └──────────── late ◄──────────────┘
+ *
+ *  idle → due         a caller comes or leaves, there is news, or the alarm rings: workSoon(), then work()
+ *  due → idle         work(): no caller lacks a slot, or it is too early to ask; sets the alarm
+ *  due → asking       work() calls ask()
+ *  asking → idle      receive(): no slots, but when to ask again; or the request fails: the callers do, or wait a second
+ *  asking → holding   receive(): slots; work() sets the alarm to the first of them
+ *  holding → idle     the alarm rings: dispatchDue() lets the caller go
+ *  holding → late     dispatchDue() finds that a slot comes too late, or receive() that its whole reply does
+ *  late → due         refund() gives back what the slot took of a quota; its caller is asked for again
  * ```
  *
- * The bucket as a whole is idle, due or asking; a caller's slot is held or late meanwhile. What is asked for is in
- * `draw-request.ts`, when in `ask-times.ts`, who goes in `dispatch.ts`, and what is too late in `lateness.ts`.
+ * Slots may be held, or late, while the next request is under way. What is asked for is in `draw-request.ts`, when in
+ * `ask-times.ts`, who goes in `dispatch.ts`, and what is too late in `lateness.ts`.
  */
 export interface Pacer {
   /** How many callers wait. */

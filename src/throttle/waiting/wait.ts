@@ -34,12 +34,12 @@ export interface Waiting {
  * A class, since 100,000 of them may be under way, and closures would double their size.
  */
 export class Wait {
-  readonly #waiting: Waiting;
+  /** Undefined once the wait is over. */
+  #waiting: Waiting | undefined;
   readonly #signal: AbortSignal | undefined;
   readonly #waits: Waits | undefined;
   readonly #timer: NodeJS.Timeout | undefined;
   readonly #stopListening: (() => void) | undefined;
-  #isOver = false;
 
   constructor(waiting: Waiting, { signal, maxWaitMs, sinceMs, waits, onClose }: WaitBounds) {
     this.#waiting = waiting;
@@ -52,13 +52,13 @@ export class Wait {
     }
     this.#stopListening = onClose?.((reason) => this.leave(reason));
     // It was closed already.
-    if (this.#isOver) this.#stopListening?.();
+    if (this.#waiting === undefined) this.#stopListening?.();
   }
 
   /** Ends the wait, which has come to what it was for; false if it was over before. */
   end(): boolean {
-    if (this.#isOver) return false;
-    this.#isOver = true;
+    if (this.#waiting === undefined) return false;
+    this.#waiting = undefined;
     clearTimeout(this.#timer);
     this.#signal?.removeEventListener("abort", this);
     this.#waits?.delete(this);
@@ -68,12 +68,14 @@ export class Wait {
 
   /** Ends the wait for a reason, if it is not over. */
   leave(reason: unknown): void {
-    if (this.end()) this.#waiting.onLeave(reason);
+    const waiting = this.#waiting;
+    if (this.end()) waiting?.onLeave(reason);
   }
 
   /** Ends the wait because it takes too long, if it is not over. */
   expire(): void {
-    if (this.end()) this.#waiting.onExpire();
+    const waiting = this.#waiting;
+    if (this.end()) waiting?.onExpire();
   }
 
   /** The signal was aborted. */

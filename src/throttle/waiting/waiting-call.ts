@@ -81,7 +81,7 @@ export class WaitingCall implements Caller, DrawnFor, Waiting {
     const { signal, maxWaitMs } = options;
     const { waits } = settling;
     const isBound = signal !== undefined || maxWaitMs !== undefined || waits !== undefined;
-    if (isBound) this.#wait = new Wait(this, { signal, maxWaitMs, sinceMs, waits });
+    if (isBound) this.#wait = new Wait(this, { signal, maxWaitMs, sinceMs: this.sinceMs, waits });
   }
 
   get lane(): string | undefined {

@@ -19,11 +19,11 @@ local function book_run(booking)
   -- Less than a whole share is left to earlier turns: it is not worth a draw.
   local count = (booking.ahead > 0 and fit < booking.most) and 0 or math.min(booking.most, fit)
   if count <= 0 then return { slots = {}, count = 0, at_us = 0, excess = 0 } end
-  local function slot_at(index)
+  local function slot_of_run(index)
     return at_us + math.ceil(math.max(0, excess + index * step) / limit.count)
   end
-  rule.commit(limit, slot_at(0), count * cost, booking.main.drawer)
-  scope.last_us = math.max(scope.last_us, slot_at(count - 1))
+  rule.commit(limit, slot_of_run(0), count * cost, booking.main.drawer)
+  scope.last_us = math.max(scope.last_us, slot_of_run(count - 1))
   return { slots = {}, count = count, at_us = at_us, excess = excess }
 end
 

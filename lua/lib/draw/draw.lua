@@ -45,7 +45,7 @@ local function draw(serving, terms, keys, wishes)
 
   bucket.shared.turns_key = KEYS[2]
   if is_lost then
-    start_empty_handed(bucket.shared, serving.now_us)
+    use_up(bucket.shared, serving.now_us)
     bucket.has_changed = true
     for _, key in ipairs(keys) do key.is_lost = true end
   end
@@ -66,7 +66,7 @@ local function draw(serving, terms, keys, wishes)
   save_bucket(KEYS[1], bucket)
   for _, key in ipairs(keys) do
     -- A try saves only the keys that it drew from.
-    if key.scope and (key.is_drawn or key.is_emptied or not serving.is_try) then save_key(key.state_key, key.scope, serving.now_us) end
+    if key.scope and (key.is_drawn or key.is_used_up or not serving.is_try) then save_key(key.state_key, key.scope, serving.now_us) end
   end
   return reply_of(bucket, '', place, replies)
 end

@@ -7,8 +7,8 @@ local function serve_one(serving, wish)
   if serving.refused_place and not serving.is_try then return granted end
   local key_scope = wish.key and open_key(wish.key, now_us)
   if key_scope and wish.key.is_lost then
-    start_empty_handed(key_scope, now_us)
-    wish.key.is_lost, wish.key.is_emptied = false, true
+    use_up(key_scope, now_us)
+    wish.key.is_lost, wish.key.is_used_up = false, true
   end
   local is_own = key_scope ~= nil and #shared.limits == 0
 

@@ -1,4 +1,4 @@
--- What happens when Redis has lost what a bucket let pass. Twin of isStateLost and startEmptyHanded in
+-- What happens when Redis has lost what a bucket let pass. Twin of isStateLost and useUp in
 -- src/core/draw/bucket-state.ts.
 -- Redis keeps a bucket for at least KEPT_US after a draw. A lost window up to SHORT_US counts as used up; a longer one does
 -- not, since it could block a whole day.
@@ -13,7 +13,7 @@ local function is_state_lost(bucket, terms, server_us, drew)
 end
 
 -- Books all that the limits would let pass at once, as if a burst had just left.
-local function start_empty_handed(scope, now_us)
+local function use_up(scope, now_us)
   local at_us = math.max(now_us, scope.last_us)
   local drawer = { asker = '', now_us = now_us, since_us = 0, lease = 0 }
   for _, limit in ipairs(scope.limits) do

@@ -129,16 +129,16 @@ export function isStateLost(
 }
 
 /** Books all that the limits would let pass at once, as if a burst had just left. */
-export function startEmptyHanded(scope: Scope, nowUs: number): void {
+export function useUp(scope: Scope, nowUs: number): void {
   const atUs = Math.max(nowUs, scope.lastUs);
   for (const { limit, state } of scope.records) {
-    if (!canStartEmptyHanded(limit)) continue;
+    if (!canBeUsedUp(limit)) continue;
     const spare = remainingOf(limit, state, atUs);
     if (spare > 0) ruleOf(limit.kind).commit(limit, state, atUs, spare, noDrawer(nowUs));
   }
 }
 
-function canStartEmptyHanded({ kind, periodUs }: Limit): boolean {
+function canBeUsedUp({ kind, periodUs }: Limit): boolean {
   const { isRate, doesDrain = false } = ruleOf(kind);
   return isRate && (doesDrain || periodUs <= SHORT_US);
 }
@@ -167,6 +167,11 @@ export function takeHoles(
   const taken = new Set(near.filter((hole) => hole.name === name));
   state.holes = coming.filter((hole) => !taken.has(hole));
   return [...taken].map((hole) => hole.slotUs);
+}
+
+/** A hole's name: the asker and the index distinguish slots of the same µs. */
+export function holeName(slotUs: number, asker: string, index: number, name: string): string {
+  return `${slotUs} ${asker} ${index} ${name}`;
 }
 
 /** Adds holes in the order of their times; none is added twice. */

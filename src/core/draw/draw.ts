@@ -9,7 +9,7 @@ import {
   newBucket,
   scopeOfKey,
   settleTerms,
-  startEmptyHanded,
+  useUp,
   type BucketState,
 } from "./bucket-state.ts";
 import type { Serving } from "./place.ts";
@@ -54,7 +54,7 @@ export function draw(
 
   // The asker has just worked out the resets of calendar days.
   applyLimits(state.shared, terms.limits, nowUs);
-  if (isLost) startEmptyHanded(state.shared, nowUs);
+  if (isLost) useUp(state.shared, nowUs);
   const lostKeys = isLost ? new Set(wishes.map(({ key }) => key)) : NONE;
   const serving: Serving = {
     state,
@@ -113,7 +113,7 @@ function openKey(
   if (key === undefined) return undefined;
   const scope = scopeOfKey(state, key);
   applyLimits(scope, keyLimits, state.clockUs);
-  if (lostKeys.delete(key)) startEmptyHanded(scope, state.clockUs);
+  if (lostKeys.delete(key)) useUp(scope, state.clockUs);
   state.keys.set(key, scope);
   return scope;
 }

@@ -1,7 +1,7 @@
 import { ruleOf } from "../limits/registry.ts";
 import { noDrawer } from "../limits/rule.ts";
 import type { Place, ReturnRequest, SettleRequest } from "../store.ts";
-import { addHoles, advance, type BucketState, type Hole } from "./bucket-state.ts";
+import { addHoles, advance, holeName, type BucketState, type Hole } from "./bucket-state.ts";
 import { applyLimits, areAllRates, commitAll, type Scope } from "./scope.ts";
 
 /**
@@ -57,7 +57,7 @@ function takeBack(
       unbook(shared, slotUs, sharedCosts, nowUs);
       if (keyScope !== undefined) unbook(keyScope, slotUs, keyCosts, nowUs);
     } else if (canLeaveHoles) {
-      holes.push({ slotUs, name: wish.name, id: `${slotUs} ${asker} ${index} ${wish.name}` });
+      holes.push({ slotUs, name: wish.name, id: holeName(slotUs, asker, index, wish.name) });
     }
   }
   state.holes = addHoles(state.holes, holes);

@@ -1,3 +1,11 @@
+/**
+ * The options of calls: their types, their checks, and how those of a wrapped function become those of one call.
+ *
+ * Where they act: `priority` and `key` in `waiting/line.ts`; `cost` in `costs.ts`; `maxWaitMs` and `signal` end a
+ * wait in `waiting/waiting-call.ts`, in `bucket/admission.ts` while the policy is looked up, and in
+ * `wrap/throttled.ts` while `concurrency` holds the call back; `settle` in `slot/settle.ts`; `feedback` in
+ * `feedback/feedback.ts`.
+ */
 import { z } from "zod";
 import { isThenable, ignoreRejection } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
@@ -11,36 +19,152 @@ import {
 } from "../core/options.ts";
 import type { Cost } from "./costs.ts";
 
-/** What one answer of a downstream tells. */
+/** How one call draws. */
+export interface DrawOptions {
+  /** The tenant, account or endpoint that the call is for; its own limits hold beside those of all. */
+  readonly key?: string | undefined;
+  /** What the call takes: a number of calls, or by unit, `{ tokens: 800 }`. Defaults to 1 call, and nothing of other units. */
+  readonly cost?: Cost | undefined;
+  /** Which calls go first, over all replicas. Defaults to `"normal"`. */
+  readonly priority?: Priority | undefined;
+  /** How long to wait for a slot at most, from 1 ms; after that, the call rejects with `WaitTooLongError`. Defaults to no limit. */
+  readonly maxWaitMs?: number | undefined;
+  /** Ends the wait: `draw` then rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** What `tryDraw` takes: it never waits. */
+export type TryOptions = Pick<DrawOptions, "key" | "cost">;
+
+/** How the calls of a wrapped function draw: key and cost may be functions of the arguments. */
+export interface CallOptions<Args extends never[] = never[], Result = never> extends Omit<
+  DrawOptions,
+  "key" | "cost"
+> {
+  readonly key?: string | ((...args: Args) => string | undefined) | undefined;
+  readonly cost?: Cost | ((...args: Args) => Cost | undefined) | undefined;
+  /** The true cost, read from the result; a unit that is left out, or undefined, stays as estimated. */
+  readonly settle?: SettleBy<Result> | undefined;
+  /** Reads a cooldown from results and errors, instead of the bucket's own `feedback`. */
+  readonly feedback?: ReadFeedback | undefined;
+  /** How many calls may wait for their slot or run at once in this process. Defaults to no bound. */
+  readonly concurrency?: number | undefined;
+}
+
+/** The options of one call: `key` and `cost` are what their functions answered, all else is as it was given. */
+export type OptionsOfCall<Given> = Omit<Given, "key" | "cost"> & TryOptions;
+
+/**
+ * Makes the options of each call from those of its wrapped function. Unless key or cost depend on the arguments, all
+ * calls get the same object.
+ *
+ * The reader throws {@link InvalidOptionError} when a key or a cost that a function answered can never work.
+ */
+export function optionsReader<Given extends CallOptions>(
+  where: string,
+  given: Given,
+): (args: never[]) => OptionsOfCall<Given> {
+  const { key, cost } = given;
+  if (typeof key !== "function" && typeof cost !== "function") {
+    const options = Object.freeze({ ...given, key, cost });
+    return () => options;
+  }
+
+  // Both are there from the start: a copy whose shape grows takes much longer to make.
+  const common = { ...given, key: undefined, cost: undefined };
+  return (args) => {
+    const own = readTryOptions(where, {
+      key: answerOf({ where, option: "key" }, key, args),
+      cost: answerOf({ where, option: "cost" }, cost, args),
+    });
+    return { ...common, key: own.key, cost: own.cost };
+  };
+}
+
+/** What a function of the arguments answers; all else is its own answer. */
+function answerOf<T>(
+  about: { readonly where: string; readonly option: string },
+  of: T | ((...args: never[]) => T),
+  args: never[],
+): T {
+  if (typeof of !== "function") return of;
+  const value = (of as (...args: never[]) => T)(...args);
+  if (!isThenable(value)) return value;
+  const remedy = "let the function answer at once, and await what it needs before the call";
+  throw new InvalidOptionError({ ...about, value, remedy });
+}
+
+/** What a call cost, by unit; what is undefined or null stays as estimated. */
+export type SettledCost = Readonly<Record<string, number | null | undefined>>;
+
+/** Reads what a call cost from its result; a unit that it leaves out, or undefined in place of all, stays as estimated. */
+export type SettleBy<Result> = {
+  // A method's parameter may be narrower, as those of functions that users write are.
+  by(result: Result): KnownCost | Promise<KnownCost>;
+}["by"];
+
+type KnownCost = SettledCost | null | undefined;
+
+/** Any function that can be wrapped. */
+export type AnyFunction = (...args: never[]) => unknown;
+
+/** How the calls of one wrapped function draw; key and cost may depend on the arguments. */
+export type ThrottledOptions<F extends AnyFunction> = CallOptions<
+  Parameters<F>,
+  Awaited<ReturnType<F>>
+>;
+
+/** The same function, but each call waits for its slot; a plain result becomes a promise. */
+export type Throttled<F extends AnyFunction> = (F extends (...args: never[]) => Promise<unknown>
+  ? F
+  : (this: ThisParameterType<F>, ...args: Parameters<F>) => Promise<Awaited<ReturnType<F>>>) & {
+  /** The same function with other options for the calls made through it. */
+  with(options: DrawOptions): Throttled<F>;
+};
+
+export type FetchFunction = typeof globalThis.fetch;
+
+/**
+ * How requests draw. `key` and `cost` may be functions of what `fetch` is given: `(input, init) => …`. `settle` gets a
+ * copy of the response, whose body arrives as the caller reads the response itself.
+ */
+export type FetchOptions = Omit<ThrottledOptions<FetchFunction>, "concurrency">;
+
+/** The `fetch` of a bucket; `with` gives one whose calls draw with other options. */
+export type ThrottledFetch = FetchFunction & {
+  with(options: FetchOptions): ThrottledFetch;
+};
+
+/** What one answer of a downstream asks for. */
 export interface Feedback {
   /** How long nothing may start, in ms. */
   readonly coolMs: number;
-  /** Whom it is about. Defaults to the key, if keys have limits of their own, else the bucket. */
+  /** What has to cool down. Defaults to the key, if keys have limits of their own, else the bucket. */
   readonly scope?: "bucket" | "key" | undefined;
 }
 
 /**
- * Reads what a call returned or threw: how long to cool down, undefined if it tells nothing.
- * `false` listens to nothing.
+ * Reads what a call returned or threw: how long to cool down, or undefined if the call went well. `false` reads
+ * nothing.
  */
 export type ReadFeedback = false | ((resultOrError: unknown) => Feedback | undefined);
 
-/** How a bucket listens to its downstream. */
+/** How a bucket heeds the answers of its downstream. */
 export interface FeedbackOptions {
-  /** Instead of reading 429 and 503 from what calls return and throw. */
+  /** Reads cooldowns, instead of by 429 and 503 in what calls return and throw. */
   readonly feedback?: ReadFeedback | undefined;
   /** The longest cooldown that an answer can set. Defaults to 900,000 ms. */
   readonly maxCooldownMs?: number | undefined;
-  /** Cuts the rate with each refusal, and grows it back. Defaults to off. */
+  /** Cuts the rate with each refusal, and lets it grow back. Defaults to off. */
   readonly adaptive?: AdaptiveOptions | undefined;
-  /** `"headers"` slows down before the wall, by what answers say is left. Defaults to off. */
+  /** `"headers"` slows calls down before a quota is used up, by what headers say is left. Defaults to off. */
   readonly pace?: "headers" | undefined;
 }
 
 export interface AdaptiveOptions {
-  /** The part of the rate that is never gone below, such as 0.1. */
+  /** The part of the rate that always remains, such as 0.1. */
   readonly floor: number;
-  /** How long a rate of nothing would take to grow back to the whole, such as 60,000 ms. */
+  /** How long the rate would take to grow back from nothing to the whole, such as 60,000 ms. */
   readonly recoverMs: number;
 }
 
@@ -51,7 +175,7 @@ const FEEDBACK: z.ZodType<ReadFeedback> = z.custom<ReadFeedback>(
   { error: "give false, or a function of what calls return and throw" },
 );
 
-/** The part of what `bucket()` takes that is about answers. */
+/** The part of the options of `bucket()` that is about answers. */
 export const FEEDBACK_SHAPE: {
   feedback: z.ZodOptional<z.ZodType<ReadFeedback>>;
   maxCooldownMs: z.ZodOptional<z.ZodType<number>>;
@@ -74,35 +198,6 @@ export const FEEDBACK_SHAPE: {
     .optional(),
   pace: z.literal("headers", { error: 'give "headers"' }).optional(),
 };
-
-/** How one call draws. */
-export interface DrawOptions {
-  /** The tenant, account or endpoint that the call is for; its own limits hold beside those of all. */
-  readonly key?: string | undefined;
-  /** What the call takes: a number of calls, or by unit, `{ tokens: 800 }`. Defaults to 1 call, and nothing of other units. */
-  readonly cost?: Cost | undefined;
-  /** Who goes first, over all replicas. Defaults to `"normal"`. */
-  readonly priority?: Priority | undefined;
-  /** How long to wait for a slot at most, from 1 ms. Defaults to no limit. */
-  readonly maxWaitMs?: number | undefined;
-  /** Ends the wait: `draw` then rejects with the signal's reason. */
-  readonly signal?: AbortSignal | undefined;
-}
-
-/** What `tryDraw` takes: it waits for nothing, and nobody. */
-export type TryOptions = Pick<DrawOptions, "key" | "cost">;
-
-/** What a call came to cost, by unit; undefined if the result does not tell. */
-type ToldCost = SettledCost | null | undefined;
-
-/** What a call came to cost, by unit; what is undefined or null stays as estimated. */
-export type SettledCost = Readonly<Record<string, number | null | undefined>>;
-
-/** Reads the true cost of a call from its result; what it leaves out, or undefined, stays as estimated. */
-export type SettleBy<Result> = {
-  // A method's parameter may be narrower, as those of functions that users write are.
-  by(result: Result): ToldCost | Promise<ToldCost>;
-}["by"];
 
 const A_COST =
   "give a whole number of calls from 1, or one for each unit that it takes, such as { tokens: 800 }";
@@ -146,7 +241,18 @@ export function readDrawOptions(where: string, given: unknown): DrawOptions {
   return readOptions(where, DRAW_OPTIONS, given);
 }
 
-/** What `.with` of a throttled function takes, and puts over what was given before: undefined says nothing. */
+/** What `tryDraw` takes. */
+export function readTryOptions(where: string, given: unknown): TryOptions {
+  const key = plainKeyOf(given);
+  return key === undefined ? readOptions(where, TRY_OPTIONS, given) : { key };
+}
+
+/** What `throttled` takes. */
+export function readCallOptions(where: string, given: unknown): CallOptions {
+  return readOptions(where, THROTTLED_OPTIONS, given);
+}
+
+/** What `.with` of a throttled function takes: it replaces what was given before, except where it is undefined. */
 export function readOverrides(where: string, given: unknown): DrawOptions {
   return withoutUndefined(readDrawOptions(where, given));
 }
@@ -161,12 +267,7 @@ function withoutUndefined<T extends object>(read: T): T {
   return Object.fromEntries(entries) as T;
 }
 
-export function readTryOptions(where: string, given: unknown): TryOptions {
-  const key = plainKeyOf(given);
-  return key === undefined ? readOptions(where, TRY_OPTIONS, given) : { key };
-}
-
-/** What most keys are made of, of which none is refused: to read each would cost more than the rest of a try. */
+/** Matches most keys, and only valid ones: the full check of each would cost more than the rest of a try. */
 const PLAIN_KEY = /^[\w.:@/|+-]{1,256}$/;
 
 /** The key, if these are plain options of a plain key alone. */
@@ -178,31 +279,6 @@ function plainKeyOf(given: unknown): string | undefined {
   return typeof key === "string" && PLAIN_KEY.test(key) ? key : undefined;
 }
 
-/** How the calls of a wrapped function draw: key and cost may be functions of the arguments. */
-export interface CallOptions<Args extends never[] = never[], Result = never> extends Omit<
-  DrawOptions,
-  "key" | "cost"
-> {
-  readonly key?: string | ((...args: Args) => string | undefined) | undefined;
-  readonly cost?: Cost | ((...args: Args) => Cost | undefined) | undefined;
-  /** The true cost, once the result tells it; what it leaves out, or undefined, stays as estimated. */
-  readonly settle?: SettleBy<Result> | undefined;
-  /** What results and errors tell of the downstream; instead of the bucket's. */
-  readonly feedback?: ReadFeedback | undefined;
-  /** How many calls may wait for their slot or run at once in this process. Defaults to no bound. */
-  readonly concurrency?: number | undefined;
-}
-
-/** What `throttled` takes. */
-export function readCallOptions(where: string, given: unknown): CallOptions {
-  return readOptions(where, THROTTLED_OPTIONS, given);
-}
-
-/** @throws {@link InvalidOptionError} when what a function of the arguments came to can never work. */
-function readResolved(where: string, given: TryOptions): TryOptions {
-  return readOptions(where, TRY_OPTIONS, given);
-}
-
 function isFunction(value: unknown): boolean {
   return typeof value === "function";
 }
@@ -211,7 +287,7 @@ function isKeyOrFunction(value: unknown): boolean {
   return isFunction(value) || KEY.safeParse(value).success;
 }
 
-/** Each amount that is none is told by its unit: of several, the first. */
+/** Each wrong amount of a cost by unit is an issue at the path of its unit. */
 function checkCost(cost: unknown, context: z.RefinementCtx): void {
   if (typeof cost !== "object" || cost === null || Array.isArray(cost)) {
     if (!isAmount(cost)) context.addIssue({ code: "custom", message: A_COST });
@@ -230,58 +306,3 @@ function checkCost(cost: unknown, context: z.RefinementCtx): void {
 function isAmount(amount: unknown): boolean {
   return Number.isSafeInteger(amount) && (amount as number) >= 1;
 }
-
-/** How each call draws: all alike, unless key or cost depend on the arguments. */
-export function optionsReader(where: string, given: CallOptions): (args: never[]) => DrawOptions {
-  const { priority, maxWaitMs, signal, key, cost } = given;
-  if (typeof key !== "function" && typeof cost !== "function") {
-    const options = Object.freeze({ priority, maxWaitMs, signal, key, cost });
-    return () => options;
-  }
-
-  function answerOf<T>(option: string, of: T | ((...args: never[]) => T), args: never[]): T {
-    if (typeof of !== "function") return of;
-    const answer = (of as (...args: never[]) => T)(...args);
-    if (!isThenable(answer)) return answer;
-    const remedy = "let the function answer at once, and await what it needs before the call";
-    throw new InvalidOptionError({ where, option, value: answer, remedy });
-  }
-
-  return (args) => {
-    const own = readResolved(where, {
-      key: answerOf("key", key, args),
-      cost: answerOf("cost", cost, args),
-    });
-    return { priority, maxWaitMs, signal, key: own.key, cost: own.cost };
-  };
-}
-
-/** Any function that can be wrapped. */
-export type AnyFunction = (...args: never[]) => unknown;
-
-/** How the calls of one wrapped function draw; key and cost may depend on the arguments. */
-export type ThrottledOptions<F extends AnyFunction> = CallOptions<
-  Parameters<F>,
-  Awaited<ReturnType<F>>
->;
-
-/** The same function, but each call waits for its slot; a plain result becomes a promise. */
-export type Throttled<F extends AnyFunction> = (F extends (...args: never[]) => Promise<unknown>
-  ? F
-  : (this: ThisParameterType<F>, ...args: Parameters<F>) => Promise<Awaited<ReturnType<F>>>) & {
-  /** The same function with other options for the calls made through it. */
-  with(options: DrawOptions): Throttled<F>;
-};
-
-export type FetchFunction = typeof globalThis.fetch;
-
-/**
- * How requests draw. `key` and `cost` may be functions of what `fetch` is given: `(input, init) => …`. `settle` gets a
- * copy of the answer, whose body comes as the caller reads the answer's own.
- */
-export type FetchOptions = Omit<ThrottledOptions<FetchFunction>, "concurrency">;
-
-/** The `fetch` of a bucket; `with` gives one whose calls draw with other options. */
-export type ThrottledFetch = FetchFunction & {
-  with(options: FetchOptions): ThrottledFetch;
-};

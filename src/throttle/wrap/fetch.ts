@@ -1,12 +1,13 @@
 import { setMaxListeners } from "node:events";
+import { InvalidOptionError } from "../../core/errors.ts";
 import type { OwnedBucket } from "../bucket.ts";
 import {
   optionsReader,
   readFetchOverrides,
   type CallOptions,
-  type DrawOptions,
   type FetchFunction,
   type FetchOptions,
+  type OptionsOfCall,
   type SettleBy,
   type SettledCost,
   type ThrottledFetch,
@@ -14,7 +15,7 @@ import {
 import type { Cost } from "../costs.ts";
 import { readAnswer } from "../feedback/answer.ts";
 import type { Slot } from "../slot/slot.ts";
-import { copyOf, streamResponse, type AnswerCopy } from "./response-stream.ts";
+import { copyOf, streamResponse, type ResponseCopy } from "./response-stream.ts";
 
 /** The first try, and two more. */
 const MOST_TRIES = 3;
@@ -28,15 +29,17 @@ interface Sent {
   readonly signal: AbortSignal | undefined;
 }
 
-/** One try of a request, and what came of it. */
+/** One try of a request, and the response to it. */
 interface Tried {
   readonly slot: Slot;
   readonly response: Response;
-  /** Whether something of the call lasts as long as its answer streams. */
+  /** Whether the call lasts until its response has streamed. */
   readonly isHeld: boolean;
-  /** The call is over, or nothing of it is to be held any more. */
+  /** Gives back what the call holds. */
   readonly end: () => void;
 }
+
+type RequestOptions = OptionsOfCall<CallOptions>;
 
 export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): ThrottledFetch {
   const optionsOf = optionsReader("fetch.with()", options);
@@ -58,39 +61,42 @@ export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): Thr
     }
   }
 
-  async function tryUntilTaken(sent: Sent, waiting: DrawOptions): Promise<Response> {
-    const { cost } = waiting;
+  async function tryUntilTaken(sent: Sent, own: RequestOptions): Promise<Response> {
     const isReplayable = canReplay(sent.input, sent.init);
-    let slot = await bucket.draw(waiting);
+    let slot = await bucket.drawByHand(own);
     for (let attempt = 1; ; attempt++) {
-      const tried = await send(sent, slot, cost);
+      const tried = await send(sent, slot, own);
       const { response } = tried;
-      const { isRefusal } = bucket.hear(response, slot, cost, options.feedback);
+      const { isRefusal } = bucket.hear(response, slot, own.cost, own.feedback);
       const mayTryAgain = isReplayable && isRefusal && isRefused(response, methodOf(sent));
       const isLast = attempt === MOST_TRIES || !mayTryAgain;
-      if (isLast) return handedOver(tried);
+      if (isLast) return handOver(tried, own);
       slot.release();
-      // Redis may meet a new draw before the cooldown, as when it has to be given that script first.
-      await Promise.all([bucket.heard(), settleRefused(tried, cost)]);
-      const next = await drawAgain(waiting, tried);
-      if (next === undefined) return handedOver(tried);
+      // Redis may meet a new draw before the cooldown, as when it has to load that script first.
+      await Promise.all([bucket.heard(), settleRefused(tried, own.cost)]);
+      const next = await drawAgain(own, tried);
+      if (next === undefined) return handOver(tried, own);
       drop(tried);
       slot = next;
     }
   }
 
-  /** A slot for another try; undefined when there is none to be had, and so the last answer stands. */
-  async function drawAgain(waiting: DrawOptions, last: Tried): Promise<Slot | undefined> {
+  /** A slot for another try; undefined when there is none to be had, so that the last response is the answer. */
+  async function drawAgain(own: RequestOptions, last: Tried): Promise<Slot | undefined> {
     try {
-      return await bucket.draw(waiting);
+      return await bucket.drawByHand(own);
     } catch (error) {
-      if (waiting.signal?.aborted !== true) return undefined;
+      if (own.signal?.aborted !== true) return undefined;
       drop(last);
       throw error;
     }
   }
 
-  async function send({ input, init, signal }: Sent, slot: Slot, cost?: Cost): Promise<Tried> {
+  async function send(
+    { input, init, signal }: Sent,
+    slot: Slot,
+    { cost, feedback }: RequestOptions,
+  ): Promise<Tried> {
     const isHeld = slot.hasLease;
     const either = joinSignals([signal, isHeld ? slot.signal : undefined]);
     const end = (): void => {
@@ -103,14 +109,13 @@ export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): Thr
       return { slot, response, isHeld, end };
     } catch (error) {
       end();
-      bucket.hear(error, slot, cost, options.feedback);
+      bucket.hear(error, slot, cost, feedback);
       throw error;
     }
   }
 
-  /** A streamed answer is a call that still runs: its lease ends with its last byte. */
-  function handedOver({ slot, response, isHeld, end }: Tried): Response {
-    const { settle } = options;
+  /** A call runs until its response has streamed: its lease ends with the last byte. */
+  function handOver({ slot, response, isHeld, end }: Tried, { settle }: RequestOptions): Response {
     if (settle === undefined) return isHeld ? streamResponse(response, end) : response;
     const copy = copyOf(response);
     bucket.settleBy(() => readCost(settle, copy), response, slot);
@@ -122,13 +127,13 @@ export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): Thr
   return Object.assign(throttledFetch, { with: withOptions });
 }
 
-/** What an answer says that it came to cost; nothing if its caller has not had it whole. */
+/** The cost that a response states; undefined if its caller did not read all of it. */
 async function readCost(
   settle: SettleBy<unknown>,
-  copy: AnswerCopy,
+  copy: ResponseCopy,
 ): Promise<SettledCost | null | undefined> {
   try {
-    return await settle(copy.answer);
+    return await settle(copy.response);
   } catch (error) {
     if (copy.isCutShort) return undefined;
     throw error;
@@ -137,51 +142,61 @@ async function readCost(
   }
 }
 
-/** Nobody reads this answer, and whether its connection broke meanwhile matters to nobody. */
+/** This response is not handed to anybody; it does not matter if its connection breaks. */
 function drop({ response, end }: Tried): void {
   end();
   response.body?.cancel().catch(() => {});
 }
 
-/** Whether these are options that a spread would lose: those of a Request are getters of its class. */
+/** Whether a spread would lose these options: those of a Request are getters of its class. */
 function hasInheritedOptions(init: RequestInit | null | undefined): boolean {
   const names = ["method", "headers", "body", "signal", "redirect"];
   return names.some((name) => init && name in init && !Object.hasOwn(init, name));
 }
 
-/** As of `fetch` itself: null takes the signal of a Request away. */
+/**
+ * The signal of a request, as `fetch` itself takes it: null replaces that of a Request.
+ *
+ * @throws {@link InvalidOptionError} when it is no AbortSignal.
+ */
 function signalOf(
   input: Parameters<FetchFunction>[0],
   init: RequestInit | undefined,
 ): AbortSignal | undefined {
-  if (init?.signal !== undefined) return init.signal ?? undefined;
+  const signal = init?.signal ?? undefined;
+  if (signal !== undefined && !(signal instanceof AbortSignal)) {
+    const remedy = "give an AbortSignal";
+    throw new InvalidOptionError({ where: "fetch()", option: "signal", value: signal, remedy });
+  }
+  if (init?.signal !== undefined) return signal;
   return input instanceof Request ? input.signal : undefined;
 }
 
-/** Whether an answer that the bucket took for a refusal says that the same request may come again. */
+/** Whether a response that the bucket took for a refusal allows another try of the same request. */
 function isRefused(response: Response, method: string): boolean {
   if (response.status === 429) return true;
   return SAFE_TWICE.has(method) && readAnswer(response, Date.now())?.isLimited === true;
 }
 
 /**
- * What was refused used nothing but a call, which most downstreams count all the same; nobody else will tell so of a try
- * that is followed by another. Behind a 503, work may have begun: there the estimate stands.
+ * A request that was refused with a 429 used nothing but a call, which most downstreams count all the same. It is
+ * settled here, since no caller sees a response that is followed by another try. After a 503 the estimate holds: work
+ * may have begun.
  */
 async function settleRefused({ response, slot }: Tried, cost: Cost | undefined): Promise<void> {
   if (response.status !== 429 || typeof cost !== "object") return;
   const units = Object.keys(cost).filter((unit) => unit !== "calls");
   if (units.length === 0) return;
-  // A policy that has come meanwhile may not count these units any more.
+  // By now the policy may have changed, and may not count these units any more.
   await slot.settle(Object.fromEntries(units.map((unit) => [unit, 0]))).catch(() => {});
 }
 
 function methodOf({ input, init }: Sent): string {
-  // As fetch does, whatever was given.
+  // fetch itself converts any value to a string.
   return String(init?.method ?? (input instanceof Request ? input.method : "GET")).toUpperCase();
 }
 
-/** A body that streams can be sent once only. */
+/** Whether a request can be sent again: a body that streams can be sent once only. */
 function canReplay(input: Parameters<FetchFunction>[0], init: RequestInit | undefined): boolean {
   const body = init?.body ?? undefined;
   if (body === undefined) return !(input instanceof Request) || input.body === null;
@@ -195,18 +210,16 @@ function canReplay(input: Parameters<FetchFunction>[0], init: RequestInit | unde
   );
 }
 
-/** One signal in place of several. */
-interface JoinedSignal {
-  /** Aborted with the first of them; undefined when there is none. */
+/**
+ * One signal in place of several, undefined if there is none; `leave` ends the listening to them. `AbortSignal.any`
+ * leaves something on each signal for as long as that signal lives.
+ */
+function joinSignals(given: readonly (AbortSignal | undefined)[]): {
   readonly signal: AbortSignal | undefined;
-  /** Ends the listening to them. */
-  leave(): void;
-}
-
-/** `AbortSignal.any` leaves something on each signal, for as long as that signal lives: this does not, once it is left. */
-function joinSignals(given: readonly (AbortSignal | undefined)[]): JoinedSignal {
+  readonly leave: () => void;
+} {
   const signals = given.filter((signal) => signal !== undefined);
-  if (signals.length < 2) return { signal: signals[0], leave() {} };
+  if (signals.length < 2) return { signal: signals[0], leave: () => {} };
   const joined = new AbortController();
   const leave = (): void => {
     for (const signal of signals) signal.removeEventListener("abort", pass);
@@ -216,7 +229,7 @@ function joinSignals(given: readonly (AbortSignal | undefined)[]): JoinedSignal 
     joined.abort(this.reason);
   }
   for (const signal of signals) {
-    // One signal may well end a hundred calls; Node would call that a leak.
+    // One signal may end a hundred calls; Node would warn of a leak.
     setMaxListeners(0, signal);
     signal.addEventListener("abort", pass, { once: true });
   }

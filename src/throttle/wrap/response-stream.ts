@@ -1,17 +1,22 @@
-/** So much of an answer is read ahead, so that one which nobody reads does not hold its lease for ever. */
+/**
+ * Hands a response to its caller and ends the call, with its lease, when the body has streamed; and copies the body on
+ * its way, for `settle`.
+ */
+
+/** How much of a body is read ahead: a short response that is never read does not hold its lease. */
 const READ_AHEAD_BYTES = 65_536;
 
-/** Cancels what nobody can read any more, as `fetch` itself does: its lease would be held for ever. */
+/** Cancels bodies that were collected as garbage, as `fetch` itself does: their leases would never end. */
 const unreachable = new FinalizationRegistry<(reason: unknown) => unknown>((cancel) =>
-  cancel("the answer was not read, and nobody has it any more"),
+  cancel("the response was collected as garbage before its body was read"),
 );
 
-/** The copy of an answer, whose body comes as its caller reads the answer's own. */
-export interface AnswerCopy {
-  readonly answer: Response;
-  /** Whether the body has broken off, or the caller wanted no more of it: the copy holds no whole body then. */
+/** The copy of a response, whose body arrives as the caller reads the response itself. */
+export interface ResponseCopy {
+  readonly response: Response;
+  /** Whether the body broke off or the caller cancelled it: the copy then lacks its end. */
   readonly isCutShort: boolean;
-  /** Nobody reads it any more. */
+  /** Ends the copying. */
   drop(): void;
   /** Where the bytes come from. */
   readonly tap: Tap;
@@ -24,8 +29,12 @@ interface Tap {
   cut(reason: unknown): void;
 }
 
-/** Hands an answer over that is a call for as long as its body streams. `onEnd` may be called more than once. */
-export function streamResponse(response: Response, onEnd: () => void, copy?: AnswerCopy): Response {
+/** The same response, whose call lasts until its body has streamed. `onEnd` may be called more than once. */
+export function streamResponse(
+  response: Response,
+  onEnd: () => void,
+  copy?: ResponseCopy,
+): Response {
   const { body } = response;
   if (body === null || !isWhole(response)) {
     onEnd();
@@ -47,7 +56,7 @@ export function streamResponse(response: Response, onEnd: () => void, copy?: Ans
   );
 }
 
-/** One that somebody has begun to read is whole no more, and its caller is to see that. */
+/** Whether no byte of the body has been read; its caller would not see that on a body of our own. */
 function isWhole({ body, bodyUsed }: Response): boolean {
   return body?.locked !== true && !bodyUsed;
 }
@@ -83,8 +92,8 @@ function streamOf(body: ReadableStream<Uint8Array>, tap: Tap): ReadableStream<Ui
   return stream;
 }
 
-/** Copies an answer that is about to be handed over. It keeps what is not read yet, until it is dropped. */
-export function copyOf(response: Response): AnswerCopy {
+/** Copies a response that is about to be handed over. The copy keeps all bytes that are not read from it yet, until it is dropped. */
+export function copyOf(response: Response): ResponseCopy {
   let sink: ReadableStreamDefaultController<Uint8Array> | undefined;
   let isCutShort = false;
   const drop = (): void => void (sink = undefined);
@@ -94,13 +103,13 @@ export function copyOf(response: Response): AnswerCopy {
   };
   const isCopied = response.body !== null && isWhole(response);
   return {
-    answer: isCopied ? withBody(response, new ReadableStream(source)) : response,
+    response: isCopied ? withBody(response, new ReadableStream(source)) : response,
     get isCutShort() {
       return isCutShort;
     },
     drop,
     tap: {
-      // Bytes of its own: whoever reads the others may change them.
+      // A copy of the bytes: the caller may change the others.
       pass: (bytes) => sink?.enqueue(bytes.slice()),
       end() {
         sink?.close();
@@ -121,7 +130,7 @@ function withBody(response: Response, body: ReadableStream<Uint8Array>): Respons
   return withFacts(new Response(body, { headers }), facts);
 }
 
-/** Says of itself what the true answer did, also what no constructor takes: its url, or a status of 999. */
+/** Gives a response the facts of the original, also those that no constructor takes: its url, or a status of 999. */
 function withFacts(response: Response, facts: Partial<Response>): Response {
   const clone = (): Response => withFacts(Response.prototype.clone.call(response), facts);
   const properties = Object.entries({ ...facts, clone }).map(([name, value]) => [name, { value }]);

@@ -11,6 +11,7 @@ import {
   type AnyFunction,
   type CallOptions,
   type DrawOptions,
+  type OptionsOfCall,
   type Throttled,
   type ThrottledOptions,
 } from "../call-options.ts";
@@ -21,67 +22,67 @@ import { Wait } from "../waiting/wait.ts";
 export function throttle<F extends AnyFunction>(
   bucket: OwnedBucket,
   fn: F,
-  options: ThrottledOptions<F> = {},
+  given: ThrottledOptions<F> = {},
 ): Throttled<F> {
   if (typeof fn !== "function") {
     const remedy = "give the function whose calls are to be paced";
     throw new InvalidOptionError({ where: "throttled()", option: "fn", value: fn, remedy });
   }
-  const { concurrency, ...rest } = readCallOptions("throttled()", options);
+  const options = readCallOptions("throttled()", given);
+  const { concurrency } = options;
   const concurrencySlots =
     concurrency === undefined ? undefined : createConcurrencySlots(bucket, concurrency);
-  return wrap(bucket, fn, { draw: rest, concurrencySlots });
+  return wrap({ bucket, fn, concurrencySlots }, options);
 }
 
-interface Settings {
-  readonly draw: CallOptions;
+/** What is the same in a wrapped function and in those that its `with` gives. */
+interface Wrapping<F> {
+  readonly bucket: OwnedBucket;
+  readonly fn: F;
   readonly concurrencySlots: ConcurrencySlots | undefined;
 }
 
-function wrap<F extends AnyFunction>(bucket: OwnedBucket, fn: F, settings: Settings): Throttled<F> {
-  const { draw, concurrencySlots } = settings;
-  const optionsOf = optionsReader("throttled()", draw);
+function wrap<F extends AnyFunction>(wrapping: Wrapping<F>, options: CallOptions): Throttled<F> {
+  const { bucket, fn, concurrencySlots } = wrapping;
+  const optionsOf = optionsReader("throttled()", options);
 
   async function paced(this: unknown, ...args: never[]): Promise<unknown> {
-    const options = optionsOf(args);
+    const own = optionsOf(args);
     const run = (): unknown => Reflect.apply(fn, this, args);
-    if (concurrencySlots === undefined) return callOnSlot(bucket, { draw, options }, run);
-    return callWithin(concurrencySlots, options, (left) =>
-      callOnSlot(bucket, { draw, options: left }, run),
-    );
+    if (concurrencySlots === undefined) return callOnSlot(bucket, own, run);
+    return callWithin(concurrencySlots, own, (left) => callOnSlot(bucket, left, run));
   }
 
-  const withOptions = (given: DrawOptions): Throttled<F> => {
-    const read = readOverrides("with()", given);
-    return wrap(bucket, fn, { draw: { ...draw, ...read }, concurrencySlots });
-  };
+  const withOptions = (given: DrawOptions): Throttled<F> =>
+    wrap(wrapping, { ...options, ...readOverrides("with()", given) });
   for (const name of ["name", "length"] as const) {
     Object.defineProperty(paced, name, { value: fn[name], configurable: true });
   }
   return Object.assign(paced, { with: withOptions }) as Throttled<F>;
 }
 
-/** Waits for a slot, runs a call on it, and hands the result to feedback. */
+/** Waits for a slot, runs a call on it, and reads what it returned or threw. */
 async function callOnSlot(
   bucket: OwnedBucket,
-  { draw, options }: { draw: CallOptions; options: DrawOptions },
+  options: OptionsOfCall<CallOptions>,
   run: () => unknown,
 ): Promise<unknown> {
+  const { cost, feedback, settle } = options;
   const slot = await bucket.drawByHand(options);
   try {
     const result = await (slot.hasLease ? untilLost(slot, run) : run());
-    bucket.hear(result, slot, options.cost, draw.feedback);
-    if (draw.settle !== undefined) bucket.settleBy(draw.settle, result, slot);
+    bucket.hear(result, slot, cost, feedback);
+    if (settle !== undefined) bucket.settleBy(settle, result, slot);
     return result;
   } catch (error) {
-    bucket.hear(error, slot, options.cost, draw.feedback);
+    bucket.hear(error, slot, cost, feedback);
     throw error;
   } finally {
     slot.release();
   }
 }
 
-/** What the call came to, unless its lease is lost before: then another call may have taken its place. */
+/** What the call returns; rejects if its lease is lost before, since another call may start then. */
 async function untilLost(slot: Slot, run: () => unknown): Promise<unknown> {
   const { signal } = slot;
   signal.throwIfAborted();
@@ -98,10 +99,10 @@ async function untilLost(slot: Slot, run: () => unknown): Promise<unknown> {
 }
 
 /** A concurrency slot is taken before the draw: a call that had its slot and then waited for this one would leave late. */
-async function callWithin(
+async function callWithin<Options extends DrawOptions>(
   concurrencySlots: ConcurrencySlots,
-  options: DrawOptions,
-  call: (options: DrawOptions) => Promise<unknown>,
+  options: Options,
+  call: (options: Options) => Promise<unknown>,
 ): Promise<unknown> {
   const sinceMs = performance.now();
   options.signal?.throwIfAborted();

@@ -73,10 +73,14 @@ export function optionsReader<Given extends CallOptions>(
   // Both are there from the start: a copy whose shape grows takes much longer to make.
   const common = { ...given, key: undefined, cost: undefined };
   return (args) => {
-    const own = readTryOptions(where, {
-      key: answerOf({ where, option: "key" }, key, args),
-      cost: answerOf({ where, option: "cost" }, cost, args),
-    });
+    const ownKey = answerOf({ where, option: "key" }, key, args);
+    const ownCost = answerOf({ where, option: "cost" }, cost, args);
+    // A key alone is quicker to check.
+    const isKeyAlone = ownCost === undefined;
+    const own = readTryOptions(
+      where,
+      isKeyAlone ? { key: ownKey } : { key: ownKey, cost: ownCost },
+    );
     return { ...common, key: own.key, cost: own.cost };
   };
 }

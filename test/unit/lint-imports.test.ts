@@ -1,0 +1,121 @@
+import { execFile } from "node:child_process";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { promisify } from "node:util";
+import { expect, it, onTestFinished } from "vitest";
+
+const run = promisify(execFile);
+
+interface Override {
+  readonly rules: Readonly<Record<string, unknown>>;
+}
+
+/** The config's rules on imports alone: the others would need the types of real files. */
+async function importRules(): Promise<readonly Override[]> {
+  const config = JSON.parse(await readFile(".oxlintrc.json", "utf8")) as {
+    readonly overrides: readonly Override[];
+  };
+  return config.overrides.filter(({ rules }) => "no-restricted-imports" in rules);
+}
+
+/** Those of the imports that the linter refuses; each is written `file -> specifier`. */
+async function refusedOf(imports: readonly string[]): Promise<readonly string[]> {
+  const folder = await mkdtemp(join(tmpdir(), "sluice-imports-"));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const files = new Map<string, string[]>();
+  for (const each of imports) {
+    const [file = "", specifier = ""] = each.split(" -> ");
+    files.set(file, [...(files.get(file) ?? []), specifier]);
+  }
+  for (const [file, specifiers] of files) {
+    await mkdir(dirname(join(folder, file)), { recursive: true });
+    const lines = specifiers.map((specifier) => `import ${JSON.stringify(specifier)};\n`);
+    await writeFile(join(folder, file), lines.join(""));
+  }
+  const config = { categories: { correctness: "off" }, overrides: await importRules() };
+  await writeFile(join(folder, ".oxlintrc.json"), JSON.stringify(config));
+  const oxlint = join(process.cwd(), "node_modules/.bin/oxlint");
+  const { stdout } = await run(oxlint, ["--format=json", "src"], { cwd: folder }).catch(
+    (failed: { readonly stdout: string }) => failed,
+  );
+  const { diagnostics } = JSON.parse(stdout) as {
+    readonly diagnostics: readonly { readonly message: string; readonly filename: string }[];
+  };
+  return diagnostics.map(
+    ({ message, filename }) =>
+      `${filename} -> ${/^'(.*)' import is restricted/.exec(message)?.[1]}`,
+  );
+}
+
+it("the linter refuses imports against the arrows between folders", async () => {
+  const wrong = [
+    "src/sluice.ts -> ioredis",
+    "src/core/store.ts -> ../throttle/bucket.ts",
+    "src/core/store.ts -> node:fs",
+    "src/core/draw/draw.ts -> ../policy/policy.ts",
+    "src/core/draw/draw.ts -> ../../redis/backend.ts",
+    "src/core/policy/policy.ts -> ../draw/draw.ts",
+    "src/core/limits/rate.ts -> ../draw/draw.ts",
+    "src/core/limits/rate.ts -> ../policy/policy.ts",
+    "src/memory/memory-store.ts -> ../redis/backend.ts",
+    "src/testing/index.ts -> ../throttle/bucket.ts",
+    "src/redis/backend.ts -> ../memory/memory-store.ts",
+    "src/redis/backend.ts -> bullmq",
+    "src/redis/ioredis/closing.ts -> ../backend.ts",
+    "src/redis/ioredis/closing.ts -> ../../throttle/bucket.ts",
+    "src/redis/scripts/script.ts -> ../ioredis/closing.ts",
+    "src/redis/scripts/script.ts -> ../backend.ts",
+    "src/throttle/costs.ts -> ./bucket.ts",
+    "src/throttle/costs.ts -> ./slot/slot.ts",
+    "src/throttle/bucket.ts -> ../redis/backend.ts",
+    "src/throttle/bucket/create-bucket.ts -> ../../redis/backend.ts",
+    "src/throttle/bucket/create-bucket.ts -> ../../sluice.ts",
+    "src/throttle/wrap/fetch.ts -> ../bucket/create-bucket.ts",
+    "src/throttle/wrap/fetch.ts -> ioredis",
+    "src/throttle/try/try-draw.ts -> ../wrap/fetch.ts",
+    "src/throttle/try/try-draw.ts -> ../bucket.ts",
+    "src/throttle/waiting/pacer.ts -> ../try/try-draw.ts",
+    "src/throttle/waiting/pacer.ts -> ../bucket.ts",
+    "src/throttle/outage/retries.ts -> ../waiting/pacer.ts",
+    "src/throttle/slot/slot.ts -> ../outage/retries.ts",
+    "src/throttle/slot/slot.ts -> ../feedback/feedback.ts",
+    "src/throttle/feedback/feedback.ts -> ../slot/slot.ts",
+    "src/throttle/feedback/feedback.ts -> ../bucket.ts",
+    "src/queue/queue.ts -> ../redis/backend.ts",
+    "src/queue/queue.ts -> ioredis",
+    "src/queue/worker/worker.ts -> ../../sluice.ts",
+    "src/queue/enqueue/enqueue.ts -> ../worker/worker.ts",
+    "src/queue/manage/control.ts -> ../enqueue/enqueue.ts",
+    "src/queue/manage/control.ts -> ../forecast/forecast.ts",
+    "src/queue/forecast/forecast.ts -> ../manage/control.ts",
+    "src/queue/lanes/park.ts -> ../manage/control.ts",
+    "src/queue/bullmq/stored-queue.ts -> ../lanes/park.ts",
+  ];
+
+  expect((await refusedOf(wrong)).toSorted()).toEqual(wrong.toSorted());
+});
+
+it("the linter allows imports along the arrows", async () => {
+  const right = [
+    "src/sluice.ts -> ./throttle/bucket/create-bucket.ts",
+    "src/core/draw/draw.ts -> ../limits/rate.ts",
+    "src/memory/memory-store.ts -> ../core/draw/draw.ts",
+    "src/redis/backend.ts -> ./ioredis/closing.ts",
+    "src/redis/ioredis/closing.ts -> ../scripts/script.ts",
+    "src/throttle/bucket/create-bucket.ts -> ../wrap/fetch.ts",
+    "src/throttle/wrap/fetch.ts -> ../bucket.ts",
+    "src/throttle/wrap/fetch.ts -> ../try/try-draw.ts",
+    "src/throttle/try/try-draw.ts -> ../waiting/group.ts",
+    "src/throttle/waiting/pacer.ts -> ../outage/retries.ts",
+    "src/throttle/outage/outage-store.ts -> ../slot/bucket-clock.ts",
+    "src/throttle/slot/settle.ts -> node:timers/promises",
+    "src/throttle/feedback/feedback.ts -> ../lru.ts",
+    "src/queue/worker/worker.ts -> ../../throttle/slot/slot.ts",
+    "src/queue/enqueue/enqueue.ts -> ../lanes/park.ts",
+    "src/queue/forecast/forecast.ts -> ../../core/draw/scope.ts",
+    "src/queue/lanes/park.ts -> ../bullmq/errors.ts",
+  ];
+
+  expect(await refusedOf(right)).toEqual([]);
+});

@@ -43,7 +43,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
   const replica = randomUUID();
   const buckets = new Map<string, OwnedBucket>();
   /** The same, or their parts, by what the store knows them by. */
-  const places = new Map<string, OwnedBucket>();
+  const byStoreName = new Map<string, OwnedBucket>();
   /** What each bucket was opened with first. */
   const declarations = new Map<string, Declaration>();
   let isListening = false;
@@ -52,8 +52,8 @@ export function createBuckets(parts: BucketsParts): Buckets {
   function listen(): void {
     if (isListening) return;
     isListening = true;
-    store.listen(replica, (place, news, key) => {
-      const bucket = places.get(place);
+    store.listen(replica, (storeName, news, key) => {
+      const bucket = byStoreName.get(storeName);
       if (news === "change") bucket?.forget(key);
       bucket?.askAgain(key, news);
     });
@@ -61,7 +61,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
 
   /** Keys that share nothing may lie on all nodes of a cluster. */
   function create(bucketParts: BucketSettings): OwnedBucket {
-    const onOpen = (place: string, bucket: OwnedBucket): unknown => places.set(place, bucket);
+    const onOpen = (storeName: string, bucket: OwnedBucket): unknown => byStoreName.set(storeName, bucket);
     const isSpread = isCluster && bucketParts.policy.limits.length === 0;
     if (isSpread) return createClusterBucket({ ...bucketParts, onOpen });
     const bucket = createBucket(bucketParts);

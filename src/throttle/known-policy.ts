@@ -5,29 +5,29 @@ import { formatPolicy, readPolicyText, type Policy } from "../core/policy/policy
 import type { KnownTerms, Store } from "../core/store.ts";
 import type { TryOptions } from "./call-options.ts";
 
-/** A policy that is in force, and was not known here. */
+/** A policy that is in force and that this process did not know. */
 export interface PolicyNews {
   readonly text: string;
   readonly version: number;
-  /** Whether it was configured by hand, over what the code says. */
+  /** Whether it was configured by hand, over that of the code. */
   readonly isOverride: boolean;
 }
 
 /**
- * The newest policy of a bucket that this process knows of. The newest
- * declaration wins everywhere: each draw carries what its process knows, so
- * that even a Redis that lost everything learns it again.
+ * The newest policy of a bucket that this process knows. The newest declaration
+ * wins for all replicas: each draw carries the policy that its process knows, so
+ * that a Redis that lost everything gets it again.
  */
 export interface KnownPolicy {
   readonly policy: Policy;
-  /** That of the code. */
+  /** The policy of the code. */
   readonly declared: Policy;
   readonly terms: KnownTerms;
-  /** The bucket has answered: the policy that this process knows is in force, in this version. */
+  /** A reply says that the known policy is in force, in this version. */
   confirm(version: number): void;
-  /** The policy of this text: that of the code, or what another process has put in force. */
+  /** The policy of a text that another process may have put in force. */
   read(text: string): Policy;
-  /** Another policy is in force. */
+  /** A reply says that another policy is in force. */
   learn(news: PolicyNews): void;
 }
 
@@ -44,13 +44,13 @@ export function createKnownPolicy(bucket: string, declared: Policy, logger: Logg
   function learn({ text, version, isOverride }: PolicyNews): void {
     policy = read(text);
     terms = termsOf(policy, version);
-    // What was configured by hand is meant to differ.
+    // A policy that was configured by hand differs on purpose.
     if (hasWarned || isOverride || text === declared.text) return;
     hasWarned = true;
     logger.warn(
       { bucket, declared: formatPolicy(declared), inForce: formatPolicy(policy) },
       `Bucket "${bucket}" was declared here with ${formatPolicy(declared)}, and later elsewhere with ` +
-        `${formatPolicy(policy)}. The newest holds for all; give every process the same policy.`,
+        `${formatPolicy(policy)}. The newest policy holds for all; give every process the same one.`,
     );
   }
 
@@ -74,7 +74,7 @@ export function termsOf({ limits, shares, text }: Policy, version: number): Know
   return { limits, shares, text, version };
 }
 
-/** What all parts of one bucket work with. */
+/** What all the objects of one bucket work with. */
 export interface BucketContext {
   readonly store: Store;
   readonly bucket: string;
@@ -85,8 +85,8 @@ export interface BucketContext {
 }
 
 /**
- * Whether another policy is in force than the one that is known here. A process learns that by its draws; a call
- * that could never pass by what it knows would never come to one. Never rejects.
+ * Looks up the policy in force, and resolves to whether it is another than the known one. A process learns policies by
+ * its draws, but a call that the known policy refuses never comes to a draw. Never rejects.
  */
 export type RefreshPolicy = () => Promise<boolean>;
 
@@ -94,39 +94,39 @@ export function createPolicyRefresh(
   { store, bucket, known, logger }: BucketContext,
   learn: (news: PolicyNews) => void,
 ): RefreshPolicy {
-  let looking: Promise<boolean> | undefined;
+  let refreshing: Promise<boolean> | undefined;
 
-  async function look(): Promise<boolean> {
+  async function refresh(): Promise<boolean> {
     try {
       const { terms } = known;
       const request = { bucket, terms, key: undefined, keyLimits: [] };
       const { text, version, isOverride } = await store.peek(request);
-      // What was declared here and never drawn with yet is newer than what others have declared.
+      // A policy that was declared here and never drawn with is newer than those of other processes.
       const isNewer = isOverride || (terms.version > 0 && version > terms.version);
       if (text === known.terms.text || !isNewer) return false;
       learn({ text, version, isOverride });
       return true;
     } catch (error) {
       const reason = reasonOf(error);
-      logger.warn({ bucket, reason }, "The policy in force could not be looked up.");
+      logger.warn({ bucket, reason }, "Could not look up the policy in force; kept the known one.");
       return false;
     } finally {
-      looking = undefined;
+      refreshing = undefined;
     }
   }
 
-  return () => (looking ??= look());
+  return () => (refreshing ??= refresh());
 }
 
-/** Whether a call was refused by what the policy says. */
+/** Whether a call was refused because of the policy: another policy may allow it. */
 export function isByPolicy(refusal: unknown): refusal is CostTooLargeError | InvalidOptionError {
   return refusal instanceof CostTooLargeError || refusal instanceof InvalidOptionError;
 }
 
-/** Where a unit was named: `cost.tokens` of `draw()`. */
-export interface Naming {
+/** Amounts by unit, and the option that has them: `cost.tokens` of `draw()`. */
+export interface AmountsByUnit {
   readonly where: string;
-  /** What stands before a unit's name in an option: `"cost."`. */
+  /** The option's name before that of the unit: `"cost."`. */
   readonly path: string;
   readonly byUnit: Readonly<Record<string, unknown>>;
   /** Whether the call may be for a key. */
@@ -134,17 +134,18 @@ export interface Naming {
 }
 
 /**
- * Checks that each unit is counted by some limit of some policy: by one in force, by what the code says, or by
- * that of another tier. A name that none of them knows is a slip of the pen; one that no limit counts at present
- * costs nothing, or a live change that leaves a unit out would fail all who wait.
+ * Checks that some limit counts each unit: of the policy in force, of the code's, or of any tier. A unit that none of
+ * them has is a typing error. A unit that only the policy in force lacks costs nothing: otherwise a live change that
+ * leaves a unit out would fail all calls that wait.
  *
- * @throws {@link InvalidOptionError} when a unit is named that none of them counts.
+ * @throws {@link InvalidOptionError} when no limit counts a unit.
  */
 export function assertCounted(
   bucket: string,
-  policies: readonly Policy[],
-  { where, path, byUnit, isKeyed }: Naming,
+  { policy: inForce, declared }: Pick<KnownPolicy, "policy" | "declared">,
+  { where, path, byUnit, isKeyed }: AmountsByUnit,
 ): void {
+  const policies = [inForce, declared];
   for (const unit of Object.keys(byUnit)) {
     if (unit === "calls" || policies.some((policy) => counts(policy, unit, isKeyed))) continue;
     const limits = policies.flatMap((policy) => [...policy.limits, ...(policy.perKey?.all ?? [])]);
@@ -154,19 +155,18 @@ export function assertCounted(
   }
 }
 
-/** Checks the units of a call's cost, by all policies that are known. */
-export function createUnitCheck(
+/** Checks the units of a call's cost as {@link assertCounted} does. */
+export function assertCostUnits(
   bucket: string,
   known: KnownPolicy,
-): (where: string, options: TryOptions) => void {
-  return (where, { key, cost }) => {
-    if (typeof cost !== "object") return;
-    const named = { where, path: "cost.", byUnit: cost, isKeyed: key !== undefined };
-    assertCounted(bucket, [known.policy, known.declared], named);
-  };
+  where: string,
+  { key, cost }: TryOptions,
+): void {
+  if (typeof cost !== "object") return;
+  assertCounted(bucket, known, { where, path: "cost.", byUnit: cost, isKeyed: key !== undefined });
 }
 
-/** Where only a function tells the limits of keys, it may name any unit some day. */
+/** Where a function gives the limits of keys, any unit may be in them. */
 function counts({ limits, perKey }: Policy, unit: string, isKeyed: boolean): boolean {
   if (limits.some((limit) => limit.unit === unit)) return true;
   if (perKey === undefined) return false;

@@ -1,11 +1,11 @@
 import { LRUCache } from "lru-cache";
 
 /**
- * What was used last, by name, of so many at most. It takes its room as it fills: by the cache's own
- * `max` it would take all of it at once, which for 10,000 is 158 KB and 2 ms for each bucket that is made.
- * `onForget` is told of what is remembered no more, for whatever reason.
+ * A cache of the `most` values that were used last, by name. It takes its room as it fills: with `max`, the library
+ * would reserve all of it at once, which for 10,000 is 158 KB and 2 ms for each bucket that is made. `onForget` gets
+ * each value that leaves the cache, but none that is replaced.
  */
-export function rememberLast<Value extends object | number>(
+export function createLru<Value extends object | number>(
   most: number,
   onForget?: (value: Value, name: string) => void,
 ): LRUCache<string, Value> {

@@ -9,7 +9,7 @@ import {
 import { compilePolicy } from "../../src/core/policy/policy.ts";
 import { createWeights } from "../../src/queue/lanes/weights.ts";
 import { createGroups } from "../../src/throttle/waiting/group.ts";
-import type { SlotKeeper } from "../../src/throttle/slot/slot.ts";
+import type { SlotContext } from "../../src/throttle/slot/slot.ts";
 import { rejectionOf } from "../support/rejection.ts";
 import { SILENT } from "./outcomes.ts";
 
@@ -62,7 +62,7 @@ it("keeps calls of a key apart from those of another whose costs read like its n
   const one = leakyBucket("1/s", { burst: 9 });
   const perKey = (key: string): LimitsOptions => ({ limits: key === "a" ? [one, one] : [one] });
   const policy = compilePolicy("test", { limits: [one], perKey });
-  const groups = createGroups({ name: "test" } as SlotKeeper, () => policy);
+  const groups = createGroups({ name: "test" } as SlotContext, () => policy);
 
   const [long, short] = [groups.of({ key: "1 a" }), groups.of({ key: "a" })];
 

@@ -24,7 +24,7 @@ describe("what goes wrong with every call is said once, and not with each", () =
 
     await waitUntil(() => lines.length > 0, "it is said");
     expect(lines).toEqual([
-      'settle() failed; the estimate of bucket "b" stands: Error: no usage in it',
+      'settle() failed; the estimate of bucket "b" stays: Error: no usage in it',
     ]);
   });
 

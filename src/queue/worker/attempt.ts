@@ -44,13 +44,13 @@ export async function runAttempt<Data, Result>(
     result = await run(parts, attempt, checked);
     if (isRetryAfter(result) || isDiscard(result)) throw result;
   } catch (thrown) {
-    const { askedMs } = bucket.hear(thrown, slot, cost);
+    const { askedMs } = bucket.reportOutcome(thrown, slot, cost);
     setRetryDelay(stored, thrown, askedMs);
     throw asFailure(thrown);
   } finally {
     slot.release();
   }
-  bucket.hear(result, slot, cost);
+  bucket.reportOutcome(result, slot, cost);
   if (isStorable(result)) return result;
   logger.warn(
     { queue, job: job.id },

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { readOptions, wholeNumber } from "../../core/options.ts";
 import type { PolicyOptions } from "../../core/policy/policy.ts";
 import { FEEDBACK_SHAPE, type FeedbackOptions } from "../call-options.ts";
@@ -9,7 +9,7 @@ import {
   type OnStoreDown,
 } from "../outage/on-store-down.ts";
 
-/** What `bucket()` takes: the policy, and what each process does with it. */
+/** What `bucket()` takes: the policy, and how each process goes by it. */
 export interface BucketOptions extends PolicyOptions, FeedbackOptions {
   /**
    * How many callers may wait in this process; low calls are refused at 70 % of it, normal ones at 80 %,
@@ -17,20 +17,20 @@ export interface BucketOptions extends PolicyOptions, FeedbackOptions {
    */
   readonly maxWaiting?: number | undefined;
   /**
-   * What becomes of calls while Redis does not answer: `"refuse"` fails them with `StoreUnavailableError`,
+   * What happens to calls while Redis does not answer: `"refuse"` fails them with `StoreUnavailableError`,
    * `"wait"` lets them wait until it does, `{ local: 0.5 }` goes on at half of this process's part of the
    * rate, and `"open"` lets them pass without any limit. Workers' jobs wait, unless calls go on locally.
    * Defaults to `"refuse"`.
    */
   readonly onStoreDown?: OnStoreDown | undefined;
   /**
-   * How the bucket starts when Redis has lost what it had let pass: `"empty"` as if a burst had just left,
-   * `"full"` as if nothing had. Defaults to `"empty"`.
+   * How the bucket starts when Redis has lost its state: `"empty"` as if a burst had just left, `"full"` as if none
+   * had. Defaults to `"empty"`.
    */
   readonly onStateLost?: OnStateLost | undefined;
 }
 
-/** The same, with what each process does for itself apart. */
+/** The same, with the policy apart from how each process goes by it. */
 export interface ReadBucketOptions {
   readonly policy: unknown;
   readonly maxWaiting: number | undefined;
@@ -39,7 +39,7 @@ export interface ReadBucketOptions {
   readonly onStateLost: OnStateLost | undefined;
 }
 
-/** What the policy holds is read by `compilePolicy`. */
+/** `compilePolicy` reads what the policy holds. */
 const ANYTHING = z.unknown().optional();
 const BUCKET_OPTIONS = z.strictObject({
   rate: ANYTHING,
@@ -60,6 +60,6 @@ export function readBucketOptions(where: string, given: unknown): ReadBucketOpti
   const read = readOptions(where, BUCKET_OPTIONS, given);
   const { maxWaiting, onStoreDown, onStateLost, ...others } = read;
   const { feedback, maxCooldownMs, adaptive, pace, ...policy } = others;
-  const heard = { feedback, maxCooldownMs, adaptive, pace };
-  return { policy, maxWaiting, feedback: heard, onStoreDown, onStateLost };
+  const feedbackOptions = { feedback, maxCooldownMs, adaptive, pace };
+  return { policy, maxWaiting, feedback: feedbackOptions, onStoreDown, onStateLost };
 }

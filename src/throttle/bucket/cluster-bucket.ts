@@ -1,3 +1,8 @@
+/**
+ * A bucket in a cluster whose limits are all per key: its keys are spread over 32 parts, which lie on all nodes. Each
+ * part is a bucket of its own, since each node has its own clock; users see one bucket. `createPartStores` at the end
+ * does to every part what concerns the bucket as a whole. See docs/decisions/0013-keys-over-a-cluster.md.
+ */
 import slotOf from "cluster-key-slot";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { LimitsOptions } from "../../core/policy/limit-makers.ts";
@@ -16,51 +21,48 @@ import { takeSlotInHand, type Slot } from "../slot/slot.ts";
 import { createRefusals } from "../try/refusal-cache.ts";
 import { createFetch } from "../wrap/fetch.ts";
 import { throttle } from "../wrap/throttled.ts";
-import { createBucket, createCloseNews, type BucketSettings } from "./create-bucket.ts";
+import { createBucket, createCloseListeners, type BucketSettings } from "./create-bucket.ts";
 
 export interface ClusterBucketSettings extends BucketSettings {
-  /** Called when a part is first used: from now on, what the store tells of this place is for it. */
-  readonly onOpen: (place: string, part: OwnedBucket) => void;
+  /** Called when a part is first used: from then on, the store's news of this name are for it. */
+  readonly onOpen: (storeName: string, part: OwnedBucket) => void;
 }
 
-/** What a call without a key goes to: no limit applies to it, and the part refuses it, like every bucket. */
-const KEYLESS = 0;
+/** The part of calls without a key: no limit applies to them, and the part refuses them, like every bucket. */
+const PART_WITHOUT_KEY = 0;
 const SHARED: readonly (keyof LimitsOptions)[] = ["rate", "burst", "concurrency", "limits"];
 
-/**
- * A bucket whose limits are all per key, for a cluster: its keys are dealt out to parts that lie in different slots.
- * Each part is a bucket of its own, since each node has its own clock; to the user they are one.
- */
-export function createClusterBucket(parts: ClusterBucketSettings): OwnedBucket {
-  const { name, policy, onOpen } = parts;
-  const stores = createPartStores(parts.store, name);
+export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucket {
+  const { name, policy, onOpen } = settings;
+  const stores = createPartStores(settings.store, name);
   const opened = new Map<number, OwnedBucket>();
   const common = { waiting: () => bucket.waiting, refusals: createRefusals() };
   const changeListeners = new Set<(key: string | undefined) => void>();
-  const closeNews = createCloseNews(name);
+  const closeListeners = createCloseListeners(name);
   let isCalledByHand = false;
+  let fetched: ThrottledFetch | undefined;
 
-  /** The part of a key; it refuses what is none. */
-  function bucketOf(key: string | undefined): OwnedBucket {
-    const number = typeof key === "string" ? partOf(key) : KEYLESS;
+  /** The part of a key; it refuses a key that is not valid. */
+  function partFor(key: string | undefined): OwnedBucket {
+    const number = typeof key === "string" ? partOf(key) : PART_WITHOUT_KEY;
     return opened.get(number) ?? open(number);
   }
 
   function open(number: number): OwnedBucket {
-    const { place, store } = stores[number]!;
-    const part = createBucket({ ...parts, store, common });
+    const { storeName, store } = stores[number]!;
+    const part = createBucket({ ...settings, store, common });
     opened.set(number, part);
     part.onChange((key) => {
       for (const listener of changeListeners) listener(key);
     });
-    if (closeNews.isClosed) void part.close();
-    else onOpen(place, part);
+    if (closeListeners.isClosed) void part.close();
+    else onOpen(storeName, part);
     return part;
   }
 
-  /** The parts that may have something of this key, or of any. */
+  /** The parts that this process uses and that may have something of this key, or of any. */
   function openedFor(key: string | undefined): readonly OwnedBucket[] {
-    return key === undefined ? [...opened.values()] : [bucketOf(key)];
+    return key === undefined ? [...opened.values()] : [partFor(key)];
   }
 
   function sum(numberOf: (part: OwnedBucket) => number): number {
@@ -73,22 +75,22 @@ export function createClusterBucket(parts: ClusterBucketSettings): OwnedBucket {
     for (const part of openedFor(key)) part.askAgain(key);
   }
 
-  /** Steers the part of a key; without one all parts in Redis, by way of one of them. Callers here feel it at once. */
+  /** Steers the part of a key; without a key, all parts in Redis, through one of them. Calls that wait here follow at once. */
   async function steer(
     key: string | undefined,
-    how: (part: OwnedBucket) => Promise<void>,
+    change: (part: OwnedBucket) => Promise<void>,
   ): Promise<void> {
-    await how(bucketOf(key));
+    await change(partFor(key));
     if (key === undefined) askAgain();
   }
 
-  /** What all keys share cannot hold over parts that know nothing of each other. */
+  /** A limit for all keys together cannot hold over parts that know nothing of each other. */
   function assertPerKey(given: PolicyOptions): void {
     const option = SHARED.find((each) => given?.[each] !== undefined);
     if (option === undefined) return;
     const where = `bucket("${name}").configure()`;
     const remedy =
-      "all limits of this bucket are per key, and its keys lie all over the cluster: give perKey, " +
+      "all limits of this bucket are per key, and its keys are spread over the cluster: give perKey, " +
       "or declare the bucket with limits that its keys share";
     throw new InvalidOptionError({ where, option, value: given[option], remedy });
   }
@@ -97,7 +99,7 @@ export function createClusterBucket(parts: ClusterBucketSettings): OwnedBucket {
     isCalledByHand = true;
     const inHand = takeSlotInHand(bucket, options);
     return inHand === undefined
-      ? bucketOf(options.key).drawByHand(options)
+      ? partFor(options.key).drawByHand(options)
       : Promise.resolve(inHand);
   }
 
@@ -116,11 +118,11 @@ export function createClusterBucket(parts: ClusterBucketSettings): OwnedBucket {
     async draw(options = {}) {
       return drawByHand(readDrawOptions("draw()", options));
     },
-    tryDraw: (options) => bucketOf(options?.key).tryDraw(options),
+    tryDraw: (options) => partFor(options?.key).tryDraw(options),
     drawByHand,
-    drawForJob: (options, waits) => bucketOf(options.key).drawForJob(options, waits),
-    checkDrawable: (where, options) => bucketOf(options.key).checkDrawable(where, options),
-    stepsOf: (options) => bucketOf(options.key).stepsOf(options),
+    drawForJob: (options, waits) => partFor(options.key).drawForJob(options, waits),
+    checkDrawable: (where, options) => partFor(options.key).checkDrawable(where, options),
+    stepsOf: (options) => partFor(options.key).stepsOf(options),
     throttled(fn, options) {
       isCalledByHand = true;
       return throttle(bucket, fn, options);
@@ -129,12 +131,12 @@ export function createClusterBucket(parts: ClusterBucketSettings): OwnedBucket {
       isCalledByHand = true;
       return (fetched ??= createFetch(bucket));
     },
-    hear: (resultOrError, slot, cost, read) =>
-      bucketOf(slot.key).hear(resultOrError, slot, cost, read),
-    async heard() {
-      await Promise.all([...opened.values()].map((part) => part.heard()));
+    reportOutcome: (resultOrError, slot, cost, read) =>
+      partFor(slot.key).reportOutcome(resultOrError, slot, cost, read),
+    async outcomesReported() {
+      await Promise.all([...opened.values()].map((part) => part.outcomesReported()));
     },
-    settleBy: (read, result, slot) => bucketOf(slot.key).settleBy(read, result, slot),
+    settleByResult: (read, result, slot) => partFor(slot.key).settleByResult(read, result, slot),
     askAgain,
     forget(key) {
       for (const part of openedFor(key)) part.forget(key);
@@ -149,55 +151,54 @@ export function createClusterBucket(parts: ClusterBucketSettings): OwnedBucket {
     },
     pause: (options) => steer(options?.key, (part) => part.pause(options)),
     resume: (options) => steer(options?.key, (part) => part.resume(options)),
-    peek: (options) => bucketOf(options?.key).peek(options),
-    inForce: () => bucketOf(undefined).inForce(),
-    onClose: (fail) => closeNews.onClose(fail),
+    peek: (options) => partFor(options?.key).peek(options),
+    inForce: () => partFor(undefined).inForce(),
+    onClose: (fail) => closeListeners.add(fail),
     async close() {
-      closeNews.close();
+      closeListeners.close();
       await Promise.all([...opened.values()].map((part) => part.close()));
     },
   };
-  let fetched: ThrottledFetch | undefined;
   return bucket;
 }
 
-/** One part of a spread bucket: a bucket of its own in the store. */
+/** The store as one part uses it. */
 export interface PartStore {
-  /** What the store knows the part by: `"stripe:17"`; no bucket of a user's can have such a name. */
-  readonly place: string;
+  /** The part's name in the store: `"stripe:17"`; no bucket of a user can have such a name. */
+  readonly storeName: string;
   readonly store: Store;
 }
 
 /**
- * Enough for clusters of up to 16 nodes that serve as many slots each: of 3 the fullest has 1.05 times its share of
- * the parts, of 10 1.25 times. Few enough that tries for many keys still share requests. As fixed as the layout of
- * the state: with another number, keys are looked for elsewhere.
+ * Enough for clusters of up to 16 nodes that serve as many slots each: of 3 nodes the fullest has 1.05 times its share
+ * of the parts, of 10 nodes 1.25 times. Few enough that tries for many keys still share requests. The number is part of
+ * the layout of the state: with another, keys would be looked for in other parts.
  */
 const PARTS = 32;
 /** How many hash slots a Redis cluster has. */
 const SLOTS = 16_384;
-/** Replicas are counted in all parts so often at most: a queue's outlook looks at its bucket each time. */
+/** How often replicas are counted in all parts at most: a queue's forecast looks at its bucket each time. */
 const COUNT_EVERY_MS = 1_000;
 
 /**
- * The parts of a bucket in a store. What concerns one key, or those who wait, is the part's own affair;
- * what is done to the bucket as a whole is done to every part, whether this process has used it or not.
+ * The stores of all parts of a bucket. A request about one key, or about calls that wait, is for one part; a request
+ * about the whole bucket goes to every part, also to those that this process has not used.
  */
 export function createPartStores(store: Store, bucket: string): PartStore[] {
-  const places = placesOf(bucket);
+  const storeNames = storeNamesOf(bucket);
   /** When this process first drew from any part, in µs on that part's clock; 0: not yet. */
   let sinceUs = 0;
   let countedAtMs = -Infinity;
   let replicas = Promise.resolve(0);
 
   /**
-   * A part that is drawn from late declares the policy as of this process's first draw: an old process must not
-   * pass for a new one there. What was configured by hand stays, whenever that was.
+   * A first draw from a part declares the policy as of this process's first draw from any part. Otherwise an old
+   * process would replace a newer policy there. A policy that was configured by hand stays in any case.
    */
   async function dated(request: DrawRequest): Promise<DrawRequest> {
-    const { bucket: place, terms } = request;
+    const { bucket: storeName, terms } = request;
     if (terms.version > 0 || sinceUs === 0) return request;
-    const look = { bucket: place, terms, key: undefined, keyLimits: [] };
+    const look = { bucket: storeName, terms, key: undefined, keyLimits: [] };
     const { isOverride } = await store.peek(look);
     return isOverride ? request : { ...request, terms: { ...terms, version: sinceUs } };
   }
@@ -208,16 +209,16 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
     return reply;
   }
 
-  /** Tries all of them, also when one fails: what could be done is done. */
+  /** Steers all parts, also when one fails; then rejects. */
   async function steerAll(request: SteerRequest): Promise<void> {
-    const steering = places.map((place) => store.steer({ ...request, bucket: place }));
+    const steering = storeNames.map((storeName) => store.steer({ ...request, bucket: storeName }));
     const failed = (await Promise.allSettled(steering)).find(({ status }) => status === "rejected");
     if (failed !== undefined) throw (failed as PromiseRejectedResult).reason;
   }
 
-  /** The most that any part was drawn by of late: a replica draws from the parts of its keys only. */
+  /** The most replicas of any part: a replica draws only from the parts of its keys. */
   async function countReplicas(request: ScopeRequest): Promise<number> {
-    const peeking = places.map((place) => store.peek({ ...request, bucket: place }));
+    const peeking = storeNames.map((storeName) => store.peek({ ...request, bucket: storeName }));
     const answered = (await Promise.allSettled(peeking)).filter(isFulfilled);
     return Math.max(0, ...answered.map(({ value }) => value.alive));
   }
@@ -231,42 +232,42 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
     return { ...peeked, alive: Math.max(alive, peeked.alive) };
   }
 
-  return places.map((place) => {
-    const here = <Request extends { readonly bucket: string }>(request: Request): Request => ({
+  return storeNames.map((storeName) => {
+    const withName = <Request extends { readonly bucket: string }>(request: Request): Request => ({
       ...request,
-      bucket: place,
+      bucket: storeName,
     });
     const part: Store = {
-      draw: (request) => draw(here(request)),
-      giveBack: (request) => store.giveBack(here(request)),
-      settle: (request) => store.settle(here(request)),
-      renew: (request) => store.renew(here(request)),
-      release: (request) => store.release(here(request)),
+      draw: (request) => draw(withName(request)),
+      giveBack: (request) => store.giveBack(withName(request)),
+      settle: (request) => store.settle(withName(request)),
+      renew: (request) => store.renew(withName(request)),
+      release: (request) => store.release(withName(request)),
       steer: (request) =>
-        request.key === undefined ? steerAll(request) : store.steer(here(request)),
+        request.key === undefined ? steerAll(request) : store.steer(withName(request)),
       peek: (request) =>
-        request.key === undefined ? peekAll(here(request)) : store.peek(here(request)),
+        request.key === undefined ? peekAll(withName(request)) : store.peek(withName(request)),
       listen: (asker, wake) => store.listen(asker, wake),
       close: () => store.close(),
     };
-    return { place, store: part };
+    return { storeName, store: part };
   });
 }
 
-/** The part that a name lies in: a cluster's slots, cut into as many pieces. */
+/** The part of a key: the cluster's hash slots, cut into 32 pieces. */
 export function partOf(name: string): number {
   return Math.floor((slotOf(name) * PARTS) / SLOTS);
 }
 
-/** For each part, the first name that lies in it itself: so the parts are as even over the nodes as the slots. */
-function placesOf(bucket: string): string[] {
-  const places: string[] = Array.from({ length: PARTS }, () => "");
-  for (let number = 0; places.includes(""); number++) {
-    const place = `${bucket}:${number}`;
-    const part = partOf(place);
-    if (places[part] === "") places[part] = place;
+/** For each part, the first name that hashes into it: so the parts are as even over the nodes as the slots. */
+function storeNamesOf(bucket: string): string[] {
+  const storeNames: string[] = Array.from({ length: PARTS }, () => "");
+  for (let number = 0; storeNames.includes(""); number++) {
+    const storeName = `${bucket}:${number}`;
+    const part = partOf(storeName);
+    if (storeNames[part] === "") storeNames[part] = storeName;
   }
-  return places;
+  return storeNames;
 }
 
 function isFulfilled<T>(outcome: PromiseSettledResult<T>): outcome is PromiseFulfilledResult<T> {

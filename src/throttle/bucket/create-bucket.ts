@@ -12,15 +12,15 @@ import {
   type ThrottledFetch,
 } from "../call-options.ts";
 import { estimateOf, stepsOf, type Estimate } from "../costs.ts";
-import { createFeedback } from "../feedback/feedback.ts";
+import { createFeedbackReader } from "../feedback/feedback.ts";
 import {
+  assertCostUnits,
   createKnownPolicy,
   createPolicyRefresh,
-  createUnitCheck,
   type BucketContext,
 } from "../known-policy.ts";
 import {
-  standByStore,
+  applyOnStoreDown,
   type OnStateLost,
   type OnStoreDown,
   type OpenLocalStore,
@@ -41,18 +41,53 @@ import { createLiveControl } from "./live-control.ts";
 
 const NO_OPTIONS: DrawOptions = Object.freeze({});
 
-export function createBucket(parts: BucketSettings): OwnedBucket {
-  const { name, policy, replica, logger, maxWaiting = Infinity, onStoreDown = "refuse" } = parts;
-  const { waiting, refusals } = parts.common ?? {
+/** What a bucket is made of. */
+export interface BucketSettings {
+  readonly name: string;
+  readonly policy: Policy;
+  readonly store: Store;
+  readonly replica: string;
+  readonly logger: Logger;
+  readonly maxWaiting?: number | undefined;
+  readonly feedback?: FeedbackOptions | undefined;
+  readonly onStoreDown?: OnStoreDown | undefined;
+  readonly onStateLost?: OnStateLost | undefined;
+  /** The store in memory for `onStoreDown`; left out where the store itself lies there. */
+  readonly openLocalStore?: OpenLocalStore | undefined;
+  /** Called at the first draw: from then on the bucket needs the news of free leases and changes. */
+  readonly listen?: (() => void) | undefined;
+  /** Set if this is one part of a bucket in a cluster. */
+  readonly common?: CommonToParts | undefined;
+}
+
+/** What the parts of one bucket in a cluster share, in this process. */
+interface CommonToParts {
+  /** How many callers wait in all of them. */
+  readonly waiting: () => number;
+  readonly refusals: Refusals;
+}
+
+/** Puts a bucket together: its draws, tries, live changes and feedback, over one store. */
+export function createBucket(settings: BucketSettings): OwnedBucket {
+  const { name, policy, replica, logger, maxWaiting = Infinity } = settings;
+  const { onStoreDown = "refuse", onStateLost = "empty" } = settings;
+  const { waiting, refusals } = settings.common ?? {
     waiting: () => pacer.waiting,
     refusals: createRefusals(),
   };
-  const known = createKnownPolicy(name, policy, logger);
-  const store = standByStore({ ...parts, bucket: name, asker: replica, onStoreDown, wake });
   const waitsForStore = onStoreDown === "wait";
-  const startsFull = parts.onStateLost === "full";
-  const retries = createStoreRetries(name);
+  const startsFull = onStateLost === "full";
+
+  const known = createKnownPolicy(name, policy, logger);
+  const store = applyOnStoreDown({
+    ...settings,
+    bucket: name,
+    asker: replica,
+    onStoreDown,
+    wake: onStandInNews,
+  });
   const context: BucketContext = { store, bucket: name, asker: replica, known, logger };
+  const retries = createStoreRetries(name);
   const leases = createLeaseKeeper(context);
   const settling = createSettling(context, (key) => tries.forget(key));
   const groups = createGroups({ name, leases, settle: settling.settle }, () => known.policy);
@@ -69,34 +104,30 @@ export function createBucket(parts: BucketSettings): OwnedBucket {
   const admission = createAdmission({
     name,
     refreshPolicy: createPolicyRefresh(context, pacer.learn),
-    assertUnits: createUnitCheck(name, known),
+    assertUnits: (where, options) => assertCostUnits(name, known, where, options),
     maxWaiting,
     waiting,
     groups,
     pacer,
     tries,
     known,
-    listen: parts.listen,
+    listen: settings.listen,
   });
-  const listener = createFeedback(
+  const liveControl = createLiveControl({ ...context, waiting, onChange: askAgain });
+  const feedback = createFeedbackReader(
     { ...context, onChange: (key) => askAgain(key) },
-    parts.feedback ?? {},
+    settings.feedback ?? {},
   );
-  const steering = createLiveControl({
-    ...context,
-    declared: policy,
-    waiting,
-    onChange: askAgain,
-  });
   const changeListeners = new Set<(key: string | undefined) => void>();
-  const closeNews = createCloseNews(name);
+  const closeListeners = createCloseListeners(name);
   let isCalledByHand = false;
+  let fetched: ThrottledFetch | undefined;
 
-  /** Another policy is in force: what callers cost, and whom they wait with, is reckoned anew. */
-  function regroup(waiting: readonly Caller[]): void {
+  /** Another policy is in force: callers get the groups and costs that it makes of them. */
+  function regroup(callers: readonly Caller[]): void {
     groups.clear();
     tries.forget();
-    for (const caller of waiting as readonly WaitingCall[]) {
+    for (const caller of callers as readonly WaitingCall[]) {
       try {
         caller.group = groups.of(caller.options);
         pacer.wait(caller);
@@ -106,8 +137,7 @@ export function createBucket(parts: BucketSettings): OwnedBucket {
     }
   }
 
-  /** News from a store that stands in. */
-  function wake(_bucket: string, news: News, key: string | undefined): void {
+  function onStandInNews(_bucket: string, news: News, key: string | undefined): void {
     if (news === "change") pacer.forget(key);
     askAgain(key, news);
   }
@@ -120,7 +150,7 @@ export function createBucket(parts: BucketSettings): OwnedBucket {
 
   function drawByHand(options: DrawOptions): Promise<Slot> {
     isCalledByHand = true;
-    // One signal may well end a hundred waits; Node would call that a leak.
+    // One signal may end a hundred waits; Node would warn of a leak.
     if (options.signal !== undefined) setMaxListeners(0, options.signal);
     const inHand = takeSlotInHand(bucket, options);
     return inHand === undefined ? admission.draw(options) : Promise.resolve(inHand);
@@ -135,7 +165,7 @@ export function createBucket(parts: BucketSettings): OwnedBucket {
     get isCalledByHand() {
       return isCalledByHand;
     },
-    // Neither is async: a promise around a promise would cost as much as the rest.
+    // Neither of the two is async: a promise around a promise would cost as much as the rest.
     draw(options) {
       try {
         return drawByHand(options === undefined ? NO_OPTIONS : readDrawOptions("draw()", options));
@@ -162,22 +192,22 @@ export function createBucket(parts: BucketSettings): OwnedBucket {
       isCalledByHand = true;
       return (fetched ??= createFetch(bucket));
     },
-    hear(resultOrError, slot, cost, read) {
+    reportOutcome(resultOrError, slot, cost, read) {
       const { key, atMs } = slot;
       const estimate = (): Estimate => estimateOf(groups.of({ key, cost }).callTerms);
-      return listener.hear(resultOrError, { key, atMs, estimate }, read);
+      return feedback.readOutcome(resultOrError, { key, atMs, estimate }, read);
     },
-    heard: () => listener.settled(),
-    settleBy: settling.settleBy,
+    outcomesReported: () => feedback.settled(),
+    settleByResult: settling.settleByResult,
     askAgain,
     forget(key) {
       pacer.forget(key);
       for (const listener of changeListeners) listener(key);
     },
     stepsOf(options) {
-      // Where all limits are per key, a call of no key takes nothing of anybody.
-      const isOfNobody = options.key === undefined && known.policy.limits.length === 0;
-      return isOfNobody ? { sharedMs: 0, keyMs: 0 } : stepsOf(groups.of(options).callTerms);
+      // Where all limits are per key, none applies to a call without a key.
+      const isUnlimited = options.key === undefined && known.policy.limits.length === 0;
+      return isUnlimited ? { sharedMs: 0, keyMs: 0 } : stepsOf(groups.of(options).callTerms);
     },
     get deferred() {
       return pacer.deferred;
@@ -186,69 +216,41 @@ export function createBucket(parts: BucketSettings): OwnedBucket {
       changeListeners.add(listener);
       return () => changeListeners.delete(listener);
     },
-    configure: steering.configure,
-    pause: steering.pause,
-    resume: steering.resume,
-    peek: steering.peek,
-    inForce: steering.inForce,
-    onClose: (fail) => closeNews.onClose(fail),
+    configure: liveControl.configure,
+    pause: liveControl.pause,
+    resume: liveControl.resume,
+    peek: liveControl.peek,
+    inForce: liveControl.inForce,
+    onClose: (fail) => closeListeners.add(fail),
     async close() {
       admission.close();
       retries.close();
-      steering.close();
-      closeNews.close();
+      liveControl.close();
+      closeListeners.close();
       await pacer.close();
-      await Promise.all([leases.settled(), listener.settled(), settling.settled()]);
+      await Promise.all([leases.settled(), feedback.settled(), settling.settled()]);
       leases.close();
     },
   };
-  let fetched: ThrottledFetch | undefined;
   return bucket;
 }
 
-/** What the parts of one bucket have in common, in this process. */
-interface CommonParts {
-  /** How many wait in all of them. */
-  readonly waiting: () => number;
-  /** One for all: it takes its room at once. */
-  readonly refusals: Refusals;
-}
-
-/** What a bucket is made of. */
-export interface BucketSettings {
-  readonly name: string;
-  readonly policy: Policy;
-  readonly store: Store;
-  readonly replica: string;
-  readonly logger: Logger;
-  readonly maxWaiting?: number | undefined;
-  readonly feedback?: FeedbackOptions | undefined;
-  readonly onStoreDown?: OnStoreDown | undefined;
-  readonly onStateLost?: OnStateLost | undefined;
-  /** What calls go on with when the store does not answer; left out where it always does. */
-  readonly openLocalStore?: OpenLocalStore | undefined;
-  /** Lets the bucket hear of leases that come free, and of changes; called when it is first drawn from. */
-  readonly listen?: (() => void) | undefined;
-  /** What it has in common with the other parts, where it is a part of a bucket. */
-  readonly common?: CommonParts | undefined;
-}
-
-/** Tells those of a bucket's own parts that hold callers back when it is closed. */
-interface CloseNews {
+/** Those who wait in a bucket outside its line, and fail when it is closed. */
+interface CloseListeners {
   readonly isClosed: boolean;
-  /** Calls back when the bucket is closed, at once if it is; returns what ends it. */
-  onClose(fail: (reason: ClosedError) => void): () => void;
+  /** Calls back when the bucket is closed, at once if it is; returns a function that removes the listener. */
+  add(fail: (reason: ClosedError) => void): () => void;
   close(): void;
 }
 
-export function createCloseNews(bucket: string): CloseNews {
+export function createCloseListeners(bucket: string): CloseListeners {
   const listeners = new Set<(reason: ClosedError) => void>();
   let closed: ClosedError | undefined;
   return {
     get isClosed() {
       return closed !== undefined;
     },
-    onClose(fail) {
+    add(fail) {
       if (closed !== undefined) fail(closed);
       listeners.add(fail);
       return () => listeners.delete(fail);

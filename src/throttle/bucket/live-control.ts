@@ -1,4 +1,5 @@
-import { z } from "zod";
+/** `configure`, `pause`, `resume` and `peek`: what users change and see of a bucket while it runs. */
+import * as z from "zod";
 import { ClosedError, InvalidOptionError } from "../../core/errors.ts";
 import { formatLimit } from "../../core/limits/registry.ts";
 import { KEY, LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
@@ -12,7 +13,7 @@ import {
 import type { Change, Peeked, ScopeRequest } from "../../core/store.ts";
 import { termsOf, type BucketContext } from "../known-policy.ts";
 
-/** Which key something is about; left out, the whole bucket. */
+/** Names one key; without it, the whole bucket is meant. */
 export interface KeyOptions {
   readonly key?: string | undefined;
 }
@@ -22,46 +23,42 @@ export interface PauseOptions extends KeyOptions {
   readonly forMs?: number | undefined;
 }
 
-/** Live changes of one bucket, for every replica. */
-interface Steering {
-  readonly configure: (policy: PolicyOptions | "code") => Promise<void>;
-  readonly pause: (options?: PauseOptions) => Promise<void>;
-  readonly resume: (options?: KeyOptions) => Promise<void>;
-  readonly peek: (options?: KeyOptions) => Promise<BucketState>;
-}
-
-/** How a bucket stands, beside the policy that holds for all replicas now. */
+/** The policy in force for all replicas, and the state of the bucket under it. */
 export interface InForce {
   readonly policy: Policy;
   readonly state: BucketState;
   /** Ms until the whole rate is in force again: `0` if it is. */
   readonly wholeInMs: number;
-  /** For how many ms calls keep a distance that their answers asked for, and which. */
+  /** For how many ms calls keep a distance that answers asked for: `0` if there is none. */
   readonly spacedForMs: number;
+  /** That distance, in ms. */
   readonly gapMs: number;
 }
 
 const ONE_KEY = z.strictObject({ key: KEY.optional() });
 const PAUSE = ONE_KEY.extend({ forMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional() });
 
-export interface LiveControlOptions extends BucketContext {
-  readonly declared: Policy;
+export interface LiveControlParts extends BucketContext {
   readonly waiting: () => number;
-  /** Callers here are to feel the change at once: those of one key, or all. */
+  /** Called after each change of one key, or of all: calls that wait here follow it at once. */
   readonly onChange: (key: string | undefined) => void;
 }
 
-/** The same, as the bucket that it belongs to uses it. */
-interface OwnedSteering extends Steering {
+/** Live changes of one bucket, for every replica, and a look at it. All of it rejects with {@link ClosedError} after `close`. */
+export interface LiveControl {
+  readonly configure: (policy: PolicyOptions | "code") => Promise<void>;
+  readonly pause: (options?: PauseOptions) => Promise<void>;
+  readonly resume: (options?: KeyOptions) => Promise<void>;
+  readonly peek: (options?: KeyOptions) => Promise<BucketState>;
   readonly inForce: () => Promise<InForce>;
-  /** From now on all of it rejects with {@link ClosedError}, also where the store would still answer. */
   readonly close: () => void;
 }
 
-export function createLiveControl(parts: LiveControlOptions): OwnedSteering {
-  const { store, bucket, declared, known, waiting, onChange } = parts;
+export function createLiveControl(parts: LiveControlParts): LiveControl {
+  const { store, bucket, known, waiting, onChange } = parts;
   let isClosed = false;
 
+  /** The store would still answer after a close. */
   function assertOpen(): void {
     if (isClosed) throw new ClosedError(`Bucket "${bucket}"`);
   }
@@ -81,7 +78,7 @@ export function createLiveControl(parts: LiveControlOptions): OwnedSteering {
     const keyLimits = keyLimitsOf(await policyInForce(), key);
     if (keyLimits.length === 0) {
       const remedy =
-        "nothing is kept of a key that has no limits of its own; give the bucket perKey, or leave the key out";
+        "a key without limits of its own has no state; give the bucket perKey, or leave the key out";
       throw new InvalidOptionError({ where, option: "key", value: key, remedy });
     }
     await steer(change, { key, keyLimits });
@@ -90,18 +87,17 @@ export function createLiveControl(parts: LiveControlOptions): OwnedSteering {
   async function look(policy: Policy, key: string | undefined): Promise<Peeked> {
     assertOpen();
     const keyLimits = keyLimitsOf(policy, key);
-    const own = keyLimits.length > 0 ? key : undefined;
+    const limitedKey = keyLimits.length > 0 ? key : undefined;
     const terms = termsOf(policy, known.terms.version);
-    return store.peek({ bucket, terms, key: own, keyLimits });
+    return store.peek({ bucket, terms, key: limitedKey, keyLimits });
   }
 
-  /** The policy that holds for all replicas now. */
   async function policyInForce(): Promise<Policy> {
     const { text } = await look(known.policy, undefined);
     return known.read(text);
   }
 
-  /** Another policy than this process knows may be in force; its draws will learn it, not a look. */
+  /** Leaves the policy that this process knows as it is, also where another is in force: its draws learn that. */
   async function inForce(key?: string): Promise<InForce> {
     const first = await look(known.policy, key);
     const policy = known.read(first.text);
@@ -120,7 +116,7 @@ export function createLiveControl(parts: LiveControlOptions): OwnedSteering {
     async configure(given) {
       const where = `bucket("${bucket}").configure()`;
       const isCode = given === "code";
-      const policy = isCode ? declared : compileOver(where, given, await policyInForce());
+      const policy = isCode ? known.declared : compileOver(where, given, await policyInForce());
       const change: Change = { do: "configure", isOverride: !isCode };
       await steer(change, { terms: termsOf(policy, 0) });
     },
@@ -143,7 +139,7 @@ export function createLiveControl(parts: LiveControlOptions): OwnedSteering {
   };
 }
 
-/** How one limit stands. The numbers are of 100 calls a minute, 97 of them used. */
+/** The state of one limit. The numbers are of 100 calls a minute, 97 of them used. */
 export interface LimitState {
   /** `"100/min"`. */
   readonly name: string;
@@ -155,11 +151,11 @@ export interface LimitState {
   readonly level: number;
   /** What could pass now: `3`. */
   readonly remaining: number;
-  /** Ms until a call of cost 1 may pass: `0`. Undefined if nobody can tell, as of a concurrency limit that is used up. */
+  /** Ms until a call of cost 1 may pass: `0`. Undefined if it is unknown, as of a concurrency limit that is used up. */
   readonly nextFreeMs: number | undefined;
 }
 
-/** How a bucket stands, for all replicas. */
+/** The state of a bucket, for all replicas. */
 export interface BucketState {
   /** The policy in force: `"100/s"`. */
   readonly policy: string;
@@ -172,17 +168,16 @@ export interface BucketState {
   readonly pausedForMs: number;
   /** The part of the rate that is in force after a refusal: `1` is all of it. */
   readonly rateFactor: number;
-  /** How many replicas drew of late. */
+  /** How many replicas drew in this second or the last. */
   readonly replicas: number;
   /** How many callers wait in this process. */
   readonly waitingHere: number;
   readonly limits: readonly LimitState[];
 }
 
-/** A pause without an end: some 30 years. */
+/** A pause without an end: about 30 years. */
 const FOREVER_US = 1e15;
 
-/** What a look at a bucket tells its user. */
 function describeState(
   peeked: Peeked,
   key: string | undefined,
@@ -216,7 +211,7 @@ function describeState(
   };
 }
 
-/** Infinity for what is left of a pause without an end. */
+/** Infinity for the rest of a pause without an end. */
 export function orEndless(ms: number): number {
   return ms > FOREVER_US / 2_000 ? Infinity : ms;
 }

@@ -2,7 +2,7 @@ import { headerOf, readProperty, readServerTimeMs } from "./headers.ts";
 import { readUsedUpMs } from "./remaining.ts";
 import { readDelayMs, readRetryAfterMs } from "./retry-after.ts";
 
-/** What a result or an error tells of the HTTP answer behind it. */
+/** The HTTP answer behind a result or an error. */
 export interface Answer {
   /** The status code: `429`. Of a GraphQL result that names none, `200`. */
   readonly status: number;
@@ -17,14 +17,14 @@ export interface Answer {
 /** How far an error's `cause` is followed: wrapped once by a client and once by its user. */
 const MOST_CAUSES = 2;
 
-/** GraphQL errors past so many are not looked at. */
+/** How many errors of a GraphQL answer are read. */
 const MOST_ERRORS = 100;
 
 /**
- * What a call's result, or the error it threw, tells of an HTTP answer.
+ * Reads the HTTP answer behind a call's result, or behind the error that it threw.
  * Knows fetch, undici, Axios, Got, ky, OpenAI, Anthropic, Stripe, Octokit,
  * Shopify's GraphQL, and errors whose `cause` is one of theirs. Undefined when
- * it tells of none; never throws, whatever comes in.
+ * there is none; never throws, whatever comes in.
  */
 export function readAnswer(resultOrError: unknown, wallNowMs: number): Answer | undefined {
   let outermost: Answer | undefined;
@@ -32,7 +32,7 @@ export function readAnswer(resultOrError: unknown, wallNowMs: number): Answer | 
   for (let depth = 0; depth <= MOST_CAUSES; depth++) {
     if (typeof source !== "object" || source === null) break;
     const answer = answerOf(source, wallNowMs);
-    // A 502 that an app makes of its provider's 429 hides what matters here.
+    // An app may answer its provider's 429 with a 502; the 429 in its cause is what counts.
     if (answer !== undefined && (answer.isLimited || answer.status < 300)) return answer;
     outermost ??= answer;
     source = readProperty(source, "cause");
@@ -50,7 +50,7 @@ function answerOf(source: object, wallNowMs: number): Answer | undefined {
   if (status === undefined) return undefined;
   const headers = firstOf(parts, headersOf);
   const isLimited = isThrottled || isLimitedBy(status, headers);
-  // A 202 may carry a Retry-After too, which tells when to ask for the outcome.
+  // A 202 may carry a Retry-After too, which says when to ask for the outcome.
   const retryAfterMs =
     isLimited || status >= 300 ? retryAfterOf(headers, { isLimited, wallNowMs }) : undefined;
   return { status, isLimited, retryAfterMs, headers };
@@ -84,7 +84,7 @@ function firstOf<Found>(
   return undefined;
 }
 
-/** GitHub limits with a 403 as well, and tells it from one for want of rights by these headers. */
+/** GitHub answers with a 403 both when calls are limited and when rights are missing; these headers mark the former. */
 function isLimitedBy(status: number, headers: unknown): boolean {
   if (status === 429 || status === 503) return true;
   if (status !== 403) return false;
@@ -105,7 +105,7 @@ function retryAfterOf(
   return askedMs ?? (isLimited ? readUsedUpMs(headers, wallNowMs) : undefined);
 }
 
-/** Shopify's GraphQL says so in a 200; clients give the body itself, or keep it in `data` or `body`. */
+/** Shopify's GraphQL refuses with a 200; clients give its body itself, or keep it in `data` or `body`. */
 function isThrottledBody(part: unknown): boolean {
   return [part, readProperty(part, "data"), readProperty(part, "body")].some((body) => {
     const errors = readProperty(body, "errors");

@@ -1,15 +1,15 @@
 import { readDelayMs, readHttpDateMs } from "./retry-after.ts";
 
-/** Headers past so many are not looked at: no server sends them, and a hostile list would never end. */
+/** How many headers are read: no server sends more, and a hostile list would never end. */
 const MOST_HEADERS = 2_000;
 
 /**
  * A header's value, by its lower-case name: `"120"` of `retry-after`.
- * `source` is what clients of HTTP keep headers in: a fetch `Headers`, an
+ * `source` is the form in which an HTTP client keeps headers: a fetch `Headers`, an
  * `AxiosHeaders` or anything else with `get`, a plain object, a `Map`, an array
  * of pairs, or the flat raw array of Node and undici. Several values of one
  * name are joined by commas. Undefined when there is no such header, and for
- * whatever else comes in; never throws.
+ * any other source; never throws.
  */
 export function headerOf(source: unknown, name: string): string | undefined {
   if (typeof source !== "object" || source === null) return undefined;
@@ -21,7 +21,7 @@ export function headerOf(source: unknown, name: string): string | undefined {
   }
 }
 
-/** A property of whatever came in; undefined when there is none, or when its getter throws. */
+/** A property of any value; undefined when there is none, or when its getter throws. */
 export function readProperty(value: unknown, name: string): unknown {
   if (typeof value !== "object" || value === null) return undefined;
   try {
@@ -81,9 +81,9 @@ function toText(value: unknown): string | undefined {
 }
 
 /**
- * What time it is, in epoch ms, for whoever wrote these headers: their `Date`, and
- * their `Age` if they were kept in a cache; our own clock if they have no sound one.
- * Moments that an answer names are by that clock, and ours may be an hour off.
+ * The time in epoch ms on the server that wrote these headers: their `Date`, and
+ * their `Age` if a cache kept them; our own clock if they have no valid `Date`.
+ * Times that an answer names are on that clock, and ours may be an hour off.
  */
 export function readServerTimeMs(headers: unknown, wallNowMs: number): number {
   const sentAtMs = readHttpDateMs(headerOf(headers, "date"), wallNowMs);

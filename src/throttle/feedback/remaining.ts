@@ -3,8 +3,8 @@ import { headerOf, readServerTimeMs } from "./headers.ts";
 import { readDelayMs, readGoDurationMs, readResetMs, readRfc3339Ms } from "./retry-after.ts";
 
 /**
- * What a downstream says is left of one of its quotas. Not a rate: 10,000 left
- * of a quota per 1,000 s that resets in 10 s are no leave for 1,000 a second.
+ * What a downstream says is left of one of its quotas. It is not a rate: 10,000 left
+ * of a quota per 1,000 s that resets in 10 s do not permit 1,000 a second.
  */
 export interface Remaining {
   /** What the quota counts: `"calls"`, `"tokens"`, `"input-tokens"`, `"content-bytes"`. */
@@ -24,7 +24,7 @@ interface Quota {
   readonly resetAfterMs: number | undefined;
 }
 
-/** Above it a figure is a mistake, or wants to do harm. */
+/** A larger figure is a mistake or an attack. */
 const MOST_UNITS = 1e12;
 const LONGEST_RESET_MS = 366 * 86_400_000;
 const LONGEST_FIELD = 4_096;
@@ -34,7 +34,7 @@ const SHOPIFY_DRAIN_MS = 20_000;
 
 type ReadReset = (text: string | undefined, wallNowMs: number) => number | undefined;
 
-/** The headers that speak of one quota: named once, since they are looked for in every answer. */
+/** The headers of each quota, with their names ready made: they are looked for in every answer. */
 const FAMILIES = [
   ...["requests", "tokens"].map((counted) =>
     familyOf(counted, (figure) => `x-ratelimit-${figure}-${counted}`, readGoDurationMs),
@@ -46,11 +46,11 @@ const FAMILIES = [
 ];
 
 /**
- * What is left of each quota that an answer's headers speak of: OpenAI's,
+ * What is left of each quota that an answer's headers name: OpenAI's,
  * Anthropic's, GitHub's, Discord's, Shopify's and those of
  * draft-ietf-httpapi-ratelimit-headers-11. A quota named in two ways comes
- * twice. Malformed and absurd figures are left out, and so is everything of an
- * answer that came out of a cache. Never throws.
+ * twice. Malformed and absurd figures are left out, and so is all of an
+ * answer that comes from a cache. Never throws.
  */
 export function readRemaining(headers: unknown, wallNowMs: number): readonly Remaining[] {
   if (isOutOfCache(headers)) return [];
@@ -58,9 +58,9 @@ export function readRemaining(headers: unknown, wallNowMs: number): readonly Rem
 }
 
 /**
- * The whole ms until all quotas that have nothing left are reset, as an answer's
- * headers state it: `60000` of `RateLimit: "a";r=0;t=60`. Undefined when none is
- * used up, or none says until when, as Shopify's do not. Not capped; never throws.
+ * The whole ms until all quotas that have nothing left are reset, by an answer's
+ * headers: `60000` of `RateLimit: "a";r=0;t=60`. Undefined when none is used up, or
+ * when none has a reset time, such as Shopify's. Not capped; never throws.
  */
 export function readUsedUpMs(headers: unknown, wallNowMs: number): number | undefined {
   if (isOutOfCache(headers)) return undefined;
@@ -74,7 +74,7 @@ function isOutOfCache(headers: unknown): boolean {
   return Number(headerOf(headers, "age")) > 0;
 }
 
-/** Of the quotas that state when they are reset. */
+/** The quotas that state when they are reset. */
 function readStated(headers: unknown, wallNowMs: number): readonly (Quota | undefined)[] {
   const nowMs = readServerTimeMs(headers, wallNowMs);
   const families = FAMILIES.map((family) => readFamily(headers, family, nowMs));
@@ -85,7 +85,7 @@ function toRemaining(quota: Quota | undefined): readonly Remaining[] {
   if (quota?.remaining === undefined || quota.resetAfterMs === undefined) return [];
   const { unit, remaining, resetAfterMs } = quota;
   if (remaining > MOST_UNITS || resetAfterMs > LONGEST_RESET_MS) return [];
-  // Nothing left of nothing, or until just now: so Azure writes that it does not know.
+  // Azure writes 0 left of 0, or a reset just now, when it does not know.
   if (remaining === 0 && (resetAfterMs === 0 || quota.limit === 0)) return [];
   const isLimitKnown = quota.limit !== undefined && quota.limit > 0 && quota.limit <= MOST_UNITS;
   const limit = isLimitKnown ? quota.limit : undefined;
@@ -118,7 +118,7 @@ function readShopify(headers: unknown): Quota | undefined {
   return { unit: "calls", remaining: Math.max(0, limit - used), limit, resetAfterMs };
 }
 
-/** A policy gives its name's limit its size and unit, and a window to one that does not say when it ends. */
+/** `RateLimit-Policy` has a limit's size and unit, by its name, and its window, for a limit without a reset time. */
 function readRateLimit(headers: unknown): readonly (Quota | undefined)[] {
   const limits = readList(headerOf(headers, "ratelimit"));
   if (limits.length === 0) return [];
@@ -141,8 +141,8 @@ function readQuotaUnit(given: unknown = "requests"): string | undefined {
 type ItemParameters = ReadonlyMap<string, unknown>;
 
 /**
- * The items of a list of structured fields (RFC 9651) that are strings: another names no policy. A list whose syntax is
- * broken anywhere is no list (§4.2).
+ * The string items of a list of structured fields (RFC 9651); only strings name policies. A list with a syntax error
+ * anywhere counts as empty (§4.2).
  */
 function readList(field: string | undefined): readonly (readonly [name: string, ItemParameters])[] {
   const text = field?.trim() ?? "";

@@ -1,10 +1,10 @@
-/** The longest text that is looked at; the longest HTTP-date has 33 characters. */
+/** The longest text that is read; the longest HTTP-date has 33 characters. */
 const LONGEST_TEXT = 64;
 
-/** A number below it is a delay, not a date: as epoch seconds it would lie before September 2001. */
+/** A number below it is a delay, not a date: as epoch seconds it would be before September 2001. */
 const FIRST_EPOCH_SECONDS = 1e9;
 
-/** As epoch seconds it would lie past the year 33658, so some count epoch milliseconds. */
+/** A number above it is a date in epoch ms: as epoch seconds it would be after the year 33658. */
 const FIRST_EPOCH_MS = 1e12;
 
 const MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
@@ -38,8 +38,8 @@ const HTTP_DATES: readonly RegExp[] = [
  * How long a `Retry-After` asks to wait, in whole ms, never rounded down:
  * `1500` of `"1.5"`, `0` of a date that has passed. Takes delay-seconds, also
  * with decimals or as a number, and all HTTP-dates of RFC 9110 §5.6.7.
- * Undefined when the value says nothing. Not capped: a broken server may ask
- * for a thousand years.
+ * Undefined for any other value. Not capped: a broken server may ask for a
+ * thousand years.
  */
 export function readRetryAfterMs(value: unknown, wallNowMs: number): number | undefined {
   const delayMs = readDelayMs(value, 1_000);
@@ -48,7 +48,7 @@ export function readRetryAfterMs(value: unknown, wallNowMs: number): number | un
   return atMs === undefined ? undefined : msUntil(atMs, wallNowMs);
 }
 
-/** The moment of an HTTP-date in epoch ms, by a clock that tells the century of a year of two digits. */
+/** The time of an HTTP-date in epoch ms; the clock decides the century of a year of two digits. */
 export function readHttpDateMs(value: unknown, wallNowMs: number): number | undefined {
   if (typeof value !== "string" || value.length > LONGEST_TEXT) return undefined;
   const text = value.trim();
@@ -67,9 +67,9 @@ export function readDelayMs(value: unknown, unitMs: number): number | undefined 
 }
 
 /**
- * The ms until a limit's reset, which some name in epoch seconds (GitHub,
+ * The ms until a limit's reset, which some servers give in epoch seconds (GitHub,
  * Discord), some in epoch ms (Linear) and some as a delay in seconds. The size
- * of the number tells which it is.
+ * of the number decides which it is.
  */
 export function readResetMs(value: unknown, wallNowMs: number): number | undefined {
   const count = typeof value === "string" ? readDecimal(value) : value;
@@ -108,7 +108,7 @@ function readDecimal(text: string): number | undefined {
   return /^\d+(?:\.\d*)?$/.test(digits) ? Number(digits) : undefined;
 }
 
-/** Looks at whole ns only: 4.03 × 1,000 is 4030.0000000000005, which is not one ms more. */
+/** Rounds to whole ns first: 4.03 × 1,000 is 4030.0000000000005, which must not become 4031. */
 function toWholeMs(ms: number): number | undefined {
   if (!Number.isFinite(ms)) return undefined;
   if (ms >= Number.MAX_SAFE_INTEGER) return Number.MAX_SAFE_INTEGER;
@@ -125,12 +125,12 @@ function toEpochMs(
   );
   if (month < 0 || hour > 23 || minute > 59 || second > 60) return undefined;
   const year = toFullYear(parts["year"] ?? "", wallNowMs);
-  // A day that its month does not have would silently become one of the next month.
+  // Date.UTC would turn the 31st of a shorter month into a day of the next.
   if (new Date(Date.UTC(year, month, day)).getUTCDate() !== day) return undefined;
   return Date.UTC(year, month, day, hour, minute, second);
 }
 
-/** Two digits that seem to lie more than 50 years ahead are of the century before (RFC 9110 §5.6.7). */
+/** A year of two digits that would be more than 50 years ahead is in the century before (RFC 9110 §5.6.7). */
 function toFullYear(digits: string, wallNowMs: number): number {
   if (digits.length === 4) return Number(digits);
   const thisYear = new Date(wallNowMs).getUTCFullYear();

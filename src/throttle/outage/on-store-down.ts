@@ -38,7 +38,7 @@ export const ON_STATE_LOST: z.ZodType<OnStateLost> = z.enum(["empty", "full"], {
 export type OpenLocalStore = (nowUs: () => number) => Store;
 
 /** The store of a bucket as `onStoreDown` has it: the same, or one whose calls go on when it does not answer. */
-export function standByStore(parts: {
+export function applyOnStoreDown(parts: {
   readonly store: Store;
   readonly bucket: string;
   readonly asker: string;

@@ -3,14 +3,14 @@ import { reasonOf } from "../../core/describe.ts";
 import type { SettleBy } from "../call-options.ts";
 import { differences } from "../costs.ts";
 import { assertCounted, type BucketContext } from "../known-policy.ts";
-import type { Slot, SlotKeeper } from "./slot.ts";
+import type { Slot, SlotContext } from "./slot.ts";
 
-/** Settles what calls came to cost; what cannot be told or passed on stays as estimated. */
+/** Books what calls truly cost, in place of what they were estimated to cost. */
 export interface Settling {
-  readonly settle: SlotKeeper["settle"];
-  /** Settles what a call's result tells that it cost. */
-  readonly settleBy: (read: SettleBy<unknown>, result: unknown, slot: Slot) => void;
-  /** Resolves when what results tell has been passed on, or after a second: a result may be an answer without end. */
+  readonly settle: SlotContext["settle"];
+  /** Settles the cost that `read` finds in a call's result. */
+  readonly settleByResult: (read: SettleBy<unknown>, result: unknown, slot: Slot) => void;
+  /** Resolves when all results have been read and settled, or after a second: a result may be a stream without end. */
   settled(): Promise<void>;
 }
 
@@ -18,7 +18,7 @@ const READING_MS = 1_000;
 
 export function createSettling(
   { store, bucket, known, logger }: BucketContext,
-  /** A call cost less: what was refused to its key, or to all, may pass now. */
+  /** Called when a call cost less than estimated: calls of its key, or of all, may pass now that were refused. */
   onLess: (key: string | undefined) => void,
 ): Settling {
   const underWay = new Set<Promise<void>>();
@@ -29,8 +29,8 @@ export function createSettling(
       const { costs, keyLimits, limits, shared, text } = callTerms;
       const deltas = differences(limits, costs, cost);
       const named = { where: "settle()", path: "", byUnit: cost, isKeyed: true };
-      assertCounted(bucket, [known.policy, known.declared], named);
-      // Under another policy by now, what the numbers meant is gone.
+      assertCounted(bucket, known, named);
+      // Another policy is in force by now: it has other limits than those that these numbers are for.
       if (text !== known.terms.text || deltas.every((delta) => delta === 0)) return;
       try {
         await store.settle({ bucket, terms: known.terms, key, keyLimits, deltas, slotUs });
@@ -39,19 +39,19 @@ export function createSettling(
       } catch (error) {
         logger.warn(
           { bucket, reason: reasonOf(error) },
-          "A cost could not be settled; the estimate stands.",
+          "Could not settle a cost; the estimate stays.",
         );
       }
     },
-    settleBy(read, result, slot) {
+    settleByResult(read, result, slot) {
       const settling = (async () => {
         const cost = await read(result);
         if (cost !== undefined && cost !== null) await slot.settle(cost);
       })();
-      // The call went well; that it cannot be told what it cost must not make it fail.
+      // The call went well: it must not fail because its cost could not be read.
       const ended = settling
         .catch((error: unknown) => {
-          const problem = `settle() failed; the estimate of bucket "${bucket}" stands: ${reasonOf(error)}`;
+          const problem = `settle() failed; the estimate of bucket "${bucket}" stays: ${reasonOf(error)}`;
           logger.warn({ bucket, reason: reasonOf(error) }, problem);
         })
         .finally(() => underWay.delete(ended));

@@ -31,7 +31,7 @@ export interface Slot {
 }
 
 /** What slots of one bucket need. */
-export interface SlotKeeper {
+export interface SlotContext {
   readonly name: string;
   readonly leases: LeaseKeeper;
   settle(
@@ -42,7 +42,7 @@ export interface SlotKeeper {
 
 /** Calls of one key and cost: what is drawn for one of them is as good for another. */
 interface Interchangeable extends LeaseHolder {
-  readonly keeper: SlotKeeper;
+  readonly keeper: SlotContext;
 }
 
 /** The call that a slot was drawn for. */

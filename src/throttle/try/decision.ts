@@ -64,7 +64,7 @@ const ALLOWED = {
 export const UNKNOWN_MS = 1_000;
 
 /** How the limits stand after all of the calls; names and sizes are the same for all that follow. */
-export function standingsOf({ group, granted, nowUs }: Outcome): readonly LimitDecision[] {
+export function limitDecisionsOf({ group, granted, nowUs }: Outcome): readonly LimitDecision[] {
   const { limits, shared } = group.callTerms;
   return limits.map((limit, index) =>
     describe(limit, granted.standings[index]!, {
@@ -76,12 +76,12 @@ export function standingsOf({ group, granted, nowUs }: Outcome): readonly LimitD
 
 /** What one allowed call is told: those behind it, `after` in number, have not drawn yet. */
 export function allowed(
-  standings: readonly LimitDecision[],
+  decisions: readonly LimitDecision[],
   { costs }: CallTerms,
   { after, slot }: { readonly after: number; readonly slot: Slot },
 ): TryDecision {
   // A list of its own: whoever changes it changes nobody else's.
-  const limits = after === 0 ? [...standings] : beforeOthers(standings, costs, after);
+  const limits = after === 0 ? [...decisions] : beforeOthers(decisions, costs, after);
   let remaining = Infinity;
   let resetAfterMs = 0;
   for (const limit of limits) {
@@ -92,11 +92,11 @@ export function allowed(
 }
 
 function beforeOthers(
-  standings: readonly LimitDecision[],
+  decisions: readonly LimitDecision[],
   costs: readonly number[],
   others: number,
 ): LimitDecision[] {
-  return standings.map((limit, index) => {
+  return decisions.map((limit, index) => {
     const remaining = Math.min(limit.capacity, limit.remaining + others * costs[index]!);
     return { ...limit, remaining };
   });
@@ -104,14 +104,14 @@ function beforeOthers(
 
 /** What a refused call is told. */
 export function refused(
-  standings: readonly LimitDecision[],
+  decisions: readonly LimitDecision[],
   { group, granted: { bindsAt, notBeforeUs }, nowUs }: Outcome,
 ): TryDecision {
   const waitMs = Math.ceil(Math.max(0, notBeforeUs - nowUs) / 1_000);
   const untilMs = notBeforeUs === Infinity ? UNKNOWN_MS : waitMs;
-  const longestMs = Math.max(1, untilMs, ...standings.map((limit) => limit.retryAfterMs));
+  const longestMs = Math.max(1, untilMs, ...decisions.map((limit) => limit.retryAfterMs));
   const retryAfterMs = Math.min(LONGEST_MS, longestMs);
-  const limits = bindsAt < 0 ? shutUntil(standings, retryAfterMs) : standings;
+  const limits = bindsAt < 0 ? shutUntil(decisions, retryAfterMs) : decisions;
   return {
     allowed: false,
     remaining: Math.min(...limits.map((limit) => limit.remaining)),
@@ -124,8 +124,8 @@ export function refused(
 }
 
 /** Whatever limits have left: nothing can pass while a pause, a cooldown or a slowed rate holds calls back. */
-function shutUntil(standings: readonly LimitDecision[], retryAfterMs: number): LimitDecision[] {
-  return standings.map((limit) => ({
+function shutUntil(decisions: readonly LimitDecision[], retryAfterMs: number): LimitDecision[] {
+  return decisions.map((limit) => ({
     ...limit,
     remaining: 0,
     resetAfterMs: Math.max(limit.resetAfterMs, retryAfterMs),

@@ -1,5 +1,5 @@
 import type { Limit } from "../../core/limits/rule.ts";
-import { rememberLast } from "../lru.ts";
+import { createLru } from "../lru.ts";
 import type { Group } from "../waiting/group.ts";
 import { later, type TryDecision } from "./decision.ts";
 
@@ -27,7 +27,7 @@ const MOST_REFUSALS = 10_000;
 const LONGEST_MEMORY_MS = 10_000;
 
 export function createRefusals(): Refusals {
-  const refusals = rememberLast<Refusal>(MOST_REFUSALS, ({ key }, name) => unlist(key, name));
+  const refusals = createLru<Refusal>(MOST_REFUSALS, ({ key }, name) => unlist(key, name));
   /** By key, so that the news of one key touches no other's: it comes with each call that settles. */
   const namesOfKeys = new Map<string | undefined, Set<string>>();
 

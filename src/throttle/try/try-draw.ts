@@ -11,7 +11,7 @@ import type { BucketContext, PolicyNews } from "../known-policy.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import { DrawnSlot } from "../slot/slot.ts";
 import type { Group } from "../waiting/group.ts";
-import { allowed, refused, standingsOf, type TryDecision } from "./decision.ts";
+import { allowed, refused, limitDecisionsOf, type TryDecision } from "./decision.ts";
 import type { Refusals } from "./refusal-cache.ts";
 
 /** Asks at once or not at all, for all who ask in one tick together. */
@@ -195,9 +195,9 @@ function answerBatch(
   const { group, size } = batch;
   const { nowUs, sentAtMs, generation } = reply;
   const outcome = { group, granted, nowUs };
-  const standings = standingsOf(outcome);
+  const decisions = limitDecisionsOf(outcome);
   const count = granted.slotsUs.length + (granted.run?.count ?? 0);
-  const refusal = count < size ? refused(standings, outcome) : undefined;
+  const refusal = count < size ? refused(decisions, outcome) : undefined;
   // A lease may come free at any time: nobody can tell when that refusal ends.
   const mayEnd = granted.notBeforeUs === Infinity || isOutdated;
   if (refusal !== undefined && !mayEnd) {
@@ -214,7 +214,7 @@ function answerBatch(
     if (own > 0) leases.keep(own, group, sentAtMs);
     const held = { slotUs: granted.slotsUs[index] ?? nowUs, lease: own };
     const slot = new DrawnSlot({ group, key, sinceMs }, held, start);
-    resolve(allowed(standings, group.callTerms, { after: count - 1 - index, slot }));
+    resolve(allowed(decisions, group.callTerms, { after: count - 1 - index, slot }));
   });
 }
 

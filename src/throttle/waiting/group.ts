@@ -4,7 +4,7 @@ import { keyLimitsOf } from "../../core/policy/per-key.ts";
 import type { Policy } from "../../core/policy/policy.ts";
 import type { TryOptions } from "../call-options.ts";
 import { callTermsOf, costsOf, type CallTerms } from "../costs.ts";
-import type { SlotKeeper, Start } from "../slot/slot.ts";
+import type { SlotContext, Start } from "../slot/slot.ts";
 import { createHeldSlots, type HeldSlot, type HeldSlots } from "./held-slots.ts";
 import { createLine, type Line, type Waiter } from "./line.ts";
 
@@ -25,7 +25,7 @@ export interface Caller extends Waiter {
  */
 export class Group {
   readonly callTerms: CallTerms;
-  readonly keeper: SlotKeeper;
+  readonly keeper: SlotContext;
   readonly name: string;
   /** The key, if it has limits of its own. */
   readonly limitedKey: string | undefined;
@@ -109,7 +109,7 @@ const LEAST_SWEPT = 1_000;
 /** If more than this are idle, they are forgotten; fewer are kept, since making a group costs a try more than finding it. */
 const MOST_IDLE = 10_000;
 
-export function createGroups(keeper: SlotKeeper, policy: () => Policy): Groups {
+export function createGroups(keeper: SlotContext, policy: () => Policy): Groups {
   const { name: bucket } = keeper;
   const groups = new Map<string, Group>();
   const byKey = new Map<string, Group>();

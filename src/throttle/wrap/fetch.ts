@@ -67,13 +67,13 @@ export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): Thr
     for (let attempt = 1; ; attempt++) {
       const tried = await send(sent, slot, own);
       const { response } = tried;
-      const { isRefusal } = bucket.hear(response, slot, own.cost, own.feedback);
+      const { isRefusal } = bucket.reportOutcome(response, slot, own.cost, own.feedback);
       const mayTryAgain = isReplayable && isRefusal && isRefused(response, methodOf(sent));
       const isLast = attempt === MOST_TRIES || !mayTryAgain;
       if (isLast) return handOver(tried, own);
       slot.release();
       // Redis may meet a new draw before the cooldown, as when it has to load that script first.
-      await Promise.all([bucket.heard(), settleRefused(tried, own.cost)]);
+      await Promise.all([bucket.outcomesReported(), settleRefused(tried, own.cost)]);
       const next = await drawAgain(own, tried);
       if (next === undefined) return handOver(tried, own);
       drop(tried);
@@ -109,7 +109,7 @@ export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): Thr
       return { slot, response, isHeld, end };
     } catch (error) {
       end();
-      bucket.hear(error, slot, cost, feedback);
+      bucket.reportOutcome(error, slot, cost, feedback);
       throw error;
     }
   }
@@ -118,7 +118,7 @@ export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): Thr
   function handOver({ slot, response, isHeld, end }: Tried, { settle }: RequestOptions): Response {
     if (settle === undefined) return isHeld ? streamResponse(response, end) : response;
     const copy = copyOf(response);
-    bucket.settleBy(() => readCost(settle, copy), response, slot);
+    bucket.settleByResult(() => readCost(settle, copy), response, slot);
     return streamResponse(response, end, copy);
   }
 

@@ -71,11 +71,11 @@ async function callOnSlot(
   const slot = await bucket.drawByHand(options);
   try {
     const result = await (slot.hasLease ? untilLost(slot, run) : run());
-    bucket.hear(result, slot, cost, feedback);
-    if (settle !== undefined) bucket.settleBy(settle, result, slot);
+    bucket.reportOutcome(result, slot, cost, feedback);
+    if (settle !== undefined) bucket.settleByResult(settle, result, slot);
     return result;
   } catch (error) {
-    bucket.hear(error, slot, cost, feedback);
+    bucket.reportOutcome(error, slot, cost, feedback);
     throw error;
   } finally {
     slot.release();

@@ -3,7 +3,7 @@ import { NO_PLACE, type Drawn, type Granted, type Place } from "../../../src/cor
 import { createAskTimes } from "../../../src/throttle/waiting/ask-times.ts";
 import { callTermsOf } from "../../../src/throttle/costs.ts";
 import { Group, type Caller } from "../../../src/throttle/waiting/group.ts";
-import type { SlotKeeper } from "../../../src/throttle/slot/slot.ts";
+import type { SlotContext } from "../../../src/throttle/slot/slot.ts";
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -16,7 +16,7 @@ afterEach(() => {
 function setUp({ isWaiting = true, leadMs = 0 } = {}) {
   const conditions = callTermsOf({ shared: [], keyLimits: [], costs: [], text: "" });
   const group = new Group(conditions, {
-    keeper: {} as SlotKeeper,
+    keeper: {} as SlotContext,
     name: "",
     limitedKey: undefined,
   });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { callTermsOf } from "../../../src/throttle/costs.ts";
-import type { SlotKeeper } from "../../../src/throttle/slot/slot.ts";
+import type { SlotContext } from "../../../src/throttle/slot/slot.ts";
 import { createGroupSchedule } from "../../../src/throttle/waiting/group-schedule.ts";
 import { Group, type Caller } from "../../../src/throttle/waiting/group.ts";
 import { fakeTimers } from "../../support/fake-timers.ts";
@@ -13,7 +13,7 @@ function setUp(...keys: readonly string[]) {
   const schedule = createGroupSchedule();
   let callers = 0;
   const join = (key: string, into?: Group): Group => {
-    const parts = { keeper: {} as SlotKeeper, name: key, limitedKey: key };
+    const parts = { keeper: {} as SlotContext, name: key, limitedKey: key };
     const group = into ?? new Group(callTerms, parts);
     const caller = { priority: "normal", number: (callers += 1), group } as Caller;
     group.line.push(caller);

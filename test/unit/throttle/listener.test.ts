@@ -34,7 +34,7 @@ async function standsAfter(
   const calling = call().catch(() => undefined);
   await vi.advanceTimersByTimeAsync(0);
   await calling;
-  await bucket.heard();
+  await bucket.outcomesReported();
   const state = await bucket.peek({ key: peeked });
   await bucket.close();
   return state;
@@ -183,7 +183,7 @@ describe("a function of one's own", () => {
     const calls = Promise.all([call(), call(), call()]);
     await vi.advanceTimersByTimeAsync(100);
     expect(await calls).toEqual(["ok", "ok", "ok"]);
-    await bucket.heard();
+    await bucket.outcomesReported();
     const { coolingForMs, rateFactor } = await bucket.peek();
     await bucket.close();
     return { messages: warnings.map(({ message }) => message), coolingForMs, rateFactor };

@@ -4,7 +4,7 @@ import { DREW_ELSEWHERE_US } from "../../../src/core/draw/bucket-state.ts";
 import type { DrawRequest, SettleRequest, Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { createReplicasSeen } from "../../../src/throttle/outage/outage-store.ts";
-import { standByStore, type OnStoreDown } from "../../../src/throttle/outage/on-store-down.ts";
+import { applyOnStoreDown, type OnStoreDown } from "../../../src/throttle/outage/on-store-down.ts";
 import { createAsker, policyOf } from "../../support/asker.ts";
 
 /** A store that can be taken away, and what it was asked. */
@@ -31,7 +31,7 @@ function openAsker(onStoreDown: OnStoreDown, options = { rate: "1000/s", burst: 
   const { store, ...facts } = awayStore();
   const logged: string[] = [];
   const log = (_facts: object, message: string): void => void logged.push(message);
-  const standing = standByStore({
+  const standing = applyOnStoreDown({
     store,
     bucket: "b",
     asker: "a",

@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
-import { rememberLast } from "../../../src/throttle/lru.ts";
+import { createLru } from "../../../src/throttle/lru.ts";
 
 it("remembers so many, and forgets first what was used longest ago", () => {
-  const last = rememberLast<number>(3);
+  const last = createLru<number>(3);
   for (const name of ["a", "b", "c"]) last.set(name, 1);
 
   last.get("a");
@@ -13,7 +13,7 @@ it("remembers so many, and forgets first what was used longest ago", () => {
 
 it("takes no room for what it does not remember yet", () => {
   const before = process.memoryUsage().heapUsed;
-  const memories = Array.from({ length: 500 }, () => rememberLast<number>(10_000));
+  const memories = Array.from({ length: 500 }, () => createLru<number>(10_000));
   const bytesEach = (process.memoryUsage().heapUsed - before) / memories.length;
 
   // The room for all 10,000 is 160,000 bytes.

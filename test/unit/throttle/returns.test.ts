@@ -6,7 +6,7 @@ import { callTermsOf } from "../../../src/throttle/costs.ts";
 import { Group } from "../../../src/throttle/waiting/group.ts";
 import { createKnownPolicy } from "../../../src/throttle/known-policy.ts";
 import { refundUnused } from "../../../src/throttle/waiting/give-back.ts";
-import type { SlotKeeper } from "../../../src/throttle/slot/slot.ts";
+import type { SlotContext } from "../../../src/throttle/slot/slot.ts";
 
 const limits = [leakyBucket("100/s"), fixedWindow(50, "1h")];
 const policy = compilePolicy("test", { limits });
@@ -20,7 +20,7 @@ async function settledFor(text: string): Promise<readonly unknown[]> {
   const context = { store, bucket: "test", asker: "a", known, logger };
   const conditions = callTermsOf({ shared: limits, keyLimits: [], costs: [3, 3], text });
   const group = new Group(conditions, {
-    keeper: {} as SlotKeeper,
+    keeper: {} as SlotContext,
     name: "",
     limitedKey: undefined,
   });

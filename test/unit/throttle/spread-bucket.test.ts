@@ -133,7 +133,9 @@ describe("the keys of a spread bucket", () => {
 
 describe("the parts of a spread bucket", () => {
   it.each(["b", "stripe", "tenant 17", "名前"])("lie evenly over the slots: %s", (name) => {
-    const slots = createPartStores(createMemoryStore(), name).map(({ place }) => slotOf(place));
+    const slots = createPartStores(createMemoryStore(), name).map(({ storeName }) =>
+      slotOf(storeName),
+    );
 
     const pieces = slots.toSorted((a, b) => a - b).map((slot) => Math.floor(slot / 512));
     expect(pieces).toEqual(Array.from({ length: 32 }, (_, piece) => piece));
@@ -265,11 +267,11 @@ describe("what is done to a spread bucket", () => {
         (state) => state.coolingForMs > 0,
       );
 
-    here.hear("key", slot, 1);
-    await here.heard();
+    here.reportOutcome("key", slot, 1);
+    await here.outcomesReported();
     const ofKey = await coolingMs();
-    here.hear("bucket", slot, 1);
-    await here.heard();
+    here.reportOutcome("bucket", slot, 1);
+    await here.outcomesReported();
 
     expect(ofKey).toEqual([true, false, false]);
     expect(await coolingMs()).toEqual([true, true, true]);
@@ -293,7 +295,7 @@ describe("what is done to a spread bucket", () => {
 
   it("fails when a part could not be reached, and is done to the others", async () => {
     const store = createMemoryStore();
-    const last = createPartStores(store, "test").at(-1)!.place;
+    const last = createPartStores(store, "test").at(-1)!.storeName;
     const steer: Store["steer"] = async (request) => {
       if (request.bucket === last) throw new StoreUnavailableError("no answer", {});
       await store.steer(request);

@@ -224,7 +224,7 @@ describe("a throttled function", () => {
     const slot = await bucket.draw({ key: "acme" });
 
     await withSlotInHand({ bucket, slot }, () => call());
-    await bucket.heard();
+    await bucket.outcomesReported();
 
     expect((await bucket.peek({ key: "acme" })).coolingForMs).toBeGreaterThan(0);
     expect((await bucket.peek({ key: "globex" })).coolingForMs).toBe(0);

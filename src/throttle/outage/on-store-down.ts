@@ -1,18 +1,35 @@
-import { z } from "zod";
+/**
+ * What happens to a bucket's calls while Redis does not answer, by `onStoreDown`:
+ *
+ * | option        | calls of the application                                     | where                                  |
+ * | ------------- | ------------------------------------------------------------ | -------------------------------------- |
+ * | `"refuse"`    | fail with `StoreUnavailableError`                            | the store throws it (`redis/requests`) |
+ * | `"wait"`      | wait, and ask again each second                              | `waiting/pacer.ts`, `retries.ts`       |
+ * | `{ local }`   | go on at a part of this process's share of each limit        | `outage-store.ts`, `stand-ins.ts`      |
+ * | `"open"`      | pass without any limit                                       | `outage-store.ts`, `stand-ins.ts`      |
+ *
+ * Jobs wait, unless calls go on locally: `queue/worker/job-start.ts`.
+ */
+import * as z from "zod";
 import type { Logger } from "../../core/logger.ts";
 import type { Store, Wake } from "../../core/store.ts";
 import { createOutageStore } from "./outage-store.ts";
-import { createLocalStandIn, createOpenStandIn, type Known, type StandIn } from "./stand-ins.ts";
+import {
+  createLocalStandIn,
+  createOpenStandIn,
+  type KnownAtOutage,
+  type StandIn,
+} from "./stand-ins.ts";
 
-/** What becomes of a bucket's calls while Redis does not answer. */
+/** What happens to a bucket's calls while Redis does not answer. */
 export type OnStoreDown =
   | "wait"
   | "refuse"
   | "open"
-  /** So much of this process's part of the rate, above 0 and up to 1. */
+  /** How much of this process's part of the rate, above 0 and up to 1. */
   | { readonly local: number };
 
-/** How a bucket starts whose state Redis has lost. */
+/** How a bucket starts when Redis has lost its state. */
 export type OnStateLost = "empty" | "full";
 
 const LOCAL_ERROR = { error: "give a part of this process's rate, above 0 and up to 1" };
@@ -34,10 +51,13 @@ export const ON_STATE_LOST: z.ZodType<OnStateLost> = z.enum(["empty", "full"], {
   error: 'give "empty" or "full"',
 });
 
-/** A store in this process's memory, on a clock that is given. */
+/** Opens a store in this process's memory, on the given clock. */
 export type OpenLocalStore = (nowUs: () => number) => Store;
 
-/** The store of a bucket as `onStoreDown` has it: the same, or one whose calls go on when it does not answer. */
+/**
+ * The store of a bucket with `onStoreDown` applied: the same store, or one whose calls go on in a stand-in when Redis
+ * does not answer.
+ */
 export function applyOnStoreDown(parts: {
   readonly store: Store;
   readonly bucket: string;
@@ -48,19 +68,20 @@ export function applyOnStoreDown(parts: {
   readonly wake: Wake;
 }): Store {
   const { store, bucket, asker, logger, onStoreDown, openLocalStore, wake } = parts;
-  if (onStoreDown === "open") return createOutageStore({ store, bucket, standIn: standOpen });
+  if (onStoreDown === "open")
+    return createOutageStore({ store, bucket, openStandIn: openUnlimited });
   if (typeof onStoreDown === "string" || openLocalStore === undefined) return store;
   const { local: share } = onStoreDown;
-  return createOutageStore({ store, bucket, standIn: standLocal });
+  return createOutageStore({ store, bucket, openStandIn: openLocal });
 
-  function standOpen(known: Known): StandIn {
+  function openUnlimited(known: KnownAtOutage): StandIn {
     const problem = `Redis does not answer: ALL calls of bucket "${bucket}" pass WITHOUT ANY LIMIT until it does.`;
     logger.error({ bucket, onStoreDown }, problem);
     return createOpenStandIn(known);
   }
 
-  function standLocal({ nowUs, replicas, runningOf }: Known): StandIn | undefined {
-    // Who was never told how many there are cannot know its part.
+  function openLocal({ nowUs, replicas, runningOf }: KnownAtOutage): StandIn | undefined {
+    // Without a reply of Redis, the number of replicas, and so this process's part, is unknown.
     if (nowUs === undefined || replicas === 0) return undefined;
     const percent = Number(((100 * share) / replicas).toPrecision(3));
     const problem = `Redis does not answer: bucket "${bucket}" goes on here at ${percent} % of its limits until it does.`;

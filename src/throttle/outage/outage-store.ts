@@ -1,3 +1,8 @@
+/**
+ * The store of one bucket whose calls go on without Redis. When a draw finds that Redis does not answer, a stand-in
+ * serves until Redis does again, which probes beside the draws find out. What was drawn from one of the two is settled,
+ * renewed and given back there.
+ */
 import { DREW_ELSEWHERE_US } from "../../core/draw/bucket-state.ts";
 import { StoreUnavailableError } from "../../core/errors.ts";
 import { isLeased } from "../../core/limits/registry.ts";
@@ -10,85 +15,79 @@ import {
   type Store,
 } from "../../core/store.ts";
 import { createBucketClock } from "../slot/bucket-clock.ts";
-import type { Known, StandIn } from "./stand-ins.ts";
+import type { KnownAtOutage, StandIn } from "./stand-ins.ts";
 
 export interface OutageStoreOptions {
   readonly store: Store;
   readonly bucket: string;
-  /** What serves from now on; undefined if nothing can: the call then fails as it would have. */
-  readonly standIn: (known: Known) => StandIn | undefined;
+  /** Opens what serves during an outage; undefined if nothing can: the call then fails as it would have. */
+  readonly openStandIn: (known: KnownAtOutage) => StandIn | undefined;
 }
 
+/** A time in which Redis does not answer; times are in µs on the bucket's clock. */
 interface Outage {
   readonly standIn: StandIn;
   readonly sinceUs: number;
 }
 
-/**
- * The store of one bucket whose calls go on without Redis: when a draw finds that it does not answer,
- * a stand-in serves until Redis does, which is found out beside the draws. What was drawn from one of the
- * two is settled, renewed and given back there.
- */
-export function createOutageStore({ store, bucket, standIn }: OutageStoreOptions): Store {
+export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOptions): Store {
   const clock = createBucketClock();
   const replicas = createReplicasSeen();
-  const running = createRunningLeases<StandIn>();
+  const running = createRunningLeases();
+  /** How far this process's clock runs ahead of the bucket's; undefined until Redis has answered. */
   let offsetMs: number | undefined;
   let outage: Outage | undefined;
-  /** When the last outage was, on the bucket's clock. */
-  let past = { sinceUs: 0, untilUs: 0 };
+  let lastOutage = { sinceUs: 0, untilUs: 0 };
+  /** From the end of an outage until Redis knows the bucket again. */
   let isReturning = false;
-  let hasStrangePlaces = false;
-  let isLooking = false;
+  /** From the end of an outage until the next draw: callers have places of the stand-in, which Redis does not know. */
+  let hasForeignPlaces = false;
+  let isProbing = false;
 
   function begin(): Outage | undefined {
-    const own = offsetMs;
+    const offset = offsetMs;
     const nowUs =
-      own === undefined ? undefined : () => Math.floor((performance.now() - own) * 1_000);
-    const runningOf = (key?: string): number => running.countIn(undefined, key);
-    const serving = standIn({ nowUs, replicas: replicas.most, runningOf });
-    return serving && { standIn: serving, sinceUs: serving.nowUs() };
+      offset === undefined ? undefined : () => Math.floor((performance.now() - offset) * 1_000);
+    const runningOf = (key?: string): number => running.countOfRedis(key);
+    const standIn = openStandIn({ nowUs, replicas: replicas.most, runningOf });
+    return standIn && { standIn, sinceUs: standIn.nowUs() };
   }
 
-  function end(current: Outage): void {
-    if (outage !== current) return;
-    const {
-      standIn: { nowUs },
-      sinceUs,
-    } = current;
-    past = { sinceUs, untilUs: nowUs() };
+  function end(ended: Outage): void {
+    if (outage !== ended) return;
+    lastOutage = { sinceUs: ended.sinceUs, untilUs: ended.standIn.nowUs() };
     outage = undefined;
     isReturning = true;
-    hasStrangePlaces = true;
+    hasForeignPlaces = true;
   }
 
-  /** Beside the draws, so that no call waits for a Redis that may not answer. */
-  function lookForRedis({ terms }: DrawRequest, current: Outage): void {
-    if (isLooking) return;
-    isLooking = true;
+  /** Finds out whether Redis answers again; no draw waits for it. */
+  function probe({ terms }: DrawRequest, current: Outage): void {
+    if (isProbing) return;
+    isProbing = true;
     store
       .peek({ bucket, terms, key: undefined, keyLimits: [] })
       .then(
         () => end(current),
         () => undefined,
       )
-      .finally(() => (isLooking = false));
+      .finally(() => (isProbing = false));
   }
 
   async function drawFromRedis(request: DrawRequest): Promise<Drawn> {
-    const areStrange = hasStrangePlaces && !request.isTry;
-    const wishes = areStrange
+    const areForeign = hasForeignPlaces && !request.isTry;
+    const wishes = areForeign
       ? request.wishes.map((wish) => ({ ...wish, place: NO_PLACE }))
       : request.wishes;
-    // Redis knows nothing of what passed without it: the bucket is to start as if a burst had just left.
+    // Redis does not know which calls passed without it: the bucket has to start as if a burst had just left.
     const drewUs = isReturning ? DREW_ELSEWHERE_US : request.drewUs;
     const startsFull = isReturning ? false : request.startsFull;
-    const place = areStrange ? NO_PLACE : request.place;
+    const place = areForeign ? NO_PLACE : request.place;
     const reply = await store.draw({ ...request, wishes, place, drewUs, startsFull });
     offsetMs = clock.sample(performance.now(), reply.nowUs);
     replicas.see(reply.alive);
     if (reply.newText === undefined) isReturning = false;
-    if (areStrange) hasStrangePlaces = false;
+    if (areForeign) hasForeignPlaces = false;
     running.add(request, reply, undefined);
     return reply;
   }
@@ -110,27 +109,27 @@ export function createOutageStore({ store, bucket, standIn }: OutageStoreOptions
       }
     }
     const current = outage;
-    lookForRedis(request, current);
+    probe(request, current);
     return drawFromStandIn(request, current);
   }
 
   async function settle(request: SettleRequest): Promise<void> {
     const { slotUs, deltas } = request;
     if (outage !== undefined && slotUs >= outage.sinceUs) return outage.standIn.settle(request);
-    if (slotUs < past.sinceUs || slotUs > past.untilUs) return store.settle(request);
-    // Redis never booked it: there is nothing to take back.
+    if (slotUs < lastOutage.sinceUs || slotUs > lastOutage.untilUs) return store.settle(request);
+    // The slot is of the outage: Redis never booked it, and has nothing to give back.
     const more = deltas.map((delta) => Math.max(0, delta));
     if (more.some((delta) => delta > 0)) await store.settle({ ...request, deltas: more });
   }
 
-  /** To each of those that gave these leases, its own. */
-  async function each<T>(
+  /** Asks each store that gave some of these leases about its own. */
+  async function askGivers<T>(
     request: LeasesRequest,
-    ask: (holder: Pick<Store, "renew" | "release">, own: LeasesRequest) => Promise<T>,
+    ask: (giver: Pick<Store, "renew" | "release">, own: LeasesRequest) => Promise<T>,
   ): Promise<T[]> {
-    const byHolder = running.byHolder(request.leases);
+    const byGiver = running.byGiver(request.leases);
     return Promise.all(
-      [...byHolder].map(([holder, leases]) => ask(holder ?? store, { ...request, leases })),
+      [...byGiver].map(([giver, leases]) => ask(giver ?? store, { ...request, leases })),
     );
   }
 
@@ -142,25 +141,25 @@ export function createOutageStore({ store, bucket, standIn }: OutageStoreOptions
       await (outage?.standIn ?? store).giveBack(request);
     },
     async renew(request) {
-      return (await each(request, (holder, own) => holder.renew(own))).flat();
+      return (await askGivers(request, (giver, own) => giver.renew(own))).flat();
     },
     async release(request) {
-      const released = each(request, (holder, own) => holder.release(own));
+      const released = askGivers(request, (giver, own) => giver.release(own));
       running.remove(request.leases);
       await released;
     },
     async steer(request) {
       const { change } = request;
-      // What is done by hand is meant for all replicas, and fails; what a downstream says is heeded here.
+      // A change by hand is for all replicas, and fails; what a downstream asks for is done here.
       const isByHand = change.do === "configure" || change.do === "pause";
       await (isByHand ? store : (outage?.standIn ?? store)).steer(request);
     },
   };
 }
 
-/** How many replicas draw from a bucket: the most that were seen in the last minute of draws. */
+/** How many replicas draw from a bucket: the most that replies named in the last 30 to 60 seconds. */
 export interface ReplicasSeen {
-  /** 0: none was ever seen. */
+  /** 0 until a reply has come. */
   readonly most: number;
   see(alive: number): void;
 }
@@ -188,45 +187,45 @@ export function createReplicasSeen(): ReplicasSeen {
   };
 }
 
-/** The leases of calls that run here, by who gave them; undefined stands for Redis. */
-interface RunningLeases<Holder> {
+/** The leases of calls that run here, each with the stand-in that gave it; undefined is Redis. */
+interface RunningLeases {
   /** Takes in what a reply to a draw has granted. */
-  add(request: DrawRequest, reply: Drawn, holder: Holder | undefined): void;
+  add(request: DrawRequest, reply: Drawn, giver: StandIn | undefined): void;
   remove(leases: readonly number[]): void;
-  /** How many of one holder: all, or those of a key. */
-  countIn(holder: Holder | undefined, key?: string): number;
-  /** Leases that are not known are taken to be Redis'. */
-  byHolder(leases: readonly number[]): ReadonlyMap<Holder | undefined, readonly number[]>;
+  /** How many of the leases are of Redis: all, or those of one key. */
+  countOfRedis(key?: string): number;
+  /** Leases that are not known count as those of Redis. */
+  byGiver(leases: readonly number[]): ReadonlyMap<StandIn | undefined, readonly number[]>;
 }
 
-function createRunningLeases<Holder>(): RunningLeases<Holder> {
-  const running = new Map<number, { holder: Holder | undefined; key: string | undefined }>();
+function createRunningLeases(): RunningLeases {
+  const running = new Map<number, { giver: StandIn | undefined; key: string | undefined }>();
 
   return {
-    add({ leases, lease: first, wishes, terms }, { granted }, holder) {
+    add({ leases, lease: first, wishes, terms }, { granted }, giver) {
       if (leases === 0) return;
       let lease = first;
       for (const [index, { slotsUs }] of granted.entries()) {
         const { key, keyLimits } = wishes[index]!;
         if (![...terms.limits, ...keyLimits].some(isLeased)) continue;
-        for (const _slot of slotsUs) running.set(lease++, { holder, key });
+        for (const _slot of slotsUs) running.set(lease++, { giver, key });
       }
     },
     remove(leases) {
       for (const lease of leases) running.delete(lease);
     },
-    countIn(holder, key) {
+    countOfRedis(key) {
       let count = 0;
       for (const each of running.values()) {
-        if (each.holder === holder && (key === undefined || each.key === key)) count += 1;
+        if (each.giver === undefined && (key === undefined || each.key === key)) count += 1;
       }
       return count;
     },
-    byHolder(leases) {
-      const found = new Map<Holder | undefined, number[]>();
+    byGiver(leases) {
+      const found = new Map<StandIn | undefined, number[]>();
       for (const lease of leases) {
-        const holder = running.get(lease)?.holder;
-        found.set(holder, [...(found.get(holder) ?? []), lease]);
+        const giver = running.get(lease)?.giver;
+        found.set(giver, [...(found.get(giver) ?? []), lease]);
       }
       return found;
     },

@@ -1,6 +1,6 @@
 import { ClosedError } from "../../core/errors.ts";
 
-/** When those who wait for a store that does not answer have it asked again. */
+/** When a store that does not answer is asked again, for calls that wait for it. */
 export interface StoreRetries {
   /**
    * Resolves after a while, or when the store may answer again.
@@ -12,7 +12,7 @@ export interface StoreRetries {
   close(): void;
 }
 
-/** So often, without any news. */
+/** The time between two attempts, unless news come from the store. */
 export const STORE_RETRY_MS = 1_000;
 
 export function createStoreRetries(bucket: string): StoreRetries {

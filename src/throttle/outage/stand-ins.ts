@@ -21,10 +21,10 @@ export interface StandIn extends Pick<
 }
 
 /** What is known of a bucket when an outage begins. */
-export interface Known {
-  /** The bucket's clock as Redis told it; undefined if it was never reached. */
+export interface KnownAtOutage {
+  /** The bucket's clock, by the replies of Redis; undefined if there was none. */
   readonly nowUs: (() => number) | undefined;
-  /** How many replicas were last seen to draw; 0: none ever. */
+  /** How many replicas drew last; 0 if Redis never answered. */
   readonly replicas: number;
   /** How many calls run here that hold leases from Redis: all, or those of one key. */
   readonly runningOf: (key?: string) => number;
@@ -36,7 +36,7 @@ function ownUs(): number {
 }
 
 /** Lets every call pass at once, without any limit. */
-export function createOpenStandIn({ nowUs = ownUs }: Pick<Known, "nowUs">): StandIn {
+export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs">): StandIn {
   const generation = nowUs();
 
   function pass(wish: Wish, atUs: number, most: number, { terms }: DrawRequest): Granted {
@@ -59,7 +59,7 @@ export function createOpenStandIn({ nowUs = ownUs }: Pick<Known, "nowUs">): Stan
       let leases = request.leases;
       const granted = request.wishes.map((wish) => {
         const all = [...request.terms.limits, ...wish.keyLimits];
-        // A call that runs has a number of its own, and only so many were set aside.
+        // Each lease needs a number of its own, and the request has set only so many aside.
         if (!all.some(isLeased)) return pass(wish, atUs, Infinity, request);
         const passed = pass(wish, atUs, leases, request);
         leases -= passed.slotsUs.length;
@@ -86,13 +86,13 @@ export function createOpenStandIn({ nowUs = ownUs }: Pick<Known, "nowUs">): Stan
 }
 
 /**
- * Paces this process's calls by its part of the bucket's limits, in a store of its own that goes on on the
- * bucket's clock. It starts empty-handed: what Redis has just let pass is not known to it.
+ * Paces this process's calls by its part of the bucket's limits, in a store of its own that continues the bucket's
+ * clock. It starts empty-handed, since it does not know which calls Redis has just let pass.
  */
 export function createLocalStandIn(parts: {
   readonly bucket: string;
   readonly share: number;
-  readonly known: Known & { readonly nowUs: () => number };
+  readonly known: KnownAtOutage & { readonly nowUs: () => number };
   readonly openStore: (nowUs: () => number) => Store;
 }): StandIn {
   const { bucket, share, known } = parts;
@@ -109,7 +109,7 @@ export function createLocalStandIn(parts: {
     return found.limit;
   }
 
-  /** What lets nothing pass stands as it was: no call that it holds for is asked for. */
+  /** A limit whose part would let nothing pass stays as it is: calls that it counts are refused before (`isPossible`). */
   function limitsOf(limits: readonly Limit[], key?: string): readonly Limit[] {
     return limits.map((limit) => {
       const own = partOf(limit) ?? limit;
@@ -131,12 +131,12 @@ export function createLocalStandIn(parts: {
 
   function requestOf(request: DrawRequest, wishes: readonly Wish[]): DrawRequest {
     // Places that Redis gave mean nothing here.
-    const areStrange = !hasPlaces && !request.isTry;
-    const place = areStrange ? NO_PLACE : request.place;
+    const areForeign = !hasPlaces && !request.isTry;
+    const place = areForeign ? NO_PLACE : request.place;
     const own = wishes.map((wish) => ({
       ...wish,
       keyLimits: limitsOf(wish.keyLimits, wish.key),
-      place: areStrange ? NO_PLACE : wish.place,
+      place: areForeign ? NO_PLACE : wish.place,
     }));
     const drewUs = hasDrawn ? request.drewUs : DREW_ELSEWHERE_US;
     const terms = termsOf(request.terms);
@@ -164,7 +164,7 @@ export function createLocalStandIn(parts: {
       hasPlaces ||= !request.isTry;
       const grantedTo = new Map(reply.granted.map((granted, index) => [possible[index], granted]));
       const granted = request.wishes.map((wish) => grantedTo.get(wish) ?? refused);
-      // It is no policy that others are to hear of.
+      // The policy of the stand-in's store is for nobody else to learn.
       const { version } = request.terms;
       return { ...reply, version, newText: undefined, alive: known.replicas, granted };
     },

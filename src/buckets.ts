@@ -25,7 +25,7 @@ export interface Buckets {
    */
   open(where: string, name: string, options: BucketOptions): OwnedBucket;
   of(name: string): OwnedBucket | undefined;
-  /** The store answers again: whoever waits for it asks anew. */
+  /** The store answers again: calls that wait for it are asked for again. */
   askAgain(): void;
   close(): Promise<void>;
 }
@@ -42,13 +42,13 @@ export function createBuckets(parts: BucketsParts): Buckets {
   const { store, logger, isRemote, isCluster } = parts;
   const replica = randomUUID();
   const buckets = new Map<string, OwnedBucket>();
-  /** The same, or their parts, by what the store knows them by. */
+  /** The same, or their parts, by their names in the store. */
   const byStoreName = new Map<string, OwnedBucket>();
-  /** What each bucket was opened with first. */
+  /** The options that each bucket was opened with first. */
   const declarations = new Map<string, Declaration>();
   let isListening = false;
 
-  /** Once for all buckets: a listener is a connection of its own. */
+  /** Once for all buckets: a listener needs a connection of its own. */
   function listen(): void {
     if (isListening) return;
     isListening = true;
@@ -59,13 +59,15 @@ export function createBuckets(parts: BucketsParts): Buckets {
     });
   }
 
-  /** Keys that share nothing may lie on all nodes of a cluster. */
-  function create(bucketParts: BucketSettings): OwnedBucket {
-    const onOpen = (storeName: string, bucket: OwnedBucket): unknown => byStoreName.set(storeName, bucket);
-    const isSpread = isCluster && bucketParts.policy.limits.length === 0;
-    if (isSpread) return createClusterBucket({ ...bucketParts, onOpen });
-    const bucket = createBucket(bucketParts);
-    onOpen(bucketParts.name, bucket);
+  /** In a cluster, keys that share no limit are spread over all nodes. */
+  function create(settings: BucketSettings): OwnedBucket {
+    const onOpen = (storeName: string, bucket: OwnedBucket): unknown =>
+      byStoreName.set(storeName, bucket);
+    if (isCluster && settings.policy.limits.length === 0) {
+      return createClusterBucket({ ...settings, onOpen });
+    }
+    const bucket = createBucket(settings);
+    onOpen(settings.name, bucket);
     return bucket;
   }
 
@@ -74,7 +76,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
       const { policy: unread, ...behaviour } = readBucketOptions(where, given);
       const policy = compilePolicy(where, unread);
       const { feedback, ...others } = behaviour;
-      // Functions and tiers are all alike in the policy's text.
+      // The policy's text does not tell functions or tiers apart.
       const perKey = policy.perKey?.isLocal === true ? given.perKey : undefined;
       const declaration: Declaration = { ...others, ...feedback, perKey };
       const found = buckets.get(name);
@@ -84,7 +86,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
         return found;
       }
       const openLocalStore = isRemote ? createMemoryStore : undefined;
-      // One for all parts of a bucket: what goes wrong with one goes wrong with each.
+      // The parts of a bucket share one sampled logger: they all fail at the same time.
       const common = {
         store,
         replica,
@@ -107,13 +109,13 @@ export function createBuckets(parts: BucketsParts): Buckets {
   };
 }
 
-/** The options that a bucket or a queue was declared with. */
+/** The options that a bucket or a queue was declared with, by name. */
 export type Declaration = Readonly<Record<string, unknown>>;
 
 /**
- * A later declaration of the same name would have no effect: what it names must be what the first
- * one did, and what it leaves out stays. Values and tables are compared by what they hold; what
- * functions and schemas do nobody can tell, so they have to be the same ones.
+ * Checks a later declaration of the same name against the first, since it has no effect: each option
+ * that it has must be the same, and it may leave options out. Values and tables are compared by what
+ * they hold; functions and schemas must be the same objects.
  *
  * @throws {@link InvalidOptionError} when an option is another.
  */
@@ -125,8 +127,8 @@ export function assertSame(
   for (const [option, value] of Object.entries(later)) {
     if (value === undefined || isSame(value, first[option])) continue;
     const remedy = isSameText(value, first[option])
-      ? `this sluice has made the ${what} before, with other functions or schemas of the same text; make it once, and keep it`
-      : `this sluice has made the ${what} with another before; give it one`;
+      ? `this sluice made the ${what} before, with other functions or schemas of the same text; make it once, and keep it`
+      : `this sluice made the ${what} with another before; give both the same`;
     throw new InvalidOptionError({ where, option, value, remedy });
   }
 }
@@ -139,17 +141,17 @@ function assertSamePolicy(
 ): void {
   if (later.text === first.text) return;
   const option = differing(given, first, later);
-  const remedy = `this sluice has given the bucket ${formatPolicy(first)} before; give it one policy`;
+  const remedy = `this sluice gave the bucket ${formatPolicy(first)} before; give both the same policy`;
   throw new InvalidOptionError({ where, option, value: given[option], remedy });
 }
 
-/** The option that makes the difference. */
+/** The option by which the two policies differ. */
 function differing({ rate }: PolicyOptions, first: Policy, later: Policy): keyof PolicyOptions {
   if (!isDeepStrictEqual(first.limits, later.limits)) return rate === undefined ? "limits" : "rate";
   return isDeepStrictEqual(first.shares, later.shares) ? "perKey" : "shares";
 }
 
-/** Whether an error would show both as one, and no part of them is cut off. */
+/** Whether an error would show the same whole text for both. */
 function isSameText(value: unknown, other: unknown): boolean {
   const text = describeValue(value);
   return text === describeValue(other) && !text.includes("…");

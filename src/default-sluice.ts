@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { NAME, readOptions } from "./core/options.ts";
 import { createSluice, type Sluice } from "./sluice.ts";
 import { BUCKET_OPTION_NAMES, type BucketOptions } from "./throttle/bucket/bucket-options.ts";
@@ -8,12 +8,12 @@ import {
   type ThrottledOptions,
 } from "./throttle/call-options.ts";
 
-/** `concurrency` and `feedback` mean those of the wrapped function. */
+/** The options of the bucket; `concurrency` and `feedback` are those of the wrapped function. */
 const OF_BUCKET: ReadonlySet<string> = new Set(
   BUCKET_OPTION_NAMES.filter((name) => name !== "concurrency" && name !== "feedback"),
 );
 
-/** What the others hold is read where buckets and throttled functions are made. */
+/** Checks names only: the values are read where buckets and throttled functions are made. */
 const OPTIONS = z.strictObject({
   ...Object.fromEntries(
     [...OF_BUCKET, ...THROTTLED_OPTION_NAMES].map((name) => [name, z.unknown().optional()]),
@@ -24,8 +24,8 @@ const OPTIONS = z.strictObject({
 let defaultSluice: Sluice | undefined;
 
 /**
- * Wraps a function on a sluice of the process's own, which finds Redis by `$REDIS_URL`:
- * each call waits for a slot of the named bucket.
+ * Wraps a function: each call waits for a slot of the named bucket. The bucket is of a default sluice, one
+ * for the whole process, which finds Redis by `$REDIS_URL`.
  *
  * @throws {@link InvalidOptionError} when an option can never work.
  */

@@ -1,5 +1,5 @@
 import process from "node:process";
-import { z } from "zod";
+import * as z from "zod";
 import { InvalidOptionError } from "./core/errors.ts";
 import type { Logger } from "./core/logger.ts";
 import { LONGEST_MS, NAME, readOptions, wholeNumber } from "./core/options.ts";
@@ -14,21 +14,21 @@ import type { Bucket } from "./throttle/bucket.ts";
 export interface SluiceOptions {
   /**
    * Where Redis is: a URL, ioredis options, or an ioredis client, which is copied. Defaults to `$REDIS_URL`;
-   * without either, buckets live in this process's memory, and a warning says so.
+   * without that, buckets are in this process's memory, and a warning says so.
    */
   readonly redis?: RedisInput | undefined;
   /**
-   * The URLs of several independent Redis servers, instead of `redis`: each bucket and each queue lives on one
-   * of them, by its name. A server more or less moves only its own part; one that is down takes only that down.
+   * The URLs of several independent Redis servers, instead of `redis`: each bucket and each queue is on one of
+   * them, by its name. A server that is added or removed moves only its own part; one that is down stops only that.
    */
   readonly shards?: readonly string[] | undefined;
   /** What every key in Redis starts with. Defaults to `"sluice"`. */
   readonly prefix?: string | undefined;
   /** How long a draw waits for Redis before it rejects with `StoreUnavailableError`. Defaults to 2,000 ms. */
   readonly storeTimeoutMs?: number | undefined;
-  /** When a Redis server that does not answer is asked no more, and how often it is probed then. */
+  /** After how many failures a Redis server is no longer asked, and how often it is probed then. */
   readonly breaker?: BreakerOptions | undefined;
-  /** Where warnings and errors go that no caller waits for; a pino logger fits. Defaults to `process.emitWarning`. */
+  /** Gets the warnings and errors that reach no caller; a pino logger fits. Defaults to `process.emitWarning`. */
   readonly logger?: Logger | undefined;
 }
 
@@ -57,21 +57,22 @@ const SLUICE_OPTIONS = z.strictObject({
     .optional(),
   logger: z.custom<Logger>(isLogger, { error: "give an object with warn and error" }).optional(),
 });
-/** What a queue is made of. */
+
+/** What `queue()` takes. */
 export interface QueueOptions<Data = unknown, Input = Data> {
-  /** What its jobs leave through. */
+  /** The bucket that its jobs draw from. */
   readonly bucket: Bucket;
   /** How much of a shared rate each key gets beside the others, 0.001 to 1,000: by key, or a function of it. Defaults to 1. */
   readonly weights?: Weights | undefined;
   /**
    * Checks the data of each job when it is enqueued, and again before its handler runs: zod, valibot, arktype,
-   * or whatever else keeps to Standard Schema. What it makes of the data is stored, as JSON, and it must take
-   * that too. Defaults to no check.
+   * or any other Standard Schema. Its output is stored, as JSON, and it must accept that as well. Defaults to no
+   * check.
    */
   readonly schema?: Schema<Data, Input> | undefined;
   /** The most bytes of JSON that the data of one job may have. Defaults to 1,000,000. */
   readonly maxJobBytes?: number | undefined;
-  /** What its jobs have where `enqueue` does not say otherwise: `{ attempts: 8, backoff: { baseMs: 500 } }`. Each process that enqueues goes by its own. */
+  /** The defaults of the options of `enqueue`: `{ attempts: 8, backoff: { baseMs: 500 } }`. Each process that enqueues has its own. */
   readonly defaults?: JobDefaults | undefined;
 }
 
@@ -106,7 +107,7 @@ export function readRedisUrl(): string | undefined {
   throw new InvalidOptionError({ where: "createSluice()", option: "$REDIS_URL", value, remedy });
 }
 
-/** Schemas are objects, or functions that carry the same. */
+/** Schemas are objects, or functions with the same property. */
 function isSchema(value: unknown): boolean {
   const isHolder = isObject(value) || typeof value === "function";
   const standard = isHolder ? (value as Partial<Schema<unknown>>)["~standard"] : undefined;
@@ -130,7 +131,7 @@ function isAddress(value: string): boolean {
 }
 
 function areApart(urls: readonly string[]): boolean {
-  // It is asked of addresses that cannot be read as well; those are told of as such.
+  // Addresses that cannot be read have an issue of their own already.
   return !urls.every(isRedisUrl) || new Set(urls.map(serverId)).size === urls.length;
 }
 
@@ -147,7 +148,7 @@ function isRedisInput(value: unknown): boolean {
 }
 
 const OF_NODE_REDIS = ["url", "socket", "database", "rootNodes", "sentinelRootNodes"];
-/** Clients and options of node-redis: ioredis would overlook where they lead to, and go to 127.0.0.1. */
+/** Clients and options of node-redis: ioredis would ignore their address, and connect to 127.0.0.1. */
 function isOfOthers(value: object): boolean {
   if ("duplicate" in value) return !("status" in value);
   return OF_NODE_REDIS.some((name) => name in value);
@@ -157,7 +158,7 @@ function isHost(host: unknown): boolean {
   return host === undefined || typeof host === "string";
 }
 
-/** As ioredis takes it, which reads digits too: `$REDIS_PORT` comes as text. */
+/** ioredis also takes digits: `$REDIS_PORT` is text. */
 function isPort(port: unknown): boolean {
   if (typeof port === "string") return /^\d+$/.test(port) && isPort(Number(port));
   return (
@@ -170,7 +171,7 @@ function isLogger(value: unknown): boolean {
   return typeof warn === "function" && typeof error === "function";
 }
 
-/** Without a logger, what went wrong shows as a warning of the process. */
+/** The default logger: each message is a warning of the process. */
 export const processWarnings: Logger = {
   warn: (_facts, message) => process.emitWarning(message, "SluiceWarning"),
   error: (_facts, message) => process.emitWarning(message, "SluiceWarning"),

@@ -24,9 +24,9 @@ import type { BucketOptions } from "./throttle/bucket/bucket-options.ts";
 export interface Sluice extends Emitter<SluiceEvents> {
   /**
    * The bucket of this name, the same object each time. Later calls name the same policy; the other options
-   * may be left out then. Functions have to be the same ones: nobody can tell what they do.
+   * may be left out then. Functions have to be the same ones.
    *
-   * @throws {@link InvalidOptionError} when name or options can never work, or this sluice gave the bucket others before.
+   * @throws {@link InvalidOptionError} when name or options can never work, or this sluice made the bucket with others before.
    * @throws {@link ClosedError} when the sluice is closed.
    */
   bucket(name: string, options: BucketOptions): Bucket;
@@ -34,7 +34,7 @@ export interface Sluice extends Emitter<SluiceEvents> {
    * The durable queue of this name, whose jobs leave through a bucket; the same object each time. Later calls name
    * the same bucket; the other options may be left out then. Functions and schemas have to be the same ones.
    *
-   * @throws {@link InvalidOptionError} when the name can never work, or this sluice gave the queue others before.
+   * @throws {@link InvalidOptionError} when the name can never work, or this sluice made the queue with others before.
    * @throws {@link RedisRequiredError} when this sluice has no Redis.
    * @throws {@link ClosedError} when the sluice is closed.
    */
@@ -43,9 +43,9 @@ export interface Sluice extends Emitter<SluiceEvents> {
     options: QueueOptions<Data, Input>,
   ): Queue<Data, Result, Input>;
   /**
-   * Starts to work on a queue. Instead of a function, the handler can be the path of a file, or its URL,
-   * whose default export it is: it then runs in processes of its own, as many as the worker's `concurrency`,
-   * while the draw stays in this one. A relative path begins at the working folder.
+   * Starts to work on a queue. Instead of a function, the handler can be the path or URL of a file that has it as its
+   * default export: it then runs in processes of its own, as many as the worker's `concurrency`, and the draw stays in
+   * this one. A relative path begins at the working folder.
    *
    * @throws {@link InvalidOptionError} when the queue is not this sluice's, or the handler is neither a function nor a file.
    * @throws {@link RedisRequiredError} when this sluice has no Redis.
@@ -79,7 +79,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   const backend = redis === undefined ? undefined : createBackend({ redis, ...common });
   const store = backend?.store ?? createMemoryStore();
   if (redis === undefined) {
-    logger.warn({}, "No Redis was named: this sluice paces the calls of this one process only.");
+    logger.warn({}, "No Redis was named; this sluice paces the calls of this process only.");
   }
 
   const buckets = createBuckets({
@@ -89,7 +89,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     isCluster: backend?.isCluster === true,
   });
   const queues = new Map<string, AnyQueue>();
-  /** What each queue was declared with first. */
+  /** The options that each queue was declared with first. */
   const declarations = new Map<string, Declaration>();
   const workers = new Set<Worker>();
   let closing: Promise<void> | undefined;
@@ -98,7 +98,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     if (closing !== undefined) throw new ClosedError("This sluice");
   }
 
-  /** Who waits for Redis asks as soon as it answers. */
+  /** Calls that wait for Redis are asked for again as soon as it answers. */
   function onStoreChange(event: StoreEvent): void {
     if (event.state === "up") buckets.askAgain();
     emitter.emit("store", event);

@@ -1,12 +1,12 @@
 /**
  * The options of calls: their types, their checks, and how those of a wrapped function become those of one call.
  *
- * Where they act: `priority` and `key` in `waiting/line.ts`; `cost` in `costs.ts`; `maxWaitMs` and `signal` end a
- * wait in `waiting/waiting-call.ts`, in `bucket/admission.ts` while the policy is looked up, and in
- * `wrap/throttled.ts` while `concurrency` holds the call back; `settle` in `slot/settle.ts`; `feedback` in
- * `feedback/feedback.ts`.
+ * Where they act: `maxWaitMs` and `signal` end a wait in `waiting/wait.ts`, for calls in the line
+ * (`waiting/waiting-call.ts`), for a look at the policy (`bucket/admission.ts`) and for `concurrency`
+ * (`wrap/throttled.ts`); `priority` in `waiting/line.ts`; `key` in `core/policy/per-key.ts`; `cost` in `costs.ts`;
+ * `settle` in `slot/settle.ts`; `feedback` in `feedback/feedback.ts`.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { isThenable, ignoreRejection } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import {
@@ -179,7 +179,11 @@ const FEEDBACK: z.ZodType<ReadFeedback> = z.custom<ReadFeedback>(
   { error: "give false, or a function of what calls return and throw" },
 );
 
-/** The part of the options of `bucket()` that is about answers. */
+/**
+ * The part of the options of `bucket()` that is about answers.
+ *
+ * @internal
+ */
 export const FEEDBACK_SHAPE: {
   feedback: z.ZodOptional<z.ZodType<ReadFeedback>>;
   maxCooldownMs: z.ZodOptional<z.ZodType<number>>;
@@ -206,6 +210,7 @@ export const FEEDBACK_SHAPE: {
 const A_COST =
   "give a whole number of calls from 1, or one for each unit that it takes, such as { tokens: 800 }";
 
+/** @internal */
 export const COST: z.ZodType<Cost> = z.custom<Cost>().superRefine(checkCost);
 const TRY_SHAPE = { key: KEY.optional(), cost: COST.optional() };
 const DRAW_SHAPE = {

@@ -8,8 +8,8 @@ import type { Limit } from "../core/limits/rule.ts";
 export type Cost = number | Readonly<Record<string, number>>;
 
 /**
- * What one call costs for each limit: calls cost 1 and other units nothing unless it is said.
- * A concurrency limit counts calls that run, whatever they cost. What no limit counts costs nothing.
+ * The cost of one call for each limit: 1 for calls and 0 for other units, unless `cost` names the unit.
+ * A concurrency limit counts running calls, whatever they cost. A unit that no limit counts costs nothing.
  *
  * @throws {@link CostTooLargeError} when a limit could never give so much at once.
  */
@@ -29,31 +29,35 @@ export function costsOf(
   });
 }
 
-/** Whether this may say what a call cost of each unit. A promise would say nothing, and a list names no unit. */
+/** Whether this is a cost by unit; a promise and a list are none. */
 export function isByUnit(cost: unknown): boolean {
   return typeof cost === "object" && cost !== null && !Array.isArray(cost) && !isThenable(cost);
 }
 
-/** A broken usage figure must not stop a bucket for decades. */
+/** The longest time that a limit may take to make up for a cost: a wrong figure must not stop a bucket for decades. */
 const MOST_DEBT_US = 366 * 86_400_000_000;
 
-/** What a call came to cost beyond its estimate, for each limit; what the answer does not tell stays as estimated. */
+/**
+ * What a call cost beyond its estimate, for each limit; a unit that is left out stays as estimated.
+ *
+ * @throws {@link InvalidOptionError} when an amount can never be a cost.
+ */
 export function differences(
   limits: readonly Limit[],
   estimates: readonly number[],
   actual: Readonly<Record<string, unknown>>,
 ): number[] {
   if (!isByUnit(actual)) {
-    const remedy = "give what it cost by unit, such as { tokens: 812 }";
+    const remedy = "give its cost by unit, such as { tokens: 812 }";
     throw new InvalidOptionError({ where: "settle()", option: "cost", value: actual, remedy });
   }
-  const told = Object.entries(actual).filter(
+  const amounts = Object.entries(actual).filter(
     ([, amount]) => amount !== undefined && amount !== null,
   );
-  const byUnit = Object.fromEntries(told) as Record<string, number>;
-  for (const [unit, amount] of told) {
+  const byUnit = Object.fromEntries(amounts) as Record<string, number>;
+  for (const [unit, amount] of amounts) {
     if (Number.isSafeInteger(amount) && (amount as number) >= 0) continue;
-    const remedy = "give a whole number from 0, or leave it out if the answer does not tell";
+    const remedy = "give a whole number from 0, or leave it out if it is unknown";
     throw new InvalidOptionError({ where: "settle()", option: unit, value: amount, remedy });
   }
   return limits.map(({ kind, unit, count, periodUs }, index) => {
@@ -67,7 +71,7 @@ export function differences(
   });
 }
 
-/** What the calls of a group are under; all keys that have the same limits share it. */
+/** The limits and costs of the calls of a group; all keys that have the same limits share one. */
 export interface CallTerms {
   /** What all keys share. */
   readonly shared: readonly Limit[];
@@ -76,7 +80,7 @@ export interface CallTerms {
   readonly limits: readonly Limit[];
   /** For each of the limits. */
   readonly costs: readonly number[];
-  /** The policy that all of this goes by. */
+  /** The text of the policy that these limits are of. */
   readonly text: string;
   /** Whether its calls hold leases. */
   readonly hasLeases: boolean;
@@ -105,9 +109,9 @@ export function callTermsOf({ shared, keyLimits, costs, text }: Given): CallTerm
   };
 }
 
-/** What a call is taken to cost until its answer tells. */
+/** What a call is estimated to cost. */
 export interface Estimate {
-  /** What the call was estimated to cost, by unit. */
+  /** The cost of each unit. */
   readonly costOf: (unit: string) => number;
   /** What one call takes of the downstream, in ms. */
   readonly stepMs: number;

@@ -85,7 +85,7 @@ describe("a bucket that is declared again", () => {
     expect(() => declareTwice({ perKey: perKey() }, again)).toThrow(
       /with other functions or schemas of the same text; make it once, and keep it\.$/,
     );
-    expect(() => declareTwice({}, again)).toThrow(/with another before; give it one\.$/);
+    expect(() => declareTwice({}, again)).toThrow(/with another before; give both the same\.$/);
   });
 });
 

@@ -81,7 +81,7 @@ describe("a sluice", () => {
 
     const again = (): unknown => sluice.bucket("b", { rate: "20/s", burst: 2 });
 
-    expect(again).toThrow('bucket("b"): option "rate" is "20/s"; this sluice has given');
+    expect(again).toThrow('bucket("b"): option "rate" is "20/s"; this sluice gave');
   });
 
   it.each<[string, BucketOptions]>([

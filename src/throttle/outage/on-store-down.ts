@@ -37,6 +37,7 @@ const LOCAL = z.strictObject({
   local: z.number(LOCAL_ERROR).min(0.001, LOCAL_ERROR).max(1, LOCAL_ERROR),
 });
 
+/** @internal */
 export const ON_STORE_DOWN: z.ZodType<OnStoreDown> = z.unknown().transform((given, context) => {
   if (given === "wait" || given === "refuse" || given === "open") return given;
   const read = LOCAL.safeParse(given);
@@ -47,6 +48,7 @@ export const ON_STORE_DOWN: z.ZodType<OnStoreDown> = z.unknown().transform((give
   return z.NEVER;
 });
 
+/** @internal */
 export const ON_STATE_LOST: z.ZodType<OnStateLost> = z.enum(["empty", "full"], {
   error: 'give "empty" or "full"',
 });

@@ -1,15 +1,15 @@
 /** How far this process's monotonic clock runs ahead of a bucket's. */
 export interface BucketClock {
-  /** Takes in a reply that arrived at `arrivedMs` and was written at `nowUs`; the offset, in ms. */
+  /** Takes in a reply that arrived at `arrivedMs` and was written at `nowUs`; returns the offset, in ms. */
   sample(arrivedMs: number, nowUs: number): number;
-  /** The bucket's clock has gone back, since Redis lost it: what was seen of it says nothing any more. */
+  /** The bucket's clock has gone back, since Redis lost it: earlier samples are of no use. */
   reset(): void;
 }
 
 /**
- * The smallest offset seen of late: that of the reply whose way back was the
- * shortest. A call is then late by that way at most, and never early; a reply
- * that came late does not shift its slots into those of other replicas.
+ * The smallest offset of the last one to two seconds: that of the reply whose way
+ * back was the shortest. A call is then late by that way at most, and never early;
+ * a reply that came late does not shift its slots into those of other replicas.
  */
 export function createBucketClock(): BucketClock {
   const offsets = createRecentMinimum();
@@ -20,12 +20,12 @@ export function createBucketClock(): BucketClock {
   };
 }
 
-/** Samples of one window, and of the one before it, are looked at. */
+/** The minimum is of the samples of one window and of the one before it. */
 const WINDOW_MS = 1_000;
 
-/** The least of what was seen in this second and in the one before. */
+/** The minimum of the samples of this second and the one before. */
 export interface RecentMinimum {
-  /** Takes in what was seen at `atMs`; the least of late. */
+  /** Takes in a sample of `atMs`; returns the recent minimum. */
   sample(atMs: number, seen: number): number;
   reset(): void;
 }

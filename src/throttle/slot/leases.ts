@@ -5,23 +5,26 @@ import type { LeasesRequest } from "../../core/store.ts";
 import type { CallTerms } from "../costs.ts";
 import type { BucketContext } from "../known-policy.ts";
 
-/** The leases of calls that run here, or are about to. */
+/**
+ * The leases of calls that run here, or are about to: numbered before the draw, renewed while a call runs, and given
+ * back when it ends. A call is warned before its lease ends, if that cannot be renewed.
+ */
 export interface LeaseKeeper {
-  /** The number of the first of so many leases that are asked for; no number comes twice. */
+  /** The number of the first of `count` leases to ask for; no number comes twice. */
   number(count: number): number;
   /** Keeps a lease that was drawn at `atMs` of `performance.now()`: it is renewed until it is given back. */
   keep(lease: number, group: LeaseHolder, atMs: number): void;
-  /** Gives a lease back; again, or one that is not kept: does no harm. */
+  /** Gives a lease back. Does no harm a second time, or for a lease that is not kept. */
   release(lease: number, group: LeaseHolder): void;
-  /** Gives back those of slots that are not used. */
+  /** Gives back the leases of slots that are not used. */
   releaseAll(slots: readonly { readonly lease: number }[], group: LeaseHolder): void;
-  /** Gives back what a reply that got lost may have granted, to any of the groups that were asked for. */
+  /** Gives back all leases that a lost reply may have granted, to any of the groups that were asked for. */
   releaseLost(first: number, count: number, groups: readonly LeaseHolder[]): void;
   /** Aborted before the lease ends, if it cannot be renewed. */
   signalOf(lease: number): AbortSignal;
-  /** Resolves when all that were given back have left. */
+  /** Resolves when all leases that were given back so far have been sent. */
   settled(): Promise<void>;
-  /** Renews no more, and gives nothing back: what calls that still run hold ends by itself, and they are told before. */
+  /** Renews and gives back no more: the leases of calls that still run end by themselves, after a warning. */
   close(): void;
 }
 
@@ -32,21 +35,40 @@ interface Kept {
   readonly ending: AbortController;
 }
 
-/** Renewed when a third of its time is over, a lease survives two failures. */
+/** Renewed after a third of its time, a lease survives two failures. */
 const RENEW_AT = 1 / 3;
-/** The call is told before another can take its place. */
+/** The part of a lease's time after which its call is warned: no other call takes its place before the whole. */
 const WARN_AT = 0.9;
 
 export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
   const { store, bucket, logger } = context;
   const kept = new Map<number, Kept>();
-  const returns = createLeaseReturns(context);
-  /** How long the shortest lease lasts that was kept. */
+  /** Leases to give back at the end of this tick. */
+  let ended: LeasesByHolder | undefined;
+  const returning = new Set<Promise<void>>();
+  /** The duration of the shortest lease so far. */
   let shortestMs = Infinity;
   let nextLease = 1;
   let timer: NodeJS.Timeout | undefined;
   let isClosed = false;
 
+  function setTimer(): void {
+    if (timer !== undefined || kept.size === 0) return;
+    timer = setTimeout(tend, Math.min(shortestMs / 6, firstWarningAtMs() - performance.now()));
+    // A running call keeps the process alive, not its lease.
+    timer.unref();
+  }
+
+  function stop(): void {
+    clearTimeout(timer);
+    timer = undefined;
+  }
+
+  function stopIfNone(): void {
+    if (kept.size === 0) stop();
+  }
+
+  /** Renews what is due, and warns calls whose leases are about to end. */
   function tend(): void {
     timer = undefined;
     const nowMs = performance.now();
@@ -62,29 +84,13 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
     setTimer();
   }
 
-  /** When the first of those that could not be renewed is told; Infinity: nobody is to be told any more. */
-  function firstWarnAtMs(): number {
+  /** When the first call is due for a warning; Infinity if all have had theirs. */
+  function firstWarningAtMs(): number {
     let firstMs = Infinity;
     for (const { endsAtMs, lastsMs, ending } of kept.values()) {
       if (!ending.signal.aborted) firstMs = Math.min(firstMs, endsAtMs - lastsMs * (1 - WARN_AT));
     }
     return firstMs;
-  }
-
-  function setTimer(): void {
-    if (timer !== undefined || kept.size === 0) return;
-    timer = setTimeout(tend, Math.min(shortestMs / 6, firstWarnAtMs() - performance.now()));
-    // A call that runs keeps the process alive, not its lease.
-    timer.unref();
-  }
-
-  function stop(): void {
-    clearTimeout(timer);
-    timer = undefined;
-  }
-
-  function stopIfNone(): void {
-    if (kept.size === 0) stop();
   }
 
   async function renew(group: LeaseHolder, leases: readonly number[]): Promise<void> {
@@ -98,15 +104,37 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
         else own.endsAtMs = sentAtMs + own.lastsMs;
       }
     } catch (error) {
-      // It is tried again before the lease ends; then the call is told.
-      logger.warn({ bucket, reason: reasonOf(error) }, "Leases could not be renewed.");
+      const reason = reasonOf(error);
+      logger.warn({ bucket, reason }, "Could not renew leases; retrying until they end.");
     }
   }
 
   function release(lease: number, group: LeaseHolder): void {
     kept.delete(lease);
-    if (isClosed) stopIfNone();
-    else returns.add(lease, group);
+    if (isClosed) return stopIfNone();
+    if (ended === undefined) {
+      ended = new LeasesByHolder();
+      queueMicrotask(giveBackEnded);
+    }
+    ended.add(lease, group);
+  }
+
+  function giveBackEnded(): void {
+    const parts = ended?.inParts() ?? [];
+    ended = undefined;
+    for (const [group, leases] of parts) {
+      const giving = store
+        .release(leasesRequest(context, group, leases))
+        .catch((error: unknown) => {
+          const reason = reasonOf(error);
+          logger.warn(
+            { bucket, reason },
+            "Could not give leases back; they will end by themselves.",
+          );
+        })
+        .finally(() => returning.delete(giving));
+      returning.add(giving);
+    }
   }
 
   return {
@@ -115,8 +143,8 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
       return nextLease - count;
     },
     keep(lease, group, atMs) {
-      const times = group.callTerms.limits.filter(isLeased);
-      const lastsMs = Math.min(...times.map(({ periodUs }) => periodUs)) / 1_000;
+      const leased = group.callTerms.limits.filter(isLeased);
+      const lastsMs = Math.min(...leased.map(({ periodUs }) => periodUs)) / 1_000;
       if (lastsMs < shortestMs) {
         shortestMs = lastsMs;
         stop();
@@ -138,7 +166,10 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
     signalOf(lease) {
       return kept.get(lease)?.ending.signal ?? AbortSignal.abort(new LeaseLostError(bucket));
     },
-    settled: () => returns.settled(),
+    async settled() {
+      giveBackEnded();
+      await Promise.all(returning);
+    },
     close() {
       isClosed = true;
       stopIfNone();
@@ -146,59 +177,17 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
   };
 }
 
-/** Gives leases back, all of one tick together. */
-interface LeaseReturns {
-  add(lease: number, holder: LeaseHolder): void;
-  /** Resolves when all that were given back have left. */
-  settled(): Promise<void>;
-}
-
-function createLeaseReturns(context: BucketContext): LeaseReturns {
-  const { store, bucket, logger } = context;
-  const returning = new Set<Promise<void>>();
-  let due: LeasesByHolder | undefined;
-
-  function giveBack(): void {
-    const parts = due?.inParts() ?? [];
-    due = undefined;
-    for (const [holder, leases] of parts) {
-      const giving = store
-        .release(leasesRequest(context, holder, leases))
-        // What cannot be given back comes free when it ends.
-        .catch((error: unknown) =>
-          logger.warn({ bucket, reason: reasonOf(error) }, "Leases could not be given back."),
-        )
-        .finally(() => returning.delete(giving));
-      returning.add(giving);
-    }
-  }
-
-  return {
-    add(lease, holder) {
-      if (due === undefined) {
-        due = new LeasesByHolder();
-        queueMicrotask(giveBack);
-      }
-      due.add(lease, holder);
-    },
-    async settled() {
-      giveBack();
-      await Promise.all(returning);
-    },
-  };
-}
-
-/** Calls of one key and cost: what their leases are renewed and given back by. */
+/** Calls of one key and cost: their leases are renewed and given back together. */
 export interface LeaseHolder {
   /** The key, if it has limits of its own. */
   readonly limitedKey: string | undefined;
   readonly callTerms: CallTerms;
 }
 
-/** Lua takes some thousands of numbers at once. */
+/** How many leases one request names: Lua can unpack a few thousand numbers at once. */
 const MOST_AT_ONCE = 500;
 
-/** Leases that something is to be asked for together. */
+/** Leases, by the calls that hold them. */
 class LeasesByHolder {
   readonly #leases = new Map<LeaseHolder, number[]>();
 
@@ -208,7 +197,7 @@ class LeasesByHolder {
     else leases.push(lease);
   }
 
-  /** As many of a holder at once as one request may name. */
+  /** In parts that one request may name. */
   *inParts(): Iterable<readonly [LeaseHolder, readonly number[]]> {
     for (const [holder, leases] of this.#leases) {
       for (let start = 0; start < leases.length; start += MOST_AT_ONCE) {
@@ -218,7 +207,7 @@ class LeasesByHolder {
   }
 }
 
-/** By the limits that the leases were drawn under, whatever policy is in force by now. */
+/** Names the limits that the leases were drawn under, since another policy may be in force by now. */
 function leasesRequest(
   { bucket, asker, known }: BucketContext,
   { limitedKey: key, callTerms: { shared, keyLimits } }: LeaseHolder,

@@ -20,8 +20,8 @@ export interface Slot {
   /** Of a bucket that limits concurrency: aborted before the call's lease ends, if it cannot be renewed. */
   readonly signal: AbortSignal;
   /**
-   * Tells what the call came to cost: what lacks to the estimate is booked now, what was too much
-   * is given back. Units left out, or undefined, stay as estimated. The first telling counts.
+   * Books the true cost of the call in place of its estimate: what the estimate lacked is booked now, and what it had
+   * too much is given back. Units that are left out, or undefined, stay as estimated. Only the first settled cost counts.
    *
    * @throws {@link InvalidOptionError} when a number can never be a cost, or a unit is unknown.
    */
@@ -30,7 +30,7 @@ export interface Slot {
   release(): void;
 }
 
-/** What slots of one bucket need. */
+/** The part of a bucket that its slots use. */
 export interface SlotContext {
   readonly name: string;
   readonly leases: LeaseKeeper;
@@ -40,7 +40,7 @@ export interface SlotContext {
   ): Promise<void>;
 }
 
-/** Calls of one key and cost: what is drawn for one of them is as good for another. */
+/** Calls of one key and cost: a slot that was drawn for one of them serves any other. */
 interface Interchangeable extends LeaseHolder {
   readonly keeper: SlotContext;
 }
@@ -49,11 +49,11 @@ interface Interchangeable extends LeaseHolder {
 export interface DrawnFor {
   readonly group: Interchangeable;
   readonly key: string | undefined;
-  /** Since when it waited, on `performance.now()`. */
+  /** When its wait began, on `performance.now()`. */
   readonly sinceMs: number;
 }
 
-/** When slots that have come are handed out, and of which generation they are. One for many: to read a clock takes longer than the rest of it. */
+/** When slots are handed out, and their generation. Many slots share one: to read the clock takes longer than the rest. */
 export interface Start {
   readonly generation: number;
   /** On `performance.now()`. */
@@ -96,14 +96,14 @@ export class DrawnSlot implements Slot {
   }
 
   async settle(cost: SettledCost): Promise<void> {
-    // A stream says so until its end, and the telling that counts is yet to come.
-    if (saysNothing(cost)) return;
+    // A stream has no cost until its end: this is not yet the one that counts.
+    if (isEmpty(cost)) return;
     const slotUs = Math.round(this.atMs * 1_000);
     this.#settling ??= this.#group.keeper.settle({ slotUs, group: this.#group }, cost);
     try {
       await this.#settling;
     } catch (error) {
-      // Nothing was changed: a right number may still follow.
+      // Nothing was changed: a valid cost may still follow.
       this.#settling = undefined;
       throw error;
     }
@@ -116,16 +116,16 @@ export class DrawnSlot implements Slot {
   }
 }
 
-function saysNothing(cost: SettledCost): boolean {
+function isEmpty(cost: SettledCost): boolean {
   if (!isByUnit(cost)) return false;
   return Object.values(cost).every((amount) => amount === undefined || amount === null);
 }
 
 interface SlotInHand {
-  /** Which bucket it came from; two sluices may each have one of the same name. */
+  /** The bucket that it came from; two sluices may each have one of the same name. */
   readonly bucket: object;
   readonly slot: Slot;
-  /** On `performance.now()`; from then on the slot is stale, and the call draws anew. */
+  /** On `performance.now()`; from then on the slot is stale, and the call draws one of its own. */
   readonly staleAtMs: number;
   isUsed: boolean;
 }
@@ -146,8 +146,9 @@ export function withSlotInHand<T>(
 }
 
 /**
- * The slot in hand, if this is the first call through its bucket, it is not stale, and was drawn for such a call.
- * If it does not fit, its lease is given back: a handler that kept it while it waits for another could wait for itself.
+ * The slot in hand, if this is the first call through its bucket, and if the slot is not stale and was drawn for such a
+ * call. If it does not fit, its lease is given back: a handler that kept it while it waits for another lease could wait
+ * for itself.
  */
 export function takeSlotInHand(bucket: object, options: TryOptions): Slot | undefined {
   const hand = inHand.getStore();

@@ -6,7 +6,7 @@ import type { CallTerms } from "../costs.ts";
 import type { Slot } from "../slot/slot.ts";
 import type { Group } from "../waiting/group.ts";
 
-/** What one limit of a policy said to a call. The numbers are of a limit of 100 calls a minute, 97 of them used. */
+/** The answer of one limit to a call. The numbers are of a limit of 100 calls a minute, 97 of them used. */
 export interface LimitDecision {
   /** The limit as its policy writes it: `"100/min"`. */
   readonly name: string;
@@ -42,14 +42,14 @@ export interface Decision {
   readonly limits: readonly LimitDecision[];
 }
 
-/** What a draw for many calls of one group came to. */
+/** The reply to a draw for many calls of one group. */
 export interface Outcome {
   readonly group: Group;
   readonly granted: Granted;
   readonly nowUs: number;
 }
 
-/** What calls are told is made by copying: see `Asker` in try-batches.ts for what becomes of literals. */
+/** Decisions are copies of it, for the same reason as in `Asker` of try-draw.ts. */
 const ALLOWED = {
   allowed: true as const,
   remaining: 0,
@@ -60,10 +60,10 @@ const ALLOWED = {
   slot: undefined,
 };
 
-/** Where nobody can tell, as when a lease comes free; a caller may well ask again so much later. */
+/** When to ask again where the time is unknown, as when a lease comes free. */
 export const UNKNOWN_MS = 1_000;
 
-/** How the limits stand after all of the calls; names and sizes are the same for all that follow. */
+/** The state of the limits after all of the calls. */
 export function limitDecisionsOf({ group, granted, nowUs }: Outcome): readonly LimitDecision[] {
   const { limits, shared } = group.callTerms;
   return limits.map((limit, index) =>
@@ -74,13 +74,13 @@ export function limitDecisionsOf({ group, granted, nowUs }: Outcome): readonly L
   );
 }
 
-/** What one allowed call is told: those behind it, `after` in number, have not drawn yet. */
+/** The decision for an allowed call; the `after` calls behind it have not drawn yet. */
 export function allowed(
   decisions: readonly LimitDecision[],
   { costs }: CallTerms,
   { after, slot }: { readonly after: number; readonly slot: Slot },
 ): TryDecision {
-  // A list of its own: whoever changes it changes nobody else's.
+  // A list of its own, since its caller may change it.
   const limits = after === 0 ? [...decisions] : beforeOthers(decisions, costs, after);
   let remaining = Infinity;
   let resetAfterMs = 0;
@@ -102,7 +102,7 @@ function beforeOthers(
   });
 }
 
-/** What a refused call is told. */
+/** The decision for a refused call. */
 export function refused(
   decisions: readonly LimitDecision[],
   { group, granted: { bindsAt, notBeforeUs }, nowUs }: Outcome,
@@ -123,7 +123,7 @@ export function refused(
   };
 }
 
-/** Whatever limits have left: nothing can pass while a pause, a cooldown or a slowed rate holds calls back. */
+/** Nothing can pass during a pause, a cooldown or a slowed rate, whatever the limits have left. */
 function shutUntil(decisions: readonly LimitDecision[], retryAfterMs: number): LimitDecision[] {
   return decisions.map((limit) => ({
     ...limit,
@@ -133,7 +133,7 @@ function shutUntil(decisions: readonly LimitDecision[], retryAfterMs: number): L
   }));
 }
 
-/** The same refusal, so much later. A copy is changed but never grows: V8 takes 25 times as long for one that does. */
+/** The same refusal, `passedMs` later. The copies are changed but never grow: V8 takes 25 times as long for one that does. */
 export function later(decision: TryDecision, passedMs: number): TryDecision {
   const limits: LimitDecision[] = [];
   for (const limit of decision.limits) {
@@ -165,7 +165,7 @@ function untilMs(us: number, nowUs: number): number {
   return us === Infinity ? UNKNOWN_MS : Math.max(0, Math.ceil((us - nowUs) / 1_000));
 }
 
-/** What is the same in all decisions by a limit: to write its name takes longer than the rest of them. */
+/** What all decisions of a limit have in common: to write its name takes longer than the rest. */
 const known = new WeakMap<Limit, LimitDecision>();
 
 function factsOf(limit: Limit): LimitDecision {
@@ -194,13 +194,13 @@ const NAMES: ReadonlyMap<number, string> = new Map([
   [SLOWED, "a rate that answers have slowed"],
 ]);
 
-/** What holds a call back, as its user is told: `"100/s"`; undefined if it is the line alone. */
+/** The name of what holds a call back, for decisions and errors: `"100/s"`; undefined if it is the line alone. */
 export function nameBinding(bindsAt: number, limits: readonly Limit[]): string | undefined {
   const limit = limits[bindsAt - 1];
   return limit === undefined ? NAMES.get(bindsAt) : formatLimit(limit);
 }
 
-/** A decision; the slot that an allowed call came with settles and releases it. Once `allowed` is asked for, the rest is known. */
+/** A decision, with the slot of an allowed call. `allowed` tells the two kinds apart. */
 export type TryDecision =
   | (Decision & { readonly allowed: true; readonly limitedBy: undefined; readonly slot: Slot })
   | (Decision & { readonly allowed: false; readonly limitedBy: string; readonly slot: undefined });

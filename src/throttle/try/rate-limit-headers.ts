@@ -18,14 +18,14 @@ interface NamedLimit {
 }
 
 /**
- * What to tell an HTTP client of a decision: `RateLimit-Policy` and `RateLimit`
+ * The HTTP headers of a decision: `RateLimit-Policy` and `RateLimit`
  * (draft-ietf-httpapi-ratelimit-headers-11), `Retry-After` in whole seconds
  * when the call was refused, and `X-RateLimit-Limit`, `-Remaining` and `-Reset`
  * (seconds from now) of the limit that refused it, or has the least left.
- * HTTP counts in whole seconds: of a shorter window they tell what passes in as few as hold a whole number,
+ * HTTP counts in whole seconds: a shorter window is given as the fewest seconds in which a whole number passes,
  * `q=100;w=1` of `"100/s"` and `q=5;w=3` of `"100/min"`, though no two of these calls may leave together.
  * Limits on a unit that HTTP has no name for, such as tokens, are left out:
- * clients would take them for calls. All values are printable ASCII.
+ * clients would count them as calls. All values are printable ASCII.
  *
  * @throws {@link InvalidOptionError} when it is no decision.
  */
@@ -79,8 +79,8 @@ function nameLimits(limits: readonly LimitDecision[]): readonly NamedLimit[] {
 
 /**
  * A window of 10 ms for 1 call would come out as one of a second, and a rate of
- * 100/s as 1/s: such a limit is told as what it lets pass in whole seconds, and
- * what is left of that. Of one that refuses, nothing more is left until it does not.
+ * 100/s as 1/s: such a limit is given as what it lets pass in whole seconds, and
+ * what is left of that. While a limit refuses, nothing more is left.
  */
 function overWholeSeconds(limit: LimitDecision, { allowed }: Decision): LimitDecision {
   const { capacity, windowMs, remaining, resetAfterMs, retryAfterMs } = limit;
@@ -93,7 +93,7 @@ function overWholeSeconds(limit: LimitDecision, { allowed }: Decision): LimitDec
   return { ...limit, capacity: quota, windowMs: wholeMs, remaining: Math.min(quota, left) };
 }
 
-/** The fewest seconds, up to a minute, in which a whole number passes; else what does in a minute, rounded down. */
+/** The fewest seconds, up to a minute, in which a whole number passes; else what passes in a minute, rounded down. */
 function wholeQuota(perMs: number): { readonly quota: number; readonly seconds: number } {
   for (let seconds = 1; seconds < LONGEST_SECONDS; seconds++) {
     // Of whole millionths: 60/s is 16.666666666666668 ms each, which must not come to 61.

@@ -3,13 +3,13 @@ import { createLru } from "../lru.ts";
 import type { Group } from "../waiting/group.ts";
 import { later, type TryDecision } from "./decision.ts";
 
-/** What was refused, and cannot pass yet: Redis need not be asked about it again. */
+/** Refusals that still hold: Redis need not be asked again. */
 export interface Refusals {
-  /** The refusal that still holds for calls of this group, as it stands now. */
+  /** The refusal that still holds for calls of this group, with its times as of now. */
   find(group: Group): TryDecision | undefined;
-  /** Calls of this group were refused just now, and will be for so long: they may be told to come again later than that. */
+  /** Calls of this group were refused just now, and will be for `forMs`; the refusal may name a later time. */
   keep(group: Group, decision: TryDecision, forMs: number): void;
-  /** Something of the bucket, or of one key, has changed: what was refused may pass now. */
+  /** The bucket, or one key, has changed: calls may pass now that were refused. */
   forget(key?: string): void;
 }
 
@@ -23,12 +23,12 @@ interface Refusal {
 }
 
 const MOST_REFUSALS = 10_000;
-/** However long a refusal holds, it is asked about again: news of a change may have been lost. */
+/** How long a refusal is remembered at most: news of a change may get lost. */
 const LONGEST_MEMORY_MS = 10_000;
 
 export function createRefusals(): Refusals {
   const refusals = createLru<Refusal>(MOST_REFUSALS, ({ key }, name) => unlist(key, name));
-  /** By key, so that the news of one key touches no other's: it comes with each call that settles. */
+  /** By key, so that news of one key, which each settled call brings, do not search all refusals. */
   const namesOfKeys = new Map<string | undefined, Set<string>>();
 
   function list(key: string | undefined, name: string): void {

@@ -1,3 +1,7 @@
+/**
+ * tryDraw: draws at once or not at all. Tries that come in one tick share requests, a batch for each key and cost.
+ * Where a policy has changed, they are asked for again under the new one.
+ */
 import { StoreUnavailableError } from "../../core/errors.ts";
 import {
   NO_PLACE,
@@ -14,23 +18,22 @@ import type { Group } from "../waiting/group.ts";
 import { allowed, refused, limitDecisionsOf, type TryDecision } from "./decision.ts";
 import type { Refusals } from "./refusal-cache.ts";
 
-/** Asks at once or not at all, for all who ask in one tick together. */
 export interface TryDraws {
   ask(options: TryOptions): Promise<TryDecision>;
-  /** Something of the bucket, or of one key, has changed: what was refused may pass now. */
+  /** The bucket, or one key, has changed: calls may pass now that were refused. */
   forget(key?: string): void;
 }
 
-/** So many scripts wait for their answers before a full one has to wait as well. */
+/** How many requests may be under way at a time. */
 const MOST_UNDER_WAY = 8;
 
 export interface TryDrawsOptions extends BucketContext {
   readonly startsFull: boolean;
-  /** Those who ask wait while the store does not answer: resolves when it may be asked again. Undefined: they fail. */
+  /** Resolves when a store that did not answer may be asked again; undefined if tries fail then. */
   readonly untilRetry: (() => Promise<void>) | undefined;
   readonly leases: LeaseKeeper;
   readonly refusals: Refusals;
-  /** The group that a call belongs to, by the policy that is known. */
+  /** The group of a call, by the known policy. */
   readonly groupOf: (options: TryOptions) => Group;
   /** Another policy is in force. */
   readonly learn: (news: PolicyNews) => void;
@@ -41,9 +44,9 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   let gathered = new Map<string, Batch>();
   let isDue = false;
   let asking = 0;
-  /** Of each draw that is under way, the keys of which something has changed since; undefined stands for all. */
+  /** For each draw under way, the keys that have changed since it was sent; undefined stands for all keys. */
   const underWay = new Set<Set<string | undefined>>();
-  /** When the bucket was drawn from last, by its own clock; 0: never. A refusal leaves no trace there. */
+  /** When the bucket last granted something, on its own clock; 0: never. A refusal writes nothing there. */
   let drewUs = 0;
 
   function ask(options: TryOptions): Promise<TryDecision> {
@@ -60,7 +63,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     });
   }
 
-  /** While one request is under way, those who come are gathered for the next, until they fill it. */
+  /** While a request is under way, new tries are gathered for the next, until they fill it. */
   function sendSoon(): void {
     if (isDue || asking >= MOST_UNDER_WAY) return;
     if (asking > 0 && gathered.size < MOST_TOGETHER) return;
@@ -100,7 +103,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     }
   }
 
-  /** Resolves to false if another policy is in force, under which it costs and binds differently. */
+  /** Resolves to false if another policy is in force: groups and costs then differ. */
   async function drawFor(asked: readonly Batch[]): Promise<boolean> {
     const groups = asked.map(({ group }) => group);
     const wanted = asked.reduce((sum, { size }) => sum + size, 0);
@@ -108,7 +111,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     let lease = leases.number(leased);
     const news = new Set<string | undefined>();
     underWay.add(news);
-    const reply = await drawOnce(request(asked, lease, leased), groups).finally(() =>
+    const reply = await drawOnce(requestOf(asked, lease, leased), groups).finally(() =>
       underWay.delete(news),
     );
     const { newText, version, isOverride, nowUs } = reply;
@@ -121,13 +124,57 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     for (const [index, batch] of asked.entries()) {
       const granted = reply.granted[index]!;
       const isOutdated = news.has(undefined) || news.has(batch.group.limitedKey);
-      answerBatch(batch, { granted, reply, lease }, { leases, refusals, isOutdated });
+      answer(batch, { granted, reply, lease, isOutdated });
       if (batch.group.callTerms.hasLeases) lease += granted.slotsUs.length;
     }
     return true;
   }
 
-  /** With the groups that they belong to; those alone fail that could never pass under the policy that is known by now. */
+  async function drawOnce(request: DrawRequest, groups: readonly Group[]): Promise<Drawn> {
+    try {
+      return await store.draw(request);
+    } catch (error) {
+      leases.releaseLost(request.lease, request.leases, groups);
+      throw error;
+    }
+  }
+
+  function requestOf(asked: readonly Batch[], lease: number, leased: number): DrawRequest {
+    const wishes = asked.map(wishOf);
+    const common = { bucket, asker, terms: known.terms, place: NO_PLACE, drewUs };
+    return { ...common, wishes, horizonUs: 0, lease, leases: leased, startsFull, isTry: true };
+  }
+
+  /** Answers all of a batch, keeps its leases, and remembers its refusal. */
+  function answer(batch: Batch, { granted, reply, lease, isOutdated }: BatchReply): void {
+    if (granted.refusal !== undefined) return batch.reject(granted.refusal);
+    const { group, size } = batch;
+    const { nowUs, sentAtMs, generation } = reply;
+    const outcome = { group, granted, nowUs };
+    const decisions = limitDecisionsOf(outcome);
+    const count = granted.slotsUs.length + (granted.run?.count ?? 0);
+    const refusal = count < size ? refused(decisions, outcome) : undefined;
+    // A lease may come free at any time: it is unknown how long such a refusal holds.
+    const mayEnd = granted.notBeforeUs === Infinity || isOutdated;
+    if (refusal !== undefined && !mayEnd) {
+      refusals.keep(group, refusal, (granted.notBeforeUs - nowUs) / 1_000);
+    }
+    const sinceMs = performance.now();
+    const start = { generation, nowMs: sinceMs };
+    batch.forEach(({ key, resolve }, index) => {
+      if (refusal !== undefined && index >= count) {
+        resolve({ ...refusal });
+        return;
+      }
+      const own = group.callTerms.hasLeases ? lease + index : 0;
+      if (own > 0) leases.keep(own, group, sentAtMs);
+      const held = { slotUs: granted.slotsUs[index] ?? nowUs, lease: own };
+      const slot = new DrawnSlot({ group, key, sinceMs }, held, start);
+      resolve(allowed(decisions, group.callTerms, { after: count - 1 - index, slot }));
+    });
+  }
+
+  /** The batches, in the groups of the policy that is known now. Those that it could never let pass fail. */
   function grouped(batches: readonly Batch[]): readonly Batch[] {
     const { text } = known.policy;
     if (batches.every(({ group }) => group.callTerms.text === text)) return batches;
@@ -140,21 +187,6 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
         return false;
       }
     });
-  }
-
-  async function drawOnce(question: DrawRequest, groups: readonly Group[]): Promise<Drawn> {
-    try {
-      return await store.draw(question);
-    } catch (error) {
-      leases.releaseLost(question.lease, question.leases, groups);
-      throw error;
-    }
-  }
-
-  function request(asked: readonly Batch[], lease: number, leased: number): DrawRequest {
-    const wishes = asked.map(wishOf);
-    const common = { bucket, asker, terms: known.terms, place: NO_PLACE, drewUs };
-    return { ...common, wishes, horizonUs: 0, lease, leases: leased, startsFull, isTry: true };
   }
 
   return {
@@ -170,58 +202,20 @@ function isGranted({ slotsUs, run }: Granted): boolean {
   return slotsUs.length > 0 || run !== undefined;
 }
 
-/** What a draw came to for one batch. */
-interface Answer {
+/** What one batch gets of the reply to a draw. */
+interface BatchReply {
   readonly granted: Granted;
   readonly reply: Drawn;
-  /** The number of the first lease that it was given, if its calls hold any. */
+  /** The number of its first lease, if its calls hold any. */
   readonly lease: number;
-}
-
-interface Memory {
-  readonly leases: LeaseKeeper;
-  readonly refusals: Refusals;
-  /** Something has changed since the draw was sent: a refusal is true, and not to be remembered. */
+  /** Something has changed since the draw was sent: a refusal is true, but not to be remembered. */
   readonly isOutdated: boolean;
 }
 
-/** Tells those of a batch what the draw came to for them, and keeps what has to be known later: leases and the refusal. */
-function answerBatch(
-  batch: Batch,
-  { granted, reply, lease }: Answer,
-  { leases, refusals, isOutdated }: Memory,
-): void {
-  if (granted.refusal !== undefined) return batch.reject(granted.refusal);
-  const { group, size } = batch;
-  const { nowUs, sentAtMs, generation } = reply;
-  const outcome = { group, granted, nowUs };
-  const decisions = limitDecisionsOf(outcome);
-  const count = granted.slotsUs.length + (granted.run?.count ?? 0);
-  const refusal = count < size ? refused(decisions, outcome) : undefined;
-  // A lease may come free at any time: nobody can tell when that refusal ends.
-  const mayEnd = granted.notBeforeUs === Infinity || isOutdated;
-  if (refusal !== undefined && !mayEnd) {
-    refusals.keep(group, refusal, (granted.notBeforeUs - nowUs) / 1_000);
-  }
-  const sinceMs = performance.now();
-  const start = { generation, nowMs: sinceMs };
-  batch.forEach(({ key, resolve }, index) => {
-    if (refusal !== undefined && index >= count) {
-      resolve({ ...refusal });
-      return;
-    }
-    const own = group.callTerms.hasLeases ? lease + index : 0;
-    if (own > 0) leases.keep(own, group, sentAtMs);
-    const held = { slotUs: granted.slotsUs[index] ?? nowUs, lease: own };
-    const slot = new DrawnSlot({ group, key, sinceMs }, held, start);
-    resolve(allowed(decisions, group.callTerms, { after: count - 1 - index, slot }));
-  });
-}
-
 /**
- * One who asks. A class, and a link of a chain rather than an element of a list: literals that often outlive a
- * collection of garbage V8 comes to make where it keeps what is old, and there each of them keeps all that it leads to
- * long after it is done with. That took a process that asks for many keys half of its tries.
+ * One caller. A class, and a link of a chain instead of an element of a list: V8 allocates literals that often survive
+ * a garbage collection among the old objects, and there each of them keeps all that it leads to long after its use. A
+ * process that tried many keys lost half of its tries to that.
  */
 class Asker {
   readonly key: string | undefined;
@@ -236,7 +230,7 @@ class Asker {
   }
 }
 
-/** Those who ask for the same, in the order in which they came. */
+/** Callers that try the same key and cost, in the order in which they came. */
 class Batch {
   readonly options: TryOptions;
   group: Group;
@@ -270,7 +264,7 @@ class Batch {
   }
 }
 
-/** Wishes are copies of it: see `Asker` for what becomes of literals. */
+/** Wishes are copies of it, for the same reason as in `Asker`. */
 const NO_WISH: Wish = {
   name: "",
   key: undefined,
@@ -286,9 +280,9 @@ function wishOf({ group: { name, limitedKey: key, callTerms }, size: wanted }: B
   return { ...NO_WISH, name, key, keyLimits, costs, wanted };
 }
 
-/** One script serves so many batches of keys with one limit, which take it a few µs each … */
+/** How many batches one request holds, if each is of a key with a single limit: those take the script a few µs each. */
 const MOST_TOGETHER = 128;
-/** … and so many of others. */
+/** How many it holds otherwise. */
 const MOST_OF_OTHERS = 32;
 
 function byScript(batches: readonly Batch[]): readonly (readonly Batch[])[] {

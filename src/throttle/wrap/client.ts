@@ -1,5 +1,5 @@
 import { types } from "node:util";
-import { z } from "zod";
+import * as z from "zod";
 import { describeValue } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { closest, readOptions } from "../../core/options.ts";
@@ -18,10 +18,10 @@ export interface ThrottledClientOptions extends ThrottledOptions<AnyFunction> {
   readonly methods?: readonly string[] | undefined;
 }
 
-/** What is left of each path at one object or function; `""` where a path ends. */
+/** The rest of each path from one object or function on; `""` where a path ends. */
 type Paths = readonly string[];
 
-/** One call on its way: the client's own function, its own `this`, and what `this` was called as. */
+/** One call: the client's own function, its own `this`, and the proxy that it was called on. */
 interface Call {
   readonly fn: AnyFunction;
   readonly self: unknown;
@@ -29,16 +29,16 @@ interface Call {
 }
 
 interface Wrapping {
-  /** Runs a call in its slot; it sees the method's own arguments, as `key` and `cost` do. */
+  /** Runs a call in its slot, with the method's own arguments, which `key` and `cost` get too. */
   readonly pace: (this: Call, ...args: never[]) => unknown;
-  /** By what they stand for and the paths left there, so that each read gives the same one. */
+  /** By target and rest of the paths, so that each read gives the same proxy. */
   readonly proxies: WeakMap<object, Map<string, object>>;
   readonly originals: WeakMap<object, object>;
 }
 
-/** The default of `methods`; unlike a written path, it goes on for ever. */
+/** The default of `methods`: all names at all depths. */
 const EVERYTHING = "**";
-/** What the language calls by itself, beside what every object has. */
+/** Methods that the language calls by itself, besides those of every object. */
 const NEVER_PACED: ReadonlySet<PropertyKey> = new Set(["then", "catch", "finally", "toJSON"]);
 
 const METHODS_ERROR = {
@@ -54,10 +54,10 @@ const METHODS = z.looseObject({
 
 /**
  * The same client, but its methods wait for their slots: `stripe.charges.create(…)` is
- * written as ever, and leaves when the bucket lets it.
+ * written as before, and leaves when the bucket lets it.
  *
- * Methods run on the real object, so what they call of it themselves is not paced again.
- * A paced method answers with a plain promise, even if the client's own would answer at once
+ * Methods run on the real object, so that the calls they make themselves are not paced again.
+ * A paced method answers with a plain promise, even if the client's own answers at once
  * or with more (pages to iterate over, `.withResponse()`): leave those out by naming the
  * others in `methods`. `concurrency` bounds all paced methods together.
  *
@@ -88,7 +88,7 @@ export function throttledClient<C extends object>(
   return proxyOf(wrapping, client, [...methods]) as C;
 }
 
-/** What answers with its own object goes on with the paced one: `client.withTimeout(5).charges`. */
+/** Runs a method; one that returns its own object returns the paced one: `client.withTimeout(5).charges`. */
 function run(this: Call, ...args: never[]): unknown {
   const result: unknown = Reflect.apply(this.fn, this.self, args);
   return result === this.self ? this.via : result;
@@ -141,7 +141,7 @@ function createProxy(wrapping: Wrapping, target: object, paths: Paths): object {
   });
 }
 
-/** What the proxy guards in place of a target: had that a frozen method, a proxy on it could show no other. */
+/** The target of the proxy in place of the real one: a proxy on that could not wrap its frozen methods. */
 function standInFor(target: object): object {
   if (typeof target === "function")
     return Function.prototype.bind.call(target, undefined) as object;
@@ -155,7 +155,7 @@ function mapValue(
   return "value" in property ? { ...property, value: map(property.value) } : property;
 }
 
-/** What has to stay itself: classes, for `instanceof`, and what functions have by nature, such as `bind`. */
+/** Whether a property must not be wrapped: classes, for `instanceof`, and those of every function, such as `bind`. */
 function isRaw(target: object, name: PropertyKey): boolean {
   if (name === "constructor") return true;
   return typeof target === "function" && (name === "prototype" || name in Function.prototype);
@@ -172,8 +172,8 @@ function pathsBelow(paths: Paths, name: PropertyKey): Paths {
 }
 
 /**
- * Follows a method's path from the client as far as plain properties lead: what only
- * a getter, a proxy or the future could tell is taken on trust.
+ * Checks a method's path from the client on, as far as plain properties lead; getters,
+ * proxies and `*` end the check.
  *
  * @throws {@link InvalidOptionError} when there is no property of a name on the path.
  */
@@ -197,7 +197,7 @@ function hintOf(at: object, before: readonly string[], name: string): string {
   return `did you mean ${[...before, near].join(".")}?`;
 }
 
-/** Undefined of a getter: to call it might do something. */
+/** The value of a plain property; undefined of a getter, since a call of it may have effects. */
 function plainValueOf(target: object, name: string): unknown {
   for (let at: object | null = target; at !== null; at = Reflect.getPrototypeOf(at)) {
     const property = Reflect.getOwnPropertyDescriptor(at, name);
@@ -213,9 +213,9 @@ function namesOf(target: object): readonly string[] {
   return isBuiltIn ? own : [...own, ...namesOf(above)];
 }
 
-/** Whether methods may lie below: not in what the language or the platform has made, such as an array, a Map or a URL. */
+/** Whether an object may hold methods to pace: not one of the language or the platform, such as an array, a Map or a URL. */
 function isNamespace(value: object): boolean {
-  // A class may name its kind itself; what is built in has the kind that it names.
+  // Any class may set its own kind, so an unusual kind alone does not mean that it is built in.
   return Object.prototype.toString.call(value) === "[object Object]" || !isBuiltIn(value);
 }
 
@@ -227,7 +227,7 @@ function isBuiltIn(value: object): boolean {
   let at = Reflect.getPrototypeOf(value);
   while (at !== null) {
     const above = Reflect.getPrototypeOf(at);
-    // The last one is that of all objects.
+    // The last prototype is that of all objects.
     if (
       above !== null &&
       isBuiltInClass(Reflect.getOwnPropertyDescriptor(at, "constructor")?.value)
@@ -238,7 +238,7 @@ function isBuiltIn(value: object): boolean {
   return false;
 }
 
-/** Those of the language are native, those of the platform are global. Clients are made of EventTarget, too. */
+/** Classes of the language are native, those of the platform global. EventTarget does not count: clients extend it. */
 function isBuiltInClass(made: unknown): boolean {
   if (typeof made !== "function" || made === EventTarget) return false;
   const isNative = Function.prototype.toString.call(made).endsWith("{ [native code] }");

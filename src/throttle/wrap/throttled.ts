@@ -144,7 +144,7 @@ function createConcurrencySlots(
 
   return {
     async take({ priority = "normal", key, maxWaitMs, signal }) {
-      // One signal may well end a hundred waits; Node would call that a leak.
+      // One signal may end a hundred waits; Node would warn of a leak.
       if (signal !== undefined) setMaxListeners(0, signal);
       const leaving = new AbortController();
       const wait = new Wait(

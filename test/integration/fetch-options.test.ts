@@ -180,4 +180,12 @@ describe("fetch.with()", () => {
 
     expect(() => openModel().fetch.with(options)).toThrow(/fetch\.with\(\).*concurrency/);
   });
+
+  it("refuses a signal that is none, and sends nothing", async () => {
+    const signal = "soon" as unknown as AbortSignal;
+
+    await expect(openModel().fetch("http://127.0.0.1:1", { signal })).rejects.toThrow(
+      'fetch(): option "signal" is "soon"; give an AbortSignal',
+    );
+  });
 });

@@ -97,14 +97,16 @@ export function createLocalStandIn(parts: {
 }): StandIn {
   const { bucket, share, known } = parts;
   const { nowUs } = known;
-  const part = share / known.replicas;
+  /** This process's share of each limit. */
+  const factor = share / known.replicas;
   const store = parts.openStore(nowUs);
   const scaled = new WeakMap<Limit, { readonly limit: Limit | undefined }>();
   let hasDrawn = false;
   let hasPlaces = false;
 
-  function partOf(limit: Limit): Limit | undefined {
-    const found = scaled.get(limit) ?? { limit: partOfLimit(limit, part) };
+  /** The limit times the factor; undefined if nothing could pass it. */
+  function scale(limit: Limit): Limit | undefined {
+    const found = scaled.get(limit) ?? { limit: partOfLimit(limit, factor) };
     scaled.set(limit, found);
     return found.limit;
   }
@@ -112,7 +114,7 @@ export function createLocalStandIn(parts: {
   /** A limit whose part would let nothing pass stays as it is: calls that it counts are refused before (`isPossible`). */
   function limitsOf(limits: readonly Limit[], key?: string): readonly Limit[] {
     return limits.map((limit) => {
-      const own = partOf(limit) ?? limit;
+      const own = scale(limit) ?? limit;
       if (!isLeased(own)) return own;
       return { ...own, count: Math.max(0, own.count - known.runningOf(key)) };
     });
@@ -125,7 +127,7 @@ export function createLocalStandIn(parts: {
   function isPossible({ costs, keyLimits }: Wish, { limits }: KnownTerms): boolean {
     return [...limits, ...keyLimits].every((limit, index) => {
       const cost = costs[index]!;
-      return cost === 0 || cost <= (partOf(limit)?.capacity ?? 0);
+      return cost === 0 || cost <= (scale(limit)?.capacity ?? 0);
     });
   }
 

@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { COMPARED, type Compared } from "./contenders.ts";
+import { COMPARED, type Compared } from "./limiters/contenders.ts";
 
 const PARTS = [
   "caps",
@@ -11,28 +11,31 @@ const PARTS = [
   "keys",
   "backlog",
   "groups",
+  "imports",
 ] as const;
 export type Part = (typeof PARTS)[number];
 
-/** How long and how often things are measured. */
+/** How long and how often each part measures. */
 interface Effort {
-  /** Measured seconds of a run of Sluice, and of a peer: whole ones, since some peers let go once a second. */
+  /** Measured seconds per run of Sluice and of a peer; whole seconds, because some peers release calls once a second. */
   readonly seconds: number;
   readonly peerSeconds: number;
-  /** How often job throughput is measured, by turns with and without Sluice. */
+  /** How many times job throughput is measured with and without Sluice, in turns. */
   readonly rounds: number;
   readonly throughputSeconds: number;
-  /** How many keys are touched once. */
+  /** How many keys get one call each. */
   readonly keys: number;
-  /** How many jobs wait in a long backlog. */
+  /** How many jobs wait in the long backlog. */
   readonly backlog: number;
+  /** How many processes import each package. */
+  readonly imports: number;
 }
 
 export interface Flags {
   readonly effort: Effort;
   readonly isQuick: boolean;
   readonly contenders: readonly Compared[];
-  /** Undefined: all. */
+  /** Undefined means all. */
   readonly caps: readonly number[] | undefined;
   readonly parts: readonly Part[];
   readonly isWritten: boolean;
@@ -45,6 +48,7 @@ const FULL: Effort = {
   throughputSeconds: 5,
   keys: 1_000_000,
   backlog: 1_000_000,
+  imports: 31,
 };
 const QUICK: Effort = {
   seconds: 3,
@@ -53,6 +57,7 @@ const QUICK: Effort = {
   throughputSeconds: 1,
   keys: 100_000,
   backlog: 100_000,
+  imports: 9,
 };
 
 /**

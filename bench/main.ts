@@ -2,24 +2,25 @@ import { writeFile } from "node:fs/promises";
 import { availableParallelism, cpus, loadavg } from "node:os";
 import { fileURLToPath } from "node:url";
 import { Redis } from "ioredis";
-import { startRedis } from "../test/support/local-redis.ts";
-import { measureBacklog } from "./backlog.ts";
-import { measureCaps } from "./caps.ts";
+import { startRedis } from "../test/support/redis/local-redis.ts";
+import { measureBacklog } from "./parts/backlog.ts";
+import { measureCaps } from "./parts/caps.ts";
+import { measureImports } from "./parts/cold-import.ts";
 import { readFlags, type Flags, type Part } from "./flags.ts";
-import { createFleet } from "./fleet.ts";
-import { measureGroups } from "./groups.ts";
-import { measureJobs } from "./jobs.ts";
-import { measureKeys } from "./keys.ts";
-import { measureLimits } from "./limits.ts";
-import { measureMemory } from "./memory.ts";
-import { measureOutOfReach } from "./out-of-reach.ts";
-import type { Bench } from "./run-load.ts";
+import { createFleet } from "./fleet/fleet.ts";
+import { measureGroups } from "./parts/groups.ts";
+import { measureJobs } from "./parts/jobs.ts";
+import { measureKeys } from "./parts/keys.ts";
+import { measureLimits } from "./parts/limits.ts";
+import { measureMemory } from "./parts/memory.ts";
+import { measureOutOfReach } from "./parts/out-of-reach.ts";
+import type { Bench } from "./fleet/run-load.ts";
 import { countMissed, formatTable, type Table } from "./table.ts";
-import { measureTries } from "./tries.ts";
+import { measureTries } from "./parts/tries.ts";
 
 const RESULTS = fileURLToPath(new URL("./RESULTS.md", import.meta.url));
 
-/** In this order. */
+/** The parts, in the order of the run. */
 const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Table[]>>> = {
   caps: measureCaps,
   jobs: measureJobs,
@@ -30,6 +31,7 @@ const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Ta
   keys: measureKeys,
   backlog: measureBacklog,
   groups: measureGroups,
+  imports: measureImports,
 };
 
 async function describeRun(redis: Redis, { isQuick }: Flags): Promise<string> {
@@ -43,7 +45,7 @@ async function describeRun(redis: Redis, { isQuick }: Flags): Promise<string> {
   ].join(" ");
 }
 
-/** Nothing that an earlier part left behind, in Redis or in the processes of its replicas, weighs on a later one. */
+/** Gives each part a Redis and replicas of its own, so that nothing left by an earlier part affects it. */
 async function withFreshBench<Result>(use: (bench: Bench) => Promise<Result>): Promise<Result> {
   const server = await startRedis({ fresh: true });
   const redis = new Redis(server.url);

@@ -1,27 +1,27 @@
-import type { Outcome } from "./run-load.ts";
+import type { Outcome } from "./fleet/run-load.ts";
 import type { Row } from "./table.ts";
 
-/** A bound of what Sluice promises, from below or from above. */
+/** A promised lower or upper bound. */
 export type Bound = { readonly atLeast: number } | { readonly atMost: number };
 
 export interface PromisedFigure {
   readonly figure: string;
   readonly digits: number;
   readonly valueOf: (outcome: Outcome) => number;
-  /** Undefined where nothing is promised. */
+  /** Undefined if nothing is promised. */
   readonly boundAt: (cap: number, replicas: number) => Bound | undefined;
 }
 
-/** Redis time is promised for four replicas: with more of them, each script call answers for fewer calls. */
+/** Redis time is promised for four replicas: with more of them, each script call serves fewer calls. */
 const COST_REPLICAS = 4;
-/** It falls as the cap grows, since one script call then answers for more calls. */
+/** The bound falls as the cap grows, because one script call then serves more calls. */
 const MOST_CPU_US: ReadonlyMap<number, number> = new Map([
   [1_000, 12],
   [5_000, 3],
   [100_000, 0.5],
 ]);
 
-/** The rows of the table of one cap, in order. */
+/** The rows of one cap's table, in order. */
 export const PROMISED: readonly PromisedFigure[] = [
   {
     figure: "share of the cap that is used",
@@ -74,18 +74,18 @@ export const PROMISED: readonly PromisedFigure[] = [
   },
 ];
 
-/** Of one bucket with several limits. */
+/** The promises for one bucket with several limits. */
 export const PROMISED_OF_LIMITS = {
-  /** Of the limit that binds. */
+  /** The share of the limit that binds. */
   share: { atLeast: 0.99 },
-  /** Not one unit above what a window may hold. */
+  /** The units above what any window may hold. */
   over: { atMost: 0 },
-  /** Of what a second may hold, as a downstream sees it: calls may be late by some ms. */
+  /** Relative to what a second may hold, as a downstream sees it: calls may be some ms late. */
   worstSecond: { atMost: 1.01 },
   scriptP99Us: { atMost: 100 },
 } as const satisfies Readonly<Record<string, Bound>>;
 
-/** Of `tryDraw`, beside rate-limiter-flexible's `consume`. */
+/** The promises for `tryDraw`, relative to rate-limiter-flexible's `consume`. */
 export const PROMISED_OF_TRIES = {
   rate: { atLeast: 3 },
   cpu: { atMost: 1 / 3 },
@@ -101,7 +101,7 @@ export function formatBound(bound: Bound): string {
     : `≤ ${formatNumber(bound.atMost)}`;
 }
 
-/** A row of Sluice alone; without a bound it promises nothing. */
+/** A row with a value for Sluice only; without a bound it promises nothing. */
 export function rowOf(
   figure: string,
   value: number,
@@ -111,11 +111,11 @@ export function rowOf(
   return { figure, ...promise, values: { sluice: formatNumber(value, digits) } };
 }
 
-/** `1234567.8` as `1,234,568`; the thousands are what makes large figures comparable at a glance. */
+/** Formats `1234567.8` as `1,234,568`; separated thousands make large figures easy to compare. */
 export function formatNumber(value: number, digits?: number): string {
   if (Number.isNaN(value)) return "–";
   const fraction = digits === undefined ? {} : { minimumFractionDigits: digits };
-  // Neither is there a "-0" in a table.
+  // A table shows no "-0" either.
   return (value + 0).toLocaleString("en-US", { maximumFractionDigits: digits ?? 3, ...fraction });
 }
 

@@ -1,15 +1,15 @@
-import { COMPARED } from "./contenders.ts";
+import { COMPARED } from "./limiters/contenders.ts";
 
-/** What a table may have a column of; GroupMQ stands in one table only. */
+/** The limiters that can have a column; GroupMQ is in one table only. */
 const COLUMNS = [...COMPARED, "groupmq"] as const;
 type Column = (typeof COLUMNS)[number];
 
-/** One figure, for each limiter that has it. */
+/** One figure, with a value for each limiter that has it. */
 export interface Row {
   readonly figure: string;
-  /** What Sluice promises: `">= 0.995"`; left out where it promises nothing. */
+  /** Sluice's promise, such as `">= 0.995"`; left out if there is none. */
   readonly promise?: string | undefined;
-  /** Whether Sluice kept the promise; left out where there is none, or Sluice did not run. */
+  /** Whether Sluice kept the promise; left out if there is none or Sluice did not run. */
   readonly isKept?: boolean | undefined;
   readonly values: Partial<Readonly<Record<Column, string>>>;
 }
@@ -27,7 +27,7 @@ const TITLES: Readonly<Record<Column, string>> = {
   groupmq: "GroupMQ",
 };
 
-/** Writes a table as markdown whose columns are aligned, so that it reads well in a terminal too. */
+/** Formats a table as markdown with aligned columns, so that it reads well in a terminal too. */
 export function formatTable({ title, rows }: Table): string {
   const shown = COLUMNS.filter((name) => rows.some(({ values }) => values[name] !== undefined));
   const lines = [
@@ -52,7 +52,7 @@ export function formatTable({ title, rows }: Table): string {
   return [`### ${title}`, "", head, asLine(rule), ...body].join("\n");
 }
 
-/** How many promises were missed. */
+/** Counts the promises that were missed. */
 export function countMissed(tables: readonly Table[]): number {
   return tables.flatMap(({ rows }) => rows).filter(({ isKept }) => isKept === false).length;
 }

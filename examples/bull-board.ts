@@ -1,4 +1,4 @@
-/** A dashboard of a queue, in a web server of yours: bull-board shows it as it is. Needs $REDIS_URL. */
+/** Shows a queue with bull-board, in your own web server. Needs $REDIS_URL. */
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { createBullBoard } from "@bull-board/api";

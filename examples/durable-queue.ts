@@ -1,4 +1,4 @@
-/** A producer and a worker in one file; in earnest they are processes of their own. Needs $REDIS_URL. */
+/** A producer and a worker in one file; in production they are separate processes. Needs $REDIS_URL. */
 import { once, EventEmitter } from "node:events";
 import { createSluice } from "sluice";
 

@@ -1,14 +1,14 @@
-/** Refuses clients that ask too often, by API key or address; with $REDIS_URL set, over all processes that run this. */
+/** Refuses clients that ask too often, by API key or IP address; with $REDIS_URL set, all processes that run this share the limit. */
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import express, { type Request, type RequestHandler } from "express";
 import { createSluice, rateLimitHeaders, type Bucket } from "sluice";
 
-/** Behind a proxy, set Express's "trust proxy", or all clients share the proxy's address. */
+/** Behind a proxy, set Express's "trust proxy"; otherwise all clients share the proxy's address. */
 function clientOf(request: Request): string {
   const client = request.get("x-api-key") ?? request.ip ?? "unknown";
-  // Hashed, so that no API key lies in Redis, and whatever a client sends makes a key.
+  // Hashed, so that Redis holds no API key, and any text from a client makes a valid key.
   return createHash("sha256").update(client).digest("base64url");
 }
 

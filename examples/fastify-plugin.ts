@@ -1,11 +1,11 @@
-/** Refuses clients that ask too often, by API key or address; with $REDIS_URL set, over all processes that run this. */
+/** Refuses clients that ask too often, by API key or IP address; with $REDIS_URL set, all processes that run this share the limit. */
 import { createHash } from "node:crypto";
 import Fastify, { type FastifyInstance, type FastifyRequest } from "fastify";
 import { createSluice, rateLimitHeaders, type Bucket } from "sluice";
 
-/** Behind a proxy, set Fastify's `trustProxy`, or all clients share the proxy's address. */
+/** Behind a proxy, set Fastify's `trustProxy`; otherwise all clients share the proxy's address. */
 function clientOf({ headers, ip }: FastifyRequest): string {
-  // Hashed, so that no API key lies in Redis, and whatever a client sends makes a key.
+  // Hashed, so that Redis holds no API key, and any text from a client makes a valid key.
   return createHash("sha256")
     .update(String(headers["x-api-key"] ?? ip))
     .digest("base64url");
@@ -19,7 +19,7 @@ async function rateLimit(app: FastifyInstance, { bucket }: { bucket: Bucket }): 
     await reply.code(429).send({ error: "Too many requests", limit: decision.limitedBy });
   });
 }
-/** Its hook is for the routes beside it, not for those of a context of its own. */
+/** Applies the hook to the routes beside the plugin, not only to those inside it. */
 Object.assign(rateLimit, { [Symbol.for("skip-override")]: true });
 
 const sluice = createSluice();

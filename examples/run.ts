@@ -1,13 +1,13 @@
-/** Runs a worker and a producer for it, with all that they need: `npm run example -- llm`. */
+/** Runs a worker and its producer, with all that they need: `npm run example -- llm`. */
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import type { ChildProcess } from "node:child_process";
 import process from "node:process";
-import { startRedis } from "../test/support/local-redis.ts";
-import { endChild, startChild } from "./demo/child.ts";
-import { createCleanup } from "./demo/cleanup.ts";
-import { removeKeys } from "./demo/remove-keys.ts";
-import { PAIRS, type Pair } from "./pairs.ts";
+import { startRedis } from "../test/support/redis/local-redis.ts";
+import { endChild, startChild } from "./shared/child.ts";
+import { createCleanup } from "./shared/cleanup.ts";
+import { removeKeys } from "./shared/cleanup.ts";
+import { PAIRS, type Pair } from "./stand-ins/pairs.ts";
 
 const BAD_USAGE = 2;
 
@@ -16,11 +16,11 @@ const pair = Object.hasOwn(PAIRS, name) ? PAIRS[name] : undefined;
 if (pair === undefined) refuse(`Say which: npm run example -- ${Object.keys(PAIRS).join(" | ")}`);
 if (/^[sr]k_live_/.test(process.env["STRIPE_SECRET_KEY"] ?? "")) {
   refuse(
-    "STRIPE_SECRET_KEY is a live key, and an example must not charge anybody: give a test key.",
+    "STRIPE_SECRET_KEY is a live key, and an example must not charge anyone: give a test key.",
   );
 }
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(1));
-// Children end with this process, and so does a Redis that was started for it.
+// Its children end with this process, and so does a Redis that it started.
 process.exit(await run(pair));
 
 async function run(pair: Pair): Promise<number> {
@@ -38,7 +38,7 @@ async function run(pair: Pair): Promise<number> {
   const producer = startChild(pair.producer, { env });
   show("producer", producer);
   cleanup.add(() => endChild(producer));
-  // A producer would wait for its jobs, though nobody works on them.
+  // If the worker ends, the producer would wait for its jobs for ever.
   const ended = [producer, worker].map((child) => once(child, "close"));
   const [code] = (await Promise.race(ended)) as [number | null];
   return code === 0 && worker.exitCode === null ? 0 : 1;

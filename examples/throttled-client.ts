@@ -1,4 +1,4 @@
-/** Eight callers share one cap of 5 calls a second; with $REDIS_URL set, so do all processes that run this. */
+/** Eight callers share one rate of 5 calls a second; with $REDIS_URL set, so do all processes that run this. */
 import { createSluice } from "sluice";
 
 interface Charge {
@@ -6,7 +6,7 @@ interface Charge {
   readonly cents: number;
 }
 
-/** Stands for a client of yours; what it returns is passed through. */
+/** Replace this with your client's call; its result passes through. */
 async function createCharge(charge: Charge): Promise<string> {
   return `${charge.customer} pays ${charge.cents} cents`;
 }

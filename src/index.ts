@@ -82,7 +82,7 @@ export type { Weights } from "./queue/lanes/weights.ts";
 
 export type { Queue } from "./queue/queue.ts";
 
-export type { JobState, QueuedJob } from "./queue/job-handle.ts";
+export type { JobState, QueuedJob } from "./queue/enqueue/job-handle.ts";
 
 export type { QueueCounts, QueueControl } from "./queue/manage/control.ts";
 

@@ -6,7 +6,7 @@ import { LONGEST_MS, NAME, readOptions, wholeNumber } from "./core/options.ts";
 import type { Schema } from "./queue/enqueue/data.ts";
 import type { Weights } from "./queue/lanes/weights.ts";
 import { JOB_DEFAULTS, type JobDefaults } from "./queue/options.ts";
-import { serverId } from "./redis/backend.ts";
+import { serverId } from "./redis/shards.ts";
 import type { BreakerOptions } from "./redis/breaker.ts";
 import { canRead, type RedisInput } from "./redis/connection.ts";
 import type { Bucket } from "./throttle/bucket.ts";

@@ -3,7 +3,7 @@ import { ClosedError, InvalidOptionError, RedisRequiredError } from "./core/erro
 import { createEmitter, type Emitter, type SluiceEvents, type StoreEvent } from "./core/events.ts";
 import { readName } from "./core/options.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
-import type { ConnectQueue } from "./queue/connection.ts";
+import type { ConnectQueue } from "./queue/bullmq/connection.ts";
 import type { WorkerOptions } from "./queue/options.ts";
 import { createQueue, type OwnedQueue, type Queue } from "./queue/queue.ts";
 import type { Handler } from "./queue/worker/context.ts";

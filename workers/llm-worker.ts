@@ -1,10 +1,10 @@
 import type { Slot } from "sluice";
 import type { Logger } from "pino";
-import { createComplete } from "./llm-complete.ts";
-import { LLM_QUEUE, openLlmQueue, type ChatRequest, type ChatResult } from "./llm-queue.ts";
-import { loggedHandler } from "./logged-handler.ts";
-import { runWorker } from "./run-worker.ts";
-import { apiKey, baseUrl, workerVariables } from "./variables.ts";
+import { createComplete } from "./llm/complete.ts";
+import { LLM_QUEUE, openLlmQueue, type ChatRequest, type ChatResult } from "./llm/queue.ts";
+import { loggedHandler } from "./shared/logged-handler.ts";
+import { runWorker } from "./shared/run-worker.ts";
+import { apiKey, baseUrl, workerVariables } from "./shared/settings.ts";
 
 const PROGRESS_EVERY_MS = 1_000;
 const HELLO: ChatRequest = { model: "none", messages: [{ role: "user", content: "Hello" }] };
@@ -16,26 +16,26 @@ const VARIABLES = {
   baseUrl: { name: "OPENAI_BASE_URL", as: baseUrl("https://api.openai.com/v1"), isSecret: true },
 };
 
-/** The answer is paid for: that it could not be settled must not have it asked for again. */
+/** Never throws: the answer is paid for, so a failure to settle must not cause another attempt. */
 async function settle(slot: Slot, { totalTokens: tokens }: ChatResult, log: Logger): Promise<void> {
   try {
     await slot.settle({ tokens });
   } catch (error) {
-    log.warn({ tokens, error }, "A cost could not be settled; the estimate stands.");
+    log.warn({ tokens, error }, "settle failed; the estimate is kept.");
   }
 }
 
-/** Tells now and then how many characters there are. */
-function tellProgress(tell: (progress: object) => Promise<void>): (text: string) => void {
-  let toldAtMs = performance.now();
+/** Reports the number of characters, at most once a second. */
+function reportProgress(report: (progress: object) => Promise<void>): (text: string) => void {
+  let reportedAtMs = performance.now();
   return ({ length: characters }) => {
-    if (performance.now() < toldAtMs + PROGRESS_EVERY_MS) return;
-    toldAtMs = performance.now();
-    void tell({ characters });
+    if (performance.now() < reportedAtMs + PROGRESS_EVERY_MS) return;
+    reportedAtMs = performance.now();
+    void report({ characters });
   };
 }
 
-// Asks for a chat completion for each job, and settles the tokens that it took.
+// Asks for one chat completion per job, and settles the tokens that it used.
 await runWorker(VARIABLES, (settings) => {
   const complete = createComplete(settings);
   return {
@@ -46,7 +46,7 @@ await runWorker(VARIABLES, (settings) => {
         log,
         texts: { done: "Answered.", failed: "Not answered." },
         async call(job, { signal, slot, progress }) {
-          const result = await complete(job.data, { signal, onText: tellProgress(progress) });
+          const result = await complete(job.data, { signal, onText: reportProgress(progress) });
           await settle(slot, result, log);
           return result;
         },

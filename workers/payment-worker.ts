@@ -1,13 +1,13 @@
-import { loggedHandler } from "./logged-handler.ts";
-import { createCharge, idempotencyKeyOf } from "./payment-charge.ts";
+import { loggedHandler } from "./shared/logged-handler.ts";
+import { createCharge, idempotencyKeyOf } from "./payment/charge.ts";
 import {
   openPaymentQueue,
   PAYMENT_QUEUE,
   type Payment,
   type PaymentResult,
-} from "./payment-queue.ts";
-import { runWorker } from "./run-worker.ts";
-import { apiKey, baseUrl, workerVariables } from "./variables.ts";
+} from "./payment/queue.ts";
+import { runWorker } from "./shared/run-worker.ts";
+import { apiKey, baseUrl, workerVariables } from "./shared/settings.ts";
 
 const VARIABLES = {
   ...PAYMENT_QUEUE,
@@ -17,7 +17,7 @@ const VARIABLES = {
 };
 const NOTHING: Payment = { charge: {} };
 
-// Charges what each job says, once, however often the job is tried.
+// Charges each job once, however often it is tried.
 await runWorker(VARIABLES, (settings) => {
   const charge = createCharge(settings);
   return {

@@ -1,9 +1,9 @@
 import { z } from "zod";
-import { createDeliver, type Webhook } from "./deliver.ts";
-import { loggedHandler } from "./logged-handler.ts";
-import { runWorker } from "./run-worker.ts";
-import { workerVariables } from "./variables.ts";
-import { openWebhookQueue, WEBHOOK_QUEUE } from "./webhook-queue.ts";
+import { createDeliver, type Webhook } from "./webhook/deliver.ts";
+import { loggedHandler } from "./shared/logged-handler.ts";
+import { runWorker } from "./shared/run-worker.ts";
+import { workerVariables } from "./shared/settings.ts";
+import { openWebhookQueue, WEBHOOK_QUEUE } from "./webhook/queue.ts";
 
 const userAgent = z.string().regex(/^[\x21-\x7e]+( [\x21-\x7e]+)*$/, {
   error: "give printable ASCII characters",
@@ -14,14 +14,14 @@ const VARIABLES = {
   userAgent: { name: "SLUICE_USER_AGENT", as: userAgent.default("sluice-webhook-worker") },
 };
 
-/** The path is left out as well as the query: many webhook addresses keep their secret there. */
+/** Leaves out the path and the query: many webhook URLs have their secret there. */
 function originOf(webhook: Webhook | undefined): { readonly to: string | undefined } {
   const url = webhook?.url;
   const to = typeof url === "string" && URL.canParse(url) ? new URL(url).origin : undefined;
   return { to };
 }
 
-// POSTs each payload to its address.
+// POSTs each payload to its URL.
 await runWorker(VARIABLES, (settings) => {
   const deliver = createDeliver(settings);
   return {

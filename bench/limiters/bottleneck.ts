@@ -1,14 +1,14 @@
 import Bottleneck from "bottleneck";
 import { Redis } from "ioredis";
-import type { Contender } from "../contender.ts";
-import { keepCalling } from "../keep-calling.ts";
+import type { Contender } from "./contender.ts";
+import { keepCalling } from "./keep-calling.ts";
 
-/** From here on a cap is meant to be out of reach, and `minTime` is left out. */
+/** A cap of at least this is meant to be out of reach, so `minTime` is left out. */
 const UNLIMITED = 1_000_000;
 
 /**
- * Clustered, with `minTime` shared by all: its documentation advises against
- * reservoirs for an even rate, and allows them in a cluster only every 5 s.
+ * Clustered, with a shared `minTime`: its documentation advises against reservoirs
+ * for an even rate, and in a cluster they refill every 5 s at most.
  */
 export const bottleneck: Contender = {
   title: "Bottleneck",
@@ -29,7 +29,7 @@ export const bottleneck: Contender = {
     return {
       stop: calling.stop,
       start(onArrival) {
-        // schedule() resolves one round trip after the call has started, so the call itself reports.
+        // schedule() resolves one round trip after the call has started, so the call itself reports its arrival.
         enter = async () => onArrival();
         calling.start(() => {});
       },

@@ -1,15 +1,15 @@
 import { Queue, Worker, type RedisOptions } from "bullmq";
-import type { Contender } from "../contender.ts";
-import { storeJobs } from "../store-jobs.ts";
+import type { Contender } from "./contender.ts";
+import { storeJobs } from "./store-jobs.ts";
 
 const NAME = "bench";
-/** What Sluice's workers keep of finished jobs, so that both do the same work. */
+/** Keeps as many finished jobs as Sluice's workers, so that both do the same work. */
 const KEEP_DONE = { count: 1_000, age: 86_400 };
 
-/** BullMQ with its own `limiter`; a job's arrival is the start of its processor. */
+/** BullMQ with its own `limiter`; a job arrives when its processor starts. */
 export const bullmq: Contender = contender({ title: "BullMQ limiter", isLimited: true });
 
-/** BullMQ at full speed. */
+/** BullMQ without a limiter. */
 export const bullmqWithoutLimiter: Contender = contender({ title: "BullMQ", isLimited: false });
 
 function contender({ title, isLimited }: { title: string; isLimited: boolean }): Contender {
@@ -31,7 +31,7 @@ function contender({ title, isLimited }: { title: string; isLimited: boolean }):
         removeOnComplete: KEEP_DONE,
         ...(isLimited && { limiter: { max: cap, duration: 1_000 } }),
       });
-      worker.on("error", () => {}); // closing in the midst of work makes some
+      worker.on("error", () => {}); // closing while jobs run causes some
       await worker.waitUntilReady();
       return {
         start(onArrival) {

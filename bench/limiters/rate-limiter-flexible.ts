@@ -1,7 +1,7 @@
 import { Redis } from "ioredis";
 import { RateLimiterQueue, RateLimiterRedis } from "rate-limiter-flexible";
-import type { Contender } from "../contender.ts";
-import { keepCalling } from "../keep-calling.ts";
+import type { Contender } from "./contender.ts";
+import { keepCalling } from "./keep-calling.ts";
 
 export const rateLimiterFlexible: Contender = {
   title: "rate-limiter-flexible",

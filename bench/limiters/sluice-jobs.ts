@@ -1,13 +1,13 @@
 import { createSluice, type Queue, type Sluice } from "sluice";
-import type { Contender } from "../contender.ts";
-import { storeJobs } from "../store-jobs.ts";
+import type { Contender } from "./contender.ts";
+import { storeJobs } from "./store-jobs.ts";
 
-/** Sluice's queue and worker; a job's arrival is the start of its handler. */
+/** Sluice's queue and worker; a job arrives when its handler starts. */
 export const sluiceJobs: Contender = {
   title: "Sluice jobs",
   async preload(redisUrl, jobs) {
     await using sluice = createSluice({ redis: redisUrl });
-    // The rate of the bucket plays no part: nothing is drawn here.
+    // The bucket's rate does not matter: nothing is drawn here.
     const queue = openQueue(sluice, 1);
     await storeJobs(jobs, (data) => queue.enqueueMany(data));
   },

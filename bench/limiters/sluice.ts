@@ -1,6 +1,6 @@
 import { createSluice } from "sluice";
-import type { Contender } from "../contender.ts";
-import { keepCalling } from "../keep-calling.ts";
+import type { Contender } from "./contender.ts";
+import { keepCalling } from "./keep-calling.ts";
 
 export const sluice: Contender = {
   title: "Sluice",

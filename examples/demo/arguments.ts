@@ -1,16 +1,16 @@
 import { parseArgs } from "node:util";
 
-/** What the demo is asked to show. */
+/** The demo's flags. */
 export interface DemoArguments {
   /** The cap of the downstream, in calls a second. */
   readonly rate: number;
   readonly jobs: number;
   readonly workers: number;
-  /** How long to watch at most; what still waits then is reported as waiting. */
+  /** The longest time to watch; jobs that wait after it are reported as waiting. */
   readonly seconds: number;
 }
 
-/** Thrown when a flag can never work. */
+/** Thrown when a flag is unknown or can never work. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
 }
@@ -36,7 +36,7 @@ export const USAGE: string = [
 ].join("\n");
 
 /**
- * Reads the flags; undefined when the caller asks for help instead.
+ * Reads the flags; returns undefined when the user asks for help instead.
  *
  * @throws {@link UsageError} when a flag is unknown or its value can never work.
  */

@@ -1,6 +1,6 @@
 /**
- * The downstream of the demo, in a process of its own: a judge that is held up
- * by the work of others would see calls later than they came.
+ * The demo's downstream. It has a process of its own: next to other work, it
+ * would see calls later than they arrived.
  */
 import process from "node:process";
 import { startFakeDownstream } from "sluice/testing";
@@ -15,13 +15,13 @@ setInterval(standstills.ring, RING_EVERY_MS).unref();
 
 const downstream = await startFakeDownstream({
   maxPerSecond: Number(process.argv[2]),
-  // Clearing them up would hold the judge up.
+  // Collecting them as garbage would delay the downstream.
   keepBodies: false,
   seenLateMs: standstills.longestOfLastSecondMs,
 });
 let seen = 0;
 
-function tell(message: FromDownstream): void {
+function send(message: FromDownstream): void {
   process.send?.(message);
 }
 
@@ -37,7 +37,7 @@ function report(isLast: boolean): void {
       status,
     }));
   const stalledMs = standstills.longestOfLastSecondMs();
-  tell({ kind: "report", nowMs: performance.now(), calls, stalledMs, isLast });
+  send({ kind: "report", nowMs: performance.now(), calls, stalledMs, isLast });
 }
 
 const timer = setInterval(() => report(false), REPORT_EVERY_MS);
@@ -45,4 +45,4 @@ process.once("message", () => {
   clearInterval(timer);
   report(true);
 });
-tell({ kind: "listening", url: downstream.url });
+send({ kind: "listening", url: downstream.url });

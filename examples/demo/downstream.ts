@@ -1,28 +1,28 @@
 import { once } from "node:events";
 import process from "node:process";
-import { endChild, startChild } from "./child.ts";
+import { endChild, startChild } from "../shared/child.ts";
 
-/** Calls to this path are answered as all others, but not reported. */
+/** Calls to this path are answered like all others, but not reported. */
 export const WARM_UP_PATH = "/warm-up";
 
-/** One call, as the downstream saw it. */
+/** One call that the downstream received. */
 export interface Call {
   /** On the downstream's clock. */
   readonly atMs: number;
   /** The id of the webhook. */
   readonly delivery: string;
   readonly worker: string;
-  /** What it was answered. */
+  /** The status of the answer. */
   readonly status: number;
 }
 
-/** The calls that came since the report before. */
+/** The calls since the previous report. */
 export interface Report {
   readonly kind: "report";
   /** On the downstream's clock. */
   readonly nowMs: number;
   readonly calls: readonly Call[];
-  /** The longest that the downstream's process stood still in the last second. */
+  /** The longest standstill of the downstream's process in the last second. */
   readonly stalledMs: number;
   readonly isLast: boolean;
 }
@@ -37,13 +37,13 @@ export interface Downstream {
   end(): Promise<void>;
 }
 
-/** Starts a downstream that answers 429 above `maxPerSecond`, and tells of its calls ten times a second. */
+/** Starts a downstream that answers 429 above `maxPerSecond` and reports its calls ten times a second. */
 export async function startDownstream(
   maxPerSecond: number,
   onReport: (report: Report) => void,
 ): Promise<Downstream> {
   const args = [String(maxPerSecond)];
-  // Some 8 s after its start V8 tidies up a process that had little to do: it was held up for 4 and for 18 ms.
+  // About 8 s after the start, V8 shrinks the memory of an idle process; that blocked this one for 4 and 18 ms.
   const nodeArgs = ["--no-memory-reducer"];
   const child = startChild("examples/demo/downstream-process.ts", { args, nodeArgs });
   child.stderr?.pipe(process.stderr, { end: false });
@@ -55,7 +55,7 @@ export async function startDownstream(
     });
   });
   const died = once(child, "exit").then(() => {
-    throw new Error("The demo's downstream has ended by itself.");
+    throw new Error("The demo's downstream ended unexpectedly.");
   });
   const [first] = (await Promise.race([once(child, "message"), died])) as [FromDownstream];
   died.catch(() => undefined);

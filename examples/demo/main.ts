@@ -1,8 +1,8 @@
 import process from "node:process";
-import { createPaint } from "./paint.ts";
+import { createPaint } from "./view/terminal.ts";
 import { readArguments, USAGE, UsageError } from "./arguments.ts";
 import { runDemo } from "./run-demo.ts";
-import { stopSignals } from "./stop-signals.ts";
+import { stopSignals } from "../shared/stop-signals.ts";
 
 const BAD_USAGE = 2;
 const stop = stopSignals();
@@ -20,5 +20,5 @@ try {
   process.stderr.write(`${createPaint(process.stderr).bad("demo:")} ${message}\n`);
   process.exitCode ??= isUsage ? BAD_USAGE : 1;
 }
-// Nothing is left to do; what a library may still hold open must not keep the terminal.
+// A library may still hold something open; that must not block the terminal.
 process.exit();

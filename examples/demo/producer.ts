@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
+import { createRequire } from "node:module";
 import { setTimeout as pause } from "node:timers/promises";
 import type { Queue } from "sluice";
-import type { Webhook } from "../../workers/deliver.ts";
-import { githubEvents } from "./github-events.ts";
+import type { Webhook } from "../../workers/webhook/deliver.ts";
 
 const TICK_MS = 20;
-/** Of the cap: a backlog grows while the producer is at it. */
+/** Times the cap: the backlog grows while the producer runs. */
 const HOW_MUCH_FASTER = 5;
 
 export interface ProduceOptions {
@@ -17,7 +17,7 @@ export interface ProduceOptions {
   readonly onEnqueued: (count: number) => void;
 }
 
-/** Enqueues GitHub's webhooks five times faster than they may leave. */
+/** Enqueues GitHub webhooks five times faster than they may leave. */
 export async function produce(queue: Queue<Webhook>, options: ProduceOptions): Promise<void> {
   const { url, jobs, rate, signal, onEnqueued } = options;
   const events = githubEvents();
@@ -36,4 +36,26 @@ export async function produce(queue: Queue<Webhook>, options: ProduceOptions): P
     onEnqueued(webhooks.length);
     await pause(TICK_MS);
   }
+}
+
+/** One webhook in GitHub's format. */
+export interface GithubEvent {
+  /** The value of `x-github-event`, such as `"push"`. */
+  readonly name: string;
+  readonly payload: unknown;
+}
+
+interface Definition {
+  readonly name: string;
+  readonly examples: readonly unknown[];
+}
+
+/** Returns all 329 example webhooks of `@octokit/webhooks-examples`, 10 kB each on average. */
+export function githubEvents(): readonly GithubEvent[] {
+  // The package is one JSON file, but its types describe a module.
+  const require = createRequire(import.meta.url);
+  const definitions = require("@octokit/webhooks-examples") as readonly Definition[];
+  return definitions.flatMap(({ name, examples }) =>
+    examples.map((payload) => ({ name, payload })),
+  );
 }

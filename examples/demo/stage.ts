@@ -1,16 +1,16 @@
 import { randomUUID } from "node:crypto";
 import { createSluice, type Queue } from "sluice";
-import { startRedis } from "../../test/support/local-redis.ts";
-import type { Webhook } from "../../workers/deliver.ts";
+import { startRedis } from "../../test/support/redis/local-redis.ts";
+import type { Webhook } from "../../workers/webhook/deliver.ts";
 import type { DemoArguments } from "./arguments.ts";
-import { createCleanup } from "./cleanup.ts";
+import { createCleanup } from "../shared/cleanup.ts";
 import { startDownstream, type Downstream } from "./downstream.ts";
-import { removeKeys } from "./remove-keys.ts";
+import { removeKeys } from "../shared/cleanup.ts";
 import { createTally, type Tally } from "./tally.ts";
 import { count, mostPerSecond } from "./verdict.ts";
 import { startWorkers, type Workers } from "./workers.ts";
 
-/** All that takes part in the demo: processes of its own, a queue, and the count of what arrives. */
+/** Everything in the demo: the processes, the queue, and the count of arriving calls. */
 export interface Stage {
   readonly downstream: Downstream;
   readonly workers: Workers;
@@ -21,10 +21,10 @@ export interface Stage {
 }
 
 const QUEUE = "webhooks";
-/** What a job is in its worker's hands before and while it runs, with room to spare. */
+/** How long a worker holds a job before and while it runs, with room to spare. */
 const IN_HAND_S = 0.3;
 
-/** Starts Redis, the downstream and the workers, and tells of each. */
+/** Starts Redis, the downstream and the workers, and prints a line about each. */
 export async function openStage(
   given: DemoArguments,
   print: (line: string) => void,
@@ -55,7 +55,7 @@ export async function openStage(
       SLUICE_PREFIX: prefix,
       SLUICE_QUEUE: QUEUE,
       SLUICE_RATE: rate,
-      SLUICE_CONCURRENCY: String(placesOf(given)),
+      SLUICE_CONCURRENCY: String(concurrencyOf(given)),
     });
     cleanup.add(() => workers.end());
     print(`workers     pid ${workers.all.map(({ pid }) => pid).join(", ")}`);
@@ -72,7 +72,7 @@ export async function openStage(
   }
 }
 
-/** Places of each worker: jobs that it holds too early only make its garbage collection longer. */
-function placesOf({ rate, workers }: DemoArguments): number {
+/** Each worker's concurrency: jobs that it holds too early only lengthen its garbage collection. */
+function concurrencyOf({ rate, workers }: DemoArguments): number {
   return Math.ceil((rate * IN_HAND_S) / workers);
 }

@@ -1,13 +1,13 @@
-/** How long a process has stood still, by a bell that should ring at regular times. */
+/** Measures how long a process stands still, by a timer that should fire at regular times. */
 export interface Standstills {
-  /** The bell has rung. */
+  /** To be called whenever the timer fires. */
   readonly ring: () => void;
-  /** The longest of the last second, in ms; one that lasts until now counts. */
+  /** The longest standstill in the last second, in ms, including one that still lasts. */
   readonly longestOfLastSecondMs: () => number;
 }
 
 const SECOND_MS = 1_000;
-/** Timers are late by less all the time. */
+/** Timers are always late by less than this. */
 const LEAST_MS = 1;
 
 export function createStandstills(
@@ -17,7 +17,7 @@ export function createStandstills(
   let rangAtMs = now();
   let recent: { readonly endedAtMs: number; readonly ms: number }[] = [];
 
-  /** What has passed since the bell was due. */
+  /** The time since the timer should have fired. */
   function lastingMs(): number {
     return Math.max(0, now() - rangAtMs - everyMs);
   }

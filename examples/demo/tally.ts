@@ -2,28 +2,28 @@ import { worstWindow } from "sluice/testing";
 import type { Call, Report } from "./downstream.ts";
 
 const SECOND_MS = 1_000;
-/** Calls are told in the order in which their bodies ended, which is not quite the order in which they came. */
+/** Calls are reported in the order in which their bodies ended, which differs slightly from the order of arrival. */
 const DISORDER_MS = 500;
 
-/** What the downstream's reports add up to. */
+/** The totals of the downstream's reports. */
 export interface Tally {
-  /** The downstream's clock at the last report. */
+  /** The time of the last report, on the downstream's clock. */
   readonly nowMs: number;
-  /** Webhooks that were accepted at least once, and more than once. */
+  /** Webhooks accepted at least once, and more than once. */
   readonly delivered: number;
   readonly twice: number;
   /** Calls that were answered 429. */
   readonly refused: number;
   readonly callsInLastSecond: number;
-  /** The most calls that any window of one second saw. */
+  /** The most calls in any window of one second. */
   readonly worstSecond: number;
-  /** The same, less what the downstream may have seen late, having stood still itself in that second. */
+  /** The same, without calls that the downstream may have seen late because it stood still in that second. */
   readonly surelyInWorstSecond: number;
-  /** The longest that the downstream itself stood still. */
+  /** The downstream's longest standstill. */
   readonly stalledMs: number;
-  /** How many calls of this worker were accepted. */
+  /** The number of this worker's accepted calls. */
   deliveredBy(worker: string): number;
-  /** How many calls were accepted after `fromMs` and up to `toMs`. */
+  /** The number of calls accepted after `fromMs` and up to `toMs`. */
   acceptedBetween(fromMs: number, toMs: number): number;
   add(report: Report): void;
 }
@@ -39,7 +39,7 @@ export function createTally(): Tally {
   let worstSecond = 0;
   let surelyInWorstSecond = 0;
   let stalledMs = 0;
-  let toldBeforeMs = 0;
+  let stalledBeforeMs = 0;
 
   function accept({ delivery, worker }: Call): void {
     const before = times.get(delivery) ?? 0;
@@ -48,7 +48,7 @@ export function createTally(): Tally {
     byWorker.set(worker, (byWorker.get(worker) ?? 0) + 1);
   }
 
-  /** When the calls came that a window can still gain from. */
+  /** The times of calls that a window which is not over yet may contain. */
   function recentMs(sinceMs: number): number[] {
     const recent: number[] = [];
     for (let index = calls.length - 1; index >= 0; index--) {
@@ -100,9 +100,9 @@ export function createTally(): Tally {
       const recent = recentMs(beforeMs);
       callsInLastSecond = recent.filter((atMs) => atMs > nowMs - SECOND_MS).length;
       worstSecond = Math.max(worstSecond, worstWindow(recent, SECOND_MS));
-      // The second of the first calls of a report began before that of the report.
-      const lateMs = Math.max(toldBeforeMs, report.stalledMs);
-      toldBeforeMs = report.stalledMs;
+      // The first calls of this report may belong to a window that began before the previous one.
+      const lateMs = Math.max(stalledBeforeMs, report.stalledMs);
+      stalledBeforeMs = report.stalledMs;
       const surely = worstWindow(recent, Math.max(0, SECOND_MS - lateMs));
       surelyInWorstSecond = Math.max(surelyInWorstSecond, surely);
     },
@@ -111,4 +111,39 @@ export function createTally(): Tally {
 
 function isAccepted(status: number): boolean {
   return status >= 200 && status < 300;
+}
+
+/** Measures how much of the cap was used while work waited. */
+export interface ShareMeter {
+  /** Records whether work waits at this moment. */
+  look(isWorkWaiting: boolean): void;
+  /** 1 if every call that the cap allows was made; undefined if work waited for less than a second. */
+  share(rate: number): number | undefined;
+}
+
+const LEAST_MS = 1_000;
+
+export function createShareMeter(tally: Tally): ShareMeter {
+  const stretches: { readonly fromMs: number; toMs: number }[] = [];
+  let wasWaiting = false;
+
+  return {
+    look(isWorkWaiting) {
+      const { nowMs, delivered } = tally;
+      // Before the first call, the workers are still fetching their first jobs.
+      const isWaiting = isWorkWaiting && delivered > 0;
+      if (isWaiting && wasWaiting) stretches.at(-1)!.toMs = nowMs;
+      if (isWaiting && !wasWaiting) stretches.push({ fromMs: nowMs, toMs: nowMs });
+      wasWaiting = isWaiting;
+    },
+    share(rate) {
+      let waitedMs = 0;
+      let calls = 0;
+      for (const { fromMs, toMs } of stretches) {
+        waitedMs += toMs - fromMs;
+        calls += tally.acceptedBetween(fromMs, toMs);
+      }
+      return waitedMs < LEAST_MS ? undefined : (calls * 1_000) / (waitedMs * rate);
+    },
+  };
 }

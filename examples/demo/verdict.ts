@@ -1,47 +1,49 @@
-/** What a run came to. */
+import type { Paint } from "./view/terminal.ts";
+
+/** The results of a run. */
 export interface Figures {
   readonly jobs: number;
   readonly delivered: number;
   readonly waiting: number;
-  /** Given up by their worker after their last try. */
+  /** Jobs that failed their last try. */
   readonly failed: number;
   readonly twice: number;
   readonly worstSecond: number;
-  /** The same, less what the downstream may have seen late, having stood still itself in that second. */
+  /** The same, without calls that the downstream may have seen late because it stood still in that second. */
   readonly surelyInWorstSecond: number;
   readonly refused: number;
-  /** The longest that the downstream's own process stood still: it sees the calls of that time together. */
+  /** The longest standstill of the downstream's process, which sees the calls of that time all together. */
   readonly stalledMs: number;
-  /** Of the cap, while work waited; undefined when it did so for less than a second. */
+  /** The share of the cap used while work waited; undefined if that was less than a second. */
   readonly share: number | undefined;
   readonly crashedWorkers: number;
 }
 
-/** One line of the result. */
+/** One row of the result table. */
 export interface Row {
   readonly name: string;
   readonly value: string;
-  /** What was promised of it. */
+  /** The promise about this figure. */
   readonly promise?: string;
   readonly isBroken?: boolean;
 }
 
 const LEAST_SHARE = 0.98;
 
-/** The calls that the worst second may see: 1.01 × the cap, rounded up. */
+/** The most calls allowed in the worst second: 1.01 × the cap, rounded up. */
 export function mostPerSecond(rate: number): number {
-  // Not rate × 1.01, which as a double can lie above the whole number it should be.
+  // Not rate × 1.01: as a double it can lie above the whole number that it should be.
   return Math.ceil((rate * 101) / 100);
 }
 
-/** Compares what was seen with what is promised. */
+/** Compares the figures with what is promised. */
 export function judge(rate: number, figures: Figures): readonly Row[] {
   const { jobs, delivered, waiting, failed, twice, worstSecond, refused, share } = figures;
-  // A worker that died after a delivery leaves its job in the queue: it is counted on both sides.
+  // If a worker dies after a delivery, its job stays in the queue and counts on both sides.
   const lost = Math.max(0, jobs - delivered - waiting - failed);
   const most = mostPerSecond(rate);
   const isBroken = figures.surelyInWorstSecond > most;
-  // What came while the downstream stood still may be of the second before.
+  // Calls seen after a standstill of the downstream may belong to the second before.
   const isLate = worstSecond > most && !isBroken;
   const died = figures.crashedWorkers > 0;
   return [
@@ -53,19 +55,19 @@ export function judge(rate: number, figures: Figures): readonly Row[] {
     {
       name: "twice",
       value: count(twice),
-      promise: died ? "0, but for calls of a worker that died" : "0",
+      promise: died ? "0, except calls of a worker that died" : "0",
       isBroken: twice > 0 && !died,
     },
     {
       name: "worst second",
       value: count(worstSecond),
-      promise: `at most ${count(most)} calls${isLate ? ", but for what was seen late" : ""}`,
+      promise: `at most ${count(most)} calls${isLate ? ", except those seen late" : ""}`,
       isBroken,
     },
     {
       name: "worst second, of the cap",
       value: (worstSecond / rate).toFixed(3),
-      promise: `at most 1.01, in whole calls${isLate ? ", but for the same" : ""}`,
+      promise: `at most 1.01, in whole calls${isLate ? ", with the same exception" : ""}`,
       isBroken,
     },
     {
@@ -84,4 +86,19 @@ function judgeShare(share: number): Pick<Row, "promise" | "isBroken"> {
 
 export function count(value: number): string {
   return value.toLocaleString("en-US");
+}
+
+/** Formats the result as text: what was measured, and whether it is what was promised. */
+export function resultTable(rows: readonly Row[], paint: Paint): string[] {
+  const nameWidth = Math.max(...rows.map(({ name }) => name.length));
+  const valueWidth = Math.max(...rows.map(({ value }) => value.length));
+  const rule = paint.faint("─".repeat(nameWidth + valueWidth + 36));
+  const lines = rows.map(({ name, value, promise, isBroken }) => {
+    const figure = `${name.padEnd(nameWidth)}  ${paint.strong(value.padStart(valueWidth))}`;
+    if (isBroken === undefined) return figure;
+    const mark = isBroken ? paint.bad("✗") : paint.good("✓");
+    return `${figure}  ${mark} ${paint.faint(promise ?? "")}`;
+  });
+  const head = `${" ".repeat(nameWidth)}  ${"seen".padStart(valueWidth)}    promised`;
+  return [rule, paint.faint(head), ...lines, rule];
 }

@@ -1,11 +1,11 @@
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { endChild, isRunning, startChild } from "./child.ts";
+import { endChild, isRunning, startChild } from "../shared/child.ts";
 
 /** One process of `workers/webhook-worker.ts`. */
 export interface WorkerProcess {
-  /** Also its user agent, by which the downstream knows it. */
+  /** Also its user agent, which identifies it to the downstream. */
   readonly name: string;
   readonly pid: number;
   readonly isRunning: boolean;
@@ -13,15 +13,15 @@ export interface WorkerProcess {
 
 export interface Workers {
   readonly all: readonly WorkerProcess[];
-  /** How many have ended that nobody has asked to. */
+  /** How many ended without being asked to. */
   readonly crashed: number;
-  /** Lets all of them close: what they have not started goes back into the queue. */
+  /** Closes all workers: jobs that they have not started go back to the queue. */
   end(): Promise<void>;
 }
 
 export type WorkerEnvironment = Readonly<Record<string, string>>;
 
-/** Starts worker processes; resolves when all of them are at work. */
+/** Starts worker processes; resolves when all have started. */
 export async function startWorkers(count: number, env: WorkerEnvironment): Promise<Workers> {
   const children: ChildProcess[] = [];
   let isEnding = false;
@@ -73,7 +73,7 @@ async function untilStarted(child: ChildProcess): Promise<void> {
     complaint = (complaint + chunk.toString()).slice(-2_000);
   });
   const lines = createInterface({ input: child.stdout! });
-  // A worker's first line says that it has started. All later ones are read too: a full pipe would stop it.
+  // A worker's first line says that it has started. Later lines are read too: a full pipe would block it.
   const line = once(lines, "line");
   lines.on("line", () => undefined);
   const died = once(child, "close").then(() => {

@@ -1,6 +1,6 @@
-/** Asks a model through workers/llm-worker.ts: each question takes its share of the tokens, and gives back what it did not need. */
+/** Asks a model through workers/llm-worker.ts: each question takes its estimated tokens, and gives back those that it did not use. */
 import { createSluice } from "sluice";
-import { estimateTokens, openLlmQueue } from "../../workers/llm-queue.ts";
+import { estimateTokens, openLlmQueue } from "../../workers/llm/queue.ts";
 
 await using sluice = createSluice({ prefix: process.env["SLUICE_PREFIX"] });
 const queue = openLlmQueue(sluice);
@@ -18,5 +18,5 @@ const jobs = await queue.enqueueMany(requests, (request) => ({
 for (const [index, job] of jobs.entries()) {
   const { text, totalTokens } = await job.finished({ timeoutMs: 60_000 });
   const estimate = estimateTokens(requests[index]!);
-  console.log(`${text}\n  took ${totalTokens} tokens of the ${estimate} it was given`);
+  console.log(`${text}\n  used ${totalTokens} of ${estimate} estimated tokens`);
 }

@@ -1,6 +1,6 @@
-/** Charges test cards through workers/payment-worker.ts; one of them is declined. Only for a test key of Stripe's. */
+/** Charges test cards through workers/payment-worker.ts; one of them is declined. Use only a Stripe test key. */
 import { createSluice, JobFailedError } from "sluice";
-import { openPaymentQueue } from "../../workers/payment-queue.ts";
+import { openPaymentQueue } from "../../workers/payment/queue.ts";
 
 await using sluice = createSluice({ prefix: process.env["SLUICE_PREFIX"] });
 const queue = openPaymentQueue(sluice);
@@ -20,7 +20,7 @@ const jobs = await queue.enqueueMany(
       automatic_payment_methods: { enabled: true, allow_redirects: "never" as const },
     },
   })),
-  // The merchant whose share of the rate it is.
+  // The merchant whose limit counts these calls.
   { key: "merchant-1" },
 );
 for (const [index, job] of jobs.entries()) {

@@ -1,6 +1,6 @@
 /** Enqueues webhooks to $WEBHOOK_URL, and waits until workers/webhook-worker.ts has delivered them. */
 import { createSluice } from "sluice";
-import { openWebhookQueue } from "../../workers/webhook-queue.ts";
+import { openWebhookQueue } from "../../workers/webhook/queue.ts";
 
 await using sluice = createSluice({ prefix: process.env["SLUICE_PREFIX"] });
 const queue = openWebhookQueue(sluice);

@@ -7,7 +7,7 @@ interface Asked {
   readonly stream_options?: { readonly include_usage?: boolean };
 }
 
-/** Answers a chat completion as OpenAI's API does, whole or in pieces: it says again what was asked. */
+/** Answers a chat completion in OpenAI's format, whole or streamed; the answer repeats the question. */
 export function answerChat({ method, path, headers, body }: StandInCall): StandInAnswer {
   if (method !== "POST" || !path.endsWith("/chat/completions")) return refuse(404, "unknown_url");
   if (headers["authorization"] === undefined) return refuse(401, "invalid_api_key");
@@ -38,7 +38,7 @@ export function answerChat({ method, path, headers, body }: StandInCall): StandI
   };
 }
 
-/** A word counts as a token. */
+/** Counts each word as one token. */
 function usageOf(messages: Asked["messages"], words: readonly string[]): object {
   const asked = messages.flatMap(({ content }) => content.split(" ")).length;
   return {

@@ -1,8 +1,8 @@
 import { json, type StandInAnswer, type StandInCall } from "./server.ts";
 
-/** A stand-in for Stripe's API that knows two of its calls. */
+/** A stand-in for two calls of Stripe's API. */
 export interface PaymentsStandIn {
-  /** What was charged, in the order in which it was. */
+  /** All charges, in order. */
   readonly charged: readonly { readonly amount: number; readonly account: string | undefined }[];
   answer(call: StandInCall): StandInAnswer;
 }
@@ -11,10 +11,10 @@ const KIND_OF: Readonly<Record<string, { readonly object: string; readonly id: s
   "/v1/payment_intents": { object: "payment_intent", id: "pi" },
   "/v1/charges": { object: "charge", id: "ch" },
 };
-/** Stripe's own name of a test card that is declined. */
+/** Stripe's name for a test card that is declined. */
 const DECLINED = "pm_card_visa_chargeDeclined";
 
-/** Keeps its answers by idempotency key, as Stripe does: a repeated call is answered, and charges nothing. */
+/** Keeps its answers by idempotency key, as Stripe does: a repeated call gets the same answer and charges nothing. */
 export function createPayments(): PaymentsStandIn {
   const charged: PaymentsStandIn["charged"][number][] = [];
   const kept = new Map<string, { readonly body: string; readonly answer: StandInAnswer }>();

@@ -11,11 +11,11 @@ export interface StandInCall {
 export interface StandInAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** Its pieces, each written for itself. */
+  /** The body's pieces, each sent in a separate write. */
   readonly body: readonly string[];
 }
 
-/** A server on this machine that stands for somebody else's. */
+/** A local server in place of a remote API. */
 export interface StandIn {
   readonly url: string;
   close(): Promise<void>;

@@ -1,11 +1,11 @@
 --[[
-  bucket-peek: tells how a bucket stands, and changes nothing. Twin of peek in src/core/steer.ts.
+  bucket-peek: how a bucket is now, or one key of it; changes nothing. Twin of peek in src/core/draw/steer.ts.
 
   KEYS  as in slots-draw, with one key or none
   ARGV  [1] the policy's text  [2] numbers: pinned_us, terms, keys
   Reply { now_us, generation, version, text, is_override, alive, cool_until_us, paused_until_us, factor, whole_at_us,
-        gap_us, gap_until_us, standing... }
-        standing: { remaining, reset_us, next_us } for one unit; -1 stands for "nobody can tell"
+        gap_us, gap_until_us, status... }
+        status: { remaining, reset_us, next_us } for one unit; -1 is an unknown time
 ]]
 -- @include lib/now
 -- @include lib/request/numbers
@@ -16,7 +16,7 @@
 -- @include lib/state/load-and-save
 -- @include lib/state/bucket
 -- @include lib/request/request
--- @include lib/state/standing
+-- @include lib/state/status
 
 local text, next_number = ARGV[1], numbers_of(ARGV[2])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
@@ -34,13 +34,13 @@ else
     window_us = server_us, alive = 0, alive_before = 0, shared = fresh_scope(terms.limits),
   }
 end
--- An asker that knows another policy cannot tell what the keys of its limits hold.
+-- Under another policy, the Redis keys of the parts of its limits are unknown.
 if bucket.text == text then bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us) end
 local scope = key and open_key(key, bucket.clock_us) or bucket.shared
 local now = bucket.clock_us
-local ones, standings = { 1, 1, 1, 1, 1, 1, 1, 1 }, {}
-if bucket.text == text then add_standings(standings, bucket.shared, ones, now) end
-if key then add_standings(standings, scope, ones, now) end
+local ones, statuses = { 1, 1, 1, 1, 1, 1, 1, 1 }, {}
+if bucket.text == text then add_statuses(statuses, bucket.shared, ones, now) end
+if key then add_statuses(statuses, scope, ones, now) end
 local is_recent = now - bucket.window_us < 2000000
 return {
   now, bucket.generation, bucket.version, bucket.text, bucket.is_override and 1 or 0,
@@ -49,5 +49,5 @@ return {
   math.max(bucket.shared.paused_until_us, scope.paused_until_us),
   math.min(factor_at(bucket.shared, now), factor_at(scope, now)),
   math.max(whole_at_us(bucket.shared), whole_at_us(scope)), math.max(bucket.shared.gap_us, scope.gap_us),
-  math.max(bucket.shared.gap_until_us, scope.gap_until_us), unpack(standings),
+  math.max(bucket.shared.gap_until_us, scope.gap_until_us), unpack(statuses),
 }

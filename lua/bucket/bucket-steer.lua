@@ -1,12 +1,12 @@
 --[[
-  bucket-steer: changes what holds for a bucket, or for one key of it, and tells all replicas.
-  Twin of steer in src/core/steer.ts.
+  bucket-steer: changes a bucket, or one key of it, and announces the change to all replicas.
+  Twin of steer in src/core/draw/steer.ts.
 
   KEYS  as in slots-draw, with one key or none
-  ARGV  [1] the policy's text  [2] the channel that all replicas hear
-        [3] what they are told: the bucket's name, and after a newline the key's
+  ARGV  [1] the policy's text  [2] the channel that all replicas listen to
+        [3] the message: the bucket's name, and after a newline the key's
         [4] "configure", "pause", "space", "cool" or "cut"
-        [5] numbers: pinned_us, terms, keys, then what the change takes
+        [5] numbers: pinned_us, terms, keys, then those of the change
   Reply the generation in force
 ]]
 -- @include lib/now

@@ -1,6 +1,6 @@
 --[[
-  costs-settle: books what a call came to cost beyond its estimate, now, and into debt if need be;
-  what it cost less is taken back from where it was booked. Twin of src/core/settle.ts.
+  costs-settle: settles a call's true cost. What it cost beyond its estimate is booked now, into debt if need be; what it
+  cost less is taken back from where it was booked. Twin of settle in src/core/draw/give-back.ts.
 
   KEYS  as in slots-draw, with one key or none
   ARGV  [1] the policy's text
@@ -27,7 +27,7 @@ local bucket = load_bucket(KEYS[1])
 if not bucket or bucket.text ~= text then return 0 end
 advance(bucket, server_us)
 
-local function settle(scope)
+local function settle_scope(scope)
   local at_us = math.max(bucket.clock_us, scope.last_us)
   for _, limit in ipairs(scope.limits) do
     local rule, delta = RULES[limit.code], next_number()
@@ -39,11 +39,11 @@ local function settle(scope)
   end
 end
 bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us)
-settle(bucket.shared)
+settle_scope(bucket.shared)
 save_bucket(KEYS[1], bucket)
--- A key that was forgotten had nothing left to settle.
+-- An expired key has nothing left to settle.
 if key and redis.call('EXISTS', key.state_key) == 1 then
-  settle(open_key(key, bucket.clock_us))
+  settle_scope(open_key(key, bucket.clock_us))
   save_key(key.state_key, key.scope, bucket.clock_us)
 end
 return 1

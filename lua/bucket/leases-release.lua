@@ -1,12 +1,12 @@
 --[[
-  leases-release: gives leases back, and wakes whoever has waited the longest for what is free now.
-  Twin of releaseLeases in src/core/leases.ts.
+  leases-release: gives leases back, and wakes the askers that have waited longest for what is free now.
+  Twin of releaseLeases in src/core/draw/leases.ts.
 
   KEYS  as in slots-draw, with one key or none
-  ARGV  [1] asker  [2] what the channels of askers begin with  [3] the bucket's name
-        [4] its name and the key's, as askers are told of a lease of the key's
+  ARGV  [1] asker  [2] start of the channels' names; the name of an asker follows
+        [3] message about a lease of the bucket  [4] message about a lease of the key
         [5] numbers: pinned_us, terms, keys, leases {number}
-  Reply { asker that was woken... }
+  Reply { name of each asker that was woken... }
 ]]
 -- @include lib/now
 -- @include lib/request/numbers

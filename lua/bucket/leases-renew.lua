@@ -1,9 +1,9 @@
 --[[
-  leases-renew: lets leases last for another lease's time from now. Twin of renewLeases in src/core/leases.ts.
+  leases-renew: makes leases last for another period from now. Twin of renewLeases in src/core/draw/leases.ts.
 
   KEYS  as in slots-draw, with one key or none
   ARGV  [1] asker  [2] numbers: pinned_us, terms, keys, leases {number}
-  Reply { number of each lease that was lost already... }
+  Reply { number of each lease that was already lost... }
 ]]
 -- @include lib/now
 -- @include lib/request/numbers

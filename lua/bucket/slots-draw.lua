@@ -1,20 +1,20 @@
 --[[
-  slots-draw: books slots for an asker's wishes, in their order, within the horizon; when one does not
-  fit, it and those behind it keep a turn at which to ask again. Twin of src/core/draw.ts.
+  slots-draw: books slots for an asker's wishes, in their order, within the horizon. Once a wish does not
+  fit, it and those behind it keep a turn at which to ask again. Twin of draw in src/core/draw/draw.ts.
 
-  KEYS  [1] state  string: see lib/state; expires an hour after the bucket has drained
-        [2] turns  zset: see lib/turns; expires a minute after the last turn
-        [3] holes  zset: "slot_us asker index name" -> us of a slot given back; expires with the last
-        [4..] what limits keep beside their numbers; then, per key: state, turns, and that of its limits
-  ARGV  [1] asker  [2] the policy's text  [3] the turn that the asker was given, "" if none
+  KEYS  [1] state  string: see lib/state/pack; expires an hour after the bucket has drained
+        [2] turns  zset: see lib/draw/turns; expires a minute after the last turn
+        [3] holes  zset: "slot_us asker index name" -> us of a slot given back; expires after an hour
+        [4..] the parts of the limits; then, per key: its state, its turns, and the parts of its limits
+  ARGV  [1] asker  [2] the policy's text  [3] name of the asker's turn, "" if none
         [4] numbers: pinned_us (0 in production) horizon_us drew_us how lease turn_us since_us,
-            (how: 1 is a try; 2 more: a bucket that was lost starts full),
-            then terms, see lib/request, keys {limits}, wishes {key wanted rank turn_us since_us costs}
-        [5..] per wish: its name, and the turn that it was given for its key
+            (how: 1 for a try, and 2 more if a lost bucket starts full),
+            then terms, see lib/request/request, keys {limits}, wishes {key wanted rank turn_us since_us costs}
+        [5..] per wish: its name, and the name of the asker's turn for its key
   Reply { now_us, generation, version, alive, new_text, turn_us, turn_name, since_us, is_override,
-          wish..., standing... }
+          wish..., status... }
         wish: { run_count, run_at_us, run_excess, not_before_us, binds_at, turn_us, turn_name, since_us, slot_us... }
-        standing: { remaining, reset_us, next_us }; -1 stands for "nobody can tell"
+        status, of a try, per wish and limit: { remaining, reset_us, next_us }; -1 is an unknown time
 ]]
 -- @include lib/fast/plain-draw
 -- @include lib/now
@@ -29,10 +29,10 @@
 -- @include lib/request/wishes
 -- @include lib/draw/turns
 -- @include lib/state/holes
--- @include lib/draw/gate
--- @include lib/draw/book
+-- @include lib/draw/start-for-key
 -- @include lib/draw/place
--- @include lib/state/standing
+-- @include lib/draw/book
+-- @include lib/state/status
 -- @include lib/state/lost-state
 -- @include lib/draw/serve
 -- @include lib/draw/draw

@@ -1,10 +1,10 @@
 --[[
-  slots-return: takes back slots that nobody waits for any more, and the asker's turns with them.
-  Twin of src/core/give-back.ts.
+  slots-return: takes back slots that no caller waits for, and the asker's place with them.
+  Twin of giveBack in src/core/draw/give-back.ts.
 
   KEYS  as in slots-draw, with one key or none
-  ARGV  [1] asker  [2] the policy's text  [3] the asker's turn, "" if none  [4] the slots' name
-        [5] the asker's turn for the key, "" if none
+  ARGV  [1] asker  [2] the policy's text  [3] name of the asker's turn, "" if none  [4] name of the wish
+        [5] name of the asker's turn for the key, "" if none
         [6] numbers: pinned_us generation since_us key_since_us, terms, keys, costs, slots {us, latest first}
   Reply 1 if the bucket was known, else 0
 ]]
@@ -33,7 +33,7 @@ if not costs then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out 
 local bucket = load_bucket(KEYS[1])
 if not bucket then return 0 end
 advance(bucket, server_us)
--- What was booked under another policy is not this asker's to take back.
+-- Under another policy, these slots are no longer booked.
 if bucket.text ~= text then return 1 end
 bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us)
 local key_scope = key and open_key(key, bucket.clock_us)

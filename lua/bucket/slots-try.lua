@@ -1,26 +1,26 @@
 --[[
-  slots-try: what slots-draw does with a try for many keys, where each key has one plain limit and their bucket has
-  none: in a tenth of the time. If anything about the bucket or a key is unusual, it writes nothing and answers
-  nothing, and slots-draw is to be asked. It has no twin of its own: slots-draw's is src/core/draw.ts.
+  slots-try: a try for many keys that each have one plain limit, in a bucket without shared limits. It does what
+  slots-draw does, in a tenth of the time. If anything about the bucket or a key is unusual, it writes nothing and
+  replies "", and the caller runs slots-draw. Its twin is that of slots-draw.
 
-  KEYS  [1] the bucket's state  string: see lib/state; expires as slots-draw has it
-        [2..] the keys' states, each key once  string: see lib/state; expire a minute after their limit has drained
+  KEYS  [1] the bucket's state  string: see lib/state/pack; expires as in slots-draw
+        [2..] the keys' states, each key once  string: see lib/state/pack; expire a minute after their limit has drained
   ARGV  [1] the policy's text
-        [2] numbers: pinned_us (0 in production) drew_us (0: a bucket that was lost starts full) version,
+        [2] numbers: pinned_us (0 in production) drew_us (0: a lost bucket starts full) version,
             the limit: code count period_us capacity, then per key: wanted, cost
   Reply numbers, packed as doubles: now_us, generation, version, alive, is_override, per key: granted,
-        excess (lib/limits/leaky-bucket), used: of a window; else in cost x period. "" if slots-draw is to be asked
+        excess (see lib/limits/leaky-bucket), used (of a window; else in cost x period). Or "", see above
 ]]
 -- @include lib/now
 -- @include lib/state/quiet
--- Straight code without calls, and locals: half of what a key takes is what Lua does for it.
+-- Straight code without calls, on locals: Lua itself takes half of the time of each key.
 local text, numbers = ARGV[1], { struct.unpack('<' .. string.rep('d', #ARGV[2] / 8), ARGV[2]) }
 local pinned_us, drew_us, version, code, count, period_us, capacity = unpack(numbers)
 for index = 1, 7 do
   if numbers[index] % 1 ~= 0 or numbers[index] >= 2 ^ 53 or numbers[index] < (index > 4 and 1 or 0) then return '' end
 end
 local packed = redis.call('GET', KEYS[1])
--- Ten numbers of the bucket, twelve of its scope, which has no limit, and one more: see lib/state.
+-- Ten numbers of the bucket, twelve of its scope, which has no limit, and one more: see lib/state/pack.
 if not packed or struct.unpack('<d', packed) ~= 23 or string.sub(packed, 185) ~= text then return '' end
 local _, generation, own_version, is_override, clock_us, skew_us, _, alive, alive_before, _, shared_last_us =
   struct.unpack('<ddddddddddd', packed)
@@ -57,7 +57,7 @@ for index = 1, #found do
 end
 if odd ~= 0 then return '' end
 
--- As text, since Redis takes longer to write a number down than to do the rest of a command.
+-- The expiry is passed as text: Redis takes longer to format a number than for the rest of the command.
 local call, has_granted, known_us, life_ms = redis.call, false, nil, nil
 for index = 1, #found do
   local state, life_us = states[index], lives_us[index]

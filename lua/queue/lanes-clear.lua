@@ -1,9 +1,9 @@
 --[[
-  lanes-clear: takes jobs that have been removed out of their lanes, a thousand at a time; those that have joined since stay.
+  lanes-clear: takes removed jobs out of their lanes, up to a thousand; jobs that have joined since stay.
 
   KEYS  as in lanes-join
   ARGV  [1] the prefix of the queue's keys  [2] 1 to begin, 0 to go on
-  Reply 1 if there is more to look through, else 0
+  Reply 1 if there is more to do, else 0
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes
@@ -11,7 +11,7 @@
 local MOST = 1000
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 
--- Lanes that are to be looked through, each from a place in it on: workers move them meanwhile, and producers add others.
+-- The lanes to look through, each from a place on: between two calls, workers move lanes and producers add some.
 if tonumber(ARGV[2]) == 1 then
   for _, names in ipairs({ lanes.ready, lanes.blocked }) do
     for _, key in ipairs(redis.call('ZRANGE', names, 0, -1)) do redis.call('ZADD', lanes.uncleared, 0, key) end
@@ -20,7 +20,7 @@ if tonumber(ARGV[2]) == 1 then
   redis.call('UNLINK', lanes.fed)
 end
 
--- Looks at so many of a lane's jobs; at how many there were.
+-- Looks at up to `most` of a lane's jobs; returns how many there were.
 local function clear(key, place, most)
   local lane = lanes.lane .. key
   local jobs = redis.call('ZRANGEBYSCORE', lane, '(' .. place, '+inf', 'WITHSCORES', 'LIMIT', 0, most)

@@ -1,14 +1,15 @@
 --[[
-  lanes-feed: a worker tells what came to it and how many jobs it wants; jobs leave their lanes for the workers.
+  lanes-feed: decides the next jobs. A worker reports what came to it and how many jobs it wants; as many jobs as all
+  workers want then leave their lanes, by feed() in lib/lanes/lanes.lua, for where BullMQ's workers fetch.
 
   KEYS  as in lanes-join
   ARGV  [1] the prefix of the queue's keys  [2] the worker  [3] how many it wants, below 0 if it has
         too many  [4] ms for which that holds
         [5] JSON: { arrived: ids of jobs that it fetched,
-                    probes: { key, whether it went at once } of jobs that were let through alone and started,
+                    probes: { key, whether its slot came at once } of probes that have started,
                     woken: keys that may have room again, "*" for all }
-  Reply for each that arrived: 0 it was not fed, 1 it was, 2 it is let through alone;
-        then how many are parked, and ms until the next lane that stands aside comes back (-1: none does)
+  Reply for each job that arrived: 0 it was not fed, 1 it was, 2 it is a probe (let out alone, to see if there is room);
+        then how many are parked, and ms until the next lane that is aside comes back (-1: none is)
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes

@@ -1,11 +1,11 @@
 --[[
-  lanes-join: parks jobs in the lanes of their keys; then feeds workers, who may be waiting for just these.
+  lanes-join: parks jobs in the lanes of their keys; then feeds the workers, which may wait for just these jobs.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker, all BullMQ's  [6] what workers want
   ARGV  [1] the prefix of the queue's keys
-        [2] jobs as a JSON list of { id, weight, roomInMs, isAnew }: the weight of its key if it is not 1; in how many
-            ms its key has room again, if it comes back from a worker for want of that; whether,
-            if it is in its lane, its place is now behind all others of its priority
+        [2] jobs as a JSON list of { id, weight, roomInMs, isAnew }: the weight of its lane if it is not 1; ms until
+            its key has room again, if it comes back from a worker because its key had none; whether a job
+            that is in its lane moves behind all others of its priority
   Reply how many were parked
 ]]
 -- @include lib/now-ms

@@ -3,7 +3,7 @@
 
   KEYS  as in lanes-join
   ARGV  [1] the prefix of the queue's keys  [2] the job
-  Reply 1 if it stood in a lane, else 0
+  Reply 1 if it was in its lane, else 0
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes
@@ -17,7 +17,7 @@ if key and redis.call('ZREM', lanes.lane .. key, id) == 1 then
   forget_job(lanes, id)
   if redis.call('EXISTS', lanes.lane .. key) == 0 then forget_lane(lanes, key) end
 end
--- Nor is it on its way to a worker, who would be given no other in its place.
+-- It is no longer on its way to a worker either; while it counted as such, no other job would be fed in its place.
 redis.call('ZREM', lanes.fed, id)
 close_lanes(lanes)
 return taken

@@ -1,48 +1,48 @@
 --[[
-  lanes-look: how the lanes of a queue stand, and where jobs stand in them. Changes nothing.
+  lanes-look: reads the lanes of a queue, and where jobs are in them. Changes nothing.
 
   KEYS  [1] wait  [2] delayed  [3] prioritized  [4] active, all BullMQ's  [5] hash: the workers, and what they want
-  ARGV  [1] the prefix of the queue's keys  [2] the job that is asked about, "" if none  [3] how many lanes to tell of
-        [4] how many jobs with a deadline to tell of  [5] of how many jobs in lanes, of how many that workers hold, and
-        of how many others, to look at the cost
-  Reply JSON: { lanes: [key, jobs, weight, ms for which it stands aside, calls], others: { lanes, jobs },
-        waiting: [jobs without a lane, calls], job: [key, jobs before it in its lane, calls; or -1, of all that wait,
-        calls; or -2, ms until it is due; or -3: it runs; or -4, of those that workers hold of its key, calls],
-        deadlines: [id, key, jobs before it, ms until then, calls] }; calls: how many plain calls as many jobs stand for
+  ARGV  [1] the prefix of the queue's keys  [2] the job that is asked about, "" if none  [3] the most lanes to read
+        [4] the most jobs with a deadline to read  [5] of how many jobs in lanes, of how many that workers hold, and
+        of how many others, to read the cost
+  Reply JSON: { lanes: [key, jobs, weight, ms for which it is still aside, calls], others: { lanes, jobs },
+        waiting: [jobs without a lane, calls], deadlines: [id, key, jobs before it, ms until then, calls],
+        job: [key, jobs before it in its lane, calls]; or [key, -1, jobs before it of all that wait, calls]; or
+        [key, -2, ms until it is due]; or [key, -3, 0]: it runs; or [key, -4, jobs before it of those that workers hold of
+        its key, calls] }; calls: how many plain calls the jobs count as
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/names
 -- @include lib/lanes/held
 
 local prefix, asked = ARGV[1], ARGV[2]
-local lanes = lane_names(prefix)
-local now = now_ms()
+local lanes, now = lane_names(prefix), now_ms()
 
-local told, most, counted = {}, tonumber(ARGV[3]), tonumber(ARGV[5])
+local read, most, counted = {}, tonumber(ARGV[3]), tonumber(ARGV[5])
 local held = held_by_workers(lanes, prefix, KEYS[4], KEYS[5], counted)
 local waiting_sums = sums_of_waiting(prefix, KEYS[1], KEYS[3], counted, joins_held(held))
 local all_lanes = redis.call('ZCARD', lanes.ready) + redis.call('ZCARD', lanes.blocked)
 local has_shares = counted > 0 and redis.call('EXISTS', lanes.shares) == 1
 local most_each = math.ceil(counted / math.max(1, math.min(all_lanes, most)))
-local sums, is_told = {}, {}
+local sums, is_read = {}, {}
 local others = { lanes = all_lanes, jobs = tonumber(redis.call('HGET', lanes.state, 'parked')) or 0 }
-local function tell_lane(key, aside_ms)
+local function read_lane(key, aside_ms)
   local parked = redis.call('ZCARD', lanes.lane .. key)
   if has_shares then sums[key] = sums_of_lane(lanes, key, most_each) end
   local jobs, calls = with_held(held, key, parked, sums[key])
   local weight = tonumber(redis.call('HGET', lanes.weights, key)) or 1
-  told[#told + 1] = { key, jobs, weight, aside_ms, calls }
-  others.jobs, is_told[key] = others.jobs - parked, true
+  read[#read + 1] = { key, jobs, weight, aside_ms, calls }
+  others.jobs, is_read[key] = others.jobs - parked, true
   if parked > 0 then others.lanes = others.lanes - 1 end
 end
-local function tell(names, at_or_now)
-  local all = redis.call('ZRANGE', names, 0, most - 1 - #told, 'WITHSCORES')
-  for at = 1, #all, 2 do tell_lane(all[at], at_or_now and math.max(0, tonumber(all[at + 1]) - at_or_now) or 0) end
+local function read_lanes(names, at_or_now)
+  local all = redis.call('ZRANGE', names, 0, most - 1 - #read, 'WITHSCORES')
+  for at = 1, #all, 2 do read_lane(all[at], at_or_now and math.max(0, tonumber(all[at + 1]) - at_or_now) or 0) end
 end
-tell(lanes.ready)
-if #told < most then tell(lanes.blocked, now) end
+read_lanes(lanes.ready)
+if #read < most then read_lanes(lanes.blocked, now) end
 for key in pairs(held.lanes) do
-  if key ~= '' and not is_told[key] then tell_lane(key, 0) end
+  if key ~= '' and not is_read[key] then read_lane(key, 0) end
 end
 local listed, ranked = redis.call('LLEN', KEYS[1]), redis.call('ZCARD', KEYS[3])
 
@@ -74,6 +74,6 @@ for at = 1, #due, 2 do
 end
 
 return cjson.encode({
-  lanes = told, others = others, job = asked ~= '' and place_of(asked) or nil, deadlines = deadlines,
+  lanes = read, others = others, job = asked ~= '' and place_of(asked) or nil, deadlines = deadlines,
   waiting = { with_held(held, '', listed + ranked - held.joined, waiting_sums) },
 })

@@ -1,47 +1,47 @@
 const LONGEST = 60;
-/** So much of a text is looked through for passwords, of which the beginning is shown. */
-const LOOKED_THROUGH = 4_000;
+/** Passwords are searched in this much of a text. */
+const MOST_SEARCHED = 4_000;
 
-/** A value as an error message may show it: on one line, quoted, and never longer than some 60 characters. */
+/** A value as an error message shows it: on one line, without passwords, and about 60 characters at most. */
 export function describeValue(value: unknown): string {
   const text = typeof value === "string" ? JSON.stringify(value) : plainText(value);
-  const start = onOneLine(withoutPasswords(text.slice(0, LOOKED_THROUGH)));
-  const isWhole = start.length <= LONGEST && text.length <= LOOKED_THROUGH;
+  const start = onOneLine(withoutPasswords(text.slice(0, MOST_SEARCHED)));
+  const isWhole = start.length <= LONGEST && text.length <= MOST_SEARCHED;
   const { length } = typeof value === "string" ? value : text;
   return isWhole ? start : `${start.slice(0, LONGEST)}… (${length} characters)`;
 }
 
-/** A text that cannot pass for two lines of a log. */
+/** A text without line breaks or other control characters, so that it is one line of a log. */
 export function onOneLine(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]/gu, " ");
 }
 
-/** What an error says, whatever was thrown, and without passwords. */
+/** The text of anything that was thrown, without passwords. */
 export function reasonOf(error: unknown): string {
   try {
     return withoutPasswords(String(error));
   } catch {
-    // No text can be made of it, or what would make one throws.
-    return "an error that says nothing";
+    // Its toString throws, or it has none.
+    return "an error without a text";
   }
 }
 
-/** An error in its own words, as part of a sentence: `"connect ECONNREFUSED 127.0.0.1:6379"`, `"WRONGPASS invalid username-password pair"`. */
+/** The message of an error, as part of a sentence: `"connect ECONNREFUSED 127.0.0.1:6379"`, `"WRONGPASS invalid username-password pair"`. */
 export function wordsOf(error: Error): string {
-  // Where a name has several addresses, the error of all of them has a code and no message.
+  // When a name has several addresses, the error for all of them has a code and no message.
   const { code } = error as NodeJS.ErrnoException;
   return withoutPasswords(error.message || code || error.name).replace(/\.$/, "");
 }
 
-/** Redis tells the arguments of a command that it does not know, and AUTH has a password among them. */
+/** Redis repeats the arguments of an unknown command, and those of AUTH include a password. */
 const ARGUMENTS = /with args beginning with: .*/gs;
 
-/** A text without what stands before the @ of URLs, and of addresses whose scheme was left out. */
+/** A text without the user and password of URLs, and of addresses without a scheme. */
 export function withoutPasswords(text: string): string {
   return text.replaceAll(ARGUMENTS, "with arguments").replaceAll(/[^\s"']+/g, withoutUser);
 }
 
-/** Up to the last @: who forgets to encode a password may have a slash or an @ in it. */
+/** Up to the last @: a password that was not encoded may contain a slash or an @. */
 function withoutUser(word: string): string {
   const end = word.lastIndexOf("@");
   if (end === -1) return word;
@@ -58,17 +58,17 @@ function plainText(value: unknown): string {
     if (value instanceof Date && Number.isNaN(value.getTime())) return "an invalid date";
     return JSON.stringify(value, readable) ?? "an object";
   } catch {
-    // A cycle, or a toJSON that throws: the kind of thing is all that can be shown.
-    return kindOf(value);
+    // A cycle, or a toJSON that throws: only the type can be shown.
+    return typeOf(value);
   }
 }
 
-/** JSON knows no BigInt. */
+/** JSON has no BigInt. */
 function readable(_name: string, value: unknown): unknown {
   return typeof value === "bigint" ? `${value}n` : value;
 }
 
-function kindOf(value: object): string {
+function typeOf(value: object): string {
   try {
     return Object.prototype.toString.call(value);
   } catch {
@@ -81,16 +81,13 @@ const NAMES = /^(?:password|sentinelPassword|passphrase|secret|authorization|coo
 const PRIVATE_KEY = /-----BEGIN [A-Z ]*PRIVATE KEY-----/;
 const HIDDEN = "***";
 const DEEPEST = 5;
-/** So many values are looked at: errors about a job's data must not take longer the more there is of it. */
-const MOST_LOOKED_AT = 1_000;
+/** The most values that are searched: an error about a job's data must not take long because the data is large. */
+const MOST_VALUES = 1_000;
 
-/**
- * What an error may keep of the value of an option: the value itself, or a copy without
- * passwords if there are some in it.
- */
+/** The value of an option as an error keeps it: the value itself, or a copy without passwords if it contains any. */
 export function withoutSecrets(option: string, value: unknown): unknown {
   const name = option.split(".").at(-1)!;
-  return hide(name, value, { deep: 0, left: { count: MOST_LOOKED_AT } });
+  return hide(name, value, { deep: 0, left: { count: MOST_VALUES } });
 }
 
 interface Bounds {
@@ -120,7 +117,7 @@ function hide(name: string, value: unknown, { deep, left }: Bounds): unknown {
   }
 }
 
-/** As `Object.entries`, which would list all of them first. */
+/** The first entries of an object. `Object.entries` would list all of them first. */
 function firstEntries(value: object, count: number): [string, unknown][] {
   const entries: [string, unknown][] = [];
   for (const key in value) {
@@ -130,7 +127,7 @@ function firstEntries(value: object, count: number): [string, unknown][] {
   return entries;
 }
 
-/** Hears how a promise ends that was given where none can be used: a rejection that nobody hears ends the process. */
+/** Handles the rejection of a promise that cannot be used: an unhandled one ends the process. */
 export function ignoreRejection(value: unknown): void {
   try {
     if (value instanceof Promise) value.catch(() => {});
@@ -139,7 +136,7 @@ export function ignoreRejection(value: unknown): void {
   }
 }
 
-/** Whether this is a promise, or something else that can be awaited. */
+/** Whether a value can be awaited. */
 export function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof (value as { then?: unknown } | null | undefined)?.then === "function";
 }

@@ -23,18 +23,18 @@ export type ErrorCode =
   | "ERR_REDIS_REQUIRED"
   | "ERR_CLOSED";
 
-/** Base of everything this package throws. Branch on `code`, never on `message`. */
+/** Base of all errors of this package. Branch on `code`, never on `message`. */
 export abstract class SluiceError extends Error {
   abstract readonly code: ErrorCode;
 }
 
-/** Thrown when an option can never work; nothing was changed and nothing was sent. */
+/** Thrown when an option can never work; nothing has changed and nothing was sent. */
 export class InvalidOptionError extends SluiceError {
   override readonly name = "InvalidOptionError";
   readonly code = "ERR_INVALID_OPTION";
   /** The option's name, with its path: `"rate"`, `"backoff.baseMs"`. */
   readonly option: string;
-  /** What was given, without passwords. */
+  /** The value of the option, without passwords. */
   readonly value: unknown;
 
   constructor(problem: {
@@ -58,7 +58,7 @@ export class InvalidOptionError extends SluiceError {
   }
 }
 
-/** Thrown when one call costs more than its bucket could ever give at once. */
+/** Thrown when one call costs more than its bucket could ever give at once; the call was not started. */
 export class CostTooLargeError extends SluiceError {
   override readonly name = "CostTooLargeError";
   readonly code = "ERR_COST_TOO_LARGE";
@@ -66,16 +66,16 @@ export class CostTooLargeError extends SluiceError {
   readonly cost: number;
   /** What the cost is counted in: `"calls"`, `"tokens"`. */
   readonly unit: string;
-  /** The largest cost that this bucket can give: a burst of its, or what fits into a window. */
+  /** The largest cost that the limit can give: its burst, or what fits into its window. */
   readonly maxCost: number;
-  /** The limit that can never give as much: `"90000/min tokens"`. */
+  /** The limit that can never give this much: `"90000/min tokens"`. */
   readonly limitedBy: string;
 
   constructor(facts: Omit<CostTooLargeError, keyof Error | "code">) {
     super(
-      `A call that costs ${facts.cost} (${facts.unit}) can never leave bucket "${facts.bucket}", ` +
-        `whose limit of ${facts.limitedBy} lets ${facts.maxCost} pass at once; ` +
-        `split the call, or let the limit give at least ${facts.cost} at once (its burst, max or capacity).`,
+      `A call that costs ${facts.cost} (${facts.unit}) can never leave bucket "${facts.bucket}": ` +
+        `its limit of ${facts.limitedBy} lets ${facts.maxCost} pass at once; ` +
+        `split the call, or raise the burst, max or capacity of the limit to at least ${facts.cost}.`,
     );
     this.bucket = facts.bucket;
     this.cost = facts.cost;
@@ -85,7 +85,7 @@ export class CostTooLargeError extends SluiceError {
   }
 }
 
-/** Thrown when a line holds as many callers as `maxWaiting` lets it; the call was not started. */
+/** Thrown when as many callers wait as `maxWaiting` allows; the call was not started. */
 export class LineFullError extends SluiceError {
   override readonly name = "LineFullError";
   readonly code = "ERR_LINE_FULL";
@@ -93,7 +93,7 @@ export class LineFullError extends SluiceError {
   readonly key: string | undefined;
   /** How many callers wait in this process: `700`. */
   readonly waiting: number;
-  /** Milliseconds after which there is likely to be room again: `120`. */
+  /** Milliseconds after which there is likely room again: `120`. */
   readonly retryAfterMs: number;
 
   constructor(facts: {
@@ -114,7 +114,7 @@ export class LineFullError extends SluiceError {
   }
 }
 
-/** The reason of a slot's signal, and of a throttled call, whose lease could not be renewed: another call may take its place. */
+/** The reason of a slot's signal when its lease could not be renewed; a throttled call rejects with it. Another call may run in its place. */
 export class LeaseLostError extends SluiceError {
   override readonly name = "LeaseLostError";
   readonly code = "ERR_LEASE_LOST";
@@ -122,8 +122,8 @@ export class LeaseLostError extends SluiceError {
 
   constructor(bucket: string) {
     super(
-      `The lease of a call of bucket "${bucket}" was lost; the call may have to be undone. ` +
-        `See that Redis can be reached, or give concurrency() a longer leaseMs.`,
+      `A call of bucket "${bucket}" has lost its lease; another call may run in its place. ` +
+        `Check that Redis can be reached, or give concurrency() a longer leaseMs.`,
     );
     this.bucket = bucket;
   }
@@ -136,8 +136,8 @@ export class WaitTooLongError extends SluiceError {
   readonly bucket: string;
   readonly key: string | undefined;
   /**
-   * Milliseconds after which the same call is likely to get its slot: `250` when about 25 callers of a 100/s bucket
-   * are left. An estimate: it may be an interval or so too long, or too short for callers that come meanwhile.
+   * Milliseconds after which the same call is likely to get a slot: `250` when about 25 callers of a 100/s bucket
+   * still wait. An estimate: it may be one interval too long, or too short if more callers come.
    */
   readonly retryAfterMs: number;
   /** The limit that the call waited for, as written in the policy: `"100/s"`. */
@@ -161,16 +161,16 @@ export class WaitTooLongError extends SluiceError {
   }
 }
 
-/** Thrown when Redis gave no answer within `storeTimeoutMs`, refused, or has failed of late; the call was not started. */
+/** Thrown when Redis gave no answer within `storeTimeoutMs`, refused, or failed recently; the call was not started. */
 export class StoreUnavailableError extends SluiceError {
   override readonly name = "StoreUnavailableError";
   readonly code = "ERR_STORE_UNAVAILABLE";
-  /** Of `enqueue`: whether Redis may have taken the job although it did not say so. False for all else. */
+  /** Of `enqueue`: whether Redis may have stored the job although it did not confirm it. False for all else. */
   readonly mayBeStored: boolean;
-  /** Of `enqueueMany`: how many jobs, the first ones of those given, are stored for certain: `2000`. */
+  /** Of `enqueueMany`: how many jobs, from the first on, are certainly stored: `2000`. */
   readonly storedCount: number;
 
-  /** `met` is what the connection met; only its message is kept, since errors of ioredis carry commands, and so passwords. */
+  /** Of `met`, the error of the connection, only the message is kept: errors of ioredis carry commands, and so passwords. */
   constructor(
     message: string,
     met?: unknown,
@@ -183,7 +183,7 @@ export class StoreUnavailableError extends SluiceError {
   }
 }
 
-/** Thrown when something durable is asked of a sluice that has no Redis. */
+/** Thrown when a sluice without Redis is asked for something durable. */
 export class RedisRequiredError extends SluiceError {
   override readonly name = "RedisRequiredError";
   readonly code = "ERR_REDIS_REQUIRED";
@@ -193,7 +193,7 @@ export class RedisRequiredError extends SluiceError {
   }
 }
 
-/** Thrown to callers that still wait when their sluice is closed, and to all who come later. */
+/** Thrown to callers that wait when their sluice is closed, and to all that come later. */
 export class ClosedError extends SluiceError {
   override readonly name = "ClosedError";
   readonly code = "ERR_CLOSED";
@@ -203,42 +203,42 @@ export class ClosedError extends SluiceError {
   }
 }
 
-/** What Redis answered instead of doing what it was asked. */
+/** An error that Redis replied. */
 export interface RedisRefusal {
-  /** In its own words: `"NOPERM this user has no permissions to run the 'evalsha' command"`. */
+  /** The text of the reply: `"NOPERM this user has no permissions to run the 'evalsha' command"`. */
   readonly reason: string;
   readonly remedy: string;
 }
 
-/** Whether Redis did answer, if with an error. */
+/** Whether the error is a reply of Redis. */
 export function isReply(error: unknown): error is Error {
   return error instanceof Error && error.name === "ReplyError";
 }
 
-/** Undefined if Redis did not answer at all. */
+/** The refusal in an error; undefined if the error is not a reply of Redis. */
 export function redisRefusalOf(error: unknown): RedisRefusal | undefined {
   if (!isReply(error)) return undefined;
   return { reason: wordsOf(error), remedy: remedyFor(error.message) };
 }
 
 function remedyFor(message: string): string {
-  if (isForWantOfRights(message))
+  if (isMissingRights(message))
     return "Give its Redis user the rights that docs/topologies.md names";
-  if (/^(WRONGPASS|NOAUTH)/.test(message)) return "Give the user and the password that Redis knows";
-  return "See what Redis says of it in its log, or in INFO";
+  if (/^(WRONGPASS|NOAUTH)/.test(message)) return "Check the user and the password";
+  return "See the log of Redis, or its INFO";
 }
 
-export function isForWantOfRights(message: string): boolean {
-  // Redis 7.0 says it otherwise of what a script may not run.
+export function isMissingRights(message: string): boolean {
+  // Redis 7.0 has another text for commands inside a script.
   return /^NOPERM|^ERR The user executing the script can.t run this command/.test(message);
 }
 
-/** Within this package: the beginnings of windows were reckoned for another time than the bucket's. */
+/** Internal: a request had the resets of calendar days for another time than the bucket's. */
 export class WrongResetsError extends Error {
   readonly serverUs: number;
 
   constructor(serverUs: number) {
-    super(`resets were reckoned for another time than ${serverUs}`);
+    super(`resets do not fit the time ${serverUs}`);
     this.serverUs = serverUs;
   }
 }

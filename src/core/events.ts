@@ -2,31 +2,31 @@ import { reasonOf } from "./describe.ts";
 import { InvalidOptionError } from "./errors.ts";
 import type { Logger } from "./logger.ts";
 
-/** Calls a listener on each event of a name. */
+/** Calls listeners on events, by the events' names. */
 export interface Emitter<Events> {
   /**
-   * What a listener throws goes to the logger.
+   * Calls the listener on each event of this name. Errors of the listener go to the logger.
    *
-   * @throws {@link InvalidOptionError} when there is no such event, or the listener is no function.
+   * @throws {@link InvalidOptionError} when there is no such event, or the listener is not a function.
    */
   on<Name extends keyof Events>(event: Name, listener: (event: Events[Name]) => unknown): void;
-  /** Calls the listener no more. */
+  /** Removes the listener. */
   off<Name extends keyof Events>(event: Name, listener: (event: Events[Name]) => unknown): void;
 }
 
 export interface OwnedEmitter<Events> extends Emitter<Events> {
   emit<Name extends keyof Events>(name: Name, event: Events[Name]): void;
-  /** Whether anybody listens to it. */
-  isHeard(name: keyof Events): boolean;
+  /** Whether the event has a listener. */
+  hasListener(name: keyof Events): boolean;
 }
 
 type Listeners<Events> = {
   [Name in keyof Events]?: Set<(event: Events[Name]) => unknown>;
 };
 
-/** An emitter of these events, and of no others; `whose` they are is told of listeners that fail. */
+/** An emitter of these events and no others. `owner` names it in the errors of listeners: `'queue "mail"'`. */
 export function createEmitter<Events>(
-  whose: string,
+  owner: string,
   names: readonly (keyof Events & string)[],
   logger: Logger,
 ): OwnedEmitter<Events> {
@@ -35,7 +35,7 @@ export function createEmitter<Events>(
 
   function report(event: PropertyKey, error: unknown): void {
     const reason = reasonOf(error);
-    const problem = `A listener to "${String(event)}" of ${whose} has failed: ${reason}`;
+    const problem = `A listener to "${String(event)}" of ${owner} failed: ${reason}`;
     logger.error({ event, reason }, problem);
   }
 
@@ -66,24 +66,24 @@ export function createEmitter<Events>(
     emit(name, event) {
       for (const listener of listeners[name] ?? []) {
         try {
-          // One that is async may reject later.
+          // An async listener may reject later.
           Promise.resolve(listener(event)).catch((error) => report(name, error));
         } catch (error) {
           report(name, error);
         }
       }
     },
-    isHeard: (name) => (listeners[name]?.size ?? 0) > 0,
+    hasListener: (name) => (listeners[name]?.size ?? 0) > 0,
   };
 }
 
-/** What a sluice tells of its Redis servers. */
+/** A Redis server stopped answering, or answers again. */
 export interface StoreEvent {
-  /** `"down"`: the server is asked no more until it answers a probe; `"up"`: it has answered one. */
+  /** `"down"`: the server gets no requests until it answers a probe; `"up"`: it has answered one. */
   readonly state: "up" | "down";
-  /** Where it is, without user and password: `"10.0.0.7:6379"`. */
+  /** Its address, without user and password: `"10.0.0.7:6379"`. */
   readonly server: string;
-  /** Of `"down"`, what the connection met last: `"connect ECONNREFUSED 10.0.0.7:6379"`. Undefined for silence, and for `"up"`. */
+  /** Of `"down"`, the last error of the connection: `"connect ECONNREFUSED 10.0.0.7:6379"`. Undefined if there was none, and for `"up"`. */
   readonly reason: string | undefined;
 }
 

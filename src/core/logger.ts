@@ -1,37 +1,38 @@
-/** Where warnings and errors go that no caller waits for; a pino logger fits. */
+/** Takes warnings and errors that no caller waits for; a pino logger fits. */
 export interface Logger {
   warn(facts: object, message: string): void;
   error(facts: object, message: string): void;
 }
 
 const SILENT_MS = 10_000;
-/** Of more than so many, those that were said first are forgotten. */
+/** Of more messages than this, the oldest are forgotten. */
 const MOST_REMEMBERED = 100;
 
-interface Said {
+/** When a message was last logged, and how often it has been left out since. */
+interface Logged {
   readonly atMs: number;
   unsaid: number;
 }
 
 /**
- * A logger for what may go wrong with every call: it warns of the same once in ten seconds, and then tells by `unsaid`
- * how often it did not. Reasons do not count: they may name a key, or hold a whole answer.
+ * A logger for what may go wrong with every call. It logs a warning once in ten seconds; the next one has the number of
+ * those left out as `unsaid`. Warnings that differ only by their `reason`, which may contain a key, count as the same.
  */
 export function sampled(logger: Logger, nowMs: () => number): Logger {
-  const said = new Map<string, Said>();
+  const logged = new Map<string, Logged>();
 
   return {
     warn(facts, message) {
       const what = "reason" in facts ? message.replace(String(facts.reason), "") : message;
-      const before = said.get(what);
+      const before = logged.get(what);
       const atMs = nowMs();
       if (before !== undefined && atMs < before.atMs + SILENT_MS) {
         before.unsaid += 1;
         return;
       }
-      said.delete(what);
-      said.set(what, { atMs, unsaid: 0 });
-      if (said.size > MOST_REMEMBERED) said.delete(said.keys().next().value!);
+      logged.delete(what);
+      logged.set(what, { atMs, unsaid: 0 });
+      if (logged.size > MOST_REMEMBERED) logged.delete(logged.keys().next().value!);
       const { unsaid = 0 } = before ?? {};
       logger.warn(unsaid === 0 ? facts : { ...facts, unsaid }, message);
     },

@@ -1,23 +1,14 @@
 import { distance } from "fastest-levenshtein";
-import { z } from "zod";
+import * as z from "zod";
 import { isThenable } from "./describe.ts";
 import { InvalidOptionError } from "./errors.ts";
 
-/** Who leaves a line first; inside one priority it is first come, first served. */
-export type Priority = "critical" | "high" | "normal" | "low";
-
-/** Most urgent first. */
-export const PRIORITIES: readonly Priority[] = ["critical", "high", "normal", "low"];
-
-/** How many priorities are more urgent: 0 is the most urgent. */
-export const RANKS = Object.fromEntries(
-  PRIORITIES.map((priority, rank) => [priority, rank]),
-) as Readonly<Record<Priority, number>>;
-
 /**
- * Reads options once, at the edge: an unknown name or a bad value fails here and nowhere else.
+ * Reads options once, at the edge, into a frozen object.
  *
- * @throws {@link InvalidOptionError} naming the option, its value and the remedy.
+ * @throws {@link InvalidOptionError} when an option has a bad value, or an unknown name.
+ *
+ * @internal
  */
 export function readOptions<Schema extends z.ZodObject>(
   where: string,
@@ -47,9 +38,9 @@ export function readOptions<Schema extends z.ZodObject>(
   });
 }
 
-/** A promise has no fields of its own, and would pass for options that name nothing. */
+/** A promise has no fields of its own, and would pass for empty options. */
 function promisedOptions(where: string, given: PromiseLike<unknown>): InvalidOptionError {
-  const remedy = "give options at once: nobody waits for a promise of them";
+  const remedy = "give an object of options, not a promise of one";
   return new InvalidOptionError({ where, option: "options", value: given, remedy });
 }
 
@@ -63,7 +54,7 @@ function unknownOption(
   const near = closest(name, known);
   const likely =
     near === undefined ? `the options are ${known.join(", ")}` : `did you mean ${near}?`;
-  const remedy = `there is no such option; ${knownElsewhere(name, known) ?? likely}`;
+  const remedy = `there is no such option; ${hintForOther(name, known) ?? likely}`;
   return new InvalidOptionError({
     where,
     option: path.join("."),
@@ -72,7 +63,7 @@ function unknownOption(
   });
 }
 
-/** The names of the options at a place among others; none where there is another value. */
+/** The names of the options at a path; none if the value there is not an object of options. */
 function shapeAt(schema: z.ZodType, path: readonly PropertyKey[]): readonly string[] {
   let found: unknown = schema;
   for (const name of path) {
@@ -89,16 +80,24 @@ function valueAt(given: unknown, path: readonly PropertyKey[]): unknown {
   return value;
 }
 
-/** A whole number within bounds. */
+/**
+ * A whole number within bounds.
+ *
+ * @internal
+ */
 export function wholeNumber(least: number, most: number, unit: string): z.ZodType<number> {
   const error = `give a whole number of ${unit} from ${least} to ${most}`;
   return z.number({ error }).int({ error }).min(least, { error }).max(most, { error });
 }
 
-/** The longest time that an option may name: a timer of Node holds no more. */
+/** The longest time that an option may give: the longest of a timer in Node. */
 export const LONGEST_MS: number = 2 ** 31 - 1;
 
-/** The names of buckets, queues and keys: they become parts of Redis keys, and must not leave theirs. */
+/**
+ * The name of a bucket or queue. It becomes a part of Redis keys, and must not contain what separates the parts.
+ *
+ * @internal
+ */
 export const NAME: z.ZodType<string> = z
   .string({ error: "give a string" })
   .refine((name) => name.length >= 1 && name.length <= 256, {
@@ -106,10 +105,14 @@ export const NAME: z.ZodType<string> = z
     abort: true,
   })
   .refine((name) => !/[{}:\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(name), {
-    error: 'leave out "{", "}", ":" and control characters, which Redis keys are built with',
+    error: 'leave out "{", "}", ":" and control characters, which separate the parts of Redis keys',
   });
 
-/** Whom a call is for: an account, an endpoint, an IP address. What Redis keys are built with is encoded there. */
+/**
+ * The key of a call: an account, an endpoint, an IP address. `keys.ts` encodes what separates the parts of Redis keys.
+ *
+ * @internal
+ */
 export const KEY: z.ZodType<string> = z
   .string({ error: "give a string" })
   .refine((name) => name.length >= 1 && name.length <= 256, {
@@ -120,11 +123,27 @@ export const KEY: z.ZodType<string> = z
     error: 'leave out "{", "}" and control characters, or pass encodeURIComponent(key)',
   });
 
-/** What a limit counts. */
+/**
+ * What a limit counts.
+ *
+ * @internal
+ */
 export const UNIT: z.ZodType<string> = z
   .string({ error: 'give a name such as "tokens"' })
   .regex(/^[a-z][a-z0-9_-]{0,39}$/i, { error: 'give a short name such as "tokens"' });
 
+/** Which caller leaves a line first; within one priority it is first come, first served. */
+export type Priority = "critical" | "high" | "normal" | "low";
+
+/** Most urgent first. */
+export const PRIORITIES: readonly Priority[] = ["critical", "high", "normal", "low"];
+
+/** The rank of each priority: 0 is the most urgent. */
+export const RANKS = Object.fromEntries(
+  PRIORITIES.map((priority, rank) => [priority, rank]),
+) as Readonly<Record<Priority, number>>;
+
+/** @internal */
 export const PRIORITY: z.ZodType<Priority> = z.enum(PRIORITIES, {
   error: `give one of ${PRIORITIES.map((priority) => `"${priority}"`).join(", ")}`,
 });
@@ -137,10 +156,10 @@ export function readName(where: string, option: string, name: unknown): string {
   throw new InvalidOptionError({ where, option, value: name, remedy });
 }
 
-/** A longer name is cut: it comes from a user, and the known ones are short. */
+/** Longer names are cut: they may come from a user, and the known ones are short. */
 const LONGEST_NAME = 40;
 
-/** The known name that a mistyped one most likely meant, or undefined if none is near. */
+/** The known name that a mistyped one most likely means; undefined if none is near. */
 export function closest(name: string, known: readonly string[]): string | undefined {
   const mistyped = name.slice(0, LONGEST_NAME).toLowerCase();
   const byDistance = known
@@ -153,10 +172,10 @@ export function closest(name: string, known: readonly string[]): string | undefi
 }
 
 /**
- * What options of libraries with a task like this one's are called here, the nearest first; or, where there is no
- * such option, what to know instead.
+ * Options of other libraries: the names of the options here that do the same, the nearest first; or a hint
+ * where there is none.
  */
-const NAMES_HERE: ReadonlyMap<string, readonly string[] | string> = new Map<
+const OPTIONS_OF_OTHER_LIBRARIES: ReadonlyMap<string, readonly string[] | string> = new Map<
   string,
   readonly string[] | string
 >([
@@ -171,7 +190,7 @@ const NAMES_HERE: ReadonlyMap<string, readonly string[] | string> = new Map<
   ["highWater", ["maxWaiting"]],
   ["strategy", ["maxWaiting"]],
   ["weight", ["cost"]],
-  ["expiration", "a call has to end by itself; a worker has timeoutMs for its jobs"],
+  ["expiration", "calls have to end by themselves; for jobs, a worker has timeoutMs"],
   ["datastore", ["redis"]],
   ["clientOptions", ["redis"]],
   // p-throttle and p-queue
@@ -188,11 +207,11 @@ const NAMES_HERE: ReadonlyMap<string, readonly string[] | string> = new Map<
   ["inMemoryBlockOnConsumed", "refusals are always remembered"],
   // BullMQ
   ["connection", ["redis"]],
-  ["limiter", "the bucket of the queue has the rate"],
+  ["limiter", "give the rate to the bucket of the queue"],
   ["max", ["rate", "limits"]],
   ["defaultJobOptions", ["defaults"]],
   ["delay", ["delayMs", "baseMs"]],
-  ["timeout", "a worker has timeoutMs for its jobs"],
+  ["timeout", "for jobs, a worker has timeoutMs"],
   ["type", "a backoff is exponential, with full jitter: { baseMs, maxMs }"],
   ["jobId", ["dedupeId"]],
   ["deduplication", ["dedupeId"]],
@@ -202,14 +221,14 @@ const NAMES_HERE: ReadonlyMap<string, readonly string[] | string> = new Map<
   ["lockDuration", ["lockMs"]],
   ["removeOnComplete", "done jobs are kept for a day, 1,000 at most"],
   ["removeOnFail", "failed jobs are kept until they are replayed or purged"],
-  // What is said elsewhere in this library.
-  ["maxWaitMs", "each call says it: draw(), with() or throttled()"],
+  // Options of other functions of this library
+  ["maxWaitMs", "give it with each call: draw(), with() or throttled()"],
 ]);
 
-/** What to say of an option of another library, or of another place here, in place of one of these; undefined of any else. */
-function knownElsewhere(name: string, known: readonly string[]): string | undefined {
-  const here = NAMES_HERE.get(name);
-  if (here === undefined || typeof here === "string") return here;
-  const named = here.filter((each) => known.includes(each));
-  return named.length === 0 ? undefined : `did you mean ${named.join(" or ")}?`;
+/** A hint about an option of another library, where these options are known; undefined if there is none. */
+function hintForOther(name: string, known: readonly string[]): string | undefined {
+  const names = OPTIONS_OF_OTHER_LIBRARIES.get(name);
+  if (names === undefined || typeof names === "string") return names;
+  const likely = names.filter((each) => known.includes(each));
+  return likely.length === 0 ? undefined : `did you mean ${likely.join(" or ")}?`;
 }

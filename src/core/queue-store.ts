@@ -1,60 +1,60 @@
-/** A parked job, as it joins its lane. */
+/** A job that joins its lane. */
 export interface LaneJob {
   readonly id: string;
-  /** Of its lane, if it is not 1. */
+  /** The lane's weight, if it is not 1. */
   readonly weight?: number | undefined;
-  /** In how many ms its key has room again, if it comes back from a worker for want of that. */
+  /** Ms until its key has room again, if it comes back from a worker because its key had none. */
   readonly roomInMs?: number | undefined;
-  /** Whether it goes behind all others of its priority, if it is in its lane; if not, it stays as it is. */
+  /** Moves the job behind all others of its priority, if it is in its lane; elsewhere it stays as it is. */
   readonly isAnew?: boolean | undefined;
 }
 
-/** What a worker tells, and asks for. */
+/** What a worker reports, and how many jobs it wants. */
 export interface FeedRequest {
   readonly queue: string;
   readonly worker: string;
-  /** How many jobs it could start soon; below none if it holds more than that. */
+  /** How many jobs it could start soon; negative if it holds more than that. */
   readonly want: number;
-  /** How long that holds, in ms, unless it says otherwise before; 0 from one that closes. */
+  /** How long that holds, in ms, unless a later request says otherwise; 0 from a worker that closes. */
   readonly forMs: number;
   /** The ids of jobs that it fetched. */
   readonly arrived: readonly string[];
-  /** Jobs that were let through alone and have started: their key, and whether they went at once. */
+  /** Probes that have started: their key, and whether their slots came at once. */
   readonly probes: readonly (readonly [key: string, wentAtOnce: boolean])[];
   /** Keys that may have room again; `"*"` for all. */
   readonly woken: readonly string[];
 }
 
-/** How a job came to a worker: not by way of its lane, in its turn, or alone, to see whether its key has room. */
+/** How a job came to a worker: not out of its lane; out of it, in its turn; or alone, to see whether its key has room. */
 export type Arrival = "unfed" | "fed" | "probe";
 
 export interface Fed {
-  /** For each that arrived. */
+  /** For each job that arrived, in the same order. */
   readonly arrivals: readonly Arrival[];
   /** How many jobs are parked in all lanes. */
   readonly parked: number;
-  /** In how many ms a lane that stands aside comes back; undefined if none does. */
+  /** Ms until the next lane that is aside comes back; undefined if none does. */
   readonly nextMs: number | undefined;
 }
 
-/** Jobs that a worker has fetched, and that wait for their slots still. */
+/** The jobs that a worker has fetched and not started. */
 export interface FetchedReport {
   readonly worker: string;
   /** In the order in which it fetched them. */
   readonly ids: readonly string[];
-  /** How long that holds, in ms, unless it says otherwise before. */
+  /** How long that holds, in ms, unless a later report says otherwise. */
   readonly forMs: number;
 }
 
-/** Jobs that stand before another, and how many plain calls they stand for. */
+/** How many jobs go before another, and how many plain calls those count as. */
 interface Before {
   readonly before: number;
   readonly callsBefore: number;
 }
 
 /**
- * Where a job stands: so many before it in the lane of its key, or of all that wait; with a worker that has yet to begin
- * it, before those of its key, or those without one; in how many ms it is due; or with a worker that runs it.
+ * Where a job is: in the lane of its key; in the queue, to be fetched; in hand of a worker that has not started it, where
+ * jobs of the same key, or of none, count before it; delayed, and due in `dueInMs`; or with a worker that runs it.
  */
 export type JobPosition =
   | ({ readonly in: "lane"; readonly key: string } & Before)
@@ -63,25 +63,25 @@ export type JobPosition =
   | { readonly in: "delay"; readonly key: string | undefined; readonly dueInMs: number }
   | { readonly in: "worker" };
 
-/** How the lanes of a queue stand. */
+/** The lanes of a queue, as they were read. */
 export interface LanesSeen {
   readonly lanes: readonly {
     readonly key: string;
-    /** Those that workers hold and have yet to begin stand first. */
+    /** How many wait, with those that workers have fetched and not started. */
     readonly jobs: number;
-    /** How many plain calls they stand for. */
+    /** How many plain calls they count as. */
     readonly calls: number;
     readonly weight: number;
-    /** For how many ms it stands aside, since its key has no room. */
+    /** Ms for which the lane is still aside, since its key has no room. */
     readonly asideMs: number;
   }[];
-  /** Those beyond the most that are told of. */
+  /** The lanes that were not read, and their jobs. */
   readonly others: { readonly lanes: number; readonly jobs: number };
-  /** How many wait and have no lane, or have left theirs: held by workers that have yet to begin them, or to be fetched. */
+  /** How many jobs wait without a lane, or have left theirs: fetched and not started, or to be fetched. */
   readonly unlaned: number;
-  /** How many plain calls those stand for. */
+  /** How many plain calls those count as. */
   readonly unlanedCalls: number;
-  /** Of the job that was asked about; undefined if it is not there. */
+  /** Where the job is that was asked about; undefined if it is not there. */
   readonly place: JobPosition | undefined;
   /** The jobs with the earliest deadlines. */
   readonly deadlines: readonly (Before & {
@@ -93,27 +93,27 @@ export interface LanesSeen {
 
 /** The lanes of queues: where jobs with a key wait for their turn. */
 export interface LaneStore {
-  /** Parks jobs that BullMQ holds as delayed; those in any other state stay as they are. */
+  /** Parks jobs that BullMQ holds as delayed; jobs in any other state stay as they are. */
   join(queue: string, jobs: readonly LaneJob[]): Promise<void>;
-  /** Lets jobs out of their lanes, as many as the workers want, and in fair turns. */
+  /** Lets jobs out of their lanes, as many as the workers want, in fair turns. */
   feed(request: FeedRequest): Promise<Fed>;
-  /** Tells which jobs a worker has yet to begin, for those who look. */
+  /** Stores which jobs a worker has fetched and not started, for `look`. */
   reportFetched(queue: string, request: FetchedReport): Promise<void>;
   /**
-   * Looks at the lanes, and at where one job stands; changes nothing. What jobs cost is looked up for the first
-   * `counted` of those in lanes, of those that workers hold, and of the others: as many plain calls as jobs unless it is
-   * said. So many that workers hold are looked at in all.
+   * Reads the lanes, and where one job is; changes nothing. The cost is read of the first `counted` jobs in lanes, of as
+   * many that workers hold, and of as many others; by default of none, so that each job counts as one plain call. Of the
+   * jobs that workers hold, no more than `counted` are looked at.
    */
   look(queue: string, id?: string, counted?: number): Promise<LanesSeen>;
-  /** Takes a job out of its lane; false if it stood in none. */
+  /** Takes a job out of its lane; false if it was in none. */
   leave(queue: string, id: string): Promise<boolean>;
   /** How many jobs are parked. */
   parked(queue: string): Promise<number>;
-  /** Takes all jobs that have been removed out of their lanes; those that joined since keep their places. */
+  /** Takes all removed jobs out of their lanes; jobs that have joined since keep their places. */
   clear(queue: string): Promise<void>;
 }
 
-/** So many done jobs are kept, for so long: those that were done last. */
+/** Which done jobs are kept: at most the last `most`, for at most `forMs`. */
 export interface KeptJobs {
   readonly most: number;
   readonly forMs: number;
@@ -121,38 +121,38 @@ export interface KeptJobs {
 
 /** A connection to the Redis of one queue. */
 export interface QueueConnection<Client> {
-  /** What BullMQ is given; core does not know it. */
+  /** The client for BullMQ; core does not know its type. */
   readonly client: Client;
-  /** Rejects when Redis cannot be reached within this time. */
+  /** Resolves when Redis can be used; rejects if that takes longer than `timeoutMs`. */
   untilReady(timeoutMs: number): Promise<void>;
-  /** What Redis answers; rejects when it does not within this time. A late answer is nobody's. */
+  /** Resolves with the answer of Redis; rejects if it takes longer than `timeoutMs`. A late answer is dropped. */
   inTime<Answer>(timeoutMs: number, question: Promise<Answer>): Promise<Answer>;
   isReady(): boolean;
   /** The lanes of queues, on this connection. */
   readonly lanes: LaneStore;
-  /** Removes those of a queue's done jobs that are no longer kept. */
+  /** Removes the done jobs of a queue that are no longer kept. */
   forgetDone(queue: string, kept: KeptJobs): Promise<void>;
-  /** Notes which deadline a job has kept by beginning, in ms since 1970. */
+  /** Records the deadline that a job has kept by starting, in ms since 1970. */
   noteBegun(queue: string, id: string, startByMs: number): Promise<void>;
-  /** The deadline that a job has kept by beginning; undefined if none. */
+  /** The deadline that a job has kept by starting; undefined if none. */
   begunBy(queue: string, id: string): Promise<number | undefined>;
-  /** Gives a schedule and its due run what is declared now; false if the run is not due any more. */
+  /** Gives a schedule and its due run a new declaration; false if the run is no longer due. */
   declareRun(queue: string, declaration: RunDeclaration): Promise<boolean>;
-  /** Takes a member out of a sorted set; whether it was in there. */
+  /** Removes a member of a sorted set; whether it was in there. */
   takeOut(key: string, member: string): Promise<boolean>;
-  /** Sets a key that has no value; whether it had none. */
+  /** Sets a key if it has no value; whether it had none. */
   setIfFree(key: string, value: string): Promise<boolean>;
   close(): void;
 }
 
-/** What is declared of a schedule while a run of it is due and waits: both are to have it, or neither. */
+/** A new declaration of a schedule, one run of which is due and waits: both get it, or neither does. */
 export interface RunDeclaration {
   /** The schedule's name. */
   readonly name: string;
-  /** The run, and for when it was planned, in ms since 1970. */
+  /** The run's id, and the time for which it was planned, in ms since 1970. */
   readonly id: string;
   readonly dueAtMs: number;
-  /** Fields that the schedule and the run are to have, as BullMQ stores them. */
+  /** The new fields of the schedule and of the run, as BullMQ stores them. */
   readonly schedule: Readonly<Record<string, string | number>>;
   readonly run: Readonly<Record<string, string | number>>;
 }

@@ -6,17 +6,18 @@ import { shutUs } from "../core/draw/place.ts";
 import { drainedAtUs } from "../core/draw/scope.ts";
 import { peek, steer } from "../core/draw/steer.ts";
 import { reckon } from "../core/limits/calendar-windows.ts";
+import { countLeases, type Leases } from "../core/limits/concurrency.ts";
 import type { Store, Wake } from "../core/store.ts";
 
 const SWEEP_EVERY_US = 60_000_000;
-/** As long as Redis keeps what is idle: a bucket, one that was set by hand, a key. */
+/** How long an idle bucket is kept, one that was configured or paused by hand, and a key; as in Redis. */
 const KEEP_US = 3_600_000_000;
 const KEEP_OVERRIDE_US = 2_592_000_000_000;
 const KEEP_KEY_US = 60_000_000;
 
 /**
- * Buckets in this process's memory: the same arithmetic as in Redis, for one process.
- * `nowUs` is the clock; it defaults to this process's monotonic one.
+ * Buckets in this process's memory: the arithmetic of the Lua scripts, for one process.
+ * `nowUs` is the clock, in µs. Defaults to this process's monotonic clock.
  */
 export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
   const states = new Map<string, BucketState>();
@@ -28,7 +29,9 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
     sweepAtUs = now + SWEEP_EVERY_US;
     for (const [bucket, state] of states) {
       for (const [key, scope] of state.keys) {
-        const isHeld = [...scope.kept.values()].some((kept) => isAnyLeft(kept, now));
+        const isHeld = [...scope.kept.values()].some(
+          (kept) => countLeases(kept as Leases, now) > 0,
+        );
         const idleSinceUs = drainedAtUs(scope, scope.lastUs);
         if (!isHeld && now > idleSinceUs + KEEP_KEY_US) state.keys.delete(key);
       }
@@ -86,12 +89,6 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
       wakes.clear();
     },
   };
-}
-
-/** Whether leases are left that calls may still hold. */
-function isAnyLeft(kept: unknown, nowUs: number): boolean {
-  const { leases } = kept as { readonly leases: ReadonlyMap<string, number> };
-  return [...leases.values()].some((endUs) => endUs > nowUs);
 }
 
 function monotonicUs(): number {

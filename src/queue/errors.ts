@@ -14,7 +14,7 @@ export class HandlerTimeoutError extends SluiceError {
   }
 }
 
-/** The reason of the handler's signal when its worker may not go on with the job: another one may run it. */
+/** The reason of the handler's signal when its worker may not go on with the job: another worker may run it. */
 export class JobLostError extends SluiceError {
   override readonly name = "JobLostError";
   readonly code = "ERR_JOB_LOST";
@@ -26,12 +26,12 @@ export class JobLostError extends SluiceError {
   }
 }
 
-/** What `finished()` rejects with when the job has failed for good. */
+/** What `finished()` rejects with when the job has failed and will not be tried again. */
 export class JobFailedError extends SluiceError {
   override readonly name = "JobFailedError";
   readonly code = "ERR_JOB_FAILED";
   readonly jobId: string;
-  /** The message of what its last attempt threw: `"downstream says no"`; `"Expired: …"` if it did not start in time. */
+  /** The message of the error of its last attempt: `"downstream says no"`; `"Expired: …"` if it did not start in time. */
   readonly reason: string;
 
   constructor({ jobId, reason }: { jobId: string; reason: string }) {
@@ -41,7 +41,7 @@ export class JobFailedError extends SluiceError {
   }
 }
 
-/** What `finished()` rejects with when the job was removed, or is done for so long that it is no longer kept. */
+/** What `finished()` rejects with when the job was removed, or is done and no longer kept. */
 export class JobMissingError extends SluiceError {
   override readonly name = "JobMissingError";
   readonly code = "ERR_JOB_MISSING";

@@ -1,5 +1,4 @@
-import { defaultRepeatStrategy, type BackoffOptions } from "bullmq";
-import { z } from "zod";
+import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import { isTimeZone } from "../core/limits/calendar-days.ts";
 import {
@@ -13,6 +12,7 @@ import {
 } from "../core/options.ts";
 import { COST } from "../throttle/call-options.ts";
 import type { Cost } from "../throttle/costs.ts";
+import { isCron } from "./bullmq/cron.ts";
 
 /** How one job is queued. */
 export interface EnqueueOptions {
@@ -20,17 +20,17 @@ export interface EnqueueOptions {
   readonly key?: string | undefined;
   /** What each attempt takes of the bucket: a number of calls, or by unit, `{ tokens: 800 }`. Defaults to 1 call. */
   readonly cost?: Cost | undefined;
-  /** Who leaves the queue, and then the line, first. Defaults to `"normal"`. */
+  /** Which jobs leave the queue, and then the line, first. Defaults to `"normal"`. */
   readonly priority?: Priority | undefined;
   /** How long to wait before the job may start. Defaults to 0. */
   readonly delayMs?: number | undefined;
-  /** When the job may start, as a Date or in ms since 1970, instead of `delayMs`. The past is at once. */
+  /** When the job may start, as a Date or in ms since 1970, instead of `delayMs`. A past time means at once. */
   readonly at?: Date | number | undefined;
-  /** In which time, from when it is due, its first attempt must start; else it fails as expired. Defaults to no limit. */
+  /** How long after it is due the job's first attempt may start; later it fails as expired. Defaults to no limit. */
   readonly maxWaitMs?: number | undefined;
-  /** While a job of this id is in the queue, no other of it is stored; of a recurring job, the schedule's name. */
+  /** While a job with this id is in the queue, no other with it is stored. For a recurring job, the schedule's name. */
   readonly dedupeId?: string | undefined;
-  /** How long `dedupeId` holds, from when the job is stored. Defaults to until the job is done or has failed. */
+  /** How long `dedupeId` holds, from when the job is stored. By default it holds until the job is done or has failed. */
   readonly dedupeMs?: number | undefined;
   /** How often the job is tried before it is kept as failed, from 1 to 1,000. Defaults to 5. */
   readonly attempts?: number | undefined;
@@ -45,17 +45,17 @@ export interface EnqueueOptions {
   readonly every?: number | undefined;
   /** Makes the job a recurring one, at the times of a cron expression: `"0 9 * * 1-5"`. Needs a `dedupeId`. */
   readonly cron?: string | undefined;
-  /** Where the times of `cron` are local ones: `"Europe/Berlin"`. Defaults to `"UTC"`. */
+  /** The time zone of `cron`: `"Europe/Berlin"`. Defaults to `"UTC"`. */
   readonly timeZone?: string | undefined;
 }
 
-/** What the jobs of a queue have where `enqueue` does not say otherwise. */
+/** The options of a queue's jobs for which `enqueue` gets no others. */
 export type JobDefaults = Pick<EnqueueOptions, "priority" | "maxWaitMs" | "attempts" | "backoff">;
 
-/** BullMQ's order of delayed jobs has room for no later times. */
+/** The latest time that BullMQ's scores of delayed jobs can hold: ms × 2^12 below 2^53. */
 const LATEST_MS = 2 ** 41 - 1;
 const AT_ERROR = { error: "give a Date, or ms (not seconds) since 1970, before 2039-09-07" };
-/** Numbers below that, which is in 1973, are seconds. */
+/** Smaller numbers (before 1973) are taken for seconds. */
 const LEAST_MS = 1e11;
 const TIME = wholeNumber(1, LONGEST_MS, "milliseconds").optional();
 
@@ -66,6 +66,7 @@ const DEFAULTED = {
   attempts: wholeNumber(1, 1_000, "attempts").optional(),
   backoff: z.strictObject({ baseMs: TIME, maxMs: TIME }).optional(),
 };
+/** @internal */
 export const JOB_DEFAULTS: z.ZodType<JobDefaults> = z.strictObject(DEFAULTED);
 
 const ENQUEUE_OPTIONS = z.strictObject({
@@ -84,7 +85,7 @@ const ENQUEUE_OPTIONS = z.strictObject({
     .optional(),
 });
 
-/** Options of which only one may be given, or one only with another: what was wrong, and what to do. */
+/** Options that exclude or need one another. */
 const RULES: readonly {
   readonly option: keyof EnqueueOptions;
   readonly isBroken: (options: EnqueueOptions) => boolean;
@@ -94,13 +95,13 @@ const RULES: readonly {
   {
     option: "dedupeMs",
     isBroken: (o) => o.dedupeMs !== undefined && o.dedupeId === undefined,
-    remedy: "give a dedupeId, which it is about",
+    remedy: "give the dedupeId, too: this says how long it holds",
   },
   { option: "cron", isBroken: (o) => has(o.cron, o.every), remedy: "give it or every, not both" },
   {
     option: "timeZone",
     isBroken: (o) => o.timeZone !== undefined && o.cron === undefined,
-    remedy: "only the times of cron are local ones; leave it out",
+    remedy: "it is the time zone of cron; leave it out",
   },
   {
     option: "dedupeId",
@@ -110,7 +111,7 @@ const RULES: readonly {
   {
     option: "cron",
     isBroken: (o) => o.cron !== undefined && !isCron(o.cron, o.timeZone),
-    remedy: 'give a cron expression that comes to pass, such as "0 9 * * 1-5"',
+    remedy: 'give a cron expression that has a next time, such as "0 9 * * 1-5"',
   },
   ...(["delayMs", "at", "dedupeMs"] as const).map((option) => ({
     option,
@@ -128,7 +129,7 @@ export function readEnqueueOptions(where: string, given: unknown): EnqueueOption
   throw new InvalidOptionError({ where, option, value: read[option], remedy });
 }
 
-/** The same, with what the queue's own say where these say nothing. */
+/** The options of a job, with the queue's defaults for those that are not given. */
 export function withDefaults(options: EnqueueOptions, defaults: JobDefaults): EnqueueOptions {
   const { backoff } = options;
   const fromBoth = backoff && {
@@ -159,24 +160,24 @@ function isTime(value: unknown): boolean {
 
 export interface WorkerOptions {
   /**
-   * How many jobs this worker holds at once, waiting for their slots or running. Of a handler in a file it is
+   * How many jobs this worker holds at once, waiting for their slots or running. For a handler in a file it is
    * also the number of processes. Defaults to 50, for a file to the number of processors.
    */
   readonly concurrency?: number | undefined;
   /** How long running handlers may go on after `close()`, unless close says otherwise. Defaults to 30,000 ms. */
   readonly closeDeadlineMs?: number | undefined;
-  /** How long a job waits for its own key's limits in its place here, before it makes way for others. Defaults to 250 ms. */
+  /** How long a job may wait here for the limits of its own key before it makes way for others. Defaults to 250 ms. */
   readonly patienceMs?: number | undefined;
   /**
-   * How long a job's lock holds, which is renewed at half of that. A job of a worker that has died or stands still
-   * goes to another at most 1.25 × `lockMs` after the last time. Defaults to 30,000 ms.
+   * How long a job's lock holds; it is renewed at half of that. The job of a worker that has died or hangs goes to
+   * another at most 1.25 × `lockMs` after the last renewal. Defaults to 30,000 ms.
    */
   readonly lockMs?: number | undefined;
   /**
-   * How long a handler may take: then its signal is aborted, and the attempt counts as failed. A handler in a file
-   * is ended with its process; a function cannot be stopped, and what it does afterwards counts for nothing. Its place
-   * here and its lease go to others at once: until it heeds its signal, more may run than `concurrency` says, here and
-   * of the bucket. Defaults to no limit.
+   * How long a handler may take. Then its signal is aborted, and the attempt counts as failed. A handler in a file
+   * is ended with its process; a function cannot be stopped, and its later result is dropped. Its place here and its
+   * lease go to others at once: until it obeys its signal, more handlers may run than `concurrency` allows, of the
+   * worker and of the bucket. Defaults to no limit.
    */
   readonly timeoutMs?: number | undefined;
 }
@@ -202,29 +203,4 @@ export function readWorkerOptions(given: unknown): WorkerOptions {
 
 export function readCloseOptions(given: unknown): CloseOptions {
   return readOptions("close()", CLOSE_OPTIONS, given);
-}
-
-export const DEFAULT_ATTEMPTS = 5;
-export const DEFAULT_BASE_MS = 1_000;
-
-export function exponential(baseMs: number = DEFAULT_BASE_MS): BackoffOptions {
-  return { type: "exponential", delay: baseMs, jitter: 1 };
-}
-
-/** Where the times of a cron expression are local ones, unless it is said otherwise. */
-export const UTC = "UTC";
-
-/** Whether an expression can be read, and there is a time that it means. */
-function isCron(cron: string, timeZone: string | undefined): boolean {
-  // It would be read as each minute, but BullMQ takes no schedule for it.
-  if (cron === "") return false;
-  try {
-    return nextTime(cron, timeZone) !== undefined;
-  } catch {
-    return false;
-  }
-}
-
-function nextTime(pattern: string, tz: string = UTC): unknown {
-  return defaultRepeatStrategy(Date.now(), { pattern, tz });
 }

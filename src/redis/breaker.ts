@@ -1,37 +1,42 @@
+/**
+ * Breakers: a server that does not answer is left alone until it answers a probe. Each server has one, so that a
+ * cluster goes on with the nodes that answer.
+ */
 import slotOf from "cluster-key-slot";
 import type { Cluster, Redis } from "ioredis";
 import { wordsOf } from "../core/describe.ts";
 import type { StoreEvent } from "../core/events.ts";
 import type { Logger } from "../core/logger.ts";
 import { isCluster } from "./connection.ts";
-import { lastErrorOf, withinMs } from "./ioredis/readiness.ts";
+import { lastErrorOf } from "./ioredis/readiness.ts";
+import { withTimeout } from "./time-limit.ts";
 
 /** When a breaker opens, and how often it probes. */
 export interface BreakerOptions {
-  /** After so many failures in a row the server is asked no more. Defaults to 3. */
+  /** After this many failures in a row, the server gets no more requests. Defaults to 3. */
   readonly failures?: number | undefined;
-  /** How often one probe is let through then, give or take a quarter. Defaults to 30,000 ms. */
+  /** How often one probe is sent then, give or take a quarter. Defaults to 30,000 ms. */
   readonly probeMs?: number | undefined;
 }
 
 /**
- * Keeps a server from being asked that does not answer.
+ * The breaker of one server.
  *
- * closed: questions pass; so many failures in a row open it.
- * open: questions fail at once. A probe goes out from time to time, and as soon as a connection is ready again.
- * probing: questions fail at once; the probe's answer closes it, its failure opens it anew.
+ * - closed: requests pass; `failures` failures in a row open it.
+ * - open: requests fail at once. A probe is sent every `probeMs`, and as soon as a connection is ready again.
+ * - probing: requests fail at once; the probe's answer closes the breaker, its failure opens it again.
  *
- * After a probe alone it is on trial: the first failure opens it again.
+ * After it was closed by a probe, the first failure opens it again.
  */
 export interface Breaker {
   readonly isOpen: boolean;
-  /** A question was answered in time. */
+  /** A request was answered in time. */
   succeed(): void;
-  /** A question that was asked at `askedAtMs` of `performance.now()` was not: a time-out, or a lost connection. */
-  fail(askedAtMs: number): void;
-  /** A connection is ready again: a reason to probe at once. */
+  /** A request that was sent at `sentAtMs` of `performance.now()` was not: a time-out, or a lost connection. */
+  fail(sentAtMs: number): void;
+  /** A connection is ready again, which is a reason to probe at once. */
   ready(): void;
-  /** Probes no more. */
+  /** Ends the probes. */
   close(): void;
 }
 
@@ -43,21 +48,21 @@ type State =
 
 const FAILURES = 3;
 const PROBE_MS = 30_000;
-/** Replicas that lost Redis at one moment are not to come back at one moment. */
+/** Replicas that lost Redis at one moment do not probe at one moment. */
 const JITTER = 0.25;
 
 export function createBreaker(
   { failures: most = FAILURES, probeMs = PROBE_MS }: BreakerOptions,
   parts: {
-    /** Asks the server for what costs it nothing; rejects in time. */
+    /** Sends the server a command that costs it nothing; rejects in time. */
     readonly probe: () => Promise<unknown>;
     readonly onChange: (state: "up" | "down") => void;
   },
 ): Breaker {
   let state: State = { is: "closed", failures: 0 };
-  /** What failed together counts once: questions that were under way at a failure tell no more of it. */
+  /** Requests that were under way at a failure do not count as further failures. */
   let failedAtMs = -Infinity;
-  /** Whether a question was answered since it closed: else a connection alone is no reason to probe again. */
+  /** Whether a request was answered since a probe closed it; if not, a connection alone is no reason to probe again. */
   let isProven = true;
 
   function open(): void {
@@ -88,8 +93,8 @@ export function createBreaker(
       isProven = true;
       if (state.is === "closed" && state.failures > 0) state = { is: "closed", failures: 0 };
     },
-    fail(askedAtMs) {
-      if (state.is !== "closed" || askedAtMs < failedAtMs) return;
+    fail(sentAtMs) {
+      if (state.is !== "closed" || sentAtMs < failedAtMs) return;
       failedAtMs = performance.now();
       const failures = state.failures + 1;
       if (failures < most) {
@@ -111,14 +116,14 @@ export function createBreaker(
   };
 }
 
-/** A server's breaker, and what the server is called. */
 export interface ServerBreaker extends Breaker {
+  /** The server's name in logs, events and errors. */
   readonly server: string;
 }
 
-/** The breakers of one store: one for its server; of a cluster, one for each node that holds buckets. */
+/** The breakers of one store: one for its server; in a cluster, one for each node that holds buckets. */
 export interface Breakers {
-  /** That of the server which holds this bucket now. */
+  /** The breaker of the server that holds this bucket now. */
   of(bucket: string): ServerBreaker;
   close(): void;
 }
@@ -137,12 +142,13 @@ export function createBreakers(redis: Redis | Cluster, options: BreakersOptions)
   const { logger, onChange, keyOf, timeoutMs } = options;
   const serverOf = serverNames(redis);
   const lastError = lastErrorOf(redis);
-  const found = new Map<string, ServerBreaker>();
+  const breakers = new Map<string, ServerBreaker>();
 
   function create(server: string, bucket: string): ServerBreaker {
     const breaker = createBreaker(options.breaker, {
       // It fails at once while there is no connection.
-      probe: () => withinMs(timeoutMs, redis.exists(keyOf(bucket)), () => new Error("no answer")),
+      probe: () =>
+        withTimeout(timeoutMs, redis.exists(keyOf(bucket)), () => new Error("no answer")),
       onChange(state) {
         const met = state === "down" ? lastError() : undefined;
         const reason = met && wordsOf(met);
@@ -150,7 +156,7 @@ export function createBreakers(redis: Redis | Cluster, options: BreakersOptions)
         const news =
           state === "up"
             ? "answers again"
-            : `has failed again and again, and is only probed until it answers${why}`;
+            : `has failed repeatedly; only probes are sent until it answers${why}`;
         logger.warn({ server, state }, `Redis at ${server} ${news}.`);
         if (state === "down") reconnect(connectionTo(redis, server));
         onChange({ state, server, reason });
@@ -160,48 +166,48 @@ export function createBreakers(redis: Redis | Cluster, options: BreakersOptions)
   }
 
   redis.on("ready", () => {
-    for (const breaker of found.values()) breaker.ready();
+    for (const breaker of breakers.values()) breaker.ready();
   });
-  // Of a cluster: a node whose connection was lost is another one when the client next looks who serves what.
+  // In a cluster, a lost connection to a node is replaced when the client next asks which node serves what.
   redis.on("+node", (node: Redis) => {
-    const breakerOf = (): Breaker | undefined => found.get(nodeName(node));
+    const breakerOf = (): Breaker | undefined => breakers.get(nodeName(node));
     node.on("ready", () => breakerOf()?.ready());
-    // It would connect when it is first asked.
+    // Without this, it would connect for its first command, which the breaker keeps away.
     if (breakerOf()?.isOpen === true) reconnect(node);
   });
 
   return {
     of(bucket) {
       const server = serverOf(bucket);
-      let breaker = found.get(server);
+      let breaker = breakers.get(server);
       if (breaker === undefined) {
         breaker = create(server, bucket);
-        found.set(server, breaker);
+        breakers.set(server, breaker);
       }
       return breaker;
     },
     close() {
-      for (const breaker of found.values()) breaker.close();
+      for (const breaker of breakers.values()) breaker.close();
     },
   };
 }
 
-/** None to a cluster's node that the client does not know, or not yet. */
+/** Undefined for a node that the cluster's client does not know, or not yet. */
 function connectionTo(redis: Redis | Cluster, server: string): Redis | undefined {
   if (!redis.isCluster) return redis as Redis;
   return (redis as Cluster).nodes().find((node) => nodeName(node) === server);
 }
 
 /**
- * One that answers again before its connection was given up would be found by a probe alone, half a minute
- * later; a new connection, once it is ready, is a reason to probe at once.
+ * Connects anew: a new connection that becomes ready is a reason to probe at once. Over the old one, a server that
+ * answers again would be found by a regular probe only, half a minute later.
  */
 function reconnect(connection: Redis | undefined): void {
   if (connection?.status === "ready") connection.disconnect(true);
   if (connection?.status === "wait") connection.connect().catch(() => undefined);
 }
 
-/** Tells what the server of a bucket is called in logs and events: where it is, never with a user or password. */
+/** The function that names a bucket's server in logs and events: its address, without user and password. */
 export function serverNames(redis: Redis | Cluster): (bucket: string) => string {
   if (isCluster(redis)) return (bucket) => redis.slots[slotOf(bucket)]?.[0] ?? "cluster";
   const name = nameOf(redis);

@@ -1,3 +1,4 @@
+/** The `Store` of buckets in Redis: each call is one script, sent by `requests.ts`; messages come by `pubsub.ts`. */
 import type { Cluster, Redis } from "ioredis";
 import { WrongResetsError, type CostTooLargeError } from "../core/errors.ts";
 import type { StoreEvent } from "../core/events.ts";
@@ -6,8 +7,8 @@ import { costTooLarge } from "../core/limits/registry.ts";
 import type { Logger } from "../core/logger.ts";
 import type { DrawReply, DrawRequest, Store } from "../core/store.ts";
 import { createBreakers, type BreakerOptions } from "./breaker.ts";
-import { createWakeCalls } from "./pubsub.ts";
-import { createQuestions, refusalOf } from "./requests.ts";
+import { createNotifications } from "./pubsub.ts";
+import { createRequests, refusalOf } from "./requests.ts";
 import { bucketPeek, bucketSteer } from "./scripts/bucket.ts";
 import { costsSettle, slotsReturn } from "./scripts/give-back.ts";
 import { bucketKeys } from "./scripts/keys.ts";
@@ -19,40 +20,49 @@ import { isPlainTry, slotsTry } from "./scripts/slots-try.ts";
 export interface RedisStoreOptions {
   /** A connection of the store's own, from `connect(input, "store")`; the store closes it. */
   readonly redis: Redis | Cluster;
-  /** Another one, made when somebody first listens. */
-  readonly connectListener: () => Redis | Cluster;
+  /** Makes another one, when an asker first listens. */
+  readonly connectSubscriber: () => Redis | Cluster;
   readonly prefix: string;
   /** How long a draw may wait for an answer, reconnects included. */
   readonly timeoutMs: number;
   readonly breaker: BreakerOptions;
   readonly logger: Logger;
-  /** A server answers no more, or answers again. */
+  /** A server stopped answering, or answers again. */
   readonly onChange: (event: StoreEvent) => void;
 }
 
 /** Buckets in Redis, shared by all replicas that use the same server and prefix. */
 export function createRedisStore(options: RedisStoreOptions): Store {
   const { redis, prefix, timeoutMs } = options;
-  const wakeCalls = createWakeCalls(options.connectListener, prefix);
+  const notifications = createNotifications(options.connectSubscriber, prefix);
   const days = createServerDays(redis);
   const breakers = createBreakers(redis, {
     ...options,
     keyOf: (bucket) => bucketKeys(prefix, bucket, [], [])[0]!,
   });
-  const questions = createQuestions(redis, breakers, timeoutMs);
+  const requests = createRequests(redis, breakers, timeoutMs);
 
-  async function tell<Input extends Reckoned & { readonly bucket: string }, Output>(
-    script: Script<Input & { prefix: string }, Output>,
-    input: Input,
+  type Input = Reckoned & { readonly bucket: string };
+
+  async function run<Given extends Input, Output>(
+    script: Script<Given & { prefix: string }, Output>,
+    input: Given,
   ): Promise<Output> {
     return runScript(redis, script, { ...(await days.reckon(input)), prefix });
   }
 
-  function tellOnce<Input extends Reckoned & { readonly bucket: string }, Output>(
-    script: Script<Input & { prefix: string }, Output>,
-    input: Input,
+  function send<Given extends Input, Output>(
+    script: Script<Given & { prefix: string }, Output>,
+    input: Given,
   ): Promise<Output> {
-    return questions.askOnce(input.bucket, () => tell(script, input));
+    return requests.send(input.bucket, () => run(script, input));
+  }
+
+  function sendOnce<Given extends Input, Output>(
+    script: Script<Given & { prefix: string }, Output>,
+    input: Given,
+  ): Promise<Output> {
+    return requests.sendOnce(input.bucket, () => run(script, input));
   }
 
   async function drawOnce(request: DrawRequest): ReturnType<Store["draw"]> {
@@ -72,7 +82,7 @@ export function createRedisStore(options: RedisStoreOptions): Store {
     }
   }
 
-  /** A lost reply may have granted leases that nobody holds: they are given back before the next try. */
+  /** A lost reply may have granted leases, which no caller knows; they are released before the next try. */
   function drawAgain(request: DrawRequest): () => ReturnType<Store["draw"]> {
     let isFirst = true;
     return async () => {
@@ -87,30 +97,28 @@ export function createRedisStore(options: RedisStoreOptions): Store {
     const keys = new Map(wishes.map(({ key, keyLimits }) => [key, keyLimits]));
     for (const [key, keyLimits] of keys) {
       const { bucket, asker, terms } = rest;
-      await tell(leasesRelease, { bucket, asker, terms, key, keyLimits, leases: numbers });
-    }
-  }
-
-  async function draw(request: DrawRequest): ReturnType<Store["draw"]> {
-    try {
-      return await questions.ask(request.bucket, drawAgain(request));
-    } catch (error) {
-      throw readCostTooLarge(error, request) ?? error;
+      await run(leasesRelease, { bucket, asker, terms, key, keyLimits, leases: numbers });
     }
   }
 
   return {
-    draw,
-    giveBack: (request) => tellOnce(slotsReturn, request),
-    settle: (request) => tellOnce(costsSettle, request),
-    renew: (request) => tellOnce(leasesRenew, request),
-    release: (request) => tellOnce(leasesRelease, request),
-    steer: (request) => questions.ask(request.bucket, () => tell(bucketSteer, request)),
-    peek: (request) => questions.ask(request.bucket, () => tell(bucketPeek, request)),
-    listen: (asker, wake) => wakeCalls.listen(asker, wake),
+    async draw(request) {
+      try {
+        return await requests.send(request.bucket, drawAgain(request));
+      } catch (error) {
+        throw readCostTooLarge(error, request) ?? error;
+      }
+    },
+    giveBack: (request) => sendOnce(slotsReturn, request),
+    settle: (request) => sendOnce(costsSettle, request),
+    renew: (request) => sendOnce(leasesRenew, request),
+    release: (request) => sendOnce(leasesRelease, request),
+    steer: (request) => send(bucketSteer, request),
+    peek: (request) => send(bucketPeek, request),
+    listen: (asker, wake) => notifications.listen(asker, wake),
     async close() {
-      questions.close();
-      wakeCalls.close();
+      requests.close();
+      notifications.close();
       redis.disconnect();
     },
   };
@@ -134,7 +142,7 @@ function readCostTooLarge(error: unknown, request: DrawRequest): CostTooLargeErr
   return limit && costTooLarge(request.bucket, cost, limit);
 }
 
-/** Draws by the script that is made for such a request; what that finds to be unusual, by the one that knows all. */
+/** Draws by `slots-try` if it can serve the request, else by `slots-draw`, which can serve all. */
 export async function drawSlots(
   run: <Output>(script: Script<SlotsDraw, Output>, input: SlotsDraw) => Promise<Output>,
   input: SlotsDraw,
@@ -142,16 +150,9 @@ export async function drawSlots(
   return (isPlainTry(input) ? await run(slotsTry, input) : undefined) ?? run(slotsDraw, input);
 }
 
-/** Calendar days as they lie about the server's now, whatever this process's clock says. */
-interface ServerDays {
-  /** The same request, with its calendar days; most have none, and cost no question. */
-  reckon<Request extends Reckoned>(request: Request): Promise<Request>;
-  /** The server has told its time. */
-  setServerUs(serverUs: number): void;
-}
-
-function createServerDays(redis: Redis | Cluster): ServerDays {
-  /** How far the server's clock runs ahead of this process's, once calendar days need to know it. */
+/** Sets the calendar days of requests by the server's clock, whatever this process's clock says. */
+function createServerDays(redis: Redis | Cluster) {
+  /** How far the server's clock runs ahead of this process's; undefined until calendar days need it. */
   let aheadUs: number | undefined;
 
   async function askAheadUs(): Promise<number> {
@@ -160,12 +161,13 @@ function createServerDays(redis: Redis | Cluster): ServerDays {
   }
 
   return {
-    async reckon(request) {
+    /** The same request, with its calendar days; most have none, and need no answer from the server. */
+    async reckon<Request extends Reckoned>(request: Request): Promise<Request> {
       if (!hasDays(request)) return request;
       aheadUs ??= await askAheadUs();
       return reckon(request, wallUs() + aheadUs);
     },
-    setServerUs(serverUs) {
+    setServerUs(serverUs: number): void {
       aheadUs = serverUs - wallUs();
     },
   };

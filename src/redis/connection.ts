@@ -1,12 +1,18 @@
+/**
+ * Opens Sluice's connections to Redis, with the settings and patches that each use needs.
+ *
+ * Every patch of ioredis lies in `ioredis/`, with its upstream issue; the tests `*-patches.test.ts` show each fault on
+ * ioredis as it is, and fail when an upgrade mends it.
+ */
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from "ioredis";
-import { adoptCopies, closeWithNodes, refuseOnceClosed } from "./ioredis/closing.ts";
-import { connectUntilClosed, pauseBetweenNodes } from "./ioredis/cluster.ts";
-import { insistOnInfo } from "./ioredis/for-bullmq.ts";
-import { gatherWrites, insistOnDatabase } from "./ioredis/per-server.ts";
+import { adoptCopies, closeWithNodes, rejectWhenClosed } from "./ioredis/closing.ts";
+import { connectUntilClosed, pauseBetweenNodes, refuseWhileAway } from "./ioredis/cluster.ts";
+import { retryInfo } from "./ioredis/for-bullmq.ts";
+import { gatherWrites, requireDatabase } from "./ioredis/per-server.ts";
 import { PatientConnector, searchUntilClosed } from "./ioredis/sentinel.ts";
 import { dropSilentServers } from "./ioredis/silent-servers.ts";
 
-/** A client of ioredis, `Redis` or `Cluster`, of whatever version. */
+/** A client of ioredis, `Redis` or `Cluster`, of any version. */
 export interface RedisClient {
   readonly status: string;
   readonly options: object;
@@ -16,61 +22,70 @@ export interface RedisClient {
 /** Where Redis is: a URL, ioredis options, or a client of yours, which is copied and left as it is. */
 export type RedisInput = string | RedisOptions | RedisClient;
 
-/** How long a worker, or who only listens, believes in a server that says nothing. */
+/**
+ * What a connection is for: the state of buckets; what replicas publish to each other, or events of a queue; new
+ * jobs; or the jobs of a worker.
+ */
+export type ConnectionUse = "store" | "subscriber" | "producer" | "worker";
+
+/** A worker or subscriber gives up the connection to a server that sends nothing for this long. */
 const SILENCE_MS = 5_000;
-/** BullMQ blocks for as long as this at most, on connections that it copies from ours. */
+/** BullMQ blocks for at most this long, on copies of our connections. */
 const LONGEST_BLOCK_MS = 10_000;
 
-/** A connection of Sluice's own, with the settings that its use demands. */
+/** A connection of Sluice's own, with the settings and patches that its use demands. */
 export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster {
   const client = open(input, SETTINGS[use]);
-  // One listener for each bucket or question that waits for the connection. Not 0, to which BullMQ would add its own few.
+  // One listener for each bucket or request that waits for the connection. Not 0, to which BullMQ would add its own few.
   client.setMaxListeners(Infinity);
-  // A failed attempt is told here as well as to the command that waited for it, which passes it on to its caller.
+  // A failed attempt also rejects the command that waited for it; the caller handles that.
   client.on("error", () => undefined);
-  lastUntilClosed(client);
+  keepConnecting(client);
   if (use === "worker") gatherWrites(client);
   if (use === "store" || use === "producer") dropSilentServers(client);
-  else waitForAnswers(client);
+  else allowBlocking(client);
   return client;
 }
 
-/** Keeps ioredis from giving a connection up for good, from leaving some of it open, from doing nothing but connect, and from going on in another database. */
-function lastUntilClosed(client: Redis | Cluster): void {
+/** The patches that every connection needs: it is tried until it is closed, and then no part of it stays open. */
+function keepConnecting(client: Redis | Cluster): void {
   searchUntilClosed(client);
   connectUntilClosed(client);
   pauseBetweenNodes(client);
   closeWithNodes(client);
-  insistOnDatabase(client);
+  requireDatabase(client);
 }
 
-/** A worker blocks on Redis while its queue is empty: a time limit that it inherits would end that each time. */
-function waitForAnswers(client: Redis | Cluster): void {
+/**
+ * The patches of connections whose commands may block, as a worker's do while its queue is empty. A time limit of the
+ * user's options would end each block, so there is none (https://github.com/redis/ioredis/issues/1630); silence and
+ * a close end the wait instead.
+ */
+function allowBlocking(client: Redis | Cluster): void {
   const settings = isCluster(client) ? client.options.redisOptions : client.options;
   delete settings?.commandTimeout;
-  waitNoLonger(client, SILENCE_MS);
-  const told = new Set<string>();
-  insistOnInfo(client, told);
-  // BullMQ blocks on these.
+  boundBlocking(client, SILENCE_MS);
+  const reported = new Set<string>();
+  retryInfo(client, reported);
+  // BullMQ blocks on copies.
   adoptCopies(client, (copy) => {
-    lastUntilClosed(copy);
-    insistOnInfo(copy, told);
-    waitNoLonger(copy, LONGEST_BLOCK_MS + SILENCE_MS);
+    keepConnecting(copy);
+    retryInfo(copy, reported);
+    boundBlocking(copy, LONGEST_BLOCK_MS + SILENCE_MS);
   });
 }
 
-/** Ends a wait for an answer where none can come, since no command has a time limit there. */
-function waitNoLonger(client: Redis | Cluster, silenceMs: number): void {
+function boundBlocking(client: Redis | Cluster, silenceMs: number): void {
   dropSilentServers(client, silenceMs);
-  refuseOnceClosed(client);
+  rejectWhenClosed(client);
 }
 
-/** Whether ioredis can read an address. It cannot if a `%` in its password was not encoded, and throws then what tells the password. */
+/** Whether ioredis can read a URL. If a `%` in its password is not encoded, ioredis throws an error that holds the password. */
 export function canRead(url: string): boolean {
   try {
     const probe = new Redis(url, { lazyConnect: true });
     const isLazy = probe.status === "wait";
-    // The query of a URL wins over options, and can have it connect at once.
+    // The query of a URL wins over options, and can make it connect at once.
     if (!isLazy) probe.disconnect();
     return isLazy;
   } catch {
@@ -79,32 +94,21 @@ export function canRead(url: string): boolean {
 }
 
 function open(input: RedisInput, settings: RedisOptions): Redis | Cluster {
-  // By way of a copy, since ioredis lets the query of a URL win over options.
+  // Through a copy, since the query of a URL wins over options.
   if (typeof input === "string") return new Redis(input, { lazyConnect: true }).duplicate(settings);
   if (isCluster(input)) {
     const cluster = input.duplicate([], clusterSettings(input, settings));
     if (settings.enableOfflineQueue === false) refuseWhileAway(cluster);
     return cluster;
   }
-  // Made by the ioredis that is known here, whichever made the client.
+  // Made by our version of ioredis, whichever made the client.
   const options: RedisOptions = isClient(input) ? input.options : input;
   return new Redis({ ...options, ...settings, ...finder(options) });
 }
 
-/** How the primary is found, where sentinels know it. */
+/** How the primary is found, behind Sentinel. */
 function finder({ sentinels, Connector }: RedisOptions): RedisOptions {
   return sentinels && Connector === undefined ? { Connector: PatientConnector } : {};
-}
-
-/** A command may wait until one node is connected, which its time limit ends, but not until the whole cluster is. */
-function refuseWhileAway(cluster: Cluster): void {
-  const send = cluster.sendCommand.bind(cluster);
-  cluster.sendCommand = (command, ...rest) => {
-    // What ioredis asks itself, to find out whether the cluster is ready.
-    if (cluster.status === "ready" || command.name === "cluster") return send(command, ...rest);
-    command.reject(new Error("Stream isn't writeable: the cluster is not connected"));
-    return command.promise;
-  };
 }
 
 export function isCluster(input: RedisInput): input is Cluster {
@@ -115,36 +119,35 @@ function isClient(input: RedisOptions | RedisClient): input is RedisClient {
   return "duplicate" in input && typeof input.duplicate === "function";
 }
 
-/** How long one command of the store may take before its connection is given up. */
+/** A command of the store that takes longer ends its connection. */
 const COMMAND_TIMEOUT_MS = 1_000;
-/** How often a client of a cluster looks who serves what: a node that stands still would keep those who only listen. */
-const CLUSTER_LOOK_MS = 5_000;
+/** How often a cluster's client asks which node serves what: a subscriber would stay on a node that hangs. */
+const CLUSTER_REFRESH_MS = 5_000;
 
-/** What holds for every connection. */
 const COMMON_SETTINGS: RedisOptions = {
   keyPrefix: "",
   stringNumbers: false,
-  // Without it a connection that is closed while it connects becomes ready after all.
+  // Without it, a connection that is closed while it connects becomes ready after all:
+  // https://github.com/redis/ioredis/issues/2099, mended after 5.11.1.
   enableReadyCheck: true,
-  // What ioredis gathers by itself it forgets when the connection is closed.
+  // ioredis forgets what it has gathered when the connection is closed.
   enableAutoPipelining: false,
   retryStrategy: reconnectAfterMs,
-  reconnectOnError: isNoUse,
-  // Until a server has loaded its data, a new connection to it is not ready; it says itself how long that takes.
+  reconnectOnError: needsReconnect,
+  // A new connection is not ready until the server has loaded its data; the server itself says how long that takes.
   maxLoadingRetryTime: 1_000,
-  // With Sentinel: a primary that stands still would keep those who only listen, or wait for an answer.
+  // Behind Sentinel: a primary that hangs would keep subscribers, and those who wait for an answer.
   failoverDetector: true,
-  // A sentinel on the same machine may stand still with it; the next one is asked then.
+  // A sentinel on the primary's machine may hang with it; the next one is asked then.
   sentinelCommandTimeout: COMMAND_TIMEOUT_MS,
   sentinelRetryStrategy: reconnectAfterMs,
-  // A server that stands still never closes its side; ioredis would wait for that for 2 s before it reconnects.
+  // A server that hangs never closes its side; ioredis would wait for that for 2 s before it reconnects.
   disconnectTimeout: 200,
 };
 
 /**
- * What a draw needs of its connection. A command whose reply was lost must not
- * be sent again (it would book twice), and must not wait in a queue of
- * ioredis' own while Redis is away (it would hang, and then fire all at once).
+ * A draw whose reply was lost must not be sent again (it would book twice), and must not wait in ioredis' own queue
+ * while Redis is away (it would hang, and all would be sent at once later).
  */
 const STORE_SETTINGS: RedisOptions = {
   ...COMMON_SETTINGS,
@@ -168,16 +171,14 @@ const WORKER_SETTINGS: RedisOptions = {
   lazyConnect: false,
 };
 
-export type ConnectionUse = "store" | "listener" | "producer" | "worker";
-
 const SETTINGS: Readonly<Record<ConnectionUse, RedisOptions>> = {
   store: STORE_SETTINGS,
-  listener: { ...WORKER_SETTINGS, lazyConnect: true },
+  subscriber: { ...WORKER_SETTINGS, lazyConnect: true },
   producer: PRODUCER_SETTINGS,
   worker: WORKER_SETTINGS,
 };
 
-/** A cluster has settings of its own beside those of the connections to its nodes. */
+/** The settings of a cluster's client, and of its connections to nodes. */
 function clusterSettings(
   { options }: { readonly options: ClusterOptions },
   settings: RedisOptions,
@@ -187,15 +188,15 @@ function clusterSettings(
   return {
     ...options,
     enableAutoPipelining: false,
-    // For the first command to a node, which connects to it, and those that come meanwhile.
+    // The first command to a node connects to it; it and those that come meanwhile wait for that.
     enableOfflineQueue: true,
     lazyConnect,
     keyPrefix: "",
-    // What was just written may not have come to a replica yet.
+    // A replica may not have yet what was just written.
     scaleReads: "master",
     clusterRetryStrategy: reconnectAfterMs,
-    slotsRefreshInterval: CLUSTER_LOOK_MS,
-    // ioredis sends what was under way on a lost connection again, to whatever node, unless this is 0.
+    slotsRefreshInterval: CLUSTER_REFRESH_MS,
+    // Unless this is 0, ioredis resends what was under way on a lost connection, to any node.
     retryDelayOnFailover: isSentOnce ? 0 : 100,
     redisOptions: { ...options.redisOptions, ...settings },
   };
@@ -206,9 +207,9 @@ function reconnectAfterMs(times: number): number {
 }
 
 /**
- * After a failover the old primary answers READONLY, and LOADING while it takes over the data of the
- * new one. The next connection finds the new one, or is ready as soon as this one has its data.
+ * After a failover the old primary answers READONLY, and LOADING while it takes over the data of the new one. The next
+ * connection reaches the new one, or is ready as soon as this one has its data.
  */
-function isNoUse(error: Error): boolean {
+function needsReconnect(error: Error): boolean {
   return /^(READONLY|LOADING) /.test(error.message);
 }

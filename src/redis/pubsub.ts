@@ -1,120 +1,108 @@
+/** What replicas publish to each other: a lease is free for an asker, or something of a bucket has changed. */
 import type { Cluster, Redis } from "ioredis";
 import type { Wake } from "../core/store.ts";
 import { changesChannel } from "./scripts/bucket.ts";
 import { wakeChannel } from "./scripts/leases.ts";
 
-/** Hears what is published to some channels, for as long as it is not closed. */
-interface Listener {
-  subscribe(channel: string): void;
-  close(): void;
-}
-
-const RETRY_MS = 500;
-/** How often it is looked whether all channels are still heard; so long may an answer take. */
-const LOOK_MS = 5_000;
-
-/**
- * ioredis subscribes anew after each reconnect, but forgets what Redis refuses then, or what was sent while it asked
- * whether the server is ready; and the connection on which a client of a cluster listens may be dead, or none. So it
- * is subscribed again whenever it is ready, and all the time after that, which changes nothing where all is well, and
- * a connection on which that is refused or not answered is replaced.
- */
-function createListener(
-  connect: () => Redis | Cluster,
-  onMessage: (channel: string, message: string) => void,
-): Listener {
-  const channels = new Set<string>();
-  let looking: NodeJS.Timeout | undefined;
-  let redis: Redis | Cluster | undefined;
-  let isAnswered = true;
-  let isClosed = false;
-
-  function open(): Redis | Cluster {
-    const opened = connect();
-    opened.on("message", (channel: string, message: string) => {
-      if (opened === redis) onMessage(channel, message);
-    });
-    opened.on("ready", () => {
-      // A refusal is seen at the next look: to replace the connection at once could go on without end.
-      if (opened === redis) opened.subscribe(...channels).catch(() => undefined);
-    });
-    isAnswered = true;
-    looking ??= setInterval(look, LOOK_MS).unref();
-    return opened;
-  }
-
-  /** A first time that fails, as when a node of a cluster is away, is tried again before the next look. */
-  function subscribe(asked: Redis | Cluster, channel: string): void {
-    asked.subscribe(channel).catch(() => {
-      setTimeout(() => {
-        if (asked === redis) subscribe(asked, channel);
-      }, RETRY_MS).unref();
-    });
-  }
-
-  function look(): void {
-    // Else ioredis is about to connect.
-    if (redis?.status !== "ready") return;
-    const asked = redis;
-    if (!isAnswered) return replace(asked);
-    isAnswered = false;
-    asked.subscribe(...channels).then(
-      () => {
-        if (asked === redis) isAnswered = true;
-      },
-      () => replace(asked),
-    );
-  }
-
-  function replace(asked: Redis | Cluster): void {
-    if (asked !== redis) return;
-    const opened = open();
-    redis = opened;
-    for (const channel of channels) subscribe(opened, channel);
-    asked.disconnect();
-  }
-
-  return {
-    subscribe(channel) {
-      if (isClosed) return;
-      channels.add(channel);
-      redis ??= open();
-      subscribe(redis, channel);
-    },
-    close() {
-      isClosed = true;
-      clearInterval(looking);
-      redis?.disconnect();
-      redis = undefined;
-    },
-  };
-}
-
-/** What askers hear from Redis: that a lease is free for them, or that something of a bucket has changed. */
-export interface WakeCalls {
+/** Messages from Redis for the askers of one process. */
+export interface Notifications {
+  /** Calls `wake` with each message for this asker, and with each change, until closed. */
   listen(asker: string, wake: Wake): void;
   close(): void;
 }
 
-/** A message that gets lost costs half a second: those who wait look in by themselves. */
-export function createWakeCalls(connect: () => Redis | Cluster, prefix: string): WakeCalls {
-  const wakes = new Map<string, Wake>();
+const RETRY_MS = 500;
+/** How often the subscriptions are checked; an answer may take as long. */
+const CHECK_MS = 5_000;
+
+/**
+ * Subscribes to the channels of askers, on one connection that `connect` makes when the first asker listens. A lost
+ * message delays an asker by half a second: callers that wait ask again by themselves.
+ *
+ * ioredis subscribes again after each reconnect, but forgets what Redis refuses then, and what was sent while it asked
+ * whether the server is ready; and the connection on which a cluster's client is subscribed may be dead, or missing.
+ * So all channels are subscribed to again whenever the connection is ready, and every {@link CHECK_MS}, which changes
+ * nothing where all is well. A connection on which that is refused or not answered is replaced.
+ */
+export function createNotifications(connect: () => Redis | Cluster, prefix: string): Notifications {
   const changes = changesChannel(prefix);
-  const listener = createListener(connect, (channel, message) => {
+  /** By channel. */
+  const wakes = new Map<string, Wake>();
+  let redis: Redis | Cluster | undefined;
+  let checking: NodeJS.Timeout | undefined;
+  let isAnswered = true;
+  let isClosed = false;
+
+  function channels(): string[] {
+    return [changes, ...wakes.keys()];
+  }
+
+  function deliver(channel: string, message: string): void {
     const [bucket = "", key] = message.split("\n");
     if (channel !== changes) return wakes.get(channel)?.(bucket, "lease", key);
-    for (const each of wakes.values()) each(bucket, "change", key);
-  });
+    for (const wake of wakes.values()) wake(bucket, "change", key);
+  }
+
+  function open(): Redis | Cluster {
+    const opened = connect();
+    opened.on("message", (channel: string, message: string) => {
+      if (opened === redis) deliver(channel, message);
+    });
+    opened.on("ready", () => {
+      // The next check finds a refusal: to replace the connection at once could go on without end.
+      if (opened === redis) opened.subscribe(...channels()).catch(() => undefined);
+    });
+    isAnswered = true;
+    checking ??= setInterval(check, CHECK_MS).unref();
+    return opened;
+  }
+
+  /** A first attempt that fails, as when a node of a cluster is away, is repeated before the next check. */
+  function subscribe(on: Redis | Cluster, channel: string): void {
+    on.subscribe(channel).catch(() => {
+      setTimeout(() => {
+        if (on === redis) subscribe(on, channel);
+      }, RETRY_MS).unref();
+    });
+  }
+
+  function check(): void {
+    // In any other state ioredis is about to connect.
+    if (redis?.status !== "ready") return;
+    const checked = redis;
+    if (!isAnswered) return replace(checked);
+    isAnswered = false;
+    checked.subscribe(...channels()).then(
+      () => {
+        if (checked === redis) isAnswered = true;
+      },
+      () => replace(checked),
+    );
+  }
+
+  function replace(old: Redis | Cluster): void {
+    if (old !== redis) return;
+    const opened = open();
+    redis = opened;
+    for (const channel of channels()) subscribe(opened, channel);
+    old.disconnect();
+  }
 
   return {
     listen(asker, wake) {
+      if (isClosed) return;
       const channel = wakeChannel(prefix, asker);
-      if (wakes.size === 0) listener.subscribe(changes);
+      const isFirst = wakes.size === 0;
       wakes.set(channel, wake);
-      listener.subscribe(channel);
+      redis ??= open();
+      if (isFirst) subscribe(redis, changes);
+      subscribe(redis, channel);
     },
     close() {
-      listener.close();
+      isClosed = true;
+      clearInterval(checking);
+      redis?.disconnect();
+      redis = undefined;
       wakes.clear();
     },
   };

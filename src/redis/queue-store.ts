@@ -11,11 +11,11 @@ import {
 } from "./scripts/lanes.ts";
 import { runScript } from "./scripts/script.ts";
 
-/** A look tells of so many lanes one by one, and of so many deadlines: Redis serves nobody else meanwhile. */
+/** A look returns at most this many lanes and deadlines, since Redis serves no other request meanwhile. */
 const MOST_LANES = 500;
 const MOST_DEADLINES = 1_000;
 
-/** The lanes of queues, beside what BullMQ keeps of them. */
+/** The lanes of queues in Redis; BullMQ keeps the jobs themselves. */
 export function createRedisLanes(redis: Redis | Cluster, prefix: string): LaneStore {
   return {
     join: (queue, jobs) => runScript(redis, lanesJoin, { prefix, queue, jobs }),

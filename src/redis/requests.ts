@@ -1,3 +1,9 @@
+/**
+ * Requests to the store's Redis: what happens when Redis does not answer.
+ *
+ * A request has a time limit. Within it, a lost or refused try is repeated (`send`), unless a repetition could do harm
+ * (`sendOnce`). While the server's breaker is open (`breaker.ts`), requests fail at once.
+ */
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
 import { wordsOf } from "../core/describe.ts";
@@ -9,96 +15,103 @@ import {
   StoreUnavailableError,
 } from "../core/errors.ts";
 import type { Breakers, ServerBreaker } from "./breaker.ts";
-import { lastErrorOf, untilReady, withinMs } from "./ioredis/readiness.ts";
+import { lastErrorOf, untilReady } from "./ioredis/readiness.ts";
+import { withTimeout } from "./time-limit.ts";
 
-/** How a store asks its Redis: within a time, and not at all while a breaker is open. */
-export interface Questions {
+export interface Requests {
   /**
-   * Asks until the time limit is over. A second try is a new question, never the
-   * first one sent again: a booking whose reply was lost is left to expire.
+   * Runs `run` until it succeeds or the time limit is over. Each try is a new command, never the first one resent: a
+   * booking whose reply was lost is left to expire.
    *
    * @throws {@link StoreUnavailableError} when there is no answer in time, or the breaker is open.
    */
-  ask<T>(bucket: string, run: () => Promise<T>): Promise<T>;
-  /** Asks once only: what comes back twice would be handed out twice. Throws as `ask` does. */
-  askOnce<T>(bucket: string, run: () => Promise<T>): Promise<T>;
+  send<T>(bucket: string, run: () => Promise<T>): Promise<T>;
+  /** Runs `run` once: what is given back twice would be granted twice. Throws as `send` does. */
+  sendOnce<T>(bucket: string, run: () => Promise<T>): Promise<T>;
   close(): void;
 }
 
-const PAUSE_MS = 50;
-/** What a script answers to a request that no second try could help. */
-const REFUSAL = /^SLUICE_(?<reason>[A-Z_]+) (?<detail>.*)$/;
+/** One request under way. */
+interface Sent {
+  readonly breaker: ServerBreaker;
+  /** The error of the last try. */
+  lastError: unknown;
+  /** Whether its time limit is over. */
+  isOver: boolean;
+}
 
-export function createQuestions(
+const PAUSE_MS = 50;
+
+export function createRequests(
   redis: Redis | Cluster,
   breakers: Breakers,
   timeoutMs: number,
-): Questions {
+): Requests {
   const lastError = lastErrorOf(redis);
   let isClosed = false;
 
-  function assertAskable(breaker: ServerBreaker): void {
+  function assertOpen(breaker: ServerBreaker): void {
     if (isClosed) throw new ClosedError("This sluice");
-    if (breaker.isOpen) throw shut(breaker.server, lastError());
+    if (breaker.isOpen) throw breakerOpen(breaker.server, lastError());
   }
 
-  /** What Redis answered says more than what the connection met, and that more than that a command had no answer. */
-  function causeOf({ met }: Question): unknown {
-    return isReply(met) ? met : (lastError() ?? met);
+  /** An answer of Redis says most, then what the connection met, and least that a command had no answer. */
+  function causeOf(sent: Sent): unknown {
+    return isReply(sent.lastError) ? sent.lastError : (lastError() ?? sent.lastError);
   }
 
-  /** Runs it as soon as there is a connection; of one that is over by then, nobody would hear the answer. */
-  async function runOnce<T>(question: Question, run: () => Promise<T>): Promise<T> {
+  /** Runs `run` as soon as there is a connection, unless the request is over by then. */
+  async function runOnce<T>(sent: Sent, run: () => Promise<T>): Promise<T> {
     if (redis.status !== "ready") {
       await untilReady(redis, timeoutMs);
-      assertAskable(question.breaker);
-      if (question.isOver) throw unavailable(timeoutMs, causeOf(question));
+      assertOpen(sent.breaker);
+      if (sent.isOver) throw noAnswer(timeoutMs, causeOf(sent));
     }
     return run();
   }
 
-  async function runAgain<T>(question: Question, run: () => Promise<T>): Promise<T> {
-    const { breaker } = question;
+  async function runAgain<T>(sent: Sent, run: () => Promise<T>): Promise<T> {
+    const { breaker } = sent;
     for (;;) {
-      assertAskable(breaker);
-      const askedAtMs = performance.now();
+      assertOpen(breaker);
+      const sentAtMs = performance.now();
       try {
-        return await runOnce(question, run);
+        return await runOnce(sent, run);
       } catch (error) {
-        if (isRefusal(error) || isOwn(error)) throw error;
-        // What Redis answers may be over in a moment.
-        if (!isReply(error)) breaker.fail(askedAtMs);
-        question.met = error;
-        assertAskable(breaker);
+        if (isScriptRefusal(error) || error instanceof SluiceError) throw error;
+        // A refusal by Redis itself may be over in a moment, and says that the server is there.
+        if (!isReply(error)) breaker.fail(sentAtMs);
+        sent.lastError = error;
+        assertOpen(breaker);
         await pause(PAUSE_MS);
-        if (question.isOver) throw error;
+        if (sent.isOver) throw error;
       }
     }
   }
 
-  async function inTime<T>(bucket: string, ask: Work<T>): Promise<T> {
+  async function inTime<T>(bucket: string, work: (sent: Sent) => Promise<T>): Promise<T> {
     const breaker = breakers.of(bucket);
-    assertAskable(breaker);
-    const askedAtMs = performance.now();
-    const question: Question = { breaker, met: undefined, isOver: false };
+    assertOpen(breaker);
+    const sentAtMs = performance.now();
+    const sent: Sent = { breaker, lastError: undefined, isOver: false };
     try {
-      // The last command may still be under way when its time is over; its reply is then lost.
-      const answer = await withinMs(timeoutMs, ask(question), () => {
-        question.isOver = true;
-        return unavailable(timeoutMs, causeOf(question));
+      // The last command may still be under way when the time is over; its reply is ignored then.
+      const answer = await withTimeout(timeoutMs, work(sent), () => {
+        sent.isOver = true;
+        return noAnswer(timeoutMs, causeOf(sent));
       });
       breaker.succeed();
       return answer;
     } catch (error) {
-      if (isRefusal(error)) breaker.succeed();
-      else if (!(error instanceof ClosedError) && !isReply(error)) breaker.fail(askedAtMs);
+      if (isScriptRefusal(error)) breaker.succeed();
+      else if (!(error instanceof ClosedError) && !isReply(error)) breaker.fail(sentAtMs);
       throw error;
     }
   }
 
   return {
-    ask: (bucket, run) => inTime(bucket, (question) => runAgain(question, run)),
-    askOnce: (bucket, run) => inTime(bucket, (question) => runOnce(question, run)),
+    send: (bucket, run) => inTime(bucket, (sent) => runAgain(sent, run)),
+    sendOnce: (bucket, run) => inTime(bucket, (sent) => runOnce(sent, run)),
     close() {
       isClosed = true;
       breakers.close();
@@ -106,49 +119,37 @@ export function createQuestions(
   };
 }
 
-/** One question under way. */
-interface Question {
-  readonly breaker: ServerBreaker;
-  /** What it met last. */
-  met: unknown;
-  /** Whether its time is over. */
-  isOver: boolean;
-}
-
-type Work<T> = (question: Question) => Promise<T>;
-
-function unavailable(timeoutMs: number, cause: unknown): StoreUnavailableError {
+function noAnswer(timeoutMs: number, cause: unknown): StoreUnavailableError {
   const refusal = redisRefusalOf(cause);
   const met = cause instanceof Error ? ` (${wordsOf(cause)})` : "";
   const text =
     refusal === undefined
-      ? `Redis gave no answer within ${timeoutMs} ms${met}; nothing was started. See that Redis runs and can be reached, or raise storeTimeoutMs.`
-      : `Redis refused it for ${timeoutMs} ms: ${refusal.reason}; nothing was started. ${refusal.remedy}.`;
+      ? `Redis gave no answer within ${timeoutMs} ms${met}; nothing was started. Check that Redis runs and can be reached, or raise storeTimeoutMs.`
+      : `Redis refused the request for ${timeoutMs} ms: ${refusal.reason}; nothing was started. ${refusal.remedy}.`;
   return new StoreUnavailableError(text, cause);
 }
 
-function shut(server: string, met: Error | undefined): StoreUnavailableError {
+function breakerOpen(server: string, met: Error | undefined): StoreUnavailableError {
   const last = met === undefined ? "" : ` (${wordsOf(met)})`;
   return new StoreUnavailableError(
-    `Redis at ${server} has failed of late${last} and is not asked for now; nothing was started. ` +
-      `See that Redis runs, can be reached and lets its user in; it is asked again as soon as it answers a probe.`,
+    `Redis at ${server} has failed repeatedly${last} and is not being asked now; nothing was started. ` +
+      `Check that Redis runs, can be reached and accepts its user; requests go on as soon as it answers a probe.`,
     met,
   );
 }
 
-/** Why a script refused what it was asked; undefined for any other error. */
+/** A script's answer to a request that no second try could help. */
+const SCRIPT_REFUSAL = /^SLUICE_(?<reason>[A-Z_]+) (?<detail>.*)$/;
+
+/** Why a script refused a request; undefined for any other error. */
 export function refusalOf(
   error: unknown,
 ): { readonly reason: string; readonly detail: string } | undefined {
-  const { reason, detail } = (error instanceof Error && REFUSAL.exec(error.message)?.groups) || {};
+  const groups = error instanceof Error ? SCRIPT_REFUSAL.exec(error.message)?.groups : undefined;
+  const { reason, detail } = groups ?? {};
   return reason === undefined || detail === undefined ? undefined : { reason, detail };
 }
 
-function isRefusal(error: unknown): boolean {
+function isScriptRefusal(error: unknown): boolean {
   return refusalOf(error) !== undefined;
-}
-
-/** What was thrown here, not met on the way to Redis. */
-function isOwn(error: unknown): boolean {
-  return error instanceof SluiceError;
 }

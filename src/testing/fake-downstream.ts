@@ -6,24 +6,24 @@ export interface FakeDownstreamOptions {
   /** Calls above this many in any one second are answered 429 with `Retry-After: 1`. Defaults to no cap. */
   readonly maxPerSecond?: number | undefined;
   /**
-   * By how many ms a call may be seen later than it came, as after a standstill of this process: calls of
-   * a second may then be seen within so much less. `worst()` tells what was seen. Defaults to 0.
+   * How many ms late this process may see a call, as after it stood still. Calls of one second are then
+   * allowed to come within that much less. `worst()` reports the times that were seen. Defaults to 0.
    */
   readonly seenLateMs?: (() => number) | undefined;
-  /** How long each answer takes. Defaults to 0. */
+  /** How long each answer takes, in ms. Defaults to 0. */
   readonly latencyMs?: number | undefined;
-  /** Answers a call by itself when it returns an answer, or its status. */
+  /** Answers a call if it returns an answer, or the status of one. */
   readonly answer?: ((arrival: Arrival) => number | FakeAnswer | undefined) | undefined;
-  /** Whether the log keeps what calls sent: over many calls that is a lot of memory. Defaults to true. */
+  /** Whether the log keeps the bodies of calls; many calls need a lot of memory. Defaults to true. */
   readonly keepBodies?: boolean | undefined;
-  /** Defaults to a free one. */
+  /** The port to listen on. Defaults to a free one. */
   readonly port?: number | undefined;
 }
 
-/** What a call is answered. */
+/** The answer to a call. */
 export interface FakeAnswer {
   readonly status: number;
-  /** `{ "retry-after": "7" }`. Defaults to none, and of a 429 to `Retry-After: 1`. */
+  /** `{ "retry-after": "7" }`. Defaults to none, and for a 429 to `Retry-After: 1`. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /** Defaults to an empty one. */
   readonly body?: string | undefined;
@@ -37,21 +37,22 @@ export interface Arrival {
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   /** Empty when bodies are not kept. */
   readonly body: string;
-  /** What it was answered. */
+  /** The status of the answer. */
   readonly status: number;
 }
 
-/** An HTTP server that logs each call's arrival: the judge of what a limiter promises. */
+/** An HTTP server that logs the arrival of each call, to check what a limiter promises. */
 export interface FakeDownstream {
   readonly url: string;
   readonly arrivals: readonly Arrival[];
-  /** How many calls were answered 429. */
+  /** How many calls were answered with 429. */
   readonly refused: number;
   /** The most calls that any window of this length saw. */
   worst(windowMs: number): number;
   close(): Promise<void>;
 }
 
+/** Starts a fake downstream on 127.0.0.1. */
 export async function startFakeDownstream(
   options: FakeDownstreamOptions = {},
 ): Promise<FakeDownstream> {
@@ -87,7 +88,7 @@ export async function startFakeDownstream(
   }
 
   const server = createServer((request, response) => {
-    // A caller that hangs up in the middle of its request has nobody left to answer.
+    // A caller that hangs up in the middle of its request gets no answer.
     handle(request, response).catch(() => response.destroy());
   });
   await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));

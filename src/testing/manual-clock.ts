@@ -1,9 +1,9 @@
-/** A clock that moves only when it is told to, for a store or a test of yours. */
+/** A clock that moves only by its methods, for tests. */
 export interface ManualClock {
-  /** µs; pass it where a clock is asked for. */
+  /** The time, in µs; pass it where a clock is asked for. */
   readonly nowUs: () => number;
   advanceMs(ms: number): void;
-  /** Steps to a time, also backwards. */
+  /** Sets the time, also backwards. */
   set(us: number): void;
 }
 

@@ -13,8 +13,8 @@ import {
   hostileOptions,
   hostileText,
   hostileValue,
-} from "./hostile.ts";
-import { assertUnpolluted, forAll, outcomeOf, SILENT } from "./outcomes.ts";
+} from "./support/hostile.ts";
+import { assertUnpolluted, forAll, outcomeOf, SILENT } from "./support/outcomes.ts";
 
 const LONGEST_MS = 900_000;
 const sluice = createSluice({ logger: SILENT });

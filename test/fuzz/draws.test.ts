@@ -17,8 +17,8 @@ import {
   hostileOptions,
   hostileText,
   hostileValue,
-} from "./hostile.ts";
-import { forAll, outcomeOf, SILENT } from "./outcomes.ts";
+} from "./support/hostile.ts";
+import { forAll, outcomeOf, SILENT } from "./support/outcomes.ts";
 
 let sluice: Sluice;
 beforeEach(() => {

@@ -10,8 +10,8 @@ import { compilePolicy } from "../../src/core/policy/policy.ts";
 import { createWeights } from "../../src/queue/lanes/weights.ts";
 import { createGroups } from "../../src/throttle/waiting/group.ts";
 import type { SlotContext } from "../../src/throttle/slot/slot.ts";
-import { rejectionOf } from "../support/rejection.ts";
-import { SILENT } from "./outcomes.ts";
+import { rejectionOf } from "../support/async/rejection.ts";
+import { SILENT } from "./support/outcomes.ts";
 
 let sluice: Sluice | undefined;
 afterEach(() => sluice?.close());

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from "vitest";
 import { createSluice, Discard, RetryAfter, type Queue, type Sluice } from "sluice";
-import { deferred } from "../support/deferred.ts";
+import { deferred } from "../support/async/deferred.ts";
 import {
   hostileJson,
   hostileName,
@@ -11,8 +11,8 @@ import {
   hostileOptions,
   hostileText,
   hostileValue,
-} from "./hostile.ts";
-import { assertUnpolluted, forAll, outcomeOf, SILENT } from "./outcomes.ts";
+} from "./support/hostile.ts";
+import { assertUnpolluted, forAll, outcomeOf, SILENT } from "./support/outcomes.ts";
 
 let redis: Redis;
 let sluice: Sluice;

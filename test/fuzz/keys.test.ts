@@ -14,8 +14,8 @@ import {
 import type { Limit } from "../../src/core/limits/rule.ts";
 import { KEY, NAME } from "../../src/core/options.ts";
 import { bucketKeys } from "../../src/redis/scripts/keys.ts";
-import { hostileName } from "./hostile.ts";
-import { forAll, outcomeOf, SILENT } from "./outcomes.ts";
+import { hostileName } from "./support/hostile.ts";
+import { forAll, outcomeOf, SILENT } from "./support/outcomes.ts";
 
 /** Names that pass are rare among hostile ones: those that look like a part of a key, and any others. */
 const name = fc.oneof(

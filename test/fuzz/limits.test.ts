@@ -11,8 +11,8 @@ import {
   tokenBucket,
   type Limit,
 } from "sluice";
-import { hostileNumber, hostileOptions, hostileText, hostileValue } from "./hostile.ts";
-import { forAll, outcomeOf, SILENT } from "./outcomes.ts";
+import { hostileNumber, hostileOptions, hostileText, hostileValue } from "./support/hostile.ts";
+import { forAll, outcomeOf, SILENT } from "./support/outcomes.ts";
 
 const sluice = createSluice({ logger: SILENT });
 afterAll(() => sluice.close());

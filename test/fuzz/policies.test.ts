@@ -15,8 +15,8 @@ import {
   hostileOptions,
   hostileText,
   hostileValue,
-} from "./hostile.ts";
-import { forAll, outcomeOf, SILENT } from "./outcomes.ts";
+} from "./support/hostile.ts";
+import { forAll, outcomeOf, SILENT } from "./support/outcomes.ts";
 
 const rate = fc.oneof(fc.constantFrom("100/s", "1/min", { calls: 5, per: "1s" }), hostileText);
 const burst = fc.oneof(fc.integer({ min: 1, max: 100 }), hostileNumber);

@@ -9,8 +9,8 @@ import {
   hostileOptions,
   hostileText,
   hostileValue,
-} from "./hostile.ts";
-import { forAll, outcomeOf, SILENT } from "./outcomes.ts";
+} from "./support/hostile.ts";
+import { forAll, outcomeOf, SILENT } from "./support/outcomes.ts";
 
 /** The bucket and the queue have one name, and so one hash tag. */
 const NAME = "shared";

@@ -17,8 +17,8 @@ import {
 import { leasesRelease, leasesRenew } from "../../src/redis/scripts/leases.ts";
 import { slotsDraw } from "../../src/redis/scripts/slots-draw.ts";
 import { slotsTry } from "../../src/redis/scripts/slots-try.ts";
-import { hostileJson, hostileText } from "./hostile.ts";
-import { forAll } from "./outcomes.ts";
+import { hostileJson, hostileText } from "./support/hostile.ts";
+import { forAll } from "./support/outcomes.ts";
 
 type AnyScript = Script<never, unknown>;
 

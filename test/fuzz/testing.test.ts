@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { createManualClock, startFakeDownstream, worstWindow } from "sluice/testing";
-import { hostileNumber, hostileText } from "./hostile.ts";
-import { forAll } from "./outcomes.ts";
+import { hostileNumber, hostileText } from "./support/hostile.ts";
+import { forAll } from "./support/outcomes.ts";
 
 describe("a helper of sluice/testing", () => {
   it("finds the worst window as counting does", async () => {

@@ -3,8 +3,8 @@ import { readFile, writeFile } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
-import { stopSignals } from "../../examples/demo/stop-signals.ts";
-import { readNumber } from "../support/read-number.ts";
+import { stopSignals } from "../../examples/shared/stop-signals.ts";
+import { readNumber } from "../support/children/read-number.ts";
 import type { Round } from "./read-round.ts";
 import { replaceFigures } from "./replace-figures.ts";
 import { runRound } from "./run-round.ts";
@@ -17,11 +17,11 @@ const BOUNDS = { from: 1, to: 1_000, usage: USAGE };
 
 interface Wanted {
   readonly rounds: number;
-  /** More than one make the machine busy, and take less time together. */
+  /** How many rounds run at once; more than one keep the machine busy and take less time in all. */
   readonly atOnce: number;
 }
 
-/** Runs the fault suite again and again, until a round fails; the page has the figures of those that did not. */
+/** Runs the fault suite repeatedly until a round fails; after each good round, writes the figures so far to the page. */
 async function run({ rounds, atOnce }: Wanted, stop: AbortSignal): Promise<boolean> {
   const done: Round[] = [];
   let begun = 0;
@@ -42,7 +42,7 @@ async function run({ rounds, atOnce }: Wanted, stop: AbortSignal): Promise<boole
   return done.length === rounds && areGood(done);
 }
 
-/** Whether none has failed, nor left tests out that others had. */
+/** Whether no round has failed or left out tests that others had. */
 function areGood(rounds: readonly Round[]): boolean {
   const [first] = rounds;
   return rounds.every(({ passed, failed }) => failed.length === 0 && passed === first!.passed);
@@ -78,5 +78,5 @@ try {
   process.stderr.write(`faults: ${error instanceof Error ? error.message : String(error)}\n`);
   process.exitCode ??= 1;
 }
-// The handlers of signals would keep it.
+// The signal handlers would keep the process alive.
 process.exit();

@@ -1,13 +1,13 @@
 import { basename } from "node:path";
-import type { Report } from "../support/report-figures.ts";
+import type { Report } from "../support/docs/report-figures.ts";
 
-/** What a test of a file has seen of a fault. */
+/** What a test reported about a fault. */
 export interface FileReport extends Report {
-  /** The file's name without its ending. */
+  /** The file's name without its extension. */
   readonly file: string;
 }
 
-/** How the fault suite went once. */
+/** The result of one round of the fault suite. */
 export interface Round {
   readonly passed: number;
   /** What failed, and why: tests, files, or the whole run. */
@@ -15,7 +15,7 @@ export interface Round {
   readonly reports: readonly FileReport[];
 }
 
-/** What we read of vitest's JSON report. */
+/** The parts of vitest's JSON report that are used. */
 interface VitestReport {
   readonly testResults: readonly {
     readonly name: string;
@@ -30,7 +30,7 @@ interface VitestReport {
   }[];
 }
 
-/** Reads vitest's report of a round, if it has written one, beside its exit code, which alone tells of errors that nobody caught. */
+/** Reads vitest's report of a round, if there is one, and its exit code, which alone shows uncaught errors. */
 export function readRound(report: string | undefined, code: number | null): Round {
   if (report === undefined)
     return { passed: 0, failed: [`no report: ${ended(code)}`], reports: [] };

@@ -2,9 +2,9 @@ const BEGIN = "<!-- figures: begin, written by npm run faults -->";
 const END = "<!-- figures: end -->";
 
 /**
- * Puts figures in the place of the last ones.
+ * Replaces the figures of a page.
  *
- * @throws Error when a page has no such place.
+ * @throws Error when the page has no place for figures.
  */
 export function replaceFigures(page: string, figures: string): string {
   const from = page.indexOf(BEGIN);

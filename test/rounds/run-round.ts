@@ -9,7 +9,7 @@ import { readRound, type Round } from "./read-round.ts";
 
 const VITEST = fileURLToPath(new URL("../../node_modules/vitest/vitest.mjs", import.meta.url));
 
-/** Runs the fault suite once; what it prints stays in a file if it did not go well. */
+/** Runs the fault suite once; keeps its output in a file if it failed. */
 export async function runRound(stop: AbortSignal): Promise<Round> {
   const folder = await mkdtemp(join(tmpdir(), "sluice-faults-"));
   const [report, log] = [join(folder, "report.json"), join(folder, "output.log")];
@@ -18,7 +18,7 @@ export async function runRound(stop: AbortSignal): Promise<Round> {
     stdio: ["ignore", "pipe", "pipe"],
     signal: stop,
   });
-  // Aborted by the signal, it ends as it would by any other.
+  // The signal ends it as any other signal would.
   round.on("error", () => undefined);
   const output = createWriteStream(log);
   for (const stream of [round.stdout, round.stderr]) stream.pipe(output, { end: false });
@@ -27,6 +27,6 @@ export async function runRound(stop: AbortSignal): Promise<Round> {
 
   const read = readRound(await readFile(report, "utf8").catch(() => undefined), code);
   if (read.failed.length === 0) await rm(folder, { recursive: true });
-  else process.stdout.write(`What the round printed: ${log}\n`);
+  else process.stdout.write(`Output of the round: ${log}\n`);
   return read;
 }

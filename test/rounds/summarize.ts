@@ -1,7 +1,7 @@
-import type { Figures } from "../support/report-figures.ts";
+import type { Figures } from "../support/docs/report-figures.ts";
 import type { FileReport } from "./read-round.ts";
 
-/** The figures that have a column of their own, and its title. */
+/** The figures with a column of their own, and the column's title. */
 const COLUMNS = {
   recoveryMs: "recovery, ms",
   extra: "extra",
@@ -12,8 +12,8 @@ const COLUMNS = {
 const NONE = "–";
 
 /**
- * What rounds of the fault suite have reported, as a markdown table: a line for each fault, sorted by test, with the
- * range that each figure had.
+ * Formats the reports of several rounds as a markdown table: a line for each fault, sorted by test, with the range of
+ * each figure.
  */
 export function summarize(rounds: readonly (readonly FileReport[])[]): string {
   const seenOf = new Map<string, Figures[]>();
@@ -49,7 +49,7 @@ function formatRange(values: readonly number[]): string {
   return least === most ? least! : `${least} to ${most}`;
 }
 
-/** Two places for what is small, and none for what is not. */
+/** Formats small numbers with two decimals, and others with none. */
 function format(value: number): string {
   return String(Math.abs(value) < 10 ? Number(value.toFixed(2)) : Math.round(value));
 }

@@ -1,10 +1,10 @@
 import { parseArgs } from "node:util";
-import { readNumber } from "../support/read-number.ts";
+import { readNumber } from "../support/children/read-number.ts";
 
 export interface SoakArguments {
   readonly minutes: number;
   readonly seed: number;
-  /** Only show what would be done. */
+  /** Whether to only print the plan. */
   readonly isPlanOnly: boolean;
 }
 
@@ -13,7 +13,7 @@ const MOST_MINUTES = 1_440;
 const MOST_SEED = 2 ** 31 - 1;
 
 /**
- * Reads the command line; without a seed, one is drawn.
+ * Reads the command line; picks a random seed if there is none.
  *
  * @throws Error when a flag is unknown or its value can never work.
  */

@@ -2,13 +2,13 @@ import type { Moment } from "./records.ts";
 
 const ATTEMPTS = 10;
 
-/** Both clocks at one moment; a process that was preempted between the two readings reads them again. */
+/** Reads both clocks at one moment; tries again if the process was preempted between the two readings. */
 export function readClocks(nowMs: () => number): Moment {
   let best = { ms: 0, wallMs: 0 };
   let bestGapMs = Infinity;
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     const ms = nowMs();
-    // The wall clock tells whole ms: half of one is its error then.
+    // The wall clock has whole ms; adding half of one bounds the error to that.
     const wallMs = Date.now() + 0.5;
     const gapMs = nowMs() - ms;
     if (gapMs >= bestGapMs) continue;
@@ -18,7 +18,7 @@ export function readClocks(nowMs: () => number): Moment {
   return best;
 }
 
-/** Puts times of the wall clock, which may be slewed meanwhile, on the machine's; `samples` are in order. */
+/** Converts times of the wall clock, which may be slewed, to the machine's clock; `samples` are in order. */
 export function toMachineTime(samples: readonly Moment[]): (wallMs: number) => number {
   return (wallMs) => {
     let from = 0;

@@ -1,7 +1,13 @@
-import { stopSignals } from "../../examples/demo/stop-signals.ts";
+import { createPaint } from "../../examples/demo/view/terminal.ts";
+import { stopSignals } from "../../examples/shared/stop-signals.ts";
 import { readArguments } from "./arguments.ts";
-import { formatPlan, planOf } from "./plan.ts";
-import { runSoak } from "./run-soak.ts";
+import { formatStruck, reportOf } from "./judge/report.ts";
+import { judge } from "./judge/verdict.ts";
+import { formatPlan, planOf, type Plan } from "./plan/plan.ts";
+import { runPlan } from "./plan/run-plan.ts";
+import type { Struck } from "./records.ts";
+import { closeAndLook, settle } from "./settle.ts";
+import { openStage, type Stage } from "./stage/stage.ts";
 
 const stop = stopSignals();
 
@@ -17,5 +23,44 @@ try {
   process.stderr.write(`soak: ${error instanceof Error ? error.message : String(error)}\n`);
   process.exitCode ??= 1;
 }
-// Nothing is left to do; what a library may still hold open must not keep the terminal.
+// A library may still hold something open; that must not block the terminal.
 process.exit();
+
+/** Runs a plan and judges the results; resolves with whether every promise was kept, or undefined if it was stopped. */
+export async function runSoak(plan: Plan, signal: AbortSignal): Promise<boolean | undefined> {
+  for (const line of formatPlan(plan)) print(line);
+  await using stage = await openStage(plan);
+  const stopped = new Promise<undefined>((resolve) => {
+    if (signal.aborted) resolve(undefined);
+    signal.addEventListener("abort", () => resolve(undefined), { once: true });
+  });
+  // Awaited here, because the stage is closed when this function returns.
+  return await Promise.race([stopped, load(stage, plan, signal)]);
+}
+
+async function load(stage: Stage, plan: Plan, signal: AbortSignal): Promise<boolean> {
+  const struck: Struck[] = [];
+  const beganMs = stage.nowMs();
+  const secondsAt = (ms: number): string => `${((ms - beganMs) / 1_000).toFixed(1)} s`;
+  print("");
+  for (const actor of [...stage.replicas, stage.producer]) actor.send({ kind: "go" });
+  await runPlan(stage, plan, {
+    signal,
+    onStruck(each) {
+      struck.push(each);
+      print(formatStruck(each, secondsAt));
+    },
+  });
+  const replicaPids = stage.replicas.map(({ pid }) => pid);
+  const settled = await settle(stage);
+  const leftovers = await closeAndLook(stage);
+  const run = { plan, struck, log: stage.log, replicaPids, settled, leftovers, secondsAt };
+  const verdict = judge(run);
+  print("");
+  for (const line of reportOf(run, verdict, createPaint(process.stdout))) print(line);
+  return verdict.promises.every(({ isKept }) => isKept);
+}
+
+function print(line: string): void {
+  process.stdout.write(`${line}\n`);
+}

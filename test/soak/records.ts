@@ -1,39 +1,39 @@
-import type { PlannedFault } from "./plan.ts";
+import type { PlannedFault } from "./plan/plan.ts";
 
-/** A time on the machine's monotonic clock, and on its wall clock, which Redis goes by. */
+/** One moment on the machine's monotonic clock and on its wall clock, which Redis uses. */
 export interface Moment {
   readonly ms: number;
   readonly wallMs: number;
 }
 
-/** What the downstream did with a call. */
+/** How the downstream answered a call. */
 export type Answer = "ok" | "refused" | "hung" | "dripped" | "reset";
 
-/** One call, as the downstream saw it; times are on the machine's clock. */
+/** One call that the downstream received; times are on the machine's clock. */
 export interface Call {
   readonly arrivedMs: number;
-  /** When it left its process. */
+  /** When the call left its process. */
   readonly leftMs: number;
-  /** The slot that it left on, in ms since 1970; undefined where `throttled` keeps it to itself. */
+  /** The call's slot, in ms since 1970; undefined if `throttled` does not expose it. */
   readonly slotMs: number | undefined;
   readonly pid: number;
-  /** The job that it was made for. */
+  /** The job that made the call. */
   readonly job: number | undefined;
   readonly answer: Answer;
 }
 
-/** A fault that was done, and when. */
+/** A fault that took place, and when. */
 export interface Struck {
   readonly fault: PlannedFault;
   readonly began: Moment;
   readonly ended: Moment;
-  /** The process that it struck. */
+  /** The process that the fault struck. */
   readonly pid: number | undefined;
-  /** The rate that it put in force, in calls a second; 0 is a pause. */
+  /** The rate that the fault put in force. */
   readonly rate: RateInForce | undefined;
 }
 
-/** Another rate, from when it was asked for; it held for certain between its two other times. */
+/** Another rate, 0 for a pause, since it was requested; it was surely in force from `heldFrom` to `heldTo`. */
 export interface RateInForce {
   readonly perSecond: number;
   readonly askedAt: Moment;
@@ -42,7 +42,7 @@ export interface RateInForce {
   readonly goneAt: Moment;
 }
 
-/** A time in which a process did nothing, for long enough to lose its locks; on the machine's clock. */
+/** A time in which a process did nothing, long enough to lose its locks; on the machine's clock. */
 export interface Standstill {
   readonly pid: number;
   readonly fromMs: number;

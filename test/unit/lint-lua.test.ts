@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { undeclaredGlobals } from "../support/lua-globals.ts";
+import { undeclaredGlobals } from "../support/lua/lua-globals.ts";
 
 it("finds a name that is declared nowhere, and its line", () => {
   const source = "local level = tonumber(ARGV[1])\nreturn math.max(levle, 0)\n";

@@ -1,103 +1,91 @@
--- Books what it can of one wish. Twin of src/core/book.ts.
+-- Books slots for one wish, in one of three ways: as a run, all at one moment, or one by one.
+-- Twin of src/core/draw/book.ts.
 local MOST_LISTED = 1000
 
--- A lone limit that drains evenly is booked for many calls at once.
-local function is_runnable(b)
-  local limits, costs = b.main.scope.limits, b.main.costs
-  if b.gate or #limits ~= 1 or costs[1] == 0 or not RULES[limits[1].code].excess then return false end
-  local at_us = b.opens()
-  return not keeps_gap(b.main.scope, at_us) and not keeps_gap(b.serving.bucket.shared, at_us)
+-- A lone limit that drains evenly is booked for many calls at once; slot by slot is too slow at 100,000/s.
+local function is_runnable(booking)
+  local limits, costs = booking.main.scope.limits, booking.main.costs
+  if booking.key_fitting or #limits ~= 1 or costs[1] == 0 or not RULES[limits[1].code].excess then return false end
+  local at_us = booking.opens()
+  return not keeps_gap(booking.main.scope, at_us) and not keeps_gap(booking.serving.bucket.shared, at_us)
 end
 
-local function book_run(b)
-  local scope, limit, cost = b.main.scope, b.main.scope.limits[1], b.main.costs[1]
-  local rule, at_us = RULES[limit.code], b.opens()
+local function book_run(booking)
+  local scope, limit, cost = booking.main.scope, booking.main.scope.limits[1], booking.main.costs[1]
+  local rule, at_us = RULES[limit.code], booking.opens()
   local excess, step = rule.excess(limit, at_us, cost), cost * limit.period_us
-  local room = (b.until_us - at_us) * limit.count - excess
-  local fit = (b.until_us < at_us or room < 0) and 0 or math.floor(room / step) + 1
-  -- A crumb is left to those whose turn comes first: it would cost a draw, and their share its fullness.
-  local count = (b.ahead > 0 and fit < b.most) and 0 or math.min(b.most, fit)
+  local room = (booking.until_us - at_us) * limit.count - excess
+  local fit = (booking.until_us < at_us or room < 0) and 0 or math.floor(room / step) + 1
+  -- Less than a whole share is left to earlier turns: it is not worth a draw.
+  local count = (booking.ahead > 0 and fit < booking.most) and 0 or math.min(booking.most, fit)
   if count <= 0 then return { slots = {}, count = 0, at_us = 0, excess = 0 } end
   local function slot_at(index)
     return at_us + math.ceil(math.max(0, excess + index * step) / limit.count)
   end
-  rule.commit(limit, slot_at(0), count * cost, b.main.drawer)
+  rule.commit(limit, slot_at(0), count * cost, booking.main.drawer)
   scope.last_us = math.max(scope.last_us, slot_at(count - 1))
   return { slots = {}, count = count, at_us = at_us, excess = excess }
 end
 
--- Whether no call of these holds a lease.
-local function has_no_leases(b)
-  return are_all_rates(b.main.scope) and (not b.gate or are_all_rates(b.gate.scope))
+-- Whether no call of this booking holds a lease.
+local function has_no_leases(booking)
+  return are_all_rates(booking.main.scope) and (not booking.key_fitting or are_all_rates(booking.key_fitting.scope))
 end
 
--- Whoever tries takes what there is at one moment: many calls of one cost are one of many times the cost.
-local function is_at_once(b)
-  return b.serving.is_try and #b.main.scope.limits > 0 and has_no_leases(b)
+-- A try takes what there is at one moment: many calls of one cost are one call of many times the cost.
+local function is_at_once(booking)
+  return booking.serving.is_try and #booking.main.scope.limits > 0 and has_no_leases(booking)
 end
 
-local function times(costs, count)
-  local all = {}
-  for index, cost in ipairs(costs) do all[index] = cost * count end
-  return all
-end
-
--- How many such calls the capacities let pass at once.
-local MOST_TOGETHER = 1000000
-local function most_of(f)
-  local most = MOST_TOGETHER
-  for index, limit in ipairs(f.scope.limits) do
-    if f.costs[index] > 0 and RULES[limit.code].is_rate then
-      most = math.min(most, math.floor(limit.capacity / f.costs[index]))
-    end
-  end
-  return most
-end
-
-local function book_at_once(b)
-  local at_us = b.opens()
+local function book_at_once(booking)
+  local at_us = booking.opens()
   local booked = { slots = {}, count = 0, at_us = 0, excess = 0 }
-  if b.gate then booked.deferred_us = select(2, pass_gate(b, at_us, at_us, false)) end
-  if at_us > b.until_us or booked.deferred_us then return booked end
-  local count, too_many = 0, math.min(b.most, most_of(b.main), b.gate and most_of(b.gate) or b.most) + 1
+  if booking.key_fitting then booked.deferred_us = select(2, start_for_key(booking, at_us, at_us, false)) end
+  if at_us > booking.until_us or booked.deferred_us then return booked end
+  local key_most = booking.key_fitting and most_of(booking.key_fitting) or booking.most
+  local count, too_many = 0, math.min(booking.most, most_of(booking.main), key_most) + 1
   while too_many - count > 1 do
     local middle, fits = math.floor((count + too_many) / 2), true
-    for _, f in ipairs({ b.main, b.gate }) do
-      fits = fits and agree_us(f.scope, at_us, times(f.costs, middle), f.drawer) == at_us
+    for _, fitting in ipairs({ booking.main, booking.key_fitting }) do
+      fits = fits and agree_us(fitting.scope, at_us, times(fitting.costs, middle), fitting.drawer) == at_us
     end
     if fits then count = middle else too_many = middle end
   end
   if count == 0 then return booked end
-  for _, f in ipairs({ b.main, b.gate }) do commit_all(f.scope, at_us, times(f.costs, count), f.drawer) end
-  -- So little is booked ahead that all of a run start with the first.
+  for _, fitting in ipairs({ booking.main, booking.key_fitting }) do
+    commit_all(fitting.scope, at_us, times(fitting.costs, count), fitting.drawer)
+  end
+  -- With an excess so low, all calls of a run start at its first moment.
   booked.count, booked.at_us, booked.excess = count, at_us, -(2 ^ 52)
-  local next_us = agree_us(b.main.scope, b.opens(), b.main.costs, b.main.drawer)
-  if b.gate and count < b.most and next_us <= b.until_us then
-    booked.deferred_us = select(2, pass_gate(b, at_us, next_us, true))
+  local next_us = agree_us(booking.main.scope, booking.opens(), booking.main.costs, booking.main.drawer)
+  if booking.key_fitting and count < booking.most and next_us <= booking.until_us then
+    booked.deferred_us = select(2, start_for_key(booking, at_us, next_us, true))
   end
   return booked
 end
 
-local function book_list(b)
-  local scope, costs, drawer, serving = b.main.scope, b.main.costs, b.main.drawer, b.serving
-  local booked, has_leases = { slots = {}, count = 0, at_us = 0, excess = 0 }, not has_no_leases(b)
-  local first_us = agree_us(scope, b.opens(), costs, drawer)
+local function book_list(booking)
+  local scope, costs, drawer, serving = booking.main.scope, booking.main.costs, booking.main.drawer, booking.serving
+  local booked, has_leases = { slots = {}, count = 0, at_us = 0, excess = 0 }, not has_no_leases(booking)
+  local first_us = agree_us(scope, booking.opens(), costs, drawer)
   local at_us = first_us
-  if b.ahead > 0 and at_us + math.floor((b.most - 1) * b.main.step_us) > b.until_us then return booked end
-  while #booked.slots < math.min(b.most, MOST_LISTED) and at_us <= b.until_us do
-    if b.gate then
-      at_us, booked.deferred_us = pass_gate(b, first_us, at_us, #booked.slots > 0)
+  -- As in a run: less than a whole share is left to earlier turns.
+  local last_us = at_us + math.floor((booking.most - 1) * booking.main.step_us)
+  if booking.ahead > 0 and last_us > booking.until_us then return booked end
+  while #booked.slots < math.min(booking.most, MOST_LISTED) and at_us <= booking.until_us do
+    if booking.key_fitting then
+      at_us, booked.deferred_us = start_for_key(booking, first_us, at_us, #booked.slots > 0)
       if booked.deferred_us then break end
     end
     drawer.lease = serving.lease
     commit_all(scope, at_us, costs, drawer)
-    if b.gate then
-      b.gate.drawer.lease = serving.lease
-      commit_all(b.gate.scope, at_us, b.gate.costs, b.gate.drawer)
+    if booking.key_fitting then
+      booking.key_fitting.drawer.lease = serving.lease
+      commit_all(booking.key_fitting.scope, at_us, booking.key_fitting.costs, booking.key_fitting.drawer)
     end
     if has_leases then serving.lease = serving.lease + 1 end
     booked.slots[#booked.slots + 1] = at_us
-    at_us = agree_us(scope, b.opens(), costs, drawer)
+    at_us = agree_us(scope, booking.opens(), costs, drawer)
   end
   return booked
 end

@@ -1,7 +1,6 @@
--- One draw, once its request has been read. Twin of src/core/draw.ts.
+-- One draw, once its request has been read. Twin of src/core/draw/draw.ts.
 
--- The bucket as the asker finds it; the second is false if another policy holds than the asker's,
--- the third true if the asker knows that Redis has lost what the bucket let pass.
+-- The bucket; whether the asker's policy is in force; and whether the asker knows that Redis has lost the bucket's state.
 local function open_bucket(terms, server_us, drew)
   local bucket = load_bucket(KEYS[1])
   local is_lost = is_state_lost(bucket, terms, server_us, drew)
@@ -23,16 +22,16 @@ end
 local function encode(granted)
   local place, run = granted.place, granted.run
   return {
-    run.count, run.at_us, run.excess, or_nobody(granted.not_before_us), granted.binds_at,
+    run.count, run.at_us, run.excess, or_minus_one(granted.not_before_us), granted.binds_at,
     place.turn_us, place.turn_name, place.since_us, unpack(granted.slots),
   }
 end
 
-local function standings_for(standings, bucket, wish)
+local function statuses_for(statuses, bucket, wish)
   local costs, key_costs = split(wish.costs, #bucket.shared.limits)
   local now = bucket.clock_us
-  add_standings(standings, bucket.shared, costs, now)
-  if wish.key then add_standings(standings, open_key(wish.key, now), key_costs, now) end
+  add_statuses(statuses, bucket.shared, costs, now)
+  if wish.key then add_statuses(statuses, open_key(wish.key, now), key_costs, now) end
 end
 
 local function draw(serving, terms, keys, wishes)
@@ -58,15 +57,15 @@ local function draw(serving, terms, keys, wishes)
     replies[index] = encode(serve(serving, wish))
   end
   if serving.is_try then
-    for _, wish in ipairs(wishes) do standings_for(replies, bucket, wish) end
+    for _, wish in ipairs(wishes) do statuses_for(replies, bucket, wish) end
   end
   local place = end_serving(serving, wishes[#wishes])
   if serving.is_try and serving.has_granted and #terms.limits > 0 then bucket.tried_us = serving.now_us end
-  -- A try that was refused leaves nothing behind.
+  -- A refused try changes nothing.
   if serving.is_try and not serving.has_granted and not bucket.has_changed then return reply_of(bucket, '', place, replies) end
   save_bucket(KEYS[1], bucket)
   for _, key in ipairs(keys) do
-    -- What a try was refused by stays as it is.
+    -- A try saves only the keys that it drew from.
     if key.scope and (key.is_drawn or key.is_emptied or not serving.is_try) then save_key(key.state_key, key.scope, serving.now_us) end
   end
   return reply_of(bucket, '', place, replies)

@@ -1,6 +1,6 @@
--- Takes slots back, latest first. Twin of the second half of src/core/give-back.ts.
+-- Takes slots back. Twin of takeBack in src/core/draw/give-back.ts.
 
--- The last one booked is simply unbooked; one that lies before it is no longer the last.
+-- The next slot that comes back lies before this one and is no longer the last: it becomes a hole.
 local function unbook(scope, slot_us, costs, first, drawer)
   if not scope or #scope.limits == 0 then return end
   local negative = {}
@@ -9,8 +9,11 @@ local function unbook(scope, slot_us, costs, first, drawer)
   scope.last_us = slot_us - 1
 end
 
+-- Takes slots back, latest first. The last one booked is unbooked. One with others behind it becomes a hole that the next
+-- draw takes first: a lower level would put a new slot on a time that is already booked.
 local function take_back(bucket, key_scope, given)
   local shared, now_us = bucket.shared, bucket.clock_us
+  -- A hole carries no lease, so slots that need one do not become holes.
   local can_leave_holes = are_all_rates(shared) and (not key_scope or are_all_rates(key_scope))
   for index = 0, given.next_number() - 1 do
     local slot_us = given.next_number()

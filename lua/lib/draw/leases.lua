@@ -1,5 +1,6 @@
--- What both scripts about leases are told: where the leases are, which ones, and the bucket's time; nil if a number can
--- never work. The asker's own limits say where its leases are, whatever policy is in force by now.
+-- The request of both scripts about leases: the limits that have leases, the leases' numbers, and the bucket's time; nil if
+-- a number can never work. The asker's own limits say where its leases are, whatever policy is in force now.
+-- Twin of readLeases in src/core/draw/leases.ts.
 local function read_leases(next_number)
   local server_us = now_us(next_number())
   local terms, key = read_frame(next_number, '')

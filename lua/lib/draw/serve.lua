@@ -1,4 +1,4 @@
--- Serves the wishes of one draw, one after the other. Twin of src/core/serve.ts.
+-- Serves the wishes of one draw, one after the other. Twin of src/core/draw/serve.ts.
 
 local function serve_one(serving, wish)
   local shared, now_us = serving.bucket.shared, serving.now_us
@@ -13,11 +13,11 @@ local function serve_one(serving, wish)
   local is_own = key_scope ~= nil and #shared.limits == 0
 
   local shared_costs, key_costs = split(wish.costs, #shared.limits)
-  local main = is_own and fitting(serving, wish.rank, key_scope, wish.costs, wish.place)
-    or fitting(serving, wish.rank, shared, shared_costs, serving.own)
-  local gate = key_scope and not is_own and fitting(serving, wish.rank, key_scope, key_costs, wish.place) or nil
+  local main = is_own and fit(serving, wish.rank, key_scope, wish.costs, wish.place)
+    or fit(serving, wish.rank, shared, shared_costs, serving.own)
+  local key_fitting = key_scope and not is_own and fit(serving, wish.rank, key_scope, key_costs, wish.place) or nil
   local claim, used = main.claim, is_own and 0 or serving.used
-  -- Whoever tries waits for no turn, so nothing is shared out to it.
+  -- A try waits for no turn, so the horizon is not shared out.
   local share_left = serving.is_try and wish.wanted or math.floor((1 - used) * claim.share)
   local most = math.min(wish.wanted, math.max(used == 0 and 1 or 0, share_left))
   local horizon_us = math.floor((serving.horizon_us * serving.shares[wish.rank + 1]) / 1000)
@@ -30,7 +30,7 @@ local function serve_one(serving, wish)
 
   local recycled = serving.is_try and {} or take_holes(serving.bucket, wish.name, most, now_us + serving.horizon_us)
   local booking = {
-    serving = serving, main = main, gate = gate, opens = opens, ahead = ahead, most = most - #recycled,
+    serving = serving, main = main, key_fitting = key_fitting, opens = opens, ahead = ahead, most = most - #recycled,
     until_us = now_us + horizon_us - math.floor(ahead * main.step_us),
   }
   local booked = is_runnable(booking) and book_run(booking) or is_at_once(booking) and book_at_once(booking)
@@ -45,27 +45,27 @@ local function serve_one(serving, wish)
 
   if booked.deferred_us then
     granted.not_before_us = booked.deferred_us
-    granted.place = settle_place(serving, gate, booked.deferred_us, granted.count > 0)
-    local binding, scope = binding_at(gate), gate.scope
-    -- Where its limits would let it pass, it is what the key's answers, or its user, have asked for that does not.
+    granted.place = settle_place(serving, key_fitting, booked.deferred_us, granted.count > 0)
+    local binding, scope = binding_at(key_fitting), key_fitting.scope
+    -- If no limit of the key holds the call back, a cooldown, a pause or a gap of the key does.
     local held = shut_by(scope, scope, now_us)
     if held == 0 then held = slowed_by(scope, scope, now_us) end
     granted.binds_at = binding > 0 and #shared.limits + binding or held
     return granted
   end
-  granted.place = gate and settle_place(serving, gate, 0, true) or NO_PLACE
+  granted.place = key_fitting and settle_place(serving, key_fitting, 0, true) or NO_PLACE
   if granted.count == wish.wanted then
     if is_own then granted.place = settle_place(serving, main, 0, true) end
     return granted
   end
   local place, turn_us = refuse(serving, wish, main, granted, opens(), horizon_us, ahead, own_turn_us)
   if is_own then granted.place = place else serving.refused_place = place end
-  -- A try keeps no place, so it is told here when to come again.
+  -- A try keeps no place, so the time to ask again goes here.
   if is_own or serving.is_try then granted.not_before_us = turn_us end
   return granted
 end
 
--- Whatever else refuses a try, nothing can pass before the last pause or cooldown is over.
+-- A refused try cannot pass before the last pause or cooldown ends, whatever else refused it.
 local function until_open(serving, wish, granted)
   local shared = serving.bucket.shared
   local own = wish.key and open_key(wish.key, serving.now_us) or shared
@@ -75,7 +75,7 @@ local function until_open(serving, wish, granted)
   granted.not_before_us, granted.binds_at = open_us, shut_by(shared, own, serving.now_us)
 end
 
--- A key keeps one place: the next of its wishes goes on from where the one before has left it.
+-- A key keeps one place, so each of its wishes continues from the place that the one before left.
 local function serve(serving, wish)
   if wish.key and wish.key.place then wish.place = wish.key.place end
   local granted = serve_one(serving, wish)
@@ -84,9 +84,9 @@ local function serve(serving, wish)
   return granted
 end
 
--- The place of what did not fit into the bucket; none if all did.
+-- The place of the wishes that did not fit into the bucket; none if all did.
 local function end_serving(serving, last_wish)
   if serving.refused_place then return serving.refused_place end
   local costs = split(last_wish.costs, #serving.bucket.shared.limits)
-  return settle_place(serving, fitting(serving, last_wish.rank, serving.bucket.shared, costs, serving.own), 0, true)
+  return settle_place(serving, fit(serving, last_wish.rank, serving.bucket.shared, costs, serving.own), 0, true)
 end

@@ -1,13 +1,14 @@
--- What a scope can be told. Twin of changeScope in src/core/steer.ts. Each returns whether slots that
--- were handed out before are worthless now.
+-- The changes of a scope; each returns whether slots that were handed out are worthless now.
+-- Twin of changeScope in src/core/draw/steer.ts.
+-- The rate right after a cooldown, per mille.
 local RAMP_FROM = 250
 
--- Calls on slots that other replicas hold leave before they hear of the change.
+-- The last time for which slots were handed out. Answers to calls on those slots are about the rate before the change.
 local function handed_out_until_us(scope, now_us)
   return math.max(now_us, scope.last_us)
 end
 
--- For so long nothing starts, and a rate does not grow back; false if that held already.
+-- Until for_us from now, nothing starts and the rate does not grow back; false if a cooldown lasts as long already.
 local function start_nothing(scope, now_us, for_us)
   local until_us = now_us + for_us
   if for_us == 0 or until_us <= scope.cool_until_us then return false end

@@ -1,6 +1,7 @@
--- The draw that nearly all draws are: one leaky bucket, calls of one cost and priority, nothing unusual about.
--- It does what the rest of slots-draw does, in a third of the time, since Lua makes every function anew for each
--- run of a script. What it does not know falls through to the rest; until then nothing has been written.
+-- A macro at the head of slots-draw: the plain draw, that nearly all draws are. One leaky bucket, calls of one cost and
+-- priority, and nothing unusual. It does what the rest of slots-draw does in a third of the time, since Lua makes every
+-- function anew for each run of a script. All else falls through to the rest; until then nothing has been written.
+-- It repeats the arithmetic of lib/limits/leaky-bucket and of lib/draw: change them together.
 if #ARGV[4] == 26 * 8 then
   local pinned_us, horizon_us, drew_us, how, _, own_turn_us, since_us, version, s1, s2, s3, s4,
     n_limits, code, count, period_us, capacity, n_resets, n_keys, n_wishes, _, wanted, rank, _, _, cost =
@@ -9,7 +10,7 @@ if #ARGV[4] == 26 * 8 then
     and n_wishes == 1 and wanted >= 1 and wanted % 1 == 0 and cost >= 1 and cost <= capacity and cost % 1 == 0
     and horizon_us >= 0 and horizon_us % 1 == 0 and drew_us % 1 == 0 and own_turn_us % 1 == 0
     and redis.call('GET', KEYS[1])
-  -- Ten numbers of the bucket, twelve of its scope, seven of its limit and one more: see lib/state.
+  -- Ten numbers of the bucket, twelve of its scope, seven of its limit and one more: see lib/state/pack.
   if packed and struct.unpack('<d', packed) == 30 and string.sub(packed, 241) == ARGV[2] then
     local _, generation, own_version, is_override, clock_us, skew_us, window_us, alive, alive_before, holes,
       last_us, cool_us, paused_us, cut_us, factor, slow_us, recover_us, gap_us, gap_until_us, turns_until_us,

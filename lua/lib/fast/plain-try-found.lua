@@ -1,5 +1,6 @@
--- What a try finds of a key, in either form of lib/pack: its last slot, a, b and c of its one limit, and what is unusual
--- about it, if anything was. Straight code, as lib/take is: it knows key_packed, now, code, count, period_us and capacity.
+-- A macro over the locals of slots-try, for one key: reads its state, in either form of lib/state/pack.
+-- It reads key_packed, now, code, count, period_us and capacity. It declares last_us; a, b and c of its one limit; and
+-- `unusual`, the ten numbers of its scope from cool_until_us on, if the key has the long form.
 local last_us, a, b, c, unusual = 0, 0, 0, 0, nil
 if key_packed then
   local _, own_code, own_count, own_period_us, own_capacity

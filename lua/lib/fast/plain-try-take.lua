@@ -1,6 +1,7 @@
--- What a try takes from one plain limit: as many calls of a cost as may start now. The arithmetic is that of
--- lib/limits, written as straight code. It knows now, code, count, period_us and capacity, wanted and cost, and
--- a, b and c; it sets granted, excess, used, life_us and the new a, b and c. x - x % 1 is a floor.
+-- A macro over the locals of slots-try, for one key: takes as many calls as may start now from its one limit.
+-- It reads now, code, count, period_us, capacity, wanted, cost, a, b and c. It sets granted, excess, used, life_us, and the
+-- new a, b and c. It repeats the arithmetic of lib/limits for the kinds 1, 2 and 5 without calls: change them together, and
+-- plainStatus in src/core/limits, which reads `used`. x - x % 1 is a floor.
 local step = cost * period_us
 if code == 5 then
   local start_us = now - now % period_us
@@ -10,7 +11,7 @@ if code == 5 then
   local fit = (capacity - used) / cost
   fit = fit - fit % 1
   granted = fit < 0 and 0 or wanted < fit and wanted or fit
-  -- Within one window, the key is to live as long already.
+  -- Within one window, the key already expires at the right time.
   if is_new or b == 0 then life_us = start_us + period_us - now end
   used = used + granted * cost
   if granted > 0 then a, b = start_us, used end

@@ -1,12 +1,12 @@
--- For how many plain calls jobs stand that wait: sums[n] is for the first n of them. Only so many are looked at, since
--- Redis serves nobody else meanwhile; those behind them count as these do on average.
+-- How many plain calls waiting jobs count as: sums[n] is for the first n of them. Only `most` are looked at, since Redis
+-- serves no other request meanwhile; the jobs behind them count as these do on average.
 
 local function share_in(opts)
   local ours = opts and string.find(opts, '"share"', 1, true) and cjson.decode(opts).sluice
   return type(ours) == 'table' and tonumber(ours.share) or 1
 end
 
--- Of a lane, whose jobs' shares are at hand.
+-- For a lane, whose jobs' shares are in one hash.
 local function sums_of_lane(lanes, key, most)
   local sums, total = {}, 0
   for from = 0, most - 1, 1000 do
@@ -20,7 +20,8 @@ local function sums_of_lane(lanes, key, most)
   return sums
 end
 
--- Of those that wait to be fetched: those in the list go before those with a priority. Who `joins` others counts there.
+-- For jobs that wait to be fetched: those in the list go before those with a priority. A job that `joins` held ones
+-- counts among those.
 local function sums_of_waiting(prefix, wait, prioritized, most, joins)
   local sums, total = {}, 0
   local function add(id)

@@ -1,7 +1,8 @@
 -- @include lib/lanes/calls
--- Jobs that workers have fetched and have yet to begin, in the order in which they go: by key, '' for those without one.
+-- Jobs that workers hold, which have fetched and not started them, in the order in which they will start; by key, ''
+-- for those without one.
 
--- Of so many that workers have, the latest ones are looked at.
+-- How many of the jobs that workers have are looked at: the latest.
 local MOST_ACTIVE = 10000
 
 local function hold(held, id, key, share)
@@ -10,7 +11,7 @@ local function hold(held, id, key, share)
   lane.jobs, lane.calls = lane.jobs + 1, lane.calls + share
 end
 
--- A job that is about to be fetched stands behind those of its key, if workers hold any.
+-- A job that is about to be fetched comes after the held ones of its key, if there are any.
 local function joins_held(held)
   return function(id, key, share)
     if not key or not held.lanes[key] then return false end
@@ -20,18 +21,18 @@ local function joins_held(held)
   end
 end
 
--- What each worker told, less what it has ended since; for how many calls they stand is looked up for the first `most`.
+-- The jobs that each worker has reported, less those that have ended since; the calls of the first `most` are read.
 local function held_by_workers(lanes, prefix, active, wants, most)
   local held = { places = {}, lanes = {}, joined = 0 }
   if most < 1 then return held end
-  local latest, is_active, is_told, lists = redis.call('LRANGE', active, 0, MOST_ACTIVE - 1), {}, {}, {}
+  local latest, is_active, is_reported, lists = redis.call('LRANGE', active, 0, MOST_ACTIVE - 1), {}, {}, {}
   for _, id in ipairs(latest) do is_active[id] = true end
   local workers = redis.call('HGETALL', wants)
   for at = 1, #workers, 2 do
     local list, ids = {}, redis.call('GET', lanes.held .. workers[at])
     for _, id in ipairs(ids and cjson.decode(ids) or {}) do
       if is_active[id] then
-        list[#list + 1], is_told[id] = id, true
+        list[#list + 1], is_reported[id] = id, true
       end
     end
     if #list > 0 then lists[#lists + 1] = list end
@@ -54,14 +55,14 @@ local function held_by_workers(lanes, prefix, active, wants, most)
       if list[at] then add(list[at]) end
     end
   end
-  -- Those that were fetched after all of them, and have yet to be told of, stand behind those of their key.
-  local first_told = 1
-  while not is_told[latest[first_told]] do first_told = first_told + 1 end
-  for at = first_told - 1, 1, -1 do add(latest[at], true) end
+  -- Jobs that were fetched after all of these, and are not reported yet, come after the held ones of their key.
+  local first_reported = 1
+  while not is_reported[latest[first_reported]] do first_reported = first_reported + 1 end
+  for at = first_reported - 1, 1, -1 do add(latest[at], true) end
   return held
 end
 
--- How many jobs of a key are held or stand before others that wait, and for how many calls these and those stand.
+-- How many jobs of a key go before one: the held ones and `jobs` more; and how many calls all of these count as.
 local function with_held(held, key, jobs, sums)
   local lane = held.lanes[key] or { jobs = 0, calls = 0 }
   return lane.jobs + jobs, lane.calls + calls_of(sums, jobs)

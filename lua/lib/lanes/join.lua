@@ -1,13 +1,13 @@
--- By when a job has to start, nil if it need not: a run of a schedule, so long after the time for which it was planned.
+-- The ms since 1970 by which a job has to start, or nil. For a run of a schedule they count from its planned time.
 local function start_by_of(opts, stored_at_ms)
   local ours = opts.sluice
   if ours.startByMs or not ours.maxWaitMs then return ours.startByMs end
   return stored_at_ms + (opts.delay or 0) + ours.maxWaitMs
 end
 
--- When a job is to be let out so that a worker ends it: nil if it need not start by any time, or has been tried already.
--- By its worker's clock, one that comes back has some time left. If it has none by ours it goes in its turn: let out
--- again, it would come back again, as fast as Redis can.
+-- When a job is let out so that a worker fails it as expired: nil without a deadline, or after its first attempt.
+-- A job that comes back has some time left by its worker's clock. If it has none by the clock of Redis, it waits for its
+-- turn: let out at once, it would come back at once, again and again.
 local function lapse_of(lanes, start_by_ms, attempts_made, comes_back)
   local at_ms = tonumber(start_by_ms)
   if not at_ms or (tonumber(attempts_made) or 0) > 0 then return nil end
@@ -15,8 +15,8 @@ local function lapse_of(lanes, start_by_ms, attempts_made, comes_back)
   return at_ms
 end
 
--- Parks a job in the lane of its key, in the place that it first came to; anew, one that is there goes behind all others. A job
--- that runs, waits to be fetched, or is gone stays as it is.
+-- Parks a job in the lane of its key, in the place that it first had there; with is_anew, a job that is in its lane moves
+-- behind all others. A job that runs, waits to be fetched, or is gone stays as it is.
 local function join(lanes, id, is_anew, comes_back)
   local job = lanes.jobs .. id
   local name, priority, stored_opts, seq, attempts_made, stored_at_ms =
@@ -31,7 +31,7 @@ local function join(lanes, id, is_anew, comes_back)
   end
   local place = (tonumber(priority) or 0) * 2 ^ 48 + seq
   if redis.call('ZADD', lane, string.format('%.0f', place), id) == 1 then lanes.parked = lanes.parked + 1 end
-  -- In BullMQ's own form: ms, and 12 bits to order by. Should the lanes be lost, it comes due by itself.
+  -- In BullMQ's form: ms, and 12 bits for the order. If the lanes are lost, the job comes due by itself.
   redis.call('ZADD', lanes.delayed, 'XX', string.format('%.0f', (lanes.now_ms + DAY_MS) * 4096), id)
   local opts = string.find(stored_opts or '', '"sluice"', 1, true) and cjson.decode(stored_opts)
   local ours = opts and opts.sluice
@@ -52,7 +52,7 @@ local function join(lanes, id, is_anew, comes_back)
   return key
 end
 
--- Its key has no room before then: the lane stands aside, and others pass it. What the job took of its turn is given back.
+-- Sets a lane aside until its key has room: others pass it. The share that the job took of its turn is given back.
 local function block(lanes, key, id, until_ms)
   local tag = redis.call('ZSCORE', lanes.ready, key) or redis.call('ZSCORE', lanes.finish, key)
   local finish = (tonumber(tag) or 0) - share_of(lanes, id) / weight_of(lanes, key)

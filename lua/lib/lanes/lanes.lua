@@ -1,18 +1,20 @@
 -- @include lib/lanes/names
--- Jobs that wait for their turn, a lane for each key: parked in BullMQ's delayed set, served by start-time fair
--- queueing (Goyal, Vin and Cheng, 1996). Its tags count calls: a job's share of the bucket, divided by its lane's weight.
+-- Decides the next job of a queue (feed, feed_one). Jobs wait for their turn in lanes, one for each key: parked in BullMQ's
+-- delayed set, served by start-time fair queueing (Goyal, Vin and Cheng, 1996). Its tags count calls: a job's share of
+-- the bucket, divided by its lane's weight. A lane whose key has no room is aside (`blocked`) until then.
 
 local DAY_MS = 86400000
--- A lane whose key had no room is tried with one job at a time, until so many went at once.
+-- A lane whose key had no room is tried with one job at a time, a probe, until this many got their slots at once.
 local PROBES = 2
--- A probe of a worker that died is over by then.
+-- A probe whose worker died ends after this time.
 local PROBE_MS = 5000
--- A job that was fed and not fetched by then has been removed, or all workers are busy: it joins its lane anew.
+-- A job that was fed and is not fetched within this time has been removed, or all workers are busy: then it joins its
+-- lane anew when it is fetched.
 local FED_MS = 60000
--- Word that a key has room may get lost, as when no worker was there to hear it: so often, so many of the lanes that
--- stand aside for longer are tried with a job all the same, each in its turn.
+-- The news that a key has room may get lost, as when no worker was there. So every LOOK_EVERY_MS, LOOKS of the lanes
+-- that are aside for longer are tried with a job all the same, in turns.
 local LOOK_EVERY_MS, LOOKS = 10000, 100
--- Workers hold so many more than they start, so that they can find out that there is more room.
+-- Workers hold this many jobs more than they start, so that they can find out whether there is more room.
 local SPARE = 2
 
 local function open_lanes(keys, prefix, now_ms)
@@ -25,27 +27,27 @@ local function open_lanes(keys, prefix, now_ms)
   return lanes
 end
 
--- Whether there is any 'slow', 'weights', 'shares' or 'deadlines': most queues have none, and most looks need not know.
+-- Whether there is any 'slow', 'weights', 'shares' or 'deadlines': most queues have none, and most calls do not ask.
 local function has(lanes, name)
   if lanes.known[name] == nil then lanes.known[name] = redis.call('EXISTS', lanes[name]) == 1 end
   return lanes.known[name]
 end
 
 local function close_lanes(lanes)
-  -- With nobody left in line, nobody has had more than another: the time of turns begins anew.
+  -- With no job left, no lane has had more than another: the time of turns starts anew.
   if lanes.parked <= 0 then lanes.v, lanes.parked = 0, 0 end
   redis.call('HSET', lanes.state, 'v', string.format('%.17g', lanes.v), 'parked', string.format('%.0f', lanes.parked))
   if lanes.parked == 0 then redis.call('UNLINK', lanes.finish)
   else redis.call('ZREMRANGEBYSCORE', lanes.finish, '-inf', string.format('%.17g', lanes.v)) end
 end
 
--- An idle lane saves up no credit, and does not shake off what it has had by running empty.
+-- An idle lane saves up no credit, and keeps the debt that it had when it ran empty.
 local function make_ready(lanes, key)
   local finish = tonumber(redis.call('ZSCORE', lanes.finish, key)) or 0
   redis.call('ZADD', lanes.ready, string.format('%.17g', math.max(lanes.v, finish)), key)
 end
 
--- Sets a lane back in line, unless it is empty or there already.
+-- Puts a lane back in line, unless it is empty or in line already.
 local function wake_lane(lanes, key)
   redis.call('ZREM', lanes.blocked, key)
   if redis.call('EXISTS', lanes.lane .. key) == 1 and not redis.call('ZSCORE', lanes.ready, key) then
@@ -71,7 +73,7 @@ local function wake_some_lanes(lanes)
   redis.call('HSET', lanes.state, 'lookedAt', string.format('%.0f', lanes.now_ms), 'looked', first + LOOKS)
 end
 
--- As BullMQ's own promotion does it: from the delayed set to where workers fetch.
+-- Moves a job as BullMQ's own promotion does: from the delayed set to where workers fetch.
 local function promote(lanes, id)
   if redis.call('ZREM', lanes.delayed, id) == 0 then return false end
   redis.call('HSET', lanes.jobs .. id, 'delay', 0)
@@ -82,7 +84,7 @@ local function promote(lanes, id)
   return true
 end
 
--- Tells the workers, once for all that was promoted.
+-- Wakes BullMQ's workers, once for all promoted jobs.
 local function announce(lanes)
   if lanes.has_promoted and redis.call('HEXISTS', lanes.meta, 'paused') == 0 then
     redis.call('ZADD', lanes.marker, 0, '0')
@@ -97,7 +99,7 @@ local function share_of(lanes, id)
   return has(lanes, 'shares') and tonumber(redis.call('HGET', lanes.shares, id)) or 1
 end
 
--- What is kept of a job while it is parked.
+-- Removes what is kept of a job while it is parked.
 local function forget_job(lanes, id)
   lanes.parked, lanes.is_changed = lanes.parked - 1, true
   if has(lanes, 'shares') then redis.call('HDEL', lanes.shares, id) end
@@ -139,7 +141,7 @@ local function feed_one(lanes)
   return true
 end
 
--- Jobs whose time to start is over go to a worker at once, which ends them with that reason.
+-- Jobs whose deadline has passed go to a worker at once, which fails them as expired.
 local function feed_expired(lanes)
   if not has(lanes, 'deadlines') then return end
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', lanes.deadlines, '-inf', lanes.now_ms, 'LIMIT', 0, 50)) do
@@ -154,7 +156,8 @@ local function feed_expired(lanes)
   end
 end
 
--- How many all workers together want, and a few, while there are workers; less those that are on their way to them.
+-- How many jobs to feed: what all workers together want, and SPARE while there are workers, less the jobs that are on
+-- their way.
 local function wanted_of(lanes, wants_key)
   local wanted, spare = 0, 0
   local wants = redis.call('HGETALL', wants_key)

@@ -1,4 +1,4 @@
--- Where the lanes of a queue are kept.
+-- The names of the keys of a queue's lanes.
 local function lane_names(prefix)
   local own = prefix .. 'lanes:'
   return {

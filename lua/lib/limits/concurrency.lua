@@ -1,5 +1,6 @@
 -- Twin of src/core/limits/concurrency.ts. keys[1] zset: "asker lease" -> us at which the lease ends;
--- keys[2] zset: "since asker" -> us at which that asker looked in last.
+-- keys[2] zset: "since asker" -> us at which that asker asked last.
+-- A waiting asker asks every half second; one that was not seen for this long is gone.
 local WAITER_GONE_US = 1500000
 
 local function lease_name(asker, lease)
@@ -10,7 +11,7 @@ local function waiter_name(since_us, asker)
   return string.format('%016.0f %s', since_us, asker)
 end
 
--- Who waits, the longest first. Those that are gone are passed over: a look changes nothing.
+-- The names of the askers that wait, the longest wait first. It changes nothing.
 local function waiters_of(limit, now_us)
   local since = string.format('(%.0f', now_us - WAITER_GONE_US)
   local waiters = redis.call('ZRANGEBYSCORE', limit.keys[2], since, '+inf')
@@ -18,10 +19,12 @@ local function waiters_of(limit, now_us)
   return waiters
 end
 
+-- How many leases calls still hold. It changes nothing.
 local function count_leases(limit, now_us)
   return redis.call('ZCOUNT', limit.keys[1], string.format('(%.0f', now_us), '+inf')
 end
 
+-- How many askers have waited longer than this one; all of them if it does not wait.
 local function count_before(limit, drawer)
   local before, own = 0, waiter_name(drawer.since_us, drawer.asker)
   for _, waiter in ipairs(waiters_of(limit, drawer.now_us)) do
@@ -32,7 +35,7 @@ end
 
 RULES[6] = {
   parts = 2,
-  -- Both are read once a draw, as long as it asks for one place; what the draw itself adds is counted.
+  -- Both counts are read once a draw, while it asks for one place; the leases that the draw adds are counted here.
   earliest = function(limit, at_us, cost, drawer)
     limit.active = limit.active or count_leases(limit, drawer.now_us)
     if limit.counted_since_us ~= drawer.since_us then

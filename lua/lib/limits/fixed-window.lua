@@ -1,6 +1,7 @@
 -- Twin of src/core/limits/fixed-window.ts. a: us at which the newest window began; b: used in it.
 do
-  -- The window that holds a time. Resets, if there are any, are the beginnings that the asker reckoned about now.
+  -- The window that holds a time. Twin of windowAt in src/core/limits/calendar-windows.ts. Resets, if there are any, are the
+  -- beginnings of windows about now, as the asker worked them out.
   local function window_at(limit, at_us)
     if not limit.resets then
       local start_us = math.floor(at_us / limit.period_us) * limit.period_us
@@ -19,7 +20,7 @@ do
     is_rate = true,
     does_shift = true,
     earliest = function(limit, at_us, cost)
-      -- A booking that was given back leaves a window that has not begun yet; before it, all is used.
+      -- After a booking was given back, the newest window may lie ahead; until it begins, nothing may pass.
       local from_us = math.max(at_us, limit.a)
       local start_us, end_us = window_at(limit, from_us)
       local used = start_us > limit.a and 0 or limit.b

@@ -1,22 +1,22 @@
--- Twin of src/core/limits/leaky-bucket.ts. a: us at which the bucket will have drained; b: the fraction beyond, in 1/count us;
--- c: us since which it has not been empty.
+-- Twin of src/core/limits/leaky-bucket.ts. a: us at which the bucket will have drained; b: the fraction beyond, in 1/count
+-- us; c: us since which it has not been empty.
 do
   local function level_at(limit, at_us)
     if limit.a < at_us then return 0 end
     return (limit.a - at_us) * limit.count + limit.b
   end
 
-  local function excess(limit, at_us, cost)
+  local function excess_at(limit, at_us, cost)
     return level_at(limit, at_us) + (cost - limit.capacity) * limit.period_us
   end
 
   RULES[1] = {
     is_rate = true,
     does_drain = true,
-    excess = excess,
+    excess = excess_at,
     earliest = function(limit, at_us, cost)
-      local over = excess(limit, at_us, cost)
-      return over > 0 and at_us + math.ceil(over / limit.count) or at_us
+      local excess = excess_at(limit, at_us, cost)
+      return excess > 0 and at_us + math.ceil(excess / limit.count) or at_us
     end,
     commit = function(limit, at_us, cost)
       if cost < 0 and at_us < limit.c then return end

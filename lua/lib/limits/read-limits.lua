@@ -1,4 +1,4 @@
--- How limits come in: from an asker's numbers, and from what Redis has kept.
+-- Limits from an asker's numbers, and what Redis has kept of them.
 
 local function copy_limits(limits)
   local copies = {}
@@ -11,8 +11,8 @@ local function copy_limits(limits)
   return copies
 end
 
--- The limits that come next among an asker's numbers; nil if one of them can never work.
--- -1 stands for the same as those before: most keys have the same.
+-- The next limits among an asker's numbers; nil if one of them can never work.
+-- A count of -1 means the limits before: most keys have the same.
 local function read_limits(next_number, before)
   local limits, limit_count = {}, next_number()
   if limit_count == -1 then return before and copy_limits(before) end
@@ -30,7 +30,8 @@ local function read_limits(next_number, before)
   return limits
 end
 
--- Puts limits in force in the place of those found; what was booked under the same kind stays booked.
+-- Puts limits in force. What was booked under a limit of the same kind stays booked. Twin of applyLimits in
+-- src/core/draw/scope.ts.
 local function apply_limits(found, limits, now_us)
   for index, limit in ipairs(limits) do
     local from = found and found[index]
@@ -44,7 +45,7 @@ local function apply_limits(found, limits, now_us)
   return limits
 end
 
--- Gives the limits that keep something of their own the keys for it; returns how many keys were used up to here.
+-- Gives limits the Redis keys of their parts; returns how many keys are used up to here.
 local function bind_keys(limits, used)
   for _, limit in ipairs(limits) do
     limit.keys = {}

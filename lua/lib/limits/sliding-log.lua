@@ -1,14 +1,16 @@
--- Twin of src/core/limits/sliding-log.ts. a: all that was ever booked; keys[1] zset: "slot_us total" -> that total, for each booking.
+-- Twin of src/core/limits/sliding-log.ts. a: the sum of all that was ever booked;
+-- keys[1] zset: "slot_us total" -> that total, for each booking.
 do
+  -- Where more entries than this would have to be rewritten, a call that cost less gives nothing back.
   local MOST_REWRITTEN = 1000
-  -- One draw may book many calls: it says how long the log is kept for all that it books within so long of the first.
+  -- One draw may book many calls; it sets the expiry of the log anew only for calls this much later.
   local KEEP_FOR_US = 10000000
 
   local function slot_of(member)
     return tonumber(string.match(member, '^%d+'))
   end
 
-  -- The rank of the first entry of a time, found by halving: entries stand in the order of their times.
+  -- The rank of the first entry of a time, found by halving: entries are in the order of their times.
   local function rank_of(key, at_us, count)
     local low, high = 0, count
     while low < high do
@@ -18,6 +20,7 @@ do
     return low
   end
 
+  -- Takes back from what was booked at exactly this time, and lowers the totals of later entries.
   local function take_back(limit, at_us, amount)
     local key = limit.keys[1]
     local count = redis.call('ZCARD', key)
@@ -53,14 +56,14 @@ do
       if cost < 0 then return take_back(limit, at_us, -cost) end
       if cost == 0 then return end
       local key, before = limit.keys[1], limit.a
-      -- What an earlier policy left is no part of this count.
+      -- Entries that an earlier policy left do not count.
       if before == 0 then
         redis.call('DEL', key)
         limit.kept_until_us = nil
       end
       limit.a = before + cost
       redis.call('ZADD', key, limit.a, string.format('%.0f %.0f', at_us, limit.a))
-      -- Now and then, twice as many as count are left, since those before come to count again when later ones are taken back.
+      -- Twice as many as count are kept: older ones count again when later ones are taken back. Not each call cleans up.
       local each = math.max(1, math.floor(limit.capacity / 8))
       if math.floor(before / each) ~= math.floor(limit.a / each) then
         redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. string.format('%.0f', limit.a + 1 - 2 * limit.capacity))

@@ -1,4 +1,5 @@
--- Twin of src/core/limits/sliding-window.ts. a: us at which the newest window began; b: used in it; c: used in the one before.
+-- Twin of src/core/limits/sliding-window.ts. a: us at which the newest window began; b: used in it;
+-- c: used in the one before.
 do
   local function rolled(limit, at_us)
     local start_us = math.floor(at_us / limit.period_us) * limit.period_us
@@ -6,6 +7,7 @@ do
     return start_us, 0, start_us == limit.a + limit.period_us and limit.b or 0
   end
 
+  -- How far into a window the part of the one before has shrunk to the room; one period if it never does.
   local function fits(period_us, used_before, room)
     if room < 0 then return period_us end
     if used_before <= room then return 0 end
@@ -29,6 +31,7 @@ do
       limit.a, limit.b, limit.c = rolled(limit, at_us)
       limit.b = math.max(0, limit.b + cost)
     end,
+    -- Counters do not say when in a window units were used, so for another length all of them count as used now.
     adapt = function(from, to, now_us)
       if from.period_us == to.period_us then return end
       local _, used, used_before = rolled(from, now_us)

@@ -1,8 +1,9 @@
--- Twin of src/core/limits/token-bucket.ts. a: what lacks to a full bucket, in tokens x period; b: us at which that was so;
+-- Twin of src/core/limits/token-bucket.ts. a: what is missing from a full bucket, in tokens x period; b: us at which that
+-- was so;
 -- c: us since which it has not been full.
 do
   local function lacking_at(limit, when_us)
-    -- Below 0 after a booking was given back: what comes back until then still lacks.
+    -- Below 0 once a later booking was given back: what comes back until then is still missing.
     local elapsed_us = when_us - limit.b
     if elapsed_us >= limit.a / limit.count then return 0 end
     return limit.a - limit.count * elapsed_us

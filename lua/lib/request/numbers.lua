@@ -1,5 +1,5 @@
--- numbers_of(packed): a function that returns the next of the whole numbers that an argument packs as doubles.
--- One argument for all of them: to read twenty costs Redis less than to parse twenty.
+-- numbers_of(packed): a function that returns, one by one, the whole numbers that an argument packs as doubles.
+-- All come in one argument, since Redis takes longer to parse twenty. nil if one is not whole.
 local function numbers_of(packed)
   local numbers = { struct.unpack('<' .. string.rep('d', #packed / 8), packed) }
   for index = 1, #packed / 8 do

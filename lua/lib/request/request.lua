@@ -1,6 +1,6 @@
--- What every script is told first: the clock, and the policy as the asker knows it.
+-- The first part of every request: the policy as the asker knows it, and the keys.
 
--- The policy: its version, the priorities' shares and the limits that all keys share; nil if it can never work.
+-- The policy: its version, the priorities' shares and the shared limits; nil if it can never work.
 local function read_terms(next_number, text)
   local version = next_number()
   local shares = { next_number(), next_number(), next_number(), next_number() }
@@ -9,7 +9,7 @@ local function read_terms(next_number, text)
   return { version = version, shares = shares, limits = limits, text = text }
 end
 
--- Costs for each of some limits; nil if one can never work, or never pass.
+-- Adds the cost under each limit; nil if one can never work. too_large is set to one that can never pass.
 local function read_costs(next_number, limits, costs)
   for _, limit in ipairs(limits) do
     local cost = next_number()
@@ -20,7 +20,7 @@ local function read_costs(next_number, limits, costs)
   return costs
 end
 
--- The keys that wishes are for: what limits each has for itself. nil if one can never work.
+-- The keys of the request, each with its limits; nil if one can never work.
 local function read_keys(next_number, terms)
   local used = bind_keys(terms.limits, 3)
   local keys = {}
@@ -33,7 +33,7 @@ local function read_keys(next_number, terms)
   return keys
 end
 
--- The policy and the one key, or none, that a script is about; nil if a number of theirs can never work.
+-- The policy, and the key if there is one, of a script for one scope; nil if a number can never work.
 local function read_frame(next_number, text)
   local terms = read_terms(next_number, text)
   local keys = terms and read_keys(next_number, terms)
@@ -41,7 +41,7 @@ local function read_frame(next_number, text)
   return terms, keys[1]
 end
 
--- The scope of a key, loaded when it is first needed.
+-- The scope of a key, loaded on first use.
 local function open_key(key, now_us)
   if not key.scope then
     key.scope = load_key(key.state_key, key.limits, now_us)
@@ -50,6 +50,7 @@ local function open_key(key, now_us)
   return key.scope
 end
 
+-- Whether resets were worked out for another time than this one. Twin of areResetsOff in src/core/limits/calendar-windows.ts.
 local function are_resets_off(limits, now_us)
   for _, limit in ipairs(limits) do
     local resets = limit.resets
@@ -58,7 +59,6 @@ local function are_resets_off(limits, now_us)
   return false
 end
 
--- Whether beginnings of windows were reckoned for another time than the server's.
 local function are_all_resets_off(terms, keys, now_us)
   if are_resets_off(terms.limits, now_us) then return true end
   for _, key in ipairs(keys) do

@@ -1,13 +1,13 @@
--- The state of a bucket as a whole. Twin of src/core/bucket-state.ts.
+-- The state of a bucket. Twin of src/core/draw/bucket-state.ts.
 
--- Turns and holes of another generation are worthless.
+-- Forgets turns and holes; those of an older generation are worthless.
 local function clear_places(bucket)
   bucket.shared.turns_until_us, bucket.shared.uneven_until_us = 0, 0
   bucket.holes = 0
   redis.call('DEL', KEYS[2], KEYS[3])
 end
 
--- A lost state is made anew from what the asker knows.
+-- A new bucket, with the policy that the asker knows.
 local function new_bucket(terms, server_us)
   local since = terms.version > 0 and terms.version or server_us
   local bucket = {
@@ -19,14 +19,14 @@ local function new_bucket(terms, server_us)
   return bucket
 end
 
--- A server whose clock stepped back neither stalls the bucket nor lets it book a time twice.
+-- When the server's clock goes back, the bucket neither stalls nor books a time twice.
 local function advance(bucket, server_us)
   local clock_us = math.max(server_us + bucket.skew_us, bucket.clock_us)
   bucket.skew_us = clock_us - server_us
   bucket.clock_us = clock_us
 end
 
--- What was booked stays booked where the limits are of the same kind; slots that are held are worthless.
+-- Puts a policy in force. What was booked stays booked where limits are of the same kind; handed-out slots are worthless.
 local function put_in_force(bucket, terms, version)
   bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us)
   bucket.text = terms.text
@@ -35,7 +35,8 @@ local function put_in_force(bucket, terms, version)
   clear_places(bucket)
 end
 
--- The newest policy that was declared holds, unless one was configured over it. False if it is another than the asker's.
+-- Puts the newest declared policy in force, unless one was configured over it. False if the policy in force is not the
+-- asker's.
 local function settle_terms(bucket, terms, server_us)
   local is_same = bucket.text == terms.text
   if terms.version == 0 and not is_same and not bucket.is_override then

@@ -1,12 +1,13 @@
--- Slots that were booked and given back; the next draw takes them first. Twin of src/core/holes.ts.
--- bucket.holes says whether there may be any, so that a draw without holes asks Redis nothing.
--- Lua cannot reply with some thousands of values at once.
+-- Slots that were booked and given back; the next draw takes them first. Twin of takeHoles in src/core/draw/bucket-state.ts.
+-- bucket.holes is how many there may be, so that a draw without holes asks Redis nothing.
+-- A script cannot reply with thousands of values.
 local MOST_TAKEN = 1000
 
 local function hole_name(slot_us, asker, index, name)
   return string.format('%.0f %s %d %s', slot_us, asker, index, name)
 end
 
+-- Takes the earliest holes of the same calls, and forgets those that have passed.
 local function take_holes(bucket, name, most, until_us)
   local taken = {}
   if bucket.holes == 0 then return taken end
@@ -14,8 +15,8 @@ local function take_holes(bucket, name, most, until_us)
   local count = math.max(0, math.min(most, MOST_TAKEN))
   local near = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', until_us, 'LIMIT', 0, count)
   for _, member in ipairs(near) do
-    local slot_us, whose = string.match(member, '^(%d+) %S+ %d+ (.*)$')
-    if whose == name then
+    local slot_us, wish_name = string.match(member, '^(%d+) %S+ %d+ (.*)$')
+    if wish_name == name then
       redis.call('ZREM', KEYS[3], member)
       taken[#taken + 1] = tonumber(slot_us)
     end

@@ -1,23 +1,23 @@
--- How buckets and keys are kept, and for how long: their scopes as lib/pack has them.
+-- Loads and saves buckets and keys, and says for how long they are kept.
 
--- An idle bucket is kept for an hour, so that its newest policy outlives a quiet time; one that was
--- configured or paused by hand for a month.
+-- How long an idle bucket is kept, so that its newest policy outlives a quiet time; one that was configured or paused by
+-- hand; and a key.
 local KEEP_MS, KEEP_OVERRIDE_MS, KEEP_KEY_MS = 3600000, 2592000000, 60000
 
--- When nothing of a scope matters any more: all has drained, and every pause is over.
-local function drained_us(scope, now_us, drawer)
+-- From when on a scope holds nothing back, but for a pause: all has drained, and cooldown and gap are over.
+local function drained_at_us(scope, now_us, drawer)
   local last_us = math.max(scope.cool_until_us, scope.gap_until_us, scope.since_us + scope.recover_us)
   for _, limit in ipairs(scope.limits) do
     local rule = RULES[limit.code]
     if rule.is_rate then
-      -- An asker of another policy cannot tell what a limit keeps beside its numbers.
+      -- Without the keys of its parts, as for an asker of another policy, a limit counts as full.
       local is_known = limit.keys or not rule.parts
       local free_us = is_known and rule.earliest(limit, now_us, limit.capacity, drawer)
         or scope.last_us + limit.period_us
       last_us = math.max(last_us, free_us)
     end
   end
-  return math.max(0, last_us - now_us)
+  return math.max(now_us, last_us)
 end
 
 local function load_bucket(key)
@@ -32,17 +32,17 @@ local function load_bucket(key)
   }
 end
 
-local function save_bucket(key, b)
-  local scope = pack_scope(b.shared)
-  local head = struct.pack('<dddddddddd', 11 + #scope / 8, b.generation, b.version, b.is_override and 1 or 0,
-    b.clock_us, b.skew_us, b.window_us, b.alive, b.alive_before, b.holes)
-  local is_kept = b.is_override or b.shared.paused_until_us > b.clock_us
+local function save_bucket(key, bucket)
+  local scope = pack_scope(bucket.shared)
+  local head = struct.pack('<dddddddddd', 11 + #scope / 8, bucket.generation, bucket.version, bucket.is_override and 1 or 0,
+    bucket.clock_us, bucket.skew_us, bucket.window_us, bucket.alive, bucket.alive_before, bucket.holes)
+  local is_kept = bucket.is_override or bucket.shared.paused_until_us > bucket.clock_us
   local keep_ms = is_kept and KEEP_OVERRIDE_MS or KEEP_MS
-  local drained_ms = math.ceil(drained_us(b.shared, b.clock_us, {}) / 1000)
-  redis.call('SET', key, head .. scope .. struct.pack('<d', b.tried_us) .. b.text, 'PX', drained_ms + keep_ms)
+  local drained_ms = math.ceil((drained_at_us(bucket.shared, bucket.clock_us, {}) - bucket.clock_us) / 1000)
+  redis.call('SET', key, head .. scope .. struct.pack('<d', bucket.tried_us) .. bucket.text, 'PX', drained_ms + keep_ms)
 end
 
--- The scope of a key, with its limits as the asker knows them.
+-- The scope of a key, under the limits that the asker knows.
 local function load_key(key, limits, now_us)
   local packed = redis.call('GET', key)
   if not packed then return fresh_scope(limits) end
@@ -53,6 +53,6 @@ end
 
 local function save_key(key, scope, now_us)
   local paused_us = math.max(0, scope.paused_until_us - now_us)
-  local drained = math.max(drained_us(scope, now_us, {}), math.min(paused_us, KEEP_OVERRIDE_MS * 1000))
+  local drained = math.max(drained_at_us(scope, now_us, {}) - now_us, math.min(paused_us, KEEP_OVERRIDE_MS * 1000))
   redis.call('SET', key, pack_key(scope), 'PX', math.ceil(drained / 1000) + KEEP_KEY_MS)
 end

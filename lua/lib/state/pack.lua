@@ -1,4 +1,4 @@
--- How a scope is kept: whole numbers, packed as doubles, since a hash would cost twice as much a draw.
+-- The form of a scope in Redis: whole numbers, packed as doubles, since a hash costs twice as much in each draw.
 local SCOPE_HEAD, PER_LIMIT = 12, 7
 
 local function unpack_limits(numbers, at, limit_count)
@@ -13,11 +13,11 @@ local function unpack_limits(numbers, at, limit_count)
   return limits, at
 end
 
--- Between what stands before them and after them; in one piece, since Lua hashes each string on the way as well.
+-- The limits between what comes before and after them. One concatenation for all: Lua hashes every string that it makes.
 local function pack_limits(before, limits, after)
   local packed = { before }
-  for index, l in ipairs(limits) do
-    packed[index + 1] = struct.pack('<ddddddd', l.code, l.count, l.period_us, l.capacity, l.a, l.b, l.c)
+  for index, limit in ipairs(limits) do
+    packed[index + 1] = struct.pack('<ddddddd', limit.code, limit.count, limit.period_us, limit.capacity, limit.a, limit.b, limit.c)
   end
   packed[#packed + 1] = after
   return table.concat(packed)
@@ -40,8 +40,8 @@ local function pack_scope(scope)
   return pack_limits(head, scope.limits)
 end
 
--- A key that never met anything but calls is kept without the numbers that say so: how many limits it has, those, and
--- its last slot. That is half of the bytes, and Lua reads each byte of every string that it is given or makes.
+-- A key that only ever had calls is kept in a short form: how many limits it has, those, and its last slot. That is half
+-- of the bytes, and Lua reads each byte of every string that it gets or makes.
 local function unpack_key(packed)
   local count = #packed / 8
   local numbers = { struct.unpack('<' .. string.rep('d', count), packed) }

@@ -1,5 +1,5 @@
--- is_quiet(packed, now_us): whether a scope, by its numbers from cool_until_us to uneven_until_us, holds nothing back:
--- no cooldown, no pause, no cut rate, no gap, and nobody's turn. See lib/pack.
+-- Whether a scope, by its packed numbers from cool_until_us to uneven_until_us, holds nothing back: no cooldown, pause,
+-- cut rate, gap or turn. See lib/state/pack.
 local function is_quiet(packed, now)
   local cool_us, paused_us, _, _, since_us, recover_us, _, gap_until_us, turns_until_us =
     struct.unpack('<ddddddddd', packed)

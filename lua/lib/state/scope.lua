@@ -1,4 +1,4 @@
--- A set of limits and what they have let pass. Twin of src/core/scope.ts and src/core/gaps.ts.
+-- A set of limits and what holds for them together. Twin of src/core/draw/scope.ts.
 
 local function fresh_scope(limits)
   return {
@@ -7,7 +7,7 @@ local function fresh_scope(limits)
   }
 end
 
--- What such a call takes of the downstream, in us: by the limit that it takes the most of.
+-- How long such a call occupies the downstream, in us, by the limit that it uses most of.
 local function step_of(limits, costs)
   local step_us = 0
   for index, limit in ipairs(limits) do
@@ -18,8 +18,10 @@ local function step_of(limits, costs)
   return step_us
 end
 
--- How many such calls a horizon and the bursts have room for.
+-- The most calls of one horizon, where no limit bounds them.
 local MOST_ROOM = 1000000
+
+-- How many such calls fit into a horizon, bursts included.
 local function room_of(limits, costs, horizon_us)
   local room = MOST_ROOM
   for index, limit in ipairs(limits) do
@@ -33,7 +35,7 @@ local function room_of(limits, costs, horizon_us)
   return math.floor(room)
 end
 
--- Per mille of the rate that is in force.
+-- How much of the rate is in force, per mille.
 local function factor_at(scope, at_us)
   if scope.factor >= 1000 or at_us >= scope.since_us + scope.recover_us then return 1000 end
   local grown = math.floor((math.max(0, at_us - scope.since_us) * 1000) / scope.recover_us)
@@ -45,7 +47,7 @@ local function whole_at_us(scope)
   return scope.factor >= 1000 and 0 or scope.since_us + math.ceil(((1000 - scope.factor) * scope.recover_us) / 1000)
 end
 
--- Whether calls keep a distance beyond that of their limits: the rate is cut, or spaced out.
+-- Whether calls keep more distance than their limits ask for: the rate is cut, or headers ask for it.
 local function keeps_gap(scope, at_us)
   return at_us < scope.gap_until_us or factor_at(scope, at_us) < 1000
 end
@@ -55,13 +57,13 @@ local function opens_at_us(scope, now_us, step_us)
   local at_us, last_us = math.max(now_us, scope.cool_until_us), scope.last_us
   local factor = factor_at(scope, at_us)
   local cut_gap_us = factor < 1000 and math.ceil((step_us * 1000) / factor) or 0
-  -- No gap outlasts what it is kept for: the limits themselves space calls after that.
+  -- A gap ends with its cause; after that, the limits alone space calls.
   local after_cut_us = math.min(last_us + cut_gap_us, scope.since_us + scope.recover_us)
   local after_gap_us = at_us < scope.gap_until_us and math.min(last_us + scope.gap_us, scope.gap_until_us) or 0
   return math.max(at_us, scope.paused_until_us, last_us, after_cut_us, after_gap_us)
 end
 
--- The earliest time, at or after at_us, on which all limits agree; math.huge if nobody can tell.
+-- The earliest time, at or after at_us, on which all limits agree; math.huge if it is unknown.
 local function agree_us(scope, at_us, costs, drawer)
   local slot_us = at_us
   while true do
@@ -72,12 +74,12 @@ local function agree_us(scope, at_us, costs, drawer)
       if slot_us == math.huge then return slot_us end
       can_shift = can_shift or rule.does_shift
     end
-    -- What let a time pass lets a later one pass, unless it is another window's by then.
+    -- A limit that allows one time allows every later one too, unless a new window begins in between.
     if slot_us == before_us or not can_shift then return slot_us end
   end
 end
 
--- The number of the limit that holds such a call back the longest.
+-- The number of the limit that delays such a call most; 0 if none does.
 local function binding_of(scope, at_us, costs, drawer)
   local binding, latest_us = 0, at_us
   for index, limit in ipairs(scope.limits) do

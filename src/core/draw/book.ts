@@ -1,37 +1,43 @@
 import { ruleOf } from "../limits/registry.ts";
 import { slotOfRun, type Run } from "../store.ts";
 import { mostOf, times, type Fitting, type Serving } from "./place.ts";
-import { agreeUs, commitAll, isAllRate, keepsGap, opensAtUs } from "./scope.ts";
+import { agreeUs, commitAll, areAllRates, keepsGap, opensAtUs } from "./scope.ts";
 import { slotsBefore } from "./turns.ts";
 
-/** What is to be booked for one wish. Twin of `lua/lib/draw/book.lua`. */
+/**
+ * Books slots for one wish, in one of three ways: as a run, all at one moment, or one by one.
+ * Twin of `lua/lib/draw/book.lua` and `lua/lib/draw/start-for-key.lua`.
+ */
+
+/** What is to be booked for one wish. */
 export interface Booking {
   readonly serving: Serving;
+  /** The limits that decide the slots: those that all keys share, or else the key's. */
   readonly main: Fitting;
-  /** The limits of the call's key, which must let it pass at the very time that the others do. */
-  readonly gate: Fitting | undefined;
-  /** The earliest time at which anything may start, as things stand. */
+  /** The limits of the call's key beside shared ones; they must allow the very same slot. */
+  readonly keyFitting: Fitting | undefined;
+  /** The earliest time at which anything may start; it moves with each booking. */
   readonly opens: () => number;
   readonly untilUs: number;
   readonly most: number;
-  /** How many slots are left to those whose turn comes first. */
+  /** How many slots to leave to earlier turns. */
   readonly ahead: number;
 }
 
 export interface Booked {
   readonly slotsUs: readonly number[];
   readonly run: Run | undefined;
-  /** When to ask again, if it was the key that held a call back. */
+  /** When to ask again, if the key's limits held a call back. */
   readonly deferredUs: number | undefined;
 }
 
-/** Lua cannot reply with some thousands of values at once. */
+/** A Lua script cannot reply with thousands of values. */
 const MOST_LISTED = 1_000;
 
-/** A lone limit that drains evenly is booked for many calls at once: at 100,000/s, slot by slot would be too slow. */
-export function isRunnable({ main, gate, opens, serving }: Booking): boolean {
+/** A lone limit that drains evenly is booked for many calls at once; slot by slot is too slow at 100,000/s. */
+export function isRunnable({ main, keyFitting, opens, serving }: Booking): boolean {
   const { scope, costs } = main;
-  if (gate !== undefined || scope.records.length !== 1 || costs[0] === 0) return false;
+  if (keyFitting !== undefined || scope.records.length !== 1 || costs[0] === 0) return false;
   const atUs = opens();
   const isSpaced = keepsGap(scope, atUs) || keepsGap(serving.state.shared, atUs);
   return !isSpaced && ruleOf(scope.records[0]!.limit.kind).excess !== undefined;
@@ -46,7 +52,7 @@ export function bookRun({ main, opens, untilUs, most, ahead }: Booking): Booked 
   const step = costs[0]! * limit.periodUs;
   const room = (untilUs - atUs) * limit.count - excess;
   const fit = untilUs < atUs || room < 0 ? 0 : Math.floor(room / step) + 1;
-  // A crumb is left to those whose turn comes first: it would cost a draw, and their share its fullness.
+  // Less than a whole share is left to earlier turns: it is not worth a draw.
   const count = ahead > 0 && fit < most ? 0 : Math.min(most, fit);
   if (count <= 0) return { slotsUs: [], run: undefined, deferredUs: undefined };
   const run = { count, atUs, excess, step, drain: limit.count };
@@ -55,74 +61,75 @@ export function bookRun({ main, opens, untilUs, most, ahead }: Booking): Booked 
   return { slotsUs: [], run, deferredUs: undefined };
 }
 
-/** Whoever tries takes what there is at one moment: many calls of one cost are one of many times the cost. */
+/** A try takes what there is at one moment: many calls of one cost are one call of many times the cost. */
 export function isAtOnce(booking: Booking): boolean {
   const { serving, main } = booking;
   return serving.request.isTry && hasNoLeases(booking) && main.scope.records.length > 0;
 }
 
-/** Whether no call of these holds a lease. */
-function hasNoLeases({ main, gate }: Booking): boolean {
-  return isAllRate(main.scope) && (gate === undefined || isAllRate(gate.scope));
+/** Whether no call of this booking holds a lease. */
+function hasNoLeases({ main, keyFitting }: Booking): boolean {
+  return areAllRates(main.scope) && (keyFitting === undefined || areAllRates(keyFitting.scope));
 }
 
 export function bookAtOnce(booking: Booking): Booked {
-  const { main, gate, opens, untilUs, most } = booking;
+  const { main, keyFitting, opens, untilUs, most } = booking;
   const atUs = opens();
   const first = { firstUs: atUs, slotUs: atUs, isServed: false };
-  const deferredUs = gate && passGate(booking, gate, first).deferredUs;
+  const deferredUs = keyFitting && startForKey(booking, keyFitting, first).deferredUs;
   const nothing = { slotsUs: [], run: undefined, deferredUs };
   if (atUs > untilUs || deferredUs !== undefined) return nothing;
+  const fittings = keyFitting === undefined ? [main] : [main, keyFitting];
   let count = 0;
-  let tooMany = Math.min(most, mostOf(main), gate === undefined ? most : mostOf(gate)) + 1;
+  let tooMany = Math.min(most, ...fittings.map(mostOf)) + 1;
   while (tooMany - count > 1) {
     const middle = Math.floor((count + tooMany) / 2);
-    const fits = [main, ...(gate === undefined ? [] : [gate])].every(
+    const fits = fittings.every(
       ({ scope, costs, drawer }) => agreeUs(scope, atUs, times(costs, middle), drawer) === atUs,
     );
     if (fits) count = middle;
     else tooMany = middle;
   }
   if (count === 0) return nothing;
-  commitAll(main.scope, atUs, times(main.costs, count), main.drawer);
-  if (gate !== undefined) commitAll(gate.scope, atUs, times(gate.costs, count), gate.drawer);
+  for (const { scope, costs, drawer } of fittings) {
+    commitAll(scope, atUs, times(costs, count), drawer);
+  }
   const { limit } = main.scope.records[0]!;
   const step = main.costs[0]! * limit.periodUs;
   const run = { count, atUs, excess: AT_ONCE, step, drain: limit.count };
   const nextUs = agreeUs(main.scope, opens(), main.costs, main.drawer);
-  const isKeys = gate !== undefined && count < most && nextUs <= untilUs;
+  if (keyFitting === undefined || count === most || nextUs > untilUs) return { ...nothing, run };
   const next = { firstUs: atUs, slotUs: nextUs, isServed: true };
-  return {
-    ...nothing,
-    run,
-    deferredUs: isKeys ? passGate(booking, gate, next).deferredUs : undefined,
-  };
+  return { ...nothing, run, deferredUs: startForKey(booking, keyFitting, next).deferredUs };
 }
 
-/** So little is booked ahead that all of a run start with the first. */
+/** An excess so low that all calls of a run start at its first moment. */
 const AT_ONCE = -(2 ** 52);
 
 export function bookList(booking: Booking): Booked {
-  const { serving, main, gate, opens, untilUs, most, ahead } = booking;
+  const { serving, main, keyFitting, opens, untilUs, most, ahead } = booking;
   const { scope, costs, stepUs, drawer } = main;
   const hasLeases = !hasNoLeases(booking);
   const slotsUs: number[] = [];
   let deferredUs: number | undefined;
   const firstUs = agreeUs(scope, opens(), costs, drawer);
   let atUs = firstUs;
-  const isCrumb = ahead > 0 && atUs + Math.floor((most - 1) * stepUs) > untilUs;
-  while (!isCrumb && slotsUs.length < Math.min(most, MOST_LISTED) && atUs <= untilUs) {
-    if (gate !== undefined) {
+  // As in a run: less than a whole share is left to earlier turns.
+  const isTooLittle = ahead > 0 && atUs + Math.floor((most - 1) * stepUs) > untilUs;
+  while (!isTooLittle && slotsUs.length < Math.min(most, MOST_LISTED) && atUs <= untilUs) {
+    if (keyFitting !== undefined) {
       const offer = { firstUs, slotUs: atUs, isServed: slotsUs.length > 0 };
-      const passed = passGate(booking, gate, offer);
-      deferredUs = passed.deferredUs;
-      if (passed.deferredUs !== undefined) break;
-      atUs = passed.startUs;
+      const start = startForKey(booking, keyFitting, offer);
+      deferredUs = start.deferredUs;
+      if (start.deferredUs !== undefined) break;
+      atUs = start.startUs;
     }
     drawer.lease = serving.lease;
     commitAll(scope, atUs, costs, drawer);
-    if (gate !== undefined)
-      commitAll(gate.scope, atUs, gate.costs, { ...gate.drawer, lease: serving.lease });
+    if (keyFitting !== undefined) {
+      keyFitting.drawer.lease = serving.lease;
+      commitAll(keyFitting.scope, atUs, keyFitting.costs, keyFitting.drawer);
+    }
     if (hasLeases) serving.lease += 1;
     slotsUs.push(atUs);
     atUs = agreeUs(scope, opens(), costs, drawer);
@@ -130,60 +137,53 @@ export function bookList(booking: Booking): Booked {
   return { slotsUs, run: undefined, deferredUs };
 }
 
-/** What the others decide of a call of a key. */
-interface Others {
-  readonly serving: Serving;
-  readonly main: Fitting;
-  readonly untilUs: number;
-}
-
-/** A slot that the others would give to a call of a key. */
+/** A slot that the shared limits give to a call of a key. */
 interface Offer {
   /** The first slot that they would have given in this draw. */
   readonly firstUs: number;
   readonly slotUs: number;
-  /** Whether this draw has given the key's calls slots already. */
+  /** Whether this draw has already given slots to calls of the key. */
   readonly isServed: boolean;
 }
 
-type Passed =
+type KeyStart =
   | { readonly startUs: number; readonly deferredUs?: undefined }
   | { readonly deferredUs: number };
 
 /**
- * So far from now a slot may be pushed back to suit a key: its calls keep to its rate, although each is asked for a little
- * late, and the others wait for no more than that.
+ * A slot may be pushed back to this far from now to suit a key. So calls of the key keep to its rate although
+ * each is asked for a little late, and other keys wait no longer than this.
  */
 const MOST_PUSHED_US = 2_000;
-/** So long after a try at the earliest: who tries looks no further than now, and would be refused for what was pushed. */
+/** No slot is pushed for this long after a try: tries look only at now, and a pushed slot would refuse them. */
 const UNTRIED_US = 3_600_000_000;
 
-/** When the key lets such a call start; if it does not, when to ask again. Twin of `lua/lib/draw/gate.lua`. */
-function passGate(
-  { serving, main, untilUs }: Others,
-  gate: Fitting,
+/** When a key's limits let a call start at an offered slot or soon after it; otherwise, when to ask again. */
+function startForKey(
+  { serving, main, untilUs }: Booking,
+  keyFitting: Fitting,
   { firstUs, slotUs, isServed }: Offer,
-): Passed {
-  const { scope, stepUs, costs, claim, own, drawer } = gate;
+): KeyStart {
+  const { scope, stepUs, costs, claim, own, drawer } = keyFitting;
   const { nowUs } = drawer;
-  // One that has been served stands behind all others.
+  // A key that was just served comes after all others.
   const isDue = !isServed && own.turnUs >= claim.sinceUs;
   const slotsLeft = (rank: number): number =>
     slotsBefore(scope, { ...claim, rank, share: 1 }, own, isDue ? own.turnUs : Infinity);
-  // Who waits for a turn with the others comes at that, and what is left for it meanwhile is lost, but to more urgent calls.
+  // While askers wait for turns in the bucket, they come at those; slots left to them here would be lost, but for more urgent calls.
   const isContended = main.scope.turnsUntilUs >= main.claim.sinceUs;
   const left = slotsLeft(isContended ? claim.rank - 1 : claim.rank);
   const passesUs = agreeUs(scope, opensAtUs(scope, nowUs, stepUs), costs, drawer);
   const startUs = Math.max(slotUs, passesUs + Math.floor(left * stepUs));
-  if (startUs === slotUs && letsPass(gate, startUs)) return { startUs };
+  if (startUs === slotUs && letsPass(keyFitting, startUs)) return { startUs };
 
   const before = isContended ? slotsLeft(claim.rank) : left;
   const isTried = serving.request.isTry || nowUs < serving.state.triedUs + UNTRIED_US;
   const pushUs = isTried ? 0 : Math.min(untilUs - nowUs, MOST_PUSHED_US);
-  // Pushed behind those whose turn comes first, it would leave them nothing: the key's times only go forward, too.
+  // A slot is not pushed past earlier turns: the key's times only go forward, so nothing would be left to them.
   const isInReach = before === 0 && startUs <= nowUs + pushUs;
-  if (isInReach && letsPass(gate, startUs) && letsPass(main, startUs)) return { startUs };
-  // What the others give now lies so far ahead; later they will give as far.
+  if (isInReach && letsPass(keyFitting, startUs) && letsPass(main, startUs)) return { startUs };
+  // The shared limits give slots this far ahead now, and will still do so later.
   const turnUs = passesUs + Math.floor(before * stepUs);
   return { deferredUs: Math.max(nowUs, turnUs - Math.max(firstUs - nowUs, pushUs)) };
 }

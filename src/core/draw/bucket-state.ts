@@ -1,36 +1,39 @@
 import { ruleOf } from "../limits/registry.ts";
-import { nobodyAt, type Limit } from "../limits/rule.ts";
+import { noDrawer, type Limit } from "../limits/rule.ts";
 import type { DrawRequest, KnownTerms } from "../store.ts";
 import { applyLimits, freshScope, remainingOf, type Scope } from "./scope.ts";
 import type { AliveWindow } from "./turns.ts";
 
-/** All that is known of one bucket. Twin of what `lua/lib/state/bucket.lua` loads and saves. */
+/**
+ * The state of one bucket, what a change of policy or a loss in Redis does to it, and its holes.
+ * Twin of `lua/lib/state/bucket.lua`, `lua/lib/state/lost-state.lua` and `lua/lib/state/holes.lua`.
+ */
 export interface BucketState {
-  /** Grows with each change that makes slots worthless: the µs of the newest. */
+  /** The µs of the newest change that made slots worthless. */
   generation: number;
   /** The µs at which the policy in force was declared. */
   version: number;
   /** Whether the policy was configured by hand, over what the code says. */
   isOverride: boolean;
-  /** The policy in force, as processes learn it. */
+  /** The policy in force, as replicas send it to each other. */
   text: string;
   /** The bucket's own clock, in µs; it never goes back. */
   clockUs: number;
-  /** How far the bucket's clock runs ahead of the server's since the server's went back. */
+  /** How far the bucket's clock is ahead of the server's, since the server's went back. */
   skewUs: number;
-  /** How many draw from it. */
+  /** How many askers draw from it. */
   window: AliveWindow;
-  /** When a try was last granted of what all keys share, in µs; 0: never. */
+  /** When the shared limits last granted a try, in µs; 0: never. */
   triedUs: number;
-  /** What all keys share. */
+  /** The limits that all keys share. */
   shared: Scope;
-  /** What each key has for itself. */
+  /** The limits that each key has for itself. */
   keys: Map<string, Scope>;
   /** Slots given back, in the order of their times. */
   holes: readonly Hole[];
 }
 
-/** A lost state is made anew from what the asker knows. */
+/** A new bucket, with the policy that the asker knows. */
 export function newBucket({ text, limits, version }: KnownTerms, serverUs: number): BucketState {
   const shared = freshScope();
   applyLimits(shared, limits, serverUs);
@@ -50,7 +53,7 @@ export function newBucket({ text, limits, version }: KnownTerms, serverUs: numbe
   };
 }
 
-/** The bucket's own time: a server whose clock stepped back neither stalls it nor lets it book a time twice. */
+/** The bucket's own time. When the server's clock goes back, the bucket neither stalls nor books a time twice. */
 export function clockAt({ skewUs, clockUs }: BucketState, serverUs: number): number {
   return Math.max(serverUs + skewUs, clockUs);
 }
@@ -62,21 +65,21 @@ export function advance(state: BucketState, serverUs: number): void {
 }
 
 /**
- * Settles which policy holds: the newest that was declared, unless one was
- * configured over it. False if it is another than the asker's.
+ * Puts the newest declared policy in force, unless one was configured over it.
+ * False if the policy in force is not the asker's.
  */
 export function settleTerms(state: BucketState, terms: KnownTerms, serverUs: number): boolean {
   const { version, text, limits } = terms;
   const isSame = state.text === text;
   const isDeclared = version === 0 && !isSame && !state.isOverride;
   if (isDeclared) putInForce(state, terms, Math.max(serverUs, state.version + 1));
-  // A higher one than the bucket's tells it of a state that Redis lost.
+  // Redis lost a newer version of this policy.
   else if (version > state.version && isSame) state.version = version;
   else if (version > state.version) putInForce(state, { text, limits }, version);
   return state.text === text;
 }
 
-/** What was booked stays booked where the limits are of the same kind; slots that are held are worthless. */
+/** Puts a policy in force. What was booked stays booked where limits are of the same kind; handed-out slots are worthless. */
 export function putInForce(
   state: BucketState,
   { text, limits }: Pick<KnownTerms, "text" | "limits">,
@@ -89,7 +92,7 @@ export function putInForce(
   clearPlaces(state);
 }
 
-/** Turns and holes of another generation are worthless. */
+/** Forgets turns and holes; those of an older generation are worthless. */
 export function clearPlaces(state: BucketState): void {
   state.shared.turns = new Map();
   state.shared.turnsUntilUs = 0;
@@ -97,32 +100,30 @@ export function clearPlaces(state: BucketState): void {
   state.holes = [];
 }
 
-/** The limits of a key as its asker knows them, with what was booked under them. */
+/** The scope of a key; a new one if the key has none. Twin of `load_key` in `lua/lib/state/load-and-save.lua`. */
 export function scopeOfKey(state: BucketState, key: string): Scope {
   return state.keys.get(key) ?? freshScope();
 }
 
-/**
- * What follows when Redis has lost what a bucket had let pass: a restart without its log, a failover
- * to a replica that lagged behind, an operator's mistake. Twin of `lua/lib/state/lost-state.lua`.
- */
-
-/** A bucket that was drawn from is kept for this long at least. */
+/** Redis keeps a bucket for at least this long after a draw. */
 const KEPT_US = 3_600_000_000;
-/** A window up to this long counts as used up; a longer one that was lost must not block a day. */
+/** A lost window up to this long counts as used up; a longer one does not, since it could block a whole day. */
 const SHORT_US = 60_000_000;
 
-/** As the time of an asker's last draw: it has let calls pass that the bucket knows nothing of. */
+/** In place of the time of its last draw, for an asker that has let calls pass without the bucket. */
 export const DREW_ELSEWHERE_US: number = 2 ** 52;
 
-/** Whether the asker knows of draws, or of a policy, that the bucket has forgotten. */
+/**
+ * Whether the asker knows of a draw, or of a policy, that the bucket has lost: by a restart of Redis without
+ * its log, by a failover to a replica that lagged behind, or by an operator's mistake.
+ */
 export function isStateLost(
   found: BucketState | undefined,
   { drewUs, startsFull, terms }: Pick<DrawRequest, "drewUs" | "startsFull" | "terms">,
   serverUs: number,
 ): boolean {
   if (drewUs === 0 || startsFull === true) return false;
-  // One that nobody drew from for so long has expired, and had drained long before.
+  // After this long without a draw the bucket has expired, and had drained long before.
   if (found === undefined) return serverUs < drewUs + KEPT_US;
   return drewUs > found.clockUs || terms.version > found.version;
 }
@@ -133,7 +134,7 @@ export function startEmptyHanded(scope: Scope, nowUs: number): void {
   for (const { limit, state } of scope.records) {
     if (!canStartEmptyHanded(limit)) continue;
     const spare = remainingOf(limit, state, atUs);
-    if (spare > 0) ruleOf(limit.kind).commit(limit, state, atUs, spare, nobodyAt(nowUs));
+    if (spare > 0) ruleOf(limit.kind).commit(limit, state, atUs, spare, noDrawer(nowUs));
   }
 }
 
@@ -142,27 +143,21 @@ function canStartEmptyHanded({ kind, periodUs }: Limit): boolean {
   return isRate && (doesDrain || periodUs <= SHORT_US);
 }
 
-/** A slot that was booked and given back. Twin of a member in `lua/lib/state/holes.lua`. */
+/** A slot that was booked and given back. */
 export interface Hole {
   readonly slotUs: number;
-  /** Which calls it was booked for. */
+  /** The calls that it was booked for, as `Wish.name`. */
   readonly name: string;
-  /** Tells apart slots of one µs; Redis orders equal times by its bytes. */
+  /** Distinguishes slots of the same µs, and orders them as Redis orders members of equal score. */
   readonly id: string;
 }
 
-/** The part of a bucket's state that keeps them. */
-interface WithHoles {
-  holes: readonly Hole[];
-  readonly clockUs: number;
-}
-
-/** Lua cannot reply with some thousands of values at once. */
+/** A Lua script cannot reply with thousands of values. */
 const MOST_TAKEN = 1_000;
 
-/** Takes the earliest slots that others gave back, and forgets those whose time has passed. */
+/** Takes the earliest holes of the same calls, and forgets those that have passed. */
 export function takeHoles(
-  state: WithHoles,
+  state: Pick<BucketState, "holes" | "clockUs">,
   { name, most, untilUs }: { name: string; most: number; untilUs: number },
 ): number[] {
   if (state.holes.length === 0) return [];
@@ -174,7 +169,7 @@ export function takeHoles(
   return [...taken].map((hole) => hole.slotUs);
 }
 
-/** Adds holes, in the order of their times; one that is there already stays one. */
+/** Adds holes in the order of their times; none is added twice. */
 export function addHoles(to: readonly Hole[], added: readonly Hole[]): Hole[] {
   const byId = new Map([...to, ...added].map((hole) => [hole.id, hole]));
   return [...byId.values()].sort((a, b) => a.slotUs - b.slotUs || (a.id < b.id ? -1 : 1));

@@ -1,14 +1,8 @@
 import { WrongResetsError } from "../errors.ts";
 import { areResetsOff } from "../limits/calendar-windows.ts";
 import { costTooLarge } from "../limits/registry.ts";
-import {
-  NO_PLACE,
-  type DrawReply,
-  type DrawRequest,
-  type Granted,
-  type Standing,
-  type Wish,
-} from "../store.ts";
+import type { LimitStatus } from "../limits/rule.ts";
+import { NO_PLACE, type DrawReply, type DrawRequest, type Granted, type Wish } from "../store.ts";
 import {
   advance,
   isStateLost,
@@ -19,19 +13,19 @@ import {
   type BucketState,
 } from "./bucket-state.ts";
 import type { Serving } from "./place.ts";
-import { applyLimits, hasLimits, standingsOf, type Scope } from "./scope.ts";
+import { applyLimits, hasLimits, addStatuses, type Scope } from "./scope.ts";
 import { endServing, serve } from "./serve.ts";
-import { countAlive } from "./turns.ts";
+import { countAsker } from "./turns.ts";
 
 const NONE: Set<string | undefined> = new Set();
 const NO_KEYS: ReadonlyMap<string, Scope> = new Map();
 
 /**
- * Books slots for an asker's wishes, in their order, within the horizon; when
- * one does not fit, it and those behind it keep a turn at which to ask again.
- * Twin of `lua/bucket/slots-draw.lua`.
+ * Books slots for a replica's wishes, in their order, within the horizon. Once a wish does not
+ * fit, it and those behind it keep a turn at which to ask again.
+ * Twin of `lua/bucket/slots-draw.lua` and `lua/lib/draw/draw.lua`.
  *
- * @throws {@link CostTooLargeError} when a call costs more than a limit can ever give; nothing is changed then.
+ * @throws {@link CostTooLargeError} when a call costs more than a limit can ever give; nothing has changed then.
  */
 export function draw(
   found: BucketState | undefined,
@@ -48,7 +42,7 @@ export function draw(
   advance(state, serverUs);
   const nowUs = state.clockUs;
   const isAgreed = settleTerms(state, terms, serverUs);
-  const isNewWindow = isTry ? false : countAsker(state, drewUs);
+  const isNewWindow = !isTry && countDraw(state, drewUs);
   const { generation, version } = state;
   const alive = Math.max(1, state.window.alive, state.window.aliveBefore);
   const { isOverride } = state;
@@ -58,7 +52,7 @@ export function draw(
     return { state, reply: { ...common, newText: state.text, ...nothing } };
   }
 
-  // Resets of calendar days are as the asker reckoned them just now.
+  // The asker has just worked out the resets of calendar days.
   applyLimits(state.shared, terms.limits, nowUs);
   if (isLost) startEmptyHanded(state.shared, nowUs);
   const lostKeys = isLost ? new Set(wishes.map(({ key }) => key)) : NONE;
@@ -77,12 +71,12 @@ export function draw(
   const before = isTry && !isLost ? keysUnderOtherLimits(state, wishes) : NO_KEYS;
   const served = wishes.map((wish) => serve(serving, wish, () => openKey(state, wish, lostKeys)));
   const granted = isTry
-    ? served.map((each, index) => ({ ...each, standings: standingsFor(state, wishes[index]!) }))
+    ? served.map((each, index) => ({ ...each, statuses: statusesFor(state, wishes[index]!) }))
     : served;
   const place = endServing(serving);
   if (isTry && serving.hasGranted && terms.limits.length > 0) state.triedUs = nowUs;
   const isUntouched = found !== undefined && version === versionBefore && !isLost;
-  // A try that was refused leaves nothing behind.
+  // A refused try changes nothing.
   if (isTry && !serving.hasGranted && isUntouched) Object.assign(state, { clockUs, skewUs });
   for (const [key, scope] of before) {
     const isDrawn = wishes.some((wish, index) => wish.key === key && isSome(served[index]!));
@@ -91,7 +85,7 @@ export function draw(
   return { state, reply: { ...common, newText: undefined, granted, place } };
 }
 
-/** The keys of a try as they stand, where it is not by these limits: one that is refused leaves them so. */
+/** Copies of those keys that are under other limits than the try knows; a refused try puts them back. */
 function keysUnderOtherLimits(
   { keys }: BucketState,
   wishes: readonly Wish[],
@@ -110,7 +104,7 @@ function isSome({ slotsUs, run }: Granted): boolean {
   return slotsUs.length > 0 || run !== undefined;
 }
 
-/** The scope of the wish's key, if that has limits of its own. */
+/** The scope of the wish's key; undefined if the key has no limits of its own. */
 function openKey(
   state: BucketState,
   { key, keyLimits }: Wish,
@@ -124,17 +118,20 @@ function openKey(
   return scope;
 }
 
-function countAsker(state: BucketState, drewUs: number): boolean {
-  const { isNew, ...window } = countAlive(state.window, { nowUs: state.clockUs, drewUs });
+/** Counts the asker; whether its draw begins a new second. */
+function countDraw(state: BucketState, drewUs: number): boolean {
+  const { isNew, ...window } = countAsker(state.window, { nowUs: state.clockUs, drewUs });
   state.window = window;
   return isNew;
 }
 
-function standingsFor(state: BucketState, { key, costs }: Wish): readonly Standing[] {
-  const { clockUs: nowUs } = state;
-  const shared = standingsOf(state.shared, costs, nowUs);
-  if (key === undefined) return shared;
-  return [...shared, ...standingsOf(scopeOfKey(state, key), costs.slice(shared.length), nowUs)];
+function statusesFor(state: BucketState, { key, costs }: Wish): readonly LimitStatus[] {
+  const { shared, clockUs: nowUs } = state;
+  const statuses: LimitStatus[] = [];
+  addStatuses(statuses, shared, costs, nowUs);
+  if (key === undefined) return statuses;
+  addStatuses(statuses, scopeOfKey(state, key), costs.slice(shared.records.length), nowUs);
+  return statuses;
 }
 
 function assertPossible({ bucket, terms, wishes }: DrawRequest): void {

@@ -1,78 +1,83 @@
 import { ruleOf } from "../limits/registry.ts";
-import { nobodyAt } from "../limits/rule.ts";
-import type { ReturnRequest, SettleRequest } from "../store.ts";
+import { noDrawer } from "../limits/rule.ts";
+import type { Place, ReturnRequest, SettleRequest } from "../store.ts";
 import { addHoles, advance, type BucketState, type Hole } from "./bucket-state.ts";
-import { applyLimits, commitAll, isAllRate, type Scope } from "./scope.ts";
+import { applyLimits, areAllRates, commitAll, type Scope } from "./scope.ts";
 
 /**
- * Takes slots back, and the turns that go with them. The last one booked is
- * simply unbooked; one with others behind it becomes a hole that the next draw
- * takes first, since to move the level would put a new slot on a time that is
- * already booked. Twin of `lua/bucket/slots-return.lua`.
+ * Takes slots back, and the asker's place with them. Twin of `lua/bucket/slots-return.lua` and
+ * `lua/lib/draw/give-back.lua`.
  */
 export function giveBack(state: BucketState, request: ReturnRequest, serverUs: number): void {
-  const { asker, place, wish, generation, slotsUs } = request;
-  // What was booked under another policy is not this asker's to take back.
+  const { place, wish, generation } = request;
+  // Under another policy, these slots are no longer booked.
   if (state.text !== request.terms.text) return;
   const keyScope = wish.key === undefined ? undefined : state.keys.get(wish.key);
   advance(state, serverUs);
   if (keyScope !== undefined) applyLimits(keyScope, wish.keyLimits, state.clockUs);
-  for (const [scope, own] of [
-    [state.shared, place],
-    [keyScope, wish.place],
-  ] as const) {
-    scope?.turns.delete(own.turnName);
-    for (const { limit, state: limitState } of own.sinceUs > 0 ? (scope?.records ?? []) : []) {
-      const drawer = { asker, nowUs: state.clockUs, sinceUs: own.sinceUs, lease: 0 };
-      ruleOf(limit.kind).leavePlace?.(limitState, drawer);
-    }
-  }
-  if (generation !== state.generation) return;
+  leave(state, state.shared, request.asker, place);
+  if (keyScope !== undefined) leave(state, keyScope, request.asker, wish.place);
+  if (generation === state.generation) takeBack(state, keyScope, request);
+}
 
+function leave(
+  { clockUs: nowUs }: BucketState,
+  { turns, records }: Scope,
+  asker: string,
+  { turnName, sinceUs }: Place,
+): void {
+  turns.delete(turnName);
+  if (sinceUs === 0) return;
+  for (const { limit, state } of records) {
+    ruleOf(limit.kind).leavePlace?.(state, { asker, nowUs, sinceUs, lease: 0 });
+  }
+}
+
+/**
+ * Takes slots back, latest first. The last one booked is unbooked. One with others behind it becomes a
+ * hole that the next draw takes first: a lower level would put a new slot on a time that is already booked.
+ */
+function takeBack(
+  state: BucketState,
+  keyScope: Scope | undefined,
+  { asker, wish, slotsUs }: ReturnRequest,
+): void {
+  const { shared, clockUs: nowUs } = state;
+  const sharedCosts = wish.costs.slice(0, shared.records.length);
+  const keyCosts = wish.costs.slice(shared.records.length);
+  // A hole carries no lease, so slots that need one do not become holes.
+  const canLeaveHoles = areAllRates(shared) && (keyScope === undefined || areAllRates(keyScope));
   const holes: Hole[] = [];
   for (const [index, slotUs] of slotsUs.entries()) {
-    if (slotUs <= state.clockUs) continue;
-    const hasLease = [state.shared, keyScope].some((scope) => scope && !isAllRate(scope));
-    if (isLast(state, keyScope, slotUs)) unbook(state, keyScope, slotUs, wish.costs);
-    else if (!hasLease) {
+    if (slotUs <= nowUs) continue;
+    const isLast =
+      (shared.records.length === 0 || shared.lastUs === slotUs) &&
+      (keyScope === undefined || keyScope.lastUs === slotUs);
+    if (isLast) {
+      unbook(shared, slotUs, sharedCosts, nowUs);
+      if (keyScope !== undefined) unbook(keyScope, slotUs, keyCosts, nowUs);
+    } else if (canLeaveHoles) {
       holes.push({ slotUs, name: wish.name, id: `${slotUs} ${asker} ${index} ${wish.name}` });
     }
   }
   state.holes = addHoles(state.holes, holes);
 }
 
-function isLast({ shared }: BucketState, keyScope: Scope | undefined, slotUs: number): boolean {
-  const isLastShared = shared.records.length === 0 || shared.lastUs === slotUs;
-  return isLastShared && (keyScope === undefined || keyScope.lastUs === slotUs);
-}
-
-function unbook(
-  { shared, clockUs: nowUs }: BucketState,
-  keyScope: Scope | undefined,
-  slotUs: number,
-  costs: readonly number[],
-): void {
-  const drawer = nobodyAt(nowUs);
-  const count = shared.records.length;
+function unbook(scope: Scope, slotUs: number, costs: readonly number[], nowUs: number): void {
+  if (scope.records.length === 0) return;
   const negative = costs.map((cost) => -cost);
-  if (count > 0) {
-    commitAll(shared, slotUs, negative.slice(0, count), drawer);
-    // One that lies before it is no longer the last: it becomes a hole.
-    shared.lastUs = slotUs - 1;
-  }
-  if (keyScope === undefined) return;
-  commitAll(keyScope, slotUs, negative.slice(count), drawer);
-  keyScope.lastUs = slotUs - 1;
+  commitAll(scope, slotUs, negative, noDrawer(nowUs));
+  // The next slot that comes back lies before this one and is no longer the last: it becomes a hole.
+  scope.lastUs = slotUs - 1;
 }
 
 /**
- * Books what a call came to cost beyond its estimate, now, and into debt if
- * need be; what it cost less is taken back from where it was booked.
- * Twin of `lua/bucket/costs-settle.lua`.
+ * Settles a call's true cost. What it cost beyond its estimate is booked now, into debt if need be; what it
+ * cost less is taken back from where it was booked. Twin of `lua/bucket/costs-settle.lua`.
  */
 export function settle(state: BucketState, request: SettleRequest, serverUs: number): void {
   const { key, deltas } = request;
-  // Limits have changed in the meantime: what the numbers meant is gone.
+  // Under another policy, the numbers belong to other limits.
   if (state.text !== request.terms.text) return;
   advance(state, serverUs);
   const count = state.shared.records.length;
@@ -89,7 +94,7 @@ function settleScope(
   scope: Scope,
   { deltas, slotUs, isUnused = false }: Pick<SettleRequest, "deltas" | "slotUs" | "isUnused">,
 ): void {
-  const drawer = nobodyAt(nowUs);
+  const drawer = noDrawer(nowUs);
   const atUs = Math.max(nowUs, scope.lastUs);
   for (const [index, { limit, state }] of scope.records.entries()) {
     const rule = ruleOf(limit.kind);

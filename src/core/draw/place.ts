@@ -13,6 +13,11 @@ import type { BucketState } from "./bucket-state.ts";
 import { agreeUs, bindingOf, keepsGap, opensAtUs, roomOf, stepOf, type Scope } from "./scope.ts";
 import { keepTurn, shareOf, slotsBefore, type Claim } from "./turns.ts";
 
+/**
+ * Whether a wish fits into a scope, and the place that its asker keeps there if it does not.
+ * Twin of `lua/lib/draw/place.lua`.
+ */
+
 /** One draw under way. */
 export interface Serving {
   readonly state: BucketState;
@@ -20,22 +25,22 @@ export interface Serving {
   readonly alive: number;
   readonly isNewWindow: boolean;
   readonly sinceUs: number;
-  /** How much of this asker's share of the horizon has been given: 1 is all of it. */
+  /** How much of this asker's share of the horizon is used: 1 is all of it. */
   used: number;
-  /** The next lease. */
+  /** The number of the next lease. */
   lease: number;
   hasGranted: boolean;
   /** The place of the first wish that did not fit; those behind it wait with it. */
   refusedPlace: Place | undefined;
-  /** What the wishes so far have left of the places of their keys. */
+  /** The places of keys, as the wishes so far left them. */
   readonly places: Map<string, Place>;
 }
 
-/** A scope in which a wish has to fit, and what is known of it. */
+/** A scope into which a wish has to fit, with what the wish needs of it. */
 export interface Fitting {
   readonly scope: Scope;
   readonly costs: readonly number[];
-  /** What one call takes in µs. */
+  /** How long one call occupies the scope, in µs. */
   readonly stepUs: number;
   readonly own: Place;
   readonly claim: Claim;
@@ -47,7 +52,7 @@ export function shutUs({ coolUntilUs, pausedUntilUs }: Scope): number {
   return Math.max(coolUntilUs, pausedUntilUs);
 }
 
-/** Which of the two lets nothing start until after this time, of the bucket or its key; 0: neither. */
+/** Which of the two, of the bucket or its key, lets nothing start until after this time; 0: neither. */
 export function shutBy(shared: Scope, own: Scope, untilUs: number): number {
   if (Math.max(shutUs(shared), shutUs(own)) <= untilUs) return 0;
   const pausedUs = Math.max(shared.pausedUntilUs, own.pausedUntilUs);
@@ -59,7 +64,7 @@ export function slowedBy(shared: Scope, own: Scope, nowUs: number): number {
   return keepsGap(shared, nowUs) || keepsGap(own, nowUs) ? SLOWED : 0;
 }
 
-/** What is known of a wish in a scope. */
+/** What a wish needs of a scope. */
 export function fit(
   { request, state, alive, sinceUs, lease }: Serving,
   { rank }: Wish,
@@ -76,14 +81,14 @@ export function fit(
   return { scope, costs, stepUs, own, claim, drawer };
 }
 
-/** What holds the next call back: the number of a limit of the scope from 1 on; 0: none. */
+/** The number, from 1 on, of the limit that holds the next call back; 0: none does. */
 export function bindingAt({ scope, stepUs, costs, drawer }: Fitting): number {
   return bindingOf(scope, opensAtUs(scope, drawer.nowUs, stepUs), costs, drawer);
 }
 
 /**
- * Keeps the asker's place in a scope until `turnUs`: 0 if it has got all it
- * wanted, Infinity if nobody can tell when its time comes.
+ * Keeps the asker's place in a scope until `turnUs`. That is 0 if it got all it wanted, and Infinity if
+ * the time of its turn is unknown.
  */
 export function settlePlace(
   { request, isNewWindow, state }: Serving,
@@ -103,29 +108,29 @@ export function settlePlace(
   return { ...turn, sinceUs };
 }
 
-/** What a draw came to so far for one wish that did not get all it wanted. */
+/** A wish that did not get all it wanted. */
 export interface Unserved {
   /** How many slots it got, and how many it lacks. */
   readonly count: number;
   readonly left: number;
-  /** From when on its scopes are open. */
+  /** The earliest time at which anything may start. */
   readonly opensUs: number;
   readonly horizonUs: number;
-  /** How many slots others are to have before it. */
+  /** How many slots to leave to earlier turns. */
   readonly ahead: number;
-  /** The turn that its asker was given, if it still counts. */
+  /** The turn that its asker has, unless it was missed. */
   readonly ownTurnUs: number | undefined;
 }
 
 export interface Refusal {
   readonly place: Place;
-  /** When to ask again; Infinity if nobody can tell. */
+  /** When to ask again; Infinity if that is unknown. */
   readonly turnUs: number;
   /** As in `Granted`, of this scope's limits. */
   readonly bindsAt: number;
 }
 
-/** What could not be granted of a wish waits for its turn. Twin of `refuse` in `lua/lib/draw/place.lua`. */
+/** Gives the asker a turn for the rest of a wish. */
 export function refuse(serving: Serving, main: Fitting, unserved: Unserved): Refusal {
   const { request, state, hasGranted } = serving;
   const { clockUs: nowUs, shared } = state;
@@ -134,18 +139,18 @@ export function refuse(serving: Serving, main: Fitting, unserved: Unserved): Ref
   const nextUs = agreeUs(scope, opensUs, costs, drawer);
   const isServed = hasGranted && ownTurnUs !== undefined;
   const before = isServed ? slotsBefore(scope, claim, own, Infinity) : ahead;
-  // A try is told when the first of those refused may come; others wait for as many as they may have.
+  // A try asks again for one call; an asker that waits comes for as many calls as it may have.
   const needed = before + (request.isTry ? 1 : Math.min(left, claim.share));
-  // So many may come at once, when there is room for them; the rest come one after the other.
+  // These may come at once, when there is room for all of them; the rest come one after the other.
   const together = Math.min(needed, mostOf(main));
   const roomUs = agreeUs(scope, opensUs, times(costs, together), drawer);
-  // Of leases, nobody can tell when several come free.
+  // When several leases come free is unknown; when the next slot comes may still be known.
   const fromUs = roomUs === Infinity ? nextUs : roomUs;
-  const reckonedUs = Math.max(nowUs, fromUs + Math.floor((needed - together) * stepUs) - horizonUs);
-  // Whoever only looks in keeps its turn: reckoned anew behind all who came since, it would never come.
-  const keepsTurn = count === 0 && own.turnUs > nowUs && reckonedUs !== Infinity;
-  const turnUs = keepsTurn ? Math.min(own.turnUs, reckonedUs) : reckonedUs;
-  // A bucket whose limits are all per key can be opened any time: a turn behind that would keep the key shut.
+  const newTurnUs = Math.max(nowUs, fromUs + Math.floor((needed - together) * stepUs) - horizonUs);
+  // An asker that comes before its turn keeps it: a new turn, behind all that came since, would never arrive.
+  const keepsTurn = count === 0 && own.turnUs > nowUs && newTurnUs !== Infinity;
+  const turnUs = keepsTurn ? Math.min(own.turnUs, newTurnUs) : newTurnUs;
+  // In a bucket with limits per key only, a pause may end any time: a turn after it would keep the key waiting.
   const isBucketShut = scope !== shared && shutUs(shared) > nowUs + horizonUs;
   const keptUs = isBucketShut && turnUs !== Infinity ? 0 : turnUs;
   const place = settlePlace(serving, main, keptUs, count > 0);
@@ -155,10 +160,10 @@ export function refuse(serving: Serving, main: Fitting, unserved: Unserved): Ref
   return { place, turnUs, bindsAt };
 }
 
-/** Where nothing bounds how many may start at once. */
+/** The most calls that may start at once, where no limit bounds them. */
 const MOST_TOGETHER = 1_000_000;
 
-/** How many such calls the capacities let pass at once. */
+/** How many such calls the capacities allow at once. */
 export function mostOf({ scope, costs }: Fitting): number {
   const each = scope.records.map(({ limit }, index) =>
     costs[index] === 0 || !ruleOf(limit.kind).isRate

@@ -1,35 +1,37 @@
-import { ordinalOf, ruleOf } from "../limits/registry.ts";
-import { nobodyAt, type Drawer, type Limit } from "../limits/rule.ts";
-import type { Standing } from "../store.ts";
+import { countSameKindBefore, ruleOf } from "../limits/registry.ts";
+import { noDrawer, type Drawer, type Limit, type LimitStatus } from "../limits/rule.ts";
 
-/** A limit and where it stands. */
-export interface LimitRecord {
+/** A limit, and what has been booked under it. */
+interface LimitRecord {
   limit: Limit;
   readonly state: unknown;
 }
 
-/** What one set of limits has let pass: those that all keys share, or those of one key. Twin of `lua/lib/state/scope.lua`. */
+/**
+ * A set of limits and what holds for them together: those that all keys share, or those of one key.
+ * Twin of `lua/lib/state/scope.lua`, `lua/lib/state/status.lua` and `apply_limits` in `lua/lib/limits/read-limits.lua`.
+ */
 export interface Scope {
-  /** The latest slot that was booked; later ones never come before it. */
+  /** The latest slot that was booked; no new one comes before it. */
   lastUs: number;
   coolUntilUs: number;
   pausedUntilUs: number;
-  /** When the rate was cut last: answers to calls before it cut no more. */
+  /** When the rate was cut last; answers to calls that left before do not cut it again. */
   cutUs: number;
   /** The rate was at `factor` per mille at `sinceUs`, and grows by 1,000 in each `recoverUs`. */
   factor: number;
   sinceUs: number;
   recoverUs: number;
-  /** Calls keep this distance until then. */
+  /** Until `gapUntilUs`, calls keep at least this distance. */
   gapUs: number;
   gapUntilUs: number;
-  /** No turn is later, and no turn of another rank than normal, or of a costly call, is later than `unevenUntilUs`. */
+  /** The latest turn; and the latest that is not of normal rank, or is of a costly call. */
   turnsUntilUs: number;
   unevenUntilUs: number;
   /** "rank step asker" to the µs of its next turn. */
   turns: Map<string, number>;
   records: LimitRecord[];
-  /** What limits that are not in force any more have left, by their place and kind. */
+  /** What limits keep even while they are not in force, by their kind and number. */
   readonly kept: Map<string, unknown>;
 }
 
@@ -52,7 +54,7 @@ export function freshScope(): Scope {
   };
 }
 
-/** Puts limits in force; what was booked under the same kind of limit before stays booked. */
+/** Puts limits in force. What was booked under a limit of the same kind stays booked. */
 export function applyLimits(scope: Scope, limits: readonly Limit[], nowUs: number): void {
   scope.records = limits.map((limit, index) => {
     const rule = ruleOf(limit.kind);
@@ -76,12 +78,12 @@ export function hasLimits({ records }: Scope, limits: readonly Limit[]): boolean
   return records.length === limits.length && records.every(isSame);
 }
 
-/** What a limit keeps is found by how many of its kind stand before it, as in Redis. */
+/** The name of what a limit keeps: its kind, and how many of that kind come before it, as in Redis. */
 export function keptName(limits: readonly Limit[], index: number): string {
-  return `${limits[index]!.kind} ${ordinalOf(limits, index)}`;
+  return `${limits[index]!.kind} ${countSameKindBefore(limits, index)}`;
 }
 
-/** What such a call takes of the downstream, in µs: by the limit that it takes the most of. */
+/** How long such a call occupies the downstream, in µs, by the limit that it uses most of. */
 export function stepOf(limits: readonly Limit[], costs: readonly number[]): number {
   let stepUs = 0;
   for (const [index, { kind, count, periodUs }] of limits.entries()) {
@@ -90,10 +92,10 @@ export function stepOf(limits: readonly Limit[], costs: readonly number[]): numb
   return stepUs;
 }
 
-/** With no limit of its own on how many, an asker still gets no more than that of a horizon. */
+/** The most calls of one horizon, where no limit bounds them. */
 const MOST_ROOM = 1_000_000;
 
-/** How many such calls a horizon and the bursts have room for. */
+/** How many such calls fit into a horizon, bursts included. */
 export function roomOf(
   limits: readonly Limit[],
   costs: readonly number[],
@@ -110,7 +112,7 @@ export function roomOf(
   return Math.floor(room);
 }
 
-/** The earliest time, at or after `atUs`, on which all limits of a scope agree; Infinity if nobody can tell. */
+/** The earliest time, at or after `atUs`, on which all limits of a scope agree; Infinity if it is unknown. */
 export function agreeUs(
   scope: Scope,
   atUs: number,
@@ -127,12 +129,12 @@ export function agreeUs(
       if (slotUs === Infinity) return Infinity;
       canShift ||= rule.doesShift === true;
     }
-    // What let a time pass lets a later one pass, unless it is another window's by then.
+    // A limit that allows one time allows every later one too, unless a new window begins in between.
     if (slotUs === beforeUs || !canShift) return slotUs;
   }
 }
 
-/** The number, from 1 on, of the limit that holds such a call back the longest. */
+/** The number, from 1 on, of the limit that delays such a call most; 0 if none does. */
 export function bindingOf(
   scope: Scope,
   atUs: number,
@@ -160,10 +162,10 @@ export function commitAll(
   scope.lastUs = Math.max(scope.lastUs, slotUs);
 }
 
-/** When nothing of a scope matters any more: all has drained, and every pause is over. */
+/** From when on a scope holds nothing back: all has drained, and cooldown, pause and gap are over. */
 export function drainedAtUs(scope: Scope, nowUs: number): number {
   const { coolUntilUs, pausedUntilUs, gapUntilUs, sinceUs, recoverUs } = scope;
-  const drawer = nobodyAt(nowUs);
+  const drawer = noDrawer(nowUs);
   const drained = scope.records.map(({ limit, state }) => {
     const rule = ruleOf(limit.kind);
     return rule.isRate ? rule.earliest(limit, state, nowUs, limit.capacity, drawer) : nowUs;
@@ -172,7 +174,7 @@ export function drainedAtUs(scope: Scope, nowUs: number): number {
 }
 
 /** Whether no call under these limits holds a lease. */
-export function isAllRate({ records }: Scope): boolean {
+export function areAllRates({ records }: Scope): boolean {
   return records.every(({ limit }) => ruleOf(limit.kind).isRate);
 }
 
@@ -180,24 +182,24 @@ function isSameLimit(a: Limit, b: Limit): boolean {
   return a.count === b.count && a.periodUs === b.periodUs && a.capacity === b.capacity;
 }
 
-/** The earliest time at which a scope lets anything start. Twin of `opens_at_us` in `lua/lib/state/scope.lua`, as are those below. */
+/** The earliest time at which a scope lets anything start. */
 export function opensAtUs(scope: Scope, nowUs: number, stepUs: number): number {
   const { lastUs, coolUntilUs, pausedUntilUs, sinceUs, recoverUs, gapUs, gapUntilUs } = scope;
   const atUs = Math.max(nowUs, coolUntilUs);
   const factor = factorAt(scope, atUs);
   const cutGapUs = factor < 1_000 ? Math.ceil((stepUs * 1_000) / factor) : 0;
-  // No gap outlasts what it is kept for: the limits themselves space calls after that.
+  // A gap ends with its cause; after that, the limits alone space calls.
   const afterCutUs = Math.min(lastUs + cutGapUs, sinceUs + recoverUs);
   const afterGapUs = atUs < gapUntilUs ? Math.min(lastUs + gapUs, gapUntilUs) : 0;
   return Math.max(atUs, pausedUntilUs, lastUs, afterCutUs, afterGapUs);
 }
 
-/** Whether calls keep a distance beyond that of their limits: the rate is cut, or spaced out. */
+/** Whether calls keep more distance than their limits ask for: the rate is cut, or headers ask for it. */
 export function keepsGap(scope: Scope, atUs: number): boolean {
   return atUs < scope.gapUntilUs || factorAt(scope, atUs) < 1_000;
 }
 
-/** Per mille of the rate that is in force. */
+/** How much of the rate is in force, per mille. */
 export function factorAt({ factor, sinceUs, recoverUs }: Scope, atUs: number): number {
   if (factor >= 1_000 || atUs >= sinceUs + recoverUs) return 1_000;
   const grown = Math.floor((Math.max(0, atUs - sinceUs) * 1_000) / recoverUs);
@@ -209,21 +211,28 @@ export function wholeAtUs({ factor, sinceUs, recoverUs }: Scope): number {
   return factor >= 1_000 ? 0 : sinceUs + Math.ceil(((1_000 - factor) * recoverUs) / 1_000);
 }
 
-/** How each limit of a scope stands. Twin of `lua/lib/state/standing.lua`. */
-export function standingsOf(scope: Scope, costs: readonly number[], nowUs: number): Standing[] {
-  const drawer = nobodyAt(nowUs);
-  return scope.records.map(({ limit, state }, index) => {
+/** Adds each limit of a scope as it is now: what is left, and when there is more. Twin of `lua/lib/state/status.lua`. */
+export function addStatuses(
+  into: LimitStatus[],
+  scope: Scope,
+  costs: readonly number[],
+  nowUs: number,
+): void {
+  const drawer = noDrawer(nowUs);
+  for (const [index, { limit, state }] of scope.records.entries()) {
     const rule = ruleOf(limit.kind);
-    const earliest = (cost: number): number => rule.earliest(limit, state, nowUs, cost, drawer);
-    const remaining = remainingOf(limit, state, nowUs);
-    return { remaining, resetUs: earliest(limit.capacity), nextUs: earliest(costs[index]!) };
-  });
+    into.push({
+      remaining: remainingOf(limit, state, nowUs),
+      resetUs: rule.earliest(limit, state, nowUs, limit.capacity, drawer),
+      nextUs: rule.earliest(limit, state, nowUs, costs[index]!, drawer),
+    });
+  }
 }
 
-/** How much a limit would let pass at once, found by asking. */
+/** How much a limit would let pass at once, found by halving. */
 export function remainingOf(limit: Limit, state: unknown, nowUs: number): number {
   const rule = ruleOf(limit.kind);
-  const drawer = nobodyAt(nowUs);
+  const drawer = noDrawer(nowUs);
   let remaining = 0;
   let tooMany = limit.capacity + 1;
   while (tooMany - remaining > 1) {

@@ -23,35 +23,38 @@ import {
 import { opensAtUs, type Scope } from "./scope.ts";
 import { slotsBefore } from "./turns.ts";
 
-const NOTHING = { slotsUs: [], run: undefined, notBeforeUs: 0, bindsAt: 0, standings: [] };
+const NOTHING = { slotsUs: [], run: undefined, notBeforeUs: 0, bindsAt: 0, statuses: [] };
 
 /** The limits that a wish has to fit. */
 interface Fittings {
-  /** Those that all share; of a bucket that has none, its key's. */
+  /** The limits that all keys share; in a bucket without such, those of the wish's key. */
   readonly main: Fitting;
-  /** Those of its key beside them. */
-  readonly gate: Fitting | undefined;
-  /** Whether all of them are its key's. */
+  /** The limits of the wish's key beside shared ones. */
+  readonly keyFitting: Fitting | undefined;
+  /** Whether `main` holds the key's limits. */
   readonly isOwn: boolean;
-  /** The earliest time at which anything may start, as things stand. */
+  /** The earliest time at which anything may start; it moves with each booking. */
   readonly opens: () => number;
 }
 
-/** What an asker may have of a wish for now. */
+/** How much of a wish its asker may have now. */
 interface Portion {
   readonly most: number;
-  /** How many slots are left to those whose turn comes first. */
+  /** How many slots to leave to earlier turns. */
   readonly ahead: number;
   readonly ownTurnUs: number | undefined;
   /** How far ahead a wish of its priority may book. */
   readonly horizonUs: number;
 }
 
-/** Books what it can of one wish; twin of `lua/lib/draw/serve.lua`. A key's limits are a gate beside those that all share, or stand alone. */
+/**
+ * Books what it can of one wish. A key's limits apply together with those that all keys share; in a bucket
+ * without shared limits, they decide alone. Twin of `lua/lib/draw/serve.lua`.
+ */
 export function serve(serving: Serving, wish: Wish, openKey: () => Scope | undefined): Granted {
   const { key } = wish;
   if (key === undefined) return serveOne(serving, wish, openKey);
-  // A key keeps one place: the next of its wishes goes on from where the one before has left it.
+  // A key keeps one place, so each of its wishes continues from the place that the one before left.
   const place = serving.places.get(key) ?? wish.place;
   const granted = serveOne(serving, { ...wish, place }, openKey);
   serving.places.set(key, granted.place);
@@ -66,10 +69,10 @@ function serveOne(serving: Serving, wish: Wish, openKey: () => Scope | undefined
   const asked = { ...fittings, ...portionOf(serving, wish, fittings) };
   const booked = book(serving, wish, asked);
   const { slotsUs, run } = booked;
-  const settled = settle(serving, wish, { ...asked, booked });
+  const settled = endWish(serving, wish, { ...asked, booked });
   const isRefused = serving.request.isTry && countOf(booked) < wish.wanted;
-  const told = isRefused ? untilOpen(serving, fittings, settled) : settled;
-  return { slotsUs, run, standings: [], ...told };
+  const ended = isRefused ? untilOpen(serving, fittings, settled) : settled;
+  return { slotsUs, run, statuses: [], ...ended };
 }
 
 function fitAll(serving: Serving, wish: Wish, keyScope: Scope | undefined): Fittings {
@@ -81,13 +84,13 @@ function fitAll(serving: Serving, wish: Wish, keyScope: Scope | undefined): Fitt
     const { stepUs } = main;
     const opens = (): number =>
       Math.max(opensAtUs(shared, nowUs, stepUs), opensAtUs(keyScope, nowUs, stepUs));
-    return { main, gate: undefined, isOwn: true, opens };
+    return { main, keyFitting: undefined, isOwn: true, opens };
   }
   const costs = wish.costs.slice(0, sharedCount);
   const main = fit(serving, wish, shared, { costs, own: request.place });
   const ofKey = { costs: wish.costs.slice(sharedCount), own: wish.place };
-  const gate = keyScope && fit(serving, wish, keyScope, ofKey);
-  return { main, gate, isOwn: false, opens: () => opensAtUs(shared, nowUs, main.stepUs) };
+  const keyFitting = keyScope && fit(serving, wish, keyScope, ofKey);
+  return { main, keyFitting, isOwn: false, opens: () => opensAtUs(shared, nowUs, main.stepUs) };
 }
 
 function portionOf(
@@ -96,7 +99,7 @@ function portionOf(
   { main: { scope, claim, own }, isOwn }: Fittings,
 ): Portion {
   const used = isOwn ? 0 : usedSoFar;
-  // Whoever tries waits for no turn, so nothing is shared out to it.
+  // A try waits for no turn, so the horizon is not shared out.
   const shareLeft = request.isTry ? wanted : Math.floor((1 - used) * claim.share);
   const most = Math.min(wanted, Math.max(used === 0 ? 1 : 0, shareLeft));
   const ownTurnUs = own.turnUs >= sinceUs ? own.turnUs : undefined;
@@ -105,17 +108,17 @@ function portionOf(
   return { most, ahead, ownTurnUs, horizonUs };
 }
 
-/** Slots that others gave back, and then new ones. */
+/** Books holes first, and then new slots. */
 function book(serving: Serving, { name }: Wish, asked: Fittings & Portion): Booked {
   const { state, request } = serving;
-  const { main, gate, opens, isOwn, ahead, horizonUs } = asked;
+  const { main, keyFitting, opens, isOwn, ahead, horizonUs } = asked;
   const holesUntilUs = state.clockUs + request.horizonUs;
   const recycledUs = request.isTry
     ? []
     : takeHoles(state, { name, most: asked.most, untilUs: holesUntilUs });
   const untilUs = state.clockUs + horizonUs - Math.floor(ahead * main.stepUs);
   const most = asked.most - recycledUs.length;
-  const booking: Booking = { serving, main, gate, opens, untilUs, most, ahead };
+  const booking: Booking = { serving, main, keyFitting, opens, untilUs, most, ahead };
   const booked = isRunnable(booking)
     ? bookRun(booking)
     : isAtOnce(booking)
@@ -132,13 +135,13 @@ function countOf({ slotsUs, run }: Booked): number {
   return slotsUs.length + (run?.count ?? 0);
 }
 
-/** Why there was no more, when to come again, and the place that is kept until then. */
-function settle(
+/** Why a wish got no more, when to ask again, and the place that its asker keeps until then. */
+function endWish(
   serving: Serving,
   { wanted }: Wish,
   {
     main,
-    gate,
+    keyFitting,
     isOwn,
     opens,
     booked,
@@ -148,43 +151,43 @@ function settle(
   const { state, request } = serving;
   const { deferredUs } = booked;
   const count = countOf(booked);
-  if (gate !== undefined && deferredUs !== undefined) {
-    const binding = bindingAt(gate);
-    const { scope } = gate;
+  if (keyFitting !== undefined && deferredUs !== undefined) {
+    const binding = bindingAt(keyFitting);
+    const { scope } = keyFitting;
     const { clockUs: nowUs, shared } = state;
-    // Where its limits would let it pass, it is what the key's answers, or its user, have asked for that does not.
+    // If no limit of the key holds the call back, a cooldown, a pause or a gap of the key does.
     const held = shutBy(scope, scope, nowUs) || slowedBy(scope, scope, nowUs);
     const bindsAt = binding > 0 ? shared.records.length + binding : held;
-    const place = settlePlace(serving, gate, deferredUs, count > 0);
+    const place = settlePlace(serving, keyFitting, deferredUs, count > 0);
     return { notBeforeUs: deferredUs, place, bindsAt };
   }
-  const gatePlace = gate === undefined ? NO_PLACE : settlePlace(serving, gate, 0, true);
+  const keyPlace = keyFitting === undefined ? NO_PLACE : settlePlace(serving, keyFitting, 0, true);
   if (count === wanted) {
-    const place = isOwn ? settlePlace(serving, main, 0, true) : gatePlace;
+    const place = isOwn ? settlePlace(serving, main, 0, true) : keyPlace;
     return { notBeforeUs: 0, place, bindsAt: 0 };
   }
   const unserved = { ...portion, count, left: wanted - count, opensUs: opens() };
   const { place, turnUs, bindsAt } = refuse(serving, main, unserved);
   if (isOwn) return { notBeforeUs: turnUs, place, bindsAt };
   serving.refusedPlace = place;
-  // A try keeps no place, so it is told here when to come again.
-  return { notBeforeUs: request.isTry ? turnUs : 0, place: gatePlace, bindsAt };
+  // A try keeps no place, so the time to ask again goes here.
+  return { notBeforeUs: request.isTry ? turnUs : 0, place: keyPlace, bindsAt };
 }
 
-/** Whatever else refuses a try, nothing can pass before the last pause or cooldown is over. */
-function untilOpen<Told extends Pick<Granted, "notBeforeUs" | "bindsAt">>(
+/** A refused try cannot pass before the last pause or cooldown ends, whatever else refused it. */
+function untilOpen<Ended extends Pick<Granted, "notBeforeUs" | "bindsAt">>(
   { state: { shared, clockUs } }: Serving,
-  { main, gate }: Fittings,
-  told: Told,
-): Told {
-  const own = gate?.scope ?? main.scope;
+  { main, keyFitting }: Fittings,
+  ended: Ended,
+): Ended {
+  const own = keyFitting?.scope ?? main.scope;
   const openUs = Math.max(shutUs(shared), shutUs(own));
-  const isLast = told.notBeforeUs === Infinity || told.notBeforeUs < openUs;
-  if (openUs <= clockUs || !isLast) return told;
-  return { ...told, notBeforeUs: openUs, bindsAt: shutBy(shared, own, clockUs) };
+  const isLast = ended.notBeforeUs === Infinity || ended.notBeforeUs < openUs;
+  if (openUs <= clockUs || !isLast) return ended;
+  return { ...ended, notBeforeUs: openUs, bindsAt: shutBy(shared, own, clockUs) };
 }
 
-/** The place of what did not fit into the bucket; none if all did. */
+/** The place of the wishes that did not fit into the bucket; none if all did. */
 export function endServing(serving: Serving): Place {
   const { request, state, refusedPlace } = serving;
   if (refusedPlace !== undefined) return refusedPlace;

@@ -1,4 +1,5 @@
-import type { Change, Peeked, ScopeRequest, Standing, SteerRequest } from "../store.ts";
+import type { LimitStatus } from "../limits/rule.ts";
+import type { Change, Peeked, ScopeRequest, SteerRequest } from "../store.ts";
 import {
   advance,
   clearPlaces,
@@ -7,9 +8,15 @@ import {
   scopeOfKey,
   type BucketState,
 } from "./bucket-state.ts";
-import { applyLimits, factorAt, standingsOf, wholeAtUs, type Scope } from "./scope.ts";
+import { applyLimits, factorAt, addStatuses, wholeAtUs, type Scope } from "./scope.ts";
 
-/** Changes what holds for a bucket, or one key of it; whether held slots are worthless now. Twin of `lua/bucket/bucket-steer.lua`. */
+/** The rate right after a cooldown, per mille. */
+const RAMP_FROM = 250;
+
+/**
+ * Changes a bucket, or one key of it: its policy, pause, cooldown, rate or gap. `hasChanged` says whether
+ * slots that were handed out are worthless now. Twin of `lua/bucket/bucket-steer.lua`.
+ */
 export function steer(
   found: BucketState | undefined,
   { terms, key, keyLimits, change }: SteerRequest,
@@ -28,7 +35,7 @@ export function steer(
     state.keys.set(key, scope);
   }
   const hasChanged = changeScope(scope, change, state.clockUs);
-  // A key's held slots are few; to make all others' worthless for one key would let it stop the bucket.
+  // A key leaves the generation as it is: otherwise one key could make the slots of all others worthless.
   if (hasChanged && key === undefined) {
     state.generation = Math.max(state.generation + 1, state.clockUs);
     clearPlaces(state);
@@ -36,7 +43,7 @@ export function steer(
   return { state, hasChanged };
 }
 
-/** Whether slots that were handed out before are worthless now. */
+/** Whether slots that were handed out are worthless now. Twin of `CHANGES` in `lua/lib/draw/steer.lua`, as is all below up to `peek`. */
 function changeScope(
   scope: Scope,
   change: Exclude<Change, { do: "configure" }>,
@@ -87,7 +94,7 @@ function cut(
   return isNew;
 }
 
-/** For so long nothing starts, and a rate does not grow back; false if that held already. */
+/** Until `forUs` from now, nothing starts and the rate does not grow back; false if a cooldown lasts as long already. */
 function startNothing(scope: Scope, nowUs: number, forUs: number): boolean {
   const untilUs = nowUs + forUs;
   if (forUs === 0 || untilUs <= scope.coolUntilUs) return false;
@@ -97,15 +104,12 @@ function startNothing(scope: Scope, nowUs: number, forUs: number): boolean {
   return true;
 }
 
-/** Calls on slots that other replicas hold leave before they hear of the change, and tell of the rate before it. */
+/** The last time for which slots were handed out. Answers to calls on those slots are about the rate before the change. */
 function handedOutUntilUs({ lastUs }: Scope, nowUs: number): number {
   return Math.max(nowUs, lastUs);
 }
 
-/** Per mille of the rate at which a bucket starts again after a cooldown. */
-const RAMP_FROM = 250;
-
-/** How a bucket stands. Twin of `lua/bucket/bucket-peek.lua`. */
+/** How a bucket is now, or one key of it; changes nothing. Twin of `lua/bucket/bucket-peek.lua`. */
 export function peek(
   found: BucketState | undefined,
   { terms, key, keyLimits }: ScopeRequest,
@@ -114,11 +118,12 @@ export function peek(
   const state = (found && structuredClone(found)) ?? newBucket(terms, serverUs);
   advance(state, serverUs);
   const { clockUs: nowUs, generation, version, text, isOverride, window, shared } = state;
-  const standings = text === terms.text ? standingsOfOne(shared, nowUs) : [];
+  const statuses: LimitStatus[] = [];
+  if (text === terms.text) addStatuses(statuses, shared, onesFor(shared), nowUs);
   const keyScope = key === undefined ? undefined : scopeOfKey(state, key);
   if (keyScope !== undefined) {
     applyLimits(keyScope, keyLimits, nowUs);
-    standings.push(...standingsOfOne(keyScope, nowUs));
+    addStatuses(statuses, keyScope, onesFor(keyScope), nowUs);
   }
   const alive =
     nowUs - window.windowUs < 2_000_000 ? Math.max(window.alive, window.aliveBefore) : 0;
@@ -136,12 +141,11 @@ export function peek(
     wholeAtUs: Math.max(wholeAtUs(shared), wholeAtUs(scope)),
     gapUs: Math.max(shared.gapUs, scope.gapUs),
     gapUntilUs: Math.max(shared.gapUntilUs, scope.gapUntilUs),
-    standings,
+    statuses,
   };
 }
 
-/** How the limits of a scope stand for a call of one unit. */
-function standingsOfOne(scope: Scope, nowUs: number): Standing[] {
-  const ones = scope.records.map(() => 1);
-  return standingsOf(scope, ones, nowUs);
+/** A call of one unit. */
+function onesFor({ records }: Scope): number[] {
+  return records.map(() => 1);
 }

@@ -2,17 +2,17 @@ import type { Place } from "../store.ts";
 import type { Scope } from "./scope.ts";
 
 /**
- * Who draws from a bucket, and whose turn comes when, so that askers who were
- * told to come back neither race nor starve. Twin of `lua/lib/draw/turns.lua`.
+ * How many replicas draw from a bucket, and when the turn of each comes, so that waiting replicas neither
+ * race nor starve. Here a replica is an asker, by the name that it asks with. Twin of `lua/lib/draw/turns.lua`.
  */
 
 /** An asker counts as alive in the second in which it drew, and in the next. */
 const WINDOW_US = 1_000_000;
 
-/** A waiting asker looks in at least this often, so that a live change reaches it within a second. */
+/** A waiting asker asks at least this often, so that a live change reaches it within a second. */
 export const LOOK_IN_US = 500_000;
 
-/** The rank of most calls; turns of no other are counted rather than read. */
+/** The rank of most calls. Turns that are all of this rank are counted and not read. */
 const NORMAL_RANK = 2;
 
 export interface AliveWindow {
@@ -21,8 +21,8 @@ export interface AliveWindow {
   readonly aliveBefore: number;
 }
 
-/** Counts the askers of each second. Each says when it drew last, so that no list of them is needed. */
-export function countAlive(
+/** Counts the askers of each second. Each says when it last drew, so no list of them is needed. */
+export function countAsker(
   { windowUs, alive, aliveBefore }: AliveWindow,
   { nowUs, drewUs }: { nowUs: number; drewUs: number },
 ): AliveWindow & { readonly isNew: boolean } {
@@ -38,28 +38,28 @@ export function countAlive(
   };
 }
 
-/** An even share of a horizon; one alone leaves a quarter, so that it can ask again before it runs dry. */
+/** An even share of a horizon. A lone asker leaves a quarter, so that it can ask again before its slots run out. */
 export function shareOf(slots: number, alive: number): number {
   return Math.max(1, Math.floor(Math.min(slots * 0.75, slots / alive)));
 }
 
-/** Who asks for room in a scope. */
+/** An asker that wants slots of a scope. */
 export interface Claim {
   readonly asker: string;
   readonly rank: number;
-  /** What one call takes, in whole µs. */
+  /** How long one call occupies the scope, in whole µs. */
   readonly stepUs: number;
-  /** How many calls an asker may have at once. */
+  /** How many calls of a horizon each asker may have. */
   readonly share: number;
-  /** Whether one call may take more than others do. */
+  /** Whether one call may cost more than another. */
   readonly isCostly: boolean;
   /** Turns before it have been missed. */
   readonly sinceUs: number;
 }
 
 /**
- * How many slots of this asker's to leave to those whose turn comes before
- * `untilUs`: to each its share, or its one call if that takes more.
+ * How many slots, of the size of this asker's, to leave to turns before `untilUs`:
+ * for each a share, or one call of its asker if that is larger.
  */
 export function slotsBefore(scope: Scope, claim: Claim, own: Place, untilUs: number): number {
   const { rank, stepUs, share, sinceUs } = claim;
@@ -80,7 +80,7 @@ export function slotsBefore(scope: Scope, claim: Claim, own: Place, untilUs: num
   return slots;
 }
 
-/** The asker's turn goes to the end; a `turnUs` of 0 is none. */
+/** Sets the asker's next turn; a `turnUs` of 0 takes it away. */
 export function keepTurn(
   scope: Scope,
   { asker, rank, stepUs, share, isCostly, sinceUs }: Claim,

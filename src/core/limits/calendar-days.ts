@@ -1,18 +1,18 @@
-import { z } from "zod";
+import * as z from "zod";
 import { InvalidOptionError } from "../errors.ts";
 import { closest } from "../options.ts";
 
-/** When a window that lasts a day begins, as a clock on the wall tells it. */
+/** When a window that lasts a day begins, in local time. */
 export interface Align {
   /** Local time of the reset: `"00:00"` to `"23:59"`. */
   readonly at: string;
-  /** IANA name of the zone whose clocks are meant: `"America/Los_Angeles"`, `"UTC"`. */
+  /** IANA name of the time zone: `"America/Los_Angeles"`, `"UTC"`. */
   readonly timeZone: string;
 }
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** Since 1970, no zone was farther behind or ahead of UTC. */
+/** Since 1970, no zone was further behind or ahead of UTC. */
 const MOST_BEHIND_MS = 12 * HOUR_MS;
 const MOST_AHEAD_MS = 14 * HOUR_MS;
 const MOST_ZONES = 64;
@@ -57,11 +57,11 @@ export function isAlign(align: unknown): boolean {
 }
 
 /**
- * The instants, in µs since 1970, at which a window begins that resets each day at one
- * local time: the last at or before `atUs`, and those that follow, `count` in all.
+ * When a window that resets each day at a local time begins, in µs since 1970: the last time
+ * at or before `atUs`, and those that follow, `count` in all.
  *
- * A local time that clocks skip means the first instant after the gap, one that they
- * show twice means the first of the two; a date that a zone skipped has no reset.
+ * If clocks skip the local time, the reset is the first instant after the gap. If they show it
+ * twice, it is the first of the two. A date that a zone skipped has no reset.
  */
 export function resetsAround(atUs: number, { at, timeZone }: Align, count = 3): readonly number[] {
   const format = formatOf(timeZone);
@@ -79,7 +79,7 @@ export function resetsAround(atUs: number, { at, timeZone }: Align, count = 3): 
   return resets.slice(0, count).map((reset) => reset * 1_000);
 }
 
-/** When clocks first show a local time, both written as if local time were UTC; undefined if they skip its whole date. */
+/** When clocks first show a local time; undefined if they skip its whole date. Date and time are written as if local time were UTC. */
 function instantOf(format: Intl.DateTimeFormat, date: number, local: number): number | undefined {
   const before = offsetMs(format, local - MOST_AHEAD_MS);
   const after = offsetMs(format, local + MOST_BEHIND_MS);
@@ -92,7 +92,7 @@ function instantOf(format: Intl.DateTimeFormat, date: number, local: number): nu
   return skipsDate ? undefined : gapEnd;
 }
 
-/** The instant at which an offset begins to hold, between one before that and one after; clocks change on whole seconds. */
+/** When an offset begins to apply, between an instant before that and one after. Clocks change on whole seconds. */
 function firstWithOffset(
   format: Intl.DateTimeFormat,
   offset: number,
@@ -108,7 +108,7 @@ function firstWithOffset(
   return afterMs;
 }
 
-/** How far local clocks are ahead of UTC: -28,800,000 in a Californian winter. */
+/** How far local clocks are ahead of UTC, in ms: -28,800,000 in a Californian winter. */
 function offsetMs(format: Intl.DateTimeFormat, atMs: number): number {
   const secondMs = Math.floor(atMs / 1_000) * 1_000;
   const [month, day, year, hour, minute, second] = format
@@ -118,7 +118,7 @@ function offsetMs(format: Intl.DateTimeFormat, atMs: number): number {
   return Date.UTC(year!, month! - 1, day, hour, minute, second) - secondMs;
 }
 
-/** A formatter costs more to make than a hundred uses of it. */
+/** To make a formatter costs more than to use it a hundred times. */
 const formats = new Map<string, Intl.DateTimeFormat>();
 
 function formatOf(timeZone: string): Intl.DateTimeFormat {

@@ -1,6 +1,7 @@
 import { resetsAround } from "./calendar-days.ts";
 import type { Limit } from "./rule.ts";
 
+/** A window of a limit, in µs since 1970; the end is outside it. */
 export interface Window {
   readonly startUs: number;
   readonly endUs: number;
@@ -14,26 +15,26 @@ export function windowAt({ periodUs, resets }: Limit, atUs: number): Window {
   }
   const next = resets.findIndex((resetUs) => resetUs > atUs);
   if (next > 0) return { startUs: resets[next - 1]!, endUs: resets[next]! };
-  // Farther than anything is booked: good enough to say when to ask again.
+  // No booking reaches this far; an estimate is enough to say when to ask again.
   const startUs = next === 0 ? resets[0]! - periodUs : resets.at(-1)!;
   return { startUs, endUs: startUs + periodUs };
 }
 
-/** Resets are reckoned once a day: a time zone takes as long as a draw. */
+/** Resets are worked out once a day, since a time zone takes as long as a draw. */
 const reckoned = new WeakMap<Limit, Limit>();
 
 interface Keyed {
   readonly keyLimits: readonly Limit[];
 }
 
-/** A request, as far as it may hold limits of calendar days. */
+/** A request, as far as it may have limits of calendar days. */
 export interface Reckoned extends Partial<Keyed> {
   readonly terms: { readonly limits: readonly Limit[] };
   readonly wish?: Keyed;
   readonly wishes?: readonly Keyed[];
 }
 
-/** Whether a request has to be reckoned; most have not. */
+/** Whether a request has limits of calendar days; most have none. */
 export function hasDays({ terms, keyLimits = [], wish, wishes = [] }: Reckoned): boolean {
   return (
     areDays(terms.limits) ||
@@ -43,7 +44,7 @@ export function hasDays({ terms, keyLimits = [], wish, wishes = [] }: Reckoned):
   );
 }
 
-/** The same request, with all calendar days as they lie about this time, on the bucket's clock. */
+/** The same request, with the resets of all calendar days about this time of the bucket's clock. */
 export function reckon<Request extends Reckoned>(request: Request, nowUs: number): Request {
   if (!hasDays(request)) return request;
   const { terms, keyLimits, wish, wishes } = request;
@@ -76,7 +77,7 @@ function withResets(limits: readonly Limit[], nowUs: number): readonly Limit[] {
   });
 }
 
-/** Whether the resets were reckoned for another time than the bucket's. */
+/** Whether resets were worked out for another time than this one, the bucket's. Twin of `are_resets_off` in `lua/lib/request/request.lua`. */
 export function areResetsOff(limits: readonly Limit[], nowUs: number): boolean {
   return limits.some(
     ({ resets }) => resets !== undefined && (nowUs < resets[0]! || nowUs >= resets[1]!),

@@ -1,40 +1,38 @@
-import type { Rule } from "./rule.ts";
+import type { Drawer, Rule } from "./rule.ts";
 
-interface State {
-  /** Lease to the µs at which it ends. */
+/** What a concurrency limit keeps. `core/draw/leases.ts` renews and releases it; no other code knows it. */
+export interface Leases {
+  /** The name of each lease, and the µs at which it ends. */
   leases: Map<string, number>;
-  /** Who waits for a lease, as "since asker", and when it asked last. */
+  /** Those that wait for a lease, as "since asker", and when each asked last. */
   waiters: Map<string, number>;
 }
 
-/** One that waits for a lease looks in every half second; without a word for so long it is gone. */
-export const WAITER_GONE_US = 1_500_000;
+/** A waiting asker asks every half second; one that was not seen for this long is gone. */
+const WAITER_GONE_US = 1_500_000;
 
 /**
  * Concurrency by leases: at most `count` calls at once, whatever their cost.
- * A lease that is free belongs to whoever has waited longest.
+ * A free lease belongs to the asker that has waited longest.
+ * Twin of `lua/lib/limits/concurrency.lua`.
  */
-export const concurrency: Rule<State> = {
+export const concurrency: Rule<Leases> = {
   kind: "concurrency",
   code: 6,
   parts: ["leases", "waiters"],
+  capacityName: "max",
   isKept: true,
   isRate: false,
   format: ({ count }) => `${count} at once`,
   fresh: () => ({ leases: new Map(), waiters: new Map() }),
-  earliest({ count }, { leases, waiters }, atUs, cost, { asker, nowUs, sinceUs }) {
-    forget(leases, nowUs);
-    forget(waiters, nowUs - WAITER_GONE_US);
-    const own = waiterName(sinceUs, asker);
-    let before = 0;
-    for (const waiter of waiters.keys()) {
-      if (sinceUs === 0 || waiter < own) before += 1;
-    }
-    return leases.size + before + cost <= count ? atUs : Infinity;
+  earliest({ count }, state, atUs, cost, drawer) {
+    forgetBefore(state.leases, drawer.nowUs);
+    forgetBefore(state.waiters, drawer.nowUs - WAITER_GONE_US);
+    return state.leases.size + countBefore(state, drawer) + cost <= count ? atUs : Infinity;
   },
-  commit({ periodUs }, { leases }, atUs, cost, drawer) {
+  commit({ periodUs }, { leases }, atUs, cost, { asker, lease }) {
     if (cost < 0) return;
-    leases.set(leaseName(drawer.asker, drawer.lease), atUs + periodUs);
+    leases.set(leaseName(asker, lease), atUs + periodUs);
   },
   keepPlace({ waiters }, { asker, nowUs, sinceUs }) {
     waiters.set(waiterName(sinceUs, asker), nowUs);
@@ -48,11 +46,32 @@ export function leaseName(asker: string, lease: number): string {
   return `${asker} ${lease}`;
 }
 
-/** Since when it waits comes first, in as many digits each time: names stand in the order of their waits. */
+/** The start of the wait comes first, in a fixed number of digits, so that names sort by how long their askers have waited. */
 function waiterName(sinceUs: number, asker: string): string {
   return `${String(sinceUs).padStart(16, "0")} ${asker}`;
 }
 
-function forget(times: Map<string, number>, untilUs: number): void {
+/** The names of the askers that wait, the longest wait first. It changes nothing. */
+export function waitersOf({ waiters }: Leases, nowUs: number): string[] {
+  const present = [...waiters].filter(([, askedUs]) => askedUs > nowUs - WAITER_GONE_US);
+  return present.map(([name]) => name).sort();
+}
+
+/** How many leases calls still hold. It changes nothing. */
+export function countLeases({ leases }: Leases, nowUs: number): number {
+  let count = 0;
+  for (const endUs of leases.values()) if (endUs > nowUs) count += 1;
+  return count;
+}
+
+/** How many askers have waited longer than this one; all of them if it does not wait. */
+function countBefore({ waiters }: Leases, { asker, sinceUs }: Drawer): number {
+  const own = waiterName(sinceUs, asker);
+  let before = 0;
+  for (const waiter of waiters.keys()) if (sinceUs === 0 || waiter < own) before += 1;
+  return before;
+}
+
+function forgetBefore(times: Map<string, number>, untilUs: number): void {
   for (const [name, atUs] of times) if (atUs <= untilUs) times.delete(name);
 }

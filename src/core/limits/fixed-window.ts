@@ -8,17 +8,21 @@ interface State {
   used: number;
 }
 
-/** Fixed window: `capacity` units from each beginning on, as providers with a daily reset count. */
+/**
+ * Fixed window: `capacity` units in each window, as providers with a daily reset count.
+ * Twin of `lua/lib/limits/fixed-window.lua`.
+ */
 export const fixedWindow: Rule<State> = {
   kind: "fixed-window",
   code: 5,
+  capacityName: "max",
   isRate: true,
   doesShift: true,
   doesRenew: true,
   format: ({ count, periodUs }) => `${count} each ${formatPeriod(periodUs)}`,
   fresh: () => ({ startUs: 0, used: 0 }),
   earliest(limit, state, atUs, cost) {
-    // A booking that was given back leaves a window that has not begun yet; before it, all is used.
+    // After a booking was given back, the newest window may lie ahead; until it begins, nothing may pass.
     const fromUs = Math.max(atUs, state.startUs);
     const { startUs, endUs } = windowAt(limit, fromUs);
     const used = startUs > state.startUs ? 0 : state.used;
@@ -31,9 +35,17 @@ export const fixedWindow: Rule<State> = {
     state.startUs = startUs;
     state.used = Math.max(0, used + cost);
   },
-  /** What the old window has used counts in the new one. */
+  /** What was used in the old window counts in the new one. */
   adapt(from, to, state, nowUs) {
     if (nowUs >= state.startUs + from.periodUs) state.used = 0;
     state.startUs = windowAt(to, nowUs).startUs;
+  },
+  plainStatus(limit, used, cost, nowUs) {
+    const { endUs } = windowAt(limit, nowUs);
+    return {
+      remaining: Math.max(0, limit.capacity - used),
+      resetUs: used > 0 ? endUs : nowUs,
+      nextUs: used + cost <= limit.capacity ? nowUs : endUs,
+    };
   },
 };

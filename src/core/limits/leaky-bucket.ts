@@ -1,22 +1,24 @@
 import { formatRate } from "./rate.ts";
-import type { Limit, Rule } from "./rule.ts";
+import type { Limit, LimitStatus, Rule } from "./rule.ts";
 
 interface State {
   /** When the bucket will have drained, in whole µs … */
   emptyUs: number;
   /** … and the fraction of a µs beyond, in 1/count µs, so that no rounding adds up. */
   rest: number;
-  /** Since when it has not been empty: what was booked before has drained, and cannot be taken back. */
+  /** Since when it has not been empty; what was booked before has drained and cannot be taken back. */
   busySinceUs: number;
 }
 
 /**
  * Leaky bucket by virtual scheduling (ITU-T I.371): the theoretical arrival
  * time, kept as a whole number and an exact fraction.
+ * Twin of `lua/lib/limits/leaky-bucket.lua`.
  */
 export const leakyBucket: Rule<State> = {
   kind: "leaky-bucket",
   code: 1,
+  capacityName: "burst",
   isRate: true,
   doesDrain: true,
   doesSpace: true,
@@ -31,7 +33,7 @@ export const leakyBucket: Rule<State> = {
   },
   commit({ count, periodUs }, state, atUs, cost) {
     if (cost < 0 && atUs < state.busySinceUs) return;
-    // A slot is rounded up by less than a µs, if there is a fraction: only one that lies farther behind moves the schedule.
+    // With a fraction left, a slot was rounded up by less than 1 µs; only a longer idle time moves the schedule.
     if (cost > 0 && atUs - state.emptyUs > (state.rest > 0 ? 1 : 0)) {
       state.emptyUs = atUs;
       state.rest = 0;
@@ -42,7 +44,7 @@ export const leakyBucket: Rule<State> = {
     state.emptyUs += wholeUs;
     state.rest = rest - wholeUs * count;
   },
-  /** The next slot stays where it was, and from there on the new rate holds. */
+  /** The next slot keeps its time; the new rate holds from there on. */
   adapt(from, to, state, nowUs) {
     const level = levelAt(from, state, nowUs);
     const burstLevel = from.capacity * from.periodUs;
@@ -54,7 +56,23 @@ export const leakyBucket: Rule<State> = {
     state.rest = newLevel - wholeUs * to.count;
   },
   excess: excessAt,
+  plainStatus: statusAtLevel,
 };
+
+/** The status of a limit that drains, by its level in cost × period. */
+export function statusAtLevel(
+  { count, periodUs, capacity }: Limit,
+  level: number,
+  cost: number,
+  nowUs: number,
+): LimitStatus {
+  const excess = level + (cost - capacity) * periodUs;
+  return {
+    remaining: Math.max(0, capacity - Math.ceil(level / periodUs)),
+    resetUs: nowUs + Math.ceil(level / count),
+    nextUs: excess > 0 ? nowUs + Math.ceil(excess / count) : nowUs,
+  };
+}
 
 function excessAt(limit: Limit, state: State, atUs: number, cost: number): number {
   return levelAt(limit, state, atUs) + (cost - limit.capacity) * limit.periodUs;

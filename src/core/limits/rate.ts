@@ -43,7 +43,7 @@ export function parseRate(where: string, input: RateInput | undefined, option = 
 /**
  * Reads a time: `"1s"`, `"5min"`, `"1d"`; in µs.
  *
- * @throws {@link InvalidOptionError} when it is none, or longer than 366 days.
+ * @throws {@link InvalidOptionError} when it is not a time, or longer than 366 days.
  */
 export function parsePeriod(where: string, option: string, input: unknown): number {
   const periodUs = typeof input === "string" ? parsePeriodUs(input) : undefined;
@@ -84,15 +84,14 @@ function parsePeriodUs(text: string): number | undefined {
   return periodUs >= 1 && periodUs <= 366 * UNIT_US["d"]! ? periodUs : undefined;
 }
 
-/** What else stands in a rate, such as its burst, would hold for nothing. */
+/** Refuses other fields in a rate, such as a burst; they would have no effect. */
 function assertNoMore(where: string, option: string, input: object): void {
   const isMore = ([name, value]: [string, unknown]): boolean =>
     name !== "calls" && name !== "per" && value !== undefined;
   const more = Object.entries(input).find(isMore);
   if (more === undefined) return;
   const [name, value] = more;
-  const remedy =
-    "a rate has calls and per alone; give what else there is beside it, or leave it out";
+  const remedy = "a rate has only calls and per; put other options beside it, or leave them out";
   throw new InvalidOptionError({ where, option: `${option}.${name}`, value, remedy });
 }
 

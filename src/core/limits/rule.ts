@@ -13,59 +13,77 @@ export interface Limit {
   readonly capacity: number;
   /** Where a fixed window begins, if not at the epoch. */
   readonly align?: Align | undefined;
-  /** The beginnings of aligned windows about now, in µs, set for each draw: time zones are not known in Redis. */
+  /** The beginnings of aligned windows about now, in µs. Each draw brings them, since Redis knows no time zones. */
   readonly resets?: readonly number[] | undefined;
 }
 
-/** Who draws, as far as a limit needs to know it. */
+/** How much of a limit is left now, and when there is more. */
+export interface LimitStatus {
+  /** How many units could pass at once now. */
+  readonly remaining: number;
+  /** When all of its capacity is free again; Infinity if that is unknown. */
+  readonly resetUs: number;
+  /** When the cost asked about may pass; Infinity if that is unknown. */
+  readonly nextUs: number;
+}
+
+/** The replica that draws, as far as limits need to know it. */
 export interface Drawer {
   readonly asker: string;
   readonly nowUs: number;
-  /** Since when the asker has waited for a lease; 0: it has not. */
+  /** Since when it has waited for a lease; 0: it does not wait. */
   readonly sinceUs: number;
-  /** The number of the next lease that the asker may be given; it grows with each. */
+  /** The number of its next lease. */
   lease: number;
 }
 
-/** Who draws nothing: who only looks, or takes back what was booked. */
-export function nobodyAt(nowUs: number): Drawer {
+/** For a look, or for what is booked and given back without a lease. */
+export function noDrawer(nowUs: number): Drawer {
   return { asker: "", nowUs, sinceUs: 0, lease: 0 };
 }
 
 /**
- * The arithmetic of one kind of limit. Times never run back: `atUs` is at or
- * after all that was committed before. Twin of `lua/lib/limits/<kind>.lua`.
+ * The arithmetic of one kind of limit, and what other code needs to know of the kind.
+ * Times never go back: `atUs` is at or after all that was committed before.
+ * Twin of `lua/lib/limits/<kind>.lua`.
  */
 export interface Rule<State> {
   readonly kind: string;
-  /** What stands for the kind in Redis. It never changes, and is never used again. */
+  /** The kind's number in Redis. It never changes, and no other kind ever gets it. */
   readonly code: number;
   /** Names of what it keeps in Redis beside its numbers. */
   readonly parts?: readonly string[];
-  /** Whether what it keeps there outlives a policy without the limit, as calls do that still run. */
-  readonly isKept?: boolean;
-  /** Whether a later `atUs` may find less room than an earlier one, as the next window does. */
-  readonly doesShift?: boolean;
-  /** Whether what is used comes back evenly, rather than with another window. */
-  readonly doesDrain?: boolean;
-  /** Whether all of it comes back at once, with the next window. */
-  readonly doesRenew?: boolean;
-  /** Whether calls leave an interval apart once its burst is used. */
-  readonly doesSpace?: boolean;
-  /** Whether the limit holds units per time, or calls at once. */
+  /** What its maker calls the most that may pass at once. */
+  readonly capacityName: "burst" | "capacity" | "max";
+  /** Whether the limit holds units per time (true), or calls that run at once (false). */
   readonly isRate: boolean;
-  /** A limit as it is named to users, without its unit: `"100/s"`. */
+  /** Whether its parts outlive a policy without the limit, as running calls do. */
+  readonly isKept?: boolean;
+  /** Whether a later `atUs` may find less room than an earlier one, as in the next window. */
+  readonly doesShift?: boolean;
+  /** Whether what is used comes back evenly, rather than with a window. */
+  readonly doesDrain?: boolean;
+  /** Whether all that is used comes back at once, with the next window. */
+  readonly doesRenew?: boolean;
+  /** Whether calls leave one interval apart once the burst is used. */
+  readonly doesSpace?: boolean;
+  /** A limit as users read it, without its unit: `"100/s"`. */
   format(limit: Limit): string;
   fresh(): State;
-  /** The earliest time, at or after `atUs`, at which this cost may pass; Infinity if nobody can tell. */
+  /** The earliest time, at or after `atUs`, at which this cost may pass; Infinity if that is unknown. */
   earliest(limit: Limit, state: State, atUs: number, cost: number, drawer: Drawer): number;
-  /** Books the cost at a time that `earliest` allowed; a negative cost takes a booking of that time back. */
+  /** Books the cost at a time that `earliest` allowed; a negative cost takes back a booking of that time. */
   commit(limit: Limit, state: State, atUs: number, cost: number, drawer: Drawer): void;
-  /** Keeps what was booked where it was when the limit's numbers change. Left out: the state stays as it is. */
+  /** Keeps what was booked at its time when the limit's numbers change. Without it, the state stays as it is. */
   adapt?(from: Limit, to: Limit, state: State, nowUs: number): void;
-  /** Keeps the asker's place among those who wait for what nobody can tell the time of. */
+  /** Keeps the asker's place among those that wait for an unknown time. */
   keepPlace?(state: State, drawer: Drawer): void;
   leavePlace?(state: State, drawer: Drawer): void;
-  /** What has to drain before a call may start at `atUs`, in cost × period: with it, a whole run is booked at once. */
+  /** What has to drain before a call may start at `atUs`, in cost × period. With it, a whole run is booked at once. */
   excess?(limit: Limit, state: State, atUs: number, cost: number): number;
+  /**
+   * The status of a limit from the one number that `lua/lib/fast/plain-try-take.lua` replies: what is used of its
+   * window, or of its level in cost × period. Left out by kinds that this script does not know.
+   */
+  plainStatus?(limit: Limit, used: number, cost: number, nowUs: number): LimitStatus;
 }

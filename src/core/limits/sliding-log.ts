@@ -3,7 +3,7 @@ import type { Rule } from "./rule.ts";
 
 interface Entry {
   readonly atUs: number;
-  /** All that was ever booked, this entry included. */
+  /** The sum of all that was ever booked, up to and with this entry. */
   total: number;
 }
 
@@ -12,18 +12,22 @@ interface State {
   entries: Entry[];
 }
 
-/** More entries than that are not rewritten when a call turns out cheaper: the estimate stands. */
+/** Where more entries than this would have to be rewritten, a call that cost less gives nothing back. */
 const MOST_REWRITTEN = 1_000;
 
-/** Sliding log: never more than `capacity` units in any window of one period, exactly. */
+/**
+ * Sliding log: never more than `capacity` units in any window of one period, exactly.
+ * Twin of `lua/lib/limits/sliding-log.lua`.
+ */
 export const slidingLog: Rule<State> = {
   kind: "sliding-log",
   code: 3,
+  capacityName: "max",
   parts: ["log"],
   isRate: true,
   format: ({ count, periodUs }) => `${count} in any ${formatPeriod(periodUs)}`,
   fresh: () => ({ total: 0, entries: [] }),
-  /** The call may pass when the entry that would make it one too many has left the window. */
+  /** The call may pass once the entry that leaves it no room has left the window. */
   earliest({ capacity, periodUs }, state, atUs, cost) {
     const spare = state.total + cost - capacity;
     const last = state.entries.find((entry) => entry.total >= spare);
@@ -38,13 +42,13 @@ export const slidingLog: Rule<State> = {
     state.entries.push({ atUs, total: state.total });
     const each = Math.max(1, Math.floor(capacity / 8));
     if (Math.floor(before / each) === Math.floor(state.total / each)) return;
-    // Now and then, twice as many as count are left, since those before come to count again when later ones are taken back.
+    // Twice as many as count are kept: older ones count again when later ones are taken back. Not each call cleans up.
     const useless = state.total + 1 - 2 * capacity;
     state.entries = state.entries.filter((entry) => entry.total >= useless);
   },
 };
 
-/** Takes back from what was booked at that very time; what was booked later counts from a lower total on. */
+/** Takes back from what was booked at exactly this time, and lowers the totals of later entries. */
 function takeBack(state: State, atUs: number, amount: number): void {
   const first = state.entries.findIndex((entry) => entry.atUs === atUs);
   if (first === -1 || state.entries.length - first > MOST_REWRITTEN) return;

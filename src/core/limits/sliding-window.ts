@@ -5,18 +5,20 @@ interface State {
   /** When the newest window in which something was booked began. */
   startUs: number;
   used: number;
-  /** What the window before it came to. */
+  /** What was used in the window before it. */
   usedBefore: number;
 }
 
 /**
  * Sliding window by two counters (Cloudflare, 2017): the window before counts
- * by the part of it that the sliding window still covers. An estimate: what
- * came at the end of a window may let more than `capacity` through.
+ * by the part of it that the sliding window still covers. An estimate: calls
+ * at the end of a window may let more than `capacity` through.
+ * Twin of `lua/lib/limits/sliding-window.lua`.
  */
 export const slidingWindow: Rule<State> = {
   kind: "sliding-window",
   code: 4,
+  capacityName: "max",
   isRate: true,
   doesShift: true,
   format: ({ count, periodUs }) => `${count} in any ${formatPeriod(periodUs)}`,
@@ -39,7 +41,7 @@ export const slidingWindow: Rule<State> = {
   adapt: forgetOtherPeriods,
 };
 
-/** How far into a window the part of the one before has shrunk to `room`; a whole period if it never does. */
+/** How far into a window the part of the one before has shrunk to `room`; one period if it never does. */
 function fits(periodUs: number, usedBefore: number, room: number): number {
   if (room < 0) return periodUs;
   if (usedBefore <= room) return 0;
@@ -53,7 +55,7 @@ function rolled(periodUs: number, state: State, atUs: number): State {
   return { startUs, used: 0, usedBefore };
 }
 
-/** Windows of another length cannot be told from counters: what was used counts as used just now. */
+/** Counters do not say when in a window units were used, so for another length all of them count as used now. */
 function forgetOtherPeriods(from: Limit, to: Limit, state: State, nowUs: number): void {
   if (from.periodUs === to.periodUs) return;
   const { used, usedBefore } = rolled(from.periodUs, state, nowUs);

@@ -1,19 +1,24 @@
+import { statusAtLevel } from "./leaky-bucket.ts";
 import { formatRate } from "./rate.ts";
 import type { Limit, Rule } from "./rule.ts";
 
 interface State {
-  /** What lacks to a full bucket, in tokens × period: 0 is full. */
+  /** What is missing from a full bucket, in tokens × period: 0 is full. */
   lacking: number;
   /** When that was so. */
   atUs: number;
-  /** Since when it has not been full: what was spent before has come back, and cannot be taken back. */
+  /** Since when it has not been full; what was spent before has come back and cannot be taken back. */
   busySinceUs: number;
 }
 
-/** Token bucket: `count` tokens come back per period, up to `capacity`; a full bucket may be spent at once. */
+/**
+ * Token bucket: `count` tokens come back per period, up to `capacity`; a full bucket may be spent at once.
+ * Twin of `lua/lib/limits/token-bucket.lua`.
+ */
 export const tokenBucket: Rule<State> = {
   kind: "token-bucket",
   code: 2,
+  capacityName: "capacity",
   isRate: true,
   doesDrain: true,
   format: (limit) => `up to ${limit.capacity}, refilled at ${formatRate(limit)}`,
@@ -37,10 +42,11 @@ export const tokenBucket: Rule<State> = {
     state.lacking = Math.ceil(Math.min(spent, to.capacity) * to.periodUs);
     state.atUs = at;
   },
+  plainStatus: statusAtLevel,
 };
 
 function lackingAt({ count }: Limit, { lacking, atUs }: State, whenUs: number): number {
-  // Below 0 after a booking was given back: what comes back until then still lacks.
+  // Below 0 once a later booking was given back: what comes back until then is still missing.
   const elapsedUs = whenUs - atUs;
   // The division comes first: count × elapsed could pass 2^53 after a long idle time.
   return elapsedUs >= lacking / count ? 0 : lacking - count * elapsedUs;

@@ -1,21 +1,21 @@
-import { z } from "zod";
+import * as z from "zod";
 import { InvalidOptionError } from "../errors.ts";
 import { parsePeriod } from "../limits/rate.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../options.ts";
 import { rateLimit } from "./limit-makers.ts";
 
-/** What is known of how a downstream counts. */
+/** How a downstream counts calls. */
 export interface ContractOptions {
   /**
-   * Whether the downstream counts any window of that length, or those that begin with
-   * the clock: `"sliding"` or `"calendar"`. Both come out the same, see {@link contract}.
+   * Whether the downstream counts calls in any window of that length (`"sliding"`), or in those that
+   * begin with the clock (`"calendar"`). Both give the same rate, see {@link contract}.
    * Defaults to `"sliding"`.
    */
   readonly window?: "sliding" | "calendar" | undefined;
   /**
-   * How much later than its slot a call may arrive, compared with the promptest one:
-   * timers, connecting and the network. Raise it when the downstream refuses calls
-   * although nobody else draws on the account. Defaults to 50.
+   * How many ms later than its slot a call may arrive, compared with the fastest one, because of
+   * timers, connecting and the network. Raise it when the downstream refuses calls although no
+   * one else uses the account. Defaults to 50.
    */
   readonly jitterMs?: number | undefined;
   /** Calls that may leave at once after an idle time; each above 1 lowers the rate. Defaults to 1. */
@@ -33,7 +33,7 @@ export interface Contract {
 
 const MAX_CALLS = 1_000_000_000;
 const LONGEST_PER_MS = 366 * 86_400_000;
-/** The most digits that a rate may be written with are nine. */
+/** A rate is written with nine digits at most. */
 const MOST_MS = 999_999_999;
 const MAX = z.strictObject({ max: wholeNumber(1, MAX_CALLS, "calls") });
 
@@ -63,10 +63,10 @@ export function contract(max: number, per: string, options: ContractOptions = {}
   }
   const calls = max - burst + 1;
   const rate = Object.freeze({ calls, per: formatTime(lateMs) });
-  // What no bucket could hold is refused here, and not when one is made of it.
+  // Refuses here what no bucket could hold.
   rateLimit(where, rate, burst);
   const chosen = { rate, burst };
-  // Not enumerable, so that what is returned is a policy as it is.
+  // Not enumerable, so that the result can be used as a policy.
   Object.defineProperty(chosen, "describes", { value: describeRate(calls / lateMs, burst) });
   return Object.freeze(chosen) as Contract;
 }
@@ -79,7 +79,7 @@ function optionsUpTo(max: number) {
   });
 }
 
-/** Above 11 days in seconds, rounded up: slower by less than a millionth. */
+/** Above 11 days in seconds, rounded up: slower by less than one millionth. */
 function formatTime(timeMs: number): string {
   return timeMs <= MOST_MS ? `${timeMs}ms` : `${Math.ceil(timeMs / 1_000)}s`;
 }

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { InvalidOptionError } from "../errors.ts";
 import { isAlign, readAlign, type Align } from "../limits/calendar-days.ts";
 import { parsePeriod, parseRate, type RateInput } from "../limits/rate.ts";
@@ -10,7 +10,7 @@ import { LONGEST_MS, readOptions, UNIT, wholeNumber } from "../options.ts";
 export const HORIZON_US = 100_000;
 export const HORIZON_MS: number = HORIZON_US / 1_000;
 
-/** Above it a double no longer holds every whole number. */
+/** Above this, a double no longer holds every whole number. */
 const MAX_LEVEL = 2 ** 53;
 const MOST = 1_000_000_000;
 const MOST_AT_ONCE = 1_000_000;
@@ -20,7 +20,7 @@ const LEAKY_BUCKET = z.strictObject({ ...OF_UNIT.shape, burst: z.custom<number>(
 const TOKEN_BUCKET = z.strictObject({
   ...OF_UNIT.shape,
   capacity: wholeNumber(1, MOST, "units"),
-  // What is left out is refused with any other that is no rate.
+  // parseRate refuses a missing one.
   refill: z.custom<RateInput>().optional(),
 });
 const FIXED_WINDOW = z.strictObject({
@@ -40,7 +40,7 @@ const CONCURRENCY = z.strictObject({
 export function leakyBucket(
   rate: RateInput,
   options: {
-    /** Units that may leave at once after an idle time, and the most one call may cost. Defaults to 1: evenly spaced, always. */
+    /** Units that may leave at once after an idle time, and the most that one call may cost. Defaults to 1: always evenly spaced. */
     readonly burst?: number | undefined;
     /** What it counts. Defaults to `"calls"`. */
     readonly unit?: string | undefined;
@@ -50,7 +50,7 @@ export function leakyBucket(
   return paced("leaky-bucket", { where: "leakyBucket()", rate, burst, unit });
 }
 
-/** What `rate` and `burst` of a policy stand for. */
+/** The limit that `rate` and `burst` of a policy are short for. */
 export function rateLimit(where: string, rate: RateInput | undefined, burst = 1): Limit {
   return paced("leaky-bucket", { where, rate, burst, unit: "calls" });
 }
@@ -70,8 +70,8 @@ export function tokenBucket(options: {
 }): Limit {
   const where = "tokenBucket()";
   const { capacity, refill, unit = "calls" } = readOptions(where, TOKEN_BUCKET, options);
-  const names = { rateName: "refill", burstName: "capacity" };
-  return paced("token-bucket", { where, rate: refill, burst: capacity, unit, ...names });
+  const given = { rate: refill, rateName: "refill", burst: capacity, unit };
+  return paced("token-bucket", { where, ...given });
 }
 
 /**
@@ -95,7 +95,7 @@ export function slidingWindow(max: number, per: string, options: UnitOption = {}
 }
 
 /**
- * One limit: `max` units in each window, the next from the next window's beginning on.
+ * One limit: `max` units in each window; the next window begins with all of them.
  *
  * @throws {@link InvalidOptionError} when an argument can never work.
  */
@@ -126,7 +126,7 @@ export function fixedWindow(
 export function concurrency(
   max: number,
   options: {
-    /** How long a call may go on whose process has died. Leases of living calls are renewed. Defaults to 30,000 ms. */
+    /** After how many ms a call counts as ended when its process has died; leases of other calls are renewed. Defaults to 30,000. */
     readonly leaseMs?: number | undefined;
   } = {},
 ): Limit {
@@ -135,7 +135,7 @@ export function concurrency(
   return leased(max, leaseMs);
 }
 
-/** What `concurrency` of a policy stands for. */
+/** The limit that `concurrency` of a policy is short for. */
 export function inParallel(where: string, max: number): Limit {
   assertWhole(where, "concurrency", max, MOST_AT_ONCE);
   return leased(max);
@@ -159,12 +159,11 @@ function paced(
     burst: number;
     unit: string;
     rateName?: string;
-    burstName?: string;
   },
 ): Limit {
-  const { where, rate, burst, unit, rateName = "rate", burstName = "burst" } = given;
+  const { where, rate, burst, unit, rateName = "rate" } = given;
   const { count, periodUs } = parseRate(where, rate, rateName);
-  assertWhole(where, burstName, burst, mostOf({ kind, count, periodUs }));
+  assertWhole(where, ruleOf(kind).capacityName, burst, mostOf({ kind, count, periodUs }));
   return Object.freeze({ kind, unit, count, periodUs, capacity: burst });
 }
 
@@ -180,12 +179,12 @@ function windowed(
   return Object.freeze({ kind, unit, count: max, periodUs, capacity: max });
 }
 
-/** The largest capacity of a limit whose every state a double can still hold. */
+/** The largest capacity with which a double holds every state of the limit. */
 function mostOf({ kind, count, periodUs }: Pick<Limit, "kind" | "count" | "periodUs">): number {
   const { isRate, doesDrain } = ruleOf(kind);
   if (!isRate) return MOST_AT_ONCE;
   if (doesDrain !== true) return Math.floor(MAX_LEVEL / periodUs / 2);
-  // The highest level a draw can write: a full burst, a full horizon, and one call that pays before it starts.
+  // The highest level that a draw can write: a full burst, a full horizon, and one call that is charged before it starts.
   return Math.floor((MAX_LEVEL - HORIZON_US * count) / (3 * periodUs));
 }
 
@@ -197,7 +196,7 @@ function assertWhole(where: string, option: string, value: unknown, most: number
 
 const NAMES = new Set(["kind", "unit", "count", "periodUs", "capacity", "align"]);
 
-/** Whether a value is a limit that one of the makers could have made; other replicas' come by way of Redis. */
+/** Whether a value is a limit that one of these functions could have made. Limits of other replicas come through Redis. */
 export function isLimit(value: unknown): boolean {
   if (typeof value !== "object" || value === null) return false;
   const { kind, unit, count, periodUs, capacity, align } = value as Partial<Limit>;
@@ -211,12 +210,12 @@ export function isLimit(value: unknown): boolean {
 
 /** The limits of a bucket, or of one key. */
 export interface LimitsOptions {
-  /** How fast calls may leave, by all replicas together: `"100/s"`. Short for `leakyBucket(rate, { burst })`. */
+  /** How fast calls may leave, from all replicas together: `"100/s"`. Short for `leakyBucket(rate, { burst })`. */
   readonly rate?: RateInput | undefined;
-  /** Calls that may leave at once after an idle time. Defaults to 1: evenly spaced, always. */
+  /** Calls that may leave at once after an idle time. Defaults to 1: always evenly spaced. */
   readonly burst?: number | undefined;
   /** Calls that may run at once, over all replicas. Short for `concurrency(max)`. */
   readonly concurrency?: number | undefined;
-  /** Any others; a call leaves when all of them let it. */
+  /** More limits; a call leaves when all of them allow it. */
   readonly limits?: readonly Limit[] | undefined;
 }

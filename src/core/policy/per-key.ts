@@ -4,7 +4,7 @@ import type { Limit } from "../limits/rule.ts";
 import { closest } from "../options.ts";
 import type { LimitsOptions } from "./limit-makers.ts";
 
-/** A table of tiers, and which of them a key has. */
+/** A table of tiers, and the tier of each key. */
 export interface Tiers {
   readonly tiers: Readonly<Record<string, LimitsOptions>>;
   readonly tierOf: (key: string) => string;
@@ -13,19 +13,19 @@ export interface Tiers {
 /** The limits that each key has for itself. */
 export type PerKey = LimitsOptions | Tiers | ((key: string) => LimitsOptions);
 
-/** The same, compiled. */
+/** The compiled limits of keys. */
 export interface KeyPolicy {
-  /** @throws {@link InvalidOptionError} when the key's own limits can never work, or its tier is not in the table. */
+  /** @throws {@link InvalidOptionError} when the key's limits can never work, or its tier is not in the table. */
   readonly limitsOf: (key: string) => readonly Limit[];
   /** The limits, if they are the same for all keys. */
   readonly fixed: readonly Limit[] | undefined;
-  /** All limits that any key may have; undefined if only a function can tell them. */
+  /** All limits that any key may have; undefined if a function decides. */
   readonly all: readonly Limit[] | undefined;
-  /** Whether only this process can tell them. */
+  /** Whether only this process knows them. */
   readonly isLocal: boolean;
 }
 
-/** The limits that a key has for itself under a policy; none without a key. */
+/** The limits that a key has for itself; none without a key. */
 export function keyLimitsOf(
   { perKey }: { readonly perKey: KeyPolicy | undefined },
   key: string | undefined,
@@ -33,11 +33,11 @@ export function keyLimitsOf(
   return key === undefined ? NONE : (perKey?.limitsOf(key) ?? NONE);
 }
 
-/** Compiles limits that stand at a path of the policy: `"perKey.tiers.free"`. */
+/** Compiles the limits at a path of the policy: `"perKey.tiers.free"`. */
 type Compile = (path: string, given: LimitsOptions) => readonly Limit[];
 
 const NONE: readonly Limit[] = [];
-/** So many different answers of a function are kept compiled. */
+/** The most answers of a function that are kept compiled. */
 const MOST_KEPT = 1_000;
 
 export function compilePerKey(where: string, given: PerKey, compile: Compile): KeyPolicy {
@@ -67,13 +67,13 @@ function byFunction(policyOf: (key: string) => LimitsOptions, compile: Compile):
   };
 }
 
-/** What tells the answers of a function apart; undefined for what is no plain answer, such as a promise, which JSON takes for `{}`. */
+/** Identifies the answer of a function; undefined for a wrong one, such as a promise, which is `{}` in JSON. */
 function nameOf(options: unknown): string | undefined {
   if (typeof options !== "object" || options === null || "then" in options) return undefined;
   try {
     return JSON.stringify(options) as string | undefined;
   } catch {
-    // A cycle, or a BigInt: no limits either.
+    // A cycle, or a BigInt: these are no limits.
     return undefined;
   }
 }
@@ -109,7 +109,7 @@ function byTier(where: string, given: Tiers, compile: Compile): KeyPolicy {
   };
 }
 
-/** What stands beside a table of tiers would hold for no key. */
+/** Refuses limits beside a table of tiers; they would apply to no key. */
 function assertAlone(where: string, others: object): void {
   const other = Object.entries(others).find(([, value]) => value !== undefined);
   if (other === undefined) return;
@@ -117,7 +117,7 @@ function assertAlone(where: string, others: object): void {
   const near = closest(name, ["tiers", "tierOf"]);
   const remedy =
     near === undefined
-      ? "give limits to each of the tiers: beside the table nothing holds"
+      ? "give limits inside each tier; beside the tiers they have no effect"
       : `there is no such option; did you mean ${near}?`;
   throw new InvalidOptionError({ where, option: `perKey.${name}`, value, remedy });
 }

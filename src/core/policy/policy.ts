@@ -1,15 +1,15 @@
-import { z } from "zod";
+import * as z from "zod";
 import { InvalidOptionError } from "../errors.ts";
 import type { RateInput } from "../limits/rate.ts";
-import { formatLimit } from "../limits/registry.ts";
+import { formatLimit, ruleOf } from "../limits/registry.ts";
 import type { Limit } from "../limits/rule.ts";
 import { PRIORITIES, readOptions, type Priority } from "../options.ts";
 import { inParallel, isLimit, rateLimit, type LimitsOptions } from "./limit-makers.ts";
 import { compilePerKey, isTiers, type KeyPolicy, type PerKey } from "./per-key.ts";
 
-/** What a bucket is told about its downstream. */
+/** How fast calls of a bucket may leave. */
 export interface PolicyOptions extends LimitsOptions {
-  /** Limits that each key has for itself: the same for all, by a function of the key, or from a table of tiers. */
+  /** Limits that each key has for itself: the same for all keys, by a function of the key, or from a table of tiers. */
   readonly perKey?: PerKey | undefined;
   /** How much of the horizon each priority may fill. Defaults to `{ low: 0.7, normal: 0.8, high: 0.9, critical: 1 }`. */
   readonly shares?: Partial<Readonly<Record<Priority, number>>> | undefined;
@@ -17,12 +17,12 @@ export interface PolicyOptions extends LimitsOptions {
 
 /** A policy in whole numbers. */
 export interface Policy {
-  /** What all keys share. */
+  /** The limits that all keys share. */
   readonly limits: readonly Limit[];
   readonly perKey: KeyPolicy | undefined;
   /** Per mille of the horizon, in the order of `PRIORITIES`. */
   readonly shares: readonly number[];
-  /** What tells two policies apart, and what other replicas learn this one by. */
+  /** The policy as JSON: it identifies the policy, and other replicas read it. */
   readonly text: string;
 }
 
@@ -35,7 +35,7 @@ export function formatPolicy({ limits, perKey }: Policy): string {
 }
 
 const DEFAULT_SHARES = { critical: 1, high: 0.9, normal: 0.8, low: 0.7 };
-const SHARE_ERROR = { error: "give a part of the horizon, above 0 and up to 1" };
+const SHARE_ERROR = { error: "give a part of the horizon, from 0.01 to 1" };
 const SHARE = z.number(SHARE_ERROR).min(0.01, SHARE_ERROR).max(1, SHARE_ERROR).optional();
 const SHARES = z.strictObject({ critical: SHARE, high: SHARE, normal: SHARE, low: SHARE });
 const LIMIT_ERROR = {
@@ -54,7 +54,7 @@ const POLICY = z.strictObject({
   perKey: z.custom<PerKey>().optional(),
   shares: SHARES.optional(),
 });
-/** A draw looks at all of them, in one script. */
+/** A script looks at all of them in each draw. */
 const MOST_LIMITS = 8;
 
 /**
@@ -74,15 +74,16 @@ function inPerMille(shares: Partial<Record<Priority, number | undefined>> | unde
   return PRIORITIES.map((each) => Math.floor((shares?.[each] ?? DEFAULT_SHARES[each]) * 1_000));
 }
 
-/** The limits of each key; beside shared ones, a key may have none. */
+/** The limits of each key. Beside shared limits, a key may have none. */
 function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): KeyPolicy {
   return compilePerKey(where, perKey, (path, each) => {
     const wrong = (remedy: string): InvalidOptionError =>
       new InvalidOptionError({ where, option: path, value: each, remedy });
-    if (each instanceof Promise) throw wrong("give limits at once: a draw cannot wait for them");
+    if (each instanceof Promise)
+      throw wrong("give limits, not a promise of them; a draw cannot wait");
     if (typeof each !== "object" || each === null) {
       throw wrong(
-        'give the limits of each key, such as { rate: "5/s" }, a function of it, or tiers',
+        'give the limits of each key, such as { rate: "5/s" }, a function of the key, or tiers',
       );
     }
     if (Array.isArray(each)) throw wrong("give a list of limits as { limits: [...] }");
@@ -94,20 +95,20 @@ function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): K
 }
 
 /**
- * A policy that is put over another: what it leaves out stays, be it what all keys
- * share, what each key has, or the priorities' shares.
+ * A policy put over another. What it leaves out stays: the shared limits, the limits of each key, or the
+ * priorities' shares.
  *
- * @throws {@link InvalidOptionError} as {@link compilePolicy} does, and for what only one process can tell.
+ * @throws {@link InvalidOptionError} as {@link compilePolicy} does, and for functions and tiers, which only one process has.
  */
 export function compileOver(where: string, given: PolicyOptions, under: Policy): Policy {
   const { perKey, shares, ...shared } = readOptions(where, POLICY, given);
   if (typeof perKey === "function" || isTiers(perKey)) {
     const remedy =
-      "functions and tiers live in the code of each process: give limits that are the same for all keys";
+      "functions and tiers exist only in the code of a process; give limits that are the same for all keys";
     throw new InvalidOptionError({ where, option: "perKey", value: perKey, remedy });
   }
   if (Object.values(given).every((value) => value === undefined)) {
-    const remedy = 'name what is to change, such as { rate: "20/s" }, or give "code"';
+    const remedy = 'give what to change, such as { rate: "20/s" }, or "code"';
     throw new InvalidOptionError({ where, option: "options", value: given, remedy });
   }
   const isSharedGiven = Object.values(shared).some((value) => value !== undefined);
@@ -150,20 +151,25 @@ function compileLimits(
   return Object.freeze(compiled);
 }
 
-/** A burst that a window of the same unit could never hold promises what no call can get. */
+/** Refuses a burst that a window of the same unit could never hold: no call could get it. */
 function assertPossible(where: string, limit: Limit, others: readonly Limit[]): void {
-  if (!limit.kind.endsWith("bucket")) return;
+  const { doesDrain = false, capacityName: option } = ruleOf(limit.kind);
+  if (!doesDrain) return;
   const least = others.find(
-    ({ kind, unit, capacity }) =>
-      /^(sliding|fixed)/.test(kind) && unit === limit.unit && capacity < limit.capacity,
+    (other) => isWindow(other) && other.unit === limit.unit && other.capacity < limit.capacity,
   );
   if (least === undefined) return;
-  const option = limit.kind === "token-bucket" ? "capacity" : "burst";
   const remedy = `${formatLimit(least)} lets no more than ${least.capacity} pass at once; give a ${option} of ${least.capacity} or less`;
   throw new InvalidOptionError({ where, option, value: limit.capacity, remedy });
 }
 
-/** What other replicas learn a policy by; what only this process can tell of keys is left out. */
+/** Whether a limit counts units per window. */
+function isWindow({ kind }: Limit): boolean {
+  const { isRate, doesDrain = false } = ruleOf(kind);
+  return isRate && !doesDrain;
+}
+
+/** The policy for other replicas, without the functions and tiers of this process. */
 function writePolicyText(
   limits: readonly Limit[],
   perKey: KeyPolicy | undefined,
@@ -173,9 +179,9 @@ function writePolicyText(
 }
 
 /**
- * Reads what another replica made of its policy; functions of keys stay those of this process.
+ * Reads the policy of another replica; functions and tiers of keys stay those of this process.
  *
- * @throws {@link InvalidOptionError} when this process cannot hold to it: calls fail rather than go unlimited.
+ * @throws {@link InvalidOptionError} when this process cannot apply it: calls fail, so that they do not go unlimited.
  */
 export function readPolicyText(where: string, text: string, own: Policy): Policy {
   const { limits, perKey, shares } = parsePolicy(text) ?? unreadable(where, text);
@@ -202,13 +208,13 @@ function parsePolicy(text: string): PolicyText | undefined {
     const isKeyed = perKey === true || perKey === null || areLimits(perKey);
     return isShared && isKeyed && (limits.length > 0 || perKey !== null) ? read : undefined;
   } catch {
-    // No JSON: told as what it is, by the caller.
+    // Not JSON; the caller reports it.
     return undefined;
   }
 }
 
 function unreadable(where: string, text: string): never {
   const remedy =
-    "another replica has put it in force and this one cannot hold to it; give all replicas the same version of your code";
+    "another replica put this policy in force, and this one cannot apply it; run the same version of your code on all replicas";
   throw new InvalidOptionError({ where, option: "policy", value: text, remedy });
 }

@@ -3,10 +3,10 @@ import type { StandardSchemaV1 } from "@standard-schema/spec";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 
-/** Checks data by any library that keeps to Standard Schema: zod, valibot, arktype. */
+/** Checks data: a schema of any library that implements Standard Schema, such as zod, valibot or arktype. */
 export type Schema<Data, Input = unknown> = StandardSchemaV1<Input, Data>;
 
-/** The most bytes of JSON that a job's data may have, unless its queue says otherwise. */
+/** The default of `maxJobBytes`: the most bytes of JSON that a job's data may have. */
 export const MAX_JOB_BYTES = 1_000_000;
 
 /** How the data of a queue's jobs is checked. */
@@ -16,7 +16,7 @@ export interface DataRules<Data> {
   readonly maxJobBytes: number;
 }
 
-/** One value that a schema has looked at. */
+/** The answer of a schema. */
 export type Checked<Data> =
   | { readonly isValid: true; readonly value: Data }
   | { readonly isValid: false; readonly path: string; readonly message: string };
@@ -30,9 +30,9 @@ export async function check<Data>(schema: Schema<Data>, value: unknown): Promise
 }
 
 /**
- * What is stored of the data that a producer gave: what its schema made of it.
+ * The data that is stored: what the queue's schema makes of the producer's.
  *
- * @throws {@link InvalidOptionError} when the schema refuses it, it is no JSON, or too large.
+ * @throws {@link InvalidOptionError} when the schema refuses it, it is not JSON, or too large.
  */
 export function readData<Data>(
   where: string,
@@ -54,12 +54,12 @@ async function readBySchema<Data>(
   const json = asJson(where, checked.value);
   assertSize(where, { json, maxJobBytes, given });
   const stored: unknown = JSON.parse(json);
-  // What it has taken already, it will take again.
+  // The schema has accepted this very value already.
   if (!isDeepStrictEqual(stored, given)) await assertReadsBack(where, schema, stored);
   return checked.value;
 }
 
-/** A worker checks what was stored: a schema that refuses JSON of what it has made itself would fail every job there. */
+/** Workers check the stored data again: a schema that refuses the JSON of its own output would fail every job there. */
 async function assertReadsBack(
   where: string,
   schema: Schema<unknown>,
@@ -68,7 +68,7 @@ async function assertReadsBack(
   const checked = await checkGiven(where, schema, value);
   if (checked.isValid) return;
   const { path, message } = checked;
-  const remedy = `the schema does not take what is stored of the data, as JSON (${message}); let it take both`;
+  const remedy = `the schema refuses the data as it is stored, as JSON (${message}); let it accept both`;
   throw new InvalidOptionError({ where, option: optionAt(path), value, remedy });
 }
 
@@ -80,7 +80,7 @@ async function checkGiven<Data>(
   try {
     return await check(schema, value);
   } catch (cause) {
-    const remedy = `the queue's schema threw as it looked at it (${reasonOf(cause)}); have it tell of issues instead`;
+    const remedy = `the queue's schema threw (${reasonOf(cause)}); let it return issues instead`;
     throw new InvalidOptionError({ where, option: "data", value, remedy, cause });
   }
 }
@@ -94,7 +94,7 @@ function invalid(
   for (const name of path === "" ? [] : path.split(".")) {
     value = (value as Record<string, unknown> | null | undefined)?.[name];
   }
-  // The message is the library's own, and may end as a sentence.
+  // The message is the library's, and may end with a full stop.
   const remedy = message.replace(/\.$/, "");
   return new InvalidOptionError({ where, option: optionAt(path), value, remedy });
 }
@@ -104,9 +104,9 @@ function optionAt(path: string): string {
 }
 
 /**
- * The data as JSON, in which NaN is null and a Map is empty: to look for such losses would cost more than the rest.
+ * The data as JSON. In it NaN is null and a Map is empty; to check for such losses would cost more than the rest.
  *
- * @throws {@link InvalidOptionError} for data of which there is no JSON.
+ * @throws {@link InvalidOptionError} for data that has no JSON.
  */
 function asJson(where: string, data: unknown): string {
   let json: string | undefined;
@@ -127,12 +127,12 @@ function assertSize(
   where: string,
   { json, maxJobBytes, given }: { json: string; maxJobBytes: number; given: unknown },
 ): void {
-  // No character has more than three bytes for each of its units.
+  // A UTF-16 unit has at most three bytes of UTF-8.
   if (json.length * 3 <= maxJobBytes) return;
   const bytes = Buffer.byteLength(json);
   if (bytes <= maxJobBytes) return;
   const remedy =
-    `it has ${bytes} bytes of JSON, and at most ${maxJobBytes} are taken; ` +
-    `keep the bulk elsewhere and enqueue where it is, or raise the queue's maxJobBytes`;
+    `it has ${bytes} bytes of JSON, and at most ${maxJobBytes} are allowed; ` +
+    `store the bulk elsewhere and enqueue its address, or raise the queue's maxJobBytes`;
   throw new InvalidOptionError({ where, option: "data", value: given, remedy });
 }

@@ -5,12 +5,13 @@ import {
   StoreUnavailableError,
   type RedisRefusal,
 } from "../../core/errors.ts";
-import type { RunDeclaration } from "../../core/queue-store.ts";
+import type { Logger } from "../../core/logger.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
-import { queuedJob, type JobActions, type QueuedJob } from "../job-handle.ts";
-import { readJob, storedName, storedOptions, type Job, type Stored } from "../job.ts";
-import { createParkFromProducer, type ParkParts } from "../lanes/park.ts";
-import { PARK_MS } from "../lanes/weights.ts";
+import type { QueueConnection } from "../bullmq/connection.ts";
+import { readJob, storedName, storedOptions, type Stored, PARK_MS } from "../bullmq/stored-job.ts";
+import { storeSchedule } from "../bullmq/stored-schedule.ts";
+import type { Job } from "../job.ts";
+import { parkFromProducer, type ParkParts } from "../lanes/park.ts";
 import {
   isRecurring,
   readEnqueueOptions,
@@ -18,29 +19,28 @@ import {
   type EnqueueOptions,
   type JobDefaults,
 } from "../options.ts";
-import type { StoredAccess } from "../stored-queue.ts";
 import { readData, type DataRules } from "./data.ts";
-import { storeSchedule } from "./schedules.ts";
+import { queuedJob, type JobSource, type QueuedJob } from "./job-handle.ts";
 
-/** The options of each job, from its data and its place among those given. */
+/** Returns the options of one job, from its data and its index. */
 export type EnqueueOptionsOf<Input> = (data: Input, index: number) => EnqueueOptions;
 
-/** Stores jobs, within the time that a producer is ready to wait. */
+/** Stores jobs, within `storeTimeoutMs`. */
 export interface Enqueuing<Data, Result, Input> {
   /**
    * Stores a job; resolves when Redis has it. With a `dedupeId` that a job in the queue has already,
-   * nothing is stored, and the job returned has that one's id. Of a recurring job, it is the next run.
+   * nothing is stored, and the job returned has that one's id. For a recurring job, it is the next run.
    *
-   * @throws {@link InvalidOptionError} when an option can never work, or the data is no JSON, too large, or refused by the schema.
+   * @throws {@link InvalidOptionError} when an option can never work, or the data is not JSON, too large, or refused by the schema.
    * @throws {@link CostTooLargeError} when the bucket could never give as much at once.
-   * @throws {@link StoreUnavailableError} when Redis did not confirm it within `storeTimeoutMs`; `mayBeStored` tells whether it may have it.
+   * @throws {@link StoreUnavailableError} when Redis did not confirm it within `storeTimeoutMs`; `mayBeStored` says whether Redis may have it.
    * @throws {@link ClosedError} when the sluice is closed.
    */
   enqueue(data: Input, options?: EnqueueOptions): Promise<QueuedJob<Data, Result>>;
   /**
    * Stores many jobs, a thousand per round trip, each of which has `storeTimeoutMs`; the options are the same
    * for all, or come from a function of each job's data. All are checked before the first is stored.
-   * Rejects as `enqueue` does; `storedCount` of a StoreUnavailableError tells how many are stored for certain.
+   * Rejects as `enqueue` does; `storedCount` of a StoreUnavailableError says how many are stored for certain.
    */
   enqueueMany(
     data: readonly Input[],
@@ -55,22 +55,26 @@ interface Entry<Data> {
 
 const PER_ROUND_TRIP = 1_000;
 
-export interface EnqueuingParts<Data> extends ParkParts {
+export interface EnqueuingParts<Data> extends DataRules<Data> {
+  readonly name: string;
   readonly bucket: OwnedBucket;
-  readonly inTimeSince: StoredAccess["inTimeSince"];
-  readonly declareRun: (declaration: RunDeclaration) => Promise<boolean>;
-  readonly rules: DataRules<Data>;
+  readonly connection: QueueConnection;
+  readonly logger: Logger;
+  /** The weight of a key's lane, if it is not 1. */
+  readonly weightOf: (key: string | undefined) => number | undefined;
   readonly defaults: JobDefaults | undefined;
-  readonly actions: JobActions;
+  readonly jobs: JobSource;
 }
 
 export function createEnqueuing<Data, Result, Input>(
   parts: EnqueuingParts<Data>,
 ): Enqueuing<Data, Result, Input> {
-  const { bucket, inTimeSince, declareRun, rules, defaults, actions, open, weightOf } = parts;
-  const parkFromProducer = createParkFromProducer(parts);
+  const { name, bucket, connection, logger, weightOf, defaults, jobs: source } = parts;
+  const { access } = source;
+  const open = (): Promise<StoredQueue> => access.open("nothing was stored");
+  const parking: ParkParts = { name, logger, lanes: connection.lanes, weightOf, open };
 
-  /** What can never pass is refused now, and not when its turn comes in a week. */
+  /** Refuses now what can never start, and not when its turn comes in a week. */
   function readOptions(
     where: string,
     given: unknown,
@@ -102,17 +106,17 @@ export function createEnqueuing<Data, Result, Input>(
     const [first] = entries;
     const isSchedule = first !== undefined && isRecurring(first.options);
     const storing = isSchedule
-      ? storeSchedule(queue, declareRun, first).then((job) => [job])
+      ? storeSchedule(queue, (run) => connection.declareRun(name, run), first).then((job) => [job])
       : storeOnce(queue, entries);
     try {
-      const jobs = await confirmed(inTimeSince(startedAtMs, storing));
-      return jobs.map((job) => queuedJob(job, actions));
+      const jobs = await confirmed(access.inTimeSince(startedAtMs, storing));
+      return jobs.map((job) => queuedJob(job, source));
     } catch (error) {
-      throw tellWhenFull(error, entries.length);
+      throw asMemoryFull(error, entries.length);
     }
   }
 
-  /** How many plain calls a job stands for, in the turns of its lane and in what is expected of the backlog. */
+  /** How many plain calls a job counts as, in its lane's turns and in forecasts; undefined for 1. */
   function shareOf({ key, cost }: EnqueueOptions): number | undefined {
     if (cost === undefined) return undefined;
     const share = bucket.stepsOf({ key, cost }).sharedMs / bucket.stepsOf({ key }).sharedMs;
@@ -136,7 +140,7 @@ export function createEnqueuing<Data, Result, Input>(
     });
     const jobs = (await queue.addBulk(bulk)) as Stored<Data>[];
     const parked = jobs.filter((_job, index) => bulk[index]!.isParked);
-    if (parked.length > 0) await parkFromProducer(queue, parked);
+    if (parked.length > 0) await parkFromProducer(parking, queue, parked);
     return jobs.map(readJob);
   }
 
@@ -144,7 +148,7 @@ export function createEnqueuing<Data, Result, Input>(
     async enqueue(data, options = {}) {
       const where = "enqueue()";
       const read = await readOptions(where, options);
-      const [job] = await store([{ data: await readData(where, data, rules), options: read }]);
+      const [job] = await store([{ data: await readData(where, data, parts), options: read }]);
       return job!;
     },
     async enqueueMany(data, options = {}) {
@@ -157,8 +161,8 @@ export function createEnqueuing<Data, Result, Input>(
       const optionsOf = await readForMany(options);
       const entries: Entry<Data>[] = [];
       for (const [index, each] of given.entries()) {
-        const reading = readData(where, each, rules);
-        // Most queues have no schema, and need not wait for one.
+        const reading = readData(where, each, parts);
+        // Without a schema there is nothing to wait for.
         const value = reading instanceof Promise ? await reading : reading;
         const own = optionsOf(each, index);
         entries.push({ data: value, options: own instanceof Promise ? await own : own });
@@ -188,7 +192,7 @@ function assertForMany(where: string, options: EnqueueOptions, isForAll: boolean
 /** How ioredis refuses a command that it has not begun to send. */
 const UNSENT = "Stream isn't writeable";
 
-/** What Redis says of jobs that it was given to store. */
+/** The reply of Redis to jobs that were sent to be stored, or why it is missing. */
 async function confirmed<Answer>(storing: Promise<Answer>): Promise<Answer> {
   try {
     return await storing;
@@ -208,7 +212,7 @@ function whatRedisDid(refusal: RedisRefusal | undefined): string {
   return `Redis refused the job: ${refusal.reason}`;
 }
 
-/** The failure of one round trip of many, after others that went well. */
+/** The error of one round trip, after others that succeeded. */
 function afterOthers(stored: readonly unknown[], error: unknown): unknown {
   if (!(error instanceof StoreUnavailableError) || stored.length === 0) return error;
   const message = `The first ${stored.length} jobs are stored. For the next ones: ${error.message}`;
@@ -216,12 +220,12 @@ function afterOthers(stored: readonly unknown[], error: unknown): unknown {
   return new StoreUnavailableError(message, error.cause, facts);
 }
 
-/** What a producer is told when Redis refused its jobs for want of memory; any other error as it is. */
-function tellWhenFull(error: unknown, jobs: number): unknown {
+/** A better error when Redis refused the jobs because its memory is full; any other error as it is. */
+function asMemoryFull(error: unknown, jobs: number): unknown {
   if (!(error instanceof StoreUnavailableError)) return error;
   const { cause } = error;
   if (!(cause instanceof Error) || !/\bOOM /.test(cause.message)) return error;
-  // Each job is stored by a script of its own, and Redis runs a script as a whole or not at all.
+  // Each job is stored by its own script, and Redis runs a script whole or not at all.
   const mayBeStored = jobs > 1;
   const outcome = mayBeStored ? "some of the jobs may be stored" : "nothing was stored";
   const remedy = "Give it more (maxmemory), or let workers drain its queues, and try again.";

@@ -1,27 +1,27 @@
-/** Jobs of one key that wait, as a fluid that drains. */
+/** The waiting jobs of one key, as a fluid that drains. */
 export interface LaneLoad {
-  /** How many plain calls they stand for. */
+  /** How many plain calls they count as. */
   readonly calls: number;
   readonly weight: number;
-  /** How many may start in a ms by the key's own limits. */
+  /** How many may start per ms by the key's own limits. */
   readonly mostPerMs: number;
-  /** From when on they may start, in ms from now. */
+  /** Ms until the first may start. */
   readonly fromMs: number;
 }
 
-/** From `fromMs` on, so many calls may start in a ms in all. */
+/** From `fromMs` on, `perMs` calls may start per ms in all. */
 export interface Phase {
   readonly fromMs: number;
   readonly perMs: number;
 }
 
-/** When a backlog drains. All times are in ms from now; Infinity: it never does. */
+/** When a backlog drains. All times are in ms from now, or Infinity for never. */
 export interface Drain {
   /** When the last call of all starts. */
   readonly lastMs: number;
-  /** When the job starts that has so many calls before it in its lane. */
+  /** When the job starts that has `before` calls before it in its lane. */
   readonly startMs: (lane: number, before: number) => number;
-  /** How many calls of a lane have started by then. */
+  /** How many calls of a lane have started by `ms`. */
   readonly servedBy: (lane: number, ms: number) => number;
 }
 
@@ -32,7 +32,7 @@ interface Stretch {
   readonly perMs: number;
 }
 
-/** Shares of a call this small are none: a fluid's numbers are not exact. */
+/** A share of a call this small counts as zero: a fluid's numbers are not exact. */
 const NEGLIGIBLE = 1e-6;
 
 /**
@@ -87,7 +87,7 @@ export function drain(lanes: readonly LaneLoad[], phases: readonly Phase[]): Dra
   return { lastMs, startMs, servedBy };
 }
 
-/** When so many calls have been served. */
+/** When this many calls have been served. */
 function reachedMs(stretches: readonly Stretch[], calls: number): number {
   const stretch = stretches.findLast(({ served }) => served <= calls + NEGLIGIBLE);
   return stretch === undefined
@@ -95,7 +95,7 @@ function reachedMs(stretches: readonly Stretch[], calls: number): number {
     : stretch.fromMs + (calls - stretch.served) / stretch.perMs;
 }
 
-/** Who needs less than its share by weight gets what it needs; the rest is shared by the others. */
+/** A lane that needs less than its share by weight gets what it needs; the others share the rest. */
 function ratesOf(
   ready: readonly number[],
   lanes: readonly LaneLoad[],

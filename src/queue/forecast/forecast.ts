@@ -2,15 +2,15 @@ import type { JobPosition, LanesSeen, LaneStore } from "../../core/queue-store.t
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { orEndless } from "../../throttle/bucket/live-control.ts";
 import type { TryOptions } from "../../throttle/call-options.ts";
-import type { StoredAccess } from "../stored-queue.ts";
+import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { drain, type Drain, type LaneLoad } from "./drain.ts";
-import { pacesOf, type Paces } from "./pace.ts";
+import { paceOf, type Pace } from "./pace.ts";
 
-/** When a job is expected to start, as the backlog and the limits stand now. */
+/** When a job is expected to start, by the backlog and the limits of now. */
 export interface JobEta {
   /** How many jobs are expected to start before it. */
   readonly position: number;
-  /** In how many ms it starts; 0 if its handler runs already, Infinity if it never could, as in a pause without an end. */
+  /** Ms until it starts; 0 if its handler runs already, Infinity if it cannot, as in a pause without an end. */
   readonly startsInMs: number;
 }
 
@@ -18,49 +18,49 @@ export interface JobEta {
 export interface Forecast {
   /** How many jobs wait. */
   readonly waiting: number;
-  /** In how many ms all of them have started; Infinity: never, as things stand. */
+  /** Ms until all of them have started; Infinity if they never do. */
   readonly goneInMs: number;
   /**
-   * Of the 1,000 jobs in lanes with the earliest deadlines, those that will not start in time, by `maxWaitMs`. Jobs
-   * without a key, delayed ones, and those that a worker is about to fetch are not among them: ask their `eta`.
+   * Of the 1,000 jobs in lanes with the earliest deadlines (`maxWaitMs`), those that will not start in time. Jobs
+   * without a key, delayed ones, and those that a worker is about to fetch are not among them: ask for their `eta`.
    */
   readonly missed: readonly {
     readonly id: string;
     readonly key: string;
-    /** In how many ms the job would start, and had to have started. */
+    /** Ms until the job would start, and until it must have started. */
     readonly startsInMs: number;
     readonly deadlineInMs: number;
   }[];
 }
 
 export interface Forecasts {
-  /** Whether a job stands in a lane. */
+  /** Whether a job is in a lane. */
   readonly isParked: (id: string) => Promise<boolean>;
-  /** Of a job with this key and cost; undefined if it is not there, or has ended. */
+  /** For a job with this key and cost; undefined if it is not there, or has ended. */
   readonly eta: (id: string, about: TryOptions) => Promise<JobEta | undefined>;
   readonly forecast: () => Promise<Forecast>;
 }
 
-/** Jobs that wait, as they are told, and as a fluid. */
+/** Jobs that wait, as jobs and as a fluid. */
 interface Lane extends LaneLoad {
   readonly jobs: number;
-  /** How many lanes it stands for: as many jobs of each go before a job as stand before it in its own. */
+  /** How many lanes this one sums up: of each, as many jobs go before a job as wait before it in its own. */
   readonly lanes: number;
 }
 
 interface View {
   readonly seen: LanesSeen;
   readonly drained: Drain;
-  /** When the bucket lets anything start. */
+  /** Ms until the bucket lets anything start. */
   readonly fromMs: number;
   readonly lanes: readonly Lane[];
-  /** Where a key's lane stands among them; those that are not told of are one together. */
+  /** The index of a key's lane in `lanes`; the last one sums up those that were not read. */
   readonly laneOf: (key: string | undefined) => number;
 }
 
-/** The first of the lanes stands for all jobs that have none, and have left theirs already. */
+/** The index of the jobs that have no lane, or have left it. */
 const LANELESS = 0;
-/** So many jobs in lanes, so many that workers hold, and so many others, are looked at for what they cost: Redis serves nobody else meanwhile. */
+/** Of how many jobs in lanes, of how many held by workers, and of how many others the cost is read: Redis serves no other request meanwhile. */
 const MOST_COUNTED = 2_000;
 
 export function createForecasts(parts: {
@@ -79,15 +79,15 @@ export function createForecasts(parts: {
     const usedUpMs = Math.max(0, ...state.limits.map(({ nextFreeMs = 0 }) => nextFreeMs));
     const pausedForMs = isPaused ? Infinity : state.pausedForMs;
     const fromMs = Math.max(state.coolingForMs, pausedForMs, usedUpMs);
-    const paces = pacesOf(bucket.name, about, { ...inForce, fromMs, isCostly: isCostly(seen) });
-    const all = lanesOf(seen, paces);
+    const pace = paceOf(bucket.name, about, { ...inForce, fromMs, isCostly: isCostly(seen) });
+    const all = lanesOf(seen, pace);
     const indexes = new Map(seen.lanes.map(({ key }, index) => [key, index + 1]));
     const ofOthers = seen.others.lanes > 0 ? all.length - 1 : LANELESS;
     return {
       seen,
       fromMs,
       lanes: all,
-      drained: drain(all, paces.shared),
+      drained: drain(all, pace.shared),
       laneOf: (key) => (key === undefined ? LANELESS : (indexes.get(key) ?? ofOthers)),
     };
   }
@@ -128,12 +128,12 @@ function isCostly({ unlaned, unlanedCalls, lanes }: LanesSeen): boolean {
   return unlanedCalls > unlaned || lanes.some(({ jobs, calls }) => calls > jobs);
 }
 
-/** All that waits: what has no lane, each lane that is told of, and the others as one. */
-function lanesOf(seen: LanesSeen, { perMsOf }: Paces): Lane[] {
+/** All that waits: jobs without a lane, each lane that was read, and the other lanes as one. */
+function lanesOf(seen: LanesSeen, { perMsOf }: Pace): Lane[] {
   const { unlaned, unlanedCalls, others } = seen;
   const free = { weight: 1, lanes: 1, mostPerMs: Infinity, fromMs: 0 };
   const first = { ...free, jobs: unlaned, calls: unlanedCalls };
-  const told = seen.lanes.map(({ key, jobs, calls, weight, asideMs }) => ({
+  const read = seen.lanes.map(({ key, jobs, calls, weight, asideMs }) => ({
     jobs,
     calls,
     weight,
@@ -141,10 +141,10 @@ function lanesOf(seen: LanesSeen, { perMsOf }: Paces): Lane[] {
     mostPerMs: perMsOf(key),
     fromMs: asideMs,
   }));
-  if (others.lanes === 0) return [first, ...told];
-  const callsEach = sum(told.map(({ calls }) => calls)) / sum(told.map(({ jobs }) => jobs));
+  if (others.lanes === 0) return [first, ...read];
+  const callsEach = sum(read.map(({ calls }) => calls)) / sum(read.map(({ jobs }) => jobs));
   const { jobs, lanes } = others;
-  return [first, ...told, { ...free, jobs, calls: jobs * callsEach, weight: lanes, lanes }];
+  return [first, ...read, { ...free, jobs, calls: jobs * callsEach, weight: lanes, lanes }];
 }
 
 function startOf(
@@ -154,11 +154,11 @@ function startOf(
   { calls, lanes }: Lane,
 ): number {
   if (place.in !== "delay") return startMs(own, place.callsBefore * lanes);
-  // Those that wait in its lane when it comes due go before it.
+  // The jobs that wait in its lane when it comes due go before it.
   return calls === 0 ? place.dueInMs : Math.max(place.dueInMs, startMs(own, calls));
 }
 
-/** Not below none: the sums of a fluid are not exact. */
+/** Never negative: the sums of a fluid are not exact. */
 function wholeMs(ms: number): number {
   return orEndless(Math.max(0, Math.round(ms)));
 }

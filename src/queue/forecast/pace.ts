@@ -6,37 +6,37 @@ import type { TryOptions } from "../../throttle/call-options.ts";
 import { costsOf } from "../../throttle/costs.ts";
 import type { Phase } from "./drain.ts";
 
-/** How fast jobs may start, by the policy in force. */
-export interface Paces {
-  /** Of all keys together: what there is room for now goes at once. */
+/** How fast jobs may start, by the limits in force. */
+export interface Pace {
+  /** For all keys together: jobs for which there is room now start at once. */
   readonly shared: readonly Phase[];
-  /** How many of a key may start in a ms by its own limits; Infinity where it has none. */
+  /** How many jobs of a key may start per ms by its own limits; Infinity without limits. */
   readonly perMsOf: (key: string) => number;
 }
 
-/** How a bucket stands, and in how many ms it lets anything start. */
+/** The state of a bucket, and the ms until it lets anything start. */
 interface Outset extends InForce {
   readonly fromMs: number;
-  /** Whether jobs that wait stand for more calls than they are. */
+  /** Whether the waiting jobs count as more calls than there are jobs. */
   readonly isCostly: boolean;
 }
 
-/** How many one limit lets stand before a job that starts: so many at once, and so many more per ms from then on. */
+/** How many jobs one limit lets start before a job: `room` at once, and `perMs` from then on. */
 interface Line {
   readonly room: number;
   readonly perMs: number;
 }
 
-/** With no rate, all start at once. */
+/** In place of no limit: all start at once. */
 const FASTEST_PER_MS = 1_000_000;
-/** A rate that was cut grows back evenly; it is taken to do so in so many steps. */
+/** A rate that was cut grows back evenly; here it does so in this many steps. */
 const RAMP_STEPS = 8;
 
 /**
- * The paces of plain calls, from `fromMs` on; where those take nothing of what keys share,
- * of jobs like the one that is asked about.
+ * The pace of plain calls, from `fromMs` on; if plain calls take nothing of what keys share, the pace of jobs like the
+ * one that is asked about.
  */
-export function pacesOf(bucket: string, about: TryOptions, inForce: Outset): Paces {
+export function paceOf(bucket: string, about: TryOptions, inForce: Outset): Pace {
   const { policy } = inForce;
   const { limits: shared } = policy;
   const isCounted = stepOf(shared, costsOf(bucket, shared, undefined)) > 0;
@@ -61,15 +61,15 @@ function linesOf(outset: Outset, costs: readonly number[]): Line[] {
     const cost = costs[index]!;
     if (cost === 0 || !ruleOf(kind).isRate) return [];
     const room = Math.min(roomOf(outset, index) / cost, most);
-    // A job starts once there is room for it, and for those before it.
+    // A job starts once there is room for it and for those before it.
     const before = Math.max(0, room - 1);
     return [{ room: before, perMs: (count * 1_000) / (periodUs * cost) }];
   });
 }
 
 /**
- * For how many plain calls there is room by the limits that those take nothing of. Jobs that cost more than a plain call
- * may do so by these, and then start no sooner, whatever room the other limits have.
+ * How many plain calls have room by the limits of which plain calls take nothing. Jobs that cost more than a plain call
+ * may cost it by these limits, and then start no sooner, whatever room the others have.
  */
 function mostRoomOf(outset: Outset, costs: readonly number[]): number {
   const { limits } = outset.policy;
@@ -83,17 +83,17 @@ function mostRoomOf(outset: Outset, costs: readonly number[]): number {
   return Math.min(...rooms);
 }
 
-/** How much one limit has room for at once. */
+/** How much one limit lets start at once. */
 function roomOf({ policy, state }: InForce, index: number): number {
   const { kind, capacity } = policy.limits[index]!;
   const { remaining } = state.limits[index]!;
-  // All waits for the next window anyhow when this one is used up, and then has the whole of that.
+  // When this window is used up, all jobs wait for the next one, and then have the whole of it.
   return ruleOf(kind).doesRenew === true && remaining === 0 ? capacity : remaining;
 }
 
 /**
- * While a rate that was cut grows back, or answers have calls spaced, all calls
- * keep a distance, whatever there is room for; and how long that lasts.
+ * While a rate that was cut grows back, or answers ask for gaps, all calls keep a distance, whatever room there is.
+ * Also returns how long that lasts.
  */
 function distanceOf(
   { state, wholeInMs, spacedForMs, gapMs, fromMs }: Outset,
@@ -117,7 +117,7 @@ function distanceOf(
   return { phases, lastsMs };
 }
 
-/** Goes at each time by the limit that has let the least start until then; that is a slower one each time. */
+/** At each time, the limit that has let the fewest start until then decides; each is slower than the one before. */
 function phasesOf(lines: readonly Line[], fromMs: number): Phase[] {
   const phases: (Phase & Line)[] = [];
   let next: (Phase & Line) | undefined = { fromMs, room: 0, perMs: FASTEST_PER_MS };

@@ -1,60 +1,72 @@
+/**
+ * Fetches jobs out of their lanes for one worker. Who decides the next job: `feed` in `lua/lib/lanes/lanes.lua`, called by
+ * `lua/queue/lanes-feed.lua`. Of all workers' wants it lets as many jobs out as are wanted, from the lanes in fair
+ * turns, and puts them where BullMQ's workers fetch; any worker may then fetch any of them. This file decides how many
+ * jobs a worker wants: what it can start soon.
+ *
+ * Words of the lanes: a job is *fed* when it is let out of its lane. Its *arrival* at a worker says how it came: `fed`, in
+ * its turn; `unfed`, not out of its lane, since it came due by itself; or as a `probe`, alone, to see whether its key has
+ * room again. A lane is *aside* (or blocked) while its key has no room, and is *woken* when it may have some again.
+ */
 import { reasonOf } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { Arrival, LaneJob, LaneStore } from "../../core/queue-store.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import type { Job } from "../job.ts";
 
-/** Asks for jobs out of their lanes, as many as a worker can start soon, and tells what came of them. */
+/** A worker's side of the lanes. */
 export interface Feeder {
-  /** A job with a key was fetched: how it came out of its lane. */
+  /** Asks how a job with a key came out of its lane, once it was fetched. */
   arrive(id: string): Promise<Arrival>;
-  /** Counts a job of a lane among those that wait for their slots, for as long as it does. */
+  /** Counts a job of a lane among those that wait for their slots, while it does. */
   whileWaiting<T>(slot: Promise<T>): Promise<T>;
-  /** A job has started; a probe tells of its key, and whether it went at once. */
+  /** Notes that a job has started; for a probe, whether its slot came at once. */
   start(probe?: { readonly key: string; readonly wentAtOnce: boolean }): void;
-  /** A probe has ended without a slot: its lane need not wait for it. */
+  /** Notes that a probe got no slot: its lane need not wait for it. */
   missProbe(key: string): void;
-  /** A job that BullMQ holds as delayed joins its lane. */
+  /** Lets a job join its lane that BullMQ holds as delayed. */
   park(job: LaneJob): void;
-  /** A key may have room again; `"*"` stands for all of them. */
+  /** Wakes the lane of a key that may have room again; `"*"` stands for all. */
   wake(key: string): void;
-  /** Asks for nothing more; who still waits to hear how it came is told that it was fed. */
+  /** Sends the last news, and that nothing is wanted any more; arrivals that are asked about resolve as fed. */
   close(): Promise<void>;
 }
 
 export interface FeederParts {
   readonly lanes: LaneStore;
   readonly queue: string;
-  readonly worker: string;
+  /** The worker's id in Redis. */
+  readonly workerId: string;
   readonly logger: Logger;
-  /** How many jobs the worker has room for. */
+  /** How many more jobs the worker has room for. */
   readonly capacity: () => number;
-  /** How many of those that wait are held back by their own key; they take no other's turn. */
+  /** How many of the waiting jobs are held back by their own key; they take no other's turn. */
   readonly deferred: () => number;
 }
 
-/** News of so many ms are told together. */
+/** How long news are gathered, to be sent together. */
 const GATHER_MS = 4;
-/** A worker without news looks in so often; what it wants holds three times as long. */
-const LOOK_IN_MS = 1_000;
-const WANT_FOR_MS = 3 * LOOK_IN_MS;
-/** How fast a worker starts jobs is what it started in so many ms. */
-const PACE_MS = 250;
+/** How often a worker without news sends its wants; they hold for three times as long. */
+const REPEAT_MS = 1_000;
+const WANT_FOR_MS = 3 * REPEAT_MS;
+/** A worker's speed is how many jobs it started in the last 250 ms. */
+const SPEED_MS = 250;
 /**
- * A worker holds what it starts in so many ms: a horizon of slots, and some for a process that is busy.
- * To it comes the way of a job, from the start of the one before it to its own slot: about five round trips.
+ * How many jobs a worker holds: those that it starts in `AHEAD_MS`, which is a horizon of slots and some for a process
+ * that is busy; and those of `AHEAD_TRIPS` round trips more, since from the start of one job to the slot of the next
+ * there are about five. `MOST_AHEAD_MS` bounds both.
  */
 const AHEAD_MS = 150;
 const AHEAD_TRIPS = 10;
 const MOST_AHEAD_MS = 1_000;
-/** How much the latest round trip counts in what one usually takes. */
+/** The weight of the latest round trip in the moving average. */
 const TRIP_SHARE = 1 / 8;
-/** So much of what it started lies ready to be fetched, so that a job that ends brings the next one along. */
+/** The share of what it started that lies ready to be fetched, so that a job that ends brings the next one along. */
 const PREFETCH = 0.1;
 
 export function createFeeder(parts: FeederParts): Feeder {
-  const { lanes, queue, worker, logger, capacity, deferred } = parts;
-  const started = createRecentCount(PACE_MS);
+  const { lanes, queue, workerId, logger, capacity, deferred } = parts;
+  const started = createRecentCount(SPEED_MS);
   const arrivals = new Map<string, (arrival: Arrival) => void>();
   const joining: LaneJob[] = [];
   let probes: [key: string, wentAtOnce: boolean][] = [];
@@ -62,55 +74,55 @@ export function createFeeder(parts: FeederParts): Feeder {
   let waiting = 0;
   let parked = 0;
   let tripMs = 0;
-  let told = 0;
-  let toldAtMs = -Infinity;
-  let telling: Promise<void> | undefined;
+  let lastWant = 0;
+  let lastSentAtMs = -Infinity;
+  let sending: Promise<void> | undefined;
   let timer: NodeJS.Timeout | undefined;
   let timerAtMs = Infinity;
   let isClosed = false;
 
   /**
-   * One at least if it holds none. Below none if it holds more than it starts, since what one has too many
-   * the others need not have; but by no more than it starts itself.
+   * At least one if the worker holds none. Negative if it holds more than it starts, since the others need that many
+   * less; but by no more than it starts itself.
    */
   function want(): number {
     const held = arrivals.size + Math.max(0, waiting - deferred());
     const recent = started.count(performance.now());
     const aheadMs = Math.min(AHEAD_MS + AHEAD_TRIPS * tripMs, MOST_AHEAD_MS);
-    const most = Math.max(1, Math.ceil((recent * aheadMs) / PACE_MS));
+    const most = Math.max(1, Math.ceil((recent * aheadMs) / SPEED_MS));
     const wanted = Math.min(most - held, capacity() + Math.ceil(recent * PREFETCH));
-    // What waits here for long, behind calls made by hand for instance, must not keep the others from theirs.
+    // Jobs that wait here for long, behind calls made by hand for instance, must not keep jobs from the other workers.
     return Math.max(-most, wanted);
   }
 
-  function tellAt(atMs: number): void {
-    if (isClosed || telling !== undefined || atMs >= timerAtMs) return;
+  function sendAt(atMs: number): void {
+    if (isClosed || sending !== undefined || atMs >= timerAtMs) return;
     clearTimeout(timer);
     timerAtMs = atMs;
     const inMs = atMs - performance.now();
-    if (inMs < 1) queueMicrotask(tell);
-    else timer = setTimeout(tell, inMs);
+    if (inMs < 1) queueMicrotask(sendWants);
+    else timer = setTimeout(sendWants, inMs);
   }
 
-  function tellSoon(): void {
-    tellAt(Math.max(performance.now(), toldAtMs + GATHER_MS));
+  function sendSoon(): void {
+    sendAt(Math.max(performance.now(), lastSentAtMs + GATHER_MS));
   }
 
-  function tell(): void {
-    if (telling !== undefined) return;
+  function sendWants(): void {
+    if (sending !== undefined) return;
     clearTimeout(timer);
     timerAtMs = Infinity;
-    toldAtMs = performance.now();
-    telling = exchange().then((nextMs) => {
-      telling = undefined;
+    lastSentAtMs = performance.now();
+    sending = exchange().then((nextMs) => {
+      sending = undefined;
       const hasNews = arrivals.size + joining.length + probes.length + woken.size > 0;
-      if (isClosed && joining.length > 0) tell();
-      else if (hasNews) tellSoon();
-      else tellAt(performance.now() + Math.min(nextMs, LOOK_IN_MS));
+      if (isClosed && joining.length > 0) sendWants();
+      else if (hasNews) sendSoon();
+      else sendAt(performance.now() + Math.min(nextMs, REPEAT_MS));
     });
   }
 
-  /** One round trip, or two if jobs go back; in how many ms the next one is due. */
+  /** Makes one round trip, or two if jobs go back; resolves with the ms until the next one. */
   async function exchange(): Promise<number> {
     const arrived = [...arrivals.keys()];
     const news = { arrived, probes, woken: [...woken] };
@@ -119,8 +131,14 @@ export function createFeeder(parts: FeederParts): Feeder {
     try {
       const back = joining.splice(0);
       if (back.length > 0) await lanes.join(queue, back);
-      told = want();
-      const request = { queue, worker, want: told, forMs: isClosed ? 0 : WANT_FOR_MS, ...news };
+      lastWant = want();
+      const request = {
+        queue,
+        worker: workerId,
+        want: lastWant,
+        forMs: isClosed ? 0 : WANT_FOR_MS,
+        ...news,
+      };
       const sentAtMs = performance.now();
       const fed = await lanes.feed(request);
       tripMs += (performance.now() - sentAtMs - tripMs) * TRIP_SHARE;
@@ -129,27 +147,27 @@ export function createFeeder(parts: FeederParts): Feeder {
         arrivals.get(id)?.(fed.arrivals[index]!);
         arrivals.delete(id);
       }
-      return Math.max(GATHER_MS, fed.nextMs ?? LOOK_IN_MS);
+      return Math.max(GATHER_MS, fed.nextMs ?? REPEAT_MS);
     } catch (error) {
-      // Jobs that were to join their lanes come back by themselves; all else is told again.
+      // Jobs that were to join their lanes come due by themselves; all else is sent again.
       probes.unshift(...news.probes);
       for (const key of news.woken) woken.add(key);
-      toldAtMs = performance.now() + LOOK_IN_MS - GATHER_MS;
-      if (isClosed) return LOOK_IN_MS;
+      lastSentAtMs = performance.now() + REPEAT_MS - GATHER_MS;
+      if (isClosed) return REPEAT_MS;
       const reason = reasonOf(error);
-      const problem = `Queue "${queue}" could not be asked for its jobs with keys: ${reason}`;
+      const problem = `Could not fetch jobs from the lanes of queue "${queue}"; retrying in 1 s: ${reason}`;
       logger.warn({ queue, reason }, problem);
-      return LOOK_IN_MS;
+      return REPEAT_MS;
     }
   }
 
-  tell();
+  sendWants();
   return {
     arrive(id) {
       if (isClosed) return Promise.resolve("fed");
       return new Promise((resolve) => {
         arrivals.set(id, resolve);
-        tellSoon();
+        sendSoon();
       });
     },
     async whileWaiting(slot) {
@@ -163,38 +181,38 @@ export function createFeeder(parts: FeederParts): Feeder {
     start(probe) {
       started.add(performance.now());
       if (probe !== undefined) probes.push([probe.key, probe.wentAtOnce]);
-      // Who said that it had too many says when it has not: the next job to be enqueued goes by that.
-      if (probe !== undefined || parked > 0 || told < 0) tellSoon();
+      // A worker that wanted fewer than none says when that ends: the next job that is enqueued depends on it.
+      if (probe !== undefined || parked > 0 || lastWant < 0) sendSoon();
     },
     missProbe(key) {
       probes.push([key, false]);
-      tellSoon();
+      sendSoon();
     },
     park(job) {
       joining.push(job);
       // A worker that closes still parks what was on its way back.
-      if (isClosed) tell();
-      else tellSoon();
+      if (isClosed) sendWants();
+      else sendSoon();
     },
     wake(key) {
       woken.add(key);
-      tellSoon();
+      sendSoon();
     },
     async close() {
       isClosed = true;
       clearTimeout(timer);
       for (const resolve of arrivals.values()) resolve("fed");
       arrivals.clear();
-      await telling;
-      tell();
+      await sending;
+      sendWants();
       clearTimeout(timer);
-      await telling;
+      await sending;
       clearTimeout(timer);
     },
   };
 }
 
-/** Counts what happened of late, in steps of an eighth of its time. */
+/** Counts the events of the last `withinMs`, in steps of an eighth of that. */
 export interface RecentCount {
   add(atMs: number): void;
   count(nowMs: number): number;
@@ -207,7 +225,7 @@ export function createRecentCount(withinMs: number): RecentCount {
   const counts = Array.from({ length: STEPS }, () => 0);
   let latest = -Infinity;
 
-  /** Steps that have gone by since the latest one are empty. */
+  /** Empties the steps that have passed since the latest one. */
   function moveTo(atMs: number): number {
     const step = Math.floor(atMs / stepMs);
     for (let each = Math.max(latest, step - STEPS) + 1; each <= step; each++) {
@@ -228,10 +246,10 @@ export function createRecentCount(withinMs: number): RecentCount {
   };
 }
 
-/** A slot that came so soon was not waited for. */
+/** A slot that came within this time came at once. */
 const AT_ONCE_MS = 20;
 
-/** A job that was let through alone tells whether its key has room again. */
+/** What a probe that starts says of its key: whether it has room again. */
 export function probeOf(
   { key }: Job<unknown>,
   arrival: Arrival,

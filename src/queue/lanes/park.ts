@@ -1,77 +1,69 @@
-import { DelayedError, WaitingError, type Queue as StoredQueue } from "bullmq";
+import type { Queue as StoredQueue } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { LaneStore } from "../../core/queue-store.ts";
-import { readJob, type Stored } from "../job.ts";
-import { PARK_MS } from "./weights.ts";
+import { movedToDelayed, movedToWait } from "../bullmq/errors.ts";
+import { isOnItsWay } from "../bullmq/job-fields.ts";
+import { readJob, type Stored, PARK_MS } from "../bullmq/stored-job.ts";
 
 export interface ParkParts {
   readonly name: string;
   readonly logger: Logger;
-  readonly lanes: LaneStore;
+  readonly lanes: Pick<LaneStore, "join">;
   /** The weight of a key's lane, if it is not 1. */
   readonly weightOf: (key: string | undefined) => number | undefined;
   /** @throws {@link StoreUnavailableError} when Redis does not answer in time. */
   readonly open: () => Promise<StoredQueue>;
 }
 
-/** Parks jobs that were just stored in the lanes of their keys; it never rejects. */
-export type ParkFromProducer = (
+/** Parks jobs that were just stored in the lanes of their keys; never rejects. */
+export async function parkFromProducer(
+  parts: ParkParts,
   queue: StoredQueue,
   jobs: readonly Stored<unknown>[],
-) => Promise<void>;
-
-export function createParkFromProducer(parts: ParkParts): ParkFromProducer {
-  const { name, logger, lanes, weightOf, open } = parts;
-
-  async function join(
-    queue: StoredQueue,
-    jobs: readonly Stored<unknown>[],
-    isDoubtful: (job: Stored<unknown>) => boolean,
-  ): Promise<void> {
-    const joining = await Promise.all(
-      jobs.map(async (job) => !isDoubtful(job) || isOnItsWay(queue, job)),
-    );
-    const ours = jobs.filter((_job, index) => joining[index]).map(readJob);
-    const laneJobs = ours.map(({ id, key }) => ({ id, weight: weightOf(key) }));
-    if (laneJobs.length > 0) await lanes.join(name, laneJobs);
+): Promise<void> {
+  const { name, logger, open } = parts;
+  try {
+    await join(parts, queue, { jobs, isDoubtful: isDeduplicated });
+  } catch (error) {
+    // The jobs are stored: to reject would have them stored twice.
+    const reason = reasonOf(error);
+    const problem = `Could not park jobs of queue "${name}" in their lanes; they join within ${PARK_MS} ms: ${reason}`;
+    logger.warn({ queue: name, jobs: jobs.length, reason }, problem);
+    // Tried again once Redis is back. They may have joined although no reply came, and may have gone on since. If this
+    // fails too, they join by themselves when the delay ends that the warning names.
+    void open()
+      .then((again) => join(parts, again, { jobs, isDoubtful: () => true }))
+      .catch(() => undefined);
   }
-
-  return async (queue, jobs) => {
-    try {
-      await join(queue, jobs, isDeduplicated);
-    } catch (error) {
-      // They are stored: to say that they are not would have them stored twice.
-      const reason = reasonOf(error);
-      const problem = `Jobs of queue "${name}" join their lanes late, after ${PARK_MS} ms at most: ${reason}`;
-      logger.warn({ queue: name, jobs: jobs.length, reason }, problem);
-      // When Redis is back; they may have joined unbeknownst, and have gone on since. Should this fail
-      // too, they join by themselves at the time that the warning names.
-      void open()
-        .then((again) => join(again, jobs, () => true))
-        .catch(() => undefined);
-    }
-  };
 }
 
-/** It may stand for one of its `dedupeId` that waits for a later time. */
+async function join(
+  { name, lanes, weightOf }: ParkParts,
+  queue: StoredQueue,
+  {
+    jobs,
+    isDoubtful,
+  }: {
+    readonly jobs: readonly Stored<unknown>[];
+    /** Whether a job may not be on its way to its lane: Redis is asked. */
+    readonly isDoubtful: (job: Stored<unknown>) => boolean;
+  },
+): Promise<void> {
+  const joining = await Promise.all(
+    jobs.map(async (job) => !isDoubtful(job) || isOnItsWay(queue, job)),
+  );
+  const ours = jobs.filter((_job, index) => joining[index]).map(readJob);
+  const laneJobs = ours.map(({ id, key }) => ({ id, weight: weightOf(key) }));
+  if (laneJobs.length > 0) await lanes.join(name, laneJobs);
+}
+
+/** The id may be that of an earlier job of this `dedupeId`, which may wait for a later time. */
 function isDeduplicated({ opts }: Stored<unknown>): boolean {
   return opts.deduplication !== undefined;
 }
 
-/** Whether a job waits for no more than to join its lane, in which it has never been. */
-async function isOnItsWay(queue: StoredQueue, { id }: Stored<unknown>): Promise<boolean> {
-  const client = await queue.getBackend().client;
-  const key = queue.toKey(id!);
-  // One that has been there and waits to be tried again may have been told to wait for as long.
-  const [delay, seq] = await Promise.all([
-    client.hget(key, "delay"),
-    client.hget(key, "sluiceSeq"),
-  ]);
-  return delay === String(PARK_MS) && seq === null;
-}
-
-/** Sets a job back that was fetched and has not begun: others fetch it in its turn, and no attempt is used. */
+/** Puts a job back that was fetched and not started: another worker fetches it in its turn, and no attempt is used. */
 export async function parkFromWorker<Data>(
   stored: Stored<Data>,
   token: string,
@@ -86,11 +78,11 @@ export async function parkFromWorker<Data>(
   const { id, key } = readJob(stored);
   if (key === undefined) {
     await stored.moveToWait(token);
-    throw new WaitingError();
+    throw movedToWait();
   }
-  // BullMQ would fetch it after all that come out of lanes: they lie in its list, and this one would have a priority.
+  // In BullMQ's queue it would come after all jobs that are let out of lanes: those have no priority there, and it has.
   await stored.moveToDelayed(Date.now() + PARK_MS, token);
   // Not left to the feeder: the connection may be closed as soon as this job has ended.
   await lanes.join(queue, [{ id, weight: weightOf(key) }]);
-  throw new DelayedError();
+  throw movedToDelayed();
 }

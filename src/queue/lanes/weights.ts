@@ -1,14 +1,12 @@
+/**
+ * The weights of lanes. One is read here when a job is enqueued or goes back to its lane, stored with the lane by
+ * `lua/queue/lanes-join.lua`, and used by `feed_one` in `lua/lib/lanes/lanes.lua`: each job moves its lane back in line
+ * by the job's share divided by the lane's weight.
+ */
 import { describeValue, reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 
-/**
- * For so long BullMQ holds a job as delayed that is on its way to its lane;
- * in the lane, it is parked for a day. Should anything be lost on the way, the
- * job comes due by itself, and joins its lane then.
- */
-export const PARK_MS = 10_000;
-
-/** How much of a shared rate each key gets beside the others: 1 unless said otherwise. */
+/** How much of a shared rate each key gets beside the others. Defaults to 1 for each key. */
 export type Weights = Readonly<Record<string, number>> | OfKey;
 
 type OfKey = (key: string) => number;
@@ -16,9 +14,9 @@ type OfKey = (key: string) => number;
 const [LEAST_WEIGHT, MOST_WEIGHT] = [0.001, 1_000];
 
 /**
- * Reads the weight of a key's lane; undefined if it is 1.
+ * Returns what reads the weight of a key's lane: undefined for 1.
  *
- * @throws {@link InvalidOptionError} when the table, or then the function, gives a key none.
+ * @throws {@link InvalidOptionError} when the table holds no valid weight; what it returns throws the same for a function.
  */
 export function createWeights(
   queue: string,
@@ -45,18 +43,18 @@ export function createWeights(
   if (typeof weights === "object") {
     for (const weight of Object.values(weights)) read(weight ?? 1);
   }
-  const tell = (key: string): number =>
+  const weightOfKey = (key: string): number =>
     typeof weights === "function"
       ? read(call(weights, key))
       : read((Object.hasOwn(weights, key) ? weights[key] : undefined) ?? 1);
   return (key) => {
-    const weight = key === undefined ? 1 : tell(key);
+    const weight = key === undefined ? 1 : weightOfKey(key);
     return weight === 1 ? undefined : weight;
   };
 }
 
-/** The same for a worker: it has its jobs already, and one whose weight cannot be told now counts as 1. */
-export function tolerant(
+/** The same for a worker, which has its jobs already: a key whose weight cannot be read now counts with weight 1. */
+export function orPlainWeight(
   weightOf: (key: string | undefined) => number | undefined,
   onError: (error: unknown) => void,
 ): (key: string | undefined) => number | undefined {

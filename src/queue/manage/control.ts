@@ -2,23 +2,24 @@ import type { Queue as StoredQueue } from "bullmq";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { PRIORITIES, PRIORITY, type Priority } from "../../core/options.ts";
 import type { LaneStore } from "../../core/queue-store.ts";
+import { codeOf, IS_SCHEDULED, NOT_THERE } from "../bullmq/errors.ts";
+import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readJobId } from "../job.ts";
-import type { StoredAccess } from "../stored-queue.ts";
 
-/** What one can do with a whole queue, or with a job of it. All reject with StoreUnavailableError when Redis is away. */
+/** What one can do with a whole queue, or with one of its jobs. All reject with StoreUnavailableError when Redis is away. */
 export interface QueueControl {
-  /** How many jobs wait, run, wait for a later time, have failed for good, and are done and still kept. */
+  /** How many jobs wait, run, wait for a later time, have failed, and are done and still kept. */
   counts(): Promise<QueueCounts>;
   /**
-   * Has all workers fetch no more jobs, until `resume()`; jobs can be enqueued meanwhile. What workers
-   * have fetched already, up to their `concurrency`, goes on: `bucket.pause()` stops that too.
+   * Stops all workers from fetching jobs, until `resume()`; jobs can be enqueued meanwhile. Jobs that workers
+   * have fetched already, up to their `concurrency`, go on: `bucket.pause()` stops those too.
    */
   pause(): Promise<void>;
   /** Ends a pause. */
   resume(): Promise<void>;
   /**
    * Removes all jobs that wait or are delayed, a thousand at a time; those that run or have ended stay,
-   * and so do the schedules of recurring jobs. What is enqueued meanwhile is removed, or waits as ever.
+   * and so do the schedules of recurring jobs. A job that is enqueued meanwhile is removed, or waits as usual.
    * Resolves with how many were removed.
    */
   drain(): Promise<number>;
@@ -42,11 +43,8 @@ export interface QueueCounts {
 }
 
 const PER_ROUND_TRIP = 1_000;
-/** Later than any job was enqueued, whatever the clock of its producer says; in ms since 1970. */
+/** A time after that of any job, whatever its producer's clock said; in ms since 1970. */
 const END_OF_TIME_MS = 8.64e15;
-/** BullMQ's codes for a job that is not there, and for the next run of a recurring one. */
-const NOT_THERE = -1;
-const RECURS = -8;
 
 export function createControl(parts: {
   readonly queue: string;
@@ -62,7 +60,7 @@ export function createControl(parts: {
       lanes.parked(queue),
     ]);
     const { wait = 0, prioritized = 0, active = 0, completed = 0, failed = 0 } = counts;
-    // To BullMQ, what is parked in a lane is delayed.
+    // BullMQ counts jobs that are parked in lanes as delayed.
     const delayed = Math.max(0, (counts["delayed"] ?? 0) - parked);
     return { waiting: wait + prioritized + parked, active, delayed, done: completed, failed };
   }
@@ -109,7 +107,10 @@ export function createControl(parts: {
   };
 }
 
-/** BullMQ removes all at once, and Redis serves nobody else meanwhile: 1,000,000 jobs take it many seconds. */
+/**
+ * Removes the jobs of a state in batches. BullMQ's `drain` removes all at once, and Redis serves no other request
+ * meanwhile: many seconds for 1,000,000 jobs (as in OptimalBits/bull#1303; checked with bullmq 6.7.0).
+ */
 async function drainState(
   access: StoredAccess,
   state: "prioritized" | "wait" | "delayed",
@@ -123,7 +124,7 @@ async function drainState(
     onRemoved(ids);
     count += ids.length;
     if (ids.length > 0) continue;
-    // The next runs of recurring jobs stay; if there are a thousand of them, what is to go lies behind them.
+    // The next runs of recurring jobs stay; if there are a thousand of them, the jobs to remove lie behind them.
     const left = await access.ask((stored) => stored.getJobCountByTypes(state));
     if (left <= limit) return count;
     limit *= 2;
@@ -135,7 +136,7 @@ async function removeJob(stored: StoredQueue, id: string): Promise<boolean> {
   try {
     return (await stored.remove(id)) === 1;
   } catch (error) {
-    if (codeOf(error) === RECURS) return false;
+    if (codeOf(error) === IS_SCHEDULED) return false;
     throw error;
   }
 }
@@ -155,8 +156,4 @@ async function changePriority(
     if (codeOf(error) === NOT_THERE) return false;
     throw error;
   }
-}
-
-function codeOf(error: unknown): unknown {
-  return error instanceof Error && "code" in error ? error.code : undefined;
 }

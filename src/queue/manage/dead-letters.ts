@@ -1,37 +1,40 @@
 import type { Queue as StoredQueue } from "bullmq";
-import { z } from "zod";
+import * as z from "zod";
 import { KEY, readOptions, wholeNumber } from "../../core/options.ts";
-import { readJob, readJobId, type Stored, type StoredOptions } from "../job.ts";
-import type { StoredAccess } from "../stored-queue.ts";
+import { codeOf, NOT_THERE, WRONG_STATE } from "../bullmq/errors.ts";
+import { renew } from "../bullmq/job-fields.ts";
+import { readJob, type Stored } from "../bullmq/stored-job.ts";
+import type { StoredAccess } from "../bullmq/stored-queue.ts";
+import { readJobId } from "../job.ts";
 
-/** The jobs that have failed for good. They are kept until somebody has replayed or purged them. */
+/** The jobs that have failed and will not be tried again. They are kept until somebody replays or purges them. */
 export interface DeadLetters<Data> {
   /**
-   * The failed jobs that a filter means, the newest first, 100 unless `limit` says otherwise.
+   * The failed jobs that match a filter, the newest first, 100 unless `limit` says otherwise.
    * Redis is read in batches, back to `since`, until there are enough of them.
    *
-   * @throws {@link InvalidOptionError} when the filter can never work.
+   * @throws {@link InvalidOptionError} when the filter can never match.
    * @throws {@link StoreUnavailableError} when Redis is away.
    */
   failed(filter?: FailedFilter): Promise<FailedJob<Data>[]>;
   /**
-   * Puts failed jobs back into the queue: the one of this id, or all that a filter means (`{}`: all).
+   * Puts failed jobs back into the queue: the one of this id, or all that match a filter (`{}`: all).
    * Each runs again from attempt 1, on a slot of its own, and its `maxWaitMs` counts anew. Resolves with
    * how many were put back. A job that is no longer a dead letter is left alone, so it does no harm to
-   * say it twice, or in two processes at once. Rejects as `failed` does, in the middle of many perhaps:
-   * then say it again.
+   * call this twice, or in two processes at once. Rejects as `failed` does, perhaps in the middle of many:
+   * then call it again.
    */
   replay(idOrFilter: string | FailedFilter): Promise<number>;
   /** Removes failed jobs, by id or filter as `replay` does. Resolves with how many were removed. */
   purge(idOrFilter: string | FailedFilter): Promise<number>;
 }
 
-/** A job that has failed for good. */
+/** A job that has failed and will not be tried again. */
 export interface FailedJob<Data> {
   readonly id: string;
   readonly key: string | undefined;
   readonly data: Data;
-  /** The message of what its last attempt threw; `"Expired: …"` if it did not start in time. */
+  /** The message of the error of its last attempt; `"Expired: …"` if it did not start in time. */
   readonly reason: string;
   /** In ms since 1970, on the clock of the worker that ran it. */
   readonly failedAtMs: number;
@@ -49,14 +52,14 @@ export function createDeadLetters<Data>(
   onRemoved: (ids: readonly string[]) => void,
 ): DeadLetters<Data> {
   async function purgeJob(id: string): Promise<boolean> {
-    // Taken out first: a job that somebody else replays at this moment is no dead letter any more, and must stay.
+    // Taken out of the failed jobs first: one that is replayed elsewhere at this moment must stay.
     if (!(await access.takeFailed(id))) return false;
     await access.ask((stored) => stored.remove(id));
     onRemoved([id]);
     return true;
   }
 
-  /** Does something to each job that is meant; resolves with how often it did. */
+  /** Acts on each job that matches; resolves with how many acts succeeded. */
   async function forEach(
     where: string,
     given: string | FailedFilter,
@@ -69,7 +72,7 @@ export function createDeadLetters<Data>(
     const filter = readFilter(where, given);
     let count = 0;
     let left = filter.limit ?? Infinity;
-    for await (const batch of meant(access, filter)) {
+    for await (const batch of matching(access, filter)) {
       const ids = batch.slice(0, left).map(({ id }) => id!);
       const acted = await Promise.all(ids.map(act));
       count += acted.filter(Boolean).length;
@@ -84,7 +87,7 @@ export function createDeadLetters<Data>(
       const filter = readFilter("failed()", given);
       const limit = filter.limit ?? SHOWN;
       const found = new Map<string, FailedJob<Data>>();
-      for await (const batch of meant(access, filter)) {
+      for await (const batch of matching(access, filter)) {
         for (const stored of batch) found.set(stored.id!, readFailed(stored as Stored<Data>));
         if (found.size >= limit) break;
       }
@@ -96,24 +99,27 @@ export function createDeadLetters<Data>(
 }
 
 /**
- * The failed jobs that a filter means, in batches, the newest first. Jobs are counted from the oldest:
- * those that fail meanwhile come behind the first, and those that are taken out leave all before them
- * in place. So none is passed over, and a job that was replayed and failed again is not met again.
+ * Yields the failed jobs that match a filter, in batches, the newest first. Positions count from the oldest job: jobs
+ * that fail meanwhile come after the newest, and jobs that are taken out leave all older ones in place. So none is
+ * skipped, and a job that was replayed and has failed again is not met again.
  */
-async function* meant(access: StoredAccess, filter: ReadFilter): AsyncGenerator<Stored<unknown>[]> {
+async function* matching(
+  access: StoredAccess,
+  filter: ReadFilter,
+): AsyncGenerator<Stored<unknown>[]> {
   let end = await access.ask((stored) => stored.getFailedCount());
   while (end > 0) {
     const start = Math.max(0, end - PER_ROUND_TRIP);
     const batch = await access.ask((stored) => readRange(stored, start, end - 1));
     const recent = batch.filter((job) => (job.finishedOn ?? 0) >= filter.sinceMs);
-    const found = recent.filter((job) => isMeant(filter, factsOf(job)));
+    const found = recent.filter((job) => matches(filter, factsOf(job)));
     if (found.length > 0) yield found;
     if (recent.length < batch.length) return;
     end = start;
   }
 }
 
-/** Their ids first: BullMQ's `getJobs` reads each job twice, once of them while Redis serves nobody else. */
+/** Reads the ids first: BullMQ's `getJobs` reads each job twice, once inside a script; no upstream issue known, checked with bullmq 6.7.0. */
 async function readRange(
   stored: StoredQueue,
   first: number,
@@ -141,19 +147,19 @@ function readFailed<Data>(stored: Stored<Data>): FailedJob<Data> {
   };
 }
 
-/** Which of the failed jobs are meant: those for which all holds that is named. */
+/** Which failed jobs are meant: those that match all that is given. */
 export interface FailedFilter {
   /** The key that the job is for. */
   readonly key?: string | undefined;
-  /** It has failed then or later: a date, or ms since 1970. */
+  /** The job has failed then or later: a date, or ms since 1970. */
   readonly since?: Date | number | undefined;
-  /** What its reason contains, or matches: `"Expired:"`, `/timeout/i`. */
+  /** A part of the job's reason, or a regular expression that matches it: `"Expired:"`, `/timeout/i`. */
   readonly reason?: string | RegExp | undefined;
   /** How many at most, the newest first. Defaults to 100 for `failed()`, and to no limit for `replay()` and `purge()`. */
   readonly limit?: number | undefined;
 }
 
-/** A filter that was read: times are numbers. */
+/** A filter whose time is a number. */
 export interface ReadFilter {
   readonly key: string | undefined;
   readonly sinceMs: number;
@@ -161,7 +167,7 @@ export interface ReadFilter {
   readonly limit: number | undefined;
 }
 
-/** What a filter looks at. */
+/** What a filter is matched with. */
 export interface FailedFacts {
   readonly key: string | undefined;
   readonly reason: string;
@@ -171,7 +177,7 @@ const SINCE_ERROR = { error: "give a date, or milliseconds since 1970" };
 const REASON_ERROR = { error: "give a part of the reason, or a regular expression" };
 const FILTER = z.strictObject({
   key: KEY.optional(),
-  // Of a value that is of the right type and out of bounds, the bound tells, and not the union.
+  // For a number out of bounds, the bound's message is shown and not the union's: both are the same.
   since: z
     .union([z.date(), z.number().min(0, SINCE_ERROR).max(8.64e15, SINCE_ERROR)], SINCE_ERROR)
     .optional(),
@@ -179,66 +185,48 @@ const FILTER = z.strictObject({
   limit: wholeNumber(1, 1_000_000_000, "jobs").optional(),
 });
 
-/** @throws {@link InvalidOptionError} naming what can never work. */
+/** @throws {@link InvalidOptionError} when a filter can never match. */
 export function readFilter(where: string, given: unknown): ReadFilter {
   const { key, since, reason, limit } = readOptions(where, FILTER, given);
   return { key, sinceMs: Number(since ?? 0), reason, limit };
 }
 
-/** Whether a job is meant; its time is not looked at. */
-export function isMeant({ key, reason }: ReadFilter, job: FailedFacts): boolean {
+/** Whether a job matches a filter, apart from its time. */
+export function matches({ key, reason }: ReadFilter, job: FailedFacts): boolean {
   if (key !== undefined && job.key !== key) return false;
   if (reason === undefined) return true;
-  // `search` starts anew each time, whatever the flags; `test` goes on where it ended before.
+  // `search` starts at 0 each time, whatever the flags; `test` goes on where it ended before.
   return typeof reason === "string" ? job.reason.includes(reason) : job.reason.search(reason) >= 0;
 }
 
-/** BullMQ's codes for a job that is not there, and for one that has not failed. */
-const NOT_THERE: readonly unknown[] = [-1, -3];
-/** How often the job's worker has died: BullMQ gives a job up after so many of them, and would at once. */
-const STALLED_COUNT = "stc";
-
-/** Puts a failed job back into the queue, as if it had never run. False when it is no dead letter; of many who ask at once, one hears true. */
+/** Puts a failed job back into the queue, as if it had never run. False when it is no dead letter; of many calls at once, one gets true. */
 function replayJob(access: StoredAccess, id: string): Promise<boolean> {
   return access.ask(async (stored) => {
     const job = (await stored.getJob(id)) as Stored<unknown> | undefined;
     if (job === undefined || job.finishedOn === undefined) return false;
-    await freshen(stored, job);
+    // Before it goes back, since a worker may fetch it at once.
+    await renew(stored, job);
     const isHeldAnew = await holdDedupeId(access, job);
     try {
       await job.retry("failed", { resetAttemptsMade: true, resetAttemptsStarted: true });
       return true;
     } catch (error) {
-      if (!(error instanceof Error && "code" in error && NOT_THERE.includes(error.code)))
-        throw error;
+      const code = codeOf(error);
+      if (code !== NOT_THERE && code !== WRONG_STATE) throw error;
       const left = await stored.getJob(id);
-      // Somebody else has replayed it, and it holds its dedupeId; or it has ended since, or was purged.
+      // Another call has replayed it, and it holds its dedupeId; or it has ended since, or was purged.
       const isThere = left?.name !== undefined && left.finishedOn === undefined;
       if (isHeldAnew && !isThere) await job.removeDeduplicationKey();
-      // It was purged while it was freshened: what was written since is all that there is of it.
+      // It was purged while it was renewed: what was written then is all that is left of it.
       if (left !== undefined && left.name === undefined) await stored.remove(id);
       return false;
     }
   });
 }
 
-/** It gave its dedupeId up as it failed; one that holds for a time holds for that time. Whether it was free. */
+/** Takes the dedupeId back that the job gave up when it failed; one with a time holds for that time. Whether it was free. */
 async function holdDedupeId(access: StoredAccess, { id, opts }: Stored<unknown>): Promise<boolean> {
   const { id: dedupeId, ttl } = opts.deduplication ?? {};
   if (dedupeId === undefined || ttl !== undefined) return false;
   return access.holdDedupeId(dedupeId, id!);
-}
-
-/** Before it goes back, since a worker may have it at once. */
-async function freshen(stored: StoredQueue, { id, opts }: Stored<unknown>): Promise<void> {
-  const client = await stored.getBackend().client;
-  const key = stored.toKey(id!);
-  await client.hdel(key, STALLED_COUNT);
-  const { maxWaitMs } = opts.sluice ?? {};
-  const written = maxWaitMs === undefined ? null : await client.hget(key, "opts");
-  if (maxWaitMs === undefined || written === null) return;
-  // As they are stored, since BullMQ has shorter names for some of them there.
-  const options = JSON.parse(written) as StoredOptions;
-  const sluice = { ...options.sluice, startByMs: Date.now() + maxWaitMs };
-  await client.hset(key, { opts: JSON.stringify({ ...options, sluice }) });
 }

@@ -1,8 +1,8 @@
-import { z } from "zod";
+import * as z from "zod";
 import { ClosedError } from "../../core/errors.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
+import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JobFailedError, JobMissingError, JobUnfinishedError } from "../errors.ts";
-import type { StoredAccess } from "../stored-queue.ts";
 import type { EventStream } from "./events.ts";
 
 export interface FinishedOptions {
@@ -10,10 +10,10 @@ export interface FinishedOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-/** Waits of this process for jobs to end. */
+/** The waits of this process for jobs to end. */
 export interface FinishedWaits {
   readonly until: (id: string, options: FinishedOptions | undefined) => Promise<unknown>;
-  /** Ends the waits for jobs that were removed together, of which BullMQ sends no events. */
+  /** Ends the waits for jobs that were removed together: BullMQ publishes no events for those. */
   readonly end: (removed: readonly string[]) => void;
   close(): void;
 }
@@ -26,17 +26,22 @@ const FINISHED_OPTIONS = z.strictObject({
   timeoutMs: wholeNumber(0, LONGEST_MS, "milliseconds").optional(),
 });
 
-/** BullMQ keeps a bounded list of events: who reads it too late misses some. So those who wait look in as well, in turns. */
-const LOOK_IN_MS = 5_000;
+/** BullMQ's list of events is bounded, and a slow reader misses some (taskforcesh/bullmq#2517). So jobs are looked at as well, in turns. */
+const LOOK_MS = 5_000;
 const LOOKED_AT_ONCE = 1_000;
 
-export function createFinishedWaits(
-  name: string,
-  { access, events }: { readonly access: StoredAccess; readonly events: EventStream },
-): FinishedWaits {
+export function createFinishedWaits({
+  name,
+  access,
+  events,
+}: {
+  readonly name: string;
+  readonly access: StoredAccess;
+  readonly events: EventStream;
+}): FinishedWaits {
   const waits = new Map<string, Set<(outcome: Outcome) => void>>();
   let timer: NodeJS.Timeout | undefined;
-  let isHearing = false;
+  let isListening = false;
 
   function settle(id: string, outcome: Outcome): void {
     const waiting = waits.get(id) ?? [];
@@ -45,9 +50,9 @@ export function createFinishedWaits(
     if (waits.size === 0) clearInterval(timer);
   }
 
-  function hear(): void {
-    if (isHearing) return;
-    isHearing = true;
+  function listen(): void {
+    if (isListening) return;
+    isListening = true;
     events.on("done", ({ jobId, result }) => settle(jobId, { state: "done", result }));
     events.on("failed", ({ jobId, reason }) => settle(jobId, failed(jobId, reason)));
     events.on("removed", ({ jobId }) => settle(jobId, missing(jobId)));
@@ -60,19 +65,19 @@ export function createFinishedWaits(
     if (outcome !== undefined) settle(id, outcome);
   }
 
-  async function lookIn(): Promise<void> {
+  async function lookAtSome(): Promise<void> {
     const ids = [...waits.keys()].slice(0, LOOKED_AT_ONCE);
     for (const id of ids) {
       const waiting = waits.get(id)!;
       waits.delete(id);
       waits.set(id, waiting);
     }
-    // While Redis is away they go on waiting.
+    // A failed look changes nothing: the wait goes on while Redis is away.
     await Promise.allSettled(ids.map(look));
   }
 
   function add(id: string, end: (outcome: Outcome) => void): void {
-    if (waits.size === 0) timer = setInterval(() => void lookIn(), LOOK_IN_MS);
+    if (waits.size === 0) timer = setInterval(() => void lookAtSome(), LOOK_MS);
     const waiting = waits.get(id);
     if (waiting === undefined) waits.set(id, new Set([end]));
     else waiting.add(end);
@@ -85,10 +90,10 @@ export function createFinishedWaits(
     if (waits.size === 0) clearInterval(timer);
   }
 
-  /** Listens, then looks, then waits: whatever ends after the look is heard. */
+  /** Listens, then looks, then waits: an end after the look comes as an event. */
   async function until(id: string, timeoutMs = Infinity): Promise<Outcome> {
     const endsAtMs = performance.now() + timeoutMs;
-    hear();
+    listen();
     await events.listen();
     return new Promise((resolve, reject) => {
       let limit: NodeJS.Timeout | undefined;
@@ -128,7 +133,7 @@ export function createFinishedWaits(
   };
 }
 
-/** What BullMQ says of a job, if it has ended. */
+/** The outcome of a job that has ended, from the reply of BullMQ's `isFinished`. */
 function asOutcome(id: string, [status, value]: readonly [number, unknown?]): Outcome | undefined {
   if (status === 1) return { state: "done", result: parse(value) };
   if (status === 2) return failed(id, typeof value === "string" ? value : "");

@@ -1,26 +1,19 @@
 import pTimeout from "p-timeout";
-import type { Logger } from "../../core/logger.ts";
-import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { withSlotInHand, type Slot } from "../../throttle/slot/slot.ts";
+import { DEFAULT_BASE_MS, setBackoff, type Stored } from "../bullmq/stored-job.ts";
 import { check, type Schema } from "../enqueue/data.ts";
 import { HandlerTimeoutError } from "../errors.ts";
-import type { Job, Stored } from "../job.ts";
-import { DEFAULT_BASE_MS } from "../options.ts";
-import type { Handler, HandlerResult, OwnedJobContext } from "./context.ts";
+import type { Job } from "../job.ts";
+import type { HandlerResult, OwnedJobContext, WorkerContext } from "./context.ts";
 import { asFailure, invalidFailure, isDiscard, isRetryAfter, isStorable } from "./outcome.ts";
 
-/** What all attempts of one worker have in common. */
-export interface AttemptParts<Data, Result> {
-  readonly queue: string;
-  readonly bucket: OwnedBucket;
-  readonly handler: Handler<Data, Result>;
-  readonly schema?: Schema<Data> | undefined;
-  /** How long a handler may take, in ms; undefined is without end. */
-  readonly timeoutMs?: number | undefined;
-  readonly logger: Logger;
-}
+/** What an attempt needs of its worker. */
+type AttemptWorker<Data, Result> = Pick<
+  WorkerContext<Data, Result>,
+  "queue" | "bucket" | "handler" | "schema" | "timeoutMs" | "logger"
+>;
 
-/** One try at a job that has its slot. */
+/** One attempt at a job that has its slot. */
 export interface Attempt<Data> {
   readonly stored: Stored<Data>;
   readonly job: Job<Data>;
@@ -28,20 +21,20 @@ export interface Attempt<Data> {
   readonly slot: Slot;
 }
 
-/** Runs the handler of a job, and says to BullMQ, by return or throw, what came of it. */
+/** Runs the handler of a job; its result or its error goes to BullMQ as what this returns or throws. */
 export async function runAttempt<Data, Result>(
-  parts: AttemptParts<Data, Result>,
+  worker: AttemptWorker<Data, Result>,
   attempt: Attempt<Data>,
 ): Promise<Result | undefined> {
-  const { queue, bucket, schema, logger } = parts;
+  const { queue, bucket, schema, logger } = worker;
   const { stored, job, context, slot } = attempt;
   const { cost } = job;
   context.begin(stored, slot);
-  if (slot.hasLease) tellOfLoss(slot, context);
+  if (slot.hasLease) abortOnLeaseLost(slot, context);
   let result: HandlerResult<Result>;
   try {
     const checked = schema === undefined ? job : await withCheckedData(schema, job);
-    result = await run(parts, attempt, checked);
+    result = await run(worker, attempt, checked);
     if (isRetryAfter(result) || isDiscard(result)) throw result;
   } catch (thrown) {
     const { askedMs } = bucket.reportOutcome(thrown, slot, cost);
@@ -52,28 +45,26 @@ export async function runAttempt<Data, Result>(
   }
   bucket.reportOutcome(result, slot, cost);
   if (isStorable(result)) return result;
-  logger.warn(
-    { queue, job: job.id },
-    "A handler's result is no JSON, or too long, and is not kept.",
-  );
+  const problem = "A handler's result is not JSON, or too long; the job is done without it.";
+  logger.warn({ queue, job: job.id }, problem);
   return undefined;
 }
 
-/** Another call may take its place in the bucket once its lease is lost; a process that was busy may have lost it already. */
-function tellOfLoss({ signal }: Slot, context: OwnedJobContext): void {
-  const tell = (): void => context.abort(signal.reason);
-  if (signal.aborted) tell();
-  else signal.addEventListener("abort", tell, { once: true });
+/** Once a lease is lost, another call may take its place in the bucket. A process that was busy may have lost it already. */
+function abortOnLeaseLost({ signal }: Slot, context: OwnedJobContext): void {
+  const abort = (): void => context.abort(signal.reason);
+  if (signal.aborted) abort();
+  else signal.addEventListener("abort", abort, { once: true });
 }
 
-/** Not async: a handler that throws at once, throws here. */
+/** Not async: if the handler throws at once, this does. */
 function run<Data, Result>(
-  { bucket, handler, timeoutMs }: AttemptParts<Data, Result>,
+  { bucket, handler, timeoutMs }: AttemptWorker<Data, Result>,
   { context, slot }: Attempt<Data>,
   job: Job<Data>,
 ): HandlerResult<Result> | Promise<HandlerResult<Result>> {
-  // Async storage slows every promise of a process down, so it is used only where it can matter: where a handler
-  // may call through its bucket, and where it would wait for a lease that it holds itself if it did.
+  // Async storage slows down every promise of a process, so it is used only where it matters: where handlers call
+  // through their bucket, and where such a call would wait for a lease that its own job holds.
   const running =
     bucket.isCalledByHand || slot.hasLease
       ? withSlotInHand({ bucket, slot }, () => handler(job, context))
@@ -88,7 +79,7 @@ async function withCheckedData<Data>(schema: Schema<Data>, job: Job<Data>): Prom
   throw invalidFailure(`${where} is refused by the queue's schema: ${found.message}`);
 }
 
-/** A handler cannot be stopped: its signal is aborted, and what it comes to later is dropped. */
+/** A handler cannot be stopped: its signal is aborted, and a later result is dropped. */
 function inTime<Result>(
   running: Result | Promise<Result>,
   timeoutMs: number,
@@ -108,9 +99,10 @@ function inTime<Result>(
 const DEFAULT_MAX_MS = 3_600_000;
 
 /**
- * Says to BullMQ when to try the job at hand again: exponential backoff with full jitter
+ * Sets when BullMQ tries the job at hand again: by exponential backoff with full jitter
  * (Brooker, "Exponential Backoff And Jitter", 2015), but not before the downstream asked for it.
- * BullMQ's own has no bound: with a base of 1 s, try 30 would come after 17 years.
+ * BullMQ's own backoff has no bound: with a base of 1 s, try 30 would come after 17 years. It can be used when it takes
+ * a bound; no upstream issue known; checked with bullmq 6.7.0 (`backoffs.js`).
  */
 export function setRetryDelay(
   { opts, attemptsMade }: Pick<Stored<unknown>, "opts" | "attemptsMade">,
@@ -122,5 +114,5 @@ export function setRetryDelay(
   const baseMs = (typeof backoff === "object" && backoff.delay) || DEFAULT_BASE_MS;
   const ownMs = Math.floor(Math.random() * Math.min(maxBackoffMs, baseMs * 2 ** attemptsMade));
   const delay = isRetryAfter(thrown) ? thrown.ms : Math.max(ownMs, askedMs ?? 0);
-  opts.backoff = { type: "fixed", delay: Math.ceil(delay) };
+  setBackoff({ opts }, Math.ceil(delay));
 }

@@ -1,9 +1,32 @@
+/** What a worker's parts share, the jobs that it has at hand, and what a handler gets beside its job. */
 import { InvalidOptionError } from "../../core/errors.ts";
+import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import type { ListedWait, Waits } from "../../throttle/waiting/wait.ts";
+import type { QueueConnection } from "../bullmq/connection.ts";
+import type { Stored } from "../bullmq/stored-job.ts";
+import type { Schema } from "../enqueue/data.ts";
 import { JobLostError } from "../errors.ts";
-import type { Job, Stored } from "../job.ts";
+import type { Job } from "../job.ts";
+import type { FeederParts } from "../lanes/feeder.ts";
 import type { Discard, RetryAfter } from "./outcome.ts";
+
+/** What the parts of one worker share. */
+export interface WorkerContext<Data = unknown, Result = unknown> extends FeederParts {
+  readonly bucket: OwnedBucket;
+  readonly connection: QueueConnection;
+  readonly prefix: string;
+  readonly handler: Handler<Data, Result>;
+  readonly schema?: Schema<Data> | undefined;
+  readonly concurrency: number;
+  readonly lockMs: number;
+  readonly patienceMs: number;
+  /** How long a handler may take, in ms; undefined is without end. */
+  readonly timeoutMs?: number | undefined;
+  /** The weight of a key's lane, if it is not 1. */
+  readonly weightOf: (key: string | undefined) => number | undefined;
+  readonly running: Running;
+}
 
 /** What a handler gets beside its job. */
 export interface JobContext {
@@ -15,39 +38,39 @@ export interface JobContext {
   readonly signal: AbortSignal;
   /** 1 at the first try. */
   readonly attempt: number;
-  /** What this attempt left on: `slot.settle({ tokens: 812 })` tells what the call came to cost. It is released when the handler ends. */
+  /** The slot of this attempt: `slot.settle({ tokens: 812 })` says what the call cost in the end. It is released when the handler ends. */
   readonly slot: Slot;
   /**
-   * Keeps a line with the job: the last 100 lines of a job, and of each the first 1,000 characters.
-   * Resolves when Redis has it, and never rejects: what cannot be written is lost.
+   * Stores a line with the job: the last 100 lines of a job are kept, and of each the first 1,000 characters.
+   * Resolves when Redis has it, and never rejects: a line that cannot be written is lost.
    */
   readonly log: (line: string) => Promise<void>;
   /**
-   * Says how far the job is, as anything that JSON holds in up to 10,000 characters; the last one is kept.
+   * Stores how far the job is, as any value of up to 10,000 characters of JSON; the last one is kept.
    * Each is a write to Redis. Resolves when Redis has it, and never rejects.
    *
-   * @throws {@link InvalidOptionError} at once, when the value is no JSON, or too long.
+   * @throws {@link InvalidOptionError} at once, when the value is not JSON, or too long.
    */
   readonly progress: (value: number | string | boolean | object) => Promise<void>;
 }
 
-/** What a handler may return: what it came to, or what is to become of its job instead. */
+/** What a handler may return: its result, or what to do with its job instead. */
 export type HandlerResult<Result> = Result | Discard | RetryAfter;
 
-/** Does one job, at once or by a promise; what it throws counts as a failed attempt. */
+/** Does one job, at once or by a promise. If it throws, the attempt has failed. */
 export type Handler<Data, Result = unknown> = (
   job: Job<Data>,
   context: JobContext,
 ) => HandlerResult<Result> | Promise<HandlerResult<Result>>;
 
-/** A context, the wait for its slot, and the end of what it stands for. */
+/** A job that a worker has fetched: its context, and the wait for its slot. */
 export interface OwnedJobContext extends JobContext, Waits {
   readonly jobId: string;
   /** When the job was fetched, on `performance.now()`. */
   readonly sinceMs: number;
   readonly isAborted: boolean;
   hasBegun: boolean;
-  /** The attempt has its slot, and begins. */
+  /** Called when the attempt has its slot, just before its handler runs. */
   begin(stored: Stored<unknown>, slot: Slot): void;
   /** Ends the wait for its slot, if it waits. */
   leave(reason: unknown): void;
@@ -61,7 +84,7 @@ export function createJobContext(jobId: string, attempt: number): OwnedJobContex
   return new FetchedContext(jobId, attempt);
 }
 
-/** A class, and all made when it is asked for: to make a signal for each job cost as much as all else about it. */
+/** A class whose parts are made on first use: a signal for each job cost as much as all else about a job. */
 class FetchedContext implements OwnedJobContext {
   readonly jobId: string;
   readonly attempt: number;
@@ -89,7 +112,7 @@ class FetchedContext implements OwnedJobContext {
     return this.#slot!;
   }
 
-  // Functions that need no `this`: handlers take their context apart.
+  // Functions without `this`: handlers destructure their context.
   get log(): JobContext["log"] {
     const stored = this.#stored!;
     return (line) => written(stored.log(String(line).slice(0, LONGEST_LINE)));
@@ -128,7 +151,7 @@ class FetchedContext implements OwnedJobContext {
   }
 }
 
-/** Handlers need not wait for what is only there to be looked at, nor fail for it. */
+/** Handlers do not fail when a line or a progress cannot be written. */
 async function written(writing: Promise<unknown>): Promise<void> {
   await writing.catch(() => undefined);
 }
@@ -146,29 +169,29 @@ export function assertProgress(value: unknown): void {
   throw new InvalidOptionError({ where: "progress()", option: "value", value, remedy });
 }
 
-/** The jobs that a worker has in hand. */
+/** The jobs that a worker has fetched and not finished. */
 export interface Running {
   readonly count: number;
-  /** How many of them have yet to begin. */
+  /** How many of them have not started yet. */
   readonly unbegun: number;
-  /** A job was fetched. */
+  /** Adds a job that was fetched. */
   add(jobId: string, attempt: number): OwnedJobContext;
-  /** It has its slot. */
+  /** Notes that a job has its slot. */
   started(context: OwnedJobContext): void;
-  /** It has ended, or goes back. */
+  /** Removes a job that has ended, or goes back. */
   end(context: OwnedJobContext): void;
-  /** Those that have yet to begin, in the order in which they came. */
+  /** Those that have not started yet, in the order in which they were fetched. */
   waiting(): Iterable<OwnedJobContext>;
   /** Ends their waits for slots. */
   leave(reason: string): void;
-  /** Tells the handler of a job, or of all, that the job is no longer this worker's. */
+  /** Aborts the signal of one job, or of all, with {@link JobLostError}. */
   abort(why: string, jobId?: string): void;
-  /** Resolves as soon as nothing is under way: true; or after `timeoutMs`: false. */
+  /** Resolves with true as soon as no job is left, or with false after `timeoutMs`. */
   untilNone(timeoutMs: number): Promise<boolean>;
 }
 
 export function createRunning(): Running {
-  /** In the order in which they came. A job that has lost its lock may be here twice. */
+  /** In the order in which they were fetched. A job that has lost its lock may be here twice. */
   const contexts = new Set<OwnedJobContext>();
   let unbegun = 0;
   let onNone = (): void => {};

@@ -1,96 +1,101 @@
-import type { LaneStore } from "../../core/queue-store.ts";
-import type { Running } from "./context.ts";
+/**
+ * Reports which jobs a worker has fetched and not started, so that `eta()` and `forecast()` count them
+ * (`lua/lib/lanes/held.lua`). While no job waits for longer than `LONG_MS`, nothing is sent: where jobs start at once,
+ * this costs Redis nothing.
+ */
+import type { WorkerContext } from "./context.ts";
 
-/** Tells of the jobs that a worker has fetched and not begun: all may know of those that wait for long, to say when others start. */
 export interface FetchedJobs {
-  /** A job was fetched. */
-  fetched(): void;
-  /** One begins, or goes back. */
-  begun(id: string): void;
+  /** Called for each job that was fetched. */
+  add(): void;
+  /** Called for each job that starts, or goes back. */
+  remove(id: string): void;
   close(): Promise<void>;
 }
 
-/** While none waits for longer, nothing is told: where all goes at once, this costs Redis nothing. */
+/** Once the first job has waited for this long, all waiting ones are reported. */
 const LONG_MS = 50;
-/** Else all that wait are told so often, for so long; while they are the same, only so often. */
-const TELL_MS = 100;
+/** How often they are reported while they change; how long a report holds; how often the same one is sent again. */
+const REPORT_MS = 100;
 const HOLDS_FOR_MS = 3_000;
-const AGAIN_MS = 1_000;
-/** Of more, the first ones are told; a look takes those that were fetched after the last of them to wait as well. */
-const MOST_TOLD = 1_000;
+const REPEAT_MS = 1_000;
+/** The most jobs of a report: the first ones. Redis takes later fetched jobs to wait behind them (`held.lua`). */
+const MOST_REPORTED = 1_000;
 
-export function createFetchedJobs(parts: {
-  readonly lanes: Pick<LaneStore, "reportFetched">;
-  readonly queue: string;
-  readonly worker: string;
-  readonly running: Pick<Running, "unbegun" | "waiting">;
+export function createFetchedJobs({
+  lanes,
+  queue,
+  workerId,
+  running,
+}: Pick<WorkerContext, "queue" | "workerId"> & {
+  readonly lanes: Pick<WorkerContext["lanes"], "reportFetched">;
+  readonly running: Pick<WorkerContext["running"], "unbegun" | "waiting">;
 }): FetchedJobs {
-  const { lanes, queue, worker, running } = parts;
-  let told: readonly string[] = [];
-  let toldAtMs = 0;
-  /** Those of them that wait still. */
+  let lastSent: readonly string[] = [];
+  let lastSentAtMs = 0;
+  /** The jobs of the last report that still wait. */
   let left = new Set<string>();
-  let telling: Promise<void> | undefined;
+  let sending: Promise<void> | undefined;
   let timer: NodeJS.Timeout | undefined;
   let isClosed = false;
 
-  function lookIn(ms: number): void {
-    if (timer === undefined && !isClosed) timer = setTimeout(look, ms).unref();
+  function checkIn(ms: number): void {
+    if (timer === undefined && !isClosed) timer = setTimeout(check, ms).unref();
   }
 
-  function look(): void {
+  function check(): void {
     timer = undefined;
     const ids = waitingForLong();
-    if (!isKnown(ids)) tell(ids);
-    if (running.unbegun > 0) lookIn(told.length > 0 ? TELL_MS : LONG_MS);
+    if (!isKnown(ids)) report(ids);
+    if (running.unbegun > 0) checkIn(lastSent.length > 0 ? REPORT_MS : LONG_MS);
   }
 
   function isKnown(ids: readonly string[]): boolean {
-    const isSame = ids.length === told.length && ids.every((id, at) => id === told[at]);
-    return isSame && performance.now() - toldAtMs < AGAIN_MS;
+    const isSame = ids.length === lastSent.length && ids.every((id, at) => id === lastSent[at]);
+    return isSame && performance.now() - lastSentAtMs < REPEAT_MS;
   }
 
-  function tell(ids = waitingForLong()): void {
-    // While Redis is away one is on its way, and no more.
-    if (telling !== undefined) return;
-    if (ids.length === 0 && told.length === 0) return;
-    told = ids;
-    toldAtMs = performance.now();
+  function report(ids = waitingForLong()): void {
+    // One report is under way at a time, also while Redis is away.
+    if (sending !== undefined) return;
+    if (ids.length === 0 && lastSent.length === 0) return;
+    lastSent = ids;
+    lastSentAtMs = performance.now();
     left = new Set(ids);
-    telling = lanes
-      .reportFetched(queue, { worker, ids, forMs: HOLDS_FOR_MS })
-      // What cannot be told now is told the next time, and what was told ends by itself.
-      .catch(() => void (toldAtMs = -Infinity))
+    sending = lanes
+      .reportFetched(queue, { worker: workerId, ids, forMs: HOLDS_FOR_MS })
+      // A report that failed is repeated at the next check; the one before it expires.
+      .catch(() => void (lastSentAtMs = -Infinity))
       .then(() => {
-        telling = undefined;
-        if (left.size === 0) tell();
+        sending = undefined;
+        if (left.size === 0) report();
       });
   }
 
-  /** All that wait, if the first of them does so for long. One that has lost its lock and was fetched again is here twice. */
+  /** All that wait, if the first has waited for long. A job that has lost its lock and was fetched again waits twice. */
   function waitingForLong(): string[] {
     const ids = new Set<string>();
     if (isClosed) return [];
     for (const { jobId, sinceMs } of running.waiting()) {
       const isSoon = ids.size === 0 && performance.now() - sinceMs < LONG_MS;
-      if (isSoon || ids.size === MOST_TOLD) break;
+      if (isSoon || ids.size === MOST_REPORTED) break;
       ids.add(jobId);
     }
     return [...ids];
   }
 
   return {
-    fetched: () => lookIn(LONG_MS),
-    begun(id) {
-      // Of what is known nothing would be left; those that came after it may be told at once.
-      if (left.delete(id) && left.size === 0) tell();
+    add: () => checkIn(LONG_MS),
+    remove(id) {
+      // Once all reported jobs have started, those fetched after them are reported at once.
+      if (left.delete(id) && left.size === 0) report();
     },
     async close() {
       isClosed = true;
       clearTimeout(timer);
-      await telling;
-      tell();
-      await telling;
+      await sending;
+      report();
+      await sending;
     },
   };
 }

@@ -1,26 +1,29 @@
-import { UnrecoverableError } from "bullmq";
+/**
+ * How a job starts: it draws a slot, within `maxWaitMs` if it has one, and expires if none comes in time. A job whose key
+ * has no room for longer than `patienceMs` makes way for others. An outage of Redis is waited out.
+ */
 import { reasonOf } from "../../core/describe.ts";
 import { SluiceError, StoreUnavailableError, WaitTooLongError } from "../../core/errors.ts";
-import type { Logger } from "../../core/logger.ts";
-import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { isByPolicy } from "../../throttle/known-policy.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import { pauseFor, type Waits } from "../../throttle/waiting/wait.ts";
 import type { TooFar, WaitOptions } from "../../throttle/waiting/waiting-call.ts";
-import type { QueueConnection } from "../connection.ts";
-import { readJob, type Job, type Stored } from "../job.ts";
+import { isFinalError } from "../bullmq/errors.ts";
+import { readJob, type Stored } from "../bullmq/stored-job.ts";
+import type { Job } from "../job.ts";
+import type { WorkerContext } from "./context.ts";
 import { expiredFailure, impossibleFailure } from "./outcome.ts";
 
 /** Draws slots for the jobs of one worker. */
 export interface JobSlots {
   /**
-   * The job's slot; or why there is none: its key's time is too far off, or undefined: the worker is closed. What
-   * ends the wait is among `waits`.
+   * Resolves with the job's slot; with {@link TooFar} when its key has no room for too long; with undefined when the
+   * worker is closed. The wait can be ended by `waits`.
    *
    * @throws the failure of a job that did not start in time, or never can.
    */
   draw(job: Job<unknown>, waits: Waits): Promise<Slot | TooFar | undefined>;
-  /** Whoever leaves its wait from now on draws no more. */
+  /** Lets no wait that is ended from now on draw again. */
   close(): void;
 }
 
@@ -28,12 +31,9 @@ const STORE_RETRY_MS = 1_000;
 const NO_KEY = "";
 
 export function createJobSlots(
-  bucket: OwnedBucket,
-  patienceMs: number,
-  weightOf: (key: string) => number | undefined,
-  /** The application could not tell the limits of a key; it is asked again, and each job that waits says so each second. */
-  onKeyError: (error: unknown) => void,
+  worker: Pick<WorkerContext, "queue" | "bucket" | "patienceMs" | "weightOf" | "logger">,
 ): JobSlots {
+  const { queue, bucket, patienceMs, weightOf, logger } = worker;
   let isClosed = false;
 
   function drawOnce(job: Job<unknown>, waits: Waits): Promise<Slot | TooFar> {
@@ -46,7 +46,7 @@ export function createJobSlots(
     }
   }
 
-  /** An outage is waited out, of Redis as of what the application asks for the limits of a key. */
+  /** Draws again each second during an outage: of Redis, or of what the application's `perKey` asks. */
   async function drawAgain(
     job: Job<unknown>,
     waits: Waits,
@@ -54,12 +54,12 @@ export function createJobSlots(
   ): Promise<Slot | TooFar | undefined> {
     let error = failure;
     while (!isClosed) {
-      // It was too late before it could ask.
-      if (error instanceof UnrecoverableError) throw error;
+      // It was already too late to draw.
+      if (isFinalError(error)) throw error;
       if (error instanceof WaitTooLongError) throw expiredFailure(job, Date.now());
-      // What was let in may be too large, or of a unit that nothing counts, once the limits have changed.
+      // Since the job was enqueued, the limits have changed: its cost may be too large now, or of a unit that no limit counts.
       if (isByPolicy(error)) throw impossibleFailure(error);
-      if (!(error instanceof SluiceError)) onKeyError(error);
+      if (!(error instanceof SluiceError)) warnOfKey(error);
       else if (!(error instanceof StoreUnavailableError)) throw error;
       await pauseFor(STORE_RETRY_MS, waits);
       if (isClosed) return undefined;
@@ -72,11 +72,15 @@ export function createJobSlots(
     return undefined;
   }
 
-  /** Undefined when it is too late for the job to start. */
+  function warnOfKey(error: unknown): void {
+    logger.warn({ queue, reason: reasonOf(error) }, "perKey failed; retrying in 1 s.");
+  }
+
+  /** Returns undefined when it is too late for the job to start. */
   function waitOptions({ key, cost, priority, startByMs }: Job<unknown>): WaitOptions | undefined {
     const maxWaitMs = startByMs === undefined ? undefined : startByMs - Date.now();
     if (maxWaitMs !== undefined && maxWaitMs < 1) return undefined;
-    // Jobs without a key take turns with the lanes as if they were one.
+    // Jobs without a key take turns with the lanes as if they were one lane.
     if (key === undefined) return { cost, priority, maxWaitMs, lane: NO_KEY };
     return { key, cost, priority, maxWaitMs, lane: key, laneWeight: weightOf(key), patienceMs };
   }
@@ -94,44 +98,31 @@ export function createJobSlots(
 }
 
 /**
- * The deadlines by which jobs have to begin. One that has begun in time has kept its deadline, also if its worker
- * was lost then, of which BullMQ keeps no trace: it is to be done again, and not to expire.
+ * Reads a job, with the deadline that it still has to keep. A job that was started in time has kept its deadline, also
+ * if its worker died then: it is to be repeated, and not to expire. BullMQ keeps no trace of such a start, so we do.
  */
-export interface Deadlines {
-  /** The job, with the deadline that it still has to keep. */
-  read<Data>(stored: Stored<Data>): Job<Data> | Promise<Job<Data>>;
-  /** The job begins now. */
-  keep(job: Job<unknown>): void;
+export function readWithDeadline<Data>(
+  { queue, connection }: Pick<WorkerContext, "queue" | "connection">,
+  stored: Stored<Data>,
+): Job<Data> | Promise<Job<Data>> {
+  const job = readJob(stored);
+  // Only a job whose worker has died can have been started before.
+  const mayHaveStarted = job.startByMs !== undefined && stored.stalledCounter > 0;
+  if (!mayHaveStarted) return job;
+  return connection
+    .begunBy(queue, job.id)
+    .then((keptMs) => (keptMs === job.startByMs ? { ...job, startByMs: undefined } : job));
 }
 
-export function createDeadlines(parts: {
-  readonly queue: string;
-  readonly connection: Pick<QueueConnection, "noteBegun" | "begunBy">;
-  readonly logger: Logger;
-}): Deadlines {
-  const { queue, connection, logger } = parts;
-
-  async function withoutKept<Data>(job: Job<Data>): Promise<Job<Data>> {
-    const keptMs = await connection.begunBy(queue, job.id);
-    return keptMs === job.startByMs ? { ...job, startByMs: undefined } : job;
-  }
-
-  return {
-    read(stored) {
-      const job = readJob(stored);
-      // Only the job of a worker that was lost can have begun before.
-      const mayHaveBegun = job.startByMs !== undefined && stored.stalledCounter > 0;
-      return mayHaveBegun ? withoutKept(job) : job;
-    },
-    keep({ id, startByMs }) {
-      if (startByMs === undefined) return;
-      connection.noteBegun(queue, id, startByMs).catch((error: unknown) => {
-        const facts = { queue, job: id, reason: reasonOf(error) };
-        logger.warn(
-          facts,
-          "It is not noted that a job has begun: should its worker be lost, it expires.",
-        );
-      });
-    },
-  };
+/** Records that a job starts now, if it has a deadline. */
+export function keepDeadline(
+  { queue, connection, logger }: Pick<WorkerContext, "queue" | "connection" | "logger">,
+  { id, startByMs }: Job<unknown>,
+): void {
+  if (startByMs === undefined) return;
+  connection.noteBegun(queue, id, startByMs).catch((error: unknown) => {
+    const facts = { queue, job: id, reason: reasonOf(error) };
+    const problem = "Could not record that the job started; if its worker dies, it will expire.";
+    logger.warn(facts, problem);
+  });
 }

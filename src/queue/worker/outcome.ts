@@ -1,7 +1,7 @@
-import { UnrecoverableError } from "bullmq";
 import { describeValue } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { LONGEST_MS } from "../../core/options.ts";
+import { CONTROL_MESSAGE, CONTROL_NAMES, FINAL_NAME, finalError } from "../bullmq/errors.ts";
 import type { Job } from "../job.ts";
 
 /**
@@ -25,7 +25,7 @@ export class RetryAfter extends Error {
   }
 }
 
-/** What a handler throws or returns to give its job up: it is kept as failed with this reason, whatever attempts are left. */
+/** What a handler throws or returns to fail its job at once, with this reason, whatever attempts are left. */
 export class Discard extends Error {
   override readonly name = "Discard";
   readonly reason: string;
@@ -36,25 +36,15 @@ export class Discard extends Error {
   }
 }
 
-/** Names by which BullMQ takes an error for a command of its own. */
-const CONTROL_NAMES: readonly string[] = [
-  "DelayedError",
-  "RateLimitError",
-  "WaitingError",
-  "WaitingChildrenError",
-];
-/** The name by which BullMQ gives a job up, whatever attempts are left. */
-const FINAL_NAME = "UnrecoverableError";
-const CONTROL_MESSAGE = "bullmq:rateLimitExceeded";
-/** Failed jobs are kept: an error whose message, or stack, is a whole answer must not fill Redis. */
+/** The most characters of a message or a stack that are kept: an error that quotes a whole answer must not fill Redis. */
 const LONGEST_REASON = 10_000;
-/** A result above that is not kept. */
+/** A longer result, as JSON, is not kept. */
 const MOST_RESULT_CHARACTERS = 1_000_000;
-/** Stands for a result that was lost on the way here. */
+/** In place of a result that could not be sent from the handler's process. */
 export const UNSTORABLE: symbol = Symbol("unstorable");
 
 export function isRetryAfter(outcome: unknown): outcome is RetryAfter {
-  // By name as well: it may come from another process, or another copy of this package.
+  // By its name: it may come from another process, or another copy of this package.
   return outcome instanceof Error && outcome.name === "RetryAfter" && "ms" in outcome
     ? isDelay(outcome.ms)
     : false;
@@ -64,7 +54,7 @@ export function isDiscard(outcome: unknown): outcome is Discard {
   return outcome instanceof Error && outcome.name === "Discard" && "reason" in outcome;
 }
 
-/** What a handler threw, as an error that BullMQ counts as a failed attempt, whatever it was. */
+/** Whatever a handler threw, as an error that BullMQ counts as a failed attempt. */
 export function asFailure(thrown: unknown): Error {
   if (isDiscard(thrown)) return finalFailure(String(thrown.reason), thrown);
   if (!(thrown instanceof Error)) {
@@ -85,38 +75,29 @@ export function asFailure(thrown: unknown): Error {
   return Object.assign(bounded, { name, stack: shorten(stack) });
 }
 
-/** An error by which BullMQ keeps the job as failed at once. */
+/** An error by which BullMQ fails the job at once. */
 function finalFailure(reason: string, cause?: unknown): Error {
-  const failure = new UnrecoverableError(shorten(reason));
-  if (cause !== undefined) failure.cause = cause;
-  return failure;
+  return finalError(shorten(reason), cause === undefined ? undefined : { cause });
 }
 
-/** How a job ends whose first attempt could not start in time. */
+/** The failure of a job whose first attempt could not start within `maxWaitMs`. */
 export function expiredFailure({ startByMs }: Job<unknown>, nowMs: number): Error {
   const dueMs = startByMs ?? nowMs;
   const by = new Date(dueMs).toISOString();
   return finalFailure(`Expired: it had to start by ${by}, and was ${nowMs - dueMs} ms too late`);
 }
 
-/** How a job ends that no limit in force will ever let pass. */
+/** The failure of a job that no limit in force will ever let pass. */
 export function impossibleFailure(cause: Error): Error {
   return finalFailure(`Impossible: ${cause.message}`, cause);
 }
 
-/** How a job ends whose workers keep dying, in the words that BullMQ has for it. */
-export function deadlyFailure(deaths: number): Error {
-  return finalFailure(
-    `job stalled more than allowable limit: its workers have died ${deaths} times`,
-  );
-}
-
-/** How a job ends whose data the schema refuses. */
+/** The failure of a job whose data the schema refuses. */
 export function invalidFailure(problem: string): Error {
   return finalFailure(`Invalid: ${problem}`);
 }
 
-/** Whether BullMQ can store a result; one that it cannot would have the work done again. */
+/** Whether BullMQ can store a result. If it cannot, it repeats the job, so such a result is dropped. */
 export function isStorable(result: unknown): boolean {
   if (result === undefined) return true;
   if (result === UNSTORABLE) return false;

@@ -1,62 +1,65 @@
+/**
+ * How long done jobs stay: the last 1,000 of a queue, for a day. Each worker removes the others after every 64 jobs that
+ * it has done, and a second after one (`lua/queue/jobs-forget.lua`). BullMQ's `removeOnComplete` would look for them with
+ * each job, which costs Redis five commands, and only then (taskforcesh/bullmq#1353). Failed jobs stay until somebody
+ * replays or purges them.
+ */
 import type { KeptJobs } from "../../core/queue-store.ts";
 
-/** Removes done jobs that are no longer kept. BullMQ would look for them with each job, which costs Redis five commands. */
+/** Removes done jobs that are no longer kept. */
 export interface Retention {
-  /** A job was done. */
+  /** Notes that a job is done. */
   note(): void;
-  /** Looks for the last time. */
+  /** Removes for the last time. */
   close(): Promise<void>;
 }
 
-/** Finished jobs are kept for a look, but not without bound; failed ones are kept until somebody has seen to them. */
 const KEPT: KeptJobs = { most: 1_000, forMs: 86_400_000 };
-/** A worker looks when so many more are done, … */
-const MOST_UNSEEN = 64;
-/** … and so long after one was done. */
-const LOOK_MS = 1_000;
+const MOST_DONE = 64;
+const REMOVE_MS = 1_000;
 
 export function createRetention(
   forget: (kept: KeptJobs) => Promise<void>,
   onError: (error: Error) => void,
 ): Retention {
-  // The first one at once: a worker may end before it has done many, over and over.
-  let unseen = MOST_UNSEEN - 1;
+  // It removes after the first job: workers may end before they have done many, over and over.
+  let done = MOST_DONE - 1;
   let timer: NodeJS.Timeout | undefined;
-  /** One at a time: while Redis is away, one is on its way. */
-  let looking: Promise<void> | undefined;
+  /** The one request under way, also while Redis is away. */
+  let removing: Promise<void> | undefined;
   let isClosed = false;
 
-  function look(): Promise<void> {
+  function remove(): Promise<void> {
     clearTimeout(timer);
     timer = undefined;
-    unseen = 0;
-    looking = forget(KEPT)
+    done = 0;
+    removing = forget(KEPT)
       .catch((error: Error) => {
         onError(error);
-        if (!isClosed) lookLater();
+        if (!isClosed) removeLater();
       })
-      .finally(() => void (looking = undefined));
-    return looking;
+      .finally(() => void (removing = undefined));
+    return removing;
   }
 
-  function lookLater(): void {
+  function removeLater(): void {
     timer ??= setTimeout(() => {
       timer = undefined;
-      if (looking === undefined) void look();
-      else lookLater();
-    }, LOOK_MS).unref();
+      if (removing === undefined) void remove();
+      else removeLater();
+    }, REMOVE_MS).unref();
   }
 
   return {
     note() {
-      unseen += 1;
-      if (unseen >= MOST_UNSEEN && looking === undefined) void look();
-      else lookLater();
+      done += 1;
+      if (done >= MOST_DONE && removing === undefined) void remove();
+      else removeLater();
     },
     async close() {
       isClosed = true;
-      await looking;
-      if (timer !== undefined) await look();
+      await removing;
+      if (timer !== undefined) await remove();
     },
   };
 }

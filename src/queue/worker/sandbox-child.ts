@@ -1,4 +1,4 @@
-/** What runs in a child process of a worker: BullMQ's main file imports it, and hands each job over. */
+/** Runs in a child process of a worker: BullMQ's main file imports this one, and calls it with each job. */
 
 import process from "node:process";
 import { readAnswer } from "../../throttle/feedback/answer.ts";
@@ -24,14 +24,14 @@ const handler = await loadHandler(process.env[HANDLER_FILE]!);
 
 async function loadHandler(file: string): Promise<Handler<unknown, unknown>> {
   const { default: exported } = (await import(file)) as { default?: unknown };
-  // What was CommonJS once has a default inside of its default.
+  // A compiled CommonJS file has its default export inside the default.
   const inner = (exported as { default?: unknown } | undefined)?.default;
   const found = typeof exported === "function" ? exported : inner;
   if (typeof found !== "function") throw new Error(`${file} has no function as its default export`);
   return found as Handler<unknown, unknown>;
 }
 
-/** Does one job, and tells what came of it: an error must come out as more than its message. */
+/** Does one job. Errors are returned, since BullMQ would pass on no more than their messages. */
 export default async function runHere(
   stored: SandboxedJob,
   _token: unknown,
@@ -55,8 +55,8 @@ function contextOf(stored: SandboxedJob, signal: AbortSignal): JobContext {
     slot: {
       ...slot,
       signal,
-      settle: async (cost) => tell({ sluice: "settle", cost }),
-      release: () => tell({ sluice: "release" }),
+      settle: async (cost) => send({ sluice: "settle", cost }),
+      release: () => send({ sluice: "release" }),
     },
     log: (line) => stored.log(String(line)),
     progress: (value) => {
@@ -66,11 +66,11 @@ function contextOf(stored: SandboxedJob, signal: AbortSignal): JobContext {
   };
 }
 
-function tell(message: SlotMessage): void {
+function send(message: SlotMessage): void {
   process.send?.(message);
 }
 
-/** Of an error's own properties those that are plain values, and what it tells of the downstream. */
+/** An error with those of its own properties that are plain values, and with the answer of the downstream that it carries. */
 function failureOf(error: Error): ChildFailure {
   const { name, message, stack } = error;
   const plain = Object.entries(error).filter(([, value]) => isPlain(value));

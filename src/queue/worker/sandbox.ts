@@ -1,14 +1,20 @@
+/**
+ * Handlers in a file: each runs in a child process of BullMQ's pool, whose file imports ours (`sandbox-child.ts`).
+ * `ChildPool` and the commands are exports of BullMQ, but the main file of a child process is not; no upstream issue
+ * known; checked with bullmq 6.7.0 (`classes/main.js`).
+ */
 import { statSync } from "node:fs";
 import { createRequire as requireFrom } from "node:module";
 import { dirname, join, resolve } from "node:path";
 import process from "node:process";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { ChildCommand, ChildPool, ParentCommand } from "bullmq";
+import type { ChildPool, ParentCommand as Command } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
 import { HandlerTimeoutError } from "../errors.ts";
 import type { Job } from "../job.ts";
+import { loadBullmq } from "../bullmq/load-bullmq.cjs";
 import type { Handler, JobContext } from "./context.ts";
 import { UNSTORABLE } from "./outcome.ts";
 import {
@@ -18,21 +24,21 @@ import {
   type SlotMessage,
 } from "./sandbox-protocol.ts";
 
-/** What does the jobs of a worker, and the end of it. */
+/** A worker's handler, with its processes. */
 export interface OpenHandler<Data, Result> {
   readonly handle: Handler<Data, Result>;
-  /** Undefined if a job can begin at once, else what to wait for before its slot is drawn: a process starts too slowly for a slot. */
+  /** Undefined if a job can start at once; else what to wait for before its slot is drawn, since processes start slowly. */
   ready(): Promise<unknown> | undefined;
-  /** Ends the processes that it runs in; handlers that still run are cut off. */
+  /** Ends the processes, with the handlers that still run in them. */
   close(): Promise<void>;
 }
 
 type Child = Awaited<ReturnType<ChildPool["retain"]>>;
 
-/** So much of a path is told. */
+/** The most characters of a path in an error message. */
 const LONGEST_PATH = 300;
 
-/** @throws {@link InvalidOptionError} when it is neither a function nor a file that is there. */
+/** @throws {@link InvalidOptionError} when `given` is neither a function nor an existing file. */
 export function openHandler<Data, Result>(
   given: Handler<Data, Result> | string | URL,
   options: { readonly processes: number; readonly logger: Logger },
@@ -41,15 +47,16 @@ export function openHandler<Data, Result>(
   return { handle: given, ready: () => undefined, close: async () => {} };
 }
 
-/** The handler is the default export of a file; its processes are kept from job to job. */
+/** The handler is the default export of a file. Its processes are reused from job to job. */
 function openSandbox<Data, Result>(
   file: string,
   { processes, logger }: { readonly processes: number; readonly logger: Logger },
 ): OpenHandler<Data, Result> {
   const { mainFile, ourFile } = childFiles(file);
   const env = { ...process.env, [HANDLER_FILE]: file };
-  const pool = new ChildPool({ mainFile, workerForkOptions: { env } });
-  /** Processes that start. */
+  const { ChildPool: Pool } = loadBullmq();
+  const pool = new Pool({ mainFile, workerForkOptions: { env } });
+  /** Processes that are starting. */
   const starts = new Set<Promise<void>>();
   let isClosed = false;
 
@@ -103,9 +110,9 @@ function read(answer: ChildAnswer): unknown {
   return "isLost" in answer ? UNSTORABLE : answer.result;
 }
 
-/** BullMQ's part of a child process, which its exports do not name, and ours, beside this file. */
+/** The main file of a child process, BullMQ's, and our file that it imports, beside this one. */
 function childFiles(given: string): { readonly mainFile: string; readonly ourFile: string } {
-  // A bundle in CommonJS has none.
+  // Undefined in a CommonJS bundle.
   const here: string | undefined = import.meta.url;
   const name = here?.endsWith(".ts") === true ? "./sandbox-child.ts" : "./sandbox-child.js";
   const ours = here === undefined ? undefined : new URL(name, here);
@@ -118,7 +125,7 @@ function childFiles(given: string): { readonly mainFile: string; readonly ourFil
   throw new InvalidOptionError({ where: "worker()", option: "handler", value: given, remedy });
 }
 
-/** The file's URL. */
+/** Returns the file's URL. */
 function readFile(given: unknown): string {
   const url = fileUrlOf(given);
   if (url !== undefined && isFile(url)) return url.href;
@@ -129,13 +136,13 @@ function readFile(given: unknown): string {
   throw new InvalidOptionError({ where: "worker()", option: "handler", value: given, remedy });
 }
 
-/** Where a file would be; undefined for what names none. */
+/** Returns the URL of what names a file, or undefined. */
 function fileUrlOf(given: unknown): URL | undefined {
   const isPath = typeof given === "string" && given !== "" && !given.startsWith("file:");
   if (isPath) return pathToFileURL(resolve(given));
   try {
     const url = new URL(given as string | URL);
-    // It throws for a URL that is none of a file here.
+    // Throws for a URL that is not a file's.
     fileURLToPath(url);
     return url;
   } catch {
@@ -151,7 +158,7 @@ function isFile(url: URL): boolean {
   }
 }
 
-/** The end of a path says the most. */
+/** Keeps the end of a long path, which says the most. */
 function shortened(path: string): string {
   return path.length > LONGEST_PATH ? `…${path.slice(-LONGEST_PATH)}` : path;
 }
@@ -160,34 +167,35 @@ function shortened(path: string): string {
 type RunningChild = Awaited<ReturnType<ChildPool["retain"]>>;
 
 type Message =
-  | { readonly cmd: ParentCommand; readonly value?: unknown; readonly err?: unknown }
+  | { readonly cmd: Command; readonly value?: unknown; readonly err?: unknown }
   | SlotMessage;
 
 /**
- * Has a child process do a job; resolves with what came of it.
- * Rejects when the process is of no use any more: it has ended, or its handler was out of time.
+ * Runs a job in a child process; resolves with its outcome.
+ * Rejects when the process cannot be used any more: it has ended, or its handler has timed out.
  */
 function runInChild(
   child: RunningChild,
   { job, context }: { readonly job: Job<unknown>; readonly context: JobContext },
 ): Promise<ChildAnswer> {
   const { signal } = context;
+  const { ChildCommand, ParentCommand } = loadBullmq();
   return new Promise((resolve, reject) => {
     function settle(outcome: () => void): void {
-      child.off("message", hear).off("exit", exited);
+      child.off("message", receive).off("exit", exited);
       signal.removeEventListener("abort", cancel);
       outcome();
     }
 
-    function hear(given: unknown): void {
-      // The handler, or what it imports, may send messages to others: "ready", for one.
+    function receive(given: unknown): void {
+      // The handler, or what it imports, may send messages of its own, such as "ready".
       if (!isMessage(given)) return;
-      if ("sluice" in given) return tellSlot(given, context);
+      if ("sluice" in given) return useSlot(given, context);
       const { cmd, value, err } = given;
       if (cmd === ParentCommand.Completed) settle(() => resolve(value as ChildAnswer));
       else if (cmd === ParentCommand.Log) void context.log(String(value));
       else if (cmd === ParentCommand.Progress) void context.progress(value as object);
-      // What a handler throws is an answer; this is a process that has met an error outside of it.
+      // An error of the handler comes as an answer; this one was thrown elsewhere in the process.
       else if (cmd === ParentCommand.Failed || cmd === ParentCommand.Error)
         settle(() =>
           reject(Object.assign(new Error("The handler's process failed"), value ?? err)),
@@ -209,7 +217,7 @@ function runInChild(
       child.send(message).catch((error: unknown) => settle(() => reject(error as Error)));
     }
 
-    child.on("message", hear).on("exit", exited);
+    child.on("message", receive).on("exit", exited);
     send({ cmd: ChildCommand.Start, job: startOf(job, context) });
     if (signal.aborted) cancel();
     else signal.addEventListener("abort", cancel, { once: true });
@@ -229,7 +237,7 @@ function isMessage(given: unknown): given is Message {
   return typeof given === "object" && given !== null && ("cmd" in given || "sluice" in given);
 }
 
-function tellSlot(message: SlotMessage, { slot, log }: JobContext): void {
+function useSlot(message: SlotMessage, { slot, log }: JobContext): void {
   if (message.sluice === "release") return slot.release();
   if (message.sluice !== "settle") return;
   slot.settle(message.cost).catch((error: unknown) => log(`settle() failed: ${reasonOf(error)}`));

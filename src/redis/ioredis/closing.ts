@@ -1,21 +1,25 @@
+/** Patches of ioredis that make a closed connection end: with its nodes, its commands and its copies. */
 import type { Cluster, Command, Redis } from "ioredis";
 import { isScript } from "../scripts/script.ts";
 
 type Client = Redis | Cluster;
 
-/** How long a copy that has ended may take to be connected again by whoever ended it. */
-const CONNECT_AGAIN_MS = 1_000;
-
-/** Calls back each time that a connection is closed for good, and not only left for another one. */
+/** Calls `listener` each time that a client is closed, but not when it is to connect again (`disconnect(true)`). */
 export function onClosed(client: Client, listener: () => void): void {
   const disconnect = client.disconnect.bind(client);
-  client.disconnect = (isToReturn) => {
-    disconnect(isToReturn);
-    if (isToReturn !== true) listener();
+  client.disconnect = (reconnect) => {
+    disconnect(reconnect);
+    if (reconnect !== true) listener();
   };
 }
 
-/** Closes the nodes of a cluster together with it: ioredis forgets one whose forerunner ends after it was connected. */
+/**
+ * Closes the nodes of a cluster together with its client.
+ *
+ * Fault: when the old connection to a node ends late, ioredis removes the new one, which has the same name, from its
+ * pool, and leaves it open for ever.
+ * Upstream: https://github.com/redis/ioredis/pull/1864, open, is about these races; this one is mended in 6.0.0.
+ */
 export function closeWithNodes(client: Client): void {
   if (!("isCluster" in client) || !client.isCluster) return;
   const nodes = new Set<Redis>();
@@ -31,17 +35,23 @@ export function closeWithNodes(client: Client): void {
 }
 
 /**
- * Refuses what a connection still has to answer when it is closed. ioredis forgets what it keeps to send again on its
- * next connection, so that whoever waits for it keeps the process; and it does not look what comes of what it asks
- * itself on a new connection, so that a refusal would end the process.
+ * Rejects the unanswered commands of a connection that is closed.
+ *
+ * Faults (ioredis 5.11.1): a client that is closed between two attempts to connect keeps the status "reconnecting" and
+ * emits no "end". Commands that ioredis keeps in order to resend them, and commands that it sent on a connection that
+ * was lost before it was ready, are never answered. And nothing catches the rejection of what ioredis asks by itself
+ * on a new connection, which would end the process.
+ * Upstream: https://github.com/redis/ioredis/pull/2169, open, for the first; https://github.com/redis/ioredis/pull/2197,
+ * closed, and https://github.com/redis/ioredis/pull/2194, merged after 6.0.0, for kept commands. BullMQ's
+ * `worker.close()` waits for ever because of them: https://github.com/taskforcesh/bullmq/issues/4656.
  */
-export function refuseOnceClosed(client: Client): void {
-  const unanswered = createUnanswered(client);
+export function rejectWhenClosed(client: Client): void {
+  const unanswered = trackUnanswered(client);
   const send = client.sendCommand.bind(client);
   const disconnect = client.disconnect.bind(client);
 
-  function refuseAll(): void {
-    unanswered.refuseAll(closed());
+  function rejectAll(): void {
+    unanswered.rejectAll(closedError());
   }
 
   client.sendCommand = (...given: Parameters<Cluster["sendCommand"]>) => {
@@ -49,42 +59,122 @@ export function refuseOnceClosed(client: Client): void {
     unanswered.add(given[0]);
     return answer;
   };
-  client.on("end", refuseAll);
-  client.disconnect = (isToReturn) => {
+  client.on("end", rejectAll);
+  client.disconnect = (reconnect) => {
     const isBetweenAttempts = client.status === "reconnecting";
-    disconnect(isToReturn);
-    if (isToReturn === true || !isBetweenAttempts) return;
-    refuseAll();
+    disconnect(reconnect);
+    if (reconnect === true || !isBetweenAttempts) return;
+    rejectAll();
     end(client);
   };
 }
 
-/**
- * What ioredis does by itself in other states. A connection that is closed between two attempts it leaves as it is:
- * nobody would hear of the end, and whoever asks it then would wait for ever.
- */
+/** Does what ioredis does when it closes a client in any state but "reconnecting". */
 function end(client: Client): void {
   client.status = "end";
-  // The type says they are private.
+  // Their types are private.
   const inner = client as unknown as { flushQueue(error: Error): void; manuallyClosing: boolean };
-  inner.flushQueue(closed());
-  // If it is opened again, its next loss is not meant. A cluster sees to that by itself.
+  inner.flushQueue(closedError());
+  // Else the next loss of a client that is opened again would end it; a cluster resets it by itself.
   if (!client.isCluster) inner.manuallyClosing = false;
   process.nextTick(() => {
-    // It may be on its way again, and what was asked since is not to be refused.
+    // The client may have been opened again: what was asked since then is not to be rejected.
     if (client.status === "end") client.emit("end");
   });
 }
 
-/** BullMQ knows it by these words. */
-function closed(): Error {
+/** BullMQ recognises it by these words. */
+function closedError(): Error {
   return new Error("Connection is closed.");
 }
 
+const LOST = "The connection was lost before it was ready.";
+
 /**
- * Closes copies of a connection together with it, and lets none be lost. BullMQ makes one to block on, and
- * leaves it open if it has to connect it and fails the first time, or if it closes while Redis is away. And to connect
- * one anew it ends it first: if a cluster is away at that moment, ioredis gives it up for good.
+ * Tracks the commands that ioredis does not reject by itself when their connection is closed.
+ *
+ * A busy connection sends thousands of scripts. ioredis has a list of those that it has sent, and a second one would
+ * keep their arguments until the next garbage collection, which would cost a job a tenth of its time.
+ */
+function trackUnanswered(client: Client) {
+  /** How each command is rejected: a cluster replaces `reject`. */
+  const tracked = new Map<Command, Command["reject"]>();
+  /** Unanswered when a ready connection was lost; ioredis takes out what it resends. */
+  let toResend: Redis["commandQueue"] | undefined;
+  /** Unanswered when a connection was lost before it was ready; ioredis forgets them. */
+  let forgotten: Redis["commandQueue"] | undefined;
+  let wasReady = false;
+  client.on("ready", () => {
+    wasReady = true;
+  });
+  client.on("close", () => {
+    const sent = sentBy(client);
+    if (wasReady) toResend = sent;
+    else if (sent !== toResend) forgotten = sent;
+    wasReady = false;
+  });
+  // Not earlier: ioredis would take a rejection for an answer of the server, and give the connection up.
+  client.on("connecting", () => {
+    for (const command of takeAll(forgotten)) {
+      if (isHandshake(client, command)) tracked.delete(command);
+      else command.reject(new Error(LOST));
+    }
+  });
+
+  /** Catches the command's rejection as well: ioredis leaves that of its own commands unhandled. */
+  function track(command: Command): void {
+    if (tracked.has(command)) return;
+    const forget = (): void => void tracked.delete(command);
+    tracked.set(command, command.reject);
+    command.promise.then(forget, forget);
+  }
+
+  return {
+    add(command: Command): void {
+      const isListed = isScript(command) && sentBy(client)?.peekBack()?.command === command;
+      if (!isListed) track(command);
+    },
+    rejectAll(error: Error): void {
+      for (const reject of tracked.values()) reject(error);
+      for (const command of takeAll(toResend)) command.reject(error);
+    },
+  };
+}
+
+/**
+ * Whether ioredis asks this of each new connection by itself. Such a command is left without an answer: if its own
+ * name were refused, ioredis would ask whether the lost connection is ready, and keep that question for the next one.
+ */
+function isHandshake({ options }: Client, { name, args }: Command): boolean {
+  if (name === "select") return true;
+  if (name !== "client") return false;
+  const ownName = "connectionName" in options ? options.connectionName : undefined;
+  return args[0] === "SETINFO" || (typeof ownName === "string" && args[1] === ownName);
+}
+
+/** The commands of a list of ioredis, which is empty afterwards. */
+function* takeAll(queue: Redis["commandQueue"] | undefined): Iterable<Command> {
+  for (let sent = queue?.shift(); sent !== undefined; sent = queue?.shift())
+    // The list's type names only some members of a command.
+    yield sent.command as Command;
+}
+
+/** ioredis' list of the unanswered commands on a connection to one server. */
+function sentBy(client: Client): Redis["commandQueue"] | undefined {
+  return client.isCluster ? undefined : (client as Redis).commandQueue;
+}
+
+/** How soon a copy that has ended is connected again, unless BullMQ does so itself. */
+const RECONNECT_MS = 1_000;
+
+/**
+ * Closes the copies of a client together with it, and connects them again until then.
+ *
+ * Fault: BullMQ copies a worker's client to block on. It leaves the copy open if its first connection fails, or if it
+ * is closed while Redis is away. To connect a copy anew it ends it first; if a cluster is away at that moment, ioredis
+ * gives the copy up.
+ * Upstream: https://github.com/taskforcesh/bullmq/issues/4656 and https://github.com/taskforcesh/bullmq/issues/4138,
+ * both open; checked with BullMQ 6.7.0.
  */
 export function adoptCopies(client: Client, onCopy: (copy: Client) => void): void {
   const duplicate = client.duplicate.bind(client) as (...given: unknown[]) => Client;
@@ -98,9 +188,9 @@ export function adoptCopies(client: Client, onCopy: (copy: Client) => void): voi
     };
     copies.push(copy);
     onCopy(copy);
-    // BullMQ hears of errors no more once it has closed it, and ioredis would write those to stderr.
+    // BullMQ stops listening to errors once it has closed a copy; ioredis would write them to stderr.
     copy.on("error", () => undefined);
-    copy.on("end", () => void setTimeout(connectUnlessClosed, CONNECT_AGAIN_MS).unref());
+    copy.on("end", () => void setTimeout(connectUnlessClosed, RECONNECT_MS).unref());
     if (copy.status === "wait") copy.connect().catch(() => undefined);
     return copy;
   }) as typeof client.duplicate;
@@ -108,87 +198,4 @@ export function adoptCopies(client: Client, onCopy: (copy: Client) => void): voi
     isClosed = true;
     for (const copy of copies) copy.disconnect();
   });
-}
-
-const LOST = "The connection was lost before it was ready.";
-
-/** The commands of a connection that have yet to be answered, as far as ioredis would forget them. */
-interface Unanswered {
-  /** A command was sent, or is to be. */
-  add(command: Command): void;
-  /** Refuses all that have no answer yet. */
-  refuseAll(error: Error): void;
-}
-
-/**
- * Knows the commands that ioredis does not refuse by itself when their connection is closed for good. A busy
- * connection sends scripts by the thousand: of those it has sent, ioredis has a list, and a second one would keep
- * all that they hold for longer than a collection of garbage takes to come, which costs a job a tenth of its time.
- */
-function createUnanswered(client: Redis | Cluster): Unanswered {
-  /** With how each is refused: a cluster puts another way into its place. */
-  const alone = new Map<Command, Command["reject"]>();
-  /** What had no answer when the connection was lost; ioredis takes out what it sends again. */
-  let toSendAgain: Redis["commandQueue"] | undefined;
-  /** What had none when the connection was lost before it was ready; ioredis forgets that. */
-  let forgotten: Redis["commandQueue"] | undefined;
-  let wasReady = false;
-  client.on("ready", () => {
-    wasReady = true;
-  });
-  client.on("close", () => {
-    const sent = sentBy(client);
-    if (wasReady) toSendAgain = sent;
-    else if (sent !== toSendAgain) forgotten = sent;
-    wasReady = false;
-  });
-  // Not before: until then ioredis takes it for an answer of the server that its connection is of no use.
-  client.on("connecting", () => {
-    for (const command of taken(forgotten)) {
-      if (isIntroduction(client, command)) alone.delete(command);
-      else command.reject(new Error(LOST));
-    }
-  });
-
-  /** What comes of it is looked at as well: ioredis does not look at that of what it asks itself, which would end the process. */
-  function follow(command: Command): void {
-    if (alone.has(command)) return;
-    const forget = (): void => void alone.delete(command);
-    alone.set(command, command.reject);
-    command.promise.then(forget, forget);
-  }
-
-  return {
-    add(command) {
-      const isListed = isScript(command) && sentBy(client)?.peekBack()?.command === command;
-      if (!isListed) follow(command);
-    },
-    refuseAll(error) {
-      for (const reject of alone.values()) reject(error);
-      for (const command of taken(toSendAgain)) command.reject(error);
-    },
-  };
-}
-
-/**
- * What ioredis itself asks of each new connection, and nobody waits for. If it were told that its name was refused, it
- * would go on to ask whether the lost connection is ready, and keep that question for the next one that is.
- */
-function isIntroduction({ options }: Redis | Cluster, { name, args }: Command): boolean {
-  if (name === "select") return true;
-  if (name !== "client") return false;
-  const ownName = "connectionName" in options ? options.connectionName : undefined;
-  return args[0] === "SETINFO" || (typeof ownName === "string" && args[1] === ownName);
-}
-
-/** What a list of ioredis holds, which is empty then. */
-function* taken(queue: Redis["commandQueue"] | undefined): Iterable<Command> {
-  for (let sent = queue?.shift(); sent !== undefined; sent = queue?.shift())
-    // Its type tells of less.
-    yield sent.command as Command;
-}
-
-/** The list that ioredis has of what one connection to one server was sent, and has not answered. */
-function sentBy(client: Redis | Cluster): Redis["commandQueue"] | undefined {
-  return client.isCluster ? undefined : (client as Redis).commandQueue;
 }

@@ -1,25 +1,29 @@
+/** Patches of ioredis clients for BullMQ, which gives up too early. */
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
-import { insist } from "../scripts/script.ts";
+import { resendRefused } from "../scripts/script.ts";
 import { onClosed } from "./closing.ts";
 
 type Client = Redis | Cluster;
 
-const ASK_AGAIN_MS = 1_000;
+const RETRY_MS = 1_000;
 
 /**
- * Has BullMQ hear what server it is on. It asks `INFO` once for each connection, and gives that up for good if Redis
- * refuses it, for want of a right or because a script runs: it is asked again each second, until the connection
- * is closed. The refusal is told as an error of the connection, unless it is among those `told`.
+ * Repeats each second, until the client is closed, an `INFO` of BullMQ that Redis refuses. The refusal is emitted as
+ * an error of the connection, once for each message in `reported`.
+ *
+ * Fault: BullMQ asks `INFO` once for each connection, to learn the server's version. If Redis refuses, because of a
+ * missing right or a script that runs too long, BullMQ never uses that connection.
+ * Upstream: https://github.com/taskforcesh/bullmq/issues/3341, open; checked with BullMQ 6.7.0.
  */
-export function insistOnInfo(client: Client, told: Set<string>): void {
+export function retryInfo(client: Client, reported: Set<string>): void {
   const info = client.info.bind(client) as (...given: unknown[]) => Promise<string>;
   const closed = new AbortController();
 
-  function tell(error: unknown): void {
+  function report(error: unknown): void {
     const { message } = error as Error;
-    if (told.has(message) || client.listenerCount("error") === 0) return;
-    told.add(message);
+    if (reported.has(message) || client.listenerCount("error") === 0) return;
+    reported.add(message);
     client.emit("error", error);
   }
 
@@ -29,15 +33,15 @@ export function insistOnInfo(client: Client, told: Set<string>): void {
         return await info();
       } catch (error) {
         if (closed.signal.aborted) throw error;
-        tell(error);
+        report(error);
         const { signal } = closed;
-        const wait = pause(ASK_AGAIN_MS, undefined, { signal, ref: false });
+        const wait = pause(RETRY_MS, undefined, { signal, ref: false });
         await wait.catch(() => Promise.reject(error));
       }
     }
   }
 
-  // With a callback it is ioredis that asks, whether the server is ready.
+  // ioredis itself asks with a callback, whether the server is ready.
   const ask = (...given: unknown[]) => (given.length > 0 ? info(...given) : untilAnswered());
   client.info = ask as typeof client.info;
   onClosed(client, () => closed.abort());
@@ -45,18 +49,20 @@ export function insistOnInfo(client: Client, told: Set<string>): void {
 
 type Command = (this: unknown, ...args: unknown[]) => Promise<unknown>;
 
-/** What BullMQ calls its scripts that bring new jobs. All others move, end or remove those that are stored, or note little about them. */
+/** BullMQ's names of scripts that bring new jobs. All others move, end or remove stored jobs, or add little to them. */
 const BRINGS_JOBS = /^add\w*Job/;
 
 /**
- * Has the scripts that BullMQ defines on this client run where ioredis would give them up. What is sent
- * again was refused before it changed anything. Scripts in a pipeline are left as they are.
+ * Runs the scripts that BullMQ defines on this client in two cases in which ioredis would give up. Redis refused them
+ * before they changed anything. Scripts in a pipeline stay as they are.
  *
- * - While memory is full, all run but those that bring jobs.
- * - A script that Redis has forgotten is sent once more by ioredis, but by its digest if another call has
- *   sent the text meanwhile. When Redis has forgotten that too, the text is sent.
+ * - While memory is full, all scripts run except those that bring jobs: BullMQ could not even fetch one.
+ *   Upstream: https://github.com/taskforcesh/bullmq/issues/3834, open; checked with BullMQ 6.7.0.
+ * - ioredis resends a script that Redis has forgotten, but by its digest if another call has sent the text meanwhile.
+ *   When Redis has forgotten that too, the text is sent. Upstream: https://github.com/redis/ioredis/issues/1775, open;
+ *   checked with ioredis 5.11.1.
  */
-export function insistOnScripts(client: Redis | Cluster): void {
+export function retryScripts(client: Client): void {
   const define = client.defineCommand.bind(client);
   client.defineCommand = (name, definition) => {
     define(name, definition);
@@ -64,7 +70,7 @@ export function insistOnScripts(client: Redis | Cluster): void {
     const sendDigest = Reflect.get(client, name) as Command;
 
     const mayExceedMemory = !BRINGS_JOBS.test(name);
-    // Each job's end comes by here: what only a refusal needs is made when there is one.
+    // Every job ends with such a command: what only a refusal needs is made when there is one.
     const command: Command = function (...args) {
       const sent = sendDigest.apply(this, args);
       if (this !== client) return sent;
@@ -72,7 +78,7 @@ export function insistOnScripts(client: Redis | Cluster): void {
         const operands = args.flat() as string[];
         const send = (source: string): Promise<unknown> =>
           client.eval(source, numberOfKeys, ...operands);
-        return insist(refusal, { source: lua, send }, mayExceedMemory);
+        return resendRefused(refusal, { source: lua, send }, mayExceedMemory);
       });
     };
     Reflect.set(client, name, command);

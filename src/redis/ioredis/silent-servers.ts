@@ -1,43 +1,47 @@
+/**
+ * Patch of ioredis: a connection to a server that is silent is given up as if it had been lost, since the next one may
+ * reach another server. In a cluster, that is the connection to one node; the others go on.
+ *
+ * Faults (ioredis 5.11.1): the timer of `commandTimeout` rejects a command whose answer has arrived, when the process
+ * was frozen; and after a time-out ioredis keeps the silent connection. `socketTimeout` is no way out: its timer
+ * outlives its connection and ends the next one.
+ * Upstream: https://github.com/redis/ioredis/issues/2147, mended in 6.0.0, is `socketTimeout`; for `commandTimeout` no
+ * issue is known. With ioredis 6, `socketTimeout` may replace the watch of connections without `commandTimeout`,
+ * but it takes a blocked command for silence.
+ */
 import type { Cluster, Command, Redis } from "ioredis";
+import { startTimeLimit } from "../time-limit.ts";
 import { onEachServer } from "./per-server.ts";
-import { startTimeLimit } from "./readiness.ts";
 
-/** How often a connection is looked at on which one may have to wait long for an answer. */
-const LOOK_MS = 1_000;
-
-/** Watches one connection, to a server or to a node of a cluster. */
-type Watch = (server: Redis) => void;
+const CHECK_MS = 1_000;
 
 /**
- * Gives up the connection to a server that is silent, as if it had been lost: the next one may find another
- * server there. Of a cluster, that is the connection to one node; the others go on. Not ioredis'
- * `socketTimeout`, whose timer outlives its connection and ends the next one.
+ * Drops the connection to a silent server.
  *
- * A server is silent that does not answer a command within its time limit; where commands have none, one that
- * sends nothing for `silenceMs`, though it was asked to say that it is there.
+ * Without `silenceMs`, a server is silent that does not answer a command within the connection's `commandTimeout`.
+ * With it, for connections whose commands may block: a server that sends nothing for that long, although it was
+ * pinged.
  */
 export function dropSilentServers(client: Redis | Cluster, silenceMs?: number): void {
-  const watch = silenceMs === undefined ? commandsInTime() : signsOfLife(silenceMs);
-  onEachServer(client, watch);
+  if (silenceMs !== undefined)
+    return onEachServer(client, (server) => watchBytes(server, silenceMs));
+  /** Where each command was sent last: a cluster may redirect it. */
+  const servers = new WeakMap<Command, Redis>();
+  onEachServer(client, (server) => watchCommands(server, servers));
 }
 
-function commandsInTime(): Watch {
-  /** Where each command went last: a cluster's may be sent on. */
-  const servers = new WeakMap<Command, Redis>();
-
-  return (server) => {
-    const send = server.sendCommand.bind(server);
-    server.sendCommand = (command, ...rest) => {
-      const isFirst = !servers.has(command);
-      servers.set(command, server);
-      if (isFirst) limitPatiently(command, () => drop(servers.get(command)!));
-      return send(command, ...rest);
-    };
+function watchCommands(server: Redis, servers: WeakMap<Command, Redis>): void {
+  const send = server.sendCommand.bind(server);
+  server.sendCommand = (command, ...rest) => {
+    const isFirst = !servers.has(command);
+    servers.set(command, server);
+    if (isFirst) replaceTimeout(command, () => drop(servers.get(command)!));
+    return send(command, ...rest);
   };
 }
 
-/** Has the time limit that ioredis gives a command, when it sends it, be one that knows of standstills. */
-function limitPatiently(command: Command, whenLate: () => void): void {
+/** Replaces the time limit that ioredis sets when it sends a command by one that a frozen process does not use up. */
+function replaceTimeout(command: Command, whenLate: () => void): void {
   let stop: (() => void) | undefined;
   command.setTimeout = (timeoutMs) => {
     stop ??= startTimeLimit(timeoutMs, () => {
@@ -49,27 +53,25 @@ function limitPatiently(command: Command, whenLate: () => void): void {
   command.promise.then(stopIfAny, stopIfAny);
 }
 
-/** Of many commands that have waited for too long, the first has ended the connection. */
+/** Of many late commands, the first one ends the connection. */
 function drop(server: Redis): void {
   const isEnding = server.stream?.writable === false;
   if (!isEnding) server.disconnect(true);
 }
 
-function signsOfLife(silenceMs: number): Watch {
-  return (server) => {
-    server.on("connect", () => {
-      const { stream } = server;
-      let { bytesRead } = stream;
-      /** Looks, not time: a process that stood still has yet to read what came meanwhile. */
-      let silentLooks = 0;
-      const looking = setInterval(() => {
-        silentLooks = stream.bytesRead === bytesRead ? silentLooks + 1 : 0;
-        ({ bytesRead } = stream);
-        // What it answers does not matter, and where it may not be asked it says so. Behind a command that blocks, it waits.
-        if (silentLooks === 1 && server.status === "ready") server.ping().catch(() => undefined);
-        if (silentLooks * LOOK_MS > silenceMs) server.disconnect(true);
-      }, LOOK_MS).unref();
-      stream.once("close", () => clearInterval(looking));
-    });
-  };
+function watchBytes(server: Redis, silenceMs: number): void {
+  server.on("connect", () => {
+    const { stream } = server;
+    let { bytesRead } = stream;
+    /** Checks are counted instead of time: a process that was frozen has not read yet what arrived meanwhile. */
+    let silentChecks = 0;
+    const checking = setInterval(() => {
+      silentChecks = stream.bytesRead === bytesRead ? silentChecks + 1 : 0;
+      ({ bytesRead } = stream);
+      // Any answer will do, a refusal too. Behind a command that blocks, the ping waits.
+      if (silentChecks === 1 && server.status === "ready") server.ping().catch(() => undefined);
+      if (silentChecks * CHECK_MS > silenceMs) server.disconnect(true);
+    }, CHECK_MS).unref();
+    stream.once("close", () => clearInterval(checking));
+  });
 }

@@ -1,7 +1,8 @@
+/** `bucket/bucket-peek` looks at a bucket or key; `bucket/bucket-steer` changes one for all replicas. */
 import type { Change, Peeked, ScopeRequest, SteerRequest } from "../../core/store.ts";
 import { frameKeys, frameNumbers, packNumbers, type Frame } from "./frame.ts";
 import { defineScript, type Script } from "./script.ts";
-import { readStanding } from "./slots-draw.ts";
+import { readStatus } from "./slots-draw.ts";
 
 type Reply = readonly [
   nowUs: number,
@@ -16,7 +17,7 @@ type Reply = readonly [
   wholeAtUs: number,
   gapUs: number,
   gapUntilUs: number,
-  ...standings: readonly (readonly number[])[],
+  ...statuses: readonly (readonly number[])[],
 ];
 
 export const bucketPeek: Script<ScopeRequest & Frame, Peeked> = defineScript({
@@ -25,7 +26,7 @@ export const bucketPeek: Script<ScopeRequest & Frame, Peeked> = defineScript({
   args: (input) => [input.terms.text, packNumbers([input.pinnedUs ?? 0, ...frameNumbers(input)])],
   decode: (reply) => {
     const [nowUs, generation, version, text, isOverride, alive, ...others] = reply as Reply;
-    const [coolUntilUs, pausedUntilUs, factor, wholeAtUs, gapUs, gapUntilUs, ...standings] = others;
+    const [coolUntilUs, pausedUntilUs, factor, wholeAtUs, gapUs, gapUntilUs, ...statuses] = others;
     return {
       nowUs,
       generation,
@@ -39,7 +40,7 @@ export const bucketPeek: Script<ScopeRequest & Frame, Peeked> = defineScript({
       wholeAtUs,
       gapUs,
       gapUntilUs,
-      standings: standings.map(readStanding),
+      statuses: statuses.map(readStatus),
     };
   },
 });
@@ -56,7 +57,7 @@ export const bucketSteer: Script<SteerRequest & Frame, void> = defineScript({
   decode: () => undefined,
 });
 
-/** Where all replicas hear that slots are worthless; the message is a bucket's name, and after a newline a key's. */
+/** The channel on which replicas learn that slots are worthless; a message is a bucket's name, and after a newline a key. */
 export function changesChannel(prefix: string): string {
   return `${prefix}:changes`;
 }

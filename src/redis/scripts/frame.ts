@@ -1,9 +1,10 @@
+/** The parts that the scripts of a bucket have in common: keys, limits, and numbers packed into one argument. */
 import { ruleOf } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import type { KnownTerms, ScopeRequest } from "../../core/store.ts";
 import { bucketKeys } from "./keys.ts";
 
-/** What every script of a bucket needs beside its request. */
+/** What each script of a bucket needs besides its request. */
 export interface Frame {
   readonly prefix: string;
   /** Set by tests only; production leaves the time to the server. */
@@ -16,24 +17,24 @@ export function frameKeys(input: ScopeRequest & Frame): string[] {
   return bucketKeys(prefix, bucket, terms.limits, keys);
 }
 
-/** Terms and keys, as `lua/lib/request/request.lua` reads them. */
+/** The policy and the key, as `lua/lib/request/request.lua` reads them. */
 export function frameNumbers({ terms, key, keyLimits }: ScopeRequest): number[] {
   const keys = key === undefined ? [0] : [1, ...limitsNumbers(keyLimits)];
   return [...termsNumbers(terms), ...keys];
 }
 
-/** Whole numbers in one argument, as doubles: to read twenty costs Redis less than to parse twenty. */
+/** Whole numbers in one argument, as doubles: Redis reads twenty of them faster than it parses twenty strings. */
 export function packNumbers(numbers: readonly number[]): Buffer {
   const doubles = Float64Array.from(numbers);
   return Buffer.from(doubles.buffer);
 }
 
-/** What `read_terms` in `lua/lib/request/request.lua` reads. */
+/** The policy, as `read_terms` in `lua/lib/request/request.lua` reads it. */
 export function termsNumbers({ version, shares, limits }: KnownTerms): number[] {
   return [version, ...shares, ...limitsNumbers(limits)];
 }
 
-/** What `read_limits` in `lua/lib/limits/read-limits.lua` reads. */
+/** Limits, as `read_limits` in `lua/lib/limits/read-limits.lua` reads them. */
 export function limitsNumbers(limits: readonly Limit[]): number[] {
   const numbers = [limits.length];
   for (const { kind, count, periodUs, capacity, resets = [] } of limits) {
@@ -42,7 +43,7 @@ export function limitsNumbers(limits: readonly Limit[]): number[] {
   return numbers;
 }
 
-/** Lua has no other way to say that nobody can tell a time. */
+/** The scripts reply -1 for a time that cannot be known. */
 export function orInfinity(us: number): number {
   return us === -1 ? Infinity : us;
 }

@@ -4,7 +4,7 @@ import { defineScript, type Script } from "./script.ts";
 
 export interface JobsBegin extends QueueName {
   readonly id: string;
-  /** The deadline that it keeps, in ms since 1970. */
+  /** The deadline that the job keeps, in ms since 1970. */
   readonly startByMs: number;
 }
 
@@ -15,13 +15,12 @@ export const jobsBegin: Script<JobsBegin, void> = defineScript({
   decode: () => undefined,
 });
 
-/** Where a job keeps it. */
+/** The field of a job's hash that holds it. */
 export const BEGUN_FIELD = "sluice:begun";
 
 export interface JobsForget extends QueueName {
-  /** So many are kept … */
+  /** How many are kept at most, and for how long. */
   readonly most: number;
-  /** … for so long. */
   readonly forMs: number;
 }
 
@@ -29,14 +28,14 @@ export interface JobsForget extends QueueName {
 export const jobsForget: Script<JobsForget, boolean> = defineScript({
   name: "queue/jobs-forget",
   keys: (input) => [`${baseOf(input)}completed`],
-  // By the clock of a worker, as BullMQ notes when a job was done.
+  // By the clock of this worker: BullMQ stores the time at which a job was done by a worker's clock, too.
   args: (input) => [baseOf(input), input.most, Date.now() - input.forMs],
   decode: (reply) => Number(reply) === 1,
 });
 
 export interface RunsDeclare extends QueueName, RunDeclaration {}
 
-/** False if the run is not due any more, and nothing was written. */
+/** False if the run is no longer due; then nothing is written. */
 export const runsDeclare: Script<RunsDeclare, boolean> = defineScript({
   name: "queue/runs-declare",
   keys: (input) => {

@@ -1,4 +1,13 @@
-import { ordinalOf, ruleOf } from "../../core/limits/registry.ts";
+/**
+ * The names of all keys in Redis.
+ *
+ * A bucket: `<prefix>:{<bucket>}:state`, `…:turns`, `…:holes`, and `…:<part>:<n>` for each part of a limit. A key of a
+ * bucket that has limits of its own: `<prefix>:{<bucket>}:key:<key>:state`, and so on. A bucket whose keys are
+ * spread over a cluster is stored as several, `<bucket>:<n>`. A queue: `<prefix>:{<queue>}:…`, BullMQ's keys and ours.
+ *
+ * The braces are the hash tag, so that a cluster keeps a bucket's keys on one node.
+ */
+import { countSameKindBefore, ruleOf } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 
 /** A key of a bucket that has limits of its own. */
@@ -7,10 +16,7 @@ export interface LimitedKey {
   readonly limits: readonly Limit[];
 }
 
-/**
- * The keys of one bucket in Redis, or of one part of it, as `lua/lib/limits/read-limits.lua` binds
- * them; its name is their hash tag, so that a cluster keeps them on one node.
- */
+/** The keys of one bucket, or of one part of it, in the order in which `lua/lib/limits/read-limits.lua` binds them. */
 export function bucketKeys(
   prefix: string,
   bucket: string,
@@ -31,7 +37,7 @@ export function bucketKeys(
   ];
 }
 
-/** The states of a bucket and of some of its keys, as {@link bucketKeys} names them. */
+/** The `:state` keys alone, of a bucket and of some of its keys. */
 export function stateKeys(prefix: string, bucket: string, keys: readonly string[]): string[] {
   const tagged = `${prefix}:{${bucket}}`;
   const names = [`${tagged}:state`];
@@ -39,20 +45,20 @@ export function stateKeys(prefix: string, bucket: string, keys: readonly string[
   return names;
 }
 
-/** An IPv6 address has colons, which tell the parts of a key in Redis apart. */
+/** Colons separate the parts of a name; an IPv6 address has some. */
 function encoded(key: string): string {
   return /[%:]/.test(key) ? key.replaceAll("%", "%25").replaceAll(":", "%3A") : key;
 }
 
 /**
- * What outlives a policy is counted among its own kind, so that it is found when other limits come or
- * go; the rest stands where the limit's numbers do.
+ * Parts that outlive a policy are numbered among limits of their own kind, so that they are found when other limits
+ * come or go; all others have the number of their limit.
  */
 function partsOf(base: string, limits: readonly Limit[]): string[] {
   return limits.flatMap((limit, index) => {
     const { parts = [], isKept } = ruleOf(limit.kind);
-    const place = isKept === true ? ordinalOf(limits, index) : index;
-    return parts.map((part) => `${base}:${part}:${place}`);
+    const number = isKept === true ? countSameKindBefore(limits, index) : index;
+    return parts.map((part) => `${base}:${part}:${number}`);
   });
 }
 
@@ -61,7 +67,7 @@ export interface QueueName {
   readonly queue: string;
 }
 
-/** What the names of all keys of a queue begin with, BullMQ's and ours: one hash tag for each queue. */
+/** How the names of all keys of a queue begin, BullMQ's and ours. */
 export function baseOf({ prefix, queue }: QueueName): string {
   return `${prefix}:{${queue}}:`;
 }

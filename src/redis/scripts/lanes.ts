@@ -9,7 +9,7 @@ import type {
 import { baseOf, type QueueName } from "./keys.ts";
 import { defineScript, type Script } from "./script.ts";
 
-/** BullMQ's keys of a queue, and ours beside them, under one hash tag. */
+/** The queue's keys of BullMQ that the scripts of lanes write, and the hash of what workers want, under one hash tag. */
 function keysOf({ prefix, queue }: QueueName): readonly string[] {
   const base = baseOf({ prefix, queue });
   const names = ["wait", "delayed", "events", "meta", "marker", "lanes:wants"];
@@ -43,7 +43,7 @@ export const lanesFeed: Script<QueueName & FeedRequest, Fed> = defineScript({
   },
 });
 
-/** In a lane: how many before it, and their calls; else -1 to -4, and what belongs to it. */
+/** In a lane: how many jobs before it, and their calls; else -1 to -4 and its numbers, as `lanes-look.lua` says. */
 type PlaceSeen = readonly [key: string, before: number, number?, number?];
 
 interface Seen {
@@ -54,7 +54,7 @@ interface Seen {
   readonly deadlines: readonly (readonly [string, string, number, number, number])[] | Nothing;
 }
 
-/** Lua has one empty table for both a list and a record. */
+/** Lua's empty list, as JSON: an empty record. */
 type Nothing = Readonly<Record<string, never>>;
 
 export interface LanesLook extends QueueName {
@@ -125,12 +125,12 @@ export const lanesClear: Script<QueueName & { begins: boolean }, boolean> = defi
   decode: (reply) => Number(reply) === 1,
 });
 
-/** Where it is kept which jobs a worker has yet to begin. */
+/** The key of the list of jobs that a worker has fetched and not started. */
 export function lanesHeld({ worker, ...name }: QueueName & { readonly worker: string }): string {
   return `${baseOf(name)}lanes:held:${worker}`;
 }
 
-/** Where the number of parked jobs is kept. */
+/** The key of the hash that holds the number of parked jobs. */
 export function lanesState(name: QueueName): string {
   return `${baseOf(name)}lanes:state`;
 }

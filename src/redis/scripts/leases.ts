@@ -1,3 +1,4 @@
+/** `bucket/leases-renew` and `bucket/leases-release`: leases of running calls. */
 import type { LeasesRequest } from "../../core/store.ts";
 import { frameKeys, frameNumbers, packNumbers, type Frame } from "./frame.ts";
 import { defineScript, type Script } from "./script.ts";
@@ -24,7 +25,7 @@ export const leasesRelease: Script<Leases, void> = defineScript({
   decode: () => undefined,
 });
 
-/** Where an asker hears that a lease is free for it; the message is the bucket's name, and the key's if the lease is of its own limits. */
+/** The channel on which an asker learns that a lease is free for it; a message is a bucket's name, and after a newline the key whose limit has room. */
 export function wakeChannel(prefix: string, asker: string): string {
   return `${prefix}:wake:${asker}`;
 }

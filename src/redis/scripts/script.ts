@@ -1,9 +1,13 @@
+/** Sends Lua scripts: by digest, by text where Redis does not know them, and past a full memory. */
 import { createHash } from "node:crypto";
 import type { Cluster, Command, Redis } from "ioredis";
-import { readLua } from "./lua-source.ts";
+import { readLuaFile } from "./lua-source.ts";
 
-/** One Lua file: how its typed input becomes keys and arguments, and its reply a value. */
+const INCLUDE = /^-- @include (\S+)$/gm;
+
+/** One file of `lua/`: how its typed input becomes keys and arguments, and its reply a value. */
 export interface Script<Input, Output> {
+  /** The file's path below `lua/`, without its extension: `"bucket/slots-draw"`. */
   readonly name: string;
   readonly sha: string;
   readonly source: string;
@@ -21,16 +25,9 @@ export function defineScript<Input, Output>(
   return { ...definition, source, sha: createHash("sha1").update(source).digest("hex") };
 }
 
-/**
- * Goes before a script on a server whose memory is full. Such a server refuses each command that
- * could need more, unless the script has written before; to delete what is not there is such a write.
- * What a draw, a settled cost or a lane needs more is next to nothing, and it makes room in the end.
- */
-const WHEN_FULL = "redis.call('DEL', KEYS[1] .. ':none')\n";
-
-/** Whether a command runs a script that its server should know. */
-export function isScript({ name }: Pick<Command, "name">): boolean {
-  return name === "evalsha";
+/** The text of `lua/<name>.lua`, with the file of each `-- @include` line in its place. */
+export function readLua(name: string): string {
+  return readLuaFile(name).replace(INCLUDE, (_line, included: string) => readLua(included));
 }
 
 /** Runs a script by its digest, and sends its text only to a server that does not know it. */
@@ -45,7 +42,7 @@ export async function runScript<Input, Output>(
     return script.decode(await send("evalsha", script.sha), input);
   } catch (refusal) {
     const text = { source: script.source, send: (source: string) => send("eval", source) };
-    return script.decode(await insist(refusal, text), input);
+    return script.decode(await resendRefused(refusal, text), input);
   }
 
   function send(command: "eval" | "evalsha", text: string): Promise<unknown> {
@@ -55,18 +52,26 @@ export async function runScript<Input, Output>(
 }
 
 /**
- * Sends the text of a script that Redis has refused before it changed anything: one that it does not know,
- * and, unless `whenFull` is false, one for which it had no memory.
- *
- * @throws the refusal, when its text would fare no better.
+ * Precedes a script on a server whose memory is full. Such a server refuses each command that could need more memory,
+ * unless the script has written before; the deletion of a key that does not exist is such a write. A draw, a settled
+ * cost or a lane needs next to no memory, and frees some in the end.
  */
-export async function insist(
+const WHEN_FULL = "redis.call('DEL', KEYS[1] .. ':none')\n";
+
+/**
+ * Sends the text of a script that Redis has refused before it changed anything: a script that it does not know, and,
+ * unless `whenFull` is false, one for which it had no memory.
+ *
+ * @throws the refusal, when its text would be refused too.
+ */
+export async function resendRefused(
   refusal: unknown,
   text: { readonly source: string; readonly send: (source: string) => Promise<unknown> },
   whenFull: boolean = true,
 ): Promise<unknown> {
   const { source, send } = text;
-  if (isUnknownScript(refusal)) return send(source).catch((error) => insist(error, text, whenFull));
+  if (isUnknownScript(refusal))
+    return send(source).catch((error) => resendRefused(error, text, whenFull));
   if (!whenFull || !isOutOfMemory(refusal)) throw refusal;
   return send(WHEN_FULL + source);
 }
@@ -77,4 +82,9 @@ function isUnknownScript(error: unknown): boolean {
 
 function isOutOfMemory(error: unknown): boolean {
   return error instanceof Error && /^(-?OOM|ERR .*\bOOM) /.test(error.message);
+}
+
+/** Whether a command runs a script by its digest. */
+export function isScript({ name }: Pick<Command, "name">): boolean {
+  return name === "evalsha";
 }

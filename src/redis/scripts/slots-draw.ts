@@ -1,5 +1,8 @@
+/** `bucket/slots-draw`: draws slots for all wishes of one asker. */
 import type { Limit } from "../../core/limits/rule.ts";
-import type { DrawReply, DrawRequest, Granted, Place, Standing, Wish } from "../../core/store.ts";
+/** `bucket/slots-draw`: draws slots for all wishes of one asker. */
+import type { LimitStatus } from "../../core/limits/rule.ts";
+import type { DrawReply, DrawRequest, Granted, Place, Wish } from "../../core/store.ts";
 import { limitsNumbers, orInfinity, packNumbers, termsNumbers, type Frame } from "./frame.ts";
 import { bucketKeys, type LimitedKey } from "./keys.ts";
 import { defineScript, type Script } from "./script.ts";
@@ -43,7 +46,7 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
   },
 });
 
-/** Each key once, however many wishes are for it. */
+/** Each key once, even if several wishes are for it. */
 function keysOf({ wishes }: DrawRequest): LimitedKey[] {
   const limits = new Map(wishes.map(({ key, keyLimits }) => [key, keyLimits]));
   limits.delete(undefined);
@@ -58,7 +61,7 @@ function numbersOf(input: SlotsDraw): number[] {
   const keys = keysOf(input);
   const numbers = [...head, ...termsNumbers(terms), keys.length];
   for (const [index, { limits }] of keys.entries()) {
-    // Most keys have the same.
+    // Most keys have the same limits.
     const isSame = index > 0 && keys[index - 1]!.limits === limits;
     numbers.push(...(isSame ? [-1] : limitsNumbers(limits)));
   }
@@ -70,7 +73,7 @@ function numbersOf(input: SlotsDraw): number[] {
   return numbers;
 }
 
-/** First what was granted, wish by wish; of a try, then the standings of each. */
+/** The reply has what was granted, wish by wish; that to a try has the statuses of each wish after it. */
 function readAll(
   rest: readonly (readonly (number | string)[])[],
   wishes: readonly Wish[],
@@ -81,8 +84,8 @@ function readAll(
     const wish = wishes[index]!;
     const own = rest.slice(next, next + limits.length + wish.keyLimits.length);
     next += own.length;
-    const standings = own.map((standing) => readStanding(standing as number[]));
-    return { ...readGranted(reply, wish, limits), standings };
+    const statuses = own.map((status) => readStatus(status as number[]));
+    return { ...readGranted(reply, wish, limits), statuses };
   });
 }
 
@@ -90,18 +93,18 @@ function readGranted(
   reply: readonly (number | string)[],
   { costs, keyLimits }: Wish,
   limits: readonly Limit[],
-): Omit<Granted, "standings"> {
+): Omit<Granted, "statuses"> {
   const [count, atUs, excess, notBeforeUs, bindsAt, turnUs, turnName, sinceUs, ...slotsUs] =
     reply as [number, number, number, number, number, number, string, number, ...number[]];
   const place: Place = { turnUs, turnName, sinceUs };
   const granted = { slotsUs, notBeforeUs: orInfinity(notBeforeUs), bindsAt, place };
   if (count === 0) return { ...granted, run: undefined };
-  // Only a lone limit books runs.
+  // Only a single limit books runs.
   const limit = limits[0] ?? keyLimits[0]!;
   const step = costs[0]! * limit.periodUs;
   return { ...granted, run: { count, atUs, excess, step, drain: limit.count } };
 }
 
-export function readStanding([remaining, resetUs, nextUs]: readonly number[]): Standing {
+export function readStatus([remaining, resetUs, nextUs]: readonly number[]): LimitStatus {
   return { remaining: remaining!, resetUs: orInfinity(resetUs!), nextUs: orInfinity(nextUs!) };
 }

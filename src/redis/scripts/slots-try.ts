@@ -1,34 +1,25 @@
+/** `bucket/slots-try`: a fast path of `slots-draw`, for tries on keys with one plain limit. */
 import { ruleOf } from "../../core/limits/registry.ts";
-import type { Limit } from "../../core/limits/rule.ts";
-import {
-  NO_PLACE,
-  type DrawReply,
-  type Granted,
-  type Run,
-  type Standing,
-  type Wish,
-} from "../../core/store.ts";
+import { NO_PLACE, type DrawReply, type Granted, type Run, type Wish } from "../../core/store.ts";
 import { packNumbers } from "./frame.ts";
 import { stateKeys } from "./keys.ts";
 import { defineScript, type Script } from "./script.ts";
 import type { SlotsDraw } from "./slots-draw.ts";
 
-/** The kinds of limits that `lua/lib/fast/plain-try-take.lua` knows. */
-const PLAIN_KINDS = new Set(["leaky-bucket", "token-bucket", "fixed-window"]);
-/** Numbers that stand before those of the keys, and numbers of each key. */
+/** The reply has this many numbers before those of the keys, and this many for each key. */
 const REPLY_HEAD = 5;
 const REPLY_EACH = 3;
 
 /**
- * Whether `slots-try` can serve a request: a try for keys that have one and the same plain limit,
- * each wished for once, of a bucket that has none.
+ * Whether `slots-try` can serve a request: a try for keys that all have the same single plain limit, each in one wish,
+ * of a bucket without limits.
  */
 export function isPlainTry({ isTry, horizonUs, terms, wishes }: SlotsDraw): boolean {
   const [first] = wishes;
   if (!isTry || horizonUs > 0 || terms.limits.length > 0 || first?.keyLimits.length !== 1)
     return false;
-  const [limit] = first.keyLimits;
-  if (!PLAIN_KINDS.has(limit!.kind) || limit!.align !== undefined) return false;
+  const { kind, align } = first.keyLimits[0]!;
+  if (ruleOf(kind).plainStatus === undefined || align !== undefined) return false;
   const keys = new Set<string | undefined>();
   for (const { key, keyLimits } of wishes) {
     if (keyLimits !== first.keyLimits) return false;
@@ -37,7 +28,7 @@ export function isPlainTry({ isTry, horizonUs, terms, wishes }: SlotsDraw): bool
   return keys.size === wishes.length;
 }
 
-/** What `slots-draw` does with a plain try; undefined if something is unusual after all: nothing was written then. */
+/** The same as `slots-draw` for a plain try; undefined, with nothing written, if the state turns out to be unusual. */
 export const slotsTry: Script<SlotsDraw, DrawReply | undefined> = defineScript({
   name: "bucket/slots-try",
   isPacked: true,
@@ -72,14 +63,14 @@ export const slotsTry: Script<SlotsDraw, DrawReply | undefined> = defineScript({
   },
 });
 
-/** What a key is granted is a copy of these: V8 would come to make literals where it keeps what is old. */
+/** Replies are copies of these: V8 would come to allocate literals among its old objects. */
 const NOTHING: Granted = {
   slotsUs: [],
   run: undefined,
   notBeforeUs: 0,
   bindsAt: 0,
   place: NO_PLACE,
-  standings: [],
+  statuses: [],
 };
 const NO_RUN: Run = { count: 0, atUs: 0, excess: 0, step: 0, drain: 0 };
 
@@ -92,7 +83,7 @@ function readGranted(
   const cost = costs[0]!;
   const nowUs = numberAt(0);
   const count = numberAt(from);
-  const standing = standingOf(limit, nowUs, numberAt(from + 2), cost);
+  const status = ruleOf(limit.kind).plainStatus!(limit, numberAt(from + 2), cost, nowUs);
   const excess = numberAt(from + 1);
   const step = cost * limit.periodUs;
   const isServed = count === wanted;
@@ -100,32 +91,9 @@ function readGranted(
     ...NOTHING,
     run:
       count === 0 ? undefined : { ...NO_RUN, count, atUs: nowUs, excess, step, drain: limit.count },
-    notBeforeUs: isServed ? 0 : standing.nextUs,
-    // It is the key's only limit that holds back those that are left.
+    notBeforeUs: isServed ? 0 : status.nextUs,
+    // The key's only limit holds back the rest.
     bindsAt: isServed ? 0 : 1,
-    standings: [standing],
-  };
-}
-
-/** How a plain limit stands, by what is used of it: of a window, or in cost × period. */
-function standingOf(
-  { kind, count, periodUs, capacity }: Limit,
-  nowUs: number,
-  used: number,
-  cost: number,
-): Standing {
-  if (kind === "fixed-window") {
-    const endUs = Math.floor(nowUs / periodUs) * periodUs + periodUs;
-    return {
-      remaining: Math.max(0, capacity - used),
-      resetUs: used > 0 ? endUs : nowUs,
-      nextUs: used + cost <= capacity ? nowUs : endUs,
-    };
-  }
-  const over = used + (cost - capacity) * periodUs;
-  return {
-    remaining: Math.max(0, capacity - Math.ceil(used / periodUs)),
-    resetUs: nowUs + Math.ceil(used / count),
-    nextUs: over > 0 ? nowUs + Math.ceil(over / count) : nowUs,
+    statuses: [status],
   };
 }

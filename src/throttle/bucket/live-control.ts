@@ -184,10 +184,10 @@ function describeState(
   policy: Policy,
   waitingHere: number,
 ): BucketState {
-  const { nowUs, standings, coolUntilUs, pausedUntilUs } = peeked;
+  const { nowUs, statuses, coolUntilUs, pausedUntilUs } = peeked;
   const shutUntilUs = Math.max(coolUntilUs, pausedUntilUs);
   const limits = [...policy.limits, ...keyLimitsOf(policy, key)].map((limit, index): LimitState => {
-    const { remaining = limit.capacity, nextUs = nowUs } = standings[index] ?? {};
+    const { remaining = limit.capacity, nextUs = nowUs } = statuses[index] ?? {};
     return {
       name: formatLimit(limit),
       unit: limit.unit,

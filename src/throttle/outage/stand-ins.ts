@@ -48,7 +48,7 @@ export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs"
       notBeforeUs: 0,
       place: NO_PLACE,
       bindsAt: 0,
-      standings: all.map(({ capacity }) => ({ remaining: capacity, ...free })),
+      statuses: all.map(({ capacity }) => ({ remaining: capacity, ...free })),
     };
   }
 
@@ -189,7 +189,7 @@ const NOTHING: Granted = {
   notBeforeUs: 0,
   place: NO_PLACE,
   bindsAt: 0,
-  standings: [],
+  statuses: [],
 };
 
 function tooLarge(bucket: string): StoreUnavailableError {

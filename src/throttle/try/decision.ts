@@ -1,7 +1,7 @@
 import { formatLimit, ruleOf } from "../../core/limits/registry.ts";
-import type { Limit } from "../../core/limits/rule.ts";
+import type { Limit, LimitStatus } from "../../core/limits/rule.ts";
 import { LONGEST_MS } from "../../core/options.ts";
-import { COOLING, PAUSED, SLOWED, type Granted, type Standing } from "../../core/store.ts";
+import { COOLING, PAUSED, SLOWED, type Granted } from "../../core/store.ts";
 import type { CallTerms } from "../costs.ts";
 import type { Slot } from "../slot/slot.ts";
 import type { Group } from "../waiting/group.ts";
@@ -67,7 +67,7 @@ export const UNKNOWN_MS = 1_000;
 export function limitDecisionsOf({ group, granted, nowUs }: Outcome): readonly LimitDecision[] {
   const { limits, shared } = group.callTerms;
   return limits.map((limit, index) =>
-    describe(limit, granted.standings[index]!, {
+    describe(limit, granted.statuses[index]!, {
       nowUs,
       scope: index < shared.length ? "bucket" : "key",
     }),
@@ -148,7 +148,7 @@ export function later(decision: TryDecision, passedMs: number): TryDecision {
 
 function describe(
   limit: Limit,
-  { remaining, resetUs, nextUs }: Standing,
+  { remaining, resetUs, nextUs }: LimitStatus,
   { nowUs, scope }: { nowUs: number; scope: "bucket" | "key" },
 ): LimitDecision {
   const facts = factsOf(limit);

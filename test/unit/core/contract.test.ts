@@ -4,7 +4,7 @@ import { contract } from "../../../src/core/policy/contract.ts";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
 import { parsePeriod, parseRate } from "../../../src/core/limits/rate.ts";
 import { worstWindow } from "../../../src/testing/worst-window.ts";
-import { createReferenceBucket } from "../../support/reference-bucket.ts";
+import { createReferenceBucket } from "../../support/draws/reference-bucket.ts";
 
 interface Limit {
   readonly count: number;

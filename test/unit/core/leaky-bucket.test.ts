@@ -4,7 +4,7 @@ import { leakyBucket as limitOf } from "../../../src/core/policy/limit-makers.ts
 import { leakyBucket } from "../../../src/core/limits/leaky-bucket.ts";
 import type { Drawer, Limit } from "../../../src/core/limits/rule.ts";
 import { slotOfRun } from "../../../src/core/store.ts";
-import { createReferenceBucket } from "../../support/reference-bucket.ts";
+import { createReferenceBucket } from "../../support/draws/reference-bucket.ts";
 
 const START_US = 1_790_000_000_000_123;
 const drawer: Drawer = { asker: "a", nowUs: START_US, sinceUs: 0, lease: 1 };

@@ -53,7 +53,7 @@ describe("options", () => {
     ],
     [
       { limiter: {} },
-      'draw(): option "limiter" is {}; there is no such option; the bucket of the queue has the rate.',
+      'draw(): option "limiter" is {}; there is no such option; give the rate to the bucket of the queue.',
     ],
     [{ backoff: 1_000 }, 'draw(): option "backoff" is 1000; give an object of baseMs.'],
   ])("that cannot work, as %j, are refused by name, value and remedy", (given, message) => {
@@ -69,7 +69,7 @@ describe("options", () => {
     const read = (): unknown => readOptions("draw()", schema, give());
 
     expect(read).toThrow(
-      `draw(): option "options" is ${shown}; give options at once: nobody waits for a promise of them.`,
+      `draw(): option "options" is ${shown}; give an object of options, not a promise of one.`,
     );
   });
 

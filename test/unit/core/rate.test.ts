@@ -65,7 +65,7 @@ describe("a rate", () => {
       parseRate("tokenBucket()", { calls: 1, per: "1s", unit: "tokens" } as never, "refill");
 
     expect(read).toThrow(InvalidOptionError);
-    expect(read).toThrow('tokenBucket(): option "refill.unit" is "tokens"; a rate has calls');
+    expect(read).toThrow('tokenBucket(): option "refill.unit" is "tokens"; a rate has only calls');
   });
 
   it("takes an option that is undefined for one that was left out", () => {

@@ -12,7 +12,7 @@ function openAt(atMs: number) {
   return { standstills, ringAt, wait: (ms: number) => (nowMs += ms) };
 }
 
-it("a bell that rings in time has seen no standstill", () => {
+it("finds no standstill when the timer fires in time", () => {
   const { standstills, ringAt } = openAt(0);
 
   for (const ms of [2, 4, 6]) ringAt(ms);
@@ -20,7 +20,7 @@ it("a bell that rings in time has seen no standstill", () => {
   expect(standstills.longestOfLastSecondMs()).toBe(0);
 });
 
-it("a bell that rings late has seen how long the process stood still", () => {
+it("measures a standstill when the timer fires late", () => {
   const { standstills, ringAt } = openAt(0);
 
   ringAt(18);
@@ -29,7 +29,7 @@ it("a bell that rings late has seen how long the process stood still", () => {
   expect(standstills.longestOfLastSecondMs()).toBe(16);
 });
 
-it("a standstill that lasts until now counts, before the bell has rung", () => {
+it("counts a standstill that still lasts", () => {
   const { standstills, wait } = openAt(0);
 
   wait(12);
@@ -37,7 +37,7 @@ it("a standstill that lasts until now counts, before the bell has rung", () => {
   expect(standstills.longestOfLastSecondMs()).toBe(10);
 });
 
-it("one is forgotten after a second", () => {
+it("forgets a standstill after a second", () => {
   const { standstills, ringAt } = openAt(0);
   ringAt(18);
 

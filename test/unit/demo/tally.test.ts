@@ -1,13 +1,13 @@
 import { expect, it } from "vitest";
 import { createTally, type Tally } from "../../../examples/demo/tally.ts";
 
-/** The downstream tells of calls, and how long it has stood still since it did before. */
+/** A report of calls, with the downstream's longest standstill since the report before. */
 function report(tally: Tally, nowMs: number, stalledMs: number, timesMs: readonly number[]): void {
   const calls = timesMs.map((atMs) => ({ atMs, delivery: `${atMs}`, worker: "w", status: 200 }));
   tally.add({ kind: "report", nowMs, calls, stalledMs, isLast: false });
 }
 
-it("counts the worst second as it was seen, and as it surely was where the downstream stood still", () => {
+it("counts the worst second as seen, and without calls that a standstill may have delayed", () => {
   const tally = createTally();
 
   report(tally, 1_000, 0, [10, 500]);
@@ -19,7 +19,7 @@ it("counts the worst second as it was seen, and as it surely was where the downs
   expect(tally.stalledMs).toBe(20);
 });
 
-it("allows for a standstill in its own second alone", () => {
+it("allows for a standstill only in its own second", () => {
   const tally = createTally();
 
   report(tally, 1_000, 20, []);

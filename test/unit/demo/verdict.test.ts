@@ -32,7 +32,7 @@ describe("the demo's verdict, at 100 calls a second", () => {
     ]);
   });
 
-  it("allows for what the downstream may have seen late, and says so", () => {
+  it("excuses calls that the downstream may have seen late, and says so", () => {
     const late = { worstSecond: 102, surelyInWorstSecond: 101 };
 
     const [row] = judge(100, { ...KEPT, ...late }).filter(({ name }) => name === "worst second");
@@ -40,7 +40,7 @@ describe("the demo's verdict, at 100 calls a second", () => {
     expect(broken(late)).toEqual([]);
     expect(row).toMatchObject({
       value: "102",
-      promise: "at most 101 calls, but for what was seen late",
+      promise: "at most 101 calls, except those seen late",
     });
   });
 
@@ -54,7 +54,7 @@ describe("the demo's verdict, at 100 calls a second", () => {
     expect(broken(figures)).toEqual([name]);
   });
 
-  it("allows for a webhook that came twice where a worker died", () => {
+  it("excuses a webhook that came twice when a worker died", () => {
     expect(broken({ twice: 1, crashedWorkers: 1 })).toEqual([]);
   });
 });

@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 import { expect, it } from "vitest";
-import { explained } from "../../../src/redis/ioredis/readiness.ts";
+import { explainError } from "../../../src/redis/ioredis/readiness.ts";
 
 it.each([
   [{}, undefined, "no connection in time"],
@@ -11,7 +11,7 @@ it.each([
 ])("a connection with %j that met %j is told of as it is likely to be", (options, met, told) => {
   const redis = new Redis({ ...options, lazyConnect: true });
 
-  const { message } = explained(redis, met === undefined ? undefined : new Error(met));
+  const { message } = explainError(redis, met === undefined ? undefined : new Error(met));
 
   expect(message).toContain(told);
   redis.disconnect();

@@ -1,11 +1,11 @@
 import type { Redis } from "ioredis";
 import { describe, expect, it, vi } from "vitest";
-import { createQuestions } from "../../../src/redis/requests.ts";
+import { createRequests } from "../../../src/redis/requests.ts";
 import type { Breakers } from "../../../src/redis/breaker.ts";
-import { rejectionOf } from "../../support/rejection.ts";
+import { rejectionOf } from "../../support/async/rejection.ts";
 
-/** Questions to a Redis that is there, and what its breaker is told. */
-function openQuestions() {
+/** Requests to a Redis that is there, and a breaker that counts. */
+function openRequests() {
   const breaker = {
     server: "localhost:6379",
     isOpen: false,
@@ -16,22 +16,22 @@ function openQuestions() {
   };
   const breakers: Breakers = { of: () => breaker, close: () => {} };
   const redis = { status: "ready", on() {} } as unknown as Redis;
-  return { breaker, questions: createQuestions(redis, breakers, 2_000) };
+  return { breaker, requests: createRequests(redis, breakers, 2_000) };
 }
 
 function replyError(message: string): Error {
   return Object.assign(new Error(message), { name: "ReplyError" });
 }
 
-describe("what is asked of Redis once", () => {
+describe("a request that is sent once", () => {
   it.each([
     ["a connection that was lost is a failure of the server", new Error("closed"), [0, 1]],
-    ["what Redis refuses tells of no outage", replyError("OOM not allowed"), [0, 0]],
-    ["what a script refuses is an answer", replyError("SLUICE_COST_TOO_LARGE 5 3"), [1, 0]],
+    ["a refusal of Redis is no outage", replyError("OOM not allowed"), [0, 0]],
+    ["a refusal of a script is an answer", replyError("SLUICE_COST_TOO_LARGE 5 3"), [1, 0]],
   ])("%s", async (_title, error, told) => {
-    const { breaker, questions } = openQuestions();
+    const { breaker, requests } = openRequests();
 
-    const thrown = await rejectionOf(questions.askOnce("b", () => Promise.reject(error)));
+    const thrown = await rejectionOf(requests.sendOnce("b", () => Promise.reject(error)));
 
     expect(thrown).toBe(error);
     expect([breaker.succeed.mock.calls.length, breaker.fail.mock.calls.length]).toEqual(told);

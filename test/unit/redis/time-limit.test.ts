@@ -1,10 +1,10 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { startTimeLimit, withinMs } from "../../../src/redis/ioredis/readiness.ts";
-import { block } from "../../support/block.ts";
-import { fakeTimers } from "../../support/fake-timers.ts";
-import { rejectionOf } from "../../support/rejection.ts";
-import { waitUntil } from "../../support/wait-until.ts";
+import { startTimeLimit, withTimeout } from "../../../src/redis/time-limit.ts";
+import { block } from "../../support/async/block.ts";
+import { fakeTimers } from "../../support/async/fake-timers.ts";
+import { rejectionOf } from "../../support/async/rejection.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
 
 describe("a time limit", () => {
   const advance = fakeTimers({ leavesNone: true });
@@ -31,14 +31,14 @@ describe("a time limit", () => {
   });
 
   it("leaves nothing behind where the work is done in time", async () => {
-    const done = await withinMs(2_000, Promise.resolve("done"), () => new Error("late"));
+    const done = await withTimeout(2_000, Promise.resolve("done"), () => new Error("late"));
 
     expect(done).toBe("done");
   });
 
   it("has work that is late reject with what is told of it", async () => {
     const endless = new Promise(() => {});
-    const rejection = rejectionOf(withinMs(2_000, endless, () => new Error("no answer")));
+    const rejection = rejectionOf(withTimeout(2_000, endless, () => new Error("no answer")));
 
     await advance(2_000);
 

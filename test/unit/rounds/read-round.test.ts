@@ -5,7 +5,7 @@ const PASSED = { fullName: "holds", status: "passed", failureMessages: [], meta:
 const FAILED = { fullName: "breaks", status: "failed", failureMessages: ["why"], meta: {} };
 
 const fileOf = (...assertionResults: object[]) => ({
-  name: "/x/test/faults/wire.test.ts",
+  name: "/x/test/faults/connections/wire.test.ts",
   status: assertionResults.includes(FAILED) ? "failed" : "passed",
   message: "",
   assertionResults,
@@ -30,7 +30,7 @@ describe("a round of the fault suite", () => {
 
     const { failed } = readRound(reportOf(fileOf(PASSED), broken), 1);
 
-    expect(failed).toEqual(["/x/test/faults/wire.test.ts\nno such module"]);
+    expect(failed).toEqual(["/x/test/faults/connections/wire.test.ts\nno such module"]);
   });
 
   it("has failed by a test that was skipped", () => {

@@ -7,9 +7,9 @@ import {
   lateCalls,
   mostExtra,
   slotsOf,
-} from "../../soak/judge-calls.ts";
-import { ratePhases } from "../../soak/rates.ts";
-import { recoveries } from "../../soak/recovery.ts";
+} from "../../soak/judge/judge-calls.ts";
+import { ratePhases } from "../../soak/judge/judge-calls.ts";
+import { recoveries } from "../../soak/judge/judge-calls.ts";
 import type { Call, Struck } from "../../soak/records.ts";
 import { callAt, momentAt, struckBy } from "./records.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { judgeJobs, type JobsSeen } from "../../soak/judge-jobs.ts";
+import { judgeJobs, type JobsSeen } from "../../soak/judge/judge-jobs.ts";
 import type { Call, Struck } from "../../soak/records.ts";
 import { callAt, struckBy } from "./records.ts";
 

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { FAULT_KINDS, kindOf } from "../../soak/fault-kinds.ts";
-import { formatPlan, planOf } from "../../soak/plan.ts";
+import { FAULT_KINDS, kindOf } from "../../soak/plan/fault-kinds.ts";
+import { formatPlan, planOf } from "../../soak/plan/plan.ts";
 
 const KINDS = Object.keys(FAULT_KINDS);
 

@@ -1,4 +1,4 @@
-import { kindOf, type FaultName } from "../../soak/fault-kinds.ts";
+import { kindOf, type FaultName } from "../../soak/plan/fault-kinds.ts";
 import type { Call, Struck } from "../../soak/records.ts";
 
 /** Where the wall clock of these tests is ahead of the machine's. */

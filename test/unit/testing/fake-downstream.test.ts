@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { request } from "node:http";
 import { describe, expect, it } from "vitest";
-import { useDownstream } from "../../support/use-downstream.ts";
+import { useDownstream } from "../../support/servers/use-downstream.ts";
 
 const BODY = "x".repeat(100_000);
 

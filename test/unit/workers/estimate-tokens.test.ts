@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { estimateTokens } from "../../../workers/llm-queue.ts";
+import { estimateTokens } from "../../../workers/llm/queue.ts";
 
 function asked(content: unknown, more: object = {}): number {
   return estimateTokens({ model: "m", messages: [{ role: "user", content }], ...more });

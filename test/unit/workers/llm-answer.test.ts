@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { CallError } from "../../../workers/call-error.ts";
-import { readStreamedAnswer } from "../../../workers/llm-answer.ts";
+import { CallError } from "../../../workers/shared/call.ts";
+import { readStreamedAnswer } from "../../../workers/llm/answer.ts";
 
 const SNOW = '{"choices":[{"delta":{"content":"☃ "}}]}';
 const STOP = '{"choices":[{"delta":{"content":"snow"},"finish_reason":"stop"}]}';

@@ -2,9 +2,9 @@ import { Redis } from "ioredis";
 import OpenAI from "openai";
 import Stripe from "stripe";
 import { describe, expect, it } from "vitest";
-import { CallError } from "../../../workers/call-error.ts";
-import { secretsOf } from "../../../workers/settings.ts";
-import { createWorkerLog } from "../../../workers/worker-log.ts";
+import { CallError } from "../../../workers/shared/call.ts";
+import { secretsOf } from "../../../workers/shared/settings.ts";
+import { createWorkerLog } from "../../../workers/shared/log.ts";
 
 const KEY = "sk_test_0123456789";
 const HEADERS = { authorization: `Bearer ${KEY}`, cookie: KEY };

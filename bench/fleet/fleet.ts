@@ -1,0 +1,94 @@
+import { fork, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import type { ReplicaSetup } from "../limiters/contender.ts";
+import type { ContenderName } from "../limiters/contenders.ts";
+
+const REPLICA = fileURLToPath(new URL("./replica.ts", import.meta.url));
+
+/** The replicas: one process each, used for run after run. */
+export interface Fleet {
+  /** Connects this many replicas and waits until all are connected. */
+  connect(replicas: number, contender: ContenderName, setup: ReplicaSetup): Promise<void>;
+  start(): void;
+  /** Ends the run; resolves with the calls of each replica. */
+  stop(): Promise<Taken[]>;
+  end(): Promise<void>;
+}
+
+export function createFleet(): Fleet {
+  const members: ChildProcess[] = [];
+  let taking: ChildProcess[] = [];
+
+  return {
+    async connect(replicas, contender, setup) {
+      const added = Array.from({ length: Math.max(0, replicas - members.length) }, addReplica);
+      members.push(...added);
+      await Promise.all(added.map((member) => answerOf(member, "ready")));
+      taking = members.slice(0, replicas);
+      await Promise.all(
+        taking.map((member) => {
+          send(member, { kind: "connect", contender, setup });
+          return answerOf(member, "connected");
+        }),
+      );
+    },
+    start() {
+      for (const member of taking) send(member, { kind: "start" });
+    },
+    async stop() {
+      return Promise.all(
+        taking.map(async (member) => {
+          send(member, { kind: "stop" });
+          return (await answerOf(member, "stopped")).taken;
+        }),
+      );
+    },
+    async end() {
+      const ended = members.map((member) => once(member, "exit"));
+      for (const member of members) member.disconnect();
+      await Promise.all(ended);
+    },
+  };
+}
+
+function addReplica(): ChildProcess {
+  return fork(REPLICA, { serialization: "advanced" });
+}
+
+function send(member: ChildProcess, message: ToReplica): void {
+  member.send(message);
+}
+
+async function answerOf<Kind extends FromReplica["kind"]>(
+  member: ChildProcess,
+  kind: Kind,
+): Promise<Extract<FromReplica, { kind: Kind }>> {
+  return new Promise((resolve, reject) => {
+    const onExit = (): void => reject(new Error(`a replica ended before it was ${kind}`));
+    member.once("exit", onExit);
+    member.once("message", (message) => {
+      member.off("exit", onExit);
+      resolve(message as Extract<FromReplica, { kind: Kind }>);
+    });
+  });
+}
+
+/** A message to a replica. */
+export type ToReplica =
+  | { readonly kind: "connect"; readonly contender: ContenderName; readonly setup: ReplicaSetup }
+  | { readonly kind: "start" }
+  | { readonly kind: "stop" };
+
+/** A replica's answer; `start` gets none. */
+export type FromReplica =
+  | { readonly kind: "ready" }
+  | { readonly kind: "connected" }
+  | { readonly kind: "stopped"; readonly taken: Taken };
+
+/** The calls that left one replica in one run. */
+export interface Taken {
+  readonly arrivalsMs: Float64Array;
+  /** The driver's notes on each call; empty if it makes none. */
+  readonly notes: Float64Array;
+}

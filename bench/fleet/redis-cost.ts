@@ -1,0 +1,60 @@
+import type { Redis } from "ioredis";
+
+/** What one run cost the Redis server. */
+export interface RedisCost {
+  /** User and system time of the whole server, including idle time. */
+  readonly cpuUs: number;
+  /** Time in scripts, as counted by the server. */
+  readonly scriptUs: number;
+  readonly scripts: number;
+  /** All commands, including those that scripts ran; without the benchmark's own queries. */
+  readonly commands: number;
+  /** The 99th percentile of one script call; NaN if the server has none (before 7.0). */
+  readonly scriptP99Us: number;
+}
+
+const OWN_COMMANDS = new Set(["info", "config|resetstat"]);
+
+/** Starts counting; resolves with a function that returns the cost since then. */
+export async function watchRedisCost(redis: Redis): Promise<() => Promise<RedisCost>> {
+  await redis.config("RESETSTAT");
+  const startUs = await cpuUs(redis);
+
+  return async () => {
+    const endUs = await cpuUs(redis);
+    const commands = await redis.info("commandstats");
+    const latencies = await redis.info("latencystats");
+    return {
+      cpuUs: endUs - startUs,
+      scriptUs: numberIn(commands, /^cmdstat_evalsha:.*\busec=(\d+)/m) ?? 0,
+      scripts: numberIn(commands, /^cmdstat_evalsha:calls=(\d+)/m) ?? 0,
+      commands: countCommands(commands),
+      scriptP99Us: numberIn(latencies, /^latency_percentiles_usec_evalsha:.*p99=([\d.]+)/m) ?? NaN,
+    };
+  };
+}
+
+function countCommands(stats: string): number {
+  let count = 0;
+  for (const [, name, calls] of stats.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)) {
+    if (!OWN_COMMANDS.has(name!)) count += Number(calls);
+  }
+  return count;
+}
+
+async function cpuUs(redis: Redis): Promise<number> {
+  const info = await redis.info("cpu");
+  const user = numberIn(info, /^used_cpu_user:([\d.]+)/m) ?? NaN;
+  const system = numberIn(info, /^used_cpu_sys:([\d.]+)/m) ?? NaN;
+  return (user + system) * 1e6;
+}
+
+function numberIn(text: string, pattern: RegExp): number | undefined {
+  const found = pattern.exec(text)?.[1];
+  return found === undefined ? undefined : Number(found);
+}
+
+/** Reads how many bytes the server uses for its data. */
+export async function usedMemory(redis: Redis): Promise<number> {
+  return Number(/^used_memory:(\d+)/m.exec(await redis.info("memory"))![1]);
+}

@@ -1,0 +1,74 @@
+import { setTimeout as pause } from "node:timers/promises";
+import type { Driver } from "../limiters/contender.ts";
+import { loadContender } from "../limiters/contenders.ts";
+import type { FromReplica, ToReplica } from "./fleet.ts";
+import { createMachineClock } from "./machine-clock.ts";
+
+/** The replica waits no longer than this for a limiter to close. */
+const CLOSE_LIMIT_MS = 3_000;
+
+/** This process's run. It reports its arrivals only after the run, so that measuring disturbs nothing. */
+let running: { readonly driver: Driver; readonly log: ArrivalLog } | undefined;
+
+async function obey(message: ToReplica): Promise<void> {
+  if (message.kind === "connect") {
+    const { setup } = message;
+    const contender = await loadContender(message.contender);
+    running = { driver: await contender.connect(setup), log: createArrivalLog(setup.every) };
+    answer({ kind: "connected" });
+  } else if (message.kind === "start") {
+    running?.driver.start(running.log.add);
+  } else if (running !== undefined) {
+    const { driver, log } = running;
+    running = undefined;
+    driver.stop();
+    const notes = driver.notes?.() ?? new Float64Array();
+    const taken = { arrivalsMs: log.atMs(), notes };
+    await Promise.race([driver.close(), pause(CLOSE_LIMIT_MS)]);
+    answer({ kind: "stopped", taken });
+  }
+}
+
+function answer(message: FromReplica): void {
+  process.send?.(message);
+}
+
+process.on("message", (message) => void obey(message as ToReplica));
+process.on("disconnect", () => process.exit());
+// A limiter that is closed while it works leaves commands behind that fail.
+process.on("unhandledRejection", (error) => {
+  if (running === undefined) return;
+  console.error(error);
+  process.exit(1);
+});
+answer({ kind: "ready" });
+
+/** The arrivals of one replica in one run; adding one takes at most a clock reading and a write to memory. */
+export interface ArrivalLog {
+  readonly add: () => void;
+  /** The times on the machine's clock, in order. */
+  readonly atMs: () => Float64Array;
+}
+
+export function createArrivalLog(every: number): ArrivalLog {
+  const nowMs = createMachineClock();
+  let times = new Float64Array(1 << 16);
+  let size = 0;
+  let left = every;
+
+  return {
+    add() {
+      left -= 1;
+      if (left > 0) return;
+      left = every;
+      if (size === times.length) {
+        const larger = new Float64Array(times.length * 2);
+        larger.set(times);
+        times = larger;
+      }
+      times[size] = nowMs();
+      size += 1;
+    },
+    atMs: () => times.slice(0, size),
+  };
+}

@@ -1,0 +1,81 @@
+import { setTimeout as pause } from "node:timers/promises";
+import type { Redis } from "ioredis";
+import { loadContender, type ContenderName } from "../limiters/contenders.ts";
+import type { Fleet, Taken } from "./fleet.ts";
+import { createMachineClock } from "./machine-clock.ts";
+import { measure, type Traffic } from "./measure.ts";
+import { watchRedisCost, type RedisCost } from "./redis-cost.ts";
+
+/** What all runs of a part share. */
+export interface Bench {
+  readonly redisUrl: string;
+  readonly redis: Redis;
+  readonly fleet: Fleet;
+}
+
+export interface Load {
+  readonly contender: ContenderName;
+  readonly cap: number;
+  readonly replicas: number;
+  readonly callers: number;
+  /** The measured time, after the start-up. */
+  readonly seconds: number;
+  /** Defaults to 1. */
+  readonly startUpSeconds?: number;
+  /** Records one of this many arrivals. Defaults to 1. */
+  readonly every?: number;
+}
+
+export interface Outcome extends Traffic {
+  readonly cost: RedisCost;
+  readonly seconds: number;
+}
+
+/** More than BullMQ completes on two cores, so that a backlog remains until the end. */
+const MOST_JOBS_PER_SECOND = 35_000;
+
+/** The raw results of a run. */
+export interface RawOutcome {
+  readonly taken: readonly Taken[];
+  readonly cost: RedisCost;
+  /** The measured time; half-open. */
+  readonly fromMs: number;
+  readonly toMs: number;
+}
+
+/** Runs one limiter under one cap, on an empty Redis. */
+export async function runLoad(bench: Bench, load: Load): Promise<Outcome> {
+  const { taken, cost, fromMs, toMs } = await runRaw(bench, load);
+  const arrivals = taken.map(({ arrivalsMs }) => arrivalsMs);
+  const traffic = measure(arrivals, { cap: load.cap, every: load.every ?? 1, fromMs, toMs });
+  return { ...traffic, cost, seconds: (toMs - fromMs) / 1_000 };
+}
+
+/** Does the same for a part that inspects each arrival itself. */
+export async function runRaw({ redisUrl, redis, fleet }: Bench, load: Load): Promise<RawOutcome> {
+  const { contender, cap, replicas, callers, seconds, startUpSeconds = 1, every = 1 } = load;
+  const { preload } = await loadContender(contender);
+  await redis.flushall();
+  const jobsPerSecond = Math.min(cap * 1.5, MOST_JOBS_PER_SECOND);
+  const jobs = Math.ceil(jobsPerSecond * (seconds + startUpSeconds));
+  await preload?.(redisUrl, jobs);
+  await fleet.connect(replicas, contender, { redisUrl, cap, callers, every });
+
+  const nowMs = createMachineClock();
+  fleet.start();
+  await pause(startUpSeconds * 1_000);
+  const costSince = await watchRedisCost(redis);
+  const fromMs = nowMs();
+  await pause(seconds * 1_000);
+  const toMs = nowMs();
+  const cost = await costSince();
+
+  const taken = await fleet.stop();
+  const started = taken.reduce((sum, { arrivalsMs }) => sum + arrivalsMs.length, 0);
+  if (preload !== undefined && started >= jobs) {
+    console.warn(
+      `${contender}: all ${jobs} jobs were done before the end; the figures are too low.`,
+    );
+  }
+  return { taken, cost, fromMs, toMs };
+}

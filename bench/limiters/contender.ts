@@ -1,0 +1,31 @@
+/** The settings of a run for one replica. */
+export interface ReplicaSetup {
+  readonly redisUrl: string;
+  /** Calls a second, for all replicas together. */
+  readonly cap: number;
+  /** How many callers wait in this replica, or how many jobs its worker holds at once. */
+  readonly callers: number;
+  /** Records one of this many arrivals; more than 1 where recording all would be a large part of the work. */
+  readonly every: number;
+}
+
+/** The key's number, the call's cost, and its slot in ms on the Redis clock. */
+export const NOTES_PER_ARRIVAL = 3;
+
+/** One limiter in one replica, connected and warmed up. */
+export interface Driver {
+  /** Keeps all callers waiting until `stop`; each call that leaves is one arrival. */
+  start(onArrival: () => void): void;
+  stop(): void;
+  /** The notes on all arrivals, in order, {@link NOTES_PER_ARRIVAL} numbers each; left out if the times are enough. */
+  notes?(): Float64Array;
+  close(): Promise<void>;
+}
+
+/** A limiter in the benchmark. */
+export interface Contender {
+  readonly title: string;
+  /** Stores the jobs of a run in advance, if the limiter keeps them in Redis. */
+  readonly preload?: (redisUrl: string, jobs: number) => Promise<void>;
+  connect(setup: ReplicaSetup): Promise<Driver>;
+}

@@ -1,0 +1,30 @@
+import type { Contender } from "./contender.ts";
+
+export type ContenderName =
+  | "sluice"
+  | "bottleneck"
+  | "rate-limiter-flexible"
+  | "bullmq"
+  | "sluice-limits"
+  | "sluice-jobs"
+  | "bullmq-jobs";
+
+/** Loads each limiter at its first use, so that no replica carries the code of others. */
+const LOADERS: Readonly<Record<ContenderName, () => Promise<Contender>>> = {
+  sluice: async () => (await import("./sluice.ts")).sluice,
+  bottleneck: async () => (await import("./bottleneck.ts")).bottleneck,
+  "rate-limiter-flexible": async () =>
+    (await import("./rate-limiter-flexible.ts")).rateLimiterFlexible,
+  bullmq: async () => (await import("./bullmq.ts")).bullmq,
+  "sluice-limits": async () => (await import("./sluice-limits.ts")).sluiceLimits,
+  "sluice-jobs": async () => (await import("./sluice-jobs.ts")).sluiceJobs,
+  "bullmq-jobs": async () => (await import("./bullmq.ts")).bullmqWithoutLimiter,
+};
+
+/** The limiters that the tables compare. */
+export const COMPARED = ["sluice", "bottleneck", "rate-limiter-flexible", "bullmq"] as const;
+export type Compared = (typeof COMPARED)[number];
+
+export async function loadContender(name: ContenderName): Promise<Contender> {
+  return LOADERS[name]();
+}

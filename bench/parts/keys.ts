@@ -1,0 +1,120 @@
+import { setTimeout as pause } from "node:timers/promises";
+import type { Redis } from "ioredis";
+import { createSluice, type Bucket } from "sluice";
+import type { Flags } from "../flags.ts";
+import { usedMemory } from "../fleet/redis-cost.ts";
+import type { Bench } from "../fleet/run-load.ts";
+import { formatNumber, rowOf } from "../promises.ts";
+import type { Row, Table } from "../table.ts";
+
+/** A key is kept until it has drained and for a minute more: longer than it takes to call a million keys. */
+const HELD = { name: "held", rate: "1/h", mostKeptSeconds: 3_600 + 60 } as const;
+/** These keys are called first and have to be gone when their time is over. */
+const SAMPLE = { name: "sample", rate: "5/s", keys: 1_000 } as const;
+const CALLERS = 500;
+const SCANNED_AT_ONCE = 1_000;
+/** Redis removes expired keys with some delay. */
+const SWEEP_MS = 30_000;
+const LOOK_MS = 250;
+
+interface Lifetimes {
+  readonly keys: number;
+  /** -1 if some key has no end. */
+  readonly leastMs: number;
+  readonly mostMs: number;
+}
+
+/** Measures the size of keys after one call each, and that they expire. */
+export async function measureKeys(bench: Bench, flags: Flags): Promise<Table[]> {
+  if (!flags.contenders.includes("sluice")) return [];
+  const { redis, redisUrl } = bench;
+  const { keys } = flags.effort;
+  await redis.flushall();
+  await using sluice = createSluice({ redis: redisUrl });
+  await touch(sluice.bucket(SAMPLE.name, { perKey: { rate: SAMPLE.rate } }), SAMPLE.keys);
+  const sample = await lifetimesOf(redis, SAMPLE.name);
+  const sampleEndsMs = performance.now() + sample.mostMs;
+
+  const usedBefore = await usedMemory(redis);
+  const startMs = performance.now();
+  await touch(sluice.bucket(HELD.name, { perKey: { rate: HELD.rate } }), keys);
+  const seconds = (performance.now() - startMs) / 1_000;
+  const bytes = ((await usedMemory(redis)) - usedBefore) / keys;
+  const held = await lifetimesOf(redis, HELD.name);
+  return [
+    {
+      title: `${formatNumber(keys)} keys, each touched once, of a bucket with ${HELD.rate} a key`,
+      rows: [
+        rowOf("bytes a key in Redis", bytes, { digits: 0 }),
+        rowOf("Redis keys a key", held.keys / keys),
+        rowOf("keys touched a second, by one process", keys / seconds, { digits: 0 }),
+        rowOf("shortest time that one is kept on, s (−0.001: for ever)", held.leastMs / 1_000, {
+          bound: { atLeast: 0 },
+          digits: 1,
+        }),
+        rowOf("longest time that one is kept on, s", held.mostMs / 1_000, {
+          bound: { atMost: HELD.mostKeptSeconds },
+          digits: 1,
+        }),
+        ...(await sampleRows(redis, sample, { sampleEndsMs, isAwaited: !flags.isQuick })),
+      ],
+    },
+  ];
+}
+
+async function sampleRows(
+  redis: Redis,
+  { mostMs }: Lifetimes,
+  { sampleEndsMs, isAwaited }: { readonly sampleEndsMs: number; readonly isAwaited: boolean },
+): Promise<Row[]> {
+  const { keys, rate, name } = SAMPLE;
+  const kept = rowOf(`of ${formatNumber(keys)} keys with ${rate}: kept on, s`, mostMs / 1_000, {
+    digits: 1,
+  });
+  if (!isAwaited) return [kept];
+  await pause(Math.max(0, sampleEndsMs - performance.now()));
+  const left = await countLeft(redis, name);
+  return [kept, rowOf("left of them after that", left, { bound: { atMost: 0 }, digits: 0 })];
+}
+
+async function touch(bucket: Bucket, keys: number): Promise<void> {
+  let next = 0;
+
+  async function touchSome(): Promise<void> {
+    while (next < keys) await bucket.tryDraw({ key: `key-${(next += 1)}` });
+  }
+
+  await Promise.all(Array.from({ length: CALLERS }, touchSome));
+}
+
+/** Reads the lifetimes of the keys' state only; the bucket's own state outlives an idle hour. */
+async function lifetimesOf(redis: Redis, bucket: string): Promise<Lifetimes> {
+  let keys = 0;
+  let leastMs = Infinity;
+  let mostMs = 0;
+  for await (const names of scanKeys(redis, bucket)) {
+    const asked = redis.pipeline();
+    for (const name of names) asked.pttl(name);
+    for (const [, ms] of (await asked.exec()) ?? []) {
+      keys += 1;
+      leastMs = Math.min(leastMs, ms as number);
+      mostMs = Math.max(mostMs, ms as number);
+    }
+  }
+  return { keys, leastMs, mostMs };
+}
+
+/** Counts the keys that are left. */
+async function countLeft(redis: Redis, bucket: string): Promise<number> {
+  const deadlineMs = performance.now() + SWEEP_MS;
+  for (;;) {
+    let left = 0;
+    for await (const names of scanKeys(redis, bucket)) left += names.length;
+    if (left === 0 || performance.now() > deadlineMs) return left;
+    await pause(LOOK_MS);
+  }
+}
+
+function scanKeys(redis: Redis, bucket: string): AsyncIterable<string[]> {
+  return redis.scanStream({ match: `*{${bucket}}:key:*`, count: SCANNED_AT_ONCE });
+}

@@ -1,0 +1,52 @@
+import { fork, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+const END_WITH_PARENT = new URL("end-with-parent.ts", import.meta.url).href;
+/** The time that a child has to close cleanly. */
+const END_LIMIT_MS = 10_000;
+
+export interface ChildOptions {
+  readonly args?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  /** Flags for Node itself. */
+  readonly nodeArgs?: readonly string[];
+}
+
+/** Starts a TypeScript file as a child process; the path is relative to the repository's root. */
+export function startChild(path: string, options: ChildOptions = {}): ChildProcess {
+  const { args = [], env = {}, nodeArgs = [] } = options;
+  return fork(fileURLToPath(new URL(path, `file://${ROOT}`)), args, {
+    cwd: ROOT,
+    env: { ...process.env, ...env },
+    execArgv: [
+      "--conditions=@sluice/source",
+      "--import",
+      "tsx",
+      "--import",
+      END_WITH_PARENT,
+      ...nodeArgs,
+    ],
+    // In a process group of its own: Ctrl-C reaches only the parent, which then ends its children in order.
+    detached: true,
+    stdio: ["ignore", "pipe", "pipe", "ipc"],
+  });
+}
+
+export function isRunning(child: ChildProcess): boolean {
+  return child.pid !== undefined && child.exitCode === null && child.signalCode === null;
+}
+
+/** Ends a child, by force if it does not close in time, and waits until it is gone. */
+export async function endChild(child: ChildProcess): Promise<void> {
+  if (!isRunning(child)) return;
+  const ended = once(child, "exit");
+  const force = setTimeout(() => child.kill("SIGKILL"), END_LIMIT_MS);
+  child.kill("SIGTERM");
+  // A child that was stopped with SIGSTOP would not see SIGTERM.
+  child.kill("SIGCONT");
+  await ended;
+  clearTimeout(force);
+}

@@ -1,0 +1,129 @@
+/**
+ * Builds what is shipped into `dist/`: a few JavaScript files with their source maps by esbuild, types by `tsc`.
+ * Packages in "dependencies" stay outside. Those in "devDependencies" that the sources import go in, with their licenses.
+ * `tsx scripts/build.ts [folder in which dist/ is made]`
+ */
+import { execFileSync } from "node:child_process";
+import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { basename, dirname, join, relative, resolve } from "node:path";
+import process from "node:process";
+import { build, type Metafile, type Plugin } from "esbuild";
+import packageJson from "../package.json" with { type: "json" };
+import { readLuaFile } from "../src/redis/scripts/lua-source.ts";
+
+const ROOT = resolve(import.meta.dirname, "..");
+const OUT = resolve(process.argv[2] ?? ROOT, "dist");
+
+/** What users import, and the file from which the process of a handler in a file starts: it is found by its name, beside the others. */
+const ENTRIES = {
+  index: "src/index.ts",
+  testing: "src/testing/index.ts",
+  "sandbox-child": "src/queue/worker/sandbox-child.ts",
+};
+/** The declarations that users import. What they import is kept, all else removed. */
+const TYPES = ["index.d.ts", "testing/index.d.ts"];
+/** It reads scripts from files. A module that holds their texts takes its place: a bundle has no folder beside it. */
+const LUA_SOURCE = "src/redis/scripts/lua-source.ts";
+const LUA = "lua";
+const LICENSES = "licenses.txt";
+const DEPENDENCIES = Object.keys(packageJson.dependencies);
+
+const scriptTexts: Plugin = {
+  name: "script-texts",
+  setup(builder) {
+    let isReplaced = false;
+    builder.onLoad({ filter: /\.ts$/ }, ({ path }) => {
+      if (path !== join(ROOT, LUA_SOURCE)) return undefined;
+      isReplaced = true;
+      return { contents: textsOfScripts() };
+    });
+    builder.onEnd(() => {
+      if (!isReplaced) throw new Error(`Nothing imports ${LUA_SOURCE}: it has moved`);
+    });
+  },
+};
+
+function textsOfScripts(): string {
+  const names = readdirSync(join(ROOT, LUA), { recursive: true, encoding: "utf8" })
+    .filter((path) => path.endsWith(".lua"))
+    .map((path) => path.replaceAll("\\", "/").slice(0, -".lua".length));
+  const texts = Object.fromEntries(names.sort().map((name) => [name, readLuaFile(name)]));
+  return `const TEXTS = ${JSON.stringify(texts)};\nexport const readLuaFile = (name) => TEXTS[name];\n`;
+}
+
+/** Files of CommonJS stay as they are: `require` does not work in ES modules. */
+const commonJsBeside: Plugin = {
+  name: "common-js-beside",
+  setup(builder) {
+    builder.onResolve({ filter: /^\..*\.cjs$/ }, ({ path, resolveDir }) => {
+      const name = basename(path);
+      cpSync(join(resolveDir, path), join(OUT, name));
+      return { path: `./${name}`, external: true };
+    });
+  },
+};
+
+async function bundle(): Promise<Metafile> {
+  const { metafile } = await build({
+    entryPoints: ENTRIES,
+    outdir: OUT,
+    absWorkingDir: ROOT,
+    bundle: true,
+    splitting: true,
+    format: "esm",
+    platform: "node",
+    target: `node${/[\d.]+/.exec(packageJson.engines.node)?.[0]}`,
+    external: DEPENDENCIES,
+    sourcemap: true,
+    metafile: true,
+    logLevel: "warning",
+    plugins: [scriptTexts, commonJsBeside],
+  });
+  return metafile;
+}
+
+/** What was taken in may be copied as long as its license comes with it. */
+function writeLicenses({ inputs }: Metafile): void {
+  const folders = new Set(
+    Object.keys(inputs).flatMap(
+      (path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? [],
+    ),
+  );
+  const texts = [...folders].sort().map((folder) => {
+    const name = folder.split("node_modules/").at(-1);
+    const file = readdirSync(join(ROOT, folder)).find((entry) => /^licen[cs]e/i.test(entry));
+    if (file === undefined) throw new Error(`${name} has no license beside it`);
+    return `${name}\n\n${readFileSync(join(ROOT, folder, file), "utf8").trim()}\n`;
+  });
+  writeFileSync(join(OUT, LICENSES), texts.join(`\n${"-".repeat(72)}\n\n`));
+}
+
+function writeTypes(): void {
+  const options = ["-p", ROOT, "--emitDeclarationOnly", "--outDir", OUT];
+  execFileSync(join(ROOT, "node_modules/.bin/tsc"), options, { stdio: "inherit" });
+  const kept = new Set<string>();
+  for (const path of TYPES) keepTypes(join(OUT, path), kept);
+  for (const path of readdirSync(OUT, { recursive: true, encoding: "utf8" })) {
+    if (path.endsWith(".d.ts") && !kept.has(join(OUT, path))) rmSync(join(OUT, path));
+  }
+}
+
+/** @throws when a declaration imports a package that users do not have. */
+function keepTypes(path: string, kept: Set<string>): void {
+  if (kept.has(path)) return;
+  kept.add(path);
+  const text = readFileSync(path, "utf8").replaceAll(/\/\*[^]*?\*\//g, "");
+  for (const match of text.matchAll(/\b(?:from|import) ?\(?"([^"]+)"/g)) {
+    const imported = match[1]!;
+    if (imported.startsWith(".")) {
+      keepTypes(resolve(dirname(path), imported.replace(/\.ts$/, ".d.ts")), kept);
+    } else if (!imported.startsWith("node:") && !DEPENDENCIES.includes(imported)) {
+      const what = `${relative(OUT, path)} imports "${imported}", which users do not have`;
+      throw new Error(`${what}: mark what needs it as @internal`);
+    }
+  }
+}
+
+rmSync(OUT, { recursive: true, force: true });
+writeLicenses(await bundle());
+writeTypes();

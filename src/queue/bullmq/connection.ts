@@ -1,0 +1,46 @@
+import type { ConnectionOptions } from "bullmq";
+import { reasonOf } from "../../core/describe.ts";
+import { isMissingRights } from "../../core/errors.ts";
+import type { Logger } from "../../core/logger.ts";
+import type { QueueConnection as Connection } from "../../core/queue-store.ts";
+
+/** A connection to Redis that BullMQ can use, made where Redis is known. */
+export type QueueConnection = Connection<ConnectionOptions>;
+
+export type ConnectQueue = (use: "producer" | "worker" | "subscriber") => QueueConnection;
+
+/** One hash tag per queue: a cluster keeps all its keys on one node, and spreads the queues. */
+export function storedQueueName(name: string): string {
+  return `{${name}}`;
+}
+
+/** What BullMQ's queues, workers and event streams have in common. */
+interface Reporter {
+  on(event: "error", listener: (error: Error) => void): unknown;
+  on(event: "ready", listener: () => void): unknown;
+}
+
+/**
+ * Logs the errors for which no caller waits. An outage is logged once: not at each try to reconnect, and not for
+ * each of several objects that replace one another.
+ */
+export function createErrorReports(source: string, logger: Logger): (stored: Reporter) => void {
+  let lastMessage: string | undefined;
+  return (stored) => {
+    stored.on("error", (error) => {
+      if (error.message === lastMessage) return;
+      lastMessage = error.message;
+      // The message alone: errors of ioredis carry the command, and with it the data of jobs.
+      const reason = reasonOf(error.message);
+      logger.error({ reason }, `${source} met an error: ${reason}${remedy(error)}`);
+    });
+    stored.on("ready", () => {
+      lastMessage = undefined;
+    });
+  };
+}
+
+function remedy({ message }: Error): string {
+  if (!isMissingRights(message)) return "";
+  return ". Give its Redis user the rights that docs/topologies.md names.";
+}

@@ -1,0 +1,49 @@
+/**
+ * How a processor and BullMQ speak by errors. BullMQ recognises its own errors by their names, and one by its message, so
+ * ours need only have the same names; and what a handler throws must not have them: `worker/outcome.ts` sees to that.
+ * No upstream issue known; checked with bullmq 6.7.0 (`handleFailed` in worker.js, `shouldRetryJob` in job.js).
+ */
+
+/** Names by which BullMQ takes an error for a command, and the message by which it takes one for a limit. */
+export const CONTROL_NAMES: readonly string[] = [
+  "DelayedError",
+  "RateLimitError",
+  "WaitingError",
+  "WaitingChildrenError",
+];
+export const CONTROL_MESSAGE = "bullmq:rateLimitExceeded";
+/** The name by which BullMQ fails a job at once, whatever attempts are left. */
+export const FINAL_NAME = "UnrecoverableError";
+
+/** Has BullMQ fail a job at once, with this reason. */
+export function finalError(reason: string, options?: ErrorOptions): Error {
+  return named(FINAL_NAME, new Error(reason, options));
+}
+
+export function isFinalError(error: unknown): boolean {
+  return error instanceof Error && error.name === FINAL_NAME;
+}
+
+/** What a processor throws once it has moved its job to the delayed ones. */
+export function movedToDelayed(): Error {
+  return named("DelayedError", new Error("The job was moved to the delayed ones"));
+}
+
+/** What a processor throws once it has moved its job back to the waiting ones, or has lost it. */
+export function movedToWait(): Error {
+  return named("WaitingError", new Error("The job was moved back to the waiting ones"));
+}
+
+function named(name: string, error: Error): Error {
+  error.name = name;
+  return error;
+}
+
+/** Codes of what BullMQ's scripts refuse (its `ErrorCode`): no such job, a job in another state, the next run of a schedule. */
+export const NOT_THERE = -1;
+export const WRONG_STATE = -3;
+export const IS_SCHEDULED = -8;
+
+export function codeOf(error: unknown): unknown {
+  return error instanceof Error && "code" in error ? error.code : undefined;
+}

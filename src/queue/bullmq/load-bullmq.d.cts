@@ -1,0 +1,1 @@
+export function loadBullmq(): typeof import("bullmq");

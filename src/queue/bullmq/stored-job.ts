@@ -1,0 +1,135 @@
+/**
+ * How a job is stored in BullMQ: its key in the name, and our options beside BullMQ's. BullMQ stores options that it
+ * does not know as they are, and its workers read those of the job at hand when an attempt ends. No documentation
+ * promises either; checked with bullmq 6.7.0 (`moveToFailed` and `shouldRetryJob` in job.js).
+ */
+import type { BackoffOptions, JobsOptions, Job as StoredJob } from "bullmq";
+import { PRIORITIES } from "../../core/options.ts";
+import type { Cost } from "../../throttle/costs.ts";
+import type { Job } from "../job.ts";
+import type { EnqueueOptions } from "../options.ts";
+
+/**
+ * The delay of a job that is on its way to its lane; there it is delayed by a day. If anything is lost on the way, the
+ * job comes due by itself, and joins its lane then.
+ */
+export const PARK_MS = 10_000;
+
+/** Our options of a job, kept with BullMQ's; only those that are not the default. */
+interface OwnOptions {
+  readonly cost?: Cost;
+  /** How long after it is due a job may start its first attempt. */
+  readonly maxWaitMs?: number;
+  /** The end of that time, in ms since 1970; absent for recurring jobs, each of which is due at another time. */
+  readonly startByMs?: number;
+  readonly maxBackoffMs?: number;
+  /** How many plain calls the job counts as, if it is not 1. */
+  readonly share?: number;
+}
+
+export type StoredOptions = JobsOptions & { sluice?: OwnOptions };
+
+/** A job of BullMQ's whose data is of a known type. */
+export type Stored<Data> = StoredJob<Data, unknown> & { opts: StoredOptions };
+
+const KEYLESS = "job";
+const KEYED = "key ";
+/** How many lines of a job's log are kept: the last ones. */
+const KEPT_LINES = 100;
+/** How many stacks of failed attempts are kept: the last attempt's, since each of a thousand may have many lines. */
+const KEPT_STACKS = 1;
+
+/** For jobs that say nothing else: how often one is tried, and the delay that its backoff begins with. */
+const DEFAULT_ATTEMPTS = 5;
+export const DEFAULT_BASE_MS = 1_000;
+
+function exponential(baseMs: number = DEFAULT_BASE_MS): BackoffOptions {
+  return { type: "exponential", delay: baseMs, jitter: 1 };
+}
+
+/** BullMQ's name of a job carries the key: a dashboard then shows whose job it is. */
+export function storedName(key: string | undefined): string {
+  return key === undefined ? KEYLESS : KEYED + key;
+}
+
+/** Stores only what differs from the defaults: BullMQ reads a job's options each time it moves the job. */
+export function storedOptions(options: EnqueueOptions, share?: number): StoredOptions {
+  const {
+    priority = "normal",
+    at,
+    attempts,
+    backoff,
+    dedupeId,
+    dedupeMs,
+    every,
+    cron,
+    maxWaitMs,
+  } = options;
+  const nowMs = Date.now();
+  const delay = at === undefined ? (options.delayMs ?? 0) : Number(at) - nowMs;
+  // A schedule has no need of deduplication: its name keeps it single.
+  const isOnce = every === undefined && cron === undefined;
+  const own = ownOptions(options, isOnce ? nowMs + Math.max(0, delay) : undefined);
+  const sluice = { ...own, ...(share !== undefined && { share }) };
+  return {
+    // BullMQ runs lower numbers first, and jobs without one before all others: so every job has one.
+    priority: PRIORITIES.indexOf(priority) + 1,
+    // This very delay marks a job that is on its way to its lane.
+    ...(delay > 0 && { delay: delay === PARK_MS ? PARK_MS + 1 : delay }),
+    // The clock that its deadline was computed with.
+    ...(isOnce && maxWaitMs !== undefined && { timestamp: nowMs }),
+    ...(attempts !== undefined && { attempts }),
+    ...(backoff !== undefined && { backoff: exponential(backoff.baseMs) }),
+    ...(dedupeId !== undefined &&
+      isOnce && { deduplication: { id: dedupeId, ...(dedupeMs && { ttl: dedupeMs }) } }),
+    ...(Object.keys(sluice).length > 0 && { sluice }),
+  };
+}
+
+function ownOptions(
+  { cost, maxWaitMs, backoff }: EnqueueOptions,
+  dueAtMs: number | undefined,
+): OwnOptions {
+  const hasDeadline = maxWaitMs !== undefined && dueAtMs !== undefined;
+  return {
+    ...(cost !== undefined && { cost }),
+    ...(maxWaitMs !== undefined && { maxWaitMs }),
+    ...(hasDeadline && { startByMs: dueAtMs + maxWaitMs }),
+    ...(backoff?.maxMs !== undefined && { maxBackoffMs: backoff.maxMs }),
+  };
+}
+
+/**
+ * Fills the defaults into a job that was fetched: BullMQ reads them when its handler fails or logs. It also reads them
+ * when a handler has succeeded and Redis refuses the result, so it would be too late to fill them in once one fails.
+ */
+export function fillDefaults({ opts }: Pick<Stored<unknown>, "opts">): void {
+  opts.attempts ||= DEFAULT_ATTEMPTS;
+  opts.backoff ??= exponential();
+  opts.keepLogs ??= KEPT_LINES;
+  opts.stackTraceLimit ??= KEPT_STACKS;
+}
+
+export function readJob<Data>(stored: Stored<Data>): Job<Data> {
+  const { id, data, name, timestamp, priority: number, opts, attemptsMade } = stored;
+  const { cost } = opts.sluice ?? {};
+  return {
+    id: id!,
+    data,
+    key: name.startsWith(KEYED) ? name.slice(KEYED.length) : undefined,
+    cost,
+    priority: PRIORITIES[number - 1] ?? "normal",
+    enqueuedAtMs: timestamp,
+    startByMs: attemptsMade === 0 ? startByMsOf(opts, timestamp) : undefined,
+  };
+}
+
+/** Has BullMQ try the job at hand again after `delayMs`, if its attempt fails and others are left. */
+export function setBackoff({ opts }: Pick<Stored<unknown>, "opts">, delayMs: number): void {
+  opts.backoff = { type: "fixed", delay: delayMs };
+}
+
+function startByMsOf({ sluice, delay = 0 }: StoredOptions, storedAtMs: number): number | undefined {
+  const { maxWaitMs, startByMs } = sluice ?? {};
+  return startByMs ?? (maxWaitMs === undefined ? undefined : storedAtMs + delay + maxWaitMs);
+}

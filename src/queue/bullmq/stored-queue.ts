@@ -1,0 +1,149 @@
+import type { Queue as StoredQueue } from "bullmq";
+import { wordsOf } from "../../core/describe.ts";
+import {
+  ClosedError,
+  redisRefusalOf,
+  SluiceError,
+  StoreUnavailableError,
+} from "../../core/errors.ts";
+import type { Logger } from "../../core/logger.ts";
+import { createErrorReports, storedQueueName, type QueueConnection } from "./connection.ts";
+import { loadBullmq } from "./load-bullmq.cjs";
+
+/** BullMQ's queue behind ours: opened on first use, and asked with a time limit. */
+export interface StoredAccess {
+  /**
+   * Resolves with BullMQ's queue, once Redis answers and listeners miss no event from now on.
+   *
+   * @throws {@link ClosedError} after `close()`.
+   * @throws {@link StoreUnavailableError} when Redis is away; it says `outcome`.
+   */
+  open(outcome?: string): Promise<StoredQueue>;
+  /** Asks BullMQ's queue something of one or two round trips. Rejects as `open` does, also when the answer is late. */
+  ask<T>(question: Question<T>): Promise<T>;
+  /** The same, without the wait for listeners. */
+  askAtOnce<T>(question: Question<T>): Promise<T>;
+  /** Resolves with an answer if it comes within the time limit, which began at `startedAtMs` of `performance.now()`. */
+  inTimeSince<T>(startedAtMs: number, question: Promise<T>): Promise<T>;
+  /** Takes a job out of the failed ones; whether it was one of them. Of many calls at once, one gets true. */
+  takeFailed(id: string): Promise<boolean>;
+  /** Gives a dedupeId to a job until it ends, unless a job has it; whether it was free. */
+  holdDedupeId(dedupeId: string, id: string): Promise<boolean>;
+  /** Lets `open` wait for this too, which must settle within the time limit and not reject. */
+  waitFor(beginning: Promise<void>): void;
+  close(): Promise<void>;
+}
+
+/** The least share of the time limit that a question has left once its queue is open. */
+const LEAST_LEFT = 0.25;
+
+type Question<T> = (stored: StoredQueue) => Promise<T>;
+
+export interface StoredSettings {
+  readonly name: string;
+  /** Closed together with the queue. */
+  readonly connection: QueueConnection;
+  readonly prefix: string;
+  readonly timeoutMs: number;
+  readonly logger: Logger;
+}
+
+export function createStoredAccess(settings: StoredSettings): StoredAccess {
+  const { name, connection, prefix, timeoutMs, logger } = settings;
+  // Loaded here rather than with the first question: loading takes about 100 ms, in which no call would leave.
+  const { Queue } = loadBullmq();
+  let stored: StoredQueue | undefined;
+  let beginning: Promise<void> | undefined;
+  let isClosed = false;
+  const reportErrors = createErrorReports(`Queue "${name}"`, logger);
+
+  function assertOpen(): void {
+    if (isClosed) throw new ClosedError(`Queue "${name}"`);
+  }
+
+  /**
+   * BullMQ's queue asks its server for `INFO` once, and stays unusable if that fails (taskforcesh/bullmq#3341 is about the
+   * request itself; checked with bullmq 6.7.0, `init` in redis-connection.js). Then the next question creates another.
+   */
+  function create(): StoredQueue {
+    const queue = new Queue(storedQueueName(name), { connection: connection.client, prefix });
+    reportErrors(queue);
+    queue.waitUntilReady().catch(() => {
+      if (stored === queue) stored = undefined;
+      queue.close().catch(() => undefined);
+    });
+    return queue;
+  }
+
+  /** Creates BullMQ's queue once Redis answers: an earlier one would wait for Redis without end (taskforcesh/bullmq#995). */
+  async function reach(outcome = "nothing was changed"): Promise<StoredQueue> {
+    assertOpen();
+    try {
+      await connection.untilReady(timeoutMs);
+    } catch (cause) {
+      assertOpen();
+      const refusal = redisRefusalOf(cause);
+      const problem = refusal === undefined ? "could not be reached" : "refused it";
+      const met = cause instanceof Error ? ` (${wordsOf(cause)})` : "";
+      const what = `Redis ${problem} within ${timeoutMs} ms${met}; ${outcome}`;
+      const text = `${what}. ${refusal?.remedy ?? "See that Redis runs"}, and try again.`;
+      throw new StoreUnavailableError(text, cause);
+    }
+    assertOpen();
+    stored ??= create();
+    return stored;
+  }
+
+  async function open(outcome?: string): Promise<StoredQueue> {
+    const queue = await reach(outcome);
+    await beginning;
+    assertOpen();
+    return queue;
+  }
+
+  function inTimeSince<T>(startedAtMs: number, question: Promise<T>): Promise<T> {
+    const leftMs = timeoutMs - (performance.now() - startedAtMs);
+    // If this process was blocked meanwhile, Redis still gets some time.
+    return connection.inTime(Math.max(leftMs, timeoutMs * LEAST_LEFT), question);
+  }
+
+  async function answer<T>(opening: Promise<StoredQueue>, question: Question<T>): Promise<T> {
+    const startedAtMs = performance.now();
+    const queue = await opening;
+    try {
+      return await inTimeSince(startedAtMs, question(queue));
+    } catch (cause) {
+      assertOpen();
+      if (cause instanceof SluiceError) throw cause;
+      const refusal = redisRefusalOf(cause);
+      const problem =
+        refusal === undefined
+          ? `Redis gave no answer within ${timeoutMs} ms; it may or may not have done what it was asked`
+          : `Redis refused it: ${refusal.reason}`;
+      const remedy = refusal?.remedy ?? "See that Redis runs, and try again";
+      throw new StoreUnavailableError(`${problem}. ${remedy}.`, cause);
+    }
+  }
+
+  const ask: StoredAccess["ask"] = (question) => answer(open(), question);
+
+  return {
+    open,
+    ask,
+    askAtOnce: (question) => answer(reach(), question),
+    inTimeSince,
+    // The names of BullMQ's keys: `failed`, and `de:<dedupeId>`; checked with bullmq 6.7.0.
+    takeFailed: (id) => ask((queue) => connection.takeOut(queue.toKey("failed"), id)),
+    holdDedupeId: (dedupeId, id) =>
+      ask((queue) => connection.setIfFree(queue.toKey(`de:${dedupeId}`), id)),
+    waitFor(begun) {
+      beginning = begun;
+    },
+    async close() {
+      if (isClosed) return;
+      isClosed = true;
+      await stored?.close();
+      connection.close();
+    },
+  };
+}

@@ -1,0 +1,68 @@
+import type { Worker as StoredWorker } from "bullmq";
+import type { Logger } from "../../core/logger.ts";
+import { createErrorReports, storedQueueName, type QueueConnection } from "./connection.ts";
+import { finalError } from "./errors.ts";
+import { loadBullmq } from "./load-bullmq.cjs";
+import { ASK_AGAIN_MS, createPatientBackend } from "./patient-backend.ts";
+import { publishRetries } from "./stored-events.ts";
+import type { Stored } from "./stored-job.ts";
+
+export interface StoredWorkerSettings {
+  readonly queue: string;
+  readonly connection: QueueConnection;
+  readonly prefix: string;
+  readonly concurrency: number;
+  readonly lockMs: number;
+  readonly logger: Logger;
+}
+
+/**
+ * The share of `lockMs` after which each worker looks for locks that have ended. Another may have looked just before one
+ * ended, and BullMQ lets only one worker do so in each such interval: so a dead worker's job is found within a quarter of
+ * `lockMs`.
+ */
+const LOOK_SHARE = 1 / 8;
+/** A job whose workers keep dying is failed after this many of them: it may be what kills them. */
+const MOST_DEATHS = 10;
+
+/** BullMQ's part of a worker: fetches jobs, keeps their locks, and stores what came of them. `process` gets a job and its lock's token. */
+export function createStoredWorker<Data, Result>(
+  settings: StoredWorkerSettings,
+  process: (job: Stored<Data>, token: string) => Promise<Result | undefined>,
+): StoredWorker<Data, Result | undefined> {
+  const { queue, connection, prefix, concurrency, lockMs, logger } = settings;
+  const { Worker } = loadBullmq();
+  const stored = new Worker<Data, Result | undefined>(
+    storedQueueName(queue),
+    (job, token) => {
+      failDeadly(job);
+      return process(job, token!);
+    },
+    {
+      connection: connection.client,
+      prefix,
+      concurrency,
+      lockDuration: lockMs,
+      stalledInterval: Math.ceil(lockMs * LOOK_SHARE),
+      // BullMQ lets this many pass, and fails the job at the next.
+      maxStalledCount: MOST_DEATHS - 1,
+      // Within BullMQ's default of 15 s, locks would end.
+      runRetryDelay: ASK_AGAIN_MS,
+    },
+    createPatientBackend,
+  );
+  createErrorReports(`A worker of queue "${queue}"`, logger)(stored);
+  publishRetries(stored);
+  return stored;
+}
+
+/**
+ * BullMQ fails no run of a schedule, however often its workers die: by design, while the schedule is there; once it is
+ * gone, BullMQ does (taskforcesh/bullmq#4220). Checked with bullmq 6.7.0 (`moveStalledJobsToWait-9.lua`).
+ */
+function failDeadly({ repeatJobKey, stalledCounter }: Stored<unknown>): void {
+  if (repeatJobKey === undefined || stalledCounter < MOST_DEATHS) return;
+  // In the words that BullMQ has for it.
+  const reason = `job stalled more than allowable limit: its workers have died ${stalledCounter} times`;
+  throw finalError(reason);
+}

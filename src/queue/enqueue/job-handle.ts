@@ -1,0 +1,112 @@
+import type { TryOptions } from "../../throttle/call-options.ts";
+import type { Cost } from "../../throttle/costs.ts";
+import type { StoredAccess } from "../bullmq/stored-queue.ts";
+import type { JobEta } from "../forecast/forecast.ts";
+import type { Job } from "../job.ts";
+import type { FinishedOptions } from "../manage/finished.ts";
+
+/** Where a job is. */
+export type JobState = "waiting" | "active" | "delayed" | "done" | "failed";
+
+/** A job in its queue: what was enqueued, and what one can ask of it. Each method asks Redis anew. */
+export interface QueuedJob<Data, Result = unknown> extends Job<Data> {
+  /** Where the job is; undefined when it was removed, or is done and no longer kept. */
+  state(): Promise<JobState | undefined>;
+  /** The lines that its handlers have logged, the oldest first; empty when the job is not there. */
+  logs(): Promise<readonly string[]>;
+  /** The last progress that its handler has stored; undefined for none. */
+  progress(): Promise<unknown>;
+  /**
+   * When the job is expected to start, by the backlog and the limits of now; undefined when it is not there, or has
+   * ended. Under a rate it is right to about a tenth, while the backlog and its tenants stay as they are. How long
+   * handlers take is not known, so limits on calls at once do not count.
+   */
+  eta(): Promise<JobEta | undefined>;
+  /** Removes the job: true. False when it runs now, was not there, or is the next run of a recurring job. */
+  remove(): Promise<boolean>;
+  /**
+   * Resolves with what its handler returned, as JSON (null for nothing), also when it was done before. The wait
+   * outlasts an outage of Redis. Many waits share one connection. `Result` is the queue's, or that of the call; it is
+   * not checked.
+   *
+   * @throws {@link JobFailedError} when it has failed and will not be tried again.
+   * @throws {@link JobMissingError} when it was removed, or is no longer kept.
+   * @throws {@link JobUnfinishedError} when it has not ended within `timeoutMs`.
+   * @throws {@link StoreUnavailableError} when Redis is away as the wait begins.
+   */
+  finished(options?: FinishedOptions): Promise<Result>;
+  finished<OfThisJob>(options?: FinishedOptions): Promise<OfThisJob>;
+}
+
+/** The state for each of BullMQ's. */
+const STATES: Readonly<Record<string, JobState>> = {
+  waiting: "waiting",
+  prioritized: "waiting",
+  "waiting-children": "waiting",
+  active: "active",
+  delayed: "delayed",
+  completed: "done",
+  failed: "failed",
+};
+
+/** What the methods of a job ask its queue. */
+export interface JobSource {
+  readonly access: StoredAccess;
+  /** Whether a job is in the lane of its key. */
+  readonly isParked: (id: string) => Promise<boolean>;
+  readonly eta: (id: string, about: TryOptions) => Promise<JobEta | undefined>;
+  readonly remove: (id: string) => Promise<boolean>;
+  readonly finished: (id: string, options: FinishedOptions | undefined) => Promise<unknown>;
+}
+
+/** A class, since one call may return 100,000 jobs: their methods are on the prototype. */
+class JobHandle {
+  declare readonly id: string;
+  declare readonly key: string | undefined;
+  declare readonly cost: Cost | undefined;
+  readonly #source: JobSource;
+
+  constructor(source: JobSource) {
+    this.#source = source;
+  }
+
+  state(): Promise<JobState | undefined> {
+    const { access, isParked } = this.#source;
+    return access.ask(async (stored) => {
+      const state = STATES[await stored.getJobState(this.id)];
+      return state === "delayed" && (await isParked(this.id)) ? "waiting" : state;
+    });
+  }
+
+  logs(): Promise<readonly string[]> {
+    return this.#source.access.ask(async (stored) => (await stored.getJobLogs(this.id)).logs);
+  }
+
+  progress(): Promise<unknown> {
+    return this.#source.access.ask(async (stored) => {
+      const job = await stored.getJob(this.id);
+      // BullMQ's progress is 0 before a handler has stored any.
+      return job?.progress === 0 ? undefined : job?.progress;
+    });
+  }
+
+  eta(): Promise<JobEta | undefined> {
+    return this.#source.eta(this.id, { key: this.key, cost: this.cost });
+  }
+
+  remove(): Promise<boolean> {
+    return this.#source.remove(this.id);
+  }
+
+  finished<Result>(options?: FinishedOptions): Promise<Result> {
+    return this.#source.finished(this.id, options) as Promise<Result>;
+  }
+}
+
+/** A job's data and facts, with methods that ask its queue. */
+export function queuedJob<Data, Result>(
+  job: Job<Data>,
+  source: JobSource,
+): QueuedJob<Data, Result> {
+  return Object.assign(new JobHandle(source), job);
+}

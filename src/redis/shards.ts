@@ -1,0 +1,85 @@
+/** Several independent servers: which one holds a name, and their stores as one. */
+import { createHash } from "node:crypto";
+import { LRUCache } from "lru-cache";
+import type { Store } from "../core/store.ts";
+
+/** A point of the ring. Its server holds the names whose hashes lie between the point before and this one. */
+interface Point {
+  readonly value: number;
+  readonly url: string;
+}
+
+/** Hashes for each server: enough that a fourth server takes about a quarter of what three had. */
+const HASHES = 150;
+/** An MD5 hash gives this many points, of 4 bytes each. */
+const POINTS_OF_HASH = 4;
+/** Each draw looks its server up; the servers of this many names are remembered. */
+const NAMES_REMEMBERED = 5_000;
+
+/**
+ * The function that finds the server of a name, by its URL. When a server comes or goes, only its own share of the
+ * names moves.
+ *
+ * Consistent hashing with the points of ketama, as in libmemcached. The points are as fixed as the layout of the
+ * state: with others, names are sought on the wrong servers.
+ */
+export function createShards(urls: readonly string[]): (name: string) => string {
+  const ring = urls.flatMap(pointsOf).toSorted((a, b) => a.value - b.value);
+  const servers = new LRUCache<string, string>({
+    max: NAMES_REMEMBERED,
+    memoMethod: (name) => (ring[firstFrom(ring, hashOf(name).readUInt32LE())] ?? ring[0]!).url,
+  });
+  return (name) => servers.memo(name);
+}
+
+/** The part of a URL that places a server on the ring; a new password moves nothing. */
+export function serverId(url: string): string {
+  const { hostname, port, pathname } = new URL(url);
+  return `${hostname}:${port === "" ? "6379" : port}${pathname === "/" ? "" : pathname}`;
+}
+
+/** Several stores as one: `storeOf` says which one holds a bucket. */
+export function combineStores(stores: readonly Store[], storeOf: (bucket: string) => Store): Store {
+  return {
+    draw: (request) => storeOf(request.bucket).draw(request),
+    giveBack: (request) => storeOf(request.bucket).giveBack(request),
+    settle: (request) => storeOf(request.bucket).settle(request),
+    renew: (request) => storeOf(request.bucket).renew(request),
+    release: (request) => storeOf(request.bucket).release(request),
+    steer: (request) => storeOf(request.bucket).steer(request),
+    peek: (request) => storeOf(request.bucket).peek(request),
+    listen(asker, wake) {
+      for (const store of stores) store.listen(asker, wake);
+    },
+    async close() {
+      await Promise.all(stores.map((store) => store.close()));
+    },
+  };
+}
+
+function pointsOf(url: string): Point[] {
+  const id = serverId(url);
+  const hashes = Array.from({ length: HASHES }, (_, index) => hashOf(`${id}-${index}`));
+  return hashes.flatMap((hash) =>
+    Array.from({ length: POINTS_OF_HASH }, (_, part) => ({
+      value: hash.readUInt32LE(part * 4),
+      url,
+    })),
+  );
+}
+
+/** The index of the first point that is no less than the value; the ring's length if all are less. */
+function firstFrom(ring: readonly Point[], value: number): number {
+  let low = 0;
+  let high = ring.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (ring[middle]!.value < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+function hashOf(text: string): Buffer {
+  return createHash("md5").update(text).digest();
+}

@@ -1,0 +1,269 @@
+import { randomUUID } from "node:crypto";
+import fc from "fast-check";
+import { Redis } from "ioredis";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import type { Limit } from "../../../src/core/limits/rule.ts";
+import { RULES } from "../../../src/core/limits/registry.ts";
+import { keyLimitsOf } from "../../../src/core/policy/per-key.ts";
+import { makePolicy, type Policy } from "../../../src/core/policy/policy.ts";
+import { PRIORITIES } from "../../../src/core/options.ts";
+import type { Change, Store } from "../../../src/core/store.ts";
+import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import { createManualClock } from "../../../src/testing/manual-clock.ts";
+import { createAsker, slotsOf, type Asker, type Wanted } from "../../support/draws/asker.ts";
+import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
+
+let redis: Redis;
+beforeAll(() => {
+  redis = new Redis(inject("redisUrl"));
+});
+afterAll(async () => {
+  await redis.quit();
+});
+
+const KINDS = [...RULES.keys()];
+const PERIODS_US = [1_000_000, 3_000_000, 60_000_000, 86_400_000_000];
+
+/** A limit of any kind that is registered: a new one is found here by itself. */
+function limitOf(kinds: readonly string[]): fc.Arbitrary<Limit> {
+  return fc
+    .record({
+      kind: fc.constantFrom(...kinds),
+      unit: fc.constantFrom("calls", "calls", "tokens"),
+      count: fc.oneof(fc.integer({ min: 1, max: 60 }), fc.integer({ min: 1, max: 20_000 })),
+      periodUs: fc.constantFrom(...PERIODS_US),
+      burst: fc.integer({ min: 5, max: 40 }),
+      isDaily: fc.boolean(),
+    })
+    .map(({ kind, unit, count, periodUs, burst, isDaily }) => {
+      if (!RULES.get(kind)!.isRate) {
+        return { kind, unit: "calls", count, periodUs: 2_000_000, capacity: count };
+      }
+      const capacity = kind.endsWith("bucket") ? burst : Math.max(5, count);
+      const limit = { kind, unit, count: Math.max(5, count), periodUs, capacity };
+      const align = { at: "03:30", timeZone: "Europe/Berlin" };
+      return kind === "fixed-window" && isDaily
+        ? { ...limit, periodUs: 86_400_000_000, align }
+        : limit;
+    });
+}
+
+function policyOf(kinds: readonly string[], most: number): fc.Arbitrary<Policy> {
+  const limits = fc.array(limitOf(kinds), { minLength: most === 1 ? 1 : 0, maxLength: most });
+  const perKey = fc.option(fc.array(limitOf(kinds), { minLength: 1, maxLength: 2 }), { freq: 2 });
+  return fc
+    .record({ limits, perKey: most === 1 ? fc.constant(null) : perKey, own: limitOf(kinds) })
+    .map(({ limits: shared, perKey: fixed, own }) => {
+      const some = shared.length === 0 && fixed === null ? [own] : shared;
+      const keyPolicy =
+        fixed === null ? undefined : { limitsOf: () => fixed, fixed, all: fixed, isLocal: false };
+      return makePolicy(some, keyPolicy, [1_000, 900, 800, 700]);
+    });
+}
+
+const key = fc.constantFrom("a", "b");
+const seldom = fc.nat(9).map((each) => each === 0);
+const wanted: fc.Arbitrary<Wanted> = fc.record(
+  {
+    wanted: fc.oneof(fc.integer({ min: 1, max: 6 }), fc.integer({ min: 1, max: 300 })),
+    cost: fc.record({ calls: fc.integer({ min: 1, max: 3 }), tokens: fc.nat(5) }),
+    key,
+    priority: fc.constantFrom(...PRIORITIES),
+    drewElsewhere: seldom,
+    startsFull: seldom,
+  },
+  { requiredKeys: ["wanted", "cost"] },
+);
+const us = fc.oneof(fc.nat(2_000), fc.nat(60_000), fc.nat(3_000_000));
+const change: fc.Arbitrary<Change> = fc.oneof(
+  fc.record({
+    do: fc.constant("cool" as const),
+    forUs: us,
+    rampUs: fc.constantFrom(1, 1_000_000),
+    slotUs: fc.constantFrom(1, 2 ** 52),
+  }),
+  fc.record({
+    do: fc.constant("cut" as const),
+    factor: fc.constant(700),
+    floor: fc.constant(100),
+    recoverUs: fc.constant(5_000_000),
+    forUs: fc.oneof(fc.constant(0), us),
+    slotUs: fc.constantFrom(1, 2 ** 52),
+  }),
+  fc.record({ do: fc.constant("space" as const), gapUs: fc.nat(50_000), forUs: us }),
+  fc.record({ do: fc.constant("pause" as const), forUs: us }),
+  fc.record({ do: fc.constant("configure" as const), isOverride: fc.boolean() }),
+);
+const asker = fc.nat(3);
+const step = fc.oneof(
+  {
+    weight: 10,
+    arbitrary: fc.record({
+      do: fc.constant("draw" as const),
+      asker,
+      wishes: fc.array(wanted, { minLength: 1, maxLength: 3 }),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("try" as const), asker, wish: wanted }) },
+  { weight: 5, arbitrary: fc.record({ do: fc.constant("wait" as const), us }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ do: fc.constant("giveBack" as const), asker, count: fc.nat(20) }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      do: fc.constant("settle" as const),
+      asker,
+      deltas: fc.record({
+        calls: fc.integer({ min: -1, max: 3 }),
+        tokens: fc.integer({ min: -5, max: 50 }),
+      }),
+      isUnused: fc.boolean(),
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({ do: fc.constantFrom("release", "renew"), asker, count: fc.nat(10) }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      do: fc.constant("steer" as const),
+      asker,
+      change,
+      key: fc.option(key, { nil: undefined, freq: 2 }),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("peek" as const), asker }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({ do: fc.constant("stepBack" as const), us: fc.nat(20_000_000) }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("forget" as const) }) },
+);
+/** What nearly all histories are: calls of one cost, which the plain path of the script serves. */
+const plainStep = fc.oneof(
+  {
+    weight: 10,
+    arbitrary: fc.record({
+      do: fc.constant("draw" as const),
+      asker,
+      wishes: fc
+        .record({
+          wanted: fc.integer({ min: 1, max: 300 }),
+          drewElsewhere: seldom,
+          startsFull: seldom,
+        })
+        .map((each) => [each]),
+    }),
+  },
+  { weight: 8, arbitrary: fc.record({ do: fc.constant("wait" as const), us }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({ do: fc.constant("giveBack" as const), asker, count: fc.nat(20) }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({ do: fc.constant("stepBack" as const), us: fc.nat(20_000_000) }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("forget" as const) }) },
+);
+type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
+
+interface Bench {
+  readonly store: Store;
+  readonly askers: readonly Asker[];
+  readonly forget: () => Promise<void>;
+}
+
+/** What one store answers to one step, in full. */
+async function take({ store, askers, forget }: Bench, given: Step): Promise<unknown> {
+  if (given.do === "forget") return forget();
+  if (given.do === "wait" || given.do === "stepBack") return undefined;
+  const own = askers[(given as { asker: number }).asker]!;
+  const first = own.last === undefined ? [] : slotsOf(own.last);
+  switch (given.do) {
+    case "draw":
+      return own.drawAll(given.wishes).catch(refusal);
+    case "try":
+      return own.drawAll([{ ...given.wish, isTry: true }]).catch(refusal);
+    case "giveBack":
+      return own.giveBack(first.toReversed().slice(0, given.count));
+    case "settle":
+      return first[0] === undefined
+        ? undefined
+        : own.settle(first[0], given.deltas, undefined, given.isUnused);
+    case "release":
+    case "renew": {
+      const leases = Array.from({ length: given.count }, (_, index) => own.lease - 1 - index);
+      return own[given.do](leases.filter((lease) => lease > 0));
+    }
+    case "steer":
+    case "peek": {
+      const keyed = given.do === "steer" && own.policy.perKey !== undefined ? given.key : undefined;
+      const keyLimits = keyLimitsOf(own.policy, keyed);
+      const request = { bucket: "b", terms: own.terms(), key: keyed, keyLimits };
+      if (given.do === "peek") return store.peek(request).catch(refusal);
+      return store.steer({ ...request, change: given.change });
+    }
+  }
+}
+
+function refusal(error: Error): string {
+  const isTooLarge =
+    error.name === "CostTooLargeError" || error.message.startsWith("SLUICE_COST_TOO_LARGE");
+  return isTooLarge ? "cost too large" : `${error.name}: ${error.message}`;
+}
+
+describe.each([
+  {
+    what: "one leaky bucket that is drawn from as most are",
+    policy: policyOf(["leaky-bucket"], 1),
+    steps: plainStep,
+    numRuns: 1_000,
+  },
+  { what: "one limit", policy: policyOf(KINDS, 1), numRuns: 1_500 },
+  { what: "one leaky bucket", policy: policyOf(["leaky-bucket"], 1), numRuns: 1_000 },
+  { what: "any mix of limits, shared and per key", policy: policyOf(KINDS, 3), numRuns: 2_500 },
+])("a bucket with $what", ({ policy, steps: someStep = step, numRuns }) => {
+  it("answers every random history in Redis and in memory with the same numbers", async () => {
+    const policies = fc.array(policy, { minLength: 4, maxLength: 4 });
+    const history = fc.array(someStep as typeof step, { minLength: 1, maxLength: 50 });
+
+    await fc.assert(
+      fc.asyncProperty(policies, fc.nat(3), history, async (given, shared, steps) => {
+        const clock = createManualClock();
+        const prefix = `t${randomUUID()}`;
+        const open = (store: Store, forget: () => Promise<void>): Bench => ({
+          store,
+          forget,
+          askers: given.map((each, index) =>
+            createAsker(store, {
+              bucket: "b",
+              name: `r${index}`,
+              policy: shared > 0 ? given[0]! : each,
+            }),
+          ),
+        });
+        const inMemory = createMemoryStore(clock.nowUs);
+        const inRedis = createPinnedRedisStore(redis, { prefix, nowUs: clock.nowUs });
+        const memory = open(inMemory, () => inMemory.close());
+        const forgetKeys = async (): Promise<void> => {
+          const keys = await redis.keys(`${prefix}:*`);
+          if (keys.length > 0) await redis.del(keys);
+        };
+        const shipped = open(inRedis, forgetKeys);
+
+        for (const each of steps) {
+          if (each.do === "wait") clock.advanceMs(each.us / 1_000);
+          if (each.do === "stepBack") clock.set(clock.nowUs() - each.us);
+
+          expect(await take(shipped, each)).toEqual(await take(memory, each));
+        }
+        await forgetKeys();
+      }),
+      { numRuns: Number(process.env["HISTORIES"] ?? numRuns) },
+    );
+  });
+});

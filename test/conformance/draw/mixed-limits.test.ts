@@ -1,0 +1,135 @@
+import { describe, expect, it } from "vitest";
+import { PAUSED } from "../../../src/core/store.ts";
+import { concurrency, leakyBucket, slidingLog } from "../../../src/core/policy/limit-makers.ts";
+import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
+import { EXCESS } from "../../support/draws/bounds.ts";
+import { simulateParties } from "../../support/draws/simulate.ts";
+import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
+
+const calls = leakyBucket("500/min");
+const tokens = leakyBucket("90000/min", { unit: "tokens", burst: 4_000 });
+const llm = policyOf({ limits: [calls, tokens, concurrency(25)] });
+const costly = { wanted: 1, cost: { tokens: 3_000 } };
+
+describe.each(storeKinds())("a draw on several limits in $name", ({ open }) => {
+  const askerOf = ({ store }: PinnedStore, policy = llm, name = "a") =>
+    createAsker(store, { bucket: "b", name, policy });
+
+  it("passes none of its limits, whichever binds", async () => {
+    const pinned = open();
+    const askers = ["a", "b", "c"].map((name) => askerOf(pinned, llm, name));
+    const passed: { slotUs: number; cost: number }[] = [];
+    const running: { by: number; lease: number; untilUs: number }[] = [];
+    let most = 0;
+
+    for (let round = 0; round < 1_500; round++) {
+      const by = round % 3;
+      const asker = askers[by]!;
+      const cost = 1 + ((round * 7_919) % 400);
+      const lease = asker.lease;
+      const slots = slotsOf(await asker.drawAll([{ wanted: 3, cost: { tokens: cost } }]));
+      for (const [index, slotUs] of slots.entries()) {
+        passed.push({ slotUs, cost });
+        running.push({ by, lease: lease + index, untilUs: slotUs + 3_500_000 });
+      }
+      most = Math.max(most, running.length);
+      pinned.clock.advanceMs(40);
+      const ended = running.filter((each) => each.untilUs <= pinned.clock.nowUs());
+      for (const each of ended) {
+        await askers[each.by]!.release([each.lease]);
+        running.splice(running.indexOf(each), 1);
+      }
+    }
+
+    const inCalls = passed.map(({ slotUs }) => ({ slotUs, cost: 1 }));
+    expect(EXCESS["leaky-bucket"]!(calls, inCalls)).toBeLessThanOrEqual(0);
+    expect(EXCESS["leaky-bucket"]!(tokens, passed)).toBeLessThanOrEqual(0);
+    expect(most).toBeLessThanOrEqual(25);
+    // 25 calls of 3.5 s each: that many leases are what binds.
+    expect(passed.length).toBeGreaterThan(0.9 * 25 * (60 / 3.5));
+  });
+
+  it("takes nothing of one limit when another has no room", async () => {
+    const pinned = open();
+    const asker = askerOf(pinned);
+    await asker.drawAll([{ wanted: 1, cost: { tokens: 4_000 } }]);
+    pinned.clock.advanceMs(1_000);
+    const before = await asker.peek();
+
+    const refused = await askerOf(pinned, llm, "other").drawAll([costly]);
+
+    const after = await asker.peek();
+    expect(slotsOf(refused)).toEqual([]);
+    expect(after.statuses).toEqual(before.statuses);
+  });
+
+  it("names the limit that binds: calls, tokens, leases, a pause, or nothing but the line", async () => {
+    const first = open();
+    await askerOf(first).drawAll([{ wanted: 1, cost: { tokens: 1 } }]);
+    const byCalls = await askerOf(first).drawAll([{ wanted: 1, cost: { tokens: 1 } }]);
+    const second = open();
+    await askerOf(second).drawAll([{ wanted: 1, cost: { tokens: 4_000 } }]);
+    const byTokens = await askerOf(second).drawAll([costly]);
+    const third = open();
+    const narrow = policyOf({ limits: [leakyBucket("500/min"), concurrency(1)] });
+    await askerOf(third, narrow).draw(1);
+    third.clock.advanceMs(200);
+    const byLeases = await askerOf(third, narrow).draw(1);
+    await askerOf(third, narrow).steer({ do: "pause", forUs: 60_000_000 });
+    const byPause = await askerOf(third, narrow).draw(1);
+    const byNone = await askerOf(open()).draw(1);
+
+    const all = [byCalls, byTokens, byLeases, byPause, byNone];
+    expect(all.map(({ granted }) => granted[0]!.bindsAt)).toEqual([1, 2, 2, PAUSED, 0]);
+  });
+
+  it("names a limit of its key after those that all share", async () => {
+    const pinned = open();
+    const policy = policyOf({
+      limits: [leakyBucket("500/s"), slidingLog(500, "1s")],
+      perKey: { limits: [leakyBucket("100/s"), slidingLog(1, "10s")] },
+    });
+    await askerOf(pinned, policy).drawAll([{ wanted: 1, key: "k" }]);
+
+    const refused = await askerOf(pinned, policy, "other").drawAll([{ wanted: 1, key: "k" }]);
+
+    expect(refused.granted[0]).toMatchObject({ bindsAt: 4 });
+    expect(refused.granted[0]!.notBeforeUs).toBeGreaterThan(refused.nowUs);
+  });
+
+  it("gives a call of the whole burst its slot beside three askers whose small ones never end", async () => {
+    const pinned = open();
+    const policy = policyOf({ rate: "100/s", burst: 50 });
+    const small = ["a", "b", "c"].map((name) => ({
+      asker: askerOf(pinned, policy, name),
+      wishes: [{ wanted: 40, cost: 1 }],
+    }));
+    await simulateParties(pinned, small, 3_000);
+    const large = { asker: askerOf(pinned, policy, "large"), wishes: [{ wanted: 1, cost: 50 }] };
+    const startUs = pinned.clock.nowUs();
+
+    const grants = await simulateParties(pinned, [...small, large], 10_000);
+
+    const own = grants.filter(({ by }) => by === 3).map(({ slotUs }) => slotUs - startUs);
+    expect(own.length).toBeGreaterThan(1);
+    // A fair quarter of 100/s is such a call every two seconds.
+    expect(own[0]).toBeLessThanOrEqual(2_500_000);
+    const passed = grants.map(({ slotUs, by }) => ({ slotUs, cost: by === 3 ? 50 : 1 }));
+    expect(EXCESS["leaky-bucket"]!(policy.limits[0]!, passed)).toBeLessThanOrEqual(0);
+  });
+
+  it("gives small calls their slots beside three askers whose large ones never end", async () => {
+    const pinned = open();
+    const policy = policyOf({ rate: "100/s", burst: 50 });
+    const large = ["a", "b", "c"].map((name) => ({
+      asker: askerOf(pinned, policy, name),
+      wishes: [{ wanted: 5, cost: 50 }],
+    }));
+    await simulateParties(pinned, large, 3_000);
+    const small = { asker: askerOf(pinned, policy, "small"), wishes: [{ wanted: 5, cost: 1 }] };
+
+    const grants = await simulateParties(pinned, [...large, small], 20_000);
+
+    expect(grants.filter(({ by }) => by === 3).length).toBeGreaterThan(5);
+  });
+});

@@ -1,0 +1,86 @@
+import { describe, expect, it } from "vitest";
+import { COOLING, PAUSED, SLOWED } from "../../../src/core/store.ts";
+import { tokenBucket } from "../../../src/core/policy/limit-makers.ts";
+import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
+import { storeKinds } from "../../support/draws/store-kinds.ts";
+
+const SECOND_US = 1_000_000;
+
+describe.each(storeKinds())("what holds calls back beside their limits, in $name", ({ open }) => {
+  it("holds calls of a slow limit back no longer than its ramp lasts", async () => {
+    const pinned = open();
+    const limits = [tokenBucket({ capacity: 100, refill: "1/min" })];
+    const a = createAsker(pinned.store, { bucket: "b", name: "a", policy: policyOf({ limits }) });
+    const [slotUs] = slotsOf(await a.draw(1));
+    await a.steer({ do: "cool", forUs: SECOND_US, rampUs: SECOND_US, slotUs: slotUs! });
+    pinned.clock.advanceMs(1_500);
+
+    const tried = { wanted: 1, isTry: true };
+    const { notBeforeUs } = (await a.drawAll([tried])).granted[0]!;
+    pinned.clock.advanceMs(500);
+
+    expect(notBeforeUs).toBe(pinned.clock.nowUs());
+    expect(slotsOf(await a.drawAll([tried]))).toEqual([pinned.clock.nowUs()]);
+  });
+
+  it.each([
+    ["the bucket", undefined],
+    ["a key", "k"],
+  ])("is told by its kind, of a try and of a draw: of %s", async (_whose, key) => {
+    const pinned = open();
+    const policy = policyOf({ rate: "100/s", burst: 20, perKey: { rate: "50/s", burst: 20 } });
+    const a = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const [slotUs] = slotsOf(await a.drawAll([{ wanted: 1, key: "k" }]));
+    const tried = { wanted: 1, key: "k", isTry: true };
+    const bindings = async (): Promise<number[]> => {
+      const answers = [await a.drawAll([tried]), await a.drawAll([{ wanted: 1, key: "k" }])];
+      return answers.map(({ granted }) => granted[0]!.bindsAt);
+    };
+
+    await a.steer({ do: "cool", forUs: SECOND_US, rampUs: 8 * SECOND_US, slotUs: slotUs! }, key);
+    const cooling = await bindings();
+    await a.steer({ do: "pause", forUs: 60 * SECOND_US }, key);
+    const paused = await bindings();
+    await a.steer({ do: "pause", forUs: 0 }, key);
+    pinned.clock.advanceMs(1_200);
+    await a.drawAll([tried]);
+    const slowed = await a.drawAll([tried]);
+
+    expect(cooling).toEqual([COOLING, COOLING]);
+    expect(paused).toEqual([PAUSED, PAUSED]);
+    expect(slotsOf(slowed)).toEqual([]);
+    expect(slowed.granted[0]!.bindsAt).toBe(SLOWED);
+  });
+
+  it("is over when the bucket says that it will be", async () => {
+    const pinned = open();
+    const policy = policyOf({ rate: "100/s" });
+    const a = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const [slotUs] = slotsOf(await a.draw(1));
+    const before = await a.peek();
+    await a.steer({ do: "cool", forUs: SECOND_US, rampUs: 4 * SECOND_US, slotUs: slotUs! });
+
+    const { coolUntilUs, wholeAtUs } = await a.peek();
+    pinned.clock.advanceMs((wholeAtUs - pinned.clock.nowUs()) / 1_000 - 1);
+    const shortBefore = await a.peek();
+    pinned.clock.advanceMs(1);
+
+    expect([before.factor, before.wholeAtUs]).toEqual([1_000, 0]);
+    expect(wholeAtUs - coolUntilUs).toBe(3 * SECOND_US);
+    expect(shortBefore.factor).toBeLessThan(1_000);
+    expect((await a.peek()).factor).toBe(1_000);
+  });
+
+  it("tells of a distance that calls keep, and until when", async () => {
+    const pinned = open();
+    const policy = policyOf({ rate: "100/s" });
+    const a = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    await a.draw(1);
+    await a.steer({ do: "space", gapUs: 50_000, forUs: 2 * SECOND_US });
+
+    expect(await a.peek()).toMatchObject({
+      gapUs: 50_000,
+      gapUntilUs: pinned.clock.nowUs() + 2 * SECOND_US,
+    });
+  });
+});

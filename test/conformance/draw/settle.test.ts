@@ -1,0 +1,201 @@
+import { describe, expect, it } from "vitest";
+import {
+  fixedWindow,
+  leakyBucket,
+  slidingLog,
+  slidingWindow,
+  tokenBucket,
+} from "../../../src/core/policy/limit-makers.ts";
+import type { Limit } from "../../../src/core/limits/rule.ts";
+import { RULES } from "../../../src/core/limits/registry.ts";
+import { createAsker, policyOf, slotsOf, type Asker } from "../../support/draws/asker.ts";
+import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
+
+const unit = "tokens";
+const LIMITS: readonly Limit[] = [
+  leakyBucket("10/s", { unit, burst: 20 }),
+  tokenBucket({ unit, capacity: 20, refill: "10/s" }),
+  slidingLog(20, "2s", { unit }),
+  slidingWindow(20, "2s", { unit }),
+  fixedWindow(20, "2s", { unit }),
+];
+const cases = LIMITS.map((limit) => [limit.kind, limit] as const);
+
+/** When a call of each cost would start that is drawn as soon as it can be. */
+async function slotOf({ clock }: PinnedStore, asker: Asker, tokens: number): Promise<number> {
+  for (;;) {
+    const reply = await asker.drawAll([{ wanted: 1, cost: { tokens } }]);
+    const [slotUs] = slotsOf(reply);
+    if (slotUs !== undefined) return slotUs;
+    clock.set(Math.max(clock.nowUs() + 1, reply.place.turnUs));
+  }
+}
+
+describe("limits that a cost is settled with", () => {
+  it("are of every kind that holds units per time", () => {
+    const kinds = [...RULES.values()].filter(({ isRate }) => isRate).map(({ kind }) => kind);
+
+    expect(LIMITS.map(({ kind }) => kind)).toEqual(kinds);
+  });
+});
+
+describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
+  /** The slots of two calls, the first of which is settled as soon as it has its slot. */
+  async function slotsAfter(limit: Limit, first: number, delta: number): Promise<number[]> {
+    const pinned = open();
+    const policy = policyOf({ limits: [limit] });
+    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const startUs = await slotOf(pinned, asker, first);
+    if (delta !== 0) await asker.settle(startUs, { tokens: delta });
+    const slots = [await slotOf(pinned, asker, 12), await slotOf(pinned, asker, 7)];
+    return slots.map((slotUs) => slotUs - startUs);
+  }
+
+  it.each(cases)("that was higher than the estimate holds up later calls: %s", async (_, limit) => {
+    expect(await slotsAfter(limit, 5, 9)).toEqual(await slotsAfter(limit, 14, 0));
+  });
+
+  it.each(cases)("that was lower gives back what it did not take: %s", async (_, limit) => {
+    expect(await slotsAfter(limit, 14, -9)).toEqual(await slotsAfter(limit, 5, 0));
+  });
+
+  it.each([
+    ["leaky-bucket", 3_200_000],
+    ["token-bucket", 3_200_000],
+    ["sliding-log", 2_000_000],
+  ])("goes into debt where it passes all there is: %s", async (kind, waitUs) => {
+    const limit = LIMITS.find((each) => each.kind === kind)!;
+
+    // 5 + 35 tokens of 20 are used, and the next call takes 12.
+    const [slotUs] = await slotsAfter(limit, 5, 35);
+
+    expect(slotUs).toBe(waitUs);
+  });
+
+  it.each(cases)("is taken from its own call when two leave at once: %s", async (_, limit) => {
+    const slotsFor = async (costs: readonly number[], delta: number): Promise<number[]> => {
+      const pinned = open();
+      const policy = policyOf({ limits: [limit] });
+      const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+      const startUs = pinned.clock.nowUs();
+      for (const cost of costs) await slotOf(pinned, asker, cost);
+      if (delta !== 0) await asker.settle(startUs, { tokens: delta });
+      const slots = [await slotOf(pinned, asker, 12), await slotOf(pinned, asker, 7)];
+      return slots.map((slotUs) => slotUs - startUs);
+    };
+
+    expect(await slotsFor([2, 14], -9)).toEqual(await slotsFor([2, 5], 0));
+  });
+
+  it.each(cases)("never lets more leave at once than all there is: %s", async (_, limit) => {
+    const pinned = open();
+    const policy = policyOf({ limits: [limit] });
+    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const firstUs = await slotOf(pinned, asker, 20);
+    pinned.clock.advanceMs(6_000);
+
+    // All has drained by now, and half of it is used again when the first call turns out to have cost 1.
+    await slotOf(pinned, asker, 10);
+    await asker.settle(firstUs, { tokens: -19 });
+    const second = slotsOf(await asker.drawAll([{ wanted: 9, cost: { tokens: 2 } }]));
+
+    const atOnce = second.filter((slotUs) => slotUs === pinned.clock.nowUs());
+    expect(atOnce).toHaveLength(10 / 2);
+  });
+
+  it("is ignored when another policy holds by then", async () => {
+    const pinned = open();
+    const old = policyOf({ limits: [LIMITS[0]!] });
+    const now = policyOf({ limits: [leakyBucket("20/s", { unit, burst: 20 })] });
+    const before = createAsker(pinned.store, { bucket: "b", name: "before", policy: old });
+    const after = createAsker(pinned.store, { bucket: "b", name: "after", policy: now });
+    const slotUs = await slotOf(pinned, before, 5);
+    await slotOf(pinned, after, 1);
+    const peeked = await after.peek();
+
+    await before.settle(slotUs, { tokens: 15 });
+
+    expect(await after.peek()).toEqual(peeked);
+  });
+
+  it("is settled with the key's limits too", async () => {
+    const pinned = open();
+    const policy = policyOf({
+      limits: [LIMITS[0]!],
+      perKey: { limits: [slidingLog(9, "1h", { unit })] },
+    });
+    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const [slotUs] = slotsOf(await asker.drawAll([{ key: "k", wanted: 1, cost: { tokens: 2 } }]));
+
+    await asker.settle(slotUs!, { tokens: 4 }, "k");
+
+    const { statuses } = await asker.peek("k");
+    expect(statuses.map(({ remaining }) => remaining)).toEqual([14, 3]);
+  });
+
+  it.each([
+    [4, 4],
+    [-1, 9],
+  ])("is settled by %i with a key's quota of a local day", async (delta, left) => {
+    const pinned = open();
+    const align = { at: "03:30", timeZone: "Asia/Tokyo" };
+    const policy = policyOf({ perKey: { limits: [fixedWindow(10, "1d", { unit, align })] } });
+    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+    const [slotUs] = slotsOf(await asker.drawAll([{ key: "k", wanted: 1, cost: { tokens: 2 } }]));
+
+    await asker.settle(slotUs!, { tokens: delta }, "k");
+
+    expect((await asker.peek("k")).statuses).toMatchObject([{ remaining: left }]);
+  });
+});
+
+describe.each(storeKinds())("a slot that no call left on, in $name", ({ open }) => {
+  const SLOW = { limits: [leakyBucket("200/s")], perKey: { rate: "1/h" } };
+  const HOUR_US = 3_600_000_000;
+
+  async function nextSlot(clock: PinnedStore["clock"], asker: Asker): Promise<number> {
+    for (;;) {
+      const reply = await asker.drawAll([{ wanted: 1, key: "k" }]);
+      const [slotUs] = slotsOf(reply);
+      if (slotUs !== undefined) return slotUs;
+      clock.set(reply.granted[0]!.notBeforeUs);
+    }
+  }
+
+  it("gives a key's slow limit back, so that the key has its slot at once", async () => {
+    const { clock, store } = open();
+    const asker = createAsker(store, { bucket: "b", name: "a", policy: policyOf(SLOW) });
+    const [lateUs] = slotsOf(await asker.drawAll([{ wanted: 1, key: "k" }]));
+    clock.set(lateUs! + 50_000);
+    await asker.settle(lateUs!, { calls: -1 }, "k", true);
+
+    const [slotUs] = slotsOf(await asker.drawAll([{ wanted: 1, key: "k" }]));
+
+    expect(slotUs! - lateUs!).toBe(50_000);
+  });
+
+  it("gives nothing back from under a later one, whose time would be handed out twice", async () => {
+    const { clock, store } = open();
+    const policy = policyOf({ limits: [leakyBucket("200/s")], perKey: { rate: "20/s" } });
+    const asker = createAsker(store, { bucket: "b", name: "a", policy });
+    const lateUs = await nextSlot(clock, asker);
+    const laterUs = await nextSlot(clock, asker);
+    expect(laterUs - lateUs).toBe(50_000);
+    await asker.settle(lateUs, { calls: -1 }, "k", true);
+
+    expect((await nextSlot(clock, asker)) - laterUs).toBe(50_000);
+  });
+
+  it("leaves a key that took no slot as it is", async () => {
+    const { clock, store } = open();
+    const asker = createAsker(store, { bucket: "b", name: "a", policy: policyOf(SLOW) });
+    const [firstUs] = slotsOf(await asker.drawAll([{ wanted: 1, key: "k" }]));
+    await asker.settle(firstUs!, { calls: -1 }, "other", true);
+    clock.set(firstUs! + 1_000);
+
+    const reply = await asker.drawAll([{ wanted: 1, key: "k" }]);
+
+    expect(slotsOf(reply)).toEqual([]);
+    expect(reply.granted[0]!.notBeforeUs).toBeGreaterThan(firstUs! + HOUR_US / 2);
+  });
+});

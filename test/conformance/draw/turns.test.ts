@@ -1,0 +1,175 @@
+import { describe, expect, it } from "vitest";
+import { leakyBucket } from "../../../src/core/policy/limit-makers.ts";
+import { createAsker, policyOf, slotsOf, type Asker } from "../../support/draws/asker.ts";
+import { jainIndex, simulate } from "../../support/draws/simulate.ts";
+import { storeKinds } from "../../support/draws/store-kinds.ts";
+
+describe.each(storeKinds())("turns in $name", ({ open }) => {
+  const replicas = (pinned: ReturnType<typeof open>, count: number, rate: string) => {
+    const policy = policyOf({ rate });
+    return Array.from({ length: count }, (_, index) =>
+      createAsker(pinned.store, { bucket: "b", name: `r${index}`, policy }),
+    );
+  };
+
+  it.each([
+    { count: 8, rate: "2/s", forMs: 60_000, calls: 120 },
+    { count: 4, rate: "100/s", forMs: 20_000, calls: 2_000 },
+    { count: 32, rate: "1000/s", forMs: 5_000, calls: 5_000 },
+    { count: 4, rate: "5000/s", forMs: 3_000, calls: 15_000 },
+  ])(
+    "shares $rate evenly among $count replicas and wastes nothing",
+    async ({ count, rate, forMs, calls }) => {
+      const pinned = open();
+
+      const grants = await simulate(pinned, replicas(pinned, count, rate), {
+        forMs,
+        backlog: 2_000,
+      });
+
+      const counts = grants.map((slots) => slots.length);
+      const total = counts.reduce((sum, each) => sum + each, 0);
+      expect(total).toBeGreaterThanOrEqual(calls * 0.998);
+      expect(jainIndex(counts)).toBeGreaterThanOrEqual(0.98);
+    },
+  );
+
+  it("gives the slots of a replica that has died to the others", async () => {
+    const pinned = open();
+    const [dead, ...living] = replicas(pinned, 4, "2/s");
+    await simulate(pinned, [dead!, ...living], { forMs: 10_000, backlog: 100 });
+
+    const grants = await simulate(pinned, living, { forMs: 30_000, backlog: 100 });
+
+    const total = grants.reduce((sum, slots) => sum + slots.length, 0);
+    expect(total).toBeGreaterThanOrEqual(59);
+  });
+
+  it("divides a horizon by the replicas that drew, so that none takes it all", async () => {
+    const pinned = open();
+    const askers = replicas(pinned, 4, "1000/s");
+    for (const asker of askers) await asker.draw(1);
+    pinned.clock.advanceMs(500);
+
+    const reply = await askers[0]!.draw(1_000);
+
+    expect(slotsOf(reply)).toHaveLength(25);
+  });
+
+  it("are of one share for all wishes of a replica together", async () => {
+    const pinned = open();
+    const askers = replicas(pinned, 4, "1000/s");
+    for (const asker of askers) await asker.draw(1);
+    pinned.clock.advanceMs(500);
+
+    const { granted } = await askers[0]!.drawAll(
+      ["a", "b", "c"].map((key) => ({ wanted: 25, key })),
+    );
+
+    const counts = granted.map(({ slotsUs, run }) => slotsUs.length + (run?.count ?? 0));
+    expect(counts).toEqual([25, 0, 0]);
+  });
+
+  it.each([
+    [49, 0],
+    [51, 1],
+  ])(
+    "of a replica that does not come are kept for half a horizon: after %d ms another gets %d",
+    async (lateMs, count) => {
+      const pinned = open();
+      const [first, second, late, other] = replicas(pinned, 4, "10/s");
+      for (const asker of [first!, second!]) await asker.draw(1);
+      const { turnUs } = (await late!.draw(1)).place;
+
+      pinned.clock.set(turnUs + lateMs * 1_000);
+
+      expect(slotsOf(await other!.draw(1))).toHaveLength(count);
+    },
+  );
+
+  it("are not put off by those who are more urgent while a replica only looks in", async () => {
+    const pinned = open();
+    const policy = policyOf({ rate: "10/s", shares: { low: 0.7 } });
+    const [waiter, urgent] = ["a", "b"].map((name) =>
+      createAsker(pinned.store, { bucket: "b", name, policy }),
+    );
+    const low = [{ wanted: 1, priority: "low" }] as const;
+    await waiter!.drawAll(low);
+    const { turnUs } = (await waiter!.drawAll(low)).place;
+    pinned.clock.set(turnUs - 10_000);
+    const passing = await urgent!.drawAll([{ wanted: 1, priority: "critical" }]);
+
+    const { place } = await waiter!.drawAll(low);
+
+    expect(slotsOf(passing)).toHaveLength(1);
+    expect(place.turnUs).toBe(turnUs);
+  });
+
+  it("lets a replica with one call in before the backlog of another has drained", async () => {
+    const pinned = open();
+    const [busy, rare] = replicas(pinned, 2, "1000/s");
+    await simulate(pinned, [busy!], { forMs: 1_000, backlog: 100_000 });
+    const first = await rare!.draw(1);
+
+    const waitUs = slotsOf(first).length === 1 ? 0 : first.place.turnUs - first.nowUs;
+
+    expect(waitUs).toBeLessThanOrEqual(100_000);
+  });
+
+  it.each([
+    ["one limit", policyOf({ rate: "100/s" }), []],
+    ["calls of two costs", policyOf({ rate: "100/s", burst: 2 }), [{ wanted: 20, cost: 2 }]],
+    ["several", policyOf({ limits: [leakyBucket("100/s"), leakyBucket("200/s")] }), []],
+  ])(
+    "wait for a whole share rather than take a crumb before another's (%s)",
+    async (_what, policy, more) => {
+      const pinned = open();
+      const [first, second] = ["a", "b"].map((name) =>
+        createAsker(pinned.store, { bucket: "b", name, policy }),
+      );
+      const draw = async (asker: Asker): Promise<number> =>
+        slotsOf(await asker.drawAll([{ wanted: 20 }, ...more])).length;
+      await draw(first!);
+      await draw(second!);
+      const { turnUs } = second!.last!.place;
+      pinned.clock.set(first!.last!.place.turnUs);
+
+      const early = await draw(second!);
+      const firsts = await draw(first!);
+      pinned.clock.set(turnUs);
+      const inTime = await draw(second!);
+
+      expect(early).toBe(0);
+      expect(firsts).toBeGreaterThan(1);
+      expect(inTime).toBe(firsts);
+    },
+  );
+
+  it.each<[string, (waiter: Asker) => Promise<unknown>]>([
+    ["another policy", async () => undefined],
+    ["a pause", async (waiter) => waiter.steer({ do: "pause", forUs: 0 })],
+  ])("of before are forgotten with %s, and hold nobody back after it", async (what, change) => {
+    const slow = policyOf({ rate: "1/h" });
+    const after = what === "a pause" ? slow : policyOf({ rate: "100/s" });
+    const turnAfterUs = async (isWaiting: boolean): Promise<number> => {
+      const pinned = open();
+      const [holder, waiter] = ["a", "b"].map((name) =>
+        createAsker(pinned.store, { bucket: "b", name, policy: slow }),
+      );
+      await holder!.draw(1);
+      if (isWaiting) await waiter!.draw(1);
+      pinned.clock.advanceMs(5_000);
+      await change(waiter!);
+      const [third, fourth] = ["c", "d"].map((name) =>
+        createAsker(pinned.store, { bucket: "b", name, policy: after }),
+      );
+      await third!.draw(50);
+      const reply = await fourth!.draw(50);
+      return reply.place.turnUs - reply.nowUs;
+    };
+
+    const turnUs = await turnAfterUs(true);
+
+    expect(turnUs).toBe(await turnAfterUs(false));
+  });
+});

@@ -1,0 +1,77 @@
+import { describe, expect, it } from "vitest";
+import { leakyBucket } from "../../../src/core/policy/limit-makers.ts";
+import {
+  createAsker,
+  policyOf,
+  slotsOf,
+  type Asker,
+  type Wanted,
+} from "../../support/draws/asker.ts";
+import { storeKinds } from "../../support/draws/store-kinds.ts";
+
+const ROUNDS = 20;
+const KEY = { wanted: 1, key: "acme" };
+
+describe.each(storeKinds())("the place of a key in $name", ({ open }) => {
+  it.each<[string, readonly Wanted[]]>([
+    [
+      "priorities",
+      [
+        { ...KEY, priority: "high" },
+        { ...KEY, priority: "low" },
+      ],
+    ],
+    ["costs", [KEY, { ...KEY, cost: 2 }]],
+  ])("is one, so that a replica with several %s leaves others their turn", async (_of, wishes) => {
+    const pinned = open();
+    const limits = [leakyBucket("1000/s", { burst: 9 })];
+    const policy = policyOf({ limits, perKey: { concurrency: 1 } });
+    const [many, one] = ["many", "one"].map((name) =>
+      createAsker(pinned.store, { bucket: "b", name, policy }),
+    ) as [Asker, Asker];
+    const served = new Map([
+      [many, 0],
+      [one, 0],
+    ]);
+
+    for (let round = 0; round < ROUNDS; round++) {
+      for (const [asker, wanted] of [[many, wishes] as const, [one, [KEY]] as const]) {
+        const { lease } = asker;
+        const reply = await asker.drawAll(wanted);
+        pinned.clock.advanceMs(20);
+        if (!wanted.some((_wish, index) => slotsOf(reply, index).length > 0)) continue;
+        served.set(asker, served.get(asker)! + 1);
+        await asker.release([lease], "acme");
+      }
+    }
+
+    expect(served.get(one)!).toBeGreaterThanOrEqual(ROUNDS / 4);
+    expect(served.get(many)!).toBeGreaterThanOrEqual(ROUNDS / 4);
+  });
+
+  it("is told apart from that of a newcomer, within one draw", async () => {
+    const pinned = open();
+    const policy = policyOf({ perKey: { concurrency: 3 } });
+    const [holder, first, second] = ["holder", "first", "second"].map((name) =>
+      createAsker(pinned.store, { bucket: "b", name, policy }),
+    ) as [Asker, Asker, Asker];
+    const wishes: readonly Wanted[] = [
+      { ...KEY, wanted: 2, priority: "high" },
+      { ...KEY, priority: "normal" },
+    ];
+    await holder.drawAll([{ ...KEY, wanted: 3 }]);
+    pinned.clock.advanceMs(10);
+    await first.drawAll(wishes);
+    pinned.clock.advanceMs(10);
+    await second.drawAll([KEY]);
+    pinned.clock.advanceMs(10);
+    await holder.release([1, 2, 3], "acme");
+
+    const reply = await first.drawAll(wishes);
+    const after = await second.drawAll([KEY]);
+
+    // Once its first wish has had its share, its next stands behind those who have come meanwhile.
+    const counts = [slotsOf(reply, 0), slotsOf(reply, 1), slotsOf(after)].map((all) => all.length);
+    expect(counts).toEqual([1, 0, 1]);
+  });
+});

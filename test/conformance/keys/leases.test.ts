@@ -1,0 +1,329 @@
+import { randomUUID } from "node:crypto";
+import { Redis } from "ioredis";
+import { describe, expect, inject, it } from "vitest";
+import { concurrency } from "../../../src/core/policy/limit-makers.ts";
+import type { Store } from "../../../src/core/store.ts";
+import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import { runScript } from "../../../src/redis/scripts/script.ts";
+import { leasesRelease } from "../../../src/redis/scripts/leases.ts";
+import { createManualClock, type ManualClock } from "../../../src/testing/manual-clock.ts";
+import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
+import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
+import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
+
+const policy = policyOf({ limits: [concurrency(2, { leaseMs: 5_000 })] });
+
+describe("whoever waits for a lease", () => {
+  const request = (asker: string) => ({
+    bucket: "b",
+    asker,
+    terms: { ...policy, version: 0 },
+    key: undefined,
+    keyLimits: [],
+  });
+
+  /** Who is woken when these of two leases are given back so many ms later, by the order in which they asked. */
+  const WOKEN = [
+    [[1], 0, ["x"]],
+    [[1, 2], 0, ["x", "y"]],
+    // Two of three have not asked again for 1.5 s, so they have gone.
+    [[1, 2], 1_480, ["z"]],
+  ] as const;
+
+  it.each(WOKEN)(
+    "is woken in memory for what is free: %j after %i ms",
+    async (leases, ms, names) => {
+      const clock = createManualClock();
+      const store = createMemoryStore(clock.nowUs);
+      const woken: string[] = [];
+      for (const name of "xyz") store.listen(name, () => woken.push(name));
+      await fill(store, clock);
+      clock.advanceMs(ms);
+
+      await store.release({ ...request("h"), leases });
+
+      expect(woken).toEqual(names);
+    },
+  );
+
+  it.each(WOKEN)(
+    "is woken in Redis for what is free: %j after %i ms",
+    async (leases, ms, names) => {
+      const redis = new Redis(inject("redisUrl"));
+      const clock = createManualClock();
+      const prefix = `t${randomUUID()}`;
+      await fill(createPinnedRedisStore(redis, { prefix, nowUs: clock.nowUs }), clock);
+      clock.advanceMs(ms);
+      const told = { ...leasesRelease, decode: (reply: unknown) => reply };
+
+      const woken = await runScript(redis, told, {
+        ...request("h"),
+        leases,
+        prefix,
+        pinnedUs: clock.nowUs(),
+      });
+      await redis.quit();
+
+      expect(woken).toEqual(names);
+    },
+  );
+
+  /** One holds both leases, and three wait, one after the other. */
+  async function fill(store: Store, clock: ManualClock): Promise<void> {
+    const [holder, ...waiters] = "hxyz"
+      .split("")
+      .map((name) => createAsker(store, { bucket: "b", name, policy }));
+    for (const asker of [holder!, holder!, ...waiters]) {
+      await asker.draw(1);
+      clock.advanceMs(10);
+    }
+  }
+});
+
+describe.each(storeKinds())("a lease in $name", ({ open }) => {
+  const askersOf = ({ store }: PinnedStore, names: string, given = policy) =>
+    names.split("").map((name) => createAsker(store, { bucket: "b", name, policy: given }));
+  const got = async (asker: ReturnType<typeof createAsker>): Promise<number> =>
+    slotsOf(await asker.draw(1)).length;
+
+  it("that is given back goes to whoever has waited the longest, whoever asks first", async () => {
+    const pinned = open();
+    const [holder, first, second, third] = askersOf(pinned, "zxya");
+    await holder!.draw(1);
+    await holder!.draw(1);
+    const order: string[] = [];
+    for (const waiter of [first!, second!, third!]) {
+      await waiter.draw(1);
+      pinned.clock.advanceMs(10);
+    }
+
+    await holder!.release([1]);
+    if ((await got(third!)) > 0) order.push("third");
+    if ((await got(second!)) > 0) order.push("second");
+    if ((await got(first!)) > 0) order.push("first");
+    await holder!.release([2]);
+    if ((await got(third!)) > 0) order.push("third");
+    if ((await got(second!)) > 0) order.push("second");
+    await first!.release([1]);
+    if ((await got(third!)) > 0) order.push("third");
+
+    expect(order).toEqual(["first", "second", "third"]);
+  });
+
+  it("goes to others who wait before a second one to an asker that has got its first", async () => {
+    const pinned = open();
+    const [holder, greedy, other] = askersOf(pinned, "hgo");
+    await holder!.draw(1);
+    await holder!.draw(1);
+    await greedy!.draw(2);
+    pinned.clock.advanceMs(10);
+    await other!.draw(1);
+    pinned.clock.advanceMs(10);
+
+    await holder!.release([1]);
+    const first = slotsOf(await greedy!.draw(2)).length;
+    pinned.clock.advanceMs(10);
+    await holder!.release([2]);
+
+    expect([first, await got(greedy!), await got(other!)]).toEqual([1, 0, 1]);
+  });
+
+  it("is not taken by a newcomer, nor by a try, while somebody waits for it", async () => {
+    const pinned = open();
+    const [holder, waiter, newcomer] = askersOf(pinned, "abc");
+    await holder!.draw(1);
+    await holder!.draw(1);
+    await waiter!.draw(1);
+    await holder!.release([1]);
+
+    const tried = await newcomer!.drawAll([{ wanted: 1, isTry: true }]);
+    const drawn = await newcomer!.draw(1);
+
+    expect([...slotsOf(tried), ...slotsOf(drawn)]).toEqual([]);
+    expect(await got(waiter!)).toBe(1);
+  });
+
+  it("goes to a newcomer when those who waited for it have left", async () => {
+    const pinned = open();
+    const [holder, waiter, newcomer] = askersOf(pinned, "abc");
+    await holder!.draw(1);
+    await holder!.draw(1);
+    await waiter!.draw(1);
+
+    await waiter!.giveBack([]);
+    await holder!.release([1]);
+
+    expect(await got(newcomer!)).toBe(1);
+  });
+
+  it("of an asker that has died comes free at its end", async () => {
+    const pinned = open();
+    const [dead, waiter] = askersOf(pinned, "ab");
+    await dead!.draw(1);
+    await dead!.draw(1);
+
+    pinned.clock.advanceMs(4_999);
+    const before = await got(waiter!);
+    pinned.clock.advanceMs(1);
+    const after = await got(waiter!);
+
+    expect([before, after]).toEqual([0, 1]);
+  });
+
+  it("is still held when its end was seen by a release, and the clock then steps back", async () => {
+    const pinned = open();
+    const [holder, waiter] = askersOf(pinned, "ab");
+    await holder!.draw(1);
+    await holder!.draw(1);
+    pinned.clock.advanceMs(5_000);
+    await holder!.release([]);
+    pinned.clock.advanceMs(-1);
+
+    expect(await got(waiter!)).toBe(0);
+  });
+
+  it("lasts for as long as it is renewed", async () => {
+    const pinned = open();
+    const [holder, waiter] = askersOf(pinned, "ab");
+    await holder!.draw(1);
+    await holder!.draw(1);
+
+    const waited = [];
+    for (let round = 0; round < 10; round++) {
+      pinned.clock.advanceMs(2_000);
+      expect(await holder!.renew([1, 2])).toEqual([]);
+      waited.push(await got(waiter!));
+    }
+
+    expect(new Set(waited)).toEqual(new Set([0]));
+  });
+
+  it("is reported as lost once another may have taken its place", async () => {
+    const pinned = open();
+    const [holder, waiter] = askersOf(pinned, "ab");
+    await holder!.draw(1);
+    pinned.clock.advanceMs(3_000);
+    await holder!.draw(1);
+    pinned.clock.advanceMs(2_000);
+    await waiter!.draw(1);
+
+    const lost = await holder!.renew([1, 2, 3]);
+
+    expect(lost.toSorted((a, b) => a - b)).toEqual([1, 3]);
+  });
+
+  it("is reported as lost by a store that has forgotten the bucket", async () => {
+    const [holder] = askersOf(open(), "a");
+
+    expect(await holder!.renew([1, 2])).toEqual([1, 2]);
+  });
+
+  it("is held back by a waiter that never comes back for 1.5 s, and no longer", async () => {
+    const pinned = open();
+    const [holder, gone, waiter] = askersOf(pinned, "abc");
+    await holder!.draw(1);
+    await holder!.draw(1);
+    await gone!.draw(1);
+    pinned.clock.advanceMs(100);
+    await waiter!.draw(1);
+    await holder!.release([1]);
+
+    const blocked = await got(waiter!);
+    pinned.clock.advanceMs(1_399);
+    const stillBlocked = await got(waiter!);
+    pinned.clock.advanceMs(1);
+    const free = await got(waiter!);
+
+    expect([blocked, stillBlocked, free]).toEqual([0, 0, 1]);
+  });
+
+  it("lets a waiter keep its place for as long as it looks in", async () => {
+    const pinned = open();
+    const [holder, waiter, other] = askersOf(pinned, "abc");
+    await holder!.draw(1);
+    await holder!.draw(1);
+    for (let round = 0; round < 8; round++) {
+      await waiter!.draw(1);
+      pinned.clock.advanceMs(500);
+      await holder!.renew([1, 2]);
+      await other!.draw(1);
+    }
+
+    await holder!.release([1]);
+
+    expect(await got(other!)).toBe(0);
+    expect(await got(waiter!)).toBe(1);
+  });
+
+  it("of a key keeps its waiter's place while all keys have to wait", async () => {
+    const pinned = open();
+    const keyed = policyOf({ rate: "10/s", perKey: { concurrency: 1 } });
+    const [holder, waiter] = askersOf(pinned, "hw", keyed);
+    await holder!.drawAll([{ wanted: 1, key: "k" }]);
+    pinned.clock.advanceMs(500);
+    const [waiting] = (await waiter!.drawAll([{ wanted: 1, key: "k" }])).granted;
+
+    const [, behind] = (await waiter!.drawAll([{ wanted: 50 }, { wanted: 1, key: "k" }])).granted;
+
+    expect(waiting!.place.sinceUs).toBeGreaterThan(0);
+    expect(behind!.place).toEqual(waiting!.place);
+  });
+
+  it("is kept for each key by itself", async () => {
+    const pinned = open();
+    const perKey = policyOf({ perKey: { concurrency: 1 } });
+    const [a, b] = askersOf(pinned, "ab", perKey);
+    await a!.drawAll([{ key: "x", wanted: 1 }]);
+
+    const replies = [
+      await b!.drawAll([{ key: "x", wanted: 1 }]),
+      await b!.drawAll([{ key: "y", wanted: 1 }]),
+    ];
+    await a!.release([1], "x");
+    replies.push(await b!.drawAll([{ key: "x", wanted: 1 }]));
+
+    expect(replies.map((reply) => slotsOf(reply).length)).toEqual([0, 1, 1]);
+  });
+
+  it("still counts for calls that run when its limit is taken away and comes back", async () => {
+    const pinned = open();
+    const [holder] = askersOf(pinned, "a");
+    await holder!.draw(1);
+    await holder!.draw(1);
+    const [without] = askersOf(pinned, "b", policyOf({ rate: "10/s" }));
+    await without!.draw(1);
+    pinned.clock.advanceMs(1_000);
+
+    const [again] = askersOf(pinned, "c");
+
+    expect(await got(again!)).toBe(0);
+  });
+
+  it("that is renewed lasts for another lease's time from then, and no longer", async () => {
+    const pinned = open();
+    const [holder, waiter] = askersOf(pinned, "ab");
+    await holder!.draw(1);
+    await holder!.draw(1);
+    pinned.clock.advanceMs(2_000);
+    await holder!.renew([1]);
+
+    pinned.clock.advanceMs(4_999);
+    const [second, first] = [await got(waiter!), await got(waiter!)];
+    pinned.clock.advanceMs(1);
+    const free = await got(waiter!);
+
+    expect([second, first, free]).toEqual([1, 0, 1]);
+  });
+
+  it("that has ended is lost, also when nobody has taken its place, and is not renewed", async () => {
+    const pinned = open();
+    const [holder, other] = askersOf(pinned, "ab");
+    await holder!.draw(1);
+    pinned.clock.advanceMs(5_000);
+
+    const lost = await holder!.renew([1]);
+
+    expect(lost).toEqual([1]);
+    expect([await got(other!), await got(other!)]).toEqual([1, 1]);
+  });
+});

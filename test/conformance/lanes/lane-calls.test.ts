@@ -1,0 +1,30 @@
+import { expect, it } from "vitest";
+import { createRedisLanes } from "../../../src/redis/queue-store.ts";
+import { openLanes, upTo } from "../../support/jobs/open-lanes.ts";
+
+const lanes = openLanes();
+
+it("a look tells for how many plain calls jobs stand, as the first of them do where they are many", async () => {
+  const { queue } = lanes.open({ rate: "100/s", burst: 10 });
+  await queue.enqueueMany(upTo(10), { key: "a", cost: 3 });
+  const [, last] = await queue.enqueueMany(upTo(2), { key: "a" });
+  await queue.enqueue(0, { key: "b", cost: 5 });
+  await queue.enqueueMany(upTo(4), { cost: 2 });
+  const keyless = await queue.enqueue(0);
+  const store = createRedisLanes(lanes.redis, lanes.prefix);
+
+  const all = await store.look("jobs", last!.id, 100);
+  const few = await store.look("jobs", last!.id, 4);
+  const beyond = await store.look("jobs", keyless.id, 2);
+
+  expect(all.lanes.map(({ key, calls }) => [key, calls])).toEqual([
+    ["a", 32],
+    ["b", 5],
+  ]);
+  expect(all.place).toEqual({ in: "lane", key: "a", before: 11, callsBefore: 31 });
+  expect(all.unlanedCalls).toBe(9);
+  expect(few.lanes.map(({ calls }) => calls)).toEqual([36, 5]);
+  expect(few.place).toMatchObject({ callsBefore: 33 });
+  expect(beyond.place).toEqual({ in: "queue", before: 4, callsBefore: 8 });
+  expect(beyond.unlanedCalls).toBe(10);
+});

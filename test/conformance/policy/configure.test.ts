@@ -1,0 +1,157 @@
+import { describe, expect, it } from "vitest";
+import {
+  fixedWindow,
+  leakyBucket,
+  slidingLog,
+  slidingWindow,
+  tokenBucket,
+} from "../../../src/core/policy/limit-makers.ts";
+import type { Limit } from "../../../src/core/limits/rule.ts";
+import type { Policy } from "../../../src/core/policy/policy.ts";
+import { createAsker, policyOf, slotsOf, type Asker } from "../../support/draws/asker.ts";
+import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
+
+/** A limit, and one of the same kind that holds twice as much. */
+const PAIRS: readonly (readonly [string, Limit, Limit])[] = [
+  ["leaky-bucket", leakyBucket("1/min", { burst: 10 }), leakyBucket("1/min", { burst: 20 })],
+  [
+    "token-bucket",
+    tokenBucket({ capacity: 10, refill: "1/min" }),
+    tokenBucket({ capacity: 20, refill: "1/min" }),
+  ],
+  ["sliding-log", slidingLog(10, "1h"), slidingLog(20, "1h")],
+  ["sliding-window", slidingWindow(10, "1h"), slidingWindow(20, "1h")],
+  ["fixed-window", fixedWindow(10, "1d"), fixedWindow(20, "1d")],
+];
+const fast = policyOf({ rate: "100/s" });
+const slow = policyOf({ rate: "10/s" });
+const override = { do: "configure", isOverride: true } as const;
+
+describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ open }) => {
+  const askerOf = ({ store }: PinnedStore, name: string, policy: Policy): Asker =>
+    createAsker(store, { bucket: "b", name, policy });
+
+  it.each(PAIRS)("keeps what was used as used: %s", async (_kind, from, to) => {
+    const pinned = open();
+    const before = askerOf(pinned, "a", policyOf({ limits: [from] }));
+    const used = [];
+    for (let round = 0; round < 20; round++) used.push(...slotsOf(await before.draw(10)));
+    const after = askerOf(pinned, "b", policyOf({ limits: [to] }));
+
+    await after.steer(override);
+
+    expect(used).toHaveLength(10);
+    expect((await after.peek()).statuses[0]).toMatchObject({ remaining: 10 });
+  });
+
+  it.each(PAIRS)(
+    "has nothing left when it is made narrower than what was used: %s",
+    async (_kind, to, from) => {
+      const pinned = open();
+      const before = askerOf(pinned, "a", policyOf({ limits: [from] }));
+      await before.draw(1, 15);
+      const after = askerOf(pinned, "b", policyOf({ limits: [to] }));
+
+      await after.steer(override);
+
+      expect((await after.peek()).statuses[0]).toMatchObject({ remaining: 0 });
+    },
+  );
+
+  it("holds over a process that declares what its code says anew", async () => {
+    const pinned = open();
+    await askerOf(pinned, "old", fast).draw(1);
+    await askerOf(pinned, "operator", slow).steer(override);
+
+    const started = await askerOf(pinned, "new", fast).draw(1);
+
+    expect(started.newText).toBe(slow.text);
+    expect(slotsOf(started)).toEqual([]);
+    expect(await askerOf(pinned, "operator", slow).peek()).toMatchObject({
+      text: slow.text,
+      isOverride: true,
+    });
+  });
+
+  it("tells each asker at its next draw, and gives it slots by the new policy at the one after", async () => {
+    const pinned = open();
+    const asker = askerOf(pinned, "a", fast);
+    const held = await asker.draw(3);
+    await askerOf(pinned, "operator", slow).steer(override);
+
+    const told = await asker.draw(1);
+    pinned.clock.advanceMs(50);
+    const follower = askerOf(pinned, "a", slow);
+    const [slotUs] = slotsOf(await follower.draw(1));
+
+    expect(told.newText).toBe(slow.text);
+    expect(told.generation).toBeGreaterThan(held.generation);
+    expect(slotUs).toBe(slotsOf(held).at(-1)! + 100_000);
+  });
+
+  it("gives way to what the code says once the override is lifted", async () => {
+    const pinned = open();
+    await askerOf(pinned, "operator", slow).steer(override);
+    await askerOf(pinned, "operator", slow).steer({ do: "configure", isOverride: false });
+
+    const started = await askerOf(pinned, "new", fast).draw(1);
+
+    expect(started.newText).toBeUndefined();
+    expect((await askerOf(pinned, "new", fast).peek()).text).toBe(fast.text);
+  });
+
+  it("goes on under a cooldown and a pause that were there before", async () => {
+    const pinned = open();
+    const asker = askerOf(pinned, "a", fast);
+    const { nowUs } = await asker.draw(1);
+    await asker.steer({ do: "cool", forUs: 5_000_000, rampUs: 1, slotUs: nowUs });
+    await asker.steer({ do: "pause", forUs: 9_000_000 });
+
+    await askerOf(pinned, "operator", slow).steer(override);
+
+    const peeked = await askerOf(pinned, "operator", slow).peek();
+    expect(peeked).toMatchObject({
+      coolUntilUs: nowUs + 5_000_000,
+      pausedUntilUs: nowUs + 9_000_000,
+    });
+  });
+
+  it("still resets at the local time that it did, with what was used as used", async () => {
+    const pinned = open();
+    const align = { at: "03:30", timeZone: "Europe/Berlin" };
+    const policyAt = (max: number): Policy =>
+      policyOf({ limits: [fixedWindow(max, "1d", { align })] });
+    const before = askerOf(pinned, "a", policyAt(10));
+    await before.draw(1, 8);
+    const [standing] = (await before.peek()).statuses;
+    const after = askerOf(pinned, "b", policyAt(20));
+
+    await after.steer(override);
+
+    const [configured] = (await after.peek()).statuses;
+    const atOnce = slotsOf(await after.draw(20));
+    pinned.clock.advanceMs(1_000);
+    const later = slotsOf(await after.draw(20));
+    expect(configured).toEqual({ ...standing, remaining: 12 });
+    expect([...atOnce, ...later]).toHaveLength(12);
+  });
+
+  it.each([
+    ["counts in the new one", "1h", "1min", 0, 6],
+    ["counts no more once it was over", "1min", "1h", 61_000, 10],
+  ])("has a new window, in which what the old one used %s", async (_, from, to, waitMs, left) => {
+    const pinned = open();
+    const hourMs = 3_600_000;
+    pinned.clock.set(
+      Math.ceil(pinned.clock.nowUs() / 1_000 / hourMs) * hourMs * 1_000 + 600_000_000,
+    );
+    const before = askerOf(pinned, "a", policyOf({ limits: [fixedWindow(10, from)] }));
+    await before.draw(1, 4);
+    pinned.clock.advanceMs(waitMs);
+    const after = askerOf(pinned, "b", policyOf({ limits: [fixedWindow(10, to)] }));
+
+    await after.steer(override);
+
+    expect((await after.peek()).statuses[0]).toMatchObject({ remaining: left });
+  });
+});

@@ -1,0 +1,92 @@
+import { describe, expect, it } from "vitest";
+import { slidingLog } from "../../../src/core/policy/limit-makers.ts";
+import type { Policy } from "../../../src/core/policy/policy.ts";
+import { createAsker, policyOf, slotsOf, type Asker } from "../../support/draws/asker.ts";
+import { storeKinds } from "../../support/draws/store-kinds.ts";
+
+const fast = policyOf({ rate: "100/s" });
+const slow = policyOf({ rate: "20/s" });
+
+describe.each(storeKinds())("the policy of a bucket in $name", ({ open }) => {
+  it("is the one that was declared last, for all askers", async () => {
+    const { store, clock } = open();
+    const older = createAsker(store, { bucket: "b", name: "older", policy: fast });
+    const newer = createAsker(store, { bucket: "b", name: "newer", policy: slow });
+    await older.draw(1);
+    clock.advanceMs(5_000);
+
+    const declared = await newer.draw(1);
+    const learned = await older.draw(1);
+    const follower = createAsker(store, { bucket: "b", name: "older", policy: slow });
+    const followed = await follower.draw(1);
+
+    expect(slotsOf(learned)).toEqual([]);
+    expect(slotsOf(followed)[0]! - slotsOf(declared)[0]!).toBe(50_000);
+    expect(declared.newText).toBeUndefined();
+    expect(learned.newText).toBe(slow.text);
+    expect(learned.generation).toBe(declared.generation);
+    expect(learned.version).toBe(declared.version);
+  });
+
+  it("is not changed by a process that declares the same again", async () => {
+    const { store, clock } = open();
+    const first = createAsker(store, { bucket: "b", name: "first", policy: fast });
+    const second = createAsker(store, { bucket: "b", name: "second", policy: fast });
+    const before = await first.draw(1);
+    clock.advanceMs(50);
+
+    const after = await second.draw(1);
+
+    expect(after.generation).toBe(before.generation);
+  });
+
+  it("knows twice as much of a log as its limit held when a larger one takes its place", async () => {
+    const { store, clock } = open();
+    const startUs = clock.nowUs();
+    const few = policyOf({ limits: [slidingLog(5, "1s")] });
+    const older = createAsker(store, { bucket: "b", name: "older", policy: few });
+    for (let second = 0; second < 3; second++) {
+      for (let draw = 0; draw < 6; draw++) await older.draw(5);
+      clock.advanceMs(1_000);
+    }
+    const more = policyOf({ limits: [slidingLog(12, "1min")] });
+    const newer = createAsker(store, { bucket: "b", name: "newer", policy: more });
+    clock.advanceMs(1);
+
+    const { granted } = await newer.drawAll([{ wanted: 1, isTry: true }]);
+
+    expect(granted[0]!.statuses[0]!.nextUs - startUs).toBe(61_000_000);
+  });
+
+  it("keeps what was booked where it was when the rate falls, and spaces the rest anew", async () => {
+    const { store } = open();
+    const older = createAsker(store, { bucket: "b", name: "older", policy: fast });
+    const newer = createAsker(store, { bucket: "b", name: "newer", policy: slow });
+    const booked = slotsOf(await older.draw(5));
+
+    const slots = slotsOf(await newer.draw(1));
+
+    expect(slots).toEqual([booked[4]! + 50_000]);
+  });
+
+  it("is restored from what askers know when the state is lost, newest first", async () => {
+    const { store, clock } = open();
+    const older = createAsker(store, { bucket: "b", name: "older", policy: fast });
+    const newer = createAsker(store, { bucket: "b", name: "newer", policy: slow });
+    await older.draw(1);
+    clock.advanceMs(1_000);
+    const declared = await newer.draw(1);
+
+    const fresh = open();
+    fresh.clock.set(clock.nowUs());
+    const survivorOf = (name: string, policy: Policy, version: number): Asker =>
+      createAsker(fresh.store, { bucket: "b", name, policy, version });
+    const stale = survivorOf("older", fast, declared.version - 1_000_000);
+    await stale.draw(1);
+    await survivorOf("newer", slow, declared.version).draw(1);
+    const answer = await stale.draw(1);
+
+    expect(answer.newText).toBe(slow.text);
+    expect(answer.version).toBe(declared.version);
+  });
+});

@@ -1,0 +1,101 @@
+import { randomUUID } from "node:crypto";
+import { Redis } from "ioredis";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import type { Policy } from "../../../src/core/policy/policy.ts";
+import { createManualClock } from "../../../src/testing/manual-clock.ts";
+import { createAsker, policyOf, type Asker } from "../../support/draws/asker.ts";
+import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
+
+let redis: Redis;
+beforeAll(() => {
+  redis = new Redis(inject("redisUrl"));
+});
+afterAll(async () => {
+  await redis.quit();
+});
+
+const policy = policyOf({ rate: "10/s", burst: 3, concurrency: 5 });
+const US = 1_000_000;
+const BAD = { NaN: Number.NaN, half: 0.5, "2^53": 2 ** 53, Infinity };
+type Tell = (asker: Asker, bad: number) => Promise<unknown>;
+const TELLS: Readonly<Record<string, Tell>> = {
+  "a settled cost": (asker, bad) => asker.settle(US, { calls: bad }),
+  "the slot of a settled cost": (asker, bad) => asker.settle(bad, { calls: 1 }),
+  "a slot given back": (asker, bad) => asker.giveBack([bad]),
+  "a lease renewed": (asker, bad) => asker.renew([bad]),
+  "a lease released": (asker, bad) => asker.release([bad]),
+  "a pause": (asker, bad) => asker.steer({ do: "pause", forUs: bad }),
+  "a gap": (asker, bad) => asker.steer({ do: "space", gapUs: bad, forUs: US }),
+  "a cooldown": (asker, bad) =>
+    asker.steer({ do: "cool", forUs: bad, rampUs: 1, slotUs: Number.MAX_SAFE_INTEGER }),
+  "a cut": (asker, bad) =>
+    asker.steer({ do: "cut", factor: bad, floor: 1, recoverUs: US, forUs: US, slotUs: 2 ** 52 }),
+};
+
+const REFUSED = { reason: expect.stringMatching("SLUICE_BAD_ARGUMENT"), hasChanged: false };
+
+/** What becomes of something bad that an asker tells a bucket, and whether any byte is another after it. */
+async function outcomeOf(
+  bad: Policy,
+  tell: (asker: Asker) => Promise<unknown>,
+): Promise<{ reason: string; hasChanged: boolean }> {
+  const prefix = `t${randomUUID()}`;
+  const store = createPinnedRedisStore(redis, { prefix, nowUs: createManualClock().nowUs });
+  const asker = createAsker(store, { bucket: "b", name: "a", policy });
+  const bytes = async (): Promise<string[]> => {
+    const keys = (await redis.keys(`${prefix}*`)).sort();
+    const dumps = await Promise.all(keys.map((key) => redis.dumpBuffer(key)));
+    return keys.map((key, index) => `${key} ${dumps[index]!.toString("hex")}`);
+  };
+  await asker.draw(2);
+  const before = await bytes();
+
+  const told = tell(createAsker(store, { bucket: "b", name: "a", policy: bad }));
+
+  const reason = await told.then(() => "none", String);
+  const after = await bytes();
+  return { reason, hasChanged: after.join() !== before.join() };
+}
+
+describe("a script in Redis that is told what is no whole number", () => {
+  it.each(
+    Object.keys(TELLS).flatMap((what) => Object.keys(BAD).map((bad) => [what, bad] as const)),
+  )("refuses %s of %s and leaves every byte as it was", async (what, bad) => {
+    const outcome = outcomeOf(policy, (asker) => TELLS[what]!(asker, BAD[bad as keyof typeof BAD]));
+
+    await expect(outcome).resolves.toEqual(REFUSED);
+  });
+});
+
+describe("a script in Redis that is told what can never work", () => {
+  const none = { ...policy, limits: policy.limits.map((limit) => ({ ...limit, count: 0 })) };
+  const { limits: fixed } = none;
+  const perKey = { limitsOf: () => fixed, fixed, all: fixed, isLocal: false };
+  const asks: Readonly<Record<string, (asker: Asker, key: string) => Promise<unknown>>> = {
+    "a draw": (asker, key) => asker.drawAll([{ key, wanted: 1 }]),
+    "a settled cost": (asker, key) => asker.settle(US, { calls: 1 }, key),
+    "a slot given back": (asker, key) => asker.giveBack([US], 1, key),
+    "a lease renewed": (asker, key) => asker.renew([1], key),
+    "a lease released": (asker, key) => asker.release([1], key),
+    "a pause": (asker, key) => asker.steer({ do: "pause", forUs: US }, key),
+    "a look": (asker, key) => asker.peek(key),
+  };
+
+  it.each(Object.keys(asks))("refuses %s under a limit of 0", async (what) => {
+    const outcome = outcomeOf(none, (asker) => asks[what]!(asker, "k"));
+
+    await expect(outcome).resolves.toEqual(REFUSED);
+  });
+
+  it.each(Object.keys(asks))("refuses %s for a key with a limit of 0", async (what) => {
+    const outcome = outcomeOf({ ...policy, perKey }, (asker) => asks[what]!(asker, "k"));
+
+    await expect(outcome).resolves.toEqual(REFUSED);
+  });
+
+  it("refuses a slot that is given back with a cost below 0", async () => {
+    const outcome = outcomeOf(policy, (asker) => asker.giveBack([US], -1));
+
+    await expect(outcome).resolves.toEqual(REFUSED);
+  });
+});

@@ -1,0 +1,176 @@
+import { randomUUID } from "node:crypto";
+import { Redis } from "ioredis";
+import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from "vitest";
+import { leakyBucket } from "../../../src/core/policy/limit-makers.ts";
+import { NO_PLACE, type DrawReply, type DrawRequest, type Wish } from "../../../src/core/store.ts";
+import { packNumbers } from "../../../src/redis/scripts/frame.ts";
+import { runScript, type Script } from "../../../src/redis/scripts/script.ts";
+import { slotsDraw, type SlotsDraw } from "../../../src/redis/scripts/slots-draw.ts";
+import { slotsReturn } from "../../../src/redis/scripts/give-back.ts";
+import { policyOf, slotsOf } from "../../support/draws/asker.ts";
+
+let redis: Redis;
+let prefix: string;
+beforeAll(() => {
+  redis = new Redis(inject("redisUrl"));
+});
+beforeEach(() => {
+  prefix = `t${randomUUID()}`;
+});
+afterAll(async () => {
+  await redis.quit();
+});
+
+const { limits, shares, text } = policyOf({ rate: "10/s", burst: 3 });
+const terms = { limits, shares, text, version: 0 };
+const wish: Wish = {
+  name: " 1",
+  key: undefined,
+  keyLimits: [],
+  costs: [1],
+  wanted: 1,
+  rank: 2,
+  place: NO_PLACE,
+};
+const request: DrawRequest = {
+  bucket: "b",
+  asker: "a",
+  terms,
+  wishes: [wish],
+  horizonUs: 100_000,
+  drewUs: 0,
+  place: NO_PLACE,
+  leases: 0,
+  lease: 1,
+  isTry: false,
+};
+/** As many slots as there are. */
+const greedy = [{ ...wish, wanted: 50 }];
+const slow = { ...terms, limits: [leakyBucket("1/2d")] };
+const fromLimit = (wrong: object): object => ({
+  terms: { ...terms, limits: [{ ...limits[0], ...wrong }] },
+});
+const fromWish = (wrong: object): object => ({ wishes: [{ ...wish, ...wrong }] });
+/** The arguments with another code for the kind of the first limit, which follows on 7 numbers, 5 of terms and a count. */
+function withKind(
+  args: readonly (string | number | Buffer)[],
+  code: number,
+): (typeof args)[number][] {
+  return args.map((arg) => {
+    if (!Buffer.isBuffer(arg)) return arg;
+    const numbers = new Float64Array(Uint8Array.from(arg).buffer);
+    return packNumbers(Array.from(numbers.with(13, code)));
+  });
+}
+const keysOf = async (): Promise<string[]> => (await redis.keys(`${prefix}*`)).sort();
+
+describe("a bucket's keys in Redis", () => {
+  it("share one hash tag, and each expires by itself", async () => {
+    // On a clock that stands still, since a slot whose time has passed leaves no hole.
+    const pinnedUs = 1_790_000_000_000_000;
+    const drawn = { ...request, prefix, pinnedUs, wishes: greedy };
+    const first = await runScript(redis, slotsDraw, drawn);
+    await runScript(redis, slotsDraw, { ...drawn, asker: "other" });
+    await runScript(redis, slotsReturn, {
+      prefix,
+      pinnedUs,
+      bucket: "b",
+      asker: "a",
+      terms,
+      place: first.place,
+      wish,
+      generation: first.generation,
+      slotsUs: [first.nowUs + 50_000],
+    });
+
+    const keys = await keysOf();
+
+    expect(keys).toEqual(["holes", "state", "turns"].map((name) => `${prefix}:{b}:${name}`));
+    for (const key of keys) expect(await redis.pttl(key)).toBeGreaterThan(0);
+  });
+
+  it("outlive the debt of a slow bucket", async () => {
+    await runScript(redis, slotsDraw, { ...request, prefix, terms: slow });
+
+    const twoDaysMs = 2 * 86_400_000;
+    expect(await redis.pttl(`${prefix}:{b}:state`)).toBeGreaterThanOrEqual(twoDaysMs);
+  });
+
+  it("keep their turns as long as the last of them is due", async () => {
+    await runScript(redis, slotsDraw, { ...request, prefix, terms: slow });
+
+    await runScript(redis, slotsDraw, { ...request, prefix, terms: slow, asker: "late" });
+
+    const dueMs = 2 * 86_400_000 - 100;
+    expect(await redis.pttl(`${prefix}:{b}:turns`)).toBeGreaterThanOrEqual(dueMs);
+  });
+
+  it.each<[string, object]>([
+    ["zero wanted", fromWish({ wanted: 0 })],
+    ["half a call wanted", fromWish({ wanted: 1.5 })],
+    ["NaN wanted", fromWish({ wanted: Number.NaN })],
+    ["2^53 wanted", fromWish({ wanted: 2 ** 53 })],
+    ["a negative cost", fromWish({ costs: [-1] })],
+    ["half a cost", fromWish({ costs: [0.5] })],
+    ["a cost of NaN", fromWish({ costs: [Number.NaN] })],
+    ["an infinite cost", fromWish({ costs: [Infinity] })],
+    ["an unknown rank", fromWish({ rank: 4 })],
+    ["a negative rank", fromWish({ rank: -1 })],
+    ["a negative horizon", { horizonUs: -1 }],
+    ["a negative version", { terms: { ...terms, version: -1 } }],
+    ["half a version", { terms: { ...terms, version: 0.5 } }],
+    ["NaN for the last draw", { drewUs: Number.NaN }],
+    ["2^53 for the next lease", { lease: 2 ** 53 }],
+    ["-2^53 for its turn", { place: { ...NO_PLACE, turnUs: -(2 ** 53) } }],
+    ["a count of zero", fromLimit({ count: 0 })],
+    ["a period of NaN", fromLimit({ periodUs: Number.NaN })],
+    ["a period of zero", fromLimit({ periodUs: 0 })],
+    ["a negative capacity", fromLimit({ capacity: -1 })],
+    ["a capacity of 1.5", fromLimit({ capacity: 1.5 })],
+    ["a bad limit of a key", fromWish({ key: "k", keyLimits: [{ ...limits[0], count: 0 }] })],
+  ])("are not written to by a script that is given %s", async (_what, bad) => {
+    const refused = runScript(redis, slotsDraw, { ...request, prefix, ...bad });
+
+    await expect(refused).rejects.toThrow("SLUICE_BAD_ARGUMENT");
+    expect(await keysOf()).toEqual([]);
+  });
+
+  it("are not written to by a script that is given a kind of limit that it does not know", async () => {
+    const unknown: Script<SlotsDraw, DrawReply> = {
+      ...slotsDraw,
+      args: (input) => withKind(slotsDraw.args(input), 99),
+    };
+
+    const refused = runScript(redis, unknown, { ...request, prefix });
+
+    await expect(refused).rejects.toThrow("SLUICE_BAD_ARGUMENT");
+    expect(await keysOf()).toEqual([]);
+  });
+
+  it("hold the very same bytes after a refused cost", async () => {
+    await runScript(redis, slotsDraw, { ...request, prefix, wishes: greedy });
+    const before = await redis.dump(`${prefix}:{b}:state`);
+
+    const refused = runScript(redis, slotsDraw, {
+      ...request,
+      prefix,
+      wishes: [{ ...wish, costs: [4] }],
+    });
+
+    await expect(refused).rejects.toThrow("SLUICE_COST_TOO_LARGE 4 3");
+    expect(await redis.dump(`${prefix}:{b}:state`)).toEqual(before);
+  });
+
+  it("are found again after the server forgot its scripts", async () => {
+    const first = await runScript(redis, slotsDraw, {
+      ...request,
+      prefix,
+      wishes: [{ ...wish, wanted: 3 }],
+    });
+    await redis.script("FLUSH");
+
+    const second = await runScript(redis, slotsDraw, { ...request, prefix });
+
+    expect(slotsOf(second)[0]).toBe(slotsOf(first)[0]! + 100_000);
+  });
+});

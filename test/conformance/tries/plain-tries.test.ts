@@ -1,0 +1,191 @@
+import { randomUUID } from "node:crypto";
+import fc from "fast-check";
+import { Redis } from "ioredis";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { fixedWindow, leakyBucket, tokenBucket } from "../../../src/core/policy/limit-makers.ts";
+import type { Limit } from "../../../src/core/limits/rule.ts";
+import { compilePolicy } from "../../../src/core/policy/policy.ts";
+import type { Change, Store } from "../../../src/core/store.ts";
+import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import { createManualClock } from "../../../src/testing/manual-clock.ts";
+import { createAsker, slotsOf, type Asker } from "../../support/draws/asker.ts";
+import { runScript } from "../../../src/redis/scripts/script.ts";
+import { slotsDraw } from "../../../src/redis/scripts/slots-draw.ts";
+import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
+
+let redis: Redis;
+beforeAll(() => {
+  redis = new Redis(inject("redisUrl"));
+});
+afterAll(async () => {
+  await redis.quit();
+});
+
+const rate = fc
+  .record({ count: fc.integer({ min: 1, max: 5_000 }), per: fc.constantFrom("1s", "7s", "1h") })
+  .map(({ count, per }) => `${count}/${per}` as const);
+const capacity = fc.integer({ min: 3, max: 40 });
+/** The kinds that `lua/lib/fast/plain-try-take.lua` knows. */
+const limit: fc.Arbitrary<Limit> = fc.oneof(
+  fc.tuple(rate, capacity).map(([each, burst]) => leakyBucket(each, { burst })),
+  fc.tuple(rate, capacity).map(([refill, most]) => tokenBucket({ capacity: most, refill })),
+  fc
+    .tuple(capacity, fc.constantFrom("1s" as const, "7s" as const, "1d" as const))
+    .map(([most, per]) => fixedWindow(most, per)),
+);
+const key = fc.constantFrom("a", "b", "c", "d", "e");
+const wish = fc.record({
+  key,
+  wanted: fc.integer({ min: 1, max: 12 }),
+  cost: fc.integer({ min: 1, max: 3 }),
+});
+const us = fc.oneof(fc.nat(2_000), fc.nat(200_000), fc.nat(9_000_000));
+const change: fc.Arbitrary<Change> = fc.record({ do: fc.constant("pause" as const), forUs: us });
+const asker = fc.nat(1);
+const step = fc.oneof(
+  {
+    weight: 12,
+    arbitrary: fc.record({
+      do: fc.constant("try" as const),
+      asker,
+      wishes: fc.uniqueArray(wish, { minLength: 1, maxLength: 5, selector: (each) => each.key }),
+    }),
+  },
+  { weight: 6, arbitrary: fc.record({ do: fc.constant("wait" as const), us }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("draw" as const), asker, wish }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("twice" as const), asker, wish }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      do: fc.constant("settle" as const),
+      asker,
+      key,
+      delta: fc.integer({ min: -2, max: 3 }),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("giveBack" as const), asker, key }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({ do: fc.constant("steer" as const), asker, key, change }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("stepBack" as const), us }) },
+);
+type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
+
+async function take(askers: readonly Asker[], given: Step): Promise<unknown> {
+  if (given.do === "wait" || given.do === "stepBack") return undefined;
+  const own = askers[given.asker]!;
+  const atUs = own.last?.nowUs ?? 0;
+  switch (given.do) {
+    case "try":
+      return own.drawAll(given.wishes.map((each) => ({ ...each, isTry: true })));
+    case "twice":
+      return own.drawAll([given.wish, { ...given.wish, cost: 1 }].map(asTry));
+    case "draw":
+      return own.drawAll([given.wish]);
+    case "settle":
+      return atUs === 0 ? undefined : own.settle(atUs, { calls: given.delta }, given.key);
+    case "giveBack": {
+      const slots = own.last === undefined ? [] : slotsOf(own.last).toReversed();
+      return own.giveBack(slots.slice(0, 5), 1, given.key);
+    }
+    case "steer":
+      return own.steer(given.change, given.key);
+  }
+}
+
+/** Tries look no further than now. */
+function atOnce(store: Store): Store {
+  return {
+    ...store,
+    draw: (request) => store.draw(request.isTry ? { ...request, horizonUs: 0 } : request),
+  };
+}
+
+/** The store that knows no other script for draws than slots-draw. */
+function generalStore(prefix: string, nowUs: () => number): Store {
+  return {
+    ...createPinnedRedisStore(redis, { prefix, nowUs }),
+    async draw(request) {
+      const reply = await runScript(redis, slotsDraw, { ...request, prefix, pinnedUs: nowUs() });
+      return { ...reply, sentAtMs: performance.now() };
+    },
+  };
+}
+
+function asTry<Each extends object>(each: Each): Each & { readonly isTry: true } {
+  return { ...each, isTry: true };
+}
+
+/** All that the keys of a prefix hold, by what follows on it. */
+async function statesOf(prefix: string): Promise<Record<string, string | undefined>> {
+  const keys = (await redis.keys(`${prefix}:*:state`)).sort();
+  const states = await Promise.all(keys.map((each) => redis.getBuffer(each)));
+  return Object.fromEntries(
+    keys.map((each, index) => [each.slice(prefix.length), states[index]?.toString("hex")]),
+  );
+}
+
+describe("tries for keys with one plain limit", () => {
+  it("have the same answers by their own script as in memory and leave the same bytes as by slots-draw; most are its", async () => {
+    const history = fc.array(step, { minLength: 1, maxLength: 50 });
+    const answered = { "bucket/slots-try": 0, "bucket/slots-draw": 0 };
+
+    await fc.assert(
+      fc.asyncProperty(limit, history, async (own, steps) => {
+        const { nowUs, ...clock } = createManualClock();
+        const policy = compilePolicy("test", { perKey: { limits: [own] } });
+        const open = (store: Store): Asker[] =>
+          ["r0", "r1"].map((name) => createAsker(atOnce(store), { bucket: "b", name, policy }));
+        const memory = open(createMemoryStore(nowUs));
+        const onDrawn = (script: string): void =>
+          void (answered[script as "bucket/slots-try"] += 1);
+        const [prefix, other] = [`t${randomUUID()}`, `t${randomUUID()}`];
+        const shipped = open(createPinnedRedisStore(redis, { prefix, nowUs, onDrawn }));
+        const general = open(generalStore(other, nowUs));
+
+        for (const each of steps) {
+          if (each.do === "wait") clock.advanceMs(each.us / 1_000);
+          if (each.do === "stepBack") clock.set(nowUs() - each.us);
+          const expected = await take(memory, each);
+          await take(general, each);
+
+          expect(await take(shipped, each)).toEqual(expected);
+        }
+
+        expect(await statesOf(prefix)).toEqual(await statesOf(other));
+        for (const each of [prefix, other]) {
+          const keys = await redis.keys(`${each}:*`);
+          const lives = await Promise.all(keys.map((name) => redis.pttl(name)));
+          expect(lives.every((life) => life > 0)).toBe(true);
+          if (keys.length > 0) await redis.del(keys);
+        }
+      }),
+      { numRuns: Number(process.env["HISTORIES"] ?? 1_000) },
+    );
+
+    expect(answered["bucket/slots-try"]).toBeGreaterThan(answered["bucket/slots-draw"]);
+  });
+
+  it("keep a key until a minute after its window, also when what was used of it was given back", async () => {
+    const clock = createManualClock();
+    const prefix = `t${randomUUID()}`;
+    const store = atOnce(createPinnedRedisStore(redis, { prefix, nowUs: clock.nowUs }));
+    const policy = compilePolicy("test", { perKey: { limits: [fixedWindow(9, "1d")] } });
+    const asker = createAsker(store, { bucket: "b", name: "a", policy });
+    const endsInMs = 86_400_000 - ((clock.nowUs() / 1_000) % 86_400_000);
+    const lifeMs = async (): Promise<number> => redis.pttl(`${prefix}:{b}:key:k:state`);
+    const tryOnce = asker.drawAll.bind(undefined, [{ key: "k", wanted: 1, isTry: true }]);
+    await tryOnce();
+
+    const first = await tryOnce();
+    const livedMs = await lifeMs();
+    await asker.settle(first.nowUs, { calls: -2 }, "k");
+    await tryOnce();
+
+    for (const each of [livedMs, await lifeMs()]) {
+      expect(each).toBeGreaterThan(endsInMs);
+      expect(each).toBeLessThanOrEqual(endsInMs + 60_000);
+    }
+  });
+});

@@ -1,0 +1,52 @@
+import { readdir } from "node:fs/promises";
+import { describe, expect, it } from "vitest";
+import { compilePolicy } from "../../../src/core/policy/policy.ts";
+import type { Script } from "../../../src/redis/scripts/script.ts";
+import { concurrency, fixedWindow, leakyBucket, slidingLog } from "sluice";
+
+const FOLDER = new URL("../../../src/redis/scripts/", import.meta.url);
+
+async function allScripts(): Promise<Script<object, unknown>[]> {
+  const files = (await readdir(FOLDER)).filter((file) => file.endsWith(".ts"));
+  const modules = await Promise.all(files.map((file) => import(new URL(file, FOLDER).href)));
+  const values = modules.flatMap((module: object) => Object.values(module));
+  return values.filter((value): value is Script<object, unknown> => value?.sha !== undefined);
+}
+
+/** What a cluster reckons a key's slot from: what stands between the first { and the next }. */
+function tagOf(key: string): string {
+  return /\{([^}]+)\}/.exec(key)?.[1] ?? key;
+}
+
+/** One limit of each sort, all with keys of their own where they have any. */
+const { limits } = compilePolicy("test", {
+  limits: [leakyBucket("1/s"), slidingLog(5, "1s"), fixedWindow(5, "1min"), concurrency(3)],
+});
+/** All that a script may be asked about, for three keys at once. */
+const request = {
+  prefix: "sluice",
+  bucket: "bucket",
+  queue: "bucket",
+  terms: { limits, shares: [], text: "", version: 0 },
+  key: "{a}:b%",
+  keyLimits: limits,
+  wish: { key: "{a}:b%", keyLimits: limits },
+  wishes: ["{a}:b%", "}{", "::1"].map((key) => ({ key, keyLimits: limits })),
+};
+const scripts = await allScripts();
+
+describe("in a cluster", () => {
+  it.each(scripts)("$name has all its keys in the slot of its bucket or queue", (script) => {
+    const keys = script.keys(request);
+
+    expect(keys.length).toBeGreaterThan(0);
+    expect([...new Set(keys.map(tagOf))]).toEqual(["bucket"]);
+  });
+
+  it("every script of the folder is looked at", async () => {
+    const lua = await readdir(new URL("../../../lua/", import.meta.url), { recursive: true });
+    const files = lua.filter((file) => /^(?!lib\/).+\.lua$/.test(file));
+
+    expect(scripts.map(({ name }) => `${name}.lua`).toSorted()).toEqual(files.toSorted());
+  });
+});

@@ -1,0 +1,142 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { createSluice, leakyBucket, type Bucket, type BucketOptions, type Sluice } from "sluice";
+import { EXCESS, type Passed } from "../../support/draws/bounds.ts";
+import { startCluster, type RedisCluster } from "../../support/redis/cluster.ts";
+import { reportFigures } from "../../support/docs/report-figures.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+
+let cluster: RedisCluster;
+beforeAll(async () => {
+  cluster = await startCluster();
+});
+afterAll(() => cluster.stop());
+
+let opened: Sluice[] = [];
+afterEach(async () => {
+  await Promise.all(opened.map((sluice) => sluice.close()));
+  opened = [];
+});
+
+function openSluice(prefix: string): Sluice {
+  const sluice = createSluice({ redis: cluster.open(), prefix });
+  opened.push(sluice);
+  return sluice;
+}
+
+/** The same bucket at two replicas. */
+function twoReplicas(prefix: string, options: BucketOptions): readonly [Bucket, Bucket] {
+  return [openSluice(prefix).bucket("b", options), openSluice(prefix).bucket("b", options)];
+}
+
+/** How many keys of this form each primary has. */
+function counts(pattern: string): Promise<number[]> {
+  return Promise.all(
+    cluster.primaries.map(async ({ client }) => (await client.keys(pattern)).length),
+  );
+}
+
+const keys = Array.from({ length: 300 }, (_, index) => `tenant ${index}`);
+const some = keys.slice(0, 40);
+
+describe("in a cluster, the keys of a bucket", () => {
+  it("whose limits are all per key spread over all nodes", async () => {
+    const bucket = openSluice("spread").bucket("b", { perKey: { rate: "10/s" } });
+
+    await Promise.all(keys.map((key) => bucket.draw({ key })));
+    const perNode = await counts("spread:{b:*}:key:*:state");
+
+    reportFigures("300 keys on three nodes", {
+      "fewest on a node": Math.min(...perNode),
+      "most on a node": Math.max(...perNode),
+    });
+    expect(perNode.reduce((sum, count) => sum + count)).toBe(300);
+    for (const count of perNode) expect(count).toBeGreaterThan(60);
+  });
+
+  it("lie in one slot if they share a limit", async () => {
+    const bucket = openSluice("shared").bucket("b", { rate: "1000/s", perKey: { rate: "10/s" } });
+
+    await Promise.all(some.map((key) => bucket.draw({ key })));
+    const perNode = await counts("shared:{b}:key:*:state");
+
+    expect(perNode.toSorted((a, b) => a - b)).toEqual([0, 0, some.length]);
+  });
+
+  it("keep their limits over all replicas, in every window", async () => {
+    const replicas = twoReplicas("limits", { perKey: { rate: "20/s", burst: 3 } });
+    const passed = new Map(some.map((key) => [key, [] as Passed[]]));
+
+    const calls = some.flatMap((key) =>
+      Array.from({ length: 20 }, async (_, call) => {
+        const { atMs } = await replicas[call % 2]!.draw({ key });
+        passed.get(key)!.push({ slotUs: Math.round(atMs * 1_000), cost: 1 });
+      }),
+    );
+    await Promise.all(calls);
+
+    const excessOf = EXCESS["leaky-bucket"]!;
+    const limit = leakyBucket("20/s", { burst: 3 });
+    for (const each of passed.values()) {
+      expect(each).toHaveLength(20);
+      expect(excessOf(limit, each)).toBeLessThanOrEqual(0);
+    }
+  });
+
+  it("are paused together, by any replica, and go on together", async () => {
+    const [here, there] = twoReplicas("pause", { perKey: { rate: "1000/s" } });
+    await there.tryDraw({ key: some[0]! });
+
+    await here.pause();
+    const decisions = await Promise.all(some.map((key) => there.tryDraw({ key })));
+    const waiting = some.map((key) => there.draw({ key }));
+    await here.resume();
+
+    expect(decisions.filter(({ allowed }) => allowed)).toEqual([]);
+    expect(await Promise.all(waiting)).toHaveLength(some.length);
+  });
+
+  it("get another policy together, from any replica", async () => {
+    const policy = (burst: number): BucketOptions => ({ perKey: { rate: "1/h", burst } });
+    const [here, there] = twoReplicas("configure", policy(5));
+    await Promise.all(some.slice(0, 20).map((key) => there.tryDraw({ key })));
+
+    await here.configure({ perKey: { rate: "1/h", burst: 9 } });
+    const decisions = await Promise.all(some.map((key) => there.tryDraw({ key })));
+
+    const capacities = decisions.map(({ limits }) => limits[0]!.capacity);
+    expect(new Set(capacities)).toEqual(new Set([9]));
+    expect(await there.peek({ key: some[7]! })).toMatchObject({ policyFrom: "configured" });
+  });
+
+  it("get the leases that other replicas give back", async () => {
+    const [here, there] = twoReplicas("leases", { perKey: { concurrency: 1 } });
+    const running = await Promise.all(some.map((key) => here.draw({ key })));
+    const waiting = some.map((key) => there.draw({ key }));
+    await waitUntil(() => there.waiting === some.length, "all wait");
+
+    for (const slot of running) slot.release();
+    const slots = await Promise.all(waiting);
+
+    expect(slots.map(({ key, bucket }) => `${bucket} ${key}`)).toEqual(
+      some.map((key) => `b ${key}`),
+    );
+    for (const slot of slots) slot.release();
+  });
+
+  it("are those of a queue's jobs as well", async () => {
+    const sluice = openSluice("jobs");
+    const bucket = sluice.bucket("b", { perKey: { rate: "100/s" } });
+    const queue = sluice.queue<string>("jobs", { bucket });
+    const done: string[] = [];
+    sluice.worker(queue, async ({ data, key }) => {
+      await bucket.throttled(async () => {}, { key: key! })();
+      done.push(data);
+    });
+
+    for (const key of some) await queue.enqueueMany([key, key], { key });
+    await waitUntil(() => done.length === 2 * some.length, "all are done");
+
+    expect(done.toSorted()).toEqual(some.flatMap((key) => [key, key]).toSorted());
+    expect((await counts("jobs:{b:*}:key:*:state")).every((count) => count > 0)).toBe(true);
+  });
+});

@@ -1,0 +1,40 @@
+import { describe, expect, inject, it } from "vitest";
+import { children } from "../../support/children/child.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+import { reportFigures } from "../../support/docs/report-figures.ts";
+import { figuresOf } from "../../support/draws/steady-draws.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { worstWindow } from "sluice/testing";
+
+const RATE = 300;
+const PROCESSES = 4;
+const LINES = 250;
+const sluices = realSluices();
+const processes = children();
+
+describe("1,000 replicas that begin at the same instant on an empty bucket", () => {
+  it("get no more in their first second, or ever, than the rate", async () => {
+    const args = [inject("redisUrl"), sluices.prefix(), `${RATE}/s`, String(LINES)];
+    const herd = Array.from({ length: PROCESSES }, () => processes.start("many-lines.ts", args));
+    await waitUntil(
+      () => herd.every(({ messages }) => messages.includes("ready")),
+      "all are ready",
+    );
+
+    for (const child of herd) child.send("go");
+    const codes = await Promise.all(herd.map(({ ended }) => ended));
+
+    const atMs = herd.flatMap(({ messages }) => messages.filter(Array.isArray).flat() as number[]);
+    const first = Math.min(...atMs);
+    const firstSecond = atMs.filter((at) => at < first + 1_000).length;
+    const figures = figuresOf(atMs, RATE);
+    reportFigures(`${PROCESSES * LINES} replicas begin at one instant`, {
+      ...figures,
+      [`calls in the first second, of ${RATE}`]: firstSecond,
+    });
+    expect(codes).toEqual(Array.from({ length: PROCESSES }, () => 0));
+    expect(atMs).toHaveLength(PROCESSES * LINES);
+    expect(worstWindow(atMs, 999.999)).toBeLessThanOrEqual(RATE);
+    expect(figures.extra).toBe(0);
+  });
+});

@@ -1,0 +1,123 @@
+import { describe, expect, it } from "vitest";
+import { ClosedError, StoreUnavailableError, type Queue, type Sluice } from "sluice";
+import { openSluice, portOf, startOwnRedis, startProxy } from "../../support/redis/for-one-test.ts";
+import { freePort } from "../../support/redis/redis-port.ts";
+import { rejectionOf } from "../../support/async/rejection.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+
+function openQueue(port: number): { sluice: Sluice; queue: Queue<number> } {
+  const sluice = openSluice({ redis: `redis://127.0.0.1:${port}`, storeTimeoutMs: 500 });
+  const bucket = sluice.bucket("b", { rate: "100/s" });
+  return { sluice, queue: sluice.queue<number>("jobs", { bucket }) };
+}
+
+/** Enqueues jobs of data 0 until one is heard of. */
+async function hearOne(queue: Queue<number>, heard: readonly string[]): Promise<void> {
+  await waitUntil(async () => {
+    await queue.enqueue(0).catch(() => undefined);
+    return heard.length > 0;
+  }, "an event is heard");
+}
+
+/** All that one can ask of a queue and its jobs. */
+const questions: [string, (queue: Queue<number>) => Promise<unknown>][] = [
+  ["counts", (queue) => queue.counts()],
+  ["job", (queue) => queue.job("1")],
+  ["pause", (queue) => queue.pause()],
+  ["resume", (queue) => queue.resume()],
+  ["drain", (queue) => queue.drain()],
+  ["remove", (queue) => queue.remove("1")],
+  ["reprioritise", (queue) => queue.reprioritise("1", "high")],
+  ["failed", (queue) => queue.failed()],
+  ["replay", (queue) => queue.replay({})],
+  ["replay of an id", (queue) => queue.replay("1")],
+  ["purge", (queue) => queue.purge({})],
+  ["purge of an id", (queue) => queue.purge("1")],
+];
+
+describe("a queue whose Redis is away", () => {
+  it.each(questions)("refuses %s in time", async (_name, ask) => {
+    const { queue } = openQueue(await freePort("127.0.0.1"));
+
+    const reason = await rejectionOf(ask(queue));
+
+    expect(reason).toBeInstanceOf(StoreUnavailableError);
+    expect((reason as Error).message).toContain("within 500 ms");
+  });
+
+  it.each(questions)("refuses %s in time when it was there before", async (_name, ask) => {
+    const redis = await startOwnRedis();
+    const { queue } = openQueue(portOf(redis));
+    await queue.counts();
+    await redis.stop();
+
+    expect(await rejectionOf(ask(queue))).toBeInstanceOf(StoreUnavailableError);
+  });
+
+  it.each(questions)("refuses %s in time when it does not answer", async (_name, ask) => {
+    const proxy = await startProxy(await startOwnRedis());
+    const { queue } = openQueue(proxy.port);
+    await queue.counts();
+    proxy.set("stall");
+
+    expect(await rejectionOf(ask(queue))).toBeInstanceOf(StoreUnavailableError);
+  });
+
+  it("refuses what is asked of a job, and the beginning of a wait for its end", async () => {
+    const redis = await startOwnRedis();
+    const { queue } = openQueue(portOf(redis));
+    const job = await queue.enqueue(1);
+    await redis.stop();
+
+    const asked = [job.state(), job.logs(), job.progress(), job.remove(), job.finished()];
+    const reasons = await Promise.all(asked.map(rejectionOf));
+
+    for (const reason of reasons) expect(reason).toBeInstanceOf(StoreUnavailableError);
+  });
+
+  it("goes on hearing of events and of ends once it is there again", async () => {
+    const proxy = await startProxy(await startOwnRedis());
+    const { sluice, queue } = openQueue(proxy.port);
+    const done: unknown[] = [];
+    const waiting: string[] = [];
+    queue.on("done", ({ result }) => void done.push(result));
+    queue.on("waiting", ({ jobId }) => void waiting.push(jobId));
+    await hearOne(queue, waiting);
+    const job = await queue.enqueue(1);
+    const ended = job.finished();
+    await rejectionOf(job.finished({ timeoutMs: 0 }));
+
+    proxy.set("stall");
+    await rejectionOf(queue.counts());
+    proxy.set("pass");
+    proxy.cut();
+    sluice.worker(queue, async ({ data }) => data);
+
+    expect(await ended).toBe(1);
+    await waitUntil(() => done.includes(1), "the event is heard");
+  });
+
+  it("hears of events that somebody wanted to hear before it was there", async () => {
+    const port = await freePort("127.0.0.1");
+    const { sluice, queue } = openQueue(port);
+    const waiting: string[] = [];
+    queue.on("waiting", ({ jobId }) => void waiting.push(jobId));
+    await rejectionOf(queue.counts());
+
+    await startOwnRedis({ port });
+    sluice.worker(queue, async () => {});
+    await hearOne(queue, waiting);
+
+    expect(waiting[0]).toBeTypeOf("string");
+  });
+});
+
+describe("a queue that is closed", () => {
+  it.each(questions)("refuses %s", async (_name, ask) => {
+    const { sluice, queue } = openQueue(await freePort("127.0.0.1"));
+
+    await sluice.close();
+
+    expect(await rejectionOf(ask(queue))).toBeInstanceOf(ClosedError);
+  });
+});

@@ -1,0 +1,74 @@
+import { Queue as StoredQueue } from "bullmq";
+import { Redis } from "ioredis";
+import { afterEach, describe, expect, inject, it } from "vitest";
+import { parkFromProducer, type ParkParts } from "../../../src/queue/lanes/park.ts";
+import type { Stored } from "../../../src/queue/bullmq/stored-job.ts";
+import { PARK_MS } from "../../../src/queue/bullmq/stored-job.ts";
+import { createRedisLanes } from "../../../src/redis/queue-store.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+
+const AN_HOUR_MS = 3_600_000;
+const sluices = realSluices();
+let endings: (() => Promise<unknown>)[] = [];
+
+afterEach(async () => {
+  for (const end of endings.toReversed()) await end();
+  endings = [];
+});
+
+/** A queue of BullMQ's, and lanes that cannot be reached the first time. */
+function openCutOff() {
+  const prefix = sluices.prefix();
+  const connection = new Redis(inject("redisUrl"), { maxRetriesPerRequest: null });
+  const stored = new StoredQueue<number>("{jobs}", { prefix, connection });
+  endings.push(
+    () => connection.quit(),
+    () => stored.close(),
+  );
+  const lanes = createRedisLanes(connection, prefix);
+  const warnings: string[] = [];
+  let tries = 0;
+  const parts: ParkParts = {
+    name: "jobs",
+    logger: { warn: (_facts, text) => void warnings.push(text), error: () => {} },
+    lanes: {
+      ...lanes,
+      async join(queue, jobs) {
+        tries += 1;
+        if (tries === 1) throw new Error("the connection was lost");
+        return lanes.join(queue, jobs);
+      },
+    },
+    weightOf: () => undefined,
+    open: async () => stored,
+  };
+  const joinLanes = (queue: StoredQueue, jobs: readonly Stored<unknown>[]): Promise<void> =>
+    parkFromProducer(parts, queue, jobs);
+  const store = async (delay: number): Promise<Stored<unknown>> =>
+    (await stored.add("key k", 1, { delay })) as Stored<unknown>;
+  return { stored, lanes, warnings, joinLanes, store };
+}
+
+describe("jobs whose way to their lanes was cut off", () => {
+  it("join them when Redis is back, and not only when they come due", async () => {
+    const { stored, lanes, warnings, joinLanes, store } = openCutOff();
+    const job = await store(PARK_MS);
+
+    await joinLanes(stored, [job]);
+
+    await waitUntil(async () => (await lanes.parked("jobs")) === 1, "the job is in its lane");
+    expect(warnings).toEqual([expect.stringContaining("the connection was lost")]);
+  });
+
+  it("are left alone if they had joined after all, and wait for another try since", async () => {
+    const { stored, lanes, joinLanes, store } = openCutOff();
+    const retried = await store(AN_HOUR_MS);
+    const cutOff = await store(PARK_MS);
+
+    await joinLanes(stored, [retried, cutOff]);
+
+    await waitUntil(async () => (await lanes.parked("jobs")) > 0, "a job is in its lane");
+    expect(await lanes.parked("jobs")).toBe(1);
+  });
+});

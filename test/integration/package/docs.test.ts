@@ -1,0 +1,64 @@
+import { readFile, readdir } from "node:fs/promises";
+import { describe, expect, inject, it } from "vitest";
+import { docBlocks, runDocBlock } from "../../support/docs/doc-blocks.ts";
+
+/** A page of tables only. */
+const WITHOUT_BLOCKS = "docs/coming-from.md";
+const docs = (await readdir("docs")).filter((name) => name.endsWith(".md"));
+const pages = ["README.md", ...docs.map((name) => `docs/${name}`)];
+const blocks = (await Promise.all(pages.map(docBlocks))).flat();
+
+describe("the documentation", () => {
+  it.each(blocks)("runs and prints what it says: $name", async ({ code, promised }) => {
+    const run = await runDocBlock(code, {
+      redisUrl: inject("redisUrl"),
+      builtRoot: inject("builtRoot"),
+    });
+
+    expect(run).toMatchObject({ code: 0, errors: "" });
+    for (const output of promised) expect(run.output).toContain(output);
+  });
+
+  it("has a block on each of its pages but one", () => {
+    const withBlocks = new Set(blocks.map(({ name }) => name.split(",")[0]));
+
+    expect(pages.filter((page) => !withBlocks.has(page))).toEqual([WITHOUT_BLOCKS]);
+  });
+});
+
+describe("docs/reliability.md", () => {
+  it("names each file of test/faults, and no test that there is not", async () => {
+    const page = await readFile("docs/reliability.md", "utf8");
+    const faults = page.slice(page.indexOf("## Faults"), page.indexOf("### Measured"));
+    const cells = faults.matchAll(/`(?:test\/)?([a-z0-9]+(?:[/-][a-z0-9]+)*(?:-\*)?)`(?=[,.; |])/g);
+    const named = [...cells].map(([, name]) => (name!.includes("/") ? name! : `faults/${name}`));
+    const tests = (await readdir("test", { recursive: true }))
+      .filter((path) => path.endsWith(".test.ts"))
+      // The page names a test by its project and its file: `faults/wire`, or just `wire`.
+      .map((path) => path.replace(/^(\w+)\/(?:.*\/)?([^/]+)\.test\.ts$/, "$1/$2"));
+    const isMeant = (name: string, test: string): boolean =>
+      name.endsWith("*") ? test.startsWith(name.slice(0, -1)) : test === name;
+
+    const unnamed = tests.filter((test) => !named.some((name) => isMeant(name, test)));
+    expect(unnamed.filter((test) => test.startsWith("faults/"))).toEqual([]);
+    expect(named.filter((name) => !tests.some((test) => isMeant(name, test)))).toEqual([]);
+  });
+});
+
+describe("docs/errors.md", () => {
+  it("names exactly the classes and codes that there are", async () => {
+    const files = ["src/core/errors.ts", "src/queue/errors.ts"];
+    const sources = await Promise.all(files.map((file) => readFile(file, "utf8")));
+    const page = await readFile("docs/errors.md", "utf8");
+
+    const inSource = [
+      ...sources.join("\n").matchAll(/readonly name = "(\w+)";\s+readonly code = "(\w+)"/g),
+    ];
+    const onPage = [...page.matchAll(/^\| `(\w+)` +\| `(ERR_\w+)`/gm)];
+
+    const pairs = (found: RegExpMatchArray[]): string[] =>
+      found.map(([, name, code]) => `${name} ${code}`).sort();
+    expect(pairs(onPage)).toEqual(pairs(inSource));
+    expect(inSource.length).toBeGreaterThan(5);
+  });
+});

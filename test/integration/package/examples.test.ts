@@ -1,0 +1,86 @@
+import { readFile } from "node:fs/promises";
+import { describe, expect, inject, it } from "vitest";
+import { PAIRS } from "../../../examples/stand-ins/pairs.ts";
+import { scriptProcesses, type ScriptProcess } from "../../support/children/script-process.ts";
+
+const scripts = scriptProcesses();
+/** As on a machine on which nothing is set up. */
+const BARE = Object.fromEntries(Object.values(PAIRS).map(({ needs }) => [needs, undefined]));
+
+function runExample(
+  args: readonly string[],
+  env: Record<string, string | undefined> = {},
+): ScriptProcess {
+  return scripts.start("examples/run.ts", {
+    args,
+    env: { ...BARE, REDIS_URL: inject("redisUrl"), ...env },
+  });
+}
+
+const PRINTED: Readonly<Record<string, readonly string[]>> = {
+  webhook: ["invoice.created was answered 200", "invoice.paid was answered 200"],
+  llm: [
+    "You asked: Why is the sky blue?",
+    "used 12 of 105 estimated tokens",
+    "You asked: Who wrote Middlemarch?",
+  ],
+  payment: ["1200 cents: succeeded as pi_1", "700 cents: not charged, card_declined"],
+};
+
+describe("npm run example", () => {
+  it.each(Object.keys(PAIRS))(
+    "runs the %s worker and its producer without any key",
+    async (name) => {
+      const example = runExample([name]);
+
+      const exitCode = await example.ended;
+
+      expect({ exitCode, stderr: example.stderr }).toEqual({ exitCode: 0, stderr: "" });
+      expect(example.stdout).toContain("is not set, so a stand-in on http://127.0.0.1:");
+      for (const line of PRINTED[name]!)
+        expect(example.stdout).toMatch(new RegExp(`^producer +${escaped(line)}$`, "m"));
+      expect(example.stdout).toContain('"msg":"Closed."');
+    },
+  );
+
+  it("brings a Redis of its own where there is none", async () => {
+    const example = runExample(["webhook"], { REDIS_URL: undefined });
+
+    expect(await example.ended).toBe(0);
+  });
+
+  it.each([
+    [["unknown"], {}, "Say which: npm run example -- webhook | llm | payment"],
+    [[], {}, "Say which"],
+    [["payment"], { STRIPE_SECRET_KEY: "sk_live_secret" }, "give a test key"],
+  ])("refuses %j with %j", async (args, env, problem) => {
+    const example = runExample(args, env);
+
+    expect(await example.ended).toBe(2);
+
+    expect(example.stderr).toContain(problem);
+    expect(example.stderr).not.toContain("secret");
+  });
+
+  it("is named with each of its pairs in the examples' README, beside the files", async () => {
+    const page = await readFile("examples/README.md", "utf8");
+
+    for (const [name, { worker, producer }] of Object.entries(PAIRS)) {
+      expect(page).toContain(`npm run example -- ${name}`);
+      expect(page).toContain(`(${producer.replace("examples/", "")})`);
+      expect(page).toContain(`(../${worker})`);
+    }
+  });
+
+  it("is what package.json says that it is", async () => {
+    const { scripts: named } = JSON.parse(await readFile("package.json", "utf8")) as {
+      scripts: Record<string, string>;
+    };
+
+    expect(named["example"]).toBe("tsx --conditions=@sluice/source examples/run.ts");
+  });
+});
+
+function escaped(text: string): string {
+  return text.replaceAll(/[.?]/g, String.raw`\$&`);
+}

@@ -1,0 +1,179 @@
+import { execFile } from "node:child_process";
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { build, type BuildOptions } from "esbuild";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import webpack from "webpack";
+import { installPacked, type Consumer } from "../../support/setup/packed-package.ts";
+
+const run = promisify(execFile);
+const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
+const TSC = join(ROOT, "node_modules/.bin/tsc");
+const SERVICE = join(ROOT, "test/support/processes/consumer.ts");
+const HANDLER = `module.exports = async ({ data }) => \`did \${data.name} in a process of its own\`;\n`;
+const STRICT = {
+  strict: true,
+  exactOptionalPropertyTypes: true,
+  target: "es2023",
+  types: ["node"],
+} as const;
+/** What CommonJS within ES modules needs, as esbuild's users write it. */
+const BANNER =
+  'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);';
+const PACED = ["one, two, three", "95.24/s 2"];
+
+let consumer: Consumer;
+
+beforeAll(async () => {
+  consumer = await installPacked();
+  await writeFile(join(consumer.folder, "handler.cjs"), HANDLER);
+});
+afterAll(() => consumer.remove());
+
+/** Lines that a service prints. */
+async function linesOf(service: string, cwd: string): Promise<string[]> {
+  const args = [service, inject("redisUrl"), join(cwd, "handler.cjs")];
+  const { stdout } = await run(process.execPath, args, { cwd });
+  return stdout.trim().split("\n");
+}
+
+/** Checks and compiles the service in a folder of the consumer; what is wrong with its types ends the test. */
+async function compile(name: string, compilerOptions: object): Promise<string> {
+  const folder = join(consumer.folder, name.replace(".", "-"));
+  await mkdir(folder);
+  await cp(SERVICE, join(folder, name));
+  const config = { compilerOptions: { ...STRICT, ...compilerOptions }, files: [name] };
+  await writeFile(join(folder, "tsconfig.json"), JSON.stringify(config));
+  const { stdout } = await run(TSC, ["-p", folder]).catch((error: { stdout: string }) => error);
+  expect(stdout).toBe("");
+  return folder;
+}
+
+describe("the tarball", () => {
+  it("holds what is built, and neither scripts nor sources besides", () => {
+    const folders = new Set(consumer.files.map((path) => path.split("/")[0]));
+
+    expect(folders).toEqual(new Set(["dist", "package.json"]));
+    expect(consumer.files.filter((path) => /\.lua$|(?<!\.d)\.ts$/.test(path))).toEqual([]);
+  });
+
+  it("holds the licenses of what is taken in, and the sources in its source maps", async () => {
+    const dist = join(consumer.folder, "node_modules/sluice/dist");
+
+    const licenses = await readFile(join(dist, "licenses.txt"), "utf8");
+    const map = JSON.parse(await readFile(join(dist, "index.js.map"), "utf8")) as {
+      readonly sourcesContent: readonly unknown[];
+    };
+
+    expect(licenses).toMatch(/^zod\n\nMIT License$/m);
+    expect(map.sourcesContent.every((text) => typeof text === "string")).toBe(true);
+  });
+
+  it("loads BullMQ only when a queue is used, and nothing that a bucket does not need", async () => {
+    const coverage = join(consumer.folder, "coverage");
+    const code = 'import "sluice"';
+    const env = { ...process.env, NODE_V8_COVERAGE: coverage };
+    const args = ["--input-type=module", "--eval", code];
+
+    await run(process.execPath, args, { cwd: consumer.folder, env });
+
+    const [report] = await readdir(coverage);
+    const { result } = JSON.parse(await readFile(join(coverage, report!), "utf8")) as {
+      readonly result: readonly { readonly url: string }[];
+    };
+    const packages = new Set(
+      result.map(({ url }) => /.*node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(url)?.[1]),
+    );
+    expect(packages).toContain("sluice");
+    expect(packages).toContain("ioredis");
+    for (const other of ["bullmq", "commander", "fastify", "prom-client", "zod"]) {
+      expect(packages).not.toContain(other);
+    }
+  });
+});
+
+describe("a service that installs the package", () => {
+  it.each([
+    ["ES modules", "service.mts", "service.mjs"],
+    ["CommonJS, by require()", "service.cts", "service.cjs"],
+  ])("works in %s, in TypeScript for Node", async (_what, source, output) => {
+    const folder = await compile(source, { module: "nodenext", skipLibCheck: true });
+    await cp(join(consumer.folder, "handler.cjs"), join(folder, "handler.cjs"));
+
+    const lines = await linesOf(join(folder, output), folder);
+
+    expect(lines).toEqual([...PACED, "did this in a process of its own"]);
+  });
+
+  it("has its types checked in TypeScript for a bundler, those of the package too", async () => {
+    const options = { module: "esnext", moduleResolution: "bundler", noEmit: true };
+
+    const folder = await compile("service.ts", options);
+
+    expect(await readdir(folder)).not.toContain("service.js");
+  });
+});
+
+describe("a service in one file", () => {
+  let home: string;
+  let elsewhere: string;
+
+  beforeAll(async () => {
+    home = await mkdtemp(join(tmpdir(), "sluice-bundling-"));
+    elsewhere = await mkdtemp(join(tmpdir(), "sluice-service-"));
+    await cp(consumer.folder, home, { recursive: true, verbatimSymlinks: true });
+    await cp(SERVICE, join(home, "service.ts"));
+    await cp(join(home, "handler.cjs"), join(elsewhere, "handler.cjs"));
+    const builds: Readonly<Record<string, BuildOptions>> = {
+      "service.cjs": { format: "cjs" },
+      "small.cjs": { format: "cjs", minify: true },
+      "service.mjs": { format: "esm", banner: { js: BANNER } },
+    };
+    for (const [name, options] of Object.entries(builds)) {
+      await build({
+        ...options,
+        entryPoints: [join(home, "service.ts")],
+        outfile: join(elsewhere, name),
+        bundle: true,
+        platform: "node",
+        logLevel: "error",
+      });
+    }
+    await bundleWithWebpack();
+    await rm(home, { recursive: true });
+  });
+  afterAll(() => rm(elsewhere, { recursive: true }));
+
+  /** Webpack reads no TypeScript: it is given what esbuild made of the service alone. */
+  async function bundleWithWebpack(): Promise<void> {
+    const entry = join(home, "service.mjs");
+    const entryPoints = [join(home, "service.ts")];
+    await build({ entryPoints, outfile: entry, format: "esm", logLevel: "error" });
+    const output = { path: elsewhere, filename: "webpack.cjs" };
+    // To make it small takes webpack half a minute, and esbuild has done so above.
+    const optimization = { minimize: false };
+    const compiler = webpack({ mode: "production", target: "node20", entry, output, optimization });
+    const stats = await promisify(compiler.run.bind(compiler))();
+    await promisify(compiler.close.bind(compiler))();
+    expect(stats?.toJson({ all: false, errors: true }).errors).toEqual([]);
+  }
+
+  it.each([
+    ["CommonJS by esbuild", "service.cjs"],
+    ["CommonJS by esbuild, made small", "small.cjs"],
+    ["ES modules by esbuild", "service.mjs"],
+    ["CommonJS by webpack", "webpack.cjs"],
+  ])("has all that it needs: %s", async (_what, name) => {
+    const lines = await linesOf(join(elsewhere, name), elsewhere);
+
+    expect(lines).toEqual([
+      ...PACED,
+      expect.stringMatching(/^InvalidOptionError: .* leave "sluice" out of the bundle/),
+      "did this",
+    ]);
+  });
+});

@@ -1,0 +1,361 @@
+import { describe, expect, it } from "vitest";
+import { fixedWindow, leakyBucket, tokenBucket, type QueuedJob } from "sluice";
+import { deferred } from "../../support/async/deferred.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+
+const sluices = realSluices();
+const RATE = 100;
+
+function numbers(count: number): number[] {
+  return Array.from({ length: count }, (_, number) => number);
+}
+
+/** It cuts the rate, and cools nothing. */
+function refusal(): Response {
+  return new Response("", { status: 429, headers: { "retry-after": "0" } });
+}
+
+describe("what is expected of a steady backlog", () => {
+  it("holds within a tenth, for each tenant by its weight", async () => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("b", { rate: `${RATE}/s` });
+    const queue = sluice.queue<number>("jobs", { bucket, weights: { large: 3 } });
+    const large = await queue.enqueueMany(numbers(500), { key: "large" });
+    const small = await queue.enqueueMany(numbers(200), { key: "small" });
+    const started: { readonly id: string; readonly atMs: number }[] = [];
+    sluice.worker(queue, async ({ id }, { slot }) => {
+      started.push({ id, atMs: slot.atMs });
+    });
+    await waitUntil(() => started.length >= 50, "the backlog drains");
+
+    const watched = [large[200]!, large[400]!, small[80]!, small[120]!];
+    const from = started.length;
+    const etas = await Promise.all(watched.map((job) => job.eta()));
+    const forecast = await queue.forecast();
+    const until = started.length;
+    await waitUntil(() => started.length === 700, "all jobs have started");
+
+    for (const [index, job] of watched.entries()) {
+      const { position, startsInMs } = etas[index]!;
+      const at = started.findIndex(({ id }) => id === job.id);
+      // Jobs go on starting while the answers are read: each counts from one of the meantime.
+      const tolerance = Math.max(10, position / 10);
+      expect(at - position).toBeGreaterThanOrEqual(from - tolerance);
+      expect(at - position).toBeLessThanOrEqual(until + tolerance);
+      // Slots are spaced on the clock of Redis, so a busy machine can only make it later.
+      expect(started[at]!.atMs - started[from]!.atMs).toBeGreaterThan(startsInMs * 0.85);
+    }
+    expect(forecast.waiting).toBeLessThanOrEqual(700 - from + 60);
+    expect(forecast.waiting).toBeGreaterThanOrEqual(700 - until - 60);
+    expect(forecast.goneInMs).toBeGreaterThan((700 - until) * (1_000 / RATE) * 0.9);
+    expect(forecast.missed).toEqual([]);
+    expect(await large[0]!.eta()).toBeUndefined();
+  });
+
+  it("tells which deadlines will be missed, and none of the others", async () => {
+    const sluice = sluices.open();
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "10/s" }) });
+    await queue.enqueueMany(numbers(100), { key: "k" });
+    const late = await queue.enqueue(0, { key: "k", maxWaitMs: 3_000 });
+    const inTime = await queue.enqueue(0, { key: "k", priority: "high", maxWaitMs: 3_000 });
+
+    const { missed, goneInMs, waiting } = await queue.forecast();
+
+    expect(waiting).toBe(102);
+    expect(goneInMs).toBeGreaterThan(9_000);
+    expect(missed.map(({ id }) => id)).toEqual([late.id]);
+    expect((await eta(late)).startsInMs).toBeGreaterThan(9_000);
+    expect((await eta(inTime)).startsInMs).toBeLessThan(3_000);
+  });
+
+  it("tells of the run of a recurring job that it will be too late", async () => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("b", { rate: "500/s", perKey: { rate: "1/s" } });
+    const queue = sluice.queue<number>("jobs", { bucket });
+    await queue.enqueueMany(numbers(100), { key: "k" });
+    // A run whose time has come joins its lane as a worker fetches it.
+    sluice.worker(queue, async () => {}, { patienceMs: 0 });
+
+    const recurring = { every: 3_600_000, dedupeId: "sync", key: "k" };
+    const run = await queue.enqueue(0, { ...recurring, maxWaitMs: 60_000 });
+
+    const late: string[] = [];
+    await waitUntil(async () => {
+      late.push(...(await queue.forecast()).missed.map(({ id }) => id));
+      return late.length > 0;
+    }, "one is told");
+
+    expect(late).toEqual([run.id]);
+  });
+
+  it("counts a pause, and the limits of a key of its own", async () => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("b", { rate: "100/s", perKey: { rate: "2/s" } });
+    const queue = sluice.queue<number>("jobs", { bucket });
+    const [, second, , fourth] = await queue.enqueueMany(numbers(4), { key: "slow" });
+    const other = await queue.enqueue(0, { key: "other" });
+    const unlike = await queue.enqueue(0);
+
+    expect((await eta(fourth!)).startsInMs - (await eta(second!)).startsInMs).toBe(1_000);
+    expect((await eta(other)).startsInMs).toBeLessThan(500);
+    expect((await eta(unlike)).position).toBe(0);
+    await bucket.pause({ forMs: 60_000 });
+    expect((await eta(other)).startsInMs).toBeGreaterThan(50_000);
+    await bucket.pause();
+    expect((await eta(other)).startsInMs).toBe(Infinity);
+  });
+
+  it("goes by the limits in force, whoever put them there", async () => {
+    const [here, elsewhere] = [sluices.open(), sluices.open()];
+    const [queue, other] = [here, elsewhere].map((sluice) =>
+      sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "5000/s" }) }),
+    );
+    await queue!.enqueueMany(numbers(100), { key: "k" });
+    const last = await queue!.enqueue(0, { key: "k" });
+
+    await queue!.bucket.configure({ rate: "10/s" });
+
+    const seen = await other!.job(last.id);
+    for (const job of [last, seen!]) expect((await eta(job)).startsInMs).toBeGreaterThan(9_000);
+    expect((await other!.forecast()).goneInMs).toBeGreaterThan(9_000);
+  });
+
+  it("tells of whole jobs", async () => {
+    const sluice = sluices.open();
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "150/s" }) });
+    await queue.enqueueMany(numbers(60));
+    const { promise, resolve } = deferred();
+    let started = 0;
+    const hold = async (): Promise<void> => {
+      started += 1;
+      await promise;
+    };
+    sluice.worker(queue, hold, { concurrency: 50 });
+    await waitUntil(() => started === 50, "the worker runs what it may");
+
+    const { waiting } = await queue.forecast();
+    resolve();
+
+    expect(waiting).toBe(Math.round(waiting));
+  });
+
+  it.each([undefined, "k"])("takes each job for what it costs, of key %s", async (key) => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("b", { rate: "100/s", burst: 10 });
+    const queue = sluice.queue<number>("jobs", { bucket });
+    await queue.enqueueMany(numbers(100), { key });
+    const costly = await queue.enqueueMany(numbers(30), { key, cost: 10 });
+    const last = await queue.enqueue(0, { key, maxWaitMs: 3_000 });
+
+    const [first, end] = [await eta(costly[0]!), await eta(last)];
+
+    expect([first.position, end.position]).toEqual([100, 130]);
+    expect(Math.abs(first.startsInMs - 1_000)).toBeLessThanOrEqual(100);
+    expect(Math.abs(end.startsInMs - 4_000)).toBeLessThanOrEqual(400);
+    const { waiting, goneInMs, missed } = await queue.forecast();
+    expect(waiting).toBe(131);
+    expect(Math.abs(goneInMs - 4_000)).toBeLessThanOrEqual(400);
+    expect(missed.map(({ id }) => id)).toEqual(key === undefined ? [] : [last.id]);
+  });
+
+  it("counts what there is room for now, under limits that let it go at once", async () => {
+    const sluice = sluices.open();
+    const hourly = sluice.bucket("hourly", { limits: [fixedWindow(1_000, "1h")] });
+    const windows = sluice.queue<number>("windows", { bucket: hourly });
+    const tokens = sluice.bucket("tokens", {
+      limits: [tokenBucket({ capacity: 100, refill: "10/s" })],
+    });
+    const bursts = sluice.queue<number>("bursts", { bucket: tokens });
+    const inWindow = await windows.enqueueMany(numbers(201), { key: "k" });
+    const inBurst = await bursts.enqueueMany(numbers(201), { key: "k" });
+
+    const now = await eta(inWindow[200]!);
+    const [next, later] = [await eta(inBurst[90]!), await eta(inBurst[200]!)];
+    await hourly.tryDraw({ cost: 1_000 });
+    const thenAll = (await eta(inWindow[200]!)).startsInMs - (await eta(inWindow[0]!)).startsInMs;
+
+    expect(now.position).toBe(200);
+    expect([now, next].map(({ startsInMs }) => startsInMs < 100)).toEqual([true, true]);
+    expect(Math.abs(later.startsInMs - 10_000)).toBeLessThanOrEqual(1_000);
+    expect(Math.abs(thenAll)).toBeLessThan(1_000);
+  });
+
+  it("counts all of several limits, each from when it holds the others back", async () => {
+    const sluice = sluices.open();
+    const limits = [leakyBucket("100/s"), tokenBucket({ capacity: 100, refill: "10/s" })];
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { limits }) });
+    const jobs = await queue.enqueueMany(numbers(201), { key: "k" });
+
+    const [soon, late] = [await eta(jobs[90]!), await eta(jobs[200]!)];
+
+    expect(Math.abs(soon.startsInMs - 900)).toBeLessThanOrEqual(90);
+    expect(Math.abs(late.startsInMs - 10_000)).toBeLessThanOrEqual(1_000);
+  });
+
+  it.each([
+    [undefined, 0],
+    ["k", 19],
+  ])(
+    "goes by a limit that plain calls take nothing of, whatever burst of them there may be, of key %s",
+    async (key, late) => {
+      const sluice = sluices.open();
+      const limits = [leakyBucket("20/s", { burst: 100 }), leakyBucket("10/s", { unit: "tokens" })];
+      const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { limits }) });
+      const options = { key, cost: { tokens: 1 }, maxWaitMs: 3_050 };
+      const jobs = await queue.enqueueMany(numbers(50), options);
+
+      const { startsInMs } = await eta(jobs[49]!);
+      const { goneInMs, missed } = await queue.forecast();
+
+      expect(Math.abs(startsInMs - 4_900)).toBeLessThanOrEqual(490);
+      expect(Math.abs(goneInMs - 4_900)).toBeLessThanOrEqual(490);
+      expect(Math.abs(missed.length - late)).toBeLessThanOrEqual(2);
+    },
+  );
+
+  it("lets jobs that cost several calls have the burst of these", async () => {
+    const sluice = sluices.open();
+    const limits = [
+      leakyBucket("100/s", { burst: 2 }),
+      tokenBucket({ capacity: 100, refill: "10/s" }),
+    ];
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { limits }) });
+    const jobs = await queue.enqueueMany(numbers(100), { key: "k", cost: 2 });
+
+    const { startsInMs } = await eta(jobs[45]!);
+
+    expect(Math.abs(startsInMs - 900)).toBeLessThanOrEqual(90);
+  });
+
+  it.each([
+    ["stays cut for the whole of it", 1_000_000, 200, 2_850],
+    ["is whole again long before its end", 10_000, 2_000, 20_450],
+  ])("goes by a rate that was cut and %s", async (_title, recoverMs, count, expectedMs) => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("b", { rate: "100/s", adaptive: { floor: 0.1, recoverMs } });
+    const queue = sluice.queue<number>("jobs", { bucket });
+    const jobs = await queue.enqueueMany(numbers(count + 1), { key: "k" });
+    await bucket.throttled(async () => refusal())();
+    await waitUntil(async () => (await bucket.peek()).rateFactor < 1, "the rate is cut");
+
+    const { startsInMs } = await eta(jobs[count]!);
+
+    expect(Math.abs(startsInMs - expectedMs)).toBeLessThanOrEqual(expectedMs / 10);
+  });
+
+  it.each([
+    ["for the whole of it", 5, 50_000],
+    ["until there is more", 20, 100_100],
+  ])("goes by the distance that answers ask for, %s", async (_title, count, expectedMs) => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("b", { rate: "100/s", pace: "headers" });
+    const queue = sluice.queue<number>("jobs", { bucket });
+    const jobs = await queue.enqueueMany(numbers(count + 1), { key: "k" });
+    const headers = { "x-ratelimit-remaining": "10", "x-ratelimit-reset": "100" };
+    await bucket.throttled(async () => new Response("", { headers }))();
+
+    await waitUntil(async () => (await eta(jobs[count]!)).startsInMs > 5_000, "it is heard");
+    const { startsInMs } = await eta(jobs[count]!);
+
+    expect(Math.abs(startsInMs - expectedMs)).toBeLessThanOrEqual(expectedMs / 10);
+  });
+
+  it("counts a slower limit from when it has let less start than the one before it", async () => {
+    const sluice = sluices.open();
+    const limits = [
+      tokenBucket({ capacity: 100, refill: "50/s" }),
+      tokenBucket({ capacity: 300, refill: "10/s" }),
+    ];
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { limits }) });
+    const jobs = await queue.enqueueMany(numbers(401), { key: "k" });
+
+    const [before, after] = [await eta(jobs[300]!), await eta(jobs[400]!)];
+
+    expect(Math.abs(before.startsInMs - 4_000)).toBeLessThanOrEqual(400);
+    expect(Math.abs(after.startsInMs - 10_000)).toBeLessThanOrEqual(1_000);
+  });
+
+  it("goes by the cost of the job that is asked about where plain calls cost nothing", async () => {
+    const sluice = sluices.open();
+    const limits = [leakyBucket("1000/s", { unit: "tokens", burst: 100 })];
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { limits }) });
+    const jobs = await queue.enqueueMany(numbers(101), { key: "k", cost: { tokens: 100 } });
+
+    const { startsInMs } = await eta(jobs[100]!);
+
+    expect(Math.abs(startsInMs - 10_000)).toBeLessThanOrEqual(1_000);
+  });
+
+  it("has each of very many keys wait for all the others' turns", async () => {
+    const sluice = sluices.open();
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "100/s" }) });
+    const jobs = await queue.enqueueMany(numbers(1_800), (number) => ({ key: `k${number % 600}` }));
+
+    const etas = await Promise.all(numbers(60).map((number) => eta(jobs[1_200 + 10 * number]!)));
+
+    for (const { position, startsInMs } of etas) {
+      expect(Math.abs(position - 1_200)).toBeLessThanOrEqual(120);
+      expect(Math.abs(startsInMs - 12_000)).toBeLessThanOrEqual(1_200);
+    }
+  });
+
+  it.each([
+    ["its one call", {}, [0, 1, 2, 3, 4, 5]],
+    ["a burst", { burst: 3 }, [0, 0, 0, 1, 2, 3]],
+  ])("has room for %s at once, and for the others one by one", async (_which, more, minutes) => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("b", { rate: "1/min", ...more });
+    const queue = sluice.queue<number>("jobs", { bucket });
+    const jobs = await queue.enqueueMany(numbers(6));
+
+    const etas = await Promise.all(jobs.map((job) => eta(job)));
+    const { goneInMs } = await queue.forecast();
+
+    expect(etas.map(({ startsInMs }) => startsInMs / 60_000)).toEqual(minutes);
+    expect(goneInMs).toBe(60_000 * minutes.at(-1)!);
+  });
+
+  it("has the last job start when its backlog is gone, where there is no room", async () => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("b", { rate: "1/min" });
+    const queue = sluice.queue<number>("jobs", { bucket });
+    const jobs = await queue.enqueueMany(numbers(6));
+    await bucket.draw();
+
+    const { goneInMs } = await queue.forecast();
+    const { startsInMs } = await eta(jobs[5]!);
+
+    expect(Math.abs(goneInMs - 6 * 60_000)).toBeLessThan(30_000);
+    expect(Math.abs(goneInMs - startsInMs)).toBeLessThan(30_000);
+  });
+
+  it("counts a pause of the queue", async () => {
+    const sluice = sluices.open();
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "10/s" }) });
+    const job = await queue.enqueue(0);
+    await queue.pause();
+
+    expect((await eta(job)).startsInMs).toBe(Infinity);
+    expect(await queue.forecast()).toMatchObject({ waiting: 1, goneInMs: Infinity });
+    await queue.resume();
+    expect((await eta(job)).startsInMs).toBeLessThan(1_000);
+  });
+
+  it("takes a delayed job to start when it is due, behind those of its key", async () => {
+    const sluice = sluices.open();
+    const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "10/s" }) });
+    await queue.enqueueMany(numbers(100), { key: "k" });
+    const soon = await queue.enqueue(0, { key: "k", delayMs: 1_000 });
+    const late = await queue.enqueue(0, { key: "k", delayMs: 100_000 });
+
+    expect((await eta(soon)).startsInMs).toBeGreaterThan(9_000);
+    expect((await eta(late)).startsInMs).toBeGreaterThan(95_000);
+  });
+});
+
+async function eta(job: QueuedJob<number>) {
+  const found = await job.eta();
+  expect(found).toBeDefined();
+  return found!;
+}

@@ -1,0 +1,283 @@
+import type { ServerResponse } from "node:http";
+import { describe, expect, it } from "vitest";
+import type { Queue } from "sluice";
+import {
+  estimateTokens,
+  LLM_QUEUE,
+  openLlmQueue,
+  type ChatRequest,
+  type ChatResult,
+} from "../../../workers/llm/queue.ts";
+import { readSettings } from "../../../workers/shared/settings.ts";
+import {
+  fakeApis,
+  type ApiAnswer,
+  type ApiCall,
+  type FakeApi,
+} from "../../support/servers/fake-api.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+import type { ScriptProcess } from "../../support/children/script-process.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { refusalOf, workerFiles, type Environment } from "../../support/jobs/worker-files.ts";
+
+const API_KEY = "sk-secret-0123456789";
+const LIMITS = {
+  SLUICE_REQUESTS_PER_MIN: "60000",
+  // Nothing that a test can see drains away while it runs.
+  SLUICE_TOKENS_PER_MIN: "1",
+  SLUICE_TOKENS_BURST: "100000",
+};
+const REQUEST: ChatRequest = {
+  model: "gpt-test",
+  messages: [{ role: "user", content: "Why is the sky blue? ☃" }],
+  max_tokens: 200,
+};
+const ESTIMATE = estimateTokens(REQUEST);
+const USAGE = { prompt_tokens: 10, completion_tokens: 20, total_tokens: 30 };
+const FAST = { attempts: 5, backoff: { baseMs: 1 } };
+
+const sluices = realSluices();
+const workers = workerFiles(sluices);
+const apis = fakeApis();
+
+function openQueue(): Queue<ChatRequest> {
+  return openLlmQueue(sluices.open(), readSettings(LIMITS, LLM_QUEUE));
+}
+
+function startWorker({ url }: Pick<FakeApi, "url">, env: Environment = {}): ScriptProcess {
+  const api = { OPENAI_API_KEY: API_KEY, OPENAI_BASE_URL: `${url}/v1` };
+  return workers.start("llm-worker.ts", { ...LIMITS, ...api, ...env });
+}
+
+function json(value: unknown, more: ApiAnswer = {}): ApiAnswer {
+  const headers = { "content-type": "application/json", ...more.headers };
+  return { ...more, headers, body: JSON.stringify(value) };
+}
+
+function completion(content: string, usage: object | undefined = USAGE): ApiAnswer {
+  const choices = [{ index: 0, message: { role: "assistant", content }, finish_reason: "stop" }];
+  return json({ id: "c-1", object: "chat.completion", created: 1, choices, usage });
+}
+
+function refusal(status: number, headers: Readonly<Record<string, string>> = {}): ApiAnswer {
+  const message = `Incorrect API key provided: ${API_KEY}`;
+  return json({ error: { message, code: "some_code" } }, { status, headers });
+}
+
+function event(data: object): string {
+  return `data: ${JSON.stringify({ object: "chat.completion.chunk", ...data })}\n\n`;
+}
+
+function piece(content: string, finish_reason: string | null = null): string {
+  return event({ choices: [{ index: 0, delta: { content }, finish_reason }] });
+}
+
+function streamed(stream: (response: ServerResponse) => void): ApiAnswer {
+  return { headers: { "content-type": "text/event-stream" }, stream };
+}
+
+/** How many tokens the bucket has given out. */
+async function bookedTokens({ bucket }: Queue<ChatRequest>): Promise<number | undefined> {
+  const { limits } = await bucket.peek();
+  return limits.find(({ unit }) => unit === "tokens")?.level;
+}
+
+const WITH_ESTIMATE = { cost: { tokens: ESTIMATE } };
+
+describe("the LLM worker", () => {
+  it("asks for what the job says, keeps the answer, and settles the tokens that it took", async () => {
+    const api = await apis.start(() => completion("Rayleigh."));
+    const queue = openQueue();
+    const job = await queue.enqueue({ ...REQUEST, temperature: 0 }, WITH_ESTIMATE);
+
+    startWorker(api);
+    const result = await job.finished<ChatResult>();
+
+    expect(result).toEqual({ text: "Rayleigh.", finishReason: "stop", totalTokens: 30 });
+    const [call] = api.calls;
+    expect(call).toMatchObject({
+      method: "POST",
+      path: "/v1/chat/completions",
+      headers: { authorization: `Bearer ${API_KEY}` },
+    });
+    expect(JSON.parse(call!.body)).toEqual({ ...REQUEST, temperature: 0 });
+    expect(await bookedTokens(queue)).toBe(30);
+  });
+
+  it("puts a streamed answer together, and settles it at its end by the last chunk's usage", async () => {
+    let rest: (() => void) | undefined;
+    const api = await apis.start(() =>
+      streamed((response) => {
+        const bytes = Buffer.from(piece("The sky ☃ "));
+        const inSnowman = bytes.indexOf(Buffer.from("☃")) + 1;
+        response.write(bytes.subarray(0, inSnowman));
+        rest = () => {
+          response.write(bytes.subarray(inSnowman));
+          response.write(": a comment\r\n\r\n");
+          response.write(piece("scatters.") + piece("", "stop"));
+          response.end(`${event({ choices: [], usage: USAGE })}data: [DONE]\n\n`);
+        };
+      }),
+    );
+    const queue = openQueue();
+    const job = await queue.enqueue({ ...REQUEST, stream: true }, WITH_ESTIMATE);
+
+    startWorker(api);
+    await waitUntil(() => rest !== undefined, "the answer has begun");
+    const bookedMeanwhile = await bookedTokens(queue);
+    rest!();
+    const result = await job.finished<ChatResult>();
+
+    expect(result).toEqual({
+      text: "The sky ☃ scatters.",
+      finishReason: "stop",
+      totalTokens: 30,
+    });
+    expect(JSON.parse(api.calls[0]!.body)).toMatchObject({
+      stream: true,
+      stream_options: { include_usage: true },
+    });
+    expect([bookedMeanwhile, await bookedTokens(queue)]).toEqual([ESTIMATE, 30]);
+  });
+
+  it.each([
+    ["whole", false, (): ApiAnswer => completion("Because.", {})],
+    [
+      "streamed",
+      true,
+      (): ApiAnswer =>
+        streamed((response) => response.end(`${piece("Because.", "stop")}data: [DONE]\n\n`)),
+    ],
+  ])(
+    "leaves the estimate when a %s answer does not tell its usage",
+    async (_how, stream, answer) => {
+      const api = await apis.start(answer);
+      const queue = openQueue();
+      const job = await queue.enqueue({ ...REQUEST, stream }, WITH_ESTIMATE);
+
+      startWorker(api);
+      const result = await job.finished<ChatResult>();
+
+      expect(result).toEqual({ text: "Because.", finishReason: "stop" });
+      expect(await bookedTokens(queue)).toBe(ESTIMATE);
+    },
+  );
+
+  it("asks again after a 429 when its Retry-After is over, and asks nothing else before", async () => {
+    const api = await apis.start((_call, number) =>
+      number === 0 ? refusal(429, { "retry-after": "2" }) : completion("Because."),
+    );
+    const queue = openQueue();
+    const first = await queue.enqueue(REQUEST, FAST);
+    const worker = startWorker(api);
+    await waitUntil(() => worker.stdout.includes("was answered 429"), "it is refused");
+
+    const second = await queue.enqueue(REQUEST, FAST);
+    await Promise.all([first.finished(), second.finished()]);
+
+    const [refused, ...later] = api.calls.map(({ atMs }) => atMs);
+    expect(later).toHaveLength(2);
+    expect(Math.min(...later) - refused!).toBeGreaterThanOrEqual(2_000);
+  });
+
+  it.each([400, 401, 403, 404])("gives a job up that is answered %i", async (status) => {
+    const api = await apis.start(() => refusal(status));
+    const queue = openQueue();
+    const job = await queue.enqueue(REQUEST, FAST);
+
+    startWorker(api);
+
+    const reason = `was answered ${status} (some_code)`;
+    await expect(job.finished()).rejects.toMatchObject({ code: "ERR_JOB_FAILED", reason });
+    expect(api.calls).toHaveLength(1);
+  });
+
+  it("asks again after a 500, a connection that breaks, and an answer that breaks off", async () => {
+    const broken: ((call: ApiCall) => ApiAnswer)[] = [
+      () => refusal(500),
+      () => streamed((response) => response.destroy()),
+      () => streamed((response) => response.end(piece("Bec"))),
+      () => streamed((response) => response.end(piece("Bec") + event({ error: { code: "x" } }))),
+    ];
+    const whole = piece("Because.", "stop");
+    const api = await apis.start(
+      (call, number) => broken[number]?.(call) ?? streamed((response) => response.end(whole)),
+    );
+    const queue = openQueue();
+    const job = await queue.enqueue({ ...REQUEST, stream: true }, FAST);
+
+    startWorker(api);
+    const { text } = await job.finished<ChatResult>();
+
+    expect(text).toBe("Because.");
+    expect(api.calls).toHaveLength(5);
+  });
+
+  it.each([
+    ["names no model", { messages: REQUEST.messages }],
+    ["has no messages", { model: "gpt-test", messages: [] }],
+    ["asks for more than one answer", { ...REQUEST, n: 2 }],
+    ["has tools", { ...REQUEST, stream: true, tools: [] }],
+  ])("gives a job up that %s, and sends nothing", async (problem, data) => {
+    const api = await apis.start(() => completion("Because."));
+    const job = await openQueue().enqueue(data as ChatRequest, FAST);
+
+    startWorker(api);
+
+    await expect(job.finished()).rejects.toThrow(`cannot be sent: it ${problem}`);
+    expect(api.calls).toEqual([]);
+  });
+
+  it("gives back on SIGTERM all tokens but those that were taken", async () => {
+    const held: ServerResponse[] = [];
+    const api = await apis.start(() => streamed((response) => void held.push(response)));
+    const burst = { SLUICE_TOKENS_BURST: String(Math.ceil(ESTIMATE * 1.5)) };
+    const env = { ...LIMITS, ...burst };
+    const queue = openLlmQueue(sluices.open(), readSettings(env, LLM_QUEUE));
+    await queue.enqueueMany(
+      Array<ChatRequest>(3).fill({ ...REQUEST, stream: true }),
+      WITH_ESTIMATE,
+    );
+    const worker = startWorker(api, burst);
+    await waitUntil(() => held.length === 1, "one is asked for, and two wait for tokens");
+
+    worker.signal("SIGTERM");
+    await waitUntil(() => worker.stdout.includes("Closing"), "it has heard the signal");
+    held[0]!.end(piece("Because.", "stop") + event({ choices: [], usage: USAGE }));
+    expect(await worker.ended).toBe(0);
+
+    expect(await bookedTokens(queue)).toBe(30);
+    expect(await queue.counts()).toMatchObject({ waiting: 2, active: 0, done: 1 });
+  });
+
+  it("logs neither its key, nor what was asked and answered", async () => {
+    const api = await apis.start((_call, number) =>
+      number === 0 ? refusal(500) : completion("secret-answer"),
+    );
+    const messages = [{ role: "user", content: "secret-question" }];
+    const job = await openQueue().enqueue({ ...REQUEST, messages }, FAST);
+
+    const worker = startWorker(api);
+    await job.finished();
+    await waitUntil(() => worker.stdout.includes("Answered."), "it is logged");
+
+    expect(worker.stdout).toContain("was answered 500");
+    expect(worker.stdout + worker.stderr).not.toMatch(/secret/);
+  });
+});
+
+describe("the settings of the LLM worker", () => {
+  it.each([
+    ["OPENAI_API_KEY", "", "is not set; give the key of the API"],
+    ["OPENAI_API_KEY", "my password", "cannot be used; give printable ASCII characters"],
+    ["OPENAI_BASE_URL", "ftp://me:password@localhost", "give an http or https address"],
+    ["SLUICE_REQUESTS_PER_MIN", "0", "give a whole number of requests from 1 to 1000000"],
+    ["SLUICE_TOKENS_PER_MIN", "many", 'is "many"; give a whole number of tokens from 1'],
+  ])("are refused with a line that names %s when it is %j", async (variable, value, remedy) => {
+    const worker = startWorker({ url: "http://127.0.0.1:1" }, { [variable]: value });
+
+    expect(await worker.ended).toBe(2);
+    expect(worker.stderr).toMatch(refusalOf(variable, remedy));
+    expect(worker.stderr).not.toContain("password");
+  });
+});

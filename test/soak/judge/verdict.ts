@@ -1,0 +1,146 @@
+import { toMachineTime } from "../clocks.ts";
+import type { FaultName } from "../plan/fault-kinds.ts";
+import type { Plan } from "../plan/plan.ts";
+import type { Resources } from "../processes/messages.ts";
+import type { Call, Struck } from "../records.ts";
+import type { Leftovers, Settled } from "../settle.ts";
+import { PER_SECOND, type Log } from "../stage/stage.ts";
+import {
+  arrivalsOf,
+  lateCalls,
+  lagCap,
+  lagOf,
+  mostExtra,
+  slotsOf,
+  HORIZON_MS,
+  ratePhases,
+  recoveries,
+  type Recovery,
+} from "./judge-calls.ts";
+import { judgeJobs, type JobsVerdict } from "./judge-jobs.ts";
+
+/** Everything to judge: the records of a run. */
+export interface Run {
+  readonly plan: Plan;
+  readonly struck: readonly Struck[];
+  readonly log: Log;
+  readonly replicaPids: readonly number[];
+  readonly settled: Settled;
+  readonly leftovers: Leftovers;
+  /** Formats a time on the machine's clock as seconds since the load began. */
+  readonly secondsAt: (ms: number) => string;
+}
+
+/** One promise, and whether it was kept. */
+interface Promised {
+  readonly name: string;
+  readonly seen: string;
+  readonly isKept: boolean;
+}
+
+export interface Verdict {
+  readonly recovered: readonly Recovery[];
+  readonly jobs: JobsVerdict;
+  readonly promises: readonly Promised[];
+}
+
+/** Errors that callers may get: from an absent Redis, and from a downstream that does not answer. */
+const EXPECTED_ERRORS = ["CallFailedError", "StoreUnavailableError"];
+const SHOWN = 5;
+
+export function judge(run: Run): Verdict {
+  const { struck, log, replicaPids, settled, leftovers, secondsAt } = run;
+  const { calls } = log;
+  const jobs = judgeJobs({ ...settled, ...log, struck });
+  const recovered = recoveries(calls, { struck, replicas: replicaPids });
+  const stuck = recovered.filter(({ callsMs, jobsMs }) => callsMs + jobsMs === Infinity);
+  const grown = settled.replicas.flatMap(({ before, after }) =>
+    growth("resources" in before ? before.resources : {}, after.resources),
+  );
+  const strange = settled.replicas.flatMap(({ after }) =>
+    Object.keys(after.errors).filter((name) => !EXPECTED_ERRORS.includes(name)),
+  );
+  const promises = [
+    ...judgeCalls(run),
+    none("faults after which calls or jobs did not go on", stuck.map(nameOf)),
+    none("confirmed jobs lost", jobs.lost.map(String)),
+    none(
+      "jobs done again whose lock cannot have ended",
+      jobs.unexplained.map(
+        ({ first, second }) =>
+          `${first.job} at ${secondsAt(first.leftMs)} by ${first.pid}, at ${secondsAt(second.leftMs)} by ${second.pid}`,
+      ),
+    ),
+    none("jobs that still wait", [...settled.waiting].map(String)),
+    none("unexpected errors of callers", strange),
+    none("unexpected errors of the producer", settled.producer.errors),
+    none("processes that crashed", log.complaints),
+    none("processes that did not end", leftovers.processes),
+    none("connections left in Redis", leftovers.clients),
+    none("keys left in Redis without an end", leftovers.keys),
+    none("timers, sockets and listeners that grew", grown),
+  ];
+  return { recovered, jobs, promises };
+}
+
+function judgeCalls({
+  plan: { burst },
+  struck,
+  log: { calls, clocks },
+  secondsAt,
+}: Run): Promised[] {
+  const perSecond = PER_SECOND;
+  const capAt = lagCap(perSecond, struck);
+  const toMachineMs = toMachineTime(clocks);
+  const lags = calls.map((call) => lagOf(call, toMachineMs));
+  const slots = mostExtra(slotsOf(calls), {
+    phases: ratePhases(perSecond, struck, "wallMs"),
+    burst,
+  });
+  const arrivals = mostExtra(arrivalsOf(calls, { lags, perSecond, capAt }), {
+    phases: ratePhases(perSecond, struck, "ms"),
+    burst,
+  });
+  const late = lateCalls(calls, { lags, capAt, perSecond });
+  const storms = struck
+    .filter(({ fault }) => fault.name === ("429 storm" satisfies FaultName))
+    .map((storm) => refusedBeyond(calls, storm));
+  const lagOfCall = new Map(calls.map((call, index) => [call, lags[index]!]));
+  const describe = (call: Call): string =>
+    `${Math.round(lagOfCall.get(call)!)} ms by ${call.pid} at ${secondsAt(call.leftMs)}`;
+  return [
+    zero("extra slots in the worst window", slots),
+    zero("extra arrivals in the worst window", arrivals),
+    none("calls that left later than allowed", late.map(describe)),
+    zero("calls refused beyond those on their way", Math.max(0, ...storms)),
+  ];
+}
+
+function zero(name: string, seen: number): Promised {
+  return { name, seen: String(seen), isKept: seen <= 0 };
+}
+
+function none(name: string, found: readonly string[]): Promised {
+  const seen = found.length === 0 ? "0" : `${found.length}: ${found.slice(0, SHOWN).join(", ")}`;
+  return { name, seen, isKept: found.length === 0 };
+}
+
+/** Allows one refusal, the calls of one horizon, and the calls that had left when the storm began. */
+function refusedBeyond(calls: readonly Call[], { began, ended }: Struck): number {
+  const refused = calls.filter(
+    ({ answer, arrivedMs }) =>
+      answer === "refused" && arrivedMs >= began.ms && arrivedMs <= ended.ms,
+  );
+  const slowestMs = Math.max(0, ...refused.map(({ arrivedMs, leftMs }) => arrivedMs - leftMs));
+  return refused.length - 1 - Math.ceil((PER_SECOND * (HORIZON_MS + slowestMs)) / 1_000);
+}
+
+function growth(before: Resources, after: Resources): string[] {
+  return Object.entries(after)
+    .filter(([name, count]) => count > (before[name] ?? 0))
+    .map(([name, count]) => `${name} ${before[name] ?? 0} → ${count}`);
+}
+
+function nameOf({ struck: { fault } }: Recovery): string {
+  return `${fault.name} at ${Math.round(fault.startMs / 1_000)} s`;
+}

@@ -1,0 +1,71 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { afterEach, inject } from "vitest";
+
+const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
+
+/** A TypeScript file that runs as a process of its own. */
+export interface ScriptProcess {
+  readonly pid: number;
+  /** What it wrote so far. */
+  readonly stdout: string;
+  readonly stderr: string;
+  signal(name: NodeJS.Signals): void;
+  /** Its exit code, or null if a signal ended it; all that it wrote is then known. */
+  readonly ended: Promise<number | null>;
+}
+
+export interface ScriptProcesses {
+  /** Runs a file, named from the root of the repository. */
+  start(file: string, options: ScriptOptions): ScriptProcess;
+}
+
+interface ScriptOptions {
+  readonly args?: readonly string[];
+  /** Added to the environment; undefined takes a variable out. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Run what is built of the file, which starts sooner. Defaults to false. */
+  readonly isBuilt?: boolean;
+}
+
+/** Scripts of this test file; those that a test leaves are killed after it. */
+export function scriptProcesses(): ScriptProcesses {
+  let living: { readonly kill: () => void; readonly ended: Promise<unknown> }[] = [];
+  afterEach(async () => {
+    const left = living;
+    living = [];
+    for (const { kill } of left) kill();
+    await Promise.all(left.map(({ ended }) => ended));
+  });
+
+  return {
+    start(file, { args = [], env = {}, isBuilt = false }) {
+      const command = isBuilt
+        ? [file.replace(".ts", ".js")]
+        : ["--conditions=@sluice/source", "--import", "tsx", file];
+      const child = spawn(process.execPath, [...command, ...args], {
+        cwd: isBuilt ? inject("builtRoot") : ROOT,
+        env: { ...process.env, ...env },
+        stdio: ["ignore", "pipe", "pipe"],
+      });
+      let stdout = "";
+      let stderr = "";
+      child.stdout.on("data", (chunk: Buffer) => (stdout += chunk.toString()));
+      child.stderr.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
+      const ended = once(child, "close").then(([code]) => code as number | null);
+      living.push({ kill: () => child.kill("SIGKILL"), ended });
+      return {
+        pid: child.pid!,
+        get stdout() {
+          return stdout;
+        },
+        get stderr() {
+          return stderr;
+        },
+        signal: (name) => void child.kill(name),
+        ended,
+      };
+    },
+  };
+}

@@ -1,0 +1,55 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { transform } from "esbuild";
+
+const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
+const BLOCK = /^```ts\n([\s\S]*?)^```$/gm;
+const PROMISED_OUTPUT = /\/\/ → (.+)$/gm;
+
+export interface DocBlock {
+  readonly name: string;
+  readonly code: string;
+  /** What the comments `// → …` say that the block prints, in order. */
+  readonly promised: readonly string[];
+}
+
+/** The TypeScript blocks of a page of the documentation. */
+export async function docBlocks(page: string): Promise<DocBlock[]> {
+  const text = await readFile(join(ROOT, page), "utf8");
+  return [...text.matchAll(BLOCK)].map(([, code = ""], index) => ({
+    name: `${page}, block ${index + 1}`,
+    code,
+    promised: [...code.matchAll(PROMISED_OUTPUT)].map(([, output = ""]) => output),
+  }));
+}
+
+export interface BlockRun {
+  readonly code: number | null;
+  readonly output: string;
+  readonly errors: string;
+}
+
+/** Runs a block as a user would who builds it: in JavaScript, in a project that has the package, and in a process of its own. */
+export async function runDocBlock(
+  code: string,
+  { redisUrl, builtRoot }: { readonly redisUrl: string; readonly builtRoot: string },
+): Promise<BlockRun> {
+  const folder = await mkdtemp(join(builtRoot, "test/block-"));
+  const file = join(folder, "block.js");
+  const built = await transform(code.replaceAll('.ts"', '.js"'), {
+    loader: "ts",
+    target: "node20",
+  });
+  await writeFile(file, built.code);
+  const env = { ...process.env, REDIS_URL: redisUrl };
+  const child = spawn(process.execPath, [file], { cwd: builtRoot, env });
+  let output = "";
+  let errors = "";
+  child.stdout.on("data", (chunk) => (output += chunk));
+  child.stderr.on("data", (chunk) => (errors += chunk));
+  const [exitCode] = (await once(child, "close")) as [number | null];
+  return { code: exitCode, output, errors };
+}

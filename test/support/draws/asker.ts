@@ -1,0 +1,184 @@
+import { HORIZON_US } from "../../../src/core/policy/limit-makers.ts";
+import { DREW_ELSEWHERE_US } from "../../../src/core/draw/bucket-state.ts";
+import { keyLimitsOf } from "../../../src/core/policy/per-key.ts";
+import { compilePolicy, type Policy, type PolicyOptions } from "../../../src/core/policy/policy.ts";
+import { RANKS, type Priority } from "../../../src/core/options.ts";
+import {
+  NO_PLACE,
+  slotOfRun,
+  type Change,
+  type DrawReply,
+  type DrawRequest,
+  type Peeked,
+  type Place,
+  type ScopeRequest,
+  type Store,
+  type Wish,
+} from "../../../src/core/store.ts";
+
+/** What a test's asker wants. */
+export interface Wanted {
+  readonly wanted: number;
+  /** By unit; a number is calls. */
+  readonly cost?: number | Readonly<Record<string, number>>;
+  readonly key?: string;
+  readonly priority?: Priority;
+  readonly isTry?: boolean;
+  /** It has let calls pass that the bucket knows nothing of. */
+  readonly drewElsewhere?: boolean;
+  /** A bucket that was lost starts full. */
+  readonly startsFull?: boolean;
+}
+
+/** Draws from a store as a pacer does: it remembers what it was told last. */
+export interface Asker {
+  readonly last: DrawReply | undefined;
+  readonly policy: Policy;
+  draw(wanted: number, cost?: number): Promise<DrawReply>;
+  drawAll(wishes: readonly Wanted[]): Promise<DrawReply>;
+  giveBack(slotsUs: readonly number[], cost?: number, key?: string): Promise<void>;
+  settle(
+    slotUs: number,
+    deltas: Readonly<Record<string, number>>,
+    key?: string,
+    isUnused?: boolean,
+  ): Promise<void>;
+  release(leases: readonly number[], key?: string): Promise<void>;
+  renew(leases: readonly number[], key?: string): Promise<readonly number[]>;
+  steer(change: Change, key?: string): Promise<void>;
+  peek(key?: string): Promise<Peeked>;
+  /** The number of the next lease. */
+  readonly lease: number;
+  terms(): DrawRequest["terms"];
+}
+
+export function createAsker(
+  store: Store,
+  given: {
+    bucket: string;
+    name: string;
+    policy: Policy;
+    /** When the policy was declared, if the asker has heard of that already. */
+    version?: number;
+  },
+): Asker {
+  const { bucket, name, policy } = given;
+  const { limits, shares, text } = policy;
+  let version = given.version ?? 0;
+  let generation = 0;
+  let last: DrawReply | undefined;
+  let lease = 1;
+  const places = new Map<string, Place>();
+
+  const terms = (): DrawRequest["terms"] => ({ limits, shares, text, version });
+  const about = (key: string | undefined): ScopeRequest => ({
+    bucket,
+    terms: terms(),
+    key,
+    keyLimits: keyLimitsOf(policy, key),
+  });
+
+  function wishOf({ wanted, cost = 1, key, priority = "normal" }: Wanted): Wish {
+    const keyLimits = keyLimitsOf(policy, key);
+    const byUnit: Readonly<Record<string, number>> =
+      typeof cost === "number" ? { calls: cost } : cost;
+    const costs = [...limits, ...keyLimits].map(({ unit, kind }) =>
+      kind === "concurrency" ? 1 : (byUnit[unit] ?? (unit === "calls" ? 1 : 0)),
+    );
+    const wishName = `${key ?? ""} ${costs.join(" ")}`;
+    const rank = RANKS[priority];
+    const place = places.get(key ?? "") ?? NO_PLACE;
+    const isLimited = key !== undefined && keyLimits.length > 0;
+    return {
+      name: wishName,
+      key: isLimited ? key : undefined,
+      keyLimits,
+      costs,
+      wanted,
+      rank,
+      place,
+    };
+  }
+
+  async function drawAll(given: readonly Wanted[]): Promise<DrawReply> {
+    const isTry = given.some((each) => each.isTry === true);
+    const drewElsewhere = given.some((each) => each.drewElsewhere === true);
+    const wishes = given.map(wishOf).map((wish) => (isTry ? { ...wish, place: NO_PLACE } : wish));
+    const { sentAtMs: _sentAtMs, ...reply } = await store.draw({
+      bucket,
+      asker: name,
+      terms: terms(),
+      wishes,
+      horizonUs: isTry ? 0 : HORIZON_US,
+      drewUs: drewElsewhere ? DREW_ELSEWHERE_US : (last?.nowUs ?? 0),
+      startsFull: given.some((each) => each.startsFull === true),
+      place: isTry ? NO_PLACE : (last?.place ?? NO_PLACE),
+      lease,
+      leases: 1_000,
+      isTry,
+    });
+    if (reply.newText === undefined) {
+      version = reply.version;
+      generation = reply.generation;
+    }
+    for (const [index, { slotsUs }] of reply.granted.entries()) {
+      const all = [...limits, ...wishes[index]!.keyLimits];
+      if (all.some(({ kind }) => kind === "concurrency")) lease += slotsUs.length;
+    }
+    if (isTry) return reply;
+    last = reply;
+    for (const [index, granted] of reply.granted.entries()) {
+      if (wishes[index]!.key !== undefined) places.set(wishes[index]!.key, granted.place);
+    }
+    return reply;
+  }
+
+  return {
+    get last() {
+      return last;
+    },
+    get lease() {
+      return lease;
+    },
+    policy,
+    terms,
+    draw: (wanted, cost = 1) => drawAll([{ wanted, cost }]),
+    drawAll,
+    giveBack: (slotsUs, cost = 1, key) => {
+      const wish = wishOf({ wanted: 1, cost, ...(key === undefined ? {} : { key }) });
+      const place = last?.place ?? NO_PLACE;
+      return store.giveBack({
+        bucket,
+        asker: name,
+        terms: terms(),
+        generation,
+        place,
+        wish,
+        slotsUs,
+      });
+    },
+    settle: (slotUs, byUnit, key, isUnused) => {
+      const keyLimits = keyLimitsOf(policy, key);
+      const deltas = [...limits, ...keyLimits].map(({ unit }) => byUnit[unit] ?? 0);
+      return store.settle({ ...about(key), deltas, slotUs, isUnused });
+    },
+    release: (leases, key) => store.release({ ...about(key), asker: name, leases }),
+    renew: (leases, key) => store.renew({ ...about(key), asker: name, leases }),
+    steer: (change, key) => store.steer({ ...about(key), change }),
+    peek: (key) => store.peek(about(key)),
+  };
+}
+
+/** All slots of a reply to one wish, in µs on the bucket's clock. */
+export function slotsOf({ granted }: DrawReply, index = 0): number[] {
+  const each = granted[index];
+  if (each === undefined) return [];
+  const { slotsUs, run } = each;
+  const count = run?.count ?? 0;
+  return [...slotsUs, ...Array.from({ length: count }, (_, each) => slotOfRun(run!, each))];
+}
+
+/** A policy of a test's, in which calls of normal priority may fill the whole horizon. */
+export function policyOf(options: PolicyOptions): Policy {
+  return compilePolicy("test", { shares: { normal: 1 }, ...options });
+}

@@ -1,0 +1,50 @@
+import type { Redis } from "ioredis";
+import { reckon, type Reckoned } from "../../../src/core/limits/calendar-windows.ts";
+import type { Store } from "../../../src/core/store.ts";
+import { drawSlots } from "../../../src/redis/bucket-store.ts";
+import { runScript, type Script } from "../../../src/redis/scripts/script.ts";
+import { bucketPeek, bucketSteer } from "../../../src/redis/scripts/bucket.ts";
+import { costsSettle, slotsReturn } from "../../../src/redis/scripts/give-back.ts";
+import { leasesRelease, leasesRenew } from "../../../src/redis/scripts/leases.ts";
+
+/** The store in Redis, with the server's clock pinned to a clock of the test's. */
+export function createPinnedRedisStore(
+  redis: Redis,
+  given: {
+    prefix: string;
+    nowUs: () => number;
+    /** A draw was answered by this script. */
+    onDrawn?: (script: string) => void;
+  },
+): Store {
+  const { prefix, nowUs, onDrawn } = given;
+
+  async function run<Input extends Reckoned, Output>(
+    script: Script<Input & { prefix: string; pinnedUs: number }, Output>,
+    input: Input,
+  ): Promise<Output> {
+    const pinnedUs = nowUs();
+    return runScript(redis, script, { ...reckon(input, pinnedUs), prefix, pinnedUs });
+  }
+
+  return {
+    async draw(request) {
+      const pinnedUs = nowUs();
+      const input = { ...reckon(request, pinnedUs), prefix, pinnedUs };
+      const reply = await drawSlots(async (script, full) => {
+        const answer = await runScript(redis, script, full);
+        if (answer !== undefined) onDrawn?.(script.name);
+        return answer;
+      }, input);
+      return { ...reply, sentAtMs: performance.now() };
+    },
+    giveBack: (request) => run(slotsReturn, request),
+    settle: (request) => run(costsSettle, request),
+    renew: (request) => run(leasesRenew, request),
+    release: (request) => run(leasesRelease, request),
+    steer: (request) => run(bucketSteer, request),
+    peek: (request) => run(bucketPeek, request),
+    listen: () => undefined,
+    close: async () => undefined,
+  };
+}

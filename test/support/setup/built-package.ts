@@ -1,0 +1,39 @@
+import { execFile } from "node:child_process";
+import { cp, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
+/** What child processes run, and the sources of the package. */
+const BUILT = ["src", "workers", "examples", "test/support/processes"];
+
+export interface BuiltPackage {
+  readonly root: string;
+  remove(): Promise<void>;
+}
+
+/** This package as users install it, with the files that tests run as processes beside it, all in JavaScript. */
+export async function buildPackage(): Promise<BuiltPackage> {
+  const root = await mkdtemp(join(tmpdir(), "sluice-built-"));
+  const config = {
+    extends: join(ROOT, "tsconfig.check.json"),
+    // Types are checked elsewhere.
+    compilerOptions: { noEmit: false, noCheck: true, types: [], rootDir: ROOT, outDir: root },
+    include: BUILT.map((folder) => join(ROOT, folder)),
+  };
+  await writeFile(join(root, "tsconfig.json"), JSON.stringify(config));
+  await symlink("src", join(root, "dist"));
+  await cp(join(ROOT, "package.json"), join(root, "package.json"));
+  await cp(join(ROOT, "lua"), join(root, "lua"), { recursive: true });
+  await symlink(join(ROOT, "node_modules"), join(root, "node_modules"));
+  await run(join(ROOT, "node_modules/.bin/tsc"), ["-p", root]);
+  // What is JavaScript already, tsc leaves out.
+  const sources = await readdir(join(ROOT, "src"), { recursive: true });
+  for (const file of sources.filter((name) => name.endsWith(".cjs"))) {
+    await cp(join(ROOT, "src", file), join(root, "src", file));
+  }
+  return { root, remove: () => rm(root, { recursive: true, force: true }) };
+}

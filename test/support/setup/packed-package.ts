@@ -1,0 +1,55 @@
+import { execFile } from "node:child_process";
+import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
+
+export interface Consumer {
+  /** A folder with `node_modules/sluice` in it. */
+  readonly folder: string;
+  /** Paths of the files that the tarball holds, from the package's root. */
+  readonly files: readonly string[];
+  remove(): Promise<void>;
+}
+
+/**
+ * Builds and packs this package, and installs the tarball in a folder of its own. Its dependencies are links
+ * to those of this repository, so that nothing is fetched; what it does not declare, it does not find.
+ */
+export async function installPacked(): Promise<Consumer> {
+  const stage = await mkdtemp(join(tmpdir(), "sluice-packed-"));
+  await cp(join(ROOT, "package.json"), join(stage, "package.json"));
+  await run(process.execPath, ["--import", "tsx", join(ROOT, "scripts/build.ts"), stage], {
+    cwd: ROOT,
+  });
+  const pack = ["pack", "--ignore-scripts", "--json"];
+  const [packed] = JSON.parse((await run("npm", pack, { cwd: stage })).stdout) as [
+    { readonly filename: string; readonly files: readonly { readonly path: string }[] },
+  ];
+
+  const folder = join(stage, "consumer");
+  const installed = join(folder, "node_modules/sluice");
+  await mkdir(installed, { recursive: true });
+  // A package of its own, or "sluice" would be the package around it.
+  await writeFile(join(folder, "package.json"), "{}");
+  const tarball = join(stage, packed.filename);
+  await run("tar", ["-xzf", tarball, "--strip-components=1", "-C", installed]);
+  const { dependencies } = JSON.parse(await readFile(join(installed, "package.json"), "utf8")) as {
+    readonly dependencies: Readonly<Record<string, string>>;
+  };
+  for (const name of [...Object.keys(dependencies), "@types/node"]) {
+    const link = join(folder, "node_modules", name);
+    await mkdir(dirname(link), { recursive: true });
+    await symlink(join(ROOT, "node_modules", name), link);
+  }
+  return {
+    folder,
+    files: packed.files.map(({ path }) => path),
+    remove: () => rm(stage, { recursive: true, force: true }),
+  };
+}

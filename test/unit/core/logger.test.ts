@@ -1,0 +1,74 @@
+import { describe, expect, it } from "vitest";
+import { sampled } from "../../../src/core/logger.ts";
+import { fakeTimers } from "../../support/async/fake-timers.ts";
+
+const pass = fakeTimers();
+
+function setUp() {
+  const said: unknown[] = [];
+  const logger = sampled(
+    {
+      warn: (facts, message) => void said.push([facts, message]),
+      error: (facts, message) => void said.push(["error", facts, message]),
+    },
+    () => performance.now(),
+  );
+  return { logger, said };
+}
+
+describe("a logger for what may go wrong with every call", () => {
+  it("says the same once in ten seconds, and then how often it did not", async () => {
+    const { logger, said } = setUp();
+    for (let call = 0; call < 1_000; call++) logger.warn({ reason: "away" }, "Not settled.");
+    await pass(9_999);
+    logger.warn({ reason: "away" }, "Not settled.");
+    expect(said).toEqual([[{ reason: "away" }, "Not settled."]]);
+
+    await pass(1);
+    logger.warn({ reason: "away" }, "Not settled.");
+    await pass(10_000);
+    logger.warn({ reason: "away" }, "Not settled.");
+
+    expect(said.slice(1)).toEqual([
+      [{ reason: "away", unsaid: 1_000 }, "Not settled."],
+      [{ reason: "away" }, "Not settled."],
+    ]);
+  });
+
+  it("says at once what is something else, and not the same for another reason", () => {
+    const { logger, said } = setUp();
+
+    logger.warn({ job: "1" }, "Not kept.");
+    logger.warn({ job: "2" }, "Not kept.");
+    for (let key = 0; key < 200; key++) {
+      logger.warn({ reason: `no tier for ${key}` }, `Not settled: no tier for ${key}`);
+    }
+
+    expect(said).toEqual([
+      [{ job: "1" }, "Not kept."],
+      [{ reason: "no tier for 0" }, "Not settled: no tier for 0"],
+    ]);
+  });
+
+  it("says every error", () => {
+    const { logger, said } = setUp();
+
+    logger.error({}, "Broken.");
+    logger.error({}, "Broken.");
+
+    expect(said).toEqual([
+      ["error", {}, "Broken."],
+      ["error", {}, "Broken."],
+    ]);
+  });
+
+  it("remembers no more than the last hundred", () => {
+    const { logger, said } = setUp();
+    for (let what = 0; what <= 100; what++) logger.warn({}, `Not settled: ${what}`);
+
+    logger.warn({}, "Not settled: 0");
+    logger.warn({}, "Not settled: 100");
+
+    expect(said).toHaveLength(102);
+  });
+});

@@ -1,0 +1,50 @@
+import { DelayedError, ErrorCode, UnrecoverableError, WaitingError, Worker } from "bullmq";
+import { describe, expect, it } from "vitest";
+import {
+  CONTROL_MESSAGE,
+  CONTROL_NAMES,
+  finalError,
+  IS_SCHEDULED,
+  movedToDelayed,
+  movedToWait,
+  NOT_THERE,
+  WRONG_STATE,
+} from "../../../src/queue/bullmq/errors.ts";
+import { isCron } from "../../../src/queue/bullmq/cron.ts";
+
+describe("BullMQ's names, as they are used without it", () => {
+  it("are those of the errors by which a processor speaks", () => {
+    const ours = [finalError("why"), movedToDelayed(), movedToWait()];
+    const theirs = [new UnrecoverableError(), new DelayedError(), new WaitingError()];
+
+    expect(ours.map(({ name }) => name)).toEqual(theirs.map(({ name }) => name));
+  });
+
+  it("are among those that a handler's error must not have", () => {
+    expect(CONTROL_NAMES).toContain(new DelayedError().name);
+    expect(CONTROL_NAMES).toContain(new WaitingError().name);
+    expect(Worker.RateLimitError().message).toBe(CONTROL_MESSAGE);
+    expect(CONTROL_NAMES).toContain(
+      Worker.RateLimitError().name.replace(/^Error$/, "RateLimitError"),
+    );
+  });
+
+  it("are the numbers of what its scripts refuse", () => {
+    expect({ NOT_THERE, WRONG_STATE, IS_SCHEDULED }).toEqual({
+      NOT_THERE: ErrorCode.JobNotExist,
+      WRONG_STATE: ErrorCode.JobNotInState,
+      IS_SCHEDULED: ErrorCode.JobBelongsToJobScheduler,
+    });
+  });
+});
+
+describe("a cron expression", () => {
+  it.each([
+    ["0 9 * * 1-5", true],
+    ["0 0 30 2 *", false],
+    ["", false],
+    ["every day", false],
+  ])("%j is one that BullMQ can plan: %j", (cron, isPlannable) => {
+    expect(isCron(cron, undefined)).toBe(isPlannable);
+  });
+});

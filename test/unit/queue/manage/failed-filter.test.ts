@@ -1,0 +1,53 @@
+import { describe, expect, it } from "vitest";
+import { InvalidOptionError } from "sluice";
+import { matches, readFilter } from "../../../../src/queue/manage/dead-letters.ts";
+
+const job = { key: "acme", reason: "Expired: it did not start within 500 ms" };
+
+describe("a filter of failed jobs", () => {
+  it.each([
+    [{}, true],
+    [{ key: "acme" }, true],
+    [{ key: "other" }, false],
+    [{ reason: "Expired:" }, true],
+    [{ reason: "expired:" }, false],
+    [{ reason: /^expired:/i }, true],
+    [{ reason: /\d+ s$/ }, false],
+    [{ key: "acme", reason: "timeout" }, false],
+  ])("%j means the job: %s", (filter, isExpected) => {
+    expect(matches(readFilter("failed()", filter), job)).toBe(isExpected);
+  });
+
+  it("means the same each time, also with an expression that remembers where it ended", () => {
+    const filter = readFilter("failed()", { reason: /expired/gi });
+
+    expect([1, 2, 3].map(() => matches(filter, job))).toEqual([true, true, true]);
+  });
+
+  it("reads a date as the ms since 1970 that it stands for", () => {
+    const atMs = 1_790_000_000_000;
+
+    expect(readFilter("failed()", { since: new Date(atMs) }).sinceMs).toBe(atMs);
+    expect(readFilter("failed()", { since: atMs }).sinceMs).toBe(atMs);
+    expect(readFilter("failed()", {}).sinceMs).toBe(0);
+  });
+
+  it.each([
+    [{ reasons: "no" }, "reasons", "did you mean reason?"],
+    [{ since: "yesterday" }, "since", "give a date, or milliseconds since 1970"],
+    [{ since: new Date(Number.NaN) }, "since", "give a date, or milliseconds since 1970"],
+    [{ since: -1 }, "since", "give a date, or milliseconds since 1970"],
+    [{ since: 1e16 }, "since", "give a date, or milliseconds since 1970"],
+    [{ reason: 5 }, "reason", "give a part of the reason"],
+    [{ reason: "" }, "reason", "give a part of the reason"],
+    [{ limit: 0 }, "limit", "whole number of jobs from 1"],
+    [{ key: "a{b" }, "key", "leave out"],
+    ["all", "options", "give an object of options"],
+  ])("refuses %j by its option and says what to do", (given, option, remedy) => {
+    const read = (): unknown => readFilter("purge()", given);
+
+    expect(read).toThrow(InvalidOptionError);
+    expect(read).toThrow(`purge(): option "${option}"`);
+    expect(read).toThrow(remedy);
+  });
+});

@@ -1,0 +1,191 @@
+import { describe, expect, it, vi } from "vitest";
+import type { FetchedReport } from "../../../../src/core/queue-store.ts";
+import { createRunning, type OwnedJobContext } from "../../../../src/queue/worker/context.ts";
+import { createFetchedJobs } from "../../../../src/queue/worker/fetched-jobs.ts";
+import { fakeTimers } from "../../../support/async/fake-timers.ts";
+
+const pass = fakeTimers();
+
+function setUp() {
+  const told: (readonly string[])[] = [];
+  const setup = {
+    told,
+    answer: (): Promise<void> => Promise.resolve(),
+    async reportFetched(_queue: string, { ids }: FetchedReport): Promise<void> {
+      told.push(ids);
+      await setup.answer();
+    },
+  };
+  const running = createRunning();
+  const jobs = createFetchedJobs({ lanes: setup, queue: "jobs", workerId: "w", running });
+  const contexts = new Map<string, OwnedJobContext>();
+  const held = {
+    add(id: string) {
+      contexts.set(id, running.add(id, 1));
+      jobs.add();
+    },
+    delete(id: string) {
+      running.started(contexts.get(id)!);
+      jobs.remove(id);
+    },
+    close: () => jobs.close(),
+  };
+  return Object.assign(setup, { held });
+}
+
+describe("what a worker tells of the jobs that it has yet to begin", () => {
+  it("is nothing while each begins soon", async () => {
+    const { held, told } = setUp();
+
+    for (let id = 0; id < 100; id++) {
+      held.add(String(id));
+      await pass(40);
+      held.delete(String(id));
+    }
+    await pass(1_000);
+
+    expect(told).toEqual([]);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it("is all that wait, in their order, once the first does so for long", async () => {
+    const { held, told } = setUp();
+    held.add("1");
+    await pass(40);
+    held.add("2");
+
+    await pass(20);
+    held.add("3");
+    await pass(100);
+
+    expect(told).toEqual([
+      ["1", "2"],
+      ["1", "2", "3"],
+    ]);
+    await held.close();
+  });
+
+  it("is told ten times a second as they come and go, and once while they are the same", async () => {
+    const { held, told } = setUp();
+    for (let id = 0; id < 20; id++) held.add(String(id));
+    await pass(60);
+    for (let id = 0; id < 15; id++) {
+      held.delete(String(id));
+      await pass(20);
+    }
+    const asTheyGo = told.map(([first]) => first);
+
+    await pass(5_000);
+
+    expect(asTheyGo).toEqual(["0", "5", "10", "15"]);
+    expect(told).toHaveLength(4 + 5);
+    await held.close();
+  });
+
+  it("is told anew when as many wait as before, but others", async () => {
+    const { held, told } = setUp();
+    held.add("1");
+    held.add("2");
+    await pass(60);
+
+    held.delete("1");
+    held.add("3");
+    await pass(100);
+
+    expect(told).toEqual([
+      ["1", "2"],
+      ["2", "3"],
+    ]);
+    await held.close();
+  });
+
+  it("is not left to be of those alone that have begun", async () => {
+    const { held, told } = setUp();
+    held.add("1");
+    await pass(50);
+    held.add("2");
+    await pass(60);
+    held.add("3");
+
+    held.delete("1");
+
+    expect(told).toEqual([["1"], ["2", "3"]]);
+    await held.close();
+  });
+
+  it("is of the first thousand", async () => {
+    const { held, told } = setUp();
+    for (let id = 0; id < 1_100; id++) held.add(String(id));
+
+    await pass(60);
+
+    expect(told.map((ids) => [ids.length, ids.at(-1)])).toEqual([[1_000, "999"]]);
+    await held.close();
+  });
+
+  it("names one that was fetched again, having lost its lock, once", async () => {
+    const { held, told } = setUp();
+    held.add("1");
+    held.add("1");
+
+    await pass(110);
+
+    expect(told).toEqual([["1"]]);
+    await held.close();
+  });
+
+  it("is that none waits any more, at once and one time only", async () => {
+    const { held, told } = setUp();
+    held.add("1");
+    await pass(150);
+
+    held.delete("1");
+    held.delete("1");
+    await pass(1_000);
+
+    expect(told).toEqual([["1"], []]);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it("waits for the reply to what was told before", async () => {
+    const setup = setUp();
+    let reply = (): void => {};
+    setup.answer = () => new Promise((resolve) => (reply = resolve));
+    setup.held.add("1");
+    await pass(2_000);
+    setup.held.delete("1");
+    const whileUnderWay = [...setup.told];
+
+    reply();
+    await pass(10);
+
+    expect(whileUnderWay).toEqual([["1"]]);
+    expect(setup.told).toEqual([["1"], []]);
+  });
+
+  it("is told anew when it could not be told", async () => {
+    const setup = setUp();
+    setup.answer = () => Promise.reject(new Error("no reply"));
+    setup.held.add("1");
+    await pass(60);
+
+    setup.answer = () => Promise.resolve();
+    await pass(250);
+
+    expect(setup.told).toEqual([["1"], ["1"]]);
+    await setup.held.close();
+  });
+
+  it("is taken back by one that closes, and leaves no timer behind", async () => {
+    const { held, told } = setUp();
+    held.add("1");
+    await pass(150);
+
+    await held.close();
+    held.add("2");
+    await pass(1_000);
+
+    expect(told).toEqual([["1"], []]);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});

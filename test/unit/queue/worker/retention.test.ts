@@ -1,0 +1,115 @@
+import { describe, expect, it, vi } from "vitest";
+import { deferred } from "../../../support/async/deferred.ts";
+import { createRetention } from "../../../../src/queue/worker/retention.ts";
+import { fakeTimers } from "../../../support/async/fake-timers.ts";
+
+const pass = fakeTimers();
+
+function setUp() {
+  const looked = { times: 0, answer: (): Promise<void> => Promise.resolve() };
+  const errors: string[] = [];
+  const retention = createRetention(
+    async () => {
+      looked.times += 1;
+      await looked.answer();
+    },
+    ({ message }) => void errors.push(message),
+  );
+  const done = (jobs: number): void => {
+    for (let job = 0; job < jobs; job++) retention.note();
+  };
+  return { looked, errors, retention, done };
+}
+
+/** It has looked with its first done job. */
+async function setUpAtWork(answer = () => Promise.resolve()) {
+  const parts = setUp();
+  parts.looked.answer = answer;
+  parts.done(1);
+  await pass(0);
+  parts.looked.times = 0;
+  return parts;
+}
+
+describe("a worker looks for done jobs that are no longer kept", () => {
+  it("with its first done job, which may be its last", () => {
+    const { looked, done } = setUp();
+    done(1);
+
+    expect(looked.times).toBe(1);
+  });
+
+  it("a second after one was done, and not again before another one is", async () => {
+    const { looked, done } = await setUpAtWork();
+    done(1);
+    await pass(999);
+    expect(looked.times).toBe(0);
+
+    await pass(1);
+    expect(looked.times).toBe(1);
+
+    await pass(60_000);
+    expect(looked.times).toBe(1);
+  });
+
+  it("once for every 64, when they come faster than that", async () => {
+    const { looked, done } = await setUpAtWork();
+    for (let batch = 0; batch < 10; batch++) {
+      done(64);
+      await pass(1);
+    }
+    expect(looked.times).toBe(10);
+
+    await pass(60_000);
+    expect(looked.times).toBe(10);
+  });
+
+  it("one look at a time, and once more for those that were done meanwhile", async () => {
+    const { looked, done } = await setUpAtWork();
+    const answer = deferred();
+    looked.answer = () => answer.promise;
+    done(64);
+    done(1_000);
+    await pass(10_000);
+    expect(looked.times).toBe(1);
+
+    answer.resolve();
+    await pass(1_000);
+    expect(looked.times).toBe(2);
+  });
+
+  it("again a second after a look that failed, of which it tells, until one goes well", async () => {
+    const { looked, errors } = await setUpAtWork(() => Promise.reject(new Error("NOPERM")));
+    expect(errors).toEqual(["NOPERM"]);
+    await pass(1_000);
+    expect(errors).toEqual(["NOPERM", "NOPERM"]);
+
+    looked.answer = () => Promise.resolve();
+    looked.times = 0;
+    await pass(60_000);
+    expect(looked.times).toBe(1);
+  });
+
+  it("no more once it is closed, also if its last look fails", async () => {
+    const { looked, retention, done } = await setUpAtWork();
+    looked.answer = () => Promise.reject(new Error("away"));
+    done(1);
+
+    await retention.close();
+
+    expect(looked.times).toBe(1);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it("when it closes, for those that it has not looked for yet, and leaves no timer behind", async () => {
+    const { looked, retention, done } = await setUpAtWork();
+    done(3);
+
+    await retention.close();
+
+    expect(looked.times).toBe(1);
+    expect(vi.getTimerCount()).toBe(0);
+    await retention.close();
+    expect(looked.times).toBe(1);
+  });
+});

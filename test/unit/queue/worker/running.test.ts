@@ -1,0 +1,71 @@
+import { expect, it } from "vitest";
+import { JobLostError } from "../../../../src/queue/errors.ts";
+import { createRunning } from "../../../../src/queue/worker/context.ts";
+
+it("tells the handler of one job that it is lost, and no other", () => {
+  const running = createRunning();
+  const [a, b] = [running.add("a", 1), running.add("b", 1)];
+
+  running.abort("its lock was lost", "a");
+
+  expect(a.signal.reason).toBeInstanceOf(JobLostError);
+  expect(a.signal.reason).toMatchObject({ code: "ERR_JOB_LOST", jobId: "a" });
+  expect(a.signal.reason.message).toContain("its lock was lost");
+  expect(b.signal.aborted).toBe(false);
+});
+
+it("tells all of them, each of its own job", () => {
+  const running = createRunning();
+  const contexts = [running.add("a", 1), running.add("b", 2)];
+
+  running.abort("the worker is closed");
+
+  expect(contexts.map(({ signal }) => signal.reason.jobId)).toEqual(["a", "b"]);
+});
+
+it("counts a job that is here twice, having lost its lock, twice", async () => {
+  const running = createRunning();
+  const first = running.add("a", 1);
+  const second = running.add("a", 2);
+  const ended = running.untilNone(60_000);
+
+  running.end(second);
+  expect(running.count).toBe(1);
+  running.end(first);
+
+  expect(await ended).toBe(true);
+  expect(running.count).toBe(0);
+});
+
+it("waits no longer than it is told to", async () => {
+  const running = createRunning();
+  running.add("a", 1);
+
+  expect(await running.untilNone(1)).toBe(false);
+});
+
+it("knows those that have yet to begin, in the order in which they came", () => {
+  const running = createRunning();
+  const [a, b, c] = ["a", "b", "c"].map((id) => running.add(id, 1));
+
+  running.started(b!);
+  running.started(b!);
+
+  expect([...running.waiting()]).toEqual([a, c]);
+  expect(running.unbegun).toBe(2);
+  for (const context of [a, b, c]) running.end(context!);
+  expect(running.unbegun).toBe(0);
+});
+
+it("ends the waits of those that wait", () => {
+  const running = createRunning();
+  const left: unknown[] = [];
+  const [a, b] = [running.add("a", 1), running.add("b", 1)];
+  const wait = { leave: (reason: unknown) => void left.push(reason) };
+  for (const context of [a, b]) context.add(wait);
+
+  b.delete(wait);
+  running.leave("the worker is closed");
+
+  expect(left).toEqual(["the worker is closed"]);
+});

@@ -1,0 +1,35 @@
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { createBuckets } from "../../../src/buckets.ts";
+import { StoreUnavailableError } from "../../../src/core/errors.ts";
+import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  expect(vi.getTimerCount()).toBe(0);
+  vi.useRealTimers();
+});
+
+it("those who wait for the store ask anew as soon as it answers again, whatever their bucket", async () => {
+  const store = createMemoryStore();
+  const logger = { warn: vi.fn<() => void>(), error: vi.fn<() => void>() };
+  const buckets = createBuckets({ store, logger, isRemote: true, isCluster: false });
+  const open = (name: string) => buckets.open("test", name, { rate: "1/s", onStoreDown: "wait" });
+  const draw = vi.spyOn(store, "draw").mockImplementation(async () => {
+    throw new StoreUnavailableError("The store is away.");
+  });
+  const left: string[] = [];
+  for (const name of ["a", "b"])
+    void open(name)
+      .draw()
+      .then(() => left.push(name));
+  await vi.advanceTimersByTimeAsync(10);
+
+  draw.mockRestore();
+  buckets.askAgain();
+  await vi.advanceTimersByTimeAsync(10);
+
+  expect(left.toSorted()).toEqual(["a", "b"]);
+  await buckets.close();
+});

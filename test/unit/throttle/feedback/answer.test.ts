@@ -1,0 +1,265 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { readAnswer } from "../../../../src/throttle/feedback/answer.ts";
+import { headerOf } from "../../../../src/throttle/feedback/headers.ts";
+
+const nowMs = Date.UTC(2026, 10, 21, 12, 0, 0);
+const resetAt = String(nowMs / 1_000 + 90);
+
+/** An error with the properties that a client gives its own. */
+function errorWith(properties: object): Error {
+  return Object.assign(new Error("the call failed"), properties);
+}
+
+function throwing(): never {
+  throw new Error("hostile");
+}
+
+/** As stripe-node builds it: the headers are kept on the error and on what it was made of. */
+function stripeError(raw: { type: string; statusCode?: number; headers?: object }): Error {
+  const { statusCode, headers } = raw;
+  return errorWith({ type: "StripeRateLimitError", rawType: raw.type, raw, statusCode, headers });
+}
+
+/** As axios builds it, with the request's own headers nearby. */
+function axiosError(status: number, headers: object): Error {
+  const config = { headers: { "retry-after": "999" }, url: "https://api.example" };
+  const response = { status, statusText: "", headers, config, data: {}, request: {} };
+  return errorWith({ name: "AxiosError", isAxiosError: true, config, response, status });
+}
+
+const limited: readonly (readonly [string, unknown])[] = [
+  ["a fetch Response", new Response("", { status: 429, headers: { "Retry-After": "2" } })],
+  [
+    "an undici response",
+    { statusCode: 429, headers: { "retry-after": "2" }, body: {}, trailers: {} },
+  ],
+  [
+    "undici's ResponseError",
+    errorWith({
+      code: "UND_ERR_RESPONSE",
+      statusCode: 429,
+      headers: { "retry-after": "2" },
+      body: "",
+    }),
+  ],
+  [
+    "undici's RequestRetryError with raw headers",
+    errorWith({
+      code: "UND_ERR_REQ_RETRY",
+      statusCode: 429,
+      headers: ["Retry-After", "2"],
+      data: {},
+    }),
+  ],
+  [
+    "an axios response",
+    { status: 429, headers: new Map([["Retry-After", "2"]]), data: "", config: {} },
+  ],
+  ["an AxiosError", axiosError(429, { "retry-after": "2" })],
+  [
+    "OpenAI's RateLimitError",
+    errorWith({
+      status: 429,
+      headers: new Headers({ "retry-after": "2" }),
+      requestID: "req_1",
+      code: "rate_limit",
+    }),
+  ],
+  [
+    "a Stripe error",
+    stripeError({ type: "rate_limit_error", statusCode: 429, headers: { "retry-after": "2" } }),
+  ],
+  [
+    "a Stripe error by its type",
+    stripeError({ type: "rate_limit_error", headers: { "retry-after": "2" } }),
+  ],
+  [
+    "what a Stripe error was made of",
+    { raw: { statusCode: 429, headers: { "retry-after": "2" } } },
+  ],
+  [
+    "Octokit's RequestError",
+    errorWith({
+      name: "HttpError",
+      status: 429,
+      request: { method: "GET", url: "/", headers: { "retry-after": "999" } },
+      response: { status: 429, url: "/", headers: { "retry-after": "2" }, data: {} },
+    }),
+  ],
+  [
+    "Got's HTTPError",
+    errorWith({
+      name: "HTTPError",
+      response: { statusCode: 429, headers: { "retry-after": "2" } },
+    }),
+  ],
+  [
+    "ky's HTTPError",
+    errorWith({ response: new Response("", { status: 429, headers: { "retry-after": "2" } }) }),
+  ],
+];
+
+describe("an answer that limits", () => {
+  it.each(limited)("is read from %s", (_kind, given) => {
+    expect(readAnswer(given, nowMs)).toMatchObject({
+      status: 429,
+      isLimited: true,
+      retryAfterMs: 2_000,
+    });
+  });
+
+  it.each(limited)("is read from an error two causes above %s", (_kind, given) => {
+    const wrapped = new Error("outer", { cause: new Error("inner", { cause: given }) });
+
+    expect(readAnswer(wrapped, nowMs)).toMatchObject({ status: 429, retryAfterMs: 2_000 });
+  });
+
+  it("is not looked for three causes down", () => {
+    const inner = new Error("inner", { cause: errorWith({ status: 429 }) });
+
+    expect(
+      readAnswer(new Error("a", { cause: new Error("b", { cause: inner }) }), nowMs),
+    ).toBeUndefined();
+  });
+
+  it("counts more than the 502 that was made of it", () => {
+    const outer = errorWith({ status: 502, cause: axiosError(429, { "retry-after": "2" }) });
+
+    expect(readAnswer(outer, nowMs)).toMatchObject({ status: 429, isLimited: true });
+  });
+
+  it("hands its headers on as the client keeps them", () => {
+    const answer = readAnswer(axiosError(429, { "X-Request-Id": "7" }), nowMs);
+
+    expect(headerOf(answer?.headers, "x-request-id")).toBe("7");
+  });
+
+  it.each([
+    [429, {}, true],
+    [503, {}, true],
+    [503, { "retry-after": "1" }, true],
+    [403, {}, false],
+    [403, { "x-ratelimit-remaining": "12" }, false],
+    [403, { "x-ratelimit-remaining": "0" }, true],
+    [403, { "retry-after": "60" }, true],
+    [500, { "retry-after": "1" }, false],
+    [200, { "x-ratelimit-remaining": "0" }, false],
+  ])("is one of %d with %j: %j", (status, headers, isLimited) => {
+    expect(readAnswer({ status, headers }, nowMs)?.isLimited).toBe(isLimited);
+  });
+});
+
+describe("a GraphQL result that Shopify throttled", () => {
+  const body = {
+    errors: [{ message: "Throttled", extensions: { code: "THROTTLED" } }],
+    extensions: { cost: { requestedQueryCost: 752, actualQueryCost: null } },
+  };
+
+  it.each([
+    ["the parsed body", body],
+    ["an axios response", { status: 200, headers: {}, data: body }],
+    [
+      "a result of its own client",
+      { data: undefined, errors: { networkStatusCode: 200, graphQLErrors: body.errors } },
+    ],
+    [
+      "an error of its own client",
+      errorWith({ body: { errors: { graphQLErrors: body.errors } }, headers: {} }),
+    ],
+  ])("is limited, as %s", (_kind, given) => {
+    expect(readAnswer(given, nowMs)).toMatchObject({ status: 200, isLimited: true });
+  });
+
+  it("is not one whose error is another", () => {
+    expect(
+      readAnswer({ errors: [{ extensions: { code: "ACCESS_DENIED" } }] }, nowMs),
+    ).toBeUndefined();
+  });
+});
+
+describe("an answer that does not limit", () => {
+  it.each([
+    ["a Response", new Response("", { status: 200 })],
+    ["an axios response", { status: 200, headers: {}, data: { errors: "none" } }],
+    ["a 202 that says when to ask again", { status: 202, headers: { "retry-after": "5" } }],
+  ])("asks for no wait, as %s", (_kind, given) => {
+    expect(readAnswer(given, nowMs)).toMatchObject({ isLimited: false, retryAfterMs: undefined });
+  });
+
+  it.each([
+    undefined,
+    null,
+    "429",
+    429,
+    [],
+    {},
+    { id: 1, name: "Ada" },
+    { status: "active" },
+    { status: 7 },
+    { status: 429.5 },
+    { status: Number.NaN, headers: {} },
+    new Error("fetch failed", { cause: errorWith({ code: "ECONNREFUSED" }) }),
+  ])("is not seen in %j", (given) => {
+    expect(readAnswer(given, nowMs)).toBeUndefined();
+  });
+});
+
+describe("a hostile value", () => {
+  const cycle: Record<string, unknown> = {};
+  Object.assign(cycle, { cause: cycle, response: cycle, data: cycle, errors: cycle });
+  const revoked = Proxy.revocable({}, {});
+  revoked.revoke();
+
+  it.each([
+    ["a cycle", cycle],
+    ["a Proxy that throws", new Proxy({}, { get: throwing, has: throwing, ownKeys: throwing })],
+    ["a Proxy that was revoked", revoked.proxy],
+    [
+      "endless errors",
+      { errors: new Proxy([], { get: (_t, key) => (key === "length" ? 2 ** 53 - 1 : {}) }) },
+    ],
+  ])("tells of no answer, as %s", (_kind, given) => {
+    expect(readAnswer(given, nowMs)).toBeUndefined();
+  });
+
+  it("tells of its status even when all else throws", () => {
+    const given = {
+      status: 429,
+      get headers() {
+        return throwing();
+      },
+      get response() {
+        return throwing();
+      },
+    };
+
+    expect(readAnswer(given, nowMs)).toMatchObject({ status: 429, retryAfterMs: undefined });
+  });
+
+  it("never throws, and asks for a whole wait or for none", () => {
+    const text = fc.oneof(fc.string(), fc.constantFrom("0", "1e400", "-1", resetAt, "120"));
+    const name = fc.constantFrom(
+      "retry-after",
+      "retry-after-ms",
+      "x-ratelimit-remaining",
+      "x-ratelimit-reset",
+    );
+    const headers = fc.oneof(fc.anything(), fc.dictionary(name, fc.oneof(text, fc.anything())));
+    const status = fc.oneof(fc.constantFrom(200, 403, 429, 503), fc.anything());
+    const plain = fc.record({ status, headers }, { requiredKeys: [] });
+    const nested = fc.record(
+      { response: plain, raw: plain, cause: plain, data: fc.anything() },
+      { requiredKeys: [] },
+    );
+    fc.assert(
+      fc.property(fc.oneof(plain, nested, fc.anything()), (given) => {
+        const answer = readAnswer(given, nowMs);
+
+        const retryAfterMs = answer?.retryAfterMs ?? 0;
+        expect(Number.isSafeInteger(retryAfterMs) && retryAfterMs >= 0).toBe(true);
+      }),
+      { numRuns: 10_000 },
+    );
+  });
+});

@@ -1,0 +1,110 @@
+import { describe, expect, it } from "vitest";
+import { StoreUnavailableError } from "../../../../src/core/errors.ts";
+import { DREW_ELSEWHERE_US } from "../../../../src/core/draw/bucket-state.ts";
+import type { DrawRequest, SettleRequest, Store } from "../../../../src/core/store.ts";
+import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createReplicasSeen } from "../../../../src/throttle/outage/outage-store.ts";
+import {
+  applyOnStoreDown,
+  type OnStoreDown,
+} from "../../../../src/throttle/outage/on-store-down.ts";
+import { createAsker, policyOf } from "../../../support/draws/asker.ts";
+
+/** A store that can be taken away, and what it was asked. */
+function awayStore() {
+  const store = createMemoryStore();
+  const drawn: DrawRequest[] = [];
+  const settled: SettleRequest[] = [];
+  const away = { is: false };
+  const guard = async <T>(work: () => Promise<T>): Promise<T> => {
+    if (away.is) throw new StoreUnavailableError("away");
+    return work();
+  };
+  const guarded: Store = {
+    ...store,
+    draw: (request) => guard(() => (drawn.push(request), store.draw(request))),
+    peek: (request) => guard(() => store.peek(request)),
+    settle: (request) => guard(async () => void settled.push(request)),
+    steer: (request) => guard(() => store.steer(request)),
+  };
+  return { store: guarded, drawn, settled, away };
+}
+
+function openAsker(onStoreDown: OnStoreDown, options = { rate: "1000/s", burst: 10 }) {
+  const { store, ...facts } = awayStore();
+  const logged: string[] = [];
+  const log = (_facts: object, message: string): void => void logged.push(message);
+  const standing = applyOnStoreDown({
+    store,
+    bucket: "b",
+    asker: "a",
+    logger: { warn: log, error: log },
+    onStoreDown,
+    openLocalStore: createMemoryStore,
+    wake: () => undefined,
+  });
+  const asker = createAsker(standing, { bucket: "b", name: "a", policy: policyOf(options) });
+  return { asker, logged, standing, ...facts };
+}
+
+describe("a store that something stands in for", () => {
+  it.each<[string, OnStoreDown]>([
+    ["locally", { local: 1 }],
+    ["openly", "open"],
+  ])("goes on %s, says so once, and is asked again when it is back", async (_how, onStoreDown) => {
+    const { asker, away, drawn, logged } = openAsker(onStoreDown);
+    await asker.draw(1);
+    away.is = true;
+    for (let each = 0; each < 3; each++) await asker.draw(1);
+
+    away.is = false;
+    // It serves once more while it looks.
+    await asker.draw(1);
+    await asker.draw(1);
+
+    expect(logged).toHaveLength(1);
+    expect(drawn).toHaveLength(2);
+    expect(drawn[1]!.drewUs).toBe(DREW_ELSEWHERE_US);
+  });
+
+  it("takes nothing back of what only the stand-in booked, and books what came to cost more", async () => {
+    const { asker, away, settled } = openAsker({ local: 1 });
+    await asker.draw(1);
+    away.is = true;
+    await asker.draw(1);
+    const { nowUs: slotUs } = await asker.draw(1);
+    away.is = false;
+    await asker.draw(1);
+    await asker.draw(1);
+
+    await asker.settle(slotUs, { calls: -1 });
+    const afterLess = settled.length;
+    await asker.settle(slotUs, { calls: 2 });
+
+    expect(afterLess).toBe(0);
+    expect(settled.map(({ deltas }) => deltas)).toEqual([[2]]);
+  });
+
+  it("heeds what a downstream says, and refuses what is meant for all replicas", async () => {
+    const { asker, away } = openAsker({ local: 1 });
+    await asker.draw(1);
+    away.is = true;
+    await asker.draw(1);
+
+    await asker.steer({ do: "space", gapUs: 1_000, forUs: 1_000_000 });
+    const paused = asker.steer({ do: "pause", forUs: 1_000_000 });
+
+    await expect(paused).rejects.toBeInstanceOf(StoreUnavailableError);
+  });
+});
+
+describe("replicas that were seen", () => {
+  it("are the most of late, and none before any was", () => {
+    const replicas = createReplicasSeen();
+    expect(replicas.most).toBe(0);
+
+    for (const alive of [3, 1, 2]) replicas.see(alive);
+
+    expect(replicas.most).toBe(3);
+  });
+});

@@ -1,0 +1,39 @@
+import { expect, it } from "vitest";
+import { NO_PLACE } from "../../../../src/core/store.ts";
+import { createLinePlaces } from "../../../../src/throttle/waiting/draw-request.ts";
+
+const turn = { turnUs: 5, turnName: "2 1 a", sinceUs: 0 };
+const wait = { turnUs: 0, turnName: "", sinceUs: 7 };
+
+it.each([turn, wait])("keeps the place of a key that is waited for: %j", (place) => {
+  const places = createLinePlaces();
+
+  places.keep("a", place);
+
+  expect([places.of("a"), places.of("b"), places.of(undefined)]).toEqual([
+    place,
+    NO_PLACE,
+    NO_PLACE,
+  ]);
+});
+
+it("keeps nothing of a key in which nothing is waited for any more", () => {
+  const places = createLinePlaces();
+  places.keep("a", turn);
+
+  places.keep("a", { ...NO_PLACE });
+
+  // The very same: one of its own would be kept for every key that ever came.
+  expect(places.of("a")).toBe(NO_PLACE);
+});
+
+it("forgets turns, but not since when a lease is waited for", () => {
+  const places = createLinePlaces();
+  places.keep("a", turn);
+  places.keep("b", { ...turn, sinceUs: 7 });
+  places.shared = { ...turn, sinceUs: 7 };
+
+  places.forgetTurns();
+
+  expect([places.of("a"), places.of("b"), places.shared]).toEqual([NO_PLACE, wait, wait]);
+});

@@ -1,0 +1,61 @@
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import type { Store } from "../../../../../src/core/store.ts";
+import { createMemoryStore } from "../../../../../src/memory/memory-store.ts";
+import { deferred } from "../../../../support/async/deferred.ts";
+import { createTestBucket } from "../../../../support/draws/test-bucket.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  expect(vi.getTimerCount()).toBe(0);
+  vi.useRealTimers();
+});
+
+/** A bucket that holds a slot 50 ms from now, and the same one at another replica. */
+async function holdingASlot(change: (store: Store) => Partial<Store>) {
+  const memory = createMemoryStore();
+  const store: Store = { ...memory, ...change(memory) };
+  const policy = { rate: "20/s" };
+  const { bucket } = createTestBucket(policy, { store });
+  const other = createTestBucket(policy, { store: memory }).bucket;
+  const left: number[] = [];
+  const call = (): void =>
+    void bucket.draw().then(
+      () => left.push(performance.now()),
+      () => undefined,
+    );
+  call();
+  call();
+  await vi.advanceTimersByTimeAsync(1);
+  expect(left).toHaveLength(1);
+  return { bucket, other, left, call };
+}
+
+it("a slot of before a pause is not used once a reply tells of it, though its news was lost", async () => {
+  const { bucket, other, left, call } = await holdingASlot(() => ({ listen: () => undefined }));
+  await other.pause({ forMs: 60_000 });
+
+  call();
+  await vi.advanceTimersByTimeAsync(1_000);
+
+  expect(left).toHaveLength(1);
+  await Promise.all([bucket.close(), other.close()]);
+});
+
+it("a slot of before a pause is not used once its news has come, though the store does not answer", async () => {
+  let isSilent = false;
+  const silent = deferred();
+  const { bucket, other, left } = await holdingASlot((store) => ({
+    draw: (request) =>
+      isSilent ? silent.promise.then(() => store.draw(request)) : store.draw(request),
+  }));
+  isSilent = true;
+
+  await other.pause({ forMs: 60_000 });
+  await vi.advanceTimersByTimeAsync(1_000);
+
+  expect(left).toHaveLength(1);
+  silent.resolve();
+  await Promise.all([bucket.close(), other.close()]);
+});

@@ -1,0 +1,150 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { InvalidOptionError, type WaitTooLongError } from "../../../../src/core/errors.ts";
+import { leakyBucket } from "../../../../src/core/policy/limit-makers.ts";
+import type { Store } from "../../../../src/core/store.ts";
+import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
+import type { CallOptions } from "../../../../src/throttle/call-options.ts";
+import { rejectionOf } from "../../../support/async/rejection.ts";
+import { createTestBucket } from "../../../support/draws/test-bucket.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  expect(vi.getTimerCount()).toBe(0);
+  vi.useRealTimers();
+});
+
+describe("a bucket", () => {
+  it("hands a whole burst out at once", async () => {
+    const { bucket } = createTestBucket({ rate: "1/s", burst: 1_000 });
+
+    const calls = Promise.all(Array.from({ length: 1_000 }, () => bucket.draw({ maxWaitMs: 200 })));
+    await vi.advanceTimersByTimeAsync(200);
+
+    await expect(calls).resolves.toHaveLength(1_000);
+    await bucket.close();
+  });
+
+  it("fails one call alone when the limits of its key cannot be told", async () => {
+    const { bucket } = createTestBucket({
+      rate: "100/s",
+      perKey: (key) => {
+        if (key === "lost") throw new Error("no such tenant");
+        return { rate: "50/s" };
+      },
+    });
+
+    const lost = rejectionOf(bucket.draw({ key: "lost" }));
+    const other = bucket.draw({ key: "acme" });
+    await vi.advanceTimersByTimeAsync(100);
+
+    expect(await lost).toMatchObject({ message: "no such tenant" });
+    await expect(other).resolves.toMatchObject({ key: "acme" });
+    await bucket.close();
+  });
+
+  it("asks for one tier of a key at a time, when the key has changed its tier", async () => {
+    const store = createMemoryStore();
+    const draw = vi.spyOn(store, "draw");
+    let tier = "slow";
+    const tiers = { slow: { rate: "1/h" }, fast: { rate: "10/s" } };
+    const perKey = { tiers, tierOf: () => tier };
+    const { bucket } = createTestBucket({ rate: "1000/s", perKey }, { store });
+    await bucket.draw({ key: "a" });
+    const slow = bucket.draw({ key: "a", maxWaitMs: 5_000 });
+    tier = "fast";
+
+    const both = Promise.allSettled([slow, bucket.draw({ key: "a" })]);
+    await vi.advanceTimersByTimeAsync(5_000);
+    await both;
+
+    const mixed = draw.mock.calls.filter(
+      ([{ wishes }]) => new Set(wishes.map(({ keyLimits }) => keyLimits)).size > 1,
+    );
+    expect(mixed).toEqual([]);
+    await bucket.close();
+  });
+
+  it("says how long a cooldown lasts to those who will not wait for it", async () => {
+    const { bucket } = createTestBucket({ rate: "100/s" });
+    await bucket.pause({ forMs: 60_000 });
+
+    const refused = rejectionOf(bucket.draw({ maxWaitMs: 50 }));
+    await vi.advanceTimersByTimeAsync(50);
+
+    const error = (await refused) as WaitTooLongError;
+    expect(error.limitedBy).toBe("a pause");
+    expect(error.retryAfterMs).toBeGreaterThan(59_000);
+    await bucket.close();
+  });
+
+  it("says when the first of those who wait may go, and counts an interval for each of the others", async () => {
+    const { bucket } = createTestBucket({ rate: "1/5s" });
+    await bucket.draw();
+    await vi.advanceTimersByTimeAsync(2_000);
+
+    const refused = [100, 200].map((maxWaitMs) => rejectionOf(bucket.draw({ maxWaitMs })));
+    await vi.advanceTimersByTimeAsync(200);
+
+    const [both, alone] = (await Promise.all(refused)) as WaitTooLongError[];
+    // To some hundredths of an interval: who waits knows its turn, not its slot.
+    expect(both!.retryAfterMs - (2_900 + 5_000)).toBeCloseTo(0, -3);
+    expect(alone!.retryAfterMs - 2_800).toBeCloseTo(0, -3);
+    await bucket.close();
+  });
+
+  it("says that Redis has not answered to those who wait for nothing else", async () => {
+    const store: Store = { ...createMemoryStore(), draw: () => new Promise<never>(() => {}) };
+    const { bucket } = createTestBucket({ rate: "100/s" }, { store });
+
+    const atOnce = rejectionOf(bucket.draw({ maxWaitMs: 1 }));
+    const late = rejectionOf(bucket.draw({ maxWaitMs: 60 }));
+    await vi.advanceTimersByTimeAsync(60);
+
+    expect(((await atOnce) as WaitTooLongError).limitedBy).toMatch("Redis");
+    expect(await late).toMatchObject({
+      limitedBy: "Redis, which has not answered yet",
+      retryAfterMs: 1_000,
+    });
+  });
+
+  it("takes units by any name, and answers of promises for no limits", async () => {
+    const limits = [leakyBucket("10/s", { unit: "constructor", burst: 5 })];
+    const { bucket } = createTestBucket({ limits });
+
+    await expect(bucket.draw()).resolves.toMatchObject({ bucket: "test" });
+    const perKey = (async () => ({ rate: "1/s" })) as never;
+    const other = createTestBucket({ rate: "10/s", perKey }).bucket;
+    await expect(other.draw({ key: "a" })).rejects.toBeInstanceOf(InvalidOptionError);
+    await Promise.all([bucket.close(), other.close()]);
+  });
+
+  const fails = (async () => {
+    throw new Error("no such tenant");
+  }) as never;
+  const tiers = { free: { rate: "1/s" } };
+  it.each<[string, BucketOptions, CallOptions]>([
+    ["perKey", { rate: "10/s", perKey: fails }, { key: "a" }],
+    ["perKey.tierOf()", { rate: "10/s", perKey: { tiers, tierOf: fails } }, { key: "a" }],
+    ["key", { rate: "10/s" }, { key: fails }],
+  ])(
+    "refuses an async %s by name, and its rejection ends no process",
+    async (option, options, how) => {
+      const unhandled = vi.fn();
+      process.on("unhandledRejection", unhandled);
+      const { bucket } = createTestBucket(options);
+
+      const refused = rejectionOf(bucket.throttled(async () => "ok", how)());
+      await vi.advanceTimersByTimeAsync(100);
+
+      expect(await refused).toMatchObject({ code: "ERR_INVALID_OPTION", option });
+      await nextTurn();
+      expect(unhandled).not.toHaveBeenCalled();
+      process.off("unhandledRejection", unhandled);
+      await bucket.close();
+    },
+  );
+});

@@ -1,0 +1,73 @@
+import { Discard } from "sluice";
+
+export interface CallLimits {
+  /** The longest time for the whole call, including its answer's body. */
+  readonly timeoutMs: number;
+  /** The job's signal: aborted when its worker closes or has lost the job. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Sends a request once and reads its answer. A CallError or a Discard that `read` throws
+ * passes through; every other failure rejects with a {@link CallError}.
+ */
+export async function callInTime<Result>(
+  request: { readonly url: string } & RequestInit,
+  { timeoutMs, signal }: CallLimits,
+  read: (response: Response) => Promise<Result>,
+): Promise<Result> {
+  const { url, ...init } = request;
+  const stop = new AbortController();
+  const late = new CallError(`got no answer within ${timeoutMs} ms`);
+  const timer = setTimeout(() => stop.abort(late), timeoutMs);
+  const leave = (): void => stop.abort(new CallError("was stopped by its worker"));
+  signal.addEventListener("abort", leave, { once: true });
+  if (signal.aborted) leave();
+  try {
+    // A redirect could lead anywhere, so it is treated as an answer.
+    const response = await fetch(url, { ...init, redirect: "manual", signal: stop.signal });
+    return await read(response);
+  } catch (error) {
+    throw error instanceof CallError || error instanceof Discard ? error : lost(error);
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", leave);
+  }
+}
+
+/** Keeps only the code of fetch's error: its text may contain parts of the request. */
+function lost(error: unknown): CallError {
+  const { cause } = error as { readonly cause?: { readonly code?: unknown } };
+  const code = typeof cause?.code === "string" ? cause.code : "no connection";
+  return new CallError(`got no whole answer (${code})`);
+}
+
+interface Answered {
+  readonly status?: number | undefined;
+  readonly headers?: Headers | Readonly<Record<string, string>> | undefined;
+}
+
+/**
+ * Thrown when a call was not accepted but could be on another try.
+ * Its message is safe to log and to store: it contains no URL, header, payload or key.
+ */
+export class CallError extends Error {
+  override readonly name = "CallError";
+  /** The bucket reads the status and headers: a 429 cools it down. */
+  readonly status: number | undefined;
+  readonly headers: Answered["headers"];
+
+  constructor(message: string, { status, headers }: Answered = {}) {
+    super(message);
+    this.status = status;
+    this.headers = headers;
+  }
+}
+
+/** Statuses from 400 to 499 after which another try may succeed. */
+const PASSING: readonly number[] = [408, 409, 425, 429];
+
+/** Whether the same request would get this answer every time. */
+export function isFinal(status: number): boolean {
+  return status >= 400 && status <= 499 && !PASSING.includes(status);
+}

@@ -3,8 +3,7 @@ import { reasonOf } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { LaneStore } from "../../core/queue-store.ts";
 import { movedToDelayed, movedToWait } from "../bullmq/errors.ts";
-import { isOnItsWay } from "../bullmq/job-fields.ts";
-import { readJob, type Stored, PARK_MS } from "../bullmq/stored-job.ts";
+import { isOnItsWay, PARK_MS, readJob, type Stored } from "../bullmq/stored-job.ts";
 
 export interface ParkParts {
   readonly name: string;

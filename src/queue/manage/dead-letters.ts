@@ -2,8 +2,7 @@ import type { Queue as StoredQueue } from "bullmq";
 import * as z from "zod";
 import { KEY, readOptions, wholeNumber } from "../../core/options.ts";
 import { codeOf, NOT_THERE, WRONG_STATE } from "../bullmq/errors.ts";
-import { renew } from "../bullmq/job-fields.ts";
-import { readJob, type Stored } from "../bullmq/stored-job.ts";
+import { readJob, renew, type Stored } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readJobId } from "../job.ts";
 

@@ -5,14 +5,14 @@
 import { createRedisBackend, Queue, Worker, type Job, type WorkerOptions } from "bullmq";
 import { Redis } from "ioredis";
 import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
-import { isOnItsWay } from "../../../src/queue/bullmq/job-fields.ts";
-import { createPatientBackend } from "../../../src/queue/bullmq/patient-backend.ts";
 import {
+  isOnItsWay,
   PARK_MS,
   setBackoff,
   type Stored,
   type StoredOptions,
 } from "../../../src/queue/bullmq/stored-job.ts";
+import { createPatientBackend } from "../../../src/queue/bullmq/stored-worker.ts";
 import { deferred } from "../../support/async/deferred.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";

@@ -13,7 +13,7 @@
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/names
--- @include lib/lanes/held
+-- @include lib/lanes/fetched-jobs
 
 local prefix, asked = ARGV[1], ARGV[2]
 local lanes, now = lane_names(prefix), now_ms()

@@ -187,7 +187,7 @@ export type Change =
   /** Nothing starts for `forUs`; the rate then grows back over `rampUs`. Answers to calls on slots before the last cut do not cut again. */
   | {
       readonly do: "cool";
-      readonly forUs: number;
+      readonly durationUs: number;
       readonly rampUs: number;
       readonly slotUs: number;
     }
@@ -201,13 +201,13 @@ export type Change =
       readonly factor: number;
       readonly floor: number;
       readonly recoverUs: number;
-      readonly forUs: number;
+      readonly durationUs: number;
       readonly slotUs: number;
     }
   /** Calls keep a distance of `gapUs` for `forUs`. */
-  | { readonly do: "space"; readonly gapUs: number; readonly forUs: number }
+  | { readonly do: "space"; readonly gapUs: number; readonly durationUs: number }
   /** Nothing starts for `forUs`; 0 ends a pause. */
-  | { readonly do: "pause"; readonly forUs: number }
+  | { readonly do: "pause"; readonly durationUs: number }
   /** The policy of the request is in force. With `isOverride`, it stays so whatever the code declares. */
   | { readonly do: "configure"; readonly isOverride: boolean };
 

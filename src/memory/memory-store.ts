@@ -2,10 +2,10 @@ import { newBucket, type BucketState } from "../core/draw/bucket-state.ts";
 import { draw } from "../core/draw/draw.ts";
 import { giveBack, settle } from "../core/draw/give-back.ts";
 import { releaseLeases, renewLeases } from "../core/draw/leases.ts";
-import { shutUs } from "../core/draw/place.ts";
+import { closedUntilUs } from "../core/draw/place.ts";
 import { drainedAtUs } from "../core/draw/scope.ts";
 import { peek, steer } from "../core/draw/steer.ts";
-import { reckon } from "../core/limits/calendar-windows.ts";
+import { addResets } from "../core/limits/calendar-windows.ts";
 import { countLeases, type Leases } from "../core/limits/concurrency.ts";
 import type { Store, Wake } from "../core/store.ts";
 
@@ -36,7 +36,7 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
         if (!isHeld && now > idleSinceUs + KEEP_KEY_US) state.keys.delete(key);
       }
       const scopes = [state.shared, ...state.keys.values()];
-      const isKept = state.isOverride || scopes.some((scope) => shutUs(scope) > now);
+      const isKept = state.isOverride || scopes.some((scope) => closedUntilUs(scope) > now);
       const idleUs = now - Math.max(state.clockUs, drainedAtUs(state.shared, state.clockUs));
       if (idleUs > (isKept ? KEEP_OVERRIDE_US : KEEP_US)) states.delete(bucket);
     }
@@ -45,7 +45,7 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
   return {
     async draw(request) {
       const now = nowUs();
-      const { state, reply } = draw(states.get(request.bucket), reckon(request, now), now);
+      const { state, reply } = draw(states.get(request.bucket), addResets(request, now), now);
       states.set(request.bucket, state);
       forgetIdle(now);
       return { ...reply, sentAtMs: performance.now() };
@@ -53,12 +53,12 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
     async giveBack(request) {
       const now = nowUs();
       const found = states.get(request.bucket);
-      if (found !== undefined) giveBack(found, reckon(request, now), now);
+      if (found !== undefined) giveBack(found, addResets(request, now), now);
     },
     async settle(request) {
       const now = nowUs();
       const found = states.get(request.bucket);
-      if (found !== undefined) settle(found, reckon(request, now), now);
+      if (found !== undefined) settle(found, addResets(request, now), now);
     },
     async renew(request) {
       const now = nowUs();
@@ -73,13 +73,13 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
     async steer(request) {
       const now = nowUs();
       const { bucket, key } = request;
-      const { state, hasChanged } = steer(states.get(bucket), reckon(request, now), now);
+      const { state, hasChanged } = steer(states.get(bucket), addResets(request, now), now);
       states.set(bucket, state);
       if (hasChanged) for (const wake of wakes.values()) wake(bucket, "change", key);
     },
     async peek(request) {
       const now = nowUs();
-      return peek(states.get(request.bucket), reckon(request, now), now);
+      return peek(states.get(request.bucket), addResets(request, now), now);
     },
     listen(asker, wake) {
       wakes.set(asker, wake);

@@ -1,4 +1,5 @@
 /** All that Redis keeps for a sluice: on one server, on a cluster, or on several independent servers. */
+
 import type { Cluster, Redis } from "ioredis";
 import type { StoreEvent } from "../core/events.ts";
 import type { Logger } from "../core/logger.ts";
@@ -9,12 +10,12 @@ import { createRedisStore } from "./bucket-store.ts";
 import { connect, isCluster, type ConnectionUse, type RedisInput } from "./connection.ts";
 import { retryScripts } from "./ioredis/for-bullmq.ts";
 import { untilReady } from "./ioredis/readiness.ts";
+import { withTimeout } from "./ioredis/time-limit.ts";
 import { createRedisLanes } from "./queue-store.ts";
 import { BEGUN_FIELD, jobsBegin, jobsForget, runsDeclare } from "./scripts/jobs.ts";
 import { baseOf } from "./scripts/keys.ts";
 import { runScript } from "./scripts/script.ts";
 import { combineStores, createShards } from "./shards.ts";
-import { withTimeout } from "./time-limit.ts";
 
 export interface BackendOptions {
   /** One server or cluster, or the URLs of several independent servers. */

@@ -2,6 +2,7 @@
  * Breakers: a server that does not answer is left alone until it answers a probe. Each server has one, so that a
  * cluster goes on with the nodes that answer.
  */
+
 import slotOf from "cluster-key-slot";
 import type { Cluster, Redis } from "ioredis";
 import { wordsOf } from "../core/describe.ts";
@@ -9,7 +10,7 @@ import type { StoreEvent } from "../core/events.ts";
 import type { Logger } from "../core/logger.ts";
 import { isCluster } from "./connection.ts";
 import { lastErrorOf } from "./ioredis/readiness.ts";
-import { withTimeout } from "./time-limit.ts";
+import { withTimeout } from "./ioredis/time-limit.ts";
 
 /** When a breaker opens, and how often it probes. */
 export interface BreakerOptions {

@@ -2,7 +2,7 @@
 import type { Cluster, Redis } from "ioredis";
 import { WrongResetsError, type CostTooLargeError } from "../core/errors.ts";
 import type { StoreEvent } from "../core/events.ts";
-import { hasDays, reckon, type Reckoned } from "../core/limits/calendar-windows.ts";
+import { hasDays, addResets, type WithResets } from "../core/limits/calendar-windows.ts";
 import { costTooLarge } from "../core/limits/registry.ts";
 import type { Logger } from "../core/logger.ts";
 import type { DrawReply, DrawRequest, Store } from "../core/store.ts";
@@ -42,7 +42,7 @@ export function createRedisStore(options: RedisStoreOptions): Store {
   });
   const requests = createRequests(redis, breakers, timeoutMs);
 
-  type Input = Reckoned & { readonly bucket: string };
+  type Input = WithResets & { readonly bucket: string };
 
   async function run<Given extends Input, Output>(
     script: Script<Given & { prefix: string }, Output>,
@@ -162,10 +162,10 @@ function createServerDays(redis: Redis | Cluster) {
 
   return {
     /** The same request, with its calendar days; most have none, and need no answer from the server. */
-    async reckon<Request extends Reckoned>(request: Request): Promise<Request> {
+    async reckon<Request extends WithResets>(request: Request): Promise<Request> {
       if (!hasDays(request)) return request;
       aheadUs ??= await askAheadUs();
-      return reckon(request, wallUs() + aheadUs);
+      return addResets(request, wallUs() + aheadUs);
     },
     setServerUs(serverUs: number): void {
       aheadUs = serverUs - wallUs();

@@ -4,6 +4,7 @@
  * A request has a time limit. Within it, a lost or refused try is repeated (`send`), unless a repetition could do harm
  * (`sendOnce`). While the server's breaker is open (`breaker.ts`), requests fail at once.
  */
+
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
 import { wordsOf } from "../core/describe.ts";
@@ -16,7 +17,7 @@ import {
 } from "../core/errors.ts";
 import type { Breakers, ServerBreaker } from "./breaker.ts";
 import { lastErrorOf, untilReady } from "./ioredis/readiness.ts";
-import { withTimeout } from "./time-limit.ts";
+import { withTimeout } from "./ioredis/time-limit.ts";
 
 export interface Requests {
   /**
@@ -55,7 +56,7 @@ export function createRequests(
     if (breaker.isOpen) throw breakerOpen(breaker.server, lastError());
   }
 
-  /** An answer of Redis says most, then what the connection met, and least that a command had no answer. */
+  /** The error that Redis replied with comes first, then the last one of the connection, then the missing answer. */
   function causeOf(sent: Sent): unknown {
     return isReply(sent.lastError) ? sent.lastError : (lastError() ?? sent.lastError);
   }
@@ -121,20 +122,20 @@ export function createRequests(
 
 function noAnswer(timeoutMs: number, cause: unknown): StoreUnavailableError {
   const refusal = redisRefusalOf(cause);
-  const met = cause instanceof Error ? ` (${wordsOf(cause)})` : "";
+  const connectionError = cause instanceof Error ? ` (${wordsOf(cause)})` : "";
   const text =
     refusal === undefined
-      ? `Redis gave no answer within ${timeoutMs} ms${met}; nothing was started. Check that Redis runs and can be reached, or raise storeTimeoutMs.`
+      ? `Redis gave no answer within ${timeoutMs} ms${connectionError}; nothing was started. Check that Redis runs and can be reached, or raise storeTimeoutMs.`
       : `Redis refused the request for ${timeoutMs} ms: ${refusal.reason}; nothing was started. ${refusal.remedy}.`;
   return new StoreUnavailableError(text, cause);
 }
 
-function breakerOpen(server: string, met: Error | undefined): StoreUnavailableError {
-  const last = met === undefined ? "" : ` (${wordsOf(met)})`;
+function breakerOpen(server: string, connectionError: Error | undefined): StoreUnavailableError {
+  const last = connectionError === undefined ? "" : ` (${wordsOf(connectionError)})`;
   return new StoreUnavailableError(
     `Redis at ${server} has failed repeatedly${last} and is not being asked now; nothing was started. ` +
       `Check that Redis runs, can be reached and accepts its user; requests go on as soon as it answers a probe.`,
-    met,
+    connectionError,
   );
 }
 

@@ -15,8 +15,8 @@ import type { Cost } from "./costs.ts";
 import type { ReportedOutcome } from "./feedback/feedback.ts";
 import type { Slot } from "./slot/slot.ts";
 import type { TryDecision } from "./try/decision.ts";
-import type { Waits } from "./waiting/wait.ts";
-import type { TooFar, WaitOptions } from "./waiting/waiting-call.ts";
+import type { WaitRegistry } from "./waiting/wait.ts";
+import type { NoRoomYet, WaitOptions } from "./waiting/waiting-call.ts";
 
 /** A named source of slots for calls, shared by all replicas. */
 export interface Bucket {
@@ -84,7 +84,7 @@ export interface OwnedBucket extends Bucket {
    * Draws with options that have been read already, for a worker. `waits` lists the wait until it is over, so that a
    * worker can end it: a signal for each job would cost more than the draw.
    */
-  drawForJob(options: WaitOptions, waits: Waits): Promise<Slot | TooFar>;
+  drawForJob(options: WaitOptions, waits: WaitRegistry): Promise<Slot | NoRoomYet>;
   /**
    * The interval that such a call takes of the limits that all keys share, and of those of its own key, in ms; 0 where
    * there is no rate.

@@ -141,6 +141,6 @@ function inputOf(text: string, other: string, more: Readonly<Record<string, unkn
     forMs: 1,
     most: 1,
     begins: true,
-    change: { do: "pause", forUs: 1 },
+    change: { do: "pause", durationUs: 1 },
   };
 }

@@ -47,7 +47,7 @@ local function book_at_once(booking)
   while too_many - count > 1 do
     local middle, fits = math.floor((count + too_many) / 2), true
     for _, fitting in ipairs({ booking.main, booking.key_fitting }) do
-      fits = fits and agree_us(fitting.scope, at_us, times(fitting.costs, middle), fitting.drawer) == at_us
+      fits = fits and earliest_for_all_us(fitting.scope, at_us, times(fitting.costs, middle), fitting.drawer) == at_us
     end
     if fits then count = middle else too_many = middle end
   end
@@ -57,7 +57,7 @@ local function book_at_once(booking)
   end
   -- With an excess so low, all calls of a run start at its first moment.
   booked.count, booked.at_us, booked.excess = count, at_us, -(2 ^ 52)
-  local next_us = agree_us(booking.main.scope, booking.opens(), booking.main.costs, booking.main.drawer)
+  local next_us = earliest_for_all_us(booking.main.scope, booking.opens(), booking.main.costs, booking.main.drawer)
   if booking.key_fitting and count < booking.most and next_us <= booking.until_us then
     booked.deferred_us = select(2, start_for_key(booking, at_us, next_us, true))
   end
@@ -67,7 +67,7 @@ end
 local function book_list(booking)
   local scope, costs, drawer, serving = booking.main.scope, booking.main.costs, booking.main.drawer, booking.serving
   local booked, has_leases = { slots = {}, count = 0, at_us = 0, excess = 0 }, not has_no_leases(booking)
-  local first_us = agree_us(scope, booking.opens(), costs, drawer)
+  local first_us = earliest_for_all_us(scope, booking.opens(), costs, drawer)
   local at_us = first_us
   -- As in a run: less than a whole share is left to earlier turns.
   local last_us = at_us + math.floor((booking.most - 1) * booking.main.step_us)
@@ -85,7 +85,7 @@ local function book_list(booking)
     end
     if has_leases then serving.lease = serving.lease + 1 end
     booked.slots[#booked.slots + 1] = at_us
-    at_us = agree_us(scope, booking.opens(), costs, drawer)
+    at_us = earliest_for_all_us(scope, booking.opens(), costs, drawer)
   end
   return booked
 end

@@ -27,12 +27,12 @@ local function binding_at(fitting)
 end
 
 -- Until when a cooldown or a pause lets nothing start.
-local function shut_us(scope)
+local function closed_until_us(scope)
   return math.max(scope.cool_until_us, scope.paused_until_us)
 end
 
 -- Whether a cooldown (-1) or a pause (-2), of the bucket or its key, lets nothing start until after this time; 0: neither.
-local function shut_by(shared, own, until_us)
+local function closed_by(shared, own, until_us)
   local paused_us = math.max(shared.paused_until_us, own.paused_until_us)
   local cool_us = math.max(shared.cool_until_us, own.cool_until_us)
   if math.max(paused_us, cool_us) <= until_us then return 0 end
@@ -95,14 +95,14 @@ end
 -- Gives the asker a turn for the rest of a wish.
 local function refuse(serving, wish, main, granted, opens_us, horizon_us, ahead, own_turn_us)
   local left, claim = wish.wanted - granted.count, main.claim
-  local next_us = agree_us(main.scope, opens_us, main.costs, main.drawer)
+  local next_us = earliest_for_all_us(main.scope, opens_us, main.costs, main.drawer)
   local before = ahead
   if serving.has_granted and own_turn_us then before = slots_before(main.scope, claim, main.own, math.huge) end
   -- A try asks again for one call; an asker that waits comes for as many calls as it may have.
   local needed = before + (serving.is_try and 1 or math.min(left, claim.share))
   -- These may come at once, when there is room for all of them; the rest come one after the other.
   local together = math.min(needed, most_of(main))
-  local room_us = agree_us(main.scope, opens_us, times(main.costs, together), main.drawer)
+  local room_us = earliest_for_all_us(main.scope, opens_us, times(main.costs, together), main.drawer)
   -- When several leases come free is unknown; when the next slot comes may still be known.
   if room_us == math.huge then room_us = next_us end
   local turn_us = math.max(serving.now_us, room_us + math.floor((needed - together) * main.step_us) - horizon_us)
@@ -112,10 +112,10 @@ local function refuse(serving, wish, main, granted, opens_us, horizon_us, ahead,
   end
   local shared, scope, kept_us = serving.bucket.shared, main.scope, turn_us
   -- In a bucket with limits per key only, a pause may end any time: a turn after it would keep the key waiting.
-  local is_bucket_shut = scope ~= shared and shut_us(shared) > serving.now_us + horizon_us
-  if is_bucket_shut and turn_us ~= math.huge then kept_us = 0 end
+  local is_bucket_closed = scope ~= shared and closed_until_us(shared) > serving.now_us + horizon_us
+  if is_bucket_closed and turn_us ~= math.huge then kept_us = 0 end
   local place = settle_place(serving, main, kept_us, granted.count > 0)
-  granted.binds_at = shut_by(shared, scope, serving.now_us + horizon_us)
+  granted.binds_at = closed_by(shared, scope, serving.now_us + horizon_us)
   if granted.binds_at == 0 and next_us > serving.now_us + horizon_us then
     local binding = binding_at(main)
     granted.binds_at = binding > 0 and binding or slowed_by(shared, scope, serving.now_us)

@@ -48,7 +48,7 @@ local function serve_one(serving, wish)
     granted.place = settle_place(serving, key_fitting, booked.deferred_us, granted.count > 0)
     local binding, scope = binding_at(key_fitting), key_fitting.scope
     -- If no limit of the key holds the call back, a cooldown, a pause or a gap of the key does.
-    local held = shut_by(scope, scope, now_us)
+    local held = closed_by(scope, scope, now_us)
     if held == 0 then held = slowed_by(scope, scope, now_us) end
     granted.binds_at = binding > 0 and #shared.limits + binding or held
     return granted
@@ -69,10 +69,10 @@ end
 local function until_open(serving, wish, granted)
   local shared = serving.bucket.shared
   local own = wish.key and open_key(wish.key, serving.now_us) or shared
-  local open_us = math.max(shut_us(shared), shut_us(own))
+  local open_us = math.max(closed_until_us(shared), closed_until_us(own))
   local is_last = granted.not_before_us == math.huge or granted.not_before_us < open_us
   if open_us <= serving.now_us or not is_last then return end
-  granted.not_before_us, granted.binds_at = open_us, shut_by(shared, own, serving.now_us)
+  granted.not_before_us, granted.binds_at = open_us, closed_by(shared, own, serving.now_us)
 end
 
 -- A key keeps one place, so each of its wishes continues from the place that the one before left.

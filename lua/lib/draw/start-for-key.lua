@@ -7,7 +7,7 @@ local MOST_PUSHED_US = 2000
 local UNTRIED_US = 3600000000
 
 local function lets_pass(fitting, at_us)
-  return agree_us(fitting.scope, at_us, fitting.costs, fitting.drawer) == at_us
+  return earliest_for_all_us(fitting.scope, at_us, fitting.costs, fitting.drawer) == at_us
 end
 
 -- The time at which the call may start: the slot, or up to MOST_PUSHED_US from now. Otherwise nil and when to ask again.
@@ -24,7 +24,7 @@ local function start_for_key(booking, first_us, slot_us, is_served)
   local is_contended = booking.main.scope.turns_until_us >= booking.main.claim.since_us
   if is_contended then one.rank = claim.rank - 1 end
   local left = slots_before(key.scope, one, key.own, own_turn_us)
-  local passes_us = agree_us(key.scope, opens_at_us(key.scope, now_us, key.step_us), key.costs, key.drawer)
+  local passes_us = earliest_for_all_us(key.scope, opens_at_us(key.scope, now_us, key.step_us), key.costs, key.drawer)
   local start_us = math.max(slot_us, passes_us + math.floor(left * key.step_us))
   if start_us == slot_us and lets_pass(key, start_us) then return start_us end
 

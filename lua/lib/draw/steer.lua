@@ -8,10 +8,10 @@ local function handed_out_until_us(scope, now_us)
   return math.max(now_us, scope.last_us)
 end
 
--- Until for_us from now, nothing starts and the rate does not grow back; false if a cooldown lasts as long already.
-local function start_nothing(scope, now_us, for_us)
-  local until_us = now_us + for_us
-  if for_us == 0 or until_us <= scope.cool_until_us then return false end
+-- Until duration_us from now, nothing starts and the rate does not grow back; false if a cooldown lasts as long already.
+local function start_nothing(scope, now_us, duration_us)
+  local until_us = now_us + duration_us
+  if duration_us == 0 or until_us <= scope.cool_until_us then return false end
   scope.factor = factor_at(scope, now_us)
   scope.cool_until_us, scope.since_us = until_us, until_us
   return true
@@ -19,8 +19,8 @@ end
 
 local CHANGES = {
   pause = function(scope, now_us, next_number)
-    local for_us = next_number()
-    scope.paused_until_us = for_us == 0 and 0 or now_us + for_us
+    local duration_us = next_number()
+    scope.paused_until_us = duration_us == 0 and 0 or now_us + duration_us
     return true
   end,
   space = function(scope, now_us, next_number)
@@ -28,8 +28,8 @@ local CHANGES = {
     return false
   end,
   cool = function(scope, now_us, next_number)
-    local for_us, ramp_us, slot_us = next_number(), next_number(), next_number()
-    if not start_nothing(scope, now_us, for_us) then return false end
+    local duration_us, ramp_us, slot_us = next_number(), next_number(), next_number()
+    if not start_nothing(scope, now_us, duration_us) then return false end
     scope.factor = math.min(RAMP_FROM, scope.factor)
     scope.recover_us = ramp_us
     if slot_us <= scope.cut_us then return false end
@@ -38,7 +38,7 @@ local CHANGES = {
   end,
   cut = function(scope, now_us, next_number)
     local factor, floor, recover_us = next_number(), next_number(), next_number()
-    local for_us, slot_us = next_number(), next_number()
+    local duration_us, slot_us = next_number(), next_number()
     local is_new = slot_us > scope.cut_us
     if is_new then
       scope.cut_us = handed_out_until_us(scope, now_us)
@@ -46,7 +46,7 @@ local CHANGES = {
       scope.factor = math.max(floor, math.floor((factor_at(scope, since_us) * factor) / 1000))
       scope.since_us, scope.recover_us = since_us, recover_us
     end
-    start_nothing(scope, now_us, for_us)
+    start_nothing(scope, now_us, duration_us)
     return is_new
   end,
 }

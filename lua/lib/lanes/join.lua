@@ -8,7 +8,7 @@ end
 -- When a job is let out so that a worker fails it as expired: nil without a deadline, or after its first attempt.
 -- A job that comes back has some time left by its worker's clock. If it has none by the clock of Redis, it waits for its
 -- turn: let out at once, it would come back at once, again and again.
-local function lapse_of(lanes, start_by_ms, attempts_made, comes_back)
+local function expires_at_of(lanes, start_by_ms, attempts_made, comes_back)
   local at_ms = tonumber(start_by_ms)
   if not at_ms or (tonumber(attempts_made) or 0) > 0 then return nil end
   if comes_back and at_ms <= lanes.now_ms then return nil end
@@ -40,7 +40,7 @@ local function join(lanes, id, is_anew, comes_back)
       redis.call('HSET', lanes.shares, id, ours.share)
       lanes.known.shares = true
     end
-    local lapses_at_ms = lapse_of(lanes, start_by_of(opts, stored_at_ms), attempts_made, comes_back)
+    local lapses_at_ms = expires_at_of(lanes, start_by_of(opts, stored_at_ms), attempts_made, comes_back)
     if lapses_at_ms then
       redis.call('ZADD', lanes.deadlines, string.format('%.0f', lapses_at_ms), id)
       lanes.known.deadlines = true

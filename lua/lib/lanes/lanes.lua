@@ -11,9 +11,9 @@ local PROBE_MS = 5000
 -- A job that was fed and is not fetched within this time has been removed, or all workers are busy: then it joins its
 -- lane anew when it is fetched.
 local FED_MS = 60000
--- The news that a key has room may get lost, as when no worker was there. So every LOOK_EVERY_MS, LOOKS of the lanes
+-- The news that a key has room may get lost, as when no worker was there. So every RECHECK_EVERY_MS, RECHECKED_LANES of the lanes
 -- that are aside for longer are tried with a job all the same, in turns.
-local LOOK_EVERY_MS, LOOKS = 10000, 100
+local RECHECK_EVERY_MS, RECHECKED_LANES = 10000, 100
 -- Workers hold this many jobs more than they start, so that they can find out whether there is more room.
 local SPARE = 2
 
@@ -63,14 +63,14 @@ end
 local function wake_some_lanes(lanes)
   local since_ms = lanes.now_ms - lanes.looked_at_ms
   -- Below 0 the clock has stepped back.
-  if lanes.parked <= 0 or since_ms >= 0 and since_ms < LOOK_EVERY_MS then return end
-  local from_ms = '(' .. string.format('%.0f', lanes.now_ms + LOOK_EVERY_MS)
+  if lanes.parked <= 0 or since_ms >= 0 and since_ms < RECHECK_EVERY_MS then return end
+  local from_ms = '(' .. string.format('%.0f', lanes.now_ms + RECHECK_EVERY_MS)
   local aside = redis.call('ZCOUNT', lanes.blocked, from_ms, '+inf')
-  local first = aside > LOOKS and lanes.looked % aside or 0
-  for _, key in ipairs(redis.call('ZRANGEBYSCORE', lanes.blocked, from_ms, '+inf', 'LIMIT', first, LOOKS)) do
+  local first = aside > RECHECKED_LANES and lanes.looked % aside or 0
+  for _, key in ipairs(redis.call('ZRANGEBYSCORE', lanes.blocked, from_ms, '+inf', 'LIMIT', first, RECHECKED_LANES)) do
     wake_lane(lanes, key)
   end
-  redis.call('HSET', lanes.state, 'lookedAt', string.format('%.0f', lanes.now_ms), 'looked', first + LOOKS)
+  redis.call('HSET', lanes.state, 'lookedAt', string.format('%.0f', lanes.now_ms), 'looked', first + RECHECKED_LANES)
 end
 
 -- Moves a job as BullMQ's own promotion does: from the delayed set to where workers fetch.

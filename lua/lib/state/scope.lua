@@ -64,7 +64,7 @@ local function opens_at_us(scope, now_us, step_us)
 end
 
 -- The earliest time, at or after at_us, on which all limits agree; math.huge if it is unknown.
-local function agree_us(scope, at_us, costs, drawer)
+local function earliest_for_all_us(scope, at_us, costs, drawer)
   local slot_us = at_us
   while true do
     local before_us, can_shift = slot_us, false

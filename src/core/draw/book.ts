@@ -1,7 +1,7 @@
 import { ruleOf } from "../limits/registry.ts";
 import { slotOfRun, type Run } from "../store.ts";
 import { mostOf, times, type Fitting, type Serving } from "./place.ts";
-import { agreeUs, commitAll, areAllRates, keepsGap, opensAtUs } from "./scope.ts";
+import { earliestForAllUs, commitAll, areAllRates, keepsGap, opensAtUs } from "./scope.ts";
 import { slotsBefore } from "./turns.ts";
 
 /**
@@ -85,7 +85,8 @@ export function bookAtOnce(booking: Booking): Booked {
   while (tooMany - count > 1) {
     const middle = Math.floor((count + tooMany) / 2);
     const fits = fittings.every(
-      ({ scope, costs, drawer }) => agreeUs(scope, atUs, times(costs, middle), drawer) === atUs,
+      ({ scope, costs, drawer }) =>
+        earliestForAllUs(scope, atUs, times(costs, middle), drawer) === atUs,
     );
     if (fits) count = middle;
     else tooMany = middle;
@@ -97,7 +98,7 @@ export function bookAtOnce(booking: Booking): Booked {
   const { limit } = main.scope.records[0]!;
   const step = main.costs[0]! * limit.periodUs;
   const run = { count, atUs, excess: AT_ONCE, step, drain: limit.count };
-  const nextUs = agreeUs(main.scope, opens(), main.costs, main.drawer);
+  const nextUs = earliestForAllUs(main.scope, opens(), main.costs, main.drawer);
   if (keyFitting === undefined || count === most || nextUs > untilUs) return { ...nothing, run };
   const next = { firstUs: atUs, slotUs: nextUs, isServed: true };
   return { ...nothing, run, deferredUs: startForKey(booking, keyFitting, next).deferredUs };
@@ -112,7 +113,7 @@ export function bookList(booking: Booking): Booked {
   const hasLeases = !hasNoLeases(booking);
   const slotsUs: number[] = [];
   let deferredUs: number | undefined;
-  const firstUs = agreeUs(scope, opens(), costs, drawer);
+  const firstUs = earliestForAllUs(scope, opens(), costs, drawer);
   let atUs = firstUs;
   // As in a run: less than a whole share is left to earlier turns.
   const isTooLittle = ahead > 0 && atUs + Math.floor((most - 1) * stepUs) > untilUs;
@@ -132,7 +133,7 @@ export function bookList(booking: Booking): Booked {
     }
     if (hasLeases) serving.lease += 1;
     slotsUs.push(atUs);
-    atUs = agreeUs(scope, opens(), costs, drawer);
+    atUs = earliestForAllUs(scope, opens(), costs, drawer);
   }
   return { slotsUs, run: undefined, deferredUs };
 }
@@ -173,7 +174,7 @@ function startForKey(
   // While askers wait for turns in the bucket, they come at those; slots left to them here would be lost, but for more urgent calls.
   const isContended = main.scope.turnsUntilUs >= main.claim.sinceUs;
   const left = slotsLeft(isContended ? claim.rank - 1 : claim.rank);
-  const passesUs = agreeUs(scope, opensAtUs(scope, nowUs, stepUs), costs, drawer);
+  const passesUs = earliestForAllUs(scope, opensAtUs(scope, nowUs, stepUs), costs, drawer);
   const startUs = Math.max(slotUs, passesUs + Math.floor(left * stepUs));
   if (startUs === slotUs && letsPass(keyFitting, startUs)) return { startUs };
 
@@ -189,5 +190,5 @@ function startForKey(
 }
 
 function letsPass({ scope, costs, drawer }: Fitting, atUs: number): boolean {
-  return agreeUs(scope, atUs, costs, drawer) === atUs;
+  return earliestForAllUs(scope, atUs, costs, drawer) === atUs;
 }

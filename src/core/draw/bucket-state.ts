@@ -110,7 +110,7 @@ const KEPT_US = 3_600_000_000;
 /** A lost window up to this long counts as used up; a longer one does not, since it could block a whole day. */
 const SHORT_US = 60_000_000;
 
-/** In place of the time of its last draw, for an asker that has let calls pass without the bucket. */
+/** Sent in place of the time of the last draw, after an outage in which calls passed without Redis. */
 export const DREW_ELSEWHERE_US: number = 2 ** 52;
 
 /**

@@ -10,7 +10,15 @@ import {
   type Wish,
 } from "../store.ts";
 import type { BucketState } from "./bucket-state.ts";
-import { agreeUs, bindingOf, keepsGap, opensAtUs, roomOf, stepOf, type Scope } from "./scope.ts";
+import {
+  earliestForAllUs,
+  bindingOf,
+  keepsGap,
+  opensAtUs,
+  roomOf,
+  stepOf,
+  type Scope,
+} from "./scope.ts";
 import { keepTurn, shareOf, slotsBefore, type Claim } from "./turns.ts";
 
 /**
@@ -48,13 +56,13 @@ export interface Fitting {
 }
 
 /** Until when a cooldown or a pause lets nothing start. */
-export function shutUs({ coolUntilUs, pausedUntilUs }: Scope): number {
+export function closedUntilUs({ coolUntilUs, pausedUntilUs }: Scope): number {
   return Math.max(coolUntilUs, pausedUntilUs);
 }
 
-/** Which of the two, of the bucket or its key, lets nothing start until after this time; 0: neither. */
-export function shutBy(shared: Scope, own: Scope, untilUs: number): number {
-  if (Math.max(shutUs(shared), shutUs(own)) <= untilUs) return 0;
+/** `COOLING` or `PAUSED`, if a cooldown or a pause of the bucket or key lasts beyond this time; else 0. */
+export function closedBy(shared: Scope, own: Scope, untilUs: number): number {
+  if (Math.max(closedUntilUs(shared), closedUntilUs(own)) <= untilUs) return 0;
   const pausedUs = Math.max(shared.pausedUntilUs, own.pausedUntilUs);
   return pausedUs >= Math.max(shared.coolUntilUs, own.coolUntilUs) ? PAUSED : COOLING;
 }
@@ -109,7 +117,7 @@ export function settlePlace(
 }
 
 /** A wish that did not get all it wanted. */
-export interface Unserved {
+export interface UnmetWish {
   /** How many slots it got, and how many it lacks. */
   readonly count: number;
   readonly left: number;
@@ -131,19 +139,19 @@ export interface Refusal {
 }
 
 /** Gives the asker a turn for the rest of a wish. */
-export function refuse(serving: Serving, main: Fitting, unserved: Unserved): Refusal {
+export function refuse(serving: Serving, main: Fitting, unserved: UnmetWish): Refusal {
   const { request, state, hasGranted } = serving;
   const { clockUs: nowUs, shared } = state;
   const { scope, stepUs, claim, own, costs, drawer } = main;
   const { count, left, opensUs, horizonUs, ahead, ownTurnUs } = unserved;
-  const nextUs = agreeUs(scope, opensUs, costs, drawer);
+  const nextUs = earliestForAllUs(scope, opensUs, costs, drawer);
   const isServed = hasGranted && ownTurnUs !== undefined;
   const before = isServed ? slotsBefore(scope, claim, own, Infinity) : ahead;
   // A try asks again for one call; an asker that waits comes for as many calls as it may have.
   const needed = before + (request.isTry ? 1 : Math.min(left, claim.share));
   // These may come at once, when there is room for all of them; the rest come one after the other.
   const together = Math.min(needed, mostOf(main));
-  const roomUs = agreeUs(scope, opensUs, times(costs, together), drawer);
+  const roomUs = earliestForAllUs(scope, opensUs, times(costs, together), drawer);
   // When several leases come free is unknown; when the next slot comes may still be known.
   const fromUs = roomUs === Infinity ? nextUs : roomUs;
   const newTurnUs = Math.max(nowUs, fromUs + Math.floor((needed - together) * stepUs) - horizonUs);
@@ -151,12 +159,12 @@ export function refuse(serving: Serving, main: Fitting, unserved: Unserved): Ref
   const keepsTurn = count === 0 && own.turnUs > nowUs && newTurnUs !== Infinity;
   const turnUs = keepsTurn ? Math.min(own.turnUs, newTurnUs) : newTurnUs;
   // In a bucket with limits per key only, a pause may end any time: a turn after it would keep the key waiting.
-  const isBucketShut = scope !== shared && shutUs(shared) > nowUs + horizonUs;
-  const keptUs = isBucketShut && turnUs !== Infinity ? 0 : turnUs;
+  const isBucketClosed = scope !== shared && closedUntilUs(shared) > nowUs + horizonUs;
+  const keptUs = isBucketClosed && turnUs !== Infinity ? 0 : turnUs;
   const place = settlePlace(serving, main, keptUs, count > 0);
   const isLate = nextUs > nowUs + horizonUs;
   const slows = (): number => bindingAt(main) || slowedBy(shared, scope, nowUs);
-  const bindsAt = shutBy(shared, scope, nowUs + horizonUs) || (isLate ? slows() : 0);
+  const bindsAt = closedBy(shared, scope, nowUs + horizonUs) || (isLate ? slows() : 0);
   return { place, turnUs, bindsAt };
 }
 

@@ -113,7 +113,7 @@ export function roomOf(
 }
 
 /** The earliest time, at or after `atUs`, on which all limits of a scope agree; Infinity if it is unknown. */
-export function agreeUs(
+export function earliestForAllUs(
   scope: Scope,
   atUs: number,
   costs: readonly number[],

@@ -14,8 +14,8 @@ import {
   fit,
   refuse,
   settlePlace,
-  shutBy,
-  shutUs,
+  closedBy,
+  closedUntilUs,
   slowedBy,
   type Fitting,
   type Serving,
@@ -156,7 +156,7 @@ function endWish(
     const { scope } = keyFitting;
     const { clockUs: nowUs, shared } = state;
     // If no limit of the key holds the call back, a cooldown, a pause or a gap of the key does.
-    const held = shutBy(scope, scope, nowUs) || slowedBy(scope, scope, nowUs);
+    const held = closedBy(scope, scope, nowUs) || slowedBy(scope, scope, nowUs);
     const bindsAt = binding > 0 ? shared.records.length + binding : held;
     const place = settlePlace(serving, keyFitting, deferredUs, count > 0);
     return { notBeforeUs: deferredUs, place, bindsAt };
@@ -181,10 +181,10 @@ function untilOpen<Ended extends Pick<Granted, "notBeforeUs" | "bindsAt">>(
   ended: Ended,
 ): Ended {
   const own = keyFitting?.scope ?? main.scope;
-  const openUs = Math.max(shutUs(shared), shutUs(own));
+  const openUs = Math.max(closedUntilUs(shared), closedUntilUs(own));
   const isLast = ended.notBeforeUs === Infinity || ended.notBeforeUs < openUs;
   if (openUs <= clockUs || !isLast) return ended;
-  return { ...ended, notBeforeUs: openUs, bindsAt: shutBy(shared, own, clockUs) };
+  return { ...ended, notBeforeUs: openUs, bindsAt: closedBy(shared, own, clockUs) };
 }
 
 /** The place of the wishes that did not fit into the bucket; none if all did. */

@@ -51,11 +51,11 @@ function changeScope(
 ): boolean {
   switch (change.do) {
     case "pause":
-      scope.pausedUntilUs = change.forUs === 0 ? 0 : nowUs + change.forUs;
+      scope.pausedUntilUs = change.durationUs === 0 ? 0 : nowUs + change.durationUs;
       return true;
     case "space":
       scope.gapUs = change.gapUs;
-      scope.gapUntilUs = nowUs + change.forUs;
+      scope.gapUntilUs = nowUs + change.durationUs;
       return false;
     case "cool":
       return cool(scope, change, nowUs);
@@ -66,10 +66,10 @@ function changeScope(
 
 function cool(
   scope: Scope,
-  { forUs, rampUs, slotUs }: Extract<Change, { do: "cool" }>,
+  { durationUs, rampUs, slotUs }: Extract<Change, { do: "cool" }>,
   nowUs: number,
 ): boolean {
-  if (!startNothing(scope, nowUs, forUs)) return false;
+  if (!startNothing(scope, nowUs, durationUs)) return false;
   scope.factor = Math.min(RAMP_FROM, scope.factor);
   scope.recoverUs = rampUs;
   if (slotUs <= scope.cutUs) return false;
@@ -79,7 +79,7 @@ function cool(
 
 function cut(
   scope: Scope,
-  { factor, floor, recoverUs, forUs, slotUs }: Extract<Change, { do: "cut" }>,
+  { factor, floor, recoverUs, durationUs, slotUs }: Extract<Change, { do: "cut" }>,
   nowUs: number,
 ): boolean {
   const isNew = slotUs > scope.cutUs;
@@ -90,14 +90,14 @@ function cut(
     scope.sinceUs = sinceUs;
     scope.recoverUs = recoverUs;
   }
-  startNothing(scope, nowUs, forUs);
+  startNothing(scope, nowUs, durationUs);
   return isNew;
 }
 
 /** Until `forUs` from now, nothing starts and the rate does not grow back; false if a cooldown lasts as long already. */
-function startNothing(scope: Scope, nowUs: number, forUs: number): boolean {
-  const untilUs = nowUs + forUs;
-  if (forUs === 0 || untilUs <= scope.coolUntilUs) return false;
+function startNothing(scope: Scope, nowUs: number, durationUs: number): boolean {
+  const untilUs = nowUs + durationUs;
+  if (durationUs === 0 || untilUs <= scope.coolUntilUs) return false;
   scope.factor = factorAt(scope, nowUs);
   scope.coolUntilUs = untilUs;
   scope.sinceUs = untilUs;

@@ -10,7 +10,7 @@ import type { Scope } from "./scope.ts";
 const WINDOW_US = 1_000_000;
 
 /** A waiting asker asks at least this often, so that a live change reaches it within a second. */
-export const LOOK_IN_US = 500_000;
+export const LONGEST_ASK_GAP_US = 500_000;
 
 /** The rank of most calls. Turns that are all of this rank are counted and not read. */
 const NORMAL_RANK = 2;

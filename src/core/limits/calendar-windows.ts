@@ -28,14 +28,14 @@ interface Keyed {
 }
 
 /** A request, as far as it may have limits of calendar days. */
-export interface Reckoned extends Partial<Keyed> {
+export interface WithResets extends Partial<Keyed> {
   readonly terms: { readonly limits: readonly Limit[] };
   readonly wish?: Keyed;
   readonly wishes?: readonly Keyed[];
 }
 
 /** Whether a request has limits of calendar days; most have none. */
-export function hasDays({ terms, keyLimits = [], wish, wishes = [] }: Reckoned): boolean {
+export function hasDays({ terms, keyLimits = [], wish, wishes = [] }: WithResets): boolean {
   return (
     areDays(terms.limits) ||
     areDays(keyLimits) ||
@@ -45,7 +45,7 @@ export function hasDays({ terms, keyLimits = [], wish, wishes = [] }: Reckoned):
 }
 
 /** The same request, with the resets of all calendar days about this time of the bucket's clock. */
-export function reckon<Request extends Reckoned>(request: Request, nowUs: number): Request {
+export function addResets<Request extends WithResets>(request: Request, nowUs: number): Request {
   if (!hasDays(request)) return request;
   const { terms, keyLimits, wish, wishes } = request;
   const reckonKeyed = <Each extends Keyed>(each: Each): Each => ({

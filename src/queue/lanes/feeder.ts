@@ -24,7 +24,7 @@ export interface Feeder {
   start(probe?: { readonly key: string; readonly wentAtOnce: boolean }): void;
   /** Notes that a probe got no slot: its lane need not wait for it. */
   missProbe(key: string): void;
-  /** Lets a job join its lane that BullMQ holds as delayed. */
+  /** Puts a job that BullMQ holds as delayed into its lane. */
   park(job: LaneJob): void;
   /** Wakes the lane of a key that may have room again; `"*"` stands for all. */
   wake(key: string): void;
@@ -82,8 +82,8 @@ export function createFeeder(parts: FeederParts): Feeder {
   let isClosed = false;
 
   /**
-   * At least one if the worker holds none. Negative if it holds more than it starts, since the others need that many
-   * less; but by no more than it starts itself.
+   * At least one if the worker holds no job. Negative if it holds more than it starts: the surplus is subtracted from
+   * the wants of the other workers, at most by what this worker starts itself.
    */
   function want(): number {
     const held = arrivals.size + Math.max(0, waiting - deferred());

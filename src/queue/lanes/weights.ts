@@ -1,7 +1,8 @@
 /**
  * The weights of lanes. One is read here when a job is enqueued or goes back to its lane, stored with the lane by
  * `lua/queue/lanes-join.lua`, and used by `feed_one` in `lua/lib/lanes/lanes.lua`: each job moves its lane back in line
- * by the job's share divided by the lane's weight.
+ * by the job's share divided by the lane's weight. A worker that holds jobs of several lanes uses it again, in the line of
+ * `throttle/waiting/line.ts`.
  */
 import { describeValue, reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
@@ -54,7 +55,7 @@ export function createWeights(
 }
 
 /** The same for a worker, which has its jobs already: a key whose weight cannot be read now counts with weight 1. */
-export function orPlainWeight(
+export function weightOrOne(
   weightOf: (key: string | undefined) => number | undefined,
   onError: (error: unknown) => void,
 ): (key: string | undefined) => number | undefined {

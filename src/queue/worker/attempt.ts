@@ -1,5 +1,5 @@
 import pTimeout from "p-timeout";
-import { withSlotInHand, type Slot } from "../../throttle/slot/slot.ts";
+import { runWithJobSlot, type Slot } from "../../throttle/slot/slot.ts";
 import { DEFAULT_BASE_MS, setBackoff, type Stored } from "../bullmq/stored-job.ts";
 import { check, type Schema } from "../enqueue/data.ts";
 import { HandlerTimeoutError } from "../errors.ts";
@@ -67,7 +67,7 @@ function run<Data, Result>(
   // through their bucket, and where such a call would wait for a lease that its own job holds.
   const running =
     bucket.isCalledByHand || slot.hasLease
-      ? withSlotInHand({ bucket, slot }, () => handler(job, context))
+      ? runWithJobSlot({ bucket, slot }, () => handler(job, context))
       : handler(job, context);
   return timeoutMs === undefined ? running : inTime(running, timeoutMs, context);
 }

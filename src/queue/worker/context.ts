@@ -2,7 +2,7 @@
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
-import type { ListedWait, Waits } from "../../throttle/waiting/wait.ts";
+import type { CancellableWait, WaitRegistry } from "../../throttle/waiting/wait.ts";
 import type { QueueConnection } from "../bullmq/connection.ts";
 import type { Stored } from "../bullmq/stored-job.ts";
 import type { Schema } from "../enqueue/data.ts";
@@ -64,7 +64,7 @@ export type Handler<Data, Result = unknown> = (
 ) => HandlerResult<Result> | Promise<HandlerResult<Result>>;
 
 /** A job that a worker has fetched: its context, and the wait for its slot. */
-export interface OwnedJobContext extends JobContext, Waits {
+export interface OwnedJobContext extends JobContext, WaitRegistry {
   readonly jobId: string;
   /** When the job was fetched, on `performance.now()`. */
   readonly sinceMs: number;
@@ -95,7 +95,7 @@ class FetchedContext implements OwnedJobContext {
   #controller: AbortController | undefined;
   #stored: Stored<unknown> | undefined;
   #slot: Slot | undefined;
-  #wait: ListedWait | undefined;
+  #wait: CancellableWait | undefined;
 
   constructor(jobId: string, attempt: number) {
     this.jobId = jobId;
@@ -131,7 +131,7 @@ class FetchedContext implements OwnedJobContext {
     this.#slot = slot;
   }
 
-  add(wait: ListedWait): void {
+  add(wait: CancellableWait): void {
     this.#wait = wait;
   }
 

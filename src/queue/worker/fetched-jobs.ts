@@ -1,6 +1,6 @@
 /**
  * Reports which jobs a worker has fetched and not started, so that `eta()` and `forecast()` count them
- * (`lua/lib/lanes/held.lua`). While no job waits for longer than `LONG_MS`, nothing is sent: where jobs start at once,
+ * (`lua/lib/lanes/fetched-jobs.lua`). While no job waits for longer than `LONG_MS`, nothing is sent: where jobs start at once,
  * this costs Redis nothing.
  */
 import type { WorkerContext } from "./context.ts";

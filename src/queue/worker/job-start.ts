@@ -6,8 +6,8 @@ import { reasonOf } from "../../core/describe.ts";
 import { SluiceError, StoreUnavailableError, WaitTooLongError } from "../../core/errors.ts";
 import { isByPolicy } from "../../throttle/known-policy.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
-import { pauseFor, type Waits } from "../../throttle/waiting/wait.ts";
-import type { TooFar, WaitOptions } from "../../throttle/waiting/waiting-call.ts";
+import { pauseFor, type WaitRegistry } from "../../throttle/waiting/wait.ts";
+import type { NoRoomYet, WaitOptions } from "../../throttle/waiting/waiting-call.ts";
 import { isFinalError } from "../bullmq/errors.ts";
 import { readJob, type Stored } from "../bullmq/stored-job.ts";
 import type { Job } from "../job.ts";
@@ -17,12 +17,12 @@ import { expiredFailure, impossibleFailure } from "./outcome.ts";
 /** Draws slots for the jobs of one worker. */
 export interface JobSlots {
   /**
-   * Resolves with the job's slot; with {@link TooFar} when its key has no room for too long; with undefined when the
+   * Resolves with the job's slot; with {@link NoRoomYet} when its key has no room for too long; with undefined when the
    * worker is closed. The wait can be ended by `waits`.
    *
    * @throws the failure of a job that did not start in time, or never can.
    */
-  draw(job: Job<unknown>, waits: Waits): Promise<Slot | TooFar | undefined>;
+  draw(job: Job<unknown>, waits: WaitRegistry): Promise<Slot | NoRoomYet | undefined>;
   /** Lets no wait that is ended from now on draw again. */
   close(): void;
 }
@@ -36,7 +36,7 @@ export function createJobSlots(
   const { queue, bucket, patienceMs, weightOf, logger } = worker;
   let isClosed = false;
 
-  function drawOnce(job: Job<unknown>, waits: Waits): Promise<Slot | TooFar> {
+  function drawOnce(job: Job<unknown>, waits: WaitRegistry): Promise<Slot | NoRoomYet> {
     const options = waitOptions(job);
     if (options === undefined) return Promise.reject(expiredFailure(job, Date.now()));
     try {
@@ -49,9 +49,9 @@ export function createJobSlots(
   /** Draws again each second during an outage: of Redis, or of what the application's `perKey` asks. */
   async function drawAgain(
     job: Job<unknown>,
-    waits: Waits,
+    waits: WaitRegistry,
     failure: unknown,
-  ): Promise<Slot | TooFar | undefined> {
+  ): Promise<Slot | NoRoomYet | undefined> {
     let error = failure;
     while (!isClosed) {
       // It was already too late to draw.

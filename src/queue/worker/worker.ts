@@ -20,7 +20,7 @@ import { reasonOf } from "../../core/describe.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
-import { TooFar } from "../../throttle/waiting/waiting-call.ts";
+import { NoRoomYet } from "../../throttle/waiting/waiting-call.ts";
 import type { ConnectQueue } from "../bullmq/connection.ts";
 import { movedToDelayed, movedToWait } from "../bullmq/errors.ts";
 import { fillDefaults, PARK_MS, readJob, type Stored } from "../bullmq/stored-job.ts";
@@ -28,7 +28,7 @@ import { createStoredWorker } from "../bullmq/stored-worker.ts";
 import type { Schema } from "../enqueue/data.ts";
 import { createFeeder, probeOf } from "../lanes/feeder.ts";
 import { parkFromWorker } from "../lanes/park.ts";
-import { orPlainWeight } from "../lanes/weights.ts";
+import { weightOrOne } from "../lanes/weights.ts";
 import {
   readCloseOptions,
   readWorkerOptions,
@@ -95,7 +95,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     lockMs,
     patienceMs,
     timeoutMs,
-    weightOf: orPlainWeight(settings.weightOf, (error) => {
+    weightOf: weightOrOne(settings.weightOf, (error) => {
       const message = "weights failed; the key's lane counts with weight 1.";
       logger.warn({ queue: queue.name, reason: reasonOf(error) }, message);
     }),
@@ -140,7 +140,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       const drawing = slots.draw(job, context);
       if (arrival === "probe") drawing.catch(() => feeder.missProbe(job.key!));
       const drawn = await (job.key === undefined ? drawing : feeder.whileWaiting(drawing));
-      if (drawn instanceof TooFar) {
+      if (drawn instanceof NoRoomYet) {
         const { roomInMs } = drawn;
         // After a change this time no longer holds, and the change woke the lane before the job lay in it.
         const whenParked = () => (changesBefore === changes ? Math.ceil(roomInMs) : undefined);

@@ -5,8 +5,9 @@
  * closed keeps the status "ready" until its socket has closed, and refuses commands meanwhile; and what ioredis asks
  * by itself on a connection that goes away is refused with an error that says nothing of the cause.
  */
+
 import type { Cluster, Redis, RedisOptions } from "ioredis";
-import { startTimeLimit } from "../time-limit.ts";
+import { startTimeLimit } from "./time-limit.ts";
 
 /**
  * Waits until commands can be sent; connects a client that was not connected yet.

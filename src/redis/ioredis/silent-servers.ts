@@ -9,9 +9,10 @@
  * issue is known. With ioredis 6, `socketTimeout` may replace the watch of connections without `commandTimeout`,
  * but it takes a blocked command for silence.
  */
+
 import type { Cluster, Command, Redis } from "ioredis";
-import { startTimeLimit } from "../time-limit.ts";
 import { onEachServer } from "./per-server.ts";
+import { startTimeLimit } from "./time-limit.ts";
 
 const CHECK_MS = 1_000;
 

@@ -67,12 +67,12 @@ function changeNumbers(change: Change): number[] {
     case "configure":
       return [change.isOverride ? 1 : 0];
     case "pause":
-      return [change.forUs];
+      return [change.durationUs];
     case "space":
-      return [change.gapUs, change.forUs];
+      return [change.gapUs, change.durationUs];
     case "cool":
-      return [change.forUs, change.rampUs, change.slotUs];
+      return [change.durationUs, change.rampUs, change.slotUs];
     case "cut":
-      return [change.factor, change.floor, change.recoverUs, change.forUs, change.slotUs];
+      return [change.factor, change.floor, change.recoverUs, change.durationUs, change.slotUs];
   }
 }

@@ -11,9 +11,9 @@ import { nameBinding, UNKNOWN_MS, type TryDecision } from "../try/decision.ts";
 import type { TryDraws } from "../try/try-draw.ts";
 import type { Group, Groups } from "../waiting/group.ts";
 import type { Pacer } from "../waiting/pacer.ts";
-import { Wait, type Waits } from "../waiting/wait.ts";
+import { Wait, type WaitRegistry } from "../waiting/wait.ts";
 import {
-  TooFar,
+  NoRoomYet,
   WaitingCall,
   type CallContext,
   type WaitOptions,
@@ -96,9 +96,9 @@ export function createAdmission(parts: AdmissionParts): Admission {
    * Not async, and no closure for each call: they would cost as much as the rest.
    */
   function enter<Options extends Bounds, T>(
-    call: (options: Options, waits?: Waits, sinceMs?: number) => Promise<T>,
+    call: (options: Options, waits?: WaitRegistry, sinceMs?: number) => Promise<T>,
     options: Options,
-    waits?: Waits,
+    waits?: WaitRegistry,
   ): Promise<T> {
     assertOpen();
     try {
@@ -117,7 +117,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     refusal: unknown,
     call: () => T | Promise<T>,
     bounds: Bounds = {},
-    waits?: Waits,
+    waits?: WaitRegistry,
   ): Promise<T> {
     if (!isByPolicy(refusal)) throw refusal;
     const { key, maxWaitMs, signal } = bounds;
@@ -156,7 +156,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     throw new LineFullError({ bucket: name, key, waiting, priority, retryAfterMs });
   }
 
-  function wait(options: DrawOptions, _waits?: Waits, sinceMs?: number): Promise<Slot> {
+  function wait(options: DrawOptions, _waits?: WaitRegistry, sinceMs?: number): Promise<Slot> {
     options.signal?.throwIfAborted();
     assertUnits("draw()", options);
     const group = groups.of(options);
@@ -169,16 +169,17 @@ export function createAdmission(parts: AdmissionParts): Admission {
   /** Units were checked when the job was enqueued; the limit that counted them then may be gone. */
   function waitForJob(
     options: WaitOptions,
-    waits?: Waits,
+    waits?: WaitRegistry,
     sinceMs?: number,
-  ): Promise<Slot | TooFar> {
+  ): Promise<Slot | NoRoomYet> {
     const group = groups.of(options);
     const roomInMs = group.notBeforeMs - performance.now();
-    if (roomInMs > (options.patienceMs ?? Infinity)) return Promise.resolve(new TooFar(roomInMs));
+    if (roomInMs > (options.patienceMs ?? Infinity))
+      return Promise.resolve(new NoRoomYet(roomInMs));
     return new Promise((resolve, fail) => {
       const settling = {
         resolve,
-        reject: (reason: unknown) => (reason instanceof TooFar ? resolve(reason) : fail(reason)),
+        reject: (reason: unknown) => (reason instanceof NoRoomYet ? resolve(reason) : fail(reason)),
         waits,
       };
       pacer.wait(new WaitingCall(context, group, options, settling, sinceMs));

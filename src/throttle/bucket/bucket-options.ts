@@ -9,7 +9,7 @@ import {
   type OnStoreDown,
 } from "../outage/on-store-down.ts";
 
-/** What `bucket()` takes: the policy, and how each process goes by it. */
+/** What `bucket()` takes: the policy, and how each process applies it. */
 export interface BucketOptions extends PolicyOptions, FeedbackOptions {
   /**
    * How many callers may wait in this process; low calls are refused at 70 % of it, normal ones at 80 %,
@@ -30,7 +30,7 @@ export interface BucketOptions extends PolicyOptions, FeedbackOptions {
   readonly onStateLost?: OnStateLost | undefined;
 }
 
-/** The same, with the policy apart from how each process goes by it. */
+/** The same, with the policy apart from how each process applies it. */
 export interface ReadBucketOptions {
   readonly policy: unknown;
   readonly maxWaiting: number | undefined;

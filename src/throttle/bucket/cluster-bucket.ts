@@ -17,7 +17,7 @@ import type {
 } from "../../core/store.ts";
 import type { OwnedBucket } from "../bucket.ts";
 import { readDrawOptions, type DrawOptions, type ThrottledFetch } from "../call-options.ts";
-import { takeSlotInHand, type Slot } from "../slot/slot.ts";
+import { takeJobSlot, type Slot } from "../slot/slot.ts";
 import { createRefusals } from "../try/refusal-cache.ts";
 import { createFetch } from "../wrap/fetch.ts";
 import { throttle } from "../wrap/throttled.ts";
@@ -97,7 +97,7 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
 
   function drawByHand(options: DrawOptions): Promise<Slot> {
     isCalledByHand = true;
-    const inHand = takeSlotInHand(bucket, options);
+    const inHand = takeJobSlot(bucket, options);
     return inHand === undefined
       ? partFor(options.key).drawByHand(options)
       : Promise.resolve(inHand);

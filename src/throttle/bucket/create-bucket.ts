@@ -28,7 +28,7 @@ import {
 import { createStoreRetries } from "../outage/retries.ts";
 import { createLeaseKeeper } from "../slot/leases.ts";
 import { createSettling } from "../slot/settle.ts";
-import { takeSlotInHand, type Slot } from "../slot/slot.ts";
+import { takeJobSlot, type Slot } from "../slot/slot.ts";
 import { createRefusals, type Refusals } from "../try/refusal-cache.ts";
 import { createTryDraws } from "../try/try-draw.ts";
 import { createGroups, type Caller } from "../waiting/group.ts";
@@ -152,7 +152,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     isCalledByHand = true;
     // One signal may end a hundred waits; Node would warn of a leak.
     if (options.signal !== undefined) setMaxListeners(0, options.signal);
-    const inHand = takeSlotInHand(bucket, options);
+    const inHand = takeJobSlot(bucket, options);
     return inHand === undefined ? admission.draw(options) : Promise.resolve(inHand);
   }
 

@@ -72,8 +72,8 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     onChange(key);
   }
 
-  async function pause(where: string, key: string | undefined, forUs: number): Promise<void> {
-    const change: Change = { do: "pause", forUs };
+  async function pause(where: string, key: string | undefined, durationUs: number): Promise<void> {
+    const change: Change = { do: "pause", durationUs };
     if (key === undefined) return steer(change);
     const keyLimits = keyLimitsOf(await policyInForce(), key);
     if (keyLimits.length === 0) {
@@ -185,7 +185,7 @@ function describeState(
   waitingHere: number,
 ): BucketState {
   const { nowUs, statuses, coolUntilUs, pausedUntilUs } = peeked;
-  const shutUntilUs = Math.max(coolUntilUs, pausedUntilUs);
+  const closedUntilUs = Math.max(coolUntilUs, pausedUntilUs);
   const limits = [...policy.limits, ...keyLimitsOf(policy, key)].map((limit, index): LimitState => {
     const { remaining = limit.capacity, nextUs = nowUs } = statuses[index] ?? {};
     return {
@@ -195,7 +195,7 @@ function describeState(
       capacity: limit.capacity,
       level: limit.capacity - remaining,
       remaining,
-      nextFreeMs: nextUs === Infinity ? undefined : msUntil(Math.max(nextUs, shutUntilUs), nowUs),
+      nextFreeMs: nextUs === Infinity ? undefined : msUntil(Math.max(nextUs, closedUntilUs), nowUs),
     };
   });
   return {

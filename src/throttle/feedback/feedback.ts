@@ -95,18 +95,18 @@ export function createFeedbackReader(
 
   /** Starts nothing for a while; with `adaptive`, cuts the rate instead. */
   function cool({ coolMs, scope }: Feedback, { key, atMs }: AnsweredCall): void {
-    const forUs = Math.round(Math.min(Math.max(coolMs, 0), maxCooldownMs) * 1_000);
-    if (!Number.isSafeInteger(forUs)) return;
+    const durationUs = Math.round(Math.min(Math.max(coolMs, 0), maxCooldownMs) * 1_000);
+    if (!Number.isSafeInteger(durationUs)) return;
     const slotUs = Math.round(atMs * 1_000);
     const limitedKey = limitedKeyOf(key, scope);
     if (adaptive !== undefined) {
       const floor = Math.ceil(adaptive.floor * 1_000);
       const recoverUs = adaptive.recoverMs * 1_000;
-      steer(limitedKey, { do: "cut", factor: CUT_TO, floor, recoverUs, forUs, slotUs });
-    } else if (forUs > 0) {
+      steer(limitedKey, { do: "cut", factor: CUT_TO, floor, recoverUs, durationUs, slotUs });
+    } else if (durationUs > 0) {
       // A refusal that says "come back at once" sets no cooldown.
-      const rampUs = Math.min(Math.max(forUs, LEAST_RAMP_US), MOST_RAMP_US);
-      steer(limitedKey, { do: "cool", forUs, rampUs, slotUs });
+      const rampUs = Math.min(Math.max(durationUs, LEAST_RAMP_US), MOST_RAMP_US);
+      steer(limitedKey, { do: "cool", durationUs, rampUs, slotUs });
     }
   }
 
@@ -127,9 +127,9 @@ export function createFeedbackReader(
     }
     if (gapMs <= stepMs * 1.05) return;
     spacedAtMs.set(name, nowMs);
-    const forUs = Math.round(Math.min(forMs, maxCooldownMs) * 1_000);
-    const gapUs = Math.min(Math.round(gapMs * 1_000), forUs);
-    steer(limitedKey, { do: "space", gapUs, forUs });
+    const durationUs = Math.round(Math.min(forMs, maxCooldownMs) * 1_000);
+    const gapUs = Math.min(Math.round(gapMs * 1_000), durationUs);
+    steer(limitedKey, { do: "space", gapUs, durationUs });
   }
 
   /** The key whose own limits were hit; undefined is the whole bucket, as for a key that has no limits of its own. */

@@ -41,13 +41,13 @@ export interface SlotContext {
 }
 
 /** Calls of one key and cost: a slot that was drawn for one of them serves any other. */
-interface Interchangeable extends LeaseHolder {
+interface SlotGroup extends LeaseHolder {
   readonly keeper: SlotContext;
 }
 
 /** The call that a slot was drawn for. */
 export interface DrawnFor {
-  readonly group: Interchangeable;
+  readonly group: SlotGroup;
   readonly key: string | undefined;
   /** When its wait began, on `performance.now()`. */
   readonly sinceMs: number;
@@ -69,7 +69,7 @@ export class DrawnSlot implements Slot {
   readonly atMs: number;
   readonly waitedMs: number;
   readonly generation: number;
-  readonly #group: Interchangeable;
+  readonly #group: SlotGroup;
   #lease: number;
   #settling: Promise<void> | undefined;
 
@@ -137,7 +137,7 @@ const inHand = new AsyncLocalStorage<SlotInHand>();
  * makes through the same bucket, within one horizon, leave on that slot:
  * otherwise each job whose handler calls a throttled client would take two.
  */
-export function withSlotInHand<T>(
+export function runWithJobSlot<T>(
   { bucket, slot }: { bucket: object; slot: Slot },
   handler: () => T,
 ): T {
@@ -150,7 +150,7 @@ export function withSlotInHand<T>(
  * call. If it does not fit, its lease is given back: a handler that kept it while it waits for another lease could wait
  * for itself.
  */
-export function takeSlotInHand(bucket: object, options: TryOptions): Slot | undefined {
+export function takeJobSlot(bucket: object, options: TryOptions): Slot | undefined {
   const hand = inHand.getStore();
   if (hand === undefined || hand.isUsed || hand.bucket !== bucket) return undefined;
   const doesFit = fits(hand, options);

@@ -111,7 +111,7 @@ export function refused(
   const untilMs = notBeforeUs === Infinity ? UNKNOWN_MS : waitMs;
   const longestMs = Math.max(1, untilMs, ...decisions.map((limit) => limit.retryAfterMs));
   const retryAfterMs = Math.min(LONGEST_MS, longestMs);
-  const limits = bindsAt < 0 ? shutUntil(decisions, retryAfterMs) : decisions;
+  const limits = bindsAt < 0 ? closedUntil(decisions, retryAfterMs) : decisions;
   return {
     allowed: false,
     remaining: Math.min(...limits.map((limit) => limit.remaining)),
@@ -124,7 +124,7 @@ export function refused(
 }
 
 /** Nothing can pass during a pause, a cooldown or a slowed rate, whatever the limits have left. */
-function shutUntil(decisions: readonly LimitDecision[], retryAfterMs: number): LimitDecision[] {
+function closedUntil(decisions: readonly LimitDecision[], retryAfterMs: number): LimitDecision[] {
   return decisions.map((limit) => ({
     ...limit,
     remaining: 0,

@@ -1,4 +1,4 @@
-import { LOOK_IN_US } from "../../core/draw/turns.ts";
+import { LONGEST_ASK_GAP_US } from "../../core/draw/turns.ts";
 import type { Drawn, Place } from "../../core/store.ts";
 import { STORE_RETRY_MS } from "../outage/retries.ts";
 import { createBucketClock, createRecentMinimum } from "../slot/bucket-clock.ts";
@@ -26,7 +26,7 @@ export interface AskTimes {
 }
 
 /** An asker whose turn is later asks again after this time: a message that calls it sooner may get lost. */
-const RECHECK_MS: number = LOOK_IN_US / 1_000;
+const RECHECK_MS: number = LONGEST_ASK_GAP_US / 1_000;
 /** The place of an asker that waits for a lease lasts for half a second longer. */
 const LONGEST_RECHECK_MS = 1_000;
 /** Keys are checked this far apart, if they lose no places by it: some 100 scripts a second. */

@@ -4,7 +4,7 @@ import { createGroupSchedule, type GroupSchedule } from "./group-schedule.ts";
 import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
 import { createLateSlots, mostLateMs } from "./lateness.ts";
-import { TooFar } from "./waiting-call.ts";
+import { NoRoomYet } from "./waiting-call.ts";
 
 /** Callers of one bucket meet slots here: the callers that wait in this process, and the slots that it holds for them. */
 export interface Dispatcher {
@@ -90,7 +90,7 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
         lacking -= 1;
         if (roomInMs <= caller.patienceMs) continue;
         leave(caller);
-        caller.fail(new TooFar(roomInMs));
+        caller.fail(new NoRoomYet(roomInMs));
       }
     },
     refuse({ line, held }, error) {

@@ -1,27 +1,27 @@
-/** A wait as a list has it. */
-export type ListedWait = Pick<Wait, "leave">;
+/** The part of a wait that a registry needs: how to end it. */
+export type CancellableWait = Pick<Wait, "leave">;
 
 /** Where waits are listed while they last: a set, or a holder of one wait at a time. */
-export interface Waits {
-  add(wait: ListedWait): unknown;
-  delete(wait: ListedWait): unknown;
+export interface WaitRegistry {
+  add(wait: CancellableWait): unknown;
+  delete(wait: CancellableWait): unknown;
 }
 
 /** What may end a wait before its time. */
-export interface WaitBounds {
+export interface WaitLimits {
   readonly signal?: AbortSignal | undefined;
   /** The most that it lasts. */
   readonly maxWaitMs?: number | undefined;
   /** Since when `maxWaitMs` counts, on `performance.now()`; from now on unless given. */
   readonly sinceMs?: number | undefined;
   /** Whoever has these can end the wait: see {@link Wait.leave}. */
-  readonly waits?: Waits | undefined;
+  readonly waits?: WaitRegistry | undefined;
   /** Calls back when what is waited for is closed, at once if it is; returns what ends that. */
   readonly onClose?: ((leave: (reason: unknown) => void) => () => void) | undefined;
 }
 
 /** What waits. At most one of these is called, once, and not after {@link Wait.end}. */
-export interface Waiting {
+export interface WaitHandlers {
   /** The wait was ended for a reason: that of its signal, or another. */
   onLeave(reason: unknown): void;
   /** `maxWaitMs` is over. */
@@ -35,13 +35,13 @@ export interface Waiting {
  */
 export class Wait {
   /** Undefined once the wait is over. */
-  #waiting: Waiting | undefined;
+  #waiting: WaitHandlers | undefined;
   readonly #signal: AbortSignal | undefined;
-  readonly #waits: Waits | undefined;
+  readonly #waits: WaitRegistry | undefined;
   readonly #timer: NodeJS.Timeout | undefined;
   readonly #stopListening: (() => void) | undefined;
 
-  constructor(waiting: Waiting, { signal, maxWaitMs, sinceMs, waits, onClose }: WaitBounds) {
+  constructor(waiting: WaitHandlers, { signal, maxWaitMs, sinceMs, waits, onClose }: WaitLimits) {
     this.#waiting = waiting;
     this.#signal = signal;
     this.#waits = waits;
@@ -95,9 +95,9 @@ function leftMs(maxWaitMs: number, sinceMs: number | undefined): number {
 }
 
 /** Resolves after a while, or earlier if the wait for that is left. */
-export function pauseFor(ms: number, waits: Waits): Promise<void> {
+export function pauseFor(ms: number, waits: WaitRegistry): Promise<void> {
   return new Promise((resolve) => {
-    const waiting: Waiting = { onLeave: () => resolve(), onExpire: () => resolve() };
+    const waiting: WaitHandlers = { onLeave: () => resolve(), onExpire: () => resolve() };
     new Wait(waiting, { maxWaitMs: ms, waits });
   });
 }

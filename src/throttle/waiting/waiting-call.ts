@@ -4,7 +4,7 @@ import type { DrawOptions } from "../call-options.ts";
 import { DrawnSlot, type DrawnFor, type Slot, type Start } from "../slot/slot.ts";
 import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
-import { Wait, type Waiting, type Waits } from "./wait.ts";
+import { Wait, type WaitHandlers, type WaitRegistry } from "./wait.ts";
 
 /** How a call waits; the call of a job may leave its key's line for a while. */
 export interface WaitOptions extends DrawOptions {
@@ -17,7 +17,7 @@ export interface WaitOptions extends DrawOptions {
 }
 
 /** Why a call has left: its key's time is too far off for its patience. */
-export class TooFar {
+export class NoRoomYet {
   /** In how many ms its key may be asked about again. */
   readonly roomInMs: number;
 
@@ -30,7 +30,7 @@ export class TooFar {
 interface Settling {
   readonly resolve: (slot: Slot) => void;
   readonly reject: (reason: unknown) => void;
-  readonly waits?: Waits | undefined;
+  readonly waits?: WaitRegistry | undefined;
 }
 
 /** What a call needs of the bucket that it waits for. */
@@ -49,7 +49,7 @@ export interface CallContext {
  * One call in the line, until it gets its slot or its wait ends in another way.
  * A class, since 100,000 of them may wait and closures would double their size.
  */
-export class WaitingCall implements Caller, DrawnFor, Waiting {
+export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   readonly priority: Priority;
   readonly number: number;
   group: Group;

@@ -70,7 +70,7 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     const slots = slotsOf(await a!.draw(5));
     const behind = slotsOf(await b!.draw(1));
     await a!.giveBack([slots[1]!]);
-    await b!.steer({ do: "pause", forUs: 0 });
+    await b!.steer({ do: "pause", durationUs: 0 });
 
     await a!.giveBack([slots[2]!, slots[3]!]);
 

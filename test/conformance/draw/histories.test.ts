@@ -78,7 +78,7 @@ const us = fc.oneof(fc.nat(2_000), fc.nat(60_000), fc.nat(3_000_000));
 const change: fc.Arbitrary<Change> = fc.oneof(
   fc.record({
     do: fc.constant("cool" as const),
-    forUs: us,
+    durationUs: us,
     rampUs: fc.constantFrom(1, 1_000_000),
     slotUs: fc.constantFrom(1, 2 ** 52),
   }),
@@ -87,11 +87,11 @@ const change: fc.Arbitrary<Change> = fc.oneof(
     factor: fc.constant(700),
     floor: fc.constant(100),
     recoverUs: fc.constant(5_000_000),
-    forUs: fc.oneof(fc.constant(0), us),
+    durationUs: fc.oneof(fc.constant(0), us),
     slotUs: fc.constantFrom(1, 2 ** 52),
   }),
-  fc.record({ do: fc.constant("space" as const), gapUs: fc.nat(50_000), forUs: us }),
-  fc.record({ do: fc.constant("pause" as const), forUs: us }),
+  fc.record({ do: fc.constant("space" as const), gapUs: fc.nat(50_000), durationUs: us }),
+  fc.record({ do: fc.constant("pause" as const), durationUs: us }),
   fc.record({ do: fc.constant("configure" as const), isOverride: fc.boolean() }),
 );
 const asker = fc.nat(3);

@@ -75,7 +75,7 @@ describe.each(storeKinds())("a draw on several limits in $name", ({ open }) => {
     await askerOf(third, narrow).draw(1);
     third.clock.advanceMs(200);
     const byLeases = await askerOf(third, narrow).draw(1);
-    await askerOf(third, narrow).steer({ do: "pause", forUs: 60_000_000 });
+    await askerOf(third, narrow).steer({ do: "pause", durationUs: 60_000_000 });
     const byPause = await askerOf(third, narrow).draw(1);
     const byNone = await askerOf(open()).draw(1);
 

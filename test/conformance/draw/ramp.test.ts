@@ -12,7 +12,7 @@ describe.each(storeKinds())("what holds calls back beside their limits, in $name
     const limits = [tokenBucket({ capacity: 100, refill: "1/min" })];
     const a = createAsker(pinned.store, { bucket: "b", name: "a", policy: policyOf({ limits }) });
     const [slotUs] = slotsOf(await a.draw(1));
-    await a.steer({ do: "cool", forUs: SECOND_US, rampUs: SECOND_US, slotUs: slotUs! });
+    await a.steer({ do: "cool", durationUs: SECOND_US, rampUs: SECOND_US, slotUs: slotUs! });
     pinned.clock.advanceMs(1_500);
 
     const tried = { wanted: 1, isTry: true };
@@ -37,11 +37,14 @@ describe.each(storeKinds())("what holds calls back beside their limits, in $name
       return answers.map(({ granted }) => granted[0]!.bindsAt);
     };
 
-    await a.steer({ do: "cool", forUs: SECOND_US, rampUs: 8 * SECOND_US, slotUs: slotUs! }, key);
+    await a.steer(
+      { do: "cool", durationUs: SECOND_US, rampUs: 8 * SECOND_US, slotUs: slotUs! },
+      key,
+    );
     const cooling = await bindings();
-    await a.steer({ do: "pause", forUs: 60 * SECOND_US }, key);
+    await a.steer({ do: "pause", durationUs: 60 * SECOND_US }, key);
     const paused = await bindings();
-    await a.steer({ do: "pause", forUs: 0 }, key);
+    await a.steer({ do: "pause", durationUs: 0 }, key);
     pinned.clock.advanceMs(1_200);
     await a.drawAll([tried]);
     const slowed = await a.drawAll([tried]);
@@ -58,7 +61,7 @@ describe.each(storeKinds())("what holds calls back beside their limits, in $name
     const a = createAsker(pinned.store, { bucket: "b", name: "a", policy });
     const [slotUs] = slotsOf(await a.draw(1));
     const before = await a.peek();
-    await a.steer({ do: "cool", forUs: SECOND_US, rampUs: 4 * SECOND_US, slotUs: slotUs! });
+    await a.steer({ do: "cool", durationUs: SECOND_US, rampUs: 4 * SECOND_US, slotUs: slotUs! });
 
     const { coolUntilUs, wholeAtUs } = await a.peek();
     pinned.clock.advanceMs((wholeAtUs - pinned.clock.nowUs()) / 1_000 - 1);
@@ -76,7 +79,7 @@ describe.each(storeKinds())("what holds calls back beside their limits, in $name
     const policy = policyOf({ rate: "100/s" });
     const a = createAsker(pinned.store, { bucket: "b", name: "a", policy });
     await a.draw(1);
-    await a.steer({ do: "space", gapUs: 50_000, forUs: 2 * SECOND_US });
+    await a.steer({ do: "space", gapUs: 50_000, durationUs: 2 * SECOND_US });
 
     expect(await a.peek()).toMatchObject({
       gapUs: 50_000,

@@ -104,8 +104,8 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
     const pinned = open();
     const asker = askerOf(pinned, "a", fast);
     const { nowUs } = await asker.draw(1);
-    await asker.steer({ do: "cool", forUs: 5_000_000, rampUs: 1, slotUs: nowUs });
-    await asker.steer({ do: "pause", forUs: 9_000_000 });
+    await asker.steer({ do: "cool", durationUs: 5_000_000, rampUs: 1, slotUs: nowUs });
+    await asker.steer({ do: "pause", durationUs: 9_000_000 });
 
     await askerOf(pinned, "operator", slow).steer(override);
 

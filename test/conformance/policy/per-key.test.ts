@@ -165,7 +165,7 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     const pinned = open();
     const policy = policyOf({ perKey: { rate: "100/s" } });
     const asker = askerOf(pinned, policy);
-    await asker.steer({ do: "pause", forUs: 5_000_000 }, key);
+    await asker.steer({ do: "pause", durationUs: 5_000_000 }, key);
     const wishes = ["x", "y"].map((each) => ({ key: each, wanted: 1 }));
 
     const paused = await asker.drawAll(wishes);
@@ -180,9 +180,9 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     const pinned = open();
     const policy = policyOf({ perKey: { rate: "1/s" } });
     const [waiting, trying] = [askerOf(pinned, policy, "w"), askerOf(pinned, policy, "t")];
-    await waiting.steer({ do: "pause", forUs: 60_000_000 });
+    await waiting.steer({ do: "pause", durationUs: 60_000_000 });
     const [paused] = (await waiting.drawAll([{ key: "x", wanted: 1 }])).granted;
-    await waiting.steer({ do: "pause", forUs: 0 });
+    await waiting.steer({ do: "pause", durationUs: 0 });
     pinned.clock.advanceMs(100);
 
     const tried = await trying.drawAll([{ key: "x", wanted: 1, isTry: true }]);
@@ -212,7 +212,7 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     const tokens = tokenBucket({ capacity: 6, refill: "6/min" });
     const tryUnder = async (limit: Limit, pausedForUs: number): Promise<number> => {
       const asker = askerOf(pinned, policyOf({ perKey: { limits: [limit] } }), limit.kind);
-      await asker.steer({ do: "pause", forUs: pausedForUs });
+      await asker.steer({ do: "pause", durationUs: pausedForUs });
       return slotsOf(await asker.drawAll([{ key: "k", wanted: 6, isTry: true }])).length;
     };
 
@@ -234,7 +234,7 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     pinned.clock.advanceMs(10);
 
     const before = await sinceUs(waiting);
-    await waiting.steer({ do: "pause", forUs: 60_000_000 });
+    await waiting.steer({ do: "pause", durationUs: 60_000_000 });
     pinned.clock.advanceMs(600);
     const during = await sinceUs(waiting);
 

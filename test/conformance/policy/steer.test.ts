@@ -9,12 +9,12 @@ const SECOND_US = 1_000_000;
 describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
   const askersOf = ({ store }: PinnedStore, names: string): Asker[] =>
     names.split("").map((name) => createAsker(store, { bucket: "b", name, policy }));
-  const cool = (slotUs: number, forUs = 5 * SECOND_US, rampUs = 1) =>
-    ({ do: "cool", forUs, rampUs, slotUs }) as const;
+  const cool = (slotUs: number, durationUs = 5 * SECOND_US, rampUs = 1) =>
+    ({ do: "cool", durationUs, rampUs, slotUs }) as const;
   const cut = (
     slotUs: number,
-    { factor = 500, floor = 1, recoverUs = 3_600 * SECOND_US, forUs = 0 } = {},
-  ) => ({ do: "cut", factor, floor, recoverUs, forUs, slotUs }) as const;
+    { factor = 500, floor = 1, recoverUs = 3_600 * SECOND_US, durationUs = 0 } = {},
+  ) => ({ do: "cut", factor, floor, recoverUs, durationUs, slotUs }) as const;
 
   it("starts nothing for the time of its cooldown, whoever asks", async () => {
     const pinned = open();
@@ -102,7 +102,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     const pinned = open();
     const [a] = askersOf(pinned, "a");
     const { nowUs } = await a!.draw(1);
-    await a!.steer(cut(nowUs, { forUs: 5 * SECOND_US }));
+    await a!.steer(cut(nowUs, { durationUs: 5 * SECOND_US }));
     pinned.clock.advanceMs(1_000);
     await a!.steer(cut(pinned.clock.nowUs(), { recoverUs: 10 * SECOND_US }));
     pinned.clock.advanceMs(4_000);
@@ -127,9 +127,9 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     const pinned = open();
     const [a] = askersOf(pinned, "a");
     const before = await a!.draw(1);
-    await a!.steer({ do: "pause", forUs: SECOND_US });
+    await a!.steer({ do: "pause", durationUs: SECOND_US });
     const paused = await a!.peek();
-    await a!.steer({ do: "pause", forUs: 0 });
+    await a!.steer({ do: "pause", durationUs: 0 });
 
     expect(paused.generation).toBeGreaterThan(before.generation);
     expect((await a!.peek()).generation).toBeGreaterThan(paused.generation);
@@ -140,7 +140,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     const [a] = askersOf(pinned, "a");
     const { nowUs } = await a!.draw(1);
     await a!.steer(cut(nowUs, { factor: 100 }));
-    await a!.steer({ do: "space", gapUs: 20_000, forUs: SECOND_US });
+    await a!.steer({ do: "space", gapUs: 20_000, durationUs: SECOND_US });
     const slots = (await simulate(pinned, [a!], { forMs: 900, backlog: 50 })).flat();
     const gaps = slots.slice(1).map((us, index) => us - slots[index]!);
     expect(Math.min(...gaps)).toBe(100_000);
@@ -150,9 +150,9 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     const pinned = open();
     const [a, b] = askersOf(pinned, "ab");
     await a!.draw(1);
-    await a!.steer({ do: "pause", forUs: 30 * SECOND_US });
+    await a!.steer({ do: "pause", durationUs: 30 * SECOND_US });
     const paused = (await simulate(pinned, [a!, b!], { forMs: 20_000, backlog: 50 })).flat();
-    await a!.steer({ do: "pause", forUs: 0 });
+    await a!.steer({ do: "pause", durationUs: 0 });
 
     const slots = slotsOf(await b!.draw(5));
 
@@ -165,7 +165,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
   it("goes on by itself when its pause is over", async () => {
     const pinned = open();
     const [a] = askersOf(pinned, "a");
-    await a!.steer({ do: "pause", forUs: 3 * SECOND_US });
+    await a!.steer({ do: "pause", durationUs: 3 * SECOND_US });
     const startUs = pinned.clock.nowUs();
 
     const slots = (await simulate(pinned, [a!], { forMs: 4_000, backlog: 9 })).flat();
@@ -212,7 +212,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     const drawn = [];
 
     for (const slotUs of slots) {
-      await a!.steer(cut(slotUs, { forUs: SECOND_US }));
+      await a!.steer(cut(slotUs, { durationUs: SECOND_US }));
       drawn.push(...slotsOf(await b!.draw(5)));
       pinned.clock.advanceMs(1);
     }
@@ -234,7 +234,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
       const answered = handedOut.filter((slotUs) => slotUs <= nowUs);
       const slotUs = answered[(round * 7) % answered.length] ?? nowUs;
       await askers[(round + 1) % 3]!.steer(
-        cut(slotUs, { factor: 900, forUs: (round % 4) * 40_000 }),
+        cut(slotUs, { factor: 900, durationUs: (round % 4) * 40_000 }),
       );
       const { generation, factor } = await askers[2]!.peek();
       seen.set(generation, (seen.get(generation) ?? new Set()).add(factor));
@@ -251,11 +251,11 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     const pinned = open();
     const [a] = askersOf(pinned, "a");
     const [first] = slotsOf(await a!.draw(1));
-    await a!.steer(cut(first!, { forUs: SECOND_US }));
+    await a!.steer(cut(first!, { durationUs: SECOND_US }));
     pinned.clock.advanceMs(1_000);
     const [second] = slotsOf(await a!.draw(1));
 
-    await a!.steer(cut(second!, { forUs: SECOND_US }));
+    await a!.steer(cut(second!, { durationUs: SECOND_US }));
 
     expect(await a!.peek()).toMatchObject({
       factor: 250,
@@ -268,9 +268,9 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     const [a] = askersOf(pinned, "a");
     const [first, second] = slotsOf(await a!.draw(2));
     pinned.clock.advanceMs(50);
-    await a!.steer(cut(first!, { forUs: SECOND_US }));
+    await a!.steer(cut(first!, { durationUs: SECOND_US }));
 
-    await a!.steer(cut(second!, { forUs: 3 * SECOND_US }));
+    await a!.steer(cut(second!, { durationUs: 3 * SECOND_US }));
 
     expect(await a!.peek()).toMatchObject({
       factor: 500,
@@ -321,7 +321,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     const pinned = open();
     const [a] = askersOf(pinned, "a");
     await a!.draw(1);
-    await a!.steer({ do: "space", gapUs: 50_000, forUs: 2 * SECOND_US });
+    await a!.steer({ do: "space", gapUs: 50_000, durationUs: 2 * SECOND_US });
     const startUs = pinned.clock.nowUs();
 
     const slots = (await simulate(pinned, [a!], { forMs: 4_000, backlog: 50 })).flat();

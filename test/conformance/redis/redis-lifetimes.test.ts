@@ -19,7 +19,7 @@ afterAll(async () => {
 const HOUR_MS = 3_600_000;
 const MONTH_MS = 720 * HOUR_MS;
 const HOUR_US = 3_600_000_000;
-const cut = { do: "cut", factor: 500, floor: 1, forUs: 0, slotUs: 2 ** 52 } as const;
+const cut = { do: "cut", factor: 500, floor: 1, durationUs: 0, slotUs: 2 ** 52 } as const;
 const cool = { do: "cool", rampUs: 0, slotUs: 2 ** 52 } as const;
 const slowKeys = { rate: "100/s", perKey: { rate: "1/h" } };
 const alone = { perKey: { rate: "1/h" } };
@@ -43,21 +43,21 @@ const CASES: [string, PolicyOptions, (asker: Asker) => Promise<unknown>, string,
   [
     "a paused bucket",
     { rate: "100/s" },
-    steered({ do: "pause", forUs: HOUR_US }),
+    steered({ do: "pause", durationUs: HOUR_US }),
     "state",
     MONTH_MS,
   ],
   [
     "a bucket in a cooldown",
     { rate: "100/s" },
-    steered({ ...cool, forUs: 2 * HOUR_US }),
+    steered({ ...cool, durationUs: 2 * HOUR_US }),
     "state",
     3 * HOUR_MS,
   ],
   [
     "a bucket with a gap",
     { rate: "100/s" },
-    steered({ do: "space", gapUs: 9, forUs: 2 * HOUR_US }),
+    steered({ do: "space", gapUs: 9, durationUs: 2 * HOUR_US }),
     "state",
     3 * HOUR_MS,
   ],
@@ -73,14 +73,14 @@ const CASES: [string, PolicyOptions, (asker: Asker) => Promise<unknown>, string,
   [
     "a paused key",
     slowKeys,
-    steered({ do: "pause", forUs: 2 * HOUR_US }, "k"),
+    steered({ do: "pause", durationUs: 2 * HOUR_US }, "k"),
     "key:k:state",
     2 * HOUR_MS,
   ],
   [
     "a key paused for good",
     slowKeys,
-    steered({ do: "pause", forUs: 2 ** 51 }, "k"),
+    steered({ do: "pause", durationUs: 2 ** 51 }, "k"),
     "key:k:state",
     MONTH_MS,
   ],

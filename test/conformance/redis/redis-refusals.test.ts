@@ -24,12 +24,19 @@ const TELLS: Readonly<Record<string, Tell>> = {
   "a slot given back": (asker, bad) => asker.giveBack([bad]),
   "a lease renewed": (asker, bad) => asker.renew([bad]),
   "a lease released": (asker, bad) => asker.release([bad]),
-  "a pause": (asker, bad) => asker.steer({ do: "pause", forUs: bad }),
-  "a gap": (asker, bad) => asker.steer({ do: "space", gapUs: bad, forUs: US }),
+  "a pause": (asker, bad) => asker.steer({ do: "pause", durationUs: bad }),
+  "a gap": (asker, bad) => asker.steer({ do: "space", gapUs: bad, durationUs: US }),
   "a cooldown": (asker, bad) =>
-    asker.steer({ do: "cool", forUs: bad, rampUs: 1, slotUs: Number.MAX_SAFE_INTEGER }),
+    asker.steer({ do: "cool", durationUs: bad, rampUs: 1, slotUs: Number.MAX_SAFE_INTEGER }),
   "a cut": (asker, bad) =>
-    asker.steer({ do: "cut", factor: bad, floor: 1, recoverUs: US, forUs: US, slotUs: 2 ** 52 }),
+    asker.steer({
+      do: "cut",
+      factor: bad,
+      floor: 1,
+      recoverUs: US,
+      durationUs: US,
+      slotUs: 2 ** 52,
+    }),
 };
 
 const REFUSED = { reason: expect.stringMatching("SLUICE_BAD_ARGUMENT"), hasChanged: false };
@@ -77,7 +84,7 @@ describe("a script in Redis that is told what can never work", () => {
     "a slot given back": (asker, key) => asker.giveBack([US], 1, key),
     "a lease renewed": (asker, key) => asker.renew([1], key),
     "a lease released": (asker, key) => asker.release([1], key),
-    "a pause": (asker, key) => asker.steer({ do: "pause", forUs: US }, key),
+    "a pause": (asker, key) => asker.steer({ do: "pause", durationUs: US }, key),
     "a look": (asker, key) => asker.peek(key),
   };
 

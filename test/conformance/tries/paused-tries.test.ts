@@ -21,12 +21,12 @@ describe.each(storeKinds())("who tries while a bucket or a key is paused in $nam
     };
     if (used > 0) await asker.drawAll([{ wanted: used, key: "k" }]);
 
-    await asker.steer({ do: "pause", forUs: LATE_US }, "k");
+    await asker.steer({ do: "pause", durationUs: LATE_US }, "k");
     expect(await attempt()).toEqual({ afterUs: LATE_US, bindsAt: PAUSED });
-    await asker.steer({ do: "pause", forUs: SOON_US });
+    await asker.steer({ do: "pause", durationUs: SOON_US });
     expect(await attempt()).toEqual({ afterUs: LATE_US, bindsAt: PAUSED });
-    await asker.steer({ do: "pause", forUs: SOON_US }, "k");
-    await asker.steer({ do: "pause", forUs: LATE_US });
+    await asker.steer({ do: "pause", durationUs: SOON_US }, "k");
+    await asker.steer({ do: "pause", durationUs: LATE_US });
     expect(await attempt()).toEqual({ afterUs: LATE_US, bindsAt: PAUSED });
   });
 
@@ -39,7 +39,7 @@ describe.each(storeKinds())("who tries while a bucket or a key is paused in $nam
         policy: policyOf(options),
       });
       await asker.drawAll([{ wanted: 1, key: "k" }]);
-      await asker.steer({ do: "pause", forUs: SOON_US });
+      await asker.steer({ do: "pause", durationUs: SOON_US });
 
       const { nowUs, granted } = await asker.drawAll([{ wanted: 1, key: "k", isTry: true }]);
 

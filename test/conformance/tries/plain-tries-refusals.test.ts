@@ -98,7 +98,7 @@ describe("a try for keys with one plain limit", () => {
       store.draw({ ...request, wishes: [{ ...wish, key }] });
     await tryOnce("k");
     await tryOnce("k");
-    await asker.steer({ do: "pause", forUs: 1_000_000 }, "k");
+    await asker.steer({ do: "pause", durationUs: 1_000_000 }, "k");
     await tryOnce("k");
     await tryOnce("other");
     clock.advanceMs(1_001);

@@ -40,7 +40,10 @@ const wish = fc.record({
   cost: fc.integer({ min: 1, max: 3 }),
 });
 const us = fc.oneof(fc.nat(2_000), fc.nat(200_000), fc.nat(9_000_000));
-const change: fc.Arbitrary<Change> = fc.record({ do: fc.constant("pause" as const), forUs: us });
+const change: fc.Arbitrary<Change> = fc.record({
+  do: fc.constant("pause" as const),
+  durationUs: us,
+});
 const asker = fc.nat(1);
 const step = fc.oneof(
   {

@@ -147,8 +147,8 @@ describe("the keys that several limits keep in Redis", () => {
       await asker.renew([1, 2]);
     }
     await askers[0]!.release([2], "y");
-    await askers[1]!.steer({ do: "pause", forUs: 1_000_000 }, "z");
-    await askers[2]!.steer({ do: "pause", forUs: 1_000_000 });
+    await askers[1]!.steer({ do: "pause", durationUs: 1_000_000 }, "z");
+    await askers[2]!.steer({ do: "pause", durationUs: 1_000_000 });
 
     const keys = await redis.keys(`${prefix}*`);
     const lives = await Promise.all(keys.map((key) => redis.pttl(key)));

@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { reckon, type Reckoned } from "../../../src/core/limits/calendar-windows.ts";
+import { addResets, type WithResets } from "../../../src/core/limits/calendar-windows.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { drawSlots } from "../../../src/redis/bucket-store.ts";
 import { runScript, type Script } from "../../../src/redis/scripts/script.ts";
@@ -19,18 +19,18 @@ export function createPinnedRedisStore(
 ): Store {
   const { prefix, nowUs, onDrawn } = given;
 
-  async function run<Input extends Reckoned, Output>(
+  async function run<Input extends WithResets, Output>(
     script: Script<Input & { prefix: string; pinnedUs: number }, Output>,
     input: Input,
   ): Promise<Output> {
     const pinnedUs = nowUs();
-    return runScript(redis, script, { ...reckon(input, pinnedUs), prefix, pinnedUs });
+    return runScript(redis, script, { ...addResets(input, pinnedUs), prefix, pinnedUs });
   }
 
   return {
     async draw(request) {
       const pinnedUs = nowUs();
-      const input = { ...reckon(request, pinnedUs), prefix, pinnedUs };
+      const input = { ...addResets(request, pinnedUs), prefix, pinnedUs };
       const reply = await drawSlots(async (script, full) => {
         const answer = await runScript(redis, script, full);
         if (answer !== undefined) onDrawn?.(script.name);

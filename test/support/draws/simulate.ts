@@ -1,4 +1,4 @@
-import { LOOK_IN_US } from "../../../src/core/draw/turns.ts";
+import { LONGEST_ASK_GAP_US } from "../../../src/core/draw/turns.ts";
 import { slotsOf, type Asker, type Wanted } from "./asker.ts";
 import type { PinnedStore } from "./store-kinds.ts";
 
@@ -25,7 +25,7 @@ export async function simulate(
     const reply = await askers[first]!.draw(Math.max(1, backlog - held));
     grants[first]!.push(...slotsOf(reply));
     const waitUs = reply.place.turnUs === 0 ? 1_000 : reply.place.turnUs - reply.nowUs;
-    nextUs[first] = clock.nowUs() + Math.min(waitUs, LOOK_IN_US);
+    nextUs[first] = clock.nowUs() + Math.min(waitUs, LONGEST_ASK_GAP_US);
   }
 }
 
@@ -66,7 +66,7 @@ export async function simulateParties(
     const dueUs = due.length === 0 ? reply.nowUs + 1_000 : Math.min(...due);
     const nextDueUs = Math.max(
       clock.nowUs() + 1,
-      Math.min(dueUs - reply.nowUs + clock.nowUs(), clock.nowUs() + LOOK_IN_US),
+      Math.min(dueUs - reply.nowUs + clock.nowUs(), clock.nowUs() + LONGEST_ASK_GAP_US),
     );
     nextUs[by] = nextDueUs + lateUs();
   }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { InvalidOptionError } from "../../../../src/core/errors.ts";
-import { createWeights, orPlainWeight } from "../../../../src/queue/lanes/weights.ts";
+import { createWeights, weightOrOne } from "../../../../src/queue/lanes/weights.ts";
 
 describe("the weights of keys", () => {
   it("are 1 where a table names none, or nothing", () => {
@@ -46,7 +46,7 @@ describe("the weights of keys", () => {
   it("are 1 to a worker that cannot be told any, and it says so", () => {
     const errors: unknown[] = [];
     const failure = new Error("no such tenant");
-    const weightOf = orPlainWeight(
+    const weightOf = weightOrOne(
       () => {
         throw failure;
       },

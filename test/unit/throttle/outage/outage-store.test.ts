@@ -91,8 +91,8 @@ describe("a store that something stands in for", () => {
     away.is = true;
     await asker.draw(1);
 
-    await asker.steer({ do: "space", gapUs: 1_000, forUs: 1_000_000 });
-    const paused = asker.steer({ do: "pause", forUs: 1_000_000 });
+    await asker.steer({ do: "space", gapUs: 1_000, durationUs: 1_000_000 });
+    const paused = asker.steer({ do: "pause", durationUs: 1_000_000 });
 
     await expect(paused).rejects.toBeInstanceOf(StoreUnavailableError);
   });

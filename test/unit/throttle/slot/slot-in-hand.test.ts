@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { concurrency, leakyBucket } from "../../../../src/core/policy/limit-makers.ts";
-import { takeSlotInHand, withSlotInHand } from "../../../../src/throttle/slot/slot.ts";
+import { takeJobSlot, runWithJobSlot } from "../../../../src/throttle/slot/slot.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
 
 beforeEach(() => {
@@ -17,9 +17,9 @@ async function isTaken(
 ): Promise<boolean> {
   const { bucket } = createTestBucket({ rate: "100/s" });
   const slot = await bucket.draw({ key });
-  return withSlotInHand({ bucket, slot }, () => {
+  return runWithJobSlot({ bucket, slot }, () => {
     vi.advanceTimersByTime(afterMs);
-    return takeSlotInHand(bucket, call) === slot;
+    return takeJobSlot(bucket, call) === slot;
   });
 }
 
@@ -40,7 +40,7 @@ it("a call that leaves the slot in hand does not wait for the lease that its own
   });
   const slot = await bucket.draw();
 
-  const drawn = withSlotInHand({ bucket, slot }, () => bucket.draw({ cost: 2 }));
+  const drawn = runWithJobSlot({ bucket, slot }, () => bucket.draw({ cost: 2 }));
   await vi.advanceTimersByTimeAsync(1_000);
 
   expect((await drawn).hasLease).toBe(true);
@@ -53,9 +53,9 @@ it("a slot whose lease went back for one call is not taken by the next", async (
   const { bucket } = createTestBucket({ rate: "100/s", concurrency: 1 });
   const slot = await bucket.draw();
 
-  const taken = withSlotInHand({ bucket, slot }, () => [
-    takeSlotInHand(bucket, { key: "other" }),
-    takeSlotInHand(bucket, {}),
+  const taken = runWithJobSlot({ bucket, slot }, () => [
+    takeJobSlot(bucket, { key: "other" }),
+    takeJobSlot(bucket, {}),
   ]);
 
   expect(taken).toEqual([undefined, undefined]);

@@ -3,7 +3,7 @@ import type { Place, Wish } from "../../../../src/core/store.ts";
 import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
 import type { Wait } from "../../../../src/throttle/waiting/wait.ts";
-import { TooFar, type WaitOptions } from "../../../../src/throttle/waiting/waiting-call.ts";
+import { NoRoomYet, type WaitOptions } from "../../../../src/throttle/waiting/waiting-call.ts";
 import { deferred } from "../../../support/async/deferred.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
@@ -39,7 +39,7 @@ function watched(options: BucketOptions) {
   const left: string[] = [];
   const drawForJob = (name: string, wait: WaitOptions): void => {
     bucket.drawForJob(wait, waits).then(
-      (drawn) => left.push(drawn instanceof TooFar ? `${name} sent away` : name),
+      (drawn) => left.push(drawn instanceof NoRoomYet ? `${name} sent away` : name),
       () => left.push(`${name} failed`),
     );
   };
@@ -252,9 +252,9 @@ describe("the call of a job", () => {
     await vi.advanceTimersByTimeAsync(20);
 
     const drawn = await drawing;
-    expect(drawn).toBeInstanceOf(TooFar);
-    expect((drawn as TooFar).roomInMs).toBeGreaterThan(900);
-    expect((drawn as TooFar).roomInMs).toBeLessThanOrEqual(1_000);
+    expect(drawn).toBeInstanceOf(NoRoomYet);
+    expect((drawn as NoRoomYet).roomInMs).toBeGreaterThan(900);
+    expect((drawn as NoRoomYet).roomInMs).toBeLessThanOrEqual(1_000);
     await bucket.close();
   });
 

@@ -1,12 +1,12 @@
 import { getEventListeners } from "node:events";
 import { describe, expect, it, vi } from "vitest";
-import { pauseFor, Wait, type WaitBounds } from "../../../../src/throttle/waiting/wait.ts";
+import { pauseFor, Wait, type WaitLimits } from "../../../../src/throttle/waiting/wait.ts";
 import { fakeTimers } from "../../../support/async/fake-timers.ts";
 
 const advance = fakeTimers({ leavesNone: true });
 
 /** A wait that notes down how it ended. */
-function setUp(bounds: WaitBounds) {
+function setUp(bounds: WaitLimits) {
   const ends: string[] = [];
   const waiting = {
     onLeave: (reason: unknown) => void ends.push(`left: ${String(reason)}`),

@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { ClosedError, InvalidOptionError, WaitTooLongError } from "../../../../src/core/errors.ts";
 import type { OwnedBucket } from "../../../../src/throttle/bucket.ts";
-import { withSlotInHand } from "../../../../src/throttle/slot/slot.ts";
+import { runWithJobSlot } from "../../../../src/throttle/slot/slot.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
 
@@ -207,7 +207,7 @@ describe("a throttled function", () => {
     const call = bucket.throttled(async () => "done");
     const slot = await bucket.draw();
 
-    const inHand = withSlotInHand({ bucket, slot }, async () => {
+    const inHand = runWithJobSlot({ bucket, slot }, async () => {
       await call();
       const second = call.with({ maxWaitMs: 100 })();
       return second.catch((error: Error) => error);
@@ -223,7 +223,7 @@ describe("a throttled function", () => {
     const call = bucket.throttled(async () => ({ status: 429, headers: { "retry-after": "9" } }));
     const slot = await bucket.draw({ key: "acme" });
 
-    await withSlotInHand({ bucket, slot }, () => call());
+    await runWithJobSlot({ bucket, slot }, () => call());
     await bucket.outcomesReported();
 
     expect((await bucket.peek({ key: "acme" })).coolingForMs).toBeGreaterThan(0);

@@ -4,7 +4,7 @@
  * `tsx scripts/build.ts [folder in which dist/ is made]`
  */
 import { execFileSync } from "node:child_process";
-import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import process from "node:process";
 import { build, type Metafile, type Plugin } from "esbuild";
@@ -12,7 +12,9 @@ import packageJson from "../package.json" with { type: "json" };
 import { readLuaFile } from "../src/redis/scripts/lua-source.ts";
 
 const ROOT = resolve(import.meta.dirname, "..");
-const OUT = resolve(process.argv[2] ?? ROOT, "dist");
+const DIST = resolve(process.argv[2] ?? ROOT, "dist");
+/** What runs from `dist/` meanwhile finds its files until all are made. */
+const OUT = `${DIST}.new`;
 
 /** What users import, and the file from which the process of a handler in a file starts: it is found by its name, beside the others. */
 const ENTRIES = {
@@ -127,3 +129,5 @@ function keepTypes(path: string, kept: Set<string>): void {
 rmSync(OUT, { recursive: true, force: true });
 writeLicenses(await bundle());
 writeTypes();
+rmSync(DIST, { recursive: true, force: true });
+renameSync(OUT, DIST);

@@ -84,7 +84,7 @@ export type { Queue } from "./queue/queue.ts";
 
 export type { JobState, QueuedJob } from "./queue/enqueue/job-handle.ts";
 
-export type { QueueCounts, QueueControl } from "./queue/manage/control.ts";
+export type { QueueCounts, QueueSteering } from "./queue/manage/control.ts";
 
 export type { Handler, HandlerResult, JobContext } from "./queue/worker/context.ts";
 

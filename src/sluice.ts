@@ -34,6 +34,8 @@ export interface Sluice extends Emitter<SluiceEvents> {
    * The durable queue of this name, whose jobs leave through a bucket; the same object each time. Later calls name
    * the same bucket; the other options may be left out then. Functions and schemas have to be the same ones.
    *
+   * Call it as the process starts: the first queue loads BullMQ, and for about 100 ms no call can leave.
+   *
    * @throws {@link InvalidOptionError} when the name can never work, or this sluice made the queue with others before.
    * @throws {@link RedisRequiredError} when this sluice has no Redis.
    * @throws {@link ClosedError} when the sluice is closed.

@@ -184,7 +184,7 @@ export interface SteerRequest extends ScopeRequest {
 }
 
 export type Change =
-  /** Nothing starts for `forUs`; the rate then grows back over `rampUs`. Answers to calls on slots before the last cut do not cut again. */
+  /** Nothing starts for `durationUs`; the rate then grows back over `rampUs`. Answers to calls on slots before the last cut do not cut again. */
   | {
       readonly do: "cool";
       readonly durationUs: number;
@@ -192,7 +192,7 @@ export type Change =
       readonly slotUs: number;
     }
   /**
-   * Nothing starts for `forUs`. The rate is cut to `factor` per mille of what it is, but not below `floor`, and
+   * Nothing starts for `durationUs`. The rate is cut to `factor` per mille of what it is, but not below `floor`, and
    * then grows back over `recoverUs`. This is one change: between two, another replica could draw slots that
    * the second does not make worthless, and answers to their calls would cut again.
    */
@@ -204,9 +204,9 @@ export type Change =
       readonly durationUs: number;
       readonly slotUs: number;
     }
-  /** Calls keep a distance of `gapUs` for `forUs`. */
+  /** Calls keep a distance of `gapUs` for `durationUs`. */
   | { readonly do: "space"; readonly gapUs: number; readonly durationUs: number }
-  /** Nothing starts for `forUs`; 0 ends a pause. */
+  /** Nothing starts for `durationUs`; 0 ends a pause. */
   | { readonly do: "pause"; readonly durationUs: number }
   /** The policy of the request is in force. With `isOverride`, it stays so whatever the code declares. */
   | { readonly do: "configure"; readonly isOverride: boolean };

@@ -10,7 +10,7 @@ import { createSchedules, type Schedules } from "./enqueue/schedules.ts";
 import { createForecasts, type Forecast } from "./forecast/forecast.ts";
 import { readJobId } from "./job.ts";
 import { createWeights, type Weights } from "./lanes/weights.ts";
-import { createControl, type QueueControl } from "./manage/control.ts";
+import { createControl, type QueueSteering } from "./manage/control.ts";
 import { createDeadLetters, type DeadLetters } from "./manage/dead-letters.ts";
 import { createEventStream, type QueueEmitter } from "./manage/events.ts";
 import { createFinishedWaits } from "./manage/finished.ts";
@@ -22,7 +22,12 @@ import type { JobDefaults } from "./options.ts";
  * schema they are the same.
  */
 export interface Queue<Data, Result = unknown, Input = Data>
-  extends Enqueuing<Data, Result, Input>, Schedules, QueueControl, DeadLetters<Data>, QueueEmitter {
+  extends
+    Enqueuing<Data, Result, Input>,
+    Schedules,
+    QueueSteering,
+    DeadLetters<Data>,
+    QueueEmitter {
   readonly name: string;
   readonly bucket: Bucket;
   /** The job of this id, from any process; undefined when it is not there. Throws as `counts` does. */

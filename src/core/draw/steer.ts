@@ -94,7 +94,7 @@ function cut(
   return isNew;
 }
 
-/** Until `forUs` from now, nothing starts and the rate does not grow back; false if a cooldown lasts as long already. */
+/** Until `durationUs` from now, nothing starts and the rate does not grow back; false if a cooldown lasts as long already. */
 function startNothing(scope: Scope, nowUs: number, durationUs: number): boolean {
   const untilUs = nowUs + durationUs;
   if (durationUs === 0 || untilUs <= scope.coolUntilUs) return false;

@@ -15,13 +15,18 @@ export const CONTROL_MESSAGE = "bullmq:rateLimitExceeded";
 /** The name by which BullMQ fails a job at once, whatever attempts are left. */
 export const FINAL_NAME = "UnrecoverableError";
 
+const ours = new WeakSet<Error>();
+
 /** Has BullMQ fail a job at once, with this reason. */
 export function finalError(reason: string, options?: ErrorOptions): Error {
-  return named(FINAL_NAME, new Error(reason, options));
+  const error = named(FINAL_NAME, new Error(reason, options));
+  ours.add(error);
+  return error;
 }
 
+/** Whether an error was made by {@link finalError}: the application's own may have the same name. */
 export function isFinalError(error: unknown): boolean {
-  return error instanceof Error && error.name === FINAL_NAME;
+  return error instanceof Error && ours.has(error);
 }
 
 /** What a processor throws once it has moved its job to the delayed ones. */

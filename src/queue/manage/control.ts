@@ -7,7 +7,7 @@ import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readJobId } from "../job.ts";
 
 /** What one can do with a whole queue, or with one of its jobs. All reject with StoreUnavailableError when Redis is away. */
-export interface QueueControl {
+export interface QueueSteering {
   /** How many jobs wait, run, wait for a later time, have failed, and are done and still kept. */
   counts(): Promise<QueueCounts>;
   /**
@@ -51,7 +51,7 @@ export function createControl(parts: {
   readonly access: StoredAccess;
   readonly lanes: LaneStore;
   readonly onRemoved: (ids: readonly string[]) => void;
-}): QueueControl {
+}): QueueSteering {
   const { queue, access, lanes, onRemoved } = parts;
 
   async function readCounts(stored: StoredQueue): Promise<QueueCounts> {

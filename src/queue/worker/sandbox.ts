@@ -163,9 +163,6 @@ function shortened(path: string): string {
   return path.length > LONGEST_PATH ? `…${path.slice(-LONGEST_PATH)}` : path;
 }
 
-/** A process of BullMQ's pool. */
-type RunningChild = Awaited<ReturnType<ChildPool["retain"]>>;
-
 type Message =
   | { readonly cmd: Command; readonly value?: unknown; readonly err?: unknown }
   | SlotMessage;
@@ -175,7 +172,7 @@ type Message =
  * Rejects when the process cannot be used any more: it has ended, or its handler has timed out.
  */
 function runInChild(
-  child: RunningChild,
+  child: Child,
   { job, context }: { readonly job: Job<unknown>; readonly context: JobContext },
 ): Promise<ChildAnswer> {
   const { signal } = context;

@@ -1,4 +1,3 @@
-/** Reads `lua/` from the source tree; the build replaces this file by one that holds all scripts (`lua/embed.ts`). */
 import { readFileSync } from "node:fs";
 
 const LUA_FOLDER = new URL("../../../lua/", import.meta.url);

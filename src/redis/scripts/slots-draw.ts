@@ -1,6 +1,5 @@
 /** `bucket/slots-draw`: draws slots for all wishes of one asker. */
 import type { Limit } from "../../core/limits/rule.ts";
-/** `bucket/slots-draw`: draws slots for all wishes of one asker. */
 import type { LimitStatus } from "../../core/limits/rule.ts";
 import type { DrawReply, DrawRequest, Granted, Place, Wish } from "../../core/store.ts";
 import { limitsNumbers, orInfinity, packNumbers, termsNumbers, type Frame } from "./frame.ts";

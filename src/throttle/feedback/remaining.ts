@@ -156,9 +156,10 @@ function readList(field: string | undefined): readonly (readonly [name: string, 
   }
 }
 
-/** A whole number that is not negative; `-0`, which a field may hold, is 0. */
+/** A whole number that is not negative, not even `-0`. */
 function wholeOf(item: unknown): number | undefined {
-  return typeof item === "number" && Number.isInteger(item) && item >= 0 ? item + 0 : undefined;
+  if (typeof item !== "number" || !Number.isInteger(item)) return undefined;
+  return item < 0 || Object.is(item, -0) ? undefined : item;
 }
 
 function toUnit(counted: string): string {

@@ -126,7 +126,7 @@ describe("a password stays hidden", () => {
       expect(reason.message).toContain("WRONGPASS");
       expect(String(reason.cause)).toContain("WRONGPASS");
     }
-    expect((ofQueue as Error).message).toContain("Give the user and the password");
+    expect((ofQueue as Error).message).toContain("Check the user and the password");
     expect(said[0]).toMatch(/only probes are sent until it answers: WRONGPASS/);
   });
 

@@ -35,5 +35,7 @@ export async function buildPackage(): Promise<BuiltPackage> {
   for (const file of sources.filter((name) => name.endsWith(".cjs"))) {
     await cp(join(ROOT, "src", file), join(root, "src", file));
   }
+  // In the package this is one file.
+  await writeFile(join(root, "src/testing.js"), 'export * from "./testing/index.js";\n');
   return { root, remove: () => rm(root, { recursive: true, force: true }) };
 }

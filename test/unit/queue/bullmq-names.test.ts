@@ -4,6 +4,7 @@ import {
   CONTROL_MESSAGE,
   CONTROL_NAMES,
   finalError,
+  isFinalError,
   IS_SCHEDULED,
   movedToDelayed,
   movedToWait,
@@ -18,6 +19,13 @@ describe("BullMQ's names, as they are used without it", () => {
     const theirs = [new UnrecoverableError(), new DelayedError(), new WaitingError()];
 
     expect(ours.map(({ name }) => name)).toEqual(theirs.map(({ name }) => name));
+  });
+
+  it("make an error final only if it is ours", () => {
+    const theirs = Object.assign(new Error("away"), { name: "UnrecoverableError" });
+
+    expect(isFinalError(finalError("why"))).toBe(true);
+    expect(isFinalError(theirs)).toBe(false);
   });
 
   it("are among those that a handler's error must not have", () => {

@@ -1,4 +1,6 @@
-import { describe, expect, it } from "vitest";
+import { randomUUID } from "node:crypto";
+import { Redis } from "ioredis";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import {
   concurrency,
   fixedWindow,
@@ -10,6 +12,7 @@ import {
 import { createAsker, policyOf, type Asker } from "../../support/draws/asker.ts";
 import { mostIn } from "../../support/draws/bounds.ts";
 import { simulateParties } from "../../support/draws/simulate.ts";
+import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
 
 const SECOND_US = 1_000_000;
@@ -104,4 +107,36 @@ describe.each(storeKinds())("the server's clock of $name", ({ open }) => {
     expect(refused.granted[0]!.run).toBeUndefined();
     expect((await asker.peek()).nowUs).toBe(nowUs + 200_000);
   });
+});
+
+describe("the clock of a bucket that no test pins", () => {
+  let redis: Redis;
+  beforeAll(() => {
+    redis = new Redis(inject("redisUrl"));
+  });
+  afterAll(() => redis.disconnect());
+
+  async function serverUs(): Promise<number> {
+    const [seconds, us] = await redis.time();
+    return Number(seconds) * SECOND_US + Number(us);
+  }
+
+  it.each(["draw", "try"] as const)(
+    "is that of the server, to the microsecond (%s)",
+    async (kind) => {
+      const store = createPinnedRedisStore(redis, { prefix: randomUUID(), nowUs: () => 0 });
+      const policy = policyOf({ perKey: { rate: "1000/s" } });
+      const asker = createAsker(store, { bucket: "b", name: "a", policy });
+
+      // Several, since the microseconds of one may be too few to tell a wrong sum.
+      for (let draws = 0; draws < 5; draws += 1) {
+        const beforeUs = await serverUs();
+        const { nowUs } = await asker.drawAll([{ key: "k", wanted: 1, isTry: kind === "try" }]);
+        const afterUs = await serverUs();
+
+        expect(nowUs).toBeGreaterThanOrEqual(beforeUs);
+        expect(nowUs).toBeLessThanOrEqual(afterUs);
+      }
+    },
+  );
 });

@@ -111,10 +111,13 @@ describe("jobs in lanes", () => {
     await feed({ want: 1 });
     await byHand.redis.del(keyOf("wait"));
 
-    await byHand.lanes.leave("jobs", first!);
-    await byHand.lanes.leave("jobs", second!);
+    const wasInLane = [
+      await byHand.lanes.leave("jobs", first!),
+      await byHand.lanes.leave("jobs", second!),
+    ];
     await feed({ want: 1 });
 
+    expect(wasInLane).toEqual([false, true]);
     expect(await fetchFed()).toEqual([third]);
     expect(await byHand.lanes.parked("jobs")).toBe(0);
   });

@@ -151,6 +151,25 @@ describe("what workers and others are told of lanes", () => {
     expect(dueInMs).toBeLessThanOrEqual(HOUR_MS);
   });
 
+  it("is which jobs of lanes have the earliest deadlines, and how many jobs are before each", async () => {
+    const startByMs = Date.now() + HOUR_MS;
+    const [first] = await enqueue("a", 1, { startByMs });
+    const [second] = await enqueue("a", 1, { startByMs: startByMs + 1 });
+    const [other] = await enqueue("b", 1, { startByMs: startByMs - 60_000 });
+
+    const { deadlines } = await byHand.lanes.look("jobs");
+
+    expect(deadlines).toMatchObject([
+      { id: other, key: "b", before: 0 },
+      { id: first, key: "a", before: 0 },
+      { id: second, key: "a", before: 1 },
+    ]);
+    for (const { inMs } of deadlines) {
+      expect(inMs).toBeGreaterThan(HOUR_MS - 2 * 60_000);
+      expect(inMs).toBeLessThanOrEqual(HOUR_MS + 1);
+    }
+  });
+
   it("is of 500 of them each by itself, and of the others together", async () => {
     const opts = { delay: 10_000, priority: 3 };
     const keys = Array.from({ length: 502 }, (_, n) => `k${n}`);

@@ -29,7 +29,7 @@ export interface Bucket {
    * @throws {@link InvalidOptionError} when an option can never work.
    * @throws {@link CostTooLargeError} when the cost is above what a limit can give at once.
    * @throws {@link WaitTooLongError} when no slot came within `maxWaitMs`.
-   * @throws {@link LineFullError} when so many callers wait already that `maxWaiting` leaves no room for this priority.
+   * @throws {@link LineFullError} when `maxWaiting` leaves no room for this priority.
    * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
    * @throws {@link ClosedError} when the sluice is closed.
    * @throws the signal's reason, when it is aborted.

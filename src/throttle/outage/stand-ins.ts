@@ -87,7 +87,7 @@ export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs"
 
 /**
  * Paces this process's calls by its part of the bucket's limits, in a store of its own that continues the bucket's
- * clock. It starts empty-handed, since it does not know which calls Redis has just let pass.
+ * clock. It starts as if a burst had just left, since it does not know which calls Redis has just let pass.
  */
 export function createLocalStandIn(parts: {
   readonly bucket: string;

@@ -167,6 +167,7 @@ describe("the RateLimit field of the IETF's draft", () => {
   it.each([
     ["lacks r", '"default";t=30'],
     ["has a negative r", '"default";r=-1;t=30'],
+    ["has a negative zero as r", '"default";r=-0;t=30'],
     ["has a decimal t", '"default";r=5;t=1.5'],
     ["has neither t nor a policy", '"default";r=5'],
     ["is a token", "default;r=5;t=30"],

@@ -7,13 +7,14 @@
         [3] holes  zset: "slot_us asker index name" -> us of a slot given back; expires after an hour
         [4..] the parts of the limits; then, per key: its state, its turns, and the parts of its limits
   ARGV  [1] asker  [2] the policy's text  [3] name of the asker's turn, "" if none
-        [4] numbers: pinned_us (0 in production) horizon_us drew_us how lease turn_us since_us,
+        [4] numbers: pinned_us (0 in production) horizon_us drew_us how lease turn_us lease_order,
             (how: 1 for a try, and 2 more if a lost bucket starts full),
-            then terms, see lib/request/request, keys {limits}, wishes {key wanted rank turn_us since_us costs}
+            then terms, see lib/request/request, keys {limits}, wishes {key wanted rank since_us next_since_us
+            last_since_us turn_us lease_order costs}
         [5..] per wish: its name, and the name of the asker's turn for its key
-  Reply { now_us, generation, version, alive, new_text, turn_us, turn_name, since_us, is_override,
+  Reply { now_us, generation, version, alive, new_text, turn_us, turn_name, lease_order, is_override,
           wish..., status... }
-        wish: { run_count, run_at_us, run_excess, not_before_us, binds_at, turn_us, turn_name, since_us, slot_us... }
+        wish: { run_count, run_at_us, run_excess, not_before_us, binds_at, turn_us, turn_name, lease_order, slot_us... }
         status, of a try, per wish and limit: { remaining, reset_us, next_us }; -1 is an unknown time
 ]]
 -- @include lib/fast/plain-draw
@@ -29,8 +30,8 @@
 -- @include lib/request/wishes
 -- @include lib/draw/turns
 -- @include lib/state/holes
--- @include lib/draw/start-for-key
 -- @include lib/draw/place
+-- @include lib/draw/start-for-key
 -- @include lib/draw/book
 -- @include lib/state/status
 -- @include lib/state/lost-state
@@ -43,7 +44,7 @@ local server_us, horizon_us, drew_us, how = now_us(next_number()), next_number()
 local serving = {
   asker = asker, now_us = server_us, horizon_us = horizon_us, is_try = how % 2 == 1, lease = next_number(),
   drew = { at_us = drew_us, starts_full = how >= 2 }, used = 0, has_granted = false,
-  own = { turn_us = next_number(), turn_name = turn_name, since_us = next_number() },
+  own = { turn_us = next_number(), turn_name = turn_name, lease_order = next_number() },
 }
 local terms = read_terms(next_number, text)
 local keys, wishes = nil, nil

@@ -20,14 +20,14 @@ for index = 1, 7 do
   if numbers[index] % 1 ~= 0 or numbers[index] >= 2 ^ 53 or numbers[index] < (index > 4 and 1 or 0) then return '' end
 end
 local packed = redis.call('GET', KEYS[1])
--- Ten numbers of the bucket, twelve of its scope, which has no limit, and one more: see lib/state/pack.
-if not packed or struct.unpack('<d', packed) ~= 23 or string.sub(packed, 185) ~= text then return '' end
+-- Ten numbers of the bucket, eleven of its scope, which has no limit, and one more: see lib/state/pack.
+if not packed or struct.unpack('<d', packed) ~= 22 or string.sub(packed, 177) ~= text then return '' end
 local _, generation, own_version, is_override, clock_us, skew_us, _, alive, alive_before, _, shared_last_us =
   struct.unpack('<ddddddddddd', packed)
 local server_us = now_us(pinned_us)
 local now = math.max(server_us + skew_us, clock_us)
 if version > own_version or drew_us > clock_us or shared_last_us > now
-  or not is_quiet(string.sub(packed, 89, 168), now) then
+  or not is_quiet(string.sub(packed, 89, 160), now) then
   return ''
 end
 
@@ -47,7 +47,7 @@ for index = 1, #found do
   if granted > 0 then
     lives_us[index] = life_us
     if unusual then
-      states[index] = pack('<dc80dddddddd', now, unusual, 1, code, count, period_us, capacity, a, b, c)
+      states[index] = pack('<dc72dddddddd', now, unusual, 1, code, count, period_us, capacity, a, b, c)
     elseif life_us then
       states[index] = pack('<ddddddddd', 1, code, count, period_us, capacity, a, b, c, now)
     else

@@ -25,7 +25,7 @@ export interface DrawRequest {
   readonly bucket: string;
   readonly asker: string;
   readonly terms: KnownTerms;
-  /** In the order in which they are to be served; one at least. */
+  /** In the order in which they are to be served, the most urgent and the oldest first; one at least. */
   readonly wishes: readonly Wish[];
   readonly horizonUs: number;
   /** When the asker last drew, by the bucket's clock; 0: never. */
@@ -52,6 +52,10 @@ export interface Wish {
   readonly wanted: number;
   /** 0 is the most urgent. */
   readonly rank: number;
+  /** Since when the first, the second and the last of these calls wait, in µs on the bucket's clock; 0: since now. */
+  readonly sinceUs: number;
+  readonly nextSinceUs: number;
+  readonly lastSinceUs: number;
   /** The place among the askers that wait for this key, as the last reply gave it. */
   readonly place: Place;
 }
@@ -62,11 +66,16 @@ export interface Place {
   readonly turnUs: number;
   /** The turn's name in the store; "" if there is none. */
   readonly turnName: string;
-  /** Since when it waits for a lease; 0: it does not wait. */
-  readonly sinceUs: number;
+  /** Its order among those that wait for a lease; 0: it does not wait for one. */
+  readonly leaseOrder: number;
 }
 
-export const NO_PLACE: Place = Object.freeze({ turnUs: 0, turnName: "", sinceUs: 0 });
+export const NO_PLACE: Place = Object.freeze({ turnUs: 0, turnName: "", leaseOrder: 0 });
+
+/** Whether an asker waits for nothing. */
+export function isNone({ turnUs, leaseOrder }: Place): boolean {
+  return turnUs === 0 && leaseOrder === 0;
+}
 
 /** The policy as an asker knows it. */
 export interface KnownTerms {

@@ -84,6 +84,8 @@ export interface CallTerms {
   readonly text: string;
   /** Whether its calls hold leases. */
   readonly hasLeases: boolean;
+  /** Whether all limits that hold units per time give them evenly. */
+  readonly areDrains: boolean;
   /** What one call takes of the downstream, in ms. */
   readonly stepMs: number;
   /** The time between two calls of this cost where limits space them evenly; undefined where none does. */
@@ -104,6 +106,7 @@ export function callTermsOf({ shared, keyLimits, costs, text }: Given): CallTerm
     costs,
     text,
     hasLeases: limits.some(isLeased),
+    areDrains: limits.every(({ kind }) => !ruleOf(kind).isRate || ruleOf(kind).doesDrain === true),
     stepMs: stepOf(limits, costs) / 1_000,
     intervalMs: isSpaced ? stepOf(spacing, costs) / 1_000 : undefined,
   };

@@ -16,8 +16,14 @@ local function book_run(booking)
   local excess, step = rule.excess(limit, at_us, cost), cost * limit.period_us
   local room = (booking.until_us - at_us) * limit.count - excess
   local fit = (booking.until_us < at_us or room < 0) and 0 or math.floor(room / step) + 1
-  -- Less than a whole share is left to earlier turns: it is not worth a draw.
-  local count = (booking.ahead > 0 and fit < booking.most) and 0 or math.min(booking.most, fit)
+  for _, before in ipairs(booking.main.ahead) do
+    local deadline_us = math.max(booking.until_us, before.start_us + after_us(limit, before.after[1] or 0))
+    local left = (deadline_us - at_us) * limit.count - rule.excess(limit, at_us, before.sums[1])
+    fit = math.min(fit, math.max(0, math.floor(left / step)))
+  end
+  -- Less than a whole share is left beside what comes before: it is not worth a draw.
+  local is_too_little = #booking.main.ahead > 0 and fit < math.min(booking.most, booking.main.flow)
+  local count = is_too_little and 0 or math.min(booking.most, fit)
   if count <= 0 then return { slots = {}, count = 0, at_us = 0, excess = 0 } end
   local function slot_of_run(index)
     return at_us + math.ceil(math.max(0, excess + index * step) / limit.count)
@@ -40,7 +46,9 @@ end
 local function book_at_once(booking)
   local at_us = booking.opens()
   local booked = { slots = {}, count = 0, at_us = 0, excess = 0 }
-  if booking.key_fitting then booked.deferred_us = select(2, start_for_key(booking, at_us, at_us, false)) end
+  if booking.key_fitting then
+    booked.deferred_us, booked.start_us = select(2, start_for_key(booking, at_us, at_us))
+  end
   if at_us > booking.until_us or booked.deferred_us then return booked end
   local key_most = booking.key_fitting and most_of(booking.key_fitting) or booking.most
   local count, too_many = 0, math.min(booking.most, most_of(booking.main), key_most) + 1
@@ -48,6 +56,7 @@ local function book_at_once(booking)
     local middle, fits = math.floor((count + too_many) / 2), true
     for _, fitting in ipairs({ booking.main, booking.key_fitting }) do
       fits = fits and earliest_for_all_us(fitting.scope, at_us, times(fitting.costs, middle), fitting.drawer) == at_us
+        and delays_none(fitting, middle)
     end
     if fits then count = middle else too_many = middle end
   end
@@ -59,7 +68,7 @@ local function book_at_once(booking)
   booked.count, booked.at_us, booked.excess = count, at_us, -(2 ^ 52)
   local next_us = earliest_for_all_us(booking.main.scope, booking.opens(), booking.main.costs, booking.main.drawer)
   if booking.key_fitting and count < booking.most and next_us <= booking.until_us then
-    booked.deferred_us = select(2, start_for_key(booking, at_us, next_us, true))
+    booked.deferred_us, booked.start_us = select(2, start_for_key(booking, at_us, next_us))
   end
   return booked
 end
@@ -69,12 +78,16 @@ local function book_list(booking)
   local booked, has_leases = { slots = {}, count = 0, at_us = 0, excess = 0 }, not has_no_leases(booking)
   local first_us = earliest_for_all_us(scope, booking.opens(), costs, drawer)
   local at_us = first_us
-  -- As in a run: less than a whole share is left to earlier turns.
-  local last_us = at_us + math.floor((booking.most - 1) * booking.main.step_us)
-  if booking.ahead > 0 and last_us > booking.until_us then return booked end
+  -- As in a run: less than a whole share is left beside what comes before.
+  local least = math.min(booking.most, booking.main.flow)
+  if #booking.main.ahead > 0 and least > 1 then
+    local last_us = at_us + math.floor((least - 1) * booking.main.step_us)
+    if last_us > booking.until_us or not delays_none(booking.main, least) then return booked end
+  end
   while #booked.slots < math.min(booking.most, MOST_LISTED) and at_us <= booking.until_us do
+    if not delays_none(booking.main, 1) then break end
     if booking.key_fitting then
-      at_us, booked.deferred_us = start_for_key(booking, first_us, at_us, #booked.slots > 0)
+      at_us, booked.deferred_us, booked.start_us = start_for_key(booking, first_us, at_us)
       if booked.deferred_us then break end
     end
     drawer.lease = serving.lease

@@ -15,15 +15,15 @@ local function reply_of(bucket, new_text, place, wishes)
   local alive = math.max(1, bucket.alive, bucket.alive_before)
   return {
     bucket.clock_us, bucket.generation, bucket.version, alive, new_text,
-    place.turn_us, place.turn_name, place.since_us, bucket.is_override and 1 or 0, unpack(wishes),
+    place.turn_us, place.turn_name, place.lease_order, bucket.is_override and 1 or 0, unpack(wishes),
   }
 end
 
-local function encode(granted)
-  local place, run = granted.place, granted.run
+local function encode(granted, place)
+  local run = granted.run
   return {
     run.count, run.at_us, run.excess, or_minus_one(granted.not_before_us), granted.binds_at,
-    place.turn_us, place.turn_name, place.since_us, unpack(granted.slots),
+    place.turn_us, place.turn_name, place.lease_order, unpack(granted.slots),
   }
 end
 
@@ -32,6 +32,16 @@ local function statuses_for(statuses, bucket, wish)
   local now = bucket.clock_us
   add_statuses(statuses, bucket.shared, costs, now)
   if wish.key then add_statuses(statuses, open_key(wish.key, now), key_costs, now) end
+end
+
+-- The asker's place for the key of a wish; as before, if the key was not looked at.
+local function place_in(serving, wish)
+  local key = wish.key
+  if not key then return NO_PLACE end
+  if key.place then return key.place end
+  if not key.scope or not key.scope.line then return wish.place end
+  key.place = settle_line(serving, key.scope.line)
+  return key.place
 end
 
 local function draw(serving, terms, keys, wishes)
@@ -51,15 +61,14 @@ local function draw(serving, terms, keys, wishes)
   end
   serving.alive = math.max(1, bucket.alive, bucket.alive_before)
   serving.is_new_window = bucket.is_new_window
-  serving.since_us = serving.now_us - math.floor(serving.horizon_us / 2)
+  serving.missed_us = serving.now_us - math.floor(serving.horizon_us / 2)
   local replies = {}
-  for index, wish in ipairs(wishes) do
-    replies[index] = encode(serve(serving, wish))
-  end
+  for index, wish in ipairs(wishes) do replies[index] = serve(serving, wish) end
+  local place = settle_line(serving, line_of(serving, bucket.shared, serving.own))
+  for index, wish in ipairs(wishes) do replies[index] = encode(replies[index], place_in(serving, wish)) end
   if serving.is_try then
     for _, wish in ipairs(wishes) do statuses_for(replies, bucket, wish) end
   end
-  local place = end_serving(serving, wishes[#wishes])
   if serving.is_try and serving.has_granted and #terms.limits > 0 then bucket.tried_us = serving.now_us end
   -- A refused try changes nothing.
   if serving.is_try and not serving.has_granted and not bucket.has_changed then return reply_of(bucket, '', place, replies) end

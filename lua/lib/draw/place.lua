@@ -1,22 +1,52 @@
 -- Whether a wish fits into a scope, and the place that its asker keeps there if it does not.
 -- Twin of src/core/draw/place.ts.
-local NO_PLACE = { turn_us = 0, turn_name = '', since_us = 0 }
+local NO_PLACE = { turn_us = 0, turn_name = '', lease_order = 0 }
 
--- What a wish needs of a scope.
-local function fit(serving, rank, scope, costs, own)
-  local step_us = step_of(scope.limits, costs)
-  local share = share_of(room_of(scope.limits, costs, serving.horizon_us), serving.alive)
-  local is_costly = false
-  for _, cost in ipairs(costs) do is_costly = is_costly or cost > 1 end
+-- How far ahead a wish of this rank may be booked, in us.
+local function horizon_of(serving, rank)
+  return math.floor((serving.horizon_us * serving.shares[rank + 1]) / 1000)
+end
+
+-- The line of a scope, opened at first use: who waits in it.
+local function line_of(serving, scope, own)
+  if not scope.line then
+    scope.line = { scope = scope, own = own, others = read_turns(scope, serving.asker, serving.missed_us), waiting = {} }
+  end
+  return scope.line
+end
+
+-- No call came later than now.
+local function since_of(since_us, now_us)
+  return since_us == 0 and now_us or math.min(since_us, now_us)
+end
+
+-- Since when an asker waits for its turn; math.huge if it has none: it comes last of those that came together.
+local function turn_since_of(place)
+  return tonumber(string.match(place.turn_name, '^%d+')) or math.huge
+end
+
+-- What comes before calls of this order: of other askers, and of wishes before this one.
+local function ahead_in(line, order, since_us)
+  if #line.waiting == 0 then return ahead_of(line.others, order, since_us) end
+  local turns = {}
+  for _, turn in ipairs(line.others) do turns[#turns + 1] = turn end
+  for _, need in ipairs(line.waiting) do
+    turns[#turns + 1] = { since_us = 0, start_us = need.start_us, needs = { need } }
+  end
+  return ahead_of(turns, order, since_us)
+end
+
+-- What a wish needs of a scope. A gate gives nothing ahead, so what comes before a call is not delayed there.
+local function fit(serving, wish, line, costs, is_gate)
+  local limits, now_us = line.scope.limits, serving.now_us
+  local share = share_of(room_of(limits, costs, serving.horizon_us), serving.alive)
+  local order = order_of(wish.rank, since_of(wish.since_us, now_us))
   return {
-    scope = scope, costs = costs, step_us = step_us, own = own,
-    claim = {
-      asker = serving.asker, rank = rank, step_us = math.max(1, math.ceil(step_us)), share = share,
-      is_costly = is_costly, since_us = serving.since_us,
-    },
-    drawer = {
-      asker = serving.asker, now_us = serving.now_us, since_us = own.since_us, lease = serving.lease,
-    },
+    scope = line.scope, line = line, costs = costs, step_us = step_of(limits, costs), share = share,
+    flow = math.min(share, share_of(flow_of(limits, costs, serving.horizon_us), serving.alive)),
+    drawer = { asker = serving.asker, now_us = now_us, order = order, lease = serving.lease },
+    until_us = is_gate and now_us or now_us + horizon_of(serving, wish.rank),
+    ahead = ahead_in(line, order, turn_since_of(line.own)),
   }
 end
 
@@ -44,23 +74,43 @@ local function slowed_by(shared, own, now_us)
   return (keeps_gap(shared, now_us) or keeps_gap(own, now_us)) and -3 or 0
 end
 
--- Keeps the asker's place in a scope until turn_us: 0 if it got all it wanted, math.huge if the time of its turn is unknown.
-local function settle_place(serving, fitting, turn_us, is_served)
+-- Keeps the asker's place in a line for all that it waits for there; if that is nothing, it leaves.
+local function settle_line(serving, line)
   if serving.is_try then return NO_PLACE end
-  local is_blocked, since_us = turn_us == math.huge, 0
-  if is_blocked then since_us = (is_served or fitting.own.since_us == 0) and serving.now_us or fitting.own.since_us end
-  for _, limit in ipairs(fitting.scope.limits) do
-    local rule = RULES[limit.code]
-    if rule.leave_place and fitting.own.since_us > 0 and fitting.own.since_us ~= since_us then
-      rule.leave_place(limit, fitting.drawer)
-    end
-    if rule.keep_place and since_us > 0 then
-      rule.keep_place(limit, { asker = serving.asker, now_us = serving.now_us, since_us = since_us })
+  local scope, own, lease_order, turn, turn_us = line.scope, line.own, 0, nil, 0
+  for _, need in ipairs(line.waiting) do
+    if need.turn_us == math.huge then
+      if lease_order == 0 then lease_order = need.order end
+    elseif need.due_us > 0 then
+      -- One that was served comes after those that asked at the same moment.
+      local since_us = line.is_served and serving.now_us + 1 or math.min(serving.now_us, turn_since_of(own))
+      turn = turn or { asker = serving.asker, since_us = since_us, due_us = need.due_us, start_us = need.start_us, needs = {} }
+      turn.due_us = math.min(turn.due_us, need.due_us)
+      turn_us = #turn.needs == 0 and need.turn_us or math.min(turn_us, need.turn_us)
+      turn.needs[#turn.needs + 1] = need
     end
   end
-  local kept_us = is_blocked and 0 or turn_us
-  local name = keep_turn(fitting.scope, fitting.claim, fitting.own, kept_us, serving.is_new_window, serving.now_us)
-  return { turn_us = kept_us, turn_name = name, since_us = since_us }
+  for _, limit in ipairs(scope.limits) do
+    local rule = RULES[limit.code]
+    if rule.leave_place and own.lease_order > 0 and own.lease_order ~= lease_order then
+      rule.leave_place(limit, { asker = serving.asker, now_us = serving.now_us, order = own.lease_order })
+    end
+    if rule.keep_place and lease_order > 0 then
+      rule.keep_place(limit, { asker = serving.asker, now_us = serving.now_us, order = lease_order })
+    end
+  end
+  local missed_us = serving.is_new_window and serving.missed_us or nil
+  local name = keep_turn(scope, own.turn_name, turn, missed_us, serving.now_us)
+  return { turn_us = turn_us, turn_name = name, lease_order = lease_order }
+end
+
+-- The order of what is left of a wish: its calls came evenly, as far as is known.
+local function order_of_rest(wish, served, now_us)
+  local first_us = since_of(wish.since_us, now_us)
+  if served == 0 then return order_of(wish.rank, first_us) end
+  local next_us = math.max(first_us, since_of(wish.next_since_us, now_us))
+  local last_us = math.max(next_us, since_of(wish.last_since_us, now_us))
+  return order_of(wish.rank, next_us + math.floor(((last_us - next_us) * (served - 1)) / wish.wanted))
 end
 
 -- The costs under the shared limits, and those under the limits of the key.
@@ -92,33 +142,80 @@ local function most_of(fitting)
   return most
 end
 
--- Gives the asker a turn for the rest of a wish.
-local function refuse(serving, wish, main, granted, opens_us, horizon_us, ahead, own_turn_us)
-  local left, claim = wish.wanted - granted.count, main.claim
-  local next_us = earliest_for_all_us(main.scope, opens_us, main.costs, main.drawer)
-  local before = ahead
-  if serving.has_granted and own_turn_us then before = slots_before(main.scope, claim, main.own, math.huge) end
-  -- A try asks again for one call; an asker that waits comes for as many calls as it may have.
-  local needed = before + (serving.is_try and 1 or math.min(left, claim.share))
-  -- These may come at once, when there is room for all of them; the rest come one after the other.
-  local together = math.min(needed, most_of(main))
-  local room_us = earliest_for_all_us(main.scope, opens_us, times(main.costs, together), main.drawer)
-  -- When several leases come free is unknown; when the next slot comes may still be known.
-  if room_us == math.huge then room_us = next_us end
-  local turn_us = math.max(serving.now_us, room_us + math.floor((needed - together) * main.step_us) - horizon_us)
-  -- An asker that comes before its turn keeps it: a new turn, behind all that came since, would never arrive.
-  if granted.count == 0 and main.own.turn_us > serving.now_us and turn_us ~= math.huge then
-    turn_us = math.min(turn_us, main.own.turn_us)
+-- Whether all that comes before these calls keeps its time if so many of them are booked at once.
+local function delays_none(fitting, count)
+  if #fitting.ahead == 0 then return true end
+  local opens_us = opens_at_us(fitting.scope, fitting.drawer.now_us, fitting.step_us)
+  local all = times(fitting.costs, count)
+  for _, before in ipairs(fitting.ahead) do
+    if not is_in_time(fitting.scope, before, all, opens_us, fitting.until_us) then return false end
   end
-  local shared, scope, kept_us = serving.bucket.shared, main.scope, turn_us
+  return true
+end
+
+-- When so many calls could start after all that comes before them, and the limit, from 1 on, that decides it.
+local function turn_of(fitting, ahead, opens_us, count)
+  local all, sums = times(fitting.costs, count), {}
+  for _, before in ipairs(ahead) do
+    if not is_in_time(fitting.scope, before, all, opens_us, fitting.until_us) then sums = before.sums end
+  end
+  local start_us, binding = opens_us, 0
+  for index, limit in ipairs(fitting.scope.limits) do
+    if all[index] > 0 and RULES[limit.code].is_rate then
+      local room_us = room_at_us(limit, opens_us, (sums[index] or 0) + all[index])
+      if room_us > start_us then start_us, binding = room_us, index end
+    end
+  end
+  return start_us, binding
+end
+
+-- Calls of a wish that came within this time are served one after the other.
+local RUN_US = 50000
+
+-- Adds to a line what the calls of a wish need that are left: as many as its asker comes for, and of limits that do not
+-- give evenly the others that came with those.
+local function add_needs(fitting, wish, turn, first, left)
+  local waiting, is_even = fitting.line.waiting, true
+  turn.amounts = times(fitting.costs, first)
+  waiting[#waiting + 1] = turn
+  for index, limit in ipairs(fitting.scope.limits) do
+    local rule = RULES[limit.code]
+    is_even = is_even and (fitting.costs[index] == 0 or not rule.is_rate or rule.does_drain or false)
+  end
+  local more = math.min(left, fitting.share) - first
+  if is_even or more <= 0 or wish.last_since_us - wish.since_us >= RUN_US then return end
+  waiting[#waiting + 1] = {
+    order = turn.order, turn_us = turn.turn_us, due_us = turn.due_us, start_us = turn.start_us,
+    amounts = times(fitting.costs, more),
+  }
+end
+
+-- An asker that got nothing does not ask again before this time has passed; it asks again at least this often.
+local LEAST_ASK_GAP_US, LONGEST_ASK_GAP_US = 1000, 500000
+
+-- Gives the asker a turn for the rest of a wish. Returns when to ask again, and the limit, from 1 on, that the rest waits
+-- for; 0 if none.
+local function refuse(serving, wish, main, granted, opens_us, horizon_us)
+  local left, now_us, scope, shared = wish.wanted - granted.count, serving.now_us, main.scope, serving.bucket.shared
+  local next_us = earliest_for_all_us(scope, opens_us, main.costs, main.drawer)
+  -- A try asks again for one call; an asker that waits comes for as many as a horizon has for it.
+  local needed = serving.is_try and 1 or math.min(left, main.flow)
+  -- The rest came later than those that were served.
+  local order = order_of_rest(wish, granted.count, now_us)
+  local ahead = granted.count == 0 and main.ahead or ahead_in(main.line, order, math.huge)
+  local start_us, binding = turn_of(main, ahead, opens_us, needed)
+  local soonest_us = (granted.count == 0 and not serving.is_try) and now_us + LEAST_ASK_GAP_US or now_us
+  local turn_us = next_us == math.huge and math.huge or math.max(soonest_us, start_us - horizon_us)
   -- In a bucket with limits per key only, a pause may end any time: a turn after it would keep the key waiting.
-  local is_bucket_closed = scope ~= shared and closed_until_us(shared) > serving.now_us + horizon_us
-  if is_bucket_closed and turn_us ~= math.huge then kept_us = 0 end
-  local place = settle_place(serving, main, kept_us, granted.count > 0)
-  granted.binds_at = closed_by(shared, scope, serving.now_us + horizon_us)
-  if granted.binds_at == 0 and next_us > serving.now_us + horizon_us then
-    local binding = binding_at(main)
-    granted.binds_at = binding > 0 and binding or slowed_by(shared, scope, serving.now_us)
+  local is_bucket_closed = scope ~= shared and closed_until_us(shared) > now_us + horizon_us
+  local due_us = scope == shared and math.min(turn_us, now_us + LONGEST_ASK_GAP_US) or turn_us
+  if is_bucket_closed then due_us = 0 end
+  local turn = { order = order, turn_us = turn_us, due_us = due_us, start_us = start_us }
+  add_needs(main, wish, turn, needed, left)
+  granted.binds_at = closed_by(shared, scope, now_us + horizon_us)
+  if granted.binds_at == 0 and next_us > now_us + horizon_us then
+    local at = binding_at(main)
+    granted.binds_at = at > 0 and at or slowed_by(shared, scope, now_us)
   end
-  return place, turn_us
+  return turn_us, binding
 end

@@ -1,5 +1,5 @@
 -- Twin of src/core/limits/concurrency.ts. keys[1] zset: "asker lease" -> us at which the lease ends;
--- keys[2] zset: "since asker" -> us at which that asker asked last.
+-- keys[2] zset: "order asker" -> us at which that asker asked last.
 -- A waiting asker asks every half second; one that was not seen for this long is gone.
 local WAITER_GONE_US = 1500000
 
@@ -7,11 +7,11 @@ local function lease_name(asker, lease)
   return string.format('%s %.0f', asker, lease)
 end
 
-local function waiter_name(since_us, asker)
-  return string.format('%016.0f %s', since_us, asker)
+local function waiter_name(order, asker)
+  return string.format('%016.0f %s', order, asker)
 end
 
--- The names of the askers that wait, the longest wait first. It changes nothing.
+-- The names of the askers that wait, in their order. It changes nothing.
 local function waiters_of(limit, now_us)
   local since = string.format('(%.0f', now_us - WAITER_GONE_US)
   local waiters = redis.call('ZRANGEBYSCORE', limit.keys[2], since, '+inf')
@@ -24,11 +24,11 @@ local function count_leases(limit, now_us)
   return redis.call('ZCOUNT', limit.keys[1], string.format('(%.0f', now_us), '+inf')
 end
 
--- How many askers have waited longer than this one; all of them if it does not wait.
+-- How many other askers come before this one; all of them if it comes last.
 local function count_before(limit, drawer)
-  local before, own = 0, waiter_name(drawer.since_us, drawer.asker)
+  local before, own = 0, waiter_name(drawer.order, drawer.asker)
   for _, waiter in ipairs(waiters_of(limit, drawer.now_us)) do
-    if drawer.since_us == 0 or waiter < own then before = before + 1 end
+    if string.sub(waiter, 18) ~= drawer.asker and (drawer.order == 0 or waiter < own) then before = before + 1 end
   end
   return before
 end
@@ -38,8 +38,8 @@ RULES[6] = {
   -- Both counts are read once a draw, while it asks for one place; the leases that the draw adds are counted here.
   earliest = function(limit, at_us, cost, drawer)
     limit.active = limit.active or count_leases(limit, drawer.now_us)
-    if limit.counted_since_us ~= drawer.since_us then
-      limit.before, limit.counted_since_us = count_before(limit, drawer), drawer.since_us
+    if limit.counted_for ~= drawer.order then
+      limit.before, limit.counted_for = count_before(limit, drawer), drawer.order
     end
     return limit.active + limit.before + cost <= limit.count and at_us or math.huge
   end,
@@ -52,13 +52,13 @@ RULES[6] = {
     redis.call('PEXPIRE', limit.keys[1], math.ceil((end_us - drawer.now_us) / 1000) + 1000)
   end,
   keep_place = function(limit, drawer)
-    limit.counted_since_us = nil
+    limit.counted_for = nil
     redis.call('ZREMRANGEBYSCORE', limit.keys[2], '-inf', string.format('%.0f', drawer.now_us - WAITER_GONE_US))
-    redis.call('ZADD', limit.keys[2], drawer.now_us, waiter_name(drawer.since_us, drawer.asker))
+    redis.call('ZADD', limit.keys[2], drawer.now_us, waiter_name(drawer.order, drawer.asker))
     redis.call('PEXPIRE', limit.keys[2], math.ceil(WAITER_GONE_US / 1000))
   end,
   leave_place = function(limit, drawer)
-    limit.counted_since_us = nil
-    redis.call('ZREM', limit.keys[2], waiter_name(drawer.since_us, drawer.asker))
+    limit.counted_for = nil
+    redis.call('ZREM', limit.keys[2], waiter_name(drawer.order, drawer.asker))
   end,
 }

@@ -4,7 +4,8 @@ local function read_wishes(next_number, terms, keys)
   for index = 1, next_number() do
     local key = keys[next_number()]
     local wish = { key = key, wanted = next_number(), rank = next_number(), name = ARGV[3 + 2 * index] }
-    wish.place = { turn_us = next_number(), since_us = next_number(), turn_name = ARGV[4 + 2 * index] }
+    wish.since_us, wish.next_since_us, wish.last_since_us = next_number(), next_number(), next_number()
+    wish.place = { turn_us = next_number(), lease_order = next_number(), turn_name = ARGV[4 + 2 * index] }
     wish.costs = read_costs(next_number, terms.limits, {})
     wish.costs = wish.costs and read_costs(next_number, key and key.limits or {}, wish.costs)
     if not wish.costs or wish.wanted < 1 or not terms.shares[wish.rank + 1] then return nil end

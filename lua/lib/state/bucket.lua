@@ -2,7 +2,7 @@
 
 -- Forgets turns and holes; those of an older generation are worthless.
 local function clear_places(bucket)
-  bucket.shared.turns_until_us, bucket.shared.uneven_until_us = 0, 0
+  bucket.shared.turns_until_us = 0
   bucket.holes = 0
   redis.call('DEL', KEYS[2], KEYS[3])
 end

@@ -15,7 +15,7 @@ end
 -- Books all that the limits would let pass at once, as if a burst had just left.
 local function use_up(scope, now_us)
   local at_us = math.max(now_us, scope.last_us)
-  local drawer = { asker = '', now_us = now_us, since_us = 0, lease = 0 }
+  local drawer = { asker = '', now_us = now_us, order = 0, lease = 0 }
   for _, limit in ipairs(scope.limits) do
     local rule = RULES[limit.code]
     if rule.is_rate and (rule.does_drain or limit.period_us <= SHORT_US) then

@@ -1,5 +1,5 @@
 -- The form of a scope in Redis: whole numbers, packed as doubles, since a hash costs twice as much in each draw.
-local SCOPE_HEAD, PER_LIMIT = 12, 7
+local SCOPE_HEAD, PER_LIMIT = 11, 7
 
 local function unpack_limits(numbers, at, limit_count)
   local limits = {}
@@ -29,14 +29,14 @@ local function unpack_scope(numbers, at)
     last_us = numbers[at], cool_until_us = numbers[at + 1], paused_until_us = numbers[at + 2],
     cut_us = numbers[at + 3], factor = numbers[at + 4], since_us = numbers[at + 5],
     recover_us = numbers[at + 6], gap_us = numbers[at + 7], gap_until_us = numbers[at + 8],
-    turns_until_us = numbers[at + 9], uneven_until_us = numbers[at + 10], limits = limits,
+    turns_until_us = numbers[at + 9], limits = limits,
   }, after
 end
 
 local function pack_scope(scope)
-  local head = struct.pack('<dddddddddddd', scope.last_us, scope.cool_until_us, scope.paused_until_us,
+  local head = struct.pack('<ddddddddddd', scope.last_us, scope.cool_until_us, scope.paused_until_us,
     scope.cut_us, scope.factor, scope.since_us, scope.recover_us, scope.gap_us, scope.gap_until_us,
-    scope.turns_until_us, scope.uneven_until_us, #scope.limits)
+    scope.turns_until_us, #scope.limits)
   return pack_limits(head, scope.limits)
 end
 
@@ -52,7 +52,7 @@ local function unpack_key(packed)
 end
 
 local function pack_key(scope)
-  local is_usual = scope.turns_until_us == 0 and scope.uneven_until_us == 0 and scope.cool_until_us == 0
+  local is_usual = scope.turns_until_us == 0 and scope.cool_until_us == 0
     and scope.paused_until_us == 0 and scope.cut_us == 0 and scope.factor == 1000 and scope.since_us == 0
     and scope.recover_us == 0 and scope.gap_us == 0 and scope.gap_until_us == 0
   if not is_usual then return pack_scope(scope) end

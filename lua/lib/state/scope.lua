@@ -3,7 +3,7 @@
 local function fresh_scope(limits)
   return {
     last_us = 0, cool_until_us = 0, paused_until_us = 0, cut_us = 0, factor = 1000, since_us = 0, recover_us = 0,
-    gap_us = 0, gap_until_us = 0, turns_until_us = 0, uneven_until_us = 0, limits = limits,
+    gap_us = 0, gap_until_us = 0, turns_until_us = 0, limits = limits,
   }
 end
 
@@ -33,6 +33,20 @@ local function room_of(limits, costs, horizon_us)
     end
   end
   return math.floor(room)
+end
+
+-- How many such calls the limits give in a horizon, and one more: bursts are not counted.
+local function flow_of(limits, costs, horizon_us)
+  local flow = MOST_ROOM
+  for index, limit in ipairs(limits) do
+    local cost = costs[index]
+    if not RULES[limit.code].is_rate then
+      flow = math.min(flow, limit.capacity)
+    elseif cost > 0 then
+      flow = math.min(flow, 1 + (horizon_us * limit.count) / (cost * limit.period_us))
+    end
+  end
+  return math.floor(flow)
 end
 
 -- How much of the rate is in force, per mille.

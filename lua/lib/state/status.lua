@@ -16,7 +16,7 @@ local function remaining_of(limit, now_us, drawer)
 end
 
 local function add_statuses(into, scope, costs, now_us)
-  local drawer = { asker = '', now_us = now_us, since_us = 0, lease = 0 }
+  local drawer = { asker = '', now_us = now_us, order = 0, lease = 0 }
   for index, limit in ipairs(scope.limits) do
     local rule = RULES[limit.code]
     into[#into + 1] = { remaining_of(limit, now_us, drawer), or_minus_one(rule.earliest(limit, now_us, limit.capacity, drawer)),

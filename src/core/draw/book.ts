@@ -1,8 +1,16 @@
 import { ruleOf } from "../limits/registry.ts";
 import { slotOfRun, type Run } from "../store.ts";
-import { mostOf, times, type Fitting, type Serving } from "./place.ts";
+import {
+  delaysNone,
+  LEAST_ASK_GAP_US,
+  mostOf,
+  times,
+  turnOf,
+  type Fitting,
+  type Serving,
+} from "./place.ts";
 import { earliestForAllUs, commitAll, areAllRates, keepsGap, opensAtUs } from "./scope.ts";
-import { slotsBefore } from "./turns.ts";
+import { afterUs } from "./turns.ts";
 
 /**
  * Books slots for one wish, in one of three ways: as a run, all at one moment, or one by one.
@@ -20,15 +28,21 @@ export interface Booking {
   readonly opens: () => number;
   readonly untilUs: number;
   readonly most: number;
-  /** How many slots to leave to earlier turns. */
-  readonly ahead: number;
+}
+
+/** A call that its key's limits hold back. */
+interface Deferred {
+  /** When to ask for it again; Infinity if that is unknown. */
+  readonly untilUs: number;
+  /** When it may start. */
+  readonly startUs: number;
 }
 
 export interface Booked {
   readonly slotsUs: readonly number[];
   readonly run: Run | undefined;
-  /** When to ask again, if the key's limits held a call back. */
-  readonly deferredUs: number | undefined;
+  /** If the key's limits held a call back. */
+  readonly deferred: Deferred | undefined;
 }
 
 /** A Lua script cannot reply with thousands of values. */
@@ -43,22 +57,28 @@ export function isRunnable({ main, keyFitting, opens, serving }: Booking): boole
   return !isSpaced && ruleOf(scope.records[0]!.limit.kind).excess !== undefined;
 }
 
-export function bookRun({ main, opens, untilUs, most, ahead }: Booking): Booked {
-  const { scope, costs, drawer } = main;
+export function bookRun({ main, opens, untilUs, most }: Booking): Booked {
+  const { scope, costs, drawer, ahead, flow } = main;
   const { limit, state } = scope.records[0]!;
   const rule = ruleOf(limit.kind);
   const atUs = opens();
   const excess = rule.excess!(limit, state, atUs, costs[0]!);
   const step = costs[0]! * limit.periodUs;
   const room = (untilUs - atUs) * limit.count - excess;
-  const fit = untilUs < atUs || room < 0 ? 0 : Math.floor(room / step) + 1;
-  // Less than a whole share is left to earlier turns: it is not worth a draw.
-  const count = ahead > 0 && fit < most ? 0 : Math.min(most, fit);
-  if (count <= 0) return { slotsUs: [], run: undefined, deferredUs: undefined };
+  let fit = untilUs < atUs || room < 0 ? 0 : Math.floor(room / step) + 1;
+  for (const { sums, startUs, after } of ahead) {
+    const deadlineUs = Math.max(untilUs, startUs + afterUs(limit, after[0] ?? 0));
+    const left = (deadlineUs - atUs) * limit.count - rule.excess!(limit, state, atUs, sums[0]!);
+    fit = Math.min(fit, Math.max(0, Math.floor(left / step)));
+  }
+  // Less than a whole share is left beside what comes before: it is not worth a draw.
+  const isTooLittle = ahead.length > 0 && fit < Math.min(most, flow);
+  const count = isTooLittle ? 0 : Math.min(most, fit);
+  if (count <= 0) return { slotsUs: [], run: undefined, deferred: undefined };
   const run = { count, atUs, excess, step, drain: limit.count };
   rule.commit(limit, state, slotOfRun(run, 0), count * costs[0]!, drawer);
   scope.lastUs = Math.max(scope.lastUs, slotOfRun(run, count - 1));
-  return { slotsUs: [], run, deferredUs: undefined };
+  return { slotsUs: [], run, deferred: undefined };
 }
 
 /** A try takes what there is at one moment: many calls of one cost are one call of many times the cost. */
@@ -75,19 +95,20 @@ function hasNoLeases({ main, keyFitting }: Booking): boolean {
 export function bookAtOnce(booking: Booking): Booked {
   const { main, keyFitting, opens, untilUs, most } = booking;
   const atUs = opens();
-  const first = { firstUs: atUs, slotUs: atUs, isServed: false };
-  const deferredUs = keyFitting && startForKey(booking, keyFitting, first).deferredUs;
-  const nothing = { slotsUs: [], run: undefined, deferredUs };
-  if (atUs > untilUs || deferredUs !== undefined) return nothing;
+  const first = { firstUs: atUs, slotUs: atUs };
+  const deferred = keyFitting && deferredOf(startForKey(booking, keyFitting, first));
+  const nothing = { slotsUs: [], run: undefined, deferred };
+  if (atUs > untilUs || deferred !== undefined) return nothing;
   const fittings = keyFitting === undefined ? [main] : [main, keyFitting];
   let count = 0;
   let tooMany = Math.min(most, ...fittings.map(mostOf)) + 1;
   while (tooMany - count > 1) {
     const middle = Math.floor((count + tooMany) / 2);
-    const fits = fittings.every(
-      ({ scope, costs, drawer }) =>
-        earliestForAllUs(scope, atUs, times(costs, middle), drawer) === atUs,
-    );
+    const fits = fittings.every((fitting) => {
+      const { scope, costs, drawer } = fitting;
+      const isFree = earliestForAllUs(scope, atUs, times(costs, middle), drawer) === atUs;
+      return isFree && delaysNone(fitting, middle);
+    });
     if (fits) count = middle;
     else tooMany = middle;
   }
@@ -100,29 +121,34 @@ export function bookAtOnce(booking: Booking): Booked {
   const run = { count, atUs, excess: AT_ONCE, step, drain: limit.count };
   const nextUs = earliestForAllUs(main.scope, opens(), main.costs, main.drawer);
   if (keyFitting === undefined || count === most || nextUs > untilUs) return { ...nothing, run };
-  const next = { firstUs: atUs, slotUs: nextUs, isServed: true };
-  return { ...nothing, run, deferredUs: startForKey(booking, keyFitting, next).deferredUs };
+  const next = { firstUs: atUs, slotUs: nextUs };
+  return { ...nothing, run, deferred: deferredOf(startForKey(booking, keyFitting, next)) };
 }
 
 /** An excess so low that all calls of a run start at its first moment. */
 const AT_ONCE = -(2 ** 52);
 
 export function bookList(booking: Booking): Booked {
-  const { serving, main, keyFitting, opens, untilUs, most, ahead } = booking;
-  const { scope, costs, stepUs, drawer } = main;
+  const { serving, main, keyFitting, opens, untilUs, most } = booking;
+  const { scope, costs, stepUs, drawer, ahead, flow } = main;
   const hasLeases = !hasNoLeases(booking);
   const slotsUs: number[] = [];
-  let deferredUs: number | undefined;
+  let deferred: Deferred | undefined;
   const firstUs = earliestForAllUs(scope, opens(), costs, drawer);
   let atUs = firstUs;
   // As in a run: less than a whole share is left to earlier turns.
-  const isTooLittle = ahead > 0 && atUs + Math.floor((most - 1) * stepUs) > untilUs;
+  const least = Math.min(most, flow);
+  const isTooLittle =
+    ahead.length > 0 &&
+    least > 1 &&
+    (atUs + Math.floor((least - 1) * stepUs) > untilUs || !delaysNone(main, least));
   while (!isTooLittle && slotsUs.length < Math.min(most, MOST_LISTED) && atUs <= untilUs) {
+    if (!delaysNone(main)) break;
     if (keyFitting !== undefined) {
-      const offer = { firstUs, slotUs: atUs, isServed: slotsUs.length > 0 };
+      const offer = { firstUs, slotUs: atUs };
       const start = startForKey(booking, keyFitting, offer);
-      deferredUs = start.deferredUs;
-      if (start.deferredUs !== undefined) break;
+      deferred = deferredOf(start);
+      if (deferred !== undefined) break;
       atUs = start.startUs;
     }
     drawer.lease = serving.lease;
@@ -135,7 +161,7 @@ export function bookList(booking: Booking): Booked {
     slotsUs.push(atUs);
     atUs = earliestForAllUs(scope, opens(), costs, drawer);
   }
-  return { slotsUs, run: undefined, deferredUs };
+  return { slotsUs, run: undefined, deferred };
 }
 
 /** A slot that the shared limits give to a call of a key. */
@@ -143,13 +169,17 @@ interface Offer {
   /** The first slot that they would have given in this draw. */
   readonly firstUs: number;
   readonly slotUs: number;
-  /** Whether this draw has already given slots to calls of the key. */
-  readonly isServed: boolean;
 }
 
-type KeyStart =
-  | { readonly startUs: number; readonly deferredUs?: undefined }
-  | { readonly deferredUs: number };
+/** When a call of a key may start; and when to ask again, if that is not now. */
+interface KeyStart {
+  readonly startUs: number;
+  readonly untilUs?: number;
+}
+
+function deferredOf({ startUs, untilUs }: KeyStart): Deferred | undefined {
+  return untilUs === undefined ? undefined : { startUs, untilUs };
+}
 
 /**
  * A slot may be pushed back to this far from now to suit a key. So calls of the key keep to its rate although
@@ -163,30 +193,27 @@ const UNTRIED_US = 3_600_000_000;
 function startForKey(
   { serving, main, untilUs }: Booking,
   keyFitting: Fitting,
-  { firstUs, slotUs, isServed }: Offer,
+  { firstUs, slotUs }: Offer,
 ): KeyStart {
-  const { scope, stepUs, costs, claim, own, drawer } = keyFitting;
+  const { scope, stepUs, costs, drawer } = keyFitting;
   const { nowUs } = drawer;
-  // A key that was just served comes after all others.
-  const isDue = !isServed && own.turnUs >= claim.sinceUs;
-  const slotsLeft = (rank: number): number =>
-    slotsBefore(scope, { ...claim, rank, share: 1 }, own, isDue ? own.turnUs : Infinity);
-  // While askers wait for turns in the bucket, they come at those; slots left to them here would be lost, but for more urgent calls.
-  const isContended = main.scope.turnsUntilUs >= main.claim.sinceUs;
-  const left = slotsLeft(isContended ? claim.rank - 1 : claim.rank);
-  const passesUs = earliestForAllUs(scope, opensAtUs(scope, nowUs, stepUs), costs, drawer);
-  const startUs = Math.max(slotUs, passesUs + Math.floor(left * stepUs));
-  if (startUs === slotUs && letsPass(keyFitting, startUs)) return { startUs };
+  const opensUs = opensAtUs(scope, nowUs, stepUs);
+  const passesUs = earliestForAllUs(scope, opensUs, costs, drawer);
+  if (passesUs === Infinity) return { startUs: Infinity, untilUs: Infinity };
+  const startUs = Math.max(slotUs, passesUs);
+  // A slot is not pushed past earlier turns: the key's times only go forward, so nothing would be left to them.
+  const isFree = delaysNone(keyFitting);
+  if (isFree && startUs === slotUs && letsPass(keyFitting, startUs)) return { startUs };
 
-  const before = isContended ? slotsLeft(claim.rank) : left;
   const isTried = serving.request.isTry || nowUs < serving.state.triedUs + UNTRIED_US;
   const pushUs = isTried ? 0 : Math.min(untilUs - nowUs, MOST_PUSHED_US);
-  // A slot is not pushed past earlier turns: the key's times only go forward, so nothing would be left to them.
-  const isInReach = before === 0 && startUs <= nowUs + pushUs;
+  const isInReach = isFree && startUs <= nowUs + pushUs;
   if (isInReach && letsPass(keyFitting, startUs) && letsPass(main, startUs)) return { startUs };
   // The shared limits give slots this far ahead now, and will still do so later.
-  const turnUs = passesUs + Math.floor(before * stepUs);
-  return { deferredUs: Math.max(nowUs, turnUs - Math.max(firstUs - nowUs, pushUs)) };
+  const turnUs = turnOf(keyFitting, opensUs, 1).startUs;
+  const soonestUs = serving.request.isTry ? nowUs : nowUs + (isFree ? 0 : LEAST_ASK_GAP_US);
+  const leadUs = Math.max(firstUs - nowUs, pushUs);
+  return { startUs: turnUs, untilUs: Math.max(soonestUs, turnUs - leadUs) };
 }
 
 function letsPass({ scope, costs, drawer }: Fitting, atUs: number): boolean {

@@ -96,7 +96,6 @@ export function putInForce(
 export function clearPlaces(state: BucketState): void {
   state.shared.turns = new Map();
   state.shared.turnsUntilUs = 0;
-  state.shared.unevenUntilUs = 0;
   state.holes = [];
 }
 

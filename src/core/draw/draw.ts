@@ -2,7 +2,7 @@ import { WrongResetsError } from "../errors.ts";
 import { areResetsOff } from "../limits/calendar-windows.ts";
 import { costTooLarge } from "../limits/registry.ts";
 import type { LimitStatus } from "../limits/rule.ts";
-import { NO_PLACE, type DrawReply, type DrawRequest, type Granted, type Wish } from "../store.ts";
+import { NO_PLACE, type DrawReply, type DrawRequest, type Place, type Wish } from "../store.ts";
 import {
   advance,
   isStateLost,
@@ -12,9 +12,9 @@ import {
   useUp,
   type BucketState,
 } from "./bucket-state.ts";
-import type { Serving } from "./place.ts";
+import { lineOf, settleLine, type Serving } from "./place.ts";
 import { applyLimits, hasLimits, addStatuses, type Scope } from "./scope.ts";
-import { endServing, serve } from "./serve.ts";
+import { serve, type Served } from "./serve.ts";
 import { countAsker } from "./turns.ts";
 
 const NONE: Set<string | undefined> = new Set();
@@ -61,19 +61,25 @@ export function draw(
     request,
     alive,
     isNewWindow,
-    sinceUs: nowUs - Math.floor(request.horizonUs / 2),
+    missedUs: nowUs - Math.floor(request.horizonUs / 2),
     used: 0,
     lease: request.lease,
     hasGranted: false,
-    refusedPlace: undefined,
-    places: new Map(),
+    refused: undefined,
+    lines: new Map(),
   };
   const before = isTry && !isLost ? keysUnderOtherLimits(state, wishes) : NO_KEYS;
   const served = wishes.map((wish) => serve(serving, wish, () => openKey(state, wish, lostKeys)));
-  const granted = isTry
-    ? served.map((each, index) => ({ ...each, statuses: statusesFor(state, wishes[index]!) }))
-    : served;
-  const place = endServing(serving);
+  const place = settleLine(serving, lineOf(serving, state.shared, request.place));
+  const places = new Map<string | undefined, Place>();
+  for (const wish of wishes) {
+    if (!places.has(wish.key)) places.set(wish.key, placeIn(serving, wish));
+  }
+  const granted = served.map((each, index) => {
+    const wish = wishes[index]!;
+    const statuses = isTry ? statusesFor(state, wish) : each.statuses;
+    return { ...each, statuses, place: places.get(wish.key)! };
+  });
   if (isTry && serving.hasGranted && terms.limits.length > 0) state.triedUs = nowUs;
   const isUntouched = found !== undefined && version === versionBefore && !isLost;
   // A refused try changes nothing.
@@ -100,7 +106,15 @@ function keysUnderOtherLimits(
   return found;
 }
 
-function isSome({ slotsUs, run }: Granted): boolean {
+/** The asker's place for the key of a wish; as before, if the key was not looked at. */
+function placeIn(serving: Serving, { key, place }: Wish): Place {
+  const scope = key === undefined ? undefined : serving.state.keys.get(key);
+  const line = scope && serving.lines.get(scope);
+  if (line !== undefined) return settleLine(serving, line);
+  return key === undefined ? NO_PLACE : place;
+}
+
+function isSome({ slotsUs, run }: Served): boolean {
   return slotsUs.length > 0 || run !== undefined;
 }
 

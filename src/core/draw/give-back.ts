@@ -24,12 +24,12 @@ function leave(
   { clockUs: nowUs }: BucketState,
   { turns, records }: Scope,
   asker: string,
-  { turnName, sinceUs }: Place,
+  { turnName, leaseOrder }: Place,
 ): void {
   turns.delete(turnName);
-  if (sinceUs === 0) return;
+  if (leaseOrder === 0) return;
   for (const { limit, state } of records) {
-    ruleOf(limit.kind).leavePlace?.(state, { asker, nowUs, sinceUs, lease: 0 });
+    ruleOf(limit.kind).leavePlace?.(state, { asker, nowUs, order: leaseOrder, lease: 0 });
   }
 }
 

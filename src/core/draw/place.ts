@@ -1,5 +1,5 @@
 import { ruleOf } from "../limits/registry.ts";
-import type { Drawer } from "../limits/rule.ts";
+import { noDrawer, type Drawer } from "../limits/rule.ts";
 import {
   COOLING,
   NO_PLACE,
@@ -13,13 +13,26 @@ import type { BucketState } from "./bucket-state.ts";
 import {
   earliestForAllUs,
   bindingOf,
+  flowOf,
   keepsGap,
   opensAtUs,
   roomOf,
   stepOf,
+  type Need,
   type Scope,
+  type Turn,
 } from "./scope.ts";
-import { keepTurn, shareOf, slotsBefore, type Claim } from "./turns.ts";
+import {
+  aheadOf,
+  isInTime,
+  keepTurn,
+  LONGEST_ASK_GAP_US,
+  orderOf,
+  readTurns,
+  roomAtUs,
+  shareOf,
+  type Ahead,
+} from "./turns.ts";
 
 /**
  * Whether a wish fits into a scope, and the place that its asker keeps there if it does not.
@@ -32,27 +45,54 @@ export interface Serving {
   readonly request: DrawRequest;
   readonly alive: number;
   readonly isNewWindow: boolean;
-  readonly sinceUs: number;
+  /** Turns before it have been missed. */
+  readonly missedUs: number;
   /** How much of this asker's share of the horizon is used: 1 is all of it. */
   used: number;
   /** The number of the next lease. */
   lease: number;
   hasGranted: boolean;
-  /** The place of the first wish that did not fit; those behind it wait with it. */
-  refusedPlace: Place | undefined;
-  /** The places of keys, as the wishes so far left them. */
-  readonly places: Map<string, Place>;
+  /** The first wish that the shared limits refused. */
+  refused: Refusal | undefined;
+  readonly lines: Map<Scope, Line>;
+}
+
+/** Who waits in a scope. */
+export interface Line {
+  readonly scope: Scope;
+  /** The asker's place, as it knows it. */
+  readonly own: Place;
+  readonly others: readonly Turn[];
+  /** What the asker's wishes of this draw wait for, in their order. */
+  readonly waiting: Waiting[];
+  /** Whether the asker got slots of this scope in this draw. */
+  isServed: boolean;
+}
+
+/** What a wish waits for. */
+export interface Waiting extends Need {
+  /** When its asker asks again; Infinity if that is unknown. */
+  readonly turnUs: number;
+  /** As in `Turn`; 0 if others need not wait for it. */
+  readonly dueUs: number;
+  readonly startUs: number;
 }
 
 /** A scope into which a wish has to fit, with what the wish needs of it. */
 export interface Fitting {
   readonly scope: Scope;
+  readonly line: Line;
   readonly costs: readonly number[];
   /** How long one call occupies the scope, in µs. */
   readonly stepUs: number;
-  readonly own: Place;
-  readonly claim: Claim;
+  /** How many calls of a horizon each asker may have. */
+  readonly share: number;
+  /** How many of them come of what the limits give in a horizon, without their bursts. */
+  readonly flow: number;
   readonly drawer: Drawer;
+  /** How far what comes before these calls may be delayed. */
+  readonly untilUs: number;
+  readonly ahead: readonly Ahead[];
 }
 
 /** Until when a cooldown or a pause lets nothing start. */
@@ -72,21 +112,57 @@ export function slowedBy(shared: Scope, own: Scope, nowUs: number): number {
   return keepsGap(shared, nowUs) || keepsGap(own, nowUs) ? SLOWED : 0;
 }
 
-/** What a wish needs of a scope. */
+/** How far ahead a wish of this rank may be booked, in µs. */
+export function horizonOf({ horizonUs, terms }: DrawRequest, rank: number): number {
+  return Math.floor((horizonUs * terms.shares[rank]!) / 1_000);
+}
+
+/** The line of a scope, opened at first use. */
+export function lineOf(serving: Serving, scope: Scope, own: Place): Line {
+  const found = serving.lines.get(scope);
+  if (found !== undefined) return found;
+  const { request, missedUs } = serving;
+  const others = readTurns(scope, request.asker, missedUs);
+  const line: Line = { scope, own, others, waiting: [], isServed: false };
+  serving.lines.set(scope, line);
+  return line;
+}
+
+/** What a wish needs of a scope. A gate gives nothing ahead, so what comes before a call is not delayed there. */
 export function fit(
-  { request, state, alive, sinceUs, lease }: Serving,
-  { rank }: Wish,
-  scope: Scope,
-  { costs, own }: { costs: readonly number[]; own: Place },
+  serving: Serving,
+  { rank, sinceUs }: Wish,
+  line: Line,
+  { costs, isGate }: { costs: readonly number[]; isGate: boolean },
 ): Fitting {
+  const { scope } = line;
+  const { request, state, alive, lease } = serving;
   const limits = scope.records.map(({ limit }) => limit);
   const { asker, horizonUs } = request;
+  const { clockUs: nowUs } = state;
   const stepUs = stepOf(limits, costs);
   const share = shareOf(roomOf(limits, costs, horizonUs), alive);
-  const isCostly = costs.some((cost) => cost > 1);
-  const claim = { asker, rank, stepUs: Math.max(1, Math.ceil(stepUs)), share, isCostly, sinceUs };
-  const drawer = { asker, nowUs: state.clockUs, sinceUs: own.sinceUs, lease };
-  return { scope, costs, stepUs, own, claim, drawer };
+  const flow = Math.min(share, shareOf(flowOf(limits, costs, horizonUs), alive));
+  const order = orderOf(rank, sinceOf(sinceUs, nowUs));
+  const drawer = { asker, nowUs, order, lease };
+  const untilUs = isGate ? nowUs : nowUs + horizonOf(request, rank);
+  const ahead = aheadIn(line, asker, { order, sinceUs: turnSinceOf(line.own) });
+  return { scope, line, costs, stepUs, share, flow, drawer, untilUs, ahead };
+}
+
+/** What comes before calls of this order: of other askers, and of wishes before this one. */
+function aheadIn(
+  { others, waiting }: Line,
+  asker: string,
+  call: { readonly order: number; readonly sinceUs: number },
+): readonly Ahead[] {
+  const own = waiting.map((each) => ({ ...each, asker, sinceUs: 0, needs: [each] }));
+  return aheadOf(own.length === 0 ? others : [...others, ...own], call);
+}
+
+/** Since when an asker waits for its turn; Infinity if it has none: it comes last of those that came together. */
+function turnSinceOf({ turnName }: Place): number {
+  return turnName === "" ? Infinity : Number.parseInt(turnName, 10);
 }
 
 /** The number, from 1 on, of the limit that holds the next call back; 0: none does. */
@@ -94,26 +170,102 @@ export function bindingAt({ scope, stepUs, costs, drawer }: Fitting): number {
   return bindingOf(scope, opensAtUs(scope, drawer.nowUs, stepUs), costs, drawer);
 }
 
-/**
- * Keeps the asker's place in a scope until `turnUs`. That is 0 if it got all it wanted, and Infinity if
- * the time of its turn is unknown.
- */
-export function settlePlace(
-  { request, isNewWindow, state }: Serving,
-  { scope, claim, own, drawer }: Fitting,
-  turnUs: number,
-  isServed: boolean,
-): Place {
+/** Whether all that comes before these calls keeps its time if so many of them are booked at once. */
+export function delaysNone(
+  { scope, costs, stepUs, drawer, untilUs, ahead }: Fitting,
+  count = 1,
+): boolean {
+  if (ahead.length === 0) return true;
+  const opensUs = opensAtUs(scope, drawer.nowUs, stepUs);
+  const all = times(costs, count);
+  return ahead.every((each) => isInTime(scope, each, all, { opensUs, untilUs }));
+}
+
+/** When so many calls could start after all that comes before them, and the limit, from 1 on, that decides it. */
+export function turnOf(
+  { scope, costs, untilUs, ahead }: Fitting,
+  opensUs: number,
+  count: number,
+): { readonly startUs: number; readonly binding: number } {
+  const all = times(costs, count);
+  const last = ahead.findLast((each) => !isInTime(scope, each, all, { opensUs, untilUs }));
+  let startUs = opensUs;
+  let binding = 0;
+  for (const [index, { limit, state }] of scope.records.entries()) {
+    if (all[index] === 0 || !ruleOf(limit.kind).isRate) continue;
+    const needed = (last?.sums[index] ?? 0) + all[index]!;
+    const roomUs = roomAtUs(limit, state, opensUs, needed);
+    if (roomUs > startUs) [startUs, binding] = [roomUs, index + 1];
+  }
+  return { startUs, binding };
+}
+
+/** Keeps the asker's place in a line for all that it waits for there; if that is nothing, it leaves. */
+export function settleLine(serving: Serving, line: Line): Place {
+  const { scope, own, waiting, isServed } = line;
+  const { request, isNewWindow, missedUs, state } = serving;
   if (request.isTry) return NO_PLACE;
-  const isBlocked = turnUs === Infinity;
-  const sinceUs = !isBlocked ? 0 : isServed || own.sinceUs === 0 ? state.clockUs : own.sinceUs;
+  const { asker } = request;
+  const leaseOrder = waiting.find(({ turnUs }) => turnUs === Infinity)?.order ?? 0;
+  const drawer = { ...noDrawer(state.clockUs), asker };
   for (const { limit, state: limitState } of scope.records) {
     const rule = ruleOf(limit.kind);
-    if (own.sinceUs > 0 && own.sinceUs !== sinceUs) rule.leavePlace?.(limitState, drawer);
-    if (sinceUs > 0) rule.keepPlace?.(limitState, { ...drawer, sinceUs });
+    if (own.leaseOrder > 0 && own.leaseOrder !== leaseOrder) {
+      rule.leavePlace?.(limitState, { ...drawer, order: own.leaseOrder });
+    }
+    if (leaseOrder > 0) rule.keepPlace?.(limitState, { ...drawer, order: leaseOrder });
   }
-  const turn = keepTurn(scope, claim, own, { turnUs: isBlocked ? 0 : turnUs, isNewWindow });
-  return { ...turn, sinceUs };
+  const needs = waiting.filter(({ turnUs, dueUs }) => turnUs < Infinity && dueUs > 0);
+  const { clockUs: nowUs } = state;
+  // One that was served comes after those that asked at the same moment.
+  const sinceUs = isServed ? nowUs + 1 : Math.min(nowUs, turnSinceOf(own));
+  const turn = needs.length === 0 ? undefined : turnFor(asker, sinceUs, needs);
+  const turnName = keepTurn(scope, own.turnName, turn, isNewWindow ? missedUs : undefined);
+  const turnUs = turn === undefined ? 0 : Math.min(...needs.map((each) => each.turnUs));
+  return { turnUs, turnName, leaseOrder };
+}
+
+function turnFor(asker: string, sinceUs: number, needs: readonly Waiting[]): Turn {
+  const dueUs = Math.min(...needs.map((each) => each.dueUs));
+  return { asker, sinceUs, dueUs, startUs: needs[0]!.startUs, needs };
+}
+
+/** The order of what is left of a wish: its calls came evenly, as far as the store knows. */
+export function orderOfRest(wish: Wish, served: number, nowUs: number): number {
+  const { rank } = wish;
+  const firstUs = sinceOf(wish.sinceUs, nowUs);
+  if (served === 0) return orderOf(rank, firstUs);
+  const nextUs = Math.max(firstUs, sinceOf(wish.nextSinceUs, nowUs));
+  const lastUs = Math.max(nextUs, sinceOf(wish.lastSinceUs, nowUs));
+  return orderOf(rank, nextUs + Math.floor(((lastUs - nextUs) * (served - 1)) / wish.wanted));
+}
+
+/** No call came later than now. */
+function sinceOf(sinceUs: number, nowUs: number): number {
+  return sinceUs === 0 ? nowUs : Math.min(sinceUs, nowUs);
+}
+
+/** Calls of a wish that came within this time are served one after the other. */
+const RUN_US = 50_000;
+
+/**
+ * Adds to a line what the calls of a wish need that are left: as many as its asker comes for, and of limits that do
+ * not give evenly the others that came with those.
+ */
+export function addNeeds(
+  { scope, line, share, costs }: Fitting,
+  { sinceUs, lastSinceUs }: Wish,
+  turn: Omit<Waiting, "amounts">,
+  { first, left }: { readonly first: number; readonly left: number },
+): void {
+  line.waiting.push({ ...turn, amounts: times(costs, first) });
+  const isRun = lastSinceUs - sinceUs < RUN_US;
+  const isEven = scope.records.every(
+    ({ limit: { kind } }, index) =>
+      costs[index] === 0 || !ruleOf(kind).isRate || ruleOf(kind).doesDrain === true,
+  );
+  const more = Math.min(left, share) - first;
+  if (isRun && !isEven && more > 0) line.waiting.push({ ...turn, amounts: times(costs, more) });
 }
 
 /** A wish that did not get all it wanted. */
@@ -124,48 +276,51 @@ export interface UnmetWish {
   /** The earliest time at which anything may start. */
   readonly opensUs: number;
   readonly horizonUs: number;
-  /** How many slots to leave to earlier turns. */
-  readonly ahead: number;
-  /** The turn that its asker has, unless it was missed. */
-  readonly ownTurnUs: number | undefined;
 }
 
 export interface Refusal {
-  readonly place: Place;
   /** When to ask again; Infinity if that is unknown. */
   readonly turnUs: number;
   /** As in `Granted`, of this scope's limits. */
   readonly bindsAt: number;
+  /** The limit, from 1 on, that the rest of the wish waits for; 0 if none. */
+  readonly waitsFor: number;
+  readonly key: string | undefined;
 }
 
+/** An asker that got nothing does not ask again before this time has passed. */
+export const LEAST_ASK_GAP_US = 1_000;
+
 /** Gives the asker a turn for the rest of a wish. */
-export function refuse(serving: Serving, main: Fitting, unserved: UnmetWish): Refusal {
-  const { request, state, hasGranted } = serving;
+export function refuse(
+  serving: Serving,
+  wish: Wish,
+  main: Fitting,
+  { count, left, opensUs, horizonUs }: UnmetWish,
+): Refusal {
+  const { request, state } = serving;
   const { clockUs: nowUs, shared } = state;
-  const { scope, stepUs, claim, own, costs, drawer } = main;
-  const { count, left, opensUs, horizonUs, ahead, ownTurnUs } = unserved;
+  const { scope, line, flow, costs, drawer } = main;
   const nextUs = earliestForAllUs(scope, opensUs, costs, drawer);
-  const isServed = hasGranted && ownTurnUs !== undefined;
-  const before = isServed ? slotsBefore(scope, claim, own, Infinity) : ahead;
-  // A try asks again for one call; an asker that waits comes for as many calls as it may have.
-  const needed = before + (request.isTry ? 1 : Math.min(left, claim.share));
-  // These may come at once, when there is room for all of them; the rest come one after the other.
-  const together = Math.min(needed, mostOf(main));
-  const roomUs = earliestForAllUs(scope, opensUs, times(costs, together), drawer);
-  // When several leases come free is unknown; when the next slot comes may still be known.
-  const fromUs = roomUs === Infinity ? nextUs : roomUs;
-  const newTurnUs = Math.max(nowUs, fromUs + Math.floor((needed - together) * stepUs) - horizonUs);
-  // An asker that comes before its turn keeps it: a new turn, behind all that came since, would never arrive.
-  const keepsTurn = count === 0 && own.turnUs > nowUs && newTurnUs !== Infinity;
-  const turnUs = keepsTurn ? Math.min(own.turnUs, newTurnUs) : newTurnUs;
+  // A try asks again for one call; an asker that waits comes for as many as a horizon has for it.
+  const needed = request.isTry ? 1 : Math.min(left, flow);
+  // The rest came later than those that were served.
+  const order = orderOfRest(wish, count, nowUs);
+  const ahead =
+    count === 0 ? main.ahead : aheadIn(line, request.asker, { order, sinceUs: Infinity });
+  const { startUs, binding } = turnOf({ ...main, ahead }, opensUs, needed);
+  const soonestUs = count === 0 && !request.isTry ? nowUs + LEAST_ASK_GAP_US : nowUs;
+  const isBlocked = nextUs === Infinity;
+  const turnUs = isBlocked ? Infinity : Math.max(soonestUs, startUs - horizonUs);
   // In a bucket with limits per key only, a pause may end any time: a turn after it would keep the key waiting.
   const isBucketClosed = scope !== shared && closedUntilUs(shared) > nowUs + horizonUs;
-  const keptUs = isBucketClosed && turnUs !== Infinity ? 0 : turnUs;
-  const place = settlePlace(serving, main, keptUs, count > 0);
+  const rechecked = scope === shared ? Math.min(turnUs, nowUs + LONGEST_ASK_GAP_US) : turnUs;
+  const dueUs = isBucketClosed ? 0 : rechecked;
+  addNeeds(main, wish, { order, turnUs, dueUs, startUs }, { first: needed, left });
   const isLate = nextUs > nowUs + horizonUs;
   const slows = (): number => bindingAt(main) || slowedBy(shared, scope, nowUs);
   const bindsAt = closedBy(shared, scope, nowUs + horizonUs) || (isLate ? slows() : 0);
-  return { place, turnUs, bindsAt };
+  return { turnUs, bindsAt, waitsFor: binding, key: wish.key };
 }
 
 /** The most calls that may start at once, where no limit bounds them. */

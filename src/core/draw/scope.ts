@@ -7,6 +7,27 @@ interface LimitRecord {
   readonly state: unknown;
 }
 
+/** What one asker needs of a scope: calls that came together. */
+export interface Need {
+  /** As `orderOf`: the lower one comes first. */
+  readonly order: number;
+  /** The amounts, under each limit of the scope. */
+  readonly amounts: readonly number[];
+}
+
+/** What an asker waits for in a scope. */
+export interface Turn {
+  readonly asker: string;
+  /** Since when it waits for this turn: since it first asked, or was served last. */
+  readonly sinceUs: number;
+  /** When its asker will ask again; if it does not, the turn is missed. */
+  readonly dueUs: number;
+  /** When the first of its calls may start, as its asker was told. */
+  readonly startUs: number;
+  /** In their order; one at least. */
+  readonly needs: readonly Need[];
+}
+
 /**
  * A set of limits and what holds for them together: those that all keys share, or those of one key.
  * Twin of `lua/lib/state/scope.lua`, `lua/lib/state/status.lua` and `apply_limits` in `lua/lib/limits/read-limits.lua`.
@@ -25,11 +46,10 @@ export interface Scope {
   /** Until `gapUntilUs`, calls keep at least this distance. */
   gapUs: number;
   gapUntilUs: number;
-  /** The latest turn; and the latest that is not of normal rank, or is of a costly call. */
+  /** When the last turn is due. */
   turnsUntilUs: number;
-  unevenUntilUs: number;
-  /** "rank step asker" to the µs of its next turn. */
-  turns: Map<string, number>;
+  /** The turns of waiting askers, by their names. */
+  turns: Map<string, Turn>;
   records: LimitRecord[];
   /** What limits keep even while they are not in force, by their kind and number. */
   readonly kept: Map<string, unknown>;
@@ -47,7 +67,6 @@ export function freshScope(): Scope {
     gapUs: 0,
     gapUntilUs: 0,
     turnsUntilUs: 0,
-    unevenUntilUs: 0,
     turns: new Map(),
     records: [],
     kept: new Map(),
@@ -110,6 +129,21 @@ export function roomOf(
       room = Math.min(room, capacity / cost + (horizonUs * count) / (cost * periodUs));
   }
   return Math.floor(room);
+}
+
+/** How many such calls the limits give in a horizon, and one more: bursts are not counted. */
+export function flowOf(
+  limits: readonly Limit[],
+  costs: readonly number[],
+  horizonUs: number,
+): number {
+  let flow = MOST_ROOM;
+  for (const [index, { kind, count, periodUs, capacity }] of limits.entries()) {
+    const cost = costs[index]!;
+    if (!ruleOf(kind).isRate) flow = Math.min(flow, capacity);
+    else if (cost > 0) flow = Math.min(flow, 1 + (horizonUs * count) / (cost * periodUs));
+  }
+  return Math.floor(flow);
 }
 
 /** The earliest time, at or after `atUs`, on which all limits of a scope agree; Infinity if it is unknown. */

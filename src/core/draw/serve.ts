@@ -1,4 +1,4 @@
-import { NO_PLACE, type Granted, type Place, type Wish } from "../store.ts";
+import type { Granted, Wish } from "../store.ts";
 import {
   bookAtOnce,
   bookList,
@@ -10,10 +10,13 @@ import {
 } from "./book.ts";
 import { takeHoles } from "./bucket-state.ts";
 import {
+  addNeeds,
   bindingAt,
   fit,
+  horizonOf,
+  lineOf,
+  orderOfRest,
   refuse,
-  settlePlace,
   closedBy,
   closedUntilUs,
   slowedBy,
@@ -21,7 +24,6 @@ import {
   type Serving,
 } from "./place.ts";
 import { opensAtUs, type Scope } from "./scope.ts";
-import { slotsBefore } from "./turns.ts";
 
 const NOTHING = { slotsUs: [], run: undefined, notBeforeUs: 0, bindsAt: 0, statuses: [] };
 
@@ -37,88 +39,84 @@ interface Fittings {
   readonly opens: () => number;
 }
 
-/** How much of a wish its asker may have now. */
-interface Portion {
-  readonly most: number;
-  /** How many slots to leave to earlier turns. */
-  readonly ahead: number;
-  readonly ownTurnUs: number | undefined;
-  /** How far ahead a wish of its priority may book. */
-  readonly horizonUs: number;
-}
+/** What a wish got, but for the place of its key. */
+export type Served = Omit<Granted, "place">;
 
 /**
  * Books what it can of one wish. A key's limits apply together with those that all keys share; in a bucket
  * without shared limits, they decide alone. Twin of `lua/lib/draw/serve.lua`.
  */
-export function serve(serving: Serving, wish: Wish, openKey: () => Scope | undefined): Granted {
-  const { key } = wish;
-  if (key === undefined) return serveOne(serving, wish, openKey);
-  // A key keeps one place, so each of its wishes continues from the place that the one before left.
-  const place = serving.places.get(key) ?? wish.place;
-  const granted = serveOne(serving, { ...wish, place }, openKey);
-  serving.places.set(key, granted.place);
-  return granted;
-}
-
-function serveOne(serving: Serving, wish: Wish, openKey: () => Scope | undefined): Granted {
-  if (serving.refusedPlace !== undefined && !serving.request.isTry) {
-    return { ...NOTHING, place: wish.place };
-  }
+export function serve(serving: Serving, wish: Wish, openKey: () => Scope | undefined): Served {
+  if (waitsWithRefused(serving, wish)) return NOTHING;
   const fittings = fitAll(serving, wish, openKey());
-  const asked = { ...fittings, ...portionOf(serving, wish, fittings) };
-  const booked = book(serving, wish, asked);
+  const horizonUs = horizonOf(serving.request, wish.rank);
+  const booked = book(serving, wish, { ...fittings, horizonUs });
   const { slotsUs, run } = booked;
-  const settled = endWish(serving, wish, { ...asked, booked });
+  const settled = endWish(serving, wish, { ...fittings, horizonUs, booked });
   const isRefused = serving.request.isTry && countOf(booked) < wish.wanted;
   const ended = isRefused ? untilOpen(serving, fittings, settled) : settled;
   return { slotsUs, run, statuses: [], ...ended };
+}
+
+/** Whether a wish needs of the shared limits what a wish before it waits for; others may fill what is left. */
+function waitsWithRefused(serving: Serving, wish: Wish): boolean {
+  const { refused, request, state } = serving;
+  if (refused === undefined || request.isTry) return false;
+  const { waitsFor, key } = refused;
+  if (waitsFor > 0 && wish.costs[waitsFor - 1]! === 0) return false;
+  const { shared, clockUs: nowUs } = state;
+  // Calls of another key may not be let pass by that key: others do not wait for them.
+  if (wish.key !== key) return true;
+  const line = lineOf(serving, shared, request.place);
+  const costs = wish.costs.slice(0, shared.records.length);
+  const main = fit(serving, wish, line, { costs, isGate: false });
+  const order = orderOfRest(wish, 0, nowUs);
+  const { turnUs, dueUs, startUs } = line.waiting.at(-1)!;
+  const first = Math.min(wish.wanted, main.flow);
+  addNeeds(main, wish, { order, turnUs, dueUs, startUs }, { first, left: wish.wanted });
+  return true;
 }
 
 function fitAll(serving: Serving, wish: Wish, keyScope: Scope | undefined): Fittings {
   const { state, request } = serving;
   const { shared, clockUs: nowUs } = state;
   const sharedCount = shared.records.length;
+  const keyLine = keyScope && lineOf(serving, keyScope, wish.place);
   if (keyScope !== undefined && sharedCount === 0) {
-    const main = fit(serving, wish, keyScope, { costs: wish.costs, own: wish.place });
+    const main = fit(serving, wish, keyLine!, { costs: wish.costs, isGate: false });
     const { stepUs } = main;
     const opens = (): number =>
       Math.max(opensAtUs(shared, nowUs, stepUs), opensAtUs(keyScope, nowUs, stepUs));
     return { main, keyFitting: undefined, isOwn: true, opens };
   }
   const costs = wish.costs.slice(0, sharedCount);
-  const main = fit(serving, wish, shared, { costs, own: request.place });
-  const ofKey = { costs: wish.costs.slice(sharedCount), own: wish.place };
-  const keyFitting = keyScope && fit(serving, wish, keyScope, ofKey);
+  const main = fit(serving, wish, lineOf(serving, shared, request.place), { costs, isGate: false });
+  const ofKey = { costs: wish.costs.slice(sharedCount), isGate: true };
+  const keyFitting = keyLine && fit(serving, wish, keyLine, ofKey);
   return { main, keyFitting, isOwn: false, opens: () => opensAtUs(shared, nowUs, main.stepUs) };
 }
 
-function portionOf(
-  { request, used: usedSoFar, sinceUs }: Serving,
-  { wanted, rank }: Wish,
-  { main: { scope, claim, own }, isOwn }: Fittings,
-): Portion {
-  const used = isOwn ? 0 : usedSoFar;
-  // A try waits for no turn, so the horizon is not shared out.
-  const shareLeft = request.isTry ? wanted : Math.floor((1 - used) * claim.share);
-  const most = Math.min(wanted, Math.max(used === 0 ? 1 : 0, shareLeft));
-  const ownTurnUs = own.turnUs >= sinceUs ? own.turnUs : undefined;
-  const ahead = slotsBefore(scope, claim, own, ownTurnUs ?? Infinity);
-  const horizonUs = Math.floor((request.horizonUs * request.terms.shares[rank]!) / 1_000);
-  return { most, ahead, ownTurnUs, horizonUs };
+interface Horizon {
+  /** How far ahead a wish of its priority may book. */
+  readonly horizonUs: number;
 }
 
 /** Books holes first, and then new slots. */
-function book(serving: Serving, { name }: Wish, asked: Fittings & Portion): Booked {
-  const { state, request } = serving;
-  const { main, keyFitting, opens, isOwn, ahead, horizonUs } = asked;
+function book(serving: Serving, wish: Wish, asked: Fittings & Horizon): Booked {
+  const { state, request, used: usedSoFar } = serving;
+  const { main, keyFitting, opens, isOwn, horizonUs } = asked;
+  const { name, wanted } = wish;
+  const used = isOwn ? 0 : usedSoFar;
+  // A try waits for no turn, so the horizon is not shared out.
+  const shareLeft = request.isTry ? wanted : Math.floor((1 - used) * main.share);
+  const mostInAll = Math.min(wanted, Math.max(used === 0 ? 1 : 0, shareLeft));
   const holesUntilUs = state.clockUs + request.horizonUs;
   const recycledUs = request.isTry
     ? []
-    : takeHoles(state, { name, most: asked.most, untilUs: holesUntilUs });
-  const untilUs = state.clockUs + horizonUs - Math.floor(ahead * main.stepUs);
-  const most = asked.most - recycledUs.length;
-  const booking: Booking = { serving, main, keyFitting, opens, untilUs, most, ahead };
+    : takeHoles(state, { name, most: mostInAll, untilUs: holesUntilUs });
+  const untilUs = state.clockUs + horizonUs;
+  const most = mostInAll - recycledUs.length;
+  const booking: Booking = { serving, main, keyFitting, opens, untilUs, most };
   const booked = isRunnable(booking)
     ? bookRun(booking)
     : isAtOnce(booking)
@@ -126,8 +124,12 @@ function book(serving: Serving, { name }: Wish, asked: Fittings & Portion): Book
       : bookList(booking);
   const slotsUs = [...recycledUs, ...booked.slotsUs];
   const count = countOf({ ...booked, slotsUs });
-  if (count > 0) serving.hasGranted = true;
-  if (!isOwn) serving.used += count / main.claim.share;
+  if (count > 0) {
+    serving.hasGranted = true;
+    main.line.isServed = true;
+    if (keyFitting !== undefined) keyFitting.line.isServed = true;
+  }
+  if (!isOwn) serving.used += count / main.share;
   return { ...booked, slotsUs };
 }
 
@@ -135,43 +137,42 @@ function countOf({ slotsUs, run }: Booked): number {
   return slotsUs.length + (run?.count ?? 0);
 }
 
-/** Why a wish got no more, when to ask again, and the place that its asker keeps until then. */
+/** Why a wish got no more, and when to ask again. */
 function endWish(
   serving: Serving,
-  { wanted }: Wish,
+  wish: Wish,
   {
     main,
     keyFitting,
     isOwn,
     opens,
     booked,
-    ...portion
-  }: Fittings & Portion & { readonly booked: Booked },
-): Pick<Granted, "notBeforeUs" | "place" | "bindsAt"> {
+    horizonUs,
+  }: Fittings & Horizon & { readonly booked: Booked },
+): Pick<Granted, "notBeforeUs" | "bindsAt"> {
   const { state, request } = serving;
-  const { deferredUs } = booked;
+  const { clockUs: nowUs, shared } = state;
+  const { deferred } = booked;
   const count = countOf(booked);
-  if (keyFitting !== undefined && deferredUs !== undefined) {
+  const left = wish.wanted - count;
+  if (keyFitting !== undefined && deferred !== undefined) {
+    const { untilUs: turnUs, startUs } = deferred;
     const binding = bindingAt(keyFitting);
     const { scope } = keyFitting;
-    const { clockUs: nowUs, shared } = state;
     // If no limit of the key holds the call back, a cooldown, a pause or a gap of the key does.
     const held = closedBy(scope, scope, nowUs) || slowedBy(scope, scope, nowUs);
     const bindsAt = binding > 0 ? shared.records.length + binding : held;
-    const place = settlePlace(serving, keyFitting, deferredUs, count > 0);
-    return { notBeforeUs: deferredUs, place, bindsAt };
+    const order = orderOfRest(wish, count, nowUs);
+    const turn = { order, turnUs, dueUs: turnUs, startUs };
+    addNeeds(keyFitting, wish, turn, { first: 1, left });
+    return { notBeforeUs: turnUs, bindsAt };
   }
-  const keyPlace = keyFitting === undefined ? NO_PLACE : settlePlace(serving, keyFitting, 0, true);
-  if (count === wanted) {
-    const place = isOwn ? settlePlace(serving, main, 0, true) : keyPlace;
-    return { notBeforeUs: 0, place, bindsAt: 0 };
-  }
-  const unserved = { ...portion, count, left: wanted - count, opensUs: opens() };
-  const { place, turnUs, bindsAt } = refuse(serving, main, unserved);
-  if (isOwn) return { notBeforeUs: turnUs, place, bindsAt };
-  serving.refusedPlace = place;
+  if (left === 0) return { notBeforeUs: 0, bindsAt: 0 };
+  const refused = refuse(serving, wish, main, { count, left, opensUs: opens(), horizonUs });
+  const { turnUs, bindsAt } = refused;
+  if (!isOwn) serving.refused ??= refused;
   // A try keeps no place, so the time to ask again goes here.
-  return { notBeforeUs: request.isTry ? turnUs : 0, place: keyPlace, bindsAt };
+  return { notBeforeUs: isOwn || request.isTry ? turnUs : 0, bindsAt };
 }
 
 /** A refused try cannot pass before the last pause or cooldown ends, whatever else refused it. */
@@ -185,18 +186,4 @@ function untilOpen<Ended extends Pick<Granted, "notBeforeUs" | "bindsAt">>(
   const isLast = ended.notBeforeUs === Infinity || ended.notBeforeUs < openUs;
   if (openUs <= clockUs || !isLast) return ended;
   return { ...ended, notBeforeUs: openUs, bindsAt: closedBy(shared, own, clockUs) };
-}
-
-/** The place of the wishes that did not fit into the bucket; none if all did. */
-export function endServing(serving: Serving): Place {
-  const { request, state, refusedPlace } = serving;
-  if (refusedPlace !== undefined) return refusedPlace;
-  const wish = request.wishes.at(-1)!;
-  const costs = wish.costs.slice(0, state.shared.records.length);
-  return settlePlace(
-    serving,
-    fit(serving, wish, state.shared, { costs, own: request.place }),
-    0,
-    true,
-  );
 }

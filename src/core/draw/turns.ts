@@ -1,9 +1,10 @@
-import type { Place } from "../store.ts";
-import type { Scope } from "./scope.ts";
+import { ruleOf } from "../limits/registry.ts";
+import { noDrawer, type Limit } from "../limits/rule.ts";
+import type { Scope, Turn } from "./scope.ts";
 
 /**
- * How many replicas draw from a bucket, and when the turn of each comes, so that waiting replicas neither
- * race nor starve. Here a replica is an asker, by the name that it asks with. Twin of `lua/lib/draw/turns.lua`.
+ * How many replicas draw from a bucket, and which of them comes first: the one whose call is the most urgent, and
+ * has waited longest. Here a replica is an asker, by the name that it asks with. Twin of `lua/lib/draw/turns.lua`.
  */
 
 /** An asker counts as alive in the second in which it drew, and in the next. */
@@ -11,9 +12,6 @@ const WINDOW_US = 1_000_000;
 
 /** A waiting asker asks at least this often, so that a live change reaches it within a second. */
 export const LONGEST_ASK_GAP_US = 500_000;
-
-/** The rank of most calls. Turns that are all of this rank are counted and not read. */
-const NORMAL_RANK = 2;
 
 export interface AliveWindow {
   readonly windowUs: number;
@@ -43,63 +41,125 @@ export function shareOf(slots: number, alive: number): number {
   return Math.max(1, Math.floor(Math.min(slots * 0.75, slots / alive)));
 }
 
-/** An asker that wants slots of a scope. */
-export interface Claim {
-  readonly asker: string;
-  readonly rank: number;
-  /** How long one call occupies the scope, in whole µs. */
-  readonly stepUs: number;
-  /** How many calls of a horizon each asker may have. */
-  readonly share: number;
-  /** Whether one call may cost more than another. */
-  readonly isCostly: boolean;
-  /** Turns before it have been missed. */
-  readonly sinceUs: number;
+/** Above every time of a bucket's clock until 2041, and small enough for four ranks to be whole numbers. */
+const RANK_STEP = 2 ** 51;
+/** Calls that came in the same millisecond came together: their askers take turns. */
+const TOGETHER_US = 1_000;
+
+/** The order of a call: by its rank, and then by the time since when it waits, in µs. */
+export function orderOf(rank: number, sinceUs: number): number {
+  return rank * RANK_STEP + sinceUs - (sinceUs % TOGETHER_US);
 }
 
-/**
- * How many slots, of the size of this asker's, to leave to turns before `untilUs`:
- * for each a share, or one call of its asker if that is larger.
- */
-export function slotsBefore(scope: Scope, claim: Claim, own: Place, untilUs: number): number {
-  const { rank, stepUs, share, sinceUs } = claim;
-  if (scope.turnsUntilUs < sinceUs) return 0;
-  const areAllNormal = scope.unevenUntilUs < sinceUs;
-  if (areAllNormal && rank < NORMAL_RANK) return 0;
-  const turns = [...scope.turns].filter(([, turnUs]) => turnUs >= sinceUs && turnUs < untilUs);
-  if (areAllNormal) {
-    const isOwnAmong = own.turnUs >= sinceUs && own.turnUs < untilUs;
-    return Math.max(0, turns.length - (isOwnAmong ? 1 : 0)) * share;
+/** More turns than this are not read. */
+const MOST_READ = 64;
+/** More needs than this are not kept of one asker; those that come first matter most. */
+const MOST_NEEDS = 8;
+
+/** The turns of other askers, in their order. Those that were missed are forgotten. */
+export function readTurns(scope: Scope, asker: string, missedUs: number): readonly Turn[] {
+  if (scope.turnsUntilUs < missedUs) return [];
+  const limitCount = scope.records.length;
+  const first = [...scope.turns];
+  first.sort(([a, x], [b, y]) => x.needs[0]!.order - y.needs[0]!.order || (a < b ? -1 : 1));
+  const turns: Turn[] = [];
+  for (const [name, turn] of first.slice(0, MOST_READ)) {
+    if (turn.dueUs < missedUs) scope.turns.delete(name);
+    // A key's limits may be others to another asker.
+    else if (turn.asker !== asker && turn.needs[0]!.amounts.length === limitCount) turns.push(turn);
   }
-  let slots = 0;
-  for (const [name] of turns) {
-    if (name === own.turnName) continue;
-    const [theirRank, theirStepUs] = name.split(" ", 2).map(Number) as [number, number];
-    if (theirRank <= rank) slots += Math.max(share, Math.ceil(theirStepUs / stepUs));
-  }
-  return slots;
+  return turns;
 }
 
-/** Sets the asker's next turn; a `turnUs` of 0 takes it away. */
+/** Sets the asker's turn, or takes it away. Returns its name. */
 export function keepTurn(
   scope: Scope,
-  { asker, rank, stepUs, share, isCostly, sinceUs }: Claim,
-  { turnName: ownName }: Place,
-  { turnUs, isNewWindow }: { turnUs: number; isNewWindow: boolean },
-): Pick<Place, "turnUs" | "turnName"> {
-  const turnName = turnUs === 0 ? "" : `${rank} ${stepUs} ${asker}`;
-  const isKnown = scope.turns.has(turnName);
+  ownName: string,
+  given: Turn | undefined,
+  missedUs: number | undefined,
+): string {
+  const turn = given && { ...given, needs: given.needs.slice(0, MOST_NEEDS) };
+  const turnName = turn === undefined ? "" : nameOf(turn);
   if (ownName !== turnName) scope.turns.delete(ownName);
-  if (turnUs === 0) return { turnUs, turnName };
-  scope.turns.set(turnName, turnUs);
-  scope.turnsUntilUs = Math.max(scope.turnsUntilUs, turnUs);
-  const isUneven = rank !== NORMAL_RANK || (isCostly && share === 1);
-  if (isUneven) scope.unevenUntilUs = Math.max(scope.unevenUntilUs, turnUs);
-  if (!isKnown || isNewWindow) forgetGone(scope.turns, sinceUs);
-  return { turnUs, turnName };
+  if (turn === undefined) return turnName;
+  scope.turns.set(turnName, turn);
+  scope.turnsUntilUs = Math.max(scope.turnsUntilUs, turn.dueUs);
+  if (missedUs !== undefined) forgetMissed(scope.turns, missedUs);
+  return turnName;
+}
+
+function nameOf({ sinceUs, dueUs, startUs, needs: [first, ...more], asker }: Turn): string {
+  const others = more.flatMap(({ order, amounts }) => [order, ...amounts]);
+  const numbers = [sinceUs, dueUs, startUs, first!.amounts.length, ...first!.amounts, ...others];
+  return `${numbers.join(" ")} ${asker}`;
 }
 
 /** Forgets askers that never came back. */
-function forgetGone(turns: Map<string, number>, sinceUs: number): void {
-  for (const [name, turnUs] of turns) if (turnUs < sinceUs) turns.delete(name);
+function forgetMissed(turns: Map<string, Turn>, missedUs: number): void {
+  for (const [name, { dueUs }] of turns) if (dueUs < missedUs) turns.delete(name);
+}
+
+/** Something that comes before a call, with what it and all before it need of each limit. */
+export interface Ahead {
+  readonly order: number;
+  readonly amounts: readonly number[];
+  readonly sums: readonly number[];
+  /** When the first of its asker's calls may start, and what is needed from there on until this one may. */
+  readonly startUs: number;
+  readonly after: readonly number[];
+}
+
+/** What comes before a call of this order, in order. Of those that came together, the turn that has waited longest does. */
+export function aheadOf(
+  turns: readonly Turn[],
+  { order, sinceUs: ownSinceUs }: { readonly order: number; readonly sinceUs: number },
+): Ahead[] {
+  const before: Omit<Ahead, "sums">[] = [];
+  for (const { needs, startUs, sinceUs } of turns) {
+    let after: readonly number[] = [];
+    for (const [index, need] of needs.entries()) {
+      if (index > 0) after = need.amounts.map((amount, each) => amount + (after[each] ?? 0));
+      const isBefore = need.order < order || (need.order === order && sinceUs < ownSinceUs);
+      if (isBefore) before.push({ ...need, startUs, after });
+    }
+  }
+  before.sort((a, b) => a.order - b.order);
+  let sums: readonly number[] = [];
+  return before.map((each) => {
+    sums = each.amounts.map((amount, index) => amount + (sums[index] ?? 0));
+    return { ...each, sums };
+  });
+}
+
+/**
+ * Whether what comes before a call has all the room it needs in time if this is booked before it: until `untilUs`, or
+ * when its asker was told.
+ */
+export function isInTime(
+  { records }: Scope,
+  { sums, amounts, after, startUs }: Ahead,
+  costs: readonly number[],
+  { opensUs, untilUs }: { opensUs: number; untilUs: number },
+): boolean {
+  return records.every(({ limit, state }, index) => {
+    const cost = costs[index]!;
+    if (cost === 0 || (amounts[index] ?? 0) === 0 || !ruleOf(limit.kind).isRate) return true;
+    const deadlineUs = Math.max(untilUs, startUs + afterUs(limit, after[index] ?? 0));
+    return roomAtUs(limit, state, opensUs, sums[index]! + cost) <= deadlineUs;
+  });
+}
+
+/** How much later a limit gives this amount more. */
+export function afterUs({ kind, periodUs, count }: Limit, amount: number): number {
+  return ruleOf(kind).doesDrain === true ? Math.ceil((amount * periodUs) / count) : 0;
+}
+
+/** When a limit has room for an amount, which may be more than it can ever give at once. */
+export function roomAtUs(limit: Limit, state: unknown, atUs: number, amount: number): number {
+  const rule = ruleOf(limit.kind);
+  const drawer = noDrawer(atUs);
+  const beyond = amount - limit.capacity;
+  if (beyond <= 0) return rule.earliest(limit, state, atUs, amount, drawer);
+  const fullUs = rule.earliest(limit, state, atUs, limit.capacity, drawer);
+  return fullUs + Math.ceil((beyond * limit.periodUs) / limit.count);
 }

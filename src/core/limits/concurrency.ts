@@ -4,7 +4,7 @@ import type { Drawer, Rule } from "./rule.ts";
 export interface Leases {
   /** The name of each lease, and the µs at which it ends. */
   leases: Map<string, number>;
-  /** Those that wait for a lease, as "since asker", and when each asked last. */
+  /** Those that wait for a lease, as "order asker", and when each asked last. */
   waiters: Map<string, number>;
 }
 
@@ -13,7 +13,7 @@ const WAITER_GONE_US = 1_500_000;
 
 /**
  * Concurrency by leases: at most `count` calls at once, whatever their cost.
- * A free lease belongs to the asker that has waited longest.
+ * A free lease belongs to the most urgent call, and of those to the one that has waited longest.
  * Twin of `lua/lib/limits/concurrency.lua`.
  */
 export const concurrency: Rule<Leases> = {
@@ -34,11 +34,11 @@ export const concurrency: Rule<Leases> = {
     if (cost < 0) return;
     leases.set(leaseName(asker, lease), atUs + periodUs);
   },
-  keepPlace({ waiters }, { asker, nowUs, sinceUs }) {
-    waiters.set(waiterName(sinceUs, asker), nowUs);
+  keepPlace({ waiters }, { asker, nowUs, order }) {
+    waiters.set(waiterName(order, asker), nowUs);
   },
-  leavePlace({ waiters }, { asker, sinceUs }) {
-    waiters.delete(waiterName(sinceUs, asker));
+  leavePlace({ waiters }, { asker, order }) {
+    waiters.delete(waiterName(order, asker));
   },
 };
 
@@ -46,12 +46,12 @@ export function leaseName(asker: string, lease: number): string {
   return `${asker} ${lease}`;
 }
 
-/** The start of the wait comes first, in a fixed number of digits, so that names sort by how long their askers have waited. */
-function waiterName(sinceUs: number, asker: string): string {
-  return `${String(sinceUs).padStart(16, "0")} ${asker}`;
+/** The order comes first, in a fixed number of digits, so that names sort by it. */
+function waiterName(order: number, asker: string): string {
+  return `${String(order).padStart(16, "0")} ${asker}`;
 }
 
-/** The names of the askers that wait, the longest wait first. It changes nothing. */
+/** The names of the askers that wait, in their order. It changes nothing. */
 export function waitersOf({ waiters }: Leases, nowUs: number): string[] {
   const present = [...waiters].filter(([, askedUs]) => askedUs > nowUs - WAITER_GONE_US);
   return present.map(([name]) => name).sort();
@@ -64,11 +64,13 @@ export function countLeases({ leases }: Leases, nowUs: number): number {
   return count;
 }
 
-/** How many askers have waited longer than this one; all of them if it does not wait. */
-function countBefore({ waiters }: Leases, { asker, sinceUs }: Drawer): number {
-  const own = waiterName(sinceUs, asker);
+/** How many other askers come before this one; all of them if it comes last. */
+function countBefore({ waiters }: Leases, { asker, order }: Drawer): number {
+  const own = waiterName(order, asker);
   let before = 0;
-  for (const waiter of waiters.keys()) if (sinceUs === 0 || waiter < own) before += 1;
+  for (const waiter of waiters.keys()) {
+    if (!waiter.endsWith(` ${asker}`) && (order === 0 || waiter < own)) before += 1;
+  }
   return before;
 }
 

@@ -31,15 +31,15 @@ export interface LimitStatus {
 export interface Drawer {
   readonly asker: string;
   readonly nowUs: number;
-  /** Since when it has waited for a lease; 0: it does not wait. */
-  readonly sinceUs: number;
+  /** The order of its calls among all that wait: by rank, and then by how long they have; 0: it comes last. */
+  readonly order: number;
   /** The number of its next lease. */
   lease: number;
 }
 
 /** For a look, or for what is booked and given back without a lease. */
 export function noDrawer(nowUs: number): Drawer {
-  return { asker: "", nowUs, sinceUs: 0, lease: 0 };
+  return { asker: "", nowUs, order: 0, lease: 0 };
 }
 
 /**

@@ -10,7 +10,7 @@ export const slotsReturn: Script<SlotsReturn, void> = defineScript({
   keys: (input) => frameKeys({ ...input, ...input.wish }),
   args: (input) => {
     const { asker, terms, place, wish, generation, slotsUs, pinnedUs = 0 } = input;
-    const head = [pinnedUs, generation, place.sinceUs, wish.place.sinceUs];
+    const head = [pinnedUs, generation, place.leaseOrder, wish.place.leaseOrder];
     const frame = frameNumbers({ ...input, ...wish });
     const numbers = packNumbers([...head, ...frame, ...wish.costs, slotsUs.length, ...slotsUs]);
     return [asker, terms.text, place.turnName, wish.name, wish.place.turnName, numbers];

@@ -16,7 +16,7 @@ type Reply = readonly [
   newText: string,
   turnUs: number,
   turnName: string,
-  sinceUs: number,
+  leaseOrder: number,
   isOverride: number,
   ...rest: readonly (readonly (number | string)[])[],
 ];
@@ -31,7 +31,7 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
   },
   decode: (reply, { wishes, terms }) => {
     const [nowUs, generation, version, alive, newText, ...more] = reply as Reply;
-    const [turnUs, turnName, sinceUs, isOverride, ...rest] = more;
+    const [turnUs, turnName, leaseOrder, isOverride, ...rest] = more;
     return {
       nowUs,
       generation,
@@ -40,7 +40,7 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
       newText: newText === "" ? undefined : newText,
       isOverride: isOverride === 1,
       granted: readAll(rest, wishes, terms.limits),
-      place: { turnUs, turnName, sinceUs },
+      place: { turnUs, turnName, leaseOrder },
     };
   },
 });
@@ -56,7 +56,7 @@ function numbersOf(input: SlotsDraw): number[] {
   const { pinnedUs = 0, horizonUs, drewUs, isTry, startsFull = false, lease } = input;
   const { place, terms, wishes } = input;
   const how = (isTry ? 1 : 0) + (startsFull ? 2 : 0);
-  const head = [pinnedUs, horizonUs, drewUs, how, lease, place.turnUs, place.sinceUs];
+  const head = [pinnedUs, horizonUs, drewUs, how, lease, place.turnUs, place.leaseOrder];
   const keys = keysOf(input);
   const numbers = [...head, ...termsNumbers(terms), keys.length];
   for (const [index, { limits }] of keys.entries()) {
@@ -65,9 +65,20 @@ function numbersOf(input: SlotsDraw): number[] {
     numbers.push(...(isSame ? [-1] : limitsNumbers(limits)));
   }
   numbers.push(wishes.length);
-  for (const { key, wanted, rank, place: own, costs } of wishes) {
+  for (const wish of wishes) {
+    const { key, wanted, rank, sinceUs, nextSinceUs, lastSinceUs, place: own, costs } = wish;
     const index = key === undefined ? 0 : keys.findIndex((each) => each.key === key) + 1;
-    numbers.push(index, wanted, rank, own.turnUs, own.sinceUs, ...costs);
+    numbers.push(
+      index,
+      wanted,
+      rank,
+      sinceUs,
+      nextSinceUs,
+      lastSinceUs,
+      own.turnUs,
+      own.leaseOrder,
+      ...costs,
+    );
   }
   return numbers;
 }
@@ -93,9 +104,9 @@ function readGranted(
   { costs, keyLimits }: Wish,
   limits: readonly Limit[],
 ): Omit<Granted, "statuses"> {
-  const [count, atUs, excess, notBeforeUs, bindsAt, turnUs, turnName, sinceUs, ...slotsUs] =
+  const [count, atUs, excess, notBeforeUs, bindsAt, turnUs, turnName, leaseOrder, ...slotsUs] =
     reply as [number, number, number, number, number, number, string, number, ...number[]];
-  const place: Place = { turnUs, turnName, sinceUs };
+  const place: Place = { turnUs, turnName, leaseOrder };
   const granted = { slotsUs, notBeforeUs: orInfinity(notBeforeUs), bindsAt, place };
   if (count === 0) return { ...granted, run: undefined };
   // Only a single limit books runs.

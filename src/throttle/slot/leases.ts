@@ -18,6 +18,8 @@ export interface LeaseKeeper {
   release(lease: number, group: LeaseHolder): void;
   /** Gives back the leases of slots that are not used. */
   releaseAll(slots: readonly { readonly lease: number }[], group: LeaseHolder): void;
+  /** A free lease was offered, and is another's: those that wait for one of these calls are woken again. */
+  passOn(group: LeaseHolder): void;
   /** Gives back all leases that a lost reply may have granted, to any of the groups that were asked for. */
   releaseLost(first: number, count: number, groups: readonly LeaseHolder[]): void;
   /** Aborted before the lease ends, if it cannot be renewed. */
@@ -112,11 +114,15 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
   function release(lease: number, group: LeaseHolder): void {
     kept.delete(lease);
     if (isClosed) return stopIfNone();
+    endedSoon().add(lease, group);
+  }
+
+  function endedSoon(): LeasesByHolder {
     if (ended === undefined) {
       ended = new LeasesByHolder();
       queueMicrotask(giveBackEnded);
     }
-    ended.add(lease, group);
+    return ended;
   }
 
   function giveBackEnded(): void {
@@ -156,6 +162,9 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
     release,
     releaseAll(slots, group) {
       for (const { lease } of slots) if (lease > 0) release(lease, group);
+    },
+    passOn(group) {
+      if (!isClosed) endedSoon().addNone(group);
     },
     releaseLost(first, count, groups) {
       for (const group of groups) {
@@ -197,9 +206,14 @@ class LeasesByHolder {
     else leases.push(lease);
   }
 
+  addNone(holder: LeaseHolder): void {
+    if (!this.#leases.has(holder)) this.#leases.set(holder, []);
+  }
+
   /** In parts that one request may name. */
   *inParts(): Iterable<readonly [LeaseHolder, readonly number[]]> {
     for (const [holder, leases] of this.#leases) {
+      if (leases.length === 0) yield [holder, leases];
       for (let start = 0; start < leases.length; start += MOST_AT_ONCE) {
         yield [holder, leases.slice(start, start + MOST_AT_ONCE)];
       }

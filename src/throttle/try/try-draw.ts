@@ -2,6 +2,7 @@
  * tryDraw: draws at once or not at all. Tries that come in one tick share requests, a batch for each key and cost.
  * Where a policy has changed, they are asked for again under the new one.
  */
+import { RANKS } from "../../core/options.ts";
 import { StoreUnavailableError } from "../../core/errors.ts";
 import {
   NO_PLACE,
@@ -271,7 +272,10 @@ const NO_WISH: Wish = {
   keyLimits: [],
   costs: [],
   wanted: 0,
-  rank: 0,
+  rank: RANKS.normal,
+  sinceUs: 0,
+  nextSinceUs: 0,
+  lastSinceUs: 0,
   place: NO_PLACE,
 };
 

@@ -2,7 +2,13 @@ import { LONGEST_ASK_GAP_US } from "../../core/draw/turns.ts";
 import type { Drawn, Place } from "../../core/store.ts";
 import { STORE_RETRY_MS } from "../outage/retries.ts";
 import { createBucketClock, createRecentMinimum } from "../slot/bucket-clock.ts";
-import { MANY, type SoonestGroups } from "./group-schedule.ts";
+import {
+  MANY,
+  arrivedBefore,
+  firstLacking,
+  type Arrival,
+  type SoonestGroups,
+} from "./group-schedule.ts";
 import { createStaleCheck } from "./lateness.ts";
 
 /** When the store is to be asked for slots; all times are those of `performance.now()`. */
@@ -17,8 +23,8 @@ export interface AskTimes {
   readonly hasAnswered: boolean;
   /** The store is asked now. */
   asked(nowMs: number): void;
-  /** It has answered; the reply says when to ask again. */
-  answered(reply: Drawn, received: Received): void;
+  /** It has answered; the reply says when to ask again for `first`, the first call that has to wait for its turn. */
+  answered(reply: Drawn, received: Received, first: Arrival | undefined): void;
   /** It has not answered: it is left alone for a while. */
   retryLater(): void;
   /** It may be asked again at once, whatever the last reply said. */
@@ -42,20 +48,30 @@ export function createAskTimes(
   let askedAtMs = 0;
   let askAgainAtMs = 0;
   let turnAtMs = 0;
+  /** The call that waits for the turn. */
+  let turnOf: Arrival | undefined;
   let silentSinceMs: number | undefined;
   let hasAnswered = false;
+  /** A store that did not answer is left alone until then. */
+  let storeAtMs = 0;
   /** Since the last request there was news that it is time to ask: what its answer says of that is outdated. */
   let hasNews = false;
 
   return {
     nextAtMs(nowMs) {
       let readyAtMs = Infinity;
+      /** When the key of a call lets it pass that comes before the one that waits for its turn. */
+      let passesAtMs = Infinity;
       /** When the last slot comes that is held in a group that lacks some. */
       let lastSlotAtMs = -Infinity;
-      for (const { line, held, notBeforeMs } of schedule) {
+      for (const group of schedule) {
+        const { line, held, notBeforeMs } = group;
         if (line.size <= held.size) continue;
         readyAtMs = Math.min(readyAtMs, notBeforeMs);
         lastSlotAtMs = Math.max(lastSlotAtMs, held.lastAtMs);
+        if (turnOf !== undefined && arrivedBefore(firstLacking(group), turnOf)) {
+          passesAtMs = Math.min(passesAtMs, notBeforeMs);
+        }
       }
       if (readyAtMs === Infinity) return Infinity;
       // While slots are held for a while, newcomers are drawn for together: their slots come after those anyway.
@@ -63,7 +79,9 @@ export function createAskTimes(
       const gatheredAtMs = isGathering ? askedAtMs + GATHER_MS : nowMs;
       // A key whose time is far off does not keep this process from noticing a change.
       const recheckAtMs = askedAtMs + RECHECK_MS;
-      return Math.max(askAgainAtMs, gatheredAtMs, Math.min(readyAtMs - times.leadMs, recheckAtMs));
+      const dueAtMs = Math.min(readyAtMs - times.leadMs, recheckAtMs);
+      const turnOrNewsMs = Math.max(askAgainAtMs, gatheredAtMs, dueAtMs);
+      return Math.min(turnOrNewsMs, Math.max(storeAtMs, passesAtMs - times.leadMs));
     },
     get turnAtMs() {
       return turnAtMs;
@@ -79,18 +97,22 @@ export function createAskTimes(
       askedAtMs = nowMs;
       silentSinceMs ??= nowMs;
     },
-    answered({ nowUs, place }, { arrivedMs, offsetMs }) {
+    answered({ nowUs, place }, { arrivedMs, offsetMs }, first) {
+      turnOf = first;
+      storeAtMs = 0;
       silentSinceMs = undefined;
       hasAnswered = true;
       turnAtMs = place.turnUs === 0 ? 0 : place.turnUs / 1_000 + offsetMs;
       askAgainAtMs = hasNews ? 0 : arrivedMs + waitMsOf(place, nowUs) - times.leadMs;
     },
     retryLater() {
-      askAgainAtMs = performance.now() + STORE_RETRY_MS;
+      storeAtMs = performance.now() + STORE_RETRY_MS;
+      askAgainAtMs = storeAtMs;
     },
     retryNow() {
       hasNews = true;
       askAgainAtMs = 0;
+      storeAtMs = 0;
     },
   };
 }
@@ -105,9 +127,9 @@ export function nextKeyCheckMs(nowMs: number, deferred: number): number {
 }
 
 /** How long the asker in this place waits. */
-function waitMsOf({ turnUs, sinceUs }: Place, nowUs: number): number {
+function waitMsOf({ turnUs, leaseOrder }: Place, nowUs: number): number {
   // It is not known when a lease comes free.
-  if (sinceUs > 0) return RECHECK_MS;
+  if (leaseOrder > 0) return RECHECK_MS;
   return turnUs === 0 ? 0 : Math.min((turnUs - nowUs) / 1_000, RECHECK_MS);
 }
 
@@ -126,6 +148,8 @@ export interface ReplyTimes {
   readonly drewUs: number;
   /** How long before its time a request is to leave, so that it arrives then and not earlier; in ms. */
   readonly leadMs: number;
+  /** A time of `performance.now()` on the bucket's clock, in µs; 0 if that is not known yet. The same one each time. */
+  readonly bucketUs: (ms: number) => number;
   /** Takes in a reply that came just now. */
   read(reply: Drawn): Received;
 }
@@ -133,14 +157,20 @@ export interface ReplyTimes {
 /** The answer to a request that comes too early is to ask again: that costs more than being a little late. */
 const MARGIN_MS = 0.5;
 
+/** Callers keep their order in all replicas only if their times stay the same; so small corrections are left out. */
+const MOST_OFF_MS = 5;
+
 export function createReplyTimes(): ReplyTimes {
   const clock = createBucketClock();
   const leastTook = createRecentMinimum();
   const checkStale = createStaleCheck();
   let leadMs = 0;
   let drewUs = 0;
+  let keptOffsetMs: number | undefined;
 
   return {
+    bucketUs: (ms) =>
+      keptOffsetMs === undefined ? 0 : Math.max(0, Math.floor((ms - keptOffsetMs) * 1_000)),
     get drewUs() {
       return drewUs;
     },
@@ -155,7 +185,10 @@ export function createReplyTimes(): ReplyTimes {
       drewUs = nowUs;
       const isStale = checkStale(tookMs);
       if (!isStale) leadMs = Math.max(0, leastTook.sample(arrivedMs, tookMs) - MARGIN_MS);
-      return { arrivedMs, offsetMs: clock.sample(arrivedMs, nowUs), isStale };
+      const offsetMs = clock.sample(arrivedMs, nowUs);
+      const isOff = keptOffsetMs === undefined || Math.abs(offsetMs - keptOffsetMs) > MOST_OFF_MS;
+      if (isOff) keptOffsetMs = offsetMs;
+      return { arrivedMs, offsetMs, isStale };
     },
   };
 }

@@ -1,7 +1,7 @@
 import { isLeased } from "../../core/limits/registry.ts";
-import { NO_PLACE, type Place, type Wish } from "../../core/store.ts";
+import { isNone, NO_PLACE, type Place, type Wish } from "../../core/store.ts";
 import { rankOf, type GroupSchedule } from "./group-schedule.ts";
-import { lacking, type Group } from "./group.ts";
+import { lacking, lackingInOrder, type Group } from "./group.ts";
 
 /** What to ask for: a wish is what one request asks for one group and priority; the groups are in the wishes' order. */
 export interface Wishes {
@@ -16,22 +16,54 @@ const MOST_WISHES = 12;
  * What to ask for: the most urgent calls first, then those that came first, or were deferred by their key first. If no
  * group's time has come, the one whose time is nearest is asked for, to notice whether anything has changed.
  */
-export function nextWishes(schedule: GroupSchedule, linePlaces: LinePlaces, nowMs: number): Wishes {
+export function nextWishes(
+  schedule: GroupSchedule,
+  linePlaces: LinePlaces,
+  nowMs: number,
+  bucketUs: (ms: number) => number,
+): Wishes {
   const ready = schedule.next(MOST_WISHES, nowMs);
   ready.sort(byArrival);
-  const all = ready
-    .filter((group, index) => !hasOtherLimits(ready.slice(0, index), group))
-    .flatMap((group) => lacking(group).map((each) => ({ group, ...each })));
-  if (all.length > 1) all.sort((a, b) => a.rank - b.rank);
-  const first = all.length > MOST_WISHES ? all.slice(0, MOST_WISHES) : all;
+  const asked = ready.filter((group, index) => !hasOtherLimits(ready.slice(0, index), group));
+  const isPlain = asked.length === 1 && asked[0]!.callTerms.areDrains;
+  const all = asked.flatMap((group) => {
+    const wishes = isPlain ? lacking(group) : lackingInOrder(group, MOST_WISHES);
+    return wishes.map((each) => ({ group, ...each }));
+  });
+  if (all.length > 1) all.sort((a, b) => a.rank - b.rank || a.sinceMs - b.sinceMs);
+  const first = all.length > MOST_WISHES ? firstOf(all) : all;
   return {
     groups: first.map(({ group }) => group),
-    wishes: first.map(({ group: { name, limitedKey: key, callTerms }, rank, wanted }) => {
+    wishes: first.map(({ group, rank, wanted, sinceMs, nextSinceMs, lastSinceMs }) => {
+      const { name, limitedKey: key, callTerms } = group;
       const { keyLimits, costs } = callTerms;
-      const place = linePlaces.of(key);
-      return { name, key, keyLimits, costs, wanted, rank, place };
+      return {
+        name,
+        key,
+        keyLimits,
+        costs,
+        wanted,
+        rank,
+        sinceUs: bucketUs(sinceMs),
+        nextSinceUs: bucketUs(nextSinceMs),
+        lastSinceUs: bucketUs(lastSinceMs),
+        place: linePlaces.of(key),
+      };
     }),
   };
+}
+
+/** The first wishes, and of each group one at least: one that is not asked for would be due again at once. */
+function firstOf<W extends { readonly group: Group }>(wishes: readonly W[]): W[] {
+  const firsts = new Set<W>();
+  const groups = new Set<Group>();
+  for (const wish of wishes) {
+    if (groups.has(wish.group)) continue;
+    groups.add(wish.group);
+    firsts.add(wish);
+  }
+  for (const wish of wishes) if (firsts.size < MOST_WISHES) firsts.add(wish);
+  return wishes.filter((wish) => firsts.has(wish));
 }
 
 /** Which group one script serves first. */
@@ -87,11 +119,6 @@ export function createLinePlaces(): LinePlaces {
   };
 }
 
-function withoutTurn({ sinceUs }: Place): Place {
-  return { ...NO_PLACE, sinceUs };
-}
-
-/** Whether an asker waits for nothing. */
-export function isNone({ turnUs, sinceUs }: Place): boolean {
-  return turnUs === 0 && sinceUs === 0;
+function withoutTurn({ leaseOrder }: Place): Place {
+  return { ...NO_PLACE, leaseOrder };
 }

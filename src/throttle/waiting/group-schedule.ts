@@ -1,4 +1,4 @@
-import { RANKS } from "../../core/options.ts";
+import { PRIORITIES, RANKS } from "../../core/options.ts";
 import type { Caller, Group } from "./group.ts";
 
 /**
@@ -141,6 +141,33 @@ export function createGroupSchedule(): GroupSchedule {
     }
   }
 
+  /**
+   * Adds the group of each key whose call comes first, even if it is deferred: the store saves up for that call, and
+   * gives the others only what is left.
+   */
+  function withFirstOfKeys(groups: readonly Group[], count: number): Group[] {
+    const all = new Set<Group>();
+    const seen = new Set<string>();
+    for (const group of groups) {
+      if (all.size >= count) break;
+      const { limitedKey: key } = group;
+      if (key !== undefined && !seen.has(key)) {
+        seen.add(key);
+        all.add(firstOfKey(key, group));
+      }
+      all.add(group);
+    }
+    return [...all];
+  }
+
+  /** Among those of the same limits: a key whose tier has changed may wait under both. */
+  function firstOfKey(key: string, { callTerms }: Group): Group {
+    const waiting = [...byKey.get(key)!].filter(
+      (each) => each.position !== "nowhere" && each.callTerms.keyLimits === callTerms.keyLimits,
+    );
+    return waiting.reduce((a, b) => (arrivedBefore(arrivalOf(b), arrivalOf(a)) ? b : a));
+  }
+
   /** No group is among them twice. */
   function someDeferred(count: number): Group[] {
     const nearest = deferred.first;
@@ -183,15 +210,18 @@ export function createGroupSchedule(): GroupSchedule {
     next(count, atMs) {
       freeThoseUntil(atMs);
       const ready = free.firstOf(count);
-      const groups = ready.length === 0 ? someDeferred(count) : ready;
+      const groups = withFirstOfKeys(ready.length === 0 ? someDeferred(count) : ready, count);
       for (const group of groups) own(group).hasNews = false;
       return groups;
     },
     joined(caller) {
       newest = Math.max(newest, caller.number);
       const { group } = caller;
+      const isFirst = group.line.head === caller;
+      // What its key answered holds for the calls that waited then; a more urgent one is asked for at once.
+      if (isFirst && group.line.size > 1) own(group).notBeforeMs = 0;
       // A group's turn depends on the first of its line, and most callers come behind others.
-      if (group.position !== "free" || group.line.head === caller) update(group);
+      if (group.position !== "free" || isFirst) update(group);
     },
     update,
     served: moveToEnd,
@@ -236,14 +266,41 @@ export function createGroupSchedule(): GroupSchedule {
  * calls comes after all callers that had come by then.
  */
 function comesBefore(a: Group, b: Group): boolean {
-  return (rankOf(a) - rankOf(b) || arrivalOf(a) - arrivalOf(b) || a.queuedAt - b.queuedAt) < 0;
+  return (rankOf(a) - rankOf(b) || turnNumber(a) - turnNumber(b) || a.queuedAt - b.queuedAt) < 0;
+}
+
+/** A call, by its priority and by the order in which calls came. */
+export interface Arrival {
+  readonly rank: number;
+  readonly number: number;
+}
+
+/** The next call of a group. */
+function arrivalOf(group: Group): Arrival {
+  return { rank: rankOf(group), number: group.line.head!.number };
+}
+
+/** The first call of a group without a slot; the last of its priority, if that is not known at once. */
+export function firstLacking({ line, held }: Group): Arrival {
+  let spare = held.size;
+  for (let rank = 0; rank < PRIORITIES.length; rank++) {
+    const first = line.firstOf(rank);
+    if (first === undefined) continue;
+    if (spare < line.sizeOf(rank)) return { rank, number: spare === 0 ? first.number : Infinity };
+    spare -= line.sizeOf(rank);
+  }
+  return { rank: Infinity, number: Infinity };
+}
+
+export function arrivedBefore(a: Arrival, b: Arrival): boolean {
+  return (a.rank - b.rank || a.number - b.number) < 0;
 }
 
 export function rankOf({ line }: Group): number {
   return RANKS[line.head!.priority];
 }
 
-function arrivalOf({ line, behind }: Group): number {
+function turnNumber({ line, behind }: Group): number {
   return Math.max(line.head!.number, behind);
 }
 

@@ -12,6 +12,8 @@ import { createLine, type Line, type Waiter } from "./line.ts";
 export interface Caller extends Waiter {
   /** In the order in which callers came to the bucket. */
   readonly number: number;
+  /** Since when it waits, on `performance.now()`. */
+  readonly sinceMs: number;
   /** If its key's time is farther off than this, in ms, it does not wait. */
   readonly patienceMs: number;
   group: Group;
@@ -79,20 +81,72 @@ export class Group {
   }
 }
 
-/** How many callers of each priority have no slot yet, the most urgent first. */
-export function lacking({
-  line,
-  held,
-}: Group): { readonly rank: number; readonly wanted: number }[] {
-  const wishes: { rank: number; wanted: number }[] = [];
+/** Callers of one priority that have no slot yet. */
+export interface Lacking {
+  readonly rank: number;
+  readonly wanted: number;
+  /** Since when the first, the second and the last of them wait, on `performance.now()`. */
+  readonly sinceMs: number;
+  readonly nextSinceMs: number;
+  readonly lastSinceMs: number;
+}
+
+/** Walking past more callers that have slots would take long: they are taken to have come evenly. */
+const MOST_PASSED = 100;
+
+/** The callers that have no slot yet, by priority, the most urgent first. */
+export function lacking({ line, held }: Group): Lacking[] {
+  const wishes: Lacking[] = [];
   let spare = held.size;
   for (let rank = 0; rank < PRIORITIES.length; rank++) {
     const waiting = line.sizeOf(rank);
-    const wanted = waiting - Math.min(spare, waiting);
-    spare -= waiting - wanted;
-    if (wanted > 0) wishes.push({ rank, wanted });
+    const served = Math.min(spare, waiting);
+    const wanted = waiting - served;
+    spare -= served;
+    if (wanted === 0) continue;
+    const lastSinceMs = line.lastOf(rank)!.sinceMs;
+    let caller = line.firstOf(rank)!;
+    const behind = (count: number): number =>
+      caller.sinceMs + ((lastSinceMs - caller.sinceMs) * count) / waiting;
+    let sinceMs = behind(served);
+    let nextSinceMs = behind(served + 1);
+    if (served <= MOST_PASSED) {
+      for (let passed = 0; passed < served; passed++) caller = caller.next as Caller;
+      sinceMs = caller.sinceMs;
+      nextSinceMs = ((caller.next as Caller | undefined) ?? caller).sinceMs;
+    }
+    wishes.push({ rank, wanted, sinceMs, nextSinceMs, lastSinceMs });
   }
   return wishes;
+}
+
+/** Callers that came within this time came together. */
+const TOGETHER_MS = 50;
+/** How many callers are looked at for one request; the others come with the next. */
+const MOST_LOOKED_AT = 1_000;
+
+/** As `lacking`, but those that came together: so callers of several groups go in the order in which they came. */
+export function lackingInOrder({ line, held }: Group, most: number): Lacking[] {
+  const runs: Lacking[] = [];
+  let run: { -readonly [Field in keyof Lacking]: Lacking[Field] } | undefined;
+  let index = 0;
+  for (const { rank, caller } of line.fromFirst()) {
+    index += 1;
+    if (index <= held.size) continue;
+    if (index > held.size + MOST_LOOKED_AT) break;
+    const { sinceMs } = caller;
+    // Lanes take turns, so one that came earlier may stand behind: its turn counts.
+    if (run?.rank === rank && sinceMs < run.sinceMs + TOGETHER_MS) {
+      run.wanted += 1;
+      run.lastSinceMs = Math.max(run.lastSinceMs, sinceMs);
+      run.nextSinceMs = run.lastSinceMs;
+      continue;
+    }
+    if (runs.length === most) break;
+    run = { rank, wanted: 1, sinceMs, nextSinceMs: sinceMs, lastSinceMs: sinceMs };
+    runs.push(run);
+  }
+  return runs;
 }
 
 /** The groups of one bucket: calls of one key and cost are interchangeable. */

@@ -20,10 +20,14 @@ export interface Line<W extends Waiter> {
   readonly head: W | undefined;
   /** The caller that would go last. */
   readonly last: W | undefined;
+  /** From the next to the last, with their ranks. */
+  fromFirst(): Iterable<{ readonly rank: number; readonly caller: W }>;
   /** From the last to the next; each may be taken out once the iteration has come to it. */
   fromLast(): Iterable<W>;
   /** How many of one priority wait; 0 is the most urgent. */
   sizeOf(rank: number): number;
+  firstOf(rank: number): W | undefined;
+  lastOf(rank: number): W | undefined;
   push(waiter: W): void;
   shift(): W | undefined;
   /** Takes out a caller that still waits, wherever it is. */
@@ -91,6 +95,13 @@ export function createLine<W extends Waiter>(): Line<W> {
     get last() {
       return inOrder.findLast(({ tail }) => tail !== undefined)?.tail as W | undefined;
     },
+    *fromFirst() {
+      for (const [rank, { head }] of inOrder.entries()) {
+        for (let waiter = head; waiter !== undefined; waiter = waiter.next) {
+          yield { rank, caller: waiter as W };
+        }
+      }
+    },
     *fromLast() {
       for (const { tail } of inOrder.toReversed()) {
         let waiter = tail;
@@ -102,6 +113,8 @@ export function createLine<W extends Waiter>(): Line<W> {
       }
     },
     sizeOf: (rank) => inOrder[rank]!.size,
+    firstOf: (rank) => inOrder[rank]!.head as W | undefined,
+    lastOf: (rank) => inOrder[rank]!.tail as W | undefined,
     push(waiter) {
       const queue = queues.get(waiter.priority)!;
       waiter.round = roundOf(queue, waiter);

@@ -1,6 +1,6 @@
 import { ClosedError, StoreUnavailableError } from "../../core/errors.ts";
 import { HORIZON_US } from "../../core/policy/limit-makers.ts";
-import { NO_PLACE, type Drawn, type Granted, type News } from "../../core/store.ts";
+import { isNone, NO_PLACE, type Drawn, type Granted, type News } from "../../core/store.ts";
 import type { BucketContext, PolicyNews } from "../known-policy.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import {
@@ -12,8 +12,9 @@ import {
   type Received,
 } from "./ask-times.ts";
 import { createDispatcher } from "./dispatch.ts";
-import { createLinePlaces, isNone, mostLeases, nextWishes } from "./draw-request.ts";
+import { createLinePlaces, mostLeases, nextWishes, type Wishes } from "./draw-request.ts";
 import { giveBack, refundUnused } from "./give-back.ts";
+import type { Arrival } from "./group-schedule.ts";
 import type { Caller, Group } from "./group.ts";
 import { slotsOf, type HeldSlot } from "./held-slots.ts";
 
@@ -87,6 +88,8 @@ export function createPacer(options: PacerOptions): Pacer {
   let heldGeneration = 0;
   let asking: Promise<void> | undefined;
   let isWorkDue = false;
+  /** Whether a free lease was offered since the last request left. */
+  let isOffered = false;
   let isClosed = false;
 
   /** Once per tick, so that all callers of one tick are drawn for together. */
@@ -110,9 +113,12 @@ export function createPacer(options: PacerOptions): Pacer {
   async function ask(nowMs: number): Promise<void> {
     askTimes.asked(nowMs);
     const thereAtMs = nowMs + times.leadMs;
-    const { groups, wishes } = nextWishes(schedule, linePlaces, thereAtMs);
+    const asked = nextWishes(schedule, linePlaces, thereAtMs, times.bucketUs);
+    const { groups, wishes } = asked;
     const { terms } = known;
     const leased = mostLeases(terms.limits, wishes);
+    const wasOffered = isOffered;
+    isOffered = false;
     const lease = leases.number(leased);
     try {
       const reply = await store.draw({
@@ -128,7 +134,8 @@ export function createPacer(options: PacerOptions): Pacer {
         leases: leased,
         isTry: false,
       });
-      receive(reply, groups, lease);
+      receive(reply, asked, lease);
+      if (wasOffered) passOn(reply, groups);
     } catch (error) {
       leases.releaseLost(lease, leased, groups);
       if (!waitsForStore || !(error instanceof StoreUnavailableError) || isClosed) failAll(error);
@@ -140,10 +147,11 @@ export function createPacer(options: PacerOptions): Pacer {
     work();
   }
 
-  /** `groups` are those that were asked for, `lease` is the number of the first lease that they could get. */
-  function receive(reply: Drawn, groups: readonly Group[], lease: number): void {
+  /** `lease` is the number of the first lease that the groups could get. */
+  function receive(reply: Drawn, asked: Wishes, lease: number): void {
+    const { groups } = asked;
     const received = times.read(reply);
-    askTimes.answered(reply, received);
+    askTimes.answered(reply, received, firstInLine(reply, asked));
     if (reply.generation !== heldGeneration) {
       forgetHeld();
       schedule.deferNone();
@@ -154,27 +162,57 @@ export function createPacer(options: PacerOptions): Pacer {
 
     known.confirm(version);
     let nextLease = lease;
+    const deferred = new Set<Group>();
     for (const [index, granted] of reply.granted.entries()) {
       const group = groups[index]!;
       const { hasLeases } = group.callTerms;
       const firstLease = hasLeases ? nextLease : 0;
       if (hasLeases) nextLease += granted.slotsUs.length;
-      take(group, granted, { ...received, firstLease, sentAtMs: reply.sentAtMs });
+      // What comes first of a group says when it is asked for again.
+      const isDeferred = deferred.has(group);
+      take(group, granted, { ...received, firstLease, sentAtMs: reply.sentAtMs, isDeferred });
+      if (granted.notBeforeUs > 0) deferred.add(group);
     }
     linePlaces.shared = reply.place;
+  }
+
+  /** The first call that waits for its turn, rather than for its key. */
+  function firstInLine({ granted }: Drawn, { groups, wishes }: Wishes): Arrival | undefined {
+    const index = granted.findIndex(
+      ({ slotsUs, run, notBeforeUs }, each) =>
+        notBeforeUs === 0 && slotsUs.length + (run?.count ?? 0) < wishes[each]!.wanted,
+    );
+    if (index === -1) return undefined;
+    const { rank } = wishes[index]!;
+    const caller = groups[index]!.line.firstOf(rank);
+    return caller && { rank, number: caller.number };
+  }
+
+  /** Another replica comes first by now: the lease that this one was woken for is that one's. */
+  function passOn({ granted, place: shared }: Drawn, groups: readonly Group[]): void {
+    for (const [index, { slotsUs, place: own }] of granted.entries()) {
+      const group = groups[index]!;
+      const waits = shared.leaseOrder > 0 || own.leaseOrder > 0;
+      if (group.callTerms.hasLeases && waits && slotsUs.length === 0) leases.passOn(group);
+    }
   }
 
   /** Takes in what one group was granted; `firstLease` is 0 if it has none. */
   function take(
     group: Group,
     granted: Granted,
-    drawn: Received & { readonly firstLease: number; readonly sentAtMs: number },
+    drawn: Received & {
+      readonly firstLease: number;
+      readonly sentAtMs: number;
+      readonly isDeferred: boolean;
+    },
   ): void {
-    const { arrivedMs, offsetMs, isStale, firstLease } = drawn;
+    const { isDeferred, arrivedMs, offsetMs, isStale, firstLease } = drawn;
     if (granted.refusal !== undefined) dispatcher.refuse(group, granted.refusal);
     if (!isStale) dispatcher.hold(group, granted, drawn);
     const { bindsAt, place } = granted;
-    schedule.answered(group, { untilMs: keyTimeMs(granted, drawn), arrivedMs, bindsAt });
+    const untilMs = keyTimeMs(granted, drawn);
+    if (!isDeferred) schedule.answered(group, { untilMs, arrivedMs, bindsAt });
     linePlaces.keep(group.limitedKey, place);
     const roomInMs = group.notBeforeMs - arrivedMs;
     if (roomInMs > 0) dispatcher.sendAway(group, roomInMs);
@@ -279,6 +317,7 @@ export function createPacer(options: PacerOptions): Pacer {
       dispatcher.forget(key);
     },
     askAgain(key, news) {
+      if (news === "lease") isOffered = true;
       if (key === undefined) askTimes.retryNow();
       else schedule.wake(key);
       // A lease of the bucket is of no use to calls that their own key defers.

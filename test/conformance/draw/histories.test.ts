@@ -63,6 +63,11 @@ function policyOf(kinds: readonly string[], most: number): fc.Arbitrary<Policy> 
 
 const key = fc.constantFrom("a", "b");
 const seldom = fc.nat(9).map((each) => each === 0);
+/** About when the clock starts, and later. */
+const since = fc
+  .oneof(fc.nat(60_000), fc.nat(9_000_000))
+  .map((each) => 1_790_000_000_000_000 + each);
+const sinces = fc.oneof(fc.constant([0, 0, 0] as const), fc.tuple(since, since, since));
 const wanted: fc.Arbitrary<Wanted> = fc.record(
   {
     wanted: fc.oneof(fc.integer({ min: 1, max: 6 }), fc.integer({ min: 1, max: 300 })),
@@ -71,6 +76,7 @@ const wanted: fc.Arbitrary<Wanted> = fc.record(
     priority: fc.constantFrom(...PRIORITIES),
     drewElsewhere: seldom,
     startsFull: seldom,
+    sincesUs: sinces,
   },
   { requiredKeys: ["wanted", "cost"] },
 );
@@ -152,8 +158,10 @@ const plainStep = fc.oneof(
       wishes: fc
         .record({
           wanted: fc.integer({ min: 1, max: 300 }),
+          priority: fc.constantFrom(...PRIORITIES),
           drewElsewhere: seldom,
           startsFull: seldom,
+          sincesUs: sinces,
         })
         .map((each) => [each]),
     }),

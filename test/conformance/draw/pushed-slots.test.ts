@@ -103,8 +103,9 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     await filler.drawAll([{ key: "x", wanted: 1 }]);
     await filler.settle(pinned.clock.nowUs(), { calls: 24 }, "x");
     await first.drawAll([{ key: "x", wanted: 1 }]);
+    pinned.clock.advanceMs(1);
     await second.drawAll([{ key: "x", wanted: 1 }]);
-    pinned.clock.advanceMs(24.5);
+    pinned.clock.advanceMs(23.5);
 
     const before = await second.drawAll([{ key: "x", wanted: 1 }]);
     const inTurn = await first.drawAll([{ key: "x", wanted: 1 }]);

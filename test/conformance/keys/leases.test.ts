@@ -265,7 +265,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
 
     const [, behind] = (await waiter!.drawAll([{ wanted: 50 }, { wanted: 1, key: "k" }])).granted;
 
-    expect(waiting!.place.sinceUs).toBeGreaterThan(0);
+    expect(waiting!.place.leaseOrder).toBeGreaterThan(0);
     expect(behind!.place).toEqual(waiting!.place);
   });
 

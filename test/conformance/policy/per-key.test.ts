@@ -1,4 +1,6 @@
 import { describe, expect, it } from "vitest";
+import { RANKS } from "../../../src/core/options.ts";
+import { orderOf } from "../../../src/core/draw/turns.ts";
 import {
   concurrency,
   leakyBucket,
@@ -228,17 +230,17 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     const pinned = open();
     const policy = policyOf({ perKey: { limits: [concurrency(1)] } });
     const [holding, waiting] = [askerOf(pinned, policy, "h"), askerOf(pinned, policy, "w")];
-    const sinceUs = async (asker: typeof waiting): Promise<number> =>
-      (await asker.drawAll([{ key: "k", wanted: 1 }])).granted[0]!.place.sinceUs;
-    await sinceUs(holding);
+    const leaseOrder = async (asker: typeof waiting): Promise<number> =>
+      (await asker.drawAll([{ key: "k", wanted: 1 }])).granted[0]!.place.leaseOrder;
+    await leaseOrder(holding);
     pinned.clock.advanceMs(10);
 
-    const before = await sinceUs(waiting);
+    const before = await leaseOrder(waiting);
     await waiting.steer({ do: "pause", durationUs: 60_000_000 });
     pinned.clock.advanceMs(600);
-    const during = await sinceUs(waiting);
+    const during = await leaseOrder(waiting);
 
-    expect(before).toBe(pinned.clock.nowUs() - 600_000);
+    expect(before).toBe(orderOf(RANKS.normal, pinned.clock.nowUs() - 600_000));
     expect(during).toBe(before);
   });
 

@@ -29,6 +29,9 @@ const wish: Wish = {
   costs: [1],
   wanted: 1,
   rank: 0,
+  sinceUs: 0,
+  nextSinceUs: 0,
+  lastSinceUs: 0,
   place: NO_PLACE,
 };
 const request: DrawRequest = {

@@ -28,6 +28,8 @@ export interface Wanted {
   readonly drewElsewhere?: boolean;
   /** A bucket that was lost starts full. */
   readonly startsFull?: boolean;
+  /** Since when the first, the second and the last of the calls wait; unless given, since they were first asked for. */
+  readonly sincesUs?: readonly [number, number, number];
 }
 
 /** Draws from a store as a pacer does: it remembers what it was told last. */
@@ -69,6 +71,7 @@ export function createAsker(
   let last: DrawReply | undefined;
   let lease = 1;
   const places = new Map<string, Place>();
+  const waitsSinceUs = new Map<string, number>();
 
   const terms = (): DrawRequest["terms"] => ({ limits, shares, text, version });
   const about = (key: string | undefined): ScopeRequest => ({
@@ -78,7 +81,16 @@ export function createAsker(
     keyLimits: keyLimitsOf(policy, key),
   });
 
-  function wishOf({ wanted, cost = 1, key, priority = "normal" }: Wanted): Wish {
+  /** Calls that are asked for again have waited since they were asked for first, or since others of them were served. */
+  function noteWaits(wishes: readonly Wish[], { nowUs, granted }: DrawReply): void {
+    for (const [index, { name, wanted }] of wishes.entries()) {
+      const count = slotsOf({ granted } as DrawReply, index).length;
+      if (count === wanted) waitsSinceUs.delete(name);
+      else if (count > 0 || !waitsSinceUs.has(name)) waitsSinceUs.set(name, nowUs);
+    }
+  }
+
+  function wishOf({ wanted, cost = 1, key, priority = "normal", sincesUs }: Wanted): Wish {
     const keyLimits = keyLimitsOf(policy, key);
     const byUnit: Readonly<Record<string, number>> =
       typeof cost === "number" ? { calls: cost } : cost;
@@ -88,6 +100,8 @@ export function createAsker(
     const wishName = `${key ?? ""} ${costs.join(" ")}`;
     const rank = RANKS[priority];
     const place = places.get(key ?? "") ?? NO_PLACE;
+    const askedUs = waitsSinceUs.get(wishName) ?? 0;
+    const [sinceUs, nextSinceUs, lastSinceUs] = sincesUs ?? [askedUs, askedUs, askedUs];
     const isLimited = key !== undefined && keyLimits.length > 0;
     return {
       name: wishName,
@@ -96,6 +110,9 @@ export function createAsker(
       costs,
       wanted,
       rank,
+      sinceUs,
+      nextSinceUs,
+      lastSinceUs,
       place,
     };
   }
@@ -127,6 +144,7 @@ export function createAsker(
     }
     if (isTry) return reply;
     last = reply;
+    noteWaits(wishes, reply);
     for (const [index, granted] of reply.granted.entries()) {
       if (wishes[index]!.key !== undefined) places.set(wishes[index]!.key, granted.place);
     }

@@ -5,6 +5,30 @@ import type { PinnedStore } from "./store-kinds.ts";
 /** What each asker got: its slots, in µs. */
 export type Grants = readonly (readonly number[])[];
 
+/** The calls of one kind that wait in one process: for each that leaves, another comes. */
+class Backlog {
+  /** Since when each waits, in µs; the slots of those that are about to leave. */
+  readonly #waiting: number[];
+  #held: number[] = [];
+
+  constructor(size: number, nowUs: number) {
+    this.#waiting = Array.from({ length: size }, () => nowUs);
+  }
+
+  wish(nowUs: number): Pick<Wanted, "wanted" | "sincesUs"> {
+    this.#waiting.push(...this.#held.filter((slotUs) => slotUs <= nowUs).sort((a, b) => a - b));
+    this.#held = this.#held.filter((slotUs) => slotUs > nowUs);
+    const [first = nowUs, second = first] = this.#waiting;
+    const sincesUs = [first, second, this.#waiting.at(-1) ?? first] as const;
+    return { wanted: Math.max(1, this.#waiting.length), sincesUs };
+  }
+
+  take(slotsUs: readonly number[]): void {
+    this.#waiting.splice(0, slotsUs.length);
+    this.#held.push(...slotsUs);
+  }
+}
+
 /**
  * Lets askers with an endless backlog draw for a while of simulated time: each
  * comes back when its turn comes, and asks for as many slots as it lacks.
@@ -17,13 +41,14 @@ export async function simulate(
   const endUs = clock.nowUs() + forMs * 1_000;
   const grants: number[][] = askers.map(() => []);
   const nextUs = askers.map(() => clock.nowUs());
+  const backlogs = askers.map(() => new Backlog(backlog, clock.nowUs()));
   for (;;) {
     const first = nextUs.indexOf(Math.min(...nextUs));
     if (nextUs[first]! > endUs) return grants;
     clock.set(Math.max(clock.nowUs(), nextUs[first]!));
-    const held = grants[first]!.filter((slotUs) => slotUs > clock.nowUs()).length;
-    const reply = await askers[first]!.draw(Math.max(1, backlog - held));
+    const reply = await askers[first]!.drawAll([backlogs[first]!.wish(clock.nowUs())]);
     grants[first]!.push(...slotsOf(reply));
+    backlogs[first]!.take(slotsOf(reply));
     const waitUs = reply.place.turnUs === 0 ? 1_000 : reply.place.turnUs - reply.nowUs;
     nextUs[first] = clock.nowUs() + Math.min(waitUs, LONGEST_ASK_GAP_US);
   }
@@ -52,14 +77,22 @@ export async function simulateParties(
   const endUs = clock.nowUs() + forMs * 1_000;
   const grants: Grant[] = [];
   const nextUs = parties.map(() => clock.nowUs());
+  const backlogs = parties.map(({ wishes }) =>
+    wishes.map(({ wanted }) => new Backlog(wanted, clock.nowUs())),
+  );
   for (;;) {
     const by = nextUs.indexOf(Math.min(...nextUs));
     if (nextUs[by]! > endUs) return grants;
     clock.set(Math.max(clock.nowUs(), nextUs[by]!));
     const { asker, wishes } = parties[by]!;
-    const reply = await asker.drawAll(wishes);
+    const asked = wishes.map((wish, index) => ({
+      ...wish,
+      ...backlogs[by]![index]!.wish(clock.nowUs()),
+    }));
+    const reply = await asker.drawAll(asked);
     for (const wish of wishes.keys()) {
       for (const slotUs of slotsOf(reply, wish)) grants.push({ slotUs, by, wish });
+      backlogs[by]![wish]!.take(slotsOf(reply, wish));
     }
     const named = [reply.place.turnUs, ...reply.granted.map(({ notBeforeUs }) => notBeforeUs)];
     const due = named.filter((us) => us > 0);

@@ -7,7 +7,7 @@ import { slotOfRun } from "../../../src/core/store.ts";
 import { createReferenceBucket } from "../../support/draws/reference-bucket.ts";
 
 const START_US = 1_790_000_000_000_123;
-const drawer: Drawer = { asker: "a", nowUs: START_US, sinceUs: 0, lease: 1 };
+const drawer: Drawer = { asker: "a", nowUs: START_US, order: 0, lease: 1 };
 
 const anyLimit: fc.Arbitrary<Limit> = fc
   .record({

@@ -27,7 +27,7 @@ function setUp({ isWaiting = true, leadMs = 0 } = {}) {
   const answer = (place: Partial<Place> = {}): void => {
     const arrivedMs = performance.now();
     const reply = { nowUs: arrivedMs * 1_000, place: { ...NO_PLACE, ...place } } as Drawn;
-    askTimes.answered(reply, { arrivedMs, offsetMs: 0, isStale: false });
+    askTimes.answered(reply, { arrivedMs, offsetMs: 0, isStale: false }, undefined);
   };
   return { askTimes, group, nextInMs, answer };
 }
@@ -73,7 +73,7 @@ describe("a process asks", () => {
 
   it.each([
     ["whose turn is far off", { turnUs: 60_000_000 }],
-    ["that waits for a lease", { sinceUs: 1 }],
+    ["that waits for a lease", { leaseOrder: 1 }],
   ])("every half second in a place %s", (_which, place) => {
     const { nextInMs, answer } = setUp();
 

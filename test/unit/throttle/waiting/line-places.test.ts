@@ -2,8 +2,8 @@ import { expect, it } from "vitest";
 import { NO_PLACE } from "../../../../src/core/store.ts";
 import { createLinePlaces } from "../../../../src/throttle/waiting/draw-request.ts";
 
-const turn = { turnUs: 5, turnName: "2 1 a", sinceUs: 0 };
-const wait = { turnUs: 0, turnName: "", sinceUs: 7 };
+const turn = { turnUs: 5, turnName: "2 1 a", leaseOrder: 0 };
+const wait = { turnUs: 0, turnName: "", leaseOrder: 7 };
 
 it.each([turn, wait])("keeps the place of a key that is waited for: %j", (place) => {
   const places = createLinePlaces();
@@ -30,8 +30,8 @@ it("keeps nothing of a key in which nothing is waited for any more", () => {
 it("forgets turns, but not since when a lease is waited for", () => {
   const places = createLinePlaces();
   places.keep("a", turn);
-  places.keep("b", { ...turn, sinceUs: 7 });
-  places.shared = { ...turn, sinceUs: 7 };
+  places.keep("b", { ...turn, leaseOrder: 7 });
+  places.shared = { ...turn, leaseOrder: 7 };
 
   places.forgetTurns();
 

@@ -43,7 +43,7 @@ it.each([
   },
 );
 
-it("lets an urgent call wait for an interval of its key and a horizon at most, whoever else calls for it", async () => {
+it("lets an urgent call wait for an interval of its key and two horizons at most, whoever else calls for it", async () => {
   const store = createMemoryStore();
   const options = { rate: "20/s", perKey: { rate: "5/s" } };
   const open = () => createTestBucket(options, { store }).bucket;
@@ -67,6 +67,7 @@ it("lets an urgent call wait for an interval of its key and a horizon at most, w
   await advance(90_000);
   await Promise.all([...calling, urgent]);
 
-  expect(Math.max(...waitedMs)).toBeLessThanOrEqual(300);
+  // The key's last slot may be a horizon ahead, and so may the shared slots that others have by then.
+  expect(Math.max(...waitedMs)).toBeLessThanOrEqual(400);
   for (const bucket of [...buckets, own]) await bucket.close();
 });

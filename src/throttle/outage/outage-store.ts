@@ -206,9 +206,14 @@ function createRunningLeases(): RunningLeases {
       if (leases === 0) return;
       let lease = first;
       for (const [index, { slotsUs }] of granted.entries()) {
-        const { key, keyLimits } = wishes[index]!;
-        if (![...terms.limits, ...keyLimits].some(isLeased)) continue;
-        for (const _slot of slotsUs) running.set(lease++, { giver, key });
+        const { key, keyLimits, costs } = wishes[index]!;
+        const limits = [...terms.limits, ...keyLimits];
+        if (!limits.some(isLeased)) continue;
+        const areHeld = limits.some((limit, at) => isLeased(limit) && costs[at]! > 0);
+        for (const _slot of slotsUs) {
+          if (areHeld) running.set(lease, { giver, key });
+          lease += 1;
+        }
       }
     },
     remove(leases) {

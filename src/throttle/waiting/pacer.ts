@@ -156,9 +156,9 @@ export function createPacer(options: PacerOptions): Pacer {
     let nextLease = lease;
     for (const [index, granted] of reply.granted.entries()) {
       const group = groups[index]!;
-      const { hasLeases } = group.callTerms;
+      const { hasLeases, areNumbered } = group.callTerms;
       const firstLease = hasLeases ? nextLease : 0;
-      if (hasLeases) nextLease += granted.slotsUs.length;
+      if (areNumbered) nextLease += granted.slotsUs.length;
       take(group, granted, { ...received, firstLease, sentAtMs: reply.sentAtMs });
     }
     linePlaces.shared = reply.place;
@@ -266,6 +266,8 @@ export function createPacer(options: PacerOptions): Pacer {
     wait(caller) {
       if (isClosed) return caller.fail(new ClosedError(`Bucket "${bucket}"`));
       dispatcher.enter(caller);
+      // Others here may wait for the very lease that this caller's job holds: it does not wait for their turn.
+      if (caller.isUnderWay) askTimes.retryNow();
       workSoon();
     },
     leave(caller) {

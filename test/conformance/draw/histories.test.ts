@@ -71,6 +71,7 @@ const wanted: fc.Arbitrary<Wanted> = fc.record(
     priority: fc.constantFrom(...PRIORITIES),
     drewElsewhere: seldom,
     startsFull: seldom,
+    isUnderWay: seldom,
   },
   { requiredKeys: ["wanted", "cost"] },
 );

@@ -21,7 +21,7 @@ export interface JobSlot {
   readonly slot: DrawnSlot;
   readonly drawnFor: JobCall;
   /** On `performance.now()`; from then on the slot is stale, and a call draws one of its own. */
-  readonly staleAtMs: number;
+  staleAtMs: number;
   isUsed: boolean;
   /** The slot that its first call got, if that is another: what the call came to is of that one. */
   leftOn: Slot | undefined;
@@ -70,6 +70,17 @@ export function endJobSlot({ bucket }: JobSlot): void {
 export function jobSlotInHand(bucket: object): JobSlot | undefined {
   const hand = inHand.getStore();
   return hand === undefined || hand.isUsed || hand.bucket !== bucket ? undefined : hand;
+}
+
+/**
+ * Called before the call of a handler waits for anything else than its bucket: whoever it waits for may wait for the
+ * lease of its job. That goes back, and the call draws another.
+ */
+export function giveLeaseInHandBack(bucket: object): void {
+  const hand = jobSlotInHand(bucket);
+  if (hand === undefined || !hand.slot.hasLease) return;
+  hand.slot.release();
+  hand.staleAtMs = -Infinity;
 }
 
 /** The slot that a call leaves on, drawn for its job: for the call's own key, and with what was drawn beyond it. */

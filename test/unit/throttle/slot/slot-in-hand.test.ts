@@ -244,6 +244,18 @@ describe("a job that holds the only lease", () => {
     expect((await booked(bucket))[0]).toBe(2);
   });
 
+  it("does not wait for it behind a call that has the only place of its throttled function", async () => {
+    const { bucket, run } = await start(leased);
+    const call = bucket.throttled(async () => "done", { concurrency: 1 });
+    const other = call();
+
+    const own = run(() => call());
+    await vi.advanceTimersByTimeAsync(1_000);
+
+    expect(await Promise.all([other, own])).toEqual(["done", "done"]);
+    expect(await booked(bucket)).toEqual([2, 0, 0]);
+  });
+
   it("keeps that lease while its call runs, and no second one", async () => {
     const { bucket, slot, run } = await start({ limits: [...COUNTED, concurrency(2)] });
 

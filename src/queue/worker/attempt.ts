@@ -36,13 +36,14 @@ export async function runAttempt<Data, Result>(
   const { queue, bucket, schema, logger } = worker;
   const { stored, job, context, slot } = attempt;
   const { cost } = job;
-  // Undefined where no call can leave on it.
-  const hand = mayBeCalled(bucket, slot) ? jobSlotOf({ bucket, slot }, job) : undefined;
+  /** Undefined until the handler runs, and where it makes no calls. */
+  let hand: JobSlot | undefined;
   context.begin(stored, slot);
   if (slot.hasLease) abortOnLeaseLost(slot, context);
   let result: HandlerResult<Result>;
   try {
     const checked = schema === undefined ? job : await withCheckedData(schema, job);
+    if (mayBeCalled(bucket, slot)) hand = jobSlotOf({ bucket, slot }, job);
     result = await run(worker, { job: checked, context, hand });
     if (isRetryAfter(result) || isDiscard(result)) throw result;
   } catch (thrown) {

@@ -9,7 +9,8 @@
                     probes: { key, whether its slot came at once } of probes that have started,
                     woken: keys that may have room again, "*" for all }
   Reply for each job that arrived: 0 it was not fed, 1 it was, 2 it is a probe (let out alone, to see if there is room);
-        then how many are parked, and ms until the next lane that is aside comes back (-1: none is)
+        then how many are parked, ms until the next lane that is aside comes back (-1: none is), and how many jobs
+        workers hold
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes
@@ -50,4 +51,5 @@ if lanes.is_changed then close_lanes(lanes) end
 reply[#reply + 1] = lanes.parked
 local next_due = redis.call('ZRANGE', lanes.blocked, 0, 0, 'WITHSCORES')
 reply[#reply + 1] = next_due[2] and math.max(0, tonumber(next_due[2]) - lanes.now_ms) or -1
+reply[#reply + 1] = redis.call('LLEN', ARGV[1] .. 'active')
 return reply

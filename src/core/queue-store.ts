@@ -35,6 +35,8 @@ export interface Fed {
   readonly parked: number;
   /** Ms until the next lane that is aside comes back; undefined if none does. */
   readonly nextMs: number | undefined;
+  /** How many jobs workers hold, of all kinds. */
+  readonly active: number;
 }
 
 /** The jobs that a worker has fetched and not started. */
@@ -128,6 +130,10 @@ export interface QueueConnection<Client> {
   /** Resolves with the answer of Redis; rejects if it takes longer than `timeoutMs`. A late answer is dropped. */
   inTime<Answer>(timeoutMs: number, question: Promise<Answer>): Promise<Answer>;
   isReady(): boolean;
+  /** Calls back each time that Redis can be used again. */
+  onReady(listener: () => void): void;
+  /** Looks less often whether Redis is still there while `mayRest` says so. */
+  restWhile(mayRest: () => boolean): void;
   /** The lanes of queues, on this connection. */
   readonly lanes: LaneStore;
   /** Removes the done jobs of a queue that are no longer kept. */

@@ -3,7 +3,7 @@ import { draw } from "../core/draw/draw.ts";
 import { giveBack, settle } from "../core/draw/give-back.ts";
 import { releaseLeases, renewLeases } from "../core/draw/leases.ts";
 import { closedUntilUs } from "../core/draw/place.ts";
-import { drainedAtUs } from "../core/draw/scope.ts";
+import { drainedAtUs, type Scope } from "../core/draw/scope.ts";
 import { peek, steer } from "../core/draw/steer.ts";
 import { addResets } from "../core/limits/calendar-windows.ts";
 import { countLeases, type Leases } from "../core/limits/concurrency.ts";
@@ -29,16 +29,13 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
     sweepAtUs = now + SWEEP_EVERY_US;
     for (const [bucket, state] of states) {
       for (const [key, scope] of state.keys) {
-        const isHeld = [...scope.kept.values()].some(
-          (kept) => countLeases(kept as Leases, now) > 0,
-        );
-        const idleSinceUs = drainedAtUs(scope, scope.lastUs);
-        if (!isHeld && now > idleSinceUs + KEEP_KEY_US) state.keys.delete(key);
+        if (now > usedUntilUs(scope, now) + KEEP_KEY_US) state.keys.delete(key);
       }
+      // Those of its keys are its own: what one of them still needs, the bucket does.
       const scopes = [state.shared, ...state.keys.values()];
+      const usedUs = Math.max(state.clockUs, ...scopes.map((scope) => usedUntilUs(scope, now)));
       const isKept = state.isOverride || scopes.some((scope) => closedUntilUs(scope) > now);
-      const idleUs = now - Math.max(state.clockUs, drainedAtUs(state.shared, state.clockUs));
-      if (idleUs > (isKept ? KEEP_OVERRIDE_US : KEEP_US)) states.delete(bucket);
+      if (now - usedUs > (isKept ? KEEP_OVERRIDE_US : KEEP_US)) states.delete(bucket);
     }
   }
 
@@ -89,6 +86,12 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
       wakes.clear();
     },
   };
+}
+
+/** Until when a scope holds something back, or a call holds a lease of it: now or later if one does. */
+function usedUntilUs(scope: Scope, now: number): number {
+  const isHeld = [...scope.kept.values()].some((kept) => countLeases(kept as Leases, now) > 0);
+  return isHeld ? now : drainedAtUs(scope, scope.lastUs);
 }
 
 function monotonicUs(): number {

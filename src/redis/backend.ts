@@ -9,6 +9,7 @@ import type { BreakerOptions } from "./breaker.ts";
 import { createRedisStore } from "./bucket-store.ts";
 import { connect, isCluster, type ConnectionUse, type RedisInput } from "./connection.ts";
 import { retryScripts } from "./ioredis/for-bullmq.ts";
+import { restWhile } from "./ioredis/silent-servers.ts";
 import { untilReady } from "./ioredis/readiness.ts";
 import { withTimeout } from "./ioredis/time-limit.ts";
 import { createRedisLanes } from "./queue-store.ts";
@@ -66,6 +67,9 @@ function isList(redis: BackendOptions["redis"]): redis is readonly string[] {
   return Array.isArray(redis);
 }
 
+/** A worker at rest fetches every 5 s, and the answers show that Redis is there. */
+const PING_AT_REST_MS = 6_000;
+
 function connectForQueue(
   server: RedisInput,
   use: ConnectionUse,
@@ -78,6 +82,8 @@ function connectForQueue(
     untilReady: (ms) => untilReady(client, ms),
     inTime: (ms, answer) => withTimeout(ms, answer, () => new Error("no answer in time")),
     isReady: () => client.status === "ready",
+    onReady: (listener) => void client.on("ready", listener),
+    restWhile: (mayRest) => restWhile(client, { mayRest, pingAfterMs: PING_AT_REST_MS }),
     lanes: createRedisLanes(client, prefix),
     async forgetDone(queue, { most, forMs }) {
       while (await runScript(client, jobsForget, { prefix, queue, most, forMs }));

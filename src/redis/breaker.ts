@@ -1,11 +1,12 @@
 /**
- * Breakers: a server that does not answer is left alone until it answers a probe. Each server has one, so that a
- * cluster goes on with the nodes that answer.
+ * Breakers: a server that does not answer, or refuses what it is asked, is left alone until it takes a probe. Each
+ * server has one, so that a cluster goes on with the nodes that answer.
  */
 
 import slotOf from "cluster-key-slot";
 import type { Cluster, Redis } from "ioredis";
 import { wordsOf } from "../core/describe.ts";
+import { isReply } from "../core/errors.ts";
 import type { StoreEvent } from "../core/events.ts";
 import type { Logger } from "../core/logger.ts";
 import { isCluster } from "./connection.ts";
@@ -24,17 +25,23 @@ export interface BreakerOptions {
  * The breaker of one server.
  *
  * - closed: requests pass; `failures` failures in a row open it.
- * - open: requests fail at once. A probe is sent every `probeMs`, and as soon as a connection is ready again.
+ * - open: requests fail at once. A probe is sent every `probeMs`, and as soon as a connection is ready again. A server
+ *   that refused is probed after a second, then less and less often: it is there, and may take requests at any time.
  * - probing: requests fail at once; the probe's answer closes the breaker, its failure opens it again.
  *
  * After it was closed by a probe, the first failure opens it again.
  */
 export interface Breaker {
   readonly isOpen: boolean;
+  /** What the server answered to the last request that failed, if it answered. */
+  readonly refusal: Error | undefined;
   /** A request was answered in time. */
   succeed(): void;
-  /** A request that was sent at `sentAtMs` of `performance.now()` was not: a time-out, or a lost connection. */
-  fail(sentAtMs: number): void;
+  /**
+   * A request that was sent at `sentAtMs` of `performance.now()` was not: a time-out, or a lost connection. Or it was
+   * refused all that time.
+   */
+  fail(sentAtMs: number, refusal?: Error): void;
   /** A connection is ready again, which is a reason to probe at once. */
   ready(): void;
   /** Ends the probes. */
@@ -49,13 +56,14 @@ type State =
 
 const FAILURES = 3;
 const PROBE_MS = 30_000;
+const REFUSED_PROBE_MS = 1_000;
 /** Replicas that lost Redis at one moment do not probe at one moment. */
 const JITTER = 0.25;
 
 export function createBreaker(
   { failures: most = FAILURES, probeMs = PROBE_MS }: BreakerOptions,
   parts: {
-    /** Sends the server a command that costs it nothing; rejects in time. */
+    /** Sends the server a write that changes nothing, since a server that refuses writes answers reads; rejects in time. */
     readonly probe: () => Promise<unknown>;
     readonly onChange: (state: "up" | "down") => void;
   },
@@ -65,9 +73,14 @@ export function createBreaker(
   let failedAtMs = -Infinity;
   /** Whether a request was answered since a probe closed it; if not, a connection alone is no reason to probe again. */
   let isProven = true;
+  let refusal: Error | undefined;
+  /** How often a server that refused has been probed since a request was answered. */
+  let refusedProbes = 0;
 
   function open(): void {
-    const delayMs = probeMs * (1 - JITTER + 2 * JITTER * Math.random());
+    const refusedMs = REFUSED_PROBE_MS * 2 ** refusedProbes;
+    const everyMs = refusal === undefined ? probeMs : Math.min(probeMs, refusedMs);
+    const delayMs = everyMs * (1 - JITTER + 2 * JITTER * Math.random());
     const timer = setTimeout(() => void probe(), delayMs);
     timer.unref();
     state = { is: "open", timer };
@@ -75,9 +88,13 @@ export function createBreaker(
 
   async function probe(): Promise<void> {
     state = { is: "probing" };
+    if (refusal !== undefined) refusedProbes += 1;
     const isAnswered = await parts.probe().then(
       () => true,
-      () => false,
+      (error: unknown) => {
+        refusal = isReply(error) ? error : undefined;
+        return false;
+      },
     );
     if (state.is !== "probing") return;
     if (!isAnswered) return open();
@@ -90,13 +107,18 @@ export function createBreaker(
     get isOpen() {
       return state.is === "open" || state.is === "probing";
     },
+    get refusal() {
+      return refusal;
+    },
     succeed() {
       isProven = true;
+      refusedProbes = 0;
       if (state.is === "closed" && state.failures > 0) state = { is: "closed", failures: 0 };
     },
-    fail(sentAtMs) {
+    fail(sentAtMs, refused) {
       if (state.is !== "closed" || sentAtMs < failedAtMs) return;
       failedAtMs = performance.now();
+      refusal = refused;
       const failures = state.failures + 1;
       if (failures < most) {
         state = { is: "closed", failures };
@@ -147,23 +169,26 @@ export function createBreakers(redis: Redis | Cluster, options: BreakersOptions)
 
   function create(server: string, bucket: string): ServerBreaker {
     const breaker = createBreaker(options.breaker, {
-      // It fails at once while there is no connection.
+      // It fails at once while there is no connection. No key has this name; one that is full still takes it.
       probe: () =>
-        withTimeout(timeoutMs, redis.exists(keyOf(bucket)), () => new Error("no answer")),
+        withTimeout(timeoutMs, redis.del(`${keyOf(bucket)}:probe`), () => new Error("no answer")),
       onChange(state) {
-        const met = state === "down" ? lastError() : undefined;
+        const { refusal } = breaker;
+        const met = state === "down" ? (refusal ?? lastError()) : undefined;
         const reason = met && wordsOf(met);
         const why = reason === undefined ? "" : `: ${reason}`;
+        const failed = refusal === undefined ? "has failed repeatedly" : "refuses requests";
+        const until = refusal === undefined ? "answers" : "takes one";
         const news =
           state === "up"
             ? "answers again"
-            : `has failed repeatedly; only probes are sent until it answers${why}`;
+            : `${failed}; only probes are sent until it ${until}${why}`;
         logger.warn({ server, state }, `Redis at ${server} ${news}.`);
-        if (state === "down") reconnect(connectionTo(redis, server));
+        if (state === "down" && refusal === undefined) reconnect(connectionTo(redis, server));
         onChange({ state, server, reason });
       },
     });
-    return Object.assign(breaker, { server });
+    return Object.defineProperty(breaker, "server", { value: server }) as ServerBreaker;
   }
 
   redis.on("ready", () => {

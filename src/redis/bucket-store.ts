@@ -103,6 +103,7 @@ export function createRedisStore(options: RedisStoreOptions): Store {
 
   return {
     async draw(request) {
+      notifications.used();
       try {
         return await requests.send(request.bucket, drawAgain(request));
       } catch (error) {

@@ -32,6 +32,8 @@ export type ConnectionUse = "store" | "subscriber" | "producer" | "worker";
 const SILENCE_MS = 5_000;
 /** BullMQ blocks for at most this long, on copies of our connections. */
 const LONGEST_BLOCK_MS = 10_000;
+/** Until then, the end of a block shows that the server is there. */
+const PING_BLOCKED_MS = LONGEST_BLOCK_MS + 1_000;
 
 /** A connection of Sluice's own, with the settings and patches that its use demands. */
 export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster {
@@ -71,12 +73,12 @@ function allowBlocking(client: Redis | Cluster): void {
   adoptCopies(client, (copy) => {
     keepConnecting(copy);
     retryInfo(copy, reported);
-    boundBlocking(copy, LONGEST_BLOCK_MS + SILENCE_MS);
+    boundBlocking(copy, LONGEST_BLOCK_MS + SILENCE_MS, PING_BLOCKED_MS);
   });
 }
 
-function boundBlocking(client: Redis | Cluster, silenceMs: number): void {
-  dropSilentServers(client, silenceMs);
+function boundBlocking(client: Redis | Cluster, silenceMs: number, pingAfterMs?: number): void {
+  dropSilentServers(client, silenceMs, pingAfterMs);
   rejectWhenClosed(client);
 }
 

@@ -1,6 +1,7 @@
 /** What replicas publish to each other: a lease is free for an asker, or something of a bucket has changed. */
 import type { Cluster, Redis } from "ioredis";
 import type { Wake } from "../core/store.ts";
+import { restWhile } from "./ioredis/silent-servers.ts";
 import { changesChannel } from "./scripts/bucket.ts";
 import { wakeChannel } from "./scripts/leases.ts";
 
@@ -8,12 +9,17 @@ import { wakeChannel } from "./scripts/leases.ts";
 export interface Notifications {
   /** Calls `wake` with each message for this asker, and with each change, until closed. */
   listen(asker: string, wake: Wake): void;
+  /** Called at each draw: while there are none, the subscriptions are checked seldom. */
+  used(): void;
   close(): void;
 }
 
 const RETRY_MS = 500;
 /** How often the subscriptions are checked; an answer may take as long. */
 const CHECK_MS = 5_000;
+/** While nobody draws, one check of so many is made: no call waits for a message then. */
+const CHECKS_AT_REST = 6;
+const PING_AT_REST_MS = 20_000;
 
 /**
  * Subscribes to the channels of askers, on one connection that `connect` makes when the first asker listens. A lost
@@ -21,8 +27,8 @@ const CHECK_MS = 5_000;
  *
  * ioredis subscribes again after each reconnect, but forgets what Redis refuses then, and what was sent while it asked
  * whether the server is ready; and the connection on which a cluster's client is subscribed may be dead, or missing.
- * So all channels are subscribed to again whenever the connection is ready, and every {@link CHECK_MS}, which changes
- * nothing where all is well. A connection on which that is refused or not answered is replaced.
+ * So all channels are subscribed to again whenever the connection is ready, and every {@link CHECK_MS} in which somebody
+ * draws, which changes nothing where all is well. A connection on which that is refused or not answered is replaced.
  */
 export function createNotifications(connect: () => Redis | Cluster, prefix: string): Notifications {
   const changes = changesChannel(prefix);
@@ -32,6 +38,10 @@ export function createNotifications(connect: () => Redis | Cluster, prefix: stri
   let checking: NodeJS.Timeout | undefined;
   let isAnswered = true;
   let isClosed = false;
+  let isUsed = false;
+  /** Whether nobody has drawn for a while, and how many checks in a row were left out since. */
+  let isResting = false;
+  let leftOut = 0;
 
   function channels(): string[] {
     return [changes, ...wakes.keys()];
@@ -53,7 +63,8 @@ export function createNotifications(connect: () => Redis | Cluster, prefix: stri
       if (opened === redis) opened.subscribe(...channels()).catch(() => undefined);
     });
     isAnswered = true;
-    checking ??= setInterval(check, CHECK_MS).unref();
+    restWhile(opened, { mayRest: () => isResting, pingAfterMs: PING_AT_REST_MS });
+    checking ??= setInterval(checkIfUsed, CHECK_MS).unref();
     return opened;
   }
 
@@ -64,6 +75,13 @@ export function createNotifications(connect: () => Redis | Cluster, prefix: stri
         if (on === redis) subscribe(on, channel);
       }, RETRY_MS).unref();
     });
+  }
+
+  function checkIfUsed(): void {
+    isResting = !isUsed && isAnswered;
+    isUsed = false;
+    leftOut = isResting ? (leftOut + 1) % CHECKS_AT_REST : 0;
+    if (leftOut === 0) check();
   }
 
   function check(): void {
@@ -97,6 +115,12 @@ export function createNotifications(connect: () => Redis | Cluster, prefix: stri
       redis ??= open();
       if (isFirst) subscribe(redis, changes);
       subscribe(redis, channel);
+    },
+    used() {
+      isUsed = true;
+      // What was published meanwhile may be lost with a connection that nobody looked at.
+      if (isResting) check();
+      isResting = false;
     },
     close() {
       isClosed = true;

@@ -53,7 +53,7 @@ export function createRequests(
 
   function assertOpen(breaker: ServerBreaker): void {
     if (isClosed) throw new ClosedError("This sluice");
-    if (breaker.isOpen) throw breakerOpen(breaker.server, lastError());
+    if (breaker.isOpen) throw breakerOpen(breaker, lastError());
   }
 
   /** The error that Redis replied with comes first, then the last one of the connection, then the missing answer. */
@@ -105,7 +105,9 @@ export function createRequests(
       return answer;
     } catch (error) {
       if (isScriptRefusal(error)) breaker.succeed();
-      else if (!(error instanceof ClosedError) && !isReply(error)) breaker.fail(sentAtMs);
+      else if (!(error instanceof ClosedError) && !isReply(error)) {
+        breaker.fail(sentAtMs, isReply(sent.lastError) ? sent.lastError : undefined);
+      }
       throw error;
     }
   }
@@ -130,7 +132,19 @@ function noAnswer(timeoutMs: number, cause: unknown): StoreUnavailableError {
   return new StoreUnavailableError(text, cause);
 }
 
-function breakerOpen(server: string, connectionError: Error | undefined): StoreUnavailableError {
+function breakerOpen(
+  { server, refusal }: ServerBreaker,
+  connectionError: Error | undefined,
+): StoreUnavailableError {
+  const refused = redisRefusalOf(refusal);
+  if (refused !== undefined) {
+    const { reason, remedy } = refused;
+    return new StoreUnavailableError(
+      `Redis at ${server} refuses requests: ${reason}; it is not being asked now, and nothing was started. ` +
+        `${remedy}; requests go on as soon as it takes a probe.`,
+      refusal,
+    );
+  }
   const last = connectionError === undefined ? "" : ` (${wordsOf(connectionError)})`;
   return new StoreUnavailableError(
     `Redis at ${server} has failed repeatedly${last} and is not being asked now; nothing was started. ` +

@@ -13,7 +13,8 @@ import type {
 } from "./call-options.ts";
 import type { Cost } from "./costs.ts";
 import type { ReportedOutcome } from "./feedback/feedback.ts";
-import type { Slot } from "./slot/slot.ts";
+import type { JobSlot } from "./slot/job-slot.ts";
+import type { DrawnSlot, Slot } from "./slot/slot.ts";
 import type { TryDecision } from "./try/decision.ts";
 import type { WaitRegistry } from "./waiting/wait.ts";
 import type { NoRoomYet, WaitOptions } from "./waiting/waiting-call.ts";
@@ -80,11 +81,13 @@ export interface OwnedBucket extends Bucket {
   readonly isCalledByHand: boolean;
   /** {@link Bucket.draw} with options that have been read already. May also throw, instead of rejecting. */
   drawByHand(options: DrawOptions): Promise<Slot>;
+  /** The same for the first call of a job's handler: it leaves on the slot of its job. */
+  drawOnJobSlot(options: DrawOptions, hand: JobSlot): Promise<Slot>;
   /**
    * Draws with options that have been read already, for a worker. `waits` lists the wait until it is over, so that a
    * worker can end it: a signal for each job would cost more than the draw.
    */
-  drawForJob(options: WaitOptions, waits: WaitRegistry): Promise<Slot | NoRoomYet>;
+  drawForJob(options: WaitOptions, waits: WaitRegistry): Promise<DrawnSlot | NoRoomYet>;
   /**
    * The interval that such a call takes of the limits that all keys share, and of those of its own key, in ms; 0 where
    * there is no rate.

@@ -29,6 +29,16 @@ export function costsOf(
   });
 }
 
+/** A cost in which each unit that `over` leaves out is as in `under`. */
+export function mergeCosts(under: Cost | undefined, over: Cost | undefined): Cost | undefined {
+  if (under === undefined || over === undefined) return over ?? under;
+  return { ...amountsOf(under), ...amountsOf(over) };
+}
+
+function amountsOf(cost: Cost): Readonly<Record<string, number>> {
+  return typeof cost === "object" ? cost : { calls: cost };
+}
+
 /** Whether this is a cost by unit; a promise and a list are none. */
 export function isByUnit(cost: unknown): boolean {
   return typeof cost === "object" && cost !== null && !Array.isArray(cost) && !isThenable(cost);
@@ -86,6 +96,8 @@ export interface CallTerms {
   readonly hasLeases: boolean;
   /** Whether all limits that hold units per time give them evenly. */
   readonly areDrains: boolean;
+  /** Whether a draw numbers a lease for each slot of them, also for calls that need no lease of their own. */
+  readonly areNumbered: boolean;
   /** What one call takes of the downstream, in ms. */
   readonly stepMs: number;
   /** The time between two calls of this cost where limits space them evenly; undefined where none does. */
@@ -105,7 +117,8 @@ export function callTermsOf({ shared, keyLimits, costs, text }: Given): CallTerm
     limits,
     costs,
     text,
-    hasLeases: limits.some(isLeased),
+    hasLeases: limits.some((limit, index) => isLeased(limit) && costs[index]! > 0),
+    areNumbered: limits.some(isLeased),
     areDrains: limits.every(({ kind }) => !ruleOf(kind).isRate || ruleOf(kind).doesDrain === true),
     stepMs: stepOf(limits, costs) / 1_000,
     intervalMs: isSpaced ? stepOf(spacing, costs) / 1_000 : undefined,

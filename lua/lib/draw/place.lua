@@ -217,5 +217,5 @@ local function refuse(serving, wish, main, granted, opens_us, horizon_us)
     local at = binding_at(main)
     granted.binds_at = at > 0 and at or slowed_by(shared, scope, now_us)
   end
-  return turn_us, binding
+  return turn_us, turn_us == math.huge and binding_at(main) or binding
 end

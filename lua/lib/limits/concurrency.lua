@@ -37,6 +37,8 @@ RULES[6] = {
   parts = 2,
   -- Both counts are read once a draw, while it asks for one place; the leases that the draw adds are counted here.
   earliest = function(limit, at_us, cost, drawer)
+    -- Its lease was drawn before: it must not wait behind those that wait for one.
+    if cost == 0 then return at_us end
     limit.active = limit.active or count_leases(limit, drawer.now_us)
     if limit.counted_for ~= drawer.order then
       limit.before, limit.counted_for = count_before(limit, drawer), drawer.order
@@ -44,7 +46,7 @@ RULES[6] = {
     return limit.active + limit.before + cost <= limit.count and at_us or math.huge
   end,
   commit = function(limit, at_us, cost, drawer)
-    if cost < 0 then return end
+    if cost <= 0 then return end
     limit.active = limit.active and limit.active + 1
     local end_us = at_us + limit.period_us
     redis.call('ZREMRANGEBYSCORE', limit.keys[1], '-inf', string.format('%.0f', drawer.now_us))

@@ -320,7 +320,8 @@ export function refuse(
   const isLate = nextUs > nowUs + horizonUs;
   const slows = (): number => bindingAt(main) || slowedBy(shared, scope, nowUs);
   const bindsAt = closedBy(shared, scope, nowUs + horizonUs) || (isLate ? slows() : 0);
-  return { turnUs, bindsAt, waitsFor: binding, key: wish.key };
+  const waitsFor = isBlocked ? bindingAt(main) : binding;
+  return { turnUs, bindsAt, waitsFor, key: wish.key };
 }
 
 /** The most calls that may start at once, where no limit bounds them. */

@@ -26,12 +26,14 @@ export const concurrency: Rule<Leases> = {
   format: ({ count }) => `${count} at once`,
   fresh: () => ({ leases: new Map(), waiters: new Map() }),
   earliest({ count }, state, atUs, cost, drawer) {
+    // Its lease was drawn before: it must not wait behind those that wait for one.
+    if (cost === 0) return atUs;
     forgetBefore(state.leases, drawer.nowUs);
     forgetBefore(state.waiters, drawer.nowUs - WAITER_GONE_US);
     return state.leases.size + countBefore(state, drawer) + cost <= count ? atUs : Infinity;
   },
   commit({ periodUs }, { leases }, atUs, cost, { asker, lease }) {
-    if (cost < 0) return;
+    if (cost <= 0) return;
     leases.set(leaseName(asker, lease), atUs + periodUs);
   },
   keepPlace({ waiters }, { asker, nowUs, order }) {

@@ -13,6 +13,8 @@ export interface StoredWorkerSettings {
   readonly prefix: string;
   readonly concurrency: number;
   readonly lockMs: number;
+  /** Whether a worker may hold a job whose lock has ended, or will soon. */
+  readonly mayStall: () => boolean;
   readonly logger: Logger;
 }
 
@@ -30,7 +32,7 @@ export function createStoredWorker<Data, Result>(
   settings: StoredWorkerSettings,
   process: (job: Stored<Data>, token: string) => Promise<Result | undefined>,
 ): StoredWorker<Data, Result | undefined> {
-  const { queue, connection, prefix, concurrency, lockMs, logger } = settings;
+  const { queue, connection, prefix, concurrency, lockMs, mayStall, logger } = settings;
   const { Worker } = loadBullmq();
   const stored = new Worker<Data, Result | undefined>(
     storedQueueName(queue),
@@ -49,7 +51,7 @@ export function createStoredWorker<Data, Result>(
       // Within BullMQ's default of 15 s, locks would end.
       runRetryDelay: ASK_AGAIN_MS,
     },
-    createPatientBackend,
+    patientBackend(mayStall),
   );
   createErrorReports(`A worker of queue "${queue}"`, logger)(stored);
   publishRetries(stored);
@@ -74,7 +76,8 @@ const ASK_AGAIN_MS = 1_000;
 const LONG_PAST_MS = 1;
 
 /**
- * How a worker fetches jobs: `moveToActive` of BullMQ's backend, patched in two ways.
+ * How a worker fetches jobs: `moveToActive` of BullMQ's backend, patched in two ways. And how it looks for locks that
+ * have ended: only while there may be some.
  *
  * - After a refusal it pauses. BullMQ asks again at once and without end when Redis refuses to give a job (memory
  *   full, no right, a replica), and in a loop of microtasks if the call throws at once, so that the process does nothing
@@ -85,17 +88,21 @@ const LONG_PAST_MS = 1;
  *   left early if `blockUntil` is set, which the fourth part of the reply does. No upstream issue known; checked with
  *   bullmq 6.7.0 (`mainLoop` in worker.js).
  */
-export const createPatientBackend: typeof createRedisBackend = (...settings) => {
-  const backend = loadBullmq().createRedisBackend(...settings);
-  const fetch = backend.moveToActive.bind(backend);
-  backend.moveToActive = async (...asked) => {
-    try {
-      const [job, id, limitedForMs, nextDueMs] = await fetch(...asked);
-      return [job, id, limitedForMs, job ? LONG_PAST_MS : nextDueMs];
-    } catch (error) {
-      await pause(ASK_AGAIN_MS, undefined, { ref: false });
-      throw error;
-    }
+export function patientBackend(mayStall: () => boolean): typeof createRedisBackend {
+  return (...settings) => {
+    const backend = loadBullmq().createRedisBackend(...settings);
+    const fetch = backend.moveToActive.bind(backend);
+    const lookForStalled = backend.moveStalledJobsToWait.bind(backend);
+    backend.moveStalledJobsToWait = async () => (mayStall() ? lookForStalled() : []);
+    backend.moveToActive = async (...asked) => {
+      try {
+        const [job, id, limitedForMs, nextDueMs] = await fetch(...asked);
+        return [job, id, limitedForMs, job ? LONG_PAST_MS : nextDueMs];
+      } catch (error) {
+        await pause(ASK_AGAIN_MS, undefined, { ref: false });
+        throw error;
+      }
+    };
+    return backend;
   };
-  return backend;
-};
+}

@@ -28,6 +28,10 @@ export interface Feeder {
   park(job: LaneJob): void;
   /** Wakes the lane of a key that may have room again; `"*"` stands for all. */
   wake(key: string): void;
+  /** Redis may have lost what this worker wants. */
+  tellAgain(): void;
+  /** Whether no worker held a job, and none was parked, when this one looked last. */
+  readonly isQuiet: boolean;
   /** Sends the last news, and that nothing is wanted any more; arrivals that are asked about resolve as fed. */
   close(): Promise<void>;
 }
@@ -49,6 +53,12 @@ const GATHER_MS = 4;
 /** How often a worker without news sends its wants; they hold for three times as long. */
 const REPEAT_MS = 1_000;
 const WANT_FOR_MS = 3 * REPEAT_MS;
+/**
+ * The same for a worker with nothing to do: the next job that is enqueued comes by its last wants, and whatever else
+ * changes is told. Only a want that Redis has lost is missed until then.
+ */
+const QUIET_REPEAT_MS = 10_000;
+const QUIET_FOR_MS = 3 * QUIET_REPEAT_MS;
 /** A worker's speed is how many jobs it started in the last 250 ms. */
 const SPEED_MS = 250;
 /**
@@ -76,6 +86,10 @@ export function createFeeder(parts: FeederParts): Feeder {
   let tripMs = 0;
   let lastWant = 0;
   let lastSentAtMs = -Infinity;
+  /** Whether nothing has happened here since the last wants were sent. */
+  let isIdle = false;
+  /** When Redis was asked last, if all was quiet then. */
+  let quietAtMs = -Infinity;
   let sending: Promise<void> | undefined;
   let timer: NodeJS.Timeout | undefined;
   let timerAtMs = Infinity;
@@ -118,7 +132,7 @@ export function createFeeder(parts: FeederParts): Feeder {
       const hasNews = arrivals.size + joining.length + probes.length + woken.size > 0;
       if (isClosed && joining.length > 0) sendWants();
       else if (hasNews) sendSoon();
-      else sendAt(performance.now() + Math.min(nextMs, REPEAT_MS));
+      else sendAt(performance.now() + nextMs);
     });
   }
 
@@ -132,13 +146,10 @@ export function createFeeder(parts: FeederParts): Feeder {
       const back = joining.splice(0);
       if (back.length > 0) await lanes.join(queue, back);
       lastWant = want();
-      const request = {
-        queue,
-        worker: workerId,
-        want: lastWant,
-        forMs: isClosed ? 0 : WANT_FOR_MS,
-        ...news,
-      };
+      const isQuiet = isIdle && waiting === 0 && parked === 0 && lastWant > 0;
+      isIdle = true;
+      const forMs = isClosed ? 0 : isQuiet ? QUIET_FOR_MS : WANT_FOR_MS;
+      const request = { queue, worker: workerId, want: lastWant, forMs, ...news };
       const sentAtMs = performance.now();
       const fed = await lanes.feed(request);
       tripMs += (performance.now() - sentAtMs - tripMs) * TRIP_SHARE;
@@ -147,12 +158,16 @@ export function createFeeder(parts: FeederParts): Feeder {
         arrivals.get(id)?.(fed.arrivals[index]!);
         arrivals.delete(id);
       }
-      return Math.max(GATHER_MS, fed.nextMs ?? REPEAT_MS);
+      const isAllQuiet = parked === 0 && fed.active === 0;
+      quietAtMs = isAllQuiet ? sentAtMs : -Infinity;
+      const repeatMs = isQuiet && parked === 0 ? QUIET_REPEAT_MS : REPEAT_MS;
+      return Math.max(GATHER_MS, Math.min(fed.nextMs ?? repeatMs, repeatMs));
     } catch (error) {
       // Jobs that were to join their lanes come due by themselves; all else is sent again.
       probes.unshift(...news.probes);
       for (const key of news.woken) woken.add(key);
       lastSentAtMs = performance.now() + REPEAT_MS - GATHER_MS;
+      isIdle = false;
       if (isClosed) return REPEAT_MS;
       const reason = reasonOf(error);
       const problem = `Could not fetch jobs from the lanes of queue "${queue}"; retrying in 1 s: ${reason}`;
@@ -165,6 +180,7 @@ export function createFeeder(parts: FeederParts): Feeder {
   return {
     arrive(id) {
       if (isClosed) return Promise.resolve("fed");
+      isIdle = false;
       return new Promise((resolve) => {
         arrivals.set(id, resolve);
         sendSoon();
@@ -179,24 +195,37 @@ export function createFeeder(parts: FeederParts): Feeder {
       }
     },
     start(probe) {
-      started.add(performance.now());
+      const nowMs = performance.now();
+      started.add(nowMs);
+      isIdle = false;
       if (probe !== undefined) probes.push([probe.key, probe.wentAtOnce]);
       // A worker that wanted fewer than none says when that ends: the next job that is enqueued depends on it.
-      if (probe !== undefined || parked > 0 || lastWant < 0) sendSoon();
+      const wasQuiet = timerAtMs > nowMs + REPEAT_MS && sending === undefined;
+      if (probe !== undefined || parked > 0 || lastWant < 0 || wasQuiet) sendSoon();
     },
     missProbe(key) {
+      isIdle = false;
       probes.push([key, false]);
       sendSoon();
     },
     park(job) {
+      isIdle = false;
       joining.push(job);
       // A worker that closes still parks what was on its way back.
       if (isClosed) sendWants();
       else sendSoon();
     },
     wake(key) {
+      isIdle = false;
       woken.add(key);
       sendSoon();
+    },
+    tellAgain() {
+      isIdle = false;
+      sendSoon();
+    },
+    get isQuiet() {
+      return performance.now() < quietAtMs + QUIET_FOR_MS / 2;
     },
     async close() {
       isClosed = true;

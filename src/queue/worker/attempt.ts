@@ -1,5 +1,12 @@
 import pTimeout from "p-timeout";
-import { runWithJobSlot, type Slot } from "../../throttle/slot/slot.ts";
+import {
+  endJobSlot,
+  jobSlotOf,
+  mayBeCalled,
+  runWithJobSlot,
+  type JobSlot,
+} from "../../throttle/slot/job-slot.ts";
+import type { DrawnSlot, Slot } from "../../throttle/slot/slot.ts";
 import { DEFAULT_BASE_MS, setBackoff, type Stored } from "../bullmq/stored-job.ts";
 import { check, type Schema } from "../enqueue/data.ts";
 import { HandlerTimeoutError } from "../errors.ts";
@@ -18,7 +25,7 @@ export interface Attempt<Data> {
   readonly stored: Stored<Data>;
   readonly job: Job<Data>;
   readonly context: OwnedJobContext;
-  readonly slot: Slot;
+  readonly slot: DrawnSlot;
 }
 
 /** Runs the handler of a job; its result or its error goes to BullMQ as what this returns or throws. */
@@ -29,21 +36,25 @@ export async function runAttempt<Data, Result>(
   const { queue, bucket, schema, logger } = worker;
   const { stored, job, context, slot } = attempt;
   const { cost } = job;
+  /** Undefined until the handler runs, and where it makes no calls. */
+  let hand: JobSlot | undefined;
   context.begin(stored, slot);
   if (slot.hasLease) abortOnLeaseLost(slot, context);
   let result: HandlerResult<Result>;
   try {
     const checked = schema === undefined ? job : await withCheckedData(schema, job);
-    result = await run(worker, attempt, checked);
+    if (mayBeCalled(bucket, slot)) hand = jobSlotOf({ bucket, slot }, job);
+    result = await run(worker, { job: checked, context, hand });
     if (isRetryAfter(result) || isDiscard(result)) throw result;
   } catch (thrown) {
-    const { askedMs } = bucket.reportOutcome(thrown, slot, cost);
+    const { askedMs } = bucket.reportOutcome(thrown, hand?.leftOn ?? slot, cost);
     setRetryDelay(stored, thrown, askedMs);
     throw asFailure(thrown);
   } finally {
     slot.release();
+    if (hand !== undefined) endJobSlot(hand);
   }
-  bucket.reportOutcome(result, slot, cost);
+  bucket.reportOutcome(result, hand?.leftOn ?? slot, cost);
   if (isStorable(result)) return result;
   const problem = "A handler's result is not JSON, or too long; the job is done without it.";
   logger.warn({ queue, job: job.id }, problem);
@@ -59,16 +70,15 @@ function abortOnLeaseLost({ signal }: Slot, context: OwnedJobContext): void {
 
 /** Not async: if the handler throws at once, this does. */
 function run<Data, Result>(
-  { bucket, handler, timeoutMs }: AttemptWorker<Data, Result>,
-  { context, slot }: Attempt<Data>,
-  job: Job<Data>,
+  { handler, timeoutMs }: AttemptWorker<Data, Result>,
+  {
+    job,
+    context,
+    hand,
+  }: Pick<Attempt<Data>, "job" | "context"> & { readonly hand: JobSlot | undefined },
 ): HandlerResult<Result> | Promise<HandlerResult<Result>> {
-  // Async storage slows down every promise of a process, so it is used only where it matters: where handlers call
-  // through their bucket, and where such a call would wait for a lease that its own job holds.
   const running =
-    bucket.isCalledByHand || slot.hasLease
-      ? runWithJobSlot({ bucket, slot }, () => handler(job, context))
-      : handler(job, context);
+    hand === undefined ? handler(job, context) : runWithJobSlot(hand, () => handler(job, context));
   return timeoutMs === undefined ? running : inTime(running, timeoutMs, context);
 }
 

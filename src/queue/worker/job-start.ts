@@ -5,7 +5,7 @@
 import { reasonOf } from "../../core/describe.ts";
 import { SluiceError, StoreUnavailableError, WaitTooLongError } from "../../core/errors.ts";
 import { isByPolicy } from "../../throttle/known-policy.ts";
-import type { Slot } from "../../throttle/slot/slot.ts";
+import type { DrawnSlot } from "../../throttle/slot/slot.ts";
 import { pauseFor, type WaitRegistry } from "../../throttle/waiting/wait.ts";
 import type { NoRoomYet, WaitOptions } from "../../throttle/waiting/waiting-call.ts";
 import { isFinalError } from "../bullmq/errors.ts";
@@ -22,7 +22,7 @@ export interface JobSlots {
    *
    * @throws the failure of a job that did not start in time, or never can.
    */
-  draw(job: Job<unknown>, waits: WaitRegistry): Promise<Slot | NoRoomYet | undefined>;
+  draw(job: Job<unknown>, waits: WaitRegistry): Promise<DrawnSlot | NoRoomYet | undefined>;
   /** Lets no wait that is ended from now on draw again. */
   close(): void;
 }
@@ -36,7 +36,7 @@ export function createJobSlots(
   const { queue, bucket, patienceMs, weightOf, logger } = worker;
   let isClosed = false;
 
-  function drawOnce(job: Job<unknown>, waits: WaitRegistry): Promise<Slot | NoRoomYet> {
+  function drawOnce(job: Job<unknown>, waits: WaitRegistry): Promise<DrawnSlot | NoRoomYet> {
     const options = waitOptions(job);
     if (options === undefined) return Promise.reject(expiredFailure(job, Date.now()));
     try {
@@ -51,7 +51,7 @@ export function createJobSlots(
     job: Job<unknown>,
     waits: WaitRegistry,
     failure: unknown,
-  ): Promise<Slot | NoRoomYet | undefined> {
+  ): Promise<DrawnSlot | NoRoomYet | undefined> {
     let error = failure;
     while (!isClosed) {
       // It was already too late to draw.

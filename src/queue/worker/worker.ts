@@ -68,6 +68,8 @@ export interface WorkerSettings<Data, Result> {
 }
 
 const CLOSED = "the worker is closed";
+/** With shorter locks, a quiet worker looks for jobs of others whose locks have ended as often as a busy one. */
+const LEAST_QUIET_LOCK_MS = 30_000;
 /** How long a worker that closes waits for Redis, once its handlers have ended, to store what came of their jobs. */
 const REDIS_GRACE_MS = 2_000;
 
@@ -114,7 +116,12 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     feeder.wake(key);
   });
 
-  const stored = createStoredWorker(worker, process);
+  // A job of any worker is seen before its lock can have ended.
+  const mayStall = (): boolean =>
+    lockMs < LEAST_QUIET_LOCK_MS || running.count > 0 || !feeder.isQuiet;
+  connection.onReady(() => feeder.tellAgain());
+  connection.restWhile(() => !mayStall());
+  const stored = createStoredWorker({ ...worker, mayStall }, process);
   stored.on("lockRenewalFailed", (ids) => {
     for (const id of ids) running.abort("its lock was lost", id);
   });

@@ -15,17 +15,36 @@ import { onEachServer } from "./per-server.ts";
 import { startTimeLimit } from "./time-limit.ts";
 
 const CHECK_MS = 1_000;
+/** When nobody needs a connection soon, so that it is enough to ping its server now and then. */
+interface Rest {
+  readonly mayRest: () => boolean;
+  /** After how many ms without an answer it is pinged then. */
+  readonly pingAfterMs: number;
+}
+
+const rests = new WeakMap<Redis | Cluster, Rest>();
+
+/** Lets the watch of a client rest while it may; it resumes within a second. */
+export function restWhile(client: Redis | Cluster, rest: Rest): void {
+  rests.set(client, rest);
+}
 
 /**
  * Drops the connection to a silent server.
  *
  * Without `silenceMs`, a server is silent that does not answer a command within the connection's `commandTimeout`.
  * With it, for connections whose commands may block: a server that sends nothing for that long, although it was
- * pinged.
+ * pinged, after `pingAfterMs` without a byte.
  */
-export function dropSilentServers(client: Redis | Cluster, silenceMs?: number): void {
-  if (silenceMs !== undefined)
-    return onEachServer(client, (server) => watchBytes(server, silenceMs));
+export function dropSilentServers(
+  client: Redis | Cluster,
+  silenceMs?: number,
+  pingAfterMs: number = CHECK_MS,
+): void {
+  if (silenceMs !== undefined) {
+    const bounds = { silenceMs, pingAfterMs, restMs: () => restMsOf(client) };
+    return onEachServer(client, (server) => watchBytes(server, bounds));
+  }
   /** Where each command was sent last: a cluster may redirect it. */
   const servers = new WeakMap<Command, Redis>();
   onEachServer(client, (server) => watchCommands(server, servers));
@@ -60,18 +79,37 @@ function drop(server: Redis): void {
   if (!isEnding) server.disconnect(true);
 }
 
-function watchBytes(server: Redis, silenceMs: number): void {
+/** For how long its servers may be silent before they are pinged, if it rests now; else 0. */
+function restMsOf(client: Redis | Cluster): number {
+  const rest = rests.get(client);
+  return rest?.mayRest() === true ? rest.pingAfterMs : 0;
+}
+
+interface WatchBounds {
+  readonly silenceMs: number;
+  readonly pingAfterMs: number;
+  readonly restMs: () => number;
+}
+
+function watchBytes(server: Redis, { silenceMs, pingAfterMs, restMs }: WatchBounds): void {
   server.on("connect", () => {
     const { stream } = server;
     let { bytesRead } = stream;
     /** Checks are counted instead of time: a process that was frozen has not read yet what arrived meanwhile. */
     let silentChecks = 0;
+    /** After how many ms without a byte it was pinged; 0: not yet. */
+    let pingedMs = 0;
     const checking = setInterval(() => {
       silentChecks = stream.bytesRead === bytesRead ? silentChecks + 1 : 0;
       ({ bytesRead } = stream);
+      const silentMs = silentChecks * CHECK_MS;
+      if (silentMs < pingedMs) pingedMs = 0;
+      if (pingedMs === 0 && silentMs < Math.max(pingAfterMs, restMs())) return;
       // Any answer will do, a refusal too. Behind a command that blocks, the ping waits.
-      if (silentChecks === 1 && server.status === "ready") server.ping().catch(() => undefined);
-      if (silentChecks * CHECK_MS > silenceMs) server.disconnect(true);
+      if (pingedMs === 0 && server.status === "ready") server.ping().catch(() => undefined);
+      if (pingedMs === 0) pingedMs = silentMs;
+      // What it rested for longer than usual does not count.
+      if (silentMs - (pingedMs - pingAfterMs) > silenceMs) server.disconnect(true);
     }, CHECK_MS).unref();
     stream.once("close", () => clearInterval(checking));
   });

@@ -39,6 +39,7 @@ export const lanesFeed: Script<QueueName & FeedRequest, Fed> = defineScript({
       arrivals: arrived.map((_id, index) => ARRIVALS[numbers[index]!]!),
       parked: numbers[arrived.length]!,
       nextMs: nextMs < 0 ? undefined : nextMs,
+      active: numbers[arrived.length + 2]!,
     };
   },
 });

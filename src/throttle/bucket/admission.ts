@@ -6,7 +6,7 @@ import { formatPolicy } from "../../core/policy/policy.ts";
 import type { OwnedBucket } from "../bucket.ts";
 import type { DrawOptions, TryOptions } from "../call-options.ts";
 import { isByPolicy, type KnownPolicy, type RefreshPolicy } from "../known-policy.ts";
-import type { Slot } from "../slot/slot.ts";
+import type { DrawnSlot } from "../slot/slot.ts";
 import { nameBinding, UNKNOWN_MS, type TryDecision } from "../try/decision.ts";
 import type { TryDraws } from "../try/try-draw.ts";
 import type { Group, Groups } from "../waiting/group.ts";
@@ -31,7 +31,12 @@ export interface Admission {
    * @throws {@link LineFullError} when the line is full for calls of this priority.
    * @throws the signal's reason, when it is aborted already, and as {@link Groups.of} does.
    */
-  draw(options: DrawOptions): Promise<Slot>;
+  draw(options: DrawOptions): Promise<DrawnSlot>;
+  /**
+   * Waits for what the call of a job needs beyond what was drawn for it. Like a job, it is never refused because the
+   * line is full.
+   */
+  drawBeyond(options: WaitOptions): Promise<DrawnSlot>;
   /**
    * Waits as the call of a job does: it is never refused because the line is full, leaves when its key's time is too far
    * off, and can be ended by whoever has `waits`.
@@ -156,11 +161,11 @@ export function createAdmission(parts: AdmissionParts): Admission {
     throw new LineFullError({ bucket: name, key, waiting, priority, retryAfterMs });
   }
 
-  function wait(options: DrawOptions, _waits?: WaitRegistry, sinceMs?: number): Promise<Slot> {
+  function wait(options: WaitOptions, _waits?: WaitRegistry, sinceMs?: number): Promise<DrawnSlot> {
     options.signal?.throwIfAborted();
     assertUnits("draw()", options);
     const group = groups.of(options);
-    shed(options, group);
+    if (options.beyond === undefined) shed(options, group);
     return new Promise((resolve, reject) => {
       pacer.wait(new WaitingCall(context, group, options, { resolve, reject }, sinceMs));
     });
@@ -171,7 +176,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     options: WaitOptions,
     waits?: WaitRegistry,
     sinceMs?: number,
-  ): Promise<Slot | NoRoomYet> {
+  ): Promise<DrawnSlot | NoRoomYet> {
     const group = groups.of(options);
     const roomInMs = group.notBeforeMs - performance.now();
     if (roomInMs > (options.patienceMs ?? Infinity))
@@ -193,6 +198,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
 
   return {
     draw: (options) => enter(wait, options),
+    drawBeyond: (options) => enter(wait, options),
     drawForJob: (options, waits) => enter(waitForJob, options, waits),
     tryDraw: (options) => enter(tryNow, options),
     check(where, options) {

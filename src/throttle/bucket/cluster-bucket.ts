@@ -17,7 +17,8 @@ import type {
 } from "../../core/store.ts";
 import type { OwnedBucket } from "../bucket.ts";
 import { readDrawOptions, type DrawOptions, type ThrottledFetch } from "../call-options.ts";
-import { takeJobSlot, type Slot } from "../slot/slot.ts";
+import { jobSlotInHand, type JobSlot } from "../slot/job-slot.ts";
+import type { Slot } from "../slot/slot.ts";
 import { createRefusals } from "../try/refusal-cache.ts";
 import { createFetch } from "../wrap/fetch.ts";
 import { throttle } from "../wrap/throttled.ts";
@@ -97,10 +98,15 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
 
   function drawByHand(options: DrawOptions): Promise<Slot> {
     isCalledByHand = true;
-    const inHand = takeJobSlot(bucket, options);
-    return inHand === undefined
+    const hand = jobSlotInHand(bucket);
+    return hand === undefined
       ? partFor(options.key).drawByHand(options)
-      : Promise.resolve(inHand);
+      : drawOnJobSlot(options, hand);
+  }
+
+  /** The part of the call's key draws: it sees whether the job's slot is its own. */
+  function drawOnJobSlot(options: DrawOptions, hand: JobSlot): Promise<Slot> {
+    return partFor(options.key ?? hand.drawnFor.key).drawOnJobSlot(options, hand);
   }
 
   const bucket: OwnedBucket = {
@@ -120,6 +126,7 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     },
     tryDraw: (options) => partFor(options?.key).tryDraw(options),
     drawByHand,
+    drawOnJobSlot,
     drawForJob: (options, waits) => partFor(options.key).drawForJob(options, waits),
     checkDrawable: (where, options) => partFor(options.key).checkDrawable(where, options),
     stepsOf: (options) => partFor(options.key).stepsOf(options),

@@ -10,6 +10,7 @@ import {
   type DrawOptions,
   type FeedbackOptions,
   type ThrottledFetch,
+  type TryOptions,
 } from "../call-options.ts";
 import { estimateOf, stepsOf, type Estimate } from "../costs.ts";
 import { createFeedbackReader } from "../feedback/feedback.ts";
@@ -28,7 +29,8 @@ import {
 import { createStoreRetries } from "../outage/retries.ts";
 import { createLeaseKeeper } from "../slot/leases.ts";
 import { createSettling } from "../slot/settle.ts";
-import { takeJobSlot, type Slot } from "../slot/slot.ts";
+import { jobSlotInHand } from "../slot/job-slot.ts";
+import type { Slot } from "../slot/slot.ts";
 import { createRefusals, type Refusals } from "../try/refusal-cache.ts";
 import { createTryDraws } from "../try/try-draw.ts";
 import { createGroups, type Caller } from "../waiting/group.ts";
@@ -38,6 +40,7 @@ import { createFetch } from "../wrap/fetch.ts";
 import { throttle } from "../wrap/throttled.ts";
 import { createAdmission } from "./admission.ts";
 import { createLiveControl } from "./live-control.ts";
+import { createRides } from "./ride.ts";
 
 const NO_OPTIONS: DrawOptions = Object.freeze({});
 
@@ -90,7 +93,8 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
   const retries = createStoreRetries(name);
   const leases = createLeaseKeeper(context);
   const settling = createSettling(context, (key) => tries.forget(key));
-  const groups = createGroups({ name, leases, settle: settling.settle }, () => known.policy);
+  const keeper = { name, leases, settle: settling.settle, giveBack: settling.giveBack };
+  const groups = createGroups(keeper, () => known.policy);
   const pacer: Pacer = createPacer({ ...context, leases, regroup, waitsForStore, startsFull });
   const tries = createTryDraws({
     ...context,
@@ -101,10 +105,12 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     refusals,
     untilRetry: waitsForStore ? retries.untilRetry : undefined,
   });
+  const assertUnits = (where: string, options: TryOptions): void =>
+    assertCostUnits(name, known, where, options);
   const admission = createAdmission({
     name,
     refreshPolicy: createPolicyRefresh(context, pacer.learn),
-    assertUnits: (where, options) => assertCostUnits(name, known, where, options),
+    assertUnits,
     maxWaiting,
     waiting,
     groups,
@@ -118,6 +124,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     { ...context, onChange: (key) => askAgain(key) },
     settings.feedback ?? {},
   );
+  const drawOnJobSlot = createRides({ keeper, groups, admission, assertUnits });
   const changeListeners = new Set<(key: string | undefined) => void>();
   const closeListeners = createCloseListeners(name);
   let isCalledByHand = false;
@@ -152,8 +159,8 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     isCalledByHand = true;
     // One signal may end a hundred waits; Node would warn of a leak.
     if (options.signal !== undefined) setMaxListeners(0, options.signal);
-    const inHand = takeJobSlot(bucket, options);
-    return inHand === undefined ? admission.draw(options) : Promise.resolve(inHand);
+    const hand = jobSlotInHand(bucket);
+    return hand === undefined ? admission.draw(options) : drawOnJobSlot(options, hand);
   }
 
   const bucket: OwnedBucket = {
@@ -182,6 +189,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
       }
     },
     drawByHand,
+    drawOnJobSlot,
     drawForJob: admission.drawForJob,
     checkDrawable: admission.check,
     throttled(fn, options) {

@@ -1,13 +1,15 @@
 /**
  * The store of one bucket whose calls go on without Redis. When a draw finds that Redis does not answer, a stand-in
- * serves until Redis does again, which probes beside the draws find out. What was drawn from one of the two is settled,
- * renewed and given back there.
+ * serves until Redis does again, which probes beside the draws find out. A probe is a draw itself: a Redis that refuses
+ * writes still answers a look. What was drawn from one of the two is settled, renewed and given back there.
  */
 import { DREW_ELSEWHERE_US } from "../../core/draw/bucket-state.ts";
 import { StoreUnavailableError } from "../../core/errors.ts";
 import { isLeased } from "../../core/limits/registry.ts";
+import { HORIZON_US } from "../../core/policy/limit-makers.ts";
 import {
   NO_PLACE,
+  slotOfRun,
   type Drawn,
   type DrawRequest,
   type LeasesRequest,
@@ -61,17 +63,50 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
     hasForeignPlaces = true;
   }
 
-  /** Finds out whether Redis answers again; no draw waits for it. */
-  function probe({ terms }: DrawRequest, current: Outage): void {
+  /** Finds out whether Redis takes draws again; no call waits for it. */
+  function probe(request: DrawRequest, current: Outage): void {
     if (isProbing) return;
     isProbing = true;
-    store
-      .peek({ bucket, terms, key: undefined, keyLimits: [] })
+    drawOne(request)
       .then(
         () => end(current),
-        () => undefined,
+        // Whatever else is wrong with the request, calls are to hear of it from Redis.
+        (error: unknown) => void (error instanceof StoreUnavailableError || end(current)),
       )
       .finally(() => (isProbing = false));
+  }
+
+  /** Draws one call of these, and gives back what that took: it has left by the stand-in. */
+  async function drawOne({ wishes, leases, ...rest }: DrawRequest): Promise<void> {
+    const wish = { ...wishes[0]!, wanted: 1, place: NO_PLACE };
+    const one = { ...rest, wishes: [wish], leases: Math.min(leases, 1), isTry: false };
+    const reply = await drawReturning({ ...one, horizonUs: HORIZON_US, place: NO_PLACE });
+    const [granted] = reply.granted;
+    if (granted === undefined) return;
+    const { asker, terms, lease } = rest;
+    const { key, keyLimits } = wish;
+    const { slotsUs, run } = granted;
+    const slots = run === undefined ? slotsUs : [slotOfRun(run, 0)];
+    const back = { bucket, asker, terms, generation: reply.generation, place: reply.place };
+    const giving = [
+      store.giveBack({ ...back, wish: { ...wish, place: granted.place }, slotsUs: slots }),
+    ];
+    if (leases > 0) {
+      giving.push(store.release({ bucket, asker, terms, key, keyLimits, leases: [lease] }));
+    }
+    await Promise.allSettled(giving);
+  }
+
+  /** Redis does not know which calls passed without it: the bucket has to start as if a burst had just left. */
+  function drawReturning(request: DrawRequest): Promise<Drawn> {
+    return sendDraw({ ...request, drewUs: DREW_ELSEWHERE_US, startsFull: false });
+  }
+
+  async function sendDraw(request: DrawRequest): Promise<Drawn> {
+    const reply = await store.draw(request);
+    offsetMs = clock.sample(performance.now(), reply.nowUs);
+    replicas.see(reply.alive);
+    return reply;
   }
 
   async function drawFromRedis(request: DrawRequest): Promise<Drawn> {
@@ -79,13 +114,9 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
     const wishes = areForeign
       ? request.wishes.map((wish) => ({ ...wish, place: NO_PLACE }))
       : request.wishes;
-    // Redis does not know which calls passed without it: the bucket has to start as if a burst had just left.
-    const drewUs = isReturning ? DREW_ELSEWHERE_US : request.drewUs;
-    const startsFull = isReturning ? false : request.startsFull;
     const place = areForeign ? NO_PLACE : request.place;
-    const reply = await store.draw({ ...request, wishes, place, drewUs, startsFull });
-    offsetMs = clock.sample(performance.now(), reply.nowUs);
-    replicas.see(reply.alive);
+    const known = { ...request, wishes, place };
+    const reply = await (isReturning ? drawReturning(known) : sendDraw(known));
     if (reply.newText === undefined) isReturning = false;
     if (areForeign) hasForeignPlaces = false;
     running.add(request, reply, undefined);
@@ -206,9 +237,14 @@ function createRunningLeases(): RunningLeases {
       if (leases === 0) return;
       let lease = first;
       for (const [index, { slotsUs }] of granted.entries()) {
-        const { key, keyLimits } = wishes[index]!;
-        if (![...terms.limits, ...keyLimits].some(isLeased)) continue;
-        for (const _slot of slotsUs) running.set(lease++, { giver, key });
+        const { key, keyLimits, costs } = wishes[index]!;
+        const limits = [...terms.limits, ...keyLimits];
+        if (!limits.some(isLeased)) continue;
+        const areHeld = limits.some((limit, at) => isLeased(limit) && costs[at]! > 0);
+        for (const _slot of slotsUs) {
+          if (areHeld) running.set(lease, { giver, key });
+          lease += 1;
+        }
       }
     },
     remove(leases) {

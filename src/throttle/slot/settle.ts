@@ -3,11 +3,12 @@ import { reasonOf } from "../../core/describe.ts";
 import type { SettleBy } from "../call-options.ts";
 import { differences } from "../costs.ts";
 import { assertCounted, type BucketContext } from "../known-policy.ts";
-import type { Slot, SlotContext } from "./slot.ts";
+import type { Slot, SlotContext, Unneeded } from "./slot.ts";
 
 /** Books what calls truly cost, in place of what they were estimated to cost. */
 export interface Settling {
   readonly settle: SlotContext["settle"];
+  readonly giveBack: SlotContext["giveBack"];
   /** Settles the cost that `read` finds in a call's result. */
   readonly settleByResult: (read: SettleBy<unknown>, result: unknown, slot: Slot) => void;
   /** Resolves when all results have been read and settled, or after a second: a result may be a stream without end. */
@@ -23,39 +24,57 @@ export function createSettling(
 ): Settling {
   const underWay = new Set<Promise<void>>();
 
+  function track(sending: Promise<void>): void {
+    const tracked = sending.finally(() => underWay.delete(tracked));
+    underWay.add(tracked);
+  }
+
+  async function send({ group, deltas, slotUs, isUnused }: Unneeded): Promise<void> {
+    const { limitedKey: key, callTerms } = group;
+    const { keyLimits, shared, text } = callTerms;
+    // Another policy is in force by now: it has other limits than those that these numbers are for.
+    if (text !== known.terms.text || deltas.every((delta) => delta === 0)) return;
+    try {
+      const { terms } = known;
+      await store.settle({ bucket, terms, key, keyLimits, deltas, slotUs, isUnused });
+      const isSharedLess = deltas.slice(0, shared.length).some((delta) => delta < 0);
+      if (deltas.some((delta) => delta < 0)) onLess(isSharedLess ? undefined : key);
+    } catch (error) {
+      logger.warn(
+        { bucket, reason: reasonOf(error) },
+        "Could not settle a cost; the estimate stays.",
+      );
+    }
+  }
+
   return {
-    async settle({ slotUs, group }, cost) {
-      const { limitedKey: key, callTerms } = group;
-      const { costs, keyLimits, limits, shared, text } = callTerms;
+    async settle({ slotUs, group, later }, cost) {
+      const { limits, costs } = group.callTerms;
       const deltas = differences(limits, costs, cost);
       const named = { where: "settle()", path: "", byUnit: cost, isKeyed: true };
       assertCounted(bucket, known, named);
-      // Another policy is in force by now: it has other limits than those that these numbers are for.
-      if (text !== known.terms.text || deltas.every((delta) => delta === 0)) return;
-      try {
-        await store.settle({ bucket, terms: known.terms, key, keyLimits, deltas, slotUs });
-        const isSharedLess = deltas.slice(0, shared.length).some((delta) => delta < 0);
-        if (deltas.some((delta) => delta < 0)) onLess(isSharedLess ? undefined : key);
-      } catch (error) {
-        logger.warn(
-          { bucket, reason: reasonOf(error) },
-          "Could not settle a cost; the estimate stays.",
-        );
-      }
+      if (later === undefined) return send({ group, deltas, slotUs });
+      // What the call lacked is booked with what was booked last; what it had too much is taken from there first.
+      const ofLater = deltas.map((delta, index) => Math.max(delta, -later.costs[index]!));
+      const rest = deltas.map((delta, index) => delta - ofLater[index]!);
+      await Promise.all([
+        send({ group, deltas: ofLater, slotUs: later.slotUs }),
+        send({ group, deltas: rest, slotUs }),
+      ]);
     },
+    giveBack: (unneeded) => track(send(unneeded)),
     settleByResult(read, result, slot) {
       const settling = (async () => {
         const cost = await read(result);
         if (cost !== undefined && cost !== null) await slot.settle(cost);
       })();
       // The call went well: it must not fail because its cost could not be read.
-      const ended = settling
-        .catch((error: unknown) => {
+      track(
+        settling.catch((error: unknown) => {
           const problem = `settle() failed; the estimate of bucket "${bucket}" stays: ${reasonOf(error)}`;
           logger.warn({ bucket, reason: reasonOf(error) }, problem);
-        })
-        .finally(() => underWay.delete(ended));
-      underWay.add(ended);
+        }),
+      );
     },
     async settled() {
       if (underWay.size === 0) return;

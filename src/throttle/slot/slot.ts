@@ -1,6 +1,4 @@
-import { AsyncLocalStorage } from "node:async_hooks";
-import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
-import type { SettledCost, TryOptions } from "../call-options.ts";
+import type { SettledCost } from "../call-options.ts";
 import { isByUnit } from "../costs.ts";
 import type { LeaseHolder, LeaseKeeper } from "./leases.ts";
 
@@ -30,14 +28,30 @@ export interface Slot {
   release(): void;
 }
 
+/** What is booked for one call: the costs of its group, at its slot. */
+export interface Booking {
+  readonly group: LeaseHolder;
+  readonly slotUs: number;
+  /** What of it was booked later, for each limit of the group, and at which slot. */
+  readonly later?: { readonly slotUs: number; readonly costs: readonly number[] } | undefined;
+}
+
 /** The part of a bucket that its slots use. */
 export interface SlotContext {
   readonly name: string;
   readonly leases: LeaseKeeper;
-  settle(
-    slot: { readonly slotUs: number; readonly group: LeaseHolder },
-    cost: SettledCost,
-  ): Promise<void>;
+  settle(booking: Booking, cost: SettledCost): Promise<void>;
+  /** Gives back, in the background, what a call turns out not to need. */
+  giveBack(unneeded: Unneeded): void;
+}
+
+/** What is to change of what is booked at a slot, for each limit of its group. */
+export interface Unneeded {
+  readonly group: LeaseHolder;
+  readonly slotUs: number;
+  readonly deltas: readonly number[];
+  /** As in `SettleRequest`. */
+  readonly isUnused?: boolean | undefined;
 }
 
 /** Calls of one key and cost: a slot that was drawn for one of them serves any other. */
@@ -71,7 +85,10 @@ export class DrawnSlot implements Slot {
   readonly generation: number;
   readonly #group: SlotGroup;
   #lease: number;
+  #booking: Booking | undefined;
+  #heir: Slot | undefined;
   #settling: Promise<void> | undefined;
+  #settled: SettledCost | undefined;
 
   constructor(
     { group, key, sinceMs }: DrawnFor,
@@ -87,6 +104,34 @@ export class DrawnSlot implements Slot {
     this.#lease = lease;
   }
 
+  /** The bucket, or the part of one, that it was drawn from. */
+  get keeper(): SlotContext {
+    return this.#group.keeper;
+  }
+
+  get slotUs(): number {
+    return Math.round(this.atMs * 1_000);
+  }
+
+  /** What is booked for its call. Another call that leaves on it may change that. */
+  get booking(): Booking {
+    return (this.#booking ??= { group: this.#group, slotUs: this.slotUs });
+  }
+
+  set booking(booking: Booking) {
+    this.#booking = booking;
+  }
+
+  /** The slot that its call drew in place of it: the true cost of the call is settled there. */
+  set heir(heir: Slot) {
+    this.#heir = heir;
+  }
+
+  /** The cost that was settled, if one was. */
+  get settled(): SettledCost | undefined {
+    return this.#settled;
+  }
+
   get hasLease(): boolean {
     return this.#lease > 0;
   }
@@ -98,13 +143,17 @@ export class DrawnSlot implements Slot {
   async settle(cost: SettledCost): Promise<void> {
     // A stream has no cost until its end: this is not yet the one that counts.
     if (isEmpty(cost)) return;
-    const slotUs = Math.round(this.atMs * 1_000);
-    this.#settling ??= this.#group.keeper.settle({ slotUs, group: this.#group }, cost);
+    if (this.#settling === undefined) {
+      if (this.#heir !== undefined) return this.#heir.settle(cost);
+      this.#settled = cost;
+      this.#settling = this.#group.keeper.settle(this.booking, cost);
+    }
     try {
       await this.#settling;
     } catch (error) {
       // Nothing was changed: a valid cost may still follow.
       this.#settling = undefined;
+      this.#settled = undefined;
       throw error;
     }
   }
@@ -119,47 +168,4 @@ export class DrawnSlot implements Slot {
 function isEmpty(cost: SettledCost): boolean {
   if (!isByUnit(cost)) return false;
   return Object.values(cost).every((amount) => amount === undefined || amount === null);
-}
-
-interface SlotInHand {
-  /** The bucket that it came from; two sluices may each have one of the same name. */
-  readonly bucket: object;
-  readonly slot: Slot;
-  /** On `performance.now()`; from then on the slot is stale, and the call draws one of its own. */
-  readonly staleAtMs: number;
-  isUsed: boolean;
-}
-
-const inHand = new AsyncLocalStorage<SlotInHand>();
-
-/**
- * Runs a handler that was started by a slot, and lets the first call that it
- * makes through the same bucket, within one horizon, leave on that slot:
- * otherwise each job whose handler calls a throttled client would take two.
- */
-export function runWithJobSlot<T>(
-  { bucket, slot }: { bucket: object; slot: Slot },
-  handler: () => T,
-): T {
-  const staleAtMs = performance.now() + HORIZON_MS;
-  return inHand.run({ bucket, slot, staleAtMs, isUsed: false }, handler);
-}
-
-/**
- * The slot in hand, if this is the first call through its bucket, and if the slot is not stale and was drawn for such a
- * call. If it does not fit, its lease is given back: a handler that kept it while it waits for another lease could wait
- * for itself.
- */
-export function takeJobSlot(bucket: object, options: TryOptions): Slot | undefined {
-  const hand = inHand.getStore();
-  if (hand === undefined || hand.isUsed || hand.bucket !== bucket) return undefined;
-  const doesFit = fits(hand, options);
-  hand.isUsed = doesFit || hand.slot.hasLease;
-  if (doesFit) return hand.slot;
-  hand.slot.release();
-  return undefined;
-}
-
-function fits({ slot, staleAtMs }: SlotInHand, { key, cost = 1 }: TryOptions): boolean {
-  return cost === 1 && (key === undefined || key === slot.key) && performance.now() < staleAtMs;
 }

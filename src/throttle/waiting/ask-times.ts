@@ -170,7 +170,7 @@ export function createReplyTimes(): ReplyTimes {
 
   return {
     bucketUs: (ms) =>
-      keptOffsetMs === undefined ? 0 : Math.max(0, Math.floor((ms - keptOffsetMs) * 1_000)),
+      keptOffsetMs === undefined ? 0 : Math.max(1, Math.floor((ms - keptOffsetMs) * 1_000)),
     get drewUs() {
       return drewUs;
     },

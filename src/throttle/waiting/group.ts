@@ -1,4 +1,6 @@
 import { InvalidOptionError } from "../../core/errors.ts";
+import { isLeased } from "../../core/limits/registry.ts";
+import type { Limit } from "../../core/limits/rule.ts";
 import { PRIORITIES } from "../../core/options.ts";
 import { keyLimitsOf } from "../../core/policy/per-key.ts";
 import type { Policy } from "../../core/policy/policy.ts";
@@ -12,10 +14,12 @@ import { createLine, type Line, type Waiter } from "./line.ts";
 export interface Caller extends Waiter {
   /** In the order in which callers came to the bucket. */
   readonly number: number;
-  /** Since when it waits, on `performance.now()`. */
-  readonly sinceMs: number;
+  /** Since when it is in the line, on `performance.now()`: who came first is asked for first. */
+  readonly queuedMs: number;
   /** If its key's time is farther off than this, in ms, it does not wait. */
   readonly patienceMs: number;
+  /** Whether it is the call of a job that has started: it goes before all others of its priority. */
+  readonly isUnderWay: boolean;
   group: Group;
   go(slot: HeldSlot, start: Start): void;
   fail(error: unknown): void;
@@ -104,16 +108,16 @@ export function lacking({ line, held }: Group): Lacking[] {
     const wanted = waiting - served;
     spare -= served;
     if (wanted === 0) continue;
-    const lastSinceMs = line.lastOf(rank)!.sinceMs;
+    const lastSinceMs = line.lastOf(rank)!.queuedMs;
     let caller = line.firstOf(rank)!;
     const behind = (count: number): number =>
-      caller.sinceMs + ((lastSinceMs - caller.sinceMs) * count) / waiting;
+      caller.queuedMs + ((lastSinceMs - caller.queuedMs) * count) / waiting;
     let sinceMs = behind(served);
     let nextSinceMs = behind(served + 1);
     if (served <= MOST_PASSED) {
       for (let passed = 0; passed < served; passed++) caller = caller.next as Caller;
-      sinceMs = caller.sinceMs;
-      nextSinceMs = ((caller.next as Caller | undefined) ?? caller).sinceMs;
+      sinceMs = caller.queuedMs;
+      nextSinceMs = ((caller.next as Caller | undefined) ?? caller).queuedMs;
     }
     wishes.push({ rank, wanted, sinceMs, nextSinceMs, lastSinceMs });
   }
@@ -134,7 +138,7 @@ export function lackingInOrder({ line, held }: Group, most: number): Lacking[] {
     index += 1;
     if (index <= held.size) continue;
     if (index > held.size + MOST_LOOKED_AT) break;
-    const { sinceMs } = caller;
+    const { queuedMs: sinceMs } = caller;
     // Lanes take turns, so one that came earlier may stand behind: its turn counts.
     if (run?.rank === rank && sinceMs < run.sinceMs + TOGETHER_MS) {
       run.wanted += 1;
@@ -149,13 +153,19 @@ export function lackingInOrder({ line, held }: Group, most: number): Lacking[] {
   return runs;
 }
 
+/** What a group is found by. */
+interface GroupOptions extends TryOptions {
+  /** What was drawn for the call before: its group takes what the call needs beyond that, and no lease. */
+  readonly beyond?: TryOptions | undefined;
+}
+
 /** The groups of one bucket: calls of one key and cost are interchangeable. */
 export interface Groups {
   /**
    * @throws {@link InvalidOptionError} when a unit or a tier is unknown, or the bucket's limits are all per key and none is given.
    * @throws {@link CostTooLargeError} when the call could never pass.
    */
-  of(options: TryOptions): Group;
+  of(options: GroupOptions): Group;
   /** Another policy is in force: all groups are made again. */
   clear(): void;
 }
@@ -186,7 +196,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     sweepAt = groups.size + Math.max(LEAST_SWEPT, busy);
   }
 
-  function find({ key, cost }: TryOptions): Group {
+  function find({ key, cost, beyond }: GroupOptions): Group {
     const inForce = policy();
     const { limits: shared, perKey, text } = inForce;
     if (perKey !== undefined && shared.length === 0 && key === undefined) {
@@ -200,8 +210,9 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     }
     const keyLimits = keyLimitsOf(inForce, key);
     const limits = [...shared, ...keyLimits];
-    const costs = costsOf(bucket, limits, cost);
+    const whole = costsOf(bucket, limits, cost);
     const limitedKey = keyLimits.length > 0 ? key : undefined;
+    const costs = beyond === undefined ? whole : missing({ limits, whole, limitedKey }, beyond);
     // A key may hold spaces and digits: the colon marks where the costs end.
     const prefix = `${costs.join(" ")}:`;
     const name = prefix + (limitedKey ?? "");
@@ -210,10 +221,29 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     const isSame = found?.callTerms.keyLimits === keyLimits || keyLimits.length === 0;
     if (found !== undefined && isSame) return found;
     const callTerms = callTermsOf({ shared, keyLimits, costs, text });
-    if (cost === undefined && limitedKey !== undefined && inForce.perKey?.fixed !== undefined) {
+    const isUsual = cost === undefined && beyond === undefined && limitedKey !== undefined;
+    if (isUsual && inForce.perKey?.fixed !== undefined) {
       usual = { callTerms, prefix };
     }
     return add(new Group(callTerms, { keeper, name, limitedKey }));
+  }
+
+  /** What a call needs beyond what was drawn; of the limits of another key nothing was. */
+  function missing(
+    call: {
+      readonly limits: readonly Limit[];
+      readonly whole: readonly number[];
+      readonly limitedKey: string | undefined;
+    },
+    drawn: TryOptions,
+  ): number[] {
+    const { limits: shared } = policy();
+    const { callTerms, limitedKey } = find(drawn);
+    return call.limits.map((limit, index) => {
+      if (isLeased(limit)) return 0;
+      const isDrawn = index < shared.length || limitedKey === call.limitedKey;
+      return Math.max(0, call.whole[index]! - (isDrawn ? callTerms.costs[index]! : 0));
+    });
   }
 
   function add(group: Group): Group {
@@ -238,8 +268,8 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
 
   return {
     of(options) {
-      const { key, cost } = options;
-      if (cost !== undefined) return find(options);
+      const { key, cost, beyond } = options;
+      if (cost !== undefined || beyond !== undefined) return find(options);
       if (key === undefined) return (plain ??= find(options));
       const known = findByKey(key);
       if (known !== undefined) return known;

@@ -165,9 +165,9 @@ export function createPacer(options: PacerOptions): Pacer {
     const deferred = new Set<Group>();
     for (const [index, granted] of reply.granted.entries()) {
       const group = groups[index]!;
-      const { hasLeases } = group.callTerms;
+      const { hasLeases, areNumbered } = group.callTerms;
       const firstLease = hasLeases ? nextLease : 0;
-      if (hasLeases) nextLease += granted.slotsUs.length;
+      if (areNumbered) nextLease += granted.slotsUs.length;
       // What comes first of a group says when it is asked for again.
       const isDeferred = deferred.has(group);
       take(group, granted, { ...received, firstLease, sentAtMs: reply.sentAtMs, isDeferred });
@@ -304,6 +304,8 @@ export function createPacer(options: PacerOptions): Pacer {
     wait(caller) {
       if (isClosed) return caller.fail(new ClosedError(`Bucket "${bucket}"`));
       dispatcher.enter(caller);
+      // Others here may wait for the very lease that this caller's job holds: it does not wait for their turn.
+      if (caller.isUnderWay) askTimes.retryNow();
       workSoon();
     },
     leave(caller) {

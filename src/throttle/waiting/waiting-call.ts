@@ -1,7 +1,7 @@
 import { WaitTooLongError } from "../../core/errors.ts";
 import type { Priority } from "../../core/options.ts";
-import type { DrawOptions } from "../call-options.ts";
-import { DrawnSlot, type DrawnFor, type Slot, type Start } from "../slot/slot.ts";
+import type { DrawOptions, TryOptions } from "../call-options.ts";
+import { DrawnSlot, type DrawnFor, type Start } from "../slot/slot.ts";
 import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
 import { Wait, type WaitHandlers, type WaitRegistry } from "./wait.ts";
@@ -14,6 +14,8 @@ export interface WaitOptions extends DrawOptions {
   readonly lane?: string | undefined;
   /** How often its lane goes in a round of turns; 1 unless given. */
   readonly laneWeight?: number | undefined;
+  /** What was drawn for the call before, as its job started: it waits for what it needs beyond that. */
+  readonly beyond?: TryOptions | undefined;
 }
 
 /** Why a call has left: its key's time is too far off for its patience. */
@@ -28,7 +30,7 @@ export class NoRoomYet {
 
 /** Where a call's slot goes, or its failure; and where its wait is listed until then. */
 interface Settling {
-  readonly resolve: (slot: Slot) => void;
+  readonly resolve: (slot: DrawnSlot) => void;
   readonly reject: (reason: unknown) => void;
   readonly waits?: WaitRegistry | undefined;
 }
@@ -73,7 +75,8 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   ) {
     this.#context = context;
     this.group = group;
-    this.number = context.takeNumber();
+    // It came as a job, before all who wait now.
+    this.number = options.beyond === undefined ? context.takeNumber() : 0;
     this.options = options;
     this.#settling = settling;
     this.priority = options.priority ?? "normal";
@@ -94,6 +97,15 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
 
   get patienceMs(): number {
     return this.options.patienceMs ?? Infinity;
+  }
+
+  /** The call of a job that has started comes before all that wait. */
+  get queuedMs(): number {
+    return this.isUnderWay ? 0 : this.sinceMs;
+  }
+
+  get isUnderWay(): boolean {
+    return this.options.beyond !== undefined;
   }
 
   get key(): string | undefined {

@@ -15,6 +15,7 @@ import {
   type Throttled,
   type ThrottledOptions,
 } from "../call-options.ts";
+import { giveLeaseInHandBack } from "../slot/job-slot.ts";
 import type { Slot } from "../slot/slot.ts";
 import { createLine, type Waiter } from "../waiting/line.ts";
 import { Wait } from "../waiting/wait.ts";
@@ -128,10 +129,9 @@ interface ConcurrencySlots {
   take(options: DrawOptions): Promise<() => void>;
 }
 
-function createConcurrencySlots(
-  { name: bucket, onClose }: Pick<OwnedBucket, "name" | "onClose">,
-  concurrency: number,
-): ConcurrencySlots {
+function createConcurrencySlots(owner: OwnedBucket, concurrency: number): ConcurrencySlots {
+  const { name: bucket } = owner;
+  const onClose: OwnedBucket["onClose"] = (fail) => owner.onClose(fail);
   const queue = new PQueue({ concurrency, queueClass: LineOfRuns });
 
   /** A task that lasts as long as the slot is held, so that the call itself runs in its caller's async context. */
@@ -165,6 +165,7 @@ function createConcurrencySlots(
       );
       try {
         leaving.signal.throwIfAborted();
+        if (queue.pending >= concurrency) giveLeaseInHandBack(owner);
         return await hold(RANKS[priority], leaving.signal);
       } finally {
         wait.end();

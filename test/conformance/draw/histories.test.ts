@@ -77,6 +77,7 @@ const wanted: fc.Arbitrary<Wanted> = fc.record(
     drewElsewhere: seldom,
     startsFull: seldom,
     sincesUs: sinces,
+    isUnderWay: seldom,
   },
   { requiredKeys: ["wanted", "cost"] },
 );

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { describe, expect, inject, it } from "vitest";
-import { concurrency } from "../../../src/core/policy/limit-makers.ts";
+import { concurrency, leakyBucket } from "../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { runScript } from "../../../src/redis/scripts/script.ts";
@@ -78,6 +78,26 @@ describe("whoever waits for a lease", () => {
       clock.advanceMs(10);
     }
   }
+});
+
+describe.each(storeKinds())("a call whose lease was drawn before, in $name,", ({ open }) => {
+  it("takes none, and waits behind nobody who waits for one", async () => {
+    const limits = [leakyBucket("1/s", { burst: 10 }), concurrency(1, { leaseMs: 5_000 })];
+    const { store, clock } = open();
+    const [holder, waiter] = ["h", "w"].map((name) =>
+      createAsker(store, { bucket: "b", name, policy: policyOf({ limits }) }),
+    );
+    await holder!.draw(1);
+    await waiter!.draw(1);
+    clock.advanceMs(1);
+
+    const drawn = await holder!.drawAll([{ wanted: 1, isUnderWay: true }, { wanted: 1 }]);
+    await holder!.release([1]);
+
+    expect(drawn.granted.map(({ slotsUs }) => slotsUs.length)).toEqual([1, 0]);
+    expect((await holder!.peek()).statuses[0]!.remaining).toBe(8);
+    expect(slotsOf(await waiter!.draw(1))).toHaveLength(1);
+  });
 });
 
 describe.each(storeKinds())("a lease in $name", ({ open }) => {

@@ -27,7 +27,7 @@ async function asked(url: string): Promise<number> {
   const client = new Redis(url);
   const stats = await client.info("commandstats");
   await client.quit();
-  const calls = ["evalsha", "eval", "exists"].map((name) =>
+  const calls = ["evalsha", "eval", "del"].map((name) =>
     Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(stats)?.[1] ?? 0),
   );
   return calls.reduce((sum, each) => sum + each, 0);

@@ -12,7 +12,7 @@ import {
   type Stored,
   type StoredOptions,
 } from "../../../src/queue/bullmq/stored-job.ts";
-import { createPatientBackend } from "../../../src/queue/bullmq/stored-worker.ts";
+import { patientBackend } from "../../../src/queue/bullmq/stored-worker.ts";
 import { deferred } from "../../support/async/deferred.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -77,7 +77,11 @@ describe("how BullMQ's worker fetches", () => {
     await hasty.worker.close(true);
 
     const startedAtMs = performance.now();
-    const patient = work(async () => {}, {}, createPatientBackend);
+    const patient = work(
+      async () => {},
+      {},
+      patientBackend(() => true),
+    );
     await waitUntil(() => patient.errors > 1, "it has asked twice");
 
     expect(performance.now() - startedAtMs).toBeGreaterThan(1_900);
@@ -85,7 +89,7 @@ describe("how BullMQ's worker fetches", () => {
 
   it.each<[string, Backends, number]>([
     ["all that it has places for before it starts one", createRedisBackend, 5],
-    ["patiently, one before it starts that", createPatientBackend, 1],
+    ["patiently, one before it starts that", patientBackend(() => true), 1],
   ])("takes %s", async (_name, backends, expected) => {
     await queue.addBulk(Array.from({ length: 10 }, (_, data) => ({ name: "job", data })));
     const started = deferred();

@@ -24,6 +24,8 @@ export interface Wanted {
   readonly key?: string;
   readonly priority?: Priority;
   readonly isTry?: boolean;
+  /** Its leases were drawn before. */
+  readonly isUnderWay?: boolean;
   /** It has let calls pass that the bucket knows nothing of. */
   readonly drewElsewhere?: boolean;
   /** A bucket that was lost starts full. */
@@ -90,12 +92,19 @@ export function createAsker(
     }
   }
 
-  function wishOf({ wanted, cost = 1, key, priority = "normal", sincesUs }: Wanted): Wish {
+  function wishOf({
+    wanted,
+    cost = 1,
+    key,
+    priority = "normal",
+    isUnderWay = false,
+    sincesUs,
+  }: Wanted): Wish {
     const keyLimits = keyLimitsOf(policy, key);
     const byUnit: Readonly<Record<string, number>> =
       typeof cost === "number" ? { calls: cost } : cost;
     const costs = [...limits, ...keyLimits].map(({ unit, kind }) =>
-      kind === "concurrency" ? 1 : (byUnit[unit] ?? (unit === "calls" ? 1 : 0)),
+      kind === "concurrency" ? Number(!isUnderWay) : (byUnit[unit] ?? (unit === "calls" ? 1 : 0)),
     );
     const wishName = `${key ?? ""} ${costs.join(" ")}`;
     const rank = RANKS[priority];

@@ -34,7 +34,8 @@ export function setUpFeeder(): FeederSetup {
     async feed(request: FeedRequest): Promise<Fed> {
       setup.told.push(request);
       const arrivals = request.arrived.map(() => "fed" as const);
-      return { arrivals, parked: 0, nextMs: undefined, ...(await setup.answer(request)) };
+      const quiet = { parked: 0, nextMs: undefined, active: 0 };
+      return { arrivals, ...quiet, ...(await setup.answer(request)) };
     },
   } as Partial<LaneStore> as LaneStore;
   const feeder = createFeeder({

@@ -100,6 +100,31 @@ describe("a breaker", () => {
     expect(states).toEqual(["down"]);
   });
 
+  it("probes a server that refuses after a second, and then less and less often", async () => {
+    const { breaker, probes, states } = open();
+    const refusal = Object.assign(new Error("READONLY"), { name: "ReplyError" });
+    for (let each = 0; each < 3; each++) {
+      vi.advanceTimersByTime(1);
+      breaker.fail(performance.now(), refusal);
+    }
+    const waitsMs: number[] = [];
+
+    for (let each = 0; each < 8; each++) {
+      const fromMs = performance.now();
+      await vi.advanceTimersToNextTimerAsync();
+      waitsMs.push(performance.now() - fromMs);
+      probes.at(-1)!.reject(refusal);
+      await vi.advanceTimersByTimeAsync(0);
+    }
+
+    expect(breaker.refusal).toBe(refusal);
+    expect(states).toEqual(["down"]);
+    const usualMs = [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000];
+    for (const [index, ms] of usualMs.entries()) {
+      expect(Math.abs(waitsMs[index]! - ms)).toBeLessThanOrEqual(ms / 4);
+    }
+  });
+
   it("probes at once when a connection is ready again", () => {
     const { breaker, probes, fail } = open();
     fail(3);

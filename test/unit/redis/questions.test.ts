@@ -9,6 +9,7 @@ function openRequests() {
   const breaker = {
     server: "localhost:6379",
     isOpen: false,
+    refusal: undefined,
     succeed: vi.fn<() => void>(),
     fail: vi.fn<() => void>(),
     ready: () => {},

@@ -13,8 +13,9 @@ afterEach(() => {
 const pass = (ms: number): Promise<unknown> => vi.advanceTimersByTimeAsync(ms);
 
 describe("what a feeder tells", () => {
-  it("asks for jobs at once, and looks in each second without news", async () => {
+  it("asks for jobs at once, and looks in each second while jobs are parked", async () => {
     const setup = setUpFeeder();
+    setup.answer = () => ({ parked: 5 });
 
     await pass(3_500);
 

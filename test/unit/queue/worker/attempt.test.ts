@@ -10,6 +10,7 @@ import {
 import { HandlerTimeoutError } from "../../../../src/queue/errors.ts";
 import type { Job } from "../../../../src/queue/job.ts";
 import type { Stored } from "../../../../src/queue/bullmq/stored-job.ts";
+import type { DrawnSlot } from "../../../../src/throttle/slot/slot.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
 
@@ -27,7 +28,7 @@ async function signalAtStart(afterMs: number): Promise<AbortSignal> {
   const store = createMemoryStore();
   vi.spyOn(store, "renew").mockRejectedValue(new StoreUnavailableError("away"));
   const { bucket } = createTestBucket({ concurrency: 1 }, { store });
-  const slot = await bucket.draw();
+  const slot = (await bucket.draw()) as DrawnSlot;
   await vi.advanceTimersByTimeAsync(afterMs);
   const handler = async (_job: Job<string>, { signal }: JobContext): Promise<AbortSignal> => signal;
   const parts = { queue: "jobs", bucket, handler, logger: { warn() {}, error() {} } };
@@ -54,7 +55,7 @@ describe("a job that begins on a slot with a lease", () => {
 describe("a handler with 50 ms", () => {
   async function start(handler: Handler<string, string>) {
     const { bucket } = createTestBucket({ rate: "1000/s" });
-    const slot = await bucket.draw();
+    const slot = (await bucket.draw()) as DrawnSlot;
     const timersBefore = vi.getTimerCount();
     const logger = { warn() {}, error() {} };
     const context = createJobContext(job.id, 1);

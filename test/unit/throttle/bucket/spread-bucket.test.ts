@@ -10,7 +10,7 @@ import type { Store } from "../../../../src/core/store.ts";
 import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
 import type { OwnedBucket } from "../../../../src/throttle/bucket.ts";
-import { runWithJobSlot } from "../../../../src/throttle/slot/slot.ts";
+import { jobSlotOf, runWithJobSlot } from "../../../../src/throttle/slot/job-slot.ts";
 import { createPartStores, partOf } from "../../../../src/throttle/bucket/cluster-bucket.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
@@ -120,9 +120,8 @@ describe("the keys of a spread bucket", () => {
     const call = bucket.throttled(async (key: string) => key, { key: (key) => key });
     const slot = await bucket.drawForJob({ key: A }, new Set());
 
-    const results = runWithJobSlot({ bucket, slot: slot as never }, () =>
-      Promise.all([call(A), call(B)]),
-    );
+    const hand = jobSlotOf({ bucket, slot: slot as never }, { key: A });
+    const results = runWithJobSlot(hand, () => Promise.all([call(A), call(B)]));
     await vi.advanceTimersByTimeAsync(100);
 
     expect(await results).toEqual([A, B]);

@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { StoreUnavailableError } from "../../../../src/core/errors.ts";
 import { DREW_ELSEWHERE_US } from "../../../../src/core/draw/bucket-state.ts";
 import type { DrawRequest, SettleRequest, Store } from "../../../../src/core/store.ts";
@@ -15,14 +15,18 @@ function awayStore() {
   const store = createMemoryStore();
   const drawn: DrawRequest[] = [];
   const settled: SettleRequest[] = [];
-  const away = { is: false };
+  const away = { is: false, refusesWrites: false };
   const guard = async <T>(work: () => Promise<T>): Promise<T> => {
     if (away.is) throw new StoreUnavailableError("away");
     return work();
   };
+  const guardWrite = async <T>(work: () => Promise<T>): Promise<T> => {
+    if (away.refusesWrites) throw new StoreUnavailableError("refuses writes");
+    return guard(work);
+  };
   const guarded: Store = {
     ...store,
-    draw: (request) => guard(() => (drawn.push(request), store.draw(request))),
+    draw: (request) => guardWrite(() => (drawn.push(request), store.draw(request))),
     peek: (request) => guard(() => store.peek(request)),
     settle: (request) => guard(async () => void settled.push(request)),
     steer: (request) => guard(() => store.steer(request)),
@@ -65,6 +69,35 @@ describe("a store that something stands in for", () => {
     expect(logged).toHaveLength(1);
     expect(drawn).toHaveLength(2);
     expect(drawn[1]!.drewUs).toBe(DREW_ELSEWHERE_US);
+  });
+
+  it.each<[string, OnStoreDown]>([
+    ["locally", { local: 1 }],
+    ["openly", "open"],
+  ])("goes on %s as long as draws fail, also while looks succeed", async (_how, onStoreDown) => {
+    const { asker, away, drawn, logged } = openAsker(onStoreDown);
+    await asker.draw(1);
+    away.refusesWrites = true;
+    for (let each = 0; each < 5; each++) await asker.draw(1);
+    await asker.peek();
+
+    expect(logged).toHaveLength(1);
+    expect(drawn).toHaveLength(1);
+  });
+
+  it("keeps nothing of the draw by which it found that the store is back", async () => {
+    const { asker, away } = openAsker("open", { rate: "1/min", burst: 10 });
+    await asker.draw(1);
+    away.is = true;
+    await asker.draw(1);
+    away.is = false;
+    for (let each = 0; each < 3; each++) await asker.draw(1);
+
+    await vi.waitFor(async () => expect((await asker.peek()).statuses[0]!.remaining).toBe(0));
+    const { nowUs, statuses } = await asker.peek();
+
+    // The bucket starts as if a burst had just left, and no call more.
+    expect(statuses[0]!.resetUs - nowUs).toBeLessThanOrEqual(10 * 60_000_000);
   });
 
   it("takes nothing back of what only the stand-in booked, and books what came to cost more", async () => {

@@ -2,7 +2,8 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { ClosedError, InvalidOptionError, WaitTooLongError } from "../../../../src/core/errors.ts";
 import type { OwnedBucket } from "../../../../src/throttle/bucket.ts";
-import { runWithJobSlot } from "../../../../src/throttle/slot/slot.ts";
+import { jobSlotOf, runWithJobSlot } from "../../../../src/throttle/slot/job-slot.ts";
+import type { DrawnSlot } from "../../../../src/throttle/slot/slot.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
 
@@ -205,9 +206,9 @@ describe("a throttled function", () => {
   it("leaves on the slot in hand once, so that a job is not charged twice", async () => {
     const { bucket } = createTestBucket({ rate: "1/s" });
     const call = bucket.throttled(async () => "done");
-    const slot = await bucket.draw();
+    const slot = (await bucket.draw()) as DrawnSlot;
 
-    const inHand = runWithJobSlot({ bucket, slot }, async () => {
+    const inHand = runWithJobSlot(jobSlotOf({ bucket, slot }, {}), async () => {
       await call();
       const second = call.with({ maxWaitMs: 100 })();
       return second.catch((error: Error) => error);
@@ -221,9 +222,9 @@ describe("a throttled function", () => {
   it("hears a refusal on the slot in hand for the key that the slot was drawn for", async () => {
     const { bucket } = createTestBucket({ rate: "100/s", perKey: { rate: "100/s" } });
     const call = bucket.throttled(async () => ({ status: 429, headers: { "retry-after": "9" } }));
-    const slot = await bucket.draw({ key: "acme" });
+    const slot = (await bucket.draw({ key: "acme" })) as DrawnSlot;
 
-    await runWithJobSlot({ bucket, slot }, () => call());
+    await runWithJobSlot(jobSlotOf({ bucket, slot }, { key: "acme" }), () => call());
     await bucket.outcomesReported();
 
     expect((await bucket.peek({ key: "acme" })).coolingForMs).toBeGreaterThan(0);

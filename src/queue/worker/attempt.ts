@@ -37,13 +37,13 @@ export async function runAttempt<Data, Result>(
     result = await run(worker, attempt, checked);
     if (isRetryAfter(result) || isDiscard(result)) throw result;
   } catch (thrown) {
-    const { askedMs } = bucket.reportOutcome(thrown, slot, cost);
+    const { askedMs } = await bucket.reportOutcome(thrown, slot, cost);
     setRetryDelay(stored, thrown, askedMs);
     throw asFailure(thrown);
   } finally {
     slot.release();
   }
-  bucket.reportOutcome(result, slot, cost);
+  void bucket.reportOutcome(result, slot, cost);
   if (isStorable(result)) return result;
   const problem = "A handler's result is not JSON, or too long; the job is done without it.";
   logger.warn({ queue, job: job.id }, problem);

@@ -159,6 +159,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
   const bucket: OwnedBucket = {
     name,
     policy,
+    logger,
     get waiting() {
       return pacer.waiting;
     },

@@ -16,6 +16,7 @@ import {
   type ThrottledOptions,
 } from "../call-options.ts";
 import type { Slot } from "../slot/slot.ts";
+import { settleRefused } from "./refused-cost.ts";
 import { createLine, type Waiter } from "../waiting/line.ts";
 import { Wait } from "../waiting/wait.ts";
 
@@ -71,11 +72,13 @@ async function callOnSlot(
   const slot = await bucket.drawByHand(options);
   try {
     const result = await (slot.hasLease ? untilLost(slot, run) : run());
-    bucket.reportOutcome(result, slot, cost, feedback);
+    const outcome = bucket.reportOutcome(result, slot, cost, feedback);
+    // The caller may try again at once, and is to meet the cooldown then.
+    if (outcome instanceof Promise) await outcome;
     if (settle !== undefined) bucket.settleByResult(settle, result, slot);
     return result;
   } catch (error) {
-    bucket.reportOutcome(error, slot, cost, feedback);
+    await settleRefused(await bucket.reportOutcome(error, slot, cost, feedback), slot, cost);
     throw error;
   } finally {
     slot.release();

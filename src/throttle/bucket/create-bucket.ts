@@ -151,7 +151,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
   function drawByHand(options: DrawOptions): Promise<Slot> {
     isCalledByHand = true;
     // One signal may end a hundred waits; Node would warn of a leak.
-    if (options.signal !== undefined) setMaxListeners(0, options.signal);
+    if (options.signal !== undefined) setMaxListeners(Infinity, options.signal);
     const inHand = takeJobSlot(bucket, options);
     return inHand === undefined ? admission.draw(options) : Promise.resolve(inHand);
   }

@@ -149,6 +149,8 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
   /** Another `fetch` than the global one may not know the global Request. */
   function request(input: Sent["input"], init: RequestInit): Promise<Response> {
     if (ownFetch === undefined) return globalThis.fetch(input, init);
+    // The undici of npm fails on a signal for which this number is 0 or was never set, as on that of a Request.
+    if (init.signal) setMaxListeners(Infinity, init.signal);
     if (!isRequest(input)) return ownFetch(input, init);
     return ownFetch(input.url, { ...initOf(input), ...init });
   }
@@ -283,7 +285,7 @@ function joinSignals(given: readonly (AbortSignal | undefined)[]): {
   }
   for (const signal of signals) {
     // One signal may end a hundred calls; Node would warn of a leak.
-    setMaxListeners(0, signal);
+    setMaxListeners(Infinity, signal);
     signal.addEventListener("abort", pass, { once: true });
   }
   const aborted = signals.find((signal) => signal.aborted);

@@ -148,7 +148,7 @@ function createConcurrencySlots(
   return {
     async take({ priority = "normal", key, maxWaitMs, signal }) {
       // One signal may end a hundred waits; Node would warn of a leak.
-      if (signal !== undefined) setMaxListeners(0, signal);
+      if (signal !== undefined) setMaxListeners(Infinity, signal);
       const leaving = new AbortController();
       const wait = new Wait(
         {

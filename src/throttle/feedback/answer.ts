@@ -10,13 +10,13 @@ import { readGrpcDetails } from "./grpc-details.ts";
 import { listHeaders, readServerTimeMs } from "./headers.ts";
 import { bodiesOf, codesOf, layersOf, type Layer } from "./layers.ts";
 import {
-  kindInResult,
-  kindOf,
+  meaningInResult,
+  meaningOf,
   saysOverloaded,
   saysSecondaryLimit,
   saysTooMany,
   strongest,
-  type Kind,
+  type Meaning,
 } from "./meanings.ts";
 import { readProperty } from "./properties.ts";
 import { periodIn, unitOf } from "./quota-words.ts";
@@ -108,7 +108,7 @@ function hearLayer(layer: Layer, wallNowMs: number, bodies: ReadBodies): Heard {
   if (isFailed) readFailure(layer, facts, { wallNowMs, bodies });
   else readSuccess(layer, facts, { wallNowMs, bodies });
   const status = layer.status ?? statusFor(layer, facts);
-  const mayRefuse = isFailed || facts.kinds.size > 0 || (status ?? 0) >= 300;
+  const mayRefuse = isFailed || facts.meanings.size > 0 || (status ?? 0) >= 300;
   if (!mayRefuse) {
     return { answer: status === undefined ? NOTHING : { ...NOTHING, status }, headers: source };
   }
@@ -125,13 +125,14 @@ interface ReadWith {
 function readFailure(layer: Layer, facts: BodyFacts, { wallNowMs, bodies }: ReadWith): void {
   const how = { isResult: false, wallNowMs };
   if (layer.isError) {
-    for (const kind of codesOf(layer).map(kindOf)) if (kind !== undefined) facts.kinds.add(kind);
+    for (const meaning of codesOf(layer).map(meaningOf))
+      if (meaning !== undefined) facts.meanings.add(meaning);
     readOwnWait(layer.source, facts, wallNowMs);
     const throttling = readProperty(readProperty(layer.source, "$retryable"), "throttling");
-    if (throttling === true) facts.kinds.add("rate");
+    if (throttling === true) facts.meanings.add("rate");
   }
   if (isExhausted(layer)) {
-    facts.kinds.add("rate");
+    facts.meanings.add("rate");
     for (const detail of readGrpcDetails(layer.source)) readBody(detail, facts, how);
   }
   for (const part of layer.parts) readBody(bodies.get(part), facts, how);
@@ -159,8 +160,8 @@ function readSuccess(
   }
   // Slack's way: { ok: false, error: "ratelimited" }.
   const [isOk, error] = [readProperty(source, "ok"), readProperty(source, "error")];
-  const kind = isOk === false ? kindInResult(error) : undefined;
-  if (kind !== undefined) facts.kinds.add(kind);
+  const meaning = isOk === false ? meaningInResult(error) : undefined;
+  if (meaning !== undefined) facts.meanings.add(meaning);
 }
 
 /** Slack's error has seconds in `retryAfter`, discord.js's has ms; a name that ends in Ms has ms. */
@@ -186,9 +187,12 @@ function isExhausted({ source, isError }: Layer): boolean {
 }
 
 /** The status of an answer whose client does not keep it. */
-function statusFor({ source, isError }: Layer, { kinds, status }: BodyFacts): number | undefined {
+function statusFor(
+  { source, isError }: Layer,
+  { meanings, status }: BodyFacts,
+): number | undefined {
   if (isError && readProperty(source, "type") === "StripeRateLimitError") return 429;
-  return status ?? (kinds.size > 0 && isGraphql(source) ? 200 : undefined);
+  return status ?? (meanings.size > 0 && isGraphql(source) ? 200 : undefined);
 }
 
 function isGraphql(source: object): boolean {
@@ -199,9 +203,9 @@ function isGraphql(source: object): boolean {
 
 function conclude(evidence: Evidence): Answer {
   const { status, headers, facts, wallNowMs } = evidence;
-  const kind = kindOfRefusal(evidence);
+  const meaning = meaningOfRefusal(evidence);
   const shouldRetry = readShouldRetry(headers);
-  if (kind === undefined) {
+  if (meaning === undefined) {
     // A 202 may carry a Retry-After too, which says when to ask for the outcome.
     const afterMs = readRetryAfter(headers, wallNowMs);
     const until = afterMs === undefined ? undefined : wallNowMs + afterMs;
@@ -209,16 +213,16 @@ function conclude(evidence: Evidence): Answer {
     const isFailed = (status ?? 0) >= 400;
     return { ...NOTHING, status, afterMs, until, stated, retry: isFailed && shouldRetry === true };
   }
-  const overloaded = kind === "overloaded";
-  if (kind === "spent") {
+  const overloaded = meaning === "overloaded";
+  if (meaning === "spent") {
     return { ...NOTHING, status, refused: true, lasts: true, unit: facts.unit };
   }
-  const quota = quotaOf(evidence, kind);
+  const quota = quotaOf(evidence, meaning);
   const { waitMs, period, unit } = quota;
   const afterMs = waitMs ?? usualMs(evidence);
   const isLongPeriod = period === "hour" || period === "day" || period === "month";
   const isLongReset = quota.isReset && afterMs > LASTING_MS && afterMs <= LONGEST_RESET_MS;
-  const lasts = isLongReset || ((kind === "quota" || isLongPeriod) && afterMs > SHORT_MS);
+  const lasts = isLongReset || ((meaning === "quota" || isLongPeriod) && afterMs > SHORT_MS);
   return {
     status,
     refused: true,
@@ -234,8 +238,14 @@ function conclude(evidence: Evidence): Answer {
 }
 
 /** Undefined where nothing was refused. GitHub answers with a 403 both when calls are limited and when rights are missing. */
-function kindOfRefusal({ status, headers, facts, usedUp, wallNowMs }: Evidence): Kind | undefined {
-  const named = strongest(facts.kinds);
+function meaningOfRefusal({
+  status,
+  headers,
+  facts,
+  usedUp,
+  wallNowMs,
+}: Evidence): Meaning | undefined {
+  const named = strongest(facts.meanings);
   const isOverloaded = status === OVERLOADED || (status !== 429 && saysOverloaded(facts.text));
   if (named === "spent" || named === "quota") return named;
   if (named !== undefined) return isOverloaded ? "overloaded" : named;
@@ -261,13 +271,13 @@ interface HitQuota {
   readonly isReset: boolean;
 }
 
-function quotaOf(evidence: Evidence, kind: Kind): HitQuota {
+function quotaOf(evidence: Evidence, meaning: Meaning): HitQuota {
   const { headers, facts, usedUp, wallNowMs } = evidence;
   const longest = usedUp.toSorted((a, b) => (b.resetAfterMs ?? 0) - (a.resetAfterMs ?? 0))[0];
   const usedUpMs = longest?.resetAfterMs || undefined;
   const sentence = periodIn(facts.text);
   const period =
-    facts.period ?? longest?.period ?? sentence ?? (kind === "quota" ? "day" : undefined);
+    facts.period ?? longest?.period ?? sentence ?? (meaning === "quota" ? "day" : undefined);
   const unit =
     longest?.unit ?? facts.unit ?? (sentence === undefined ? undefined : unitOf(facts.text));
   const isReset = usedUpMs !== undefined;

@@ -1,14 +1,14 @@
 /** What the body of an answer says, whatever its form: the names of its parts tell what they are. */
 import { types } from "node:util";
 import type { QuotaPeriod } from "../../core/answer.ts";
-import { kindInResult, kindOf, type Kind } from "./meanings.ts";
+import { meaningInResult, meaningOf, type Meaning } from "./meanings.ts";
 import { readProperty } from "./properties.ts";
 import { periodOf, unitOf } from "./quota-words.ts";
 import { readDelayMs, readWaitMs } from "./retry-after.ts";
 
 /** What a body says. */
 export interface BodyFacts {
-  readonly kinds: Set<Kind>;
+  readonly meanings: Set<Meaning>;
   /** The longest wait that it asks for, in ms. */
   waitMs: number | undefined;
   period: QuotaPeriod | undefined;
@@ -57,7 +57,7 @@ export function readBody(
 
 export function noFacts(): BodyFacts {
   return {
-    kinds: new Set(),
+    meanings: new Set(),
     waitMs: undefined,
     period: undefined,
     unit: undefined,
@@ -78,7 +78,8 @@ function readResult(body: unknown, reading: Reading): void {
   ]) {
     if (error !== undefined && error !== null) visit("error", error, reading, 0);
   }
-  if (reading.facts.kinds.size > 0) readQueryCost(readProperty(body, "extensions"), reading.facts);
+  if (reading.facts.meanings.size > 0)
+    readQueryCost(readProperty(body, "extensions"), reading.facts);
 }
 
 function visit(name: string, value: unknown, reading: Reading, depth: number): void {
@@ -117,14 +118,14 @@ function readPart(name: string, value: unknown, reading: Reading): void {
   const { facts, isResult } = reading;
   if (WAIT.test(name)) addWait(name, value, reading);
   if (CODE.test(name)) {
-    const kind = isResult ? kindInResult(value) : kindOf(value);
-    if (kind !== undefined) facts.kinds.add(kind);
+    const meaning = isResult ? meaningInResult(value) : meaningOf(value);
+    if (meaning !== undefined) facts.meanings.add(meaning);
     const status = Number(value);
     if (!isResult && Number.isInteger(status) && status >= 400 && status <= 599) {
       facts.status ??= status;
     }
     // HubSpot and others name the limit that was hit where a code is expected.
-    if (kind === "quota" && typeof value === "string") facts.period ??= periodOf(value);
+    if (meaning === "quota" && typeof value === "string") facts.period ??= periodOf(value);
   }
   if (typeof value !== "string") return;
   if (QUOTA.test(name)) {
@@ -182,8 +183,8 @@ function parse(text: string, { facts, isResult }: Reading): unknown {
   if (isResult) return undefined;
   const codes = given.matchAll(/<(?:\w+:)?(code|reason|status|type)>([\w.-]{1,100})</gi);
   for (const [, , code] of codes) {
-    const kind = kindOf(code);
-    if (kind !== undefined) facts.kinds.add(kind);
+    const meaning = meaningOf(code);
+    if (meaning !== undefined) facts.meanings.add(meaning);
   }
   facts.text += `${given.slice(0, LONGEST_TEXT)}\n`;
   return undefined;

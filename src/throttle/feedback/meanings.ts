@@ -1,16 +1,16 @@
 /** What the codes of downstreams mean: `rate_limit_error`, `ThrottlingException`, `RATE_LIMITED`, `dailyLimitExceeded`. */
 
 /**
- * What kind of refusal a code stands for: too many calls for now; no room for anybody; a quota that is used up for
+ * What a code says of a refusal: too many calls for now; no room for anybody; a quota that is used up for
  * hours; and an account for which no wait helps.
  */
-export type Kind = "rate" | "overloaded" | "quota" | "spent";
+export type Meaning = "rate" | "overloaded" | "quota" | "spent";
 
 /** The longest code that is read. */
 const LONGEST_CODE = 200;
 
 /** Codes without case, dashes, dots and underscores, in the order in which they count. */
-const KINDS: readonly (readonly [Kind, RegExp])[] = [
+const MEANINGS: readonly (readonly [Meaning, RegExp])[] = [
   [
     "spent",
     /insufficientquota|insufficient(?:funds?|credits?|balance)|billing(?:hardlimit|notactive|disabled|limit)|creditbalance|outofcredits|paymentrequired/,
@@ -30,23 +30,23 @@ const KINDS: readonly (readonly [Kind, RegExp])[] = [
 const REFUSED_IN_RESULT =
   /^(?:graphql)?(?:rate(?:limit)?limit(?:s|ed|exceeded|reached|error)?|ratelimit(?:s|ed|exceeded|reached|error)?|throttled|toomanyrequests|resourceexhausted|complexitybudgetexhausted|complexityexception|overloaded(?:error)?)$/;
 
-/** The kind of refusal that a code stands for; undefined for any other code. */
-export function kindOf(code: unknown): Kind | undefined {
+/** What a code says of a refusal; undefined for any other code. */
+export function meaningOf(code: unknown): Meaning | undefined {
   const letters = lettersOf(code);
   if (letters === undefined) return undefined;
-  return KINDS.find(([, form]) => form.test(letters))?.[0];
+  return MEANINGS.find(([, form]) => form.test(letters))?.[0];
 }
 
 /** The same for a code that came with a success. */
-export function kindInResult(code: unknown): Kind | undefined {
+export function meaningInResult(code: unknown): Meaning | undefined {
   const letters = lettersOf(code);
   if (letters === undefined || !REFUSED_IN_RESULT.test(letters)) return undefined;
   return letters.startsWith("overload") ? "overloaded" : "rate";
 }
 
-/** The kind that counts of several. */
-export function strongest(kinds: ReadonlySet<Kind>): Kind | undefined {
-  return KINDS.find(([kind]) => kinds.has(kind))?.[0];
+/** The meaning that counts of several. */
+export function strongest(meanings: ReadonlySet<Meaning>): Meaning | undefined {
+  return MEANINGS.find(([meaning]) => meanings.has(meaning))?.[0];
 }
 
 /** Whether a sentence says that calls are refused for their number. */

@@ -20,7 +20,7 @@ import {
 } from "./meanings.ts";
 import { readProperty } from "./properties.ts";
 import { periodIn, unitOf } from "./quota-words.ts";
-import { readNextReset, readUsedUp, type UsedUp } from "./remaining.ts";
+import { readNamedPeriod, readNextReset, readUsedUp, type UsedUp } from "./remaining.ts";
 import { readDelayMs, readWaitInText, readWaitMs } from "./retry-after.ts";
 
 /** An answer, and the headers that it came with as the client keeps them. */
@@ -129,7 +129,7 @@ function readFailure(layer: Layer, facts: BodyFacts, { wallNowMs, bodies }: Read
       if (meaning !== undefined) facts.meanings.add(meaning);
     readOwnWait(layer.source, facts, wallNowMs);
     const throttling = readProperty(readProperty(layer.source, "$retryable"), "throttling");
-    if (throttling === true) facts.meanings.add("rate");
+    if (throttling === true || isAwsLimit(layer.source)) facts.meanings.add("rate");
   }
   if (isExhausted(layer)) {
     facts.meanings.add("rate");
@@ -175,6 +175,12 @@ function readOwnWait(source: object, facts: BodyFacts, wallNowMs: number): void 
     (name) => readDelayMs(readProperty(source, name), 1),
   );
   facts.waitMs ??= [...inMs, ...seconds].find((waitMs) => waitMs !== undefined);
+}
+
+/** AWS counts this one among its throttling errors; others use the name for lasting limits. */
+function isAwsLimit(source: object): boolean {
+  const isAws = typeof readProperty(source, "$metadata") === "object";
+  return isAws && readProperty(source, "name") === "LimitExceededException";
 }
 
 function isExhausted({ source, isError }: Layer): boolean {
@@ -277,7 +283,11 @@ function quotaOf(evidence: Evidence, meaning: Meaning): HitQuota {
   const usedUpMs = longest?.resetAfterMs || undefined;
   const sentence = periodIn(facts.text);
   const period =
-    facts.period ?? longest?.period ?? sentence ?? (meaning === "quota" ? "day" : undefined);
+    facts.period ??
+    longest?.period ??
+    readNamedPeriod(headers) ??
+    sentence ??
+    (meaning === "quota" ? "day" : undefined);
   const unit =
     longest?.unit ?? facts.unit ?? (sentence === undefined ? undefined : unitOf(facts.text));
   const isReset = usedUpMs !== undefined;

@@ -106,6 +106,10 @@ function listIn(errors: unknown): readonly object[] {
 /** What may be a layer's body, as its client has parsed it, or its text. */
 export function bodiesOf({ source, parts, isError }: Layer): readonly unknown[] {
   const bodies = parts.flatMap((part) => BODIES.map((name) => readProperty(part, name)));
+  // Telegram's clients call the body the response.
+  const response = readProperty(source, "response");
+  if (isError && isObject(response) && statusOf(response, true) === undefined)
+    bodies.push(response);
   const message = isError ? readProperty(source, "message") : undefined;
   const jsonAt = typeof message === "string" ? message.indexOf("{") : -1;
   if (jsonAt !== -1) bodies.push((message as string).slice(jsonAt));

@@ -80,8 +80,8 @@ const MOST_NAMES = 1_000;
 const namesRead = new Map<string, QuotaHeader | undefined>();
 
 /**
- * What is left of each quota that an answer's headers name: those that begin with `X-RateLimit`, `X-Rate-Limit`,
- * `RateLimit` or a vendor's name before it, with any words for what they count, Shopify's, and those of
+ * What is left of each quota that an answer's headers name: those with `RateLimit`, `Rate-Limit`, `Limit` or `Quota` in
+ * their names, with any words for what they count and a vendor's before it, Shopify's, and those of
  * draft-ietf-httpapi-ratelimit-headers, up to its 11th edition. A quota named in two ways comes
  * twice. Malformed and absurd figures are left out, and so is all of an
  * answer that comes from a cache. Never throws.
@@ -116,6 +116,14 @@ export function readNextReset(
     resetAfterMs !== undefined && (isAny || remaining === undefined) ? [resetAfterMs] : [],
   );
   return Math.max(0, ...resetsMs) || undefined;
+}
+
+/** The period that a header names in its value, as Xero's `X-Rate-Limit-Problem: day`. */
+export function readNamedPeriod(headers: Headers): QuotaPeriod | undefined {
+  for (const [name, value] of headers) {
+    if (/limit-(?:problem|scope|type|reason|name)$/.test(name)) return periodOf(value);
+  }
+  return undefined;
 }
 
 function isOutOfCache(headers: Headers): boolean {
@@ -174,7 +182,7 @@ function rankOf({ unit }: Quota): number {
 
 function readNameOnce(name: string): QuotaHeader | undefined {
   // Most headers are others.
-  if (!/rate-?limit|quota/.test(name)) return undefined;
+  if (!/limit|quota/.test(name)) return undefined;
   if (!namesRead.has(name)) {
     if (namesRead.size >= MOST_NAMES) namesRead.clear();
     namesRead.set(name, readName(name));
@@ -184,7 +192,7 @@ function readNameOnce(name: string): QuotaHeader | undefined {
 
 function readName(name: string): QuotaHeader | undefined {
   const [, before = "", after = ""] =
-    /^(?:x-)?(?:ms-)?(.*?)-?\b(?:rate-?limit(?:ing)?s?|quota)(?:-(.*))?$/.exec(name) ?? [];
+    /^(?:x-)?(?:ms-)?(.*?)-?(?:rate-?limit\w*|limits?|quota)(?:-(.*))?$/.exec(name) ?? [];
   const words = `${before}-${after}`.split(/[-_]/).filter((word) => word !== "");
   const figureAt = words.findLastIndex((word) => FIGURES.has(word));
   const isRetry = words.includes("retry");

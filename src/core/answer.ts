@@ -39,7 +39,7 @@ export interface Cooldown {
   readonly coolMs: number;
   /** What has to cool down. Defaults to the key, if keys have limits of their own, else the bucket. */
   readonly scope?: "bucket" | "key" | undefined;
-  /** What the quota counts that is used up, for the log. */
+  /** What the quota counts that is used up. All calls cool down with it, whatever they take. */
   readonly unit?: string | undefined;
 }
 

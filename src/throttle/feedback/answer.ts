@@ -3,12 +3,19 @@
  * answer is known to `layers.ts`, its codes to `meanings.ts`, its headers to `headers.ts` and `remaining.ts`, its body
  * to `body.ts`.
  */
+import { types } from "node:util";
 import type { Answer, QuotaPeriod } from "../../core/answer.ts";
 import { resetsAround } from "../../core/limits/calendar-days.ts";
 import { noFacts, readBody, type BodyFacts } from "./body.ts";
 import { readGrpcDetails } from "./grpc-details.ts";
-import { listHeaders, readServerTimeMs } from "./headers.ts";
-import { bodiesOf, codesOf, layersOf, type Layer } from "./layers.ts";
+import {
+  listHeaders,
+  longestOf,
+  readRetryAfter,
+  readServerTimeMs,
+  readShouldRetry,
+} from "./headers.ts";
+import { bodiesOf, codesOf, layersOf, PARTS, STATUSES, type Layer } from "./layers.ts";
 import {
   meaningInResult,
   meaningOf,
@@ -68,8 +75,14 @@ export const NOTHING_HEARD: Heard = Object.freeze({ answer: NOTHING, headers: un
  * Reads a call's result, or the error that it threw, and the errors within it. Reads no body that has yet to be read,
  * but those in `bodies`. Never throws, whatever comes in.
  */
-export function hear(resultOrError: unknown, wallNowMs: number, bodies = NO_BODIES): Heard {
+export function hear(
+  resultOrError: unknown,
+  wallNowMs: number,
+  bodies: ReadBodies = NO_BODIES,
+): Heard {
   if (typeof resultOrError !== "object" || resultOrError === null) return NOTHING_HEARD;
+  const glanced = bodies.size === 0 ? glanceAt(resultOrError) : undefined;
+  if (glanced !== undefined) return glanced;
   let outermost: Heard | undefined;
   const refusals: Heard[] = [];
   for (const layer of layersOf(resultOrError)) {
@@ -83,6 +96,51 @@ export function hear(resultOrError: unknown, wallNowMs: number, bodies = NO_BODI
   }
   // An app may answer its provider's 429 with a 502; the 429 in its cause is what counts.
   return mostTelling(refusals) ?? outermost ?? NOTHING_HEARD;
+}
+
+/** What an object must have to be anything but data, or a success without a word on errors. */
+const TELLING = [
+  ...STATUSES,
+  ...PARTS,
+  "cause",
+  "errors",
+  "error",
+  "data",
+  "body",
+  "ok",
+  "type",
+  "stack",
+];
+
+/** Most results are plain data or plain successes: to read those in full would take longer than to draw. */
+function glanceAt(source: object): Heard | undefined {
+  if (types.isNativeError(source)) return undefined;
+  const found = source as Readonly<Record<string, unknown>>;
+  try {
+    if (found["response"] !== undefined || found["errors"] !== undefined) return undefined;
+    const status = found["status"] ?? found["statusCode"];
+    if (status === undefined) {
+      return TELLING.some((name) => found[name] !== undefined) ? undefined : NOTHING_HEARD;
+    }
+    const isSuccess = typeof status === "number" && status >= 200 && status < 300;
+    if (!isSuccess || !Number.isInteger(status) || found["error"] !== undefined) return undefined;
+    if (mayTellErrors(found["data"]) || mayTellErrors(found["body"])) return undefined;
+    const { headers } = found;
+    return typeof headers === "object" && headers !== null
+      ? { answer: { ...NOTHING, status }, headers }
+      : undefined;
+  } catch {
+    // A getter or a Proxy that throws.
+    return undefined;
+  }
+}
+
+/** A body as text may have to be parsed. */
+function mayTellErrors(body: unknown): boolean {
+  if (typeof body === "string") return body.includes('"error');
+  if (typeof body !== "object" || body === null) return false;
+  const { errors, error } = body as Readonly<Record<string, unknown>>;
+  return errors !== undefined || error !== undefined;
 }
 
 /** A wrapper often knows less than the error within it. */
@@ -308,10 +366,6 @@ function quotaOf(evidence: Evidence, meaning: Meaning): HitQuota {
   return { waitMs, period, unit, isReset };
 }
 
-function longestOf(one: number | undefined, other: number | undefined): number | undefined {
-  return one === undefined || other === undefined ? (one ?? other) : Math.max(one, other);
-}
-
 function untilMidnight(timeZone: string, { headers, wallNowMs }: Evidence): number {
   const nowMs = readServerTimeMs(headers, wallNowMs);
   const resets = resetsAround(nowMs * 1_000, { at: "00:00", timeZone });
@@ -320,44 +374,4 @@ function untilMidnight(timeZone: string, { headers, wallNowMs }: Evidence): numb
 
 function usualMs({ facts }: Evidence): number {
   return saysSecondaryLimit(facts.text) ? SECONDARY_MS : USUAL_MS;
-}
-
-/** The wait that headers ask for by name; one in ms is more exact. */
-function readRetryAfter(
-  headers: ReadonlyMap<string, string>,
-  wallNowMs: number,
-): number | undefined {
-  let waitMs: number | undefined;
-  for (const [name, value] of headers) {
-    const [, unit] =
-      /(?:^|-)(?:retry-(?:after|in|delay|pushback)|backoff)(?:-(ms|millis|milliseconds|seconds))?$/.exec(
-        name,
-      ) ?? [undefined, ""];
-    if (unit === "") continue;
-    if (unit !== undefined && unit !== "seconds") {
-      const exactMs = readDelayMs(value, 1);
-      if (exactMs !== undefined) return exactMs;
-    } else waitMs = longestOf(waitMs, readList(value, readServerTimeMs(headers, wallNowMs)));
-  }
-  return waitMs;
-}
-
-/** The longest of several, as when a proxy has added its own. */
-function readList(value: string, serverNowMs: number): number | undefined {
-  const whole = readWaitMs(value, serverNowMs);
-  if (whole !== undefined || !value.includes(",")) return whole;
-  return value
-    .split(",")
-    .map((part) => readWaitMs(part, serverNowMs))
-    .reduce(longestOf, undefined);
-}
-
-/** Whether headers say that a retry is of use: `x-should-retry`, `stripe-should-retry`, and gRPC's pushback below 0. */
-function readShouldRetry(headers: ReadonlyMap<string, string>): boolean | undefined {
-  for (const [name, value] of headers) {
-    const said = value.trim().toLowerCase();
-    if (/(?:^|-)should-retry$/.test(name) && /^(?:true|false)$/.test(said)) return said === "true";
-    if (name === "grpc-retry-pushback-ms" && said.startsWith("-")) return false;
-  }
-  return undefined;
 }

@@ -1,5 +1,5 @@
 import { readProperty } from "./properties.ts";
-import { readDelayMs, readHttpDateMs } from "./retry-after.ts";
+import { readDelayMs, readHttpDateMs, readWaitMs } from "./retry-after.ts";
 
 /** How many headers are read: no server sends more, and a hostile list would never end. */
 const MOST_HEADERS = 2_000;
@@ -148,4 +148,48 @@ export function readServerTimeMs(headers: ReadonlyMap<string, string>, wallNowMs
   const sentAtMs = readHttpDateMs(headers.get("date"), wallNowMs);
   if (sentAtMs === undefined) return wallNowMs;
   return sentAtMs + (readDelayMs(headers.get("age"), 1_000) ?? 0);
+}
+
+/** The wait that headers ask for by name; one in ms is more exact. */
+export function readRetryAfter(
+  headers: ReadonlyMap<string, string>,
+  wallNowMs: number,
+): number | undefined {
+  let waitMs: number | undefined;
+  for (const [name, value] of headers) {
+    const [, unit] =
+      /(?:^|-)(?:retry-(?:after|in|delay|pushback)|backoff)(?:-(ms|millis|milliseconds|seconds))?$/.exec(
+        name,
+      ) ?? [undefined, ""];
+    if (unit === "") continue;
+    if (unit !== undefined && unit !== "seconds") {
+      const exactMs = readDelayMs(value, 1);
+      if (exactMs !== undefined) return exactMs;
+    } else waitMs = longestOf(waitMs, readList(value, readServerTimeMs(headers, wallNowMs)));
+  }
+  return waitMs;
+}
+
+/** The longest of several, as when a proxy has added its own. */
+function readList(value: string, serverNowMs: number): number | undefined {
+  const whole = readWaitMs(value, serverNowMs);
+  if (whole !== undefined || !value.includes(",")) return whole;
+  return value
+    .split(",")
+    .map((part) => readWaitMs(part, serverNowMs))
+    .reduce(longestOf, undefined);
+}
+
+/** Whether headers say that a retry is of use: `x-should-retry`, `stripe-should-retry`, and gRPC's pushback below 0. */
+export function readShouldRetry(headers: ReadonlyMap<string, string>): boolean | undefined {
+  for (const [name, value] of headers) {
+    const said = value.trim().toLowerCase();
+    if (/(?:^|-)should-retry$/.test(name) && /^(?:true|false)$/.test(said)) return said === "true";
+    if (name === "grpc-retry-pushback-ms" && said.startsWith("-")) return false;
+  }
+  return undefined;
+}
+
+export function longestOf(one: number | undefined, other: number | undefined): number | undefined {
+  return one === undefined || other === undefined ? (one ?? other) : Math.max(one, other);
 }

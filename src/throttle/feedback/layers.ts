@@ -29,8 +29,8 @@ const WITHIN = [
   "original",
   "previous",
 ];
-const PARTS = ["raw", "$response", "$metadata", "res", "meta"];
-const STATUSES = [
+export const PARTS: readonly string[] = ["raw", "$response", "$metadata", "res", "meta"];
+export const STATUSES: readonly string[] = [
   "status",
   "statusCode",
   "status_code",

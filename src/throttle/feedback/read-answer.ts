@@ -1,5 +1,5 @@
 import type { Answer } from "../../core/answer.ts";
-import { hear, type Heard, type ReadBodies } from "./answer.ts";
+import { hear, NOTHING_HEARD, type Heard, type ReadBodies } from "./answer.ts";
 import { headerOf } from "./headers.ts";
 import { isResponse, layersOf } from "./layers.ts";
 
@@ -11,6 +11,8 @@ const LONGEST_MS = 1_000;
 export interface HeardWithBody extends Heard {
   readonly body: string | undefined;
 }
+
+const NOTHING: HeardWithBody = Object.freeze({ ...NOTHING_HEARD, body: undefined });
 
 /**
  * Reads what a call returned or threw: whether its downstream refuses calls, for how long, and whether a retry is of
@@ -30,6 +32,7 @@ export function readAnswer(resultOrError: unknown): Answer | Promise<Answer> {
 
 /** The same, with headers and body. A promise only if a body has to be read. */
 export function hearAll(resultOrError: unknown): HeardWithBody | Promise<HeardWithBody> {
+  if (typeof resultOrError !== "object" || resultOrError === null) return NOTHING;
   const response = unreadResponse(resultOrError);
   if (response === undefined) return { ...hear(resultOrError, Date.now()), body: undefined };
   return hearWithBody(resultOrError, response);

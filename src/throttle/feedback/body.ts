@@ -109,8 +109,7 @@ function visitParts(name: string, value: object, reading: Reading, depth: number
   for (const part in value) {
     parts += 1;
     if (parts > MOST_IN_LIST) return;
-    const plain = part.toLowerCase().replaceAll(/[-_. ]/g, "");
-    visit(plain, readProperty(value, part), reading, depth + 1);
+    visit(plainName(part), readProperty(value, part), reading, depth + 1);
   }
 }
 
@@ -171,12 +170,14 @@ function longer(
 }
 
 /** A text as JSON, or as XML, whose codes are read by their tags; anything else is a message for people. */
-function parse(text: string, { facts, isResult }: Reading): unknown {
+function parse(text: string, reading: Reading): unknown {
+  const { facts, isResult } = reading;
   const given = text.slice(0, LONGEST_BODY).trim();
   if (given.startsWith("{") || given.startsWith("[")) {
     try {
       return JSON.parse(given);
     } catch {
+      if (!isResult) readPieces(given, reading);
       return undefined;
     }
   }
@@ -188,4 +189,18 @@ function parse(text: string, { facts, isResult }: Reading): unknown {
   }
   facts.text += `${given.slice(0, LONGEST_TEXT)}\n`;
   return undefined;
+}
+
+/** What can be read of JSON that was cut off, or is followed by more. */
+function readPieces(text: string, reading: Reading): void {
+  const pieces = text.matchAll(/"([@\w.-]{1,40})"\s*:\s*(?:"([^"\\]{0,1000})"|(\d[\d.]{0,20}))/g);
+  for (const [, name = "", words, digits] of pieces) {
+    reading.left -= 1;
+    if (reading.left < 0) return;
+    readPart(plainName(name), words ?? Number(digits), reading);
+  }
+}
+
+function plainName(name: string): string {
+  return name.toLowerCase().replaceAll(/[-_. ]/g, "");
 }

@@ -39,7 +39,7 @@ export const STATUSES: readonly string[] = [
   "networkStatusCode",
   "responseStatus",
 ];
-const HEADERS = ["headers", "responseHeaders", "httpHeaders", "metadata"];
+const HEADERS = ["headers", "responseHeaders", "httpHeaders", "header", "metadata"];
 const BODIES = [
   "data",
   "body",
@@ -182,7 +182,7 @@ function firstOf<Item, Found>(
   return undefined;
 }
 
-function isErrorLike(value: object): boolean {
+export function isErrorLike(value: object): boolean {
   if (types.isNativeError(value)) return true;
   try {
     if (value instanceof Error) return true;

@@ -1,7 +1,7 @@
 import type { Answer } from "../../core/answer.ts";
 import { hear, NOTHING_HEARD, type Heard, type ReadBodies } from "./answer.ts";
 import { headerOf } from "./headers.ts";
-import { isResponse, layersOf } from "./layers.ts";
+import { isErrorLike, isResponse, layersOf } from "./layers.ts";
 
 /** How much of a body is read, and for how long. */
 const MOST_BYTES = 65_536;
@@ -48,7 +48,7 @@ async function hearWithBody(resultOrError: unknown, response: Response): Promise
 function unreadResponse(resultOrError: unknown): Response | undefined {
   if (typeof resultOrError !== "object" || resultOrError === null) return undefined;
   if (isResponse(resultOrError)) return isTelling(resultOrError) ? resultOrError : undefined;
-  if (!(resultOrError instanceof Error)) return undefined;
+  if (!isErrorLike(resultOrError)) return undefined;
   return layersOf(resultOrError)
     .flatMap(({ parts }) => parts)
     .find((part): part is Response => isResponse(part) && isTelling(part));
@@ -60,10 +60,11 @@ function isTelling(response: Response): boolean {
     const { status, body, bodyUsed, headers, url } = response;
     if (body === null || body === undefined || bodyUsed || body.locked) return false;
     const type = headerOf(headers, "content-type") ?? "";
-    if (Number(headerOf(headers, "content-length")) > MOST_BYTES) return false;
     if (status >= 400) return /json|xml|text|^$/i.test(type);
     const isGraphql = /graphql/i.test(type) || /\/graphql(?:\.json)?(?:[?#]|$)/.test(url);
-    return isGraphql && /json/i.test(type);
+    // Refusals are short, and a long answer is not held up.
+    const isShort = !(Number(headerOf(headers, "content-length")) > MOST_BYTES);
+    return isGraphql && isShort && /json/i.test(type);
   } catch {
     return false;
   }

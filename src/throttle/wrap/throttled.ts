@@ -72,9 +72,10 @@ async function callOnSlot(
   const slot = await bucket.drawByHand(options);
   try {
     const result = await (slot.hasLease ? untilLost(slot, run) : run());
-    const outcome = bucket.reportOutcome(result, slot, cost, feedback);
+    const reported = bucket.reportOutcome(result, slot, cost, feedback);
     // The caller may try again at once, and is to meet the cooldown then.
-    if (outcome instanceof Promise) await outcome;
+    const outcome = reported instanceof Promise ? await reported : reported;
+    if (outcome.isRefusal && settle === undefined) await settleRefused(outcome, slot, cost);
     if (settle !== undefined) bucket.settleByResult(settle, result, slot);
     return result;
   } catch (error) {

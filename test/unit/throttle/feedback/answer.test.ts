@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { hear } from "../../../../src/throttle/feedback/answer.ts";
+import { readAnswer } from "../../../../src/throttle/feedback/read-answer.ts";
 import { headerOf } from "../../../../src/throttle/feedback/headers.ts";
 
 const nowMs = Date.UTC(2026, 10, 21, 12, 0, 0);
@@ -204,7 +205,60 @@ describe("an answer that does not limit", () => {
   });
 });
 
+describe("what is read for anybody", () => {
+  it.each(["Retry-After", "a body"])("is read of a Response by %s", async (by) => {
+    const headers = by === "a body" ? {} : { "retry-after": "30" };
+    const response = Response.json({ retry_after: 30 }, { status: 429, headers });
+
+    expect(await readAnswer(response)).toMatchObject({ refused: true, afterMs: 30_000 });
+    expect(await response.json()).toEqual({ retry_after: 30 });
+  });
+
+  it("comes at once where no body has to be read", () => {
+    expect(readAnswer(axiosError(429, { "retry-after": "2" }))).toMatchObject({ afterMs: 2_000 });
+    expect(readAnswer(new Response("ok"))).toBeInstanceOf(Promise);
+  });
+
+  it("is no more than the headers say where a body does not come to its end", async () => {
+    const body = new ReadableStream({ start: (sink) => sink.enqueue(new Uint8Array(1)) });
+
+    const answer = await readAnswer(new Response(body, { status: 429 }));
+
+    expect(answer).toMatchObject({ refused: true, afterMs: 1_000, stated: false });
+  });
+
+  it("is the beginning of a body that is long", async () => {
+    const chunk = new TextEncoder().encode(`{"retry_after":30,"more":"${"x".repeat(1_000_000)}"}`);
+    let pulled = 0;
+    const body = new ReadableStream({
+      pull(sink) {
+        sink.enqueue(chunk.subarray(pulled, pulled + 16_384));
+        pulled += 16_384;
+      },
+    });
+
+    const answer = await readAnswer(new Response(body, { status: 429 }));
+
+    expect(answer).toMatchObject({ afterMs: 30_000 });
+    expect(pulled).toBeLessThan(200_000);
+  });
+
+  it.each([404, 429, 500])("is left alone where a %i has been read already", async (status) => {
+    const response = new Response("{}", { status });
+    await response.text();
+
+    expect(await readAnswer(response)).toMatchObject({ status });
+  });
+});
+
 describe("a hostile value", () => {
+  it("never makes it throw", () => {
+    const proxy = Proxy.revocable({}, {});
+    proxy.revoke();
+
+    expect(readAnswer(proxy.proxy)).toMatchObject({ refused: false });
+  });
+
   const cycle: Record<string, unknown> = {};
   Object.assign(cycle, { cause: cycle, response: cycle, data: cycle, errors: cycle });
   const revoked = Proxy.revocable({}, {});

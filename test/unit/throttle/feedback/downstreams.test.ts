@@ -120,6 +120,11 @@ const withBodies: readonly Row[] = [
     heardOf(429, {}, { errorType: "RATE_LIMIT", policyName: "DAILY" }),
     { afterMs: TO_MIDNIGHT_UTC, scope: "day", lasts: true },
   ],
+  [
+    "a body that was cut off",
+    heardOf(429, {}, JSON.stringify(gemini("TokensPerMinute", "12s")).slice(0, -4)),
+    { afterMs: 12_000, scope: "minute", unit: "tokens" },
+  ],
   ["S3's XML", heardOf(503, {}, "<Error><Code>SlowDown</Code></Error>"), { afterMs: 1_000 }],
   [
     "an answer not to retry",

@@ -2,6 +2,7 @@
 
 import process from "node:process";
 import type { Answer } from "../../core/answer.ts";
+import { withCause } from "../../core/describe.ts";
 import { readAnswer } from "../../throttle/feedback/read-answer.ts";
 import { assertProgress, type Handler, type JobContext } from "./context.ts";
 import { asFailure, isDiscard, isRetryAfter, isStorable } from "./outcome.ts";
@@ -73,7 +74,9 @@ function send(message: SlotMessage): void {
 
 /** An error with those of its own properties that are plain values, and with the answer of the downstream that it carries. */
 async function failureOf(error: Error): Promise<ChildFailure> {
-  const { name, message, stack } = error;
+  const { name, stack } = error;
+  // The cause itself is not sent.
+  const message = withCause(error.message, error);
   const plain = Object.entries(error).filter(([, value]) => isPlain(value));
   const answer = await readAnswer(error);
   const isAnswered = answer.refused || answer.status !== undefined;

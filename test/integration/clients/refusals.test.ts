@@ -7,15 +7,18 @@ import { Octokit } from "@octokit/rest";
 import { WebClient } from "@slack/web-api";
 import { generateText } from "ai";
 import axios from "axios";
+import { request as gaxiosRequest } from "gaxios";
 import got from "got";
 import ky from "ky";
 import OpenAI from "openai";
 import Stripe from "stripe";
 import { Agent, fetch as undiciFetch, interceptors, request as undiciRequest } from "undici";
 import { describe, expect, it } from "vitest";
+import type { Bucket } from "sluice";
 import { fakeApis, type ApiAnswer } from "../../support/servers/fake-api.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
 
 const sluices = realSluices();
 const apis = fakeApis();
@@ -24,6 +27,16 @@ type Call = (url: string) => Promise<unknown>;
 
 /** What a client says of a downstream's refusal, and how long the bucket is to cool for it. */
 type Row = readonly [symptom: string, answer: () => ApiAnswer, call: Call, coolMs: number];
+
+/** How long a bucket cools, as soon as Redis has heard of it. */
+async function coolingMs(bucket: Bucket): Promise<number> {
+  let found = 0;
+  await waitUntil(async () => {
+    found = (await bucket.peek()).coolingForMs;
+    return found > 0;
+  }, "the bucket cools");
+  return found;
+}
 
 const QUIET = { debug() {}, info() {}, warn() {}, error() {} };
 
@@ -77,6 +90,11 @@ function gemini(quotaId: string, retryDelay: string): ApiAnswer {
     { "@type": `${type}.RetryInfo`, retryDelay },
   ];
   return json({ error: { code: 429, message: "m", status: "RESOURCE_EXHAUSTED", details } });
+}
+
+function googleError(reason: string): ApiAnswer {
+  const errors = [{ domain: "usageLimits", reason, message: "m" }];
+  return json({ error: { code: 403, message: "m", errors } }, { status: 403 });
 }
 
 const askGemini: Call = (baseUrl) =>
@@ -160,6 +178,12 @@ const rows: readonly Row[] = [
   ],
   ["Gemini", () => gemini("PerMinutePerProject", "12.345678901s"), askGemini, 12_346],
   [
+    "Google's APIs",
+    () => googleError("userRateLimitExceeded"),
+    (url) => gaxiosRequest({ url, retry: false }),
+    1_000,
+  ],
+  [
     "GitHub, secondary",
     () => json(secondary, { status: 403, headers: { "x-ratelimit-remaining": "4987" } }),
     (url) => octokit(url).rest.users.getAuthenticated(),
@@ -184,7 +208,7 @@ describe("a function that calls a client", () => {
         .throttled(() => call(api.url))()
         .catch(() => undefined);
 
-      const { coolingForMs } = await bucket.peek();
+      const coolingForMs = await coolingMs(bucket);
       expect(coolingForMs).toBeGreaterThan(coolMs === 1_000 ? 0 : coolMs * 0.6);
       expect(coolingForMs).toBeLessThanOrEqual(coolMs);
       expect(api.calls).toHaveLength(1);
@@ -202,20 +226,30 @@ describe("a function that calls a client", () => {
 
     expect(await rejectionOf(ask())).toMatchObject({ name: "AI_RetryError" });
 
-    expect((await bucket.peek()).coolingForMs).toBeGreaterThan(18_000);
+    expect(await coolingMs(bucket)).toBeGreaterThan(18_000);
   });
 
-  it("cools until midnight in California where Gemini's quota of a day is used up", async () => {
-    const api = await apis.start(() => gemini("RequestsPerDayPerProject", "12s"));
-    const bucket = sluices.open().bucket("api", { rate: "1000/s" });
+  it.each<[string, () => ApiAnswer, Call]>([
+    ["Gemini's", () => gemini("RequestsPerDayPerProject", "12s"), askGemini],
+    [
+      "another of Google's",
+      () => googleError("quotaExceeded"),
+      (url) => gaxiosRequest({ url, retry: false }),
+    ],
+  ])(
+    "cools until midnight in California when %s quota of a day is used up",
+    async (_of, answer, call) => {
+      const api = await apis.start(answer);
+      const bucket = sluices.open().bucket("api", { rate: "1000/s" });
 
-    await rejectionOf(bucket.throttled(() => askGemini(api.url))());
+      await rejectionOf(bucket.throttled(() => call(api.url))());
 
-    const { coolingForMs } = await bucket.peek();
-    const atMs = Date.now() + coolingForMs + 30_000;
-    const there = new Date(atMs).toLocaleString("en-GB", { timeZone: "America/Los_Angeles" });
-    expect(there).toMatch(/ 00:00:/);
-  });
+      const coolingForMs = await coolingMs(bucket);
+      const atMs = Date.now() + coolingForMs + 30_000;
+      const there = new Date(atMs).toLocaleString("en-GB", { timeZone: "America/Los_Angeles" });
+      expect(there).toMatch(/ 00:00:/);
+    },
+  );
 
   it("cools nobody where OpenAI's account is out of quota", async () => {
     const error = { code: "insufficient_quota", type: "insufficient_quota", message: "m" };
@@ -295,7 +329,7 @@ describe("a client that is given a bucket's fetch", () => {
 
     await rejectionOf(stream[Symbol.asyncIterator]().next());
 
-    expect((await bucket.peek()).coolingForMs).toBeGreaterThan(0);
+    expect(await coolingMs(bucket)).toBeGreaterThan(0);
   });
 
   it.each([

@@ -85,13 +85,13 @@ export function hear(
   if (glanced !== undefined) return glanced;
   let outermost: Heard | undefined;
   const refusals: Heard[] = [];
-  for (const layer of layersOf(resultOrError)) {
+  for (const [depth, layer] of layersOf(resultOrError).entries()) {
     const heard = hearLayer(layer, wallNowMs, bodies);
     if (heard.answer.refused) refusals.push(heard);
     else if (heard.answer.status !== undefined) {
       outermost ??= heard;
       // What a success is made of is data.
-      if (heard.answer.status < 300) break;
+      if (depth === 0 && heard.answer.status < 300) break;
     }
   }
   // An app may answer its provider's 429 with a 502; the 429 in its cause is what counts.

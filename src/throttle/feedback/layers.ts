@@ -150,10 +150,11 @@ export function isResponse(value: unknown): value is Response {
 
 function statusOf(part: object, isError: boolean): number | undefined {
   const given = STATUSES.map((name) => readProperty(part, name));
-  const own = isError ? [readProperty(part, "code")] : [];
-  return [...given, ...own]
-    .map((value) => toStatus(value, isError))
-    .find((status) => status !== undefined);
+  const status = firstOf(given, (value) => toStatus(value, isError));
+  if (status !== undefined || !isError) return status;
+  // Many errors have small numbers as codes, such as that with which a process ended.
+  const code = toStatus(readProperty(part, "code"), isError);
+  return code !== undefined && code >= 400 ? code : undefined;
 }
 
 function toStatus(value: unknown, isError: boolean): number | undefined {

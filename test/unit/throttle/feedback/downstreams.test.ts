@@ -198,6 +198,14 @@ const ofClients: readonly Row[] = [
     { afterMs: 30_000 },
   ],
   [
+    "several, of which one went well",
+    new AggregateError([
+      thrown({ status: 429, headers: { "retry-after": "30" } }),
+      { status: 200 },
+    ]),
+    { afterMs: 30_000 },
+  ],
+  [
     "gRPC",
     thrown({
       code: 8,
@@ -302,6 +310,7 @@ describe("what is no refusal", () => {
     ["a success whose data tells of refusals", { status: 200, data: { lastError: { code: 429 } } }],
     ["a result that looks like an error of gRPC", { code: 8, details: "eight" }],
     ["a result with a list of failures", { lastError: { status: 429 }, failures: [429] }],
+    ["a process that ended with a code", thrown({ code: 143 })],
     ["a lost connection", thrown({ code: "ECONNRESET" })],
     ["a validation error", thrown({ errors: [{ code: "too_small", path: ["limit"] }] })],
   ])("is %s", (_what, given) => {

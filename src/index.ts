@@ -33,6 +33,16 @@ export {
 
 export type { Limit } from "./core/limits/rule.ts";
 
+export type {
+  Answer,
+  ChangedAnswer,
+  Cooldown,
+  Feedback,
+  FeedbackContext,
+  QuotaPeriod,
+  ReadFeedback,
+} from "./core/answer.ts";
+
 export type { Logger } from "./core/logger.ts";
 
 export type { PerKey, Tiers } from "./core/policy/per-key.ts";
@@ -106,13 +116,15 @@ export type {
   DrawOptions,
   TryOptions,
   AdaptiveOptions,
-  Feedback,
-  ReadFeedback,
   FetchOptions,
+  RetryBy,
+  RetryContext,
   ThrottledFetch,
   Throttled,
   ThrottledOptions,
 } from "./throttle/call-options.ts";
+
+export { readAnswer } from "./throttle/feedback/read-answer.ts";
 
 export type { OnStateLost, OnStoreDown } from "./throttle/outage/on-store-down.ts";
 

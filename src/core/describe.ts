@@ -16,14 +16,32 @@ export function onOneLine(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]/gu, " ");
 }
 
-/** The text of anything that was thrown, without passwords. */
+/** The text of anything that was thrown, with that of its cause, and without passwords. */
 export function reasonOf(error: unknown): string {
   try {
-    return withoutPasswords(String(error));
+    return withoutPasswords(withCause(String(error), error));
   } catch {
     // Its toString throws, or it has none.
     return "an error without a text";
   }
+}
+
+/** How far causes are followed: wrapped by `fetch`, by a client and by its user. */
+const MOST_CAUSES = 5;
+
+/** A text of an error with that of its innermost cause: of `fetch`, "fetch failed" says nothing. */
+export function withCause(text: string, error: unknown): string {
+  let words: string | undefined;
+  let at = error;
+  for (let depth = 0; depth < MOST_CAUSES; depth++) {
+    if (typeof at !== "object" || at === null) break;
+    at = (at as { cause?: unknown }).cause;
+    const { message, code } = (at ?? {}) as { message?: unknown; code?: unknown };
+    // When a name has several addresses, the error for all of them has a code and no message.
+    const found = [message, code].find((part) => typeof part === "string" && part !== "");
+    if (found !== undefined) words = found as string;
+  }
+  return words === undefined || text.includes(words) ? text : `${text} (${words})`;
 }
 
 /** The message of an error, as part of a sentence: `"connect ECONNREFUSED 127.0.0.1:6379"`, `"WRONGPASS invalid username-password pair"`. */

@@ -1,10 +1,11 @@
+import type { ReadFeedback } from "../core/answer.ts";
 import type { ClosedError } from "../core/errors.ts";
+import type { Logger } from "../core/logger.ts";
 import type { Policy, PolicyOptions } from "../core/policy/policy.ts";
 import type { News } from "../core/store.ts";
 import type { BucketState, InForce, KeyOptions, PauseOptions } from "./bucket/live-control.ts";
 import type {
   DrawOptions,
-  ReadFeedback,
   SettleBy,
   Throttled,
   ThrottledFetch,
@@ -77,6 +78,7 @@ export interface Bucket {
 /** A bucket as the rest of this sluice uses it. */
 export interface OwnedBucket extends Bucket {
   readonly policy: Policy;
+  readonly logger: Logger;
   /** Whether the application itself calls through this bucket, and not only its workers. */
   readonly isCalledByHand: boolean;
   /** {@link Bucket.draw} with options that have been read already. May also throw, instead of rejecting. */
@@ -109,14 +111,14 @@ export interface OwnedBucket extends Bucket {
   checkDrawable(where: string, options: TryOptions): Promise<void> | undefined;
   /**
    * Reads what a call of this cost, which left on this slot, returned or threw, and slows the bucket down if that is a
-   * refusal. Never throws.
+   * refusal. A promise if a body has to be read, or the user's own function takes time. Never throws nor rejects.
    */
   reportOutcome(
     resultOrError: unknown,
     slot: Slot,
     cost: Cost | undefined,
     read?: ReadFeedback,
-  ): ReportedOutcome;
+  ): ReportedOutcome | Promise<ReportedOutcome>;
   /** Resolves when all refusals so far hold for all replicas, or could not be sent. */
   outcomesReported(): Promise<void>;
   /** Settles the cost that `read` finds in a call's result; what it does not find stays as estimated. */

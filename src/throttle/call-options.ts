@@ -7,6 +7,7 @@
  * `settle` in `slot/settle.ts`; `feedback` in `feedback/feedback.ts`.
  */
 import * as z from "zod";
+import type { Answer, ReadFeedback } from "../core/answer.ts";
 import { isThenable, ignoreRejection } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import {
@@ -129,29 +130,41 @@ export type Throttled<F extends AnyFunction> = (F extends (...args: never[]) => 
 export type FetchFunction = typeof globalThis.fetch;
 
 /**
- * How requests draw. `key` and `cost` may be functions of what `fetch` is given: `(input, init) => …`. `settle` gets a
- * copy of the response, whose body arrives as the caller reads the response itself.
+ * How requests draw, and are sent. `key` and `cost` may be functions of what `fetch` is given: `(input, init) => …`.
+ * `settle` gets a copy of the response, whose body arrives as the caller reads the response itself.
  */
-export type FetchOptions = Omit<ThrottledOptions<FetchFunction>, "concurrency">;
+export interface FetchOptions extends Omit<ThrottledOptions<FetchFunction>, "concurrency"> {
+  /** How often a request is sent at most, from 1, which is once. Defaults to 3. */
+  readonly tries?: number | undefined;
+  /** What sends the requests, such as undici's `fetch` with a dispatcher of its own. Defaults to `globalThis.fetch`. */
+  readonly fetch?:
+    | FetchFunction
+    | ((...args: Parameters<FetchFunction>) => Promise<Response>)
+    | undefined;
+  /**
+   * Whether an answer is to be followed by another try; undefined leaves that to the bucket. It is asked only where
+   * a try is left and the request can be sent again. `false` never tries again.
+   */
+  readonly retry?: RetryBy | undefined;
+}
+
+/** Decides on another try of a request. */
+export type RetryBy = false | ((response: Response, context: RetryContext) => boolean | undefined);
+
+/** What `retry` is told beside the response. */
+export interface RetryContext {
+  /** What the answer means; with a `feedback` of your own, what that made of it. */
+  readonly answer: Answer;
+  /** How often the request has been sent: `1`. */
+  readonly tries: number;
+  /** `"POST"`. */
+  readonly method: string;
+}
 
 /** The `fetch` of a bucket; `with` gives one whose calls draw with other options. */
 export type ThrottledFetch = FetchFunction & {
   with(options: FetchOptions): ThrottledFetch;
 };
-
-/** What one answer of a downstream asks for. */
-export interface Feedback {
-  /** How long nothing may start, in ms. */
-  readonly coolMs: number;
-  /** What has to cool down. Defaults to the key, if keys have limits of their own, else the bucket. */
-  readonly scope?: "bucket" | "key" | undefined;
-}
-
-/**
- * Reads what a call returned or threw: how long to cool down, or undefined if the call went well. `false` reads
- * nothing.
- */
-export type ReadFeedback = false | ((resultOrError: unknown) => Feedback | undefined);
 
 /** How a bucket heeds the answers of its downstream. */
 export interface FeedbackOptions {
@@ -241,7 +254,17 @@ const THROTTLED_OPTIONS = z.strictObject({
   concurrency: wholeNumber(1, 1_000_000, "calls").optional(),
 });
 
-const FETCH_OPTIONS = THROTTLED_OPTIONS.omit({ concurrency: true });
+const FETCH_OPTIONS = THROTTLED_OPTIONS.omit({ concurrency: true }).extend({
+  tries: wholeNumber(1, 100, "tries").optional(),
+  fetch: z
+    .custom<FetchFunction>(isFunction, { error: "give a function such as undici's fetch" })
+    .optional(),
+  retry: z
+    .custom<RetryBy>((value) => value === false || isFunction(value), {
+      error: "give false, or a function of the response",
+    })
+    .optional(),
+});
 
 export const THROTTLED_OPTION_NAMES: readonly string[] = Object.keys(THROTTLED_OPTIONS.shape);
 
@@ -266,8 +289,15 @@ export function readOverrides(where: string, given: unknown): DrawOptions {
   return withoutUndefined(readDrawOptions(where, given));
 }
 
+/** What `fetch` is given by its `with`. */
+export interface FetchCallOptions extends CallOptions {
+  readonly tries?: number | undefined;
+  readonly fetch?: FetchFunction | undefined;
+  readonly retry?: RetryBy | undefined;
+}
+
 /** The same for `fetch.with`. */
-export function readFetchOverrides(where: string, given: unknown): CallOptions {
+export function readFetchOverrides(where: string, given: unknown): FetchCallOptions {
   return withoutUndefined(readOptions(where, FETCH_OPTIONS, given));
 }
 

@@ -47,14 +47,14 @@ export async function runAttempt<Data, Result>(
     result = await run(worker, { job: checked, context, hand });
     if (isRetryAfter(result) || isDiscard(result)) throw result;
   } catch (thrown) {
-    const { askedMs } = bucket.reportOutcome(thrown, hand?.leftOn ?? slot, cost);
+    const { askedMs } = await bucket.reportOutcome(thrown, hand?.leftOn ?? slot, cost);
     setRetryDelay(stored, thrown, askedMs);
     throw asFailure(thrown);
   } finally {
     slot.release();
     if (hand !== undefined) endJobSlot(hand);
   }
-  bucket.reportOutcome(result, hand?.leftOn ?? slot, cost);
+  void bucket.reportOutcome(result, hand?.leftOn ?? slot, cost);
   if (isStorable(result)) return result;
   const problem = "A handler's result is not JSON, or too long; the job is done without it.";
   logger.warn({ queue, job: job.id }, problem);

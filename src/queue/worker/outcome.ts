@@ -1,4 +1,4 @@
-import { describeValue } from "../../core/describe.ts";
+import { describeValue, withCause } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { LONGEST_MS } from "../../core/options.ts";
 import { CONTROL_MESSAGE, CONTROL_NAMES, FINAL_NAME, finalError } from "../bullmq/errors.ts";
@@ -70,9 +70,12 @@ export function asFailure(thrown: unknown): Error {
   if (CONTROL_NAMES.includes(name) || message === CONTROL_MESSAGE) {
     return new Error(`The handler threw ${name}: ${message}`, { cause: thrown });
   }
-  if (typeof stack !== "string" || stack.length <= LONGEST_REASON) return thrown;
-  const bounded = new Error(message, { cause: thrown });
-  return Object.assign(bounded, { name, stack: shorten(stack) });
+  // Of an error, no more than its message is kept, and "fetch failed" says nothing.
+  const whole = shorten(withCause(message, thrown));
+  const isLong = typeof stack === "string" && stack.length > LONGEST_REASON;
+  if (!isLong && whole === message) return thrown;
+  const failure = Object.assign(new Error(whole, { cause: thrown }), { name });
+  return typeof stack === "string" ? Object.assign(failure, { stack: shorten(stack) }) : failure;
 }
 
 /** An error by which BullMQ fails the job at once. */

@@ -1,7 +1,9 @@
 /** Runs in a child process of a worker: BullMQ's main file imports this one, and calls it with each job. */
 
 import process from "node:process";
-import { readAnswer } from "../../throttle/feedback/answer.ts";
+import type { Answer } from "../../core/answer.ts";
+import { withCause } from "../../core/describe.ts";
+import { readAnswer } from "../../throttle/feedback/read-answer.ts";
 import { assertProgress, type Handler, type JobContext } from "./context.ts";
 import { asFailure, isDiscard, isRetryAfter, isStorable } from "./outcome.ts";
 import {
@@ -40,10 +42,10 @@ export default async function runHere(
   const job = { ...stored.sluice.job, data: stored.data };
   try {
     const result = await handler(job, contextOf(stored, signal));
-    if (isRetryAfter(result) || isDiscard(result)) return { failure: failureOf(result) };
+    if (isRetryAfter(result) || isDiscard(result)) return { failure: await failureOf(result) };
     return isStorable(result) ? { result } : { isLost: true };
   } catch (thrown) {
-    return { failure: failureOf(thrown instanceof Error ? thrown : asFailure(thrown)) };
+    return { failure: await failureOf(thrown instanceof Error ? thrown : asFailure(thrown)) };
   }
 }
 
@@ -71,16 +73,36 @@ function send(message: SlotMessage): void {
 }
 
 /** An error with those of its own properties that are plain values, and with the answer of the downstream that it carries. */
-function failureOf(error: Error): ChildFailure {
-  const { name, message, stack } = error;
+async function failureOf(error: Error): Promise<ChildFailure> {
+  const { name, stack } = error;
+  // The cause itself is not sent.
+  const message = withCause(error.message, error);
   const plain = Object.entries(error).filter(([, value]) => isPlain(value));
-  const answer = readAnswer(error, Date.now());
-  if (answer === undefined) return { ...Object.fromEntries(plain), name, message, stack };
-  const { retryAfterMs } = answer;
-  const status = answer.isLimited ? 429 : answer.status;
-  const headers = retryAfterMs === undefined ? {} : { "retry-after-ms": String(retryAfterMs) };
-  const response = { status, headers };
-  return { ...Object.fromEntries(plain), name, message, stack, response };
+  const answer = await readAnswer(error);
+  const isAnswered = answer.refused || answer.status !== undefined;
+  const response = isAnswered ? { response: responseOf(answer) } : {};
+  return { ...Object.fromEntries(plain), name, message, stack, ...response };
+}
+
+/** A response that means the same, in the words that the bucket reads in the parent process. */
+function responseOf({ status, refused, stated, afterMs, ...more }: Answer): object {
+  if (!refused) {
+    const headers = afterMs === undefined ? {} : { "retry-after-ms": String(afterMs) };
+    return { status, headers };
+  }
+  const { overloaded, lasts, retry, scope, unit } = more;
+  const code = overloaded
+    ? "overloaded"
+    : lasts && afterMs === undefined
+      ? "insufficient_quota"
+      : "rate_limit";
+  const quotaId =
+    scope === undefined && !lasts ? undefined : `per ${scope ?? "hour"} ${unit ?? ""}`;
+  const headers = {
+    ...(stated || lasts ? { "retry-after-ms": String(afterMs) } : {}),
+    ...(retry ? {} : { "x-should-retry": "false" }),
+  };
+  return { status: overloaded ? 529 : 429, headers, data: { error: { code, quotaId } } };
 }
 
 function isPlain(value: unknown): boolean {

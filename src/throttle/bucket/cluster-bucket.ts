@@ -112,6 +112,7 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
   const bucket: OwnedBucket = {
     name,
     policy,
+    logger: settings.logger,
     get waiting() {
       return sum((part) => part.waiting);
     },

@@ -158,7 +158,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
   function drawByHand(options: DrawOptions): Promise<Slot> {
     isCalledByHand = true;
     // One signal may end a hundred waits; Node would warn of a leak.
-    if (options.signal !== undefined) setMaxListeners(0, options.signal);
+    if (options.signal !== undefined) setMaxListeners(Infinity, options.signal);
     const hand = jobSlotInHand(bucket);
     return hand === undefined ? admission.draw(options) : drawOnJobSlot(options, hand);
   }
@@ -166,6 +166,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
   const bucket: OwnedBucket = {
     name,
     policy,
+    logger,
     get waiting() {
       return pacer.waiting;
     },

@@ -1,124 +1,377 @@
-import { headerOf, readProperty, readServerTimeMs } from "./headers.ts";
-import { readUsedUpMs } from "./remaining.ts";
-import { readDelayMs, readRetryAfterMs } from "./retry-after.ts";
+/**
+ * The one reader of answers: what a result or an error means for those who call its downstream. Where clients keep an
+ * answer is known to `layers.ts`, its codes to `meanings.ts`, its headers to `headers.ts` and `remaining.ts`, its body
+ * to `body.ts`.
+ */
+import { types } from "node:util";
+import type { Answer, QuotaPeriod } from "../../core/answer.ts";
+import { resetsAround } from "../../core/limits/calendar-days.ts";
+import { noFacts, readBody, type BodyFacts } from "./body.ts";
+import { readGrpcDetails } from "./grpc-details.ts";
+import {
+  listHeaders,
+  longestOf,
+  readRetryAfter,
+  readServerTimeMs,
+  readShouldRetry,
+} from "./headers.ts";
+import { bodiesOf, codesOf, layersOf, PARTS, STATUSES, type Layer } from "./layers.ts";
+import {
+  meaningInResult,
+  meaningOf,
+  saysOverloaded,
+  saysSecondaryLimit,
+  saysTooMany,
+  strongest,
+  type Meaning,
+} from "./meanings.ts";
+import { readProperty } from "./properties.ts";
+import { periodIn, unitOf } from "./quota-words.ts";
+import { readNamedPeriod, readNextReset, readUsedUp, type UsedUp } from "./remaining.ts";
+import { readDelayMs, readWaitInText, readWaitMs } from "./retry-after.ts";
 
-/** The HTTP answer behind a result or an error. */
-export interface Answer {
-  /** The status code: `429`. Of a GraphQL result that names none, `200`. */
-  readonly status: number;
-  /** Whether the downstream asks for fewer calls. */
-  readonly isLimited: boolean;
-  /** How long it asks to wait, in whole ms, not capped: `1500`. Undefined when it does not say. */
-  readonly retryAfterMs: number | undefined;
-  /** The headers as the client keeps them, for `headerOf`; undefined when there are none. */
+/** An answer, and the headers that it came with as the client keeps them. */
+export interface Heard {
+  readonly answer: Answer;
   readonly headers: unknown;
 }
 
-/** How far an error's `cause` is followed: wrapped once by a client and once by its user. */
-const MOST_CAUSES = 2;
+/** The bodies of responses that have been read beforehand. */
+export type ReadBodies = ReadonlyMap<object, string>;
 
-/** How many errors of a GraphQL answer are read. */
-const MOST_ERRORS = 100;
+/** How long to wait after a refusal that names no time. */
+export const USUAL_MS = 1_000;
+/** The same of GitHub's limit on calls that come too fast. */
+const SECONDARY_MS = 60_000;
+/** A wait that is shorter is worth it, whatever the quota. */
+const SHORT_MS = 60_000;
+/** A quota whose reset is further away lasts. */
+const LASTING_MS = 900_000;
+/** A reset after more than a day, with an hour for daylight saving time, is not believed without a word for the period. */
+const LONGEST_RESET_MS = 25 * 3_600_000;
+
+/** Statuses that say "too many" or "no room": RFC 6585, RFC 9110, and those of vendors. */
+const REFUSALS: ReadonlySet<number> = new Set([429, 503, 509, 529]);
+const OVERLOADED = 529;
+/** Its code for a quota that is used up. */
+const GRPC_RESOURCE_EXHAUSTED = 8;
+
+const NO_BODIES: ReadBodies = new Map();
+const NOTHING: Answer = Object.freeze({
+  status: undefined,
+  refused: false,
+  afterMs: undefined,
+  until: undefined,
+  stated: false,
+  scope: undefined,
+  unit: undefined,
+  lasts: false,
+  overloaded: false,
+  retry: false,
+});
+export const NOTHING_HEARD: Heard = Object.freeze({ answer: NOTHING, headers: undefined });
 
 /**
- * Reads the HTTP answer behind a call's result, or behind the error that it threw.
- * Knows fetch, undici, Axios, Got, ky, OpenAI, Anthropic, Stripe, Octokit,
- * Shopify's GraphQL, and errors whose `cause` is one of theirs. Undefined when
- * there is none; never throws, whatever comes in.
+ * Reads a call's result, or the error that it threw, and the errors within it. Reads no body that has yet to be read,
+ * but those in `bodies`. Never throws, whatever comes in.
  */
-export function readAnswer(resultOrError: unknown, wallNowMs: number): Answer | undefined {
-  let outermost: Answer | undefined;
-  let source = resultOrError;
-  for (let depth = 0; depth <= MOST_CAUSES; depth++) {
-    if (typeof source !== "object" || source === null) break;
-    const answer = answerOf(source, wallNowMs);
-    // An app may answer its provider's 429 with a 502; the 429 in its cause is what counts.
-    if (answer !== undefined && (answer.isLimited || answer.status < 300)) return answer;
-    outermost ??= answer;
-    source = readProperty(source, "cause");
+export function hear(
+  resultOrError: unknown,
+  wallNowMs: number,
+  bodies: ReadBodies = NO_BODIES,
+): Heard {
+  if (typeof resultOrError !== "object" || resultOrError === null) return NOTHING_HEARD;
+  const glanced = bodies.size === 0 ? glanceAt(resultOrError) : undefined;
+  if (glanced !== undefined) return glanced;
+  let outermost: Heard | undefined;
+  const refusals: Heard[] = [];
+  for (const [depth, layer] of layersOf(resultOrError).entries()) {
+    const heard = hearLayer(layer, wallNowMs, bodies);
+    if (heard.answer.refused) refusals.push(heard);
+    else if (heard.answer.status !== undefined) {
+      outermost ??= heard;
+      // What a success is made of is data.
+      if (depth === 0 && heard.answer.status < 300) break;
+    }
   }
-  return outermost;
+  // An app may answer its provider's 429 with a 502; the 429 in its cause is what counts.
+  return mostTelling(refusals) ?? outermost ?? NOTHING_HEARD;
 }
 
-function answerOf(source: object, wallNowMs: number): Answer | undefined {
-  const response = readProperty(source, "response");
-  const raw = readProperty(source, "raw");
-  const parts = [response, source, raw];
-  const isThrottled = [source, response].some(isThrottledBody);
-  const status =
-    firstOf(parts, statusOf) ?? statusOfType(source) ?? (isThrottled ? 200 : undefined);
-  if (status === undefined) return undefined;
-  const headers = firstOf(parts, headersOf);
-  const isLimited = isThrottled || isLimitedBy(status, headers);
-  // A 202 may carry a Retry-After too, which says when to ask for the outcome.
-  const retryAfterMs =
-    isLimited || status >= 300 ? retryAfterOf(headers, { isLimited, wallNowMs }) : undefined;
-  return { status, isLimited, retryAfterMs, headers };
+/** What an object must have to be anything but data, or a success without a word on errors. */
+const TELLING = [
+  ...STATUSES,
+  ...PARTS,
+  "cause",
+  "errors",
+  "error",
+  "data",
+  "body",
+  "ok",
+  "type",
+  "stack",
+];
+
+/** Most results are plain data or plain successes: to read those in full would take longer than to draw. */
+function glanceAt(source: object): Heard | undefined {
+  if (types.isNativeError(source)) return undefined;
+  const found = source as Readonly<Record<string, unknown>>;
+  try {
+    if (found["response"] !== undefined || found["errors"] !== undefined) return undefined;
+    const status = found["status"] ?? found["statusCode"];
+    if (status === undefined) {
+      return TELLING.some((name) => found[name] !== undefined) ? undefined : NOTHING_HEARD;
+    }
+    const isSuccess = typeof status === "number" && status >= 200 && status < 300;
+    if (!isSuccess || !Number.isInteger(status) || found["error"] !== undefined) return undefined;
+    if (mayTellErrors(found["data"]) || mayTellErrors(found["body"])) return undefined;
+    const { headers } = found;
+    return typeof headers === "object" && headers !== null
+      ? { answer: { ...NOTHING, status }, headers }
+      : undefined;
+  } catch {
+    // A getter or a Proxy that throws.
+    return undefined;
+  }
 }
 
-function statusOf(part: unknown): number | undefined {
-  return [readProperty(part, "status"), readProperty(part, "statusCode")].find(isStatus);
+/** A body as text may have to be parsed. */
+function mayTellErrors(body: unknown): boolean {
+  if (typeof body === "string") return body.includes('"error');
+  if (typeof body !== "object" || body === null) return false;
+  const { errors, error } = body as Readonly<Record<string, unknown>>;
+  return errors !== undefined || error !== undefined;
 }
 
-function isStatus(value: unknown): value is number {
-  return Number.isInteger(value) && (value as number) >= 100 && (value as number) <= 599;
+/** A wrapper often knows less than the error within it. */
+function mostTelling(refusals: readonly Heard[]): Heard | undefined {
+  const isFinal = ({ answer }: Heard): boolean => !answer.retry;
+  const isStated = ({ answer }: Heard): boolean => answer.stated;
+  return refusals.find(isFinal) ?? refusals.find(isStated) ?? refusals[0];
 }
 
-function statusOfType(source: object): number | undefined {
-  return readProperty(source, "type") === "StripeRateLimitError" ? 429 : undefined;
+/** What one layer says, before it is known what that comes to. */
+interface Evidence {
+  readonly status: number | undefined;
+  readonly headers: ReadonlyMap<string, string>;
+  readonly facts: BodyFacts;
+  readonly usedUp: readonly UsedUp[];
+  readonly wallNowMs: number;
 }
 
-function headersOf(part: unknown): object | undefined {
-  const headers = readProperty(part, "headers");
-  return typeof headers === "object" && headers !== null ? headers : undefined;
+function hearLayer(layer: Layer, wallNowMs: number, bodies: ReadBodies): Heard {
+  const { headers: source } = layer;
+  const isFailed = layer.isError || (layer.status ?? 0) >= 400;
+  const facts = noFacts();
+  if (isFailed) readFailure(layer, facts, { wallNowMs, bodies });
+  else readSuccess(layer, facts, { wallNowMs, bodies });
+  const status = layer.status ?? statusFor(layer, facts);
+  const mayRefuse = isFailed || facts.meanings.size > 0 || (status ?? 0) >= 300;
+  if (!mayRefuse) {
+    return { answer: status === undefined ? NOTHING : { ...NOTHING, status }, headers: source };
+  }
+  const headers = listHeaders(source);
+  const usedUp = readUsedUp(headers, wallNowMs);
+  return { answer: conclude({ status, headers, facts, usedUp, wallNowMs }), headers: source };
 }
 
-function firstOf<Found>(
-  parts: readonly unknown[],
-  read: (part: unknown) => Found | undefined,
-): Found | undefined {
+interface ReadWith {
+  readonly wallNowMs: number;
+  readonly bodies: ReadBodies;
+}
+
+function readFailure(layer: Layer, facts: BodyFacts, { wallNowMs, bodies }: ReadWith): void {
+  const how = { isResult: false, wallNowMs };
+  if (layer.isError) {
+    for (const meaning of codesOf(layer).map(meaningOf))
+      if (meaning !== undefined) facts.meanings.add(meaning);
+    readOwnWait(layer.source, facts, wallNowMs);
+    const throttling = readProperty(readProperty(layer.source, "$retryable"), "throttling");
+    if (throttling === true || isAwsLimit(layer.source)) facts.meanings.add("rate");
+  }
+  if (isExhausted(layer)) {
+    facts.meanings.add("rate");
+    for (const detail of readGrpcDetails(layer.source)) readBody(detail, facts, how);
+  }
+  for (const part of layer.parts) readBody(bodies.get(part), facts, how);
+  for (const body of bodiesOf(layer)) readBody(body, facts, how);
+  const message = readProperty(layer.source, "message");
+  if (typeof message === "string") facts.text += message.slice(0, 4_000);
+}
+
+/** GraphQL refuses with a 200; clients give its body itself, or keep it in `data` or `body`. */
+function readSuccess(
+  { source, parts }: Layer,
+  facts: BodyFacts,
+  { wallNowMs, bodies }: ReadWith,
+): void {
+  const how = { isResult: true, wallNowMs };
   for (const part of parts) {
-    const found = read(part);
-    if (found !== undefined) return found;
+    for (const body of [
+      bodies.get(part),
+      part,
+      readProperty(part, "data"),
+      readProperty(part, "body"),
+    ]) {
+      readBody(body, facts, how);
+    }
   }
-  return undefined;
+  // Slack's way: { ok: false, error: "ratelimited" }.
+  const [isOk, error] = [readProperty(source, "ok"), readProperty(source, "error")];
+  const meaning = isOk === false ? meaningInResult(error) : undefined;
+  if (meaning !== undefined) facts.meanings.add(meaning);
 }
 
-/** GitHub answers with a 403 both when calls are limited and when rights are missing; these headers mark the former. */
-function isLimitedBy(status: number, headers: unknown): boolean {
-  if (status === 429 || status === 503) return true;
-  if (status !== 403) return false;
-  return isUsedUp(headers) || headerOf(headers, "retry-after") !== undefined;
-}
-
-function isUsedUp(headers: unknown): boolean {
-  return headerOf(headers, "x-ratelimit-remaining")?.trim() === "0";
-}
-
-function retryAfterOf(
-  headers: unknown,
-  { isLimited, wallNowMs }: { isLimited: boolean; wallNowMs: number },
-): number | undefined {
-  const askedMs =
-    readDelayMs(headerOf(headers, "retry-after-ms"), 1) ??
-    readRetryAfterMs(headerOf(headers, "retry-after"), readServerTimeMs(headers, wallNowMs));
-  return askedMs ?? (isLimited ? readUsedUpMs(headers, wallNowMs) : undefined);
-}
-
-/** Shopify's GraphQL refuses with a 200; clients give its body itself, or keep it in `data` or `body`. */
-function isThrottledBody(part: unknown): boolean {
-  return [part, readProperty(part, "data"), readProperty(part, "body")].some((body) => {
-    const errors = readProperty(body, "errors");
-    return isThrottledList(errors) || isThrottledList(readProperty(errors, "graphQLErrors"));
+/** Slack's error has seconds in `retryAfter`, discord.js's has ms; a name that ends in Ms has ms. */
+function readOwnWait(source: object, facts: BodyFacts, wallNowMs: number): void {
+  const isInMs = typeof readProperty(source, "timeToReset") === "number";
+  const seconds = ["retryAfter", "retry_after", "retryAfterSeconds", "retryDelay"].map((name) => {
+    const value = readProperty(source, name);
+    return isInMs ? readDelayMs(value, 1) : readWaitMs(value, wallNowMs);
   });
+  const inMs = ["retryAfterMs", "retry_after_ms", "retryAfterInMs", "retryAfterMilliseconds"].map(
+    (name) => readDelayMs(readProperty(source, name), 1),
+  );
+  facts.waitMs ??= [...inMs, ...seconds].find((waitMs) => waitMs !== undefined);
 }
 
-function isThrottledList(errors: unknown): boolean {
-  const count = readProperty(errors, "length");
-  if (typeof count !== "number") return false;
-  for (let index = 0; index < Math.min(count, MOST_ERRORS); index++) {
-    const extensions = readProperty(readProperty(errors, String(index)), "extensions");
-    if (readProperty(extensions, "code") === "THROTTLED") return true;
+/** AWS counts this one among its throttling errors; others use the name for lasting limits. */
+function isAwsLimit(source: object): boolean {
+  const isAws = typeof readProperty(source, "$metadata") === "object";
+  return isAws && readProperty(source, "name") === "LimitExceededException";
+}
+
+function isExhausted({ source, isError }: Layer): boolean {
+  return (
+    isError &&
+    readProperty(source, "code") === GRPC_RESOURCE_EXHAUSTED &&
+    (typeof readProperty(source, "metadata") === "object" ||
+      typeof readProperty(source, "details") === "string")
+  );
+}
+
+/** The status of an answer whose client does not keep it. */
+function statusFor(
+  { source, isError }: Layer,
+  { meanings, status }: BodyFacts,
+): number | undefined {
+  if (isError && readProperty(source, "type") === "StripeRateLimitError") return 429;
+  return status ?? (meanings.size > 0 && isGraphql(source) ? 200 : undefined);
+}
+
+function isGraphql(source: object): boolean {
+  return [source, readProperty(source, "body"), readProperty(source, "data")].some(
+    (part) => typeof readProperty(part, "errors") === "object",
+  );
+}
+
+function conclude(evidence: Evidence): Answer {
+  const { status, headers, facts, wallNowMs } = evidence;
+  const meaning = meaningOfRefusal(evidence);
+  const shouldRetry = readShouldRetry(headers);
+  if (meaning === undefined) {
+    // A 202 may carry a Retry-After too, which says when to ask for the outcome.
+    const afterMs = readRetryAfter(headers, wallNowMs);
+    const until = afterMs === undefined ? undefined : wallNowMs + afterMs;
+    const stated = afterMs !== undefined;
+    const isFailed = (status ?? 0) >= 400;
+    return { ...NOTHING, status, afterMs, until, stated, retry: isFailed && shouldRetry === true };
   }
-  return false;
+  const overloaded = meaning === "overloaded";
+  if (meaning === "spent") {
+    return { ...NOTHING, status, refused: true, lasts: true, unit: facts.unit };
+  }
+  const quota = quotaOf(evidence, meaning);
+  const { waitMs, period, unit } = quota;
+  const afterMs = waitMs ?? usualMs(evidence);
+  const isLongPeriod = period === "hour" || period === "day" || period === "month";
+  const isLongReset = quota.isReset && afterMs > LASTING_MS && afterMs <= LONGEST_RESET_MS;
+  const lasts = isLongReset || ((meaning === "quota" || isLongPeriod) && afterMs > SHORT_MS);
+  return {
+    status,
+    refused: true,
+    afterMs,
+    until: Math.min(wallNowMs + afterMs, Number.MAX_SAFE_INTEGER),
+    stated: waitMs !== undefined,
+    scope: period,
+    unit,
+    lasts,
+    overloaded,
+    retry: shouldRetry !== false,
+  };
+}
+
+/** Undefined where nothing was refused. GitHub answers with a 403 both when calls are limited and when rights are missing. */
+function meaningOfRefusal({
+  status,
+  headers,
+  facts,
+  usedUp,
+  wallNowMs,
+}: Evidence): Meaning | undefined {
+  const named = strongest(facts.meanings);
+  const isOverloaded = status === OVERLOADED || (status !== 429 && saysOverloaded(facts.text));
+  if (named === "spent" || named === "quota") return named;
+  if (named !== undefined) return isOverloaded ? "overloaded" : named;
+  const isFailed = status === undefined || status >= 400;
+  if (status !== undefined && REFUSALS.has(status)) return isOverloaded ? "overloaded" : "rate";
+  if (isFailed && status !== undefined && status >= 500 && isOverloaded) return "overloaded";
+  const isLimiting = status === 403 || status === 400;
+  if (isLimiting && saysTooMany(facts.text)) return "rate";
+  const isMarked = usedUp.length > 0 || readRetryAfter(headers, wallNowMs) !== undefined;
+  return status === 403 && (isMarked || isUsedUp(headers)) ? "rate" : undefined;
+}
+
+function isUsedUp(headers: ReadonlyMap<string, string>): boolean {
+  return headers.get("x-ratelimit-remaining")?.trim() === "0";
+}
+
+/** The quota that was hit, and how long the downstream says to wait. */
+interface HitQuota {
+  readonly waitMs: number | undefined;
+  readonly period: QuotaPeriod | undefined;
+  readonly unit: string | undefined;
+  /** Whether it is known when the quota is reset, and not only when to come back. */
+  readonly isReset: boolean;
+}
+
+function quotaOf(evidence: Evidence, meaning: Meaning): HitQuota {
+  const { headers, facts, usedUp, wallNowMs } = evidence;
+  const longest = usedUp.toSorted((a, b) => (b.resetAfterMs ?? 0) - (a.resetAfterMs ?? 0))[0];
+  const usedUpMs = longest?.resetAfterMs || undefined;
+  const sentence = periodIn(facts.text);
+  const period =
+    facts.period ??
+    longest?.period ??
+    readNamedPeriod(headers) ??
+    sentence ??
+    (meaning === "quota" ? "day" : undefined);
+  const unit =
+    longest?.unit ?? facts.unit ?? (sentence === undefined ? undefined : unitOf(facts.text));
+  const isReset = usedUpMs !== undefined;
+  const isDaily = period === "day" || period === "month";
+  if (isDaily && facts.isGoogle) {
+    // Its RetryInfo names some seconds also where the quota of a day is used up.
+    return { waitMs: untilMidnight("America/Los_Angeles", evidence), period, unit, isReset: true };
+  }
+  const askedMs = readRetryAfter(headers, wallNowMs) ?? facts.waitMs;
+  const statedMs = isDaily ? longestOf(askedMs, usedUpMs) : (askedMs ?? usedUpMs);
+  // GitHub's GraphQL says when its points are reset, but may leave out how many are left.
+  const isGraphql = evidence.status === 200;
+  const waitMs =
+    statedMs ?? readWaitInText(facts.text) ?? readNextReset(headers, wallNowMs, isGraphql);
+  if (waitMs === undefined && isDaily) {
+    return { waitMs: untilMidnight("UTC", evidence), period, unit, isReset: true };
+  }
+  return { waitMs, period, unit, isReset };
+}
+
+function untilMidnight(timeZone: string, { headers, wallNowMs }: Evidence): number {
+  const nowMs = readServerTimeMs(headers, wallNowMs);
+  const resets = resetsAround(nowMs * 1_000, { at: "00:00", timeZone });
+  return Math.ceil(resets.find((atUs) => atUs > nowMs * 1_000)! / 1_000 - nowMs);
+}
+
+function usualMs({ facts }: Evidence): number {
+  return saysSecondaryLimit(facts.text) ? SECONDARY_MS : USUAL_MS;
 }

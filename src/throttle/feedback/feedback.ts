@@ -3,14 +3,17 @@
  * with `adaptive`, and with `pace: "headers"` a low quota becomes a distance between calls (`space`). Each is a change
  * of the bucket in the store, and so holds for all replicas; `core/draw/steer.ts` says what the store makes of it.
  */
+import { types } from "node:util";
+import type { Answer, Feedback, ReadFeedback } from "../../core/answer.ts";
 import { describeValue, isThenable, ignoreRejection, reasonOf } from "../../core/describe.ts";
 import { keyLimitsOf } from "../../core/policy/per-key.ts";
 import type { Change } from "../../core/store.ts";
-import type { Feedback, FeedbackOptions, ReadFeedback } from "../call-options.ts";
+import type { FeedbackOptions } from "../call-options.ts";
 import type { Estimate } from "../costs.ts";
 import type { BucketContext } from "../known-policy.ts";
 import { createLru } from "../lru.ts";
-import { readAnswer, type Answer } from "./answer.ts";
+import { NOTHING_HEARD, USUAL_MS } from "./answer.ts";
+import { hearAll, type HeardWithBody } from "./read-answer.ts";
 import { readRemaining } from "./remaining.ts";
 
 /** The call whose result or error is read. */
@@ -26,83 +29,169 @@ interface AnsweredCall {
 export interface ReportedOutcome {
   /** Whether the downstream refused the call; the cooldown or cut that follows is on its way to the store. */
   readonly isRefusal: boolean;
-  /** How long the downstream asked to wait, in ms and at most `maxCooldownMs`: `1500`. Undefined if it did not say. */
+  /** How long the downstream asked to wait, in ms, as far as a cooldown may last: `1500`. Undefined if it did not say. */
   readonly askedMs: number | undefined;
+  /** What the bucket made of it by itself. */
+  readonly heard: Answer;
+  /** What holds: the same, unless a function of the user's own says otherwise. */
+  readonly answer: Answer;
 }
 
 /** Reads what calls return and throw, and slows the bucket down for all replicas. */
 export interface FeedbackReader {
-  /** `read` overrides the bucket's own `feedback`. Never throws. */
-  readOutcome(resultOrError: unknown, call: AnsweredCall, read?: ReadFeedback): ReportedOutcome;
+  /**
+   * `read` overrides the bucket's own `feedback`. A promise if a body or the user's own function takes time, two
+   * seconds at most. Never throws nor rejects.
+   */
+  readOutcome(
+    resultOrError: unknown,
+    call: AnsweredCall,
+    read?: ReadFeedback,
+  ): ReportedOutcome | Promise<ReportedOutcome>;
   /** Resolves when the store has got all changes so far, or could not. */
   settled(): Promise<void>;
 }
 
-/** How long a refusal cools that does not say for how long. */
-const DEFAULT_COOL_MS = 1_000;
-const MAX_COOL_MS = 900_000;
+/** The longest cooldown, unless a quota is used up that is reset later, by a day and an hour of daylight saving time. */
+const [MAX_COOL_MS, MAX_LASTING_MS] = [900_000, 90_000_000];
+/** How long refusals that name no time may cool as they repeat, and those for want of room. */
+const [MAX_GROWN_MS, MAX_GROWN_OVERLOADED_MS] = [60_000, 8_000];
+/** A refusal that comes so many times its cooldown after it repeats nothing. */
+const REPEATS_WITHIN = 4;
 /** What a cut leaves of the rate, per mille. */
-const CUT_TO = 700;
+const [CUT_TO, NO_CUT] = [700, 1_000];
 /** After a cooldown the rate grows back in as long as it lasted, within these bounds. */
 const [LEAST_RAMP_US, MOST_RAMP_US] = [1_000_000, 10_000_000];
 /** How often headers may space calls, for each key or bucket: every answer carries them. */
 const SPACE_EVERY_MS = 200;
-/** For how many keys it is remembered when headers last spaced their calls. */
-const MOST_SPACED = 10_000;
+/** For how many keys it is remembered when headers last spaced their calls, or how often they were refused. */
+const MOST_KEYS = 10_000;
+/** How long the user's own function may take. */
+const LONGEST_READ_MS = 1_000;
 /** Stands for all keys where a key's name is expected; no key is empty. */
 const ALL_KEYS = "";
-const NO_OUTCOME: ReportedOutcome = Object.freeze({ isRefusal: false, askedMs: undefined });
+const NOTHING = NOTHING_HEARD.answer;
+const NO_OUTCOME: ReportedOutcome = Object.freeze({
+  isRefusal: false,
+  askedMs: undefined,
+  heard: NOTHING,
+  answer: NOTHING,
+});
+
+/** What holds for a call, and what has to cool down. */
+interface Verdict {
+  readonly answer: Answer;
+  readonly scope: "bucket" | "key" | undefined;
+}
 
 export function createFeedbackReader(
   parts: BucketContext & { readonly onChange: (key: string | undefined) => void },
   options: FeedbackOptions,
 ): FeedbackReader {
   const { store, bucket, known, logger, onChange } = parts;
-  const { maxCooldownMs = MAX_COOL_MS, adaptive, pace } = options;
-  const underWay = new Set<Promise<void>>();
-  const spacedAtMs = createLru<number>(MOST_SPACED);
+  const { maxCooldownMs, adaptive, pace } = options;
+  const underWay = new Set<Promise<unknown>>();
+  const spacedAtMs = createLru<number>(MOST_KEYS);
+  /** Refusals in a row that named no time, by key. */
+  const repeats = createLru<{ readonly count: number; readonly endsAtMs: number }>(MOST_KEYS);
+  const warned = new Set<string>();
 
   function readOutcome(
     resultOrError: unknown,
     call: AnsweredCall,
     read: ReadFeedback | undefined,
-  ): ReportedOutcome {
+  ): ReportedOutcome | Promise<ReportedOutcome> {
     if (read === false) return NO_OUTCOME;
-    if (read !== undefined) {
-      const feedback = askUser(read, resultOrError);
-      if (feedback === undefined) return NO_OUTCOME;
-      cool(feedback, call);
-      return { isRefusal: true, askedMs: feedback.coolMs };
-    }
-    const answer = readAnswer(resultOrError, Date.now());
-    if (answer === undefined) return NO_OUTCOME;
-    const { isLimited, retryAfterMs } = answer;
-    if (isLimited) cool({ coolMs: retryAfterMs ?? DEFAULT_COOL_MS }, call);
-    else if (pace === "headers") space(answer, call);
-    return { isRefusal: isLimited, askedMs: retryAfterMs };
+    const heard = hearAll(resultOrError);
+    const judge = (all: HeardWithBody): ReportedOutcome | Promise<ReportedOutcome> =>
+      read === undefined ? act(all, byDefault(all), call) : ask(read, resultOrError, all, call);
+    return heard instanceof Promise ? heard.then(judge) : judge(heard);
   }
 
-  /** Reads with the user's own function; what is no feedback is logged and ignored. */
-  function askUser(read: ReadFeedback & object, resultOrError: unknown): Feedback | undefined {
-    const feedback: unknown = read(resultOrError);
-    if (feedback === undefined) return undefined;
-    const problem = problemOf(feedback);
-    if (problem === undefined) return feedback as Feedback;
-    ignoreRejection(feedback);
-    logger.warn({ bucket }, `feedback() answered with ${problem}.`);
-    return undefined;
+  /** Asks the user's own function; where it fails, what the bucket heard by itself holds. */
+  function ask(
+    read: ReadFeedback & object,
+    resultOrError: unknown,
+    heard: HeardWithBody,
+    call: AnsweredCall,
+  ): ReportedOutcome | Promise<ReportedOutcome> {
+    const { answer, body } = heard;
+    let given: unknown;
+    try {
+      given = read(resultOrError, { heard: answer, key: call.key, bucket, body });
+    } catch (error) {
+      return fallBack(`failed (${reasonOf(error)})`, heard, call);
+    }
+    if (!isThenable(given)) return judgeGiven(given, heard, call);
+    if (isSuccess(resultOrError, answer)) {
+      ignoreRejection(given);
+      return ignore(
+        "a promise, which is ignored; let it answer at once where a call went well",
+        answer,
+      );
+    }
+    return inTime(given).then(
+      (value) => judgeGiven(value, heard, call),
+      (error: unknown) => fallBack(`failed (${reasonOf(error)})`, heard, call),
+    );
+  }
+
+  function judgeGiven(given: unknown, heard: HeardWithBody, call: AnsweredCall): ReportedOutcome {
+    const { answer } = heard;
+    if (given === undefined) return { ...NO_OUTCOME, heard: answer };
+    const problem = problemOf(given);
+    if (problem !== undefined) return ignore(problem, answer);
+    return act(heard, toVerdict(given as Feedback, answer), call);
+  }
+
+  function ignore(problem: string, heard: Answer): ReportedOutcome {
+    warnOnce("answered", `answered with ${problem}`);
+    return { ...NO_OUTCOME, heard };
+  }
+
+  function fallBack(problem: string, heard: HeardWithBody, call: AnsweredCall): ReportedOutcome {
+    warnOnce("failed", `${problem}; what the bucket hears by itself holds`);
+    return act(heard, byDefault(heard), call);
+  }
+
+  function warnOnce(kind: string, problem: string): void {
+    if (warned.has(kind)) return;
+    warned.add(kind);
+    logger.warn({ bucket }, `feedback() ${problem}. This is said once.`);
+  }
+
+  function act(heard: HeardWithBody, verdict: Verdict, call: AnsweredCall): ReportedOutcome {
+    const { answer } = verdict;
+    const { refused, stated, afterMs } = answer;
+    if (refused) cool(verdict, call);
+    else {
+      if (repeats.size > 0) repeats.delete(limitedKeyOf(call.key, verdict.scope) ?? ALL_KEYS);
+      if (pace === "headers") space(heard, call);
+    }
+    const askedMs =
+      stated && afterMs !== undefined ? Math.min(afterMs, longestMs(answer)) : undefined;
+    return { isRefusal: refused, askedMs, heard: heard.answer, answer };
+  }
+
+  function longestMs({ lasts }: Answer): number {
+    return maxCooldownMs ?? (lasts ? MAX_LASTING_MS : MAX_COOL_MS);
   }
 
   /** Starts nothing for a while; with `adaptive`, cuts the rate instead. */
-  function cool({ coolMs, scope }: Feedback, { key, atMs }: AnsweredCall): void {
-    const durationUs = Math.round(Math.min(Math.max(coolMs, 0), maxCooldownMs) * 1_000);
+  function cool({ answer, scope }: Verdict, { key, atMs }: AnsweredCall): void {
+    const { afterMs, overloaded, lasts } = answer;
+    // No wait would help: others may still have what this call lacks.
+    if (afterMs === undefined) return;
+    const limitedKey = limitedKeyOf(key, scope);
+    const coolMs = answer.stated ? afterMs : grown(limitedKey ?? ALL_KEYS, afterMs, overloaded);
+    const durationUs = Math.round(Math.min(Math.max(coolMs, 0), longestMs(answer)) * 1_000);
     if (!Number.isSafeInteger(durationUs)) return;
     const slotUs = Math.round(atMs * 1_000);
-    const limitedKey = limitedKeyOf(key, scope);
     if (adaptive !== undefined) {
+      const factor = overloaded || lasts ? NO_CUT : CUT_TO;
       const floor = Math.ceil(adaptive.floor * 1_000);
       const recoverUs = adaptive.recoverMs * 1_000;
-      steer(limitedKey, { do: "cut", factor: CUT_TO, floor, recoverUs, durationUs, slotUs });
+      steer(limitedKey, { do: "cut", factor, floor, recoverUs, durationUs, slotUs });
     } else if (durationUs > 0) {
       // A refusal that says "come back at once" sets no cooldown.
       const rampUs = Math.min(Math.max(durationUs, LEAST_RAMP_US), MOST_RAMP_US);
@@ -110,8 +199,23 @@ export function createFeedbackReader(
     }
   }
 
+  /** How long a refusal cools that names no time: twice as long each time that it repeats. */
+  function grown(name: string, usualMs: number, overloaded: boolean): number {
+    const nowMs = performance.now();
+    const before = repeats.get(name);
+    const longest = Math.max(usualMs, overloaded ? MAX_GROWN_OVERLOADED_MS : MAX_GROWN_MS);
+    const lengthOf = (count: number): number => Math.min(usualMs * 2 ** count, longest);
+    // Refusals of one moment are one.
+    if (before !== undefined && nowMs < before.endsAtMs) return lengthOf(before.count);
+    const isRepeated =
+      before !== undefined && nowMs < before.endsAtMs + REPEATS_WITHIN * lengthOf(before.count);
+    const count = isRepeated ? Math.min(before.count + 1, 20) : 0;
+    repeats.set(name, { count, endsAtMs: nowMs + lengthOf(count) });
+    return lengthOf(count);
+  }
+
   /** Spaces calls so that what is left lasts until it is reset; never faster than the policy. */
-  function space({ headers }: Answer, { key, estimate }: AnsweredCall): void {
+  function space({ headers }: HeardWithBody, { key, estimate }: AnsweredCall): void {
     const nowMs = performance.now();
     const limitedKey = limitedKeyOf(key, undefined);
     const name = limitedKey ?? ALL_KEYS;
@@ -127,13 +231,13 @@ export function createFeedbackReader(
     }
     if (gapMs <= stepMs * 1.05) return;
     spacedAtMs.set(name, nowMs);
-    const durationUs = Math.round(Math.min(forMs, maxCooldownMs) * 1_000);
+    const durationUs = Math.round(Math.min(forMs, maxCooldownMs ?? MAX_COOL_MS) * 1_000);
     const gapUs = Math.min(Math.round(gapMs * 1_000), durationUs);
     steer(limitedKey, { do: "space", gapUs, durationUs });
   }
 
   /** The key whose own limits were hit; undefined is the whole bucket, as for a key that has no limits of its own. */
-  function limitedKeyOf(key: string | undefined, scope: Feedback["scope"]): string | undefined {
+  function limitedKeyOf(key: string | undefined, scope: Verdict["scope"]): string | undefined {
     const hasOwn = keyLimitsOf(known.policy, key).length > 0;
     return hasOwn && scope !== "bucket" ? key : undefined;
   }
@@ -153,36 +257,109 @@ export function createFeedbackReader(
     underWay.add(steering);
   }
 
+  /** Neither the user's own reader nor a newer policy may make a call fail that went well. */
+  function giveUp(error: unknown): ReportedOutcome {
+    logger.warn({ bucket, reason: reasonOf(error) }, "Could not read an answer; ignored it.");
+    return NO_OUTCOME;
+  }
+
   return {
     readOutcome(resultOrError, call, read = options.feedback) {
       try {
-        const { isRefusal, askedMs } = readOutcome(resultOrError, call, read);
-        return { isRefusal, askedMs: askedMs && Math.min(askedMs, maxCooldownMs) };
+        const outcome = readOutcome(resultOrError, call, read);
+        if (!(outcome instanceof Promise)) return outcome;
+        const reading = outcome.catch(giveUp).finally(() => underWay.delete(reading));
+        underWay.add(reading);
+        return reading;
       } catch (error) {
-        // Neither the user's own reader nor a newer policy may make a call fail that went well.
-        logger.warn({ bucket, reason: reasonOf(error) }, "Could not read an answer; ignored it.");
-        return NO_OUTCOME;
+        return giveUp(error);
       }
     },
     async settled() {
+      // What is being read may end in a change.
+      await Promise.all(underWay);
       await Promise.all(underWay);
     },
   };
 }
 
+function byDefault({ answer }: HeardWithBody): Verdict {
+  return { answer, scope: undefined };
+}
+
+/** What the user's own function answered, as an answer. */
+function toVerdict(feedback: Feedback, heard: Answer): Verdict {
+  if (!("refused" in feedback)) {
+    const { coolMs: afterMs, scope, unit = heard.unit } = feedback;
+    const retry = !heard.refused || heard.retry;
+    const told = { refused: true, afterMs, stated: true, lasts: false, retry, unit };
+    return { answer: { ...heard, ...told }, scope };
+  }
+  const { scope: given, ...changed } = feedback;
+  const isOfBucket = given === "bucket" || given === "key";
+  const afterMs = changed.afterMs ?? heard.afterMs ?? (heard.refused ? undefined : USUAL_MS);
+  return {
+    answer: {
+      ...heard,
+      ...changed,
+      afterMs,
+      stated: heard.stated || afterMs !== heard.afterMs,
+      scope: isOfBucket ? heard.scope : given,
+      // Where nothing was refused, nothing was to be tried again.
+      retry: heard.refused ? (changed.retry ?? heard.retry) : changed.refused,
+    },
+    scope: isOfBucket ? given : undefined,
+  };
+}
+
+/** Whether a call went well, as far as is known: its feedback must not take time. */
+function isSuccess(resultOrError: unknown, { status, refused }: Answer): boolean {
+  if (status !== undefined) return status < 300 && !refused;
+  return !refused && !types.isNativeError(resultOrError);
+}
+
+/** What a promise comes to, if it does so soon. */
+async function inTime(promise: PromiseLike<unknown>): Promise<unknown> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    const problem = `it took longer than ${LONGEST_READ_MS} ms`;
+    timer = setTimeout(() => reject(new Error(problem)), LONGEST_READ_MS);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+const PERIODS: readonly unknown[] = ["second", "minute", "hour", "day", "month"];
+const REMEDY = "answer with { coolMs }, with heard or a changed copy of it, or with undefined";
+
 /** What is wrong with what the user's own function answered, and what to answer instead; undefined if nothing is. */
-function problemOf(answer: unknown): string | undefined {
-  if (isThenable(answer)) {
-    return "a promise, which is ignored; let it answer at once with { coolMs } or undefined";
+function problemOf(given: unknown): string | undefined {
+  if (typeof given !== "object" || given === null) {
+    return `${describeValue(given)}, which is ignored; ${REMEDY}`;
   }
-  if (typeof answer !== "object" || answer === null) {
-    return `${describeValue(answer)}, which is ignored; answer with { coolMs } or undefined`;
-  }
-  const { coolMs, scope } = answer as { readonly coolMs?: unknown; readonly scope?: unknown };
-  // Infinity asks for the longest cooldown; NaN is no time.
-  if (typeof coolMs !== "number" || !(coolMs >= 0)) {
+  const { coolMs, refused, afterMs, scope, unit } = given as Readonly<Record<string, unknown>>;
+  if (refused !== undefined) {
+    if (typeof refused !== "boolean") {
+      return `a refused of ${describeValue(refused)}, which is ignored; answer with true or false`;
+    }
+    if (afterMs !== undefined && !isDelay(afterMs)) {
+      return `an afterMs of ${describeValue(afterMs)}, which is ignored; answer with how many ms to cool down, 0 or more, or with undefined`;
+    }
+    if (PERIODS.includes(scope)) return undefined;
+  } else if (!isDelay(coolMs)) {
     return `a coolMs of ${describeValue(coolMs)}, which is ignored; answer with how many ms to cool down, 0 or more, or with undefined`;
+  }
+  if (unit !== undefined && typeof unit !== "string") {
+    return `a unit of ${describeValue(unit)}, which is ignored; answer with its name, such as "tokens", or leave it out`;
   }
   if (scope === undefined || scope === "bucket" || scope === "key") return undefined;
   return `a scope of ${describeValue(scope)}, which is ignored; answer with "bucket" or "key", or leave it out`;
+}
+
+/** Infinity asks for the longest cooldown; NaN is no time. */
+function isDelay(ms: unknown): boolean {
+  return typeof ms === "number" && ms >= 0;
 }

@@ -1,4 +1,5 @@
-import { readDelayMs, readHttpDateMs } from "./retry-after.ts";
+import { readProperty } from "./properties.ts";
+import { readDelayMs, readHttpDateMs, readWaitMs } from "./retry-after.ts";
 
 /** How many headers are read: no server sends more, and a hostile list would never end. */
 const MOST_HEADERS = 2_000;
@@ -21,14 +22,72 @@ export function headerOf(source: unknown, name: string): string | undefined {
   }
 }
 
-/** A property of any value; undefined when there is none, or when its getter throws. */
-export function readProperty(value: unknown, name: string): unknown {
-  if (typeof value !== "object" || value === null) return undefined;
+/** Names that are asked for where a client's headers cannot be listed. */
+const USUAL_NAMES: readonly string[] = [
+  "date",
+  "age",
+  "retry-after",
+  "retry-after-ms",
+  "x-should-retry",
+  ...["x-ratelimit", "x-rate-limit", "ratelimit"].flatMap((family) =>
+    ["limit", "remaining", "reset", "reset-after"].map((figure) => `${family}-${figure}`),
+  ),
+  ...["requests", "tokens"].flatMap((counted) =>
+    ["limit", "remaining", "reset"].map((figure) => `x-ratelimit-${figure}-${counted}`),
+  ),
+  ...["requests", "tokens", "input-tokens", "output-tokens"].flatMap((counted) =>
+    ["limit", "remaining", "reset"].map((figure) => `anthropic-ratelimit-${counted}-${figure}`),
+  ),
+  "ratelimit",
+  "ratelimit-policy",
+  "x-shopify-shop-api-call-limit",
+];
+
+/** The headers that a client keeps in any of these forms, by their lower-case names; empty for any other source. Never throws. */
+export function listHeaders(source: unknown): ReadonlyMap<string, string> {
+  const headers = new Map<string, string>();
+  if (typeof source !== "object" || source === null) return headers;
   try {
-    return (value as Readonly<Record<string, unknown>>)[name];
+    let seen = 0;
+    for (const [name, value] of entriesOf(source)) {
+      seen += 1;
+      if (seen > MOST_HEADERS) break;
+      const text = toText(value);
+      const lower = toText(name)?.toLowerCase();
+      if (lower === undefined || text === undefined) continue;
+      const before = headers.get(lower);
+      headers.set(lower, before === undefined ? text : `${before}, ${text}`);
+    }
   } catch {
-    return undefined;
+    // A getter or a Proxy that throws holds no more headers.
   }
+  return headers;
+}
+
+function* entriesOf(source: object): Iterable<readonly [unknown, unknown]> {
+  if (Array.isArray(source)) {
+    yield* pairsIn(Array.isArray(source[0]) ? source : pairsOf(source));
+    return;
+  }
+  if (Symbol.iterator in source) {
+    yield* pairsIn(source as Iterable<unknown>);
+    return;
+  }
+  const { get } = source as { get?: unknown };
+  // Those of gRPC list all first values so; what has nothing but `get` cannot be listed.
+  const listed = typeof get === "function" ? readProperty(source, "getMap") : undefined;
+  if (typeof listed === "function") {
+    yield* Object.entries(listed.call(source) as object);
+  } else if (typeof get === "function") {
+    for (const name of USUAL_NAMES) yield [name, get.call(source, name)];
+  } else {
+    const record = source as Readonly<Record<string, unknown>>;
+    for (const name in record) if (Object.hasOwn(record, name)) yield [name, record[name]];
+  }
+}
+
+function* pairsIn(pairs: Iterable<unknown>): Iterable<readonly [unknown, unknown]> {
+  for (const pair of pairs) if (Array.isArray(pair)) yield [pair[0], pair[1]];
 }
 
 function valueOf(source: object, name: string): unknown {
@@ -85,8 +144,52 @@ function toText(value: unknown): string | undefined {
  * their `Age` if a cache kept them; our own clock if they have no valid `Date`.
  * Times that an answer names are on that clock, and ours may be an hour off.
  */
-export function readServerTimeMs(headers: unknown, wallNowMs: number): number {
-  const sentAtMs = readHttpDateMs(headerOf(headers, "date"), wallNowMs);
+export function readServerTimeMs(headers: ReadonlyMap<string, string>, wallNowMs: number): number {
+  const sentAtMs = readHttpDateMs(headers.get("date"), wallNowMs);
   if (sentAtMs === undefined) return wallNowMs;
-  return sentAtMs + (readDelayMs(headerOf(headers, "age"), 1_000) ?? 0);
+  return sentAtMs + (readDelayMs(headers.get("age"), 1_000) ?? 0);
+}
+
+/** The wait that headers ask for by name; one in ms is more exact. */
+export function readRetryAfter(
+  headers: ReadonlyMap<string, string>,
+  wallNowMs: number,
+): number | undefined {
+  let waitMs: number | undefined;
+  for (const [name, value] of headers) {
+    const [, unit] =
+      /(?:^|-)(?:retry-(?:after|in|delay|pushback)|backoff)(?:-(ms|millis|milliseconds|seconds))?$/.exec(
+        name,
+      ) ?? [undefined, ""];
+    if (unit === "") continue;
+    if (unit !== undefined && unit !== "seconds") {
+      const exactMs = readDelayMs(value, 1);
+      if (exactMs !== undefined) return exactMs;
+    } else waitMs = longestOf(waitMs, readList(value, readServerTimeMs(headers, wallNowMs)));
+  }
+  return waitMs;
+}
+
+/** The longest of several, as when a proxy has added its own. */
+function readList(value: string, serverNowMs: number): number | undefined {
+  const whole = readWaitMs(value, serverNowMs);
+  if (whole !== undefined || !value.includes(",")) return whole;
+  return value
+    .split(",")
+    .map((part) => readWaitMs(part, serverNowMs))
+    .reduce(longestOf, undefined);
+}
+
+/** Whether headers say that a retry is of use: `x-should-retry`, `stripe-should-retry`, and gRPC's pushback below 0. */
+export function readShouldRetry(headers: ReadonlyMap<string, string>): boolean | undefined {
+  for (const [name, value] of headers) {
+    const said = value.trim().toLowerCase();
+    if (/(?:^|-)should-retry$/.test(name) && /^(?:true|false)$/.test(said)) return said === "true";
+    if (name === "grpc-retry-pushback-ms" && said.startsWith("-")) return false;
+  }
+  return undefined;
+}
+
+export function longestOf(one: number | undefined, other: number | undefined): number | undefined {
+  return one === undefined || other === undefined ? (one ?? other) : Math.max(one, other);
 }

@@ -1,6 +1,8 @@
 import { parseList } from "structured-headers";
-import { headerOf, readServerTimeMs } from "./headers.ts";
-import { readDelayMs, readGoDurationMs, readResetMs, readRfc3339Ms } from "./retry-after.ts";
+import type { QuotaPeriod } from "../../core/answer.ts";
+import { listHeaders, readServerTimeMs } from "./headers.ts";
+import { periodOf, unitOf } from "./quota-words.ts";
+import { readDelayMs, readWaitMs } from "./retry-after.ts";
 
 /**
  * What a downstream says is left of one of its quotas. It is not a rate: 10,000 left
@@ -17,8 +19,20 @@ export interface Remaining {
   readonly resetAfterMs: number;
 }
 
+/** A quota that has nothing left. */
+export interface UsedUp {
+  readonly unit: string;
+  /** For which period it is given, where the headers say so. */
+  readonly period: QuotaPeriod | undefined;
+  /** Whole ms until it is whole again: `60000`. Undefined when no header says so. */
+  readonly resetAfterMs: number | undefined;
+}
+
+type Headers = ReadonlyMap<string, string>;
+
 interface Quota {
   readonly unit: string;
+  readonly period?: QuotaPeriod | undefined;
   readonly remaining: number | undefined;
   readonly limit: number | undefined;
   readonly resetAfterMs: number | undefined;
@@ -32,53 +46,94 @@ const LONGEST_FIELD = 4_096;
 /** Every bucket of Shopify's REST API, of 40, 80 or 400 calls, runs empty in 20 s: at 2, 4 or 20 calls/s. */
 const SHOPIFY_DRAIN_MS = 20_000;
 
-type ReadReset = (text: string | undefined, wallNowMs: number) => number | undefined;
+/** A header of a quota, by its name: `x-ratelimit-remaining-tokens`, `RateLimit-Reset`, `x-rate-limit-limit`. */
+interface QuotaHeader {
+  /** What tells this quota from the others of an answer: `"tokens"`, `"requests day"`. */
+  readonly quota: string;
+  readonly figure: Figure;
+  /** In what a time is counted, in ms; undefined where its form says so. */
+  readonly unitMs: number | undefined;
+}
 
-/** The headers of each quota, with their names ready made: they are looked for in every answer. */
-const FAMILIES = [
-  ...["requests", "tokens"].map((counted) =>
-    familyOf(counted, (figure) => `x-ratelimit-${figure}-${counted}`, readGoDurationMs),
-  ),
-  ...["requests", "tokens", "input-tokens", "output-tokens"].map((counted) =>
-    familyOf(counted, (figure) => `anthropic-ratelimit-${counted}-${figure}`, readRfc3339Ms),
-  ),
-  familyOf("requests", (figure) => `x-ratelimit-${figure}`, readResetMs),
-];
+type Figure = "remaining" | "limit" | "reset" | "delay";
+
+const FIGURES: ReadonlyMap<string, Figure> = new Map([
+  ["remaining", "remaining"],
+  ["left", "remaining"],
+  ["available", "remaining"],
+  ["limit", "limit"],
+  ["max", "limit"],
+  ["reset", "reset"],
+  ["resets", "reset"],
+]);
+
+/** Words in names that say how a time is given. */
+const TIME_UNITS: ReadonlyMap<string, number> = new Map([
+  ["ms", 1],
+  ["millis", 1],
+  ["milliseconds", 1],
+]);
+const FILLERS: ReadonlySet<string> = new Set(["after", "at", "in", "time", "seconds", "secs"]);
+
+/** Names repeat from answer to answer; of more than this, all are read anew. */
+const MOST_NAMES = 1_000;
+const namesRead = new Map<string, QuotaHeader | undefined>();
 
 /**
- * What is left of each quota that an answer's headers name: OpenAI's,
- * Anthropic's, GitHub's, Discord's, Shopify's and those of
- * draft-ietf-httpapi-ratelimit-headers-11. A quota named in two ways comes
+ * What is left of each quota that an answer's headers name: those with `RateLimit`, `Rate-Limit`, `Limit` or `Quota` in
+ * their names, with any words for what they count and a vendor's before it, Shopify's, and those of
+ * draft-ietf-httpapi-ratelimit-headers, up to its 11th edition. A quota named in two ways comes
  * twice. Malformed and absurd figures are left out, and so is all of an
  * answer that comes from a cache. Never throws.
  */
-export function readRemaining(headers: unknown, wallNowMs: number): readonly Remaining[] {
+export function readRemaining(source: unknown, wallNowMs: number): readonly Remaining[] {
+  const headers = listHeaders(source);
   if (isOutOfCache(headers)) return [];
   return [...readStated(headers, wallNowMs), readShopify(headers)].flatMap(toRemaining);
 }
 
+/** The quotas that have nothing left, by an answer's headers. Never throws. */
+export function readUsedUp(headers: Headers, wallNowMs: number): readonly UsedUp[] {
+  if (isOutOfCache(headers)) return [];
+  return readStated(headers, wallNowMs).flatMap((quota) =>
+    quota.remaining === 0 && quota.limit !== 0
+      ? [{ unit: quota.unit, period: quota.period, resetAfterMs: quota.resetAfterMs }]
+      : [],
+  );
+}
+
 /**
- * The whole ms until all quotas that have nothing left are reset, by an answer's
- * headers: `60000` of `RateLimit: "a";r=0;t=60`. Undefined when none is used up, or
- * when none has a reset time, such as Shopify's. Not capped; never throws.
+ * The whole ms until the last quota is reset, by an answer's headers that do not say how much is left of it; with
+ * `isAny`, of any quota.
  */
-export function readUsedUpMs(headers: unknown, wallNowMs: number): number | undefined {
+export function readNextReset(
+  headers: Headers,
+  wallNowMs: number,
+  isAny: boolean,
+): number | undefined {
   if (isOutOfCache(headers)) return undefined;
-  const resetsMs = readStated(headers, wallNowMs).flatMap((quota) =>
-    quota?.remaining === 0 && quota.limit !== 0 ? [quota.resetAfterMs ?? 0] : [],
+  const resetsMs = readStated(headers, wallNowMs).flatMap(({ remaining, resetAfterMs }) =>
+    resetAfterMs !== undefined && (isAny || remaining === undefined) ? [resetAfterMs] : [],
   );
   return Math.max(0, ...resetsMs) || undefined;
 }
 
-function isOutOfCache(headers: unknown): boolean {
-  return Number(headerOf(headers, "age")) > 0;
+/** The period that a header names in its value, as Xero's `X-Rate-Limit-Problem: day`. */
+export function readNamedPeriod(headers: Headers): QuotaPeriod | undefined {
+  for (const [name, value] of headers) {
+    if (/limit-(?:problem|scope|type|reason|name)$/.test(name)) return periodOf(value);
+  }
+  return undefined;
+}
+
+function isOutOfCache(headers: Headers): boolean {
+  return Number(headers.get("age")) > 0;
 }
 
 /** The quotas that state when they are reset. */
-function readStated(headers: unknown, wallNowMs: number): readonly (Quota | undefined)[] {
+function readStated(headers: Headers, wallNowMs: number): readonly Quota[] {
   const nowMs = readServerTimeMs(headers, wallNowMs);
-  const families = FAMILIES.map((family) => readFamily(headers, family, nowMs));
-  return [...families, ...readRateLimit(headers)];
+  return [...readNamed(headers, nowMs), ...readRateLimit(headers)];
 }
 
 function toRemaining(quota: Quota | undefined): readonly Remaining[] {
@@ -92,45 +147,108 @@ function toRemaining(quota: Quota | undefined): readonly Remaining[] {
   return [{ unit, remaining: Math.min(remaining, limit ?? remaining), limit, resetAfterMs }];
 }
 
-function familyOf(counted: string, nameOf: (figure: string) => string, readReset: ReadReset) {
-  const [remaining, limit, reset] = [nameOf("remaining"), nameOf("limit"), nameOf("reset")];
-  return { unit: toUnit(counted), remaining, limit, reset, readReset };
+/** The quotas whose figures have a header each. */
+function readNamed(headers: Headers, nowMs: number): readonly Quota[] {
+  const quotas = new Map<string, Partial<Record<Figure, string>> & { unitMs?: number }>();
+  for (const [name, value] of headers) {
+    const read = readNameOnce(name);
+    if (read === undefined) continue;
+    const quota = quotas.get(read.quota) ?? {};
+    quotas.set(read.quota, quota);
+    quota[read.figure] ??= value;
+    if (read.figure === "delay" && read.unitMs !== undefined) quota.unitMs = read.unitMs;
+  }
+  const common = quotas.get("");
+  const found: Quota[] = [];
+  for (const [words, { remaining, limit, reset, delay, unitMs = 1_000 }] of quotas) {
+    const left = readFigure(remaining);
+    if (left === undefined && remaining !== undefined) continue;
+    // A delay needs no clock of ours.
+    const resetAfterMs =
+      (delay === undefined
+        ? undefined
+        : (readDelayMs(delay, unitMs) ?? readWaitMs(delay, nowMs))) ??
+      readWaitMs(reset ?? common?.reset, nowMs);
+    const [unit, period] = [unitOf(words) ?? "calls", periodOf(words)];
+    found.push({ unit, period, remaining: left, limit: readFigure(limit), resetAfterMs });
+  }
+  // The order of headers is that of their names, or none.
+  return found.toSorted((one, other) => rankOf(one) - rankOf(other));
 }
 
-type Family = ReturnType<typeof familyOf>;
-
-function readFamily(headers: unknown, family: Family, wallNowMs: number): Quota | undefined {
-  const remaining = readWhole(headerOf(headers, family.remaining));
-  if (remaining === undefined) return undefined;
-  // Discord's Reset-After needs no clock of ours.
-  const resetAfterMs =
-    readDelayMs(headerOf(headers, `${family.reset}-after`), 1_000) ??
-    family.readReset(headerOf(headers, family.reset), wallNowMs);
-  const limit = readWhole(headerOf(headers, family.limit));
-  return { unit: family.unit, remaining, limit, resetAfterMs };
+function rankOf({ unit }: Quota): number {
+  return unit === "calls" ? 0 : unit === "tokens" ? 1 : 2;
 }
 
-function readShopify(headers: unknown): Quota | undefined {
-  const given = headerOf(headers, "x-shopify-shop-api-call-limit") ?? "";
-  const [used, limit] = /^ *\d+\/\d+ *$/.test(given) ? given.split("/").map(readWhole) : [];
+function readNameOnce(name: string): QuotaHeader | undefined {
+  // Most headers are others.
+  if (!/limit|quota/.test(name)) return undefined;
+  if (!namesRead.has(name)) {
+    if (namesRead.size >= MOST_NAMES) namesRead.clear();
+    namesRead.set(name, readName(name));
+  }
+  return namesRead.get(name);
+}
+
+function readName(name: string): QuotaHeader | undefined {
+  const [, before = "", after = ""] =
+    /^(?:x-)?(?:ms-)?(.*?)-?(?:rate-?limit\w*|limits?|quota)(?:-(.*))?$/.exec(name) ?? [];
+  const words = `${before}-${after}`.split(/[-_]/).filter((word) => word !== "");
+  const figureAt = words.findLastIndex((word) => FIGURES.has(word));
+  const isRetry = words.includes("retry");
+  if (figureAt === -1 && !isRetry) return undefined;
+  const figure = isRetry ? "delay" : FIGURES.get(words[figureAt]!)!;
+  const others = words.filter((word, index) => index !== figureAt && word !== "retry");
+  const [unitMs] = others.flatMap((word) => TIME_UNITS.get(word) ?? []);
+  const isDelay = figure === "reset" && (others.includes("after") || unitMs !== undefined);
+  const quota = others.filter((word) => !FILLERS.has(word) && !TIME_UNITS.has(word)).join(" ");
+  return { quota, figure: isDelay ? "delay" : figure, unitMs };
+}
+
+function readShopify(headers: Headers): Quota | undefined {
+  const given = headers.get("x-shopify-shop-api-call-limit") ?? "";
+  const [used, limit] = /^ *\d+\/\d+ *$/.test(given) ? given.split("/").map(readFigure) : [];
   if (used === undefined || limit === undefined || limit === 0) return undefined;
   const resetAfterMs = Math.ceil((used * SHOPIFY_DRAIN_MS) / limit);
   return { unit: "calls", remaining: Math.max(0, limit - used), limit, resetAfterMs };
 }
 
 /** `RateLimit-Policy` has a limit's size and unit, by its name, and its window, for a limit without a reset time. */
-function readRateLimit(headers: unknown): readonly (Quota | undefined)[] {
-  const limits = readList(headerOf(headers, "ratelimit"));
-  if (limits.length === 0) return [];
-  const policies = new Map(readList(headerOf(headers, "ratelimit-policy")));
-  return limits.map(([name, parameters]) => {
+function readRateLimit(headers: Headers): readonly Quota[] {
+  const field = headers.get("ratelimit");
+  const limits = readList(field);
+  if (limits.length === 0) return readOneLimit(field);
+  const policies = new Map(readList(headers.get("ratelimit-policy")));
+  return limits.flatMap(([name, parameters]) => {
     const policy = policies.get(name);
     const unit = readQuotaUnit(policy?.get("qu"));
-    if (unit === undefined) return undefined;
+    if (unit === undefined) return [];
     const resetAfterMs = readDelayMs(wholeOf(parameters.get("t") ?? policy?.get("w")), 1_000);
     const remaining = wholeOf(parameters.get("r"));
-    return { unit, remaining, limit: wholeOf(policy?.get("q")), resetAfterMs };
+    const period = WINDOWS.get(wholeOf(policy?.get("w")) ?? 0) ?? periodOf(name);
+    return [{ unit, period, remaining, limit: wholeOf(policy?.get("q")), resetAfterMs }];
   });
+}
+
+const WINDOWS: ReadonlyMap<number, QuotaPeriod> = new Map([
+  [1, "second"],
+  [60, "minute"],
+  [3_600, "hour"],
+  [86_400, "day"],
+]);
+
+/** The field as the seventh edition of the draft has it: `limit=100, remaining=50, reset=5`. */
+function readOneLimit(field: string | undefined): readonly Quota[] {
+  if (field === undefined || field.length > LONGEST_FIELD) return [];
+  const figures = new Map<string, string>();
+  for (const part of field.split(",")) {
+    const [, name, figure] = /^\s*(limit|remaining|reset)\s*=\s*(\d{1,15})\s*$/.exec(part) ?? [];
+    if (name === undefined || figure === undefined) return [];
+    figures.set(name, figure);
+  }
+  const [remaining, limit] = ["remaining", "limit"].map((name) => readFigure(figures.get(name)));
+  const resetAfterMs = readDelayMs(figures.get("reset"), 1_000);
+  return [{ unit: "calls", remaining, limit, resetAfterMs }];
 }
 
 function readQuotaUnit(given: unknown = "requests"): string | undefined {
@@ -166,7 +284,9 @@ function toUnit(counted: string): string {
   return counted === "requests" ? "calls" : counted;
 }
 
-function readWhole(text: string | undefined): number | undefined {
-  const digits = text?.trim() ?? "";
-  return /^\d{1,15}$/.test(digits) ? Number(digits) : undefined;
+/** The whole units of a figure, which may have decimals, and a policy behind it: `100` of `"100, 100;w=60"`. */
+function readFigure(text: string | undefined): number | undefined {
+  const [, digits] =
+    /^(\d{1,15})(?:\.\d*)?(?:\s*[,;].*)?$/.exec(text?.trim().slice(0, LONGEST_FIELD) ?? "") ?? [];
+  return digits === undefined ? undefined : Number(digits);
 }

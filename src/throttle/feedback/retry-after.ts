@@ -1,15 +1,24 @@
+import { types } from "node:util";
+import { readProperty } from "./properties.ts";
+
 /** The longest text that is read; the longest HTTP-date has 33 characters. */
 const LONGEST_TEXT = 64;
 
-/** A number below it is a delay, not a date: as epoch seconds it would be before September 2001. */
-const FIRST_EPOCH_SECONDS = 1e9;
+/** A number below it is a delay, not a moment: as epoch seconds it would be before September 2001. */
+const FIRST_EPOCH = 1e9;
 
-/** A number above it is a date in epoch ms: as epoch seconds it would be after the year 33658. */
-const FIRST_EPOCH_MS = 1e12;
+/** The units in which servers count epochs; a number above the end of one unit, in the year 5138, is in the next. */
+const EPOCHS: readonly (readonly [end: number, unitMs: number])[] = [
+  [1e11, 1_000],
+  [1e14, 1],
+  [1e17, 1e-3],
+  [Infinity, 1e-6],
+];
 
 const MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
 const GO_UNIT_MS: Readonly<Record<string, number>> = {
+  d: 86_400_000,
   h: 3_600_000,
   m: 60_000,
   s: 1_000,
@@ -18,6 +27,18 @@ const GO_UNIT_MS: Readonly<Record<string, number>> = {
   µs: 1e-3,
   ns: 1e-6,
 };
+
+/** A count and a unit as people write them: `7m12s`, `1.5 seconds`, `2 minutes`. */
+const WORDED = String.raw`\d+(?:\.\d+)?\s*(?:milliseconds?|millis|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)(?![a-z])`;
+
+/** Where a text says when to come back. */
+const WAIT_IN_TEXT = new RegExp(
+  String.raw`\b(?:again|retry(?:ing)?|available|wait|resets?)\b[^.\d]{0,40}?(?<wait>(?:${WORDED}[\s,]*(?:and\s+)?)+|\d+(?:\.\d+)?(?![\w:-]))`,
+  "i",
+);
+
+/** The most of a text that is searched. */
+const MOST_SEARCHED = 2_000;
 
 const TIME = String.raw`(?<hour>\d\d):(?<minute>\d\d):(?<second>\d\d)`;
 
@@ -35,17 +56,35 @@ const HTTP_DATES: readonly RegExp[] = [
 ];
 
 /**
- * How long a `Retry-After` asks to wait, in whole ms, never rounded down:
- * `1500` of `"1.5"`, `0` of a date that has passed. Takes delay-seconds, also
- * with decimals or as a number, and all HTTP-dates of RFC 9110 §5.6.7.
- * Undefined for any other value. Not capped: a broken server may ask for a
- * thousand years.
+ * How long a value asks to wait, in whole ms, never rounded down: `1500` of `"1.5"`, `0` of a moment that has passed.
+ * Takes seconds, also with decimals or as a number; epochs in seconds, ms, µs or ns, told by their size; all
+ * HTTP-dates of RFC 9110 §5.6.7; moments of RFC 3339; durations as Go, Protocol Buffers, ISO 8601 and .NET write them;
+ * and what decoders make of such a duration, `{ seconds, nanos }`. Undefined for any other value. Not capped: a
+ * broken server may ask for a thousand years.
  */
-export function readRetryAfterMs(value: unknown, wallNowMs: number): number | undefined {
-  const delayMs = readDelayMs(value, 1_000);
-  if (delayMs !== undefined) return delayMs;
-  const atMs = readHttpDateMs(value, wallNowMs);
-  return atMs === undefined ? undefined : msUntil(atMs, wallNowMs);
+export function readWaitMs(value: unknown, wallNowMs: number): number | undefined {
+  const count = typeof value === "string" ? readDecimal(value) : value;
+  if (typeof count === "number") {
+    return count < FIRST_EPOCH ? readDelayMs(count, 1_000) : untilEpoch(count, wallNowMs);
+  }
+  if (typeof value === "object") return readParts(value, wallNowMs);
+  if (typeof value !== "string" || value.length > LONGEST_TEXT) return undefined;
+  const text = value.trim();
+  const atMs = readHttpDateMs(text, wallNowMs) ?? readRfc3339(text);
+  if (atMs !== undefined) return msUntil(atMs, wallNowMs);
+  return readGoDuration(text) ?? readIsoDuration(text) ?? readTimeSpan(text);
+}
+
+/** The wait that a message for people names: `432000` of `"Please try again in 7m12s."`; a bare number is seconds. */
+export function readWaitInText(text: string): number | undefined {
+  const found = WAIT_IN_TEXT.exec(text.slice(0, MOST_SEARCHED))?.groups?.["wait"];
+  if (found === undefined) return undefined;
+  const parts = [...found.matchAll(/([\d.]+)\s*([a-z]*)/gi)].map(([, count, word = ""]) => {
+    const letters = word.toLowerCase();
+    const isMs = letters.startsWith("ms") || letters.startsWith("milli");
+    return Number(count) * (GO_UNIT_MS[isMs ? "ms" : letters.charAt(0) || "s"] ?? Number.NaN);
+  });
+  return toWholeMs(parts.reduce((sum, ms) => sum + ms, 0));
 }
 
 /** The time of an HTTP-date in epoch ms; the clock decides the century of a year of two digits. */
@@ -66,35 +105,60 @@ export function readDelayMs(value: unknown, unitMs: number): number | undefined 
   return toWholeMs(count * unitMs);
 }
 
-/**
- * The ms until a limit's reset, which some servers give in epoch seconds (GitHub,
- * Discord), some in epoch ms (Linear) and some as a delay in seconds. The size
- * of the number decides which it is.
- */
-export function readResetMs(value: unknown, wallNowMs: number): number | undefined {
-  const count = typeof value === "string" ? readDecimal(value) : value;
-  if (typeof count !== "number" || count < FIRST_EPOCH_SECONDS) return readDelayMs(count, 1_000);
-  return msUntil(count < FIRST_EPOCH_MS ? count * 1_000 : count, wallNowMs);
+function untilEpoch(count: number, wallNowMs: number): number | undefined {
+  const [, unitMs] = EPOCHS.find(([end]) => count < end) ?? [0, Number.NaN];
+  return msUntil(count * unitMs, wallNowMs);
 }
 
-/** A duration as Go prints it: `360000` of `"6m0s"`, `20` of `"20ms"`; without a unit seconds, as Azure writes them. */
-export function readGoDurationMs(text: string | undefined): number | undefined {
-  const given = text?.trim() ?? "";
-  if (given.length > LONGEST_TEXT) return undefined;
-  if (!/^(?:\d+(?:\.\d+)?(?:h|ms|m|s|us|µs|ns))+$/.test(given)) return readDelayMs(given, 1_000);
+/** What decoders make of a duration or a moment. */
+function readParts(value: object | null, wallNowMs: number): number | undefined {
+  if (types.isDate(value)) return msUntil(value.getTime(), wallNowMs);
+  const [seconds, nanos] = ["seconds", "nanos"].map((name) => readCount(readProperty(value, name)));
+  if (seconds === undefined && nanos === undefined) return undefined;
+  return toWholeMs((seconds ?? 0) * 1_000 + (nanos ?? 0) / 1e6);
+}
+
+/** A number, a text, or the two halves of 64 bits. */
+function readCount(value: unknown): number | undefined {
+  if (typeof value === "string") return readDecimal(value);
+  const count = typeof value === "object" ? readProperty(value, "low") : value;
+  return typeof count === "number" && count >= 0 ? count : undefined;
+}
+
+/** `360000` of `"6m0s"`, `12346` of `"12.345678901s"`. */
+function readGoDuration(text: string): number | undefined {
+  if (!/^(?:\d+(?:\.\d+)?(?:h|ms|m|s|us|µs|μs|ns|d))+$/.test(text)) return undefined;
   let totalMs = 0;
-  for (const [, count, unit = ""] of given.matchAll(/([\d.]+)([^\d.]+)/g)) {
-    totalMs += Number(count) * (GO_UNIT_MS[unit] ?? Number.NaN);
+  for (const [, count, unit = ""] of text.matchAll(/([\d.]+)([^\d.]+)/g)) {
+    totalMs += Number(count) * (GO_UNIT_MS[unit.replace("μ", "µ")] ?? Number.NaN);
   }
   return toWholeMs(totalMs);
 }
 
-/** The whole ms until a moment of RFC 3339, `"2025-08-21T12:41:00Z"`; 0 when it has passed. */
-export function readRfc3339Ms(text: string | undefined, wallNowMs: number): number | undefined {
-  const form = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)$/;
-  const given = text?.trim() ?? "";
-  if (!form.test(given)) return undefined;
-  return msUntil(Date.parse(given.toUpperCase().replace(" ", "T")), wallNowMs);
+/** `90000` of `"PT1M30S"`. */
+function readIsoDuration(text: string): number | undefined {
+  const form = /^P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?$/i.exec(text);
+  if (form === null || !/\d/.test(text)) return undefined;
+  const [days = 0, hours = 0, minutes = 0, seconds = 0] = form.slice(1).map((n) => Number(n ?? 0));
+  return toWholeMs((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000);
+}
+
+/** `5000` of `"00:00:05"`. */
+function readTimeSpan(text: string): number | undefined {
+  const form = /^(?:(\d+)\.)?(\d\d?):(\d\d):(\d\d(?:\.\d+)?)$/.exec(text);
+  if (form === null) return undefined;
+  const [days = 0, hours = 0, minutes = 0, seconds = 0] = form.slice(1).map((n) => Number(n ?? 0));
+  return toWholeMs((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000);
+}
+
+/** The time of a moment of RFC 3339 in epoch ms: of `"2025-08-21T12:41:00Z"`; without a zone it is UTC. */
+function readRfc3339(text: string): number | undefined {
+  const form =
+    /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?) ?(Z|UTC|GMT|[+-]\d\d:?\d\d)?$/i;
+  const [, date, time, zone = "Z"] = form.exec(text) ?? [];
+  if (date === undefined) return undefined;
+  const offset = /^[+-]/.test(zone) ? zone.replace(/(\d\d):?(\d\d)$/, "$1:$2") : "Z";
+  return Date.parse(`${date}T${time}${offset}`);
 }
 
 /** The whole ms until a moment, 0 when it has passed. */

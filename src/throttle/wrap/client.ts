@@ -5,6 +5,7 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import { closest, readOptions } from "../../core/options.ts";
 import type { Bucket } from "../bucket.ts";
 import { readCallOptions, type ThrottledOptions } from "../call-options.ts";
+import { warnOfOwnRetries } from "./own-retries.ts";
 
 type AnyFunction = (...args: never[]) => unknown;
 
@@ -84,6 +85,7 @@ export function throttledClient<C extends object>(
     assertPathLeads(where, client, `methods.${index}`, path);
   }
   const pace = bucket.throttled(run, readCallOptions(where, rest));
+  warnOfOwnRetries(client, bucket);
   const wrapping: Wrapping = { pace, proxies: new WeakMap(), originals: new WeakMap() };
   return proxyOf(wrapping, client, [...methods]) as C;
 }

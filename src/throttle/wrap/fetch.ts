@@ -1,21 +1,26 @@
 import { setMaxListeners } from "node:events";
+import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { OwnedBucket } from "../bucket.ts";
 import {
   optionsReader,
   readFetchOverrides,
   type CallOptions,
+  type FetchCallOptions,
   type FetchFunction,
   type FetchOptions,
   type OptionsOfCall,
+  type RetryContext,
   type SettleBy,
   type SettledCost,
   type ThrottledFetch,
 } from "../call-options.ts";
-import type { Cost } from "../costs.ts";
-import { readAnswer } from "../feedback/answer.ts";
+import type { ReportedOutcome } from "../feedback/feedback.ts";
 import type { Slot } from "../slot/slot.ts";
-import { copyOf, streamResponse, type ResponseCopy } from "./response-stream.ts";
+import { watchEvents } from "./event-errors.ts";
+import { refusedCost, settleRefused } from "./refused-cost.ts";
+import { initOf, isRequest, replayOf } from "./request-body.ts";
+import { copyOf, streamResponse, type ResponseCopy, type Tap } from "./response-stream.ts";
 
 /** The first try, and two more. */
 const MOST_TRIES = 3;
@@ -27,6 +32,8 @@ interface Sent {
   readonly input: Parameters<FetchFunction>[0];
   readonly init: RequestInit | undefined;
   readonly signal: AbortSignal | undefined;
+  /** What another try is sent with, beside `init`; undefined for the first. */
+  readonly again?: RequestInit | undefined;
 }
 
 /** One try of a request, and the response to it. */
@@ -41,7 +48,8 @@ interface Tried {
 
 type RequestOptions = OptionsOfCall<CallOptions>;
 
-export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): ThrottledFetch {
+export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {}): ThrottledFetch {
+  const { tries: mostTries = MOST_TRIES, fetch: ownFetch, retry } = options;
   const optionsOf = optionsReader("fetch.with()", options);
 
   async function throttledFetch(
@@ -49,9 +57,9 @@ export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): Thr
     givenInit?: RequestInit,
   ): Promise<Response> {
     const own = optionsOf([given, givenInit] as never[]);
-    const isRequest = hasInheritedOptions(givenInit);
-    const input = isRequest ? new Request(given, givenInit) : given;
-    const init = isRequest ? undefined : givenInit;
+    const isInherited = hasInheritedOptions(givenInit);
+    const input = isInherited ? new Request(given, givenInit) : given;
+    const init = isInherited ? undefined : givenInit;
     const signal = signalOf(input, init);
     const either = joinSignals([signal, own.signal]);
     try {
@@ -62,22 +70,46 @@ export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): Thr
   }
 
   async function tryUntilTaken(sent: Sent, own: RequestOptions): Promise<Response> {
-    const isReplayable = canReplay(sent.input, sent.init);
     let slot = await bucket.drawByHand(own);
-    for (let attempt = 1; ; attempt++) {
-      const tried = await send(sent, slot, own);
-      const { response } = tried;
-      const { isRefusal } = bucket.reportOutcome(response, slot, own.cost, own.feedback);
-      const mayTryAgain = isReplayable && isRefusal && isRefused(response, methodOf(sent));
-      const isLast = attempt === MOST_TRIES || !mayTryAgain;
-      if (isLast) return handOver(tried, own);
-      slot.release();
-      // Redis may meet a new draw before the cooldown, as when it has to load that script first.
-      await Promise.all([bucket.outcomesReported(), settleRefused(tried, own.cost)]);
-      const next = await drawAgain(own, tried);
-      if (next === undefined) return handOver(tried, own);
-      drop(tried);
-      slot = next;
+    const mayTryAgain = mostTries > 1 && retry !== false;
+    const replay = mayTryAgain ? replayOf(sent.input, sent.init) : undefined;
+    try {
+      let again: RequestInit | undefined;
+      for (let tries = 1; ; tries++) {
+        const tried = await send({ ...sent, again }, slot, own);
+        const { response } = tried;
+        const outcome = await bucket.reportOutcome(response, slot, own.cost, own.feedback);
+        again = tries < mostTries ? replay?.again() : undefined;
+        const context = { answer: outcome.answer, tries, method: methodOf(sent) };
+        if (again === undefined || !isWorthAnother(response, outcome, context)) {
+          return handOver(tried, own, outcome);
+        }
+        slot.release();
+        // Redis may meet a new draw before the cooldown, as when it has to load that script first.
+        await Promise.all([bucket.outcomesReported(), settleRefused(outcome, slot, own.cost)]);
+        const next = await drawAgain(own, tried);
+        if (next === undefined) return handOver(tried, own, outcome);
+        drop(tried);
+        slot = next;
+      }
+    } finally {
+      replay?.drop();
+    }
+  }
+
+  function isWorthAnother(
+    response: Response,
+    outcome: ReportedOutcome,
+    context: RetryContext,
+  ): boolean {
+    const byDefault = isToBeTriedAgain(response, outcome, context.method);
+    if (typeof retry !== "function") return byDefault;
+    try {
+      return retry(response, context) ?? byDefault;
+    } catch (error) {
+      const problem = "retry() failed; the bucket decides by itself.";
+      bucket.logger.warn({ bucket: bucket.name, reason: reasonOf(error) }, problem);
+      return byDefault;
     }
   }
 
@@ -93,7 +125,7 @@ export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): Thr
   }
 
   async function send(
-    { input, init, signal }: Sent,
+    { input, init, signal, again }: Sent,
     slot: Slot,
     { cost, feedback }: RequestOptions,
   ): Promise<Tried> {
@@ -104,22 +136,56 @@ export function createFetch(bucket: OwnedBucket, options: CallOptions = {}): Thr
       either.leave();
     };
     try {
-      const ended = { ...init, signal: either.signal ?? null };
-      const response = await globalThis.fetch(input, ended);
+      const ended = { ...init, ...again, signal: either.signal ?? null };
+      const response = await request(input, ended);
       return { slot, response, isHeld, end };
     } catch (error) {
       end();
-      bucket.reportOutcome(error, slot, cost, feedback);
+      await bucket.reportOutcome(error, slot, cost, feedback);
       throw error;
     }
   }
 
+  /** Another `fetch` than the global one may not know the global Request. */
+  function request(input: Sent["input"], init: RequestInit): Promise<Response> {
+    if (ownFetch === undefined) return globalThis.fetch(input, init);
+    // The undici of npm fails on a signal for which this number is 0 or was never set, as on that of a Request.
+    if (init.signal) setMaxListeners(Infinity, init.signal);
+    if (!isRequest(input)) return ownFetch(input, init);
+    return ownFetch(input.url, { ...initOf(input), ...init });
+  }
+
   /** A call runs until its response has streamed: its lease ends with the last byte. */
-  function handOver({ slot, response, isHeld, end }: Tried, { settle }: RequestOptions): Response {
-    if (settle === undefined) return isHeld ? streamResponse(response, end) : response;
+  function handOver(tried: Tried, own: RequestOptions, outcome: ReportedOutcome): Response {
+    const { slot, response, isHeld, end } = tried;
+    const { settle, cost } = own;
+    const taps = isEventStream(response) && own.feedback !== false ? [hearEvents(tried, own)] : [];
+    if (settle === undefined) {
+      void settleRefused(outcome, slot, cost);
+      return isHeld || taps.length > 0 ? streamResponse(response, end, taps) : response;
+    }
     const copy = copyOf(response);
-    bucket.settleByResult(() => readCost(settle, copy), response, slot);
-    return streamResponse(response, end, copy);
+    const unused = refusedCost(outcome, cost);
+    const read = async (): Promise<SettledCost | null | undefined> => {
+      const stated = await readCost(settle, copy);
+      return unused === undefined ? stated : { ...unused, ...withoutUnknown(stated) };
+    };
+    bucket.settleByResult(read, response, slot);
+    return streamResponse(response, end, [copy.tap, ...taps]);
+  }
+
+  /** Hears of an error in the middle of a stream of events as of one that was thrown. */
+  function hearEvents({ slot, response }: Tried, { cost, feedback }: RequestOptions): Tap {
+    const { headers } = response;
+    return watchEvents((data) => {
+      const error = new Error("The stream of events reports an error");
+      void bucket.reportOutcome(
+        Object.assign(error, { error: data, headers }),
+        slot,
+        cost,
+        feedback,
+      );
+    });
   }
 
   const withOptions = (given: FetchOptions): ThrottledFetch =>
@@ -169,45 +235,34 @@ function signalOf(
     throw new InvalidOptionError({ where: "fetch()", option: "signal", value: signal, remedy });
   }
   if (init?.signal !== undefined) return signal;
-  return input instanceof Request ? input.signal : undefined;
+  return isRequest(input) ? input.signal : undefined;
 }
 
-/** Whether a response that the bucket took for a refusal allows another try of the same request. */
-function isRefused(response: Response, method: string): boolean {
-  if (response.status === 429) return true;
-  return SAFE_TWICE.has(method) && readAnswer(response, Date.now())?.isLimited === true;
+/** Whether a response asks for another try of the same request, or allows one. */
+function isToBeTriedAgain(
+  { status }: Response,
+  { heard, answer }: ReportedOutcome,
+  method: string,
+): boolean {
+  if (!answer.retry || answer.lasts) return false;
+  // Nothing was refused, but the server itself says that a retry is of use.
+  if (!answer.refused || status === 429) return true;
+  const mayHaveBegun = status === 503 || status === 403;
+  return heard.refused && (!mayHaveBegun || SAFE_TWICE.has(method));
 }
 
-/**
- * A request that was refused with a 429 used nothing but a call, which most downstreams count all the same. It is
- * settled here, since no caller sees a response that is followed by another try. After a 503 the estimate holds: work
- * may have begun.
- */
-async function settleRefused({ response, slot }: Tried, cost: Cost | undefined): Promise<void> {
-  if (response.status !== 429 || typeof cost !== "object") return;
-  const units = Object.keys(cost).filter((unit) => unit !== "calls");
-  if (units.length === 0) return;
-  // By now the policy may have changed, and may not count these units any more.
-  await slot.settle(Object.fromEntries(units.map((unit) => [unit, 0]))).catch(() => {});
+function isEventStream({ ok, headers }: Response): boolean {
+  return ok && /^text\/event-stream\b/i.test(headers.get("content-type") ?? "");
+}
+
+function withoutUnknown(cost: SettledCost | null | undefined): SettledCost {
+  const known = Object.entries(cost ?? {}).filter(([, amount]) => typeof amount === "number");
+  return Object.fromEntries(known);
 }
 
 function methodOf({ input, init }: Sent): string {
   // fetch itself converts any value to a string.
-  return String(init?.method ?? (input instanceof Request ? input.method : "GET")).toUpperCase();
-}
-
-/** Whether a request can be sent again: a body that streams can be sent once only. */
-function canReplay(input: Parameters<FetchFunction>[0], init: RequestInit | undefined): boolean {
-  const body = init?.body ?? undefined;
-  if (body === undefined) return !(input instanceof Request) || input.body === null;
-  return (
-    typeof body === "string" ||
-    body instanceof URLSearchParams ||
-    body instanceof FormData ||
-    body instanceof Blob ||
-    body instanceof ArrayBuffer ||
-    ArrayBuffer.isView(body)
-  );
+  return String(init?.method ?? (isRequest(input) ? input.method : "GET")).toUpperCase();
 }
 
 /**
@@ -230,7 +285,7 @@ function joinSignals(given: readonly (AbortSignal | undefined)[]): {
   }
   for (const signal of signals) {
     // One signal may end a hundred calls; Node would warn of a leak.
-    setMaxListeners(0, signal);
+    setMaxListeners(Infinity, signal);
     signal.addEventListener("abort", pass, { once: true });
   }
   const aborted = signals.find((signal) => signal.aborted);

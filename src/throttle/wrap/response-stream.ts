@@ -23,7 +23,7 @@ export interface ResponseCopy {
 }
 
 /** What is done with the bytes of a body on their way to the caller. */
-interface Tap {
+export interface Tap {
   pass(bytes: Uint8Array): void;
   end(): void;
   cut(reason: unknown): void;
@@ -33,7 +33,7 @@ interface Tap {
 export function streamResponse(
   response: Response,
   onEnd: () => void,
-  copy?: ResponseCopy,
+  taps: readonly Tap[] = [],
 ): Response {
   const { body } = response;
   if (body === null || !isWhole(response)) {
@@ -43,14 +43,16 @@ export function streamResponse(
   return withBody(
     response,
     streamOf(body, {
-      pass: (bytes) => copy?.tap.pass(bytes),
+      pass(bytes) {
+        for (const tap of taps) tap.pass(bytes);
+      },
       end() {
         onEnd();
-        copy?.tap.end();
+        for (const tap of taps) tap.end();
       },
       cut(reason) {
         onEnd();
-        copy?.tap.cut(reason);
+        for (const tap of taps) tap.cut(reason);
       },
     }),
   );
@@ -88,6 +90,8 @@ function streamOf(body: ReadableStream<Uint8Array>, tap: Tap): ReadableStream<Ui
   }
   const strategy = new ByteLengthQueuingStrategy({ highWaterMark: READ_AHEAD_BYTES });
   const stream = new ReadableStream({ pull, cancel }, strategy);
+  // One that nobody reads, above what is read ahead, ends here when its connection breaks.
+  reader.closed.catch(cut);
   unreachable.register(stream, (reason) => cancel(reason).catch(() => {}), reader);
   return stream;
 }

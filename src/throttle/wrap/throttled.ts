@@ -17,6 +17,7 @@ import {
 } from "../call-options.ts";
 import { giveLeaseInHandBack } from "../slot/job-slot.ts";
 import type { Slot } from "../slot/slot.ts";
+import { settleRefused } from "./refused-cost.ts";
 import { createLine, type Waiter } from "../waiting/line.ts";
 import { Wait } from "../waiting/wait.ts";
 
@@ -72,11 +73,14 @@ async function callOnSlot(
   const slot = await bucket.drawByHand(options);
   try {
     const result = await (slot.hasLease ? untilLost(slot, run) : run());
-    bucket.reportOutcome(result, slot, cost, feedback);
+    const reported = bucket.reportOutcome(result, slot, cost, feedback);
+    // The caller may try again at once, and is to meet the cooldown then.
+    const outcome = reported instanceof Promise ? await reported : reported;
+    if (outcome.isRefusal && settle === undefined) await settleRefused(outcome, slot, cost);
     if (settle !== undefined) bucket.settleByResult(settle, result, slot);
     return result;
   } catch (error) {
-    bucket.reportOutcome(error, slot, cost, feedback);
+    await settleRefused(await bucket.reportOutcome(error, slot, cost, feedback), slot, cost);
     throw error;
   } finally {
     slot.release();
@@ -145,7 +149,7 @@ function createConcurrencySlots(owner: OwnedBucket, concurrency: number): Concur
   return {
     async take({ priority = "normal", key, maxWaitMs, signal }) {
       // One signal may end a hundred waits; Node would warn of a leak.
-      if (signal !== undefined) setMaxListeners(0, signal);
+      if (signal !== undefined) setMaxListeners(Infinity, signal);
       const leaving = new AbortController();
       const wait = new Wait(
         {

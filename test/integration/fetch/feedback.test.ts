@@ -246,7 +246,6 @@ describe("a bucket with a feedback of the user's own", () => {
       },
     ],
     ["answers null", () => null],
-    ["answers a promise", async () => ({ coolMs: 40_000 })],
     ["answers NaN", () => ({ coolMs: Number.NaN })],
     ["answers a number below zero", () => ({ coolMs: -1 })],
   ])("harms nothing when the function %s", async (_what, feedback) => {

@@ -121,6 +121,29 @@ describe("the fetch of a bucket that lets one call run at a time", () => {
     await untilNoneRuns(bucket);
   });
 
+  it("gives the lease back when a long answer breaks off of which nobody reads more", async () => {
+    const bucket = openBucket();
+    let sink: ReadableStreamDefaultController<Uint8Array> | undefined;
+    let isReadAhead = false;
+    const body = new ReadableStream<Uint8Array>({
+      start(controller) {
+        sink = controller;
+        controller.enqueue(new Uint8Array(MORE_THAN_IS_READ_AHEAD.length));
+      },
+      pull() {
+        isReadAhead = true;
+      },
+    });
+    const fetch = bucket.fetch.with({ fetch: async () => new Response(body) });
+    const response = await fetch("http://127.0.0.1:1");
+    await waitUntil(() => isReadAhead, "no more is read");
+
+    sink!.error(new Error("gone"));
+
+    await untilNoneRuns(bucket);
+    expect(response.status).toBe(200);
+  });
+
   it("gives the lease back when the request is aborted in the middle of its answer", async () => {
     const bucket = openBucket();
     const controller = new AbortController();

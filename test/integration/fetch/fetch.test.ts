@@ -149,15 +149,30 @@ describe("the fetch of a bucket", () => {
     expect(api.calls.map(({ body }) => body)).toEqual(["once"]);
   });
 
-  it("never sends the body of a Request twice", async () => {
+  it.each<[string, () => NonNullable<RequestInit["body"]>, RegExp]>([
+    ["a text", () => "a text", /^a text$/],
+    ["form data", () => formOf({ file: new Blob(["in a file"]) }), /in a file/],
+    ["a stream that has come to its end", () => streamOf("a stream"), /^a stream$/],
+  ])("sends a Request with %s again, whole", async (_what, bodyOf, expected) => {
+    const api = await apis.start((_call, number) => (number === 0 ? refusal : {}));
+    const request = new Request(api.url, { method: "POST", body: bodyOf(), ...HALF });
+
+    const response = await openBucket().fetch(request);
+
+    expect(response.status).toBe(200);
+    expect(api.calls.map(({ body }) => expected.test(body))).toEqual([true, true]);
+    expect(api.calls[1]!.headers["content-type"]).toBe(api.calls[0]!.headers["content-type"]);
+    expect(request.bodyUsed).toBe(true);
+  });
+
+  it("sends a Request once whose body is longer than 1 MiB", async () => {
     const api = await apis.start(() => refusal);
-    const request = new Request(api.url, { method: "POST", body: "once" });
+    const request = new Request(api.url, { method: "POST", body: "x".repeat(1_100_000) });
 
     const response = await openBucket().fetch(request);
 
     expect(response.status).toBe(429);
-    expect(api.calls.map(({ body }) => body)).toEqual(["once"]);
-    expect(request.bodyUsed).toBe(true);
+    expect(api.calls.map(({ body }) => body.length)).toEqual([1_100_000]);
   });
 
   it("sends a Request that has no body again", async () => {

@@ -104,6 +104,26 @@ describe("a handler in a file", () => {
     await waitUntil(async () => (await job.state()) === "delayed", "the job waits as long");
   });
 
+  it("cools until the day is over when its error tells that the quota of a day is used up", async () => {
+    const { bucket, queue } = openQueue();
+
+    await queue.enqueue({ do: "dayIsUsedUp" });
+    await waitUntil(async () => (await bucket.peek()).coolingForMs > 0, "the bucket cools down");
+
+    const { coolingForMs } = await bucket.peek();
+    const overAt = new Date(Date.now() + coolingForMs + 30_000);
+    expect([overAt.getUTCHours(), overAt.getUTCMinutes()]).toEqual([0, 0]);
+  });
+
+  it("cools nobody when its error tells that an account is out of quota", async () => {
+    const { bucket, queue } = openQueue();
+
+    const job = await queue.enqueue({ do: "outOfQuota" }, { attempts: 1 });
+    await rejectionOf(job.finished());
+
+    expect((await bucket.peek()).coolingForMs).toBe(0);
+  });
+
   it.each(["nothing", "cycle"])("is done once, when its result is %s", async (way) => {
     const { queue } = openQueue();
 

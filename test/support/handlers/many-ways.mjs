@@ -27,6 +27,13 @@ const WAYS = {
     const headers = { "retry-after": "3600" };
     throw Object.assign(new Error("429"), { response: { status: 429, headers } });
   },
+  outOfQuota: async () => {
+    throw Object.assign(new Error("429"), { status: 429, code: "insufficient_quota" });
+  },
+  dayIsUsedUp: async () => {
+    const data = { error: { quotaId: "RequestsPerDay" } };
+    throw new Error("failed", { cause: { response: { status: 429, headers: {}, data } } });
+  },
   retryAfter: async (_job, { attempt }) => {
     if (attempt === 1) throw new RetryAfter(50);
     return "second try";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
-import { withoutSecrets } from "../../../src/core/describe.ts";
+import { reasonOf, withoutSecrets } from "../../../src/core/describe.ts";
 
 const numbered = (count: number): object =>
   Object.fromEntries(Array.from({ length: count }, (_, at) => [`n${at}`, at]));
@@ -44,5 +44,44 @@ describe("a text in an error", () => {
     expect(message).toContain('"redis://***@host/x');
     expect(message).toContain("(1000017 characters)");
     expect(message.length).toBeLessThan(150);
+  });
+});
+
+describe("the reason of an error", () => {
+  it.each<[string, unknown, string]>([
+    [
+      "has that of its cause",
+      new TypeError("fetch failed", { cause: new Error("no route") }),
+      "TypeError: fetch failed (no route)",
+    ],
+    [
+      "has that of its innermost cause",
+      new Error("a", { cause: new Error("b", { cause: new Error("c") }) }),
+      "Error: a (c)",
+    ],
+    [
+      "repeats no words",
+      new Error("no route to it", { cause: new Error("no route") }),
+      "Error: no route to it",
+    ],
+    [
+      "has the code of a cause without a message",
+      new Error("a", { cause: Object.assign(new AggregateError([]), { code: "ECONNREFUSED" }) }),
+      "Error: a (ECONNREFUSED)",
+    ],
+    [
+      "hides the password in it",
+      new Error("a", { cause: new Error("redis://u:secret@h") }),
+      "Error: a (redis://***@h)",
+    ],
+  ])("%s", (_what, error, expected) => {
+    expect(reasonOf(error)).toBe(expected);
+  });
+
+  it("comes to an end where causes do not", () => {
+    const error = new Error("a");
+    error.cause = error;
+
+    expect(reasonOf(error)).toBe("Error: a");
   });
 });

@@ -51,6 +51,16 @@ describe("a failure", () => {
     expect(failure.stack).toHaveLength(10_001);
   });
 
+  it("has the reason of its cause, since no more than its message is kept", () => {
+    const lost = Object.assign(new Error("connect ECONNREFUSED 127.0.0.1:1"), { code: "E" });
+    const error = new TypeError("fetch failed", { cause: lost });
+
+    const failure = asFailure(error);
+
+    expect(failure).toMatchObject({ name: "TypeError", stack: error.stack, cause: error });
+    expect(failure.message).toBe("fetch failed (connect ECONNREFUSED 127.0.0.1:1)");
+  });
+
   it("is final by the name that BullMQ has for it, however long its message is", () => {
     const given = Object.assign(new Error("x".repeat(20_000)), { name: "UnrecoverableError" });
 

@@ -266,10 +266,10 @@ describe("what is done to a spread bucket", () => {
         (state) => state.coolingForMs > 0,
       );
 
-    here.reportOutcome("key", slot, 1);
+    await here.reportOutcome("key", slot, 1);
     await here.outcomesReported();
     const ofKey = await coolingMs();
-    here.reportOutcome("bucket", slot, 1);
+    await here.reportOutcome("bucket", slot, 1);
     await here.outcomesReported();
 
     expect(ofKey).toEqual([true, false, false]);

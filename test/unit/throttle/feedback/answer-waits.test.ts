@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { readAnswer } from "../../../../src/throttle/feedback/answer.ts";
+import { hear } from "../../../../src/throttle/feedback/answer.ts";
 
 const nowMs = Date.UTC(2026, 10, 21, 12, 0, 0);
 const resetAt = String(nowMs / 1_000 + 90);
@@ -11,15 +11,15 @@ describe("an answer that limits", () => {
     [{ "retry-after": "Sat, 21 Nov 2026 12:00:05 GMT" }, 5_000],
     [{ "retry-after": "9", "x-ratelimit-remaining": "0", "x-ratelimit-reset": resetAt }, 9_000],
     [{ "x-ratelimit-remaining": "0", "x-ratelimit-reset": resetAt }, 90_000],
-    [{ "x-ratelimit-remaining": "3", "x-ratelimit-reset": resetAt }, undefined],
-    [{ "x-ratelimit-remaining": "0", "x-ratelimit-reset": resetAt, age: "5" }, undefined],
+    [{ "x-ratelimit-remaining": "3", "x-ratelimit-reset": resetAt }, 1_000],
+    [{ "x-ratelimit-remaining": "0", "x-ratelimit-reset": resetAt, age: "5" }, 1_000],
     [
       {
         "x-ratelimit-limit": "0",
         "x-ratelimit-remaining": "0",
         "x-ratelimit-reset": resetAt,
       },
-      undefined,
+      1_000,
     ],
     [{ "x-ratelimit-remaining": "0", "x-ratelimit-reset-after": "30" }, 30_000],
     [{ "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1m0s" }, 60_000],
@@ -35,10 +35,10 @@ describe("an answer that limits", () => {
     [{ ratelimit: '"d";r=0;t=60' }, 60_000],
     [{ ratelimit: '"a";r=0;t=5, "b";r=0;t=60, "c";r=1;t=900' }, 60_000],
     [{ "retry-after": "9", ratelimit: '"d";r=0;t=60' }, 9_000],
-    [{ "x-shopify-shop-api-call-limit": "40/40" }, undefined],
-    [{}, undefined],
+    [{ "x-shopify-shop-api-call-limit": "40/40" }, 1_000],
+    [{}, 1_000],
   ])("asks with %j for a wait of %d ms", (headers, expected) => {
-    expect(readAnswer({ status: 429, headers }, nowMs)?.retryAfterMs).toBe(expected);
+    expect(hear({ status: 429, headers }, nowMs).answer.afterMs).toBe(expected);
   });
 
   it.each([-3_600_000, 0, 3_600_000])(
@@ -61,7 +61,7 @@ describe("an answer that limits", () => {
       ];
 
       const heardMs = asked.map(
-        (headers) => readAnswer({ status: 429, headers }, nowMs + aheadMs)?.retryAfterMs,
+        (headers) => hear({ status: 429, headers }, nowMs + aheadMs).answer.afterMs,
       );
 
       expect(heardMs).toEqual([20_000, 20_000, 20_000, 20_000]);
@@ -73,7 +73,7 @@ describe("an answer that limits", () => {
     (date) => {
       const headers = { date, "retry-after": "Sat, 21 Nov 2026 12:00:20 GMT" };
 
-      expect(readAnswer({ status: 429, headers }, nowMs)?.retryAfterMs).toBe(20_000);
+      expect(hear({ status: 429, headers }, nowMs).answer.afterMs).toBe(20_000);
     },
   );
 });

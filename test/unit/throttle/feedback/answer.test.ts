@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { readAnswer } from "../../../../src/throttle/feedback/answer.ts";
+import { hear } from "../../../../src/throttle/feedback/answer.ts";
+import { readAnswer } from "../../../../src/throttle/feedback/read-answer.ts";
 import { headerOf } from "../../../../src/throttle/feedback/headers.ts";
 
 const nowMs = Date.UTC(2026, 10, 21, 12, 0, 0);
@@ -102,37 +103,36 @@ const limited: readonly (readonly [string, unknown])[] = [
 
 describe("an answer that limits", () => {
   it.each(limited)("is read from %s", (_kind, given) => {
-    expect(readAnswer(given, nowMs)).toMatchObject({
+    expect(hear(given, nowMs).answer).toMatchObject({
       status: 429,
-      isLimited: true,
-      retryAfterMs: 2_000,
+      refused: true,
+      afterMs: 2_000,
     });
   });
 
   it.each(limited)("is read from an error two causes above %s", (_kind, given) => {
     const wrapped = new Error("outer", { cause: new Error("inner", { cause: given }) });
 
-    expect(readAnswer(wrapped, nowMs)).toMatchObject({ status: 429, retryAfterMs: 2_000 });
+    expect(hear(wrapped, nowMs).answer).toMatchObject({ status: 429, afterMs: 2_000 });
   });
 
-  it("is not looked for three causes down", () => {
-    const inner = new Error("inner", { cause: errorWith({ status: 429 }) });
+  it("is not looked for at the end of an endless chain", () => {
+    let chain: Error = errorWith({ status: 429 });
+    for (let depth = 0; depth < 50; depth++) chain = new Error("outer", { cause: chain });
 
-    expect(
-      readAnswer(new Error("a", { cause: new Error("b", { cause: inner }) }), nowMs),
-    ).toBeUndefined();
+    expect(hear(chain, nowMs).answer).toMatchObject({ status: undefined, refused: false });
   });
 
   it("counts more than the 502 that was made of it", () => {
     const outer = errorWith({ status: 502, cause: axiosError(429, { "retry-after": "2" }) });
 
-    expect(readAnswer(outer, nowMs)).toMatchObject({ status: 429, isLimited: true });
+    expect(hear(outer, nowMs).answer).toMatchObject({ status: 429, refused: true });
   });
 
   it("hands its headers on as the client keeps them", () => {
-    const answer = readAnswer(axiosError(429, { "X-Request-Id": "7" }), nowMs);
+    const { headers } = hear(axiosError(429, { "X-Request-Id": "7" }), nowMs);
 
-    expect(headerOf(answer?.headers, "x-request-id")).toBe("7");
+    expect(headerOf(headers, "x-request-id")).toBe("7");
   });
 
   it.each([
@@ -145,8 +145,8 @@ describe("an answer that limits", () => {
     [403, { "retry-after": "60" }, true],
     [500, { "retry-after": "1" }, false],
     [200, { "x-ratelimit-remaining": "0" }, false],
-  ])("is one of %d with %j: %j", (status, headers, isLimited) => {
-    expect(readAnswer({ status, headers }, nowMs)?.isLimited).toBe(isLimited);
+  ])("is one of %d with %j: %j", (status, headers, refused) => {
+    expect(hear({ status, headers }, nowMs).answer.refused).toBe(refused);
   });
 });
 
@@ -168,13 +168,13 @@ describe("a GraphQL result that Shopify throttled", () => {
       errorWith({ body: { errors: { graphQLErrors: body.errors } }, headers: {} }),
     ],
   ])("is limited, as %s", (_kind, given) => {
-    expect(readAnswer(given, nowMs)).toMatchObject({ status: 200, isLimited: true });
+    expect(hear(given, nowMs).answer).toMatchObject({ status: 200, refused: true });
   });
 
   it("is not one whose error is another", () => {
     expect(
-      readAnswer({ errors: [{ extensions: { code: "ACCESS_DENIED" } }] }, nowMs),
-    ).toBeUndefined();
+      hear({ errors: [{ extensions: { code: "ACCESS_DENIED" } }] }, nowMs).answer,
+    ).toMatchObject({ status: undefined, refused: false });
   });
 });
 
@@ -184,7 +184,7 @@ describe("an answer that does not limit", () => {
     ["an axios response", { status: 200, headers: {}, data: { errors: "none" } }],
     ["a 202 that says when to ask again", { status: 202, headers: { "retry-after": "5" } }],
   ])("asks for no wait, as %s", (_kind, given) => {
-    expect(readAnswer(given, nowMs)).toMatchObject({ isLimited: false, retryAfterMs: undefined });
+    expect(hear(given, nowMs).answer).toMatchObject({ refused: false, afterMs: undefined });
   });
 
   it.each([
@@ -201,11 +201,64 @@ describe("an answer that does not limit", () => {
     { status: Number.NaN, headers: {} },
     new Error("fetch failed", { cause: errorWith({ code: "ECONNREFUSED" }) }),
   ])("is not seen in %j", (given) => {
-    expect(readAnswer(given, nowMs)).toBeUndefined();
+    expect(hear(given, nowMs).answer).toMatchObject({ status: undefined, refused: false });
+  });
+});
+
+describe("what is read for anybody", () => {
+  it.each(["Retry-After", "a body"])("is read of a Response by %s", async (by) => {
+    const headers = by === "a body" ? {} : { "retry-after": "30" };
+    const response = Response.json({ retry_after: 30 }, { status: 429, headers });
+
+    expect(await readAnswer(response)).toMatchObject({ refused: true, afterMs: 30_000 });
+    expect(await response.json()).toEqual({ retry_after: 30 });
+  });
+
+  it("comes at once where no body has to be read", () => {
+    expect(readAnswer(axiosError(429, { "retry-after": "2" }))).toMatchObject({ afterMs: 2_000 });
+    expect(readAnswer(new Response("ok"))).toBeInstanceOf(Promise);
+  });
+
+  it("is no more than the headers say where a body does not come to its end", async () => {
+    const body = new ReadableStream({ start: (sink) => sink.enqueue(new Uint8Array(1)) });
+
+    const answer = await readAnswer(new Response(body, { status: 429 }));
+
+    expect(answer).toMatchObject({ refused: true, afterMs: 1_000, stated: false });
+  });
+
+  it("is the beginning of a body that is long", async () => {
+    const chunk = new TextEncoder().encode(`{"retry_after":30,"more":"${"x".repeat(1_000_000)}"}`);
+    let pulled = 0;
+    const body = new ReadableStream({
+      pull(sink) {
+        sink.enqueue(chunk.subarray(pulled, pulled + 16_384));
+        pulled += 16_384;
+      },
+    });
+
+    const answer = await readAnswer(new Response(body, { status: 429 }));
+
+    expect(answer).toMatchObject({ afterMs: 30_000 });
+    expect(pulled).toBeLessThan(200_000);
+  });
+
+  it.each([404, 429, 500])("is left alone where a %i has been read already", async (status) => {
+    const response = new Response("{}", { status });
+    await response.text();
+
+    expect(await readAnswer(response)).toMatchObject({ status });
   });
 });
 
 describe("a hostile value", () => {
+  it("never makes it throw", () => {
+    const proxy = Proxy.revocable({}, {});
+    proxy.revoke();
+
+    expect(readAnswer(proxy.proxy)).toMatchObject({ refused: false });
+  });
+
   const cycle: Record<string, unknown> = {};
   Object.assign(cycle, { cause: cycle, response: cycle, data: cycle, errors: cycle });
   const revoked = Proxy.revocable({}, {});
@@ -220,7 +273,7 @@ describe("a hostile value", () => {
       { errors: new Proxy([], { get: (_t, key) => (key === "length" ? 2 ** 53 - 1 : {}) }) },
     ],
   ])("tells of no answer, as %s", (_kind, given) => {
-    expect(readAnswer(given, nowMs)).toBeUndefined();
+    expect(hear(given, nowMs).answer).toMatchObject({ status: undefined, refused: false });
   });
 
   it("tells of its status even when all else throws", () => {
@@ -234,7 +287,7 @@ describe("a hostile value", () => {
       },
     };
 
-    expect(readAnswer(given, nowMs)).toMatchObject({ status: 429, retryAfterMs: undefined });
+    expect(hear(given, nowMs).answer).toMatchObject({ status: 429, afterMs: 1_000, stated: false });
   });
 
   it("never throws, and asks for a whole wait or for none", () => {
@@ -254,10 +307,10 @@ describe("a hostile value", () => {
     );
     fc.assert(
       fc.property(fc.oneof(plain, nested, fc.anything()), (given) => {
-        const answer = readAnswer(given, nowMs);
+        const answer = hear(given, nowMs).answer;
 
-        const retryAfterMs = answer?.retryAfterMs ?? 0;
-        expect(Number.isSafeInteger(retryAfterMs) && retryAfterMs >= 0).toBe(true);
+        const afterMs = answer.afterMs ?? 0;
+        expect(Number.isSafeInteger(afterMs) && afterMs >= 0).toBe(true);
       }),
       { numRuns: 10_000 },
     );

@@ -189,7 +189,7 @@ describe("a function of one's own", () => {
     return { messages: warnings.map(({ message }) => message), coolingForMs, rateFactor };
   }
 
-  const ANSWER = "answer with { coolMs } or undefined";
+  const ANSWER = "answer with { coolMs }, with heard or a changed copy of it, or with undefined";
   const COOL_MS = "answer with how many ms to cool down, 0 or more";
 
   it.each<[unknown, string, string]>([

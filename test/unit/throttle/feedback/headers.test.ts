@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { headerOf, readProperty } from "../../../../src/throttle/feedback/headers.ts";
+import { headerOf } from "../../../../src/throttle/feedback/headers.ts";
+import { readProperty } from "../../../../src/throttle/feedback/properties.ts";
 
 /** As axios builds it: names keep their case, `get` minds none. */
 function axiosHeaders(values: Readonly<Record<string, string>>): object {

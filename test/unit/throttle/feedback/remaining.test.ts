@@ -188,7 +188,7 @@ describe("the RateLimit field of the IETF's draft", () => {
   });
 
   it.each([
-    "limit=100, remaining=50, reset=5",
+    "limit=100, remaining=50, rest=5",
     '"a";r=5;t=1,',
     '"a;r=5;t=1',
     '"a";r=5;t=1 "b"',

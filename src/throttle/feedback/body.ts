@@ -1,0 +1,206 @@
+/** What the body of an answer says, whatever its form: the names of its parts tell what they are. */
+import { types } from "node:util";
+import type { QuotaPeriod } from "../../core/answer.ts";
+import { meaningInResult, meaningOf, type Meaning } from "./meanings.ts";
+import { readProperty } from "./properties.ts";
+import { periodOf, unitOf } from "./quota-words.ts";
+import { readDelayMs, readWaitMs } from "./retry-after.ts";
+
+/** What a body says. */
+export interface BodyFacts {
+  readonly meanings: Set<Meaning>;
+  /** The longest wait that it asks for, in ms. */
+  waitMs: number | undefined;
+  period: QuotaPeriod | undefined;
+  unit: string | undefined;
+  /** The status that it repeats: `429`. */
+  status: number | undefined;
+  /** Whether it has the form of Google's APIs, whose daily quotas are reset at midnight in California. */
+  isGoogle: boolean;
+  /** What it says to people. */
+  text: string;
+}
+
+/** How a body is read. */
+interface Reading {
+  readonly facts: BodyFacts;
+  /** Whether it came with a success: only clear words count then. */
+  readonly isResult: boolean;
+  readonly wallNowMs: number;
+  readonly seen: Set<object>;
+  left: number;
+}
+
+/** Bounds for a hostile body. */
+const [MOST_VALUES, DEEPEST, LONGEST_BODY, LONGEST_TEXT] = [1_000, 8, 65_536, 4_000];
+const MOST_IN_LIST = 100;
+
+/** Names of parts, without case, dashes and underscores. */
+const CODE = /^(?:type|code|reason|status|statuscode|error|errorcode|errortype|subcode|kind)$/;
+const TEXT =
+  /^(?:message|msg|errormessage|detail|details|description|errordescription|error|title)$/;
+const QUOTA = /^(?:quota|limit|policy)(?:id|metric|limit|name|unit|type)$/;
+const WAIT =
+  /^(?:retry|backoff|wait|msbefore)(?:after|in|delay|next|time|for)?(?:next)?(ms|millis|milliseconds|inms)?(?:s|secs?|seconds|inseconds)?$/;
+
+/** Reads a body as a client has parsed it, or its text; adds what it says to `facts`. Never throws. */
+export function readBody(
+  body: unknown,
+  facts: BodyFacts,
+  { isResult, wallNowMs }: { readonly isResult: boolean; readonly wallNowMs: number },
+): void {
+  const reading = { facts, isResult, wallNowMs, seen: new Set<object>(), left: MOST_VALUES };
+  const parsed = typeof body === "string" ? parse(body, reading) : body;
+  if (isResult) readResult(parsed, reading);
+  else visit("", parsed, reading, 0);
+}
+
+export function noFacts(): BodyFacts {
+  return {
+    meanings: new Set(),
+    waitMs: undefined,
+    period: undefined,
+    unit: undefined,
+    status: undefined,
+    isGoogle: false,
+    text: "",
+  };
+}
+
+/** A body that came with a success may hold any data: only its errors are read. */
+function readResult(body: unknown, reading: Reading): void {
+  if (typeof body !== "object" || body === null) return;
+  const errors = readProperty(body, "errors");
+  for (const error of [
+    errors,
+    readProperty(errors, "graphQLErrors"),
+    readProperty(body, "error"),
+  ]) {
+    if (error !== undefined && error !== null) visit("error", error, reading, 0);
+  }
+  if (reading.facts.meanings.size > 0)
+    readQueryCost(readProperty(body, "extensions"), reading.facts);
+}
+
+function visit(name: string, value: unknown, reading: Reading, depth: number): void {
+  reading.left -= 1;
+  if (reading.left < 0 || value === undefined || value === null) return;
+  if (typeof value !== "object") return readPart(name, value, reading);
+  // An error within is read by itself, with its headers.
+  if (depth > DEEPEST || reading.seen.has(value) || types.isNativeError(value)) return;
+  reading.seen.add(value);
+  if (WAIT.test(name)) addWait(name, value, reading);
+  try {
+    visitParts(name, value, reading, depth);
+  } catch {
+    // A getter or a Proxy that throws says nothing more.
+  }
+}
+
+function visitParts(name: string, value: object, reading: Reading, depth: number): void {
+  if (Array.isArray(value)) {
+    const count = Math.min(value.length, MOST_IN_LIST);
+    for (let index = 0; index < count; index++) visit(name, value[index], reading, depth + 1);
+    return;
+  }
+  if (value instanceof Uint8Array) return;
+  if (!reading.isResult) readQueryCost(readProperty(value, "extensions"), reading.facts);
+  let parts = 0;
+  for (const part in value) {
+    parts += 1;
+    if (parts > MOST_IN_LIST) return;
+    visit(plainName(part), readProperty(value, part), reading, depth + 1);
+  }
+}
+
+function readPart(name: string, value: unknown, reading: Reading): void {
+  const { facts, isResult } = reading;
+  if (WAIT.test(name)) addWait(name, value, reading);
+  if (CODE.test(name)) {
+    const meaning = isResult ? meaningInResult(value) : meaningOf(value);
+    if (meaning !== undefined) facts.meanings.add(meaning);
+    const status = Number(value);
+    if (!isResult && Number.isInteger(status) && status >= 400 && status <= 599) {
+      facts.status ??= status;
+    }
+    // HubSpot and others name the limit that was hit where a code is expected.
+    if (meaning === "quota" && typeof value === "string") facts.period ??= periodOf(value);
+  }
+  if (typeof value !== "string") return;
+  if (QUOTA.test(name)) {
+    facts.period = longer(facts.period, periodOf(value));
+    facts.unit ??= unitOf(value);
+  }
+  if (name === "@type" || name === "domain") {
+    facts.isGoogle ||= /googleapis\.com|^usageLimits$|^youtube\.quota$|^global$/.test(value);
+  }
+  if (TEXT.test(name) && facts.text.length < LONGEST_TEXT) {
+    facts.text += `${value.slice(0, LONGEST_TEXT)}\n`;
+  }
+}
+
+function addWait(name: string, value: unknown, { facts, wallNowMs }: Reading): void {
+  const isMs = /(?:ms|millis|milliseconds)$|^msbefore/.test(name);
+  const waitMs = isMs ? readDelayMs(value, 1) : readWaitMs(value, wallNowMs);
+  if (waitMs !== undefined) facts.waitMs = Math.max(facts.waitMs ?? 0, waitMs);
+}
+
+/** Shopify says how much a query costs, what is left, and how fast that grows. */
+function readQueryCost(extensions: unknown, facts: BodyFacts): void {
+  const cost = readProperty(extensions, "cost");
+  const status = readProperty(cost, "throttleStatus");
+  const [requested, available, restoreRate] = [
+    readProperty(cost, "requestedQueryCost"),
+    readProperty(status, "currentlyAvailable"),
+    readProperty(status, "restoreRate"),
+  ].map(Number);
+  const waitMs = ((requested! - available!) / restoreRate!) * 1_000;
+  if (Number.isFinite(waitMs) && waitMs > 0) facts.waitMs ??= Math.ceil(waitMs);
+  if (cost !== undefined) facts.unit ??= "points";
+}
+
+const LENGTHS: readonly QuotaPeriod[] = ["second", "minute", "hour", "day", "month"];
+
+function longer(
+  one: QuotaPeriod | undefined,
+  other: QuotaPeriod | undefined,
+): QuotaPeriod | undefined {
+  if (one === undefined || other === undefined) return one ?? other;
+  return LENGTHS.indexOf(one) >= LENGTHS.indexOf(other) ? one : other;
+}
+
+/** A text as JSON, or as XML, whose codes are read by their tags; anything else is a message for people. */
+function parse(text: string, reading: Reading): unknown {
+  const { facts, isResult } = reading;
+  const given = text.slice(0, LONGEST_BODY).trim();
+  if (given.startsWith("{") || given.startsWith("[")) {
+    try {
+      return JSON.parse(given);
+    } catch {
+      if (!isResult) readPieces(given, reading);
+      return undefined;
+    }
+  }
+  if (isResult) return undefined;
+  const codes = given.matchAll(/<(?:\w+:)?(code|reason|status|type)>([\w.-]{1,100})</gi);
+  for (const [, , code] of codes) {
+    const meaning = meaningOf(code);
+    if (meaning !== undefined) facts.meanings.add(meaning);
+  }
+  facts.text += `${given.slice(0, LONGEST_TEXT)}\n`;
+  return undefined;
+}
+
+/** What can be read of JSON that was cut off, or is followed by more. */
+function readPieces(text: string, reading: Reading): void {
+  const pieces = text.matchAll(/"([@\w.-]{1,40})"\s*:\s*(?:"([^"\\]{0,1000})"|(\d[\d.]{0,20}))/g);
+  for (const [, name = "", words, digits] of pieces) {
+    reading.left -= 1;
+    if (reading.left < 0) return;
+    readPart(plainName(name), words ?? Number(digits), reading);
+  }
+}
+
+function plainName(name: string): string {
+  return name.toLowerCase().replaceAll(/[-_. ]/g, "");
+}

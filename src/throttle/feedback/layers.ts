@@ -1,0 +1,201 @@
+/** Where clients keep what an answer says: an error may wrap others, and each may hold a response, its headers and body. */
+import { types } from "node:util";
+import { readProperty } from "./properties.ts";
+
+/** One error of a chain, or a result. */
+export interface Layer {
+  readonly source: object;
+  /** The objects that may have a status and headers, the most telling first. */
+  readonly parts: readonly object[];
+  readonly status: number | undefined;
+  readonly headers: object | undefined;
+  /** Whether it was thrown as an error: then its own name and codes count too. */
+  readonly isError: boolean;
+}
+
+/** How many errors are read, and how deep they may lie. */
+const [MOST_LAYERS, MOST_ERRORS, DEEPEST] = [40, 20, 10];
+
+/** Where an error keeps those that led to it. The last of several tries counts most. */
+const WITHIN = [
+  "cause",
+  "lastError",
+  "originalError",
+  "networkError",
+  "innerError",
+  "error",
+  "reason",
+  "err",
+  "original",
+  "previous",
+];
+export const PARTS: readonly string[] = ["raw", "$response", "$metadata", "res", "meta"];
+export const STATUSES: readonly string[] = [
+  "status",
+  "statusCode",
+  "status_code",
+  "httpStatusCode",
+  "httpStatus",
+  "networkStatusCode",
+  "responseStatus",
+];
+const HEADERS = ["headers", "responseHeaders", "httpHeaders", "header", "metadata"];
+const BODIES = [
+  "data",
+  "body",
+  "_data",
+  "responseBody",
+  "rawBody",
+  "bodyText",
+  "responseText",
+  "text",
+  "error",
+  "errors",
+  "graphQLErrors",
+  "errorDetails",
+  "statusDetails",
+  "details",
+  "result",
+];
+
+/** A result or an error, and the errors within it, the outermost first. Never throws. */
+export function layersOf(source: object): readonly Layer[] {
+  const layers: Layer[] = [];
+  const seen = new Set<object>();
+  let level: object[] = [source];
+  for (let depth = 0; depth <= DEEPEST && level.length > 0; depth++) {
+    const below: object[] = [];
+    for (const each of level) {
+      if (seen.has(each) || layers.length >= MOST_LAYERS) continue;
+      seen.add(each);
+      const layer = layerOf(each);
+      layers.push(layer);
+      below.push(...errorsWithin(layer));
+    }
+    level = below;
+  }
+  return layers;
+}
+
+function layerOf(source: object): Layer {
+  const isError = isErrorLike(source);
+  // The status of an error may be one that an app made of its response.
+  const within = PARTS.map((name) => readProperty(source, name));
+  const parts = [readProperty(source, "response"), source, ...within].filter(isObject);
+  const status = firstOf(parts, (part) => statusOf(part, isError));
+  return { source, parts, status, headers: firstOf(parts, headersOf), isError };
+}
+
+/** The errors that led to this one. What a result holds beside its response is data. */
+function errorsWithin({ source, isError }: Layer): readonly object[] {
+  if (!isError) return [readProperty(source, "cause")].filter(isObject);
+  const named = WITHIN.map((name) => readProperty(source, name)).filter(isObject);
+  return [...named, ...listIn(readProperty(source, "errors"))];
+}
+
+/** The last first. */
+function listIn(errors: unknown): readonly object[] {
+  try {
+    if (!Array.isArray(errors)) return [];
+    return errors.slice(-MOST_ERRORS).filter(isObject).toReversed();
+  } catch {
+    return [];
+  }
+}
+
+/** What may be a layer's body, as its client has parsed it, or its text. */
+export function bodiesOf({ source, parts, isError }: Layer): readonly unknown[] {
+  const bodies = parts.flatMap((part) => BODIES.map((name) => readProperty(part, name)));
+  // Telegram's clients call the body the response.
+  const response = readProperty(source, "response");
+  if (isError && isObject(response) && statusOf(response, true) === undefined)
+    bodies.push(response);
+  const message = isError ? readProperty(source, "message") : undefined;
+  const jsonAt = typeof message === "string" ? message.indexOf("{") : -1;
+  if (jsonAt !== -1) bodies.push((message as string).slice(jsonAt));
+  return bodies.filter((body) => typeof body === "string" || isPlainBody(body));
+}
+
+/** A stream is no body that can be read here, and an error is a layer of its own. */
+function isPlainBody(body: unknown): boolean {
+  if (!isObject(body) || isErrorLike(body)) return false;
+  return (
+    typeof readProperty(body, "getReader") !== "function" &&
+    typeof readProperty(body, "pipe") !== "function"
+  );
+}
+
+/** The codes that an error has itself. */
+export function codesOf({ source }: Layer): readonly unknown[] {
+  return [
+    "name",
+    "code",
+    "type",
+    "__type",
+    "errorCode",
+    "Code",
+    "reason",
+    "lc_error_code",
+    "error",
+  ].map((name) => readProperty(source, name));
+}
+
+/** An answer of `fetch`, of whichever realm or package. */
+export function isResponse(value: unknown): value is Response {
+  return (
+    typeof readProperty(value, "clone") === "function" &&
+    typeof readProperty(value, "status") === "number"
+  );
+}
+
+function statusOf(part: object, isError: boolean): number | undefined {
+  const given = STATUSES.map((name) => readProperty(part, name));
+  const status = firstOf(given, (value) => toStatus(value, isError));
+  if (status !== undefined || !isError) return status;
+  // Many errors have small numbers as codes, such as that with which a process ended.
+  const code = toStatus(readProperty(part, "code"), isError);
+  return code !== undefined && code >= 400 ? code : undefined;
+}
+
+function toStatus(value: unknown, isError: boolean): number | undefined {
+  const number =
+    isError && typeof value === "string" && /^\d{3}$/.test(value) ? Number(value) : value;
+  const isStatus =
+    Number.isInteger(number) && (number as number) >= 100 && (number as number) <= 599;
+  return isStatus ? (number as number) : undefined;
+}
+
+function headersOf(part: object): object | undefined {
+  return firstOf(HEADERS, (name) => {
+    const headers = readProperty(part, name);
+    return isObject(headers) ? headers : undefined;
+  });
+}
+
+function firstOf<Item, Found>(
+  items: readonly Item[],
+  read: (item: Item) => Found | undefined,
+): Found | undefined {
+  for (const item of items) {
+    const found = read(item);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+export function isErrorLike(value: object): boolean {
+  if (types.isNativeError(value)) return true;
+  try {
+    if (value instanceof Error) return true;
+  } catch {
+    return false;
+  }
+  return (
+    typeof readProperty(value, "stack") === "string" &&
+    typeof readProperty(value, "message") === "string"
+  );
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null;
+}

@@ -1,0 +1,56 @@
+import { describe, expectTypeOf, it } from "vitest";
+import {
+  readAnswer,
+  type Answer,
+  type Bucket,
+  type BucketOptions,
+  type FeedbackContext,
+  type FetchOptions,
+  type ThrottledFetch,
+} from "sluice";
+
+type Read = Exclude<NonNullable<BucketOptions["feedback"]>, false>;
+
+describe("readAnswer", () => {
+  it("is a promise of an answer for a response, and may be one for anything else", () => {
+    expectTypeOf(readAnswer(new Response())).toEqualTypeOf<Promise<Answer>>();
+    expectTypeOf(readAnswer({} as unknown)).toEqualTypeOf<Answer | Promise<Answer>>();
+    expectTypeOf<Awaited<ReturnType<typeof readAnswer>>>().toEqualTypeOf<Answer>();
+  });
+});
+
+describe("feedback", () => {
+  it("may be any function that it was before", () => {
+    expectTypeOf<() => { coolMs: number }>().toExtend<Read>();
+    expectTypeOf<(result: unknown) => undefined>().toExtend<Read>();
+    expectTypeOf<() => { coolMs: number; scope: "key" }>().toExtend<Read>();
+  });
+
+  it("may return what it was told, changed, or in a while", () => {
+    type Told = (answer: unknown, context: FeedbackContext) => unknown;
+
+    expectTypeOf<(answer: unknown, { heard }: FeedbackContext) => Answer>().toExtend<Read>();
+    expectTypeOf<() => Promise<Answer | undefined>>().toExtend<Read>();
+    expectTypeOf<() => Promise<{ refused: boolean; afterMs: number }>>().toExtend<Read>();
+    expectTypeOf<Read>().toExtend<Told>();
+  });
+
+  it("may not return a cooldown without a time", () => {
+    expectTypeOf<() => { scope: "key" }>().not.toExtend<Read>();
+  });
+});
+
+describe("fetch.with", () => {
+  it("takes tries, another fetch and a decision on retries", () => {
+    const withAll = (bucket: Bucket) =>
+      bucket.fetch.with({
+        tries: 1,
+        fetch: async () => new Response(),
+        retry: (response, { answer, tries, method }) =>
+          response.ok || answer.retry || tries > 1 || method === "GET",
+      });
+
+    expectTypeOf(withAll).returns.toEqualTypeOf<ThrottledFetch>();
+    expectTypeOf<{ retry: true }>().not.toExtend<FetchOptions>();
+  });
+});

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import type { RateInput } from "./core/limits/rate.ts";
 import { NAME, readOptions } from "./core/options.ts";
 import { createSluice, type Sluice } from "./sluice.ts";
 import { BUCKET_OPTION_NAMES, type BucketOptions } from "./throttle/bucket/bucket-options.ts";
@@ -29,9 +30,13 @@ let defaultSluice: Sluice | undefined;
  *
  * @throws {@link InvalidOptionError} when an option can never work.
  */
-export function throttled<F extends (...args: never[]) => unknown>(
+export function throttled<
+  F extends (...args: never[]) => unknown,
+  const Rate extends RateInput = RateInput,
+  const KeyRate extends RateInput = RateInput,
+>(
   fn: F,
-  options: Omit<BucketOptions, "feedback" | "concurrency"> &
+  options: Omit<BucketOptions<Rate, KeyRate>, "feedback" | "concurrency"> &
     ThrottledOptions<F> & { readonly bucket: string },
 ): Throttled<F> {
   const { bucket, ...rest } = readOptions("throttled()", OPTIONS, options);

@@ -1,6 +1,7 @@
 import { assertSame, createBuckets, type Declaration } from "./buckets.ts";
 import { ClosedError, InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
 import { createEmitter, type Emitter, type SluiceEvents, type StoreEvent } from "./core/events.ts";
+import type { RateInput } from "./core/limits/rate.ts";
 import { readName } from "./core/options.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
 import type { ConnectQueue } from "./queue/bullmq/connection.ts";
@@ -29,7 +30,10 @@ export interface Sluice extends Emitter<SluiceEvents> {
    * @throws {@link InvalidOptionError} when name or options can never work, or this sluice made the bucket with others before.
    * @throws {@link ClosedError} when the sluice is closed.
    */
-  bucket(name: string, options: BucketOptions): Bucket;
+  bucket<const Rate extends RateInput = RateInput, const KeyRate extends RateInput = RateInput>(
+    name: string,
+    options: BucketOptions<Rate, KeyRate>,
+  ): Bucket;
   /**
    * The durable queue of this name, whose jobs leave through a bucket; the same object each time. Later calls name
    * the same bucket; the other options may be left out then. Functions and schemas have to be the same ones.
@@ -133,7 +137,8 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     bucket(name, given) {
       assertOpen();
       const where = `bucket(${JSON.stringify(readName("bucket()", "name", name))})`;
-      return buckets.open(where, name, given);
+      // Which rates are written out is only for the compiler.
+      return buckets.open(where, name, given as unknown as BucketOptions);
     },
     queue<Data, Result, Input>(
       name: string,

@@ -1,4 +1,5 @@
 import type { ClosedError } from "../core/errors.ts";
+import type { RateInput } from "../core/limits/rate.ts";
 import type { Policy, PolicyOptions } from "../core/policy/policy.ts";
 import type { News } from "../core/store.ts";
 import type { BucketState, InForce, KeyOptions, PauseOptions } from "./bucket/live-control.ts";
@@ -60,7 +61,9 @@ export interface Bucket {
    * @throws {@link StoreUnavailableError} when Redis gave no answer in time; so do the others below.
    * @throws {@link ClosedError} when the sluice is closed; so do the others below.
    */
-  configure(policy: PolicyOptions | "code"): Promise<void>;
+  configure<const Rate extends RateInput = RateInput, const KeyRate extends RateInput = RateInput>(
+    policy: PolicyOptions<Rate, KeyRate> | "code",
+  ): Promise<void>;
   /**
    * Starts no call of any replica for a time, or until {@link Bucket.resume}; with a key, none of that key.
    *

@@ -146,8 +146,9 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
       return () => changeListeners.delete(listener);
     },
     async configure(given) {
-      if (given !== "code") assertPerKey(given);
-      await steer(undefined, (part) => part.configure(given));
+      const policyGiven = given as PolicyOptions | "code";
+      if (policyGiven !== "code") assertPerKey(policyGiven);
+      await steer(undefined, (part) => part.configure(policyGiven));
     },
     pause: (options) => steer(options?.key, (part) => part.pause(options)),
     resume: (options) => steer(options?.key, (part) => part.resume(options)),

@@ -1,7 +1,7 @@
 import { setMaxListeners } from "node:events";
 import { ClosedError } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { Policy } from "../../core/policy/policy.ts";
+import type { Policy, PolicyOptions } from "../../core/policy/policy.ts";
 import type { News, Store } from "../../core/store.ts";
 import type { OwnedBucket } from "../bucket.ts";
 import {
@@ -216,7 +216,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
       changeListeners.add(listener);
       return () => changeListeners.delete(listener);
     },
-    configure: liveControl.configure,
+    configure: (given) => liveControl.configure(given as PolicyOptions | "code"),
     pause: liveControl.pause,
     resume: liveControl.resume,
     peek: liveControl.peek,

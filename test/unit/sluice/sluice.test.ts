@@ -221,7 +221,7 @@ describe("a sluice", () => {
 
   it("says where a key's limits are wrong that a function gave", async () => {
     const { sluice } = open();
-    const bucket = sluice.bucket("q", { perKey: () => ({ rate: "1/x" }) });
+    const bucket = sluice.bucket("q", { perKey: () => ({ rate: "1/x" as string }) });
 
     const refused = await rejectionOf(bucket.draw({ key: "k" }));
 

@@ -132,7 +132,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   }
 
   return {
-    on: (event, listener) => emitter.on(event, listener),
+    on: (event, listener, listening) => emitter.on(event, listener, listening),
     off: (event, listener) => emitter.off(event, listener),
     bucket(name, given) {
       assertOpen();

@@ -16,11 +16,19 @@ import type {
   Store,
 } from "../../core/store.ts";
 import type { OwnedBucket } from "../bucket.ts";
-import { readDrawOptions, type DrawOptions, type ThrottledFetch } from "../call-options.ts";
+import {
+  readDrawOptions,
+  type AnyFunction,
+  type ObservedDrawOptions,
+  type ThrottledFetch,
+  type ThrottledOptions,
+} from "../call-options.ts";
+import type { Throttle } from "../wrap/throttled-types.ts";
 import { takeJobSlot, type Slot } from "../slot/slot.ts";
 import { createRefusals } from "../try/refusal-cache.ts";
 import { createFetch } from "../wrap/fetch.ts";
-import { throttle } from "../wrap/throttled.ts";
+import { runOnce, throttle } from "../wrap/throttled.ts";
+import { createBucketTeller } from "./bucket-events.ts";
 import { createBucket, createCloseListeners, type BucketSettings } from "./create-bucket.ts";
 
 export interface ClusterBucketSettings extends BucketSettings {
@@ -36,7 +44,8 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
   const { name, policy, onOpen } = settings;
   const stores = createPartStores(settings.store, name);
   const opened = new Map<number, OwnedBucket>();
-  const common = { waiting: () => bucket.waiting, refusals: createRefusals() };
+  const teller = createBucketTeller(name, settings.logger);
+  const common = { waiting: () => bucket.waiting, refusals: createRefusals(), teller };
   const changeListeners = new Set<(key: string | undefined) => void>();
   const closeListeners = createCloseListeners(name);
   let isCalledByHand = false;
@@ -50,7 +59,11 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
 
   function open(number: number): OwnedBucket {
     const { storeName, store } = stores[number]!;
-    const part = createBucket({ ...settings, store, common });
+    const part = createBucket({
+      ...settings,
+      store,
+      common: { ...common, tellsOfAll: number === PART_WITHOUT_KEY },
+    });
     opened.set(number, part);
     part.onChange((key) => {
       for (const listener of changeListeners) listener(key);
@@ -58,6 +71,12 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     if (closeListeners.isClosed) void part.close();
     else onOpen(storeName, part);
     return part;
+  }
+
+  /** News of changes come to the parts that are open. */
+  function openAll(): void {
+    for (const number of stores.keys()) if (!opened.has(number)) open(number);
+    settings.listen?.();
   }
 
   /** The parts that this process uses and that may have something of this key, or of any. */
@@ -95,12 +114,12 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     throw new InvalidOptionError({ where, option, value: given[option], remedy });
   }
 
-  function drawByHand(options: DrawOptions): Promise<Slot> {
+  function drawByHand(options: ObservedDrawOptions): Promise<Slot> {
     isCalledByHand = true;
     const inHand = takeJobSlot(bucket, options);
-    return inHand === undefined
-      ? partFor(options.key).drawByHand(options)
-      : Promise.resolve(inHand);
+    if (inHand === undefined) return partFor(options.key).drawByHand(options);
+    teller.slotCame(options, inHand);
+    return Promise.resolve(inHand);
   }
 
   const bucket: OwnedBucket = {
@@ -123,10 +142,20 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     drawForJob: (options, waits) => partFor(options.key).drawForJob(options, waits),
     checkDrawable: (where, options) => partFor(options.key).checkDrawable(where, options),
     stepsOf: (options) => partFor(options.key).stepsOf(options),
-    throttled(fn, options) {
+    run(fn, options) {
+      isCalledByHand = true;
+      return runOnce(bucket, fn, options);
+    },
+    on(event, listener, options) {
+      const stop = teller.on(event, listener, options);
+      if (event === "change") openAll();
+      return stop;
+    },
+    off: (event, listener) => teller.off(event, listener),
+    throttled: ((fn: AnyFunction, options?: ThrottledOptions<AnyFunction>) => {
       isCalledByHand = true;
       return throttle(bucket, fn, options);
-    },
+    }) as Throttle,
     get fetch() {
       isCalledByHand = true;
       return (fetched ??= createFetch(bucket));

@@ -7,10 +7,14 @@ import type { OwnedBucket } from "../bucket.ts";
 import {
   readDrawOptions,
   readTryOptions,
+  type AnyFunction,
   type DrawOptions,
   type FeedbackOptions,
+  type ObservedDrawOptions,
   type ThrottledFetch,
+  type ThrottledOptions,
 } from "../call-options.ts";
+import type { Throttle } from "../wrap/throttled-types.ts";
 import { estimateOf, stepsOf, type Estimate } from "../costs.ts";
 import { createFeedbackReader } from "../feedback/feedback.ts";
 import {
@@ -35,8 +39,9 @@ import { createGroups, type Caller } from "../waiting/group.ts";
 import { createPacer, type Pacer } from "../waiting/pacer.ts";
 import type { WaitingCall } from "../waiting/waiting-call.ts";
 import { createFetch } from "../wrap/fetch.ts";
-import { throttle } from "../wrap/throttled.ts";
+import { runOnce, throttle } from "../wrap/throttled.ts";
 import { createAdmission } from "./admission.ts";
+import { createBucketTeller, type BucketTeller } from "./bucket-events.ts";
 import { createLiveControl } from "./live-control.ts";
 
 const NO_OPTIONS: DrawOptions = Object.freeze({});
@@ -65,15 +70,20 @@ interface CommonToParts {
   /** How many callers wait in all of them. */
   readonly waiting: () => number;
   readonly refusals: Refusals;
+  readonly teller: BucketTeller;
+  /** Whether this part tells of changes of the whole bucket, which come to every part. */
+  readonly tellsOfAll: boolean;
 }
 
 /** Puts a bucket together: its draws, tries, live changes and feedback, over one store. */
 export function createBucket(settings: BucketSettings): OwnedBucket {
   const { name, policy, replica, logger, maxWaiting = Infinity } = settings;
   const { onStoreDown = "refuse", onStateLost = "empty" } = settings;
-  const { waiting, refusals } = settings.common ?? {
+  const { waiting, refusals, teller, tellsOfAll } = settings.common ?? {
     waiting: () => pacer.waiting,
     refusals: createRefusals(),
+    teller: createBucketTeller(name, logger),
+    tellsOfAll: true,
   };
   const waitsForStore = onStoreDown === "wait";
   const startsFull = onStateLost === "full";
@@ -111,11 +121,18 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     pacer,
     tries,
     known,
+    onSlot: teller.slotCame,
     listen: settings.listen,
   });
   const liveControl = createLiveControl({ ...context, waiting, onChange: askAgain });
   const feedback = createFeedbackReader(
-    { ...context, onChange: (key) => askAgain(key) },
+    {
+      ...context,
+      onChange(key, change) {
+        askAgain(key);
+        teller.answered(key, change);
+      },
+    },
     settings.feedback ?? {},
   );
   const changeListeners = new Set<(key: string | undefined) => void>();
@@ -148,12 +165,17 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     pacer.askAgain(key, news);
   }
 
-  function drawByHand(options: DrawOptions): Promise<Slot> {
+  function drawByHand(options: ObservedDrawOptions): Promise<Slot> {
     isCalledByHand = true;
     // One signal may end a hundred waits; Node would warn of a leak.
     if (options.signal !== undefined) setMaxListeners(0, options.signal);
     const inHand = takeJobSlot(bucket, options);
-    return inHand === undefined ? admission.draw(options) : Promise.resolve(inHand);
+    if (inHand !== undefined) {
+      teller.slotCame(options, inHand);
+      return Promise.resolve(inHand);
+    }
+    if (!teller.hearsOf("refused")) return admission.draw(options);
+    return teller.watchDraw(options, async () => admission.draw(options));
   }
 
   const bucket: OwnedBucket = {
@@ -176,7 +198,8 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     tryDraw(options) {
       try {
         const read = options === undefined ? NO_OPTIONS : readTryOptions("tryDraw()", options);
-        return admission.tryDraw(read);
+        if (!teller.hearsOf("slot") && !teller.hearsOf("refused")) return admission.tryDraw(read);
+        return teller.watchTry(read, async () => admission.tryDraw(read));
       } catch (error) {
         return Promise.reject(error as Error);
       }
@@ -184,10 +207,20 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     drawByHand,
     drawForJob: admission.drawForJob,
     checkDrawable: admission.check,
-    throttled(fn, options) {
+    run(fn, options) {
+      isCalledByHand = true;
+      return runOnce(bucket, fn, options);
+    },
+    on(event, listener, options) {
+      const stop = teller.on(event, listener, options);
+      if (event === "change") settings.listen?.();
+      return stop;
+    },
+    off: (event, listener) => teller.off(event, listener),
+    throttled: ((fn: AnyFunction, options?: ThrottledOptions<AnyFunction>) => {
       isCalledByHand = true;
       return throttle(bucket, fn, options);
-    },
+    }) as Throttle,
     get fetch() {
       isCalledByHand = true;
       return (fetched ??= createFetch(bucket));
@@ -203,6 +236,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     forget(key) {
       pacer.forget(key);
       for (const listener of changeListeners) listener(key);
+      if (key !== undefined || tellsOfAll) teller.changed(key);
     },
     stepsOf(options) {
       // Where all limits are per key, none applies to a call without a key.

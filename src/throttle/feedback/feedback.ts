@@ -54,7 +54,7 @@ const ALL_KEYS = "";
 const NO_OUTCOME: ReportedOutcome = Object.freeze({ isRefusal: false, askedMs: undefined });
 
 export function createFeedbackReader(
-  parts: BucketContext & { readonly onChange: (key: string | undefined) => void },
+  parts: BucketContext & { readonly onChange: (key: string | undefined, change: Change) => void },
   options: FeedbackOptions,
 ): FeedbackReader {
   const { store, bucket, known, logger, onChange } = parts;
@@ -142,7 +142,7 @@ export function createFeedbackReader(
     const keyLimits = keyLimitsOf(known.policy, key);
     const steering = store
       .steer({ bucket, terms: known.terms, key, keyLimits, change })
-      .then(() => onChange(key))
+      .then(() => onChange(key, change))
       .catch((error: unknown) =>
         logger.warn(
           { bucket, reason: reasonOf(error) },

@@ -11,9 +11,9 @@ import type { Handler } from "./queue/worker/context.ts";
 import { createWorker, type Worker } from "./queue/worker/worker.ts";
 import { createBackend } from "./redis/backend.ts";
 import {
+  locateRedis,
   processWarnings,
   readQueueOptions,
-  readRedisUrl,
   readSluiceOptions,
   type QueueOptions,
   type SluiceOptions,
@@ -74,17 +74,18 @@ type AnyQueue = Pick<OwnedQueue<unknown>, "name" | "bucket" | "close">;
  * Opens a sluice; it connects when it is first needed.
  *
  * @throws {@link InvalidOptionError} when an option can never work.
+ * @throws {@link RedisRequiredError} when no Redis is named, in production or with `requireRedis`.
  */
 export function createSluice(options: SluiceOptions = {}): Sluice {
   const read = readSluiceOptions(options);
   const { prefix = "sluice", storeTimeoutMs: timeoutMs = 2_000, logger = processWarnings } = read;
-  const redis = read.shards ?? read.redis ?? readRedisUrl();
+  const redis = locateRedis(read);
   const emitter = createEmitter<SluiceEvents>("a sluice", ["store"], logger);
   const breaker = read.breaker ?? {};
   const common = { prefix, timeoutMs, breaker, logger, onChange: onStoreChange };
   const backend = redis === undefined ? undefined : createBackend({ redis, ...common });
   const store = backend?.store ?? createMemoryStore();
-  if (redis === undefined) {
+  if (redis === undefined && read.redis === undefined) {
     logger.warn({}, "No Redis was named; this sluice paces the calls of this process only.");
   }
 

@@ -191,13 +191,15 @@ export class StoreUnavailableError extends SluiceError {
   }
 }
 
-/** Thrown when a sluice without Redis is asked for something durable. */
+/** Thrown when a sluice without Redis is asked for something durable, or is opened where Redis is required. */
 export class RedisRequiredError extends SluiceError {
   override readonly name = "RedisRequiredError";
   readonly code = "ERR_REDIS_REQUIRED";
 
-  constructor(what: string) {
-    super(`${what} needs Redis; pass { redis: "redis://…" } to createSluice(), or set $REDIS_URL.`);
+  constructor(what: string, otherwise = "") {
+    super(
+      `${what} needs Redis; pass { redis: "redis://…" } to createSluice(), or set $REDIS_URL.${otherwise}`,
+    );
   }
 }
 

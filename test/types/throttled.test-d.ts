@@ -3,6 +3,7 @@ import {
   createSluice,
   Discard,
   throttled,
+  type EnqueueOptions,
   type QueuedJob,
   type Slot,
   type Throttled,
@@ -214,6 +215,24 @@ describe("the types of a queue", () => {
       expectTypeOf(signal).toEqualTypeOf<AbortSignal>();
       expectTypeOf(attempt).toEqualTypeOf<number>();
     });
+  });
+
+  it("want a recurring job to have a name", () => {
+    const queue = createSluice().queue<number>("reports", { bucket });
+    const options: EnqueueOptions = { cron: "0 9 * * *", dedupeId: "daily", timeZone: "UTC" };
+
+    expectTypeOf(queue.enqueue(1, options)).toEqualTypeOf<Promise<QueuedJob<number>>>();
+    void queue.enqueue(1, { every: 60_000, dedupeId: "each minute" });
+    void queue.enqueue(1, { dedupeId: "once", delayMs: 5 });
+    void queue.enqueueMany([1], (data) => ({ dedupeId: `job ${data}` }));
+    // @ts-expect-error: two deployments would double it
+    void queue.enqueue(1, { cron: "0 9 * * *" });
+    // @ts-expect-error: two deployments would double it
+    void queue.enqueue(1, { every: 60_000, key: "acme" });
+    // @ts-expect-error: it is the time zone of cron
+    void queue.enqueue(1, { timeZone: "UTC" });
+    // @ts-expect-error: two deployments would double it
+    void queue.enqueue(1, { cron: "0 9 * * *", dedupeId: undefined });
   });
 
   it("carry a result from the handler to who waits for it", async () => {

@@ -91,12 +91,14 @@ export type AnySluiceError =
   | StoreUnavailableError
   | WaitTooLongError;
 
+interface SluiceErrorClass {
+  readonly name: string;
+  readonly prototype: AnySluiceError;
+  [Symbol.hasInstance](thrown: unknown): thrown is AnySluiceError;
+}
+
 /** The base class of all errors. What is an instance of it has the facts of its `code`. */
-export const SluiceError: typeof BaseError & {
-  [Symbol.hasInstance](value: unknown): value is AnySluiceError;
-} = BaseError as typeof BaseError & {
-  [Symbol.hasInstance](value: unknown): value is AnySluiceError;
-};
+export const SluiceError: SluiceErrorClass = BaseError as unknown as SluiceErrorClass;
 export type SluiceError = AnySluiceError;
 
 /** Whether anything that was thrown is an error of this package. TypeScript then knows its facts by its `code`. */

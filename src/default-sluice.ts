@@ -58,6 +58,12 @@ export function throttled<
   fn: (...args: Args) => Result,
   options: BucketOfThrottled<Rate, KeyRate> & CallOptions<Args, ResultOf<Result>>,
 ): (...args: Args) => Promise<Awaited<Result>>;
+/** For code that is itself generic in the function, which has to name it: `throttled<F>(fn, …)`. */
+export function throttled<
+  F extends AnyFunction,
+  const Rate extends RateInput = RateInput,
+  const KeyRate extends RateInput = RateInput,
+>(fn: F, options: BucketOfThrottled<Rate, KeyRate> & ThrottledOptions<F>): Throttled<F>;
 export function throttled(
   fn: AnyFunction,
   options: BucketOfThrottled<RateInput, RateInput> & ThrottledOptions<AnyFunction>,

@@ -1,4 +1,4 @@
-import { describe, expectTypeOf, it } from "vitest";
+import { describe, expectTypeOf, it, vi } from "vitest";
 import {
   createSluice,
   Discard,
@@ -91,6 +91,30 @@ describe("the types of throttled", () => {
     expectTypeOf(api.get("1")).toEqualTypeOf<Promise<number>>();
     // @ts-expect-error: without what it wants as this
     void get(1);
+  });
+
+  it("keep the signature of a function that has properties, or is made by new too", () => {
+    const counted = bucket.throttled(Object.assign((id: number) => `${id}`, { calls: 0 }));
+    const mocked = bucket.throttled(vi.fn((id: number) => `${id}`));
+    const twice = bucket.throttled(bucket.throttled((id: number) => `${id}`));
+    const made = bucket.throttled(Date);
+
+    expectTypeOf(counted.with({})(1)).toEqualTypeOf<Promise<string>>();
+    expectTypeOf(mocked.with({})(1)).toEqualTypeOf<Promise<string>>();
+    expectTypeOf(twice.with({})(1)).toEqualTypeOf<Promise<string>>();
+    expectTypeOf(made.with({})()).toEqualTypeOf<Promise<string>>();
+  });
+
+  it("are known in code that is generic in the function, which it names", () => {
+    type Any = (...args: never[]) => unknown;
+    const pace = <F extends Any>(fn: F): Throttled<F> => bucket.throttled<F>(fn);
+    const paceByDefault = <F extends Any>(fn: F): Throttled<F> =>
+      throttled<F>(fn, { bucket: "stripe" });
+
+    expectTypeOf(pace((id: number) => `${id}`)(1)).toEqualTypeOf<Promise<string>>();
+    expectTypeOf(paceByDefault((id: number) => `${id}`).with({})(1)).toEqualTypeOf<
+      Promise<string>
+    >();
   });
 
   it("make a generator's end what settle is given", () => {

@@ -24,19 +24,25 @@ export interface Throttle {
     fn: (...args: Args) => Result,
     options?: CallOptions<Args, ResultOf<Result>>,
   ): (...args: Args) => Promise<Awaited<Result>>;
+  /** For code that is itself generic in the function, which has to name it: `throttled<F>(fn)`. */
+  <F extends AnyFunction>(fn: F, options?: ThrottledOptions<F>): Throttled<F>;
 }
 
 /** `never` for a generic function whose result has to become a promise: types of functions lose what they are generic in. */
 export type NotGeneric<F extends AnyFunction> =
   ReturnsPromise<F> extends true
     ? unknown
-    : IsOneSignature<F> extends true
+    : F extends new (...args: never[]) => unknown
       ? unknown
-      : SignaturesOf<F> extends F
+      : IsOneSignature<F> extends true
         ? unknown
-        : never;
+        : SignaturesOf<F> & Pick<F, keyof F> extends F
+          ? unknown
+          : never;
 
-type IsOneSignature<F extends AnyFunction> = OneSignature<F> extends F ? true : false;
+type IsOneSignature<F extends AnyFunction> = OneSignature<F> & Pick<F, keyof F> extends F
+  ? true
+  : false;
 type OneSignature<F extends AnyFunction> = (
   this: ThisParameterType<F>,
   ...args: Parameters<F>

@@ -7,8 +7,10 @@ import { ExpressAdapter } from "@bull-board/express";
 import { Queue } from "bullmq";
 import express from "express";
 import { createSluice } from "sluice";
+import { onStop, ownPrefix } from "./shared/own-prefix.ts";
 
-const prefix = process.env["SLUICE_PREFIX"] ?? "sluice";
+const own = ownPrefix("board");
+const { prefix } = own;
 const url = process.env["REDIS_URL"] ?? "redis://127.0.0.1:6379";
 const sluice = createSluice({ redis: url, prefix });
 const bucket = sluice.bucket("mail-provider", { rate: "10/s" });
@@ -25,10 +27,11 @@ createBullBoard({
 const app = express();
 app.use(board.getRouter());
 const server = app.listen(Number(process.env["PORT"] ?? 3_000), "127.0.0.1");
-process.once("SIGTERM", async () => {
+onStop(async () => {
   server.close();
   await stored.close();
   await sluice.close();
+  await own[Symbol.asyncDispose]();
 });
 await once(server, "listening");
 console.log(`See http://127.0.0.1:${(server.address() as AddressInfo).port}`);

@@ -1,6 +1,8 @@
 /** A producer and a worker in one file; in production they are separate processes. Needs $REDIS_URL. */
+import { randomUUID } from "node:crypto";
 import { once, EventEmitter } from "node:events";
 import { createSluice } from "sluice";
+import { onStop, ownPrefix } from "./shared/own-prefix.ts";
 
 interface Mail {
   readonly to: string;
@@ -8,7 +10,12 @@ interface Mail {
 
 const MAILS = 20;
 
-await using sluice = createSluice();
+await using own = ownPrefix(`queue-${randomUUID().slice(0, 8)}`);
+await using sluice = createSluice({ prefix: own.prefix });
+onStop(async () => {
+  await sluice.close();
+  await own[Symbol.asyncDispose]();
+});
 const bucket = sluice.bucket("mail-provider", { rate: "10/s" });
 const outbox = sluice.queue<Mail>("mails", { bucket });
 

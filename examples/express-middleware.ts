@@ -4,6 +4,7 @@ import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import express, { type Request, type RequestHandler } from "express";
 import { createSluice, rateLimitHeaders, type Bucket } from "sluice";
+import { onStop, ownPrefix } from "./shared/own-prefix.ts";
 
 /** Behind a proxy, set Express's "trust proxy"; otherwise all clients share the proxy's address. */
 function clientOf(request: Request): string {
@@ -21,7 +22,8 @@ function rateLimit(bucket: Bucket): RequestHandler {
   };
 }
 
-const sluice = createSluice();
+const own = ownPrefix("express");
+const sluice = createSluice({ prefix: own.prefix });
 const bucket = sluice.bucket("express-clients", { perKey: { rate: "60/min", burst: 10 } });
 const app = express();
 app.use(rateLimit(bucket));
@@ -30,9 +32,10 @@ app.get("/", (_request, response) => {
 });
 
 const server = app.listen(Number(process.env["PORT"] ?? 3_000), "127.0.0.1");
-process.once("SIGTERM", async () => {
+onStop(async () => {
   server.close();
   await sluice.close();
+  await own[Symbol.asyncDispose]();
 });
 await once(server, "listening");
 console.log(`Ask http://127.0.0.1:${(server.address() as AddressInfo).port} more than 10 times.`);

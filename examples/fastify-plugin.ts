@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import Fastify, { type FastifyInstance, type FastifyRequest } from "fastify";
 import { createSluice, rateLimitHeaders, type Bucket } from "sluice";
+import { onStop, ownPrefix } from "./shared/own-prefix.ts";
 
 /** Behind a proxy, set Fastify's `trustProxy`; otherwise all clients share the proxy's address. */
 function clientOf({ headers, ip }: FastifyRequest): string {
@@ -22,12 +23,16 @@ async function rateLimit(app: FastifyInstance, { bucket }: { bucket: Bucket }): 
 /** Applies the hook to the routes beside the plugin, not only to those inside it. */
 Object.assign(rateLimit, { [Symbol.for("skip-override")]: true });
 
-const sluice = createSluice();
+const own = ownPrefix("fastify");
+const sluice = createSluice({ prefix: own.prefix });
 const bucket = sluice.bucket("fastify-clients", { perKey: { rate: "60/min", burst: 10 } });
 const app = Fastify();
 await app.register(rateLimit, { bucket });
 app.get("/", async () => ({ hello: "world" }));
 app.addHook("onClose", () => sluice.close());
-process.once("SIGTERM", () => void app.close());
+onStop(async () => {
+  await app.close();
+  await own[Symbol.asyncDispose]();
+});
 const address = await app.listen({ port: Number(process.env["PORT"] ?? 3_000), host: "127.0.0.1" });
 console.log(`Ask ${address} more than 10 times.`);

@@ -5,8 +5,8 @@ import type { ChildProcess } from "node:child_process";
 import process from "node:process";
 import { startRedis } from "../test/support/redis/local-redis.ts";
 import { endChild, startChild } from "./shared/child.ts";
-import { createCleanup } from "./shared/cleanup.ts";
-import { removeKeys } from "./shared/cleanup.ts";
+import { createCleanup, removeKeys } from "./shared/cleanup.ts";
+import { stopSignals } from "./shared/stop-signals.ts";
 import { PAIRS, type Pair } from "./stand-ins/pairs.ts";
 
 const BAD_USAGE = 2;
@@ -19,11 +19,12 @@ if (/^[sr]k_live_/.test(process.env["STRIPE_SECRET_KEY"] ?? "")) {
     "STRIPE_SECRET_KEY is a live key, and an example must not charge anyone: give a test key.",
   );
 }
-for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(1));
+const stop = stopSignals();
+const code = await run(pair, stop);
 // Its children end with this process, and so does a Redis that it started.
-process.exit(await run(pair));
+process.exit(process.exitCode ?? code);
 
-async function run(pair: Pair): Promise<number> {
+async function run(pair: Pair, stop: AbortSignal): Promise<number> {
   await using cleanup = createCleanup();
   const redis = await startRedis();
   cleanup.add(() => redis.stop());
@@ -39,8 +40,8 @@ async function run(pair: Pair): Promise<number> {
   show("producer", producer);
   cleanup.add(() => endChild(producer));
   // If the worker ends, the producer would wait for its jobs for ever.
-  const ended = [producer, worker].map((child) => once(child, "close"));
-  const [code] = (await Promise.race(ended)) as [number | null];
+  const ended = [producer, worker].map((child) => once(child, "close", { signal: stop }));
+  const [code] = (await Promise.race(ended).catch(() => [1])) as [number | null];
   return code === 0 && worker.exitCode === null ? 0 : 1;
 }
 

@@ -1,5 +1,6 @@
 /** Eight callers share one rate of 5 calls a second; with $REDIS_URL set, so do all processes that run this. */
 import { createSluice } from "sluice";
+import { onStop, ownPrefix } from "./shared/own-prefix.ts";
 
 interface Charge {
   readonly customer: string;
@@ -11,7 +12,12 @@ async function createCharge(charge: Charge): Promise<string> {
   return `${charge.customer} pays ${charge.cents} cents`;
 }
 
-await using sluice = createSluice();
+await using own = ownPrefix("client");
+await using sluice = createSluice({ prefix: own.prefix });
+onStop(async () => {
+  await sluice.close();
+  await own[Symbol.asyncDispose]();
+});
 const payments = sluice.bucket("payments", { rate: "5/s" });
 const charge = payments.throttled(createCharge);
 

@@ -4,7 +4,7 @@ export type { QueueOptions, SluiceOptions } from "./sluice-options.ts";
 
 export { throttled } from "./default-sluice.ts";
 
-export type { Emitter, SluiceEvents, StoreEvent } from "./core/events.ts";
+export type { Emitter, ListenOptions, SluiceEvents, StoreEvent } from "./core/events.ts";
 
 export {
   ClosedError,
@@ -13,7 +13,6 @@ export {
   LeaseLostError,
   LineFullError,
   RedisRequiredError,
-  SluiceError,
   StoreUnavailableError,
   WaitTooLongError,
   type ErrorCode,
@@ -67,6 +66,9 @@ export {
   JobLostError,
   JobMissingError,
   JobUnfinishedError,
+  SluiceError,
+  isSluiceError,
+  type AnySluiceError,
 } from "./queue/errors.ts";
 
 export { Discard, RetryAfter } from "./queue/worker/outcome.ts";
@@ -108,23 +110,34 @@ export type { Bucket } from "./throttle/bucket.ts";
 
 export type { TryDecision, Decision, LimitDecision } from "./throttle/try/decision.ts";
 
+export type {
+  BucketEvents,
+  ChangeEvent,
+  CooldownEvent,
+  RefusedEvent,
+  SlowedEvent,
+} from "./throttle/bucket/bucket-events.ts";
+
 export type { BucketOptions } from "./throttle/bucket/bucket-options.ts";
 
 export type { Cost } from "./throttle/costs.ts";
 
 export type {
   DrawOptions,
+  RunOptions,
   TryOptions,
+  OnSlot,
+  SlotEvent,
   AdaptiveOptions,
   FetchOptions,
   RetryBy,
   RetryContext,
   ThrottledFetch,
-  Throttled,
   ThrottledOptions,
 } from "./throttle/call-options.ts";
 
 export { readAnswer } from "./throttle/feedback/read-answer.ts";
+export type { Throttle, Throttled } from "./throttle/wrap/throttled-types.ts";
 
 export type { OnStateLost, OnStoreDown } from "./throttle/outage/on-store-down.ts";
 

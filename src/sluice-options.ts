@@ -1,6 +1,6 @@
 import process from "node:process";
 import * as z from "zod";
-import { InvalidOptionError } from "./core/errors.ts";
+import { InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
 import type { Logger } from "./core/logger.ts";
 import { LONGEST_MS, NAME, readOptions, wholeNumber } from "./core/options.ts";
 import type { Schema } from "./queue/enqueue/data.ts";
@@ -13,10 +13,15 @@ import type { Bucket } from "./throttle/bucket.ts";
 
 export interface SluiceOptions {
   /**
-   * Where Redis is: a URL, ioredis options, or an ioredis client, which is copied. Defaults to `$REDIS_URL`;
-   * without that, buckets are in this process's memory, and a warning says so.
+   * Where Redis is: a URL, ioredis options, or an ioredis client, which is copied; or `"memory"`: buckets are in this
+   * process's memory, and pace its calls only. Defaults to `$REDIS_URL`; without that, to memory with a warning.
    */
   readonly redis?: RedisInput | undefined;
+  /**
+   * Whether a sluice that finds no Redis is a `RedisRequiredError`, rather than a sluice in memory: each replica would
+   * have the whole rate to itself. Defaults to true in production (`NODE_ENV=production`), else to false.
+   */
+  readonly requireRedis?: boolean | undefined;
   /**
    * The URLs of several independent Redis servers, instead of `redis`: each bucket and each queue is on one of
    * them, by its name. A server that is added or removed moves only its own part; one that is down stops only that.
@@ -39,9 +44,10 @@ const SLUICE_OPTIONS = z.strictObject({
   redis: z
     .custom<RedisInput>(isRedisInput, {
       error:
-        'give a URL such as "redis://127.0.0.1:6379", or options or a client of ioredis (not of node-redis)',
+        'give a URL such as "redis://127.0.0.1:6379", or options or a client of ioredis (not of node-redis), or "memory"',
     })
     .optional(),
+  requireRedis: z.boolean({ error: "give true or false" }).optional(),
   shards: z
     .array(SERVER, { error: 'give a list of URLs such as ["redis://127.0.0.1:6379"]' })
     .min(1, { error: "name at least one server" })
@@ -98,8 +104,37 @@ export function readSluiceOptions(given: unknown): SluiceOptions {
   throw new InvalidOptionError({ where, option: "shards", value: read.shards.length, remedy });
 }
 
+/**
+ * Where Redis is; undefined for a sluice in memory.
+ *
+ * @throws {@link RedisRequiredError} when none is named and one is required.
+ * @throws {@link InvalidOptionError} when no address can be read from `$REDIS_URL`.
+ */
+export function locateRedis(read: SluiceOptions): RedisInput | readonly string[] | undefined {
+  const { shards, redis, requireRedis } = read;
+  if (redis === MEMORY) {
+    if (requireRedis !== true) return undefined;
+    const remedy = 'redis is "memory": give an address as redis, or leave this out';
+    throw new InvalidOptionError({
+      where: "createSluice()",
+      option: "requireRedis",
+      value: requireRedis,
+      remedy,
+    });
+  }
+  const found = shards ?? redis ?? readRedisUrl();
+  const isProduction = process.env["NODE_ENV"] === "production";
+  if (found !== undefined || !(requireRedis ?? isProduction)) return found;
+  const why = requireRedis === true ? "with requireRedis" : "in production";
+  const otherwise = ` If this process is to pace its own calls only, pass { redis: "${MEMORY}" }.`;
+  throw new RedisRequiredError(`createSluice() ${why}`, otherwise);
+}
+
+/** Where buckets are that pace one process only. */
+const MEMORY = "memory";
+
 /** @throws {@link InvalidOptionError} when no address can be read from `$REDIS_URL`. */
-export function readRedisUrl(): string | undefined {
+function readRedisUrl(): string | undefined {
   const value = process.env["REDIS_URL"];
   if (value === undefined || value === "") return undefined;
   if (canRead(value)) return value;
@@ -136,6 +171,7 @@ function areApart(urls: readonly string[]): boolean {
 }
 
 function isRedisInput(value: unknown): boolean {
+  if (value === MEMORY) return true;
   if (typeof value === "string") return isAddress(value) && /^(rediss?|unix):/.test(value);
   return (
     isObject(value) &&

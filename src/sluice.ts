@@ -1,6 +1,7 @@
 import { assertSame, createBuckets, type Declaration } from "./buckets.ts";
 import { ClosedError, InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
 import { createEmitter, type Emitter, type SluiceEvents, type StoreEvent } from "./core/events.ts";
+import type { RateInput } from "./core/limits/rate.ts";
 import { readName } from "./core/options.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
 import type { ConnectQueue } from "./queue/bullmq/connection.ts";
@@ -10,9 +11,9 @@ import type { Handler } from "./queue/worker/context.ts";
 import { createWorker, type Worker } from "./queue/worker/worker.ts";
 import { createBackend } from "./redis/backend.ts";
 import {
+  locateRedis,
   processWarnings,
   readQueueOptions,
-  readRedisUrl,
   readSluiceOptions,
   type QueueOptions,
   type SluiceOptions,
@@ -29,7 +30,10 @@ export interface Sluice extends Emitter<SluiceEvents> {
    * @throws {@link InvalidOptionError} when name or options can never work, or this sluice made the bucket with others before.
    * @throws {@link ClosedError} when the sluice is closed.
    */
-  bucket(name: string, options: BucketOptions): Bucket;
+  bucket<const Rate extends RateInput = RateInput, const KeyRate extends RateInput = RateInput>(
+    name: string,
+    options: BucketOptions<Rate, KeyRate>,
+  ): Bucket;
   /**
    * The durable queue of this name, whose jobs leave through a bucket; the same object each time. Later calls name
    * the same bucket; the other options may be left out then. Functions and schemas have to be the same ones.
@@ -70,17 +74,18 @@ type AnyQueue = Pick<OwnedQueue<unknown>, "name" | "bucket" | "close">;
  * Opens a sluice; it connects when it is first needed.
  *
  * @throws {@link InvalidOptionError} when an option can never work.
+ * @throws {@link RedisRequiredError} when no Redis is named, in production or with `requireRedis`.
  */
 export function createSluice(options: SluiceOptions = {}): Sluice {
   const read = readSluiceOptions(options);
   const { prefix = "sluice", storeTimeoutMs: timeoutMs = 2_000, logger = processWarnings } = read;
-  const redis = read.shards ?? read.redis ?? readRedisUrl();
+  const redis = locateRedis(read);
   const emitter = createEmitter<SluiceEvents>("a sluice", ["store"], logger);
   const breaker = read.breaker ?? {};
   const common = { prefix, timeoutMs, breaker, logger, onChange: onStoreChange };
   const backend = redis === undefined ? undefined : createBackend({ redis, ...common });
   const store = backend?.store ?? createMemoryStore();
-  if (redis === undefined) {
+  if (redis === undefined && read.redis === undefined) {
     logger.warn({}, "No Redis was named; this sluice paces the calls of this process only.");
   }
 
@@ -128,12 +133,13 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   }
 
   return {
-    on: (event, listener) => emitter.on(event, listener),
+    on: (event, listener, listening) => emitter.on(event, listener, listening),
     off: (event, listener) => emitter.off(event, listener),
     bucket(name, given) {
       assertOpen();
       const where = `bucket(${JSON.stringify(readName("bucket()", "name", name))})`;
-      return buckets.open(where, name, given);
+      // Which rates are written out is only for the compiler.
+      return buckets.open(where, name, given as unknown as BucketOptions);
     },
     queue<Data, Result, Input>(
       name: string,

@@ -6,6 +6,7 @@ import {
   withoutSecrets,
   wordsOf,
 } from "./describe.ts";
+import { factInJson } from "./json.ts";
 
 /** Every `code` that an error of this package can carry; `docs/errors.md` explains each. */
 export type ErrorCode =
@@ -26,6 +27,13 @@ export type ErrorCode =
 /** Base of all errors of this package. Branch on `code`, never on `message`. */
 export abstract class SluiceError extends Error {
   abstract readonly code: ErrorCode;
+
+  /** What JSON holds of the error: its name, code, message and facts. A time without an end is `"forever"`. */
+  toJSON(): Record<string, unknown> {
+    const { name, code, message } = this;
+    const facts = Object.entries(this).map(([fact, value]) => [fact, factInJson(fact, value)]);
+    return { name, code, message, ...Object.fromEntries(facts) };
+  }
 }
 
 /** Thrown when an option can never work; nothing has changed and nothing was sent. */
@@ -71,7 +79,7 @@ export class CostTooLargeError extends SluiceError {
   /** The limit that can never give this much: `"90000/min tokens"`. */
   readonly limitedBy: string;
 
-  constructor(facts: Omit<CostTooLargeError, keyof Error | "code">) {
+  constructor(facts: Omit<CostTooLargeError, keyof SluiceError>) {
     super(
       `A call that costs ${facts.cost} (${facts.unit}) can never leave bucket "${facts.bucket}": ` +
         `its limit of ${facts.limitedBy} lets ${facts.maxCost} pass at once; ` +
@@ -183,13 +191,15 @@ export class StoreUnavailableError extends SluiceError {
   }
 }
 
-/** Thrown when a sluice without Redis is asked for something durable. */
+/** Thrown when a sluice without Redis is asked for something durable, or is opened where Redis is required. */
 export class RedisRequiredError extends SluiceError {
   override readonly name = "RedisRequiredError";
   readonly code = "ERR_REDIS_REQUIRED";
 
-  constructor(what: string) {
-    super(`${what} needs Redis; pass { redis: "redis://…" } to createSluice(), or set $REDIS_URL.`);
+  constructor(what: string, otherwise = "") {
+    super(
+      `${what} needs Redis; pass { redis: "redis://…" } to createSluice(), or set $REDIS_URL.${otherwise}`,
+    );
   }
 }
 

@@ -1,15 +1,28 @@
-import { reasonOf } from "./describe.ts";
+import * as z from "zod";
+import { isThenable, reasonOf } from "./describe.ts";
 import { InvalidOptionError } from "./errors.ts";
 import type { Logger } from "./logger.ts";
+import { readOptions } from "./options.ts";
+
+/** How a listener listens. */
+export interface ListenOptions {
+  /** Removes the listener once it is aborted. */
+  readonly signal?: AbortSignal | undefined;
+}
 
 /** Calls listeners on events, by the events' names. */
 export interface Emitter<Events> {
   /**
-   * Calls the listener on each event of this name. Errors of the listener go to the logger.
+   * Calls the listener on each event of this name; returns a function that removes it. Errors of the listener go to
+   * the logger.
    *
    * @throws {@link InvalidOptionError} when there is no such event, or the listener is not a function.
    */
-  on<Name extends keyof Events>(event: Name, listener: (event: Events[Name]) => unknown): void;
+  on<Name extends keyof Events>(
+    event: Name,
+    listener: (event: Events[Name]) => unknown,
+    options?: ListenOptions,
+  ): () => void;
   /** Removes the listener. */
   off<Name extends keyof Events>(event: Name, listener: (event: Events[Name]) => unknown): void;
 }
@@ -20,9 +33,32 @@ export interface OwnedEmitter<Events> extends Emitter<Events> {
   hasListener(name: keyof Events): boolean;
 }
 
+type Listener<Event> = (event: Event) => unknown;
+
+/** For each listener, what ends its listening to its signal. */
 type Listeners<Events> = {
-  [Name in keyof Events]?: Set<(event: Events[Name]) => unknown>;
+  [Name in keyof Events]?: Map<Listener<Events[Name]>, () => void>;
 };
+
+const LISTEN_OPTIONS = z.strictObject({
+  signal: z.instanceof(AbortSignal, { error: "give an AbortSignal" }).optional(),
+});
+
+const stopsOf = new WeakMap<AbortSignal, Set<() => void>>();
+
+/** Calls back when a signal is aborted; returns a function that ends it. Node warns of more than ten listeners of one signal. */
+function whenAborted(signal: AbortSignal, stop: () => void): () => void {
+  const stops = stopsOf.get(signal) ?? new Set();
+  if (!stopsOf.has(signal)) {
+    stopsOf.set(signal, stops);
+    const stopAll = (): void => {
+      for (const each of stops) each();
+    };
+    signal.addEventListener("abort", stopAll, { once: true });
+  }
+  stops.add(stop);
+  return () => stops.delete(stop);
+}
 
 /** An emitter of these events and no others. `owner` names it in the errors of listeners: `'queue "mail"'`. */
 export function createEmitter<Events>(
@@ -45,8 +81,14 @@ export function createEmitter<Events>(
     throw new InvalidOptionError({ where, option: "event", value: event, remedy });
   }
 
+  function remove<Name extends keyof Events>(event: Name, listener: Listener<Events[Name]>): void {
+    const stopSignal = listeners[event]?.get(listener);
+    listeners[event]?.delete(listener);
+    stopSignal?.();
+  }
+
   return {
-    on(event, listener) {
+    on(event, listener, options = {}) {
       assertKnown("on()", event);
       if (typeof listener !== "function") {
         const remedy = "give the function to call on each event";
@@ -57,17 +99,24 @@ export function createEmitter<Events>(
           remedy,
         });
       }
-      (listeners[event] ??= new Set()).add(listener);
+      const { signal } = readOptions("on()", LISTEN_OPTIONS, options);
+      const stop = (): void => remove(event, listener);
+      if (signal?.aborted === true) return stop;
+      const ofEvent = (listeners[event] ??= new Map());
+      ofEvent.get(listener)?.();
+      ofEvent.set(listener, signal === undefined ? () => {} : whenAborted(signal, stop));
+      return stop;
     },
     off(event, listener) {
       assertKnown("off()", event);
-      listeners[event]?.delete(listener);
+      remove(event, listener);
     },
     emit(name, event) {
-      for (const listener of listeners[name] ?? []) {
+      for (const listener of listeners[name]?.keys() ?? []) {
         try {
+          const result = listener(event);
           // An async listener may reject later.
-          Promise.resolve(listener(event)).catch((error) => report(name, error));
+          if (isThenable(result)) result.then(undefined, (error: unknown) => report(name, error));
         } catch (error) {
           report(name, error);
         }

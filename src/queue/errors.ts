@@ -1,7 +1,17 @@
-import { SluiceError } from "../core/errors.ts";
+import {
+  SluiceError as BaseError,
+  type ClosedError,
+  type CostTooLargeError,
+  type InvalidOptionError,
+  type LeaseLostError,
+  type LineFullError,
+  type RedisRequiredError,
+  type StoreUnavailableError,
+  type WaitTooLongError,
+} from "../core/errors.ts";
 
 /** The reason of the signal, and of the failed attempt, when a job's handler took longer than its worker's `timeoutMs`. */
-export class HandlerTimeoutError extends SluiceError {
+export class HandlerTimeoutError extends BaseError {
   override readonly name = "HandlerTimeoutError";
   readonly code = "ERR_HANDLER_TIMEOUT";
   readonly timeoutMs: number;
@@ -15,7 +25,7 @@ export class HandlerTimeoutError extends SluiceError {
 }
 
 /** The reason of the handler's signal when its worker may not go on with the job: another worker may run it. */
-export class JobLostError extends SluiceError {
+export class JobLostError extends BaseError {
   override readonly name = "JobLostError";
   readonly code = "ERR_JOB_LOST";
   readonly jobId: string;
@@ -27,7 +37,7 @@ export class JobLostError extends SluiceError {
 }
 
 /** What `finished()` rejects with when the job has failed and will not be tried again. */
-export class JobFailedError extends SluiceError {
+export class JobFailedError extends BaseError {
   override readonly name = "JobFailedError";
   readonly code = "ERR_JOB_FAILED";
   readonly jobId: string;
@@ -42,7 +52,7 @@ export class JobFailedError extends SluiceError {
 }
 
 /** What `finished()` rejects with when the job was removed, or is done and no longer kept. */
-export class JobMissingError extends SluiceError {
+export class JobMissingError extends BaseError {
   override readonly name = "JobMissingError";
   readonly code = "ERR_JOB_MISSING";
   readonly jobId: string;
@@ -54,7 +64,7 @@ export class JobMissingError extends SluiceError {
 }
 
 /** What `finished()` rejects with when the job has not ended within `timeoutMs`; the job goes on. */
-export class JobUnfinishedError extends SluiceError {
+export class JobUnfinishedError extends BaseError {
   override readonly name = "JobUnfinishedError";
   readonly code = "ERR_JOB_UNFINISHED";
   readonly jobId: string;
@@ -63,4 +73,35 @@ export class JobUnfinishedError extends SluiceError {
     super(`Job ${jobId} has not ended within ${timeoutMs} ms; it goes on. Wait longer, or listen.`);
     this.jobId = jobId;
   }
+}
+
+/** Every error of this package; its `code` says which, and so which facts it has. */
+export type AnySluiceError =
+  | ClosedError
+  | CostTooLargeError
+  | HandlerTimeoutError
+  | InvalidOptionError
+  | JobFailedError
+  | JobLostError
+  | JobMissingError
+  | JobUnfinishedError
+  | LeaseLostError
+  | LineFullError
+  | RedisRequiredError
+  | StoreUnavailableError
+  | WaitTooLongError;
+
+interface SluiceErrorClass {
+  readonly name: string;
+  readonly prototype: AnySluiceError;
+  [Symbol.hasInstance](thrown: unknown): thrown is AnySluiceError;
+}
+
+/** The base class of all errors. What is an instance of it has the facts of its `code`. */
+export const SluiceError: SluiceErrorClass = BaseError as unknown as SluiceErrorClass;
+export type SluiceError = AnySluiceError;
+
+/** Whether anything that was thrown is an error of this package. TypeScript then knows its facts by its `code`. */
+export function isSluiceError(thrown: unknown): thrown is AnySluiceError {
+  return thrown instanceof BaseError;
 }

@@ -14,8 +14,17 @@ import { COST } from "../throttle/call-options.ts";
 import type { Cost } from "../throttle/costs.ts";
 import { isCron } from "./bullmq/cron.ts";
 
-/** How one job is queued. */
-export interface EnqueueOptions {
+/** How one job is queued. A recurring one, with `every` or `cron`, needs a `dedupeId`. */
+export type EnqueueOptions =
+  | (JobOptions & {
+      readonly every?: undefined;
+      readonly cron?: undefined;
+      readonly timeZone?: undefined;
+    })
+  | (JobOptions & { readonly dedupeId: string });
+
+/** All options of a job, whichever need one another. */
+interface JobOptions {
   /** The tenant, account or endpoint that the job is for. */
   readonly key?: string | undefined;
   /** What each attempt takes of the bucket: a number of calls, or by unit, `{ tokens: 800 }`. Defaults to 1 call. */
@@ -122,7 +131,7 @@ const RULES: readonly {
 
 /** @throws {@link InvalidOptionError} when an option, or two together, can never work. */
 export function readEnqueueOptions(where: string, given: unknown): EnqueueOptions {
-  const read: EnqueueOptions = readOptions(where, ENQUEUE_OPTIONS, given);
+  const read = readOptions(where, ENQUEUE_OPTIONS, given) as EnqueueOptions;
   const broken = RULES.find(({ isBroken }) => isBroken(read));
   if (broken === undefined) return read;
   const { option, remedy } = broken;

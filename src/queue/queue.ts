@@ -119,7 +119,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     ...control,
     ...createDeadLetters<Data>(access, waits.end),
     forecast: forecasts.forecast,
-    on: (event, listener) => events.on(event, listener),
+    on: (event, listener, listening) => events.on(event, listener, listening),
     off: (event, listener) => events.off(event, listener),
     async close() {
       waits.close();

@@ -8,6 +8,7 @@ import type { Store } from "../core/store.ts";
 import type { BreakerOptions } from "./breaker.ts";
 import { createRedisStore } from "./bucket-store.ts";
 import { connect, isCluster, type ConnectionUse, type RedisInput } from "./connection.ts";
+import { createEvictionWarning } from "./eviction.ts";
 import { retryScripts } from "./ioredis/for-bullmq.ts";
 import { restWhile } from "./ioredis/silent-servers.ts";
 import { untilReady } from "./ioredis/readiness.ts";
@@ -41,17 +42,28 @@ export interface Backend {
 
 export function createBackend(options: BackendOptions): Backend {
   const { redis, prefix } = options;
+  const warnOfEviction = createEvictionWarning(options.logger);
+  const open = (server: RedisInput, use: ConnectionUse): Redis | Cluster => {
+    const client = connect(server, use);
+    warnOfEviction(client);
+    return client;
+  };
   const storeAt = (server: RedisInput): Store =>
     createRedisStore({
       ...options,
-      redis: connect(server, "store"),
+      redis: open(server, "store"),
       connectSubscriber: () => connect(server, "subscriber"),
     });
+  const connectForQueue = (
+    server: RedisInput,
+    use: ConnectionUse,
+  ): QueueConnection<Redis | Cluster> =>
+    forQueue(use === "subscriber" ? connect(server, use) : open(server, use), prefix);
   if (!isList(redis)) {
     return {
       store: storeAt(redis),
       isCluster: isCluster(redis),
-      connectQueue: (_queue, use) => connectForQueue(redis, use, prefix),
+      connectQueue: (_queue, use) => connectForQueue(redis, use),
     };
   }
   const stores = new Map(redis.map((url) => [url, storeAt(url)]));
@@ -59,7 +71,7 @@ export function createBackend(options: BackendOptions): Backend {
   return {
     store: combineStores([...stores.values()], (bucket) => stores.get(urlOf(bucket))!),
     isCluster: false,
-    connectQueue: (queue, use) => connectForQueue(urlOf(queue), use, prefix),
+    connectQueue: (queue, use) => connectForQueue(urlOf(queue), use),
   };
 }
 
@@ -70,12 +82,7 @@ function isList(redis: BackendOptions["redis"]): redis is readonly string[] {
 /** A worker at rest fetches every 5 s, and the answers show that Redis is there. */
 const PING_AT_REST_MS = 6_000;
 
-function connectForQueue(
-  server: RedisInput,
-  use: ConnectionUse,
-  prefix: string,
-): QueueConnection<Redis | Cluster> {
-  const client = connect(server, use);
+function forQueue(client: Redis | Cluster, prefix: string): QueueConnection<Redis | Cluster> {
   retryScripts(client);
   return {
     client,

@@ -245,7 +245,7 @@ function nodeName({ options: { host, port } }: Redis): string {
   return `${host}:${port}`;
 }
 
-function nameOf({ options }: Redis): string {
+export function nameOf({ options }: Redis): string {
   const { host = "localhost", port = 6379, path, db = 0, sentinels, name } = options;
   const database = db === 0 ? "" : `/${db}`;
   if (sentinels !== undefined && sentinels !== null) return `${name ?? "sentinel"}${database}`;

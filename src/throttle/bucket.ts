@@ -1,17 +1,21 @@
 import type { ReadFeedback } from "../core/answer.ts";
 import type { ClosedError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
+import type { Emitter } from "../core/events.ts";
+import type { RateInput } from "../core/limits/rate.ts";
 import type { Policy, PolicyOptions } from "../core/policy/policy.ts";
 import type { News } from "../core/store.ts";
+import type { BucketEvents } from "./bucket/bucket-events.ts";
 import type { BucketState, InForce, KeyOptions, PauseOptions } from "./bucket/live-control.ts";
 import type {
   DrawOptions,
+  ObservedDrawOptions,
+  RunOptions,
   SettleBy,
-  Throttled,
   ThrottledFetch,
-  ThrottledOptions,
   TryOptions,
 } from "./call-options.ts";
+import type { Throttle } from "./wrap/throttled-types.ts";
 import type { Cost } from "./costs.ts";
 import type { ReportedOutcome } from "./feedback/feedback.ts";
 import type { JobSlot } from "./slot/job-slot.ts";
@@ -20,8 +24,11 @@ import type { TryDecision } from "./try/decision.ts";
 import type { WaitRegistry } from "./waiting/wait.ts";
 import type { NoRoomYet, WaitOptions } from "./waiting/waiting-call.ts";
 
-/** A named source of slots for calls, shared by all replicas. */
-export interface Bucket {
+/**
+ * A named source of slots for calls, shared by all replicas. Its events are those of this process's calls, except
+ * `"change"`, which is of all replicas; they hold nothing up, and cost nothing while nobody listens.
+ */
+export interface Bucket extends Emitter<BucketEvents> {
   readonly name: string;
   /** How many callers wait in this process. */
   readonly waiting: number;
@@ -48,10 +55,12 @@ export interface Bucket {
    * Wraps a function: same `this`, arguments and result, but each call waits for its slot.
    * Rejects with what the function throws, and with all that {@link Bucket.draw} throws.
    */
-  throttled<F extends (...args: never[]) => unknown>(
-    fn: F,
-    options?: ThrottledOptions<F>,
-  ): Throttled<F>;
+  readonly throttled: Throttle;
+  /**
+   * Makes one call in its slot, without wrapping: waits, runs the function, and resolves with its result.
+   * Rejects with what the function throws, and with all that {@link Bucket.draw} throws.
+   */
+  run<Result>(fn: () => Result, options?: RunOptions<Result>): Promise<Awaited<Result>>;
   /** A `fetch` that waits for its slots, heeds refusals, and sends a refused request again when the bucket lets it. */
   readonly fetch: ThrottledFetch;
   /**
@@ -62,7 +71,9 @@ export interface Bucket {
    * @throws {@link StoreUnavailableError} when Redis gave no answer in time; so do the others below.
    * @throws {@link ClosedError} when the sluice is closed; so do the others below.
    */
-  configure(policy: PolicyOptions | "code"): Promise<void>;
+  configure<const Rate extends RateInput = RateInput, const KeyRate extends RateInput = RateInput>(
+    policy: PolicyOptions<Rate, KeyRate> | "code",
+  ): Promise<void>;
   /**
    * Starts no call of any replica for a time, or until {@link Bucket.resume}; with a key, none of that key.
    *
@@ -82,9 +93,9 @@ export interface OwnedBucket extends Bucket {
   /** Whether the application itself calls through this bucket, and not only its workers. */
   readonly isCalledByHand: boolean;
   /** {@link Bucket.draw} with options that have been read already. May also throw, instead of rejecting. */
-  drawByHand(options: DrawOptions): Promise<Slot>;
+  drawByHand(options: ObservedDrawOptions): Promise<Slot>;
   /** The same for the first call of a job's handler: it leaves on the slot of its job. */
-  drawOnJobSlot(options: DrawOptions, hand: JobSlot): Promise<Slot>;
+  drawOnJobSlot(options: ObservedDrawOptions, hand: JobSlot): Promise<Slot>;
   /**
    * Draws with options that have been read already, for a worker. `waits` lists the wait until it is over, so that a
    * worker can end it: a signal for each job would cost more than the draw.

@@ -37,8 +37,28 @@ export interface DrawOptions {
 /** What `tryDraw` takes: it never waits. */
 export type TryOptions = Pick<DrawOptions, "key" | "cost">;
 
+/** A call has got its slot. */
+export interface SlotEvent {
+  readonly key: string | undefined;
+  readonly priority: Priority;
+  /** How long the call waited for its slot, in ms: `37.2`. */
+  readonly waitedMs: number;
+  /** The slot on the Redis clock, in ms since 1970: `1790000000123.456`. */
+  readonly atMs: number;
+  /** The limit that the call waited for: `"100/s"`. Undefined if it went within a millisecond. */
+  readonly limitedBy: string | undefined;
+}
+
+/** Called with the slot of each call, just before the call starts. What it throws is logged. */
+export type OnSlot = (slot: SlotEvent) => unknown;
+
+/** What a draw takes besides, for whoever wraps it. */
+export interface ObservedDrawOptions extends DrawOptions {
+  readonly onSlot?: OnSlot | undefined;
+}
+
 /** How the calls of a wrapped function draw: key and cost may be functions of the arguments. */
-export interface CallOptions<Args extends never[] = never[], Result = never> extends Omit<
+export interface CallOptions<Args extends unknown[] = never[], Result = never> extends Omit<
   DrawOptions,
   "key" | "cost"
 > {
@@ -50,7 +70,21 @@ export interface CallOptions<Args extends never[] = never[], Result = never> ext
   readonly feedback?: ReadFeedback | undefined;
   /** How many calls may wait for their slot or run at once in this process. Defaults to no bound. */
   readonly concurrency?: number | undefined;
+  /** Called with the slot of each call, just before the call starts: how long it waited, and for which limit. */
+  readonly onSlot?: OnSlot | undefined;
 }
+
+/** How one call draws, and what is read from its result. */
+export type RunOptions<Result = never> = DrawOptions &
+  Pick<CallOptions<[], ResultOf<Result>>, "settle" | "feedback" | "onSlot">;
+
+/** What a call comes to: of a generator, what it returns at its end. */
+export type ResultOf<Returned> =
+  Awaited<Returned> extends
+    | Generator<unknown, infer End, never>
+    | AsyncGenerator<unknown, infer End, never>
+    ? End
+    : Awaited<Returned>;
 
 /** The options of one call: `key` and `cost` are what their functions answered, all else is as it was given. */
 export type OptionsOfCall<Given> = Omit<Given, "key" | "cost"> & TryOptions;
@@ -116,16 +150,8 @@ export type AnyFunction = (...args: never[]) => unknown;
 /** How the calls of one wrapped function draw; key and cost may depend on the arguments. */
 export type ThrottledOptions<F extends AnyFunction> = CallOptions<
   Parameters<F>,
-  Awaited<ReturnType<F>>
+  ResultOf<ReturnType<F>>
 >;
-
-/** The same function, but each call waits for its slot; a plain result becomes a promise. */
-export type Throttled<F extends AnyFunction> = (F extends (...args: never[]) => Promise<unknown>
-  ? F
-  : (this: ThisParameterType<F>, ...args: Parameters<F>) => Promise<Awaited<ReturnType<F>>>) & {
-  /** The same function with other options for the calls made through it. */
-  with(options: DrawOptions): Throttled<F>;
-};
 
 export type FetchFunction = typeof globalThis.fetch;
 
@@ -252,7 +278,10 @@ const THROTTLED_OPTIONS = z.strictObject({
   settle: z.custom<SettleBy<unknown>>(isFunction, A_FUNCTION).optional(),
   feedback: FEEDBACK.optional(),
   concurrency: wholeNumber(1, 1_000_000, "calls").optional(),
+  onSlot: z.custom<OnSlot>(isFunction, A_FUNCTION).optional(),
 });
+const { settle, feedback, onSlot } = THROTTLED_OPTIONS.shape;
+const RUN_OPTIONS = z.strictObject({ ...DRAW_SHAPE, settle, feedback, onSlot });
 
 const FETCH_OPTIONS = THROTTLED_OPTIONS.omit({ concurrency: true }).extend({
   tries: wholeNumber(1, 100, "tries").optional(),
@@ -282,6 +311,11 @@ export function readTryOptions(where: string, given: unknown): TryOptions {
 /** What `throttled` takes. */
 export function readCallOptions(where: string, given: unknown): CallOptions {
   return readOptions(where, THROTTLED_OPTIONS, given);
+}
+
+/** What `run` takes. */
+export function readRunOptions(where: string, given: unknown): OptionsOfCall<CallOptions> {
+  return readOptions(where, RUN_OPTIONS, given);
 }
 
 /** What `.with` of a throttled function takes: it replaces what was given before, except where it is undefined. */

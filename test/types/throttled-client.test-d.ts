@@ -42,6 +42,56 @@ describe("the types of a throttled client", () => {
     throttledClient(new Api(), bucket, { key: (amount: number) => amount });
   });
 
+  it("take the paths of methods, and no others", () => {
+    interface Client {
+      readonly charges: {
+        create(amount: number): Promise<string>;
+        readonly limits: { readonly daily: number; check?(): boolean };
+        readonly name: string;
+      };
+      readonly refunds: { create(): void; list(): void };
+      readonly byName: Readonly<Record<string, () => void>>;
+      ping(): void;
+    }
+    const client = {} as Client;
+    const untyped = {} as { readonly api: ReturnType<typeof JSON.parse> };
+    const path = "charges.create" as string;
+    const paths = ["charges.create", "ping"];
+
+    const paced = throttledClient(client, bucket, {
+      methods: [
+        "charges.create",
+        "charges.*",
+        "*.create",
+        "*.list",
+        "*",
+        "charges.limits.check",
+        "ping",
+        "byName.each",
+      ],
+    });
+    throttledClient(client, bucket, { methods: [path, "ping"] });
+    throttledClient(untyped, bucket, { methods: ["api.any.path", "api", "*.any"] });
+    throttledClient(client, bucket, { methods: paths });
+    throttledClient(client as unknown as Record<string, unknown>, bucket, { methods: ["a.b"] });
+
+    expectTypeOf(paced).toEqualTypeOf<Client>();
+    // @ts-expect-error: there is no such method
+    throttledClient(client, bucket, { methods: ["charges.creat"] });
+    // @ts-expect-error: there is nothing of this name
+    throttledClient(client, bucket, { methods: ["charge.create"] });
+    // @ts-expect-error: it holds methods, and is none
+    throttledClient(client, bucket, { methods: ["charges"] });
+    // @ts-expect-error: no method, but a string
+    throttledClient(client, bucket, { methods: ["charges.name"] });
+    // @ts-expect-error: nothing has such a method
+    throttledClient(client, bucket, { methods: ["charges.*.remove"] });
+    // @ts-expect-error: one of them is wrong
+    throttledClient(client, bucket, { methods: ["charges.create", "ping.pong"] });
+    // @ts-expect-error: a path has no empty names
+    throttledClient(client, bucket, { methods: ["charges."] });
+  });
+
   it("want an object and a bucket", () => {
     // @ts-expect-error: a string has no methods to pace
     throttledClient("stripe", bucket);

@@ -1,6 +1,6 @@
 import { InvalidOptionError } from "../errors.ts";
 
-/** How fast calls may leave: `"100/s"`, `"60/min"`, `"5000/h"`, `"1/2s"`, or the same as an object. */
+/** How fast calls may leave: `"100/s"`, `"60/minute"`, `"5000/h"`, `"1/2s"`, or the same as an object. */
 export type RateInput = string | { readonly calls: number; readonly per: string };
 
 /** A rate in whole numbers, in lowest terms: `"5000/h"` is 1 call per 720,000 µs. */
@@ -9,20 +9,36 @@ export interface Rate {
   readonly periodUs: number;
 }
 
-const UNIT_US: Readonly<Record<string, number>> = {
+/** The units of time as they may be written; `readable-rate.ts` has the same for the compiler. */
+const UNIT_US = {
   ms: 1_000,
+  millisecond: 1_000,
+  milliseconds: 1_000,
   s: 1_000_000,
   sec: 1_000_000,
+  second: 1_000_000,
+  seconds: 1_000_000,
   m: 60_000_000,
   min: 60_000_000,
+  minute: 60_000_000,
+  minutes: 60_000_000,
   h: 3_600_000_000,
+  hour: 3_600_000_000,
+  hours: 3_600_000_000,
   d: 86_400_000_000,
-};
-const PERIOD = /^(\d{1,9})? ?(ms|sec|s|min|m|h|d)$/;
+  day: 86_400_000_000,
+  days: 86_400_000_000,
+} as const;
+
+/** A unit of time as it may be written: `"s"`, `"second"`. */
+export type TimeUnit = keyof typeof UNIT_US;
+
+const PERIOD = new RegExp(`^(\\d{1,9})? ?(${Object.keys(UNIT_US).join("|")})$`);
 const RATE = /^(\d{1,10}) ?\/ ?(.+)$/;
 const MAX_COUNT = 1_000_000_000;
-const REMEDY =
-  'write whole calls per time, from 1 to 1,000,000,000, such as "100/s", "60/min", "5000/h", "1/2s" or { calls: 100, per: "1s" }; units are ms, s, sec, m, min, h and d';
+/** How an error lists the units. */
+const UNITS = "units are ms, s, min, h and d, or whole words such as second and hours";
+const REMEDY = `write whole calls per time, from 1 to 1,000,000,000, such as "100/s", "60/minute", "5000/h", "1/2s" or { calls: 100, per: "1s" }; ${UNITS}`;
 
 /**
  * Reads a rate.
@@ -48,14 +64,14 @@ export function parseRate(where: string, input: RateInput | undefined, option = 
 export function parsePeriod(where: string, option: string, input: unknown): number {
   const periodUs = typeof input === "string" ? parsePeriodUs(input) : undefined;
   if (periodUs !== undefined) return periodUs;
-  const remedy = 'write a time up to 366 days, such as "500ms", "1s", "5min", "1h" or "1d"';
+  const remedy = `write a time up to 366 days, such as "500ms", "1s", "5 minutes", "1h" or "1d"; ${UNITS}`;
   throw new InvalidOptionError({ where, option, value: input, remedy });
 }
 
 /** A time as a person would write it: `"1s"`, `"5min"`. */
 export function formatPeriod(periodUs: number): string {
   for (const unit of ["d", "h", "min", "s", "ms"] as const) {
-    const count = periodUs / UNIT_US[unit]!;
+    const count = periodUs / UNIT_US[unit];
     if (Number.isInteger(count)) return `${count}${unit}`;
   }
   return `${periodUs / 1_000}ms`;
@@ -64,7 +80,7 @@ export function formatPeriod(periodUs: number): string {
 /** The rate as a person would write it: `"100/s"`, `"1/2s"`. */
 export function formatRate({ count, periodUs }: Rate): string {
   for (const unit of ["s", "min", "h", "d"] as const) {
-    const calls = (count * UNIT_US[unit]!) / periodUs;
+    const calls = (count * UNIT_US[unit]) / periodUs;
     if (Number.isSafeInteger(calls)) return `${calls}/${unit}`;
   }
   return periodUs % 1_000_000 === 0
@@ -80,8 +96,8 @@ function split(text: string): readonly [number | undefined, string | undefined] 
 function parsePeriodUs(text: string): number | undefined {
   const match = PERIOD.exec(text.trim());
   if (match === null) return undefined;
-  const periodUs = Number(match[1] ?? 1) * UNIT_US[match[2]!]!;
-  return periodUs >= 1 && periodUs <= 366 * UNIT_US["d"]! ? periodUs : undefined;
+  const periodUs = Number(match[1] ?? 1) * UNIT_US[match[2] as TimeUnit];
+  return periodUs >= 1 && periodUs <= 366 * UNIT_US.d ? periodUs : undefined;
 }
 
 /** Refuses other fields in a rate, such as a burst; they would have no effect. */

@@ -39,7 +39,7 @@ export function countSameKindBefore(limits: readonly Limit[], index: number): nu
 /** A limit as errors, headers and `peek` write it: `"100/s"`, `"90000/min tokens"`, `"25 at once"`. */
 export function formatLimit(limit: Limit): string {
   const unit = limit.unit === "calls" ? "" : ` ${limit.unit}`;
-  return `${ruleOf(limit.kind).format(limit)}${unit}`;
+  return `${limit.label ?? ruleOf(limit.kind).format(limit)}${unit}`;
 }
 
 /** The error for a call that costs more than this limit could ever give at once. */

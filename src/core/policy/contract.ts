@@ -1,8 +1,9 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../errors.ts";
-import { parsePeriod } from "../limits/rate.ts";
+import { formatPeriod, parsePeriod } from "../limits/rate.ts";
+import type { ReadableTime } from "../limits/readable-rate.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../options.ts";
-import { rateLimit } from "./limit-makers.ts";
+import { labelRate, rateLimit } from "./limit-makers.ts";
 
 /** How a downstream counts calls. */
 export interface ContractOptions {
@@ -22,7 +23,7 @@ export interface ContractOptions {
   readonly burst?: number | undefined;
 }
 
-/** The fastest bucket that keeps a contract. */
+/** The fastest bucket that keeps a contract. `peek` and errors show it by its terms: `"contract of 100 per 1s"`. */
 export interface Contract {
   /** `{ calls: 100, per: "1050ms" }` for 100 calls in any second that arrive up to 50 ms late. */
   readonly rate: { readonly calls: number; readonly per: string };
@@ -51,7 +52,11 @@ const MAX = z.strictObject({ max: wholeNumber(1, MAX_CALLS, "calls") });
  *
  * @throws {@link InvalidOptionError} when an argument can never work.
  */
-export function contract(max: number, per: string, options: ContractOptions = {}): Contract {
+export function contract<const Per extends string>(
+  max: number,
+  per: Per & ReadableTime<Per>,
+  options: ContractOptions = {},
+): Contract {
   const where = "contract()";
   readOptions(where, MAX, { max });
   const windowMs = parsePeriod(where, "per", per) / 1_000;
@@ -65,6 +70,7 @@ export function contract(max: number, per: string, options: ContractOptions = {}
   const rate = Object.freeze({ calls, per: formatTime(lateMs) });
   // Refuses here what no bucket could hold.
   rateLimit(where, rate, burst);
+  labelRate(rate, burst, describeTerms(max, windowMs, burst));
   const chosen = { rate, burst };
   // Not enumerable, so that the result can be used as a policy.
   Object.defineProperty(chosen, "describes", { value: describeRate(calls / lateMs, burst) });
@@ -82,6 +88,12 @@ function optionsUpTo(max: number) {
 /** Above 11 days in seconds, rounded up: slower by less than one millionth. */
 function formatTime(timeMs: number): string {
   return timeMs <= MOST_MS ? `${timeMs}ms` : `${Math.ceil(timeMs / 1_000)}s`;
+}
+
+/** The terms as `peek` and errors show them: `"contract of 100 per 1s"`. */
+function describeTerms(max: number, windowMs: number, burst: number): string {
+  const terms = `contract of ${max} per ${formatPeriod(windowMs * 1_000)}`;
+  return burst === 1 ? terms : `${terms} with a burst of ${burst}`;
 }
 
 function describeRate(callsPerMs: number, burst: number): string {

@@ -2,6 +2,7 @@ import * as z from "zod";
 import { InvalidOptionError } from "../errors.ts";
 import { isAlign, readAlign, type Align } from "../limits/calendar-days.ts";
 import { parsePeriod, parseRate, type RateInput } from "../limits/rate.ts";
+import type { Readable, ReadableTime } from "../limits/readable-rate.ts";
 import { ruleOf, RULES } from "../limits/registry.ts";
 import type { Limit } from "../limits/rule.ts";
 import { LONGEST_MS, readOptions, UNIT, wholeNumber } from "../options.ts";
@@ -37,8 +38,8 @@ const CONCURRENCY = z.strictObject({
  *
  * @throws {@link InvalidOptionError} when rate, burst or unit can never work.
  */
-export function leakyBucket(
-  rate: RateInput,
+export function leakyBucket<const Rate extends RateInput>(
+  rate: Readable<Rate>,
   options: {
     /** Units that may leave at once after an idle time, and the most that one call may cost. Defaults to 1: always evenly spaced. */
     readonly burst?: number | undefined;
@@ -52,7 +53,21 @@ export function leakyBucket(
 
 /** The limit that `rate` and `burst` of a policy are short for. */
 export function rateLimit(where: string, rate: RateInput | undefined, burst = 1): Limit {
-  return paced("leaky-bucket", { where, rate, burst, unit: "calls" });
+  const limit = paced("leaky-bucket", { where, rate, burst, unit: "calls" });
+  const named = typeof rate === "object" ? labels.get(rate) : undefined;
+  // With another burst it is no longer what the label says.
+  return named?.burst === burst ? Object.freeze({ ...limit, label: named.label }) : limit;
+}
+
+/** Rates that were computed, and what users read in place of them. Not a field: a rate has only calls and per. */
+const labels = new WeakMap<
+  RateInput & object,
+  { readonly burst: number; readonly label: string }
+>();
+
+/** Shows a rate, as long as it has this burst, by the terms that it was computed from. */
+export function labelRate(rate: RateInput & object, burst: number, label: string): void {
+  labels.set(rate, { burst, label });
 }
 
 /**
@@ -60,11 +75,11 @@ export function rateLimit(where: string, rate: RateInput | undefined, burst = 1)
  *
  * @throws {@link InvalidOptionError} when an option can never work.
  */
-export function tokenBucket(options: {
+export function tokenBucket<const Refill extends RateInput>(options: {
   /** The most that may leave at once. */
   readonly capacity: number;
   /** How fast it fills: `"2/s"`. */
-  readonly refill: RateInput;
+  readonly refill: Readable<Refill>;
   /** What it counts. Defaults to `"calls"`. */
   readonly unit?: string | undefined;
 }): Limit {
@@ -80,7 +95,11 @@ export function tokenBucket(options: {
  *
  * @throws {@link InvalidOptionError} when an argument can never work.
  */
-export function slidingLog(max: number, per: string, options: UnitOption = {}): Limit {
+export function slidingLog<const Per extends string>(
+  max: number,
+  per: Per & ReadableTime<Per>,
+  options: UnitOption = {},
+): Limit {
   return windowed("sliding-log", "slidingLog()", { max, per, most: 1_000_000, options });
 }
 
@@ -90,7 +109,11 @@ export function slidingLog(max: number, per: string, options: UnitOption = {}): 
  *
  * @throws {@link InvalidOptionError} when an argument can never work.
  */
-export function slidingWindow(max: number, per: string, options: UnitOption = {}): Limit {
+export function slidingWindow<const Per extends string>(
+  max: number,
+  per: Per & ReadableTime<Per>,
+  options: UnitOption = {},
+): Limit {
   return windowed("sliding-window", "slidingWindow()", { max, per, most: MOST, options });
 }
 
@@ -99,9 +122,9 @@ export function slidingWindow(max: number, per: string, options: UnitOption = {}
  *
  * @throws {@link InvalidOptionError} when an argument can never work.
  */
-export function fixedWindow(
+export function fixedWindow<const Per extends string>(
   max: number,
-  per: string,
+  per: Per & ReadableTime<Per>,
   options: UnitOption & {
     /** Where windows begin: at multiples of `per` since 1970 (UTC), or each day at a local time. Defaults to `"epoch"`. */
     readonly align?: "epoch" | Align | undefined;
@@ -194,24 +217,31 @@ function assertWhole(where: string, option: string, value: unknown, most: number
   throw new InvalidOptionError({ where, option, value, remedy });
 }
 
-const NAMES = new Set(["kind", "unit", "count", "periodUs", "capacity", "align"]);
+const NAMES = new Set(["kind", "unit", "count", "periodUs", "capacity", "align", "label"]);
+const LONGEST_LABEL = 100;
 
 /** Whether a value is a limit that one of these functions could have made. Limits of other replicas come through Redis. */
 export function isLimit(value: unknown): boolean {
   if (typeof value !== "object" || value === null) return false;
-  const { kind, unit, count, periodUs, capacity, align } = value as Partial<Limit>;
+  const { kind, unit, count, periodUs, capacity, align, label } = value as Partial<Limit>;
   const numbers = [count, periodUs, capacity];
   const areWhole = numbers.every((each) => Number.isSafeInteger(each) && each! > 0);
   const isKnown = RULES.has(kind as string) && UNIT.safeParse(unit).success;
   if (!isKnown || !areWhole || (align !== undefined && !isAlign(align))) return false;
   if (!Object.keys(value).every((name) => NAMES.has(name))) return false;
+  if (label !== undefined && !isLabel(label)) return false;
   return capacity! <= mostOf({ kind: kind!, count: count!, periodUs: periodUs! });
 }
 
+/** Logs and headers show labels, and those of other replicas come through Redis. */
+function isLabel(label: unknown): boolean {
+  return typeof label === "string" && label.length <= LONGEST_LABEL && /^[\w .]+$/.test(label);
+}
+
 /** The limits of a bucket, or of one key. */
-export interface LimitsOptions {
+export interface LimitsOptions<Rate extends RateInput = RateInput> {
   /** How fast calls may leave, from all replicas together: `"100/s"`. Short for `leakyBucket(rate, { burst })`. */
-  readonly rate?: RateInput | undefined;
+  readonly rate?: Readable<Rate> | undefined;
   /** Calls that may leave at once after an idle time. Defaults to 1: always evenly spaced. */
   readonly burst?: number | undefined;
   /** Calls that may run at once, over all replicas. Short for `concurrency(max)`. */

@@ -1,17 +1,21 @@
 import { describeValue } from "../describe.ts";
 import { InvalidOptionError } from "../errors.ts";
+import type { RateInput } from "../limits/rate.ts";
 import type { Limit } from "../limits/rule.ts";
 import { closest } from "../options.ts";
 import type { LimitsOptions } from "./limit-makers.ts";
 
 /** A table of tiers, and the tier of each key. */
-export interface Tiers {
-  readonly tiers: Readonly<Record<string, LimitsOptions>>;
+export interface Tiers<Rate extends RateInput = RateInput> {
+  readonly tiers: Readonly<Record<string, LimitsOptions<Rate>>>;
   readonly tierOf: (key: string) => string;
 }
 
 /** The limits that each key has for itself. */
-export type PerKey = LimitsOptions | Tiers | ((key: string) => LimitsOptions);
+export type PerKey<Rate extends RateInput = RateInput> =
+  | LimitsOptions<Rate>
+  | Tiers<Rate>
+  | ((key: string) => LimitsOptions<Rate>);
 
 /** The compiled limits of keys. */
 export interface KeyPolicy {

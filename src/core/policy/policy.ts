@@ -8,9 +8,12 @@ import { inParallel, isLimit, rateLimit, type LimitsOptions } from "./limit-make
 import { compilePerKey, isTiers, type KeyPolicy, type PerKey } from "./per-key.ts";
 
 /** How fast calls of a bucket may leave. */
-export interface PolicyOptions extends LimitsOptions {
+export interface PolicyOptions<
+  Rate extends RateInput = RateInput,
+  KeyRate extends RateInput = RateInput,
+> extends LimitsOptions<Rate> {
   /** Limits that each key has for itself: the same for all keys, by a function of the key, or from a table of tiers. */
-  readonly perKey?: PerKey | undefined;
+  readonly perKey?: PerKey<KeyRate> | undefined;
   /** How much of the horizon each priority may fill. Defaults to `{ low: 0.7, normal: 0.8, high: 0.9, critical: 1 }`. */
   readonly shares?: Partial<Readonly<Record<Priority, number>>> | undefined;
 }

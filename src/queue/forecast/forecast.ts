@@ -1,4 +1,5 @@
 import type { JobPosition, LanesSeen, LaneStore } from "../../core/queue-store.ts";
+import { sayEndless } from "../../core/json.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { orEndless } from "../../throttle/bucket/live-control.ts";
 import type { TryOptions } from "../../throttle/call-options.ts";
@@ -10,7 +11,7 @@ import { paceOf, type Pace } from "./pace.ts";
 export interface JobEta {
   /** How many jobs are expected to start before it. */
   readonly position: number;
-  /** Ms until it starts; 0 if its handler runs already, Infinity if it cannot, as in a pause without an end. */
+  /** Ms until it starts; 0 if its handler runs already, Infinity if it cannot, as in a pause without an end; JSON says `"forever"`. */
   readonly startsInMs: number;
 }
 
@@ -18,7 +19,7 @@ export interface JobEta {
 export interface Forecast {
   /** How many jobs wait. */
   readonly waiting: number;
-  /** Ms until all of them have started; Infinity if they never do. */
+  /** Ms until all of them have started; Infinity if they never do; JSON says `"forever"`. */
   readonly goneInMs: number;
   /**
    * Of the 1,000 jobs in lanes with the earliest deadlines (`maxWaitMs`), those that will not start in time. Jobs
@@ -108,7 +109,8 @@ export function createForecasts(parts: {
         if (lane === own && place.in !== "delay") return place.before * all[own]!.lanes;
         return calls === 0 ? 0 : (drained.servedBy(lane, atMs) * jobs) / calls;
       });
-      return { position: Math.round(sum(others)), startsInMs: wholeMs(fromMs + atMs) };
+      const startsInMs = wholeMs(fromMs + atMs);
+      return sayEndless({ position: Math.round(sum(others)), startsInMs });
     },
     async forecast() {
       const { seen, drained, fromMs, lanes: all, laneOf } = await view();
@@ -116,10 +118,12 @@ export function createForecasts(parts: {
         const own = laneOf(key);
         const atMs = drained.startMs(own, callsBefore * all[own]!.lanes);
         const startsInMs = wholeMs(fromMs + atMs);
-        return startsInMs > deadlineInMs ? [{ id, key, startsInMs, deadlineInMs }] : [];
+        const isMissed = startsInMs > deadlineInMs;
+        return isMissed ? [sayEndless({ id, key, startsInMs, deadlineInMs })] : [];
       });
       const waiting = sum(all.map(({ jobs }) => jobs));
-      return { waiting, goneInMs: waiting === 0 ? 0 : wholeMs(fromMs + drained.lastMs), missed };
+      const goneInMs = waiting === 0 ? 0 : wholeMs(fromMs + drained.lastMs);
+      return sayEndless({ waiting, goneInMs, missed });
     },
   };
 }

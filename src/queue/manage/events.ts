@@ -182,12 +182,13 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
 
   return {
     listen,
-    on(event, listener) {
+    on(event, listener, options) {
       if (closed.signal.aborted) throw new ClosedError(`Queue "${name}"`);
-      emitter.on(event, listener);
-      if (isWanted) return;
+      const stop = emitter.on(event, listener, options);
+      if (isWanted) return stop;
       isWanted = true;
       access.waitFor(keepTryingToListen());
+      return stop;
     },
     off: (event, listener) => emitter.off(event, listener),
     async close() {

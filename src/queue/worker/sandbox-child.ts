@@ -51,6 +51,7 @@ export default async function runHere(
 
 function contextOf(stored: SandboxedJob, signal: AbortSignal): JobContext {
   const { attempt, slot } = stored.sluice;
+  const release = (): void => send({ sluice: "release" });
   return {
     signal,
     attempt,
@@ -58,7 +59,9 @@ function contextOf(stored: SandboxedJob, signal: AbortSignal): JobContext {
       ...slot,
       signal,
       settle: async (cost) => send({ sluice: "settle", cost }),
-      release: () => send({ sluice: "release" }),
+      release,
+      [Symbol.dispose]: release,
+      [Symbol.asyncDispose]: async () => release(),
     },
     log: (line) => stored.log(String(line)),
     progress: (value) => {

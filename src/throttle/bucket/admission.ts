@@ -61,6 +61,8 @@ export interface AdmissionParts {
   readonly refreshPolicy: RefreshPolicy;
   /** @throws {@link InvalidOptionError} when a cost names a unit that nothing counts. */
   readonly assertUnits: (where: string, options: TryOptions) => void;
+  /** Called with the slot of each call. */
+  readonly onSlot: CallContext["onSlot"];
   /** Called when the first call comes. */
   readonly listen: (() => void) | undefined;
 }
@@ -86,6 +88,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     name,
     takeNumber: () => (calls += 1),
     leave: (call) => pacer.leave(call),
+    onSlot: parts.onSlot,
   };
 
   function assertOpen(): void {

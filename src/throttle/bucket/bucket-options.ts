@@ -1,4 +1,5 @@
 import * as z from "zod";
+import type { RateInput } from "../../core/limits/rate.ts";
 import { readOptions, wholeNumber } from "../../core/options.ts";
 import type { PolicyOptions } from "../../core/policy/policy.ts";
 import { FEEDBACK_SHAPE, type FeedbackOptions } from "../call-options.ts";
@@ -10,7 +11,11 @@ import {
 } from "../outage/on-store-down.ts";
 
 /** What `bucket()` takes: the policy, and how each process applies it. */
-export interface BucketOptions extends PolicyOptions, FeedbackOptions {
+export interface BucketOptions<
+  Rate extends RateInput = RateInput,
+  KeyRate extends RateInput = RateInput,
+>
+  extends PolicyOptions<Rate, KeyRate>, FeedbackOptions {
   /**
    * How many callers may wait in this process; low calls are refused at 70 % of it, normal ones at 80 %,
    * high ones at 90 %, with `LineFullError`. Defaults to no bound.

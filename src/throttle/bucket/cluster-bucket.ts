@@ -16,12 +16,20 @@ import type {
   Store,
 } from "../../core/store.ts";
 import type { OwnedBucket } from "../bucket.ts";
-import { readDrawOptions, type DrawOptions, type ThrottledFetch } from "../call-options.ts";
+import {
+  readDrawOptions,
+  type AnyFunction,
+  type ObservedDrawOptions,
+  type ThrottledFetch,
+  type ThrottledOptions,
+} from "../call-options.ts";
+import type { Throttle } from "../wrap/throttled-types.ts";
 import { jobSlotInHand, type JobSlot } from "../slot/job-slot.ts";
 import type { Slot } from "../slot/slot.ts";
 import { createRefusals } from "../try/refusal-cache.ts";
 import { createFetch } from "../wrap/fetch.ts";
-import { throttle } from "../wrap/throttled.ts";
+import { runOnce, throttle } from "../wrap/throttled.ts";
+import { createBucketTeller } from "./bucket-events.ts";
 import { createBucket, createCloseListeners, type BucketSettings } from "./create-bucket.ts";
 
 export interface ClusterBucketSettings extends BucketSettings {
@@ -37,7 +45,8 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
   const { name, policy, onOpen } = settings;
   const stores = createPartStores(settings.store, name);
   const opened = new Map<number, OwnedBucket>();
-  const common = { waiting: () => bucket.waiting, refusals: createRefusals() };
+  const teller = createBucketTeller(name, settings.logger);
+  const common = { waiting: () => bucket.waiting, refusals: createRefusals(), teller };
   const changeListeners = new Set<(key: string | undefined) => void>();
   const closeListeners = createCloseListeners(name);
   let isCalledByHand = false;
@@ -51,7 +60,11 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
 
   function open(number: number): OwnedBucket {
     const { storeName, store } = stores[number]!;
-    const part = createBucket({ ...settings, store, common });
+    const part = createBucket({
+      ...settings,
+      store,
+      common: { ...common, tellsOfAll: number === PART_WITHOUT_KEY },
+    });
     opened.set(number, part);
     part.onChange((key) => {
       for (const listener of changeListeners) listener(key);
@@ -59,6 +72,12 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     if (closeListeners.isClosed) void part.close();
     else onOpen(storeName, part);
     return part;
+  }
+
+  /** News of changes come to the parts that are open. */
+  function openAll(): void {
+    for (const number of stores.keys()) if (!opened.has(number)) open(number);
+    settings.listen?.();
   }
 
   /** The parts that this process uses and that may have something of this key, or of any. */
@@ -96,7 +115,7 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     throw new InvalidOptionError({ where, option, value: given[option], remedy });
   }
 
-  function drawByHand(options: DrawOptions): Promise<Slot> {
+  function drawByHand(options: ObservedDrawOptions): Promise<Slot> {
     isCalledByHand = true;
     const hand = jobSlotInHand(bucket);
     return hand === undefined
@@ -105,7 +124,7 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
   }
 
   /** The part of the call's key draws: it sees whether the job's slot is its own. */
-  function drawOnJobSlot(options: DrawOptions, hand: JobSlot): Promise<Slot> {
+  function drawOnJobSlot(options: ObservedDrawOptions, hand: JobSlot): Promise<Slot> {
     return partFor(options.key ?? hand.drawnFor.key).drawOnJobSlot(options, hand);
   }
 
@@ -131,10 +150,20 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     drawForJob: (options, waits) => partFor(options.key).drawForJob(options, waits),
     checkDrawable: (where, options) => partFor(options.key).checkDrawable(where, options),
     stepsOf: (options) => partFor(options.key).stepsOf(options),
-    throttled(fn, options) {
+    run(fn, options) {
+      isCalledByHand = true;
+      return runOnce(bucket, fn, options);
+    },
+    on(event, listener, options) {
+      const stop = teller.on(event, listener, options);
+      if (event === "change") openAll();
+      return stop;
+    },
+    off: (event, listener) => teller.off(event, listener),
+    throttled: ((fn: AnyFunction, options?: ThrottledOptions<AnyFunction>) => {
       isCalledByHand = true;
       return throttle(bucket, fn, options);
-    },
+    }) as Throttle,
     get fetch() {
       isCalledByHand = true;
       return (fetched ??= createFetch(bucket));
@@ -154,8 +183,9 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
       return () => changeListeners.delete(listener);
     },
     async configure(given) {
-      if (given !== "code") assertPerKey(given);
-      await steer(undefined, (part) => part.configure(given));
+      const policyGiven = given as PolicyOptions | "code";
+      if (policyGiven !== "code") assertPerKey(policyGiven);
+      await steer(undefined, (part) => part.configure(policyGiven));
     },
     pause: (options) => steer(options?.key, (part) => part.pause(options)),
     resume: (options) => steer(options?.key, (part) => part.resume(options)),

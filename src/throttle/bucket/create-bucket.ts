@@ -1,17 +1,21 @@
 import { setMaxListeners } from "node:events";
 import { ClosedError } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { Policy } from "../../core/policy/policy.ts";
+import type { Policy, PolicyOptions } from "../../core/policy/policy.ts";
 import type { News, Store } from "../../core/store.ts";
 import type { OwnedBucket } from "../bucket.ts";
 import {
   readDrawOptions,
   readTryOptions,
+  type AnyFunction,
   type DrawOptions,
   type FeedbackOptions,
+  type ObservedDrawOptions,
   type ThrottledFetch,
   type TryOptions,
+  type ThrottledOptions,
 } from "../call-options.ts";
+import type { Throttle } from "../wrap/throttled-types.ts";
 import { estimateOf, stepsOf, type Estimate } from "../costs.ts";
 import { createFeedbackReader } from "../feedback/feedback.ts";
 import {
@@ -37,8 +41,9 @@ import { createGroups, type Caller } from "../waiting/group.ts";
 import { createPacer, type Pacer } from "../waiting/pacer.ts";
 import type { WaitingCall } from "../waiting/waiting-call.ts";
 import { createFetch } from "../wrap/fetch.ts";
-import { throttle } from "../wrap/throttled.ts";
+import { runOnce, throttle } from "../wrap/throttled.ts";
 import { createAdmission } from "./admission.ts";
+import { createBucketTeller, type BucketTeller } from "./bucket-events.ts";
 import { createLiveControl } from "./live-control.ts";
 import { createRides } from "./ride.ts";
 
@@ -68,15 +73,20 @@ interface CommonToParts {
   /** How many callers wait in all of them. */
   readonly waiting: () => number;
   readonly refusals: Refusals;
+  readonly teller: BucketTeller;
+  /** Whether this part tells of changes of the whole bucket, which come to every part. */
+  readonly tellsOfAll: boolean;
 }
 
 /** Puts a bucket together: its draws, tries, live changes and feedback, over one store. */
 export function createBucket(settings: BucketSettings): OwnedBucket {
   const { name, policy, replica, logger, maxWaiting = Infinity } = settings;
   const { onStoreDown = "refuse", onStateLost = "empty" } = settings;
-  const { waiting, refusals } = settings.common ?? {
+  const { waiting, refusals, teller, tellsOfAll } = settings.common ?? {
     waiting: () => pacer.waiting,
     refusals: createRefusals(),
+    teller: createBucketTeller(name, logger),
+    tellsOfAll: true,
   };
   const waitsForStore = onStoreDown === "wait";
   const startsFull = onStateLost === "full";
@@ -117,14 +127,27 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     pacer,
     tries,
     known,
+    onSlot: teller.slotCame,
     listen: settings.listen,
   });
   const liveControl = createLiveControl({ ...context, waiting, onChange: askAgain });
   const feedback = createFeedbackReader(
-    { ...context, onChange: (key) => askAgain(key) },
+    {
+      ...context,
+      onChange(key, change) {
+        askAgain(key);
+        teller.answered(key, change);
+      },
+    },
     settings.feedback ?? {},
   );
-  const drawOnJobSlot = createRides({ keeper, groups, admission, assertUnits });
+  const drawOnJobSlot = createRides({
+    keeper,
+    groups,
+    admission,
+    assertUnits,
+    onSlot: teller.slotCame,
+  });
   const changeListeners = new Set<(key: string | undefined) => void>();
   const closeListeners = createCloseListeners(name);
   let isCalledByHand = false;
@@ -155,12 +178,14 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     pacer.askAgain(key, news);
   }
 
-  function drawByHand(options: DrawOptions): Promise<Slot> {
+  function drawByHand(options: ObservedDrawOptions): Promise<Slot> {
     isCalledByHand = true;
     // One signal may end a hundred waits; Node would warn of a leak.
     if (options.signal !== undefined) setMaxListeners(Infinity, options.signal);
     const hand = jobSlotInHand(bucket);
-    return hand === undefined ? admission.draw(options) : drawOnJobSlot(options, hand);
+    const draw = (): Promise<Slot> =>
+      hand === undefined ? admission.draw(options) : drawOnJobSlot(options, hand);
+    return teller.hearsOf("refused") ? teller.watchDraw(options, async () => draw()) : draw();
   }
 
   const bucket: OwnedBucket = {
@@ -184,7 +209,8 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     tryDraw(options) {
       try {
         const read = options === undefined ? NO_OPTIONS : readTryOptions("tryDraw()", options);
-        return admission.tryDraw(read);
+        if (!teller.hearsOf("slot") && !teller.hearsOf("refused")) return admission.tryDraw(read);
+        return teller.watchTry(read, async () => admission.tryDraw(read));
       } catch (error) {
         return Promise.reject(error as Error);
       }
@@ -193,10 +219,20 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     drawOnJobSlot,
     drawForJob: admission.drawForJob,
     checkDrawable: admission.check,
-    throttled(fn, options) {
+    run(fn, options) {
+      isCalledByHand = true;
+      return runOnce(bucket, fn, options);
+    },
+    on(event, listener, options) {
+      const stop = teller.on(event, listener, options);
+      if (event === "change") settings.listen?.();
+      return stop;
+    },
+    off: (event, listener) => teller.off(event, listener),
+    throttled: ((fn: AnyFunction, options?: ThrottledOptions<AnyFunction>) => {
       isCalledByHand = true;
       return throttle(bucket, fn, options);
-    },
+    }) as Throttle,
     get fetch() {
       isCalledByHand = true;
       return (fetched ??= createFetch(bucket));
@@ -212,6 +248,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     forget(key) {
       pacer.forget(key);
       for (const listener of changeListeners) listener(key);
+      if (key !== undefined || tellsOfAll) teller.changed(key);
     },
     stepsOf(options) {
       // Where all limits are per key, none applies to a call without a key.
@@ -225,7 +262,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
       changeListeners.add(listener);
       return () => changeListeners.delete(listener);
     },
-    configure: liveControl.configure,
+    configure: (given) => liveControl.configure(given as PolicyOptions | "code"),
     pause: liveControl.pause,
     resume: liveControl.resume,
     peek: liveControl.peek,

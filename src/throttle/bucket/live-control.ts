@@ -2,6 +2,7 @@
 import * as z from "zod";
 import { ClosedError, InvalidOptionError } from "../../core/errors.ts";
 import { formatLimit } from "../../core/limits/registry.ts";
+import { sayEndless } from "../../core/json.ts";
 import { KEY, LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
 import { keyLimitsOf } from "../../core/policy/per-key.ts";
 import {
@@ -164,7 +165,7 @@ export interface BucketState {
   readonly generation: number;
   /** Ms until a cooldown ends: `0` if there is none. */
   readonly coolingForMs: number;
-  /** Ms until a pause ends: `0` if there is none; Infinity if it has no end. */
+  /** Ms until a pause ends: `0` if there is none; Infinity if it has no end, which JSON says as `"forever"`. */
   readonly pausedForMs: number;
   /** The part of the rate that is in force after a refusal: `1` is all of it. */
   readonly rateFactor: number;
@@ -198,7 +199,7 @@ function describeState(
       nextFreeMs: nextUs === Infinity ? undefined : msUntil(Math.max(nextUs, closedUntilUs), nowUs),
     };
   });
-  return {
+  return sayEndless({
     policy: formatPolicy(policy),
     policyFrom: peeked.isOverride ? "configured" : "code",
     generation: peeked.generation,
@@ -208,7 +209,7 @@ function describeState(
     replicas: peeked.alive,
     waitingHere,
     limits,
-  };
+  });
 }
 
 /** Infinity for the rest of a pause without an end. */

@@ -10,7 +10,7 @@
  */
 import { isLeased, ruleOf } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
-import type { DrawOptions, TryOptions } from "../call-options.ts";
+import type { ObservedDrawOptions, TryOptions } from "../call-options.ts";
 import { mergeCosts, type Cost } from "../costs.ts";
 import { SharedSlot, type JobSlot } from "../slot/job-slot.ts";
 import type { DrawnSlot, Slot, SlotContext } from "../slot/slot.ts";
@@ -24,6 +24,8 @@ interface RideParts {
   readonly admission: Pick<Admission, "draw" | "drawBeyond">;
   /** @throws {@link InvalidOptionError} when a cost names a unit that nothing counts. */
   readonly assertUnits: (where: string, options: TryOptions) => void;
+  /** Called with the slot of a call for which nothing more was drawn. */
+  readonly onSlot: (options: ObservedDrawOptions, slot: Slot) => void;
 }
 
 /** A call that leaves on the slot of its job. */
@@ -36,7 +38,7 @@ interface Ride {
 }
 
 /** Returns what draws for the first call of a handler. */
-export function createRides({ keeper, groups, admission, assertUnits }: RideParts) {
+export function createRides({ keeper, groups, admission, assertUnits, onSlot }: RideParts) {
   function rideOf(hand: JobSlot, call: TryOptions, drawnFor: TryOptions): Ride | undefined {
     const { slot } = hand;
     // A slot of another part of the bucket has nothing in common with the call.
@@ -74,7 +76,7 @@ export function createRides({ keeper, groups, admission, assertUnits }: RidePart
     return (hand.leftOn = new SharedSlot(slot, key, beyond ?? slot));
   }
 
-  return function drawOnJobSlot(options: DrawOptions, hand: JobSlot): Promise<Slot> {
+  return function drawOnJobSlot(options: ObservedDrawOptions, hand: JobSlot): Promise<Slot> {
     options.signal?.throwIfAborted();
     const { slot } = hand;
     const drawnFor = { ...hand.drawnFor, cost: costDrawn(hand) };
@@ -91,7 +93,11 @@ export function createRides({ keeper, groups, admission, assertUnits }: RidePart
         return (hand.leftOn = own);
       });
     }
-    if (ride.missing === undefined) return Promise.resolve(leave(hand, ride, key));
+    if (ride.missing === undefined) {
+      const left = leave(hand, ride, key);
+      onSlot(call, left);
+      return Promise.resolve(left);
+    }
     // Whoever holds a lease must not wait behind those who wait for it.
     const rank = slot.hasLease ? ("critical" as const) : priority;
     return admission.drawBeyond({ ...call, priority: rank, beyond: drawnFor }).then(

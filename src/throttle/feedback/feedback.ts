@@ -85,7 +85,7 @@ interface Verdict {
 }
 
 export function createFeedbackReader(
-  parts: BucketContext & { readonly onChange: (key: string | undefined) => void },
+  parts: BucketContext & { readonly onChange: (key: string | undefined, change: Change) => void },
   options: FeedbackOptions,
 ): FeedbackReader {
   const { store, bucket, known, logger, onChange } = parts;
@@ -246,7 +246,7 @@ export function createFeedbackReader(
     const keyLimits = keyLimitsOf(known.policy, key);
     const steering = store
       .steer({ bucket, terms: known.terms, key, keyLimits, change })
-      .then(() => onChange(key))
+      .then(() => onChange(key, change))
       .catch((error: unknown) =>
         logger.warn(
           { bucket, reason: reasonOf(error) },

@@ -116,4 +116,12 @@ export class SharedSlot implements Slot {
   release(): void {
     this.#ofJob.release();
   }
+
+  [Symbol.dispose](): void {
+    this.release();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.release();
+  }
 }

@@ -26,6 +26,9 @@ export interface Slot {
   settle(cost: SettledCost): Promise<void>;
   /** Ends the call's lease, so that another can start; without a concurrency limit it does nothing. */
   release(): void;
+  /** Releases at the end of a block: `using slot = await bucket.draw()`. */
+  [Symbol.dispose](): void;
+  [Symbol.asyncDispose](): Promise<void>;
 }
 
 /** What is booked for one call: the costs of its group, at its slot. */
@@ -162,6 +165,14 @@ export class DrawnSlot implements Slot {
     if (this.#lease === 0) return;
     this.#group.keeper.leases.release(this.#lease, this.#group);
     this.#lease = 0;
+  }
+
+  [Symbol.dispose](): void {
+    this.release();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.release();
   }
 }
 

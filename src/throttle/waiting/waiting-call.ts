@@ -1,13 +1,13 @@
 import { WaitTooLongError } from "../../core/errors.ts";
 import type { Priority } from "../../core/options.ts";
-import type { DrawOptions, TryOptions } from "../call-options.ts";
-import { DrawnSlot, type DrawnFor, type Start } from "../slot/slot.ts";
+import type { ObservedDrawOptions, TryOptions } from "../call-options.ts";
+import { DrawnSlot, type DrawnFor, type Slot, type Start } from "../slot/slot.ts";
 import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
 import { Wait, type WaitHandlers, type WaitRegistry } from "./wait.ts";
 
 /** How a call waits; the call of a job may leave its key's line for a while. */
-export interface WaitOptions extends DrawOptions {
+export interface WaitOptions extends ObservedDrawOptions {
   /** If its key's time is farther off than this, in ms, the call leaves; Infinity unless given. */
   readonly patienceMs?: number | undefined;
   /** Calls of several lanes take turns. */
@@ -41,6 +41,8 @@ export interface CallContext {
   /** Numbers calls in the order in which they come. */
   takeNumber(): number;
   leave(call: WaitingCall): void;
+  /** Called with the slot of each call, before the call goes. */
+  readonly onSlot?: ((options: WaitOptions, slot: Slot, group: Group) => void) | undefined;
   /** The limit that holds a group's calls back, as errors name it: `"100/s"`. */
   readonly limitedBy: (group: Group) => string;
   /** About how long a call of this group that comes now will wait. */
@@ -114,7 +116,9 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
 
   go(slot: HeldSlot, start: Start): void {
     this.#wait?.end();
-    this.#settling.resolve(new DrawnSlot(this, slot, start));
+    const drawn = new DrawnSlot(this, slot, start);
+    this.#context.onSlot?.(this.options, drawn, this.group);
+    this.#settling.resolve(drawn);
   }
 
   fail(reason: unknown): void {

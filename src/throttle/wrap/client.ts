@@ -10,14 +10,48 @@ import { warnOfOwnRetries } from "./own-retries.ts";
 type AnyFunction = (...args: never[]) => unknown;
 
 /** How the calls of a wrapped client draw; key and cost may depend on the arguments. */
-export interface ThrottledClientOptions extends ThrottledOptions<AnyFunction> {
+export interface ThrottledClientOptions<
+  Client = unknown,
+  Path extends string = string,
+> extends ThrottledOptions<AnyFunction> {
   /**
    * Which methods are paced, by their paths from the client: `"chat.completions.create"`,
    * or `"charges.*"`, in which `*` stands for any one name. Name them when the client also has
    * methods that send nothing, or whose result is more than a promise. Defaults to all.
    */
-  readonly methods?: readonly string[] | undefined;
+  readonly methods?: readonly (Path & MethodPath<Client, Path>)[] | undefined;
 }
+
+/** A path, if it leads from the client to a method; else why not. What is known only as a string is checked as it is given. */
+type MethodPath<Client, Path extends string> = string extends Path
+  ? Path
+  : Path extends unknown
+    ? true extends LeadsToMethod<Client, Path>
+      ? Path
+      : `the client has no method "${Path}"`
+    : never;
+
+/** For each type that a value may have, whether the path leads from it to a method. */
+type LeadsToMethod<From, Path extends string> =
+  IsUntyped<From> extends true
+    ? true
+    : From extends unknown
+      ? Path extends `${infer Name}.${infer Rest}`
+        ? LeadsToMethod<Step<From, Name>, Rest>
+        : IsMethod<Step<From, Path>>
+      : never;
+
+/** Where a name of a path leads; `*` to each of all. */
+type Step<From, Name extends string> = Name extends "*"
+  ? From[keyof From]
+  : Name extends keyof From
+    ? From[Name]
+    : never;
+
+type IsMethod<Value> =
+  IsUntyped<Value> extends true ? true : Value extends AnyFunction ? true : false;
+/** Whether a value may be anything. */
+type IsUntyped<Value> = unknown extends Value ? true : false;
 
 /** The rest of each path from one object or function on; `""` where a path ends. */
 type Paths = readonly string[];
@@ -65,10 +99,10 @@ const METHODS = z.looseObject({
  * @throws {@link InvalidOptionError} when an option can never work, or there is
  * no property of a name on a path.
  */
-export function throttledClient<C extends object>(
+export function throttledClient<C extends object, const Path extends string = string>(
   client: C,
   bucket: Pick<Bucket, "throttled">,
-  options: ThrottledClientOptions = {},
+  options: ThrottledClientOptions<C, Path> = {},
 ): C {
   const where = "throttledClient()";
   if (!isReference(client)) {
@@ -80,7 +114,8 @@ export function throttledClient<C extends object>(
     throw new InvalidOptionError({ where, option: "bucket", value: bucket, remedy });
   }
   readOptions(where, METHODS, options);
-  const { methods = [EVERYTHING], ...rest } = options;
+  const { methods: named, ...rest } = options;
+  const methods: readonly string[] = named ?? [EVERYTHING];
   for (const [index, path] of methods.entries()) {
     assertPathLeads(where, client, `methods.${index}`, path);
   }

@@ -8,33 +8,49 @@ import {
   optionsReader,
   readCallOptions,
   readOverrides,
+  readRunOptions,
   type AnyFunction,
   type CallOptions,
   type DrawOptions,
   type OptionsOfCall,
-  type Throttled,
+  type RunOptions,
   type ThrottledOptions,
 } from "../call-options.ts";
 import { giveLeaseInHandBack } from "../slot/job-slot.ts";
+import type { Throttled } from "./throttled-types.ts";
 import type { Slot } from "../slot/slot.ts";
 import { settleRefused } from "./refused-cost.ts";
 import { createLine, type Waiter } from "../waiting/line.ts";
 import { Wait } from "../waiting/wait.ts";
+import { isGenerator, untilAborted, watchGenerator } from "./generator.ts";
 
 export function throttle<F extends AnyFunction>(
   bucket: OwnedBucket,
   fn: F,
   given: ThrottledOptions<F> = {},
 ): Throttled<F> {
-  if (typeof fn !== "function") {
-    const remedy = "give the function whose calls are to be paced";
-    throw new InvalidOptionError({ where: "throttled()", option: "fn", value: fn, remedy });
-  }
+  assertFunction("throttled()", fn, "give the function whose calls are to be paced");
   const options = readCallOptions("throttled()", given);
   const { concurrency } = options;
   const concurrencySlots =
     concurrency === undefined ? undefined : createConcurrencySlots(bucket, concurrency);
   return wrap({ bucket, fn, concurrencySlots }, options);
+}
+
+/** Makes one call in its slot, without wrapping a function for it. */
+export async function runOnce<Result>(
+  bucket: OwnedBucket,
+  fn: () => Result,
+  given: RunOptions<Result> = {},
+): Promise<Awaited<Result>> {
+  assertFunction("run()", fn, "give the function that makes the call, such as () => send(mail)");
+  const options = readRunOptions("run()", given);
+  return (await callOnSlot(bucket, options, () => fn())) as Awaited<Result>;
+}
+
+function assertFunction(where: string, fn: unknown, remedy: string): void {
+  if (typeof fn === "function") return;
+  throw new InvalidOptionError({ where, option: "fn", value: fn, remedy });
 }
 
 /** What is the same in a wrapped function and in those that its `with` gives. */
@@ -52,7 +68,7 @@ function wrap<F extends AnyFunction>(wrapping: Wrapping<F>, options: CallOptions
     const own = optionsOf(args);
     const run = (): unknown => Reflect.apply(fn, this, args);
     if (concurrencySlots === undefined) return callOnSlot(bucket, own, run);
-    return callWithin(concurrencySlots, own, (left) => callOnSlot(bucket, left, run));
+    return callWithin(concurrencySlots, own, (left, end) => callOnSlot(bucket, left, run, end));
   }
 
   const withOptions = (given: DrawOptions): Throttled<F> =>
@@ -63,62 +79,72 @@ function wrap<F extends AnyFunction>(wrapping: Wrapping<F>, options: CallOptions
   return Object.assign(paced, { with: withOptions }) as Throttled<F>;
 }
 
-/** Waits for a slot, runs a call on it, and reads what it returned or threw. */
+/**
+ * Waits for a slot, runs a call on it, and reads what it returned or threw. The call of a generator lasts until that
+ * has ended; `onEnd` is called then.
+ */
 async function callOnSlot(
   bucket: OwnedBucket,
   options: OptionsOfCall<CallOptions>,
   run: () => unknown,
+  onEnd: () => void = () => {},
 ): Promise<unknown> {
   const { cost, feedback, settle } = options;
-  const slot = await bucket.drawByHand(options);
+  let slot: Slot;
   try {
-    const result = await (slot.hasLease ? untilLost(slot, run) : run());
-    const reported = bucket.reportOutcome(result, slot, cost, feedback);
-    // The caller may try again at once, and is to meet the cooldown then.
-    const outcome = reported instanceof Promise ? await reported : reported;
-    if (outcome.isRefusal && settle === undefined) await settleRefused(outcome, slot, cost);
-    if (settle !== undefined) bucket.settleByResult(settle, result, slot);
-    return result;
+    slot = await bucket.drawByHand(options);
   } catch (error) {
-    await settleRefused(await bucket.reportOutcome(error, slot, cost, feedback), slot, cost);
+    onEnd();
     throw error;
-  } finally {
+  }
+  const left = (): void => {
     slot.release();
-  }
-}
-
-/** What the call returns; rejects if its lease is lost before, since another call may start then. */
-async function untilLost(slot: Slot, run: () => unknown): Promise<unknown> {
-  const { signal } = slot;
-  signal.throwIfAborted();
-  let fail = (): void => {};
-  const lost = new Promise<never>((_resolve, reject) => {
-    fail = () => reject(signal.reason);
-    signal.addEventListener("abort", fail, { once: true });
-  });
+    onEnd();
+  };
+  const returned = async (result: unknown): Promise<void> => {
+    try {
+      const reported = bucket.reportOutcome(result, slot, cost, feedback);
+      // The caller may try again at once, and is to meet the cooldown then.
+      const outcome = reported instanceof Promise ? await reported : reported;
+      if (outcome.isRefusal && settle === undefined) await settleRefused(outcome, slot, cost);
+      if (settle !== undefined) bucket.settleByResult(settle, result, slot);
+    } finally {
+      left();
+    }
+  };
+  const threw = async (error: unknown): Promise<void> => {
+    try {
+      await settleRefused(await bucket.reportOutcome(error, slot, cost, feedback), slot, cost);
+    } finally {
+      left();
+    }
+  };
+  // A call whose lease is lost rejects, since another may start then.
+  const lost = slot.hasLease ? slot.signal : undefined;
+  let result: unknown;
   try {
-    return await Promise.race([run(), lost]);
-  } finally {
-    signal.removeEventListener("abort", fail);
+    result = await (lost === undefined ? run() : untilAborted(lost, run));
+  } catch (error) {
+    await threw(error);
+    throw error;
   }
+  if (isGenerator(result)) return watchGenerator(result, { returned, threw, left }, lost);
+  await returned(result);
+  return result;
 }
 
 /** A concurrency slot is taken before the draw: a call that had its slot and then waited for this one would leave late. */
 async function callWithin<Options extends DrawOptions>(
   concurrencySlots: ConcurrencySlots,
   options: Options,
-  call: (options: Options) => Promise<unknown>,
+  call: (options: Options, end: () => void) => Promise<unknown>,
 ): Promise<unknown> {
   const sinceMs = performance.now();
   options.signal?.throwIfAborted();
   const release = await concurrencySlots.take(options);
-  try {
-    if (options.maxWaitMs === undefined) return await call(options);
-    const leftMs = Math.ceil(options.maxWaitMs - (performance.now() - sinceMs));
-    return await call({ ...options, maxWaitMs: Math.max(1, leftMs) });
-  } finally {
-    release();
-  }
+  if (options.maxWaitMs === undefined) return call(options, release);
+  const leftMs = Math.ceil(options.maxWaitMs - (performance.now() - sinceMs));
+  return call({ ...options, maxWaitMs: Math.max(1, leftMs) }, release);
 }
 
 /** Bounds how many calls of one wrapped function run at once in this process. */

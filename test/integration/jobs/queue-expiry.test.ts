@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
-import { RetryAfter } from "sluice";
+import { RetryAfter, type EnqueueOptions } from "sluice";
 import { runScript } from "../../../src/redis/scripts/script.ts";
 import { jobsBegin } from "../../../src/redis/scripts/jobs.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
@@ -43,7 +43,7 @@ describe("a job with maxWaitMs", () => {
     },
   );
 
-  it.each([
+  it.each<[string, EnqueueOptions]>([
     ["enqueued once", {}],
     ["a run of a recurring one", { every: 3_600_000, dedupeId: "sync" }],
   ])("that is %s expires in its lane, where its key has no room", async (_name, options) => {

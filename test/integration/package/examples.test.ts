@@ -1,8 +1,12 @@
 import { readFile } from "node:fs/promises";
 import { describe, expect, inject, it } from "vitest";
 import { PAIRS } from "../../../examples/stand-ins/pairs.ts";
+import { ownRedisServers } from "../../support/redis/own-redis.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
 import { scriptProcesses, type ScriptProcess } from "../../support/children/script-process.ts";
 
+// They end after the scripts.
+const servers = ownRedisServers();
 const scripts = scriptProcesses();
 /** As on a machine on which nothing is set up. */
 const BARE = Object.fromEntries(Object.values(PAIRS).map(({ needs }) => [needs, undefined]));
@@ -26,6 +30,47 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
   ],
   payment: ["1200 cents: succeeded as pi_1", "700 cents: not charged, card_declined"],
 };
+
+describe("what examples store", () => {
+  it.each(["examples/durable-queue.ts", "examples/throttled-client.ts"])(
+    "lies under a prefix of their own, and is removed at the end: %s",
+    async (file) => {
+      const { url, operator } = await servers.start();
+      const example = scripts.start(file, { env: { REDIS_URL: url } });
+      const isStored = async (): Promise<boolean> => (await operator.dbsize()) > 0;
+      await waitUntil(isStored, "the example has stored something");
+      const during = await operator.keys("*");
+
+      const exitCode = await example.ended;
+
+      expect({ exitCode, stderr: example.stderr }).toEqual({ exitCode: 0, stderr: "" });
+      expect(during.filter((key) => !key.startsWith("sluice-example-"))).toEqual([]);
+      expect(await operator.keys("*")).toEqual([]);
+    },
+  );
+
+  it.each([
+    ["examples/durable-queue.ts", "mail to reader-1@", "SIGINT"],
+    ["examples/run.ts", "Started.", "SIGINT"],
+    ["examples/run.ts", "Started.", "SIGTERM"],
+    ["examples/express-middleware.ts", "Ask http", "SIGINT"],
+    ["examples/fastify-plugin.ts", "Ask http", "SIGTERM"],
+    ["examples/bull-board.ts", "See http", "SIGINT"],
+  ] as const)("is removed when it is stopped: %s, after %j, by %s", async (file, line, signal) => {
+    const { url, operator } = await servers.start();
+    const example = scripts.start(file, {
+      args: ["webhook"],
+      env: { ...BARE, REDIS_URL: url, PORT: "0" },
+    });
+    await waitUntil(() => example.stdout.includes(line), "the example runs");
+
+    example.signal(signal);
+    await example.ended;
+
+    expect(example.stderr).toBe("");
+    expect(await operator.keys("*")).toEqual([]);
+  });
+});
 
 describe("npm run example", () => {
   it.each(Object.keys(PAIRS))(

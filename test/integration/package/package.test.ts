@@ -116,6 +116,15 @@ describe("a service that installs the package", () => {
 
     expect(await readdir(folder)).not.toContain("service.js");
   });
+
+  it("has its types checked where the language is of 2022, which has no using", async () => {
+    const language = { target: "es2022", lib: ["es2022"] };
+    const options = { module: "esnext", moduleResolution: "bundler", noEmit: true, ...language };
+
+    const folder = await compile("service-2022.ts", options);
+
+    expect(await readdir(folder)).not.toContain("service-2022.js");
+  });
 });
 
 describe("a service in one file", () => {

@@ -338,6 +338,8 @@ describe("what is expected of a steady backlog", () => {
 
     expect((await eta(job)).startsInMs).toBe(Infinity);
     expect(await queue.forecast()).toMatchObject({ waiting: 1, goneInMs: Infinity });
+    expect(JSON.stringify(await eta(job))).toContain('"startsInMs":"forever"');
+    expect(JSON.stringify(await queue.forecast())).toContain('"goneInMs":"forever"');
     await queue.resume();
     expect((await eta(job)).startsInMs).toBeLessThan(1_000);
   });

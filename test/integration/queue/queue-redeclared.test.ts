@@ -11,7 +11,11 @@ const sluices = realSluices();
 const NAME = { dedupeId: "report" };
 const CRON = "* * * * * *";
 const HOUR_MS = 3_600_000;
-const CHANGES: readonly [string, EnqueueOptions, EnqueueOptions][] = [
+
+/** How a job recurs, under a name that all here share. */
+type Recurring = Pick<EnqueueOptions & typeof NAME, "every" | "cron" | "timeZone" | "priority">;
+
+const CHANGES: readonly [string, Recurring, Recurring][] = [
   ["the same cron", { cron: CRON }, { cron: CRON }],
   ["another cron", { cron: CRON }, { cron: "0 0 1 1 *" }],
   ["another time zone", { cron: CRON }, { cron: CRON, timeZone: "Asia/Tokyo" }],
@@ -22,7 +26,7 @@ const CHANGES: readonly [string, EnqueueOptions, EnqueueOptions][] = [
 ];
 
 /** A schedule whose run is due, and waits for a worker. */
-async function withDueRun(before: EnqueueOptions) {
+async function withDueRun(before: Recurring) {
   const opened = openQueue<string>(sluices);
   const { id } = await opened.queue.enqueue("old", { ...before, ...NAME, maxWaitMs: 60_000 });
   const { nextAtMs } = (await opened.queue.schedules())[0]!;
@@ -90,7 +94,7 @@ describe("a run that is due as its schedule is declared again", () => {
 
   it("is declared whole by each of many who do so at once", async () => {
     const { due, queue } = await withDueRun({ every: HOUR_MS });
-    const ways: EnqueueOptions[] = [{ every: 2 * HOUR_MS }, { cron: "0 9 * * *" }];
+    const ways: Recurring[] = [{ every: 2 * HOUR_MS }, { cron: "0 9 * * *" }];
 
     await Promise.all(
       Array.from({ length: 40 }, (_, number) =>
@@ -117,7 +121,7 @@ describe("a run that is due as its schedule is declared again", () => {
     expect(schedule).toMatchObject({ cron: "0 0 1 1 *", every: undefined, nextAtMs: newYear });
   });
 
-  it.each<[string, EnqueueOptions]>([
+  it.each<[string, Recurring]>([
     ["cron", { cron: CRON }],
     ["another every", { every: HOUR_MS }],
   ])("is followed by one as long after it as the newest every says: %s before", async (_, one) => {

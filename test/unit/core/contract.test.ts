@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { contract } from "../../../src/core/policy/contract.ts";
+import { compilePolicy, formatPolicy, readPolicyText } from "../../../src/core/policy/policy.ts";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
 import { parsePeriod, parseRate } from "../../../src/core/limits/rate.ts";
 import { worstWindow } from "../../../src/testing/worst-window.ts";
@@ -121,6 +122,39 @@ describe("a contract", () => {
         expect(periodUs).toBeLessThan(boundUs * (1 + 1e-6));
       }),
     );
+  });
+
+  it.each([
+    [100, "1s", {}, "contract of 100 per 1s"],
+    [100, "60 seconds", { jitterMs: 0 }, "contract of 100 per 1min"],
+    [100, "1s", { burst: 5 }, "contract of 100 per 1s with a burst of 5"],
+  ] as const)("of %j per %s with %j is shown by its terms", (max, per, options, shown) => {
+    const compiled = contract(max, per, options);
+    const policy = compilePolicy("test", { ...compiled, concurrency: 5 });
+
+    expect(formatPolicy(policy)).toBe(`${shown} + 5 at once`);
+    expect(formatPolicy(readPolicyText("test", policy.text, policy))).toBe(formatPolicy(policy));
+  });
+
+  it("is shown as a plain rate once its burst is another", () => {
+    const policy = compilePolicy("test", { ...contract(100, "1s"), burst: 5 });
+
+    expect(formatPolicy(policy)).toBe("1/10.5ms with a burst of 5");
+  });
+
+  it("of a key is shown by its terms", () => {
+    const policy = compilePolicy("test", { rate: "9/s", perKey: contract(5, "1s") });
+
+    expect(formatPolicy(policy)).toBe("9/s; per key contract of 5 per 1s");
+  });
+
+  it("is not shown by a label from elsewhere that no terms could have", () => {
+    const { text } = compilePolicy("test", contract(100, "1s"));
+    const other = text.replace("contract of 100 per 1s", "a\\nb");
+    const read = (): unknown =>
+      readPolicyText("test", other, compilePolicy("test", { rate: "1/s" }));
+
+    expect(read).toThrow(InvalidOptionError);
   });
 
   it.each([

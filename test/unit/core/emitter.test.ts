@@ -1,9 +1,16 @@
+import { getEventListeners } from "node:events";
+import process from "node:process";
 import { describe, expect, it } from "vitest";
 import { createEmitter } from "../../../src/core/events.ts";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
 
 interface Events {
   readonly news: { readonly number: number };
+}
+
+function abortable() {
+  const controller = new AbortController();
+  return { signal: controller.signal, abort: () => controller.abort() };
 }
 
 function open() {
@@ -27,6 +34,69 @@ describe("an emitter", () => {
     expect(heard).toEqual([1]);
   });
 
+  it("returns what takes a listener off, and leaves the others", () => {
+    const { emitter } = open();
+    const heard: string[] = [];
+    const stop = emitter.on("news", () => heard.push("first"));
+    emitter.on("news", () => heard.push("second"));
+
+    stop();
+    stop();
+    emitter.emit("news", { number: 1 });
+
+    expect(heard).toEqual(["second"]);
+  });
+
+  it("takes listeners off by their signal, however many share it", () => {
+    const { emitter } = open();
+    const { signal, abort } = abortable();
+    const warned: unknown[] = [];
+    const onWarning = (warning: unknown): void => void warned.push(warning);
+    process.on("warning", onWarning);
+    const heard: number[] = [];
+    for (let each = 0; each < 30; each++) emitter.on("news", () => heard.push(each), { signal });
+    emitter.emit("news", { number: 1 });
+
+    abort();
+    emitter.emit("news", { number: 2 });
+
+    expect(heard).toHaveLength(30);
+    expect(emitter.hasListener("news")).toBe(false);
+    expect(getEventListeners(signal, "abort").length).toBeLessThan(2);
+    process.off("warning", onWarning);
+    expect(warned).toEqual([]);
+  });
+
+  it("hears nothing by a signal that is aborted already", () => {
+    const { emitter } = open();
+
+    emitter.on("news", () => expect.unreachable(), { signal: AbortSignal.abort() });
+    emitter.emit("news", { number: 1 });
+
+    expect(emitter.hasListener("news")).toBe(false);
+  });
+
+  it("calls a listener once that was given twice, and goes by its last signal", () => {
+    const { emitter } = open();
+    const { signal, abort } = abortable();
+    const heard: number[] = [];
+    const listener = ({ number }: Events["news"]): void => void heard.push(number);
+    emitter.on("news", listener, { signal });
+    emitter.on("news", listener);
+
+    abort();
+    emitter.emit("news", { number: 1 });
+
+    expect(heard).toEqual([1]);
+  });
+
+  it("refuses a signal that is none", () => {
+    const { emitter } = open();
+    const listen = (): unknown => emitter.on("news", () => {}, { signal: {} as AbortSignal });
+
+    expect(listen).toThrow('on(): option "signal" is {}; give an AbortSignal.');
+  });
+
   it.each([
     ["throws", () => expect.unreachable("broken")],
     ["rejects", () => Promise.reject(new Error("broken"))],
@@ -46,7 +116,7 @@ describe("an emitter", () => {
 
   it("refuses an event that there is not", () => {
     const { emitter } = open();
-    const listen = (): void => emitter.on("olds" as never, () => {});
+    const listen = (): unknown => emitter.on("olds" as never, () => {});
 
     expect(listen).toThrow(InvalidOptionError);
   });

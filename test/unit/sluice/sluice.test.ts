@@ -28,6 +28,7 @@ afterEach(async () => {
   opened = [];
   vi.unstubAllEnvs();
   vi.restoreAllMocks();
+  vi.unstubAllEnvs();
 });
 
 function open(options: SluiceOptions = {}) {
@@ -47,6 +48,55 @@ describe("a sluice without Redis", () => {
 
     expect(slot.bucket).toBe("b");
     expect(warnings).toEqual([expect.stringContaining("No Redis was named")]);
+  });
+
+  it('says nothing if "memory" was asked for, whatever $REDIS_URL says', async () => {
+    vi.stubEnv("REDIS_URL", "redis://127.0.0.1:1");
+    const { sluice, warnings } = open({ redis: "memory" });
+
+    await sluice.bucket("b", { rate: "10/s" }).draw();
+
+    expect(warnings).toEqual([]);
+  });
+
+  it.each([
+    ["in production", "production", {}],
+    ["with requireRedis", "test", { requireRedis: true }],
+    ["with requireRedis in production", "production", { requireRedis: true }],
+  ])("is refused %s, before anything opens", (_where, environment, options) => {
+    vi.stubEnv("NODE_ENV", environment);
+
+    const opening = (): unknown => open(options);
+
+    expect(opening).toThrow(RedisRequiredError);
+    expect(opening).toThrow(
+      '$REDIS_URL. If this process is to pace its own calls only, pass { redis: "memory" }.',
+    );
+  });
+
+  it("is refused in production by an empty $REDIS_URL too", () => {
+    vi.stubEnv("NODE_ENV", "production");
+    vi.stubEnv("REDIS_URL", "");
+
+    expect(() => open()).toThrow("createSluice() in production needs Redis");
+  });
+
+  it.each([
+    ["memory is asked for", { redis: "memory" }],
+    ["Redis is not required", { requireRedis: false }],
+    ["Redis is named", { redis: "redis://127.0.0.1:1" }],
+    ["shards are named", { shards: ["redis://127.0.0.1:1"] }],
+  ])("is opened in production if %s", (_what, options) => {
+    vi.stubEnv("NODE_ENV", "production");
+
+    expect(() => open(options)).not.toThrow();
+  });
+
+  it("cannot be both required and left out", () => {
+    const opening = (): unknown => open({ redis: "memory", requireRedis: true });
+
+    expect(opening).toThrow(InvalidOptionError);
+    expect(opening).toThrow('option "requireRedis" is true; redis is "memory"');
   });
 
   it("warns through the process when it has no logger", () => {
@@ -221,7 +271,7 @@ describe("a sluice", () => {
 
   it("says where a key's limits are wrong that a function gave", async () => {
     const { sluice } = open();
-    const bucket = sluice.bucket("q", { perKey: () => ({ rate: "1/x" }) });
+    const bucket = sluice.bucket("q", { perKey: () => ({ rate: "1/x" as string }) });
 
     const refused = await rejectionOf(bucket.draw({ key: "k" }));
 

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { InvalidOptionError, LineFullError } from "../../../../src/core/errors.ts";
+import { contract } from "../../../../src/core/policy/contract.ts";
 import { leakyBucket, tokenBucket } from "../../../../src/core/policy/limit-makers.ts";
 import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
@@ -91,7 +92,9 @@ describe("configure", () => {
   it("refuses a policy that can never work and changes nothing", async () => {
     const [bucket] = twoReplicas({ rate: "100/s" });
 
-    await expect(bucket!.configure({ rate: "fast" })).rejects.toBeInstanceOf(InvalidOptionError);
+    await expect(bucket!.configure({ rate: "fast" as string })).rejects.toBeInstanceOf(
+      InvalidOptionError,
+    );
 
     expect((await bucket!.peek()).policy).toBe("100/s");
     await bucket!.close();
@@ -142,6 +145,30 @@ describe("pause", () => {
     await expect(bucket!.pause({ forMs: forMs as never })).rejects.toBeInstanceOf(
       InvalidOptionError,
     );
+    await bucket!.close();
+  });
+});
+
+describe("peek", () => {
+  it('says in JSON that a pause has no end, and not "null"', async () => {
+    const [bucket] = twoReplicas({ rate: "100/s" });
+    await bucket!.pause();
+
+    const said = JSON.stringify({ stripe: await bucket!.peek() });
+
+    expect(JSON.parse(said)).toMatchObject({ stripe: { pausedForMs: "forever", coolingForMs: 0 } });
+    expect(said).not.toContain("null");
+    await bucket!.close();
+  });
+
+  it("shows a contract by its terms, and so does who waits for it", async () => {
+    const [bucket] = twoReplicas({ ...contract(1, "1 minute"), concurrency: 5 });
+    (await bucket!.draw()).release();
+
+    const refused = await bucket!.tryDraw();
+
+    expect(await bucket!.peek()).toMatchObject({ policy: "contract of 1 per 1min + 5 at once" });
+    expect(refused).toMatchObject({ allowed: false, limitedBy: "contract of 1 per 1min" });
     await bucket!.close();
   });
 });

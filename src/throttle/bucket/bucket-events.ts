@@ -1,0 +1,175 @@
+/** What a bucket tells of its calls, in this process. Nothing is put together while nobody listens. */
+import { isThenable, reasonOf } from "../../core/describe.ts";
+import { ClosedError, SluiceError } from "../../core/errors.ts";
+import { createEmitter, type Emitter } from "../../core/events.ts";
+import { formatLimit } from "../../core/limits/registry.ts";
+import type { Logger } from "../../core/logger.ts";
+import type { Priority } from "../../core/options.ts";
+import type { Change } from "../../core/store.ts";
+import type { ObservedDrawOptions, SlotEvent, TryOptions } from "../call-options.ts";
+import type { Slot } from "../slot/slot.ts";
+import { nameBinding, type TryDecision } from "../try/decision.ts";
+import type { Group } from "../waiting/group.ts";
+
+/** A call was not let through. */
+export interface RefusedEvent {
+  readonly key: string | undefined;
+  readonly priority: Priority;
+  /** What the call was rejected with; undefined of a `tryDraw`, which answers. */
+  readonly error: SluiceError | undefined;
+  /** In how many ms the same call is likely to pass: `250`. Undefined if that is not known, or never. */
+  readonly retryAfterMs: number | undefined;
+  /** What refused it: `"100/s"`, `"a cooldown"`. Undefined if no limit did. */
+  readonly limitedBy: string | undefined;
+}
+
+/** The downstream refused a call of this process, and the bucket or the key cools down for all replicas. */
+export interface CooldownEvent {
+  /** The key that cools down; undefined is the whole bucket. */
+  readonly key: string | undefined;
+  /** For how long: `30000`. */
+  readonly forMs: number;
+}
+
+/** An answer of the downstream has slowed the bucket or the key down for all replicas, by `adaptive` or `pace`. */
+export interface SlowedEvent {
+  readonly key: string | undefined;
+  /** The part of the rate that a cut leaves: `0.7`. Undefined where calls keep a distance instead. */
+  readonly factor: number | undefined;
+  /** The distance that calls keep, in ms: `40`. Undefined of a cut. */
+  readonly gapMs: number | undefined;
+  /** For how long calls keep the distance, in ms; or start not at all, after a cut. */
+  readonly forMs: number;
+}
+
+/** A replica, this one or another, has changed the policy, or has begun or ended a cooldown or pause. */
+export interface ChangeEvent {
+  /** The key that it is about; undefined is the whole bucket. */
+  readonly key: string | undefined;
+}
+
+/** The events of a bucket, by name. */
+export interface BucketEvents {
+  readonly slot: SlotEvent;
+  readonly refused: RefusedEvent;
+  readonly cooldown: CooldownEvent;
+  readonly slowed: SlowedEvent;
+  readonly change: ChangeEvent;
+}
+
+const EVENT_NAMES: readonly (keyof BucketEvents)[] = [
+  "slot",
+  "refused",
+  "cooldown",
+  "slowed",
+  "change",
+];
+
+/** Tells listeners what happens; each of these does nothing but look while there are none. */
+export interface BucketTeller extends Emitter<BucketEvents> {
+  /** A call got its slot; `group` is that of a call that waited. Tells its own `onSlot` too. */
+  readonly slotCame: (options: ObservedDrawOptions, slot: Slot, group?: Group) => void;
+  /** Whether a draw or try is to be watched; if not, that makes no closure for each call. */
+  hearsOf(name: "refused" | "slot"): boolean;
+  /** What a draw comes to; tells of its refusal. */
+  watchDraw(options: ObservedDrawOptions, draw: () => Promise<Slot>): Promise<Slot>;
+  /** What a try comes to; tells of its slot or refusal. */
+  watchTry(options: TryOptions, tryDraw: () => Promise<TryDecision>): Promise<TryDecision>;
+  /** An answer has changed the bucket in the store. */
+  answered(key: string | undefined, change: Change): void;
+  changed(key: string | undefined): void;
+}
+
+export function createBucketTeller(name: string, given: Logger): BucketTeller {
+  // What fails with each call is not logged with each: of a bucket's logger, warnings are sampled.
+  const warn: Logger["warn"] = (facts, message) => given.warn(facts, message);
+  const logger: Logger = { warn, error: warn };
+  const emitter = createEmitter<BucketEvents>(`bucket "${name}"`, EVENT_NAMES, logger);
+
+  function tellOwn(tell: NonNullable<ObservedDrawOptions["onSlot"]>, event: SlotEvent): void {
+    const report = (error: unknown): void => {
+      const reason = reasonOf(error);
+      logger.warn({ bucket: name, reason }, `onSlot of bucket "${name}" failed: ${reason}`);
+    };
+    try {
+      const result = tell(event);
+      if (isThenable(result)) result.then(undefined, report);
+    } catch (error) {
+      report(error);
+    }
+  }
+
+  function tellRefused({ key, priority = "normal" }: ObservedDrawOptions, error: unknown): void {
+    if (!(error instanceof SluiceError) || error instanceof ClosedError) return;
+    const { retryAfterMs, limitedBy } = error as Partial<RefusedEvent>;
+    emitter.emit("refused", { key, priority, error, retryAfterMs, limitedBy });
+  }
+
+  return {
+    on: (event, listener, options) => emitter.on(event, listener, options),
+    off: (event, listener) => emitter.off(event, listener),
+    slotCame(options, slot, group) {
+      const { onSlot } = options;
+      const isHeard = emitter.hasListener("slot");
+      if (onSlot === undefined && !isHeard) return;
+      const event = slotEventOf(options, slot, group);
+      if (isHeard) emitter.emit("slot", event);
+      if (onSlot !== undefined) tellOwn(onSlot, event);
+    },
+    hearsOf: (event) => emitter.hasListener(event),
+    async watchDraw(options, draw) {
+      try {
+        return await draw();
+      } catch (error) {
+        tellRefused(options, error);
+        throw error;
+      }
+    },
+    async watchTry(options, tryDraw) {
+      try {
+        const decision = await tryDraw();
+        const { allowed, slot, retryAfterMs, limitedBy } = decision;
+        if (allowed) emitter.emit("slot", slotEventOf(options, slot, undefined));
+        else {
+          const about = { key: options.key, priority: "normal", error: undefined } as const;
+          emitter.emit("refused", { ...about, retryAfterMs, limitedBy });
+        }
+        return decision;
+      } catch (error) {
+        tellRefused(options, error);
+        throw error;
+      }
+    },
+    answered(key, change) {
+      if (change.do === "cool" && emitter.hasListener("cooldown")) {
+        emitter.emit("cooldown", { key, forMs: change.durationUs / 1_000 });
+      } else if (change.do === "cut" && emitter.hasListener("slowed")) {
+        const forMs = change.durationUs / 1_000;
+        emitter.emit("slowed", { key, factor: change.factor / 1_000, gapMs: undefined, forMs });
+      } else if (change.do === "space" && emitter.hasListener("slowed")) {
+        const forMs = change.durationUs / 1_000;
+        emitter.emit("slowed", { key, factor: undefined, gapMs: change.gapUs / 1_000, forMs });
+      }
+    },
+    changed(key) {
+      if (emitter.hasListener("change")) emitter.emit("change", { key });
+    },
+  };
+}
+
+/** A call that went within a millisecond waited for no limit. */
+const AT_ONCE_MS = 1;
+
+function slotEventOf(
+  { key, priority = "normal" }: ObservedDrawOptions,
+  { waitedMs, atMs }: Slot,
+  group: Group | undefined,
+): SlotEvent {
+  const limitedBy = group === undefined || waitedMs < AT_ONCE_MS ? undefined : limitOf(group);
+  return { key, priority, waitedMs, atMs, limitedBy };
+}
+
+/** What held these calls back last; all of their limits where the last answer let them pass. */
+function limitOf({ bindsAt, callTerms: { limits } }: Group): string {
+  return nameBinding(bindsAt, limits) ?? limits.map(formatLimit).join(" + ");
+}

@@ -1,0 +1,129 @@
+/** What becomes of the type of a function that is wrapped: its results become promises, and all else stays. */
+import type {
+  AnyFunction,
+  CallOptions,
+  DrawOptions,
+  ResultOf,
+  ThrottledOptions,
+} from "../call-options.ts";
+
+/** The same function, but each call waits for its slot; a plain result becomes a promise. */
+export type Throttled<F extends AnyFunction> = (ReturnsPromise<F> extends true
+  ? F
+  : InPromises<F>) & {
+  /** The same function with other options for the calls made through it. */
+  with(options: DrawOptions): Throttled<F>;
+};
+
+/** Wraps a function. */
+export interface Throttle {
+  // Anywhere but in `this`, the condition would make a generic function lose what it is generic in.
+  <F extends AnyFunction>(this: NotGeneric<F>, fn: F, options?: ThrottledOptions<F>): Throttled<F>;
+  /** A generic function whose result is no promise stays generic. TypeScript can then not type its `with`; use `run`. */
+  <Args extends unknown[], Result>(
+    fn: (...args: Args) => Result,
+    options?: CallOptions<Args, ResultOf<Result>>,
+  ): (...args: Args) => Promise<Awaited<Result>>;
+  /** For code that is itself generic in the function, which has to name it: `throttled<F>(fn)`. */
+  <F extends AnyFunction>(fn: F, options?: ThrottledOptions<F>): Throttled<F>;
+}
+
+/** `never` for a generic function whose result has to become a promise: types of functions lose what they are generic in. */
+export type NotGeneric<F extends AnyFunction> =
+  ReturnsPromise<F> extends true
+    ? unknown
+    : F extends new (...args: never[]) => unknown
+      ? unknown
+      : IsOneSignature<F> extends true
+        ? unknown
+        : SignaturesOf<F> & Pick<F, keyof F> extends F
+          ? unknown
+          : never;
+
+type IsOneSignature<F extends AnyFunction> = OneSignature<F> & Pick<F, keyof F> extends F
+  ? true
+  : false;
+type OneSignature<F extends AnyFunction> = (
+  this: ThisParameterType<F>,
+  ...args: Parameters<F>
+) => ReturnType<F>;
+
+/** All signatures of a function, each with a promise. */
+type InPromises<F extends AnyFunction> =
+  IsOneSignature<F> extends true
+    ? (this: ThisParameterType<F>, ...args: Parameters<F>) => Promise<Awaited<ReturnType<F>>>
+    : SignaturesOf<F, "in promises">;
+
+/** Whether each overload returns a promise. Of the function as a whole, TypeScript would say so if one of them does. */
+type ReturnsPromise<F extends AnyFunction> = [ReturnType<F>] extends [never]
+  ? false
+  : [ResultsOf<F>] extends [Promise<unknown>]
+    ? true
+    : false;
+type ResultsOf<F extends AnyFunction> =
+  F extends Overloads<
+    infer _T1,
+    infer _A1,
+    infer R1,
+    infer _T2,
+    infer _A2,
+    infer R2,
+    infer _T3,
+    infer _A3,
+    infer R3,
+    infer _T4,
+    infer _A4,
+    infer R4
+  >
+    ? R1 | R2 | R3 | R4
+    : ReturnType<F>;
+
+/** The overloads of a function, the last four at most, as they are or with promises. */
+type SignaturesOf<F extends AnyFunction, How extends "as it is" | "in promises" = "as it is"> =
+  F extends Overloads<
+    infer T1,
+    infer A1,
+    infer R1,
+    infer T2,
+    infer A2,
+    infer R2,
+    infer T3,
+    infer A3,
+    infer R3,
+    infer T4,
+    infer A4,
+    infer R4
+  >
+    ? Signature<How, T1, A1, R1> &
+        Signature<How, T2, A2, R2> &
+        Signature<How, T3, A3, R3> &
+        Signature<How, T4, A4, R4>
+    : never;
+
+interface Overloads<
+  T1,
+  A1 extends unknown[],
+  R1,
+  T2,
+  A2 extends unknown[],
+  R2,
+  T3,
+  A3 extends unknown[],
+  R3,
+  T4,
+  A4 extends unknown[],
+  R4,
+> {
+  (this: T1, ...args: A1): R1;
+  (this: T2, ...args: A2): R2;
+  (this: T3, ...args: A3): R3;
+  (this: T4, ...args: A4): R4;
+}
+
+/** What matches where a function has fewer overloads is left out: it would take any arguments. */
+type Signature<How, This, Args extends unknown[], Result> = [unknown[], unknown] extends [
+  Args,
+  Result,
+]
+  ? unknown
+  : (this: This, ...args: Args) => How extends "in promises" ? Promise<Awaited<Result>> : Result;

@@ -1,0 +1,51 @@
+import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { posix } from "node:path";
+import { promisify } from "node:util";
+import { describe, expect, it } from "vitest";
+
+const run = promisify(execFile);
+const pack = await run("npm", ["pack", "--dry-run", "--ignore-scripts", "--json"]);
+const [packed] = JSON.parse(pack.stdout) as [{ readonly files: readonly { path: string }[] }];
+const shipped = new Set(packed.files.map(({ path }) => path));
+const pages = [...shipped].filter((path) => path.endsWith(".md"));
+
+/** The ids of a page's headings, as hosts of repositories make them. */
+function idsOf(text: string): ReadonlySet<string> {
+  const headings = [...text.matchAll(/^#+ (.+)$/gm)].map(([, heading]) => heading!);
+  const plain = headings.map((heading) =>
+    heading.toLowerCase().replaceAll(/[^\p{L}\p{N} _-]/gu, ""),
+  );
+  return new Set(plain.map((heading) => heading.trim().replaceAll(" ", "-")));
+}
+
+/** The targets of all links of a page, without those in its code. */
+function linksOf(text: string): readonly string[] {
+  const prose = text.replaceAll(/^```[^]*?^```/gm, "").replaceAll(/`[^`\n]*`/g, "");
+  return [...prose.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target]) => target!);
+}
+
+/** What is wrong with a link; undefined if it leads somewhere. */
+async function problemOf(page: string, link: string): Promise<string | undefined> {
+  if (/^https?:/.test(link)) return undefined;
+  const [path = "", id] = link.split("#");
+  const target = path === "" ? page : posix.join(posix.dirname(page), path);
+  const isFolder = target.endsWith("/") && [...shipped].some((each) => each.startsWith(target));
+  if (!shipped.has(target) && !isFolder) return `${page}: ${link} is not in the package`;
+  if (id === undefined || idsOf(await readFile(target, "utf8")).has(id)) return undefined;
+  return `${page}: ${link} has no such heading`;
+}
+
+describe("the pages of the package", () => {
+  it("are the README and all of docs, at least", () => {
+    expect(pages).toEqual(expect.arrayContaining(["README.md", "docs/guide.md"]));
+  });
+
+  it.each(pages)("have links that work where the package is installed: %s", async (page) => {
+    const links = linksOf(await readFile(page, "utf8"));
+
+    const problems = await Promise.all(links.map((link) => problemOf(page, link)));
+
+    expect(problems.filter((problem) => problem !== undefined)).toEqual([]);
+  });
+});

@@ -182,7 +182,7 @@ local function add_needs(fitting, wish, turn, first, left)
     local rule = RULES[limit.code]
     is_even = is_even and (fitting.costs[index] == 0 or not rule.is_rate or rule.does_drain or false)
   end
-  local more = math.min(left, fitting.share) - first
+  local more = left - first
   if is_even or more <= 0 or wish.last_since_us - wish.since_us >= RUN_US then return end
   waiting[#waiting + 1] = {
     order = turn.order, turn_us = turn.turn_us, due_us = turn.due_us, start_us = turn.start_us,

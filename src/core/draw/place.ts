@@ -253,7 +253,7 @@ const RUN_US = 50_000;
  * not give evenly the others that came with those.
  */
 export function addNeeds(
-  { scope, line, share, costs }: Fitting,
+  { scope, line, costs }: Fitting,
   { sinceUs, lastSinceUs }: Wish,
   turn: Omit<Waiting, "amounts">,
   { first, left }: { readonly first: number; readonly left: number },
@@ -264,7 +264,7 @@ export function addNeeds(
     ({ limit: { kind } }, index) =>
       costs[index] === 0 || !ruleOf(kind).isRate || ruleOf(kind).doesDrain === true,
   );
-  const more = Math.min(left, share) - first;
+  const more = left - first;
   if (isRun && !isEven && more > 0) line.waiting.push({ ...turn, amounts: times(costs, more) });
 }
 

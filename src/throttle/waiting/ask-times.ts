@@ -9,6 +9,7 @@ import {
   type Arrival,
   type SoonestGroups,
 } from "./group-schedule.ts";
+import type { Group } from "./group.ts";
 import { createStaleCheck } from "./lateness.ts";
 
 /** When the store is to be asked for slots; all times are those of `performance.now()`. */
@@ -57,6 +58,13 @@ export function createAskTimes(
   /** Since the last request there was news that it is time to ask: what its answer says of that is outdated. */
   let hasNews = false;
 
+  /** Whether a call comes before the one that waits for its turn, and could not be asked for with it. */
+  function isNewBefore(turn: Arrival, group: Group): boolean {
+    const first = firstLacking(group);
+    const isNew = Math.max(group.notBeforeMs, first.queuedMs) > askedAtMs;
+    return isNew && arrivedBefore(first, turn);
+  }
+
   return {
     nextAtMs(nowMs) {
       let readyAtMs = Infinity;
@@ -69,7 +77,7 @@ export function createAskTimes(
         if (line.size <= held.size) continue;
         readyAtMs = Math.min(readyAtMs, notBeforeMs);
         lastSlotAtMs = Math.max(lastSlotAtMs, held.lastAtMs);
-        if (turnOf !== undefined && arrivedBefore(firstLacking(group), turnOf)) {
+        if (turnOf !== undefined && isNewBefore(turnOf, group)) {
           passesAtMs = Math.min(passesAtMs, notBeforeMs);
         }
       }

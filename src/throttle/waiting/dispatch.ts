@@ -3,6 +3,7 @@ import type { LeaseKeeper } from "../slot/leases.ts";
 import { createGroupSchedule, type GroupSchedule } from "./group-schedule.ts";
 import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "./held-slots.ts";
+import type { Line } from "./line.ts";
 import { createLateSlots, mostLateMs } from "./lateness.ts";
 import { NoRoomYet } from "./waiting-call.ts";
 
@@ -27,7 +28,12 @@ export interface Dispatcher {
   hold(
     group: Group,
     granted: Granted,
-    drawn: { readonly firstLease: number; readonly sentAtMs: number; readonly offsetMs: number },
+    drawn: {
+      readonly firstLease: number;
+      readonly sentAtMs: number;
+      readonly offsetMs: number;
+      readonly rank: number;
+    },
   ): void;
   /** Lets callers go whose slots have come, and hands over the slots that came too late. */
   dispatchDue(generation: number, waste: Take): void;
@@ -100,13 +106,13 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
         last.fail(error);
       }
     },
-    hold(group, granted, { firstLease, sentAtMs, offsetMs }) {
+    hold(group, granted, { firstLease, sentAtMs, offsetMs, rank }) {
       const listed = granted.slotsUs.length;
       if (listed === 0 && granted.run === undefined) return;
       for (let each = 0; firstLease > 0 && each < listed; each++) {
         leases.keep(firstLease + each, group, sentAtMs);
       }
-      group.held.add(granted, firstLease, offsetMs);
+      group.held.add(granted, firstLease, offsetMs, rank);
       holding.add(group);
       schedule.served(group);
     },
@@ -123,7 +129,7 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
           const slot = held.take();
           if (lateSlots.mayGo(nowMs - slot.atMs, mostMs)) {
             waiting -= 1;
-            line.shift()!.go(slot, start);
+            takeCaller(line, slot).go(slot, start);
           } else late.push(slot);
         }
         if (held.size === 0) holding.delete(group);
@@ -153,4 +159,16 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       }
     },
   };
+}
+
+/**
+ * Who leaves on a slot: a call of the rank that it was drawn for. A more urgent one may pass it, but only once, and
+ * leaves it the slot that is drawn for the urgent one; so a flood of urgent calls does not take all its slots.
+ */
+function takeCaller(line: Line<Caller>, { rank }: HeldSlot): Caller {
+  const drawnFor = line.firstOf(rank);
+  if (drawnFor === undefined || line.head === drawnFor) return line.shift()!;
+  if (drawnFor.wasPassed) return line.shift(rank)!;
+  drawnFor.wasPassed = true;
+  return line.shift()!;
 }

@@ -1,12 +1,14 @@
 import { isLeased } from "../../core/limits/registry.ts";
 import { isNone, NO_PLACE, type Place, type Wish } from "../../core/store.ts";
-import { rankOf, type GroupSchedule } from "./group-schedule.ts";
+import { rankOf, type Arrival, type GroupSchedule } from "./group-schedule.ts";
 import { lacking, lackingInOrder, type Group } from "./group.ts";
 
 /** What to ask for: a wish is what one request asks for one group and priority; the groups are in the wishes' order. */
 export interface Wishes {
   readonly groups: readonly Group[];
   readonly wishes: readonly Wish[];
+  /** The first call of each wish. */
+  readonly firsts: readonly Arrival[];
 }
 
 /** What one script serves; the rest come with the next one. */
@@ -34,6 +36,7 @@ export function nextWishes(
   const first = all.length > MOST_WISHES ? firstOf(all) : all;
   return {
     groups: first.map(({ group }) => group),
+    firsts: first,
     wishes: first.map(({ group, rank, wanted, sinceMs, nextSinceMs, lastSinceMs }) => {
       const { name, limitedKey: key, callTerms } = group;
       const { keyLimits, costs } = callTerms;

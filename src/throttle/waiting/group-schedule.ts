@@ -1,5 +1,5 @@
-import { PRIORITIES, RANKS } from "../../core/options.ts";
-import type { Caller, Group } from "./group.ts";
+import { RANKS } from "../../core/options.ts";
+import { servedOf, type Caller, type Group } from "./group.ts";
 
 /**
  * The groups in which callers wait, and which of them is asked for when. It alone writes what a group carries of that;
@@ -281,15 +281,14 @@ function arrivalOf(group: Group): Arrival {
 }
 
 /** The first call of a group without a slot; the last of its priority, if that is not known at once. */
-export function firstLacking({ line, held }: Group): Arrival {
-  let spare = held.size;
-  for (let rank = 0; rank < PRIORITIES.length; rank++) {
-    const first = line.firstOf(rank);
-    if (first === undefined) continue;
-    if (spare < line.sizeOf(rank)) return { rank, number: spare === 0 ? first.number : Infinity };
-    spare -= line.sizeOf(rank);
+export function firstLacking(group: Group): Arrival & { readonly queuedMs: number } {
+  const { line } = group;
+  for (const [rank, served] of servedOf(group).entries()) {
+    if (served === line.sizeOf(rank)) continue;
+    const { number, queuedMs } = line.firstOf(rank)!;
+    return { rank, number: served === 0 ? number : Infinity, queuedMs };
   }
-  return { rank: Infinity, number: Infinity };
+  return { rank: Infinity, number: Infinity, queuedMs: 0 };
 }
 
 export function arrivedBefore(a: Arrival, b: Arrival): boolean {

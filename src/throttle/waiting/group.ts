@@ -20,6 +20,8 @@ export interface Caller extends Waiter {
   readonly patienceMs: number;
   /** Whether it is the call of a job that has started: it goes before all others of its priority. */
   readonly isUnderWay: boolean;
+  /** Whether a more urgent call has left on a slot that was drawn for it. */
+  wasPassed: boolean;
   group: Group;
   go(slot: HeldSlot, start: Start): void;
   fail(error: unknown): void;
@@ -88,6 +90,8 @@ export class Group {
 /** Callers of one priority that have no slot yet. */
 export interface Lacking {
   readonly rank: number;
+  /** The number of the first of them, or a lower one. */
+  readonly number: number;
   readonly wanted: number;
   /** Since when the first, the second and the last of them wait, on `performance.now()`. */
   readonly sinceMs: number;
@@ -95,18 +99,29 @@ export interface Lacking {
   readonly lastSinceMs: number;
 }
 
+/** How many callers of each priority have slots; one that was drawn for a caller that has left serves another. */
+export function servedOf({ line, held }: Group): number[] {
+  const ranks = [...PRIORITIES.keys()];
+  const spares = ranks.map((rank) => Math.max(0, held.sizeOf(rank) - line.sizeOf(rank)));
+  let spare = spares.reduce((sum, each) => sum + each, 0);
+  return ranks.map((rank) => {
+    const own = Math.min(held.sizeOf(rank), line.sizeOf(rank));
+    const more = Math.min(spare, line.sizeOf(rank) - own);
+    spare -= more;
+    return own + more;
+  });
+}
+
 /** Walking past more callers that have slots would take long: they are taken to have come evenly. */
 const MOST_PASSED = 100;
 
 /** The callers that have no slot yet, by priority, the most urgent first. */
-export function lacking({ line, held }: Group): Lacking[] {
+export function lacking(group: Group): Lacking[] {
+  const { line } = group;
   const wishes: Lacking[] = [];
-  let spare = held.size;
-  for (let rank = 0; rank < PRIORITIES.length; rank++) {
+  for (const [rank, served] of servedOf(group).entries()) {
     const waiting = line.sizeOf(rank);
-    const served = Math.min(spare, waiting);
     const wanted = waiting - served;
-    spare -= served;
     if (wanted === 0) continue;
     const lastSinceMs = line.lastOf(rank)!.queuedMs;
     let caller = line.firstOf(rank)!;
@@ -119,26 +134,29 @@ export function lacking({ line, held }: Group): Lacking[] {
       sinceMs = caller.queuedMs;
       nextSinceMs = ((caller.next as Caller | undefined) ?? caller).queuedMs;
     }
-    wishes.push({ rank, wanted, sinceMs, nextSinceMs, lastSinceMs });
+    const { number } = caller;
+    wishes.push({ rank, number, wanted, sinceMs, nextSinceMs, lastSinceMs });
   }
   return wishes;
 }
 
 /** Callers that came within this time came together. */
-const TOGETHER_MS = 50;
+const TOGETHER_MS = 10;
 /** How many callers are looked at for one request; the others come with the next. */
 const MOST_LOOKED_AT = 1_000;
 
 /** As `lacking`, but those that came together: so callers of several groups go in the order in which they came. */
-export function lackingInOrder({ line, held }: Group, most: number): Lacking[] {
+export function lackingInOrder(group: Group, most: number): Lacking[] {
+  const served = servedOf(group);
   const runs: Lacking[] = [];
   let run: { -readonly [Field in keyof Lacking]: Lacking[Field] } | undefined;
-  let index = 0;
-  for (const { rank, caller } of line.fromFirst()) {
-    index += 1;
-    if (index <= held.size) continue;
-    if (index > held.size + MOST_LOOKED_AT) break;
-    const { queuedMs: sinceMs } = caller;
+  let looked = 0;
+  for (const { rank, caller } of group.line.fromFirst()) {
+    served[rank]! -= 1;
+    if (served[rank]! >= 0) continue;
+    looked += 1;
+    if (looked > MOST_LOOKED_AT) break;
+    const { queuedMs: sinceMs, number } = caller;
     // Lanes take turns, so one that came earlier may stand behind: its turn counts.
     if (run?.rank === rank && sinceMs < run.sinceMs + TOGETHER_MS) {
       run.wanted += 1;
@@ -147,7 +165,7 @@ export function lackingInOrder({ line, held }: Group, most: number): Lacking[] {
       continue;
     }
     if (runs.length === most) break;
-    run = { rank, wanted: 1, sinceMs, nextSinceMs: sinceMs, lastSinceMs: sinceMs };
+    run = { rank, number, wanted: 1, sinceMs, nextSinceMs: sinceMs, lastSinceMs: sinceMs };
     runs.push(run);
   }
   return runs;

@@ -8,17 +8,21 @@ export interface HeldSlot {
   readonly atMs: number;
   /** The number of the lease that it was drawn with; 0: none. */
   readonly lease: number;
+  /** The rank of the calls that it was drawn for. */
+  readonly rank: number;
 }
 
 /** The slots that this process has drawn and not yet used, earliest first. */
 export interface HeldSlots {
   readonly size: number;
+  /** How many were drawn for calls of a rank. */
+  sizeOf(rank: number): number;
   /** When the earliest slot comes, on `performance.now()`; Infinity if there is none. */
   readonly nextAtMs: number;
   /** When the latest slot comes; -Infinity if there is none. */
   readonly lastAtMs: number;
-  /** Adds what was granted; `offsetMs` is how far this process's clock runs ahead of the bucket's. */
-  add(granted: Granted, firstLease: number, offsetMs: number): void;
+  /** Adds what was granted to calls of a rank; `offsetMs` is how far this process's clock runs ahead of the bucket's. */
+  add(granted: Granted, firstLease: number, offsetMs: number, rank: number): void;
   take(): HeldSlot;
   /** Takes out the `count` latest slots, latest first. */
   takeLatest(count: number): HeldSlot[];
@@ -27,7 +31,7 @@ export interface HeldSlots {
 /** All slots of a reply, latest first. */
 export function slotsOf(granted: Granted, firstLease: number, offsetMs: number): HeldSlot[] {
   const held = createHeldSlots();
-  held.add(granted, firstLease, offsetMs);
+  held.add(granted, firstLease, offsetMs, 0);
   return held.takeLatest(Infinity);
 }
 
@@ -38,11 +42,13 @@ interface Run {
   readonly offsetMs: number;
   /** The lease of the first slot; 0: there are none. */
   readonly firstLease: number;
+  readonly rank: number;
 }
 
 /** Holds runs rather than slots: at 100,000/s one reply brings a thousand slots. */
 export function createHeldSlots(): HeldSlots {
   const runs: Run[] = [];
+  const sizes: number[] = [];
   let size = 0;
   let nextAtMs = Infinity;
 
@@ -51,8 +57,13 @@ export function createHeldSlots(): HeldSlots {
     runs.push(run);
     // A slot that another process gave back may lie before those that are held.
     runs.sort((a, b) => a.slotUs(a.index) - b.slotUs(b.index));
-    size += run.end;
+    count(run, run.end);
     updateNext();
+  }
+
+  function count({ rank }: Run, change: number): void {
+    size += change;
+    sizes[rank] = (sizes[rank] ?? 0) + change;
   }
 
   function updateNext(): void {
@@ -64,6 +75,7 @@ export function createHeldSlots(): HeldSlots {
     get size() {
       return size;
     },
+    sizeOf: (rank) => sizes[rank] ?? 0,
     get nextAtMs() {
       return nextAtMs;
     },
@@ -71,39 +83,39 @@ export function createHeldSlots(): HeldSlots {
       const run = runs.at(-1);
       return run === undefined ? -Infinity : run.slotUs(run.end - 1) / 1_000 + run.offsetMs;
     },
-    add({ slotsUs, run }, firstLease, offsetMs) {
+    add({ slotsUs, run }, firstLease, offsetMs, rank) {
       const listed = (index: number): number => slotsUs[index]!;
-      addRun({ index: 0, end: slotsUs.length, slotUs: listed, offsetMs, firstLease });
+      addRun({ index: 0, end: slotsUs.length, slotUs: listed, offsetMs, firstLease, rank });
       if (run === undefined) return;
       const slotUs = (index: number): number => slotOfRun(run, index);
-      addRun({ index: 0, end: run.count, slotUs, offsetMs, firstLease: 0 });
+      addRun({ index: 0, end: run.count, slotUs, offsetMs, firstLease: 0, rank });
     },
     take() {
       const run = runs[0]!;
       const slot = slotOf(run, run.index);
       run.index += 1;
-      size -= 1;
+      count(run, -1);
       if (run.index === run.end) runs.shift();
       updateNext();
       return slot;
     },
-    takeLatest(count) {
+    takeLatest(most) {
       const latest: HeldSlot[] = [];
-      while (latest.length < count && runs.length > 0) {
+      while (latest.length < most && runs.length > 0) {
         const run = runs.at(-1)!;
         run.end -= 1;
         latest.push(slotOf(run, run.end));
+        count(run, -1);
         if (run.index === run.end) runs.pop();
       }
-      size -= latest.length;
       updateNext();
       return latest;
     },
   };
 }
 
-function slotOf({ slotUs, offsetMs, firstLease }: Run, index: number): HeldSlot {
+function slotOf({ slotUs, offsetMs, firstLease, rank }: Run, index: number): HeldSlot {
   const us = slotUs(index);
   const lease = firstLease === 0 ? 0 : firstLease + index;
-  return { slotUs: us, atMs: us / 1_000 + offsetMs, lease };
+  return { slotUs: us, atMs: us / 1_000 + offsetMs, lease, rank };
 }

@@ -29,7 +29,8 @@ export interface Line<W extends Waiter> {
   firstOf(rank: number): W | undefined;
   lastOf(rank: number): W | undefined;
   push(waiter: W): void;
-  shift(): W | undefined;
+  /** Takes out the next caller, of one priority if that is given. */
+  shift(rank?: number): W | undefined;
   /** Takes out a caller that still waits, wherever it is. */
   remove(waiter: W): void;
 }
@@ -130,8 +131,8 @@ export function createLine<W extends Waiter>(): Line<W> {
       queue.size += 1;
       size += 1;
     },
-    shift() {
-      const head = first();
+    shift(rank) {
+      const head = rank === undefined ? first() : (inOrder[rank]!.head as W | undefined);
       if (head === undefined) return undefined;
       const queue = queues.get(head.priority)!;
       queue.round = head.round;

@@ -170,22 +170,20 @@ export function createPacer(options: PacerOptions): Pacer {
       if (areNumbered) nextLease += granted.slotsUs.length;
       // What comes first of a group says when it is asked for again.
       const isDeferred = deferred.has(group);
-      take(group, granted, { ...received, firstLease, sentAtMs: reply.sentAtMs, isDeferred });
+      const { rank } = asked.wishes[index]!;
+      take(group, granted, { ...received, firstLease, sentAtMs: reply.sentAtMs, isDeferred, rank });
       if (granted.notBeforeUs > 0) deferred.add(group);
     }
     linePlaces.shared = reply.place;
   }
 
   /** The first call that waits for its turn, rather than for its key. */
-  function firstInLine({ granted }: Drawn, { groups, wishes }: Wishes): Arrival | undefined {
+  function firstInLine({ granted }: Drawn, { wishes, firsts }: Wishes): Arrival | undefined {
     const index = granted.findIndex(
       ({ slotsUs, run, notBeforeUs }, each) =>
         notBeforeUs === 0 && slotsUs.length + (run?.count ?? 0) < wishes[each]!.wanted,
     );
-    if (index === -1) return undefined;
-    const { rank } = wishes[index]!;
-    const caller = groups[index]!.line.firstOf(rank);
-    return caller && { rank, number: caller.number };
+    return firsts[index];
   }
 
   /** Another replica comes first by now: the lease that this one was woken for is that one's. */
@@ -205,6 +203,7 @@ export function createPacer(options: PacerOptions): Pacer {
       readonly firstLease: number;
       readonly sentAtMs: number;
       readonly isDeferred: boolean;
+      readonly rank: number;
     },
   ): void {
     const { isDeferred, arrivedMs, offsetMs, isStale, firstLease } = drawn;

@@ -60,6 +60,7 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   previous: Caller | undefined = undefined;
   next: Caller | undefined = undefined;
   round = 0;
+  wasPassed = false;
   readonly #context: CallContext;
   readonly options: WaitOptions;
   readonly #settling: Settling;

@@ -47,7 +47,7 @@ describe("a process asks", () => {
   it("for newcomers together, while it holds slots for a while", () => {
     const { askTimes, group, nextInMs } = setUp();
     group.line.push({ priority: "normal" } as Caller);
-    group.held.add({ slotsUs: [inMs(50)] } as Partial<Granted> as Granted, 0, 0);
+    group.held.add({ slotsUs: [inMs(50)] } as Partial<Granted> as Granted, 0, 0, 2);
 
     askTimes.asked(performance.now());
 

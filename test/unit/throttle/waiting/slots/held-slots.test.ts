@@ -16,8 +16,8 @@ function runFrom(atUs: number): Granted {
 describe("slots that are held", () => {
   it("leave in the order of their times, also when some that others gave back come in between", () => {
     const held = createHeldSlots();
-    held.add(runFrom(20_000), 0, 0);
-    held.add(listed(11_000, 12_000), 0, 0);
+    held.add(runFrom(20_000), 0, 0, 2);
+    held.add(listed(11_000, 12_000), 0, 0, 2);
 
     const next = [held.nextAtMs, held.take().slotUs, held.take().slotUs, held.take().slotUs];
 
@@ -27,8 +27,8 @@ describe("slots that are held", () => {
 
   it("are given back from the end, so that those who stay lose no time", () => {
     const held = createHeldSlots();
-    held.add(listed(11_000, 12_000), 7, 0);
-    held.add(runFrom(20_000), 0, 0);
+    held.add(listed(11_000, 12_000), 7, 0, 2);
+    held.add(runFrom(20_000), 0, 0, 2);
 
     const latest = held.takeLatest(6);
 

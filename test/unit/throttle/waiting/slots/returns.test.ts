@@ -24,7 +24,7 @@ async function settledFor(text: string): Promise<readonly unknown[]> {
     name: "",
     limitedKey: undefined,
   });
-  const slots = [1, 2].map(() => ({ slotUs: 7_000_000, atMs: 0, lease: 0 }));
+  const slots = [1, 2].map(() => ({ slotUs: 7_000_000, atMs: 0, lease: 0, rank: 2 }));
 
   await refundUnused(context, group, slots);
 

@@ -1,0 +1,107 @@
+import { ruleOf } from "../../../src/core/limits/registry.ts";
+import type { Limit } from "../../../src/core/limits/rule.ts";
+import { HORIZON_US } from "../../../src/core/policy/limit-makers.ts";
+import { keyLimitsOf } from "../../../src/core/policy/per-key.ts";
+import { EXCESS } from "../../support/draws/bounds.ts";
+import { idealOf } from "./ideal.ts";
+import type { MixCall, MixRun } from "./run-mix.ts";
+
+const HORIZON_MS = HORIZON_US / 1_000;
+/** Calls that come this close to each other may go in any order; requests take a while. */
+const CLOSE_MS = 5;
+
+/** How much of what binds was used while work waited, to within one call: 1 is all of it. */
+export function usedOf(run: MixRun): number {
+  const { policy, calls, forMs } = run;
+  const gone = calls.filter(({ wentMs }) => wentMs <= forMs);
+  const count = policy.limits.length;
+  const part = (limit: Limit, index: number, of: readonly MixCall[]): number =>
+    of.reduce((sum, { costs }) => sum + costs[index]!, most(calls, index)) /
+    possible(limit, forMs, most(calls, index));
+  const shared = policy.limits.map((limit, index) => part(limit, index, gone));
+  const names = new Set(calls.map(({ key }) => key));
+  const keys = [...names].map((key) =>
+    Math.max(
+      0,
+      ...keyLimitsOf(policy, key).map((limit, index) =>
+        part(
+          limit,
+          count + index,
+          gone.filter((call) => call.key === key),
+        ),
+      ),
+    ),
+  );
+  const byLimits = Math.max(0, ...shared, Math.min(...keys));
+  // Several limits may each keep the others from being used whole, in any order of the calls.
+  const ideal = [...idealOf(run).values()].filter((atMs) => atMs <= forMs).length;
+  return Math.max(byLimits, (gone.length + 1) / ideal);
+}
+
+/** The most that a limit can give in this time, to calls of this cost at most: what is left may be too little for one. */
+function possible({ kind, capacity, count, periodUs }: Limit, forMs: number, cost: number): number {
+  const waste = Math.max(0, cost - 1);
+  if (ruleOf(kind).doesDrain === true) return capacity + (count * forMs * 1_000) / periodUs - waste;
+  return (capacity - waste) * Math.ceil((forMs * 1_000) / periodUs);
+}
+
+function most(calls: readonly MixCall[], index: number): number {
+  return Math.max(...calls.map(({ costs }) => costs[index] ?? 0));
+}
+
+/**
+ * By how many ms the call that came off worst waited too long: beyond its time in one line for all replicas, a horizon,
+ * and what it takes to save up for the largest cost. A window that is missed by a moment costs a period.
+ */
+export function lateOf(run: MixRun): number {
+  const { calls, forMs } = run;
+  const ideal = [...idealOf(run)].sort(([a], [b]) => a.atMs - b.atMs);
+  let worstMs = -Infinity;
+  for (const [call] of ideal) {
+    const close = ideal.filter(
+      ([other]) =>
+        Math.abs(other.atMs - call.atMs) <= CLOSE_MS &&
+        other.rank === call.rank &&
+        other.key === call.key,
+    );
+    const idealMs = Math.max(...close.map(([, atMs]) => atMs));
+    const wentMs = Math.min(call.wentMs, forMs);
+    worstMs = Math.max(worstMs, wentMs - idealMs - HORIZON_MS - saveUpMs(run, call));
+  }
+  return calls.length === 0 ? 0 : worstMs;
+}
+
+function saveUpMs({ policy, calls }: MixRun, call: MixCall): number {
+  const limits = [...policy.limits, ...keyLimitsOf(policy, call.key)];
+  const before = calls.filter(({ rank }) => rank <= call.rank);
+  const saveUp = limits.map(
+    ({ periodUs, count }, index) => (most(before, index) * periodUs) / count,
+  );
+  const period = limits.map(({ kind, periodUs }) =>
+    ruleOf(kind).doesDrain === true ? 0 : periodUs,
+  );
+  return (Math.max(...saveUp) + Math.max(...period)) / 1_000;
+}
+
+/** By how much a limit was passed: 0 or less if none was. */
+export function excessOf({ policy, slots }: MixRun): number {
+  const count = policy.limits.length;
+  const shared = policy.limits.map((limit, index) => {
+    const passed = slots.map(({ slotUs, costs }) => ({ slotUs, cost: costs[index]! }));
+    return EXCESS[limit.kind]!(
+      limit,
+      passed.filter(({ cost }) => cost > 0),
+    );
+  });
+  const keys = [...new Set(slots.map(({ key }) => key))].flatMap((key) => {
+    const own = slots.filter((slot) => slot.key === key);
+    return keyLimitsOf(policy, key).map((limit, index) => {
+      const passed = own.map(({ slotUs, costs }) => ({ slotUs, cost: costs[count + index]! }));
+      return EXCESS[limit.kind]!(
+        limit,
+        passed.filter(({ cost }) => cost > 0),
+      );
+    });
+  });
+  return Math.max(-Infinity, ...shared, ...keys);
+}

@@ -1,0 +1,91 @@
+import { randomUUID } from "node:crypto";
+import { Redis } from "ioredis";
+import { afterAll, beforeAll, expect, inject, it } from "vitest";
+import type { Store } from "../../../src/core/store.ts";
+import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
+import { excessOf, lateOf, usedOf } from "./laws.ts";
+import { mixOf } from "./mix.ts";
+import { runMix } from "./run-mix.ts";
+import { beginVirtualTime, type VirtualTime } from "./virtual-time.ts";
+
+/** How many mixes are tried, and the seed of the first. */
+const COUNT = Number(process.env["MIXES"] ?? 120);
+const FIRST = Number(process.env["MIXES_FROM"] ?? 1_000);
+const FOR_MS = 6_000;
+/** Where several limits bind, calls may miss their turn at one while they wait for another. */
+const MISSED_TURNS_MS = 500;
+
+let redis: Redis;
+beforeAll(() => {
+  redis = new Redis(inject("redisUrl"));
+});
+afterAll(async () => {
+  await redis.quit();
+});
+
+function microseconds(time: VirtualTime): () => number {
+  return () => Math.floor((performance.timeOrigin + time.now()) * 1_000);
+}
+
+/** What is wrong with a mix; nothing if all laws hold. */
+async function faultsOf(seed: number, store: Store, time: VirtualTime): Promise<string[]> {
+  const mix = mixOf(seed);
+  const run = await runMix(mix, { store, time, seed, forMs: FOR_MS });
+  const [used, lateMs, excess] = [usedOf(run), lateOf(run), excessOf(run)];
+  const isTwofold = run.policy.limits.length + (run.policy.perKey === undefined ? 0 : 1) > 1;
+  // A more urgent call of the same process may leave on the slot of a less urgent one, which then waits for its slot.
+  const passedMs = mix.hasPriorities ? 500 : 0;
+  const mostLateMs = (isTwofold ? MISSED_TURNS_MS : 10) + passedMs;
+  const gone = run.calls.filter(({ wentMs }) => wentMs <= FOR_MS).length;
+  const faults = [
+    [run.errors.length === 0, `errors: ${String(run.errors[0])}`],
+    [used >= (isTwofold ? 0.95 : 0.97), `used ${used.toFixed(3)} of what binds`],
+    [lateMs <= mostLateMs, `a call was ${lateMs.toFixed(0)} ms late`],
+    [excess <= 0, `a limit was passed by ${excess}`],
+    [run.draws <= 5 * gone + 50, `${run.draws} requests for ${gone} calls`],
+  ] as const;
+  return faults.filter(([isRight]) => !isRight).map(([, what]) => `${mix.name}: ${what}`);
+}
+
+it(`uses what binds, keeps the order over all replicas and passes no limit, in ${COUNT} mixes of limits and calls`, async () => {
+  const time = beginVirtualTime();
+  const faults: string[] = [];
+  try {
+    for (let seed = FIRST; seed < FIRST + COUNT; seed++) {
+      const store = createMemoryStore(microseconds(time));
+      faults.push(...(await faultsOf(seed, store, time)));
+    }
+  } finally {
+    time.end();
+  }
+
+  expect(faults).toEqual([]);
+});
+
+it("does the same in Redis", async () => {
+  const prefix = `t${randomUUID()}`;
+  let underWay = 0;
+  const faults: string[] = [];
+  const time = beginVirtualTime(() => underWay > 0);
+  try {
+    const pinned = createPinnedRedisStore(redis, { prefix, nowUs: microseconds(time) });
+    const counted = <Name extends "draw" | "giveBack">(name: Name) =>
+      (async (request: never) => {
+        underWay += 1;
+        try {
+          return await pinned[name](request);
+        } finally {
+          underWay -= 1;
+        }
+      }) as Store[Name];
+    const store: Store = { ...pinned, draw: counted("draw"), giveBack: counted("giveBack") };
+    for (let seed = FIRST; seed < FIRST + 12; seed++) {
+      faults.push(...(await faultsOf(seed, store, time)));
+    }
+  } finally {
+    time.end();
+  }
+
+  expect(faults).toEqual([]);
+});

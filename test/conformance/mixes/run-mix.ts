@@ -1,0 +1,115 @@
+import { createBuckets } from "../../../src/buckets.ts";
+import { isLeased } from "../../../src/core/limits/registry.ts";
+import { RANKS } from "../../../src/core/options.ts";
+import { keyLimitsOf } from "../../../src/core/policy/per-key.ts";
+import { compilePolicy, type Policy } from "../../../src/core/policy/policy.ts";
+import type { Store } from "../../../src/core/store.ts";
+import { slotsOf } from "../../support/draws/asker.ts";
+import { randomOf, type Mix, type MixCaller } from "./mix.ts";
+import type { VirtualTime } from "./virtual-time.ts";
+
+/** A call of a mix; times are ms since it began, and `wentMs` is Infinity if the call never went. */
+export interface MixCall {
+  readonly key: string | undefined;
+  /** By the policy's limits, and then the key's. */
+  readonly costs: readonly number[];
+  readonly rank: number;
+  readonly atMs: number;
+  wentMs: number;
+}
+
+/** A slot that a call was granted. */
+export interface MixSlot extends Pick<MixCall, "key" | "costs"> {
+  readonly slotUs: number;
+}
+
+export interface MixRun {
+  readonly policy: Policy;
+  readonly calls: readonly MixCall[];
+  readonly slots: readonly MixSlot[];
+  readonly forMs: number;
+  /** How many requests for slots the store was sent. */
+  readonly draws: number;
+  readonly errors: readonly unknown[];
+}
+
+const NOBODY_LOGS = { warn: () => {}, error: () => {} };
+
+/** Lets each replica of a mix call through buckets of its own, over one store that is a fraction of a ms away. */
+export async function runMix(
+  mix: Mix,
+  { store, time, seed, forMs }: { store: Store; time: VirtualTime; seed: number; forMs: number },
+): Promise<MixRun> {
+  const random = randomOf(seed);
+  let draws = 0;
+  let slots: MixSlot[] = [];
+  const far: Store = {
+    ...store,
+    async draw(request) {
+      const sentAtMs = time.now();
+      draws += 1;
+      await time.sleep(0.15 + random() * 0.3);
+      const drawn = await store.draw(request);
+      for (const [index, { key, costs }] of request.wishes.entries()) {
+        for (const slotUs of slotsOf(drawn, index)) slots.push({ key, costs, slotUs });
+      }
+      await time.sleep(0.15 + random() * 0.3);
+      return { ...drawn, sentAtMs };
+    },
+    async giveBack(request) {
+      // Others may get them now.
+      const returned = new Set(request.slotsUs);
+      const isReturned = ({ key, slotUs }: MixSlot): boolean =>
+        key === request.wish.key && returned.has(slotUs);
+      slots = slots.filter((slot) => !isReturned(slot));
+      await store.giveBack(request);
+    },
+  };
+  const policy = compilePolicy("mix", mix.policy);
+  const bucket = `mix ${seed}`;
+  const replicas = 1 + Math.max(...mix.callers.map(({ replica }) => replica));
+  const buckets = Array.from({ length: replicas }, () =>
+    createBuckets({ store: far, logger: NOBODY_LOGS, isRemote: false, isCluster: false }).open(
+      "mix",
+      bucket,
+      mix.policy,
+    ),
+  );
+  const startMs = time.now();
+  const endMs = startMs + forMs;
+  const calls: MixCall[] = [];
+  const errors: unknown[] = [];
+
+  async function callOn({ replica, key, cost, priority, ...when }: MixCaller): Promise<void> {
+    await time.sleep(when.startMs);
+    const costs = costsOf(policy, key, cost);
+    while (time.now() < endMs) {
+      const atMs = time.now() - startMs;
+      const call: MixCall = { key, costs, rank: RANKS[priority], atMs, wentMs: Infinity };
+      calls.push(call);
+      try {
+        await buckets[replica]!.draw({ key, cost, priority });
+      } catch (error) {
+        if (time.now() < endMs) errors.push(error);
+        return;
+      }
+      call.wentMs = time.now() - startMs;
+      await time.sleep(when.thinkMs);
+    }
+  }
+
+  const calling = Promise.all(mix.callers.map(callOn));
+  await time.runUntil(endMs);
+  const closing = Promise.all(buckets.map((each) => each.close()));
+  await time.runUntil(endMs + 60_000);
+  await Promise.all([calling, closing]);
+  return { policy, calls, slots, forMs, draws, errors };
+}
+
+function costsOf(policy: Policy, key: string | undefined, cost: MixCaller["cost"]): number[] {
+  const byUnit: Readonly<Record<string, number>> =
+    typeof cost === "number" ? { calls: cost } : cost;
+  return [...policy.limits, ...keyLimitsOf(policy, key)].map((limit) =>
+    isLeased(limit) ? 1 : (byUnit[limit.unit] ?? (limit.unit === "calls" ? 1 : 0)),
+  );
+}

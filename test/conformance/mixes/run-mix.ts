@@ -19,7 +19,7 @@ export interface MixCall {
 }
 
 /** A slot that a call was granted. */
-export interface MixSlot extends Pick<MixCall, "key" | "costs"> {
+interface MixSlot extends Pick<MixCall, "key" | "costs"> {
   readonly slotUs: number;
 }
 

@@ -29,12 +29,16 @@ for _, limit in ipairs(leased) do
   for _, lease in ipairs(leases) do redis.call('ZREM', limit.keys[1], lease_name(asker, lease)) end
   local message = limit.is_of_key and name_and_key or name
   local free = limit.count - count_leases(limit, now)
-  for index, waiter in ipairs(waiters_of(limit, now)) do
+  for _, waiter in ipairs(waiters_of(limit, now)) do
     local waiting = string.sub(waiter, 18)
-    if index <= free and not is_woken[message .. waiting] then
-      is_woken[message .. waiting] = true
-      woken[#woken + 1] = waiting
-      redis.call('PUBLISH', channel .. waiting, message)
+    -- One that passes an offer on does not get it back, though it may wait.
+    if free > 0 and not (#leases == 0 and waiting == asker) then
+      free = free - 1
+      if not is_woken[message .. waiting] then
+        is_woken[message .. waiting] = true
+        woken[#woken + 1] = waiting
+        redis.call('PUBLISH', channel .. waiting, message)
+      end
     end
   end
 end

@@ -40,8 +40,11 @@ export function releaseLeases(
   for (const { limit, kept, key } of readLeases(state, request)) {
     for (const lease of request.leases) kept.leases.delete(leaseName(request.asker, lease));
     const free = Math.max(0, limit.count - countLeases(kept, nowUs));
-    for (const waiter of waitersOf(kept, nowUs).slice(0, free)) {
-      const asker = waiter.slice(waiter.indexOf(" ") + 1);
+    // One that passes an offer on does not get it back, though it may wait.
+    const isPassedOn = request.leases.length === 0;
+    const askers = waitersOf(kept, nowUs).map((waiter) => waiter.slice(waiter.indexOf(" ") + 1));
+    const others = askers.filter((asker) => !isPassedOn || asker !== request.asker);
+    for (const asker of others.slice(0, free)) {
       woken.set(`${key !== undefined} ${asker}`, { asker, key });
     }
   }

@@ -26,6 +26,8 @@ export interface AskTimes {
   asked(nowMs: number): void;
   /** It has answered; the reply says when to ask again for `first`, the first call that has to wait for its turn. */
   answered(reply: Drawn, received: Received, first: Arrival | undefined): void;
+  /** A call that waited has left: if it was the one that the turn is of, others are asked for at once. */
+  left(call: { readonly number: number }): void;
   /** It has not answered: it is left alone for a while. */
   retryLater(): void;
   /** It may be asked again at once, whatever the last reply said. */
@@ -112,6 +114,9 @@ export function createAskTimes(
       hasAnswered = true;
       turnAtMs = place.turnUs === 0 ? 0 : place.turnUs / 1_000 + offsetMs;
       askAgainAtMs = hasNews ? 0 : arrivedMs + waitMsOf(place, nowUs) - times.leadMs;
+    },
+    left({ number }) {
+      if (number === turnOf?.number) askAgainAtMs = storeAtMs;
     },
     retryLater() {
       storeAtMs = performance.now() + STORE_RETRY_MS;

@@ -186,13 +186,11 @@ export function createPacer(options: PacerOptions): Pacer {
     return firsts[index];
   }
 
-  /** Another replica comes first by now: the lease that this one was woken for is that one's. */
-  function passOn({ granted, place: shared }: Drawn, groups: readonly Group[]): void {
-    for (const [index, { slotsUs, place: own }] of granted.entries()) {
-      const group = groups[index]!;
-      const waits = shared.leaseOrder > 0 || own.leaseOrder > 0;
-      if (group.callTerms.hasLeases && waits && slotsUs.length === 0) leases.passOn(group);
-    }
+  /** Another comes first by now, or a key holds the call back: the lease that this process was woken for is another's. */
+  function passOn({ granted }: Drawn, groups: readonly Group[]): void {
+    const leased = groups.filter(({ callTerms }) => callTerms.hasLeases);
+    if (granted.every(({ slotsUs }) => slotsUs.length === 0))
+      leased.forEach((group) => leases.passOn(group));
   }
 
   /** Takes in what one group was granted; `firstLease` is 0 if it has none. */
@@ -308,8 +306,13 @@ export function createPacer(options: PacerOptions): Pacer {
       workSoon();
     },
     leave(caller) {
+      const { group } = caller;
+      const isFirst = group.line.head === caller;
       dispatcher.leave(caller);
-      left.add(caller.group);
+      left.add(group);
+      // What was saved up for it is free for those behind it.
+      askTimes.left(caller);
+      if (isFirst && group.notBeforeMs > 0) schedule.wake(group.limitedKey);
       workSoon();
     },
     learn,

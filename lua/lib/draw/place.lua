@@ -15,9 +15,12 @@ local function line_of(serving, scope, own)
   return scope.line
 end
 
--- No call came later than now.
+-- Calls that came together are behind each other, but not by more than this.
+local MOST_AHEAD_US = 1000000
+
+-- Since when a call is in line.
 local function since_of(since_us, now_us)
-  return since_us == 0 and now_us or math.min(since_us, now_us)
+  return since_us == 0 and now_us or math.min(since_us, now_us + MOST_AHEAD_US)
 end
 
 -- Since when an asker waits for its turn; math.huge if it has none: it comes last of those that came together.

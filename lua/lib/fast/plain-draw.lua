@@ -62,7 +62,7 @@ if #ARGV[4] == 29 * 8 then
       local flow = math.min(share, math.max(1, math.floor(math.min(slots * 0.75, slots / most_alive))))
       local most = math.min(wanted, share)
       local horizon = math.floor((horizon_us * share_of_rank) / 1000)
-      local first_us = since_us == 0 and now or math.min(since_us, now)
+      local first_us = since_us == 0 and now or math.min(since_us, now + 1000000)
       local order = rank * 2 ^ 51 + first_us - first_us % 1000
       local own_since_us = tonumber(string.match(ARGV[3], '^%d+')) or math.huge
       local at_us, until_us = math.max(now, last_us), now + horizon
@@ -93,8 +93,8 @@ if #ARGV[4] == 29 * 8 then
         local next_level = a < opens_us and 0 or (a - opens_us) * count + b
         local next_us = opens_us + math.ceil(math.max(0, next_level + (cost - capacity) * period_us) / count)
         if granted > 0 then
-          local next_call_us = math.max(first_us, next_since_us == 0 and now or math.min(next_since_us, now))
-          local last_call_us = math.max(next_call_us, last_since_us == 0 and now or math.min(last_since_us, now))
+          local next_call_us = math.max(first_us, next_since_us == 0 and now or math.min(next_since_us, now + 1000000))
+          local last_call_us = math.max(next_call_us, last_since_us == 0 and now or math.min(last_since_us, now + 1000000))
           local rest_us = next_call_us + math.floor(((last_call_us - next_call_us) * (granted - 1)) / wanted)
           order, before_us = rank * 2 ^ 51 + rest_us - rest_us % 1000, math.huge
         end

@@ -240,9 +240,12 @@ export function orderOfRest(wish: Wish, served: number, nowUs: number): number {
   return orderOf(rank, nextUs + Math.floor(((lastUs - nextUs) * (served - 1)) / wish.wanted));
 }
 
-/** No call came later than now. */
+/** Calls that came together are behind each other, but not by more than this. */
+const MOST_AHEAD_US = 1_000_000;
+
+/** Since when a call is in line. */
 function sinceOf(sinceUs: number, nowUs: number): number {
-  return sinceUs === 0 ? nowUs : Math.min(sinceUs, nowUs);
+  return sinceUs === 0 ? nowUs : Math.min(sinceUs, nowUs + MOST_AHEAD_US);
 }
 
 /** Calls of a wish that came within this time are served one after the other. */

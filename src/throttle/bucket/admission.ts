@@ -11,6 +11,7 @@ import { nameBinding, UNKNOWN_MS, type TryDecision } from "../try/decision.ts";
 import type { TryDraws } from "../try/try-draw.ts";
 import type { Group, Groups } from "../waiting/group.ts";
 import type { Pacer } from "../waiting/pacer.ts";
+import { createArrivals } from "../waiting/line.ts";
 import { Wait, type WaitRegistry } from "../waiting/wait.ts";
 import {
   NoRoomYet,
@@ -87,6 +88,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     ...createEstimates(parts.known, pacer),
     name,
     takeNumber: () => (calls += 1),
+    queuedAtMs: createArrivals(),
     leave: (call) => pacer.leave(call),
     onSlot: parts.onSlot,
   };

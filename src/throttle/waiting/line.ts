@@ -172,3 +172,21 @@ function goesBefore({ lanes }: Queue, waiter: Waiter, other: Waiter): boolean {
 function forgetIdle(lanes: Map<string, Turns>): void {
   for (const [lane, { waiting }] of lanes) if (waiting === 0) lanes.delete(lane);
 }
+
+/** Calls that come together are in line this far apart … */
+const APART_MS = 1;
+/** … but none is put off by more than this. */
+const MOST_APART_MS = 200;
+
+/**
+ * Returns what gives each call of a process its place in the line of all replicas: when it came. Of calls that come
+ * together, each is a little behind the one before; else a replica that brings hundreds at once would be served as a
+ * block, and those that bring theirs a moment later would wait for all of them.
+ */
+export function createArrivals(): (rank: number, nowMs: number) => number {
+  const lastMs: number[] = [];
+  return (rank, nowMs) => {
+    const behindMs = (lastMs[rank] ?? -Infinity) + APART_MS;
+    return (lastMs[rank] = Math.min(Math.max(nowMs, behindMs), nowMs + MOST_APART_MS));
+  };
+}

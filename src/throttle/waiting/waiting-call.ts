@@ -1,5 +1,5 @@
 import { WaitTooLongError } from "../../core/errors.ts";
-import type { Priority } from "../../core/options.ts";
+import { RANKS, type Priority } from "../../core/options.ts";
 import type { ObservedDrawOptions, TryOptions } from "../call-options.ts";
 import { DrawnSlot, type DrawnFor, type Slot, type Start } from "../slot/slot.ts";
 import type { Caller, Group } from "./group.ts";
@@ -40,6 +40,8 @@ export interface CallContext {
   readonly name: string;
   /** Numbers calls in the order in which they come. */
   takeNumber(): number;
+  /** The place in line of a call that comes at this time, of `performance.now()`: see `createArrivals`. */
+  readonly queuedAtMs: (rank: number, nowMs: number) => number;
   leave(call: WaitingCall): void;
   /** Called with the slot of each call, before the call goes. */
   readonly onSlot?: ((options: WaitOptions, slot: Slot, group: Group) => void) | undefined;
@@ -66,6 +68,7 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   readonly #settling: Settling;
   /** Since when it waits, on `performance.now()`. */
   readonly sinceMs: number;
+  readonly queuedMs: number;
   /** Undefined if nothing can end it before its time. */
   readonly #wait: Wait | undefined;
 
@@ -84,6 +87,9 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
     this.#settling = settling;
     this.priority = options.priority ?? "normal";
     this.sinceMs = sinceMs ?? performance.now();
+    // The call of a job that has started comes before all that wait.
+    const { isUnderWay, priority } = this;
+    this.queuedMs = isUnderWay ? 0 : context.queuedAtMs(RANKS[priority], this.sinceMs);
     const { signal, maxWaitMs } = options;
     const { waits } = settling;
     const isBound = signal !== undefined || maxWaitMs !== undefined || waits !== undefined;
@@ -100,11 +106,6 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
 
   get patienceMs(): number {
     return this.options.patienceMs ?? Infinity;
-  }
-
-  /** The call of a job that has started comes before all that wait. */
-  get queuedMs(): number {
-    return this.isUnderWay ? 0 : this.sinceMs;
   }
 
   get isUnderWay(): boolean {

@@ -58,11 +58,10 @@ export function lateOf(run: MixRun): number {
   const ideal = [...idealOf(run)].sort(([a], [b]) => a.atMs - b.atMs);
   let worstMs = -Infinity;
   for (const [call] of ideal) {
-    const close = ideal.filter(
-      ([other]) =>
-        Math.abs(other.atMs - call.atMs) <= CLOSE_MS &&
-        other.rank === call.rank &&
-        other.key === call.key,
+    const ofRank = ideal.filter(([{ rank }]) => rank === call.rank);
+    const closeMs = CLOSE_MS + call.apartMs;
+    const close = ofRank.filter(
+      ([{ atMs, key }]) => Math.abs(atMs - call.atMs) <= closeMs && key === call.key,
     );
     const idealMs = Math.max(...close.map(([, atMs]) => atMs));
     const wentMs = Math.min(call.wentMs, forMs);

@@ -1,5 +1,6 @@
 import { createBuckets } from "../../../src/buckets.ts";
 import { isLeased } from "../../../src/core/limits/registry.ts";
+import { createArrivals } from "../../../src/throttle/waiting/line.ts";
 import { RANKS } from "../../../src/core/options.ts";
 import { keyLimitsOf } from "../../../src/core/policy/per-key.ts";
 import { compilePolicy, type Policy } from "../../../src/core/policy/policy.ts";
@@ -15,6 +16,8 @@ export interface MixCall {
   readonly costs: readonly number[];
   readonly rank: number;
   readonly atMs: number;
+  /** How much later it counts in line, since others of its process came together with it. */
+  readonly apartMs: number;
   wentMs: number;
 }
 
@@ -79,13 +82,16 @@ export async function runMix(
   const endMs = startMs + forMs;
   const calls: MixCall[] = [];
   const errors: unknown[] = [];
+  const arrivals = buckets.map(() => createArrivals());
 
   async function callOn({ replica, key, cost, priority, ...when }: MixCaller): Promise<void> {
     await time.sleep(when.startMs);
     const costs = costsOf(policy, key, cost);
     while (time.now() < endMs) {
       const atMs = time.now() - startMs;
-      const call: MixCall = { key, costs, rank: RANKS[priority], atMs, wentMs: Infinity };
+      const rank = RANKS[priority];
+      const apartMs = arrivals[replica]!(rank, atMs) - atMs;
+      const call: MixCall = { key, costs, rank, atMs, apartMs, wentMs: Infinity };
       calls.push(call);
       try {
         await buckets[replica]!.draw({ key, cost, priority });

@@ -162,7 +162,7 @@ describe("the keys that several limits keep in Redis", () => {
         "key:x:state",
         "key:x:log:0",
         "key:x:leases:0",
-        "key:y:waiters:0",
+        "key:x:waiters:0",
         "key:z:state",
       ]),
     );

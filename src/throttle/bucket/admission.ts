@@ -45,6 +45,7 @@ export interface Admission {
   /** @throws {@link ClosedError} after `close()`, and as {@link Groups.of} does. */
   tryDraw(options: TryOptions): Promise<TryDecision>;
   readonly check: OwnedBucket["checkDrawable"];
+  readonly refusalKnown: OwnedBucket["refusalKnown"];
   /** From now on no call comes in. */
   close(): void;
 }
@@ -214,6 +215,22 @@ export function createAdmission(parts: AdmissionParts): Admission {
         return undefined;
       } catch (error) {
         return afterLookup(error, check);
+      }
+    },
+    refusalKnown(options) {
+      const { key, maxWaitMs, priority = "normal" } = options;
+      if (maxWaitMs === undefined) return undefined;
+      try {
+        const group = groups.of(options);
+        const nowMs = performance.now();
+        const isHopeless = nowMs + maxWaitMs < pacer.knownTimes.surelyNotBeforeMs(group, nowMs);
+        if (!isHopeless) return undefined;
+        const facts = { bucket: name, key, maxWaitMs, isHopeless };
+        const estimates = context.estimate(group, { priority, isInLine: false });
+        return new WaitTooLongError({ ...facts, ...estimates });
+      } catch {
+        // The call hears of it when it draws, if the policy in force refuses it too.
+        return undefined;
       }
     },
     close() {

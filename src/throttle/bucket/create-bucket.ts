@@ -222,6 +222,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     drawOnJobSlot,
     drawForJob: admission.drawForJob,
     checkDrawable: admission.check,
+    refusalKnown: admission.refusalKnown,
     run(fn, options) {
       isCalledByHand = true;
       return runOnce(bucket, fn, options);

@@ -43,7 +43,7 @@ const KEY_EVERY_MS = 1;
 const TOGETHER_MS = 50;
 const GATHER_MS = 10;
 /** Callers that are to be told soon are asked for at most this often. */
-const HURRY_EVERY_MS = 8;
+const HURRY_EVERY_MS = 5;
 
 export function createAskTimes(
   schedule: SoonestGroups,

@@ -24,10 +24,10 @@ export interface Dispatcher {
   sendAway(group: Group, roomInMs: number): void;
   /** Whether slots are held whose time has yet to come: of the key of this group, or of any. */
   holdsSlots(beside: Group | undefined): boolean;
-  /** There is a reply to these groups: their callers may be hopeless. */
-  check(groups: Iterable<Group>): void;
-  /** Refuses the callers without a slot whose time is over before they can surely go, in the groups to check. */
-  refuseHopeless(times: KnownTimes): void;
+  /** There is a reply to these groups: their callers may be hopeless, and by what it told of the bucket those of others. */
+  check(groups: Iterable<Group>, ofBucketMs: number): void;
+  /** Refuses the callers without a slot whose time is over before they can surely go. Returns how many those are. */
+  refuseHopeless(times: KnownTimes): number;
   /** Fails the callers of a group that have no slot yet. */
   refuse(group: Group, error: unknown): void;
   /** Holds what was granted; `firstLease` is the lease of the first slot, 0 if there are none. */
@@ -55,6 +55,8 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
   const holding = new Set<Group>();
   /** Groups whose callers may be hopeless. */
   const toCheck = new Set<Group>();
+  /** Before this time no caller's wait is over. */
+  let leastUntilMs = Infinity;
   const lateSlots = createLateSlots();
   let waiting = 0;
 
@@ -95,6 +97,7 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       const { group, patienceMs, untilMs } = caller;
       const leastMs = group.line.size === 0 ? Infinity : group.leastUntilMs;
       group.leastUntilMs = Math.min(leastMs, untilMs);
+      leastUntilMs = Math.min(leastUntilMs, untilMs);
       group.line.push(caller);
       group.hasImpatient ||= patienceMs < Infinity;
       schedule.joined(caller);
@@ -130,11 +133,16 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       }
       return false;
     },
-    check(groups) {
-      for (const group of groups) if (group.leastUntilMs < Infinity) toCheck.add(group);
+    check(groups, ofBucketMs) {
+      const areOthers = leastUntilMs < ofBucketMs;
+      if (areOthers) leastUntilMs = Infinity;
+      for (const group of areOthers ? schedule : groups) {
+        if (group.leastUntilMs < Infinity) toCheck.add(group);
+        leastUntilMs = Math.min(leastUntilMs, group.leastUntilMs);
+      }
     },
     refuseHopeless(times) {
-      if (toCheck.size === 0) return;
+      if (toCheck.size === 0) return 0;
       const nowMs = performance.now();
       const hopeless: Caller[] = [];
       for (const group of toCheck) {
@@ -147,6 +155,7 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       }
       // All of them have left by now: none is told to wait for another.
       for (const caller of hopeless) caller.refuse();
+      return hopeless.length;
     },
     refuse({ line, held }, error) {
       while (line.size > held.size) {

@@ -28,8 +28,8 @@ export interface KnownTimes {
   of(group: Group, nowMs: number): Known | undefined;
   /** Before when no call of this group can start, surely; 0: that is not known. */
   surelyNotBeforeMs(group: Group, nowMs: number): number;
-  /** Whether the bucket's cooldown or pause is another one than when this was asked last. */
-  hasOtherClosure(): boolean;
+  /** Before when calls of several groups cannot start: what is known of the bucket itself; 0: nothing is. */
+  readonly ofBucketMs: number;
   /** Whether a reply has just told of this group. */
   isFresh(group: Group, nowMs: number): boolean;
 }
@@ -47,7 +47,6 @@ const MARGIN_MS = 5;
 export function createKnownTimes(holdsSlots: (beside: Group | undefined) => boolean): KnownTimes {
   let epoch = 0;
   let closed: Told | undefined;
-  let lastClosedMs = 0;
   let ofBucket: ToldOfBucket | undefined;
 
   function isValid(told: Told | undefined, nowMs: number): told is Told {
@@ -98,7 +97,6 @@ export function createKnownTimes(holdsSlots: (beside: Group | undefined) => bool
     },
     forget() {
       epoch += 1;
-      lastClosedMs = 0;
     },
     of(group, nowMs) {
       let latest: Told | undefined;
@@ -112,11 +110,8 @@ export function createKnownTimes(holdsSlots: (beside: Group | undefined) => bool
       }
       return Math.max(0, latestMs - MARGIN_MS);
     },
-    hasOtherClosure() {
-      const closedMs = closed?.atMs ?? 0;
-      const isOther = Math.abs(closedMs - lastClosedMs) > MARGIN_MS;
-      if (isOther) lastClosedMs = closedMs;
-      return isOther && closedMs > 0;
+    get ofBucketMs() {
+      return Math.max(closed?.atMs ?? 0, ofBucket?.atMs ?? 0);
     },
     isFresh({ told }, nowMs) {
       return told !== undefined && told.epoch === epoch && nowMs - told.arrivedMs < LIMIT_FRESH_MS;

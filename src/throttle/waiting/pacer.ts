@@ -41,7 +41,8 @@ import { slotsOf, type HeldSlot } from "../slot/held-slots.ts";
  * ```
  *
  * Slots may be held, or late, while the next request is under way. What is asked for is in `draw-request.ts`, when in
- * `ask-times.ts`, who goes in `dispatch.ts`, and what is too late in `lateness.ts`.
+ * `ask-times.ts`, who goes in `dispatch.ts`, who is refused at once in
+ * `hopeless.ts`, and what is too late in `lateness.ts`.
  */
 export interface Pacer {
   /** How many callers wait. */
@@ -49,7 +50,7 @@ export interface Pacer {
   /** How many callers wait that their own key defers. */
   readonly deferred: number;
   readonly askTimes: Pick<AskTimes, "turnAtMs" | "silentMs" | "hasAnswered">;
-  readonly knownTimes: Pick<KnownTimes, "of" | "forget">;
+  readonly knownTimes: Pick<KnownTimes, "of" | "forget" | "surelyNotBeforeMs">;
   wait(caller: Caller): void;
   /** Takes out a caller that no longer wants to wait. */
   leave(caller: Caller): void;
@@ -94,6 +95,8 @@ export function createPacer(options: PacerOptions): Pacer {
   /** Whether a free lease was offered since the last request left. */
   let isOffered = false;
   let isClosed = false;
+  /** After this time no caller waits that does not wait for ever. */
+  let lastUntilMs = -Infinity;
 
   /** Once per tick, so that all callers of one tick are drawn for together. */
   function workSoon(): void {
@@ -105,7 +108,8 @@ export function createPacer(options: PacerOptions): Pacer {
   function work(): void {
     isWorkDue = false;
     dispatcher.dispatchDue(heldGeneration, refund);
-    dispatcher.refuseHopeless(knownTimes);
+    // Those behind them have yet to be asked for.
+    if (dispatcher.refuseHopeless(knownTimes) > 0) hurry();
     if (asking !== undefined) return setAlarm(dispatcher.nextAtMs());
     giveUpUnneeded();
     const nowMs = performance.now();
@@ -117,6 +121,7 @@ export function createPacer(options: PacerOptions): Pacer {
   /** Whether a caller is refused at once; if that is not known, a reply is to tell soon. */
   function isHopeless({ group, untilMs, patienceMs }: Caller): boolean {
     if (untilMs === Infinity) return false;
+    lastUntilMs = Math.max(lastUntilMs, untilMs);
     const nowMs = performance.now();
     if (untilMs < knownTimes.surelyNotBeforeMs(group, nowMs)) return true;
     if (knownTimes.isFresh(group, nowMs)) return false;
@@ -124,6 +129,17 @@ export function createPacer(options: PacerOptions): Pacer {
     const isDeferred = group.notBeforeMs > nowMs && patienceMs === Infinity;
     if (isDeferred) schedule.deferUntil(group, 0);
     return false;
+  }
+
+  /** There is news: callers that it makes hopeless are to be told soon. */
+  function forgetKnown(): void {
+    knownTimes.forget();
+    hurry();
+  }
+
+  function hurry(): void {
+    const nowMs = performance.now();
+    if (dispatcher.waiting > 0 && nowMs < lastUntilMs) askTimes.hurry(nowMs);
   }
 
   async function ask(nowMs: number): Promise<void> {
@@ -183,7 +199,7 @@ export function createPacer(options: PacerOptions): Pacer {
 
     known.confirm(version);
     knownTimes.learn(reply, groups, { ...received, epoch });
-    dispatcher.check(knownTimes.hasOtherClosure() ? schedule : groups);
+    dispatcher.check(groups, knownTimes.ofBucketMs);
     let nextLease = lease;
     const deferred = new Set<Group>();
     for (const [index, granted] of reply.granted.entries()) {
@@ -347,7 +363,7 @@ export function createPacer(options: PacerOptions): Pacer {
     },
     askAgain(key, news) {
       if (news === "lease") isOffered = true;
-      else knownTimes.forget();
+      else forgetKnown();
       if (key === undefined) askTimes.retryNow();
       else schedule.wake(key);
       // A lease of the bucket is of no use to calls that their own key defers.

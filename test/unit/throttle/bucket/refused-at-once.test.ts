@@ -1,5 +1,4 @@
 import { describe, expect, it, vi } from "vitest";
-import type { WaitTooLongError } from "../../../../src/core/errors.ts";
 import { fixedWindow, leakyBucket } from "../../../../src/core/policy/limit-makers.ts";
 import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
@@ -7,41 +6,10 @@ import type { OwnedBucket } from "../../../../src/throttle/bucket.ts";
 import type { DrawOptions } from "../../../../src/throttle/call-options.ts";
 import { fakeTimers } from "../../../support/async/fake-timers.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
+import { atOnce, MINUTE_MS, refusalOf, refusedIn, told } from "../../../support/async/refusals.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
 
 fakeTimers();
-
-const MINUTE_MS = 60_000;
-
-interface Refusal {
-  readonly afterMs: number;
-  readonly limitedBy: string;
-  readonly retryAfterMs: number;
-}
-
-/** What a call is told that waits a second at most, and how long that took. */
-async function refusalOf(call: () => Promise<unknown>): Promise<Refusal> {
-  const sinceMs = performance.now();
-  let afterMs = Infinity;
-  const refused = rejectionOf(call()).finally(() => (afterMs = performance.now() - sinceMs));
-  await vi.advanceTimersByTimeAsync(1_000);
-  const { limitedBy, retryAfterMs } = (await refused) as WaitTooLongError;
-  return { afterMs, limitedBy, retryAfterMs };
-}
-
-function refusedIn(bucket: OwnedBucket, options: DrawOptions = {}): Promise<Refusal> {
-  return refusalOf(() => bucket.draw({ ...options, maxWaitMs: 1_000 }));
-}
-
-/** What of a refusal is as it should be, if that much time is left. */
-function told({ afterMs, limitedBy, retryAfterMs }: Refusal, leftMs: number) {
-  const isRight = Math.abs(retryAfterMs - leftMs) <= 10;
-  return { limitedBy, isAtOnce: afterMs <= 10, retryAfterMs: isRight ? "right" : retryAfterMs };
-}
-
-function atOnce(limitedBy: string) {
-  return { limitedBy, isAtOnce: true, retryAfterMs: "right" };
-}
 
 /** How a bucket comes to hold its calls back for a minute. */
 const closing: [string, BucketOptions, DrawOptions, (bucket: OwnedBucket) => Promise<unknown>][] = [
@@ -144,6 +112,48 @@ describe("a call that cannot go in time", () => {
     await bucket.close();
   });
 
+  it("is refused at once though it would wait for a place in its process first", async () => {
+    const { bucket } = createTestBucket({ rate: "100/s" });
+    await bucket.pause({ forMs: MINUTE_MS });
+    const call = bucket.throttled(async () => "ran", { concurrency: 1 });
+    const first = call();
+    await vi.advanceTimersByTimeAsync(1);
+
+    const refusal = await refusalOf(() => call.with({ maxWaitMs: 1_000 })());
+    expect(refusal).toMatchObject({ afterMs: 0, limitedBy: "a pause" });
+    expect(refusal.retryAfterMs - MINUTE_MS).toBeCloseTo(0, -2);
+    await bucket.resume();
+    await vi.advanceTimersByTimeAsync(100);
+    expect(await first).toBe("ran");
+    await bucket.close();
+  });
+
+  it.each([{ rate: "100/s" }, { rate: "100/s", perKey: { rate: "1/s" } }])(
+    "is refused soon where news of a key came while it was asked for (%o)",
+    async (options) => {
+      const store = createMemoryStore();
+      const asking: (() => void)[] = [];
+      const draw: typeof store.draw = async (request) => {
+        const reply = await store.draw(request);
+        await new Promise<void>((resolve) => asking.push(resolve));
+        return reply;
+      };
+      const { bucket } = createTestBucket(options, { store: { ...store, draw } });
+      await bucket.pause({ forMs: MINUTE_MS });
+      const refused = rejectionOf(bucket.draw({ key: "a", maxWaitMs: MINUTE_MS / 2 }));
+      await vi.advanceTimersByTimeAsync(1);
+      bucket.askAgain("a", "change");
+      asking.shift()!();
+      await vi.advanceTimersByTimeAsync(10);
+      asking.shift()!();
+      await vi.advanceTimersByTimeAsync(1);
+
+      expect(bucket.waiting).toBe(0);
+      expect(await refused).toMatchObject({ limitedBy: "a pause" });
+      await bucket.close();
+    },
+  );
+
   it("is refused at once beside others that wait", async () => {
     const { bucket } = createTestBucket({ rate: "100/s" });
     await bucket.pause({ forMs: MINUTE_MS });
@@ -186,6 +196,27 @@ describe("a call that cannot go in time", () => {
     await Promise.all(refused);
 
     expect(performance.now() - sinceMs).toBeLessThanOrEqual(10);
+    await bucket.close();
+  });
+
+  it.each<[string, (index: number) => DrawOptions]>([
+    ["keys", (index) => ({ key: `key ${index}` })],
+    ["costs", (index) => ({ cost: index + 1 })],
+    ["keys and costs", (index) => ({ key: `key ${index}`, cost: 100 - index })],
+  ])("is refused with all the others that came then, of many %s", async (_, callOf) => {
+    const { bucket } = createTestBucket({
+      rate: "1/min",
+      burst: 100,
+      perKey: { rate: "100/s", burst: 100 },
+    });
+    await bucket.draw({ key: "large", cost: 100 });
+    const refused = Array.from({ length: 100 }, (__, index) =>
+      rejectionOf(bucket.draw({ key: "a", ...callOf(index), maxWaitMs: 30_000 })),
+    );
+    await vi.advanceTimersByTimeAsync(100);
+
+    expect(bucket.waiting).toBe(0);
+    await Promise.all(refused);
     await bucket.close();
   });
 
@@ -240,112 +271,6 @@ describe("a call that cannot go in time", () => {
     await left;
 
     expect(told(await refusedIn(bucket), 9_500)).toEqual(atOnce("6/min"));
-    await bucket.close();
-  });
-});
-
-describe("a call that may go in time", () => {
-  it("waits, and hears of an early end of the pause", async () => {
-    const { bucket } = createTestBucket({ rate: "100/s" });
-    await bucket.pause({ forMs: MINUTE_MS });
-    const slot = bucket.draw({ maxWaitMs: MINUTE_MS + 1_000 });
-    await vi.advanceTimersByTimeAsync(1_000);
-
-    await bucket.resume();
-    await vi.advanceTimersByTimeAsync(100);
-
-    expect((await slot).waitedMs).toBeLessThan(2_000);
-    await bucket.close();
-  });
-
-  it("goes right after a resume, though others were refused right before", async () => {
-    const store = createMemoryStore();
-    const [here, there] = [1, 2].map(() => createTestBucket({ rate: "100/s" }, { store }).bucket);
-    await here!.pause({ forMs: MINUTE_MS });
-    expect(told(await refusedIn(there!), MINUTE_MS)).toEqual(atOnce("a pause"));
-    const refused = rejectionOf(there!.draw({ maxWaitMs: 1_000 }));
-    await vi.advanceTimersByTimeAsync(1);
-    await refused;
-
-    await here!.resume();
-    const slot = there!.draw({ maxWaitMs: 1_000 });
-    await vi.advanceTimersByTimeAsync(100);
-
-    expect((await slot).bucket).toBe("test");
-    await Promise.all([here!.close(), there!.close()]);
-  });
-
-  it("goes under another policy, though others were refused right before", async () => {
-    const { bucket } = createTestBucket({ rate: "1/min" });
-    await bucket.draw();
-    expect(told(await refusedIn(bucket), MINUTE_MS)).toEqual(atOnce("1/min"));
-
-    await bucket.configure({ rate: "100/s" });
-    const slot = bucket.draw({ maxWaitMs: 1_000 });
-    await vi.advanceTimersByTimeAsync(100);
-
-    expect((await slot).bucket).toBe("test");
-    await bucket.close();
-  });
-
-  it("waits for a slot that a caller holds here and may leave", async () => {
-    const { bucket } = createTestBucket({ rate: "1/10s" });
-    await bucket.draw();
-    const leaving = new AbortController();
-    const left = rejectionOf(bucket.draw({ signal: leaving.signal }));
-    await vi.advanceTimersByTimeAsync(9_950);
-    const slot = bucket.draw({ maxWaitMs: 1_000 });
-    await vi.advanceTimersByTimeAsync(20);
-    leaving.abort();
-    await left;
-    await vi.advanceTimersByTimeAsync(200);
-
-    expect((await slot).waitedMs).toBeLessThan(300);
-    await bucket.close();
-  });
-
-  it("waits its whole time behind a line, which others may leave", async () => {
-    const { bucket } = createTestBucket({ rate: "10/s" });
-    const leaving = new AbortController();
-    const line = Array.from({ length: 100 }, () => bucket.draw({ signal: leaving.signal }));
-    const ended = Promise.allSettled(line);
-    const slot = bucket.draw({ maxWaitMs: 1_000 });
-    await vi.advanceTimersByTimeAsync(500);
-    leaving.abort();
-    await vi.advanceTimersByTimeAsync(400);
-
-    expect((await slot).waitedMs).toBeLessThan(1_000);
-    await ended;
-    await bucket.close();
-  });
-
-  it("waits for a lease, which may come free at any time", async () => {
-    const { bucket } = createTestBucket({ concurrency: 1 });
-    const running = await bucket.draw();
-    const next = bucket.draw({ maxWaitMs: 1_000 });
-    await vi.advanceTimersByTimeAsync(900);
-    running.release();
-    await vi.advanceTimersByTimeAsync(50);
-
-    const slot = await next;
-    expect(slot.waitedMs).toBeGreaterThanOrEqual(900);
-    slot.release();
-    await bucket.close();
-  });
-
-  it("goes on what a call has given back that cost less", async () => {
-    const limits = [leakyBucket("100/s"), leakyBucket("10/min", { unit: "tokens", burst: 10 })];
-    const { bucket } = createTestBucket({ limits });
-    const slot = await bucket.draw({ cost: { tokens: 10 } });
-    const refused = rejectionOf(bucket.draw({ cost: { tokens: 5 }, maxWaitMs: 1_000 }));
-    await vi.advanceTimersByTimeAsync(1);
-    await refused;
-
-    await slot.settle({ tokens: 1 });
-    const next = bucket.draw({ cost: { tokens: 5 }, maxWaitMs: 1_000 });
-    await vi.advanceTimersByTimeAsync(200);
-
-    expect((await next).bucket).toBe("test");
     await bucket.close();
   });
 });

@@ -270,7 +270,9 @@ function createEstimates(known: KnownPolicy, pacer: Pacer): Pick<CallContext, "e
     // A slot lies as far behind the turn at which it is drawn as its priority may book ahead.
     const aheadMs = (HORIZON_MS * known.policy.shares[RANKS[priority]]!) / 1_000;
     const turnMs = turnAtMs === 0 ? 0 : turnAtMs + aheadMs;
-    const dueMs = Math.max(notBeforeMs, turnMs, soonestMs) - nowMs;
+    // Who is refused at once was in no line; nor are those of other processes whose turns it was told of, if they were too.
+    const isKnown = !isInLine && soonestMs > nowMs;
+    const dueMs = (isKnown ? soonestMs : Math.max(notBeforeMs, turnMs, soonestMs)) - nowMs;
     const waiting = callTerms.keyLimits.length > 0 ? line.size : pacer.waiting;
     const others = isInLine ? waiting - 1 : waiting;
     // The first caller goes when it is due, and the others one after the other.

@@ -261,6 +261,25 @@ describe("a call that cannot go in time", () => {
     await bucket.close();
   });
 
+  it.each<[BucketOptions]>([
+    [{ rate: "6/min" }],
+    [{ perKey: { rate: "6/min" } }],
+    [{ rate: "100/s", perKey: { rate: "6/min" } }],
+  ])(
+    "is told when the next one goes though those of other replicas have yet to leave (%o)",
+    async (options) => {
+      const store = { ...createMemoryStore(), giveBack: () => new Promise<never>(() => {}) };
+      const buckets = Array.from({ length: 4 }, () => createTestBucket(options, { store }).bucket);
+      const key = "a";
+      await buckets[0]!.draw({ key });
+
+      for (const [index, bucket] of buckets.entries()) {
+        const leftMs = 10_000 - index * 1_000;
+        expect(told(await refusedIn(bucket, { key }), leftMs)).toEqual(atOnce("6/min"));
+      }
+    },
+  );
+
   it("is told when the next one goes though a caller has just left", async () => {
     const { bucket } = createTestBucket({ rate: "6/min" });
     await bucket.draw();

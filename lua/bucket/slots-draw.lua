@@ -13,8 +13,9 @@
             last_since_us turn_us lease_order costs}
         [5..] per wish: its name, and the name of the asker's turn for its key
   Reply { now_us, generation, version, alive, new_text, turn_us, turn_name, lease_order, is_override,
-          wish..., status... }
-        wish: { run_count, run_at_us, run_excess, not_before_us, binds_at, turn_us, turn_name, lease_order, slot_us... }
+          closed_until_us, closed_by, wish..., status... }
+        wish: { run_count, run_at_us, run_excess, not_before_us, binds_at, soonest_us, turn_us, turn_name,
+              lease_order, slot_us... }
         status, of a try, per wish and limit: { remaining, reset_us, next_us }; -1 is an unknown time
 ]]
 -- @include lib/fast/plain-draw
@@ -31,6 +32,7 @@
 -- @include lib/draw/turns
 -- @include lib/state/holes
 -- @include lib/draw/place
+-- @include lib/draw/soonest
 -- @include lib/draw/start-for-key
 -- @include lib/draw/book
 -- @include lib/state/status

@@ -148,7 +148,7 @@ export class WaitTooLongError extends SluiceError {
    * still wait. An estimate: it may be one interval too long, or too short if more callers come.
    */
   readonly retryAfterMs: number;
-  /** The limit that the call waited for, as written in the policy: `"100/s"`. */
+  /** What held the call back the longest: a limit as written in the policy: `"100/s"`, or `"a pause"` and the like. */
   readonly limitedBy: string;
 
   constructor(facts: {
@@ -157,9 +157,11 @@ export class WaitTooLongError extends SluiceError {
     maxWaitMs: number;
     retryAfterMs: number;
     limitedBy: string;
+    /** The call was refused at once: no slot can come in time. */
+    isHopeless?: boolean;
   }) {
     super(
-      `No slot of bucket "${facts.bucket}" came within ${facts.maxWaitMs} ms (limited by ${facts.limitedBy}); ` +
+      `No slot of bucket "${facts.bucket}" ${facts.isHopeless === true ? "can come" : "came"} within ${facts.maxWaitMs} ms (limited by ${facts.limitedBy}); ` +
         `try again in about ${facts.retryAfterMs} ms, or raise maxWaitMs.`,
     );
     this.bucket = facts.bucket;

@@ -101,6 +101,8 @@ export interface Granted {
   readonly place: Place;
   /** What held back the first call without a slot: a limit, numbered from 1 with the policy's before the key's; 0 for the line; or one of the values above. */
   readonly bindsAt: number;
+  /** When the first call without a slot can start at the earliest, however many others leave; 0 of a try, or if all have slots. */
+  readonly soonestUs: number;
   /** Of a try: each limit, the policy's before the key's. */
   readonly statuses: readonly LimitStatus[];
   /** The error that these calls fail with, if they can get nothing for now. */
@@ -135,6 +137,9 @@ export interface DrawReply {
   readonly isOverride: boolean;
   /** How many replicas drew in this second or the last. */
   readonly alive: number;
+  /** Until when a cooldown or a pause of the bucket lets nothing start, and which does: `COOLING` or `PAUSED`; 0: neither. */
+  readonly closedUntilUs: number;
+  readonly closedBy: number;
   readonly granted: readonly Granted[];
   /** The place for wishes that got too little; its turn is when to ask again. */
   readonly place: Place;

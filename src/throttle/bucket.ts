@@ -1,5 +1,5 @@
 import type { ReadFeedback } from "../core/answer.ts";
-import type { ClosedError } from "../core/errors.ts";
+import type { ClosedError, WaitTooLongError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import type { Emitter } from "../core/events.ts";
 import type { RateInput } from "../core/limits/rate.ts";
@@ -120,6 +120,8 @@ export interface OwnedBucket extends Bucket {
    * @throws {@link InvalidOptionError} and {@link CostTooLargeError} as {@link Bucket.draw} does.
    */
   checkDrawable(where: string, options: TryOptions): Promise<void> | undefined;
+  /** The refusal of a call that is known to be hopeless, for one that does not wait in the bucket yet. */
+  refusalKnown(options: DrawOptions): WaitTooLongError | undefined;
   /**
    * Reads what a call of this cost, which left on this slot, returned or threw, and slows the bucket down if that is a
    * refusal. A promise if a body has to be read, or the user's own function takes time. Never throws nor rejects.

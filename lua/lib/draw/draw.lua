@@ -13,9 +13,12 @@ end
 
 local function reply_of(bucket, new_text, place, wishes)
   local alive = math.max(1, bucket.alive, bucket.alive_before)
+  local closed_us, shared = closed_until_us(bucket.shared), bucket.shared
+  local is_open = closed_us <= bucket.clock_us
   return {
     bucket.clock_us, bucket.generation, bucket.version, alive, new_text,
-    place.turn_us, place.turn_name, place.lease_order, bucket.is_override and 1 or 0, unpack(wishes),
+    place.turn_us, place.turn_name, place.lease_order, bucket.is_override and 1 or 0,
+    is_open and 0 or closed_us, closed_by(shared, shared, bucket.clock_us), unpack(wishes),
   }
 end
 
@@ -23,7 +26,7 @@ local function encode(granted, place)
   local run = granted.run
   return {
     run.count, run.at_us, run.excess, or_minus_one(granted.not_before_us), granted.binds_at,
-    place.turn_us, place.turn_name, place.lease_order, unpack(granted.slots),
+    granted.soonest_us, place.turn_us, place.turn_name, place.lease_order, unpack(granted.slots),
   }
 end
 

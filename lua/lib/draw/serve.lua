@@ -50,8 +50,12 @@ end
 
 local function serve(serving, wish)
   local shared, now_us = serving.bucket.shared, serving.now_us
-  local granted = { slots = {}, run = { count = 0, at_us = 0, excess = 0 }, not_before_us = 0, binds_at = 0, count = 0 }
-  if waits_with_refused(serving, wish) then return granted end
+  local granted = { slots = {}, run = { count = 0, at_us = 0, excess = 0 }, not_before_us = 0, binds_at = 0, soonest_us = 0, count = 0 }
+  local horizon_us = horizon_of(serving, wish.rank)
+  if waits_with_refused(serving, wish) then
+    granted.soonest_us, granted.binds_at = soonest_of_bucket(serving, wish, horizon_us)
+    return granted
+  end
   local key_scope = wish.key and open_key(wish.key, now_us)
   if key_scope and wish.key.is_lost then
     use_up(key_scope, now_us)
@@ -68,7 +72,6 @@ local function serve(serving, wish)
   -- A try waits for no turn, so the horizon is not shared out.
   local share_left = serving.is_try and wish.wanted or math.floor((1 - used) * main.share)
   local most = math.min(wish.wanted, math.max(used == 0 and 1 or 0, share_left))
-  local horizon_us = horizon_of(serving, wish.rank)
   local function opens()
     local opens_us = opens_at_us(main.scope, now_us, main.step_us)
     return is_own and math.max(opens_us, opens_at_us(shared, now_us, main.step_us)) or opens_us
@@ -92,6 +95,11 @@ local function serve(serving, wish)
 
   local asked = { main = main, key_fitting = key_fitting, is_own = is_own, opens = opens, horizon_us = horizon_us }
   end_wish(serving, wish, asked, granted, booked)
-  if serving.is_try and granted.count < wish.wanted then until_open(serving, wish, granted) end
+  if granted.count < wish.wanted then
+    local soonest_us, binds_at = soonest_of(serving, asked)
+    granted.soonest_us = soonest_us
+    if binds_at ~= 0 then granted.binds_at = binds_at end
+    if serving.is_try then until_open(serving, wish, granted) end
+  end
   return granted
 end

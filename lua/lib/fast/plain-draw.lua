@@ -87,7 +87,7 @@ if #ARGV[4] == 29 * 8 then
         last_us = math.max(last_us, at_us + math.ceil(math.max(0, excess + (granted - 1) * step) / count))
       end
 
-      local left, turn_us, turn_name, binds_at = wanted - granted, 0, '', 0
+      local left, turn_us, turn_name, binds_at, soonest_us = wanted - granted, 0, '', 0, 0
       if left > 0 then
         local opens_us = math.max(now, last_us)
         local next_level = a < opens_us and 0 or (a - opens_us) * count + b
@@ -127,6 +127,7 @@ if #ARGV[4] == 29 * 8 then
         end
         redis.call('PEXPIRE', KEYS[2], math.ceil((turns_until_us - now) / 1000) + 60000)
         if next_us > now + horizon and next_us > opens_us then binds_at = 1 end
+        soonest_us = next_us
       elseif ARGV[3] ~= '' then
         redis.call('ZREM', KEYS[2], ARGV[3])
       end
@@ -139,7 +140,7 @@ if #ARGV[4] == 29 * 8 then
         + (is_override == 1 and 2592000000 or 3600000))
       local ran_at_us, ran_excess = granted > 0 and at_us or 0, granted > 0 and excess or 0
       return { now, generation, own_version, most_alive, '', turn_us, turn_name, 0, is_override,
-        { granted, ran_at_us, ran_excess, 0, binds_at, 0, '', 0 } }
+        0, 0, { granted, ran_at_us, ran_excess, 0, binds_at, soonest_us, 0, '', 0 } }
     end
   end
 end

@@ -12,7 +12,7 @@ import {
   useUp,
   type BucketState,
 } from "./bucket-state.ts";
-import { lineOf, settleLine, type Serving } from "./place.ts";
+import { closedBy, closedUntilUs, lineOf, settleLine, type Serving } from "./place.ts";
 import { applyLimits, hasLimits, addStatuses, type Scope } from "./scope.ts";
 import { serve, type Served } from "./serve.ts";
 import { countAsker } from "./turns.ts";
@@ -46,7 +46,12 @@ export function draw(
   const { generation, version } = state;
   const alive = Math.max(1, state.window.alive, state.window.aliveBefore);
   const { isOverride } = state;
-  const common = { nowUs, generation, version, alive, isOverride };
+  const closedUs = closedUntilUs(state.shared);
+  const closed = {
+    closedUntilUs: closedUs > nowUs ? closedUs : 0,
+    closedBy: closedBy(state.shared, state.shared, nowUs),
+  };
+  const common = { nowUs, generation, version, alive, isOverride, ...closed };
   if (!isAgreed) {
     const nothing = { granted: [], place: NO_PLACE };
     return { state, reply: { ...common, newText: state.text, ...nothing } };

@@ -24,8 +24,9 @@ import {
   type Serving,
 } from "./place.ts";
 import { opensAtUs, type Scope } from "./scope.ts";
+import { soonestOf, soonestOfBucket } from "./soonest.ts";
 
-const NOTHING = { slotsUs: [], run: undefined, notBeforeUs: 0, bindsAt: 0, statuses: [] };
+const NOTHING = { slotsUs: [], run: undefined, notBeforeUs: 0, statuses: [] };
 
 /** The limits that a wish has to fit. */
 interface Fittings {
@@ -47,15 +48,21 @@ export type Served = Omit<Granted, "place">;
  * without shared limits, they decide alone. Twin of `lua/lib/draw/serve.lua`.
  */
 export function serve(serving: Serving, wish: Wish, openKey: () => Scope | undefined): Served {
-  if (waitsWithRefused(serving, wish)) return NOTHING;
-  const fittings = fitAll(serving, wish, openKey());
   const horizonUs = horizonOf(serving.request, wish.rank);
+  if (waitsWithRefused(serving, wish)) {
+    return { ...NOTHING, ...soonestOfBucket(serving, wish, horizonUs) };
+  }
+  const fittings = fitAll(serving, wish, openKey());
   const booked = book(serving, wish, { ...fittings, horizonUs });
   const { slotsUs, run } = booked;
   const settled = endWish(serving, wish, { ...fittings, horizonUs, booked });
-  const isRefused = serving.request.isTry && countOf(booked) < wish.wanted;
-  const ended = isRefused ? untilOpen(serving, fittings, settled) : settled;
-  return { slotsUs, run, statuses: [], ...ended };
+  if (countOf(booked) === wish.wanted) {
+    return { slotsUs, run, statuses: [], soonestUs: 0, ...settled };
+  }
+  const { soonestUs, bindsAt } = soonestOf(serving, { ...fittings, horizonUs });
+  const ended = { ...settled, bindsAt: bindsAt === 0 ? settled.bindsAt : bindsAt };
+  const told = serving.request.isTry ? untilOpen(serving, fittings, ended) : ended;
+  return { slotsUs, run, statuses: [], soonestUs, ...told };
 }
 
 /** Whether a wish needs of the shared limits what a wish before it waits for; others may fill what is left. */

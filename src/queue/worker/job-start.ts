@@ -56,7 +56,7 @@ export function createJobSlots(
     while (!isClosed) {
       // It was already too late to draw.
       if (isFinalError(error)) throw error;
-      if (error instanceof WaitTooLongError) throw expiredFailure(job, Date.now());
+      if (error instanceof WaitTooLongError) throw expiredFailure(job, Date.now(), error);
       // Since the job was enqueued, the limits have changed: its cost may be too large now, or of a unit that no limit counts.
       if (isByPolicy(error)) throw impossibleFailure(error);
       if (!(error instanceof SluiceError)) warnOfKey(error);

@@ -1,5 +1,5 @@
 import { describeValue, withCause } from "../../core/describe.ts";
-import { InvalidOptionError } from "../../core/errors.ts";
+import { InvalidOptionError, type WaitTooLongError } from "../../core/errors.ts";
 import { LONGEST_MS } from "../../core/options.ts";
 import { CONTROL_MESSAGE, CONTROL_NAMES, FINAL_NAME, finalError } from "../bullmq/errors.ts";
 import type { Job } from "../job.ts";
@@ -83,10 +83,19 @@ function finalFailure(reason: string, cause?: unknown): Error {
   return finalError(shorten(reason), cause === undefined ? undefined : { cause });
 }
 
-/** The failure of a job whose first attempt could not start within `maxWaitMs`. */
-export function expiredFailure({ startByMs }: Job<unknown>, nowMs: number): Error {
+/** The failure of a job whose first attempt could not start within `maxWaitMs`, or cannot by this refusal. */
+export function expiredFailure(
+  { startByMs }: Job<unknown>,
+  nowMs: number,
+  refusal?: WaitTooLongError,
+): Error {
   const dueMs = startByMs ?? nowMs;
   const by = new Date(dueMs).toISOString();
+  if (refusal !== undefined && nowMs < dueMs) {
+    const { limitedBy, retryAfterMs } = refusal;
+    const problem = `${limitedBy} lets it start in about ${retryAfterMs} ms at the earliest`;
+    return finalFailure(`Expired: it had to start by ${by}, and ${problem}`);
+  }
   return finalFailure(`Expired: it had to start by ${by}, and was ${nowMs - dueMs} ms too late`);
 }
 

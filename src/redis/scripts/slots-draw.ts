@@ -18,6 +18,8 @@ type Reply = readonly [
   turnName: string,
   leaseOrder: number,
   isOverride: number,
+  closedUntilUs: number,
+  closedBy: number,
   ...rest: readonly (readonly (number | string)[])[],
 ];
 
@@ -31,7 +33,7 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
   },
   decode: (reply, { wishes, terms }) => {
     const [nowUs, generation, version, alive, newText, ...more] = reply as Reply;
-    const [turnUs, turnName, leaseOrder, isOverride, ...rest] = more;
+    const [turnUs, turnName, leaseOrder, isOverride, closedUntilUs, closedBy, ...rest] = more;
     return {
       nowUs,
       generation,
@@ -39,6 +41,8 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
       alive,
       newText: newText === "" ? undefined : newText,
       isOverride: isOverride === 1,
+      closedUntilUs,
+      closedBy,
       granted: readAll(rest, wishes, terms.limits),
       place: { turnUs, turnName, leaseOrder },
     };
@@ -99,15 +103,29 @@ function readAll(
   });
 }
 
+type GrantedReply = readonly [
+  count: number,
+  atUs: number,
+  excess: number,
+  notBeforeUs: number,
+  bindsAt: number,
+  soonestUs: number,
+  turnUs: number,
+  turnName: string,
+  leaseOrder: number,
+  ...slotsUs: number[],
+];
+
 function readGranted(
   reply: readonly (number | string)[],
   { costs, keyLimits }: Wish,
   limits: readonly Limit[],
 ): Omit<Granted, "statuses"> {
-  const [count, atUs, excess, notBeforeUs, bindsAt, turnUs, turnName, leaseOrder, ...slotsUs] =
-    reply as [number, number, number, number, number, number, string, number, ...number[]];
+  const [count, atUs, excess, notBeforeUs, bindsAt, soonestUs, ...more] =
+    reply as unknown as GrantedReply;
+  const [turnUs, turnName, leaseOrder, ...slotsUs] = more;
   const place: Place = { turnUs, turnName, leaseOrder };
-  const granted = { slotsUs, notBeforeUs: orInfinity(notBeforeUs), bindsAt, place };
+  const granted = { slotsUs, notBeforeUs: orInfinity(notBeforeUs), bindsAt, soonestUs, place };
   if (count === 0) return { ...granted, run: undefined };
   // Only a single limit books runs.
   const limit = limits[0] ?? keyLimits[0]!;

@@ -55,6 +55,8 @@ export const slotsTry: Script<SlotsDraw, DrawReply | undefined> = defineScript({
       alive: numberAt(3),
       isOverride: numberAt(4) === 1,
       newText: undefined,
+      closedUntilUs: 0,
+      closedBy: 0,
       granted: wishes.map((wish, index) =>
         readGranted(wish, numberAt, REPLY_HEAD + index * REPLY_EACH),
       ),
@@ -69,6 +71,7 @@ const NOTHING: Granted = {
   run: undefined,
   notBeforeUs: 0,
   bindsAt: 0,
+  soonestUs: 0,
   place: NO_PLACE,
   statuses: [],
 };

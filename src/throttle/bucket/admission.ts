@@ -1,6 +1,6 @@
 import { ClosedError, LineFullError, WaitTooLongError } from "../../core/errors.ts";
 import { isLeased } from "../../core/limits/registry.ts";
-import { LONGEST_MS, type Priority } from "../../core/options.ts";
+import { LONGEST_MS, RANKS, type Priority } from "../../core/options.ts";
 import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
 import { formatPolicy } from "../../core/policy/policy.ts";
 import type { OwnedBucket } from "../bucket.ts";
@@ -9,7 +9,7 @@ import { isByPolicy, type KnownPolicy, type RefreshPolicy } from "../known-polic
 import type { DrawnSlot } from "../slot/slot.ts";
 import { nameBinding, UNKNOWN_MS, type TryDecision } from "../try/decision.ts";
 import type { TryDraws } from "../try/try-draw.ts";
-import type { Group, Groups } from "../waiting/group.ts";
+import type { Group, Groups, Known } from "../waiting/group.ts";
 import type { Pacer } from "../waiting/pacer.ts";
 import { createArrivals } from "../waiting/line.ts";
 import { Wait, type WaitRegistry } from "../waiting/wait.ts";
@@ -46,6 +46,7 @@ export interface Admission {
   /** @throws {@link ClosedError} after `close()`, and as {@link Groups.of} does. */
   tryDraw(options: TryOptions): Promise<TryDecision>;
   readonly check: OwnedBucket["checkDrawable"];
+  readonly refusalKnown: OwnedBucket["refusalKnown"];
   /** From now on no call comes in. */
   close(): void;
 }
@@ -218,6 +219,22 @@ export function createAdmission(parts: AdmissionParts): Admission {
         return afterLookup(error, check);
       }
     },
+    refusalKnown(options) {
+      const { key, maxWaitMs, priority = "normal" } = options;
+      if (maxWaitMs === undefined) return undefined;
+      try {
+        const group = groups.of(options);
+        const nowMs = performance.now();
+        const isHopeless = nowMs + maxWaitMs < pacer.knownTimes.surelyNotBeforeMs(group, nowMs);
+        if (!isHopeless) return undefined;
+        const facts = { bucket: name, key, maxWaitMs, isHopeless };
+        const estimates = context.estimate(group, { priority, isInLine: false });
+        return new WaitTooLongError({ ...facts, ...estimates });
+      } catch {
+        // The call hears of it when it draws, if the policy in force refuses it too.
+        return undefined;
+      }
+    },
     close() {
       isClosed = true;
     },
@@ -230,32 +247,57 @@ const SILENT_MS = 50;
 const UNANSWERED = "Redis, which has not answered yet";
 
 /** What errors say of a call's wait. */
-function createEstimates(
-  known: KnownPolicy,
-  pacer: Pacer,
-): Pick<CallContext, "limitedBy" | "estimateMs"> {
+function createEstimates(known: KnownPolicy, pacer: Pacer): Pick<CallContext, "estimate"> {
   const isSilent = (): boolean => pacer.askTimes.silentMs > SILENT_MS;
 
+  /** What is known of the group's calls, if it holds them back the longest. */
+  function longestOf(group: Group, nowMs: number): Known | undefined {
+    const told = pacer.knownTimes.of(group, nowMs);
+    return told === undefined || told.bindsAt === 0 ? undefined : told;
+  }
+
+  function limitedBy({ bindsAt, callTerms }: Group, told: Known | undefined): string {
+    const { limits } = callTerms;
+    return nameBinding(told?.bindsAt ?? bindsAt, limits) ?? formatPolicy(known.policy);
+  }
+
+  function waitMs(
+    group: Group,
+    nowMs: number,
+    { isInLine, priority }: { isInLine: boolean; priority: Priority },
+  ): number {
+    const { notBeforeMs, line, callTerms } = group;
+    const { turnAtMs } = pacer.askTimes;
+    const soonestMs = pacer.knownTimes.of(group, nowMs)?.atMs ?? 0;
+    // A slot lies as far behind the turn at which it is drawn as its priority may book ahead.
+    const aheadMs = (HORIZON_MS * known.policy.shares[RANKS[priority]]!) / 1_000;
+    const turnMs = turnAtMs === 0 ? 0 : turnAtMs + aheadMs;
+    // Who is refused at once was in no line; nor are those of other processes whose turns it was told of, if they were too.
+    const isKnown = !isInLine && soonestMs > nowMs;
+    const dueMs = (isKnown ? soonestMs : Math.max(notBeforeMs, turnMs, soonestMs)) - nowMs;
+    const waiting = callTerms.keyLimits.length > 0 ? line.size : pacer.waiting;
+    const others = isInLine ? waiting - 1 : waiting;
+    // The first caller goes when it is due, and the others one after the other.
+    return dueMs > 0 ? dueMs + others * callTerms.stepMs : (others + 1) * callTerms.stepMs;
+  }
+
   return {
-    limitedBy({ bindsAt, callTerms }) {
-      if (!pacer.askTimes.hasAnswered || isSilent()) return UNANSWERED;
-      return nameBinding(bindsAt, callTerms.limits) ?? formatPolicy(known.policy);
-    },
-    estimateMs({ notBeforeMs, bindsAt, line, callTerms }) {
-      const { keyLimits, limits, hasLeases, stepMs } = callTerms;
-      const binding = limits[bindsAt - 1];
-      const { turnAtMs } = pacer.askTimes;
-      // A slot lies a horizon behind the turn at which it is drawn.
-      const comesAtMs = Math.max(notBeforeMs, turnAtMs === 0 ? 0 : turnAtMs + HORIZON_MS);
-      const dueMs = comesAtMs - performance.now();
-      const waiting = keyLimits.length > 0 ? line.size : pacer.waiting;
+    estimate(group, asker) {
+      const nowMs = performance.now();
+      const { bindsAt, callTerms } = group;
+      const told = longestOf(group, nowMs);
+      const binding = callTerms.limits[(told?.bindsAt ?? bindsAt) - 1];
       // It is not known when a lease comes free; and a pause or the like may hide that a lease is waited for.
-      const isOfLease = bindsAt < 0 ? hasLeases : binding !== undefined && isLeased(binding);
-      const isUnknown = isSilent() || isOfLease;
-      const least = isUnknown ? UNKNOWN_MS : 1;
-      // The first caller goes when it is due, and the others one after the other.
-      const inLineMs = dueMs > 0 ? dueMs + (waiting - 1) * stepMs : waiting * stepMs;
-      return Math.ceil(Math.min(LONGEST_MS, Math.max(least, inLineMs)));
+      const isOfLease =
+        bindsAt < 0 ? callTerms.hasLeases : binding !== undefined && isLeased(binding);
+      // What is in no line is refused for what is known, however long Redis has been silent since.
+      const isUnanswered = asker.isInLine && (!pacer.askTimes.hasAnswered || isSilent());
+      const least = isUnanswered || isOfLease ? UNKNOWN_MS : 1;
+      const inLineMs = waitMs(group, nowMs, asker);
+      return {
+        retryAfterMs: Math.ceil(Math.min(LONGEST_MS, Math.max(least, inLineMs))),
+        limitedBy: isUnanswered ? UNANSWERED : limitedBy(group, told),
+      };
     },
   };
 }

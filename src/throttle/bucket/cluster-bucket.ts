@@ -148,6 +148,7 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     drawByHand,
     drawOnJobSlot,
     drawForJob: (options, waits) => partFor(options.key).drawForJob(options, waits),
+    refusalKnown: (options) => partFor(options.key).refusalKnown(options),
     checkDrawable: (where, options) => partFor(options.key).checkDrawable(where, options),
     stepsOf: (options) => partFor(options.key).stepsOf(options),
     run(fn, options) {

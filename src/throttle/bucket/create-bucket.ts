@@ -102,7 +102,10 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
   const context: BucketContext = { store, bucket: name, asker: replica, known, logger };
   const retries = createStoreRetries(name);
   const leases = createLeaseKeeper(context);
-  const settling = createSettling(context, (key) => tries.forget(key));
+  const settling = createSettling(context, (key) => {
+    tries.forget(key);
+    pacer.knownTimes.forget();
+  });
   const keeper = { name, leases, settle: settling.settle, giveBack: settling.giveBack };
   const groups = createGroups(keeper, () => known.policy);
   const pacer: Pacer = createPacer({ ...context, leases, regroup, waitsForStore, startsFull });
@@ -219,6 +222,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     drawOnJobSlot,
     drawForJob: admission.drawForJob,
     checkDrawable: admission.check,
+    refusalKnown: admission.refusalKnown,
     run(fn, options) {
       isCalledByHand = true;
       return runOnce(bucket, fn, options);

@@ -48,6 +48,7 @@ export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs"
       notBeforeUs: 0,
       place: NO_PLACE,
       bindsAt: 0,
+      soonestUs: 0,
       statuses: all.map(({ capacity }) => ({ remaining: capacity, ...free })),
     };
   }
@@ -72,6 +73,8 @@ export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs"
         newText: undefined,
         isOverride: false,
         alive: 1,
+        closedUntilUs: 0,
+        closedBy: 0,
         granted,
         place: NO_PLACE,
         sentAtMs: performance.now(),
@@ -189,6 +192,7 @@ const NOTHING: Granted = {
   notBeforeUs: 0,
   place: NO_PLACE,
   bindsAt: 0,
+  soonestUs: 0,
   statuses: [],
 };
 

@@ -32,10 +32,12 @@ export interface AskTimes {
   retryLater(): void;
   /** It may be asked again at once, whatever the last reply said. */
   retryNow(): void;
+  /** A caller came that is to be told soon whether it can go in time. */
+  hurry(nowMs: number): void;
 }
 
 /** An asker whose turn is later asks again after this time: a message that calls it sooner may get lost. */
-const RECHECK_MS: number = LONGEST_ASK_GAP_US / 1_000;
+export const RECHECK_MS: number = LONGEST_ASK_GAP_US / 1_000;
 /** The place of an asker that waits for a lease lasts for half a second longer. */
 const LONGEST_RECHECK_MS = 1_000;
 /** Keys are checked this far apart, if they lose no places by it: some 100 scripts a second. */
@@ -43,6 +45,8 @@ const KEY_EVERY_MS = 1;
 /** Keys that are due within this time are checked together: a script for each would cost many times as much. */
 const TOGETHER_MS = 50;
 const GATHER_MS = 10;
+/** Callers that are to be told soon are asked for at most this often. */
+const HURRY_EVERY_MS = 5;
 
 export function createAskTimes(
   schedule: SoonestGroups,
@@ -59,6 +63,8 @@ export function createAskTimes(
   let storeAtMs = 0;
   /** Since the last request there was news that it is time to ask: what its answer says of that is outdated. */
   let hasNews = false;
+  /** When to ask for a caller that is to be told soon; Infinity: there is none. */
+  let hurriesAtMs = Infinity;
 
   /** Whether a call comes before the one that waits for its turn, and could not be asked for with it. */
   function isNewBefore(turn: Arrival, group: Group): boolean {
@@ -90,7 +96,8 @@ export function createAskTimes(
       // A key whose time is far off does not keep this process from noticing a change.
       const recheckAtMs = askedAtMs + RECHECK_MS;
       const dueAtMs = Math.min(readyAtMs - times.leadMs, recheckAtMs);
-      const turnOrNewsMs = Math.max(askAgainAtMs, gatheredAtMs, dueAtMs);
+      const askAtMs = Math.min(askAgainAtMs, Math.max(hurriesAtMs, storeAtMs));
+      const turnOrNewsMs = Math.max(askAtMs, gatheredAtMs, dueAtMs);
       return Math.min(turnOrNewsMs, Math.max(storeAtMs, passesAtMs - times.leadMs));
     },
     get turnAtMs() {
@@ -104,6 +111,7 @@ export function createAskTimes(
     },
     asked(nowMs) {
       hasNews = false;
+      hurriesAtMs = Infinity;
       askedAtMs = nowMs;
       silentSinceMs ??= nowMs;
     },
@@ -126,6 +134,9 @@ export function createAskTimes(
       hasNews = true;
       askAgainAtMs = 0;
       storeAtMs = 0;
+    },
+    hurry(nowMs) {
+      hurriesAtMs = Math.min(hurriesAtMs, Math.max(nowMs, askedAtMs + HURRY_EVERY_MS));
     },
   };
 }

@@ -2,8 +2,9 @@ import type { Granted } from "../../core/store.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import { createGroupSchedule, type GroupSchedule } from "./group-schedule.ts";
 import type { Caller, Group } from "./group.ts";
-import type { HeldSlot } from "./held-slots.ts";
 import type { Line } from "./line.ts";
+import type { KnownTimes } from "./hopeless.ts";
+import type { HeldSlot } from "../slot/held-slots.ts";
 import { createLateSlots, mostLateMs } from "./lateness.ts";
 import { NoRoomYet } from "./waiting-call.ts";
 
@@ -22,6 +23,12 @@ export interface Dispatcher {
   takeAll(): Caller[];
   /** Sends away the callers of a group that do not wait until its key's time, which is `roomInMs` off. */
   sendAway(group: Group, roomInMs: number): void;
+  /** Whether slots are held whose time has yet to come: of the key of this group, or of any. */
+  holdsSlots(beside: Group | undefined): boolean;
+  /** There is a reply to these groups: their callers may be hopeless, and by what it told of the bucket those of others. */
+  check(groups: Iterable<Group>, ofBucketMs: number): void;
+  /** Refuses the callers without a slot whose time is over before they can surely go. Returns how many those are. */
+  refuseHopeless(times: KnownTimes): number;
   /** Fails the callers of a group that have no slot yet. */
   refuse(group: Group, error: unknown): void;
   /** Holds what was granted; `firstLease` is the lease of the first slot, 0 if there are none. */
@@ -46,9 +53,16 @@ export interface Dispatcher {
 /** Takes slots that are no longer held, and of which the leases are given back already. */
 type Take = (group: Group, slots: readonly HeldSlot[]) => void;
 
+/** A caller whose slot comes within this time does not leave it any more. */
+const GOING_MS = 2;
+
 export function createDispatcher(leases: LeaseKeeper): Dispatcher {
   const schedule = createGroupSchedule();
   const holding = new Set<Group>();
+  /** Groups whose callers may be hopeless. */
+  const toCheck = new Set<Group>();
+  /** Before this time no caller's wait is over. */
+  let leastUntilMs = Infinity;
   const lateSlots = createLateSlots();
   let waiting = 0;
 
@@ -57,6 +71,21 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
     group.line.remove(caller);
     waiting -= 1;
     schedule.update(group);
+  }
+
+  /** Takes out the callers without a slot that wait until this time at most. */
+  function takeThoseUntil(group: Group, notBeforeMs: number): Caller[] {
+    const taken: Caller[] = [];
+    group.leastUntilMs = Infinity;
+    let lacking = group.line.size - group.held.size;
+    for (const caller of group.line.fromLast()) {
+      lacking -= 1;
+      if (lacking >= 0 && caller.untilMs < notBeforeMs) {
+        leave(caller);
+        taken.push(caller);
+      } else group.leastUntilMs = Math.min(group.leastUntilMs, caller.untilMs);
+    }
+    return taken;
   }
 
   return {
@@ -71,7 +100,10 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       return nextAtMs;
     },
     enter(caller) {
-      const { group, patienceMs } = caller;
+      const { group, patienceMs, untilMs } = caller;
+      const leastMs = group.line.size === 0 ? Infinity : group.leastUntilMs;
+      group.leastUntilMs = Math.min(leastMs, untilMs);
+      leastUntilMs = Math.min(leastUntilMs, untilMs);
       group.line.push(caller);
       group.hasImpatient ||= patienceMs < Infinity;
       schedule.joined(caller);
@@ -98,6 +130,38 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
         leave(caller);
         caller.fail(new NoRoomYet(roomInMs));
       }
+    },
+    holdsSlots(beside) {
+      const goneMs = performance.now() + GOING_MS;
+      for (const { held, limitedKey } of holding) {
+        const isBeside = beside === undefined || limitedKey === beside.limitedKey;
+        if (isBeside && held.lastAtMs > goneMs) return true;
+      }
+      return false;
+    },
+    check(groups, ofBucketMs) {
+      const areOthers = leastUntilMs < ofBucketMs;
+      if (areOthers) leastUntilMs = Infinity;
+      for (const group of areOthers ? schedule : groups) {
+        if (group.leastUntilMs < Infinity) toCheck.add(group);
+        leastUntilMs = Math.min(leastUntilMs, group.leastUntilMs);
+      }
+    },
+    refuseHopeless(times) {
+      if (toCheck.size === 0) return 0;
+      const nowMs = performance.now();
+      const hopeless: Caller[] = [];
+      for (const group of toCheck) {
+        const known = group.isIdle ? undefined : times.of(group, nowMs);
+        const mayBe = known !== undefined && group.leastUntilMs < known.atMs;
+        const sureMs = mayBe ? times.surelyNotBeforeMs(group, nowMs) : 0;
+        if (group.leastUntilMs < sureMs) hopeless.push(...takeThoseUntil(group, sureMs));
+        // What is not sure yet is so once the slots that are held have been used.
+        if (!mayBe || sureMs > 0 || !times.isFresh(group, nowMs)) toCheck.delete(group);
+      }
+      // All of them have left by now: none is told to wait for another.
+      for (const caller of hopeless) caller.refuse();
+      return hopeless.length;
     },
     refuse({ line, held }, error) {
       while (line.size > held.size) {

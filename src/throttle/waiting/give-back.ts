@@ -4,7 +4,7 @@ import type { Limit } from "../../core/limits/rule.ts";
 import { MOST_RETURNED, type Place } from "../../core/store.ts";
 import type { BucketContext } from "../known-policy.ts";
 import type { Group } from "./group.ts";
-import type { HeldSlot } from "./held-slots.ts";
+import type { HeldSlot } from "../slot/held-slots.ts";
 
 /** What no caller here needs any more, and another replica can use: slots, and places in lines. */
 interface Unneeded {

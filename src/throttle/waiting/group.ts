@@ -7,7 +7,7 @@ import type { Policy } from "../../core/policy/policy.ts";
 import type { TryOptions } from "../call-options.ts";
 import { callTermsOf, costsOf, type CallTerms } from "../costs.ts";
 import type { SlotContext, Start } from "../slot/slot.ts";
-import { createHeldSlots, type HeldSlot, type HeldSlots } from "./held-slots.ts";
+import { createHeldSlots, type HeldSlot, type HeldSlots } from "../slot/held-slots.ts";
 import { createLine, type Line, type Waiter } from "./line.ts";
 
 /** One caller in the line of a group. */
@@ -18,6 +18,8 @@ export interface Caller extends Waiter {
   readonly queuedMs: number;
   /** If its key's time is farther off than this, in ms, it does not wait. */
   readonly patienceMs: number;
+  /** Until when it waits at most, on `performance.now()`. */
+  readonly untilMs: number;
   /** Whether it is the call of a job that has started: it goes before all others of its priority. */
   readonly isUnderWay: boolean;
   /** Whether a more urgent call has left on a slot that was drawn for it. */
@@ -25,6 +27,22 @@ export interface Caller extends Waiter {
   group: Group;
   go(slot: HeldSlot, start: Start): void;
   fail(error: unknown): void;
+  /** Fails because it cannot go before its time is over. It is in no line. */
+  refuse(): void;
+}
+
+/** When calls can start at the earliest, and what decides that. */
+export interface Known {
+  /** On `performance.now()`. */
+  readonly atMs: number;
+  /** As in `Granted`. */
+  readonly bindsAt: number;
+}
+
+/** What one reply told of calls; of an older epoch it is void. */
+export interface Told extends Known {
+  readonly arrivedMs: number;
+  readonly epoch: number;
 }
 
 /**
@@ -39,6 +57,10 @@ export class Group {
   readonly limitedKey: string | undefined;
   /** Whether callers came that may be sent away; a search for them among 100,000 others would take long. */
   hasImpatient = false;
+  /** Before this time no wait of its callers is over, on `performance.now()`. */
+  leastUntilMs: number = Infinity;
+  /** What the last reply told of these calls; only `hopeless.ts` writes it. */
+  told: Told | undefined = undefined;
   #line: Line<Caller> | undefined;
   #held: HeldSlots | undefined;
 

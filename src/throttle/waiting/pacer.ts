@@ -16,7 +16,8 @@ import { createLinePlaces, mostLeases, nextWishes, type Wishes } from "./draw-re
 import { giveBack, refundUnused } from "./give-back.ts";
 import type { Arrival } from "./group-schedule.ts";
 import type { Caller, Group } from "./group.ts";
-import { slotsOf, type HeldSlot } from "./held-slots.ts";
+import { createKnownTimes, type KnownTimes } from "./hopeless.ts";
+import { slotsOf, type HeldSlot } from "../slot/held-slots.ts";
 
 /**
  * Draws slots for the callers of one bucket, and lets each go when its slot comes. One request is under way at a time;
@@ -40,7 +41,8 @@ import { slotsOf, type HeldSlot } from "./held-slots.ts";
  * ```
  *
  * Slots may be held, or late, while the next request is under way. What is asked for is in `draw-request.ts`, when in
- * `ask-times.ts`, who goes in `dispatch.ts`, and what is too late in `lateness.ts`.
+ * `ask-times.ts`, who goes in `dispatch.ts`, who is refused at once in
+ * `hopeless.ts`, and what is too late in `lateness.ts`.
  */
 export interface Pacer {
   /** How many callers wait. */
@@ -48,6 +50,7 @@ export interface Pacer {
   /** How many callers wait that their own key defers. */
   readonly deferred: number;
   readonly askTimes: Pick<AskTimes, "turnAtMs" | "silentMs" | "hasAnswered">;
+  readonly knownTimes: Pick<KnownTimes, "of" | "forget" | "surelyNotBeforeMs">;
   wait(caller: Caller): void;
   /** Takes out a caller that no longer wants to wait. */
   leave(caller: Caller): void;
@@ -79,6 +82,7 @@ export function createPacer(options: PacerOptions): Pacer {
   const times = createReplyTimes();
   const dispatcher = createDispatcher(leases);
   const { schedule } = dispatcher;
+  const knownTimes = createKnownTimes((beside) => dispatcher.holdsSlots(beside));
   const linePlaces = createLinePlaces();
   const askTimes = createAskTimes(schedule.soonest, times);
   /** Groups that callers may have left: once they are idle, their places in lines go back. */
@@ -91,6 +95,8 @@ export function createPacer(options: PacerOptions): Pacer {
   /** Whether a free lease was offered since the last request left. */
   let isOffered = false;
   let isClosed = false;
+  /** After this time no caller waits that does not wait for ever. */
+  let lastUntilMs = -Infinity;
 
   /** Once per tick, so that all callers of one tick are drawn for together. */
   function workSoon(): void {
@@ -102,12 +108,38 @@ export function createPacer(options: PacerOptions): Pacer {
   function work(): void {
     isWorkDue = false;
     dispatcher.dispatchDue(heldGeneration, refund);
+    // Those behind them have yet to be asked for.
+    if (dispatcher.refuseHopeless(knownTimes) > 0) hurry();
     if (asking !== undefined) return setAlarm(dispatcher.nextAtMs());
     giveUpUnneeded();
     const nowMs = performance.now();
     const askAtMs = askTimes.nextAtMs(nowMs);
     if (nowMs >= askAtMs) asking = ask(nowMs);
     setAlarm(Math.min(dispatcher.nextAtMs(), asking === undefined ? askAtMs : Infinity));
+  }
+
+  /** Whether a caller is refused at once; if that is not known, a reply is to tell soon. */
+  function isHopeless({ group, untilMs, patienceMs }: Caller): boolean {
+    if (untilMs === Infinity) return false;
+    lastUntilMs = Math.max(lastUntilMs, untilMs);
+    const nowMs = performance.now();
+    if (untilMs < knownTimes.surelyNotBeforeMs(group, nowMs)) return true;
+    if (knownTimes.isFresh(group, nowMs)) return false;
+    askTimes.hurry(nowMs);
+    const isDeferred = group.notBeforeMs > nowMs && patienceMs === Infinity;
+    if (isDeferred) schedule.deferUntil(group, 0);
+    return false;
+  }
+
+  /** There is news: callers that it makes hopeless are to be told soon. */
+  function forgetKnown(): void {
+    knownTimes.forget();
+    hurry();
+  }
+
+  function hurry(): void {
+    const nowMs = performance.now();
+    if (dispatcher.waiting > 0 && nowMs < lastUntilMs) askTimes.hurry(nowMs);
   }
 
   async function ask(nowMs: number): Promise<void> {
@@ -119,6 +151,7 @@ export function createPacer(options: PacerOptions): Pacer {
     const leased = mostLeases(terms.limits, wishes);
     const wasOffered = isOffered;
     isOffered = false;
+    const { epoch } = knownTimes;
     const lease = leases.number(leased);
     try {
       const reply = await store.draw({
@@ -134,7 +167,7 @@ export function createPacer(options: PacerOptions): Pacer {
         leases: leased,
         isTry: false,
       });
-      receive(reply, asked, lease);
+      receive(reply, asked, { lease, epoch });
       if (wasOffered) passOn(reply, groups);
     } catch (error) {
       leases.releaseLost(lease, leased, groups);
@@ -147,8 +180,12 @@ export function createPacer(options: PacerOptions): Pacer {
     work();
   }
 
-  /** `lease` is the number of the first lease that the groups could get. */
-  function receive(reply: Drawn, asked: Wishes, lease: number): void {
+  /** `lease` is the number of the first lease that the groups could get; `epoch` is that of the request. */
+  function receive(
+    reply: Drawn,
+    asked: Wishes,
+    { lease, epoch }: { readonly lease: number; readonly epoch: number },
+  ): void {
     const { groups } = asked;
     const received = times.read(reply);
     askTimes.answered(reply, received, firstInLine(reply, asked));
@@ -161,6 +198,8 @@ export function createPacer(options: PacerOptions): Pacer {
     if (newText !== undefined) return learn({ text: newText, version, isOverride });
 
     known.confirm(version);
+    knownTimes.learn(reply, groups, { ...received, epoch });
+    dispatcher.check(groups, knownTimes.ofBucketMs);
     let nextLease = lease;
     const deferred = new Set<Group>();
     for (const [index, granted] of reply.granted.entries()) {
@@ -278,6 +317,7 @@ export function createPacer(options: PacerOptions): Pacer {
 
   function learn(news: PolicyNews): void {
     forgetHeld();
+    knownTimes.forget();
     known.learn(news);
     askTimes.retryNow();
     for (const group of schedule) left.add(group);
@@ -298,8 +338,10 @@ export function createPacer(options: PacerOptions): Pacer {
       return schedule.deferredCallers;
     },
     askTimes,
+    knownTimes,
     wait(caller) {
       if (isClosed) return caller.fail(new ClosedError(`Bucket "${bucket}"`));
+      if (isHopeless(caller)) return caller.refuse();
       dispatcher.enter(caller);
       // Others here may wait for the very lease that this caller's job holds: it does not wait for their turn.
       if (caller.isUnderWay) askTimes.retryNow();
@@ -317,11 +359,13 @@ export function createPacer(options: PacerOptions): Pacer {
     },
     learn,
     forget(key) {
+      knownTimes.forget();
       if (key === undefined) return forgetHeld();
       dispatcher.forget(key);
     },
     askAgain(key, news) {
       if (news === "lease") isOffered = true;
+      else forgetKnown();
       if (key === undefined) askTimes.retryNow();
       else schedule.wake(key);
       // A lease of the bucket is of no use to calls that their own key defers.

@@ -3,7 +3,7 @@ import { RANKS, type Priority } from "../../core/options.ts";
 import type { ObservedDrawOptions, TryOptions } from "../call-options.ts";
 import { DrawnSlot, type DrawnFor, type Slot, type Start } from "../slot/slot.ts";
 import type { Caller, Group } from "./group.ts";
-import type { HeldSlot } from "./held-slots.ts";
+import type { HeldSlot } from "../slot/held-slots.ts";
 import { Wait, type WaitHandlers, type WaitRegistry } from "./wait.ts";
 
 /** How a call waits; the call of a job may leave its key's line for a while. */
@@ -45,10 +45,14 @@ export interface CallContext {
   leave(call: WaitingCall): void;
   /** Called with the slot of each call, before the call goes. */
   readonly onSlot?: ((options: WaitOptions, slot: Slot, group: Group) => void) | undefined;
-  /** The limit that holds a group's calls back, as errors name it: `"100/s"`. */
-  readonly limitedBy: (group: Group) => string;
-  /** About how long a call of this group that comes now will wait. */
-  readonly estimateMs: (group: Group) => number;
+  /**
+   * What holds a group's calls back, as errors name it: `"100/s"`, and about how long a call of this group that comes now
+   * will wait; the call that asks may be in the line itself.
+   */
+  readonly estimate: (
+    group: Group,
+    asker: Pick<WaitingCall, "priority"> & { readonly isInLine: boolean },
+  ) => { readonly limitedBy: string; readonly retryAfterMs: number };
 }
 
 /**
@@ -108,6 +112,10 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
     return this.options.patienceMs ?? Infinity;
   }
 
+  get untilMs(): number {
+    return this.sinceMs + (this.options.maxWaitMs ?? Infinity);
+  }
+
   get isUnderWay(): boolean {
     return this.options.beyond !== undefined;
   }
@@ -134,14 +142,18 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   }
 
   onExpire(): void {
-    const { name, limitedBy, estimateMs } = this.#context;
-    const facts = {
-      bucket: name,
-      key: this.options.key,
-      maxWaitMs: this.options.maxWaitMs!,
-      retryAfterMs: estimateMs(this.group),
-      limitedBy: limitedBy(this.group),
-    };
-    this.onLeave(new WaitTooLongError(facts));
+    this.onLeave(this.#waitTooLong(true));
+  }
+
+  refuse(): void {
+    this.fail(this.#waitTooLong(false));
+  }
+
+  #waitTooLong(isInLine: boolean): WaitTooLongError {
+    const { name, estimate } = this.#context;
+    const { key, maxWaitMs } = this.options;
+    const { priority, group } = this;
+    const facts = { bucket: name, key, maxWaitMs: maxWaitMs!, isHopeless: !isInLine };
+    return new WaitTooLongError({ ...facts, ...estimate(group, { priority, isInLine }) });
   }
 }

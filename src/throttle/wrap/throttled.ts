@@ -16,7 +16,7 @@ import {
   type RunOptions,
   type ThrottledOptions,
 } from "../call-options.ts";
-import { giveLeaseInHandBack } from "../slot/job-slot.ts";
+import { giveLeaseInHandBack, jobSlotInHand } from "../slot/job-slot.ts";
 import type { Throttled } from "./throttled-types.ts";
 import type { Slot } from "../slot/slot.ts";
 import { settleRefused } from "./refused-cost.ts";
@@ -173,7 +173,11 @@ function createConcurrencySlots(owner: OwnedBucket, concurrency: number): Concur
   }
 
   return {
-    async take({ priority = "normal", key, maxWaitMs, signal }) {
+    async take(options) {
+      const { priority = "normal", key, maxWaitMs, signal } = options;
+      /** The call of a job leaves on the job's slot, whatever holds others back. */
+      const refusal = (): WaitTooLongError | undefined =>
+        jobSlotInHand(owner) === undefined ? owner.refusalKnown(options) : undefined;
       // One signal may end a hundred waits; Node would warn of a leak.
       if (signal !== undefined) setMaxListeners(Infinity, signal);
       const leaving = new AbortController();
@@ -182,20 +186,26 @@ function createConcurrencySlots(owner: OwnedBucket, concurrency: number): Concur
           onLeave: (reason) => leaving.abort(reason),
           onExpire: () =>
             leaving.abort(
-              new WaitTooLongError({
-                bucket,
-                key,
-                maxWaitMs: maxWaitMs!,
-                retryAfterMs: maxWaitMs!,
-                limitedBy: `concurrency ${concurrency} of this process`,
-              }),
+              refusal() ??
+                new WaitTooLongError({
+                  bucket,
+                  key,
+                  maxWaitMs: maxWaitMs!,
+                  retryAfterMs: maxWaitMs!,
+                  limitedBy: `concurrency ${concurrency} of this process`,
+                }),
             ),
         },
         { signal, maxWaitMs, onClose },
       );
       try {
         leaving.signal.throwIfAborted();
-        if (queue.pending >= concurrency) giveLeaseInHandBack(owner);
+        if (queue.pending >= concurrency) {
+          // It would wait for a place, and then in vain for a slot.
+          const hopeless = refusal();
+          if (hopeless !== undefined) throw hopeless;
+          giveLeaseInHandBack(owner);
+        }
         return await hold(RANKS[priority], leaving.signal);
       } finally {
         wait.end();

@@ -43,6 +43,18 @@ describe("a job with maxWaitMs", () => {
     },
   );
 
+  it("expires at once when it is known that it cannot start in time", async () => {
+    const { sluice, bucket, queue } = openQueue();
+    await bucket.pause({ forMs: 3_600_000 });
+    const job = await queue.enqueue("hopeless", { maxWaitMs: 1_800_000 });
+
+    sluice.worker(queue, async () => {});
+    await waitUntil(async () => (await job.state()) === "failed", "the job has expired");
+
+    const [failed] = await queue.failed();
+    expect(failed!.reason).toMatch(/^Expired: it had to start by .*, and a pause lets it start in/);
+  });
+
   it.each<[string, EnqueueOptions]>([
     ["enqueued once", {}],
     ["a run of a recurring one", { every: 3_600_000, dedupeId: "sync" }],

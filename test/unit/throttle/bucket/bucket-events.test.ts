@@ -119,13 +119,13 @@ describe("the refusals of a bucket", () => {
     await Promise.all([late, full, large]);
     expect(refusals.map(({ key, error }) => [key, error?.constructor])).toEqual([
       ["b", LineFullError],
-      ["c", CostTooLargeError],
       ["a", WaitTooLongError],
+      ["c", CostTooLargeError],
     ]);
     expect(refusals[0]).toMatchObject({ priority: "low", limitedBy: undefined });
-    expect(refusals[1]).toMatchObject({ retryAfterMs: undefined });
+    expect(refusals[2]).toMatchObject({ retryAfterMs: undefined });
     const { retryAfterMs, limitedBy } = (await late) as WaitTooLongError;
-    expect(refusals[2]).toMatchObject({ retryAfterMs, limitedBy });
+    expect(refusals[1]).toMatchObject({ retryAfterMs, limitedBy });
     await bucket.close();
   });
 

@@ -173,8 +173,10 @@ describe("a call that waits for the look", () => {
     let isSettled = false;
     const { signal } = new AbortController();
 
-    const first = bucket.draw({ cost: 40, signal });
-    const failed = rejectionOf(bucket.draw({ cost: 40, maxWaitMs: 50 }));
+    const first = bucket.draw({ cost: 30, signal });
+    // The next one has to save up: what there is left is not for those behind it.
+    bucket.draw({ cost: 41 }).catch(() => {});
+    const failed = rejectionOf(bucket.draw({ cost: 11, maxWaitMs: 50 }));
     void failed.then(() => (isSettled = true));
     await advance(30);
     answer();

@@ -196,6 +196,13 @@ end
 -- An asker that got nothing does not ask again before this time has passed; it asks again at least this often.
 local LEAST_ASK_GAP_US, LONGEST_ASK_GAP_US = 1000, 500000
 
+-- How long before its start a call is asked for again that others come before. If a horizon has many calls, an eighth of
+-- it is left for those others, who may want more by then; else many would come a little too early, for nothing.
+local function ask_ahead_us(horizon_us, step_us)
+  local left_us = math.floor(horizon_us / 8)
+  return step_us <= left_us / 8 and horizon_us - left_us or horizon_us
+end
+
 -- Gives the asker a turn for the rest of a wish. Returns when to ask again, and the limit, from 1 on, that the rest waits
 -- for; 0 if none.
 local function refuse(serving, wish, main, granted, opens_us, horizon_us)
@@ -208,7 +215,9 @@ local function refuse(serving, wish, main, granted, opens_us, horizon_us)
   local ahead = granted.count == 0 and main.ahead or ahead_in(main.line, order, math.huge)
   local start_us, binding = turn_of(main, ahead, opens_us, needed)
   local soonest_us = (granted.count == 0 and not serving.is_try) and now_us + LEAST_ASK_GAP_US or now_us
-  local turn_us = next_us == math.huge and math.huge or math.max(soonest_us, start_us - horizon_us)
+  local is_later = not serving.is_try and scope == shared and #ahead > 0
+  local ahead_us = is_later and ask_ahead_us(horizon_us, main.step_us) or horizon_us
+  local turn_us = next_us == math.huge and math.huge or math.max(soonest_us, start_us - ahead_us)
   -- In a bucket with limits per key only, a pause may end any time: a turn after it would keep the key waiting.
   local is_bucket_closed = scope ~= shared and closed_until_us(shared) > now_us + horizon_us
   local due_us = scope == shared and math.min(turn_us, now_us + LONGEST_ASK_GAP_US) or turn_us

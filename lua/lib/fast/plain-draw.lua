@@ -105,15 +105,16 @@ if #ARGV[4] == 29 * 8 then
           return beyond > 0 and room_us + math.ceil((beyond * period_us) / count) or room_us
         end
         local needed = math.min(left, flow) * cost
-        local before = 0
+        local before, ahead_us = 0, horizon
         sum = 0
         for index = 1, #orders do
           if orders[index] > order or (orders[index] == order and sinces[index] >= before_us) then break end
           sum = sum + needs[index]
+          if step / count <= math.floor(horizon / 8) / 8 then ahead_us = horizon - math.floor(horizon / 8) end
           if room_at(sum + needed) > math.max(until_us, starts[index]) then before = sum end
         end
         local start_us = room_at(before + needed)
-        turn_us = math.max(granted == 0 and now + 1000 or now, start_us - horizon)
+        turn_us = math.max(granted == 0 and now + 1000 or now, start_us - ahead_us)
         local due_us = math.min(turn_us, now + 500000)
         local turn_since_us = granted > 0 and now + 1 or math.min(now, own_since_us)
         turn_name = string.format('%.0f %.0f %.0f 1 %.0f %s', turn_since_us, due_us, start_us, needed, ARGV[1])

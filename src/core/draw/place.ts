@@ -294,6 +294,15 @@ export interface Refusal {
 /** An asker that got nothing does not ask again before this time has passed. */
 export const LEAST_ASK_GAP_US = 1_000;
 
+/**
+ * How long before its start a call is asked for again that others come before. If a horizon has many calls, an eighth of
+ * it is left for those others, who may want more by then; else many would come a little too early, for nothing.
+ */
+function askAheadUs(horizonUs: number, stepUs: number): number {
+  const leftUs = Math.floor(horizonUs / 8);
+  return stepUs <= leftUs / 8 ? horizonUs - leftUs : horizonUs;
+}
+
 /** Gives the asker a turn for the rest of a wish. */
 export function refuse(
   serving: Serving,
@@ -314,7 +323,9 @@ export function refuse(
   const { startUs, binding } = turnOf({ ...main, ahead }, opensUs, needed);
   const soonestUs = count === 0 && !request.isTry ? nowUs + LEAST_ASK_GAP_US : nowUs;
   const isBlocked = nextUs === Infinity;
-  const turnUs = isBlocked ? Infinity : Math.max(soonestUs, startUs - horizonUs);
+  const isLater = !request.isTry && scope === shared && ahead.length > 0;
+  const aheadUs = isLater ? askAheadUs(horizonUs, main.stepUs) : horizonUs;
+  const turnUs = isBlocked ? Infinity : Math.max(soonestUs, startUs - aheadUs);
   // In a bucket with limits per key only, a pause may end any time: a turn after it would keep the key waiting.
   const isBucketClosed = scope !== shared && closedUntilUs(shared) > nowUs + horizonUs;
   const rechecked = scope === shared ? Math.min(turnUs, nowUs + LONGEST_ASK_GAP_US) : turnUs;

@@ -7,7 +7,7 @@ import { drawSteadily, extraSlots, timesOf } from "../../support/draws/steady-dr
 import { startTcpProxy } from "../../support/servers/tcp-proxy.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 
-/** So slow that each replica waits for its turn, and the last for five seconds. */
+/** So slow that the 300 calls would take two and a half minutes. */
 const RATE = 2;
 const LEAVING = 10;
 const WAITING = 300;
@@ -21,6 +21,8 @@ describe("replicas that are closed while calls wait", () => {
     const staying = redis.open();
     const leaving = Array.from({ length: LEAVING }, () => redis.open());
     const policy = { rate: `${RATE}/s` };
+    // Those of the others come later, and wait behind its first ones.
+    const draws = drawSteadily([staying.bucket("b", policy)], { callers: 20 });
     let started = 0;
     const calls = leaving.map((sluice) =>
       sluice.bucket("b", policy).throttled(async () => void (started += 1)),
@@ -31,7 +33,6 @@ describe("replicas that are closed while calls wait", () => {
         (error) => error,
       ),
     );
-    const draws = drawSteadily([staying.bucket("b", policy)], { callers: 20 });
     await waitUntil(() => draws.slots.length > 0 && started > RATE, "all call");
 
     const closingMs = await redisNowMs(redis.operator);

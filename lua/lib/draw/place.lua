@@ -42,11 +42,11 @@ end
 -- What a wish needs of a scope. A gate gives nothing ahead, so what comes before a call is not delayed there.
 local function fit(serving, wish, line, costs, is_gate)
   local limits, now_us = line.scope.limits, serving.now_us
-  local share = share_of(room_of(limits, costs, serving.horizon_us), serving.alive)
+  local share = share_of(calls_in(limits, costs, serving.horizon_us, true), serving.alive)
   local order = order_of(wish.rank, since_of(wish.since_us, now_us))
   return {
     scope = line.scope, line = line, costs = costs, step_us = step_of(limits, costs), share = share,
-    flow = math.min(share, share_of(flow_of(limits, costs, serving.horizon_us), serving.alive)),
+    flow = math.min(share, share_of(calls_in(limits, costs, serving.horizon_us, false), serving.alive)),
     drawer = { asker = serving.asker, now_us = now_us, order = order, lease = serving.lease },
     until_us = is_gate and now_us or now_us + horizon_of(serving, wish.rank),
     ahead = ahead_in(line, order, turn_since_of(line.own)),

@@ -21,32 +21,19 @@ end
 -- The most calls of one horizon, where no limit bounds them.
 local MOST_ROOM = 1000000
 
--- How many such calls fit into a horizon, bursts included.
-local function room_of(limits, costs, horizon_us)
-  local room = MOST_ROOM
+-- How many such calls the limits give in a horizon, with bursts or with one call more.
+local function calls_in(limits, costs, horizon_us, has_bursts)
+  local calls = MOST_ROOM
   for index, limit in ipairs(limits) do
     local cost = costs[index]
     if not RULES[limit.code].is_rate then
-      room = math.min(room, limit.capacity)
+      calls = math.min(calls, limit.capacity)
     elseif cost > 0 then
-      room = math.min(room, limit.capacity / cost + (horizon_us * limit.count) / (cost * limit.period_us))
+      local at_once = has_bursts and limit.capacity / cost or 1
+      calls = math.min(calls, at_once + (horizon_us * limit.count) / (cost * limit.period_us))
     end
   end
-  return math.floor(room)
-end
-
--- How many such calls the limits give in a horizon, and one more: bursts are not counted.
-local function flow_of(limits, costs, horizon_us)
-  local flow = MOST_ROOM
-  for index, limit in ipairs(limits) do
-    local cost = costs[index]
-    if not RULES[limit.code].is_rate then
-      flow = math.min(flow, limit.capacity)
-    elseif cost > 0 then
-      flow = math.min(flow, 1 + (horizon_us * limit.count) / (cost * limit.period_us))
-    end
-  end
-  return math.floor(flow)
+  return math.floor(calls)
 end
 
 -- How much of the rate is in force, per mille.

@@ -11,12 +11,11 @@ import {
 } from "../store.ts";
 import type { BucketState } from "./bucket-state.ts";
 import {
+  callsIn,
   earliestForAllUs,
   bindingOf,
-  flowOf,
   keepsGap,
   opensAtUs,
-  roomOf,
   stepOf,
   type Need,
   type Scope,
@@ -141,8 +140,10 @@ export function fit(
   const { asker, horizonUs } = request;
   const { clockUs: nowUs } = state;
   const stepUs = stepOf(limits, costs);
-  const share = shareOf(roomOf(limits, costs, horizonUs), alive);
-  const flow = Math.min(share, shareOf(flowOf(limits, costs, horizonUs), alive));
+  const room = callsIn(limits, costs, { horizonUs, hasBursts: true });
+  const share = shareOf(room, alive);
+  const withoutBursts = callsIn(limits, costs, { horizonUs, hasBursts: false });
+  const flow = Math.min(share, shareOf(withoutBursts, alive));
   const order = orderOf(rank, sinceOf(sinceUs, nowUs));
   const drawer = { asker, nowUs, order, lease };
   const untilUs = isGate ? nowUs : nowUs + horizonOf(request, rank);

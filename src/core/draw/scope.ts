@@ -114,36 +114,22 @@ export function stepOf(limits: readonly Limit[], costs: readonly number[]): numb
 /** The most calls of one horizon, where no limit bounds them. */
 const MOST_ROOM = 1_000_000;
 
-/** How many such calls fit into a horizon, bursts included. */
-export function roomOf(
+/** How many such calls the limits give in a horizon, with bursts or with one call more. */
+export function callsIn(
   limits: readonly Limit[],
   costs: readonly number[],
-  horizonUs: number,
+  { horizonUs, hasBursts }: { readonly horizonUs: number; readonly hasBursts: boolean },
 ): number {
-  let room = MOST_ROOM;
+  let calls = MOST_ROOM;
   for (const [index, { kind, count, periodUs, capacity }] of limits.entries()) {
     const cost = costs[index]!;
-    const isRate = ruleOf(kind).isRate;
-    if (!isRate) room = Math.min(room, capacity);
-    else if (cost > 0)
-      room = Math.min(room, capacity / cost + (horizonUs * count) / (cost * periodUs));
+    if (!ruleOf(kind).isRate) calls = Math.min(calls, capacity);
+    else if (cost > 0) {
+      const atOnce = hasBursts ? capacity / cost : 1;
+      calls = Math.min(calls, atOnce + (horizonUs * count) / (cost * periodUs));
+    }
   }
-  return Math.floor(room);
-}
-
-/** How many such calls the limits give in a horizon, and one more: bursts are not counted. */
-export function flowOf(
-  limits: readonly Limit[],
-  costs: readonly number[],
-  horizonUs: number,
-): number {
-  let flow = MOST_ROOM;
-  for (const [index, { kind, count, periodUs, capacity }] of limits.entries()) {
-    const cost = costs[index]!;
-    if (!ruleOf(kind).isRate) flow = Math.min(flow, capacity);
-    else if (cost > 0) flow = Math.min(flow, 1 + (horizonUs * count) / (cost * periodUs));
-  }
-  return Math.floor(flow);
+  return Math.floor(calls);
 }
 
 /** The earliest time, at or after `atUs`, on which all limits of a scope agree; Infinity if it is unknown. */

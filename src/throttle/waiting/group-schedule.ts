@@ -38,7 +38,7 @@ export interface GroupSchedule extends Iterable<Group> {
   /** All groups may be asked for at any time. */
   deferNone(): void;
   /** There is news of a key: its groups are asked for as if it had not deferred them. */
-  wake(key: string | undefined): void;
+  wake(key: string): void;
   /** There is news of all keys; groups that were deferred still come after those that were not. */
   wakeAll(): void;
   clear(): void;
@@ -238,7 +238,7 @@ export function createGroupSchedule(): GroupSchedule {
       for (const group of all) deferUntil(group, 0);
     },
     wake(key) {
-      for (const group of (key !== undefined && byKey.get(key)) || []) {
+      for (const group of byKey.get(key) ?? []) {
         own(group).hasNews = true;
         own(group).behind = 0;
         deferUntil(group, 0);

@@ -349,12 +349,14 @@ export function createPacer(options: PacerOptions): Pacer {
     },
     leave(caller) {
       const { group } = caller;
+      const { limitedKey } = group;
       const isFirst = group.line.head === caller;
       dispatcher.leave(caller);
       left.add(group);
       // What was saved up for it is free for those behind it.
       askTimes.left(caller);
-      if (isFirst && group.notBeforeMs > 0) schedule.wake(group.limitedKey);
+      const isDeferred = isFirst && group.notBeforeMs > 0;
+      if (isDeferred && limitedKey !== undefined) schedule.wake(limitedKey);
       workSoon();
     },
     learn,

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import {
   CostTooLargeError,
   InvalidOptionError,
@@ -10,15 +10,10 @@ import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
 import type { BucketEvents } from "../../../../src/throttle/bucket/bucket-events.ts";
 import type { OwnedBucket } from "../../../../src/throttle/bucket.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
+import { fakeTimers } from "../../../support/async/fake-timers.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  expect(vi.getTimerCount()).toBe(0);
-  vi.useRealTimers();
-});
+const advance = fakeTimers({ leavesNone: true });
 
 /** All events of one name from now on. */
 function heardBy<Name extends keyof BucketEvents>(
@@ -42,7 +37,7 @@ describe.each([
     const slots = heardBy(bucket, "slot");
 
     const drawing = Promise.all([bucket.draw({ key }), bucket.draw({ key, priority: "low" })]);
-    await vi.advanceTimersByTimeAsync(100);
+    await advance(100);
     const [first] = await drawing;
 
     expect(slots).toEqual([
@@ -84,7 +79,7 @@ describe.each([
     const changes = heardBy(bucket, "change");
 
     await bucket.run(() => ({ status: 429, headers: { "retry-after": "30" } }), { key });
-    await vi.advanceTimersByTimeAsync(1);
+    await advance(1);
 
     const cooled = isSpread ? key : undefined;
     expect(cooldowns).toEqual([{ key: cooled, forMs: 30_000 }]);
@@ -114,7 +109,7 @@ describe("the refusals of a bucket", () => {
     const late = rejectionOf(bucket.draw({ key: "a", maxWaitMs: 50 }));
     const full = rejectionOf(bucket.draw({ key: "b", priority: "low" }));
     const large = rejectionOf(bucket.run(() => {}, { key: "c", cost: 3 }));
-    await vi.advanceTimersByTimeAsync(60);
+    await advance(60);
 
     await Promise.all([late, full, large]);
     expect(refusals.map(({ key, error }) => [key, error?.constructor])).toEqual([
@@ -165,7 +160,7 @@ describe("listeners of a bucket", () => {
     bucket.on("slot", listener);
 
     const results = await Promise.all([1, 2, 3].map((each) => bucket.run(() => each)));
-    await vi.advanceTimersByTimeAsync(1);
+    await advance(1);
 
     expect(results).toEqual([1, 2, 3]);
     const message = 'A listener to "slot" of bucket "test" failed: Error: broken';
@@ -206,7 +201,7 @@ describe("a bucket that answers slow down", () => {
     const slowed = heardBy(bucket, "slowed");
 
     await bucket.run(() => ({ status: 429, headers: {} }));
-    await vi.advanceTimersByTimeAsync(1);
+    await advance(1);
 
     expect(slowed).toEqual([{ key: undefined, factor: 0.7, gapMs: undefined, forMs: 1_000 }]);
     await bucket.close();

@@ -1,16 +1,11 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
 import type { OwnedBucket } from "../../../../src/throttle/bucket.ts";
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
+import { fakeTimers } from "../../../support/async/fake-timers.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  expect(vi.getTimerCount()).toBe(0);
-  vi.useRealTimers();
-});
+const advance = fakeTimers({ leavesNone: true });
 
 function tooMany(headers: object = { "retry-after": "2" }): Error {
   return Object.assign(new Error("too many"), { status: 429, headers });
@@ -25,7 +20,7 @@ async function standsAfter(
   const calling = bucket
     .throttled(() => Promise.reject(error))()
     .catch(() => undefined);
-  await vi.advanceTimersByTimeAsync(0);
+  await advance(0);
   await calling;
   await bucket.outcomesReported();
   const state = await bucket.peek();
@@ -43,7 +38,7 @@ describe("a function of one's own that is told what was heard", () => {
     const { bucket, warnings } = createTestBucket({ rate: "100/s", burst: 2, feedback });
     const call = bucket.throttled(() => Promise.reject(tooMany()), { key: "k" });
     const calls = Promise.allSettled([call(), call()]);
-    await vi.advanceTimersByTimeAsync(1_200);
+    await advance(1_200);
     await calls;
     await bucket.outcomesReported();
     const { coolingForMs } = await bucket.peek();
@@ -171,7 +166,7 @@ describe("refusals that name no time", () => {
 
     for (let index = 0; index < 5; index++) {
       const calling = call();
-      await vi.advanceTimersByTimeAsync(4_100);
+      await advance(4_100);
       await calling;
     }
     await bucket.close();

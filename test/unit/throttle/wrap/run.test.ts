@@ -1,19 +1,14 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import {
   InvalidOptionError,
   LeaseLostError,
   WaitTooLongError,
 } from "../../../../src/core/errors.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
+import { fakeTimers } from "../../../support/async/fake-timers.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  expect(vi.getTimerCount()).toBe(0);
-  vi.useRealTimers();
-});
+const advance = fakeTimers({ leavesNone: true });
 
 describe("run", () => {
   it("makes a call in its slot, and resolves with its result", async () => {
@@ -22,7 +17,7 @@ describe("run", () => {
     const call = (): number => startedAtMs.push(Math.round(performance.now()));
 
     const running = Promise.all([bucket.run(call), bucket.run(async () => call())]);
-    await vi.advanceTimersByTimeAsync(100);
+    await advance(100);
 
     await expect(running).resolves.toEqual([1, 2]);
     expect(startedAtMs[1]! - startedAtMs[0]!).toBe(10);
@@ -59,7 +54,7 @@ describe("run", () => {
     const late = rejectionOf(bucket.run(() => {}, { key: "acme", maxWaitMs: 50 }));
     const left = rejectionOf(bucket.run(() => {}, { signal: leaving.signal }));
     leaving.abort(new Error("no need"));
-    await vi.advanceTimersByTimeAsync(60);
+    await advance(60);
 
     expect(await late).toBeInstanceOf(WaitTooLongError);
     expect(await late).toMatchObject({ key: "acme" });
@@ -82,7 +77,7 @@ describe("run", () => {
     const settle = (result: { readonly used: number }) => ({ calls: result.used });
 
     await bucket.run(() => ({ used: 7 }), { cost: 50, settle });
-    await vi.advanceTimersByTimeAsync(1);
+    await advance(1);
 
     expect((await bucket.peek()).limits[0]).toMatchObject({ level: 7 });
     await bucket.close();
@@ -104,7 +99,7 @@ describe("run", () => {
     });
 
     const running = rejectionOf(bucket.run(() => new Promise(() => {})));
-    await vi.advanceTimersByTimeAsync(1);
+    await advance(1);
     lost.abort(new LeaseLostError("test"));
 
     expect(await running).toBeInstanceOf(LeaseLostError);
@@ -138,7 +133,7 @@ describe("onSlot", () => {
     });
 
     const calls = Promise.all([call("a"), call.with({ priority: "low" })("b")]);
-    await vi.advanceTimersByTimeAsync(100);
+    await advance(100);
     await calls;
 
     expect(told).toEqual([
@@ -157,7 +152,7 @@ describe("onSlot", () => {
     const { bucket, warnings } = createTestBucket({ rate: "1000/s", burst: 10 });
 
     const results = await Promise.all([1, 2, 3].map((each) => bucket.run(() => each, { onSlot })));
-    await vi.advanceTimersByTimeAsync(1);
+    await advance(1);
 
     expect(results).toEqual([1, 2, 3]);
     expect(warnings).toEqual([

@@ -68,6 +68,35 @@ describe("whoever waits for a lease", () => {
     },
   );
 
+  it("does not get back, in memory, a lease that it passes on", async () => {
+    const clock = createManualClock();
+    const store = createMemoryStore(clock.nowUs);
+    await fill(store, clock);
+    await store.release({ ...request("h"), leases: [1] });
+    const woken: string[] = [];
+    for (const name of "xyz") store.listen(name, () => woken.push(name));
+
+    await store.release({ ...request("x"), leases: [] });
+
+    expect(woken).toEqual(["y"]);
+  });
+
+  it("does not get back, in Redis, a lease that it passes on", async () => {
+    const redis = new Redis(inject("redisUrl"));
+    const clock = createManualClock();
+    const prefix = `t${randomUUID()}`;
+    const store = createPinnedRedisStore(redis, { prefix, nowUs: clock.nowUs });
+    await fill(store, clock);
+    await store.release({ ...request("h"), leases: [1] });
+    const told = { ...leasesRelease, decode: (reply: unknown) => reply };
+
+    const passed = { ...request("x"), leases: [], prefix, pinnedUs: clock.nowUs() };
+    const woken = await runScript(redis, told, passed);
+    await redis.quit();
+
+    expect(woken).toEqual(["y"]);
+  });
+
   /** One holds both leases, and three wait, one after the other. */
   async function fill(store: Store, clock: ManualClock): Promise<void> {
     const [holder, ...waiters] = "hxyz"

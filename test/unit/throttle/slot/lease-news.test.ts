@@ -1,5 +1,6 @@
 import { expect, it, vi } from "vitest";
 import { concurrency } from "../../../../src/core/policy/limit-makers.ts";
+import type { Store } from "../../../../src/core/store.ts";
 import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
 import { fakeTimers } from "../../../support/async/fake-timers.ts";
@@ -110,6 +111,35 @@ it.each([
     await bucket.close();
   },
 );
+
+it("a lease that is offered to a call whose key is paused meanwhile is passed on at once", async () => {
+  const store = createMemoryStore();
+  const policy = { concurrency: 1, perKey: { rate: "100/s" } } as const;
+  // It has not heard of the pause yet as it is offered the lease.
+  const deaf: Store = {
+    ...store,
+    listen: (asker, hear) =>
+      store.listen(asker, (...told) => {
+        if (told[1] === "lease") hear(...told);
+      }),
+  };
+  const [holder, first, second] = [store, deaf, store].map(
+    (each) => createTestBucket(policy, { store: each }).bucket,
+  );
+  const held = await holder!.draw({ key: "held" });
+  void first!.draw({ key: "shut" }).catch(() => undefined);
+  await advance(20);
+  let hasGone = false;
+  void second!.draw({ key: "open" }).then(() => (hasGone = true));
+  await advance(20);
+
+  await holder!.pause({ key: "shut", forMs: 60_000 });
+  held.release();
+  await advance(20);
+
+  expect(hasGone).toBe(true);
+  await Promise.all([holder!.close(), first!.close(), second!.close(), advance(100)]);
+});
 
 it.each([
   { keys: 50, every: 500 },

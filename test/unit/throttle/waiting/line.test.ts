@@ -1,7 +1,12 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { PRIORITIES, type Priority } from "../../../../src/core/options.ts";
-import { createLine, type Line, type Waiter } from "../../../../src/throttle/waiting/line.ts";
+import {
+  createArrivals,
+  createLine,
+  type Line,
+  type Waiter,
+} from "../../../../src/throttle/waiting/line.ts";
 import { heapUsed } from "../../../support/heap-used.ts";
 
 interface Named extends Waiter {
@@ -242,5 +247,33 @@ describe("a line with lanes", () => {
 
     expect(line.size).toBe(1);
     expect(heapUsed() - before).toBeLessThan(5_000_000);
+  });
+});
+
+describe("the place in the line of all replicas", () => {
+  it("is a millisecond apart for calls that come together, and when they came for those that come later", () => {
+    const queuedAtMs = createArrivals();
+
+    const together = [10, 10, 10.2].map((nowMs) => queuedAtMs(2, nowMs));
+
+    expect(together).toEqual([10, 11, 12]);
+    expect(queuedAtMs(2, 20)).toBe(20);
+  });
+
+  it("is put off for each priority by itself", () => {
+    const queuedAtMs = createArrivals();
+
+    const places = [2, 0, 2, 0].map((rank) => queuedAtMs(rank, 10));
+
+    expect(places).toEqual([10, 10, 11, 11]);
+  });
+
+  it("is put off by 200 ms at most, however many come together", () => {
+    const queuedAtMs = createArrivals();
+
+    const places = Array.from({ length: 5_000 }, () => queuedAtMs(1, 10));
+
+    expect(places.slice(199, 202)).toEqual([209, 210, 210]);
+    expect(places.at(-1)).toBe(210);
   });
 });

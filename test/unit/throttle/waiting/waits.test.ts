@@ -17,6 +17,29 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
+describe("a call that leaves the line", () => {
+  it.each<[string, BucketOptions]>([
+    ["the bucket", { rate: "10/s", burst: 20 }],
+    ["its key", { perKey: { rate: "10/s", burst: 20 } }],
+  ])("leaves what %s was saving up for it to those behind it, at once", async (_whose, options) => {
+    const { bucket } = createTestBucket(options);
+    await bucket.draw({ key: "k", cost: 20 });
+    const leaving = new AbortController();
+    const large = rejectionOf(bucket.draw({ key: "k", cost: 20, signal: leaving.signal }));
+    await vi.advanceTimersByTimeAsync(20);
+    let hasGone = false;
+    const small = bucket.draw({ key: "k" }).then(() => (hasGone = true));
+    await vi.advanceTimersByTimeAsync(200);
+    const hadGone = hasGone;
+
+    leaving.abort();
+    await vi.advanceTimersByTimeAsync(20);
+
+    expect([hadGone, hasGone]).toEqual([false, true]);
+    await Promise.all([large, small, bucket.close(), vi.advanceTimersByTimeAsync(100)]);
+  });
+});
+
 describe("a bucket", () => {
   it("hands a whole burst out at once", async () => {
     const { bucket } = createTestBucket({ rate: "1/s", burst: 1_000 });

@@ -208,8 +208,9 @@ end
 local function refuse(serving, wish, main, granted, opens_us, horizon_us)
   local left, now_us, scope, shared = wish.wanted - granted.count, serving.now_us, main.scope, serving.bucket.shared
   local next_us = earliest_for_all_us(scope, opens_us, main.costs, main.drawer)
-  -- A try asks again for one call; an asker that waits comes for as many as a horizon has for it.
-  local needed = serving.is_try and 1 or math.min(left, main.flow)
+  -- A try asks again for one call. An asker that waits comes for as many as now, since more calls come until then, but
+  -- for no more than a horizon has for it; were it for those that are left, all behind it would ask too early.
+  local needed = serving.is_try and 1 or math.min(wish.wanted, main.flow)
   -- The rest came later than those that were served.
   local order = order_of_rest(wish, granted.count, now_us)
   local ahead = granted.count == 0 and main.ahead or ahead_in(main.line, order, math.huge)

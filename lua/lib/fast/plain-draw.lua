@@ -104,7 +104,7 @@ if #ARGV[4] == 29 * 8 then
           local room_us = opens_us + math.ceil(math.max(0, next_level + math.min(0, beyond) * period_us) / count)
           return beyond > 0 and room_us + math.ceil((beyond * period_us) / count) or room_us
         end
-        local needed = math.min(left, flow) * cost
+        local needed = math.min(wanted, flow) * cost
         local before, ahead_us = 0, horizon
         sum = 0
         for index = 1, #orders do

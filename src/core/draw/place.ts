@@ -315,8 +315,9 @@ export function refuse(
   const { clockUs: nowUs, shared } = state;
   const { scope, line, flow, costs, drawer } = main;
   const nextUs = earliestForAllUs(scope, opensUs, costs, drawer);
-  // A try asks again for one call; an asker that waits comes for as many as a horizon has for it.
-  const needed = request.isTry ? 1 : Math.min(left, flow);
+  // A try asks again for one call. An asker that waits comes for as many as now, since more calls come until then, but
+  // for no more than a horizon has for it; were it for those that are left, all behind it would ask too early.
+  const needed = request.isTry ? 1 : Math.min(wish.wanted, flow);
   // The rest came later than those that were served.
   const order = orderOfRest(wish, count, nowUs);
   const ahead =

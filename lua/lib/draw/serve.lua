@@ -34,6 +34,13 @@ local function end_wish(serving, wish, asked, granted, booked)
   if left == 0 then return end
   local turn_us, waits_for = refuse(serving, wish, main, granted, asked.opens(), asked.horizon_us)
   if not asked.is_own and not serving.refused then serving.refused = { waits_for = waits_for, key = wish.key } end
+  local key_line = key_fitting and key_fitting.line
+  if key_line and turn_us < math.huge and (key_line.own.turn_name ~= '' or #key_line.others > 0) then
+    -- It came to its key's gate, and the shared limits are used: others of its key must not pass it there meanwhile.
+    local last = main.line.waiting[#main.line.waiting]
+    local turn = { order = last.order, turn_us = last.turn_us, due_us = last.due_us, start_us = last.start_us }
+    add_needs(key_fitting, wish, turn, 1, left)
+  end
   -- A try keeps no place, so the time to ask again goes here.
   if asked.is_own or serving.is_try then granted.not_before_us = turn_us end
 end

@@ -178,8 +178,17 @@ function endWish(
   const refused = refuse(serving, wish, main, { count, left, opensUs: opens(), horizonUs });
   const { turnUs, bindsAt } = refused;
   if (!isOwn) serving.refused ??= refused;
+  if (keyFitting !== undefined && turnUs < Infinity && isContended(keyFitting)) {
+    // It came to its key's gate, and the shared limits are used: others of its key must not pass it there meanwhile.
+    addNeeds(keyFitting, wish, main.line.waiting.at(-1)!, { first: 1, left });
+  }
   // A try keeps no place, so the time to ask again goes here.
   return { notBeforeUs: isOwn || request.isTry ? turnUs : 0, bindsAt };
+}
+
+/** Whether somebody waits in this line, or its asker does since before this draw. */
+function isContended({ line: { own, others } }: Fitting): boolean {
+  return own.turnName !== "" || others.length > 0;
 }
 
 /** A refused try cannot pass before the last pause or cooldown ends, whatever else refused it. */

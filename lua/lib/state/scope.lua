@@ -53,15 +53,19 @@ local function keeps_gap(scope, at_us)
   return at_us < scope.gap_until_us or factor_at(scope, at_us) < 1000
 end
 
+-- When a cut rate lets the next call start, if it is as it will be at at_us.
+local function after_cut_us(scope, at_us, step_us)
+  local factor = factor_at(scope, at_us)
+  local gap_us = factor < 1000 and math.ceil((step_us * 1000) / factor) or 0
+  return math.min(scope.last_us + gap_us, scope.since_us + scope.recover_us)
+end
+
 -- The earliest time at which a scope lets anything start.
 local function opens_at_us(scope, now_us, step_us)
   local at_us, last_us = math.max(now_us, scope.cool_until_us), scope.last_us
-  local factor = factor_at(scope, at_us)
-  local cut_gap_us = factor < 1000 and math.ceil((step_us * 1000) / factor) or 0
   -- A gap ends with its cause; after that, the limits alone space calls.
-  local after_cut_us = math.min(last_us + cut_gap_us, scope.since_us + scope.recover_us)
   local after_gap_us = at_us < scope.gap_until_us and math.min(last_us + scope.gap_us, scope.gap_until_us) or 0
-  return math.max(at_us, scope.paused_until_us, last_us, after_cut_us, after_gap_us)
+  return math.max(at_us, scope.paused_until_us, last_us, after_cut_us(scope, at_us, step_us), after_gap_us)
 end
 
 -- The earliest time, at or after at_us, on which all limits agree; math.huge if it is unknown.

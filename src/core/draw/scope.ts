@@ -204,14 +204,28 @@ function isSameLimit(a: Limit, b: Limit): boolean {
 
 /** The earliest time at which a scope lets anything start. */
 export function opensAtUs(scope: Scope, nowUs: number, stepUs: number): number {
-  const { lastUs, coolUntilUs, pausedUntilUs, sinceUs, recoverUs, gapUs, gapUntilUs } = scope;
+  const { lastUs, coolUntilUs, pausedUntilUs, gapUs, gapUntilUs } = scope;
   const atUs = Math.max(nowUs, coolUntilUs);
-  const factor = factorAt(scope, atUs);
-  const cutGapUs = factor < 1_000 ? Math.ceil((stepUs * 1_000) / factor) : 0;
   // A gap ends with its cause; after that, the limits alone space calls.
-  const afterCutUs = Math.min(lastUs + cutGapUs, sinceUs + recoverUs);
   const afterGapUs = atUs < gapUntilUs ? Math.min(lastUs + gapUs, gapUntilUs) : 0;
-  return Math.max(atUs, pausedUntilUs, lastUs, afterCutUs, afterGapUs);
+  return Math.max(atUs, pausedUntilUs, lastUs, afterCutUs(scope, atUs, stepUs), afterGapUs);
+}
+
+/** When a cut rate lets the next call start, if it is as it will be at `atUs`. */
+function afterCutUs(scope: Scope, atUs: number, stepUs: number): number {
+  const { lastUs, sinceUs, recoverUs } = scope;
+  const factor = factorAt(scope, atUs);
+  const gapUs = factor < 1_000 ? Math.ceil((stepUs * 1_000) / factor) : 0;
+  return Math.min(lastUs + gapUs, sinceUs + recoverUs);
+}
+
+/**
+ * Before when a scope surely lets nothing start. A cut rate grows back while a call waits: it is taken for what it will
+ * have grown to by the time that the call would have to wait for if it did not grow. The next answer may end a gap.
+ */
+export function leastOpensAtUs(scope: Scope, nowUs: number, stepUs: number): number {
+  const latestUs = opensAtUs(scope, nowUs, stepUs);
+  return Math.max(nowUs, scope.lastUs, afterCutUs(scope, latestUs, stepUs));
 }
 
 /** Whether calls keep more distance than their limits ask for: the rate is cut, or headers ask for it. */

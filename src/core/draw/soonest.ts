@@ -2,7 +2,7 @@ import { ruleOf } from "../limits/registry.ts";
 import { noDrawer, type Drawer } from "../limits/rule.ts";
 import type { Wish } from "../store.ts";
 import { closedBy, closedUntilUs, slowedBy, type Fitting, type Serving } from "./place.ts";
-import { opensAtUs, stepOf, type Scope } from "./scope.ts";
+import { leastOpensAtUs, stepOf, type Scope } from "./scope.ts";
 
 /**
  * When a call can start at the earliest, however many others leave: what a reply tells of it, so that a call which does
@@ -22,9 +22,8 @@ interface Gate {
   /** A scope of which a cooldown or a pause holds too; the same one if there is none. */
   readonly beside: Scope;
   readonly costs: readonly number[];
+  readonly stepUs: number;
   readonly drawer: Drawer;
-  /** The earliest time at which anything may start. */
-  readonly opensUs: number;
   /** What numbers the limits of this scope come after. */
   readonly after: number;
 }
@@ -35,31 +34,18 @@ export function soonestOf(
   asked: {
     readonly main: Fitting;
     readonly keyFitting: Fitting | undefined;
-    readonly opens: () => number;
     readonly horizonUs: number;
   },
 ): Soonest {
-  const { main, keyFitting, opens, horizonUs } = asked;
+  const { main, keyFitting, horizonUs } = asked;
   // A try is told when to ask again.
   if (request.isTry) return { soonestUs: 0, bindsAt: 0 };
   const { shared, clockUs: nowUs } = state;
   const untilUs = nowUs + horizonUs;
-  const { scope, costs, drawer } = main;
-  const gate = { scope, beside: shared, costs, drawer, opensUs: opens(), after: 0 };
-  const ofMain = soonestIn(gate, nowUs, untilUs);
+  const ofMain = soonestIn({ ...main, beside: shared, after: 0 }, nowUs, untilUs);
   if (keyFitting === undefined) return ofMain;
-  const ofKey = soonestIn(
-    {
-      scope: keyFitting.scope,
-      beside: keyFitting.scope,
-      costs: keyFitting.costs,
-      drawer: keyFitting.drawer,
-      opensUs: opensAtUs(keyFitting.scope, nowUs, keyFitting.stepUs),
-      after: shared.records.length,
-    },
-    nowUs,
-    untilUs,
-  );
+  const keyGate = { ...keyFitting, beside: keyFitting.scope, after: shared.records.length };
+  const ofKey = soonestIn(keyGate, nowUs, untilUs);
   return ofKey.soonestUs > ofMain.soonestUs ? ofKey : ofMain;
 }
 
@@ -68,15 +54,17 @@ export function soonestOfBucket({ state }: Serving, wish: Wish, horizonUs: numbe
   const { shared, clockUs: nowUs } = state;
   const limits = shared.records.map(({ limit }) => limit);
   const costs = wish.costs.slice(0, limits.length);
-  const opensUs = opensAtUs(shared, nowUs, stepOf(limits, costs));
+  const stepUs = stepOf(limits, costs);
   const drawer = noDrawer(nowUs);
-  const gate = { scope: shared, beside: shared, costs, drawer, opensUs, after: 0 };
+  const gate = { scope: shared, beside: shared, costs, stepUs, drawer, after: 0 };
   return soonestIn(gate, nowUs, nowUs + horizonUs);
 }
 
 /** It is not known when a lease comes free: then the rest decides. */
 function soonestIn(gate: Gate, nowUs: number, untilUs: number): Soonest {
-  const { scope, beside, costs, drawer, opensUs, after } = gate;
+  const { scope, beside, costs, stepUs, drawer, after } = gate;
+  const closedUs = Math.max(closedUntilUs(beside), closedUntilUs(scope));
+  const opensUs = Math.max(closedUs, leastOpensAtUs(scope, nowUs, stepUs));
   let soonestUs = opensUs;
   let binding = 0;
   let leased = 0;
@@ -87,7 +75,6 @@ function soonestIn(gate: Gate, nowUs: number, untilUs: number): Soonest {
   }
   if (soonestUs <= untilUs) return { soonestUs, bindsAt: 0 };
   if (binding > 0) return { soonestUs, bindsAt: leased || binding };
-  const isClosed = Math.max(closedUntilUs(beside), closedUntilUs(scope)) >= opensUs;
-  if (isClosed) return { soonestUs, bindsAt: closedBy(beside, scope, nowUs) };
+  if (closedUs >= opensUs) return { soonestUs, bindsAt: closedBy(beside, scope, nowUs) };
   return { soonestUs, bindsAt: leased || slowedBy(beside, scope, nowUs) };
 }

@@ -14,16 +14,15 @@ local function soonest_in(gate, beside, after, now_us, until_us)
   local scope = gate.scope
   local closed_us = math.max(closed_until_us(beside), closed_until_us(scope))
   local opens_us = math.max(closed_us, least_opens_at_us(scope, now_us, gate.step_us))
-  local soonest_us, binding, leased = opens_us, 0, 0
+  local soonest_us, binding = opens_us, 0
   for index, limit in ipairs(scope.limits) do
     local at_us = RULES[limit.code].earliest(limit, opens_us, gate.costs[index], gate.drawer)
-    if at_us == math.huge then leased = after + index
-    elseif at_us > soonest_us then soonest_us, binding = at_us, after + index end
+    if at_us < math.huge and at_us > soonest_us then soonest_us, binding = at_us, after + index end
   end
   if soonest_us <= until_us then return soonest_us, 0 end
-  if binding > 0 then return soonest_us, leased > 0 and leased or binding end
+  if binding > 0 then return soonest_us, binding end
   if closed_us >= opens_us then return soonest_us, closed_by(beside, scope, now_us) end
-  return soonest_us, leased > 0 and leased or slowed_by(beside, scope, now_us)
+  return soonest_us, slowed_by(beside, scope, now_us)
 end
 
 -- Of a wish that was looked at, under the limits of the bucket and of its key.

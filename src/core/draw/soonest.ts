@@ -67,14 +67,12 @@ function soonestIn(gate: Gate, nowUs: number, untilUs: number): Soonest {
   const opensUs = Math.max(closedUs, leastOpensAtUs(scope, nowUs, stepUs));
   let soonestUs = opensUs;
   let binding = 0;
-  let leased = 0;
   for (const [index, { limit, state }] of scope.records.entries()) {
     const atUs = ruleOf(limit.kind).earliest(limit, state, opensUs, costs[index]!, drawer);
-    if (atUs === Infinity) leased = after + index + 1;
-    else if (atUs > soonestUs) [soonestUs, binding] = [atUs, after + index + 1];
+    if (atUs < Infinity && atUs > soonestUs) [soonestUs, binding] = [atUs, after + index + 1];
   }
   if (soonestUs <= untilUs) return { soonestUs, bindsAt: 0 };
-  if (binding > 0) return { soonestUs, bindsAt: leased || binding };
+  if (binding > 0) return { soonestUs, bindsAt: binding };
   if (closedUs >= opensUs) return { soonestUs, bindsAt: closedBy(beside, scope, nowUs) };
-  return { soonestUs, bindsAt: leased || slowedBy(beside, scope, nowUs) };
+  return { soonestUs, bindsAt: slowedBy(beside, scope, nowUs) };
 }

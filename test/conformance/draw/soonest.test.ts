@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { concurrency, leakyBucket } from "../../../src/core/policy/limit-makers.ts";
 import type { PolicyOptions } from "../../../src/core/policy/policy.ts";
 import type { Granted } from "../../../src/core/store.ts";
 import { createAsker, policyOf, slotsOf, type Asker } from "../../support/draws/asker.ts";
@@ -56,5 +57,24 @@ describe.each(storeKinds())("the time before which no call can start, in $name",
     const { slotUs } = await untilSlot(pinned, () => a.draw(1));
 
     expect(soonestUs).toBeLessThanOrEqual(slotUs);
+  });
+
+  it.each<[string, PolicyOptions, string | undefined, number]>([
+    ["a bucket", { limits: [concurrency(1), leakyBucket("1/h")] }, undefined, 2],
+    ["a key", { rate: "100/s", perKey: { limits: [concurrency(1), leakyBucket("1/h")] } }, "k", 3],
+    ["a bucket, with a lease of a key", { rate: "1/h", perKey: { concurrency: 1 } }, "k", 1],
+  ])("names the rate, though all leases are out too: of %s", async (...given) => {
+    const [, options, key, number] = given;
+    const pinned = open();
+    const a = createAsker(pinned.store, { bucket: "b", name: "a", policy: policyOf(options) });
+    const wanted = { wanted: 1, ...(key === undefined ? {} : { key }) };
+    const [slotUs] = slotsOf(await a.drawAll([wanted]));
+
+    const { soonestUs, bindsAt } = (await a.drawAll([wanted])).granted[0]!;
+
+    expect({ bindsAt, inUs: soonestUs - slotUs! }).toEqual({
+      bindsAt: number,
+      inUs: 3_600 * SECOND_US,
+    });
   });
 });

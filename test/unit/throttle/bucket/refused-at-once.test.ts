@@ -249,6 +249,15 @@ describe("a call that cannot go in time", () => {
     await bucket.close();
   });
 
+  it("is told of a rate that it surely waits for, where all leases are out too", async () => {
+    const { bucket } = createTestBucket({ rate: "1/min", concurrency: 1 });
+    const running = await bucket.draw();
+
+    expect(told(await refusedIn(bucket), MINUTE_MS)).toEqual(atOnce("1/min"));
+    running.release();
+    await bucket.close();
+  });
+
   it("is told of a limit that lasts longer than a pause", async () => {
     const { bucket } = createTestBucket({ limits: [fixedWindow(1, "1d")] });
     await bucket.draw();

@@ -23,7 +23,7 @@ export interface Dispatcher {
   takeAll(): Caller[];
   /** Sends away the callers of a group that do not wait until its key's time, which is `roomInMs` off. */
   sendAway(group: Group, roomInMs: number): void;
-  /** Whether slots are held whose time has yet to come: of the key of this group, or of any. */
+  /** Whether slots are held that may yet go back, of the key of this group, or of any: they have yet to come, or are too late. */
   holdsSlots(beside: Group | undefined): boolean;
   /** There is a reply to these groups: their callers may be hopeless, and by what it told of the bucket those of others. */
   check(groups: Iterable<Group>, ofBucketMs: number): void;
@@ -132,10 +132,11 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       }
     },
     holdsSlots(beside) {
-      const goneMs = performance.now() + GOING_MS;
-      for (const { held, limitedKey } of holding) {
-        const isBeside = beside === undefined || limitedKey === beside.limitedKey;
-        if (isBeside && held.lastAtMs > goneMs) return true;
+      const nowMs = performance.now();
+      for (const { held, limitedKey, callTerms } of holding) {
+        if (beside !== undefined && limitedKey !== beside.limitedKey) continue;
+        const lateMs = nowMs - held.lastAtMs;
+        if (lateMs < -GOING_MS || lateMs > mostLateMs(callTerms)) return true;
       }
       return false;
     },

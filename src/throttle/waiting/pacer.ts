@@ -131,7 +131,7 @@ export function createPacer(options: PacerOptions): Pacer {
     return false;
   }
 
-  /** There is news: callers that it makes hopeless are to be told soon. */
+  /** There is news, or slots go back: callers that it makes hopeless are to be told soon. */
   function forgetKnown(): void {
     knownTimes.forget();
     hurry();
@@ -271,6 +271,7 @@ export function createPacer(options: PacerOptions): Pacer {
    */
   function refund(group: Group, slots: readonly HeldSlot[]): void {
     const refunded = track(refundUnused(options, group, slots));
+    if (slots.length > 0) forgetKnown();
     if (group.callTerms.keyLimits.length === 0) return;
     schedule.deferUntil(group, performance.now() + REFUND_MS);
     void refunded.then(() => {
@@ -298,6 +299,7 @@ export function createPacer(options: PacerOptions): Pacer {
     if (!isNone(own)) linePlaces.keep(limitedKey, NO_PLACE);
     const places = { bucket: shared, key: own };
     void track(giveBack(options, { generation: heldGeneration, group, slots, places }));
+    if (slots.length > 0) forgetKnown();
     if (!isLast) return;
     linePlaces.shared = NO_PLACE;
     askTimes.retryNow();

@@ -102,9 +102,9 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
   const context: BucketContext = { store, bucket: name, asker: replica, known, logger };
   const retries = createStoreRetries(name);
   const leases = createLeaseKeeper(context);
-  const settling = createSettling(context, (key) => {
-    tries.forget(key);
-    pacer.knownTimes.forget();
+  const settling = createSettling(context, {
+    sent: () => pacer.knownTimes.forget(),
+    booked: (key) => tries.forget(key),
   });
   const keeper = { name, leases, settle: settling.settle, giveBack: settling.giveBack };
   const groups = createGroups(keeper, () => known.policy);

@@ -15,12 +15,19 @@ export interface Settling {
   settled(): Promise<void>;
 }
 
+/** Called when a call cost less than estimated: calls of its key, or of all, may pass that were refused. */
+interface OnLess {
+  /** The difference was sent: whatever is asked from now on is answered with it in mind. */
+  readonly sent: () => void;
+  /** It is booked: what was asked before has been answered by now. */
+  readonly booked: (key: string | undefined) => void;
+}
+
 const READING_MS = 1_000;
 
 export function createSettling(
   { store, bucket, known, logger }: BucketContext,
-  /** Called when a call cost less than estimated: calls of its key, or of all, may pass now that were refused. */
-  onLess: (key: string | undefined) => void,
+  onLess: OnLess,
 ): Settling {
   const underWay = new Set<Promise<void>>();
 
@@ -34,11 +41,15 @@ export function createSettling(
     const { keyLimits, shared, text } = callTerms;
     // Another policy is in force by now: it has other limits than those that these numbers are for.
     if (text !== known.terms.text || deltas.every((delta) => delta === 0)) return;
+    const isLess = deltas.some((delta) => delta < 0);
     try {
       const { terms } = known;
-      await store.settle({ bucket, terms, key, keyLimits, deltas, slotUs, isUnused });
+      const request = { bucket, terms, key, keyLimits, deltas, slotUs, isUnused };
+      const settling = store.settle(request);
+      if (isLess) onLess.sent();
+      await settling;
       const isSharedLess = deltas.slice(0, shared.length).some((delta) => delta < 0);
-      if (deltas.some((delta) => delta < 0)) onLess(isSharedLess ? undefined : key);
+      if (isLess) onLess.booked(isSharedLess ? undefined : key);
     } catch (error) {
       logger.warn(
         { bucket, reason: reasonOf(error) },

@@ -163,4 +163,22 @@ describe.each(stores)("what comes back to %s", (_, openStore) => {
       expect([await late, await third]).toEqual(["ERR_WAIT_TOO_LONG", "ERR_CLOSED"]);
     },
   );
+
+  it("by a settle that is under way is taken by the call that comes right after it", async () => {
+    const ofTokens = { unit: "tokens", burst: 10 };
+    const both = [leakyBucket("1000/s"), leakyBucket("10/min", ofTokens)];
+    const { bucket } = createTestBucket({ limits: both }, { store: openStore() });
+    const slot = await within10Ms(bucket.draw({ cost: { tokens: 10 } }));
+    const refused = rejectionOf(bucket.draw({ cost: { tokens: 5 }, maxWaitMs: 1_000 }));
+    await pass(10);
+    expect(await refused).toMatchObject({ code: "ERR_WAIT_TOO_LONG" });
+
+    const settling = slot.settle({ tokens: 1 });
+    const next = endOf(bucket.draw({ cost: { tokens: 5 }, maxWaitMs: 1_000 }));
+    await pass(200);
+
+    expect(await next).toBe("went");
+    await settling;
+    await close(bucket);
+  });
 });

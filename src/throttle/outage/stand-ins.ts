@@ -168,10 +168,14 @@ export function createLocalStandIn(parts: {
       hasDrawn = true;
       hasPlaces ||= !request.isTry;
       const grantedTo = new Map(reply.granted.map((granted, index) => [possible[index], granted]));
-      const granted = request.wishes.map((wish) => grantedTo.get(wish) ?? refused);
-      // The policy of the stand-in's store is for nobody else to learn.
-      const { version } = request.terms;
-      return { ...reply, version, newText: undefined, alive: known.replicas, granted };
+      const granted = request.wishes.map((wish) => {
+        const found = grantedTo.get(wish);
+        return found === undefined ? refused : { ...found, soonestUs: 0 };
+      });
+      // The policy of the stand-in's store is for nobody else to learn, nor until when it holds calls back: Redis may be
+      // back before that.
+      const own = { newText: undefined, closedUntilUs: 0, closedBy: 0, alive: known.replicas };
+      return { ...reply, ...own, version: request.terms.version, granted };
     },
     giveBack: (request) =>
       store.giveBack({

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import type { SluiceError } from "../../../../src/core/errors.ts";
+import { createBuckets } from "../../../../src/buckets.ts";
+import { StoreUnavailableError, type SluiceError } from "../../../../src/core/errors.ts";
 import { leakyBucket, slidingLog } from "../../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../../src/core/store.ts";
 import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
@@ -182,3 +183,72 @@ describe.each(stores)("what comes back to %s", (_, openStore) => {
     await close(bucket);
   });
 });
+
+describe("a call that may go in time", () => {
+  it("goes when the rate has grown back after a cooldown", async () => {
+    const { bucket } = createTestBucket({ rate: "1/s" });
+    await within10Ms(rejectionOf(bucket.run(() => refuse(3))));
+    const first = bucket.draw();
+    await pass(3_500);
+    await first;
+
+    // At the rate as it is now, it would have to wait for more than two seconds.
+    const next = endOf(bucket.draw({ maxWaitMs: 1_500 }));
+    await pass(1_500);
+
+    expect(await next).toBe("went");
+    await close(bucket);
+  });
+
+  it("waits for Redis to come back, whatever is known of its part of the limits until then", async () => {
+    const { bucket, away } = openStandingIn({ rate: "2/s", onStoreDown: { local: 0.2 } });
+    await within10Ms(bucket.draw());
+    await pass(1_500);
+    away.is = true;
+    const slot = endOf(bucket.draw({ maxWaitMs: 2_400 }));
+    await pass(500);
+    away.is = false;
+    await pass(1_500);
+
+    expect(await slot).toBe("went");
+    await close(bucket);
+  });
+
+  it("waits for Redis to come back, where a cooldown is known only here until then", async () => {
+    const { bucket, away } = openStandingIn({ rate: "100/s", onStoreDown: { local: 1 } });
+    await within10Ms(bucket.draw());
+    away.is = true;
+    await within10Ms(rejectionOf(bucket.run(() => refuse(60))));
+    await pass(500);
+    const slot = endOf(bucket.draw({ maxWaitMs: 3_000 }));
+    await pass(500);
+    away.is = false;
+    await pass(2_000);
+
+    expect(await slot).toBe("went");
+    await close(bucket);
+  });
+});
+
+function refuse(retryAfter: number): never {
+  throw Object.assign(new Error("Too Many Requests"), { status: 429, retryAfter });
+}
+
+/** A bucket whose store can be taken away. */
+function openStandingIn(options: BucketOptions) {
+  const memory = createMemoryStore();
+  const away = { is: false };
+  const guard = async <T>(work: () => Promise<T>): Promise<T> => {
+    if (away.is) throw new StoreUnavailableError("away");
+    return work();
+  };
+  const store: Store = {
+    ...memory,
+    draw: (request) => guard(() => memory.draw(request)),
+    steer: (request) => guard(() => memory.steer(request)),
+    peek: (request) => guard(() => memory.peek(request)),
+  };
+  const logger = { warn() {}, error() {} };
+  const buckets = createBuckets({ store, logger, isRemote: true, isCluster: false });
+  return { bucket: buckets.open("here", "test", options), away };
+}

@@ -100,8 +100,11 @@ export interface LinePlaces {
   /** Its place in the line of one key. */
   of(key: string | undefined): Place;
   keep(key: string | undefined, place: Place): void;
-  /** Another generation has begun: its turns are others, but an asker that waited for a lease does so since then. */
-  forgetTurns(): void;
+  /**
+   * Another generation has begun: the turns in the line of the bucket itself are others, but an asker that waited for a
+   * lease does so since then. The turns of keys go on.
+   */
+  forgetSharedTurn(): void;
 }
 
 export function createLinePlaces(): LinePlaces {
@@ -115,13 +118,9 @@ export function createLinePlaces(): LinePlaces {
       if (isNone(place)) ofKeys.delete(key);
       else ofKeys.set(key, place);
     },
-    forgetTurns() {
-      this.shared = withoutTurn(this.shared);
-      for (const [key, place] of ofKeys) this.keep(key, withoutTurn(place));
+    forgetSharedTurn() {
+      const { leaseOrder } = this.shared;
+      this.shared = { ...NO_PLACE, leaseOrder };
     },
   };
-}
-
-function withoutTurn({ leaseOrder }: Place): Place {
-  return { ...NO_PLACE, leaseOrder };
 }

@@ -312,7 +312,7 @@ export function createPacer(options: PacerOptions): Pacer {
   /** Slots of an older generation are worthless. */
   function forgetHeld(): void {
     dispatcher.forget();
-    linePlaces.forgetTurns();
+    linePlaces.forgetSharedTurn();
   }
 
   function learn(news: PolicyNews): void {

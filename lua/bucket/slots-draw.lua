@@ -9,8 +9,8 @@
   ARGV  [1] asker  [2] the policy's text  [3] name of the asker's turn, "" if none
         [4] numbers: pinned_us (0 in production) horizon_us drew_us how lease turn_us lease_order,
             (how: 1 for a try, and 2 more if a lost bucket starts full),
-            then terms, see lib/request/request, keys {limits}, wishes {key wanted rank since_us next_since_us
-            last_since_us turn_us lease_order costs}
+            then terms, see lib/request/request, keys {limits}, wishes {key wanted rank is_bounded since_us
+            next_since_us last_since_us turn_us lease_order costs}
         [5..] per wish: its name, and the name of the asker's turn for its key
   Reply { now_us, generation, version, alive, new_text, turn_us, turn_name, lease_order, is_override,
           closed_until_us, closed_by, wish..., status... }
@@ -51,7 +51,7 @@ local serving = {
 local terms = read_terms(next_number, text)
 local keys, wishes = nil, nil
 if terms then keys = read_keys(next_number, terms) end
-if keys then wishes = read_wishes(next_number, terms, keys) end
+if keys then wishes = read_wishes(next_number, terms, keys, serving.is_try and 1 or 0) end
 if not wishes or serving.horizon_us < 0 then
   return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds')
 end

@@ -49,9 +49,12 @@ export interface Wish {
   readonly keyLimits: readonly Limit[];
   /** What one call costs, for each of the policy's limits and then for each of the key's. */
   readonly costs: readonly number[];
+  /** 0: nothing is to be drawn; the reply tells when such a call could start. */
   readonly wanted: number;
   /** 0 is the most urgent. */
   readonly rank: number;
+  /** Whether one of these calls waits for a bounded time: the reply then tells of their key whatever they wait for. */
+  readonly isBounded: boolean;
   /** Since when the first, the second and the last of these calls wait, in µs on the bucket's clock; 0: since now. */
   readonly sinceUs: number;
   readonly nextSinceUs: number;
@@ -101,7 +104,10 @@ export interface Granted {
   readonly place: Place;
   /** What held back the first call without a slot: a limit, numbered from 1 with the policy's before the key's; 0 for the line; or one of the values above. */
   readonly bindsAt: number;
-  /** When the first call without a slot can start at the earliest, however many others leave; 0 of a try, or if all have slots. */
+  /**
+   * When the first call without a slot can start at the earliest, however many others leave; 0 of a try, or if all have
+   * slots. Of unbounded calls of a key that wait behind others of this draw, it is what the bucket's limits say alone.
+   */
   readonly soonestUs: number;
   /** Of a try: each limit, the policy's before the key's. */
   readonly statuses: readonly LimitStatus[];

@@ -123,6 +123,11 @@ export interface OwnedBucket extends Bucket {
   /** The refusal of a call that is known to be hopeless, for one that does not wait in the bucket yet. */
   refusalKnown(options: DrawOptions): WaitTooLongError | undefined;
   /**
+   * Calls back with that refusal as soon as it is known, maybe at once, for a call that waits elsewhere until then; returns
+   * what ends that.
+   */
+  whenHopeless(options: DrawOptions, refuse: (refusal: WaitTooLongError) => void): () => void;
+  /**
    * Reads what a call of this cost, which left on this slot, returned or threw, and slows the bucket down if that is a
    * refusal. A promise if a body has to be read, or the user's own function takes time. Never throws nor rejects.
    */

@@ -50,7 +50,10 @@ end
 local function draw(serving, terms, keys, wishes)
   local bucket, is_agreed, is_lost = open_bucket(terms, serving.now_us, serving.drew)
   serving.bucket, serving.now_us, serving.shares = bucket, bucket.clock_us, terms.shares
-  if not serving.is_try then count_asker(bucket, serving.drew.at_us) end
+  -- One that only asks when calls could start takes no share, and keeps its place.
+  local is_look = true
+  for _, wish in ipairs(wishes) do is_look = is_look and wish.wanted == 0 end
+  if not serving.is_try and not is_look then count_asker(bucket, serving.drew.at_us) end
   if not is_agreed then
     save_bucket(KEYS[1], bucket)
     return reply_of(bucket, bucket.text, NO_PLACE, {})
@@ -67,7 +70,7 @@ local function draw(serving, terms, keys, wishes)
   serving.missed_us = serving.now_us - math.floor(serving.horizon_us / 2)
   local replies = {}
   for index, wish in ipairs(wishes) do replies[index] = serve(serving, wish) end
-  local place = settle_line(serving, line_of(serving, bucket.shared, serving.own))
+  local place = is_look and serving.own or settle_line(serving, line_of(serving, bucket.shared, serving.own))
   for index, wish in ipairs(wishes) do replies[index] = encode(replies[index], place_in(serving, wish)) end
   if serving.is_try then
     for _, wish in ipairs(wishes) do statuses_for(replies, bucket, wish) end
@@ -77,8 +80,8 @@ local function draw(serving, terms, keys, wishes)
   if serving.is_try and not serving.has_granted and not bucket.has_changed then return reply_of(bucket, '', place, replies) end
   save_bucket(KEYS[1], bucket)
   for _, key in ipairs(keys) do
-    -- A try saves only the keys that it drew from.
-    if key.scope and (key.is_drawn or key.is_used_up or not serving.is_try) then save_key(key.state_key, key.scope, serving.now_us) end
+    -- A try saves only the keys that it drew from, and a draw those that it did not only look at.
+    if key.scope and (key.is_drawn or key.is_used_up or not serving.is_try and key.scope.line) then save_key(key.state_key, key.scope, serving.now_us) end
   end
   return reply_of(bucket, '', place, replies)
 end

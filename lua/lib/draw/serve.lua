@@ -55,19 +55,26 @@ local function until_open(serving, wish, granted)
   granted.not_before_us, granted.binds_at = open_us, closed_by(shared, own, serving.now_us)
 end
 
-local function serve(serving, wish)
-  local shared, now_us = serving.bucket.shared, serving.now_us
-  local granted = { slots = {}, run = { count = 0, at_us = 0, excess = 0 }, not_before_us = 0, binds_at = 0, soonest_us = 0, count = 0 }
-  local horizon_us = horizon_of(serving, wish.rank)
-  if waits_with_refused(serving, wish) then
-    granted.soonest_us, granted.binds_at = soonest_of_bucket(serving, wish, horizon_us)
-    return granted
-  end
+-- The scope of the wish's key; used up if Redis has lost it. nil if the key has no limits of its own.
+local function scope_of_key(wish, now_us)
   local key_scope = wish.key and open_key(wish.key, now_us)
   if key_scope and wish.key.is_lost then
     use_up(key_scope, now_us)
     wish.key.is_lost, wish.key.is_used_up = false, true
   end
+  return key_scope
+end
+
+local function serve(serving, wish)
+  local shared, now_us = serving.bucket.shared, serving.now_us
+  local granted = { slots = {}, run = { count = 0, at_us = 0, excess = 0 }, not_before_us = 0, binds_at = 0, soonest_us = 0, count = 0 }
+  local horizon_us = horizon_of(serving, wish.rank)
+  if wish.wanted == 0 or waits_with_refused(serving, wish) then
+    local told_scope = wish.is_bounded and scope_of_key(wish, now_us) or nil
+    granted.soonest_us, granted.binds_at = soonest_unserved(serving, wish, told_scope, horizon_us)
+    return granted
+  end
+  local key_scope = scope_of_key(wish, now_us)
   local is_own = key_scope ~= nil and #shared.limits == 0
 
   local shared_costs, key_costs = split(wish.costs, #shared.limits)

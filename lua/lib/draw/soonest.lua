@@ -38,13 +38,20 @@ local function soonest_of(serving, asked)
   return soonest_us, binds_at
 end
 
--- Of a wish that was not looked at, under the limits of the bucket alone.
-local function soonest_of_bucket(serving, wish, horizon_us)
+-- Of a wish that was not served, under the limits of the bucket, and of its key if that was opened.
+local function soonest_unserved(serving, wish, key_scope, horizon_us)
   local shared, now_us = serving.bucket.shared, serving.now_us
-  local costs = split(wish.costs, #shared.limits)
-  local gate = {
-    scope = shared, costs = costs, step_us = step_of(shared.limits, costs),
-    drawer = { asker = '', now_us = now_us, order = 0, lease = 0 },
-  }
-  return soonest_in(gate, shared, 0, now_us, now_us + horizon_us)
+  local shared_costs, key_costs = split(wish.costs, #shared.limits)
+  local function of_scope(scope, costs, after)
+    local gate = {
+      scope = scope, costs = costs, step_us = step_of(scope.limits, costs),
+      drawer = { asker = '', now_us = now_us, order = 0, lease = 0 },
+    }
+    return soonest_in(gate, scope, after, now_us, now_us + horizon_us)
+  end
+  local soonest_us, binds_at = of_scope(shared, shared_costs, 0)
+  if not key_scope then return soonest_us, binds_at end
+  local key_us, key_binds_at = of_scope(key_scope, key_costs, #shared.limits)
+  if key_us > soonest_us then return key_us, key_binds_at end
+  return soonest_us, binds_at
 end

@@ -2,10 +2,10 @@
 -- priority, and nothing unusual. It does what the rest of slots-draw does in a third of the time, since Lua makes every
 -- function anew for each run of a script. All else falls through to the rest; until then nothing has been written.
 -- It repeats the arithmetic of lib/limits/leaky-bucket and of lib/draw: change them together.
-if #ARGV[4] == 29 * 8 then
+if #ARGV[4] == 30 * 8 then
   local pinned_us, horizon_us, drew_us, how, _, own_turn_us, lease_order, version, s1, s2, s3, s4,
-    n_limits, code, count, period_us, capacity, n_resets, n_keys, n_wishes, _, wanted, rank, since_us, next_since_us,
-    last_since_us, _, _, cost = struct.unpack('<ddddddddddddddddddddddddddddd', ARGV[4])
+    n_limits, code, count, period_us, capacity, n_resets, n_keys, n_wishes, _, wanted, rank, _, since_us,
+    next_since_us, last_since_us, _, _, cost = struct.unpack('<dddddddddddddddddddddddddddddd', ARGV[4])
   local packed = how % 2 == 0 and lease_order == 0 and n_limits == 1 and code == 1 and n_resets == 0 and n_keys == 0
     and n_wishes == 1 and wanted >= 1 and wanted % 1 == 0 and cost >= 1 and cost <= capacity and cost % 1 == 0
     and horizon_us >= 0 and horizon_us % 1 == 0 and drew_us % 1 == 0 and own_turn_us % 1 == 0

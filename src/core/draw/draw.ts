@@ -42,7 +42,9 @@ export function draw(
   advance(state, serverUs);
   const nowUs = state.clockUs;
   const isAgreed = settleTerms(state, terms, serverUs);
-  const isNewWindow = !isTry && countDraw(state, drewUs);
+  // One that only asks when calls could start takes no share, and keeps its place.
+  const isLook = wishes.every(({ wanted }) => wanted === 0);
+  const isNewWindow = !isTry && !isLook && countDraw(state, drewUs);
   const { generation, version } = state;
   const alive = Math.max(1, state.window.alive, state.window.aliveBefore);
   const { isOverride } = state;
@@ -74,8 +76,14 @@ export function draw(
     lines: new Map(),
   };
   const before = isTry && !isLost ? keysUnderOtherLimits(state, wishes) : NO_KEYS;
-  const served = wishes.map((wish) => serve(serving, wish, () => openKey(state, wish, lostKeys)));
-  const place = settleLine(serving, lineOf(serving, state.shared, request.place));
+  const served = wishes.map((wish) => {
+    const open = (): Scope | undefined => openKey(state, wish, lostKeys);
+    const look = (): Scope | undefined => lookAtKey(state, wish, lostKeys);
+    return serve(serving, wish, { open, look });
+  });
+  const place = isLook
+    ? request.place
+    : settleLine(serving, lineOf(serving, state.shared, request.place));
   const places = new Map<string | undefined, Place>();
   for (const wish of wishes) {
     if (!places.has(wish.key)) places.set(wish.key, placeIn(serving, wish));
@@ -134,6 +142,21 @@ function openKey(
   applyLimits(scope, keyLimits, state.clockUs);
   if (lostKeys.delete(key)) useUp(scope, state.clockUs);
   state.keys.set(key, scope);
+  return scope;
+}
+
+/** The same, but it leaves the state as it is, unless that was lost. */
+function lookAtKey(
+  state: BucketState,
+  wish: Wish,
+  lostKeys: Set<string | undefined>,
+): Scope | undefined {
+  const { key, keyLimits } = wish;
+  if (key === undefined || lostKeys.has(key)) return openKey(state, wish, lostKeys);
+  const found = scopeOfKey(state, key);
+  if (hasLimits(found, keyLimits)) return found;
+  const scope = structuredClone(found);
+  applyLimits(scope, keyLimits, state.clockUs);
   return scope;
 }
 

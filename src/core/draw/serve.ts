@@ -24,7 +24,7 @@ import {
   type Serving,
 } from "./place.ts";
 import { opensAtUs, type Scope } from "./scope.ts";
-import { soonestOf, soonestOfBucket } from "./soonest.ts";
+import { soonestOf, soonestUnserved } from "./soonest.ts";
 
 const NOTHING = { slotsUs: [], run: undefined, notBeforeUs: 0, statuses: [] };
 
@@ -40,6 +40,13 @@ interface Fittings {
   readonly opens: () => number;
 }
 
+/** The scope of a wish's key; undefined if the key has no limits of its own. */
+export interface KeyScopes {
+  readonly open: () => Scope | undefined;
+  /** Leaves the state as it is. */
+  readonly look: () => Scope | undefined;
+}
+
 /** What a wish got, but for the place of its key. */
 export type Served = Omit<Granted, "place">;
 
@@ -47,12 +54,13 @@ export type Served = Omit<Granted, "place">;
  * Books what it can of one wish. A key's limits apply together with those that all keys share; in a bucket
  * without shared limits, they decide alone. Twin of `lua/lib/draw/serve.lua`.
  */
-export function serve(serving: Serving, wish: Wish, openKey: () => Scope | undefined): Served {
+export function serve(serving: Serving, wish: Wish, key: KeyScopes): Served {
   const horizonUs = horizonOf(serving.request, wish.rank);
-  if (waitsWithRefused(serving, wish)) {
-    return { ...NOTHING, ...soonestOfBucket(serving, wish, horizonUs) };
+  if (wish.wanted === 0 || waitsWithRefused(serving, wish)) {
+    const keyScope = wish.isBounded ? key.look() : undefined;
+    return { ...NOTHING, ...soonestUnserved(serving, wish, { keyScope, horizonUs }) };
   }
-  const fittings = fitAll(serving, wish, openKey());
+  const fittings = fitAll(serving, wish, key.open());
   const booked = book(serving, wish, { ...fittings, horizonUs });
   const { slotsUs, run } = booked;
   const settled = endWish(serving, wish, { ...fittings, horizonUs, booked });

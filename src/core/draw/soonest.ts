@@ -49,15 +49,23 @@ export function soonestOf(
   return ofKey.soonestUs > ofMain.soonestUs ? ofKey : ofMain;
 }
 
-/** Of a wish that was not looked at, under the limits of the bucket alone. */
-export function soonestOfBucket({ state }: Serving, wish: Wish, horizonUs: number): Soonest {
+/** Of a wish that was not served, under the limits of the bucket, and of its key if that was opened. */
+export function soonestUnserved(
+  { state }: Serving,
+  { costs }: Wish,
+  { keyScope, horizonUs }: { readonly keyScope: Scope | undefined; readonly horizonUs: number },
+): Soonest {
   const { shared, clockUs: nowUs } = state;
-  const limits = shared.records.map(({ limit }) => limit);
-  const costs = wish.costs.slice(0, limits.length);
-  const stepUs = stepOf(limits, costs);
-  const drawer = noDrawer(nowUs);
-  const gate = { scope: shared, beside: shared, costs, stepUs, drawer, after: 0 };
-  return soonestIn(gate, nowUs, nowUs + horizonUs);
+  const ofScope = (scope: Scope, after: number): Soonest => {
+    const limits = scope.records.map(({ limit }) => limit);
+    const own = costs.slice(after, after + limits.length);
+    const stepUs = stepOf(limits, own);
+    const gate = { scope, beside: scope, costs: own, stepUs, drawer: noDrawer(nowUs), after };
+    return soonestIn(gate, nowUs, nowUs + horizonUs);
+  };
+  const ofBucket = ofScope(shared, 0);
+  const ofKey = keyScope && ofScope(keyScope, shared.records.length);
+  return ofKey !== undefined && ofKey.soonestUs > ofBucket.soonestUs ? ofKey : ofBucket;
 }
 
 /** It is not known when a lease comes free: then the rest decides. */

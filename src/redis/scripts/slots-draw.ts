@@ -70,12 +70,14 @@ function numbersOf(input: SlotsDraw): number[] {
   }
   numbers.push(wishes.length);
   for (const wish of wishes) {
-    const { key, wanted, rank, sinceUs, nextSinceUs, lastSinceUs, place: own, costs } = wish;
+    const { key, wanted, rank, isBounded, sinceUs, nextSinceUs, lastSinceUs } = wish;
+    const { place: own, costs } = wish;
     const index = key === undefined ? 0 : keys.findIndex((each) => each.key === key) + 1;
     numbers.push(
       index,
       wanted,
       rank,
+      isBounded ? 1 : 0,
       sinceUs,
       nextSinceUs,
       lastSinceUs,

@@ -47,6 +47,9 @@ export interface Admission {
   tryDraw(options: TryOptions): Promise<TryDecision>;
   readonly check: OwnedBucket["checkDrawable"];
   readonly refusalKnown: OwnedBucket["refusalKnown"];
+  readonly whenHopeless: OwnedBucket["whenHopeless"];
+  /** There is news of when calls can start, of one key or of all. */
+  readonly onNews: (key: string | undefined) => void;
   /** From now on no call comes in. */
   close(): void;
 }
@@ -177,16 +180,36 @@ export function createAdmission(parts: AdmissionParts): Admission {
     });
   }
 
+  const watches = createWatches(async (options) => pacer.look(groups.of(options)));
+
+  function refusalOf(options: DrawOptions, untilMs: number): WaitTooLongError | undefined {
+    const { key, maxWaitMs, priority = "normal" } = options;
+    try {
+      const group = groups.of(options);
+      const notBeforeMs = pacer.knownTimes.surelyNotBeforeMs(group, performance.now());
+      if (untilMs >= notBeforeMs) return undefined;
+      const facts = { bucket: name, key, maxWaitMs: maxWaitMs!, isHopeless: true };
+      const estimates = context.estimate(group, { priority, isInLine: false });
+      return new WaitTooLongError({ ...facts, ...estimates });
+    } catch {
+      // The call hears of it when it draws, if the policy in force refuses it too.
+      return undefined;
+    }
+  }
+
   /** Units were checked when the job was enqueued; the limit that counted them then may be gone. */
   function waitForJob(
     options: WaitOptions,
     waits?: WaitRegistry,
     sinceMs?: number,
   ): Promise<DrawnSlot | NoRoomYet> {
+    const { patienceMs = Infinity, maxWaitMs = Infinity } = options;
     const group = groups.of(options);
-    const roomInMs = group.notBeforeMs - performance.now();
-    if (roomInMs > (options.patienceMs ?? Infinity))
-      return Promise.resolve(new NoRoomYet(roomInMs));
+    const nowMs = performance.now();
+    const roomInMs = group.notBeforeMs - nowMs;
+    // One whose time is over before that may be hopeless: it hears so instead of making way.
+    const isInTime = (sinceMs ?? nowMs) + maxWaitMs >= group.notBeforeMs;
+    if (roomInMs > patienceMs && isInTime) return Promise.resolve(new NoRoomYet(roomInMs));
     return new Promise((resolve, fail) => {
       const settling = {
         resolve,
@@ -220,23 +243,54 @@ export function createAdmission(parts: AdmissionParts): Admission {
       }
     },
     refusalKnown(options) {
-      const { key, maxWaitMs, priority = "normal" } = options;
+      const { maxWaitMs } = options;
       if (maxWaitMs === undefined) return undefined;
-      try {
-        const group = groups.of(options);
-        const nowMs = performance.now();
-        const isHopeless = nowMs + maxWaitMs < pacer.knownTimes.surelyNotBeforeMs(group, nowMs);
-        if (!isHopeless) return undefined;
-        const facts = { bucket: name, key, maxWaitMs, isHopeless };
-        const estimates = context.estimate(group, { priority, isInLine: false });
-        return new WaitTooLongError({ ...facts, ...estimates });
-      } catch {
-        // The call hears of it when it draws, if the policy in force refuses it too.
-        return undefined;
-      }
+      return refusalOf(options, performance.now() + maxWaitMs);
     },
+    whenHopeless(options, refuse) {
+      const { maxWaitMs } = options;
+      if (maxWaitMs === undefined) return () => {};
+      const untilMs = performance.now() + maxWaitMs;
+      return watches.add(options, () => {
+        const refusal = refusalOf(options, untilMs);
+        if (refusal !== undefined) refuse(refusal);
+      });
+    },
+    onNews: (key) => watches.onNews(key),
     close() {
       isClosed = true;
+    },
+  };
+}
+
+/** Calls that wait elsewhere, and are to hear when it is known that they would wait in vain. */
+interface Watches {
+  /** Calls `check` now, and whenever more may be known. Returns what ends that. */
+  add(options: DrawOptions, check: () => void): () => void;
+  onNews(key: string | undefined): void;
+}
+
+function createWatches(look: (options: DrawOptions) => Promise<void>): Watches {
+  const watches = new Set<{ readonly key: string | undefined; readonly look: () => void }>();
+
+  return {
+    add(options, check) {
+      const { key } = options;
+      const checkOn = (): void => void (watches.has(watch) && check());
+      // A call that cannot be looked at hears why when it draws.
+      const lookOn = (): void => void look(options).then(checkOn, () => {});
+      const watch = { key, look: lookOn };
+      watches.add(watch);
+      check();
+      if (watches.has(watch)) lookOn();
+      return () => watches.delete(watch);
+    },
+    onNews(key) {
+      if (watches.size === 0) return;
+      // Under another policy, the groups are made again first.
+      queueMicrotask(() => {
+        for (const watch of watches) if (key === undefined || watch.key === key) watch.look();
+      });
     },
   };
 }

@@ -149,6 +149,7 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     drawOnJobSlot,
     drawForJob: (options, waits) => partFor(options.key).drawForJob(options, waits),
     refusalKnown: (options) => partFor(options.key).refusalKnown(options),
+    whenHopeless: (options, refuse) => partFor(options.key).whenHopeless(options, refuse),
     checkDrawable: (where, options) => partFor(options.key).checkDrawable(where, options),
     stepsOf: (options) => partFor(options.key).stepsOf(options),
     run(fn, options) {

@@ -108,7 +108,14 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
   });
   const keeper = { name, leases, settle: settling.settle, giveBack: settling.giveBack };
   const groups = createGroups(keeper, () => known.policy);
-  const pacer: Pacer = createPacer({ ...context, leases, regroup, waitsForStore, startsFull });
+  const pacer: Pacer = createPacer({
+    ...context,
+    leases,
+    regroup,
+    waitsForStore,
+    startsFull,
+    onNews: (key) => admission.onNews(key),
+  });
   const tries = createTryDraws({
     ...context,
     leases,
@@ -223,6 +230,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     drawForJob: admission.drawForJob,
     checkDrawable: admission.check,
     refusalKnown: admission.refusalKnown,
+    whenHopeless: admission.whenHopeless,
     run(fn, options) {
       isCalledByHand = true;
       return runOnce(bucket, fn, options);

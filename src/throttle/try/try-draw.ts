@@ -273,6 +273,7 @@ const NO_WISH: Wish = {
   costs: [],
   wanted: 0,
   rank: RANKS.normal,
+  isBounded: false,
   sinceUs: 0,
   nextSinceUs: 0,
   lastSinceUs: 0,

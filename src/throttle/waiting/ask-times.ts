@@ -14,8 +14,8 @@ import { createStaleCheck } from "./lateness.ts";
 
 /** When the store is to be asked for slots; all times are those of `performance.now()`. */
 export interface AskTimes {
-  /** When to ask next; Infinity if no caller lacks a slot. */
-  nextAtMs(nowMs: number): number;
+  /** When to ask next; Infinity if no caller lacks a slot, and nobody looks at calls that wait elsewhere. */
+  nextAtMs(nowMs: number, areLooks: boolean): number;
   /** When the turn of this process comes, by the last reply; 0: it has none. */
   readonly turnAtMs: number;
   /** How long the store has owed an answer, in ms. */
@@ -74,7 +74,7 @@ export function createAskTimes(
   }
 
   return {
-    nextAtMs(nowMs) {
+    nextAtMs(nowMs, areLooks) {
       let readyAtMs = Infinity;
       /** When the key of a call lets it pass that comes before the one that waits for its turn. */
       let passesAtMs = Infinity;
@@ -89,14 +89,16 @@ export function createAskTimes(
           passesAtMs = Math.min(passesAtMs, notBeforeMs);
         }
       }
-      if (readyAtMs === Infinity) return Infinity;
+      const hurriedAtMs = Math.max(hurriesAtMs, storeAtMs);
+      if (readyAtMs === Infinity) return areLooks ? hurriedAtMs : Infinity;
       // While slots are held for a while, newcomers are drawn for together: their slots come after those anyway.
       const isGathering = lastSlotAtMs > nowMs + GATHER_MS && schedule.size <= MANY;
       const gatheredAtMs = isGathering ? askedAtMs + GATHER_MS : nowMs;
       // A key whose time is far off does not keep this process from noticing a change.
       const recheckAtMs = askedAtMs + RECHECK_MS;
-      const dueAtMs = Math.min(readyAtMs - times.leadMs, recheckAtMs);
-      const askAtMs = Math.min(askAgainAtMs, Math.max(hurriesAtMs, storeAtMs));
+      const keysAtMs = Math.min(readyAtMs - times.leadMs, recheckAtMs);
+      const dueAtMs = areLooks ? Math.min(keysAtMs, hurriedAtMs) : keysAtMs;
+      const askAtMs = Math.min(askAgainAtMs, hurriedAtMs);
       const turnOrNewsMs = Math.max(askAtMs, gatheredAtMs, dueAtMs);
       return Math.min(turnOrNewsMs, Math.max(storeAtMs, passesAtMs - times.leadMs));
     },

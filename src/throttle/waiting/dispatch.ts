@@ -23,12 +23,15 @@ export interface Dispatcher {
   takeAll(): Caller[];
   /** Sends away the callers of a group that do not wait until its key's time, which is `roomInMs` off. */
   sendAway(group: Group, roomInMs: number): void;
-  /** Whether slots are held that may yet go back, of the key of this group, or of any: they have yet to come, or are too late. */
-  holdsSlots(beside: Group | undefined): boolean;
+  /** Whether slots of a limit are held that may yet go back, of the key of this group, or of any: they have yet to come, or are too late. */
+  holdsSlots(beside: Group | undefined, bindsAt: number): boolean;
   /** There is a reply to these groups: their callers may be hopeless, and by what it told of the bucket those of others. */
   check(groups: Iterable<Group>, ofBucketMs: number): void;
-  /** Refuses the callers without a slot whose time is over before they can surely go. Returns how many those are. */
-  refuseHopeless(times: KnownTimes): number;
+  /**
+   * Refuses the callers without a slot whose time is over before they can surely go, and returns them.
+   * Calls `ask` with each group of which what is known is too old to tell.
+   */
+  refuseHopeless(times: KnownTimes, ask: (group: Group) => void): readonly Caller[];
   /** Fails the callers of a group that have no slot yet. */
   refuse(group: Group, error: unknown): void;
   /** Holds what was granted; `firstLease` is the lease of the first slot, 0 if there are none. */
@@ -131,10 +134,11 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
         caller.fail(new NoRoomYet(roomInMs));
       }
     },
-    holdsSlots(beside) {
+    holdsSlots(beside, bindsAt) {
       const nowMs = performance.now();
       for (const { held, limitedKey, callTerms } of holding) {
         if (beside !== undefined && limitedKey !== beside.limitedKey) continue;
+        if (bindsAt > 0 && callTerms.costs[bindsAt - 1]! === 0) continue;
         const lateMs = nowMs - held.lastAtMs;
         if (lateMs < -GOING_MS || lateMs > mostLateMs(callTerms)) return true;
       }
@@ -148,21 +152,23 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
         leastUntilMs = Math.min(leastUntilMs, group.leastUntilMs);
       }
     },
-    refuseHopeless(times) {
-      if (toCheck.size === 0) return 0;
+    refuseHopeless(times, ask) {
+      if (toCheck.size === 0) return [];
       const nowMs = performance.now();
       const hopeless: Caller[] = [];
       for (const group of toCheck) {
-        const known = group.isIdle ? undefined : times.of(group, nowMs);
-        const mayBe = known !== undefined && group.leastUntilMs < known.atMs;
-        const sureMs = mayBe ? times.surelyNotBeforeMs(group, nowMs) : 0;
+        const mayBe = (): boolean => !group.isIdle && times.mayBeHopeless(group, nowMs);
+        const sureMs = mayBe() ? times.surelyNotBeforeMs(group, nowMs) : 0;
         if (group.leastUntilMs < sureMs) hopeless.push(...takeThoseUntil(group, sureMs));
         // What is not sure yet is so once the slots that are held have been used.
-        if (!mayBe || sureMs > 0 || !times.isFresh(group, nowMs)) toCheck.delete(group);
+        const isOpen = mayBe();
+        if (isOpen && times.isFresh(group, nowMs)) continue;
+        toCheck.delete(group);
+        if (isOpen) ask(group);
       }
       // All of them have left by now: none is told to wait for another.
       for (const caller of hopeless) caller.refuse();
-      return hopeless.length;
+      return hopeless;
     },
     refuse({ line, held }, error) {
       while (line.size > held.size) {

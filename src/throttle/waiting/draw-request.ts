@@ -1,9 +1,13 @@
 import { isLeased } from "../../core/limits/registry.ts";
+import { RANKS } from "../../core/options.ts";
 import { isNone, NO_PLACE, type Place, type Wish } from "../../core/store.ts";
 import { rankOf, type Arrival, type GroupSchedule } from "./group-schedule.ts";
-import { lacking, lackingInOrder, type Group } from "./group.ts";
+import { lacking, lackingInOrder, type Group, type Lacking } from "./group.ts";
 
-/** What to ask for: a wish is what one request asks for one group and priority; the groups are in the wishes' order. */
+/**
+ * What to ask for: a wish is what one request asks for one group and priority; the groups are in the wishes' order. The
+ * last wishes may want nothing: they only ask when calls of their groups could start.
+ */
 export interface Wishes {
   readonly groups: readonly Group[];
   readonly wishes: readonly Wish[];
@@ -13,16 +17,21 @@ export interface Wishes {
 
 /** What one script serves; the rest come with the next one. */
 const MOST_WISHES = 12;
+/** Of how many groups beside those it only tells when their calls could start. */
+const MOST_TOLD = 12;
+/** How many groups one request can tell of at most. */
+export const MOST_ASKED_ABOUT: number = MOST_WISHES + MOST_TOLD;
 
 /**
  * What to ask for: the most urgent calls first, then those that came first, or were deferred by their key first. If no
- * group's time has come, the one whose time is nearest is asked for, to notice whether anything has changed.
+ * group's time has come, the one whose time is nearest is asked for, to notice whether anything has changed. Those
+ * of `untold` are asked about too, even if they are not among these.
  */
 export function nextWishes(
   schedule: GroupSchedule,
+  untold: ReadonlySet<Group>,
   linePlaces: LinePlaces,
-  nowMs: number,
-  bucketUs: (ms: number) => number,
+  { nowMs, bucketUs }: { readonly nowMs: number; readonly bucketUs: (ms: number) => number },
 ): Wishes {
   const ready = schedule.next(MOST_WISHES, nowMs);
   ready.sort(byArrival);
@@ -33,12 +42,13 @@ export function nextWishes(
     return wishes.map((each) => ({ group, ...each }));
   });
   if (all.length > 1) all.sort((a, b) => a.rank - b.rank || a.sinceMs - b.sinceMs);
-  const first = all.length > MOST_WISHES ? firstOf(all) : all;
+  const drawn = all.length > MOST_WISHES ? firstOf(all) : all;
+  const first = [...drawn, ...looksAt(untold, asked)];
   return {
     groups: first.map(({ group }) => group),
     firsts: first,
     wishes: first.map(({ group, rank, wanted, sinceMs, nextSinceMs, lastSinceMs }) => {
-      const { name, limitedKey: key, callTerms } = group;
+      const { name, limitedKey: key, callTerms, leastUntilMs } = group;
       const { keyLimits, costs } = callTerms;
       return {
         name,
@@ -47,6 +57,7 @@ export function nextWishes(
         costs,
         wanted,
         rank,
+        isBounded: leastUntilMs < Infinity || untold.has(group),
         sinceUs: bucketUs(sinceMs),
         nextSinceUs: bucketUs(nextSinceMs),
         lastSinceUs: bucketUs(lastSinceMs),
@@ -54,6 +65,22 @@ export function nextWishes(
       };
     }),
   };
+}
+
+/** Wishes that only ask when calls of some groups could start, beside those that are asked for. */
+function looksAt(
+  untold: ReadonlySet<Group>,
+  asked: readonly Group[],
+): (Lacking & { readonly group: Group })[] {
+  const groups: Group[] = [];
+  for (const group of untold) {
+    if (groups.length === MOST_TOLD) break;
+    if (asked.includes(group) || hasOtherLimits([...asked, ...groups], group)) continue;
+    groups.push(group);
+  }
+  const since = { sinceMs: 0, nextSinceMs: 0, lastSinceMs: 0 };
+  const rank = RANKS.normal;
+  return groups.map((group) => ({ group, rank, number: Infinity, wanted: 0, ...since }));
 }
 
 /** The first wishes, and of each group one at least: one that is not asked for would be due again at once. */
@@ -100,8 +127,11 @@ export interface LinePlaces {
   /** Its place in the line of one key. */
   of(key: string | undefined): Place;
   keep(key: string | undefined, place: Place): void;
-  /** Another generation has begun: its turns are others, but an asker that waited for a lease does so since then. */
-  forgetTurns(): void;
+  /**
+   * Another generation has begun: the turns in the line of the bucket itself are others, but an asker that waited for a
+   * lease does so since then. The turns of keys go on.
+   */
+  forgetSharedTurn(): void;
 }
 
 export function createLinePlaces(): LinePlaces {
@@ -115,13 +145,9 @@ export function createLinePlaces(): LinePlaces {
       if (isNone(place)) ofKeys.delete(key);
       else ofKeys.set(key, place);
     },
-    forgetTurns() {
-      this.shared = withoutTurn(this.shared);
-      for (const [key, place] of ofKeys) this.keep(key, withoutTurn(place));
+    forgetSharedTurn() {
+      const { leaseOrder } = this.shared;
+      this.shared = { ...NO_PLACE, leaseOrder };
     },
   };
-}
-
-function withoutTurn({ leaseOrder }: Place): Place {
-  return { ...NO_PLACE, leaseOrder };
 }

@@ -14,6 +14,8 @@ export interface GroupSchedule extends Iterable<Group> {
   readonly deferredCallers: number;
   /** Whether calls of this key wait; they are in several groups when they cost different amounts. */
   hasKey(key: string): boolean;
+  /** The groups of this key in which calls wait. */
+  ofKey(key: string): Iterable<Group>;
   /**
    * Up to `count` groups that may be asked for at that time, in the order of their turns. If no group's time has come,
    * the one whose time is nearest, and others by turns: a message about a change may have been lost.
@@ -207,6 +209,7 @@ export function createGroupSchedule(): GroupSchedule {
       return callers;
     },
     hasKey: (key) => byKey.has(key),
+    ofKey: (key) => byKey.get(key) ?? [],
     next(count, atMs) {
       freeThoseUntil(atMs);
       const ready = free.firstOf(count);

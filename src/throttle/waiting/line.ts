@@ -187,6 +187,9 @@ export function createArrivals(): (rank: number, nowMs: number) => number {
   const lastMs: number[] = [];
   return (rank, nowMs) => {
     const behindMs = (lastMs[rank] ?? -Infinity) + APART_MS;
-    return (lastMs[rank] = Math.min(Math.max(nowMs, behindMs), nowMs + MOST_APART_MS));
+    const atMs = Math.min(Math.max(nowMs, behindMs), nowMs + MOST_APART_MS);
+    // A call that came earlier, and for which a policy was looked up meanwhile, does not put the next one back.
+    lastMs[rank] = Math.max(lastMs[rank] ?? -Infinity, atMs);
+    return atMs;
   };
 }

@@ -16,7 +16,7 @@ import { createLinePlaces, mostLeases, nextWishes, type Wishes } from "./draw-re
 import { giveBack, refundUnused } from "./give-back.ts";
 import type { Arrival } from "./group-schedule.ts";
 import type { Caller, Group } from "./group.ts";
-import { createKnownTimes, type KnownTimes } from "./hopeless.ts";
+import { createHopelessCalls, createKnownTimes, type KnownTimes } from "./hopeless.ts";
 import { slotsOf, type HeldSlot } from "../slot/held-slots.ts";
 
 /**
@@ -52,6 +52,8 @@ export interface Pacer {
   readonly askTimes: Pick<AskTimes, "turnAtMs" | "silentMs" | "hasAnswered">;
   readonly knownTimes: Pick<KnownTimes, "of" | "forget" | "surelyNotBeforeMs">;
   wait(caller: Caller): void;
+  /** Asks when calls of a group could start, though none waits in it; resolves once that is known, or cannot be. */
+  look(group: Group): Promise<void>;
   /** Takes out a caller that no longer wants to wait. */
   leave(caller: Caller): void;
   /** The bucket, or one key, has changed, or a lease is free: callers that wait for it are asked for again. */
@@ -71,6 +73,8 @@ export interface PacerOptions extends BucketContext {
   /** Callers wait while the store does not answer, instead of failing. */
   readonly waitsForStore: boolean;
   readonly startsFull: boolean;
+  /** There is news, of one key or of all: what was known of when calls can start is void. */
+  readonly onNews: (key: string | undefined) => void;
 }
 
 /** A refund takes a round trip; a key is asked about again after this time even if its refund is lost. */
@@ -82,11 +86,15 @@ export function createPacer(options: PacerOptions): Pacer {
   const times = createReplyTimes();
   const dispatcher = createDispatcher(leases);
   const { schedule } = dispatcher;
-  const knownTimes = createKnownTimes((beside) => dispatcher.holdsSlots(beside));
+  const knownTimes = createKnownTimes((beside, bindsAt) => dispatcher.holdsSlots(beside, bindsAt));
   const linePlaces = createLinePlaces();
   const askTimes = createAskTimes(schedule.soonest, times);
   /** Groups that callers may have left: once they are idle, their places in lines go back. */
   const left = new Set<Group>();
+  const hopeless = createHopelessCalls(dispatcher, knownTimes, {
+    hurryAt: (nowMs) => askTimes.hurry(nowMs),
+    left: (group) => left.add(group),
+  });
   /** What is being given back. */
   const underWay = new Set<Promise<void>>();
   let heldGeneration = 0;
@@ -95,8 +103,6 @@ export function createPacer(options: PacerOptions): Pacer {
   /** Whether a free lease was offered since the last request left. */
   let isOffered = false;
   let isClosed = false;
-  /** After this time no caller waits that does not wait for ever. */
-  let lastUntilMs = -Infinity;
 
   /** Once per tick, so that all callers of one tick are drawn for together. */
   function workSoon(): void {
@@ -108,44 +114,28 @@ export function createPacer(options: PacerOptions): Pacer {
   function work(): void {
     isWorkDue = false;
     dispatcher.dispatchDue(heldGeneration, refund);
-    // Those behind them have yet to be asked for.
-    if (dispatcher.refuseHopeless(knownTimes) > 0) hurry();
+    hopeless.refuse();
     if (asking !== undefined) return setAlarm(dispatcher.nextAtMs());
     giveUpUnneeded();
     const nowMs = performance.now();
-    const askAtMs = askTimes.nextAtMs(nowMs);
+    const askAtMs = askTimes.nextAtMs(nowMs, hopeless.areLooks);
     if (nowMs >= askAtMs) asking = ask(nowMs);
     setAlarm(Math.min(dispatcher.nextAtMs(), asking === undefined ? askAtMs : Infinity));
   }
 
-  /** Whether a caller is refused at once; if that is not known, a reply is to tell soon. */
-  function isHopeless({ group, untilMs, patienceMs }: Caller): boolean {
-    if (untilMs === Infinity) return false;
-    lastUntilMs = Math.max(lastUntilMs, untilMs);
-    const nowMs = performance.now();
-    if (untilMs < knownTimes.surelyNotBeforeMs(group, nowMs)) return true;
-    if (knownTimes.isFresh(group, nowMs)) return false;
-    askTimes.hurry(nowMs);
-    const isDeferred = group.notBeforeMs > nowMs && patienceMs === Infinity;
-    if (isDeferred) schedule.deferUntil(group, 0);
-    return false;
-  }
-
   /** There is news, or slots go back: callers that it makes hopeless are to be told soon. */
-  function forgetKnown(): void {
+  function forgetKnown(key: string | undefined): void {
     knownTimes.forget();
-    hurry();
-  }
-
-  function hurry(): void {
-    const nowMs = performance.now();
-    if (dispatcher.waiting > 0 && nowMs < lastUntilMs) askTimes.hurry(nowMs);
+    hopeless.hurry();
+    options.onNews(key);
   }
 
   async function ask(nowMs: number): Promise<void> {
     askTimes.asked(nowMs);
     const thereAtMs = nowMs + times.leadMs;
-    const asked = nextWishes(schedule, linePlaces, thereAtMs, times.bucketUs);
+    const { bucketUs } = times;
+    const at = { nowMs: thereAtMs, bucketUs };
+    const asked = nextWishes(schedule, hopeless.next(), linePlaces, at);
     const { groups, wishes } = asked;
     const { terms } = known;
     const leased = mostLeases(terms.limits, wishes);
@@ -168,11 +158,12 @@ export function createPacer(options: PacerOptions): Pacer {
         isTry: false,
       });
       receive(reply, asked, { lease, epoch });
-      if (wasOffered) passOn(reply, groups);
+      if (wasOffered) passOn(reply, asked);
     } catch (error) {
       leases.releaseLost(lease, leased, groups);
       if (!waitsForStore || !(error instanceof StoreUnavailableError) || isClosed) failAll(error);
       else askTimes.retryLater();
+      hopeless.endLooks();
     } finally {
       asking = undefined;
     }
@@ -198,12 +189,13 @@ export function createPacer(options: PacerOptions): Pacer {
     if (newText !== undefined) return learn({ text: newText, version, isOverride });
 
     known.confirm(version);
-    knownTimes.learn(reply, groups, { ...received, epoch });
+    knownTimes.learn(reply, asked, { ...received, epoch });
     dispatcher.check(groups, knownTimes.ofBucketMs);
     let nextLease = lease;
     const deferred = new Set<Group>();
     for (const [index, granted] of reply.granted.entries()) {
       const group = groups[index]!;
+      if (asked.wishes[index]!.wanted === 0) continue;
       const { hasLeases, areNumbered } = group.callTerms;
       const firstLease = hasLeases ? nextLease : 0;
       if (areNumbered) nextLease += granted.slotsUs.length;
@@ -214,6 +206,12 @@ export function createPacer(options: PacerOptions): Pacer {
       if (granted.notBeforeUs > 0) deferred.add(group);
     }
     linePlaces.shared = reply.place;
+    // Who is hopeless is refused rather than sent away for a while.
+    hopeless.told(groups, received.isStale || epoch !== knownTimes.epoch);
+    for (const group of groups) {
+      const roomInMs = group.notBeforeMs - received.arrivedMs;
+      if (roomInMs > 0) dispatcher.sendAway(group, roomInMs);
+    }
   }
 
   /** The first call that waits for its turn, rather than for its key. */
@@ -226,8 +224,10 @@ export function createPacer(options: PacerOptions): Pacer {
   }
 
   /** Another comes first by now, or a key holds the call back: the lease that this process was woken for is another's. */
-  function passOn({ granted }: Drawn, groups: readonly Group[]): void {
-    const leased = groups.filter(({ callTerms }) => callTerms.hasLeases);
+  function passOn({ granted }: Drawn, { groups, wishes }: Wishes): void {
+    const leased = groups.filter(
+      ({ callTerms }, index) => callTerms.hasLeases && wishes[index]!.wanted > 0,
+    );
     if (granted.every(({ slotsUs }) => slotsUs.length === 0))
       leased.forEach((group) => leases.passOn(group));
   }
@@ -250,8 +250,6 @@ export function createPacer(options: PacerOptions): Pacer {
     const untilMs = keyTimeMs(granted, drawn);
     if (!isDeferred) schedule.answered(group, { untilMs, arrivedMs, bindsAt });
     linePlaces.keep(group.limitedKey, place);
-    const roomInMs = group.notBeforeMs - arrivedMs;
-    if (roomInMs > 0) dispatcher.sendAway(group, roomInMs);
     if (!isStale) return;
     const slots = slotsOf(granted, firstLease, offsetMs);
     leases.releaseAll(slots, group);
@@ -271,7 +269,7 @@ export function createPacer(options: PacerOptions): Pacer {
    */
   function refund(group: Group, slots: readonly HeldSlot[]): void {
     const refunded = track(refundUnused(options, group, slots));
-    if (slots.length > 0) forgetKnown();
+    if (slots.length > 0) forgetKnown(undefined);
     if (group.callTerms.keyLimits.length === 0) return;
     schedule.deferUntil(group, performance.now() + REFUND_MS);
     void refunded.then(() => {
@@ -299,7 +297,7 @@ export function createPacer(options: PacerOptions): Pacer {
     if (!isNone(own)) linePlaces.keep(limitedKey, NO_PLACE);
     const places = { bucket: shared, key: own };
     void track(giveBack(options, { generation: heldGeneration, group, slots, places }));
-    if (slots.length > 0) forgetKnown();
+    if (slots.length > 0) forgetKnown(undefined);
     if (!isLast) return;
     linePlaces.shared = NO_PLACE;
     askTimes.retryNow();
@@ -314,7 +312,7 @@ export function createPacer(options: PacerOptions): Pacer {
   /** Slots of an older generation are worthless. */
   function forgetHeld(): void {
     dispatcher.forget();
-    linePlaces.forgetTurns();
+    linePlaces.forgetSharedTurn();
   }
 
   function learn(news: PolicyNews): void {
@@ -322,6 +320,9 @@ export function createPacer(options: PacerOptions): Pacer {
     knownTimes.forget();
     known.learn(news);
     askTimes.retryNow();
+    hopeless.clear();
+    hopeless.endLooks();
+    options.onNews(undefined);
     for (const group of schedule) left.add(group);
     options.regroup(dispatcher.takeAll().sort((a, b) => a.number - b.number));
     workSoon();
@@ -329,6 +330,7 @@ export function createPacer(options: PacerOptions): Pacer {
 
   function failAll(error: unknown): void {
     for (const group of schedule) left.add(group);
+    hopeless.clear();
     for (const caller of dispatcher.takeAll()) caller.fail(error);
   }
 
@@ -343,11 +345,17 @@ export function createPacer(options: PacerOptions): Pacer {
     knownTimes,
     wait(caller) {
       if (isClosed) return caller.fail(new ClosedError(`Bucket "${bucket}"`));
-      if (isHopeless(caller)) return caller.refuse();
+      if (hopeless.isHopeless(caller)) return caller.refuse();
       dispatcher.enter(caller);
+      hopeless.joined(caller);
       // Others here may wait for the very lease that this caller's job holds: it does not wait for their turn.
       if (caller.isUnderWay) askTimes.retryNow();
       workSoon();
+    },
+    look(group) {
+      if (isClosed) return Promise.resolve();
+      workSoon();
+      return hopeless.look(group);
     },
     leave(caller) {
       const { group } = caller;
@@ -363,15 +371,18 @@ export function createPacer(options: PacerOptions): Pacer {
     },
     learn,
     forget(key) {
-      knownTimes.forget();
+      forgetKnown(key);
       if (key === undefined) return forgetHeld();
       dispatcher.forget(key);
     },
     askAgain(key, news) {
       if (news === "lease") isOffered = true;
-      else forgetKnown();
+      else forgetKnown(key);
       if (key === undefined) askTimes.retryNow();
-      else schedule.wake(key);
+      else {
+        schedule.wake(key);
+        if (news !== "lease") hopeless.askAboutEach(schedule.ofKey(key));
+      }
       // A lease of the bucket is of no use to calls that their own key defers.
       if (key === undefined && news !== "lease") schedule.wakeAll();
       workSoon();
@@ -379,6 +390,7 @@ export function createPacer(options: PacerOptions): Pacer {
     async close() {
       isClosed = true;
       failAll(new ClosedError(`Bucket "${bucket}"`));
+      hopeless.endLooks();
       await asking;
       work();
       setAlarm(Infinity);

@@ -176,8 +176,9 @@ function createConcurrencySlots(owner: OwnedBucket, concurrency: number): Concur
     async take(options) {
       const { priority = "normal", key, maxWaitMs, signal } = options;
       /** The call of a job leaves on the job's slot, whatever holds others back. */
+      const isOfJob = jobSlotInHand(owner) !== undefined;
       const refusal = (): WaitTooLongError | undefined =>
-        jobSlotInHand(owner) === undefined ? owner.refusalKnown(options) : undefined;
+        isOfJob ? undefined : owner.refusalKnown(options);
       // One signal may end a hundred waits; Node would warn of a leak.
       if (signal !== undefined) setMaxListeners(Infinity, signal);
       const leaving = new AbortController();
@@ -198,16 +199,19 @@ function createConcurrencySlots(owner: OwnedBucket, concurrency: number): Concur
         },
         { signal, maxWaitMs, onClose },
       );
+      let stopWatching = (): void => {};
       try {
         leaving.signal.throwIfAborted();
         if (queue.pending >= concurrency) {
           // It would wait for a place, and then in vain for a slot.
-          const hopeless = refusal();
-          if (hopeless !== undefined) throw hopeless;
+          const refuse = (hopeless: WaitTooLongError): void => leaving.abort(hopeless);
+          if (!isOfJob) stopWatching = owner.whenHopeless(options, refuse);
+          leaving.signal.throwIfAborted();
           giveLeaseInHandBack(owner);
         }
         return await hold(RANKS[priority], leaving.signal);
       } finally {
+        stopWatching();
         wait.end();
       }
     },

@@ -78,9 +78,14 @@ const wanted: fc.Arbitrary<Wanted> = fc.record(
     startsFull: seldom,
     sincesUs: sinces,
     isUnderWay: seldom,
+    isBounded: fc.boolean(),
   },
   { requiredKeys: ["wanted", "cost"] },
 );
+/** It may only ask when such a call could start. */
+const drawn: fc.Arbitrary<Wanted> = fc
+  .tuple(wanted, seldom)
+  .map(([wish, isLook]) => (isLook ? { ...wish, wanted: 0, isBounded: true } : wish));
 const us = fc.oneof(fc.nat(2_000), fc.nat(60_000), fc.nat(3_000_000));
 const change: fc.Arbitrary<Change> = fc.oneof(
   fc.record({
@@ -108,7 +113,7 @@ const step = fc.oneof(
     arbitrary: fc.record({
       do: fc.constant("draw" as const),
       asker,
-      wishes: fc.array(wanted, { minLength: 1, maxLength: 3 }),
+      wishes: fc.array(drawn, { minLength: 1, maxLength: 3 }),
     }),
   },
   { weight: 2, arbitrary: fc.record({ do: fc.constant("try" as const), asker, wish: wanted }) },

@@ -10,7 +10,7 @@ import { runMix } from "./run-mix.ts";
 import { beginVirtualTime, type VirtualTime } from "./virtual-time.ts";
 
 /** How many mixes are tried, and the seed of the first. */
-const COUNT = Number(process.env["MIXES"] ?? 120);
+const COUNT = Number(process.env["MIXES"] ?? 80);
 const FIRST = Number(process.env["MIXES_FROM"] ?? 1_000);
 const FOR_MS = 6_000;
 /** Where several limits bind, calls may miss their turn at one while they wait for another. */

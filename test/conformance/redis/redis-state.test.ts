@@ -30,6 +30,7 @@ const wish: Wish = {
   costs: [1],
   wanted: 1,
   rank: 2,
+  isBounded: false,
   sinceUs: 0,
   nextSinceUs: 0,
   lastSinceUs: 0,
@@ -108,7 +109,7 @@ describe("a bucket's keys in Redis", () => {
   });
 
   it.each<[string, object]>([
-    ["zero wanted", fromWish({ wanted: 0 })],
+    ["less than none wanted", fromWish({ wanted: -1 })],
     ["half a call wanted", fromWish({ wanted: 1.5 })],
     ["NaN wanted", fromWish({ wanted: Number.NaN })],
     ["2^53 wanted", fromWish({ wanted: 2 ** 53 })],

@@ -29,6 +29,7 @@ const wish: Wish = {
   costs: [1],
   wanted: 1,
   rank: 0,
+  isBounded: false,
   sinceUs: 0,
   nextSinceUs: 0,
   lastSinceUs: 0,

@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
-import { RetryAfter, type EnqueueOptions } from "sluice";
+import { RetryAfter, type Bucket, type EnqueueOptions } from "sluice";
 import { runScript } from "../../../src/redis/scripts/script.ts";
 import { jobsBegin } from "../../../src/redis/scripts/jobs.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
@@ -53,6 +53,24 @@ describe("a job with maxWaitMs", () => {
 
     const [failed] = await queue.failed();
     expect(failed!.reason).toMatch(/^Expired: it had to start by .*, and a pause lets it start in/);
+  });
+
+  it.each<[string, (bucket: Bucket) => Promise<unknown>]>([
+    ["a pause", (bucket) => bucket.pause({ key: "acme", forMs: 3_600_000 })],
+    ["1/h", (bucket) => bucket.draw({ key: "acme" })],
+  ])("expires at once when its key cannot let it start in time: %s", async (what, close) => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("downstream", { rate: "500/s", perKey: { rate: "1/h" } });
+    const queue = sluice.queue<string>("jobs", { bucket });
+    await close(bucket);
+    const job = await queue.enqueue("hopeless", { key: "acme", maxWaitMs: 1_800_000 });
+
+    sluice.worker(queue, async () => {});
+    await waitUntil(async () => (await job.state()) === "failed", "the job has expired");
+
+    const [failed] = await queue.failed();
+    expect(failed!.reason).toMatch(/^Expired: it had to start by /);
+    expect(failed!.reason).toContain(`, and ${what} lets it start in`);
   });
 
   it.each<[string, EnqueueOptions]>([

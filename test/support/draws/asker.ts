@@ -24,6 +24,8 @@ export interface Wanted {
   readonly key?: string;
   readonly priority?: Priority;
   readonly isTry?: boolean;
+  /** The calls wait for a bounded time. */
+  readonly isBounded?: boolean;
   /** Its leases were drawn before. */
   readonly isUnderWay?: boolean;
   /** It has let calls pass that the bucket knows nothing of. */
@@ -98,6 +100,7 @@ export function createAsker(
     key,
     priority = "normal",
     isUnderWay = false,
+    isBounded = false,
     sincesUs,
   }: Wanted): Wish {
     const keyLimits = keyLimitsOf(policy, key);
@@ -119,6 +122,7 @@ export function createAsker(
       costs,
       wanted,
       rank,
+      isBounded,
       sinceUs,
       nextSinceUs,
       lastSinceUs,

@@ -18,6 +18,8 @@ export interface TestBucket {
 interface TestBucketParts {
   readonly store?: Store;
   readonly name?: string;
+  /** Which replica it is of. */
+  readonly replica?: string;
   /** Its keys are spread over parts, as in a cluster. */
   readonly isSpread?: boolean;
   /** Instead of the one that lists the warnings. */
@@ -30,8 +32,8 @@ export function createTestBucket(options: BucketOptions, parts: TestBucketParts 
   const log = (facts: object, message: string): void => {
     warnings.push({ facts, message });
   };
-  const { store = createMemoryStore(), name = "test", isSpread = false } = parts;
+  const { store = createMemoryStore(), name = "test", replica = "test", isSpread = false } = parts;
   const { logger = { warn: log, error: log } } = parts;
   const buckets = createBuckets({ store, logger, isRemote: false, isCluster: isSpread });
-  return { bucket: buckets.open("test", name, options), warnings };
+  return { bucket: buckets.open(replica, name, options), warnings };
 }

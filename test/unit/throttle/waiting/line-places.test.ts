@@ -27,13 +27,20 @@ it("keeps nothing of a key in which nothing is waited for any more", () => {
   expect(places.of("a")).toBe(NO_PLACE);
 });
 
-it("forgets turns, but not since when a lease is waited for", () => {
+it("forgets the turn in the line of the bucket itself, but not since when a lease is waited for", () => {
   const places = createLinePlaces();
-  places.keep("a", turn);
-  places.keep("b", { ...turn, leaseOrder: 7 });
   places.shared = { ...turn, leaseOrder: 7 };
 
-  places.forgetTurns();
+  places.forgetSharedTurn();
 
-  expect([places.of("a"), places.of("b"), places.shared]).toEqual([NO_PLACE, wait, wait]);
+  expect(places.shared).toEqual(wait);
+});
+
+it("keeps the turns of keys, which no generation ends", () => {
+  const places = createLinePlaces();
+  places.keep("a", turn);
+
+  places.forgetSharedTurn();
+
+  expect(places.of("a")).toEqual(turn);
 });

@@ -276,4 +276,12 @@ describe("the place in the line of all replicas", () => {
     expect(places.slice(199, 202)).toEqual([209, 210, 210]);
     expect(places.at(-1)).toBe(210);
   });
+
+  it("does not go back for a call that is put into line late, since when it came", () => {
+    const queuedAtMs = createArrivals();
+    const together = Array.from({ length: 100 }, () => queuedAtMs(1, 1_000));
+
+    expect(queuedAtMs(1, 500)).toBe(700);
+    expect(queuedAtMs(1, 1_000)).toBe(together.at(-1)! + 1);
+  });
 });

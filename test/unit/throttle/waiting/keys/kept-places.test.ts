@@ -100,3 +100,37 @@ describe.each([
     });
   },
 );
+
+describe("calls that leave the lines of their keys after their bucket was paused", () => {
+  it.each([
+    { when: "with the pause", count: 1 },
+    { when: "with the pause", count: 20 },
+    { when: "later", count: 1 },
+  ])("keep nobody waiting there: $count, $when", async ({ when, count }) => {
+    const store = createMemoryStore();
+    const policy = { rate: "10000/s", burst: 1_000, perKey: { rate: "1/s", burst: 12 } };
+    const [here, there] = ["here", "there"].map(
+      (replica) => createTestBucket(policy, { store, replica }).bucket,
+    );
+    const keys = Array.from({ length: count }, (_, index) => `key ${index}`);
+    await Promise.all([...keys.map((key) => there!.draw({ key, cost: 12 })), advance(100)]);
+    const leaving = new AbortController();
+    const bounds = { maxWaitMs: when === "later" ? undefined : 60_000, signal: leaving.signal };
+    const waiting = keys.map((key) => here!.draw({ key, cost: 12, ...bounds }));
+    const ended = Promise.allSettled(waiting);
+    await advance(100);
+    await here!.pause({ forMs: 600_000 });
+    await advance(100);
+    await there!.resume();
+    here!.askAgain(undefined, "change");
+    await advance(50);
+    leaving.abort();
+    await ended;
+    await advance(2_000);
+
+    const tries = await Promise.all(keys.map((key) => there!.tryDraw({ key })));
+
+    expect(tries.filter(({ allowed }) => !allowed)).toEqual([]);
+    await Promise.all([here!.close(), there!.close()]);
+  });
+});

@@ -1,0 +1,51 @@
+import { describe, expect, it } from "vitest";
+import { PAUSED } from "../../../src/core/store.ts";
+import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
+import { storeKinds } from "../../support/draws/store-kinds.ts";
+
+describe.each(storeKinds())("when calls can start, in $name", ({ open }) => {
+  /** A bucket that has just given its slot of this half second, and of which key "k" is paused for a minute. */
+  async function used() {
+    const { store, clock } = open();
+    const policy = policyOf({ rate: "2/s", perKey: { rate: "1/s" } });
+    const [asker, other] = ["a", "b"].map((name) =>
+      createAsker(store, { bucket: "b", name, policy }),
+    );
+    await asker!.drawAll([{ wanted: 1, key: "first" }]);
+    await asker!.steer({ do: "pause", durationUs: 60_000_000 }, "k");
+    return { asker: asker!, other: other!, nowUs: clock.nowUs };
+  }
+
+  it.each([
+    { isBounded: true, inUs: 60_000_000, bindsAt: PAUSED },
+    { isBounded: false, inUs: 500_000, bindsAt: 1 },
+  ])(
+    "is told of a key behind others that wait, if its calls are bounded: $isBounded",
+    async ({ isBounded, inUs, bindsAt }) => {
+      const { asker, nowUs } = await used();
+
+      const { granted } = await asker.drawAll([
+        { wanted: 1, key: "other" },
+        { wanted: 1, key: "k", isBounded },
+      ]);
+
+      expect(granted[1]).toMatchObject({ soonestUs: nowUs() + inUs, bindsAt, notBeforeUs: 0 });
+      expect(granted.map((_, index) => slotsOf({ granted } as never, index))).toEqual([[], []]);
+    },
+  );
+
+  it("is told to one that wants nothing, which then has drawn nothing and keeps its places", async () => {
+    const { asker, other, nowUs } = await used();
+    const waiting = await asker.drawAll([{ wanted: 1, key: "other" }]);
+
+    const looked = await asker.drawAll([{ wanted: 0, key: "k", isBounded: true }]);
+    const byOther = await other.drawAll([{ wanted: 0, key: "other", isBounded: true }]);
+
+    expect(looked.granted[0]).toMatchObject({ soonestUs: nowUs() + 60_000_000, bindsAt: PAUSED });
+    expect(slotsOf(looked)).toEqual([]);
+    expect(looked.place).toEqual(waiting.place);
+    expect(byOther.granted[0]).toMatchObject({ soonestUs: nowUs() + 500_000, bindsAt: 1 });
+    // Who only asks takes no share of what the others draw.
+    expect(byOther.alive).toBe(1);
+  });
+});

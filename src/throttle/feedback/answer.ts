@@ -15,7 +15,7 @@ import {
   readServerTimeMs,
   readShouldRetry,
 } from "./headers.ts";
-import { bodiesOf, codesOf, layersOf, PARTS, STATUSES, type Layer } from "./layers.ts";
+import { bodiesOf, codesOf, isResponse, layersOf, PARTS, STATUSES, type Layer } from "./layers.ts";
 import {
   meaningInResult,
   meaningOf,
@@ -25,7 +25,7 @@ import {
   strongest,
   type Meaning,
 } from "./meanings.ts";
-import { readProperty } from "./properties.ts";
+import { readOwnProperty, readProperty } from "./properties.ts";
 import { periodIn, unitOf } from "./quota-words.ts";
 import { readNamedPeriod, readNextReset, readUsedUp, type UsedUp } from "./remaining.ts";
 import { readDelayMs, readWaitInText, readWaitMs } from "./retry-after.ts";
@@ -124,7 +124,10 @@ function glanceAt(source: object): Heard | undefined {
     }
     const isSuccess = typeof status === "number" && status >= 200 && status < 300;
     if (!isSuccess || !Number.isInteger(status) || found["error"] !== undefined) return undefined;
-    if (mayTellErrors(found["data"]) || mayTellErrors(found["body"])) return undefined;
+    // Gaxios adds its data to a response; that of node-fetch's class warns of its use.
+    const isClonable = typeof found["clone"] === "function";
+    const data = isClonable && !Object.hasOwn(found, "data") ? undefined : found["data"];
+    if (mayTellErrors(data) || mayTellErrors(found["body"])) return undefined;
     const { headers } = found;
     return typeof headers === "object" && headers !== null
       ? { answer: { ...NOTHING, status }, headers }
@@ -210,7 +213,7 @@ function readSuccess(
     for (const body of [
       bodies.get(part),
       part,
-      readProperty(part, "data"),
+      isResponse(part) ? readOwnProperty(part, "data") : readProperty(part, "data"),
       readProperty(part, "body"),
     ]) {
       readBody(body, facts, how);

@@ -1,6 +1,6 @@
 /** Where clients keep what an answer says: an error may wrap others, and each may hold a response, its headers and body. */
 import { types } from "node:util";
-import { readProperty } from "./properties.ts";
+import { readOwnProperty, readProperty } from "./properties.ts";
 
 /** One error of a chain, or a result. */
 export interface Layer {
@@ -105,7 +105,10 @@ function listIn(errors: unknown): readonly object[] {
 
 /** What may be a layer's body, as its client has parsed it, or its text. */
 export function bodiesOf({ source, parts, isError }: Layer): readonly unknown[] {
-  const bodies = parts.flatMap((part) => BODIES.map((name) => readProperty(part, name)));
+  const bodies = parts.flatMap((part) => {
+    const read = isResponse(part) ? readOwnProperty : readProperty;
+    return BODIES.map((name) => read(part, name));
+  });
   // Telegram's clients call the body the response.
   const response = readProperty(source, "response");
   if (isError && isObject(response) && statusOf(response, true) === undefined)

@@ -11,6 +11,7 @@ import { readGrpcDetails } from "./grpc-details.ts";
 import {
   listHeaders,
   longestOf,
+  readRegainMs,
   readRetryAfter,
   readServerTimeMs,
   readShouldRetry,
@@ -341,7 +342,7 @@ interface HitQuota {
 function quotaOf(evidence: Evidence, meaning: Meaning): HitQuota {
   const { headers, facts, usedUp, wallNowMs } = evidence;
   const longest = usedUp.toSorted((a, b) => (b.resetAfterMs ?? 0) - (a.resetAfterMs ?? 0))[0];
-  const usedUpMs = longest?.resetAfterMs || undefined;
+  const usedUpMs = longest?.resetAfterMs || facts.resetMs || undefined;
   const sentence = periodIn(facts.text);
   const period =
     facts.period ??
@@ -357,12 +358,14 @@ function quotaOf(evidence: Evidence, meaning: Meaning): HitQuota {
     // Its RetryInfo names some seconds also where the quota of a day is used up.
     return { waitMs: untilMidnight("America/Los_Angeles", evidence), period, unit, isReset: true };
   }
-  const askedMs = readRetryAfter(headers, wallNowMs) ?? facts.waitMs;
+  const askedMs = readRetryAfter(headers, wallNowMs) ?? readRegainMs(headers) ?? facts.waitMs;
   const statedMs = isDaily ? longestOf(askedMs, usedUpMs) : (askedMs ?? usedUpMs);
   // GitHub's GraphQL says when its points are reset, but may leave out how many are left.
   const isGraphql = evidence.status === 200;
   const waitMs =
-    statedMs ?? readWaitInText(facts.text) ?? readNextReset(headers, wallNowMs, isGraphql);
+    statedMs ??
+    readWaitInText(facts.text, wallNowMs) ??
+    readNextReset(headers, wallNowMs, isGraphql);
   if (waitMs === undefined && isDaily) {
     return { waitMs: untilMidnight("UTC", evidence), period, unit, isReset: true };
   }

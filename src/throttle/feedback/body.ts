@@ -17,6 +17,8 @@ export interface BodyFacts {
   status: number | undefined;
   /** Whether it has the form of Google's APIs, whose daily quotas are reset at midnight in California. */
   isGoogle: boolean;
+  /** The longest time until a quota is reset, in ms. */
+  resetMs: number | undefined;
   /** What it says to people. */
   text: string;
 }
@@ -41,7 +43,13 @@ const TEXT =
   /^(?:message|msg|errormessage|detail|details|description|errordescription|error|title)$/;
 const QUOTA = /^(?:quota|limit|policy)(?:id|metric|limit|name|unit|type)$/;
 const WAIT =
-  /^(?:retry|backoff|wait|msbefore)(?:after|in|delay|next|time|for)?(?:next)?(ms|millis|milliseconds|inms)?(?:s|secs?|seconds|inseconds)?$/;
+  /^estimatedtime$|^(?:retry|backoff|wait|msbefore)(?:after|in|delay|next|time|for)?(?:next)?(ms|millis|milliseconds|inms)?(?:s|secs?|seconds|inseconds)?$/;
+
+const RESET =
+  /^(?:x?ratelimit)?resets?(?:at|in|after|time)?(?:ms|millis|milliseconds|inms)?(?:s|secs?|seconds|inseconds)?$/;
+
+/** A count of ms from here on is a moment: as a delay it would be of three years. */
+const FIRST_EPOCH_MS = 1e11;
 
 /** Reads a body as a client has parsed it, or its text; adds what it says to `facts`. Never throws. */
 export function readBody(
@@ -67,6 +75,7 @@ export function noFacts(): BodyFacts {
   };
 }
 
+    resetMs: undefined,
 /** A body that came with a success may hold any data: only its errors are read. */
 function readResult(body: unknown, reading: Reading): void {
   if (typeof body !== "object" || body === null) return;
@@ -89,7 +98,7 @@ function visit(name: string, value: unknown, reading: Reading, depth: number): v
   // An error within is read by itself, with its headers.
   if (depth > DEEPEST || reading.seen.has(value) || types.isNativeError(value)) return;
   reading.seen.add(value);
-  if (WAIT.test(name)) addWait(name, value, reading);
+  readTime(name, value, reading);
   try {
     visitParts(name, value, reading, depth);
   } catch {
@@ -115,7 +124,7 @@ function visitParts(name: string, value: object, reading: Reading, depth: number
 
 function readPart(name: string, value: unknown, reading: Reading): void {
   const { facts, isResult } = reading;
-  if (WAIT.test(name)) addWait(name, value, reading);
+  readTime(name, value, reading);
   if (CODE.test(name)) {
     const meaning = isResult ? meaningInResult(value) : meaningOf(value);
     if (meaning !== undefined) facts.meanings.add(meaning);
@@ -139,10 +148,15 @@ function readPart(name: string, value: unknown, reading: Reading): void {
   }
 }
 
-function addWait(name: string, value: unknown, { facts, wallNowMs }: Reading): void {
+function readTime(name: string, value: unknown, { facts, wallNowMs }: Reading): void {
+  const isReset = RESET.test(name);
+  if (!isReset && !WAIT.test(name)) return;
   const isMs = /(?:ms|millis|milliseconds)$|^msbefore/.test(name);
-  const waitMs = isMs ? readDelayMs(value, 1) : readWaitMs(value, wallNowMs);
-  if (waitMs !== undefined) facts.waitMs = Math.max(facts.waitMs ?? 0, waitMs);
+  const isDelay = isMs && !(Number(value) >= FIRST_EPOCH_MS);
+  const waitMs = isDelay ? readDelayMs(value, 1) : readWaitMs(value, wallNowMs);
+  if (waitMs === undefined) return;
+  if (isReset) facts.resetMs = Math.max(facts.resetMs ?? 0, waitMs);
+  else facts.waitMs = Math.max(facts.waitMs ?? 0, waitMs);
 }
 
 /** Shopify says how much a query costs, what is left, and how fast that grows. */

@@ -7,28 +7,44 @@ import { types } from "node:util";
 import type { Answer, QuotaPeriod } from "../../core/answer.ts";
 import { resetsAround } from "../../core/limits/calendar-days.ts";
 import { noFacts, readBody, type BodyFacts } from "./body.ts";
-import { readGrpcDetails } from "./grpc-details.ts";
+import { grpcCodeOf, readGrpcDetails, RESOURCE_EXHAUSTED, UNAVAILABLE } from "./grpc-details.ts";
 import {
   listHeaders,
   longestOf,
+  readRegainMs,
   readRetryAfter,
   readServerTimeMs,
   readShouldRetry,
 } from "./headers.ts";
-import { bodiesOf, codesOf, layersOf, PARTS, STATUSES, type Layer } from "./layers.ts";
+import {
+  bodiesOf,
+  codesOf,
+  isResponse,
+  layersOf,
+  ownWaitOf,
+  PARTS,
+  STATUSES,
+  type Layer,
+} from "./layers.ts";
 import {
   meaningInResult,
   meaningOf,
   saysOverloaded,
   saysSecondaryLimit,
+  saysSpent,
+  saysTooLarge,
+  saysTooLong,
   saysTooMany,
+  saysTooManyMails,
+  saysTooMuchExists,
+  saysUsedUp,
   strongest,
   type Meaning,
 } from "./meanings.ts";
-import { readProperty } from "./properties.ts";
+import { readOwnProperty, readProperty } from "./properties.ts";
 import { periodIn, unitOf } from "./quota-words.ts";
 import { readNamedPeriod, readNextReset, readUsedUp, type UsedUp } from "./remaining.ts";
-import { readDelayMs, readWaitInText, readWaitMs } from "./retry-after.ts";
+import { readWaitInText } from "./retry-after.ts";
 
 /** An answer, and the headers that it came with as the client keeps them. */
 export interface Heard {
@@ -53,8 +69,8 @@ const LONGEST_RESET_MS = 25 * 3_600_000;
 /** Statuses that say "too many" or "no room": RFC 6585, RFC 9110, and those of vendors. */
 const REFUSALS: ReadonlySet<number> = new Set([429, 503, 509, 529]);
 const OVERLOADED = 529;
-/** Its code for a quota that is used up. */
-const GRPC_RESOURCE_EXHAUSTED = 8;
+/** Statuses that say so with a sentence, and those for which a header suffices: GitHub's, and Binance's for a ban. */
+const [BY_SENTENCE, BY_HEADER] = [new Set([400, 403, 418, 420]), new Set([403, 418])];
 
 const NO_BODIES: ReadBodies = new Map();
 const NOTHING: Answer = Object.freeze({
@@ -91,7 +107,7 @@ export function hear(
     else if (heard.answer.status !== undefined) {
       outermost ??= heard;
       // What a success is made of is data.
-      if (depth === 0 && heard.answer.status < 300) break;
+      if (depth === 0 && heard.answer.status < 300 && !layer.isError) break;
     }
   }
   // An app may answer its provider's 429 with a 502; the 429 in its cause is what counts.
@@ -124,7 +140,10 @@ function glanceAt(source: object): Heard | undefined {
     }
     const isSuccess = typeof status === "number" && status >= 200 && status < 300;
     if (!isSuccess || !Number.isInteger(status) || found["error"] !== undefined) return undefined;
-    if (mayTellErrors(found["data"]) || mayTellErrors(found["body"])) return undefined;
+    // Gaxios adds its data to a response; that of node-fetch's class warns of its use.
+    const isClonable = typeof found["clone"] === "function";
+    const data = isClonable && !Object.hasOwn(found, "data") ? undefined : found["data"];
+    if (mayTellErrors(data) || mayTellErrors(found["body"])) return undefined;
     const { headers } = found;
     return typeof headers === "object" && headers !== null
       ? { answer: { ...NOTHING, status }, headers }
@@ -139,8 +158,9 @@ function glanceAt(source: object): Heard | undefined {
 function mayTellErrors(body: unknown): boolean {
   if (typeof body === "string") return body.includes('"error');
   if (typeof body !== "object" || body === null) return false;
-  const { errors, error } = body as Readonly<Record<string, unknown>>;
-  return errors !== undefined || error !== undefined;
+  const { errors, error, error_code, status } = body as Readonly<Record<string, unknown>>;
+  if (errors !== undefined || error !== undefined || error_code !== undefined) return true;
+  return typeof status === "string" && status.startsWith("OVER_");
 }
 
 /** A wrapper often knows less than the error within it. */
@@ -185,18 +205,28 @@ function readFailure(layer: Layer, facts: BodyFacts, { wallNowMs, bodies }: Read
   if (layer.isError) {
     for (const meaning of codesOf(layer).map(meaningOf))
       if (meaning !== undefined) facts.meanings.add(meaning);
-    readOwnWait(layer.source, facts, wallNowMs);
+    facts.waitMs ??= ownWaitOf(layer.source, wallNowMs);
     const throttling = readProperty(readProperty(layer.source, "$retryable"), "throttling");
     if (throttling === true || isAwsLimit(layer.source)) facts.meanings.add("rate");
   }
-  if (isExhausted(layer)) {
-    facts.meanings.add("rate");
+  const grpcCode = layer.isError ? grpcCodeOf(layer.source) : undefined;
+  if (grpcCode === RESOURCE_EXHAUSTED || grpcCode === UNAVAILABLE) {
     for (const detail of readGrpcDetails(layer.source)) readBody(detail, facts, how);
   }
   for (const part of layer.parts) readBody(bodies.get(part), facts, how);
   for (const body of bodiesOf(layer)) readBody(body, facts, how);
   const message = readProperty(layer.source, "message");
   if (typeof message === "string") facts.text += message.slice(0, 4_000);
+  if (grpcCode === RESOURCE_EXHAUSTED && !saysTooLong(facts.text)) facts.meanings.add("rate");
+  if (grpcCode === UNAVAILABLE) readUnavailable(layer, facts, wallNowMs);
+  if (layer.isError && saysTooManyMails(layer.source, facts.text)) facts.meanings.add("rate");
+}
+
+/** A server that cannot be reached asks for nothing; one that names a time, or is overloaded, was reached. */
+function readUnavailable({ headers }: Layer, facts: BodyFacts, wallNowMs: number): void {
+  const askedMs = readRetryAfter(listHeaders(headers), wallNowMs) ?? facts.waitMs;
+  if (saysOverloaded(facts.text)) facts.meanings.add("overloaded");
+  else if (askedMs !== undefined) facts.meanings.add("rate");
 }
 
 /** GraphQL refuses with a 200; clients give its body itself, or keep it in `data` or `body`. */
@@ -210,7 +240,7 @@ function readSuccess(
     for (const body of [
       bodies.get(part),
       part,
-      readProperty(part, "data"),
+      isResponse(part) ? readOwnProperty(part, "data") : readProperty(part, "data"),
       readProperty(part, "body"),
     ]) {
       readBody(body, facts, how);
@@ -222,32 +252,10 @@ function readSuccess(
   if (meaning !== undefined) facts.meanings.add(meaning);
 }
 
-/** Slack's error has seconds in `retryAfter`, discord.js's has ms; a name that ends in Ms has ms. */
-function readOwnWait(source: object, facts: BodyFacts, wallNowMs: number): void {
-  const isInMs = typeof readProperty(source, "timeToReset") === "number";
-  const seconds = ["retryAfter", "retry_after", "retryAfterSeconds", "retryDelay"].map((name) => {
-    const value = readProperty(source, name);
-    return isInMs ? readDelayMs(value, 1) : readWaitMs(value, wallNowMs);
-  });
-  const inMs = ["retryAfterMs", "retry_after_ms", "retryAfterInMs", "retryAfterMilliseconds"].map(
-    (name) => readDelayMs(readProperty(source, name), 1),
-  );
-  facts.waitMs ??= [...inMs, ...seconds].find((waitMs) => waitMs !== undefined);
-}
-
 /** AWS counts this one among its throttling errors; others use the name for lasting limits. */
 function isAwsLimit(source: object): boolean {
   const isAws = typeof readProperty(source, "$metadata") === "object";
   return isAws && readProperty(source, "name") === "LimitExceededException";
-}
-
-function isExhausted({ source, isError }: Layer): boolean {
-  return (
-    isError &&
-    readProperty(source, "code") === GRPC_RESOURCE_EXHAUSTED &&
-    (typeof readProperty(source, "metadata") === "object" ||
-      typeof readProperty(source, "details") === "string")
-  );
 }
 
 /** The status of an answer whose client does not keep it. */
@@ -278,8 +286,8 @@ function conclude(evidence: Evidence): Answer {
     return { ...NOTHING, status, afterMs, until, stated, retry: isFailed && shouldRetry === true };
   }
   const overloaded = meaning === "overloaded";
-  if (meaning === "spent") {
-    return { ...NOTHING, status, refused: true, lasts: true, unit: facts.unit };
+  if (meaning === "spent" || meaning === "large") {
+    return { ...NOTHING, status, refused: true, lasts: meaning === "spent", unit: facts.unit };
   }
   const quota = quotaOf(evidence, meaning);
   const { waitMs, period, unit } = quota;
@@ -308,18 +316,23 @@ function meaningOfRefusal({
   facts,
   usedUp,
   wallNowMs,
-}: Evidence): Meaning | undefined {
+}: Evidence): Meaning | "large" | undefined {
   const named = strongest(facts.meanings);
+  const isOfLimit = status === 429 || named === "rate" || named === "quota";
+  if (isOfLimit && saysTooLarge(facts.text)) return "large";
+  if (isOfLimit && saysSpent(facts.text)) return "spent";
+  if (status === 403 && saysTooMuchExists(facts.text)) return undefined;
   const isOverloaded = status === OVERLOADED || (status !== 429 && saysOverloaded(facts.text));
   if (named === "spent" || named === "quota") return named;
   if (named !== undefined) return isOverloaded ? "overloaded" : named;
   const isFailed = status === undefined || status >= 400;
   if (status !== undefined && REFUSALS.has(status)) return isOverloaded ? "overloaded" : "rate";
   if (isFailed && status !== undefined && status >= 500 && isOverloaded) return "overloaded";
-  const isLimiting = status === 403 || status === 400;
-  if (isLimiting && saysTooMany(facts.text)) return "rate";
+  if (status === undefined) return undefined;
+  if (BY_SENTENCE.has(status) && saysUsedUp(facts.text)) return "quota";
+  if (BY_SENTENCE.has(status) && saysTooMany(facts.text)) return "rate";
   const isMarked = usedUp.length > 0 || readRetryAfter(headers, wallNowMs) !== undefined;
-  return status === 403 && (isMarked || isUsedUp(headers)) ? "rate" : undefined;
+  return BY_HEADER.has(status) && (isMarked || isUsedUp(headers)) ? "rate" : undefined;
 }
 
 function isUsedUp(headers: ReadonlyMap<string, string>): boolean {
@@ -338,14 +351,14 @@ interface HitQuota {
 function quotaOf(evidence: Evidence, meaning: Meaning): HitQuota {
   const { headers, facts, usedUp, wallNowMs } = evidence;
   const longest = usedUp.toSorted((a, b) => (b.resetAfterMs ?? 0) - (a.resetAfterMs ?? 0))[0];
-  const usedUpMs = longest?.resetAfterMs || undefined;
+  const usedUpMs = longest?.resetAfterMs || facts.resetMs || undefined;
   const sentence = periodIn(facts.text);
   const period =
     facts.period ??
     longest?.period ??
     readNamedPeriod(headers) ??
     sentence ??
-    (meaning === "quota" ? "day" : undefined);
+    (meaning === "quota" && facts.isOfDay ? "day" : undefined);
   const unit =
     longest?.unit ?? facts.unit ?? (sentence === undefined ? undefined : unitOf(facts.text));
   const isReset = usedUpMs !== undefined;
@@ -354,12 +367,14 @@ function quotaOf(evidence: Evidence, meaning: Meaning): HitQuota {
     // Its RetryInfo names some seconds also where the quota of a day is used up.
     return { waitMs: untilMidnight("America/Los_Angeles", evidence), period, unit, isReset: true };
   }
-  const askedMs = readRetryAfter(headers, wallNowMs) ?? facts.waitMs;
+  const askedMs = readRetryAfter(headers, wallNowMs) ?? readRegainMs(headers) ?? facts.waitMs;
   const statedMs = isDaily ? longestOf(askedMs, usedUpMs) : (askedMs ?? usedUpMs);
   // GitHub's GraphQL says when its points are reset, but may leave out how many are left.
   const isGraphql = evidence.status === 200;
   const waitMs =
-    statedMs ?? readWaitInText(facts.text) ?? readNextReset(headers, wallNowMs, isGraphql);
+    statedMs ??
+    readWaitInText(facts.text, wallNowMs) ??
+    readNextReset(headers, wallNowMs, isGraphql);
   if (waitMs === undefined && isDaily) {
     return { waitMs: untilMidnight("UTC", evidence), period, unit, isReset: true };
   }

@@ -1,7 +1,13 @@
 /** What the body of an answer says, whatever its form: the names of its parts tell what they are. */
 import { types } from "node:util";
 import type { QuotaPeriod } from "../../core/answer.ts";
-import { meaningInResult, meaningOf, type Meaning } from "./meanings.ts";
+import {
+  meaningInResult,
+  meaningOf,
+  RPC_LIMIT_EXCEEDED,
+  saysTooMany,
+  type Meaning,
+} from "./meanings.ts";
 import { readProperty } from "./properties.ts";
 import { periodOf, unitOf } from "./quota-words.ts";
 import { readDelayMs, readWaitMs } from "./retry-after.ts";
@@ -11,12 +17,16 @@ export interface BodyFacts {
   readonly meanings: Set<Meaning>;
   /** The longest wait that it asks for, in ms. */
   waitMs: number | undefined;
+  /** The longest time until a quota is reset, in ms. */
+  resetMs: number | undefined;
   period: QuotaPeriod | undefined;
   unit: string | undefined;
   /** The status that it repeats: `429`. */
   status: number | undefined;
   /** Whether it has the form of Google's APIs, whose daily quotas are reset at midnight in California. */
   isGoogle: boolean;
+  /** Whether it names a limit of those that Google counts by the day, unless it says otherwise. */
+  isOfDay: boolean;
   /** What it says to people. */
   text: string;
 }
@@ -38,10 +48,16 @@ const MOST_IN_LIST = 100;
 /** Names of parts, without case, dashes and underscores. */
 const CODE = /^(?:type|code|reason|status|statuscode|error|errorcode|errortype|subcode|kind)$/;
 const TEXT =
-  /^(?:message|msg|errormessage|detail|details|description|errordescription|error|title)$/;
+  /^(?:message|msg|errormessage|detail|details|description|errordescription|errors?|title)$/;
 const QUOTA = /^(?:quota|limit|policy)(?:id|metric|limit|name|unit|type)$/;
 const WAIT =
-  /^(?:retry|backoff|wait|msbefore)(?:after|in|delay|next|time|for)?(?:next)?(ms|millis|milliseconds|inms)?(?:s|secs?|seconds|inseconds)?$/;
+  /^estimatedtime$|^(?:retry|backoff|wait|msbefore)(?:after|in|delay|next|time|for)?(?:next)?(ms|millis|milliseconds|inms)?(?:s|secs?|seconds|inseconds)?$/;
+
+const RESET =
+  /^(?:x?ratelimit)?resets?(?:at|in|after|time)?(?:ms|millis|milliseconds|inms)?(?:s|secs?|seconds|inseconds)?$/;
+
+/** A count of ms from here on is a moment: as a delay it would be of three years. */
+const FIRST_EPOCH_MS = 1e11;
 
 /** Reads a body as a client has parsed it, or its text; adds what it says to `facts`. Never throws. */
 export function readBody(
@@ -59,10 +75,12 @@ export function noFacts(): BodyFacts {
   return {
     meanings: new Set(),
     waitMs: undefined,
+    resetMs: undefined,
     period: undefined,
     unit: undefined,
     status: undefined,
     isGoogle: false,
+    isOfDay: false,
     text: "",
   };
 }
@@ -70,16 +88,35 @@ export function noFacts(): BodyFacts {
 /** A body that came with a success may hold any data: only its errors are read. */
 function readResult(body: unknown, reading: Reading): void {
   if (typeof body !== "object" || body === null) return;
-  const errors = readProperty(body, "errors");
-  for (const error of [
-    errors,
-    readProperty(errors, "graphQLErrors"),
-    readProperty(body, "error"),
-  ]) {
-    if (error !== undefined && error !== null) visit("error", error, reading, 0);
+  const [errors, error] = [readProperty(body, "errors"), readProperty(body, "error")];
+  for (const each of [errors, readProperty(errors, "graphQLErrors"), error]) {
+    if (each !== undefined && each !== null) visit("error", each, reading, 0);
   }
-  if (reading.facts.meanings.size > 0)
-    readQueryCost(readProperty(body, "extensions"), reading.facts);
+  const { facts } = reading;
+  if (isRpcRefusal(body, readProperty(error, "code"))) facts.meanings.add("rate");
+  // Marketo's codes are numbers, with a sentence each.
+  if (readProperty(body, "success") === false && saysTooMany(facts.text)) {
+    facts.meanings.add("rate");
+  }
+  const code = readProperty(body, "error_code") ?? overLimitOf(readProperty(body, "status"));
+  const meaning = meaningInResult(code);
+  if (meaning !== undefined) {
+    facts.meanings.add(meaning);
+    readPart("message", readProperty(body, "error_message"), reading);
+  }
+  if (facts.meanings.size > 0) readQueryCost(readProperty(body, "extensions"), facts);
+}
+
+/** Google's maps refuse by a status of this form; of other data a status may be anything. */
+function overLimitOf(status: unknown): unknown {
+  return typeof status === "string" && status.startsWith("OVER_") ? status : undefined;
+}
+
+/** JSON-RPC refuses with a 200, as OpenRouter may; the error of a record with an id is data. */
+function isRpcRefusal(body: object, code: unknown): boolean {
+  const isRpc = readProperty(body, "jsonrpc") !== undefined;
+  if (code === RPC_LIMIT_EXCEEDED) return isRpc;
+  return code === 429 && (isRpc || readProperty(body, "id") === undefined);
 }
 
 function visit(name: string, value: unknown, reading: Reading, depth: number): void {
@@ -89,7 +126,7 @@ function visit(name: string, value: unknown, reading: Reading, depth: number): v
   // An error within is read by itself, with its headers.
   if (depth > DEEPEST || reading.seen.has(value) || types.isNativeError(value)) return;
   reading.seen.add(value);
-  if (WAIT.test(name)) addWait(name, value, reading);
+  readTime(name, value, reading);
   try {
     visitParts(name, value, reading, depth);
   } catch {
@@ -104,7 +141,12 @@ function visitParts(name: string, value: object, reading: Reading, depth: number
     return;
   }
   if (value instanceof Uint8Array) return;
-  if (!reading.isResult) readQueryCost(readProperty(value, "extensions"), reading.facts);
+  if (!reading.isResult) {
+    readQueryCost(readProperty(value, "extensions"), reading.facts);
+    if (readProperty(readProperty(value, "cost"), "throttleStatus") !== undefined) {
+      readQueryCost(value, reading.facts);
+    }
+  }
   let parts = 0;
   for (const part in value) {
     parts += 1;
@@ -115,7 +157,7 @@ function visitParts(name: string, value: object, reading: Reading, depth: number
 
 function readPart(name: string, value: unknown, reading: Reading): void {
   const { facts, isResult } = reading;
-  if (WAIT.test(name)) addWait(name, value, reading);
+  readTime(name, value, reading);
   if (CODE.test(name)) {
     const meaning = isResult ? meaningInResult(value) : meaningOf(value);
     if (meaning !== undefined) facts.meanings.add(meaning);
@@ -132,17 +174,23 @@ function readPart(name: string, value: unknown, reading: Reading): void {
     facts.unit ??= unitOf(value);
   }
   if (name === "@type" || name === "domain") {
-    facts.isGoogle ||= /googleapis\.com|^usageLimits$|^youtube\.quota$|^global$/.test(value);
+    facts.isOfDay ||= /^(?:usageLimits|youtube\.quota|global)$/.test(value);
+    facts.isGoogle ||= facts.isOfDay || /googleapis\.com/.test(value);
   }
   if (TEXT.test(name) && facts.text.length < LONGEST_TEXT) {
     facts.text += `${value.slice(0, LONGEST_TEXT)}\n`;
   }
 }
 
-function addWait(name: string, value: unknown, { facts, wallNowMs }: Reading): void {
+function readTime(name: string, value: unknown, { facts, wallNowMs }: Reading): void {
+  const isReset = RESET.test(name);
+  if (!isReset && !WAIT.test(name)) return;
   const isMs = /(?:ms|millis|milliseconds)$|^msbefore/.test(name);
-  const waitMs = isMs ? readDelayMs(value, 1) : readWaitMs(value, wallNowMs);
-  if (waitMs !== undefined) facts.waitMs = Math.max(facts.waitMs ?? 0, waitMs);
+  const isDelay = isMs && !(Number(value) >= FIRST_EPOCH_MS);
+  const waitMs = isDelay ? readDelayMs(value, 1) : readWaitMs(value, wallNowMs);
+  if (waitMs === undefined) return;
+  if (isReset) facts.resetMs = Math.max(facts.resetMs ?? 0, waitMs);
+  else facts.waitMs = Math.max(facts.waitMs ?? 0, waitMs);
 }
 
 /** Shopify says how much a query costs, what is left, and how fast that grows. */

@@ -4,6 +4,19 @@
  */
 import { readProperty } from "./properties.ts";
 
+/** Its code for a quota that is used up. */
+export const RESOURCE_EXHAUSTED = 8;
+/** Its code for a server that takes no calls, or cannot be reached. */
+export const UNAVAILABLE = 14;
+
+/** The code of an error in the form of gRPC: other errors have small numbers as codes too. */
+export function grpcCodeOf(error: object): unknown {
+  const isGrpc =
+    typeof readProperty(error, "metadata") === "object" ||
+    typeof readProperty(error, "details") === "string";
+  return isGrpc ? readProperty(error, "code") : undefined;
+}
+
 const TRAILER = "grpc-status-details-bin";
 /** Larger trailers are not sent. */
 const MOST_BYTES = 65_536;

@@ -3,6 +3,8 @@ import { readDelayMs, readHttpDateMs, readWaitMs } from "./retry-after.ts";
 
 /** How many headers are read: no server sends more, and a hostile list would never end. */
 const MOST_HEADERS = 2_000;
+/** How much of a header in JSON is read. */
+const LONGEST_USAGE = 16_384;
 
 /**
  * A header's value, by its lower-case name: `"120"` of `retry-after`.
@@ -172,12 +174,25 @@ export function readRetryAfter(
 
 /** The longest of several, as when a proxy has added its own. */
 function readList(value: string, serverNowMs: number): number | undefined {
-  const whole = readWaitMs(value, serverNowMs);
+  const whole = readAhead(value, serverNowMs);
   if (whole !== undefined || !value.includes(",")) return whole;
   return value
     .split(",")
-    .map((part) => readWaitMs(part, serverNowMs))
+    .map((part) => readAhead(part, serverNowMs))
     .reduce(longestOf, undefined);
+}
+
+/** A moment that has passed says nothing, as where two clocks differ; only a delay of 0 allows the next call at once. */
+function readAhead(value: string, serverNowMs: number): number | undefined {
+  const waitMs = readWaitMs(value, serverNowMs);
+  return waitMs === 0 && readWaitMs(value, 0) !== 0 ? undefined : waitMs;
+}
+
+/** Facebook says in minutes when an app or account gets access again. */
+export function readRegainMs(headers: ReadonlyMap<string, string>): number | undefined {
+  const usage = headers.get("x-business-use-case-usage")?.slice(0, LONGEST_USAGE) ?? "";
+  const minutes = [...usage.matchAll(/"estimated_time_to_regain_access"\s*:\s*(\d{1,6})\b/g)];
+  return Math.max(0, ...minutes.map(([, count]) => Number(count) * 60_000)) || undefined;
 }
 
 /** Whether headers say that a retry is of use: `x-should-retry`, `stripe-should-retry`, and gRPC's pushback below 0. */

@@ -1,6 +1,7 @@
 /** Where clients keep what an answer says: an error may wrap others, and each may hold a response, its headers and body. */
 import { types } from "node:util";
-import { readProperty } from "./properties.ts";
+import { readOwnProperty, readProperty } from "./properties.ts";
+import { readDelayMs, readWaitMs } from "./retry-after.ts";
 
 /** One error of a chain, or a result. */
 export interface Layer {
@@ -30,6 +31,8 @@ const WITHIN = [
   "previous",
 ];
 export const PARTS: readonly string[] = ["raw", "$response", "$metadata", "res", "meta"];
+/** The same of errors only: in a result, things of these names are data. */
+const PARTS_OF_ERRORS: readonly string[] = ["context", "output"];
 export const STATUSES: readonly string[] = [
   "status",
   "statusCode",
@@ -56,6 +59,21 @@ const BODIES = [
   "statusDetails",
   "details",
   "result",
+  "extensions",
+  "parameters",
+  "rawError",
+  "bodyAsText",
+  "errorInfoMetadata",
+  "CancellationReasons",
+];
+
+const WAITS = ["retryAfter", "retry_after", "retryAfterSeconds", "retryDelay"];
+const WAITS_IN_MS = [
+  "retryAfterMs",
+  "retry_after_ms",
+  "retryAfterInMs",
+  "retryAfterMilliseconds",
+  "retryAfterInMilliseconds",
 ];
 
 /** A result or an error, and the errors within it, the outermost first. Never throws. */
@@ -80,17 +98,27 @@ export function layersOf(source: object): readonly Layer[] {
 function layerOf(source: object): Layer {
   const isError = isErrorLike(source);
   // The status of an error may be one that an app made of its response.
-  const within = PARTS.map((name) => readProperty(source, name));
+  const names = isError ? [...PARTS, ...PARTS_OF_ERRORS] : PARTS;
+  const within = names.map((name) => readProperty(source, name));
+  // A client that throws nothing, such as Resend's, answers with no data and with an error.
+  const isWithoutData = !isError && !isResponse(source) && readProperty(source, "data") === null;
+  if (isWithoutData) within.push(readProperty(source, "error"));
   const parts = [readProperty(source, "response"), source, ...within].filter(isObject);
   const status = firstOf(parts, (part) => statusOf(part, isError));
   return { source, parts, status, headers: firstOf(parts, headersOf), isError };
 }
 
-/** The errors that led to this one. What a result holds beside its response is data. */
+/** The errors that led to this one. What a result holds beside its response, and an error in place of data, is data. */
 function errorsWithin({ source, isError }: Layer): readonly object[] {
-  if (!isError) return [readProperty(source, "cause")].filter(isObject);
+  if (!isError) {
+    const error = readProperty(source, "error");
+    return [readProperty(source, "cause"), isObject(error) && isErrorLike(error) && error].filter(
+      isObject,
+    );
+  }
   const named = WITHIN.map((name) => readProperty(source, name)).filter(isObject);
-  return [...named, ...listIn(readProperty(source, "errors"))];
+  const lists = ["errors", "graphQLErrors"].map((name) => listIn(readProperty(source, name)));
+  return [...named, ...lists.flat()];
 }
 
 /** The last first. */
@@ -105,7 +133,10 @@ function listIn(errors: unknown): readonly object[] {
 
 /** What may be a layer's body, as its client has parsed it, or its text. */
 export function bodiesOf({ source, parts, isError }: Layer): readonly unknown[] {
-  const bodies = parts.flatMap((part) => BODIES.map((name) => readProperty(part, name)));
+  const bodies = parts.flatMap((part) => {
+    const read = isResponse(part) ? readOwnProperty : readProperty;
+    return BODIES.map((name) => read(part, name));
+  });
   // Telegram's clients call the body the response.
   const response = readProperty(source, "response");
   if (isError && isObject(response) && statusOf(response, true) === undefined)
@@ -127,6 +158,8 @@ function isPlainBody(body: unknown): boolean {
 
 /** The codes that an error has itself. */
 export function codesOf({ source }: Layer): readonly unknown[] {
+  // That of a storage, or of getRandomValues(), is no downstream's quota.
+  if (source instanceof DOMException) return [];
   return [
     "name",
     "code",
@@ -136,8 +169,22 @@ export function codesOf({ source }: Layer): readonly unknown[] {
     "Code",
     "reason",
     "lc_error_code",
+    "codeName",
     "error",
   ].map((name) => readProperty(source, name));
+}
+
+/** The wait that an error keeps itself: Slack's in seconds, discord.js's in ms, as all by names that say so. */
+export function ownWaitOf(source: object, wallNowMs: number): number | undefined {
+  const isInMs = typeof readProperty(source, "timeToReset") === "number";
+  const inMs = WAITS_IN_MS.map((name) => readDelayMs(readProperty(source, name), 1));
+  const seconds = WAITS.map((name) => {
+    const value = readProperty(source, name);
+    // The second version of AWS's SDK keeps the ms of its own backoff in this name.
+    if (name === "retryDelay" && typeof value === "number") return undefined;
+    return isInMs ? readDelayMs(value, 1) : readWaitMs(value, wallNowMs);
+  });
+  return [...inMs, ...seconds].find((waitMs) => waitMs !== undefined);
 }
 
 /** An answer of `fetch`, of whichever realm or package. */
@@ -153,8 +200,8 @@ function statusOf(part: object, isError: boolean): number | undefined {
   const status = firstOf(given, (value) => toStatus(value, isError));
   if (status !== undefined || !isError) return status;
   // Many errors have small numbers as codes, such as that with which a process ended.
-  const code = toStatus(readProperty(part, "code"), isError);
-  return code !== undefined && code >= 400 ? code : undefined;
+  const codes = ["code", "error_code"].map((name) => toStatus(readProperty(part, name), isError));
+  return codes.find((code) => code !== undefined && code >= 400);
 }
 
 function toStatus(value: unknown, isError: boolean): number | undefined {

@@ -7,3 +7,12 @@ export function readProperty(value: unknown, name: string): unknown {
     return undefined;
   }
 }
+
+/** A property that is an object's own; undefined where only its class has it, or where asking throws. */
+export function readOwnProperty(value: object, name: string): unknown {
+  try {
+    return Object.hasOwn(value, name) ? readProperty(value, name) : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -6,10 +6,10 @@ const MOST_SEARCHED = 2_000;
 
 const PERIODS: readonly (readonly [QuotaPeriod, RegExp])[] = [
   ["month", /\bmonth(?:ly)?\b|\bper ?month/],
-  ["day", /\bday\b|\bdaily\b|\bper ?day|\b24 ?h(?:ours?)?\b|\b[rt]pd\b/],
+  ["day", /\bday\b|\bdaily\b|\bper ?day|\b24 ?h(?:ours?)?\b|\b[qrt]pd\b/],
   ["hour", /\bhour(?:ly)?\b|\bper ?hour|\b[rt]ph\b/],
-  ["minute", /\bmin(?:ute)?(?:ly)?\b|\bper ?min|\b[io]?[rt]pm\b/],
-  ["second", /\bsecond(?:ly)?\b|\bper ?sec|\b[rt]ps\b/],
+  ["minute", /\bmin(?:ute)?(?:ly)?\b|\bper ?min|\b(?:[io]?[rt]|q)pm\b/],
+  ["second", /\bsecond(?:ly)?\b|\bper ?sec|\b[qrt]ps\b/],
 ];
 
 const UNITS: readonly (readonly [string, RegExp])[] = [
@@ -33,12 +33,13 @@ export function periodOf(text: string): QuotaPeriod | undefined {
 export function periodIn(sentence: string): QuotaPeriod | undefined {
   const given = sentence.slice(0, MOST_SEARCHED);
   const named = given.match(
-    /\b(?:per|each|every|a|this)[ -]?(?:month|day|hour|min(?:ute)?|second)\b|\/ ?(?:mo|month|day|d|hour|h|minute|min|m|second|sec|s)\b|\b(?:month|dai|hour|minute|second)ly\b|\b[io]?[rt]p[mdhs]\b/gi,
+    /\bper \d+ seconds\b|[a-z]_(?:month|day|hour|minute)\b|\b(?:per|each|every|a|this)[ -]?(?:month|day|hour|min(?:ute)?|second)\b|\/ ?(?:mo|month|day|d|hour|h|minute|min|m|second|sec|s)\b|\b(?:month|dai|hour|minute|second)ly\b|\b(?:[io]?[rt]|q)p[mdhs]\b/gi,
   );
   if (named === null) return undefined;
-  return periodOf(
-    named.map((words) => words.replace(/^(?:a|each|every|this)\b/i, "per")).join(" "),
+  const words = named.map((each) =>
+    each.replace(/^(?:a|each|every|this)\b/i, "per").replace(/per \d+ seconds/i, "per minute"),
   );
+  return periodOf(words.join(" "));
 }
 
 /** What a quota counts: `"tokens"` of `generate_content_input_token_count`. */

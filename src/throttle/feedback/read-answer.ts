@@ -58,7 +58,8 @@ function unreadResponse(resultOrError: unknown): Response | undefined {
 function isTelling(response: Response): boolean {
   try {
     const { status, body, bodyUsed, headers, url } = response;
-    if (body === null || body === undefined || bodyUsed || body.locked) return false;
+    // A clone of node-fetch's would hold the original up until both are read.
+    if (typeof body?.getReader !== "function" || bodyUsed || body.locked) return false;
     const type = headerOf(headers, "content-type") ?? "";
     if (status >= 400) return /json|xml|text|^$/i.test(type);
     const isGraphql = /graphql/i.test(type) || /\/graphql(?:\.json)?(?:[?#]|$)/.test(url);

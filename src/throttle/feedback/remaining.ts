@@ -55,6 +55,8 @@ interface QuotaHeader {
   readonly unitMs: number | undefined;
 }
 
+type Figures = Partial<Record<Figure, string>> & { unitMs?: number };
+
 type Figure = "remaining" | "limit" | "reset" | "delay";
 
 const FIGURES: ReadonlyMap<string, Figure> = new Map([
@@ -65,6 +67,10 @@ const FIGURES: ReadonlyMap<string, Figure> = new Map([
   ["max", "limit"],
   ["reset", "reset"],
   ["resets", "reset"],
+  ["resettime", "reset"],
+  ["resetat", "reset"],
+  ["resetin", "reset"],
+  ["resetafter", "reset"],
 ]);
 
 /** Words in names that say how a time is given. */
@@ -149,7 +155,7 @@ function toRemaining(quota: Quota | undefined): readonly Remaining[] {
 
 /** The quotas whose figures have a header each. */
 function readNamed(headers: Headers, nowMs: number): readonly Quota[] {
-  const quotas = new Map<string, Partial<Record<Figure, string>> & { unitMs?: number }>();
+  const quotas = new Map<string, Figures>();
   for (const [name, value] of headers) {
     const read = readNameOnce(name);
     if (read === undefined) continue;
@@ -158,22 +164,31 @@ function readNamed(headers: Headers, nowMs: number): readonly Quota[] {
     quota[read.figure] ??= value;
     if (read.figure === "delay" && read.unitMs !== undefined) quota.unitMs = read.unitMs;
   }
-  const common = quotas.get("");
   const found: Quota[] = [];
-  for (const [words, { remaining, limit, reset, delay, unitMs = 1_000 }] of quotas) {
+  for (const [words, { remaining, limit, ...own }] of quotas) {
     const left = readFigure(remaining);
     if (left === undefined && remaining !== undefined) continue;
+    const isTimed = own.reset !== undefined || own.delay !== undefined;
+    const { reset, delay, unitMs = 1_000 } = isTimed ? own : (commonOf(quotas, words) ?? own);
     // A delay needs no clock of ours.
     const resetAfterMs =
       (delay === undefined
         ? undefined
-        : (readDelayMs(delay, unitMs) ?? readWaitMs(delay, nowMs))) ??
-      readWaitMs(reset ?? common?.reset, nowMs);
+        : (readDelayMs(delay, unitMs) ?? readWaitMs(delay, nowMs))) ?? readWaitMs(reset, nowMs);
     const [unit, period] = [unitOf(words) ?? "calls", periodOf(words)];
     found.push({ unit, period, remaining: left, limit: readFigure(limit), resetAfterMs });
   }
   // The order of headers is that of their names, or none.
   return found.toSorted((one, other) => rankOf(one) - rankOf(other));
+}
+
+/** The reset that holds for several quotas, and is named without the words that tell them apart. */
+function commonOf(quotas: ReadonlyMap<string, Figures>, words: string): Figures | undefined {
+  for (const [name, figures] of quotas) {
+    if (figures.remaining !== undefined && name !== "") continue;
+    if (name === "" || words.startsWith(`${name} `)) return figures;
+  }
+  return undefined;
 }
 
 function rankOf({ unit }: Quota): number {

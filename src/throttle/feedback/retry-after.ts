@@ -31,11 +31,31 @@ const GO_UNIT_MS: Readonly<Record<string, number>> = {
 /** A count and a unit as people write them: `7m12s`, `1.5 seconds`, `2 minutes`. */
 const WORDED = String.raw`\d+(?:\.\d+)?\s*(?:milliseconds?|millis|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)(?![a-z])`;
 
-/** Where a text says when to come back. */
+const WORDED_SUM = String.raw`(?:${WORDED}[\s,]*(?:and\s+)?)+`;
+
+/** With a word in full: "6 m" may be anything. */
+const IS_WORDED = new RegExp(`^(?=.*[a-z]{3})${WORDED_SUM}$`, "i");
+
+/** Between the word for coming back and its time; "50 requests available every 12 hours" names a period. */
+const BETWEEN = String.raw`(?:(?!\b(?:every|each|per|within)\b)[^.\d\n]){0,40}?`;
+
+/**
+ * Where a text says how long to wait. A number without a unit counts only where it ends what is said: that of
+ * "retry with fewer than 100 requests" or "please wait (request 12345)" is no time.
+ */
 const WAIT_IN_TEXT = new RegExp(
-  String.raw`\b(?:again|retry(?:ing)?|available|wait|resets?)\b[^.\d]{0,40}?(?<wait>(?:${WORDED}[\s,]*(?:and\s+)?)+|\d+(?:\.\d+)?(?![\w:-]))`,
+  [
+    String.raw`\b(?:again|retry(?:ing)?|available|wait|resets?|this after)\b${BETWEEN}(?<wait>${WORDED_SUM})`,
+    String.raw`(?:\b|_)(?:again|retry(?:ing)?|wait|resets?)(?:[ _-]?(?:after|in|for))?[ _:=]+(?<seconds>\d+(?:\.\d+)?)(?=\s*(?:[,;)"'\n]|\.(?!\d)|$))`,
+    String.raw`\bretry[ _-]?after[ _-]?ms\s*[=:]\s*(?<ms>\d+)\b`,
+    String.raw`\b(?:again|retry|replenished|resets?|renewed) (?:after|in) (?<span>\d\d?:\d\d:\d\d)\b`,
+  ].join("|"),
   "i",
 );
+
+/** Where it says until when: `Retry after 2026-11-21T12:14:56.789Z`, `IP banned until 1795262520000`. */
+const MOMENT_IN_TEXT =
+  /\b(?:again|retry|available|access|banned|wait|resets?)(?: (?:on|at|after|until|in))* (?<moment>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d)\b)?|\d{13}\b|\d{10}\b)/i;
 
 /** The most of a text that is searched. */
 const MOST_SEARCHED = 2_000;
@@ -58,7 +78,7 @@ const HTTP_DATES: readonly RegExp[] = [
 /**
  * How long a value asks to wait, in whole ms, never rounded down: `1500` of `"1.5"`, `0` of a moment that has passed.
  * Takes seconds, also with decimals or as a number; epochs in seconds, ms, µs or ns, told by their size; all
- * HTTP-dates of RFC 9110 §5.6.7; moments of RFC 3339; durations as Go, Protocol Buffers, ISO 8601 and .NET write them;
+ * HTTP-dates of RFC 9110 §5.6.7; moments of RFC 3339; durations as Go, Protocol Buffers, ISO 8601, .NET and people write them;
  * and what decoders make of such a duration, `{ seconds, nanos }`. Undefined for any other value. Not capped: a
  * broken server may ask for a thousand years.
  */
@@ -72,17 +92,29 @@ export function readWaitMs(value: unknown, wallNowMs: number): number | undefine
   const text = value.trim();
   const atMs = readHttpDateMs(text, wallNowMs) ?? readRfc3339(text);
   if (atMs !== undefined) return msUntil(atMs, wallNowMs);
-  return readGoDuration(text) ?? readIsoDuration(text) ?? readTimeSpan(text);
+  const durationMs = readGoDuration(text) ?? readIsoDuration(text) ?? readTimeSpan(text);
+  return durationMs ?? (IS_WORDED.test(text) ? readWorded(text) : undefined);
 }
 
 /** The wait that a message for people names: `432000` of `"Please try again in 7m12s."`; a bare number is seconds. */
-export function readWaitInText(text: string): number | undefined {
-  const found = WAIT_IN_TEXT.exec(text.slice(0, MOST_SEARCHED))?.groups?.["wait"];
-  if (found === undefined) return undefined;
-  const parts = [...found.matchAll(/([\d.]+)\s*([a-z]*)/gi)].map(([, count, word = ""]) => {
+export function readWaitInText(text: string, wallNowMs: number): number | undefined {
+  const searched = text.slice(0, MOST_SEARCHED);
+  const found = WAIT_IN_TEXT.exec(searched)?.groups;
+  if (found?.["wait"] !== undefined) return readWorded(found["wait"]);
+  if (found?.["seconds"] !== undefined) return readDelayMs(found["seconds"], 1_000);
+  if (found?.["ms"] !== undefined) return readDelayMs(found["ms"], 1);
+  if (found?.["span"] !== undefined) return readTimeSpan(found["span"]);
+  const moment = MOMENT_IN_TEXT.exec(searched)?.groups?.["moment"];
+  // One that has passed asks for nothing.
+  return readWaitMs(moment, wallNowMs) || undefined;
+}
+
+/** `432000` of `"7 minutes and 12 seconds"`. */
+function readWorded(text: string): number | undefined {
+  const parts = [...text.matchAll(/([\d.]+)\s*([a-z]+)/gi)].map(([, count, word = ""]) => {
     const letters = word.toLowerCase();
-    const isMs = letters.startsWith("ms") || letters.startsWith("milli");
-    return Number(count) * (GO_UNIT_MS[isMs ? "ms" : letters.charAt(0) || "s"] ?? Number.NaN);
+    const isMs = /^m(?:s|illi)/.test(letters);
+    return Number(count) * (GO_UNIT_MS[isMs ? "ms" : letters.charAt(0)] ?? Number.NaN);
   });
   return toWholeMs(parts.reduce((sum, ms) => sum + ms, 0));
 }

@@ -2,8 +2,12 @@ import type { Tap } from "./response-stream.ts";
 
 /** A longer line is not read. */
 const LONGEST_LINE = 65_536;
-/** How the data of an event begins that reports an error without being named so. */
-const BEGINS_AS_ERROR = /^\{\s*"(?:type"\s*:\s*"error"|error"\s*:)/;
+/**
+ * How the data of an event begins that reports an error without being named so; OpenRouter has an id and the like before
+ * it.
+ */
+const BEGINS_AS_ERROR =
+  /^\{\s*(?:"type"\s*:\s*"(?:error|response\.failed)"|"error"\s*:|[^{}[\]]{0,500},\s*"error"\s*:\s*\{)/;
 
 /**
  * Looks for an error in a stream of server-sent events, which begins with a 200: LLM APIs report an overload so in the

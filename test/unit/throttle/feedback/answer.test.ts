@@ -249,6 +249,26 @@ describe("what is read for anybody", () => {
 
     expect(await readAnswer(response)).toMatchObject({ status });
   });
+
+  it("is left alone in node-fetch, where a clone that nobody reads would hold up the original", async () => {
+    let clones = 0;
+    const response = {
+      status: 429,
+      headers: new Headers({ "content-type": "application/json", "retry-after": "30" }),
+      bodyUsed: false,
+      body: { pipe() {}, on() {} },
+      clone() {
+        clones += 1;
+        return response;
+      },
+      get data(): never {
+        throw new Error("node-fetch warns of it");
+      },
+    };
+
+    expect(await readAnswer(response)).toMatchObject({ afterMs: 30_000 });
+    expect(clones).toBe(0);
+  });
 });
 
 describe("a hostile value", () => {

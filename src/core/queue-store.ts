@@ -1,7 +1,7 @@
 /** A job that joins its lane. */
 export interface LaneJob {
   readonly id: string;
-  /** The lane's weight, if it is not 1. */
+  /** The lane's weight from now on; without it, the lane keeps the weight that it has. */
   readonly weight?: number | undefined;
   /** Ms until its key has room again, if it comes back from a worker because its key had none. */
   readonly roomInMs?: number | undefined;

@@ -48,7 +48,7 @@ export interface OwnedQueue<Data, Result = unknown, Input = Data> extends Queue<
   Result,
   Input
 > {
-  /** The weight of a key's lane, if it is not 1. */
+  /** The weight of a key's lane; undefined without a key. */
   readonly weightOf: (key: string | undefined) => number | undefined;
   /** Checks the data of its jobs, when they are enqueued and before they run. */
   readonly schema: Schema<Data> | undefined;

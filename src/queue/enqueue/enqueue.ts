@@ -60,7 +60,7 @@ export interface EnqueuingParts<Data> extends DataRules<Data> {
   readonly bucket: OwnedBucket;
   readonly connection: QueueConnection;
   readonly logger: Logger;
-  /** The weight of a key's lane, if it is not 1. */
+  /** The weight of a key's lane; undefined without a key. */
   readonly weightOf: (key: string | undefined) => number | undefined;
   readonly defaults: JobDefaults | undefined;
   readonly jobs: JobSource;

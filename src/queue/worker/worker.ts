@@ -62,7 +62,7 @@ export interface WorkerSettings<Data, Result> {
   readonly connect: ConnectQueue;
   readonly prefix: string;
   readonly logger: Logger;
-  /** The weight of a key's lane, if it is not 1. */
+  /** The weight of a key's lane; undefined without a key. */
   readonly weightOf: (key: string | undefined) => number | undefined;
   readonly onClosed: () => void;
 }

@@ -133,9 +133,20 @@ const RULES: readonly {
 export function readEnqueueOptions(where: string, given: unknown): EnqueueOptions {
   const read = readOptions(where, ENQUEUE_OPTIONS, given) as EnqueueOptions;
   const broken = RULES.find(({ isBroken }) => isBroken(read));
-  if (broken === undefined) return read;
+  if (broken === undefined) return ownOf(read);
   const { option, remedy } = broken;
   throw new InvalidOptionError({ where, option, value: read[option], remedy });
+}
+
+/** What was read is a copy, except for these. */
+function ownOf(read: EnqueueOptions): EnqueueOptions {
+  const { at, cost } = read;
+  if (typeof at !== "object" && typeof cost !== "object") return read;
+  return {
+    ...read,
+    at: typeof at === "object" ? at.getTime() : at,
+    cost: typeof cost === "object" ? { ...cost } : cost,
+  };
 }
 
 /** The options of a job, with the queue's defaults for those that are not given. */

@@ -115,11 +115,17 @@ export interface LaneStore {
   clear(queue: string): Promise<void>;
 }
 
-/** Which done jobs are kept: at most the last `most`, for at most `forMs`. */
+/** Which done jobs are kept: at most the last `count`, for at most `forMs`. */
 export interface KeptJobs {
-  readonly most: number;
+  readonly count: number;
   readonly forMs: number;
 }
+
+/** How a job ended, as it is stored. */
+export type JobEnd =
+  | { readonly state: "done"; readonly json: string }
+  | { readonly state: "failed"; readonly reason: string }
+  | { readonly state: "missing" };
 
 /** A connection to the Redis of one queue. */
 export interface QueueConnection<Client> {
@@ -138,6 +144,17 @@ export interface QueueConnection<Client> {
   readonly lanes: LaneStore;
   /** Removes the done jobs of a queue that are no longer kept. */
   forgetDone(queue: string, kept: KeptJobs): Promise<void>;
+  /**
+   * How each job of up to a thousand ended, undefined if it has not: then its result is kept for this process from now
+   * on for ten minutes, also when the job is no longer kept.
+   */
+  awaitJobs(
+    queue: string,
+    process: string,
+    ids: readonly string[],
+  ): Promise<readonly (JobEnd | undefined)[]>;
+  /** Ends that for up to a thousand jobs. */
+  toldOf(queue: string, process: string, ids: readonly string[]): Promise<void>;
   /** Records the deadline that a job has kept by starting, in ms since 1970. */
   noteBegun(queue: string, id: string, startByMs: number): Promise<void>;
   /** The deadline that a job has kept by starting; undefined if none. */

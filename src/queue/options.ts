@@ -11,6 +11,7 @@ import {
   type Priority,
 } from "../core/options.ts";
 import { COST } from "../throttle/call-options.ts";
+import type { KeptJobs } from "../core/queue-store.ts";
 import type { Cost } from "../throttle/costs.ts";
 import { isCron } from "./bullmq/cron.ts";
 
@@ -77,6 +78,31 @@ const DEFAULTED = {
 };
 /** @internal */
 export const JOB_DEFAULTS: z.ZodType<JobDefaults> = z.strictObject(DEFAULTED);
+
+/** Which done jobs a queue keeps: those that both bounds allow. */
+export interface KeepDone {
+  /** How many at most, the last ones. 0 keeps none. Defaults to 1,000. */
+  readonly count?: number | undefined;
+  /** How long at most. Defaults to 86,400,000 ms (a day). */
+  readonly forMs?: number | undefined;
+}
+
+/** @internal */
+export const KEEP_DONE: z.ZodType<KeepDone> = z.strictObject(
+  {
+    count: wholeNumber(0, 10_000_000, "jobs").optional(),
+    forMs: TIME,
+  },
+  {
+    error: (issue) =>
+      issue.code === "invalid_type" ? "give { count: 1_000, forMs: 86_400_000 }" : undefined,
+  },
+);
+
+/** The bounds of a queue, with the defaults for those that are not given. */
+export function withKeptDefaults({ count = 1_000, forMs = 86_400_000 }: KeepDone = {}): KeptJobs {
+  return { count, forMs };
+}
 
 const ENQUEUE_OPTIONS = z.strictObject({
   key: KEY.optional(),

@@ -56,14 +56,26 @@ interface Before {
 
 /**
  * Where a job is: in the lane of its key; in the queue, to be fetched; in hand of a worker that has not started it, where
- * jobs of the same key, or of none, count before it; delayed, and due in `dueInMs`; or with a worker that runs it.
+ * jobs of the same key, or of none, count before it; delayed, and due in `dueInMs`, where those count before it that
+ * would go first if it were due now; or with a worker that runs it.
  */
 export type JobPosition =
   | ({ readonly in: "lane"; readonly key: string } & Before)
   | ({ readonly in: "queue" } & Before)
   | ({ readonly in: "hand"; readonly key: string | undefined } & Before)
-  | { readonly in: "delay"; readonly key: string | undefined; readonly dueInMs: number }
+  | ({ readonly in: "delay"; readonly key: string | undefined; readonly dueInMs: number } & Before)
   | { readonly in: "worker" };
+
+/** Delayed jobs that come due at about the same time. */
+export interface DueJobs {
+  readonly inMs: number;
+  readonly ofKeys: readonly {
+    readonly key: string | undefined;
+    readonly jobs: number;
+    /** How many plain calls they count as. */
+    readonly calls: number;
+  }[];
+}
 
 /** The lanes of a queue, as they were read. */
 export interface LanesSeen {
@@ -85,6 +97,12 @@ export interface LanesSeen {
   readonly unlanedCalls: number;
   /** Where the job is that was asked about; undefined if it is not there. */
   readonly place: JobPosition | undefined;
+  /**
+   * If the job that was asked about is delayed: the delayed jobs that come due before it, the earliest first; of its own
+   * key only those that are as urgent. And how many more there are.
+   */
+  readonly due: readonly DueJobs[];
+  readonly moreDue: number;
   /** The jobs with the earliest deadlines. */
   readonly deadlines: readonly (Before & {
     readonly id: string;
@@ -104,7 +122,7 @@ export interface LaneStore {
   /**
    * Reads the lanes, and where one job is; changes nothing. The cost is read of the first `counted` jobs in lanes, of as
    * many that workers hold, and of as many others; by default of none, so that each job counts as one plain call. Of the
-   * jobs that workers hold, no more than `counted` are looked at.
+   * jobs that workers hold, no more than `counted` are looked at; of the delayed ones the first 1,000, or none.
    */
   look(queue: string, id?: string, counted?: number): Promise<LanesSeen>;
   /** Takes a job out of its lane; false if it was in none. */

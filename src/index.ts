@@ -56,7 +56,13 @@ export type { Align } from "./core/limits/calendar-days.ts";
 
 export type { Enqueuing, EnqueueOptionsOf } from "./queue/enqueue/enqueue.ts";
 
-export type { EnqueueOptions, JobDefaults, CloseOptions, WorkerOptions } from "./queue/options.ts";
+export type {
+  EnqueueOptions,
+  JobDefaults,
+  KeepDone,
+  CloseOptions,
+  WorkerOptions,
+} from "./queue/options.ts";
 
 export type { Job } from "./queue/job.ts";
 

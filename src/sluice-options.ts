@@ -5,7 +5,7 @@ import type { Logger } from "./core/logger.ts";
 import { LONGEST_MS, NAME, readOptions, wholeNumber } from "./core/options.ts";
 import type { Schema } from "./queue/enqueue/data.ts";
 import type { Weights } from "./queue/lanes/weights.ts";
-import { JOB_DEFAULTS, type JobDefaults } from "./queue/options.ts";
+import { JOB_DEFAULTS, KEEP_DONE, type JobDefaults, type KeepDone } from "./queue/options.ts";
 import { serverId } from "./redis/shards.ts";
 import type { BreakerOptions } from "./redis/breaker.ts";
 import { canRead, type RedisInput } from "./redis/connection.ts";
@@ -80,6 +80,12 @@ export interface QueueOptions<Data = unknown, Input = Data> {
   readonly maxJobBytes?: number | undefined;
   /** The defaults of the options of `enqueue`: `{ attempts: 8, backoff: { baseMs: 500 } }`. Each process that enqueues has its own. */
   readonly defaults?: JobDefaults | undefined;
+  /**
+   * Which done jobs are kept, with their results, logs and progress: the last `count`, for `forMs` at most. The workers
+   * of a process remove the others by what it says here. What `finished()` waits for in any process is told in any case.
+   * Defaults to the last 1,000, for a day.
+   */
+  readonly keepDone?: KeepDone | undefined;
 }
 
 const QUEUE_OPTIONS = z.strictObject({
@@ -94,6 +100,7 @@ const QUEUE_OPTIONS = z.strictObject({
     .optional(),
   maxJobBytes: wholeNumber(2, 512_000_000, "bytes").optional(),
   defaults: JOB_DEFAULTS.optional(),
+  keepDone: KEEP_DONE.optional(),
 });
 
 export function readSluiceOptions(given: unknown): SluiceOptions {

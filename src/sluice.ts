@@ -5,7 +5,7 @@ import type { RateInput } from "./core/limits/rate.ts";
 import { readName } from "./core/options.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
 import type { ConnectQueue } from "./queue/bullmq/connection.ts";
-import type { WorkerOptions } from "./queue/options.ts";
+import { withKeptDefaults, type WorkerOptions } from "./queue/options.ts";
 import { createQueue, type OwnedQueue, type Queue } from "./queue/queue.ts";
 import type { Handler } from "./queue/worker/context.ts";
 import { createWorker, type Worker } from "./queue/worker/worker.ts";
@@ -147,7 +147,11 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     ): Queue<Data, Result, Input> {
       assertOpen();
       const where = `queue(${JSON.stringify(readName("queue()", "name", name))})`;
-      const { bucket, ...behaviour } = readQueueOptions(where, given) as QueueOptions<Data, Input>;
+      const { bucket, keepDone, ...others } = readQueueOptions(where, given) as QueueOptions<
+        Data,
+        Input
+      >;
+      const behaviour = { ...others, keepDone: keepDone && withKeptDefaults(keepDone) };
       const owned = buckets.of(bucket.name);
       if (owned === undefined || owned !== bucket) {
         const remedy = "give what bucket() of this sluice returned";
@@ -166,7 +170,11 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       const parts = { name, bucket: owned, connect: connectQueue, prefix, timeoutMs, logger };
       const queue = createQueue<Data, Result, Input>({ ...parts, ...behaviour });
       queues.set(name, queue);
-      declarations.set(name, { ...behaviour, maxJobBytes: queue.maxJobBytes });
+      declarations.set(name, {
+        ...behaviour,
+        maxJobBytes: queue.maxJobBytes,
+        keepDone: queue.keepDone,
+      });
       return queue;
     },
     worker<Data, Result>(
@@ -177,10 +185,10 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       assertOpen();
       const connectQueue = connectQueueFor("worker()", queue?.name);
       const bucket = bucketOf(queue);
-      const { weightOf, schema } = queue as OwnedQueue<Data, Result, never>;
+      const { weightOf, schema, keepDone } = queue as OwnedQueue<Data, Result, never>;
       const parts = { queue, bucket, handler, options: workerOptions, connect: connectQueue };
       const onClosed = (): unknown => workers.delete(worker);
-      const common = { prefix, logger, weightOf, schema, onClosed };
+      const common = { prefix, logger, weightOf, schema, keepDone, onClosed };
       const worker: Worker = createWorker({ ...parts, ...common });
       workers.add(worker);
       return worker;

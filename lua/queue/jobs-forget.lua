@@ -1,9 +1,10 @@
 --[[
   jobs-forget: removes done jobs that are no longer kept, the oldest first and up to a thousand: those beyond the number
-  that is kept, and those that were done too long ago.
+  that is kept, and those that were done too long ago. The results of those that are awaited (jobs-await) are kept apart.
 
   KEYS  [1] completed, BullMQ's: zset of ids, by the ms since 1970 at which they were done
   ARGV  [1] the prefix of the queue's keys  [2] how many are kept  [3] ms since 1970: jobs done by then are removed
+        [4] ms for which the results of awaited jobs are kept
   Reply 1 if there may be more to remove, else 0
 ]]
 local MOST = 1000
@@ -12,10 +13,19 @@ local count = math.min(MOST, math.max(beyond, redis.call('ZCOUNT', KEYS[1], '-in
 if count <= 0 then return 0 end
 
 -- BullMQ can keep more keys with a job; ours have only the one for its log.
-local keys = {}
-for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, count - 1)) do
+local ids, keys, marks = redis.call('ZRANGE', KEYS[1], 0, count - 1), {}, {}
+for at, id in ipairs(ids) do
   keys[#keys + 1] = ARGV[1] .. id
   keys[#keys + 1] = ARGV[1] .. id .. ':logs'
+  marks[at] = ARGV[1] .. 'awaited:' .. id
+end
+if redis.call('EXISTS', unpack(marks)) > 0 then
+  for at, id in ipairs(ids) do
+    if redis.call('EXISTS', marks[at]) == 1 then
+      local result = redis.call('HGET', ARGV[1] .. id, 'returnvalue') or 'null'
+      redis.call('SET', ARGV[1] .. 'outcome:' .. id, result, 'PX', ARGV[4])
+    end
+  end
 end
 redis.call('UNLINK', unpack(keys))
 redis.call('ZREMRANGEBYRANK', KEYS[1], 0, count - 1)

@@ -3,9 +3,9 @@
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker, all BullMQ's  [6] what workers want
   ARGV  [1] the prefix of the queue's keys
-        [2] jobs as a JSON list of { id, weight, roomInMs, isAnew }: the weight of its lane if it is not 1; ms until
-            its key has room again, if it comes back from a worker because its key had none; whether a job
-            that is in its lane moves behind all others of its priority
+        [2] jobs as a JSON list of { id, weight, roomInMs, isAnew }: the weight of its lane from now on, none to leave
+            it; ms until its key has room again, if it comes back from a worker because its key had none; whether a
+            job that is in its lane moves behind all others of its priority
   Reply how many were parked
 ]]
 -- @include lib/now-ms
@@ -13,15 +13,23 @@
 -- @include lib/lanes/join
 
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())
+
+-- A weight of 1 is not stored.
+local function weigh(key, weight)
+  if weight ~= 1 then
+    redis.call('HSET', lanes.weights, key, weight)
+    lanes.known.weights = true
+  elseif has(lanes, 'weights') then
+    redis.call('HDEL', lanes.weights, key)
+  end
+end
+
 local parked = 0
 for _, job in ipairs(cjson.decode(ARGV[2])) do
   local key = join(lanes, job.id, job.isAnew, job.roomInMs ~= nil)
   if key then
     parked = parked + 1
-    if job.weight then
-      redis.call('HSET', lanes.weights, key, job.weight)
-      lanes.known.weights = true
-    end
+    if job.weight then weigh(key, job.weight) end
     if job.roomInMs then block(lanes, key, job.id, lanes.now_ms + job.roomInMs) end
   end
 end

@@ -8,12 +8,15 @@
   Reply JSON: { lanes: [key, jobs, weight, ms for which it is still aside, calls], others: { lanes, jobs },
         waiting: [jobs without a lane, calls], deadlines: [id, key, jobs before it, ms until then, calls],
         job: [key, jobs before it in its lane, calls]; or [key, -1, jobs before it of all that wait, calls]; or
-        [key, -2, ms until it is due]; or [key, -3, 0]: it runs; or [key, -4, jobs before it of those that workers hold of
-        its key, calls] }; calls: how many plain calls the jobs count as
+        [key, -2, ms until it is due, jobs that would go before it now, calls]; or [key, -3, 0]: it runs; or [key, -4,
+        jobs before it of those that workers hold of its key, calls]; due: lists of ms until then and [key, jobs, calls]
+        of the delayed jobs that come due before it, and more: how many others do }; calls: how many plain calls they are
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/names
 -- @include lib/lanes/fetched-jobs
+-- @include lib/lanes/due-before
+-- @include lib/lanes/next-deadlines
 
 local prefix, asked = ARGV[1], ARGV[2]
 local lanes, now = lane_names(prefix), now_ms()
@@ -60,20 +63,18 @@ local function place_of(id)
   end
   if before then return { key or '', -1, with_held(held, '', before, waiting_sums) } end
   local due = redis.call('ZSCORE', KEYS[2], id)
-  if due then return { key or '', -2, math.max(0, math.floor(tonumber(due) / 4096) - now) } end
+  if due then
+    before, due = more_urgent(lanes, prefix, KEYS[3], id, key) + (key and 0 or listed), math.floor(tonumber(due) / 4096)
+    return { key or '', -2, math.max(0, due - now), with_held(held, key or '', before, key and sums[key] or waiting_sums) }
+  end
   return { key or '', -3, 0 }
 end
 
-local deadlines = {}
-local due = redis.call('ZRANGE', lanes.deadlines, 0, tonumber(ARGV[4]) - 1, 'WITHSCORES')
-for at = 1, #due, 2 do
-  local place = place_of(due[at])
-  if place and place[2] >= 0 then
-    deadlines[#deadlines + 1] = { due[at], place[1], place[2], tonumber(due[at + 1]) - now, place[3] }
-  end
-end
-
+local job = asked ~= '' and place_of(asked) or nil
+local due, more = {}, 0
+if job and job[2] == -2 and counted > 0 then due, more = due_before(lanes, prefix, KEYS[2], asked, now) end
 return cjson.encode({
-  lanes = read, others = others, job = asked ~= '' and place_of(asked) or nil, deadlines = deadlines,
+  lanes = read, others = others, job = job, due = due, more = more,
+  deadlines = next_deadlines(lanes, tonumber(ARGV[4]), now, place_of),
   waiting = { with_held(held, '', listed + ranked - held.joined, waiting_sums) },
 })

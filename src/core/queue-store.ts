@@ -1,7 +1,7 @@
 /** A job that joins its lane. */
 export interface LaneJob {
   readonly id: string;
-  /** The lane's weight, if it is not 1. */
+  /** The lane's weight from now on; without it, the lane keeps the weight that it has. */
   readonly weight?: number | undefined;
   /** Ms until its key has room again, if it comes back from a worker because its key had none. */
   readonly roomInMs?: number | undefined;
@@ -56,14 +56,26 @@ interface Before {
 
 /**
  * Where a job is: in the lane of its key; in the queue, to be fetched; in hand of a worker that has not started it, where
- * jobs of the same key, or of none, count before it; delayed, and due in `dueInMs`; or with a worker that runs it.
+ * jobs of the same key, or of none, count before it; delayed, and due in `dueInMs`, where those count before it that
+ * would go first if it were due now; or with a worker that runs it.
  */
 export type JobPosition =
   | ({ readonly in: "lane"; readonly key: string } & Before)
   | ({ readonly in: "queue" } & Before)
   | ({ readonly in: "hand"; readonly key: string | undefined } & Before)
-  | { readonly in: "delay"; readonly key: string | undefined; readonly dueInMs: number }
+  | ({ readonly in: "delay"; readonly key: string | undefined; readonly dueInMs: number } & Before)
   | { readonly in: "worker" };
+
+/** Delayed jobs that come due at about the same time. */
+export interface DueJobs {
+  readonly inMs: number;
+  readonly ofKeys: readonly {
+    readonly key: string | undefined;
+    readonly jobs: number;
+    /** How many plain calls they count as. */
+    readonly calls: number;
+  }[];
+}
 
 /** The lanes of a queue, as they were read. */
 export interface LanesSeen {
@@ -85,6 +97,12 @@ export interface LanesSeen {
   readonly unlanedCalls: number;
   /** Where the job is that was asked about; undefined if it is not there. */
   readonly place: JobPosition | undefined;
+  /**
+   * If the job that was asked about is delayed: the delayed jobs that come due before it, the earliest first; of its own
+   * key only those that are as urgent. And how many more there are.
+   */
+  readonly due: readonly DueJobs[];
+  readonly moreDue: number;
   /** The jobs with the earliest deadlines. */
   readonly deadlines: readonly (Before & {
     readonly id: string;
@@ -104,7 +122,7 @@ export interface LaneStore {
   /**
    * Reads the lanes, and where one job is; changes nothing. The cost is read of the first `counted` jobs in lanes, of as
    * many that workers hold, and of as many others; by default of none, so that each job counts as one plain call. Of the
-   * jobs that workers hold, no more than `counted` are looked at.
+   * jobs that workers hold, no more than `counted` are looked at; of the delayed ones the first 1,000, or none.
    */
   look(queue: string, id?: string, counted?: number): Promise<LanesSeen>;
   /** Takes a job out of its lane; false if it was in none. */
@@ -115,11 +133,17 @@ export interface LaneStore {
   clear(queue: string): Promise<void>;
 }
 
-/** Which done jobs are kept: at most the last `most`, for at most `forMs`. */
+/** Which done jobs are kept: at most the last `count`, for at most `forMs`. */
 export interface KeptJobs {
-  readonly most: number;
+  readonly count: number;
   readonly forMs: number;
 }
+
+/** How a job ended, as it is stored. */
+export type JobEnd =
+  | { readonly state: "done"; readonly json: string }
+  | { readonly state: "failed"; readonly reason: string }
+  | { readonly state: "missing" };
 
 /** A connection to the Redis of one queue. */
 export interface QueueConnection<Client> {
@@ -138,6 +162,17 @@ export interface QueueConnection<Client> {
   readonly lanes: LaneStore;
   /** Removes the done jobs of a queue that are no longer kept. */
   forgetDone(queue: string, kept: KeptJobs): Promise<void>;
+  /**
+   * How each job of up to a thousand ended, undefined if it has not: then its result is kept for this process from now
+   * on for ten minutes, also when the job is no longer kept.
+   */
+  awaitJobs(
+    queue: string,
+    process: string,
+    ids: readonly string[],
+  ): Promise<readonly (JobEnd | undefined)[]>;
+  /** Ends that for up to a thousand jobs. */
+  toldOf(queue: string, process: string, ids: readonly string[]): Promise<void>;
   /** Records the deadline that a job has kept by starting, in ms since 1970. */
   noteBegun(queue: string, id: string, startByMs: number): Promise<void>;
   /** The deadline that a job has kept by starting; undefined if none. */

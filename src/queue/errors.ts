@@ -58,7 +58,9 @@ export class JobMissingError extends BaseError {
   readonly jobId: string;
 
   constructor(jobId: string) {
-    super(`Job ${jobId} is not there: it was removed, or it has ended and is no longer kept.`);
+    super(
+      `Job ${jobId} is not there: it was removed, or it is done and no longer kept. Wait for it before it is done, or raise the queue's keepDone.`,
+    );
     this.jobId = jobId;
   }
 }

@@ -11,6 +11,7 @@ import {
   type Priority,
 } from "../core/options.ts";
 import { COST } from "../throttle/call-options.ts";
+import type { KeptJobs } from "../core/queue-store.ts";
 import type { Cost } from "../throttle/costs.ts";
 import { isCron } from "./bullmq/cron.ts";
 
@@ -78,6 +79,31 @@ const DEFAULTED = {
 /** @internal */
 export const JOB_DEFAULTS: z.ZodType<JobDefaults> = z.strictObject(DEFAULTED);
 
+/** Which done jobs a queue keeps: those that both bounds allow. */
+export interface KeepDone {
+  /** How many at most, the last ones. 0 keeps none. Defaults to 1,000. */
+  readonly count?: number | undefined;
+  /** How long at most. Defaults to 86,400,000 ms (a day). */
+  readonly forMs?: number | undefined;
+}
+
+/** @internal */
+export const KEEP_DONE: z.ZodType<KeepDone> = z.strictObject(
+  {
+    count: wholeNumber(0, 10_000_000, "jobs").optional(),
+    forMs: TIME,
+  },
+  {
+    error: (issue) =>
+      issue.code === "invalid_type" ? "give { count: 1_000, forMs: 86_400_000 }" : undefined,
+  },
+);
+
+/** The bounds of a queue, with the defaults for those that are not given. */
+export function withKeptDefaults({ count = 1_000, forMs = 86_400_000 }: KeepDone = {}): KeptJobs {
+  return { count, forMs };
+}
+
 const ENQUEUE_OPTIONS = z.strictObject({
   key: KEY.optional(),
   cost: COST.optional(),
@@ -133,9 +159,20 @@ const RULES: readonly {
 export function readEnqueueOptions(where: string, given: unknown): EnqueueOptions {
   const read = readOptions(where, ENQUEUE_OPTIONS, given) as EnqueueOptions;
   const broken = RULES.find(({ isBroken }) => isBroken(read));
-  if (broken === undefined) return read;
+  if (broken === undefined) return ownOf(read);
   const { option, remedy } = broken;
   throw new InvalidOptionError({ where, option, value: read[option], remedy });
+}
+
+/** What was read is a copy, except for these. */
+function ownOf(read: EnqueueOptions): EnqueueOptions {
+  const { at, cost } = read;
+  if (typeof at !== "object" && typeof cost !== "object") return read;
+  return {
+    ...read,
+    at: typeof at === "object" ? at.getTime() : at,
+    cost: typeof cost === "object" ? { ...cost } : cost,
+  };
 }
 
 /** The options of a job, with the queue's defaults for those that are not given. */

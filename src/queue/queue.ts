@@ -1,4 +1,5 @@
 import type { Logger } from "../core/logger.ts";
+import type { KeptJobs } from "../core/queue-store.ts";
 import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
 import { storedQueueName, type ConnectQueue } from "./bullmq/connection.ts";
 import { readJob, type Stored } from "./bullmq/stored-job.ts";
@@ -14,7 +15,7 @@ import { createControl, type QueueSteering } from "./manage/control.ts";
 import { createDeadLetters, type DeadLetters } from "./manage/dead-letters.ts";
 import { createEventStream, type QueueEmitter } from "./manage/events.ts";
 import { createFinishedWaits } from "./manage/finished.ts";
-import type { JobDefaults } from "./options.ts";
+import { withKeptDefaults, type JobDefaults, type KeepDone } from "./options.ts";
 
 /**
  * Durable work for one bucket; it waits in Redis until a worker's slot comes.
@@ -48,11 +49,13 @@ export interface OwnedQueue<Data, Result = unknown, Input = Data> extends Queue<
   Result,
   Input
 > {
-  /** The weight of a key's lane, if it is not 1. */
+  /** The weight of a key's lane; undefined without a key. */
   readonly weightOf: (key: string | undefined) => number | undefined;
   /** Checks the data of its jobs, when they are enqueued and before they run. */
   readonly schema: Schema<Data> | undefined;
   readonly maxJobBytes: number;
+  /** Which done jobs its workers keep. */
+  readonly keepDone: KeptJobs;
   close(): Promise<void>;
 }
 
@@ -67,6 +70,7 @@ export interface QueueSettings<Data> {
   readonly schema?: Schema<Data> | undefined;
   readonly maxJobBytes?: number | undefined;
   readonly defaults?: JobDefaults | undefined;
+  readonly keepDone?: KeepDone | undefined;
 }
 
 export function createQueue<Data, Result = unknown, Input = Data>(
@@ -79,7 +83,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const weightOf = createWeights(name, settings.weights);
   const access = createStoredAccess({ name, connection, prefix, timeoutMs, logger });
   const events = createEventStream({ name, access, connect, prefix, logger });
-  const waits = createFinishedWaits({ name, access, events });
+  const waits = createFinishedWaits({ name, connection, access, events });
   const forecasts = createForecasts({ queue: name, bucket, lanes, access });
   const control = createControl({ queue: name, access, lanes, onRemoved: waits.end });
   const jobs: JobSource = {
@@ -107,6 +111,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     weightOf,
     schema,
     maxJobBytes,
+    keepDone: withKeptDefaults(settings.keepDone),
     ...enqueuing,
     ...createSchedules(access, jobs.remove),
     async job(given) {

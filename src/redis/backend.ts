@@ -14,7 +14,14 @@ import { restWhile } from "./ioredis/silent-servers.ts";
 import { untilReady } from "./ioredis/readiness.ts";
 import { withTimeout } from "./ioredis/time-limit.ts";
 import { createRedisLanes } from "./queue-store.ts";
-import { BEGUN_FIELD, jobsBegin, jobsForget, runsDeclare } from "./scripts/jobs.ts";
+import {
+  BEGUN_FIELD,
+  jobsAwait,
+  jobsBegin,
+  jobsForget,
+  jobsTold,
+  runsDeclare,
+} from "./scripts/jobs.ts";
 import { baseOf } from "./scripts/keys.ts";
 import { runScript } from "./scripts/script.ts";
 import { combineStores, createShards } from "./shards.ts";
@@ -92,9 +99,12 @@ function forQueue(client: Redis | Cluster, prefix: string): QueueConnection<Redi
     onReady: (listener) => void client.on("ready", listener),
     restWhile: (mayRest) => restWhile(client, { mayRest, pingAfterMs: PING_AT_REST_MS }),
     lanes: createRedisLanes(client, prefix),
-    async forgetDone(queue, { most, forMs }) {
-      while (await runScript(client, jobsForget, { prefix, queue, most, forMs }));
+    async forgetDone(queue, { count, forMs }) {
+      while (await runScript(client, jobsForget, { prefix, queue, count, forMs }));
     },
+    awaitJobs: (queue, process, ids) =>
+      runScript(client, jobsAwait, { prefix, queue, process, ids }),
+    toldOf: (queue, process, ids) => runScript(client, jobsTold, { prefix, queue, process, ids }),
     noteBegun: (queue, id, startByMs) =>
       runScript(client, jobsBegin, { prefix, queue, id, startByMs }),
     async begunBy(queue, id) {

@@ -6,7 +6,13 @@ import { describe, expect, it } from "vitest";
 import { runScript, type Script } from "../../src/redis/scripts/script.ts";
 import { bucketPeek, bucketSteer } from "../../src/redis/scripts/bucket.ts";
 import { costsSettle, slotsReturn } from "../../src/redis/scripts/give-back.ts";
-import { jobsBegin, jobsForget, runsDeclare } from "../../src/redis/scripts/jobs.ts";
+import {
+  jobsAwait,
+  jobsBegin,
+  jobsForget,
+  jobsTold,
+  runsDeclare,
+} from "../../src/redis/scripts/jobs.ts";
 import {
   lanesClear,
   lanesFeed,
@@ -27,8 +33,10 @@ const ALL: readonly AnyScript[] = [
   bucketPeek,
   bucketSteer,
   costsSettle,
+  jobsAwait,
   jobsBegin,
   jobsForget,
+  jobsTold,
   leasesRelease,
   leasesRenew,
   runsDeclare,
@@ -139,7 +147,9 @@ function inputOf(text: string, other: string, more: Readonly<Record<string, unkn
     woken: [other],
     want: 1,
     forMs: 1,
-    most: 1,
+    count: 1,
+    process: text,
+    ids: [other],
     begins: true,
     change: { do: "pause", durationUs: 1 },
   };

@@ -21,67 +21,161 @@ export type Checked<Data> =
   | { readonly isValid: true; readonly value: Data }
   | { readonly isValid: false; readonly path: string; readonly message: string };
 
-export async function check<Data>(schema: Schema<Data>, value: unknown): Promise<Checked<Data>> {
-  const result = await schema["~standard"].validate(value);
+/** A promise only if the schema is asynchronous. */
+export function check<Data>(
+  schema: Schema<Data>,
+  value: unknown,
+): Checked<Data> | Promise<Checked<Data>> {
+  return after(schema["~standard"].validate(value), asChecked);
+}
+
+function asChecked<Data>(result: StandardSchemaV1.Result<Data>): Checked<Data> {
   if (result.issues === undefined) return { isValid: true, value: result.value };
   const [issue] = result.issues;
   const path = (issue?.path ?? []).map((part) => (typeof part === "object" ? part.key : part));
   return { isValid: false, path: path.map(String).join("."), message: issue?.message ?? "" };
 }
 
+/** Goes on at once, or once a promise is fulfilled: jobs are taken as they are when `enqueue` is called. */
+function after<From, To>(
+  from: From | PromiseLike<From>,
+  goOn: (value: From) => To | Promise<To>,
+): To | Promise<To> {
+  return isPromise(from) ? Promise.resolve(from).then(goOn) : goOn(from);
+}
+
+function isPromise(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as { then?: unknown } | null | undefined)?.then === "function";
+}
+
+/** Data as it was when it was taken, whatever becomes of the producer's own. */
+export interface TakenData<Data> {
+  /** What is stored. */
+  readonly json: string;
+  readonly value: Data;
+}
+
 /**
- * The data that is stored: what the queue's schema makes of the producer's.
+ * Takes the data that is stored, what the queue's schema makes of the producer's: at once, or with an asynchronous
+ * schema from a copy.
  *
  * @throws {@link InvalidOptionError} when the schema refuses it, it is not JSON, or too large.
  */
-export function readData<Data>(
+export function takeData<Data>(
+  where: string,
+  given: unknown,
+  rules: DataRules<Data>,
+): TakenData<Data> | Promise<TakenData<Data>> {
+  if (rules.schema === undefined) {
+    const json = asJson(where, given);
+    assertSize(where, { json, maxJobBytes: rules.maxJobBytes, given });
+    return { json, value: copyOf(where, given) as Data };
+  }
+  return checkCopy(where, copyOf(where, given), rules);
+}
+
+/** The same for a copy of the producer's data. */
+export function checkCopy<Data>(
   where: string,
   given: unknown,
   { schema, maxJobBytes }: DataRules<Data>,
-): Data | Promise<Data> {
-  if (schema !== undefined) return readBySchema(where, given, { schema, maxJobBytes });
-  assertSize(where, { json: asJson(where, given), maxJobBytes, given });
-  return given as Data;
+): TakenData<Data> | Promise<TakenData<Data>> {
+  return after(checkGiven(where, schema!, given), (checked) => {
+    if (!checked.isValid) throw invalid(where, given, checked);
+    const { value } = checked;
+    const json = asJson(where, value);
+    assertSize(where, { json, maxJobBytes, given });
+    const stored: unknown = JSON.parse(json);
+    // The schema has accepted this very value already.
+    if (isDeepStrictEqual(stored, given)) return { json, value };
+    return after(checkGiven(where, schema!, stored), (again) => {
+      assertReadsBack(where, again, stored);
+      return { json, value };
+    });
+  });
 }
 
-async function readBySchema<Data>(
-  where: string,
-  given: unknown,
-  { schema, maxJobBytes }: { readonly schema: Schema<Data>; readonly maxJobBytes: number },
-): Promise<Data> {
-  const checked = await checkGiven(where, schema, given);
-  if (!checked.isValid) throw invalid(where, given, checked);
-  const json = asJson(where, checked.value);
-  assertSize(where, { json, maxJobBytes, given });
-  const stored: unknown = JSON.parse(json);
-  // The schema has accepted this very value already.
-  if (!isDeepStrictEqual(stored, given)) await assertReadsBack(where, schema, stored);
-  return checked.value;
+/**
+ * Copies plain objects, arrays and dates, as deep as they go; all else is what it is, since no copy of an object of some
+ * class is sure to work. `structuredClone` takes nine times as long, and refuses functions; to remember each object that
+ * was met takes six times as long, so only those around an object are remembered: a cycle stays one.
+ *
+ * @throws {@link InvalidOptionError} for data that cannot be read to its end.
+ */
+export function copyOf(where: string, given: unknown): unknown {
+  if (!isObject(given)) return given;
+  try {
+    return copyDeep(given, { originals: [], copies: [] });
+  } catch (cause) {
+    throw noJson(where, given, cause);
+  }
+}
+
+/** The objects around the one at hand, the outermost first. */
+interface Around {
+  readonly originals: object[];
+  readonly copies: object[];
+}
+
+function copyDeep(given: object, around: Around): object {
+  const at = around.originals.indexOf(given);
+  if (at !== -1) return around.copies[at]!;
+  if (given instanceof Date) return new Date(given);
+  const copy: unknown = Array.isArray(given) ? given.slice() : isPlain(given) && { ...given };
+  if (!isObject(copy)) return given;
+  around.originals.push(given);
+  around.copies.push(copy);
+  if (Array.isArray(copy)) {
+    for (let index = 0; index < copy.length; index++) {
+      const value: unknown = copy[index];
+      if (isObject(value)) copy[index] = copyDeep(value, around);
+    }
+  } else copyFields(copy as Record<string, unknown>, around);
+  around.originals.pop();
+  around.copies.pop();
+  return copy;
+}
+
+function copyFields(copy: Record<string, unknown>, around: Around): void {
+  // A property of the name `__proto__` is one of the copy's own already.
+  for (const name of Object.keys(copy)) {
+    const value = copy[name];
+    if (isObject(value)) copy[name] = copyDeep(value, around);
+  }
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null;
+}
+
+function isPlain(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  // The prototype of plain objects of another realm has none either.
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
 /** Workers check the stored data again: a schema that refuses the JSON of its own output would fail every job there. */
-async function assertReadsBack(
-  where: string,
-  schema: Schema<unknown>,
-  value: unknown,
-): Promise<void> {
-  const checked = await checkGiven(where, schema, value);
+function assertReadsBack(where: string, checked: Checked<unknown>, value: unknown): void {
   if (checked.isValid) return;
   const { path, message } = checked;
   const remedy = `the schema refuses the data as it is stored, as JSON (${message}); let it accept both`;
   throw new InvalidOptionError({ where, option: optionAt(path), value, remedy });
 }
 
-async function checkGiven<Data>(
+function checkGiven<Data>(
   where: string,
   schema: Schema<Data>,
   value: unknown,
-): Promise<Checked<Data>> {
-  try {
-    return await check(schema, value);
-  } catch (cause) {
+): Checked<Data> | Promise<Checked<Data>> {
+  const refuse = (cause: unknown): never => {
     const remedy = `the queue's schema threw (${reasonOf(cause)}); let it return issues instead`;
     throw new InvalidOptionError({ where, option: "data", value, remedy, cause });
+  };
+  try {
+    const checking = check(schema, value);
+    return isPromise(checking) ? checking.catch(refuse) : checking;
+  } catch (cause) {
+    return refuse(cause);
   }
 }
 
@@ -118,9 +212,13 @@ function asJson(where: string, data: unknown): string {
     cause = error;
   }
   if (json !== undefined) return json;
+  throw noJson(where, data, cause);
+}
+
+function noJson(where: string, value: unknown, cause: unknown): InvalidOptionError {
   const why = cause === undefined ? "" : ` (${reasonOf(cause)})`;
   const remedy = `give data that JSON can hold${why}`;
-  throw new InvalidOptionError({ where, option: "data", value: data, remedy, cause });
+  return new InvalidOptionError({ where, option: "data", value, remedy, cause });
 }
 
 function assertSize(

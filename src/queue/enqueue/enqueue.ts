@@ -8,7 +8,8 @@ import {
 import type { Logger } from "../../core/logger.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { QueueConnection } from "../bullmq/connection.ts";
-import { readJob, storedName, storedOptions, type Stored, PARK_MS } from "../bullmq/stored-job.ts";
+import { readJob, storedName, storedOptions, PARK_MS } from "../bullmq/stored-job.ts";
+import { addJobs } from "../bullmq/add-jobs.ts";
 import { storeSchedule } from "../bullmq/stored-schedule.ts";
 import type { Job } from "../job.ts";
 import { parkFromProducer, type ParkParts } from "../lanes/park.ts";
@@ -19,7 +20,7 @@ import {
   type EnqueueOptions,
   type JobDefaults,
 } from "../options.ts";
-import { readData, type DataRules } from "./data.ts";
+import { checkCopy, copyOf, takeData, type DataRules, type TakenData } from "./data.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./job-handle.ts";
 
 /** Returns the options of one job, from its data and its index. */
@@ -48,8 +49,13 @@ export interface Enqueuing<Data, Result, Input> {
   ): Promise<QueuedJob<Data, Result>[]>;
 }
 
-interface Entry<Data> {
-  readonly data: Data;
+interface Entry<Data> extends TakenData<Data> {
+  readonly options: EnqueueOptions;
+}
+
+/** A job of many: its data is there, or comes of a call. */
+interface Taken<Data> {
+  readonly data: TakenData<Data> | (() => TakenData<Data> | Promise<TakenData<Data>>);
   readonly options: EnqueueOptions;
 }
 
@@ -60,7 +66,7 @@ export interface EnqueuingParts<Data> extends DataRules<Data> {
   readonly bucket: OwnedBucket;
   readonly connection: QueueConnection;
   readonly logger: Logger;
-  /** The weight of a key's lane, if it is not 1. */
+  /** The weight of a key's lane; undefined without a key. */
   readonly weightOf: (key: string | undefined) => number | undefined;
   readonly defaults: JobDefaults | undefined;
   readonly jobs: JobSource;
@@ -74,30 +80,56 @@ export function createEnqueuing<Data, Result, Input>(
   const open = (): Promise<StoredQueue> => access.open("nothing was stored");
   const parking: ParkParts = { name, logger, lanes: connection.lanes, weightOf, open };
 
-  /** Refuses now what can never start, and not when its turn comes in a week. */
-  function readOptions(
-    where: string,
-    given: unknown,
-    assert: (options: EnqueueOptions) => void = () => {},
-  ): EnqueueOptions | Promise<EnqueueOptions> {
+  function readOptions(where: string, given: unknown): EnqueueOptions {
     const own = readEnqueueOptions(where, given);
     const options = defaults === undefined ? own : withDefaults(own, defaults);
-    assert(options);
     weightOf(options.key);
-    const checking = bucket.checkDrawable(where, { key: options.key, cost: options.cost });
-    return checking === undefined ? options : checking.then(() => options);
+    return options;
   }
 
-  async function readForMany(
+  /** Refuses now what can never start, and not when its turn comes in a week. */
+  function checkDrawable(where: string, { key, cost }: EnqueueOptions): Promise<void> | undefined {
+    return bucket.checkDrawable(where, { key, cost });
+  }
+
+  function readForMany(
     options: EnqueueOptions | EnqueueOptionsOf<Input>,
-  ): Promise<(data: Input, index: number) => EnqueueOptions | Promise<EnqueueOptions>> {
+  ): (data: Input, index: number) => EnqueueOptions {
     const where = "enqueueMany()";
     if (typeof options !== "function") {
-      const forAll = await readOptions(where, options, (all) => assertForMany(where, all, true));
+      const forAll = readOptions(where, options);
+      assertForMany(where, forAll, true);
       return () => forAll;
     }
-    const assertOne = (own: EnqueueOptions): void => assertForMany(where, own, false);
-    return (data, index) => readOptions(where, options(data, index), assertOne);
+    return (data, index) => {
+      const own = readOptions(where, options(data, index));
+      assertForMany(where, own, false);
+      return own;
+    };
+  }
+
+  /** Async, so that it rejects where it would throw: another answer may be awaited beside it. */
+  async function takeOne(where: string, data: Input): Promise<TakenData<Data>> {
+    return takeData(where, data, parts);
+  }
+
+  /** Takes the jobs as they are now. Those of an asynchronous schema are checked later, one after another. */
+  function takeMany(
+    where: string,
+    data: readonly Input[],
+    optionsOf: (data: Input, index: number) => EnqueueOptions,
+  ): Taken<Data>[] {
+    let isLate = false;
+    return [...data].map((each, index) => {
+      const copy = isLate ? copyOf(where, each) : undefined;
+      const taken = isLate ? () => checkCopy(where, copy, parts) : takeData(where, each, parts);
+      const options = optionsOf(each, index);
+      if (!(taken instanceof Promise)) return { data: taken, options };
+      isLate = true;
+      // Another job may be refused before this one's answer is awaited.
+      taken.catch(() => undefined);
+      return { data: () => taken, options };
+    });
   }
 
   async function store(entries: readonly Entry<Data>[]): Promise<QueuedJob<Data, Result>[]> {
@@ -106,7 +138,7 @@ export function createEnqueuing<Data, Result, Input>(
     const [first] = entries;
     const isSchedule = first !== undefined && isRecurring(first.options);
     const storing = isSchedule
-      ? storeSchedule(queue, (run) => connection.declareRun(name, run), first).then((job) => [job])
+      ? storeRecurring(queue, first).then((job) => [job])
       : storeOnce(queue, entries);
     try {
       const jobs = await confirmed(access.inTimeSince(startedAtMs, storing));
@@ -114,6 +146,13 @@ export function createEnqueuing<Data, Result, Input>(
     } catch (error) {
       throw asMemoryFull(error, entries.length);
     }
+  }
+
+  async function storeRecurring(queue: StoredQueue, entry: Entry<Data>): Promise<Job<Data>> {
+    const { json, value: data, options } = entry;
+    const declared = { data: JSON.parse(json) as Data, options };
+    const job = await storeSchedule(queue, (run) => connection.declareRun(name, run), declared);
+    return { ...job, data };
   }
 
   /** How many plain calls a job counts as, in its lane's turns and in forecasts; undefined for 1. */
@@ -127,28 +166,31 @@ export function createEnqueuing<Data, Result, Input>(
     queue: StoredQueue,
     entries: readonly Entry<Data>[],
   ): Promise<Job<Data>[]> {
-    const bulk = entries.map(({ data, options }) => {
+    const bulk = entries.map(({ json, value, options }) => {
       const opts = storedOptions(options, shareOf(options));
       const isParked = options.key !== undefined && opts.delay === undefined;
-      const storedAs = storedName(options.key);
       return {
-        name: storedAs,
-        data,
+        name: storedName(options.key),
+        json,
+        value,
         opts: isParked ? { ...opts, delay: PARK_MS } : opts,
         isParked,
       };
     });
-    const jobs = (await queue.addBulk(bulk)) as Stored<Data>[];
+    const jobs = await addJobs(queue, bulk);
     const parked = jobs.filter((_job, index) => bulk[index]!.isParked);
     if (parked.length > 0) await parkFromProducer(parking, queue, parked);
     return jobs.map(readJob);
   }
 
   return {
+    // All that is given is read before the first `await`: the caller may use its objects again.
     async enqueue(data, options = {}) {
       const where = "enqueue()";
-      const read = await readOptions(where, options);
-      const [job] = await store([{ data: await readData(where, data, parts), options: read }]);
+      const read = readOptions(where, options);
+      const checking = checkDrawable(where, read);
+      const [taken] = await Promise.all([takeOne(where, data), checking]);
+      const [job] = await store([{ ...taken, options: read }]);
       return job!;
     },
     async enqueueMany(data, options = {}) {
@@ -157,15 +199,17 @@ export function createEnqueuing<Data, Result, Input>(
         const remedy = "give an array with the data of each job";
         throw new InvalidOptionError({ where, option: "data", value: data, remedy });
       }
-      const given: readonly Input[] = data;
-      const optionsOf = await readForMany(options);
       const entries: Entry<Data>[] = [];
-      for (const [index, each] of given.entries()) {
-        const reading = readData(where, each, parts);
-        // Without a schema there is nothing to wait for.
-        const value = reading instanceof Promise ? await reading : reading;
-        const own = optionsOf(each, index);
-        entries.push({ data: value, options: own instanceof Promise ? await own : own });
+      let checked: EnqueueOptions | undefined;
+      for (const taken of takeMany(where, data, readForMany(options))) {
+        const { options: own } = taken;
+        const reading = typeof taken.data === "function" ? taken.data() : taken.data;
+        // Mostly there is nothing to wait for.
+        const read = reading instanceof Promise ? await reading : reading;
+        const checking = own === checked ? undefined : checkDrawable(where, own);
+        if (checking !== undefined) await checking;
+        checked = own;
+        entries.push({ ...read, options: own });
       }
       const jobs: QueuedJob<Data, Result>[] = [];
       for (let start = 0; start < entries.length; start += PER_ROUND_TRIP) {

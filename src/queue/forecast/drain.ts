@@ -25,6 +25,13 @@ export interface Drain {
   readonly servedBy: (lane: number, ms: number) => number;
 }
 
+/** As far as one has to look. */
+interface Until {
+  readonly ms?: number;
+  /** A lane: until it is empty. */
+  readonly empty?: number;
+}
+
 /** From `fromMs` on, a lane that had `served` calls drains at `perMs`. */
 interface Stretch {
   readonly fromMs: number;
@@ -39,9 +46,13 @@ const NEGLIGIBLE = 1e-6;
  * Drains lanes side by side, in phases of which the first begins now: each by its weight, but none
  * faster than its key may; what one leaves, the others share. That is what fair
  * queueing comes to once there are more than a few jobs (generalized processor
- * sharing; Parekh and Gallager, 1993).
+ * sharing; Parekh and Gallager, 1993). What comes later than `until` is not looked at.
  */
-export function drain(lanes: readonly LaneLoad[], phases: readonly Phase[]): Drain {
+export function drain(
+  lanes: readonly LaneLoad[],
+  phases: readonly Phase[],
+  { ms: untilMs = Infinity, empty }: Until = {},
+): Drain {
   const left = lanes.map(({ calls }) => calls);
   const stretches: Stretch[][] = lanes.map(() => []);
   const total = left.reduce((sum, calls) => sum + calls, 0);
@@ -53,7 +64,8 @@ export function drain(lanes: readonly LaneLoad[], phases: readonly Phase[]): Dra
 
   for (;;) {
     const open = lanes.flatMap((_lane, index) => (left[index]! > NEGLIGIBLE ? [index] : []));
-    if (open.length === 0) break;
+    if (open.length === 0 || nowMs >= untilMs) break;
+    if (empty !== undefined && left[empty]! <= NEGLIGIBLE) break;
     const ready = open.filter((index) => lanes[index]!.fromMs <= nowMs);
     while (phase + 1 < phases.length && phases[phase + 1]!.fromMs <= nowMs) phase += 1;
     const rates = ratesOf(ready, lanes, phases[phase]!.perMs);

@@ -1,10 +1,11 @@
-import type { JobPosition, LanesSeen, LaneStore } from "../../core/queue-store.ts";
+import type { LanesSeen, LaneStore } from "../../core/queue-store.ts";
 import { sayEndless } from "../../core/json.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { orEndless } from "../../throttle/bucket/live-control.ts";
 import type { TryOptions } from "../../throttle/call-options.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
-import { drain, type Drain, type LaneLoad } from "./drain.ts";
+import { startOfDelayed, type Lane } from "./delayed.ts";
+import { drain, type Drain } from "./drain.ts";
 import { paceOf, type Pace } from "./pace.ts";
 
 /** When a job is expected to start, by the backlog and the limits of now. */
@@ -42,15 +43,9 @@ export interface Forecasts {
   readonly forecast: () => Promise<Forecast>;
 }
 
-/** Jobs that wait, as jobs and as a fluid. */
-interface Lane extends LaneLoad {
-  readonly jobs: number;
-  /** How many lanes this one sums up: of each, as many jobs go before a job as wait before it in its own. */
-  readonly lanes: number;
-}
-
 interface View {
   readonly seen: LanesSeen;
+  readonly pace: Pace;
   readonly drained: Drain;
   /** Ms until the bucket lets anything start. */
   readonly fromMs: number;
@@ -88,6 +83,7 @@ export function createForecasts(parts: {
       seen,
       fromMs,
       lanes: all,
+      pace,
       drained: drain(all, pace.shared),
       laneOf: (key) => (key === undefined ? LANELESS : (indexes.get(key) ?? ofOthers)),
     };
@@ -99,14 +95,19 @@ export function createForecasts(parts: {
       return place?.in === "lane";
     },
     async eta(id, about) {
-      const { seen, drained, fromMs, lanes: all, laneOf } = await view(id, about);
+      const backlog = await view(id, about);
+      const { seen, drained, fromMs, lanes: all, laneOf } = backlog;
       const { place } = seen;
       if (place === undefined) return undefined;
       if (place.in === "worker") return { position: 0, startsInMs: 0 };
+      if (place.in === "delay") {
+        const { startsInMs, position } = startOfDelayed(place, backlog);
+        return sayEndless({ position, startsInMs: wholeMs(startsInMs) });
+      }
       const own = place.in === "queue" ? LANELESS : laneOf(place.key);
-      const atMs = startOf(place, drained, own, all[own]!);
+      const atMs = drained.startMs(own, place.callsBefore * all[own]!.lanes);
       const others = all.map(({ jobs, calls }, lane) => {
-        if (lane === own && place.in !== "delay") return place.before * all[own]!.lanes;
+        if (lane === own) return place.before * all[own]!.lanes;
         return calls === 0 ? 0 : (drained.servedBy(lane, atMs) * jobs) / calls;
       });
       const startsInMs = wholeMs(fromMs + atMs);
@@ -149,17 +150,6 @@ function lanesOf(seen: LanesSeen, { perMsOf }: Pace): Lane[] {
   const callsEach = sum(read.map(({ calls }) => calls)) / sum(read.map(({ jobs }) => jobs));
   const { jobs, lanes } = others;
   return [first, ...read, { ...free, jobs, calls: jobs * callsEach, weight: lanes, lanes }];
-}
-
-function startOf(
-  place: Exclude<JobPosition, { in: "worker" }>,
-  { startMs }: Drain,
-  own: number,
-  { calls, lanes }: Lane,
-): number {
-  if (place.in !== "delay") return startMs(own, place.callsBefore * lanes);
-  // The jobs that wait in its lane when it comes due go before it.
-  return calls === 0 ? place.dueInMs : Math.max(place.dueInMs, startMs(own, calls));
 }
 
 /** Never negative: the sums of a fluid are not exact. */

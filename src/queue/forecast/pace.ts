@@ -12,6 +12,8 @@ export interface Pace {
   readonly shared: readonly Phase[];
   /** How many jobs of a key may start per ms by its own limits; Infinity without limits. */
   readonly perMsOf: (key: string) => number;
+  /** The pace `ms` later, when `served` more have started: what has not started by then leaves room. */
+  readonly after: (ms: number, served: number) => Pace;
 }
 
 /** The state of a bucket, and the ms until it lets anything start. */
@@ -24,7 +26,15 @@ interface Outset extends InForce {
 /** How many jobs one limit lets start before a job: `room` at once, and `perMs` from then on. */
 interface Line {
   readonly room: number;
+  /** The most room there can be. */
+  readonly most: number;
   readonly perMs: number;
+}
+
+/** Phases that end after `lastsMs`. */
+interface Distance {
+  readonly phases: readonly Phase[];
+  readonly lastsMs: number;
 }
 
 /** In place of no limit: all start at once. */
@@ -48,22 +58,45 @@ export function paceOf(bucket: string, about: TryOptions, inForce: Outset): Pace
 
   const lines = linesOf(inForce, costsOfKey(about.key));
   const distance = distanceOf(inForce, Math.min(...lines.map(({ perMs }) => perMs)));
-  return {
-    shared: [...distance.phases, ...phasesOf(lines, distance.lastsMs)],
-    perMsOf: (key) =>
-      1_000 / stepOf(keyLimitsOf(policy, key), costsOfKey(key).slice(shared.length)),
-  };
+  const perMsOf = (key: string): number =>
+    1_000 / stepOf(keyLimitsOf(policy, key), costsOfKey(key).slice(shared.length));
+
+  function paceAt(sinceMs: number, left: readonly Line[]): Pace {
+    const lastsMs = Math.max(0, distance.lastsMs - sinceMs);
+    return {
+      shared: [...phasesSince(distance, sinceMs), ...phasesOf(left, lastsMs)],
+      perMsOf,
+      after: (ms, served) =>
+        paceAt(
+          sinceMs + ms,
+          left.map(({ room, most, perMs }) => {
+            const then = Math.max(0, Math.min(most, room + perMs * ms - served));
+            return { room: then, most, perMs };
+          }),
+        ),
+    };
+  }
+  return paceAt(0, lines);
+}
+
+/** What is left of phases that end. */
+function phasesSince({ phases, lastsMs }: Distance, sinceMs: number): Phase[] {
+  return phases.flatMap(({ fromMs, perMs }, index) => {
+    const endMs = phases[index + 1]?.fromMs ?? lastsMs;
+    return endMs > sinceMs ? [{ fromMs: Math.max(0, fromMs - sinceMs), perMs }] : [];
+  });
 }
 
 function linesOf(outset: Outset, costs: readonly number[]): Line[] {
-  const most = mostRoomOf(outset, costs);
-  return outset.policy.limits.flatMap(({ kind, count, periodUs }, index) => {
+  const mostNow = mostRoomOf(outset, costs);
+  return outset.policy.limits.flatMap(({ kind, count, periodUs, capacity }, index) => {
     const cost = costs[index]!;
     if (cost === 0 || !ruleOf(kind).isRate) return [];
-    const room = Math.min(roomOf(outset, index) / cost, most);
+    const room = Math.min(roomOf(outset, index) / cost, mostNow);
     // A job starts once there is room for it and for those before it.
     const before = Math.max(0, room - 1);
-    return [{ room: before, perMs: (count * 1_000) / (periodUs * cost) }];
+    const most = outset.isCostly ? before : Math.max(before, capacity / cost - 1);
+    return [{ room: before, most, perMs: (count * 1_000) / (periodUs * cost) }];
   });
 }
 
@@ -98,7 +131,7 @@ function roomOf({ policy, state }: InForce, index: number): number {
 function distanceOf(
   { state, wholeInMs, spacedForMs, gapMs, fromMs }: Outset,
   perMs: number,
-): { readonly phases: readonly Phase[]; readonly lastsMs: number } {
+): Distance {
   const rampMs = perMs === Infinity ? 0 : Math.max(0, wholeInMs - fromMs);
   const spacedMs = Math.max(0, spacedForMs - fromMs);
   const lastsMs = Math.max(rampMs, spacedMs);
@@ -120,7 +153,7 @@ function distanceOf(
 /** At each time, the limit that has let the fewest start until then decides; each is slower than the one before. */
 function phasesOf(lines: readonly Line[], fromMs: number): Phase[] {
   const phases: (Phase & Line)[] = [];
-  let next: (Phase & Line) | undefined = { fromMs, room: 0, perMs: FASTEST_PER_MS };
+  let next: (Phase & Line) | undefined = { fromMs, room: 0, most: 0, perMs: FASTEST_PER_MS };
   while (next !== undefined) {
     const at: Phase & Line = next;
     phases.push(at);

@@ -9,7 +9,7 @@ export interface ParkParts {
   readonly name: string;
   readonly logger: Logger;
   readonly lanes: Pick<LaneStore, "join">;
-  /** The weight of a key's lane, if it is not 1. */
+  /** The weight of a key's lane; undefined without a key. */
   readonly weightOf: (key: string | undefined) => number | undefined;
   /** @throws {@link StoreUnavailableError} when Redis does not answer in time. */
   readonly open: () => Promise<StoredQueue>;
@@ -69,7 +69,7 @@ export async function parkFromWorker<Data>(
   parts: {
     readonly queue: string;
     readonly lanes: Pick<LaneStore, "join">;
-    /** The weight of a key's lane, if it is not 1. */
+    /** The weight of a key's lane; undefined without a key. */
     readonly weightOf: (key: string | undefined) => number | undefined;
   },
 ): Promise<never> {

@@ -15,7 +15,7 @@ type OfKey = (key: string) => number;
 const [LEAST_WEIGHT, MOST_WEIGHT] = [0.001, 1_000];
 
 /**
- * Returns what reads the weight of a key's lane: undefined for 1.
+ * Returns what reads the weight of a key's lane; undefined without a key.
  *
  * @throws {@link InvalidOptionError} when the table holds no valid weight; what it returns throws the same for a function.
  */
@@ -48,13 +48,13 @@ export function createWeights(
     typeof weights === "function"
       ? read(call(weights, key))
       : read((Object.hasOwn(weights, key) ? weights[key] : undefined) ?? 1);
-  return (key) => {
-    const weight = key === undefined ? 1 : weightOfKey(key);
-    return weight === 1 ? undefined : weight;
-  };
+  return (key) => (key === undefined ? undefined : weightOfKey(key));
 }
 
-/** The same for a worker, which has its jobs already: a key whose weight cannot be read now counts with weight 1. */
+/**
+ * The same for a worker, which has its jobs already: a key whose weight cannot be read now counts with weight 1 here,
+ * and its lane keeps the weight that it has.
+ */
 export function weightOrOne(
   weightOf: (key: string | undefined) => number | undefined,
   onError: (error: unknown) => void,

@@ -1,6 +1,9 @@
+import { randomUUID } from "node:crypto";
 import * as z from "zod";
 import { ClosedError } from "../../core/errors.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
+import type { JobEnd } from "../../core/queue-store.ts";
+import type { QueueConnection } from "../bullmq/connection.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JobFailedError, JobMissingError, JobUnfinishedError } from "../errors.ts";
 import type { EventStream } from "./events.ts";
@@ -26,26 +29,43 @@ const FINISHED_OPTIONS = z.strictObject({
   timeoutMs: wholeNumber(0, LONGEST_MS, "milliseconds").optional(),
 });
 
-/** BullMQ's list of events is bounded, and a slow reader misses some (taskforcesh/bullmq#2517). So jobs are looked at as well, in turns. */
+/**
+ * BullMQ's list of events is bounded, and a slow reader misses some (taskforcesh/bullmq#2517). So jobs are looked at as
+ * well, in turns: each within five minutes, since Redis keeps the results of awaited jobs for ten.
+ */
 const LOOK_MS = 5_000;
+const TURNS = 60;
 const LOOKED_AT_ONCE = 1_000;
+/** How long ids are gathered of jobs for which nobody waits any more. */
+const GATHER_MS = 100;
 
 export function createFinishedWaits({
   name,
+  connection,
   access,
   events,
 }: {
   readonly name: string;
+  readonly connection: Pick<QueueConnection, "awaitJobs" | "toldOf">;
   readonly access: StoredAccess;
   readonly events: EventStream;
 }): FinishedWaits {
+  const process = randomUUID();
   const waits = new Map<string, Set<(outcome: Outcome) => void>>();
+  /** The jobs whose results Redis keeps for this process. */
+  const awaited = new Set<string>();
+  let told: string[] = [];
+  let telling: NodeJS.Timeout | undefined;
   let timer: NodeJS.Timeout | undefined;
   let isListening = false;
+  /** Whether no event is missed. */
+  let isHeard = false;
+  let gathered: { readonly ids: Set<string>; readonly looking: Promise<void> } | undefined;
 
   function settle(id: string, outcome: Outcome): void {
     const waiting = waits.get(id) ?? [];
     waits.delete(id);
+    noteTold(id);
     for (const end of waiting) end(outcome);
     if (waits.size === 0) clearInterval(timer);
   }
@@ -58,22 +78,63 @@ export function createFinishedWaits({
     events.on("removed", ({ jobId }) => settle(jobId, missing(jobId)));
   }
 
-  async function look(id: string): Promise<void> {
-    const outcome = await access.ask(async (stored) =>
-      asOutcome(id, (await stored.getBackend().isFinished(id, true)) as [number, unknown?]),
+  /** Looks at a job, together with the others for which it is asked at the same time. */
+  function look(id: string): Promise<void> {
+    if (gathered === undefined) {
+      const ids = new Set<string>();
+      const looking = Promise.resolve().then(() => {
+        gathered = undefined;
+        return lookAt([...ids]);
+      });
+      gathered = { ids, looking };
+    }
+    gathered.ids.add(id);
+    return gathered.looking;
+  }
+
+  async function lookAt(ids: readonly string[]): Promise<void> {
+    await Promise.all(
+      inBatches(ids).map(async (batch) => {
+        const ends = await access.ask(() => connection.awaitJobs(name, process, batch));
+        for (const [index, id] of batch.entries()) {
+          const end = ends[index];
+          if (end !== undefined) settle(id, asOutcome(id, end));
+          else {
+            awaited.add(id);
+            // It may have ended while the answer was under way.
+            if (!waits.has(id)) noteTold(id);
+          }
+        }
+      }),
     );
-    if (outcome !== undefined) settle(id, outcome);
   }
 
   async function lookAtSome(): Promise<void> {
-    const ids = [...waits.keys()].slice(0, LOOKED_AT_ONCE);
+    const count = Math.max(LOOKED_AT_ONCE, Math.ceil(waits.size / TURNS));
+    const ids = [...waits.keys()].slice(0, count);
     for (const id of ids) {
       const waiting = waits.get(id)!;
       waits.delete(id);
       waits.set(id, waiting);
     }
     // A failed look changes nothing: the wait goes on while Redis is away.
-    await Promise.allSettled(ids.map(look));
+    await lookAt(ids).catch(() => undefined);
+  }
+
+  function noteTold(id: string): void {
+    if (!awaited.delete(id)) return;
+    told.push(id);
+    telling ??= setTimeout(tell, GATHER_MS).unref();
+  }
+
+  function tell(): void {
+    telling = undefined;
+    const ids = told;
+    told = [];
+    // What is not told is forgotten in time.
+    for (const batch of inBatches(ids)) {
+      access.ask(() => connection.toldOf(name, process, batch)).catch(() => undefined);
+    }
   }
 
   function add(id: string, end: (outcome: Outcome) => void): void {
@@ -86,15 +147,29 @@ export function createFinishedWaits({
   function drop(id: string, end: (outcome: Outcome) => void): void {
     const waiting = waits.get(id);
     waiting?.delete(end);
-    if (waiting?.size === 0) waits.delete(id);
+    if (waiting?.size === 0) {
+      waits.delete(id);
+      noteTold(id);
+    }
     if (waits.size === 0) clearInterval(timer);
   }
 
-  /** Listens, then looks, then waits: an end after the look comes as an event. */
-  async function until(id: string, timeoutMs = Infinity): Promise<Outcome> {
+  /**
+   * Looks at a job, and listens: an end after the look comes as an event. While it is not heard yet what happens, it looks
+   * before that as well, so that the job's result is kept from now on.
+   */
+  async function begin(id: string): Promise<void> {
+    if (!isHeard) {
+      await Promise.all([look(id), events.listen()]);
+      isHeard = true;
+      if (!waits.has(id)) return;
+    }
+    await look(id);
+  }
+
+  function until(id: string, timeoutMs = Infinity): Promise<Outcome> {
     const endsAtMs = performance.now() + timeoutMs;
     listen();
-    await events.listen();
     return new Promise((resolve, reject) => {
       let limit: NodeJS.Timeout | undefined;
       const end = (outcome: Outcome): void => {
@@ -111,7 +186,7 @@ export function createFinishedWaits({
         limit = setTimeout(late, endsAtMs - performance.now());
       };
       add(id, end);
-      look(id).then(startLimit, giveUp);
+      begin(id).then(startLimit, giveUp);
     });
   }
 
@@ -129,15 +204,21 @@ export function createFinishedWaits({
     close() {
       const error = new ClosedError(`Queue "${name}"`);
       for (const id of waits.keys()) settle(id, { state: "failed", error });
+      clearTimeout(telling);
     },
   };
 }
 
-/** The outcome of a job that has ended, from the reply of BullMQ's `isFinished`. */
-function asOutcome(id: string, [status, value]: readonly [number, unknown?]): Outcome | undefined {
-  if (status === 1) return { state: "done", result: parse(value) };
-  if (status === 2) return failed(id, typeof value === "string" ? value : "");
-  return status === -1 ? missing(id) : undefined;
+function inBatches(ids: readonly string[]): string[][] {
+  const count = Math.ceil(ids.length / LOOKED_AT_ONCE);
+  return Array.from({ length: count }, (_, index) =>
+    ids.slice(index * LOOKED_AT_ONCE, (index + 1) * LOOKED_AT_ONCE),
+  );
+}
+
+function asOutcome(id: string, end: JobEnd): Outcome {
+  if (end.state === "done") return { state: "done", result: parse(end.json) };
+  return end.state === "failed" ? failed(id, end.reason) : missing(id);
 }
 
 function failed(jobId: string, reason: string): Outcome {
@@ -148,10 +229,10 @@ function missing(jobId: string): Outcome {
   return { state: "failed", error: new JobMissingError(jobId) };
 }
 
-function parse(value: unknown): unknown {
+function parse(json: string): unknown {
   try {
-    return JSON.parse(String(value));
+    return JSON.parse(json);
   } catch {
-    return value ?? null;
+    return json;
   }
 }

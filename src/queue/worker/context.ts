@@ -23,7 +23,7 @@ export interface WorkerContext<Data = unknown, Result = unknown> extends FeederP
   readonly patienceMs: number;
   /** How long a handler may take, in ms; undefined is without end. */
   readonly timeoutMs?: number | undefined;
-  /** The weight of a key's lane, if it is not 1. */
+  /** The weight of a key's lane; undefined without a key. */
   readonly weightOf: (key: string | undefined) => number | undefined;
   readonly running: Running;
 }

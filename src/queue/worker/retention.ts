@@ -1,11 +1,9 @@
 /**
- * How long done jobs stay: the last 1,000 of a queue, for a day. Each worker removes the others after every 64 jobs that
+ * How long done jobs stay: as many of a queue, and for as long, as its `keepDone` says. Each worker removes the others after every 64 jobs that
  * it has done, and a second after one (`lua/queue/jobs-forget.lua`). BullMQ's `removeOnComplete` would look for them with
  * each job, which costs Redis five commands, and only then (taskforcesh/bullmq#1353). Failed jobs stay until somebody
  * replays or purges them.
  */
-import type { KeptJobs } from "../../core/queue-store.ts";
-
 /** Removes done jobs that are no longer kept. */
 export interface Retention {
   /** Notes that a job is done. */
@@ -14,12 +12,11 @@ export interface Retention {
   close(): Promise<void>;
 }
 
-const KEPT: KeptJobs = { most: 1_000, forMs: 86_400_000 };
 const MOST_DONE = 64;
 const REMOVE_MS = 1_000;
 
 export function createRetention(
-  forget: (kept: KeptJobs) => Promise<void>,
+  forget: () => Promise<void>,
   onError: (error: Error) => void,
 ): Retention {
   // It removes after the first job: workers may end before they have done many, over and over.
@@ -33,7 +30,7 @@ export function createRetention(
     clearTimeout(timer);
     timer = undefined;
     done = 0;
-    removing = forget(KEPT)
+    removing = forget()
       .catch((error: Error) => {
         onError(error);
         if (!isClosed) removeLater();

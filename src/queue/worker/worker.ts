@@ -18,6 +18,7 @@ import { availableParallelism } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
 import { reasonOf } from "../../core/describe.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
+import type { KeptJobs } from "../../core/queue-store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import { NoRoomYet } from "../../throttle/waiting/waiting-call.ts";
@@ -62,8 +63,10 @@ export interface WorkerSettings<Data, Result> {
   readonly connect: ConnectQueue;
   readonly prefix: string;
   readonly logger: Logger;
-  /** The weight of a key's lane, if it is not 1. */
+  /** The weight of a key's lane; undefined without a key. */
   readonly weightOf: (key: string | undefined) => number | undefined;
+  /** Which done jobs are kept. */
+  readonly keepDone: KeptJobs;
   readonly onClosed: () => void;
 }
 
@@ -126,7 +129,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     for (const id of ids) running.abort("its lock was lost", id);
   });
   const retention = createRetention(
-    (kept) => connection.forgetDone(queue.name, kept),
+    () => connection.forgetDone(queue.name, settings.keepDone),
     // While Redis is away, its own errors are reported.
     (error) => void (connection.isReady() && stored.emit("error", error)),
   );

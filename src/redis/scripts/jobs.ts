@@ -1,4 +1,4 @@
-import type { RunDeclaration } from "../../core/queue-store.ts";
+import type { JobEnd, KeptJobs, RunDeclaration } from "../../core/queue-store.ts";
 import { baseOf, type QueueName } from "./keys.ts";
 import { defineScript, type Script } from "./script.ts";
 
@@ -18,19 +18,49 @@ export const jobsBegin: Script<JobsBegin, void> = defineScript({
 /** The field of a job's hash that holds it. */
 export const BEGUN_FIELD = "sluice:begun";
 
-export interface JobsForget extends QueueName {
-  /** How many are kept at most, and for how long. */
-  readonly most: number;
-  readonly forMs: number;
-}
+export interface JobsForget extends QueueName, KeptJobs {}
 
 /** True if there may be more to remove. */
 export const jobsForget: Script<JobsForget, boolean> = defineScript({
   name: "queue/jobs-forget",
   keys: (input) => [`${baseOf(input)}completed`],
   // By the clock of this worker: BullMQ stores the time at which a job was done by a worker's clock, too.
-  args: (input) => [baseOf(input), input.most, Date.now() - input.forMs],
+  args: (input) => [baseOf(input), input.count, Date.now() - input.forMs, AWAITED_MS],
   decode: (reply) => Number(reply) === 1,
+});
+
+/** How long it is noted that a process waits for a job, and then its result kept: longer than waits take to be renewed. */
+const AWAITED_MS = 600_000;
+
+export interface JobsAwait extends QueueName {
+  readonly process: string;
+  /** Up to a thousand. */
+  readonly ids: readonly string[];
+}
+
+/** For each job how it ended; undefined if it has not. */
+export const jobsAwait: Script<JobsAwait, readonly (JobEnd | undefined)[]> = defineScript({
+  name: "queue/jobs-await",
+  keys: (input) => ["completed", "failed"].map((name) => baseOf(input) + name),
+  args: (input) => [baseOf(input), input.process, AWAITED_MS, ...input.ids],
+  decode: (reply, { ids }) => {
+    const values = reply as readonly (number | string)[];
+    return ids.map((_id, index) => readEnd(Number(values[2 * index]), values[2 * index + 1]));
+  },
+});
+
+function readEnd(state: number, text: unknown): JobEnd | undefined {
+  if (state === 1) return { state: "done", json: String(text) };
+  if (state === 2) return { state: "failed", reason: String(text) };
+  return state === -1 ? { state: "missing" } : undefined;
+}
+
+export const jobsTold: Script<JobsAwait, void> = defineScript({
+  name: "queue/jobs-told",
+  keys: (input) =>
+    input.ids.flatMap((id) => ["awaited:", "outcome:"].map((of) => baseOf(input) + of + id)),
+  args: ({ process }) => [process],
+  decode: () => undefined,
 });
 
 export interface RunsDeclare extends QueueName, RunDeclaration {}

@@ -45,13 +45,17 @@ export const lanesFeed: Script<QueueName & FeedRequest, Fed> = defineScript({
 });
 
 /** In a lane: how many jobs before it, and their calls; else -1 to -4 and its numbers, as `lanes-look.lua` says. */
-type PlaceSeen = readonly [key: string, before: number, number?, number?];
+type PlaceSeen = readonly [key: string, before: number, number?, number?, number?];
 
 interface Seen {
   readonly lanes: readonly (readonly [string, number, number, number, number])[] | Nothing;
   readonly others: { readonly lanes: number; readonly jobs: number };
   readonly waiting: readonly [jobs: number, calls: number];
   readonly job?: PlaceSeen;
+  readonly due:
+    | readonly (readonly [number, readonly (readonly [string, number, number])[] | Nothing])[]
+    | Nothing;
+  readonly more: number;
   readonly deadlines: readonly (readonly [string, string, number, number, number])[] | Nothing;
 }
 
@@ -74,7 +78,8 @@ export const lanesLook: Script<LanesLook, LanesSeen> = defineScript({
     return [baseOf(input), id, mostLanes, mostDeadlines, counted];
   },
   decode: (reply) => {
-    const { lanes, others, waiting, job, deadlines } = JSON.parse(reply as string) as Seen;
+    const seen = JSON.parse(reply as string) as Seen;
+    const { lanes, others, waiting, job, deadlines, due, more } = seen;
     const [unlaned, unlanedCalls] = waiting;
     return {
       lanes: listOf(lanes).map(([key, jobs, weight, asideMs, calls]) => ({
@@ -88,6 +93,11 @@ export const lanesLook: Script<LanesLook, LanesSeen> = defineScript({
       unlaned,
       unlanedCalls,
       place: job && readPlace(job),
+      due: listOf(due).map(([inMs, ofKeys]) => ({
+        inMs,
+        ofKeys: listOf(ofKeys).map(([key, jobs, calls]) => ({ key: keyOf(key), jobs, calls })),
+      })),
+      moreDue: more,
       deadlines: listOf(deadlines).map(([id, key, before, inMs, callsBefore]) => ({
         id,
         key,
@@ -103,11 +113,18 @@ function listOf<T>(list: readonly T[] | Nothing): readonly T[] {
   return Array.isArray(list) ? list : [];
 }
 
-function readPlace([key, before, third = 0, fourth = 0]: PlaceSeen): JobPosition {
+/** Jobs without a key have an empty one there. */
+function keyOf(key: string): string | undefined {
+  return key === "" ? undefined : key;
+}
+
+function readPlace([key, before, third = 0, fourth = 0, fifth = 0]: PlaceSeen): JobPosition {
   if (before >= 0) return { in: "lane", key, before, callsBefore: third };
   if (before === -1) return { in: "queue", before: third, callsBefore: fourth };
-  const own = key === "" ? undefined : key;
-  if (before === -2) return { in: "delay", key: own, dueInMs: third };
+  const own = keyOf(key);
+  if (before === -2) {
+    return { in: "delay", key: own, dueInMs: third, before: fourth, callsBefore: fifth };
+  }
   if (before === -4) return { in: "hand", key: own, before: third, callsBefore: fourth };
   return { in: "worker" };
 }

@@ -19,14 +19,16 @@ export interface OpenedQueue<Data> {
   readonly queue: Queue<Data>;
 }
 
+type OpenQueueOptions = SluiceOptions & { rate?: string; keepDone?: QueueOptions["keepDone"] };
+
 /** A queue of one bucket, in a replica of its own; each of a test's replicas gets the same one. */
 export function openQueue<Data>(
   sluices: RealSluices,
-  { rate = "1000/s", ...options }: SluiceOptions & { rate?: string } = {},
+  { rate = "1000/s", keepDone, ...options }: OpenQueueOptions = {},
 ): OpenedQueue<Data> {
   const sluice = sluices.open(options);
   const bucket = sluice.bucket("downstream", { rate });
-  return { sluice, bucket, queue: sluice.queue<Data>("jobs", { bucket }) };
+  return { sluice, bucket, queue: sluice.queue<Data>("jobs", { bucket, keepDone }) };
 }
 
 /** A queue whose jobs may cost tokens: 100 of them, of which one comes back in a minute. */

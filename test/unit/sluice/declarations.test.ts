@@ -100,7 +100,7 @@ describe("a queue that is declared again", () => {
 
   it.each<[string, Declared, Declared]>([
     ["leaves options out", { weights: { gold: 3 }, maxJobBytes: 500, schema }, {}],
-    ["names the default", {}, { maxJobBytes: 1_000_000 }],
+    ["names the default", {}, { maxJobBytes: 1_000_000, keepDone: { count: 1_000 } }],
     ["has the same schema", { schema }, { schema }],
     [
       "has the same weights in another table",
@@ -119,6 +119,8 @@ describe("a queue that is declared again", () => {
     ["weights", {}, { weights: { gold: 3 } }],
     ["weights", { weights: () => 1 }, { weights: () => 2 }],
     ["maxJobBytes", { maxJobBytes: 500 }, { maxJobBytes: 1_000_000 }],
+    ["keepDone", { keepDone: { count: 5 } }, { keepDone: { count: 6 } }],
+    ["keepDone", {}, { keepDone: { forMs: 60_000 } }],
     ["schema", {}, { schema }],
     ["schema", { schema }, { schema: z.object({ amount: z.number() }) }],
   ])("is refused by the name of %s when that is another", (option, first, later) => {
@@ -126,5 +128,17 @@ describe("a queue that is declared again", () => {
 
     expect(declare).toThrow(InvalidOptionError);
     expect(declare).toThrow(`queue("jobs"): option "${option}" is `);
+  });
+
+  it.each<[unknown, string]>([
+    [{ count: -1 }, "keepDone.count"],
+    [{ count: 0.5 }, "keepDone.count"],
+    [{ forMs: 0 }, "keepDone.forMs"],
+    [{ ageMs: 5 }, "keepDone.ageMs"],
+    [5, "keepDone"],
+  ])("is refused when it cannot keep done jobs by %j", (keepDone, option) => {
+    const declare = (): unknown => declareTwice({ keepDone: keepDone as never }, {});
+
+    expect(declare).toThrow(expect.objectContaining({ code: "ERR_INVALID_OPTION", option }));
   });
 });

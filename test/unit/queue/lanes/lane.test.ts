@@ -8,9 +8,9 @@ describe("the weights of keys", () => {
 
     expect(["gold", "silver", "lead", "constructor", undefined].map(weightOf)).toEqual([
       3,
-      undefined,
-      undefined,
-      undefined,
+      1,
+      1,
+      1,
       undefined,
     ]);
   });

@@ -27,7 +27,7 @@ const LOOK_SHARE = 1 / 8;
 /** A job whose workers keep dying is failed after this many of them: it may be what kills them. */
 const MOST_DEATHS = 10;
 
-/** BullMQ's part of a worker: fetches jobs, keeps their locks, and stores what came of them. `process` gets a job and its lock's token. */
+/** BullMQ's part of a worker: fetches jobs, and stores what came of them. `process` gets a job and its lock's token. */
 export function createStoredWorker<Data, Result>(
   settings: StoredWorkerSettings,
   process: (job: Stored<Data>, token: string) => Promise<Result | undefined>,
@@ -45,6 +45,8 @@ export function createStoredWorker<Data, Result>(
       prefix,
       concurrency,
       lockDuration: lockMs,
+      // Locks are kept by `worker/job-locks.ts`.
+      skipLockRenewal: true,
       stalledInterval: Math.ceil(lockMs * LOOK_SHARE),
       // BullMQ lets this many pass, and fails the job at the next.
       maxStalledCount: MOST_DEATHS - 1,

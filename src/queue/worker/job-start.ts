@@ -18,14 +18,17 @@ import { expiredFailure, impossibleFailure } from "./outcome.ts";
 export interface JobSlots {
   /**
    * Resolves with the job's slot; with {@link NoRoomYet} when its key has no room for too long; with undefined when the
-   * worker is closed. The wait can be ended by `waits`.
+   * worker is closed, or the job is lost. The wait can be ended by `waits`.
    *
    * @throws the failure of a job that did not start in time, or never can.
    */
-  draw(job: Job<unknown>, waits: WaitRegistry): Promise<DrawnSlot | NoRoomYet | undefined>;
+  draw(job: Job<unknown>, waits: JobWaits): Promise<DrawnSlot | NoRoomYet | undefined>;
   /** Lets no wait that is ended from now on draw again. */
   close(): void;
 }
+
+/** The wait of one job, and whether another worker may have the job by now. */
+type JobWaits = WaitRegistry & { readonly isLost: boolean };
 
 const STORE_RETRY_MS = 1_000;
 const NO_KEY = "";
@@ -49,11 +52,11 @@ export function createJobSlots(
   /** Draws again each second during an outage: of Redis, or of what the application's `perKey` asks. */
   async function drawAgain(
     job: Job<unknown>,
-    waits: WaitRegistry,
+    waits: JobWaits,
     failure: unknown,
   ): Promise<DrawnSlot | NoRoomYet | undefined> {
     let error = failure;
-    while (!isClosed) {
+    while (!isClosed && !waits.isLost) {
       // It was already too late to draw.
       if (isFinalError(error)) throw error;
       if (error instanceof WaitTooLongError) throw expiredFailure(job, Date.now(), error);
@@ -62,7 +65,7 @@ export function createJobSlots(
       if (!(error instanceof SluiceError)) warnOfKey(error);
       else if (!(error instanceof StoreUnavailableError)) throw error;
       await pauseFor(STORE_RETRY_MS, waits);
-      if (isClosed) return undefined;
+      if (isClosed || waits.isLost) return undefined;
       try {
         return await drawOnce(job, waits);
       } catch (next) {
@@ -88,7 +91,7 @@ export function createJobSlots(
   return {
     draw(job, waits) {
       // Not async, and no loop: each layer of promises would cost a job about as much as its draw.
-      if (isClosed) return Promise.resolve(undefined);
+      if (isClosed || waits.isLost) return Promise.resolve(undefined);
       return drawOnce(job, waits).catch((error: unknown) => drawAgain(job, waits, error));
     },
     close() {

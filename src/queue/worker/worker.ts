@@ -6,7 +6,7 @@
  *                                         ▼                           │ too late: fails as expired
  *                                    parked in its lane  ◀────────────┘ the worker closes: back into the queue
  *
- * - BullMQ's worker fetches the job and keeps its lock (`bullmq/stored-worker.ts`).
+ * - BullMQ's worker fetches the job (`bullmq/stored-worker.ts`). Its lock is kept until it has ended (`job-locks.ts`).
  * - A job that was begun before has kept its `maxWaitMs` (`job-start.ts`).
  * - A job with a key comes out of its lane, in its turn, when a worker has asked for jobs (`lanes/feeder.ts`). One that
  *   came due by itself, from a delay or a retry, joins its lane first.
@@ -36,8 +36,14 @@ import {
   type WorkerOptions,
 } from "../options.ts";
 import { runAttempt } from "./attempt.ts";
-import { createRunning, type Handler, type WorkerContext } from "./context.ts";
+import {
+  createRunning,
+  type Handler,
+  type OwnedJobContext,
+  type WorkerContext,
+} from "./context.ts";
 import { createFetchedJobs } from "./fetched-jobs.ts";
+import { createJobLocks } from "./job-locks.ts";
 import { createJobSlots, keepDeadline, readWithDeadline } from "./job-start.ts";
 import { createRetention } from "./retention.ts";
 import { openHandler } from "./sandbox.ts";
@@ -122,8 +128,11 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   connection.onReady(() => feeder.tellAgain());
   connection.restWhile(() => !mayStall());
   const stored = createStoredWorker({ ...worker, mayStall }, process);
-  stored.on("lockRenewalFailed", (ids) => {
-    for (const id of ids) running.abort("its lock was lost", id);
+  const locks = createJobLocks({
+    running,
+    lockMs,
+    extend: (...asked) => stored.extendJobLocks(...asked),
+    onError: (error) => void stored.emit("error", error),
   });
   const retention = createRetention(
     (kept) => connection.forgetDone(queue.name, kept),
@@ -134,7 +143,8 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
 
   async function process(bullJob: Stored<Data>, token: string): Promise<Result | undefined> {
     fillDefaults(bullJob);
-    const context = running.add(bullJob.id!, bullJob.attemptsMade + 1);
+    const attempt = bullJob.attemptsMade + 1;
+    const context = running.add({ jobId: bullJob.id!, token, attempt });
     fetchedJobs.add();
     try {
       const reading = readWithDeadline(worker, bullJob);
@@ -142,7 +152,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       const isReady = opened.ready();
       if (isReady !== undefined) await isReady;
       const arrival = job.key === undefined ? "fed" : await feeder.arrive(job.id);
-      if (arrival === "unfed") return await park(bullJob, token);
+      if (arrival === "unfed") return await park(bullJob, context);
       const changesBefore = changes;
       const drawing = slots.draw(job, context);
       if (arrival === "probe") drawing.catch(() => feeder.missProbe(job.key!));
@@ -151,9 +161,10 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
         const { roomInMs } = drawn;
         // After a change this time no longer holds, and the change woke the lane before the job lay in it.
         const whenParked = () => (changesBefore === changes ? Math.ceil(roomInMs) : undefined);
-        return await park(bullJob, token, whenParked);
+        return await park(bullJob, context, whenParked);
       }
-      if (drawn === undefined || context.isAborted) return await giveBack(bullJob, token, drawn);
+      if (drawn === undefined) return await giveBack(bullJob, context);
+      if (!locks.isHeld(context) && !(await locks.confirm(context))) return leave(drawn);
       running.started(context);
       fetchedJobs.remove(context.jobId);
       keepDeadline(worker, job);
@@ -173,20 +184,27 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   /** Gives the job's place here to another; it comes back in its turn, once its key has room. */
   async function park(
     bullJob: Stored<Data>,
-    token: string,
+    context: OwnedJobContext,
     roomInMs?: () => number | undefined,
   ): Promise<never> {
-    await bullJob.moveToDelayed(Date.now() + PARK_MS, token);
+    if (context.isLost) return leave();
+    context.isGoingBack = true;
+    await bullJob.moveToDelayed(Date.now() + PARK_MS, context.token);
     const weight = worker.weightOf(readJob(bullJob).key);
     feeder.park({ id: bullJob.id!, weight, roomInMs: roomInMs?.() });
     throw movedToDelayed();
   }
 
-  async function giveBack(bullJob: Stored<Data>, token: string, slot?: Slot): Promise<never> {
+  async function giveBack(bullJob: Stored<Data>, context: OwnedJobContext): Promise<never> {
+    if (context.isLost || !connection.isReady()) return leave();
+    context.isGoingBack = true;
+    return parkFromWorker(bullJob, context.token, worker);
+  }
+
+  /** With its lock lost, or Redis away, a job comes back by itself. */
+  function leave(slot?: Slot): never {
     slot?.release();
-    // With its lock lost, or Redis away, the job comes back by itself.
-    if (slot !== undefined || !connection.isReady()) throw movedToWait();
-    return parkFromWorker(bullJob, token, worker);
+    throw movedToWait();
   }
 
   async function close(deadlineMs: number): Promise<void> {
@@ -198,8 +216,9 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     const lastReports = Promise.all([feeder.close(), fetchedJobs.close()]);
     if (connection.isReady()) await withinGrace(lastReports);
     const haveAllEnded = await running.untilNone(deadlineMs);
-    running.abort(CLOSED);
+    running.lose(CLOSED);
     await withinGrace(closeStored(!haveAllEnded || !connection.isReady()));
+    locks.close();
     // Not earlier: a job whose process is ended counts as failed.
     await opened.close();
     connection.close();

@@ -4,9 +4,12 @@ import { createRunning } from "../../../../src/queue/worker/context.ts";
 
 it("tells the handler of one job that it is lost, and no other", () => {
   const running = createRunning();
-  const [a, b] = [running.add("a", 1), running.add("b", 1)];
+  const [a, b] = [
+    running.add({ jobId: "a", token: "t", attempt: 1 }),
+    running.add({ jobId: "b", token: "t", attempt: 1 }),
+  ];
 
-  running.abort("its lock was lost", "a");
+  a.lose("its lock was lost");
 
   expect(a.signal.reason).toBeInstanceOf(JobLostError);
   expect(a.signal.reason).toMatchObject({ code: "ERR_JOB_LOST", jobId: "a" });
@@ -16,17 +19,20 @@ it("tells the handler of one job that it is lost, and no other", () => {
 
 it("tells all of them, each of its own job", () => {
   const running = createRunning();
-  const contexts = [running.add("a", 1), running.add("b", 2)];
+  const contexts = [
+    running.add({ jobId: "a", token: "t", attempt: 1 }),
+    running.add({ jobId: "b", token: "t", attempt: 2 }),
+  ];
 
-  running.abort("the worker is closed");
+  running.lose("the worker is closed");
 
   expect(contexts.map(({ signal }) => signal.reason.jobId)).toEqual(["a", "b"]);
 });
 
 it("counts a job that is here twice, having lost its lock, twice", async () => {
   const running = createRunning();
-  const first = running.add("a", 1);
-  const second = running.add("a", 2);
+  const first = running.add({ jobId: "a", token: "t", attempt: 1 });
+  const second = running.add({ jobId: "a", token: "t", attempt: 2 });
   const ended = running.untilNone(60_000);
 
   running.end(second);
@@ -39,14 +45,14 @@ it("counts a job that is here twice, having lost its lock, twice", async () => {
 
 it("waits no longer than it is told to", async () => {
   const running = createRunning();
-  running.add("a", 1);
+  running.add({ jobId: "a", token: "t", attempt: 1 });
 
   expect(await running.untilNone(1)).toBe(false);
 });
 
 it("knows those that have yet to begin, in the order in which they came", () => {
   const running = createRunning();
-  const [a, b, c] = ["a", "b", "c"].map((id) => running.add(id, 1));
+  const [a, b, c] = ["a", "b", "c"].map((id) => running.add({ jobId: id, token: "t", attempt: 1 }));
 
   running.started(b!);
   running.started(b!);
@@ -60,7 +66,10 @@ it("knows those that have yet to begin, in the order in which they came", () => 
 it("ends the waits of those that wait", () => {
   const running = createRunning();
   const left: unknown[] = [];
-  const [a, b] = [running.add("a", 1), running.add("b", 1)];
+  const [a, b] = [
+    running.add({ jobId: "a", token: "t", attempt: 1 }),
+    running.add({ jobId: "b", token: "t", attempt: 1 }),
+  ];
   const wait = { leave: (reason: unknown) => void left.push(reason) };
   for (const context of [a, b]) context.add(wait);
 

@@ -14,8 +14,7 @@ import { restWhile } from "./ioredis/silent-servers.ts";
 import { untilReady } from "./ioredis/readiness.ts";
 import { withTimeout } from "./ioredis/time-limit.ts";
 import { createRedisLanes } from "./queue-store.ts";
-import { BEGUN_FIELD, jobsBegin, jobsForget, runsDeclare } from "./scripts/jobs.ts";
-import { baseOf } from "./scripts/keys.ts";
+import { jobsBegin, jobsForget, jobsRecall, runsDeclare } from "./scripts/jobs.ts";
 import { runScript } from "./scripts/script.ts";
 import { combineStores, createShards } from "./shards.ts";
 
@@ -95,12 +94,8 @@ function forQueue(client: Redis | Cluster, prefix: string): QueueConnection<Redi
     async forgetDone(queue, { most, forMs }) {
       while (await runScript(client, jobsForget, { prefix, queue, most, forMs }));
     },
-    noteBegun: (queue, id, startByMs) =>
-      runScript(client, jobsBegin, { prefix, queue, id, startByMs }),
-    async begunBy(queue, id) {
-      const startByMs = await client.hget(baseOf({ prefix, queue }) + id, BEGUN_FIELD);
-      return startByMs === null ? undefined : Number(startByMs);
-    },
+    noteBegun: (queue, job) => runScript(client, jobsBegin, { prefix, queue, ...job }),
+    recall: (queue, id) => runScript(client, jobsRecall, { prefix, queue, id }),
     declareRun: (queue, declaration) =>
       runScript(client, runsDeclare, { prefix, queue, ...declaration }),
     takeOut: async (key, member) => (await client.zrem(key, member)) === 1,

@@ -2,7 +2,6 @@ import { setTimeout as pause } from "node:timers/promises";
 import type { createRedisBackend, Worker as StoredWorker } from "bullmq";
 import type { Logger } from "../../core/logger.ts";
 import { createErrorReports, storedQueueName, type QueueConnection } from "./connection.ts";
-import { finalError } from "./errors.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
 import { publishRetries } from "./stored-events.ts";
 import type { Stored } from "./stored-job.ts";
@@ -24,8 +23,6 @@ export interface StoredWorkerSettings {
  * `lockMs`.
  */
 const LOOK_SHARE = 1 / 8;
-/** A job whose workers keep dying is failed after this many of them: it may be what kills them. */
-const MOST_DEATHS = 10;
 
 /** BullMQ's part of a worker: fetches jobs, and stores what came of them. `process` gets a job and its lock's token. */
 export function createStoredWorker<Data, Result>(
@@ -36,10 +33,7 @@ export function createStoredWorker<Data, Result>(
   const { Worker } = loadBullmq();
   const stored = new Worker<Data, Result | undefined>(
     storedQueueName(queue),
-    (job, token) => {
-      failDeadly(job);
-      return process(job, token!);
-    },
+    (job, token) => process(job, token!),
     {
       connection: connection.client,
       prefix,
@@ -48,8 +42,8 @@ export function createStoredWorker<Data, Result>(
       // Locks are kept by `worker/job-locks.ts`.
       skipLockRenewal: true,
       stalledInterval: Math.ceil(lockMs * LOOK_SHARE),
-      // BullMQ lets this many pass, and fails the job at the next.
-      maxStalledCount: MOST_DEATHS - 1,
+      // BullMQ counts each death of a worker against all jobs that it held; `worker/job-start.ts` against those that ran.
+      maxStalledCount: Number.MAX_SAFE_INTEGER,
       // Within BullMQ's default of 15 s, locks would end.
       runRetryDelay: ASK_AGAIN_MS,
     },
@@ -58,17 +52,6 @@ export function createStoredWorker<Data, Result>(
   createErrorReports(`A worker of queue "${queue}"`, logger)(stored);
   publishRetries(stored);
   return stored;
-}
-
-/**
- * BullMQ fails no run of a schedule, however often its workers die: by design, while the schedule is there; once it is
- * gone, BullMQ does (taskforcesh/bullmq#4220). Checked with bullmq 6.7.0 (`moveStalledJobsToWait-9.lua`).
- */
-function failDeadly({ repeatJobKey, stalledCounter }: Stored<unknown>): void {
-  if (repeatJobKey === undefined || stalledCounter < MOST_DEATHS) return;
-  // In the words that BullMQ has for it.
-  const reason = `job stalled more than allowable limit: its workers have died ${stalledCounter} times`;
-  throw finalError(reason);
 }
 
 /** How long a worker waits before it asks Redis again that refused it, or that it lost. */

@@ -12,7 +12,7 @@ import { isFinalError } from "../bullmq/errors.ts";
 import { readJob, type Stored } from "../bullmq/stored-job.ts";
 import type { Job } from "../job.ts";
 import type { WorkerContext } from "./context.ts";
-import { expiredFailure, impossibleFailure } from "./outcome.ts";
+import { deadlyFailure, expiredFailure, impossibleFailure } from "./outcome.ts";
 
 /** Draws slots for the jobs of one worker. */
 export interface JobSlots {
@@ -100,32 +100,52 @@ export function createJobSlots(
   };
 }
 
+/** A job that was running when this many of its workers died is failed: it may be what kills them. */
+const MOST_DEATHS = 10;
+/** For how long a job that may kill its worker waits for Redis to know that it starts. */
+const NOTE_MS = 1_000;
+
 /**
  * Reads a job, with the deadline that it still has to keep. A job that was started in time has kept its deadline, also
  * if its worker died then: it is to be repeated, and not to expire. BullMQ keeps no trace of such a start, so we do.
+ *
+ * @throws the failure of a job that was running when its workers died, too often. BullMQ would count the deaths of all
+ * workers that held it, also those in whose hands it only waited, and would never give up a run of a schedule.
  */
-export function readWithDeadline<Data>(
+export function readFetched<Data>(
   { queue, connection }: Pick<WorkerContext, "queue" | "connection">,
   stored: Stored<Data>,
 ): Job<Data> | Promise<Job<Data>> {
   const job = readJob(stored);
-  // Only a job whose worker has died can have been started before.
-  const mayHaveStarted = job.startByMs !== undefined && stored.stalledCounter > 0;
-  if (!mayHaveStarted) return job;
-  return connection
-    .begunBy(queue, job.id)
-    .then((keptMs) => (keptMs === job.startByMs ? { ...job, startByMs: undefined } : job));
+  if (!isSuspect(stored)) return job;
+  return connection.recall(queue, job.id).then(({ deaths, keptMs }) => {
+    // What the job did when the first worker died was not recorded: it may have killed that one too.
+    if (deaths + 1 >= MOST_DEATHS) throw deadlyFailure(deaths + 1);
+    return keptMs === job.startByMs ? { ...job, startByMs: undefined } : job;
+  });
 }
 
-/** Records that a job starts now, if it has a deadline. */
-export function keepDeadline(
+/** Whether a worker has died with the job. Before that nothing is recorded of it, which would cost each job a command. */
+function isSuspect({ stalledCounter }: Stored<unknown>): boolean {
+  return stalledCounter > 0;
+}
+
+/**
+ * Records that a job starts now, if it has a deadline or may kill its worker. Returns what to wait for before it starts,
+ * if anything: a job that kills its worker at once must not do so before Redis knows.
+ */
+export function noteStart(
   { queue, connection, logger }: Pick<WorkerContext, "queue" | "connection" | "logger">,
+  stored: Stored<unknown>,
   { id, startByMs }: Job<unknown>,
-): void {
-  if (startByMs === undefined) return;
-  connection.noteBegun(queue, id, startByMs).catch((error: unknown) => {
+): Promise<void> | undefined {
+  const mayKill = isSuspect(stored);
+  if (startByMs === undefined && !mayKill) return undefined;
+  const noting = connection.noteBegun(queue, { id, startByMs, isSuspect: mayKill });
+  const noted = connection.inTime(NOTE_MS, noting).catch((error: unknown) => {
     const facts = { queue, job: id, reason: reasonOf(error) };
-    const problem = "Could not record that the job started; if its worker dies, it will expire.";
+    const problem = `Could not record that the job started; if its worker dies, ${mayKill ? "that will not count" : "it will expire"}.`;
     logger.warn(facts, problem);
   });
+  return mayKill ? noted : undefined;
 }

@@ -7,7 +7,8 @@
  *                                    parked in its lane  ◀────────────┘ the worker closes: back into the queue
  *
  * - BullMQ's worker fetches the job (`bullmq/stored-worker.ts`). Its lock is kept until it has ended (`job-locks.ts`).
- * - A job that was begun before has kept its `maxWaitMs` (`job-start.ts`).
+ * - A job that was begun before has kept its `maxWaitMs`; one that was running whenever its worker died is given up
+ *   (`job-start.ts`).
  * - A job with a key comes out of its lane, in its turn, when a worker has asked for jobs (`lanes/feeder.ts`). One that
  *   came due by itself, from a delay or a retry, joins its lane first.
  * - The job draws a slot of the bucket just before its handler runs (`job-start.ts`).
@@ -44,7 +45,7 @@ import {
 } from "./context.ts";
 import { createFetchedJobs } from "./fetched-jobs.ts";
 import { createJobLocks } from "./job-locks.ts";
-import { createJobSlots, keepDeadline, readWithDeadline } from "./job-start.ts";
+import { createJobSlots, noteStart, readFetched } from "./job-start.ts";
 import { createRetention } from "./retention.ts";
 import { openHandler } from "./sandbox.ts";
 
@@ -147,7 +148,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     const context = running.add({ jobId: bullJob.id!, token, attempt });
     fetchedJobs.add();
     try {
-      const reading = readWithDeadline(worker, bullJob);
+      const reading = readFetched(worker, bullJob);
       const job = reading instanceof Promise ? await reading : reading;
       const isReady = opened.ready();
       if (isReady !== undefined) await isReady;
@@ -167,8 +168,9 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       if (!locks.isHeld(context) && !(await locks.confirm(context))) return leave(drawn);
       running.started(context);
       fetchedJobs.remove(context.jobId);
-      keepDeadline(worker, job);
+      const noting = noteStart(worker, bullJob, job);
       feeder.start(probeOf(job, arrival, drawn));
+      if (noting !== undefined) await noting;
       const { hasLease } = drawn;
       try {
         return await runAttempt(worker, { stored: bullJob, job, context, slot: drawn });

@@ -1,22 +1,29 @@
-import type { RunDeclaration } from "../../core/queue-store.ts";
+import type { BegunJob, JobPast, RunDeclaration } from "../../core/queue-store.ts";
 import { baseOf, type QueueName } from "./keys.ts";
 import { defineScript, type Script } from "./script.ts";
 
-export interface JobsBegin extends QueueName {
-  readonly id: string;
-  /** The deadline that the job keeps, in ms since 1970. */
-  readonly startByMs: number;
-}
+export interface JobsBegin extends QueueName, BegunJob {}
 
 export const jobsBegin: Script<JobsBegin, void> = defineScript({
   name: "queue/jobs-begin",
   keys: (input) => [baseOf(input) + input.id],
-  args: ({ startByMs }) => [startByMs],
+  args: ({ startByMs, isSuspect }) => [startByMs ?? "", isSuspect ? 1 : 0],
   decode: () => undefined,
 });
 
-/** The field of a job's hash that holds it. */
-export const BEGUN_FIELD = "sluice:begun";
+export interface JobsRecall extends QueueName {
+  readonly id: string;
+}
+
+export const jobsRecall: Script<JobsRecall, JobPast> = defineScript({
+  name: "queue/jobs-recall",
+  keys: (input) => [baseOf(input) + input.id],
+  args: () => [],
+  decode(reply) {
+    const [deaths, keptMs] = reply as [number, string];
+    return { deaths: Number(deaths), keptMs: keptMs === "" ? undefined : Number(keptMs) };
+  },
+});
 
 export interface JobsForget extends QueueName {
   /** How many are kept at most, and for how long. */

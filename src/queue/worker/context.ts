@@ -1,5 +1,6 @@
 /** What a worker's parts share, the jobs that it has at hand, and what a handler gets beside its job. */
 import { InvalidOptionError } from "../../core/errors.ts";
+import { LONGEST_MS } from "../../core/options.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import type { CancellableWait, WaitRegistry } from "../../throttle/waiting/wait.ts";
@@ -217,8 +218,10 @@ export interface Running {
   leave(reason: string): void;
   /** Ends them all with {@link JobLostError}: others may run them. */
   lose(why: string): void;
-  /** Resolves with true as soon as no job is left, or with false after `timeoutMs`. */
-  untilNone(timeoutMs: number): Promise<boolean>;
+  /** Resolves with true as soon as no job is left, or with false once the earliest deadline is over. */
+  untilNone(): Promise<boolean>;
+  /** Sets a deadline for that, in ms from now. */
+  endWithin(ms: number): void;
 }
 
 export function createRunning(): Running {
@@ -226,6 +229,9 @@ export function createRunning(): Running {
   const contexts = new Set<OwnedJobContext>();
   let unbegun = 0;
   let onNone = (): void => {};
+  /** The earliest deadline, on `performance.now()`, and what watches it while somebody waits. */
+  let deadlineMs = Infinity;
+  let watchDeadline = (): void => {};
 
   function started(context: OwnedJobContext): void {
     if (context.hasBegun) return;
@@ -262,15 +268,27 @@ export function createRunning(): Running {
     lose(why) {
       for (const context of contexts) context.lose(why);
     },
-    untilNone(timeoutMs) {
+    untilNone() {
       if (contexts.size === 0) return Promise.resolve(true);
       return new Promise((resolve) => {
-        const timer = setTimeout(() => resolve(false), timeoutMs);
-        onNone = () => {
+        let timer: NodeJS.Timeout | undefined;
+        const settle = (haveAllEnded: boolean): void => {
+          watchDeadline = () => {};
           clearTimeout(timer);
-          resolve(true);
+          resolve(haveAllEnded);
         };
+        onNone = () => settle(true);
+        watchDeadline = () => {
+          clearTimeout(timer);
+          const leftMs = Math.min(deadlineMs - performance.now(), LONGEST_MS);
+          timer = setTimeout(() => settle(false), leftMs);
+        };
+        watchDeadline();
       });
+    },
+    endWithin(ms) {
+      deadlineMs = Math.min(deadlineMs, performance.now() + ms);
+      watchDeadline();
     },
   };
 }

@@ -54,7 +54,7 @@ export interface Worker {
   /**
    * Fetches no more jobs, puts those that wait for a slot back into the queue, and lets running
    * handlers end. At the deadline their signals are aborted, and their jobs are run again elsewhere
-   * once their locks have ended. No handler starts after it resolves.
+   * once their locks have ended. No handler starts after it resolves. Of several calls, the earliest deadline counts.
    */
   close(options?: CloseOptions): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -209,7 +209,12 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     throw movedToWait();
   }
 
-  async function close(deadlineMs: number): Promise<void> {
+  function closeWithin(deadlineMs: number): Promise<void> {
+    running.endWithin(deadlineMs);
+    return (closing ??= close());
+  }
+
+  async function close(): Promise<void> {
     // First it stops fetching, or BullMQ would fetch a job in place of each that goes back.
     await stored.pause(true);
     stopListening();
@@ -217,7 +222,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     running.leave(CLOSED);
     const lastReports = Promise.all([feeder.close(), fetchedJobs.close()]);
     if (connection.isReady()) await withinGrace(lastReports);
-    const haveAllEnded = await running.untilNone(deadlineMs);
+    const haveAllEnded = await running.untilNone();
     running.lose(CLOSED);
     await withinGrace(closeStored(!haveAllEnded || !connection.isReady()));
     locks.close();
@@ -236,10 +241,10 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   return {
     async close(given = {}) {
       const { deadlineMs = closeDeadlineMs } = readCloseOptions(given);
-      await (closing ??= close(deadlineMs));
+      await closeWithin(deadlineMs);
     },
     async [Symbol.asyncDispose]() {
-      await (closing ??= close(closeDeadlineMs));
+      await closeWithin(closeDeadlineMs);
     },
   };
 }

@@ -33,7 +33,8 @@ it("counts a job that is here twice, having lost its lock, twice", async () => {
   const running = createRunning();
   const first = running.add({ jobId: "a", token: "t", attempt: 1 });
   const second = running.add({ jobId: "a", token: "t", attempt: 2 });
-  const ended = running.untilNone(60_000);
+  running.endWithin(60_000);
+  const ended = running.untilNone();
 
   running.end(second);
   expect(running.count).toBe(1);
@@ -43,11 +44,25 @@ it("counts a job that is here twice, having lost its lock, twice", async () => {
   expect(running.count).toBe(0);
 });
 
-it("waits no longer than it is told to", async () => {
+it("waits until the earliest of the deadlines that it was told", async () => {
   const running = createRunning();
   running.add({ jobId: "a", token: "t", attempt: 1 });
 
-  expect(await running.untilNone(1)).toBe(false);
+  running.endWithin(2 ** 31 - 1);
+  const ended = running.untilNone();
+  running.endWithin(1);
+  running.endWithin(2 ** 31 - 1);
+
+  expect(await ended).toBe(false);
+});
+
+it("waits no more for what is left after the deadline", async () => {
+  const running = createRunning();
+  running.add({ jobId: "a", token: "t", attempt: 1 });
+
+  running.endWithin(0);
+
+  expect(await running.untilNone()).toBe(false);
 });
 
 it("knows those that have yet to begin, in the order in which they came", () => {

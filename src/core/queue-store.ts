@@ -130,6 +130,12 @@ export interface BegunJob {
   readonly isSuspect: boolean;
 }
 
+/** A job whose lock a worker holds. */
+export interface HeldJob {
+  readonly id: string;
+  readonly token: string;
+}
+
 /** What is known of the starts of a job with which a worker has died. */
 export interface JobPast {
   /** How many workers have died while it ran, of those deaths that are known: `2`. */
@@ -159,6 +165,10 @@ export interface QueueConnection<Client> {
   noteBegun(queue: string, job: BegunJob): Promise<void>;
   /** What is known of a job that was fetched again, after a worker has died with it. */
   recall(queue: string, id: string): Promise<JobPast>;
+  /** Has an idle worker look for jobs at once; by itself it does so within 5 s. */
+  wakeIdle(queue: string): Promise<void>;
+  /** The jobs whose locks a worker holds: those of which the tokens begin so. */
+  heldBy(queue: string, tokens: string): Promise<readonly HeldJob[]>;
   /** Gives a schedule and its due run a new declaration; false if the run is no longer due. */
   declareRun(queue: string, declaration: RunDeclaration): Promise<boolean>;
   /** Removes a member of a sorted set; whether it was in there. */

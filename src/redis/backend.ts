@@ -14,7 +14,8 @@ import { restWhile } from "./ioredis/silent-servers.ts";
 import { untilReady } from "./ioredis/readiness.ts";
 import { withTimeout } from "./ioredis/time-limit.ts";
 import { createRedisLanes } from "./queue-store.ts";
-import { jobsBegin, jobsForget, jobsRecall, runsDeclare } from "./scripts/jobs.ts";
+import { jobsBegin, jobsForget, jobsHeld, jobsRecall, runsDeclare } from "./scripts/jobs.ts";
+import { baseOf } from "./scripts/keys.ts";
 import { runScript } from "./scripts/script.ts";
 import { combineStores, createShards } from "./shards.ts";
 
@@ -96,6 +97,10 @@ function forQueue(client: Redis | Cluster, prefix: string): QueueConnection<Redi
     },
     noteBegun: (queue, job) => runScript(client, jobsBegin, { prefix, queue, ...job }),
     recall: (queue, id) => runScript(client, jobsRecall, { prefix, queue, id }),
+    async wakeIdle(queue) {
+      await client.zadd(`${baseOf({ prefix, queue })}marker`, 0, "0");
+    },
+    heldBy: (queue, tokens) => runScript(client, jobsHeld, { prefix, queue, tokens }),
     declareRun: (queue, declaration) =>
       runScript(client, runsDeclare, { prefix, queue, ...declaration }),
     takeOut: async (key, member) => (await client.zrem(key, member)) === 1,

@@ -6,7 +6,13 @@ import { describe, expect, it } from "vitest";
 import { runScript, type Script } from "../../src/redis/scripts/script.ts";
 import { bucketPeek, bucketSteer } from "../../src/redis/scripts/bucket.ts";
 import { costsSettle, slotsReturn } from "../../src/redis/scripts/give-back.ts";
-import { jobsBegin, jobsForget, jobsRecall, runsDeclare } from "../../src/redis/scripts/jobs.ts";
+import {
+  jobsBegin,
+  jobsForget,
+  jobsHeld,
+  jobsRecall,
+  runsDeclare,
+} from "../../src/redis/scripts/jobs.ts";
 import {
   lanesClear,
   lanesFeed,
@@ -29,6 +35,7 @@ const ALL: readonly AnyScript[] = [
   costsSettle,
   jobsBegin,
   jobsForget,
+  jobsHeld,
   jobsRecall,
   leasesRelease,
   leasesRenew,

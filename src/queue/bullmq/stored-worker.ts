@@ -2,6 +2,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import type { createRedisBackend, Worker as StoredWorker } from "bullmq";
 import type { Logger } from "../../core/logger.ts";
 import { createErrorReports, storedQueueName, type QueueConnection } from "./connection.ts";
+import { createFetches, type Fetches } from "./fetches.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
 import { publishRetries } from "./stored-events.ts";
 import type { Stored } from "./stored-job.ts";
@@ -14,6 +15,8 @@ export interface StoredWorkerSettings {
   readonly lockMs: number;
   /** Whether a worker may hold a job whose lock has ended, or will soon. */
   readonly mayStall: () => boolean;
+  /** Watches what it fetches. */
+  readonly fetches: Fetches;
   readonly logger: Logger;
 }
 
@@ -29,7 +32,7 @@ export function createStoredWorker<Data, Result>(
   settings: StoredWorkerSettings,
   process: (job: Stored<Data>, token: string) => Promise<Result | undefined>,
 ): StoredWorker<Data, Result | undefined> {
-  const { queue, connection, prefix, concurrency, lockMs, mayStall, logger } = settings;
+  const { queue, connection, prefix, concurrency, lockMs, mayStall, fetches, logger } = settings;
   const { Worker } = loadBullmq();
   const stored = new Worker<Data, Result | undefined>(
     storedQueueName(queue),
@@ -47,7 +50,7 @@ export function createStoredWorker<Data, Result>(
       // Within BullMQ's default of 15 s, locks would end.
       runRetryDelay: ASK_AGAIN_MS,
     },
-    patientBackend(mayStall),
+    patientBackend(mayStall, fetches),
   );
   createErrorReports(`A worker of queue "${queue}"`, logger)(stored);
   publishRetries(stored);
@@ -73,9 +76,13 @@ const LONG_PAST_MS = 1;
  *   left early if `blockUntil` is set, which the fourth part of the reply does. No upstream issue known; checked with
  *   bullmq 6.7.0 (`mainLoop` in worker.js).
  */
-export function patientBackend(mayStall: () => boolean): typeof createRedisBackend {
+export function patientBackend(
+  mayStall: () => boolean,
+  fetches: Fetches = createFetches(),
+): typeof createRedisBackend {
   return (...settings) => {
     const backend = loadBullmq().createRedisBackend(...settings);
+    fetches.watch(backend);
     const fetch = backend.moveToActive.bind(backend);
     const lookForStalled = backend.moveStalledJobsToWait.bind(backend);
     backend.moveStalledJobsToWait = async () => (mayStall() ? lookForStalled() : []);

@@ -24,6 +24,7 @@ import type { Slot } from "../../throttle/slot/slot.ts";
 import { NoRoomYet } from "../../throttle/waiting/waiting-call.ts";
 import type { ConnectQueue } from "../bullmq/connection.ts";
 import { movedToDelayed, movedToWait } from "../bullmq/errors.ts";
+import { createFetches } from "../bullmq/fetches.ts";
 import { fillDefaults, PARK_MS, readJob, type Stored } from "../bullmq/stored-job.ts";
 import { createStoredWorker } from "../bullmq/stored-worker.ts";
 import type { Schema } from "../enqueue/data.ts";
@@ -46,6 +47,7 @@ import {
 import { createFetchedJobs } from "./fetched-jobs.ts";
 import { createJobLocks } from "./job-locks.ts";
 import { createJobSlots, noteStart, readFetched } from "./job-start.ts";
+import { giveLostBack } from "./lost-fetches.ts";
 import { createRetention } from "./retention.ts";
 import { openHandler } from "./sandbox.ts";
 
@@ -126,9 +128,11 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   // A job of any worker is seen before its lock can have ended.
   const mayStall = (): boolean =>
     lockMs < LEAST_QUIET_LOCK_MS || running.count > 0 || !feeder.isQuiet;
+  const fetches = createFetches();
   connection.onReady(() => feeder.tellAgain());
   connection.restWhile(() => !mayStall());
-  const stored = createStoredWorker({ ...worker, mayStall }, process);
+  const stored = createStoredWorker({ ...worker, mayStall, fetches }, process);
+  connection.onReady(() => void giveLostBack(worker, stored, fetches));
   const locks = createJobLocks({
     running,
     lockMs,

@@ -1,4 +1,4 @@
-import type { BegunJob, JobPast, RunDeclaration } from "../../core/queue-store.ts";
+import type { BegunJob, HeldJob, JobPast, RunDeclaration } from "../../core/queue-store.ts";
 import { baseOf, type QueueName } from "./keys.ts";
 import { defineScript, type Script } from "./script.ts";
 
@@ -22,6 +22,24 @@ export const jobsRecall: Script<JobsRecall, JobPast> = defineScript({
   decode(reply) {
     const [deaths, keptMs] = reply as [number, string];
     return { deaths: Number(deaths), keptMs: keptMs === "" ? undefined : Number(keptMs) };
+  },
+});
+
+export interface JobsHeld extends QueueName {
+  /** How the tokens of a worker begin. */
+  readonly tokens: string;
+}
+
+export const jobsHeld: Script<JobsHeld, HeldJob[]> = defineScript({
+  name: "queue/jobs-held",
+  keys: (input) => [`${baseOf(input)}active`],
+  args: (input) => [baseOf(input), input.tokens],
+  decode(reply) {
+    const held: HeldJob[] = [];
+    const parts = reply as string[];
+    for (let at = 0; at < parts.length; at += 2)
+      held.push({ id: parts[at]!, token: parts[at + 1]! });
+    return held;
   },
 });
 

@@ -1,11 +1,16 @@
 --[[
-  jobs-begin: records the deadline that a job has kept by starting, if the job is there.
+  jobs-begin: records that a job starts, if the job is there.
 
   KEYS  [1] the job, BullMQ's: hash
-  ARGV  [1] ms since 1970 by which it had to start
+  ARGV  [1] ms since 1970 by which it had to start; '' if it had no deadline
+        [2] '1' if a worker has died with it: then it is recorded which of its fetches this is, and after how many stalls
   Reply 1 if the job was there, else 0
 ]]
-local job, start_by_ms = KEYS[1], ARGV[1]
+local job, start_by_ms, is_suspect = KEYS[1], ARGV[1], ARGV[2]
 if redis.call('EXISTS', job) == 0 then return 0 end
-redis.call('HSET', job, 'sluice:begun', start_by_ms)
+if start_by_ms ~= '' then redis.call('HSET', job, 'sluice:begun', start_by_ms) end
+if is_suspect == '1' then
+  local known = redis.call('HMGET', job, 'ats', 'stc')
+  redis.call('HSET', job, 'sluice:ran', (known[1] or '0') .. ':' .. (known[2] or '0'))
+end
 return 1

@@ -145,6 +145,29 @@ export type JobEnd =
   | { readonly state: "failed"; readonly reason: string }
   | { readonly state: "missing" };
 
+/** A job that starts. */
+export interface BegunJob {
+  readonly id: string;
+  /** The deadline that it keeps by that, in ms since 1970. */
+  readonly startByMs: number | undefined;
+  /** Whether a worker has died with it: if the next one does too, it may be the cause. */
+  readonly isSuspect: boolean;
+}
+
+/** A job whose lock a worker holds. */
+export interface HeldJob {
+  readonly id: string;
+  readonly token: string;
+}
+
+/** What is known of the starts of a job with which a worker has died. */
+export interface JobPast {
+  /** How many workers have died while it ran, of those deaths that are known: `2`. */
+  readonly deaths: number;
+  /** The deadline that it has kept by starting, in ms since 1970; undefined if none. */
+  readonly keptMs: number | undefined;
+}
+
 /** A connection to the Redis of one queue. */
 export interface QueueConnection<Client> {
   /** The client for BullMQ; core does not know its type. */
@@ -173,10 +196,14 @@ export interface QueueConnection<Client> {
   ): Promise<readonly (JobEnd | undefined)[]>;
   /** Ends that for up to a thousand jobs. */
   toldOf(queue: string, process: string, ids: readonly string[]): Promise<void>;
-  /** Records the deadline that a job has kept by starting, in ms since 1970. */
-  noteBegun(queue: string, id: string, startByMs: number): Promise<void>;
-  /** The deadline that a job has kept by starting; undefined if none. */
-  begunBy(queue: string, id: string): Promise<number | undefined>;
+  /** Records that a job starts. */
+  noteBegun(queue: string, job: BegunJob): Promise<void>;
+  /** What is known of a job that was fetched again, after a worker has died with it. */
+  recall(queue: string, id: string): Promise<JobPast>;
+  /** Has an idle worker look for jobs at once; by itself it does so within 5 s. */
+  wakeIdle(queue: string): Promise<void>;
+  /** The jobs whose locks a worker holds: those of which the tokens begin so. */
+  heldBy(queue: string, tokens: string): Promise<readonly HeldJob[]>;
   /** Gives a schedule and its due run a new declaration; false if the run is no longer due. */
   declareRun(queue: string, declaration: RunDeclaration): Promise<boolean>;
   /** Removes a member of a sorted set; whether it was in there. */

@@ -10,7 +10,10 @@ import {
   type WaitTooLongError,
 } from "../core/errors.ts";
 
-/** The reason of the signal, and of the failed attempt, when a job's handler took longer than its worker's `timeoutMs`. */
+/**
+ * The reason of the signal, and of the failed attempt, when a job's handler, with the check of its data,
+ * took longer than its worker's `timeoutMs`.
+ */
 export class HandlerTimeoutError extends BaseError {
   override readonly name = "HandlerTimeoutError";
   readonly code = "ERR_HANDLER_TIMEOUT";

@@ -15,10 +15,11 @@ import { untilReady } from "./ioredis/readiness.ts";
 import { withTimeout } from "./ioredis/time-limit.ts";
 import { createRedisLanes } from "./queue-store.ts";
 import {
-  BEGUN_FIELD,
   jobsAwait,
   jobsBegin,
   jobsForget,
+  jobsHeld,
+  jobsRecall,
   jobsTold,
   runsDeclare,
 } from "./scripts/jobs.ts";
@@ -105,12 +106,12 @@ function forQueue(client: Redis | Cluster, prefix: string): QueueConnection<Redi
     awaitJobs: (queue, process, ids) =>
       runScript(client, jobsAwait, { prefix, queue, process, ids }),
     toldOf: (queue, process, ids) => runScript(client, jobsTold, { prefix, queue, process, ids }),
-    noteBegun: (queue, id, startByMs) =>
-      runScript(client, jobsBegin, { prefix, queue, id, startByMs }),
-    async begunBy(queue, id) {
-      const startByMs = await client.hget(baseOf({ prefix, queue }) + id, BEGUN_FIELD);
-      return startByMs === null ? undefined : Number(startByMs);
+    noteBegun: (queue, job) => runScript(client, jobsBegin, { prefix, queue, ...job }),
+    recall: (queue, id) => runScript(client, jobsRecall, { prefix, queue, id }),
+    async wakeIdle(queue) {
+      await client.zadd(`${baseOf({ prefix, queue })}marker`, 0, "0");
     },
+    heldBy: (queue, tokens) => runScript(client, jobsHeld, { prefix, queue, tokens }),
     declareRun: (queue, declaration) =>
       runScript(client, runsDeclare, { prefix, queue, ...declaration }),
     takeOut: async (key, member) => (await client.zrem(key, member)) === 1,

@@ -10,6 +10,8 @@ import {
   jobsAwait,
   jobsBegin,
   jobsForget,
+  jobsHeld,
+  jobsRecall,
   jobsTold,
   runsDeclare,
 } from "../../src/redis/scripts/jobs.ts";
@@ -36,6 +38,8 @@ const ALL: readonly AnyScript[] = [
   jobsAwait,
   jobsBegin,
   jobsForget,
+  jobsHeld,
+  jobsRecall,
   jobsTold,
   leasesRelease,
   leasesRenew,

@@ -138,10 +138,11 @@ function startByMsOf({ sluice, delay = 0 }: StoredOptions, storedAtMs: number): 
 }
 
 /**
- * How often the job's worker has died. BullMQ keeps it when a failed job is retried (taskforcesh/bullmq#3555), and would
- * fail the job at once when the next worker dies.
+ * How often a worker has died with the job, how often while it ran, and the start of its last run: written by BullMQ, by
+ * `lua/queue/jobs-recall.lua` and by `jobs-begin.lua`. BullMQ keeps its count when a failed job is retried
+ * (taskforcesh/bullmq#3555).
  */
-const DEATHS = "stc";
+const DEATHS = ["stc", "sluice:deaths", "sluice:ran"];
 /** The place that a job came to when it first joined its lane; written by `lua/lib/lanes/join.lua`. */
 const SEQ = "sluiceSeq";
 
@@ -158,7 +159,7 @@ export async function isOnItsWay(queue: Queue, { id }: Stored<unknown>): Promise
 export async function renew(queue: Queue, { id, opts }: Stored<unknown>): Promise<void> {
   const client = await queue.getBackend().client;
   const key = queue.toKey(id!);
-  await client.hdel(key, DEATHS);
+  await client.hdel(key, ...DEATHS);
   const { maxWaitMs } = opts.sluice ?? {};
   const written = maxWaitMs === undefined ? null : await client.hget(key, "opts");
   if (maxWaitMs === undefined || written === null) return;

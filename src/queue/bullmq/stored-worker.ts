@@ -2,7 +2,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import type { createRedisBackend, Worker as StoredWorker } from "bullmq";
 import type { Logger } from "../../core/logger.ts";
 import { createErrorReports, storedQueueName, type QueueConnection } from "./connection.ts";
-import { finalError } from "./errors.ts";
+import { createFetches, type Fetches } from "./fetches.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
 import { publishRetries } from "./stored-events.ts";
 import type { Stored } from "./stored-job.ts";
@@ -15,6 +15,8 @@ export interface StoredWorkerSettings {
   readonly lockMs: number;
   /** Whether a worker may hold a job whose lock has ended, or will soon. */
   readonly mayStall: () => boolean;
+  /** Watches what it fetches. */
+  readonly fetches: Fetches;
   readonly logger: Logger;
 }
 
@@ -24,49 +26,35 @@ export interface StoredWorkerSettings {
  * `lockMs`.
  */
 const LOOK_SHARE = 1 / 8;
-/** A job whose workers keep dying is failed after this many of them: it may be what kills them. */
-const MOST_DEATHS = 10;
 
-/** BullMQ's part of a worker: fetches jobs, keeps their locks, and stores what came of them. `process` gets a job and its lock's token. */
+/** BullMQ's part of a worker: fetches jobs, and stores what came of them. `process` gets a job and its lock's token. */
 export function createStoredWorker<Data, Result>(
   settings: StoredWorkerSettings,
   process: (job: Stored<Data>, token: string) => Promise<Result | undefined>,
 ): StoredWorker<Data, Result | undefined> {
-  const { queue, connection, prefix, concurrency, lockMs, mayStall, logger } = settings;
+  const { queue, connection, prefix, concurrency, lockMs, mayStall, fetches, logger } = settings;
   const { Worker } = loadBullmq();
   const stored = new Worker<Data, Result | undefined>(
     storedQueueName(queue),
-    (job, token) => {
-      failDeadly(job);
-      return process(job, token!);
-    },
+    (job, token) => process(job, token!),
     {
       connection: connection.client,
       prefix,
       concurrency,
       lockDuration: lockMs,
+      // Locks are kept by `worker/job-locks.ts`.
+      skipLockRenewal: true,
       stalledInterval: Math.ceil(lockMs * LOOK_SHARE),
-      // BullMQ lets this many pass, and fails the job at the next.
-      maxStalledCount: MOST_DEATHS - 1,
+      // BullMQ counts each death of a worker against all jobs that it held; `worker/job-start.ts` against those that ran.
+      maxStalledCount: Number.MAX_SAFE_INTEGER,
       // Within BullMQ's default of 15 s, locks would end.
       runRetryDelay: ASK_AGAIN_MS,
     },
-    patientBackend(mayStall),
+    patientBackend(mayStall, fetches),
   );
   createErrorReports(`A worker of queue "${queue}"`, logger)(stored);
   publishRetries(stored);
   return stored;
-}
-
-/**
- * BullMQ fails no run of a schedule, however often its workers die: by design, while the schedule is there; once it is
- * gone, BullMQ does (taskforcesh/bullmq#4220). Checked with bullmq 6.7.0 (`moveStalledJobsToWait-9.lua`).
- */
-function failDeadly({ repeatJobKey, stalledCounter }: Stored<unknown>): void {
-  if (repeatJobKey === undefined || stalledCounter < MOST_DEATHS) return;
-  // In the words that BullMQ has for it.
-  const reason = `job stalled more than allowable limit: its workers have died ${stalledCounter} times`;
-  throw finalError(reason);
 }
 
 /** How long a worker waits before it asks Redis again that refused it, or that it lost. */
@@ -88,9 +76,13 @@ const LONG_PAST_MS = 1;
  *   left early if `blockUntil` is set, which the fourth part of the reply does. No upstream issue known; checked with
  *   bullmq 6.7.0 (`mainLoop` in worker.js).
  */
-export function patientBackend(mayStall: () => boolean): typeof createRedisBackend {
+export function patientBackend(
+  mayStall: () => boolean,
+  fetches: Fetches = createFetches(),
+): typeof createRedisBackend {
   return (...settings) => {
     const backend = loadBullmq().createRedisBackend(...settings);
+    fetches.watch(backend);
     const fetch = backend.moveToActive.bind(backend);
     const lookForStalled = backend.moveStalledJobsToWait.bind(backend);
     backend.moveStalledJobsToWait = async () => (mayStall() ? lookForStalled() : []);

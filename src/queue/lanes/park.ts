@@ -2,6 +2,7 @@ import type { Queue as StoredQueue } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { LaneStore } from "../../core/queue-store.ts";
+import type { QueueConnection } from "../bullmq/connection.ts";
 import { movedToDelayed, movedToWait } from "../bullmq/errors.ts";
 import { isOnItsWay, PARK_MS, readJob, type Stored } from "../bullmq/stored-job.ts";
 
@@ -71,12 +72,15 @@ export async function parkFromWorker<Data>(
     readonly lanes: Pick<LaneStore, "join">;
     /** The weight of a key's lane; undefined without a key. */
     readonly weightOf: (key: string | undefined) => number | undefined;
+    readonly connection: Pick<QueueConnection, "wakeIdle">;
   },
 ): Promise<never> {
-  const { queue, lanes, weightOf } = parts;
+  const { queue, lanes, weightOf, connection } = parts;
   const { id, key } = readJob(stored);
   if (key === undefined) {
     await stored.moveToWait(token);
+    // BullMQ wakes none for such a job. No upstream issue known; checked with bullmq 6.7.0 (`moveJobFromActiveToWait-9.lua`).
+    await connection.wakeIdle(queue);
     throw movedToWait();
   }
   // In BullMQ's queue it would come after all jobs that are let out of lanes: those have no priority there, and it has.

@@ -33,7 +33,7 @@ export async function runAttempt<Data, Result>(
   worker: AttemptWorker<Data, Result>,
   attempt: Attempt<Data>,
 ): Promise<Result | undefined> {
-  const { queue, bucket, schema, logger } = worker;
+  const { queue, bucket, logger } = worker;
   const { stored, job, context, slot } = attempt;
   const { cost } = job;
   /** Undefined until the handler runs, and where it makes no calls. */
@@ -42,9 +42,10 @@ export async function runAttempt<Data, Result>(
   if (slot.hasLease) abortOnLeaseLost(slot, context);
   let result: HandlerResult<Result>;
   try {
-    const checked = schema === undefined ? job : await withCheckedData(schema, job);
-    if (mayBeCalled(bucket, slot)) hand = jobSlotOf({ bucket, slot }, job);
-    result = await run(worker, { job: checked, context, hand });
+    result = await run(worker, { job, context }, () => {
+      if (mayBeCalled(bucket, slot)) hand = jobSlotOf({ bucket, slot }, job);
+      return hand;
+    });
     if (isRetryAfter(result) || isDiscard(result)) throw result;
   } catch (thrown) {
     const { askedMs } = await bucket.reportOutcome(thrown, hand?.leftOn ?? slot, cost);
@@ -68,17 +69,28 @@ function abortOnLeaseLost({ signal }: Slot, context: OwnedJobContext): void {
   else signal.addEventListener("abort", abort, { once: true });
 }
 
-/** Not async: if the handler throws at once, this does. */
+/**
+ * Checks the job's data and runs the handler, which gets the slot that `takeHand` returns, in time. Not async: if the
+ * handler throws at once, this does.
+ */
 function run<Data, Result>(
-  { handler, timeoutMs }: AttemptWorker<Data, Result>,
-  {
-    job,
-    context,
-    hand,
-  }: Pick<Attempt<Data>, "job" | "context"> & { readonly hand: JobSlot | undefined },
+  { handler, schema, timeoutMs }: AttemptWorker<Data, Result>,
+  { job, context }: Pick<Attempt<Data>, "job" | "context">,
+  takeHand: () => JobSlot | undefined,
 ): HandlerResult<Result> | Promise<HandlerResult<Result>> {
+  const handle = (checked: Job<Data>): HandlerResult<Result> | Promise<HandlerResult<Result>> => {
+    const hand = takeHand();
+    if (hand === undefined) return handler(checked, context);
+    return runWithJobSlot(hand, () => handler(checked, context));
+  };
   const running =
-    hand === undefined ? handler(job, context) : runWithJobSlot(hand, () => handler(job, context));
+    schema === undefined
+      ? handle(job)
+      : withCheckedData(schema, job).then((checked) => {
+          // The check took too long, or the job is another worker's by now.
+          if (context.isAborted) throw context.signal.reason;
+          return handle(checked);
+        });
   return timeoutMs === undefined ? running : inTime(running, timeoutMs, context);
 }
 

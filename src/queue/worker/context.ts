@@ -1,5 +1,6 @@
 /** What a worker's parts share, the jobs that it has at hand, and what a handler gets beside its job. */
 import { InvalidOptionError } from "../../core/errors.ts";
+import { LONGEST_MS } from "../../core/options.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import type { CancellableWait, WaitRegistry } from "../../throttle/waiting/wait.ts";
@@ -66,39 +67,61 @@ export type Handler<Data, Result = unknown> = (
 /** A job that a worker has fetched: its context, and the wait for its slot. */
 export interface OwnedJobContext extends JobContext, WaitRegistry {
   readonly jobId: string;
+  /** The token of its lock: a later fetch of the same job has a lock of its own. */
+  readonly token: string;
   /** When the job was fetched, on `performance.now()`. */
   readonly sinceMs: number;
   readonly isAborted: boolean;
+  /** Whether it is no longer this worker's job. */
+  readonly isLost: boolean;
+  /** When Redis last confirmed the job's lock, on `performance.now()`. */
+  lockedAtMs: number;
+  /** True once the job is about to be given back, and its lock with it. */
+  isGoingBack: boolean;
   hasBegun: boolean;
   /** Called when the attempt has its slot, just before its handler runs. */
   begin(stored: Stored<unknown>, slot: Slot): void;
   /** Ends the wait for its slot, if it waits. */
   leave(reason: unknown): void;
   abort(reason: unknown): void;
+  /** Ends the wait for its slot, or aborts its handler: it is no longer this worker's job. */
+  lose(why: string): void;
 }
 
 const LONGEST_LINE = 1_000;
 const LONGEST_PROGRESS = 10_000;
 
-export function createJobContext(jobId: string, attempt: number): OwnedJobContext {
-  return new FetchedContext(jobId, attempt);
+/** What is known of a job when it is fetched. */
+export interface FetchedJob {
+  readonly jobId: string;
+  readonly token: string;
+  readonly attempt: number;
+}
+
+export function createJobContext(fetched: FetchedJob): OwnedJobContext {
+  return new FetchedContext(fetched);
 }
 
 /** A class whose parts are made on first use: a signal for each job cost as much as all else about a job. */
 class FetchedContext implements OwnedJobContext {
   readonly jobId: string;
+  readonly token: string;
   readonly attempt: number;
   readonly sinceMs: number = performance.now();
+  lockedAtMs: number = this.sinceMs;
   hasBegun = false;
   isAborted = false;
+  isLost = false;
+  isGoingBack = false;
   #reason: unknown;
   #controller: AbortController | undefined;
   #stored: Stored<unknown> | undefined;
   #slot: Slot | undefined;
   #wait: CancellableWait | undefined;
 
-  constructor(jobId: string, attempt: number) {
+  constructor({ jobId, token, attempt }: FetchedJob) {
     this.jobId = jobId;
+    this.token = token;
     this.attempt = attempt;
   }
 
@@ -149,6 +172,13 @@ class FetchedContext implements OwnedJobContext {
     this.#reason = reason;
     this.#controller?.abort(reason);
   }
+
+  lose(why: string): void {
+    this.isLost = true;
+    const reason = new JobLostError({ jobId: this.jobId, why });
+    this.abort(reason);
+    this.leave(reason);
+  }
 }
 
 /** Handlers do not fail when a line or a progress cannot be written. */
@@ -175,19 +205,23 @@ export interface Running {
   /** How many of them have not started yet. */
   readonly unbegun: number;
   /** Adds a job that was fetched. */
-  add(jobId: string, attempt: number): OwnedJobContext;
+  add(fetched: FetchedJob): OwnedJobContext;
   /** Notes that a job has its slot. */
   started(context: OwnedJobContext): void;
   /** Removes a job that has ended, or goes back. */
   end(context: OwnedJobContext): void;
   /** Those that have not started yet, in the order in which they were fetched. */
   waiting(): Iterable<OwnedJobContext>;
+  /** All of them, in the same order. */
+  all(): Iterable<OwnedJobContext>;
   /** Ends their waits for slots. */
   leave(reason: string): void;
-  /** Aborts the signal of one job, or of all, with {@link JobLostError}. */
-  abort(why: string, jobId?: string): void;
-  /** Resolves with true as soon as no job is left, or with false after `timeoutMs`. */
-  untilNone(timeoutMs: number): Promise<boolean>;
+  /** Ends them all with {@link JobLostError}: others may run them. */
+  lose(why: string): void;
+  /** Resolves with true as soon as no job is left, or with false once the earliest deadline is over. */
+  untilNone(): Promise<boolean>;
+  /** Sets a deadline for that, in ms from now. */
+  endWithin(ms: number): void;
 }
 
 export function createRunning(): Running {
@@ -195,6 +229,9 @@ export function createRunning(): Running {
   const contexts = new Set<OwnedJobContext>();
   let unbegun = 0;
   let onNone = (): void => {};
+  /** The earliest deadline, on `performance.now()`, and what watches it while somebody waits. */
+  let deadlineMs = Infinity;
+  let watchDeadline = (): void => {};
 
   function started(context: OwnedJobContext): void {
     if (context.hasBegun) return;
@@ -209,8 +246,8 @@ export function createRunning(): Running {
     get unbegun() {
       return unbegun;
     },
-    add(jobId, attempt) {
-      const context = createJobContext(jobId, attempt);
+    add(fetched) {
+      const context = createJobContext(fetched);
       contexts.add(context);
       unbegun += 1;
       return context;
@@ -224,24 +261,34 @@ export function createRunning(): Running {
     *waiting() {
       for (const context of contexts) if (!context.hasBegun) yield context;
     },
+    all: () => contexts,
     leave(reason) {
       for (const context of contexts) context.leave(reason);
     },
-    abort(why, only) {
-      for (const context of contexts) {
-        const { jobId } = context;
-        if (only === undefined || jobId === only) context.abort(new JobLostError({ jobId, why }));
-      }
+    lose(why) {
+      for (const context of contexts) context.lose(why);
     },
-    untilNone(timeoutMs) {
+    untilNone() {
       if (contexts.size === 0) return Promise.resolve(true);
       return new Promise((resolve) => {
-        const timer = setTimeout(() => resolve(false), timeoutMs);
-        onNone = () => {
+        let timer: NodeJS.Timeout | undefined;
+        const settle = (haveAllEnded: boolean): void => {
+          watchDeadline = () => {};
           clearTimeout(timer);
-          resolve(true);
+          resolve(haveAllEnded);
         };
+        onNone = () => settle(true);
+        watchDeadline = () => {
+          clearTimeout(timer);
+          const leftMs = Math.min(deadlineMs - performance.now(), LONGEST_MS);
+          timer = setTimeout(() => settle(false), leftMs);
+        };
+        watchDeadline();
       });
+    },
+    endWithin(ms) {
+      deadlineMs = Math.min(deadlineMs, performance.now() + ms);
+      watchDeadline();
     },
   };
 }

@@ -12,20 +12,23 @@ import { isFinalError } from "../bullmq/errors.ts";
 import { readJob, type Stored } from "../bullmq/stored-job.ts";
 import type { Job } from "../job.ts";
 import type { WorkerContext } from "./context.ts";
-import { expiredFailure, impossibleFailure } from "./outcome.ts";
+import { deadlyFailure, expiredFailure, impossibleFailure } from "./outcome.ts";
 
 /** Draws slots for the jobs of one worker. */
 export interface JobSlots {
   /**
    * Resolves with the job's slot; with {@link NoRoomYet} when its key has no room for too long; with undefined when the
-   * worker is closed. The wait can be ended by `waits`.
+   * worker is closed, or the job is lost. The wait can be ended by `waits`.
    *
    * @throws the failure of a job that did not start in time, or never can.
    */
-  draw(job: Job<unknown>, waits: WaitRegistry): Promise<DrawnSlot | NoRoomYet | undefined>;
+  draw(job: Job<unknown>, waits: JobWaits): Promise<DrawnSlot | NoRoomYet | undefined>;
   /** Lets no wait that is ended from now on draw again. */
   close(): void;
 }
+
+/** The wait of one job, and whether another worker may have the job by now. */
+type JobWaits = WaitRegistry & { readonly isLost: boolean };
 
 const STORE_RETRY_MS = 1_000;
 const NO_KEY = "";
@@ -49,11 +52,11 @@ export function createJobSlots(
   /** Draws again each second during an outage: of Redis, or of what the application's `perKey` asks. */
   async function drawAgain(
     job: Job<unknown>,
-    waits: WaitRegistry,
+    waits: JobWaits,
     failure: unknown,
   ): Promise<DrawnSlot | NoRoomYet | undefined> {
     let error = failure;
-    while (!isClosed) {
+    while (!isClosed && !waits.isLost) {
       // It was already too late to draw.
       if (isFinalError(error)) throw error;
       if (error instanceof WaitTooLongError) throw expiredFailure(job, Date.now(), error);
@@ -62,7 +65,7 @@ export function createJobSlots(
       if (!(error instanceof SluiceError)) warnOfKey(error);
       else if (!(error instanceof StoreUnavailableError)) throw error;
       await pauseFor(STORE_RETRY_MS, waits);
-      if (isClosed) return undefined;
+      if (isClosed || waits.isLost) return undefined;
       try {
         return await drawOnce(job, waits);
       } catch (next) {
@@ -88,7 +91,7 @@ export function createJobSlots(
   return {
     draw(job, waits) {
       // Not async, and no loop: each layer of promises would cost a job about as much as its draw.
-      if (isClosed) return Promise.resolve(undefined);
+      if (isClosed || waits.isLost) return Promise.resolve(undefined);
       return drawOnce(job, waits).catch((error: unknown) => drawAgain(job, waits, error));
     },
     close() {
@@ -97,32 +100,52 @@ export function createJobSlots(
   };
 }
 
+/** A job that was running when this many of its workers died is failed: it may be what kills them. */
+const MOST_DEATHS = 10;
+/** For how long a job that may kill its worker waits for Redis to know that it starts. */
+const NOTE_MS = 1_000;
+
 /**
  * Reads a job, with the deadline that it still has to keep. A job that was started in time has kept its deadline, also
  * if its worker died then: it is to be repeated, and not to expire. BullMQ keeps no trace of such a start, so we do.
+ *
+ * @throws the failure of a job that was running when its workers died, too often. BullMQ would count the deaths of all
+ * workers that held it, also those in whose hands it only waited, and would never give up a run of a schedule.
  */
-export function readWithDeadline<Data>(
+export function readFetched<Data>(
   { queue, connection }: Pick<WorkerContext, "queue" | "connection">,
   stored: Stored<Data>,
 ): Job<Data> | Promise<Job<Data>> {
   const job = readJob(stored);
-  // Only a job whose worker has died can have been started before.
-  const mayHaveStarted = job.startByMs !== undefined && stored.stalledCounter > 0;
-  if (!mayHaveStarted) return job;
-  return connection
-    .begunBy(queue, job.id)
-    .then((keptMs) => (keptMs === job.startByMs ? { ...job, startByMs: undefined } : job));
+  if (!isSuspect(stored)) return job;
+  return connection.recall(queue, job.id).then(({ deaths, keptMs }) => {
+    // What the job did when the first worker died was not recorded: it may have killed that one too.
+    if (deaths + 1 >= MOST_DEATHS) throw deadlyFailure(deaths + 1);
+    return keptMs === job.startByMs ? { ...job, startByMs: undefined } : job;
+  });
 }
 
-/** Records that a job starts now, if it has a deadline. */
-export function keepDeadline(
+/** Whether a worker has died with the job. Before that nothing is recorded of it, which would cost each job a command. */
+function isSuspect({ stalledCounter }: Stored<unknown>): boolean {
+  return stalledCounter > 0;
+}
+
+/**
+ * Records that a job starts now, if it has a deadline or may kill its worker. Returns what to wait for before it starts,
+ * if anything: a job that kills its worker at once must not do so before Redis knows.
+ */
+export function noteStart(
   { queue, connection, logger }: Pick<WorkerContext, "queue" | "connection" | "logger">,
+  stored: Stored<unknown>,
   { id, startByMs }: Job<unknown>,
-): void {
-  if (startByMs === undefined) return;
-  connection.noteBegun(queue, id, startByMs).catch((error: unknown) => {
+): Promise<void> | undefined {
+  const mayKill = isSuspect(stored);
+  if (startByMs === undefined && !mayKill) return undefined;
+  const noting = connection.noteBegun(queue, { id, startByMs, isSuspect: mayKill });
+  const noted = connection.inTime(NOTE_MS, noting).catch((error: unknown) => {
     const facts = { queue, job: id, reason: reasonOf(error) };
-    const problem = "Could not record that the job started; if its worker dies, it will expire.";
+    const problem = `Could not record that the job started; if its worker dies, ${mayKill ? "that will not count" : "it will expire"}.`;
     logger.warn(facts, problem);
   });
+  return mayKill ? noted : undefined;
 }

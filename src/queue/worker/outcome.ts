@@ -104,6 +104,12 @@ export function impossibleFailure(cause: Error): Error {
   return finalFailure(`Impossible: ${cause.message}`, cause);
 }
 
+/** The failure of a job that was running each time its worker died; its reason begins with BullMQ's words for it. */
+export function deadlyFailure(deaths: number): Error {
+  const what = `its workers have died ${deaths} times while it ran`;
+  return finalFailure(`job stalled more than allowable limit: ${what}`);
+}
+
 /** The failure of a job whose data the schema refuses. */
 export function invalidFailure(problem: string): Error {
   return finalFailure(`Invalid: ${problem}`);

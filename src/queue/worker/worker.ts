@@ -6,8 +6,9 @@
  *                                         ▼                           │ too late: fails as expired
  *                                    parked in its lane  ◀────────────┘ the worker closes: back into the queue
  *
- * - BullMQ's worker fetches the job and keeps its lock (`bullmq/stored-worker.ts`).
- * - A job that was begun before has kept its `maxWaitMs` (`job-start.ts`).
+ * - BullMQ's worker fetches the job (`bullmq/stored-worker.ts`). Its lock is kept until it has ended (`job-locks.ts`).
+ * - A job that was begun before has kept its `maxWaitMs`; one that was running whenever its worker died is given up
+ *   (`job-start.ts`).
  * - A job with a key comes out of its lane, in its turn, when a worker has asked for jobs (`lanes/feeder.ts`). One that
  *   came due by itself, from a delay or a retry, joins its lane first.
  * - The job draws a slot of the bucket just before its handler runs (`job-start.ts`).
@@ -24,6 +25,7 @@ import type { Slot } from "../../throttle/slot/slot.ts";
 import { NoRoomYet } from "../../throttle/waiting/waiting-call.ts";
 import type { ConnectQueue } from "../bullmq/connection.ts";
 import { movedToDelayed, movedToWait } from "../bullmq/errors.ts";
+import { createFetches } from "../bullmq/fetches.ts";
 import { fillDefaults, PARK_MS, readJob, type Stored } from "../bullmq/stored-job.ts";
 import { createStoredWorker } from "../bullmq/stored-worker.ts";
 import type { Schema } from "../enqueue/data.ts";
@@ -37,9 +39,16 @@ import {
   type WorkerOptions,
 } from "../options.ts";
 import { runAttempt } from "./attempt.ts";
-import { createRunning, type Handler, type WorkerContext } from "./context.ts";
+import {
+  createRunning,
+  type Handler,
+  type OwnedJobContext,
+  type WorkerContext,
+} from "./context.ts";
 import { createFetchedJobs } from "./fetched-jobs.ts";
-import { createJobSlots, keepDeadline, readWithDeadline } from "./job-start.ts";
+import { createJobLocks } from "./job-locks.ts";
+import { createJobSlots, noteStart, readFetched } from "./job-start.ts";
+import { giveLostBack } from "./lost-fetches.ts";
 import { createRetention } from "./retention.ts";
 import { openHandler } from "./sandbox.ts";
 
@@ -48,7 +57,7 @@ export interface Worker {
   /**
    * Fetches no more jobs, puts those that wait for a slot back into the queue, and lets running
    * handlers end. At the deadline their signals are aborted, and their jobs are run again elsewhere
-   * once their locks have ended. No handler starts after it resolves.
+   * once their locks have ended. No handler starts after it resolves. Of several calls, the earliest deadline counts.
    */
   close(options?: CloseOptions): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -122,11 +131,16 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   // A job of any worker is seen before its lock can have ended.
   const mayStall = (): boolean =>
     lockMs < LEAST_QUIET_LOCK_MS || running.count > 0 || !feeder.isQuiet;
+  const fetches = createFetches();
   connection.onReady(() => feeder.tellAgain());
   connection.restWhile(() => !mayStall());
-  const stored = createStoredWorker({ ...worker, mayStall }, process);
-  stored.on("lockRenewalFailed", (ids) => {
-    for (const id of ids) running.abort("its lock was lost", id);
+  const stored = createStoredWorker({ ...worker, mayStall, fetches }, process);
+  connection.onReady(() => void giveLostBack(worker, stored, fetches));
+  const locks = createJobLocks({
+    running,
+    lockMs,
+    extend: (...asked) => stored.extendJobLocks(...asked),
+    onError: (error) => void stored.emit("error", error),
   });
   const retention = createRetention(
     () => connection.forgetDone(queue.name, settings.keepDone),
@@ -137,15 +151,16 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
 
   async function process(bullJob: Stored<Data>, token: string): Promise<Result | undefined> {
     fillDefaults(bullJob);
-    const context = running.add(bullJob.id!, bullJob.attemptsMade + 1);
+    const attempt = bullJob.attemptsMade + 1;
+    const context = running.add({ jobId: bullJob.id!, token, attempt });
     fetchedJobs.add();
     try {
-      const reading = readWithDeadline(worker, bullJob);
+      const reading = readFetched(worker, bullJob);
       const job = reading instanceof Promise ? await reading : reading;
       const isReady = opened.ready();
       if (isReady !== undefined) await isReady;
       const arrival = job.key === undefined ? "fed" : await feeder.arrive(job.id);
-      if (arrival === "unfed") return await park(bullJob, token);
+      if (arrival === "unfed") return await park(bullJob, context);
       const changesBefore = changes;
       const drawing = slots.draw(job, context);
       if (arrival === "probe") drawing.catch(() => feeder.missProbe(job.key!));
@@ -154,13 +169,15 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
         const { roomInMs } = drawn;
         // After a change this time no longer holds, and the change woke the lane before the job lay in it.
         const whenParked = () => (changesBefore === changes ? Math.ceil(roomInMs) : undefined);
-        return await park(bullJob, token, whenParked);
+        return await park(bullJob, context, whenParked);
       }
-      if (drawn === undefined || context.isAborted) return await giveBack(bullJob, token, drawn);
+      if (drawn === undefined) return await giveBack(bullJob, context);
+      if (!locks.isHeld(context) && !(await locks.confirm(context))) return leave(drawn);
       running.started(context);
       fetchedJobs.remove(context.jobId);
-      keepDeadline(worker, job);
+      const noting = noteStart(worker, bullJob, job);
       feeder.start(probeOf(job, arrival, drawn));
+      if (noting !== undefined) await noting;
       const { hasLease } = drawn;
       try {
         return await runAttempt(worker, { stored: bullJob, job, context, slot: drawn });
@@ -176,23 +193,35 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   /** Gives the job's place here to another; it comes back in its turn, once its key has room. */
   async function park(
     bullJob: Stored<Data>,
-    token: string,
+    context: OwnedJobContext,
     roomInMs?: () => number | undefined,
   ): Promise<never> {
-    await bullJob.moveToDelayed(Date.now() + PARK_MS, token);
+    if (context.isLost) return leave();
+    context.isGoingBack = true;
+    await bullJob.moveToDelayed(Date.now() + PARK_MS, context.token);
     const weight = worker.weightOf(readJob(bullJob).key);
     feeder.park({ id: bullJob.id!, weight, roomInMs: roomInMs?.() });
     throw movedToDelayed();
   }
 
-  async function giveBack(bullJob: Stored<Data>, token: string, slot?: Slot): Promise<never> {
-    slot?.release();
-    // With its lock lost, or Redis away, the job comes back by itself.
-    if (slot !== undefined || !connection.isReady()) throw movedToWait();
-    return parkFromWorker(bullJob, token, worker);
+  async function giveBack(bullJob: Stored<Data>, context: OwnedJobContext): Promise<never> {
+    if (context.isLost || !connection.isReady()) return leave();
+    context.isGoingBack = true;
+    return parkFromWorker(bullJob, context.token, worker);
   }
 
-  async function close(deadlineMs: number): Promise<void> {
+  /** With its lock lost, or Redis away, a job comes back by itself. */
+  function leave(slot?: Slot): never {
+    slot?.release();
+    throw movedToWait();
+  }
+
+  function closeWithin(deadlineMs: number): Promise<void> {
+    running.endWithin(deadlineMs);
+    return (closing ??= close());
+  }
+
+  async function close(): Promise<void> {
     // First it stops fetching, or BullMQ would fetch a job in place of each that goes back.
     await stored.pause(true);
     stopListening();
@@ -200,9 +229,10 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     running.leave(CLOSED);
     const lastReports = Promise.all([feeder.close(), fetchedJobs.close()]);
     if (connection.isReady()) await withinGrace(lastReports);
-    const haveAllEnded = await running.untilNone(deadlineMs);
-    running.abort(CLOSED);
+    const haveAllEnded = await running.untilNone();
+    running.lose(CLOSED);
     await withinGrace(closeStored(!haveAllEnded || !connection.isReady()));
+    locks.close();
     // Not earlier: a job whose process is ended counts as failed.
     await opened.close();
     connection.close();
@@ -218,10 +248,10 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   return {
     async close(given = {}) {
       const { deadlineMs = closeDeadlineMs } = readCloseOptions(given);
-      await (closing ??= close(deadlineMs));
+      await closeWithin(deadlineMs);
     },
     async [Symbol.asyncDispose]() {
-      await (closing ??= close(closeDeadlineMs));
+      await closeWithin(closeDeadlineMs);
     },
   };
 }

@@ -1,22 +1,54 @@
-import type { JobEnd, KeptJobs, RunDeclaration } from "../../core/queue-store.ts";
+import type {
+  BegunJob,
+  HeldJob,
+  JobEnd,
+  JobPast,
+  KeptJobs,
+  RunDeclaration,
+} from "../../core/queue-store.ts";
 import { baseOf, type QueueName } from "./keys.ts";
 import { defineScript, type Script } from "./script.ts";
 
-export interface JobsBegin extends QueueName {
-  readonly id: string;
-  /** The deadline that the job keeps, in ms since 1970. */
-  readonly startByMs: number;
-}
+export interface JobsBegin extends QueueName, BegunJob {}
 
 export const jobsBegin: Script<JobsBegin, void> = defineScript({
   name: "queue/jobs-begin",
   keys: (input) => [baseOf(input) + input.id],
-  args: ({ startByMs }) => [startByMs],
+  args: ({ startByMs, isSuspect }) => [startByMs ?? "", isSuspect ? 1 : 0],
   decode: () => undefined,
 });
 
-/** The field of a job's hash that holds it. */
-export const BEGUN_FIELD = "sluice:begun";
+export interface JobsRecall extends QueueName {
+  readonly id: string;
+}
+
+export const jobsRecall: Script<JobsRecall, JobPast> = defineScript({
+  name: "queue/jobs-recall",
+  keys: (input) => [baseOf(input) + input.id],
+  args: () => [],
+  decode(reply) {
+    const [deaths, keptMs] = reply as [number, string];
+    return { deaths: Number(deaths), keptMs: keptMs === "" ? undefined : Number(keptMs) };
+  },
+});
+
+export interface JobsHeld extends QueueName {
+  /** How the tokens of a worker begin. */
+  readonly tokens: string;
+}
+
+export const jobsHeld: Script<JobsHeld, HeldJob[]> = defineScript({
+  name: "queue/jobs-held",
+  keys: (input) => [`${baseOf(input)}active`],
+  args: (input) => [baseOf(input), input.tokens],
+  decode(reply) {
+    const held: HeldJob[] = [];
+    const parts = reply as string[];
+    for (let at = 0; at < parts.length; at += 2)
+      held.push({ id: parts[at]!, token: parts[at + 1]! });
+    return held;
+  },
+});
 
 export interface JobsForget extends QueueName, KeptJobs {}
 

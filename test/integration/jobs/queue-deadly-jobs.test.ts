@@ -9,10 +9,12 @@ import { waitUntil } from "../../support/async/wait-until.ts";
 const sluices = realSluices();
 const LOCK = { lockMs: 1_000 };
 
-/** As BullMQ notes it of a job whose workers have died so often. */
-async function noteDeaths(id: string, deaths: number): Promise<void> {
+/** As it is noted of a job whose workers have died so often: by BullMQ, and of those deaths while it ran. */
+async function noteDeaths(id: string, deaths: number, whileItRan = deaths): Promise<void> {
   const redis = new Redis(inject("redisUrl"));
-  await redis.hset(`${sluices.prefix()}:{jobs}:${id}`, "stc", deaths);
+  // Of the first one nobody knows what the job did.
+  const fields = { stc: deaths, "sluice:deaths": Math.max(0, whileItRan - 1) };
+  await redis.hset(`${sluices.prefix()}:{jobs}:${id}`, fields);
   await redis.quit();
 }
 
@@ -32,12 +34,14 @@ async function loseWorker({ sluice, queue }: OpenedQueue<string>, id: string): P
   return hasBegun;
 }
 
+const KINDS: readonly [string, EnqueueOptions][] = [
+  ["that is enqueued once", {}],
+  ["that recurs", { every: 3_600_000, dedupeId: "sync" }],
+  ["that recurs, with a key", { every: 3_600_000, dedupeId: "sync", key: "acme" }],
+];
+
 describe("a job whose workers keep dying", () => {
-  it.each<[string, EnqueueOptions]>([
-    ["that is enqueued once", {}],
-    ["that recurs", { every: 3_600_000, dedupeId: "sync" }],
-    ["that recurs, with a key", { every: 3_600_000, dedupeId: "sync", key: "acme" }],
-  ])(
+  it.each(KINDS)(
     "%s is given up after the tenth, with a reason, and can be replayed",
     async (_name, options) => {
       const opened = openQueue<string>(sluices);
@@ -58,4 +62,17 @@ describe("a job whose workers keep dying", () => {
       expect(done).toContain(id);
     },
   );
+
+  it.each(KINDS)("%s runs if it only waited in their hands", async (_name, options) => {
+    const { sluice, queue } = openQueue<string>(sluices);
+    const { id } = await queue.enqueue("innocent", options);
+    await noteDeaths(id, 30, 0);
+    const ended: string[] = [];
+    queue.on("failed", () => void ended.push("failed"));
+
+    sluice.worker(queue, async () => void ended.push("done"), LOCK);
+    await waitUntil(() => ended.length > 0, "it has ended");
+
+    expect(ended).toEqual(["done"]);
+  });
 });

@@ -162,7 +162,8 @@ describe("a job with maxWaitMs", () => {
     const redis = openRedis();
     const prefix = sluices.prefix();
 
-    await runScript(redis, jobsBegin, { prefix, queue: "jobs", id: "1", startByMs: 5 });
+    const begun = { id: "1", startByMs: 5, isSuspect: true };
+    await runScript(redis, jobsBegin, { prefix, queue: "jobs", ...begun });
 
     expect(await redis.exists(`${prefix}:{jobs}:1`)).toBe(0);
   });

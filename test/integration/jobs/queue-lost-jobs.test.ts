@@ -117,3 +117,18 @@ describe("a job whose slot's lease is lost", () => {
     expect(seen.reason).toBeInstanceOf(LeaseLostError);
   });
 });
+
+describe("a worker that is closed again, with an earlier deadline", () => {
+  it("keeps that one, for both who close it", async () => {
+    const { handler, begun, seen } = untilAborted();
+    const { queue, worker } = openAtWork(sluices, handler, { options: { lockMs: 1_000 } });
+    await queue.enqueue("long");
+    await begun;
+
+    const first = worker.close({ deadlineMs: 2 ** 31 - 1 });
+    await worker.close({ deadlineMs: 50 });
+    await first;
+
+    expect(seen.reason).toBeInstanceOf(JobLostError);
+  });
+});

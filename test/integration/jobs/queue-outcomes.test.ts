@@ -203,6 +203,31 @@ describe("a handler that never ends", () => {
   });
 });
 
+describe("a schema that never answers a worker", () => {
+  it("fails the attempt at timeoutMs, which makes room for the next job", async () => {
+    let hangs = false;
+    const validate = (value: unknown) =>
+      hangs && value === "endless" ? new Promise<never>(() => {}) : { value: value as string };
+    const schema = { "~standard": { version: 1, vendor: "test", validate } } as const;
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("downstream", { rate: "500/s", concurrency: 1 });
+    const queue = sluice.queue("jobs", { bucket, schema });
+    const endless = await queue.enqueue("endless", { attempts: 2, backoff: { baseMs: 1 } });
+    const next = await queue.enqueue("next");
+    const handled: string[] = [];
+
+    hangs = true;
+    const options = { timeoutMs: 50, concurrency: 1 };
+    sluice.worker(queue, (job) => void handled.push(job.data), options);
+    await next.finished();
+    await waitUntil(async () => (await endless.state()) === "failed", "both attempts have failed");
+
+    const reason = expect.stringContaining("longer than 50 ms") as string;
+    expect(await queue.failed()).toMatchObject([{ reason, attempts: 2 }]);
+    expect(handled).toEqual(["next"]);
+  });
+});
+
 describe("a handler that goes on after timeoutMs", () => {
   it("has given its lease back, so that no handler that hangs holds a bucket up", async () => {
     const seen: string[] = [];

@@ -165,12 +165,13 @@ describe("what BullMQ does at the end of an attempt", () => {
   });
 });
 
-describe("what BullMQ does with a job whose worker has died too often", () => {
-  it("marks one that was added once as failed", async () => {
+describe("what BullMQ does with a job whose worker has died", () => {
+  it("counts the death and each fetch, also where the job had not begun", async () => {
     const { id } = await queue.add("job", 1);
 
     await loseWorkerOf(id!);
 
+    expect(await redis.hmget(`${base}${id}`, "stc", "ats")).toEqual(["1", "1"]);
     expect(await redis.hget(`${base}${id}`, "defa")).toContain("stalled");
   });
 

@@ -32,7 +32,7 @@ async function signalAtStart(afterMs: number): Promise<AbortSignal> {
   await vi.advanceTimersByTimeAsync(afterMs);
   const handler = async (_job: Job<string>, { signal }: JobContext): Promise<AbortSignal> => signal;
   const parts = { queue: "jobs", bucket, handler, logger: { warn() {}, error() {} } };
-  const context = createJobContext(job.id, 1);
+  const context = createJobContext({ jobId: job.id, token: "t", attempt: 1 });
   const signal = await runAttempt(parts, { stored: {} as Stored<string>, job, context, slot });
   await bucket.close();
   return signal!;
@@ -58,7 +58,7 @@ describe("a handler with 50 ms", () => {
     const slot = (await bucket.draw()) as DrawnSlot;
     const timersBefore = vi.getTimerCount();
     const logger = { warn() {}, error() {} };
-    const context = createJobContext(job.id, 1);
+    const context = createJobContext({ jobId: job.id, token: "t", attempt: 1 });
     const parts = { queue: "jobs", bucket, handler, logger, timeoutMs: 50 };
     const stored = { opts: {}, attemptsMade: 1 } as Stored<string>;
     const attempt = { stored, job, context, slot };

@@ -21,7 +21,7 @@ function setUp() {
   const contexts = new Map<string, OwnedJobContext>();
   const held = {
     add(id: string) {
-      contexts.set(id, running.add(id, 1));
+      contexts.set(id, running.add({ jobId: id, token: "t", attempt: 1 }));
       jobs.add();
     },
     delete(id: string) {

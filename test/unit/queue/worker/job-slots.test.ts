@@ -22,11 +22,23 @@ describe("a job whose key's limits cannot be told", () => {
   it("waits for no more when its worker closes", async () => {
     const { slots, onKeyError } = openSlots();
 
-    const waits = new Set<Wait>();
+    const waits = Object.assign(new Set<Wait>(), { isLost: false });
     const drawn = slots.draw(job, waits);
     await vi.waitFor(() => expect(onKeyError).toHaveBeenCalled());
     slots.close();
     for (const wait of waits) wait.leave("the worker is closed");
+
+    expect(await drawn).toBeUndefined();
+  });
+
+  it("waits for no more when it is lost", async () => {
+    const { slots, onKeyError } = openSlots();
+
+    const waits = Object.assign(new Set<Wait>(), { isLost: false });
+    const drawn = slots.draw(job, waits);
+    await vi.waitFor(() => expect(onKeyError).toHaveBeenCalled());
+    waits.isLost = true;
+    for (const wait of waits) wait.leave("its lock was lost");
 
     expect(await drawn).toBeUndefined();
   });

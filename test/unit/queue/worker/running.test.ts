@@ -4,9 +4,12 @@ import { createRunning } from "../../../../src/queue/worker/context.ts";
 
 it("tells the handler of one job that it is lost, and no other", () => {
   const running = createRunning();
-  const [a, b] = [running.add("a", 1), running.add("b", 1)];
+  const [a, b] = [
+    running.add({ jobId: "a", token: "t", attempt: 1 }),
+    running.add({ jobId: "b", token: "t", attempt: 1 }),
+  ];
 
-  running.abort("its lock was lost", "a");
+  a.lose("its lock was lost");
 
   expect(a.signal.reason).toBeInstanceOf(JobLostError);
   expect(a.signal.reason).toMatchObject({ code: "ERR_JOB_LOST", jobId: "a" });
@@ -16,18 +19,22 @@ it("tells the handler of one job that it is lost, and no other", () => {
 
 it("tells all of them, each of its own job", () => {
   const running = createRunning();
-  const contexts = [running.add("a", 1), running.add("b", 2)];
+  const contexts = [
+    running.add({ jobId: "a", token: "t", attempt: 1 }),
+    running.add({ jobId: "b", token: "t", attempt: 2 }),
+  ];
 
-  running.abort("the worker is closed");
+  running.lose("the worker is closed");
 
   expect(contexts.map(({ signal }) => signal.reason.jobId)).toEqual(["a", "b"]);
 });
 
 it("counts a job that is here twice, having lost its lock, twice", async () => {
   const running = createRunning();
-  const first = running.add("a", 1);
-  const second = running.add("a", 2);
-  const ended = running.untilNone(60_000);
+  const first = running.add({ jobId: "a", token: "t", attempt: 1 });
+  const second = running.add({ jobId: "a", token: "t", attempt: 2 });
+  running.endWithin(60_000);
+  const ended = running.untilNone();
 
   running.end(second);
   expect(running.count).toBe(1);
@@ -37,16 +44,30 @@ it("counts a job that is here twice, having lost its lock, twice", async () => {
   expect(running.count).toBe(0);
 });
 
-it("waits no longer than it is told to", async () => {
+it("waits until the earliest of the deadlines that it was told", async () => {
   const running = createRunning();
-  running.add("a", 1);
+  running.add({ jobId: "a", token: "t", attempt: 1 });
 
-  expect(await running.untilNone(1)).toBe(false);
+  running.endWithin(2 ** 31 - 1);
+  const ended = running.untilNone();
+  running.endWithin(1);
+  running.endWithin(2 ** 31 - 1);
+
+  expect(await ended).toBe(false);
+});
+
+it("waits no more for what is left after the deadline", async () => {
+  const running = createRunning();
+  running.add({ jobId: "a", token: "t", attempt: 1 });
+
+  running.endWithin(0);
+
+  expect(await running.untilNone()).toBe(false);
 });
 
 it("knows those that have yet to begin, in the order in which they came", () => {
   const running = createRunning();
-  const [a, b, c] = ["a", "b", "c"].map((id) => running.add(id, 1));
+  const [a, b, c] = ["a", "b", "c"].map((id) => running.add({ jobId: id, token: "t", attempt: 1 }));
 
   running.started(b!);
   running.started(b!);
@@ -60,7 +81,10 @@ it("knows those that have yet to begin, in the order in which they came", () => 
 it("ends the waits of those that wait", () => {
   const running = createRunning();
   const left: unknown[] = [];
-  const [a, b] = [running.add("a", 1), running.add("b", 1)];
+  const [a, b] = [
+    running.add({ jobId: "a", token: "t", attempt: 1 }),
+    running.add({ jobId: "b", token: "t", attempt: 1 }),
+  ];
   const wait = { leave: (reason: unknown) => void left.push(reason) };
   for (const context of [a, b]) context.add(wait);
 

@@ -1,0 +1,19 @@
+--[[
+  jobs-recall: tells what is known of a job that was fetched again, after a worker has died with it. If that worker died
+  with the job's last fetch, and the job had begun then, the death counts from now on; else the job only waited.
+
+  KEYS  [1] the job, BullMQ's: hash
+  ARGV  none
+  Reply [1] how many workers have died while it ran, of those deaths that are known
+        [2] ms since 1970: the deadline that it kept by starting; '' if none
+]]
+local job = KEYS[1]
+local known = redis.call('HMGET', job, 'ats', 'stc', 'sluice:ran', 'sluice:deaths', 'sluice:begun')
+local fetches, stalls, ran = tonumber(known[1]) or 0, tonumber(known[2]) or 0, known[3]
+local deaths = tonumber(known[4]) or 0
+if ran and ran == string.format('%d:%d', fetches - 1, stalls - 1) then
+  deaths = deaths + 1
+  redis.call('HSET', job, 'sluice:deaths', deaths)
+  redis.call('HDEL', job, 'sluice:ran')
+end
+return {deaths, known[5] or ''}

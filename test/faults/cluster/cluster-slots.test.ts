@@ -30,6 +30,7 @@ const request = {
   terms: { limits, shares: [], text: "", version: 0 },
   key: "{a}:b%",
   keyLimits: limits,
+  ids: ["1", "}{2"],
   wish: { key: "{a}:b%", keyLimits: limits },
   wishes: ["{a}:b%", "}{", "::1"].map((key) => ({ key, keyLimits: limits })),
 };

@@ -104,7 +104,9 @@ describe.each(REFUSALS)("a Redis that refuses writes with $word", ({ word, begin
     await end(redis);
     await untilLimited(bucket);
 
-    expect(waited).toBe(1);
+    // A busy machine may stand still for as long once or twice; did each look wait, it were eight.
+    expect(waited).toBeGreaterThanOrEqual(1);
+    expect(waited).toBeLessThan(4);
     expect(logged.filter((line) => line.includes("WITHOUT ANY LIMIT"))).toHaveLength(1);
   });
 

@@ -17,7 +17,6 @@ if tonumber(ARGV[2]) == 1 then
     for _, key in ipairs(redis.call('ZRANGE', names, 0, -1)) do redis.call('ZADD', lanes.uncleared, 0, key) end
   end
   redis.call('PEXPIRE', lanes.uncleared, DAY_MS)
-  redis.call('UNLINK', lanes.fed)
 end
 
 -- Looks at up to `most` of a lane's jobs; returns how many there were.

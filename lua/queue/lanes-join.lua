@@ -1,7 +1,7 @@
 --[[
-  lanes-join: parks jobs in the lanes of their keys; then feeds the workers, which may wait for just these jobs.
+  lanes-join: parks jobs in the lanes of their keys; then wakes a worker, which may wait for just these jobs.
 
-  KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker, all BullMQ's  [6] what workers want
+  KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker, all BullMQ's
   ARGV  [1] the prefix of the queue's keys
         [2] jobs as a JSON list of { id, weight, roomInMs, isAnew }: the weight of its lane from now on, none to leave
             it; ms until its key has room again, if it comes back from a worker because its key had none; whether a
@@ -33,6 +33,6 @@ for _, job in ipairs(cjson.decode(ARGV[2])) do
     if job.roomInMs then block(lanes, key, job.id, lanes.now_ms + job.roomInMs) end
   end
 end
-feed(lanes, KEYS[6])
 close_lanes(lanes)
+if parked > 0 then announce(lanes) end
 return parked

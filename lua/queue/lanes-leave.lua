@@ -17,7 +17,5 @@ if key and redis.call('ZREM', lanes.lane .. key, id) == 1 then
   forget_job(lanes, id)
   if redis.call('EXISTS', lanes.lane .. key) == 0 then forget_lane(lanes, key) end
 end
--- It is no longer on its way to a worker either; while it counted as such, no other job would be fed in its place.
-redis.call('ZREM', lanes.fed, id)
 close_lanes(lanes)
 return taken

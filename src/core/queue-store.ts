@@ -9,34 +9,48 @@ export interface LaneJob {
   readonly isAnew?: boolean | undefined;
 }
 
-/** What a worker reports, and how many jobs it wants. */
-export interface FeedRequest {
+/** What a worker reports, and how many jobs it takes. */
+export interface TakeRequest {
   readonly queue: string;
   readonly worker: string;
-  /** How many jobs it could start soon; negative if it holds more than that. */
-  readonly want: number;
-  /** How long that holds, in ms, unless a later request says otherwise; 0 from a worker that closes. */
+  /** How many jobs it could start soon. */
+  readonly most: number;
+  /** How many jobs it takes beside those whose deadline has passed. */
+  readonly mostExpired: number;
+  /** How long the jobs' locks last, in ms. */
+  readonly lockMs: number;
+  /** What the tokens of their locks begin with; the number of the job follows, from 1 on. */
+  readonly token: string;
+  /** How long the worker counts as there, in ms; 0 leaves it, and a negative number takes it away. */
   readonly forMs: number;
-  /** The ids of jobs that it fetched. */
-  readonly arrived: readonly string[];
   /** Probes that have started: their key, and whether their slots came at once. */
   readonly probes: readonly (readonly [key: string, wentAtOnce: boolean])[];
   /** Keys that may have room again; `"*"` for all. */
   readonly woken: readonly string[];
 }
 
-/** How a job came to a worker: not out of its lane; out of it, in its turn; or alone, to see whether its key has room. */
-export type Arrival = "unfed" | "fed" | "probe";
+/** How a job came to a worker: in its turn; alone, to see whether its key has room; or since its deadline has passed. */
+export type Arrival = "turn" | "probe" | "expired";
 
-export interface Fed {
-  /** For each job that arrived, in the same order. */
-  readonly arrivals: readonly Arrival[];
+/** A job that a worker has taken: it is active, and locked by this worker. */
+export interface TakenJob {
+  readonly id: string;
+  readonly arrival: Arrival;
+  readonly token: string;
+  /** The fields of its hash as BullMQ stores them: names and values in turns. */
+  readonly fields: readonly string[];
+}
+
+export interface Taken {
+  readonly jobs: readonly TakenJob[];
   /** How many jobs are parked in all lanes. */
   readonly parked: number;
-  /** Ms until the next lane that is aside comes back; undefined if none does. */
-  readonly nextMs: number | undefined;
   /** How many jobs workers hold, of all kinds. */
   readonly active: number;
+  /** Ms until there may be another job: 0 if there may be one now; undefined if none is known. */
+  readonly nextMs: number | undefined;
+  /** Whether more jobs have come due, or have expired, than one request looks at. */
+  readonly isMoreDue: boolean;
 }
 
 /** The jobs that a worker has fetched and not started. */
@@ -115,8 +129,8 @@ export interface LanesSeen {
 export interface LaneStore {
   /** Parks jobs that BullMQ holds as delayed; jobs in any other state stay as they are. */
   join(queue: string, jobs: readonly LaneJob[]): Promise<void>;
-  /** Lets jobs out of their lanes, as many as the workers want, in fair turns. */
-  feed(request: FeedRequest): Promise<Fed>;
+  /** Gives the next jobs to a worker, in fair turns. */
+  take(request: TakeRequest): Promise<Taken>;
   /** Stores which jobs a worker has fetched and not started, for `look`. */
   reportFetched(queue: string, request: FetchedReport): Promise<void>;
   /**

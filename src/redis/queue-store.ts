@@ -1,8 +1,8 @@
 import type { Cluster, Redis } from "ioredis";
 import type { LaneStore } from "../core/queue-store.ts";
 import {
+  jobsTake,
   lanesClear,
-  lanesFeed,
   lanesHeld,
   lanesJoin,
   lanesLeave,
@@ -19,7 +19,7 @@ const MOST_DEADLINES = 1_000;
 export function createRedisLanes(redis: Redis | Cluster, prefix: string): LaneStore {
   return {
     join: (queue, jobs) => runScript(redis, lanesJoin, { prefix, queue, jobs }),
-    feed: (request) => runScript(redis, lanesFeed, { prefix, ...request }),
+    take: (request) => runScript(redis, jobsTake, { prefix, ...request }),
     async reportFetched(queue, { worker, ids, forMs }) {
       const key = lanesHeld({ prefix, queue, worker });
       if (ids.length === 0) await redis.del(key);

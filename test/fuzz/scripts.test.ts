@@ -17,7 +17,7 @@ import {
 } from "../../src/redis/scripts/jobs.ts";
 import {
   lanesClear,
-  lanesFeed,
+  jobsTake,
   lanesJoin,
   lanesLeave,
   lanesLook,
@@ -48,7 +48,7 @@ const ALL: readonly AnyScript[] = [
   slotsReturn,
   slotsTry,
   lanesClear,
-  lanesFeed,
+  jobsTake,
   lanesJoin,
   lanesLeave,
   lanesLook,

@@ -3,7 +3,7 @@ local function lane_names(prefix)
   local own = prefix .. 'lanes:'
   return {
     state = own .. 'state', lane = own .. 'of:', ready = own .. 'ready', blocked = own .. 'blocked',
-    finish = own .. 'finish', fed = own .. 'fed', slow = own .. 'slow', weights = own .. 'weights',
+    finish = own .. 'finish', slow = own .. 'slow', weights = own .. 'weights',
     shares = own .. 'shares', deadlines = own .. 'deadlines', uncleared = own .. 'uncleared',
     held = own .. 'held:',
   }

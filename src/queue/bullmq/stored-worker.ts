@@ -1,11 +1,32 @@
 import { setTimeout as pause } from "node:timers/promises";
-import type { createRedisBackend, Worker as StoredWorker } from "bullmq";
+import type { createRedisBackend, JobJson, Worker as StoredWorker } from "bullmq";
 import type { Logger } from "../../core/logger.ts";
+import type { TakenJob } from "../../core/queue-store.ts";
 import { createErrorReports, storedQueueName, type QueueConnection } from "./connection.ts";
-import { createFetches, type Fetches } from "./fetches.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
 import { publishRetries } from "./stored-events.ts";
 import type { Stored } from "./stored-job.ts";
+
+/** A job that a worker has taken. */
+export interface HeldJob extends TakenJob {
+  /** When it was asked for, on `performance.now()`: its lock lasts from then on at least. */
+  readonly takenAtMs: number;
+}
+
+/** The next job of a worker; without one, in how many ms there may be one. */
+export type Fetched =
+  | { readonly job: HeldJob }
+  | { readonly job: undefined; readonly nextMs: number | undefined };
+
+/** Where a worker gets its jobs. */
+export interface JobSupply {
+  /** The next job. Resolves once the worker can start one soon, and without one if there is none; rejects if Redis does. */
+  next(): Promise<Fetched>;
+  /** There may be a job again, by what Redis has told: the last answer no longer holds. */
+  look(): void;
+  /** Resolves when a job lies ready, which was taken when news were sent. */
+  untilReady(): Promise<void>;
+}
 
 export interface StoredWorkerSettings {
   readonly queue: string;
@@ -15,8 +36,6 @@ export interface StoredWorkerSettings {
   readonly lockMs: number;
   /** Whether a worker may hold a job whose lock has ended, or will soon. */
   readonly mayStall: () => boolean;
-  /** Watches what it fetches. */
-  readonly fetches: Fetches;
   readonly logger: Logger;
 }
 
@@ -27,20 +46,28 @@ export interface StoredWorkerSettings {
  */
 const LOOK_SHARE = 1 / 8;
 
-/** BullMQ's part of a worker: fetches jobs, and stores what came of them. `process` gets a job and its lock's token. */
+/** BullMQ's part of a worker: stores what came of its jobs. `process` gets a job of BullMQ's and how it was taken. */
 export function createStoredWorker<Data, Result>(
   settings: StoredWorkerSettings,
-  process: (job: Stored<Data>, token: string) => Promise<Result | undefined>,
+  fetcher: JobSupply,
+  process: (job: Stored<Data>, taken: HeldJob) => Promise<Result | undefined>,
 ): StoredWorker<Data, Result | undefined> {
-  const { queue, connection, prefix, concurrency, lockMs, mayStall, fetches, logger } = settings;
+  const { queue, connection, prefix, concurrency, lockMs, mayStall, logger } = settings;
   const { Worker } = loadBullmq();
+  /** By the token of the job's lock. */
+  const handedOut = new Map<string, HeldJob>();
   const stored = new Worker<Data, Result | undefined>(
     storedQueueName(queue),
-    (job, token) => process(job, token!),
+    (job, token) => {
+      const taken = handedOut.get(token!)!;
+      handedOut.delete(token!);
+      return process(job, taken);
+    },
     {
       connection: connection.client,
       prefix,
-      concurrency,
+      // The fetcher decides: a job whose end is being stored takes no place there.
+      concurrency: 2 * concurrency + 1,
       lockDuration: lockMs,
       // Locks are kept by `worker/job-locks.ts`.
       skipLockRenewal: true,
@@ -49,12 +76,77 @@ export function createStoredWorker<Data, Result>(
       maxStalledCount: Number.MAX_SAFE_INTEGER,
       // Within BullMQ's default of 15 s, locks would end.
       runRetryDelay: ASK_AGAIN_MS,
+      autorun: false,
     },
-    patientBackend(mayStall, fetches),
+    backendFor(fetcher, mayStall),
   );
+  fetchBy(stored as unknown as Insides, fetcher, handedOut);
   createErrorReports(`A worker of queue "${queue}"`, logger)(stored);
   publishRetries(stored);
+  stored.run().catch((error: Error) => stored.emit("error", error));
   return stored;
+}
+
+/** What `fetchBy` uses of BullMQ's worker and does not find in its types. */
+interface Insides {
+  moveToActive(token: string): Promise<unknown>;
+  processJob(job: unknown, token: string, fetchNext: () => boolean): Promise<unknown>;
+  nextJobFromJobData(fields: unknown, id?: string, token?: string): Promise<unknown>;
+  updateDelays(limitedForMs: number, nextAtMs: number): void;
+}
+
+/**
+ * Has BullMQ's worker get its jobs from the fetcher instead of its own queue: its fetch, and the one that comes with each
+ * end of a job, look at no lanes. BullMQ has no option for it; checked with bullmq 6.7.0 (worker.js).
+ *
+ * - After a refusal it pauses. BullMQ asks again at once and without end when Redis refuses to give a job (memory
+ *   full, no right, a replica), and in a loop of microtasks if the call throws at once, so that the process does nothing
+ *   else. Known of the older Bull (OptimalBits/bull#1304) and of early BullMQ (taskforcesh/bullmq#389); no open issue
+ *   known (`retryIfFailed` in worker.js pauses after errors of the connection only).
+ * - With each job it says that a delayed one is due. BullMQ fetches as many jobs as it has places, one after another,
+ *   before it starts the first (taskforcesh/bullmq#2157, #2242): far from Redis, locks would end meanwhile. The loop is
+ *   left early if `blockUntil` is set (`mainLoop` in worker.js).
+ */
+function fetchBy(
+  worker: Insides,
+  fetcher: Pick<JobSupply, "next">,
+  handedOut: Map<string, HeldJob>,
+): void {
+  const processJob = worker.processJob.bind(worker);
+  worker.processJob = (job, token) => processJob(job, token, () => false);
+  worker.moveToActive = async () => {
+    let fetched: Fetched;
+    try {
+      fetched = await fetcher.next();
+    } catch (error) {
+      await pause(ASK_AGAIN_MS, undefined, { ref: false });
+      throw error;
+    }
+    const { job } = fetched;
+    if (job === undefined) {
+      worker.updateDelays(0, fetched.nextMs === undefined ? 0 : Date.now() + fetched.nextMs);
+      return worker.nextJobFromJobData(undefined);
+    }
+    worker.updateDelays(0, LONG_PAST_MS);
+    handedOut.set(job.token, job);
+    return worker.nextJobFromJobData(readFields(job), job.id, job.token);
+  };
+}
+
+/** Has BullMQ read a job as it reads what its own fetch returns. */
+function readFields({ fields, id }: TakenJob): JobJson {
+  return loadBullmq().raw2NextJobData([fields, id, 0, 0])[0] as JobJson;
+}
+
+/** A job that was taken, as BullMQ's worker would hold it. */
+export function storedJobOf<Data, Result>(
+  stored: StoredWorker<Data, Result>,
+  taken: TakenJob,
+): Stored<Data> {
+  const { Job } = loadBullmq();
+  const job = Job.fromJSON(stored, readFields(taken), taken.id) as unknown as Stored<Data>;
+  job.token = taken.token;
+  return job;
 }
 
 /** How long a worker waits before it asks Redis again that refused it, or that it lost. */
@@ -64,37 +156,71 @@ const ASK_AGAIN_MS = 1_000;
 const LONG_PAST_MS = 1;
 
 /**
- * How a worker fetches jobs: `moveToActive` of BullMQ's backend, patched in two ways. And how it looks for locks that
- * have ended: only while there may be some.
+ * BullMQ's backend for a worker that gets its jobs elsewhere:
  *
- * - After a refusal it pauses. BullMQ asks again at once and without end when Redis refuses to give a job (memory
- *   full, no right, a replica), and in a loop of microtasks if the call throws at once, so that the process does nothing
- *   else. Known of the older Bull (OptimalBits/bull#1304) and of early BullMQ (taskforcesh/bullmq#389); no open issue
- *   known; checked with bullmq 6.7.0 (`retryIfFailed` in worker.js pauses after errors of the connection only).
- * - With each job it says that a delayed one is due. BullMQ fetches as many jobs as it has places, one after another,
- *   before it starts the first (taskforcesh/bullmq#2157, #2242): far from Redis, locks would end meanwhile. The loop is
- *   left early if `blockUntil` is set, which the fourth part of the reply does. No upstream issue known; checked with
- *   bullmq 6.7.0 (`mainLoop` in worker.js).
+ * - Without a fetch, the end of a job returns an empty one, which BullMQ's worker reads as the news that its queue is
+ *   empty, and waits then. No upstream issue known; checked with bullmq 6.7.0 (`handleCompleted` in worker.js).
+ * - It waits for a marker in Redis that there may be jobs, and for jobs that lie ready here.
+ * - It looks for locks that have ended only while there may be some.
  */
-export function patientBackend(
+function backendFor(
+  fetcher: Pick<JobSupply, "look" | "untilReady">,
   mayStall: () => boolean,
-  fetches: Fetches = createFetches(),
 ): typeof createRedisBackend {
   return (...settings) => {
     const backend = loadBullmq().createRedisBackend(...settings);
-    fetches.watch(backend);
-    const fetch = backend.moveToActive.bind(backend);
+    const finish = backend.moveToFinished.bind(backend);
+    const delay = backend.moveToDelayed.bind(backend);
     const lookForStalled = backend.moveStalledJobsToWait.bind(backend);
-    backend.moveStalledJobsToWait = async () => (mayStall() ? lookForStalled() : []);
-    backend.moveToActive = async (...asked) => {
-      try {
-        const [job, id, limitedForMs, nextDueMs] = await fetch(...asked);
-        return [job, id, limitedForMs, job ? LONG_PAST_MS : nextDueMs];
-      } catch (error) {
-        await pause(ASK_AGAIN_MS, undefined, { ref: false });
-        throw error;
-      }
+    backend.waitForJob = waitForJobs(backend.waitForJob.bind(backend), fetcher);
+    backend.moveToFinished = async (...job) => {
+      await finish(...job);
+      return undefined as never;
     };
+    backend.moveToDelayed = async (...job) => {
+      await delay(...job);
+    };
+    backend.moveStalledJobsToWait = async () => (mayStall() ? lookForStalled() : []);
     return backend;
+  };
+}
+
+type Marker = Awaited<ReturnType<ReturnType<typeof createRedisBackend>["waitForJob"]>>;
+
+/** A wait for the marker is left when jobs lie ready sooner: a marker that comes after that ends the next wait. */
+function waitForJobs(
+  forMarker: (seconds: number) => Promise<Marker>,
+  { look, untilReady }: Pick<JobSupply, "look" | "untilReady">,
+): (seconds: number) => Promise<Marker> {
+  let asked: Promise<{ readonly marker: Marker } | { readonly error: unknown }> | undefined;
+  /** Whether `asked` is older than the wait, so that its end says nothing. */
+  let isOld = false;
+  return async (seconds) => {
+    const timer = new AbortController();
+    const isOver = pause(seconds * 1_000, "over", { signal: timer.signal }).catch(() => "over");
+    const isReady = untilReady();
+    try {
+      for (;;) {
+        asked ??= forMarker(seconds).then(
+          (marker) => ({ marker }),
+          (error: unknown) => ({ error }),
+        );
+        const found = await Promise.race([asked, isReady, isOver]);
+        if (found === undefined || typeof found === "string") {
+          isOld = true;
+          if (found !== undefined) look();
+          return null;
+        }
+        asked = undefined;
+        if ("error" in found) throw found.error;
+        const isNothing = found.marker === null && isOld;
+        isOld = false;
+        if (isNothing) continue;
+        look();
+        return found.marker;
+      }
+    } finally {
+      timer.abort();
+    }
   };
 }

@@ -85,7 +85,7 @@ export async function parkFromWorker<Data>(
   }
   // In BullMQ's queue it would come after all jobs that are let out of lanes: those have no priority there, and it has.
   await stored.moveToDelayed(Date.now() + PARK_MS, token);
-  // Not left to the feeder: the connection may be closed as soon as this job has ended.
+  // Not left to the fetcher: the connection may be closed as soon as this job has ended.
   await lanes.join(queue, [{ id, weight: weightOf(key) }]);
   throw movedToDelayed();
 }

@@ -1,5 +1,6 @@
 /** What a worker's parts share, the jobs that it has at hand, and what a handler gets beside its job. */
 import { InvalidOptionError } from "../../core/errors.ts";
+import type { LaneStore } from "../../core/queue-store.ts";
 import { LONGEST_MS } from "../../core/options.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
@@ -9,11 +10,12 @@ import type { Stored } from "../bullmq/stored-job.ts";
 import type { Schema } from "../enqueue/data.ts";
 import { JobLostError } from "../errors.ts";
 import type { Job } from "../job.ts";
-import type { FeederParts } from "../lanes/feeder.ts";
+import type { FetcherParts } from "../lanes/fetcher.ts";
 import type { Discard, RetryAfter } from "./outcome.ts";
 
 /** What the parts of one worker share. */
-export interface WorkerContext<Data = unknown, Result = unknown> extends FeederParts {
+export interface WorkerContext<Data = unknown, Result = unknown> extends FetcherParts {
+  readonly lanes: LaneStore;
   readonly bucket: OwnedBucket;
   readonly connection: QueueConnection;
   readonly prefix: string;
@@ -96,6 +98,8 @@ export interface FetchedJob {
   readonly jobId: string;
   readonly token: string;
   readonly attempt: number;
+  /** From when on its lock lasts, on `performance.now()`; the present by default. */
+  readonly lockedAtMs?: number;
 }
 
 export function createJobContext(fetched: FetchedJob): OwnedJobContext {
@@ -108,7 +112,7 @@ class FetchedContext implements OwnedJobContext {
   readonly token: string;
   readonly attempt: number;
   readonly sinceMs: number = performance.now();
-  lockedAtMs: number = this.sinceMs;
+  lockedAtMs: number;
   hasBegun = false;
   isAborted = false;
   isLost = false;
@@ -119,7 +123,8 @@ class FetchedContext implements OwnedJobContext {
   #slot: Slot | undefined;
   #wait: CancellableWait | undefined;
 
-  constructor({ jobId, token, attempt }: FetchedJob) {
+  constructor({ jobId, token, attempt, lockedAtMs }: FetchedJob) {
+    this.lockedAtMs = lockedAtMs ?? this.sinceMs;
     this.jobId = jobId;
     this.token = token;
     this.attempt = attempt;

@@ -4,27 +4,27 @@
  */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Worker as StoredWorker } from "bullmq";
-import type { Fetches } from "../bullmq/fetches.ts";
 import { loadBullmq } from "../bullmq/load-bullmq.cjs";
 import type { Stored } from "../bullmq/stored-job.ts";
 import { parkFromWorker } from "../lanes/park.ts";
+import type { Fetcher } from "../lanes/fetcher.ts";
 import type { WorkerContext } from "./context.ts";
 
 /** Called each time that Redis can be used again. Never rejects: a job that is not given back comes back with its lock's end. */
 export async function giveLostBack(
-  worker: Pick<WorkerContext, "queue" | "connection" | "lanes" | "weightOf">,
+  worker: Pick<WorkerContext, "queue" | "workerId" | "connection" | "lanes" | "weightOf">,
   stored: StoredWorker,
-  fetches: Fetches,
+  fetcher: Pick<Fetcher, "isAsking" | "holds">,
 ): Promise<void> {
   // No answer was outstanding when the connection was lost.
-  if (!fetches.isUnderWay) return;
-  const { queue, connection } = worker;
+  if (!fetcher.isAsking) return;
+  const { queue, workerId, connection } = worker;
   try {
     // Asked behind all that is sent again, on the same connection: so each of those has its answer by then.
-    const held = await connection.heldBy(queue, `${stored.id}:`);
+    const held = await connection.heldBy(queue, `${workerId}:`);
     await nextTurn();
     for (const { id, token } of held) {
-      if (!fetches.isLost(id, token)) continue;
+      if (fetcher.holds(id, token)) continue;
       const job = await loadBullmq().Job.fromId(stored, id);
       if (job !== undefined) await giveBack(job as Stored<unknown>, token);
     }

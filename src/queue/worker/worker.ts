@@ -9,8 +9,8 @@
  * - BullMQ's worker fetches the job (`bullmq/stored-worker.ts`). Its lock is kept until it has ended (`job-locks.ts`).
  * - A job that was begun before has kept its `maxWaitMs`; one that was running whenever its worker died is given up
  *   (`job-start.ts`).
- * - A job with a key comes out of its lane, in its turn, when a worker has asked for jobs (`lanes/feeder.ts`). One that
- *   came due by itself, from a delay or a retry, joins its lane first.
+ * - A worker asks for as many jobs as it can start soon (`lanes/fetcher.ts`). Which those are is decided in one place, at
+ *   that moment (`lua/lib/lanes/take.lua`).
  * - The job draws a slot of the bucket just before its handler runs (`job-start.ts`).
  * - What the handler returns or throws decides what becomes of the job (`attempt.ts`, `outcome.ts`).
  */
@@ -25,11 +25,10 @@ import type { Slot } from "../../throttle/slot/slot.ts";
 import { NoRoomYet } from "../../throttle/waiting/waiting-call.ts";
 import type { ConnectQueue } from "../bullmq/connection.ts";
 import { movedToDelayed, movedToWait } from "../bullmq/errors.ts";
-import { createFetches } from "../bullmq/fetches.ts";
 import { fillDefaults, PARK_MS, readJob, type Stored } from "../bullmq/stored-job.ts";
-import { createStoredWorker } from "../bullmq/stored-worker.ts";
+import { createStoredWorker, storedJobOf, type HeldJob } from "../bullmq/stored-worker.ts";
 import type { Schema } from "../enqueue/data.ts";
-import { createFeeder, probeOf } from "../lanes/feeder.ts";
+import { createFetcher, probeOf } from "../lanes/fetcher.ts";
 import { parkFromWorker } from "../lanes/park.ts";
 import { weightOrOne } from "../lanes/weights.ts";
 import {
@@ -119,23 +118,21 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   };
   const slots = createJobSlots(worker);
   const fetchedJobs = createFetchedJobs(worker);
-  const feeder = createFeeder(worker);
+  const fetcher = createFetcher(worker);
   let closing: Promise<void> | undefined;
   /** How often limits, a cooldown or a pause have changed. */
   let changes = 0;
   const stopListening = bucket.onChange((key = "*") => {
     changes += 1;
-    feeder.wake(key);
+    fetcher.wake(key);
   });
 
   // A job of any worker is seen before its lock can have ended.
   const mayStall = (): boolean =>
-    lockMs < LEAST_QUIET_LOCK_MS || running.count > 0 || !feeder.isQuiet;
-  const fetches = createFetches();
-  connection.onReady(() => feeder.tellAgain());
+    lockMs < LEAST_QUIET_LOCK_MS || running.count > 0 || !fetcher.isQuiet;
   connection.restWhile(() => !mayStall());
-  const stored = createStoredWorker({ ...worker, mayStall, fetches }, process);
-  connection.onReady(() => void giveLostBack(worker, stored, fetches));
+  const stored = createStoredWorker({ ...worker, mayStall }, fetcher, process);
+  connection.onReady(() => void giveLostBack(worker, stored, fetcher));
   const locks = createJobLocks({
     running,
     lockMs,
@@ -149,22 +146,22 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   );
   stored.on("completed", () => retention.note());
 
-  async function process(bullJob: Stored<Data>, token: string): Promise<Result | undefined> {
+  async function process(bullJob: Stored<Data>, taken: HeldJob): Promise<Result | undefined> {
+    const { token, arrival, takenAtMs } = taken;
     fillDefaults(bullJob);
     const attempt = bullJob.attemptsMade + 1;
-    const context = running.add({ jobId: bullJob.id!, token, attempt });
+    const context = running.add({ jobId: bullJob.id!, token, attempt, lockedAtMs: takenAtMs });
     fetchedJobs.add();
     try {
       const reading = readFetched(worker, bullJob);
       const job = reading instanceof Promise ? await reading : reading;
       const isReady = opened.ready();
       if (isReady !== undefined) await isReady;
-      const arrival = job.key === undefined ? "fed" : await feeder.arrive(job.id);
-      if (arrival === "unfed") return await park(bullJob, context);
       const changesBefore = changes;
       const drawing = slots.draw(job, context);
-      if (arrival === "probe") drawing.catch(() => feeder.missProbe(job.key!));
-      const drawn = await (job.key === undefined ? drawing : feeder.whileWaiting(drawing));
+      if (arrival === "probe") drawing.catch(() => fetcher.missProbe(job.key!));
+      // One that has expired waits for no slot.
+      const drawn = await (arrival === "expired" ? drawing : fetcher.whileWaiting(drawing));
       if (drawn instanceof NoRoomYet) {
         const { roomInMs } = drawn;
         // After a change this time no longer holds, and the change woke the lane before the job lay in it.
@@ -176,17 +173,18 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       running.started(context);
       fetchedJobs.remove(context.jobId);
       const noting = noteStart(worker, bullJob, job);
-      feeder.start(probeOf(job, arrival, drawn));
+      fetcher.start(probeOf(job, arrival, drawn));
       if (noting !== undefined) await noting;
       const { hasLease } = drawn;
       try {
         return await runAttempt(worker, { stored: bullJob, job, context, slot: drawn });
       } finally {
-        if (hasLease && job.key !== undefined) feeder.wake(job.key);
+        if (hasLease && job.key !== undefined) fetcher.wake(job.key);
       }
     } finally {
       running.end(context);
       fetchedJobs.remove(context.jobId);
+      fetcher.end(taken);
     }
   }
 
@@ -200,7 +198,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     context.isGoingBack = true;
     await bullJob.moveToDelayed(Date.now() + PARK_MS, context.token);
     const weight = worker.weightOf(readJob(bullJob).key);
-    feeder.park({ id: bullJob.id!, weight, roomInMs: roomInMs?.() });
+    fetcher.park({ id: bullJob.id!, weight, roomInMs: roomInMs?.() });
     throw movedToDelayed();
   }
 
@@ -227,7 +225,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     stopListening();
     slots.close();
     running.leave(CLOSED);
-    const lastReports = Promise.all([feeder.close(), fetchedJobs.close()]);
+    const lastReports = Promise.all([leaveQueue(), fetchedJobs.close()]);
     if (connection.isReady()) await withinGrace(lastReports);
     const haveAllEnded = await running.untilNone();
     running.lose(CLOSED);
@@ -237,6 +235,14 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     await opened.close();
     connection.close();
     onClosed();
+  }
+
+  async function leaveQueue(): Promise<void> {
+    const left = await fetcher.close();
+    const back = left.map((taken) =>
+      parkFromWorker(storedJobOf(stored, taken), taken.token, worker),
+    );
+    await Promise.allSettled(back);
   }
 
   /** BullMQ waits for handlers, and for Redis however long it is away; with force it does not. */

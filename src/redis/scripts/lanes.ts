@@ -1,18 +1,19 @@
 import type {
   Arrival,
-  Fed,
-  FeedRequest,
   JobPosition,
   LaneJob,
   LanesSeen,
+  Taken,
+  TakenJob,
+  TakeRequest,
 } from "../../core/queue-store.ts";
 import { baseOf, type QueueName } from "./keys.ts";
 import { defineScript, type Script } from "./script.ts";
 
-/** The queue's keys of BullMQ that the scripts of lanes write, and the hash of what workers want, under one hash tag. */
-function keysOf({ prefix, queue }: QueueName): readonly string[] {
+/** The queue's keys of BullMQ that the scripts of lanes write, under one hash tag. */
+function keysOf({ prefix, queue }: QueueName, more: readonly string[] = []): readonly string[] {
   const base = baseOf({ prefix, queue });
-  const names = ["wait", "delayed", "events", "meta", "marker", "lanes:wants"];
+  const names = ["wait", "delayed", "events", "meta", "marker", ...more];
   return names.map((name) => base + name);
 }
 
@@ -23,23 +24,34 @@ export const lanesJoin: Script<QueueName & { jobs: readonly LaneJob[] }, void> =
   decode: () => undefined,
 });
 
-const ARRIVALS: readonly Arrival[] = ["unfed", "fed", "probe"];
+const ARRIVALS: readonly Arrival[] = ["turn", "probe", "expired"];
 
-export const lanesFeed: Script<QueueName & FeedRequest, Fed> = defineScript({
-  name: "queue/lanes-feed",
-  keys: (input) => keysOf(input),
+export const jobsTake: Script<QueueName & TakeRequest, Taken> = defineScript({
+  name: "queue/jobs-take",
+  keys: (input) => keysOf(input, ["active", "prioritized", "pc", "lanes:wants"]),
   args: (input) => {
-    const { worker, want, forMs, arrived, probes, woken } = input;
-    return [baseOf(input), worker, want, forMs, JSON.stringify({ arrived, probes, woken })];
+    const { worker, most, mostExpired, lockMs, token, forMs, probes, woken } = input;
+    const news = probes.length + woken.length > 0 ? JSON.stringify({ probes, woken }) : "";
+    return [baseOf(input), worker, most, mostExpired, lockMs, token, forMs, news];
   },
-  decode: (reply, { arrived }) => {
-    const numbers = (reply as readonly (number | string)[]).map(Number);
-    const nextMs = numbers[arrived.length + 1]!;
+  decode: (reply, { token }) => {
+    const [parked, active, nextMs, moreDue, ...taken] = reply as readonly unknown[];
+    const jobs: TakenJob[] = [];
+    for (let at = 0; at < taken.length; at += 3) {
+      jobs.push({
+        id: taken[at] as string,
+        arrival: ARRIVALS[Number(taken[at + 1]) - 1]!,
+        token: `${token}${jobs.length + 1}`,
+        fields: taken[at + 2] as readonly string[],
+      });
+    }
+    const untilNextMs = Number(nextMs);
     return {
-      arrivals: arrived.map((_id, index) => ARRIVALS[numbers[index]!]!),
-      parked: numbers[arrived.length]!,
-      nextMs: nextMs < 0 ? undefined : nextMs,
-      active: numbers[arrived.length + 2]!,
+      jobs,
+      parked: Number(parked),
+      active: Number(active),
+      nextMs: untilNextMs < 0 ? undefined : untilNextMs,
+      isMoreDue: Number(moreDue) === 1,
     };
   },
 });

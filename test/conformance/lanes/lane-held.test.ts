@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { HOUR_MS, handFedLanes } from "../../support/jobs/hand-fed-lanes.ts";
+import { HOUR_MS, lanesByHand } from "../../support/jobs/lanes-by-hand.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 
-const byHand = handFedLanes();
-const { keyOf, enqueue, feed, fetchFed } = byHand;
+const byHand = lanesByHand();
+const { keyOf, enqueue, take } = byHand;
 const COUNTED = 100;
 
 async function look(id?: string) {
@@ -21,7 +21,7 @@ async function fetched(
   const ids = jobs.map(({ id }) => id!);
   await byHand.redis.zrem(keyOf("prioritized"), ...ids);
   await byHand.redis.lpush(keyOf("active"), ...ids);
-  await feed({ worker });
+  await take({ worker, forMs: HOUR_MS });
   if (isTold) await byHand.lanes.reportFetched("jobs", { worker, ids, forMs });
   return ids;
 }
@@ -53,8 +53,8 @@ describe("jobs that workers have yet to begin", () => {
     const last = await look(held[2]);
 
     expect(first.place).toEqual({ in: "lane", key: "a", before: 2, callsBefore: 6 });
-    const { id: fed } = await byHand.stored.add("key b", 0, { priority: 3 });
-    expect((await look(fed)).place).toEqual({ in: "hand", key: "b", before: 1, callsBefore: 3 });
+    const { id: listed } = await byHand.stored.add("key b", 0, { priority: 3 });
+    expect((await look(listed)).place).toEqual({ in: "hand", key: "b", before: 1, callsBefore: 3 });
     expect((await look()).unlaned).toBe(0);
     expect(last.place).toEqual({ in: "hand", key: "a", before: 1, callsBefore: 3 });
     expect(first.lanes.map(({ key, jobs, calls }) => [key, jobs, calls])).toEqual([
@@ -65,14 +65,14 @@ describe("jobs that workers have yet to begin", () => {
     expect(first.unlaned).toBe(0);
   });
 
-  it("are followed by those of their key that were let out, and then by those in its lane", async () => {
-    const parked = await enqueue("a", 4, { share: 2 });
+  it("are followed by those of their key that have yet to join its lane, and then by those in it", async () => {
+    const [parked] = await enqueue("a", 1, { share: 2 });
     await fetched("w", ["key a"], { share: 5 });
-    await feed({ want: 3 });
+    const listed = await byHand.store("a", 3, { share: 2 });
     const { id: keyless } = await byHand.stored.add("job", 0, { priority: 3 });
 
     const places = [];
-    for (const id of parked) places.push((await look(id)).place);
+    for (const id of [...listed, parked]) places.push((await look(id)).place);
 
     expect(places).toEqual([
       { in: "hand", key: "a", before: 1, callsBefore: 5 },
@@ -115,6 +115,5 @@ describe("jobs that workers have yet to begin", () => {
     await waitUntil(async () => (await look(held)).place?.in === "worker", "it is forgotten");
 
     expect((await look()).unlaned).toBe(0);
-    expect(await fetchFed()).toEqual([]);
   });
 });

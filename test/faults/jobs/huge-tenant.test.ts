@@ -10,7 +10,7 @@ const RATE = 20;
 const WORKERS = 4;
 const HUGE = 100_000;
 const WEIGHTS = { A: 1, B: 1, C: 2 };
-/** What workers hold and A had before: a quarter of a second's, two, and one for each worker, which wants one at least; see the queue's feeder. */
+/** What workers hold and A had before: a quarter of a second's, one more for each by rounding, and two to spare; see the queue's fetcher. */
 const HELD = Math.ceil(0.25 * RATE) + 2 + WORKERS;
 /**
  * By so many calls all of C's ten, and B's ten, have left their lanes: of four

@@ -2,7 +2,14 @@
  * What src/queue/bullmq/ relies on and BullMQ does not promise, and the faults that it mends, each shown on BullMQ
  * itself. A test that fails after an upgrade names the comment to read again, and perhaps the patch to drop.
  */
-import { createRedisBackend, Queue, Worker, type Job, type WorkerOptions } from "bullmq";
+import {
+  createRedisBackend,
+  Job,
+  Queue,
+  raw2NextJobData,
+  Worker,
+  type WorkerOptions,
+} from "bullmq";
 import { Redis } from "ioredis";
 import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
 import {
@@ -12,13 +19,18 @@ import {
   type Stored,
   type StoredOptions,
 } from "../../../src/queue/bullmq/stored-job.ts";
-import { patientBackend } from "../../../src/queue/bullmq/stored-worker.ts";
+import { createStoredWorker, type Fetched } from "../../../src/queue/bullmq/stored-worker.ts";
+import { createRedisLanes } from "../../../src/redis/queue-store.ts";
 import { deferred } from "../../support/async/deferred.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 
 type Processor = (job: Job<number>) => Promise<unknown>;
 type Backends = typeof createRedisBackend;
+/** What the types of BullMQ's worker do not tell. */
+interface Processing {
+  processJob(job: unknown, token: string, fetchNext: () => boolean): Promise<unknown>;
+}
 
 const sluices = realSluices();
 const NAME = "{jobs}";
@@ -54,6 +66,34 @@ function work(
   return Object.assign(seen, { worker });
 }
 
+/** Sluice's own worker, which gets its jobs from `next`. */
+function workOurs(next: () => Promise<Fetched>, processor: () => Promise<void> = async () => {}) {
+  const settings = {
+    queue: "jobs",
+    connection: { client: redis },
+    prefix: sluices.prefix(),
+    concurrency: 5,
+    lockMs: AN_HOUR_MS,
+    mayStall: () => false,
+    logger: { warn: () => {}, error: () => {} },
+  };
+  const fetcher = { next, look: () => {}, untilReady: () => new Promise<void>(() => {}) };
+  const worker = createStoredWorker<number, void>(settings as never, fetcher, processor);
+  endings.push(() => worker.close(true));
+  return worker;
+}
+
+/** The next job of the queue, as lanes give it. */
+async function takeNext(): Promise<Fetched> {
+  const nothing = { mostExpired: 0, forMs: 0, probes: [], woken: [] };
+  const lock = { token: `${performance.now()}:`, lockMs: AN_HOUR_MS };
+  const lanes = createRedisLanes(redis, sluices.prefix());
+  const { jobs } = await lanes.take({ queue: "jobs", worker: "w", most: 1, ...lock, ...nothing });
+  return jobs[0]
+    ? { job: { ...jobs[0], takenAtMs: performance.now() } }
+    : { job: undefined, nextMs: AN_HOUR_MS };
+}
+
 /** Fetches a job by hand, whose worker then has died: its lock has ended, and that is found. */
 async function loseWorkerOf(id: string): Promise<void> {
   const { worker } = work(async () => {}, {
@@ -69,34 +109,28 @@ async function loseWorkerOf(id: string): Promise<void> {
 }
 
 describe("how BullMQ's worker fetches", () => {
-  it("asks again without a pause when Redis refuses it a job, and patiently does not", async () => {
+  it("asks again without a pause when Redis refuses it a job, and ours does not", async () => {
     // A script that finds a string where the list should be is refused by Redis.
     await redis.set(`${base}wait`, "no list");
     const hasty = work(async () => {});
     await waitUntil(() => hasty.errors > 50, "it has asked again and again");
     await hasty.worker.close(true);
 
-    const startedAtMs = performance.now();
-    const patient = work(
-      async () => {},
-      {},
-      patientBackend(() => true),
-    );
-    await waitUntil(() => patient.errors > 1, "it has asked twice");
+    const askedAtMs: number[] = [];
+    workOurs(() => {
+      askedAtMs.push(performance.now());
+      return takeNext();
+    });
+    await waitUntil(() => askedAtMs.length > 1, "it has asked twice");
 
-    expect(performance.now() - startedAtMs).toBeGreaterThan(1_900);
+    expect(askedAtMs[1]! - askedAtMs[0]!).toBeGreaterThan(950);
   });
 
-  it.each<[string, Backends, number]>([
-    ["all that it has places for before it starts one", createRedisBackend, 5],
-    ["patiently, one before it starts that", patientBackend(() => true), 1],
-  ])("takes %s", async (_name, backends, expected) => {
+  it("takes all that it has places for before it starts one", async () => {
     await queue.addBulk(Array.from({ length: 10 }, (_, data) => ({ name: "job", data })));
-    const started = deferred();
     let fetches = 0;
-    let fetchesBefore = 0;
     const counted: Backends = (...settings) => {
-      const backend = backends(...settings);
+      const backend = createRedisBackend(...settings);
       const fetch = backend.moveToActive.bind(backend);
       backend.moveToActive = (...asked) => {
         fetches += 1;
@@ -105,14 +139,38 @@ describe("how BullMQ's worker fetches", () => {
       return backend;
     };
 
-    const processor = async (): Promise<void> => {
-      fetchesBefore ||= fetches;
-      started.resolve();
-    };
-    work(processor, { concurrency: 5 }, counted);
-    await started.promise;
+    const before = await new Promise<number>((resolve) => {
+      work(async () => resolve(fetches), { concurrency: 5 }, counted);
+    });
 
-    expect(fetchesBefore).toBe(expected);
+    expect(before).toBe(5);
+  });
+
+  it("starts one before it takes another, where it is ours", async () => {
+    await queue.addBulk(Array.from({ length: 10 }, (_, data) => ({ name: "job", data })));
+    let fetches = 0;
+    const next = (): Promise<Fetched> => {
+      fetches += 1;
+      return takeNext();
+    };
+
+    const before = await new Promise<number>((resolve) => {
+      workOurs(next, async () => resolve(fetches));
+    });
+
+    expect(before).toBe(1);
+  });
+
+  it("reads a job's hash into what its own fetch returns", async () => {
+    const opts = { priority: 3, attempts: 2, delay: 0 };
+    const { id } = await queue.add("key k", 7, opts);
+    const fields = await redis.call("HGETALL", `${base}${id}`);
+
+    const [json] = raw2NextJobData([fields, id, 0, 0]) as [never];
+
+    const read = Job.fromJSON(queue, json, id);
+    expect(read.asJSON()).toEqual((await queue.getJob(id!))!.asJSON());
+    expect(read.opts).toMatchObject(opts);
   });
 
   it("waits for 15 s after a lost connection, unless it is set otherwise", () => {
@@ -162,6 +220,62 @@ describe("what BullMQ does at the end of an attempt", () => {
 
     expect(job.stalledCounter).toBe(3);
     expect(await redis.hget(`${base}${id}`, "stc")).toBe("3");
+  });
+});
+
+describe("what BullMQ's worker makes of the end of a job, after which it fetches none", () => {
+  const ends: [string, () => Promise<void>][] = [
+    ["was done", async () => {}],
+    ["has failed", () => Promise.reject(new Error("no"))],
+  ];
+  const retried = { attempts: 2, backoff: { type: "fixed", delay: AN_HOUR_MS } };
+
+  it("gets an empty reply", async () => {
+    await queue.add("job", 1);
+    const { worker } = work(async () => {}, { autorun: false });
+    const job = (await worker.getNextJob("token"))!;
+
+    expect(await job.moveToCompleted("done", "token", false)).toEqual([]);
+  });
+
+  it.each(ends)("believes that its queue is empty, once one %s", async (_how, processor) => {
+    await queue.addBulk([1, 2].map((data) => ({ name: "job", data })));
+    const { worker } = work(processor, { autorun: false });
+    let drained = 0;
+    worker.on("drained", () => void (drained += 1));
+    const job = (await worker.getNextJob("token"))!;
+
+    await (worker as unknown as Processing).processJob(job, "token", () => false);
+
+    expect(drained).toBe(1);
+    expect(await queue.getWaitingCount()).toBe(1);
+  });
+
+  it.each([
+    ...ends.map(([how, processor]) => [how, processor, {}] as const),
+    ["is to be retried later", ends[1]![1], retried] as const,
+  ])("asks for the next at once where it is ours, once one %s", async (_how, processor, opts) => {
+    await queue.addBulk([1, 2].map((data) => ({ name: "job", data, opts })));
+    const ended = deferred();
+    let drained = 0;
+    let asked = 0;
+    const worker = workOurs(async () => {
+      asked += 1;
+      if (asked === 1) return takeNext();
+      await ended.promise;
+      return takeNext();
+    }, processor);
+    worker.on("drained", () => void (drained += 1));
+    await waitUntil(async () => {
+      const { completed, failed, delayed } = await queue.getJobCounts();
+      return completed! + failed! + delayed! === 1;
+    }, "the first has ended");
+
+    const whileOneWaits = { drained, waiting: await queue.getWaitingCount() };
+    ended.resolve();
+    await waitUntil(async () => (await queue.getWaitingCount()) === 0, "the other is taken");
+
+    expect(whileOneWaits).toEqual({ drained: 0, waiting: 1 });
   });
 });
 

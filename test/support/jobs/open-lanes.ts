@@ -19,7 +19,7 @@ export interface Lanes {
   keys(): Promise<string[]>;
   /** Those of them that are to be gone when all jobs are done. */
   rest(): Promise<string[]>;
-  /** The data of the jobs that workers hold, or that are on their way to them. */
+  /** The data of the jobs that workers hold, or that lie where BullMQ has put them back. */
   heldByWorkers(): Promise<Set<number>>;
 }
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { createRecentCount } from "../../../../src/queue/lanes/feeder.ts";
+import { createRecentCount } from "../../../../src/queue/lanes/fetcher.ts";
 
 const WITHIN_MS = 800;
 const STEP_MS = 100;

@@ -1,0 +1,210 @@
+-- @include lib/lanes/lanes
+-- @include lib/lanes/join
+-- @include lib/lanes/count-calls
+-- Decides the next job of a queue: start-time fair queueing (Goyal, Vin and Cheng, 1996) of its lanes. Tags count calls:
+-- a job's share of the bucket, divided by its lane's weight. Jobs without a key are one lane more, which lies in BullMQ's
+-- own sets. Whatever has a key and lies there, since it was retried, recovered or moved by a tool, joins its lane first.
+
+-- How many jobs one script moves into lanes, and how many it looks at in vain, since they were removed.
+local MOST_MOVED, MOST_GONE = 300, 1000
+-- How soon a worker looks again while as many jobs are active as may be at once.
+local FULL_MS = 100
+
+-- Takes in what became of probes, and which keys may have room again.
+local function hear(lanes, news)
+  for _, probe in ipairs(news.probes) do
+    local key, went_at_once = probe[1], probe[2]
+    local left = tonumber(redis.call('HGET', lanes.slow, key)) or 0
+    if left > 0 then
+      left = went_at_once and left - 1 or PROBES
+      if left == 0 then redis.call('HDEL', lanes.slow, key) else redis.call('HSET', lanes.slow, key, left) end
+      wake_lane(lanes, key)
+    end
+  end
+  for _, key in ipairs(news.woken) do
+    if key == '*' then
+      for _, blocked in ipairs(redis.call('ZRANGE', lanes.blocked, 0, -1)) do wake_lane(lanes, blocked) end
+    elseif redis.call('ZSCORE', lanes.blocked, key) then
+      wake_lane(lanes, key)
+    end
+  end
+end
+
+-- Puts a job with a key into its lane that lay in one of BullMQ's sets.
+local function move_to_lane(lanes, id)
+  redis.call('ZADD', lanes.delayed, (lanes.now_ms + DAY_MS) * 4096, id)
+  join(lanes, id)
+  lanes.is_changed = true
+end
+
+-- Jobs that have come due, from a delay, a retry or a schedule; how many.
+local function move_due(lanes)
+  local due = redis.call('ZRANGEBYSCORE', lanes.delayed, 0, (lanes.now_ms + 1) * 4096 - 1, 'LIMIT', 0, MOST_MOVED)
+  for _, id in ipairs(due) do
+    local job = lanes.jobs .. id
+    local name, priority = unpack(redis.call('HMGET', job, 'name', 'priority'))
+    redis.call('HSET', job, 'delay', 0)
+    if name and key_of(name) then
+      move_to_lane(lanes, id)
+    else
+      redis.call('ZREM', lanes.delayed, id)
+      if (tonumber(priority) or 0) == 0 then
+        redis.call('LPUSH', lanes.wait, id)
+      else
+        -- As BullMQ orders them: by priority, and then by a counter.
+        local count = redis.call('INCR', lanes.counter)
+        redis.call('ZADD', lanes.prioritized, priority * 2 ^ 32 + count % 2 ^ 32, id)
+      end
+      redis.call('XADD', lanes.events, '*', 'event', 'waiting', 'jobId', id, 'prev', 'delayed')
+    end
+  end
+  return #due
+end
+
+-- Whether a job has a key; whether it is there at all.
+local function has_key(lanes, id)
+  local name = redis.call('HGET', lanes.jobs .. id, 'name')
+  return key_of(name or '') ~= nil, name ~= false
+end
+
+-- Jobs that BullMQ has recovered, or a tool has moved, lie in a list in which ours never do.
+local function move_listed(lanes)
+  lanes.has_listed = redis.call('LLEN', lanes.wait) > 0
+  if not lanes.has_listed then return end
+  for _, id in ipairs(redis.call('LRANGE', lanes.wait, -MOST_MOVED, -1)) do
+    if has_key(lanes, id) then
+      redis.call('LREM', lanes.wait, -1, id)
+      move_to_lane(lanes, id)
+    end
+  end
+end
+
+-- The next job without a key, or false; and whether it lies in the list. Looked up once, until it is taken. Jobs with a
+-- key that lie before it join their lanes.
+local function first_free(lanes)
+  if lanes.free_id ~= nil then return lanes.free_id, lanes.is_listed end
+  lanes.free_id, lanes.is_listed = false, false
+  for _ = 1, MOST_MOVED do
+    local listed = lanes.has_listed and redis.call('LINDEX', lanes.wait, -1)
+    local id = listed or redis.call('ZRANGE', lanes.prioritized, 0, 0)[1]
+    if not id then break end
+    if not has_key(lanes, id) then
+      lanes.free_id, lanes.is_listed = id, listed ~= false
+      break
+    end
+    if listed then redis.call('RPOP', lanes.wait) else redis.call('ZREM', lanes.prioritized, id) end
+    move_to_lane(lanes, id)
+  end
+  return lanes.free_id, lanes.is_listed
+end
+
+-- Gives a job to the worker that asks, as BullMQ's fetch does: active, and locked. How it came: 1 in its turn, 2 as a
+-- probe, 3 too late for its deadline. Returns the job's fields; nil if somebody has removed it.
+local function activate(lanes, id, how, is_parked)
+  local job, taken = lanes.jobs .. id, lanes.taken
+  local fields, starts = redis.call('HGETALL', job), 0
+  if #fields == 0 then return nil end
+  for at = 1, #fields, 2 do
+    if fields[at] == 'ats' then starts = tonumber(fields[at + 1]) end
+  end
+  local written = { 'processedOn', string.format('%.0f', lanes.now_ms), 'ats', starts + 1, 'delay', 0 }
+  redis.call('HSET', job, unpack(written))
+  -- Of a field that is there twice, the last one counts.
+  for _, value in ipairs(written) do fields[#fields + 1] = tostring(value) end
+  redis.call('LPUSH', lanes.active, id)
+  redis.call('SET', job .. ':lock', lanes.token .. #taken / 3 + 1, 'PX', lanes.lock_ms)
+  if is_parked then redis.call('XADD', lanes.events, '*', 'event', 'waiting', 'jobId', id, 'prev', 'delayed') end
+  redis.call('XADD', lanes.events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
+  taken[#taken + 1], taken[#taken + 2], taken[#taken + 3] = id, how, fields
+  return fields
+end
+
+-- The same for a job that is parked in BullMQ's delayed set.
+local function activate_parked(lanes, id, how)
+  return redis.call('ZREM', lanes.delayed, id) == 1 and activate(lanes, id, how, true) ~= nil
+end
+
+-- Jobs whose deadline has passed, wherever their lanes are: their worker fails them, which takes no slot.
+local function take_expired(lanes, most)
+  if most < 1 or not has(lanes, 'deadlines') then return end
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', lanes.deadlines, '-inf', lanes.now_ms, 'LIMIT', 0, most)) do
+    local key = key_of(redis.call('HGET', lanes.jobs .. id, 'name') or '')
+    local lane = key and lanes.lane .. key
+    if lane and redis.call('ZREM', lane, id) == 1 then
+      forget_job(lanes, id)
+      if redis.call('EXISTS', lane) == 0 then forget_lane(lanes, key) end
+    end
+    redis.call('ZREM', lanes.deadlines, id)
+    activate_parked(lanes, id, 3)
+  end
+end
+
+local function are_expired(lanes)
+  if lanes.parked <= 0 or not has(lanes, 'deadlines') then return false end
+  return redis.call('ZCOUNT', lanes.deadlines, '-inf', lanes.now_ms) > 0
+end
+
+-- Takes the next job of the lane whose turn it is; false if somebody has removed it.
+local function take_from_lane(lanes, key, start)
+  local lane, finish = lanes.lane .. key, start
+  local id = redis.call('ZPOPMIN', lane)[1]
+  local is_slow = has(lanes, 'slow') and redis.call('HEXISTS', lanes.slow, key) == 1
+  local was_there = false
+  if id then
+    local share = share_of(lanes, id)
+    forget_job(lanes, id)
+    was_there = activate_parked(lanes, id, is_slow and 2 or 1)
+    if was_there then
+      lanes.v = math.max(lanes.v, start)
+      finish = start + share / weight_of(lanes, key)
+    end
+  end
+  local is_empty = redis.call('EXISTS', lane) == 0
+  if not is_empty and not (is_slow and was_there) then
+    redis.call('ZADD', lanes.ready, string.format('%.17g', finish), key)
+    return was_there
+  end
+  redis.call('ZREMRANGEBYSCORE', lanes.finish, '-inf', string.format('%.17g', lanes.v))
+  redis.call('ZADD', lanes.finish, string.format('%.17g', finish), key)
+  redis.call('ZREM', lanes.ready, key)
+  if is_empty then forget_lane(lanes, key)
+  else redis.call('ZADD', lanes.blocked, lanes.now_ms + PROBE_MS, key) end
+  return was_there
+end
+
+-- Takes the next job without a key; false if it was removed.
+local function take_free(lanes, id, is_listed, start)
+  lanes.free_id = nil
+  if is_listed then redis.call('RPOP', lanes.wait) else redis.call('ZREM', lanes.prioritized, id) end
+  local fields, share = activate(lanes, id, 1), 1
+  if not fields then return false end
+  for at = 1, #fields, 2 do
+    if fields[at] == 'opts' then share = share_in(fields[at + 1]) end
+  end
+  -- Beside lanes only: where there are none, nobody takes turns.
+  if lanes.parked > 0 then
+    lanes.v, lanes.free, lanes.is_changed = math.max(lanes.v, start), start + share, true
+  end
+  return true
+end
+
+-- Takes up to `most` jobs, each from the lane whose turn it is. Returns whether there may be more.
+local function take(lanes, most)
+  local left, gone = most, 0
+  while gone < MOST_GONE do
+    -- First, since jobs may join their lanes in it.
+    local id, is_listed = first_free(lanes)
+    local first = redis.call('ZRANGE', lanes.ready, 0, 0, 'WITHSCORES')
+    if not id and not first[1] then return false end
+    if left <= 0 then return true end
+    local start, free_start = tonumber(first[2]), math.max(lanes.v, lanes.free)
+    local was_there
+    if id and (not start or free_start <= start) then
+      was_there = take_free(lanes, id, is_listed, free_start)
+    else
+      was_there = take_from_lane(lanes, first[1], start)
+    end
+    if was_there then left = left - 1 else gone = gone + 1 end
+  end
+  return true
+end

@@ -1,0 +1,64 @@
+--[[
+  jobs-take: decides the next jobs and gives them to the worker that asks, active and locked as by BullMQ's own fetch, by
+  take() in lib/lanes/take.lua. The worker also reports what became of probes, and which keys may have room again.
+
+  KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] active  [7] prioritized  [8] pc, all BullMQ's
+        [9] hash: the workers, each until when it is there
+  ARGV  [1] the prefix of the queue's keys  [2] the worker  [3] how many jobs it can start soon
+        [4] how many more it takes of those whose deadline has passed  [5] ms for which their locks last
+        [6] what their locks' tokens begin with; a number follows, from 1 on  [7] ms for which the worker is there
+        [8] JSON: { probes: { key, whether its slot came at once } of probes that have started,
+                    woken: keys that may have room again, "*" for all }, or ""
+  Reply how many jobs are parked, how many workers hold at least; ms until there may be another: 0 there may be now, -1 none is known;
+        1 if more have come due or expired than were looked at; then for each job its id, 1 if it came in its turn, 2 if as a probe (alone, to see if there is room), 3 if its
+        deadline has passed; and its hash
+]]
+-- @include lib/now-ms
+-- @include lib/lanes/take
+
+local lanes = open_lanes(KEYS, ARGV[1], now_ms())
+lanes.active, lanes.prioritized, lanes.counter = KEYS[6], KEYS[7], KEYS[8]
+lanes.lock_ms, lanes.token, lanes.taken = ARGV[5], ARGV[6], {}
+local most, most_expired = tonumber(ARGV[3]), tonumber(ARGV[4])
+
+if ARGV[8] ~= '' then hear(lanes, cjson.decode(ARGV[8])) end
+move_listed(lanes)
+local moved = move_due(lanes)
+if lanes.parked > 0 then
+  wake_due_lanes(lanes)
+  wake_some_lanes(lanes)
+end
+local paused, at_once = unpack(redis.call('HMGET', lanes.meta, 'paused', 'concurrency'))
+if at_once then most = math.min(most, math.max(0, tonumber(at_once) - redis.call('LLEN', lanes.active))) end
+local has_more = false
+if not paused then
+  has_more = take(lanes, most)
+  take_expired(lanes, most_expired)
+end
+local more_due = moved == MOST_MOVED and 1 or 0
+if not paused and are_expired(lanes) then more_due = 1 end
+if lanes.is_changed then close_lanes(lanes) end
+-- No job more may be active now, and nobody is told when one may: so the worker looks again.
+local is_full = has_more and at_once and redis.call('LLEN', lanes.active) >= tonumber(at_once)
+if has_more and not is_full then redis.call('ZADD', lanes.marker, 0, '0') end
+
+local next_ms = -1
+local function first_at(zset, unit)
+  local first = redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')
+  local in_ms = first[2] and math.max(0, math.ceil(tonumber(first[2]) / unit - lanes.now_ms))
+  if in_ms and (next_ms < 0 or in_ms < next_ms) then next_ms = in_ms end
+end
+if more_due == 1 or has_more and not is_full then next_ms = 0 elseif is_full then next_ms = FULL_MS end
+if not paused and next_ms ~= 0 then
+  first_at(lanes.delayed, 4096)
+  if lanes.parked > 0 then
+    first_at(lanes.blocked, 1)
+    if has(lanes, 'deadlines') then first_at(lanes.deadlines, 1) end
+  end
+end
+local there_ms = tonumber(ARGV[7])
+if there_ms > 0 then redis.call('HSET', KEYS[9], ARGV[2], '0 ' .. string.format('%.0f', lanes.now_ms + there_ms))
+elseif there_ms < 0 then redis.call('HDEL', KEYS[9], ARGV[2]) end
+-- It holds what it has just taken.
+local held = math.max(#lanes.taken / 3, #lanes.taken == 0 and redis.call('LLEN', lanes.active) or 0)
+return { lanes.parked, held, next_ms, more_due, unpack(lanes.taken) }

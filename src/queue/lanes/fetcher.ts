@@ -1,0 +1,357 @@
+/**
+ * Fetches the jobs of one worker. Which job is next is decided in one place, `take` in `lua/lib/lanes/take.lua`, at the
+ * moment at which a worker asks, and the job is then this worker's. This file decides when a worker asks, and for how
+ * many jobs: for as many as it can start soon.
+ *
+ * Words of the lanes: a lane is *aside* while its key has no room, and is *woken* when it may have some again; then a
+ * job comes out of it as a *probe*, alone, to see whether there is room.
+ */
+import { reasonOf } from "../../core/describe.ts";
+import type { Logger } from "../../core/logger.ts";
+import type { Arrival, LaneJob, LaneStore, Taken, TakenJob } from "../../core/queue-store.ts";
+import type { Slot } from "../../throttle/slot/slot.ts";
+import type { HeldJob, JobSupply } from "../bullmq/stored-worker.ts";
+import type { Job } from "../job.ts";
+
+/** A worker's side of the lanes. */
+export interface Fetcher extends JobSupply {
+  /** Counts a job among those that wait for their slots, while it does. */
+  whileWaiting<T>(slot: Promise<T>): Promise<T>;
+  /** Notes that a job has started; for a probe, whether its slot came at once. */
+  start(probe?: { readonly key: string; readonly wentAtOnce: boolean }): void;
+  /** Notes that a job has ended, or goes back. */
+  end(job: Pick<TakenJob, "id" | "token">): void;
+  /** Notes that a probe got no slot: its lane need not wait for it. */
+  missProbe(key: string): void;
+  /** Puts a job that BullMQ holds as delayed into its lane. */
+  park(job: LaneJob): void;
+  /** Wakes the lane of a key that may have room again; `"*"` stands for all. */
+  wake(key: string): void;
+  /** Whether an answer is outstanding: it may have been lost with a connection. */
+  readonly isAsking: boolean;
+  /** Whether an answer has brought this job, and it has not ended yet. */
+  holds(id: string, token: string): boolean;
+  /** Whether no worker held a job, and none was parked, when this one looked last. */
+  readonly isQuiet: boolean;
+  /** Sends the last news; resolves with the jobs that were taken and not handed out. */
+  close(): Promise<readonly TakenJob[]>;
+}
+
+export interface FetcherParts {
+  readonly lanes: Pick<LaneStore, "join" | "take">;
+  readonly queue: string;
+  /** The worker's id in Redis. */
+  readonly workerId: string;
+  readonly logger: Logger;
+  readonly lockMs: number;
+  /** How many more jobs the worker has room for. */
+  readonly capacity: () => number;
+  /** How many of the waiting jobs are held back by their own key; they take no other's turn. */
+  readonly deferred: () => number;
+}
+
+/** How long news are gathered, to be sent together. */
+const GATHER_MS = 4;
+/** After an error, news are sent again. */
+const RETRY_MS = 1_000;
+/** How often a worker that can start no more looks whether that has changed, and whether jobs came due or expired. */
+const RECHECK_MS = 25;
+const RECHECKS = 10;
+/** For how long a worker counts as there after it has asked. An idle one asks at least every ten seconds. */
+const THERE_FOR_MS = 30_000;
+/** How often that is written. */
+const THERE_EVERY_MS = 1_000;
+/** A worker's speed is how many jobs it started in the last 250 ms. */
+const SPEED_MS = 250;
+/**
+ * How many jobs a worker holds: those that it starts in `AHEAD_MS`, which is a horizon of slots and some for a process
+ * that is busy; and those of `AHEAD_TRIPS` round trips more, since from the start of one job to the slot of the next
+ * there are some. `MOST_AHEAD_MS` bounds both.
+ */
+const AHEAD_MS = 150;
+const AHEAD_TRIPS = 10;
+const MOST_AHEAD_MS = 1_000;
+/** The weight of the latest round trip in the moving average. */
+const TRIP_SHARE = 1 / 8;
+/** The share of what it holds that it asks for together. */
+const TOGETHER = 1 / 8;
+/** The share of what it started that lies ready for the next free place. */
+const PREFETCH = 0.1;
+/** The most jobs, and the most expired ones, of a request: Redis serves no other meanwhile. */
+const MOST_TAKEN = 500;
+const MOST_EXPIRED = 50;
+
+export function createFetcher(parts: FetcherParts): Fetcher {
+  const { lanes, queue, workerId, logger, lockMs, capacity, deferred } = parts;
+  const started = createRecentCount(SPEED_MS);
+  /** Taken, and not handed out. */
+  const ready: HeldJob[] = [];
+  /** The locks of those, and of the jobs that were handed out and have not ended. */
+  const held = new Set<string>();
+  const joining: LaneJob[] = [];
+  let probes: [key: string, wentAtOnce: boolean][] = [];
+  let woken = new Set<string>();
+  let waiting = 0;
+  let tripMs = 0;
+  let requests = 0;
+  let thereAtMs = -Infinity;
+  let isMoreDue = false;
+  /** Until when there is no other job, by the last answer. */
+  let emptyUntilMs = 0;
+  /** How often Redis has told that there may be a job. */
+  let looks = 0;
+  let onReady = (): void => {};
+  /** When Redis was asked last, if all was quiet then. */
+  let quietAtMs = -Infinity;
+  let asking: Promise<Taken> | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  let notify = (): void => {};
+  let isClosed = false;
+
+  /**
+   * How many more jobs the worker could start soon: at least one if it holds none. While it holds almost as many, it
+   * waits until it can ask for some together.
+   */
+  function want(): number {
+    const unbegun = ready.length + Math.max(0, waiting - deferred());
+    const recent = started.count(performance.now());
+    const aheadMs = Math.min(AHEAD_MS + AHEAD_TRIPS * tripMs, MOST_AHEAD_MS);
+    const most = Math.max(1, Math.ceil((recent * aheadMs) / SPEED_MS));
+    if (most - unbegun < Math.floor(most * TOGETHER)) return 0;
+    const places = capacity() - ready.length + Math.floor(recent * PREFETCH);
+    return Math.max(0, Math.min(most - unbegun, places, MOST_TAKEN));
+  }
+
+  /** How many expired jobs there are places for beside those; without one, they get one in every other turn. */
+  function split(wanted: number): { readonly most: number; readonly mostExpired: number } {
+    const beside = Math.max(0, Math.min(capacity() - ready.length - wanted, MOST_EXPIRED));
+    const isTheirTurn = beside === 0 && wanted > 0 && isMoreDue && requests % 2 === 0;
+    return isTheirTurn
+      ? { most: wanted - 1, mostExpired: 1 }
+      : { most: wanted, mostExpired: beside };
+  }
+
+  /** One request at a time. */
+  function ask(wanted: number): Promise<Taken> {
+    clearTimeout(timer);
+    timer = undefined;
+    asking = exchange(wanted).finally(() => {
+      asking = undefined;
+      if (hasNews()) sendSoon();
+      notify();
+    });
+    return asking;
+  }
+
+  async function exchange(wanted: number): Promise<Taken> {
+    const looksBefore = looks;
+    const news = { probes, woken: [...woken] };
+    probes = [];
+    woken = new Set();
+    try {
+      const back = joining.splice(0);
+      if (back.length > 0) await lanes.join(queue, back);
+      const sentAtMs = performance.now();
+      const isTold = sentAtMs - thereAtMs < THERE_EVERY_MS;
+      const forMs = isClosed ? -1 : isTold ? 0 : THERE_FOR_MS;
+      if (!isTold) thereAtMs = sentAtMs;
+      requests += 1;
+      const token = `${workerId}:${requests}:`;
+      const counts = isClosed ? { most: 0, mostExpired: 0 } : split(wanted);
+      const asked = { queue, worker: workerId, lockMs, token, forMs, ...counts, ...news };
+      const taken = await lanes.take(asked);
+      tripMs += (performance.now() - sentAtMs - tripMs) * TRIP_SHARE;
+      for (const job of taken.jobs) {
+        ready.push({ ...job, takenAtMs: sentAtMs });
+        held.add(lockOf(job));
+      }
+      isMoreDue = taken.isMoreDue;
+      // What Redis has told meanwhile may be newer than this answer.
+      const isLatest = looks === looksBefore;
+      const isEmpty = isLatest && taken.jobs.length < counts.most && taken.nextMs !== 0;
+      emptyUntilMs = isEmpty ? sentAtMs + (taken.nextMs ?? THERE_FOR_MS) : 0;
+      if (ready.length > 0) onReady();
+      const isAllQuiet = taken.parked === 0 && taken.active === 0;
+      quietAtMs = isAllQuiet ? sentAtMs : -Infinity;
+      return taken;
+    } catch (error) {
+      // A connection that is closed answers none of them.
+      if (isClosed) throw error;
+      // Jobs that were to join their lanes come due by themselves; all else is sent again.
+      probes.unshift(...news.probes);
+      for (const key of news.woken) woken.add(key);
+      thereAtMs = -Infinity;
+      throw error;
+    }
+  }
+
+  function hasNews(): boolean {
+    return joining.length + probes.length + woken.size > 0;
+  }
+
+  function sendSoon(inMs = GATHER_MS): void {
+    if (timer !== undefined || asking !== undefined) return;
+    timer = setTimeout(sendNews, inMs);
+  }
+
+  function sendNews(): void {
+    timer = undefined;
+    if (asking !== undefined) return;
+    ask(want()).catch((error: unknown) => {
+      if (isClosed) return;
+      clearTimeout(timer);
+      timer = setTimeout(sendNews, RETRY_MS);
+      const reason = reasonOf(error);
+      const problem = `Could not tell the lanes of queue "${queue}" the news; retrying in 1 s: ${reason}`;
+      logger.warn({ queue, reason }, problem);
+    });
+  }
+
+  /** Resolves when something has happened here, or after a moment. */
+  function untilChanged(): Promise<void> {
+    return new Promise((resolve) => {
+      const recheck = setTimeout(resolve, RECHECK_MS);
+      notify = () => {
+        clearTimeout(recheck);
+        resolve();
+      };
+    });
+  }
+
+  return {
+    async next() {
+      for (let rechecks = 0; ;) {
+        if (isClosed) return { job: undefined, nextMs: undefined };
+        if (ready.length > 0 && capacity() > 0) return { job: ready.shift()! };
+        if (asking !== undefined) {
+          // What it fails with is told by who asked.
+          await asking.catch(() => undefined);
+          continue;
+        }
+        const nowMs = performance.now();
+        const isEmpty = nowMs < emptyUntilMs;
+        if (isEmpty && ready.length === 0) {
+          return { job: undefined, nextMs: emptyUntilMs - nowMs };
+        }
+        const wanted = isEmpty ? 0 : want();
+        const isDue = capacity() > 0 && (isMoreDue || rechecks >= RECHECKS);
+        if (wanted > 0 || isDue) {
+          rechecks = 0;
+          const { nextMs } = await ask(wanted);
+          if (wanted > 0 && ready.length === 0 && nextMs !== 0) return { job: undefined, nextMs };
+        } else {
+          rechecks += 1;
+          await untilChanged();
+        }
+      }
+    },
+    look() {
+      looks += 1;
+      emptyUntilMs = 0;
+    },
+    untilReady() {
+      return new Promise((resolve) => {
+        onReady = resolve;
+        if (ready.length > 0) resolve();
+      });
+    },
+    async whileWaiting(slot) {
+      waiting += 1;
+      try {
+        return await slot;
+      } finally {
+        waiting -= 1;
+      }
+    },
+    start(probe) {
+      started.add(performance.now());
+      if (probe !== undefined) {
+        probes.push([probe.key, probe.wentAtOnce]);
+        sendSoon();
+      }
+      notify();
+    },
+    end(job) {
+      held.delete(lockOf(job));
+      notify();
+    },
+    missProbe(key) {
+      probes.push([key, false]);
+      sendSoon();
+    },
+    park(job) {
+      joining.push(job);
+      sendSoon();
+    },
+    wake(key) {
+      woken.add(key);
+      sendSoon();
+    },
+    get isAsking() {
+      return asking !== undefined;
+    },
+    holds: (id, token) => held.has(lockOf({ id, token })),
+    get isQuiet() {
+      return performance.now() < quietAtMs + THERE_FOR_MS / 2;
+    },
+    async close() {
+      isClosed = true;
+      notify();
+      await asking?.catch(() => undefined);
+      await ask(0).catch(() => undefined);
+      clearTimeout(timer);
+      return ready.splice(0);
+    },
+  };
+}
+
+/** Counts the events of the last `withinMs`, in steps of an eighth of that. */
+export interface RecentCount {
+  add(atMs: number): void;
+  count(nowMs: number): number;
+}
+
+const STEPS = 8;
+
+export function createRecentCount(withinMs: number): RecentCount {
+  const stepMs = withinMs / STEPS;
+  const counts = Array.from({ length: STEPS }, () => 0);
+  let latest = -Infinity;
+
+  /** Empties the steps that have passed since the latest one. */
+  function moveTo(atMs: number): number {
+    const step = Math.floor(atMs / stepMs);
+    for (let each = Math.max(latest, step - STEPS) + 1; each <= step; each++) {
+      counts[each % STEPS] = 0;
+    }
+    latest = Math.max(latest, step);
+    return step % STEPS;
+  }
+
+  return {
+    add(atMs) {
+      counts[moveTo(atMs)]! += 1;
+    },
+    count(nowMs) {
+      moveTo(nowMs);
+      return counts.reduce((sum, each) => sum + each, 0);
+    },
+  };
+}
+
+/** A slot that came within this time came at once. */
+const AT_ONCE_MS = 20;
+
+/** What a probe that starts says of its key: whether it has room again. */
+export function probeOf(
+  { key }: Job<unknown>,
+  arrival: Arrival,
+  { waitedMs }: Slot,
+): { key: string; wentAtOnce: boolean } | undefined {
+  if (key === undefined || arrival !== "probe") return undefined;
+  return { key, wentAtOnce: waitedMs < AT_ONCE_MS };
+}
+
+function lockOf({ id, token }: Pick<TakenJob, "id" | "token">): string {
+  return `${token} ${id}`;
+}

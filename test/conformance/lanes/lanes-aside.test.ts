@@ -1,0 +1,178 @@
+import { describe, expect, it } from "vitest";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { HOUR_MS, NO_KEY, lanesByHand } from "../../support/jobs/lanes-by-hand.ts";
+
+const byHand = lanesByHand();
+const { keyOf, enqueue, take, takeIds, takeKeys, putBack, placeOf } = byHand;
+
+/** One of its jobs has come back; the lane of another key goes on. */
+async function setAside(roomInMs: number): Promise<void> {
+  const [first] = await enqueue("a", 9);
+  await takeIds(1);
+  await putBack(first!, { roomInMs });
+}
+
+describe("a lane whose key has no room", () => {
+  it("stands aside for that time, and tells for how long", async () => {
+    await setAside(HOUR_MS);
+    await enqueue("b", 3);
+
+    const keys = await takeKeys(5);
+    const { nextMs } = await take({ most: 1 });
+
+    expect(keys).toBe("bbb");
+    expect(nextMs).toBeGreaterThan(HOUR_MS - 60_000);
+    expect(nextMs).toBeLessThanOrEqual(HOUR_MS);
+    expect((await byHand.lanes.look("jobs")).lanes[0]!.asideMs).toBeGreaterThan(HOUR_MS - 60_000);
+  });
+
+  it("holds up no jobs that have no key", async () => {
+    await setAside(HOUR_MS);
+    await enqueue(NO_KEY, 3);
+
+    expect(await takeKeys(5)).toBe(NO_KEY.repeat(3));
+  });
+
+  it("is served again when that time is over", async () => {
+    await setAside(1);
+
+    let keys = "";
+    await waitUntil(async () => (keys = await takeKeys(1)) !== "", "it is served");
+
+    expect(keys).toBe("a");
+  });
+
+  it.each([
+    ["its own key", "a", "a"],
+    ["any key", "*", "a"],
+    ["another key", "b", ""],
+  ])("hears that %s may have room again", async (_which, woken, taken) => {
+    await setAside(HOUR_MS);
+    await take({ woken: [woken] });
+    expect(await takeKeys(1)).toBe(taken);
+  });
+
+  it("is tried with one job at a time, until two in a row went at once", async () => {
+    await setAside(HOUR_MS);
+    await take({ woken: ["a"] });
+    const probe = async (wentAtOnce: boolean): Promise<string> => {
+      await take({ probes: [["a", wentAtOnce]] });
+      return takeKeys(3);
+    };
+
+    const taken = [await takeKeys(3)];
+    for (const wentAtOnce of [true, false, true, true]) taken.push(await probe(wentAtOnce));
+
+    expect(taken).toEqual(["a", "a", "a", "a", "aaa"]);
+  });
+
+  it("gives one job alone also to a worker that asks for many, as a probe, and others in their turn", async () => {
+    await setAside(HOUR_MS);
+    await enqueue("b", 2);
+
+    const { jobs } = await take({ most: 10, woken: ["a"] });
+
+    const came = jobs.map(({ id, arrival }) => `${id.split("-")[0]} ${arrival}`);
+    expect(came.toSorted()).toEqual(["a probe", "b turn", "b turn"]);
+  });
+
+  it("is not held to single jobs again by a late report of a probe", async () => {
+    await enqueue("a", 6);
+
+    await take({
+      probes: [
+        ["a", true],
+        ["a", false],
+      ],
+    });
+
+    expect(await takeKeys(3)).toBe("aaa");
+  });
+
+  it("comes back a second later, when nothing is heard of its probe", async () => {
+    await setAside(HOUR_MS);
+    await take({ woken: ["a"] });
+    await takeIds(1);
+
+    const { nextMs } = await take({ most: 1 });
+
+    expect(nextMs).toBeGreaterThan(0);
+    expect(nextMs).toBeLessThanOrEqual(1_000);
+  });
+});
+
+describe("jobs whose time to start is over", () => {
+  const expired = { startByMs: 1 };
+
+  it("go to a worker at once, beside those that it asks for, though their lane is aside", async () => {
+    await setAside(HOUR_MS);
+    const parked = await byHand.lanes.parked("jobs");
+    await enqueue("a", 1, { startByMs: Date.now() + HOUR_MS });
+    const [late] = await enqueue("a", 1, expired);
+    const [other] = await enqueue("b", 1);
+
+    const { jobs } = await take({ most: 1, mostExpired: 5 });
+
+    const came = Object.fromEntries(jobs.map(({ id, arrival }) => [id, arrival]));
+    expect(came).toEqual({ [late!]: "expired", [other!]: "turn" });
+    expect(await byHand.lanes.parked("jobs")).toBe(parked + 1);
+  });
+
+  it("are taken as many as are asked for, and it is told that there are more", async () => {
+    await setAside(HOUR_MS);
+    await enqueue("a", 5, expired);
+
+    const seen = [];
+    for (const mostExpired of [0, 2, 2, 2]) {
+      const { jobs, isMoreDue } = await take({ mostExpired });
+      seen.push([jobs.length, isMoreDue]);
+    }
+
+    expect(seen).toEqual([
+      [0, true],
+      [2, true],
+      [2, true],
+      [1, false],
+    ]);
+  });
+
+  it("leave nothing of their lane when they were all of it", async () => {
+    await enqueue("a", 2, { ...expired, weight: 3, share: 2 });
+
+    await take({ mostExpired: 2 });
+
+    expect(await byHand.kept()).toEqual(["lanes:state"]);
+    expect(await byHand.lanes.parked("jobs")).toBe(0);
+  });
+
+  it("do not have a worker ask again and again while their queue is paused", async () => {
+    await enqueue("a", 2, expired);
+    await byHand.stored.pause();
+
+    const { jobs, nextMs, isMoreDue } = await take({ most: 1, mostExpired: 5 });
+
+    expect(jobs).toEqual([]);
+    expect([nextMs, isMoreDue]).toEqual([undefined, false]);
+  });
+
+  it("stay in their lane once their worker has sent them back, if it is over by Redis' clock alone", async () => {
+    const [early] = await enqueue("a", 1, { startByMs: Date.now() - 1 });
+    await take({ mostExpired: 1 });
+
+    await putBack(early!, { roomInMs: HOUR_MS });
+
+    expect((await take({ mostExpired: 1 })).jobs).toEqual([]);
+    expect(await placeOf(early!)).toMatchObject({ in: "lane" });
+  });
+
+  it("wait for their turn when they have been tried", async () => {
+    const [retried] = await enqueue("a", 1, expired);
+    await take({ mostExpired: 1 });
+    await byHand.redis.hset(keyOf(retried!), "atm", 1);
+
+    await putBack(retried!, {});
+
+    expect((await take({ mostExpired: 1 })).jobs).toEqual([]);
+    expect((await take({ most: 1 })).jobs).toMatchObject([{ id: retried, arrival: "turn" }]);
+  });
+});

@@ -1,0 +1,322 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import {
+  beginWaits,
+  lookAgain,
+  setUpFetcher,
+  startMany,
+  takenJobs,
+} from "../../../support/jobs/open-fetcher.ts";
+import { simulateLatency } from "../../../support/servers/simulate-latency.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** Runs what is due within so many ms. */
+const pass = (ms: number): Promise<unknown> => vi.advanceTimersByTimeAsync(ms);
+
+const refuse = (): never => {
+  throw new Error("no reply");
+};
+
+describe("the news of a fetcher", () => {
+  it("are gathered for some ms, and go in one round trip", async () => {
+    const setup = setUpFetcher();
+
+    setup.fetcher.wake("acme");
+    await pass(2);
+    setup.fetcher.wake("acme");
+    setup.fetcher.start({ key: "probed", wentAtOnce: true });
+    setup.fetcher.missProbe("missed");
+    await pass(10);
+
+    expect(setup.asked).toHaveLength(1);
+    expect(setup.asked[0]!.woken).toEqual(["acme"]);
+    expect(Object.fromEntries(setup.asked[0]!.probes)).toEqual({ probed: true, missed: false });
+    await setup.fetcher.close();
+  });
+
+  it("go with a request for jobs, when there is one sooner", async () => {
+    const setup = setUpFetcher();
+    setup.fetcher.wake("acme");
+
+    await setup.fetcher.next();
+    await pass(1_000);
+
+    expect(setup.asked).toMatchObject([{ most: 1, woken: ["acme"] }]);
+    await setup.fetcher.close();
+  });
+
+  it("bring jobs back, as many as the worker could start", async () => {
+    const setup = setUpFetcher();
+    startMany(setup.fetcher, 20);
+    beginWaits(setup.fetcher, 2);
+    setup.answer = () => ({ jobs: takenJobs("1") });
+
+    setup.fetcher.wake("acme");
+    await pass(10);
+
+    expect(setup.asked).toMatchObject([{ most: 12 - 2 }]);
+    expect((await setup.fetcher.next()).job).toMatchObject({ id: "1" });
+    await setup.fetcher.close();
+  });
+
+  it("are none while jobs start in their turn", async () => {
+    const setup = setUpFetcher();
+
+    startMany(setup.fetcher, 10);
+    setup.fetcher.end({ id: "1", token: "t" });
+    await pass(5_000);
+
+    expect(setup.asked).toEqual([]);
+    await setup.fetcher.close();
+  });
+
+  it("wait for the reply to what was asked before", async () => {
+    const setup = setUpFetcher();
+    setup.answer = () => simulateLatency(500).then(() => ({}));
+    setup.fetcher.wake("a");
+    await pass(10);
+
+    setup.fetcher.wake("b");
+    await pass(300);
+    const whileUnderWay = setup.asked.length;
+    setup.answer = () => ({});
+    await pass(300);
+
+    expect(whileUnderWay).toBe(1);
+    expect(setup.asked.map(({ woken }) => woken)).toEqual([["a"], ["b"]]);
+    await setup.fetcher.close();
+  });
+
+  it("have jobs parked that go back before others are asked for", async () => {
+    const setup = setUpFetcher();
+    const joinedBefore: number[] = [];
+    setup.answer = () => {
+      joinedBefore.push(setup.joined.length);
+      return {};
+    };
+
+    setup.fetcher.park({ id: "1", roomInMs: 500 });
+    setup.fetcher.park({ id: "2", weight: 3 });
+    await pass(10);
+
+    expect(setup.joined).toEqual([
+      [
+        { id: "1", roomInMs: 500 },
+        { id: "2", weight: 3 },
+      ],
+    ]);
+    expect(joinedBefore).toEqual([1]);
+    await setup.fetcher.close();
+  });
+
+  it("say once a second that the worker is there, for half a minute", async () => {
+    const setup = setUpFetcher();
+
+    for (let n = 0; n < 5; n++) {
+      await lookAgain(setup.fetcher);
+      await pass(500);
+    }
+
+    expect(setup.asked.map(({ forMs }) => forMs)).toEqual([30_000, 0, 30_000, 0, 30_000]);
+    await setup.fetcher.close();
+  });
+});
+
+describe("a fetcher whose lanes cannot be reached", () => {
+  it("tells once more which keys may have room, what came of probes, and that it is there", async () => {
+    const setup = setUpFetcher();
+    setup.answer = () => {
+      setup.answer = () => ({});
+      return refuse();
+    };
+
+    setup.fetcher.wake("*");
+    setup.fetcher.start({ key: "acme", wentAtOnce: false });
+    await pass(500);
+    const before = setup.asked.length;
+    await pass(1_000);
+
+    const news = { woken: ["*"], probes: [["acme", false]], forMs: 30_000 };
+    expect(before).toBe(1);
+    expect(setup.asked).toMatchObject([news, news]);
+    expect(setup.warnings.join()).toMatch(/^Could not tell .+ no reply$/);
+    await setup.fetcher.close();
+  });
+
+  it("leaves jobs that could not join to come back by themselves, and goes on", async () => {
+    const setup = setUpFetcher();
+    setup.joinFails = true;
+    setup.fetcher.park({ id: "1" });
+    await pass(10);
+
+    setup.joinFails = false;
+    setup.fetcher.park({ id: "2" });
+    await pass(1_100);
+
+    expect(setup.joined).toEqual([[{ id: "2" }]]);
+    await setup.fetcher.close();
+  });
+
+  it("tells once a second while they refuse, whatever has come, with a warning each", async () => {
+    const setup = setUpFetcher();
+    setup.answer = refuse;
+
+    for (let id = 0; id < 100; id++) {
+      setup.fetcher.wake(String(id));
+      await pass(100);
+    }
+
+    expect(setup.asked.length).toBeGreaterThan(5);
+    expect(setup.asked.length).toBeLessThanOrEqual(12);
+    expect(setup.warnings).toHaveLength(setup.asked.length);
+    await setup.fetcher.close();
+  });
+});
+
+describe("a fetcher is quiet", () => {
+  it("for a quarter of a minute after it has seen that no job is parked, and none held", async () => {
+    const setup = setUpFetcher();
+    const isQuiet = [setup.fetcher.isQuiet];
+
+    await setup.fetcher.next();
+    for (const ms of [0, 14_000, 2_000]) {
+      await pass(ms);
+      isQuiet.push(setup.fetcher.isQuiet);
+    }
+
+    expect(isQuiet).toEqual([false, true, true, false]);
+    await setup.fetcher.close();
+  });
+
+  it.each([{ active: 1 }, { parked: 1 }])("no longer once it has seen %j", async (seen) => {
+    const setup = setUpFetcher();
+    await setup.fetcher.next();
+
+    setup.answer = () => seen;
+    await lookAgain(setup.fetcher);
+
+    expect(setup.fetcher.isQuiet).toBe(false);
+    await setup.fetcher.close();
+  });
+});
+
+describe("a fetcher that is closed", () => {
+  it("says that its worker has gone, takes no more, and leaves no timer behind", async () => {
+    const setup = setUpFetcher();
+    setup.places = 0;
+    const next = setup.fetcher.next();
+    await pass(10);
+
+    await setup.fetcher.close();
+
+    expect(await next).toMatchObject({ job: undefined });
+    expect(await setup.fetcher.next()).toMatchObject({ job: undefined });
+    expect(setup.asked).toMatchObject([{ forMs: -1, most: 0, mostExpired: 0 }]);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it("hands back what it has taken and not handed out", async () => {
+    const setup = setUpFetcher();
+    setup.answer = () => {
+      setup.answer = () => ({});
+      return { jobs: takenJobs("1", "2", "3") };
+    };
+    await setup.fetcher.next();
+
+    const left = await setup.fetcher.close();
+
+    expect(left).toMatchObject(takenJobs("2", "3"));
+  });
+
+  it("hands back what a request takes that is under way", async () => {
+    const setup = setUpFetcher();
+    setup.answer = () => {
+      setup.answer = () => ({});
+      return simulateLatency(100).then(() => ({ jobs: takenJobs("1") }));
+    };
+    const next = setup.fetcher.next();
+    await pass(10);
+
+    const closing = setup.fetcher.close();
+    await pass(100);
+
+    expect(await closing).toMatchObject(takenJobs("1"));
+    expect(await next).toMatchObject({ job: undefined });
+    expect(setup.asked.map(({ forMs }) => forMs)).toEqual([30_000, -1]);
+  });
+
+  it("tells what it had yet to tell", async () => {
+    const setup = setUpFetcher();
+    setup.fetcher.wake("acme");
+    setup.fetcher.park({ id: "1" });
+
+    await setup.fetcher.close();
+
+    expect(setup.asked.at(-1)!.woken).toEqual(["acme"]);
+    expect(setup.joined).toEqual([[{ id: "1" }]]);
+  });
+
+  it("still parks jobs that were on their way back, and takes none for them", async () => {
+    const setup = setUpFetcher();
+    await setup.fetcher.close();
+
+    setup.fetcher.park({ id: "1" });
+    setup.fetcher.park({ id: "2" });
+    await pass(10);
+
+    expect(setup.joined.flat()).toEqual([{ id: "1" }, { id: "2" }]);
+    expect(setup.asked.map(({ most, mostExpired }) => most + mostExpired)).toEqual([0, 0]);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it("tries once, and warns of nothing, when its lanes are away", async () => {
+    const setup = setUpFetcher();
+    setup.answer = refuse;
+    setup.fetcher.wake("acme");
+
+    await setup.fetcher.close();
+    await pass(10_000);
+
+    expect(setup.asked).toHaveLength(1);
+    expect(setup.warnings).toEqual([]);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it("tries to tell of a job that ended later only once, when its lanes are away by then", async () => {
+    const setup = setUpFetcher();
+    await setup.fetcher.close();
+    setup.answer = refuse;
+
+    setup.fetcher.wake("acme");
+    await pass(10_000);
+
+    expect(setup.asked).toHaveLength(2);
+    expect(setup.warnings).toEqual([]);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});
+
+describe("an answer without enough jobs", () => {
+  it("lets those go that have come, before it says that there is none", async () => {
+    const setup = setUpFetcher();
+    startMany(setup.fetcher, 40);
+    setup.places = 2;
+    setup.answer = () => ({ jobs: takenJobs("1", "2"), nextMs: 300 });
+    const ids = [(await setup.fetcher.next()).job!.id];
+    setup.places = 0;
+    const next = setup.fetcher.next().then(({ job }) => ids.push(job!.id));
+    await pass(500);
+
+    setup.places = 1;
+    setup.fetcher.end({ id: "1", token: "t" });
+    await next;
+
+    expect(ids).toEqual(["1", "2"]);
+    await setup.fetcher.close();
+  });
+});

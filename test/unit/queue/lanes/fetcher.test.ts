@@ -1,0 +1,400 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import {
+  beginWaits,
+  lookAgain,
+  setUpFetcher,
+  startMany,
+  takenJobs,
+  type FetcherSetup,
+} from "../../../support/jobs/open-fetcher.ts";
+import { simulateLatency } from "../../../support/servers/simulate-latency.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** Runs what is due within so many ms. */
+const pass = (ms: number): Promise<unknown> => vi.advanceTimersByTimeAsync(ms);
+
+/** How many jobs it asked for last. */
+const mostOf = ({ asked }: FetcherSetup): number => asked.at(-1)!.most;
+
+describe("the next job", () => {
+  it("is asked for when it is needed, with locks of its own for each request", async () => {
+    const setup = setUpFetcher();
+    await pass(5_000);
+    const before = setup.asked.length;
+
+    await setup.fetcher.next();
+    await lookAgain(setup.fetcher);
+
+    expect(before).toBe(0);
+    expect(setup.asked).toMatchObject([
+      { queue: "jobs", worker: "w", lockMs: 30_000, token: "w:1:", most: 1 },
+      { queue: "jobs", worker: "w", lockMs: 30_000, token: "w:2:", most: 1 },
+    ]);
+    await setup.fetcher.close();
+  });
+
+  it("is the next of those that came together, and only then another is asked for", async () => {
+    const setup = setUpFetcher();
+    setup.answer = () => ({ jobs: takenJobs("1", "2", "3") });
+
+    const ids = [];
+    for (let n = 0; n < 4; n++) ids.push((await setup.fetcher.next()).job!.id);
+
+    expect(ids).toEqual(["1", "2", "3", "1"]);
+    expect(setup.asked).toHaveLength(2);
+    await setup.fetcher.close();
+  });
+
+  it("is none when there is none, until the time at which there may be one", async () => {
+    const setup = setUpFetcher();
+    setup.answer = () => ({ nextMs: 300 });
+
+    const first = await setup.fetcher.next();
+    await pass(200);
+    const second = await setup.fetcher.next();
+    await pass(100);
+    setup.answer = () => ({ jobs: takenJobs("1") });
+    const third = await setup.fetcher.next();
+
+    expect([first, second]).toEqual([300, 100].map((nextMs) => ({ job: undefined, nextMs })));
+    expect(third.job).toMatchObject({ id: "1" });
+    expect(setup.asked).toHaveLength(2);
+    await setup.fetcher.close();
+  });
+
+  it("is asked for again when Redis tells that there may be one", async () => {
+    const setup = setUpFetcher();
+    await setup.fetcher.next();
+    setup.answer = () => ({ jobs: takenJobs("1") });
+
+    expect((await lookAgain(setup.fetcher)).job).toMatchObject({ id: "1" });
+    await setup.fetcher.close();
+  });
+
+  it("is asked for again when Redis tells so before an earlier answer has come", async () => {
+    const setup = setUpFetcher();
+    setup.answer = () => {
+      setup.answer = () => ({ jobs: takenJobs("1") });
+      return simulateLatency(100).then(() => ({}));
+    };
+    setup.fetcher.wake("acme");
+    await pass(10);
+
+    const next = lookAgain(setup.fetcher);
+    await pass(100);
+
+    expect((await next).job).toMatchObject({ id: "1" });
+    await setup.fetcher.close();
+  });
+
+  it("is asked for until it comes, where there may be one at once", async () => {
+    const setup = setUpFetcher();
+    setup.answer = () => (setup.asked.length < 4 ? { nextMs: 0 } : { jobs: takenJobs("1") });
+
+    expect((await setup.fetcher.next()).job).toMatchObject({ id: "1" });
+    expect(setup.asked).toHaveLength(4);
+    await setup.fetcher.close();
+  });
+
+  it("is told of while nobody asks, when it was taken with news", async () => {
+    const setup = setUpFetcher();
+    await setup.fetcher.next();
+    setup.answer = () => ({ jobs: takenJobs("1") });
+    let isReady = false;
+    const ready = setup.fetcher.untilReady().then(() => (isReady = true));
+    await pass(1_000);
+    const before = isReady;
+
+    setup.fetcher.wake("acme");
+    await pass(10);
+    await ready;
+    // Told also to who asks only now.
+    await setup.fetcher.untilReady();
+
+    expect(before).toBe(false);
+    expect((await setup.fetcher.next()).job).toMatchObject({ id: "1" });
+    await setup.fetcher.close();
+  });
+
+  it("is not handed out before there is a place for it, and no more are taken meanwhile", async () => {
+    const setup = setUpFetcher();
+    startMany(setup.fetcher, 40);
+    setup.places = 0;
+    setup.answer = ({ most }) => ({ jobs: takenJobs("1", "2", "3", "4").slice(0, most) });
+    const handedOut: unknown[] = [];
+    const next = setup.fetcher.next().then(({ job }) => handedOut.push(job!.id));
+
+    await pass(100);
+    const before = [handedOut.length, setup.asked.length];
+    setup.places = 1;
+    setup.fetcher.end({ id: "1", token: "t" });
+    await next;
+
+    expect(before).toEqual([0, 1]);
+    expect(handedOut).toEqual(["1"]);
+    await setup.fetcher.close();
+  });
+
+  it.each<[string, (setup: FetcherSetup) => void, (setup: FetcherSetup) => void]>([
+    [
+      "a job ends",
+      (setup) => (setup.places = 0),
+      (setup) => {
+        setup.places = 1;
+        setup.fetcher.end({ id: "1", token: "t" });
+      },
+    ],
+    [
+      "a job starts",
+      ({ fetcher }) => void beginWaits(fetcher, 1),
+      ({ fetcher }) => startMany(fetcher, 4),
+    ],
+    [
+      "its key holds a job back",
+      ({ fetcher }) => void beginWaits(fetcher, 1),
+      (setup) => (setup.heldBack = 1),
+    ],
+  ])("is asked for when the worker can start more, since %s", async (_what, fill, happen) => {
+    const setup = setUpFetcher();
+    setup.answer = () => ({ jobs: takenJobs("1") });
+    fill(setup);
+    const next = setup.fetcher.next();
+    await pass(100);
+    const before = setup.asked.length;
+
+    happen(setup);
+    await pass(25);
+
+    expect([before, setup.asked.length]).toEqual([0, 1]);
+    expect((await next).job).toMatchObject({ id: "1" });
+    await setup.fetcher.close();
+  });
+
+  it("is still looked for four times a second by a worker that can start no more, for what came due", async () => {
+    const setup = setUpFetcher();
+    beginWaits(setup.fetcher, 1);
+    const next = setup.fetcher.next();
+
+    await pass(990);
+    const looks = setup.asked.map(({ most, mostExpired }) => ({ most, mostExpired }));
+    setup.answer = () => ({ jobs: takenJobs("expired") });
+    await pass(250);
+
+    expect(looks).toEqual(Array(3).fill({ most: 0, mostExpired: 50 }));
+    expect((await next).job).toMatchObject({ id: "expired" });
+    await setup.fetcher.close();
+  });
+
+  it("is not looked for by a worker that has no place", async () => {
+    const setup = setUpFetcher();
+    setup.places = 0;
+    const next = setup.fetcher.next();
+
+    await pass(5_000);
+
+    expect(setup.asked).toEqual([]);
+    await setup.fetcher.close();
+    await next;
+  });
+
+  it("rejects when the lanes cannot be reached, and is asked for again", async () => {
+    const setup = setUpFetcher();
+    setup.answer = () => {
+      throw new Error("no reply");
+    };
+    await expect(setup.fetcher.next()).rejects.toThrow("no reply");
+
+    setup.answer = () => ({ jobs: takenJobs("1") });
+
+    expect((await setup.fetcher.next()).job).toMatchObject({ id: "1" });
+    expect(setup.warnings).toEqual([]);
+    await setup.fetcher.close();
+  });
+
+  it("waits for a request that is under way, and asks itself if that fails", async () => {
+    const setup = setUpFetcher();
+    setup.answer = async () => {
+      setup.answer = () => ({ jobs: takenJobs("1") });
+      await simulateLatency(100);
+      throw new Error("no reply");
+    };
+    setup.fetcher.wake("acme");
+    await pass(10);
+
+    const next = setup.fetcher.next();
+    await pass(50);
+    const whileUnderWay = setup.asked.length;
+    await pass(100);
+
+    expect(whileUnderWay).toBe(1);
+    expect((await next).job).toMatchObject({ id: "1" });
+    await setup.fetcher.close();
+  });
+});
+
+describe("how many jobs a fetcher asks for", () => {
+  it("is what it starts in 150 ms, less those that wait for their slots", async () => {
+    const setup = setUpFetcher();
+    startMany(setup.fetcher, 20);
+    const endOne = beginWaits(setup.fetcher, 4);
+    await endOne();
+
+    await setup.fetcher.next();
+
+    expect(mostOf(setup)).toBe(12 - 3);
+    await setup.fetcher.close();
+  });
+
+  it("does not count those that their own key holds back", async () => {
+    const setup = setUpFetcher();
+    startMany(setup.fetcher, 10);
+    beginWaits(setup.fetcher, 5);
+    setup.heldBack = 4;
+
+    await setup.fetcher.next();
+
+    expect(mostOf(setup)).toBe(6 - 1);
+    await setup.fetcher.close();
+  });
+
+  it("is bounded by its places, but for a tenth that lie ready", async () => {
+    const setup = setUpFetcher();
+    setup.places = 1;
+    startMany(setup.fetcher, 40);
+
+    await setup.fetcher.next();
+
+    expect(mostOf(setup)).toBe(1 + 4);
+    await setup.fetcher.close();
+  });
+
+  it("is 500 at most, since Redis serves no other meanwhile", async () => {
+    const setup = setUpFetcher();
+    setup.places = 10_000;
+    startMany(setup.fetcher, 2_000);
+
+    await setup.fetcher.next();
+
+    expect(mostOf(setup)).toBe(500);
+    await setup.fetcher.close();
+  });
+
+  it("is more where a round trip takes long, but no more than it starts in a second", async () => {
+    const setup = setUpFetcher();
+    const wants: number[] = [];
+    for (const tripMs of [20, 500]) {
+      setup.answer = () => simulateLatency(tripMs).then(() => ({}));
+      for (let trip = 0; trip < 40; trip++) {
+        const next = lookAgain(setup.fetcher);
+        await pass(tripMs);
+        await next;
+      }
+      await pass(1_000);
+      startMany(setup.fetcher, 10);
+      const next = lookAgain(setup.fetcher);
+      await pass(tripMs);
+      await next;
+      wants.push(mostOf(setup));
+    }
+    setup.answer = () => ({});
+
+    expect(wants).toEqual([Math.ceil((10 * (150 + 10 * 20)) / 250), (10 * 1_000) / 250]);
+    await setup.fetcher.close();
+  });
+
+  it("is none while it holds almost as many, so that some are asked for together", async () => {
+    const setup = setUpFetcher();
+    startMany(setup.fetcher, 40);
+    const endOne = beginWaits(setup.fetcher, 24);
+    const next = setup.fetcher.next();
+
+    for (let n = 0; n < 3; n++) {
+      await pass(2);
+      await endOne();
+      setup.fetcher.end({ id: "1", token: "t" });
+    }
+    await next;
+
+    expect(setup.asked).toMatchObject([{ most: 3 }]);
+    await setup.fetcher.close();
+  });
+
+  it("falls back to one when nothing has started for a while", async () => {
+    const setup = setUpFetcher();
+    startMany(setup.fetcher, 10);
+
+    await setup.fetcher.next();
+    await pass(2_000);
+    await lookAgain(setup.fetcher);
+
+    expect(setup.asked.map(({ most }) => most)).toEqual([6, 1]);
+    await setup.fetcher.close();
+  });
+});
+
+describe("how many expired jobs a fetcher asks for", () => {
+  it.each([
+    ["there are places beside those", 30, 30 - 6],
+    ["Redis serves no other meanwhile, 50 at most", 200, 50],
+    ["others leave places, which is none", 6, 0],
+  ])("is as many as %s", async (_why, places, mostExpired) => {
+    const setup = setUpFetcher();
+    setup.places = places;
+    startMany(setup.fetcher, 10);
+
+    await setup.fetcher.next();
+
+    expect(setup.asked).toMatchObject([{ most: 6, mostExpired }]);
+    await setup.fetcher.close();
+  });
+
+  it("is one in every other turn for a last place, while there are some", async () => {
+    const setup = setUpFetcher();
+    setup.places = 1;
+    for (const isMoreDue of [false, true, true, true, true, false, false]) {
+      setup.answer = () => ({ isMoreDue });
+      await lookAgain(setup.fetcher);
+    }
+
+    const turns = setup.asked.map(({ most, mostExpired }) => (mostExpired === 1 ? "e" : most));
+    expect(turns.slice(0, 2)).toEqual([1, 1]);
+    expect([
+      [1, "e", 1, "e"],
+      ["e", 1, "e", 1],
+    ]).toContainEqual(turns.slice(2, 6));
+    expect(turns[6]).toBe(1);
+    await setup.fetcher.close();
+  });
+
+  it.each([
+    ["a last place, while others lie ready for the next", 0, 4],
+    ["several places, all of them for others", 5, 0],
+  ])("is one in every other turn for %s", async (_what, places, readyJobs) => {
+    const setup = setUpFetcher();
+    startMany(setup.fetcher, 60);
+    setup.places = 1;
+    setup.answer = () => ({ jobs: takenJobs("1", "2", "3", "4", "5").slice(0, readyJobs + 1) });
+    if (readyJobs > 0) await setup.fetcher.next();
+    setup.places = places;
+    setup.answer = () => ({ isMoreDue: true, active: 1 });
+    for (let n = 0; n < 7; n++) {
+      setup.fetcher.look();
+      setup.fetcher.wake("acme");
+      await pass(5);
+    }
+
+    const expired = setup.asked.slice(-6).map(({ mostExpired }) => mostExpired);
+    expect([
+      [0, 1, 0, 1, 0, 1],
+      [1, 0, 1, 0, 1, 0],
+    ]).toContainEqual(expired);
+    expect(setup.asked.slice(-6).every(({ most }) => most >= 0)).toBe(true);
+    await setup.fetcher.close();
+  });
+});

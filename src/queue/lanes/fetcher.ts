@@ -54,9 +54,9 @@ export interface FetcherParts {
 const GATHER_MS = 4;
 /** After an error, news are sent again. */
 const RETRY_MS = 1_000;
-/** How often a worker that can start no more looks whether that has changed, and whether jobs came due or expired. */
+/** How often a worker that can start no more looks whether that has changed; and whether jobs came due or expired. */
 const RECHECK_MS = 25;
-const RECHECKS = 10;
+const LOOK_MS = 250;
 /** For how long a worker counts as there after it has asked. An idle one asks at least every ten seconds. */
 const THERE_FOR_MS = 30_000;
 /** How often that is written. */
@@ -94,6 +94,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   let waiting = 0;
   let tripMs = 0;
   let requests = 0;
+  let askedAtMs = performance.now();
   let thereAtMs = -Infinity;
   let isMoreDue = false;
   /** Until when there is no other job, by the last answer. */
@@ -109,17 +110,17 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   let isClosed = false;
 
   /**
-   * How many more jobs the worker could start soon: at least one if it holds none. While it holds almost as many, it
-   * waits until it can ask for some together.
+   * How many more jobs the worker could start soon: at least one if it holds none. While it holds half as many, it waits
+   * until it can ask for some together.
    */
   function want(): number {
     const unbegun = ready.length + Math.max(0, waiting - deferred());
     const recent = started.count(performance.now());
     const aheadMs = Math.min(AHEAD_MS + AHEAD_TRIPS * tripMs, MOST_AHEAD_MS);
     const most = Math.max(1, Math.ceil((recent * aheadMs) / SPEED_MS));
-    if (most - unbegun < Math.floor(most * TOGETHER)) return 0;
     const places = capacity() - ready.length + Math.floor(recent * PREFETCH);
-    return Math.max(0, Math.min(most - unbegun, places, MOST_TAKEN));
+    const wanted = Math.max(0, Math.min(most - unbegun, places, MOST_TAKEN));
+    return unbegun >= most / 2 && wanted < Math.floor(most * TOGETHER) ? 0 : wanted;
   }
 
   /** How many expired jobs there are places for beside those; without one, they get one in every other turn. */
@@ -152,6 +153,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       const back = joining.splice(0);
       if (back.length > 0) await lanes.join(queue, back);
       const sentAtMs = performance.now();
+      askedAtMs = sentAtMs;
       const isTold = sentAtMs - thereAtMs < THERE_EVERY_MS;
       const forMs = isClosed ? -1 : isTold ? 0 : THERE_FOR_MS;
       if (!isTold) thereAtMs = sentAtMs;
@@ -220,7 +222,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
 
   return {
     async next() {
-      for (let rechecks = 0; ;) {
+      for (;;) {
         if (isClosed) return { job: undefined, nextMs: undefined };
         if (ready.length > 0 && capacity() > 0) return { job: ready.shift()! };
         if (asking !== undefined) {
@@ -234,15 +236,11 @@ export function createFetcher(parts: FetcherParts): Fetcher {
           return { job: undefined, nextMs: emptyUntilMs - nowMs };
         }
         const wanted = isEmpty ? 0 : want();
-        const isDue = capacity() > 0 && (isMoreDue || rechecks >= RECHECKS);
+        const isDue = capacity() > 0 && (isMoreDue || nowMs >= askedAtMs + LOOK_MS);
         if (wanted > 0 || isDue) {
-          rechecks = 0;
           const { nextMs } = await ask(wanted);
           if (wanted > 0 && ready.length === 0 && nextMs !== 0) return { job: undefined, nextMs };
-        } else {
-          rechecks += 1;
-          await untilChanged();
-        }
+        } else await untilChanged();
       }
     },
     look() {

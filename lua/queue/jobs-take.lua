@@ -56,9 +56,7 @@ if not paused and next_ms ~= 0 then
     if has(lanes, 'deadlines') then first_at(lanes.deadlines, 1) end
   end
 end
-local there_ms = tonumber(ARGV[7])
-if there_ms > 0 then redis.call('HSET', KEYS[9], ARGV[2], '0 ' .. string.format('%.0f', lanes.now_ms + there_ms))
-elseif there_ms < 0 then redis.call('HDEL', KEYS[9], ARGV[2]) end
+note_worker(lanes, KEYS[9], ARGV[2], tonumber(ARGV[7]))
 -- It holds what it has just taken.
 local held = math.max(#lanes.taken / 3, #lanes.taken == 0 and redis.call('LLEN', lanes.active) or 0)
 return { lanes.parked, held, next_ms, more_due, unpack(lanes.taken) }

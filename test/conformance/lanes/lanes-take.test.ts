@@ -349,6 +349,16 @@ describe("a worker that asks", () => {
     expect(seen.slice(1)).toEqual([seen[0], null]);
   });
 
+  it("has those forgotten that were not heard of for as long as they said", async () => {
+    const workers = keyOf("lanes:wants");
+    await take({ worker: "there", forMs: HOUR_MS });
+    await byHand.redis.hset(workers, "gone", `0 ${Date.now() - HOUR_MS}`);
+
+    await take({ worker: "v", forMs: HOUR_MS });
+
+    expect((await byHand.redis.hkeys(workers)).toSorted()).toEqual(["there", "v"]);
+  });
+
   it("is told how many jobs are parked, and when a lane is no longer aside", async () => {
     const [first] = await enqueue("a", 3);
     await takeIds(1);

@@ -83,7 +83,7 @@ export async function parkFromWorker<Data>(
     await connection.wakeIdle(queue);
     throw movedToWait();
   }
-  // In BullMQ's queue it would come after all jobs that are let out of lanes: those have no priority there, and it has.
+  // Back to its own place in its lane.
   await stored.moveToDelayed(Date.now() + PARK_MS, token);
   // Not left to the fetcher: the connection may be closed as soon as this job has ended.
   await lanes.join(queue, [{ id, weight: weightOf(key) }]);

@@ -38,8 +38,8 @@ end
 local more_due = moved == MOST_MOVED and 1 or 0
 if not paused and are_expired(lanes) then more_due = 1 end
 if lanes.is_changed then close_lanes(lanes) end
--- No job more may be active now, and nobody is told when one may: so the worker looks again.
-local is_full = has_more and at_once and redis.call('LLEN', lanes.active) >= tonumber(at_once)
+-- No job more may be active now, and nobody is told when one may, nor of jobs that come meanwhile: the worker looks again.
+local is_full = at_once and redis.call('LLEN', lanes.active) >= tonumber(at_once)
 if has_more and not is_full then redis.call('ZADD', lanes.marker, 0, '0') end
 
 local next_ms = -1

@@ -23,7 +23,8 @@ local function hear(lanes, news)
   end
   for _, key in ipairs(news.woken) do
     if key == '*' then
-      for _, blocked in ipairs(redis.call('ZRANGE', lanes.blocked, 0, -1)) do wake_lane(lanes, blocked) end
+      -- All are due now; they are woken some at a time.
+      redis.call('ZUNIONSTORE', lanes.blocked, 1, lanes.blocked, 'WEIGHTS', 0)
     elseif redis.call('ZSCORE', lanes.blocked, key) then
       wake_lane(lanes, key)
     end

@@ -20,6 +20,10 @@ export type Fetched =
 
 /** Where a worker gets its jobs. */
 export interface JobSupply {
+  /** Whether it gives no more jobs. */
+  readonly isClosed: boolean;
+  /** Notes that what became of a job is stored, or never will be: its lock is no longer this worker's. */
+  release(id: string, token: string): void;
   /** The next job. Resolves once the worker can start one soon, and without one if there is none; rejects if Redis does. */
   next(): Promise<Fetched>;
   /** There may be a job again, by what Redis has told: the last answer no longer holds. */
@@ -56,6 +60,8 @@ export function createStoredWorker<Data, Result>(
   const { Worker } = loadBullmq();
   /** By the token of the job's lock. */
   const handedOut = new Map<string, HeldJob>();
+  /** Has another worker look for jobs: this one has taken the marker that said so, and looks for none. */
+  const wake = (): void => void connection.wakeIdle(queue).catch(() => undefined);
   const stored = new Worker<Data, Result | undefined>(
     storedQueueName(queue),
     (job, token) => {
@@ -78,9 +84,9 @@ export function createStoredWorker<Data, Result>(
       runRetryDelay: ASK_AGAIN_MS,
       autorun: false,
     },
-    backendFor(fetcher, mayStall),
+    backendFor(fetcher, { mayStall, wake }),
   );
-  fetchBy(stored as unknown as Insides, fetcher, handedOut);
+  fetchBy(stored as unknown as Insides, fetcher, { handedOut, wake });
   createErrorReports(`A worker of queue "${queue}"`, logger)(stored);
   publishRetries(stored);
   stored.run().catch((error: Error) => stored.emit("error", error));
@@ -90,7 +96,11 @@ export function createStoredWorker<Data, Result>(
 /** What `fetchBy` uses of BullMQ's worker and does not find in its types. */
 interface Insides {
   moveToActive(token: string): Promise<unknown>;
-  processJob(job: unknown, token: string, fetchNext: () => boolean): Promise<unknown>;
+  processJob(
+    job: { readonly id: string },
+    token: string,
+    fetchNext: () => boolean,
+  ): Promise<unknown>;
   nextJobFromJobData(fields: unknown, id?: string, token?: string): Promise<unknown>;
   updateDelays(limitedForMs: number, nextAtMs: number): void;
 }
@@ -109,11 +119,18 @@ interface Insides {
  */
 function fetchBy(
   worker: Insides,
-  fetcher: Pick<JobSupply, "next">,
-  handedOut: Map<string, HeldJob>,
+  fetcher: Pick<JobSupply, "next" | "isClosed" | "release">,
+  { handedOut, wake }: { readonly handedOut: Map<string, HeldJob>; readonly wake: () => void },
 ): void {
   const processJob = worker.processJob.bind(worker);
-  worker.processJob = (job, token) => processJob(job, token, () => false);
+  function release(id: string, token: string): void {
+    // BullMQ calls no processor for some jobs.
+    handedOut.delete(token);
+    fetcher.release(id, token);
+  }
+
+  worker.processJob = (job, token) =>
+    processJob(job, token, () => false).finally(() => release(job.id, token));
   worker.moveToActive = async () => {
     let fetched: Fetched;
     try {
@@ -124,12 +141,15 @@ function fetchBy(
     }
     const { job } = fetched;
     if (job === undefined) {
+      if (fetcher.isClosed) wake();
       worker.updateDelays(0, fetched.nextMs === undefined ? 0 : Date.now() + fetched.nextMs);
       return worker.nextJobFromJobData(undefined);
     }
     worker.updateDelays(0, LONG_PAST_MS);
     handedOut.set(job.token, job);
-    return worker.nextJobFromJobData(readFields(job), job.id, job.token);
+    const made = await worker.nextJobFromJobData(readFields(job), job.id, job.token);
+    if (made === undefined) release(job.id, job.token);
+    return made;
   };
 }
 
@@ -165,14 +185,14 @@ const LONG_PAST_MS = 1;
  */
 function backendFor(
   fetcher: Pick<JobSupply, "look" | "untilReady">,
-  mayStall: () => boolean,
+  { mayStall, wake }: { readonly mayStall: () => boolean; readonly wake: () => void },
 ): typeof createRedisBackend {
   return (...settings) => {
     const backend = loadBullmq().createRedisBackend(...settings);
     const finish = backend.moveToFinished.bind(backend);
     const delay = backend.moveToDelayed.bind(backend);
     const lookForStalled = backend.moveStalledJobsToWait.bind(backend);
-    backend.waitForJob = waitForJobs(backend.waitForJob.bind(backend), fetcher);
+    backend.waitForJob = waitForJobs(backend.waitForJob.bind(backend), fetcher, wake);
     backend.moveToFinished = async (...job) => {
       await finish(...job);
       return undefined as never;
@@ -187,24 +207,42 @@ function backendFor(
 
 type Marker = Awaited<ReturnType<ReturnType<typeof createRedisBackend>["waitForJob"]>>;
 
-/** A wait for the marker is left when jobs lie ready sooner: a marker that comes after that ends the next wait. */
+/**
+ * A wait for the marker is left when jobs lie ready sooner. A marker that comes after that, while nobody waits here, is
+ * another worker's. Whatever time it names, Redis is asked: it may be that of a job that is parked for a day.
+ */
 function waitForJobs(
   forMarker: (seconds: number) => Promise<Marker>,
   { look, untilReady }: Pick<JobSupply, "look" | "untilReady">,
+  wake: () => void,
 ): (seconds: number) => Promise<Marker> {
   let asked: Promise<{ readonly marker: Marker } | { readonly error: unknown }> | undefined;
-  /** Whether `asked` is older than the wait, so that its end says nothing. */
+  let isWaited = false;
+  /** Whether `asked` is older than the wait, so that its end without a marker says nothing. */
   let isOld = false;
+
+  function ask(seconds: number): NonNullable<typeof asked> {
+    const asking = forMarker(seconds).then(
+      (marker) => {
+        if (marker !== null && !isWaited) {
+          asked = undefined;
+          wake();
+        }
+        return { marker };
+      },
+      (error: unknown) => ({ error }),
+    );
+    return asking;
+  }
+
   return async (seconds) => {
+    isWaited = true;
     const timer = new AbortController();
     const isOver = pause(seconds * 1_000, "over", { signal: timer.signal }).catch(() => "over");
     const isReady = untilReady();
     try {
       for (;;) {
-        asked ??= forMarker(seconds).then(
-          (marker) => ({ marker }),
-          (error: unknown) => ({ error }),
-        );
+        asked ??= ask(seconds);
         const found = await Promise.race([asked, isReady, isOver]);
         if (found === undefined || typeof found === "string") {
           isOld = true;
@@ -217,9 +255,10 @@ function waitForJobs(
         isOld = false;
         if (isNothing) continue;
         look();
-        return found.marker;
+        return found.marker && { ...found.marker, score: 0 };
       }
     } finally {
+      isWaited = false;
       timer.abort();
     }
   };

@@ -19,8 +19,8 @@ export interface Fetcher extends JobSupply {
   whileWaiting<T>(slot: Promise<T>): Promise<T>;
   /** Notes that a job has started; for a probe, whether its slot came at once. */
   start(probe?: { readonly key: string; readonly wentAtOnce: boolean }): void;
-  /** Notes that a job has ended, or goes back. */
-  end(job: Pick<TakenJob, "id" | "token">): void;
+  /** Notes that a job's handler has ended, or that it goes back. */
+  end(): void;
   /** Notes that a probe got no slot: its lane need not wait for it. */
   missProbe(key: string): void;
   /** Puts a job that BullMQ holds as delayed into its lane. */
@@ -75,8 +75,6 @@ const MOST_AHEAD_MS = 1_000;
 const TRIP_SHARE = 1 / 8;
 /** The share of what it holds that it asks for together. */
 const TOGETHER = 1 / 8;
-/** The share of what it started that lies ready for the next free place. */
-const PREFETCH = 0.1;
 /** The most jobs, and the most expired ones, of a request: Redis serves no other meanwhile. */
 const MOST_TAKEN = 500;
 const MOST_EXPIRED = 50;
@@ -118,7 +116,8 @@ export function createFetcher(parts: FetcherParts): Fetcher {
     const recent = started.count(performance.now());
     const aheadMs = Math.min(AHEAD_MS + AHEAD_TRIPS * tripMs, MOST_AHEAD_MS);
     const most = Math.max(1, Math.ceil((recent * aheadMs) / SPEED_MS));
-    const places = capacity() - ready.length + Math.floor(recent * PREFETCH);
+    // No more than have a place: what lay ready here without one would be nobody's until its lock ends.
+    const places = capacity() - ready.length;
     const wanted = Math.max(0, Math.min(most - unbegun, places, MOST_TAKEN));
     return unbegun >= most / 2 && wanted < Math.floor(most * TOGETHER) ? 0 : wanted;
   }
@@ -269,8 +268,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       }
       notify();
     },
-    end(job) {
-      held.delete(lockOf(job));
+    end() {
       notify();
     },
     missProbe(key) {
@@ -285,6 +283,10 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       woken.add(key);
       sendSoon();
     },
+    get isClosed() {
+      return isClosed;
+    },
+    release: (id, token) => void held.delete(lockOf({ id, token })),
     get isAsking() {
       return asking !== undefined;
     },

@@ -58,12 +58,13 @@ export function createJobLocks({ running, lockMs, extend, onError }: JobLocksSet
     if (jobs.length === 0 || isClosed) return;
     const ids = jobs.map(({ jobId }) => jobId);
     const tokens = jobs.map(({ token }) => token);
+    // A lock lasts from then on at least: the answer may be read much later.
+    const askedAtMs = performance.now();
     try {
       const refused = new Set(await extend(ids, tokens, lockMs));
-      const nowMs = performance.now();
       for (const job of jobs) {
         if (refused.has(job.jobId)) job.lose(LOST);
-        else job.lockedAtMs = nowMs;
+        else job.lockedAtMs = askedAtMs;
       }
       if (refused.size === 0) return;
       onError(new Error(`Jobs lost their locks: ${refused.size}. They are fetched again`));

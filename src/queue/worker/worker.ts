@@ -1,16 +1,16 @@
 /**
  * A worker, and one job's way through it:
  *
- *     fetched ──▶ which deadline? ──▶ did its lane let it out? ──▶ waits for a slot ──▶ handler ──▶ done, failed, delayed
- *                                         │ no                        │ its key has no room within `patienceMs`
- *                                         ▼                           │ too late: fails as expired
- *                                    parked in its lane  ◀────────────┘ the worker closes: back into the queue
+ *     taken ──▶ which deadline? ──▶ waits for a slot ──▶ handler ──▶ done, failed, delayed
+ *                                     │ its key has no room within `patienceMs`: parked in its lane
+ *                                     │ too late: fails as expired
+ *                                     │ the worker closes: back into the queue
  *
- * - BullMQ's worker fetches the job (`bullmq/stored-worker.ts`). Its lock is kept until it has ended (`job-locks.ts`).
  * - A job that was begun before has kept its `maxWaitMs`; one that was running whenever its worker died is given up
  *   (`job-start.ts`).
  * - A worker asks for as many jobs as it can start soon (`lanes/fetcher.ts`). Which those are is decided in one place, at
- *   that moment (`lua/lib/lanes/take.lua`).
+ *   that moment (`lua/lib/lanes/take.lua`). Then BullMQ's worker has it (`bullmq/stored-worker.ts`), and its lock is kept until it has
+ *   ended (`job-locks.ts`).
  * - The job draws a slot of the bucket just before its handler runs (`job-start.ts`).
  * - What the handler returns or throws decides what becomes of the job (`attempt.ts`, `outcome.ts`).
  */
@@ -184,7 +184,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     } finally {
       running.end(context);
       fetchedJobs.remove(context.jobId);
-      fetcher.end(taken);
+      fetcher.end();
     }
   }
 

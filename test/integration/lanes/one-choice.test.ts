@@ -4,7 +4,8 @@ import { setTimeout as pause } from "node:timers/promises";
 import { describe, expect, inject, it } from "vitest";
 import { RetryAfter, type Job } from "sluice";
 
-import { openLanes, upTo } from "../../support/jobs/open-lanes.ts";
+import { deferred } from "../../support/async/deferred.ts";
+import { openLanes, upTo, whileOthersWork } from "../../support/jobs/open-lanes.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 
 const lanes = openLanes();
@@ -99,6 +100,72 @@ describe("jobs that a tool of BullMQ's has removed", () => {
     await waitUntil(() => begun.length === 10, "all that are there have begun");
 
     expect(new Set(begun)).toEqual(new Set(["there"]));
+  });
+});
+
+describe("an idle worker", () => {
+  it("begins with jobs of lanes as soon as the queue is resumed", async () => {
+    const opened = lanes.open({ rate: "200/s" });
+    const { sluice, queue } = opened;
+    let begun = 0;
+    sluice.worker(queue, async () => void (begun += 1));
+    await queue.enqueue(0);
+    await waitUntil(() => begun === 1, "it is at work");
+    await queue.pause();
+    await queue.enqueueMany(upTo(5), { key: "there" });
+    await whileOthersWork(opened, 30);
+
+    await queue.resume();
+    await whileOthersWork(opened, 60);
+
+    // It waits for ten seconds at a time.
+    expect(begun).toBe(6);
+  });
+
+  it("begins with the next job once it may, where a tool has set how many may run at once", async () => {
+    const opened = lanes.open({ rate: "200/s" });
+    const { sluice, queue } = opened;
+    await withTool((tool) => tool.setGlobalConcurrency(1));
+    const first = deferred();
+    const begun: number[] = [];
+    sluice.worker(queue, async ({ data }) => {
+      begun.push(data);
+      if (data === 0) await first.promise;
+    });
+    await queue.enqueue(0);
+    await waitUntil(() => begun.length === 1, "the first runs");
+    await queue.enqueue(1);
+
+    first.resolve();
+    await whileOthersWork(opened, 50);
+
+    // It waits for five seconds at a time.
+    expect(begun).toEqual([0, 1]);
+  });
+
+  it("hears of a job although another that closes waited for longer", async () => {
+    const opened = lanes.open({ rate: "200/s" });
+    const { sluice, queue } = opened;
+    const last = deferred();
+    const begun: number[] = [];
+    async function handle({ data }: Job<number>): Promise<void> {
+      begun.push(data);
+      if (data === 0) await last.promise;
+    }
+    const closing = sluice.worker(queue, handle);
+    await queue.enqueue(0);
+    await waitUntil(() => begun.length === 1, "it has a job that takes long");
+    sluice.worker(queue, handle);
+    await whileOthersWork(opened, 10);
+
+    const closed = closing.close();
+    await queue.enqueue(1);
+    await whileOthersWork(opened, 50);
+    const soon = [...begun];
+    last.resolve();
+    await closed;
+
+    expect(soon).toEqual([0, 1]);
   });
 });
 

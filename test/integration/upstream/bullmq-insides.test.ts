@@ -70,14 +70,20 @@ function work(
 function workOurs(next: () => Promise<Fetched>, processor: () => Promise<void> = async () => {}) {
   const settings = {
     queue: "jobs",
-    connection: { client: redis },
+    connection: { client: redis, wakeIdle: async () => {} },
     prefix: sluices.prefix(),
     concurrency: 5,
     lockMs: AN_HOUR_MS,
     mayStall: () => false,
     logger: { warn: () => {}, error: () => {} },
   };
-  const fetcher = { next, look: () => {}, untilReady: () => new Promise<void>(() => {}) };
+  const fetcher = {
+    next,
+    look: () => {},
+    untilReady: () => new Promise<void>(() => {}),
+    isClosed: false,
+    release: () => {},
+  };
   const worker = createStoredWorker<number, void>(settings as never, fetcher, processor);
   endings.push(() => worker.close(true));
   return worker;

@@ -68,7 +68,7 @@ describe("the news of a fetcher", () => {
     const setup = setUpFetcher();
 
     startMany(setup.fetcher, 10);
-    setup.fetcher.end({ id: "1", token: "t" });
+    setup.fetcher.end();
     await pass(5_000);
 
     expect(setup.asked).toEqual([]);
@@ -313,7 +313,7 @@ describe("an answer without enough jobs", () => {
     await pass(500);
 
     setup.places = 1;
-    setup.fetcher.end({ id: "1", token: "t" });
+    setup.fetcher.end();
     await next;
 
     expect(ids).toEqual(["1", "2"]);

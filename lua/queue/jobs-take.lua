@@ -22,7 +22,6 @@ lanes.lock_ms, lanes.token, lanes.taken = ARGV[5], ARGV[6], {}
 local most, most_expired = tonumber(ARGV[3]), tonumber(ARGV[4])
 
 if ARGV[8] ~= '' then hear(lanes, cjson.decode(ARGV[8])) end
-move_listed(lanes)
 local moved = move_due(lanes)
 if lanes.parked > 0 then
   wake_due_lanes(lanes)
@@ -58,5 +57,5 @@ if not paused and next_ms ~= 0 then
 end
 note_worker(lanes, KEYS[9], ARGV[2], tonumber(ARGV[7]))
 -- It holds what it has just taken.
-local held = math.max(#lanes.taken / 3, #lanes.taken == 0 and redis.call('LLEN', lanes.active) or 0)
+local held = #lanes.taken > 0 and #lanes.taken / 3 or redis.call('LLEN', lanes.active)
 return { lanes.parked, held, next_ms, more_due, unpack(lanes.taken) }

@@ -105,14 +105,14 @@ if #ARGV[4] == 30 * 8 then
           return beyond > 0 and room_us + math.ceil((beyond * period_us) / count) or room_us
         end
         local needed = math.min(wanted, flow) * cost
-        local before, ahead_us = 0, horizon
+        local before, ahead_us, left_us = 0, horizon, math.floor(horizon / 8)
         sum = 0
         for index = 1, #orders do
           if orders[index] > order or (orders[index] == order and sinces[index] >= before_us) then break end
           sum = sum + needs[index]
-          if step / count <= math.floor(horizon / 8) / 8 then ahead_us = horizon - math.floor(horizon / 8) end
           if room_at(sum + needed) > math.max(until_us, starts[index]) then before = sum end
         end
+        if sum > 0 and step / count <= left_us / 8 then ahead_us = horizon - left_us end
         local start_us = room_at(before + needed)
         turn_us = math.max(granted == 0 and now + 1000 or now, start_us - ahead_us)
         local due_us = math.min(turn_us, now + 500000)

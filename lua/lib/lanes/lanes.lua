@@ -60,7 +60,7 @@ end
 local function wake_some_lanes(lanes)
   local since_ms = lanes.now_ms - lanes.looked_at_ms
   -- Below 0 the clock has stepped back.
-  if lanes.parked <= 0 or since_ms >= 0 and since_ms < RECHECK_EVERY_MS then return end
+  if since_ms >= 0 and since_ms < RECHECK_EVERY_MS then return end
   local from_ms = '(' .. string.format('%.0f', lanes.now_ms + RECHECK_EVERY_MS)
   local aside = redis.call('ZCOUNT', lanes.blocked, from_ms, '+inf')
   local first = aside > RECHECKED_LANES and lanes.looked % aside or 0

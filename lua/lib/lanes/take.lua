@@ -62,35 +62,22 @@ local function move_due(lanes)
   return #due
 end
 
--- Whether a job has a key; whether it is there at all.
 local function has_key(lanes, id)
-  local name = redis.call('HGET', lanes.jobs .. id, 'name')
-  return key_of(name or '') ~= nil, name ~= false
-end
-
--- Jobs that BullMQ has recovered, or a tool has moved, lie in a list in which ours never do.
-local function move_listed(lanes)
-  lanes.has_listed = redis.call('LLEN', lanes.wait) > 0
-  if not lanes.has_listed then return end
-  for _, id in ipairs(redis.call('LRANGE', lanes.wait, -MOST_MOVED, -1)) do
-    if has_key(lanes, id) then
-      redis.call('LREM', lanes.wait, -1, id)
-      move_to_lane(lanes, id)
-    end
-  end
+  return key_of(redis.call('HGET', lanes.jobs .. id, 'name') or '') ~= nil
 end
 
 -- The next job without a key, or false; and whether it lies in the list. Looked up once, until it is taken. Jobs with a
 -- key that lie before it join their lanes.
 local function first_free(lanes)
   if lanes.free_id ~= nil then return lanes.free_id, lanes.is_listed end
-  lanes.free_id, lanes.is_listed = false, false
+  lanes.free_id, lanes.is_listed, lanes.has_unmoved = false, false, true
   for _ = 1, MOST_MOVED do
-    local listed = lanes.has_listed and redis.call('LINDEX', lanes.wait, -1)
+    -- Recovered jobs, and those that a tool has moved: nothing comes to the list meanwhile.
+    local listed = lanes.has_listed ~= false and redis.call('LINDEX', lanes.wait, -1)
+    lanes.has_listed = listed ~= false
     local id = listed or redis.call('ZRANGE', lanes.prioritized, 0, 0)[1]
-    if not id then break end
-    if not has_key(lanes, id) then
-      lanes.free_id, lanes.is_listed = id, listed ~= false
+    if not id or not has_key(lanes, id) then
+      lanes.free_id, lanes.is_listed, lanes.has_unmoved = id or false, listed ~= false, false
       break
     end
     if listed then redis.call('RPOP', lanes.wait) else redis.call('ZREM', lanes.prioritized, id) end
@@ -196,7 +183,7 @@ local function take(lanes, most)
     -- First, since jobs may join their lanes in it.
     local id, is_listed = first_free(lanes)
     local first = redis.call('ZRANGE', lanes.ready, 0, 0, 'WITHSCORES')
-    if not id and not first[1] then return false end
+    if not id and not first[1] then return lanes.has_unmoved end
     if left <= 0 then return true end
     local start, free_start = tonumber(first[2]), math.max(lanes.v, lanes.free)
     local was_there
@@ -214,6 +201,7 @@ end
 local function note_worker(lanes, workers, worker, for_ms)
   if for_ms < 0 then redis.call('HDEL', workers, worker) end
   if for_ms <= 0 then return end
+  -- Earlier builds read before it how many jobs the worker wants.
   redis.call('HSET', workers, worker, '0 ' .. string.format('%.0f', lanes.now_ms + for_ms))
   local all = redis.call('HGETALL', workers)
   for at = 1, #all, 2 do

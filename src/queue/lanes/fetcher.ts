@@ -190,9 +190,9 @@ export function createFetcher(parts: FetcherParts): Fetcher {
     return joining.length + probes.length + woken.size > 0;
   }
 
-  function sendSoon(inMs = GATHER_MS): void {
+  function sendSoon(): void {
     if (timer !== undefined || asking !== undefined) return;
-    timer = setTimeout(sendNews, inMs);
+    timer = setTimeout(sendNews, GATHER_MS);
   }
 
   function sendNews(): void {

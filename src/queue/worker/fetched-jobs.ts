@@ -19,7 +19,7 @@ const LONG_MS = 50;
 const REPORT_MS = 100;
 const HOLDS_FOR_MS = 3_000;
 const REPEAT_MS = 1_000;
-/** The most jobs of a report: the first ones. Redis takes later fetched jobs to wait behind them (`held.lua`). */
+/** The most jobs of a report: the first ones. Redis takes later fetched jobs to wait behind them (`lua/lib/lanes/fetched-jobs.lua`). */
 const MOST_REPORTED = 1_000;
 
 export function createFetchedJobs({

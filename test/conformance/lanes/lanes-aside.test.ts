@@ -176,3 +176,18 @@ describe("jobs whose time to start is over", () => {
     expect((await take({ most: 1 })).jobs).toMatchObject([{ id: retried, arrival: "turn" }]);
   });
 });
+
+describe("a job of a tool's that comes due, with neither a key nor a priority", () => {
+  it("is given to the worker that asks then", async () => {
+    const { id } = await byHand.stored.add("job", 0, { delay: 1 });
+    await waitUntil(async () => Date.now() > (await dueAtMs(id!)), "it is due");
+
+    const { jobs } = await take({ most: 1 });
+
+    expect(jobs.map((job) => job.id)).toEqual([id]);
+  });
+
+  async function dueAtMs(id: string): Promise<number> {
+    return Number(await byHand.redis.zscore(keyOf("delayed"), id)) / 4_096;
+  }
+});

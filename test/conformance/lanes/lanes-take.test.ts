@@ -184,10 +184,21 @@ describe("jobs with a key that lie where BullMQ fetches", () => {
     await byHand.redis.lpush(keyOf("wait"), ...ids);
     await enqueue("b", 400);
 
-    const keys = await takeIds(800);
+    const keys = [...(await takeIds(400)), ...(await takeIds(400))];
 
     const ofA = keys.filter((id) => id.startsWith("a")).length;
     expect([ofA, keys.length - ofA]).toEqual([400, 400]);
+  });
+
+  it("are said to be more, when one request does not move all", async () => {
+    const ids = await enqueue("a", 400);
+    await byHand.redis.zrem(keyOf("delayed"), ...ids);
+    await byHand.redis.lpush(keyOf("wait"), ...ids);
+
+    const { jobs, nextMs } = await take({ most: 350 });
+
+    expect(jobs).toHaveLength(300);
+    expect(nextMs).toBe(0);
   });
 
   it("come back to their place in their lane, when their worker was lost", async () => {

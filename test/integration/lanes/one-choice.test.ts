@@ -159,6 +159,7 @@ describe("an idle worker", () => {
     await whileOthersWork(opened, 10);
 
     const closed = closing.close();
+    await whileOthersWork(opened, 4);
     await queue.enqueue(1);
     await whileOthersWork(opened, 50);
     const soon = [...begun];

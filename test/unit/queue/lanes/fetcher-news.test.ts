@@ -320,3 +320,22 @@ describe("an answer without enough jobs", () => {
     await setup.fetcher.close();
   });
 });
+
+describe("the lock of a job", () => {
+  it("is this worker's from the answer that brought it until its end is stored", async () => {
+    const setup = setUpFetcher();
+    setup.answer = () => ({ jobs: takenJobs("1") });
+    const holds = (): boolean => setup.fetcher.holds("1", "of 1");
+    const seen = [holds()];
+
+    await setup.fetcher.next();
+    seen.push(holds());
+    setup.fetcher.end();
+    seen.push(holds());
+    setup.fetcher.release("1", "of 1");
+    seen.push(holds());
+
+    expect(seen).toEqual([false, true, true, false]);
+    await setup.fetcher.close();
+  });
+});

@@ -13,6 +13,8 @@ function setUp() {
     /** What was asked for: job and token. */
     asked: [] as string[][],
     errors: [] as string[],
+    /** How long Redis takes to answer, or the process to read it. */
+    answerMs: 0,
     /** The jobs whose locks Redis does not renew. */
     refused: [] as string[],
     fetch: (jobId: string, token: string) => running.add({ jobId, token, attempt: 1 }),
@@ -22,6 +24,7 @@ function setUp() {
     lockMs: LOCK_MS,
     async extend(ids, tokens) {
       setup.asked.push(ids.map((id, index) => `${id} ${tokens[index]}`));
+      if (setup.answerMs > 0) await new Promise((resolve) => setTimeout(resolve, setup.answerMs));
       return setup.refused.filter((id) => ids.includes(id));
     },
     onError: ({ message }) => void setup.errors.push(message),
@@ -96,6 +99,19 @@ describe("the locks of a worker's jobs", () => {
     refused.push("1");
     expect(await locks.confirm(lost)).toBe(false);
     expect(await locks.confirm(kept)).toBe(true);
+    locks.close();
+  });
+
+  it("last from when they were asked for, and not from when the answer was read", async () => {
+    const setup = setUp();
+    const { fetch, locks } = setup;
+    const job = fetch("1", "t0");
+    setup.answerMs = 2 * LOCK_MS;
+
+    const confirming = locks.confirm(job);
+    await pass(2 * LOCK_MS);
+
+    expect(await confirming).toBe(false);
     locks.close();
   });
 });

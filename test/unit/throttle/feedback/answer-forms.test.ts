@@ -1,32 +1,16 @@
 import { describe, expect, it } from "vitest";
-import type { Answer } from "../../../../src/core/answer.ts";
 import { hear } from "../../../../src/throttle/feedback/answer.ts";
+import {
+  HEARD_AT_MS,
+  google,
+  itReads,
+  refusal,
+  thrown,
+} from "../../../support/servers/refusals.ts";
 
-const nowMs = Date.UTC(2026, 10, 21, 12, 0, 0);
+const nowMs = HEARD_AT_MS;
 const TO_MIDNIGHT_IN_CALIFORNIA = 20 * 3_600_000;
 const TO_MIDNIGHT_UTC = 12 * 3_600_000;
-
-type Row = readonly [symptom: string, given: unknown, expected: Partial<Answer>];
-
-function thrown(properties: object, message = "the call failed"): Error {
-  return Object.assign(new Error(message), properties);
-}
-
-/** As axios throws it, whose message ends with the status. */
-function refusal(status: number, headers: object = {}, data: unknown = ""): Error {
-  const response = { status, headers, data };
-  return thrown({ response }, `Request failed with status code ${status}`);
-}
-
-function google(status: number, error: object): Error {
-  return refusal(status, {}, { error: { code: status, ...error } });
-}
-
-function itReads(rows: readonly Row[]): void {
-  it.each(rows)("reads %s", (_symptom, given, expected) => {
-    expect(hear(given, nowMs).answer).toMatchObject({ refused: true, ...expected });
-  });
-}
 
 describe("a quota that is used up", () => {
   const fcm = [

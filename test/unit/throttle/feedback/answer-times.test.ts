@@ -1,28 +1,9 @@
-import { describe, expect, it } from "vitest";
-import type { Answer } from "../../../../src/core/answer.ts";
-import { hear } from "../../../../src/throttle/feedback/answer.ts";
+import { describe } from "vitest";
+import { HEARD_AT_MS, google, itReads, refusal } from "../../../support/servers/refusals.ts";
 
-const nowMs = Date.UTC(2026, 10, 21, 12, 0, 0);
+const nowMs = HEARD_AT_MS;
 const nowSeconds = nowMs / 1_000;
 const TO_MIDNIGHT_UTC = 12 * 3_600_000;
-
-type Row = readonly [symptom: string, given: unknown, expected: Partial<Answer>];
-
-/** As axios throws it, whose message ends with the status. */
-function refusal(status: number, headers: object = {}, data: unknown = ""): Error {
-  const response = { status, headers, data };
-  return Object.assign(new Error(`Request failed with status code ${status}`), { response });
-}
-
-function google(status: number, error: object): Error {
-  return refusal(status, {}, { error: { code: status, ...error } });
-}
-
-function itReads(rows: readonly Row[]): void {
-  it.each(rows)("reads %s", (_symptom, given, expected) => {
-    expect(hear(given, nowMs).answer).toMatchObject({ refused: true, ...expected });
-  });
-}
 
 describe("the time that a sentence names", () => {
   const says = (message: string): Error => refusal(429, {}, { message });

@@ -6,14 +6,26 @@ import type { Cost } from "../throttle/costs.ts";
 /** Queued work, as producers and handlers see it. */
 export interface Job<Data> {
   readonly id: string;
+  /** What kind of work it is, `"refund"`; undefined unless `enqueue` was given one. */
+  readonly name: string | undefined;
   readonly data: Data;
   /** The tenant, account or endpoint that the job is for. */
   readonly key: string | undefined;
   /** What each attempt takes of the bucket; undefined for 1 call. */
   readonly cost: Cost | undefined;
   readonly priority: Priority;
+  /** How long one attempt of it may take, in ms; undefined where the worker's `timeoutMs` counts. */
+  readonly timeoutMs: number | undefined;
+  /** How many of its attempts have ended, apart from those that gave the job back: 0 while the first one runs. */
+  readonly attemptsMade: number;
   /** When it was enqueued, in ms since 1970 on the producer's clock. */
   readonly enqueuedAtMs: number;
+  /** From when on its first attempt may start, in ms since 1970: later than `enqueuedAtMs` by its delay. */
+  readonly dueAtMs: number;
+  /** When a worker took it for its last attempt, in ms since 1970; undefined if none has. */
+  readonly startedAtMs: number | undefined;
+  /** When it was done or had failed for the last time, in ms since 1970; undefined before that. */
+  readonly endedAtMs: number | undefined;
   /** The time by which its first attempt must start, in ms since 1970; undefined without one, or after the first attempt. */
   readonly startByMs: number | undefined;
 }

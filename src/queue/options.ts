@@ -28,6 +28,11 @@ export type EnqueueOptions =
 interface JobOptions {
   /** The tenant, account or endpoint that the job is for. */
   readonly key?: string | undefined;
+  /**
+   * What kind of work the job is, 1 to 256 characters, for one queue that has several: `"refund"`. It is stored with the
+   * job. Defaults to none.
+   */
+  readonly name?: string | undefined;
   /** What each attempt takes of the bucket: a number of calls, or by unit, `{ tokens: 800 }`. Defaults to 1 call. */
   readonly cost?: Cost | undefined;
   /** Which jobs leave the queue, and then the line, first. Defaults to `"normal"`. */
@@ -51,6 +56,8 @@ interface JobOptions {
   readonly backoff?:
     | { readonly baseMs?: number | undefined; readonly maxMs?: number | undefined }
     | undefined;
+  /** How long one attempt of this job may take, in ms, instead of its worker's `timeoutMs`. */
+  readonly timeoutMs?: number | undefined;
   /** Makes the job a recurring one, in ms from 100; the first is due at once. Needs a `dedupeId`. */
   readonly every?: number | undefined;
   /** Makes the job a recurring one, at the times of a cron expression: `"0 9 * * 1-5"`. Needs a `dedupeId`. */
@@ -68,6 +75,16 @@ const AT_ERROR = { error: "give a Date, or ms (not seconds) since 1970, before 2
 /** Smaller numbers (before 1973) are taken for seconds. */
 const LEAST_MS = 1e11;
 const TIME = wholeNumber(1, LONGEST_MS, "milliseconds").optional();
+/** It is stored as it is, and becomes no part of a Redis key. */
+const JOB_NAME = z
+  .string({ error: "give a string" })
+  .refine((name) => name.length >= 1 && name.length <= 256, {
+    error: "give a name of 1 to 256 characters",
+    abort: true,
+  })
+  .refine((name) => !/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(name), {
+    error: "leave out control characters",
+  });
 
 /** The options that a queue may set for all of its jobs. */
 const DEFAULTED = {
@@ -106,7 +123,9 @@ export function withKeptDefaults({ count = 1_000, forMs = 86_400_000 }: KeepDone
 
 const ENQUEUE_OPTIONS = z.strictObject({
   key: KEY.optional(),
+  name: JOB_NAME.optional(),
   cost: COST.optional(),
+  timeoutMs: TIME,
   delayMs: wholeNumber(0, LONGEST_MS, "milliseconds").optional(),
   at: z.custom<Date | number>(isTime, AT_ERROR).optional(),
   dedupeId: KEY.optional(),

@@ -20,12 +20,16 @@ export const PARK_MS = 10_000;
 
 /** Our options of a job, kept with BullMQ's; only those that are not the default. */
 interface OwnOptions {
+  /** The job's name: BullMQ's carries the key. */
+  readonly name?: string;
   readonly cost?: Cost;
   /** How long after it is due a job may start its first attempt. */
   readonly maxWaitMs?: number;
   /** The end of that time, in ms since 1970; absent for recurring jobs, each of which is due at another time. */
   readonly startByMs?: number;
   readonly maxBackoffMs?: number;
+  /** How long one attempt may take, instead of the worker's limit. */
+  readonly timeoutMs?: number;
   /** How many plain calls the job counts as, if it is not 1. */
   readonly share?: number;
 }
@@ -90,15 +94,17 @@ export function storedOptions(options: EnqueueOptions, share?: number): StoredOp
 }
 
 function ownOptions(
-  { cost, maxWaitMs, backoff }: EnqueueOptions,
+  { name, cost, maxWaitMs, backoff, timeoutMs }: EnqueueOptions,
   dueAtMs: number | undefined,
 ): OwnOptions {
   const hasDeadline = maxWaitMs !== undefined && dueAtMs !== undefined;
   return {
+    ...(name !== undefined && { name }),
     ...(cost !== undefined && { cost }),
     ...(maxWaitMs !== undefined && { maxWaitMs }),
     ...(hasDeadline && { startByMs: dueAtMs + maxWaitMs }),
     ...(backoff?.maxMs !== undefined && { maxBackoffMs: backoff.maxMs }),
+    ...(timeoutMs !== undefined && { timeoutMs }),
   };
 }
 
@@ -114,17 +120,28 @@ export function fillDefaults({ opts }: Pick<Stored<unknown>, "opts">): void {
 }
 
 export function readJob<Data>(stored: Stored<Data>): Job<Data> {
-  const { id, data, name, timestamp, priority: number, opts, attemptsMade } = stored;
-  const { cost } = opts.sluice ?? {};
+  const { id, data, name: storedAs, timestamp, priority: number, opts, attemptsMade } = stored;
+  const { name, cost, timeoutMs } = opts.sluice ?? {};
   return {
     id: id!,
+    name,
     data,
-    key: name.startsWith(KEYED) ? name.slice(KEYED.length) : undefined,
+    key: storedAs.startsWith(KEYED) ? storedAs.slice(KEYED.length) : undefined,
     cost,
     priority: PRIORITIES[number - 1] ?? "normal",
+    timeoutMs,
+    attemptsMade,
     enqueuedAtMs: timestamp,
+    dueAtMs: timestamp + delayOf(opts),
+    startedAtMs: stored.processedOn,
+    endedAtMs: stored.finishedOn,
     startByMs: attemptsMade === 0 ? startByMsOf(opts, timestamp) : undefined,
   };
+}
+
+/** How long after it was stored a job is due. */
+function delayOf({ delay = 0 }: StoredOptions): number {
+  return delay === PARK_MS ? 0 : delay;
 }
 
 /** Has BullMQ try the job at hand again after `delayMs`, if its attempt fails and others are left. */

@@ -77,6 +77,8 @@ export {
   type AnySluiceError,
 } from "./queue/errors.ts";
 
+export type { ErrorCause, ErrorFacts } from "./queue/failure.ts";
+
 export { Discard, RetryAfter } from "./queue/worker/outcome.ts";
 
 export type { Schedule, Schedules } from "./queue/enqueue/schedules.ts";

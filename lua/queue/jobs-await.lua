@@ -4,8 +4,8 @@
 
   KEYS  [1] completed, [2] failed, BullMQ's: zsets of ids
   ARGV  [1] the prefix of the queue's keys  [2] the process  [3] ms for which the marks hold  [4] on: ids of jobs
-  Reply for each job two values: 0 it has not ended, 1 it is done, 2 it has failed, -1 it is not there; and its result
-        as JSON, its reason, or ""
+  Reply for each job three values: 0 it has not ended, 1 it is done, 2 it has failed, -1 it is not there; its result as
+        JSON, its reason, or ""; and what is known of its error, as JSON, or ""
 ]]
 local completed, failed, prefix, process, for_ms = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
 
@@ -13,19 +13,22 @@ local function outcome_of(id)
   local job = prefix .. id
   if redis.call('EXISTS', job) == 0 then
     local result = redis.call('GET', prefix .. 'outcome:' .. id)
-    if result then return 1, result end
-    return -1, ''
+    if result then return 1, result, '' end
+    return -1, '', ''
   end
-  if redis.call('ZSCORE', completed, id) then return 1, redis.call('HGET', job, 'returnvalue') or 'null' end
-  if redis.call('ZSCORE', failed, id) then return 2, redis.call('HGET', job, 'failedReason') or '' end
+  if redis.call('ZSCORE', completed, id) then return 1, redis.call('HGET', job, 'returnvalue') or 'null', '' end
+  if redis.call('ZSCORE', failed, id) then
+    local known = redis.call('HMGET', job, 'failedReason', 'sluice:failure')
+    return 2, known[1] or '', known[2] or ''
+  end
   local mark = prefix .. 'awaited:' .. id
   redis.call('ZADD', mark, 0, process)
   redis.call('PEXPIRE', mark, for_ms)
-  return 0, ''
+  return 0, '', ''
 end
 
 local reply = {}
 for at = 4, #ARGV do
-  reply[#reply + 1], reply[#reply + 2] = outcome_of(ARGV[at])
+  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = outcome_of(ARGV[at])
 end
 return reply

@@ -33,13 +33,17 @@ const MOST_CAUSES = 5;
 export function withCause(text: string, error: unknown): string {
   let words: string | undefined;
   let at = error;
-  for (let depth = 0; depth < MOST_CAUSES; depth++) {
-    if (typeof at !== "object" || at === null) break;
-    at = (at as { cause?: unknown }).cause;
-    const { message, code } = (at ?? {}) as { message?: unknown; code?: unknown };
-    // When a name has several addresses, the error for all of them has a code and no message.
-    const found = [message, code].find((part) => typeof part === "string" && part !== "");
-    if (found !== undefined) words = found as string;
+  try {
+    for (let depth = 0; depth < MOST_CAUSES; depth++) {
+      if (typeof at !== "object" || at === null) break;
+      at = (at as { cause?: unknown }).cause;
+      const { message, code } = (at ?? {}) as { message?: unknown; code?: unknown };
+      // When a name has several addresses, the error for all of them has a code and no message.
+      const found = [message, code].find((part) => typeof part === "string" && part !== "");
+      if (found !== undefined) words = found as string;
+    }
+  } catch {
+    // A getter or a proxy that throws.
   }
   return words === undefined || text.includes(words) ? text : `${text} (${words})`;
 }

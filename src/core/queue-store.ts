@@ -153,10 +153,10 @@ export interface KeptJobs {
   readonly forMs: number;
 }
 
-/** How a job ended, as it is stored. */
+/** How a job ended, as it is stored. `facts` are those of the error that failed it, as JSON; empty without one. */
 export type JobEnd =
   | { readonly state: "done"; readonly json: string }
-  | { readonly state: "failed"; readonly reason: string }
+  | { readonly state: "failed"; readonly reason: string; readonly facts: string }
   | { readonly state: "missing" };
 
 /** A job that starts. */

@@ -39,7 +39,10 @@ export class JobLostError extends BaseError {
   }
 }
 
-/** What `finished()` rejects with when the job has failed and will not be tried again. */
+/**
+ * What `finished()` rejects with when the job has failed and will not be tried again. Its `cause` is an error like the
+ * one that failed the last attempt, with its message, `code`, `status` and the errors that led to it.
+ */
 export class JobFailedError extends BaseError {
   override readonly name = "JobFailedError";
   readonly code = "ERR_JOB_FAILED";
@@ -47,8 +50,10 @@ export class JobFailedError extends BaseError {
   /** The message of the error of its last attempt: `"downstream says no"`; `"Expired: …"` if it did not start in time. */
   readonly reason: string;
 
-  constructor({ jobId, reason }: { jobId: string; reason: string }) {
-    super(`Job ${jobId} has failed: ${reason}. See queue.failed(), and replay it by its id.`);
+  constructor({ jobId, reason, cause }: { jobId: string; reason: string; cause?: Error }) {
+    super(`Job ${jobId} has failed: ${reason}. See queue.failed(), and replay it by its id.`, {
+      cause,
+    });
     this.jobId = jobId;
     this.reason = reason;
   }

@@ -1,4 +1,5 @@
 import type { Queue, QueueEvents as StoredEvents, Worker } from "bullmq";
+import { readErrorFacts } from "../failure.ts";
 import { storedQueueName, type QueueConnection } from "./connection.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
 
@@ -46,7 +47,8 @@ export function publishRetries<Data, Result>(stored: Worker<Data, Result>): void
     // For a job that has ended, BullMQ publishes that it has failed.
     if (job?.id === undefined || job.finishedOn !== undefined) return;
     const { id: jobId, attemptsMade: attempt } = job;
-    const fields = { event: RETRYING, jobId, attempt, reason: error.message };
+    const facts = JSON.stringify(readErrorFacts(error));
+    const fields = { event: RETRYING, jobId, attempt, reason: error.message, facts };
     // An event that is lost in an outage is lost: the job itself is not.
     stored
       .getBackend()

@@ -9,6 +9,7 @@
 import type { BackoffOptions, JobsOptions, Queue, Job as StoredJob } from "bullmq";
 import { PRIORITIES } from "../../core/options.ts";
 import type { Cost } from "../../throttle/costs.ts";
+import { parseErrorFacts, type ErrorFacts } from "../failure.ts";
 import type { Job } from "../job.ts";
 import type { EnqueueOptions } from "../options.ts";
 
@@ -163,6 +164,19 @@ const DEATHS = ["stc", "sluice:deaths", "sluice:ran"];
 /** The place that a job came to when it first joined its lane; written by `lua/lib/lanes/join.lua`. */
 const SEQ = "sluiceSeq";
 
+/** What is known of the error that failed a job, as JSON; written when it becomes a dead letter. */
+export const FAILURE = "sluice:failure";
+
+/** Reads that of some failed jobs. */
+export async function readFailures(
+  queue: Queue,
+  ids: readonly string[],
+): Promise<readonly ErrorFacts[]> {
+  const client = await queue.getBackend().client;
+  const found = await Promise.all(ids.map((id) => client.hget(queue.toKey(id), FAILURE)));
+  return found.map(parseErrorFacts);
+}
+
 /** Whether a job is on its way to its lane, in which it has never been. */
 export async function isOnItsWay(queue: Queue, { id }: Stored<unknown>): Promise<boolean> {
   const client = await queue.getBackend().client;
@@ -176,7 +190,7 @@ export async function isOnItsWay(queue: Queue, { id }: Stored<unknown>): Promise
 export async function renew(queue: Queue, { id, opts }: Stored<unknown>): Promise<void> {
   const client = await queue.getBackend().client;
   const key = queue.toKey(id!);
-  await client.hdel(key, ...DEATHS);
+  await client.hdel(key, ...DEATHS, FAILURE);
   const { maxWaitMs } = opts.sluice ?? {};
   const written = maxWaitMs === undefined ? null : await client.hget(key, "opts");
   if (maxWaitMs === undefined || written === null) return;

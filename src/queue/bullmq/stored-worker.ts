@@ -2,10 +2,11 @@ import { setTimeout as pause } from "node:timers/promises";
 import type { createRedisBackend, JobJson, Worker as StoredWorker } from "bullmq";
 import type { Logger } from "../../core/logger.ts";
 import type { TakenJob } from "../../core/queue-store.ts";
+import { readErrorFacts } from "../failure.ts";
 import { createErrorReports, storedQueueName, type QueueConnection } from "./connection.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
 import { publishRetries } from "./stored-events.ts";
-import type { Stored } from "./stored-job.ts";
+import { FAILURE, type Stored } from "./stored-job.ts";
 
 /** A job that a worker has taken. */
 export interface HeldJob extends TakenJob {
@@ -87,6 +88,7 @@ export function createStoredWorker<Data, Result>(
     backendFor(fetcher, { mayStall, wake }),
   );
   fetchBy(stored as unknown as Insides, fetcher, { handedOut, wake });
+  keepFacts(stored as unknown as Insides);
   createErrorReports(`A worker of queue "${queue}"`, logger)(stored);
   publishRetries(stored);
   stored.run().catch((error: Error) => stored.emit("error", error));
@@ -103,6 +105,23 @@ interface Insides {
   ): Promise<unknown>;
   nextJobFromJobData(fields: unknown, id?: string, token?: string): Promise<unknown>;
   updateDelays(limitedForMs: number, nextAtMs: number): void;
+  handleFailed(error: Error, job: object, ...rest: readonly unknown[]): Promise<unknown>;
+}
+
+/** What failed the attempts whose failures are being stored, as JSON. */
+const facts = new WeakMap<object, string>();
+
+/**
+ * Has the facts of an error stored together with its message, which is all that BullMQ keeps of it; `backendFor` adds
+ * them to what it writes. BullMQ has no option for it; checked with bullmq 6.7.0 (`handleFailed` in worker.js,
+ * `moveToFailed` in job.js).
+ */
+function keepFacts(worker: Insides): void {
+  const handleFailed = worker.handleFailed.bind(worker);
+  worker.handleFailed = (error, job, ...rest) => {
+    facts.set(job, JSON.stringify(readErrorFacts(error)));
+    return handleFailed(error, job, ...rest);
+  };
 }
 
 /**
@@ -190,6 +209,7 @@ function backendFor(
   return (...settings) => {
     const backend = loadBullmq().createRedisBackend(...settings);
     const finish = backend.moveToFinished.bind(backend);
+    const fail = backend.moveToFailed.bind(backend);
     const delay = backend.moveToDelayed.bind(backend);
     const lookForStalled = backend.moveStalledJobsToWait.bind(backend);
     backend.waitForJob = waitForJobs(backend.waitForJob.bind(backend), fetcher, wake);
@@ -197,6 +217,8 @@ function backendFor(
       await finish(...job);
       return undefined as never;
     };
+    backend.moveToFailed = (job, reason, remove, token, fetchNext, fields) =>
+      fail(job, reason, remove, token, fetchNext, { ...fields, [FAILURE]: facts.get(job) ?? "" });
     backend.moveToDelayed = async (...job) => {
       await delay(...job);
     };

@@ -2,7 +2,8 @@ import type { Queue as StoredQueue } from "bullmq";
 import * as z from "zod";
 import { KEY, readOptions, wholeNumber } from "../../core/options.ts";
 import { codeOf, NOT_THERE, WRONG_STATE } from "../bullmq/errors.ts";
-import { readJob, renew, type Stored } from "../bullmq/stored-job.ts";
+import { readFailures, readJob, renew, type Stored } from "../bullmq/stored-job.ts";
+import { hasCode, textsOf, type ErrorFacts } from "../failure.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readJobId } from "../job.ts";
 
@@ -28,8 +29,8 @@ export interface DeadLetters<Data> {
   purge(idOrFilter: string | FailedFilter): Promise<number>;
 }
 
-/** A job that has failed and will not be tried again. */
-export interface FailedJob<Data> {
+/** A job that has failed and will not be tried again, with what is known of the error of its last attempt. */
+export interface FailedJob<Data> extends ErrorFacts {
   readonly id: string;
   readonly key: string | undefined;
   readonly data: Data;
@@ -72,7 +73,7 @@ export function createDeadLetters<Data>(
     let count = 0;
     let left = filter.limit ?? Infinity;
     for await (const batch of matching(access, filter)) {
-      const ids = batch.slice(0, left).map(({ id }) => id!);
+      const ids = batch.slice(0, left).map(({ stored }) => stored.id!);
       const acted = await Promise.all(ids.map(act));
       count += acted.filter(Boolean).length;
       left -= ids.length;
@@ -87,7 +88,8 @@ export function createDeadLetters<Data>(
       const limit = filter.limit ?? SHOWN;
       const found = new Map<string, FailedJob<Data>>();
       for await (const batch of matching(access, filter)) {
-        for (const stored of batch) found.set(stored.id!, readFailed(stored as Stored<Data>));
+        for (const { stored, facts } of batch)
+          found.set(stored.id!, readFailed(stored as Stored<Data>, facts));
         if (found.size >= limit) break;
       }
       return [...found.values()].slice(0, limit);
@@ -102,16 +104,13 @@ export function createDeadLetters<Data>(
  * that fail meanwhile come after the newest, and jobs that are taken out leave all older ones in place. So none is
  * skipped, and a job that was replayed and has failed again is not met again.
  */
-async function* matching(
-  access: StoredAccess,
-  filter: ReadFilter,
-): AsyncGenerator<Stored<unknown>[]> {
+async function* matching(access: StoredAccess, filter: ReadFilter): AsyncGenerator<Found[]> {
   let end = await access.ask((stored) => stored.getFailedCount());
   while (end > 0) {
     const start = Math.max(0, end - PER_ROUND_TRIP);
     const batch = await access.ask((stored) => readRange(stored, start, end - 1));
-    const recent = batch.filter((job) => (job.finishedOn ?? 0) >= filter.sinceMs);
-    const found = recent.filter((job) => matches(filter, factsOf(job)));
+    const recent = batch.filter(({ stored }) => (stored.finishedOn ?? 0) >= filter.sinceMs);
+    const found = recent.filter((each) => matches(filter, factsOf(each)));
     if (found.length > 0) yield found;
     if (recent.length < batch.length) return;
     end = start;
@@ -119,21 +118,27 @@ async function* matching(
 }
 
 /** Reads the ids first: BullMQ's `getJobs` reads each job twice, once inside a script; no upstream issue known, checked with bullmq 6.7.0. */
-async function readRange(
-  stored: StoredQueue,
-  first: number,
-  last: number,
-): Promise<Stored<unknown>[]> {
+async function readRange(stored: StoredQueue, first: number, last: number): Promise<Found[]> {
   const ids = await stored.getRanges(["failed"], first, last, true);
-  const jobs = await Promise.all(ids.reverse().map((id) => stored.getJob(id)));
-  return jobs.filter((job) => job !== undefined) as Stored<unknown>[];
+  ids.reverse();
+  const reading = Promise.all(ids.map((id) => stored.getJob(id)));
+  const [jobs, facts] = await Promise.all([reading, readFailures(stored, ids)]);
+  return jobs.flatMap((job, at) =>
+    job === undefined ? [] : [{ stored: job as Stored<unknown>, facts: facts[at]! }],
+  );
 }
 
-function factsOf(stored: Stored<unknown>): { key: string | undefined; reason: string } {
-  return { key: readJob(stored).key, reason: stored.failedReason ?? "" };
+/** A failed job, and what is known of its error. */
+interface Found {
+  readonly stored: Stored<unknown>;
+  readonly facts: ErrorFacts;
 }
 
-function readFailed<Data>(stored: Stored<Data>): FailedJob<Data> {
+function factsOf({ stored, facts }: Found): FailedFacts {
+  return { key: readJob(stored).key, reason: stored.failedReason ?? "", error: facts };
+}
+
+function readFailed<Data>(stored: Stored<Data>, facts: ErrorFacts): FailedJob<Data> {
   const { id, key, data } = readJob(stored);
   return {
     id,
@@ -143,6 +148,7 @@ function readFailed<Data>(stored: Stored<Data>): FailedJob<Data> {
     failedAtMs: stored.finishedOn ?? 0,
     attempts: stored.attemptsMade,
     stack: stored.stacktrace?.at(-1),
+    ...facts,
   };
 }
 
@@ -152,8 +158,13 @@ export interface FailedFilter {
   readonly key?: string | undefined;
   /** The job has failed then or later: a date, or ms since 1970. */
   readonly since?: Date | number | undefined;
-  /** A part of the job's reason, or a regular expression that matches it: `"Expired:"`, `/timeout/i`. */
+  /**
+   * A part of the job's reason, or a regular expression that matches it: `"Expired:"`, `/timeout/i`. The messages and
+   * codes of the errors that led to it are searched too.
+   */
   readonly reason?: string | RegExp | undefined;
+  /** The `code` of its error, or of one that led to it: `"ECONNREFUSED"`. */
+  readonly code?: string | undefined;
   /** How many at most, the newest first. Defaults to 100 for `failed()`, and to no limit for `replay()` and `purge()`. */
   readonly limit?: number | undefined;
 }
@@ -163,6 +174,7 @@ export interface ReadFilter {
   readonly key: string | undefined;
   readonly sinceMs: number;
   readonly reason: string | RegExp | undefined;
+  readonly code: string | undefined;
   readonly limit: number | undefined;
 }
 
@@ -170,6 +182,7 @@ export interface ReadFilter {
 export interface FailedFacts {
   readonly key: string | undefined;
   readonly reason: string;
+  readonly error: ErrorFacts;
 }
 
 const SINCE_ERROR = { error: "give a date, or milliseconds since 1970" };
@@ -181,21 +194,28 @@ const FILTER = z.strictObject({
     .union([z.date(), z.number().min(0, SINCE_ERROR).max(8.64e15, SINCE_ERROR)], SINCE_ERROR)
     .optional(),
   reason: z.union([z.string().min(1, REASON_ERROR), z.instanceof(RegExp)], REASON_ERROR).optional(),
+  code: z
+    .string({ error: 'give the code of an error, such as "ECONNREFUSED"' })
+    .min(1, { error: 'give the code of an error, such as "ECONNREFUSED"' })
+    .optional(),
   limit: wholeNumber(1, 1_000_000_000, "jobs").optional(),
 });
 
 /** @throws {@link InvalidOptionError} when a filter can never match. */
 export function readFilter(where: string, given: unknown): ReadFilter {
-  const { key, since, reason, limit } = readOptions(where, FILTER, given);
-  return { key, sinceMs: Number(since ?? 0), reason, limit };
+  const { key, since, reason, code, limit } = readOptions(where, FILTER, given);
+  return { key, sinceMs: Number(since ?? 0), reason, code, limit };
 }
 
 /** Whether a job matches a filter, apart from its time. */
-export function matches({ key, reason }: ReadFilter, job: FailedFacts): boolean {
+export function matches({ key, reason, code }: ReadFilter, job: FailedFacts): boolean {
   if (key !== undefined && job.key !== key) return false;
+  if (code !== undefined && !hasCode(job.error, code)) return false;
   if (reason === undefined) return true;
-  // `search` starts at 0 each time, whatever the flags; `test` goes on where it ended before.
-  return typeof reason === "string" ? job.reason.includes(reason) : job.reason.search(reason) >= 0;
+  return textsOf(job.reason, job.error).some((text) =>
+    // `search` starts at 0 each time, whatever the flags; `test` goes on where it ended before.
+    typeof reason === "string" ? text.includes(reason) : text.search(reason) >= 0,
+  );
 }
 
 /** Puts a failed job back into the queue, as if it had never run. False when it is no dead letter; of many calls at once, one gets true. */

@@ -5,6 +5,8 @@ import { reasonOf } from "../../core/describe.ts";
 import { ClosedError } from "../../core/errors.ts";
 import { createEmitter, type Emitter } from "../../core/events.ts";
 import type { Logger } from "../../core/logger.ts";
+import { parseErrorFacts, type ErrorFacts } from "../failure.ts";
+import { readFailures } from "../bullmq/stored-job.ts";
 import { createErrorReports, type ConnectQueue } from "../bullmq/connection.ts";
 import { markEvents, openStoredEvents, RETRYING } from "../bullmq/stored-events.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
@@ -19,13 +21,17 @@ export interface QueueEvents {
   readonly delayed: { readonly jobId: string; readonly atMs: number };
   /** A job is done. `result` is what its handler returned, as JSON; null for nothing. */
   readonly done: { readonly jobId: string; readonly result: unknown };
-  /** A job has failed and will not be tried again; it is a dead letter now. */
-  readonly failed: { readonly jobId: string; readonly reason: string };
+  /** A job has failed and will not be tried again; it is a dead letter now. With what is known of its error. */
+  readonly failed: { readonly jobId: string; readonly reason: string } & ErrorFacts;
   /**
    * An attempt has failed and there will be another. `attempt` is the one that failed: 1 is the first. This event comes
    * once the job is back in the queue: `delayed`, `waiting` or `active` of the next attempt may come before it.
    */
-  readonly retrying: { readonly jobId: string; readonly attempt: number; readonly reason: string };
+  readonly retrying: {
+    readonly jobId: string;
+    readonly attempt: number;
+    readonly reason: string;
+  } & ErrorFacts;
   /** A handler has stored how far it is. */
   readonly progress: { readonly jobId: string; readonly progress: unknown };
   /** A job's worker has died or hangs; the job waits for another. */
@@ -69,10 +75,11 @@ export const EVENT_READERS: Readers = {
   },
   retrying: {
     stored: RETRYING,
-    read: ({ jobId, attempt, reason }) => ({
+    read: ({ jobId, attempt, reason, facts }) => ({
       jobId,
       attempt: Number(attempt),
       reason: textOf(reason),
+      ...parseErrorFacts(facts),
     }),
   },
   progress: { stored: "progress", read: ({ jobId, data }) => ({ jobId, progress: data }) },
@@ -129,6 +136,8 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
   let beginning: Promise<void> | undefined;
   let isWanted = false;
   let lastReason: string | undefined;
+  /** The last of the events that wait for what is known of a failure. */
+  let telling: Promise<void> | undefined;
 
   function listen(): Promise<void> {
     beginning ??= begin().catch((error: unknown) => {
@@ -151,8 +160,29 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
   function forward<Name extends QueueEventName>(events: EventEmitter, event: Name): void {
     const { stored: storedName, read } = EVENT_READERS[event];
     events.on(storedName, (given: StoredEvent) => {
-      if (emitter.hasListener(event)) emitter.emit(event, read(given));
+      if (!emitter.hasListener(event)) return;
+      const payload = read(given);
+      if (event === "failed") tellWithFacts(payload as QueueEvents["failed"]);
+      else if (telling === undefined) emitter.emit(event, payload);
+      else tellInTurn(telling, () => emitter.emit(event, payload));
     });
+  }
+
+  /** BullMQ's event has the message alone; what comes after it waits until the rest is read. */
+  function tellWithFacts(payload: QueueEvents["failed"]): void {
+    const reading = access
+      .askAtOnce((queue) => readFailures(queue, [payload.jobId]))
+      .catch((): readonly ErrorFacts[] => []);
+    tellInTurn(Promise.all([reading, telling]), ([[found]]) =>
+      emitter.emit("failed", { ...payload, ...found }),
+    );
+  }
+
+  function tellInTurn<T>(turn: Promise<T>, tell: (value: T) => void): void {
+    const told = turn.then(tell).finally(() => {
+      if (telling === told) telling = undefined;
+    });
+    telling = told;
   }
 
   /** Resolves after the first try; tries again each second until one succeeds. */
@@ -193,6 +223,7 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
     off: (event, listener) => emitter.off(event, listener),
     async close() {
       closed.abort();
+      await telling;
       const closing = stored?.close().catch(() => undefined);
       await Promise.race([closing, pause(CLOSE_GRACE_MS, undefined, { ref: false })]);
       connection?.close();

@@ -5,6 +5,7 @@ import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
 import type { JobEnd } from "../../core/queue-store.ts";
 import type { QueueConnection } from "../bullmq/connection.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
+import { parseErrorFacts, rebuildWith, type ErrorFacts } from "../failure.ts";
 import { JobFailedError, JobMissingError, JobUnfinishedError } from "../errors.ts";
 import type { EventStream } from "./events.ts";
 
@@ -74,7 +75,9 @@ export function createFinishedWaits({
     if (isListening) return;
     isListening = true;
     events.on("done", ({ jobId, result }) => settle(jobId, { state: "done", result }));
-    events.on("failed", ({ jobId, reason }) => settle(jobId, failed(jobId, reason)));
+    events.on("failed", ({ jobId, reason, ...facts }) =>
+      settle(jobId, failed(jobId, reason, facts)),
+    );
     events.on("removed", ({ jobId }) => settle(jobId, missing(jobId)));
   }
 
@@ -218,11 +221,12 @@ function inBatches(ids: readonly string[]): string[][] {
 
 function asOutcome(id: string, end: JobEnd): Outcome {
   if (end.state === "done") return { state: "done", result: parse(end.json) };
-  return end.state === "failed" ? failed(id, end.reason) : missing(id);
+  return end.state === "failed" ? failed(id, end.reason, parseErrorFacts(end.facts)) : missing(id);
 }
 
-function failed(jobId: string, reason: string): Outcome {
-  return { state: "failed", error: new JobFailedError({ jobId, reason }) };
+function failed(jobId: string, reason: string, facts: ErrorFacts): Outcome {
+  const cause = rebuildWith(reason, facts);
+  return { state: "failed", error: new JobFailedError({ jobId, reason, cause }) };
 }
 
 function missing(jobId: string): Outcome {

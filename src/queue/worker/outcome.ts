@@ -2,6 +2,7 @@ import { describeValue, withCause } from "../../core/describe.ts";
 import { InvalidOptionError, type WaitTooLongError } from "../../core/errors.ts";
 import { LONGEST_MS } from "../../core/options.ts";
 import { CONTROL_MESSAGE, CONTROL_NAMES, FINAL_NAME, finalError } from "../bullmq/errors.ts";
+import { standFor } from "../failure.ts";
 import type { Job } from "../job.ts";
 
 /**
@@ -56,6 +57,10 @@ export function isDiscard(outcome: unknown): outcome is Discard {
 
 /** Whatever a handler threw, as an error that BullMQ counts as a failed attempt. */
 export function asFailure(thrown: unknown): Error {
+  return standFor(failureFor(thrown), thrown);
+}
+
+function failureFor(thrown: unknown): Error {
   if (isDiscard(thrown)) return finalFailure(String(thrown.reason), thrown);
   if (!(thrown instanceof Error)) {
     const what = typeof thrown === "string" ? thrown : describeValue(thrown);

@@ -2,8 +2,8 @@
 
 import process from "node:process";
 import type { Answer } from "../../core/answer.ts";
-import { withCause } from "../../core/describe.ts";
 import { readAnswer } from "../../throttle/feedback/read-answer.ts";
+import { readErrorFacts } from "../failure.ts";
 import { assertProgress, type Handler, type JobContext } from "./context.ts";
 import { asFailure, isDiscard, isRetryAfter, isStorable } from "./outcome.ts";
 import {
@@ -77,14 +77,13 @@ function send(message: SlotMessage): void {
 
 /** An error with those of its own properties that are plain values, and with the answer of the downstream that it carries. */
 async function failureOf(error: Error): Promise<ChildFailure> {
-  const { name, stack } = error;
-  // The cause itself is not sent.
-  const message = withCause(error.message, error);
+  const { name, message, stack } = error;
+  const facts = readErrorFacts(error);
   const plain = Object.entries(error).filter(([, value]) => isPlain(value));
   const answer = await readAnswer(error);
   const isAnswered = answer.refused || answer.status !== undefined;
   const response = isAnswered ? { response: responseOf(answer) } : {};
-  return { ...Object.fromEntries(plain), name, message, stack, ...response };
+  return { ...Object.fromEntries(plain), name, message, stack, facts, ...response };
 }
 
 /** A response that means the same, in the words that the bucket reads in the parent process. */

@@ -1,6 +1,7 @@
 /** The messages between a worker and the child processes of its handler. */
 import type { SettledCost } from "../../throttle/call-options.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
+import type { ErrorFacts } from "../failure.ts";
 import type { Job } from "../job.ts";
 
 /** The environment variable that holds the URL of the handler's file. */
@@ -24,6 +25,8 @@ export interface ChildFailure {
   readonly name: string;
   readonly message: string;
   readonly stack: string | undefined;
+  /** Its code and status, and the errors that led to it. */
+  readonly facts: ErrorFacts;
   readonly [property: string]: unknown;
 }
 

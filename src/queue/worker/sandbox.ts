@@ -13,6 +13,7 @@ import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
 import { HandlerTimeoutError } from "../errors.ts";
+import { rebuildWith } from "../failure.ts";
 import type { Job } from "../job.ts";
 import { loadBullmq } from "../bullmq/load-bullmq.cjs";
 import type { Handler, JobContext } from "./context.ts";
@@ -106,7 +107,10 @@ function openSandbox<Data, Result>(
 }
 
 function read(answer: ChildAnswer): unknown {
-  if ("failure" in answer) throw Object.assign(new Error(answer.failure.message), answer.failure);
+  if ("failure" in answer) {
+    const { facts, ...failure } = answer.failure;
+    throw Object.assign(rebuildWith(failure.message, facts), failure);
+  }
   return "isLost" in answer ? UNSTORABLE : answer.result;
 }
 

@@ -77,13 +77,14 @@ export const jobsAwait: Script<JobsAwait, readonly (JobEnd | undefined)[]> = def
   args: (input) => [baseOf(input), input.process, AWAITED_MS, ...input.ids],
   decode: (reply, { ids }) => {
     const values = reply as readonly (number | string)[];
-    return ids.map((_id, index) => readEnd(Number(values[2 * index]), values[2 * index + 1]));
+    return ids.map((_id, index) => readEnd(values.slice(3 * index, 3 * index + 3)));
   },
 });
 
-function readEnd(state: number, text: unknown): JobEnd | undefined {
+function readEnd([given, text, facts]: readonly (number | string)[]): JobEnd | undefined {
+  const state = Number(given);
   if (state === 1) return { state: "done", json: String(text) };
-  if (state === 2) return { state: "failed", reason: String(text) };
+  if (state === 2) return { state: "failed", reason: String(text), facts: String(facts) };
   return state === -1 ? { state: "missing" } : undefined;
 }
 

@@ -108,6 +108,11 @@ function layerOf(source: object): Layer {
   return { source, parts, status, headers: firstOf(parts, headersOf), isError };
 }
 
+/** The HTTP status of the answer that an error or a response carries itself. */
+export function statusIn(source: object): number | undefined {
+  return layerOf(source).status;
+}
+
 /** The errors that led to this one. What a result holds beside its response, and an error in place of data, is data. */
 function errorsWithin({ source, isError }: Layer): readonly object[] {
   if (!isError) {

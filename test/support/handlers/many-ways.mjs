@@ -20,6 +20,10 @@ const WAYS = {
   throw: async () => {
     throw Object.assign(new Error("the downstream says no"), { code: "E_NO" });
   },
+  wrapped: async () => {
+    const reset = Object.assign(new Error("read ECONNRESET"), { code: "ECONNRESET" });
+    throw new Error("no charge", { cause: new TypeError("fetch failed", { cause: reset }) });
+  },
   throwNothing: async () => {
     throw undefined;
   },

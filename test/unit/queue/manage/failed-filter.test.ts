@@ -2,7 +2,19 @@ import { describe, expect, it } from "vitest";
 import { InvalidOptionError } from "sluice";
 import { matches, readFilter } from "../../../../src/queue/manage/dead-letters.ts";
 
-const job = { key: "acme", reason: "Expired: it did not start within 500 ms" };
+const job = { key: "acme", reason: "Expired: it did not start within 500 ms", error: {} };
+const wrapped = {
+  key: "acme",
+  reason: "fetch failed",
+  error: {
+    cause: {
+      name: "AggregateError",
+      message: "",
+      code: "ECONNREFUSED",
+      errors: [{ name: "Error", message: "connect to ::1", code: "EADDRNOTAVAIL" }],
+    },
+  },
+};
 
 describe("a filter of failed jobs", () => {
   it.each([
@@ -16,6 +28,18 @@ describe("a filter of failed jobs", () => {
     [{ key: "acme", reason: "timeout" }, false],
   ])("%j means the job: %s", (filter, isExpected) => {
     expect(matches(readFilter("failed()", filter), job)).toBe(isExpected);
+  });
+
+  it.each([
+    [{ code: "ECONNREFUSED" }, true],
+    [{ code: "EADDRNOTAVAIL" }, true],
+    [{ code: "ECONN" }, false],
+    [{ reason: "ECONNREFUSED" }, true],
+    [{ reason: /^connect to ::1$/ }, true],
+    [{ reason: "fetch failed", code: "ECONNREFUSED" }, true],
+    [{ reason: "timeout", code: "ECONNREFUSED" }, false],
+  ])("%j is matched with the errors within an error: %s", (filter, isExpected) => {
+    expect(matches(readFilter("failed()", filter), wrapped)).toBe(isExpected);
   });
 
   it("means the same each time, also with an expression that remembers where it ended", () => {
@@ -40,6 +64,8 @@ describe("a filter of failed jobs", () => {
     [{ since: 1e16 }, "since", "give a date, or milliseconds since 1970"],
     [{ reason: 5 }, "reason", "give a part of the reason"],
     [{ reason: "" }, "reason", "give a part of the reason"],
+    [{ code: "" }, "code", "give the code of an error"],
+    [{ code: 111 }, "code", "give the code of an error"],
     [{ limit: 0 }, "limit", "whole number of jobs from 1"],
     [{ key: "a{b" }, "key", "leave out"],
     ["all", "options", "give an object of options"],

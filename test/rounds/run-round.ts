@@ -9,15 +9,19 @@ import { readRound, type Round } from "./read-round.ts";
 
 const VITEST = fileURLToPath(new URL("../../node_modules/vitest/vitest.mjs", import.meta.url));
 
-/** Runs the fault suite once; keeps its output in a file if it failed. */
-export async function runRound(stop: AbortSignal): Promise<Round> {
+/** Runs the fault suite once, or those of its files whose paths have one of the words; keeps its output in a file if it failed. */
+export async function runRound(words: readonly string[], stop: AbortSignal): Promise<Round> {
   const folder = await mkdtemp(join(tmpdir(), "sluice-faults-"));
   const [report, log] = [join(folder, "report.json"), join(folder, "output.log")];
   const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${report}`];
-  const round = spawn(process.execPath, [VITEST, "run", "--project", "faults", ...reporters], {
-    stdio: ["ignore", "pipe", "pipe"],
-    signal: stop,
-  });
+  const round = spawn(
+    process.execPath,
+    [VITEST, "run", "--project", "faults", ...words, ...reporters],
+    {
+      stdio: ["ignore", "pipe", "pipe"],
+      signal: stop,
+    },
+  );
   // The signal ends it as any other signal would.
   round.on("error", () => undefined);
   const output = createWriteStream(log);

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { replaceFigures } from "../../rounds/replace-figures.ts";
+import { replaceFigures, replaceRows } from "../../rounds/replace-figures.ts";
 
 const [BEGIN, END] = [
   "<!-- figures: begin, written by npm run faults -->",
@@ -11,6 +11,21 @@ it("puts figures in the place of the last ones, and leaves the rest", () => {
 
   expect(replaceFigures(page, "new")).toBe(`before\n${BEGIN}\n\nnew\n\n${END}\nafter`);
   expect(replaceFigures(replaceFigures(page, "new"), "new")).toBe(replaceFigures(page, "new"));
+});
+
+it("puts the rows of some tests in the place of their last ones, and leaves the others", () => {
+  const table = (...rows: string[]): string =>
+    ["| fault | lost | test |", "| --- | --- | --- |", ...rows].join("\n");
+  const page = replaceFigures(
+    `${BEGIN}\n${END}`,
+    `3 rounds\n\n${table("| x | 0 | `a` |", "| y | 1 | `b` |", "| z | 2 | `b` |", "| w | 3 | `c` |")}`,
+  );
+
+  const replaced = replaceRows(page, table("| y | 4 | `b` |", "| v | 5 | `bb` |"));
+
+  expect(replaced).toBe(
+    `${BEGIN}\n\n3 rounds\n\n${table("| x | 0 | `a` |", "| y | 4 | `b` |", "| v | 5 | `bb` |", "| w | 3 | `c` |")}\n\n${END}`,
+  );
 });
 
 it.each(["no marks", BEGIN, END, `${END} ${BEGIN}`])("refuses a page with %s", (page) => {

@@ -1,5 +1,6 @@
 import { fork, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
+import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 
@@ -13,13 +14,15 @@ export interface ChildOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Flags for Node itself. */
   readonly nodeArgs?: readonly string[];
+  /** The folder of the package to run. Defaults to this one. */
+  readonly root?: string | undefined;
 }
 
 /** Starts a TypeScript file as a child process; the path is relative to the repository's root. */
 export function startChild(path: string, options: ChildOptions = {}): ChildProcess {
-  const { args = [], env = {}, nodeArgs = [] } = options;
-  return fork(fileURLToPath(new URL(path, `file://${ROOT}`)), args, {
-    cwd: ROOT,
+  const { args = [], env = {}, nodeArgs = [], root = ROOT } = options;
+  return fork(join(root, path), args, {
+    cwd: root,
     env: { ...process.env, ...env },
     execArgv: [
       "--conditions=@sluice/source",

@@ -6,9 +6,11 @@ export interface SoakArguments {
   readonly seed: number;
   /** Whether to only print the plan. */
   readonly isPlanOnly: boolean;
+  /** A commit whose build runs beside this one. */
+  readonly beside: string | undefined;
 }
 
-const USAGE = "npm run soak -- [--minutes 10] [--seed N] [--plan]";
+const USAGE = "npm run soak -- [--minutes 10] [--seed N] [--plan] [--beside COMMIT]";
 const MOST_MINUTES = 1_440;
 const MOST_SEED = 2 ** 31 - 1;
 
@@ -27,9 +29,10 @@ export function readArguments(
       minutes: { type: "string", default: "10" },
       seed: { type: "string" },
       plan: { type: "boolean", default: false },
+      beside: { type: "string" },
     },
   });
-  const { minutes, seed, plan } = values;
+  const { minutes, seed, plan, beside } = values;
   return {
     minutes: readNumber("minutes", minutes, { from: 1, to: MOST_MINUTES, usage: USAGE }),
     seed:
@@ -37,5 +40,6 @@ export function readArguments(
         ? drawSeed()
         : readNumber("seed", seed, { from: 0, to: MOST_SEED, usage: USAGE }),
     isPlanOnly: plan,
+    beside,
   };
 }

@@ -12,11 +12,11 @@ import { openStage, type Stage } from "./stage/stage.ts";
 const stop = stopSignals();
 
 try {
-  const { minutes, seed, isPlanOnly } = readArguments(process.argv.slice(2));
+  const { minutes, seed, isPlanOnly, beside } = readArguments(process.argv.slice(2));
   const plan = planOf(seed, minutes);
   if (isPlanOnly) process.stdout.write(`${formatPlan(plan).join("\n")}\n`);
   else {
-    const isKept = await runSoak(plan, stop);
+    const isKept = await runSoak(plan, { signal: stop, beside });
     process.exitCode ??= isKept === false ? 1 : 0;
   }
 } catch (error) {
@@ -27,23 +27,31 @@ try {
 process.exit();
 
 /** Runs a plan and judges the results; resolves with whether every promise was kept, or undefined if it was stopped. */
-export async function runSoak(plan: Plan, signal: AbortSignal): Promise<boolean | undefined> {
+export async function runSoak(
+  plan: Plan,
+  { signal, beside }: { signal: AbortSignal; beside: string | undefined },
+): Promise<boolean | undefined> {
   for (const line of formatPlan(plan)) print(line);
-  await using stage = await openStage(plan);
+  await using stage = await openStage(plan, beside);
   const stopped = new Promise<undefined>((resolve) => {
     if (signal.aborted) resolve(undefined);
     signal.addEventListener("abort", () => resolve(undefined), { once: true });
   });
   // Awaited here, because the stage is closed when this function returns.
-  return await Promise.race([stopped, load(stage, plan, signal)]);
+  return await Promise.race([stopped, load(stage, plan, { signal, beside })]);
 }
 
-async function load(stage: Stage, plan: Plan, signal: AbortSignal): Promise<boolean> {
+async function load(
+  stage: Stage,
+  plan: Plan,
+  { signal, beside }: { signal: AbortSignal; beside: string | undefined },
+): Promise<boolean> {
   const struck: Struck[] = [];
   const beganMs = stage.nowMs();
   const secondsAt = (ms: number): string => `${((ms - beganMs) / 1_000).toFixed(1)} s`;
   print("");
-  for (const actor of [...stage.replicas, stage.producer]) actor.send({ kind: "go" });
+  const { replicas, producer, tenantsProducer } = stage;
+  for (const actor of [...replicas, producer, tenantsProducer]) actor.send({ kind: "go" });
   await runPlan(stage, plan, {
     signal,
     onStruck(each) {
@@ -54,7 +62,7 @@ async function load(stage: Stage, plan: Plan, signal: AbortSignal): Promise<bool
   const replicaPids = stage.replicas.map(({ pid }) => pid);
   const settled = await settle(stage);
   const leftovers = await closeAndLook(stage);
-  const run = { plan, struck, log: stage.log, replicaPids, settled, leftovers, secondsAt };
+  const run = { plan, beside, struck, log: stage.log, replicaPids, settled, leftovers, secondsAt };
   const verdict = judge(run);
   print("");
   for (const line of reportOf(run, verdict, createPaint(process.stdout))) print(line);

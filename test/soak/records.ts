@@ -20,6 +20,9 @@ export interface Call {
   /** The job that made the call. */
   readonly job: number | undefined;
   readonly answer: Answer;
+  /** Of a tenant's job: which attempt at it made the call, from 1 on; and whose job it is. */
+  readonly attempt?: number | undefined;
+  readonly tenant?: string | undefined;
 }
 
 /** A fault that took place, and when. */
@@ -40,6 +43,13 @@ export interface RateInForce {
   readonly heldFrom: Moment;
   readonly heldTo: Moment;
   readonly goneAt: Moment;
+}
+
+/** Jobs that a tool has removed: these, or all that were there. */
+export interface Removal {
+  readonly beganMs: number;
+  readonly endedMs: number;
+  readonly numbers: ReadonlySet<number> | "all";
 }
 
 /** A time in which a process did nothing, long enough to lose its locks; on the machine's clock. */

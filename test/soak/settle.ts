@@ -1,9 +1,11 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { Queue as StoredQueue } from "bullmq";
 import type { Redis } from "ioredis";
+import type { FailedJob, Queue } from "sluice";
 import type { FromProducer, FromReplica } from "./processes/messages.ts";
-import { type SoakJob, PREFIX, QUEUE } from "./processes/open-actor.ts";
+import { PREFIX, QUEUE, TENANTS_QUEUE } from "./processes/open-actor.ts";
 import type { Stage } from "./stage/stage.ts";
+import type { TenantJob } from "./tenants/tenants.ts";
 
 /** The state after the load. */
 export interface Settled {
@@ -15,28 +17,42 @@ export interface Settled {
   readonly producer: Extract<FromProducer, { kind: "rested" }>;
   readonly dead: ReadonlySet<number>;
   readonly waiting: ReadonlySet<number>;
+  readonly tenants: {
+    readonly producer: Settled["producer"];
+    readonly dead: readonly FailedJob<TenantJob>[];
+    readonly waiting: ReadonlySet<number>;
+  };
 }
 
 /** The time that workers have for the waiting jobs and those in backoff. */
-const DRAIN_LIMIT_MS = 120_000;
+const DRAIN_LIMIT_MS = 240_000;
 const POLL_MS = 100;
 const MOST_FAILED = 100_000;
 
 /** Ends the load, lets the workers finish, and reads what remains. */
 export async function settle(stage: Stage): Promise<Settled> {
-  const { producer, replicas, control, redis, downstream } = stage;
+  const { producer, tenantsProducer, replicas, control, redis, downstream } = stage;
   const rest = { kind: "rest" };
-  const rested = [producer.next("rested"), ...replicas.map((each) => each.next("rested"))] as const;
-  for (const actor of [producer, ...replicas]) actor.send(rest);
-  const [produced, ...after] = await Promise.all(rested);
+  const rested = Promise.all([
+    producer.next("rested"),
+    tenantsProducer.next("rested"),
+    Promise.all(replicas.map((each) => each.next("rested"))),
+  ]);
+  for (const actor of [producer, tenantsProducer, ...replicas]) actor.send(rest);
+  const [produced, tenants, after] = await rested;
 
   const endsAtMs = performance.now() + DRAIN_LIMIT_MS;
-  while (!(await isEmpty(stage)) && performance.now() < endsAtMs) await pause(POLL_MS);
+  const queues = [control.queue, control.tenants];
+  while (!(await areEmpty(queues)) && performance.now() < endsAtMs) await pause(POLL_MS);
   const failed = await control.queue.failed({ limit: MOST_FAILED });
   const waiting = await stillWaiting(redis.url, control.queue.stored);
-  const reported = downstream.next("report");
-  downstream.send({ kind: "report" });
-  await reported;
+  const tenantsDead = await control.tenants.failed({ limit: MOST_FAILED });
+  const tenantsWaiting = await stillWaiting(redis.url, control.tenants.stored);
+  for (const each of [downstream, stage.tenantsDownstream]) {
+    const reported = each.next("report");
+    each.send({ kind: "report" });
+    await reported;
+  }
   return {
     replicas: replicas.map(({ first }, index) => ({
       before: first,
@@ -45,19 +61,23 @@ export async function settle(stage: Stage): Promise<Settled> {
     producer: produced as Settled["producer"],
     dead: new Set(failed.map(({ data }) => data.number)),
     waiting,
+    tenants: { producer: tenants, dead: tenantsDead, waiting: tenantsWaiting },
   };
 }
 
-async function isEmpty({ control: { queue } }: Stage): Promise<boolean> {
-  const { active, waiting, delayed } = await queue.counts();
-  return active + waiting + delayed === 0;
+async function areEmpty(queues: readonly Pick<Queue<never>, "counts">[]): Promise<boolean> {
+  const counts = await Promise.all(queues.map((queue) => queue.counts()));
+  return counts.every(({ active, waiting, delayed }) => active + waiting + delayed === 0);
 }
 
 async function stillWaiting(
   url: string,
   { name, prefix }: { readonly name: string; readonly prefix: string },
 ): Promise<ReadonlySet<number>> {
-  const stored = new StoredQueue<SoakJob>(name, { connection: { url }, prefix });
+  const stored = new StoredQueue<{ readonly number: number }>(name, {
+    connection: { url },
+    prefix,
+  });
   const jobs = await stored.getJobs(["waiting", "active", "delayed", "prioritized"]);
   await stored.close();
   return new Set(jobs.map(({ data }) => data.number));
@@ -78,8 +98,8 @@ const LOOK_EVERY_MS = 50;
 
 /** Closes everything that uses Sluice, and looks for what is left. */
 export async function closeAndLook(stage: Stage): Promise<Leftovers> {
-  const { replicas, workers, producer, control, redis } = stage;
-  const all = [producer, ...replicas, ...workers];
+  const { replicas, workers, producer, tenantsProducer, control, redis } = stage;
+  const all = [producer, tenantsProducer, ...replicas, ...workers];
   const endedByThemselves = await Promise.all(all.map((each) => each.end()));
   await control.sluice.close();
   return {
@@ -118,8 +138,9 @@ const OF_A_QUEUE = ["lanes:state", "lanes:wants"];
 
 /** BullMQ's keys stay with the queue; the keys of a lane are next to them and have to go. */
 function staysWithQueue(key: string): boolean {
-  const base = `${PREFIX}:{${QUEUE}}:`;
-  if (!key.startsWith(base)) return false;
+  const bases = [QUEUE, TENANTS_QUEUE].map((queue) => `${PREFIX}:{${queue}}:`);
+  const base = bases.find((each) => key.startsWith(each));
+  if (base === undefined) return false;
   const name = key.slice(base.length);
   return !name.startsWith("lane") || OF_A_QUEUE.includes(name);
 }

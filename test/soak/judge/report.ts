@@ -26,12 +26,15 @@ export function reportOf(run: Run, verdict: Verdict, paint: Paint): string[] {
     return `${mark} ${name.padEnd(width)}  ${seen}`;
   });
   const isKept = promises.every((promise) => promise.isKept);
-  const replay = `npm run soak -- --minutes ${plan.minutes} --seed ${plan.seed}`;
+  const beside = run.beside === undefined ? "" : ` --beside ${run.beside}`;
+  const replay = `npm run soak -- --minutes ${plan.minutes} --seed ${plan.seed}${beside}`;
   return [
     ...faultTable(verdict),
     "",
     `calls ${log.calls.length}, of these ${countJobs(run)} for jobs; refusals of enqueue ${refusals}`,
     `jobs confirmed ${log.confirmed.length}, done ${jobs.done}, again ${jobs.again}, dead ${settled.dead.size}, lost ${jobs.lost.length}`,
+    `tenants: calls ${log.tenants.calls.length}, jobs confirmed ${countStored(run)}, done ${verdict.tenants.done}, dead ${settled.tenants.dead.length}; refusals of enqueue ${settled.tenants.producer.refused}`,
+    `newcomers behind so many turns beyond theirs: ${verdict.tenants.newcomers.map(({ beyond }) => beyond).join(" ")}`,
     `standstills of workers long enough to end a lock, including SIGSTOP: ${log.standstills.length}`,
     `errors of replicas ${settled.replicas.map(({ after }) => JSON.stringify(after.errors)).join(" ")}`,
     "",
@@ -59,6 +62,10 @@ function faultTable({ recovered }: Verdict): string[] {
 
 function seconds(ms: number): string {
   return (ms === Infinity ? "never" : `${(ms / 1_000).toFixed(2)} s`).padStart(17);
+}
+
+function countStored({ log }: Run): number {
+  return log.tenants.stored.reduce((sum, { jobs }) => sum + jobs.length, 0);
 }
 
 function countJobs({ log }: Run): number {

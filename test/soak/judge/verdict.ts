@@ -5,6 +5,8 @@ import type { Resources } from "../processes/messages.ts";
 import type { Call, Struck } from "../records.ts";
 import type { Leftovers, Settled } from "../settle.ts";
 import { PER_SECOND, type Log } from "../stage/stage.ts";
+import { judgeTenants, type TenantsVerdict } from "../tenants/judge-tenants.ts";
+import { TENANTS_PER_SECOND } from "../tenants/tenants.ts";
 import {
   arrivalsOf,
   lateCalls,
@@ -22,6 +24,8 @@ import { judgeJobs, type JobsVerdict } from "./judge-jobs.ts";
 /** Everything to judge: the records of a run. */
 export interface Run {
   readonly plan: Plan;
+  /** The commit whose build ran beside this one. */
+  readonly beside: string | undefined;
   readonly struck: readonly Struck[];
   readonly log: Log;
   readonly replicaPids: readonly number[];
@@ -41,17 +45,26 @@ interface Promised {
 export interface Verdict {
   readonly recovered: readonly Recovery[];
   readonly jobs: JobsVerdict;
+  readonly tenants: TenantsVerdict;
   readonly promises: readonly Promised[];
 }
 
 /** Errors that callers may get: from an absent Redis, and from a downstream that does not answer. */
 const EXPECTED_ERRORS = ["CallFailedError", "StoreUnavailableError"];
 const SHOWN = 5;
+/** How many jobs workers may hold, and start before a newcomer's: docs/fairness.md names them, and what they depend on. */
+const MOST_HELD = 40;
 
 export function judge(run: Run): Verdict {
   const { struck, log, replicaPids, settled, leftovers, secondsAt } = run;
   const { calls } = log;
   const jobs = judgeJobs({ ...settled, ...log, struck });
+  const tenants = judgeTenants({
+    ...log.tenants,
+    ...settled.tenants,
+    struck,
+    standstills: log.standstills,
+  });
   const recovered = recoveries(calls, { struck, replicas: replicaPids });
   const stuck = recovered.filter(({ callsMs, jobsMs }) => callsMs + jobsMs === Infinity);
   const grown = settled.replicas.flatMap(({ before, after }) =>
@@ -73,14 +86,43 @@ export function judge(run: Run): Verdict {
     ),
     none("jobs that still wait", [...settled.waiting].map(String)),
     none("unexpected errors of callers", strange),
-    none("unexpected errors of the producer", settled.producer.errors),
+    none("unexpected errors of the producers", [
+      ...settled.producer.errors,
+      ...settled.tenants.producer.errors,
+    ]),
+    ...judgeQueue(run, tenants),
     none("processes that crashed", log.complaints),
     none("processes that did not end", leftovers.processes),
     none("connections left in Redis", leftovers.clients),
     none("keys left in Redis without an end", leftovers.keys),
     none("timers, sockets and listeners that grew", grown),
   ];
-  return { recovered, jobs, promises };
+  return { recovered, jobs, tenants, promises };
+}
+
+function judgeQueue(
+  { plan: { burst }, log, settled, secondsAt }: Run,
+  { lost, buried, idle, newcomers }: TenantsVerdict,
+): Promised[] {
+  const phases = ratePhases(TENANTS_PER_SECOND, [], "wallMs");
+  const late = newcomers.filter(({ beyond }) => beyond > MOST_HELD);
+  return [
+    zero(
+      "tenants: extra slots in the worst window",
+      mostExtra(slotsOf(log.tenants.calls), { phases, burst }),
+    ),
+    none("tenants: confirmed jobs lost", lost.map(String)),
+    none("tenants: jobs buried that did not fail", buried),
+    none("tenants: jobs that still wait", [...settled.tenants.waiting].map(String)),
+    none(
+      "tenants: times without a start while a job might",
+      idle.map(({ fromMs, toMs }) => `${Math.round(toMs - fromMs)} ms from ${secondsAt(fromMs)}`),
+    ),
+    none(
+      `tenants: newcomers, of ${newcomers.length}, behind more than ${MOST_HELD} turns too many`,
+      late.map(({ tenant, beyond }) => `${beyond} before ${tenant}`),
+    ),
+  ];
 }
 
 function judgeCalls({

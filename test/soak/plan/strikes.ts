@@ -1,6 +1,8 @@
 import { waitUntil } from "../../support/async/wait-until.ts";
 import type { Answer } from "../records.ts";
 import type { Stage } from "../stage/stage.ts";
+import { removals } from "../tenants/removals.ts";
+import { MOST_WEIGHT } from "../tenants/tenants.ts";
 import type { FaultName } from "./fault-kinds.ts";
 import type { PlannedFault } from "./plan.ts";
 
@@ -16,7 +18,25 @@ const KILL_EVERY_MS = 200;
 export const STRIKES: Readonly<Record<Exclude<FaultName, RateFault>, Strike>> = {
   async "worker killed"(stage, { target }) {
     stage.workers[target]!.signal("SIGKILL");
-    return async () => (stage.workers[target] = await stage.startWorker());
+    return async () => (stage.workers[target] = await stage.startWorker(target));
+  },
+  async "worker closed"(stage, { target }) {
+    await close(stage, [target]);
+    return async () => (stage.workers[target] = await stage.startWorker(target));
+  },
+  async "all workers closed"(stage) {
+    const all = [...stage.workers.keys()];
+    await close(stage, all);
+    return () => startAll(stage);
+  },
+  async "all workers killed"(stage) {
+    for (const worker of stage.workers) worker.signal("SIGKILL");
+    return () => startAll(stage);
+  },
+  ...removals,
+  async "weights changed"(stage) {
+    stage.weigh(MOST_WEIGHT);
+    return async () => stage.weigh(1);
   },
   "worker stopped": async ({ workers }, { target }) => stopped(workers[target]!),
   "replica stopped": async ({ replicas }, { target }) => stopped(replicas[target]!),
@@ -83,6 +103,17 @@ export function isRateFault(name: FaultName): name is RateFault {
 async function stopped(process: { signal(name: NodeJS.Signals): void }): Promise<End> {
   process.signal("SIGSTOP");
   return async () => process.signal("SIGCONT");
+}
+
+/** An orderly end, as in a deploy. */
+async function close({ workers, log }: Stage, targets: readonly number[]): Promise<void> {
+  const ended = await Promise.all(targets.map((target) => workers[target]!.end()));
+  if (ended.includes(false)) log.complaints.push("a worker did not close");
+}
+
+async function startAll(stage: Stage): Promise<void> {
+  const started = await Promise.all(stage.workers.map((_, target) => stage.startWorker(target)));
+  stage.workers.splice(0, started.length, ...started);
 }
 
 function cut({ proxy }: Pick<Stage, "proxy">): void {

@@ -40,6 +40,8 @@ function handle(request: IncomingMessage, response: ServerResponse): void {
     pid: Number(headers["x-pid"]),
     job: numberOf(headers["x-job"]),
     answer,
+    attempt: numberOf(headers["x-attempt"]),
+    tenant: headers["x-tenant"] as string | undefined,
   });
   // A caller that hangs up gets no answer.
   request.on("error", () => undefined).resume();

@@ -1,4 +1,5 @@
 import type { Answer, Call, Moment } from "../records.ts";
+import type { TenantJob } from "../tenants/tenants.ts";
 
 /** The settings of each process that uses Sluice, passed as JSON at its start. */
 export interface ActorSettings {
@@ -7,12 +8,19 @@ export interface ActorSettings {
   readonly url: string;
   readonly perSecond: number;
   readonly burst: number;
+  /** The URL of the downstream that the tenants' jobs call. */
+  readonly tenantsUrl: string;
+  /** The weight of the tenant whose weight changes. */
+  readonly gold: number;
   /** What happens to the process's calls while Redis does not answer. */
   readonly onStoreDown: "wait" | "refuse";
 }
 
-/** A message to a process; workers get none, and end by SIGTERM. */
-export type ToActor = { readonly kind: "go" } | { readonly kind: "rest" };
+/** A message to a process; workers get only weights, and end by SIGTERM. */
+export type ToActor =
+  | { readonly kind: "go" }
+  | { readonly kind: "rest" }
+  | { readonly kind: "weigh"; readonly gold: number };
 
 /** A process's active resources by kind, and its number of listeners. */
 export type Resources = Readonly<Record<string, number>>;
@@ -41,6 +49,19 @@ export type FromProducer =
       /** The messages of all other errors. */
       readonly errors: readonly string[];
     };
+
+/** Jobs of one tenant that Redis has confirmed together; times are on the machine's clock. */
+export interface StoredJobs {
+  readonly askedMs: number;
+  readonly storedMs: number;
+  readonly isNewcomer: boolean;
+  readonly jobs: readonly TenantJob[];
+}
+
+export type FromTenants =
+  | { readonly kind: "ready" }
+  | { readonly kind: "stored"; readonly stored: readonly StoredJobs[] }
+  | Extract<FromProducer, { kind: "rested" }>;
 
 export type ToDownstream =
   | { readonly kind: "answer"; readonly as: Answer }

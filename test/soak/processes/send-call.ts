@@ -11,10 +11,17 @@ export const WARM_UP_PATH = "/warm-up";
 const CALL_LIMIT_MS = 2_000;
 const nowMs = createMachineClock();
 
+interface CallFacts {
+  readonly slotMs?: number;
+  readonly job?: number;
+  readonly attempt?: number;
+  readonly tenant?: string;
+}
+
 /** Calls the downstream, and sends along when the call left, its slot and its job. */
 export async function sendCall(
   url: string,
-  { slotMs, job }: { readonly slotMs?: number; readonly job?: number },
+  { slotMs, job, attempt, tenant }: CallFacts,
 ): Promise<Response> {
   const headers: Record<string, string> = {
     "x-left-ms": String(nowMs()),
@@ -22,6 +29,8 @@ export async function sendCall(
   };
   if (slotMs !== undefined) headers["x-slot-ms"] = String(slotMs);
   if (job !== undefined) headers["x-job"] = String(job);
+  if (attempt !== undefined) headers["x-attempt"] = String(attempt);
+  if (tenant !== undefined) headers["x-tenant"] = tenant;
   try {
     const signal = AbortSignal.timeout(CALL_LIMIT_MS);
     const response = await fetch(url, { method: "POST", headers, signal });

@@ -1,8 +1,9 @@
 /** A worker whose handler calls the downstream; a few jobs can never be done. */
 import { setTimeout as pause } from "node:timers/promises";
-import { Discard } from "sluice";
+import { Discard, RetryAfter } from "sluice";
 import { createMachineClock } from "../../../bench/fleet/machine-clock.ts";
 import { LOCK_MS } from "../plan/fault-kinds.ts";
+import { DISCARD_REASON, GIVE_UP_REASON, RETRY_MS } from "../tenants/tenants.ts";
 import type { FromWorker } from "./messages.ts";
 import { endWhenAsked, openActor } from "./open-actor.ts";
 import { sendCall, warmUp } from "./send-call.ts";
@@ -15,9 +16,11 @@ const CLOSE_DEADLINE_MS = 4_000;
 const HOPELESS_EVERY = 101;
 
 const actor = openActor();
-const { sluice, queue, settings } = actor;
+const { sluice, queue, tenants, settings } = actor;
 
 await warmUp(settings.url);
+await warmUp(settings.tenantsUrl);
+const options = { concurrency: CONCURRENCY, lockMs: LOCK_MS, closeDeadlineMs: CLOSE_DEADLINE_MS };
 sluice.worker(
   queue,
   async ({ data: { number } }, { slot }) => {
@@ -27,7 +30,19 @@ sluice.worker(
       throw Object.assign(new Error(`was answered ${response.status}`), { response });
     await pause(HANDLER_MS);
   },
-  { concurrency: CONCURRENCY, lockMs: LOCK_MS, closeDeadlineMs: CLOSE_DEADLINE_MS },
+  options,
+);
+sluice.worker(
+  tenants,
+  async ({ data: { number, tenant, fate } }, { slot, attempt }) => {
+    await sendCall(settings.tenantsUrl, { slotMs: slot.atMs, job: number, attempt, tenant });
+    if (fate === "discarded") throw new Discard(DISCARD_REASON);
+    if (fate === "given up") throw new Error(GIVE_UP_REASON);
+    if (fate === "retried" && attempt === 1) throw new RetryAfter(RETRY_MS);
+    if (fate === "thrown" && attempt === 1) throw new Error("fails on its first attempt");
+    await pause(HANDLER_MS);
+  },
+  options,
 );
 endWhenAsked(actor);
 /** Reports each standstill long enough to end a lock, which is renewed at half its time. */

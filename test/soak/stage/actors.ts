@@ -19,6 +19,8 @@ export interface ActorProcess<From> {
 
 export interface ActorOptions<From> {
   readonly args?: readonly string[];
+  /** The folder of another build, which it is to run. */
+  readonly root?: string | undefined;
   readonly onMessage?: (message: From) => void;
   /** Called when it ends unexpectedly. */
   readonly onCrash: (complaint: string) => void;
@@ -29,9 +31,11 @@ const COMPLAINT_CHARACTERS = 2_000;
 /** Starts a file of `processes/` as a process; resolves with its first message. */
 export async function startActor<From extends { readonly kind: string }>(
   file: string,
-  { args = [], onMessage, onCrash }: ActorOptions<From>,
+  { args = [], root, onMessage, onCrash }: ActorOptions<From>,
 ): Promise<ActorProcess<From>> {
-  const child = startChild(`test/soak/processes/${file}`, { args });
+  const child = startChild(`test/soak/processes/${file}`, { args, root });
+  // Each that waits for a message listens.
+  child.setMaxListeners(0);
   let complaint = "";
   let isExpected = false;
   child.stdout!.resume();

@@ -12,8 +12,8 @@ import { openStage, type Stage } from "./stage/stage.ts";
 const stop = stopSignals();
 
 try {
-  const { minutes, seed, isPlanOnly, beside } = readArguments(process.argv.slice(2));
-  const plan = planOf(seed, minutes);
+  const { minutes, seed, isPlanOnly, only, beside } = readArguments(process.argv.slice(2));
+  const plan = planOf(seed, minutes, only);
   if (isPlanOnly) process.stdout.write(`${formatPlan(plan).join("\n")}\n`);
   else {
     const isKept = await runSoak(plan, { signal: stop, beside });

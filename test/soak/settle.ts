@@ -135,6 +135,8 @@ async function lastingKeys(operator: Redis): Promise<string[]> {
 
 /** Keys of which each queue has one, however many jobs and keys it has. */
 const OF_A_QUEUE = ["lanes:state", "lanes:wants"];
+/** Those of builds before `jobs-take`, which may run beside this one. */
+const OF_EARLIER_BUILDS = ["lanes:fed"];
 
 /** BullMQ's keys stay with the queue; the keys of a lane are next to them and have to go. */
 function staysWithQueue(key: string): boolean {
@@ -142,5 +144,5 @@ function staysWithQueue(key: string): boolean {
   const base = bases.find((each) => key.startsWith(each));
   if (base === undefined) return false;
   const name = key.slice(base.length);
-  return !name.startsWith("lane") || OF_A_QUEUE.includes(name);
+  return !name.startsWith("lane") || [...OF_A_QUEUE, ...OF_EARLIER_BUILDS].includes(name);
 }

@@ -27,7 +27,8 @@ export function reportOf(run: Run, verdict: Verdict, paint: Paint): string[] {
   });
   const isKept = promises.every((promise) => promise.isKept);
   const beside = run.beside === undefined ? "" : ` --beside ${run.beside}`;
-  const replay = `npm run soak -- --minutes ${plan.minutes} --seed ${plan.seed}${beside}`;
+  const only = plan.only === undefined ? "" : ` --only "${plan.only.join(",")}"`;
+  const replay = `npm run soak -- --minutes ${plan.minutes} --seed ${plan.seed}${only}${beside}`;
   return [
     ...faultTable(verdict),
     "",

@@ -16,6 +16,8 @@ export interface PlannedFault {
 export interface Plan {
   readonly seed: number;
   readonly minutes: number;
+  /** The kinds of faults, if these are not all. */
+  readonly only?: readonly FaultName[] | undefined;
   /** The bucket's burst. */
   readonly burst: number;
   readonly faults: readonly PlannedFault[];
@@ -32,11 +34,12 @@ const NAMES = Object.keys(FAULT_KINDS) as FaultName[];
 /** Mixes the seed: neighbouring seeds would begin alike. */
 const SPREAD = 0x9e3779b1;
 
-/** Yields each kind once, in random order, before any comes again. */
-export function planOf(seed: number, minutes: number): Plan {
+/** Yields each kind, or each of some, once, in random order, before any comes again. */
+export function planOf(seed: number, minutes: number, only?: readonly FaultName[]): Plan {
+  const names = only ?? NAMES;
   const endMs = minutes * 60_000 - CALM_AFTER_MS;
   const faults: PlannedFault[] = [];
-  const rounds = Math.ceil(endMs / (NAMES.length * CALM_MS[0])) + 1;
+  const rounds = Math.ceil(endMs / (names.length * CALM_MS[0])) + 1;
   const part = fc.integer({ min: 0, max: 1_000 }).map((thousandths) => thousandths / 1_000);
   const dice = fc.record({
     length: part,
@@ -44,8 +47,8 @@ export function planOf(seed: number, minutes: number): Plan {
     strength: part,
     target: fc.nat({ max: TARGETS - 1 }),
   });
-  const count = NAMES.length;
-  const order = fc.shuffledSubarray(NAMES, { minLength: count, maxLength: count });
+  const count = names.length;
+  const order = fc.shuffledSubarray([...names], { minLength: count, maxLength: count });
   const round = fc.record({
     order,
     throws: fc.array(dice, { minLength: count, maxLength: count }),
@@ -53,11 +56,12 @@ export function planOf(seed: number, minutes: number): Plan {
   });
   const drawn = fc.sample(fc.noBias(round), { seed: Math.imul(seed, SPREAD), numRuns: rounds });
   let startMs = CALM_BEFORE_MS;
-  for (const { order: names, throws } of drawn) {
-    for (const [index, name] of names.entries()) {
+  for (const { order: drawnNames, throws } of drawn) {
+    for (const [index, name] of drawnNames.entries()) {
       const { length, calm, strength, target } = throws[index]!;
       const lengthMs = between(kindOf(name).lengthMs, length);
-      if (startMs + lengthMs > endMs) return { seed, minutes, burst: drawn[0]!.burst, faults };
+      if (startMs + lengthMs > endMs)
+        return { seed, minutes, only, burst: drawn[0]!.burst, faults };
       faults.push({ name, startMs, lengthMs, target, strength });
       startMs += lengthMs + between(CALM_MS, calm);
     }

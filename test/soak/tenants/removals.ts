@@ -8,8 +8,8 @@ type Tool = (queue: StoredQueue<TenantJob>) => Promise<Removal["numbers"]>;
 
 const EVERY_MS = 100;
 const SOME = 20;
-/** Jobs younger than this are not cleaned, so that all that are can be read before. */
-const GRACE_MS = 1_000;
+/** More than a job's time of storage is ahead of the moment at which it is stored. */
+const CLOCK_MS = 5_000;
 const WAITING = ["delayed", "wait", "prioritized"] as const;
 
 /** Puts or takes jobs away as a dashboard does, by BullMQ's own queue, until the fault is over. */
@@ -25,9 +25,12 @@ export const removals = {
   },
   async "jobs cleaned"(stage: Stage) {
     return repeated(stage, async (queue) => {
+      const readFromMs = Date.now();
       const jobs = await queue.getJobs([...WAITING]);
       const numbers = new Map(jobs.map(({ id, data }) => [id!, data.number]));
-      const removed = await queue.clean(GRACE_MS, SOME, "delayed");
+      // Those that came later were not read.
+      const graceMs = Date.now() - readFromMs + CLOCK_MS;
+      const removed = await queue.clean(graceMs, SOME, "delayed");
       return new Set(removed.map((id) => numbers.get(id) ?? NaN));
     });
   },

@@ -49,7 +49,7 @@ export interface RateInForce {
 export interface Removal {
   readonly beganMs: number;
   readonly endedMs: number;
-  readonly numbers: ReadonlySet<number> | "all";
+  readonly ids: ReadonlySet<string> | "all";
 }
 
 /** A time in which a process did nothing, long enough to lose its locks; on the machine's clock. */

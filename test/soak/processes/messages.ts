@@ -56,6 +56,8 @@ export interface StoredJobs {
   readonly storedMs: number;
   readonly isNewcomer: boolean;
   readonly jobs: readonly TenantJob[];
+  /** Their ids in the queue, in the same order. */
+  readonly ids: readonly string[];
 }
 
 export type FromTenants =

@@ -69,8 +69,9 @@ async function store(
 ): Promise<void> {
   const askedMs = nowMs();
   try {
-    await queue.enqueueMany(jobs, options);
-    stored.push({ askedMs, storedMs: nowMs(), isNewcomer, jobs });
+    const queued = await queue.enqueueMany(jobs, options);
+    const ids = queued.map(({ id }) => id);
+    stored.push({ askedMs, storedMs: nowMs(), isNewcomer, jobs, ids });
   } catch (error) {
     refused += 1;
     if (!(error instanceof StoreUnavailableError)) errors.push(String(error));

@@ -69,16 +69,13 @@ function lostJobs(
   done: ReadonlySet<number>,
 ): number[] {
   const found = new Set([...done, ...waiting, ...dead.map(({ data }) => data.number)]);
-  for (const { numbers } of removals) {
-    if (numbers !== "all") for (const number of numbers) found.add(number);
-  }
-  const allRemovedMs = removals.flatMap(({ numbers, endedMs }) =>
-    numbers === "all" ? [endedMs] : [],
-  );
-  return stored.flatMap(({ jobs, askedMs }) => {
+  const removed = new Set(removals.flatMap(({ ids }) => (ids === "all" ? [] : [...ids])));
+  const allRemovedMs = removals.flatMap(({ ids, endedMs }) => (ids === "all" ? [endedMs] : []));
+  return stored.flatMap(({ jobs, ids, askedMs }) => {
     // One that was stored while a tool removed all may be among those.
     if (allRemovedMs.some((endedMs) => askedMs <= endedMs)) return [];
-    return jobs.map(({ number }) => number).filter((number) => !found.has(number));
+    const there = jobs.filter((_, index) => !removed.has(ids[index]!));
+    return there.map(({ number }) => number).filter((number) => !found.has(number));
   });
 }
 

@@ -4,34 +4,26 @@ import type { Removal } from "../records.ts";
 import type { Stage } from "../stage/stage.ts";
 import type { TenantJob } from "./tenants.ts";
 
-type Tool = (queue: StoredQueue<TenantJob>) => Promise<Removal["numbers"]>;
+type Tool = (queue: StoredQueue<TenantJob>) => Promise<Removal["ids"]>;
 
 const EVERY_MS = 100;
 const SOME = 20;
-/** More than a job's time of storage is ahead of the moment at which it is stored. */
-const CLOCK_MS = 5_000;
 const WAITING = ["delayed", "wait", "prioritized"] as const;
 
 /** Puts or takes jobs away as a dashboard does, by BullMQ's own queue, until the fault is over. */
 export const removals = {
   async "jobs removed"(stage: Stage) {
     return repeated(stage, async (queue) => {
-      const removed = new Set<number>();
-      for (const job of await queue.getJobs([...WAITING], 0, SOME)) {
-        if ((await queue.remove(job.id!)) === 1) removed.add(job.data.number);
+      const removed = new Set<string>();
+      for (const { id } of await queue.getJobs([...WAITING], 0, SOME)) {
+        if ((await queue.remove(id!)) === 1) removed.add(id!);
       }
       return removed;
     });
   },
   async "jobs cleaned"(stage: Stage) {
     return repeated(stage, async (queue) => {
-      const readFromMs = Date.now();
-      const jobs = await queue.getJobs([...WAITING]);
-      const numbers = new Map(jobs.map(({ id, data }) => [id!, data.number]));
-      // Those that came later were not read.
-      const graceMs = Date.now() - readFromMs + CLOCK_MS;
-      const removed = await queue.clean(graceMs, SOME, "delayed");
-      return new Set(removed.map((id) => numbers.get(id) ?? NaN));
+      return new Set(await queue.clean(0, SOME, "delayed"));
     });
   },
   async "jobs promoted"(stage: Stage) {
@@ -69,9 +61,9 @@ async function repeated(
   async function work(): Promise<void> {
     for (;;) {
       const beganMs = nowMs();
-      const numbers = await tool(queue);
-      log.tenants.removals.push({ beganMs, endedMs: nowMs(), numbers });
-      if (isOver || numbers === "all") return;
+      const ids = await tool(queue);
+      log.tenants.removals.push({ beganMs, endedMs: nowMs(), ids });
+      if (isOver || ids === "all") return;
       await pause(EVERY_MS);
     }
   }

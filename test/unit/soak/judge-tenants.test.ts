@@ -23,6 +23,7 @@ const storedAt = (ms: number, ...jobs: ReturnType<typeof jobOf>[]) => ({
   storedMs: ms,
   isNewcomer: false,
   jobs,
+  ids: jobs.map(({ number }) => `id ${number}`),
 });
 const callOf = (job: number, ms: number, attempt = 1, tenant = tenantOf(9)) =>
   callAt(ms, { job, attempt, tenant });
@@ -34,7 +35,7 @@ describe("the judge of the tenants' queue", () => {
       stored: [storedAt(10, jobOf(1), jobOf(2), jobOf(3), jobOf(4), jobOf(5, "thrown"))],
       calls: [callOf(1, 20), callOf(5, 30)],
       dead: [{ data: jobOf(2, "discarded"), reason: "can never be done" }],
-      removals: [{ beganMs: 11, endedMs: 12, numbers: new Set([3]) }],
+      removals: [{ beganMs: 11, endedMs: 12, ids: new Set(["id 3"]) }],
     });
 
     expect(lost).toEqual([4, 5]);
@@ -44,7 +45,7 @@ describe("the judge of the tenants' queue", () => {
     const { lost } = judgeTenants({
       ...NOTHING,
       stored: [storedAt(10, jobOf(1)), storedAt(30, jobOf(2))],
-      removals: [{ beganMs: 11, endedMs: 20, numbers: "all" }],
+      removals: [{ beganMs: 11, endedMs: 20, ids: "all" }],
     });
 
     expect(lost).toEqual([2]);

@@ -91,4 +91,6 @@ export interface Taken {
   readonly arrivalsMs: Float64Array;
   /** The driver's notes on each call; empty if it makes none. */
   readonly notes: Float64Array;
+  /** User and system time of its process in that run. */
+  readonly cpuUs: number;
 }

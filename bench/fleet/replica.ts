@@ -9,6 +9,8 @@ const CLOSE_LIMIT_MS = 3_000;
 
 /** This process's run. It reports its arrivals only after the run, so that measuring disturbs nothing. */
 let running: { readonly driver: Driver; readonly log: ArrivalLog } | undefined;
+/** What the process had used when the run began. */
+let usedBefore = process.cpuUsage();
 
 async function obey(message: ToReplica): Promise<void> {
   if (message.kind === "connect") {
@@ -17,13 +19,15 @@ async function obey(message: ToReplica): Promise<void> {
     running = { driver: await contender.connect(setup), log: createArrivalLog(setup.every) };
     answer({ kind: "connected" });
   } else if (message.kind === "start") {
+    usedBefore = process.cpuUsage();
     running?.driver.start(running.log.add);
   } else if (running !== undefined) {
     const { driver, log } = running;
+    const { user, system } = process.cpuUsage(usedBefore);
     running = undefined;
     driver.stop();
     const notes = driver.notes?.() ?? new Float64Array();
-    const taken = { arrivalsMs: log.atMs(), notes };
+    const taken = { arrivalsMs: log.atMs(), notes, cpuUs: user + system };
     await Promise.race([driver.close(), pause(CLOSE_LIMIT_MS)]);
     answer({ kind: "stopped", taken });
   }

@@ -29,6 +29,8 @@ export interface Load {
 export interface Outcome extends Traffic {
   readonly cost: RedisCost;
   readonly seconds: number;
+  /** Of the replicas, for each call, start-up included. */
+  readonly cpuUs: number;
 }
 
 /** More than BullMQ completes on two cores, so that a backlog remains until the end. */
@@ -48,7 +50,10 @@ export async function runLoad(bench: Bench, load: Load): Promise<Outcome> {
   const { taken, cost, fromMs, toMs } = await runRaw(bench, load);
   const arrivals = taken.map(({ arrivalsMs }) => arrivalsMs);
   const traffic = measure(arrivals, { cap: load.cap, every: load.every ?? 1, fromMs, toMs });
-  return { ...traffic, cost, seconds: (toMs - fromMs) / 1_000 };
+  const used = taken.reduce((sum, { cpuUs }) => sum + cpuUs, 0);
+  const made = arrivals.reduce((sum, { length }) => sum + length, 0);
+  const cpuUs = used / (made * (load.every ?? 1));
+  return { ...traffic, cost, seconds: (toMs - fromMs) / 1_000, cpuUs };
 }
 
 /** Does the same for a part that inspects each arrival itself. */

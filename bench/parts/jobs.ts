@@ -13,6 +13,7 @@ const PROMISED = {
   ofPlain: { atLeast: 0.95 },
   share: { atLeast: 0.995 },
   worstSecond: { atMost: 1.01 },
+  cpuOfPlain: { atMost: 1.6 },
 } as const satisfies Readonly<Record<string, Bound>>;
 
 /** Measures jobs through `sluice.queue` and `sluice.worker`, and through BullMQ alone. */
@@ -63,6 +64,12 @@ async function measureCap(bench: Bench, { effort }: Flags, cap: number): Promise
   const seconds = effort.seconds;
   const load = { cap, replicas: WORKERS, callers: JOBS_AT_ONCE, seconds };
   const outcome = await runLoad(bench, { ...load, contender: "sluice-jobs" });
+  // At the same rate, by BullMQ's own limiter.
+  const plain = await runLoad(bench, { ...load, contender: "bullmq" });
+  const ofPlain = rowOf("the same, of BullMQ's with its own limiter", outcome.cpuUs / plain.cpuUs, {
+    bound: PROMISED.cpuOfPlain,
+    digits: 2,
+  });
   const { share, worstSecond, worstTenth, fairness, cost, calls } = outcome;
   return {
     title: `${formatNumber(cap)} jobs a second, ${WORKERS} workers with ${JOBS_AT_ONCE} at once each`,
@@ -75,6 +82,11 @@ async function measureCap(bench: Bench, { effort }: Flags, cap: number): Promise
       rowOf("jobs in the worst 100 ms, of a tenth of the cap", worstTenth),
       rowOf("fairness between workers (Jain's index)", fairness),
       rowOf("Redis CPU a job, BullMQ's included, µs", cost.cpuUs / calls, { digits: 2 }),
+      {
+        figure: "CPU of a worker a job, µs",
+        values: { sluice: formatNumber(outcome.cpuUs, 0), bullmq: formatNumber(plain.cpuUs, 0) },
+      },
+      { ...ofPlain, values: { ...ofPlain.values, bullmq: "1.00" } },
     ],
   };
 }

@@ -143,6 +143,27 @@ describe("an idle worker", () => {
     expect(begun).toEqual([0, 1]);
   });
 
+  it("keeps the bucket's rate, where a tool has set a rate for all workers", async () => {
+    const { sluice, queue } = lanes.open({ rate: "200/s" });
+    // BullMQ's own workers would begin one a minute.
+    await withTool((tool) => tool.setGlobalRateLimit(1, 60_000));
+    const begun: (string | undefined)[] = [];
+    sluice.worker(queue, async ({ key }) => {
+      begun.push(key);
+      if (begun.length === 1) throw new RetryAfter(50);
+    });
+
+    await queue.enqueueMany(upTo(10), { key: "there" });
+    await queue.enqueueMany(upTo(10));
+    await waitUntil(async () => {
+      const { active, waiting, delayed } = await queue.counts();
+      return active + waiting + delayed === 0;
+    }, "all are done");
+
+    // One has begun twice.
+    expect(begun).toHaveLength(21);
+  });
+
   it("hears of a job although another that closes waited for longer", async () => {
     const opened = lanes.open({ rate: "200/s" });
     const { sluice, queue } = opened;

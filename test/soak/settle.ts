@@ -44,10 +44,11 @@ export async function settle(stage: Stage): Promise<Settled> {
   const endsAtMs = performance.now() + DRAIN_LIMIT_MS;
   const queues = [control.queue, control.tenants];
   while (!(await areEmpty(queues)) && performance.now() < endsAtMs) await pause(POLL_MS);
-  const failed = await control.queue.failed({ limit: MOST_FAILED });
+  // In the order in which jobs go: one that goes on meanwhile is seen twice.
   const waiting = await stillWaiting(redis.url, control.queue.stored);
-  const tenantsDead = await control.tenants.failed({ limit: MOST_FAILED });
   const tenantsWaiting = await stillWaiting(redis.url, control.tenants.stored);
+  const failed = await control.queue.failed({ limit: MOST_FAILED });
+  const tenantsDead = await control.tenants.failed({ limit: MOST_FAILED });
   for (const each of [downstream, stage.tenantsDownstream]) {
     const reported = each.next("report");
     each.send({ kind: "report" });

@@ -24,10 +24,20 @@ local function open_lanes(keys, prefix, now_ms)
   return lanes
 end
 
--- Whether there is any 'slow', 'weights', 'shares' or 'deadlines': most queues have none, and most calls do not ask.
+local OPTIONAL = { 'slow', 'weights', 'shares', 'deadlines' }
+
+-- Whether there is any 'slow', 'weights', 'shares' or 'deadlines': most queues have none, and most calls do not ask. So
+-- the first question is about all of them.
 local function has(lanes, name)
-  if lanes.known[name] == nil then lanes.known[name] = redis.call('EXISTS', lanes[name]) == 1 end
-  return lanes.known[name]
+  local known = lanes.known
+  if known.any == nil then
+    known.any = redis.call('EXISTS', lanes.slow, lanes.weights, lanes.shares, lanes.deadlines) > 0
+    if not known.any then
+      for _, each in ipairs(OPTIONAL) do known[each] = known[each] or false end
+    end
+  end
+  if known[name] == nil then known[name] = redis.call('EXISTS', lanes[name]) == 1 end
+  return known[name]
 end
 
 local function close_lanes(lanes)

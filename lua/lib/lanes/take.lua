@@ -132,7 +132,8 @@ local function are_expired(lanes)
   return redis.call('ZCOUNT', lanes.deadlines, '-inf', lanes.now_ms) > 0
 end
 
--- Takes the next job of the lane whose turn it is; false if somebody has removed it.
+-- Takes the next job of the lane whose turn it is; false if somebody has removed it. Also returns whether the lane is in
+-- line for another.
 local function take_from_lane(lanes, key, start)
   local lane, finish = lanes.lane .. key, start
   local id = redis.call('ZPOPMIN', lane)[1]
@@ -150,14 +151,14 @@ local function take_from_lane(lanes, key, start)
   local is_empty = redis.call('EXISTS', lane) == 0
   if not is_empty and not (is_slow and was_there) then
     redis.call('ZADD', lanes.ready, string.format('%.17g', finish), key)
-    return was_there
+    return was_there, true
   end
   redis.call('ZREMRANGEBYSCORE', lanes.finish, '-inf', string.format('%.17g', lanes.v))
   redis.call('ZADD', lanes.finish, string.format('%.17g', finish), key)
   redis.call('ZREM', lanes.ready, key)
   if is_empty then forget_lane(lanes, key)
   else redis.call('ZADD', lanes.blocked, lanes.now_ms + PROBE_MS, key) end
-  return was_there
+  return was_there, false
 end
 
 -- Takes the next job without a key; false if it was removed.
@@ -178,10 +179,11 @@ end
 
 -- Takes up to `most` jobs, each from the lane whose turn it is. Returns whether there may be more.
 local function take(lanes, most)
-  local left, gone = most, 0
+  local left, gone, is_lane_ready = most, 0, false
   while gone < MOST_GONE do
     -- First, since jobs may join their lanes in it.
     local id, is_listed = first_free(lanes)
+    if left <= 0 and (id or is_lane_ready) then return true end
     local first = redis.call('ZRANGE', lanes.ready, 0, 0, 'WITHSCORES')
     if not id and not first[1] then return lanes.has_unmoved end
     if left <= 0 then return true end
@@ -190,7 +192,7 @@ local function take(lanes, most)
     if id and (not start or free_start <= start) then
       was_there = take_free(lanes, id, is_listed, free_start)
     else
-      was_there = take_from_lane(lanes, first[1], start)
+      was_there, is_lane_ready = take_from_lane(lanes, first[1], start)
     end
     if was_there then left = left - 1 else gone = gone + 1 end
   end

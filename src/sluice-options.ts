@@ -86,6 +86,11 @@ export interface QueueOptions<Data = unknown, Input = Data> {
    * Defaults to the last 1,000, for a day.
    */
   readonly keepDone?: KeepDone | undefined;
+  /**
+   * Whether the queue and its workers have connections of their own, instead of those that all queues of a sluice share.
+   * Worth it where jobs have megabytes of data, which would hold up what other queues ask. Defaults to false.
+   */
+  readonly ownConnections?: boolean | undefined;
 }
 
 const QUEUE_OPTIONS = z.strictObject({
@@ -101,6 +106,7 @@ const QUEUE_OPTIONS = z.strictObject({
   maxJobBytes: wholeNumber(2, 512_000_000, "bytes").optional(),
   defaults: JOB_DEFAULTS.optional(),
   keepDone: KEEP_DONE.optional(),
+  ownConnections: z.boolean({ error: "give true or false" }).optional(),
 });
 
 export function readSluiceOptions(given: unknown): SluiceOptions {

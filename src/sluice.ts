@@ -111,9 +111,9 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     emitter.emit("store", event);
   }
 
-  function connectQueueFor(where: string, queue: string): ConnectQueue {
+  function connectQueueFor(where: string, queue: string, own?: boolean): ConnectQueue {
     if (backend === undefined) throw new RedisRequiredError(where);
-    return (use) => backend.connectQueue(queue, use);
+    return (use) => backend.connectQueue(queue, use, own);
   }
 
   function bucketOf(queue: Omit<AnyQueue, "close">): OwnedBucket {
@@ -166,7 +166,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
         assertSame(where, "queue", { first: declarations.get(name)!, later: { ...behaviour } });
         return found;
       }
-      const connectQueue = connectQueueFor(where, name);
+      const connectQueue = connectQueueFor(where, name, others.ownConnections);
       const parts = { name, bucket: owned, connect: connectQueue, prefix, timeoutMs, logger };
       const queue = createQueue<Data, Result, Input>({ ...parts, ...behaviour });
       queues.set(name, queue);
@@ -183,7 +183,8 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       workerOptions: WorkerOptions = {},
     ) {
       assertOpen();
-      const connectQueue = connectQueueFor("worker()", queue?.name);
+      const own = declarations.get(queue?.name)?.["ownConnections"] === true;
+      const connectQueue = connectQueueFor("worker()", queue?.name, own);
       const bucket = bucketOf(queue);
       const { weightOf, schema, keepDone } = queue as OwnedQueue<Data, Result, never>;
       const parts = { queue, bucket, handler, options: workerOptions, connect: connectQueue };

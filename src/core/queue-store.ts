@@ -184,16 +184,18 @@ export interface JobPast {
 
 /** A connection to the Redis of one queue. */
 export interface QueueConnection<Client> {
-  /** The client for BullMQ; core does not know its type. */
+  /** The client for BullMQ, which queues or workers may share; core does not know its type. */
   readonly client: Client;
+  /** Runs `make`, which may copy the client; the copies that it makes are closed with this connection. */
+  adoptCopies<Made>(make: () => Made): Made;
   /** Resolves when Redis can be used; rejects if that takes longer than `timeoutMs`. */
   untilReady(timeoutMs: number): Promise<void>;
   /** Resolves with the answer of Redis; rejects if it takes longer than `timeoutMs`. A late answer is dropped. */
   inTime<Answer>(timeoutMs: number, question: Promise<Answer>): Promise<Answer>;
   isReady(): boolean;
-  /** Calls back each time that Redis can be used again. */
+  /** Calls back each time that Redis can be used again, until this is closed. */
   onReady(listener: () => void): void;
-  /** Looks less often whether Redis is still there while `mayRest` says so. */
+  /** Looks less often whether Redis is still there while `mayRest` says so, and that of all who share the client. */
   restWhile(mayRest: () => boolean): void;
   /** The lanes of queues, on this connection. */
   readonly lanes: LaneStore;
@@ -224,7 +226,25 @@ export interface QueueConnection<Client> {
   takeOut(key: string, member: string): Promise<boolean>;
   /** Sets a key if it has no value; whether it had none. */
   setIfFree(key: string, value: string): Promise<boolean>;
+  /** Reads the entries of a stream that come after `lastId`, on one connection for all streams of a server. */
+  readStream(stream: string, from: StreamStart): StreamReading;
+  /** Closes the client with the last of those who share it. */
   close(): void;
+}
+
+/** Where the reading of a stream begins, and who hears of it. */
+export interface StreamStart {
+  readonly lastId: string;
+  /** An entry: names and values in turns. */
+  readonly onEntry: (fields: readonly string[]) => void;
+  /** An error of the connection, which is tried again. */
+  readonly onError: (error: Error) => void;
+  /** The connection can be used, again. */
+  readonly onReady: () => void;
+}
+
+export interface StreamReading {
+  stop(): void;
 }
 
 /** A new declaration of a schedule, one run of which is due and waits: both get it, or neither does. */

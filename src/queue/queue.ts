@@ -82,7 +82,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const { lanes } = connection;
   const weightOf = createWeights(name, settings.weights);
   const access = createStoredAccess({ name, connection, prefix, timeoutMs, logger });
-  const events = createEventStream({ name, access, connect, prefix, logger });
+  const events = createEventStream({ name, access, connection, logger });
   const waits = createFinishedWaits({ name, connection, access, events });
   const forecasts = createForecasts({ queue: name, bucket, lanes, access });
   const control = createControl({ queue: name, access, lanes, onRemoved: waits.end });

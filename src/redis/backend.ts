@@ -10,6 +10,7 @@ import { createRedisStore } from "./bucket-store.ts";
 import { connect, isCluster, type ConnectionUse, type RedisInput } from "./connection.ts";
 import { createEvictionWarning } from "./eviction.ts";
 import { retryScripts } from "./ioredis/for-bullmq.ts";
+import { withCopies } from "./ioredis/closing.ts";
 import { restWhile } from "./ioredis/silent-servers.ts";
 import { untilReady } from "./ioredis/readiness.ts";
 import { withTimeout } from "./ioredis/time-limit.ts";
@@ -26,6 +27,7 @@ import {
 import { baseOf } from "./scripts/keys.ts";
 import { runScript } from "./scripts/script.ts";
 import { combineStores, createShards } from "./shards.ts";
+import { createStreamReader, type StreamReader } from "./stream-reader.ts";
 
 export interface BackendOptions {
   /** One server or cluster, or the URLs of several independent servers. */
@@ -39,13 +41,15 @@ export interface BackendOptions {
   readonly onChange: (event: StoreEvent) => void;
 }
 
-/** Buckets in a store, and queues on connections of their own. */
+type QueueUse = ConnectionUse & ("producer" | "worker");
+
+/** Buckets in a store, and queues on connections that they share. */
 export interface Backend {
   readonly store: Store;
   /** In a cluster each bucket lies on one node, by its name. */
   readonly isCluster: boolean;
-  /** A new connection to the server that holds this queue. */
-  connectQueue(queue: string, use: ConnectionUse): QueueConnection<Redis | Cluster>;
+  /** A connection to the server that holds this queue, shared with all other queues there unless it is `own`. */
+  connectQueue(queue: string, use: QueueUse, own?: boolean): QueueConnection<Redis | Cluster>;
 }
 
 export function createBackend(options: BackendOptions): Backend {
@@ -62,24 +66,30 @@ export function createBackend(options: BackendOptions): Backend {
       redis: open(server, "store"),
       connectSubscriber: () => connect(server, "subscriber"),
     });
-  const connectForQueue = (
-    server: RedisInput,
-    use: ConnectionUse,
-  ): QueueConnection<Redis | Cluster> =>
-    forQueue(use === "subscriber" ? connect(server, use) : open(server, use), prefix);
+  const queuesAt = (server: RedisInput): ((use: QueueUse, own?: boolean) => Connection) => {
+    const openReader = (): StreamReader => createStreamReader(() => connect(server, "events"));
+    // A cluster's streams lie on several nodes.
+    const sharedReader = isCluster(server) ? undefined : openReader();
+    const share = (use: QueueUse): SharedClient =>
+      createSharedClient(prefix, sharedReader ?? openReader, () => open(server, use));
+    const shared = { producer: share("producer"), worker: share("worker") };
+    return (use, own = false) => (own ? share(use) : shared[use]).connect();
+  };
   if (!isList(redis)) {
+    const connectAt = queuesAt(redis);
     return {
       store: storeAt(redis),
       isCluster: isCluster(redis),
-      connectQueue: (_queue, use) => connectForQueue(redis, use),
+      connectQueue: (_queue, ...how) => connectAt(...how),
     };
   }
   const stores = new Map(redis.map((url) => [url, storeAt(url)]));
+  const connectors = new Map(redis.map((url) => [url, queuesAt(url)]));
   const urlOf = createShards(redis);
   return {
     store: combineStores([...stores.values()], (bucket) => stores.get(urlOf(bucket))!),
     isCluster: false,
-    connectQueue: (queue, use) => connectForQueue(urlOf(queue), use),
+    connectQueue: (queue, ...how) => connectors.get(urlOf(queue))!(...how),
   };
 }
 
@@ -87,18 +97,77 @@ function isList(redis: BackendOptions["redis"]): redis is readonly string[] {
   return Array.isArray(redis);
 }
 
+type Connection = QueueConnection<Redis | Cluster>;
+
+/** A client that is opened with the first connection which shares it, and closed with the last. */
+interface SharedClient {
+  connect(): Connection;
+}
+
+function createSharedClient(
+  prefix: string,
+  reader: StreamReader | (() => StreamReader),
+  open: () => Redis | Cluster,
+): SharedClient {
+  let client: Redis | Cluster | undefined;
+  /** Whether each connection may rest. */
+  const users = new Map<Connection, () => boolean>();
+  const mayAllRest = (): boolean => [...users.values()].every((mayRest) => mayRest());
+
+  function openClient(): Redis | Cluster {
+    const opened = open();
+    retryScripts(opened);
+    restWhile(opened, { mayRest: mayAllRest, pingAfterMs: PING_AT_REST_MS });
+    return opened;
+  }
+
+  return {
+    connect() {
+      const used = (client ??= openClient());
+      const listeners: (() => void)[] = [];
+      const closeCopies: (() => void)[] = [];
+      const connection: Connection = {
+        ...forQueue(used, prefix),
+        adoptCopies(make) {
+          const { made, close } = withCopies(used, make);
+          closeCopies.push(close);
+          return made;
+        },
+        onReady(listener) {
+          listeners.push(listener);
+          used.on("ready", listener);
+        },
+        restWhile: (mayRest) => void users.set(connection, mayRest),
+        readStream: (...stream) =>
+          (typeof reader === "function" ? reader() : reader).read(...stream),
+        close() {
+          if (!users.delete(connection)) return;
+          for (const listener of listeners) used.off("ready", listener);
+          for (const close of closeCopies) close();
+          if (users.size > 0) return;
+          used.disconnect();
+          client = undefined;
+        },
+      };
+      users.set(connection, () => true);
+      return connection;
+    },
+  };
+}
+
 /** A worker at rest fetches every 5 s, and the answers show that Redis is there. */
 const PING_AT_REST_MS = 6_000;
 
-function forQueue(client: Redis | Cluster, prefix: string): QueueConnection<Redis | Cluster> {
-  retryScripts(client);
+/** What all connections that share a client have in common. */
+function forQueue(
+  client: Redis | Cluster,
+  prefix: string,
+): Omit<Connection, "adoptCopies" | "onReady" | "restWhile" | "readStream" | "close"> {
   return {
     client,
     untilReady: (ms) => untilReady(client, ms),
     inTime: (ms, answer) => withTimeout(ms, answer, () => new Error("no answer in time")),
     isReady: () => client.status === "ready",
-    onReady: (listener) => void client.on("ready", listener),
-    restWhile: (mayRest) => restWhile(client, { mayRest, pingAfterMs: PING_AT_REST_MS }),
     lanes: createRedisLanes(client, prefix),
     async forgetDone(queue, { count, forMs }) {
       while (await runScript(client, jobsForget, { prefix, queue, count, forMs }));
@@ -116,6 +185,5 @@ function forQueue(client: Redis | Cluster, prefix: string): QueueConnection<Redi
       runScript(client, runsDeclare, { prefix, queue, ...declaration }),
     takeOut: async (key, member) => (await client.zrem(key, member)) === 1,
     setIfFree: async (key, value) => (await client.set(key, value, "NX")) === "OK",
-    close: () => client.disconnect(),
   };
 }

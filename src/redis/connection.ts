@@ -22,18 +22,15 @@ export interface RedisClient {
 /** Where Redis is: a URL, ioredis options, or a client of yours, which is copied and left as it is. */
 export type RedisInput = string | RedisOptions | RedisClient;
 
-/**
- * What a connection is for: the state of buckets; what replicas publish to each other, or events of a queue; new
- * jobs; or the jobs of a worker.
- */
-export type ConnectionUse = "store" | "subscriber" | "producer" | "worker";
+/** What a connection is for: the state of buckets; what replicas publish; new jobs; a worker's jobs; events of queues. */
+export type ConnectionUse = "store" | "subscriber" | "producer" | "worker" | "events";
 
 /** A worker or subscriber gives up the connection to a server that sends nothing for this long. */
 const SILENCE_MS = 5_000;
 /** BullMQ blocks for at most this long, on copies of our connections. */
 const LONGEST_BLOCK_MS = 10_000;
-/** Until then, the end of a block shows that the server is there. */
-const PING_BLOCKED_MS = LONGEST_BLOCK_MS + 1_000;
+/** How long a read of events waits. */
+export const EVENTS_BLOCK_MS = 5_000;
 
 /** A connection of Sluice's own, with the settings and patches that its use demands. */
 export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster {
@@ -45,6 +42,7 @@ export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster 
   keepConnecting(client);
   if (use === "worker") gatherWrites(client);
   if (use === "store" || use === "producer") dropSilentServers(client);
+  else if (use === "events") boundBlocks(client, EVENTS_BLOCK_MS);
   else allowBlocking(client);
   return client;
 }
@@ -64,8 +62,7 @@ function keepConnecting(client: Redis | Cluster): void {
  * a close end the wait instead.
  */
 function allowBlocking(client: Redis | Cluster): void {
-  const settings = isCluster(client) ? client.options.redisOptions : client.options;
-  delete settings?.commandTimeout;
+  dropTimeLimit(client);
   boundBlocking(client, SILENCE_MS);
   const reported = new Set<string>();
   retryInfo(client, reported);
@@ -73,8 +70,19 @@ function allowBlocking(client: Redis | Cluster): void {
   adoptCopies(client, (copy) => {
     keepConnecting(copy);
     retryInfo(copy, reported);
-    boundBlocking(copy, LONGEST_BLOCK_MS + SILENCE_MS, PING_BLOCKED_MS);
+    boundBlocks(copy, LONGEST_BLOCK_MS);
   });
+}
+
+function dropTimeLimit(client: Redis | Cluster): void {
+  const settings = isCluster(client) ? client.options.redisOptions : client.options;
+  delete settings?.commandTimeout;
+}
+
+/** For a connection that does nothing but block: until a second after it, the end of a block shows that the server is there. */
+function boundBlocks(client: Redis | Cluster, longestMs: number): void {
+  dropTimeLimit(client);
+  boundBlocking(client, longestMs + SILENCE_MS, longestMs + 1_000);
 }
 
 function boundBlocking(client: Redis | Cluster, silenceMs: number, pingAfterMs?: number): void {
@@ -178,6 +186,8 @@ const SETTINGS: Readonly<Record<ConnectionUse, RedisOptions>> = {
   subscriber: { ...WORKER_SETTINGS, lazyConnect: true },
   producer: PRODUCER_SETTINGS,
   worker: WORKER_SETTINGS,
+  // A read that was lost is not sent again: the next one may be for other streams.
+  events: STORE_SETTINGS,
 };
 
 /** The settings of a cluster's client, and of its connections to nodes. */

@@ -1,7 +1,5 @@
-import type { Queue, QueueEvents as StoredEvents, Worker } from "bullmq";
+import type { Queue, Worker } from "bullmq";
 import { readErrorFacts } from "../failure.ts";
-import { storedQueueName, type QueueConnection } from "./connection.ts";
-import { loadBullmq } from "./load-bullmq.cjs";
 
 /** How many events BullMQ keeps, about. */
 const KEPT_EVENTS = 10_000;
@@ -14,31 +12,46 @@ const MARK = "sluice-listening";
  */
 export const RETRYING = "sluice-retrying";
 
-/**
- * Publishes a mark, and resolves with its place in the stream: a reader that starts there misses nothing. BullMQ reads from
- * "now" on, anew with each read, and so misses what comes between two reads until the first event has come
- * (taskforcesh/bullmq#2874 in part; checked with bullmq 6.7.0, `consumeEvents` in queue-events.js).
- */
-export function markEvents(queue: Queue): Promise<string> {
-  return queue.getBackend().publishEvent({ event: MARK }, KEPT_EVENTS);
+/** The events of a queue, as BullMQ stores them. */
+export interface EventLog {
+  /** The key of their stream. */
+  readonly stream: string;
+  /** The id of its last entry. */
+  readonly lastId: string;
 }
 
-/** Reads all events after that place. */
-export function openStoredEvents(
-  queue: string,
-  options: {
-    readonly connection: QueueConnection;
-    readonly prefix: string;
-    readonly lastEventId: string;
-  },
-): StoredEvents {
-  const { connection, prefix, lastEventId } = options;
-  const { QueueEvents } = loadBullmq();
-  return new QueueEvents(storedQueueName(queue), {
-    connection: connection.client,
-    prefix,
-    lastEventId,
-  });
+/** Publishes a mark, and resolves with its place in the stream: a reader that starts there misses nothing. */
+export async function markEvents(queue: Queue): Promise<EventLog> {
+  const lastId = await queue.getBackend().publishEvent({ event: MARK }, KEPT_EVENTS);
+  return { stream: queue.toKey("events"), lastId };
+}
+
+/** The fields of an event in BullMQ's stream. */
+export interface StoredEvent {
+  readonly jobId: string;
+  readonly [field: string]: unknown;
+}
+
+/** The fields that BullMQ stores as JSON. */
+const AS_JSON = new Set(["data", "returnvalue"]);
+
+/** Reads an entry of the stream, whose name is `event`, as BullMQ's `QueueEvents` does; checked with bullmq 6.7.0 (`consumeEvents` in queue-events.js). */
+export function readEvent(fields: readonly string[]): StoredEvent {
+  const event: Record<string, unknown> = {};
+  for (let at = 0; at + 1 < fields.length; at += 2) {
+    const name = fields[at]!;
+    const value = fields[at + 1]!;
+    event[name] = AS_JSON.has(name) ? parsed(value) : value;
+  }
+  return event as StoredEvent;
+}
+
+function parsed(json: string): unknown {
+  try {
+    return JSON.parse(json);
+  } catch {
+    return json;
+  }
 }
 
 /** Publishes each failed attempt that will be repeated. */

@@ -55,7 +55,7 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
   let stored: StoredQueue | undefined;
   let beginning: Promise<void> | undefined;
   let isClosed = false;
-  const reportErrors = createErrorReports(`Queue "${name}"`, logger);
+  const reports = createErrorReports(`Queue "${name}"`, logger);
 
   function assertOpen(): void {
     if (isClosed) throw new ClosedError(`Queue "${name}"`);
@@ -67,7 +67,7 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
    */
   function create(): StoredQueue {
     const queue = new Queue(storedQueueName(name), { connection: connection.client, prefix });
-    reportErrors(queue);
+    reports.watch(queue);
     queue.waitUntilReady().catch(() => {
       if (stored === queue) stored = undefined;
       queue.close().catch(() => undefined);

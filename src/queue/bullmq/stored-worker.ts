@@ -63,33 +63,36 @@ export function createStoredWorker<Data, Result>(
   const handedOut = new Map<string, HeldJob>();
   /** Has another worker look for jobs: this one has taken the marker that said so, and looks for none. */
   const wake = (): void => void connection.wakeIdle(queue).catch(() => undefined);
-  const stored = new Worker<Data, Result | undefined>(
-    storedQueueName(queue),
-    (job, token) => {
-      const taken = handedOut.get(token!)!;
-      handedOut.delete(token!);
-      return process(job, taken);
-    },
-    {
-      connection: connection.client,
-      prefix,
-      // The fetcher decides: a job whose end is being stored takes no place there.
-      concurrency: 2 * concurrency + 1,
-      lockDuration: lockMs,
-      // Locks are kept by `worker/job-locks.ts`.
-      skipLockRenewal: true,
-      stalledInterval: Math.ceil(lockMs * LOOK_SHARE),
-      // BullMQ counts each death of a worker against all jobs that it held; `worker/job-start.ts` against those that ran.
-      maxStalledCount: Number.MAX_SAFE_INTEGER,
-      // Within BullMQ's default of 15 s, locks would end.
-      runRetryDelay: ASK_AGAIN_MS,
-      autorun: false,
-    },
-    backendFor(fetcher, { mayStall, wake }),
+  const stored = connection.adoptCopies(
+    () =>
+      new Worker<Data, Result | undefined>(
+        storedQueueName(queue),
+        (job, token) => {
+          const taken = handedOut.get(token!)!;
+          handedOut.delete(token!);
+          return process(job, taken);
+        },
+        {
+          connection: connection.client,
+          prefix,
+          // The fetcher decides: a job whose end is being stored takes no place there.
+          concurrency: 2 * concurrency + 1,
+          lockDuration: lockMs,
+          // Locks are kept by `worker/job-locks.ts`.
+          skipLockRenewal: true,
+          stalledInterval: Math.ceil(lockMs * LOOK_SHARE),
+          // BullMQ counts each death of a worker against all jobs that it held; `worker/job-start.ts` against those that ran.
+          maxStalledCount: Number.MAX_SAFE_INTEGER,
+          // Within BullMQ's default of 15 s, locks would end.
+          runRetryDelay: ASK_AGAIN_MS,
+          autorun: false,
+        },
+        backendFor(fetcher, { mayStall, wake }),
+      ),
   );
   fetchBy(stored as unknown as Insides, fetcher, { handedOut, wake });
   keepFacts(stored as unknown as Insides);
-  createErrorReports(`A worker of queue "${queue}"`, logger)(stored);
+  createErrorReports(`A worker of queue "${queue}"`, logger).watch(stored);
   publishRetries(stored);
   stored.run().catch((error: Error) => stored.emit("error", error));
   return stored;

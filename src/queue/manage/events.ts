@@ -1,14 +1,13 @@
-import type { EventEmitter } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
-import type { QueueEvents as StoredEvents } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
 import { ClosedError } from "../../core/errors.ts";
 import { createEmitter, type Emitter } from "../../core/events.ts";
 import type { Logger } from "../../core/logger.ts";
 import { parseErrorFacts, type ErrorFacts } from "../failure.ts";
 import { readFailures } from "../bullmq/stored-job.ts";
-import { createErrorReports, type ConnectQueue } from "../bullmq/connection.ts";
-import { markEvents, openStoredEvents, RETRYING } from "../bullmq/stored-events.ts";
+import { createErrorReports, type QueueConnection } from "../bullmq/connection.ts";
+import { markEvents, readEvent, RETRYING, type StoredEvent } from "../bullmq/stored-events.ts";
+import type { StreamReading } from "../../core/queue-store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 
 /** What happens to a queue's jobs, in any process. */
@@ -43,12 +42,6 @@ export interface QueueEvents {
 export type QueueEventName = keyof QueueEvents;
 
 export type QueueListener<Name extends QueueEventName> = (event: QueueEvents[Name]) => unknown;
-
-/** The fields of an event in BullMQ's stream. */
-interface StoredEvent {
-  readonly jobId: string;
-  readonly [field: string]: unknown;
-}
 
 type Readers = {
   readonly [Name in QueueEventName]: {
@@ -99,7 +92,7 @@ function textOf(value: unknown): string {
 export interface QueueEmitter extends Emitter<QueueEvents> {
   /**
    * Calls a listener on each event of this kind, of all workers, from the next call of this queue on.
-   * The first listener opens a connection to Redis; while Redis is away, it is tried again each second.
+   * The first listener opens a connection to Redis, which all queues of a sluice share; while Redis is away, it is tried again each second.
    * Errors of listeners go to the logger.
    *
    * @throws {@link InvalidOptionError} when there is no such event, or the listener is no function.
@@ -118,21 +111,18 @@ export interface EventStream extends QueueEmitter {
 export interface EventStreamSettings {
   readonly name: string;
   readonly access: StoredAccess;
-  readonly connect: ConnectQueue;
-  readonly prefix: string;
+  readonly connection: QueueConnection;
   readonly logger: Logger;
 }
 
 const RETRY_MS = 1_000;
-/** How long BullMQ may take to close its connection; without Redis it would wait for Redis. */
-const CLOSE_GRACE_MS = 2_000;
 
 export function createEventStream(settings: EventStreamSettings): EventStream {
-  const { name, access, connect, prefix, logger } = settings;
+  const { name, access, connection, logger } = settings;
   const emitter = createEmitter<QueueEvents>(`queue "${name}"`, EVENT_NAMES, logger);
   const closed = new AbortController();
-  let stored: StoredEvents | undefined;
-  let connection: ReturnType<ConnectQueue> | undefined;
+  const eventOf = new Map(EVENT_NAMES.map((event) => [EVENT_READERS[event].stored, event]));
+  let reading: StreamReading | undefined;
   let beginning: Promise<void> | undefined;
   let isWanted = false;
   let lastReason: string | undefined;
@@ -148,24 +138,20 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
   }
 
   async function begin(): Promise<void> {
-    const lastEventId = await access.askAtOnce(markEvents);
+    const { stream, lastId } = await access.askAtOnce(markEvents);
     if (closed.signal.aborted) throw new ClosedError(`Queue "${name}"`);
-    // BullMQ opens a copy of this connection; this one is never opened.
-    connection = connect("subscriber");
-    stored = openStoredEvents(name, { connection, prefix, lastEventId });
-    createErrorReports(`The events of queue "${name}"`, logger)(stored);
-    for (const event of EVENT_NAMES) forward(stored, event);
+    const { onError, onReady } = createErrorReports(`The events of queue "${name}"`, logger);
+    const onEntry = (fields: readonly string[]): void => forward(readEvent(fields));
+    reading = connection.readStream(stream, { lastId, onEntry, onError, onReady });
   }
 
-  function forward<Name extends QueueEventName>(events: EventEmitter, event: Name): void {
-    const { stored: storedName, read } = EVENT_READERS[event];
-    events.on(storedName, (given: StoredEvent) => {
-      if (!emitter.hasListener(event)) return;
-      const payload = read(given);
-      if (event === "failed") tellWithFacts(payload as QueueEvents["failed"]);
-      else if (telling === undefined) emitter.emit(event, payload);
-      else tellInTurn(telling, () => emitter.emit(event, payload));
-    });
+  function forward(given: StoredEvent): void {
+    const event = eventOf.get(given["event"] as string);
+    if (event === undefined || !emitter.hasListener(event)) return;
+    const payload = EVENT_READERS[event].read(given);
+    if (event === "failed") tellWithFacts(payload as QueueEvents["failed"]);
+    else if (telling === undefined) emitter.emit(event, payload);
+    else tellInTurn(telling, () => emitter.emit(event, payload));
   }
 
   /** BullMQ's event has the message alone; what comes after it waits until the rest is read. */
@@ -223,10 +209,8 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
     off: (event, listener) => emitter.off(event, listener),
     async close() {
       closed.abort();
+      reading?.stop();
       await telling;
-      const closing = stored?.close().catch(() => undefined);
-      await Promise.race([closing, pause(CLOSE_GRACE_MS, undefined, { ref: false })]);
-      connection?.close();
     },
   };
 }

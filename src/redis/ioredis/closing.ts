@@ -178,15 +178,15 @@ const RECONNECT_MS = 1_000;
  */
 export function adoptCopies(client: Client, onCopy: (copy: Client) => void): void {
   const duplicate = client.duplicate.bind(client) as (...given: unknown[]) => Client;
-  const copies: Client[] = [];
-  let isClosed = false;
+  const copies = new Set<Client>();
+  madeCopies.set(client, copies);
 
   client.duplicate = ((...given: unknown[]) => {
     const copy = duplicate(...given);
     const connectUnlessClosed = (): void => {
-      if (!isClosed && copy.status === "end") copy.connect().catch(() => undefined);
+      if (copies.has(copy) && copy.status === "end") copy.connect().catch(() => undefined);
     };
-    copies.push(copy);
+    copies.add(copy);
     onCopy(copy);
     // BullMQ stops listening to errors once it has closed a copy; ioredis would write them to stderr.
     copy.on("error", () => undefined);
@@ -194,8 +194,26 @@ export function adoptCopies(client: Client, onCopy: (copy: Client) => void): voi
     if (copy.status === "wait") copy.connect().catch(() => undefined);
     return copy;
   }) as typeof client.duplicate;
-  onClosed(client, () => {
-    isClosed = true;
-    for (const copy of copies) copy.disconnect();
-  });
+  onClosed(client, () => closeCopies(copies, copies));
+}
+
+const madeCopies = new WeakMap<Client, Set<Client>>();
+
+/** Runs `make`; returns what it made, and a function that closes the copies of the client which it made meanwhile. */
+export function withCopies<Made>(
+  client: Client,
+  make: () => Made,
+): { readonly made: Made; readonly close: () => void } {
+  const all = madeCopies.get(client) ?? new Set();
+  const before = new Set(all);
+  const made = make();
+  const own = [...all].filter((copy) => !before.has(copy));
+  return { made, close: () => closeCopies(own, all) };
+}
+
+function closeCopies(some: Iterable<Client>, all: Set<Client>): void {
+  for (const copy of some) {
+    all.delete(copy);
+    copy.disconnect();
+  }
 }

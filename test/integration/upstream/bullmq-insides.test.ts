@@ -66,11 +66,15 @@ function work(
   return Object.assign(seen, { worker });
 }
 
+function make<Made>(create: () => Made): Made {
+  return create();
+}
+
 /** Sluice's own worker, which gets its jobs from `next`. */
 function workOurs(next: () => Promise<Fetched>, processor: () => Promise<void> = async () => {}) {
   const settings = {
     queue: "jobs",
-    connection: { client: redis, wakeIdle: async () => {} },
+    connection: { client: redis, adoptCopies: make, wakeIdle: async () => {} },
     prefix: sluices.prefix(),
     concurrency: 5,
     lockMs: AN_HOUR_MS,

@@ -2,9 +2,11 @@
  * Why each patch of `src/redis/ioredis/` is there, shown on BullMQ as it is without them. Such a test
  * fails when an upgrade mends the fault, or renames what the patch takes hold of: then the patch can go, or must follow.
  */
+import { randomUUID } from "node:crypto";
 import { Queue, QueueEvents, Worker } from "bullmq";
 import type { Redis } from "ioredis";
 import { describe, expect, it, vi } from "vitest";
+import { readEvent } from "../../../src/queue/bullmq/stored-events.ts";
 import { portOf, startOwnRedis } from "../../support/redis/for-one-test.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import {
@@ -45,6 +47,35 @@ describe("closing.ts", () => {
     const copy = closeAfterTest(duplicate.mock.results[0]!.value as Redis);
     expect(refusal).toEqual(new Error("Connection is closed."));
     await waitUntil(() => copy.status === "ready", "the copy has connected by itself");
+  });
+});
+
+describe("stored-events.ts", () => {
+  it("readEvent: reads what BullMQ's own reader makes of an event, and from where it is told", async () => {
+    const client = openUnpatched({ maxRetriesPerRequest: null });
+    const prefix = `patches-${randomUUID()}`;
+    const queue = new Queue("jobs", { connection: client, prefix });
+    const { id } = await queue.add("job", { n: 1 });
+    const worker = new Worker(
+      "jobs",
+      async (job) => {
+        await job.updateProgress({ half: true });
+        return { n: 2 };
+      },
+      { connection: client, prefix },
+    );
+    const events = new QueueEvents("jobs", { connection: client, prefix, lastEventId: "0" });
+    const theirs: unknown[] = [];
+    for (const event of ["added", "active", "progress", "completed"] as const) {
+      events.on(event, (fields: object) => void theirs.push({ ...fields, event }));
+    }
+    await waitUntil(() => theirs.length === 4, "all events are heard");
+
+    const entries = await client.xrange(queue.toKey("events"), "-", "+");
+    await Promise.all([worker.close(), events.close(), queue.close()]);
+
+    const ours = entries.map(([, fields]) => readEvent(fields)).filter(({ jobId }) => jobId === id);
+    expect(ours.filter(({ event }) => event !== "waiting")).toEqual(theirs);
   });
 });
 

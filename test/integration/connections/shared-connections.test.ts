@@ -114,6 +114,7 @@ describe("the connections of many queues", () => {
     await enqueueEach(queues.slice(1));
 
     await waitUntil(() => heard >= 2 * QUEUES, "another event of each queue is heard");
+    expect(proxy.clients.size).toBeLessThanOrEqual(QUEUES + 5);
   });
 
   it("are its own for a queue that asks for that", async () => {

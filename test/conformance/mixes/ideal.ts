@@ -14,8 +14,12 @@ const ORIGIN_US = 1_800_000_000_000_000;
 /**
  * When each call of a run would have gone in one line for all replicas that takes no time: by priority, then by
  * arrival; a key that is full holds back its own calls only. Calls that would not have gone are left out.
+ * `aheadUs` says how far ahead the line gives slots to calls of a rank: more urgent calls that come later do not get those.
  */
-export function idealOf({ calls, policy, forMs }: MixRun): ReadonlyMap<MixCall, number> {
+export function idealOf(
+  { calls, policy, forMs }: MixRun,
+  aheadUs: (rank: number) => number = () => 0,
+): ReadonlyMap<MixCall, number> {
   const went = new Map<MixCall, number>();
   const shared = scopeUnder(policy.limits);
   const keys = new Map<string, Scope>();
@@ -30,7 +34,7 @@ export function idealOf({ calls, policy, forMs }: MixRun): ReadonlyMap<MixCall, 
     return found;
   }
 
-  /** Lets go who may at this time; returns when the next may. */
+  /** Gives slots to those who may have one at this time; returns when the next may. */
   function letGo(atMs: number): number {
     const atUs = Math.round(ORIGIN_US + atMs * 1_000);
     const drawer = noDrawer(atUs);
@@ -39,19 +43,24 @@ export function idealOf({ calls, policy, forMs }: MixRun): ReadonlyMap<MixCall, 
     const waiting = line.slice();
     for (const call of waiting) {
       if (call.key !== undefined && full.has(call.key)) continue;
+      const reachUs = aheadUs(call.rank);
+      const [costs, ownCosts] = [call.costs.slice(0, count), call.costs.slice(count)];
       const own = keyScopeOf(call);
-      const ownUs =
-        own === undefined ? atUs : earliestForAllUs(own, atUs, call.costs.slice(count), drawer);
-      if (ownUs > atUs) {
-        nextUs = Math.min(nextUs, ownUs);
+      const opensUs = Math.max(atUs, shared.lastUs, own?.lastUs ?? 0);
+      const sharedUs = earliestForAllUs(shared, opensUs, costs, drawer);
+      const ownUs = own === undefined ? atUs : earliestForAllUs(own, sharedUs, ownCosts, drawer);
+      // Beside shared limits a key's limits give nothing ahead: they let a slot pass or not.
+      const isHeld = count === 0 ? ownUs > atUs + reachUs : ownUs > sharedUs;
+      if (isHeld) {
+        nextUs = Math.min(nextUs, ownUs - reachUs);
         full.add(call.key!);
         continue;
       }
-      const sharedUs = earliestForAllUs(shared, atUs, call.costs.slice(0, count), drawer);
-      if (sharedUs > atUs) return Math.min(nextUs, sharedUs);
-      commitAll(shared, atUs, call.costs.slice(0, count), drawer);
-      if (own !== undefined) commitAll(own, atUs, call.costs.slice(count), drawer);
-      went.set(call, atMs);
+      if (sharedUs > atUs + reachUs) return Math.min(nextUs, sharedUs - reachUs);
+      const slotUs = Math.max(sharedUs, ownUs);
+      commitAll(shared, slotUs, costs, drawer);
+      if (own !== undefined) commitAll(own, slotUs, ownCosts, drawer);
+      went.set(call, (slotUs - ORIGIN_US) / 1_000);
       line.splice(line.indexOf(call), 1);
     }
     return nextUs;

@@ -9,8 +9,10 @@ import type { MixCall, MixRun } from "./run-mix.ts";
 const HORIZON_MS = HORIZON_US / 1_000;
 /** Calls that come this close to each other may go in any order; requests take a while. */
 const CLOSE_MS = 5;
+/** The most that a call counts as later than it came. */
+const MOST_APART_MS = 200;
 
-/** How much of what binds was used while work waited, to within one call: 1 is all of it. */
+/** How much of what binds was used while work waited, to within one call of each key: 1 is all of it. */
 export function usedOf(run: MixRun): number {
   const { policy, calls, forMs } = run;
   const gone = calls.filter(({ wentMs }) => wentMs <= forMs);
@@ -35,7 +37,7 @@ export function usedOf(run: MixRun): number {
   const byLimits = Math.max(0, ...shared, Math.min(...keys));
   // Several limits may each keep the others from being used whole, in any order of the calls.
   const ideal = [...idealOf(run).values()].filter((atMs) => atMs <= forMs).length;
-  return Math.max(byLimits, (gone.length + 1) / ideal);
+  return Math.max(byLimits, (gone.length + names.size) / ideal);
 }
 
 /** The most that a limit can give in this time, to calls of this cost at most: what is left may be too little for one. */
@@ -51,23 +53,42 @@ function most(calls: readonly MixCall[], index: number): number {
 
 /**
  * By how many ms the call that came off worst waited too long: beyond its time in one line for all replicas, a horizon,
- * and what it takes to save up for the largest cost. A window that is missed by a moment costs a period.
+ * and what it takes to save up for the largest cost. A window that is missed by a moment costs a period. Slots that are
+ * given ahead to less urgent calls are theirs, in that line too: what they delay is served with the more urgent calls
+ * that come meanwhile.
  */
 export function lateOf(run: MixRun): number {
   const { calls, forMs } = run;
-  const ideal = [...idealOf(run)].sort(([a], [b]) => a.atMs - b.atMs);
-  let worstMs = -Infinity;
-  for (const [call] of ideal) {
-    const ofRank = ideal.filter(([{ rank }]) => rank === call.rank);
-    const closeMs = CLOSE_MS + call.apartMs;
-    const close = ofRank.filter(
-      ([{ atMs, key }]) => Math.abs(atMs - call.atMs) <= closeMs && key === call.key,
-    );
-    const idealMs = Math.max(...close.map(([, atMs]) => atMs));
-    const wentMs = Math.min(call.wentMs, forMs);
-    worstMs = Math.max(worstMs, wentMs - idealMs - HORIZON_MS - saveUpMs(run, call));
+  const like = new Map<string, [MixCall, number][]>();
+  const { shares } = run.policy;
+  const hasRanks = new Set(calls.map(({ rank }) => rank)).size > 1;
+  const aheadUs = (rank: number): number => (HORIZON_US * shares[rank]!) / 1_000;
+  const booked = hasRanks ? idealOf(run, aheadUs) : undefined;
+  for (const [call, idealMs] of idealOf(run)) {
+    const { rank, key } = call;
+    const name = `${rank} ${key}`;
+    if (!like.has(name)) like.set(name, []);
+    const bookedMs = booked === undefined ? idealMs : (booked.get(call) ?? Infinity);
+    like.get(name)!.push([call, Math.max(idealMs, bookedMs)]);
   }
-  return calls.length === 0 ? 0 : worstMs;
+  let worstMs = calls.length === 0 ? 0 : -Infinity;
+  for (const group of like.values()) {
+    group.sort(([a], [b]) => a.atMs - b.atMs);
+    const afterMs = HORIZON_MS + saveUpMs(run, group[0]![0]);
+    let from = 0;
+    for (const [call] of group) {
+      const closeMs = CLOSE_MS + call.apartMs;
+      while (group[from]![0].atMs < call.atMs - CLOSE_MS - MOST_APART_MS) from += 1;
+      let idealMs = 0;
+      for (let each = from; each < group.length; each++) {
+        const [{ atMs }, wentMs] = group[each]!;
+        if (atMs > call.atMs + closeMs) break;
+        if (atMs >= call.atMs - closeMs) idealMs = Math.max(idealMs, wentMs);
+      }
+      worstMs = Math.max(worstMs, Math.min(call.wentMs, forMs) - idealMs - afterMs);
+    }
+  }
+  return worstMs;
 }
 
 function saveUpMs({ policy, calls }: MixRun, call: MixCall): number {

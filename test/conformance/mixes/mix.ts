@@ -5,7 +5,8 @@ import {
   slidingWindow,
   tokenBucket,
 } from "../../../src/core/policy/limit-makers.ts";
-import type { PolicyOptions } from "../../../src/core/policy/policy.ts";
+import { InvalidOptionError } from "../../../src/core/errors.ts";
+import { compilePolicy, type PolicyOptions } from "../../../src/core/policy/policy.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
 
 /** A caller that calls again as soon as it has gone. */
@@ -41,6 +42,24 @@ export function randomOf(seed: number): () => number {
 /** Kinds of limits, shared or per key, costs, priorities, and callers per replica, all by one seed. */
 export function mixOf(seed: number): Mix {
   const random = randomOf(seed * 7_919 + 13);
+  for (;;) {
+    const mix = anyMix(seed, random);
+    if (isAllowed(mix.policy)) return mix;
+  }
+}
+
+/** Whether the limits fit together: one that could never hold a call back beside another is refused. */
+function isAllowed(policy: PolicyOptions): boolean {
+  try {
+    compilePolicy("mix", policy);
+    return true;
+  } catch (error) {
+    if (error instanceof InvalidOptionError) return false;
+    throw error;
+  }
+}
+
+function anyMix(seed: number, random: () => number): Mix {
   const whole = (from: number, to: number): number => from + Math.floor(random() * (to - from + 1));
   const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
   const limitOf = (rate: number, unit: string, most: number): Limit => {

@@ -11,6 +11,7 @@ import type { VirtualTime } from "./virtual-time.ts";
 
 /** A call of a mix; times are ms since it began, and `wentMs` is Infinity if the call never went. */
 export interface MixCall {
+  readonly replica: number;
   readonly key: string | undefined;
   /** By the policy's limits, and then the key's. */
   readonly costs: readonly number[];
@@ -91,7 +92,7 @@ export async function runMix(
       const atMs = time.now() - startMs;
       const rank = RANKS[priority];
       const apartMs = arrivals[replica]!(rank, atMs) - atMs;
-      const call: MixCall = { key, costs, rank, atMs, apartMs, wentMs: Infinity };
+      const call: MixCall = { replica, key, costs, rank, atMs, apartMs, wentMs: Infinity };
       calls.push(call);
       try {
         await buckets[replica]!.draw({ key, cost, priority });

@@ -4,7 +4,7 @@ import { createGroupSchedule, type GroupSchedule } from "./group-schedule.ts";
 import type { Caller, Group } from "./group.ts";
 import type { Line } from "./line.ts";
 import type { KnownTimes } from "./hopeless.ts";
-import type { HeldSlot } from "../slot/held-slots.ts";
+import type { HeldSlot, HeldSlots } from "../slot/held-slots.ts";
 import { createLateSlots, mostLateMs } from "./lateness.ts";
 import { NoRoomYet } from "./waiting-call.ts";
 
@@ -200,7 +200,7 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
           const slot = held.take();
           if (lateSlots.mayGo(nowMs - slot.atMs, mostMs)) {
             waiting -= 1;
-            takeCaller(line, slot).go(slot, start);
+            takeCaller(group, slot).go(slot, start);
           } else late.push(slot);
         }
         if (held.size === 0) holding.delete(group);
@@ -233,13 +233,32 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
 }
 
 /**
- * Who leaves on a slot: a call of the rank that it was drawn for. A more urgent one may pass it, but only once, and
- * leaves it the slot that is drawn for the urgent one; so a flood of urgent calls does not take all its slots.
+ * Who leaves on a slot: a call of the rank that it was drawn for. A more urgent one whose own slot comes later may pass it
+ * and leave it that slot, with its place in line. A call is passed only once, so a flood of urgent calls does not take
+ * all its slots; and by no call that has no slot yet, since that one may be long in coming.
  */
-function takeCaller(line: Line<Caller>, { rank }: HeldSlot): Caller {
+function takeCaller({ line, held }: Group, { rank }: HeldSlot): Caller {
   const drawnFor = line.firstOf(rank);
   if (drawnFor === undefined || line.head === drawnFor) return line.shift()!;
-  if (drawnFor.wasPassed) return line.shift(rank)!;
-  drawnFor.wasPassed = true;
-  return line.shift()!;
+  const passer = wasPassed(drawnFor) ? undefined : firstToPass(line, held, rank);
+  if (passer === undefined) return line.shift(rank)!;
+  line.replace(passer, drawnFor);
+  drawnFor.queuedMs = passer.queuedMs;
+  return passer;
+}
+
+/** The first caller that is more urgent than this rank, has a slot, and waits in a place of its own. */
+function firstToPass(line: Line<Caller>, held: HeldSlots, below: number): Caller | undefined {
+  const before: number[] = [];
+  for (const { rank, caller } of line.fromFirst()) {
+    if (rank >= below) return undefined;
+    before[rank] = (before[rank] ?? 0) + 1;
+    if (!wasPassed(caller) && before[rank]! <= held.sizeOf(rank)) return caller;
+  }
+  return undefined;
+}
+
+/** Whether it waits in the place of a more urgent call that has left on its slot. */
+function wasPassed({ waitsAs }: Caller): boolean {
+  return waitsAs !== undefined;
 }

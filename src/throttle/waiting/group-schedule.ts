@@ -1,5 +1,6 @@
 import { RANKS } from "../../core/options.ts";
-import { servedOf, type Caller, type Group } from "./group.ts";
+import { isFirstLacking, servedOf, type Caller, type Group } from "./group.ts";
+import { waitsWith } from "./line.ts";
 
 /**
  * The groups in which callers wait, and which of them is asked for when. It alone writes what a group carries of that;
@@ -222,7 +223,10 @@ export function createGroupSchedule(): GroupSchedule {
       const { group } = caller;
       const isFirst = group.line.head === caller;
       // What its key answered holds for the calls that waited then; a more urgent one is asked for at once.
-      if (isFirst && group.line.size > 1) own(group).notBeforeMs = 0;
+      if (group.notBeforeMs > 0 && group.line.size > 1 && isFirstLacking(caller)) {
+        own(group).notBeforeMs = 0;
+        if (!isFirst) update(group);
+      }
       // A group's turn depends on the first of its line, and most callers come behind others.
       if (group.position !== "free" || isFirst) update(group);
     },
@@ -299,7 +303,7 @@ export function arrivedBefore(a: Arrival, b: Arrival): boolean {
 }
 
 export function rankOf({ line }: Group): number {
-  return RANKS[line.head!.priority];
+  return RANKS[waitsWith(line.head!)];
 }
 
 function turnNumber({ line, behind }: Group): number {

@@ -1,29 +1,27 @@
 import { InvalidOptionError } from "../../core/errors.ts";
 import { isLeased } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
-import { PRIORITIES } from "../../core/options.ts";
+import { PRIORITIES, RANKS } from "../../core/options.ts";
 import { keyLimitsOf } from "../../core/policy/per-key.ts";
 import type { Policy } from "../../core/policy/policy.ts";
 import type { TryOptions } from "../call-options.ts";
 import { callTermsOf, costsOf, type CallTerms } from "../costs.ts";
 import type { SlotContext, Start } from "../slot/slot.ts";
 import { createHeldSlots, type HeldSlot, type HeldSlots } from "../slot/held-slots.ts";
-import { createLine, type Line, type Waiter } from "./line.ts";
+import { createLine, waitsWith, type Line, type Waiter } from "./line.ts";
 
 /** One caller in the line of a group. */
 export interface Caller extends Waiter {
   /** In the order in which callers came to the bucket. */
   readonly number: number;
-  /** Since when it is in the line, on `performance.now()`: who came first is asked for first. */
-  readonly queuedMs: number;
+  /** Since when it is in the line, or since when the caller was whose place it took, on `performance.now()`: who came first is asked for first. */
+  queuedMs: number;
   /** If its key's time is farther off than this, in ms, it does not wait. */
   readonly patienceMs: number;
   /** Until when it waits at most, on `performance.now()`. */
   readonly untilMs: number;
   /** Whether it is the call of a job that has started: it goes before all others of its priority. */
   readonly isUnderWay: boolean;
-  /** Whether a more urgent call has left on a slot that was drawn for it. */
-  wasPassed: boolean;
   group: Group;
   go(slot: HeldSlot, start: Start): void;
   fail(error: unknown): void;
@@ -132,6 +130,17 @@ export function servedOf({ line, held }: Group): number[] {
     spare -= more;
     return own + more;
   });
+}
+
+/** Whether no caller without a slot comes before this one, the last of its priority. */
+export function isFirstLacking(caller: Caller): boolean {
+  const { group } = caller;
+  const served = servedOf(group);
+  let lacking = 0;
+  for (let rank = 0; rank <= RANKS[waitsWith(caller)]; rank++) {
+    lacking += group.line.sizeOf(rank) - served[rank]!;
+  }
+  return lacking === 1;
 }
 
 /** Walking past more callers that have slots would take long: they are taken to have come evenly. */

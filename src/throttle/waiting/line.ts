@@ -3,6 +3,8 @@ import { PRIORITIES, type Priority } from "../../core/options.ts";
 /** A caller that waits, as a link of its line. */
 export interface Waiter {
   readonly priority: Priority;
+  /** The priority of the caller whose place it took; undefined: it waits with its own. Only the line writes it. */
+  waitsAs?: Priority | undefined;
   /** Its lane, where lanes take turns; undefined: it waits behind all callers that came before. */
   readonly lane?: string | undefined;
   /** How often its lane goes in a round of turns; 1 unless given. */
@@ -33,6 +35,8 @@ export interface Line<W extends Waiter> {
   shift(rank?: number): W | undefined;
   /** Takes out a caller that still waits, wherever it is. */
   remove(waiter: W): void;
+  /** Takes out the first one, and puts the second one, which waits elsewhere in this line, into its place. */
+  replace(waiter: W, by: W): void;
 }
 
 /** In which round the last caller of a lane goes, in which one has gone last, and how many callers of it wait. */
@@ -65,9 +69,34 @@ export function createLine<W extends Waiter>(): Line<W> {
   const inOrder = [...queues.values()];
   let size = 0;
 
+  function queueOf(waiter: Waiter): Queue {
+    return queues.get(waitsWith(waiter))!;
+  }
+
   function first(): W | undefined {
     for (const { head } of inOrder) if (head !== undefined) return head as W;
     return undefined;
+  }
+
+  function link(
+    queue: Queue,
+    waiter: Waiter,
+    { before, after }: { readonly before: Waiter | undefined; readonly after: Waiter | undefined },
+  ): void {
+    waiter.previous = before;
+    waiter.next = after;
+    if (before === undefined) queue.head = waiter;
+    else before.next = waiter;
+    if (after === undefined) queue.tail = waiter;
+    else after.previous = waiter;
+    queue.size += 1;
+    size += 1;
+  }
+
+  function remove(waiter: Waiter): void {
+    const turns = unlink(queueOf(waiter), waiter);
+    // Callers that left without a turn have not used it up.
+    if (turns?.waiting === 0) turns.round = turns.wentIn;
   }
 
   /** Returns how its lane takes turns. */
@@ -117,35 +146,42 @@ export function createLine<W extends Waiter>(): Line<W> {
     firstOf: (rank) => inOrder[rank]!.head as W | undefined,
     lastOf: (rank) => inOrder[rank]!.tail as W | undefined,
     push(waiter) {
-      const queue = queues.get(waiter.priority)!;
+      const queue = queueOf(waiter);
       waiter.round = roundOf(queue, waiter);
       let before = queue.tail;
       while (before !== undefined && goesBefore(queue, waiter, before)) before = before.previous;
-      const after = before === undefined ? queue.head : before.next;
-      waiter.previous = before;
-      waiter.next = after;
-      if (before === undefined) queue.head = waiter;
-      else before.next = waiter;
-      if (after === undefined) queue.tail = waiter;
-      else after.previous = waiter;
-      queue.size += 1;
-      size += 1;
+      link(queue, waiter, { before, after: before === undefined ? queue.head : before.next });
     },
     shift(rank) {
       const head = rank === undefined ? first() : (inOrder[rank]!.head as W | undefined);
       if (head === undefined) return undefined;
-      const queue = queues.get(head.priority)!;
+      const queue = queueOf(head);
       queue.round = head.round;
       const turns = unlink(queue, head);
       if (turns !== undefined) turns.wentIn = head.round;
       return head;
     },
-    remove(waiter) {
-      const turns = unlink(queues.get(waiter.priority)!, waiter);
-      // Callers that left without a turn have not used it up.
-      if (turns?.waiting === 0) turns.round = turns.wentIn;
+    remove,
+    replace(waiter, by) {
+      remove(by);
+      const { round } = waiter;
+      const queue = queueOf(waiter);
+      by.round = round;
+      by.waitsAs = waitsWith(waiter);
+      if (by.lane !== undefined) {
+        const turns = queue.lanes.get(by.lane) ?? { round, wentIn: -Infinity, waiting: 0 };
+        turns.waiting += 1;
+        queue.lanes.set(by.lane, turns);
+      }
+      link(queue, by, { before: waiter, after: waiter.next });
+      unlink(queue, waiter);
     },
   };
+}
+
+/** The priority with which a caller waits. */
+export function waitsWith({ waitsAs, priority }: Waiter): Priority {
+  return waitsAs ?? priority;
 }
 
 /**

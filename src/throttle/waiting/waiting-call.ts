@@ -66,13 +66,13 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   previous: Caller | undefined = undefined;
   next: Caller | undefined = undefined;
   round = 0;
-  wasPassed = false;
+  waitsAs: Priority | undefined = undefined;
   readonly #context: CallContext;
   readonly options: WaitOptions;
   readonly #settling: Settling;
   /** Since when it waits, on `performance.now()`. */
   readonly sinceMs: number;
-  readonly queuedMs: number;
+  queuedMs: number;
   /** Undefined if nothing can end it before its time. */
   readonly #wait: Wait | undefined;
 

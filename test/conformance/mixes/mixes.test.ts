@@ -76,6 +76,28 @@ it.each(partsOf(COUNT, 20))(
   },
 );
 
+/** Mixes in which calls once waited too long, and which calls those were. */
+const ONCE_LATE = [
+  { seed: 2_335, late: "an urgent call of a key, behind an urgent one that has its slot" },
+  { seed: 2_039, late: "a call that an urgent one of its process has passed" },
+  { seed: 2_513, late: "a call that an urgent one of its process has passed, of two replicas" },
+];
+
+it.each(ONCE_LATE)(
+  "lets no call wait longer than a horizon beyond its turn: $late",
+  async (each) => {
+    const time = beginVirtualTime();
+    try {
+      const store = createMemoryStore(microseconds(time));
+      const run = await runMix(mixOf(each.seed), { store, time, seed: each.seed, forMs: FOR_MS });
+
+      expect(lateOf(run)).toBeLessThanOrEqual(0);
+    } finally {
+      time.end();
+    }
+  },
+);
+
 it.each(partsOf(12, 3))("does the same in Redis: mixes from $from to $to", async ({ from, to }) => {
   const prefix = `t${randomUUID()}`;
   let underWay = 0;

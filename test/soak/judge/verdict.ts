@@ -97,7 +97,12 @@ export function judge(run: Run): Verdict {
     none("keys left in Redis without an end", leftovers.keys),
     none("timers, sockets and listeners that grew", grown),
   ];
-  return { recovered, jobs, tenants, promises };
+  return { recovered, jobs, tenants, promises: promises.filter(isJudged(run)) };
+}
+
+/** Beside an earlier build, whose faults are not this one's, only what becomes of the jobs is judged. */
+function isJudged({ beside }: Run): (promise: Promised) => boolean {
+  return ({ name }) => beside === undefined || /lost|buried|still wait|crashed/.test(name);
 }
 
 function judgeQueue(

@@ -68,6 +68,7 @@ export type { Job } from "./queue/job.ts";
 
 export {
   HandlerTimeoutError,
+  JobCancelledError,
   JobFailedError,
   JobLostError,
   JobMissingError,

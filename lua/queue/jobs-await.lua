@@ -4,7 +4,7 @@
 
   KEYS  [1] completed, [2] failed, BullMQ's: zsets of ids
   ARGV  [1] the prefix of the queue's keys  [2] the process  [3] ms for which the marks hold  [4] on: ids of jobs
-  Reply for each job three values: 0 it has not ended, 1 it is done, 2 it has failed, -1 it is not there; its result as
+  Reply for each job three values: 0 it has not ended, 1 it is done, 2 it has failed, 3 it was cancelled before it began, -1 it is not there; its result as
         JSON, its reason, or ""; and what is known of its error, as JSON, or ""
 ]]
 local completed, failed, prefix, process, for_ms = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
@@ -14,6 +14,7 @@ local function outcome_of(id)
   if redis.call('EXISTS', job) == 0 then
     local result = redis.call('GET', prefix .. 'outcome:' .. id)
     if result then return 1, result, '' end
+    if redis.call('EXISTS', prefix .. 'cancelled:' .. id) == 1 then return 3, '', '' end
     return -1, '', ''
   end
   if redis.call('ZSCORE', completed, id) then return 1, redis.call('HGET', job, 'returnvalue') or 'null', '' end

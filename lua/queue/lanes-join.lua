@@ -11,25 +11,16 @@
 -- @include lib/now-ms
 -- @include lib/lanes/lanes
 -- @include lib/lanes/join
+-- @include lib/lanes/weigh
 
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())
-
--- A weight of 1 is not stored.
-local function weigh(key, weight)
-  if weight ~= 1 then
-    redis.call('HSET', lanes.weights, key, weight)
-    lanes.known.weights = true
-  elseif has(lanes, 'weights') then
-    redis.call('HDEL', lanes.weights, key)
-  end
-end
 
 local parked = 0
 for _, job in ipairs(cjson.decode(ARGV[2])) do
   local key = join(lanes, job.id, job.isAnew, job.roomInMs ~= nil)
   if key then
     parked = parked + 1
-    if job.weight then weigh(key, job.weight) end
+    if job.weight then weigh(lanes, key, job.weight) end
     if job.roomInMs then block(lanes, key, job.id, lanes.now_ms + job.roomInMs) end
   end
 end

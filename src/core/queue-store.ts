@@ -51,6 +51,20 @@ export interface Taken {
   readonly nextMs: number | undefined;
   /** Whether more jobs have come due, or have expired, than one request looks at. */
   readonly isMoreDue: boolean;
+  readonly orders: OrdersSeen;
+}
+
+/** Whether a worker may begin the jobs that it holds, as far as each answer says. */
+export interface OrdersSeen {
+  readonly isPaused: boolean;
+  /** Changes whenever there is more to be told, which `orders` does. */
+  readonly version: string;
+}
+
+/** What holds for the jobs that workers have. */
+export interface Orders extends OrdersSeen {
+  /** The locks of running jobs that were cancelled in the last hour. */
+  readonly cancelled: readonly HeldJob[];
 }
 
 /** The jobs that a worker has fetched and not started. */
@@ -125,12 +139,27 @@ export interface LanesSeen {
   })[];
 }
 
+/** What became of a job that a worker gave back: one that was cancelled meanwhile is to be removed. */
+export type WayBack = "back" | "cancelled" | "lost";
+
+/**
+ * Where a job is that was cancelled: it has ended or is gone; it waits, and is to be removed; a worker has it; or it is a
+ * run that waits for the time of its schedule, and goes on doing so.
+ */
+export type Cancelling = "over" | "waits" | "held" | "scheduled";
+
 /** The lanes of queues: where jobs with a key wait for their turn. */
 export interface LaneStore {
   /** Parks jobs that BullMQ holds as delayed; jobs in any other state stay as they are. */
   join(queue: string, jobs: readonly LaneJob[]): Promise<void>;
   /** Gives the next jobs to a worker, in fair turns. */
   take(request: TakeRequest): Promise<Taken>;
+  /** Reads what holds for the jobs that workers have. */
+  orders(queue: string): Promise<Orders>;
+  /** Puts a job back into its old place that a worker holds and has not begun. */
+  putBack(queue: string, job: HeldJob & Pick<LaneJob, "weight">): Promise<WayBack>;
+  /** Sees to it that no worker begins a job, and that one that runs it learns of that. */
+  cancel(queue: string, id: string): Promise<Cancelling>;
   /** Stores which jobs a worker has fetched and not started, for `look`. */
   reportFetched(queue: string, request: FetchedReport): Promise<void>;
   /**
@@ -157,6 +186,7 @@ export interface KeptJobs {
 export type JobEnd =
   | { readonly state: "done"; readonly json: string }
   | { readonly state: "failed"; readonly reason: string; readonly facts: string }
+  | { readonly state: "cancelled" }
   | { readonly state: "missing" };
 
 /** A job that starts. */

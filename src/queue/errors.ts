@@ -40,6 +40,24 @@ export class JobLostError extends BaseError {
 }
 
 /**
+ * The reason of the handler's signal when somebody has cancelled its job; and what `finished()` rejects with then, once
+ * the job has ended, or was removed since it waited.
+ */
+export class JobCancelledError extends BaseError {
+  override readonly name = "JobCancelledError";
+  readonly code = "ERR_JOB_CANCELLED";
+  readonly jobId: string;
+
+  constructor(jobId: string) {
+    super(`Job ${jobId} was cancelled. End its work; it will not be tried again.`);
+    this.jobId = jobId;
+  }
+}
+
+/** The reason of a dead letter whose job was cancelled while it ran. */
+export const CANCELLED = "Cancelled: somebody cancelled the job while it ran";
+
+/**
  * What `finished()` rejects with when the job has failed and will not be tried again. Its `cause` is an error like the
  * one that failed the last attempt, with its message, `code`, `status` and the errors that led to it.
  */
@@ -91,6 +109,7 @@ export type AnySluiceError =
   | CostTooLargeError
   | HandlerTimeoutError
   | InvalidOptionError
+  | JobCancelledError
   | JobFailedError
   | JobLostError
   | JobMissingError

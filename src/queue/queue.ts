@@ -85,12 +85,19 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const events = createEventStream({ name, access, connection, logger });
   const waits = createFinishedWaits({ name, connection, access, events });
   const forecasts = createForecasts({ queue: name, bucket, lanes, access });
-  const control = createControl({ queue: name, access, lanes, onRemoved: waits.end });
+  const control = createControl({
+    queue: name,
+    access,
+    lanes,
+    onRemoved: waits.end,
+    wakeIdle: () => connection.wakeIdle(name),
+  });
   const jobs: JobSource = {
     access,
     isParked: forecasts.isParked,
     eta: forecasts.eta,
     remove: (id) => control.remove(id),
+    cancel: (id) => control.cancel(id),
     finished: waits.until,
   };
   const enqueuing = createEnqueuing<Data, Result, Input>({

@@ -1,6 +1,9 @@
 import type { Cluster, Redis } from "ioredis";
 import type { LaneStore } from "../core/queue-store.ts";
 import {
+  jobsCancel,
+  jobsOrders,
+  jobsReturn,
   jobsTake,
   lanesClear,
   lanesHeld,
@@ -20,6 +23,9 @@ export function createRedisLanes(redis: Redis | Cluster, prefix: string): LaneSt
   return {
     join: (queue, jobs) => runScript(redis, lanesJoin, { prefix, queue, jobs }),
     take: (request) => runScript(redis, jobsTake, { prefix, ...request }),
+    orders: (queue) => runScript(redis, jobsOrders, { prefix, queue }),
+    cancel: (queue, id) => runScript(redis, jobsCancel, { prefix, queue, id }),
+    putBack: (queue, job) => runScript(redis, jobsReturn, { prefix, queue, ...job }),
     async reportFetched(queue, { worker, ids, forMs }) {
       const key = lanesHeld({ prefix, queue, worker });
       if (ids.length === 0) await redis.del(key);

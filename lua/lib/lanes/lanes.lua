@@ -13,13 +13,15 @@ local RECHECK_EVERY_MS, RECHECKED_LANES = 10000, 100
 
 local function open_lanes(keys, prefix, now_ms)
   local lanes = lane_names(prefix)
-  local v, free, parked, looked_at_ms, looked =
-    unpack(redis.call('HMGET', lanes.state, 'v', 'free', 'parked', 'lookedAt', 'looked'))
+  local v, free, parked, looked_at_ms, looked, orders =
+    unpack(redis.call('HMGET', lanes.state, 'v', 'free', 'parked', 'lookedAt', 'looked', 'orders'))
   lanes.jobs, lanes.now_ms, lanes.v, lanes.parked = prefix, now_ms, tonumber(v) or 0, tonumber(parked) or 0
   -- Where the turn of the jobs without a key has come to.
   lanes.free = tonumber(free) or 0
   lanes.looked_at_ms, lanes.looked = tonumber(looked_at_ms) or 0, tonumber(looked) or 0
   lanes.wait, lanes.delayed, lanes.events, lanes.meta, lanes.marker = unpack(keys)
+  -- How often workers were told something about the jobs that they hold.
+  lanes.orders = orders or ''
   lanes.known = {}
   return lanes
 end

@@ -75,9 +75,11 @@ local function first_free(lanes)
     -- Recovered jobs, and those that a tool has moved: nothing comes to the list meanwhile.
     local listed = lanes.has_listed ~= false and redis.call('LINDEX', lanes.wait, -1)
     lanes.has_listed = listed ~= false
-    local id = listed or redis.call('ZRANGE', lanes.prioritized, 0, 0)[1]
+    local id, place = listed, nil
+    if not id then id, place = unpack(redis.call('ZRANGE', lanes.prioritized, 0, 0, 'WITHSCORES')) end
     if not id or not has_key(lanes, id) then
       lanes.free_id, lanes.is_listed, lanes.has_unmoved = id or false, listed ~= false, false
+      lanes.free_place = place
       break
     end
     if listed then redis.call('RPOP', lanes.wait) else redis.call('ZREM', lanes.prioritized, id) end
@@ -87,8 +89,9 @@ local function first_free(lanes)
 end
 
 -- Gives a job to the worker that asks, as BullMQ's fetch does: active, and locked. How it came: 1 in its turn, 2 as a
--- probe, 3 too late for its deadline. Returns the job's fields; nil if somebody has removed it.
-local function activate(lanes, id, how, is_parked)
+-- probe, 3 too late for its deadline. A job without a key keeps its place, to which it may go back (jobs-return). Returns
+-- the job's fields; nil if somebody has removed it.
+local function activate(lanes, id, how, is_parked, place)
   local job, taken = lanes.jobs .. id, lanes.taken
   local fields, starts = redis.call('HGETALL', job), 0
   if #fields == 0 then return nil end
@@ -96,6 +99,7 @@ local function activate(lanes, id, how, is_parked)
     if fields[at] == 'ats' then starts = tonumber(fields[at + 1]) end
   end
   local written = { 'processedOn', string.format('%.0f', lanes.now_ms), 'ats', starts + 1, 'delay', 0 }
+  if place then written[7], written[8] = 'sluicePlace', place end
   redis.call('HSET', job, unpack(written))
   -- Of a field that is there twice, the last one counts.
   for _, value in ipairs(written) do fields[#fields + 1] = tostring(value) end
@@ -165,7 +169,7 @@ end
 local function take_free(lanes, id, is_listed, start)
   lanes.free_id = nil
   if is_listed then redis.call('RPOP', lanes.wait) else redis.call('ZREM', lanes.prioritized, id) end
-  local fields, share = activate(lanes, id, 1), 1
+  local fields, share = activate(lanes, id, 1, false, lanes.free_place), 1
   if not fields then return false end
   for at = 1, #fields, 2 do
     if fields[at] == 'opts' then share = share_in(fields[at + 1]) end

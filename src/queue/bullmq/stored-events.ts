@@ -12,6 +12,9 @@ const MARK = "sluice-listening";
  */
 export const RETRYING = "sluice-retrying";
 
+/** Our scripts publish this one before a job is removed that was cancelled (`lua/lib/lanes/cancelled.lua`). */
+export const CANCELLED_EARLY = "sluice-cancelled";
+
 /** The events of a queue, as BullMQ stores them. */
 export interface EventLog {
   /** The key of their stream. */

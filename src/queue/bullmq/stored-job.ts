@@ -161,6 +161,8 @@ function startByMsOf({ sluice, delay = 0 }: StoredOptions, storedAtMs: number): 
  * (taskforcesh/bullmq#3555).
  */
 const DEATHS = ["stc", "sluice:deaths", "sluice:ran"];
+/** Set when somebody has cancelled the job; written by `lua/queue/jobs-cancel.lua`. */
+const CANCELLED_FIELD = "sluice:cancelled";
 /** The place that a job came to when it first joined its lane; written by `lua/lib/lanes/join.lua`. */
 const SEQ = "sluiceSeq";
 
@@ -186,11 +188,25 @@ export async function isOnItsWay(queue: Queue, { id }: Stored<unknown>): Promise
   return delay === String(PARK_MS) && seq === null;
 }
 
+/** Whether a job was cancelled before it was taken: its fields are names and values in turns. */
+export function wasCancelled(fields: readonly string[]): boolean {
+  return fields.some((name, index) => index % 2 === 0 && name === CANCELLED_FIELD);
+}
+
+/** Makes a job like one that nobody has cancelled. */
+export async function forgetCancel(
+  stored: Pick<Queue, "getBackend" | "toKey">,
+  id: string,
+): Promise<void> {
+  const client = await stored.getBackend().client;
+  await client.hdel(stored.toKey(id), CANCELLED_FIELD);
+}
+
 /** Makes a failed job like a new one: its workers' deaths are forgotten, and its `maxWaitMs` counts from now. */
 export async function renew(queue: Queue, { id, opts }: Stored<unknown>): Promise<void> {
   const client = await queue.getBackend().client;
   const key = queue.toKey(id!);
-  await client.hdel(key, ...DEATHS, FAILURE);
+  await client.hdel(key, ...DEATHS, FAILURE, CANCELLED_FIELD);
   const { maxWaitMs } = opts.sluice ?? {};
   const written = maxWaitMs === undefined ? null : await client.hget(key, "opts");
   if (maxWaitMs === undefined || written === null) return;

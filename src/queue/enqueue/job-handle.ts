@@ -25,11 +25,17 @@ export interface QueuedJob<Data, Result = unknown> extends Job<Data> {
   /** Removes the job: true. False when it runs now, was not there, or is the next run of a recurring job. */
   remove(): Promise<boolean>;
   /**
+   * Cancels the job: true. If it waits, it is removed. If it runs, its handler's `signal` is aborted within a second in
+   * whatever process that is, and it ends as a dead letter with the reason `"Cancelled: …"`. `queue.cancel` says more.
+   */
+  cancel(): Promise<boolean>;
+  /**
    * Resolves with what its handler returned, as JSON (null for nothing), also when it was done before. The wait
    * outlasts an outage of Redis. Many waits share one connection. `Result` is the queue's, or that of the call; it is
    * not checked.
    *
    * @throws {@link JobFailedError} when it has failed and will not be tried again.
+   * @throws {@link JobCancelledError} when it was cancelled.
    * @throws {@link JobMissingError} when it was removed, or is no longer kept.
    * @throws {@link JobUnfinishedError} when it has not ended within `timeoutMs`.
    * @throws {@link StoreUnavailableError} when Redis is away as the wait begins.
@@ -56,6 +62,7 @@ export interface JobSource {
   readonly isParked: (id: string) => Promise<boolean>;
   readonly eta: (id: string, about: TryOptions) => Promise<JobEta | undefined>;
   readonly remove: (id: string) => Promise<boolean>;
+  readonly cancel: (id: string) => Promise<boolean>;
   readonly finished: (id: string, options: FinishedOptions | undefined) => Promise<unknown>;
 }
 
@@ -96,6 +103,10 @@ class JobHandle {
 
   remove(): Promise<boolean> {
     return this.#source.remove(this.id);
+  }
+
+  cancel(): Promise<boolean> {
+    return this.#source.cancel(this.id);
   }
 
   finished<Result>(options?: FinishedOptions): Promise<Result> {

@@ -8,7 +8,14 @@
  */
 import { reasonOf } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { Arrival, LaneJob, LaneStore, Taken, TakenJob } from "../../core/queue-store.ts";
+import type {
+  Arrival,
+  LaneJob,
+  LaneStore,
+  OrdersSeen,
+  Taken,
+  TakenJob,
+} from "../../core/queue-store.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import type { HeldJob, JobSupply } from "../bullmq/stored-worker.ts";
 import type { Job } from "../job.ts";
@@ -46,6 +53,8 @@ export interface FetcherParts {
   readonly lockMs: number;
   /** How many more jobs the worker has room for. */
   readonly capacity: () => number;
+  /** Told what each answer says about the jobs that the worker holds, and when it was asked, on `performance.now()`. */
+  readonly hear: (seen: OrdersSeen, askedAtMs: number) => void;
   /** How many of the waiting jobs are held back by their own key; they take no other's turn. */
   readonly deferred: () => number;
 }
@@ -80,7 +89,7 @@ const MOST_TAKEN = 500;
 const MOST_EXPIRED = 50;
 
 export function createFetcher(parts: FetcherParts): Fetcher {
-  const { lanes, queue, workerId, logger, lockMs, capacity, deferred } = parts;
+  const { lanes, queue, workerId, logger, lockMs, capacity, deferred, hear } = parts;
   const started = createRecentCount(SPEED_MS);
   /** Taken, and not handed out. */
   const ready: HeldJob[] = [];
@@ -166,6 +175,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
         ready.push({ ...job, takenAtMs: sentAtMs });
         held.add(lockOf(job));
       }
+      hear(taken.orders, sentAtMs);
       isMoreDue = taken.isMoreDue;
       // What Redis has told meanwhile may be newer than this answer.
       const isLatest = looks === looksBefore;

@@ -2,8 +2,7 @@ import type { Queue as StoredQueue } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { LaneStore } from "../../core/queue-store.ts";
-import type { QueueConnection } from "../bullmq/connection.ts";
-import { movedToDelayed, movedToWait } from "../bullmq/errors.ts";
+import { movedToWait } from "../bullmq/errors.ts";
 import { isOnItsWay, PARK_MS, readJob, type Stored } from "../bullmq/stored-job.ts";
 
 export interface ParkParts {
@@ -63,29 +62,22 @@ function isDeduplicated({ opts }: Stored<unknown>): boolean {
   return opts.deduplication !== undefined;
 }
 
-/** Puts a job back that was fetched and not started: another worker fetches it in its turn, and no attempt is used. */
+/** Puts a job back that was fetched and not started: into its old place, and no attempt is used. */
 export async function parkFromWorker<Data>(
   stored: Stored<Data>,
   token: string,
   parts: {
     readonly queue: string;
-    readonly lanes: Pick<LaneStore, "join">;
+    readonly lanes: Pick<LaneStore, "putBack">;
     /** The weight of a key's lane; undefined without a key. */
     readonly weightOf: (key: string | undefined) => number | undefined;
-    readonly connection: Pick<QueueConnection, "wakeIdle">;
   },
 ): Promise<never> {
-  const { queue, lanes, weightOf, connection } = parts;
+  const { queue, lanes, weightOf } = parts;
   const { id, key } = readJob(stored);
-  if (key === undefined) {
-    await stored.moveToWait(token);
-    // BullMQ wakes none for such a job. No upstream issue known; checked with bullmq 6.7.0 (`moveJobFromActiveToWait-9.lua`).
-    await connection.wakeIdle(queue);
-    throw movedToWait();
-  }
-  // Back to its own place in its lane.
-  await stored.moveToDelayed(Date.now() + PARK_MS, token);
-  // Not left to the fetcher: the connection may be closed as soon as this job has ended.
-  await lanes.join(queue, [{ id, weight: weightOf(key) }]);
-  throw movedToDelayed();
+  // BullMQ's own ways back keep no place. Not left to the fetcher: the connection may be closed as soon as this has ended.
+  const way = await lanes.putBack(queue, { id, token, weight: weightOf(key) });
+  // If that fails, the next worker that gets it tries again.
+  if (way === "cancelled") await stored.remove().catch(() => undefined);
+  throw movedToWait();
 }

@@ -5,17 +5,19 @@ import type { LaneStore } from "../../core/queue-store.ts";
 import { codeOf, IS_SCHEDULED, NOT_THERE } from "../bullmq/errors.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readJobId } from "../job.ts";
+import { cancelJob } from "./cancel.ts";
 
 /** What one can do with a whole queue, or with one of its jobs. All reject with StoreUnavailableError when Redis is away. */
 export interface QueueSteering {
   /** How many jobs wait, run, wait for a later time, have failed, and are done and still kept. */
   counts(): Promise<QueueCounts>;
   /**
-   * Stops all workers from fetching jobs, until `resume()`; jobs can be enqueued meanwhile. Jobs that workers
-   * have fetched already, up to their `concurrency`, go on: `bucket.pause()` stops those too.
+   * Starts no job from a second after it resolves until `resume()`, in any process, also after a restart of workers or of
+   * Redis. Jobs can be enqueued meanwhile. Handlers that run go on; jobs that workers have fetched and not started go back to
+   * their places in line, and use up no attempt.
    */
   pause(): Promise<void>;
-  /** Ends a pause. */
+  /** Ends a pause: jobs start again within a second. */
   resume(): Promise<void>;
   /**
    * Removes all jobs that wait or are delayed, a thousand at a time; those that run or have ended stay,
@@ -25,6 +27,14 @@ export interface QueueSteering {
   drain(): Promise<number>;
   /** Removes a job: true. False when it runs now, was not there, or is the next run of a recurring job. */
   remove(id: string): Promise<boolean>;
+  /**
+   * Cancels a job: true. One that waits for a worker, a slot, a later time or its next attempt is removed. One that runs
+   * has its handler's `signal` aborted with {@link JobCancelledError} within a second, in whatever process it runs; once
+   * the handler has ended, whatever it returns or throws, the job is a dead letter with the reason `"Cancelled: …"`. A
+   * handler that ends before it is told keeps its result. False when the job has ended, was not there, or is the next run
+   * of a recurring job.
+   */
+  cancel(id: string): Promise<boolean>;
   /**
    * Gives a job another priority, behind those that have it already: true. False when it was not there or has ended.
    * A job that runs has it from its next attempt on.
@@ -51,8 +61,10 @@ export function createControl(parts: {
   readonly access: StoredAccess;
   readonly lanes: LaneStore;
   readonly onRemoved: (ids: readonly string[]) => void;
+  /** Has an idle worker look for jobs at once. */
+  readonly wakeIdle: () => Promise<void>;
 }): QueueSteering {
-  const { queue, access, lanes, onRemoved } = parts;
+  const { queue, access, lanes, onRemoved, wakeIdle } = parts;
 
   async function readCounts(stored: StoredQueue): Promise<QueueCounts> {
     const [counts, parked] = await Promise.all([
@@ -76,7 +88,11 @@ export function createControl(parts: {
   return {
     counts: () => access.ask(readCounts),
     pause: () => access.ask((stored) => stored.pause()),
-    resume: () => access.ask((stored) => stored.resume()),
+    resume: () =>
+      access.ask(async (stored) => {
+        await stored.resume();
+        await wakeIdle();
+      }),
     async drain() {
       let count = 0;
       for (const state of ["prioritized", "wait", "delayed"] as const) {
@@ -89,6 +105,11 @@ export function createControl(parts: {
       const id = readJobId("remove()", given);
       if (id === undefined) return false;
       return access.ask((stored) => remove(stored, id));
+    },
+    async cancel(given) {
+      const id = readJobId("cancel()", given);
+      if (id === undefined) return false;
+      return access.ask((stored) => cancelJob({ queue, lanes }, id, () => remove(stored, id)));
     },
     async reprioritise(given, priority) {
       const id = readJobId("reprioritise()", given);

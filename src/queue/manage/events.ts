@@ -6,7 +6,13 @@ import type { Logger } from "../../core/logger.ts";
 import { parseErrorFacts, type ErrorFacts } from "../failure.ts";
 import { readFailures } from "../bullmq/stored-job.ts";
 import { createErrorReports, type QueueConnection } from "../bullmq/connection.ts";
-import { markEvents, readEvent, RETRYING, type StoredEvent } from "../bullmq/stored-events.ts";
+import {
+  CANCELLED_EARLY,
+  markEvents,
+  readEvent,
+  RETRYING,
+  type StoredEvent,
+} from "../bullmq/stored-events.ts";
 import type { StreamReading } from "../../core/queue-store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 
@@ -35,6 +41,8 @@ export interface QueueEvents {
   readonly progress: { readonly jobId: string; readonly progress: unknown };
   /** A job's worker has died or hangs; the job waits for another. */
   readonly stalled: { readonly jobId: string };
+  /** A job was cancelled before it began; `removed` follows. One that ran has `failed` instead. */
+  readonly cancelled: { readonly jobId: string };
   /** A job was removed by its id, or by a purge. */
   readonly removed: { readonly jobId: string };
 }
@@ -77,6 +85,7 @@ export const EVENT_READERS: Readers = {
   },
   progress: { stored: "progress", read: ({ jobId, data }) => ({ jobId, progress: data }) },
   stalled: { stored: "stalled", read: readId },
+  cancelled: { stored: CANCELLED_EARLY, read: readId },
   removed: { stored: "removed", read: readId },
 };
 

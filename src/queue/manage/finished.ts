@@ -6,7 +6,13 @@ import type { JobEnd } from "../../core/queue-store.ts";
 import type { QueueConnection } from "../bullmq/connection.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { parseErrorFacts, rebuildWith, type ErrorFacts } from "../failure.ts";
-import { JobFailedError, JobMissingError, JobUnfinishedError } from "../errors.ts";
+import {
+  CANCELLED,
+  JobCancelledError,
+  JobFailedError,
+  JobMissingError,
+  JobUnfinishedError,
+} from "../errors.ts";
 import type { EventStream } from "./events.ts";
 
 export interface FinishedOptions {
@@ -78,7 +84,11 @@ export function createFinishedWaits({
     events.on("failed", ({ jobId, reason, ...facts }) =>
       settle(jobId, failed(jobId, reason, facts)),
     );
-    events.on("removed", ({ jobId }) => settle(jobId, missing(jobId)));
+    events.on("cancelled", ({ jobId }) => settle(jobId, cancelled(jobId)));
+    events.on("removed", ({ jobId }) => {
+      // The event before it, that it was cancelled, may have come before anybody listened.
+      if (waits.has(jobId)) look(jobId).catch(() => settle(jobId, missing(jobId)));
+    });
   }
 
   /** Looks at a job, together with the others for which it is asked at the same time. */
@@ -221,10 +231,16 @@ function inBatches(ids: readonly string[]): string[][] {
 
 function asOutcome(id: string, end: JobEnd): Outcome {
   if (end.state === "done") return { state: "done", result: parse(end.json) };
+  if (end.state === "cancelled") return cancelled(id);
   return end.state === "failed" ? failed(id, end.reason, parseErrorFacts(end.facts)) : missing(id);
 }
 
+function cancelled(jobId: string): Outcome {
+  return { state: "failed", error: new JobCancelledError(jobId) };
+}
+
 function failed(jobId: string, reason: string, facts: ErrorFacts): Outcome {
+  if (reason === CANCELLED) return cancelled(jobId);
   const cause = rebuildWith(reason, facts);
   return { state: "failed", error: new JobFailedError({ jobId, reason, cause }) };
 }

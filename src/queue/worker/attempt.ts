@@ -12,7 +12,14 @@ import { check, type Schema } from "../enqueue/data.ts";
 import { HandlerTimeoutError } from "../errors.ts";
 import type { Job } from "../job.ts";
 import type { HandlerResult, OwnedJobContext, WorkerContext } from "./context.ts";
-import { asFailure, invalidFailure, isDiscard, isRetryAfter, isStorable } from "./outcome.ts";
+import {
+  asFailure,
+  cancelledFailure,
+  invalidFailure,
+  isDiscard,
+  isRetryAfter,
+  isStorable,
+} from "./outcome.ts";
 
 /** What an attempt needs of its worker. */
 type AttemptWorker<Data, Result> = Pick<
@@ -49,6 +56,7 @@ export async function runAttempt<Data, Result>(
     if (isRetryAfter(result) || isDiscard(result)) throw result;
   } catch (thrown) {
     const { askedMs } = await bucket.reportOutcome(thrown, hand?.leftOn ?? slot, cost);
+    if (context.isCancelled) throw cancelledFailure(job.id);
     setRetryDelay(stored, thrown, askedMs);
     throw asFailure(thrown);
   } finally {
@@ -56,6 +64,7 @@ export async function runAttempt<Data, Result>(
     if (hand !== undefined) endJobSlot(hand);
   }
   void bucket.reportOutcome(result, hand?.leftOn ?? slot, cost);
+  if (context.isCancelled) throw cancelledFailure(job.id);
   if (isStorable(result)) return result;
   const problem = "A handler's result is not JSON, or too long; the job is done without it.";
   logger.warn({ queue, job: job.id }, problem);

@@ -8,13 +8,16 @@ import type { CancellableWait, WaitRegistry } from "../../throttle/waiting/wait.
 import type { QueueConnection } from "../bullmq/connection.ts";
 import type { Stored } from "../bullmq/stored-job.ts";
 import type { Schema } from "../enqueue/data.ts";
-import { JobLostError } from "../errors.ts";
+import { JobCancelledError, JobLostError } from "../errors.ts";
 import type { Job } from "../job.ts";
 import type { FetcherParts } from "../lanes/fetcher.ts";
 import type { Discard, RetryAfter } from "./outcome.ts";
 
 /** What the parts of one worker share. */
-export interface WorkerContext<Data = unknown, Result = unknown> extends FetcherParts {
+export interface WorkerContext<Data = unknown, Result = unknown> extends Omit<
+  FetcherParts,
+  "hear"
+> {
   readonly lanes: LaneStore;
   readonly bucket: OwnedBucket;
   readonly connection: QueueConnection;
@@ -34,7 +37,8 @@ export interface WorkerContext<Data = unknown, Result = unknown> extends Fetcher
 /** What a handler gets beside its job. */
 export interface JobContext {
   /**
-   * Aborted with `HandlerTimeoutError` after the worker's `timeoutMs`; with `JobLostError` at the deadline of
+   * Aborted with `HandlerTimeoutError` after the worker's `timeoutMs`; with `JobCancelledError` when the job is
+   * cancelled; with `JobLostError` at the deadline of
    * `worker.close()`, or when the job's lock is lost: another worker may then run the job; with `LeaseLostError`
    * when the lease of its slot is.
    */
@@ -76,6 +80,10 @@ export interface OwnedJobContext extends JobContext, WaitRegistry {
   readonly isAborted: boolean;
   /** Whether it is no longer this worker's job. */
   readonly isLost: boolean;
+  /** Whether somebody has cancelled it. */
+  readonly isCancelled: boolean;
+  /** Whether it is not to begin here, for whatever reason. */
+  readonly isLeaving: boolean;
   /** When Redis last confirmed the job's lock, on `performance.now()`. */
   lockedAtMs: number;
   /** True once the job is about to be given back, and its lock with it. */
@@ -85,11 +93,16 @@ export interface OwnedJobContext extends JobContext, WaitRegistry {
   begin(stored: Stored<unknown>, slot: Slot): void;
   /** Ends the wait for its slot, if it waits. */
   leave(reason: unknown): void;
+  /** Ends the wait for its slot, unless its handler runs: it goes back into the queue. */
+  recall(): void;
+  /** Ends the wait for its slot, or aborts its handler: somebody has cancelled it. */
+  cancel(): void;
   abort(reason: unknown): void;
   /** Ends the wait for its slot, or aborts its handler: it is no longer this worker's job. */
   lose(why: string): void;
 }
 
+const RECALLED = "the job goes back into the queue";
 const LONGEST_LINE = 1_000;
 const LONGEST_PROGRESS = 10_000;
 
@@ -116,6 +129,8 @@ class FetchedContext implements OwnedJobContext {
   hasBegun = false;
   isAborted = false;
   isLost = false;
+  isCancelled = false;
+  #isRecalled = false;
   isGoingBack = false;
   #reason: unknown;
   #controller: AbortController | undefined;
@@ -128,6 +143,10 @@ class FetchedContext implements OwnedJobContext {
     this.jobId = jobId;
     this.token = token;
     this.attempt = attempt;
+  }
+
+  get isLeaving(): boolean {
+    return this.isLost || this.isCancelled || this.#isRecalled;
   }
 
   get signal(): AbortSignal {
@@ -169,6 +188,20 @@ class FetchedContext implements OwnedJobContext {
 
   leave(reason: unknown): void {
     this.#wait?.leave(reason);
+  }
+
+  recall(): void {
+    if (this.#stored !== undefined) return;
+    this.#isRecalled = true;
+    this.leave(RECALLED);
+  }
+
+  cancel(): void {
+    if (this.isLost || this.isCancelled) return;
+    this.isCancelled = true;
+    const reason = new JobCancelledError(this.jobId);
+    this.abort(reason);
+    this.leave(reason);
   }
 
   abort(reason: unknown): void {

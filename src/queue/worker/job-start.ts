@@ -18,7 +18,7 @@ import { deadlyFailure, expiredFailure, impossibleFailure } from "./outcome.ts";
 export interface JobSlots {
   /**
    * Resolves with the job's slot; with {@link NoRoomYet} when its key has no room for too long; with undefined when the
-   * worker is closed, or the job is lost. The wait can be ended by `waits`.
+   * worker is closed, or the job is not to begin here. The wait can be ended by `waits`.
    *
    * @throws the failure of a job that did not start in time, or never can.
    */
@@ -27,8 +27,8 @@ export interface JobSlots {
   close(): void;
 }
 
-/** The wait of one job, and whether another worker may have the job by now. */
-type JobWaits = WaitRegistry & { readonly isLost: boolean };
+/** The wait of one job, and whether it is not to begin here any more. */
+type JobWaits = WaitRegistry & { readonly isLeaving: boolean };
 
 const STORE_RETRY_MS = 1_000;
 const NO_KEY = "";
@@ -56,7 +56,7 @@ export function createJobSlots(
     failure: unknown,
   ): Promise<DrawnSlot | NoRoomYet | undefined> {
     let error = failure;
-    while (!isClosed && !waits.isLost) {
+    while (!isClosed && !waits.isLeaving) {
       // It was already too late to draw.
       if (isFinalError(error)) throw error;
       if (error instanceof WaitTooLongError) throw expiredFailure(job, Date.now(), error);
@@ -65,7 +65,7 @@ export function createJobSlots(
       if (!(error instanceof SluiceError)) warnOfKey(error);
       else if (!(error instanceof StoreUnavailableError)) throw error;
       await pauseFor(STORE_RETRY_MS, waits);
-      if (isClosed || waits.isLost) return undefined;
+      if (isClosed || waits.isLeaving) return undefined;
       try {
         return await drawOnce(job, waits);
       } catch (next) {
@@ -91,7 +91,7 @@ export function createJobSlots(
   return {
     draw(job, waits) {
       // Not async, and no loop: each layer of promises would cost a job about as much as its draw.
-      if (isClosed || waits.isLost) return Promise.resolve(undefined);
+      if (isClosed || waits.isLeaving) return Promise.resolve(undefined);
       return drawOnce(job, waits).catch((error: unknown) => drawAgain(job, waits, error));
     },
     close() {
@@ -128,6 +128,11 @@ export function readFetched<Data>(
 /** Whether a worker has died with the job. Before that nothing is recorded of it, which would cost each job a command. */
 function isSuspect({ stalledCounter }: Stored<unknown>): boolean {
   return stalledCounter > 0;
+}
+
+/** Whether a worker may have begun the job before. */
+export function mayHaveBegun(stored: Stored<unknown>): boolean {
+  return stored.attemptsMade > 0 || isSuspect(stored);
 }
 
 /**

@@ -2,6 +2,7 @@ import { describeValue, withCause } from "../../core/describe.ts";
 import { InvalidOptionError, type WaitTooLongError } from "../../core/errors.ts";
 import { LONGEST_MS } from "../../core/options.ts";
 import { CONTROL_MESSAGE, CONTROL_NAMES, FINAL_NAME, finalError } from "../bullmq/errors.ts";
+import { CANCELLED, JobCancelledError } from "../errors.ts";
 import { standFor } from "../failure.ts";
 import type { Job } from "../job.ts";
 
@@ -113,6 +114,12 @@ export function impossibleFailure(cause: Error): Error {
 export function deadlyFailure(deaths: number): Error {
   const what = `its workers have died ${deaths} times while it ran`;
   return finalFailure(`job stalled more than allowable limit: ${what}`);
+}
+
+/** The failure of a job that was cancelled while it ran. */
+export function cancelledFailure(jobId: string): Error {
+  // With the code of the error that its handler's signal had.
+  return standFor(finalFailure(CANCELLED), new JobCancelledError(jobId));
 }
 
 /** The failure of a job whose data the schema refuses. */

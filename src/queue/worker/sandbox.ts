@@ -12,7 +12,7 @@ import type { ChildPool, ParentCommand as Command } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
-import { HandlerTimeoutError } from "../errors.ts";
+import { HandlerTimeoutError, JobCancelledError } from "../errors.ts";
 import { rebuildWith } from "../failure.ts";
 import type { Job } from "../job.ts";
 import { loadBullmq } from "../bullmq/load-bullmq.cjs";
@@ -173,7 +173,7 @@ type Message =
 
 /**
  * Runs a job in a child process; resolves with its outcome.
- * Rejects when the process cannot be used any more: it has ended, or its handler has timed out.
+ * Rejects when the process cannot be used any more: it has ended, or its handler has timed out, or its job was cancelled.
  */
 function runInChild(
   child: Child,
@@ -210,7 +210,8 @@ function runInChild(
 
     function cancel(): void {
       const { reason } = signal;
-      if (reason instanceof HandlerTimeoutError) return settle(() => reject(reason));
+      const isEnded = reason instanceof HandlerTimeoutError || reason instanceof JobCancelledError;
+      if (isEnded) return settle(() => reject(reason));
       send({ cmd: ChildCommand.Cancel, value: reasonOf(reason) });
     }
 

@@ -19,17 +19,18 @@ import { availableParallelism } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
 import { reasonOf } from "../../core/describe.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
-import type { KeptJobs } from "../../core/queue-store.ts";
+import type { Arrival, KeptJobs } from "../../core/queue-store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
-import type { Slot } from "../../throttle/slot/slot.ts";
+import { DrawnSlot, type Slot } from "../../throttle/slot/slot.ts";
 import { NoRoomYet } from "../../throttle/waiting/waiting-call.ts";
 import type { ConnectQueue } from "../bullmq/connection.ts";
 import { movedToDelayed, movedToWait } from "../bullmq/errors.ts";
-import { fillDefaults, PARK_MS, readJob, type Stored } from "../bullmq/stored-job.ts";
+import { fillDefaults, PARK_MS, readJob, wasCancelled, type Stored } from "../bullmq/stored-job.ts";
 import { createStoredWorker, storedJobOf, type HeldJob } from "../bullmq/stored-worker.ts";
 import type { Schema } from "../enqueue/data.ts";
 import { createFetcher, probeOf } from "../lanes/fetcher.ts";
 import { parkFromWorker } from "../lanes/park.ts";
+import type { Job } from "../job.ts";
 import { weightOrOne } from "../lanes/weights.ts";
 import {
   readCloseOptions,
@@ -38,6 +39,7 @@ import {
   type WorkerOptions,
 } from "../options.ts";
 import { runAttempt } from "./attempt.ts";
+import { forgetCancels, removeCancelled } from "./cancelling.ts";
 import {
   createRunning,
   type Handler,
@@ -46,8 +48,10 @@ import {
 } from "./context.ts";
 import { createFetchedJobs } from "./fetched-jobs.ts";
 import { createJobLocks } from "./job-locks.ts";
-import { createJobSlots, noteStart, readFetched } from "./job-start.ts";
+import { createOrders } from "./orders.ts";
+import { createJobSlots, mayHaveBegun, noteStart, readFetched } from "./job-start.ts";
 import { giveLostBack } from "./lost-fetches.ts";
+import { cancelledFailure } from "./outcome.ts";
 import { createRetention } from "./retention.ts";
 import { openHandler } from "./sandbox.ts";
 
@@ -118,7 +122,11 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   };
   const slots = createJobSlots(worker);
   const fetchedJobs = createFetchedJobs(worker);
-  const fetcher = createFetcher(worker);
+  const orders = createOrders({
+    ...worker,
+    onMissed: (id) => void removeCancelled(worker, stored, id),
+  });
+  const fetcher = createFetcher({ ...worker, hear: (...seen) => orders.hear(...seen) });
   let closing: Promise<void> | undefined;
   /** How often limits, a cooldown or a pause have changed. */
   let changes = 0;
@@ -133,6 +141,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   connection.restWhile(() => !mayStall());
   const stored = createStoredWorker({ ...worker, mayStall }, fetcher, process);
   connection.onReady(() => void giveLostBack(worker, stored, fetcher));
+  forgetCancels(stored);
   const locks = createJobLocks({
     running,
     lockMs,
@@ -152,29 +161,39 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     const attempt = bullJob.attemptsMade + 1;
     const context = running.add({ jobId: bullJob.id!, token, attempt, lockedAtMs: takenAtMs });
     fetchedJobs.add();
+    orders.add(context);
     try {
+      if (wasCancelled(taken.fields)) {
+        // One that has begun somewhere ends as failed; one that has not is removed.
+        if (mayHaveBegun(bullJob)) throw cancelledFailure(bullJob.id!);
+        context.cancel();
+      }
       const reading = readFetched(worker, bullJob);
       const job = reading instanceof Promise ? await reading : reading;
       const isReady = opened.ready();
       if (isReady !== undefined) await isReady;
       const changesBefore = changes;
-      const drawing = slots.draw(job, context);
-      if (arrival === "probe") drawing.catch(() => fetcher.missProbe(job.key!));
-      // One that has expired waits for no slot.
-      const drawn = await (arrival === "expired" ? drawing : fetcher.whileWaiting(drawing));
-      if (drawn instanceof NoRoomYet) {
+      let drawn = await draw(job, context, arrival);
+      while (drawn instanceof DrawnSlot && !orders.areFresh) {
+        drawn.release();
+        await orders.untilFresh(context);
+        drawn = await draw(job, context, arrival);
+      }
+      if (drawn instanceof NoRoomYet && !context.isLeaving) {
         const { roomInMs } = drawn;
         // After a change this time no longer holds, and the change woke the lane before the job lay in it.
         const whenParked = () => (changesBefore === changes ? Math.ceil(roomInMs) : undefined);
         return await park(bullJob, context, whenParked);
       }
-      if (drawn === undefined) return await giveBack(bullJob, context);
+      if (!(drawn instanceof DrawnSlot)) return await giveBack(bullJob, context);
       if (!locks.isHeld(context) && !(await locks.confirm(context))) return leave(drawn);
+      if (context.isLeaving) return await giveBack(bullJob, context, drawn);
       running.started(context);
       fetchedJobs.remove(context.jobId);
       const noting = noteStart(worker, bullJob, job);
       fetcher.start(probeOf(job, arrival, drawn));
       if (noting !== undefined) await noting;
+      if (context.isLeaving) return await giveBack(bullJob, context, drawn);
       const { hasLease } = drawn;
       try {
         return await runAttempt(worker, { stored: bullJob, job, context, slot: drawn });
@@ -186,6 +205,17 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       fetchedJobs.remove(context.jobId);
       fetcher.end();
     }
+  }
+
+  function draw(
+    job: Job<Data>,
+    context: OwnedJobContext,
+    arrival: Arrival,
+  ): Promise<DrawnSlot | NoRoomYet | undefined> {
+    const drawing = slots.draw(job, context);
+    if (arrival === "probe") drawing.catch(() => fetcher.missProbe(job.key!));
+    // One that has expired waits for no slot.
+    return arrival === "expired" ? drawing : fetcher.whileWaiting(drawing);
   }
 
   /** Gives the job's place here to another; it comes back in its turn, once its key has room. */
@@ -202,7 +232,12 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     throw movedToDelayed();
   }
 
-  async function giveBack(bullJob: Stored<Data>, context: OwnedJobContext): Promise<never> {
+  async function giveBack(
+    bullJob: Stored<Data>,
+    context: OwnedJobContext,
+    slot?: Slot,
+  ): Promise<never> {
+    slot?.release();
     if (context.isLost || !connection.isReady()) return leave();
     context.isGoingBack = true;
     return parkFromWorker(bullJob, context.token, worker);
@@ -231,6 +266,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     running.lose(CLOSED);
     await withinGrace(closeStored(!haveAllEnded || !connection.isReady()));
     locks.close();
+    orders.close();
     // Not earlier: a job whose process is ended counts as failed.
     await opened.close();
     connection.close();

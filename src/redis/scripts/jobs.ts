@@ -85,6 +85,7 @@ function readEnd([given, text, facts]: readonly (number | string)[]): JobEnd | u
   const state = Number(given);
   if (state === 1) return { state: "done", json: String(text) };
   if (state === 2) return { state: "failed", reason: String(text), facts: String(facts) };
+  if (state === 3) return { state: "cancelled" };
   return state === -1 ? { state: "missing" } : undefined;
 }
 

@@ -1,11 +1,15 @@
 import type {
   Arrival,
+  Cancelling,
+  HeldJob,
   JobPosition,
   LaneJob,
   LanesSeen,
+  Orders,
   Taken,
   TakenJob,
   TakeRequest,
+  WayBack,
 } from "../../core/queue-store.ts";
 import { baseOf, type QueueName } from "./keys.ts";
 import { defineScript, type Script } from "./script.ts";
@@ -35,7 +39,8 @@ export const jobsTake: Script<QueueName & TakeRequest, Taken> = defineScript({
     return [baseOf(input), worker, most, mostExpired, lockMs, token, forMs, news];
   },
   decode: (reply, { token }) => {
-    const [parked, active, nextMs, moreDue, ...taken] = reply as readonly unknown[];
+    const [parked, active, nextMs, moreDue, paused, version, ...taken] =
+      reply as readonly unknown[];
     const jobs: TakenJob[] = [];
     for (let at = 0; at < taken.length; at += 3) {
       jobs.push({
@@ -52,8 +57,57 @@ export const jobsTake: Script<QueueName & TakeRequest, Taken> = defineScript({
       active: Number(active),
       nextMs: untilNextMs < 0 ? undefined : untilNextMs,
       isMoreDue: Number(moreDue) === 1,
+      orders: { isPaused: Number(paused) === 1, version: String(version) },
     };
   },
+});
+
+export const jobsOrders: Script<QueueName, Orders> = defineScript({
+  name: "queue/jobs-orders",
+  keys: (input) => ["meta", "lanes:state", "lanes:cancelled"].map((name) => baseOf(input) + name),
+  args: () => [],
+  decode: (reply) => {
+    const [paused, version, ...locks] = reply as readonly [number, string, ...string[]];
+    return { isPaused: Number(paused) === 1, version, cancelled: locks.map(readLock) };
+  },
+});
+
+function readLock(lock: string): HeldJob {
+  const [token = "", id = ""] = lock.split(" ");
+  return { id, token };
+}
+
+const WAYS_BACK: readonly WayBack[] = ["lost", "back", "cancelled"];
+
+export const jobsReturn: Script<QueueName & HeldJob & Pick<LaneJob, "weight">, WayBack> =
+  defineScript({
+    name: "queue/jobs-return",
+    keys: (input) => [
+      ...keysOf(input, ["active", "prioritized", "stalled"]),
+      cancelledMark(input, input.id),
+    ],
+    args: (input) => [baseOf(input), input.id, input.token, input.weight ?? ""],
+    decode: (reply) => WAYS_BACK[Number(reply)]!,
+  });
+
+/** The key that tells those who wait for a job's end that it was cancelled before it began. */
+function cancelledMark(name: QueueName, id: string): string {
+  return `${baseOf(name)}cancelled:${id}`;
+}
+
+const CANCELS: readonly Cancelling[] = ["over", "waits", "held", "scheduled"];
+
+export const jobsCancel: Script<QueueName & { readonly id: string }, Cancelling> = defineScript({
+  name: "queue/jobs-cancel",
+  keys: (input) => {
+    const names = ["completed", "failed", "delayed", "prioritized", "events"];
+    const more = ["lanes:state", "lanes:cancelled"];
+    const job = baseOf(input) + input.id;
+    const own = [...names, ...more].map((name) => baseOf(input) + name);
+    return [job, `${job}:lock`, ...own, cancelledMark(input, input.id)];
+  },
+  args: ({ id }) => [id],
+  decode: (reply) => CANCELS[Number(reply)]!,
 });
 
 /** In a lane: how many jobs before it, and their calls; else -1 to -4 and its numbers, as `lanes-look.lua` says. */

@@ -14,6 +14,7 @@ export interface LaneWorkerSettings {
   /** How many attempts of each job fail, after their call. */
   readonly failFirst?: number;
   readonly concurrency?: number;
+  readonly patienceMs?: number | undefined;
   readonly lockMs?: number;
 }
 

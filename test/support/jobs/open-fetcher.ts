@@ -40,8 +40,9 @@ export function setUpFetcher(): FetcherSetup {
     },
     async take(request) {
       setup.asked.push(request);
+      const orders = { isPaused: false, version: "" };
       const nothing = { jobs: [], parked: 0, active: 0, nextMs: undefined, isMoreDue: false };
-      return { ...nothing, ...(await setup.answer(request)) };
+      return { ...nothing, orders, ...(await setup.answer(request)) };
     },
   };
   const fetcher = createFetcher({
@@ -51,6 +52,7 @@ export function setUpFetcher(): FetcherSetup {
     logger: { warn: (_facts, message) => setup.warnings.push(message), error: () => {} },
     lockMs: 30_000,
     capacity: () => setup.places,
+    hear: () => {},
     deferred: () => setup.heldBack,
   });
   return Object.assign(setup, { fetcher });

@@ -5,7 +5,7 @@ import type { LaneWorkerSettings } from "../../jobs/lane-workers.ts";
 
 const settings = JSON.parse(process.argv[2]!) as LaneWorkerSettings;
 const { redis, prefix, url, policy, weights, handlerMs = 0, failFirst = 0 } = settings;
-const { concurrency = 20, lockMs = 1_000 } = settings;
+const { concurrency = 20, lockMs = 1_000, patienceMs } = settings;
 const sluice = createSluice({ redis, prefix });
 const bucket = sluice.bucket("downstream", policy);
 const queue = sluice.queue<string>("jobs", { bucket, weights });
@@ -25,7 +25,7 @@ sluice.worker(
     if (attempt <= failFirst) throw new Error("not yet");
     return process.pid;
   },
-  { concurrency, lockMs },
+  { concurrency, lockMs, patienceMs },
 );
 process.send?.("ready");
 process.once("message", async () => {

@@ -22,7 +22,7 @@ describe("a job whose key's limits cannot be told", () => {
   it("waits for no more when its worker closes", async () => {
     const { slots, onKeyError } = openSlots();
 
-    const waits = Object.assign(new Set<Wait>(), { isLost: false });
+    const waits = Object.assign(new Set<Wait>(), { isLeaving: false });
     const drawn = slots.draw(job, waits);
     await vi.waitFor(() => expect(onKeyError).toHaveBeenCalled());
     slots.close();
@@ -34,10 +34,10 @@ describe("a job whose key's limits cannot be told", () => {
   it("waits for no more when it is lost", async () => {
     const { slots, onKeyError } = openSlots();
 
-    const waits = Object.assign(new Set<Wait>(), { isLost: false });
+    const waits = Object.assign(new Set<Wait>(), { isLeaving: false });
     const drawn = slots.draw(job, waits);
     await vi.waitFor(() => expect(onKeyError).toHaveBeenCalled());
-    waits.isLost = true;
+    waits.isLeaving = true;
     for (const wait of waits) wait.leave("its lock was lost");
 
     expect(await drawn).toBeUndefined();

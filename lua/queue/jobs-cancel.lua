@@ -1,0 +1,30 @@
+--[[
+  jobs-cancel: cancels a job. From now on no worker begins it; one that runs it learns of that (jobs-orders).
+
+  KEYS  [1] the job  [2] its lock  [3] completed  [4] failed  [5] delayed  [6] prioritized  [7] events, all BullMQ's
+        [8] the state of the lanes: hash  [9] the locks of cancelled jobs: zset, kept for an hour
+        [10] the mark for those who wait for the job's end: string, kept for ten minutes
+  ARGV  [1] the job's id
+  Reply 0 it has ended or is gone; 1 it waits, and is to be removed; 2 a worker has it; 3 it waits for its schedule
+]]
+-- @include lib/now-ms
+-- @include lib/lanes/cancelled
+
+local job, lock, completed, failed, delayed, prioritized, events, state, locks, mark = unpack(KEYS)
+local id = ARGV[1]
+if redis.call('EXISTS', job) == 0 then return 0 end
+if redis.call('ZSCORE', completed, id) or redis.call('ZSCORE', failed, id) then return 0 end
+local waits = redis.call('ZSCORE', delayed, id) or redis.call('ZSCORE', prioritized, id)
+if waits and redis.call('HEXISTS', job, 'rjk') == 1 then return 3 end
+redis.call('HSET', job, CANCELLED, 1)
+local token = not waits and redis.call('GET', lock)
+if not token then
+  tell_cancelled(events, mark, id)
+  return 1
+end
+local now = now_ms()
+redis.call('ZREMRANGEBYSCORE', locks, '-inf', now - 3600000)
+redis.call('ZADD', locks, now, token .. ' ' .. id)
+redis.call('PEXPIRE', locks, 3600000)
+redis.call('HINCRBY', state, 'orders', 1)
+return 2

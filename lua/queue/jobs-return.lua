@@ -1,0 +1,48 @@
+--[[
+  jobs-return: puts a job back that a worker holds and has not begun: into its old place, and no attempt is used. One
+  that was cancelled is let go only: it is to be removed.
+
+  KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] active  [7] prioritized  [8] stalled, all BullMQ's
+        [9] the mark for those who wait for the job's end: string, kept for ten minutes
+  ARGV  [1] the prefix of the queue's keys  [2] the job  [3] the token of its lock  [4] the weight of its lane, or ''
+  Reply 1 if it went back, 2 if it was cancelled, 0 if it is no longer this worker's
+]]
+-- @include lib/now-ms
+-- @include lib/lanes/lanes
+-- @include lib/lanes/join
+-- @include lib/lanes/weigh
+-- @include lib/lanes/cancelled
+
+local active, prioritized, stalled = KEYS[6], KEYS[7], KEYS[8]
+local id, token, weight = ARGV[2], ARGV[3], tonumber(ARGV[4])
+local lanes = open_lanes(KEYS, ARGV[1], now_ms())
+local job = lanes.jobs .. id
+if redis.call('GET', job .. ':lock') ~= token then return 0 end
+redis.call('DEL', job .. ':lock')
+redis.call('SREM', stalled, id)
+if redis.call('HEXISTS', job, CANCELLED) == 1 then
+  tell_cancelled(lanes.events, KEYS[9], id)
+  return 2
+end
+if redis.call('LREM', active, 1, id) == 0 then return 0 end
+
+local name, given, place = unpack(redis.call('HMGET', job, 'name', 'priority', 'sluicePlace'))
+if not name then return 0 end
+local priority, key = tonumber(given) or 0, key_of(name)
+if key then
+  redis.call('ZADD', lanes.delayed, string.format('%.0f', (lanes.now_ms + DAY_MS) * 4096), id)
+  join(lanes, id)
+  if weight then weigh(lanes, key, weight) end
+  close_lanes(lanes)
+elseif priority == 0 then
+  redis.call('RPUSH', lanes.wait, id)
+else
+  -- One without a place of this priority goes before all of them.
+  local first = priority * 2 ^ 32
+  place = tonumber(place) or first
+  if math.floor(place / 2 ^ 32) ~= priority then place = first end
+  redis.call('ZADD', prioritized, string.format('%.0f', place), id)
+end
+redis.call('XADD', lanes.events, '*', 'event', 'waiting', 'jobId', id, 'prev', 'active')
+announce(lanes)
+return 1

@@ -36,7 +36,8 @@ export function nextWishes(
   const ready = schedule.next(MOST_WISHES, nowMs);
   ready.sort(byArrival);
   const asked = ready.filter((group, index) => !hasOtherLimits(ready.slice(0, index), group));
-  const isPlain = asked.length === 1 && asked[0]!.callTerms.areDrains;
+  const isPlain =
+    asked.length === 1 && asked[0]!.callTerms.areDrains && !hasSiblings(schedule, asked[0]!);
   const all = asked.flatMap((group) => {
     const wishes = isPlain ? lacking(group) : lackingInOrder(group, MOST_WISHES);
     return wishes.map((each) => ({ group, ...each }));
@@ -65,6 +66,16 @@ export function nextWishes(
       };
     }),
   };
+}
+
+/** Whether other groups wait for the same limits: then it matters when each call of a group came, and not only the first. */
+function hasSiblings(schedule: GroupSchedule, { limitedKey: key }: Group): boolean {
+  let count = 0;
+  for (const _ of key === undefined ? schedule : schedule.ofKey(key)) {
+    count += 1;
+    if (count > 1) return true;
+  }
+  return false;
 }
 
 /** Wishes that only ask when calls of some groups could start, beside those that are asked for. */

@@ -13,10 +13,12 @@ import { beginVirtualTime, type VirtualTime } from "./virtual-time.ts";
 const COUNT = Number(process.env["MIXES"] ?? 80);
 const FIRST = Number(process.env["MIXES_FROM"] ?? 1_000);
 const FOR_MS = 6_000;
-/** Where several limits bind, calls may miss their turn at one while they wait for another. */
+/** Where a key's limits bind beside shared ones, calls may miss their turn at one while they wait for the other; so may urgent ones where several limits bind. */
 const MISSED_TURNS_MS = 500;
-/** What requests take, and the steps of a slow limit in which a call misses its time. */
-const ON_THE_WAY_MS = 15;
+/** Where priorities are mixed: what less urgent calls wait for comes in no order that one line could tell. */
+const PASSED_MS = 200;
+/** What requests take. */
+const ON_THE_WAY_MS = 2;
 
 let redis: Redis;
 beforeAll(() => {
@@ -35,14 +37,15 @@ async function faultsOf(seed: number, store: Store, time: VirtualTime): Promise<
   const mix = mixOf(seed);
   const run = await runMix(mix, { store, time, seed, forMs: FOR_MS });
   const [used, lateMs, excess] = [usedOf(run), lateOf(run), excessOf(run)];
-  const isTwofold = run.policy.limits.length + (run.policy.perKey === undefined ? 0 : 1) > 1;
-  // A more urgent call of the same process may leave on the slot of a less urgent one, which then waits for its slot.
-  const passedMs = mix.hasPriorities ? 500 : 0;
-  const mostLateMs = (isTwofold ? MISSED_TURNS_MS : ON_THE_WAY_MS) + passedMs;
+  const { policy } = run;
+  const hasKeys = policy.limits.length > 0 && policy.perKey !== undefined;
+  const mayMiss = hasKeys || (mix.hasPriorities && policy.limits.length > 1);
+  const mostLateMs =
+    ON_THE_WAY_MS + (mayMiss ? MISSED_TURNS_MS : 0) + (mix.hasPriorities ? PASSED_MS : 0);
   const gone = run.calls.filter(({ wentMs }) => wentMs <= FOR_MS).length;
   const faults = [
     [run.errors.length === 0, `errors: ${String(run.errors[0])}`],
-    [used >= (isTwofold ? 0.95 : 0.97), `used ${used.toFixed(3)} of what binds`],
+    [used >= 0.97, `used ${used.toFixed(3)} of what binds`],
     [lateMs <= mostLateMs, `a call was ${lateMs.toFixed(0)} ms late`],
     [excess <= 0, `a limit was passed by ${excess}`],
     [run.draws <= 5 * gone + 50, `${run.draws} requests for ${gone} calls`],
@@ -81,6 +84,11 @@ const ONCE_LATE = [
   { seed: 2_335, late: "an urgent call of a key, behind an urgent one that has its slot" },
   { seed: 2_039, late: "a call that an urgent one of its process has passed" },
   { seed: 2_513, late: "a call that an urgent one of its process has passed, of two replicas" },
+  {
+    seed: 2_163,
+    late: "a call of a key that other calls wait for which cost more, of eight replicas",
+  },
+  { seed: 2_408, late: "a small call of a key that large ones wait for, of four replicas" },
 ];
 
 it.each(ONCE_LATE)(

@@ -3,13 +3,15 @@
   that is kept, and those that were done too long ago. The results of those that are awaited (jobs-await) are kept apart.
 
   KEYS  [1] completed, BullMQ's: zset of ids, by the ms since 1970 at which they were done
-  ARGV  [1] the prefix of the queue's keys  [2] how many are kept  [3] ms since 1970: jobs done by then are removed
+  ARGV  [1] the prefix of the queue's keys  [2] how many are kept  [3] for how many ms
         [4] ms for which the results of awaited jobs are kept
   Reply 1 if there may be more to remove, else 0
 ]]
+-- @include lib/now-ms
+
 local MOST = 1000
 local beyond = redis.call('ZCARD', KEYS[1]) - tonumber(ARGV[2])
-local count = math.min(MOST, math.max(beyond, redis.call('ZCOUNT', KEYS[1], '-inf', ARGV[3])))
+local count = math.min(MOST, math.max(beyond, redis.call('ZCOUNT', KEYS[1], '-inf', now_ms() - tonumber(ARGV[3]))))
 if count <= 0 then return 0 end
 
 -- BullMQ can keep more keys with a job; ours have only the one for its log.

@@ -9,7 +9,7 @@
         [6] what their locks' tokens begin with; a number follows, from 1 on  [7] ms for which the worker is there
         [8] JSON: { probes: { key, whether its slot came at once } of probes that have started,
                     woken: keys that may have room again, "*" for all }, or ""
-  Reply how many jobs are parked, how many workers hold at least; ms until there may be another: 0 there may be now, -1 none is known;
+  Reply ms since 1970 now; how many jobs are parked, how many workers hold at least; ms until there may be another: 0 there may be now, -1 none is known;
         1 if more have come due or expired than were looked at; 1 if the queue is paused; how often workers were told
         something (jobs-orders says what); then for each job its id, 1 if it came in its turn, 2 if as a probe (alone, to see if there is room), 3 if its
         deadline has passed; and its hash
@@ -59,4 +59,4 @@ end
 note_worker(lanes, KEYS[9], ARGV[2], tonumber(ARGV[7]))
 -- It holds what it has just taken.
 local held = #lanes.taken > 0 and #lanes.taken / 3 or redis.call('LLEN', lanes.active)
-return { lanes.parked, held, next_ms, more_due, paused and 1 or 0, lanes.orders, unpack(lanes.taken) }
+return { lanes.now_ms, lanes.parked, held, next_ms, more_due, paused and 1 or 0, lanes.orders, unpack(lanes.taken) }

@@ -212,6 +212,19 @@ export interface JobPast {
   readonly keptMs: number | undefined;
 }
 
+/**
+ * The clock of the server that holds a queue. It never takes a command for each job: what it does not learn from
+ * other answers, it asks every ten seconds at most.
+ */
+export interface RedisClock {
+  /** Undefined if the times below are right; else what to wait for until they are. Rejects as the connection does. */
+  ready(): Promise<void> | undefined;
+  /** Now, in whole ms since 1970; not after the server's own time. */
+  earliestMs(): number;
+  /** Now, in whole ms since 1970; not before the server's own time. */
+  latestMs(): number;
+}
+
 /** A connection to the Redis of one queue. */
 export interface QueueConnection<Client> {
   /** The client for BullMQ, which queues or workers may share; core does not know its type. */
@@ -227,6 +240,8 @@ export interface QueueConnection<Client> {
   onReady(listener: () => void): void;
   /** Looks less often whether Redis is still there while `mayRest` says so, and that of all who share the client. */
   restWhile(mayRest: () => boolean): void;
+  /** The clock of the server that holds a queue; the same one each time. */
+  clockOf(queue: string): RedisClock;
   /** The lanes of queues, on this connection. */
   readonly lanes: LaneStore;
   /** Removes the done jobs of a queue that are no longer kept. */

@@ -18,7 +18,7 @@ export interface Job<Data> {
   readonly timeoutMs: number | undefined;
   /** How many of its attempts have ended, apart from those that gave the job back: 0 while the first one runs. */
   readonly attemptsMade: number;
-  /** When it was enqueued, in ms since 1970 on the producer's clock. */
+  /** When it was enqueued, in ms since 1970 on Redis' clock, as are all times below. */
   readonly enqueuedAtMs: number;
   /** From when on its first attempt may start, in ms since 1970: later than `enqueuedAtMs` by its delay. */
   readonly dueAtMs: number;

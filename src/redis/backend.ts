@@ -7,6 +7,7 @@ import type { QueueConnection } from "../core/queue-store.ts";
 import type { Store } from "../core/store.ts";
 import type { BreakerOptions } from "./breaker.ts";
 import { createRedisStore } from "./bucket-store.ts";
+import { createClock, type SampledClock } from "./clock.ts";
 import { connect, isCluster, type ConnectionUse, type RedisInput } from "./connection.ts";
 import { createEvictionWarning } from "./eviction.ts";
 import { retryScripts } from "./ioredis/for-bullmq.ts";
@@ -16,6 +17,7 @@ import { untilReady } from "./ioredis/readiness.ts";
 import { withTimeout } from "./ioredis/time-limit.ts";
 import { createRedisLanes } from "./queue-store.ts";
 import {
+  clockRead,
   jobsAwait,
   jobsBegin,
   jobsForget,
@@ -163,12 +165,14 @@ function forQueue(
   client: Redis | Cluster,
   prefix: string,
 ): Omit<Connection, "adoptCopies" | "onReady" | "restWhile" | "readStream" | "close"> {
+  const clockOf = clocksAt(client, prefix);
   return {
     client,
+    clockOf,
     untilReady: (ms) => untilReady(client, ms),
     inTime: (ms, answer) => withTimeout(ms, answer, () => new Error("no answer in time")),
     isReady: () => client.status === "ready",
-    lanes: createRedisLanes(client, prefix),
+    lanes: createRedisLanes(client, prefix, clockOf),
     async forgetDone(queue, { count, forMs }) {
       while (await runScript(client, jobsForget, { prefix, queue, count, forMs }));
     },
@@ -185,5 +189,36 @@ function forQueue(
       runScript(client, runsDeclare, { prefix, queue, ...declaration }),
     takeOut: async (key, member) => (await client.zrem(key, member)) === 1,
     setIfFree: async (key, value) => (await client.set(key, value, "NX")) === "OK",
+  };
+}
+
+const clocksOf = new WeakMap<Redis | Cluster, ReturnType<typeof createClocks>>();
+
+/** The clocks of a client, which all its connections share. */
+function clocksAt(client: Redis | Cluster, prefix: string): ReturnType<typeof createClocks> {
+  const known = clocksOf.get(client);
+  if (known !== undefined) return known;
+  const clocks = createClocks(client, prefix);
+  clocksOf.set(client, clocks);
+  return clocks;
+}
+
+/** One clock for all queues; in a cluster, where they lie on different nodes, one for each. */
+function createClocks(client: Redis | Cluster, prefix: string): (queue: string) => SampledClock {
+  const isSpread = isCluster(client);
+  const clocks = new Map<string, SampledClock>();
+  const distrust = (): void => {
+    for (const clock of clocks.values()) clock.distrust();
+  };
+  client.on("close", distrust);
+  // A node of a cluster that fails is replaced by another.
+  if (isSpread) client.on("+node", distrust).on("-node", distrust);
+  return (queue) => {
+    const name = isSpread ? queue : "";
+    const known = clocks.get(name);
+    if (known !== undefined) return known;
+    const clock = createClock(() => runScript(client, clockRead, { prefix, queue }));
+    clocks.set(name, clock);
+    return clock;
   };
 }

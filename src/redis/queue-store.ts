@@ -1,5 +1,6 @@
 import type { Cluster, Redis } from "ioredis";
 import type { LaneStore } from "../core/queue-store.ts";
+import type { SampledClock } from "./clock.ts";
 import {
   jobsCancel,
   jobsOrders,
@@ -18,14 +19,28 @@ import { runScript } from "./scripts/script.ts";
 const MOST_LANES = 500;
 const MOST_DEADLINES = 1_000;
 
-/** The lanes of queues in Redis; BullMQ keeps the jobs themselves. */
-export function createRedisLanes(redis: Redis | Cluster, prefix: string): LaneStore {
+/**
+ * The lanes of queues in Redis; BullMQ keeps the jobs themselves. Each answer with jobs also has the server's time, which
+ * goes to the queue's clock.
+ */
+export function createRedisLanes(
+  redis: Redis | Cluster,
+  prefix: string,
+  clockOf?: (queue: string) => Pick<SampledClock, "sample">,
+): LaneStore {
   return {
     join: (queue, jobs) => runScript(redis, lanesJoin, { prefix, queue, jobs }),
-    take: (request) => runScript(redis, jobsTake, { prefix, ...request }),
     orders: (queue) => runScript(redis, jobsOrders, { prefix, queue }),
     cancel: (queue, id) => runScript(redis, jobsCancel, { prefix, queue, id }),
     putBack: (queue, job) => runScript(redis, jobsReturn, { prefix, queue, ...job }),
+    async take(request) {
+      const sentMs = performance.now();
+      const { nowMs, ...taken } = await runScript(redis, jobsTake, { prefix, ...request });
+      // Whole ms: it was up to one later.
+      const times = { sentMs, arrivedMs: performance.now(), fromMs: nowMs, toMs: nowMs + 1 };
+      clockOf?.(request.queue).sample(times);
+      return taken;
+    },
     async reportFetched(queue, { worker, ids, forMs }) {
       const key = lanesHeld({ prefix, queue, worker });
       if (ids.length === 0) await redis.del(key);

@@ -8,6 +8,7 @@
  */
 import type { BackoffOptions, JobsOptions, Queue, Job as StoredJob } from "bullmq";
 import { PRIORITIES } from "../../core/options.ts";
+import type { RedisClock } from "../../core/queue-store.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import { parseErrorFacts, type ErrorFacts } from "../failure.ts";
 import type { Job } from "../job.ts";
@@ -60,38 +61,37 @@ export function storedName(key: string | undefined): string {
   return key === undefined ? KEYLESS : KEYED + key;
 }
 
-/** Stores only what differs from the defaults: BullMQ reads a job's options each time it moves the job. */
-export function storedOptions(options: EnqueueOptions, share?: number): StoredOptions {
-  const {
-    priority = "normal",
-    at,
-    attempts,
-    backoff,
-    dedupeId,
-    dedupeMs,
-    every,
-    cron,
-    maxWaitMs,
-  } = options;
-  const nowMs = Date.now();
+/**
+ * What is stored of a job that is enqueued now, by the clock of Redis: only what differs from the defaults, since BullMQ
+ * reads a job's options each time it moves the job; and since when its delay counts. A job that waits for a moment counts
+ * from the latest time that it may be, so that it is not early; another from the earliest, so that no worker has it
+ * before. Its deadline counts from the latest, so that it has its whole time.
+ */
+export function storedOptions(
+  options: EnqueueOptions,
+  clock: Pick<RedisClock, "earliestMs" | "latestMs">,
+  share?: number,
+): { readonly opts: StoredOptions; readonly storedAtMs: number } {
+  const { priority = "normal", at, attempts, backoff, dedupeId, dedupeMs, every, cron } = options;
+  const nowMs = options.delayMs ? clock.latestMs() : clock.earliestMs();
   const delay = at === undefined ? (options.delayMs ?? 0) : Number(at) - nowMs;
   // A schedule has no need of deduplication: its name keeps it single.
   const isOnce = every === undefined && cron === undefined;
-  const own = ownOptions(options, isOnce ? nowMs + Math.max(0, delay) : undefined);
+  const dueAtMs = Math.max(nowMs + delay, clock.latestMs());
+  const own = ownOptions(options, isOnce ? dueAtMs : undefined);
   const sluice = { ...own, ...(share !== undefined && { share }) };
-  return {
+  const opts: StoredOptions = {
     // BullMQ runs lower numbers first, and jobs without one before all others: so every job has one.
     priority: PRIORITIES.indexOf(priority) + 1,
     // This very delay marks a job that is on its way to its lane.
     ...(delay > 0 && { delay: delay === PARK_MS ? PARK_MS + 1 : delay }),
-    // The clock that its deadline was computed with.
-    ...(isOnce && maxWaitMs !== undefined && { timestamp: nowMs }),
     ...(attempts !== undefined && { attempts }),
     ...(backoff !== undefined && { backoff: exponential(backoff.baseMs) }),
     ...(dedupeId !== undefined &&
       isOnce && { deduplication: { id: dedupeId, ...(dedupeMs && { ttl: dedupeMs }) } }),
     ...(Object.keys(sluice).length > 0 && { sluice }),
   };
+  return { opts, storedAtMs: nowMs };
 }
 
 function ownOptions(
@@ -202,8 +202,12 @@ export async function forgetCancel(
   await client.hdel(stored.toKey(id), CANCELLED_FIELD);
 }
 
-/** Makes a failed job like a new one: its workers' deaths are forgotten, and its `maxWaitMs` counts from now. */
-export async function renew(queue: Queue, { id, opts }: Stored<unknown>): Promise<void> {
+/** Makes a failed job like a new one: its workers' deaths are forgotten, and its `maxWaitMs` counts from now, on Redis' clock. */
+export async function renew(
+  queue: Queue,
+  { id, opts }: Stored<unknown>,
+  clock: RedisClock,
+): Promise<void> {
   const client = await queue.getBackend().client;
   const key = queue.toKey(id!);
   await client.hdel(key, ...DEATHS, FAILURE, CANCELLED_FIELD);
@@ -212,6 +216,7 @@ export async function renew(queue: Queue, { id, opts }: Stored<unknown>): Promis
   if (maxWaitMs === undefined || written === null) return;
   // As they are stored, since BullMQ has shorter names for some of them there.
   const options = JSON.parse(written) as StoredOptions;
-  const sluice = { ...options.sluice, startByMs: Date.now() + maxWaitMs };
+  await clock.ready();
+  const sluice = { ...options.sluice, startByMs: clock.latestMs() + maxWaitMs };
   await client.hset(key, { opts: JSON.stringify({ ...options, sluice }) });
 }

@@ -7,11 +7,15 @@ import {
   StoreUnavailableError,
 } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
+import type { RedisClock } from "../../core/queue-store.ts";
 import { createErrorReports, storedQueueName, type QueueConnection } from "./connection.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
+import { onRedisTime } from "./redis-time.ts";
 
 /** BullMQ's queue behind ours: opened on first use, and asked with a time limit. */
 export interface StoredAccess {
+  /** The clock of the server that holds the queue. */
+  readonly clock: RedisClock;
   /**
    * Resolves with BullMQ's queue, once Redis answers and listeners miss no event from now on.
    *
@@ -51,7 +55,9 @@ export interface StoredSettings {
 export function createStoredAccess(settings: StoredSettings): StoredAccess {
   const { name, connection, prefix, timeoutMs, logger } = settings;
   // Loaded here rather than with the first question: loading takes about 100 ms, in which no call would leave.
-  const { Queue } = loadBullmq();
+  const { Queue, createRedisBackend } = loadBullmq();
+  const clock = connection.clockOf(name);
+  const backends = onRedisTime(createRedisBackend, clock);
   let stored: StoredQueue | undefined;
   let beginning: Promise<void> | undefined;
   let isClosed = false;
@@ -66,7 +72,8 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
    * request itself; checked with bullmq 6.7.0, `init` in redis-connection.js). Then the next question creates another.
    */
   function create(): StoredQueue {
-    const queue = new Queue(storedQueueName(name), { connection: connection.client, prefix });
+    const options = { connection: connection.client, prefix };
+    const queue: StoredQueue = new Queue(storedQueueName(name), options, backends);
     reports.watch(queue);
     queue.waitUntilReady().catch(() => {
       if (stored === queue) stored = undefined;
@@ -128,6 +135,7 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
   const ask: StoredAccess["ask"] = (question) => answer(open(), question);
 
   return {
+    clock,
     open,
     ask,
     askAtOnce: (question) => answer(reach(), question),

@@ -8,7 +8,7 @@
  * runs that are done or run); checked with bullmq 6.7.0 (`addJobScheduler-11.lua`).
  */
 import type { JobSchedulerJson, Queue, RepeatOptions } from "bullmq";
-import type { RunDeclaration } from "../../core/queue-store.ts";
+import type { RedisClock, RunDeclaration } from "../../core/queue-store.ts";
 import type { Job } from "../job.ts";
 import type { EnqueueOptions } from "../options.ts";
 import { UTC } from "./cron.ts";
@@ -38,14 +38,24 @@ interface Template<Data> {
 /** Stores a schedule over the one of the same name, if there is one, and resolves with its next run. A run that is due stays. */
 export async function storeSchedule<Data>(
   queue: Queue,
-  declareRun: (declaration: RunDeclaration) => Promise<boolean>,
+  {
+    declareRun,
+    clock,
+  }: {
+    readonly declareRun: (declaration: RunDeclaration) => Promise<boolean>;
+    readonly clock: RedisClock;
+  },
   { data, options }: { readonly data: Data; readonly options: EnqueueOptions },
 ): Promise<Job<Data>> {
   const { every, cron, timeZone = UTC } = options;
   const name = options.dedupeId!;
   const times = every === undefined ? { pattern: cron!, tz: timeZone } : { every };
-  const template = { name: storedName(options.key), data, opts: storedOptions(options) };
-  const due = await findDueRun<Data>(queue, name);
+  const template = {
+    name: storedName(options.key),
+    data,
+    opts: storedOptions(options, clock).opts,
+  };
+  const due = await findDueRun<Data>(queue, name, clock);
   if (due !== undefined) {
     const { declaration, job } = declarationFor(due, { times, template });
     if (await declareRun(declaration)) {
@@ -70,9 +80,11 @@ export interface DueRun<Data> {
 export async function findDueRun<Data>(
   queue: Queue,
   name: string,
+  clock: RedisClock,
 ): Promise<DueRun<Data> | undefined> {
+  await clock.ready();
   const schedule = await queue.getJobScheduler(name);
-  if (schedule?.next === undefined || schedule.next > Date.now()) return undefined;
+  if (schedule?.next === undefined || schedule.next > clock.latestMs()) return undefined;
   const run = (await queue.getJob(`repeat:${name}:${schedule.next}`)) as Stored<Data> | undefined;
   return run === undefined || run.finishedOn !== undefined ? undefined : { schedule, run };
 }

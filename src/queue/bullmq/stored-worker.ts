@@ -1,10 +1,11 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { createRedisBackend, JobJson, Worker as StoredWorker } from "bullmq";
 import type { Logger } from "../../core/logger.ts";
-import type { TakenJob } from "../../core/queue-store.ts";
+import type { RedisClock, TakenJob } from "../../core/queue-store.ts";
 import { readErrorFacts } from "../failure.ts";
 import { createErrorReports, storedQueueName, type QueueConnection } from "./connection.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
+import { onRedisTime } from "./redis-time.ts";
 import { publishRetries } from "./stored-events.ts";
 import { FAILURE, type Stored } from "./stored-job.ts";
 
@@ -87,7 +88,7 @@ export function createStoredWorker<Data, Result>(
           runRetryDelay: ASK_AGAIN_MS,
           autorun: false,
         },
-        backendFor(fetcher, { mayStall, wake }),
+        backendFor(fetcher, { clock: connection.clockOf(queue), mayStall, wake }),
       ),
   );
   fetchBy(stored as unknown as Insides, fetcher, { handedOut, wake });
@@ -204,13 +205,23 @@ const LONG_PAST_MS = 1;
  *   empty, and waits then. No upstream issue known; checked with bullmq 6.7.0 (`handleCompleted` in worker.js).
  * - It waits for a marker in Redis that there may be jobs, and for jobs that lie ready here.
  * - It looks for locks that have ended only while there may be some.
+ * - Its times are those of Redis.
  */
 function backendFor(
   fetcher: Pick<JobSupply, "look" | "untilReady">,
-  { mayStall, wake }: { readonly mayStall: () => boolean; readonly wake: () => void },
+  {
+    clock,
+    mayStall,
+    wake,
+  }: {
+    readonly clock: RedisClock;
+    readonly mayStall: () => boolean;
+    readonly wake: () => void;
+  },
 ): typeof createRedisBackend {
+  const create = onRedisTime(loadBullmq().createRedisBackend, clock);
   return (...settings) => {
-    const backend = loadBullmq().createRedisBackend(...settings);
+    const backend = create(...settings);
     const finish = backend.moveToFinished.bind(backend);
     const fail = backend.moveToFailed.bind(backend);
     const delay = backend.moveToDelayed.bind(backend);

@@ -151,7 +151,11 @@ export function createEnqueuing<Data, Result, Input>(
   async function storeRecurring(queue: StoredQueue, entry: Entry<Data>): Promise<Job<Data>> {
     const { json, value: data, options } = entry;
     const declared = { data: JSON.parse(json) as Data, options };
-    const job = await storeSchedule(queue, (run) => connection.declareRun(name, run), declared);
+    const job = await storeSchedule(
+      queue,
+      { declareRun: (run) => connection.declareRun(name, run), clock: access.clock },
+      declared,
+    );
     return { ...job, data };
   }
 
@@ -166,14 +170,17 @@ export function createEnqueuing<Data, Result, Input>(
     queue: StoredQueue,
     entries: readonly Entry<Data>[],
   ): Promise<Job<Data>[]> {
+    const { clock } = access;
+    await clock.ready();
     const bulk = entries.map(({ json, value, options }) => {
-      const opts = storedOptions(options, shareOf(options));
+      const { opts, storedAtMs } = storedOptions(options, clock, shareOf(options));
       const isParked = options.key !== undefined && opts.delay === undefined;
       return {
         name: storedName(options.key),
         json,
         value,
         opts: isParked ? { ...opts, delay: PARK_MS } : opts,
+        storedAtMs,
         isParked,
       };
     });

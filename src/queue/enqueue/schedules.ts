@@ -31,7 +31,7 @@ export function createSchedules(
   return {
     async unschedule(given) {
       const dedupeId = readName("unschedule()", "dedupeId", given);
-      const due = await access.ask((queue) => findDueRun(queue, dedupeId));
+      const due = await access.ask((queue) => findDueRun(queue, dedupeId, access.clock));
       const isEnded = await access.ask((queue) => queue.removeJobScheduler(dedupeId));
       // BullMQ removes a run that is not due yet, and leaves one that is.
       if (due !== undefined) await remove(due.run.id!);

@@ -36,7 +36,7 @@ export interface FailedJob<Data> extends ErrorFacts {
   readonly data: Data;
   /** The message of the error of its last attempt; `"Expired: …"` if it did not start in time. */
   readonly reason: string;
-  /** In ms since 1970, on the clock of the worker that ran it. */
+  /** In ms since 1970, on Redis' clock. */
   readonly failedAtMs: number;
   /** How many attempts have failed: `5`. */
   readonly attempts: number;
@@ -156,7 +156,7 @@ function readFailed<Data>(stored: Stored<Data>, facts: ErrorFacts): FailedJob<Da
 export interface FailedFilter {
   /** The key that the job is for. */
   readonly key?: string | undefined;
-  /** The job has failed then or later: a date, or ms since 1970. */
+  /** The job has failed then or later, by Redis' clock: a date, or ms since 1970. */
   readonly since?: Date | number | undefined;
   /**
    * A part of the job's reason, or a regular expression that matches it: `"Expired:"`, `/timeout/i`. The messages and
@@ -224,7 +224,7 @@ function replayJob(access: StoredAccess, id: string): Promise<boolean> {
     const job = (await stored.getJob(id)) as Stored<unknown> | undefined;
     if (job === undefined || job.finishedOn === undefined) return false;
     // Before it goes back, since a worker may fetch it at once.
-    await renew(stored, job);
+    await renew(stored, job, access.clock);
     const isHeldAnew = await holdDedupeId(access, job);
     try {
       await job.retry("failed", { resetAttemptsMade: true, resetAttemptsStarted: true });

@@ -34,14 +34,14 @@ const STORE_RETRY_MS = 1_000;
 const NO_KEY = "";
 
 export function createJobSlots(
-  worker: Pick<WorkerContext, "queue" | "bucket" | "patienceMs" | "weightOf" | "logger">,
+  worker: Pick<WorkerContext, "queue" | "bucket" | "clock" | "patienceMs" | "weightOf" | "logger">,
 ): JobSlots {
-  const { queue, bucket, patienceMs, weightOf, logger } = worker;
+  const { queue, bucket, clock, patienceMs, weightOf, logger } = worker;
   let isClosed = false;
 
   function drawOnce(job: Job<unknown>, waits: WaitRegistry): Promise<DrawnSlot | NoRoomYet> {
     const options = waitOptions(job);
-    if (options === undefined) return Promise.reject(expiredFailure(job, Date.now()));
+    if (options === undefined) return Promise.reject(expiredFailure(job, clock.latestMs()));
     try {
       return bucket.drawForJob(options, waits);
     } catch (error) {
@@ -59,7 +59,7 @@ export function createJobSlots(
     while (!isClosed && !waits.isLeaving) {
       // It was already too late to draw.
       if (isFinalError(error)) throw error;
-      if (error instanceof WaitTooLongError) throw expiredFailure(job, Date.now(), error);
+      if (error instanceof WaitTooLongError) throw expiredFailure(job, clock.latestMs(), error);
       // Since the job was enqueued, the limits have changed: its cost may be too large now, or of a unit that no limit counts.
       if (isByPolicy(error)) throw impossibleFailure(error);
       if (!(error instanceof SluiceError)) warnOfKey(error);
@@ -81,7 +81,7 @@ export function createJobSlots(
 
   /** Returns undefined when it is too late for the job to start. */
   function waitOptions({ key, cost, priority, startByMs }: Job<unknown>): WaitOptions | undefined {
-    const maxWaitMs = startByMs === undefined ? undefined : startByMs - Date.now();
+    const maxWaitMs = startByMs === undefined ? undefined : startByMs - clock.latestMs();
     if (maxWaitMs !== undefined && maxWaitMs < 1) return undefined;
     // Jobs without a key take turns with the lanes as if they were one lane.
     if (key === undefined) return { cost, priority, maxWaitMs, lane: NO_KEY };

@@ -103,6 +103,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     workerId: randomUUID(),
     bucket,
     connection,
+    clock: connection.clockOf(queue.name),
     lanes: connection.lanes,
     prefix,
     logger,

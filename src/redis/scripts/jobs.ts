@@ -9,6 +9,17 @@ import type {
 import { baseOf, type QueueName } from "./keys.ts";
 import { defineScript, type Script } from "./script.ts";
 
+/** The time of the server that holds a queue, in µs since 1970. */
+export const clockRead: Script<QueueName, number> = defineScript({
+  name: "clock-read",
+  keys: (input) => [`${baseOf(input)}meta`],
+  args: () => [],
+  decode(reply) {
+    const [seconds, us] = reply as readonly string[];
+    return Number(seconds) * 1_000_000 + Number(us);
+  },
+});
+
 export interface JobsBegin extends QueueName, BegunJob {}
 
 export const jobsBegin: Script<JobsBegin, void> = defineScript({
@@ -56,8 +67,7 @@ export interface JobsForget extends QueueName, KeptJobs {}
 export const jobsForget: Script<JobsForget, boolean> = defineScript({
   name: "queue/jobs-forget",
   keys: (input) => [`${baseOf(input)}completed`],
-  // By the clock of this worker: BullMQ stores the time at which a job was done by a worker's clock, too.
-  args: (input) => [baseOf(input), input.count, Date.now() - input.forMs, AWAITED_MS],
+  args: (input) => [baseOf(input), input.count, input.forMs, AWAITED_MS],
   decode: (reply) => Number(reply) === 1,
 });
 

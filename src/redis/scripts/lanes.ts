@@ -30,7 +30,10 @@ export const lanesJoin: Script<QueueName & { jobs: readonly LaneJob[] }, void> =
 
 const ARRIVALS: readonly Arrival[] = ["turn", "probe", "expired"];
 
-export const jobsTake: Script<QueueName & TakeRequest, Taken> = defineScript({
+/** What a worker gets, and the server's time in ms since 1970. */
+type TakenAt = Taken & { readonly nowMs: number };
+
+export const jobsTake: Script<QueueName & TakeRequest, TakenAt> = defineScript({
   name: "queue/jobs-take",
   keys: (input) => keysOf(input, ["active", "prioritized", "pc", "lanes:wants"]),
   args: (input) => {
@@ -39,7 +42,7 @@ export const jobsTake: Script<QueueName & TakeRequest, Taken> = defineScript({
     return [baseOf(input), worker, most, mostExpired, lockMs, token, forMs, news];
   },
   decode: (reply, { token }) => {
-    const [parked, active, nextMs, moreDue, paused, version, ...taken] =
+    const [nowMs, parked, active, nextMs, moreDue, paused, version, ...taken] =
       reply as readonly unknown[];
     const jobs: TakenJob[] = [];
     for (let at = 0; at < taken.length; at += 3) {
@@ -52,6 +55,7 @@ export const jobsTake: Script<QueueName & TakeRequest, Taken> = defineScript({
     }
     const untilNextMs = Number(nextMs);
     return {
+      nowMs: Number(nowMs),
       jobs,
       parked: Number(parked),
       active: Number(active),

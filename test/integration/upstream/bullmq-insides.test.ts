@@ -22,6 +22,7 @@ import {
 import { createStoredWorker, type Fetched } from "../../../src/queue/bullmq/stored-worker.ts";
 import { createRedisLanes } from "../../../src/redis/queue-store.ts";
 import { deferred } from "../../support/async/deferred.ts";
+import { ownClock } from "../../support/jobs/own-clock.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 
@@ -74,7 +75,12 @@ function make<Made>(create: () => Made): Made {
 function workOurs(next: () => Promise<Fetched>, processor: () => Promise<void> = async () => {}) {
   const settings = {
     queue: "jobs",
-    connection: { client: redis, adoptCopies: make, wakeIdle: async () => {} },
+    connection: {
+      client: redis,
+      clockOf: () => ownClock,
+      adoptCopies: make,
+      wakeIdle: async () => {},
+    },
     prefix: sluices.prefix(),
     concurrency: 5,
     lockMs: AN_HOUR_MS,

@@ -2,7 +2,7 @@ import { fork, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { afterEach, inject } from "vitest";
+import { afterEach, inject, type afterAll } from "vitest";
 
 export interface Child {
   readonly pid: number;
@@ -28,10 +28,10 @@ export interface Children {
   start(file: string, args: readonly string[], options?: ChildOptions): Child;
 }
 
-/** Real processes that run a file of test/support/processes; those that a test leaves are killed after it. */
-export function children(): Children {
+/** Real processes that run a file of test/support/processes; those that a test leaves are killed after it, or after all. */
+export function children(after: typeof afterAll = afterEach): Children {
   let started: ChildProcess[] = [];
-  afterEach(async () => {
+  after(async () => {
     const living = started.filter((child) => child.exitCode === null && child.signalCode === null);
     started = [];
     for (const child of living) child.kill("SIGKILL");

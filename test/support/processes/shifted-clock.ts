@@ -1,5 +1,5 @@
-/** Puts this process's wall clock wrong by $CLOCK_SHIFT_MS, and leaves its monotonic one as it is. */
-const shiftMs = Number(process.env["CLOCK_SHIFT_MS"] ?? "0");
+/** Puts this process's wall clock wrong by $CLOCK_SHIFT_MS, or later by another time; leaves its monotonic one as it is. */
+let shiftMs = Number(process.env["CLOCK_SHIFT_MS"] ?? "0");
 const TrueDate = Date;
 
 class ShiftedDate extends TrueDate {
@@ -14,3 +14,11 @@ class ShiftedDate extends TrueDate {
 }
 
 globalThis.Date = ShiftedDate as DateConstructor;
+/** Has this process's wall clock step. */
+globalThis.shiftClock = (ms) => void (shiftMs = ms);
+
+declare global {
+  var shiftClock: ((ms: number) => void) | undefined;
+}
+
+export {};

@@ -2,6 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 import { createJobSlots } from "../../../../src/queue/worker/job-start.ts";
 import type { Job } from "../../../../src/queue/job.ts";
 import type { OwnedBucket } from "../../../../src/throttle/bucket.ts";
+import { ownClock as clock } from "../../../support/jobs/own-clock.ts";
 import type { Wait } from "../../../../src/throttle/waiting/wait.ts";
 
 const job = { id: "1", key: "k", data: undefined, priority: "normal" } as unknown as Job<unknown>;
@@ -14,7 +15,14 @@ function openSlots() {
   const onKeyError = vi.fn<() => void>();
   const bucket = { drawForJob } as unknown as OwnedBucket;
   const logger = { warn: onKeyError, error() {} };
-  const worker = { queue: "jobs", bucket, patienceMs: 250, weightOf: () => undefined, logger };
+  const worker = {
+    queue: "jobs",
+    bucket,
+    clock,
+    patienceMs: 250,
+    weightOf: () => undefined,
+    logger,
+  };
   return { slots: createJobSlots(worker), onKeyError };
 }
 

@@ -21,7 +21,14 @@ export interface WrongClocks {
 /** The same tests for processes with wrong clocks, whichever way. */
 export function withWrongClocks(
   define: (members: WrongClocks) => void,
-  given: Omit<MemberOptions, "prefix" | "shiftMs"> = {},
+  {
+    worker = {},
+    doAllWork = false,
+    ...given
+  }: Omit<MemberOptions, "prefix" | "shiftMs"> & {
+    /** Whether the producer has a worker, too. */
+    readonly doAllWork?: boolean;
+  } = {},
 ): void {
   describe.each(WRONG_CLOCKS)(
     "a producer's clock off by $producerMs ms, a worker's by $workerMs ms",
@@ -32,8 +39,12 @@ export function withWrongClocks(
         const prefix = `t${randomUUID()}`;
         const options = { ...given, prefix };
         [members.producer, members.worker] = await Promise.all([
-          startMember(processes, { ...options, shiftMs: producerMs }),
-          startMember(processes, { ...options, shiftMs: workerMs, worker: given.worker ?? {} }),
+          startMember(processes, {
+            ...options,
+            shiftMs: producerMs,
+            ...(doAllWork && { worker }),
+          }),
+          startMember(processes, { ...options, shiftMs: workerMs, worker }),
         ]);
       });
       define(members);

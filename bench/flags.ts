@@ -23,6 +23,8 @@ interface Effort {
   /** How many times job throughput is measured with and without Sluice, in turns. */
   readonly rounds: number;
   readonly throughputSeconds: number;
+  /** How many times the CPU of a worker is measured, with and without Sluice, in turns. */
+  readonly cpuRounds: number;
   /** How many keys get one call each. */
   readonly keys: number;
   /** How many jobs wait in the long backlog. */
@@ -46,6 +48,7 @@ const FULL: Effort = {
   peerSeconds: 6,
   rounds: 7,
   throughputSeconds: 5,
+  cpuRounds: 3,
   keys: 1_000_000,
   backlog: 1_000_000,
   imports: 31,
@@ -55,6 +58,7 @@ const QUICK: Effort = {
   peerSeconds: 2,
   rounds: 3,
   throughputSeconds: 1,
+  cpuRounds: 1,
   keys: 100_000,
   backlog: 100_000,
   imports: 9,

@@ -11,6 +11,8 @@ export interface Fleet {
   /** Connects this many replicas and waits until all are connected. */
   connect(replicas: number, contender: ContenderName, setup: ReplicaSetup): Promise<void>;
   start(): void;
+  /** Counts the CPU time of the replicas from now on. */
+  count(): void;
   /** Ends the run; resolves with the calls of each replica. */
   stop(): Promise<Taken[]>;
   end(): Promise<void>;
@@ -35,6 +37,9 @@ export function createFleet(): Fleet {
     },
     start() {
       for (const member of taking) send(member, { kind: "start" });
+    },
+    count() {
+      for (const member of taking) send(member, { kind: "count" });
     },
     async stop() {
       return Promise.all(
@@ -78,9 +83,10 @@ async function answerOf<Kind extends FromReplica["kind"]>(
 export type ToReplica =
   | { readonly kind: "connect"; readonly contender: ContenderName; readonly setup: ReplicaSetup }
   | { readonly kind: "start" }
+  | { readonly kind: "count" }
   | { readonly kind: "stop" };
 
-/** A replica's answer; `start` gets none. */
+/** A replica's answer; `start` and `count` get none. */
 export type FromReplica =
   | { readonly kind: "ready" }
   | { readonly kind: "connected" }
@@ -91,6 +97,6 @@ export interface Taken {
   readonly arrivalsMs: Float64Array;
   /** The driver's notes on each call; empty if it makes none. */
   readonly notes: Float64Array;
-  /** User and system time of its process in that run. */
+  /** User and system time of its process from `count` to `stop`. */
   readonly cpuUs: number;
 }

@@ -9,7 +9,7 @@ const CLOSE_LIMIT_MS = 3_000;
 
 /** This process's run. It reports its arrivals only after the run, so that measuring disturbs nothing. */
 let running: { readonly driver: Driver; readonly log: ArrivalLog } | undefined;
-/** What the process had used when the run began. */
+/** What the process had used when it was to be counted. */
 let usedBefore = process.cpuUsage();
 
 async function obey(message: ToReplica): Promise<void> {
@@ -19,8 +19,9 @@ async function obey(message: ToReplica): Promise<void> {
     running = { driver: await contender.connect(setup), log: createArrivalLog(setup.every) };
     answer({ kind: "connected" });
   } else if (message.kind === "start") {
-    usedBefore = process.cpuUsage();
     running?.driver.start(running.log.add);
+  } else if (message.kind === "count") {
+    usedBefore = process.cpuUsage();
   } else if (running !== undefined) {
     const { driver, log } = running;
     const { user, system } = process.cpuUsage(usedBefore);

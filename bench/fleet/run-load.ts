@@ -29,7 +29,7 @@ export interface Load {
 export interface Outcome extends Traffic {
   readonly cost: RedisCost;
   readonly seconds: number;
-  /** Of the replicas, for each call, start-up included. */
+  /** Of the replicas, for each call after the start-up. */
   readonly cpuUs: number;
 }
 
@@ -51,7 +51,7 @@ export async function runLoad(bench: Bench, load: Load): Promise<Outcome> {
   const arrivals = taken.map(({ arrivalsMs }) => arrivalsMs);
   const traffic = measure(arrivals, { cap: load.cap, every: load.every ?? 1, fromMs, toMs });
   const used = taken.reduce((sum, { cpuUs }) => sum + cpuUs, 0);
-  const made = arrivals.reduce((sum, { length }) => sum + length, 0);
+  const made = arrivals.reduce((sum, each) => sum + each.filter((ms) => ms >= fromMs).length, 0);
   const cpuUs = used / (made * (load.every ?? 1));
   return { ...traffic, cost, seconds: (toMs - fromMs) / 1_000, cpuUs };
 }
@@ -71,6 +71,7 @@ export async function runRaw({ redisUrl, redis, fleet }: Bench, load: Load): Pro
   await pause(startUpSeconds * 1_000);
   const costSince = await watchRedisCost(redis);
   const fromMs = nowMs();
+  fleet.count();
   await pause(seconds * 1_000);
   const toMs = nowMs();
   const cost = await costSince();

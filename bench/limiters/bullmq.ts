@@ -12,6 +12,32 @@ export const bullmq: Contender = contender({ title: "BullMQ limiter", isLimited:
 /** BullMQ without a limiter. */
 export const bullmqWithoutLimiter: Contender = contender({ title: "BullMQ", isLimited: false });
 
+/** BullMQ without a limiter, whose jobs come while it works: see `addSteadily`. */
+export const bullmqOnDemand: Contender = {
+  title: bullmqWithoutLimiter.title,
+  connect: (setup) => bullmqWithoutLimiter.connect(setup),
+};
+
+/** Adds one job after the other at a rate, until it is stopped. */
+export function addSteadily(redisUrl: string, perSecond: number): { stop(): Promise<void> } {
+  const queue = new Queue(NAME, { connection: connectionTo(redisUrl) });
+  const fromMs = performance.now();
+  let added = 0;
+  let adding: Promise<unknown> = Promise.resolve();
+  const timer = setInterval(() => {
+    const due = Math.floor(((performance.now() - fromMs) * perSecond) / 1_000) - added;
+    const jobs = Array.from({ length: due }, () => ({ name: "job", data: (added += 1) }));
+    if (jobs.length > 0) adding = queue.addBulk(jobs);
+  }, 1);
+  return {
+    async stop() {
+      clearInterval(timer);
+      await adding;
+      await queue.close();
+    },
+  };
+}
+
 function contender({ title, isLimited }: { title: string; isLimited: boolean }): Contender {
   return {
     title,

@@ -7,7 +7,8 @@ export type ContenderName =
   | "bullmq"
   | "sluice-limits"
   | "sluice-jobs"
-  | "bullmq-jobs";
+  | "bullmq-jobs"
+  | "bullmq-steady";
 
 /** Loads each limiter at its first use, so that no replica carries the code of others. */
 const LOADERS: Readonly<Record<ContenderName, () => Promise<Contender>>> = {
@@ -19,6 +20,7 @@ const LOADERS: Readonly<Record<ContenderName, () => Promise<Contender>>> = {
   "sluice-limits": async () => (await import("./sluice-limits.ts")).sluiceLimits,
   "sluice-jobs": async () => (await import("./sluice-jobs.ts")).sluiceJobs,
   "bullmq-jobs": async () => (await import("./bullmq.ts")).bullmqWithoutLimiter,
+  "bullmq-steady": async () => (await import("./bullmq.ts")).bullmqOnDemand,
 };
 
 /** The limiters that the tables compare. */

@@ -1,11 +1,14 @@
 import type { Flags } from "../flags.ts";
 import { median } from "../fleet/measure.ts";
 import { runLoad, type Bench } from "../fleet/run-load.ts";
+import { addSteadily } from "../limiters/bullmq.ts";
 import { formatNumber, rowOf, type Bound } from "../promises.ts";
 import type { Table } from "../table.ts";
 
 const CAPS = [1_000, 5_000];
 const OUT_OF_REACH = 10_000_000;
+/** The rate at which the CPU of a worker is measured. */
+const PACED = 1_000;
 const WORKERS = 4;
 const JOBS_AT_ONCE = 300;
 
@@ -22,6 +25,7 @@ export async function measureJobs(bench: Bench, flags: Flags): Promise<Table[]> 
   if (flags.caps === undefined) tables.push(await measureThroughput(bench, flags));
   for (const cap of CAPS.filter((each) => flags.caps?.includes(each) ?? true)) {
     tables.push(await measureCap(bench, flags, cap));
+    if (cap === PACED) tables.push(await measureCpu(bench, flags));
   }
   return tables;
 }
@@ -64,12 +68,6 @@ async function measureCap(bench: Bench, { effort }: Flags, cap: number): Promise
   const seconds = effort.seconds;
   const load = { cap, replicas: WORKERS, callers: JOBS_AT_ONCE, seconds };
   const outcome = await runLoad(bench, { ...load, contender: "sluice-jobs" });
-  // At the same rate, by BullMQ's own limiter.
-  const plain = await runLoad(bench, { ...load, contender: "bullmq" });
-  const ofPlain = rowOf("the same, of BullMQ's with its own limiter", outcome.cpuUs / plain.cpuUs, {
-    bound: PROMISED.cpuOfPlain,
-    digits: 2,
-  });
   const { share, worstSecond, worstTenth, fairness, cost, calls } = outcome;
   return {
     title: `${formatNumber(cap)} jobs a second, ${WORKERS} workers with ${JOBS_AT_ONCE} at once each`,
@@ -82,9 +80,36 @@ async function measureCap(bench: Bench, { effort }: Flags, cap: number): Promise
       rowOf("jobs in the worst 100 ms, of a tenth of the cap", worstTenth),
       rowOf("fairness between workers (Jain's index)", fairness),
       rowOf("Redis CPU a job, BullMQ's included, µs", cost.cpuUs / calls, { digits: 2 }),
+    ],
+  };
+}
+
+/** In turns with BullMQ's worker, to which jobs come one after the other at the same rate; a long start-up warms the code. */
+async function measureCpu(bench: Bench, { effort }: Flags): Promise<Table> {
+  const seconds = effort.throughputSeconds;
+  const startUpSeconds = effort.seconds;
+  const load = { cap: PACED, replicas: 1, callers: JOBS_AT_ONCE, seconds, startUpSeconds };
+  const ours: number[] = [];
+  const plain: number[] = [];
+  for (let round = 0; round < effort.cpuRounds; round++) {
+    const adding = addSteadily(bench.redisUrl, PACED);
+    plain.push((await runLoad(bench, { ...load, contender: "bullmq-steady" })).cpuUs);
+    await adding.stop();
+    ours.push((await runLoad(bench, { ...load, contender: "sluice-jobs" })).cpuUs);
+  }
+  const ofPlain = rowOf("the same, of plain BullMQ's", median(ours) / median(plain), {
+    bound: PROMISED.cpuOfPlain,
+    digits: 2,
+  });
+  return {
+    title: `${formatNumber(PACED)} jobs a second, one worker with ${JOBS_AT_ONCE} at once`,
+    rows: [
       {
-        figure: "CPU of a worker a job, µs",
-        values: { sluice: formatNumber(outcome.cpuUs, 0), bullmq: formatNumber(plain.cpuUs, 0) },
+        figure: `CPU of the worker a job, median of ${effort.cpuRounds}, µs`,
+        values: {
+          sluice: formatNumber(median(ours), 0),
+          bullmq: formatNumber(median(plain), 0),
+        },
       },
       { ...ofPlain, values: { ...ofPlain.values, bullmq: "1.00" } },
     ],

@@ -107,7 +107,13 @@ export type { JobState, QueuedJob } from "./queue/enqueue/job-handle.ts";
 
 export type { QueueCounts, QueueSteering } from "./queue/manage/control.ts";
 
-export type { Handler, HandlerResult, JobContext } from "./queue/worker/context.ts";
+export type {
+  GivenHandler,
+  Handler,
+  HandlerResult,
+  Handlers,
+  JobContext,
+} from "./queue/worker/context.ts";
 
 export type { Worker } from "./queue/worker/worker.ts";
 

@@ -7,7 +7,7 @@ import { createMemoryStore } from "./memory/memory-store.ts";
 import type { ConnectQueue } from "./queue/bullmq/connection.ts";
 import { withKeptDefaults, type WorkerOptions } from "./queue/options.ts";
 import { createQueue, type OwnedQueue, type Queue } from "./queue/queue.ts";
-import type { Handler } from "./queue/worker/context.ts";
+import type { GivenHandler } from "./queue/worker/context.ts";
 import { createWorker, type Worker } from "./queue/worker/worker.ts";
 import { createBackend } from "./redis/backend.ts";
 import {
@@ -49,17 +49,17 @@ export interface Sluice extends Emitter<SluiceEvents> {
     options: QueueOptions<Data, Input>,
   ): Queue<Data, Result, Input>;
   /**
-   * Starts to work on a queue. Instead of a function, the handler can be the path or URL of a file that has it as its
-   * default export: it then runs in processes of its own, as many as the worker's `concurrency`, and the draw stays in
+   * Starts to work on a queue. Instead of a function, the handler can be several by the names of jobs,
+   * `{ charge: async (job) => …, refund: … }`, or the path or URL of a file that has the function as its default export: it then runs in processes of its own, as many as the worker's `concurrency`, and the draw stays in
    * this one. A relative path begins at the working folder.
    *
-   * @throws {@link InvalidOptionError} when the queue is not this sluice's, or the handler is neither a function nor a file.
+   * @throws {@link InvalidOptionError} when the queue is not this sluice's, or the handler is neither a function, nor functions by name, nor a file.
    * @throws {@link RedisRequiredError} when this sluice has no Redis.
    * @throws {@link ClosedError} when the sluice is closed.
    */
   worker<Data, Result>(
     queue: Queue<Data, Result, never>,
-    handler: Handler<Data, NoInfer<Result>> | string | URL,
+    handler: GivenHandler<Data, NoInfer<Result>>,
     options?: WorkerOptions,
   ): Worker;
   /** Closes workers, then queues and buckets; callers that still wait get `ClosedError`. */
@@ -179,7 +179,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     },
     worker<Data, Result>(
       queue: Queue<Data, Result, never>,
-      handler: Handler<Data, Result> | string | URL,
+      handler: GivenHandler<Data, Result>,
       workerOptions: WorkerOptions = {},
     ) {
       assertOpen();

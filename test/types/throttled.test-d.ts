@@ -241,6 +241,22 @@ describe("the types of a queue", () => {
     });
   });
 
+  it("carry the data to handlers by name", () => {
+    const sluice = createSluice();
+    const queue = sluice.queue<{ amount: number }, string>("charges", { bucket });
+
+    sluice.worker(queue, {
+      charge: async (job, { attempt }) => {
+        expectTypeOf(job.data).toEqualTypeOf<{ amount: number }>();
+        expectTypeOf(attempt).toEqualTypeOf<number>();
+        return "charged";
+      },
+      refund: ({ name }) => `${name}ed`,
+    });
+    // @ts-expect-error: the queue's handlers return something else
+    sluice.worker(queue, { charge: async () => 1 });
+  });
+
   it("want a recurring job to have a name", () => {
     const queue = createSluice().queue<number>("reports", { bucket });
     const options: EnqueueOptions = { cron: "0 9 * * *", dedupeId: "daily", timeZone: "UTC" };

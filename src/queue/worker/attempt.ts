@@ -100,7 +100,8 @@ function run<Data, Result>(
           if (context.isAborted) throw context.signal.reason;
           return handle(checked);
         });
-  return timeoutMs === undefined ? running : inTime(running, timeoutMs, context);
+  const limitMs = job.timeoutMs ?? timeoutMs;
+  return limitMs === undefined ? running : inTime(running, limitMs, context);
 }
 
 async function withCheckedData<Data>(schema: Schema<Data>, job: Job<Data>): Promise<Job<Data>> {

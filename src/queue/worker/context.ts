@@ -39,7 +39,7 @@ export interface WorkerContext<Data = unknown, Result = unknown> extends Omit<
 /** What a handler gets beside its job. */
 export interface JobContext {
   /**
-   * Aborted with `HandlerTimeoutError` after the worker's `timeoutMs`; with `JobCancelledError` when the job is
+   * Aborted with `HandlerTimeoutError` after the job's or the worker's `timeoutMs`; with `JobCancelledError` when the job is
    * cancelled; with `JobLostError` at the deadline of
    * `worker.close()`, or when the job's lock is lost: another worker may then run the job; with `LeaseLostError`
    * when the lease of its slot is.
@@ -71,6 +71,19 @@ export type Handler<Data, Result = unknown> = (
   job: Job<Data>,
   context: JobContext,
 ) => HandlerResult<Result> | Promise<HandlerResult<Result>>;
+
+/**
+ * Handlers by the names of jobs: `{ charge: …, refund: … }`. `default` does the jobs of all other names, and those without
+ * one; without it they fail at once and are kept as dead letters, with the reason `"No handler: …"`.
+ */
+export type Handlers<Data, Result = unknown> = Readonly<Record<string, Handler<Data, Result>>>;
+
+/** What `worker()` takes as the handler: a function, functions by name, or the file of one. */
+export type GivenHandler<Data, Result> =
+  | Handler<Data, Result>
+  | Handlers<Data, Result>
+  | string
+  | URL;
 
 /** A job that a worker has fetched: its context, and the wait for its slot. */
 export interface OwnedJobContext extends JobContext, WaitRegistry {

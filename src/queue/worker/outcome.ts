@@ -122,6 +122,12 @@ export function cancelledFailure(jobId: string): Error {
   return standFor(finalFailure(CANCELLED), new JobCancelledError(jobId));
 }
 
+/** The failure of a job whose worker has handlers by name, and none for it. */
+export function unknownNameFailure(name: string | undefined, known: string): Error {
+  const which = name === undefined ? "jobs without a name" : `jobs named "${name}"`;
+  return finalFailure(`No handler: its worker has none for ${which}, only for ${known}`);
+}
+
 /** The failure of a job whose data the schema refuses. */
 export function invalidFailure(problem: string): Error {
   return finalFailure(`Invalid: ${problem}`);

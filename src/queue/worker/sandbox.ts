@@ -16,7 +16,8 @@ import { HandlerTimeoutError, JobCancelledError } from "../errors.ts";
 import { rebuildWith } from "../failure.ts";
 import type { Job } from "../job.ts";
 import { loadBullmq } from "../bullmq/load-bullmq.cjs";
-import type { Handler, JobContext } from "./context.ts";
+import type { GivenHandler, Handler, JobContext } from "./context.ts";
+import { areHandlers, createNamedHandlers } from "./named-handlers.ts";
 import { UNSTORABLE } from "./outcome.ts";
 import {
   HANDLER_FILE,
@@ -28,6 +29,8 @@ import {
 /** A worker's handler, with its processes. */
 export interface OpenHandler<Data, Result> {
   readonly handle: Handler<Data, Result>;
+  /** The failure of a job for which there is no handler; undefined if there is one. */
+  refusalOf(job: Pick<Job<unknown>, "name">): Error | undefined;
   /** Undefined if a job can start at once; else what to wait for before its slot is drawn, since processes start slowly. */
   ready(): Promise<unknown> | undefined;
   /** Ends the processes, with the handlers that still run in them. */
@@ -39,13 +42,15 @@ type Child = Awaited<ReturnType<ChildPool["retain"]>>;
 /** The most characters of a path in an error message. */
 const LONGEST_PATH = 300;
 
-/** @throws {@link InvalidOptionError} when `given` is neither a function nor an existing file. */
+/** @throws {@link InvalidOptionError} when `given` is neither a function, nor functions by name, nor an existing file. */
 export function openHandler<Data, Result>(
-  given: Handler<Data, Result> | string | URL,
+  given: GivenHandler<Data, Result>,
   options: { readonly processes: number; readonly logger: Logger },
 ): OpenHandler<Data, Result> {
-  if (typeof given !== "function") return openSandbox(readFile(given), options);
-  return { handle: given, ready: () => undefined, close: async () => {} };
+  const isHere = { ready: () => undefined, close: async () => {} };
+  if (typeof given === "function") return { handle: given, refusalOf: () => undefined, ...isHere };
+  if (areHandlers<Data, Result>(given)) return { ...createNamedHandlers(given), ...isHere };
+  return openSandbox(readFile(given), options);
 }
 
 /** The handler is the default export of a file. Its processes are reused from job to job. */
@@ -96,6 +101,7 @@ function openSandbox<Data, Result>(
       pool.release(child);
       return read(answer) as Result;
     },
+    refusalOf: () => undefined,
     ready: () => (starts.size === 0 ? undefined : Promise.all(starts)),
     async close() {
       isClosed = true;
@@ -135,7 +141,7 @@ function readFile(given: unknown): string {
   if (url !== undefined && isFile(url)) return url.href;
   const remedy =
     url === undefined
-      ? "give the function that does one job, or the path or URL of a file that exports it"
+      ? "give the function that does one job, such functions by the names of jobs, or the path or URL of a file that exports it"
       : `there is no file at ${shortened(fileURLToPath(url))}; a relative path begins at the working folder`;
   throw new InvalidOptionError({ where: "worker()", option: "handler", value: given, remedy });
 }

@@ -42,12 +42,13 @@ import { runAttempt } from "./attempt.ts";
 import { forgetCancels, removeCancelled } from "./cancelling.ts";
 import {
   createRunning,
-  type Handler,
+  type GivenHandler,
   type OwnedJobContext,
   type WorkerContext,
 } from "./context.ts";
 import { createFetchedJobs } from "./fetched-jobs.ts";
 import { createJobLocks } from "./job-locks.ts";
+import { areHandlers } from "./named-handlers.ts";
 import { createOrders } from "./orders.ts";
 import { createJobSlots, mayHaveBegun, noteStart, readFetched } from "./job-start.ts";
 import { giveLostBack } from "./lost-fetches.ts";
@@ -69,7 +70,7 @@ export interface Worker {
 export interface WorkerSettings<Data, Result> {
   readonly queue: { readonly name: string };
   readonly bucket: OwnedBucket;
-  readonly handler: Handler<Data, Result> | string | URL;
+  readonly handler: GivenHandler<Data, Result>;
   readonly schema: Schema<Data> | undefined;
   readonly options: WorkerOptions;
   readonly connect: ConnectQueue;
@@ -91,7 +92,7 @@ const REDIS_GRACE_MS = 2_000;
 export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result>): Worker {
   const { queue, bucket, connect, prefix, onClosed } = settings;
   const options = readWorkerOptions(settings.options);
-  const isInline = typeof settings.handler === "function";
+  const isInline = typeof settings.handler === "function" || areHandlers(settings.handler);
   const { concurrency = isInline ? 50 : availableParallelism(), timeoutMs } = options;
   const { closeDeadlineMs = 30_000, lockMs = 30_000, patienceMs = 250 } = options;
   const logger = sampled(settings.logger, () => performance.now());
@@ -171,6 +172,8 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       }
       const reading = readFetched(worker, bullJob);
       const job = reading instanceof Promise ? await reading : reading;
+      const refusal = opened.refusalOf(job);
+      if (refusal !== undefined) throw noteRefusal(job, refusal);
       const isReady = opened.ready();
       if (isReady !== undefined) await isReady;
       const changesBefore = changes;
@@ -206,6 +209,14 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       fetchedJobs.remove(context.jobId);
       fetcher.end();
     }
+  }
+
+  /** The producer may be newer than this worker: it must not go unnoticed that its jobs are not done. */
+  function noteRefusal({ id, name }: Job<Data>, refusal: Error): Error {
+    const facts = { queue: queue.name, job: id, name, reason: refusal.message };
+    const remedy = "Deploy a worker that has one, and replay the dead letters";
+    logger.error(facts, `A job of queue "${queue.name}" is a dead letter: no handler. ${remedy}.`);
+    return refusal;
   }
 
   function draw(

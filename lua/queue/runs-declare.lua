@@ -1,25 +1,52 @@
 --[[
-  runs-declare: gives a schedule, and its run that is due and not fetched, a new declaration: times, data, options. It
-  writes all or nothing: a worker that has fetched the run meanwhile plans the next one by the old declaration.
+  runs-declare: stores a schedule over the one of the same name, if there is one. A run that is due and waits stays. One
+  that is not due yet gives way to the first of the new times.
 
-  KEYS  all BullMQ's: [1] sorted set: the schedules, by when their next run is due  [2] the schedule: hash
-        [3] the run: hash  [4] list: the jobs that run
-  ARGV  [1] the schedule's name  [2] the run's id  [3] ms since 1970 at which the run is due
-        [4] JSON: { schedule: fields of it, run: fields of it }
-  Reply 1 if it was written, 0 if the run is no longer due
+  KEYS  as in runs-begin
+  ARGV  [1] the prefix of the queue's keys  [2] the schedule's name
+        [3] JSON: its fields: name, data, opts; every, or pattern and tz; sluice:missed, sluice:overlap
+        [4] ms since 1970: the next time of cron, by an earlier reply; else 0
+  Reply [1] ms since 1970, now, if the next time of cron is needed; else 0
+        [2] the id of the run that waits next, and [3] its hash
 ]]
-local schedules, schedule, run, active = unpack(KEYS)
-local name, id, due_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local next_ms = tonumber(redis.call('ZSCORE', schedules, name))
-if not due_ms or next_ms ~= due_ms then return 0 end
-local stored, finished = unpack(redis.call('HMGET', run, 'name', 'finishedOn'))
-if not stored or finished or redis.call('LPOS', active, id) then return 0 end
+-- @include lib/now-ms
+-- @include lib/runs/plan
 
-local function write(key, fields)
-  for field, value in pairs(fields) do redis.call('HSET', key, field, value) end
+local fields, cron_ms = cjson.decode(ARGV[3]), tonumber(ARGV[4])
+local schedule = open_schedule(KEYS, ARGV[1], ARGV[2], now_ms())
+local now = schedule.now_ms
+if not fields.every and cron_ms <= now then return { string.format('%.0f', now) } end
+
+local state = schedule.run and state_of(schedule, schedule.run)
+local had_every, has_begun = schedule.every, schedule.run and redis.call('HEXISTS', schedule.open, schedule.run) == 1
+redis.call('HDEL', schedule.key, 'every', 'offset', 'pattern', 'tz', 'data', 'opts', 'sluice:missed', 'sluice:overlap',
+  'sluice:owed')
+for field, value in pairs(fields) do redis.call('HSET', schedule.key, field, value) end
+redis.call('HSETNX', schedule.key, 'ic', 1)
+schedule.every, schedule.pattern, schedule.zone = tonumber(fields.every), fields.pattern or '', fields.tz or ''
+local is_same = schedule.every ~= nil and had_every == schedule.every
+
+-- The first time of the new ones that comes after this moment.
+local function first_to_come() return schedule.every and now + schedule.every or cron_ms end
+
+local is_waiting = state == 'waits' or state == 'held'
+if is_waiting and schedule.due_ms <= now then
+  if not is_in_time(schedule) and not is_same then schedule.at = first_to_come() end
+  if state == 'waits' and not has_begun then
+    local job = schedule.jobs .. schedule.run
+    local planned = cjson.decode(redis.call('HGET', job, 'opts'))
+    redis.call('HSET', job, 'data', fields.data, 'opts', run_opts(schedule, schedule.run, planned))
+  end
+elseif is_waiting then
+  local due_ms = schedule.due_ms
+  remove_run(schedule, schedule.run)
+  schedule.at = is_same and due_ms or schedule.every and now or cron_ms
+  plan(schedule, schedule.at)
+else
+  -- None waits: the schedule is new, or its run was removed.
+  schedule.at = state == 'runs' and first_to_come() or schedule.every and now or cron_ms
+  plan(schedule, schedule.at)
 end
-local declared = cjson.decode(ARGV[4])
-redis.call('HDEL', schedule, 'every', 'offset', 'pattern', 'tz')
-write(schedule, declared.schedule)
-write(run, declared.run)
-return 1
+redis.call('HSET', schedule.key, 'sluice:at', string.format('%.0f', schedule.at))
+close_schedule(schedule)
+return { 0, schedule.run, redis.call('HGETALL', schedule.jobs .. schedule.run) }

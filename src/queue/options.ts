@@ -21,6 +21,8 @@ export type EnqueueOptions =
       readonly every?: undefined;
       readonly cron?: undefined;
       readonly timeZone?: undefined;
+      readonly missed?: undefined;
+      readonly overlap?: undefined;
     })
   | (JobOptions & { readonly dedupeId: string });
 
@@ -64,6 +66,13 @@ interface JobOptions {
   readonly cron?: string | undefined;
   /** The time zone of `cron`: `"Europe/Berlin"`. Defaults to `"UTC"`. */
   readonly timeZone?: string | undefined;
+  /**
+   * What becomes of a recurring job's times that pass while its run waits, or may not overlap the last one: `"skip"` only
+   * counts them, `"once"` makes up for them with one run. Defaults to `"skip"`.
+   */
+  readonly missed?: "skip" | "once" | undefined;
+  /** Whether a run of a recurring job may begin while the last one still runs. Defaults to true. */
+  readonly overlap?: boolean | undefined;
 }
 
 /** The options of a queue's jobs for which `enqueue` gets no others. */
@@ -137,6 +146,8 @@ const ENQUEUE_OPTIONS = z.strictObject({
     .string({ error: "give a time zone" })
     .refine(isTimeZone, { error: 'give the name of a time zone, such as "Europe/Berlin"' })
     .optional(),
+  missed: z.enum(["skip", "once"], { error: 'give "skip" or "once"' }).optional(),
+  overlap: z.boolean({ error: "give true or false" }).optional(),
 });
 
 /** Options that exclude or need one another. */
@@ -167,6 +178,11 @@ const RULES: readonly {
     isBroken: (o) => o.cron !== undefined && !isCron(o.cron, o.timeZone),
     remedy: 'give a cron expression that has a next time, such as "0 9 * * 1-5"',
   },
+  ...(["missed", "overlap"] as const).map((option) => ({
+    option,
+    isBroken: (o: EnqueueOptions) => !isRecurring(o) && o[option] !== undefined,
+    remedy: "it is for recurring jobs; give every or cron, too, or leave it out",
+  })),
   ...(["delayMs", "at", "dedupeMs"] as const).map((option) => ({
     option,
     isBroken: (o: EnqueueOptions) => isRecurring(o) && o[option] !== undefined,

@@ -120,7 +120,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     maxJobBytes,
     keepDone: withKeptDefaults(settings.keepDone),
     ...enqueuing,
-    ...createSchedules(access, jobs.remove),
+    ...createSchedules({ queue: name, access, runs: connection.runs, onRemoved: waits.end }),
     async job(given) {
       const id = readJobId("job()", given);
       if (id === undefined) return undefined;

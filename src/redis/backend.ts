@@ -15,7 +15,7 @@ import { withCopies } from "./ioredis/closing.ts";
 import { restWhile } from "./ioredis/silent-servers.ts";
 import { untilReady } from "./ioredis/readiness.ts";
 import { withTimeout } from "./ioredis/time-limit.ts";
-import { createRedisLanes } from "./queue-store.ts";
+import { createRedisLanes, createRedisRuns } from "./queue-store.ts";
 import {
   clockRead,
   jobsAwait,
@@ -24,7 +24,6 @@ import {
   jobsHeld,
   jobsRecall,
   jobsTold,
-  runsDeclare,
 } from "./scripts/jobs.ts";
 import { baseOf } from "./scripts/keys.ts";
 import { runScript } from "./scripts/script.ts";
@@ -185,8 +184,7 @@ function forQueue(
       await client.zadd(`${baseOf({ prefix, queue })}marker`, 0, "0");
     },
     heldBy: (queue, tokens) => runScript(client, jobsHeld, { prefix, queue, tokens }),
-    declareRun: (queue, declaration) =>
-      runScript(client, runsDeclare, { prefix, queue, ...declaration }),
+    runs: createRedisRuns(client, prefix),
     takeOut: async (key, member) => (await client.zrem(key, member)) === 1,
     setIfFree: async (key, value) => (await client.set(key, value, "NX")) === "OK",
   };

@@ -1,5 +1,5 @@
 import type { Cluster, Redis } from "ioredis";
-import type { LaneStore } from "../core/queue-store.ts";
+import type { LaneStore, RunStore } from "../core/queue-store.ts";
 import type { SampledClock } from "./clock.ts";
 import {
   jobsCancel,
@@ -13,6 +13,7 @@ import {
   lanesLook,
   lanesState,
 } from "./scripts/lanes.ts";
+import { runsBegin, runsDeclare, runsEnd, runsSettle } from "./scripts/runs.ts";
 import { runScript } from "./scripts/script.ts";
 
 /** A look returns at most this many lanes and deadlines, since Redis serves no other request meanwhile. */
@@ -58,5 +59,17 @@ export function createRedisLanes(
       let begins = true;
       while (await runScript(redis, lanesClear, { prefix, queue, begins })) begins = false;
     },
+  };
+}
+
+/** The runs of recurring jobs in Redis, which BullMQ stores. */
+export function createRedisRuns(redis: Redis | Cluster, prefix: string): RunStore {
+  return {
+    declare: (queue, declaration) =>
+      runScript(redis, runsDeclare, { prefix, queue, ...declaration }),
+    begin: (queue, step) => runScript(redis, runsBegin, { prefix, queue, ...step }),
+    settle: (queue, run, hasBegun) =>
+      runScript(redis, runsSettle, { prefix, queue, ...run, hasBegun }),
+    end: (queue, name) => runScript(redis, runsEnd, { prefix, queue, name }),
   };
 }

@@ -13,7 +13,6 @@ import {
   jobsHeld,
   jobsRecall,
   jobsTold,
-  runsDeclare,
 } from "../../src/redis/scripts/jobs.ts";
 import {
   lanesClear,
@@ -23,6 +22,7 @@ import {
   lanesLook,
 } from "../../src/redis/scripts/lanes.ts";
 import { leasesRelease, leasesRenew } from "../../src/redis/scripts/leases.ts";
+import { runsBegin, runsDeclare, runsEnd, runsSettle } from "../../src/redis/scripts/runs.ts";
 import { slotsDraw } from "../../src/redis/scripts/slots-draw.ts";
 import { slotsTry } from "../../src/redis/scripts/slots-try.ts";
 import { hostileJson, hostileText } from "./support/hostile.ts";
@@ -43,7 +43,10 @@ const ALL: readonly AnyScript[] = [
   jobsTold,
   leasesRelease,
   leasesRenew,
+  runsBegin,
   runsDeclare,
+  runsEnd,
+  runsSettle,
   slotsDraw,
   slotsReturn,
   slotsTry,

@@ -14,7 +14,8 @@ const FILES = [
   "lua/**/*.lua",
   // Only integration tests reach these.
   "!lua/**/jobs-*.lua",
-  "!lua/**/runs-declare.lua",
+  "!lua/**/runs-*.lua",
+  "!lua/lib/runs/*.lua",
 ];
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 

@@ -81,15 +81,24 @@ export function resetsAround(atUs: number, { at, timeZone }: Align, count = 3): 
 
 /** When clocks first show a local time; undefined if they skip its whole date. Date and time are written as if local time were UTC. */
 function instantOf(format: Intl.DateTimeFormat, date: number, local: number): number | undefined {
+  const { atMs, skipped } = firstShowing(format, local);
+  const skipsDate = skipped !== undefined && skipped.from <= date && skipped.to >= date + DAY_MS;
+  return skipsDate ? undefined : atMs;
+}
+
+/** When clocks first show a local time or a later one; and which times they skip just then, if that one is among them. */
+function firstShowing(
+  format: Intl.DateTimeFormat,
+  local: number,
+): { readonly atMs: number; readonly skipped?: { readonly from: number; readonly to: number } } {
   const before = offsetMs(format, local - MOST_AHEAD_MS);
   const after = offsetMs(format, local + MOST_BEHIND_MS);
   const early = local - before;
-  if (before === after || offsetMs(format, early) === before) return early;
+  if (before === after || offsetMs(format, early) === before) return { atMs: early };
   const late = local - after;
-  if (offsetMs(format, late) === after) return late;
+  if (offsetMs(format, late) === after) return { atMs: late };
   const gapEnd = firstWithOffset(format, after, { from: late, to: early });
-  const skipsDate = gapEnd + before <= date && gapEnd + after >= date + DAY_MS;
-  return skipsDate ? undefined : gapEnd;
+  return { atMs: gapEnd, skipped: { from: gapEnd + before, to: gapEnd + after } };
 }
 
 /** When an offset begins to apply, between an instant before that and one after. Clocks change on whole seconds. */
@@ -145,4 +154,21 @@ export function isTimeZone(name: string): boolean {
   } catch {
     return false;
   }
+}
+
+/** How far clocks in a zone are ahead of UTC at an instant, in ms: -28,800,000 in a Californian winter. */
+export function zoneOffsetMs(timeZone: string, atMs: number): number {
+  return offsetMs(formatOf(timeZone), atMs);
+}
+
+/** When clocks in a zone first show a local time, written as if it were UTC, or a later one: the first moment after a gap. */
+export function firstInstantOf(timeZone: string, localMs: number): number {
+  return firstShowing(formatOf(timeZone), localMs).atMs;
+}
+
+/** When the offset of a zone changed between two instants to what it is at the later one. */
+export function lastChangeBetween(timeZone: string, fromMs: number, toMs: number): number {
+  const format = formatOf(timeZone);
+  const [from, to] = [Math.floor(fromMs / 1_000) * 1_000, Math.ceil(toMs / 1_000) * 1_000];
+  return firstWithOffset(format, offsetMs(format, toMs), { from, to });
 }

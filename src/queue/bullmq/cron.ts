@@ -1,19 +1,133 @@
+/**
+ * When a cron expression is due in a time zone. BullMQ reads expressions (cron-parser), but its times are wrong where
+ * clocks change at midnight or by half an hour: in Cairo, Havana or Santiago it leaves out a day, and on Lord Howe Island
+ * it throws "loop limit exceeded" once a year (checked with bullmq 6.7.0, cron-parser 5.10.3; no upstream issue known).
+ * So BullMQ is asked for local times only, which it computes as if they were UTC, and what clocks do is decided here, as
+ * Vixie cron does:
+ *
+ * - An expression of certain hours is due once for each of its local times: when clocks first show it, or at the first
+ *   moment after a gap in which it lies.
+ * - An expression of all hours is due whenever clocks show one of its times, so each hour also on days when clocks change.
+ */
+import { setImmediate as othersTurn } from "node:timers/promises";
+import {
+  firstInstantOf,
+  lastChangeBetween,
+  zoneOffsetMs,
+} from "../../core/limits/calendar-days.ts";
+import type { CronState, NextCron } from "../../core/queue-store.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
 
 /** The default time zone of a cron expression. */
 export const UTC = "UTC";
 
-/** Whether BullMQ can read an expression, and it has a next time. */
+const DAY_MS = 86_400_000;
+/** Clocks are put back by less than this at a time. */
+const MOST_BACK_MS = DAY_MS;
+/** The hour's field counted from the end, since the field of seconds may be left out. */
+const HOUR_FIELD = -4;
+const ALL_HOURS = /^(\*|\?|\*\/1|0-23(\/1)?)$/;
+const HOURLY_NAMES = new Set(["@hourly", "@minutely", "@secondly"]);
+
+/** Whether an expression can be read, and has a next time. */
 export function isCron(cron: string, timeZone: string | undefined): boolean {
   // The parser reads it as each minute, but BullMQ stores no schedule for it.
   if (cron === "") return false;
   try {
-    return nextTime(cron, timeZone) !== undefined;
+    return nextCronMs(Date.now(), { cron, timeZone }) !== undefined;
   } catch {
     return false;
   }
 }
 
-function nextTime(pattern: string, tz: string = UTC): unknown {
-  return loadBullmq().defaultRepeatStrategy(Date.now(), { pattern, tz });
+/** A cron expression in its time zone. */
+export interface CronTimes {
+  readonly cron: string;
+  /** Defaults to UTC. */
+  readonly timeZone?: string | undefined;
+}
+
+/** The first time after `afterMs` at which an expression is due, in ms since 1970; undefined if there is none. */
+export function nextCronMs(
+  afterMs: number,
+  { cron, timeZone = UTC }: CronTimes,
+): number | undefined {
+  if (isOfAllHours(cron)) return nextShown(afterMs, cron, timeZone);
+  const local = nextLocal(latestLocal(afterMs, timeZone), cron);
+  return local === undefined ? undefined : firstInstantOf(timeZone, local);
+}
+
+/** As many times that have passed are counted, at most: to compute a time takes about 0.1 ms. */
+const MOST_COUNTED = 1_000;
+/** How many are computed before others have their turn in this process. */
+const AT_ONCE = 20;
+
+/** The next time of a schedule that is yet to come, and how many have passed uncounted; undefined if there is no other. */
+export async function nextCron({ nowMs, ...state }: CronState): Promise<NextCron | undefined> {
+  const { atMs, isInTime } = state;
+  let nextMs = isInTime ? nextCronMs(atMs, state) : atMs;
+  let passed = 0;
+  while (nextMs !== undefined && nextMs <= nowMs) {
+    passed += 1;
+    if (passed % AT_ONCE === 0) await othersTurn();
+    nextMs = nextCronMs(passed < MOST_COUNTED ? nextMs : nowMs, state);
+  }
+  return nextMs === undefined ? undefined : { ...state, nextMs, passed };
+}
+
+function isOfAllHours(cron: string): boolean {
+  const fields = cron.trim().split(/\s+/);
+  const hour = fields.at(HOUR_FIELD);
+  if (hour !== undefined) return ALL_HOURS.test(hour);
+  return !cron.startsWith("@") || HOURLY_NAMES.has(cron);
+}
+
+/** The next local time of an expression, written as if it were UTC. */
+function nextLocal(localMs: number, pattern: string): number | undefined {
+  return loadBullmq().defaultRepeatStrategy(localMs, { pattern, tz: UTC }) as number | undefined;
+}
+
+/** The latest local time that clocks have shown by an instant: after they were put back, an earlier moment's. */
+function latestLocal(atMs: number, timeZone: string): number {
+  const now = zoneOffsetMs(timeZone, atMs);
+  const before = zoneOffsetMs(timeZone, atMs - MOST_BACK_MS);
+  if (before <= now) return atMs + now;
+  const backAtMs = lastChangeBetween(timeZone, atMs - MOST_BACK_MS, atMs);
+  return Math.max(atMs + now, backAtMs + before - 1);
+}
+
+/** The next instant at which clocks show a time of the expression, be it again. */
+function nextShown(afterMs: number, cron: string, timeZone: string): number | undefined {
+  let sinceMs = afterMs + 1;
+  for (;;) {
+    const offset = zoneOffsetMs(timeZone, sinceMs);
+    const local = nextLocal(sinceMs - 1 + offset, cron);
+    if (local === undefined) return undefined;
+    const changeMs = changeBefore(local - offset, { sinceMs, offset, timeZone });
+    if (changeMs === undefined) return local - offset;
+    sinceMs = changeMs;
+  }
+}
+
+/**
+ * An instant up to `toMs` from which on the next time is to be computed anew, since clocks have changed. Only changes
+ * within a day of either end matter: between them no time of the expression is shown with any offset.
+ */
+function changeBefore(
+  toMs: number,
+  {
+    sinceMs,
+    offset,
+    timeZone,
+  }: { readonly sinceMs: number; readonly offset: number; readonly timeZone: string },
+): number | undefined {
+  const isFar = toMs - sinceMs > 3 * DAY_MS;
+  const nearMs = isFar ? sinceMs + DAY_MS : toMs;
+  if (zoneOffsetMs(timeZone, nearMs) !== offset) {
+    return lastChangeBetween(timeZone, sinceMs, nearMs);
+  }
+  if (!isFar) return undefined;
+  const lateMs = toMs - DAY_MS;
+  const hasChanged = [lateMs, toMs].some((atMs) => zoneOffsetMs(timeZone, atMs) !== offset);
+  return hasChanged ? lateMs : undefined;
 }

@@ -6,13 +6,14 @@
  * Some fields of a job's hash are read and written by the names that they have in Redis, since no method of BullMQ does
  * it. No upstream issue known; checked with bullmq 6.7.0.
  */
-import type { BackoffOptions, JobsOptions, Queue, Job as StoredJob } from "bullmq";
+import type { BackoffOptions, JobJson, JobsOptions, Queue, Job as StoredJob } from "bullmq";
 import { PRIORITIES } from "../../core/options.ts";
 import type { RedisClock } from "../../core/queue-store.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import { parseErrorFacts, type ErrorFacts } from "../failure.ts";
 import type { Job } from "../job.ts";
 import type { EnqueueOptions } from "../options.ts";
+import { loadBullmq } from "./load-bullmq.cjs";
 
 /**
  * The delay of a job that is on its way to its lane; there it is delayed by a day. If anything is lost on the way, the
@@ -145,6 +146,24 @@ function delayOf({ delay = 0 }: StoredOptions): number {
   return delay === PARK_MS ? 0 : delay;
 }
 
+/**
+ * A job's hash, names and values in turns, as BullMQ reads what its own fetch returns. BullMQ is not told of which schedule
+ * it is a run: as its worker fetched one, it would plan the next.
+ */
+export function readFields(fields: readonly string[], id: string): JobJson {
+  const json = loadBullmq().raw2NextJobData([fields, id, 0, 0])[0] as JobJson;
+  if (json.repeatJobKey === undefined) return json;
+  const { repeatJobKey: _ofJob, ...rest } = json;
+  const { repeatJobKey: _ofOpts, ...opts } = json.opts;
+  return { ...rest, opts };
+}
+
+/** The schedule whose run a job is, of its hash; undefined for any other job. */
+export function scheduleOf(fields: readonly string[]): string | undefined {
+  for (let at = 0; at < fields.length; at += 2) if (fields[at] === SCHEDULE) return fields[at + 1];
+  return undefined;
+}
+
 /** Has BullMQ try the job at hand again after `delayMs`, if its attempt fails and others are left. */
 export function setBackoff({ opts }: Pick<Stored<unknown>, "opts">, delayMs: number): void {
   opts.backoff = { type: "fixed", delay: delayMs };
@@ -163,6 +182,8 @@ function startByMsOf({ sluice, delay = 0 }: StoredOptions, storedAtMs: number): 
 const DEATHS = ["stc", "sluice:deaths", "sluice:ran"];
 /** Set when somebody has cancelled the job; written by `lua/queue/jobs-cancel.lua`. */
 const CANCELLED_FIELD = "sluice:cancelled";
+/** The name of the schedule whose run a job is: BullMQ's "repeat job key". */
+const SCHEDULE = "rjk";
 /** The place that a job came to when it first joined its lane; written by `lua/lib/lanes/join.lua`. */
 const SEQ = "sluiceSeq";
 
@@ -210,7 +231,8 @@ export async function renew(
 ): Promise<void> {
   const client = await queue.getBackend().client;
   const key = queue.toKey(id!);
-  await client.hdel(key, ...DEATHS, FAILURE, CANCELLED_FIELD);
+  // A run of a schedule is a job of its own from then on.
+  await client.hdel(key, ...DEATHS, FAILURE, CANCELLED_FIELD, SCHEDULE);
   const { maxWaitMs } = opts.sluice ?? {};
   const written = maxWaitMs === undefined ? null : await client.hget(key, "opts");
   if (maxWaitMs === undefined || written === null) return;

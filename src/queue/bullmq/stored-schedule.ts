@@ -1,128 +1,124 @@
 /**
- * Schedules of recurring jobs, as BullMQ stores them: a hash with the times and the template, the next run as a delayed
- * job of the id `repeat:<name>:<ms since 1970>`, and in each run's options what plans the run after it.
+ * Schedules of recurring jobs, as BullMQ stores them: a hash with the times and the template, and their runs as jobs of
+ * the id `repeat:<name>:<ms since 1970>`. Our fields are beside its own, with `sluice:` before their names.
  *
- * `upsertJobScheduler` removes a run that is due and not fetched yet, and plans the next one: a deploy that declares its
- * schedules anew would skip runs. So a due run is given the new declaration instead, by `lua/queue/runs-declare.lua`.
- * It can go when BullMQ keeps due runs. No upstream issue known for them (taskforcesh/bullmq#3063 and #3197 are about
- * runs that are done or run); checked with bullmq 6.7.0 (`addJobScheduler-11.lua`).
+ * Who plans the next run differs. BullMQ's worker plans it as it fetches one; where runs begin later than they recur, they
+ * pile up then, and a schedule that is declared anew loses a run that is due. Ours is planned as one begins
+ * (`lua/lib/runs/`). No upstream issue known (taskforcesh/bullmq#3063 and #3197 are about runs that are done or run);
+ * checked with bullmq 6.7.0 (`nextJobFromJobData` in worker.js, `addJobScheduler-11.lua`).
  */
-import type { JobSchedulerJson, Queue, RepeatOptions } from "bullmq";
-import type { RedisClock, RunDeclaration } from "../../core/queue-store.ts";
+import type { JobSchedulerJson, Queue } from "bullmq";
+import type { CronState, RedisClock, RunDeclaration, RunDeclared } from "../../core/queue-store.ts";
 import type { Job } from "../job.ts";
 import type { EnqueueOptions } from "../options.ts";
-import { UTC } from "./cron.ts";
-import {
-  readJob,
-  storedName,
-  storedOptions,
-  type Stored,
-  type StoredOptions,
-} from "./stored-job.ts";
+import { nextCron, nextCronMs, UTC } from "./cron.ts";
+import { loadBullmq } from "./load-bullmq.cjs";
+import { readFields, readJob, storedName, storedOptions, type Stored } from "./stored-job.ts";
 
-/** The options of a run: those of its template, and what BullMQ adds. */
-type RunOptions = StoredOptions & { prevMillis: number; repeat: RepeatOptions };
-
-/** The times of a schedule, in BullMQ's words. */
-type Times =
-  | { readonly every: number; readonly offset?: number }
-  | { readonly pattern: string; readonly tz: string };
-
-/** What the runs of a schedule are made of. */
-interface Template<Data> {
-  readonly name: string;
-  readonly data: Data;
-  readonly opts: StoredOptions;
-}
-
-/** Stores a schedule over the one of the same name, if there is one, and resolves with its next run. A run that is due stays. */
+/** Stores a schedule over the one of the same name, if there is one. Resolves with the run that waits next; one that is due stays. */
 export async function storeSchedule<Data>(
   queue: Queue,
   {
-    declareRun,
+    declare,
     clock,
   }: {
-    readonly declareRun: (declaration: RunDeclaration) => Promise<boolean>;
+    readonly declare: (declaration: RunDeclaration) => Promise<RunDeclared>;
     readonly clock: RedisClock;
   },
-  { data, options }: { readonly data: Data; readonly options: EnqueueOptions },
+  { json, options }: { readonly json: string; readonly options: EnqueueOptions },
 ): Promise<Job<Data>> {
-  const { every, cron, timeZone = UTC } = options;
-  const name = options.dedupeId!;
-  const times = every === undefined ? { pattern: cron!, tz: timeZone } : { every };
-  const template = {
-    name: storedName(options.key),
-    data,
-    opts: storedOptions(options, clock).opts,
+  const { every, cron, timeZone = UTC, missed, overlap } = options;
+  const { opts: template } = storedOptions(options, clock);
+  const declaration: RunDeclaration = {
+    name: options.dedupeId!,
+    fields: {
+      name: storedName(options.key),
+      data: json,
+      opts: JSON.stringify(template),
+      ...(every === undefined ? { pattern: cron!, tz: timeZone } : { every }),
+      ...(missed === "once" && { "sluice:missed": missed }),
+      ...(overlap === false && { "sluice:overlap": "no" }),
+    },
   };
-  const due = await findDueRun<Data>(queue, name, clock);
-  if (due !== undefined) {
-    const { declaration, job } = declarationFor(due, { times, template });
-    if (await declareRun(declaration)) {
-      // The declaration does not move the job; this does.
-      if (job.priority !== readJob(due.run).priority) {
-        await due.run.changePriority({ priority: template.opts.priority! });
-      }
-      return job;
-    }
-    await planAfter(queue, due);
+  let declared = await declare(declaration);
+  while (declared.nowMs !== undefined) {
+    // Every expression has another time: one that has none was refused.
+    const cronMs = nextCronMs(declared.nowMs, { cron: cron!, timeZone });
+    declared = await declare({ ...declaration, cronMs });
   }
-  const job = await queue.upsertJobScheduler(name, times, template);
-  return readJob(job as Stored<Data>);
+  const { Job } = loadBullmq();
+  const { id, fields } = declared;
+  const run = Job.fromJSON(queue, readFields(fields, id), id) as unknown as Stored<Data>;
+  const job = readJob(run);
+  const { priority = "normal" } = options;
+  // A run that a worker has goes on as it was.
+  if (job.priority === priority || (await run.isActive())) return job;
+  // The declaration does not move a job that stays; this does.
+  await run.changePriority({ priority: template.priority! });
+  return { ...job, priority };
 }
 
-/** A run that is due, and that no worker has fetched: the run after it is not planned yet. */
-export interface DueRun<Data> {
-  readonly schedule: JobSchedulerJson;
-  readonly run: Stored<Data>;
+/** The run that has begun last. */
+export interface LastRun {
+  readonly id: string;
+  /** When it began, in ms since 1970: `1790000000000`. */
+  readonly startedAtMs: number;
+  /** When it ended, in ms since 1970; undefined while it runs, or waits for its next attempt. */
+  readonly endedAtMs: number | undefined;
+  /** How it ended: `"failed"` if it is a dead letter. */
+  readonly outcome: "done" | "failed" | undefined;
 }
 
-export async function findDueRun<Data>(
+/** What is kept of a schedule beside what BullMQ keeps. */
+export interface ScheduleFacts {
+  readonly missed: number;
+  readonly last: LastRun | undefined;
+}
+
+/** By the clock of Redis, as the scripts count. */
+export async function readScheduleFacts(
   queue: Queue,
-  name: string,
-  clock: RedisClock,
-): Promise<DueRun<Data> | undefined> {
-  await clock.ready();
-  const schedule = await queue.getJobScheduler(name);
-  if (schedule?.next === undefined || schedule.next > clock.latestMs()) return undefined;
-  const run = (await queue.getJob(`repeat:${name}:${schedule.next}`)) as Stored<Data> | undefined;
-  return run === undefined || run.finishedOn !== undefined ? undefined : { schedule, run };
-}
-
-/**
- * Makes a due run the first of the new schedule: it gets the new data and options, and hands them on with the new times.
- * Also returns the job that the run is then. A changed key holds from the run after it on.
- */
-function declarationFor<Data>(
-  { schedule, run }: DueRun<Data>,
-  { times, template }: { readonly times: Times; readonly template: Template<Data> },
-): { readonly declaration: RunDeclaration; readonly job: Job<Data> } {
-  const { name, data, opts: ours } = template;
-  const { jobId, delay, timestamp, prevMillis, repeat } = run.opts as RunOptions;
-  // By the offset BullMQ keeps the runs of `every` in step after it has missed some.
-  const inStep: Times =
-    "every" in times ? { ...times, offset: schedule.next! % times.every } : times;
-  const planned = { jobId, delay, timestamp, prevMillis };
-  const handedOn = { repeat: { ...inStep, count: repeat.count } };
-  const opts = { ...ours, ...planned, ...handedOn } as StoredOptions;
-  const stored = JSON.stringify(data);
-  const declaration = {
-    name: schedule.key,
-    id: run.id!,
-    dueAtMs: schedule.next!,
-    schedule: { ...inStep, name, data: stored, opts: JSON.stringify(ours) },
-    run: { data: stored, opts: JSON.stringify(opts) },
+  { key: name, every, pattern, tz = UTC, next: dueMs = 0 }: JobSchedulerJson,
+): Promise<ScheduleFacts> {
+  const redis = (await queue.getBackend().client) as unknown as ScheduleReader;
+  const fields = ["count", "at", "run", "ran", "of", "ended", "outcome"];
+  const [[seconds, micros], stored] = await Promise.all([
+    redis.time(),
+    redis.hmget(queue.toKey(`repeat:${name}`), ...fields.map((field) => `sluice:${field}`)),
+  ]);
+  const nowMs = Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
+  const [count, at, id, startedAt, of, endedAt, outcome] = stored;
+  const atMs = Math.max(Number(at ?? 0), dueMs);
+  const state = { nowMs, atMs, isInTime: atMs === dueMs };
+  const passed =
+    every === undefined
+      ? (await nextCron({ ...state, cron: pattern!, timeZone: tz }))?.passed
+      : passedOf(every, state);
+  const hasEnded = of === id;
+  return {
+    missed: Number(count ?? 0) + (passed ?? 0),
+    last: id
+      ? {
+          id,
+          startedAtMs: Number(startedAt),
+          endedAtMs: hasEnded ? Number(endedAt) : undefined,
+          outcome: hasEnded ? (outcome as LastRun["outcome"]) : undefined,
+        }
+      : undefined,
   };
-  const { id, name: storedAs, timestamp: storedAtMs, attemptsMade } = run;
-  const { priority = 0 } = ours;
-  const facts = { id, name: storedAs, timestamp: storedAtMs, attemptsMade, data, opts, priority };
-  return { declaration, job: readJob(facts as Stored<Data>) };
 }
 
-/** Plans the run after one that a worker has just fetched, as the worker will, so that BullMQ does not remove the fetched one. */
-async function planAfter(queue: Queue, { schedule, run }: DueRun<unknown>): Promise<void> {
-  const { repeat, ...opts } = run.opts as RunOptions;
-  const scheduler = await queue.jobScheduler;
-  const from = { override: false, producerId: run.id! };
-  await scheduler.upsertJobScheduler(schedule.key, repeat, run.name, run.data, opts, from);
+/** What is used of a client of ioredis; BullMQ's type of it has less. */
+interface ScheduleReader {
+  time(): Promise<readonly [seconds: number | string, microseconds: number | string]>;
+  hmget(key: string, ...fields: string[]): Promise<readonly (string | null)[]>;
+}
+
+/** How many times of `every` have passed that are not counted yet; the twin of `next_time` in `lua/lib/runs/plan.lua`. */
+function passedOf(
+  every: number,
+  { nowMs, atMs, isInTime }: Pick<CronState, "nowMs" | "atMs" | "isInTime">,
+): number {
+  const firstMs = isInTime ? atMs + every : atMs;
+  return Math.max(0, Math.floor((nowMs - firstMs) / every) + 1);
 }

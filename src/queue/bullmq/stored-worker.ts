@@ -1,5 +1,5 @@
 import { setTimeout as pause } from "node:timers/promises";
-import type { createRedisBackend, JobJson, Worker as StoredWorker } from "bullmq";
+import type { createRedisBackend, Worker as StoredWorker } from "bullmq";
 import type { Logger } from "../../core/logger.ts";
 import type { RedisClock, TakenJob } from "../../core/queue-store.ts";
 import { readErrorFacts } from "../failure.ts";
@@ -7,7 +7,7 @@ import { createErrorReports, storedQueueName, type QueueConnection } from "./con
 import { loadBullmq } from "./load-bullmq.cjs";
 import { onRedisTime } from "./redis-time.ts";
 import { publishRetries } from "./stored-events.ts";
-import { FAILURE, type Stored } from "./stored-job.ts";
+import { FAILURE, readFields, type Stored } from "./stored-job.ts";
 
 /** A job that a worker has taken. */
 export interface HeldJob extends TakenJob {
@@ -42,6 +42,10 @@ export interface StoredWorkerSettings {
   readonly lockMs: number;
   /** Whether a worker may hold a job whose lock has ended, or will soon. */
   readonly mayStall: () => boolean;
+  /** Called once what became of a job is stored, with the token of its lock. Never rejects. */
+  readonly onStored: (token: string) => Promise<void>;
+  /** Called with the jobs that were recovered from workers that died. Never rejects. */
+  readonly onRecovered: (ids: readonly string[]) => Promise<void>;
   readonly logger: Logger;
 }
 
@@ -58,7 +62,7 @@ export function createStoredWorker<Data, Result>(
   fetcher: JobSupply,
   process: (job: Stored<Data>, taken: HeldJob) => Promise<Result | undefined>,
 ): StoredWorker<Data, Result | undefined> {
-  const { queue, connection, prefix, concurrency, lockMs, mayStall, logger } = settings;
+  const { queue, connection, prefix, concurrency, lockMs, logger } = settings;
   const { Worker } = loadBullmq();
   /** By the token of the job's lock. */
   const handedOut = new Map<string, HeldJob>();
@@ -88,10 +92,10 @@ export function createStoredWorker<Data, Result>(
           runRetryDelay: ASK_AGAIN_MS,
           autorun: false,
         },
-        backendFor(fetcher, { clock: connection.clockOf(queue), mayStall, wake }),
+        backendFor(fetcher, { ...settings, clock: connection.clockOf(queue), wake }),
       ),
   );
-  fetchBy(stored as unknown as Insides, fetcher, { handedOut, wake });
+  fetchBy(stored as unknown as Insides, fetcher, { ...settings, handedOut, wake });
   keepFacts(stored as unknown as Insides);
   createErrorReports(`A worker of queue "${queue}"`, logger).watch(stored);
   publishRetries(stored);
@@ -143,7 +147,14 @@ function keepFacts(worker: Insides): void {
 function fetchBy(
   worker: Insides,
   fetcher: Pick<JobSupply, "next" | "isClosed" | "release">,
-  { handedOut, wake }: { readonly handedOut: Map<string, HeldJob>; readonly wake: () => void },
+  {
+    handedOut,
+    wake,
+    onStored,
+  }: Pick<StoredWorkerSettings, "onStored"> & {
+    readonly handedOut: Map<string, HeldJob>;
+    readonly wake: () => void;
+  },
 ): void {
   const processJob = worker.processJob.bind(worker);
   function release(id: string, token: string): void {
@@ -153,7 +164,10 @@ function fetchBy(
   }
 
   worker.processJob = (job, token) =>
-    processJob(job, token, () => false).finally(() => release(job.id, token));
+    processJob(job, token, () => false).finally(() => {
+      release(job.id, token);
+      return onStored(token);
+    });
   worker.moveToActive = async () => {
     let fetched: Fetched;
     try {
@@ -170,15 +184,10 @@ function fetchBy(
     }
     worker.updateDelays(0, LONG_PAST_MS);
     handedOut.set(job.token, job);
-    const made = await worker.nextJobFromJobData(readFields(job), job.id, job.token);
+    const made = await worker.nextJobFromJobData(readFields(job.fields, job.id), job.id, job.token);
     if (made === undefined) release(job.id, job.token);
     return made;
   };
-}
-
-/** Has BullMQ read a job as it reads what its own fetch returns. */
-function readFields({ fields, id }: TakenJob): JobJson {
-  return loadBullmq().raw2NextJobData([fields, id, 0, 0])[0] as JobJson;
 }
 
 /** A job that was taken, as BullMQ's worker would hold it. */
@@ -187,7 +196,11 @@ export function storedJobOf<Data, Result>(
   taken: TakenJob,
 ): Stored<Data> {
   const { Job } = loadBullmq();
-  const job = Job.fromJSON(stored, readFields(taken), taken.id) as unknown as Stored<Data>;
+  const job = Job.fromJSON(
+    stored,
+    readFields(taken.fields, taken.id),
+    taken.id,
+  ) as unknown as Stored<Data>;
   job.token = taken.token;
   return job;
 }
@@ -212,10 +225,10 @@ function backendFor(
   {
     clock,
     mayStall,
+    onRecovered,
     wake,
-  }: {
+  }: Pick<StoredWorkerSettings, "mayStall" | "onRecovered"> & {
     readonly clock: RedisClock;
-    readonly mayStall: () => boolean;
     readonly wake: () => void;
   },
 ): typeof createRedisBackend {
@@ -236,7 +249,11 @@ function backendFor(
     backend.moveToDelayed = async (...job) => {
       await delay(...job);
     };
-    backend.moveStalledJobsToWait = async () => (mayStall() ? lookForStalled() : []);
+    backend.moveStalledJobsToWait = async () => {
+      const recovered = mayStall() ? await lookForStalled() : [];
+      await onRecovered(recovered);
+      return recovered;
+    };
     return backend;
   };
 }

@@ -6,6 +6,7 @@ import {
   type RedisRefusal,
 } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
+import type { RunDeclaration } from "../../core/queue-store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { QueueConnection } from "../bullmq/connection.ts";
 import { readJob, storedName, storedOptions, PARK_MS } from "../bullmq/stored-job.ts";
@@ -149,14 +150,11 @@ export function createEnqueuing<Data, Result, Input>(
   }
 
   async function storeRecurring(queue: StoredQueue, entry: Entry<Data>): Promise<Job<Data>> {
-    const { json, value: data, options } = entry;
-    const declared = { data: JSON.parse(json) as Data, options };
-    const job = await storeSchedule(
-      queue,
-      { declareRun: (run) => connection.declareRun(name, run), clock: access.clock },
-      declared,
-    );
-    return { ...job, data };
+    const { json, value: data } = entry;
+    const declare = (run: RunDeclaration) => connection.runs.declare(name, run);
+    const job = await storeSchedule<Data>(queue, { declare, clock: access.clock }, entry);
+    // One that a worker holds keeps its own.
+    return JSON.stringify(job.data) === json ? { ...job, data } : job;
   }
 
   /** How many plain calls a job counts as, in its lane's turns and in forecasts; undefined for 1. */

@@ -1,7 +1,8 @@
 import { readName } from "../../core/options.ts";
+import type { RunStore } from "../../core/queue-store.ts";
 import { UTC } from "../bullmq/cron.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
-import { findDueRun } from "../bullmq/stored-schedule.ts";
+import { readScheduleFacts, type LastRun } from "../bullmq/stored-schedule.ts";
 
 /** A recurring job. */
 export interface Schedule {
@@ -12,40 +13,60 @@ export interface Schedule {
   readonly cron: string | undefined;
   /** The time zone of `cron`; undefined for `every`. */
   readonly timeZone: string | undefined;
-  /** When its next run is due, in ms since 1970: `1790000000000`. */
+  /** When the run is due that waits next, in ms since 1970: `1790000000000`. In the past while it waits for its slot. */
   readonly nextAtMs: number;
+  /**
+   * How many of its times have had no run of their own: `3`. They passed while a run waited, ran with `overlap: false`, or
+   * waited for its next attempt; or the run came too late for `maxWaitMs`. Of one wait of a `cron` job, no more than
+   * 1,000 are counted.
+   */
+  readonly missed: number;
+  /** The run that has begun last; undefined before the first one. */
+  readonly last: LastRun | undefined;
 }
 
 /** The recurring jobs of a queue. Both reject with StoreUnavailableError when Redis is away. */
 export interface Schedules {
-  /** Ends a recurring job, and removes its next run, due or not; a run that a worker has fetched goes on. False if there is no such job. */
+  /**
+   * Ends a recurring job: true. Its run that waits is removed, wherever it waits: for its time, in its lane, in the hands
+   * of a worker, or for its next attempt. After this has resolved none begins. A run that runs goes on; if it fails, it is
+   * not tried again. False if there is no such job.
+   */
   unschedule(dedupeId: string): Promise<boolean>;
   /** All recurring jobs, ordered by their next run. */
   schedules(): Promise<Schedule[]>;
 }
 
-export function createSchedules(
-  access: StoredAccess,
-  remove: (id: string) => Promise<boolean>,
-): Schedules {
+export function createSchedules({
+  queue: name,
+  access,
+  runs,
+  onRemoved,
+}: {
+  readonly queue: string;
+  readonly access: StoredAccess;
+  readonly runs: Pick<RunStore, "end">;
+  readonly onRemoved: (ids: readonly string[]) => void;
+}): Schedules {
   return {
     async unschedule(given) {
       const dedupeId = readName("unschedule()", "dedupeId", given);
-      const due = await access.ask((queue) => findDueRun(queue, dedupeId, access.clock));
-      const isEnded = await access.ask((queue) => queue.removeJobScheduler(dedupeId));
-      // BullMQ removes a run that is not due yet, and leaves one that is.
-      if (due !== undefined) await remove(due.run.id!);
+      const { isEnded, removed } = await access.ask(() => runs.end(name, dedupeId));
+      onRemoved(removed);
       return isEnded;
     },
-    async schedules() {
-      const found = await access.ask((queue) => queue.getJobSchedulers(0, -1, true));
-      return found.map(({ key, every, pattern, tz, next }) => ({
-        dedupeId: key,
-        every: every === undefined ? undefined : Number(every),
-        cron: pattern,
-        timeZone: pattern === undefined ? undefined : (tz ?? UTC),
-        nextAtMs: next ?? 0,
-      }));
-    },
+    schedules: () =>
+      access.ask(async (queue) => {
+        const found = await queue.getJobSchedulers(0, -1, true);
+        const facts = await Promise.all(found.map((each) => readScheduleFacts(queue, each)));
+        return found.map(({ key, every, pattern, tz, next }, index) => ({
+          dedupeId: key,
+          every: every === undefined ? undefined : Number(every),
+          cron: pattern,
+          timeZone: pattern === undefined ? undefined : (tz ?? UTC),
+          nextAtMs: next ?? 0,
+          ...facts[index]!,
+        }));
+      }),
   };
 }

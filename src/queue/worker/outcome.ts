@@ -97,12 +97,21 @@ export function expiredFailure(
 ): Error {
   const dueMs = startByMs ?? nowMs;
   const by = new Date(dueMs).toISOString();
-  if (refusal !== undefined && nowMs < dueMs) {
-    const { limitedBy, retryAfterMs } = refusal;
-    const problem = `${limitedBy} lets it start in about ${retryAfterMs} ms at the earliest`;
-    return finalFailure(`Expired: it had to start by ${by}, and ${problem}`);
-  }
-  return finalFailure(`Expired: it had to start by ${by}, and was ${nowMs - dueMs} ms too late`);
+  const { limitedBy, retryAfterMs = 0 } = refusal ?? {};
+  const why =
+    limitedBy !== undefined && nowMs < dueMs
+      ? `${limitedBy} lets it start in about ${retryAfterMs} ms at the earliest`
+      : `was ${nowMs - dueMs} ms too late`;
+  const failure = finalFailure(`Expired: it had to start by ${by}, and ${why}`);
+  expiries.add(failure);
+  return failure;
+}
+
+const expiries = new WeakSet<Error>();
+
+/** Whether a failure is that of a job that did not start in time. */
+export function isExpiry(failure: unknown): boolean {
+  return failure instanceof Error && expiries.has(failure);
 }
 
 /** The failure of a job that no limit in force will ever let pass. */

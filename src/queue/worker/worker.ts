@@ -24,7 +24,7 @@ import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { DrawnSlot, type Slot } from "../../throttle/slot/slot.ts";
 import { NoRoomYet } from "../../throttle/waiting/waiting-call.ts";
 import type { ConnectQueue } from "../bullmq/connection.ts";
-import { movedToDelayed, movedToWait } from "../bullmq/errors.ts";
+import { codeOf, movedToDelayed, movedToWait, NOT_THERE } from "../bullmq/errors.ts";
 import { fillDefaults, PARK_MS, readJob, wasCancelled, type Stored } from "../bullmq/stored-job.ts";
 import { createStoredWorker, storedJobOf, type HeldJob } from "../bullmq/stored-worker.ts";
 import type { Schema } from "../enqueue/data.ts";
@@ -54,6 +54,7 @@ import { createJobSlots, mayHaveBegun, noteStart, readFetched } from "./job-star
 import { giveLostBack } from "./lost-fetches.ts";
 import { cancelledFailure } from "./outcome.ts";
 import { createRetention } from "./retention.ts";
+import { createScheduledRuns, runOf } from "./runs.ts";
 import { openHandler } from "./sandbox.ts";
 
 /** Works on a queue: draws a slot for each job just before its handler runs. */
@@ -141,7 +142,9 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   const mayStall = (): boolean =>
     lockMs < LEAST_QUIET_LOCK_MS || running.count > 0 || !fetcher.isQuiet;
   connection.restWhile(() => !mayStall());
-  const stored = createStoredWorker({ ...worker, mayStall }, fetcher, process);
+  const runs = createScheduledRuns(worker);
+  const told = { ...worker, mayStall, onStored: runs.settle, onRecovered: runs.recover };
+  const stored = createStoredWorker(told, fetcher, process);
   connection.onReady(() => void giveLostBack(worker, stored, fetcher));
   forgetCancels(stored);
   const locks = createJobLocks({
@@ -164,6 +167,12 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     const context = running.add({ jobId: bullJob.id!, token, attempt, lockedAtMs: takenAtMs });
     fetchedJobs.add();
     orders.add(context);
+    const run = runOf(taken);
+    /** Gives it back, unless it is a run that was cancelled: its schedule goes on without it. */
+    async function goBack(slot?: Slot): Promise<never> {
+      const isLeftOut = run !== undefined && context.isCancelled && (await runs.leaveOut(run));
+      return isLeftOut ? leave(slot) : giveBack(bullJob, context, slot);
+    }
     try {
       if (wasCancelled(taken.fields)) {
         // One that has begun somewhere ends as failed; one that has not is removed.
@@ -176,6 +185,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       if (refusal !== undefined) throw noteRefusal(job, refusal);
       const isReady = opened.ready();
       if (isReady !== undefined) await isReady;
+      if (run !== undefined && !(await runs.mayWait(run))) return leave();
       const changesBefore = changes;
       let drawn = await draw(job, context, arrival);
       while (drawn instanceof DrawnSlot && !orders.areFresh) {
@@ -189,9 +199,10 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
         const whenParked = () => (changesBefore === changes ? Math.ceil(roomInMs) : undefined);
         return await park(bullJob, context, whenParked);
       }
-      if (!(drawn instanceof DrawnSlot)) return await giveBack(bullJob, context);
+      if (!(drawn instanceof DrawnSlot)) return await goBack();
       if (!locks.isHeld(context) && !(await locks.confirm(context))) return leave(drawn);
-      if (context.isLeaving) return await giveBack(bullJob, context, drawn);
+      if (context.isLeaving) return await goBack(drawn);
+      if (run !== undefined && !(await runs.mayBegin(run, token))) return leave(drawn);
       running.started(context);
       fetchedJobs.remove(context.jobId);
       const noting = noteStart(worker, bullJob, job);
@@ -204,6 +215,10 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       } finally {
         if (hasLease && job.key !== undefined) fetcher.wake(job.key);
       }
+    } catch (error) {
+      const isUnbegunRun = run !== undefined && !context.hasBegun;
+      if (isUnbegunRun && !(await runs.mayFail(run, token, error))) return leave();
+      throw error;
     } finally {
       running.end(context);
       fetchedJobs.remove(context.jobId);
@@ -238,7 +253,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   ): Promise<never> {
     if (context.isLost) return leave();
     context.isGoingBack = true;
-    await bullJob.moveToDelayed(Date.now() + PARK_MS, context.token);
+    await bullJob.moveToDelayed(Date.now() + PARK_MS, context.token).catch(leaveRemoved);
     const weight = worker.weightOf(readJob(bullJob).key);
     fetcher.park({ id: bullJob.id!, weight, roomInMs: roomInMs?.() });
     throw movedToDelayed();
@@ -252,7 +267,13 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     slot?.release();
     if (context.isLost || !connection.isReady()) return leave();
     context.isGoingBack = true;
-    return parkFromWorker(bullJob, context.token, worker);
+    return parkFromWorker(bullJob, context.token, worker).catch(leaveRemoved);
+  }
+
+  /** A run whose schedule was ended is gone. */
+  function leaveRemoved(error: unknown): never {
+    if (codeOf(error) === NOT_THERE) return leave();
+    throw error;
   }
 
   /** With its lock lost, or Redis away, a job comes back by itself. */

@@ -1,11 +1,4 @@
-import type {
-  BegunJob,
-  HeldJob,
-  JobEnd,
-  JobPast,
-  KeptJobs,
-  RunDeclaration,
-} from "../../core/queue-store.ts";
+import type { BegunJob, HeldJob, JobEnd, JobPast, KeptJobs } from "../../core/queue-store.ts";
 import { baseOf, type QueueName } from "./keys.ts";
 import { defineScript, type Script } from "./script.ts";
 
@@ -105,22 +98,4 @@ export const jobsTold: Script<JobsAwait, void> = defineScript({
     input.ids.flatMap((id) => ["awaited:", "outcome:"].map((of) => baseOf(input) + of + id)),
   args: ({ process }) => [process],
   decode: () => undefined,
-});
-
-export interface RunsDeclare extends QueueName, RunDeclaration {}
-
-/** False if the run is no longer due; then nothing is written. */
-export const runsDeclare: Script<RunsDeclare, boolean> = defineScript({
-  name: "queue/runs-declare",
-  keys: (input) => {
-    const base = baseOf(input);
-    return [`${base}repeat`, `${base}repeat:${input.name}`, base + input.id, `${base}active`];
-  },
-  args: ({ name, id, dueAtMs, schedule, run }) => [
-    name,
-    id,
-    dueAtMs,
-    JSON.stringify({ schedule, run }),
-  ],
-  decode: (reply) => Number(reply) === 1,
 });

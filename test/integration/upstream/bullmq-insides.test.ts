@@ -85,6 +85,8 @@ function workOurs(next: () => Promise<Fetched>, processor: () => Promise<void> =
     concurrency: 5,
     lockMs: AN_HOUR_MS,
     mayStall: () => false,
+    onStored: async () => {},
+    onRecovered: async () => {},
     logger: { warn: () => {}, error: () => {} },
   };
   const fetcher = {
@@ -351,6 +353,18 @@ describe("how BullMQ stores", () => {
 });
 
 describe("how BullMQ plans", () => {
+  it("a run's successor as the run is fetched, which ours is kept from: `rjk` names the schedule", async () => {
+    await queue.upsertJobScheduler("sync", { every: AN_HOUR_MS }, { name: "job", data: 1 });
+    const { next } = (await queue.getJobScheduler("sync"))!;
+
+    let runs = 0;
+    work(async () => void (runs += 1));
+    await waitUntil(() => runs > 0, "it runs");
+
+    expect(await redis.hget(`${base}repeat:sync:${next}`, "rjk")).toBe("sync");
+    expect(await redis.exists(`${base}repeat:sync:${next! + AN_HOUR_MS}`)).toBe(1);
+  });
+
   it("removes a run that is due when its schedule is declared anew", async () => {
     const template = { name: "job", data: 1 };
     const run = await queue.upsertJobScheduler("sync", { pattern: "* * * * * *" }, template);

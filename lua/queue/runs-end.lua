@@ -1,0 +1,24 @@
+--[[
+  runs-end: ends a schedule, and removes its runs that wait: wherever that is, also in the hands of a worker, and those
+  that wait for their next attempt. A run that runs goes on.
+
+  KEYS  as in runs-begin
+  ARGV  [1] the prefix of the queue's keys  [2] the schedule's name
+  Reply [1] 1 if there was such a schedule, else 0; then the ids of the runs that were removed
+]]
+-- @include lib/now-ms
+-- @include lib/runs/schedule
+
+local schedule = open_schedule(KEYS, ARGV[1], ARGV[2], now_ms())
+local runs, removed = redis.call('HKEYS', schedule.open), {}
+if schedule.run then runs[#runs + 1] = schedule.run end
+for _, id in ipairs(runs) do
+  local state = state_of(schedule, id)
+  if state == 'waits' or state == 'held' then
+    remove_run(schedule, id)
+    removed[#removed + 1] = id
+  end
+end
+redis.call('DEL', schedule.key, schedule.open)
+close_schedule(schedule)
+return { redis.call('ZREM', schedule.all, schedule.name), unpack(removed) }

@@ -176,6 +176,36 @@ export interface LaneStore {
   clear(queue: string): Promise<void>;
 }
 
+/** What becomes of a job whose `dedupeId` another has: the first is kept, the last one's data, or it runs again. */
+export type DedupeMode = "first" | "last" | "again";
+
+/** A job to be stored, if none is there that has its id or its dedupeId. */
+export interface AddedJob {
+  /** An id of its own; without one it gets the next number. */
+  readonly id: string | undefined;
+  readonly name: string;
+  /** Its data, as JSON. */
+  readonly json: string;
+  /** Its options as BullMQ stores them, as JSON. */
+  readonly opts: string;
+  readonly timestamp: number;
+  readonly delay: number;
+  readonly priority: number;
+  /** Whether it joins the lane of its key at once, and that lane's weight. */
+  readonly isParked: boolean;
+  readonly weight: number | undefined;
+  readonly dedupe:
+    | { readonly id: string; readonly mode: DedupeMode; readonly ttl: number | undefined }
+    | undefined;
+}
+
+/** What is stored of a job that was to be added: this one, or the fields of an earlier one's hash, none if it is gone. */
+export interface JobMet {
+  readonly id: string;
+  readonly isNew: boolean;
+  readonly fields: readonly string[];
+}
+
 /** Which done jobs are kept: at most the last `count`, for at most `forMs`. */
 export interface KeptJobs {
   readonly count: number;
@@ -244,6 +274,12 @@ export interface QueueConnection<Client> {
   clockOf(queue: string): RedisClock;
   /** The lanes of queues, on this connection. */
   readonly lanes: LaneStore;
+  /** Stores jobs in their order, all or none; says for each what is stored then. */
+  addJobs(queue: string, jobs: readonly AddedJob[]): Promise<readonly JobMet[]>;
+  /** Lets the job go that was to run once more after one of this dedupeId, if that one has ended. */
+  letFollow(queue: string, id: string, dedupeId: string): Promise<void>;
+  /** The job that has a dedupeId, or had it last. */
+  holderOf(queue: string, dedupeId: string): Promise<string | undefined>;
   /** Removes the done jobs of a queue that are no longer kept. */
   forgetDone(queue: string, kept: KeptJobs): Promise<void>;
   /**

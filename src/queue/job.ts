@@ -34,6 +34,34 @@ const REMEDY = "give the id of a job";
 const JOB_ID = z.string().min(1).max(1_000);
 /** BullMQ's ids: a number, or for a run of a recurring job `repeat:<schedule>:<ms since 1970>`. */
 const SHAPE = /^(\d{1,20}|repeat:[^:]{1,256}:\d{1,20})$/;
+/** Keys of a queue, BullMQ's and ours, whose names have no colon: a job's key in Redis ends with its id as they do. */
+const TAKEN = new Set(
+  `active completed delayed events failed id limiter marker meta paused pc prioritized repeat stalled
+  stalled-check wait waiting waiting-children`.split(/\s+/),
+);
+
+/**
+ * An id of the application's own.
+ *
+ * @internal
+ */
+export const OWN_ID: z.ZodType<string> = z
+  .string({ error: "give a string" })
+  .refine((id) => id.length >= 1 && id.length <= 256, {
+    error: "give an id of 1 to 256 characters",
+    abort: true,
+  })
+  .refine((id) => !/[:\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(id), {
+    error: 'leave out ":" and control characters, which separate the parts of Redis keys',
+    abort: true,
+  })
+  .refine((id) => !/^\d+$/.test(id), {
+    error: 'give it a letter too, such as "order-17": jobs without an id of their own have numbers',
+    abort: true,
+  })
+  .refine((id) => !TAKEN.has(id), {
+    error: "give another one, such as a longer one: a key of the queue in Redis has this name",
+  });
 
 /**
  * The id, or undefined if no job can have it: a job's key in Redis ends with its id, and an id such as `meta` would
@@ -43,6 +71,9 @@ const SHAPE = /^(\d{1,20}|repeat:[^:]{1,256}:\d{1,20})$/;
  */
 export function readJobId(where: string, id: unknown): string | undefined {
   const read = JOB_ID.safeParse(id);
-  if (read.success) return SHAPE.test(read.data) ? read.data : undefined;
+  if (read.success) {
+    const { data } = read;
+    return SHAPE.test(data) || OWN_ID.safeParse(data).success ? data : undefined;
+  }
   throw new InvalidOptionError({ where, option: "id", value: id, remedy: REMEDY });
 }

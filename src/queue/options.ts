@@ -11,9 +11,10 @@ import {
   type Priority,
 } from "../core/options.ts";
 import { COST } from "../throttle/call-options.ts";
-import type { KeptJobs } from "../core/queue-store.ts";
+import type { DedupeMode, KeptJobs } from "../core/queue-store.ts";
 import type { Cost } from "../throttle/costs.ts";
 import { isCron } from "./bullmq/cron.ts";
+import { OWN_ID } from "./job.ts";
 
 /** How one job is queued. A recurring one, with `every` or `cron`, needs a `dedupeId`. */
 export type EnqueueOptions =
@@ -45,9 +46,29 @@ interface JobOptions {
   readonly at?: Date | number | undefined;
   /** How long after it is due the job's first attempt may start; later it fails as expired. Defaults to no limit. */
   readonly maxWaitMs?: number | undefined;
-  /** While a job with this id is in the queue, no other with it is stored. For a recurring job, the schedule's name. */
+  /**
+   * An id of your own, 1 to 256 characters, without ":" and not of digits alone: while the job is kept, also once it is
+   * done or has failed, no other with this id is stored. Defaults to a number.
+   */
+  readonly id?: string | undefined;
+  /** While a job with this id is in the queue, `dedupe` says what becomes of another. For a recurring job, the schedule's name. */
   readonly dedupeId?: string | undefined;
-  /** How long `dedupeId` holds, from when the job is stored. By default it holds until the job is done or has failed. */
+  /**
+   * What becomes of a job while another has its `dedupeId`:
+   *
+   * - `"first"`: nothing is stored.
+   * - `"last"`: if the other one waits, it gets this data, and these options apart from its key, priority and times. If
+   *   it has begun, this job is stored beside it.
+   * - `"again"`: the same if the other one waits. If it has begun, this job is stored to run after it, however it ends:
+   *   one at most, with the newest data.
+   *
+   * Defaults to `"first"`.
+   */
+  readonly dedupe?: DedupeMode | undefined;
+  /**
+   * How long `dedupeId` holds, from when the job is stored; only for `"first"`. By default it holds until the job is done
+   * or has failed.
+   */
   readonly dedupeMs?: number | undefined;
   /** How often the job is tried before it is kept as failed, from 1 to 1,000. Defaults to 5. */
   readonly attempts?: number | undefined;
@@ -130,6 +151,8 @@ export function withKeptDefaults({ count = 1_000, forMs = 86_400_000 }: KeepDone
   return { count, forMs };
 }
 
+const DEDUPE_MODES: readonly DedupeMode[] = ["first", "last", "again"];
+
 const ENQUEUE_OPTIONS = z.strictObject({
   key: KEY.optional(),
   name: JOB_NAME.optional(),
@@ -137,7 +160,9 @@ const ENQUEUE_OPTIONS = z.strictObject({
   timeoutMs: TIME,
   delayMs: wholeNumber(0, LONGEST_MS, "milliseconds").optional(),
   at: z.custom<Date | number>(isTime, AT_ERROR).optional(),
+  id: OWN_ID.optional(),
   dedupeId: KEY.optional(),
+  dedupe: z.enum(DEDUPE_MODES, { error: 'give "first", "last" or "again"' }).optional(),
   dedupeMs: TIME,
   ...DEFAULTED,
   every: wholeNumber(100, LONGEST_MS, "milliseconds").optional(),
@@ -162,6 +187,16 @@ const RULES: readonly {
     isBroken: (o) => o.dedupeMs !== undefined && o.dedupeId === undefined,
     remedy: "give the dedupeId, too: this says how long it holds",
   },
+  {
+    option: "dedupe",
+    isBroken: (o) => o.dedupe !== undefined && o.dedupeId === undefined,
+    remedy: "give the dedupeId, too: this says what becomes of a second job of it",
+  },
+  {
+    option: "dedupeMs",
+    isBroken: (o) => has(o.dedupeMs, o.dedupe) && o.dedupe !== "first",
+    remedy: 'leave it out: "last" and "again" drop no job, not even one that comes too soon',
+  },
   { option: "cron", isBroken: (o) => has(o.cron, o.every), remedy: "give it or every, not both" },
   {
     option: "timeZone",
@@ -183,6 +218,16 @@ const RULES: readonly {
     isBroken: (o: EnqueueOptions) => !isRecurring(o) && o[option] !== undefined,
     remedy: "it is for recurring jobs; give every or cron, too, or leave it out",
   })),
+  {
+    option: "dedupe",
+    isBroken: (o) => isRecurring(o) && o.dedupe !== undefined,
+    remedy: "leave it out: of a recurring job the newest declaration holds",
+  },
+  {
+    option: "id",
+    isBroken: (o) => isRecurring(o) && o.id !== undefined,
+    remedy: "leave it out: each run of a recurring job has an id of its own",
+  },
   ...(["delayMs", "at", "dedupeMs"] as const).map((option) => ({
     option,
     isBroken: (o: EnqueueOptions) => isRecurring(o) && o[option] !== undefined,
@@ -197,6 +242,14 @@ export function readEnqueueOptions(where: string, given: unknown): EnqueueOption
   if (broken === undefined) return ownOf(read);
   const { option, remedy } = broken;
   throw new InvalidOptionError({ where, option, value: read[option], remedy });
+}
+
+/** @throws {@link InvalidOptionError} for what cannot be a dedupeId. */
+export function readDedupeId(where: string, given: unknown): string {
+  const read = KEY.safeParse(given);
+  if (read.success) return read.data;
+  const remedy = read.error.issues[0]!.message;
+  throw new InvalidOptionError({ where, option: "dedupeId", value: given, remedy });
 }
 
 /** What was read is a copy, except for these. */

@@ -4,6 +4,7 @@ import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
 import { storedQueueName, type ConnectQueue } from "./bullmq/connection.ts";
 import { readJob, type Stored } from "./bullmq/stored-job.ts";
 import { createStoredAccess } from "./bullmq/stored-queue.ts";
+import { findDeduped } from "./bullmq/find-deduped.ts";
 import { MAX_JOB_BYTES, type Schema } from "./enqueue/data.ts";
 import { createEnqueuing, type Enqueuing } from "./enqueue/enqueue.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.ts";
@@ -15,7 +16,7 @@ import { createControl, type QueueSteering } from "./manage/control.ts";
 import { createDeadLetters, type DeadLetters } from "./manage/dead-letters.ts";
 import { createEventStream, type QueueEmitter } from "./manage/events.ts";
 import { createFinishedWaits } from "./manage/finished.ts";
-import { withKeptDefaults, type JobDefaults, type KeepDone } from "./options.ts";
+import { readDedupeId, withKeptDefaults, type JobDefaults, type KeepDone } from "./options.ts";
 
 /**
  * Durable work for one bucket; it waits in Redis until a worker's slot comes.
@@ -33,6 +34,11 @@ export interface Queue<Data, Result = unknown, Input = Data>
   readonly bucket: Bucket;
   /** The job of this id, from any process; undefined when it is not there. Throws as `counts` does. */
   job(id: string): Promise<QueuedJob<Data, Result> | undefined>;
+  /**
+   * The job that has this `dedupeId` in the queue, from any process: of several, the one that was stored last; of a
+   * recurring job its next run. Undefined when there is none. Throws as `counts` does.
+   */
+  jobOf(dedupeId: string): Promise<QueuedJob<Data, Result> | undefined>;
   /**
    * What becomes of the backlog if nothing changes: computed from the limits in force, of the bucket and of its keys,
    * and from all that waits. How long handlers take is not known, so limits on calls at once do not count; where shared
@@ -126,6 +132,14 @@ export function createQueue<Data, Result = unknown, Input = Data>(
       if (id === undefined) return undefined;
       const found = await access.ask((stored) => stored.getJob(id));
       return found && queuedJob(readJob(found as Stored<Data>), jobs);
+    },
+    async jobOf(given) {
+      const dedupeId = readDedupeId("jobOf()", given);
+      const found = await access.ask(async (stored) => {
+        const holder = await connection.holderOf(name, dedupeId);
+        return findDeduped<Data>(stored, dedupeId, holder);
+      });
+      return found && queuedJob(readJob(found), jobs);
     },
     stored: { name: storedQueueName(name), prefix },
     ...control,

@@ -16,6 +16,7 @@ import { restWhile } from "./ioredis/silent-servers.ts";
 import { untilReady } from "./ioredis/readiness.ts";
 import { withTimeout } from "./ioredis/time-limit.ts";
 import { createRedisLanes, createRedisRuns } from "./queue-store.ts";
+import { dedupeKeys, jobsAdd, jobsFollow } from "./scripts/enqueue.ts";
 import {
   clockRead,
   jobsAwait,
@@ -172,6 +173,13 @@ function forQueue(
     inTime: (ms, answer) => withTimeout(ms, answer, () => new Error("no answer in time")),
     isReady: () => client.status === "ready",
     lanes: createRedisLanes(client, prefix, clockOf),
+    addJobs: (queue, jobs) => runScript(client, jobsAdd, { prefix, queue, jobs }),
+    letFollow: (queue, id, dedupeId) =>
+      runScript(client, jobsFollow, { prefix, queue, id, dedupeId }),
+    async holderOf(queue, dedupeId) {
+      const [holder, pair] = dedupeKeys({ prefix, queue }, dedupeId);
+      return (await client.get(holder)) ?? (await client.hget(pair, "of")) ?? undefined;
+    },
     async forgetDone(queue, { count, forMs }) {
       while (await runScript(client, jobsForget, { prefix, queue, count, forMs }));
     },

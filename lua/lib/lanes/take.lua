@@ -1,6 +1,7 @@
 -- @include lib/lanes/lanes
 -- @include lib/lanes/join
 -- @include lib/lanes/count-calls
+-- @include lib/lanes/unended
 -- Decides the next job of a queue: start-time fair queueing (Goyal, Vin and Cheng, 1996) of its lanes. Tags count calls:
 -- a job's share of the bucket, divided by its lane's weight. Jobs without a key are one lane more, which lies in BullMQ's
 -- own sets. Whatever has a key and lies there, since it was retried, recovered or moved by a tool, joins its lane first.
@@ -38,16 +39,27 @@ local function move_to_lane(lanes, id)
   lanes.is_changed = true
 end
 
+-- Whether a job is to run once more after another that has not ended; then it is delayed again. jobs-follow lets it go as
+-- the other ends: this is for what gets lost on the way.
+local function is_held_back(lanes, id, after)
+  if not after then return false end
+  local waits = is_unended(lanes, after)
+  if waits then redis.call('ZADD', lanes.delayed, (lanes.now_ms + FOLLOW_MS) * 4096, id)
+  else redis.call('HDEL', lanes.jobs .. id, 'sluiceAfter') end
+  return waits
+end
+
 -- Jobs that have come due, from a delay, a retry or a schedule; how many.
 local function move_due(lanes)
   local due = redis.call('ZRANGEBYSCORE', lanes.delayed, 0, (lanes.now_ms + 1) * 4096 - 1, 'LIMIT', 0, MOST_MOVED)
   for _, id in ipairs(due) do
     local job = lanes.jobs .. id
-    local name, priority = unpack(redis.call('HMGET', job, 'name', 'priority'))
+    local name, priority, after = unpack(redis.call('HMGET', job, 'name', 'priority', 'sluiceAfter'))
+    local is_held = is_held_back(lanes, id, after)
     redis.call('HSET', job, 'delay', 0)
-    if name and key_of(name) then
+    if name and key_of(name) and not is_held then
       move_to_lane(lanes, id)
-    else
+    elseif not is_held then
       redis.call('ZREM', lanes.delayed, id)
       if (tonumber(priority) or 0) == 0 then
         redis.call('LPUSH', lanes.wait, id)

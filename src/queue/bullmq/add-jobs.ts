@@ -5,8 +5,9 @@
  * too: as an option it would be stored twice.
  */
 import type { Job as StoredJob, Queue } from "bullmq";
+import type { AddedJob, JobMet } from "../../core/queue-store.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
-import type { Stored, StoredOptions } from "./stored-job.ts";
+import { readFields, type Stored, type StoredOptions } from "./stored-job.ts";
 
 /** A job to be stored. */
 export interface NewJob<Data> {
@@ -28,6 +29,47 @@ export async function addJobs<Data>(
   readyJob ??= createReadyJob();
   const given = jobs.map(({ name, opts, ...job }) => ({ name, data: new ReadyData(job), opts }));
   return (await readyJob.createBulk(queue, given)) as unknown as Stored<Data>[];
+}
+
+/** A job to be stored, unless another is there that has its id or its dedupeId. */
+export interface LookedUpJob<Data> extends NewJob<Data> {
+  readonly own: Pick<AddedJob, "id" | "isParked" | "weight" | "dedupe">;
+}
+
+/** What is stored of a job, and whether that is the job that was given. */
+export interface Met<Data> {
+  readonly stored: Stored<Data>;
+  readonly isNew: boolean;
+}
+
+/** Stores jobs by a script of ours, which looks first what is there. */
+export async function addLookedUpJobs<Data>(
+  queue: Queue,
+  jobs: readonly LookedUpJob<Data>[],
+  add: (jobs: readonly AddedJob[]) => Promise<readonly JobMet[]>,
+): Promise<Met<Data>[]> {
+  const { Job } = loadBullmq();
+  const made = jobs.map(({ name, value, opts, storedAtMs }) =>
+    Object.assign(new Job(queue, name, value, opts), { timestamp: storedAtMs }),
+  );
+  const met = await add(made.map((job, index) => addedJob(job as Stored<Data>, jobs[index]!)));
+  return met.map(({ id, isNew, fields }, index) => {
+    const stored =
+      fields.length === 0
+        ? Object.assign(made[index]!, { id })
+        : Job.fromJSON(queue, readFields(fields, id), id);
+    return { stored: stored as unknown as Stored<Data>, isNew };
+  });
+}
+
+function addedJob<Data>(
+  { name, opts, timestamp, priority }: Stored<Data>,
+  { json, own }: LookedUpJob<Data>,
+): AddedJob {
+  const { deduplication, ...others } = opts;
+  // BullMQ's short name, the only one of those that our jobs have.
+  const storedOpts = JSON.stringify({ ...others, de: deduplication });
+  return { ...own, name, json, opts: storedOpts, timestamp, delay: opts.delay ?? 0, priority };
 }
 
 type Ready = Pick<NewJob<unknown>, "json" | "value" | "storedAtMs">;

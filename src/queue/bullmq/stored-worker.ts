@@ -95,7 +95,10 @@ export function createStoredWorker<Data, Result>(
         backendFor(fetcher, { ...settings, clock: connection.clockOf(queue), wake }),
       ),
   );
-  fetchBy(stored as unknown as Insides, fetcher, { ...settings, handedOut, wake });
+  const letFollow = (id: string, dedupeId: string): Promise<void> =>
+    // Unheard, it comes by itself within ten seconds.
+    connection.letFollow(queue, id, dedupeId).catch(() => undefined);
+  fetchBy(stored as unknown as Insides, fetcher, { ...settings, handedOut, wake, letFollow });
   keepFacts(stored as unknown as Insides);
   createErrorReports(`A worker of queue "${queue}"`, logger).watch(stored);
   publishRetries(stored);
@@ -107,7 +110,7 @@ export function createStoredWorker<Data, Result>(
 interface Insides {
   moveToActive(token: string): Promise<unknown>;
   processJob(
-    job: { readonly id: string },
+    job: { readonly id: string; readonly deduplicationId?: string },
     token: string,
     fetchNext: () => boolean,
   ): Promise<unknown>;
@@ -151,9 +154,12 @@ function fetchBy(
     handedOut,
     wake,
     onStored,
+    letFollow,
   }: Pick<StoredWorkerSettings, "onStored"> & {
     readonly handedOut: Map<string, HeldJob>;
     readonly wake: () => void;
+    /** Lets the job go that was to run after this one, if this one has ended. */
+    readonly letFollow: (id: string, dedupeId: string) => Promise<void>;
   },
 ): void {
   const processJob = worker.processJob.bind(worker);
@@ -163,11 +169,16 @@ function fetchBy(
     fetcher.release(id, token);
   }
 
-  worker.processJob = (job, token) =>
-    processJob(job, token, () => false).finally(() => {
-      release(job.id, token);
+  worker.processJob = (job, token) => {
+    const { id, deduplicationId } = job;
+    const processing = processJob(job, token, () => false).finally(() => {
+      release(id, token);
       return onStored(token);
     });
+    // Only such a job may have another that follows it.
+    if (deduplicationId === undefined) return processing;
+    return processing.finally(() => letFollow(id, deduplicationId));
+  };
   worker.moveToActive = async () => {
     let fetched: Fetched;
     try {

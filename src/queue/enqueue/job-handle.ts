@@ -10,6 +10,11 @@ export type JobState = "waiting" | "active" | "delayed" | "done" | "failed";
 
 /** A job in its queue: what was enqueued, and what one can ask of it. Each method asks Redis anew. */
 export interface QueuedJob<Data, Result = unknown> extends Job<Data> {
+  /**
+   * Whether this call of `enqueue` has stored it. False for a job that was there before, with its id or `dedupeId`: then
+   * all that the job tells is what is stored of that one. False from `job()`, too.
+   */
+  readonly isNew: boolean;
   /** Where the job is; undefined when it was removed, or is done and no longer kept. */
   state(): Promise<JobState | undefined>;
   /** The lines that its handlers have logged, the oldest first; empty when the job is not there. */
@@ -118,6 +123,7 @@ class JobHandle {
 export function queuedJob<Data, Result>(
   job: Job<Data>,
   source: JobSource,
+  isNew: boolean = false,
 ): QueuedJob<Data, Result> {
-  return Object.assign(new JobHandle(source), job);
+  return Object.assign(new JobHandle(source), job, { isNew });
 }

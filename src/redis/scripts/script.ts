@@ -13,6 +13,8 @@ export interface Script<Input, Output> {
   readonly source: string;
   readonly keys: (input: Input) => readonly string[];
   readonly args: (input: Input) => readonly (string | number | Buffer)[];
+  /** Whether Redis may refuse it when its memory is full, since it brings new jobs. All others run then, too. */
+  readonly bringsJobs?: boolean;
   /** Whether the reply is bytes rather than text. */
   readonly isPacked?: boolean;
   readonly decode: (reply: unknown, input: Input) => Output;
@@ -42,7 +44,7 @@ export async function runScript<Input, Output>(
     return script.decode(await send("evalsha", script.sha), input);
   } catch (refusal) {
     const text = { source: script.source, send: (source: string) => send("eval", source) };
-    return script.decode(await resendRefused(refusal, text), input);
+    return script.decode(await resendRefused(refusal, text, script.bringsJobs !== true), input);
   }
 
   function send(command: "eval" | "evalsha", text: string): Promise<unknown> {

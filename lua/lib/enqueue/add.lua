@@ -1,0 +1,86 @@
+-- @include lib/enqueue/meet
+-- Stores a new job as BullMQ's scripts do (addDelayedJob-6.lua, addPrioritizedJob-9.lua; checked with bullmq 6.7.0), and
+-- parks one with a key at once.
+
+-- Delays a job as BullMQ does: by ms, and by 12 bits for the order within one.
+local function delay_until(lanes, id, at_ms)
+  local first, last = at_ms * 4096, at_ms * 4096 + 4095
+  local taken = redis.call('ZREVRANGEBYSCORE', lanes.delayed, last, first, 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  local score = taken and math.min(tonumber(taken) + 1, last) or first
+  redis.call('ZADD', lanes.delayed, string.format('%.0f', score), id)
+  redis.call('XADD', lanes.events, '*', 'event', 'delayed', 'jobId', id, 'delay', string.format('%.0f', at_ms))
+  -- A worker that waits for the marker may have to wait for less time.
+  local soonest = redis.call('ZRANGE', lanes.delayed, 0, 0, 'WITHSCORES')[2]
+  redis.call('ZADD', lanes.marker, string.format('%.0f', math.floor(tonumber(soonest) / 4096)), '1')
+end
+
+-- Puts a stored job where it waits.
+local function place(lanes, id, job, followed)
+  local due_ms = job.timestamp + (job.isParked and 0 or job.delay)
+  if followed then
+    redis.call('HSET', lanes.jobs .. id, 'sluiceAfter', followed, 'delay', string.format('%.0f', due_ms - job.timestamp))
+    local pair = lanes.jobs .. 'again:' .. job.dedupe.id
+    redis.call('HSET', pair, 'of', followed, 'next', id)
+    redis.call('PEXPIRE', pair, DAY_MS)
+    delay_until(lanes, id, math.max(due_ms, lanes.now_ms + FOLLOW_MS))
+  elseif job.isParked then
+    delay_until(lanes, id, lanes.now_ms + job.delay)
+    local key = join(lanes, id)
+    if job.weight then weigh(lanes, key, job.weight) end
+    lanes.has_joined, lanes.is_waiting = true, true
+  elseif job.delay > 0 then
+    delay_until(lanes, id, due_ms)
+  else
+    local count = redis.call('INCR', lanes.counter)
+    redis.call('ZADD', lanes.prioritized, string.format('%.0f', job.priority * 2 ^ 32 + count % 2 ^ 32), id)
+    redis.call('XADD', lanes.events, '*', 'event', 'waiting', 'jobId', id)
+    lanes.is_waiting = true
+  end
+end
+
+local function store(lanes, id, job)
+  local key, dedupe = lanes.jobs .. id, job.dedupe
+  redis.call('DEL', key)
+  redis.call('HSET', key, 'name', job.name, 'data', job.data, 'opts', job.opts,
+    'timestamp', string.format('%.0f', job.timestamp), 'delay', string.format('%.0f', job.delay), 'priority', job.priority)
+  redis.call('XADD', lanes.events, '*', 'event', 'added', 'jobId', id, 'name', job.name)
+  if not dedupe then return end
+  redis.call('HSET', key, 'deid', dedupe.id)
+  local held = { lanes.jobs .. 'de:' .. dedupe.id, id }
+  if dedupe.ttl then held[3], held[4] = 'PX', string.format('%.0f', dedupe.ttl) end
+  redis.call('SET', unpack(held))
+end
+
+-- Gives a job that waits the data and the options of another. Its id, key, place, priority and times stay.
+local function replace(lanes, id, job)
+  local key = lanes.jobs .. id
+  local name, stored = unpack(redis.call('HMGET', key, 'name', 'opts'))
+  local old, new = cjson.decode(stored), cjson.decode(job.opts)
+  local ours, before = new.sluice or {}, old.sluice or {}
+  new.delay, new.priority, new.timestamp, new.de = old.delay, old.priority, old.timestamp, old.de
+  ours.maxWaitMs, ours.startByMs = before.maxWaitMs, before.startByMs
+  new.sluice = ours
+  redis.call('HSET', key, 'data', job.data, 'opts', cjson.encode(new))
+  local lane_key = key_of(name)
+  if not lane_key or not redis.call('ZSCORE', lanes.lane .. lane_key, id) then return end
+  if ours.share then
+    redis.call('HSET', lanes.shares, id, ours.share)
+    lanes.known.shares = true
+  elseif has(lanes, 'shares') then redis.call('HDEL', lanes.shares, id) end
+end
+
+-- Returns the id of what is stored then, and whether it is this job.
+local function add(lanes, job)
+  local what, id = meet(lanes, job)
+  if what == 'replace' then replace(lanes, id, job) end
+  if what == 'keep' or what == 'replace' then
+    local event = job.id == id and 'duplicated' or 'deduplicated'
+    redis.call('XADD', lanes.events, '*', 'event', event, 'jobId', id)
+    return id, false
+  end
+  local own_id = string.format('%.0f', redis.call('INCR', lanes.ids))
+  if job.id then own_id = job.id end
+  store(lanes, own_id, job)
+  place(lanes, own_id, job, what == 'after' and id or nil)
+  return own_id, true
+end

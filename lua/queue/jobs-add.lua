@@ -1,0 +1,31 @@
+--[[
+  jobs-add: stores new jobs, in their order, of which some have an id or a dedupeId that another job may have already.
+
+  KEYS  all BullMQ's: [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized  [7] active  [8] pc
+        [9] id
+  ARGV  [1] the prefix of the queue's keys
+        [2] JSON: for each job { id of its own, name, opts as JSON, timestamp, delay, priority, whether it is to be parked
+            (isParked) in its lane and the weight of that, dedupe: { id, mode: first, last or again, ttl in ms } }
+        [3] on: the data of each job, as JSON
+  Reply for each job its id, 1 if it is new or 0, and the hash of what is stored if it is not new: empty if it is no
+        longer kept
+]]
+-- @include lib/now-ms
+-- @include lib/lanes/lanes
+-- @include lib/lanes/join
+-- @include lib/lanes/weigh
+-- @include lib/enqueue/add
+
+local lanes = open_lanes(KEYS, ARGV[1], now_ms())
+lanes.prioritized, lanes.active, lanes.counter, lanes.ids = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+
+local reply = {}
+for at, job in ipairs(cjson.decode(ARGV[2])) do
+  job.data = ARGV[at + 2]
+  local id, is_new = add(lanes, job)
+  reply[#reply + 1], reply[#reply + 2] = id, is_new and 1 or 0
+  reply[#reply + 1] = is_new and {} or redis.call('HGETALL', lanes.jobs .. id)
+end
+if lanes.has_joined then close_lanes(lanes) end
+if lanes.is_waiting then announce(lanes) end
+return reply

@@ -1,0 +1,205 @@
+/** Stores jobs that have been read and checked, and says what Redis did. */
+import type { Queue as StoredQueue } from "bullmq";
+import { redisRefusalOf, StoreUnavailableError, type RedisRefusal } from "../../core/errors.ts";
+import type { Logger } from "../../core/logger.ts";
+import type { AddedJob, RunDeclaration } from "../../core/queue-store.ts";
+import type { OwnedBucket } from "../../throttle/bucket.ts";
+import { addJobs, addLookedUpJobs, type NewJob } from "../bullmq/add-jobs.ts";
+import type { QueueConnection } from "../bullmq/connection.ts";
+import { PARK_MS, readJob, storedName, storedOptions } from "../bullmq/stored-job.ts";
+import { storeSchedule } from "../bullmq/stored-schedule.ts";
+import type { Job } from "../job.ts";
+import { parkFromProducer, type ParkParts } from "../lanes/park.ts";
+import { isRecurring, type EnqueueOptions } from "../options.ts";
+import type { TakenData } from "./data.ts";
+import { queuedJob, type JobSource, type QueuedJob } from "./job-handle.ts";
+
+/** A job that is to be stored: its data and its options. */
+export interface Entry<Data> extends TakenData<Data> {
+  readonly options: EnqueueOptions;
+}
+
+export interface StoringParts {
+  readonly name: string;
+  readonly bucket: OwnedBucket;
+  readonly connection: QueueConnection;
+  readonly logger: Logger;
+  /** The weight of a key's lane; undefined without a key. */
+  readonly weightOf: (key: string | undefined) => number | undefined;
+  readonly jobs: JobSource;
+}
+
+export interface Storing<Data, Result> {
+  /** Stores jobs in one round trip. */
+  store(entries: readonly Entry<Data>[]): Promise<QueuedJob<Data, Result>[]>;
+  /** Stores them in as many as it takes. */
+  storeMany(entries: readonly Entry<Data>[]): Promise<QueuedJob<Data, Result>[]>;
+}
+
+/** A job as it is stored, and whether this call has stored it. */
+interface StoredNow<Data> {
+  readonly job: Job<Data>;
+  readonly isNew: boolean;
+}
+
+/** The most jobs of one round trip, and the most characters of their data if a script is to look what is there. */
+const PER_ROUND_TRIP = 1_000;
+const CHARACTERS_PER_SCRIPT = 4_000_000;
+
+export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, Result> {
+  const { name, bucket, connection, logger, weightOf, jobs: source } = parts;
+  const { access } = source;
+  const open = (): Promise<StoredQueue> => access.open("nothing was stored");
+  const parking: ParkParts = { name, logger, lanes: connection.lanes, weightOf, open };
+
+  async function store(entries: readonly Entry<Data>[]): Promise<QueuedJob<Data, Result>[]> {
+    const startedAtMs = performance.now();
+    const queue = await open();
+    const [first] = entries;
+    const isSchedule = first !== undefined && isRecurring(first.options);
+    const storing = isSchedule
+      ? storeRecurring(queue, first).then((job) => [job])
+      : storeOnce(queue, entries);
+    try {
+      const jobs = await confirmed(access.inTimeSince(startedAtMs, storing));
+      return jobs.map(({ job, isNew }) => queuedJob(job, source, isNew));
+    } catch (error) {
+      throw asMemoryFull(error, entries.length);
+    }
+  }
+
+  async function storeRecurring(queue: StoredQueue, entry: Entry<Data>): Promise<StoredNow<Data>> {
+    const { json, value: data, options } = entry;
+    const isNew = (await queue.getJobScheduler(options.dedupeId!)) === undefined;
+    const declare = (run: RunDeclaration) => connection.runs.declare(name, run);
+    const job = await storeSchedule<Data>(queue, { declare, clock: access.clock }, entry);
+    // One that a worker holds keeps its own.
+    return { job: JSON.stringify(job.data) === json ? { ...job, data } : job, isNew };
+  }
+
+  /** How many plain calls a job counts as, in its lane's turns and in forecasts; undefined for 1. */
+  function shareOf({ key, cost }: EnqueueOptions): number | undefined {
+    if (cost === undefined) return undefined;
+    const share = bucket.stepsOf({ key, cost }).sharedMs / bucket.stepsOf({ key }).sharedMs;
+    return Number.isFinite(share) && share > 0 && share !== 1 ? share : undefined;
+  }
+
+  async function storeOnce(
+    queue: StoredQueue,
+    entries: readonly Entry<Data>[],
+  ): Promise<StoredNow<Data>[]> {
+    const { clock } = access;
+    await clock.ready();
+    const bulk = entries.map(({ json, value, options }) => {
+      const { opts, storedAtMs } = storedOptions(options, clock, shareOf(options));
+      const isParked = options.key !== undefined && opts.delay === undefined;
+      return {
+        name: storedName(options.key),
+        json,
+        value,
+        opts: isParked ? { ...opts, delay: PARK_MS } : opts,
+        storedAtMs,
+        isParked,
+      };
+    });
+    if (entries.some(needsLook)) return storeLookedUp(queue, entries, bulk);
+    const jobs = await addJobs(queue, bulk);
+    const parked = jobs.filter((_job, index) => bulk[index]!.isParked);
+    if (parked.length > 0) await parkFromProducer(parking, queue, parked);
+    return jobs.map((job) => ({ job: readJob(job), isNew: true }));
+  }
+
+  /** Stores jobs of which some may be there already. They join their lanes at once. */
+  async function storeLookedUp(
+    queue: StoredQueue,
+    entries: readonly Entry<Data>[],
+    bulk: readonly (NewJob<Data> & { readonly isParked: boolean })[],
+  ): Promise<StoredNow<Data>[]> {
+    const jobs = entries.map(({ options }, index) => {
+      const { id, key } = options;
+      const { isParked, ...job } = bulk[index]!;
+      return { ...job, own: { id, isParked, weight: weightOf(key), dedupe: dedupeOf(options) } };
+    });
+    const met = await addLookedUpJobs(queue, jobs, (added) => connection.addJobs(name, added));
+    return met.map(({ stored, isNew }) => ({ job: readJob(stored), isNew }));
+  }
+
+  return {
+    store,
+    async storeMany(entries) {
+      const jobs: QueuedJob<Data, Result>[] = [];
+      while (jobs.length < entries.length) {
+        const some = roundTripFrom(entries, jobs.length);
+        const stored = store(some).catch((error) => Promise.reject(afterOthers(jobs, error)));
+        jobs.push(...(await stored));
+      }
+      return jobs;
+    },
+  };
+}
+
+/** Whether another job may be there already that has the id or the dedupeId of this one. */
+function needsLook({ options }: Entry<unknown>): boolean {
+  return options.id !== undefined || options.dedupeId !== undefined;
+}
+
+function dedupeOf({ dedupeId, dedupe = "first", dedupeMs }: EnqueueOptions): AddedJob["dedupe"] {
+  return dedupeId === undefined ? undefined : { id: dedupeId, mode: dedupe, ttl: dedupeMs };
+}
+
+/** The jobs of the round trip that begins with this one. Redis serves nobody else while a script stores its jobs. */
+function roundTripFrom<Data>(entries: readonly Entry<Data>[], first: number): Entry<Data>[] {
+  const some = entries.slice(first, first + PER_ROUND_TRIP);
+  if (!some.some(needsLook)) return some;
+  let characters = 0;
+  const end = some.findIndex(({ json }, index) => {
+    characters += json.length;
+    return index > 0 && characters > CHARACTERS_PER_SCRIPT;
+  });
+  return end < 0 ? some : some.slice(0, end);
+}
+
+/** How ioredis refuses a command that it has not begun to send. */
+const UNSENT = "Stream isn't writeable";
+
+/** The reply of Redis to jobs that were sent to be stored, or why it is missing. */
+async function confirmed<Answer>(storing: Promise<Answer>): Promise<Answer> {
+  try {
+    return await storing;
+  } catch (cause) {
+    const isUnsent = cause instanceof Error && cause.message.startsWith(UNSENT);
+    const refusal = redisRefusalOf(cause);
+    const problem = isUnsent
+      ? "Redis could not be reached; nothing was stored"
+      : `${whatRedisDid(refusal)}; it may or may not be stored. With a dedupeId, a retry is safe`;
+    const remedy = `${refusal?.remedy ?? "See that Redis runs"}, and try again.`;
+    throw new StoreUnavailableError(`${problem}. ${remedy}`, cause, { mayBeStored: !isUnsent });
+  }
+}
+
+function whatRedisDid(refusal: RedisRefusal | undefined): string {
+  if (refusal === undefined) return "Redis did not confirm the job";
+  return `Redis refused the job: ${refusal.reason}`;
+}
+
+/** The error of one round trip, after others that succeeded. */
+function afterOthers(stored: readonly unknown[], error: unknown): unknown {
+  if (!(error instanceof StoreUnavailableError) || stored.length === 0) return error;
+  const message = `The first ${stored.length} jobs are stored. For the next ones: ${error.message}`;
+  const facts = { mayBeStored: error.mayBeStored, storedCount: stored.length };
+  return new StoreUnavailableError(message, error.cause, facts);
+}
+
+/** A better error when Redis refused the jobs because its memory is full; any other error as it is. */
+function asMemoryFull(error: unknown, jobs: number): unknown {
+  if (!(error instanceof StoreUnavailableError)) return error;
+  const { cause } = error;
+  if (!(cause instanceof Error) || !/\bOOM /.test(cause.message)) return error;
+  // Each job is stored by its own script, and Redis runs a script whole or not at all.
+  const mayBeStored = jobs > 1;
+  const outcome = mayBeStored ? "some of the jobs may be stored" : "nothing was stored";
+  const remedy = "Give it more (maxmemory), or let workers drain its queues, and try again.";
+  return new StoreUnavailableError(`The memory of Redis is full; ${outcome}. ${remedy}`, cause, {
+    mayBeStored,
+  });
+}

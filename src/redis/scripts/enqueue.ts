@@ -1,0 +1,59 @@
+import type { AddedJob, JobMet } from "../../core/queue-store.ts";
+import { baseOf, type QueueName } from "./keys.ts";
+import { defineScript, type Script } from "./script.ts";
+
+export interface JobsAdd extends QueueName {
+  readonly jobs: readonly AddedJob[];
+}
+
+const ADDED_TO = [
+  "wait",
+  "delayed",
+  "events",
+  "meta",
+  "marker",
+  "prioritized",
+  "active",
+  "pc",
+  "id",
+] as const;
+
+export const jobsAdd: Script<JobsAdd, readonly JobMet[]> = defineScript({
+  name: "queue/jobs-add",
+  bringsJobs: true,
+  keys: (input) => ADDED_TO.map((name) => baseOf(input) + name),
+  args: (input) => {
+    const { jobs } = input;
+    const heads = jobs.map(({ json: _json, ...head }) => head);
+    return [baseOf(input), JSON.stringify(heads), ...jobs.map(({ json }) => json)];
+  },
+  decode: (reply, { jobs }) => {
+    const met = reply as readonly unknown[];
+    return jobs.map((_job, index) => ({
+      id: String(met[3 * index]),
+      isNew: Number(met[3 * index + 1]) === 1,
+      fields: met[3 * index + 2] as readonly string[],
+    }));
+  },
+});
+
+/** The job that has a dedupeId; the hash of one that runs and of one that follows it. */
+export function dedupeKeys(name: QueueName, dedupeId: string): readonly [string, string] {
+  const base = baseOf(name);
+  return [`${base}de:${dedupeId}`, `${base}again:${dedupeId}`];
+}
+
+export interface JobsFollow extends QueueName {
+  readonly id: string;
+  readonly dedupeId: string;
+}
+
+export const jobsFollow: Script<JobsFollow, void> = defineScript({
+  name: "queue/jobs-follow",
+  keys: (input) => {
+    const base = baseOf(input);
+    return [`${base}delayed`, `${base}marker`, dedupeKeys(input, input.dedupeId)[1]];
+  },
+  args: (input) => [baseOf(input), input.id],
+  decode: () => undefined,
+});

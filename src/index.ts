@@ -60,6 +60,7 @@ export type {
   EnqueueOptions,
   JobDefaults,
   KeepDone,
+  MaxBacklog,
   CloseOptions,
   WorkerOptions,
 } from "./queue/options.ts";
@@ -73,6 +74,7 @@ export {
   JobLostError,
   JobMissingError,
   JobUnfinishedError,
+  QueueFullError,
   SluiceError,
   isSluiceError,
   type AnySluiceError,

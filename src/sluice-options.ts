@@ -5,7 +5,14 @@ import type { Logger } from "./core/logger.ts";
 import { LONGEST_MS, NAME, readOptions, wholeNumber } from "./core/options.ts";
 import type { Schema } from "./queue/enqueue/data.ts";
 import type { Weights } from "./queue/lanes/weights.ts";
-import { JOB_DEFAULTS, KEEP_DONE, type JobDefaults, type KeepDone } from "./queue/options.ts";
+import {
+  JOB_DEFAULTS,
+  KEEP_DONE,
+  MAX_BACKLOG,
+  type JobDefaults,
+  type KeepDone,
+  type MaxBacklog,
+} from "./queue/options.ts";
 import { serverId } from "./redis/shards.ts";
 import type { BreakerOptions } from "./redis/breaker.ts";
 import { canRead, type RedisInput } from "./redis/connection.ts";
@@ -91,9 +98,16 @@ export interface QueueOptions<Data = unknown, Input = Data> {
    * Worth it where jobs have megabytes of data, which would hold up what other queues ask. Defaults to false.
    */
   readonly ownConnections?: boolean | undefined;
+  /**
+   * How many jobs may wait: `10_000`, or `{ all: 10_000, perKey: 500 }`. What would be one more is refused with
+   * `QueueFullError`. Those count that wait for a worker, for a later time or for their next attempt; recurring jobs and
+   * retries are never refused. Each process that enqueues has its own. Defaults to no bound.
+   */
+  readonly maxBacklog?: number | MaxBacklog | undefined;
 }
 
 const QUEUE_OPTIONS = z.strictObject({
+  maxBacklog: MAX_BACKLOG.optional(),
   bucket: z.custom<Bucket>(isObject, { error: "give what sluice.bucket() returned" }),
   weights: z
     .custom<Weights>((value) => isObject(value) || typeof value === "function", {

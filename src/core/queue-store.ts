@@ -199,6 +199,26 @@ export interface AddedJob {
     | undefined;
 }
 
+/** How many jobs may wait in a queue, of all keys together and of each; undefined for any number. */
+export interface MostWaiting {
+  readonly all?: number | undefined;
+  readonly perKey?: number | undefined;
+}
+
+/** Jobs to be stored, all or none. */
+export interface AddRequest {
+  readonly queue: string;
+  readonly jobs: readonly AddedJob[];
+  readonly most: MostWaiting | undefined;
+}
+
+/** Why no job was stored: too many would wait, of one key or, without one, of all. */
+export interface NoPlace {
+  readonly waiting: number;
+  readonly limit: number;
+  readonly key: string | undefined;
+}
+
 /** What is stored of a job that was to be added: this one, or the fields of an earlier one's hash, none if it is gone. */
 export interface JobMet {
   readonly id: string;
@@ -274,8 +294,8 @@ export interface QueueConnection<Client> {
   clockOf(queue: string): RedisClock;
   /** The lanes of queues, on this connection. */
   readonly lanes: LaneStore;
-  /** Stores jobs in their order, all or none; says for each what is stored then. */
-  addJobs(queue: string, jobs: readonly AddedJob[]): Promise<readonly JobMet[]>;
+  /** Stores jobs in their order, all or none; says for each what is stored then, or why none is. */
+  addJobs(request: AddRequest): Promise<readonly JobMet[] | NoPlace>;
   /** Lets the job go that was to run once more after one of this dedupeId, if that one has ended. */
   letFollow(queue: string, id: string, dedupeId: string): Promise<void>;
   /** The job that has a dedupeId, or had it last. */

@@ -103,6 +103,42 @@ export class JobUnfinishedError extends BaseError {
   }
 }
 
+/** What `enqueue` rejects with when as many jobs wait as the queue's `maxBacklog` allows. Of its round trip nothing was stored. */
+export class QueueFullError extends BaseError {
+  override readonly name = "QueueFullError";
+  readonly code = "ERR_QUEUE_FULL";
+  readonly queue: string;
+  /** How many jobs may wait: `10_000`. */
+  readonly limit: number;
+  /** How many waited. */
+  readonly waiting: number;
+  /** The key whose jobs are too many; undefined if those of all keys together are. */
+  readonly key: string | undefined;
+  /** How many jobs of this `enqueueMany` are stored: the first ones, of earlier round trips. 0 for `enqueue`. */
+  readonly storedCount: number;
+
+  constructor(facts: {
+    queue: string;
+    limit: number;
+    waiting: number;
+    key: string | undefined;
+    storedCount: number;
+  }) {
+    const { queue, limit, waiting, key, storedCount } = facts;
+    const whose = key === undefined ? "" : ` of key ${JSON.stringify(key)}`;
+    const outcome =
+      storedCount === 0 ? "nothing was stored" : `only the first ${storedCount} jobs were stored`;
+    super(
+      `Queue "${queue}" is full: ${waiting} jobs${whose} wait, and its maxBacklog is ${limit}; ${outcome}. Enqueue later, or raise maxBacklog.`,
+    );
+    this.queue = queue;
+    this.limit = limit;
+    this.waiting = waiting;
+    this.key = key;
+    this.storedCount = storedCount;
+  }
+}
+
 /** Every error of this package; its `code` says which, and so which facts it has. */
 export type AnySluiceError =
   | ClosedError
@@ -116,6 +152,7 @@ export type AnySluiceError =
   | JobUnfinishedError
   | LeaseLostError
   | LineFullError
+  | QueueFullError
   | RedisRequiredError
   | StoreUnavailableError
   | WaitTooLongError;

@@ -151,6 +151,28 @@ export function withKeptDefaults({ count = 1_000, forMs = 86_400_000 }: KeepDone
   return { count, forMs };
 }
 
+/** How many jobs may wait in a queue. */
+export interface MaxBacklog {
+  /** Of all keys together, and without one. Defaults to no bound. */
+  readonly all?: number | undefined;
+  /** Of each key. Defaults to no bound. */
+  readonly perKey?: number | undefined;
+}
+
+const BACKLOG_REMEDY = "give a number of jobs from 1, or { all: 10_000, perKey: 1_000 }";
+const MOST_JOBS = wholeNumber(1, 1_000_000_000, "jobs");
+
+/** @internal */
+export const MAX_BACKLOG: z.ZodType<number | MaxBacklog> = z.union(
+  [
+    MOST_JOBS,
+    z
+      .strictObject({ all: MOST_JOBS.optional(), perKey: MOST_JOBS.optional() })
+      .refine(({ all, perKey }) => all !== undefined || perKey !== undefined),
+  ],
+  { error: BACKLOG_REMEDY },
+);
+
 const DEDUPE_MODES: readonly DedupeMode[] = ["first", "last", "again"];
 
 const ENQUEUE_OPTIONS = z.strictObject({

@@ -16,7 +16,13 @@ import { createControl, type QueueSteering } from "./manage/control.ts";
 import { createDeadLetters, type DeadLetters } from "./manage/dead-letters.ts";
 import { createEventStream, type QueueEmitter } from "./manage/events.ts";
 import { createFinishedWaits } from "./manage/finished.ts";
-import { readDedupeId, withKeptDefaults, type JobDefaults, type KeepDone } from "./options.ts";
+import {
+  readDedupeId,
+  withKeptDefaults,
+  type JobDefaults,
+  type KeepDone,
+  type MaxBacklog,
+} from "./options.ts";
 
 /**
  * Durable work for one bucket; it waits in Redis until a worker's slot comes.
@@ -77,6 +83,7 @@ export interface QueueSettings<Data> {
   readonly maxJobBytes?: number | undefined;
   readonly defaults?: JobDefaults | undefined;
   readonly keepDone?: KeepDone | undefined;
+  readonly maxBacklog?: number | MaxBacklog | undefined;
 }
 
 export function createQueue<Data, Result = unknown, Input = Data>(
@@ -115,6 +122,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     schema,
     maxJobBytes,
     defaults: settings.defaults,
+    maxBacklog: settings.maxBacklog,
     jobs,
   });
 

@@ -173,7 +173,7 @@ function forQueue(
     inTime: (ms, answer) => withTimeout(ms, answer, () => new Error("no answer in time")),
     isReady: () => client.status === "ready",
     lanes: createRedisLanes(client, prefix, clockOf),
-    addJobs: (queue, jobs) => runScript(client, jobsAdd, { prefix, queue, jobs }),
+    addJobs: (request) => runScript(client, jobsAdd, { prefix, ...request }),
     letFollow: (queue, id, dedupeId) =>
       runScript(client, jobsFollow, { prefix, queue, id, dedupeId }),
     async holderOf(queue, dedupeId) {

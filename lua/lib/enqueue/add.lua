@@ -1,4 +1,5 @@
 -- @include lib/enqueue/meet
+-- @include lib/enqueue/backlog
 -- Stores a new job as BullMQ's scripts do (addDelayedJob-6.lua, addPrioritizedJob-9.lua; checked with bullmq 6.7.0), and
 -- parks one with a key at once.
 
@@ -17,6 +18,8 @@ end
 -- Puts a stored job where it waits.
 local function place(lanes, id, job, followed)
   local due_ms = job.timestamp + (job.isParked and 0 or job.delay)
+  local key = key_of(job.name)
+  if lanes.bounds_keys and key and (followed or not job.isParked) then note_later(lanes, key, id, due_ms) end
   if followed then
     redis.call('HSET', lanes.jobs .. id, 'sluiceAfter', followed, 'delay', string.format('%.0f', due_ms - job.timestamp))
     local pair = lanes.jobs .. 'again:' .. job.dedupe.id
@@ -25,7 +28,7 @@ local function place(lanes, id, job, followed)
     delay_until(lanes, id, math.max(due_ms, lanes.now_ms + FOLLOW_MS))
   elseif job.isParked then
     delay_until(lanes, id, lanes.now_ms + job.delay)
-    local key = join(lanes, id)
+    join(lanes, id)
     if job.weight then weigh(lanes, key, job.weight) end
     lanes.has_joined, lanes.is_waiting = true, true
   elseif job.delay > 0 then

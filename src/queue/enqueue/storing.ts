@@ -1,6 +1,11 @@
 /** Stores jobs that have been read and checked, and says what Redis did. */
 import type { Queue as StoredQueue } from "bullmq";
-import { redisRefusalOf, StoreUnavailableError, type RedisRefusal } from "../../core/errors.ts";
+import {
+  redisRefusalOf,
+  SluiceError,
+  StoreUnavailableError,
+  type RedisRefusal,
+} from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { AddedJob, RunDeclaration } from "../../core/queue-store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
@@ -10,7 +15,8 @@ import { PARK_MS, readJob, storedName, storedOptions } from "../bullmq/stored-jo
 import { storeSchedule } from "../bullmq/stored-schedule.ts";
 import type { Job } from "../job.ts";
 import { parkFromProducer, type ParkParts } from "../lanes/park.ts";
-import { isRecurring, type EnqueueOptions } from "../options.ts";
+import { QueueFullError } from "../errors.ts";
+import { isRecurring, type EnqueueOptions, type MaxBacklog } from "../options.ts";
 import type { TakenData } from "./data.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./job-handle.ts";
 
@@ -26,6 +32,7 @@ export interface StoringParts {
   readonly logger: Logger;
   /** The weight of a key's lane; undefined without a key. */
   readonly weightOf: (key: string | undefined) => number | undefined;
+  readonly maxBacklog?: number | MaxBacklog | undefined;
   readonly jobs: JobSource;
 }
 
@@ -50,6 +57,8 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
   const { name, bucket, connection, logger, weightOf, jobs: source } = parts;
   const { access } = source;
   const open = (): Promise<StoredQueue> => access.open("nothing was stored");
+  const { maxBacklog } = parts;
+  const most = typeof maxBacklog === "number" ? { all: maxBacklog } : maxBacklog;
   const parking: ParkParts = { name, logger, lanes: connection.lanes, weightOf, open };
 
   async function store(entries: readonly Entry<Data>[]): Promise<QueuedJob<Data, Result>[]> {
@@ -102,7 +111,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
         isParked,
       };
     });
-    if (entries.some(needsLook)) return storeLookedUp(queue, entries, bulk);
+    if (most !== undefined || entries.some(needsLook)) return storeLookedUp(queue, entries, bulk);
     const jobs = await addJobs(queue, bulk);
     const parked = jobs.filter((_job, index) => bulk[index]!.isParked);
     if (parked.length > 0) await parkFromProducer(parking, queue, parked);
@@ -120,7 +129,11 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
       const { isParked, ...job } = bulk[index]!;
       return { ...job, own: { id, isParked, weight: weightOf(key), dedupe: dedupeOf(options) } };
     });
-    const met = await addLookedUpJobs(queue, jobs, (added) => connection.addJobs(name, added));
+    const met = await addLookedUpJobs(queue, jobs, async (added) => {
+      const stored = await connection.addJobs({ queue: name, jobs: added, most });
+      if ("limit" in stored) throw new QueueFullError({ queue: name, ...stored, storedCount: 0 });
+      return stored;
+    });
     return met.map(({ stored, isNew }) => ({ job: readJob(stored), isNew }));
   }
 
@@ -129,7 +142,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     async storeMany(entries) {
       const jobs: QueuedJob<Data, Result>[] = [];
       while (jobs.length < entries.length) {
-        const some = roundTripFrom(entries, jobs.length);
+        const some = roundTripFrom(entries, jobs.length, most !== undefined);
         const stored = store(some).catch((error) => Promise.reject(afterOthers(jobs, error)));
         jobs.push(...(await stored));
       }
@@ -148,9 +161,13 @@ function dedupeOf({ dedupeId, dedupe = "first", dedupeMs }: EnqueueOptions): Add
 }
 
 /** The jobs of the round trip that begins with this one. Redis serves nobody else while a script stores its jobs. */
-function roundTripFrom<Data>(entries: readonly Entry<Data>[], first: number): Entry<Data>[] {
+function roundTripFrom<Data>(
+  entries: readonly Entry<Data>[],
+  first: number,
+  isBounded: boolean,
+): Entry<Data>[] {
   const some = entries.slice(first, first + PER_ROUND_TRIP);
-  if (!some.some(needsLook)) return some;
+  if (!isBounded && !some.some(needsLook)) return some;
   let characters = 0;
   const end = some.findIndex(({ json }, index) => {
     characters += json.length;
@@ -167,6 +184,8 @@ async function confirmed<Answer>(storing: Promise<Answer>): Promise<Answer> {
   try {
     return await storing;
   } catch (cause) {
+    // The queue is full.
+    if (cause instanceof SluiceError) throw cause;
     const isUnsent = cause instanceof Error && cause.message.startsWith(UNSENT);
     const refusal = redisRefusalOf(cause);
     const problem = isUnsent
@@ -184,6 +203,10 @@ function whatRedisDid(refusal: RedisRefusal | undefined): string {
 
 /** The error of one round trip, after others that succeeded. */
 function afterOthers(stored: readonly unknown[], error: unknown): unknown {
+  if (error instanceof QueueFullError) {
+    const { queue, limit, waiting, key } = error;
+    return new QueueFullError({ queue, limit, waiting, key, storedCount: stored.length });
+  }
   if (!(error instanceof StoreUnavailableError) || stored.length === 0) return error;
   const message = `The first ${stored.length} jobs are stored. For the next ones: ${error.message}`;
   const facts = { mayBeStored: error.mayBeStored, storedCount: stored.length };

@@ -1,10 +1,8 @@
-import type { AddedJob, JobMet } from "../../core/queue-store.ts";
+import type { AddRequest, JobMet, NoPlace } from "../../core/queue-store.ts";
 import { baseOf, type QueueName } from "./keys.ts";
 import { defineScript, type Script } from "./script.ts";
 
-export interface JobsAdd extends QueueName {
-  readonly jobs: readonly AddedJob[];
-}
+export interface JobsAdd extends QueueName, AddRequest {}
 
 const ADDED_TO = [
   "wait",
@@ -18,17 +16,21 @@ const ADDED_TO = [
   "id",
 ] as const;
 
-export const jobsAdd: Script<JobsAdd, readonly JobMet[]> = defineScript({
+export const jobsAdd: Script<JobsAdd, readonly JobMet[] | NoPlace> = defineScript({
   name: "queue/jobs-add",
   bringsJobs: true,
   keys: (input) => ADDED_TO.map((name) => baseOf(input) + name),
   args: (input) => {
-    const { jobs } = input;
+    const { jobs, most } = input;
     const heads = jobs.map(({ json: _json, ...head }) => head);
-    return [baseOf(input), JSON.stringify(heads), ...jobs.map(({ json }) => json)];
+    return [baseOf(input), JSON.stringify({ most, jobs: heads }), ...jobs.map(({ json }) => json)];
   },
   decode: (reply, { jobs }) => {
     const met = reply as readonly unknown[];
+    if (typeof met[0] === "number") {
+      const [waiting, limit, key] = met;
+      return { waiting, limit: Number(limit), key: key === "" ? undefined : String(key) };
+    }
     return jobs.map((_job, index) => ({
       id: String(met[3 * index]),
       isNew: Number(met[3 * index + 1]) === 1,

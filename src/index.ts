@@ -60,6 +60,7 @@ export type {
   EnqueueOptions,
   JobDefaults,
   KeepDone,
+  KeepFailed,
   MaxBacklog,
   CloseOptions,
   WorkerOptions,

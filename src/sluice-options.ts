@@ -8,9 +8,11 @@ import type { Weights } from "./queue/lanes/weights.ts";
 import {
   JOB_DEFAULTS,
   KEEP_DONE,
+  KEEP_FAILED,
   MAX_BACKLOG,
   type JobDefaults,
   type KeepDone,
+  type KeepFailed,
   type MaxBacklog,
 } from "./queue/options.ts";
 import { serverId } from "./redis/shards.ts";
@@ -99,6 +101,11 @@ export interface QueueOptions<Data = unknown, Input = Data> {
    */
   readonly ownConnections?: boolean | undefined;
   /**
+   * Which dead letters are kept: the last `count`, for `forMs` at most. The workers of a process remove the others by
+   * what it says here, and log how many; none while somebody replays some. Defaults to all, for good.
+   */
+  readonly keepFailed?: KeepFailed | undefined;
+  /**
    * How many jobs may wait: `10_000`, or `{ all: 10_000, perKey: 500 }`. What would be one more is refused with
    * `QueueFullError`. Those count that wait for a worker, for a later time or for their next attempt; recurring jobs and
    * retries are never refused. Each process that enqueues has its own. Defaults to no bound.
@@ -121,6 +128,7 @@ const QUEUE_OPTIONS = z.strictObject({
   defaults: JOB_DEFAULTS.optional(),
   keepDone: KEEP_DONE.optional(),
   ownConnections: z.boolean({ error: "give true or false" }).optional(),
+  keepFailed: KEEP_FAILED.optional(),
 });
 
 export function readSluiceOptions(given: unknown): SluiceOptions {

@@ -219,8 +219,8 @@ const OPTIONS_OF_OTHER_LIBRARIES: ReadonlyMap<string, readonly string[] | string
   ["pattern", ["cron"]],
   ["tz", ["timeZone"]],
   ["lockDuration", ["lockMs"]],
-  ["removeOnComplete", "done jobs are kept for a day, 1,000 at most"],
-  ["removeOnFail", "failed jobs are kept until they are replayed or purged"],
+  ["removeOnComplete", "the queue has keepDone: { count, forMs }"],
+  ["removeOnFail", "the queue has keepFailed: { count, forMs }"],
   // Options of other functions of this library
   ["maxWaitMs", "give it with each call: draw(), with() or throttled()"],
 ]);

@@ -232,6 +232,12 @@ export interface KeptJobs {
   readonly forMs: number;
 }
 
+/** Which dead letters are kept: at most the last `count`, for at most `forMs`; undefined for no bound. */
+export interface KeptFailed {
+  readonly count?: number | undefined;
+  readonly forMs?: number | undefined;
+}
+
 /** How a job ended, as it is stored. `facts` are those of the error that failed it, as JSON; empty without one. */
 export type JobEnd =
   | { readonly state: "done"; readonly json: string }
@@ -302,6 +308,10 @@ export interface QueueConnection<Client> {
   holderOf(queue: string, dedupeId: string): Promise<string | undefined>;
   /** Removes the done jobs of a queue that are no longer kept. */
   forgetDone(queue: string, kept: KeptJobs): Promise<void>;
+  /** Removes the dead letters of a queue that are no longer kept; how many. None while somebody replays some. */
+  forgetFailed(queue: string, kept: KeptFailed): Promise<number>;
+  /** Keeps all dead letters of a queue for a minute, while some are replayed. */
+  keepAllFailed(queue: string): Promise<void>;
   /**
    * How each job of up to a thousand ended, undefined if it has not: then its result is kept for this process from now
    * on for ten minutes, also when the job is no longer kept.

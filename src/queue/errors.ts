@@ -85,7 +85,7 @@ export class JobMissingError extends BaseError {
 
   constructor(jobId: string) {
     super(
-      `Job ${jobId} is not there: it was removed, or it is done and no longer kept. Wait for it before it is done, or raise the queue's keepDone.`,
+      `Job ${jobId} is not there: it was removed, or it has ended and is no longer kept. Wait for it before it ends, or raise the queue's keepDone or keepFailed.`,
     );
     this.jobId = jobId;
   }

@@ -146,6 +146,26 @@ export const KEEP_DONE: z.ZodType<KeepDone> = z.strictObject(
   },
 );
 
+/** Which dead letters a queue keeps: those that both bounds allow. */
+export interface KeepFailed {
+  /** How many at most, the last ones. 0 keeps none. Defaults to no bound. */
+  readonly count?: number | undefined;
+  /** How long at most. Defaults to no bound. */
+  readonly forMs?: number | undefined;
+}
+
+/** @internal */
+export const KEEP_FAILED: z.ZodType<KeepFailed> = z.strictObject(
+  {
+    count: wholeNumber(0, 10_000_000, "jobs").optional(),
+    forMs: wholeNumber(1, 100 * 365 * 86_400_000, "milliseconds").optional(),
+  },
+  {
+    error: (issue) =>
+      issue.code === "invalid_type" ? "give { count: 10_000, forMs: 2_592_000_000 }" : undefined,
+  },
+);
+
 /** The bounds of a queue, with the defaults for those that are not given. */
 export function withKeptDefaults({ count = 1_000, forMs = 86_400_000 }: KeepDone = {}): KeptJobs {
   return { count, forMs };

@@ -21,6 +21,7 @@ import {
   withKeptDefaults,
   type JobDefaults,
   type KeepDone,
+  type KeepFailed,
   type MaxBacklog,
 } from "./options.ts";
 
@@ -68,6 +69,8 @@ export interface OwnedQueue<Data, Result = unknown, Input = Data> extends Queue<
   readonly maxJobBytes: number;
   /** Which done jobs its workers keep. */
   readonly keepDone: KeptJobs;
+  /** Which dead letters are kept; undefined for all. */
+  readonly keepFailed: KeepFailed | undefined;
   close(): Promise<void>;
 }
 
@@ -83,6 +86,7 @@ export interface QueueSettings<Data> {
   readonly maxJobBytes?: number | undefined;
   readonly defaults?: JobDefaults | undefined;
   readonly keepDone?: KeepDone | undefined;
+  readonly keepFailed?: KeepFailed | undefined;
   readonly maxBacklog?: number | MaxBacklog | undefined;
 }
 
@@ -133,6 +137,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     schema,
     maxJobBytes,
     keepDone: withKeptDefaults(settings.keepDone),
+    keepFailed: settings.keepFailed,
     ...enqueuing,
     ...createSchedules({ queue: name, access, runs: connection.runs, onRemoved: waits.end }),
     async job(given) {
@@ -151,7 +156,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     },
     stored: { name: storedQueueName(name), prefix },
     ...control,
-    ...createDeadLetters<Data>(access, waits.end),
+    ...createDeadLetters<Data>(access, waits.end, () => connection.keepAllFailed(name)),
     forecast: forecasts.forecast,
     on: (event, listener, listening) => events.on(event, listener, listening),
     off: (event, listener) => events.off(event, listener),

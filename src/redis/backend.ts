@@ -19,12 +19,14 @@ import { createRedisLanes, createRedisRuns } from "./queue-store.ts";
 import { dedupeKeys, jobsAdd, jobsFollow } from "./scripts/enqueue.ts";
 import {
   clockRead,
+  failedForget,
   jobsAwait,
   jobsBegin,
   jobsForget,
   jobsHeld,
   jobsRecall,
   jobsTold,
+  replayingKey,
 } from "./scripts/jobs.ts";
 import { baseOf } from "./scripts/keys.ts";
 import { runScript } from "./scripts/script.ts";
@@ -160,6 +162,9 @@ function createSharedClient(
 /** A worker at rest fetches every 5 s, and the answers show that Redis is there. */
 const PING_AT_REST_MS = 6_000;
 
+/** How long it is noted that somebody replays dead letters: longer than a round trip of many takes. */
+const REPLAYING_MS = 60_000;
+
 /** What all connections that share a client have in common. */
 function forQueue(
   client: Redis | Cluster,
@@ -182,6 +187,20 @@ function forQueue(
     },
     async forgetDone(queue, { count, forMs }) {
       while (await runScript(client, jobsForget, { prefix, queue, count, forMs }));
+    },
+    async forgetFailed(queue, kept) {
+      for (let total = 0; ;) {
+        const { removed, isMore } = await runScript(client, failedForget, {
+          prefix,
+          queue,
+          ...kept,
+        });
+        total += removed;
+        if (!isMore) return total;
+      }
+    },
+    async keepAllFailed(queue) {
+      await client.set(replayingKey({ prefix, queue }), "1", "PX", REPLAYING_MS);
     },
     awaitJobs: (queue, process, ids) =>
       runScript(client, jobsAwait, { prefix, queue, process, ids }),

@@ -7,7 +7,7 @@ import { hasCode, textsOf, type ErrorFacts } from "../failure.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readJobId } from "../job.ts";
 
-/** The jobs that have failed and will not be tried again. They are kept until somebody replays or purges them. */
+/** The jobs that have failed and will not be tried again. They are kept until somebody replays or purges them, unless `keepFailed` says otherwise. */
 export interface DeadLetters<Data> {
   /**
    * The failed jobs that match a filter, the newest first, 100 unless `limit` says otherwise.
@@ -50,6 +50,7 @@ const PER_ROUND_TRIP = 100;
 export function createDeadLetters<Data>(
   access: StoredAccess,
   onRemoved: (ids: readonly string[]) => void,
+  keepAll: () => Promise<void>,
 ): DeadLetters<Data> {
   async function purgeJob(id: string): Promise<boolean> {
     // Taken out of the failed jobs first: one that is replayed elsewhere at this moment must stay.
@@ -64,15 +65,19 @@ export function createDeadLetters<Data>(
     where: string,
     given: string | FailedFilter,
     act: (id: string) => Promise<boolean>,
+    /** Called before each look at dead letters: until they are acted on, none may be removed since it is old. */
+    before: () => Promise<void> = async () => {},
   ): Promise<number> {
     if (typeof given === "string") {
       const id = readJobId(where, given);
-      return id === undefined ? 0 : Number(await act(id));
+      if (id === undefined) return 0;
+      await access.ask(before);
+      return Number(await act(id));
     }
     const filter = readFilter(where, given);
     let count = 0;
     let left = filter.limit ?? Infinity;
-    for await (const batch of matching(access, filter)) {
+    for await (const batch of matching(access, filter, before)) {
       const ids = batch.slice(0, left).map(({ stored }) => stored.id!);
       const acted = await Promise.all(ids.map(act));
       count += acted.filter(Boolean).length;
@@ -94,7 +99,7 @@ export function createDeadLetters<Data>(
       }
       return [...found.values()].slice(0, limit);
     },
-    replay: (given) => forEach("replay()", given, (id) => replayJob(access, id)),
+    replay: (given) => forEach("replay()", given, (id) => replayJob(access, id), keepAll),
     purge: (given) => forEach("purge()", given, purgeJob),
   };
 }
@@ -104,7 +109,12 @@ export function createDeadLetters<Data>(
  * that fail meanwhile come after the newest, and jobs that are taken out leave all older ones in place. So none is
  * skipped, and a job that was replayed and has failed again is not met again.
  */
-async function* matching(access: StoredAccess, filter: ReadFilter): AsyncGenerator<Found[]> {
+async function* matching(
+  access: StoredAccess,
+  filter: ReadFilter,
+  before: () => Promise<void> = async () => {},
+): AsyncGenerator<Found[]> {
+  await access.ask(before);
   let end = await access.ask((stored) => stored.getFailedCount());
   while (end > 0) {
     const start = Math.max(0, end - PER_ROUND_TRIP);
@@ -114,6 +124,7 @@ async function* matching(access: StoredAccess, filter: ReadFilter): AsyncGenerat
     if (found.length > 0) yield found;
     if (recent.length < batch.length) return;
     end = start;
+    await access.ask(before);
   }
 }
 

@@ -19,7 +19,7 @@ import { availableParallelism } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
 import { reasonOf } from "../../core/describe.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
-import type { Arrival, KeptJobs } from "../../core/queue-store.ts";
+import type { Arrival, KeptFailed, KeptJobs } from "../../core/queue-store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { DrawnSlot, type Slot } from "../../throttle/slot/slot.ts";
 import { NoRoomYet } from "../../throttle/waiting/waiting-call.ts";
@@ -53,6 +53,7 @@ import { createOrders } from "./orders.ts";
 import { createJobSlots, mayHaveBegun, noteStart, readFetched } from "./job-start.ts";
 import { giveLostBack } from "./lost-fetches.ts";
 import { cancelledFailure } from "./outcome.ts";
+import { createFailedRetention } from "./failed-retention.ts";
 import { createRetention } from "./retention.ts";
 import { createScheduledRuns, runOf } from "./runs.ts";
 import { openHandler } from "./sandbox.ts";
@@ -81,6 +82,8 @@ export interface WorkerSettings<Data, Result> {
   readonly weightOf: (key: string | undefined) => number | undefined;
   /** Which done jobs are kept. */
   readonly keepDone: KeptJobs;
+  /** Which dead letters are kept; undefined for all. */
+  readonly keepFailed: KeptFailed | undefined;
   readonly onClosed: () => void;
 }
 
@@ -153,12 +156,20 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     extend: (...asked) => stored.extendJobLocks(...asked),
     onError: (error) => void stored.emit("error", error),
   });
-  const retention = createRetention(
-    () => connection.forgetDone(queue.name, settings.keepDone),
-    // While Redis is away, its own errors are reported.
-    (error) => void (connection.isReady() && stored.emit("error", error)),
-  );
+  // While Redis is away, its own errors are reported.
+  const onForgetError = (error: Error): void =>
+    void (connection.isReady() && stored.emit("error", error));
+  const forgetDone = (): Promise<void> => connection.forgetDone(queue.name, settings.keepDone);
+  const retention = createRetention(forgetDone, onForgetError);
   stored.on("completed", () => retention.note());
+  const failedRetention = createFailedRetention({
+    queue: queue.name,
+    kept: settings.keepFailed,
+    forget: (kept) => connection.forgetFailed(queue.name, kept),
+    onError: onForgetError,
+    logger: settings.logger,
+  });
+  stored.on("failed", (job) => void (job?.finishedOn !== undefined && failedRetention.note()));
 
   async function process(bullJob: Stored<Data>, taken: HeldJob): Promise<Result | undefined> {
     const { token, arrival, takenAtMs } = taken;
@@ -317,7 +328,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   /** BullMQ waits for handlers, and for Redis however long it is away; with force it does not. */
   async function closeStored(isForced: boolean): Promise<void> {
     await stored.close(isForced);
-    if (connection.isReady()) await retention.close();
+    if (connection.isReady()) await Promise.all([retention.close(), failedRetention.close()]);
   }
 
   return {

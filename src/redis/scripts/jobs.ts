@@ -1,4 +1,11 @@
-import type { BegunJob, HeldJob, JobEnd, JobPast, KeptJobs } from "../../core/queue-store.ts";
+import type {
+  BegunJob,
+  HeldJob,
+  JobEnd,
+  JobPast,
+  KeptFailed,
+  KeptJobs,
+} from "../../core/queue-store.ts";
 import { baseOf, type QueueName } from "./keys.ts";
 import { defineScript, type Script } from "./script.ts";
 
@@ -63,6 +70,25 @@ export const jobsForget: Script<JobsForget, boolean> = defineScript({
   args: (input) => [baseOf(input), input.count, input.forMs, AWAITED_MS],
   decode: (reply) => Number(reply) === 1,
 });
+
+export interface FailedForget extends QueueName, KeptFailed {}
+
+/** How many were removed, and whether there may be more to remove. */
+export const failedForget: Script<FailedForget, { removed: number; isMore: boolean }> =
+  defineScript({
+    name: "queue/failed-forget",
+    keys: (input) => [`${baseOf(input)}failed`, replayingKey(input)],
+    args: (input) => [baseOf(input), input.count ?? "", input.forMs ?? ""],
+    decode(reply) {
+      const [removed, more] = reply as [number, number];
+      return { removed: Number(removed), isMore: Number(more) === 1 };
+    },
+  });
+
+/** The key of what is there while somebody replays dead letters: none has a job's name. */
+export function replayingKey(name: QueueName): string {
+  return `${baseOf(name)}replaying:`;
+}
 
 /** How long it is noted that a process waits for a job, and then its result kept: longer than waits take to be renewed. */
 const AWAITED_MS = 600_000;

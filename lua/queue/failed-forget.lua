@@ -1,0 +1,29 @@
+--[[
+  failed-forget: removes dead letters that are no longer kept, the oldest first, of up to a thousand: those beyond the number
+  that is kept, and those that failed too long ago. None while somebody replays some, and none that a process waits for
+  (jobs-await) and has not been told of.
+
+  KEYS  [1] failed, BullMQ's: zset of ids, by the ms since 1970 at which they failed  [2] string: there while somebody
+        replays dead letters, a minute
+  ARGV  [1] the prefix of the queue's keys  [2] how many are kept, "" for all  [3] ms for which they are kept, "" for ever
+  Reply how many were removed; 1 if there may be more to remove, else 0
+]]
+-- @include lib/now-ms
+
+local MOST = 1000
+local failed, replaying, prefix, most, for_ms = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+if redis.call('EXISTS', replaying) == 1 then return { 0, 0 } end
+local beyond = most and redis.call('ZCARD', failed) - most or 0
+local old = for_ms and redis.call('ZCOUNT', failed, '-inf', string.format('%.0f', now_ms() - for_ms)) or 0
+local count = math.min(MOST, math.max(beyond, old))
+if count <= 0 then return { 0, 0 } end
+
+local removed = 0
+for _, id in ipairs(redis.call('ZRANGE', failed, 0, count - 1)) do
+  if redis.call('EXISTS', prefix .. 'awaited:' .. id) == 0 then
+    redis.call('UNLINK', prefix .. id, prefix .. id .. ':logs')
+    redis.call('ZREM', failed, id)
+    removed = removed + 1
+  end
+end
+return { removed, count == MOST and removed > 0 and 1 or 0 }

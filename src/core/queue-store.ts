@@ -200,7 +200,7 @@ export interface AddedJob {
 }
 
 /** How many jobs may wait in a queue, of all keys together and of each; undefined for any number. */
-export interface MostWaiting {
+interface MostWaiting {
   readonly all?: number | undefined;
   readonly perKey?: number | undefined;
 }

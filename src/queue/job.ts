@@ -34,10 +34,13 @@ const REMEDY = "give the id of a job";
 const JOB_ID = z.string().min(1).max(1_000);
 /** BullMQ's ids: a number, or for a run of a recurring job `repeat:<schedule>:<ms since 1970>`. */
 const SHAPE = /^(\d{1,20}|repeat:[^:]{1,256}:\d{1,20})$/;
-/** Keys of a queue, BullMQ's and ours, whose names have no colon: a job's key in Redis ends with its id as they do. */
+/**
+ * Keys of a queue, BullMQ's and ours, and of a bucket of the same name, that have no colon in their own part: a job's key in
+ * Redis ends with its id as they do. A new key gets a colon, or is named here.
+ */
 const TAKEN = new Set(
   `active completed delayed events failed id limiter marker meta paused pc prioritized repeat stalled
-  stalled-check wait waiting waiting-children`.split(/\s+/),
+  stalled-check wait waiting waiting-children state turns holes`.split(/\s+/),
 );
 
 /**

@@ -117,6 +117,9 @@ it("makes queues of any options, or says what is wrong", async () => {
     weights: fc.oneof(hostileOptions({ acme: hostileNumber }), fc.func(hostileNumber)),
     schema: hostileValue,
     maxJobBytes: ms,
+    keepDone: hostileOptions({ count: ms, forMs: ms }),
+    keepFailed: hostileOptions({ count: ms, forMs: ms }),
+    maxBacklog: fc.oneof(ms, hostileOptions({ all: ms, perKey: ms })),
   });
   let queues = 0;
   await forAll(100, fc.tuple(queueing, hostileValue, fc.boolean()), async ([given, of, isOurs]) => {

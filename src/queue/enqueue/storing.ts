@@ -190,7 +190,7 @@ async function confirmed<Answer>(storing: Promise<Answer>): Promise<Answer> {
     const refusal = redisRefusalOf(cause);
     const problem = isUnsent
       ? "Redis could not be reached; nothing was stored"
-      : `${whatRedisDid(refusal)}; it may or may not be stored. With a dedupeId, a retry is safe`;
+      : `${whatRedisDid(refusal)}; it may or may not be stored. With an id or a dedupeId, a retry is safe`;
     const remedy = `${refusal?.remedy ?? "See that Redis runs"}, and try again.`;
     throw new StoreUnavailableError(`${problem}. ${remedy}`, cause, { mayBeStored: !isUnsent });
   }

@@ -65,14 +65,12 @@ export function createDeadLetters<Data>(
     where: string,
     given: string | FailedFilter,
     act: (id: string) => Promise<boolean>,
-    /** Called before each look at dead letters: until they are acted on, none may be removed since it is old. */
+    /** Called before each look at many dead letters: until they are acted on, none may be removed since it is old. */
     before: () => Promise<void> = async () => {},
   ): Promise<number> {
     if (typeof given === "string") {
       const id = readJobId(where, given);
-      if (id === undefined) return 0;
-      await access.ask(before);
-      return Number(await act(id));
+      return id === undefined ? 0 : Number(await act(id));
     }
     const filter = readFilter(where, given);
     let count = 0;
@@ -99,7 +97,7 @@ export function createDeadLetters<Data>(
       }
       return [...found.values()].slice(0, limit);
     },
-    replay: (given) => forEach("replay()", given, (id) => replayJob(access, id), keepAll),
+    replay: (given) => forEach("replay()", given, (id) => replayJob(access, id, keepAll), keepAll),
     purge: (given) => forEach("purge()", given, purgeJob),
   };
 }
@@ -230,10 +228,15 @@ export function matches({ key, reason, code }: ReadFilter, job: FailedFacts): bo
 }
 
 /** Puts a failed job back into the queue, as if it had never run. False when it is no dead letter; of many calls at once, one gets true. */
-function replayJob(access: StoredAccess, id: string): Promise<boolean> {
+function replayJob(
+  access: StoredAccess,
+  id: string,
+  keepAll: () => Promise<void>,
+): Promise<boolean> {
   return access.ask(async (stored) => {
     const job = (await stored.getJob(id)) as Stored<unknown> | undefined;
     if (job === undefined || job.finishedOn === undefined) return false;
+    await keepAll();
     // Before it goes back, since a worker may fetch it at once.
     await renew(stored, job, access.clock);
     const isHeldAnew = await holdDedupeId(access, job);

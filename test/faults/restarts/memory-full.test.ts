@@ -74,6 +74,8 @@ describe("a Redis whose memory is full", () => {
       rejectionOf(queue.enqueue(1)),
       rejectionOf(queue.enqueue(2, { key: "acme" })),
       rejectionOf(queue.enqueueMany([3, 4])),
+      rejectionOf(queue.enqueue(7, { id: "seven" })),
+      rejectionOf(queue.enqueue(8, { key: "acme", dedupeId: "eight", dedupe: "again" })),
       rejectionOf(queue.enqueue(6, { every: 1_000, dedupeId: "often" })),
     ]);
     await makeRoom(redis);
@@ -87,6 +89,8 @@ describe("a Redis whose memory is full", () => {
       false,
       false,
       true,
+      false,
+      false,
       false,
     ]);
     expect(stored.data).toBe(5);

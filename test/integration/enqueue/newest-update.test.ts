@@ -1,4 +1,5 @@
-import { describe, expect, inject, it } from "vitest";
+import { Redis } from "ioredis";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import type { EnqueueOptions, QueuedJob } from "sluice";
 import { deferred } from "../../support/async/deferred.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
@@ -10,6 +11,12 @@ import { realSluices } from "../../support/setup/real-sluice.ts";
 const sluices = realSluices();
 const processes = children();
 const dedupeId = "document 1";
+const keyOf = (name: string): string => `${sluices.prefix()}:{jobs}:${name}`;
+let redis: Redis;
+beforeAll(() => {
+  redis = new Redis(inject("redisUrl"));
+});
+afterAll(() => redis.disconnect());
 
 /** A queue whose worker runs "old", and holds it until the test says how it ends. */
 async function whileOneRuns(options: EnqueueOptions) {
@@ -85,6 +92,28 @@ describe.each(KEYS)('an update with dedupe "again" while the one before runs, %s
     expect([active, runs]).toEqual([1, ["old", "4"]]);
   });
 
+  it("is held back until that one has ended, and comes by itself if nobody hears of the end", async () => {
+    const { queue, runs, first, end } = await whileOneRuns(key);
+    const update = await queue.enqueue("1", { ...key, dedupeId, dedupe });
+    const { id } = update;
+    const comeDue = () => redis.zadd(keyOf("delayed"), 1, id);
+    const isDue = async () => Number(await redis.zscore(keyOf("delayed"), id)) <= 1;
+
+    await comeDue();
+    await redis.zadd(keyOf("marker"), 0, "0");
+    await waitUntil(async () => !(await isDue()), "a worker has looked at it");
+    const whileRunning = [...runs];
+    await redis.del(keyOf(`again:${dedupeId}`));
+    end();
+    await first.finished();
+    await comeDue();
+    await redis.zadd(keyOf("marker"), 0, "0");
+    await update.finished();
+
+    expect(whileRunning).toEqual(["old"]);
+    expect(runs).toEqual(["old", "1"]);
+  });
+
   it("waits for its own delay, too", async () => {
     const { queue, first, end } = await whileOneRuns(key);
 
@@ -151,6 +180,29 @@ describe("updates of one document by two processes, while two others work", () =
     // What is stored last is what runs last.
     const lastOfEach = producers.map(({ messages }) => (messages.at(-1) as Told).version);
     expect(runs.map(({ data }) => data)).toEqual(expect.arrayContaining([Math.max(...lastOfEach)]));
+  });
+});
+
+describe("a worker that is killed while it runs an update", () => {
+  it("has it run again, and the newest one after that, never both at once", async () => {
+    const { queue } = openTokenQueue<string>(sluices);
+    const at = [inject("redisUrl"), sluices.prefix()];
+    const options = { dedupeId, dedupe: "again", key: "acme" } as const;
+    const doomed = processes.start("workers/holding-worker.ts", [...at, "forever"]);
+    const first = await queue.enqueue("old", options);
+    await waitUntil(() => doomed.messages.includes("began old"), "it runs");
+
+    const update = await queue.enqueue("1", options);
+    doomed.signal("SIGKILL");
+    await doomed.ended;
+    const newest = await queue.enqueue("2", options);
+    const other = processes.start("workers/holding-worker.ts", [...at, "0"]);
+    await update.finished();
+
+    expect([update.isNew, newest.isNew, newest.id]).toEqual([true, false, update.id]);
+    expect(await first.state()).toBe("done");
+    const told = other.messages.filter((message) => /^(began|ended)/.test(String(message)));
+    expect(told).toEqual(["began old", "ended old", "began 2", "ended 2"]);
   });
 });
 

@@ -79,15 +79,16 @@ export interface ScheduleFacts {
 export async function readScheduleFacts(
   queue: Queue,
   { key: name, every, pattern, tz = UTC, next: dueMs = 0 }: JobSchedulerJson,
+  clock: RedisClock,
 ): Promise<ScheduleFacts> {
+  await clock.ready();
   const redis = (await queue.getBackend().client) as unknown as ScheduleReader;
   const fields = ["count", "at", "run", "ran", "of", "ended", "outcome"];
-  const [[seconds, micros], stored] = await Promise.all([
-    redis.time(),
-    redis.hmget(queue.toKey(`repeat:${name}`), ...fields.map((field) => `sluice:${field}`)),
-  ]);
-  const nowMs = Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
-  const [count, at, id, startedAt, of, endedAt, outcome] = stored;
+  const [count, at, id, startedAt, of, endedAt, outcome] = await redis.hmget(
+    queue.toKey(`repeat:${name}`),
+    ...fields.map((field) => `sluice:${field}`),
+  );
+  const nowMs = clock.earliestMs();
   const atMs = Math.max(Number(at ?? 0), dueMs);
   const state = { nowMs, atMs, isInTime: atMs === dueMs };
   const passed =
@@ -110,7 +111,6 @@ export async function readScheduleFacts(
 
 /** What is used of a client of ioredis; BullMQ's type of it has less. */
 interface ScheduleReader {
-  time(): Promise<readonly [seconds: number | string, microseconds: number | string]>;
   hmget(key: string, ...fields: string[]): Promise<readonly (string | null)[]>;
 }
 

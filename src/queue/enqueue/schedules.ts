@@ -58,7 +58,9 @@ export function createSchedules({
     schedules: () =>
       access.ask(async (queue) => {
         const found = await queue.getJobSchedulers(0, -1, true);
-        const facts = await Promise.all(found.map((each) => readScheduleFacts(queue, each)));
+        const facts = await Promise.all(
+          found.map((each) => readScheduleFacts(queue, each, access.clock)),
+        );
         return found.map(({ key, every, pattern, tz, next }, index) => ({
           dedupeId: key,
           every: every === undefined ? undefined : Number(every),

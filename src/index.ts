@@ -64,6 +64,8 @@ export type {
   MaxBacklog,
   CloseOptions,
   WorkerOptions,
+  BatchOptions,
+  BatchWorkerOptions,
 } from "./queue/options.ts";
 
 export type { Job } from "./queue/job.ts";
@@ -111,6 +113,9 @@ export type { JobState, QueuedJob } from "./queue/enqueue/job-handle.ts";
 export type { QueueCounts, QueueSteering } from "./queue/manage/control.ts";
 
 export type {
+  BatchContext,
+  BatchHandler,
+  BatchOutcomes,
   GivenHandler,
   Handler,
   HandlerResult,

@@ -5,9 +5,9 @@ import type { RateInput } from "./core/limits/rate.ts";
 import { readName } from "./core/options.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
 import type { ConnectQueue } from "./queue/bullmq/connection.ts";
-import { withKeptDefaults, type WorkerOptions } from "./queue/options.ts";
+import { withKeptDefaults, type BatchWorkerOptions, type WorkerOptions } from "./queue/options.ts";
 import { createQueue, type OwnedQueue, type Queue } from "./queue/queue.ts";
-import type { GivenHandler } from "./queue/worker/context.ts";
+import type { BatchHandler, GivenHandler } from "./queue/worker/context.ts";
 import { createWorker, type Worker } from "./queue/worker/worker.ts";
 import { createBackend } from "./redis/backend.ts";
 import {
@@ -61,6 +61,15 @@ export interface Sluice extends Emitter<SluiceEvents> {
     queue: Queue<Data, Result, never>,
     handler: GivenHandler<Data, NoInfer<Result>>,
     options?: WorkerOptions,
+  ): Worker;
+  /**
+   * The same with a handler that gets an array of jobs, up to `batch.size`, in one call on one slot. It returns an array
+   * with the outcome of each job in its place: a result, or an error if it has failed.
+   */
+  worker<Data, Result>(
+    queue: Queue<Data, Result, never>,
+    handler: BatchHandler<Data, NoInfer<Result>>,
+    options: BatchWorkerOptions<Data>,
   ): Worker;
   /** Closes workers, then queues and buckets; callers that still wait get `ClosedError`. */
   close(): Promise<void>;
@@ -179,7 +188,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     },
     worker<Data, Result>(
       queue: Queue<Data, Result, never>,
-      handler: GivenHandler<Data, Result>,
+      handler: GivenHandler<Data, Result> | BatchHandler<Data, Result>,
       workerOptions: WorkerOptions = {},
     ) {
       assertOpen();

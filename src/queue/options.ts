@@ -14,7 +14,7 @@ import { COST } from "../throttle/call-options.ts";
 import type { DedupeMode, KeptJobs } from "../core/queue-store.ts";
 import type { Cost } from "../throttle/costs.ts";
 import { isCron } from "./bullmq/cron.ts";
-import { OWN_ID } from "./job.ts";
+import { OWN_ID, type Job } from "./job.ts";
 
 /** How one job is queued. A recurring one, with `every` or `cron`, needs a `dedupeId`. */
 export type EnqueueOptions =
@@ -363,6 +363,22 @@ export interface CloseOptions {
   readonly deadlineMs?: number | undefined;
 }
 
+/** How jobs are put together for one call of the handler, on one slot. */
+export interface BatchOptions<Data = unknown> {
+  /** The most jobs of one call, from 1 to 1,000. */
+  readonly size: number;
+  /** How long the first job of a batch waits for others before the batch draws its slot. Defaults to 100 ms. */
+  readonly waitMs?: number | undefined;
+  /** What a batch takes of the bucket, by its jobs: `(jobs) => ({ tokens: 10 * jobs.length })`. Defaults to 1 call. */
+  readonly cost?: ((jobs: readonly Job<Data>[]) => Cost) | undefined;
+}
+
+/** The options of a worker whose handler gets several jobs at once. */
+export interface BatchWorkerOptions<Data = unknown> extends WorkerOptions {
+  /** Here `concurrency` counts batches. Each job keeps its own lock, deadline, time limit and outcome; its own cost does not count. */
+  readonly batch: BatchOptions<Data>;
+}
+
 const TIME_OR_NONE = wholeNumber(0, LONGEST_MS, "milliseconds").optional();
 const WORKER_OPTIONS = z.strictObject({
   concurrency: wholeNumber(1, 100_000, "jobs").optional(),
@@ -370,10 +386,23 @@ const WORKER_OPTIONS = z.strictObject({
   patienceMs: TIME_OR_NONE,
   timeoutMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
   lockMs: wholeNumber(1_000, LONGEST_MS, "milliseconds").optional(),
+  batch: z
+    .strictObject({
+      size: wholeNumber(1, 1_000, "jobs"),
+      waitMs: TIME_OR_NONE,
+      cost: z
+        .custom<() => Cost>((value) => typeof value === "function", {
+          error: "give a function of the jobs that returns a cost",
+        })
+        .optional(),
+    })
+    .optional(),
 });
 const CLOSE_OPTIONS = z.strictObject({ deadlineMs: TIME_OR_NONE });
 
-export function readWorkerOptions(given: unknown): WorkerOptions {
+export function readWorkerOptions(
+  given: unknown,
+): WorkerOptions & { readonly batch?: BatchOptions | undefined } {
   return readOptions("worker()", WORKER_OPTIONS, given);
 }
 

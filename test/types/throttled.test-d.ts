@@ -257,6 +257,26 @@ describe("the types of a queue", () => {
     sluice.worker(queue, { charge: async () => 1 });
   });
 
+  it("carry the data to a handler of batches", () => {
+    const sluice = createSluice();
+    const queue = sluice.queue<{ amount: number }, string>("charges", { bucket });
+    const batch = { size: 10 };
+
+    sluice.worker(
+      queue,
+      async (jobs, { contexts }) => {
+        expectTypeOf(jobs[0]!.data).toEqualTypeOf<{ amount: number }>();
+        expectTypeOf(contexts[0]!.attempt).toEqualTypeOf<number>();
+        return jobs.map(({ data }) => (data.amount > 0 ? "charged" : new Error("nothing")));
+      },
+      { batch },
+    );
+    // @ts-expect-error: the queue's handlers return something else
+    sluice.worker(queue, async (jobs) => jobs.map(() => 1), { batch });
+    // @ts-expect-error: without batch, a handler gets one job
+    sluice.worker(queue, async (jobs) => jobs.map(() => "charged"));
+  });
+
   it("want a recurring job to have a name", () => {
     const queue = createSluice().queue<number>("reports", { bucket });
     const options: EnqueueOptions = { cron: "0 9 * * *", dedupeId: "daily", timeZone: "UTC" };

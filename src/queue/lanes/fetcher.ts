@@ -51,6 +51,8 @@ export interface FetcherParts {
   readonly workerId: string;
   readonly logger: Logger;
   readonly lockMs: number;
+  /** How many jobs it holds at least, once there are so many. */
+  readonly least: number;
   /** How many more jobs the worker has room for. */
   readonly capacity: () => number;
   /** Told what each answer says about the jobs that the worker holds, and when it was asked, on `performance.now()`. */
@@ -89,7 +91,7 @@ const MOST_TAKEN = 500;
 const MOST_EXPIRED = 50;
 
 export function createFetcher(parts: FetcherParts): Fetcher {
-  const { lanes, queue, workerId, logger, lockMs, capacity, deferred, hear } = parts;
+  const { lanes, queue, workerId, logger, lockMs, capacity, deferred, hear, least } = parts;
   const started = createRecentCount(SPEED_MS);
   /** Taken, and not handed out. */
   const ready: HeldJob[] = [];
@@ -124,7 +126,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
     const unbegun = ready.length + Math.max(0, waiting - deferred());
     const recent = started.count(performance.now());
     const aheadMs = Math.min(AHEAD_MS + AHEAD_TRIPS * tripMs, MOST_AHEAD_MS);
-    const most = Math.max(1, Math.ceil((recent * aheadMs) / SPEED_MS));
+    const most = Math.max(least, Math.ceil((recent * aheadMs) / SPEED_MS));
     // No more than have a place: what lay ready here without one would be nobody's until its lock ends.
     const places = capacity() - ready.length;
     const wanted = Math.max(0, Math.min(most - unbegun, places, MOST_TAKEN));

@@ -40,7 +40,7 @@ export async function runAttempt<Data, Result>(
   worker: AttemptWorker<Data, Result>,
   attempt: Attempt<Data>,
 ): Promise<Result | undefined> {
-  const { queue, bucket, logger } = worker;
+  const { bucket } = worker;
   const { stored, job, context, slot } = attempt;
   const { cost } = job;
   /** Undefined until the handler runs, and where it makes no calls. */
@@ -56,23 +56,46 @@ export async function runAttempt<Data, Result>(
     if (isRetryAfter(result) || isDiscard(result)) throw result;
   } catch (thrown) {
     const { askedMs } = await bucket.reportOutcome(thrown, hand?.leftOn ?? slot, cost);
-    if (context.isCancelled) throw cancelledFailure(job.id);
-    setRetryDelay(stored, thrown, askedMs);
-    throw asFailure(thrown);
+    return outcomeOf<Result>(worker, attempt, { thrown, askedMs });
   } finally {
     slot.release();
     if (hand !== undefined) endJobSlot(hand);
   }
   void bucket.reportOutcome(result, hand?.leftOn ?? slot, cost);
+  return outcomeOf(worker, attempt, { result });
+}
+
+/** What stays of an attempt once its handler has ended, whatever its data. */
+interface OfAttempt {
+  readonly stored: Pick<Stored<unknown>, "opts" | "attemptsMade">;
+  readonly job: Pick<Job<unknown>, "id">;
+  readonly context: OwnedJobContext;
+}
+
+/** What a handler's call came to, for one job. */
+type CameTo<Result> =
+  | { readonly result: Result }
+  | { readonly thrown: unknown; readonly askedMs?: number | undefined };
+
+/** The job's result, for BullMQ to store; throws the failure of its attempt. */
+export function outcomeOf<Result>(
+  { queue, logger }: Pick<WorkerContext, "queue" | "logger">,
+  { stored, job, context }: OfAttempt,
+  cameTo: CameTo<Result>,
+): Result | undefined {
   if (context.isCancelled) throw cancelledFailure(job.id);
-  if (isStorable(result)) return result;
+  if ("thrown" in cameTo) {
+    setRetryDelay(stored, cameTo.thrown, cameTo.askedMs);
+    throw asFailure(cameTo.thrown);
+  }
+  if (isStorable(cameTo.result)) return cameTo.result;
   const problem = "A handler's result is not JSON, or too long; the job is done without it.";
   logger.warn({ queue, job: job.id }, problem);
   return undefined;
 }
 
 /** Once a lease is lost, another call may take its place in the bucket. A process that was busy may have lost it already. */
-function abortOnLeaseLost({ signal }: Slot, context: OwnedJobContext): void {
+export function abortOnLeaseLost({ signal }: Slot, context: OwnedJobContext): void {
   const abort = (): void => context.abort(signal.reason);
   if (signal.aborted) abort();
   else signal.addEventListener("abort", abort, { once: true });
@@ -87,21 +110,27 @@ function run<Data, Result>(
   { job, context }: Pick<Attempt<Data>, "job" | "context">,
   takeHand: () => JobSlot | undefined,
 ): HandlerResult<Result> | Promise<HandlerResult<Result>> {
-  const handle = (checked: Job<Data>): HandlerResult<Result> | Promise<HandlerResult<Result>> => {
+  const handle = (given: Job<Data>): HandlerResult<Result> | Promise<HandlerResult<Result>> => {
     const hand = takeHand();
-    if (hand === undefined) return handler(checked, context);
-    return runWithJobSlot(hand, () => handler(checked, context));
+    if (hand === undefined) return handler(given, context);
+    return runWithJobSlot(hand, () => handler(given, context));
   };
   const running =
-    schema === undefined
-      ? handle(job)
-      : withCheckedData(schema, job).then((checked) => {
-          // The check took too long, or the job is another worker's by now.
-          if (context.isAborted) throw context.signal.reason;
-          return handle(checked);
-        });
+    schema === undefined ? handle(job) : checked({ schema }, { job, context }).then(handle);
   const limitMs = job.timeoutMs ?? timeoutMs;
   return limitMs === undefined ? running : inTime(running, limitMs, context);
+}
+
+/** A job whose data was checked, if the queue has a schema. */
+export async function checked<Data>(
+  { schema }: Pick<AttemptWorker<Data, unknown>, "schema">,
+  { job, context }: Pick<Attempt<Data>, "job" | "context">,
+): Promise<Job<Data>> {
+  if (schema === undefined) return job;
+  const found = await withCheckedData(schema, job);
+  // The check took too long, or the job is another worker's by now.
+  if (context.isAborted) throw context.signal.reason;
+  return found;
 }
 
 async function withCheckedData<Data>(schema: Schema<Data>, job: Job<Data>): Promise<Job<Data>> {
@@ -112,7 +141,7 @@ async function withCheckedData<Data>(schema: Schema<Data>, job: Job<Data>): Prom
 }
 
 /** A handler cannot be stopped: its signal is aborted, and a later result is dropped. */
-function inTime<Result>(
+export function inTime<Result>(
   running: Result | Promise<Result>,
   timeoutMs: number,
   context: OwnedJobContext,

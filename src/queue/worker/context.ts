@@ -16,7 +16,7 @@ import type { Discard, RetryAfter } from "./outcome.ts";
 /** What the parts of one worker share. */
 export interface WorkerContext<Data = unknown, Result = unknown> extends Omit<
   FetcherParts,
-  "hear"
+  "hear" | "least"
 > {
   readonly lanes: LaneStore;
   readonly bucket: OwnedBucket;
@@ -77,6 +77,28 @@ export type Handler<Data, Result = unknown> = (
  * one; without it they fail at once and are kept as dead letters, with the reason `"No handler: …"`.
  */
 export type Handlers<Data, Result = unknown> = Readonly<Record<string, Handler<Data, Result>>>;
+
+/** What the handler of a batch gets beside its jobs. */
+export interface BatchContext {
+  /** Aborted once no job of the batch is to be gone on with: each was cancelled, is lost or has timed out. */
+  readonly signal: AbortSignal;
+  /** The slot of the batch. It is released when the handler ends. */
+  readonly slot: Slot;
+  /** What the handler of each single job would get, in the order of the jobs: its `signal`, `attempt`, `log`, `progress`. */
+  readonly contexts: readonly JobContext[];
+}
+
+/**
+ * What becomes of the jobs of a batch, in their order: results, and errors for those that have failed, {@link RetryAfter}
+ * and {@link Discard} among them. Without it, all are done.
+ */
+export type BatchOutcomes<Result> = readonly (Result | Error)[] | undefined | void;
+
+/** Does several jobs in one call, at once or by a promise. If it throws, the attempts of all of them have failed. */
+export type BatchHandler<Data, Result = unknown> = (
+  jobs: readonly Job<Data>[],
+  context: BatchContext,
+) => BatchOutcomes<Result> | Promise<BatchOutcomes<Result>>;
 
 /** What `worker()` takes as the handler: a function, functions by name, or the file of one. */
 export type GivenHandler<Data, Result> =

@@ -18,6 +18,7 @@ import { randomUUID } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
 import { reasonOf } from "../../core/describe.ts";
+import { InvalidOptionError } from "../../core/errors.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
 import type { Arrival, KeptFailed, KeptJobs } from "../../core/queue-store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
@@ -35,6 +36,7 @@ import { weightOrOne } from "../lanes/weights.ts";
 import {
   readCloseOptions,
   readWorkerOptions,
+  type BatchOptions,
   type CloseOptions,
   type WorkerOptions,
 } from "../options.ts";
@@ -42,10 +44,12 @@ import { runAttempt } from "./attempt.ts";
 import { forgetCancels, removeCancelled } from "./cancelling.ts";
 import {
   createRunning,
+  type BatchHandler,
   type GivenHandler,
   type OwnedJobContext,
   type WorkerContext,
 } from "./context.ts";
+import { createBatches } from "./batches.ts";
 import { createFetchedJobs } from "./fetched-jobs.ts";
 import { createJobLocks } from "./job-locks.ts";
 import { areHandlers } from "./named-handlers.ts";
@@ -72,7 +76,7 @@ export interface Worker {
 export interface WorkerSettings<Data, Result> {
   readonly queue: { readonly name: string };
   readonly bucket: OwnedBucket;
-  readonly handler: GivenHandler<Data, Result>;
+  readonly handler: GivenHandler<Data, Result> | BatchHandler<Data, Result>;
   readonly schema: Schema<Data> | undefined;
   readonly options: WorkerOptions;
   readonly connect: ConnectQueue;
@@ -97,10 +101,12 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   const { queue, bucket, connect, prefix, onClosed } = settings;
   const options = readWorkerOptions(settings.options);
   const isInline = typeof settings.handler === "function" || areHandlers(settings.handler);
-  const { concurrency = isInline ? 50 : availableParallelism(), timeoutMs } = options;
+  const { timeoutMs, batch } = options;
+  const { concurrency: atOnce = isInline ? 50 : availableParallelism() } = options;
+  const concurrency = atOnce * (batch?.size ?? 1);
   const { closeDeadlineMs = 30_000, lockMs = 30_000, patienceMs = 250 } = options;
   const logger = sampled(settings.logger, () => performance.now());
-  const opened = openHandler(settings.handler, { processes: concurrency, logger });
+  const opened = openHandler(singleHandler(settings.handler, batch), { processes: atOnce, logger });
   const connection = connect("worker");
   const running = createRunning();
   const worker: WorkerContext<Data, Result> = {
@@ -127,12 +133,24 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     deferred: () => bucket.deferred,
   };
   const slots = createJobSlots(worker);
+  const batches =
+    batch &&
+    createBatches<Data, Result>(worker, {
+      slots,
+      handler: settings.handler as BatchHandler<Data, Result>,
+      options: batch,
+    });
   const fetchedJobs = createFetchedJobs(worker);
   const orders = createOrders({
     ...worker,
     onMissed: (id) => void removeCancelled(worker, stored, id),
   });
-  const fetcher = createFetcher({ ...worker, hear: (...seen) => orders.hear(...seen) });
+  const fetcher = createFetcher({
+    ...worker,
+    hear: (...seen) => orders.hear(...seen),
+    // One batch that waits for its slot, and one that gathers.
+    least: batch === undefined ? 1 : 2 * batch.size,
+  });
   let closing: Promise<void> | undefined;
   /** How often limits, a cooldown or a pause have changed. */
   let changes = 0;
@@ -222,7 +240,8 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       if (context.isLeaving) return await giveBack(bullJob, context, drawn);
       const { hasLease } = drawn;
       try {
-        return await runAttempt(worker, { stored: bullJob, job, context, slot: drawn });
+        const attempt = { stored: bullJob, job, context, slot: drawn };
+        return await (batches?.run(attempt) ?? runAttempt(worker, attempt));
       } finally {
         if (hasLease && job.key !== undefined) fetcher.wake(job.key);
       }
@@ -232,6 +251,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       throw error;
     } finally {
       running.end(context);
+      batches?.end(context);
       fetchedJobs.remove(context.jobId);
       fetcher.end();
     }
@@ -250,7 +270,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     context: OwnedJobContext,
     arrival: Arrival,
   ): Promise<DrawnSlot | NoRoomYet | undefined> {
-    const drawing = slots.draw(job, context);
+    const drawing = batches === undefined ? slots.draw(job, context) : batches.draw(job, context);
     if (arrival === "probe") drawing.catch(() => fetcher.missProbe(job.key!));
     // One that has expired waits for no slot.
     return arrival === "expired" ? drawing : fetcher.whileWaiting(drawing);
@@ -303,6 +323,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     await stored.pause(true);
     stopListening();
     slots.close();
+    batches?.close();
     running.leave(CLOSED);
     const lastReports = Promise.all([leaveQueue(), fetchedJobs.close()]);
     if (connection.isReady()) await withinGrace(lastReports);
@@ -340,6 +361,17 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       await closeWithin(closeDeadlineMs);
     },
   };
+}
+
+/** The handler of single jobs; for batches it is never called. */
+function singleHandler<Data, Result>(
+  given: GivenHandler<Data, Result> | BatchHandler<Data, Result>,
+  batch: BatchOptions | undefined,
+): GivenHandler<Data, Result> {
+  if (batch === undefined || typeof given === "function")
+    return given as GivenHandler<Data, Result>;
+  const remedy = "give one function, which gets an array of jobs; or leave batch out";
+  throw new InvalidOptionError({ where: "worker()", option: "handler", value: given, remedy });
 }
 
 async function withinGrace(asking: Promise<unknown>): Promise<void> {

@@ -53,6 +53,7 @@ export function setUpFetcher(): FetcherSetup {
     lockMs: 30_000,
     capacity: () => setup.places,
     hear: () => {},
+    least: 1,
     deferred: () => setup.heldBack,
   });
   return Object.assign(setup, { fetcher });

@@ -1,0 +1,334 @@
+/**
+ * Jobs that one call of the handler does together, on one slot:
+ *
+ *     taken ──▶ joins the open batch of its group ──▶ full, or `waitMs` over: draws ──▶ slot ──▶ all have come ──▶ handler
+ *
+ * Each job keeps its own lock, deadline, time limit, cancelling and outcome; one that leaves takes no other along. Where
+ * keys have limits of their own, a batch is of one key, and else of any. Until its slot comes, a batch that is not full
+ * takes in more, unless its cost depends on its jobs.
+ */
+import { InvalidOptionError } from "../../core/errors.ts";
+import { COST } from "../../throttle/call-options.ts";
+import type { Cost } from "../../throttle/costs.ts";
+import {
+  endJobSlot,
+  jobSlotOf,
+  mayBeCalled,
+  runWithJobSlot,
+} from "../../throttle/slot/job-slot.ts";
+import type { JobSlot } from "../../throttle/slot/job-slot.ts";
+import type { DrawnSlot } from "../../throttle/slot/slot.ts";
+import type { CancellableWait } from "../../throttle/waiting/wait.ts";
+import type { NoRoomYet } from "../../throttle/waiting/waiting-call.ts";
+import { PRIORITIES } from "../../core/options.ts";
+import type { Job } from "../job.ts";
+import type { BatchOptions } from "../options.ts";
+import { abortOnLeaseLost, checked, inTime, outcomeOf, type Attempt } from "./attempt.ts";
+import type { BatchHandler, BatchOutcomes, OwnedJobContext, WorkerContext } from "./context.ts";
+import type { JobSlots } from "./job-start.ts";
+import { asFailure, expiredFailure } from "./outcome.ts";
+
+/** Takes the place of a worker's draws and attempts. */
+export interface Batches<Data, Result> {
+  /** As {@link JobSlots.draw}: the slot is that of the job's batch. */
+  draw(job: Job<Data>, context: OwnedJobContext): Promise<DrawnSlot | NoRoomYet | undefined>;
+  /** Runs a job with its batch; resolves with its own result, or rejects with its own failure. */
+  run(attempt: Attempt<Data>): Promise<Result | undefined>;
+  /** Notes that a job has ended, or goes back: its batch waits for it no longer. */
+  end(context: OwnedJobContext): void;
+  /** Takes in no job from now on: {@link Batches.draw} resolves with undefined. */
+  close(): void;
+}
+
+type Drawn = DrawnSlot | NoRoomYet | undefined;
+type BatchWorker<Data, Result> = Pick<
+  WorkerContext<Data, Result>,
+  "queue" | "bucket" | "schema" | "timeoutMs" | "logger"
+>;
+
+interface Member<Data> {
+  readonly job: Job<Data>;
+  readonly context: OwnedJobContext;
+  readonly settle: (drawn: Drawn) => void;
+  readonly fail: (error: unknown) => void;
+  readonly timer: NodeJS.Timeout | undefined;
+}
+
+/** What a batch's call came to. */
+interface Called {
+  readonly outcomes: readonly unknown[];
+  readonly askedMs: number | undefined;
+}
+
+interface Batch<Data> {
+  readonly group: string;
+  readonly key: string | undefined;
+  /** Those that wait for the slot; then those that have yet to come to the call. */
+  readonly members: Map<OwnedJobContext, Member<Data>>;
+  readonly come: Attempt<Data>[];
+  timer: NodeJS.Timeout | undefined;
+  wait: CancellableWait | undefined;
+  cost: Cost | undefined;
+  isDrawing: boolean;
+  slot: DrawnSlot | undefined;
+  called: Promise<Called>;
+  startCall: (calling: Promise<Called>) => void;
+}
+
+const DEFAULT_WAIT_MS = 100;
+
+export function createBatches<Data, Result>(
+  worker: BatchWorker<Data, Result>,
+  {
+    slots,
+    handler,
+    options,
+  }: {
+    readonly slots: Pick<JobSlots, "draw">;
+    readonly handler: BatchHandler<Data, Result>;
+    readonly options: BatchOptions<Data>;
+  },
+): Batches<Data, Result> {
+  const { bucket } = worker;
+  const { size, waitMs = DEFAULT_WAIT_MS, cost: costOf } = options;
+  /** Those that take in more jobs, by group. */
+  const open = new Map<string, Batch<Data>>();
+  const batchOf = new Map<OwnedJobContext, Batch<Data>>();
+  let isClosed = false;
+
+  function begin(group: string, key: string | undefined): Batch<Data> {
+    let startCall!: Batch<Data>["startCall"];
+    const called = new Promise<Called>((resolve) => (startCall = resolve));
+    const batch: Batch<Data> = {
+      group,
+      key,
+      members: new Map(),
+      come: [],
+      timer: undefined,
+      wait: undefined,
+      cost: undefined,
+      isDrawing: false,
+      slot: undefined,
+      called,
+      startCall,
+    };
+    batch.timer = setTimeout(() => void draw(batch), waitMs);
+    open.set(group, batch);
+    return batch;
+  }
+
+  function close(batch: Batch<Data>): void {
+    clearTimeout(batch.timer);
+    if (open.get(batch.group) === batch) open.delete(batch.group);
+  }
+
+  async function draw(batch: Batch<Data>): Promise<void> {
+    if (batch.isDrawing) return;
+    batch.isDrawing = true;
+    clearTimeout(batch.timer);
+    const members = [...batch.members.values()];
+    let drawn: Drawn;
+    try {
+      if (costOf !== undefined) {
+        close(batch);
+        batch.cost = readCost(costOf(members.map(({ job }) => job)));
+      }
+      drawn = await slots.draw(jobFor(batch, members), waitsOf(batch));
+    } catch (error) {
+      close(batch);
+      for (const member of leaveAll(batch)) member.fail(asFailure(error));
+      return;
+    }
+    close(batch);
+    if (drawn === undefined || !("release" in drawn)) {
+      for (const member of leaveAll(batch)) member.settle(drawn);
+      return;
+    }
+    batch.slot = drawn;
+    if (batch.members.size === 0) drawn.release();
+    for (const { context, timer, settle } of batch.members.values()) {
+      clearTimeout(timer);
+      context.delete(batch.wait!);
+      settle(drawn);
+    }
+  }
+
+  /** What stands for a batch when it draws: its members keep their own deadlines. */
+  function jobFor(batch: Batch<Data>, members: readonly Member<Data>[]): Job<Data> {
+    const { key, cost } = batch;
+    const urgent = Math.min(...members.map(({ job }) => PRIORITIES.indexOf(job.priority)));
+    return { ...members[0]!.job, key, cost, priority: PRIORITIES[urgent]!, startByMs: undefined };
+  }
+
+  function waitsOf(batch: Batch<Data>): Parameters<JobSlots["draw"]>[1] {
+    return {
+      add: (wait) => void (batch.wait = wait),
+      delete: () => void (batch.wait = undefined),
+      get isLeaving() {
+        return batch.members.size === 0;
+      },
+    };
+  }
+
+  function leaveAll(batch: Batch<Data>): Member<Data>[] {
+    const members = [...batch.members.values()];
+    for (const { context } of members) leave(batch, context);
+    return members;
+  }
+
+  function leave(batch: Batch<Data>, context: OwnedJobContext): void {
+    const member = batch.members.get(context);
+    if (member === undefined) return;
+    clearTimeout(member.timer);
+    batch.members.delete(context);
+    batchOf.delete(context);
+    if (batch.slot !== undefined) return callIfComplete(batch);
+    if (batch.members.size > 0) return;
+    close(batch);
+    batch.wait?.leave("no job of the batch is left");
+  }
+
+  function end(context: OwnedJobContext): void {
+    const batch = batchOf.get(context);
+    if (batch !== undefined) leave(batch, context);
+  }
+
+  function callIfComplete(batch: Batch<Data>): void {
+    if (batch.members.size > 0) return;
+    if (batch.come.length === 0) batch.slot!.release();
+    else batch.startCall(call(batch));
+  }
+
+  /** Calls the handler. Never rejects: what it throws is the outcome of each of its jobs. */
+  async function call(batch: Batch<Data>): Promise<Called> {
+    const { come, cost, key } = batch;
+    const slot = batch.slot!;
+    let hand: JobSlot | undefined;
+    if (mayBeCalled(bucket, slot)) hand = jobSlotOf({ bucket, slot }, { key, cost });
+    const jobs = come.map(({ job }) => job);
+    const contexts = come.map(({ context }) => context);
+    const context = { slot, contexts, signal: signalOfAll(contexts) };
+    const run = (): ReturnType<BatchHandler<Data, Result>> => handler(jobs, context);
+    let outcomes: readonly unknown[];
+    try {
+      const given = await (hand === undefined ? run() : runWithJobSlot(hand, run));
+      outcomes = readOutcomes(given, jobs.length);
+    } catch (thrown) {
+      outcomes = jobs.map(() => new Thrown(thrown));
+    } finally {
+      slot.release();
+      if (hand !== undefined) endJobSlot(hand);
+    }
+    // The downstream answered once: what it says counts once.
+    const first = outcomes.find((outcome) => outcome instanceof Error) ?? outcomes;
+    const told = first instanceof Thrown ? first.thrown : first;
+    const { askedMs } = await bucket.reportOutcome(told, hand?.leftOn ?? slot, cost);
+    return { outcomes, askedMs };
+  }
+
+  return {
+    draw(job, context) {
+      end(context);
+      if (isClosed || context.isLeaving) return Promise.resolve(undefined);
+      const leftMs = job.startByMs === undefined ? undefined : job.startByMs - Date.now();
+      if (leftMs !== undefined && leftMs < 1) {
+        return Promise.reject(expiredFailure(job, Date.now()));
+      }
+      const key = bucket.policy.perKey === undefined ? undefined : job.key;
+      const group = key === undefined ? "" : `key ${key}`;
+      const batch = open.get(group) ?? begin(group, key);
+      batchOf.set(context, batch);
+      return new Promise((settle, fail) => {
+        const expire = (): void => {
+          leave(batch, context);
+          fail(expiredFailure(job, Date.now()));
+        };
+        const timer = leftMs === undefined ? undefined : setTimeout(expire, leftMs);
+        batch.members.set(context, { job, context, settle, fail, timer });
+        context.add({
+          leave() {
+            leave(batch, context);
+            settle(undefined);
+          },
+        });
+        if (batch.members.size < size) return;
+        close(batch);
+        void draw(batch);
+      });
+    },
+    async run(attempt) {
+      const { stored, context, slot } = attempt;
+      const batch = batchOf.get(context)!;
+      context.begin(stored, slot);
+      if (slot.hasLease) abortOnLeaseLost(slot, context);
+      let job: Job<Data>;
+      try {
+        job = await checked(worker, attempt);
+      } catch (thrown) {
+        return outcomeOf<Result>(worker, attempt, { thrown });
+      }
+      batch.come.push({ ...attempt, job });
+      const index = batch.come.length - 1;
+      leave(batch, context);
+      const limitMs = job.timeoutMs ?? worker.timeoutMs;
+      const ending = limitMs === undefined ? batch.called : inTime(batch.called, limitMs, context);
+      const ended = await ending.catch((error: unknown) => ({ late: error }));
+      if ("late" in ended) return outcomeOf<Result>(worker, attempt, { thrown: ended.late });
+      const outcome = ended.outcomes[index];
+      const { askedMs } = ended;
+      if (outcome instanceof Thrown) {
+        return outcomeOf<Result>(worker, attempt, { thrown: outcome.thrown, askedMs });
+      }
+      if (outcome instanceof Error) {
+        return outcomeOf<Result>(worker, attempt, { thrown: outcome, askedMs });
+      }
+      return outcomeOf<Result>(worker, attempt, { result: outcome as Result });
+    },
+    end,
+    close() {
+      isClosed = true;
+    },
+  };
+}
+
+/** @throws {@link InvalidOptionError} when it can never be a cost. */
+function readCost(given: unknown): Cost {
+  const read = COST.safeParse(given);
+  if (read.success) return read.data as Cost;
+  const remedy = read.error.issues[0]!.message;
+  throw new InvalidOptionError({ where: "worker()", option: "batch.cost()", value: given, remedy });
+}
+
+/** What a handler threw for all of its jobs, an error or not. */
+class Thrown extends Error {
+  readonly thrown: unknown;
+
+  constructor(thrown: unknown) {
+    super("thrown for all jobs of a batch");
+    this.thrown = thrown;
+  }
+}
+
+function readOutcomes(given: BatchOutcomes<unknown>, count: number): readonly unknown[] {
+  if (given === undefined) return Array.from({ length: count });
+  if (Array.isArray(given) && given.length === count) return given as readonly unknown[];
+  const what = Array.isArray(given) ? `an array of ${given.length}` : typeof given;
+  throw new Error(
+    `The handler of a batch returned ${what}; return nothing, or an array with an outcome for each of its ${count} jobs`,
+  );
+}
+
+/** Aborted once none of the jobs is to be gone on with. */
+function signalOfAll(contexts: readonly OwnedJobContext[]): AbortSignal {
+  const all = new AbortController();
+  let left = contexts.length;
+  for (const { signal } of contexts) {
+    const abort = (): void => {
+      left -= 1;
+      if (left === 0) all.abort(signal.reason);
+    };
+    if (signal.aborted) abort();
+    else signal.addEventListener("abort", abort, { once: true });
+  }
+  return all.signal;
+}

@@ -1,0 +1,249 @@
+import { describe, expect, it } from "vitest";
+import { Discard, InvalidOptionError, JobCancelledError, RetryAfter } from "sluice";
+import { deferred } from "../../support/async/deferred.ts";
+import { rejectionOf } from "../../support/async/rejection.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { openQueue, openTokenQueue } from "../../support/jobs/open-queue.ts";
+import { useDownstream } from "../../support/servers/use-downstream.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+
+const sluices = realSluices();
+const downstream = useDownstream();
+
+function upTo(count: number): number[] {
+  return Array.from({ length: count }, (_, index) => index);
+}
+
+describe("jobs in batches", () => {
+  it("take one slot for each call: 1,000 jobs by 100 at 10/s are 10 calls, evenly spaced", async () => {
+    const { sluice, queue } = openQueue<number>(sluices, { rate: "10/s" });
+    const sizes: number[] = [];
+    const slots: number[] = [];
+    const call = async (): Promise<unknown> =>
+      (await fetch(downstream.url, { method: "POST" })).arrayBuffer();
+    // The first call opens the connection.
+    await call();
+    await queue.enqueueMany(upTo(1_000));
+    sluice.worker(
+      queue,
+      async (jobs, { slot }) => {
+        sizes.push(jobs.length);
+        slots.push(slot.atMs);
+        await call();
+      },
+      { batch: { size: 100, waitMs: 500 } },
+    );
+
+    await waitUntil(async () => (await queue.counts()).done === 1_000, "all are done");
+
+    expect(sizes).toEqual(Array.from({ length: 10 }, () => 100));
+    expect(downstream.arrivals).toHaveLength(11);
+    const gaps = slots.slice(1).map((atMs, index) => atMs - slots[index]!);
+    expect(Math.min(...gaps)).toBeGreaterThan(99);
+    const times = downstream.arrivals.map(({ atMs }) => atMs).slice(1);
+    // A call may reach the downstream a little later than the one before it did.
+    expect(times.at(-1)! - times[0]!).toBeGreaterThan(850);
+  });
+
+  it("have an outcome each: a result, a failure, another time, or none any more", async () => {
+    const { sluice, queue } = openQueue<string>(sluices);
+    const attempts: string[] = [];
+    sluice.worker(
+      queue,
+      (jobs, { contexts }) =>
+        jobs.map(({ data }, index) => {
+          const { attempt } = contexts[index]!;
+          attempts.push(`${data} ${attempt}`);
+          if (attempt > 1) return `${data} at last`;
+          if (data === "fails") return new Error("this one");
+          if (data === "later") return new RetryAfter(50);
+          return data === "never" ? new Discard("no such account") : `${data} done`;
+        }),
+      { batch: { size: 4, waitMs: 1_000 } },
+    );
+
+    const backoff = { baseMs: 1 };
+    const jobs = await queue.enqueueMany(["good", "fails", "later", "never"], { backoff });
+    const ends = await Promise.allSettled(jobs.map((job) => job.finished()));
+
+    expect(ends).toMatchObject([
+      { value: "good done" },
+      { value: "fails at last" },
+      { value: "later at last" },
+      { reason: { reason: "no such account" } },
+    ]);
+    expect(attempts.slice(0, 4)).toEqual(["good 1", "fails 1", "later 1", "never 1"]);
+  });
+
+  it("have all failed when the handler throws, or answers for another number of jobs", async () => {
+    const { sluice, queue } = openQueue<number>(sluices);
+    let calls = 0;
+    sluice.worker(
+      queue,
+      () => {
+        calls += 1;
+        if (calls === 1) throw new Error("for all");
+        return calls === 2 ? [1] : undefined;
+      },
+      { batch: { size: 3, waitMs: 1_000 } },
+    );
+
+    const jobs = await queue.enqueueMany(upTo(3), { backoff: { baseMs: 1 } });
+
+    expect(await Promise.all(jobs.map((job) => job.finished()))).toEqual([null, null, null]);
+    expect(calls).toBeGreaterThanOrEqual(3);
+  });
+
+  it.each([
+    ["of one key each, where keys have limits of their own", { perKey: { rate: "100/s" } }, 1],
+    ["of any keys, where they have none", {}, 2],
+  ])("are %s", async (_what, policy, keys) => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("downstream", { rate: "100/s", ...policy });
+    const queue = sluice.queue<number>("jobs", { bucket });
+    const seen: Set<unknown>[] = [];
+    await queue.enqueueMany(upTo(40), (index) => ({ key: index % 2 === 0 ? "acme" : "bolt" }));
+    const batch = { size: 10, waitMs: 300 };
+    sluice.worker(queue, (jobs) => void seen.push(new Set(jobs.map(({ key }) => key))), { batch });
+
+    await waitUntil(async () => (await queue.counts()).done === 40, "all are done");
+
+    expect(Math.max(...seen.map(({ size }) => size))).toBe(keys);
+  });
+
+  it("draw what the cost of their jobs says", async () => {
+    const { sluice, bucket, queue } = openTokenQueue<number>(sluices);
+    const costs: number[] = [];
+    const cost = (jobs: readonly { readonly data: number }[]): { tokens: number } => {
+      costs.push(jobs.reduce((sum, { data }) => sum + data, 0));
+      return { tokens: costs.at(-1)! };
+    };
+    sluice.worker(queue, () => {}, { batch: { size: 2, waitMs: 60_000, cost } });
+
+    await queue.enqueueMany([10, 20, 30, 35]);
+    await waitUntil(async () => (await queue.counts()).done === 4, "all are done");
+
+    expect(costs).toEqual([30, 65]);
+    expect((await bucket.peek()).limits[1]!.level).toBeGreaterThan(94);
+  });
+});
+
+describe("a cost of a batch that can be none", () => {
+  it.each([
+    ["is NaN", () => Number.NaN],
+    [
+      "is thrown instead",
+      () => {
+        throw new Error("no idea");
+      },
+    ],
+  ])("fails the attempts of its jobs, and none is lost: it %s", async (_what, cost) => {
+    const { sluice, queue } = openQueue<number>(sluices);
+    sluice.worker(queue, () => {}, { batch: { size: 2, waitMs: 60_000, cost } });
+
+    const jobs = await queue.enqueueMany([1, 2], { attempts: 1 });
+
+    for (const end of await Promise.allSettled(jobs.map((job) => job.finished()))) {
+      expect(end).toMatchObject({ reason: { code: "ERR_JOB_FAILED" } });
+    }
+  });
+});
+
+describe("one job of a batch", () => {
+  it("that waits too long or is cancelled leaves the others to go", async () => {
+    const { sluice, bucket, queue } = openQueue<string>(sluices, { rate: "100/s" });
+    await bucket.pause();
+    const ran: string[] = [];
+    const batch = { size: 3, waitMs: 0 };
+    sluice.worker(queue, (jobs) => void ran.push(...jobs.map(({ data }) => data)), { batch });
+    const [stays] = await queue.enqueueMany(["stays"]);
+    const late = await queue.enqueue("late", { maxWaitMs: 300 });
+    const cancelled = await queue.enqueue("cancelled");
+    await waitUntil(async () => (await queue.counts()).active >= 2, "they wait for a slot");
+
+    expect(await rejectionOf(late.finished())).toMatchObject({ code: "ERR_JOB_FAILED" });
+    expect(await cancelled.cancel()).toBe(true);
+    expect(await rejectionOf(cancelled.finished())).toBeInstanceOf(JobCancelledError);
+    await bucket.resume();
+    await stays!.finished();
+
+    expect(ran).toEqual(["stays"]);
+  });
+
+  it("that is cancelled while it runs has its own signal aborted, and ends alone", async () => {
+    const { sluice, queue } = openQueue<string>(sluices);
+    const { promise: mayEnd, resolve: end } = deferred();
+    let signals: AbortSignal[] = [];
+    sluice.worker(
+      queue,
+      async (jobs, { contexts, signal }) => {
+        signals = [...contexts.map((each) => each.signal), signal];
+        await mayEnd;
+        return jobs.map(({ data }) => `${data} done`);
+      },
+      { batch: { size: 2, waitMs: 1_000 } },
+    );
+    const [first, second] = await queue.enqueueMany(["first", "second"]);
+    await waitUntil(() => signals.length === 3, "the batch runs");
+
+    await second!.cancel();
+    await waitUntil(() => signals[1]?.aborted === true, "the handler is told");
+    end();
+
+    expect(await first!.finished()).toBe("first done");
+    expect(await rejectionOf(second!.finished())).toBeInstanceOf(JobCancelledError);
+    expect(signals.map(({ aborted }) => aborted)).toEqual([false, true, false]);
+  });
+});
+
+describe("a worker with batches", () => {
+  it("that closes gives back what has not begun, and loses nothing", async () => {
+    const { sluice, queue } = openQueue<number>(sluices);
+    const worker = sluice.worker(queue, () => {}, { batch: { size: 100, waitMs: 60_000 } });
+    await queue.enqueueMany(upTo(5));
+    await waitUntil(async () => (await queue.counts()).active === 5, "they are gathered");
+
+    await worker.close();
+    const counts = await queue.counts();
+    await worker.close();
+    sluice.worker(queue, () => {}, { batch: { size: 5, waitMs: 60_000 } });
+    await waitUntil(async () => (await queue.counts()).done === 5, "another has done them");
+
+    expect(counts).toMatchObject({ waiting: 5, active: 0, done: 0, failed: 0 });
+  });
+
+  it("gives back what it gathers when the queue is paused", async () => {
+    const { sluice, queue } = openQueue<number>(sluices);
+    sluice.worker(queue, () => {}, { batch: { size: 100, waitMs: 60_000 } });
+    await queue.enqueueMany(upTo(5));
+    await waitUntil(async () => (await queue.counts()).active === 5, "they are gathered");
+
+    await queue.pause();
+    await waitUntil(async () => (await queue.counts()).waiting === 5, "they went back");
+
+    expect(await queue.counts()).toMatchObject({ active: 0, done: 0, failed: 0 });
+  });
+
+  it.each([
+    ["batch.size", { size: 0 }],
+    ["batch.waitMs", { size: 5, waitMs: -1 }],
+    ["batch.cost", { size: 5, cost: 3 }],
+    ["batch", 5],
+    ["most", { size: 5, most: 5 }],
+  ])("is refused with a bad %s", (option, batch) => {
+    const { sluice, queue } = openQueue<number>(sluices);
+    const start = (): unknown => sluice.worker(queue, () => {}, { batch } as never);
+
+    expect(start).toThrow(InvalidOptionError);
+    expect(start).toThrow(option);
+  });
+
+  it("is refused with handlers by name, or in a file", () => {
+    const { sluice, queue } = openQueue<number>(sluices);
+    const start = (handler: unknown) => () =>
+      sluice.worker(queue, handler as never, { batch: { size: 5 } });
+
+    expect(start({ charge: () => {} })).toThrow("array of jobs");
+    expect(start(import.meta.filename)).toThrow("array of jobs");
+  });
+});

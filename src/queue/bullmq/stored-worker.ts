@@ -83,7 +83,7 @@ export function createStoredWorker<Data, Result>(
           // The fetcher decides: a job whose end is being stored takes no place there.
           concurrency: 2 * concurrency + 1,
           lockDuration: lockMs,
-          // Locks are kept by `worker/job-locks.ts`.
+          // Locks are kept by `worker/held/job-locks.ts`.
           skipLockRenewal: true,
           stalledInterval: Math.ceil(lockMs * LOOK_SHARE),
           // BullMQ counts each death of a worker against all jobs that it held; `worker/job-start.ts` against those that ran.

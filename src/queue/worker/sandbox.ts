@@ -17,7 +17,7 @@ import { rebuildWith } from "../failure.ts";
 import type { Job } from "../job.ts";
 import { loadBullmq } from "../bullmq/load-bullmq.cjs";
 import type { GivenHandler, Handler, JobContext } from "./context.ts";
-import { areHandlers, createNamedHandlers } from "./named-handlers.ts";
+import { areHandlers, createNamedHandlers } from "./handlers/named-handlers.ts";
 import { UNSTORABLE } from "./outcome.ts";
 import {
   HANDLER_FILE,

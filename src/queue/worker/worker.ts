@@ -10,7 +10,7 @@
  *   (`job-start.ts`).
  * - A worker asks for as many jobs as it can start soon (`lanes/fetcher.ts`). Which those are is decided in one place, at
  *   that moment (`lua/lib/lanes/take.lua`). Then BullMQ's worker has it (`bullmq/stored-worker.ts`), and its lock is kept until it has
- *   ended (`job-locks.ts`).
+ *   ended (`held/job-locks.ts`).
  * - The job draws a slot of the bucket just before its handler runs (`job-start.ts`).
  * - What the handler returns or throws decides what becomes of the job (`attempt.ts`, `outcome.ts`).
  */
@@ -41,7 +41,7 @@ import {
   type WorkerOptions,
 } from "../options.ts";
 import { runAttempt } from "./attempt.ts";
-import { forgetCancels, removeCancelled } from "./cancelling.ts";
+import { forgetCancels, removeCancelled } from "./held/cancelling.ts";
 import {
   createRunning,
   type BatchHandler,
@@ -49,13 +49,13 @@ import {
   type OwnedJobContext,
   type WorkerContext,
 } from "./context.ts";
-import { createBatches } from "./batches.ts";
-import { createFetchedJobs } from "./fetched-jobs.ts";
-import { createJobLocks } from "./job-locks.ts";
-import { areHandlers } from "./named-handlers.ts";
-import { createOrders } from "./orders.ts";
+import { createBatches } from "./handlers/batches.ts";
+import { createFetchedJobs } from "./held/fetched-jobs.ts";
+import { createJobLocks } from "./held/job-locks.ts";
+import { areHandlers } from "./handlers/named-handlers.ts";
+import { createOrders } from "./held/orders.ts";
 import { createJobSlots, mayHaveBegun, noteStart, readFetched } from "./job-start.ts";
-import { giveLostBack } from "./lost-fetches.ts";
+import { giveLostBack } from "./held/lost-fetches.ts";
 import { cancelledFailure } from "./outcome.ts";
 import { createFailedRetention } from "./failed-retention.ts";
 import { createRetention } from "./retention.ts";

@@ -6,7 +6,7 @@
  * lock, and so the job was lost again, and again, up to a dead letter. No upstream issue known; checked with bullmq 6.7.0
  * (`untrackJob` in lock-manager.js).
  */
-import type { OwnedJobContext, Running } from "./context.ts";
+import type { OwnedJobContext, Running } from "../context.ts";
 
 export interface JobLocks {
   /** Whether the worker holds the job's lock, as far as it knows: it was confirmed no longer ago than it lasts. */

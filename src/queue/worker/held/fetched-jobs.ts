@@ -3,7 +3,7 @@
  * (`lua/lib/lanes/fetched-jobs.lua`). While no job waits for longer than `LONG_MS`, nothing is sent: where jobs start at once,
  * this costs Redis nothing.
  */
-import type { WorkerContext } from "./context.ts";
+import type { WorkerContext } from "../context.ts";
 
 export interface FetchedJobs {
   /** Called for each job that was fetched. */

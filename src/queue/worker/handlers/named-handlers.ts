@@ -1,7 +1,7 @@
-import { InvalidOptionError } from "../../core/errors.ts";
-import type { Job } from "../job.ts";
-import type { Handler, Handlers } from "./context.ts";
-import { unknownNameFailure } from "./outcome.ts";
+import { InvalidOptionError } from "../../../core/errors.ts";
+import type { Job } from "../../job.ts";
+import type { Handler, Handlers } from "../context.ts";
+import { unknownNameFailure } from "../outcome.ts";
 
 /** The name of the handler of all jobs that have none of their own. */
 const DEFAULT = "default";

@@ -4,11 +4,11 @@
  */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Worker as StoredWorker } from "bullmq";
-import { loadBullmq } from "../bullmq/load-bullmq.cjs";
-import type { Stored } from "../bullmq/stored-job.ts";
-import { parkFromWorker } from "../lanes/park.ts";
-import type { Fetcher } from "../lanes/fetcher.ts";
-import type { WorkerContext } from "./context.ts";
+import { loadBullmq } from "../../bullmq/load-bullmq.cjs";
+import type { Stored } from "../../bullmq/stored-job.ts";
+import { parkFromWorker } from "../../lanes/park.ts";
+import type { Fetcher } from "../../lanes/fetcher.ts";
+import type { WorkerContext } from "../context.ts";
 
 /** Called each time that Redis can be used again. Never rejects: a job that is not given back comes back with its lock's end. */
 export async function giveLostBack(

@@ -7,26 +7,26 @@
  * keys have limits of their own, a batch is of one key, and else of any. Until its slot comes, a batch that is not full
  * takes in more, unless its cost depends on its jobs.
  */
-import { InvalidOptionError } from "../../core/errors.ts";
-import { COST } from "../../throttle/call-options.ts";
-import type { Cost } from "../../throttle/costs.ts";
+import { InvalidOptionError } from "../../../core/errors.ts";
+import { COST } from "../../../throttle/call-options.ts";
+import type { Cost } from "../../../throttle/costs.ts";
 import {
   endJobSlot,
   jobSlotOf,
   mayBeCalled,
   runWithJobSlot,
-} from "../../throttle/slot/job-slot.ts";
-import type { JobSlot } from "../../throttle/slot/job-slot.ts";
-import type { DrawnSlot } from "../../throttle/slot/slot.ts";
-import type { CancellableWait } from "../../throttle/waiting/wait.ts";
-import type { NoRoomYet } from "../../throttle/waiting/waiting-call.ts";
-import { PRIORITIES } from "../../core/options.ts";
-import type { Job } from "../job.ts";
-import type { BatchOptions } from "../options.ts";
-import { abortOnLeaseLost, checked, inTime, outcomeOf, type Attempt } from "./attempt.ts";
-import type { BatchHandler, BatchOutcomes, OwnedJobContext, WorkerContext } from "./context.ts";
-import type { JobSlots } from "./job-start.ts";
-import { asFailure, expiredFailure } from "./outcome.ts";
+} from "../../../throttle/slot/job-slot.ts";
+import type { JobSlot } from "../../../throttle/slot/job-slot.ts";
+import type { DrawnSlot } from "../../../throttle/slot/slot.ts";
+import type { CancellableWait } from "../../../throttle/waiting/wait.ts";
+import type { NoRoomYet } from "../../../throttle/waiting/waiting-call.ts";
+import { PRIORITIES } from "../../../core/options.ts";
+import type { Job } from "../../job.ts";
+import type { BatchOptions } from "../../options.ts";
+import { abortOnLeaseLost, checked, inTime, outcomeOf, type Attempt } from "../attempt.ts";
+import type { BatchHandler, BatchOutcomes, OwnedJobContext, WorkerContext } from "../context.ts";
+import type { JobSlots } from "../job-start.ts";
+import { asFailure, expiredFailure } from "../outcome.ts";
 
 /** Takes the place of a worker's draws and attempts. */
 export interface Batches<Data, Result> {

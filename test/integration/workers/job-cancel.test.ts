@@ -141,7 +141,8 @@ describe("a job that is cancelled while its handler", () => {
 
     expect(await cancelling).toBe(true);
     expect(await rejectionOf(job.finished())).toBeInstanceOf(JobCancelledError);
-    expect(await queue.counts()).toMatchObject({ delayed: 0, waiting: 0, active: 0 });
+    await waitUntil(async () => (await job.state()) === undefined, "it is gone");
+    expect(await queue.counts()).toEqual(NOTHING);
     expect(attempts).toBe(1);
   });
 

@@ -77,8 +77,9 @@ export const jobsOrders: Script<QueueName, Orders> = defineScript({
 });
 
 function readLock(lock: string): HeldJob {
-  const [token = "", id = ""] = lock.split(" ");
-  return { id, token };
+  // Of the two, only an id may hold blanks.
+  const end = lock.indexOf(" ");
+  return { id: lock.slice(end + 1), token: lock.slice(0, end) };
 }
 
 const WAYS_BACK: readonly WayBack[] = ["lost", "back", "cancelled"];

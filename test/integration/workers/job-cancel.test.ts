@@ -75,7 +75,7 @@ describe("a job that is cancelled while it runs in another process", () => {
     async (what) => {
       const { queue } = openQueue<string>(sluices);
       const worker = startWorker();
-      const job = await queue.enqueue(what, { attempts: 5 });
+      const job = await queue.enqueue(what, { attempts: 5, id: `job to ${what}` });
       await waitUntil(() => worker.messages.length === 2, "it runs");
 
       expect(await job.cancel()).toBe(true);

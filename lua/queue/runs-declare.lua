@@ -19,10 +19,11 @@ if not fields.every and cron_ms <= now then return { string.format('%.0f', now) 
 
 local state = schedule.run and state_of(schedule, schedule.run)
 local had_every, has_begun = schedule.every, schedule.run and redis.call('HEXISTS', schedule.open, schedule.run) == 1
+-- First, so that a Redis whose memory is full refuses all of it: after any other write it would let the rest pass.
+redis.call('HSETNX', schedule.key, 'ic', 1)
 redis.call('HDEL', schedule.key, 'every', 'offset', 'pattern', 'tz', 'data', 'opts', 'sluice:missed', 'sluice:overlap',
   'sluice:owed')
 for field, value in pairs(fields) do redis.call('HSET', schedule.key, field, value) end
-redis.call('HSETNX', schedule.key, 'ic', 1)
 schedule.every, schedule.pattern, schedule.zone = tonumber(fields.every), fields.pattern or '', fields.tz or ''
 local is_same = schedule.every ~= nil and had_every == schedule.every
 

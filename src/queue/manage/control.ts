@@ -91,7 +91,8 @@ export function createControl(parts: {
     resume: () =>
       access.ask(async (stored) => {
         await stored.resume();
-        await wakeIdle();
+        // Without it, as while the memory of Redis is full, an idle worker looks by itself within five seconds.
+        await wakeIdle().catch(() => undefined);
       }),
     async drain() {
       let count = 0;

@@ -32,6 +32,7 @@ export interface RunsDeclare extends QueueName, RunDeclaration {}
 
 export const runsDeclare: Script<RunsDeclare, RunDeclared> = defineScript({
   name: "queue/runs-declare",
+  bringsJobs: true,
   keys: (input) => keysOf(input),
   args: (input) => {
     const { name, fields, cronMs = 0 } = input;

@@ -112,6 +112,8 @@ export type { JobState, QueuedJob } from "./queue/enqueue/job-handle.ts";
 
 export type { QueueCounts, QueueSteering } from "./queue/manage/control.ts";
 
+export type { OfKey, Pauses, QueuePause, QueuePauseOptions } from "./queue/manage/pauses.ts";
+
 export type {
   BatchContext,
   BatchHandler,

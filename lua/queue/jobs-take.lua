@@ -16,6 +16,7 @@
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/take
+-- @include lib/lanes/pauses
 
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 lanes.active, lanes.prioritized, lanes.counter = KEYS[6], KEYS[7], KEYS[8]
@@ -28,7 +29,8 @@ if lanes.parked > 0 then
   wake_due_lanes(lanes)
   wake_some_lanes(lanes)
 end
-local paused, at_once = unpack(redis.call('HMGET', lanes.meta, 'paused', 'concurrency'))
+local pause, at_once = unpack(redis.call('HMGET', lanes.meta, 'paused', 'concurrency'))
+local paused, paused_for_ms = end_due_pauses(lanes, pause)
 if at_once then most = math.min(most, math.max(0, tonumber(at_once) - redis.call('LLEN', lanes.active))) end
 local has_more = false
 if not paused then
@@ -45,10 +47,12 @@ if has_more and not is_full then redis.call('ZADD', lanes.marker, 0, '0') end
 local next_ms = -1
 local function first_at(zset, unit)
   local first = redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')
-  local in_ms = first[2] and math.max(0, math.ceil(tonumber(first[2]) / unit - lanes.now_ms))
+  local at_ms = first[2] and tonumber(first[2]) / unit
+  local in_ms = at_ms and at_ms < FOREVER_MS and math.max(0, math.ceil(at_ms - lanes.now_ms))
   if in_ms and (next_ms < 0 or in_ms < next_ms) then next_ms = in_ms end
 end
 if more_due == 1 or has_more and not is_full then next_ms = 0 elseif is_full then next_ms = FULL_MS end
+if paused_for_ms and next_ms ~= 0 then next_ms = paused_for_ms end
 if not paused and next_ms ~= 0 then
   first_at(lanes.delayed, 4096)
   if lanes.parked > 0 then

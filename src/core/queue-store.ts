@@ -63,6 +63,8 @@ export interface OrdersSeen {
 
 /** What holds for the jobs that workers have. */
 export interface Orders extends OrdersSeen {
+  /** The keys that are paused, whose jobs may not begin. */
+  readonly pausedKeys: readonly PauseSeen[];
   /** The locks of running jobs that were cancelled in the last hour. */
   readonly cancelled: readonly HeldJob[];
 }
@@ -148,6 +150,14 @@ export type WayBack = "back" | "cancelled" | "lost";
  */
 export type Cancelling = "over" | "waits" | "held" | "scheduled";
 
+/** A pause that holds: of a key, or of the whole queue. */
+export interface PauseSeen {
+  /** Undefined for the whole queue. */
+  readonly key: string | undefined;
+  /** Ms until it ends; Infinity if it does not end by itself. */
+  readonly forMs: number;
+}
+
 /** The lanes of queues: where jobs with a key wait for their turn. */
 export interface LaneStore {
   /** Parks jobs that BullMQ holds as delayed; jobs in any other state stay as they are. */
@@ -170,6 +180,12 @@ export interface LaneStore {
   look(queue: string, id?: string, counted?: number): Promise<LanesSeen>;
   /** Takes a job out of its lane; false if it was in none. */
   leave(queue: string, id: string): Promise<boolean>;
+  /** Pauses one key, or the whole queue; for Infinity until that is ended. */
+  pause(queue: string, pause: PauseSeen): Promise<void>;
+  /** Ends the pause of one key. */
+  resume(queue: string, key: string): Promise<void>;
+  /** Reads which pauses hold: the queue's own first, then those of keys by when they end. */
+  pauses(queue: string): Promise<readonly PauseSeen[]>;
   /** How many jobs are parked. */
   parked(queue: string): Promise<number>;
   /** Takes all removed jobs out of their lanes; jobs that have joined since keep their places. */

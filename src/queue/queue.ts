@@ -16,6 +16,7 @@ import { createControl, type QueueSteering } from "./manage/control.ts";
 import { createDeadLetters, type DeadLetters } from "./manage/dead-letters.ts";
 import { createEventStream, type QueueEmitter } from "./manage/events.ts";
 import { createFinishedWaits } from "./manage/finished.ts";
+import { createPauses, type Pauses } from "./manage/pauses.ts";
 import {
   readDedupeId,
   withKeptDefaults,
@@ -35,6 +36,7 @@ export interface Queue<Data, Result = unknown, Input = Data>
     Enqueuing<Data, Result, Input>,
     Schedules,
     QueueSteering,
+    Pauses,
     DeadLetters<Data>,
     QueueEmitter {
   readonly name: string;
@@ -102,13 +104,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const events = createEventStream({ name, access, connection, logger });
   const waits = createFinishedWaits({ name, connection, access, events });
   const forecasts = createForecasts({ queue: name, bucket, lanes, access });
-  const control = createControl({
-    queue: name,
-    access,
-    lanes,
-    onRemoved: waits.end,
-    wakeIdle: () => connection.wakeIdle(name),
-  });
+  const control = createControl({ queue: name, access, lanes, onRemoved: waits.end });
   const jobs: JobSource = {
     access,
     isParked: forecasts.isParked,
@@ -156,6 +152,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     },
     stored: { name: storedQueueName(name), prefix },
     ...control,
+    ...createPauses({ queue: name, access, lanes, wakeIdle: () => connection.wakeIdle(name) }),
     ...createDeadLetters<Data>(access, waits.end, () => connection.keepAllFailed(name)),
     forecast: forecasts.forecast,
     on: (event, listener, listening) => events.on(event, listener, listening),

@@ -13,6 +13,7 @@ import {
   lanesLook,
   lanesState,
 } from "./scripts/lanes.ts";
+import { pausesLook, pausesSet } from "./scripts/pauses.ts";
 import { runsBegin, runsDeclare, runsEnd, runsSettle } from "./scripts/runs.ts";
 import { runScript } from "./scripts/script.ts";
 
@@ -52,6 +53,9 @@ export function createRedisLanes(
       return runScript(redis, lanesLook, { prefix, queue, id, ...bounds });
     },
     leave: (queue, id) => runScript(redis, lanesLeave, { prefix, queue, id }),
+    pause: (queue, { key, forMs }) => runScript(redis, pausesSet, { prefix, queue, key, forMs }),
+    resume: (queue, key) => runScript(redis, pausesSet, { prefix, queue, key, forMs: 0 }),
+    pauses: (queue) => runScript(redis, pausesLook, { prefix, queue }),
     async parked(queue) {
       return Number((await redis.hget(lanesState({ prefix, queue }), "parked")) ?? 0);
     },

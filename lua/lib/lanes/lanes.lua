@@ -3,6 +3,8 @@
 -- lane whose key has no room is aside (`blocked`) until then. Who decides the next job: take() in lib/lanes/take.lua.
 
 local DAY_MS = 86400000
+-- When a pause without an end ends, in ms since 1970.
+local FOREVER_MS = 8.64e15
 -- A lane whose key had no room is tried with one job at a time, a probe, until this many got their slots at once.
 local PROBES = 2
 -- A probe of which nothing is heard ends after this time.
@@ -13,8 +15,8 @@ local RECHECK_EVERY_MS, RECHECKED_LANES = 10000, 100
 
 local function open_lanes(keys, prefix, now_ms)
   local lanes = lane_names(prefix)
-  local v, free, parked, looked_at_ms, looked, orders =
-    unpack(redis.call('HMGET', lanes.state, 'v', 'free', 'parked', 'lookedAt', 'looked', 'orders'))
+  local v, free, parked, looked_at_ms, looked, orders, paused_keys =
+    unpack(redis.call('HMGET', lanes.state, 'v', 'free', 'parked', 'lookedAt', 'looked', 'orders', 'pausedKeys'))
   lanes.jobs, lanes.now_ms, lanes.v, lanes.parked = prefix, now_ms, tonumber(v) or 0, tonumber(parked) or 0
   -- Where the turn of the jobs without a key has come to.
   lanes.free = tonumber(free) or 0
@@ -22,8 +24,16 @@ local function open_lanes(keys, prefix, now_ms)
   lanes.wait, lanes.delayed, lanes.events, lanes.meta, lanes.marker = unpack(keys)
   -- How often workers were told something about the jobs that they hold.
   lanes.orders = orders or ''
+  -- How many keys are paused; 0 in most queues, which then ask no more.
+  lanes.paused_keys = tonumber(paused_keys) or 0
   lanes.known = {}
   return lanes
+end
+
+-- Until when a key is paused, in ms since 1970; nil if it is not.
+local function paused_until(lanes, key)
+  local until_ms = lanes.paused_keys > 0 and tonumber(redis.call('ZSCORE', lanes.paused, key))
+  return until_ms and until_ms > lanes.now_ms and until_ms or nil
 end
 
 local OPTIONAL = { 'slow', 'weights', 'shares', 'deadlines' }
@@ -50,8 +60,14 @@ local function close_lanes(lanes)
   if lanes.parked == 0 then redis.call('UNLINK', lanes.finish) end
 end
 
--- An idle lane saves up no credit, and keeps the debt that it had when it ran empty.
+-- An idle lane saves up no credit, and keeps the debt that it had when it ran empty. That of a paused key stays aside,
+-- whoever wakes it.
 local function make_ready(lanes, key)
+  local paused_ms = paused_until(lanes, key)
+  if paused_ms then
+    redis.call('ZADD', lanes.blocked, string.format('%.0f', paused_ms), key)
+    return
+  end
   local finish = tonumber(redis.call('ZSCORE', lanes.finish, key)) or 0
   redis.call('ZADD', lanes.ready, string.format('%.17g', math.max(lanes.v, finish)), key)
 end

@@ -12,14 +12,6 @@ export interface QueueSteering {
   /** How many jobs wait, run, wait for a later time, have failed, and are done and still kept. */
   counts(): Promise<QueueCounts>;
   /**
-   * Starts no job from a second after it resolves until `resume()`, in any process, also after a restart of workers or of
-   * Redis. Jobs can be enqueued meanwhile. Handlers that run go on; jobs that workers have fetched and not started go back to
-   * their places in line, and use up no attempt.
-   */
-  pause(): Promise<void>;
-  /** Ends a pause: jobs start again within a second. */
-  resume(): Promise<void>;
-  /**
    * Removes all jobs that wait or are delayed, a thousand at a time; those that run or have ended stay,
    * and so do the schedules of recurring jobs. A job that is enqueued meanwhile is removed, or waits as usual.
    * Resolves with how many were removed.
@@ -61,10 +53,8 @@ export function createControl(parts: {
   readonly access: StoredAccess;
   readonly lanes: LaneStore;
   readonly onRemoved: (ids: readonly string[]) => void;
-  /** Has an idle worker look for jobs at once. */
-  readonly wakeIdle: () => Promise<void>;
 }): QueueSteering {
-  const { queue, access, lanes, onRemoved, wakeIdle } = parts;
+  const { queue, access, lanes, onRemoved } = parts;
 
   async function readCounts(stored: StoredQueue): Promise<QueueCounts> {
     const [counts, parked] = await Promise.all([
@@ -87,13 +77,6 @@ export function createControl(parts: {
 
   return {
     counts: () => access.ask(readCounts),
-    pause: () => access.ask((stored) => stored.pause()),
-    resume: () =>
-      access.ask(async (stored) => {
-        await stored.resume();
-        // Without it, as while the memory of Redis is full, an idle worker looks by itself within five seconds.
-        await wakeIdle().catch(() => undefined);
-      }),
     async drain() {
       let count = 0;
       for (const state of ["prioritized", "wait", "delayed"] as const) {

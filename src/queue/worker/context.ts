@@ -110,6 +110,8 @@ export type GivenHandler<Data, Result> =
 /** A job that a worker has fetched: its context, and the wait for its slot. */
 export interface OwnedJobContext extends JobContext, WaitRegistry {
   readonly jobId: string;
+  /** The key under which it may be recalled. */
+  readonly key: string | undefined;
   /** The token of its lock: a later fetch of the same job has a lock of its own. */
   readonly token: string;
   /** When the job was fetched, on `performance.now()`. */
@@ -146,6 +148,7 @@ const LONGEST_PROGRESS = 10_000;
 /** What is known of a job when it is fetched. */
 export interface FetchedJob {
   readonly jobId: string;
+  readonly key?: string | undefined;
   readonly token: string;
   readonly attempt: number;
   /** From when on its lock lasts, on `performance.now()`; the present by default. */
@@ -159,6 +162,7 @@ export function createJobContext(fetched: FetchedJob): OwnedJobContext {
 /** A class whose parts are made on first use: a signal for each job cost as much as all else about a job. */
 class FetchedContext implements OwnedJobContext {
   readonly jobId: string;
+  readonly key: string | undefined;
   readonly token: string;
   readonly attempt: number;
   readonly sinceMs: number = performance.now();
@@ -175,9 +179,10 @@ class FetchedContext implements OwnedJobContext {
   #slot: Slot | undefined;
   #wait: CancellableWait | undefined;
 
-  constructor({ jobId, token, attempt, lockedAtMs }: FetchedJob) {
+  constructor({ jobId, key, token, attempt, lockedAtMs }: FetchedJob) {
     this.lockedAtMs = lockedAtMs ?? this.sinceMs;
     this.jobId = jobId;
+    this.key = key;
     this.token = token;
     this.attempt = attempt;
   }

@@ -193,7 +193,9 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     const { token, arrival, takenAtMs } = taken;
     fillDefaults(bullJob);
     const attempt = bullJob.attemptsMade + 1;
-    const context = running.add({ jobId: bullJob.id!, token, attempt, lockedAtMs: takenAtMs });
+    // One that has expired does not start: it fails, also while its key is paused.
+    const key = arrival === "expired" ? undefined : readJob(bullJob).key;
+    const context = running.add({ jobId: bullJob.id!, key, token, attempt, lockedAtMs: takenAtMs });
     fetchedJobs.add();
     orders.add(context);
     const run = runOf(taken);

@@ -6,6 +6,7 @@ import type {
   LaneJob,
   LanesSeen,
   Orders,
+  PauseSeen,
   Taken,
   TakenJob,
   TakeRequest,
@@ -15,7 +16,10 @@ import { baseOf, type QueueName } from "./keys.ts";
 import { defineScript, type Script } from "./script.ts";
 
 /** The queue's keys of BullMQ that the scripts of lanes write, under one hash tag. */
-function keysOf({ prefix, queue }: QueueName, more: readonly string[] = []): readonly string[] {
+export function laneKeys(
+  { prefix, queue }: QueueName,
+  more: readonly string[] = [],
+): readonly string[] {
   const base = baseOf({ prefix, queue });
   const names = ["wait", "delayed", "events", "meta", "marker", ...more];
   return names.map((name) => base + name);
@@ -23,7 +27,7 @@ function keysOf({ prefix, queue }: QueueName, more: readonly string[] = []): rea
 
 export const lanesJoin: Script<QueueName & { jobs: readonly LaneJob[] }, void> = defineScript({
   name: "queue/lanes-join",
-  keys: (input) => keysOf(input),
+  keys: (input) => laneKeys(input),
   args: (input) => [baseOf(input), JSON.stringify(input.jobs)],
   decode: () => undefined,
 });
@@ -35,7 +39,7 @@ type TakenAt = Taken & { readonly nowMs: number };
 
 export const jobsTake: Script<QueueName & TakeRequest, TakenAt> = defineScript({
   name: "queue/jobs-take",
-  keys: (input) => keysOf(input, ["active", "prioritized", "pc", "lanes:wants"]),
+  keys: (input) => laneKeys(input, ["active", "prioritized", "pc", "lanes:wants"]),
   args: (input) => {
     const { worker, most, mostExpired, lockMs, token, forMs, probes, woken } = input;
     const news = probes.length + woken.length > 0 ? JSON.stringify({ probes, woken }) : "";
@@ -68,13 +72,33 @@ export const jobsTake: Script<QueueName & TakeRequest, TakenAt> = defineScript({
 
 export const jobsOrders: Script<QueueName, Orders> = defineScript({
   name: "queue/jobs-orders",
-  keys: (input) => ["meta", "lanes:state", "lanes:cancelled"].map((name) => baseOf(input) + name),
+  keys: (input) =>
+    ["meta", "lanes:state", "lanes:cancelled", "lanes:paused"].map((name) => baseOf(input) + name),
   args: () => [],
   decode: (reply) => {
-    const [paused, version, ...locks] = reply as readonly [number, string, ...string[]];
-    return { isPaused: Number(paused) === 1, version, cancelled: locks.map(readLock) };
+    const [paused, version, keys, ...locks] = reply as readonly [
+      number,
+      string,
+      (string | number)[],
+      ...string[],
+    ];
+    const cancelled = locks.map(readLock);
+    return { isPaused: Number(paused) === 1, version, pausedKeys: readPausedKeys(keys), cancelled };
   },
 });
+
+/** Reads paused keys, each of which is followed by for how long it still is. */
+export function readPausedKeys(keys: readonly (string | number)[]): PauseSeen[] {
+  const pauses: PauseSeen[] = [];
+  for (let at = 0; at < keys.length; at += 2) {
+    pauses.push({ key: String(keys[at]), forMs: endless(Number(keys[at + 1])) });
+  }
+  return pauses;
+}
+
+export function endless(ms: number): number {
+  return ms < 0 ? Infinity : ms;
+}
 
 function readLock(lock: string): HeldJob {
   // Of the two, only an id may hold blanks.
@@ -88,7 +112,7 @@ export const jobsReturn: Script<QueueName & HeldJob & Pick<LaneJob, "weight">, W
   defineScript({
     name: "queue/jobs-return",
     keys: (input) => [
-      ...keysOf(input, ["active", "prioritized", "stalled"]),
+      ...laneKeys(input, ["active", "prioritized", "stalled"]),
       cancelledMark(input, input.id),
     ],
     args: (input) => [baseOf(input), input.id, input.token, input.weight ?? ""],
@@ -202,14 +226,14 @@ function readPlace([key, before, third = 0, fourth = 0, fifth = 0]: PlaceSeen): 
 
 export const lanesLeave: Script<QueueName & { id: string }, boolean> = defineScript({
   name: "queue/lanes-leave",
-  keys: (input) => keysOf(input),
+  keys: (input) => laneKeys(input),
   args: (input) => [baseOf(input), input.id],
   decode: (reply) => Number(reply) === 1,
 });
 
 export const lanesClear: Script<QueueName & { begins: boolean }, boolean> = defineScript({
   name: "queue/lanes-clear",
-  keys: (input) => keysOf(input),
+  keys: (input) => laneKeys(input),
   args: (input) => [baseOf(input), Number(input.begins)],
   decode: (reply) => Number(reply) === 1,
 });

@@ -1,5 +1,5 @@
 /**
- * What a worker is told of the jobs that it has: that the queue is paused, and which of them were cancelled. Each answer to
+ * What a worker is told of the jobs that it has: that the queue or keys are paused, and which of them were cancelled. Each answer to
  * its fetcher says whether there is any news; while it has jobs and fetches none, it looks by itself. So no message can get
  * lost, and a job begins only by news of the last second: a process that stood still, or was cut off, asks first.
  */
@@ -42,11 +42,18 @@ export function createOrders({
   let isPaused = false;
   /** The locks of this worker's jobs that it knows to be cancelled. */
   let known = new Set<string>();
+  /** Until when keys are paused, on `performance.now()`. */
+  let pausedKeys: ReadonlyMap<string, number> = new Map();
   let version = "";
   let heardAtMs = -Infinity;
   let asking: Promise<void> | undefined;
   let timer: NodeJS.Timeout | undefined;
   let isClosed = false;
+
+  function mayNot({ key }: OwnedJobContext): boolean {
+    if (isPaused) return true;
+    return key !== undefined && (pausedKeys.get(key) ?? 0) > performance.now();
+  }
 
   function hear(seen: OrdersSeen, askedAtMs: number): void {
     heardAtMs = Math.max(heardAtMs, askedAtMs);
@@ -69,7 +76,11 @@ export function createOrders({
     const askedAtMs = performance.now();
     const orders = await lanes.orders(queue);
     version = orders.version;
+    const nowMs = performance.now();
+    pausedKeys = new Map(orders.pausedKeys.map(({ key, forMs }) => [key!, nowMs + forMs]));
     hear(orders, askedAtMs);
+    if (pausedKeys.size > 0)
+      for (const context of running.all()) if (mayNot(context)) context.recall();
     const ours = orders.cancelled.filter(({ token }) => token.startsWith(`${workerId}:`));
     if (ours.length > 0) cancel(ours);
   }
@@ -105,7 +116,7 @@ export function createOrders({
   return {
     hear,
     add(context) {
-      if (isPaused) context.recall();
+      if (mayNot(context)) context.recall();
       lookIn(LOOK_MS);
     },
     get areFresh() {

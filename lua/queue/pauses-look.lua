@@ -1,0 +1,12 @@
+--[[
+  pauses-look: reads which pauses of a queue hold. Changes nothing.
+
+  KEYS  [1] meta, BullMQ's: hash  [2] the paused keys: zset by the ms since 1970 at which their pauses end
+  ARGV  none
+  Reply the ms for which the queue is paused (0: it is not, -1: without an end); then the same for each paused key, after
+        the key
+]]
+-- @include lib/now-ms
+-- @include lib/lanes/pause-left
+local now = now_ms()
+return { queue_pause_left(KEYS[1], now), unpack(paused_now(KEYS[2], now)) }

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
+import { refuseExtra, type Arities } from "./core/arguments.ts";
 import { describeValue } from "./core/describe.ts";
 import { InvalidOptionError } from "./core/errors.ts";
 import { sampled, type Logger } from "./core/logger.ts";
@@ -11,7 +12,7 @@ import {
 } from "./core/policy/policy.ts";
 import type { Store } from "./core/store.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
-import type { OwnedBucket } from "./throttle/bucket.ts";
+import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
 import { readBucketOptions, type BucketOptions } from "./throttle/bucket/bucket-options.ts";
 import { createClusterBucket } from "./throttle/bucket/cluster-bucket.ts";
 import { createBucket, type BucketSettings } from "./throttle/bucket/create-bucket.ts";
@@ -37,6 +38,20 @@ export interface BucketsParts {
   readonly isRemote: boolean;
   readonly isCluster: boolean;
 }
+
+/** How many arguments the public methods take; those of a wrapped function and of `fetch` are its own. */
+const ARITIES: Omit<Arities<Bucket>, "fetch"> = {
+  draw: 1,
+  tryDraw: 1,
+  run: 2,
+  throttled: { atOnce: 2 },
+  configure: 1,
+  pause: 1,
+  resume: 1,
+  peek: 1,
+  on: { atOnce: 3 },
+  off: { atOnce: 2 },
+};
 
 export function createBuckets(parts: BucketsParts): Buckets {
   const { store, logger, isRemote, isCluster } = parts;
@@ -64,11 +79,11 @@ export function createBuckets(parts: BucketsParts): Buckets {
     const onOpen = (storeName: string, bucket: OwnedBucket): unknown =>
       byStoreName.set(storeName, bucket);
     if (isCluster && settings.policy.limits.length === 0) {
-      return createClusterBucket({ ...settings, onOpen });
+      return refuseExtra(createClusterBucket({ ...settings, onOpen }), ARITIES);
     }
     const bucket = createBucket(settings);
     onOpen(settings.name, bucket);
-    return bucket;
+    return refuseExtra(bucket, ARITIES);
   }
 
   return {

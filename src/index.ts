@@ -68,7 +68,7 @@ export type {
   BatchWorkerOptions,
 } from "./queue/options.ts";
 
-export type { Job } from "./queue/job.ts";
+export type { Job, JobState } from "./queue/job.ts";
 
 export {
   HandlerTimeoutError,
@@ -76,6 +76,7 @@ export {
   JobFailedError,
   JobLostError,
   JobMissingError,
+  JobStateError,
   JobUnfinishedError,
   QueueFullError,
   SluiceError,
@@ -106,9 +107,15 @@ export type { Forecast, JobEta } from "./queue/forecast/forecast.ts";
 
 export type { Weights } from "./queue/lanes/weights.ts";
 
-export type { Queue } from "./queue/queue.ts";
+export type { JobsPage, Queue } from "./queue/queue.ts";
 
-export type { JobState, QueuedJob } from "./queue/enqueue/job-handle.ts";
+export type { QueuedJob } from "./queue/enqueue/job-handle.ts";
+
+export type { BulkChanges, RemoveFilter, RescheduleFilter } from "./queue/manage/bulk.ts";
+
+export type { DueOptions } from "./queue/manage/changes.ts";
+
+export type { JobsFilter, JobsOptions } from "./queue/manage/pages.ts";
 
 export type { QueueCounts, QueueSteering } from "./queue/manage/control.ts";
 

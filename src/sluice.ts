@@ -1,3 +1,4 @@
+import { refuseExtra, type Arities } from "./core/arguments.ts";
 import { assertSame, createBuckets, type Declaration } from "./buckets.ts";
 import { ClosedError, InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
 import { createEmitter, type Emitter, type SluiceEvents, type StoreEvent } from "./core/events.ts";
@@ -79,6 +80,16 @@ export interface Sluice extends Emitter<SluiceEvents> {
 /** A queue, whatever its jobs hold. */
 type AnyQueue = Pick<OwnedQueue<unknown>, "name" | "bucket" | "close">;
 
+/** How many arguments the public methods take. */
+const ARITIES: Arities<Sluice> = {
+  bucket: { atOnce: 2 },
+  queue: { atOnce: 2 },
+  worker: { atOnce: 3 },
+  on: { atOnce: 3 },
+  off: { atOnce: 2 },
+  close: 0,
+};
+
 /**
  * Opens a sluice; it connects when it is first needed.
  *
@@ -141,7 +152,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     await store.close();
   }
 
-  return {
+  const sluice: Sluice = {
     on: (event, listener, listening) => emitter.on(event, listener, listening),
     off: (event, listener) => emitter.off(event, listener),
     bucket(name, given) {
@@ -210,4 +221,5 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       await (closing ??= close());
     },
   };
+  return refuseExtra(sluice, ARITIES);
 }

@@ -22,6 +22,7 @@ export type ErrorCode =
   | "ERR_JOB_FAILED"
   | "ERR_JOB_LOST"
   | "ERR_JOB_MISSING"
+  | "ERR_JOB_STATE"
   | "ERR_JOB_UNFINISHED"
   | "ERR_REDIS_REQUIRED"
   | "ERR_CLOSED";

@@ -158,6 +158,45 @@ export interface PauseSeen {
   readonly forMs: number;
 }
 
+/** Where jobs of a queue are looked for: in BullMQ's lists and sorted sets, or in the lane of a key. */
+export type JobShelf =
+  | "wait"
+  | "prioritized"
+  | "active"
+  | "delayed"
+  | "completed"
+  | "failed"
+  | { readonly lane: string };
+
+/** A page of jobs on one shelf. */
+export interface PageRequest {
+  readonly shelf: JobShelf;
+  /** Where the last page ended; "" for the first one. */
+  readonly from: string;
+  /** How many jobs are looked at, and how many found. */
+  readonly lookedAt: number;
+  readonly most: number;
+  /** Those alone that are parked in lanes, or that are not; undefined for all. */
+  readonly parked?: boolean | undefined;
+  readonly key?: string | undefined;
+  readonly name?: string | undefined;
+}
+
+/** When jobs are due. */
+export interface JobMove {
+  /** In ms since 1970, or in ms from now on. */
+  readonly at: { readonly ms: number } | { readonly inMs: number };
+  /** Leaves those that wait as they are: they are due. */
+  readonly onlyDelayed: boolean;
+}
+
+export interface Moved {
+  /** When they are due, in ms since 1970. */
+  readonly atMs: number;
+  /** For each job whether it was moved, was due then already, or stays as it is. */
+  readonly moves: readonly ("moved" | "same" | "refused")[];
+}
+
 /** The lanes of queues: where jobs with a key wait for their turn. */
 export interface LaneStore {
   /** Parks jobs that BullMQ holds as delayed; jobs in any other state stay as they are. */
@@ -186,6 +225,24 @@ export interface LaneStore {
   resume(queue: string, key: string): Promise<void>;
   /** Reads which pauses hold: the queue's own first, then those of keys by when they end. */
   pauses(queue: string): Promise<readonly PauseSeen[]>;
+  /**
+   * Finds the next jobs on a shelf: the ended ones newest first, others by when they are due, those of a list by their
+   * ids. A job that stays where it is is not missed. `end` is "" once there are no more.
+   */
+  page(
+    queue: string,
+    request: PageRequest,
+  ): Promise<{ readonly ids: string[]; readonly end: string }>;
+  /** Gives jobs another time that wait or are delayed; the others stay as they are. */
+  move(queue: string, ids: readonly string[], move: JobMove): Promise<Moved>;
+  /** Takes jobs out that wait or are delayed, to be removed next; those that it took out. */
+  withdraw(queue: string, ids: readonly string[]): Promise<readonly string[]>;
+  /** Gives a job other data, unless it runs or is done. */
+  update(
+    queue: string,
+    id: string,
+    json: string,
+  ): Promise<"updated" | "missing" | "active" | "done">;
   /** How many jobs are parked. */
   parked(queue: string): Promise<number>;
   /** Takes all removed jobs out of their lanes; jobs that have joined since keep their places. */

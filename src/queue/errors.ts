@@ -103,6 +103,22 @@ export class JobUnfinishedError extends BaseError {
   }
 }
 
+/** What `update()` rejects with when the job runs or is done: its handler has got its data. */
+export class JobStateError extends BaseError {
+  override readonly name = "JobStateError";
+  readonly code = "ERR_JOB_STATE";
+  readonly jobId: string;
+  /** Where the job is. */
+  readonly state: "active" | "done";
+
+  constructor({ jobId, state }: { jobId: string; state: "active" | "done" }) {
+    const is = state === "active" ? "runs now, or is about to" : "is done";
+    super(`Job ${jobId} ${is}; its data was not changed. Enqueue another job with the new data.`);
+    this.jobId = jobId;
+    this.state = state;
+  }
+}
+
 /** What `enqueue` rejects with when as many jobs wait as the queue's `maxBacklog` allows. Of its round trip nothing was stored. */
 export class QueueFullError extends BaseError {
   override readonly name = "QueueFullError";
@@ -149,6 +165,7 @@ export type AnySluiceError =
   | JobFailedError
   | JobLostError
   | JobMissingError
+  | JobStateError
   | JobUnfinishedError
   | LeaseLostError
   | LineFullError

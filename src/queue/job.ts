@@ -3,6 +3,11 @@ import { InvalidOptionError } from "../core/errors.ts";
 import type { Priority } from "../core/options.ts";
 import type { Cost } from "../throttle/costs.ts";
 
+/** Where a job is. */
+export type JobState = "waiting" | "active" | "delayed" | "done" | "failed";
+
+export const JOB_STATES: readonly JobState[] = ["waiting", "active", "delayed", "done", "failed"];
+
 /** Queued work, as producers and handlers see it. */
 export interface Job<Data> {
   readonly id: string;

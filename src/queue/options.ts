@@ -104,6 +104,8 @@ const LATEST_MS = 2 ** 41 - 1;
 const AT_ERROR = { error: "give a Date, or ms (not seconds) since 1970, before 2039-09-07" };
 /** Smaller numbers (before 1973) are taken for seconds. */
 const LEAST_MS = 1e11;
+/** @internal */
+export const AT: z.ZodType<Date | number> = z.custom<Date | number>(isTime, AT_ERROR);
 const TIME = wholeNumber(1, LONGEST_MS, "milliseconds").optional();
 /** It is stored as it is, and becomes no part of a Redis key. */
 const JOB_NAME = z
@@ -201,7 +203,7 @@ const ENQUEUE_OPTIONS = z.strictObject({
   cost: COST.optional(),
   timeoutMs: TIME,
   delayMs: wholeNumber(0, LONGEST_MS, "milliseconds").optional(),
-  at: z.custom<Date | number>(isTime, AT_ERROR).optional(),
+  at: AT.optional(),
   id: OWN_ID.optional(),
   dedupeId: KEY.optional(),
   dedupe: z.enum(DEDUPE_MODES, { error: 'give "first", "last" or "again"' }).optional(),

@@ -1,3 +1,4 @@
+import { refuseExtra, type Arities } from "../core/arguments.ts";
 import type { Logger } from "../core/logger.ts";
 import type { KeptJobs } from "../core/queue-store.ts";
 import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
@@ -5,17 +6,20 @@ import { storedQueueName, type ConnectQueue } from "./bullmq/connection.ts";
 import { readJob, type Stored } from "./bullmq/stored-job.ts";
 import { createStoredAccess } from "./bullmq/stored-queue.ts";
 import { findDeduped } from "./bullmq/find-deduped.ts";
-import { MAX_JOB_BYTES, type Schema } from "./enqueue/data.ts";
+import { MAX_JOB_BYTES, takeData, type Schema } from "./enqueue/data.ts";
 import { createEnqueuing, type Enqueuing } from "./enqueue/enqueue.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.ts";
 import { createSchedules, type Schedules } from "./enqueue/schedules.ts";
 import { createForecasts, type Forecast } from "./forecast/forecast.ts";
 import { readJobId } from "./job.ts";
 import { createWeights, type Weights } from "./lanes/weights.ts";
+import { createBulkChanges, type BulkChanges } from "./manage/bulk.ts";
+import { createChanges } from "./manage/changes.ts";
 import { createControl, type QueueSteering } from "./manage/control.ts";
 import { createDeadLetters, type DeadLetters } from "./manage/dead-letters.ts";
 import { createEventStream, type QueueEmitter } from "./manage/events.ts";
 import { createFinishedWaits } from "./manage/finished.ts";
+import { createPages, type JobsOptions } from "./manage/pages.ts";
 import { createPauses, type Pauses } from "./manage/pauses.ts";
 import {
   readDedupeId,
@@ -37,10 +41,19 @@ export interface Queue<Data, Result = unknown, Input = Data>
     Schedules,
     QueueSteering,
     Pauses,
+    BulkChanges,
     DeadLetters<Data>,
     QueueEmitter {
   readonly name: string;
   readonly bucket: Bucket;
+  /**
+   * A page of the jobs that match: all states, or one; the ended ones newest first, others by when they are due or were
+   * enqueued. Go on with its `cursor` until there is none: each page is bounded work for Redis, so it may hold fewer jobs
+   * than `limit`, or none. No job is missed that stays in its state and keeps its priority and time; one may come twice.
+   *
+   * @throws {@link InvalidOptionError} when an option can never work.
+   */
+  jobs(options?: JobsOptions): Promise<JobsPage<Data, Result>>;
   /** The job of this id, from any process; undefined when it is not there. Throws as `counts` does. */
   job(id: string): Promise<QueuedJob<Data, Result> | undefined>;
   /**
@@ -56,6 +69,13 @@ export interface Queue<Data, Result = unknown, Input = Data>
   forecast(): Promise<Forecast>;
   /** The queue's name and prefix in BullMQ, for dashboards such as bull-board: `new Queue(name, { prefix, connection })`. */
   readonly stored: { readonly name: string; readonly prefix: string };
+}
+
+/** A page of a queue's jobs. */
+export interface JobsPage<Data, Result = unknown> {
+  readonly jobs: QueuedJob<Data, Result>[];
+  /** Where the next page begins; undefined after the last one. */
+  readonly cursor: string | undefined;
 }
 
 /** A queue, with what its sluice and its workers need of it. */
@@ -75,6 +95,33 @@ export interface OwnedQueue<Data, Result = unknown, Input = Data> extends Queue<
   readonly keepFailed: KeepFailed | undefined;
   close(): Promise<void>;
 }
+
+/** How many arguments the public methods take. */
+const ARITIES: Arities<Queue<unknown>> = {
+  enqueue: 2,
+  enqueueMany: 2,
+  unschedule: 1,
+  schedules: 0,
+  counts: 1,
+  pause: 1,
+  resume: 1,
+  paused: 0,
+  drain: 1,
+  remove: 1,
+  cancel: 1,
+  reprioritise: 2,
+  removeJobs: 1,
+  rescheduleJobs: 2,
+  failed: 1,
+  replay: 1,
+  purge: 1,
+  on: { atOnce: 3 },
+  off: { atOnce: 2 },
+  job: 1,
+  jobOf: 1,
+  jobs: 1,
+  forecast: 0,
+};
 
 export interface QueueSettings<Data> {
   readonly name: string;
@@ -104,13 +151,19 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const events = createEventStream({ name, access, connection, logger });
   const waits = createFinishedWaits({ name, connection, access, events });
   const forecasts = createForecasts({ queue: name, bucket, lanes, access });
-  const control = createControl({ queue: name, access, lanes, onRemoved: waits.end });
+  const pages = createPages({ queue: name, access, lanes });
+  const changes = createChanges({ queue: name, access, lanes });
+  const parts = { queue: name, access, lanes, pages, onRemoved: waits.end };
+  const { remove: removeAll, ...bulk } = createBulkChanges({ ...parts, changes });
+  const control = createControl({ ...parts, bulk: { remove: removeAll } });
   const jobs: JobSource = {
     access,
     isParked: forecasts.isParked,
     eta: forecasts.eta,
     remove: (id) => control.remove(id),
     cancel: (id) => control.cancel(id),
+    changes,
+    jsonOf: async (where, data) => (await takeData(where, data, { schema, maxJobBytes })).json,
     finished: waits.until,
   };
   const enqueuing = createEnqueuing<Data, Result, Input>({
@@ -126,7 +179,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     jobs,
   });
 
-  return {
+  const owned: OwnedQueue<Data, Result, Input> = {
     name,
     bucket,
     weightOf,
@@ -153,6 +206,11 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     stored: { name: storedQueueName(name), prefix },
     ...control,
     ...createPauses({ queue: name, access, lanes, wakeIdle: () => connection.wakeIdle(name) }),
+    ...bulk,
+    async jobs(options = {}) {
+      const { jobs: found, cursor } = await pages.read("jobs()", options);
+      return { jobs: found.map((each) => queuedJob(readJob(each as Stored<Data>), jobs)), cursor };
+    },
     ...createDeadLetters<Data>(access, waits.end, () => connection.keepAllFailed(name)),
     forecast: forecasts.forecast,
     on: (event, listener, listening) => events.on(event, listener, listening),
@@ -163,4 +221,5 @@ export function createQueue<Data, Result = unknown, Input = Data>(
       await access.close();
     },
   };
+  return refuseExtra(owned, ARITIES);
 }

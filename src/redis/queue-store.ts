@@ -13,6 +13,8 @@ import {
   lanesLook,
   lanesState,
 } from "./scripts/lanes.ts";
+import { jobsMove, jobsUpdate, jobsWithdraw } from "./scripts/changes.ts";
+import { jobsPage } from "./scripts/pages.ts";
 import { pausesLook, pausesSet } from "./scripts/pauses.ts";
 import { runsBegin, runsDeclare, runsEnd, runsSettle } from "./scripts/runs.ts";
 import { runScript } from "./scripts/script.ts";
@@ -56,6 +58,10 @@ export function createRedisLanes(
     pause: (queue, { key, forMs }) => runScript(redis, pausesSet, { prefix, queue, key, forMs }),
     resume: (queue, key) => runScript(redis, pausesSet, { prefix, queue, key, forMs: 0 }),
     pauses: (queue) => runScript(redis, pausesLook, { prefix, queue }),
+    page: (queue, request) => runScript(redis, jobsPage, { prefix, queue, ...request }),
+    move: (queue, ids, move) => runScript(redis, jobsMove, { prefix, queue, ids, ...move }),
+    withdraw: (queue, ids) => runScript(redis, jobsWithdraw, { prefix, queue, ids }),
+    update: (queue, id, json) => runScript(redis, jobsUpdate, { prefix, queue, id, json }),
     async parked(queue) {
       return Number((await redis.hget(lanesState({ prefix, queue }), "parked")) ?? 0);
     },

@@ -1,12 +1,11 @@
+import { refuseExtra, type Arities } from "../../core/arguments.ts";
 import type { TryOptions } from "../../throttle/call-options.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import type { JobEta } from "../forecast/forecast.ts";
-import type { Job } from "../job.ts";
+import type { Job, JobState } from "../job.ts";
+import type { Changes, DueOptions } from "../manage/changes.ts";
 import type { FinishedOptions } from "../manage/finished.ts";
-
-/** Where a job is. */
-export type JobState = "waiting" | "active" | "delayed" | "done" | "failed";
 
 /** A job in its queue: what was enqueued, and what one can ask of it. Each method asks Redis anew. */
 export interface QueuedJob<Data, Result = unknown> extends Job<Data> {
@@ -27,6 +26,26 @@ export interface QueuedJob<Data, Result = unknown> extends Job<Data> {
    * handlers take is not known, so limits on calls at once do not count.
    */
   eta(): Promise<JobEta | undefined>;
+  /**
+   * Gives a job other data that waits, is delayed or has failed: true. False when it was not there. What was read of the
+   * job before keeps the data that it had.
+   *
+   * @throws {@link JobStateError} when the job runs or is done.
+   * @throws {@link InvalidOptionError} when the data is not JSON, too large, or refused by the schema.
+   */
+  update(data: Data): Promise<boolean>;
+  /**
+   * Gives a job another time that waits or is delayed, also for its next attempt: true. Its `maxWaitMs` counts from that
+   * time on. False when it runs now, has ended, was not there, or is the next run of a recurring job.
+   *
+   * @throws {@link InvalidOptionError} when the time can never be.
+   */
+  reschedule(due: DueOptions): Promise<boolean>;
+  /**
+   * Makes a job due that is delayed, or waits for its next attempt: true. It starts in its turn; a job that waits already
+   * stays where it is: `reprioritise` puts it before others. False as `reschedule` says.
+   */
+  runNow(): Promise<boolean>;
   /** Removes the job: true. False when it runs now, was not there, or is the next run of a recurring job. */
   remove(): Promise<boolean>;
   /**
@@ -68,6 +87,9 @@ export interface JobSource {
   readonly eta: (id: string, about: TryOptions) => Promise<JobEta | undefined>;
   readonly remove: (id: string) => Promise<boolean>;
   readonly cancel: (id: string) => Promise<boolean>;
+  readonly changes: Changes;
+  /** What is stored of data that `update` gets. */
+  readonly jsonOf: (where: string, data: unknown) => Promise<string>;
   readonly finished: (id: string, options: FinishedOptions | undefined) => Promise<unknown>;
 }
 
@@ -106,6 +128,19 @@ class JobHandle {
     return this.#source.eta(this.id, { key: this.key, cost: this.cost });
   }
 
+  async update(data: unknown): Promise<boolean> {
+    const { changes, jsonOf } = this.#source;
+    return changes.update(this.id, await jsonOf("update()", data));
+  }
+
+  reschedule(due: DueOptions): Promise<boolean> {
+    return this.#source.changes.reschedule(this.id, due);
+  }
+
+  runNow(): Promise<boolean> {
+    return this.#source.changes.runNow(this.id);
+  }
+
   remove(): Promise<boolean> {
     return this.#source.remove(this.id);
   }
@@ -118,6 +153,20 @@ class JobHandle {
     return this.#source.finished(this.id, options) as Promise<Result>;
   }
 }
+
+const ARITIES: Arities<QueuedJob<unknown>> = {
+  state: 0,
+  logs: 0,
+  progress: 0,
+  eta: 0,
+  update: 1,
+  reschedule: 1,
+  runNow: 0,
+  remove: 0,
+  cancel: 0,
+  finished: 1,
+};
+refuseExtra(JobHandle.prototype, ARITIES);
 
 /** A job's data and facts, with methods that ask its queue. */
 export function queuedJob<Data, Result>(

@@ -4,19 +4,29 @@ import { PRIORITIES, PRIORITY, type Priority } from "../../core/options.ts";
 import type { LaneStore } from "../../core/queue-store.ts";
 import { codeOf, IS_SCHEDULED, NOT_THERE } from "../bullmq/errors.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
-import { readJobId } from "../job.ts";
+import { JOB_STATES, readJobId } from "../job.ts";
+import type { OwnedBulkChanges } from "./bulk.ts";
 import { cancelJob } from "./cancel.ts";
+import type { Pages } from "./pages.ts";
+import { readOfKey, type OfKey } from "./pauses.ts";
 
 /** What one can do with a whole queue, or with one of its jobs. All reject with StoreUnavailableError when Redis is away. */
 export interface QueueSteering {
-  /** How many jobs wait, run, wait for a later time, have failed, and are done and still kept. */
-  counts(): Promise<QueueCounts>;
+  /**
+   * How many jobs wait, run, wait for a later time, have failed, and are done and still kept; with a key, of that key:
+   * then Redis is asked for all jobs of the queue, a thousand at a time.
+   *
+   * @throws {@link InvalidOptionError} when an option can never work.
+   */
+  counts(options?: OfKey): Promise<QueueCounts>;
   /**
    * Removes all jobs that wait or are delayed, a thousand at a time; those that run or have ended stay,
    * and so do the schedules of recurring jobs. A job that is enqueued meanwhile is removed, or waits as usual.
-   * Resolves with how many were removed.
+   * With a key, those of that key. Resolves with how many were removed.
+   *
+   * @throws {@link InvalidOptionError} when an option can never work.
    */
-  drain(): Promise<number>;
+  drain(options?: OfKey): Promise<number>;
   /** Removes a job: true. False when it runs now, was not there, or is the next run of a recurring job. */
   remove(id: string): Promise<boolean>;
   /**
@@ -52,9 +62,11 @@ export function createControl(parts: {
   readonly queue: string;
   readonly access: StoredAccess;
   readonly lanes: LaneStore;
+  readonly pages: Pick<Pages, "idsOf">;
+  readonly bulk: Pick<OwnedBulkChanges, "remove">;
   readonly onRemoved: (ids: readonly string[]) => void;
 }): QueueSteering {
-  const { queue, access, lanes, onRemoved } = parts;
+  const { queue, access, lanes, pages, bulk, onRemoved } = parts;
 
   async function readCounts(stored: StoredQueue): Promise<QueueCounts> {
     const [counts, parked] = await Promise.all([
@@ -67,6 +79,23 @@ export function createControl(parts: {
     return { waiting: wait + prioritized + parked, active, delayed, done: completed, failed };
   }
 
+  async function countsOf(key: string): Promise<QueueCounts> {
+    const counts = { waiting: 0, active: 0, delayed: 0, done: 0, failed: 0 };
+    for (const state of JOB_STATES) {
+      for await (const ids of pages.idsOf({ state, key })) counts[state] += ids.length;
+    }
+    return counts;
+  }
+
+  async function drainAll(): Promise<number> {
+    let count = 0;
+    for (const state of ["prioritized", "wait", "delayed"] as const) {
+      count += await drainState(access, state, onRemoved);
+    }
+    await access.ask(() => lanes.clear(queue));
+    return count;
+  }
+
   /** A job that cannot be removed goes back to its lane. */
   async function remove(stored: StoredQueue, id: string): Promise<boolean> {
     const wasParked = await lanes.leave(queue, id);
@@ -76,14 +105,13 @@ export function createControl(parts: {
   }
 
   return {
-    counts: () => access.ask(readCounts),
-    async drain() {
-      let count = 0;
-      for (const state of ["prioritized", "wait", "delayed"] as const) {
-        count += await drainState(access, state, onRemoved);
-      }
-      await access.ask(() => lanes.clear(queue));
-      return count;
+    async counts(given = {}) {
+      const { key } = readOfKey("counts()", given);
+      return key === undefined ? access.ask(readCounts) : countsOf(key);
+    },
+    async drain(given = {}) {
+      const { key } = readOfKey("drain()", given);
+      return key === undefined ? drainAll() : bulk.remove({ key });
     },
     async remove(given) {
       const id = readJobId("remove()", given);

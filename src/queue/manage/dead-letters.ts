@@ -54,7 +54,7 @@ export function createDeadLetters<Data>(
 ): DeadLetters<Data> {
   async function purgeJob(id: string): Promise<boolean> {
     // Taken out of the failed jobs first: one that is replayed elsewhere at this moment must stay.
-    if (!(await access.takeFailed(id))) return false;
+    if (!(await access.takeEnded(id, "failed"))) return false;
     await access.ask((stored) => stored.remove(id));
     onRemoved([id]);
     return true;
@@ -144,7 +144,8 @@ interface Found {
 }
 
 function factsOf({ stored, facts }: Found): FailedFacts {
-  return { key: readJob(stored).key, reason: stored.failedReason ?? "", error: facts };
+  const { key, name } = readJob(stored);
+  return { key, name, reason: stored.failedReason ?? "", error: facts };
 }
 
 function readFailed<Data>(stored: Stored<Data>, facts: ErrorFacts): FailedJob<Data> {
@@ -165,6 +166,8 @@ function readFailed<Data>(stored: Stored<Data>, facts: ErrorFacts): FailedJob<Da
 export interface FailedFilter {
   /** The key that the job is for. */
   readonly key?: string | undefined;
+  /** The name that `enqueue` gave the job. */
+  readonly name?: string | undefined;
   /** The job has failed then or later, by Redis' clock: a date, or ms since 1970. */
   readonly since?: Date | number | undefined;
   /**
@@ -181,6 +184,7 @@ export interface FailedFilter {
 /** A filter whose time is a number. */
 export interface ReadFilter {
   readonly key: string | undefined;
+  readonly name?: string | undefined;
   readonly sinceMs: number;
   readonly reason: string | RegExp | undefined;
   readonly code: string | undefined;
@@ -190,6 +194,7 @@ export interface ReadFilter {
 /** What a filter is matched with. */
 export interface FailedFacts {
   readonly key: string | undefined;
+  readonly name?: string | undefined;
   readonly reason: string;
   readonly error: ErrorFacts;
 }
@@ -198,6 +203,7 @@ const SINCE_ERROR = { error: "give a date, or milliseconds since 1970" };
 const REASON_ERROR = { error: "give a part of the reason, or a regular expression" };
 const FILTER = z.strictObject({
   key: KEY.optional(),
+  name: KEY.optional(),
   // For a number out of bounds, the bound's message is shown and not the union's: both are the same.
   since: z
     .union([z.date(), z.number().min(0, SINCE_ERROR).max(8.64e15, SINCE_ERROR)], SINCE_ERROR)
@@ -212,13 +218,14 @@ const FILTER = z.strictObject({
 
 /** @throws {@link InvalidOptionError} when a filter can never match. */
 export function readFilter(where: string, given: unknown): ReadFilter {
-  const { key, since, reason, code, limit } = readOptions(where, FILTER, given);
-  return { key, sinceMs: Number(since ?? 0), reason, code, limit };
+  const { key, name, since, reason, code, limit } = readOptions(where, FILTER, given);
+  return { key, name, sinceMs: Number(since ?? 0), reason, code, limit };
 }
 
 /** Whether a job matches a filter, apart from its time. */
-export function matches({ key, reason, code }: ReadFilter, job: FailedFacts): boolean {
+export function matches({ key, name, reason, code }: ReadFilter, job: FailedFacts): boolean {
   if (key !== undefined && job.key !== key) return false;
+  if (name !== undefined && job.name !== name) return false;
   if (code !== undefined && !hasCode(job.error, code)) return false;
   if (reason === undefined) return true;
   return textsOf(job.reason, job.error).some((text) =>

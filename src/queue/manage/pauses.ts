@@ -43,7 +43,7 @@ const OF_KEY = z.strictObject({ key: KEY.optional() });
 const PAUSE = OF_KEY.extend({ forMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional() });
 
 /** @throws {@link InvalidOptionError} when it is no key, or there is another option. */
-function readOfKey(where: string, given: unknown): OfKey {
+export function readOfKey(where: string, given: unknown): OfKey {
   return readOptions(where, OF_KEY, given);
 }
 

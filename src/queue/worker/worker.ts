@@ -17,6 +17,7 @@
 import { randomUUID } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
+import { refuseExtra, type Arities } from "../../core/arguments.ts";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
@@ -91,6 +92,8 @@ export interface WorkerSettings<Data, Result> {
   readonly onClosed: () => void;
 }
 
+/** How many arguments the public methods take. */
+const ARITIES: Arities<Worker> = { close: 1 };
 const CLOSED = "the worker is closed";
 /** With shorter locks, a quiet worker looks for jobs of others whose locks have ended as often as a busy one. */
 const LEAST_QUIET_LOCK_MS = 30_000;
@@ -354,7 +357,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     if (connection.isReady()) await Promise.all([retention.close(), failedRetention.close()]);
   }
 
-  return {
+  const methods: Worker = {
     async close(given = {}) {
       const { deadlineMs = closeDeadlineMs } = readCloseOptions(given);
       await closeWithin(deadlineMs);
@@ -363,6 +366,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       await closeWithin(closeDeadlineMs);
     },
   };
+  return refuseExtra(methods, ARITIES);
 }
 
 /** The handler of single jobs; for batches it is never called. */

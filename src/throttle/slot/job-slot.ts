@@ -4,10 +4,11 @@
  * What the call needs beyond that slot is drawn in `bucket/ride.ts`.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
+import { refuseExtra } from "../../core/arguments.ts";
 import type { Priority } from "../../core/options.ts";
 import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
 import type { SettledCost, TryOptions } from "../call-options.ts";
-import type { DrawnSlot, Slot } from "./slot.ts";
+import { SLOT_ARITIES, type DrawnSlot, type Slot } from "./slot.ts";
 
 /** What a job's slot was drawn for. */
 export interface JobCall extends TryOptions {
@@ -125,3 +126,5 @@ export class SharedSlot implements Slot {
     this.release();
   }
 }
+
+refuseExtra(SharedSlot.prototype, SLOT_ARITIES);

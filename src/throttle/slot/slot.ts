@@ -1,3 +1,4 @@
+import { refuseExtra, type Arities } from "../../core/arguments.ts";
 import type { SettledCost } from "../call-options.ts";
 import { isByUnit } from "../costs.ts";
 import type { LeaseHolder, LeaseKeeper } from "./leases.ts";
@@ -180,3 +181,7 @@ function isEmpty(cost: SettledCost): boolean {
   if (!isByUnit(cost)) return false;
   return Object.values(cost).every((amount) => amount === undefined || amount === null);
 }
+
+/** How many arguments the public methods take. */
+export const SLOT_ARITIES: Arities<Slot> = { settle: 1, release: { atOnce: 0 } };
+refuseExtra(DrawnSlot.prototype, SLOT_ARITIES);

@@ -2,7 +2,8 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { createSluice } from "sluice";
 
-const [redis = "", prefix = "", rate = "", url = "", handlerMs = "0"] = process.argv.slice(2);
+const [redis = "", prefix = "", rate = "", url = "", handlerMs = "0", lockMs = "1000"] =
+  process.argv.slice(2);
 const sluice = createSluice({ redis, prefix });
 const bucket = sluice.bucket("downstream", { rate });
 const queue = sluice.queue<string>("jobs", { bucket });
@@ -19,7 +20,7 @@ sluice.worker(
     await response.arrayBuffer();
     await pause(Number(handlerMs));
   },
-  { concurrency: 20, lockMs: 1_000 },
+  { concurrency: 20, lockMs: Number(lockMs) },
 );
 process.send?.("ready");
 process.once("message", async () => {

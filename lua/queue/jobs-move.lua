@@ -1,0 +1,59 @@
+--[[
+  jobs-move: gives jobs another time that wait or are delayed; those that run or have ended, and the next runs of recurring
+  jobs, stay as they are.
+
+  KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized
+        [7] the schedules, by when their next run is due: zset, all BullMQ's
+  ARGV  [1] the prefix of the queue's keys  [2] when they are due, in ms since 1970  [3] or in how many ms, "" if [2] counts
+        [4] 1 if those that wait stay as they are  [5] on: the ids
+  Reply when they are due, in ms since 1970; then for each job 1 if it is due then, 2 if it was before, 0 if it stays as it is
+]]
+-- @include lib/now-ms
+-- @include lib/lanes/lanes
+-- @include lib/lanes/unbegun
+
+local lanes = open_lanes(KEYS, ARGV[1], now_ms())
+local schedules = KEYS[7]
+lanes.prioritized = KEYS[6]
+local due_ms = ARGV[3] ~= '' and lanes.now_ms + tonumber(ARGV[3]) or tonumber(ARGV[2])
+local only_delayed, score = ARGV[4] == '1', string.format('%.0f', due_ms * 4096)
+
+-- Its delay counts from when it was stored, and its deadline from when it is due.
+local function with_due(stored_opts, stored_at_ms)
+  local opts = cjson.decode(stored_opts)
+  local delay_ms = math.max(0, due_ms - stored_at_ms)
+  opts.delay = delay_ms > 0 and delay_ms or nil
+  local ours = opts.sluice
+  if type(ours) == 'table' and ours.startByMs then ours.startByMs = due_ms + ours.maxWaitMs end
+  return cjson.encode(opts)
+end
+
+local function move(id)
+  local job = lanes.jobs .. id
+  local name, ended, opts, stored_at_ms, schedule =
+    unpack(redis.call('HMGET', job, 'name', 'finishedOn', 'opts', 'timestamp', 'rjk'))
+  if not name or ended or is_planned_run(schedules, id, schedule) then return 0 end
+  local key = key_of(name)
+  local place = place_of(lanes, id, key)
+  if not place then return 0 end
+  if only_delayed and place ~= 'delayed' then return 2 end
+  if place == 'delayed' and redis.call('ZSCORE', lanes.delayed, id) == score then return 2 end
+  leave_place(lanes, id, key, place)
+  redis.call('ZADD', lanes.delayed, score, id)
+  local delay_ms = math.max(0, due_ms - lanes.now_ms)
+  -- It gets a new place in its lane then.
+  redis.call('HDEL', job, 'sluiceSeq')
+  redis.call('HSET', job, 'delay', string.format('%.0f', delay_ms), 'opts', with_due(opts or '{}', tonumber(stored_at_ms) or 0))
+  redis.call('XADD', lanes.events, '*', 'event', 'delayed', 'jobId', id, 'delay', string.format('%.0f', due_ms))
+  return 1
+end
+
+local reply, is_changed = { string.format('%.0f', due_ms) }, false
+for at = 5, #ARGV do
+  reply[#reply + 1] = move(ARGV[at])
+  is_changed = is_changed or reply[#reply] == 1
+end
+if lanes.is_changed then close_lanes(lanes) end
+-- A worker that asks now learns when the first of them is due.
+if is_changed then announce(lanes) end
+return reply

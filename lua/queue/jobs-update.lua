@@ -1,0 +1,24 @@
+--[[
+  jobs-update: gives a job other data, which waits, is delayed, or has failed.
+
+  KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized  [7] completed, all BullMQ's
+  ARGV  [1] the prefix of the queue's keys  [2] the job  [3] its data as JSON
+  Reply 1 if it has the data, 0 if it is not there, 2 if it runs, 3 if it is done
+]]
+-- @include lib/now-ms
+-- @include lib/lanes/lanes
+-- @include lib/lanes/unbegun
+
+local lanes = open_lanes(KEYS, ARGV[1], now_ms())
+local completed, id = KEYS[7], ARGV[2]
+lanes.prioritized = KEYS[6]
+local job = lanes.jobs .. id
+local name, ended = unpack(redis.call('HMGET', job, 'name', 'finishedOn'))
+if not name then return 0 end
+if ended then
+  if redis.call('ZSCORE', completed, id) then return 3 end
+elseif not place_of(lanes, id, key_of(name)) then
+  return 2
+end
+redis.call('HSET', job, 'data', ARGV[3])
+return 1

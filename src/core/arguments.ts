@@ -1,0 +1,62 @@
+import { InvalidOptionError } from "./errors.ts";
+
+type Method = (...args: never[]) => unknown;
+type MethodNames<Methods> = {
+  [Name in keyof Methods]: Methods[Name] extends Method ? Name : never;
+}[keyof Methods];
+
+/** How many arguments a method takes; one that answers at once throws its refusal, and the others reject with it. */
+type Arity = number | { readonly atOnce: number };
+
+/** Those of all methods of an object, so that no new one is forgotten. */
+export type Arities<Methods> = Readonly<Record<MethodNames<Methods> & string, Arity>>;
+
+/** Lets methods refuse the arguments that they would not read: who gives them believes that they count. */
+export function refuseExtra<Methods extends object>(
+  methods: Methods,
+  arities: Readonly<Record<string, Arity>>,
+): Methods {
+  for (const [name, arity] of Object.entries(arities)) {
+    const isAtOnce = typeof arity !== "number";
+    const most = isAtOnce ? arity.atOnce : arity;
+    const known = methods as Record<string, (...args: unknown[]) => unknown>;
+    const method = known[name]!;
+    known[name] = function (this: unknown, ...args) {
+      const refusal = args.length > most ? refusalOf(name, most, args.slice(most)) : undefined;
+      if (refusal === undefined) return method.apply(this, args);
+      if (isAtOnce) throw refusal;
+      return Promise.reject(refusal);
+    };
+  }
+  return methods;
+}
+
+function refusalOf(
+  name: string,
+  most: number,
+  extra: readonly unknown[],
+): InvalidOptionError | undefined {
+  const first = extra.find((value) => value !== undefined);
+  if (first === undefined || isByCaller(most, extra)) return undefined;
+  const [option = "arguments", value] = namedIn(first) ?? ["arguments", first];
+  const taken = most === 1 ? "one argument" : `${most} arguments`;
+  const remedy = `${most === 0 ? "it takes no options" : `it takes ${taken}`}; leave it out`;
+  return new InvalidOptionError({ where: `${name}()`, option, value, remedy });
+}
+
+/** What `ids.map(queue.job)` and `process.once("SIGTERM", sluice.close)` add by themselves. */
+function isByCaller(most: number, extra: readonly unknown[]): boolean {
+  const [first, second] = extra;
+  if (extra.length !== 2) return false;
+  if (most === 1 && typeof first === "number") return Array.isArray(second);
+  return (
+    most === 0 && typeof first === "string" && /^SIG/.test(first) && typeof second === "number"
+  );
+}
+
+/** The first option of what looks like some. */
+function namedIn(value: unknown): [name: string, value: unknown] | undefined {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
+  const [name] = Object.keys(value);
+  return name === undefined ? undefined : [name, (value as Record<string, unknown>)[name]];
+}

@@ -1,0 +1,73 @@
+import * as z from "zod";
+import { InvalidOptionError } from "../../core/errors.ts";
+import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
+import type { JobMove, LaneStore } from "../../core/queue-store.ts";
+import type { StoredAccess } from "../bullmq/stored-queue.ts";
+import { JobStateError } from "../errors.ts";
+import { AT } from "../options.ts";
+
+/** When a job is due from now on: one of the two. */
+export type DueOptions =
+  | { readonly at: Date | number; readonly delayMs?: undefined }
+  | { readonly delayMs: number; readonly at?: undefined };
+
+/** What one can change of a job that no worker has. */
+export interface Changes {
+  /** @throws {@link JobStateError} when it runs or is done. */
+  update(id: string, json: string): Promise<boolean>;
+  reschedule(id: string, due: unknown): Promise<boolean>;
+  runNow(id: string): Promise<boolean>;
+  /** The same for up to a thousand jobs; how many were moved, and when they are due. */
+  move(ids: readonly string[], at: JobMove["at"]): Promise<{ moved: number; atMs: number }>;
+}
+
+const DUE = z.strictObject({
+  at: AT.optional(),
+  delayMs: wholeNumber(0, LONGEST_MS, "milliseconds").optional(),
+});
+
+/** @throws {@link InvalidOptionError} unless one of both is given, and nothing else. */
+export function readDue(where: string, given: unknown): JobMove["at"] {
+  const { at, delayMs } = readOptions(where, DUE, given);
+  if (at !== undefined && delayMs !== undefined) {
+    const remedy = "give it or delayMs, not both";
+    throw new InvalidOptionError({ where, option: "at", value: at, remedy });
+  }
+  if (delayMs !== undefined) return { inMs: delayMs };
+  if (at !== undefined) return { ms: Number(at) };
+  const remedy = "say when: { delayMs: 60_000 }, or { at: new Date(…) }";
+  throw new InvalidOptionError({ where, option: "options", value: given, remedy });
+}
+
+export function createChanges(parts: {
+  readonly queue: string;
+  readonly access: StoredAccess;
+  readonly lanes: Pick<LaneStore, "move" | "update">;
+}): Changes {
+  const { queue, access, lanes } = parts;
+
+  async function move(id: string, at: JobMove["at"], onlyDelayed: boolean): Promise<boolean> {
+    const { moves } = await access.ask(() => lanes.move(queue, [id], { at, onlyDelayed }));
+    return moves[0] !== "refused";
+  }
+
+  return {
+    async update(id, json) {
+      const outcome = await access.ask(() => lanes.update(queue, id, json));
+      if (outcome === "active" || outcome === "done") {
+        throw new JobStateError({ jobId: id, state: outcome });
+      }
+      return outcome === "updated";
+    },
+    async reschedule(id, due) {
+      return move(id, readDue("reschedule()", due), false);
+    },
+    runNow: (id) => move(id, { inMs: 0 }, true),
+    async move(ids, at) {
+      const { atMs, moves } = await access.ask(() =>
+        lanes.move(queue, ids, { at, onlyDelayed: false }),
+      );
+      return { moved: moves.filter((each) => each === "moved").length, atMs };
+    },
+  };
+}

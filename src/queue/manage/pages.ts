@@ -1,0 +1,150 @@
+import * as z from "zod";
+import { InvalidOptionError } from "../../core/errors.ts";
+import { KEY, readOptions, wholeNumber } from "../../core/options.ts";
+import type { JobShelf, LaneStore, PageRequest } from "../../core/queue-store.ts";
+import type { Stored } from "../bullmq/stored-job.ts";
+import type { StoredAccess } from "../bullmq/stored-queue.ts";
+import { JOB_STATES, type JobState } from "../job.ts";
+
+/** Which jobs are meant: those that match all that is given. */
+export interface JobsFilter {
+  /** Where the job is. Without it, all jobs are meant. */
+  readonly state?: JobState | undefined;
+  /** The key that the job is for. */
+  readonly key?: string | undefined;
+  /** The name that `enqueue` gave the job. */
+  readonly name?: string | undefined;
+}
+
+export interface JobsOptions extends JobsFilter {
+  /** Where to go on: the `cursor` of the last page, with the same filter. */
+  readonly cursor?: string | undefined;
+  /** How many jobs at most, from 1 to 1,000. Defaults to 100. */
+  readonly limit?: number | undefined;
+}
+
+/** A page of jobs as BullMQ has them. */
+interface StoredPage {
+  readonly jobs: readonly Stored<unknown>[];
+  /** Undefined after the last page. */
+  readonly cursor: string | undefined;
+}
+
+export interface Pages {
+  /**
+   * @throws {@link InvalidOptionError} when an option can never work.
+   */
+  read(where: string, options: unknown): Promise<StoredPage>;
+  /** The ids of the jobs that match, in batches; each batch is a request of its own. */
+  idsOf(filter: JobsFilter): AsyncGenerator<readonly string[]>;
+}
+
+const SHOWN = 100;
+/** One script looks at so many jobs, since Redis serves no other request meanwhile. */
+const LOOKED_AT = 1_000;
+/** One page looks at so many, however few of them match: then it ends early, with a cursor. */
+const MOST_LOOKED_AT = 20_000;
+
+const FILTERED = { key: KEY.optional(), name: KEY.optional() };
+const NO_CURSOR = { error: "give the cursor of the last page" };
+const JOBS = z.strictObject({
+  state: z
+    .enum(JOB_STATES, {
+      error: `give one of ${JOB_STATES.map((state) => `"${state}"`).join(", ")}`,
+    })
+    .optional(),
+  ...FILTERED,
+  cursor: z.string(NO_CURSOR).optional(),
+  limit: wholeNumber(1, 1_000, "jobs").optional(),
+});
+
+/** One structure in which jobs of a state lie. */
+type Shelf = Pick<PageRequest, "shelf" | "parked">;
+
+/**
+ * Where the jobs of each state are. A waiting job may go on from one to the next, and not back: so none is missed that
+ * waits all the time.
+ */
+const SHELVES: Readonly<Record<JobState, readonly Shelf[]>> = {
+  waiting: [{ shelf: "wait" }, { shelf: "prioritized" }, { shelf: "delayed", parked: true }],
+  active: [{ shelf: "active" }],
+  delayed: [{ shelf: "delayed", parked: false }],
+  done: [{ shelf: "completed" }],
+  failed: [{ shelf: "failed" }],
+};
+const ALL: readonly JobShelf[] = [
+  ...["wait", "prioritized", "delayed", "active", "completed", "failed"],
+] as JobShelf[];
+
+function shelvesOf({ state, key }: JobsFilter): readonly Shelf[] {
+  if (state === undefined) return ALL.map((shelf) => ({ shelf }));
+  if (state !== "waiting" || key === undefined) return SHELVES[state];
+  return [{ shelf: "wait" }, { shelf: "prioritized" }, { shelf: { lane: key } }];
+}
+
+export function createPages(parts: {
+  readonly queue: string;
+  readonly access: StoredAccess;
+  readonly lanes: Pick<LaneStore, "page">;
+}): Pages {
+  const { queue, access, lanes } = parts;
+
+  function find(
+    { key, name }: JobsFilter,
+    { shelf, parked }: Shelf,
+    { from, most }: Pick<PageRequest, "from" | "most">,
+  ): ReturnType<LaneStore["page"]> {
+    const request = { shelf, parked, key, name, from, most, lookedAt: LOOKED_AT };
+    return access.ask(() => lanes.page(queue, request));
+  }
+
+  return {
+    async read(where, given) {
+      const { cursor, limit = SHOWN, ...filter } = readOptions(where, JOBS, given);
+      const shelves = shelvesOf(filter);
+      let { at, from } = readCursor(where, cursor, shelves);
+      const ids: string[] = [];
+      for (let looked = 0; at < shelves.length && ids.length < limit; looked += LOOKED_AT) {
+        if (looked >= MOST_LOOKED_AT) break;
+        const found = await find(filter, shelves[at]!, { from, most: limit - ids.length });
+        ids.push(...found.ids);
+        from = found.end;
+        if (from === "") at += 1;
+      }
+      const jobs = await access.ask((stored) => Promise.all(ids.map((id) => stored.getJob(id))));
+      return {
+        // One that was removed meanwhile is left out.
+        jobs: jobs.filter((job) => job?.name !== undefined) as Stored<unknown>[],
+        cursor: at < shelves.length ? `${at} ${from}` : undefined,
+      };
+    },
+    async *idsOf(filter) {
+      for (const shelf of shelvesOf(filter)) {
+        let from = "";
+        do {
+          const { ids, end } = await find(filter, shelf, { from, most: LOOKED_AT });
+          if (ids.length > 0) yield ids;
+          from = end;
+        } while (from !== "");
+      }
+    },
+  };
+}
+
+const SCORED = /^-?\d+(\.\d+)?(e[+-]?\d+)? ./;
+
+function readCursor(
+  where: string,
+  cursor: string | undefined,
+  shelves: readonly Shelf[],
+): { at: number; from: string } {
+  if (cursor === undefined) return { at: 0, from: "" };
+  const [, at, from] = /^(\d) (.*)$/s.exec(cursor) ?? [];
+  const shelf = shelves[Number(at)];
+  if (shelf !== undefined && from !== undefined && from.length < 2_000) {
+    const isList = shelf.shelf === "wait" || shelf.shelf === "active";
+    if (from === "" || isList || SCORED.test(from)) return { at: Number(at), from };
+  }
+  const remedy = NO_CURSOR.error;
+  throw new InvalidOptionError({ where, option: "cursor", value: cursor, remedy });
+}

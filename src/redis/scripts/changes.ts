@@ -1,0 +1,42 @@
+import type { JobMove, Moved } from "../../core/queue-store.ts";
+import { baseOf, type QueueName } from "./keys.ts";
+import { laneKeys } from "./lanes.ts";
+import { defineScript, type Script } from "./script.ts";
+
+const MOVES = ["refused", "moved", "same"] as const;
+
+export const jobsMove: Script<QueueName & JobMove & { ids: readonly string[] }, Moved> =
+  defineScript({
+    name: "queue/jobs-move",
+    keys: (input) => laneKeys(input, ["prioritized", "repeat"]),
+    args: (input) => {
+      const { at, onlyDelayed, ids } = input;
+      const [ms, inMs] = "ms" in at ? [at.ms, ""] : ["", at.inMs];
+      return [baseOf(input), ms, inMs, Number(onlyDelayed), ...ids];
+    },
+    decode: (reply) => {
+      const [atMs, ...moves] = reply as readonly [string, ...number[]];
+      return { atMs: Number(atMs), moves: moves.map((move) => MOVES[move]!) };
+    },
+  });
+
+export const jobsWithdraw: Script<QueueName & { ids: readonly string[] }, string[]> = defineScript({
+  name: "queue/jobs-withdraw",
+  keys: (input) => laneKeys(input, ["prioritized", "repeat"]),
+  args: (input) => [baseOf(input), ...input.ids],
+  decode: (reply) => reply as string[],
+});
+
+const UPDATES = ["missing", "updated", "active", "done"] as const;
+
+export interface JobsUpdate extends QueueName {
+  readonly id: string;
+  readonly json: string;
+}
+
+export const jobsUpdate: Script<JobsUpdate, (typeof UPDATES)[number]> = defineScript({
+  name: "queue/jobs-update",
+  keys: (input) => laneKeys(input, ["prioritized", "completed"]),
+  args: (input) => [baseOf(input), input.id, input.json],
+  decode: (reply) => UPDATES[Number(reply)]!,
+});

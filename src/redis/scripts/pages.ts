@@ -1,0 +1,26 @@
+import type { JobShelf, PageRequest } from "../../core/queue-store.ts";
+import { baseOf, type QueueName } from "./keys.ts";
+import { defineScript, type Script } from "./script.ts";
+
+export const jobsPage: Script<QueueName & PageRequest, { ids: string[]; end: string }> =
+  defineScript({
+    name: "queue/jobs-page",
+    keys: (input) => {
+      const { shelf } = input;
+      return [baseOf(input) + (typeof shelf === "string" ? shelf : `lanes:of:${shelf.lane}`)];
+    },
+    args: (input) => {
+      const { shelf, from, lookedAt, most, parked, key = "", name = "" } = input;
+      const where = parked === undefined ? "" : parked ? "lane" : "free";
+      return [baseOf(input), from, lookedAt, most, kindOf(shelf), where, key, name];
+    },
+    decode: (reply) => {
+      const [end, ...ids] = reply as [string, ...string[]];
+      return { ids, end };
+    },
+  });
+
+function kindOf(shelf: JobShelf): string {
+  if (shelf === "wait" || shelf === "active") return "list";
+  return shelf === "completed" || shelf === "failed" ? "newest" : "zset";
+}

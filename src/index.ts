@@ -103,7 +103,7 @@ export type {
 
 export type { FinishedOptions } from "./queue/manage/finished.ts";
 
-export type { Forecast, JobEta } from "./queue/forecast/forecast.ts";
+export type { Forecast, JobEta, NoPromise } from "./queue/forecast/forecast.ts";
 
 export type { Weights } from "./queue/lanes/weights.ts";
 
@@ -119,7 +119,9 @@ export type { JobsFilter, JobsOptions } from "./queue/manage/pages.ts";
 
 export type { QueueCounts, QueueSteering } from "./queue/manage/control.ts";
 
-export type { OfKey, Pauses, QueuePause, QueuePauseOptions } from "./queue/manage/pauses.ts";
+export type { Pauses, QueuePause, QueuePauseOptions } from "./queue/manage/pauses.ts";
+
+export type { OfKey } from "./queue/of-key.ts";
 
 export type {
   BatchContext,

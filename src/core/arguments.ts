@@ -38,7 +38,7 @@ function refusalOf(
 ): InvalidOptionError | undefined {
   const first = extra.find((value) => value !== undefined);
   if (first === undefined || isByCaller(most, extra)) return undefined;
-  const [option = "arguments", value] = namedIn(first) ?? ["arguments", first];
+  const [option, value] = namedIn(first) ?? ["arguments", first];
   const taken = most === 1 ? "one argument" : `${most} arguments`;
   const remedy = `${most === 0 ? "it takes no options" : `it takes ${taken}`}; leave it out`;
   return new InvalidOptionError({ where: `${name}()`, option, value, remedy });
@@ -50,7 +50,7 @@ function isByCaller(most: number, extra: readonly unknown[]): boolean {
   if (extra.length !== 2) return false;
   if (most === 1 && typeof first === "number") return Array.isArray(second);
   return (
-    most === 0 && typeof first === "string" && /^SIG/.test(first) && typeof second === "number"
+    most === 0 && typeof first === "string" && first.startsWith("SIG") && typeof second === "number"
   );
 }
 

@@ -197,6 +197,13 @@ export interface Moved {
   readonly moves: readonly ("moved" | "same" | "refused")[];
 }
 
+/** The workers of a queue, of all processes, that were alive a moment ago. */
+export interface LiveWorkers {
+  readonly workers: number;
+  /** How many jobs they can have at once. */
+  readonly places: number;
+}
+
 /** The lanes of queues: where jobs with a key wait for their turn. */
 export interface LaneStore {
   /** Parks jobs that BullMQ holds as delayed; jobs in any other state stay as they are. */
@@ -243,6 +250,14 @@ export interface LaneStore {
     id: string,
     json: string,
   ): Promise<"updated" | "missing" | "active" | "done">;
+  /** Notes that a worker is alive for `forMs` from now on; for 0 that it is not. */
+  noteWorker(
+    queue: string,
+    worker: { readonly worker: string; readonly places: number; readonly forMs: number },
+  ): Promise<void>;
+  workers(queue: string): Promise<LiveWorkers>;
+  /** How many jobs are parked in the lane of a key. */
+  waitingOf(queue: string, key: string): Promise<number>;
   /** How many jobs are parked. */
   parked(queue: string): Promise<number>;
   /** Takes all removed jobs out of their lanes; jobs that have joined since keep their places. */

@@ -12,6 +12,7 @@ import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.
 import { createSchedules, type Schedules } from "./enqueue/schedules.ts";
 import { createForecasts, type Forecast } from "./forecast/forecast.ts";
 import { readJobId } from "./job.ts";
+import type { OfKey } from "./of-key.ts";
 import { createWeights, type Weights } from "./lanes/weights.ts";
 import { createBulkChanges, type BulkChanges } from "./manage/bulk.ts";
 import { createChanges } from "./manage/changes.ts";
@@ -63,10 +64,10 @@ export interface Queue<Data, Result = unknown, Input = Data>
   jobOf(dedupeId: string): Promise<QueuedJob<Data, Result> | undefined>;
   /**
    * What becomes of the backlog if nothing changes: computed from the limits in force, of the bucket and of its keys,
-   * and from all that waits. How long handlers take is not known, so limits on calls at once do not count; where shared
+   * and from all that waits; with a key, of that key. Nothing is promised while no worker is alive. How long handlers take is not known, so limits on calls at once do not count; where shared
    * limits count no calls, each job is taken to cost one. Throws as `counts` does.
    */
-  forecast(): Promise<Forecast>;
+  forecast(options?: OfKey): Promise<Forecast>;
   /** The queue's name and prefix in BullMQ, for dashboards such as bull-board: `new Queue(name, { prefix, connection })`. */
   readonly stored: { readonly name: string; readonly prefix: string };
 }
@@ -120,7 +121,7 @@ const ARITIES: Arities<Queue<unknown>> = {
   job: 1,
   jobOf: 1,
   jobs: 1,
-  forecast: 0,
+  forecast: 1,
 };
 
 export interface QueueSettings<Data> {
@@ -154,8 +155,8 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const pages = createPages({ queue: name, access, lanes });
   const changes = createChanges({ queue: name, access, lanes });
   const parts = { queue: name, access, lanes, pages, onRemoved: waits.end };
-  const { remove: removeAll, ...bulk } = createBulkChanges({ ...parts, changes });
-  const control = createControl({ ...parts, bulk: { remove: removeAll } });
+  const bulk = createBulkChanges({ ...parts, changes });
+  const control = createControl({ ...parts, bulk });
   const jobs: JobSource = {
     access,
     isParked: forecasts.isParked,
@@ -206,7 +207,8 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     stored: { name: storedQueueName(name), prefix },
     ...control,
     ...createPauses({ queue: name, access, lanes, wakeIdle: () => connection.wakeIdle(name) }),
-    ...bulk,
+    removeJobs: (filter) => bulk.removeJobs(filter),
+    rescheduleJobs: (filter, due) => bulk.rescheduleJobs(filter, due),
     async jobs(options = {}) {
       const { jobs: found, cursor } = await pages.read("jobs()", options);
       return { jobs: found.map((each) => queuedJob(readJob(each as Stored<Data>), jobs)), cursor };

@@ -6,6 +6,7 @@ import {
   jobsOrders,
   jobsReturn,
   jobsTake,
+  laneOf,
   lanesClear,
   lanesHeld,
   lanesJoin,
@@ -17,6 +18,7 @@ import { jobsMove, jobsUpdate, jobsWithdraw } from "./scripts/changes.ts";
 import { jobsPage } from "./scripts/pages.ts";
 import { pausesLook, pausesSet } from "./scripts/pauses.ts";
 import { runsBegin, runsDeclare, runsEnd, runsSettle } from "./scripts/runs.ts";
+import { workersLook, workersNote } from "./scripts/workers.ts";
 import { runScript } from "./scripts/script.ts";
 
 /** A look returns at most this many lanes and deadlines, since Redis serves no other request meanwhile. */
@@ -62,6 +64,9 @@ export function createRedisLanes(
     move: (queue, ids, move) => runScript(redis, jobsMove, { prefix, queue, ids, ...move }),
     withdraw: (queue, ids) => runScript(redis, jobsWithdraw, { prefix, queue, ids }),
     update: (queue, id, json) => runScript(redis, jobsUpdate, { prefix, queue, id, json }),
+    noteWorker: (queue, worker) => runScript(redis, workersNote, { prefix, queue, ...worker }),
+    workers: (queue) => runScript(redis, workersLook, { prefix, queue }),
+    waitingOf: (queue, key) => redis.zcard(laneOf({ prefix, queue, key })),
     async parked(queue) {
       return Number((await redis.hget(lanesState({ prefix, queue }), "parked")) ?? 0);
     },

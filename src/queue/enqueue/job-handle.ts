@@ -21,7 +21,7 @@ export interface QueuedJob<Data, Result = unknown> extends Job<Data> {
   /** The last progress that its handler has stored; undefined for none. */
   progress(): Promise<unknown>;
   /**
-   * When the job is expected to start, by the backlog and the limits of now; undefined when it is not there, or has
+   * When the job is expected to start, by the backlog, the limits and the workers of now; undefined when it is not there, or has
    * ended. Under a rate it is right to about a tenth, while the backlog and its tenants stay as they are. How long
    * handlers take is not known, so limits on calls at once do not count.
    */

@@ -1,35 +1,59 @@
-import type { LanesSeen, LaneStore } from "../../core/queue-store.ts";
+import type { JobPosition, LanesSeen, LaneStore, LiveWorkers } from "../../core/queue-store.ts";
 import { sayEndless } from "../../core/json.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { orEndless } from "../../throttle/bucket/live-control.ts";
 import type { TryOptions } from "../../throttle/call-options.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
+import { readOfKey, type OfKey } from "../of-key.ts";
 import { startOfDelayed, type Lane } from "./delayed.ts";
 import { drain, type Drain } from "./drain.ts";
 import { paceOf, type Pace } from "./pace.ts";
 
-/** When a job is expected to start, by the backlog and the limits of now. */
-export interface JobEta {
+/**
+ * Why nothing is promised: no worker is alive, in any process; or the queue, the key or the bucket is paused without an
+ * end.
+ */
+export type NoPromise = "no worker" | "queue paused" | "key paused" | "bucket paused";
+
+/** When a job is expected to start, by the backlog, the limits and the workers of now. */
+export type JobEta = {
   /** How many jobs are expected to start before it. */
   readonly position: number;
-  /** Ms until it starts; 0 if its handler runs already, Infinity if it cannot, as in a pause without an end; JSON says `"forever"`. */
-  readonly startsInMs: number;
-}
+} & (
+  | {
+      /** Ms until it starts; 0 if its handler runs already. */
+      readonly startsInMs: number;
+      readonly reason?: undefined;
+    }
+  | { readonly startsInMs: undefined; readonly reason: NoPromise }
+);
 
 /** What becomes of a queue's backlog if nothing changes. */
-export interface Forecast {
+export type Forecast = Waiting &
+  (
+    | {
+        /** Ms until all of them have started: 0 if none waits. */
+        readonly goneInMs: number;
+        readonly reason?: undefined;
+      }
+    | { readonly goneInMs: undefined; readonly reason: NoPromise }
+  );
+
+interface Waiting {
   /** How many jobs wait. */
   readonly waiting: number;
-  /** Ms until all of them have started; Infinity if they never do; JSON says `"forever"`. */
-  readonly goneInMs: number;
+  /** How many workers are alive, in all processes, and how many jobs they can have at once: the sum of their `concurrency`. */
+  readonly workers: number;
+  readonly places: number;
   /**
    * Of the 1,000 jobs in lanes with the earliest deadlines (`maxWaitMs`), those that will not start in time. Jobs
    * without a key, delayed ones, and those that a worker is about to fetch are not among them: ask for their `eta`.
+   * Empty while nothing is promised at all.
    */
   readonly missed: readonly {
     readonly id: string;
     readonly key: string;
-    /** Ms until the job would start, and until it must have started. */
+    /** Ms until the job would start, Infinity (in JSON `"forever"`) while its key is paused; and until it must have started. */
     readonly startsInMs: number;
     readonly deadlineInMs: number;
   }[];
@@ -40,13 +64,18 @@ export interface Forecasts {
   readonly isParked: (id: string) => Promise<boolean>;
   /** For a job with this key and cost; undefined if it is not there, or has ended. */
   readonly eta: (id: string, about: TryOptions) => Promise<JobEta | undefined>;
-  readonly forecast: () => Promise<Forecast>;
+  readonly forecast: (options?: OfKey) => Promise<Forecast>;
 }
 
 interface View {
   readonly seen: LanesSeen;
   readonly pace: Pace;
   readonly drained: Drain;
+  readonly live: LiveWorkers;
+  /** Why nothing of the queue starts, if so. */
+  readonly reason: NoPromise | undefined;
+  /** Ms for which a key is paused. */
+  readonly pausedForMs: (key: string | undefined) => number;
   /** Ms until the bucket lets anything start. */
   readonly fromMs: number;
   readonly lanes: readonly Lane[];
@@ -68,20 +97,34 @@ export function createForecasts(parts: {
   const { queue, bucket, lanes, access } = parts;
 
   async function view(id?: string, about: TryOptions = {}): Promise<View> {
-    const [seen, inForce, isPaused] = await access.ask((stored) =>
-      Promise.all([lanes.look(queue, id, MOST_COUNTED), bucket.inForce(), stored.isPaused()]),
+    const [seen, inForce, pauses, live] = await access.ask(() =>
+      Promise.all([
+        lanes.look(queue, id, MOST_COUNTED),
+        bucket.inForce(),
+        lanes.pauses(queue),
+        lanes.workers(queue),
+      ]),
     );
     const { state } = inForce;
+    const paused = new Map(pauses.map(({ key, forMs }) => [key, forMs]));
+    const ofQueueMs = paused.get(undefined) ?? 0;
     const usedUpMs = Math.max(0, ...state.limits.map(({ nextFreeMs = 0 }) => nextFreeMs));
-    const pausedForMs = isPaused ? Infinity : state.pausedForMs;
-    const fromMs = Math.max(state.coolingForMs, pausedForMs, usedUpMs);
+    const fromMs = Math.max(state.coolingForMs, state.pausedForMs, ofQueueMs, usedUpMs);
+    const pausedForMs = (key: string | undefined): number =>
+      key === undefined ? 0 : (paused.get(key) ?? 0);
     const pace = paceOf(bucket.name, about, { ...inForce, fromMs, isCostly: isCostly(seen) });
-    const all = lanesOf(seen, pace);
+    const all = lanesOf(seen, pace, (key) => {
+      const forMs = pausedForMs(key);
+      return forMs === Infinity ? Infinity : Math.max(0, forMs - fromMs);
+    });
     const indexes = new Map(seen.lanes.map(({ key }, index) => [key, index + 1]));
     const ofOthers = seen.others.lanes > 0 ? all.length - 1 : LANELESS;
     return {
       seen,
       fromMs,
+      live,
+      reason: reasonOf({ live, ofQueueMs, ofBucketMs: state.pausedForMs }),
+      pausedForMs,
       lanes: all,
       pace,
       drained: drain(all, pace.shared),
@@ -96,37 +139,84 @@ export function createForecasts(parts: {
     },
     async eta(id, about) {
       const backlog = await view(id, about);
-      const { seen, drained, fromMs, lanes: all, laneOf } = backlog;
-      const { place } = seen;
+      const { pausedForMs } = backlog;
+      const { place } = backlog.seen;
       if (place === undefined) return undefined;
       if (place.in === "worker") return { position: 0, startsInMs: 0 };
-      if (place.in === "delay") {
-        const { startsInMs, position } = startOfDelayed(place, backlog);
-        return sayEndless({ position, startsInMs: wholeMs(startsInMs) });
-      }
-      const own = place.in === "queue" ? LANELESS : laneOf(place.key);
-      const atMs = drained.startMs(own, place.callsBefore * all[own]!.lanes);
-      const others = all.map(({ jobs, calls }, lane) => {
-        if (lane === own) return place.before * all[own]!.lanes;
-        return calls === 0 ? 0 : (drained.servedBy(lane, atMs) * jobs) / calls;
-      });
-      const startsInMs = wholeMs(fromMs + atMs);
-      return sayEndless({ position: Math.round(sum(others)), startsInMs });
+      const { position, atMs } = positionOf(place, backlog);
+      const startsInMs = wholeMs(Math.max(atMs, pausedForMs(about.key)));
+      const reason = backlog.reason ?? (startsInMs === Infinity ? "key paused" : undefined);
+      if (reason !== undefined) return { position, startsInMs: undefined, reason };
+      return { position, startsInMs };
     },
-    async forecast() {
-      const { seen, drained, fromMs, lanes: all, laneOf } = await view();
-      const missed = seen.deadlines.flatMap(({ id, key, callsBefore, inMs: deadlineInMs }) => {
-        const own = laneOf(key);
-        const atMs = drained.startMs(own, callsBefore * all[own]!.lanes);
-        const startsInMs = wholeMs(fromMs + atMs);
+    async forecast(given = {}) {
+      const { key } = readOfKey("forecast()", given);
+      const backlog = await view();
+      const { seen, drained, fromMs, lanes: all, laneOf, live, pausedForMs } = backlog;
+      const load = key === undefined ? undefined : seen.lanes.find((lane) => lane.key === key);
+      const waiting =
+        key === undefined
+          ? sum(all.map(({ jobs }) => jobs))
+          : (load?.jobs ?? (await access.ask(() => lanes.waitingOf(queue, key))));
+      const own = laneOf(key);
+      const lastMs =
+        key === undefined
+          ? drained.lastMs
+          : drained.startMs(own, Math.max(0, (load?.calls ?? waiting) * all[own]!.lanes - 1));
+      const goneInMs = wholeMs(Math.max(fromMs + lastMs, pausedForMs(key)));
+      const facts = { waiting, ...live };
+      if (waiting > 0 && backlog.reason !== undefined) {
+        return { ...facts, goneInMs: undefined, reason: backlog.reason, missed: [] };
+      }
+      const missed = seen.deadlines.flatMap((each) => {
+        if (key !== undefined && each.key !== key) return [];
+        const { id, callsBefore, inMs: deadlineInMs } = each;
+        const lane = laneOf(each.key);
+        const atMs = drained.startMs(lane, callsBefore * all[lane]!.lanes);
+        const startsInMs = wholeMs(Math.max(fromMs + atMs, pausedForMs(each.key)));
         const isMissed = startsInMs > deadlineInMs;
-        return isMissed ? [sayEndless({ id, key, startsInMs, deadlineInMs })] : [];
+        return isMissed ? [sayEndless({ id, key: each.key, startsInMs, deadlineInMs })] : [];
       });
-      const waiting = sum(all.map(({ jobs }) => jobs));
-      const goneInMs = waiting === 0 ? 0 : wholeMs(fromMs + drained.lastMs);
-      return sayEndless({ waiting, goneInMs, missed });
+      if (waiting === 0) return { ...facts, goneInMs: 0, missed };
+      if (goneInMs < Infinity) return { ...facts, goneInMs, missed };
+      return { ...facts, goneInMs: undefined, reason: "key paused", missed };
     },
   };
+}
+
+/** Why nothing of a queue starts, if so. */
+function reasonOf({
+  live,
+  ofQueueMs,
+  ofBucketMs,
+}: {
+  readonly live: LiveWorkers;
+  /** For how long the queue is paused, and the bucket. */
+  readonly ofQueueMs: number;
+  readonly ofBucketMs: number;
+}): NoPromise | undefined {
+  if (live.workers === 0) return "no worker";
+  if (ofQueueMs === Infinity) return "queue paused";
+  return ofBucketMs === Infinity ? "bucket paused" : undefined;
+}
+
+/** How many jobs start before one that waits or is delayed, and in how many ms it starts. */
+function positionOf(
+  place: Exclude<JobPosition, { in: "worker" }>,
+  backlog: View,
+): { readonly position: number; readonly atMs: number } {
+  const { drained, fromMs, lanes, laneOf } = backlog;
+  if (place.in === "delay") {
+    const { startsInMs, position } = startOfDelayed(place, backlog);
+    return { position, atMs: startsInMs };
+  }
+  const own = place.in === "queue" ? LANELESS : laneOf(place.key);
+  const atMs = drained.startMs(own, place.callsBefore * lanes[own]!.lanes);
+  const others = lanes.map(({ jobs, calls }, lane) => {
+    if (lane === own) return place.before * lanes[own]!.lanes;
+    return calls === 0 ? 0 : (drained.servedBy(lane, atMs) * jobs) / calls;
+  });
+  return { position: Math.round(sum(others)), atMs: fromMs + atMs };
 }
 
 function isCostly({ unlaned, unlanedCalls, lanes }: LanesSeen): boolean {
@@ -134,7 +224,7 @@ function isCostly({ unlaned, unlanedCalls, lanes }: LanesSeen): boolean {
 }
 
 /** All that waits: jobs without a lane, each lane that was read, and the other lanes as one. */
-function lanesOf(seen: LanesSeen, { perMsOf }: Pace): Lane[] {
+function lanesOf(seen: LanesSeen, { perMsOf }: Pace, pausedMs: (key: string) => number): Lane[] {
   const { unlaned, unlanedCalls, others } = seen;
   const free = { weight: 1, lanes: 1, mostPerMs: Infinity, fromMs: 0 };
   const first = { ...free, jobs: unlaned, calls: unlanedCalls };
@@ -144,7 +234,7 @@ function lanesOf(seen: LanesSeen, { perMsOf }: Pace): Lane[] {
     weight,
     lanes: 1,
     mostPerMs: perMsOf(key),
-    fromMs: asideMs,
+    fromMs: Math.max(asideMs, pausedMs(key)),
   }));
   if (others.lanes === 0) return [first, ...read];
   const callsEach = sum(read.map(({ calls }) => calls)) / sum(read.map(({ jobs }) => jobs));

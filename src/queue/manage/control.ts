@@ -5,10 +5,10 @@ import type { LaneStore } from "../../core/queue-store.ts";
 import { codeOf, IS_SCHEDULED, NOT_THERE } from "../bullmq/errors.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JOB_STATES, readJobId } from "../job.ts";
+import { readOfKey, type OfKey } from "../of-key.ts";
 import type { OwnedBulkChanges } from "./bulk.ts";
 import { cancelJob } from "./cancel.ts";
 import type { Pages } from "./pages.ts";
-import { readOfKey, type OfKey } from "./pauses.ts";
 
 /** What one can do with a whole queue, or with one of its jobs. All reject with StoreUnavailableError when Redis is away. */
 export interface QueueSteering {

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { KEY, readOptions, wholeNumber } from "../../core/options.ts";
-import type { JobShelf, LaneStore, PageRequest } from "../../core/queue-store.ts";
+import type { LaneStore, PageRequest } from "../../core/queue-store.ts";
 import type { Stored } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JOB_STATES, type JobState } from "../job.ts";
@@ -72,9 +72,7 @@ const SHELVES: Readonly<Record<JobState, readonly Shelf[]>> = {
   done: [{ shelf: "completed" }],
   failed: [{ shelf: "failed" }],
 };
-const ALL: readonly JobShelf[] = [
-  ...["wait", "prioritized", "delayed", "active", "completed", "failed"],
-] as JobShelf[];
+const ALL = ["wait", "prioritized", "delayed", "active", "completed", "failed"] as const;
 
 function shelvesOf({ state, key }: JobsFilter): readonly Shelf[] {
   if (state === undefined) return ALL.map((shelf) => ({ shelf }));

@@ -3,12 +3,7 @@ import { sayEndless } from "../../core/json.ts";
 import { KEY, LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
 import type { LaneStore } from "../../core/queue-store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
-
-/** Names one key; without it, the whole queue is meant. */
-export interface OfKey {
-  /** The tenant, account or endpoint that the jobs are for. */
-  readonly key?: string | undefined;
-}
+import { readOfKey, type OfKey } from "../of-key.ts";
 
 export interface QueuePauseOptions extends OfKey {
   /** For how long, in ms. Defaults to until it is resumed. */
@@ -39,13 +34,10 @@ export interface Pauses {
   paused(): Promise<QueuePause[]>;
 }
 
-const OF_KEY = z.strictObject({ key: KEY.optional() });
-const PAUSE = OF_KEY.extend({ forMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional() });
-
-/** @throws {@link InvalidOptionError} when it is no key, or there is another option. */
-export function readOfKey(where: string, given: unknown): OfKey {
-  return readOptions(where, OF_KEY, given);
-}
+const PAUSE = z.strictObject({
+  key: KEY.optional(),
+  forMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
+});
 
 export function createPauses(parts: {
   readonly queue: string;

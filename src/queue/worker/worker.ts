@@ -33,6 +33,7 @@ import type { Schema } from "../enqueue/data.ts";
 import { createFetcher, probeOf } from "../lanes/fetcher.ts";
 import { parkFromWorker } from "../lanes/park.ts";
 import type { Job } from "../job.ts";
+import { createPresence } from "../lanes/presence.ts";
 import { weightOrOne } from "../lanes/weights.ts";
 import {
   readCloseOptions,
@@ -154,6 +155,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     // One batch that waits for its slot, and one that gathers.
     least: batch === undefined ? 1 : 2 * batch.size,
   });
+  const presence = createPresence(worker);
   let closing: Promise<void> | undefined;
   /** How often limits, a cooldown or a pause have changed. */
   let changes = 0;
@@ -330,7 +332,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     slots.close();
     batches?.close();
     running.leave(CLOSED);
-    const lastReports = Promise.all([leaveQueue(), fetchedJobs.close()]);
+    const lastReports = Promise.all([leaveQueue(), fetchedJobs.close(), presence.close()]);
     if (connection.isReady()) await withinGrace(lastReports);
     const haveAllEnded = await running.untilNone();
     running.lose(CLOSED);

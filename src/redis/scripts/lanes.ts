@@ -243,6 +243,11 @@ export function lanesHeld({ worker, ...name }: QueueName & { readonly worker: st
   return `${baseOf(name)}lanes:held:${worker}`;
 }
 
+/** The key of the sorted set with the parked jobs of a key. */
+export function laneOf({ key, ...name }: QueueName & { readonly key: string }): string {
+  return `${baseOf(name)}lanes:of:${key}`;
+}
+
 /** The key of the hash that holds the number of parked jobs. */
 export function lanesState(name: QueueName): string {
   return `${baseOf(name)}lanes:state`;

@@ -1,5 +1,6 @@
 import type { JobShelf, PageRequest } from "../../core/queue-store.ts";
 import { baseOf, type QueueName } from "./keys.ts";
+import { laneOf } from "./lanes.ts";
 import { defineScript, type Script } from "./script.ts";
 
 export const jobsPage: Script<QueueName & PageRequest, { ids: string[]; end: string }> =
@@ -7,7 +8,9 @@ export const jobsPage: Script<QueueName & PageRequest, { ids: string[]; end: str
     name: "queue/jobs-page",
     keys: (input) => {
       const { shelf } = input;
-      return [baseOf(input) + (typeof shelf === "string" ? shelf : `lanes:of:${shelf.lane}`)];
+      return [
+        typeof shelf === "string" ? baseOf(input) + shelf : laneOf({ ...input, key: shelf.lane }),
+      ];
     },
     args: (input) => {
       const { shelf, from, lookedAt, most, parked, key = "", name = "" } = input;

@@ -1,10 +1,12 @@
-import { describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import type { QueuedJob, WorkerOptions } from "sluice";
 import { deferred } from "../../support/async/deferred.ts";
+import { etaOf, forecastOf, pretendWorker } from "../../support/jobs/outlook.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 
 const sluices = realSluices();
+beforeEach(() => pretendWorker(sluices.prefix(), "jobs", "others"));
 const MINUTE_MS = 60_000;
 
 /**
@@ -37,14 +39,14 @@ function open(limits: { rate: string; burst?: number; perKey?: { rate: string } 
     /** Whether so many are known to wait, and so many of them at least in the hands of workers. */
     async isHeld(count: number, inHand = 1) {
       const { waiting } = await queue.counts();
-      return waiting <= count - inHand && (await queue.forecast()).waiting === count;
+      return waiting <= count - inHand && (await forecastOf(queue)).waiting === count;
     },
   };
 }
 
 async function minutesOf(jobs: readonly QueuedJob<number>[]): Promise<number[]> {
-  const etas = await Promise.all(jobs.map((job) => job.eta()));
-  return etas.map((eta) => Math.round(eta!.startsInMs / MINUTE_MS));
+  const etas = await Promise.all(jobs.map(etaOf));
+  return etas.map((eta) => Math.round(eta.startsInMs / MINUTE_MS));
 }
 
 function upTo(most: number): number[] {
@@ -61,9 +63,9 @@ describe("jobs that workers hold, and have yet to begin", () => {
 
     expect(setup.started).toBe(2);
     expect(await minutesOf(jobs)).toEqual([0, 0, 1, 2, 3]);
-    expect((await jobs[0]!.eta())!.position).toBe(0);
-    expect((await jobs[4]!.eta())!.position).toBe(2);
-    const { goneInMs } = await setup.queue.forecast();
+    expect((await etaOf(jobs[0]!)).position).toBe(0);
+    expect((await etaOf(jobs[4]!)).position).toBe(2);
+    const { goneInMs } = await forecastOf(setup.queue);
     expect(Math.round(goneInMs / MINUTE_MS)).toBe(3);
   });
 
@@ -89,12 +91,12 @@ describe("jobs that workers hold, and have yet to begin", () => {
     const other = setup.sluice.queue<number>("others", { bucket: setup.queue.bucket });
     setup.work({ patienceMs: 100 * MINUTE_MS, concurrency: 20 });
 
-    const known = async (): Promise<boolean> => (await setup.queue.forecast()).waiting === 29;
+    const known = async (): Promise<boolean> => (await forecastOf(setup.queue)).waiting === 29;
     await waitUntil(async () => setup.started === 1 && (await known()), "all that wait are known");
 
     expect(await minutesOf(slow)).toEqual([0, ...upTo(29).map((_, before) => before)]);
     const keyless = await other.enqueue(0);
-    expect((await keyless.eta())!.startsInMs).toBeLessThan(MINUTE_MS);
+    expect((await etaOf(keyless)).startsInMs).toBeLessThan(MINUTE_MS);
   });
 
   it("are known no more once their worker is closed", async () => {
@@ -106,7 +108,7 @@ describe("jobs that workers hold, and have yet to begin", () => {
     await worker.close();
 
     expect(await minutesOf(jobs.slice(1))).toEqual([1, 2]);
-    expect((await setup.queue.forecast()).waiting).toBe(2);
+    expect((await forecastOf(setup.queue)).waiting).toBe(2);
   });
 
   it.each([undefined, "k"])("are counted all along as they go, of key %s", async (key) => {
@@ -120,7 +122,7 @@ describe("jobs that workers hold, and have yet to begin", () => {
     for (let sample = 20; sample < 200; sample += 9) {
       await waitUntil(() => started >= sample, "jobs start");
       const from = started;
-      const { position } = (await jobs[299]!.eta())!;
+      const { position } = await etaOf(jobs[299]!);
       // Jobs go on starting while the answer is read.
       const startedBefore = 299 - position;
       if (startedBefore > started + 10 || startedBefore < from - 10) wrong += 1;
@@ -151,7 +153,8 @@ describe("jobs that workers hold, and have yet to begin", () => {
 
     const waited = jobs.flatMap(({ id }, index) => {
       const at = started.findIndex((job) => job.id === id);
-      return at < from + 30 ? [] : [{ at, ...etas[index]! }];
+      const { position = 0, startsInMs = 0 } = etas[index] ?? {};
+      return at < from + 30 ? [] : [{ at, position, startsInMs }];
     });
     // Workers take turns, but not to the job: single ones start some turns sooner or later than is told.
     const errors = waited.map(({ at, position }) => Math.abs(at - from - position));
@@ -171,9 +174,10 @@ describe("jobs of a key that is paused until it is resumed", () => {
     setup.work({ patienceMs: 0 });
     const [, last] = await setup.enqueue(2, { key: "k" });
 
-    const isEndless = async (): Promise<boolean> => (await last!.eta())?.startsInMs === Infinity;
+    const isEndless = async (): Promise<boolean> => (await last!.eta())?.reason === "key paused";
     await waitUntil(isEndless, "a worker has asked about the key");
 
-    expect(await setup.queue.forecast()).toMatchObject({ goneInMs: Infinity });
+    const reason = "key paused";
+    expect(await setup.queue.forecast()).toMatchObject({ goneInMs: undefined, reason });
   });
 });

@@ -1,0 +1,26 @@
+import type { LiveWorkers } from "../../core/queue-store.ts";
+import { baseOf, type QueueName } from "./keys.ts";
+import { defineScript, type Script } from "./script.ts";
+
+export interface WorkersNote extends QueueName {
+  readonly worker: string;
+  readonly places: number;
+  readonly forMs: number;
+}
+
+export const workersNote: Script<WorkersNote, void> = defineScript({
+  name: "queue/workers-note",
+  keys: (input) => [`${baseOf(input)}lanes:workers`],
+  args: ({ worker, places, forMs }) => [worker, places, forMs],
+  decode: () => undefined,
+});
+
+export const workersLook: Script<QueueName, LiveWorkers> = defineScript({
+  name: "queue/workers-look",
+  keys: (input) => [`${baseOf(input)}lanes:workers`],
+  args: () => [],
+  decode: (reply) => {
+    const [workers, places] = reply as readonly [number, number];
+    return { workers, places };
+  },
+});

@@ -1,0 +1,103 @@
+import { describe, expect, inject, it } from "vitest";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { children } from "../../support/children/child.ts";
+import { openQueue } from "../../support/jobs/open-queue.ts";
+import { etaOf, forecastOf, pretendWorker } from "../../support/jobs/outlook.ts";
+import { useDownstream } from "../../support/servers/use-downstream.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+
+const sluices = realSluices();
+const processes = children();
+const downstream = useDownstream();
+
+describe("what is expected of a queue", () => {
+  it("is nothing without a worker, and the reason is told", async () => {
+    const { queue } = openQueue<string>(sluices, { rate: "100/s" });
+    const empty = await queue.forecast();
+    const [first] = await queue.enqueueMany(["a", "b"], { key: "acme", maxWaitMs: 60_000 });
+
+    const reason = "no worker";
+    expect(empty).toEqual({ waiting: 0, workers: 0, places: 0, goneInMs: 0, missed: [] });
+    expect(await first!.eta()).toEqual({ position: 0, startsInMs: undefined, reason });
+    expect(await queue.forecast()).toEqual({
+      waiting: 2,
+      workers: 0,
+      places: 0,
+      goneInMs: undefined,
+      reason,
+      missed: [],
+    });
+  });
+
+  it("counts the workers of all processes, until they are closed or killed", async () => {
+    const { sluice, queue } = openQueue<string>(sluices, { rate: "1/min" });
+    await queue.enqueueMany(["a", "b", "c"]);
+    const args = [inject("redisUrl"), sluices.prefix(), "1/min", downstream.url, "0", "30000"];
+    const other = processes.start("workers/job-worker.ts", args);
+    const worker = sluice.worker(queue, async () => {}, { concurrency: 5 });
+    const live = async (): Promise<number[]> => {
+      const { workers, places } = await queue.forecast();
+      return [workers, places];
+    };
+
+    await waitUntil(async () => (await live())[0] === 2, "both are counted");
+    const both = await live();
+    const promised = await forecastOf(queue);
+    await worker.close();
+    const one = await live();
+    other.signal("SIGKILL");
+    await waitUntil(async () => (await live())[0] === 0, "the killed one counts no more");
+
+    expect([both, one]).toEqual([
+      [2, 25],
+      [1, 20],
+    ]);
+    expect(promised.goneInMs).toBeGreaterThan(50_000);
+    expect(await queue.forecast()).toMatchObject({ goneInMs: undefined, reason: "no worker" });
+  });
+
+  it("is nothing for a paused key, and for others what it was", async () => {
+    await pretendWorker(sluices.prefix(), "jobs");
+    const { queue } = openQueue<string>(sluices, { rate: "10/s" });
+    const [first] = await queue.enqueueMany(["a", "b"], { key: "acme" });
+    const later = await queue.enqueue("later", { key: "acme", delayMs: 1_000 });
+    const other = await queue.enqueue("c", { key: "beta" });
+
+    await queue.pause({ key: "acme" });
+    const paused = {
+      etas: [await first!.eta(), await later.eta()],
+      all: await queue.forecast(),
+      own: await queue.forecast({ key: "acme" }),
+    };
+    const ofOther = await queue.forecast({ key: "beta" });
+    const { startsInMs } = await etaOf(other);
+    await queue.pause({ key: "acme", forMs: 600_000 });
+    const late = await etaOf(first!);
+    await queue.resume({ key: "acme" });
+    const soon = await etaOf(first!);
+
+    const reason = "key paused";
+    for (const eta of paused.etas) expect(eta).toMatchObject({ startsInMs: undefined, reason });
+    expect(paused.all).toMatchObject({ waiting: 3, goneInMs: undefined, reason });
+    expect(paused.own).toMatchObject({ waiting: 2, goneInMs: undefined, reason });
+    expect(ofOther).toMatchObject({ waiting: 1, goneInMs: expect.any(Number) as number });
+    expect(startsInMs).toBeLessThan(10_000);
+    expect(late.startsInMs).toBeGreaterThan(500_000);
+    expect(soon.startsInMs).toBeLessThan(10_000);
+    expect(await queue.forecast({ key: "nobody" })).toMatchObject({ waiting: 0, goneInMs: 0 });
+  });
+
+  it("is nothing while the queue is paused, and later if that ends by itself", async () => {
+    await pretendWorker(sluices.prefix(), "jobs");
+    const { queue } = openQueue<string>(sluices);
+    const job = await queue.enqueue("a");
+
+    await queue.pause();
+    const paused = await job.eta();
+    await queue.pause({ forMs: 600_000 });
+
+    expect(paused).toEqual({ position: 0, startsInMs: undefined, reason: "queue paused" });
+    expect((await etaOf(job)).startsInMs).toBeGreaterThan(500_000);
+    expect((await forecastOf(queue)).goneInMs).toBeGreaterThan(500_000);
+  });
+});

@@ -1,3 +1,5 @@
+import type { PauseSeen, SteeringStore } from "./queue-steering.ts";
+
 /** A job that joins its lane. */
 export interface LaneJob {
   readonly id: string;
@@ -150,62 +152,8 @@ export type WayBack = "back" | "cancelled" | "lost";
  */
 export type Cancelling = "over" | "waits" | "held" | "scheduled";
 
-/** A pause that holds: of a key, or of the whole queue. */
-export interface PauseSeen {
-  /** Undefined for the whole queue. */
-  readonly key: string | undefined;
-  /** Ms until it ends; Infinity if it does not end by itself. */
-  readonly forMs: number;
-}
-
-/** Where jobs of a queue are looked for: in BullMQ's lists and sorted sets, or in the lane of a key. */
-export type JobShelf =
-  | "wait"
-  | "prioritized"
-  | "active"
-  | "delayed"
-  | "completed"
-  | "failed"
-  | { readonly lane: string };
-
-/** A page of jobs on one shelf. */
-export interface PageRequest {
-  readonly shelf: JobShelf;
-  /** Where the last page ended; "" for the first one. */
-  readonly from: string;
-  /** How many jobs are looked at, and how many found. */
-  readonly lookedAt: number;
-  readonly most: number;
-  /** Those alone that are parked in lanes, or that are not; undefined for all. */
-  readonly parked?: boolean | undefined;
-  readonly key?: string | undefined;
-  readonly name?: string | undefined;
-}
-
-/** When jobs are due. */
-export interface JobMove {
-  /** In ms since 1970, or in ms from now on. */
-  readonly at: { readonly ms: number } | { readonly inMs: number };
-  /** Leaves those that wait as they are: they are due. */
-  readonly onlyDelayed: boolean;
-}
-
-export interface Moved {
-  /** When they are due, in ms since 1970. */
-  readonly atMs: number;
-  /** For each job whether it was moved, was due then already, or stays as it is. */
-  readonly moves: readonly ("moved" | "same" | "refused")[];
-}
-
-/** The workers of a queue, of all processes, that were alive a moment ago. */
-export interface LiveWorkers {
-  readonly workers: number;
-  /** How many jobs they can have at once. */
-  readonly places: number;
-}
-
 /** The lanes of queues: where jobs with a key wait for their turn. */
-export interface LaneStore {
+export interface LaneStore extends SteeringStore {
   /** Parks jobs that BullMQ holds as delayed; jobs in any other state stay as they are. */
   join(queue: string, jobs: readonly LaneJob[]): Promise<void>;
   /** Gives the next jobs to a worker, in fair turns. */
@@ -226,38 +174,6 @@ export interface LaneStore {
   look(queue: string, id?: string, counted?: number): Promise<LanesSeen>;
   /** Takes a job out of its lane; false if it was in none. */
   leave(queue: string, id: string): Promise<boolean>;
-  /** Pauses one key, or the whole queue; for Infinity until that is ended. */
-  pause(queue: string, pause: PauseSeen): Promise<void>;
-  /** Ends the pause of one key. */
-  resume(queue: string, key: string): Promise<void>;
-  /** Reads which pauses hold: the queue's own first, then those of keys by when they end. */
-  pauses(queue: string): Promise<readonly PauseSeen[]>;
-  /**
-   * Finds the next jobs on a shelf: the ended ones newest first, others by when they are due, those of a list by their
-   * ids. A job that stays where it is is not missed. `end` is "" once there are no more.
-   */
-  page(
-    queue: string,
-    request: PageRequest,
-  ): Promise<{ readonly ids: string[]; readonly end: string }>;
-  /** Gives jobs another time that wait or are delayed; the others stay as they are. */
-  move(queue: string, ids: readonly string[], move: JobMove): Promise<Moved>;
-  /** Takes jobs out that wait or are delayed, to be removed next; those that it took out. */
-  withdraw(queue: string, ids: readonly string[]): Promise<readonly string[]>;
-  /** Gives a job other data, unless it runs or is done. */
-  update(
-    queue: string,
-    id: string,
-    json: string,
-  ): Promise<"updated" | "missing" | "active" | "done">;
-  /** Notes that a worker is alive for `forMs` from now on; for 0 that it is not. */
-  noteWorker(
-    queue: string,
-    worker: { readonly worker: string; readonly places: number; readonly forMs: number },
-  ): Promise<void>;
-  workers(queue: string): Promise<LiveWorkers>;
-  /** How many jobs are parked in the lane of a key. */
-  waitingOf(queue: string, key: string): Promise<number>;
   /** How many jobs are parked. */
   parked(queue: string): Promise<number>;
   /** Takes all removed jobs out of their lanes; jobs that have joined since keep their places. */

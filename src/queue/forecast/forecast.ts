@@ -1,4 +1,5 @@
-import type { JobPosition, LanesSeen, LaneStore, LiveWorkers } from "../../core/queue-store.ts";
+import type { LiveWorkers } from "../../core/queue-steering.ts";
+import type { JobPosition, LanesSeen, LaneStore } from "../../core/queue-store.ts";
 import { sayEndless } from "../../core/json.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { orEndless } from "../../throttle/bucket/live-control.ts";

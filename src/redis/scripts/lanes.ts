@@ -1,3 +1,4 @@
+import type { PauseSeen } from "../../core/queue-steering.ts";
 import type {
   Arrival,
   Cancelling,
@@ -6,7 +7,6 @@ import type {
   LaneJob,
   LanesSeen,
   Orders,
-  PauseSeen,
   Taken,
   TakenJob,
   TakeRequest,

@@ -1,4 +1,4 @@
-import type { LiveWorkers } from "../../core/queue-store.ts";
+import type { LiveWorkers } from "../../core/queue-steering.ts";
 import { baseOf, type QueueName } from "./keys.ts";
 import { defineScript, type Script } from "./script.ts";
 

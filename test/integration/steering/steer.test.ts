@@ -15,7 +15,7 @@ describe("a job of a queue", () => {
     const other = openQueue<{ amount: number }>(sluices);
     const given = await queue.enqueue({ amount: 5 }, { key: "acme", priority: "high" });
 
-    expect(await other.queue.job(given.id)).toEqual(given);
+    expect(await other.queue.job(given.id)).toEqual({ ...given, isNew: false });
     expect(await other.queue.job("no such id")).toBe(undefined);
   });
 

@@ -1,0 +1,91 @@
+/** What is asked of Redis to look at a queue, to stop it, and to change what waits in it. */
+
+/** A pause that holds: of a key, or of the whole queue. */
+export interface PauseSeen {
+  /** Undefined for the whole queue. */
+  readonly key: string | undefined;
+  /** Ms until it ends; Infinity if it does not end by itself. */
+  readonly forMs: number;
+}
+
+/** Where jobs of a queue are looked for: in BullMQ's lists and sorted sets, or in the lane of a key. */
+export type JobShelf =
+  | "wait"
+  | "prioritized"
+  | "active"
+  | "delayed"
+  | "completed"
+  | "failed"
+  | { readonly lane: string };
+
+/** A page of jobs on one shelf. */
+export interface PageRequest {
+  readonly shelf: JobShelf;
+  /** Where the last page ended; "" for the first one. */
+  readonly from: string;
+  /** How many jobs are looked at, and how many found. */
+  readonly lookedAt: number;
+  readonly most: number;
+  /** Those alone that are parked in lanes, or that are not; undefined for all. */
+  readonly parked?: boolean | undefined;
+  readonly key?: string | undefined;
+  readonly name?: string | undefined;
+}
+
+/** When jobs are due. */
+export interface JobMove {
+  /** In ms since 1970, or in ms from now on. */
+  readonly at: { readonly ms: number } | { readonly inMs: number };
+  /** Leaves those that wait as they are: they are due. */
+  readonly onlyDelayed: boolean;
+}
+
+export interface Moved {
+  /** When they are due, in ms since 1970. */
+  readonly atMs: number;
+  /** For each job whether it was moved, was due then already, or stays as it is. */
+  readonly moves: readonly ("moved" | "same" | "refused")[];
+}
+
+/** The workers of a queue, of all processes, that were alive a moment ago. */
+export interface LiveWorkers {
+  readonly workers: number;
+  /** How many jobs they can have at once. */
+  readonly places: number;
+}
+
+/** The store, as far as one steers queues with it. */
+export interface SteeringStore {
+  /** Pauses one key, or the whole queue; for Infinity until that is ended. */
+  pause(queue: string, pause: PauseSeen): Promise<void>;
+  /** Ends the pause of one key. */
+  resume(queue: string, key: string): Promise<void>;
+  /** Reads which pauses hold: the queue's own first, then those of keys by when they end. */
+  pauses(queue: string): Promise<readonly PauseSeen[]>;
+  /**
+   * Finds the next jobs on a shelf: the ended ones newest first, others by when they are due, those of a list by their
+   * ids. A job that stays where it is is not missed. `end` is "" once there are no more.
+   */
+  page(
+    queue: string,
+    request: PageRequest,
+  ): Promise<{ readonly ids: string[]; readonly end: string }>;
+  /** Gives jobs another time that wait or are delayed; the others stay as they are. */
+  move(queue: string, ids: readonly string[], move: JobMove): Promise<Moved>;
+  /** Takes jobs out that wait or are delayed, to be removed next; those that it took out. */
+  withdraw(queue: string, ids: readonly string[]): Promise<readonly string[]>;
+  /** Gives a job other data, unless it runs or is done. */
+  update(
+    queue: string,
+    id: string,
+    json: string,
+  ): Promise<"updated" | "missing" | "active" | "done">;
+  /** Notes that a worker is alive for `forMs` from now on; for 0 that it is not. */
+  noteWorker(
+    queue: string,
+    worker: { readonly worker: string; readonly places: number; readonly forMs: number },
+  ): Promise<void>;
+  workers(queue: string): Promise<LiveWorkers>;
+  /** How many jobs are parked in the lane of a key. */
+  waitingOf(queue: string, key: string): Promise<number>;
+}

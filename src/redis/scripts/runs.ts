@@ -5,7 +5,7 @@ import type {
   RunName,
   RunsEnded,
   RunStep,
-} from "../../core/queue-store.ts";
+} from "../../core/queue-runs.ts";
 import { baseOf, type QueueName } from "./keys.ts";
 import { defineScript, type Script } from "./script.ts";
 

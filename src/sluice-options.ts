@@ -42,7 +42,7 @@ export interface SluiceOptions {
   readonly storeTimeoutMs?: number | undefined;
   /** After how many failures a Redis server is no longer asked, and how often it is probed then. */
   readonly breaker?: BreakerOptions | undefined;
-  /** Gets the warnings and errors that reach no caller; a pino logger fits. Defaults to `process.emitWarning`. */
+  /** Gets the warnings and errors that reach no caller; a pino logger fits. Defaults to `console`. */
   readonly logger?: Logger | undefined;
 }
 
@@ -242,8 +242,10 @@ function isLogger(value: unknown): boolean {
   return typeof warn === "function" && typeof error === "function";
 }
 
-/** The default logger: each message is a warning of the process. */
-export const processWarnings: Logger = {
-  warn: (_facts, message) => process.emitWarning(message, "SluiceWarning"),
-  error: (_facts, message) => process.emitWarning(message, "SluiceWarning"),
+/** The default logger. The messages say what matters of the facts. */
+export const consoleLogger: Logger = {
+  // oxlint-disable-next-line no-console
+  warn: (_facts, message) => console.warn(`[sluice] ${message}`),
+  // oxlint-disable-next-line no-console
+  error: (_facts, message) => console.error(`[sluice] ${message}`),
 };

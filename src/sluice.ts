@@ -13,7 +13,7 @@ import { createWorker, type Worker } from "./queue/worker/worker.ts";
 import { createBackend } from "./redis/backend.ts";
 import {
   locateRedis,
-  processWarnings,
+  consoleLogger,
   readQueueOptions,
   readSluiceOptions,
   type QueueOptions,
@@ -62,7 +62,7 @@ export interface Sluice extends Emitter<SluiceEvents> {
     queue: Queue<Data, Result, never>,
     handler: GivenHandler<Data, NoInfer<Result>>,
     options?: WorkerOptions,
-  ): Worker;
+  ): Worker<Data, Result>;
   /**
    * The same with a handler that gets an array of jobs, up to `batch.size`, in one call on one slot. It returns an array
    * with the outcome of each job in its place: a result, or an error if it has failed.
@@ -71,7 +71,7 @@ export interface Sluice extends Emitter<SluiceEvents> {
     queue: Queue<Data, Result, never>,
     handler: BatchHandler<Data, NoInfer<Result>>,
     options: BatchWorkerOptions<Data>,
-  ): Worker;
+  ): Worker<Data, Result>;
   /** Closes workers, then queues and buckets; callers that still wait get `ClosedError`. */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -98,7 +98,7 @@ const ARITIES: Arities<Sluice> = {
  */
 export function createSluice(options: SluiceOptions = {}): Sluice {
   const read = readSluiceOptions(options);
-  const { prefix = "sluice", storeTimeoutMs: timeoutMs = 2_000, logger = processWarnings } = read;
+  const { prefix = "sluice", storeTimeoutMs: timeoutMs = 2_000, logger = consoleLogger } = read;
   const redis = locateRedis(read);
   const emitter = createEmitter<SluiceEvents>("a sluice", ["store"], logger);
   const breaker = read.breaker ?? {};
@@ -118,7 +118,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   const queues = new Map<string, AnyQueue>();
   /** The options that each queue was declared with first. */
   const declarations = new Map<string, Declaration>();
-  const workers = new Set<Worker>();
+  const workers = new Set<Pick<Worker, "close">>();
   let closing: Promise<void> | undefined;
 
   function assertOpen(): void {
@@ -210,7 +210,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       const parts = { queue, bucket, handler, options: workerOptions, connect: connectQueue };
       const onClosed = (): unknown => workers.delete(worker);
       const common = { prefix, logger, weightOf, schema, keepDone, keepFailed, onClosed };
-      const worker: Worker = createWorker({ ...parts, ...common });
+      const worker = createWorker({ ...parts, ...common });
       workers.add(worker);
       return worker;
     },

@@ -43,7 +43,7 @@ export function standFor(failure: Error, thrown: unknown): Error {
 }
 
 /** What was thrown, or the error itself. */
-function originalOf(error: unknown): unknown {
+export function originalOf(error: unknown): unknown {
   return error instanceof Error && originals.has(error) ? originals.get(error) : error;
 }
 

@@ -60,12 +60,16 @@ import { createJobSlots, mayHaveBegun, noteStart, readFetched } from "./job-star
 import { giveLostBack } from "./held/lost-fetches.ts";
 import { cancelledFailure } from "./outcome.ts";
 import { createFailedRetention } from "./failed-retention.ts";
+import { createReport } from "./report/report.ts";
+import type { WorkerEmitter, WorkerEvents } from "./report/worker-events.ts";
 import { createRetention } from "./retention.ts";
 import { createScheduledRuns, runOf } from "./runs.ts";
 import { openHandler } from "./sandbox.ts";
 
 /** Works on a queue: draws a slot for each job just before its handler runs. */
-export interface Worker {
+export interface Worker<Data = unknown, Result = unknown> extends WorkerEmitter<Data, Result> {
+  /** How the worker stands at this moment, in this process: it asks nobody. */
+  status(): WorkerStatus;
   /**
    * Fetches no more jobs, puts those that wait for a slot back into the queue, and lets running
    * handlers end. At the deadline their signals are aborted, and their jobs are run again elsewhere
@@ -73,6 +77,20 @@ export interface Worker {
    */
   close(options?: CloseOptions): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** How a worker stands. */
+export interface WorkerStatus {
+  /** `"closing"` while it ends its handlers; then `"closed"`. */
+  readonly state: "running" | "closing" | "closed";
+  /** Since when, in ms since 1970. */
+  readonly sinceMs: number;
+  /** How many jobs have their handlers running. */
+  readonly running: number;
+  /** How many more it holds, which wait for their slots. */
+  readonly waiting: number;
+  /** How many it may hold in all. */
+  readonly concurrency: number;
 }
 
 export interface WorkerSettings<Data, Result> {
@@ -94,14 +112,21 @@ export interface WorkerSettings<Data, Result> {
 }
 
 /** How many arguments the public methods take. */
-const ARITIES: Arities<Worker> = { close: 1 };
+const ARITIES: Arities<Worker> = {
+  close: 1,
+  on: { atOnce: 3 },
+  off: { atOnce: 2 },
+  status: { atOnce: 0 },
+};
 const CLOSED = "the worker is closed";
 /** With shorter locks, a quiet worker looks for jobs of others whose locks have ended as often as a busy one. */
 const LEAST_QUIET_LOCK_MS = 30_000;
 /** How long a worker that closes waits for Redis, once its handlers have ended, to store what came of their jobs. */
 const REDIS_GRACE_MS = 2_000;
 
-export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result>): Worker {
+export function createWorker<Data, Result>(
+  settings: WorkerSettings<Data, Result>,
+): Worker<Data, Result> {
   const { queue, bucket, connect, prefix, onClosed } = settings;
   const options = readWorkerOptions(settings.options);
   const isInline = typeof settings.handler === "function" || areHandlers(settings.handler);
@@ -113,6 +138,8 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   const opened = openHandler(singleHandler(settings.handler, batch), { processes: atOnce, logger });
   const connection = connect("worker");
   const running = createRunning();
+  const report = createReport<Data, Result>(queue.name, settings.logger);
+  let status: Pick<WorkerStatus, "state" | "sinceMs"> = { state: "running", sinceMs: Date.now() };
   const worker: WorkerContext<Data, Result> = {
     queue: queue.name,
     workerId: randomUUID(),
@@ -171,6 +198,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   const runs = createScheduledRuns(worker);
   const told = { ...worker, mayStall, onStored: runs.settle, onRecovered: runs.recover };
   const stored = createStoredWorker(told, fetcher, process);
+  report.follow(stored);
   connection.onReady(() => void giveLostBack(worker, stored, fetcher));
   forgetCancels(stored);
   const locks = createJobLocks({
@@ -245,6 +273,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
       fetcher.start(probeOf(job, arrival, drawn));
       if (noting !== undefined) await noting;
       if (context.isLeaving) return await giveBack(bullJob, context, drawn);
+      report.started(bullJob);
       const { hasLease } = drawn;
       try {
         const attempt = { stored: bullJob, job, context, slot: drawn };
@@ -326,6 +355,7 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
   }
 
   async function close(): Promise<void> {
+    status = { state: "closing", sinceMs: Date.now() };
     // First it stops fetching, or BullMQ would fetch a job in place of each that goes back.
     await stored.pause(true);
     stopListening();
@@ -342,6 +372,8 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     // Not earlier: a job whose process is ended counts as failed.
     await opened.close();
     connection.close();
+    status = { state: "closed", sinceMs: Date.now() };
+    report.close();
     onClosed();
   }
 
@@ -359,7 +391,13 @@ export function createWorker<Data, Result>(settings: WorkerSettings<Data, Result
     if (connection.isReady()) await Promise.all([retention.close(), failedRetention.close()]);
   }
 
-  const methods: Worker = {
+  const methods: Worker<Data, Result> = {
+    on: (event, listener, listening) => report.emitter.on(event, listener, listening),
+    off: (event, listener) => report.emitter.off(event, listener),
+    status() {
+      const waiting = running.unbegun;
+      return { ...status, running: running.count - waiting, waiting, concurrency };
+    },
     async close(given = {}) {
       const { deadlineMs = closeDeadlineMs } = readCloseOptions(given);
       await closeWithin(deadlineMs);

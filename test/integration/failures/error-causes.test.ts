@@ -1,25 +1,13 @@
-import { once } from "node:events";
-import { createServer } from "node:net";
-import type { AddressInfo } from "node:net";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { Discard, type ErrorFacts, type JobFailedError, type QueueEvents } from "sluice";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { openQueue } from "../../support/jobs/open-queue.ts";
+import { closedUrl } from "../../support/servers/closed-url.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const sluices = realSluices();
 const ONCE = { attempts: 1 };
-
-/** A URL at which nobody listens. */
-async function closedUrl(): Promise<string> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return `http://127.0.0.1:${port}`;
-}
 
 async function failWith(thrown: unknown) {
   const opened = openQueue<number>(sluices);

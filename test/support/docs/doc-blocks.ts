@@ -51,5 +51,6 @@ export async function runDocBlock(
   child.stdout.on("data", (chunk) => (output += chunk));
   child.stderr.on("data", (chunk) => (errors += chunk));
   const [exitCode] = (await once(child, "close")) as [number | null];
-  return { code: exitCode, output, errors };
+  // A block may show how a job fails, and that is heard.
+  return { code: exitCode, output, errors: errors.replaceAll(/^\[sluice\] Job .*\n/gm, "") };
 }

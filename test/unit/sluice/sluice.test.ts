@@ -99,12 +99,12 @@ describe("a sluice without Redis", () => {
     expect(opening).toThrow('option "requireRedis" is true; redis is "memory"');
   });
 
-  it("warns through the process when it has no logger", () => {
-    const warned = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+  it("warns on the console when it has no logger", () => {
+    const warned = vi.spyOn(console, "warn").mockImplementation(() => {});
 
     opened.push(createSluice());
 
-    expect(warned).toHaveBeenCalledWith(expect.stringContaining("No Redis"), "SluiceWarning");
+    expect(warned).toHaveBeenCalledWith(expect.stringContaining("[sluice] No Redis"));
   });
 
   it("refuses queues", () => {
@@ -338,7 +338,7 @@ describe("a sluice", () => {
 
 describe("the top-level throttled", () => {
   it("paces on a sluice of the process's own", async () => {
-    const warned = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+    const warned = vi.spyOn(console, "warn").mockImplementation(() => {});
     const double = throttled(async (n: number) => n * 2, { bucket: "twice", rate: "1000/s" });
 
     await expect(Promise.all([double(1), double(2)])).resolves.toEqual([2, 4]);

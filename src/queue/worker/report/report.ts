@@ -1,0 +1,73 @@
+/** What a worker tells of itself: events for who listens, lines for the log, and how it stands. */
+import type { Worker as StoredWorker } from "bullmq";
+import type { OwnedEmitter } from "../../../core/events.ts";
+import type { Logger } from "../../../core/logger.ts";
+import { readJob, type Stored } from "../../bullmq/stored-job.ts";
+import { originalOf } from "../../failure.ts";
+import { createFailureLog, type FailureLog } from "./failure-log.ts";
+import { createWorkerEmitter, type WorkerEvents } from "./worker-events.ts";
+
+export interface WorkerReport<Data, Result> extends Pick<FailureLog, "note"> {
+  readonly emitter: OwnedEmitter<WorkerEvents<Data, Result>>;
+  /** Tells what BullMQ's worker stores. */
+  follow(stored: StoredWorker<Data, Result | undefined>): void;
+  /** Tells that a handler starts. */
+  started(stored: Stored<Data>): void;
+  close(): void;
+}
+
+export function createReport<Data, Result>(
+  queue: string,
+  logger: Logger,
+): WorkerReport<Data, Result> {
+  const emitter = createWorkerEmitter<Data, Result>(queue, logger);
+  const log = createFailureLog(queue, logger);
+
+  function fail(stored: Stored<Data>, error: Error): void {
+    const job = readJob(stored);
+    const { attemptsMade: attempt, opts } = stored;
+    const attempts = opts.attempts ?? attempt;
+    const facts = { job, attempt, attempts };
+    const isDead = stored.finishedOn !== undefined;
+    const { backoff } = opts;
+    const isSet = typeof backoff === "object" && backoff.type === "fixed";
+    const inMs = isSet ? (backoff.delay ?? 0) : stored.delay;
+    log.note({ ...facts, error, next: isDead ? { is: "dead" } : { is: "retry", inMs } });
+    const original = originalOf(error);
+    const thrown = original instanceof Error ? original : error;
+    if (emitter.hasListener("failed")) {
+      emitter.emit("failed", { ...facts, error: thrown, retryInMs: isDead ? undefined : inMs });
+    }
+    if (isDead && emitter.hasListener("dead")) {
+      emitter.emit("dead", { ...facts, error: thrown, reason: error.message });
+    }
+  }
+
+  return {
+    emitter,
+    note: log.note,
+    follow(stored) {
+      stored.on("failed", (job, error) => {
+        if (job !== undefined) fail(job as Stored<Data>, error);
+      });
+      stored.on("completed", (job, result) => {
+        if (!emitter.hasListener("done")) return;
+        const { attemptsMade: attempt, opts } = job;
+        const facts = { attempt, attempts: opts.attempts ?? attempt };
+        emitter.emit("done", { job: readJob(job as Stored<Data>), ...facts, result });
+      });
+      stored.on("stalled", (jobId) => emitter.emit("stalled", { jobId }));
+      stored.on("error", (error) => emitter.emit("error", { error }));
+    },
+    started(stored) {
+      if (!emitter.hasListener("active")) return;
+      const { attemptsMade, opts } = stored;
+      const attempt = attemptsMade + 1;
+      emitter.emit("active", { job: readJob(stored), attempt, attempts: opts.attempts ?? attempt });
+    },
+    close() {
+      log.close();
+      emitter.emit("closed", {});
+    },
+  };
+}

@@ -134,9 +134,11 @@ export type {
   JobContext,
 } from "./queue/worker/context.ts";
 
-export type { Worker, WorkerStatus } from "./queue/worker/worker.ts";
+export type { Worker } from "./queue/worker/worker.ts";
 
-export type { WorkerEmitter, WorkerEvents } from "./queue/worker/report/worker-events.ts";
+export type { WorkerStatus } from "./queue/report/worker-status.ts";
+
+export type { WorkerEmitter, WorkerEvents } from "./queue/report/worker-events.ts";
 
 export type { BreakerOptions } from "./redis/breaker.ts";
 

@@ -70,7 +70,7 @@ interface JobOptions {
    * or has failed.
    */
   readonly dedupeMs?: number | undefined;
-  /** How often the job is tried before it is kept as failed, from 1 to 1,000. Defaults to 5. */
+  /** How often the job is tried before it is kept as failed, from 1 to 1,000. Defaults to 20: over hours, by its backoff. */
   readonly attempts?: number | undefined;
   /**
    * The wait before try n + 1 is a random part of `baseMs` × 2^(n − 1), and of `maxMs` at most.

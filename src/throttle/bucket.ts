@@ -17,6 +17,7 @@ import type {
 } from "./call-options.ts";
 import type { Throttle } from "./wrap/throttled-types.ts";
 import type { Cost } from "./costs.ts";
+import type { Breaker } from "./outage/breaker.ts";
 import type { ReportedOutcome } from "./feedback/feedback.ts";
 import type { JobSlot } from "./slot/job-slot.ts";
 import type { DrawnSlot, Slot } from "./slot/slot.ts";
@@ -86,6 +87,16 @@ export interface Bucket extends Emitter<BucketEvents> {
   peek(options?: KeyOptions): Promise<BucketState>;
 }
 
+/** The call whose outcome is reported. */
+export interface ReportedCall {
+  readonly slot: Slot;
+  readonly cost: Cost | undefined;
+  /** Whether the bucket's breaker is open by it, so that a refusal that names no time needs no cooldown. */
+  readonly isSpared?: boolean | undefined;
+  /** Reads it in place of the bucket's own `feedback`. */
+  readonly read?: ReadFeedback | undefined;
+}
+
 /** A bucket as the rest of this sluice uses it. */
 export interface OwnedBucket extends Bucket {
   readonly policy: Policy;
@@ -137,6 +148,12 @@ export interface OwnedBucket extends Bucket {
     cost: Cost | undefined,
     read?: ReadFeedback,
   ): ReportedOutcome | Promise<ReportedOutcome>;
+  /** The same for a job, of which the breaker learns from its worker. */
+  report(resultOrError: unknown, of: ReportedCall): ReportedOutcome | Promise<ReportedOutcome>;
+  /** Keeps jobs from starting while the downstream is away, in this process. */
+  readonly breaker: Breaker;
+  /** Starts nothing of the bucket, or of one key with limits of its own, for a while. */
+  readonly coolDown: (key: string | undefined, coolMs: number) => void;
   /** Resolves when all refusals so far hold for all replicas, or could not be sent. */
   outcomesReported(): Promise<void>;
   /** Settles the cost that `read` finds in a call's result; what it does not find stays as estimated. */

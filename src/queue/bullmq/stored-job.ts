@@ -50,7 +50,7 @@ const KEPT_LINES = 100;
 const KEPT_STACKS = 1;
 
 /** For jobs that say nothing else: how often one is tried, and the delay that its backoff begins with. */
-const DEFAULT_ATTEMPTS = 5;
+const DEFAULT_ATTEMPTS = 20;
 export const DEFAULT_BASE_MS = 1_000;
 
 function exponential(baseMs: number = DEFAULT_BASE_MS): BackoffOptions {

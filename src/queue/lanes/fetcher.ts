@@ -57,6 +57,8 @@ export interface FetcherParts {
   readonly capacity: () => number;
   /** Told what each answer says about the jobs that the worker holds, and when it was asked, on `performance.now()`. */
   readonly hear: (seen: OrdersSeen, askedAtMs: number) => void;
+  /** How many more may start for all that is known of their downstream. */
+  readonly admits: () => number;
   /** How many of the waiting jobs are held back by their own key; they take no other's turn. */
   readonly deferred: () => number;
 }
@@ -91,7 +93,7 @@ const MOST_TAKEN = 500;
 const MOST_EXPIRED = 50;
 
 export function createFetcher(parts: FetcherParts): Fetcher {
-  const { lanes, queue, workerId, logger, lockMs, capacity, deferred, hear, least } = parts;
+  const { lanes, queue, workerId, logger, lockMs, capacity, admits, deferred, hear, least } = parts;
   const started = createRecentCount(SPEED_MS);
   /** Taken, and not handed out. */
   const ready: HeldJob[] = [];
@@ -129,7 +131,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
     const most = Math.max(least, Math.ceil((recent * aheadMs) / SPEED_MS));
     // No more than have a place: what lay ready here without one would be nobody's until its lock ends.
     const places = capacity() - ready.length;
-    const wanted = Math.max(0, Math.min(most - unbegun, places, MOST_TAKEN));
+    const wanted = Math.max(0, Math.min(most - unbegun, places, MOST_TAKEN, admits()));
     return unbegun >= most / 2 && wanted < Math.floor(most * TOGETHER) ? 0 : wanted;
   }
 

@@ -6,11 +6,14 @@ import {
   runWithJobSlot,
   type JobSlot,
 } from "../../throttle/slot/job-slot.ts";
+import type { Pass } from "../../throttle/outage/breaker.ts";
 import type { DrawnSlot, Slot } from "../../throttle/slot/slot.ts";
+import { isFinalError } from "../bullmq/errors.ts";
 import { DEFAULT_BASE_MS, setBackoff, type Stored } from "../bullmq/stored-job.ts";
 import { check, type Schema } from "../enqueue/data.ts";
 import { HandlerTimeoutError } from "../errors.ts";
 import type { Job } from "../job.ts";
+import type { WhyBlocked } from "./held/downstream.ts";
 import type { HandlerResult, OwnedJobContext, WorkerContext } from "./context.ts";
 import {
   asFailure,
@@ -24,7 +27,7 @@ import {
 /** What an attempt needs of its worker. */
 type AttemptWorker<Data, Result> = Pick<
   WorkerContext<Data, Result>,
-  "queue" | "bucket" | "handler" | "schema" | "timeoutMs" | "logger"
+  "queue" | "bucket" | "downstream" | "handler" | "schema" | "timeoutMs" | "logger"
 >;
 
 /** One attempt at a job that has its slot. */
@@ -33,6 +36,21 @@ export interface Attempt<Data> {
   readonly job: Job<Data>;
   readonly context: OwnedJobContext;
   readonly slot: DrawnSlot;
+  /** What the breaker let it start by. */
+  readonly pass: Pass;
+}
+
+/** What a failed attempt throws that does not count: its downstream is away, and the job goes back. */
+export class Spared extends Error {
+  override readonly name = "Spared";
+  readonly blocked: WhyBlocked;
+  readonly failure: Error;
+
+  constructor(failure: Error, blocked: WhyBlocked) {
+    super(failure.message);
+    this.failure = failure;
+    this.blocked = blocked;
+  }
 }
 
 /** Runs the handler of a job; its result or its error goes to BullMQ as what this returns or throws. */
@@ -55,39 +73,61 @@ export async function runAttempt<Data, Result>(
     });
     if (isRetryAfter(result) || isDiscard(result)) throw result;
   } catch (thrown) {
-    const { askedMs } = await bucket.reportOutcome(thrown, hand?.leftOn ?? slot, cost);
-    return outcomeOf<Result>(worker, attempt, { thrown, askedMs });
+    const blocked = await whyBlocked(worker, attempt, thrown);
+    const call = { slot: hand?.leftOn ?? slot, cost, isSpared: blocked !== undefined };
+    const { askedMs } = await bucket.report(thrown, call);
+    return outcomeOf<Result>(worker, attempt, { thrown, askedMs, blocked });
   } finally {
     slot.release();
     if (hand !== undefined) endJobSlot(hand);
   }
-  void bucket.reportOutcome(result, hand?.leftOn ?? slot, cost);
+  void bucket.report(result, { slot: hand?.leftOn ?? slot, cost });
   return outcomeOf(worker, attempt, { result });
 }
 
 /** What stays of an attempt once its handler has ended, whatever its data. */
 interface OfAttempt {
   readonly stored: Pick<Stored<unknown>, "opts" | "attemptsMade">;
-  readonly job: Pick<Job<unknown>, "id">;
+  readonly job: Pick<Job<unknown>, "id" | "key">;
   readonly context: OwnedJobContext;
+  readonly pass: Pass;
 }
 
 /** What a handler's call came to, for one job. */
 type CameTo<Result> =
   | { readonly result: Result }
-  | { readonly thrown: unknown; readonly askedMs?: number | undefined };
+  | {
+      readonly thrown: unknown;
+      readonly askedMs?: number | undefined;
+      /** Why the attempt does not count. */
+      readonly blocked: WhyBlocked | undefined;
+    };
+
+/** Tells the breaker what an attempt threw; if it is not to count, why. */
+export async function whyBlocked(
+  { downstream }: Pick<WorkerContext, "downstream">,
+  { job, context, pass }: OfAttempt,
+  thrown: unknown,
+): Promise<WhyBlocked | undefined> {
+  // These say nothing of the downstream.
+  if (context.isCancelled || isFinalError(thrown)) return undefined;
+  const isOwnChoice = isRetryAfter(thrown) || isDiscard(thrown);
+  return downstream.failed(job, pass, isOwnChoice ? undefined : thrown);
+}
 
 /** The job's result, for BullMQ to store; throws the failure of its attempt. */
 export function outcomeOf<Result>(
-  { queue, logger }: Pick<WorkerContext, "queue" | "logger">,
-  { stored, job, context }: OfAttempt,
+  { queue, downstream, logger }: Pick<WorkerContext, "queue" | "downstream" | "logger">,
+  { stored, job, context, pass }: OfAttempt,
   cameTo: CameTo<Result>,
 ): Result | undefined {
   if (context.isCancelled) throw cancelledFailure(job.id);
   if ("thrown" in cameTo) {
     setRetryDelay(stored, cameTo.thrown, cameTo.askedMs);
-    throw asFailure(cameTo.thrown);
+    const failure = asFailure(cameTo.thrown);
+    throw cameTo.blocked === undefined ? failure : new Spared(failure, cameTo.blocked);
   }
+  downstream.succeeded(job, pass);
   if (isStorable(cameTo.result)) return cameTo.result;
   const problem = "A handler's result is not JSON, or too long; the job is done without it.";
   logger.warn({ queue, job: job.id }, problem);

@@ -11,6 +11,7 @@ import type { Schema } from "../enqueue/data.ts";
 import { JobCancelledError, JobLostError } from "../errors.ts";
 import type { Job } from "../job.ts";
 import type { FetcherParts } from "../lanes/fetcher.ts";
+import type { Downstream } from "./held/downstream.ts";
 import type { Discard, RetryAfter } from "./outcome.ts";
 
 /** What the parts of one worker share. */
@@ -23,6 +24,7 @@ export interface WorkerContext<Data = unknown, Result = unknown> extends Omit<
   readonly connection: QueueConnection;
   /** The clock of the server that holds the queue. */
   readonly clock: RedisClock;
+  readonly downstream: Downstream;
   readonly prefix: string;
   readonly handler: Handler<Data, Result>;
   readonly schema?: Schema<Data> | undefined;

@@ -26,8 +26,7 @@ import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { DrawnSlot, type Slot } from "../../throttle/slot/slot.ts";
 import { NoRoomYet } from "../../throttle/waiting/waiting-call.ts";
 import type { ConnectQueue } from "../bullmq/connection.ts";
-import { codeOf, movedToDelayed, movedToWait, NOT_THERE } from "../bullmq/errors.ts";
-import { fillDefaults, PARK_MS, readJob, wasCancelled, type Stored } from "../bullmq/stored-job.ts";
+import { fillDefaults, readJob, wasCancelled, type Stored } from "../bullmq/stored-job.ts";
 import { createStoredWorker, storedJobOf, type HeldJob } from "../bullmq/stored-worker.ts";
 import type { Schema } from "../enqueue/data.ts";
 import { createFetcher, probeOf } from "../lanes/fetcher.ts";
@@ -42,8 +41,12 @@ import {
   type CloseOptions,
   type WorkerOptions,
 } from "../options.ts";
-import { runAttempt } from "./attempt.ts";
+import { createReport } from "../report/report.ts";
+import type { WorkerEmitter } from "../report/worker-events.ts";
+import type { WorkerStatus } from "../report/worker-status.ts";
+import { runAttempt, Spared } from "./attempt.ts";
 import { forgetCancels, removeCancelled } from "./held/cancelling.ts";
+import { createDownstream } from "./held/downstream.ts";
 import {
   createRunning,
   type BatchHandler,
@@ -60,11 +63,10 @@ import { createJobSlots, mayHaveBegun, noteStart, readFetched } from "./job-star
 import { giveLostBack } from "./held/lost-fetches.ts";
 import { cancelledFailure } from "./outcome.ts";
 import { createFailedRetention } from "./failed-retention.ts";
-import { createReport } from "./report/report.ts";
-import type { WorkerEmitter, WorkerEvents } from "./report/worker-events.ts";
 import { createRetention } from "./retention.ts";
 import { createScheduledRuns, runOf } from "./runs.ts";
 import { openHandler } from "./sandbox.ts";
+import { createWaysBack } from "./held/ways-back.ts";
 
 /** Works on a queue: draws a slot for each job just before its handler runs. */
 export interface Worker<Data = unknown, Result = unknown> extends WorkerEmitter<Data, Result> {
@@ -77,20 +79,6 @@ export interface Worker<Data = unknown, Result = unknown> extends WorkerEmitter<
    */
   close(options?: CloseOptions): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
-}
-
-/** How a worker stands. */
-export interface WorkerStatus {
-  /** `"closing"` while it ends its handlers; then `"closed"`. */
-  readonly state: "running" | "closing" | "closed";
-  /** Since when, in ms since 1970. */
-  readonly sinceMs: number;
-  /** How many jobs have their handlers running. */
-  readonly running: number;
-  /** How many more it holds, which wait for their slots. */
-  readonly waiting: number;
-  /** How many it may hold in all. */
-  readonly concurrency: number;
 }
 
 export interface WorkerSettings<Data, Result> {
@@ -146,6 +134,7 @@ export function createWorker<Data, Result>(
     bucket,
     connection,
     clock: connection.clockOf(queue.name),
+    downstream: createDownstream({ queue: queue.name, bucket, connection }),
     lanes: connection.lanes,
     prefix,
     logger,
@@ -161,6 +150,8 @@ export function createWorker<Data, Result>(
     }),
     running,
     capacity: () => concurrency - running.count,
+    // Of several that wait here, one tries.
+    admits: () => (running.unbegun === 0 ? bucket.breaker.admits : bucket.breaker.admits - 1),
     deferred: () => bucket.deferred,
   };
   const slots = createJobSlots(worker);
@@ -183,6 +174,7 @@ export function createWorker<Data, Result>(
     least: batch === undefined ? 1 : 2 * batch.size,
   });
   const presence = createPresence(worker);
+  const back = createWaysBack<Data>(worker, fetcher, report);
   let closing: Promise<void> | undefined;
   /** How often limits, a cooldown or a pause have changed. */
   let changes = 0;
@@ -235,7 +227,7 @@ export function createWorker<Data, Result>(
     /** Gives it back, unless it is a run that was cancelled: its schedule goes on without it. */
     async function goBack(slot?: Slot): Promise<never> {
       const isLeftOut = run !== undefined && context.isCancelled && (await runs.leaveOut(run));
-      return isLeftOut ? leave(slot) : giveBack(bullJob, context, slot);
+      return isLeftOut ? back.leave(slot) : back.giveBack(bullJob, context, slot);
     }
     try {
       if (wasCancelled(taken.fields)) {
@@ -249,7 +241,10 @@ export function createWorker<Data, Result>(
       if (refusal !== undefined) throw noteRefusal(job, refusal);
       const isReady = opened.ready();
       if (isReady !== undefined) await isReady;
-      if (run !== undefined && !(await runs.mayWait(run))) return leave();
+      const blocked = arrival === "expired" ? undefined : bucket.breaker.blocked(job);
+      if (blocked !== undefined && !context.isLeaving)
+        return await back.holdBack(bullJob, context, blocked);
+      if (run !== undefined && !(await runs.mayWait(run))) return back.leave();
       const changesBefore = changes;
       let drawn = await draw(job, context, arrival);
       while (drawn instanceof DrawnSlot && !orders.areFresh) {
@@ -261,29 +256,44 @@ export function createWorker<Data, Result>(
         const { roomInMs } = drawn;
         // After a change this time no longer holds, and the change woke the lane before the job lay in it.
         const whenParked = () => (changesBefore === changes ? Math.ceil(roomInMs) : undefined);
-        return await park(bullJob, context, whenParked);
+        return await back.park(bullJob, context, whenParked);
       }
       if (!(drawn instanceof DrawnSlot)) return await goBack();
-      if (!locks.isHeld(context) && !(await locks.confirm(context))) return leave(drawn);
+      if (!locks.isHeld(context) && !(await locks.confirm(context))) return back.leave(drawn);
       if (context.isLeaving) return await goBack(drawn);
-      if (run !== undefined && !(await runs.mayBegin(run, token))) return leave(drawn);
+      const pass = bucket.breaker.enter(job);
+      if (!pass.passes) {
+        drawn.release();
+        return await back.holdBack(bullJob, context, pass);
+      }
+      if (run !== undefined && !(await runs.mayBegin(run, token))) {
+        bucket.breaker.left(job, pass);
+        return back.leave(drawn);
+      }
       running.started(context);
       fetchedJobs.remove(context.jobId);
       const noting = noteStart(worker, bullJob, job);
       fetcher.start(probeOf(job, arrival, drawn));
       if (noting !== undefined) await noting;
-      if (context.isLeaving) return await giveBack(bullJob, context, drawn);
+      if (context.isLeaving) {
+        bucket.breaker.left(job, pass);
+        return await back.giveBack(bullJob, context, drawn);
+      }
       report.started(bullJob);
       const { hasLease } = drawn;
       try {
-        const attempt = { stored: bullJob, job, context, slot: drawn };
+        const attempt = { stored: bullJob, job, context, slot: drawn, pass };
         return await (batches?.run(attempt) ?? runAttempt(worker, attempt));
+      } catch (error) {
+        if (error instanceof Spared) return await back.spare(bullJob, context, { error, pass });
+        throw error;
       } finally {
+        bucket.breaker.left(job, pass);
         if (hasLease && job.key !== undefined) fetcher.wake(job.key);
       }
     } catch (error) {
       const isUnbegunRun = run !== undefined && !context.hasBegun;
-      if (isUnbegunRun && !(await runs.mayFail(run, token, error))) return leave();
+      if (isUnbegunRun && !(await runs.mayFail(run, token, error))) return back.leave();
       throw error;
     } finally {
       running.end(context);
@@ -310,43 +320,6 @@ export function createWorker<Data, Result>(
     if (arrival === "probe") drawing.catch(() => fetcher.missProbe(job.key!));
     // One that has expired waits for no slot.
     return arrival === "expired" ? drawing : fetcher.whileWaiting(drawing);
-  }
-
-  /** Gives the job's place here to another; it comes back in its turn, once its key has room. */
-  async function park(
-    bullJob: Stored<Data>,
-    context: OwnedJobContext,
-    roomInMs?: () => number | undefined,
-  ): Promise<never> {
-    if (context.isLost) return leave();
-    context.isGoingBack = true;
-    await bullJob.moveToDelayed(Date.now() + PARK_MS, context.token).catch(leaveRemoved);
-    const weight = worker.weightOf(readJob(bullJob).key);
-    fetcher.park({ id: bullJob.id!, weight, roomInMs: roomInMs?.() });
-    throw movedToDelayed();
-  }
-
-  async function giveBack(
-    bullJob: Stored<Data>,
-    context: OwnedJobContext,
-    slot?: Slot,
-  ): Promise<never> {
-    slot?.release();
-    if (context.isLost || !connection.isReady()) return leave();
-    context.isGoingBack = true;
-    return parkFromWorker(bullJob, context.token, worker).catch(leaveRemoved);
-  }
-
-  /** A run whose schedule was ended is gone. */
-  function leaveRemoved(error: unknown): never {
-    if (codeOf(error) === NOT_THERE) return leave();
-    throw error;
-  }
-
-  /** With its lock lost, or Redis away, a job comes back by itself. */
-  function leave(slot?: Slot): never {
-    slot?.release();
-    throw movedToWait();
   }
 
   function closeWithin(deadlineMs: number): Promise<void> {
@@ -396,7 +369,8 @@ export function createWorker<Data, Result>(
     off: (event, listener) => report.emitter.off(event, listener),
     status() {
       const waiting = running.unbegun;
-      return { ...status, running: running.count - waiting, waiting, concurrency };
+      const counts = { running: running.count - waiting, waiting, concurrency };
+      return { ...status, ...counts, paused: orders.isPaused };
     },
     async close(given = {}) {
       const { deadlineMs = closeDeadlineMs } = readCloseOptions(given);

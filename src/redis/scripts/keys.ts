@@ -71,3 +71,8 @@ export interface QueueName {
 export function baseOf({ prefix, queue }: QueueName): string {
   return `${prefix}:{${queue}}:`;
 }
+
+/** Says that the downstream of a queue, or of one of its keys, is away: ms, as text; it expires by itself. */
+export function awayKey(queue: QueueName, key: string | undefined): string {
+  return `${baseOf(queue)}away:${key === undefined ? "" : encoded(key)}`;
+}

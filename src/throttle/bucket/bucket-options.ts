@@ -3,6 +3,7 @@ import type { RateInput } from "../../core/limits/rate.ts";
 import { readOptions, wholeNumber } from "../../core/options.ts";
 import type { PolicyOptions } from "../../core/policy/policy.ts";
 import { FEEDBACK_SHAPE, type FeedbackOptions } from "../call-options.ts";
+import { BREAKER, type BreakerSettings } from "../outage/breaker.ts";
 import {
   ON_STATE_LOST,
   ON_STORE_DOWN,
@@ -29,6 +30,14 @@ export interface BucketOptions<
    */
   readonly onStoreDown?: OnStoreDown | undefined;
   /**
+   * When the bucket stops because its downstream is away: it refuses or resets connections, does not answer in time, or
+   * a proxy says so by 502, 503 or 504. After `failures` of these in a row nothing starts for `coolMs`, then one job at
+   * a time tries, each time after twice as long, up to `maxCoolMs`. Defaults to
+   * `{ failures: 5, coolMs: 1_000, maxCoolMs: 60_000 }` for the jobs of queues; if you set it, other calls count too.
+   * `false` turns it off.
+   */
+  readonly breaker?: BreakerSettings | false | undefined;
+  /**
    * How the bucket starts when Redis has lost its state: `"empty"` as if a burst had just left, `"full"` as if none
    * had. Defaults to `"empty"`.
    */
@@ -40,6 +49,7 @@ export interface ReadBucketOptions {
   readonly policy: unknown;
   readonly maxWaiting: number | undefined;
   readonly feedback: FeedbackOptions;
+  readonly breaker: BreakerSettings | false | undefined;
   readonly onStoreDown: OnStoreDown | undefined;
   readonly onStateLost: OnStateLost | undefined;
 }
@@ -55,6 +65,7 @@ const BUCKET_OPTIONS = z.strictObject({
   shares: ANYTHING,
   ...FEEDBACK_SHAPE,
   maxWaiting: wholeNumber(1, 100_000_000, "callers").optional(),
+  breaker: BREAKER.optional(),
   onStoreDown: ON_STORE_DOWN.optional(),
   onStateLost: ON_STATE_LOST.optional(),
 });
@@ -63,8 +74,9 @@ export const BUCKET_OPTION_NAMES: readonly string[] = Object.keys(BUCKET_OPTIONS
 
 export function readBucketOptions(where: string, given: unknown): ReadBucketOptions {
   const read = readOptions(where, BUCKET_OPTIONS, given);
-  const { maxWaiting, onStoreDown, onStateLost, ...others } = read;
+  const { maxWaiting, breaker, onStoreDown, onStateLost, ...others } = read;
   const { feedback, maxCooldownMs, adaptive, pace, ...policy } = others;
   const feedbackOptions = { feedback, maxCooldownMs, adaptive, pace };
-  return { policy, maxWaiting, feedback: feedbackOptions, onStoreDown, onStateLost };
+  const known = { maxWaiting, breaker, onStoreDown, onStateLost };
+  return { policy, feedback: feedbackOptions, ...known };
 }

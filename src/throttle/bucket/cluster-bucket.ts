@@ -6,6 +6,7 @@
 import slotOf from "cluster-key-slot";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { LimitsOptions } from "../../core/policy/limit-makers.ts";
+import { keyLimitsOf } from "../../core/policy/per-key.ts";
 import type { PolicyOptions } from "../../core/policy/policy.ts";
 import type {
   Drawn,
@@ -26,6 +27,7 @@ import {
 import type { Throttle } from "../wrap/throttled-types.ts";
 import { jobSlotInHand, type JobSlot } from "../slot/job-slot.ts";
 import type { Slot } from "../slot/slot.ts";
+import { createBreaker } from "../outage/breaker.ts";
 import { createRefusals } from "../try/refusal-cache.ts";
 import { createFetch } from "../wrap/fetch.ts";
 import { runOnce, throttle } from "../wrap/throttled.ts";
@@ -46,7 +48,15 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
   const stores = createPartStores(settings.store, name);
   const opened = new Map<number, OwnedBucket>();
   const teller = createBucketTeller(name, settings.logger);
-  const common = { waiting: () => bucket.waiting, refusals: createRefusals(), teller };
+  const breaker = createBreaker({
+    bucket: name,
+    settings: settings.breaker,
+    logger: settings.logger,
+    hasOwnLimits: (key) => keyLimitsOf(policy, key).length > 0,
+    coolDown: (key, coolMs) => partFor(key).coolDown(key, coolMs),
+    onClosed: (key) => tellChange(key),
+  });
+  const common = { waiting: () => bucket.waiting, refusals: createRefusals(), teller, breaker };
   const changeListeners = new Set<(key: string | undefined) => void>();
   const closeListeners = createCloseListeners(name);
   let isCalledByHand = false;
@@ -66,12 +76,14 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
       common: { ...common, tellsOfAll: number === PART_WITHOUT_KEY },
     });
     opened.set(number, part);
-    part.onChange((key) => {
-      for (const listener of changeListeners) listener(key);
-    });
+    part.onChange(tellChange);
     if (closeListeners.isClosed) void part.close();
     else onOpen(storeName, part);
     return part;
+  }
+
+  function tellChange(key: string | undefined): void {
+    for (const listener of changeListeners) listener(key);
   }
 
   /** News of changes come to the parts that are open. */
@@ -170,8 +182,15 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
       isCalledByHand = true;
       return (fetched ??= createFetch(bucket));
     },
-    reportOutcome: (resultOrError, slot, cost, read) =>
-      partFor(slot.key).reportOutcome(resultOrError, slot, cost, read),
+    reportOutcome(resultOrError, slot, cost, read) {
+      if (settings.breaker && jobSlotInHand(bucket) === undefined) {
+        breaker.noteCall(slot.key, resultOrError);
+      }
+      return partFor(slot.key).report(resultOrError, { slot, cost, read });
+    },
+    report: (resultOrError, of) => partFor(of.slot.key).report(resultOrError, of),
+    breaker,
+    coolDown: (key, coolMs) => partFor(key).coolDown(key, coolMs),
     async outcomesReported() {
       await Promise.all([...opened.values()].map((part) => part.outcomesReported()));
     },

@@ -1,9 +1,10 @@
 import { setMaxListeners } from "node:events";
 import { ClosedError } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
+import { keyLimitsOf } from "../../core/policy/per-key.ts";
 import type { Policy, PolicyOptions } from "../../core/policy/policy.ts";
 import type { News, Store } from "../../core/store.ts";
-import type { OwnedBucket } from "../bucket.ts";
+import type { OwnedBucket, ReportedCall } from "../bucket.ts";
 import {
   readDrawOptions,
   readTryOptions,
@@ -17,7 +18,7 @@ import {
 } from "../call-options.ts";
 import type { Throttle } from "../wrap/throttled-types.ts";
 import { estimateOf, stepsOf, type Estimate } from "../costs.ts";
-import { createFeedbackReader } from "../feedback/feedback.ts";
+import { createFeedbackReader, type ReportedOutcome } from "../feedback/feedback.ts";
 import {
   assertCostUnits,
   createKnownPolicy,
@@ -30,6 +31,7 @@ import {
   type OnStoreDown,
   type OpenLocalStore,
 } from "../outage/on-store-down.ts";
+import { createBreaker, type Breaker, type BreakerSettings } from "../outage/breaker.ts";
 import { createStoreRetries } from "../outage/retries.ts";
 import { createLeaseKeeper } from "../slot/leases.ts";
 import { createSettling } from "../slot/settle.ts";
@@ -58,6 +60,7 @@ export interface BucketSettings {
   readonly logger: Logger;
   readonly maxWaiting?: number | undefined;
   readonly feedback?: FeedbackOptions | undefined;
+  readonly breaker?: BreakerSettings | false | undefined;
   readonly onStoreDown?: OnStoreDown | undefined;
   readonly onStateLost?: OnStateLost | undefined;
   /** The store in memory for `onStoreDown`; left out where the store itself lies there. */
@@ -74,6 +77,7 @@ interface CommonToParts {
   readonly waiting: () => number;
   readonly refusals: Refusals;
   readonly teller: BucketTeller;
+  readonly breaker: Breaker;
   /** Whether this part tells of changes of the whole bucket, which come to every part. */
   readonly tellsOfAll: boolean;
 }
@@ -151,6 +155,16 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     },
     settings.feedback ?? {},
   );
+  const breaker =
+    settings.common?.breaker ??
+    createBreaker({
+      bucket: name,
+      settings: settings.breaker,
+      logger,
+      hasOwnLimits: (key) => keyLimitsOf(known.policy, key).length > 0,
+      coolDown: (key, coolMs) => feedback.coolDown(key, coolMs),
+      onClosed: (key) => tellChange(key),
+    });
   const drawOnJobSlot = createRides({
     keeper,
     groups,
@@ -162,6 +176,10 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
   const closeListeners = createCloseListeners(name);
   let isCalledByHand = false;
   let fetched: ThrottledFetch | undefined;
+
+  function tellChange(key: string | undefined): void {
+    for (const listener of changeListeners) listener(key);
+  }
 
   /** Another policy is in force: callers get the groups and costs that it makes of them. */
   function regroup(callers: readonly Caller[]): void {
@@ -175,6 +193,15 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
         caller.fail(error);
       }
     }
+  }
+
+  function report(
+    resultOrError: unknown,
+    { slot, cost, read, isSpared }: ReportedCall,
+  ): ReportedOutcome | Promise<ReportedOutcome> {
+    const { key, atMs } = slot;
+    const estimate = (): Estimate => estimateOf(groups.of({ key, cost }).callTerms);
+    return feedback.readOutcome(resultOrError, { key, atMs, estimate, isSpared }, read);
   }
 
   function onStandInNews(_bucket: string, news: News, key: string | undefined): void {
@@ -250,16 +277,20 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
       return (fetched ??= createFetch(bucket));
     },
     reportOutcome(resultOrError, slot, cost, read) {
-      const { key, atMs } = slot;
-      const estimate = (): Estimate => estimateOf(groups.of({ key, cost }).callTerms);
-      return feedback.readOutcome(resultOrError, { key, atMs, estimate }, read);
+      if (settings.breaker && jobSlotInHand(bucket) === undefined) {
+        breaker.noteCall(slot.key, resultOrError);
+      }
+      return report(resultOrError, { slot, cost, read });
     },
+    report,
+    breaker,
+    coolDown: (key, coolMs) => feedback.coolDown(key, coolMs),
     outcomesReported: () => feedback.settled(),
     settleByResult: settling.settleByResult,
     askAgain,
     forget(key) {
       pacer.forget(key);
-      for (const listener of changeListeners) listener(key);
+      tellChange(key);
       if (key !== undefined || tellsOfAll) teller.changed(key);
     },
     stepsOf(options) {

@@ -21,6 +21,8 @@ interface AnsweredCall {
   readonly key: string | undefined;
   /** The slot that it left on, in ms on the bucket's clock. */
   readonly atMs: number;
+  /** Whether its bucket's breaker is open by it, so that a refusal that names no time needs no cooldown. */
+  readonly isSpared?: boolean | undefined;
   /** @throws {@link CostTooLargeError} when a newer policy could never give as much. */
   readonly estimate: () => Estimate;
 }
@@ -48,6 +50,8 @@ export interface FeedbackReader {
     call: AnsweredCall,
     read?: ReadFeedback,
   ): ReportedOutcome | Promise<ReportedOutcome>;
+  /** Starts nothing of the bucket, or of one key with limits of its own, for a while: its downstream is away. */
+  coolDown(key: string | undefined, coolMs: number): void;
   /** Resolves when the store has got all changes so far, or could not. */
   settled(): Promise<void>;
 }
@@ -163,8 +167,8 @@ export function createFeedbackReader(
   function act(heard: HeardWithBody, verdict: Verdict, call: AnsweredCall): ReportedOutcome {
     const { answer } = verdict;
     const { refused, stated, afterMs } = answer;
-    if (refused) cool(verdict, call);
-    else {
+    if (refused && (stated || call.isSpared !== true)) cool(verdict, call);
+    else if (!refused) {
       if (repeats.size > 0) repeats.delete(limitedKeyOf(call.key, verdict.scope) ?? ALL_KEYS);
       if (pace === "headers") space(heard, call);
     }
@@ -178,7 +182,10 @@ export function createFeedbackReader(
   }
 
   /** Starts nothing for a while; with `adaptive`, cuts the rate instead. */
-  function cool({ answer, scope }: Verdict, { key, atMs }: AnsweredCall): void {
+  function cool(
+    { answer, scope }: Verdict,
+    { key, atMs }: Pick<AnsweredCall, "key" | "atMs">,
+  ): void {
     const { afterMs, overloaded, lasts } = answer;
     // No wait would help: others may still have what this call lacks.
     if (afterMs === undefined) return;
@@ -274,6 +281,11 @@ export function createFeedbackReader(
       } catch (error) {
         return giveUp(error);
       }
+    },
+    coolDown(key, coolMs) {
+      const away = { refused: true, afterMs: coolMs, stated: true, overloaded: true };
+      const scope = key === undefined ? "bucket" : "key";
+      cool({ answer: { ...NOTHING, ...away }, scope }, { key, atMs: Date.now() });
     },
     async settled() {
       // What is being read may end in a change.

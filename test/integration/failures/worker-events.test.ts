@@ -120,12 +120,20 @@ describe("the status of a worker", () => {
     await waitUntil(() => worker.status().running === 3, "three run");
     const busy = worker.status();
 
+    await queue.pause();
+    await waitUntil(() => worker.status().paused, "it hears of the pause");
     const closing = worker.close();
     const ending = worker.status();
     hanging.resolve();
     await closing;
 
-    expect(fresh).toMatchObject({ state: "running", running: 0, waiting: 0, concurrency: 3 });
+    expect(fresh).toMatchObject({
+      paused: false,
+      state: "running",
+      running: 0,
+      waiting: 0,
+      concurrency: 3,
+    });
     expect(fresh.sinceMs).toBeGreaterThanOrEqual(beganMs);
     expect(busy).toMatchObject({ state: "running", running: 3, waiting: 0 });
     expect(ending).toMatchObject({ state: "closing", running: 3 });

@@ -54,6 +54,7 @@ export function setUpFetcher(): FetcherSetup {
     capacity: () => setup.places,
     hear: () => {},
     least: 1,
+    admits: () => Infinity,
     deferred: () => setup.heldBack,
   });
   return Object.assign(setup, { fetcher });

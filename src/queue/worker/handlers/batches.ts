@@ -23,7 +23,14 @@ import type { NoRoomYet } from "../../../throttle/waiting/waiting-call.ts";
 import { PRIORITIES } from "../../../core/options.ts";
 import type { Job } from "../../job.ts";
 import type { BatchOptions } from "../../options.ts";
-import { abortOnLeaseLost, checked, inTime, outcomeOf, type Attempt } from "../attempt.ts";
+import {
+  abortOnLeaseLost,
+  checked,
+  inTime,
+  outcomeOf,
+  whyBlocked,
+  type Attempt,
+} from "../attempt.ts";
 import type { BatchHandler, BatchOutcomes, OwnedJobContext, WorkerContext } from "../context.ts";
 import type { JobSlots } from "../job-start.ts";
 import { asFailure, expiredFailure } from "../outcome.ts";
@@ -43,7 +50,7 @@ export interface Batches<Data, Result> {
 type Drawn = DrawnSlot | NoRoomYet | undefined;
 type BatchWorker<Data, Result> = Pick<
   WorkerContext<Data, Result>,
-  "queue" | "bucket" | "schema" | "timeoutMs" | "logger"
+  "queue" | "bucket" | "downstream" | "schema" | "timeoutMs" | "logger"
 >;
 
 interface Member<Data> {
@@ -222,7 +229,7 @@ export function createBatches<Data, Result>(
     // The downstream answered once: what it says counts once.
     const first = outcomes.find((outcome) => outcome instanceof Error) ?? outcomes;
     const told = first instanceof Thrown ? first.thrown : first;
-    const { askedMs } = await bucket.reportOutcome(told, hand?.leftOn ?? slot, cost);
+    const { askedMs } = await bucket.report(told, { slot: hand?.leftOn ?? slot, cost });
     return { outcomes, askedMs };
   }
 
@@ -265,7 +272,7 @@ export function createBatches<Data, Result>(
       try {
         job = await checked(worker, attempt);
       } catch (thrown) {
-        return outcomeOf<Result>(worker, attempt, { thrown });
+        return outcomeOf<Result>(worker, attempt, { thrown, blocked: undefined });
       }
       batch.come.push({ ...attempt, job });
       const index = batch.come.length - 1;
@@ -273,15 +280,15 @@ export function createBatches<Data, Result>(
       const limitMs = job.timeoutMs ?? worker.timeoutMs;
       const ending = limitMs === undefined ? batch.called : inTime(batch.called, limitMs, context);
       const ended = await ending.catch((error: unknown) => ({ late: error }));
-      if ("late" in ended) return outcomeOf<Result>(worker, attempt, { thrown: ended.late });
+      const fail = async (thrown: unknown, askedMs?: number): Promise<Result | undefined> => {
+        const blocked = await whyBlocked(worker, attempt, thrown);
+        return outcomeOf<Result>(worker, attempt, { thrown, askedMs, blocked });
+      };
+      if ("late" in ended) return fail(ended.late);
       const outcome = ended.outcomes[index];
       const { askedMs } = ended;
-      if (outcome instanceof Thrown) {
-        return outcomeOf<Result>(worker, attempt, { thrown: outcome.thrown, askedMs });
-      }
-      if (outcome instanceof Error) {
-        return outcomeOf<Result>(worker, attempt, { thrown: outcome, askedMs });
-      }
+      if (outcome instanceof Thrown) return fail(outcome.thrown, askedMs);
+      if (outcome instanceof Error) return fail(outcome, askedMs);
       return outcomeOf<Result>(worker, attempt, { result: outcome as Result });
     },
     end,

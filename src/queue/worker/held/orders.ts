@@ -14,6 +14,8 @@ export interface HeldOrders {
   add(context: OwnedJobContext): void;
   /** Whether a job may begin by what was heard. */
   readonly areFresh: boolean;
+  /** Whether the queue is paused, as far as was heard. */
+  readonly isPaused: boolean;
   /** Resolves once they are fresh, or the job's wait for that was ended. */
   untilFresh(context: OwnedJobContext): Promise<void>;
   close(): void;
@@ -118,6 +120,9 @@ export function createOrders({
     add(context) {
       if (mayNot(context)) context.recall();
       lookIn(LOOK_MS);
+    },
+    get isPaused() {
+      return isPaused;
     },
     get areFresh() {
       return areFresh();

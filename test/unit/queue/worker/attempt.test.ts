@@ -21,6 +21,8 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
+const downstream = { failed: async () => undefined, succeeded: () => {} };
+const pass = { passes: true, isProbe: false, startedAtMs: 0 } as const;
 const job = { id: "1", data: "x", priority: "normal" } as unknown as Job<string>;
 
 /** Runs a job whose slot was drawn so much earlier, of a bucket that cannot renew leases of 30 s; its signal, as the handler finds it. */
@@ -31,9 +33,15 @@ async function signalAtStart(afterMs: number): Promise<AbortSignal> {
   const slot = (await bucket.draw()) as DrawnSlot;
   await vi.advanceTimersByTimeAsync(afterMs);
   const handler = async (_job: Job<string>, { signal }: JobContext): Promise<AbortSignal> => signal;
-  const parts = { queue: "jobs", bucket, handler, logger: { warn() {}, error() {} } };
+  const parts = { queue: "jobs", bucket, downstream, handler, logger: { warn() {}, error() {} } };
   const context = createJobContext({ jobId: job.id, token: "t", attempt: 1 });
-  const signal = await runAttempt(parts, { stored: {} as Stored<string>, job, context, slot });
+  const signal = await runAttempt(parts, {
+    stored: {} as Stored<string>,
+    job,
+    context,
+    slot,
+    pass,
+  });
   await bucket.close();
   return signal!;
 }
@@ -59,9 +67,9 @@ describe("a handler with 50 ms", () => {
     const timersBefore = vi.getTimerCount();
     const logger = { warn() {}, error() {} };
     const context = createJobContext({ jobId: job.id, token: "t", attempt: 1 });
-    const parts = { queue: "jobs", bucket, handler, logger, timeoutMs: 50 };
+    const parts = { queue: "jobs", bucket, downstream, handler, logger, timeoutMs: 50 };
     const stored = { opts: {}, attemptsMade: 1 } as Stored<string>;
-    const attempt = { stored, job, context, slot };
+    const attempt = { stored, job, context, slot, pass };
     const timersLeft = (): number => vi.getTimerCount() - timersBefore;
     return { running: runAttempt(parts, attempt), signal: context.signal, timersLeft };
   }

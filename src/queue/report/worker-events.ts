@@ -1,6 +1,6 @@
-import { createEmitter, type Emitter, type OwnedEmitter } from "../../../core/events.ts";
-import type { Logger } from "../../../core/logger.ts";
-import type { Job } from "../../job.ts";
+import { createEmitter, type Emitter, type OwnedEmitter } from "../../core/events.ts";
+import type { Logger } from "../../core/logger.ts";
+import type { Job } from "../job.ts";
 
 /** A job and its attempt. */
 interface AttemptFacts<Data> {
@@ -24,6 +24,8 @@ export interface WorkerEvents<Data = unknown, Result = unknown> {
   readonly failed: AttemptFacts<Data> & {
     readonly error: Error;
     readonly retryInMs: number | undefined;
+    /** Whether it counts as an attempt; false while the downstream is away. */
+    readonly counts: boolean;
   };
   /** A job is a dead letter now. */
   readonly dead: AttemptFacts<Data> & { readonly error: Error; readonly reason: string };

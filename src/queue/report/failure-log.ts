@@ -1,10 +1,10 @@
-import { onOneLine, withoutPasswords, withoutSecrets } from "../../../core/describe.ts";
-import type { Logger } from "../../../core/logger.ts";
-import { readErrorFacts } from "../../failure.ts";
-import type { Job } from "../../job.ts";
+import { onOneLine, withoutPasswords, withoutSecrets } from "../../core/describe.ts";
+import type { Logger } from "../../core/logger.ts";
+import { readErrorFacts } from "../failure.ts";
+import type { Job } from "../job.ts";
 
 /** An attempt that has failed, and what comes next. */
-export interface FailedAttempt {
+interface FailedAttempt {
   readonly job: Pick<Job<unknown>, "id" | "key" | "name">;
   readonly attempt: number;
   readonly attempts: number;
@@ -13,7 +13,7 @@ export interface FailedAttempt {
   readonly next:
     | { readonly is: "retry"; readonly inMs: number }
     | { readonly is: "dead" }
-    | { readonly is: "spared"; readonly why: string };
+    | { readonly is: "spared" };
 }
 
 /** Logs failed attempts as warnings and dead letters as errors, some of them. */
@@ -86,7 +86,8 @@ export function createFailureLog(queue: string, logger: Logger): FailureLog {
 
 function wordsFor(next: FailedAttempt["next"]): string {
   if (next.is === "dead") return "kept as a dead letter";
-  return next.is === "spared" ? next.why : `tried again in ${inWords(next.inMs)}`;
+  if (next.is === "spared") return "not counted, and tried again once the downstream is back";
+  return `tried again in ${inWords(next.inMs)}`;
 }
 
 const UNITS = [

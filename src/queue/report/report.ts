@@ -1,16 +1,18 @@
 /** What a worker tells of itself: events for who listens, lines for the log, and how it stands. */
 import type { Worker as StoredWorker } from "bullmq";
-import type { OwnedEmitter } from "../../../core/events.ts";
-import type { Logger } from "../../../core/logger.ts";
-import { readJob, type Stored } from "../../bullmq/stored-job.ts";
-import { originalOf } from "../../failure.ts";
-import { createFailureLog, type FailureLog } from "./failure-log.ts";
+import type { OwnedEmitter } from "../../core/events.ts";
+import type { Logger } from "../../core/logger.ts";
+import { readJob, type Stored } from "../bullmq/stored-job.ts";
+import { originalOf } from "../failure.ts";
+import { createFailureLog } from "./failure-log.ts";
 import { createWorkerEmitter, type WorkerEvents } from "./worker-events.ts";
 
-export interface WorkerReport<Data, Result> extends Pick<FailureLog, "note"> {
+export interface WorkerReport<Data, Result> {
   readonly emitter: OwnedEmitter<WorkerEvents<Data, Result>>;
   /** Tells what BullMQ's worker stores. */
   follow(stored: StoredWorker<Data, Result | undefined>): void;
+  /** Tells of a failed attempt that does not count, and after which the job may start again in so many ms. */
+  spared(stored: Stored<Data>, error: Error, inMs: number): void;
   /** Tells that a handler starts. */
   started(stored: Stored<Data>): void;
   close(): void;
@@ -33,10 +35,10 @@ export function createReport<Data, Result>(
     const isSet = typeof backoff === "object" && backoff.type === "fixed";
     const inMs = isSet ? (backoff.delay ?? 0) : stored.delay;
     log.note({ ...facts, error, next: isDead ? { is: "dead" } : { is: "retry", inMs } });
-    const original = originalOf(error);
-    const thrown = original instanceof Error ? original : error;
+    const thrown = thrownOf(error);
     if (emitter.hasListener("failed")) {
-      emitter.emit("failed", { ...facts, error: thrown, retryInMs: isDead ? undefined : inMs });
+      const retryInMs = isDead ? undefined : inMs;
+      emitter.emit("failed", { ...facts, error: thrown, retryInMs, counts: true });
     }
     if (isDead && emitter.hasListener("dead")) {
       emitter.emit("dead", { ...facts, error: thrown, reason: error.message });
@@ -45,7 +47,15 @@ export function createReport<Data, Result>(
 
   return {
     emitter,
-    note: log.note,
+    spared(stored, error, inMs) {
+      const { attemptsMade, opts } = stored;
+      const attempt = attemptsMade + 1;
+      const facts = { job: readJob(stored), attempt, attempts: opts.attempts ?? attempt };
+      log.note({ ...facts, error, next: { is: "spared" } });
+      if (!emitter.hasListener("failed")) return;
+      const thrown = thrownOf(error);
+      emitter.emit("failed", { ...facts, error: thrown, retryInMs: inMs, counts: false });
+    },
     follow(stored) {
       stored.on("failed", (job, error) => {
         if (job !== undefined) fail(job as Stored<Data>, error);
@@ -70,4 +80,10 @@ export function createReport<Data, Result>(
       emitter.emit("closed", {});
     },
   };
+}
+
+/** What the handler threw, if that was an error. */
+function thrownOf(failure: Error): Error {
+  const original = originalOf(failure);
+  return original instanceof Error ? original : failure;
 }

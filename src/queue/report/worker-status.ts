@@ -1,0 +1,15 @@
+/** How a worker stands. */
+export interface WorkerStatus {
+  /** `"closing"` while it ends its handlers; then `"closed"`. */
+  readonly state: "running" | "closing" | "closed";
+  /** Since when, in ms since 1970. */
+  readonly sinceMs: number;
+  /** How many jobs have their handlers running. */
+  readonly running: number;
+  /** How many more it holds, which wait for their slots. */
+  readonly waiting: number;
+  /** Whether the queue is paused, as the worker heard last. */
+  readonly paused: boolean;
+  /** How many it may hold in all. */
+  readonly concurrency: number;
+}

@@ -1,0 +1,105 @@
+/** How a job that a worker has leaves it without an attempt that counts: each of these throws what tells BullMQ so. */
+import type { Pass } from "../../../throttle/outage/breaker.ts";
+import type { Slot } from "../../../throttle/slot/slot.ts";
+import { codeOf, movedToDelayed, movedToWait, NOT_THERE } from "../../bullmq/errors.ts";
+import { PARK_MS, readJob, type Stored } from "../../bullmq/stored-job.ts";
+import type { Fetcher } from "../../lanes/fetcher.ts";
+import { parkFromWorker } from "../../lanes/park.ts";
+import type { WorkerReport } from "../../report/report.ts";
+import type { Spared } from "../attempt.ts";
+import type { OwnedJobContext, WorkerContext } from "../context.ts";
+import type { WhyBlocked } from "./downstream.ts";
+
+/** All reject, or throw. */
+export interface WaysBack<Data> {
+  /** Gives the job's place here to another; it comes back in its turn, once its key has room. */
+  park(
+    bullJob: Stored<Data>,
+    context: OwnedJobContext,
+    roomInMs?: () => number | undefined,
+  ): Promise<never>;
+  /** The downstream is away, of the job's key or of all: it waits in its place, where it uses up nothing. */
+  holdBack(bullJob: Stored<Data>, context: OwnedJobContext, why: WhyBlocked): Promise<never>;
+  /** An attempt failed that does not count. */
+  spare(
+    bullJob: Stored<Data>,
+    context: OwnedJobContext,
+    how: { readonly error: Spared; readonly pass: Pass },
+  ): Promise<never>;
+  /** Puts it back into its place in the queue. */
+  giveBack(bullJob: Stored<Data>, context: OwnedJobContext, slot?: Slot): Promise<never>;
+  /** With its lock lost, or Redis away, a job comes back by itself. */
+  readonly leave: (slot?: Slot) => never;
+}
+
+export function createWaysBack<Data>(
+  worker: Pick<WorkerContext, "queue" | "lanes" | "weightOf" | "connection">,
+  fetcher: Pick<Fetcher, "park">,
+  report: Pick<WorkerReport<Data, unknown>, "spared">,
+): WaysBack<Data> {
+  const { connection } = worker;
+
+  async function park(
+    bullJob: Stored<Data>,
+    context: OwnedJobContext,
+    roomInMs?: () => number | undefined,
+  ): Promise<never> {
+    if (context.isLost) return leave();
+    context.isGoingBack = true;
+    await bullJob.moveToDelayed(Date.now() + PARK_MS, context.token).catch(leaveRemoved);
+    const weight = worker.weightOf(readJob(bullJob).key);
+    fetcher.park({ id: bullJob.id!, weight, roomInMs: roomInMs?.() });
+    throw movedToDelayed();
+  }
+
+  function holdBack(
+    bullJob: Stored<Data>,
+    context: OwnedJobContext,
+    { scope, inMs }: WhyBlocked,
+  ): Promise<never> {
+    if (scope === "bucket") return giveBack(bullJob, context);
+    return park(bullJob, context, () => Math.ceil(inMs));
+  }
+
+  async function spare(
+    bullJob: Stored<Data>,
+    context: OwnedJobContext,
+    { error, pass }: { readonly error: Spared; readonly pass: Pass },
+  ): Promise<never> {
+    const { failure, blocked } = error;
+    if (context.isLost || !connection.isReady()) return leave();
+    report.spared(bullJob, failure, blocked.inMs);
+    if (!pass.isProbe) return holdBack(bullJob, context, blocked);
+    // Behind others: the next to try is another, in case that this one is to blame.
+    context.isGoingBack = true;
+    const delayMs = Math.ceil(blocked.inMs * (1 + Math.random()));
+    await bullJob
+      .moveToDelayed(Date.now() + (delayMs === PARK_MS ? PARK_MS + 1 : delayMs), context.token)
+      .catch(leaveRemoved);
+    throw movedToDelayed();
+  }
+
+  async function giveBack(
+    bullJob: Stored<Data>,
+    context: OwnedJobContext,
+    slot?: Slot,
+  ): Promise<never> {
+    slot?.release();
+    if (context.isLost || !connection.isReady()) return leave();
+    context.isGoingBack = true;
+    return parkFromWorker(bullJob, context.token, worker).catch(leaveRemoved);
+  }
+
+  /** A run whose schedule was ended is gone. */
+  function leaveRemoved(error: unknown): never {
+    if (codeOf(error) === NOT_THERE) return leave();
+    throw error;
+  }
+
+  function leave(slot?: Slot): never {
+    slot?.release();
+    throw movedToWait();
+  }
+
+  return { park, holdBack, spare, giveBack, leave };
+}

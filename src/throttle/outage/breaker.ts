@@ -1,0 +1,340 @@
+/**
+ * The breaker of a bucket, in one process. Jobs that fail one after another because their downstream is away make it
+ * open; then nothing starts for a while, and after that one job at a time tries, until one goes well.
+ *
+ *     closed ──▶ `failures` different jobs in a row ──▶ open for `coolMs` ──▶ one job tries ──▶ closed
+ *                                                          ▲                     │ away: twice as long
+ *                                                          └─────────────────────┘
+ *
+ * A key may be an endpoint of its own. So a job with a key counts for its key, and in the row of the bucket each key
+ * counts once: one endpoint that is away stops its own jobs, and several keys in a row stop all.
+ *
+ * A job that failed while others went well after it is taken to be at fault itself, as one whose URL leads nowhere: it
+ * counts in no row, and ends as a dead letter after its attempts.
+ */
+import * as z from "zod";
+import { reasonOf } from "../../core/describe.ts";
+import type { Logger } from "../../core/logger.ts";
+import { LONGEST_MS, wholeNumber } from "../../core/options.ts";
+import { createLru } from "../lru.ts";
+import { isAway } from "./away.ts";
+
+/** When a bucket stops because its downstream is away. */
+export interface BreakerSettings {
+  /** After how many failures in a row. Defaults to 5. */
+  readonly failures?: number | undefined;
+  /** For how long at first; twice as long each time that it is still away. Defaults to 1,000 ms. */
+  readonly coolMs?: number | undefined;
+  /** For how long at most. Defaults to 60,000 ms. */
+  readonly maxCoolMs?: number | undefined;
+}
+
+const SHOWN = "give { failures: 5, coolMs: 1_000, maxCoolMs: 60_000 }, or false";
+/** @internal */
+export const BREAKER: z.ZodType<BreakerSettings | false> = z.union(
+  [
+    z.literal(false),
+    z.strictObject({
+      failures: wholeNumber(1, 10_000, "failures").optional(),
+      coolMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
+      maxCoolMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
+    }),
+  ],
+  { error: SHOWN },
+);
+
+/** The job, or the call, that asks. */
+export interface BreakerCall {
+  readonly id: string;
+  readonly key: string | undefined;
+}
+
+/** A job may start; it is a probe if the breaker is open and waits for what comes of it. */
+export interface Pass {
+  readonly passes: true;
+  readonly isProbe: boolean;
+  /** On `performance.now()`. */
+  readonly startedAtMs: number;
+}
+
+/** A job may not start yet: its key, or the whole bucket, is open. */
+export interface Blocked {
+  readonly passes: false;
+  readonly scope: "key" | "bucket";
+  /** In how many ms it may ask again. */
+  readonly inMs: number;
+}
+
+export interface Breaker {
+  /** What keeps a job from starting now, if anything does. */
+  blocked(call: BreakerCall): Blocked | undefined;
+  /** Whether a job may start now. What passes has to be ended by one of the three below. */
+  enter(call: BreakerCall): Pass | Blocked;
+  /**
+   * Notes that a job failed, and whether by an error that says its downstream is away. If its attempt is not to count,
+   * what keeps it from starting again.
+   */
+  failed(
+    call: BreakerCall,
+    pass: Pass,
+    away: { readonly thrown: unknown } | undefined,
+  ): Omit<Blocked, "passes"> | undefined;
+  /** Notes that a job went well. */
+  succeeded(call: BreakerCall, pass: Pick<Pass, "startedAtMs">): void;
+  /** Notes that a job has ended otherwise: it says nothing of the downstream. */
+  left(call: BreakerCall, pass: Pass): void;
+  /** Notes what a call that is no job's came to, if calls count too. */
+  noteCall(key: string | undefined, resultOrError: unknown): void;
+  /** Whether the bucket is open, or the call's key. */
+  isOpenFor(call: BreakerCall): boolean;
+  /** Opens the bucket, or one key, as another process has. */
+  openAlike(key: string | undefined, coolMs: number): void;
+  /** Whether it opens at all. */
+  readonly isOn: boolean;
+  /** How many jobs may start that are not here yet: none, one that tries, or any number. */
+  readonly admits: number;
+}
+
+export interface BreakerParts {
+  readonly bucket: string;
+  readonly settings: BreakerSettings | false | undefined;
+  readonly logger: Logger;
+  /** Whether a key has limits of its own, so that its calls can be slowed down alone. */
+  readonly hasOwnLimits: (key: string) => boolean;
+  /** Slows the bucket, or one key that has limits of its own, down for all replicas. */
+  readonly coolDown: (key: string | undefined, coolMs: number) => void;
+  /** Told when a key may start again. */
+  readonly onClosed: (key: string) => void;
+}
+
+/** A bucket, or one key of it. */
+interface Scope {
+  readonly key: string | undefined;
+  /** Those that failed since something went well, each once. */
+  readonly row: Set<string>;
+  /** How often something had gone well when each of them first failed. */
+  readonly marks: Map<string, number>;
+  successes: number;
+  open: Open | undefined;
+  /** When it was closed last, on `performance.now()`. */
+  closedAtMs: number;
+}
+
+interface Open {
+  readonly sinceMs: number;
+  coolMs: number;
+  untilMs: number;
+  /** Until when a probe is waited for. */
+  probingUntilMs: number;
+}
+
+const MOST_KEYS = 10_000;
+const MOST_MARKS = 1_000;
+const OFF: Breaker = {
+  blocked: () => undefined,
+  enter: () => ({ passes: true, isProbe: false, startedAtMs: 0 }),
+  failed: () => undefined,
+  succeeded: () => {},
+  left: () => {},
+  noteCall: () => {},
+  isOpenFor: () => false,
+  openAlike: () => {},
+  isOn: false,
+  admits: Infinity,
+};
+
+export function createBreaker(parts: BreakerParts): Breaker {
+  const { bucket, settings, logger, hasOwnLimits, coolDown, onClosed } = parts;
+  if (settings === false) return OFF;
+  const { failures = 5, coolMs: firstMs = 1_000, maxCoolMs = 60_000 } = settings ?? {};
+  const whole = createScope(undefined);
+  const isLimited = (key: string): boolean => {
+    try {
+      return hasOwnLimits(key);
+    } catch {
+      // The application's own function fails.
+      return false;
+    }
+  };
+  let calls = 0;
+  const keys = createLru<Scope>(MOST_KEYS);
+
+  function* scopesOf({ key }: BreakerCall): Generator<Scope> {
+    yield whole;
+    const scope = key === undefined ? undefined : keys.get(key);
+    if (scope !== undefined) yield scope;
+  }
+
+  function blockedMs({ open }: Scope, nowMs: number): number {
+    if (open === undefined) return 0;
+    if (nowMs < open.untilMs) return open.untilMs - nowMs;
+    return nowMs < open.probingUntilMs ? Math.min(open.coolMs, open.probingUntilMs - nowMs) : 0;
+  }
+
+  function openFor(scope: Scope, coolMs: number, sinceMs: number, nowMs: number): void {
+    const lengthMs = Math.min(coolMs, maxCoolMs);
+    scope.open = { sinceMs, coolMs: lengthMs, untilMs: nowMs + lengthMs, probingUntilMs: 0 };
+  }
+
+  /** Notes a failure in one scope; whether its attempt is not to count. */
+  function note(
+    scope: Scope,
+    member: string,
+    { isProbe, startedAtMs }: Omit<Pass, "passes">,
+    thrown: unknown,
+  ): boolean {
+    const nowMs = performance.now();
+    const { open, row, marks } = scope;
+    if (open !== undefined) {
+      if (isProbe) openFor(scope, 2 * open.coolMs, open.sinceMs, nowMs);
+      return true;
+    }
+    // It hung since before the downstream came back.
+    if (startedAtMs < scope.closedAtMs) return true;
+    const mark = marks.get(member);
+    if (mark !== undefined && scope.successes > mark) return false;
+    if (mark === undefined) remember(marks, member, scope.successes);
+    row.add(member);
+    if (row.size < failures) return false;
+    // It is not their own fault.
+    for (const each of row) marks.delete(each);
+    row.clear();
+    openFor(scope, firstMs, nowMs, nowMs);
+    cool(scope);
+    tellOpen(scope, thrown);
+    return true;
+  }
+
+  function cool({ key, open }: Scope): void {
+    if (key === undefined || isLimited(key)) coolDown(key, open!.coolMs);
+  }
+
+  function tellOpen({ key }: Scope, thrown: unknown): void {
+    const what = key === undefined ? "" : `key ${JSON.stringify(key)}: `;
+    const reason = `${what}${reasonOf(thrown)}`;
+    const text = `The downstream of bucket "${bucket}" is away, by ${failures} failures in a row (${reason}). Jobs wait, and one at a time tries; their attempts do not count meanwhile.`;
+    logger.warn({ bucket, key, reason }, text);
+  }
+
+  function close(scope: Scope): void {
+    const { key, open } = scope;
+    scope.open = undefined;
+    scope.closedAtMs = performance.now();
+    if (key !== undefined) onClosed(key);
+    const forS = Math.ceil((performance.now() - open!.sinceMs) / 1_000);
+    const reason = `${key === undefined ? "" : `key ${JSON.stringify(key)}, `}after ${forS} s`;
+    const text = `The downstream of bucket "${bucket}" answers again (${reason}).`;
+    logger.warn({ bucket, key, reason }, text);
+  }
+
+  function scopeOfKey(key: string): Scope {
+    const found = keys.get(key) ?? createScope(key);
+    keys.set(key, found);
+    return found;
+  }
+
+  function left(call: BreakerCall, { isProbe }: Pass): void {
+    if (!isProbe) return;
+    for (const { open } of scopesOf(call)) if (open !== undefined) open.probingUntilMs = 0;
+  }
+
+  function blocked(call: BreakerCall): Blocked | undefined {
+    const nowMs = performance.now();
+    for (const scope of scopesOf(call)) {
+      const inMs = blockedMs(scope, nowMs);
+      if (inMs > 0) return { passes: false, scope: scope === whole ? "bucket" : "key", inMs };
+    }
+    return undefined;
+  }
+
+  return {
+    blocked,
+    enter(call) {
+      const found = blocked(call);
+      if (found !== undefined) return found;
+      const nowMs = performance.now();
+      let isProbe = false;
+      for (const { open } of scopesOf(call)) {
+        if (open === undefined) continue;
+        isProbe = true;
+        // One that hangs does not hold up the others without end.
+        open.probingUntilMs = nowMs + maxCoolMs;
+      }
+      return { passes: true, isProbe, startedAtMs: nowMs };
+    },
+    failed(call, pass, away) {
+      const { id, key } = call;
+      if (away === undefined) {
+        // Whatever answered, the downstream is there.
+        if (pass.isProbe) for (const scope of scopesOf(call)) if (scope.open) close(scope);
+        return undefined;
+      }
+      const { thrown } = away;
+      let blocker: Scope | undefined;
+      if (key !== undefined) {
+        if (note(scopeOfKey(key), id, pass, thrown)) blocker = scopeOfKey(key);
+      }
+      const member = key === undefined ? `job ${id}` : `key ${key}`;
+      if (note(whole, member, pass, thrown)) blocker = whole;
+      if (blocker === undefined) return undefined;
+      const inMs = Math.max(1, blockedMs(blocker, performance.now()));
+      return { scope: blocker === whole ? "bucket" : "key", inMs };
+    },
+    succeeded(call, { startedAtMs }) {
+      for (const scope of scopesOf(call)) {
+        scope.successes += 1;
+        if (scope.row.size > 0) scope.row.clear();
+        // One that began before says nothing of what came since.
+        if (scope.open !== undefined && startedAtMs >= scope.open.sinceMs) close(scope);
+      }
+      if (call.key !== undefined && whole.marks.size > 0) whole.marks.delete(`key ${call.key}`);
+    },
+    left,
+    noteCall(key, resultOrError) {
+      if (settings === undefined) return;
+      const nowMs = performance.now();
+      const scope = key !== undefined && isLimited(key) ? scopeOfKey(key) : whole;
+      const { open } = scope;
+      if (isAway(resultOrError)) {
+        const isProbe = open !== undefined && nowMs >= open.untilMs;
+        calls += 1;
+        note(scope, `call ${calls}`, { isProbe, startedAtMs: nowMs }, resultOrError);
+        if (isProbe) cool(scope);
+      } else {
+        scope.successes += 1;
+        scope.row.clear();
+        if (open !== undefined) close(scope);
+      }
+    },
+    isOpenFor(call) {
+      for (const { open } of scopesOf(call)) if (open !== undefined) return true;
+      return false;
+    },
+    openAlike(key, coolMs) {
+      const scope = key === undefined ? whole : scopeOfKey(key);
+      const nowMs = performance.now();
+      if (scope.open === undefined) openFor(scope, coolMs, nowMs, nowMs);
+    },
+    isOn: true,
+    get admits() {
+      if (whole.open === undefined) return Infinity;
+      return blockedMs(whole, performance.now()) > 0 ? 0 : 1;
+    },
+  };
+}
+
+function createScope(key: string | undefined): Scope {
+  return {
+    key,
+    row: new Set(),
+    marks: new Map(),
+    successes: 0,
+    open: undefined,
+    closedAtMs: -Infinity,
+  };
+}
+
+function remember(marks: Map<string, number>, member: string, successes: number): void {
+  marks.set(member, successes);
+  if (marks.size > MOST_MARKS) marks.delete(marks.keys().next().value!);
+}

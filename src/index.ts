@@ -62,11 +62,13 @@ export type {
   KeepDone,
   KeepFailed,
   MaxBacklog,
+} from "./queue/options.ts";
+export type {
   CloseOptions,
   WorkerOptions,
   BatchOptions,
   BatchWorkerOptions,
-} from "./queue/options.ts";
+} from "./queue/worker/worker-options.ts";
 
 export type { Job, JobState } from "./queue/job.ts";
 

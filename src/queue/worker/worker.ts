@@ -40,7 +40,7 @@ import {
   type BatchOptions,
   type CloseOptions,
   type WorkerOptions,
-} from "../options.ts";
+} from "./worker-options.ts";
 import { createReport } from "../report/report.ts";
 import type { WorkerEmitter } from "../report/worker-events.ts";
 import type { WorkerStatus } from "../report/worker-status.ts";

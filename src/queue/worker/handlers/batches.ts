@@ -22,7 +22,7 @@ import type { CancellableWait } from "../../../throttle/waiting/wait.ts";
 import type { NoRoomYet } from "../../../throttle/waiting/waiting-call.ts";
 import { PRIORITIES } from "../../../core/options.ts";
 import type { Job } from "../../job.ts";
-import type { BatchOptions } from "../../options.ts";
+import type { BatchOptions } from "../worker-options.ts";
 import {
   abortOnLeaseLost,
   checked,

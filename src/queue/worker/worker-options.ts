@@ -1,0 +1,80 @@
+import * as z from "zod";
+import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
+import type { Cost } from "../../throttle/costs.ts";
+import type { Job } from "../job.ts";
+
+export interface WorkerOptions {
+  /**
+   * How many jobs this worker holds at once, waiting for their slots or running. For a handler in a file it is
+   * also the number of processes. Defaults to 50, for a file to the number of processors.
+   */
+  readonly concurrency?: number | undefined;
+  /** How long running handlers may go on after `close()`, unless close says otherwise. Defaults to 30,000 ms. */
+  readonly closeDeadlineMs?: number | undefined;
+  /** How long a job may wait here for the limits of its own key before it makes way for others. Defaults to 250 ms. */
+  readonly patienceMs?: number | undefined;
+  /**
+   * How long a job's lock holds; it is renewed at half of that. The job of a worker that has died or hangs goes to
+   * another at most 1.25 × `lockMs` after the last renewal. Defaults to 30,000 ms.
+   */
+  readonly lockMs?: number | undefined;
+  /**
+   * How long a handler may take. Then its signal is aborted, and the attempt counts as failed. A handler in a file
+   * is ended with its process; a function cannot be stopped, and its later result is dropped. Its place here and its
+   * lease go to others at once: until it obeys its signal, more handlers may run than `concurrency` allows, of the
+   * worker and of the bucket. Defaults to no limit.
+   */
+  readonly timeoutMs?: number | undefined;
+}
+
+export interface CloseOptions {
+  /** How long running handlers may go on. Defaults to the worker's `closeDeadlineMs`. */
+  readonly deadlineMs?: number | undefined;
+}
+
+/** How jobs are put together for one call of the handler, on one slot. */
+export interface BatchOptions<Data = unknown> {
+  /** The most jobs of one call, from 1 to 1,000. */
+  readonly size: number;
+  /** How long the first job of a batch waits for others before the batch draws its slot. Defaults to 100 ms. */
+  readonly waitMs?: number | undefined;
+  /** What a batch takes of the bucket, by its jobs: `(jobs) => ({ tokens: 10 * jobs.length })`. Defaults to 1 call. */
+  readonly cost?: ((jobs: readonly Job<Data>[]) => Cost) | undefined;
+}
+
+/** The options of a worker whose handler gets several jobs at once. */
+export interface BatchWorkerOptions<Data = unknown> extends WorkerOptions {
+  /** Here `concurrency` counts batches. Each job keeps its own lock, deadline, time limit and outcome; its own cost does not count. */
+  readonly batch: BatchOptions<Data>;
+}
+
+const TIME_OR_NONE = wholeNumber(0, LONGEST_MS, "milliseconds").optional();
+const WORKER_OPTIONS = z.strictObject({
+  concurrency: wholeNumber(1, 100_000, "jobs").optional(),
+  closeDeadlineMs: TIME_OR_NONE,
+  patienceMs: TIME_OR_NONE,
+  timeoutMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
+  lockMs: wholeNumber(1_000, LONGEST_MS, "milliseconds").optional(),
+  batch: z
+    .strictObject({
+      size: wholeNumber(1, 1_000, "jobs"),
+      waitMs: TIME_OR_NONE,
+      cost: z
+        .custom<() => Cost>((value) => typeof value === "function", {
+          error: "give a function of the jobs that returns a cost",
+        })
+        .optional(),
+    })
+    .optional(),
+});
+const CLOSE_OPTIONS = z.strictObject({ deadlineMs: TIME_OR_NONE });
+
+export function readWorkerOptions(
+  given: unknown,
+): WorkerOptions & { readonly batch?: BatchOptions | undefined } {
+  return readOptions("worker()", WORKER_OPTIONS, given);
+}
+
+export function readCloseOptions(given: unknown): CloseOptions {
+  return readOptions("close()", CLOSE_OPTIONS, given);
+}

@@ -14,7 +14,7 @@ import { COST } from "../throttle/call-options.ts";
 import type { DedupeMode, KeptJobs } from "../core/queue-store.ts";
 import type { Cost } from "../throttle/costs.ts";
 import { isCron } from "./bullmq/cron.ts";
-import { OWN_ID, type Job } from "./job.ts";
+import { OWN_ID } from "./job.ts";
 
 /** How one job is queued. A recurring one, with `every` or `cron`, needs a `dedupeId`. */
 export type EnqueueOptions =

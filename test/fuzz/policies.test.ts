@@ -46,6 +46,10 @@ const whole = fc.oneof(fc.nat(), hostileNumber);
 const bucketOptions = hostileOptions({
   ...policy,
   maxWaiting: whole,
+  breaker: fc.oneof(
+    fc.constant(false),
+    hostileOptions({ failures: whole, coolMs: whole, maxCoolMs: whole }),
+  ),
   maxCooldownMs: whole,
   feedback: fc.oneof(fc.constant(false), hostileValue),
   adaptive: hostileOptions({ floor: part, recoverMs: whole }),

@@ -96,6 +96,7 @@ it("filters failed jobs by whatever it can read, and says what is wrong with the
     key: hostileName,
     since: fc.oneof(fc.date(), ms),
     reason: fc.oneof(hostileText, fc.constantFrom(/a/g, /^(a+)+$/)),
+    code: hostileText,
     limit: ms,
   });
   await forAll(300, filter, async (given) => {

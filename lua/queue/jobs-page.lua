@@ -37,7 +37,8 @@ local function of_zset()
   end
   if from == '' then return range(0, most - 1) end
   local score, id = string.match(from, '^(%S+) (.*)$')
-  local rank = redis.call('ZSCORE', ids, id) == score and redis.call(rev and 'ZREVRANK' or 'ZRANK', ids, id)
+  local rank = redis.call('ZSCORE', ids, id) == score and redis.call('ZRANK', ids, id)
+  if rank and rev then rank = redis.call('ZCARD', ids) - 1 - rank end
   if rank then return range(rank + 1, rank + most) end
   if rev then return redis.call('ZREVRANGEBYSCORE', ids, score, '-inf', 'WITHSCORES', 'LIMIT', 0, most) end
   return redis.call('ZRANGEBYSCORE', ids, score, '+inf', 'WITHSCORES', 'LIMIT', 0, most)

@@ -6,9 +6,9 @@
   Reply how many there are, and how many jobs they can have at once
 ]]
 -- @include lib/now-ms
-local now, all, workers, places = now_ms(), redis.call('HVALS', KEYS[1]), 0, 0
-for _, worker in ipairs(all) do
-  local until_ms, its_places = string.match(worker, '^(%d+) (%d+)$')
+local now, all, workers, places = now_ms(), redis.call('HGETALL', KEYS[1]), 0, 0
+for at = 2, #all, 2 do
+  local until_ms, its_places = string.match(all[at], '^(%d+) (%d+)$')
   if until_ms and tonumber(until_ms) > now then workers, places = workers + 1, places + tonumber(its_places) end
 end
 return { workers, places }

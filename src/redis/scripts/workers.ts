@@ -10,14 +10,14 @@ export interface WorkersNote extends QueueName {
 
 export const workersNote: Script<WorkersNote, void> = defineScript({
   name: "queue/workers-note",
-  keys: (input) => [`${baseOf(input)}lanes:workers`],
+  keys: (input) => [`${baseOf(input)}workers:live`],
   args: ({ worker, places, forMs }) => [worker, places, forMs],
   decode: () => undefined,
 });
 
 export const workersLook: Script<QueueName, LiveWorkers> = defineScript({
   name: "queue/workers-look",
-  keys: (input) => [`${baseOf(input)}lanes:workers`],
+  keys: (input) => [`${baseOf(input)}workers:live`],
   args: () => [],
   decode: (reply) => {
     const [workers, places] = reply as readonly [number, number];

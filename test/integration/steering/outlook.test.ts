@@ -1,3 +1,4 @@
+import { Redis } from "ioredis";
 import { describe, expect, inject, it } from "vitest";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { children } from "../../support/children/child.ts";
@@ -100,4 +101,22 @@ describe("what is expected of a queue", () => {
     expect((await etaOf(job)).startsInMs).toBeGreaterThan(500_000);
     expect((await forecastOf(queue)).goneInMs).toBeGreaterThan(500_000);
   });
+});
+
+it("leaves nothing of workers that are gone", async () => {
+  const { sluice, queue } = openQueue<string>(sluices);
+  const redis = new Redis(inject("redisUrl"));
+  const key = `${sluices.prefix()}:${queue.stored.name}:workers:live`;
+  const args = [inject("redisUrl"), sluices.prefix(), "1/min", downstream.url, "0", "30000"];
+  const other = processes.start("workers/job-worker.ts", args);
+  await waitUntil(async () => (await queue.forecast()).workers === 1, "it is counted");
+
+  other.signal("SIGKILL");
+  await waitUntil(async () => (await redis.exists(key)) === 0, "it is forgotten");
+  const worker = sluice.worker(queue, async () => {});
+  await waitUntil(async () => (await queue.forecast()).workers === 1, "another is counted");
+  await worker.close();
+
+  expect(await redis.exists(key)).toBe(0);
+  await redis.quit();
 });

@@ -50,7 +50,8 @@ async function useQueue(sluice: Sluice, queue: Queue<number>): Promise<void> {
   await job.eta();
   await queue.pause();
   await queue.resume();
-  await queue.forecast();
+  await queue.forecast({ key: "a" });
+  await steer(queue);
 
   let isRefused = true;
   const worker = sluice.worker(queue, async ({ data }, { progress, log }) => {
@@ -66,9 +67,32 @@ async function useQueue(sluice: Sluice, queue: Queue<number>): Promise<void> {
   await job.logs();
   await job.progress();
   await queue.purge({});
+  await pageThrough(queue);
+  await queue.removeJobs({ state: "done", limit: 1 });
   await queue.schedules();
   await queue.unschedule("six");
   await queue.drain();
   await queue.counts();
   await worker.close();
+}
+
+async function steer(queue: Queue<number>): Promise<void> {
+  await queue.pause({ key: "c", forMs: 60_000 });
+  const job = await queue.enqueue(7, { key: "c" });
+  await queue.paused();
+  await job.update(8);
+  await job.reschedule({ delayMs: 60_000 });
+  await job.runNow();
+  await queue.rescheduleJobs({ key: "c" }, { delayMs: 60_000 });
+  await queue.removeJobs({ key: "c", limit: 1 });
+  await queue.counts({ key: "c" });
+  await queue.drain({ key: "c" });
+  await queue.resume({ key: "c" });
+  await (await queue.enqueue(9, { key: "c" })).cancel();
+}
+
+async function pageThrough(queue: Queue<number>): Promise<void> {
+  let cursor: string | undefined;
+  do ({ cursor } = await queue.jobs({ limit: 1, cursor }));
+  while (cursor !== undefined);
 }

@@ -6,7 +6,7 @@ import type { Queue, QueuedJob } from "sluice";
 export async function pretendWorker(prefix: string, ...queues: string[]): Promise<void> {
   const redis = new Redis(inject("redisUrl"));
   for (const queue of queues) {
-    await redis.hset(`${prefix}:{${queue}}:lanes:workers`, "pretended", `${2 ** 50} 50`);
+    await redis.hset(`${prefix}:{${queue}}:workers:live`, "pretended", `${2 ** 50} 50`);
   }
   await redis.quit();
 }

@@ -64,6 +64,25 @@ describe("a paused key", () => {
     expect([...attempts]).toEqual(["1"]);
   });
 
+  it("takes back what a worker holds of it, and has yet to start", async () => {
+    const { sluice, bucket, queue } = openQueue<string>(sluices);
+    const started: string[] = [];
+    await bucket.pause();
+    await queue.enqueueMany(names("acme", 5), { key: "acme" });
+    sluice.worker(queue, async ({ data }) => void started.push(data));
+    const held = async (): Promise<number> => (await queue.counts({ key: "acme" })).active;
+    await waitUntil(async () => (await held()) > 0, "the worker holds one");
+
+    await queue.pause({ key: "acme" });
+    await untilNoneActive(queue, "acme");
+    await queue.enqueue("of another", { key: "beta" });
+    await bucket.resume();
+    await waitUntil(() => started.length > 0, "the other key goes on");
+
+    expect(started).toEqual(["of another"]);
+    expect(await queue.counts({ key: "acme" })).toMatchObject({ waiting: 5, active: 0 });
+  });
+
   it("keeps its retries, its delayed jobs and what is enqueued meanwhile", async () => {
     const { sluice, queue } = openQueue<string>(sluices);
     const started: string[] = [];

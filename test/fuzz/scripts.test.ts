@@ -4,58 +4,23 @@ import fc from "fast-check";
 import type { Redis } from "ioredis";
 import { describe, expect, it } from "vitest";
 import { runScript, type Script } from "../../src/redis/scripts/script.ts";
-import { bucketPeek, bucketSteer } from "../../src/redis/scripts/bucket.ts";
-import { costsSettle, slotsReturn } from "../../src/redis/scripts/give-back.ts";
-import {
-  jobsAwait,
-  jobsBegin,
-  jobsForget,
-  jobsHeld,
-  jobsRecall,
-  jobsTold,
-} from "../../src/redis/scripts/jobs.ts";
-import {
-  lanesClear,
-  jobsTake,
-  lanesJoin,
-  lanesLeave,
-  lanesLook,
-} from "../../src/redis/scripts/lanes.ts";
-import { leasesRelease, leasesRenew } from "../../src/redis/scripts/leases.ts";
-import { runsBegin, runsDeclare, runsEnd, runsSettle } from "../../src/redis/scripts/runs.ts";
-import { slotsDraw } from "../../src/redis/scripts/slots-draw.ts";
-import { slotsTry } from "../../src/redis/scripts/slots-try.ts";
 import { hostileJson, hostileText } from "./support/hostile.ts";
 import { forAll } from "./support/outcomes.ts";
 
 type AnyScript = Script<never, unknown>;
 
 const ROOT = new URL("../../", import.meta.url);
-const ALL: readonly AnyScript[] = [
-  bucketPeek,
-  bucketSteer,
-  costsSettle,
-  jobsAwait,
-  jobsBegin,
-  jobsForget,
-  jobsHeld,
-  jobsRecall,
-  jobsTold,
-  leasesRelease,
-  leasesRenew,
-  runsBegin,
-  runsDeclare,
-  runsEnd,
-  runsSettle,
-  slotsDraw,
-  slotsReturn,
-  slotsTry,
-  lanesClear,
-  jobsTake,
-  lanesJoin,
-  lanesLeave,
-  lanesLook,
-];
+const MODULES = new URL("src/redis/scripts/", ROOT);
+const ALL = (await Promise.all(readdirSync(MODULES).map(scriptsOf))).flat();
+
+async function scriptsOf(file: string): Promise<AnyScript[]> {
+  const exported: Record<string, unknown> = await import(new URL(file, MODULES).href);
+  return Object.values(exported).filter(isScript);
+}
+
+function isScript(value: unknown): value is AnyScript {
+  return typeof value === "object" && value !== null && "sha" in value && "source" in value;
+}
 
 /** The text of a file in `lua/`, its includes in their places, and nothing else. */
 function textOf(name: string): string {

@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
-import { RetryAfter, type Bucket, type EnqueueOptions } from "sluice";
+import { RetryAfter, type Bucket } from "sluice";
 import { runScript } from "../../../src/redis/scripts/script.ts";
 import { jobsBegin } from "../../../src/redis/scripts/jobs.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { tokenBucket, type BucketOptions, type EnqueueOptions, type Queue } from "sluice";
-import { etaOf, forecastOf, pretendWorker } from "../../support/jobs/outlook.ts";
+import { etaOf, pretendWorker } from "../../support/jobs/outlook.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const sluices = realSluices();

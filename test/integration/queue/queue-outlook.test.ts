@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import { fixedWindow, leakyBucket, tokenBucket, type QueuedJob } from "sluice";
+import { fixedWindow, leakyBucket, tokenBucket } from "sluice";
 import { deferred } from "../../support/async/deferred.ts";
 import { etaOf, forecastOf, pretendWorker } from "../../support/jobs/outlook.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";

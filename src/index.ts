@@ -107,6 +107,7 @@ export type { FinishedOptions } from "./queue/manage/finished.ts";
 
 export type { Forecast, JobEta, NoPromise } from "./queue/forecast/forecast.ts";
 
+export type { Ordered } from "./queue/lanes/order.ts";
 export type { Weights } from "./queue/lanes/weights.ts";
 
 export type { JobsPage, Queue } from "./queue/queue.ts";

@@ -4,6 +4,7 @@ import { InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
 import type { Logger } from "./core/logger.ts";
 import { LONGEST_MS, NAME, readOptions, wholeNumber } from "./core/options.ts";
 import type { Schema } from "./queue/enqueue/data.ts";
+import type { Ordered } from "./queue/lanes/order.ts";
 import type { Weights } from "./queue/lanes/weights.ts";
 import {
   JOB_DEFAULTS,
@@ -80,6 +81,15 @@ export interface QueueOptions<Data = unknown, Input = Data> {
   /** How much of a shared rate each key gets beside the others, 0.001 to 1,000: by key, or a function of it. Defaults to 1. */
   readonly weights?: Weights | undefined;
   /**
+   * Has the jobs of a key done strictly one after another, by priority and then in the order in which they joined: the
+   * next begins once the one before is done, a dead letter, cancelled or removed, whatever process runs it. A job that is
+   * tried again keeps its place in front, and its key waits for it. `true` orders all keys, and each job needs one; or
+   * give a function of the key, or `{ keys, stuck }`. With `stuck: "hold"` a dead letter holds its key until it was replayed
+   * or purged; by default the next job begins. Give all processes the same: the newest job of a key decides. Defaults to
+   * false: jobs of a key begin in order, as far as workers do not hold them at once.
+   */
+  readonly ordered?: Ordered | undefined;
+  /**
    * Checks the data of each job when it is enqueued, and again before its handler runs: zod, valibot, arktype,
    * or any other Standard Schema. Its output is stored, as JSON, and it must accept that as well. Defaults to no
    * check.
@@ -124,6 +134,8 @@ const QUEUE_OPTIONS = z.strictObject({
   schema: z
     .custom<Schema<unknown>>(isSchema, { error: "give a schema that keeps to Standard Schema" })
     .optional(),
+  // Checked by the queue.
+  ordered: z.custom<Ordered>(() => true).optional(),
   maxJobBytes: wholeNumber(2, 512_000_000, "bytes").optional(),
   defaults: JOB_DEFAULTS.optional(),
   keepDone: KEEP_DONE.optional(),

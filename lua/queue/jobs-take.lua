@@ -8,11 +8,12 @@
         [4] how many more it takes of those whose deadline has passed  [5] ms for which their locks last
         [6] what their locks' tokens begin with; a number follows, from 1 on  [7] ms for which the worker is there
         [8] JSON: { probes: { key, whether its slot came at once } of probes that have started,
+                    ended: keys of ordered lanes whose head has ended, or is tried again,
                     woken: keys that may have room again, "*" for all }, or ""
   Reply ms since 1970 now; how many jobs are parked, how many workers hold at least; ms until there may be another: 0 there may be now, -1 none is known;
         1 if more have come due or expired than were looked at; 1 if the queue is paused; how often workers were told
         something (jobs-orders says what); then for each job its id, 1 if it came in its turn, 2 if as a probe (alone, to see if there is room), 3 if its
-        deadline has passed; and its hash
+        deadline has passed, and 3 more of each from an ordered lane; and its hash
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/take
@@ -29,6 +30,7 @@ if lanes.parked > 0 then
   wake_due_lanes(lanes)
   wake_some_lanes(lanes)
 end
+if lanes.is_ordered then wake_due_heads(lanes) end
 local pause, at_once = unpack(redis.call('HMGET', lanes.meta, 'paused', 'concurrency'))
 local paused, paused_for_ms = end_due_pauses(lanes, pause)
 if at_once then most = math.min(most, math.max(0, tonumber(at_once) - redis.call('LLEN', lanes.active))) end
@@ -55,6 +57,7 @@ if more_due == 1 or has_more and not is_full then next_ms = 0 elseif is_full the
 if paused_for_ms and next_ms ~= 0 then next_ms = paused_for_ms end
 if not paused and next_ms ~= 0 then
   first_at(lanes.delayed, 4096)
+  if lanes.is_ordered then first_at(lanes.heads, 1) end
   if lanes.parked > 0 then
     first_at(lanes.blocked, 1)
     if has(lanes, 'deadlines') then first_at(lanes.deadlines, 1) end

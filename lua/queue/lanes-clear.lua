@@ -13,7 +13,7 @@ local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 
 -- The lanes to look through, each from a place on: between two calls, workers move lanes and producers add some.
 if tonumber(ARGV[2]) == 1 then
-  for _, names in ipairs({ lanes.ready, lanes.blocked }) do
+  for _, names in ipairs({ lanes.ready, lanes.blocked, lanes.heads }) do
     for _, key in ipairs(redis.call('ZRANGE', names, 0, -1)) do redis.call('ZADD', lanes.uncleared, 0, key) end
   end
   redis.call('PEXPIRE', lanes.uncleared, DAY_MS)
@@ -44,7 +44,7 @@ while looked_at < MOST do
   if #next_lane == 0 then break end
   looked_at = looked_at + 1 + clear(next_lane[1], next_lane[2], MOST - looked_at)
 end
-if redis.call('EXISTS', lanes.ready, lanes.blocked) == 0 then
+if redis.call('EXISTS', lanes.ready, lanes.blocked, lanes.heads) == 0 then
   redis.call('UNLINK', lanes.shares, lanes.deadlines)
   lanes.parked = 0
 end

@@ -20,11 +20,10 @@
 
 local prefix, asked = ARGV[1], ARGV[2]
 local lanes, now = lane_names(prefix), now_ms()
-
 local read, most, counted = {}, tonumber(ARGV[3]), tonumber(ARGV[5])
 local held = held_by_workers(lanes, prefix, KEYS[4], KEYS[5], counted)
 local waiting_sums = sums_of_waiting(prefix, KEYS[1], KEYS[3], counted, joins_held(held))
-local all_lanes = redis.call('ZCARD', lanes.ready) + redis.call('ZCARD', lanes.blocked)
+local all_lanes = redis.call('ZCARD', lanes.ready) + redis.call('ZCARD', lanes.blocked) + redis.call('ZCARD', lanes.heads)
 local has_shares = counted > 0 and redis.call('EXISTS', lanes.shares) == 1
 local most_each = math.ceil(counted / math.max(1, math.min(all_lanes, most)))
 local sums, is_read = {}, {}
@@ -36,14 +35,15 @@ local function read_lane(key, aside_ms)
   local weight = tonumber(redis.call('HGET', lanes.weights, key)) or 1
   read[#read + 1] = { key, jobs, weight, aside_ms, calls }
   others.jobs, is_read[key] = others.jobs - parked, true
-  if parked > 0 then others.lanes = others.lanes - 1 end
 end
 local function read_lanes(names, at_or_now)
   local all = redis.call('ZRANGE', names, 0, most - 1 - #read, 'WITHSCORES')
+  others.lanes = others.lanes - #all / 2
   for at = 1, #all, 2 do read_lane(all[at], at_or_now and math.max(0, tonumber(all[at + 1]) - at_or_now) or 0) end
 end
 read_lanes(lanes.ready)
 if #read < most then read_lanes(lanes.blocked, now) end
+if #read < most then read_lanes(lanes.heads) end
 for key in pairs(held.lanes) do
   if key ~= '' and not is_read[key] then read_lane(key, 0) end
 end

@@ -30,6 +30,8 @@ export interface TakeRequest {
   readonly probes: readonly (readonly [key: string, wentAtOnce: boolean])[];
   /** Keys that may have room again; `"*"` for all. */
   readonly woken: readonly string[];
+  /** Keys of ordered lanes whose jobs have ended, or are to be tried again. */
+  readonly ended: readonly string[];
 }
 
 /** How a job came to a worker: in its turn; alone, to see whether its key has room; or since its deadline has passed. */
@@ -39,6 +41,8 @@ export type Arrival = "turn" | "probe" | "expired";
 export interface TakenJob {
   readonly id: string;
   readonly arrival: Arrival;
+  /** The key of an ordered lane, which gives no other job until this one has ended. */
+  readonly orderedKey: string | undefined;
   readonly token: string;
   /** The fields of its hash as BullMQ stores them: names and values in turns. */
   readonly fields: readonly string[];
@@ -175,6 +179,8 @@ export interface LaneStore extends SteeringStore {
   look(queue: string, id?: string, counted?: number): Promise<LanesSeen>;
   /** Takes a job out of its lane; false if it was in none. */
   leave(queue: string, id: string): Promise<boolean>;
+  /** Has workers look at once at the ordered lanes of keys, since their heads were replayed, purged or removed. */
+  lookAtHeads(queue: string, keys: readonly string[]): Promise<void>;
   /** How many jobs are parked. */
   parked(queue: string): Promise<number>;
   /** Takes all removed jobs out of their lanes; jobs that have joined since keep their places. */

@@ -96,6 +96,12 @@ interface JobOptions {
   readonly overlap?: boolean | undefined;
 }
 
+/** What a dead letter does to its ordered key: 1, the next job begins; 2, it waits until that was replayed or purged. */
+export type LaneOrder = 1 | 2;
+
+/** The options of a job, with what its queue says of the order of its key; none if it has no order. */
+export type OrderedJobOptions = EnqueueOptions & { readonly ordered?: LaneOrder | undefined };
+
 /** The options of a queue's jobs for which `enqueue` gets no others. */
 export type JobDefaults = Pick<EnqueueOptions, "priority" | "maxWaitMs" | "attempts" | "backoff">;
 

@@ -12,6 +12,7 @@ import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.
 import { createSchedules, type Schedules } from "./enqueue/schedules.ts";
 import { createForecasts, type Forecast } from "./forecast/forecast.ts";
 import { readJobId } from "./job.ts";
+import { createOrders, type Ordered } from "./lanes/order.ts";
 import type { OfKey } from "./of-key.ts";
 import { createWeights, type Weights } from "./lanes/weights.ts";
 import { createBulkChanges, type BulkChanges } from "./manage/bulk.ts";
@@ -19,6 +20,7 @@ import { createChanges } from "./manage/changes.ts";
 import { createControl, type QueueSteering } from "./manage/control.ts";
 import { createDeadLetters, type DeadLetters } from "./manage/dead-letters.ts";
 import { createEventStream, type QueueEmitter } from "./manage/events.ts";
+import { createFreeKey } from "./manage/heads.ts";
 import { createFinishedWaits } from "./manage/finished.ts";
 import { createPages, type JobsOptions } from "./manage/pages.ts";
 import { createPauses, type Pauses } from "./manage/pauses.ts";
@@ -132,6 +134,7 @@ export interface QueueSettings<Data> {
   readonly timeoutMs: number;
   readonly logger: Logger;
   readonly weights?: Weights | undefined;
+  readonly ordered?: Ordered | undefined;
   readonly schema?: Schema<Data> | undefined;
   readonly maxJobBytes?: number | undefined;
   readonly defaults?: JobDefaults | undefined;
@@ -153,8 +156,10 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const waits = createFinishedWaits({ name, connection, access, events });
   const forecasts = createForecasts({ queue: name, bucket, lanes, access });
   const pages = createPages({ queue: name, access, lanes });
+  const isOrdered = (settings.ordered ?? false) !== false;
+  const freeKey = createFreeKey({ queue: name, access, lanes, isOrdered });
   const changes = createChanges({ queue: name, access, lanes });
-  const parts = { queue: name, access, lanes, pages, onRemoved: waits.end };
+  const parts = { queue: name, access, lanes, pages, freeKey, onRemoved: waits.end };
   const bulk = createBulkChanges({ ...parts, changes });
   const control = createControl({ ...parts, bulk });
   const jobs: JobSource = {
@@ -173,6 +178,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     connection,
     logger,
     weightOf,
+    orderOf: createOrders(name, settings.ordered),
     schema,
     maxJobBytes,
     defaults: settings.defaults,
@@ -213,7 +219,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
       const { jobs: found, cursor } = await pages.read("jobs()", options);
       return { jobs: found.map((each) => queuedJob(readJob(each as Stored<Data>), jobs)), cursor };
     },
-    ...createDeadLetters<Data>(access, waits.end, () => connection.keepAllFailed(name)),
+    ...createDeadLetters<Data>(access, freeKey, waits.end, () => connection.keepAllFailed(name)),
     forecast: forecasts.forecast,
     on: (event, listener, listening) => events.on(event, listener, listening),
     off: (event, listener) => events.off(event, listener),

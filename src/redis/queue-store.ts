@@ -3,6 +3,7 @@ import type { RunStore } from "../core/queue-runs.ts";
 import type { LaneStore } from "../core/queue-store.ts";
 import type { SampledClock } from "./clock.ts";
 import {
+  headsLook,
   jobsCancel,
   jobsOrders,
   jobsReturn,
@@ -68,6 +69,7 @@ export function createRedisLanes(
     noteWorker: (queue, worker) => runScript(redis, workersNote, { prefix, queue, ...worker }),
     workers: (queue) => runScript(redis, workersLook, { prefix, queue }),
     waitingOf: (queue, key) => redis.zcard(laneOf({ prefix, queue, key })),
+    lookAtHeads: (queue, ofKeys) => runScript(redis, headsLook, { prefix, queue, ofKeys }),
     async parked(queue) {
       return Number((await redis.hget(lanesState({ prefix, queue }), "parked")) ?? 0);
     },

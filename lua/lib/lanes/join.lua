@@ -1,3 +1,4 @@
+-- @include lib/lanes/order
 -- The ms since 1970 by which a job has to start, or nil. For a run of a schedule they count from its planned time.
 local function start_by_of(opts, stored_at_ms)
   local ours = opts.sluice
@@ -25,6 +26,9 @@ local function join(lanes, id, is_anew, comes_back)
   if not key or not redis.call('ZSCORE', lanes.delayed, id) then return nil end
   local lane = lanes.lane .. key
   if is_anew and not redis.call('ZSCORE', lane, id) then return nil end
+  local opts = string.find(stored_opts or '', '"sluice"', 1, true) and cjson.decode(stored_opts)
+  local ours = opts and type(opts.sluice) == 'table' and opts.sluice
+  if not seq then set_order(lanes, key, ours and ours.ordered or nil) end
   if not seq or is_anew then
     seq = redis.call('HINCRBY', lanes.state, 'seq', 1)
     redis.call('HSET', job, 'sluiceSeq', seq)
@@ -33,19 +37,19 @@ local function join(lanes, id, is_anew, comes_back)
   if redis.call('ZADD', lane, string.format('%.0f', place), id) == 1 then lanes.parked = lanes.parked + 1 end
   -- In BullMQ's form: ms, and 12 bits for the order. If the lanes are lost, the job comes due by itself.
   redis.call('ZADD', lanes.delayed, 'XX', string.format('%.0f', (lanes.now_ms + DAY_MS) * 4096), id)
-  local opts = string.find(stored_opts or '', '"sluice"', 1, true) and cjson.decode(stored_opts)
-  local ours = opts and opts.sluice
-  if type(ours) == 'table' then
+  if ours then
     if tonumber(ours.share) then
       redis.call('HSET', lanes.shares, id, ours.share)
       lanes.known.shares = true
     end
     local lapses_at_ms = expires_at_of(lanes, start_by_of(opts, stored_at_ms), attempts_made, comes_back)
-    if lapses_at_ms then
+    -- Where a dead letter keeps its key, each job fails in its turn.
+    if lapses_at_ms and ours.ordered ~= tonumber(HOLD) then
       redis.call('ZADD', lanes.deadlines, string.format('%.0f', lapses_at_ms), id)
       lanes.known.deadlines = true
     end
   end
+  if waits_for_head(lanes, key, id) then return key end
   if not redis.call('ZSCORE', lanes.ready, key) and not redis.call('ZSCORE', lanes.blocked, key) then
     make_ready(lanes, key)
   end

@@ -15,8 +15,8 @@ local RECHECK_EVERY_MS, RECHECKED_LANES = 10000, 100
 
 local function open_lanes(keys, prefix, now_ms)
   local lanes = lane_names(prefix)
-  local v, free, parked, looked_at_ms, looked, orders, paused_keys =
-    unpack(redis.call('HMGET', lanes.state, 'v', 'free', 'parked', 'lookedAt', 'looked', 'orders', 'pausedKeys'))
+  local v, free, parked, looked_at_ms, looked, orders, paused_keys, ordered = unpack(
+    redis.call('HMGET', lanes.state, 'v', 'free', 'parked', 'lookedAt', 'looked', 'orders', 'pausedKeys', 'ordered'))
   lanes.jobs, lanes.now_ms, lanes.v, lanes.parked = prefix, now_ms, tonumber(v) or 0, tonumber(parked) or 0
   -- Where the turn of the jobs without a key has come to.
   lanes.free = tonumber(free) or 0
@@ -26,6 +26,8 @@ local function open_lanes(keys, prefix, now_ms)
   lanes.orders = orders or ''
   -- How many keys are paused; 0 in most queues, which then ask no more.
   lanes.paused_keys = tonumber(paused_keys) or 0
+  -- Whether there has been an ordered lane.
+  lanes.is_ordered = ordered ~= false
   lanes.known = {}
   return lanes
 end
@@ -72,9 +74,10 @@ local function make_ready(lanes, key)
   redis.call('ZADD', lanes.ready, string.format('%.17g', math.max(lanes.v, finish)), key)
 end
 
--- Puts a lane back in line, unless it is empty or in line already.
+-- Puts a lane back in line, unless it is empty, in line already, or waits for its head (lib/lanes/order).
 local function wake_lane(lanes, key)
   redis.call('ZREM', lanes.blocked, key)
+  if lanes.is_ordered and redis.call('ZSCORE', lanes.heads, key) then return end
   if redis.call('EXISTS', lanes.lane .. key) == 1 and not redis.call('ZSCORE', lanes.ready, key) then
     make_ready(lanes, key)
   end
@@ -118,9 +121,18 @@ local function forget_job(lanes, id)
   if has(lanes, 'deadlines') then redis.call('ZREM', lanes.deadlines, id) end
 end
 
+-- Of an ordered lane, what a dead letter does to it and its head: the job that it gave last, '' if none. Else nil.
+local function order_of(lanes, key)
+  local order = lanes.is_ordered and redis.call('HGET', lanes.ordered, key)
+  if order then return string.match(order, '^(%d) (.*)$') end
+end
+
 local function forget_lane(lanes, key)
   redis.call('ZREM', lanes.ready, key)
   redis.call('ZREM', lanes.blocked, key)
   if has(lanes, 'weights') then redis.call('HDEL', lanes.weights, key) end
   if has(lanes, 'slow') then redis.call('HDEL', lanes.slow, key) end
+  local stuck, head = order_of(lanes, key)
+  if head == '' then redis.call('HDEL', lanes.ordered, key)
+  elseif stuck then redis.call('ZADD', lanes.heads, 'NX', lanes.now_ms, key) end
 end

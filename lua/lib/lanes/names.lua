@@ -5,7 +5,7 @@ local function lane_names(prefix)
     state = own .. 'state', lane = own .. 'of:', ready = own .. 'ready', blocked = own .. 'blocked',
     finish = own .. 'finish', slow = own .. 'slow', weights = own .. 'weights',
     shares = own .. 'shares', deadlines = own .. 'deadlines', uncleared = own .. 'uncleared',
-    held = own .. 'held:', paused = own .. 'paused',
+    held = own .. 'held:', paused = own .. 'paused', ordered = own .. 'ordered', heads = own .. 'heads',
   }
 end
 

@@ -4,7 +4,7 @@
 -- @include lib/lanes/unended
 -- Decides the next job of a queue: start-time fair queueing (Goyal, Vin and Cheng, 1996) of its lanes. Tags count calls:
 -- a job's share of the bucket, divided by its lane's weight. Jobs without a key are one lane more, which lies in BullMQ's
--- own sets. Whatever has a key and lies there, since it was retried, recovered or moved by a tool, joins its lane first.
+-- own sets. An ordered lane gives one job at a time (lib/lanes/order). Whatever has a key and lies there, since it was retried, recovered or moved by a tool, joins its lane first.
 
 -- How many jobs one script moves into lanes, and how many it looks at in vain, since they were removed.
 local MOST_MOVED, MOST_GONE = 300, 1000
@@ -22,6 +22,7 @@ local function hear(lanes, news)
       wake_lane(lanes, key)
     end
   end
+  for _, key in ipairs(news.ended) do wake_head(lanes, key) end
   for _, key in ipairs(news.woken) do
     if key == '*' then
       -- All are due now; they are woken some at a time.
@@ -101,7 +102,7 @@ local function first_free(lanes)
 end
 
 -- Gives a job to the worker that asks, as BullMQ's fetch does: active, and locked. How it came: 1 in its turn, 2 as a
--- probe, 3 too late for its deadline. A job without a key keeps its place, to which it may go back (jobs-return). Returns
+-- probe, 3 too late for its deadline, and 3 more each from an ordered lane. A job without a key keeps its place, to which it may go back (jobs-return). Returns
 -- the job's fields; nil if somebody has removed it.
 local function activate(lanes, id, how, is_parked, place)
   local job, taken = lanes.jobs .. id, lanes.taken
@@ -139,7 +140,7 @@ local function take_expired(lanes, most)
       if redis.call('EXISTS', lane) == 0 then forget_lane(lanes, key) end
     end
     redis.call('ZREM', lanes.deadlines, id)
-    activate_parked(lanes, id, 3)
+    activate_parked(lanes, id, key and order_of(lanes, key) and 6 or 3)
   end
 end
 
@@ -148,32 +149,54 @@ local function are_expired(lanes)
   return redis.call('ZCOUNT', lanes.deadlines, '-inf', lanes.now_ms) > 0
 end
 
+-- Takes the next job out of a lane. Also returns, of an ordered one, what a dead letter does to it, and when to look again
+-- while it waits for its head.
+local function next_in_lane(lanes, key)
+  local lane, stuck, head = lanes.lane .. key, order_of(lanes, key)
+  if not stuck or head == '' then return redis.call('ZPOPMIN', lane)[1], stuck end
+  if redis.call('ZREM', lane, head) == 1 then return head, stuck end
+  local until_ms = head_until_ms(lanes, stuck, head)
+  if not until_ms then return redis.call('ZPOPMIN', lane)[1], stuck end
+  -- Tried again at once, or replayed.
+  if redis.call('ZREM', lanes.prioritized, head) == 0 then return nil, stuck, until_ms end
+  move_to_lane(lanes, head)
+  redis.call('ZREM', lane, head)
+  return head, stuck
+end
+
 -- Takes the next job of the lane whose turn it is; false if somebody has removed it. Also returns whether the lane is in
 -- line for another.
 local function take_from_lane(lanes, key, start)
   local lane, finish = lanes.lane .. key, start
-  local id = redis.call('ZPOPMIN', lane)[1]
+  local id, stuck, until_ms = next_in_lane(lanes, key)
+  if until_ms then
+    redis.call('ZREM', lanes.ready, key)
+    redis.call('ZADD', lanes.heads, string.format('%.0f', until_ms), key)
+    return false, false
+  end
   local is_slow = has(lanes, 'slow') and redis.call('HEXISTS', lanes.slow, key) == 1
   local was_there = false
   if id then
     local share = share_of(lanes, id)
     forget_job(lanes, id)
-    was_there = activate_parked(lanes, id, is_slow and 2 or 1)
+    was_there = activate_parked(lanes, id, (is_slow and 2 or 1) + (stuck and 3 or 0))
     if was_there then
       lanes.v = math.max(lanes.v, start)
       finish = start + share / weight_of(lanes, key)
     end
   end
   local is_empty = redis.call('EXISTS', lane) == 0
-  if not is_empty and not (is_slow and was_there) then
+  local has_head = stuck ~= nil and was_there
+  if not is_empty and not (is_slow and was_there) and not has_head then
     redis.call('ZADD', lanes.ready, string.format('%.17g', finish), key)
     return was_there, true
   end
   redis.call('ZREMRANGEBYSCORE', lanes.finish, '-inf', string.format('%.17g', lanes.v))
   redis.call('ZADD', lanes.finish, string.format('%.17g', finish), key)
   redis.call('ZREM', lanes.ready, key)
+  if has_head then set_head(lanes, key, stuck, id) end
   if is_empty then forget_lane(lanes, key)
-  else redis.call('ZADD', lanes.blocked, lanes.now_ms + PROBE_MS, key) end
+  elseif not has_head then redis.call('ZADD', lanes.blocked, lanes.now_ms + PROBE_MS, key) end
   return was_there, false
 end
 

@@ -12,7 +12,7 @@ import type { RedisClock } from "../../core/queue-store.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import { parseErrorFacts, type ErrorFacts } from "../failure.ts";
 import type { Job } from "../job.ts";
-import type { EnqueueOptions } from "../options.ts";
+import type { LaneOrder, OrderedJobOptions } from "../options.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
 
 /**
@@ -35,6 +35,8 @@ interface OwnOptions {
   readonly timeoutMs?: number;
   /** How many plain calls the job counts as, if it is not 1. */
   readonly share?: number;
+  /** If its key is ordered, what a dead letter does to it; as `lua/lib/lanes/order.lua` reads it. */
+  readonly ordered?: LaneOrder;
 }
 
 export type StoredOptions = JobsOptions & { sluice?: OwnOptions };
@@ -69,7 +71,7 @@ export function storedName(key: string | undefined): string {
  * before. Its deadline counts from the latest, so that it has its whole time.
  */
 export function storedOptions(
-  options: EnqueueOptions,
+  options: OrderedJobOptions,
   clock: Pick<RedisClock, "earliestMs" | "latestMs">,
   share?: number,
 ): { readonly opts: StoredOptions; readonly storedAtMs: number } {
@@ -96,7 +98,7 @@ export function storedOptions(
 }
 
 function ownOptions(
-  { name, cost, maxWaitMs, backoff, timeoutMs }: EnqueueOptions,
+  { name, cost, maxWaitMs, backoff, timeoutMs, ordered }: OrderedJobOptions,
   dueAtMs: number | undefined,
 ): OwnOptions {
   const hasDeadline = maxWaitMs !== undefined && dueAtMs !== undefined;
@@ -107,6 +109,7 @@ function ownOptions(
     ...(hasDeadline && { startByMs: dueAtMs + maxWaitMs }),
     ...(backoff?.maxMs !== undefined && { maxBackoffMs: backoff.maxMs }),
     ...(timeoutMs !== undefined && { timeoutMs }),
+    ...(ordered !== undefined && { ordered }),
   };
 }
 

@@ -11,7 +11,7 @@ import type { JobSchedulerJson, Queue } from "bullmq";
 import type { CronState, RunDeclaration, RunDeclared } from "../../core/queue-runs.ts";
 import type { RedisClock } from "../../core/queue-store.ts";
 import type { Job } from "../job.ts";
-import type { EnqueueOptions } from "../options.ts";
+import type { OrderedJobOptions } from "../options.ts";
 import { nextCron, nextCronMs, UTC } from "./cron.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
 import { readFields, readJob, storedName, storedOptions, type Stored } from "./stored-job.ts";
@@ -26,7 +26,7 @@ export async function storeSchedule<Data>(
     readonly declare: (declaration: RunDeclaration) => Promise<RunDeclared>;
     readonly clock: RedisClock;
   },
-  { json, options }: { readonly json: string; readonly options: EnqueueOptions },
+  { json, options }: { readonly json: string; readonly options: OrderedJobOptions },
 ): Promise<Job<Data>> {
   const { every, cron, timeZone = UTC, missed, overlap } = options;
   const { opts: template } = storedOptions(options, clock);

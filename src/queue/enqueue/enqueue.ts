@@ -5,6 +5,8 @@ import {
   withDefaults,
   type EnqueueOptions,
   type JobDefaults,
+  type LaneOrder,
+  type OrderedJobOptions,
 } from "../options.ts";
 import { checkCopy, copyOf, takeData, type DataRules, type TakenData } from "./data.ts";
 import type { QueuedJob } from "./job-handle.ts";
@@ -39,24 +41,27 @@ export interface Enqueuing<Data, Result, Input> {
 /** A job of many: its data is there, or comes of a call. */
 interface Taken<Data> {
   readonly data: TakenData<Data> | (() => TakenData<Data> | Promise<TakenData<Data>>);
-  readonly options: EnqueueOptions;
+  readonly options: OrderedJobOptions;
 }
 
 export interface EnqueuingParts<Data> extends DataRules<Data>, StoringParts {
+  /** What a dead letter does to the key of a job; undefined if that is not ordered. Refuses a job that lacks its key. */
+  readonly orderOf: (where: string, key: string | undefined) => LaneOrder | undefined;
   readonly defaults: JobDefaults | undefined;
 }
 
 export function createEnqueuing<Data, Result, Input>(
   parts: EnqueuingParts<Data>,
 ): Enqueuing<Data, Result, Input> {
-  const { bucket, weightOf, defaults } = parts;
+  const { bucket, weightOf, orderOf, defaults } = parts;
   const storing = createStoring<Data, Result>(parts);
 
-  function readOptions(where: string, given: unknown): EnqueueOptions {
+  function readOptions(where: string, given: unknown): OrderedJobOptions {
     const own = readEnqueueOptions(where, given);
     const options = defaults === undefined ? own : withDefaults(own, defaults);
     weightOf(options.key);
-    return options;
+    const ordered = orderOf(where, options.key);
+    return ordered === undefined ? options : { ...options, ordered };
   }
 
   /** Refuses now what can never start, and not when its turn comes in a week. */
@@ -66,7 +71,7 @@ export function createEnqueuing<Data, Result, Input>(
 
   function readForMany(
     options: EnqueueOptions | EnqueueOptionsOf<Input>,
-  ): (data: Input, index: number) => EnqueueOptions {
+  ): (data: Input, index: number) => OrderedJobOptions {
     const where = "enqueueMany()";
     if (typeof options !== "function") {
       const forAll = readOptions(where, options);
@@ -89,7 +94,7 @@ export function createEnqueuing<Data, Result, Input>(
   function takeMany(
     where: string,
     data: readonly Input[],
-    optionsOf: (data: Input, index: number) => EnqueueOptions,
+    optionsOf: (data: Input, index: number) => OrderedJobOptions,
   ): Taken<Data>[] {
     let isLate = false;
     return [...data].map((each, index) => {
@@ -121,7 +126,7 @@ export function createEnqueuing<Data, Result, Input>(
         throw new InvalidOptionError({ where, option: "data", value: data, remedy });
       }
       const entries: Entry<Data>[] = [];
-      let checked: EnqueueOptions | undefined;
+      let checked: OrderedJobOptions | undefined;
       for (const taken of takeMany(where, data, readForMany(options))) {
         const { options: own } = taken;
         const reading = typeof taken.data === "function" ? taken.data() : taken.data;

@@ -17,13 +17,18 @@ import { storeSchedule } from "../bullmq/stored-schedule.ts";
 import type { Job } from "../job.ts";
 import { parkFromProducer, type ParkParts } from "../lanes/park.ts";
 import { QueueFullError } from "../errors.ts";
-import { isRecurring, type EnqueueOptions, type MaxBacklog } from "../options.ts";
+import {
+  isRecurring,
+  type EnqueueOptions,
+  type MaxBacklog,
+  type OrderedJobOptions,
+} from "../options.ts";
 import type { TakenData } from "./data.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./job-handle.ts";
 
 /** A job that is to be stored: its data and its options. */
 export interface Entry<Data> extends TakenData<Data> {
-  readonly options: EnqueueOptions;
+  readonly options: OrderedJobOptions;
 }
 
 export interface StoringParts {

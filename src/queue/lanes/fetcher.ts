@@ -42,6 +42,8 @@ export interface Fetcher extends JobSupply {
   readonly isQuiet: boolean;
   /** Sends the last news; resolves with the jobs that were taken and not handed out. */
   close(): Promise<readonly TakenJob[]>;
+  /** Sends what there has been to tell since. */
+  tellLast(): Promise<void>;
 }
 
 export interface FetcherParts {
@@ -97,11 +99,12 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   const started = createRecentCount(SPEED_MS);
   /** Taken, and not handed out. */
   const ready: HeldJob[] = [];
-  /** The locks of those, and of the jobs that were handed out and have not ended. */
-  const held = new Set<string>();
+  /** By the locks of those, and of the jobs that were handed out and have not ended: the key, if its lane is ordered. */
+  const held = new Map<string, string | undefined>();
   const joining: LaneJob[] = [];
   let probes: [key: string, wentAtOnce: boolean][] = [];
   let woken = new Set<string>();
+  let ended = new Set<string>();
   let waiting = 0;
   let tripMs = 0;
   let requests = 0;
@@ -158,9 +161,10 @@ export function createFetcher(parts: FetcherParts): Fetcher {
 
   async function exchange(wanted: number): Promise<Taken> {
     const looksBefore = looks;
-    const news = { probes, woken: [...woken] };
+    const news = { probes, woken: [...woken], ended: [...ended] };
     probes = [];
     woken = new Set();
+    ended = new Set();
     try {
       const back = joining.splice(0);
       if (back.length > 0) await lanes.join(queue, back);
@@ -177,7 +181,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       tripMs += (performance.now() - sentAtMs - tripMs) * TRIP_SHARE;
       for (const job of taken.jobs) {
         ready.push({ ...job, takenAtMs: sentAtMs });
-        held.add(lockOf(job));
+        held.set(lockOf(job), job.orderedKey);
       }
       hear(taken.orders, sentAtMs);
       isMoreDue = taken.isMoreDue;
@@ -195,13 +199,14 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       // Jobs that were to join their lanes come due by themselves; all else is sent again.
       probes.unshift(...news.probes);
       for (const key of news.woken) woken.add(key);
+      for (const key of news.ended) ended.add(key);
       thereAtMs = -Infinity;
       throw error;
     }
   }
 
   function hasNews(): boolean {
-    return joining.length + probes.length + woken.size > 0;
+    return joining.length + probes.length + woken.size + ended.size > 0;
   }
 
   function sendSoon(): void {
@@ -300,13 +305,29 @@ export function createFetcher(parts: FetcherParts): Fetcher {
     get isClosed() {
       return isClosed;
     },
-    release: (id, token) => void held.delete(lockOf({ id, token })),
+    release(id, token) {
+      const lock = lockOf({ id, token });
+      const key = held.get(lock);
+      held.delete(lock);
+      if (key === undefined) return;
+      ended.add(key);
+      // At once: nothing of its key runs meanwhile.
+      clearTimeout(timer);
+      sendNews();
+    },
     get isAsking() {
       return asking !== undefined;
     },
     holds: (id, token) => held.has(lockOf({ id, token })),
     get isQuiet() {
       return performance.now() < quietAtMs + THERE_FOR_MS / 2;
+    },
+    async tellLast() {
+      await asking?.catch(() => undefined);
+      clearTimeout(timer);
+      timer = undefined;
+      if (hasNews()) await ask(0).catch(() => undefined);
+      clearTimeout(timer);
     },
     async close() {
       isClosed = true;

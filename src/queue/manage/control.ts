@@ -8,6 +8,7 @@ import { JOB_STATES, readJobId } from "../job.ts";
 import { readOfKey, type OfKey } from "../of-key.ts";
 import type { OwnedBulkChanges } from "./bulk.ts";
 import { cancelJob } from "./cancel.ts";
+import type { FreeKey } from "./heads.ts";
 import type { Pages } from "./pages.ts";
 
 /** What one can do with a whole queue, or with one of its jobs. All reject with StoreUnavailableError when Redis is away. */
@@ -64,9 +65,10 @@ export function createControl(parts: {
   readonly lanes: LaneStore;
   readonly pages: Pick<Pages, "idsOf">;
   readonly bulk: Pick<OwnedBulkChanges, "remove">;
+  readonly freeKey: FreeKey;
   readonly onRemoved: (ids: readonly string[]) => void;
 }): QueueSteering {
-  const { queue, access, lanes, pages, bulk, onRemoved } = parts;
+  const { queue, access, lanes, freeKey, pages, bulk, onRemoved } = parts;
 
   async function readCounts(stored: StoredQueue): Promise<QueueCounts> {
     const [counts, parked] = await Promise.all([
@@ -97,11 +99,13 @@ export function createControl(parts: {
   }
 
   /** A job that cannot be removed goes back to its lane. */
-  async function remove(stored: StoredQueue, id: string): Promise<boolean> {
-    const wasParked = await lanes.leave(queue, id);
-    const isRemoved = await removeJob(stored, id);
-    if (wasParked && !isRemoved) await lanes.join(queue, [{ id }]);
-    return isRemoved;
+  function remove(stored: StoredQueue, id: string): Promise<boolean> {
+    return freeKey(id, async () => {
+      const wasParked = await lanes.leave(queue, id);
+      const isRemoved = await removeJob(stored, id);
+      if (wasParked && !isRemoved) await lanes.join(queue, [{ id }]);
+      return isRemoved;
+    });
   }
 
   return {

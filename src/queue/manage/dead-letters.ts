@@ -6,6 +6,7 @@ import { readFailures, readJob, renew, type Stored } from "../bullmq/stored-job.
 import { hasCode, textsOf, type ErrorFacts } from "../failure.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readJobId } from "../job.ts";
+import type { FreeKey } from "./heads.ts";
 
 /** The jobs that have failed and will not be tried again. They are kept until somebody replays or purges them, unless `keepFailed` says otherwise. */
 export interface DeadLetters<Data> {
@@ -49,6 +50,7 @@ const PER_ROUND_TRIP = 100;
 
 export function createDeadLetters<Data>(
   access: StoredAccess,
+  freeKey: FreeKey,
   onRemoved: (ids: readonly string[]) => void,
   keepAll: () => Promise<void>,
 ): DeadLetters<Data> {
@@ -97,8 +99,14 @@ export function createDeadLetters<Data>(
       }
       return [...found.values()].slice(0, limit);
     },
-    replay: (given) => forEach("replay()", given, (id) => replayJob(access, id, keepAll), keepAll),
-    purge: (given) => forEach("purge()", given, purgeJob),
+    replay: (given) =>
+      forEach(
+        "replay()",
+        given,
+        (id) => freeKey(id, () => replayJob(access, id, keepAll)),
+        keepAll,
+      ),
+    purge: (given) => forEach("purge()", given, (id) => freeKey(id, () => purgeJob(id))),
   };
 }
 

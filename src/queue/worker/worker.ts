@@ -361,7 +361,8 @@ export function createWorker<Data, Result>(
   /** BullMQ waits for handlers, and for Redis however long it is away; with force it does not. */
   async function closeStored(isForced: boolean): Promise<void> {
     await stored.close(isForced);
-    if (connection.isReady()) await Promise.all([retention.close(), failedRetention.close()]);
+    if (!connection.isReady()) return;
+    await Promise.all([retention.close(), failedRetention.close(), fetcher.tellLast()]);
   }
 
   const methods: Worker<Data, Result> = {

@@ -41,8 +41,9 @@ export const jobsTake: Script<QueueName & TakeRequest, TakenAt> = defineScript({
   name: "queue/jobs-take",
   keys: (input) => laneKeys(input, ["active", "prioritized", "pc", "lanes:wants"]),
   args: (input) => {
-    const { worker, most, mostExpired, lockMs, token, forMs, probes, woken } = input;
-    const news = probes.length + woken.length > 0 ? JSON.stringify({ probes, woken }) : "";
+    const { worker, most, mostExpired, lockMs, token, forMs, probes, woken, ended } = input;
+    const isNews = probes.length + woken.length + ended.length > 0;
+    const news = isNews ? JSON.stringify({ probes, woken, ended }) : "";
     return [baseOf(input), worker, most, mostExpired, lockMs, token, forMs, news];
   },
   decode: (reply, { token }) => {
@@ -50,11 +51,14 @@ export const jobsTake: Script<QueueName & TakeRequest, TakenAt> = defineScript({
       reply as readonly unknown[];
     const jobs: TakenJob[] = [];
     for (let at = 0; at < taken.length; at += 3) {
+      const how = Number(taken[at + 1]) - 1;
+      const fields = taken[at + 2] as readonly string[];
       jobs.push({
         id: taken[at] as string,
-        arrival: ARRIVALS[Number(taken[at + 1]) - 1]!,
+        arrival: ARRIVALS[how % ARRIVALS.length]!,
+        orderedKey: how < ARRIVALS.length ? undefined : keyIn(fields),
         token: `${token}${jobs.length + 1}`,
-        fields: taken[at + 2] as readonly string[],
+        fields,
       });
     }
     const untilNextMs = Number(nextMs);
@@ -69,6 +73,12 @@ export const jobsTake: Script<QueueName & TakeRequest, TakenAt> = defineScript({
     };
   },
 });
+
+/** BullMQ's name of a job carries its key. */
+function keyIn(fields: readonly string[]): string {
+  const at = fields.findIndex((name, index) => index % 2 === 0 && name === "name");
+  return fields[at + 1]!.slice("key ".length);
+}
 
 export const jobsOrders: Script<QueueName, Orders> = defineScript({
   name: "queue/jobs-orders",
@@ -229,6 +239,13 @@ export const lanesLeave: Script<QueueName & { id: string }, boolean> = defineScr
   keys: (input) => laneKeys(input),
   args: (input) => [baseOf(input), input.id],
   decode: (reply) => Number(reply) === 1,
+});
+
+export const headsLook: Script<QueueName & { ofKeys: readonly string[] }, void> = defineScript({
+  name: "queue/heads-look",
+  keys: (input) => laneKeys(input),
+  args: (input) => [baseOf(input), ...input.ofKeys],
+  decode: () => undefined,
 });
 
 export const lanesClear: Script<QueueName & { begins: boolean }, boolean> = defineScript({

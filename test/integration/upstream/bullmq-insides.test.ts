@@ -103,7 +103,7 @@ function workOurs(next: () => Promise<Fetched>, processor: () => Promise<void> =
 
 /** The next job of the queue, as lanes give it. */
 async function takeNext(): Promise<Fetched> {
-  const nothing = { mostExpired: 0, forMs: 0, probes: [], woken: [] };
+  const nothing = { mostExpired: 0, forMs: 0, probes: [], woken: [], ended: [] };
   const lock = { token: `${performance.now()}:`, lockMs: AN_HOUR_MS };
   const lanes = createRedisLanes(redis, sluices.prefix());
   const { jobs } = await lanes.take({ queue: "jobs", worker: "w", most: 1, ...lock, ...nothing });

@@ -68,7 +68,13 @@ export function lookAgain(fetcher: Fetcher): Promise<Fetched> {
 
 /** Jobs as lanes give them. */
 export function takenJobs(...ids: readonly string[]): TakenJob[] {
-  return ids.map((id) => ({ id, arrival: "turn", token: `of ${id}`, fields: [] }));
+  return ids.map((id) => ({
+    id,
+    arrival: "turn",
+    orderedKey: undefined,
+    token: `of ${id}`,
+    fields: [],
+  }));
 }
 
 /** Has so many jobs wait for their slots; ends the wait of one. */

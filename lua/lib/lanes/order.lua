@@ -1,0 +1,75 @@
+-- Ordered lanes: such a lane gives its next job once the one before, its head, has ended. Meanwhile it is among `heads`,
+-- each with the time at which to look again. A head that is tried again, goes back, or was replayed is the next itself.
+
+-- The end of a head is told by its worker. That may get lost, and nobody tells of a head that a tool has removed: so lanes
+-- are looked at again, each after LOOK_MS or later, and about MOST_LOOKS of them a second.
+local LOOK_MS, MOST_LOOKS = 5000, 20
+-- A dead letter keeps its key: the next job waits until it was replayed or purged.
+local HOLD = '2'
+
+local function look_again_ms(lanes)
+  return lanes.now_ms + math.max(LOOK_MS, math.floor(redis.call('ZCARD', lanes.heads) * 1000 / MOST_LOOKS))
+end
+
+-- Notes of a lane what its newest job says: nil if it is not ordered.
+local function set_order(lanes, key, stuck)
+  if not stuck and not lanes.is_ordered then return end
+  local before, head = order_of(lanes, key)
+  if stuck == tonumber(before) then return end
+  if not stuck then
+    redis.call('HDEL', lanes.ordered, key)
+    redis.call('ZREM', lanes.heads, key)
+    return
+  end
+  redis.call('HSET', lanes.ordered, key, string.format('%d %s', stuck, head or ''))
+  redis.call('ZADD', lanes.heads, 'XX', lanes.now_ms, key)
+  if not lanes.is_ordered then redis.call('HSET', lanes.state, 'ordered', 1) end
+  lanes.is_ordered = true
+end
+
+-- Whether a lane goes on waiting for its head, although a job has joined it.
+local function waits_for_head(lanes, key, joined)
+  if not lanes.is_ordered or not redis.call('ZSCORE', lanes.heads, key) then return false end
+  local _, head = order_of(lanes, key)
+  if head == joined then redis.call('ZREM', lanes.heads, key) end
+  return head ~= joined
+end
+
+-- When to look again whether a head has ended, in ms since 1970; nil if it has.
+local function head_until_ms(lanes, stuck, head)
+  local name, ended, cancelled =
+    unpack(redis.call('HMGET', lanes.jobs .. head, 'name', 'finishedOn', 'sluice:cancelled'))
+  if not name then return nil end
+  if ended then
+    local is_kept = stuck == HOLD and not cancelled and redis.call('ZSCORE', lanes.jobs .. 'failed', head)
+    return is_kept and look_again_ms(lanes) or nil
+  end
+  local due = redis.call('ZSCORE', lanes.delayed, head)
+  if not due then return look_again_ms(lanes) end
+  return math.min(look_again_ms(lanes), math.max(lanes.now_ms + 1, math.floor(due / 4096)))
+end
+
+-- Has a lane that waits for its head looked at; one that is empty is forgotten once the head has ended.
+local function wake_head(lanes, key)
+  if redis.call('ZREM', lanes.heads, key) == 0 then return end
+  if redis.call('EXISTS', lanes.lane .. key) == 1 then
+    local is_in_line = redis.call('ZSCORE', lanes.ready, key) or redis.call('ZSCORE', lanes.blocked, key)
+    if not is_in_line then make_ready(lanes, key) end
+    return
+  end
+  local stuck, head = order_of(lanes, key)
+  local until_ms = stuck and head ~= '' and head_until_ms(lanes, stuck, head)
+  if until_ms then redis.call('ZADD', lanes.heads, string.format('%.0f', until_ms), key)
+  else redis.call('HDEL', lanes.ordered, key) end
+end
+
+local function wake_due_heads(lanes)
+  local due = redis.call('ZRANGEBYSCORE', lanes.heads, '-inf', lanes.now_ms, 'LIMIT', 0, 200)
+  for _, key in ipairs(due) do wake_head(lanes, key) end
+end
+
+-- Notes the job that a lane has given.
+local function set_head(lanes, key, stuck, id)
+  redis.call('HSET', lanes.ordered, key, stuck .. ' ' .. id)
+  redis.call('ZADD', lanes.heads, string.format('%.0f', look_again_ms(lanes)), key)
+end

@@ -1,0 +1,91 @@
+/**
+ * Which keys of a queue are ordered. It is read here when a job is enqueued, stored with the job, and kept by
+ * `lua/lib/lanes/order.lua`, whose lanes give one job after another.
+ */
+import * as z from "zod";
+import { describeValue, reasonOf } from "../../core/describe.ts";
+import { InvalidOptionError } from "../../core/errors.ts";
+import { readOptions } from "../../core/options.ts";
+import type { LaneOrder } from "../options.ts";
+
+/** Which keys have their jobs done one after another: all, those for which a function returns true, or as options say. */
+export type Ordered = boolean | OfKey | OrderedOptions;
+
+type OfKey = (key: string) => boolean;
+
+interface OrderedOptions {
+  /** Which keys are ordered. Defaults to all. */
+  readonly keys?: OfKey | undefined;
+  /**
+   * What a dead letter does to its key: `"skip"` has the next job begin, and with `"hold"` it waits until the dead letter
+   * was replayed or purged. A replayed one is the next of its key. Defaults to `"skip"`.
+   */
+  readonly stuck?: "skip" | "hold" | undefined;
+}
+
+const REMEDY = "give true, a function of the key, or { keys, stuck }";
+const SHAPE = z.object({
+  ordered: z.strictObject({
+    keys: z
+      .custom<OfKey>((value) => typeof value === "function", {
+        error: "give a function of the key",
+      })
+      .optional(),
+    stuck: z.enum(["skip", "hold"], { error: 'give "skip" or "hold"' }).optional(),
+  }),
+});
+
+/**
+ * Returns what reads the order of a job's key; undefined if it has none.
+ *
+ * @throws {@link InvalidOptionError} when the option has a bad value. What it returns throws the same for a job without a
+ * key where all keys are ordered, and when the function of the key fails.
+ */
+export function createOrders(
+  queue: string,
+  given: Ordered = false,
+): (where: string, key: string | undefined) => LaneOrder | undefined {
+  const whose = `queue(${JSON.stringify(queue)})`;
+  const ordered = readOrdered(whose, given);
+  if (ordered === undefined) return () => undefined;
+  const { keys, stuck = "skip" } = ordered;
+  const order: LaneOrder = stuck === "hold" ? 2 : 1;
+
+  function isOrdered(isOfKey: OfKey, key: string): boolean {
+    try {
+      const answer: unknown = isOfKey(key);
+      if (typeof answer === "boolean") return answer;
+      const remedy = `it returned ${describeValue(answer)} for key ${describeValue(key)}; return true or false`;
+      throw new InvalidOptionError({ where: whose, option: "ordered", value: isOfKey, remedy });
+    } catch (cause) {
+      if (cause instanceof InvalidOptionError) throw cause;
+      const remedy = `it threw for key ${describeValue(key)} (${reasonOf(cause)}); return true or false`;
+      throw new InvalidOptionError({
+        where: whose,
+        option: "ordered",
+        value: isOfKey,
+        remedy,
+        cause,
+      });
+    }
+  }
+
+  return (where, key) => {
+    if (key === undefined) {
+      if (keys !== undefined) return undefined;
+      const remedy = "the queue is ordered by key; give one, the same for all jobs of one line";
+      throw new InvalidOptionError({ where, option: "key", value: key, remedy });
+    }
+    return keys === undefined || isOrdered(keys, key) ? order : undefined;
+  };
+}
+
+function readOrdered(where: string, given: Ordered): OrderedOptions | undefined {
+  if (given === false) return undefined;
+  if (given === true) return {};
+  if (typeof given === "function") return { keys: given };
+  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+    throw new InvalidOptionError({ where, option: "ordered", value: given, remedy: REMEDY });
+  }
+  return readOptions(where, SHAPE, { ordered: given }).ordered;
+}

@@ -143,7 +143,12 @@ const CALLS: Readonly<
     cancel: { args: [] },
     finished: { args: [], options: { timeoutMs: 1 } },
   },
-  worker: { close: { args: [], options: { deadlineMs: 1 } } },
+  worker: {
+    close: { args: [], options: { deadlineMs: 1 } },
+    on: { args: ["done", listener], options: {} },
+    off: { args: ["done", listener] },
+    status: { args: [] },
+  },
   slot: { settle: { args: [1] }, release: { args: [] } },
 };
 /** For a fetch, options are the web's. The others are internal: no type has them. */
@@ -156,7 +161,9 @@ const NOT_MEANT: Readonly<Partial<Record<Subject, readonly string[]>>> = {
     "checkDrawable",
     "refusalKnown",
     "whenHopeless",
+    "report",
     "reportOutcome",
+    "coolDown",
     "outcomesReported",
     "settleByResult",
     "askAgain",

@@ -121,6 +121,12 @@ it("makes queues of any options, or says what is wrong", async () => {
     keepDone: hostileOptions({ count: ms, forMs: ms }),
     keepFailed: hostileOptions({ count: ms, forMs: ms }),
     maxBacklog: fc.oneof(ms, hostileOptions({ all: ms, perKey: ms })),
+    ordered: fc.oneof(
+      fc.boolean(),
+      fc.func(hostileValue),
+      hostileOptions({ keys: fc.func(hostileValue), stuck: fc.constantFrom("skip", "hold") }),
+      hostileValue,
+    ),
   });
   let queues = 0;
   await forAll(100, fc.tuple(queueing, hostileValue, fc.boolean()), async ([given, of, isOurs]) => {

@@ -21,7 +21,7 @@ function mostPassed(steps: readonly Step[]): number {
 it.each([
   ["that is slower than its workers", { rate: "200/s", concurrency: 5 }],
   ["that has no room at times", { keyRate: "40/s", concurrency: 5 }],
-  ["whose workers have many places", { rate: "200/s", concurrency: 50 }],
+  ["whose workers have many places", { rate: "200/s", concurrency: 20 }],
 ])(
   "in four processes, jobs of a key %s begin before no more earlier ones than workers hold",
   async (_which, settings) => {

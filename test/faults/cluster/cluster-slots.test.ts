@@ -31,6 +31,7 @@ const request = {
   key: "{a}:b%",
   keyLimits: limits,
   ids: ["1", "}{2"],
+  shelf: { lane: "{a}:b%" },
   wish: { key: "{a}:b%", keyLimits: limits },
   wishes: ["{a}:b%", "}{", "::1"].map((key) => ({ key, keyLimits: limits })),
 };

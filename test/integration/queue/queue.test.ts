@@ -92,10 +92,10 @@ describe("a queue", () => {
     expect(bucket.waiting).toBe(0);
   });
 
-  it("tries a failing job five times when nothing else is said", async () => {
+  it("tries a failing job twenty times when nothing else is said", async () => {
     const { sluice, queue } = openQueue<string>();
     let tries = 0;
-    await queue.enqueue("bad", { backoff: { baseMs: 1 } });
+    await queue.enqueue("bad", { backoff: { baseMs: 1, maxMs: 1 } });
     sluice.worker(queue, async () => {
       tries += 1;
       throw new Error("downstream says no");
@@ -103,7 +103,7 @@ describe("a queue", () => {
 
     await waitUntil(async () => (await queue.counts()).failed === 1, "the job has failed");
 
-    expect(tries).toBe(5);
+    expect(tries).toBe(20);
   });
 
   it.each([

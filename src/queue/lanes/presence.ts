@@ -1,6 +1,6 @@
 /**
  * Tells Redis that a worker is alive, and how many jobs it can have at once: `eta()` and `forecast()` promise nothing for a
- * queue without a worker. One that is killed, or stands still, stops counting within seconds.
+ * queue without a worker. One that is killed, or stands still, stops counting within seconds; an idle one within twelve.
  */
 import type { LaneStore } from "../../core/queue-store.ts";
 
@@ -12,17 +12,22 @@ export interface Presence {
 /** How often a worker says so, and for how long that holds. */
 const EVERY_MS = 1_000;
 const HOLDS_FOR_MS = 3_500;
+/** The same for a worker that has nothing to do: an idle process is to ask Redis seldom. */
+const IDLE_EVERY_MS = 10_000;
+const IDLE_HOLDS_FOR_MS = 12_000;
 
 export function createPresence({
   lanes,
   queue,
   workerId: worker,
   concurrency: places,
+  isIdle,
 }: {
   readonly lanes: Pick<LaneStore, "noteWorker">;
   readonly queue: string;
   readonly workerId: string;
   readonly concurrency: number;
+  readonly isIdle: () => boolean;
 }): Presence {
   /** One is under way at a time, also while Redis is away. */
   let noting: Promise<void> | undefined;
@@ -30,8 +35,13 @@ export function createPresence({
     // While Redis does not answer, nobody can ask how many workers there are.
     lanes.noteWorker(queue, { worker, places, forMs }).catch(() => undefined);
 
+  let notedAtMs = -Infinity;
+
   function beat(): void {
-    noting ??= note(HOLDS_FOR_MS).finally(() => {
+    const idle = isIdle();
+    if (idle && performance.now() - notedAtMs < IDLE_EVERY_MS - EVERY_MS / 2) return;
+    notedAtMs = performance.now();
+    noting ??= note(idle ? IDLE_HOLDS_FOR_MS : HOLDS_FOR_MS).finally(() => {
       noting = undefined;
     });
   }

@@ -173,7 +173,10 @@ export function createWorker<Data, Result>(
     // One batch that waits for its slot, and one that gathers.
     least: batch === undefined ? 1 : 2 * batch.size,
   });
-  const presence = createPresence(worker);
+  const presence = createPresence({
+    ...worker,
+    isIdle: () => running.count === 0 && fetcher.isQuiet,
+  });
   const back = createWaysBack<Data>(worker, fetcher, report);
   let closing: Promise<void> | undefined;
   /** How often limits, a cooldown or a pause have changed. */

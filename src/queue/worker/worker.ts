@@ -173,6 +173,7 @@ export function createWorker<Data, Result>(
     // One batch that waits for its slot, and one that gathers.
     least: batch === undefined ? 1 : 2 * batch.size,
   });
+  const isIdle = (): boolean => running.count === 0 && fetcher.isQuiet;
   const presence = createPresence({ ...worker, isIdle });
   const back = createWaysBack<Data>(worker, fetcher, report);
   let closing: Promise<void> | undefined;
@@ -183,7 +184,6 @@ export function createWorker<Data, Result>(
     fetcher.wake(key);
   });
 
-  const isIdle = (): boolean => running.count === 0 && fetcher.isQuiet;
   // A job of any worker is seen before its lock can have ended.
   const mayStall = (): boolean => lockMs < LEAST_QUIET_LOCK_MS || !isIdle();
   connection.restWhile(() => !mayStall());

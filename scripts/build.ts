@@ -20,7 +20,7 @@ const OUT = `${DIST}.new`;
 const ENTRIES = {
   index: "src/index.ts",
   testing: "src/testing/index.ts",
-  "sandbox-child": "src/queue/worker/sandbox-child.ts",
+  "sandbox-child": "src/queue/worker/handlers/sandbox-child.ts",
 };
 /** The declarations that users import. What they import is kept, all else removed. */
 const TYPES = ["index.d.ts", "testing/index.d.ts"];

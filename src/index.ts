@@ -124,7 +124,7 @@ export type { QueueCounts, QueueSteering } from "./queue/manage/control.ts";
 
 export type { Pauses, QueuePause, QueuePauseOptions } from "./queue/manage/pauses.ts";
 
-export type { OfKey } from "./queue/of-key.ts";
+export type { OfKey } from "./queue/options.ts";
 
 export type {
   BatchContext,

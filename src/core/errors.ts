@@ -5,8 +5,8 @@ import {
   withoutPasswords,
   withoutSecrets,
   wordsOf,
+  factInJson,
 } from "./describe.ts";
-import { factInJson } from "./json.ts";
 
 /** Every `code` that an error of this package can carry; `docs/errors.md` explains each. */
 export type ErrorCode =

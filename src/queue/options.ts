@@ -11,7 +11,7 @@ import {
   type Priority,
 } from "../core/options.ts";
 import { COST } from "../throttle/call-options.ts";
-import type { DedupeMode, KeptJobs } from "../core/queue-store.ts";
+import type { DedupeMode, KeptJobs } from "../core/queue/store.ts";
 import type { Cost } from "../throttle/costs.ts";
 import { isCron } from "./bullmq/cron.ts";
 import { OWN_ID } from "./job.ts";
@@ -340,4 +340,17 @@ function has(one: unknown, other: unknown): boolean {
 function isTime(value: unknown): boolean {
   const [ms, leastMs] = value instanceof Date ? [value.getTime(), 0] : [value, LEAST_MS];
   return Number.isSafeInteger(ms) && (ms as number) >= leastMs && (ms as number) <= LATEST_MS;
+}
+
+/** Names one key; without it, the whole queue is meant. */
+export interface OfKey {
+  /** The tenant, account or endpoint that the jobs are for. */
+  readonly key?: string | undefined;
+}
+
+const OF_KEY = z.strictObject({ key: KEY.optional() });
+
+/** @throws {@link InvalidOptionError} when it is no key, or there is another option. */
+export function readOfKey(where: string, given: unknown): OfKey {
+  return readOptions(where, OF_KEY, given);
 }

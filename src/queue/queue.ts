@@ -1,11 +1,10 @@
 import { refuseExtra, type Arities } from "../core/arguments.ts";
 import type { Logger } from "../core/logger.ts";
-import type { KeptJobs } from "../core/queue-store.ts";
+import type { KeptJobs } from "../core/queue/store.ts";
 import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
 import { storedQueueName, type ConnectQueue } from "./bullmq/connection.ts";
 import { readJob, type Stored } from "./bullmq/stored-job.ts";
-import { createStoredAccess } from "./bullmq/stored-queue.ts";
-import { findDeduped } from "./bullmq/find-deduped.ts";
+import { createStoredAccess, findDeduped } from "./bullmq/stored-queue.ts";
 import { MAX_JOB_BYTES, takeData, type Schema } from "./enqueue/data.ts";
 import { createEnqueuing, type Enqueuing } from "./enqueue/enqueue.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.ts";
@@ -13,7 +12,15 @@ import { createSchedules, type Schedules } from "./enqueue/schedules.ts";
 import { createForecasts, type Forecast } from "./forecast/forecast.ts";
 import { readJobId } from "./job.ts";
 import { createOrders, type Ordered } from "./lanes/order.ts";
-import type { OfKey } from "./of-key.ts";
+import {
+  type OfKey,
+  readDedupeId,
+  withKeptDefaults,
+  type JobDefaults,
+  type KeepDone,
+  type KeepFailed,
+  type MaxBacklog,
+} from "./options.ts";
 import { createWeights, type Weights } from "./lanes/weights.ts";
 import { createBulkChanges, type BulkChanges } from "./manage/bulk.ts";
 import { createChanges } from "./manage/changes.ts";
@@ -24,14 +31,6 @@ import { createFreeKey } from "./manage/heads.ts";
 import { createFinishedWaits } from "./manage/finished.ts";
 import { createPages, type JobsOptions } from "./manage/pages.ts";
 import { createPauses, type Pauses } from "./manage/pauses.ts";
-import {
-  readDedupeId,
-  withKeptDefaults,
-  type JobDefaults,
-  type KeepDone,
-  type KeepFailed,
-  type MaxBacklog,
-} from "./options.ts";
 
 /**
  * Durable work for one bucket; it waits in Redis until a worker's slot comes.

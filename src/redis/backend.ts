@@ -3,11 +3,11 @@
 import type { Cluster, Redis } from "ioredis";
 import type { StoreEvent } from "../core/events.ts";
 import type { Logger } from "../core/logger.ts";
-import type { QueueConnection } from "../core/queue-store.ts";
+import type { QueueConnection } from "../core/queue/store.ts";
 import type { Store } from "../core/store.ts";
 import type { BreakerOptions } from "./breaker.ts";
 import { createRedisStore } from "./bucket-store.ts";
-import { createClock, type SampledClock } from "./clock.ts";
+import { createClock, type SampledClock } from "./queue/clock.ts";
 import { connect, isCluster, type ConnectionUse, type RedisInput } from "./connection.ts";
 import { createEvictionWarning } from "./eviction.ts";
 import { retryScripts } from "./ioredis/for-bullmq.ts";
@@ -15,8 +15,8 @@ import { withCopies } from "./ioredis/closing.ts";
 import { restWhile } from "./ioredis/silent-servers.ts";
 import { untilReady } from "./ioredis/readiness.ts";
 import { withTimeout } from "./ioredis/time-limit.ts";
-import { createRedisLanes, createRedisRuns } from "./queue-store.ts";
-import { dedupeKeys, jobsAdd, jobsFollow } from "./scripts/enqueue.ts";
+import { createRedisLanes, createRedisRuns } from "./queue/store.ts";
+import { dedupeKeys, jobsAdd, jobsFollow } from "./scripts/queue/enqueue.ts";
 import {
   clockRead,
   failedForget,
@@ -27,11 +27,11 @@ import {
   jobsRecall,
   jobsTold,
   replayingKey,
-} from "./scripts/jobs.ts";
+} from "./scripts/queue/jobs.ts";
 import { awayKey, baseOf } from "./scripts/keys.ts";
 import { runScript } from "./scripts/script.ts";
 import { combineStores, createShards } from "./shards.ts";
-import { createStreamReader, type StreamReader } from "./stream-reader.ts";
+import { createStreamReader, type StreamReader } from "./queue/stream-reader.ts";
 
 export interface BackendOptions {
   /** One server or cluster, or the URLs of several independent servers. */

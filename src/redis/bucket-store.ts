@@ -9,13 +9,13 @@ import type { DrawReply, DrawRequest, Store } from "../core/store.ts";
 import { createBreakers, type BreakerOptions } from "./breaker.ts";
 import { createNotifications } from "./pubsub.ts";
 import { createRequests, refusalOf } from "./requests.ts";
-import { bucketPeek, bucketSteer } from "./scripts/bucket.ts";
-import { costsSettle, slotsReturn } from "./scripts/give-back.ts";
+import { bucketPeek, bucketSteer } from "./scripts/bucket/bucket.ts";
+import { costsSettle, slotsReturn } from "./scripts/bucket/give-back.ts";
 import { bucketKeys } from "./scripts/keys.ts";
-import { leasesRelease, leasesRenew } from "./scripts/leases.ts";
+import { leasesRelease, leasesRenew } from "./scripts/bucket/leases.ts";
 import { runScript, type Script } from "./scripts/script.ts";
-import { slotsDraw, type SlotsDraw } from "./scripts/slots-draw.ts";
-import { isPlainTry, slotsTry } from "./scripts/slots-try.ts";
+import { slotsDraw, type SlotsDraw } from "./scripts/bucket/slots-draw.ts";
+import { isPlainTry, slotsTry } from "./scripts/bucket/slots-try.ts";
 
 export interface RedisStoreOptions {
   /** A connection of the store's own, from `connect(input, "store")`; the store closes it. */

@@ -2,8 +2,8 @@
 import type { Cluster, Redis } from "ioredis";
 import type { Wake } from "../core/store.ts";
 import { restWhile } from "./ioredis/silent-servers.ts";
-import { changesChannel } from "./scripts/bucket.ts";
-import { wakeChannel } from "./scripts/leases.ts";
+import { changesChannel } from "./scripts/bucket/bucket.ts";
+import { wakeChannel } from "./scripts/bucket/leases.ts";
 
 /** Messages from Redis for the askers of one process. */
 export interface Notifications {

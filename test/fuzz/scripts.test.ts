@@ -3,24 +3,13 @@ import { readdirSync, readFileSync } from "node:fs";
 import fc from "fast-check";
 import type { Redis } from "ioredis";
 import { describe, expect, it } from "vitest";
-import { runScript, type Script } from "../../src/redis/scripts/script.ts";
+import { runScript } from "../../src/redis/scripts/script.ts";
+import { allScripts } from "../support/lua/all-scripts.ts";
 import { hostileJson, hostileText } from "./support/hostile.ts";
 import { forAll } from "./support/outcomes.ts";
 
-type AnyScript = Script<never, unknown>;
-
 const ROOT = new URL("../../", import.meta.url);
-const MODULES = new URL("src/redis/scripts/", ROOT);
-const ALL = (await Promise.all(readdirSync(MODULES).map(scriptsOf))).flat();
-
-async function scriptsOf(file: string): Promise<AnyScript[]> {
-  const exported: Record<string, unknown> = await import(new URL(file, MODULES).href);
-  return Object.values(exported).filter(isScript);
-}
-
-function isScript(value: unknown): value is AnyScript {
-  return typeof value === "object" && value !== null && "sha" in value && "source" in value;
-}
+const ALL = await allScripts();
 
 /** The text of a file in `lua/`, its includes in their places, and nothing else. */
 function textOf(name: string): string {

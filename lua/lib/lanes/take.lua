@@ -1,6 +1,6 @@
 -- @include lib/lanes/lanes
 -- @include lib/lanes/join
--- @include lib/lanes/count-calls
+-- @include lib/lanes/look/count-calls
 -- @include lib/lanes/unended
 -- Decides the next job of a queue: start-time fair queueing (Goyal, Vin and Cheng, 1996) of its lanes. Tags count calls:
 -- a job's share of the bucket, divided by its lane's weight. Jobs without a key are one lane more, which lies in BullMQ's

@@ -8,7 +8,7 @@
  */
 import type { BackoffOptions, JobJson, JobsOptions, Queue, Job as StoredJob } from "bullmq";
 import { PRIORITIES } from "../../core/options.ts";
-import type { RedisClock } from "../../core/queue-store.ts";
+import type { RedisClock } from "../../core/queue/store.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import { parseErrorFacts, type ErrorFacts } from "../failure.ts";
 import type { Job } from "../job.ts";
@@ -179,11 +179,11 @@ function startByMsOf({ sluice, delay = 0 }: StoredOptions, storedAtMs: number): 
 
 /**
  * How often a worker has died with the job, how often while it ran, and the start of its last run: written by BullMQ, by
- * `lua/queue/jobs-recall.lua` and by `jobs-begin.lua`. BullMQ keeps its count when a failed job is retried
+ * `lua/queue/work/jobs-recall.lua` and by `jobs-begin.lua`. BullMQ keeps its count when a failed job is retried
  * (taskforcesh/bullmq#3555).
  */
 const DEATHS = ["stc", "sluice:deaths", "sluice:ran"];
-/** Set when somebody has cancelled the job; written by `lua/queue/jobs-cancel.lua`. */
+/** Set when somebody has cancelled the job; written by `lua/queue/steer/jobs-cancel.lua`. */
 const CANCELLED_FIELD = "sluice:cancelled";
 /** The name of the schedule whose run a job is: BullMQ's "repeat job key". */
 const SCHEDULE = "rjk";

@@ -7,9 +7,10 @@ import {
   StoreUnavailableError,
 } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { RedisClock } from "../../core/queue-store.ts";
+import type { RedisClock } from "../../core/queue/store.ts";
 import { createErrorReports, storedQueueName, type QueueConnection } from "./connection.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
+import type { Stored } from "./stored-job.ts";
 import { onRedisTime } from "./redis-time.ts";
 
 /** BullMQ's queue behind ours: opened on first use, and asked with a time limit. */
@@ -154,4 +155,20 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
       connection.close();
     },
   };
+}
+
+/** The job that has a dedupeId, of which this is the id if there is one; or else the next run of the schedule of this name. */
+export async function findDeduped<Data>(
+  queue: StoredQueue,
+  dedupeId: string,
+  id: string | undefined,
+): Promise<Stored<Data> | undefined> {
+  const held =
+    id === undefined ? undefined : ((await queue.getJob(id)) as Stored<Data> | undefined);
+  // Without a dedupeMs, one that has ended has given it up.
+  const holds = held?.finishedOn === undefined || held.opts.deduplication?.ttl !== undefined;
+  if (held !== undefined && holds) return held;
+  const next = (await queue.getJobScheduler(dedupeId))?.next;
+  if (next === undefined) return undefined;
+  return (await queue.getJob(`repeat:${dedupeId}:${next}`)) as Stored<Data> | undefined;
 }

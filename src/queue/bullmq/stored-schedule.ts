@@ -8,8 +8,8 @@
  * checked with bullmq 6.7.0 (`nextJobFromJobData` in worker.js, `addJobScheduler-11.lua`).
  */
 import type { JobSchedulerJson, Queue } from "bullmq";
-import type { CronState, RunDeclaration, RunDeclared } from "../../core/queue-runs.ts";
-import type { RedisClock } from "../../core/queue-store.ts";
+import type { CronState, RunDeclaration, RunDeclared } from "../../core/queue/runs.ts";
+import type { RedisClock } from "../../core/queue/store.ts";
 import type { Job } from "../job.ts";
 import type { OrderedJobOptions } from "../options.ts";
 import { nextCron, nextCronMs, UTC } from "./cron.ts";

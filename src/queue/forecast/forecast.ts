@@ -1,11 +1,11 @@
-import type { LiveWorkers } from "../../core/queue-steering.ts";
-import type { JobPosition, LanesSeen, LaneStore } from "../../core/queue-store.ts";
-import { sayEndless } from "../../core/json.ts";
+import type { LiveWorkers } from "../../core/queue/steering.ts";
+import type { JobPosition, LanesSeen, LaneStore } from "../../core/queue/store.ts";
+import { sayEndless } from "../../core/describe.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { orEndless } from "../../throttle/bucket/live-control.ts";
 import type { TryOptions } from "../../throttle/call-options.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
-import { readOfKey, type OfKey } from "../of-key.ts";
+import { readOfKey, type OfKey } from "../options.ts";
 import { startOfDelayed, type Lane } from "./delayed.ts";
 import { drain, type Drain } from "./drain.ts";
 import { paceOf, type Pace } from "./pace.ts";

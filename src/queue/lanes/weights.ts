@@ -1,6 +1,6 @@
 /**
  * The weights of lanes. One is read here when a job is enqueued or goes back to its lane, stored with the lane by
- * `lua/queue/lanes-join.lua`, and used by `take_from_lane` in `lua/lib/lanes/take.lua`: each job moves its lane back in line
+ * `lua/queue/lanes/lanes-join.lua`, and used by `take_from_lane` in `lua/lib/lanes/take.lua`: each job moves its lane back in line
  * by the job's share divided by the lane's weight. A worker that holds jobs of several lanes uses it again, in the line of
  * `throttle/waiting/line.ts`.
  */

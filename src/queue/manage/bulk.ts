@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { KEY, readOptions, wholeNumber } from "../../core/options.ts";
-import type { JobMove } from "../../core/queue-steering.ts";
-import type { LaneStore } from "../../core/queue-store.ts";
+import type { JobMove } from "../../core/queue/steering.ts";
+import type { LaneStore } from "../../core/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readDue, type Changes, type DueOptions } from "./changes.ts";
 import type { JobsFilter, Pages } from "./pages.ts";

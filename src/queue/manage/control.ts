@@ -1,11 +1,11 @@
 import type { Queue as StoredQueue } from "bullmq";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { PRIORITIES, PRIORITY, type Priority } from "../../core/options.ts";
-import type { LaneStore } from "../../core/queue-store.ts";
+import type { LaneStore } from "../../core/queue/store.ts";
 import { codeOf, IS_SCHEDULED, NOT_THERE } from "../bullmq/errors.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JOB_STATES, readJobId } from "../job.ts";
-import { readOfKey, type OfKey } from "../of-key.ts";
+import { readOfKey, type OfKey } from "../options.ts";
 import type { OwnedBulkChanges } from "./bulk.ts";
 import { cancelJob } from "./cancel.ts";
 import type { FreeKey } from "./heads.ts";

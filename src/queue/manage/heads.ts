@@ -1,4 +1,4 @@
-import type { LaneStore } from "../../core/queue-store.ts";
+import type { LaneStore } from "../../core/queue/store.ts";
 import { readJob, type Stored } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 

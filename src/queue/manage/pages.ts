@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { KEY, readOptions, wholeNumber } from "../../core/options.ts";
-import type { PageRequest } from "../../core/queue-steering.ts";
-import type { LaneStore } from "../../core/queue-store.ts";
+import type { PageRequest } from "../../core/queue/steering.ts";
+import type { LaneStore } from "../../core/queue/store.ts";
 import type { Stored } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JOB_STATES, type JobState } from "../job.ts";

@@ -1,9 +1,9 @@
 import * as z from "zod";
-import { sayEndless } from "../../core/json.ts";
+import { sayEndless } from "../../core/describe.ts";
 import { KEY, LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
-import type { LaneStore } from "../../core/queue-store.ts";
+import type { LaneStore } from "../../core/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
-import { readOfKey, type OfKey } from "../of-key.ts";
+import { readOfKey, type OfKey } from "../options.ts";
 
 export interface QueuePauseOptions extends OfKey {
   /** For how long, in ms. Defaults to until it is resumed. */

@@ -1,9 +1,9 @@
 /**
  * How long dead letters stay: for good, unless the queue's `keepFailed` says otherwise. Then each worker removes the
- * others as it starts, a second after one has failed, and each minute (`lua/queue/failed-forget.lua`), and logs how many.
+ * others as it starts, a second after one has failed, and each minute (`lua/queue/ends/failed-forget.lua`), and logs how many.
  */
 import type { Logger } from "../../core/logger.ts";
-import type { KeptFailed } from "../../core/queue-store.ts";
+import type { KeptFailed } from "../../core/queue/store.ts";
 import { createRetention, type Retention } from "./retention.ts";
 
 export interface FailedRetentionParts {

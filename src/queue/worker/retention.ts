@@ -1,6 +1,6 @@
 /**
  * How long done jobs stay: as many of a queue, and for as long, as its `keepDone` says. Each worker removes the others after every 64 jobs that
- * it has done, and a second after one (`lua/queue/jobs-forget.lua`). BullMQ's `removeOnComplete` would look for them with
+ * it has done, and a second after one (`lua/queue/ends/jobs-forget.lua`). BullMQ's `removeOnComplete` would look for them with
  * each job, which costs Redis five commands, and only then (taskforcesh/bullmq#1353). Failed jobs are
  * kept by `failed-retention.ts`.
  */

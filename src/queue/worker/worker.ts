@@ -21,7 +21,7 @@ import { refuseExtra, type Arities } from "../../core/arguments.ts";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
-import type { Arrival, KeptFailed, KeptJobs } from "../../core/queue-store.ts";
+import type { Arrival, KeptFailed, KeptJobs } from "../../core/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { DrawnSlot, type Slot } from "../../throttle/slot/slot.ts";
 import { NoRoomYet } from "../../throttle/waiting/waiting-call.ts";
@@ -65,7 +65,7 @@ import { cancelledFailure } from "./outcome.ts";
 import { createFailedRetention } from "./failed-retention.ts";
 import { createRetention } from "./retention.ts";
 import { createScheduledRuns, runOf } from "./runs.ts";
-import { openHandler } from "./sandbox.ts";
+import { openHandler } from "./handlers/sandbox.ts";
 import { createWaysBack } from "./held/ways-back.ts";
 
 /** Works on a queue: draws a slot for each job just before its handler runs. */

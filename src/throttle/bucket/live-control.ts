@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { ClosedError, InvalidOptionError } from "../../core/errors.ts";
 import { formatLimit } from "../../core/limits/registry.ts";
-import { sayEndless } from "../../core/json.ts";
+import { sayEndless } from "../../core/describe.ts";
 import { KEY, LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
 import { keyLimitsOf } from "../../core/policy/per-key.ts";
 import {

@@ -4,7 +4,7 @@ import { describe, expect, inject, it } from "vitest";
 import { concurrency } from "../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
-import { wakeChannel } from "../../../src/redis/scripts/leases.ts";
+import { wakeChannel } from "../../../src/redis/scripts/bucket/leases.ts";
 import { createNotifications } from "../../../src/redis/pubsub.ts";
 import { createManualClock } from "../../../src/testing/manual-clock.ts";
 import { createAsker, policyOf } from "../../support/draws/asker.ts";

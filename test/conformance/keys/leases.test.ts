@@ -5,7 +5,7 @@ import { concurrency, leakyBucket } from "../../../src/core/policy/limit-makers.
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { runScript } from "../../../src/redis/scripts/script.ts";
-import { leasesRelease } from "../../../src/redis/scripts/leases.ts";
+import { leasesRelease } from "../../../src/redis/scripts/bucket/leases.ts";
 import { createManualClock, type ManualClock } from "../../../src/testing/manual-clock.ts";
 import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";

@@ -10,7 +10,7 @@ import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { createManualClock } from "../../../src/testing/manual-clock.ts";
 import { createAsker, slotsOf, type Asker } from "../../support/draws/asker.ts";
 import { runScript } from "../../../src/redis/scripts/script.ts";
-import { slotsDraw } from "../../../src/redis/scripts/slots-draw.ts";
+import { slotsDraw } from "../../../src/redis/scripts/bucket/slots-draw.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
 
 let redis: Redis;

@@ -1,17 +1,8 @@
 import { readdir } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
 import { compilePolicy } from "../../../src/core/policy/policy.ts";
-import type { Script } from "../../../src/redis/scripts/script.ts";
+import { allScripts } from "../../support/lua/all-scripts.ts";
 import { concurrency, fixedWindow, leakyBucket, slidingLog } from "sluice";
-
-const FOLDER = new URL("../../../src/redis/scripts/", import.meta.url);
-
-async function allScripts(): Promise<Script<object, unknown>[]> {
-  const files = (await readdir(FOLDER)).filter((file) => file.endsWith(".ts"));
-  const modules = await Promise.all(files.map((file) => import(new URL(file, FOLDER).href)));
-  const values = modules.flatMap((module: object) => Object.values(module));
-  return values.filter((value): value is Script<object, unknown> => value?.sha !== undefined);
-}
 
 /** What a cluster reckons a key's slot from: what stands between the first { and the next }. */
 function tagOf(key: string): string {

@@ -3,9 +3,9 @@ import { addResets, type WithResets } from "../../../src/core/limits/calendar-wi
 import type { Store } from "../../../src/core/store.ts";
 import { drawSlots } from "../../../src/redis/bucket-store.ts";
 import { runScript, type Script } from "../../../src/redis/scripts/script.ts";
-import { bucketPeek, bucketSteer } from "../../../src/redis/scripts/bucket.ts";
-import { costsSettle, slotsReturn } from "../../../src/redis/scripts/give-back.ts";
-import { leasesRelease, leasesRenew } from "../../../src/redis/scripts/leases.ts";
+import { bucketPeek, bucketSteer } from "../../../src/redis/scripts/bucket/bucket.ts";
+import { costsSettle, slotsReturn } from "../../../src/redis/scripts/bucket/give-back.ts";
+import { leasesRelease, leasesRenew } from "../../../src/redis/scripts/bucket/leases.ts";
 
 /** The store in Redis, with the server's clock pinned to a clock of the test's. */
 export function createPinnedRedisStore(

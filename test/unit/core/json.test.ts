@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { InvalidOptionError, LineFullError } from "../../../src/core/errors.ts";
-import { sayEndless } from "../../../src/core/json.ts";
+import { sayEndless } from "../../../src/core/describe.ts";
 
 /** What JSON makes of a value. */
 function throughJson(value: unknown): unknown {

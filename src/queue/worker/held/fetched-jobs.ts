@@ -1,6 +1,6 @@
 /**
  * Reports which jobs a worker has fetched and not started, so that `eta()` and `forecast()` count them
- * (`lua/lib/lanes/fetched-jobs.lua`). While no job waits for longer than `LONG_MS`, nothing is sent: where jobs start at once,
+ * (`lua/lib/lanes/look/fetched-jobs.lua`). While no job waits for longer than `LONG_MS`, nothing is sent: where jobs start at once,
  * this costs Redis nothing.
  */
 import type { WorkerContext } from "../context.ts";
@@ -19,7 +19,7 @@ const LONG_MS = 50;
 const REPORT_MS = 100;
 const HOLDS_FOR_MS = 3_000;
 const REPEAT_MS = 1_000;
-/** The most jobs of a report: the first ones. Redis takes later fetched jobs to wait behind them (`lua/lib/lanes/fetched-jobs.lua`). */
+/** The most jobs of a report: the first ones. Redis takes later fetched jobs to wait behind them (`lua/lib/lanes/look/fetched-jobs.lua`). */
 const MOST_REPORTED = 1_000;
 
 export function createFetchedJobs({

@@ -3,7 +3,7 @@
  * its fetcher says whether there is any news; while it has jobs and fetches none, it looks by itself. So no message can get
  * lost, and a job begins only by news of the last second: a process that stood still, or was cut off, asks first.
  */
-import type { HeldJob, LaneStore, OrdersSeen } from "../../../core/queue-store.ts";
+import type { HeldJob, LaneStore, OrdersSeen } from "../../../core/queue/store.ts";
 import { pauseFor } from "../../../throttle/waiting/wait.ts";
 import type { OwnedJobContext, Running } from "../context.ts";
 

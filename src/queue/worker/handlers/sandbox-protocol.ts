@@ -1,8 +1,8 @@
 /** The messages between a worker and the child processes of its handler. */
-import type { SettledCost } from "../../throttle/call-options.ts";
-import type { Slot } from "../../throttle/slot/slot.ts";
-import type { ErrorFacts } from "../failure.ts";
-import type { Job } from "../job.ts";
+import type { SettledCost } from "../../../throttle/call-options.ts";
+import type { Slot } from "../../../throttle/slot/slot.ts";
+import type { ErrorFacts } from "../../failure.ts";
+import type { Job } from "../../job.ts";
 
 /** The environment variable that holds the URL of the handler's file. */
 export const HANDLER_FILE = "SLUICE_HANDLER_FILE";

@@ -1,7 +1,7 @@
 /** `bucket/leases-renew` and `bucket/leases-release`: leases of running calls. */
-import type { LeasesRequest } from "../../core/store.ts";
+import type { LeasesRequest } from "../../../core/store.ts";
 import { frameKeys, frameNumbers, packNumbers, type Frame } from "./frame.ts";
-import { defineScript, type Script } from "./script.ts";
+import { defineScript, type Script } from "../script.ts";
 
 export type Leases = LeasesRequest & Frame;
 

@@ -1,6 +1,6 @@
-import type { LiveWorkers } from "../../core/queue-steering.ts";
-import { baseOf, type QueueName } from "./keys.ts";
-import { defineScript, type Script } from "./script.ts";
+import type { LiveWorkers } from "../../../core/queue/steering.ts";
+import { baseOf, type QueueName } from "../keys.ts";
+import { defineScript, type Script } from "../script.ts";
 
 export interface WorkersNote extends QueueName {
   readonly worker: string;
@@ -9,14 +9,14 @@ export interface WorkersNote extends QueueName {
 }
 
 export const workersNote: Script<WorkersNote, void> = defineScript({
-  name: "queue/workers-note",
+  name: "queue/work/workers-note",
   keys: (input) => [`${baseOf(input)}workers:live`],
   args: ({ worker, places, forMs }) => [worker, places, forMs],
   decode: () => undefined,
 });
 
 export const workersLook: Script<QueueName, LiveWorkers> = defineScript({
-  name: "queue/workers-look",
+  name: "queue/work/workers-look",
   keys: (input) => [`${baseOf(input)}workers:live`],
   args: () => [],
   decode: (reply) => {

@@ -14,9 +14,9 @@
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/names
--- @include lib/lanes/fetched-jobs
--- @include lib/lanes/due-before
--- @include lib/lanes/next-deadlines
+-- @include lib/lanes/look/fetched-jobs
+-- @include lib/lanes/look/due-before
+-- @include lib/lanes/look/next-deadlines
 
 local prefix, asked = ARGV[1], ARGV[2]
 local lanes, now = lane_names(prefix), now_ms()

@@ -1,10 +1,10 @@
 /** `bucket/slots-draw`: draws slots for all wishes of one asker. */
-import type { Limit } from "../../core/limits/rule.ts";
-import type { LimitStatus } from "../../core/limits/rule.ts";
-import type { DrawReply, DrawRequest, Granted, Place, Wish } from "../../core/store.ts";
+import type { Limit } from "../../../core/limits/rule.ts";
+import type { LimitStatus } from "../../../core/limits/rule.ts";
+import type { DrawReply, DrawRequest, Granted, Place, Wish } from "../../../core/store.ts";
 import { limitsNumbers, orInfinity, packNumbers, termsNumbers, type Frame } from "./frame.ts";
-import { bucketKeys, type LimitedKey } from "./keys.ts";
-import { defineScript, type Script } from "./script.ts";
+import { bucketKeys, type LimitedKey } from "../keys.ts";
+import { defineScript, type Script } from "../script.ts";
 
 export type SlotsDraw = DrawRequest & Frame;
 

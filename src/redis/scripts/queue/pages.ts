@@ -1,11 +1,11 @@
-import type { JobShelf, PageRequest } from "../../core/queue-steering.ts";
-import { baseOf, type QueueName } from "./keys.ts";
+import type { JobShelf, PageRequest } from "../../../core/queue/steering.ts";
+import { baseOf, type QueueName } from "../keys.ts";
 import { laneOf } from "./lanes.ts";
-import { defineScript, type Script } from "./script.ts";
+import { defineScript, type Script } from "../script.ts";
 
 export const jobsPage: Script<QueueName & PageRequest, { ids: string[]; end: string }> =
   defineScript({
-    name: "queue/jobs-page",
+    name: "queue/steer/jobs-page",
     keys: (input) => {
       const { shelf } = input;
       return [

@@ -1,9 +1,15 @@
 /** `bucket/slots-try`: a fast path of `slots-draw`, for tries on keys with one plain limit. */
-import { ruleOf } from "../../core/limits/registry.ts";
-import { NO_PLACE, type DrawReply, type Granted, type Run, type Wish } from "../../core/store.ts";
+import { ruleOf } from "../../../core/limits/registry.ts";
+import {
+  NO_PLACE,
+  type DrawReply,
+  type Granted,
+  type Run,
+  type Wish,
+} from "../../../core/store.ts";
 import { packNumbers } from "./frame.ts";
-import { stateKeys } from "./keys.ts";
-import { defineScript, type Script } from "./script.ts";
+import { stateKeys } from "../keys.ts";
+import { defineScript, type Script } from "../script.ts";
 import type { SlotsDraw } from "./slots-draw.ts";
 
 /** The reply has this many numbers before those of the keys, and this many for each key. */

@@ -1,13 +1,13 @@
-import type { JobMove, Moved } from "../../core/queue-steering.ts";
-import { baseOf, type QueueName } from "./keys.ts";
+import type { JobMove, Moved } from "../../../core/queue/steering.ts";
+import { baseOf, type QueueName } from "../keys.ts";
 import { laneKeys } from "./lanes.ts";
-import { defineScript, type Script } from "./script.ts";
+import { defineScript, type Script } from "../script.ts";
 
 const MOVES = ["refused", "moved", "same"] as const;
 
 export const jobsMove: Script<QueueName & JobMove & { ids: readonly string[] }, Moved> =
   defineScript({
-    name: "queue/jobs-move",
+    name: "queue/steer/jobs-move",
     keys: (input) => laneKeys(input, ["prioritized", "repeat"]),
     args: (input) => {
       const { at, onlyDelayed, ids } = input;
@@ -21,7 +21,7 @@ export const jobsMove: Script<QueueName & JobMove & { ids: readonly string[] }, 
   });
 
 export const jobsWithdraw: Script<QueueName & { ids: readonly string[] }, string[]> = defineScript({
-  name: "queue/jobs-withdraw",
+  name: "queue/steer/jobs-withdraw",
   keys: (input) => laneKeys(input, ["prioritized", "repeat"]),
   args: (input) => [baseOf(input), ...input.ids],
   decode: (reply) => reply as string[],
@@ -35,7 +35,7 @@ export interface JobsUpdate extends QueueName {
 }
 
 export const jobsUpdate: Script<JobsUpdate, (typeof UPDATES)[number]> = defineScript({
-  name: "queue/jobs-update",
+  name: "queue/steer/jobs-update",
   keys: (input) => laneKeys(input, ["prioritized", "completed"]),
   args: (input) => [baseOf(input), input.id, input.json],
   decode: (reply) => UPDATES[Number(reply)]!,

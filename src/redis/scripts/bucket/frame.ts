@@ -1,8 +1,8 @@
 /** The parts that the scripts of a bucket have in common: keys, limits, and numbers packed into one argument. */
-import { ruleOf } from "../../core/limits/registry.ts";
-import type { Limit } from "../../core/limits/rule.ts";
-import type { KnownTerms, ScopeRequest } from "../../core/store.ts";
-import { bucketKeys } from "./keys.ts";
+import { ruleOf } from "../../../core/limits/registry.ts";
+import type { Limit } from "../../../core/limits/rule.ts";
+import type { KnownTerms, ScopeRequest } from "../../../core/store.ts";
+import { bucketKeys } from "../keys.ts";
 
 /** What each script of a bucket needs besides its request. */
 export interface Frame {

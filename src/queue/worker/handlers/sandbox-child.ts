@@ -1,11 +1,11 @@
 /** Runs in a child process of a worker: BullMQ's main file imports this one, and calls it with each job. */
 
 import process from "node:process";
-import type { Answer } from "../../core/answer.ts";
-import { readAnswer } from "../../throttle/feedback/read-answer.ts";
-import { readErrorFacts } from "../failure.ts";
-import { assertProgress, type Handler, type JobContext } from "./context.ts";
-import { asFailure, isDiscard, isRetryAfter, isStorable } from "./outcome.ts";
+import type { Answer } from "../../../core/answer.ts";
+import { readAnswer } from "../../../throttle/feedback/read-answer.ts";
+import { readErrorFacts } from "../../failure.ts";
+import { assertProgress, type Handler, type JobContext } from "../context.ts";
+import { asFailure, isDiscard, isRetryAfter, isStorable } from "../outcome.ts";
 import {
   HANDLER_FILE,
   type ChildAnswer,

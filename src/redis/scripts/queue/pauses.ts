@@ -1,11 +1,11 @@
-import type { PauseSeen } from "../../core/queue-steering.ts";
-import { baseOf, type QueueName } from "./keys.ts";
+import type { PauseSeen } from "../../../core/queue/steering.ts";
+import { baseOf, type QueueName } from "../keys.ts";
 import { endless, laneKeys, readPausedKeys } from "./lanes.ts";
-import { defineScript, type Script } from "./script.ts";
+import { defineScript, type Script } from "../script.ts";
 
 /** For 0 ms it ends the pause of a key. */
 export const pausesSet: Script<QueueName & PauseSeen, void> = defineScript({
-  name: "queue/pauses-set",
+  name: "queue/steer/pauses-set",
   keys: (input) => laneKeys(input),
   args: (input) => {
     const { key = "", forMs } = input;
@@ -16,7 +16,7 @@ export const pausesSet: Script<QueueName & PauseSeen, void> = defineScript({
 
 /** The queue's own pause first, then those of keys by when they end. */
 export const pausesLook: Script<QueueName, PauseSeen[]> = defineScript({
-  name: "queue/pauses-look",
+  name: "queue/steer/pauses-look",
   keys: (input) => [`${baseOf(input)}meta`, `${baseOf(input)}lanes:paused`],
   args: () => [],
   decode: (reply) => {

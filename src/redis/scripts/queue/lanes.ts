@@ -1,4 +1,4 @@
-import type { PauseSeen } from "../../core/queue-steering.ts";
+import type { PauseSeen } from "../../../core/queue/steering.ts";
 import type {
   Arrival,
   Cancelling,
@@ -11,9 +11,9 @@ import type {
   TakenJob,
   TakeRequest,
   WayBack,
-} from "../../core/queue-store.ts";
-import { baseOf, type QueueName } from "./keys.ts";
-import { defineScript, type Script } from "./script.ts";
+} from "../../../core/queue/store.ts";
+import { baseOf, type QueueName } from "../keys.ts";
+import { defineScript, type Script } from "../script.ts";
 
 /** The queue's keys of BullMQ that the scripts of lanes write, under one hash tag. */
 export function laneKeys(
@@ -26,7 +26,7 @@ export function laneKeys(
 }
 
 export const lanesJoin: Script<QueueName & { jobs: readonly LaneJob[] }, void> = defineScript({
-  name: "queue/lanes-join",
+  name: "queue/lanes/lanes-join",
   keys: (input) => laneKeys(input),
   args: (input) => [baseOf(input), JSON.stringify(input.jobs)],
   decode: () => undefined,
@@ -38,7 +38,7 @@ const ARRIVALS: readonly Arrival[] = ["turn", "probe", "expired"];
 type TakenAt = Taken & { readonly nowMs: number };
 
 export const jobsTake: Script<QueueName & TakeRequest, TakenAt> = defineScript({
-  name: "queue/jobs-take",
+  name: "queue/work/jobs-take",
   keys: (input) => laneKeys(input, ["active", "prioritized", "pc", "lanes:wants"]),
   args: (input) => {
     const { worker, most, mostExpired, lockMs, token, forMs, probes, woken, ended } = input;
@@ -81,7 +81,7 @@ function keyIn(fields: readonly string[]): string {
 }
 
 export const jobsOrders: Script<QueueName, Orders> = defineScript({
-  name: "queue/jobs-orders",
+  name: "queue/work/jobs-orders",
   keys: (input) =>
     ["meta", "lanes:state", "lanes:cancelled", "lanes:paused"].map((name) => baseOf(input) + name),
   args: () => [],
@@ -120,7 +120,7 @@ const WAYS_BACK: readonly WayBack[] = ["lost", "back", "cancelled"];
 
 export const jobsReturn: Script<QueueName & HeldJob & Pick<LaneJob, "weight">, WayBack> =
   defineScript({
-    name: "queue/jobs-return",
+    name: "queue/work/jobs-return",
     keys: (input) => [
       ...laneKeys(input, ["active", "prioritized", "stalled"]),
       cancelledMark(input, input.id),
@@ -137,7 +137,7 @@ function cancelledMark(name: QueueName, id: string): string {
 const CANCELS: readonly Cancelling[] = ["over", "waits", "held", "scheduled"];
 
 export const jobsCancel: Script<QueueName & { readonly id: string }, Cancelling> = defineScript({
-  name: "queue/jobs-cancel",
+  name: "queue/steer/jobs-cancel",
   keys: (input) => {
     const names = ["completed", "failed", "delayed", "prioritized", "events"];
     const more = ["lanes:state", "lanes:cancelled"];
@@ -175,7 +175,7 @@ export interface LanesLook extends QueueName {
 }
 
 export const lanesLook: Script<LanesLook, LanesSeen> = defineScript({
-  name: "queue/lanes-look",
+  name: "queue/lanes/lanes-look",
   keys: (input) =>
     ["wait", "delayed", "prioritized", "active", "lanes:wants"].map((name) => baseOf(input) + name),
   args: (input) => {
@@ -235,21 +235,21 @@ function readPlace([key, before, third = 0, fourth = 0, fifth = 0]: PlaceSeen): 
 }
 
 export const lanesLeave: Script<QueueName & { id: string }, boolean> = defineScript({
-  name: "queue/lanes-leave",
+  name: "queue/lanes/lanes-leave",
   keys: (input) => laneKeys(input),
   args: (input) => [baseOf(input), input.id],
   decode: (reply) => Number(reply) === 1,
 });
 
 export const headsLook: Script<QueueName & { ofKeys: readonly string[] }, void> = defineScript({
-  name: "queue/heads-look",
+  name: "queue/lanes/heads-look",
   keys: (input) => laneKeys(input),
   args: (input) => [baseOf(input), ...input.ofKeys],
   decode: () => undefined,
 });
 
 export const lanesClear: Script<QueueName & { begins: boolean }, boolean> = defineScript({
-  name: "queue/lanes-clear",
+  name: "queue/lanes/lanes-clear",
   keys: (input) => laneKeys(input),
   args: (input) => [baseOf(input), Number(input.begins)],
   decode: (reply) => Number(reply) === 1,

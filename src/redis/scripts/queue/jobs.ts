@@ -5,9 +5,9 @@ import type {
   JobPast,
   KeptFailed,
   KeptJobs,
-} from "../../core/queue-store.ts";
-import { baseOf, type QueueName } from "./keys.ts";
-import { defineScript, type Script } from "./script.ts";
+} from "../../../core/queue/store.ts";
+import { baseOf, type QueueName } from "../keys.ts";
+import { defineScript, type Script } from "../script.ts";
 
 /** The time of the server that holds a queue, in µs since 1970. */
 export const clockRead: Script<QueueName, number> = defineScript({
@@ -23,7 +23,7 @@ export const clockRead: Script<QueueName, number> = defineScript({
 export interface JobsBegin extends QueueName, BegunJob {}
 
 export const jobsBegin: Script<JobsBegin, void> = defineScript({
-  name: "queue/jobs-begin",
+  name: "queue/work/jobs-begin",
   keys: (input) => [baseOf(input) + input.id],
   args: ({ startByMs, isSuspect }) => [startByMs ?? "", isSuspect ? 1 : 0],
   decode: () => undefined,
@@ -34,7 +34,7 @@ export interface JobsRecall extends QueueName {
 }
 
 export const jobsRecall: Script<JobsRecall, JobPast> = defineScript({
-  name: "queue/jobs-recall",
+  name: "queue/work/jobs-recall",
   keys: (input) => [baseOf(input) + input.id],
   args: () => [],
   decode(reply) {
@@ -49,7 +49,7 @@ export interface JobsHeld extends QueueName {
 }
 
 export const jobsHeld: Script<JobsHeld, HeldJob[]> = defineScript({
-  name: "queue/jobs-held",
+  name: "queue/work/jobs-held",
   keys: (input) => [`${baseOf(input)}active`],
   args: (input) => [baseOf(input), input.tokens],
   decode(reply) {
@@ -65,7 +65,7 @@ export interface JobsForget extends QueueName, KeptJobs {}
 
 /** True if there may be more to remove. */
 export const jobsForget: Script<JobsForget, boolean> = defineScript({
-  name: "queue/jobs-forget",
+  name: "queue/ends/jobs-forget",
   keys: (input) => [`${baseOf(input)}completed`],
   args: (input) => [baseOf(input), input.count, input.forMs, AWAITED_MS],
   decode: (reply) => Number(reply) === 1,
@@ -76,7 +76,7 @@ export interface FailedForget extends QueueName, KeptFailed {}
 /** How many were removed, and whether there may be more to remove. */
 export const failedForget: Script<FailedForget, { removed: number; isMore: boolean }> =
   defineScript({
-    name: "queue/failed-forget",
+    name: "queue/ends/failed-forget",
     keys: (input) => [`${baseOf(input)}failed`, replayingKey(input)],
     args: (input) => [baseOf(input), input.count ?? "", input.forMs ?? ""],
     decode(reply) {
@@ -101,7 +101,7 @@ export interface JobsAwait extends QueueName {
 
 /** For each job how it ended; undefined if it has not. */
 export const jobsAwait: Script<JobsAwait, readonly (JobEnd | undefined)[]> = defineScript({
-  name: "queue/jobs-await",
+  name: "queue/ends/jobs-await",
   keys: (input) => ["completed", "failed"].map((name) => baseOf(input) + name),
   args: (input) => [baseOf(input), input.process, AWAITED_MS, ...input.ids],
   decode: (reply, { ids }) => {
@@ -119,7 +119,7 @@ function readEnd([given, text, facts]: readonly (number | string)[]): JobEnd | u
 }
 
 export const jobsTold: Script<JobsAwait, void> = defineScript({
-  name: "queue/jobs-told",
+  name: "queue/ends/jobs-told",
   keys: (input) =>
     input.ids.flatMap((id) => ["awaited:", "outcome:"].map((of) => baseOf(input) + of + id)),
   args: ({ process }) => [process],

@@ -5,9 +5,9 @@ import type {
   RunName,
   RunsEnded,
   RunStep,
-} from "../../core/queue-runs.ts";
-import { baseOf, type QueueName } from "./keys.ts";
-import { defineScript, type Script } from "./script.ts";
+} from "../../../core/queue/runs.ts";
+import { baseOf, type QueueName } from "../keys.ts";
+import { defineScript, type Script } from "../script.ts";
 
 /** BullMQ's keys that the scripts of schedules write. */
 const NAMES = [
@@ -31,7 +31,7 @@ function keysOf({ prefix, queue, name }: QueueName & { readonly name: string }):
 export interface RunsDeclare extends QueueName, RunDeclaration {}
 
 export const runsDeclare: Script<RunsDeclare, RunDeclared> = defineScript({
-  name: "queue/runs-declare",
+  name: "queue/runs/runs-declare",
   bringsJobs: true,
   keys: (input) => keysOf(input),
   args: (input) => {
@@ -48,7 +48,7 @@ export const runsDeclare: Script<RunsDeclare, RunDeclared> = defineScript({
 export interface RunsBegin extends QueueName, RunStep {}
 
 export const runsBegin: Script<RunsBegin, RunAnswer> = defineScript({
-  name: "queue/runs-begin",
+  name: "queue/runs/runs-begin",
   keys: (input) => keysOf(input),
   args: (input) => {
     const { name, id, step, next } = input;
@@ -78,14 +78,14 @@ export interface RunsSettle extends QueueName, RunName {
 }
 
 export const runsSettle: Script<RunsSettle, void> = defineScript({
-  name: "queue/runs-settle",
+  name: "queue/runs/runs-settle",
   keys: (input) => keysOf(input),
   args: (input) => [baseOf(input), input.name, input.id, input.hasBegun ? 1 : 0],
   decode: () => undefined,
 });
 
 export const runsEnd: Script<QueueName & { readonly name: string }, RunsEnded> = defineScript({
-  name: "queue/runs-end",
+  name: "queue/runs/runs-end",
   keys: (input) => keysOf(input),
   args: (input) => [baseOf(input), input.name],
   decode(reply) {

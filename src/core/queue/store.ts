@@ -1,5 +1,5 @@
-import type { RunStore } from "./queue-runs.ts";
-import type { PauseSeen, SteeringStore } from "./queue-steering.ts";
+import type { RunStore } from "./runs.ts";
+import type { PauseSeen, SteeringStore } from "./steering.ts";
 
 /** A job that joins its lane. */
 export interface LaneJob {

@@ -9,16 +9,16 @@ import { dirname, join, resolve } from "node:path";
 import process from "node:process";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import type { ChildPool, ParentCommand as Command } from "bullmq";
-import { reasonOf } from "../../core/describe.ts";
-import { InvalidOptionError } from "../../core/errors.ts";
-import type { Logger } from "../../core/logger.ts";
-import { HandlerTimeoutError, JobCancelledError } from "../errors.ts";
-import { rebuildWith } from "../failure.ts";
-import type { Job } from "../job.ts";
-import { loadBullmq } from "../bullmq/load-bullmq.cjs";
-import type { GivenHandler, Handler, JobContext } from "./context.ts";
-import { areHandlers, createNamedHandlers } from "./handlers/named-handlers.ts";
-import { UNSTORABLE } from "./outcome.ts";
+import { reasonOf } from "../../../core/describe.ts";
+import { InvalidOptionError } from "../../../core/errors.ts";
+import type { Logger } from "../../../core/logger.ts";
+import { HandlerTimeoutError, JobCancelledError } from "../../errors.ts";
+import { rebuildWith } from "../../failure.ts";
+import type { Job } from "../../job.ts";
+import { loadBullmq } from "../../bullmq/load-bullmq.cjs";
+import type { GivenHandler, Handler, JobContext } from "../context.ts";
+import { areHandlers, createNamedHandlers } from "./named-handlers.ts";
+import { UNSTORABLE } from "../outcome.ts";
 import {
   HANDLER_FILE,
   type ChildAnswer,

@@ -1,7 +1,7 @@
 /** `bucket/slots-return` gives unused slots back; `bucket/costs-settle` books the true cost of a call. */
-import type { ReturnRequest, SettleRequest } from "../../core/store.ts";
+import type { ReturnRequest, SettleRequest } from "../../../core/store.ts";
 import { frameKeys, frameNumbers, packNumbers, type Frame } from "./frame.ts";
-import { defineScript, type Script } from "./script.ts";
+import { defineScript, type Script } from "../script.ts";
 
 export type SlotsReturn = ReturnRequest & Frame;
 

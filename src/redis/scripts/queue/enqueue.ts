@@ -1,6 +1,6 @@
-import type { AddRequest, JobMet, NoPlace } from "../../core/queue-store.ts";
-import { baseOf, type QueueName } from "./keys.ts";
-import { defineScript, type Script } from "./script.ts";
+import type { AddRequest, JobMet, NoPlace } from "../../../core/queue/store.ts";
+import { baseOf, type QueueName } from "../keys.ts";
+import { defineScript, type Script } from "../script.ts";
 
 export interface JobsAdd extends QueueName, AddRequest {}
 
@@ -17,7 +17,7 @@ const ADDED_TO = [
 ] as const;
 
 export const jobsAdd: Script<JobsAdd, readonly JobMet[] | NoPlace> = defineScript({
-  name: "queue/jobs-add",
+  name: "queue/enqueue/jobs-add",
   bringsJobs: true,
   keys: (input) => ADDED_TO.map((name) => baseOf(input) + name),
   args: (input) => {
@@ -51,7 +51,7 @@ export interface JobsFollow extends QueueName {
 }
 
 export const jobsFollow: Script<JobsFollow, void> = defineScript({
-  name: "queue/jobs-follow",
+  name: "queue/enqueue/jobs-follow",
   keys: (input) => {
     const base = baseOf(input);
     return [`${base}delayed`, `${base}marker`, dedupeKeys(input, input.dedupeId)[1]];

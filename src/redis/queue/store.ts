@@ -1,6 +1,6 @@
 import type { Cluster, Redis } from "ioredis";
-import type { RunStore } from "../core/queue-runs.ts";
-import type { LaneStore } from "../core/queue-store.ts";
+import type { RunStore } from "../../core/queue/runs.ts";
+import type { LaneStore } from "../../core/queue/store.ts";
 import type { SampledClock } from "./clock.ts";
 import {
   headsLook,
@@ -15,13 +15,13 @@ import {
   lanesLeave,
   lanesLook,
   lanesState,
-} from "./scripts/lanes.ts";
-import { jobsMove, jobsUpdate, jobsWithdraw } from "./scripts/changes.ts";
-import { jobsPage } from "./scripts/pages.ts";
-import { pausesLook, pausesSet } from "./scripts/pauses.ts";
-import { runsBegin, runsDeclare, runsEnd, runsSettle } from "./scripts/runs.ts";
-import { workersLook, workersNote } from "./scripts/workers.ts";
-import { runScript } from "./scripts/script.ts";
+} from "../scripts/queue/lanes.ts";
+import { jobsMove, jobsUpdate, jobsWithdraw } from "../scripts/queue/changes.ts";
+import { jobsPage } from "../scripts/queue/pages.ts";
+import { pausesLook, pausesSet } from "../scripts/queue/pauses.ts";
+import { runsBegin, runsDeclare, runsEnd, runsSettle } from "../scripts/queue/runs.ts";
+import { workersLook, workersNote } from "../scripts/queue/workers.ts";
+import { runScript } from "../scripts/script.ts";
 
 /** A look returns at most this many lanes and deadlines, since Redis serves no other request meanwhile. */
 const MOST_LANES = 500;

@@ -1,7 +1,7 @@
 /** `bucket/bucket-peek` looks at a bucket or key; `bucket/bucket-steer` changes one for all replicas. */
-import type { Change, Peeked, ScopeRequest, SteerRequest } from "../../core/store.ts";
+import type { Change, Peeked, ScopeRequest, SteerRequest } from "../../../core/store.ts";
 import { frameKeys, frameNumbers, packNumbers, type Frame } from "./frame.ts";
-import { defineScript, type Script } from "./script.ts";
+import { defineScript, type Script } from "../script.ts";
 import { readStatus } from "./slots-draw.ts";
 
 type Reply = readonly [

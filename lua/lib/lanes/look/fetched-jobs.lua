@@ -1,4 +1,4 @@
--- @include lib/lanes/count-calls
+-- @include lib/lanes/look/count-calls
 -- Jobs that workers hold, which have fetched and not started them, in the order in which they will start; by key, ''
 -- for those without one.
 

@@ -65,8 +65,9 @@ export interface Queue<Data, Result = unknown, Input = Data>
   jobOf(dedupeId: string): Promise<QueuedJob<Data, Result> | undefined>;
   /**
    * What becomes of the backlog if nothing changes: computed from the limits in force, of the bucket and of its keys,
-   * and from all that waits; with a key, of that key. Nothing is promised while no worker is alive. How long handlers take is not known, so limits on calls at once do not count; where shared
-   * limits count no calls, each job is taken to cost one. Throws as `counts` does.
+   * and from all that waits; with a key, of that key. Nothing is promised while no worker is alive. How long handlers take
+   * is not known, so limits on calls at once do not count; where shared limits count no calls, each job is taken to cost
+   * one. Throws as `counts` does.
    */
   forecast(options?: OfKey): Promise<Forecast>;
   /** The queue's name and prefix in BullMQ, for dashboards such as bull-board: `new Queue(name, { prefix, connection })`. */
@@ -218,7 +219,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
       const { jobs: found, cursor } = await pages.read("jobs()", options);
       return { jobs: found.map((each) => queuedJob(readJob(each as Stored<Data>), jobs)), cursor };
     },
-    ...createDeadLetters<Data>(access, freeKey, waits.end, () => connection.keepAllFailed(name)),
+    ...createDeadLetters<Data>({ ...parts, keepAll: () => connection.keepAllFailed(name) }),
     forecast: forecasts.forecast,
     on: (event, listener, listening) => events.on(event, listener, listening),
     off: (event, listener) => events.off(event, listener),

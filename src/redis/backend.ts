@@ -222,7 +222,6 @@ function forQueue(
     },
     heldBy: (queue, tokens) => runScript(client, jobsHeld, { prefix, queue, tokens }),
     runs: createRedisRuns(client, prefix),
-    takeOut: async (key, member) => (await client.zrem(key, member)) === 1,
     setIfFree: async (key, value) => (await client.set(key, value, "NX")) === "OK",
   };
 }

@@ -61,7 +61,7 @@ local function replace(lanes, id, job)
   local old, new = cjson.decode(stored), cjson.decode(job.opts)
   local ours, before = new.sluice or {}, old.sluice or {}
   new.delay, new.priority, new.timestamp, new.de = old.delay, old.priority, old.timestamp, old.de
-  ours.maxWaitMs, ours.startByMs = before.maxWaitMs, before.startByMs
+  ours.maxWaitMs, ours.startByMs, ours.ordered = before.maxWaitMs, before.startByMs, before.ordered
   new.sluice = ours
   redis.call('HSET', key, 'data', job.data, 'opts', cjson.encode(new))
   local lane_key = key_of(name)

@@ -47,6 +47,9 @@ export interface Moved {
   readonly moves: readonly ("moved" | "same" | "refused")[];
 }
 
+/** Where jobs are that are removed; those that are pending wait or are delayed. */
+export type RemovedState = "pending" | "done" | "failed";
+
 /** The workers of a queue, of all processes, that were alive a moment ago. */
 export interface LiveWorkers {
   readonly workers: number;
@@ -72,8 +75,8 @@ export interface SteeringStore {
   ): Promise<{ readonly ids: string[]; readonly end: string }>;
   /** Gives jobs another time that wait or are delayed; the others stay as they are. */
   move(queue: string, ids: readonly string[], move: JobMove): Promise<Moved>;
-  /** Takes jobs out that wait or are delayed, to be removed next; those that it took out. */
-  withdraw(queue: string, ids: readonly string[]): Promise<readonly string[]>;
+  /** Removes jobs of this state with all that is kept of them; the ids of those that it removed. Of many calls at once, one gets each. */
+  remove(queue: string, state: RemovedState, ids: readonly string[]): Promise<readonly string[]>;
   /** Gives a job other data, unless it runs or is done. */
   update(
     queue: string,

@@ -352,8 +352,6 @@ export interface QueueConnection<Client> {
   heldBy(queue: string, tokens: string): Promise<readonly HeldJob[]>;
   /** The runs of recurring jobs, on this connection. */
   readonly runs: RunStore;
-  /** Removes a member of a sorted set; whether it was in there. */
-  takeOut(key: string, member: string): Promise<boolean>;
   /** Sets a key if it has no value; whether it had none. */
   setIfFree(key: string, value: string): Promise<boolean>;
   /** Reads the entries of a stream that come after `lastId`, on one connection for all streams of a server. */

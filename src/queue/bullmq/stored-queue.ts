@@ -30,8 +30,6 @@ export interface StoredAccess {
   askAtOnce<T>(question: Question<T>): Promise<T>;
   /** Resolves with an answer if it comes within the time limit, which began at `startedAtMs` of `performance.now()`. */
   inTimeSince<T>(startedAtMs: number, question: Promise<T>): Promise<T>;
-  /** Takes a job out of the failed or the done ones; whether it was one of them. Of many calls at once, one gets true. */
-  takeEnded(id: string, state: "failed" | "completed"): Promise<boolean>;
   /** Gives a dedupeId to a job until it ends, unless a job has it; whether it was free. */
   holdDedupeId(dedupeId: string, id: string): Promise<boolean>;
   /** Lets `open` wait for this too, which must settle within the time limit and not reject. */
@@ -141,8 +139,7 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
     ask,
     askAtOnce: (question) => answer(reach(), question),
     inTimeSince,
-    // The names of BullMQ's keys: `failed`, and `de:<dedupeId>`; checked with bullmq 6.7.0.
-    takeEnded: (id, state) => ask((queue) => connection.takeOut(queue.toKey(state), id)),
+    // The name of BullMQ's key; checked with bullmq 6.7.0.
     holdDedupeId: (dedupeId, id) =>
       ask((queue) => connection.setIfFree(queue.toKey(`de:${dedupeId}`), id)),
     waitFor(begun) {

@@ -42,17 +42,13 @@ export interface BulkChanges {
   rescheduleJobs(filter: RescheduleFilter, due: DueOptions): Promise<number>;
 }
 
-/** How many jobs are removed at a time: each is a script of its own. */
-const REMOVED_AT_ONCE = 50;
-/** How many jobs one script moves: Redis serves no other request meanwhile. */
-const MOVED_AT_ONCE = 100;
+/** How many jobs one script removes or moves: Redis serves no other request meanwhile. */
+const CHANGED_AT_ONCE = 100;
 
 type PendingState = "waiting" | "delayed";
 type EndedState = "done" | "failed";
 
 const PENDING: readonly PendingState[] = ["delayed", "waiting"];
-/** BullMQ's names of the states of ended jobs. */
-const ENDED = { done: "completed", failed: "failed" } as const;
 
 function filterOf(states: readonly (PendingState | EndedState)[]) {
   const known = states.map((state) => `"${state}"`).join(", ");
@@ -84,7 +80,7 @@ export function createBulkChanges({
 }: {
   readonly queue: string;
   readonly access: StoredAccess;
-  readonly lanes: Pick<LaneStore, "withdraw">;
+  readonly lanes: Pick<LaneStore, "remove">;
   readonly pages: Pick<Pages, "idsOf">;
   readonly changes: Pick<Changes, "move">;
   readonly onRemoved: (ids: readonly string[]) => void;
@@ -92,14 +88,13 @@ export function createBulkChanges({
   /** Acts on the jobs that match, some at a time, until `limit` acts have succeeded. */
   async function forEach(
     { state, limit = Infinity, ...filter }: RemoveFilter,
-    atOnce: number,
     act: (ids: readonly string[], state: PendingState | EndedState) => Promise<number>,
   ): Promise<number> {
     let count = 0;
     for (const each of state === undefined ? PENDING : [state]) {
       for await (const found of pages.idsOf({ ...filter, state: each })) {
         for (let at = 0; at < found.length && count < limit;) {
-          const ids = found.slice(at, at + Math.min(atOnce, limit - count));
+          const ids = found.slice(at, at + Math.min(CHANGED_AT_ONCE, limit - count));
           count += await act(ids, each);
           at += ids.length;
         }
@@ -109,30 +104,17 @@ export function createBulkChanges({
     return count;
   }
 
-  /** First they are taken out of where they are: of two who act on a job at once, one gets it. */
   async function removeAll(
     ids: readonly string[],
     state: PendingState | EndedState,
   ): Promise<number> {
-    const taken =
-      state === "waiting" || state === "delayed"
-        ? await access.ask(() => lanes.withdraw(queue, ids))
-        : await takeEnded(ids, ENDED[state]);
-    await access.ask((stored) => Promise.all(taken.map((id) => stored.remove(id))));
-    onRemoved(taken);
-    return taken.length;
+    const from = state === "done" || state === "failed" ? state : "pending";
+    const removed = await access.ask(() => lanes.remove(queue, from, ids));
+    onRemoved(removed);
+    return removed.length;
   }
 
-  async function takeEnded(
-    ids: readonly string[],
-    state: "failed" | "completed",
-  ): Promise<readonly string[]> {
-    const isTaken = await Promise.all(ids.map((id) => access.takeEnded(id, state)));
-    return ids.filter((_id, index) => isTaken[index]);
-  }
-
-  const remove = (filter: RemoveFilter): Promise<number> =>
-    forEach(filter, REMOVED_AT_ONCE, removeAll);
+  const remove = (filter: RemoveFilter): Promise<number> => forEach(filter, removeAll);
 
   return {
     remove,
@@ -144,7 +126,7 @@ export function createBulkChanges({
       const filter = readOptions(where, MOVED, given) as RescheduleFilter;
       // One time for all: one that is met twice has got it already.
       let at: JobMove["at"] = readDue(where, due);
-      return forEach(filter, MOVED_AT_ONCE, async (ids) => {
+      return forEach(filter, async (ids) => {
         const { moved, atMs } = await changes.move(ids, at);
         at = { ms: atMs };
         return moved;

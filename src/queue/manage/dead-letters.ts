@@ -1,6 +1,7 @@
 import type { Queue as StoredQueue } from "bullmq";
 import * as z from "zod";
 import { KEY, readOptions, wholeNumber } from "../../core/options.ts";
+import type { LaneStore } from "../../core/queue/store.ts";
 import { codeOf, NOT_THERE, WRONG_STATE } from "../bullmq/errors.ts";
 import { readFailures, readJob, renew, type Stored } from "../bullmq/stored-job.ts";
 import { hasCode, textsOf, type ErrorFacts } from "../failure.ts";
@@ -48,39 +49,53 @@ export interface FailedJob<Data> extends ErrorFacts {
 const SHOWN = 100;
 const PER_ROUND_TRIP = 100;
 
-export function createDeadLetters<Data>(
-  access: StoredAccess,
-  freeKey: FreeKey,
-  onRemoved: (ids: readonly string[]) => void,
-  keepAll: () => Promise<void>,
-): DeadLetters<Data> {
-  async function purgeJob(id: string): Promise<boolean> {
-    // Taken out of the failed jobs first: one that is replayed elsewhere at this moment must stay.
-    if (!(await access.takeEnded(id, "failed"))) return false;
-    await access.ask((stored) => stored.remove(id));
-    onRemoved([id]);
-    return true;
+export function createDeadLetters<Data>({
+  queue,
+  access,
+  lanes,
+  freeKey,
+  onRemoved,
+  keepAll,
+}: {
+  readonly queue: string;
+  readonly access: StoredAccess;
+  readonly lanes: Pick<LaneStore, "remove">;
+  readonly freeKey: FreeKey;
+  readonly onRemoved: (ids: readonly string[]) => void;
+  /** Has no dead letter removed for a minute since it is old. */
+  readonly keepAll: () => Promise<void>;
+}): DeadLetters<Data> {
+  async function purgeAll(ids: readonly string[]): Promise<number> {
+    const removed = await access.ask(() => lanes.remove(queue, "failed", ids));
+    onRemoved(removed);
+    return removed.length;
   }
 
-  /** Acts on each job that matches; resolves with how many acts succeeded. */
+  async function replayAll(ids: readonly string[]): Promise<number> {
+    const replayed = await Promise.all(ids.map((id) => freeKey(id, () => replayJob(access, id))));
+    return replayed.filter(Boolean).length;
+  }
+
+  /** Acts on the jobs that match, some at a time; resolves with how many acts succeeded. */
   async function forEach(
     where: string,
     given: string | FailedFilter,
-    act: (id: string) => Promise<boolean>,
+    act: (ids: readonly string[]) => Promise<number>,
     /** Called before each look at many dead letters: until they are acted on, none may be removed since it is old. */
-    before: () => Promise<void> = async () => {},
+    before?: () => Promise<void>,
   ): Promise<number> {
     if (typeof given === "string") {
       const id = readJobId(where, given);
-      return id === undefined ? 0 : Number(await act(id));
+      if (id === undefined) return 0;
+      if (before !== undefined) await access.ask(before);
+      return act([id]);
     }
     const filter = readFilter(where, given);
     let count = 0;
     let left = filter.limit ?? Infinity;
     for await (const batch of matching(access, filter, before)) {
       const ids = batch.slice(0, left).map(({ stored }) => stored.id!);
-      const acted = await Promise.all(ids.map(act));
-      count += acted.filter(Boolean).length;
+      count += await act(ids);
       left -= ids.length;
       if (left === 0) break;
     }
@@ -99,14 +114,8 @@ export function createDeadLetters<Data>(
       }
       return [...found.values()].slice(0, limit);
     },
-    replay: (given) =>
-      forEach(
-        "replay()",
-        given,
-        (id) => freeKey(id, () => replayJob(access, id, keepAll)),
-        keepAll,
-      ),
-    purge: (given) => forEach("purge()", given, (id) => freeKey(id, () => purgeJob(id))),
+    replay: (given) => forEach("replay()", given, replayAll, keepAll),
+    purge: (given) => forEach("purge()", given, purgeAll),
   };
 }
 
@@ -118,9 +127,9 @@ export function createDeadLetters<Data>(
 async function* matching(
   access: StoredAccess,
   filter: ReadFilter,
-  before: () => Promise<void> = async () => {},
+  before?: () => Promise<void>,
 ): AsyncGenerator<Found[]> {
-  await access.ask(before);
+  if (before !== undefined) await access.ask(before);
   let end = await access.ask((stored) => stored.getFailedCount());
   while (end > 0) {
     const start = Math.max(0, end - PER_ROUND_TRIP);
@@ -130,7 +139,7 @@ async function* matching(
     if (found.length > 0) yield found;
     if (recent.length < batch.length) return;
     end = start;
-    await access.ask(before);
+    if (before !== undefined) await access.ask(before);
   }
 }
 
@@ -243,15 +252,10 @@ export function matches({ key, name, reason, code }: ReadFilter, job: FailedFact
 }
 
 /** Puts a failed job back into the queue, as if it had never run. False when it is no dead letter; of many calls at once, one gets true. */
-function replayJob(
-  access: StoredAccess,
-  id: string,
-  keepAll: () => Promise<void>,
-): Promise<boolean> {
+function replayJob(access: StoredAccess, id: string): Promise<boolean> {
   return access.ask(async (stored) => {
     const job = (await stored.getJob(id)) as Stored<unknown> | undefined;
     if (job === undefined || job.finishedOn === undefined) return false;
-    await keepAll();
     // Before it goes back, since a worker may fetch it at once.
     await renew(stored, job, access.clock);
     const isHeldAnew = await holdDedupeId(access, job);

@@ -16,7 +16,7 @@ import {
   lanesLook,
   lanesState,
 } from "../scripts/queue/lanes.ts";
-import { jobsMove, jobsUpdate, jobsWithdraw } from "../scripts/queue/changes.ts";
+import { jobsMove, jobsRemove, jobsUpdate } from "../scripts/queue/changes.ts";
 import { jobsPage } from "../scripts/queue/pages.ts";
 import { pausesLook, pausesSet } from "../scripts/queue/pauses.ts";
 import { runsBegin, runsDeclare, runsEnd, runsSettle } from "../scripts/queue/runs.ts";
@@ -64,7 +64,7 @@ export function createRedisLanes(
     pauses: (queue) => runScript(redis, pausesLook, { prefix, queue }),
     page: (queue, request) => runScript(redis, jobsPage, { prefix, queue, ...request }),
     move: (queue, ids, move) => runScript(redis, jobsMove, { prefix, queue, ids, ...move }),
-    withdraw: (queue, ids) => runScript(redis, jobsWithdraw, { prefix, queue, ids }),
+    remove: (queue, state, ids) => runScript(redis, jobsRemove, { prefix, queue, state, ids }),
     update: (queue, id, json) => runScript(redis, jobsUpdate, { prefix, queue, id, json }),
     noteWorker: (queue, worker) => runScript(redis, workersNote, { prefix, queue, ...worker }),
     workers: (queue) => runScript(redis, workersLook, { prefix, queue }),

@@ -1,8 +1,9 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, inject, it } from "vitest";
 import { deferred } from "../../support/async/deferred.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { openQueue } from "../../support/jobs/open-queue.ts";
+import { startTcpProxy } from "../../support/servers/tcp-proxy.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const sluices = realSluices();
@@ -38,6 +39,37 @@ describe("drain of a key", () => {
     expect(counts).toEqual({ waiting: 70, active: 1, delayed: 20, done: 0, failed: 0 });
     expect(ofKey).toMatchObject({ waiting: 0, active: 1, delayed: 0 });
     expect(await waiting).toMatchObject({ code: "ERR_JOB_MISSING" });
+  });
+});
+
+describe("a dead letter whose purge got no answer", () => {
+  it("is gone as a whole: its id is free, and not held by a job that is nowhere", async () => {
+    const proxy = await startTcpProxy(Number(new URL(inject("redisUrl")).port));
+    const { sluice, queue } = openQueue<number>(sluices);
+    const far = openQueue<number>(sluices, {
+      redis: `redis://127.0.0.1:${proxy.port}`,
+      storeTimeoutMs: 500,
+    });
+    sluice.worker(queue, async ({ data }) => {
+      if (data < 0) throw new Error("no");
+    });
+    // Redis knows the scripts from then on, so that one request removes the job.
+    for (const id of ["other", "order-17"]) {
+      await rejectionOf((await queue.enqueue(-1, { id, attempts: 1 })).finished());
+      if (id === "other") await far.queue.purge(id);
+    }
+
+    proxy.set("lose replies");
+    const reason = await rejectionOf(far.queue.purge("order-17"));
+    proxy.set("pass");
+    proxy.cut();
+    await waitUntil(async () => (await queue.counts()).failed === 0, "Redis has removed it");
+    const anew = await queue.enqueue(1, { id: "order-17" });
+    await anew.finished();
+    await proxy.close();
+
+    expect(reason).toMatchObject({ code: "ERR_STORE_UNAVAILABLE" });
+    expect(anew).toMatchObject({ isNew: true, data: 1 });
   });
 });
 

@@ -1,4 +1,4 @@
-import type { JobMove, Moved } from "../../../core/queue/steering.ts";
+import type { JobMove, Moved, RemovedState } from "../../../core/queue/steering.ts";
 import { baseOf, type QueueName } from "../keys.ts";
 import { laneKeys } from "./lanes.ts";
 import { defineScript, type Script } from "../script.ts";
@@ -20,10 +20,23 @@ export const jobsMove: Script<QueueName & JobMove & { ids: readonly string[] }, 
     },
   });
 
-export const jobsWithdraw: Script<QueueName & { ids: readonly string[] }, string[]> = defineScript({
-  name: "queue/steer/jobs-withdraw",
-  keys: (input) => laneKeys(input, ["prioritized", "repeat"]),
-  args: (input) => [baseOf(input), ...input.ids],
+/** BullMQ's names of the sets of ended jobs. */
+const ENDED = { done: "completed", failed: "failed" } as const;
+
+export const jobsRemove: Script<
+  QueueName & { state: RemovedState; ids: readonly string[] },
+  string[]
+> = defineScript({
+  name: "queue/steer/jobs-remove",
+  keys(input) {
+    const { state } = input;
+    return laneKeys(input, [
+      "prioritized",
+      "repeat",
+      ...(state === "pending" ? [] : [ENDED[state]]),
+    ]);
+  },
+  args: (input) => [baseOf(input), input.state === "pending" ? input.state : "ended", ...input.ids],
   decode: (reply) => reply as string[],
 });
 

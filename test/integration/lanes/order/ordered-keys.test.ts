@@ -118,6 +118,37 @@ describe("an ordered queue", () => {
     expect(most.get("other")).toBeGreaterThan(1);
   });
 
+  it("keeps a key in order whose job got its newest data without the key", async () => {
+    const ordered: Ordered = (key) => key === "acme";
+    const opened = open(ordered);
+    const { queue } = opened;
+    await queue.enqueueMany(upTo(20), { key: "acme" });
+    const job = await queue.enqueue(100, { key: "acme", dedupeId: "one", delayMs: 3_600_000 });
+
+    await queue.enqueue(20, { dedupeId: "one", dedupe: "last" });
+    await job.runNow();
+    const { most } = work(ordered, { handle: () => pause(20) });
+    await waitUntil(() => areAllDone(opened), "all are done");
+
+    expect(most.get("acme")).toBe(1);
+  });
+
+  it("frees a key at once whose dead letter was removed among others", async () => {
+    const held = { stuck: "hold" } as const;
+    const { queue } = open(held);
+    await queue.enqueueMany([1, 2], { key: "acme", attempts: 1 });
+    const { workers } = work(held, { workers: 1, handle: () => Promise.reject(new Error("no")) });
+    await waitUntil(async () => (await queue.counts()).failed === 1, "one has failed");
+    await workers[0]!.close();
+    const heads = `${sluices.prefix()}:{jobs}:lanes:heads`;
+    // As after a look at it by a worker.
+    await redis.zadd(heads, Date.now() + 3_600_000, "acme");
+
+    await queue.removeJobs({ state: "failed" });
+
+    expect(Number(await redis.zscore(heads, "acme"))).toBeLessThanOrEqual(Date.now() + 1);
+  });
+
   it("goes on at once in another process when a worker ends its last job as it closes", async () => {
     const opened = open(true);
     const { queue } = opened;

@@ -1,0 +1,51 @@
+--[[
+  jobs-remove: removes jobs, with all that is kept of them, at once: a job that is nowhere, but still there, would hold its
+  id and its dedupeId for good. Those of another state, and the next runs of recurring jobs, stay as they are.
+
+  KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized  [7] the schedules: zset
+        [8] the jobs that have ended so: zset of ids, all BullMQ's; only for [2]
+  ARGV  [1] the prefix of the queue's keys  [2] "ended" for those in KEYS [8], "pending" for those that wait or are delayed
+        [3] on: the ids
+  Reply the ids of those that were removed
+]]
+-- @include lib/now-ms
+-- @include lib/lanes/lanes
+-- @include lib/lanes/unbegun
+
+local lanes = open_lanes(KEYS, ARGV[1], now_ms())
+lanes.prioritized = KEYS[6]
+local schedules, ended, is_ended = KEYS[7], KEYS[8], ARGV[2] == 'ended'
+
+-- Takes a job out of where it is; where that was, nil if it stays there.
+local function take_out(id, key, schedule)
+  if is_ended then return redis.call('ZREM', ended, id) == 1 and 'ended' or nil end
+  local place = place_of(lanes, id, key)
+  if not place or is_planned_run(schedules, id, schedule) then return nil end
+  leave_place(lanes, id, key, place)
+  return place
+end
+
+local function forget(id, dedupe_id)
+  local job, held = lanes.jobs .. id, dedupe_id and lanes.jobs .. 'de:' .. dedupe_id
+  if held and redis.call('GET', held) == id then redis.call('DEL', held) end
+  redis.call('UNLINK', job, job .. ':logs')
+end
+
+local removed, is_freed = {}, false
+for at = 3, #ARGV do
+  local id = ARGV[at]
+  local name, schedule, dedupe_id = unpack(redis.call('HMGET', lanes.jobs .. id, 'name', 'rjk', 'deid'))
+  local key = name and key_of(name)
+  local place = name and take_out(id, key, schedule)
+  if place then
+    forget(id, dedupe_id)
+    redis.call('XADD', lanes.events, '*', 'event', 'removed', 'jobId', id, 'prev', place)
+    removed[#removed + 1] = id
+    -- Its ordered key may wait for it: a worker that asks now looks at that.
+    local is_head = key and lanes.is_ordered and redis.call('ZADD', lanes.heads, 'XX', 'CH', lanes.now_ms, key) == 1
+    is_freed = is_freed or is_head
+  end
+end
+if lanes.is_changed then close_lanes(lanes) end
+if is_freed then announce(lanes) end
+return removed

@@ -18,12 +18,11 @@ export interface ParkParts {
 /** Parks jobs that were just stored in the lanes of their keys; never rejects. */
 export async function parkFromProducer(
   parts: ParkParts,
-  queue: StoredQueue,
   jobs: readonly Stored<unknown>[],
 ): Promise<void> {
   const { name, logger, open } = parts;
   try {
-    await join(parts, queue, { jobs, isDoubtful: isDeduplicated });
+    await join(parts, jobs);
   } catch (error) {
     // The jobs are stored: to reject would have them stored twice.
     const reason = reasonOf(error);
@@ -32,34 +31,23 @@ export async function parkFromProducer(
     // Tried again once Redis is back. They may have joined although no reply came, and may have gone on since. If this
     // fails too, they join by themselves when the delay ends that the warning names.
     void open()
-      .then((again) => join(parts, again, { jobs, isDoubtful: () => true }))
+      .then(async (again) => {
+        const onTheirWay = await Promise.all(jobs.map((job) => isOnItsWay(again, job)));
+        return join(
+          parts,
+          jobs.filter((_job, index) => onTheirWay[index]),
+        );
+      })
       .catch(() => undefined);
   }
 }
 
 async function join(
   { name, lanes, weightOf }: ParkParts,
-  queue: StoredQueue,
-  {
-    jobs,
-    isDoubtful,
-  }: {
-    readonly jobs: readonly Stored<unknown>[];
-    /** Whether a job may not be on its way to its lane: Redis is asked. */
-    readonly isDoubtful: (job: Stored<unknown>) => boolean;
-  },
+  jobs: readonly Stored<unknown>[],
 ): Promise<void> {
-  const joining = await Promise.all(
-    jobs.map(async (job) => !isDoubtful(job) || isOnItsWay(queue, job)),
-  );
-  const ours = jobs.filter((_job, index) => joining[index]).map(readJob);
-  const laneJobs = ours.map(({ id, key }) => ({ id, weight: weightOf(key) }));
+  const laneJobs = jobs.map(readJob).map(({ id, key }) => ({ id, weight: weightOf(key) }));
   if (laneJobs.length > 0) await lanes.join(name, laneJobs);
-}
-
-/** The id may be that of an earlier job of this `dedupeId`, which may wait for a later time. */
-function isDeduplicated({ opts }: Stored<unknown>): boolean {
-  return opts.deduplication !== undefined;
 }
 
 /** Puts a job back that was fetched and not started: into its old place, and no attempt is used. */

@@ -43,8 +43,8 @@ function openCutOff() {
     weightOf: () => undefined,
     open: async () => stored,
   };
-  const joinLanes = (queue: StoredQueue, jobs: readonly Stored<unknown>[]): Promise<void> =>
-    parkFromProducer(parts, queue, jobs);
+  const joinLanes = (jobs: readonly Stored<unknown>[]): Promise<void> =>
+    parkFromProducer(parts, jobs);
   const store = async (delay: number): Promise<Stored<unknown>> =>
     (await stored.add("key k", 1, { delay })) as Stored<unknown>;
   return { stored, lanes, warnings, joinLanes, store };
@@ -52,21 +52,21 @@ function openCutOff() {
 
 describe("jobs whose way to their lanes was cut off", () => {
   it("join them when Redis is back, and not only when they come due", async () => {
-    const { stored, lanes, warnings, joinLanes, store } = openCutOff();
+    const { lanes, warnings, joinLanes, store } = openCutOff();
     const job = await store(PARK_MS);
 
-    await joinLanes(stored, [job]);
+    await joinLanes([job]);
 
     await waitUntil(async () => (await lanes.parked("jobs")) === 1, "the job is in its lane");
     expect(warnings).toEqual([expect.stringContaining("the connection was lost")]);
   });
 
   it("are left alone if they had joined after all, and wait for another try since", async () => {
-    const { stored, lanes, joinLanes, store } = openCutOff();
+    const { lanes, joinLanes, store } = openCutOff();
     const retried = await store(AN_HOUR_MS);
     const cutOff = await store(PARK_MS);
 
-    await joinLanes(stored, [retried, cutOff]);
+    await joinLanes([retried, cutOff]);
 
     await waitUntil(async () => (await lanes.parked("jobs")) > 0, "a job is in its lane");
     expect(await lanes.parked("jobs")).toBe(1);

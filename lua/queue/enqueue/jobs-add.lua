@@ -9,8 +9,8 @@
             { id of its own, name, opts as JSON, timestamp, delay, priority, whether it is to be parked (isParked) in its
             lane and the weight of that, dedupe: { id, mode: first, last or again, ttl in ms } } }
         [3] on: the data of each job, as JSON
-  Reply if there is no room: how many jobs wait, the bound, and the key that it is for, "" for all. Else for each job its id, 1 if it is new or 0, and the hash of what is stored if it is not new: empty if it is no
-        longer kept
+  Reply if there is no room: how many jobs wait, the bound, and the key that it is for, "" for all. Else for each job its
+        id, 1 if it is new or 0, and the hash of what is stored if it is not new: empty if it is no longer kept
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes

@@ -7,7 +7,7 @@
         [3] JSON: its fields: name, data, opts; every, or pattern and tz; sluice:missed, sluice:overlap
         [4] ms since 1970: the next time of cron, by an earlier reply; else 0
   Reply [1] ms since 1970, now, if the next time of cron is needed; else 0
-        [2] the id of the run that waits next, and [3] its hash
+        [2] the id of the run that waits next, [3] its hash, and [4] 1 if there was no such schedule, else 0
 ]]
 -- @include lib/now-ms
 -- @include lib/runs/plan
@@ -20,7 +20,7 @@ if not fields.every and cron_ms <= now then return { string.format('%.0f', now) 
 local state = schedule.run and state_of(schedule, schedule.run)
 local had_every, has_begun = schedule.every, schedule.run and redis.call('HEXISTS', schedule.open, schedule.run) == 1
 -- First, so that a Redis whose memory is full refuses all of it: after any other write it would let the rest pass.
-redis.call('HSETNX', schedule.key, 'ic', 1)
+local is_new = redis.call('HSETNX', schedule.key, 'ic', 1)
 redis.call('HDEL', schedule.key, 'every', 'offset', 'pattern', 'tz', 'data', 'opts', 'sluice:missed', 'sluice:overlap',
   'sluice:owed')
 for field, value in pairs(fields) do redis.call('HSET', schedule.key, field, value) end
@@ -50,4 +50,4 @@ else
 end
 redis.call('HSET', schedule.key, 'sluice:at', string.format('%.0f', schedule.at))
 close_schedule(schedule)
-return { 0, schedule.run, redis.call('HGETALL', schedule.jobs .. schedule.run) }
+return { 0, schedule.run, redis.call('HGETALL', schedule.jobs .. schedule.run), is_new }

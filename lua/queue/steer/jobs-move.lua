@@ -18,10 +18,15 @@ lanes.prioritized = KEYS[6]
 local due_ms = ARGV[3] ~= '' and lanes.now_ms + tonumber(ARGV[3]) or tonumber(ARGV[2])
 local only_delayed, score = ARGV[4] == '1', string.format('%.0f', due_ms * 4096)
 
--- Its delay counts from when it was stored, and its deadline from when it is due.
-local function with_due(stored_opts, stored_at_ms)
-  local opts = cjson.decode(stored_opts)
+-- How long it is delayed, from when it was stored on. Ten seconds mark a job that is on its way to its lane.
+local function delay_from(stored_at_ms)
   local delay_ms = math.max(0, due_ms - stored_at_ms)
+  return delay_ms == 10000 and 10001 or delay_ms
+end
+
+-- Its deadline counts from when it is due.
+local function with_due(stored_opts, delay_ms)
+  local opts = cjson.decode(stored_opts)
   opts.delay = delay_ms > 0 and delay_ms or nil
   local ours = opts.sluice
   if type(ours) == 'table' and ours.startByMs then ours.startByMs = due_ms + ours.maxWaitMs end
@@ -40,10 +45,10 @@ local function move(id)
   if place == 'delayed' and redis.call('ZSCORE', lanes.delayed, id) == score then return 2 end
   leave_place(lanes, id, key, place)
   redis.call('ZADD', lanes.delayed, score, id)
-  local delay_ms = math.max(0, due_ms - lanes.now_ms)
+  local delay_ms = delay_from(tonumber(stored_at_ms) or 0)
   -- It gets a new place in its lane then.
   redis.call('HDEL', job, 'sluiceSeq')
-  redis.call('HSET', job, 'delay', string.format('%.0f', delay_ms), 'opts', with_due(opts or '{}', tonumber(stored_at_ms) or 0))
+  redis.call('HSET', job, 'delay', string.format('%.0f', delay_ms), 'opts', with_due(opts or '{}', delay_ms))
   redis.call('XADD', lanes.events, '*', 'event', 'delayed', 'jobId', id, 'delay', string.format('%.0f', due_ms))
   return 1
 end

@@ -16,9 +16,17 @@ export interface RunDeclaration {
   readonly cronMs?: number | undefined;
 }
 
-/** The run that waits next, with the fields of its hash; or the present, from which the next time of cron is to be computed. */
+/**
+ * The run that waits next, with the fields of its hash, and whether the schedule is new; or the present, from which the next
+ * time of cron is to be computed.
+ */
 export type RunDeclared =
-  | { readonly id: string; readonly fields: readonly string[]; readonly nowMs?: undefined }
+  | {
+      readonly id: string;
+      readonly fields: readonly string[];
+      readonly isNew: boolean;
+      readonly nowMs?: undefined;
+    }
   | { readonly nowMs: number };
 
 /** What is known of the times of a cron schedule, to compute the next one. */

@@ -16,7 +16,10 @@ import { nextCron, nextCronMs, UTC } from "./cron.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
 import { readFields, readJob, storedName, storedOptions, type Stored } from "./stored-job.ts";
 
-/** Stores a schedule over the one of the same name, if there is one. Resolves with the run that waits next; one that is due stays. */
+/**
+ * Stores a schedule over the one of the same name, if there is one. Resolves with the run that waits next, and whether the
+ * schedule is new; a run that is due stays.
+ */
 export async function storeSchedule<Data>(
   queue: Queue,
   {
@@ -27,7 +30,7 @@ export async function storeSchedule<Data>(
     readonly clock: RedisClock;
   },
   { json, options }: { readonly json: string; readonly options: OrderedJobOptions },
-): Promise<Job<Data>> {
+): Promise<{ readonly job: Job<Data>; readonly isNew: boolean }> {
   const { every, cron, timeZone = UTC, missed, overlap } = options;
   const { opts: template } = storedOptions(options, clock);
   const declaration: RunDeclaration = {
@@ -48,15 +51,15 @@ export async function storeSchedule<Data>(
     declared = await declare({ ...declaration, cronMs });
   }
   const { Job } = loadBullmq();
-  const { id, fields } = declared;
+  const { id, fields, isNew } = declared;
   const run = Job.fromJSON(queue, readFields(fields, id), id) as unknown as Stored<Data>;
   const job = readJob(run);
   const { priority = "normal" } = options;
   // A run that a worker has goes on as it was.
-  if (job.priority === priority || (await run.isActive())) return job;
+  if (job.priority === priority || (await run.isActive())) return { job, isNew };
   // The declaration does not move a job that stays; this does.
   await run.changePriority({ priority: template.priority! });
-  return { ...job, priority };
+  return { job: { ...job, priority }, isNew };
 }
 
 /** The run that has begun last. */

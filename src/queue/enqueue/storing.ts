@@ -84,10 +84,13 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
   }
 
   async function storeRecurring(queue: StoredQueue, entry: Entry<Data>): Promise<StoredNow<Data>> {
-    const { json, value: data, options } = entry;
-    const isNew = (await queue.getJobScheduler(options.dedupeId!)) === undefined;
+    const { json, value: data } = entry;
     const declare = (run: RunDeclaration) => connection.runs.declare(name, run);
-    const job = await storeSchedule<Data>(queue, { declare, clock: access.clock }, entry);
+    const { job, isNew } = await storeSchedule<Data>(
+      queue,
+      { declare, clock: access.clock },
+      entry,
+    );
     // One that a worker holds keeps its own.
     return { job: JSON.stringify(job.data) === json ? { ...job, data } : job, isNew };
   }
@@ -120,7 +123,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     if (most !== undefined || entries.some(needsLook)) return storeLookedUp(queue, entries, bulk);
     const jobs = await addJobs(queue, bulk);
     const parked = jobs.filter((_job, index) => bulk[index]!.isParked);
-    if (parked.length > 0) await parkFromProducer(parking, queue, parked);
+    if (parked.length > 0) await parkFromProducer(parking, parked);
     return jobs.map((job) => ({ job: readJob(job), isNew: true }));
   }
 

@@ -97,6 +97,17 @@ describe("the dedupeId of a recurring job", () => {
     expect(await queue.jobOf("daily")).toMatchObject({ id: again.id, data: "b" });
     expect(await queue.jobOf("weekly")).toBeUndefined();
   });
+
+  it("says to one of many that declare a schedule at once that it is new", async () => {
+    const opened = [1, 2, 3, 4].map(() => openTokenQueue<string>(sluices).queue);
+    await Promise.all(opened.map((queue) => queue.counts()));
+
+    const jobs = await Promise.all(
+      opened.map((queue) => queue.enqueue("a", { every: 3_600_000, dedupeId: "hourly" })),
+    );
+
+    expect(jobs.filter(({ isNew }) => isNew)).toHaveLength(1);
+  });
 });
 
 describe.each(["last", "again"] as const)("with dedupe %j", (dedupe) => {

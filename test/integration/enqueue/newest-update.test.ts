@@ -127,6 +127,24 @@ describe.each(KEYS)('an update with dedupe "again" while the one before runs, %s
   });
 });
 
+describe("an update that is to run after another, and is rescheduled", () => {
+  it("is due then, and not before", async () => {
+    const { queue, first, end } = await whileOneRuns({});
+    const update = await queue.enqueue("1", { dedupeId, dedupe: "again" });
+    const at = Date.now() + 3_600_000;
+    await waitUntil(() => Date.now() > update.enqueuedAtMs + 50, "some time has passed");
+
+    await update.reschedule({ at });
+    end();
+    await first.finished();
+    const pair = keyOf(`again:${dedupeId}`);
+    await waitUntil(async () => (await redis.exists(pair)) === 0, "it follows the other no more");
+
+    const due = Number(await redis.zscore(keyOf("delayed"), update.id));
+    expect(Math.floor(due / 4096)).toBe(at);
+  });
+});
+
 describe('an update with dedupe "last"', () => {
   it.each(KEYS)(
     "is not lost while the one before runs: it's stored beside it, %s",

@@ -155,6 +155,21 @@ describe("a job's time", () => {
     await job.finished();
   });
 
+  it.each([{}, { key: "acme" }])(
+    "is what it was put off to, by ten seconds too: %j",
+    async (where) => {
+      const { queue } = openQueue<string>(sluices);
+      const job = await queue.enqueue("a", where);
+      const at = job.enqueuedAtMs + 10_000;
+
+      await job.reschedule({ at });
+      const { dueAtMs } = (await queue.job(job.id))!;
+
+      // That very delay marks jobs on their way to their lanes.
+      expect(dueAtMs - at).toBeOneOf([0, 1]);
+    },
+  );
+
   it("stays as it is while the job runs, once it has ended, and where there is none", async () => {
     const { sluice, queue } = openQueue<string>(sluices);
     const { promise: mayEnd, resolve: end } = deferred();

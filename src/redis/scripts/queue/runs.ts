@@ -39,9 +39,9 @@ export const runsDeclare: Script<RunsDeclare, RunDeclared> = defineScript({
     return [baseOf(input), name, JSON.stringify(fields), cronMs];
   },
   decode(reply) {
-    const [nowMs, id, fields] = reply as [number | string, string?, string[]?];
+    const [nowMs, id, fields, isNew] = reply as [number | string, string?, string[]?, number?];
     if (id === undefined || fields === undefined) return { nowMs: Number(nowMs) };
-    return { id, fields };
+    return { id, fields, isNew: Number(isNew) === 1 };
   },
 });
 

@@ -43,7 +43,7 @@ export interface QueueEvents {
   readonly stalled: { readonly jobId: string };
   /** A job was cancelled before it began; `removed` follows. One that ran has `failed` instead. */
   readonly cancelled: { readonly jobId: string };
-  /** A job was removed by its id, or by a purge. */
+  /** A job was removed: by its id, by a filter, or by a purge. `drain()` of a whole queue tells none. */
   readonly removed: { readonly jobId: string };
 }
 

@@ -31,17 +31,18 @@ export function createPresence({
 }): Presence {
   /** One is under way at a time, also while Redis is away. */
   let noting: Promise<void> | undefined;
+  /** When an idle worker is to say so next, on `performance.now()`: while what it said last still holds. */
+  let dueAtMs = -Infinity;
   const note = (forMs: number): Promise<void> =>
     // While Redis does not answer, nobody can ask how many workers there are.
-    lanes.noteWorker(queue, { worker, places, forMs }).catch(() => undefined);
-
-  let notedAtMs = -Infinity;
+    lanes.noteWorker(queue, { worker, places, forMs }).catch(() => void (dueAtMs = -Infinity));
 
   function beat(): void {
     const idle = isIdle();
-    if (idle && performance.now() - notedAtMs < IDLE_EVERY_MS - EVERY_MS / 2) return;
-    notedAtMs = performance.now();
-    noting ??= note(idle ? IDLE_HOLDS_FOR_MS : HOLDS_FOR_MS).finally(() => {
+    const nowMs = performance.now();
+    if (noting !== undefined || (idle && nowMs < dueAtMs - EVERY_MS / 2)) return;
+    dueAtMs = nowMs + (idle ? IDLE_EVERY_MS : EVERY_MS);
+    noting = note(idle ? IDLE_HOLDS_FOR_MS : HOLDS_FOR_MS).finally(() => {
       noting = undefined;
     });
   }

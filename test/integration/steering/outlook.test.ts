@@ -120,3 +120,17 @@ it("leaves nothing of workers that are gone", async () => {
   expect(await redis.exists(key)).toBe(0);
   await redis.quit();
 });
+
+it("counts an idle worker on after a busy one has gone", async () => {
+  const { sluice, queue } = openQueue<string>(sluices);
+  const redis = new Redis(inject("redisUrl"));
+  const key = `${sluices.prefix()}:${queue.stored.name}:workers:live`;
+  const [seconds] = await redis.time();
+  await redis.hset(key, "idle", `${(Number(seconds) + 60) * 1_000} 50`);
+
+  sluice.worker(queue, async () => {});
+  await waitUntil(async () => (await queue.forecast()).workers === 2, "both are counted");
+
+  expect(await redis.pttl(key)).toBeGreaterThan(30_000);
+  await redis.quit();
+});

@@ -1,0 +1,68 @@
+import { expect, it } from "vitest";
+import { createPresence } from "../../../../src/queue/lanes/presence.ts";
+import { fakeTimers } from "../../../support/async/fake-timers.ts";
+
+const pass = fakeTimers({ leavesNone: true });
+
+function setUp() {
+  const setup = {
+    isIdle: false,
+    told: [] as number[],
+    answer: (): Promise<void> => Promise.resolve(),
+    /** Until when the worker counts as alive. */
+    untilMs: -Infinity,
+    async noteWorker(_queue: string, { forMs }: { readonly forMs: number }): Promise<void> {
+      setup.told.push(forMs);
+      await setup.answer();
+      setup.untilMs = performance.now() + forMs;
+    },
+  };
+  const presence = createPresence({
+    lanes: setup,
+    queue: "jobs",
+    workerId: "w",
+    concurrency: 50,
+    isIdle: () => setup.isIdle,
+  });
+  return Object.assign(setup, { close: () => presence.close() });
+}
+
+/** Whether the worker counted as alive at each tenth of a second. */
+async function isSeenFor(ms: number, setup: ReturnType<typeof setUp>): Promise<boolean> {
+  let isSeen = true;
+  for (let passedMs = 0; passedMs < ms; passedMs += 100) {
+    await pass(100);
+    isSeen &&= performance.now() < setup.untilMs;
+  }
+  return isSeen;
+}
+
+it("a worker counts as alive all the time, also as it comes to rest and begins again", async () => {
+  const setup = setUp();
+
+  const seen = [await isSeenFor(1_500, setup)];
+  setup.isIdle = true;
+  seen.push(await isSeenFor(25_000, setup));
+  setup.isIdle = false;
+  seen.push(await isSeenFor(5_000, setup));
+  await setup.close();
+
+  expect(seen).toEqual([true, true, true]);
+  expect(setup.told.at(-1)).toBe(0);
+});
+
+it("an idle worker says so each ten seconds, and again at once if that was not heard", async () => {
+  const setup = setUp();
+  setup.isIdle = true;
+  await pass(30_500);
+  const told = setup.told.length;
+  setup.answer = () => Promise.reject(new Error("Redis is away"));
+  await pass(12_000);
+  setup.answer = () => Promise.resolve();
+  await pass(1_000);
+  const isSeen = performance.now() < setup.untilMs;
+  await setup.close();
+
+  expect(told).toBeLessThanOrEqual(5);
+  expect(isSeen).toBe(true);
+});

@@ -62,7 +62,7 @@ export interface Sluice extends Emitter<SluiceEvents> {
   worker<Data, Result>(
     queue: Queue<Data, Result, never>,
     handler: GivenHandler<Data, NoInfer<Result>>,
-    options?: WorkerOptions,
+    options?: WorkerOptions & { readonly batch?: undefined },
   ): Worker<Data, Result>;
   /**
    * The same with a handler that gets an array of jobs, up to `batch.size`, in one call on one slot. It returns an array

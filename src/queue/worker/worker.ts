@@ -23,7 +23,7 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
 import type { Arrival, KeptFailed, KeptJobs } from "../../core/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
-import { DrawnSlot, type Slot } from "../../throttle/slot/slot.ts";
+import { DrawnSlot } from "../../throttle/slot/slot.ts";
 import { NoRoomYet } from "../../throttle/waiting/waiting-call.ts";
 import type { ConnectQueue } from "../bullmq/connection.ts";
 import { fillDefaults, readJob, wasCancelled, type Stored } from "../bullmq/stored-job.ts";
@@ -175,7 +175,8 @@ export function createWorker<Data, Result>(
   });
   const isIdle = (): boolean => running.count === 0 && fetcher.isQuiet;
   const presence = createPresence({ ...worker, isIdle });
-  const back = createWaysBack<Data>(worker, fetcher, report);
+  const runs = createScheduledRuns(worker);
+  const back = createWaysBack<Data>({ ...worker, runs }, fetcher, report);
   let closing: Promise<void> | undefined;
   /** How often limits, a cooldown or a pause have changed. */
   let changes = 0;
@@ -187,7 +188,6 @@ export function createWorker<Data, Result>(
   // A job of any worker is seen before its lock can have ended.
   const mayStall = (): boolean => lockMs < LEAST_QUIET_LOCK_MS || !isIdle();
   connection.restWhile(() => !mayStall());
-  const runs = createScheduledRuns(worker);
   const told = { ...worker, mayStall, onStored: runs.settle, onRecovered: runs.recover };
   const stored = createStoredWorker(told, fetcher, process);
   report.follow(stored);
@@ -224,11 +224,7 @@ export function createWorker<Data, Result>(
     fetchedJobs.add();
     orders.add(context);
     const run = runOf(taken);
-    /** Gives it back, unless it is a run that was cancelled: its schedule goes on without it. */
-    async function goBack(slot?: Slot): Promise<never> {
-      const isLeftOut = run !== undefined && context.isCancelled && (await runs.leaveOut(run));
-      return isLeftOut ? back.leave(slot) : back.giveBack(bullJob, context, slot);
-    }
+    let drawn: DrawnSlot | NoRoomYet | undefined;
     try {
       if (wasCancelled(taken.fields)) {
         // One that has begun somewhere ends as failed; one that has not is removed.
@@ -246,9 +242,9 @@ export function createWorker<Data, Result>(
         return await back.holdBack(bullJob, context, blocked);
       if (run !== undefined && !(await runs.mayWait(run))) return back.leave();
       const changesBefore = changes;
-      let drawn = await draw(job, context, arrival);
+      drawn = await draw(job, context, arrival);
       while (drawn instanceof DrawnSlot && !orders.areFresh) {
-        drawn.release();
+        release(context, drawn);
         await orders.untilFresh(context);
         drawn = await draw(job, context, arrival);
       }
@@ -258,17 +254,14 @@ export function createWorker<Data, Result>(
         const whenParked = () => (changesBefore === changes ? Math.ceil(roomInMs) : undefined);
         return await back.park(bullJob, context, whenParked);
       }
-      if (!(drawn instanceof DrawnSlot)) return await goBack();
-      if (!locks.isHeld(context) && !(await locks.confirm(context))) return back.leave(drawn);
-      if (context.isLeaving) return await goBack(drawn);
+      if (!(drawn instanceof DrawnSlot)) return await back.giveBack(bullJob, context, run);
+      if (!locks.isHeld(context) && !(await locks.confirm(context))) return back.leave();
+      if (context.isLeaving) return await back.giveBack(bullJob, context, run);
       const pass = bucket.breaker.enter(job);
-      if (!pass.passes) {
-        drawn.release();
-        return await back.holdBack(bullJob, context, pass);
-      }
+      if (!pass.passes) return await back.holdBack(bullJob, context, pass);
       if (run !== undefined && !(await runs.mayBegin(run, token))) {
         bucket.breaker.left(job, pass);
-        return back.leave(drawn);
+        return back.leave();
       }
       running.started(context);
       fetchedJobs.remove(context.jobId);
@@ -277,7 +270,7 @@ export function createWorker<Data, Result>(
       if (noting !== undefined) await noting;
       if (context.isLeaving) {
         bucket.breaker.left(job, pass);
-        return await back.giveBack(bullJob, context, drawn);
+        return await back.giveBack(bullJob, context);
       }
       report.started(bullJob);
       const { hasLease } = drawn;
@@ -297,10 +290,16 @@ export function createWorker<Data, Result>(
       throw error;
     } finally {
       running.end(context);
-      batches?.end(context);
+      release(context, drawn);
       fetchedJobs.remove(context.jobId);
       fetcher.end();
     }
+  }
+
+  /** Lets a job's slot go; that of a batch goes with the last of its jobs. */
+  function release(context: OwnedJobContext, drawn: DrawnSlot | NoRoomYet | undefined): void {
+    if (batches !== undefined) batches.end(context);
+    else if (drawn instanceof DrawnSlot) drawn.release();
   }
 
   /** The producer may be newer than this worker: it must not go unnoticed that its jobs are not done. */

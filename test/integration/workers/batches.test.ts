@@ -3,10 +3,14 @@ import { Discard, InvalidOptionError, JobCancelledError, RetryAfter } from "slui
 import { deferred } from "../../support/async/deferred.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
+import { children } from "../../support/children/child.ts";
 import { openQueue, openTokenQueue } from "../../support/jobs/open-queue.ts";
+import { startMember } from "../../support/jobs/queue-members.ts";
+import type { MemberJob } from "../../support/processes/queue-member.ts";
 import { useDownstream } from "../../support/servers/use-downstream.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
+const processes = children();
 const sluices = realSluices();
 const downstream = useDownstream();
 
@@ -196,7 +200,98 @@ describe("one job of a batch", () => {
   });
 });
 
+describe("a worker process that is killed in the midst of a batch", () => {
+  it("loses none of its jobs: another does them, and those that it only gathered", async () => {
+    const rate = "1/s";
+    const { bucket, queue } = openQueue<MemberJob>(sluices, { rate });
+    const names = upTo(30).map((index) => `job ${index}`);
+    const settings = {
+      prefix: sluices.prefix(),
+      bucket: { rate },
+      worker: { batch: { size: 10, waitMs: 500 }, concurrency: 2, lockMs: 1_000 },
+    };
+    const killed = await startMember(processes, settings);
+    await queue.enqueueMany(
+      names.map((name) => ({ name, takesMs: 1_500 })),
+      { attempts: 2 },
+    );
+    await waitUntil(() => killed.attempts.length === 10, "one batch runs");
+    await bucket.pause();
+    await waitUntil(async () => (await queue.counts()).active === 20, "another waits for its slot");
+
+    killed.signal("SIGKILL");
+    const other = await startMember(processes, settings);
+    await bucket.resume();
+    await waitUntil(async () => (await queue.counts()).done === 30, "all are done");
+
+    const redone = other.attempts.map(({ name }) => name);
+    expect(killed.attempts).toHaveLength(10);
+    expect(redone.toSorted()).toEqual(names.toSorted());
+    expect(await queue.counts()).toMatchObject({ failed: 0, active: 0, waiting: 0 });
+  });
+});
+
+describe("a call of a batch that finds its downstream away", () => {
+  it("counts as one failure, of however many jobs and keys", async () => {
+    const warnings: string[] = [];
+    const logger = { warn: (_facts: object, text: string) => warnings.push(text), error: () => {} };
+    const sluice = sluices.open({ logger });
+    const bucket = sluice.bucket("downstream", { rate: "1000/s", breaker: { failures: 2 } });
+    const queue = sluice.queue<number>("jobs", { bucket });
+    const attempts: number[] = [];
+    let calls = 0;
+    sluice.worker(
+      queue,
+      (_jobs, { contexts }) => {
+        attempts.push(...contexts.map(({ attempt }) => attempt));
+        calls += 1;
+        if (calls === 1) throw Object.assign(new Error("refused"), { code: "ECONNREFUSED" });
+      },
+      { batch: { size: 6, waitMs: 1_000 } },
+    );
+
+    await queue.enqueueMany(upTo(6), (index) => ({
+      key: index < 2 ? undefined : `key ${index}`,
+      backoff: { baseMs: 1 },
+    }));
+    await waitUntil(async () => (await queue.counts()).done === 6, "all are done");
+
+    expect(attempts).toEqual([1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2]);
+    expect(warnings.filter((text) => text.includes("is away"))).toEqual([]);
+  });
+});
+
 describe("a worker with batches", () => {
+  it("keeps the slot of a batch while it runs, when one of its jobs is not to begin", async () => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("downstream", { concurrency: 1 });
+    const queue = sluice.queue<string>("jobs", { bucket });
+    const { promise: mayEnd, resolve: end } = deferred();
+    const begun: string[] = [];
+    const held = await bucket.draw();
+    sluice.worker(
+      queue,
+      async (jobs) => {
+        begun.push(...jobs.map(({ data }) => data));
+        await mayEnd;
+      },
+      { batch: { size: 2, waitMs: 60_000 } },
+    );
+    await queue.enqueue("run", { every: 3_600_000, dedupeId: "hourly" });
+    await queue.enqueue("plain");
+    await waitUntil(async () => (await queue.counts()).active === 2, "they wait for a slot");
+
+    await queue.unschedule("hourly");
+    held.release();
+    await waitUntil(() => begun.length > 0, "the batch runs");
+    const next = await bucket.tryDraw();
+    end();
+    await waitUntil(async () => (await queue.counts()).done === 1, "it is done");
+
+    expect(begun).toEqual(["plain"]);
+    expect(next).toMatchObject({ allowed: false });
+  });
+
   it("that closes gives back what has not begun, and loses nothing", async () => {
     const { sluice, queue } = openQueue<number>(sluices);
     const worker = sluice.worker(queue, () => {}, { batch: { size: 100, waitMs: 60_000 } });

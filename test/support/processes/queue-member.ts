@@ -3,7 +3,10 @@ import { setTimeout as pause } from "node:timers/promises";
 import {
   createSluice,
   RetryAfter,
+  type BatchOptions,
   type BucketOptions,
+  type Job,
+  type JobContext,
   type QueuedJob,
   type QueueOptions,
   type WorkerOptions,
@@ -16,7 +19,7 @@ export interface MemberSettings {
   readonly bucket: BucketOptions;
   readonly queue?: Pick<QueueOptions, "keepDone" | "defaults"> | undefined;
   /** Without it, the process has no worker. */
-  readonly worker?: WorkerOptions | undefined;
+  readonly worker?: (WorkerOptions & { readonly batch?: BatchOptions<MemberJob> }) | undefined;
 }
 
 /** The data of a job: what its first attempt does. */
@@ -79,17 +82,28 @@ process.on("message", (text: string) => {
   );
 });
 
+async function handle(
+  { data }: Job<MemberJob>,
+  { attempt }: Pick<JobContext, "attempt">,
+): Promise<void> {
+  tell({ name: data.name, attempt, atMs: performance.now() });
+  await pause(data.takesMs ?? 0);
+  if (attempt > 1 && data.isFailing !== true) return;
+  if (data.retryAfterMs !== undefined) throw new RetryAfter(data.retryAfterMs);
+  if (data.isFailing !== undefined) throw new Error("the downstream says no");
+}
+
+const failed = (error: unknown): Error => error as Error;
 if (settings.worker !== undefined) {
-  sluice.worker(
-    queue,
-    async ({ data }, { attempt }) => {
-      tell({ name: data.name, attempt, atMs: performance.now() });
-      await pause(data.takesMs ?? 0);
-      if (attempt > 1 && data.isFailing !== true) return;
-      if (data.retryAfterMs !== undefined) throw new RetryAfter(data.retryAfterMs);
-      if (data.isFailing !== undefined) throw new Error("the downstream says no");
-    },
-    settings.worker,
-  );
+  const { batch, ...options } = settings.worker;
+  if (batch === undefined) sluice.worker(queue, handle, options);
+  else {
+    sluice.worker(
+      queue,
+      (jobs, { contexts }) =>
+        Promise.all(jobs.map((job, index) => handle(job, contexts[index]!).catch(failed))),
+      { ...options, batch },
+    );
+  }
 }
 process.send?.("ready");

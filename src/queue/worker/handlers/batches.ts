@@ -20,7 +20,7 @@ import type { JobSlot } from "../../../throttle/slot/job-slot.ts";
 import type { DrawnSlot } from "../../../throttle/slot/slot.ts";
 import type { CancellableWait } from "../../../throttle/waiting/wait.ts";
 import type { NoRoomYet } from "../../../throttle/waiting/waiting-call.ts";
-import { PRIORITIES } from "../../../core/options.ts";
+import { LONGEST_MS, PRIORITIES } from "../../../core/options.ts";
 import type { Job } from "../../job.ts";
 import type { BatchOptions } from "../worker-options.ts";
 import {
@@ -41,7 +41,7 @@ export interface Batches<Data, Result> {
   draw(job: Job<Data>, context: OwnedJobContext): Promise<DrawnSlot | NoRoomYet | undefined>;
   /** Runs a job with its batch; resolves with its own result, or rejects with its own failure. */
   run(attempt: Attempt<Data>): Promise<Result | undefined>;
-  /** Notes that a job has ended, or goes back: its batch waits for it no longer. */
+  /** Notes that a job has ended, or goes back: its batch waits for it no longer, and without any other the slot is released. */
   end(context: OwnedJobContext): void;
   /** Takes in no job from now on: {@link Batches.draw} resolves with undefined. */
   close(): void;
@@ -50,7 +50,7 @@ export interface Batches<Data, Result> {
 type Drawn = DrawnSlot | NoRoomYet | undefined;
 type BatchWorker<Data, Result> = Pick<
   WorkerContext<Data, Result>,
-  "queue" | "bucket" | "downstream" | "schema" | "timeoutMs" | "logger"
+  "queue" | "bucket" | "clock" | "downstream" | "schema" | "timeoutMs" | "logger"
 >;
 
 interface Member<Data> {
@@ -96,7 +96,7 @@ export function createBatches<Data, Result>(
     readonly options: BatchOptions<Data>;
   },
 ): Batches<Data, Result> {
-  const { bucket } = worker;
+  const { bucket, clock } = worker;
   const { size, waitMs = DEFAULT_WAIT_MS, cost: costOf } = options;
   /** Those that take in more jobs, by group. */
   const open = new Map<string, Batch<Data>>();
@@ -237,9 +237,9 @@ export function createBatches<Data, Result>(
     draw(job, context) {
       end(context);
       if (isClosed || context.isLeaving) return Promise.resolve(undefined);
-      const leftMs = job.startByMs === undefined ? undefined : job.startByMs - Date.now();
+      const leftMs = job.startByMs === undefined ? undefined : job.startByMs - clock.latestMs();
       if (leftMs !== undefined && leftMs < 1) {
-        return Promise.reject(expiredFailure(job, Date.now()));
+        return Promise.reject(expiredFailure(job, clock.latestMs()));
       }
       const key = bucket.policy.perKey === undefined ? undefined : job.key;
       const group = key === undefined ? "" : `key ${key}`;
@@ -248,9 +248,10 @@ export function createBatches<Data, Result>(
       return new Promise((settle, fail) => {
         const expire = (): void => {
           leave(batch, context);
-          fail(expiredFailure(job, Date.now()));
+          fail(expiredFailure(job, clock.latestMs()));
         };
-        const timer = leftMs === undefined ? undefined : setTimeout(expire, leftMs);
+        const timer =
+          leftMs === undefined ? undefined : setTimeout(expire, Math.min(leftMs, LONGEST_MS));
         batch.members.set(context, { job, context, settle, fail, timer });
         context.add({
           leave() {
@@ -281,7 +282,9 @@ export function createBatches<Data, Result>(
       const ending = limitMs === undefined ? batch.called : inTime(batch.called, limitMs, context);
       const ended = await ending.catch((error: unknown) => ({ late: error }));
       const fail = async (thrown: unknown, askedMs?: number): Promise<Result | undefined> => {
-        const blocked = await whyBlocked(worker, attempt, thrown);
+        // One call has failed, for however many jobs and keys: it counts once.
+        const failed = { id: batch.come[0]!.job.id, key: batch.key };
+        const blocked = await whyBlocked(worker, { ...attempt, job: failed }, thrown);
         return outcomeOf<Result>(worker, attempt, { thrown, askedMs, blocked });
       };
       if ("late" in ended) return fail(ended.late);

@@ -1,6 +1,6 @@
 /** How a job that a worker has leaves it without an attempt that counts: each of these throws what tells BullMQ so. */
+import type { RunName } from "../../../core/queue/runs.ts";
 import type { Pass } from "../../../throttle/outage/breaker.ts";
-import type { Slot } from "../../../throttle/slot/slot.ts";
 import { codeOf, movedToDelayed, movedToWait, NOT_THERE } from "../../bullmq/errors.ts";
 import { PARK_MS, readJob, type Stored } from "../../bullmq/stored-job.ts";
 import type { Fetcher } from "../../lanes/fetcher.ts";
@@ -8,6 +8,7 @@ import { parkFromWorker } from "../../lanes/park.ts";
 import type { WorkerReport } from "../../report/report.ts";
 import type { Spared } from "../attempt.ts";
 import type { OwnedJobContext, WorkerContext } from "../context.ts";
+import type { ScheduledRuns } from "../runs.ts";
 import type { WhyBlocked } from "./downstream.ts";
 
 /** All reject, or throw. */
@@ -26,18 +27,20 @@ export interface WaysBack<Data> {
     context: OwnedJobContext,
     how: { readonly error: Spared; readonly pass: Pass },
   ): Promise<never>;
-  /** Puts it back into its place in the queue. */
-  giveBack(bullJob: Stored<Data>, context: OwnedJobContext, slot?: Slot): Promise<never>;
+  /** Puts it back into its place in the queue; of a run that was cancelled, its schedule goes on without it. */
+  giveBack(bullJob: Stored<Data>, context: OwnedJobContext, run?: RunName): Promise<never>;
   /** With its lock lost, or Redis away, a job comes back by itself. */
-  readonly leave: (slot?: Slot) => never;
+  readonly leave: () => never;
 }
 
 export function createWaysBack<Data>(
-  worker: Pick<WorkerContext, "queue" | "lanes" | "weightOf" | "connection">,
+  worker: Pick<WorkerContext, "queue" | "lanes" | "weightOf" | "connection"> & {
+    readonly runs: Pick<ScheduledRuns, "leaveOut">;
+  },
   fetcher: Pick<Fetcher, "park">,
   report: Pick<WorkerReport<Data, unknown>, "spared">,
 ): WaysBack<Data> {
-  const { connection } = worker;
+  const { connection, runs } = worker;
 
   async function park(
     bullJob: Stored<Data>,
@@ -82,9 +85,9 @@ export function createWaysBack<Data>(
   async function giveBack(
     bullJob: Stored<Data>,
     context: OwnedJobContext,
-    slot?: Slot,
+    run?: RunName,
   ): Promise<never> {
-    slot?.release();
+    if (run !== undefined && context.isCancelled && (await runs.leaveOut(run))) return leave();
     if (context.isLost || !connection.isReady()) return leave();
     context.isGoingBack = true;
     return parkFromWorker(bullJob, context.token, worker).catch(leaveRemoved);
@@ -96,8 +99,7 @@ export function createWaysBack<Data>(
     throw error;
   }
 
-  function leave(slot?: Slot): never {
-    slot?.release();
+  function leave(): never {
     throw movedToWait();
   }
 

@@ -27,7 +27,7 @@ describe("a job that is tried again after its maxWaitMs", () => {
       if (attempt === 1) throw new RetryAfter(300);
     });
 
-    await queue.enqueue("once more", { key: "slow", maxWaitMs: 200 });
+    await queue.enqueue("once more", { key: "slow", maxWaitMs: 1_500 });
     await waitUntil(() => commands.length === 2, "it is tried again");
 
     // Let out and sent back all the time, it would be 10,000 a second.

@@ -12,6 +12,7 @@ import { connect, isCluster, type ConnectionUse, type RedisInput } from "./conne
 import { createEvictionWarning } from "./eviction.ts";
 import { retryScripts } from "./ioredis/for-bullmq.ts";
 import { withCopies } from "./ioredis/closing.ts";
+import { onEachServer } from "./ioredis/per-server.ts";
 import { restWhile } from "./ioredis/silent-servers.ts";
 import { untilReady } from "./ioredis/readiness.ts";
 import { withTimeout } from "./ioredis/time-limit.ts";
@@ -244,9 +245,8 @@ function createClocks(client: Redis | Cluster, prefix: string): (queue: string) 
   const distrust = (): void => {
     for (const clock of clocks.values()) clock.distrust();
   };
-  client.on("close", distrust);
   // A node of a cluster that fails is replaced by another.
-  if (isSpread) client.on("+node", distrust).on("-node", distrust);
+  onEachServer(client, (server) => server.on("close", distrust).on("ready", distrust));
   return (queue) => {
     const name = isSpread ? queue : "";
     const known = clocks.get(name);

@@ -104,6 +104,8 @@ export function createJobSlots(
 const MOST_DEATHS = 10;
 /** For how long a job that may kill its worker waits for Redis to know that it starts. */
 const NOTE_MS = 1_000;
+/** For how long a job with a deadline waits for the time of Redis. */
+const CLOCK_MS = 1_000;
 
 /**
  * Reads a job, with the deadline that it still has to keep. A job that was started in time has kept its deadline, also
@@ -113,12 +115,16 @@ const NOTE_MS = 1_000;
  * workers that held it, also those in whose hands it only waited, and would never give up a run of a schedule.
  */
 export function readFetched<Data>(
-  { queue, connection }: Pick<WorkerContext, "queue" | "connection">,
+  { queue, connection, clock }: Pick<WorkerContext, "queue" | "connection" | "clock">,
   stored: Stored<Data>,
 ): Job<Data> | Promise<Job<Data>> {
   const job = readJob(stored);
-  if (!isSuspect(stored)) return job;
-  return connection.recall(queue, job.id).then(({ deaths, keptMs }) => {
+  // A deadline is held to the clock of Redis, which is not known for a moment after an outage.
+  const unknown = job.startByMs === undefined ? undefined : clock.ready();
+  // In the next outage it goes by what was known before.
+  const known = unknown && connection.inTime(CLOCK_MS, unknown).catch(() => undefined);
+  if (!isSuspect(stored)) return known === undefined ? job : known.then(() => job);
+  return Promise.all([connection.recall(queue, job.id), known]).then(([{ deaths, keptMs }]) => {
     // What the job did when the first worker died was not recorded: it may have killed that one too.
     if (deaths + 1 >= MOST_DEATHS) throw deadlyFailure(deaths + 1);
     return keptMs === job.startByMs ? { ...job, startByMs: undefined } : job;

@@ -19,7 +19,7 @@ interface ClockSample {
 export interface SampledClock extends RedisClock {
   /** Takes in an answer that had the server's time. */
   sample(sample: ClockSample): void;
-  /** There may be another server from now on. */
+  /** There may be another server from now on; and what was asked before may be sent only now. */
   distrust(): void;
 }
 
@@ -45,16 +45,20 @@ interface Known {
 
 export function createClock(askUs: () => Promise<number>): SampledClock {
   let known: Known | undefined;
-  /** Whether the server may be another than the one that is known. */
+  /** Whether the server may be another than the one that is known, and since when, on `performance.now()`. */
   let isDoubted = false;
+  let doubtedAtMs = -Infinity;
   let asking: Promise<void> | undefined;
 
   function sample({ sentMs, arrivedMs, fromMs, toMs }: ClockSample): void {
+    // It has waited for a connection, so when it was asked says little.
+    const isOld = sentMs < doubtedAtMs;
+    if (isOld && known !== undefined) return;
     const seen = { leastMs: fromMs - arrivedMs, mostMs: toMs - sentMs };
     const wallAheadMs = Date.now() - performance.now();
     const both = known === undefined || isDoubted ? seen : narrowed(known, seen, arrivedMs);
     known = { ...both, atMs: arrivedMs, wallAheadMs };
-    isDoubted = false;
+    isDoubted &&= isOld;
   }
 
   function ask(): Promise<void> {
@@ -86,6 +90,7 @@ export function createClock(askUs: () => Promise<number>): SampledClock {
     sample,
     distrust() {
       isDoubted = true;
+      doubtedAtMs = performance.now();
     },
     ready() {
       const age = ageMs();

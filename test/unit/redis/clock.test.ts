@@ -86,6 +86,23 @@ describe("the clock of a server", () => {
     expect(isRight()).toBe(true);
   });
 
+  it("is not told by an answer that has waited for a new connection", async () => {
+    const { clock, serverMs, isRight } = openClock();
+    await clock.ready();
+    clock.distrust();
+    const sentMs = performance.now();
+    vi.advanceTimersByTime(5_000);
+    clock.distrust();
+    const ms = serverMs();
+    clock.sample({ sentMs, arrivedMs: performance.now(), fromMs: ms, toMs: ms });
+
+    const knowing = clock.ready();
+
+    expect(knowing).toBeInstanceOf(Promise);
+    await knowing;
+    expect(isRight()).toBe(true);
+  });
+
   it("is followed when it steps", async () => {
     const { clock, server, serverMs, isRight } = openClock();
 

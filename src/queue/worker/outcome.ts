@@ -131,10 +131,11 @@ export function cancelledFailure(jobId: string): Error {
   return standFor(finalFailure(CANCELLED), new JobCancelledError(jobId));
 }
 
-/** The failure of a job whose worker has handlers by name, and none for it. */
+/** The failure of a job whose worker has handlers by name, and none for it: its producer may be newer than the worker. */
 export function unknownNameFailure(name: string | undefined, known: string): Error {
   const which = name === undefined ? "jobs without a name" : `jobs named "${name}"`;
-  return finalFailure(`No handler: its worker has none for ${which}, only for ${known}`);
+  const what = `its worker has none for ${which}, only for ${known}`;
+  return finalFailure(`No handler: ${what}; deploy one that has, and replay it`);
 }
 
 /** The failure of a job whose data the schema refuses. */

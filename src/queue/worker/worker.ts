@@ -234,7 +234,7 @@ export function createWorker<Data, Result>(
       const reading = readFetched(worker, bullJob);
       const job = reading instanceof Promise ? await reading : reading;
       const refusal = opened.refusalOf(job);
-      if (refusal !== undefined) throw noteRefusal(job, refusal);
+      if (refusal !== undefined) throw refusal;
       const isReady = opened.ready();
       if (isReady !== undefined) await isReady;
       const blocked = arrival === "expired" ? undefined : bucket.breaker.blocked(job);
@@ -300,14 +300,6 @@ export function createWorker<Data, Result>(
   function release(context: OwnedJobContext, drawn: DrawnSlot | NoRoomYet | undefined): void {
     if (batches !== undefined) batches.end(context);
     else if (drawn instanceof DrawnSlot) drawn.release();
-  }
-
-  /** The producer may be newer than this worker: it must not go unnoticed that its jobs are not done. */
-  function noteRefusal({ id, name }: Job<Data>, refusal: Error): Error {
-    const facts = { queue: queue.name, job: id, name, reason: refusal.message };
-    const remedy = "Deploy a worker that has one, and replay the dead letters";
-    logger.error(facts, `A job of queue "${queue.name}" is a dead letter: no handler. ${remedy}.`);
-    return refusal;
   }
 
   function draw(

@@ -43,9 +43,13 @@ describe("handlers by the names of jobs", () => {
     const job = await queue.enqueue(2, { name, attempts: 5 });
 
     expect(await rejectionOf(job.finished())).toBeInstanceOf(JobFailedError);
-    const reason = `No handler: its worker has none for ${which}, only for charge`;
+    const what = `its worker has none for ${which}, only for charge`;
+    const reason = `No handler: ${what}; deploy one that has, and replay it`;
     expect(await queue.failed()).toMatchObject([{ id: job.id, reason, attempts: 1 }]);
-    expect(errors.some((text) => text.includes("no handler"))).toBe(true);
+    expect(errors.filter((text) => text.includes(job.id))).toEqual([
+      expect.stringContaining(`${reason}; kept as a dead letter`),
+    ]);
+    expect(errors).toHaveLength(1);
   });
 
   it("are refused if there are none, or one is no function", () => {

@@ -9,14 +9,10 @@ import type { RedisClock } from "../../core/queue/store.ts";
 
 /** Where each script that Sluice runs has the present time, among its keys and arguments. */
 export const TIME_AT: Readonly<Record<string, number>> = {
-  addJobScheduler: 11 + 6,
-  changeDelay: 4 + 1,
   moveStalledJobsToWait: 9 + 2,
-  moveToActive: 11 + 1,
   moveToDelayed: 11 + 1,
   moveToFinished: 14 + 1,
   retryJob: 11 + 1,
-  updateJobScheduler: 12 + 4,
 };
 
 /** A backend whose scripts get the time of Redis. New jobs have theirs from `add-jobs.ts`. */

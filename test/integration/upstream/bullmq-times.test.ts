@@ -9,13 +9,18 @@ const SCRIPTS = join(dirname(createRequire(import.meta.url).resolve("bullmq")), 
 const TIME_ARGUMENT = /^\s*ARGV\[(\d+)\]\s+timestamp\s*$/m;
 /**
  * Scripts that get another time than the present one: how old jobs are that are removed, and those that are retried;
- * and those of flows, of which Sluice has none. New jobs have theirs in a packed argument, from `add-jobs.ts`.
+ * and those that Sluice does not run: of flows, of schedules, of delays and BullMQ's own fetch. New jobs have theirs in a
+ * packed argument, from `add-jobs.ts`.
  */
 const OTHERS = [
+  "addJobScheduler",
+  "changeDelay",
   "cleanJobsInSet",
   "moveJobsToWait",
+  "moveToActive",
   "moveToWaitingChildren",
   "releaseParentIfNoPendingDependencies",
+  "updateJobScheduler",
 ];
 
 describe("the time in BullMQ's scripts", () => {

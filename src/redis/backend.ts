@@ -73,12 +73,13 @@ export function createBackend(options: BackendOptions): Backend {
     });
   const queuesAt = (server: RedisInput): ((use: QueueUse, own?: boolean) => Connection) => {
     const openReader = (): StreamReader => createStreamReader(() => connect(server, "events"));
+    const sharedReader = openReader();
     // A cluster's streams lie on several nodes.
-    const sharedReader = isCluster(server) ? undefined : openReader();
-    const share = (use: QueueUse): SharedClient =>
-      createSharedClient(prefix, sharedReader ?? openReader, () => open(server, use));
+    const readerOf = isCluster(server) ? openReader : (): StreamReader => sharedReader;
+    const share = (use: QueueUse, reader = readerOf): SharedClient =>
+      createSharedClient(prefix, reader, () => open(server, use));
     const shared = { producer: share("producer"), worker: share("worker") };
-    return (use, own = false) => (own ? share(use) : shared[use]).connect();
+    return (use, own = false) => (own ? share(use, openReader) : shared[use]).connect();
   };
   if (!isList(redis)) {
     const connectAt = queuesAt(redis);
@@ -111,7 +112,7 @@ interface SharedClient {
 
 function createSharedClient(
   prefix: string,
-  reader: StreamReader | (() => StreamReader),
+  readerOf: () => StreamReader,
   open: () => Redis | Cluster,
 ): SharedClient {
   let client: Redis | Cluster | undefined;
@@ -143,8 +144,7 @@ function createSharedClient(
           used.on("ready", listener);
         },
         restWhile: (mayRest) => void users.set(connection, mayRest),
-        readStream: (...stream) =>
-          (typeof reader === "function" ? reader() : reader).read(...stream),
+        readStream: (...stream) => readerOf().read(...stream),
         close() {
           if (!users.delete(connection)) return;
           for (const listener of listeners) used.off("ready", listener);

@@ -30,8 +30,8 @@ type Entry = readonly [id: string, fields: readonly string[]];
 export function createStreamReader(open: () => Redis | Cluster): StreamReader {
   const readings = new Set<Reading>();
   let client: Redis | Cluster | undefined;
-  /** Whether a read waits that does not know all streams. */
-  let isBlocked = false;
+  /** The connection on which a read waits, for the streams that there were as it was sent. */
+  let blocked: Redis | Cluster | undefined;
   let isEnding = false;
 
   function start(): void {
@@ -50,31 +50,36 @@ export function createStreamReader(open: () => Redis | Cluster): StreamReader {
     while (client === reader) {
       try {
         await untilReady(reader, EVENTS_BLOCK_MS);
-        deliver(await ask(reader));
+        await readOnce(reader);
       } catch (error) {
         await afterFailure(reader, error as Error);
       }
     }
   }
 
-  async function ask(reader: Redis | Cluster): Promise<Reply> {
+  async function readOnce(reader: Redis | Cluster): Promise<void> {
     const asked = [...readings];
+    deliver(asked, await ask(reader, asked));
+  }
+
+  async function ask(reader: Redis | Cluster, asked: readonly Reading[]): Promise<Reply> {
     const streams = asked.map(({ stream }) => stream);
     const ids = asked.map(({ lastId }) => lastId);
-    isBlocked = true;
+    blocked = reader;
     try {
       const from = ["STREAMS", ...streams, ...ids] as const;
       const most = ["COUNT", MOST_ENTRIES, "BLOCK", EVENTS_BLOCK_MS] as const;
       return (await reader.call("xread", ...most, ...from)) as Reply;
     } finally {
-      isBlocked = false;
+      if (blocked === reader) blocked = undefined;
     }
   }
 
-  function deliver(reply: Reply): void {
+  function deliver(asked: readonly Reading[], reply: Reply): void {
     const byStream = new Map(reply);
-    for (const reading of readings) {
+    for (const reading of asked) {
       for (const [id, fields] of byStream.get(reading.stream) ?? []) {
+        if (!readings.has(reading)) break;
         reading.lastId = id;
         reading.onEntry(fields);
       }
@@ -90,11 +95,11 @@ export function createStreamReader(open: () => Redis | Cluster): StreamReader {
 
   /** Once for all streams that come in one turn of the event loop. */
   function endRead(): void {
-    if (!isBlocked || isEnding) return;
+    if (blocked !== client || isEnding) return;
     isEnding = true;
     setImmediate(() => {
       isEnding = false;
-      if (isBlocked) client?.disconnect(true);
+      if (blocked === client) client?.disconnect(true);
     });
   }
 

@@ -121,7 +121,10 @@ describe("the connections of many queues", () => {
     const { queues, proxy } = await openQueues({ ownConnections: true });
 
     await enqueueEach(queues);
-
     expect(proxy.clients.size).toBeGreaterThanOrEqual(QUEUES);
+    for (const queue of queues) queue.on("done", () => {});
+    await enqueueEach(queues);
+
+    await waitUntil(() => proxy.clients.size >= 2 * QUEUES, "each hears its events on its own");
   });
 });

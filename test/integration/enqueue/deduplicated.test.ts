@@ -116,13 +116,15 @@ describe.each(["last", "again"] as const)("with dedupe %j", (dedupe) => {
     const done: unknown[] = [];
     const isLater = "delayMs" in where;
 
-    const first = await queue.enqueue("1", { dedupeId, dedupe, attempts: 2, ...where });
+    const deadline = { maxWaitMs: 3_600_000 };
+    const first = await queue.enqueue("1", { dedupeId, dedupe, ...deadline, ...where });
     await queue.enqueue("2", { dedupeId, dedupe });
     const changed = { name: "b", cost: { tokens: 3 }, attempts: 7, timeoutMs: 9_000 };
     const last = await queue.enqueue("3", { dedupeId, dedupe, key: "other", ...changed });
 
-    const { id, key, dueAtMs, enqueuedAtMs, priority } = first;
-    const stored = { id, key, dueAtMs, enqueuedAtMs, priority, data: "3", isNew: false };
+    const { id, key, dueAtMs, enqueuedAtMs, startByMs, priority } = first;
+    const times = { dueAtMs, enqueuedAtMs, startByMs };
+    const stored = { id, key, ...times, priority, data: "3", isNew: false };
     expect(last).toMatchObject({ ...stored, name: "b", cost: { tokens: 3 }, timeoutMs: 9_000 });
     expect(await queue.job(id)).toMatchObject({ ...stored, name: "b", cost: { tokens: 3 } });
     if (isLater) return;

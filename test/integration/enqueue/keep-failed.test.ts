@@ -114,6 +114,25 @@ describe("dead letters", () => {
     for (const reason of await Promise.all(ends)) expect(reason).toBeInstanceOf(JobFailedError);
   });
 
+  it("stay until who waits for them has looked, though no event told of them", async () => {
+    const { queue, work } = open({ count: 0 });
+    const job = await queue.enqueue(1, { attempts: 1 });
+    const mark = keyOf(`awaited:${job.id}`);
+    // As of a process that missed the event.
+    await redis.zadd(mark, 0, "another process");
+    work();
+    await waitUntil(async () => (await job.state()) === "failed", "it has failed");
+
+    const other = await queue.enqueue(2, { attempts: 1 });
+    await waitUntil(async () => (await other.state()) === undefined, "others are removed");
+    const whileAwaited = await job.state();
+    await redis.del(mark);
+    await queue.enqueue(3, { attempts: 1 });
+    await waitUntil(async () => (await job.state()) === undefined, "nobody waits for it any more");
+
+    expect(whileAwaited).toBe("failed");
+  });
+
   it("are never removed while they are replayed: each runs again or stays", async () => {
     const ids = await failMany(250);
     const { sluice, queue } = open();

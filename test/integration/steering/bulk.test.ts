@@ -25,6 +25,7 @@ describe("drain of a key", () => {
     await queue.enqueueMany(numbers(40), { key: "beta" });
     await queue.enqueueMany(numbers(30));
     await queue.enqueueMany(numbers(20), { key: "beta", delayMs: HOUR_MS });
+    await queue.enqueue(6, { key: "acme", every: HOUR_MS, dedupeId: "hourly" });
     const waited = await queue.enqueue(5, { key: "acme" });
     const waiting = rejectionOf(waited.finished());
 
@@ -32,12 +33,15 @@ describe("drain of a key", () => {
     const again = await queue.drain({ key: "acme" });
     const counts = await queue.counts();
     const ofKey = await queue.counts({ key: "acme" });
+    const { jobs: planned } = await queue.jobs({ key: "acme", state: "waiting" });
     end();
     await worker.close();
 
     expect([drained, again]).toEqual([1_551, 0]);
-    expect(counts).toEqual({ waiting: 70, active: 1, delayed: 20, done: 0, failed: 0 });
-    expect(ofKey).toMatchObject({ waiting: 0, active: 1, delayed: 0 });
+    // Without its planned run, a schedule would have no other.
+    expect(planned.map(({ data }) => data)).toEqual([6]);
+    expect(counts).toEqual({ waiting: 71, active: 1, delayed: 20, done: 0, failed: 0 });
+    expect(ofKey).toMatchObject({ waiting: 1, active: 1, delayed: 0 });
     expect(await waiting).toMatchObject({ code: "ERR_JOB_MISSING" });
   });
 });
@@ -109,16 +113,19 @@ describe("many jobs", () => {
     expect(await queue.schedules()).toHaveLength(1);
   });
 
-  it("free their dedupeId when they are removed", async () => {
-    const { queue } = openQueue<number>(sluices);
-    const first = await queue.enqueue(1, { key: "acme", dedupeId: "once" });
+  it.each([{ dedupeId: "once" }, { dedupeId: "once", dedupeMs: HOUR_MS }])(
+    "free their dedupeId when they are removed: %j",
+    async (once) => {
+      const { queue } = openQueue<number>(sluices);
+      const first = await queue.enqueue(1, { key: "acme", ...once });
 
-    await queue.removeJobs({ key: "acme" });
-    const second = await queue.enqueue(2, { key: "acme", dedupeId: "once" });
+      await queue.removeJobs({ key: "acme" });
+      const second = await queue.enqueue(2, { key: "acme", ...once });
 
-    expect(second.id).not.toBe(first.id);
-    expect(await queue.counts()).toMatchObject({ waiting: 1 });
-  });
+      expect(second.id).not.toBe(first.id);
+      expect(await queue.counts()).toMatchObject({ waiting: 1 });
+    },
+  );
 
   it("get another time, and the same call does nothing more", async () => {
     const { sluice, queue } = openQueue<number>(sluices);

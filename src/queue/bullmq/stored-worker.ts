@@ -43,7 +43,7 @@ export interface StoredWorkerSettings {
   /** Whether a worker may hold a job whose lock has ended, or will soon. */
   readonly mayStall: () => boolean;
   /** Called once what became of a job is stored, with the token of its lock. Never rejects. */
-  readonly onStored: (token: string) => Promise<void>;
+  readonly onStored: (token: string) => Promise<void> | undefined;
   /** Called with the jobs that were recovered from workers that died. Never rejects. */
   readonly onRecovered: (ids: readonly string[]) => Promise<void>;
   readonly logger: Logger;

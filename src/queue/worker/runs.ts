@@ -28,7 +28,7 @@ export interface ScheduledRuns {
   /** Counts a run that has not begun as missed: true. False if it is to go on. */
   leaveOut(run: RunName): Promise<boolean>;
   /** Takes note of what was stored of a run that this worker has begun, by the token of its lock. Never rejects. */
-  readonly settle: (token: string) => Promise<void>;
+  readonly settle: (token: string) => Promise<void> | undefined;
   /** Takes note of runs that were recovered from workers that died. Never rejects. */
   readonly recover: (ids: readonly string[]) => Promise<void>;
 }
@@ -99,11 +99,12 @@ export function createScheduledRuns({
       return false;
     },
     leaveOut: async (run) => (await ask(run, "miss"))?.says === "left out",
-    async settle(token) {
+    settle(token) {
+      // Not async: called with the end of each job.
       const run = begun.get(token);
-      if (run === undefined) return;
+      if (run === undefined) return undefined;
       begun.delete(token);
-      await settle(run, true);
+      return settle(run, true);
     },
     async recover(ids) {
       for (const id of ids) {

@@ -1,9 +1,12 @@
 import { Queue as BullQueue } from "bullmq";
 import { Redis } from "ioredis";
 import { describe, expect, inject, it } from "vitest";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { block } from "../../support/async/block.ts";
 import { deferred } from "../../support/async/deferred.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { children } from "../../support/children/child.ts";
+import { openQueue } from "../../support/jobs/open-queue.ts";
 import { jobCalls, startLaneWorkers } from "../../support/jobs/lane-workers.ts";
 import { useDownstream } from "../../support/servers/use-downstream.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
@@ -116,6 +119,24 @@ describe("a queue that is paused while worker processes hold jobs", () => {
     await waitUntil(async () => (await queue.counts()).active === 0, "all went back");
 
     expect(startedAfter(pausedAtMs + 1_000)).toEqual([]);
+  });
+
+  it("starts nothing by slots that came due while a process stood still", async () => {
+    const { sluice, queue } = openQueue<number>(sluices, { rate: "40/s" });
+    const begun: number[] = [];
+    sluice.worker(queue, async ({ data }) => void begun.push(data));
+    const { queue: asked } = openQueue<number>(sluices, { rate: "40/s" });
+    await asked.enqueueMany(Array.from({ length: 300 }, (_, index) => index));
+    await waitUntil(() => begun.length > 20, "the worker is at work");
+
+    const pausing = asked.pause();
+    await nextTurn();
+    const before = begun.length;
+    block(1_500);
+    await pausing;
+    await waitUntil(async () => (await asked.counts()).active === 0, "all went back");
+
+    expect(begun).toHaveLength(before);
   });
 
   it("lets handlers that run end", async () => {

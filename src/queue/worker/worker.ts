@@ -23,6 +23,7 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
 import type { Arrival, KeptFailed, KeptJobs } from "../../core/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
+import type { Pass } from "../../throttle/outage/breaker.ts";
 import { DrawnSlot } from "../../throttle/slot/slot.ts";
 import { NoRoomYet } from "../../throttle/waiting/waiting-call.ts";
 import type { ConnectQueue } from "../bullmq/connection.ts";
@@ -225,6 +226,7 @@ export function createWorker<Data, Result>(
     orders.add(context);
     const run = runOf(taken);
     let drawn: DrawnSlot | NoRoomYet | undefined;
+    let pass: Pass | undefined;
     try {
       if (wasCancelled(taken.fields)) {
         // One that has begun somewhere ends as failed; one that has not is removed.
@@ -257,21 +259,16 @@ export function createWorker<Data, Result>(
       if (!(drawn instanceof DrawnSlot)) return await back.giveBack(bullJob, context, run);
       if (!locks.isHeld(context) && !(await locks.confirm(context))) return back.leave();
       if (context.isLeaving) return await back.giveBack(bullJob, context, run);
-      const pass = bucket.breaker.enter(job);
-      if (!pass.passes) return await back.holdBack(bullJob, context, pass);
-      if (run !== undefined && !(await runs.mayBegin(run, token))) {
-        bucket.breaker.left(job, pass);
-        return back.leave();
-      }
+      const entered = bucket.breaker.enter(job);
+      if (!entered.passes) return await back.holdBack(bullJob, context, entered);
+      pass = entered;
+      if (run !== undefined && !(await runs.mayBegin(run, token))) return back.leave();
       running.started(context);
       fetchedJobs.remove(context.jobId);
       const noting = noteStart(worker, bullJob, job);
       fetcher.start(probeOf(job, arrival, drawn));
       if (noting !== undefined) await noting;
-      if (context.isLeaving) {
-        bucket.breaker.left(job, pass);
-        return await back.giveBack(bullJob, context);
-      }
+      if (context.isLeaving) return await back.giveBack(bullJob, context);
       report.started(bullJob);
       const { hasLease } = drawn;
       try {
@@ -281,7 +278,6 @@ export function createWorker<Data, Result>(
         if (error instanceof Spared) return await back.spare(bullJob, context, { error, pass });
         throw error;
       } finally {
-        bucket.breaker.left(job, pass);
         if (hasLease && job.key !== undefined) fetcher.wake(job.key);
       }
     } catch (error) {
@@ -289,6 +285,7 @@ export function createWorker<Data, Result>(
       if (isUnbegunRun && !(await runs.mayFail(run, token, error))) return back.leave();
       throw error;
     } finally {
+      if (pass !== undefined) bucket.breaker.left({ id: bullJob.id!, key }, pass);
       running.end(context);
       release(context, drawn);
       fetchedJobs.remove(context.jobId);

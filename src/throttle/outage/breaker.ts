@@ -120,12 +120,19 @@ interface Scope {
   closedAtMs: number;
 }
 
+interface Failure {
+  readonly thrown: unknown;
+  readonly startedAtMs: number;
+  /** Whether the scope has waited for what comes of it. */
+  readonly isProbe: boolean;
+}
+
 interface Open {
   readonly sinceMs: number;
   coolMs: number;
   untilMs: number;
-  /** Until when a probe is waited for. */
-  probingUntilMs: number;
+  /** The last one that tries, until it has ended. */
+  probe: Pass | undefined;
 }
 
 const MOST_KEYS = 10_000;
@@ -168,21 +175,19 @@ export function createBreaker(parts: BreakerParts): Breaker {
   function blockedMs({ open }: Scope, nowMs: number): number {
     if (open === undefined) return 0;
     if (nowMs < open.untilMs) return open.untilMs - nowMs;
-    return nowMs < open.probingUntilMs ? Math.min(open.coolMs, open.probingUntilMs - nowMs) : 0;
+    if (open.probe === undefined) return 0;
+    // One that hangs does not hold up the others without end.
+    const leftMs = open.probe.startedAtMs + maxCoolMs - nowMs;
+    return Math.max(0, Math.min(open.coolMs, leftMs));
   }
 
   function openFor(scope: Scope, coolMs: number, sinceMs: number, nowMs: number): void {
     const lengthMs = Math.min(coolMs, maxCoolMs);
-    scope.open = { sinceMs, coolMs: lengthMs, untilMs: nowMs + lengthMs, probingUntilMs: 0 };
+    scope.open = { sinceMs, coolMs: lengthMs, untilMs: nowMs + lengthMs, probe: undefined };
   }
 
   /** Notes a failure in one scope; whether its attempt is not to count. */
-  function note(
-    scope: Scope,
-    member: string,
-    { isProbe, startedAtMs }: Omit<Pass, "passes">,
-    thrown: unknown,
-  ): boolean {
+  function note(scope: Scope, member: string, { isProbe, startedAtMs, thrown }: Failure): boolean {
     const nowMs = performance.now();
     const { open, row, marks } = scope;
     if (open !== undefined) {
@@ -212,7 +217,7 @@ export function createBreaker(parts: BreakerParts): Breaker {
   function tellOpen({ key }: Scope, thrown: unknown): void {
     const what = key === undefined ? "" : `key ${JSON.stringify(key)}: `;
     const reason = `${what}${reasonOf(thrown)}`;
-    const text = `The downstream of bucket "${bucket}" is away, by ${failures} failures in a row (${reason}). Jobs wait, and one at a time tries; their attempts do not count meanwhile.`;
+    const text = `The downstream of bucket "${bucket}" is away, by ${failures} failures in a row (${reason}). Calls wait; of jobs, one at a time tries, and their attempts do not count meanwhile.`;
     logger.warn({ bucket, key, reason }, text);
   }
 
@@ -233,9 +238,14 @@ export function createBreaker(parts: BreakerParts): Breaker {
     return found;
   }
 
-  function left(call: BreakerCall, { isProbe }: Pass): void {
-    if (!isProbe) return;
-    for (const { open } of scopesOf(call)) if (open !== undefined) open.probingUntilMs = 0;
+  function left(call: BreakerCall, pass: Pass): void {
+    if (!pass.isProbe) return;
+    for (const { open } of scopesOf(call)) if (open?.probe === pass) open.probe = undefined;
+  }
+
+  function isOpenFor(call: BreakerCall): boolean {
+    for (const { open } of scopesOf(call)) if (open !== undefined) return true;
+    return false;
   }
 
   function blocked(call: BreakerCall): Blocked | undefined {
@@ -252,15 +262,10 @@ export function createBreaker(parts: BreakerParts): Breaker {
     enter(call) {
       const found = blocked(call);
       if (found !== undefined) return found;
-      const nowMs = performance.now();
-      let isProbe = false;
-      for (const { open } of scopesOf(call)) {
-        if (open === undefined) continue;
-        isProbe = true;
-        // One that hangs does not hold up the others without end.
-        open.probingUntilMs = nowMs + maxCoolMs;
-      }
-      return { passes: true, isProbe, startedAtMs: nowMs };
+      const startedAtMs = performance.now();
+      const pass: Pass = { passes: true, isProbe: isOpenFor(call), startedAtMs };
+      if (pass.isProbe) for (const { open } of scopesOf(call)) if (open) open.probe = pass;
+      return pass;
     },
     failed(call, pass, away) {
       const { id, key } = call;
@@ -270,12 +275,12 @@ export function createBreaker(parts: BreakerParts): Breaker {
         return undefined;
       }
       const { thrown } = away;
+      const { startedAtMs } = pass;
+      const failedIn = (scope: Scope, member: string): boolean =>
+        note(scope, member, { thrown, startedAtMs, isProbe: scope.open?.probe === pass });
       let blocker: Scope | undefined;
-      if (key !== undefined) {
-        if (note(scopeOfKey(key), id, pass, thrown)) blocker = scopeOfKey(key);
-      }
-      const member = key === undefined ? `job ${id}` : `key ${key}`;
-      if (note(whole, member, pass, thrown)) blocker = whole;
+      if (key !== undefined && failedIn(scopeOfKey(key), id)) blocker = scopeOfKey(key);
+      if (failedIn(whole, key === undefined ? `job ${id}` : `key ${key}`)) blocker = whole;
       if (blocker === undefined) return undefined;
       const inMs = Math.max(1, blockedMs(blocker, performance.now()));
       return { scope: blocker === whole ? "bucket" : "key", inMs };
@@ -298,7 +303,7 @@ export function createBreaker(parts: BreakerParts): Breaker {
       if (isAway(resultOrError)) {
         const isProbe = open !== undefined && nowMs >= open.untilMs;
         calls += 1;
-        note(scope, `call ${calls}`, { isProbe, startedAtMs: nowMs }, resultOrError);
+        note(scope, `call ${calls}`, { thrown: resultOrError, startedAtMs: nowMs, isProbe });
         if (isProbe) cool(scope);
       } else {
         scope.successes += 1;
@@ -306,10 +311,7 @@ export function createBreaker(parts: BreakerParts): Breaker {
         if (open !== undefined) close(scope);
       }
     },
-    isOpenFor(call) {
-      for (const { open } of scopesOf(call)) if (open !== undefined) return true;
-      return false;
-    },
+    isOpenFor,
     openAlike(key, coolMs) {
       const scope = key === undefined ? whole : scopeOfKey(key);
       const nowMs = performance.now();

@@ -249,11 +249,12 @@ function takeCaller({ line, held }: Group, { rank }: HeldSlot): Caller {
 
 /** The first caller that is more urgent than this rank, has a slot, and waits in a place of its own. */
 function firstToPass(line: Line<Caller>, held: HeldSlots, below: number): Caller | undefined {
-  const before: number[] = [];
-  for (const { rank, caller } of line.fromFirst()) {
-    if (rank >= below) return undefined;
-    before[rank] = (before[rank] ?? 0) + 1;
-    if (!wasPassed(caller) && before[rank]! <= held.sizeOf(rank)) return caller;
+  for (let rank = 0; rank < below; rank++) {
+    let caller = line.firstOf(rank);
+    for (let slots = held.sizeOf(rank); slots > 0 && caller !== undefined; slots--) {
+      if (!wasPassed(caller)) return caller;
+      caller = caller.next;
+    }
   }
   return undefined;
 }

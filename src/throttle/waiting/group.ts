@@ -22,6 +22,7 @@ export interface Caller extends Waiter {
   readonly untilMs: number;
   /** Whether it is the call of a job that has started: it goes before all others of its priority. */
   readonly isUnderWay: boolean;
+  next: Caller | undefined;
   group: Group;
   go(slot: HeldSlot, start: Start): void;
   fail(error: unknown): void;

@@ -32,8 +32,8 @@ export function createDownstream({ queue, bucket, connection }: DownstreamParts)
   const { breaker } = bucket;
 
   /** Opens the breaker here if it is open elsewhere. */
-  async function askOthers({ key }: JobOfKey): Promise<void> {
-    const scopes = key === undefined ? [undefined] : [undefined, key];
+  async function askOthers(job: JobOfKey): Promise<void> {
+    const scopes = scopesOf(job);
     const asked = Promise.all(scopes.map((scope) => connection.readOpen(queue, scope)));
     const found = await connection.inTime(ASK_MS, asked).catch(() => []);
     for (const [at, coolMs] of found.entries()) {
@@ -41,16 +41,14 @@ export function createDownstream({ queue, bucket, connection }: DownstreamParts)
     }
   }
 
-  function tellClosed({ key }: JobOfKey): void {
-    const scopes = key === undefined ? [undefined] : [undefined, key];
-    for (const scope of scopes) connection.noteClosed(queue, scope).catch(() => undefined);
+  function tellClosed(job: JobOfKey): void {
+    for (const scope of scopesOf(job)) connection.noteClosed(queue, scope).catch(() => undefined);
   }
 
   return {
     async failed(job, pass, thrown) {
       const isDown = isAway(thrown);
-      const wasOpen = breaker.isOpenFor(job);
-      if (isDown && !wasOpen && breaker.isOn) await askOthers(job);
+      if (isDown && breaker.isOn && !breaker.isOpenFor(job)) await askOthers(job);
       const isNews = isDown && (pass.isProbe || !breaker.isOpenFor(job));
       const blocked = breaker.failed(job, pass, isDown ? { thrown } : undefined);
       if (blocked === undefined) {
@@ -67,4 +65,9 @@ export function createDownstream({ queue, bucket, connection }: DownstreamParts)
       if (pass.isProbe) tellClosed(job);
     },
   };
+}
+
+/** The whole bucket, and the job's key. */
+function scopesOf({ key }: JobOfKey): (string | undefined)[] {
+  return key === undefined ? [undefined] : [undefined, key];
 }

@@ -53,6 +53,22 @@ describe("a refusal", () => {
     expect(ofKey.coolingForMs).toBe(2_000);
   });
 
+  it.each([
+    ["names no time, and the breaker is open by it", {}, true, 0],
+    ["names no time", {}, undefined, 1_000],
+    ["names a time, and the breaker is open", { "retry-after": "2" }, true, 2_000],
+  ])("of a job that %s: cools as long as it has to", async (_what, headers, isSpared, coolsMs) => {
+    const { bucket } = createTestBucket({ rate: "100/s" });
+    const slot = await bucket.draw();
+    const refusal = Object.assign(new Error("unavailable"), { status: 503, headers });
+    await bucket.report(refusal, { slot, cost: undefined, isSpared });
+    await bucket.outcomesReported();
+    const { coolingForMs } = await bucket.peek();
+    await bucket.close();
+
+    expect(coolingForMs).toBe(coolsMs);
+  });
+
   it("of a key without limits of its own cools the bucket", async () => {
     const state = await standsAfter({ rate: "100/s", perKey }, tooMany(), { key: "free" });
 

@@ -137,6 +137,35 @@ describe("the breaker of a bucket", () => {
     expect(enter(breaker, job("third")).isProbe).toBe(true);
   });
 
+  it("lets no second job try beside one that tries, when an earlier one takes long to go back", () => {
+    const { breaker } = open();
+    for (const id of [1, 2, 3]) fail(breaker, job(id));
+    vi.advanceTimersByTime(100);
+    const first = enter(breaker, job(4));
+    breaker.failed(job(4), first, AWAY);
+    vi.advanceTimersByTime(200);
+    enter(breaker, job(5));
+    breaker.left(job(4), first);
+
+    expect(breaker.enter(job(6)).passes).toBe(false);
+  });
+
+  it("lets no second job try beside one that tries, when one that hung has left", () => {
+    const { breaker } = open();
+    for (const id of [1, 2, 3]) fail(breaker, job(id));
+    vi.advanceTimersByTime(100);
+    const hung = enter(breaker, job("hangs"));
+    vi.advanceTimersByTime(300);
+    enter(breaker, job(5));
+    breaker.failed(job("hangs"), hung, AWAY);
+    breaker.left(job("hangs"), hung);
+
+    expect(breaker.enter(job(6)).passes).toBe(false);
+    vi.advanceTimersByTime(300);
+    // Only what came of the one that tries could make it wait longer.
+    expect(breaker.enter(job(6)).passes).toBe(true);
+  });
+
   it("closes by an answer, whatever it is", () => {
     const { breaker } = open();
     for (const id of [1, 2, 3]) fail(breaker, job(id));

@@ -292,6 +292,22 @@ describe("a worker with batches", () => {
     expect(next).toMatchObject({ allowed: false });
   });
 
+  it("releases the slot of a batch of which no job is to begin", async () => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("downstream", { concurrency: 1 });
+    const queue = sluice.queue<string>("jobs", { bucket });
+    const held = await bucket.draw();
+    sluice.worker(queue, () => {}, { batch: { size: 1 } });
+    await queue.enqueue("run", { every: 3_600_000, dedupeId: "hourly" });
+    await waitUntil(async () => (await queue.counts()).active === 1, "it waits for a slot");
+
+    await queue.unschedule("hourly");
+    const next = bucket.draw();
+    held.release();
+
+    expect((await next).hasLease).toBe(true);
+  });
+
   it("that closes gives back what has not begun, and loses nothing", async () => {
     const { sluice, queue } = openQueue<number>(sluices);
     const worker = sluice.worker(queue, () => {}, { batch: { size: 100, waitMs: 60_000 } });

@@ -53,6 +53,9 @@ it("a worker that is closed while Redis is away leaves its jobs to those that sh
   await waitUntil(async () => (await jobs.counts()).done === 3, "all are done");
   expect(done.toSorted()).toEqual(["first", "second", "third"]);
   await waitUntil(() => proxy.clients.size === 4, "what the closed one waited on is closed");
+  // It would be connected again a second later, if its worker were not known to be closed.
+  await (await jobs.enqueue("later", { delayMs: 1_500 })).finished();
+  expect(proxy.clients.size).toBe(4);
 });
 
 it("connections that come and go leave no listener at the client that they share", async () => {

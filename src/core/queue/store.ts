@@ -163,8 +163,8 @@ export interface LaneStore extends SteeringStore {
   join(queue: string, jobs: readonly LaneJob[]): Promise<void>;
   /** Gives the next jobs to a worker, in fair turns. */
   take(request: TakeRequest): Promise<Taken>;
-  /** Reads what holds for the jobs that workers have. */
-  orders(queue: string): Promise<Orders>;
+  /** Reads what holds for the jobs that workers have; of cancelled ones, those whose tokens begin so. */
+  orders(queue: string, tokens: string): Promise<Orders>;
   /** Puts a job back into its old place that a worker holds and has not begun. */
   putBack(queue: string, job: HeldJob & Pick<LaneJob, "weight">): Promise<WayBack>;
   /** Sees to it that no worker begins a job, and that one that runs it learns of that. */

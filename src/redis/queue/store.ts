@@ -38,7 +38,7 @@ export function createRedisLanes(
 ): LaneStore {
   return {
     join: (queue, jobs) => runScript(redis, lanesJoin, { prefix, queue, jobs }),
-    orders: (queue) => runScript(redis, jobsOrders, { prefix, queue }),
+    orders: (queue, tokens) => runScript(redis, jobsOrders, { prefix, queue, tokens }),
     cancel: (queue, id) => runScript(redis, jobsCancel, { prefix, queue, id }),
     putBack: (queue, job) => runScript(redis, jobsReturn, { prefix, queue, ...job }),
     async take(request) {

@@ -76,15 +76,14 @@ export function createOrders({
 
   async function askNow(): Promise<void> {
     const askedAtMs = performance.now();
-    const orders = await lanes.orders(queue);
+    const orders = await lanes.orders(queue, `${workerId}:`);
     version = orders.version;
     const nowMs = performance.now();
     pausedKeys = new Map(orders.pausedKeys.map(({ key, forMs }) => [key!, nowMs + forMs]));
     hear(orders, askedAtMs);
     if (pausedKeys.size > 0)
       for (const context of running.all()) if (mayNot(context)) context.recall();
-    const ours = orders.cancelled.filter(({ token }) => token.startsWith(`${workerId}:`));
-    if (ours.length > 0) cancel(ours);
+    if (orders.cancelled.length > 0) cancel(orders.cancelled);
   }
 
   function cancel(locks: readonly HeldJob[]): void {

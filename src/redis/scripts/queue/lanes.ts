@@ -80,11 +80,11 @@ function keyIn(fields: readonly string[]): string {
   return fields[at + 1]!.slice("key ".length);
 }
 
-export const jobsOrders: Script<QueueName, Orders> = defineScript({
+export const jobsOrders: Script<QueueName & { readonly tokens: string }, Orders> = defineScript({
   name: "queue/work/jobs-orders",
   keys: (input) =>
     ["meta", "lanes:state", "lanes:cancelled", "lanes:paused"].map((name) => baseOf(input) + name),
-  args: () => [],
+  args: ({ tokens }) => [tokens],
   decode: (reply) => {
     const [paused, version, keys, ...locks] = reply as readonly [
       number,

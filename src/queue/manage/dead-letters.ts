@@ -76,19 +76,22 @@ export function createDeadLetters<Data>({
     return replayed.filter(Boolean).length;
   }
 
+  async function replayOne(id: string): Promise<number> {
+    return Number(await freeKey(id, () => replayJob(access, id, keepAll)));
+  }
+
   /** Acts on the jobs that match, some at a time; resolves with how many acts succeeded. */
   async function forEach(
     where: string,
     given: string | FailedFilter,
+    actOnOne: (id: string) => Promise<number>,
     act: (ids: readonly string[]) => Promise<number>,
     /** Called before each look at many dead letters: until they are acted on, none may be removed since it is old. */
     before?: () => Promise<void>,
   ): Promise<number> {
     if (typeof given === "string") {
       const id = readJobId(where, given);
-      if (id === undefined) return 0;
-      if (before !== undefined) await access.ask(before);
-      return act([id]);
+      return id === undefined ? 0 : actOnOne(id);
     }
     const filter = readFilter(where, given);
     let count = 0;
@@ -114,8 +117,8 @@ export function createDeadLetters<Data>({
       }
       return [...found.values()].slice(0, limit);
     },
-    replay: (given) => forEach("replay()", given, replayAll, keepAll),
-    purge: (given) => forEach("purge()", given, purgeAll),
+    replay: (given) => forEach("replay()", given, replayOne, replayAll, keepAll),
+    purge: (given) => forEach("purge()", given, (id) => purgeAll([id]), purgeAll),
   };
 }
 
@@ -252,10 +255,15 @@ export function matches({ key, name, reason, code }: ReadFilter, job: FailedFact
 }
 
 /** Puts a failed job back into the queue, as if it had never run. False when it is no dead letter; of many calls at once, one gets true. */
-function replayJob(access: StoredAccess, id: string): Promise<boolean> {
+function replayJob(
+  access: StoredAccess,
+  id: string,
+  keepAll?: () => Promise<void>,
+): Promise<boolean> {
   return access.ask(async (stored) => {
     const job = (await stored.getJob(id)) as Stored<unknown> | undefined;
     if (job === undefined || job.finishedOn === undefined) return false;
+    await keepAll?.();
     // Before it goes back, since a worker may fetch it at once.
     await renew(stored, job, access.clock);
     const isHeldAnew = await holdDedupeId(access, job);

@@ -1,0 +1,35 @@
+import { describe, expect, it } from "vitest";
+import {
+  headsOfText,
+  isWithin,
+  keyOfText,
+  levelsOfText,
+  textOfKey,
+} from "../../../src/core/key-path.ts";
+
+const ENDPOINT = textOfKey(["acme", "endpoint-7"]);
+
+describe("the text of a key", () => {
+  it("is a plain name itself, and of each path another", () => {
+    const keys = ["acme", "a/b", ["a", "b"], ["a", "b", "c"], ["a/b", "c"], ["a", "b/c"]];
+
+    expect(textOfKey("acme")).toBe("acme");
+    expect(textOfKey(["acme"])).toBe("acme");
+    expect(new Set(keys.map(textOfKey)).size).toBe(keys.length);
+    expect(keys.map((key) => keyOfText(textOfKey(key)))).toEqual(keys);
+  });
+
+  it("knows its levels and its heads, the widest first", () => {
+    expect(levelsOfText("acme")).toBe(1);
+    expect(levelsOfText(ENDPOINT)).toBe(2);
+    expect(headsOfText(ENDPOINT)).toEqual(["acme", ENDPOINT]);
+  });
+
+  it("lies within its heads, and not within what only begins like them", () => {
+    expect(isWithin(ENDPOINT, "acme")).toBe(true);
+    expect(isWithin(ENDPOINT, ENDPOINT)).toBe(true);
+    expect(isWithin(ENDPOINT, "acm")).toBe(false);
+    expect(isWithin("acme", ENDPOINT)).toBe(false);
+    expect(isWithin("acme-2", "acme")).toBe(false);
+  });
+});

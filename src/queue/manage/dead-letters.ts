@@ -34,6 +34,8 @@ export interface DeadLetters<Data> {
 /** A job that has failed and will not be tried again, with what is known of the error of its last attempt. */
 export interface FailedJob<Data> extends ErrorFacts {
   readonly id: string;
+  /** The name that `enqueue` gave the job. */
+  readonly name: string | undefined;
   readonly key: string | undefined;
   readonly data: Data;
   /** The message of the error of its last attempt; `"Expired: …"` if it did not start in time. */
@@ -169,9 +171,10 @@ function factsOf({ stored, facts }: Found): FailedFacts {
 }
 
 function readFailed<Data>(stored: Stored<Data>, facts: ErrorFacts): FailedJob<Data> {
-  const { id, key, data } = readJob(stored);
+  const { id, name, key, data } = readJob(stored);
   return {
     id,
+    name,
     key,
     data,
     reason: stored.failedReason ?? "",

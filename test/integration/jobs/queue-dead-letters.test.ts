@@ -17,7 +17,7 @@ describe("the dead letters of a queue", () => {
     const { sluice, queue } = openQueue<Order>(sluices);
     const job = await queue.enqueue(
       { name: "first" },
-      { key: "acme", attempts: 2, backoff: { baseMs: 1 } },
+      { key: "acme", name: "charge", attempts: 2, backoff: { baseMs: 1 } },
     );
     sluice.worker(queue, async () => {
       throw new TypeError("downstream says no");
@@ -29,6 +29,7 @@ describe("the dead letters of a queue", () => {
     expect(others).toEqual([]);
     expect(failed).toMatchObject({
       id: job.id,
+      name: "charge",
       key: "acme",
       data: { name: "first" },
       reason: "downstream says no",

@@ -90,10 +90,10 @@ export function createBuckets(parts: BucketsParts): Buckets {
     open(where, name, given) {
       const { policy: unread, ...behaviour } = readBucketOptions(where, given);
       const policy = compilePolicy(where, unread);
-      const { feedback, ...others } = behaviour;
+      const { feedback, calls, ...others } = behaviour;
       // The policy's text does not tell functions or tiers apart.
       const perKey = policy.perKey?.isLocal === true ? given.perKey : undefined;
-      const declaration: Declaration = { ...others, ...feedback, perKey };
+      const declaration: Declaration = { ...others, ...feedback, ...calls, perKey };
       const found = buckets.get(name);
       if (found !== undefined) {
         assertSame(where, "bucket", { first: declarations.get(name)!, later: declaration });

@@ -161,6 +161,14 @@ export type {
 
 export type { BucketOptions } from "./throttle/bucket/bucket-options.ts";
 
+export type {
+  AnsweredCall,
+  CallDefaultsOptions,
+  CostOfCall,
+  SentCall,
+  SettleOfCall,
+} from "./throttle/wrap/call-defaults.ts";
+
 export type { Cost } from "./throttle/costs.ts";
 
 export type {

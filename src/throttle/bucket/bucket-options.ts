@@ -4,6 +4,7 @@ import { readOptions, wholeNumber } from "../../core/options.ts";
 import type { PolicyOptions } from "../../core/policy/policy.ts";
 import { FEEDBACK_SHAPE, type FeedbackOptions } from "../call-options.ts";
 import { BREAKER, type BreakerSettings } from "../outage/breaker.ts";
+import { CALL_DEFAULTS_SHAPE, type CallDefaultsOptions } from "../wrap/call-defaults.ts";
 import {
   ON_STATE_LOST,
   ON_STORE_DOWN,
@@ -16,7 +17,7 @@ export interface BucketOptions<
   Rate extends RateInput = RateInput,
   KeyRate extends RateInput = RateInput,
 >
-  extends PolicyOptions<Rate, KeyRate>, FeedbackOptions {
+  extends PolicyOptions<Rate, KeyRate>, FeedbackOptions, CallDefaultsOptions {
   /**
    * How many callers may wait in this process; low calls are refused at 70 % of it, normal ones at 80 %,
    * high ones at 90 %, with `LineFullError`. Defaults to no bound.
@@ -49,6 +50,7 @@ export interface ReadBucketOptions {
   readonly policy: unknown;
   readonly maxWaiting: number | undefined;
   readonly feedback: FeedbackOptions;
+  readonly calls: CallDefaultsOptions | undefined;
   readonly breaker: BreakerSettings | false | undefined;
   readonly onStoreDown: OnStoreDown | undefined;
   readonly onStateLost: OnStateLost | undefined;
@@ -64,6 +66,7 @@ const BUCKET_OPTIONS = z.strictObject({
   perKey: ANYTHING,
   shares: ANYTHING,
   ...FEEDBACK_SHAPE,
+  ...CALL_DEFAULTS_SHAPE,
   maxWaiting: wholeNumber(1, 100_000_000, "callers").optional(),
   breaker: BREAKER.optional(),
   onStoreDown: ON_STORE_DOWN.optional(),
@@ -75,8 +78,9 @@ export const BUCKET_OPTION_NAMES: readonly string[] = Object.keys(BUCKET_OPTIONS
 export function readBucketOptions(where: string, given: unknown): ReadBucketOptions {
   const read = readOptions(where, BUCKET_OPTIONS, given);
   const { maxWaiting, breaker, onStoreDown, onStateLost, ...others } = read;
-  const { feedback, maxCooldownMs, adaptive, pace, ...policy } = others;
+  const { feedback, maxCooldownMs, adaptive, pace, cost, settle, ...policy } = others;
   const feedbackOptions = { feedback, maxCooldownMs, adaptive, pace };
-  const known = { maxWaiting, breaker, onStoreDown, onStateLost };
+  const calls = cost === undefined && settle === undefined ? undefined : { cost, settle };
+  const known = { calls, maxWaiting, breaker, onStoreDown, onStateLost };
   return { policy, feedback: feedbackOptions, ...known };
 }

@@ -144,6 +144,7 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     name,
     policy,
     logger: settings.logger,
+    calls: settings.calls,
     get waiting() {
       return sum((part) => part.waiting);
     },

@@ -18,6 +18,7 @@ import {
 import type { ReportedOutcome } from "../feedback/feedback.ts";
 import type { Slot } from "../slot/slot.ts";
 import { watchEvents } from "./event-errors.ts";
+import { withDefaults } from "./call-defaults.ts";
 import { refusedCost, settleRefused } from "./refused-cost.ts";
 import { initOf, isRequest, replayOf } from "./request-body.ts";
 import { copyOf, streamResponse, type ResponseCopy, type Tap } from "./response-stream.ts";
@@ -56,7 +57,10 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
     given: Parameters<FetchFunction>[0],
     givenInit?: RequestInit,
   ): Promise<Response> {
-    const own = optionsOf([given, givenInit] as never[]);
+    const args = [given, givenInit];
+    const stated = optionsOf(args as never[]);
+    const filled = withDefaults(bucket.calls, "fetch()", stated, args);
+    const own = filled instanceof Promise ? await filled : filled;
     const isInherited = hasInheritedOptions(givenInit);
     const input = isInherited ? new Request(given, givenInit) : given;
     const init = isInherited ? undefined : givenInit;

@@ -19,6 +19,7 @@ import {
 import { giveLeaseInHandBack, jobSlotInHand } from "../slot/job-slot.ts";
 import type { Throttled } from "./throttled-types.ts";
 import type { Slot } from "../slot/slot.ts";
+import { withDefaults, type FilledOptions } from "./call-defaults.ts";
 import { settleRefused } from "./refused-cost.ts";
 import { createLine, type Waiter } from "../waiting/line.ts";
 import { Wait } from "../waiting/wait.ts";
@@ -44,7 +45,7 @@ export async function runOnce<Result>(
   given: RunOptions<Result> = {},
 ): Promise<Awaited<Result>> {
   assertFunction("run()", fn, "give the function that makes the call, such as () => send(mail)");
-  const options = readRunOptions("run()", given);
+  const options = await withDefaults(bucket.calls, "run()", readRunOptions("run()", given), []);
   return (await callOnSlot(bucket, options, () => fn())) as Awaited<Result>;
 }
 
@@ -65,7 +66,9 @@ function wrap<F extends AnyFunction>(wrapping: Wrapping<F>, options: CallOptions
   const optionsOf = optionsReader("throttled()", options);
 
   async function paced(this: unknown, ...args: never[]): Promise<unknown> {
-    const own = optionsOf(args);
+    const stated = optionsOf(args);
+    const filled = withDefaults(bucket.calls, "throttled()", stated, args);
+    const own = filled instanceof Promise ? await filled : filled;
     const run = (): unknown => Reflect.apply(fn, this, args);
     if (concurrencySlots === undefined) return callOnSlot(bucket, own, run);
     return callWithin(concurrencySlots, own, (left, end) => callOnSlot(bucket, left, run, end));
@@ -85,11 +88,12 @@ function wrap<F extends AnyFunction>(wrapping: Wrapping<F>, options: CallOptions
  */
 async function callOnSlot(
   bucket: OwnedBucket,
-  options: OptionsOfCall<CallOptions>,
+  options: FilledOptions<OptionsOfCall<CallOptions>>,
   run: () => unknown,
   onEnd: () => void = () => {},
 ): Promise<unknown> {
-  const { cost, feedback, settle } = options;
+  const { cost, feedback, settle, settlesAhead = false } = options;
+  let isSettled = false;
   let slot: Slot;
   try {
     slot = await bucket.drawByHand(options);
@@ -107,7 +111,7 @@ async function callOnSlot(
       // The caller may try again at once, and is to meet the cooldown then.
       const outcome = reported instanceof Promise ? await reported : reported;
       if (outcome.isRefusal && settle === undefined) await settleRefused(outcome, slot, cost);
-      if (settle !== undefined) bucket.settleByResult(settle, result, slot);
+      if (settle !== undefined && !isSettled) bucket.settleByResult(settle, result, slot);
     } finally {
       left();
     }
@@ -128,9 +132,15 @@ async function callOnSlot(
     await threw(error);
     throw error;
   }
-  if (isGenerator(result)) return watchGenerator(result, { returned, threw, left }, lost);
-  await returned(result);
-  return result;
+  if (!isGenerator(result)) {
+    await returned(result);
+    return result;
+  }
+  if (settle !== undefined && settlesAhead) {
+    isSettled = true;
+    bucket.settleByResult(settle, result, slot);
+  }
+  return watchGenerator(result, { returned, threw, left }, lost);
 }
 
 /** A concurrency slot is taken before the draw: a call that had its slot and then waited for this one would leave late. */

@@ -1,0 +1,106 @@
+/** What a bucket knows of all its calls: what one costs, by what it sends, and what it truly took, by what comes back. */
+import * as z from "zod";
+import {
+  COST,
+  readTryOptions,
+  type CallOptions,
+  type OptionsOfCall,
+  type SettledCost,
+} from "../call-options.ts";
+import type { Cost } from "../costs.ts";
+
+/** A call, as the `cost` of its bucket sees it. */
+export interface SentCall {
+  /** What the call sends: the arguments of the throttled function, or those of `fetch`; none for `run`. */
+  readonly args: readonly unknown[];
+  readonly key: OptionsOfCall<CallOptions>["key"];
+}
+
+/** The same once it was answered, as the `settle` of its bucket sees it. */
+export interface AnsweredCall extends SentCall {
+  /** What was drawn for it. */
+  readonly cost: Cost | undefined;
+}
+
+type MaybeCost = Cost | undefined;
+type KnownCost = SettledCost | null | undefined;
+
+/** What a call of the bucket costs; undefined takes one call. */
+export type CostOfCall = (call: SentCall) => MaybeCost | Promise<MaybeCost>;
+
+/** What a call of the bucket truly took, by its result. */
+export type SettleOfCall = (result: unknown, call: AnsweredCall) => KnownCost | Promise<KnownCost>;
+
+/** The `cost` and `settle` that hold for each call that names none of its own. */
+export interface CallDefaultsOptions {
+  /**
+   * What each call takes that names no `cost` itself, or a function of what the call sends: `({ args }) => …`. It holds
+   * for throttled functions and clients, `fetch` and `run`, and not for what you draw for by hand. Defaults to 1 call.
+   */
+  readonly cost?: Cost | CostOfCall | undefined;
+  /**
+   * Reads the true cost from the result of each call that names no `settle` itself; a unit that is left out, or
+   * undefined, stays as estimated. With `fetch` the result is a copy of the response. Of a generator it is the generator
+   * itself, before its first step.
+   */
+  readonly settle?: SettleOfCall | undefined;
+}
+
+const isFunction = (value: unknown): boolean => typeof value === "function";
+
+/**
+ * The part of the options of `bucket()` that is about these.
+ *
+ * @internal
+ */
+export const CALL_DEFAULTS_SHAPE: {
+  cost: z.ZodOptional<z.ZodType<Cost | CostOfCall>>;
+  settle: z.ZodOptional<z.ZodType<SettleOfCall>>;
+} = {
+  cost: z
+    .custom<Cost | CostOfCall>()
+    .superRefine((cost, context) => {
+      if (isFunction(cost)) return;
+      for (const { path, message } of COST.safeParse(cost).error?.issues ?? []) {
+        context.addIssue({ code: "custom", path, message });
+      }
+    })
+    .optional(),
+  settle: z
+    .custom<SettleOfCall>(isFunction, { error: "give a function of what a call returns" })
+    .optional(),
+};
+
+type Options = OptionsOfCall<CallOptions>;
+
+/** A call's options with what its bucket adds. */
+export type FilledOptions<Given extends Options> = Given & {
+  /** Whether `settle` is the bucket's, which gets a generator before its first step. */
+  readonly settlesAhead?: boolean | undefined;
+};
+
+/** The options of a call, with the bucket's own `cost` and `settle` where the call names none. */
+export function withDefaults<Given extends Options>(
+  calls: CallDefaultsOptions | undefined,
+  where: string,
+  options: Given,
+  args: readonly unknown[],
+): FilledOptions<Given> | Promise<FilledOptions<Given>> {
+  return calls === undefined ? options : fill(calls, where, options, args);
+}
+
+async function fill<Given extends Options>(
+  { cost: costOf, settle: settleBy }: CallDefaultsOptions,
+  where: string,
+  options: Given,
+  args: readonly unknown[],
+): Promise<FilledOptions<Given>> {
+  const { key } = options;
+  const call = { args, key };
+  const own = options.cost ?? (await (typeof costOf === "function" ? costOf(call) : costOf));
+  const { cost } = own === undefined ? { cost: own } : readTryOptions(where, { cost: own });
+  if (options.settle !== undefined || settleBy === undefined) return { ...options, cost };
+  const answered = { ...call, cost };
+  const settle = (result: unknown): KnownCost | Promise<KnownCost> => settleBy(result, answered);
+  return { ...options, cost, settle, settlesAhead: true };
+}

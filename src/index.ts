@@ -42,6 +42,8 @@ export type {
   ReadFeedback,
 } from "./core/answer.ts";
 
+export type { Key, NamedKeys } from "./core/key-path.ts";
+
 export type { Logger } from "./core/logger.ts";
 
 export type { PerKey, Tiers } from "./core/policy/per-key.ts";

@@ -1,4 +1,5 @@
 /** What a downstream's answers mean, and what a user's own function may make of them. */
+import type { Key, NamedKeys } from "./key-path.ts";
 
 /** A period for which a quota is given. */
 export type QuotaPeriod = "second" | "minute" | "hour" | "day" | "month";
@@ -58,7 +59,9 @@ export interface FeedbackContext {
   /** What the bucket made of it by itself. */
   readonly heard: Answer;
   /** The key of the call. */
-  readonly key: string | undefined;
+  readonly key: Key | undefined;
+  /** The keys of a call that has several side by side. */
+  readonly keys: NamedKeys | undefined;
   /** The bucket's name. */
   readonly bucket: string;
   /** The text of a refusal's body, as far as it was read: 64 KiB at most. Undefined if none was. */

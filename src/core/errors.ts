@@ -7,6 +7,7 @@ import {
   wordsOf,
   factInJson,
 } from "./describe.ts";
+import { namedOf, type Key, type NamedKeys } from "./key-path.ts";
 
 /** Every `code` that an error of this package can carry; `docs/errors.md` explains each. */
 export type ErrorCode =
@@ -101,7 +102,9 @@ export class LineFullError extends SluiceError {
   override readonly name = "LineFullError";
   readonly code = "ERR_LINE_FULL";
   readonly bucket: string;
-  readonly key: string | undefined;
+  readonly key: Key | undefined;
+  /** The keys of a call that has several side by side. */
+  readonly keys: NamedKeys | undefined;
   /** How many callers wait in this process: `700`. */
   readonly waiting: number;
   /** Milliseconds after which there is likely room again: `120`. */
@@ -109,6 +112,7 @@ export class LineFullError extends SluiceError {
 
   constructor(facts: {
     bucket: string;
+    /** The text of the key. */
     key: string | undefined;
     waiting: number;
     priority: string;
@@ -118,8 +122,10 @@ export class LineFullError extends SluiceError {
       `The line of bucket "${facts.bucket}" is full for ${facts.priority} calls: ${facts.waiting} wait; ` +
         `try again in about ${facts.retryAfterMs} ms, or raise maxWaiting.`,
     );
+    const { key, keys } = namedOf(facts.key);
     this.bucket = facts.bucket;
-    this.key = facts.key;
+    this.key = key;
+    this.keys = keys;
     this.waiting = facts.waiting;
     this.retryAfterMs = facts.retryAfterMs;
   }
@@ -145,7 +151,9 @@ export class WaitTooLongError extends SluiceError {
   override readonly name = "WaitTooLongError";
   readonly code = "ERR_WAIT_TOO_LONG";
   readonly bucket: string;
-  readonly key: string | undefined;
+  readonly key: Key | undefined;
+  /** The keys of a call that has several side by side. */
+  readonly keys: NamedKeys | undefined;
   /**
    * Milliseconds after which the same call is likely to get a slot: `250` when about 25 callers of a 100/s bucket
    * still wait. An estimate: it may be one interval too long, or too short if more callers come.
@@ -156,6 +164,7 @@ export class WaitTooLongError extends SluiceError {
 
   constructor(facts: {
     bucket: string;
+    /** The text of the key. */
     key: string | undefined;
     maxWaitMs: number;
     retryAfterMs: number;
@@ -167,8 +176,10 @@ export class WaitTooLongError extends SluiceError {
       `No slot of bucket "${facts.bucket}" ${facts.isHopeless === true ? "can come" : "came"} within ${facts.maxWaitMs} ms (limited by ${facts.limitedBy}); ` +
         `try again in about ${facts.retryAfterMs} ms, or raise maxWaitMs.`,
     );
+    const { key, keys } = namedOf(facts.key);
     this.bucket = facts.bucket;
-    this.key = facts.key;
+    this.key = key;
+    this.keys = keys;
     this.retryAfterMs = facts.retryAfterMs;
     this.limitedBy = facts.limitedBy;
   }

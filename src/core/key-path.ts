@@ -4,10 +4,16 @@
  */
 export type Key = string | readonly string[];
 
+/** Keys side by side, by their names: `{ address: "10.0.0.1", email: "a@b.c" }`. */
+export type NamedKeys = Readonly<Record<string, string>>;
+
 export const MOST_LEVELS = 3;
 
 /** Stands between the names of a path in its text. No name holds it, since none holds control characters. */
 const BETWEEN = "\u001F";
+/** Stands between the name of a named key and its value, and between several of them. */
+const VALUED = "\u001E";
+const BESIDE = "\u001D";
 
 /** The one text of a path, under which all that belongs to it is kept; that of a plain name is the name. */
 export function textOfKey(key: Key): string {
@@ -30,7 +36,56 @@ export function headsOfText(text: string): string[] {
   return names.map((_, index) => names.slice(0, index + 1).join(BETWEEN));
 }
 
+/** The first name of a path: `"acme"` of `["acme", "endpoint-7"]`. */
+export function firstOfText(text: string): string {
+  const end = text.indexOf(BETWEEN);
+  return end === -1 ? text : text.slice(0, end);
+}
+
 /** Whether a path is another, or lies below it. */
 export function isWithin(text: string, head: string): boolean {
   return text === head || text.startsWith(head + BETWEEN);
+}
+
+/** The text of one named key. */
+export function textOfNamedKey(name: string, value: string): string {
+  return `${name}${VALUED}${value}`;
+}
+
+/** The one text of several named keys, whatever their order. */
+export function textOfNamedKeys(texts: readonly string[]): string {
+  return texts.toSorted().join(BESIDE);
+}
+
+/** Whether a text is that of named keys. */
+export function isOfNames(text: string): boolean {
+  return text.includes(VALUED);
+}
+
+/** The names and values of named keys. */
+function namedKeysOf(text: string): readonly (readonly [name: string, value: string])[] {
+  return text.split(BESIDE).map((each) => each.split(VALUED) as [string, string]);
+}
+
+/** What users give and get of a text: a key, or named keys. */
+export interface Named {
+  readonly key: Key | undefined;
+  readonly keys: NamedKeys | undefined;
+}
+
+const UNNAMED: Named = Object.freeze({ key: undefined, keys: undefined });
+
+/** A text as users see it. */
+export function namedOf(text: string | undefined): Named {
+  if (text === undefined) return UNNAMED;
+  if (!isOfNames(text)) return { key: keyOfText(text), keys: undefined };
+  return { key: undefined, keys: Object.freeze(Object.fromEntries(namedKeysOf(text))) };
+}
+
+/** The text of what users see of a text. */
+export function textOfNamed({ key, keys }: Named): string | undefined {
+  if (keys !== undefined) {
+    return textOfNamedKeys(Object.entries(keys).map(([name, of]) => textOfNamedKey(name, of)));
+  }
+  return key === undefined ? undefined : textOfKey(key);
 }

@@ -15,7 +15,9 @@ export function readOptions<Schema extends z.ZodObject>(
   schema: Schema,
   given: unknown,
 ): Readonly<z.output<Schema>> {
-  if (isThenable(given)) throw promisedOptions(where, given);
+  if (isThenable(given)) throw wrongOptions(where, given, "not a promise of one");
+  // Methods of a collection, such as its `keys`, would pass for options.
+  if (isCollection(given)) throw wrongOptions(where, given, "not a list or the like");
   const read = schema.safeParse(given);
   if (read.success) return Object.freeze(read.data);
   const { issues } = read.error;
@@ -28,7 +30,7 @@ export function readOptions<Schema extends z.ZodObject>(
     const remedy = `give an object of options: ${within.join(", ")}`;
     throw new InvalidOptionError({ where, option: "options", value: given, remedy });
   }
-  const option = issue.path.join(".");
+  const option = nameOfPath(issue.path);
   const isNoObject = within.length > 0 && issue.code === "invalid_type";
   throw new InvalidOptionError({
     where,
@@ -39,9 +41,13 @@ export function readOptions<Schema extends z.ZodObject>(
 }
 
 /** A promise has no fields of its own, and would pass for empty options. */
-function promisedOptions(where: string, given: PromiseLike<unknown>): InvalidOptionError {
-  const remedy = "give an object of options, not a promise of one";
-  return new InvalidOptionError({ where, option: "options", value: given, remedy });
+function wrongOptions(where: string, value: unknown, but: string): InvalidOptionError {
+  const remedy = `give an object of options, ${but}`;
+  return new InvalidOptionError({ where, option: "options", value, remedy });
+}
+
+function isCollection(given: unknown): boolean {
+  return typeof given === "object" && given !== null && Symbol.iterator in given;
 }
 
 function unknownOption(
@@ -57,7 +63,7 @@ function unknownOption(
   const remedy = `there is no such option; ${hintForOther(name, known) ?? likely}`;
   return new InvalidOptionError({
     where,
-    option: path.join("."),
+    option: nameOfPath(path),
     value: valueAt(given, path),
     remedy,
   });
@@ -72,6 +78,12 @@ function shapeAt(schema: z.ZodType, path: readonly PropertyKey[]): readonly stri
     if (found instanceof z.ZodOptional) found = found.unwrap();
   }
   return found instanceof z.ZodObject ? Object.keys(found.shape) : [];
+}
+
+/** The name of an option with its path: `"backoff.baseMs"`, `"key[1]"`. */
+function nameOfPath(path: readonly PropertyKey[]): string {
+  const parts = path.map((part) => (typeof part === "number" ? `[${part}]` : `.${String(part)}`));
+  return parts.join("").replace(/^\./, "");
 }
 
 function valueAt(given: unknown, path: readonly PropertyKey[]): unknown {
@@ -109,7 +121,8 @@ export const NAME: z.ZodType<string> = z
   });
 
 /**
- * The key of a call: an account, an endpoint, an IP address. `keys.ts` encodes what separates the parts of Redis keys.
+ * A name that an application chooses: of an account, an endpoint, an IP address. `keys.ts` encodes what separates the
+ * parts of Redis keys.
  *
  * @internal
  */
@@ -119,8 +132,8 @@ export const KEY: z.ZodType<string> = z
     error: "give a name of 1 to 256 characters",
     abort: true,
   })
-  .refine((name) => !/[{}\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(name), {
-    error: 'leave out "{", "}" and control characters, or pass encodeURIComponent(key)',
+  .refine((name) => !/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(name), {
+    error: "leave out control characters, or pass encodeURIComponent(key)",
   });
 
 /**

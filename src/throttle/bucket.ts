@@ -8,11 +8,13 @@ import type { News } from "../core/store.ts";
 import type { BucketEvents } from "./bucket/bucket-events.ts";
 import type { BucketState, InForce, KeyOptions, PauseOptions } from "./bucket/live-control.ts";
 import type {
+  DrawCall,
   DrawOptions,
-  ObservedDrawOptions,
+  ObservedDrawCall,
   RunOptions,
   SettleBy,
   ThrottledFetch,
+  TryCall,
   TryOptions,
 } from "./call-options.ts";
 import type { Throttle } from "./wrap/throttled-types.ts";
@@ -107,9 +109,11 @@ export interface OwnedBucket extends Bucket {
   /** Whether the application itself calls through this bucket, and not only its workers. */
   readonly isCalledByHand: boolean;
   /** {@link Bucket.draw} with options that have been read already. May also throw, instead of rejecting. */
-  drawByHand(options: ObservedDrawOptions): Promise<Slot>;
-  /** The same for the first call of a job's handler: it leaves on the slot of its job. */
-  drawOnJobSlot(options: ObservedDrawOptions, hand: JobSlot): Promise<Slot>;
+  drawByHand(options: ObservedDrawCall): Promise<Slot>;
+  /** {@link Bucket.tryDraw} with options that have been read already. May also throw, instead of rejecting. */
+  tryByHand(options: TryCall): Promise<TryDecision>;
+  /** {@link OwnedBucket.drawByHand} for the first call of a job's handler: it leaves on the slot of its job. */
+  drawOnJobSlot(options: ObservedDrawCall, hand: JobSlot): Promise<Slot>;
   /**
    * Draws with options that have been read already, for a worker. `waits` lists the wait until it is over, so that a
    * worker can end it: a signal for each job would cost more than the draw.
@@ -121,7 +125,7 @@ export interface OwnedBucket extends Bucket {
    *
    * @throws as {@link Bucket.tryDraw} does for such a cost.
    */
-  stepsOf(options: TryOptions): { readonly sharedMs: number; readonly keyMs: number };
+  stepsOf(options: TryCall): { readonly sharedMs: number; readonly keyMs: number };
   /** The policy in force and the state of the bucket; the policy that this process knows stays as it is. */
   inForce(): Promise<InForce>;
   /** How many callers wait here because of the limits of their own key. */
@@ -133,14 +137,14 @@ export interface OwnedBucket extends Bucket {
    *
    * @throws {@link InvalidOptionError} and {@link CostTooLargeError} as {@link Bucket.draw} does.
    */
-  checkDrawable(where: string, options: TryOptions): Promise<void> | undefined;
+  checkDrawable(where: string, options: TryCall): Promise<void> | undefined;
   /** The refusal of a call that is known to be hopeless, for one that does not wait in the bucket yet. */
-  refusalKnown(options: DrawOptions): WaitTooLongError | undefined;
+  refusalKnown(options: DrawCall): WaitTooLongError | undefined;
   /**
    * Calls back with that refusal as soon as it is known, maybe at once, for a call that waits elsewhere until then; returns
    * what ends that.
    */
-  whenHopeless(options: DrawOptions, refuse: (refusal: WaitTooLongError) => void): () => void;
+  whenHopeless(options: DrawCall, refuse: (refusal: WaitTooLongError) => void): () => void;
   /**
    * Reads what a call of this cost, which left on this slot, returned or threw, and slows the bucket down if that is a
    * refusal. A promise if a body has to be read, or the user's own function takes time. Never throws nor rejects.

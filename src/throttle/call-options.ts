@@ -8,22 +8,22 @@
  */
 import * as z from "zod";
 import type { Answer, ReadFeedback } from "../core/answer.ts";
-import { isThenable, ignoreRejection } from "../core/describe.ts";
+import { isThenable } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import {
-  KEY,
-  LONGEST_MS,
-  PRIORITY,
-  readOptions,
-  wholeNumber,
-  type Priority,
-} from "../core/options.ts";
-import type { Cost } from "./costs.ts";
+  KEY_BY_CALL_SHAPE,
+  KEY_SHAPE,
+  oneKey,
+  type ByCall,
+  type KeyGiven,
+  type KeyRead,
+} from "../core/key-options.ts";
+import type { Key, NamedKeys } from "../core/key-path.ts";
+import { LONGEST_MS, PRIORITY, readOptions, wholeNumber, type Priority } from "../core/options.ts";
+import { checkCost, type Cost } from "./costs.ts";
 
-/** How one call draws. */
-export interface DrawOptions {
-  /** The tenant, account or endpoint that the call is for; its own limits hold beside those of all. */
-  readonly key?: string | undefined;
+/** How one call draws. Of a key, its own limits hold beside those of all. */
+export interface DrawOptions extends KeyGiven {
   /** What the call takes: a number of calls, or by unit, `{ tokens: 800 }`. Defaults to 1 call, and nothing of other units. */
   readonly cost?: Cost | undefined;
   /** Which calls go first, over all replicas. Defaults to `"normal"`. */
@@ -35,11 +35,19 @@ export interface DrawOptions {
 }
 
 /** What `tryDraw` takes: it never waits. */
-export type TryOptions = Pick<DrawOptions, "key" | "cost">;
+export type TryOptions = Pick<DrawOptions, "key" | "keys" | "cost">;
+
+/** The options of a draw once they are read: the text of the key is in place of it. */
+export type DrawCall = KeyRead<DrawOptions>;
+
+/** The same of a try. */
+export type TryCall = KeyRead<TryOptions>;
 
 /** A call has got its slot. */
 export interface SlotEvent {
-  readonly key: string | undefined;
+  readonly key: Key | undefined;
+  /** The keys of a call that has several side by side. */
+  readonly keys: NamedKeys | undefined;
   readonly priority: Priority;
   /** How long the call waited for its slot, in ms: `37.2`. */
   readonly waitedMs: number;
@@ -53,16 +61,17 @@ export interface SlotEvent {
 export type OnSlot = (slot: SlotEvent) => unknown;
 
 /** What a draw takes besides, for whoever wraps it. */
-export interface ObservedDrawOptions extends DrawOptions {
+export interface ObservedDrawCall extends DrawCall {
   readonly onSlot?: OnSlot | undefined;
 }
 
 /** How the calls of a wrapped function draw: key and cost may be functions of the arguments. */
 export interface CallOptions<Args extends unknown[] = never[], Result = never> extends Omit<
   DrawOptions,
-  "key" | "cost"
+  "key" | "keys" | "cost"
 > {
-  readonly key?: string | ((...args: Args) => string | undefined) | undefined;
+  readonly key?: Key | ((...args: Args) => Key | undefined) | undefined;
+  readonly keys?: NamedKeys | ((...args: Args) => NamedKeys | undefined) | undefined;
   readonly cost?: Cost | ((...args: Args) => Cost | undefined) | undefined;
   /** The true cost, read from the result; a unit that is left out, or undefined, stays as estimated. */
   readonly settle?: SettleBy<Result> | undefined;
@@ -86,8 +95,15 @@ export type ResultOf<Returned> =
     ? End
     : Awaited<Returned>;
 
-/** The options of one call: `key` and `cost` are what their functions answered, all else is as it was given. */
-export type OptionsOfCall<Given> = Omit<Given, "key" | "cost"> & TryOptions;
+/** The options of calls once they are read; what is a function of the arguments still is one. */
+export interface CallOptionsRead extends Omit<CallOptions, "key" | "keys"> {
+  /** The text of the key. */
+  readonly key?: string | ByCall | undefined;
+  readonly keys?: ByCall | undefined;
+}
+
+/** The options of one call: key and cost are what their functions answered, all else is as it was given. */
+export type OptionsOfCall<Given> = Omit<Given, "key" | "keys" | "cost"> & TryCall;
 
 /**
  * Makes the options of each call from those of its wrapped function. Unless key or cost depend on the arguments, all
@@ -95,28 +111,28 @@ export type OptionsOfCall<Given> = Omit<Given, "key" | "cost"> & TryOptions;
  *
  * The reader throws {@link InvalidOptionError} when a key or a cost that a function answered can never work.
  */
-export function optionsReader<Given extends CallOptions>(
+export function optionsReader<Given extends CallOptionsRead>(
   where: string,
   given: Given,
 ): (args: never[]) => OptionsOfCall<Given> {
-  const { key, cost } = given;
-  if (typeof key !== "function" && typeof cost !== "function") {
-    const options = Object.freeze({ ...given, key, cost });
+  const { key, keys, cost, ...others } = given;
+  if (typeof key !== "function" && keys === undefined && typeof cost !== "function") {
+    const options = Object.freeze({ ...others, key, cost }) as OptionsOfCall<Given>;
     return () => options;
   }
 
   // Both are there from the start: a copy whose shape grows takes much longer to make.
-  const common = { ...given, key: undefined, cost: undefined };
+  const common = { ...others, key: undefined, cost: undefined };
   return (args) => {
-    const ownKey = answerOf({ where, option: "key" }, key, args);
     const ownCost = answerOf({ where, option: "cost" }, cost, args);
-    // A key alone is quicker to check.
-    const isKeyAlone = ownCost === undefined;
-    const own = readTryOptions(
-      where,
-      isKeyAlone ? { key: ownKey } : { key: ownKey, cost: ownCost },
-    );
-    return { ...common, key: own.key, cost: own.cost };
+    const read: { key?: unknown; keys?: unknown; cost?: unknown } = {};
+    // What is no function was read before. A key alone is quicker to check.
+    if (typeof key === "function") read.key = answerOf({ where, option: "key" }, key, args);
+    if (keys !== undefined) read.keys = answerOf({ where, option: "keys" }, keys, args);
+    if (ownCost !== undefined) read.cost = ownCost;
+    const own = readTryOptions(where, read);
+    const ownKey = typeof key === "string" ? key : own.key;
+    return { ...common, key: ownKey, cost: own.cost } as OptionsOfCall<Given>;
   };
 }
 
@@ -246,12 +262,9 @@ export const FEEDBACK_SHAPE: {
   pace: z.literal("headers", { error: 'give "headers"' }).optional(),
 };
 
-const A_COST =
-  "give a whole number of calls from 1, or one for each unit that it takes, such as { tokens: 800 }";
-
 /** @internal */
 export const COST: z.ZodType<Cost> = z.custom<Cost>().superRefine(checkCost);
-const TRY_SHAPE = { key: KEY.optional(), cost: COST.optional() };
+const TRY_SHAPE = { ...KEY_SHAPE, cost: COST.optional() };
 const DRAW_SHAPE = {
   ...TRY_SHAPE,
   priority: PRIORITY.optional(),
@@ -263,12 +276,7 @@ const DRAW_OPTIONS = z.strictObject(DRAW_SHAPE);
 const A_FUNCTION = { error: "give a function" };
 const THROTTLED_OPTIONS = z.strictObject({
   ...DRAW_SHAPE,
-  key: z
-    .custom<string | ((...args: never[]) => string | undefined)>(isKeyOrFunction, {
-      error:
-        'give a name of 1 to 256 characters without "{" and "}", or a function of the arguments',
-    })
-    .optional(),
+  ...KEY_BY_CALL_SHAPE,
   cost: z
     .custom<Cost | ((...args: never[]) => Cost | undefined)>()
     .superRefine((cost, context) => {
@@ -298,33 +306,33 @@ const FETCH_OPTIONS = THROTTLED_OPTIONS.omit({ concurrency: true }).extend({
 export const THROTTLED_OPTION_NAMES: readonly string[] = Object.keys(THROTTLED_OPTIONS.shape);
 
 /** What `draw` takes. */
-export function readDrawOptions(where: string, given: unknown): DrawOptions {
-  return readOptions(where, DRAW_OPTIONS, given);
+export function readDrawOptions(where: string, given: unknown): DrawCall {
+  return oneKey(where, readOptions(where, DRAW_OPTIONS, given));
 }
 
 /** What `tryDraw` takes. */
-export function readTryOptions(where: string, given: unknown): TryOptions {
+export function readTryOptions(where: string, given: unknown): TryCall {
   const key = plainKeyOf(given);
-  return key === undefined ? readOptions(where, TRY_OPTIONS, given) : { key };
+  return key === undefined ? oneKey(where, readOptions(where, TRY_OPTIONS, given)) : { key };
 }
 
 /** What `throttled` takes. */
-export function readCallOptions(where: string, given: unknown): CallOptions {
-  return readOptions(where, THROTTLED_OPTIONS, given);
+export function readCallOptions(where: string, given: unknown): CallOptionsRead {
+  return oneKeyOrFunction(where, readOptions(where, THROTTLED_OPTIONS, given));
 }
 
 /** What `run` takes. */
-export function readRunOptions(where: string, given: unknown): OptionsOfCall<CallOptions> {
-  return readOptions(where, RUN_OPTIONS, given);
+export function readRunOptions(where: string, given: unknown): OptionsOfCall<CallOptionsRead> {
+  return oneKey(where, readOptions(where, RUN_OPTIONS, given));
 }
 
 /** What `.with` of a throttled function takes: it replaces what was given before, except where it is undefined. */
-export function readOverrides(where: string, given: unknown): DrawOptions {
-  return withoutUndefined(readDrawOptions(where, given));
+export function readOverrides(where: string, given: unknown): Partial<CallOptionsRead> {
+  return overriding(readDrawOptions(where, given));
 }
 
 /** What `fetch` is given by its `with`. */
-export interface FetchCallOptions extends CallOptions {
+export interface FetchCallOptions extends CallOptionsRead {
   readonly tries?: number | undefined;
   readonly fetch?: FetchFunction | undefined;
   readonly retry?: RetryBy | undefined;
@@ -332,12 +340,26 @@ export interface FetchCallOptions extends CallOptions {
 
 /** The same for `fetch.with`. */
 export function readFetchOverrides(where: string, given: unknown): FetchCallOptions {
-  return withoutUndefined(readOptions(where, FETCH_OPTIONS, given));
+  return overriding(oneKeyOrFunction(where, readOptions(where, FETCH_OPTIONS, given)));
 }
 
-function withoutUndefined<T extends object>(read: T): T {
+/** What is put over other options: a key takes the place of a function of keys, and the other way round. */
+function overriding<T extends CallOptionsRead>(read: T): T {
   const entries = Object.entries(read).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(entries) as T;
+  const isKeyed = read.key !== undefined || read.keys !== undefined;
+  const none = isKeyed ? { key: undefined, keys: undefined } : {};
+  return { ...none, ...Object.fromEntries(entries) } as T;
+}
+
+/** As `oneKey`; either may be a function of the arguments. */
+function oneKeyOrFunction<Read extends { readonly key?: unknown; readonly keys?: unknown }>(
+  where: string,
+  read: Read,
+): KeyRead<Read> & CallOptionsRead {
+  const { key, keys } = read;
+  const isFunctionAlone = typeof keys === "function" && key === undefined;
+  const own = isFunctionAlone ? read : oneKey(where, read as Read & { readonly keys?: string });
+  return own as KeyRead<Read> & CallOptionsRead;
 }
 
 /** Matches most keys, and only valid ones: the full check of each would cost more than the rest of a try. */
@@ -354,28 +376,4 @@ function plainKeyOf(given: unknown): string | undefined {
 
 function isFunction(value: unknown): boolean {
   return typeof value === "function";
-}
-
-function isKeyOrFunction(value: unknown): boolean {
-  return isFunction(value) || KEY.safeParse(value).success;
-}
-
-/** Each wrong amount of a cost by unit is an issue at the path of its unit. */
-function checkCost(cost: unknown, context: z.RefinementCtx): void {
-  if (typeof cost !== "object" || cost === null || Array.isArray(cost)) {
-    if (!isAmount(cost)) context.addIssue({ code: "custom", message: A_COST });
-    return;
-  }
-  const amounts = Object.entries(cost);
-  if (amounts.length === 0) context.addIssue({ code: "custom", message: A_COST });
-  for (const [unit, amount] of amounts) {
-    if (isAmount(amount)) continue;
-    ignoreRejection(amount);
-    const message = "give a whole number from 1, and leave out a unit that the call does not take";
-    context.addIssue({ code: "custom", message, path: [unit] });
-  }
-}
-
-function isAmount(amount: unknown): boolean {
-  return Number.isSafeInteger(amount) && (amount as number) >= 1;
 }

@@ -1,4 +1,5 @@
-import { isThenable } from "../core/describe.ts";
+import type * as z from "zod";
+import { ignoreRejection, isThenable } from "../core/describe.ts";
 import { stepOf } from "../core/draw/scope.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import { costTooLarge, isLeased, ruleOf } from "../core/limits/registry.ts";
@@ -6,6 +7,29 @@ import type { Limit } from "../core/limits/rule.ts";
 
 /** How much of each unit one call takes: `{ tokens: 800 }`; a number is calls. */
 export type Cost = number | Readonly<Record<string, number>>;
+
+const A_COST =
+  "give a whole number of calls from 1, or one for each unit that it takes, such as { tokens: 800 }";
+
+/** Each wrong amount of a cost by unit is an issue at the path of its unit. */
+export function checkCost(cost: unknown, context: z.RefinementCtx): void {
+  if (typeof cost !== "object" || cost === null || Array.isArray(cost)) {
+    if (!isAmount(cost)) context.addIssue({ code: "custom", message: A_COST });
+    return;
+  }
+  const amounts = Object.entries(cost);
+  if (amounts.length === 0) context.addIssue({ code: "custom", message: A_COST });
+  for (const [unit, amount] of amounts) {
+    if (isAmount(amount)) continue;
+    ignoreRejection(amount);
+    const message = "give a whole number from 1, and leave out a unit that the call does not take";
+    context.addIssue({ code: "custom", message, path: [unit] });
+  }
+}
+
+function isAmount(amount: unknown): boolean {
+  return Number.isSafeInteger(amount) && (amount as number) >= 1;
+}
 
 /**
  * The cost of one call for each limit: 1 for calls and 0 for other units, unless `cost` names the unit.

@@ -3,7 +3,7 @@ import { CostTooLargeError, InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import { formatPolicy, readPolicyText, type Policy } from "../core/policy/policy.ts";
 import type { KnownTerms, Store } from "../core/store.ts";
-import type { TryOptions } from "./call-options.ts";
+import type { TryCall } from "./call-options.ts";
 
 /** A policy that is in force and that this process did not know. */
 export interface PolicyNews {
@@ -160,7 +160,7 @@ export function assertCostUnits(
   bucket: string,
   known: KnownPolicy,
   where: string,
-  { key, cost }: TryOptions,
+  { key, cost }: TryCall,
 ): void {
   if (typeof cost !== "object") return;
   assertCounted(bucket, known, { where, path: "cost.", byUnit: cost, isKeyed: key !== undefined });

@@ -87,7 +87,7 @@ it("says that a limit made by hand can never work, and not that Redis is away", 
 
   const make = (): unknown => openBucket({ limits: [byHand] });
 
-  expect(make).toThrow(expect.objectContaining({ ...INVALID, option: "limits.0" }));
+  expect(make).toThrow(expect.objectContaining({ ...INVALID, option: "limits[0]" }));
 });
 
 it("hears of a bad listener where it is given", () => {

@@ -156,6 +156,7 @@ const NOT_MEANT: Readonly<Partial<Record<Subject, readonly string[]>>> = {
   bucket: [
     "fetch",
     "drawByHand",
+    "tryByHand",
     "drawOnJobSlot",
     "drawForJob",
     "checkDrawable",

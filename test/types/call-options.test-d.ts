@@ -1,24 +1,24 @@
 import { describe, expectTypeOf, it } from "vitest";
-import type { DrawOptions } from "sluice";
 import {
   optionsReader,
-  type CallOptions,
+  type CallOptionsRead,
+  type DrawCall,
   type OptionsOfCall,
 } from "../../src/throttle/call-options.ts";
 
-type Replaced = "key" | "cost";
+type Replaced = "key" | "keys" | "cost";
 
 describe("the options of one call", () => {
   it("are all that a wrapped function was given, but for key and cost", () => {
-    const read = optionsReader("throttled()", {} as CallOptions);
+    const read = optionsReader("throttled()", {} as CallOptionsRead);
     type Read = ReturnType<typeof read>;
 
-    expectTypeOf<Omit<Read, Replaced>>().toEqualTypeOf<Omit<CallOptions, Replaced>>();
-    expectTypeOf<Pick<Read, Replaced>>().toEqualTypeOf<Pick<DrawOptions, Replaced>>();
+    expectTypeOf<Omit<Read, Replaced>>().toEqualTypeOf<Omit<CallOptionsRead, Replaced>>();
+    expectTypeOf<Pick<Read, "key" | "cost">>().toEqualTypeOf<Pick<DrawCall, "key" | "cost">>();
   });
 
   it("have an option that is added to those of a wrapped function", () => {
-    interface Longer extends CallOptions {
+    interface Longer extends CallOptionsRead {
       readonly added: number;
     }
     const read = optionsReader("throttled()", {} as Longer);
@@ -27,7 +27,7 @@ describe("the options of one call", () => {
   });
 
   it("have each option of a draw", () => {
-    expectTypeOf<OptionsOfCall<CallOptions>>().toExtend<DrawOptions>();
-    expectTypeOf<keyof DrawOptions>().toExtend<keyof OptionsOfCall<CallOptions>>();
+    expectTypeOf<OptionsOfCall<CallOptionsRead>>().toExtend<DrawCall>();
+    expectTypeOf<keyof DrawCall>().toExtend<keyof OptionsOfCall<CallOptionsRead>>();
   });
 });

@@ -4,6 +4,7 @@ import {
   Discard,
   throttled,
   type EnqueueOptions,
+  type Key,
   type QueuedJob,
   type Slot,
   type Throttled,
@@ -143,7 +144,7 @@ describe("the types of throttled", () => {
       },
       onSlot: ({ waitedMs, key, limitedBy }) => {
         expectTypeOf(waitedMs).toEqualTypeOf<number>();
-        expectTypeOf(key).toEqualTypeOf<string | undefined>();
+        expectTypeOf(key).toEqualTypeOf<Key | undefined>();
         expectTypeOf(limitedBy).toEqualTypeOf<string | undefined>();
       },
     });

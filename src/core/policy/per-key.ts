@@ -1,5 +1,6 @@
 import { describeValue } from "../describe.ts";
 import { InvalidOptionError } from "../errors.ts";
+import { firstOfText, isOfNames, namedOf } from "../key-path.ts";
 import type { RateInput } from "../limits/rate.ts";
 import type { Limit } from "../limits/rule.ts";
 import { closest } from "../options.ts";
@@ -34,7 +35,23 @@ export function keyLimitsOf(
   { perKey }: { readonly perKey: KeyPolicy | undefined },
   key: string | undefined,
 ): readonly Limit[] {
-  return key === undefined ? NONE : (perKey?.limitsOf(key) ?? NONE);
+  if (key === undefined) return NONE;
+  if (isOfNames(key)) throw unnamed(key);
+  return perKey?.limitsOf(firstOfText(key)) ?? NONE;
+}
+
+function unnamed(key: string): InvalidOptionError {
+  const remedy = "perKey of the bucket has no names; give key instead";
+  const { keys: value } = namedOf(key);
+  return new InvalidOptionError({ where: "perKey", option: "keys", value, remedy });
+}
+
+/** The head of a key that has limits for itself; undefined if none has: its names are labels only. */
+export function limitedHeadOf(
+  policy: { readonly perKey: KeyPolicy | undefined },
+  key: string | undefined,
+): string | undefined {
+  return key === undefined || keyLimitsOf(policy, key).length === 0 ? undefined : firstOfText(key);
 }
 
 /** Compiles the limits at a path of the policy: `"perKey.tiers.free"`. */

@@ -1,5 +1,5 @@
 import { refuseExtra, type Arities } from "../../core/arguments.ts";
-import type { TryOptions } from "../../throttle/call-options.ts";
+import type { TryCall } from "../../throttle/call-options.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import type { JobEta } from "../forecast/forecast.ts";
@@ -84,7 +84,7 @@ export interface JobSource {
   readonly access: StoredAccess;
   /** Whether a job is in the lane of its key. */
   readonly isParked: (id: string) => Promise<boolean>;
-  readonly eta: (id: string, about: TryOptions) => Promise<JobEta | undefined>;
+  readonly eta: (id: string, about: TryCall) => Promise<JobEta | undefined>;
   readonly remove: (id: string) => Promise<boolean>;
   readonly cancel: (id: string) => Promise<boolean>;
   readonly changes: Changes;

@@ -3,7 +3,7 @@ import type { JobPosition, LanesSeen, LaneStore } from "../../core/queue/store.t
 import { sayEndless } from "../../core/describe.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { orEndless } from "../../throttle/bucket/live-control.ts";
-import type { TryOptions } from "../../throttle/call-options.ts";
+import type { TryCall } from "../../throttle/call-options.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readOfKey, type OfKey } from "../options.ts";
 import { startOfDelayed, type Lane } from "./delayed.ts";
@@ -64,7 +64,7 @@ export interface Forecasts {
   /** Whether a job is in a lane. */
   readonly isParked: (id: string) => Promise<boolean>;
   /** For a job with this key and cost; undefined if it is not there, or has ended. */
-  readonly eta: (id: string, about: TryOptions) => Promise<JobEta | undefined>;
+  readonly eta: (id: string, about: TryCall) => Promise<JobEta | undefined>;
   readonly forecast: (options?: OfKey) => Promise<Forecast>;
 }
 
@@ -97,7 +97,7 @@ export function createForecasts(parts: {
 }): Forecasts {
   const { queue, bucket, lanes, access } = parts;
 
-  async function view(id?: string, about: TryOptions = {}): Promise<View> {
+  async function view(id?: string, about: TryCall = {}): Promise<View> {
     const [seen, inForce, pauses, live] = await access.ask(() =>
       Promise.all([
         lanes.look(queue, id, MOST_COUNTED),

@@ -2,7 +2,7 @@ import { stepOf } from "../../core/draw/scope.ts";
 import { ruleOf } from "../../core/limits/registry.ts";
 import { keyLimitsOf } from "../../core/policy/per-key.ts";
 import type { InForce } from "../../throttle/bucket/live-control.ts";
-import type { TryOptions } from "../../throttle/call-options.ts";
+import type { TryCall } from "../../throttle/call-options.ts";
 import { costsOf } from "../../throttle/costs.ts";
 import type { Phase } from "./drain.ts";
 
@@ -46,7 +46,7 @@ const RAMP_STEPS = 8;
  * The pace of plain calls, from `fromMs` on; if plain calls take nothing of what keys share, the pace of jobs like the
  * one that is asked about.
  */
-export function paceOf(bucket: string, about: TryOptions, inForce: Outset): Pace {
+export function paceOf(bucket: string, about: TryCall, inForce: Outset): Pace {
   const { policy } = inForce;
   const { limits: shared } = policy;
   const isCounted = stepOf(shared, costsOf(bucket, shared, undefined)) > 0;

@@ -4,7 +4,7 @@ import { LONGEST_MS, RANKS, type Priority } from "../../core/options.ts";
 import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
 import { formatPolicy } from "../../core/policy/policy.ts";
 import type { OwnedBucket } from "../bucket.ts";
-import type { DrawOptions, TryOptions } from "../call-options.ts";
+import type { DrawCall, TryCall } from "../call-options.ts";
 import { isByPolicy, type KnownPolicy, type RefreshPolicy } from "../known-policy.ts";
 import type { DrawnSlot } from "../slot/slot.ts";
 import { nameBinding, UNKNOWN_MS, type TryDecision } from "../try/decision.ts";
@@ -32,7 +32,7 @@ export interface Admission {
    * @throws {@link LineFullError} when the line is full for calls of this priority.
    * @throws the signal's reason, when it is aborted already, and as {@link Groups.of} does.
    */
-  draw(options: DrawOptions): Promise<DrawnSlot>;
+  draw(options: DrawCall): Promise<DrawnSlot>;
   /**
    * Waits for what the call of a job needs beyond what was drawn for it. Like a job, it is never refused because the
    * line is full.
@@ -44,7 +44,7 @@ export interface Admission {
    */
   readonly drawForJob: OwnedBucket["drawForJob"];
   /** @throws {@link ClosedError} after `close()`, and as {@link Groups.of} does. */
-  tryDraw(options: TryOptions): Promise<TryDecision>;
+  tryDraw(options: TryCall): Promise<TryDecision>;
   readonly check: OwnedBucket["checkDrawable"];
   readonly refusalKnown: OwnedBucket["refusalKnown"];
   readonly whenHopeless: OwnedBucket["whenHopeless"];
@@ -65,7 +65,7 @@ export interface AdmissionParts {
   readonly known: KnownPolicy;
   readonly refreshPolicy: RefreshPolicy;
   /** @throws {@link InvalidOptionError} when a cost names a unit that nothing counts. */
-  readonly assertUnits: (where: string, options: TryOptions) => void;
+  readonly assertUnits: (where: string, options: TryCall) => void;
   /** Called with the slot of each call. */
   readonly onSlot: CallContext["onSlot"];
   /** Called when the first call comes. */
@@ -81,7 +81,7 @@ const SHED_AT: Readonly<Record<Priority, number>> = {
 };
 
 /** What bounds a wait. */
-type Bounds = Pick<DrawOptions, "key" | "maxWaitMs" | "signal">;
+type Bounds = Pick<DrawCall, "key" | "maxWaitMs" | "signal">;
 
 export function createAdmission(parts: AdmissionParts): Admission {
   const { name, maxWaiting, groups, pacer, tries, refreshPolicy, assertUnits } = parts;
@@ -162,7 +162,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
   }
 
   /** As a line fills, the rest of it is kept for more urgent calls. */
-  function shed({ priority = "normal", key }: DrawOptions, group: Group): void {
+  function shed({ priority = "normal", key }: DrawCall, group: Group): void {
     const waiting = parts.waiting();
     const most = maxWaiting * SHED_AT[priority];
     if (waiting < most) return;
@@ -182,7 +182,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
 
   const watches = createWatches(async (options) => pacer.look(groups.of(options)));
 
-  function refusalOf(options: DrawOptions, untilMs: number): WaitTooLongError | undefined {
+  function refusalOf(options: DrawCall, untilMs: number): WaitTooLongError | undefined {
     const { key, maxWaitMs, priority = "normal" } = options;
     try {
       const group = groups.of(options);
@@ -220,7 +220,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     });
   }
 
-  function tryNow(options: TryOptions): Promise<TryDecision> {
+  function tryNow(options: TryCall): Promise<TryDecision> {
     assertUnits("tryDraw()", options);
     return tries.ask(options);
   }
@@ -266,11 +266,11 @@ export function createAdmission(parts: AdmissionParts): Admission {
 /** Calls that wait elsewhere, and are to hear when it is known that they would wait in vain. */
 interface Watches {
   /** Calls `check` now, and whenever more may be known. Returns what ends that. */
-  add(options: DrawOptions, check: () => void): () => void;
+  add(options: DrawCall, check: () => void): () => void;
   onNews(key: string | undefined): void;
 }
 
-function createWatches(look: (options: DrawOptions) => Promise<void>): Watches {
+function createWatches(look: (options: DrawCall) => Promise<void>): Watches {
   const watches = new Set<{ readonly key: string | undefined; readonly look: () => void }>();
 
   return {

@@ -2,18 +2,25 @@
 import { isThenable, reasonOf } from "../../core/describe.ts";
 import { ClosedError, SluiceError } from "../../core/errors.ts";
 import { createEmitter, type Emitter } from "../../core/events.ts";
+import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
 import { formatLimit } from "../../core/limits/registry.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { Priority } from "../../core/options.ts";
 import type { Change } from "../../core/store.ts";
-import type { ObservedDrawOptions, SlotEvent, TryOptions } from "../call-options.ts";
+import type { ObservedDrawCall, SlotEvent, TryCall } from "../call-options.ts";
 import type { Slot } from "../slot/slot.ts";
 import { nameBinding, type TryDecision } from "../try/decision.ts";
 import type { Group } from "../waiting/group.ts";
 
+/** Whom an event is about. */
+interface OfKey {
+  readonly key: Key | undefined;
+  /** The keys of a call that has several side by side. */
+  readonly keys: NamedKeys | undefined;
+}
+
 /** A call was not let through. */
-export interface RefusedEvent {
-  readonly key: string | undefined;
+export interface RefusedEvent extends OfKey {
   readonly priority: Priority;
   /** What the call was rejected with; undefined of a `tryDraw`, which answers. */
   readonly error: SluiceError | undefined;
@@ -25,15 +32,15 @@ export interface RefusedEvent {
 
 /** The downstream refused a call of this process, and the bucket or the key cools down for all replicas. */
 export interface CooldownEvent {
-  /** The key that cools down; undefined is the whole bucket. */
-  readonly key: string | undefined;
+  /** The key that cools down, or the head of a path; undefined is the whole bucket, unless there are `keys`. */
+  readonly key: Key | undefined;
+  readonly keys: NamedKeys | undefined;
   /** For how long: `30000`. */
   readonly forMs: number;
 }
 
 /** An answer of the downstream has slowed the bucket or the key down for all replicas, by `adaptive` or `pace`. */
-export interface SlowedEvent {
-  readonly key: string | undefined;
+export interface SlowedEvent extends OfKey {
   /** The part of the rate that a cut leaves: `0.7`. Undefined where calls keep a distance instead. */
   readonly factor: number | undefined;
   /** The distance that calls keep, in ms: `40`. Undefined of a cut. */
@@ -44,8 +51,9 @@ export interface SlowedEvent {
 
 /** A replica, this one or another, has changed the policy, or has begun or ended a cooldown or pause. */
 export interface ChangeEvent {
-  /** The key that it is about; undefined is the whole bucket. */
-  readonly key: string | undefined;
+  /** The key that it is about, or the head of a path; undefined is the whole bucket, unless there are `keys`. */
+  readonly key: Key | undefined;
+  readonly keys: NamedKeys | undefined;
 }
 
 /** The events of a bucket, by name. */
@@ -68,13 +76,13 @@ const EVENT_NAMES: readonly (keyof BucketEvents)[] = [
 /** Tells listeners what happens; each of these does nothing but look while there are none. */
 export interface BucketTeller extends Emitter<BucketEvents> {
   /** A call got its slot; `group` is that of a call that waited. Tells its own `onSlot` too. */
-  readonly slotCame: (options: ObservedDrawOptions, slot: Slot, group?: Group) => void;
+  readonly slotCame: (options: ObservedDrawCall, slot: Slot, group?: Group) => void;
   /** Whether a draw or try is to be watched; if not, that makes no closure for each call. */
   hearsOf(name: "refused" | "slot"): boolean;
   /** What a draw comes to; tells of its refusal. */
-  watchDraw(options: ObservedDrawOptions, draw: () => Promise<Slot>): Promise<Slot>;
+  watchDraw(options: ObservedDrawCall, draw: () => Promise<Slot>): Promise<Slot>;
   /** What a try comes to; tells of its slot or refusal. */
-  watchTry(options: TryOptions, tryDraw: () => Promise<TryDecision>): Promise<TryDecision>;
+  watchTry(options: TryCall, tryDraw: () => Promise<TryDecision>): Promise<TryDecision>;
   /** An answer has changed the bucket in the store. */
   answered(key: string | undefined, change: Change): void;
   changed(key: string | undefined): void;
@@ -86,7 +94,7 @@ export function createBucketTeller(name: string, given: Logger): BucketTeller {
   const logger: Logger = { warn, error: warn };
   const emitter = createEmitter<BucketEvents>(`bucket "${name}"`, EVENT_NAMES, logger);
 
-  function tellOwn(tell: NonNullable<ObservedDrawOptions["onSlot"]>, event: SlotEvent): void {
+  function tellOwn(tell: NonNullable<ObservedDrawCall["onSlot"]>, event: SlotEvent): void {
     const report = (error: unknown): void => {
       const reason = reasonOf(error);
       logger.warn({ bucket: name, reason }, `onSlot of bucket "${name}" failed: ${reason}`);
@@ -99,10 +107,10 @@ export function createBucketTeller(name: string, given: Logger): BucketTeller {
     }
   }
 
-  function tellRefused({ key, priority = "normal" }: ObservedDrawOptions, error: unknown): void {
+  function tellRefused({ key, priority = "normal" }: ObservedDrawCall, error: unknown): void {
     if (!(error instanceof SluiceError) || error instanceof ClosedError) return;
     const { retryAfterMs, limitedBy } = error as Partial<RefusedEvent>;
-    emitter.emit("refused", { key, priority, error, retryAfterMs, limitedBy });
+    emitter.emit("refused", { ...namedOf(key), priority, error, retryAfterMs, limitedBy });
   }
 
   return {
@@ -131,7 +139,7 @@ export function createBucketTeller(name: string, given: Logger): BucketTeller {
         const { allowed, slot, retryAfterMs, limitedBy } = decision;
         if (allowed) emitter.emit("slot", slotEventOf(options, slot, undefined));
         else {
-          const about = { key: options.key, priority: "normal", error: undefined } as const;
+          const about = { ...namedOf(options.key), priority: "normal", error: undefined } as const;
           emitter.emit("refused", { ...about, retryAfterMs, limitedBy });
         }
         return decision;
@@ -142,17 +150,19 @@ export function createBucketTeller(name: string, given: Logger): BucketTeller {
     },
     answered(key, change) {
       if (change.do === "cool" && emitter.hasListener("cooldown")) {
-        emitter.emit("cooldown", { key, forMs: change.durationUs / 1_000 });
+        emitter.emit("cooldown", { ...namedOf(key), forMs: change.durationUs / 1_000 });
       } else if (change.do === "cut" && emitter.hasListener("slowed")) {
         const forMs = change.durationUs / 1_000;
-        emitter.emit("slowed", { key, factor: change.factor / 1_000, gapMs: undefined, forMs });
+        const factor = change.factor / 1_000;
+        emitter.emit("slowed", { ...namedOf(key), factor, gapMs: undefined, forMs });
       } else if (change.do === "space" && emitter.hasListener("slowed")) {
         const forMs = change.durationUs / 1_000;
-        emitter.emit("slowed", { key, factor: undefined, gapMs: change.gapUs / 1_000, forMs });
+        const gapMs = change.gapUs / 1_000;
+        emitter.emit("slowed", { ...namedOf(key), factor: undefined, gapMs, forMs });
       }
     },
     changed(key) {
-      if (emitter.hasListener("change")) emitter.emit("change", { key });
+      if (emitter.hasListener("change")) emitter.emit("change", { ...namedOf(key) });
     },
   };
 }
@@ -161,12 +171,12 @@ export function createBucketTeller(name: string, given: Logger): BucketTeller {
 const AT_ONCE_MS = 1;
 
 function slotEventOf(
-  { key, priority = "normal" }: ObservedDrawOptions,
+  { key, priority = "normal" }: ObservedDrawCall,
   { waitedMs, atMs }: Slot,
   group: Group | undefined,
 ): SlotEvent {
   const limitedBy = group === undefined || waitedMs < AT_ONCE_MS ? undefined : limitOf(group);
-  return { key, priority, waitedMs, atMs, limitedBy };
+  return { ...namedOf(key), priority, waitedMs, atMs, limitedBy };
 }
 
 /** What held these calls back last; all of their limits where the last answer let them pass. */

@@ -5,6 +5,7 @@
  */
 import slotOf from "cluster-key-slot";
 import { InvalidOptionError } from "../../core/errors.ts";
+import { firstOfText, textOfNamed } from "../../core/key-path.ts";
 import type { LimitsOptions } from "../../core/policy/limit-makers.ts";
 import { keyLimitsOf } from "../../core/policy/per-key.ts";
 import type { PolicyOptions } from "../../core/policy/policy.ts";
@@ -19,8 +20,10 @@ import type {
 import type { OwnedBucket } from "../bucket.ts";
 import {
   readDrawOptions,
+  readTryOptions,
   type AnyFunction,
-  type ObservedDrawOptions,
+  type ObservedDrawCall,
+  type TryCall,
   type ThrottledFetch,
   type ThrottledOptions,
 } from "../call-options.ts";
@@ -28,10 +31,12 @@ import type { Throttle } from "../wrap/throttled-types.ts";
 import { jobSlotInHand, type JobSlot } from "../slot/job-slot.ts";
 import type { Slot } from "../slot/slot.ts";
 import { createBreaker } from "../outage/breaker.ts";
+import type { TryDecision } from "../try/decision.ts";
 import { createRefusals } from "../try/refusal-cache.ts";
 import { createFetch } from "../wrap/fetch.ts";
 import { runOnce, throttle } from "../wrap/throttled.ts";
 import { createBucketTeller } from "./bucket-events.ts";
+import type { KeyOptions } from "./live-control.ts";
 import { createBucket, createCloseListeners, type BucketSettings } from "./create-bucket.ts";
 
 export interface ClusterBucketSettings extends BucketSettings {
@@ -62,10 +67,17 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
   let isCalledByHand = false;
   let fetched: ThrottledFetch | undefined;
 
-  /** The part of a key; it refuses a key that is not valid. */
+  /** The part of a key, by its first name: all levels of a path lie in one. */
   function partFor(key: string | undefined): OwnedBucket {
-    const number = typeof key === "string" ? partOf(key) : PART_WITHOUT_KEY;
+    const number = key === undefined ? PART_WITHOUT_KEY : partOf(firstOfText(key));
     return opened.get(number) ?? open(number);
+  }
+
+  /** The part of a key that has not been read yet; it refuses one that is not valid. */
+  function partForGiven(options: KeyOptions | undefined): OwnedBucket {
+    const key: unknown = options?.key;
+    const first: unknown = Array.isArray(key) ? key[0] : key;
+    return partFor(typeof first === "string" ? first : undefined);
   }
 
   function open(number: number): OwnedBucket {
@@ -109,11 +121,11 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
 
   /** Steers the part of a key; without a key, all parts in Redis, through one of them. Calls that wait here follow at once. */
   async function steer(
-    key: string | undefined,
+    options: KeyOptions | undefined,
     change: (part: OwnedBucket) => Promise<void>,
   ): Promise<void> {
-    await change(partFor(key));
-    if (key === undefined) askAgain();
+    await change(partForGiven(options));
+    if (options?.key === undefined) askAgain();
   }
 
   /** A limit for all keys together cannot hold over parts that know nothing of each other. */
@@ -127,7 +139,7 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     throw new InvalidOptionError({ where, option, value: given[option], remedy });
   }
 
-  function drawByHand(options: ObservedDrawOptions): Promise<Slot> {
+  function drawByHand(options: ObservedDrawCall): Promise<Slot> {
     isCalledByHand = true;
     const hand = jobSlotInHand(bucket);
     return hand === undefined
@@ -135,8 +147,11 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
       : drawOnJobSlot(options, hand);
   }
 
+  const tryByHand = (options: TryCall): Promise<TryDecision> =>
+    partFor(options.key).tryByHand(options);
+
   /** The part of the call's key draws: it sees whether the job's slot is its own. */
-  function drawOnJobSlot(options: ObservedDrawOptions, hand: JobSlot): Promise<Slot> {
+  function drawOnJobSlot(options: ObservedDrawCall, hand: JobSlot): Promise<Slot> {
     return partFor(options.key ?? hand.drawnFor.key).drawOnJobSlot(options, hand);
   }
 
@@ -157,8 +172,11 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     async draw(options = {}) {
       return drawByHand(readDrawOptions("draw()", options));
     },
-    tryDraw: (options) => partFor(options?.key).tryDraw(options),
+    async tryDraw(options = {}) {
+      return tryByHand(readTryOptions("tryDraw()", options));
+    },
     drawByHand,
+    tryByHand,
     drawOnJobSlot,
     drawForJob: (options, waits) => partFor(options.key).drawForJob(options, waits),
     refusalKnown: (options) => partFor(options.key).refusalKnown(options),
@@ -185,17 +203,18 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     },
     reportOutcome(resultOrError, slot, cost, read) {
       if (settings.breaker && jobSlotInHand(bucket) === undefined) {
-        breaker.noteCall(slot.key, resultOrError);
+        breaker.noteCall(textOfNamed(slot), resultOrError);
       }
-      return partFor(slot.key).report(resultOrError, { slot, cost, read });
+      return partFor(textOfNamed(slot)).report(resultOrError, { slot, cost, read });
     },
-    report: (resultOrError, of) => partFor(of.slot.key).report(resultOrError, of),
+    report: (resultOrError, of) => partFor(textOfNamed(of.slot)).report(resultOrError, of),
     breaker,
     coolDown: (key, coolMs) => partFor(key).coolDown(key, coolMs),
     async outcomesReported() {
       await Promise.all([...opened.values()].map((part) => part.outcomesReported()));
     },
-    settleByResult: (read, result, slot) => partFor(slot.key).settleByResult(read, result, slot),
+    settleByResult: (read, result, slot) =>
+      partFor(textOfNamed(slot)).settleByResult(read, result, slot),
     askAgain,
     forget(key) {
       for (const part of openedFor(key)) part.forget(key);
@@ -209,9 +228,9 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
       if (policyGiven !== "code") assertPerKey(policyGiven);
       await steer(undefined, (part) => part.configure(policyGiven));
     },
-    pause: (options) => steer(options?.key, (part) => part.pause(options)),
-    resume: (options) => steer(options?.key, (part) => part.resume(options)),
-    peek: (options) => partFor(options?.key).peek(options),
+    pause: (options) => steer(options, (part) => part.pause(options)),
+    resume: (options) => steer(options, (part) => part.resume(options)),
+    peek: (options) => partForGiven(options).peek(options),
     inForce: () => partFor(undefined).inForce(),
     onClose: (fail) => closeListeners.add(fail),
     async close() {

@@ -1,5 +1,6 @@
 import { setMaxListeners } from "node:events";
 import { ClosedError } from "../../core/errors.ts";
+import { textOfNamed } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
 import { keyLimitsOf } from "../../core/policy/per-key.ts";
 import type { Policy, PolicyOptions } from "../../core/policy/policy.ts";
@@ -9,11 +10,11 @@ import {
   readDrawOptions,
   readTryOptions,
   type AnyFunction,
-  type DrawOptions,
+  type DrawCall,
   type FeedbackOptions,
-  type ObservedDrawOptions,
+  type ObservedDrawCall,
   type ThrottledFetch,
-  type TryOptions,
+  type TryCall,
   type ThrottledOptions,
 } from "../call-options.ts";
 import type { Throttle } from "../wrap/throttled-types.ts";
@@ -38,6 +39,7 @@ import { createSettling } from "../slot/settle.ts";
 import { jobSlotInHand } from "../slot/job-slot.ts";
 import type { Slot } from "../slot/slot.ts";
 import { createRefusals, type Refusals } from "../try/refusal-cache.ts";
+import type { TryDecision } from "../try/decision.ts";
 import { createTryDraws } from "../try/try-draw.ts";
 import { createGroups, type Caller } from "../waiting/group.ts";
 import { createPacer, type Pacer } from "../waiting/pacer.ts";
@@ -50,7 +52,7 @@ import { createBucketTeller, type BucketTeller } from "./bucket-events.ts";
 import { createLiveControl } from "./live-control.ts";
 import { createRides } from "./ride.ts";
 
-const NO_OPTIONS: DrawOptions = Object.freeze({});
+const NO_OPTIONS: DrawCall = Object.freeze({});
 
 /** What a bucket is made of. */
 export interface BucketSettings {
@@ -131,7 +133,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     refusals,
     untilRetry: waitsForStore ? retries.untilRetry : undefined,
   });
-  const assertUnits = (where: string, options: TryOptions): void =>
+  const assertUnits = (where: string, options: TryCall): void =>
     assertCostUnits(name, known, where, options);
   const admission = createAdmission({
     name,
@@ -201,7 +203,8 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     resultOrError: unknown,
     { slot, cost, read, isSpared }: ReportedCall,
   ): ReportedOutcome | Promise<ReportedOutcome> {
-    const { key, atMs } = slot;
+    const { atMs } = slot;
+    const key = textOfNamed(slot);
     const estimate = (): Estimate => estimateOf(groups.of({ key, cost }).callTerms);
     return feedback.readOutcome(resultOrError, { key, atMs, estimate, isSpared }, read);
   }
@@ -217,7 +220,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     pacer.askAgain(key, news);
   }
 
-  function drawByHand(options: ObservedDrawOptions): Promise<Slot> {
+  function drawByHand(options: ObservedDrawCall): Promise<Slot> {
     isCalledByHand = true;
     // One signal may end a hundred waits; Node would warn of a leak.
     if (options.signal !== undefined) setMaxListeners(Infinity, options.signal);
@@ -225,6 +228,11 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     const draw = (): Promise<Slot> =>
       hand === undefined ? admission.draw(options) : drawOnJobSlot(options, hand);
     return teller.hearsOf("refused") ? teller.watchDraw(options, async () => draw()) : draw();
+  }
+
+  function tryByHand(options: TryCall): Promise<TryDecision> {
+    if (!teller.hearsOf("slot") && !teller.hearsOf("refused")) return admission.tryDraw(options);
+    return teller.watchTry(options, async () => admission.tryDraw(options));
   }
 
   const bucket: OwnedBucket = {
@@ -248,14 +256,13 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     },
     tryDraw(options) {
       try {
-        const read = options === undefined ? NO_OPTIONS : readTryOptions("tryDraw()", options);
-        if (!teller.hearsOf("slot") && !teller.hearsOf("refused")) return admission.tryDraw(read);
-        return teller.watchTry(read, async () => admission.tryDraw(read));
+        return tryByHand(options === undefined ? NO_OPTIONS : readTryOptions("tryDraw()", options));
       } catch (error) {
         return Promise.reject(error as Error);
       }
     },
     drawByHand,
+    tryByHand,
     drawOnJobSlot,
     drawForJob: admission.drawForJob,
     checkDrawable: admission.check,
@@ -281,7 +288,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     },
     reportOutcome(resultOrError, slot, cost, read) {
       if (settings.breaker && jobSlotInHand(bucket) === undefined) {
-        breaker.noteCall(slot.key, resultOrError);
+        breaker.noteCall(textOfNamed(slot), resultOrError);
       }
       return report(resultOrError, { slot, cost, read });
     },

@@ -3,8 +3,10 @@ import * as z from "zod";
 import { ClosedError, InvalidOptionError } from "../../core/errors.ts";
 import { formatLimit } from "../../core/limits/registry.ts";
 import { sayEndless } from "../../core/describe.ts";
-import { KEY, LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
-import { keyLimitsOf } from "../../core/policy/per-key.ts";
+import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
+import { KEY_SHAPE, oneKey, type KeyGiven } from "../../core/key-options.ts";
+import { namedOf } from "../../core/key-path.ts";
+import { keyLimitsOf, limitedHeadOf } from "../../core/policy/per-key.ts";
 import {
   compileOver,
   formatPolicy,
@@ -14,10 +16,8 @@ import {
 import type { Change, Peeked, ScopeRequest } from "../../core/store.ts";
 import { termsOf, type BucketContext } from "../known-policy.ts";
 
-/** Names one key; without it, the whole bucket is meant. */
-export interface KeyOptions {
-  readonly key?: string | undefined;
-}
+/** Names one key, or the head of a path; without it, the whole bucket is meant. */
+export type KeyOptions = KeyGiven;
 
 export interface PauseOptions extends KeyOptions {
   /** For how long. Defaults to until it is resumed. */
@@ -36,7 +36,7 @@ export interface InForce {
   readonly gapMs: number;
 }
 
-const ONE_KEY = z.strictObject({ key: KEY.optional() });
+const ONE_KEY = z.strictObject(KEY_SHAPE);
 const PAUSE = ONE_KEY.extend({ forMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional() });
 
 export interface LiveControlParts extends BucketContext {
@@ -76,11 +76,12 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
   async function pause(where: string, key: string | undefined, durationUs: number): Promise<void> {
     const change: Change = { do: "pause", durationUs };
     if (key === undefined) return steer(change);
-    const keyLimits = keyLimitsOf(await policyInForce(), key);
-    if (keyLimits.length === 0) {
+    const policy = await policyInForce();
+    const keyLimits = keyLimitsOf(policy, key);
+    if (limitedHeadOf(policy, key) !== key) {
       const remedy =
         "a key without limits of its own has no state; give the bucket perKey, or leave the key out";
-      throw new InvalidOptionError({ where, option: "key", value: key, remedy });
+      throw new InvalidOptionError({ where, option: "key", value: namedOf(key).key, remedy });
     }
     await steer(change, { key, keyLimits });
   }
@@ -88,7 +89,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
   async function look(policy: Policy, key: string | undefined): Promise<Peeked> {
     assertOpen();
     const keyLimits = keyLimitsOf(policy, key);
-    const limitedKey = keyLimits.length > 0 ? key : undefined;
+    const limitedKey = limitedHeadOf(policy, key);
     const terms = termsOf(policy, known.terms.version);
     return store.peek({ bucket, terms, key: limitedKey, keyLimits });
   }
@@ -122,15 +123,15 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
       await steer(change, { terms: termsOf(policy, 0) });
     },
     async pause(options = {}) {
-      const { key, forMs } = readOptions("pause()", PAUSE, options);
+      const { key, forMs } = oneKey("pause()", readOptions("pause()", PAUSE, options));
       await pause("pause()", key, forMs === undefined ? FOREVER_US : forMs * 1_000);
     },
     async resume(options = {}) {
-      const { key } = readOptions("resume()", ONE_KEY, options);
+      const { key } = oneKey("resume()", readOptions("resume()", ONE_KEY, options));
       await pause("resume()", key, 0);
     },
     async peek(options = {}) {
-      const { key } = readOptions("peek()", ONE_KEY, options);
+      const { key } = oneKey("peek()", readOptions("peek()", ONE_KEY, options));
       return (await inForce(key)).state;
     },
     inForce: () => inForce(),

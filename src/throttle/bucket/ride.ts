@@ -8,9 +8,10 @@
  * - Where that is not enough, the job's slot goes back, its lease first, and the call draws as any other: when the slot
  *   is stale or has lost its lease, and when only one of the keys of job and call limits calls at once.
  */
+import { textOfNamed } from "../../core/key-path.ts";
 import { isLeased, ruleOf } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
-import type { ObservedDrawOptions, TryOptions } from "../call-options.ts";
+import type { ObservedDrawCall, TryCall } from "../call-options.ts";
 import { mergeCosts, type Cost } from "../costs.ts";
 import { SharedSlot, type JobSlot } from "../slot/job-slot.ts";
 import type { DrawnSlot, Slot, SlotContext } from "../slot/slot.ts";
@@ -23,9 +24,9 @@ interface RideParts {
   readonly groups: Groups;
   readonly admission: Pick<Admission, "draw" | "drawBeyond">;
   /** @throws {@link InvalidOptionError} when a cost names a unit that nothing counts. */
-  readonly assertUnits: (where: string, options: TryOptions) => void;
+  readonly assertUnits: (where: string, options: TryCall) => void;
   /** Called with the slot of a call for which nothing more was drawn. */
-  readonly onSlot: (options: ObservedDrawOptions, slot: Slot) => void;
+  readonly onSlot: (options: ObservedDrawCall, slot: Slot) => void;
 }
 
 /** A call that leaves on the slot of its job. */
@@ -39,7 +40,7 @@ interface Ride {
 
 /** Returns what draws for the first call of a handler. */
 export function createRides({ keeper, groups, admission, assertUnits, onSlot }: RideParts) {
-  function rideOf(hand: JobSlot, call: TryOptions, drawnFor: TryOptions): Ride | undefined {
+  function rideOf(hand: JobSlot, call: TryCall, drawnFor: TryCall): Ride | undefined {
     const { slot } = hand;
     // A slot of another part of the bucket has nothing in common with the call.
     if (slot.keeper !== keeper || performance.now() >= hand.staleAtMs) return undefined;
@@ -72,11 +73,11 @@ export function createRides({ keeper, groups, admission, assertUnits, onSlot }: 
       const later = beyond && { slotUs: beyond.slotUs, costs: missing!.callTerms.costs };
       slot.booking = { group: needed, slotUs: slot.slotUs, later };
     }
-    if (beyond === undefined && key === slot.key) return slot;
+    if (beyond === undefined && key === textOfNamed(slot)) return slot;
     return (hand.leftOn = new SharedSlot(slot, key, beyond ?? slot));
   }
 
-  return function drawOnJobSlot(options: ObservedDrawOptions, hand: JobSlot): Promise<Slot> {
+  return function drawOnJobSlot(options: ObservedDrawCall, hand: JobSlot): Promise<Slot> {
     options.signal?.throwIfAborted();
     const { slot } = hand;
     const drawnFor = { ...hand.drawnFor, cost: costDrawn(hand) };

@@ -6,7 +6,8 @@
 import { types } from "node:util";
 import type { Answer, Feedback, ReadFeedback } from "../../core/answer.ts";
 import { describeValue, isThenable, ignoreRejection, reasonOf } from "../../core/describe.ts";
-import { keyLimitsOf } from "../../core/policy/per-key.ts";
+import { namedOf } from "../../core/key-path.ts";
+import { keyLimitsOf, limitedHeadOf } from "../../core/policy/per-key.ts";
 import type { Change } from "../../core/store.ts";
 import type { FeedbackOptions } from "../call-options.ts";
 import type { Estimate } from "../costs.ts";
@@ -122,7 +123,7 @@ export function createFeedbackReader(
     const { answer, body } = heard;
     let given: unknown;
     try {
-      given = read(resultOrError, { heard: answer, key: call.key, bucket, body });
+      given = read(resultOrError, { heard: answer, ...namedOf(call.key), bucket, body });
     } catch (error) {
       return fallBack(`failed (${reasonOf(error)})`, heard, call);
     }
@@ -245,8 +246,7 @@ export function createFeedbackReader(
 
   /** The key whose own limits were hit; undefined is the whole bucket, as for a key that has no limits of its own. */
   function limitedKeyOf(key: string | undefined, scope: Verdict["scope"]): string | undefined {
-    const hasOwn = keyLimitsOf(known.policy, key).length > 0;
-    return hasOwn && scope !== "bucket" ? key : undefined;
+    return scope === "bucket" ? undefined : limitedHeadOf(known.policy, key);
   }
 
   function steer(key: string | undefined, change: Change): void {

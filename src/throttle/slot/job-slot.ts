@@ -5,13 +5,14 @@
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { refuseExtra } from "../../core/arguments.ts";
+import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
 import type { Priority } from "../../core/options.ts";
 import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
-import type { SettledCost, TryOptions } from "../call-options.ts";
+import type { SettledCost, TryCall } from "../call-options.ts";
 import { SLOT_ARITIES, type DrawnSlot, type Slot } from "./slot.ts";
 
 /** What a job's slot was drawn for. */
-export interface JobCall extends TryOptions {
+export interface JobCall extends TryCall {
   readonly priority?: Priority | undefined;
 }
 
@@ -87,15 +88,18 @@ export function giveLeaseInHandBack(bucket: object): void {
 /** The slot that a call leaves on, drawn for its job: for the call's own key, and with what was drawn beyond it. */
 export class SharedSlot implements Slot {
   readonly bucket: string;
-  readonly key: string | undefined;
+  readonly key: Key | undefined;
+  readonly keys: NamedKeys | undefined;
   readonly atMs: number;
   readonly waitedMs: number;
   readonly generation: number;
   readonly #ofJob: DrawnSlot;
 
   constructor(ofJob: DrawnSlot, key: string | undefined, last: Slot) {
+    const named = namedOf(key);
     this.bucket = ofJob.bucket;
-    this.key = key;
+    this.key = named.key;
+    this.keys = named.keys;
     this.atMs = last.atMs;
     this.waitedMs = last.waitedMs;
     this.generation = last.generation;

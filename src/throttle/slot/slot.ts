@@ -1,4 +1,5 @@
 import { refuseExtra, type Arities } from "../../core/arguments.ts";
+import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
 import type { SettledCost } from "../call-options.ts";
 import { isByUnit } from "../costs.ts";
 import type { LeaseHolder, LeaseKeeper } from "./leases.ts";
@@ -7,7 +8,9 @@ import type { LeaseHolder, LeaseKeeper } from "./leases.ts";
 export interface Slot {
   readonly bucket: string;
   /** The tenant, account or endpoint that the call is for. */
-  readonly key: string | undefined;
+  readonly key: Key | undefined;
+  /** The keys of a call that has several side by side. */
+  readonly keys: NamedKeys | undefined;
   /** The slot on the Redis clock, in ms since 1970: `1790000000123.456`. */
   readonly atMs: number;
   /** How long the caller waited for it: `37.2`. */
@@ -66,6 +69,7 @@ interface SlotGroup extends LeaseHolder {
 /** The call that a slot was drawn for. */
 export interface DrawnFor {
   readonly group: SlotGroup;
+  /** The text of its key. */
   readonly key: string | undefined;
   /** When its wait began, on `performance.now()`. */
   readonly sinceMs: number;
@@ -83,7 +87,8 @@ const NEVER = new AbortController().signal;
 /** A class, since a million of them may be drawn in a second and closures would cost more than the draw. */
 export class DrawnSlot implements Slot {
   readonly bucket: string;
-  readonly key: string | undefined;
+  readonly key: Key | undefined;
+  readonly keys: NamedKeys | undefined;
   readonly atMs: number;
   readonly waitedMs: number;
   readonly generation: number;
@@ -99,8 +104,10 @@ export class DrawnSlot implements Slot {
     { slotUs, lease }: { readonly slotUs: number; readonly lease: number },
     { generation, nowMs }: Start,
   ) {
+    const named = namedOf(key);
     this.bucket = group.keeper.name;
-    this.key = key;
+    this.key = named.key;
+    this.keys = named.keys;
     this.atMs = slotUs / 1_000;
     this.waitedMs = nowMs - sinceMs;
     this.generation = generation;

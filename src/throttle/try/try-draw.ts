@@ -11,7 +11,7 @@ import {
   type Granted,
   type Wish,
 } from "../../core/store.ts";
-import type { TryOptions } from "../call-options.ts";
+import type { TryCall } from "../call-options.ts";
 import type { BucketContext, PolicyNews } from "../known-policy.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import { DrawnSlot } from "../slot/slot.ts";
@@ -20,7 +20,7 @@ import { allowed, refused, limitDecisionsOf, type TryDecision } from "./decision
 import type { Refusals } from "./refusal-cache.ts";
 
 export interface TryDraws {
-  ask(options: TryOptions): Promise<TryDecision>;
+  ask(options: TryCall): Promise<TryDecision>;
   /** The bucket, or one key, has changed: calls may pass now that were refused. */
   forget(key?: string): void;
 }
@@ -35,7 +35,7 @@ export interface TryDrawsOptions extends BucketContext {
   readonly leases: LeaseKeeper;
   readonly refusals: Refusals;
   /** The group of a call, by the known policy. */
-  readonly groupOf: (options: TryOptions) => Group;
+  readonly groupOf: (options: TryCall) => Group;
   /** Another policy is in force. */
   readonly learn: (news: PolicyNews) => void;
 }
@@ -50,7 +50,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   /** When the bucket last granted something, on its own clock; 0: never. A refusal writes nothing there. */
   let drewUs = 0;
 
-  function ask(options: TryOptions): Promise<TryDecision> {
+  function ask(options: TryCall): Promise<TryDecision> {
     const group = parts.groupOf(options);
     const { name } = group;
     const refusal = refusals.find(group);
@@ -233,13 +233,13 @@ class Asker {
 
 /** Callers that try the same key and cost, in the order in which they came. */
 class Batch {
-  readonly options: TryOptions;
+  readonly options: TryCall;
   group: Group;
   size = 1;
   readonly #first: Asker;
   #last: Asker;
 
-  constructor(group: Group, options: TryOptions, first: Asker) {
+  constructor(group: Group, options: TryCall, first: Asker) {
     this.group = group;
     this.options = options;
     this.#first = first;

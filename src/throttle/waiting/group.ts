@@ -1,10 +1,11 @@
 import { InvalidOptionError } from "../../core/errors.ts";
+import { firstOfText } from "../../core/key-path.ts";
 import { isLeased } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import { PRIORITIES, RANKS } from "../../core/options.ts";
 import { keyLimitsOf } from "../../core/policy/per-key.ts";
 import type { Policy } from "../../core/policy/policy.ts";
-import type { TryOptions } from "../call-options.ts";
+import type { TryCall } from "../call-options.ts";
 import { callTermsOf, costsOf, type CallTerms } from "../costs.ts";
 import type { SlotContext, Start } from "../slot/slot.ts";
 import { createHeldSlots, type HeldSlot, type HeldSlots } from "../slot/held-slots.ts";
@@ -204,9 +205,9 @@ export function lackingInOrder(group: Group, most: number): Lacking[] {
 }
 
 /** What a group is found by. */
-interface GroupOptions extends TryOptions {
+interface GroupOptions extends TryCall {
   /** What was drawn for the call before: its group takes what the call needs beyond that, and no lease. */
-  readonly beyond?: TryOptions | undefined;
+  readonly beyond?: TryCall | undefined;
 }
 
 /** The groups of one bucket: calls of one key and cost are interchangeable. */
@@ -261,7 +262,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     const keyLimits = keyLimitsOf(inForce, key);
     const limits = [...shared, ...keyLimits];
     const whole = costsOf(bucket, limits, cost);
-    const limitedKey = keyLimits.length > 0 ? key : undefined;
+    const limitedKey = keyLimits.length > 0 ? firstOfText(key!) : undefined;
     const costs = beyond === undefined ? whole : missing({ limits, whole, limitedKey }, beyond);
     // A key may hold spaces and digits: the colon marks where the costs end.
     const prefix = `${costs.join(" ")}:`;
@@ -285,7 +286,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
       readonly whole: readonly number[];
       readonly limitedKey: string | undefined;
     },
-    drawn: TryOptions,
+    drawn: TryCall,
   ): number[] {
     const { limits: shared } = policy();
     const { callTerms, limitedKey } = find(drawn);
@@ -304,7 +305,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
 
   /** The group of a key that has the same limits as all others: most are. */
   function findUsual(key: string): Group | undefined {
-    if (usual === undefined) return undefined;
+    if (usual === undefined || firstOfText(key) !== key) return undefined;
     const name = usual.prefix + key;
     return groups.get(name) ?? add(new Group(usual.callTerms, { keeper, name, limitedKey: key }));
   }

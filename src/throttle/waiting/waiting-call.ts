@@ -1,13 +1,13 @@
 import { WaitTooLongError } from "../../core/errors.ts";
 import { RANKS, type Priority } from "../../core/options.ts";
-import type { ObservedDrawOptions, TryOptions } from "../call-options.ts";
+import type { ObservedDrawCall, TryCall } from "../call-options.ts";
 import { DrawnSlot, type DrawnFor, type Slot, type Start } from "../slot/slot.ts";
 import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "../slot/held-slots.ts";
 import { Wait, type WaitHandlers, type WaitRegistry } from "./wait.ts";
 
 /** How a call waits; the call of a job may leave its key's line for a while. */
-export interface WaitOptions extends ObservedDrawOptions {
+export interface WaitOptions extends ObservedDrawCall {
   /** If its key's time is farther off than this, in ms, the call leaves; Infinity unless given. */
   readonly patienceMs?: number | undefined;
   /** Calls of several lanes take turns. */
@@ -15,7 +15,7 @@ export interface WaitOptions extends ObservedDrawOptions {
   /** How often its lane goes in a round of turns; 1 unless given. */
   readonly laneWeight?: number | undefined;
   /** What was drawn for the call before, as its job started: it waits for what it needs beyond that. */
-  readonly beyond?: TryOptions | undefined;
+  readonly beyond?: TryCall | undefined;
 }
 
 /** Why a call has left: its key's time is too far off for its patience. */

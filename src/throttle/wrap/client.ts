@@ -117,9 +117,10 @@ export function throttledClient<C extends object, const Path extends string = st
   const { methods: named, ...rest } = options;
   const methods: readonly string[] = named ?? [EVERYTHING];
   for (const [index, path] of methods.entries()) {
-    assertPathLeads(where, client, `methods.${index}`, path);
+    assertPathLeads(where, client, `methods[${index}]`, path);
   }
-  const pace = bucket.throttled(run, readCallOptions(where, rest));
+  readCallOptions(where, rest);
+  const pace = bucket.throttled(run, rest);
   warnOfOwnRetries(client, bucket);
   const wrapping: Wrapping = { pace, proxies: new WeakMap(), originals: new WeakMap() };
   return proxyOf(wrapping, client, [...methods]) as C;

@@ -5,7 +5,7 @@ import type { OwnedBucket } from "../bucket.ts";
 import {
   optionsReader,
   readFetchOverrides,
-  type CallOptions,
+  type CallOptionsRead,
   type FetchCallOptions,
   type FetchFunction,
   type FetchOptions,
@@ -47,7 +47,7 @@ interface Tried {
   readonly end: () => void;
 }
 
-type RequestOptions = OptionsOfCall<CallOptions>;
+type RequestOptions = OptionsOfCall<CallOptionsRead>;
 
 export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {}): ThrottledFetch {
   const { tries: mostTries = MOST_TRIES, fetch: ownFetch, retry } = options;

@@ -10,7 +10,8 @@ import {
   readOverrides,
   readRunOptions,
   type AnyFunction,
-  type CallOptions,
+  type CallOptionsRead,
+  type DrawCall,
   type DrawOptions,
   type OptionsOfCall,
   type RunOptions,
@@ -61,7 +62,10 @@ interface Wrapping<F> {
   readonly concurrencySlots: ConcurrencySlots | undefined;
 }
 
-function wrap<F extends AnyFunction>(wrapping: Wrapping<F>, options: CallOptions): Throttled<F> {
+function wrap<F extends AnyFunction>(
+  wrapping: Wrapping<F>,
+  options: CallOptionsRead,
+): Throttled<F> {
   const { bucket, fn, concurrencySlots } = wrapping;
   const optionsOf = optionsReader("throttled()", options);
 
@@ -88,7 +92,7 @@ function wrap<F extends AnyFunction>(wrapping: Wrapping<F>, options: CallOptions
  */
 async function callOnSlot(
   bucket: OwnedBucket,
-  options: FilledOptions<OptionsOfCall<CallOptions>>,
+  options: FilledOptions<OptionsOfCall<CallOptionsRead>>,
   run: () => unknown,
   onEnd: () => void = () => {},
 ): Promise<unknown> {
@@ -144,7 +148,7 @@ async function callOnSlot(
 }
 
 /** A concurrency slot is taken before the draw: a call that had its slot and then waited for this one would leave late. */
-async function callWithin<Options extends DrawOptions>(
+async function callWithin<Options extends DrawCall>(
   concurrencySlots: ConcurrencySlots,
   options: Options,
   call: (options: Options, end: () => void) => Promise<unknown>,
@@ -166,7 +170,7 @@ interface ConcurrencySlots {
    * @throws the signal's reason, when it is aborted.
    * @throws {@link ClosedError} when the bucket is closed.
    */
-  take(options: DrawOptions): Promise<() => void>;
+  take(options: DrawCall): Promise<() => void>;
 }
 
 function createConcurrencySlots(owner: OwnedBucket, concurrency: number): ConcurrencySlots {

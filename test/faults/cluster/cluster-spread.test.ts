@@ -117,9 +117,7 @@ describe("in a cluster, the keys of a bucket", () => {
     for (const slot of running) slot.release();
     const slots = await Promise.all(waiting);
 
-    expect(slots.map(({ key, bucket }) => `${bucket} ${key}`)).toEqual(
-      some.map((key) => `b ${key}`),
-    );
+    expect(slots.map(({ key, bucket }) => [bucket, key])).toEqual(some.map((key) => ["b", key]));
     for (const slot of slots) slot.release();
   });
 

@@ -57,6 +57,8 @@ function contextOf(stored: SandboxedJob, signal: AbortSignal): JobContext {
     attempt,
     slot: {
       ...slot,
+      // A job has none.
+      keys: undefined,
       signal,
       settle: async (cost) => send({ sluice: "settle", cost }),
       release,

@@ -53,7 +53,7 @@ async function bookedWith(
   const drawing = run(() => bucket.draw(call));
   await vi.advanceTimersByTimeAsync(500);
   const slot = await drawing;
-  return { slot, booked: await booked(bucket, call.key ?? job.key) };
+  return { slot, booked: await booked(bucket, (call.key as string | undefined) ?? job.key) };
 }
 
 describe("the first call of a handler", () => {

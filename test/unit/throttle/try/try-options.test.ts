@@ -19,7 +19,7 @@ describe("what tryDraw is given", () => {
 
     await expect(bucket.tryDraw(new Options())).rejects.toThrow(InvalidOptionError);
     await expect(bucket.tryDraw(hidden)).rejects.toThrow(InvalidOptionError);
-    await expect(bucket.tryDraw(Object.assign([], { key: "k" }))).rejects.toThrow(
+    await expect(bucket.tryDraw(Object.assign([], { key: "k" }) as object)).rejects.toThrow(
       InvalidOptionError,
     );
     await bucket.close();

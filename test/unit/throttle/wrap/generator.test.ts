@@ -148,6 +148,7 @@ describe("a generator that a throttled function returns", () => {
     vi.spyOn(bucket, "drawByHand").mockResolvedValue({
       bucket: name,
       key,
+      keys: undefined,
       atMs,
       waitedMs,
       generation,

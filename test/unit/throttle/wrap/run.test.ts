@@ -109,7 +109,7 @@ describe("run", () => {
   it.each([
     ["fn", "hello", {}, "give the function that makes the call"],
     ["concurrency", () => {}, { concurrency: 5 }, "there is no such option"],
-    ["keys", () => {}, { keys: "a" }, "did you mean key?"],
+    ["kay", () => {}, { kay: "a" }, "did you mean key?"],
     ["key", () => {}, { key: () => "acme" }, "give a string"],
     ["onSlot", () => {}, { onSlot: 5 }, "give a function"],
   ])("refuses a wrong %s by name, and starts nothing", async (option, fn, options, remedy) => {

@@ -1,0 +1,136 @@
+/** How keys are given: `key`, a name or a path of names, or `keys`, several side by side. Both are read as one text. */
+import * as z from "zod";
+import { ignoreRejection, isThenable } from "./describe.ts";
+import { InvalidOptionError } from "./errors.ts";
+import {
+  MOST_LEVELS,
+  namedOf,
+  textOfKey,
+  textOfNamedKey,
+  textOfNamedKeys,
+  type Key,
+  type NamedKeys,
+} from "./key-path.ts";
+import { KEY } from "./options.ts";
+
+/** For whom something is: a key, or several side by side. */
+export interface KeyGiven {
+  /** A customer, an account, an endpoint: `"acme"`; or a path of up to three names, the widest first: `["acme", "endpoint-7"]`. */
+  readonly key?: Key | undefined;
+  /** Keys side by side, by the names that `perKey` has for them: `{ address: "10.0.0.1", email: "a@b.c" }`. Never beside `key`. */
+  readonly keys?: NamedKeys | undefined;
+}
+
+/** The same once it is read: `key` is the text of either. */
+export type KeyRead<Given> = Omit<Given, "key" | "keys"> & { readonly key?: string | undefined };
+
+/**
+ * The key of a call, a name or a path of names; it is read as its text.
+ *
+ * @internal
+ */
+export const KEY_PATH: z.ZodType<string> = z
+  .unknown()
+  .transform((given, context) => readPath(given, context) ?? z.NEVER);
+
+function readPath(given: unknown, context: z.RefinementCtx): string | undefined {
+  if (!Array.isArray(given)) return readKeyName(given, context, []);
+  const names: unknown[] = given.length > MOST_LEVELS ? [] : Array.from(given);
+  if (names.length === 0) {
+    const message = `give one to ${MOST_LEVELS} names, the widest first, such as ["acme", "endpoint-7"]`;
+    return refuse(context, message, []);
+  }
+  const read = names.map((name, index) => readKeyName(name, context, [index]));
+  return read.includes(undefined) ? undefined : textOfKey(read as string[]);
+}
+
+/**
+ * Keys side by side, by their names; they are read as their text.
+ *
+ * @internal
+ */
+const NAMED_KEYS: z.ZodType<string> = z
+  .unknown()
+  .transform((given, context) => readNamedKeys(given, context) ?? z.NEVER);
+
+function readNamedKeys(given: unknown, context: z.RefinementCtx): string | undefined {
+  const isObject = typeof given === "object" && given !== null && !Array.isArray(given);
+  const entries = isObject && !isThenable(given) ? Object.entries(given) : [];
+  const named = entries.filter(([, value]) => value !== undefined);
+  if (named.length === 0 || named.length > MOST_LEVELS) {
+    const message = `give one to ${MOST_LEVELS} keys by the names that perKey has for them, such as { address: "10.0.0.1" }`;
+    return refuse(context, message, []);
+  }
+  const read = named.map(([name, value]) => {
+    const hasName = KEY.safeParse(name).success;
+    if (!hasName) return refuse(context, "give each key a name that perKey has for it", [name]);
+    const text = readKeyName(value, context, [name]);
+    return text === undefined ? undefined : textOfNamedKey(name, text);
+  });
+  return read.includes(undefined) ? undefined : textOfNamedKeys(read as string[]);
+}
+
+function readKeyName(
+  given: unknown,
+  context: z.RefinementCtx,
+  path: PropertyKey[],
+): string | undefined {
+  const read = KEY.safeParse(given);
+  if (read.success) return read.data;
+  ignoreRejection(given);
+  const isWhole = path.length === 0 && typeof given !== "string";
+  const message = isWhole
+    ? 'give a string, or a list of them such as ["acme", "endpoint-7"]'
+    : read.error.issues[0]!.message;
+  return refuse(context, message, path);
+}
+
+function refuse(context: z.RefinementCtx, message: string, path: PropertyKey[]): undefined {
+  context.addIssue({ code: "custom", message, path });
+}
+
+/** @internal */
+export const KEY_SHAPE: {
+  key: z.ZodOptional<z.ZodType<string>>;
+  keys: z.ZodOptional<z.ZodType<string>>;
+} = { key: KEY_PATH.optional(), keys: NAMED_KEYS.optional() };
+
+/** A function of the arguments of a call. */
+export type ByCall = (...args: never[]) => unknown;
+
+/**
+ * The same for a wrapped function: either may be a function of its arguments.
+ *
+ * @internal
+ */
+export const KEY_BY_CALL_SHAPE: {
+  key: z.ZodOptional<z.ZodType<string | ByCall>>;
+  keys: z.ZodOptional<z.ZodType<string | ByCall>>;
+} = { key: orFunction(readPath).optional(), keys: orFunction(readNamedKeys).optional() };
+
+function orFunction(
+  read: (given: unknown, context: z.RefinementCtx) => string | undefined,
+): z.ZodType<string | ByCall> {
+  return z
+    .unknown()
+    .transform((given, context) =>
+      typeof given === "function" ? (given as ByCall) : (read(given, context) ?? z.NEVER),
+    );
+}
+
+/**
+ * Makes one key of the two that were read.
+ *
+ * @throws {@link InvalidOptionError} when both were given.
+ */
+export function oneKey<Read extends { readonly key?: unknown; readonly keys?: string | undefined }>(
+  where: string,
+  read: Read,
+): KeyRead<Read> {
+  if (read.keys === undefined) return read as KeyRead<Read>;
+  const { keys, ...others } = read;
+  if (read.key === undefined) return Object.freeze({ ...others, key: keys }) as KeyRead<Read>;
+  const remedy = "give either key or keys";
+  const value = namedOf(keys).keys;
+  throw new InvalidOptionError({ where, option: "keys", value, remedy });
+}

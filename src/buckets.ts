@@ -16,6 +16,7 @@ import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
 import { readBucketOptions, type BucketOptions } from "./throttle/bucket/bucket-options.ts";
 import { createClusterBucket } from "./throttle/bucket/cluster-bucket.ts";
 import { createBucket, type BucketSettings } from "./throttle/bucket/create-bucket.ts";
+import { createLearned } from "./throttle/wrap/learned.ts";
 
 /** The buckets of one sluice. */
 export interface Buckets {
@@ -90,10 +91,10 @@ export function createBuckets(parts: BucketsParts): Buckets {
     open(where, name, given) {
       const { policy: unread, ...behaviour } = readBucketOptions(where, given);
       const policy = compilePolicy(where, unread);
-      const { feedback, calls, ...others } = behaviour;
+      const { feedback, calls: own, ...others } = behaviour;
       // The policy's text does not tell functions or tiers apart.
       const perKey = policy.perKey?.isLocal === true ? given.perKey : undefined;
-      const declaration: Declaration = { ...others, ...feedback, ...calls, perKey };
+      const declaration: Declaration = { ...others, ...feedback, ...own, perKey };
       const found = buckets.get(name);
       if (found !== undefined) {
         assertSame(where, "bucket", { first: declarations.get(name)!, later: declaration });
@@ -109,7 +110,9 @@ export function createBuckets(parts: BucketsParts): Buckets {
         listen,
         openLocalStore,
       };
-      const bucket = create({ name, policy, ...common, ...behaviour });
+      const learned = createLearned(store, name, common.logger);
+      const calls = own && { ...own, learned };
+      const bucket = create({ name, policy, ...common, ...behaviour, calls });
       buckets.set(name, bucket);
       declarations.set(name, declaration);
       return bucket;
@@ -119,7 +122,9 @@ export function createBuckets(parts: BucketsParts): Buckets {
       for (const bucket of buckets.values()) bucket.askAgain();
     },
     async close() {
-      await Promise.all([...buckets.values()].map((bucket) => bucket.close()));
+      const all = [...buckets.values()];
+      await Promise.all(all.map((bucket) => bucket.close()));
+      await Promise.all(all.map(async ({ calls }) => calls?.learned.settled()));
     },
   };
 }

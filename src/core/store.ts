@@ -17,6 +17,8 @@ export interface Store {
   peek(request: ScopeRequest): Promise<Peeked>;
   /** Calls `wake` with news for this asker from now on. */
   listen(asker: string, wake: Wake): void;
+  /** Takes samples in of how calls differed from their estimates; answers the mean of each name, in millionths. */
+  learn(request: LearnRequest): Promise<ReadonlyMap<string, number>>;
   close(): Promise<void>;
 }
 
@@ -190,6 +192,20 @@ export interface SettleRequest extends ScopeRequest {
   readonly slotUs: number;
   /** No call left on the slot: a limit that drains takes it back only if it is the last slot. */
   readonly isUnused?: boolean | undefined;
+}
+
+export interface LearnRequest {
+  readonly bucket: string;
+  /** None only asks for the means. */
+  readonly seen: readonly RatioSample[];
+}
+
+/** What one call took, of what it was estimated to take. */
+export interface RatioSample {
+  /** What is estimated: a model, and a unit. */
+  readonly name: string;
+  /** In millionths, as `toRatio` gives it. */
+  readonly ratio: number;
 }
 
 /** Leases of some calls, by their numbers. */

@@ -3,6 +3,7 @@ import { draw } from "../core/draw/draw.ts";
 import { giveBack, settle } from "../core/draw/give-back.ts";
 import { releaseLeases, renewLeases } from "../core/draw/leases.ts";
 import { closedUntilUs } from "../core/draw/place.ts";
+import { learn, type Ratios } from "../core/draw/ratios.ts";
 import { drainedAtUs, type Scope } from "../core/draw/scope.ts";
 import { peek, steer } from "../core/draw/steer.ts";
 import { addResets } from "../core/limits/calendar-windows.ts";
@@ -22,6 +23,7 @@ const KEEP_KEY_US = 60_000_000;
 export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
   const states = new Map<string, BucketState>();
   const wakes = new Map<string, Wake>();
+  const learned = new Map<string, Ratios>();
   let sweepAtUs = nowUs() + SWEEP_EVERY_US;
 
   function forgetIdle(now: number): void {
@@ -81,9 +83,15 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
     listen(asker, wake) {
       wakes.set(asker, wake);
     },
+    async learn({ bucket, seen }) {
+      const ratios = learned.get(bucket) ?? new Map();
+      learned.set(bucket, ratios);
+      return learn(ratios, seen);
+    },
     async close() {
       states.clear();
       wakes.clear();
+      learned.clear();
     },
   };
 }

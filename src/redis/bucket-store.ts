@@ -13,6 +13,7 @@ import { bucketPeek, bucketSteer } from "./scripts/bucket/bucket.ts";
 import { costsSettle, slotsReturn } from "./scripts/bucket/give-back.ts";
 import { bucketKeys } from "./scripts/keys.ts";
 import { leasesRelease, leasesRenew } from "./scripts/bucket/leases.ts";
+import { ratiosLearn } from "./scripts/bucket/ratios.ts";
 import { runScript, type Script } from "./scripts/script.ts";
 import { slotsDraw, type SlotsDraw } from "./scripts/bucket/slots-draw.ts";
 import { isPlainTry, slotsTry } from "./scripts/bucket/slots-try.ts";
@@ -116,6 +117,10 @@ export function createRedisStore(options: RedisStoreOptions): Store {
     release: (request) => sendOnce(leasesRelease, request),
     steer: (request) => send(bucketSteer, request),
     peek: (request) => send(bucketPeek, request),
+    learn: (request) =>
+      requests.sendOnce(request.bucket, () =>
+        runScript(redis, ratiosLearn, { ...request, prefix }),
+      ),
     listen: (asker, wake) => notifications.listen(asker, wake),
     async close() {
       requests.close();

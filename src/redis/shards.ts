@@ -48,6 +48,7 @@ export function combineStores(stores: readonly Store[], storeOf: (bucket: string
     release: (request) => storeOf(request.bucket).release(request),
     steer: (request) => storeOf(request.bucket).steer(request),
     peek: (request) => storeOf(request.bucket).peek(request),
+    learn: (request) => storeOf(request.bucket).learn(request),
     listen(asker, wake) {
       for (const store of stores) store.listen(asker, wake);
     },

@@ -21,7 +21,7 @@ import type { Throttle } from "./wrap/throttled-types.ts";
 import type { Cost } from "./costs.ts";
 import type { Breaker } from "./outage/breaker.ts";
 import type { ReportedOutcome } from "./feedback/feedback.ts";
-import type { CallDefaultsOptions } from "./wrap/call-defaults.ts";
+import type { CallDefaults } from "./wrap/call-defaults.ts";
 import type { JobSlot } from "./slot/job-slot.ts";
 import type { DrawnSlot, Slot } from "./slot/slot.ts";
 import type { TryDecision } from "./try/decision.ts";
@@ -105,7 +105,7 @@ export interface OwnedBucket extends Bucket {
   readonly policy: Policy;
   readonly logger: Logger;
   /** What each call costs that does not say so itself; undefined if the bucket does not know either. */
-  readonly calls: CallDefaultsOptions | undefined;
+  readonly calls: CallDefaults | undefined;
   /** Whether the application itself calls through this bucket, and not only its workers. */
   readonly isCalledByHand: boolean;
   /** {@link Bucket.draw} with options that have been read already. May also throw, instead of rejecting. */

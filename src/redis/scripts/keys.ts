@@ -45,6 +45,11 @@ export function stateKeys(prefix: string, bucket: string, keys: readonly string[
   return names;
 }
 
+/** How what calls of a bucket took compares with their estimates. */
+export function ratiosKey(prefix: string, bucket: string): string {
+  return `${prefix}:{${bucket}}:ratios`;
+}
+
 /** Colons separate the parts of a name; an IPv6 address has some. */
 function encoded(key: string): string {
   return /[%:]/.test(key) ? key.replaceAll("%", "%25").replaceAll(":", "%3A") : key;

@@ -326,6 +326,7 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
         request.key === undefined ? steerAll(request) : store.steer(withName(request)),
       peek: (request) =>
         request.key === undefined ? peekAll(withName(request)) : store.peek(withName(request)),
+      learn: (request) => store.learn(request),
       listen: (asker, wake) => store.listen(asker, wake),
       close: () => store.close(),
     };

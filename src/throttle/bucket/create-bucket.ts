@@ -44,7 +44,7 @@ import { createTryDraws } from "../try/try-draw.ts";
 import { createGroups, type Caller } from "../waiting/group.ts";
 import { createPacer, type Pacer } from "../waiting/pacer.ts";
 import type { WaitingCall } from "../waiting/waiting-call.ts";
-import type { CallDefaultsOptions } from "../wrap/call-defaults.ts";
+import type { CallDefaults } from "../wrap/call-defaults.ts";
 import { createFetch } from "../wrap/fetch.ts";
 import { runOnce, throttle } from "../wrap/throttled.ts";
 import { createAdmission } from "./admission.ts";
@@ -63,7 +63,7 @@ export interface BucketSettings {
   readonly logger: Logger;
   readonly maxWaiting?: number | undefined;
   readonly feedback?: FeedbackOptions | undefined;
-  readonly calls?: CallDefaultsOptions | undefined;
+  readonly calls?: CallDefaults | undefined;
   readonly breaker?: BreakerSettings | false | undefined;
   readonly onStoreDown?: OnStoreDown | undefined;
   readonly onStateLost?: OnStateLost | undefined;

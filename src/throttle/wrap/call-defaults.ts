@@ -8,18 +8,29 @@ import {
   type SettledCost,
 } from "../call-options.ts";
 import type { Cost } from "../costs.ts";
+import type { Learned } from "./learned.ts";
 
 /** A call, as the `cost` of its bucket sees it. */
 export interface SentCall {
   /** What the call sends: the arguments of the throttled function, or those of `fetch`; none for `run`. */
   readonly args: readonly unknown[];
   readonly key: OptionsOfCall<CallOptions>["key"];
+  /**
+   * The means of what calls were seen to take by {@link AnsweredCall.learn}, over all replicas, by name: `0.31`. The
+   * first call of a process waits for them.
+   */
+  learned(): Promise<ReadonlyMap<string, number>>;
 }
 
 /** The same once it was answered, as the `settle` of its bucket sees it. */
 export interface AnsweredCall extends SentCall {
   /** What was drawn for it. */
   readonly cost: Cost | undefined;
+  /**
+   * Notes what a call truly took of what was estimated, such as 0.31, under a name of up to 256 characters. All replicas
+   * share the mean: of the first hundred, then each counts for a hundredth. 64 names are kept, those seen last.
+   */
+  learn(name: string, ratio: number): void;
 }
 
 type MaybeCost = Cost | undefined;
@@ -71,6 +82,11 @@ export const CALL_DEFAULTS_SHAPE: {
     .optional(),
 };
 
+/** What a bucket knows of its calls, and learns. */
+export interface CallDefaults extends CallDefaultsOptions {
+  readonly learned: Learned;
+}
+
 type Options = OptionsOfCall<CallOptions>;
 
 /** A call's options with what its bucket adds. */
@@ -81,7 +97,7 @@ export type FilledOptions<Given extends Options> = Given & {
 
 /** The options of a call, with the bucket's own `cost` and `settle` where the call names none. */
 export function withDefaults<Given extends Options>(
-  calls: CallDefaultsOptions | undefined,
+  calls: CallDefaults | undefined,
   where: string,
   options: Given,
   args: readonly unknown[],
@@ -90,17 +106,18 @@ export function withDefaults<Given extends Options>(
 }
 
 async function fill<Given extends Options>(
-  { cost: costOf, settle: settleBy }: CallDefaultsOptions,
+  { cost: costOf, settle: settleBy, learned }: CallDefaults,
   where: string,
   options: Given,
   args: readonly unknown[],
 ): Promise<FilledOptions<Given>> {
   const { key } = options;
-  const call = { args, key };
+  const call = { args, key, learned: () => learned.means() };
   const own = options.cost ?? (await (typeof costOf === "function" ? costOf(call) : costOf));
   const { cost } = own === undefined ? { cost: own } : readTryOptions(where, { cost: own });
   if (options.settle !== undefined || settleBy === undefined) return { ...options, cost };
-  const answered = { ...call, cost };
+  const learn = (name: string, ratio: number): void => learned.learn(name, ratio);
+  const answered = { ...call, cost, learn };
   const settle = (result: unknown): KnownCost | Promise<KnownCost> => settleBy(result, answered);
   return { ...options, cost, settle, settlesAhead: true };
 }

@@ -6,6 +6,7 @@ import { runScript, type Script } from "../../../src/redis/scripts/script.ts";
 import { bucketPeek, bucketSteer } from "../../../src/redis/scripts/bucket/bucket.ts";
 import { costsSettle, slotsReturn } from "../../../src/redis/scripts/bucket/give-back.ts";
 import { leasesRelease, leasesRenew } from "../../../src/redis/scripts/bucket/leases.ts";
+import { ratiosLearn } from "../../../src/redis/scripts/bucket/ratios.ts";
 
 /** The store in Redis, with the server's clock pinned to a clock of the test's. */
 export function createPinnedRedisStore(
@@ -44,6 +45,7 @@ export function createPinnedRedisStore(
     release: (request) => run(leasesRelease, request),
     steer: (request) => run(bucketSteer, request),
     peek: (request) => run(bucketPeek, request),
+    learn: (request) => runScript(redis, ratiosLearn, { ...request, prefix }),
     listen: () => undefined,
     close: async () => undefined,
   };

@@ -113,7 +113,7 @@ describe("a bucket with cost and settle of its own", () => {
     await bucket.throttled(answer, { key: "acme" })({ size: 5 });
 
     await waitUntil(() => calls.length === 1, "it is told");
-    expect(calls).toEqual([{ args: [{ size: 5 }], key: "acme", cost: { tokens: 5 } }]);
+    expect(calls).toMatchObject([{ args: [{ size: 5 }], key: "acme", cost: { tokens: 5 } }]);
   });
 
   it("leaves a call what it says itself, and that of each by itself", async () => {

@@ -26,7 +26,8 @@ export type ErrorCode =
   | "ERR_JOB_STATE"
   | "ERR_JOB_UNFINISHED"
   | "ERR_REDIS_REQUIRED"
-  | "ERR_CLOSED";
+  | "ERR_CLOSED"
+  | "ERR_WEBHOOK_NOT_VERIFIED";
 
 /** Base of all errors of this package. Branch on `code`, never on `message`. */
 export abstract class SluiceError extends Error {

@@ -9,6 +9,7 @@ import {
   type StoreUnavailableError,
   type WaitTooLongError,
 } from "../core/errors.ts";
+import type { WebhookVerificationError } from "../core/webhooks/errors.ts";
 
 /**
  * The reason of the signal, and of the failed attempt, when a job's handler, with the check of its data,
@@ -172,7 +173,8 @@ export type AnySluiceError =
   | QueueFullError
   | RedisRequiredError
   | StoreUnavailableError
-  | WaitTooLongError;
+  | WaitTooLongError
+  | WebhookVerificationError;
 
 interface SluiceErrorClass {
   readonly name: string;

@@ -90,7 +90,16 @@ describe("the tarball", () => {
     );
     expect(packages).toContain("sluice");
     expect(packages).toContain("ioredis");
-    for (const other of ["bullmq", "commander", "fastify", "prom-client", "zod"]) {
+    for (const other of [
+      "bullmq",
+      "commander",
+      "fastify",
+      "ipaddr.js",
+      "prom-client",
+      "standardwebhooks",
+      "undici",
+      "zod",
+    ]) {
       expect(packages).not.toContain(other);
     }
   });

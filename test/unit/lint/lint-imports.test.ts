@@ -95,6 +95,14 @@ it("the linter refuses imports against the arrows between folders", async () => 
     "src/queue/forecast/forecast.ts -> ../manage/control.ts",
     "src/queue/lanes/park.ts -> ../manage/control.ts",
     "src/queue/bullmq/stored-queue.ts -> ../lanes/park.ts",
+    "src/queue/queue.ts -> ../webhooks/delivery/deliver.ts",
+    "src/throttle/bucket.ts -> undici",
+    "src/webhooks/delivery/deliver.ts -> ioredis",
+    "src/webhooks/delivery/deliver.ts -> ../../redis/backend.ts",
+    "src/webhooks/guard/connector.ts -> ../delivery/deliver.ts",
+    "src/webhooks/guard/connector.ts -> ../../queue/queue.ts",
+    "src/webhooks/signing/sign.ts -> ../guard/connector.ts",
+    "src/webhooks/signing/sign.ts -> undici",
   ];
 
   expect((await refusedOf(wrong)).toSorted()).toEqual(wrong.toSorted());
@@ -120,6 +128,10 @@ it("the linter allows imports along the arrows", async () => {
     "src/queue/enqueue/enqueue.ts -> ../lanes/park.ts",
     "src/queue/forecast/forecast.ts -> ../../core/draw/scope.ts",
     "src/queue/lanes/park.ts -> ../bullmq/errors.ts",
+    "src/webhooks.ts -> ./webhooks/signing/sign.ts",
+    "src/webhooks/delivery/deliver.ts -> ../guard/connector.ts",
+    "src/webhooks/guard/connector.ts -> undici",
+    "src/webhooks/signing/sign.ts -> standardwebhooks",
   ];
 
   expect(await refusedOf(right)).toEqual([]);

@@ -1,0 +1,120 @@
+/** Which addresses a webhook may be sent to: public ones, and those that the operator allows. */
+import { isIP } from "node:net";
+import ipaddr from "ipaddr.js";
+import * as z from "zod";
+
+/** Decides about one address, as the resolver or a URL gives it: true if a webhook may go there. */
+export type JudgeAddress = (address: string) => boolean;
+
+type Address = ipaddr.IPv4 | ipaddr.IPv6;
+type Range = readonly [address: Address, bits: number];
+
+/** IPv4 that is no public host: the IANA special-purpose registry, multicast, and the reserved end. */
+const CLOSED_V4 = [
+  "0.0.0.0/8",
+  "10.0.0.0/8",
+  "100.64.0.0/10",
+  "127.0.0.0/8",
+  "169.254.0.0/16",
+  "172.16.0.0/12",
+  "192.0.0.0/24",
+  "192.0.2.0/24",
+  "192.31.196.0/24",
+  "192.52.193.0/24",
+  "192.88.99.0/24",
+  "192.168.0.0/16",
+  "192.175.48.0/24",
+  "198.18.0.0/15",
+  "198.51.100.0/24",
+  "203.0.113.0/24",
+  "224.0.0.0/4",
+  "240.0.0.0/4",
+  // Looks public, and is the inside of Azure's hosts.
+  "168.63.129.16/32",
+].map(rangeOf);
+
+/** Of IPv6, only global unicast is in use at all. */
+const OPEN_V6 = rangeOf("2000::/3");
+/** Parts of it that are no public host: protocol assignments with Teredo and ORCHID, examples, 6to4, and segment routing. */
+const CLOSED_V6 = ["2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20"].map(
+  rangeOf,
+);
+/** An IPv4 address within IPv6: a mapped one, and what a network with NAT64 answers for each host that has only IPv4. */
+const MAPPED = rangeOf("::ffff:0:0/96");
+const NAT64 = rangeOf("64:ff9b::/96");
+/** ISATAP has an IPv4 address in the last half of any prefix. */
+const ISATAP = [0x0000_5efe, 0x0200_5efe];
+
+const ALLOWED_REMEDY = 'give ranges such as "10.0.0.0/8" or "fd00::/8", or single addresses';
+
+/** @internal */
+export const ALLOW: z.ZodType<readonly string[]> = z.array(
+  z
+    .string({ error: ALLOWED_REMEDY })
+    .refine((text) => tryRange(text) !== undefined, { error: ALLOWED_REMEDY }),
+  { error: ALLOWED_REMEDY },
+);
+
+export function createJudge(allow: readonly string[] = []): JudgeAddress {
+  const allowed = allow.map(rangeOf);
+  return (text) => {
+    // Only what a socket takes as an address: no octal, no zone.
+    if (isIP(text) === 0 || text.includes("%")) return false;
+    const address = parse(text);
+    const inner = innerOf(address);
+    if (isWithin(address, allowed) || (inner !== undefined && isWithin(inner, allowed)))
+      return true;
+    return isPublic(inner ?? address);
+  };
+}
+
+/** An IPv6 address in its canonical form: of others the library takes some for mapped ones. */
+function parse(text: string): Address {
+  if (isIP(text) === 4) return ipaddr.IPv4.parse(text);
+  return ipaddr.IPv6.parse(new URL(`http://[${text}]`).hostname.slice(1, -1));
+}
+
+function isPublic(address: Address): boolean {
+  if (address instanceof ipaddr.IPv4) return !isWithin(address, CLOSED_V4);
+  if (!isWithin(address, [OPEN_V6]) || isWithin(address, CLOSED_V6)) return false;
+  const parts = (address as ipaddr.IPv6).parts;
+  if (!ISATAP.includes(parts[4]! * 0x1_0000 + parts[5]!)) return true;
+  return isPublic(lastV4(address as ipaddr.IPv6));
+}
+
+/** The IPv4 address that an IPv6 one stands for. */
+function innerOf(address: Address): Address | undefined {
+  if (!isWithin(address, [MAPPED, NAT64])) return undefined;
+  return lastV4(address as ipaddr.IPv6);
+}
+
+function lastV4(address: ipaddr.IPv6): ipaddr.IPv4 {
+  return new ipaddr.IPv4(address.toByteArray().slice(12));
+}
+
+function isWithin(address: Address, ranges: readonly Range[]): boolean {
+  return ranges.some(
+    ([base, bits]) =>
+      base instanceof ipaddr.IPv4 === address instanceof ipaddr.IPv4 &&
+      address.match(base as never, bits),
+  );
+}
+
+function rangeOf(text: string): Range {
+  return tryRange(text)!;
+}
+
+/** A range whose address is its first one: `10.1.2.3/8` is more than it looks like. */
+function tryRange(text: string): Range | undefined {
+  const [ip = "", bits, ...more] = text.split("/");
+  if (isIP(ip) === 0 || ip.includes("%") || more.length > 0) return undefined;
+  const address = parse(ip);
+  const most = address instanceof ipaddr.IPv4 ? 32 : 128;
+  if (bits === undefined) return [address, most];
+  if (!/^\d{1,3}$/.test(bits) || Number(bits) > most) return undefined;
+  const family = most === 32 ? ipaddr.IPv4 : ipaddr.IPv6;
+  const first = family.networkAddressFromCIDR(`${address.toString()}/${bits}`);
+  return first.toNormalizedString() === address.toNormalizedString()
+    ? [address, Number(bits)]
+    : undefined;
+}

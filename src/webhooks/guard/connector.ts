@@ -1,0 +1,129 @@
+/** Connects to addresses that were judged, and to no others: a name is looked up once, and what is judged is what is connected to. */
+import { lookup as lookUpName, type LookupAddress } from "node:dns";
+import { isIP, type LookupFunction, type Socket } from "node:net";
+import { buildConnector } from "undici";
+import type { JudgeAddress } from "./addresses.ts";
+
+/** Finds the addresses of a host, IPv4 and IPv6. */
+export type Resolve = (hostname: string) => Promise<readonly string[]>;
+
+/** No address of the host may be connected to. */
+class BlockedAddressError extends Error {
+  override readonly name = "BlockedAddressError";
+  readonly code = "EBLOCKED";
+
+  constructor(hostname: string, address: string) {
+    super(`${hostname} is at ${address}, where webhooks may not go`);
+  }
+}
+
+export interface ConnectorOptions {
+  readonly judge: JudgeAddress;
+  /** Defaults to what the system answers, its file of hosts included. */
+  readonly resolve?: Resolve | undefined;
+  /** For the look-up, the connection and TLS together. */
+  readonly connectMs: number;
+  readonly tls?: ConnectorTls | undefined;
+}
+
+/** What TLS is given. */
+export interface ConnectorTls {
+  readonly ca?: string | readonly string[] | undefined;
+  readonly cert?: string | undefined;
+  readonly key?: string | undefined;
+}
+
+export function createConnector(options: ConnectorOptions): buildConnector.connector {
+  const { judge, connectMs: timeout, tls = {} } = options;
+  const given = Object.fromEntries(Object.entries(tls).filter(([, value]) => value !== undefined));
+  const lookup = guardedLookup(options);
+  const secure = { minVersion: "TLSv1.2", rejectUnauthorized: true } as const;
+  const connect = buildConnector({ ...given, ...secure, lookup, timeout });
+  return (target, callback) => {
+    const hostname = withoutBrackets(target.hostname);
+    // Node looks up names only.
+    if (isIP(hostname) !== 0 && !judge(hostname)) {
+      callback(new BlockedAddressError(hostname, hostname), null);
+      return;
+    }
+    connect(target, (...[error, socket]) => {
+      if (error !== null) {
+        callback(error, null);
+        return;
+      }
+      const refusal = refusalOf(socket, hostname, judge);
+      if (refusal === undefined) {
+        callback(null, socket);
+        return;
+      }
+      socket.destroy();
+      callback(refusal, null);
+    });
+  };
+}
+
+/** A second look, at what the socket says: nothing that was connected to may have gone around the look-up. */
+function refusalOf(
+  { remoteAddress }: Socket,
+  hostname: string,
+  judge: JudgeAddress,
+): BlockedAddressError | undefined {
+  const address = remoteAddress ?? "no address";
+  return judge(address.replace(/%.*$/, ""))
+    ? undefined
+    : new BlockedAddressError(hostname, address);
+}
+
+/** Answers with the addresses that may be connected to, and fails if there is none. */
+function guardedLookup({ judge, resolve = resolveBySystem }: ConnectorOptions): LookupFunction {
+  async function openOf(hostname: string, of: number): Promise<LookupAddress[]> {
+    // A dot at the end is for the resolver alone, and some do not know "localhost." by it.
+    const addresses = await resolve(hostname.replace(/\.$/, ""));
+    const found = addresses
+      .map((address) => ({ address, family: isIP(address) }))
+      .filter(({ family }) => family !== 0 && (of === 0 || family === of));
+    // A private address beside public ones is never tried.
+    const open = found.filter(({ address }) => judge(address));
+    if (open.length === 0) throw nothingOpen(hostname, found);
+    return open;
+  }
+  return (hostname, { all, family }, callback) => {
+    const of = family === "IPv4" ? 4 : family === "IPv6" ? 6 : (family ?? 0);
+    void answerWith(openOf(hostname, of), all === true, callback);
+  };
+}
+
+async function answerWith(
+  finding: Promise<LookupAddress[]>,
+  all: boolean,
+  callback: Parameters<LookupFunction>[2],
+): Promise<void> {
+  let open: LookupAddress[];
+  try {
+    open = await finding;
+  } catch (error) {
+    callback(error as NodeJS.ErrnoException, "");
+    return;
+  }
+  if (all) callback(null, open);
+  else callback(null, open[0]!.address, open[0]!.family);
+}
+
+function nothingOpen(hostname: string, found: readonly LookupAddress[]): Error {
+  const [first] = found;
+  if (first !== undefined) return new BlockedAddressError(hostname, first.address);
+  return Object.assign(new Error(`${hostname} has no address`), { code: "ENOTFOUND" });
+}
+
+function resolveBySystem(hostname: string): Promise<readonly string[]> {
+  return new Promise((resolve, reject) => {
+    lookUpName(hostname, { all: true, verbatim: true }, (error, found) => {
+      if (error === null) resolve(found.map(({ address }) => address));
+      else reject(error);
+    });
+  });
+}
+
+function withoutBrackets(hostname: string): string {
+  return hostname.startsWith("[") ? hostname.slice(1, -1) : hostname;
+}

@@ -1,0 +1,75 @@
+/** What a tenant gives of a request: its URL and headers. */
+import * as z from "zod";
+
+const LONGEST_URL = 2_048;
+const MOST_HEADERS = 32;
+const LONGEST_VALUE = 4_096;
+const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/;
+/** Visible ASCII and Latin-1, spaces and tabs within: what ends a line would begin a header of its own. */
+const VALUE = /^[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?$/;
+/** They say how the request itself is framed or routed, and what the sender signs. */
+const OWN =
+  /^(?:host|content-length|content-encoding|transfer-encoding|accept-encoding|connection|keep-alive|te|trailer|upgrade|expect|via|forwarded|x-forwarded-.*|webhook-.*|proxy-.*|x-hub-signature.*|x-github-(?:delivery|event)|stripe-signature)$/;
+
+/**
+ * The URL of an endpoint. Only its own parser's reading counts: `0x7f000001` and `127.1` become `127.0.0.1`.
+ *
+ * @internal
+ */
+export function urlSchema({ http }: { readonly http: boolean }): z.ZodType<string> {
+  const scheme = http ? "https:// or http://" : "https://";
+  return z
+    .string({ error: `give a URL that begins with ${scheme}` })
+    .max(LONGEST_URL, { error: `give at most ${LONGEST_URL} characters` })
+    .superRefine((text, context) => {
+      const message = problemOf(text, { http, scheme });
+      if (message !== undefined) context.addIssue({ code: "custom", message });
+    });
+}
+
+function problemOf(
+  text: string,
+  { http, scheme }: { readonly http: boolean; readonly scheme: string },
+): string | undefined {
+  if (!URL.canParse(text)) return `give a URL that begins with ${scheme}`;
+  const { protocol, username, password, hostname, hash } = new URL(text);
+  if (protocol === "http:" && !http)
+    return "give an https:// URL, or declare the sender with http: true";
+  if (protocol !== "https:" && protocol !== "http:") return `give a URL that begins with ${scheme}`;
+  if (username !== "" || password !== "")
+    return "leave the user out of the URL; give a header instead";
+  if (hash !== "") return "leave out the part after #, which is never sent";
+  if (hostname.replace(/\.$/, "") === "") return "give a URL with a host";
+  return undefined;
+}
+
+/**
+ * Headers that a tenant adds.
+ *
+ * @internal
+ */
+export const EXTRA_HEADERS: z.ZodType<Readonly<Record<string, string>>> = z
+  .record(z.string(), z.string({ error: "give strings" }), {
+    error: "give headers, a string by each name",
+  })
+  .superRefine((headers, context) => {
+    const message = problemOfHeaders(headers);
+    if (message !== undefined) context.addIssue({ code: "custom", message });
+  });
+
+function problemOfHeaders(headers: Readonly<Record<string, string>>): string | undefined {
+  const names = Object.keys(headers);
+  if (names.length > MOST_HEADERS) return `give at most ${MOST_HEADERS} headers`;
+  if (new Set(names.map((name) => name.toLowerCase())).size < names.length) {
+    return "give each header once";
+  }
+  const bad = names.find((name) => !TOKEN.test(name));
+  if (bad !== undefined) return "give names of letters, digits and hyphens";
+  const own = names.find((name) => OWN.test(name.toLowerCase()));
+  if (own !== undefined) return `leave out ${own}, which the sender sets itself`;
+  const wrong = names.find(
+    (name) => headers[name]!.length > LONGEST_VALUE || !VALUE.test(headers[name]!),
+  );
+  if (wrong === undefined) return undefined;
+  return `give ${wrong} one line of 1 to ${LONGEST_VALUE} visible characters`;
+}

@@ -1,0 +1,197 @@
+import { createHmac, timingSafeEqual, verify as verifyEd25519 } from "node:crypto";
+import * as z from "zod";
+import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
+import { WebhookVerificationError } from "../../core/webhooks/errors.ts";
+import { readSecret, type SignatureStyle, type SigningKey } from "./secrets.ts";
+import { HEADER_PREFIX, STYLE } from "./sign.ts";
+
+/** The headers of a request: a `Headers`, or what Node, Express and Fastify call `request.headers`. */
+export type ReceivedHeaders =
+  | { get(name: string): string | null | undefined }
+  | Readonly<Record<string, string | readonly string[] | undefined>>;
+
+/** What `verify()` takes. */
+export interface VerifyOptions {
+  /** The raw body, byte for byte as it came: what was parsed and written again no longer fits its signature. */
+  readonly body: string | Uint8Array;
+  readonly headers: ReceivedHeaders;
+  /** The secret that the sender has, or several while it is rotated; for ed25519 the sender's `whpk_` key. */
+  readonly secret: string | readonly string[];
+  /** Defaults to `"standard"`, which is Standard Webhooks 1.0. */
+  readonly signature?: SignatureStyle | undefined;
+  /** What the names of the headers of `"standard"` begin with. Defaults to `"webhook"`. */
+  readonly headerPrefix?: string | undefined;
+  /** How far its timestamp may be from this machine's clock, before and after. GitHub sends none. Defaults to 300,000 ms. */
+  readonly toleranceMs?: number | undefined;
+}
+
+/** A webhook that was sent by one who has the secret. */
+export interface VerifiedWebhook {
+  /** The message's id. It is the same whenever the message is sent again: do its work once. Stripe sends none. */
+  readonly id: string | undefined;
+  /** When this attempt was sent, in ms since 1970, on the sender's clock. GitHub sends none. */
+  readonly sentAtMs: number | undefined;
+  /** The body, parsed as JSON. */
+  readonly payload: unknown;
+}
+
+const BODY_REMEDY =
+  "give the raw body, a string or bytes: express.raw(), await request.text() in Hono, a content type parser in Fastify";
+
+const VERIFY_OPTIONS = z.strictObject({
+  body: z.custom<string | Uint8Array>(
+    (body) => typeof body === "string" || body instanceof Uint8Array,
+    { error: BODY_REMEDY },
+  ),
+  headers: z.custom<ReceivedHeaders>(
+    (headers) => typeof headers === "object" && headers !== null && !Array.isArray(headers),
+    { error: "give the headers of the request" },
+  ),
+  secret: z.custom<string | readonly string[]>(
+    (secret) => typeof secret === "string" || (Array.isArray(secret) && secret.length > 0),
+    { error: "give the secret that you share with the sender, or a list while it is rotated" },
+  ),
+  signature: STYLE.optional(),
+  headerPrefix: HEADER_PREFIX.optional(),
+  toleranceMs: wholeNumber(0, LONGEST_MS, "milliseconds").optional(),
+});
+
+/**
+ * Checks who has sent a webhook, and that nobody has changed it; returns what it says.
+ *
+ * @throws {@link WebhookVerificationError} when it was not signed with one of the secrets, or not lately.
+ * @throws {@link InvalidOptionError} when an option can never work.
+ */
+export function verify(options: VerifyOptions): VerifiedWebhook {
+  const where = "verify()";
+  const read = readOptions(where, VERIFY_OPTIONS, options);
+  const { headers, secret, signature: style = "standard", toleranceMs = 300_000 } = read;
+  const given = typeof secret === "string" ? [secret] : secret;
+  const keys = given.map((each) => readSecret(where, "secret", each, style));
+  const body = Buffer.from(read.body as string);
+  const received = { body, keys, headerOf: readerOf(headers), toleranceMs };
+  const facts =
+    style === "standard"
+      ? verifyStandard({ ...received, prefix: read.headerPrefix ?? "webhook" })
+      : style === "github"
+        ? verifyGithub(received)
+        : verifyStripe(received);
+  return { ...facts, payload: payloadOf(body) };
+}
+
+interface Received {
+  readonly body: Buffer;
+  readonly keys: readonly SigningKey[];
+  /** A header that came exactly once; undefined if there is none. */
+  readonly headerOf: (name: string) => string | undefined;
+  readonly toleranceMs: number;
+}
+
+type Facts = Omit<VerifiedWebhook, "payload">;
+
+function verifyStandard(received: Received & { readonly prefix: string }): Facts {
+  const { body, keys, headerOf, prefix } = received;
+  const id = headerOf(`${prefix}-id`);
+  const seconds = headerOf(`${prefix}-timestamp`);
+  const signatures = headerOf(`${prefix}-signature`);
+  if (id === undefined || seconds === undefined || signatures === undefined) throw missing();
+  const sentAtMs = readTime(seconds, received.toleranceMs);
+  const signed = Buffer.concat([Buffer.from(`${id}.${seconds}.`), body]);
+  const expected = keys.map((key) => (key.half === "shared" ? digest(key, signed) : key));
+  // Every pair is tried, so that the time tells nothing.
+  let isKnown = false;
+  for (const each of signatures.split(" ").slice(0, MOST_SIGNATURES)) {
+    const comma = each.indexOf(",");
+    const version = each.slice(0, comma);
+    const found = Buffer.from(each.slice(comma + 1), "base64");
+    for (const key of expected) if (fits(version, found, { key, signed })) isKnown = true;
+  }
+  if (!isKnown) throw new WebhookVerificationError("no-match");
+  return { id, sentAtMs };
+}
+
+/** More secrets than a sender may have at a time. */
+const MOST_SIGNATURES = 32;
+
+function fits(
+  version: string,
+  found: Buffer,
+  { key, signed }: { readonly key: Buffer | SigningKey; readonly signed: Buffer },
+): boolean {
+  if (Buffer.isBuffer(key)) return version === "v1" && isSame(found, key);
+  if (version !== "v1a" || key.half === "shared") return false;
+  return found.length === 64 && verifyEd25519(null, signed, key.key, found);
+}
+
+function verifyGithub({ body, keys, headerOf }: Received): Facts {
+  const found = /^sha256=([0-9a-f]{64})$/.exec(headerOf("x-hub-signature-256") ?? "")?.[1];
+  if (found === undefined) throw missing();
+  assertAny(keys, (key) => isSame(Buffer.from(found, "hex"), digest(key, body)));
+  return { id: headerOf("x-github-delivery"), sentAtMs: undefined };
+}
+
+function verifyStripe({ body, keys, headerOf, toleranceMs }: Received): Facts {
+  const parts = (headerOf("stripe-signature") ?? "").split(",").slice(0, MOST_SIGNATURES);
+  const valuesOf = (name: string): string[] =>
+    parts.filter((part) => part.startsWith(`${name}=`)).map((part) => part.slice(name.length + 1));
+  const [seconds] = valuesOf("t");
+  const found = valuesOf("v1");
+  if (seconds === undefined || found.length === 0) throw missing();
+  const sentAtMs = readTime(seconds, toleranceMs);
+  const signed = Buffer.concat([Buffer.from(`${seconds}.`), body]);
+  assertAny(keys, (key) => {
+    const expected = digest(key, signed);
+    return found.filter((each) => isSame(Buffer.from(each, "hex"), expected)).length > 0;
+  });
+  return { id: undefined, sentAtMs };
+}
+
+function assertAny(keys: readonly SigningKey[], isIt: (key: SigningKey) => boolean): void {
+  if (keys.filter(isIt).length === 0) throw new WebhookVerificationError("no-match");
+}
+
+function digest(key: SigningKey, signed: Buffer): Buffer {
+  const { bytes } = key as Extract<SigningKey, { half: "shared" }>;
+  return createHmac("sha256", bytes).update(signed).digest();
+}
+
+function isSame(found: Buffer, expected: Buffer): boolean {
+  return found.length === expected.length && timingSafeEqual(found, expected);
+}
+
+function readTime(seconds: string, toleranceMs: number): number {
+  if (!/^\d{1,11}$/.test(seconds)) throw missing();
+  const sentAtMs = Number(seconds) * 1_000;
+  const agoMs = Date.now() - sentAtMs;
+  // A second's fraction was cut off.
+  if (agoMs > toleranceMs + 1_000) throw new WebhookVerificationError("too-old");
+  if (-agoMs > toleranceMs) throw new WebhookVerificationError("too-new");
+  return sentAtMs;
+}
+
+function missing(): WebhookVerificationError {
+  return new WebhookVerificationError("headers-missing");
+}
+
+/** A header that came twice says two things, and none of them counts. */
+function readerOf(headers: ReceivedHeaders): Received["headerOf"] {
+  if (typeof headers.get === "function") {
+    return (name) => (headers as { get(name: string): string | null }).get(name) ?? undefined;
+  }
+  const byName = new Map<string, string | undefined>();
+  for (const [name, value] of Object.entries(headers)) {
+    const lower = name.toLowerCase();
+    const isOnce = typeof value === "string" && !byName.has(lower);
+    const only = Array.isArray(value) && value.length === 1 ? String(value[0]) : undefined;
+    byName.set(lower, isOnce ? value : byName.has(lower) ? undefined : only);
+  }
+  return (name) => byName.get(name);
+}
+
+function payloadOf(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString("utf8")) as unknown;
+  } catch {
+    throw new WebhookVerificationError("not-json");
+  }
+}

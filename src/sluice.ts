@@ -207,10 +207,10 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       const own = declarations.get(queue?.name)?.["ownConnections"] === true;
       const connectQueue = connectQueueFor("worker()", queue?.name, own);
       const bucket = bucketOf(queue);
-      const { weightOf, schema, keepDone, keepFailed } = queue as OwnedQueue<Data, Result, never>;
+      const { weightsOf, schema, keepDone, keepFailed } = queue as OwnedQueue<Data, Result, never>;
       const parts = { queue, bucket, handler, options: workerOptions, connect: connectQueue };
       const onClosed = (): unknown => workers.delete(worker);
-      const common = { prefix, logger, weightOf, schema, keepDone, keepFailed, onClosed };
+      const common = { prefix, logger, weightsOf, schema, keepDone, keepFailed, onClosed };
       const worker = createWorker({ ...parts, ...common });
       workers.add(worker);
       return worker;

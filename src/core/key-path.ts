@@ -25,14 +25,19 @@ export function keyOfText(text: string): Key {
   return text.includes(BETWEEN) ? Object.freeze(text.split(BETWEEN)) : text;
 }
 
+/** The names of the path of a text, the widest first. */
+export function namesOfText(text: string): string[] {
+  return text.split(BETWEEN);
+}
+
 /** How many names the path of a text has. */
 export function levelsOfText(text: string): number {
-  return text.split(BETWEEN).length;
+  return namesOfText(text).length;
 }
 
 /** The texts of a path's heads, the widest first and the whole path last. */
 export function headsOfText(text: string): string[] {
-  const names = text.split(BETWEEN);
+  const names = namesOfText(text);
   return names.map((_, index) => names.slice(0, index + 1).join(BETWEEN));
 }
 

@@ -21,7 +21,7 @@ import {
   type KeepFailed,
   type MaxBacklog,
 } from "./options.ts";
-import { createWeights, type Weights } from "./lanes/weights.ts";
+import { createWeights, type Weights, type WeightsOf } from "./lanes/weights.ts";
 import { createBulkChanges, type BulkChanges } from "./manage/bulk.ts";
 import { createChanges } from "./manage/changes.ts";
 import { createControl, type QueueSteering } from "./manage/control.ts";
@@ -87,8 +87,8 @@ export interface OwnedQueue<Data, Result = unknown, Input = Data> extends Queue<
   Result,
   Input
 > {
-  /** The weight of a key's lane; undefined without a key. */
-  readonly weightOf: (key: string | undefined) => number | undefined;
+  /** The weights of a key's lane and of the heads of its path. */
+  readonly weightsOf: WeightsOf;
   /** Checks the data of its jobs, when they are enqueued and before they run. */
   readonly schema: Schema<Data> | undefined;
   readonly maxJobBytes: number;
@@ -150,7 +150,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const { maxJobBytes = MAX_JOB_BYTES } = settings;
   const connection = connect("producer");
   const { lanes } = connection;
-  const weightOf = createWeights(name, settings.weights);
+  const weightsOf = createWeights(name, settings.weights);
   const access = createStoredAccess({ name, connection, prefix, timeoutMs, logger });
   const events = createEventStream({ name, access, connection, logger });
   const waits = createFinishedWaits({ name, connection, access, events });
@@ -177,7 +177,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     bucket,
     connection,
     logger,
-    weightOf,
+    weightsOf,
     orderOf: createOrders(name, settings.ordered),
     schema,
     maxJobBytes,
@@ -189,7 +189,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const owned: OwnedQueue<Data, Result, Input> = {
     name,
     bucket,
-    weightOf,
+    weightsOf,
     schema,
     maxJobBytes,
     keepDone: withKeptDefaults(settings.keepDone),

@@ -76,9 +76,9 @@ it("refuses weights that are none when the queue is made", () => {
 });
 
 it("looks a weight up among the table's own", () => {
-  const weightOf = createWeights("q", JSON.parse('{"__proto__": 2, "acme": 3}'));
+  const weightsOf = createWeights("q", JSON.parse('{"__proto__": 2, "acme": 3}'));
 
-  expect(["constructor", "acme", "__proto__"].map(weightOf)).toEqual([1, 3, 2]);
+  expect(["constructor", "acme", "__proto__"].map(weightsOf)).toEqual([[1], [3], [2]]);
 });
 
 it("says that a limit made by hand can never work, and not that Redis is away", () => {

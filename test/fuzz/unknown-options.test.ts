@@ -175,7 +175,7 @@ const NOT_MEANT: Readonly<Partial<Record<Subject, readonly string[]>>> = {
     "onClose",
     "close",
   ],
-  queue: ["weightOf", "close"],
+  queue: ["weightsOf", "close"],
 };
 
 async function errorOf(call: () => unknown): Promise<unknown> {

@@ -29,7 +29,7 @@ local function place(lanes, id, job, followed)
   elseif job.isParked then
     delay_until(lanes, id, lanes.now_ms + job.delay)
     join(lanes, id)
-    if job.weight then weigh(lanes, key, job.weight) end
+    weigh(lanes, key, job.weights)
     lanes.has_joined, lanes.is_waiting = true, true
   elseif job.delay > 0 then
     delay_until(lanes, id, due_ms)

@@ -25,6 +25,10 @@ local function join(lanes, id, is_anew, comes_back)
   local key = name and key_of(name)
   if not key or not redis.call('ZSCORE', lanes.delayed, id) then return nil end
   local lane = lanes.lane .. key
+  if not lanes.has_paths and head_of(key) ~= '' then
+    redis.call('HSET', lanes.state, 'paths', 1)
+    lanes.has_paths = true
+  end
   if is_anew and not redis.call('ZSCORE', lane, id) then return nil end
   local opts = string.find(stored_opts or '', '"sluice"', 1, true) and cjson.decode(stored_opts)
   local ours = opts and type(opts.sluice) == 'table' and opts.sluice
@@ -34,7 +38,10 @@ local function join(lanes, id, is_anew, comes_back)
     redis.call('HSET', job, 'sluiceSeq', seq)
   end
   local place = (tonumber(priority) or 0) * 2 ^ 48 + seq
-  if redis.call('ZADD', lane, string.format('%.0f', place), id) == 1 then lanes.parked = lanes.parked + 1 end
+  if redis.call('ZADD', lane, string.format('%.0f', place), id) == 1 then
+    lanes.parked = lanes.parked + 1
+    count_below(lanes, key, 1)
+  end
   -- In BullMQ's form: ms, and 12 bits for the order. If the lanes are lost, the job comes due by itself.
   redis.call('ZADD', lanes.delayed, 'XX', string.format('%.0f', (lanes.now_ms + DAY_MS) * 4096), id)
   if ours then
@@ -50,19 +57,33 @@ local function join(lanes, id, is_anew, comes_back)
     end
   end
   if waits_for_head(lanes, key, id) then return key end
-  if not redis.call('ZSCORE', lanes.ready, key) and not redis.call('ZSCORE', lanes.blocked, key) then
-    make_ready(lanes, key)
-  end
+  if not is_in_line(lanes, key) then make_ready(lanes, key) end
   return key
 end
 
--- Sets a lane aside until its key has room: others pass it. The share that the job took of its turn is given back.
-local function block(lanes, key, id, until_ms)
-  local tag = redis.call('ZSCORE', lanes.ready, key) or redis.call('ZSCORE', lanes.finish, key)
-  local finish = (tonumber(tag) or 0) - share_of(lanes, id) / weight_of(lanes, key)
-  redis.call('ZADD', lanes.finish, string.format('%.17g', math.max(lanes.v, finish)), key)
-  redis.call('ZREM', lanes.ready, key)
-  redis.call('ZADD', lanes.blocked, string.format('%.0f', until_ms), key)
-  redis.call('HSET', lanes.slow, key, PROBES)
+-- Takes back what a job took of a turn, from its lane up, as it did not start; and takes `aside`, the lane or a head of
+-- it, out of line.
+local function give_back(lanes, head, item, share, aside)
+  local line, finish = line_of(lanes, head), finish_of(lanes, head)
+  local stood = redis.call('ZSCORE', line, item)
+  local tag = tonumber(stood or redis.call('ZSCORE', finish, item)) or 0
+  tag = tag - share / weight_of(lanes, item, head)
+  if head == '' then tag = math.max(lanes.v, tag) end
+  local leaves = item == aside and head ~= item
+  redis.call('ZADD', (leaves or not stood) and finish or line, as_tag(tag), item)
+  if leaves and stood then redis.call('ZREM', line, item) end
+  if head == '' then return end
+  if redis.call('EXISTS', line) == 0 then
+    redis.call('UNLINK', finish)
+    if leaves and stood then aside = head end
+  end
+  give_back(lanes, head_of(head), head, share, aside)
+end
+
+-- Sets a lane, or a head of its path, aside until there is room: others pass it.
+local function block(lanes, key, id, until_ms, aside)
+  give_back(lanes, stands_with(lanes, key), key, share_of(lanes, id), aside)
+  redis.call('ZADD', lanes.blocked, string.format('%.0f', until_ms), aside)
+  redis.call('HSET', lanes.slow, aside, PROBES)
   lanes.known.slow = true
 end

@@ -1,11 +1,12 @@
--- @include lib/lanes/names
+-- @include lib/lanes/line
 -- The lanes of a queue: jobs with a key wait for their turn in them, one for each key, parked in BullMQ's delayed set. A
--- lane whose key has no room is aside (`blocked`) until then. Who decides the next job: take() in lib/lanes/take.lua.
+-- lane whose key has no room is aside (`blocked`) until then; if the head of its path has none, the head is, and all below
+-- it wait. Who decides the next job: take() in lib/lanes/take.lua.
 
 local DAY_MS = 86400000
 -- When a pause without an end ends, in ms since 1970.
 local FOREVER_MS = 8.64e15
--- A lane whose key had no room is tried with one job at a time, a probe, until this many got their slots at once.
+-- What had no room, a lane or a head, is tried with one job at a time, a probe, until this many got their slots at once.
 local PROBES = 2
 -- A probe of which nothing is heard ends after this time.
 local PROBE_MS = 1000
@@ -15,8 +16,9 @@ local RECHECK_EVERY_MS, RECHECKED_LANES = 10000, 100
 
 local function open_lanes(keys, prefix, now_ms)
   local lanes = lane_names(prefix)
-  local v, free, parked, looked_at_ms, looked, orders, paused_keys, ordered = unpack(
-    redis.call('HMGET', lanes.state, 'v', 'free', 'parked', 'lookedAt', 'looked', 'orders', 'pausedKeys', 'ordered'))
+  local v, free, parked, looked_at_ms, looked, orders, paused_keys, ordered, paths, mended, mended_at_ms = unpack(
+    redis.call('HMGET', lanes.state, 'v', 'free', 'parked', 'lookedAt', 'looked', 'orders', 'pausedKeys', 'ordered',
+      'paths', 'mended', 'mendedAt'))
   lanes.jobs, lanes.now_ms, lanes.v, lanes.parked = prefix, now_ms, tonumber(v) or 0, tonumber(parked) or 0
   -- Where the turn of the jobs without a key has come to.
   lanes.free = tonumber(free) or 0
@@ -28,14 +30,11 @@ local function open_lanes(keys, prefix, now_ms)
   lanes.paused_keys = tonumber(paused_keys) or 0
   -- Whether there has been an ordered lane.
   lanes.is_ordered = ordered ~= false
+  -- Whether jobs of paths are parked. In most queues there are none, and nothing more is asked.
+  lanes.has_paths = paths ~= false
+  lanes.mended, lanes.mended_at_ms = mended or '0', tonumber(mended_at_ms) or 0
   lanes.known = {}
   return lanes
-end
-
--- Until when a key is paused, in ms since 1970; nil if it is not.
-local function paused_until(lanes, key)
-  local until_ms = lanes.paused_keys > 0 and tonumber(redis.call('ZSCORE', lanes.paused, key))
-  return until_ms and until_ms > lanes.now_ms and until_ms or nil
 end
 
 local OPTIONAL = { 'slow', 'weights', 'shares', 'deadlines' }
@@ -59,26 +58,22 @@ local function close_lanes(lanes)
   if lanes.parked <= 0 then lanes.v, lanes.free, lanes.parked = 0, 0, 0 end
   redis.call('HSET', lanes.state, 'v', string.format('%.17g', lanes.v), 'free', string.format('%.17g', lanes.free),
     'parked', string.format('%.0f', lanes.parked))
-  if lanes.parked == 0 then redis.call('UNLINK', lanes.finish) end
-end
-
--- An idle lane saves up no credit, and keeps the debt that it had when it ran empty. That of a paused key stays aside,
--- whoever wakes it.
-local function make_ready(lanes, key)
-  local paused_ms = paused_until(lanes, key)
-  if paused_ms then
-    redis.call('ZADD', lanes.blocked, string.format('%.0f', paused_ms), key)
-    return
+  if lanes.parked > 0 then return end
+  redis.call('UNLINK', lanes.finish)
+  if lanes.has_paths and redis.call('EXISTS', lanes.ready) == 0 then
+    redis.call('UNLINK', lanes.below)
+    redis.call('HDEL', lanes.state, 'paths', 'mended', 'mendedAt')
   end
-  local finish = tonumber(redis.call('ZSCORE', lanes.finish, key)) or 0
-  redis.call('ZADD', lanes.ready, string.format('%.17g', math.max(lanes.v, finish)), key)
 end
 
--- Puts a lane back in line, unless it is empty, in line already, or waits for its head (lib/lanes/order).
+-- Ends that a lane or a head is aside. A lane is put in line, unless it is empty, in line already, or waits for its head
+-- job (lib/lanes/order).
 local function wake_lane(lanes, key)
   redis.call('ZREM', lanes.blocked, key)
+  if lanes.has_paths and redis.call('EXISTS', line_of(lanes, key)) == 1 then raise(lanes, key) end
   if lanes.is_ordered and redis.call('ZSCORE', lanes.heads, key) then return end
-  if redis.call('EXISTS', lanes.lane .. key) == 1 and not redis.call('ZSCORE', lanes.ready, key) then
+  if redis.call('EXISTS', lanes.lane .. key) == 1
+    and not redis.call('ZSCORE', line_of(lanes, stands_with(lanes, key)), key) then
     make_ready(lanes, key)
   end
 end
@@ -99,6 +94,7 @@ local function wake_some_lanes(lanes)
     wake_lane(lanes, key)
   end
   redis.call('HSET', lanes.state, 'lookedAt', string.format('%.0f', lanes.now_ms), 'looked', first + RECHECKED_LANES)
+  if lanes.has_paths then mend_lines(lanes) end
 end
 
 -- Wakes a worker that waits for jobs, if there may be some.
@@ -106,19 +102,41 @@ local function announce(lanes)
   if redis.call('HEXISTS', lanes.meta, 'paused') == 0 then redis.call('ZADD', lanes.marker, 0, '0') end
 end
 
-local function weight_of(lanes, key)
-  return has(lanes, 'weights') and tonumber(redis.call('HGET', lanes.weights, key)) or 1
+-- How much of a line's turns a lane or a head gets. Inside its line, the lane of a head's own jobs has weight 1: its other
+-- weight is the head's.
+local function weight_of(lanes, text, head)
+  return text ~= head and has(lanes, 'weights') and tonumber(redis.call('HGET', lanes.weights, text)) or 1
 end
 
 local function share_of(lanes, id)
   return has(lanes, 'shares') and tonumber(redis.call('HGET', lanes.shares, id)) or 1
 end
 
+-- Removes what is kept of a lane, or of a head, while it has jobs.
+local function forget_key(lanes, text)
+  redis.call('ZREM', lanes.blocked, text)
+  if has(lanes, 'weights') then redis.call('HDEL', lanes.weights, text) end
+  if has(lanes, 'slow') then redis.call('HDEL', lanes.slow, text) end
+end
+
+-- Counts a job that is parked, or no longer, for each head of its path.
+local function count_below(lanes, key, by)
+  local head = head_of(key)
+  while head ~= '' do
+    if redis.call('HINCRBY', lanes.below, head, by) <= 0 then
+      redis.call('HDEL', lanes.below, head)
+      if redis.call('EXISTS', lanes.lane .. head) == 0 then forget_key(lanes, head) end
+    end
+    head = head_of(head)
+  end
+end
+
 -- Removes what is kept of a job while it is parked.
-local function forget_job(lanes, id)
+local function forget_job(lanes, id, key)
   lanes.parked, lanes.is_changed = lanes.parked - 1, true
   if has(lanes, 'shares') then redis.call('HDEL', lanes.shares, id) end
   if has(lanes, 'deadlines') then redis.call('ZREM', lanes.deadlines, id) end
+  count_below(lanes, key, -1)
 end
 
 -- Of an ordered lane, what a dead letter does to it and its head: the job that it gave last, '' if none. Else nil.
@@ -127,11 +145,10 @@ local function order_of(lanes, key)
   if order then return string.match(order, '^(%d) (.*)$') end
 end
 
+-- Removes what is kept of a lane that is empty.
 local function forget_lane(lanes, key)
-  redis.call('ZREM', lanes.ready, key)
-  redis.call('ZREM', lanes.blocked, key)
-  if has(lanes, 'weights') then redis.call('HDEL', lanes.weights, key) end
-  if has(lanes, 'slow') then redis.call('HDEL', lanes.slow, key) end
+  leave_line(lanes, stands_with(lanes, key), key)
+  if not has_below(lanes, key) then forget_key(lanes, key) end
   local stuck, head = order_of(lanes, key)
   if head == '' then redis.call('HDEL', lanes.ordered, key)
   elseif stuck then redis.call('ZADD', lanes.heads, 'NX', lanes.now_ms, key) end

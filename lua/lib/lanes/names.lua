@@ -6,6 +6,7 @@ local function lane_names(prefix)
     finish = own .. 'finish', slow = own .. 'slow', weights = own .. 'weights',
     shares = own .. 'shares', deadlines = own .. 'deadlines', uncleared = own .. 'uncleared',
     held = own .. 'held:', paused = own .. 'paused', ordered = own .. 'ordered', heads = own .. 'heads',
+    below = own .. 'below',
   }
 end
 

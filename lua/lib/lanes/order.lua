@@ -53,8 +53,7 @@ end
 local function wake_head(lanes, key)
   if redis.call('ZREM', lanes.heads, key) == 0 then return end
   if redis.call('EXISTS', lanes.lane .. key) == 1 then
-    local is_in_line = redis.call('ZSCORE', lanes.ready, key) or redis.call('ZSCORE', lanes.blocked, key)
-    if not is_in_line then make_ready(lanes, key) end
+    if not is_in_line(lanes, key) then make_ready(lanes, key) end
     return
   end
   local stuck, head = order_of(lanes, key)

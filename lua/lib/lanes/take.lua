@@ -2,8 +2,9 @@
 -- @include lib/lanes/join
 -- @include lib/lanes/look/count-calls
 -- @include lib/lanes/unended
--- Decides the next job of a queue: start-time fair queueing (Goyal, Vin and Cheng, 1996) of its lanes. Tags count calls:
--- a job's share of the bucket, divided by its lane's weight. Jobs without a key are one lane more, which lies in BullMQ's
+-- Decides the next job of a queue: start-time fair queueing (Goyal, Vin and Cheng, 1996) of its lanes, in each line of
+-- lib/lanes/line by itself. Tags count calls: a job's share of the bucket, divided by the weight of its lane, and of each
+-- head above it. Jobs without a key are one lane more, which lies in BullMQ's
 -- own sets. An ordered lane gives one job at a time (lib/lanes/order). Whatever has a key and lies there, since it was retried, recovered or moved by a tool, joins its lane first.
 
 -- How many jobs one script moves into lanes, and how many it looks at in vain, since they were removed.
@@ -11,17 +12,23 @@ local MOST_MOVED, MOST_GONE = 300, 1000
 -- How soon a worker looks again while as many jobs are active as may be at once.
 local FULL_MS = 100
 
--- Takes in what became of probes, and which keys may have room again.
-local function hear(lanes, news)
-  for _, probe in ipairs(news.probes) do
-    local key, went_at_once = probe[1], probe[2]
-    local left = tonumber(redis.call('HGET', lanes.slow, key)) or 0
+-- Takes in what became of a probe, for its lane and for each head above it that had no room.
+local function hear_probe(lanes, key, went_at_once)
+  local text = key
+  while text ~= '' do
+    local left = tonumber(redis.call('HGET', lanes.slow, text)) or 0
     if left > 0 then
       left = went_at_once and left - 1 or PROBES
-      if left == 0 then redis.call('HDEL', lanes.slow, key) else redis.call('HSET', lanes.slow, key, left) end
-      wake_lane(lanes, key)
+      if left == 0 then redis.call('HDEL', lanes.slow, text) else redis.call('HSET', lanes.slow, text, left) end
+      wake_lane(lanes, text)
     end
+    text = head_of(text)
   end
+end
+
+-- Takes in what became of probes, and which keys may have room again.
+local function hear(lanes, news)
+  for _, probe in ipairs(news.probes) do hear_probe(lanes, probe[1], probe[2]) end
   for _, key in ipairs(news.ended) do wake_head(lanes, key) end
   for _, key in ipairs(news.woken) do
     if key == '*' then
@@ -136,7 +143,7 @@ local function take_expired(lanes, most)
     local key = key_of(redis.call('HGET', lanes.jobs .. id, 'name') or '')
     local lane = key and lanes.lane .. key
     if lane and redis.call('ZREM', lane, id) == 1 then
-      forget_job(lanes, id)
+      forget_job(lanes, id, key)
       if redis.call('EXISTS', lane) == 0 then forget_lane(lanes, key) end
     end
     redis.call('ZREM', lanes.deadlines, id)
@@ -164,40 +171,80 @@ local function next_in_lane(lanes, key)
   return head, stuck
 end
 
--- Takes the next job of the lane whose turn it is; false if somebody has removed it. Also returns whether the lane is in
--- line for another.
-local function take_from_lane(lanes, key, start)
-  local lane, finish = lanes.lane .. key, start
+-- The way from the line of all to the lane whose turn it is: { whose line, who is first there, its tag } of each line.
+local function way_to_next(lanes, first, start)
+  local way = { { '', first, start } }
+  local head = lanes.has_paths and first or nil
+  while head do
+    local item, tag = unpack(redis.call('ZRANGE', line_of(lanes, head), 0, 0, 'WITHSCORES'))
+    if item then way[#way + 1] = { head, item, tonumber(tag) } end
+    head = item ~= head and item or nil
+  end
+  return way
+end
+
+-- Whether a lane or a head is tried with one job at a time; inside its line, the lane of a head's own jobs is not by itself.
+local function is_tried(lanes, text, head)
+  return text ~= head and has(lanes, 'slow') and redis.call('HEXISTS', lanes.slow, text) == 1
+end
+
+-- Where the lane, and each head above it, will stand after a job of this share; and which of them are tried with it.
+local function plan_turns(lanes, way, share)
+  local is_probe = false
+  for _, step in ipairs(way) do
+    local head, item, start = unpack(step)
+    step.finish, step.is_slow = start + share / weight_of(lanes, item, head), is_tried(lanes, item, head)
+    is_probe = is_probe or step.is_slow
+  end
+  return is_probe
+end
+
+-- Puts who has had a turn back in line, or out of it.
+local function end_turn(lanes, step, finish, stays)
+  local head, item = step[1], step[2]
+  local line, had = line_of(lanes, head), finish_of(lanes, head)
+  if stays then
+    redis.call('ZADD', line, as_tag(finish), item)
+    return
+  end
+  if head == '' then redis.call('ZREMRANGEBYSCORE', had, '-inf', as_tag(lanes.v)) end
+  redis.call('ZADD', had, as_tag(finish), item)
+  redis.call('ZREM', line, item)
+end
+
+-- Takes the next job of the lane whose turn it is; false if somebody has removed it. Also returns whether who was first in
+-- the line of all is in it for another.
+local function take_from_lane(lanes, first, start)
+  local way = way_to_next(lanes, first, start)
+  local own_line, key = unpack(way[#way])
   local id, stuck, until_ms = next_in_lane(lanes, key)
   if until_ms then
-    redis.call('ZREM', lanes.ready, key)
+    leave_line(lanes, own_line, key)
     redis.call('ZADD', lanes.heads, string.format('%.0f', until_ms), key)
     return false, false
   end
-  local is_slow = has(lanes, 'slow') and redis.call('HEXISTS', lanes.slow, key) == 1
+  local is_probe = plan_turns(lanes, way, id and share_of(lanes, id) or 0)
   local was_there = false
   if id then
-    local share = share_of(lanes, id)
-    forget_job(lanes, id)
-    was_there = activate_parked(lanes, id, (is_slow and 2 or 1) + (stuck and 3 or 0))
-    if was_there then
-      lanes.v = math.max(lanes.v, start)
-      finish = start + share / weight_of(lanes, key)
-    end
+    forget_job(lanes, id, key)
+    was_there = activate_parked(lanes, id, (is_probe and 2 or 1) + (stuck and 3 or 0))
+    if was_there then lanes.v = math.max(lanes.v, start) end
   end
-  local is_empty = redis.call('EXISTS', lane) == 0
+  local is_empty = redis.call('EXISTS', lanes.lane .. key) == 0
   local has_head = stuck ~= nil and was_there
-  if not is_empty and not (is_slow and was_there) and not has_head then
-    redis.call('ZADD', lanes.ready, string.format('%.17g', finish), key)
-    return was_there, true
+  local has_more = not is_empty and not has_head
+  for at = #way, 1, -1 do
+    local step = way[at]
+    local tried = step.is_slow and was_there
+    local stays = has_more and not tried
+    end_turn(lanes, step, was_there and step.finish or step[3], stays)
+    if has_more and tried then redis.call('ZADD', lanes.blocked, lanes.now_ms + PROBE_MS, step[2]) end
+    has_more = stays or at > 1 and redis.call('EXISTS', line_of(lanes, step[1])) == 1
+    if not has_more and at > 1 then redis.call('UNLINK', finish_of(lanes, step[1])) end
   end
-  redis.call('ZREMRANGEBYSCORE', lanes.finish, '-inf', string.format('%.17g', lanes.v))
-  redis.call('ZADD', lanes.finish, string.format('%.17g', finish), key)
-  redis.call('ZREM', lanes.ready, key)
   if has_head then set_head(lanes, key, stuck, id) end
-  if is_empty then forget_lane(lanes, key)
-  elseif not has_head then redis.call('ZADD', lanes.blocked, lanes.now_ms + PROBE_MS, key) end
-  return was_there, false
+  if is_empty then forget_lane(lanes, key) end
+  return was_there, has_more
 end
 
 -- Takes the next job without a key; false if it was removed.
@@ -216,6 +263,25 @@ local function take_free(lanes, id, is_listed, start)
   return true
 end
 
+-- An earlier build has put a lane of a path in the line of all.
+local function move_to_line(lanes, key)
+  redis.call('ZREM', lanes.ready, key)
+  if redis.call('EXISTS', lanes.lane .. key) == 1 and not is_in_line(lanes, key) then make_ready(lanes, key) end
+  return redis.call('EXISTS', lanes.ready) == 1
+end
+
+-- How often heads are looked for that have dropped out of line, while none is in it.
+local MEND_EVERY_MS = 1000
+
+-- Who is first in the line of all, with its tag.
+local function first_in_line(lanes)
+  local first = redis.call('ZRANGE', lanes.ready, 0, 0, 'WITHSCORES')
+  local is_due = lanes.has_paths and lanes.parked > 0 and lanes.now_ms - lanes.mended_at_ms >= MEND_EVERY_MS
+  if first[1] or not is_due then return first end
+  mend_lines(lanes)
+  return redis.call('ZRANGE', lanes.ready, 0, 0, 'WITHSCORES')
+end
+
 -- Takes up to `most` jobs, each from the lane whose turn it is. Returns whether there may be more.
 local function take(lanes, most)
   local left, gone, is_lane_ready = most, 0, false
@@ -223,13 +289,15 @@ local function take(lanes, most)
     -- First, since jobs may join their lanes in it.
     local id, is_listed = first_free(lanes)
     if left <= 0 and (id or is_lane_ready) then return true end
-    local first = redis.call('ZRANGE', lanes.ready, 0, 0, 'WITHSCORES')
+    local first = first_in_line(lanes)
     if not id and not first[1] then return lanes.has_unmoved end
     if left <= 0 then return true end
     local start, free_start = tonumber(first[2]), math.max(lanes.v, lanes.free)
     local was_there
     if id and (not start or free_start <= start) then
       was_there = take_free(lanes, id, is_listed, free_start)
+    elseif head_of(first[1]) ~= '' then
+      was_there, is_lane_ready = false, move_to_line(lanes, first[1])
     else
       was_there, is_lane_ready = take_from_lane(lanes, first[1], start)
     end

@@ -11,7 +11,7 @@ end
 local function leave_place(lanes, id, key, place)
   if place == 'lane' then
     redis.call('ZREM', lanes.lane .. key, id)
-    forget_job(lanes, id)
+    forget_job(lanes, id, key)
     if redis.call('EXISTS', lanes.lane .. key) == 0 then forget_lane(lanes, key) end
   end
   if place == 'prioritized' then redis.call('ZREM', lanes.prioritized, id)

@@ -1,9 +1,18 @@
--- Gives a lane another weight. A weight of 1 is not stored.
-local function weigh(lanes, key, weight)
+local function weigh_one(lanes, text, weight)
   if weight ~= 1 then
-    redis.call('HSET', lanes.weights, key, weight)
+    redis.call('HSET', lanes.weights, text, weight)
     lanes.known.weights = true
   elseif has(lanes, 'weights') then
-    redis.call('HDEL', lanes.weights, key)
+    redis.call('HDEL', lanes.weights, text)
+  end
+end
+
+-- Gives the heads of a path and its lane other weights: those of its names in their order, or none to leave them as they
+-- are. A weight of 1 is not stored.
+local function weigh(lanes, key, weights)
+  local text = weights and key or ''
+  for at = weights and #weights or 0, 1, -1 do
+    weigh_one(lanes, text, tonumber(weights[at]))
+    text = head_of(text)
   end
 end

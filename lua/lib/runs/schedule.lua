@@ -36,7 +36,7 @@ local function take_out(schedule, id)
   local lanes = schedule.lanes
   local key = key_of(redis.call('HGET', schedule.jobs .. id, 'name') or '')
   if key and redis.call('ZREM', lanes.lane .. key, id) == 1 then
-    forget_job(lanes, id)
+    forget_job(lanes, id, key)
     if redis.call('EXISTS', lanes.lane .. key) == 0 then forget_lane(lanes, key) end
   end
   redis.call('ZREM', lanes.delayed, id)

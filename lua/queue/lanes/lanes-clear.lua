@@ -13,7 +13,11 @@ local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 
 -- The lanes to look through, each from a place on: between two calls, workers move lanes and producers add some.
 if tonumber(ARGV[2]) == 1 then
-  for _, names in ipairs({ lanes.ready, lanes.blocked, lanes.heads }) do
+  local lines = { lanes.ready, lanes.blocked, lanes.heads }
+  for _, head in ipairs(lanes.has_paths and redis.call('HKEYS', lanes.below) or {}) do
+    lines[#lines + 1] = line_of(lanes, head)
+  end
+  for _, names in ipairs(lines) do
     for _, key in ipairs(redis.call('ZRANGE', names, 0, -1)) do redis.call('ZADD', lanes.uncleared, 0, key) end
   end
   redis.call('PEXPIRE', lanes.uncleared, DAY_MS)
@@ -26,7 +30,7 @@ local function clear(key, place, most)
   for at = 1, #jobs, 2 do
     if not redis.call('ZSCORE', lanes.delayed, jobs[at]) then
       redis.call('ZREM', lane, jobs[at])
-      forget_job(lanes, jobs[at])
+      forget_job(lanes, jobs[at], key)
     end
   end
   if #jobs == 2 * most then

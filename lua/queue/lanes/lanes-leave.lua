@@ -14,7 +14,7 @@ local taken = 0
 local key = key_of(redis.call('HGET', lanes.jobs .. id, 'name') or '')
 if key and redis.call('ZREM', lanes.lane .. key, id) == 1 then
   taken = 1
-  forget_job(lanes, id)
+  forget_job(lanes, id, key)
   if redis.call('EXISTS', lanes.lane .. key) == 0 then forget_lane(lanes, key) end
 end
 close_lanes(lanes)

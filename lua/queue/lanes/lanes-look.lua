@@ -6,6 +6,7 @@
         [4] the most jobs with a deadline to read  [5] of how many jobs in lanes, of how many that workers hold, and
         of how many others, to read the cost
   Reply JSON: { lanes: [key, jobs, weight, ms for which it is still aside, calls], others: { lanes, jobs },
+        heads: [head of a path, weight, ms for which it is still aside],
         waiting: [jobs without a lane, calls], deadlines: [id, key, jobs before it, ms until then, calls],
         job: [key, jobs before it in its lane, calls]; or [key, -1, jobs before it of all that wait, calls]; or
         [key, -2, ms until it is due, jobs that would go before it now, calls]; or [key, -3, 0]: it runs; or [key, -4,
@@ -13,39 +14,29 @@
         of the delayed jobs that come due before it, and more: how many others do }; calls: how many plain calls they are
 ]]
 -- @include lib/now-ms
--- @include lib/lanes/names
+-- @include lib/lanes/line
 -- @include lib/lanes/look/fetched-jobs
+-- @include lib/lanes/look/read-lanes
 -- @include lib/lanes/look/due-before
 -- @include lib/lanes/look/next-deadlines
 
 local prefix, asked = ARGV[1], ARGV[2]
 local lanes, now = lane_names(prefix), now_ms()
-local read, most, counted = {}, tonumber(ARGV[3]), tonumber(ARGV[5])
+local most, counted = tonumber(ARGV[3]), tonumber(ARGV[5])
 local held = held_by_workers(lanes, prefix, KEYS[4], KEYS[5], counted)
 local waiting_sums = sums_of_waiting(prefix, KEYS[1], KEYS[3], counted, joins_held(held))
-local all_lanes = redis.call('ZCARD', lanes.ready) + redis.call('ZCARD', lanes.blocked) + redis.call('ZCARD', lanes.heads)
 local has_shares = counted > 0 and redis.call('EXISTS', lanes.shares) == 1
-local most_each = math.ceil(counted / math.max(1, math.min(all_lanes, most)))
-local sums, is_read = {}, {}
-local others = { lanes = all_lanes, jobs = tonumber(redis.call('HGET', lanes.state, 'parked')) or 0 }
-local function read_lane(key, aside_ms)
-  local parked = redis.call('ZCARD', lanes.lane .. key)
+local sums, most_each = {}, nil
+local read = open_reading(lanes, held, most, now, function(key)
   if has_shares then sums[key] = sums_of_lane(lanes, key, most_each) end
-  local jobs, calls = with_held(held, key, parked, sums[key])
-  local weight = tonumber(redis.call('HGET', lanes.weights, key)) or 1
-  read[#read + 1] = { key, jobs, weight, aside_ms, calls }
-  others.jobs, is_read[key] = others.jobs - parked, true
-end
-local function read_lanes(names, at_or_now)
-  local all = redis.call('ZRANGE', names, 0, most - 1 - #read, 'WITHSCORES')
-  others.lanes = others.lanes - #all / 2
-  for at = 1, #all, 2 do read_lane(all[at], at_or_now and math.max(0, tonumber(all[at + 1]) - at_or_now) or 0) end
-end
-read_lanes(lanes.ready)
-if #read < most then read_lanes(lanes.blocked, now) end
-if #read < most then read_lanes(lanes.heads) end
+  return sums[key]
+end)
+most_each = math.ceil(counted / math.max(1, math.min(read.others.lanes, most)))
+read.line(lanes.ready)
+if #read.list < most then read.line(lanes.blocked, now) end
+if #read.list < most then read.line(lanes.heads) end
 for key in pairs(held.lanes) do
-  if key ~= '' and not is_read[key] then read_lane(key, 0) end
+  if key ~= '' and not read.is_read[key] then read.lane(key, 0) end
 end
 local listed, ranked = redis.call('LLEN', KEYS[1]), redis.call('ZCARD', KEYS[3])
 
@@ -74,7 +65,7 @@ local job = asked ~= '' and place_of(asked) or nil
 local due, more = {}, 0
 if job and job[2] == -2 and counted > 0 then due, more = due_before(lanes, prefix, KEYS[2], asked, now) end
 return cjson.encode({
-  lanes = read, others = others, job = job, due = due, more = more,
+  lanes = read.list, heads = read.all_heads(), others = read.others, job = job, due = due, more = more,
   deadlines = next_deadlines(lanes, tonumber(ARGV[4]), now, place_of),
   waiting = { with_held(held, '', listed + ranked - held.joined, waiting_sums) },
 })

@@ -5,14 +5,15 @@
   ARGV  [1] the prefix of the queue's keys  [2] where the last page ended: "" for the first one; the id of the last job,
             and of a zset its score before it  [3] how many jobs to look at  [4] how many to find
         [5] "list", "zset", or "newest" for a zset from its end
-        [6] "lane" for those alone that are parked in lanes, "free" for those that are not, "" for all
-        [7] their key, "" for any  [8] their name, "" for any
+        [6] "lane" for those alone that are parked in lanes, "free" for those that are not, "" for all; "below" for those
+            that are parked in lanes below [7]  [7] their key or a head of it, "" for any  [8] their name, "" for any
   Reply where this page ends, "" for the last one; then the ids
 ]]
--- @include lib/lanes/names
+-- @include lib/lanes/line
 local ids, prefix, from, most, wanted = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local kind, where, key, name = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local lanes = lane_names(prefix)
+if where == 'below' and redis.call('HEXISTS', lanes.state, 'paths') == 0 then return { '' } end
 
 -- The ids of a list in an order of their own: those before the last one come and go.
 local function in_order(one, other)
@@ -50,12 +51,17 @@ local function named(opts)
   return type(ours) == 'table' and ours.name == name
 end
 
+local function is_below(its_key)
+  return string.sub(its_key, 1, #key + 1) == key .. BETWEEN
+end
+
 local function is_meant(id)
   local stored, opts = unpack(redis.call('HMGET', prefix .. id, 'name', name ~= '' and 'opts' or 'name'))
   local its_key = stored and key_of(stored)
-  if not stored or key ~= '' and its_key ~= key or name ~= '' and not named(opts) then return false end
+  if not stored or name ~= '' and not named(opts) then return false end
+  if key ~= '' and (where == 'below' or its_key ~= key) and not (its_key and is_below(its_key)) then return false end
   if where == '' then return true end
-  return (where == 'lane') == (its_key ~= nil and redis.call('ZSCORE', lanes.lane .. its_key, id) ~= false)
+  return (where ~= 'free') == (its_key ~= nil and redis.call('ZSCORE', lanes.lane .. its_key, id) ~= false)
 end
 
 local step = kind == 'list' and 1 or 2

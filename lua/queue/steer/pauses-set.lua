@@ -1,5 +1,5 @@
 --[[
-  pauses-set: pauses a queue or one key of it, or ends the pause of a key. The lane of a paused key steps aside.
+  pauses-set: pauses a queue or one key of it, with all below it, or ends the pause of a key. Its lane steps aside.
 
   KEYS  as in lanes-join
   ARGV  [1] the prefix of the queue's keys  [2] the key, "" for the whole queue
@@ -14,12 +14,10 @@ local key, for_ms = ARGV[2], tonumber(ARGV[3])
 local until_ms = string.format('%.0f', for_ms < 0 and FOREVER_MS or lanes.now_ms + for_ms)
 
 local function set_aside()
-  local tag = redis.call('ZSCORE', lanes.ready, key)
-  if tag then
-    redis.call('ZADD', lanes.finish, tag, key)
-    redis.call('ZREM', lanes.ready, key)
+  leave_line(lanes, head_of(key), key)
+  if redis.call('EXISTS', lanes.lane .. key) == 1 or has_below(lanes, key) then
+    redis.call('ZADD', lanes.blocked, until_ms, key)
   end
-  if redis.call('EXISTS', lanes.lane .. key) == 1 then redis.call('ZADD', lanes.blocked, until_ms, key) end
 end
 
 redis.call('HINCRBY', lanes.state, 'orders', 1)

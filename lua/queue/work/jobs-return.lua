@@ -4,7 +4,7 @@
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] active  [7] prioritized  [8] stalled, all BullMQ's
         [9] the mark for those who wait for the job's end: string, kept for ten minutes
-  ARGV  [1] the prefix of the queue's keys  [2] the job  [3] the token of its lock  [4] the weight of its lane, or ''
+  ARGV  [1] the prefix of the queue's keys  [2] the job  [3] the token of its lock  [4] JSON: weights as in lanes-join, or ''
   Reply 1 if it went back, 2 if it was cancelled, 0 if it is no longer this worker's
 ]]
 -- @include lib/now-ms
@@ -14,7 +14,7 @@
 -- @include lib/lanes/cancelled
 
 local active, prioritized, stalled = KEYS[6], KEYS[7], KEYS[8]
-local id, token, weight = ARGV[2], ARGV[3], tonumber(ARGV[4])
+local id, token, weights = ARGV[2], ARGV[3], ARGV[4] ~= '' and cjson.decode(ARGV[4])
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 local job = lanes.jobs .. id
 if redis.call('GET', job .. ':lock') ~= token then return 0 end
@@ -32,7 +32,7 @@ local priority, key = tonumber(given) or 0, key_of(name)
 if key then
   redis.call('ZADD', lanes.delayed, string.format('%.0f', (lanes.now_ms + DAY_MS) * 4096), id)
   join(lanes, id)
-  if weight then weigh(lanes, key, weight) end
+  weigh(lanes, key, weights)
   close_lanes(lanes)
 elseif priority == 0 then
   redis.call('RPUSH', lanes.wait, id)

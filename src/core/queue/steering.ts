@@ -26,8 +26,9 @@ export interface PageRequest {
   /** How many jobs are looked at, and how many found. */
   readonly lookedAt: number;
   readonly most: number;
-  /** Those alone that are parked in lanes, or that are not; undefined for all. */
-  readonly parked?: boolean | undefined;
+  /** Those alone that are parked in lanes, or that are not, or that are parked in lanes below the key; undefined for all. */
+  readonly parked?: boolean | "below" | undefined;
+  /** Their key, or a head of its path. */
   readonly key?: string | undefined;
   readonly name?: string | undefined;
 }
@@ -89,6 +90,6 @@ export interface SteeringStore {
     worker: { readonly worker: string; readonly places: number; readonly forMs: number },
   ): Promise<void>;
   workers(queue: string): Promise<LiveWorkers>;
-  /** How many jobs are parked in the lane of a key. */
+  /** How many jobs are parked in the lane of a key, and in those below it. */
   waitingOf(queue: string, key: string): Promise<number>;
 }

@@ -4,10 +4,12 @@ import type { PauseSeen, SteeringStore } from "./steering.ts";
 /** A job that joins its lane. */
 export interface LaneJob {
   readonly id: string;
-  /** The lane's weight from now on; without it, the lane keeps the weight that it has. */
-  readonly weight?: number | undefined;
-  /** Ms until its key has room again, if it comes back from a worker because its key had none. */
+  /** The weights of its lane and of the heads above it, from now on, the widest first; without them, they stay as they are. */
+  readonly weights?: readonly number[] | undefined;
+  /** Ms until there is room again, if it comes back from a worker because there was none. */
   readonly roomInMs?: number | undefined;
+  /** What has no room: its key, unless a head of that is given. */
+  readonly aside?: string | undefined;
   /** Moves the job behind all others of its priority, if it is in its lane; elsewhere it stays as it is. */
   readonly isAnew?: boolean | undefined;
 }
@@ -126,6 +128,12 @@ export interface LanesSeen {
     /** Ms for which the lane is still aside, since its key has no room. */
     readonly asideMs: number;
   }[];
+  /** The heads of the paths of these lanes. */
+  readonly heads: readonly {
+    readonly key: string;
+    readonly weight: number;
+    readonly asideMs: number;
+  }[];
   /** The lanes that were not read, and their jobs. */
   readonly others: { readonly lanes: number; readonly jobs: number };
   /** How many jobs wait without a lane, or have left theirs: fetched and not started, or to be fetched. */
@@ -166,7 +174,7 @@ export interface LaneStore extends SteeringStore {
   /** Reads what holds for the jobs that workers have; of cancelled ones, those whose tokens begin so. */
   orders(queue: string, tokens: string): Promise<Orders>;
   /** Puts a job back into its old place that a worker holds and has not begun. */
-  putBack(queue: string, job: HeldJob & Pick<LaneJob, "weight">): Promise<WayBack>;
+  putBack(queue: string, job: HeldJob & Pick<LaneJob, "weights">): Promise<WayBack>;
   /** Sees to it that no worker begins a job, and that one that runs it learns of that. */
   cancel(queue: string, id: string): Promise<Cancelling>;
   /** Stores which jobs a worker has fetched and not started, for `look`. */
@@ -202,9 +210,9 @@ export interface AddedJob {
   readonly timestamp: number;
   readonly delay: number;
   readonly priority: number;
-  /** Whether it joins the lane of its key at once, and that lane's weight. */
+  /** Whether it joins the lane of its key at once, and with which weights. */
   readonly isParked: boolean;
-  readonly weight: number | undefined;
+  readonly weights: LaneJob["weights"];
   readonly dedupe:
     | { readonly id: string; readonly mode: DedupeMode; readonly ttl: number | undefined }
     | undefined;

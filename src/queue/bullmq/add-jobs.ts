@@ -33,7 +33,7 @@ export async function addJobs<Data>(
 
 /** A job to be stored, unless another is there that has its id or its dedupeId. */
 export interface LookedUpJob<Data> extends NewJob<Data> {
-  readonly own: Pick<AddedJob, "id" | "isParked" | "weight" | "dedupe">;
+  readonly own: Pick<AddedJob, "id" | "isParked" | "weights" | "dedupe">;
 }
 
 /** What is stored of a job, and whether that is the job that was given. */

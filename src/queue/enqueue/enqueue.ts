@@ -53,13 +53,13 @@ export interface EnqueuingParts<Data> extends DataRules<Data>, StoringParts {
 export function createEnqueuing<Data, Result, Input>(
   parts: EnqueuingParts<Data>,
 ): Enqueuing<Data, Result, Input> {
-  const { bucket, weightOf, orderOf, defaults } = parts;
+  const { bucket, weightsOf, orderOf, defaults } = parts;
   const storing = createStoring<Data, Result>(parts);
 
   function readOptions(where: string, given: unknown): OrderedJobOptions {
     const own = readEnqueueOptions(where, given);
     const options = defaults === undefined ? own : withDefaults(own, defaults);
-    weightOf(options.key);
+    weightsOf(options.key);
     const ordered = orderOf(where, options.key);
     return ordered === undefined ? options : { ...options, ordered };
   }

@@ -16,6 +16,7 @@ import { PARK_MS, readJob, storedName, storedOptions } from "../bullmq/stored-jo
 import { storeSchedule } from "../bullmq/stored-schedule.ts";
 import type { Job } from "../job.ts";
 import { parkFromProducer, type ParkParts } from "../lanes/park.ts";
+import type { WeightsOf } from "../lanes/weights.ts";
 import { QueueFullError } from "../errors.ts";
 import {
   isRecurring,
@@ -36,8 +37,8 @@ export interface StoringParts {
   readonly bucket: OwnedBucket;
   readonly connection: QueueConnection;
   readonly logger: Logger;
-  /** The weight of a key's lane; undefined without a key. */
-  readonly weightOf: (key: string | undefined) => number | undefined;
+  /** The weights of a key's lane and of the heads of its path. */
+  readonly weightsOf: WeightsOf;
   readonly maxBacklog?: number | MaxBacklog | undefined;
   readonly jobs: JobSource;
 }
@@ -60,12 +61,12 @@ const PER_ROUND_TRIP = 1_000;
 const CHARACTERS_PER_SCRIPT = 4_000_000;
 
 export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, Result> {
-  const { name, bucket, connection, logger, weightOf, jobs: source } = parts;
+  const { name, bucket, connection, logger, weightsOf, jobs: source } = parts;
   const { access } = source;
   const open = (): Promise<StoredQueue> => access.open("nothing was stored");
   const { maxBacklog } = parts;
   const most = typeof maxBacklog === "number" ? { all: maxBacklog } : maxBacklog;
-  const parking: ParkParts = { name, logger, lanes: connection.lanes, weightOf, open };
+  const parking: ParkParts = { name, logger, lanes: connection.lanes, weightsOf, open };
 
   async function store(entries: readonly Entry<Data>[]): Promise<QueuedJob<Data, Result>[]> {
     const startedAtMs = performance.now();
@@ -136,7 +137,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     const jobs = entries.map(({ options }, index) => {
       const { id, key } = options;
       const { isParked, ...job } = bulk[index]!;
-      return { ...job, own: { id, isParked, weight: weightOf(key), dedupe: dedupeOf(options) } };
+      return { ...job, own: { id, isParked, weights: weightsOf(key), dedupe: dedupeOf(options) } };
     });
     const met = await addLookedUpJobs(queue, jobs, async (added) => {
       const stored = await connection.addJobs({ queue: name, jobs: added, most });

@@ -4,13 +4,14 @@ import type { Logger } from "../../core/logger.ts";
 import type { LaneStore } from "../../core/queue/store.ts";
 import { movedToWait } from "../bullmq/errors.ts";
 import { isOnItsWay, PARK_MS, readJob, type Stored } from "../bullmq/stored-job.ts";
+import type { WeightsOf } from "./weights.ts";
 
 export interface ParkParts {
   readonly name: string;
   readonly logger: Logger;
   readonly lanes: Pick<LaneStore, "join">;
-  /** The weight of a key's lane; undefined without a key. */
-  readonly weightOf: (key: string | undefined) => number | undefined;
+  /** The weights of a key's lane and of the heads of its path. */
+  readonly weightsOf: WeightsOf;
   /** @throws {@link StoreUnavailableError} when Redis does not answer in time. */
   readonly open: () => Promise<StoredQueue>;
 }
@@ -43,10 +44,10 @@ export async function parkFromProducer(
 }
 
 async function join(
-  { name, lanes, weightOf }: ParkParts,
+  { name, lanes, weightsOf }: ParkParts,
   jobs: readonly Stored<unknown>[],
 ): Promise<void> {
-  const laneJobs = jobs.map(readJob).map(({ id, key }) => ({ id, weight: weightOf(key) }));
+  const laneJobs = jobs.map(readJob).map(({ id, key }) => ({ id, weights: weightsOf(key) }));
   if (laneJobs.length > 0) await lanes.join(name, laneJobs);
 }
 
@@ -57,14 +58,14 @@ export async function parkFromWorker<Data>(
   parts: {
     readonly queue: string;
     readonly lanes: Pick<LaneStore, "putBack">;
-    /** The weight of a key's lane; undefined without a key. */
-    readonly weightOf: (key: string | undefined) => number | undefined;
+    /** The weights of a key's lane and of the heads of its path. */
+    readonly weightsOf: WeightsOf;
   },
 ): Promise<never> {
-  const { queue, lanes, weightOf } = parts;
+  const { queue, lanes, weightsOf } = parts;
   const { id, key } = readJob(stored);
   // BullMQ's own ways back keep no place. Not left to the fetcher: the connection may be closed as soon as this has ended.
-  const way = await lanes.putBack(queue, { id, token, weight: weightOf(key) });
+  const way = await lanes.putBack(queue, { id, token, weights: weightsOf(key) });
   // If that fails, the next worker that gets it tries again.
   if (way === "cancelled") await stored.remove().catch(() => undefined);
   throw movedToWait();

@@ -1,67 +1,102 @@
 /**
- * The weights of lanes. One is read here when a job is enqueued or goes back to its lane, stored with the lane by
- * `lua/queue/lanes/lanes-join.lua`, and used by `take_from_lane` in `lua/lib/lanes/take.lua`: each job moves its lane back in line
- * by the job's share divided by the lane's weight. A worker that holds jobs of several lanes uses it again, in the line of
- * `throttle/waiting/line.ts`.
+ * The weights of lanes, and of the heads of paths. They are read here when a job is enqueued or goes back to its lane,
+ * stored by `lua/queue/lanes/lanes-join.lua`, and used by `take_from_lane` in `lua/lib/lanes/take.lua`: each job moves its
+ * lane, and each head above it, back in line by the job's share divided by the weight. A worker that holds jobs of several
+ * tenants uses the first one again, in the line of `throttle/waiting/line.ts`.
  */
 import { describeValue, reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
+import { MOST_LEVELS, namesOfText, type Key } from "../../core/key-path.ts";
 
-/** How much of a shared rate each key gets beside the others. Defaults to 1 for each key. */
-export type Weights = Readonly<Record<string, number>> | OfKey;
+/**
+ * How much of a shared rate each key gets beside the others. Defaults to 1 for each. A list says it for each level of
+ * paths: the first entry weighs first names beside one another, the next one what lies below a name beside what else does.
+ */
+export type Weights = LevelWeights | readonly (PathWeights | undefined)[];
 
-type OfKey = (key: string) => number;
+/** By the first name of a key, or a function of it. */
+type LevelWeights = Readonly<Record<string, number>> | ((key: string) => number);
+/** By the name at this level, or a function of the path up to it. */
+type PathWeights = Readonly<Record<string, number>> | ((path: readonly string[]) => number);
+
+/** Reads the weights of a key's lane and of the heads of its path, the widest first; undefined without a key. */
+export type WeightsOf = (key: string | undefined) => readonly number[] | undefined;
 
 const [LEAST_WEIGHT, MOST_WEIGHT] = [0.001, 1_000];
 
 /**
- * Returns what reads the weight of a key's lane; undefined without a key.
+ * Returns what reads the weights of a key.
  *
- * @throws {@link InvalidOptionError} when the table holds no valid weight; what it returns throws the same for a function.
+ * @throws {@link InvalidOptionError} when a table holds no valid weight, or the list can never be right; what it returns
+ * throws the same for a function.
  */
-export function createWeights(
-  queue: string,
-  weights: Weights = {},
-): (key: string | undefined) => number | undefined {
+export function createWeights(queue: string, weights: Weights = {}): WeightsOf {
   const where = `queue("${queue}")`;
   const remedy = `give each key a number from ${LEAST_WEIGHT} to ${MOST_WEIGHT}`;
+  const isByLevel = Array.isArray(weights);
+  const levels = (isByLevel ? weights : [weights]) as readonly (Weights | undefined)[];
 
-  function read(weight: unknown): number {
-    const isWeight = typeof weight === "number" && weight >= LEAST_WEIGHT && weight <= MOST_WEIGHT;
-    if (isWeight) return weight;
-    throw new InvalidOptionError({ where, option: "weights", value: weight, remedy });
+  function refuse(option: string, value: unknown, why: string, cause?: unknown): never {
+    throw new InvalidOptionError({ where, option, value, remedy: why, cause });
   }
 
-  function call(weigh: (key: string) => number, key: string): number {
+  function read(option: string, weight: unknown): number {
+    const isWeight = typeof weight === "number" && weight >= LEAST_WEIGHT && weight <= MOST_WEIGHT;
+    return isWeight ? weight : refuse(option, weight, remedy);
+  }
+
+  function call(option: string, weigh: (of: unknown) => unknown, of: Key): unknown {
     try {
-      return weigh(key);
+      return weigh(of);
     } catch (cause) {
-      const why = `it threw for key ${describeValue(key)} (${reasonOf(cause)}); ${remedy}`;
-      throw new InvalidOptionError({ where, option: "weights", value: weigh, remedy: why, cause });
+      const why = `it threw for key ${describeValue(of)} (${reasonOf(cause)}); ${remedy}`;
+      return refuse(option, weigh, why, cause);
     }
   }
 
-  if (typeof weights === "object") {
-    for (const weight of Object.values(weights)) read(weight ?? 1);
+  function readerOf(
+    level: Weights | undefined,
+    index: number,
+  ): (names: readonly string[]) => number {
+    const option = isByLevel ? `weights[${index}]` : "weights";
+    if (typeof level === "function") {
+      const weigh = level as (of: unknown) => unknown;
+      return (names) => {
+        const own = names.slice(0, index + 1);
+        return read(option, call(option, weigh, isByLevel ? own : own[0]!));
+      };
+    }
+    if (
+      level !== undefined &&
+      (typeof level !== "object" || level === null || Array.isArray(level))
+    )
+      return refuse(option, level, "give a number for each name, or a function of the path");
+    const table = (level ?? {}) as Readonly<Record<string, number | undefined>>;
+    for (const weight of Object.values(table)) read(option, weight ?? 1);
+    return (names) => {
+      const name = names[index]!;
+      return read(option, (Object.hasOwn(table, name) ? table[name] : undefined) ?? 1);
+    };
   }
-  const weightOfKey = (key: string): number =>
-    typeof weights === "function"
-      ? read(call(weights, key))
-      : read((Object.hasOwn(weights, key) ? weights[key] : undefined) ?? 1);
-  return (key) => (key === undefined ? undefined : weightOfKey(key));
+
+  if (levels.length < 1 || levels.length > MOST_LEVELS) {
+    return refuse("weights", weights, `give weights for one to ${MOST_LEVELS} levels`);
+  }
+  const readers = levels.map(readerOf);
+  return (key) =>
+    key === undefined
+      ? undefined
+      : namesOfText(key).map((_name, index, names) => readers[index]?.(names) ?? 1);
 }
 
 /**
- * The same for a worker, which has its jobs already: a key whose weight cannot be read now counts with weight 1 here,
+ * The same for a worker, which has its jobs already: a key whose weights cannot be read now counts with weight 1 here,
  * and its lane keeps the weight that it has.
  */
-export function weightOrOne(
-  weightOf: (key: string | undefined) => number | undefined,
-  onError: (error: unknown) => void,
-): (key: string | undefined) => number | undefined {
+export function weightsOrNone(weightsOf: WeightsOf, onError: (error: unknown) => void): WeightsOf {
   return (key) => {
     try {
-      return weightOf(key);
+      return weightsOf(key);
     } catch (error) {
       onError(error);
       return undefined;

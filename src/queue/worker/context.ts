@@ -11,6 +11,7 @@ import type { Schema } from "../enqueue/data.ts";
 import { JobCancelledError, JobLostError } from "../errors.ts";
 import type { Job } from "../job.ts";
 import type { FetcherParts } from "../lanes/fetcher.ts";
+import type { WeightsOf } from "../lanes/weights.ts";
 import type { Downstream } from "./held/downstream.ts";
 import type { Discard, RetryAfter } from "./outcome.ts";
 
@@ -33,8 +34,8 @@ export interface WorkerContext<Data = unknown, Result = unknown> extends Omit<
   readonly patienceMs: number;
   /** How long a handler may take, in ms; undefined is without end. */
   readonly timeoutMs?: number | undefined;
-  /** The weight of a key's lane; undefined without a key. */
-  readonly weightOf: (key: string | undefined) => number | undefined;
+  /** The weights of a key's lane and of the heads of its path. */
+  readonly weightsOf: WeightsOf;
   readonly running: Running;
 }
 

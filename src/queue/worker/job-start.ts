@@ -4,6 +4,7 @@
  */
 import { reasonOf } from "../../core/describe.ts";
 import { SluiceError, StoreUnavailableError, WaitTooLongError } from "../../core/errors.ts";
+import { firstOfText } from "../../core/key-path.ts";
 import { isByPolicy } from "../../throttle/known-policy.ts";
 import type { DrawnSlot } from "../../throttle/slot/slot.ts";
 import { pauseFor, type WaitRegistry } from "../../throttle/waiting/wait.ts";
@@ -34,9 +35,9 @@ const STORE_RETRY_MS = 1_000;
 const NO_KEY = "";
 
 export function createJobSlots(
-  worker: Pick<WorkerContext, "queue" | "bucket" | "clock" | "patienceMs" | "weightOf" | "logger">,
+  worker: Pick<WorkerContext, "queue" | "bucket" | "clock" | "patienceMs" | "weightsOf" | "logger">,
 ): JobSlots {
-  const { queue, bucket, clock, patienceMs, weightOf, logger } = worker;
+  const { queue, bucket, clock, patienceMs, weightsOf, logger } = worker;
   let isClosed = false;
 
   function drawOnce(job: Job<unknown>, waits: WaitRegistry): Promise<DrawnSlot | NoRoomYet> {
@@ -85,7 +86,10 @@ export function createJobSlots(
     if (maxWaitMs !== undefined && maxWaitMs < 1) return undefined;
     // Jobs without a key take turns with the lanes as if they were one lane.
     if (key === undefined) return { cost, priority, maxWaitMs, lane: NO_KEY };
-    return { key, cost, priority, maxWaitMs, lane: key, laneWeight: weightOf(key), patienceMs };
+    const laneWeight = weightsOf(key)?.[0];
+    // The lanes of one tenant take one lane's turns here: in the queue they have taken theirs.
+    const lane = firstOfText(key);
+    return { key, cost, priority, maxWaitMs, lane, laneWeight, patienceMs };
   }
 
   return {

@@ -34,7 +34,7 @@ import { createFetcher, probeOf } from "../lanes/fetcher.ts";
 import { parkFromWorker } from "../lanes/park.ts";
 import type { Job } from "../job.ts";
 import { createPresence } from "../lanes/presence.ts";
-import { weightOrOne } from "../lanes/weights.ts";
+import { weightsOrNone, type WeightsOf } from "../lanes/weights.ts";
 import {
   readCloseOptions,
   readWorkerOptions,
@@ -91,8 +91,8 @@ export interface WorkerSettings<Data, Result> {
   readonly connect: ConnectQueue;
   readonly prefix: string;
   readonly logger: Logger;
-  /** The weight of a key's lane; undefined without a key. */
-  readonly weightOf: (key: string | undefined) => number | undefined;
+  /** The weights of a key's lane and of the heads of its path. */
+  readonly weightsOf: WeightsOf;
   /** Which done jobs are kept. */
   readonly keepDone: KeptJobs;
   /** Which dead letters are kept; undefined for all. */
@@ -145,7 +145,7 @@ export function createWorker<Data, Result>(
     lockMs,
     patienceMs,
     timeoutMs,
-    weightOf: weightOrOne(settings.weightOf, (error) => {
+    weightsOf: weightsOrNone(settings.weightsOf, (error) => {
       const message = "weights failed; the key's lane counts with weight 1.";
       logger.warn({ queue: queue.name, reason: reasonOf(error) }, message);
     }),

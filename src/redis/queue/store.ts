@@ -9,6 +9,7 @@ import {
   jobsReturn,
   jobsTake,
   laneOf,
+  lanesBelow,
   lanesClear,
   lanesHeld,
   lanesJoin,
@@ -68,7 +69,13 @@ export function createRedisLanes(
     update: (queue, id, json) => runScript(redis, jobsUpdate, { prefix, queue, id, json }),
     noteWorker: (queue, worker) => runScript(redis, workersNote, { prefix, queue, ...worker }),
     workers: (queue) => runScript(redis, workersLook, { prefix, queue }),
-    waitingOf: (queue, key) => redis.zcard(laneOf({ prefix, queue, key })),
+    async waitingOf(queue, key) {
+      const [own, below] = await Promise.all([
+        redis.zcard(laneOf({ prefix, queue, key })),
+        redis.hget(lanesBelow({ prefix, queue }), key),
+      ]);
+      return own + Number(below ?? 0);
+    },
     lookAtHeads: (queue, ofKeys) => runScript(redis, headsLook, { prefix, queue, ofKeys }),
     async parked(queue) {
       return Number((await redis.hget(lanesState({ prefix, queue }), "parked")) ?? 0);

@@ -40,7 +40,7 @@ function openCutOff() {
         return lanes.join(queue, jobs);
       },
     },
-    weightOf: () => undefined,
+    weightsOf: () => undefined,
     open: async () => stored,
   };
   const joinLanes = (jobs: readonly Stored<unknown>[]): Promise<void> =>

@@ -11,7 +11,8 @@ export const NO_KEY = "_";
 
 export interface JobSettings {
   readonly priority?: number;
-  readonly weight?: number;
+  /** Of its lane; or of the heads of its path and its lane. */
+  readonly weight?: number | readonly number[];
   readonly share?: number;
   readonly startByMs?: number;
 }
@@ -39,11 +40,13 @@ export function lanesByHand() {
 
   const keyOf = (name: string): string => `${prefix}:{jobs}:${name}`;
 
-  const join = (ids: readonly string[], weight?: number): Promise<void> =>
-    lanes.join(
+  const join = (ids: readonly string[], weight?: JobSettings["weight"]): Promise<void> => {
+    const weights = typeof weight === "number" ? [weight] : weight;
+    return lanes.join(
       "jobs",
-      ids.map((id) => ({ id, weight })),
+      ids.map((id) => ({ id, weights })),
     );
+  };
 
   /** Stores jobs of a key as BullMQ does, and in no lane; their ids begin with the key. */
   async function store(

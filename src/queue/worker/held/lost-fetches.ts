@@ -12,7 +12,7 @@ import type { WorkerContext } from "../context.ts";
 
 /** Called each time that Redis can be used again. Never rejects: a job that is not given back comes back with its lock's end. */
 export async function giveLostBack(
-  worker: Pick<WorkerContext, "queue" | "workerId" | "connection" | "lanes" | "weightOf">,
+  worker: Pick<WorkerContext, "queue" | "workerId" | "connection" | "lanes" | "weightsOf">,
   stored: StoredWorker,
   fetcher: Pick<Fetcher, "isAsking" | "holds">,
 ): Promise<void> {

@@ -34,7 +34,7 @@ export interface WaysBack<Data> {
 }
 
 export function createWaysBack<Data>(
-  worker: Pick<WorkerContext, "queue" | "lanes" | "weightOf" | "connection"> & {
+  worker: Pick<WorkerContext, "queue" | "lanes" | "weightsOf" | "connection"> & {
     readonly runs: Pick<ScheduledRuns, "leaveOut">;
   },
   fetcher: Pick<Fetcher, "park">,
@@ -50,8 +50,8 @@ export function createWaysBack<Data>(
     if (context.isLost) return leave();
     context.isGoingBack = true;
     await bullJob.moveToDelayed(Date.now() + PARK_MS, context.token).catch(leaveRemoved);
-    const weight = worker.weightOf(readJob(bullJob).key);
-    fetcher.park({ id: bullJob.id!, weight, roomInMs: roomInMs?.() });
+    const weights = worker.weightsOf(readJob(bullJob).key);
+    fetcher.park({ id: bullJob.id!, weights, roomInMs: roomInMs?.() });
     throw movedToDelayed();
   }
 

@@ -118,14 +118,21 @@ function readLock(lock: string): HeldJob {
 
 const WAYS_BACK: readonly WayBack[] = ["lost", "back", "cancelled"];
 
-export const jobsReturn: Script<QueueName & HeldJob & Pick<LaneJob, "weight">, WayBack> =
+export const jobsReturn: Script<QueueName & HeldJob & Pick<LaneJob, "weights">, WayBack> =
   defineScript({
     name: "queue/work/jobs-return",
     keys: (input) => [
       ...laneKeys(input, ["active", "prioritized", "stalled"]),
       cancelledMark(input, input.id),
     ],
-    args: (input) => [baseOf(input), input.id, input.token, input.weight ?? ""],
+    args: ({ weights, ...input }) => {
+      return [
+        baseOf(input),
+        input.id,
+        input.token,
+        weights === undefined ? "" : JSON.stringify(weights),
+      ];
+    },
     decode: (reply) => WAYS_BACK[Number(reply)]!,
   });
 
@@ -154,6 +161,7 @@ type PlaceSeen = readonly [key: string, before: number, number?, number?, number
 
 interface Seen {
   readonly lanes: readonly (readonly [string, number, number, number, number])[] | Nothing;
+  readonly heads: readonly (readonly [string, number, number])[] | Nothing;
   readonly others: { readonly lanes: number; readonly jobs: number };
   readonly waiting: readonly [jobs: number, calls: number];
   readonly job?: PlaceSeen;
@@ -184,7 +192,7 @@ export const lanesLook: Script<LanesLook, LanesSeen> = defineScript({
   },
   decode: (reply) => {
     const seen = JSON.parse(reply as string) as Seen;
-    const { lanes, others, waiting, job, deadlines, due, more } = seen;
+    const { lanes, heads, others, waiting, job, deadlines, due, more } = seen;
     const [unlaned, unlanedCalls] = waiting;
     return {
       lanes: listOf(lanes).map(([key, jobs, weight, asideMs, calls]) => ({
@@ -194,6 +202,7 @@ export const lanesLook: Script<LanesLook, LanesSeen> = defineScript({
         weight,
         asideMs,
       })),
+      heads: listOf(heads).map(([key, weight, asideMs]) => ({ key, weight, asideMs })),
       others,
       unlaned,
       unlanedCalls,
@@ -263,6 +272,11 @@ export function lanesHeld({ worker, ...name }: QueueName & { readonly worker: st
 /** The key of the sorted set with the parked jobs of a key. */
 export function laneOf({ key, ...name }: QueueName & { readonly key: string }): string {
   return `${baseOf(name)}lanes:of:${key}`;
+}
+
+/** The key of the hash that holds the number of jobs parked below heads of paths. */
+export function lanesBelow(name: QueueName): string {
+  return `${baseOf(name)}lanes:below`;
 }
 
 /** The key of the hash that holds the number of parked jobs. */

@@ -14,7 +14,8 @@ export const jobsPage: Script<QueueName & PageRequest, { ids: string[]; end: str
     },
     args: (input) => {
       const { shelf, from, lookedAt, most, parked, key = "", name = "" } = input;
-      const where = parked === undefined ? "" : parked ? "lane" : "free";
+      const where =
+        parked === "below" ? parked : parked === undefined ? "" : parked ? "lane" : "free";
       return [baseOf(input), from, lookedAt, most, kindOf(shelf), where, key, name];
     },
     decode: (reply) => {

@@ -101,13 +101,13 @@ describe("the news of a fetcher", () => {
     };
 
     setup.fetcher.park({ id: "1", roomInMs: 500 });
-    setup.fetcher.park({ id: "2", weight: 3 });
+    setup.fetcher.park({ id: "2", weights: [3] });
     await pass(10);
 
     expect(setup.joined).toEqual([
       [
         { id: "1", roomInMs: 500 },
-        { id: "2", weight: 3 },
+        { id: "2", weights: [3] },
       ],
     ]);
     expect(joinedBefore).toEqual([1]);

@@ -20,7 +20,7 @@ function openSlots() {
     bucket,
     clock,
     patienceMs: 250,
-    weightOf: () => undefined,
+    weightsOf: () => undefined,
     logger,
   };
   return { slots: createJobSlots(worker), onKeyError };

@@ -1,0 +1,61 @@
+-- Reads up to `most` lanes: those in line, those aside, and those of ordered keys that wait for a job to end.
+-- `sums_of(key)` are the calls that the jobs of a lane count as.
+local function open_reading(lanes, held, most, now, sums_of)
+  local read = { list = {}, heads = {}, is_read = {}, others = {} }
+  local count, parked, paths = 0, unpack(redis.call('HMGET', lanes.state, 'parked', 'paths'))
+  for _, names in ipairs({ lanes.ready, lanes.blocked, lanes.heads }) do count = count + redis.call('ZCARD', names) end
+  read.others.lanes, read.others.jobs = count, tonumber(parked) or 0
+
+  local function weight_of(text)
+    return tonumber(redis.call('HGET', lanes.weights, text)) or 1
+  end
+
+  local function aside_ms(text)
+    return math.max(0, (tonumber(redis.call('ZSCORE', lanes.blocked, text)) or 0) - now)
+  end
+
+  local function note_heads(key)
+    local head = head_of(key)
+    while head ~= '' and not read.heads[head] do
+      read.heads[head] = { head, weight_of(head), aside_ms(head) }
+      head = head_of(head)
+    end
+  end
+
+  function read.lane(key, aside)
+    local waiting, sums = redis.call('ZCARD', lanes.lane .. key), sums_of(key)
+    local jobs, calls = with_held(held, key, waiting, sums)
+    read.list[#read.list + 1] = { key, jobs, weight_of(key), aside, calls }
+    read.others.jobs, read.is_read[key] = read.others.jobs - waiting, true
+    note_heads(key)
+  end
+
+  function read.line(names, aside_from)
+    local all = redis.call('ZRANGE', names, 0, most - 1 - #read.list, 'WITHSCORES')
+    for at = 1, #all, 2 do
+      local item = all[at]
+      local line = paths and names ~= lanes.heads and line_of(lanes, item)
+      local below = line and names ~= line and redis.call('ZCARD', line) or 0
+      if below > 0 then
+        read.others.lanes = read.others.lanes + below
+        read.line(line)
+      end
+      local is_lane = below == 0 or redis.call('EXISTS', lanes.lane .. item) == 1
+      if is_lane and not read.is_read[item] and #read.list < most then
+        read.others.lanes = read.others.lanes - 1
+        read.lane(item, aside_from and math.max(0, tonumber(all[at + 1]) - aside_from) or 0)
+      elseif below > 0 then
+        read.others.lanes = read.others.lanes - 1
+      end
+    end
+  end
+
+  -- The heads of the lanes that were read: their weights, and ms for which they are still aside.
+  function read.all_heads()
+    local heads = {}
+    for _, head in pairs(read.heads) do heads[#heads + 1] = head end
+    return heads
+  end
+
+  return read
+end

@@ -23,8 +23,9 @@
 local text, channel, message, change, next_number = ARGV[1], ARGV[2], ARGV[3], ARGV[4], numbers_of(ARGV[5])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
 local server_us = now_us(next_number())
-local terms, key = read_frame(next_number, text)
+local terms, keys = read_frame(next_number, text)
 if not terms then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
+local key = keys[1]
 
 local bucket = load_bucket(KEYS[1]) or new_bucket(terms, server_us)
 advance(bucket, server_us)

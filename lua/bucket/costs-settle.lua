@@ -2,7 +2,7 @@
   costs-settle: settles a call's true cost. What it cost beyond its estimate is booked now, into debt if need be; what it
   cost less is taken back from where it was booked. Twin of settle in src/core/draw/give-back.ts.
 
-  KEYS  as in slots-draw, with one key or none
+  KEYS  as in slots-draw, with the keys of the call
   ARGV  [1] the policy's text
         [2] numbers: pinned_us slot_us is_unused, terms, keys, a difference for each limit
   Reply 1 if the bucket holds the same policy, else 0
@@ -20,7 +20,7 @@
 local text, next_number = ARGV[1], numbers_of(ARGV[2])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
 local server_us, slot_us, is_unused = now_us(next_number()), next_number(), next_number() == 1
-local terms, key = read_frame(next_number, text)
+local terms, keys = read_frame(next_number, text)
 if not terms then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
 
 local bucket = load_bucket(KEYS[1])
@@ -41,9 +41,13 @@ end
 bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us)
 settle_scope(bucket.shared)
 save_bucket(KEYS[1], bucket)
--- An expired key has nothing left to settle.
-if key and redis.call('EXISTS', key.state_key) == 1 then
-  settle_scope(open_key(key, bucket.clock_us))
-  save_key(key.state_key, key.scope, bucket.clock_us)
+for _, key in ipairs(keys) do
+  if redis.call('EXISTS', key.state_key) == 1 then
+    settle_scope(open_key(key, bucket.clock_us))
+    save_key(key.state_key, key.scope, bucket.clock_us)
+  else
+    -- An expired key has nothing left to settle.
+    for _ = 1, #key.limits do next_number() end
+  end
 end
 return 1

@@ -2,10 +2,10 @@
   leases-release: gives leases back, and wakes the askers that have waited longest for what is free now.
   Twin of releaseLeases in src/core/draw/leases.ts.
 
-  KEYS  as in slots-draw, with one key or none
+  KEYS  as in slots-draw, with the keys of the calls
   ARGV  [1] asker  [2] start of the channels' names; the name of an asker follows
-        [3] message about a lease of the bucket  [4] message about a lease of the key
-        [5] numbers: pinned_us, terms, keys, leases {number}
+        [3] numbers: pinned_us, terms, keys, leases {number}
+        [4] message about a lease of the bucket  [5..] per key: message about a lease of the key
   Reply { name of each asker that was woken... }
 ]]
 -- @include lib/now
@@ -19,7 +19,7 @@
 -- @include lib/request/request
 -- @include lib/draw/leases
 
-local asker, channel, name, name_and_key, next_number = ARGV[1], ARGV[2], ARGV[3], ARGV[4], numbers_of(ARGV[5])
+local asker, channel, next_number = ARGV[1], ARGV[2], numbers_of(ARGV[3])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
 local leased, leases, now = read_leases(next_number)
 if not leased then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
@@ -27,7 +27,7 @@ if not leased then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out
 local woken, is_woken = {}, {}
 for _, limit in ipairs(leased) do
   for _, lease in ipairs(leases) do redis.call('ZREM', limit.keys[1], lease_name(asker, lease)) end
-  local message = limit.is_of_key and name_and_key or name
+  local message = ARGV[4 + limit.key_index]
   local free = limit.count - count_leases(limit, now)
   for _, waiter in ipairs(waiters_of(limit, now)) do
     local waiting = string.sub(waiter, 18)

@@ -1,7 +1,7 @@
 --[[
   leases-renew: makes leases last for another period from now. Twin of renewLeases in src/core/draw/leases.ts.
 
-  KEYS  as in slots-draw, with one key or none
+  KEYS  as in slots-draw, with the keys of the calls
   ARGV  [1] asker  [2] numbers: pinned_us, terms, keys, leases {number}
   Reply { number of each lease that was already lost... }
 ]]

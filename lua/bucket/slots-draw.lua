@@ -9,12 +9,12 @@
   ARGV  [1] asker  [2] the policy's text  [3] name of the asker's turn, "" if none
         [4] numbers: pinned_us (0 in production) horizon_us drew_us how lease turn_us lease_order,
             (how: 1 for a try, and 2 more if a lost bucket starts full),
-            then terms, see lib/request/request, keys {limits}, wishes {key wanted rank is_bounded since_us
-            next_since_us last_since_us turn_us lease_order costs}
-        [5..] per wish: its name, and the name of the asker's turn for its key
+            then terms, see lib/request/request, keys {limits}, wishes {wanted rank is_bounded since_us next_since_us
+            last_since_us, keys of the call, the widest first {key turn_us lease_order}, costs}
+        [5..] per wish: its name, and the name of the asker's turn for each of its keys
   Reply { now_us, generation, version, alive, new_text, turn_us, turn_name, lease_order, is_override,
           closed_until_us, closed_by, wish..., status... }
-        wish: { run_count, run_at_us, run_excess, not_before_us, binds_at, soonest_us, turn_us, turn_name,
+        wish: { run_count, run_at_us, run_excess, not_before_us, binds_at, soonest_us, per key: turn_us turn_name
               lease_order, slot_us... }
         status, of a try, per wish and limit: { remaining, reset_us, next_us }; -1 is an unknown time
 ]]
@@ -33,7 +33,7 @@
 -- @include lib/state/holes
 -- @include lib/draw/place
 -- @include lib/draw/soonest
--- @include lib/draw/start-for-key
+-- @include lib/draw/gates
 -- @include lib/draw/book
 -- @include lib/state/status
 -- @include lib/state/lost-state

@@ -14,7 +14,7 @@ export interface Store {
   renew(request: LeasesRequest): Promise<readonly number[]>;
   release(request: LeasesRequest): Promise<void>;
   steer(request: SteerRequest): Promise<void>;
-  peek(request: ScopeRequest): Promise<Peeked>;
+  peek(request: ScopesRequest): Promise<Peeked>;
   /** Calls `wake` with news for this asker from now on. */
   listen(asker: string, wake: Wake): void;
   /** Takes samples in of how calls differed from their estimates; answers the mean of each name, in millionths. */
@@ -46,10 +46,9 @@ export interface DrawRequest {
 export interface Wish {
   /** Identifies calls of one kind: a hole goes only to a wish of the same name. */
   readonly name: string;
-  /** The key, if it has limits of its own. */
-  readonly key: string | undefined;
-  readonly keyLimits: readonly Limit[];
-  /** What one call costs, for each of the policy's limits and then for each of the key's. */
+  /** What of the calls' key has limits of its own, the widest first; all of them let a call pass, or none does. */
+  readonly scopes: readonly KeyScope[];
+  /** What one call costs, for each of the policy's limits and then for each limit of the scopes. */
   readonly costs: readonly number[];
   /** 0: nothing is to be drawn; the reply tells when such a call could start. */
   readonly wanted: number;
@@ -61,7 +60,17 @@ export interface Wish {
   readonly sinceUs: number;
   readonly nextSinceUs: number;
   readonly lastSinceUs: number;
-  /** The place among the askers that wait for this key, as the last reply gave it. */
+}
+
+/** Limits that calls of one key have for themselves: those of a level of its path, or of one of several keys. */
+export interface LimitedKey {
+  /** The text of the key, as `textOfKey` writes it. */
+  readonly key: string;
+  readonly limits: readonly Limit[];
+}
+
+/** A limited key, and the asker's place among those that wait for it, as the last reply gave it. */
+export interface KeyScope extends LimitedKey {
   readonly place: Place;
 }
 
@@ -101,17 +110,18 @@ export interface Granted {
   /** Slots one by one, holes first. */
   readonly slotsUs: readonly number[];
   readonly run: Run | undefined;
-  /** When the key lets another call pass; 0 if the key holds nothing back; Infinity if the time is unknown. */
+  /** When the scopes let another call pass; 0 if they hold nothing back; Infinity if the time is unknown. */
   readonly notBeforeUs: number;
-  readonly place: Place;
-  /** What held back the first call without a slot: a limit, numbered from 1 with the policy's before the key's; 0 for the line; or one of the values above. */
+  /** One for each scope of the wish. */
+  readonly places: readonly Place[];
+  /** What held back the first call without a slot: a limit, numbered from 1 as the costs are; 0 for the line; or one of the values above. */
   readonly bindsAt: number;
   /**
    * When the first call without a slot can start at the earliest, however many others leave; 0 of a try, or if all have
    * slots. Of unbounded calls of a key that wait behind others of this draw, it is what the bucket's limits say alone.
    */
   readonly soonestUs: number;
-  /** Of a try: each limit, the policy's before the key's. */
+  /** Of a try: each limit, in the order of the costs. */
   readonly statuses: readonly LimitStatus[];
   /** The error that these calls fail with, if they can get nothing for now. */
   readonly refusal?: Error | undefined;
@@ -170,23 +180,21 @@ export interface ReturnRequest {
   /** Slots of another generation are worthless and are ignored. */
   readonly generation: number;
   readonly place: Place;
-  readonly wish: Pick<Wish, "name" | "key" | "keyLimits" | "costs" | "place">;
+  readonly wish: Pick<Wish, "name" | "scopes" | "costs">;
   /** Latest first, 1,000 at most. */
   readonly slotsUs: readonly number[];
 }
 
-/** A request about a bucket, or one key of it. */
-export interface ScopeRequest {
+/** A request about a bucket, and what of a key has limits of its own there, the widest first. */
+export interface ScopesRequest {
   readonly bucket: string;
   readonly terms: KnownTerms;
-  /** The key; undefined for the bucket. */
-  readonly key: string | undefined;
-  readonly keyLimits: readonly Limit[];
+  readonly scopes: readonly LimitedKey[];
 }
 
 /** The difference between a call's true cost and its estimate. */
-export interface SettleRequest extends ScopeRequest {
-  /** One for each limit of the policy, and then one for each of the key; below 0 if the call cost less. */
+export interface SettleRequest extends ScopesRequest {
+  /** One for each limit of the policy, and then one for each limit of the scopes; below 0 if the call cost less. */
   readonly deltas: readonly number[];
   /** The slot that the estimate was booked at. */
   readonly slotUs: number;
@@ -209,13 +217,17 @@ export interface RatioSample {
 }
 
 /** Leases of some calls, by their numbers. */
-export interface LeasesRequest extends ScopeRequest {
+export interface LeasesRequest extends ScopesRequest {
   readonly asker: string;
   readonly leases: readonly number[];
 }
 
 /** A change for all replicas. */
-export interface SteerRequest extends ScopeRequest {
+export interface SteerRequest {
+  readonly bucket: string;
+  readonly terms: KnownTerms;
+  /** What is changed; undefined: the bucket. */
+  readonly scope: LimitedKey | undefined;
   readonly change: Change;
 }
 
@@ -247,7 +259,7 @@ export type Change =
   /** The policy of the request is in force. With `isOverride`, it stays so whatever the code declares. */
   | { readonly do: "configure"; readonly isOverride: boolean };
 
-/** A bucket, or one key of it, as it is now. Times are µs on the bucket's clock. */
+/** A bucket as it is now, or what holds for a call of the scopes that were asked about. Times are µs on the bucket's clock. */
 export interface Peeked {
   readonly nowUs: number;
   readonly generation: number;

@@ -71,10 +71,10 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
     },
     async steer(request) {
       const now = nowUs();
-      const { bucket, key } = request;
+      const { bucket, scope } = request;
       const { state, hasChanged } = steer(states.get(bucket), addResets(request, now), now);
       states.set(bucket, state);
-      if (hasChanged) for (const wake of wakes.values()) wake(bucket, "change", key);
+      if (hasChanged) for (const wake of wakes.values()) wake(bucket, "change", scope?.key);
     },
     async peek(request) {
       const now = nowUs();

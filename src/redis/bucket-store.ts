@@ -95,11 +95,12 @@ export function createRedisStore(options: RedisStoreOptions): Store {
 
   async function releaseAll({ wishes, lease, leases, ...rest }: DrawRequest): Promise<void> {
     const numbers = Array.from({ length: Math.min(leases, 1_000) }, (_, index) => lease + index);
-    const keys = new Map(wishes.map(({ key, keyLimits }) => [key, keyLimits]));
-    for (const [key, keyLimits] of keys) {
-      const { bucket, asker, terms } = rest;
-      await run(leasesRelease, { bucket, asker, terms, key, keyLimits, leases: numbers });
-    }
+    const { bucket, asker, terms } = rest;
+    const ofKeys = wishes.flatMap(({ scopes }) =>
+      scopes.map((scope) => [scope.key, scope] as const),
+    );
+    const scopes = [...new Map(ofKeys).values()];
+    await run(leasesRelease, { bucket, asker, terms, scopes, leases: numbers });
   }
 
   return {
@@ -141,8 +142,10 @@ function readCostTooLarge(error: unknown, request: DrawRequest): CostTooLargeErr
   const refusal = refusalOf(error);
   if (refusal?.reason !== "COST_TOO_LARGE") return undefined;
   const [cost, maxCost] = refusal.detail.split(" ").map(Number) as [number, number];
-  const limits = request.wishes.flatMap(({ keyLimits, costs }) =>
-    [...request.terms.limits, ...keyLimits].filter((_limit, index) => costs[index] === cost),
+  const limits = request.wishes.flatMap(({ scopes, costs }) =>
+    [...request.terms.limits, ...scopes.flatMap((scope) => scope.limits)].filter(
+      (_limit, index) => costs[index] === cost,
+    ),
   );
   const limit = limits.find(({ capacity }) => capacity === maxCost);
   return limit && costTooLarge(request.bucket, cost, limit);

@@ -109,8 +109,9 @@ export function differences(
 export interface CallTerms {
   /** What all keys share. */
   readonly shared: readonly Limit[];
-  readonly keyLimits: readonly Limit[];
-  /** The shared limits and then the key's. */
+  /** What each of the call's keys has of its own, the widest first. */
+  readonly scopeLimits: readonly (readonly Limit[])[];
+  /** The shared limits and then those of the keys. */
   readonly limits: readonly Limit[];
   /** For each of the limits. */
   readonly costs: readonly number[];
@@ -128,16 +129,16 @@ export interface CallTerms {
   readonly intervalMs: number | undefined;
 }
 
-type Given = Pick<CallTerms, "shared" | "keyLimits" | "costs" | "text">;
+type Given = Pick<CallTerms, "shared" | "scopeLimits" | "costs" | "text">;
 
-export function callTermsOf({ shared, keyLimits, costs, text }: Given): CallTerms {
-  const limits = [...shared, ...keyLimits];
-  // A key's own limit is a gate: it is the shared one that others' slots are spaced by.
-  const spacing = shared.length > 0 ? shared : keyLimits;
+export function callTermsOf({ shared, scopeLimits, costs, text }: Given): CallTerms {
+  const limits = [...shared, ...scopeLimits.flat()];
+  // A key's own limit is a gate: it is the shared or the widest one that others' slots are spaced by.
+  const spacing = shared.length > 0 ? shared : (scopeLimits[0] ?? []);
   const isSpaced = spacing.some(({ kind }) => ruleOf(kind).doesSpace === true);
   return {
     shared,
-    keyLimits,
+    scopeLimits,
     limits,
     costs,
     text,
@@ -165,14 +166,14 @@ export function estimateOf({ limits, costs, stepMs }: CallTerms): Estimate {
   return { costOf, stepMs };
 }
 
-/** What one call takes of what all keys share, and of what its own key has, in ms; 0 where there is no rate. */
-export function stepsOf({ shared, keyLimits, costs }: CallTerms): {
+/** What one call takes of what all keys share, and of what its own keys have, in ms; 0 where there is no rate. */
+export function stepsOf({ shared, limits, costs }: CallTerms): {
   readonly sharedMs: number;
   readonly keyMs: number;
 } {
-  const keyCosts = costs.slice(shared.length);
+  const { length } = shared;
   return {
     sharedMs: stepOf(shared, costs) / 1_000,
-    keyMs: stepOf(keyLimits, keyCosts) / 1_000,
+    keyMs: stepOf(limits.slice(length), costs.slice(length)) / 1_000,
   };
 }

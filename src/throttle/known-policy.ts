@@ -99,7 +99,7 @@ export function createPolicyRefresh(
   async function refresh(): Promise<boolean> {
     try {
       const { terms } = known;
-      const request = { bucket, terms, key: undefined, keyLimits: [] };
+      const request = { bucket, terms, scopes: [] };
       const { text, version, isOverride } = await store.peek(request);
       // A policy that was declared here and never drawn with is newer than those of other processes.
       const isNewer = isOverride || (terms.version > 0 && version > terms.version);

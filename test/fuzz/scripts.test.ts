@@ -76,14 +76,13 @@ describe("the text of a script", () => {
 function inputOf(text: string, other: string, more: Readonly<Record<string, unknown>>): object {
   const limit = { kind: "leaky-bucket", unit: text, count: 1, periodUs: 1, capacity: 1 };
   const place = { turnUs: 0, turnName: other, sinceUs: 0 };
+  const scopes = [{ key: text, limits: [limit], place }];
   const wish = {
     name: other,
-    key: text,
-    keyLimits: [limit],
+    scopes,
     wanted: 1,
     rank: 1,
     costs: [1],
-    place,
   };
   return {
     ...more,
@@ -95,7 +94,8 @@ function inputOf(text: string, other: string, more: Readonly<Record<string, unkn
     id: other,
     key: text,
     terms: { limits: [limit], shares: [1, 1, 1, 1], text, version: 1 },
-    keyLimits: [limit],
+    scope: scopes[0],
+    scopes,
     wishes: [wish],
     wish,
     place,

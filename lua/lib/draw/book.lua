@@ -5,7 +5,7 @@ local MOST_LISTED = 1000
 -- A lone limit that drains evenly is booked for many calls at once; slot by slot is too slow at 100,000/s.
 local function is_runnable(booking)
   local limits, costs = booking.main.scope.limits, booking.main.costs
-  if booking.key_fitting or #limits ~= 1 or costs[1] == 0 or not RULES[limits[1].code].excess then return false end
+  if #booking.gates > 0 or #limits ~= 1 or costs[1] == 0 or not RULES[limits[1].code].excess then return false end
   local at_us = booking.opens()
   return not keeps_gap(booking.main.scope, at_us) and not keeps_gap(booking.serving.bucket.shared, at_us)
 end
@@ -35,7 +35,10 @@ end
 
 -- Whether no call of this booking holds a lease.
 local function has_no_leases(booking)
-  return are_all_rates(booking.main.scope) and (not booking.key_fitting or are_all_rates(booking.key_fitting.scope))
+  for _, fitting in ipairs(booking.fittings) do
+    if not are_all_rates(fitting.scope) then return false end
+  end
+  return true
 end
 
 -- A try takes what there is at one moment: many calls of one cost are one call of many times the cost.
@@ -46,29 +49,27 @@ end
 local function book_at_once(booking)
   local at_us = booking.opens()
   local booked = { slots = {}, count = 0, at_us = 0, excess = 0 }
-  if booking.key_fitting then
-    booked.deferred_us, booked.start_us = select(2, start_for_key(booking, at_us, at_us))
-  end
-  if at_us > booking.until_us or booked.deferred_us then return booked end
-  local key_most = booking.key_fitting and most_of(booking.key_fitting) or booking.most
-  local count, too_many = 0, math.min(booking.most, most_of(booking.main), key_most) + 1
+  booked.deferred = select(2, start_through(booking, at_us, at_us))
+  if at_us > booking.until_us or booked.deferred then return booked end
+  local count, too_many = 0, booking.most + 1
+  for _, fitting in ipairs(booking.fittings) do too_many = math.min(too_many, most_of(fitting) + 1) end
   while too_many - count > 1 do
     local middle, fits = math.floor((count + too_many) / 2), true
-    for _, fitting in ipairs({ booking.main, booking.key_fitting }) do
+    for _, fitting in ipairs(booking.fittings) do
       fits = fits and earliest_for_all_us(fitting.scope, at_us, times(fitting.costs, middle), fitting.drawer) == at_us
         and delays_none(fitting, middle)
     end
     if fits then count = middle else too_many = middle end
   end
   if count == 0 then return booked end
-  for _, fitting in ipairs({ booking.main, booking.key_fitting }) do
+  for _, fitting in ipairs(booking.fittings) do
     commit_all(fitting.scope, at_us, times(fitting.costs, count), fitting.drawer)
   end
   -- With an excess so low, all calls of a run start at its first moment.
   booked.count, booked.at_us, booked.excess = count, at_us, -(2 ^ 52)
   local next_us = earliest_for_all_us(booking.main.scope, booking.opens(), booking.main.costs, booking.main.drawer)
-  if booking.key_fitting and count < booking.most and next_us <= booking.until_us then
-    booked.deferred_us, booked.start_us = select(2, start_for_key(booking, at_us, next_us))
+  if count < booking.most and next_us <= booking.until_us then
+    booked.deferred = select(2, start_through(booking, at_us, next_us))
   end
   return booked
 end
@@ -86,15 +87,11 @@ local function book_list(booking)
   end
   while #booked.slots < math.min(booking.most, MOST_LISTED) and at_us <= booking.until_us do
     if not delays_none(booking.main, 1) then break end
-    if booking.key_fitting then
-      at_us, booked.deferred_us, booked.start_us = start_for_key(booking, first_us, at_us)
-      if booked.deferred_us then break end
-    end
-    drawer.lease = serving.lease
-    commit_all(scope, at_us, costs, drawer)
-    if booking.key_fitting then
-      booking.key_fitting.drawer.lease = serving.lease
-      commit_all(booking.key_fitting.scope, at_us, booking.key_fitting.costs, booking.key_fitting.drawer)
+    at_us, booked.deferred = start_through(booking, first_us, at_us)
+    if booked.deferred then break end
+    for _, fitting in ipairs(booking.fittings) do
+      fitting.drawer.lease = serving.lease
+      commit_all(fitting.scope, at_us, fitting.costs, fitting.drawer)
     end
     if has_leases then serving.lease = serving.lease + 1 end
     booked.slots[#booked.slots + 1] = at_us

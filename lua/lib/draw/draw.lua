@@ -18,33 +18,38 @@ local function reply_of(bucket, new_text, place, wishes)
   return {
     bucket.clock_us, bucket.generation, bucket.version, alive, new_text,
     place.turn_us, place.turn_name, place.lease_order, bucket.is_override and 1 or 0,
-    is_open and 0 or closed_us, closed_by(shared, shared, bucket.clock_us), unpack(wishes),
+    is_open and 0 or closed_us, closed_by({ shared }, bucket.clock_us), unpack(wishes),
   }
 end
 
-local function encode(granted, place)
+-- The asker's place for a key; as before, if the key was not looked at.
+local function place_in(serving, key, before)
+  if not key.scope or not key.scope.line then return before end
+  key.place = key.place or settle_line(serving, key.scope.line)
+  return key.place
+end
+
+local function encode(serving, wish, granted)
   local run = granted.run
-  return {
-    run.count, run.at_us, run.excess, or_minus_one(granted.not_before_us), granted.binds_at,
-    granted.soonest_us, place.turn_us, place.turn_name, place.lease_order, unpack(granted.slots),
-  }
+  local reply = { run.count, run.at_us, run.excess, or_minus_one(granted.not_before_us), granted.binds_at, granted.soonest_us }
+  local at = 6
+  for index, key in ipairs(wish.keys) do
+    local place = place_in(serving, key, wish.places[index])
+    reply[at + 1], reply[at + 2], reply[at + 3] = place.turn_us, place.turn_name, place.lease_order
+    at = at + 3
+  end
+  for index, slot_us in ipairs(granted.slots) do reply[at + index] = slot_us end
+  return reply
 end
 
 local function statuses_for(statuses, bucket, wish)
-  local costs, key_costs = split(wish.costs, #bucket.shared.limits)
   local now = bucket.clock_us
-  add_statuses(statuses, bucket.shared, costs, now)
-  if wish.key then add_statuses(statuses, open_key(wish.key, now), key_costs, now) end
-end
-
--- The asker's place for the key of a wish; as before, if the key was not looked at.
-local function place_in(serving, wish)
-  local key = wish.key
-  if not key then return NO_PLACE end
-  if key.place then return key.place end
-  if not key.scope or not key.scope.line then return wish.place end
-  key.place = settle_line(serving, key.scope.line)
-  return key.place
+  add_statuses(statuses, bucket.shared, wish.costs, 0, now)
+  local after = #bucket.shared.limits
+  for _, key in ipairs(wish.keys) do
+    add_statuses(statuses, open_key(key, now), wish.costs, after, now)
+    after = after + #key.limits
+  end
 end
 
 local function draw(serving, terms, keys, wishes)
@@ -71,7 +76,7 @@ local function draw(serving, terms, keys, wishes)
   local replies = {}
   for index, wish in ipairs(wishes) do replies[index] = serve(serving, wish) end
   local place = is_look and serving.own or settle_line(serving, line_of(serving, bucket.shared, serving.own))
-  for index, wish in ipairs(wishes) do replies[index] = encode(replies[index], place_in(serving, wish)) end
+  for index, wish in ipairs(wishes) do replies[index] = encode(serving, wish, replies[index]) end
   if serving.is_try then
     for _, wish in ipairs(wishes) do statuses_for(replies, bucket, wish) end
   end

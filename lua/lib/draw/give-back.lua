@@ -1,27 +1,29 @@
 -- Takes slots back. Twin of takeBack in src/core/draw/give-back.ts.
 
 -- The next slot that comes back lies before this one and is no longer the last: it becomes a hole.
-local function unbook(scope, slot_us, costs, first, drawer)
-  if not scope or #scope.limits == 0 then return end
+local function unbook(part, slot_us, drawer)
+  if #part.scope.limits == 0 then return end
   local negative = {}
-  for index = 1, #scope.limits do negative[index] = -costs[first + index] end
-  commit_all(scope, slot_us, negative, drawer)
-  scope.last_us = slot_us - 1
+  for index, cost in ipairs(part.costs) do negative[index] = -cost end
+  commit_all(part.scope, slot_us, negative, drawer)
+  part.scope.last_us = slot_us - 1
 end
 
 -- Takes slots back, latest first. The last one booked is unbooked. One with others behind it becomes a hole that the next
 -- draw takes first: a lower level would put a new slot on a time that is already booked.
-local function take_back(bucket, key_scope, given)
-  local shared, now_us = bucket.shared, bucket.clock_us
+-- The parts are the shared limits and those of the keys, each a scope and its costs.
+local function take_back(bucket, parts, given)
+  local now_us, can_leave_holes = bucket.clock_us, true
   -- A hole carries no lease, so slots that need one do not become holes.
-  local can_leave_holes = are_all_rates(shared) and (not key_scope or are_all_rates(key_scope))
+  for _, part in ipairs(parts) do can_leave_holes = can_leave_holes and are_all_rates(part.scope) end
   for index = 0, given.next_number() - 1 do
-    local slot_us = given.next_number()
-    local is_last = (#shared.limits == 0 or shared.last_us == slot_us)
-      and (not key_scope or key_scope.last_us == slot_us)
+    local slot_us, is_last = given.next_number(), true
+    for _, part in ipairs(parts) do
+      local is_unlimited = part.scope == bucket.shared and #part.scope.limits == 0
+      is_last = is_last and (is_unlimited or part.scope.last_us == slot_us)
+    end
     if slot_us > now_us and is_last then
-      unbook(shared, slot_us, given.costs, 0, { now_us = now_us })
-      unbook(key_scope, slot_us, given.costs, #shared.limits, { now_us = now_us })
+      for _, part in ipairs(parts) do unbook(part, slot_us, { now_us = now_us }) end
     elseif slot_us > now_us and can_leave_holes then
       local member = hole_name(slot_us, given.asker, index, given.name)
       bucket.holes = bucket.holes + redis.call('ZADD', KEYS[3], slot_us, member)

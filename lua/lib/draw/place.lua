@@ -10,7 +10,7 @@ end
 -- The line of a scope, opened at first use: who waits in it.
 local function line_of(serving, scope, own)
   if not scope.line then
-    scope.line = { scope = scope, own = own, others = read_turns(scope, serving.asker, serving.missed_us), waiting = {} }
+    scope.line = { scope = scope, own = own, others = read_turns(scope, serving.asker, serving.missed_us), waiting = {}, used = 0 }
   end
   return scope.line
 end
@@ -39,13 +39,21 @@ local function ahead_in(line, order, since_us)
   return ahead_of(turns, order, since_us)
 end
 
--- What a wish needs of a scope. A gate gives nothing ahead, so what comes before a call is not delayed there.
-local function fit(serving, wish, line, costs, is_gate)
+-- So many of a list, which come after so many others.
+local function slice(list, after, count)
+  local part = {}
+  for index = 1, count do part[index] = list[after + index] end
+  return part
+end
+
+-- What a wish needs of a scope, whose limits come after so many others. A gate gives nothing ahead, so what comes before a call is not delayed there.
+local function fit(serving, wish, line, after, is_gate)
   local limits, now_us = line.scope.limits, serving.now_us
+  local costs = slice(wish.costs, after, #limits)
   local share = share_of(calls_in(limits, costs, serving.horizon_us, true), serving.alive)
   local order = order_of(wish.rank, since_of(wish.since_us, now_us))
   return {
-    scope = line.scope, line = line, costs = costs, step_us = step_of(limits, costs), share = share,
+    scope = line.scope, line = line, costs = costs, after = after, step_us = step_of(limits, costs), share = share,
     flow = math.min(share, share_of(calls_in(limits, costs, serving.horizon_us, false), serving.alive)),
     drawer = { asker = serving.asker, now_us = now_us, order = order, lease = serving.lease },
     until_us = is_gate and now_us or now_us + horizon_of(serving, wish.rank),
@@ -64,17 +72,22 @@ local function closed_until_us(scope)
   return math.max(scope.cool_until_us, scope.paused_until_us)
 end
 
--- Whether a cooldown (-1) or a pause (-2), of the bucket or its key, lets nothing start until after this time; 0: neither.
-local function closed_by(shared, own, until_us)
-  local paused_us = math.max(shared.paused_until_us, own.paused_until_us)
-  local cool_us = math.max(shared.cool_until_us, own.cool_until_us)
+-- Whether a cooldown (-1) or a pause (-2) of one of these scopes lets nothing start until after this time; 0: neither.
+local function closed_by(scopes, until_us)
+  local paused_us, cool_us = 0, 0
+  for _, scope in ipairs(scopes) do
+    paused_us, cool_us = math.max(paused_us, scope.paused_until_us), math.max(cool_us, scope.cool_until_us)
+  end
   if math.max(paused_us, cool_us) <= until_us then return 0 end
   return paused_us >= cool_us and -2 or -1
 end
 
--- Whether answers have slowed the rate of the bucket or its key (-3); 0: neither.
-local function slowed_by(shared, own, now_us)
-  return (keeps_gap(shared, now_us) or keeps_gap(own, now_us)) and -3 or 0
+-- Whether answers have slowed the rate of one of these scopes (-3); 0: of none.
+local function slowed_by(scopes, now_us)
+  for _, scope in ipairs(scopes) do
+    if keeps_gap(scope, now_us) then return -3 end
+  end
+  return 0
 end
 
 -- Keeps the asker's place in a line for all that it waits for there; if that is nothing, it leaves.
@@ -114,15 +127,6 @@ local function order_of_rest(wish, served, now_us)
   local next_us = math.max(first_us, since_of(wish.next_since_us, now_us))
   local last_us = math.max(next_us, since_of(wish.last_since_us, now_us))
   return order_of(wish.rank, next_us + math.floor(((last_us - next_us) * (served - 1)) / wish.wanted))
-end
-
--- The costs under the shared limits, and those under the limits of the key.
-local function split(costs, at)
-  local first, rest = {}, {}
-  for index, cost in ipairs(costs) do
-    if index <= at then first[index] = cost else rest[index - at] = cost end
-  end
-  return first, rest
 end
 
 local function times(costs, count)
@@ -203,8 +207,7 @@ local function ask_ahead_us(horizon_us, step_us)
   return step_us <= left_us / 8 and horizon_us - left_us or horizon_us
 end
 
--- Gives the asker a turn for the rest of a wish. Returns when to ask again, and the limit, from 1 on, that the rest waits
--- for; 0 if none.
+-- Gives the asker a turn for the rest of a wish. Returns that, and the limit, from 1 on, that the rest waits for; 0 if none.
 local function refuse(serving, wish, main, granted, opens_us, horizon_us)
   local left, now_us, scope, shared = wish.wanted - granted.count, serving.now_us, main.scope, serving.bucket.shared
   local next_us = earliest_for_all_us(scope, opens_us, main.costs, main.drawer)
@@ -225,10 +228,11 @@ local function refuse(serving, wish, main, granted, opens_us, horizon_us)
   if is_bucket_closed then due_us = 0 end
   local turn = { order = order, turn_us = turn_us, due_us = due_us, start_us = start_us }
   add_needs(main, wish, turn, needed, left)
-  granted.binds_at = closed_by(shared, scope, now_us + horizon_us)
+  local both = { shared, scope }
+  granted.binds_at = closed_by(both, now_us + horizon_us)
   if granted.binds_at == 0 and next_us > now_us + horizon_us then
     local at = binding_at(main)
-    granted.binds_at = at > 0 and at or slowed_by(shared, scope, now_us)
+    granted.binds_at = at > 0 and at or slowed_by(both, now_us)
   end
-  return turn_us, turn_us == math.huge and binding_at(main) or binding
+  return turn, turn_us == math.huge and binding_at(main) or binding
 end

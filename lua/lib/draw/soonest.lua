@@ -10,48 +10,47 @@ end
 
 -- When a call can start at the earliest in a scope, and what decides that; 0: nothing that lasts beyond until_us. A cooldown
 -- or a pause of the scope beside it holds too. It is not known when a lease comes free: then the rest decides.
-local function soonest_in(gate, beside, after, now_us, until_us)
-  local scope = gate.scope
+local function soonest_in(gate, beside, now_us, until_us)
+  local scope, both = gate.scope, { beside, gate.scope }
   local closed_us = math.max(closed_until_us(beside), closed_until_us(scope))
   local opens_us = math.max(closed_us, least_opens_at_us(scope, now_us, gate.step_us))
   local soonest_us, binding = opens_us, 0
   for index, limit in ipairs(scope.limits) do
     local at_us = RULES[limit.code].earliest(limit, opens_us, gate.costs[index], gate.drawer)
-    if at_us < math.huge and at_us > soonest_us then soonest_us, binding = at_us, after + index end
+    if at_us < math.huge and at_us > soonest_us then soonest_us, binding = at_us, gate.after + index end
   end
   if soonest_us <= until_us then return soonest_us, 0 end
   if binding > 0 then return soonest_us, binding end
-  if closed_us >= opens_us then return soonest_us, closed_by(beside, scope, now_us) end
-  return soonest_us, slowed_by(beside, scope, now_us)
+  if closed_us >= opens_us then return soonest_us, closed_by(both, now_us) end
+  return soonest_us, slowed_by(both, now_us)
 end
 
--- Of a wish that was looked at, under the limits of the bucket and of its key.
+-- Of a wish that was looked at, under the limits of the bucket and of its keys.
 local function soonest_of(serving, asked)
   -- A try is told when to ask again.
   if serving.is_try then return 0, 0 end
-  local shared, now_us, of_key = serving.bucket.shared, serving.now_us, asked.key_fitting
+  local now_us = serving.now_us
   local until_us = now_us + asked.horizon_us
-  local soonest_us, binds_at = soonest_in(asked.main, shared, 0, now_us, until_us)
-  if not of_key then return soonest_us, binds_at end
-  local key_us, key_binds_at = soonest_in(of_key, of_key.scope, #shared.limits, now_us, until_us)
-  if key_us > soonest_us then return key_us, key_binds_at end
+  local soonest_us, binds_at = soonest_in(asked.main, serving.bucket.shared, now_us, until_us)
+  for _, gate in ipairs(asked.gates) do
+    local key_us, key_binds_at = soonest_in(gate, gate.scope, now_us, until_us)
+    if key_us > soonest_us then soonest_us, binds_at = key_us, key_binds_at end
+  end
   return soonest_us, binds_at
 end
 
--- Of a wish that was not served, under the limits of the bucket, and of its key if that was opened.
-local function soonest_unserved(serving, wish, key_scope, horizon_us)
-  local shared, now_us = serving.bucket.shared, serving.now_us
-  local shared_costs, key_costs = split(wish.costs, #shared.limits)
-  local function of_scope(scope, costs, after)
+-- Of a wish that was not served, under the limits of the bucket, and of its keys if those were opened.
+local function soonest_unserved(serving, wish, key_scopes, horizon_us)
+  local now_us, after, soonest_us, binds_at = serving.now_us, 0, 0, 0
+  for _, scope in ipairs({ serving.bucket.shared, unpack(key_scopes) }) do
+    local costs = slice(wish.costs, after, #scope.limits)
     local gate = {
-      scope = scope, costs = costs, step_us = step_of(scope.limits, costs),
+      scope = scope, costs = costs, step_us = step_of(scope.limits, costs), after = after,
       drawer = { asker = '', now_us = now_us, order = 0, lease = 0 },
     }
-    return soonest_in(gate, scope, after, now_us, now_us + horizon_us)
+    local key_us, key_binds_at = soonest_in(gate, scope, now_us, now_us + horizon_us)
+    if key_us > soonest_us then soonest_us, binds_at = key_us, key_binds_at end
+    after = after + #scope.limits
   end
-  local soonest_us, binds_at = of_scope(shared, shared_costs, 0)
-  if not key_scope then return soonest_us, binds_at end
-  local key_us, key_binds_at = of_scope(key_scope, key_costs, #shared.limits)
-  if key_us > soonest_us then return key_us, key_binds_at end
   return soonest_us, binds_at
 end

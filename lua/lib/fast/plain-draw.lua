@@ -2,12 +2,12 @@
 -- priority, and nothing unusual. It does what the rest of slots-draw does in a third of the time, since Lua makes every
 -- function anew for each run of a script. All else falls through to the rest; until then nothing has been written.
 -- It repeats the arithmetic of lib/limits/leaky-bucket and of lib/draw: change them together.
-if #ARGV[4] == 30 * 8 then
+if #ARGV[4] == 28 * 8 then
   local pinned_us, horizon_us, drew_us, how, _, own_turn_us, lease_order, version, s1, s2, s3, s4,
-    n_limits, code, count, period_us, capacity, n_resets, n_keys, n_wishes, _, wanted, rank, _, since_us,
-    next_since_us, last_since_us, _, _, cost = struct.unpack('<dddddddddddddddddddddddddddddd', ARGV[4])
+    n_limits, code, count, period_us, capacity, n_resets, n_keys, n_wishes, wanted, rank, _, since_us,
+    next_since_us, last_since_us, n_own_keys, cost = struct.unpack('<dddddddddddddddddddddddddddd', ARGV[4])
   local packed = how % 2 == 0 and lease_order == 0 and n_limits == 1 and code == 1 and n_resets == 0 and n_keys == 0
-    and n_wishes == 1 and wanted >= 1 and wanted % 1 == 0 and cost >= 1 and cost <= capacity and cost % 1 == 0
+    and n_own_keys == 0 and n_wishes == 1 and wanted >= 1 and wanted % 1 == 0 and cost >= 1 and cost <= capacity and cost % 1 == 0
     and horizon_us >= 0 and horizon_us % 1 == 0 and drew_us % 1 == 0 and own_turn_us % 1 == 0
     and since_us % 1 == 0 and next_since_us % 1 == 0 and last_since_us % 1 == 0 and redis.call('GET', KEYS[1])
   -- Ten numbers of the bucket, eleven of its scope, seven of its limit and one more: see lib/state/pack.
@@ -141,7 +141,7 @@ if #ARGV[4] == 30 * 8 then
         + (is_override == 1 and 2592000000 or 3600000))
       local ran_at_us, ran_excess = granted > 0 and at_us or 0, granted > 0 and excess or 0
       return { now, generation, own_version, most_alive, '', turn_us, turn_name, 0, is_override,
-        0, 0, { granted, ran_at_us, ran_excess, 0, binds_at, soonest_us, 0, '', 0 } }
+        0, 0, { granted, ran_at_us, ran_excess, 0, binds_at, soonest_us } }
     end
   end
 end

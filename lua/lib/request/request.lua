@@ -33,12 +33,12 @@ local function read_keys(next_number, terms)
   return keys
 end
 
--- The policy, and the key if there is one, of a script for one scope; nil if a number can never work.
+-- The policy, and the keys of a call or of what is asked about; nil if a number can never work.
 local function read_frame(next_number, text)
   local terms = read_terms(next_number, text)
   local keys = terms and read_keys(next_number, terms)
   if not keys then return nil end
-  return terms, keys[1]
+  return terms, keys
 end
 
 -- The scope of a key, loaded on first use.

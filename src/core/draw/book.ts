@@ -14,24 +14,25 @@ import { afterUs } from "./turns.ts";
 
 /**
  * Books slots for one wish, in one of three ways: as a run, all at one moment, or one by one.
- * Twin of `lua/lib/draw/book.lua` and `lua/lib/draw/start-for-key.lua`.
+ * Twin of `lua/lib/draw/book.lua` and `lua/lib/draw/gates.lua`.
  */
 
 /** What is to be booked for one wish. */
 export interface Booking {
   readonly serving: Serving;
-  /** The limits that decide the slots: those that all keys share, or else the key's. */
+  /** The limits that decide the slots: those that all keys share, or else those of the call's widest key. */
   readonly main: Fitting;
-  /** The limits of the call's key beside shared ones; they must allow the very same slot. */
-  readonly keyFitting: Fitting | undefined;
+  /** The limits of the call's other keys, the widest first; they must allow the very same slot. */
+  readonly gates: readonly Fitting[];
   /** The earliest time at which anything may start; it moves with each booking. */
   readonly opens: () => number;
   readonly untilUs: number;
   readonly most: number;
 }
 
-/** A call that its key's limits hold back. */
-interface Deferred {
+/** A call that the limits of a key hold back. */
+export interface Deferred {
+  readonly gate: Fitting;
   /** When to ask for it again; Infinity if that is unknown. */
   readonly untilUs: number;
   /** When it may start. */
@@ -41,7 +42,7 @@ interface Deferred {
 export interface Booked {
   readonly slotsUs: readonly number[];
   readonly run: Run | undefined;
-  /** If the key's limits held a call back. */
+  /** If the limits of a key held a call back. */
   readonly deferred: Deferred | undefined;
 }
 
@@ -49,9 +50,9 @@ export interface Booked {
 const MOST_LISTED = 1_000;
 
 /** A lone limit that drains evenly is booked for many calls at once; slot by slot is too slow at 100,000/s. */
-export function isRunnable({ main, keyFitting, opens, serving }: Booking): boolean {
+export function isRunnable({ main, gates, opens, serving }: Booking): boolean {
   const { scope, costs } = main;
-  if (keyFitting !== undefined || scope.records.length !== 1 || costs[0] === 0) return false;
+  if (gates.length > 0 || scope.records.length !== 1 || costs[0] === 0) return false;
   const atUs = opens();
   const isSpaced = keepsGap(scope, atUs) || keepsGap(serving.state.shared, atUs);
   return !isSpaced && ruleOf(scope.records[0]!.limit.kind).excess !== undefined;
@@ -88,18 +89,17 @@ export function isAtOnce(booking: Booking): boolean {
 }
 
 /** Whether no call of this booking holds a lease. */
-function hasNoLeases({ main, keyFitting }: Booking): boolean {
-  return areAllRates(main.scope) && (keyFitting === undefined || areAllRates(keyFitting.scope));
+function hasNoLeases({ main, gates }: Booking): boolean {
+  return [main, ...gates].every(({ scope }) => areAllRates(scope));
 }
 
 export function bookAtOnce(booking: Booking): Booked {
-  const { main, keyFitting, opens, untilUs, most } = booking;
+  const { main, gates, opens, untilUs, most } = booking;
   const atUs = opens();
-  const first = { firstUs: atUs, slotUs: atUs };
-  const deferred = keyFitting && deferredOf(startForKey(booking, keyFitting, first));
+  const { deferred } = startThrough(booking, { firstUs: atUs, slotUs: atUs });
   const nothing = { slotsUs: [], run: undefined, deferred };
   if (atUs > untilUs || deferred !== undefined) return nothing;
-  const fittings = keyFitting === undefined ? [main] : [main, keyFitting];
+  const fittings = [main, ...gates];
   let count = 0;
   let tooMany = Math.min(most, ...fittings.map(mostOf)) + 1;
   while (tooMany - count > 1) {
@@ -120,16 +120,16 @@ export function bookAtOnce(booking: Booking): Booked {
   const step = main.costs[0]! * limit.periodUs;
   const run = { count, atUs, excess: AT_ONCE, step, drain: limit.count };
   const nextUs = earliestForAllUs(main.scope, opens(), main.costs, main.drawer);
-  if (keyFitting === undefined || count === most || nextUs > untilUs) return { ...nothing, run };
-  const next = { firstUs: atUs, slotUs: nextUs };
-  return { ...nothing, run, deferred: deferredOf(startForKey(booking, keyFitting, next)) };
+  if (count === most || nextUs > untilUs) return { ...nothing, run };
+  const next = startThrough(booking, { firstUs: atUs, slotUs: nextUs });
+  return { ...nothing, run, deferred: next.deferred };
 }
 
 /** An excess so low that all calls of a run start at its first moment. */
 const AT_ONCE = -(2 ** 52);
 
 export function bookList(booking: Booking): Booked {
-  const { serving, main, keyFitting, opens, untilUs, most } = booking;
+  const { serving, main, gates, opens, untilUs, most } = booking;
   const { scope, costs, stepUs, drawer, ahead, flow } = main;
   const hasLeases = !hasNoLeases(booking);
   const slotsUs: number[] = [];
@@ -144,18 +144,15 @@ export function bookList(booking: Booking): Booked {
     (atUs + Math.floor((least - 1) * stepUs) > untilUs || !delaysNone(main, least));
   while (!isTooLittle && slotsUs.length < Math.min(most, MOST_LISTED) && atUs <= untilUs) {
     if (!delaysNone(main)) break;
-    if (keyFitting !== undefined) {
-      const offer = { firstUs, slotUs: atUs };
-      const start = startForKey(booking, keyFitting, offer);
-      deferred = deferredOf(start);
-      if (deferred !== undefined) break;
-      atUs = start.startUs;
+    const start = startThrough(booking, { firstUs, slotUs: atUs });
+    if (start.deferred !== undefined) {
+      ({ deferred } = start);
+      break;
     }
-    drawer.lease = serving.lease;
-    commitAll(scope, atUs, costs, drawer);
-    if (keyFitting !== undefined) {
-      keyFitting.drawer.lease = serving.lease;
-      commitAll(keyFitting.scope, atUs, keyFitting.costs, keyFitting.drawer);
+    atUs = start.startUs;
+    for (const fitting of [main, ...gates]) {
+      fitting.drawer.lease = serving.lease;
+      commitAll(fitting.scope, atUs, fitting.costs, fitting.drawer);
     }
     if (hasLeases) serving.lease += 1;
     slotsUs.push(atUs);
@@ -164,22 +161,17 @@ export function bookList(booking: Booking): Booked {
   return { slotsUs, run: undefined, deferred };
 }
 
-/** A slot that the shared limits give to a call of a key. */
+/** A slot that the limits which decide the slots give to a call. */
 interface Offer {
   /** The first slot that they would have given in this draw. */
   readonly firstUs: number;
   readonly slotUs: number;
 }
 
-/** When a call of a key may start; and when to ask again, if that is not now. */
-interface KeyStart {
-  readonly startUs: number;
-  readonly untilUs?: number;
-}
-
-function deferredOf({ startUs, untilUs }: KeyStart): Deferred | undefined {
-  return untilUs === undefined ? undefined : { startUs, untilUs };
-}
+/** When a call may start, or what holds it back. */
+type Start =
+  | { readonly startUs: number; readonly deferred: undefined }
+  | { readonly startUs: undefined; readonly deferred: Deferred };
 
 /**
  * A slot may be pushed back to this far from now to suit a key. So calls of the key keep to its rate although
@@ -189,31 +181,73 @@ const MOST_PUSHED_US = 2_000;
 /** No slot is pushed for this long after a try: tries look only at now, and a pushed slot would refuse them. */
 const UNTRIED_US = 3_600_000_000;
 
-/** When a key's limits let a call start at an offered slot or soon after it; otherwise, when to ask again. */
-function startForKey(
-  { serving, main, untilUs }: Booking,
-  keyFitting: Fitting,
-  { firstUs, slotUs }: Offer,
-): KeyStart {
-  const { scope, stepUs, costs, drawer } = keyFitting;
-  const { nowUs } = drawer;
-  const opensUs = opensAtUs(scope, nowUs, stepUs);
-  const passesUs = earliestForAllUs(scope, opensUs, costs, drawer);
-  if (passesUs === Infinity) return { startUs: Infinity, untilUs: Infinity };
-  const startUs = Math.max(slotUs, passesUs);
+/** When all gates let a call start at an offered slot or soon after it; otherwise, which one holds it back. */
+function startThrough(booking: Booking, { firstUs, slotUs }: Offer): Start {
+  const { serving, main, gates, untilUs } = booking;
+  const { nowUs } = main.drawer;
+  const passes = gates.map(passOf);
+  const startUs = Math.max(slotUs, ...passes.map(({ passesUs }) => passesUs));
   // A slot is not pushed past earlier turns: the key's times only go forward, so nothing would be left to them.
-  const isFree = delaysNone(keyFitting);
-  if (isFree && startUs === slotUs && letsPass(keyFitting, startUs)) return { startUs };
-
+  const areFree = startUs < Infinity && passes.every(({ isFree }) => isFree);
+  if (areFree && startUs === slotUs && gates.every((gate) => letsPass(gate, startUs))) {
+    return { startUs, deferred: undefined };
+  }
   const isTried = serving.request.isTry || nowUs < serving.state.triedUs + UNTRIED_US;
   const pushUs = isTried ? 0 : Math.min(untilUs - nowUs, MOST_PUSHED_US);
-  const isInReach = isFree && startUs <= nowUs + pushUs;
-  if (isInReach && letsPass(keyFitting, startUs) && letsPass(main, startUs)) return { startUs };
+  const isInReach = areFree && startUs <= nowUs + pushUs;
+  if (isInReach && [...gates, main].every((fitting) => letsPass(fitting, startUs))) {
+    return { startUs, deferred: undefined };
+  }
   // The shared limits give slots this far ahead now, and will still do so later.
-  const turnUs = turnOf(keyFitting, opensUs, 1).startUs;
-  const soonestUs = serving.request.isTry ? nowUs : nowUs + (isFree ? 0 : LEAST_ASK_GAP_US);
   const leadUs = Math.max(firstUs - nowUs, pushUs);
-  return { startUs: turnUs, untilUs: Math.max(soonestUs, turnUs - leadUs) };
+  return { startUs: undefined, deferred: deferredBy(passes, { slotUs, leadUs, serving }) };
+}
+
+/** When the limits of a key let a call pass, and whether that would delay nobody who waits for the key. */
+interface Pass {
+  readonly gate: Fitting;
+  readonly opensUs: number;
+  readonly passesUs: number;
+  readonly isFree: boolean;
+}
+
+function passOf(gate: Fitting): Pass {
+  const { scope, stepUs, costs, drawer } = gate;
+  const opensUs = opensAtUs(scope, drawer.nowUs, stepUs);
+  const passesUs = earliestForAllUs(scope, opensUs, costs, drawer);
+  return { gate, opensUs, passesUs, isFree: passesUs < Infinity && delaysNone(gate) };
+}
+
+/**
+ * The gate that holds a call back: the narrowest, unless a wider one does so for longer. Whom a narrow key holds back
+ * for an unknown time, as until a lease comes free, must not hold up others at a wider one, nor wait for a lease there
+ * before the narrow key lets it pass.
+ */
+function deferredBy(
+  passes: readonly Pass[],
+  { slotUs, leadUs, serving }: { slotUs: number; leadUs: number; serving: Serving },
+): Deferred {
+  let held: Deferred | undefined;
+  for (const pass of passes.toReversed()) {
+    const { gate, passesUs, isFree } = pass;
+    if (isFree && passesUs <= slotUs && letsPass(gate, slotUs)) continue;
+    const deferred = deferredAt(pass, leadUs, serving);
+    const isLater = held === undefined || deferred.untilUs > held.untilUs;
+    if (isLater && (held === undefined || deferred.untilUs < Infinity)) held = deferred;
+  }
+  return held!;
+}
+
+function deferredAt(
+  { gate, opensUs, passesUs, isFree }: Pass,
+  leadUs: number,
+  { request }: Serving,
+): Deferred {
+  if (passesUs === Infinity) return { gate, untilUs: Infinity, startUs: Infinity };
+  const { nowUs } = gate.drawer;
+  const { startUs } = turnOf(gate, opensUs, 1);
+  const soonestUs = request.isTry || isFree ? nowUs : nowUs + LEAST_ASK_GAP_US;
+  return { gate, startUs, untilUs: Math.max(soonestUs, startUs - leadUs) };
 }
 
 function letsPass({ scope, costs, drawer }: Fitting, atUs: number): boolean {

@@ -2,7 +2,15 @@ import { WrongResetsError } from "../errors.ts";
 import { areResetsOff } from "../limits/calendar-windows.ts";
 import { costTooLarge } from "../limits/registry.ts";
 import type { LimitStatus } from "../limits/rule.ts";
-import { NO_PLACE, type DrawReply, type DrawRequest, type Place, type Wish } from "../store.ts";
+import {
+  NO_PLACE,
+  type DrawReply,
+  type DrawRequest,
+  type KeyScope,
+  type LimitedKey,
+  type Place,
+  type Wish,
+} from "../store.ts";
 import {
   advance,
   isStateLost,
@@ -17,7 +25,7 @@ import { applyLimits, hasLimits, addStatuses, type Scope } from "./scope.ts";
 import { serve, type Served } from "./serve.ts";
 import { countAsker } from "./turns.ts";
 
-const NONE: Set<string | undefined> = new Set();
+const NONE: Set<string> = new Set();
 const NO_KEYS: ReadonlyMap<string, Scope> = new Map();
 
 /**
@@ -34,7 +42,8 @@ export function draw(
 ): { readonly state: BucketState; readonly reply: DrawReply } {
   const { terms, wishes, drewUs, isTry } = request;
   assertPossible(request);
-  const all = [...terms.limits, ...wishes.flatMap(({ keyLimits }) => keyLimits)];
+  const ofKeys = wishes.flatMap(({ scopes }) => scopes);
+  const all = [...terms.limits, ...ofKeys.flatMap(({ limits }) => limits)];
   if (areResetsOff(all, serverUs)) throw new WrongResetsError(serverUs);
   const isLost = isStateLost(found, request, serverUs);
   const state = found ?? newBucket(terms, serverUs);
@@ -51,7 +60,7 @@ export function draw(
   const closedUs = closedUntilUs(state.shared);
   const closed = {
     closedUntilUs: closedUs > nowUs ? closedUs : 0,
-    closedBy: closedBy(state.shared, state.shared, nowUs),
+    closedBy: closedBy([state.shared], nowUs),
   };
   const common = { nowUs, generation, version, alive, isOverride, ...closed };
   if (!isAgreed) {
@@ -62,43 +71,43 @@ export function draw(
   // The asker has just worked out the resets of calendar days.
   applyLimits(state.shared, terms.limits, nowUs);
   if (isLost) useUp(state.shared, nowUs);
-  const lostKeys = isLost ? new Set(wishes.map(({ key }) => key)) : NONE;
+  const lostKeys = isLost ? new Set(ofKeys.map(({ key }) => key)) : NONE;
   const serving: Serving = {
     state,
     request,
     alive,
     isNewWindow,
     missedUs: nowUs - Math.floor(request.horizonUs / 2),
-    used: 0,
     lease: request.lease,
     hasGranted: false,
-    refused: undefined,
     lines: new Map(),
   };
-  const before = isTry && !isLost ? keysUnderOtherLimits(state, wishes) : NO_KEYS;
+  const before = isTry && !isLost ? keysUnderOtherLimits(state, ofKeys) : NO_KEYS;
   const served = wishes.map((wish) => {
-    const open = (): Scope | undefined => openKey(state, wish, lostKeys);
-    const look = (): Scope | undefined => lookAtKey(state, wish, lostKeys);
+    const open = (): Scope[] => wish.scopes.map((key) => openKey(state, key, lostKeys));
+    const look = (): Scope[] => wish.scopes.map((key) => lookAtKey(state, key, lostKeys));
     return serve(serving, wish, { open, look });
   });
   const place = isLook
     ? request.place
     : settleLine(serving, lineOf(serving, state.shared, request.place));
-  const places = new Map<string | undefined, Place>();
-  for (const wish of wishes) {
-    if (!places.has(wish.key)) places.set(wish.key, placeIn(serving, wish));
+  const places = new Map<string, Place>();
+  for (const scope of ofKeys) {
+    if (!places.has(scope.key)) places.set(scope.key, placeIn(serving, scope));
   }
   const granted = served.map((each, index) => {
     const wish = wishes[index]!;
     const statuses = isTry ? statusesFor(state, wish) : each.statuses;
-    return { ...each, statuses, place: places.get(wish.key)! };
+    return { ...each, statuses, places: wish.scopes.map(({ key }) => places.get(key)!) };
   });
   if (isTry && serving.hasGranted && terms.limits.length > 0) state.triedUs = nowUs;
   const isUntouched = found !== undefined && version === versionBefore && !isLost;
   // A refused try changes nothing.
   if (isTry && !serving.hasGranted && isUntouched) Object.assign(state, { clockUs, skewUs });
   for (const [key, scope] of before) {
-    const isDrawn = wishes.some((wish, index) => wish.key === key && isSome(served[index]!));
+    const isDrawn = wishes.some(
+      ({ scopes }, index) => isSome(served[index]!) && scopes.some((scope) => scope.key === key),
+    );
     if (!isDrawn) state.keys.set(key, scope);
   }
   return { state, reply: { ...common, newText: undefined, granted, place } };
@@ -107,56 +116,43 @@ export function draw(
 /** Copies of those keys that are under other limits than the try knows; a refused try puts them back. */
 function keysUnderOtherLimits(
   { keys }: BucketState,
-  wishes: readonly Wish[],
+  tried: readonly LimitedKey[],
 ): ReadonlyMap<string, Scope> {
   const found = new Map<string, Scope>();
-  for (const { key, keyLimits } of wishes) {
-    const scope = key === undefined ? undefined : keys.get(key);
-    if (scope !== undefined && !hasLimits(scope, keyLimits)) {
-      found.set(key!, structuredClone(scope));
-    }
+  for (const { key, limits } of tried) {
+    const scope = keys.get(key);
+    if (scope !== undefined && !hasLimits(scope, limits)) found.set(key, structuredClone(scope));
   }
   return found;
 }
 
-/** The asker's place for the key of a wish; as before, if the key was not looked at. */
-function placeIn(serving: Serving, { key, place }: Wish): Place {
-  const scope = key === undefined ? undefined : serving.state.keys.get(key);
+/** The asker's place for a key; as before, if the key was not looked at. */
+function placeIn(serving: Serving, { key, place }: KeyScope): Place {
+  const scope = serving.state.keys.get(key);
   const line = scope && serving.lines.get(scope);
-  if (line !== undefined) return settleLine(serving, line);
-  return key === undefined ? NO_PLACE : place;
+  return line === undefined ? place : settleLine(serving, line);
 }
 
 function isSome({ slotsUs, run }: Served): boolean {
   return slotsUs.length > 0 || run !== undefined;
 }
 
-/** The scope of the wish's key; undefined if the key has no limits of its own. */
-function openKey(
-  state: BucketState,
-  { key, keyLimits }: Wish,
-  lostKeys: Set<string | undefined>,
-): Scope | undefined {
-  if (key === undefined) return undefined;
+function openKey(state: BucketState, { key, limits }: LimitedKey, lostKeys: Set<string>): Scope {
   const scope = scopeOfKey(state, key);
-  applyLimits(scope, keyLimits, state.clockUs);
+  applyLimits(scope, limits, state.clockUs);
   if (lostKeys.delete(key)) useUp(scope, state.clockUs);
   state.keys.set(key, scope);
   return scope;
 }
 
 /** The same, but it leaves the state as it is, unless that was lost. */
-function lookAtKey(
-  state: BucketState,
-  wish: Wish,
-  lostKeys: Set<string | undefined>,
-): Scope | undefined {
-  const { key, keyLimits } = wish;
-  if (key === undefined || lostKeys.has(key)) return openKey(state, wish, lostKeys);
+function lookAtKey(state: BucketState, limited: LimitedKey, lostKeys: Set<string>): Scope {
+  const { key, limits } = limited;
+  if (lostKeys.has(key)) return openKey(state, limited, lostKeys);
   const found = scopeOfKey(state, key);
-  if (hasLimits(found, keyLimits)) return found;
+  if (hasLimits(found, limits)) return found;
   const scope = structuredClone(found);
-  applyLimits(scope, keyLimits, state.clockUs);
+  applyLimits(scope, limits, state.clockUs);
   return scope;
 }
 
@@ -167,18 +163,19 @@ function countDraw(state: BucketState, drewUs: number): boolean {
   return isNew;
 }
 
-function statusesFor(state: BucketState, { key, costs }: Wish): readonly LimitStatus[] {
+function statusesFor(state: BucketState, { scopes, costs }: Wish): readonly LimitStatus[] {
   const { shared, clockUs: nowUs } = state;
   const statuses: LimitStatus[] = [];
-  addStatuses(statuses, shared, costs, nowUs);
-  if (key === undefined) return statuses;
-  addStatuses(statuses, scopeOfKey(state, key), costs.slice(shared.records.length), nowUs);
+  for (const scope of [shared, ...scopes.map(({ key }) => scopeOfKey(state, key))]) {
+    addStatuses(statuses, scope, costs.slice(statuses.length), nowUs);
+  }
   return statuses;
 }
 
 function assertPossible({ bucket, terms, wishes }: DrawRequest): void {
-  for (const { costs, keyLimits } of wishes) {
-    for (const [index, limit] of [...terms.limits, ...keyLimits].entries()) {
+  for (const { costs, scopes } of wishes) {
+    const ofKeys = scopes.flatMap(({ limits }) => limits);
+    for (const [index, limit] of [...terms.limits, ...ofKeys].entries()) {
       const cost = costs[index]!;
       if (cost > limit.capacity) throw costTooLarge(bucket, cost, limit);
     }

@@ -1,6 +1,6 @@
 import { ruleOf } from "../limits/registry.ts";
 import { noDrawer } from "../limits/rule.ts";
-import type { Place, ReturnRequest, SettleRequest } from "../store.ts";
+import type { LimitedKey, Place, ReturnRequest, SettleRequest } from "../store.ts";
 import { addHoles, advance, holeName, type BucketState, type Hole } from "./bucket-state.ts";
 import { applyLimits, areAllRates, commitAll, type Scope } from "./scope.ts";
 
@@ -9,15 +9,18 @@ import { applyLimits, areAllRates, commitAll, type Scope } from "./scope.ts";
  * `lua/lib/draw/give-back.lua`.
  */
 export function giveBack(state: BucketState, request: ReturnRequest, serverUs: number): void {
-  const { place, wish, generation } = request;
+  const { place, wish, generation, asker } = request;
   // Under another policy, these slots are no longer booked.
   if (state.text !== request.terms.text) return;
-  const keyScope = wish.key === undefined ? undefined : state.keys.get(wish.key);
   advance(state, serverUs);
-  if (keyScope !== undefined) applyLimits(keyScope, wish.keyLimits, state.clockUs);
-  leave(state, state.shared, request.asker, place);
-  if (keyScope !== undefined) leave(state, keyScope, request.asker, wish.place);
-  if (generation === state.generation) takeBack(state, keyScope, request);
+  leave(state, state.shared, asker, place);
+  for (const { key, limits, place: own } of wish.scopes) {
+    const scope = state.keys.get(key);
+    if (scope === undefined) continue;
+    applyLimits(scope, limits, state.clockUs);
+    leave(state, scope, asker, own);
+  }
+  if (generation === state.generation) takeBack(state, request);
 }
 
 function leave(
@@ -33,29 +36,46 @@ function leave(
   }
 }
 
+/** A scope, with its part of numbers that are given for each limit of a call. */
+interface Part {
+  readonly scope: Scope;
+  readonly numbers: readonly number[];
+}
+
+/** The shared limits and those of each key that is known, each with its part of the numbers. */
+function partsOf(
+  { shared, keys }: BucketState,
+  scopes: readonly LimitedKey[],
+  numbers: readonly number[],
+): Part[] {
+  let after = shared.records.length;
+  const parts = [{ scope: shared, numbers: numbers.slice(0, after) }];
+  for (const { key, limits } of scopes) {
+    const scope = keys.get(key);
+    const own = numbers.slice(after, after + limits.length);
+    if (scope !== undefined) parts.push({ scope, numbers: own });
+    after += limits.length;
+  }
+  return parts;
+}
+
 /**
  * Takes slots back, latest first. The last one booked is unbooked. One with others behind it becomes a
  * hole that the next draw takes first: a lower level would put a new slot on a time that is already booked.
  */
-function takeBack(
-  state: BucketState,
-  keyScope: Scope | undefined,
-  { asker, wish, slotsUs }: ReturnRequest,
-): void {
+function takeBack(state: BucketState, { asker, wish, slotsUs }: ReturnRequest): void {
   const { shared, clockUs: nowUs } = state;
-  const sharedCosts = wish.costs.slice(0, shared.records.length);
-  const keyCosts = wish.costs.slice(shared.records.length);
+  const parts = partsOf(state, wish.scopes, wish.costs);
   // A hole carries no lease, so slots that need one do not become holes.
-  const canLeaveHoles = areAllRates(shared) && (keyScope === undefined || areAllRates(keyScope));
+  const canLeaveHoles = parts.every(({ scope }) => areAllRates(scope));
   const holes: Hole[] = [];
   for (const [index, slotUs] of slotsUs.entries()) {
     if (slotUs <= nowUs) continue;
-    const isLast =
-      (shared.records.length === 0 || shared.lastUs === slotUs) &&
-      (keyScope === undefined || keyScope.lastUs === slotUs);
+    const isLast = parts.every(
+      ({ scope }) => scope.lastUs === slotUs || (scope === shared && scope.records.length === 0),
+    );
     if (isLast) {
-      unbook(shared, slotUs, sharedCosts, nowUs);
-      if (keyScope !== undefined) unbook(keyScope, slotUs, keyCosts, nowUs);
+      for (const { scope, numbers } of parts) unbook(scope, slotUs, numbers, nowUs);
     } else if (canLeaveHoles) {
       holes.push({ slotUs, name: wish.name, id: holeName(slotUs, asker, index, wish.name) });
     }
@@ -76,16 +96,16 @@ function unbook(scope: Scope, slotUs: number, costs: readonly number[], nowUs: n
  * cost less is taken back from where it was booked. Twin of `lua/bucket/costs-settle.lua`.
  */
 export function settle(state: BucketState, request: SettleRequest, serverUs: number): void {
-  const { key, deltas } = request;
+  const { scopes, deltas } = request;
   // Under another policy, the numbers belong to other limits.
   if (state.text !== request.terms.text) return;
   advance(state, serverUs);
-  const count = state.shared.records.length;
-  settleScope(state, state.shared, { ...request, deltas: deltas.slice(0, count) });
-  const keyScope = key === undefined ? undefined : state.keys.get(key);
-  if (keyScope !== undefined) {
-    applyLimits(keyScope, request.keyLimits, state.clockUs);
-    settleScope(state, keyScope, { ...request, deltas: deltas.slice(count) });
+  for (const { key, limits } of scopes) {
+    const scope = state.keys.get(key);
+    if (scope !== undefined) applyLimits(scope, limits, state.clockUs);
+  }
+  for (const { scope, numbers } of partsOf(state, scopes, deltas)) {
+    settleScope(state, scope, { ...request, deltas: numbers });
   }
 }
 

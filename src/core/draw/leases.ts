@@ -44,9 +44,7 @@ export function releaseLeases(
     const isPassedOn = request.leases.length === 0;
     const askers = waitersOf(kept, nowUs).map((waiter) => waiter.slice(waiter.indexOf(" ") + 1));
     const others = askers.filter((asker) => !isPassedOn || asker !== request.asker);
-    for (const asker of others.slice(0, free)) {
-      woken.set(`${key !== undefined} ${asker}`, { asker, key });
-    }
+    for (const asker of others.slice(0, free)) woken.set(`${asker} ${key ?? ""}`, { asker, key });
   }
   return [...woken.values()];
 }
@@ -60,13 +58,12 @@ interface Leased {
 }
 
 /** Where the asker's leases are. Its own limits say so, whatever policy is in force now. Twin of `lua/lib/draw/leases.lua`. */
-function readLeases(
-  { shared, keys }: BucketState,
-  { key, terms, keyLimits }: LeasesRequest,
-): Leased[] {
-  const keyScope = key === undefined ? undefined : keys.get(key);
-  const ofBucket = leasedIn(shared, terms.limits, undefined);
-  return keyScope === undefined ? ofBucket : [...ofBucket, ...leasedIn(keyScope, keyLimits, key)];
+function readLeases({ shared, keys }: BucketState, { terms, scopes }: LeasesRequest): Leased[] {
+  const ofKeys = scopes.flatMap(({ key, limits }) => {
+    const scope = keys.get(key);
+    return scope === undefined ? [] : leasedIn(scope, limits, key);
+  });
+  return [...leasedIn(shared, terms.limits, undefined), ...ofKeys];
 }
 
 function leasedIn({ kept }: Scope, limits: readonly Limit[], key: string | undefined): Leased[] {

@@ -46,13 +46,9 @@ export interface Serving {
   readonly isNewWindow: boolean;
   /** Turns before it have been missed. */
   readonly missedUs: number;
-  /** How much of this asker's share of the horizon is used: 1 is all of it. */
-  used: number;
   /** The number of the next lease. */
   lease: number;
   hasGranted: boolean;
-  /** The first wish that the shared limits refused. */
-  refused: Refusal | undefined;
   readonly lines: Map<Scope, Line>;
 }
 
@@ -66,6 +62,10 @@ export interface Line {
   readonly waiting: Waiting[];
   /** Whether the asker got slots of this scope in this draw. */
   isServed: boolean;
+  /** How much of the asker's share of the horizon is used: 1 is all of it. */
+  used: number;
+  /** The first wish that these limits refused. */
+  refused: Refusal | undefined;
 }
 
 /** What a wish waits for. */
@@ -82,6 +82,8 @@ export interface Fitting {
   readonly scope: Scope;
   readonly line: Line;
   readonly costs: readonly number[];
+  /** How many limits come before these, as `Granted.bindsAt` numbers them. */
+  readonly after: number;
   /** How long one call occupies the scope, in µs. */
   readonly stepUs: number;
   /** How many calls of a horizon each asker may have. */
@@ -99,16 +101,17 @@ export function closedUntilUs({ coolUntilUs, pausedUntilUs }: Scope): number {
   return Math.max(coolUntilUs, pausedUntilUs);
 }
 
-/** `COOLING` or `PAUSED`, if a cooldown or a pause of the bucket or key lasts beyond this time; else 0. */
-export function closedBy(shared: Scope, own: Scope, untilUs: number): number {
-  if (Math.max(closedUntilUs(shared), closedUntilUs(own)) <= untilUs) return 0;
-  const pausedUs = Math.max(shared.pausedUntilUs, own.pausedUntilUs);
-  return pausedUs >= Math.max(shared.coolUntilUs, own.coolUntilUs) ? PAUSED : COOLING;
+/** `COOLING` or `PAUSED`, if a cooldown or a pause of one of these scopes lasts beyond this time; else 0. */
+export function closedBy(scopes: readonly Scope[], untilUs: number): number {
+  const coolUs = Math.max(...scopes.map(({ coolUntilUs }) => coolUntilUs));
+  const pausedUs = Math.max(...scopes.map(({ pausedUntilUs }) => pausedUntilUs));
+  if (Math.max(coolUs, pausedUs) <= untilUs) return 0;
+  return pausedUs >= coolUs ? PAUSED : COOLING;
 }
 
-/** Whether answers have slowed the rate of the bucket or its key: `SLOWED`, or 0. */
-export function slowedBy(shared: Scope, own: Scope, nowUs: number): number {
-  return keepsGap(shared, nowUs) || keepsGap(own, nowUs) ? SLOWED : 0;
+/** Whether answers have slowed the rate of one of these scopes: `SLOWED`, or 0. */
+export function slowedBy(scopes: readonly Scope[], nowUs: number): number {
+  return scopes.some((scope) => keepsGap(scope, nowUs)) ? SLOWED : 0;
 }
 
 /** How far ahead a wish of this rank may be booked, in µs. */
@@ -122,7 +125,8 @@ export function lineOf(serving: Serving, scope: Scope, own: Place): Line {
   if (found !== undefined) return found;
   const { request, missedUs } = serving;
   const others = readTurns(scope, request.asker, missedUs);
-  const line: Line = { scope, own, others, waiting: [], isServed: false };
+  const waits = { waiting: [], isServed: false, used: 0, refused: undefined };
+  const line: Line = { scope, own, others, ...waits };
   serving.lines.set(scope, line);
   return line;
 }
@@ -130,13 +134,14 @@ export function lineOf(serving: Serving, scope: Scope, own: Place): Line {
 /** What a wish needs of a scope. A gate gives nothing ahead, so what comes before a call is not delayed there. */
 export function fit(
   serving: Serving,
-  { rank, sinceUs }: Wish,
+  { rank, sinceUs, costs: all }: Wish,
   line: Line,
-  { costs, isGate }: { costs: readonly number[]; isGate: boolean },
+  { after, isGate }: { readonly after: number; readonly isGate: boolean },
 ): Fitting {
   const { scope } = line;
   const { request, state, alive, lease } = serving;
   const limits = scope.records.map(({ limit }) => limit);
+  const costs = all.slice(after, after + limits.length);
   const { asker, horizonUs } = request;
   const { clockUs: nowUs } = state;
   const stepUs = stepOf(limits, costs);
@@ -148,7 +153,7 @@ export function fit(
   const drawer = { asker, nowUs, order, lease };
   const untilUs = isGate ? nowUs : nowUs + horizonOf(request, rank);
   const ahead = aheadIn(line, asker, { order, sinceUs: turnSinceOf(line.own) });
-  return { scope, line, costs, stepUs, share, flow, drawer, untilUs, ahead };
+  return { scope, line, costs, after, stepUs, share, flow, drawer, untilUs, ahead };
 }
 
 /** What comes before calls of this order: of other askers, and of wishes before this one. */
@@ -285,11 +290,19 @@ export interface UnmetWish {
 export interface Refusal {
   /** When to ask again; Infinity if that is unknown. */
   readonly turnUs: number;
-  /** As in `Granted`, of this scope's limits. */
+  /** As in `Granted`. */
   readonly bindsAt: number;
   /** The limit, from 1 on, that the rest of the wish waits for; 0 if none. */
   readonly waitsFor: number;
+  /** Whose key it is, as `keyOf`. */
   readonly key: string | undefined;
+  /** Whether these are limits of a key, so that only wishes of that key wait with it. */
+  readonly isOwn: boolean;
+}
+
+/** The narrowest key that has limits of its own; undefined if none has. */
+export function keyOf({ scopes }: Wish): string | undefined {
+  return scopes.at(-1)?.key;
 }
 
 /** An asker that got nothing does not ask again before this time has passed. */
@@ -310,7 +323,7 @@ export function refuse(
   wish: Wish,
   main: Fitting,
   { count, left, opensUs, horizonUs }: UnmetWish,
-): Refusal {
+): Omit<Refusal, "isOwn"> {
   const { request, state } = serving;
   const { clockUs: nowUs, shared } = state;
   const { scope, line, flow, costs, drawer } = main;
@@ -334,10 +347,11 @@ export function refuse(
   const dueUs = isBucketClosed ? 0 : rechecked;
   addNeeds(main, wish, { order, turnUs, dueUs, startUs }, { first: needed, left });
   const isLate = nextUs > nowUs + horizonUs;
-  const slows = (): number => bindingAt(main) || slowedBy(shared, scope, nowUs);
-  const bindsAt = closedBy(shared, scope, nowUs + horizonUs) || (isLate ? slows() : 0);
+  const both = [shared, scope];
+  const slows = (): number => bindingAt(main) || slowedBy(both, nowUs);
+  const bindsAt = closedBy(both, nowUs + horizonUs) || (isLate ? slows() : 0);
   const waitsFor = isBlocked ? bindingAt(main) : binding;
-  return { turnUs, bindsAt, waitsFor, key: wish.key };
+  return { turnUs, bindsAt, waitsFor, key: keyOf(wish) };
 }
 
 /** The most calls that may start at once, where no limit bounds them. */

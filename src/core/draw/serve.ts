@@ -7,6 +7,7 @@ import {
   isRunnable,
   type Booked,
   type Booking,
+  type Deferred,
 } from "./book.ts";
 import { takeHoles } from "./bucket-state.ts";
 import {
@@ -14,6 +15,7 @@ import {
   bindingAt,
   fit,
   horizonOf,
+  keyOf,
   lineOf,
   orderOfRest,
   refuse,
@@ -21,46 +23,52 @@ import {
   closedUntilUs,
   slowedBy,
   type Fitting,
+  type Line,
+  type Refusal,
   type Serving,
+  type Waiting,
 } from "./place.ts";
-import { opensAtUs, type Scope } from "./scope.ts";
+import { earliestForAllUs, opensAtUs, type Scope } from "./scope.ts";
 import { soonestOf, soonestUnserved } from "./soonest.ts";
 
 const NOTHING = { slotsUs: [], run: undefined, notBeforeUs: 0, statuses: [] };
 
 /** The limits that a wish has to fit. */
 interface Fittings {
-  /** The limits that all keys share; in a bucket without such, those of the wish's key. */
+  /** The limits that all keys share; in a bucket without such, those of the wish's widest key. */
   readonly main: Fitting;
-  /** The limits of the wish's key beside shared ones. */
-  readonly keyFitting: Fitting | undefined;
-  /** Whether `main` holds the key's limits. */
+  /** The limits of the wish's other keys: they must allow the very same slots. */
+  readonly gates: readonly Fitting[];
+  /** Whether `main` holds the limits of a key. */
   readonly isOwn: boolean;
   /** The earliest time at which anything may start; it moves with each booking. */
   readonly opens: () => number;
 }
 
-/** The scope of a wish's key; undefined if the key has no limits of its own. */
+/** The scopes of a wish's keys, the widest first. */
 export interface KeyScopes {
-  readonly open: () => Scope | undefined;
+  readonly open: () => readonly Scope[];
   /** Leaves the state as it is. */
-  readonly look: () => Scope | undefined;
+  readonly look: () => readonly Scope[];
 }
 
-/** What a wish got, but for the place of its key. */
-export type Served = Omit<Granted, "place">;
+/** What a wish got, but for the places of its keys. */
+export type Served = Omit<Granted, "places">;
 
 /**
- * Books what it can of one wish. A key's limits apply together with those that all keys share; in a bucket
+ * Books what it can of one wish. The limits of its keys apply together with those that all keys share; in a bucket
  * without shared limits, they decide alone. Twin of `lua/lib/draw/serve.lua`.
  */
-export function serve(serving: Serving, wish: Wish, key: KeyScopes): Served {
+export function serve(serving: Serving, wish: Wish, keys: KeyScopes): Served {
   const horizonUs = horizonOf(serving.request, wish.rank);
-  if (wish.wanted === 0 || waitsWithRefused(serving, wish)) {
-    const keyScope = wish.isBounded ? key.look() : undefined;
-    return { ...NOTHING, ...soonestUnserved(serving, wish, { keyScope, horizonUs }) };
+  const refused = wish.wanted === 0 ? undefined : refusedBefore(serving, wish);
+  if (wish.wanted === 0 || refused !== undefined) {
+    const keyScopes = wish.isBounded ? keys.look() : [];
+    const notBeforeUs = refused?.isOwn === true ? refused.turnUs : 0;
+    const soonest = soonestUnserved(serving, wish, { keyScopes, horizonUs });
+    return { ...NOTHING, notBeforeUs, ...soonest };
   }
-  const fittings = fitAll(serving, wish, key.open());
+  const fittings = fitAll(serving, wish, keys.open());
   const booked = book(serving, wish, { ...fittings, horizonUs });
   const { slotsUs, run } = booked;
   const settled = endWish(serving, wish, { ...fittings, horizonUs, booked });
@@ -73,42 +81,51 @@ export function serve(serving: Serving, wish: Wish, key: KeyScopes): Served {
   return { slotsUs, run, statuses: [], soonestUs, ...told };
 }
 
-/** Whether a wish needs of the shared limits what a wish before it waits for; others may fill what is left. */
-function waitsWithRefused(serving: Serving, wish: Wish): boolean {
-  const { refused, request, state } = serving;
-  if (refused === undefined || request.isTry) return false;
-  const { waitsFor, key } = refused;
-  if (waitsFor > 0 && wish.costs[waitsFor - 1]! === 0) return false;
-  const { shared, clockUs: nowUs } = state;
+/** The line in which a wish waits for its slots, if it has been opened. */
+function mainLineOf({ state, lines }: Serving, { scopes }: Wish): Line | undefined {
+  const { shared, keys } = state;
+  if (shared.records.length > 0 || scopes.length < 2) return lines.get(shared);
+  const widest = keys.get(scopes[0]!.key);
+  return widest && lines.get(widest);
+}
+
+/** A wish before this one that waits for what this one needs too; others may fill what is left. */
+function refusedBefore(serving: Serving, wish: Wish): Refusal | undefined {
+  const line = mainLineOf(serving, wish);
+  if (line?.refused === undefined || serving.request.isTry) return undefined;
+  const { waitsFor, key } = line.refused;
+  if (waitsFor > 0 && wish.costs[waitsFor - 1]! === 0) return undefined;
   // Calls of another key may not be let pass by that key: others do not wait for them.
-  if (wish.key !== key) return true;
-  const line = lineOf(serving, shared, request.place);
-  const costs = wish.costs.slice(0, shared.records.length);
-  const main = fit(serving, wish, line, { costs, isGate: false });
-  const order = orderOfRest(wish, 0, nowUs);
+  if (keyOf(wish) !== key) return line.refused;
+  const main = fit(serving, wish, line, { after: 0, isGate: false });
+  const order = orderOfRest(wish, 0, serving.state.clockUs);
   const { turnUs, dueUs, startUs } = line.waiting.at(-1)!;
   const first = Math.min(wish.wanted, main.flow);
   addNeeds(main, wish, { order, turnUs, dueUs, startUs }, { first, left: wish.wanted });
-  return true;
+  return line.refused;
 }
 
-function fitAll(serving: Serving, wish: Wish, keyScope: Scope | undefined): Fittings {
+function fitAll(serving: Serving, wish: Wish, keyScopes: readonly Scope[]): Fittings {
   const { state, request } = serving;
   const { shared, clockUs: nowUs } = state;
-  const sharedCount = shared.records.length;
-  const keyLine = keyScope && lineOf(serving, keyScope, wish.place);
-  if (keyScope !== undefined && sharedCount === 0) {
-    const main = fit(serving, wish, keyLine!, { costs: wish.costs, isGate: false });
-    const { stepUs } = main;
+  const isOwn = shared.records.length === 0 && keyScopes.length > 0;
+  let after = shared.records.length;
+  const ofKeys = keyScopes.map((scope, index) => {
+    const line = lineOf(serving, scope, wish.scopes[index]!.place);
+    const fitting = fit(serving, wish, line, { after, isGate: !isOwn || index > 0 });
+    after += scope.records.length;
+    return fitting;
+  });
+  if (isOwn) {
+    const [main, ...gates] = ofKeys as [Fitting, ...Fitting[]];
+    const { scope, stepUs } = main;
     const opens = (): number =>
-      Math.max(opensAtUs(shared, nowUs, stepUs), opensAtUs(keyScope, nowUs, stepUs));
-    return { main, keyFitting: undefined, isOwn: true, opens };
+      Math.max(opensAtUs(shared, nowUs, stepUs), opensAtUs(scope, nowUs, stepUs));
+    return { main, gates, isOwn, opens };
   }
-  const costs = wish.costs.slice(0, sharedCount);
-  const main = fit(serving, wish, lineOf(serving, shared, request.place), { costs, isGate: false });
-  const ofKey = { costs: wish.costs.slice(sharedCount), isGate: true };
-  const keyFitting = keyLine && fit(serving, wish, keyLine, ofKey);
-  return { main, keyFitting, isOwn: false, opens: () => opensAtUs(shared, nowUs, main.stepUs) };
+  const line = lineOf(serving, shared, request.place);
+  const main = fit(serving, wish, line, { after: 0, isGate: false });
+  return { main, gates: ofKeys, isOwn, opens: () => opensAtUs(shared, nowUs, main.stepUs) };
 }
 
 interface Horizon {
@@ -118,10 +135,13 @@ interface Horizon {
 
 /** Books holes first, and then new slots. */
 function book(serving: Serving, wish: Wish, asked: Fittings & Horizon): Booked {
-  const { state, request, used: usedSoFar } = serving;
-  const { main, keyFitting, opens, isOwn, horizonUs } = asked;
+  const { state, request } = serving;
+  const { main, gates, opens, isOwn, horizonUs } = asked;
+  const { line } = main;
   const { name, wanted } = wish;
-  const used = isOwn ? 0 : usedSoFar;
+  // Of a key's limits alone, each wish may have a whole share.
+  const isAlone = isOwn && gates.length === 0;
+  const used = isAlone ? 0 : line.used;
   // A try waits for no turn, so the horizon is not shared out.
   const shareLeft = request.isTry ? wanted : Math.floor((1 - used) * main.share);
   const mostInAll = Math.min(wanted, Math.max(used === 0 ? 1 : 0, shareLeft));
@@ -131,7 +151,7 @@ function book(serving: Serving, wish: Wish, asked: Fittings & Horizon): Booked {
     : takeHoles(state, { name, most: mostInAll, untilUs: holesUntilUs });
   const untilUs = state.clockUs + horizonUs;
   const most = mostInAll - recycledUs.length;
-  const booking: Booking = { serving, main, keyFitting, opens, untilUs, most };
+  const booking: Booking = { serving, main, gates, opens, untilUs, most };
   const booked = isRunnable(booking)
     ? bookRun(booking)
     : isAtOnce(booking)
@@ -141,10 +161,9 @@ function book(serving: Serving, wish: Wish, asked: Fittings & Horizon): Booked {
   const count = countOf({ ...booked, slotsUs });
   if (count > 0) {
     serving.hasGranted = true;
-    main.line.isServed = true;
-    if (keyFitting !== undefined) keyFitting.line.isServed = true;
+    for (const fitting of [main, ...gates]) fitting.line.isServed = true;
   }
-  if (!isOwn) serving.used += count / main.share;
+  if (!isAlone) line.used += count / main.share;
   return { ...booked, slotsUs };
 }
 
@@ -152,62 +171,89 @@ function countOf({ slotsUs, run }: Booked): number {
   return slotsUs.length + (run?.count ?? 0);
 }
 
+type Ended = Pick<Granted, "notBeforeUs" | "bindsAt">;
+
 /** Why a wish got no more, and when to ask again. */
 function endWish(
   serving: Serving,
   wish: Wish,
-  {
-    main,
-    keyFitting,
-    isOwn,
-    opens,
-    booked,
-    horizonUs,
-  }: Fittings & Horizon & { readonly booked: Booked },
-): Pick<Granted, "notBeforeUs" | "bindsAt"> {
-  const { state, request } = serving;
-  const { clockUs: nowUs, shared } = state;
-  const { deferred } = booked;
+  asked: Fittings & Horizon & { readonly booked: Booked },
+): Ended {
+  const { request } = serving;
+  const { main, gates, isOwn, opens, booked, horizonUs } = asked;
   const count = countOf(booked);
   const left = wish.wanted - count;
-  if (keyFitting !== undefined && deferred !== undefined) {
-    const { untilUs: turnUs, startUs } = deferred;
-    const binding = bindingAt(keyFitting);
-    const { scope } = keyFitting;
-    // If no limit of the key holds the call back, a cooldown, a pause or a gap of the key does.
-    const held = closedBy(scope, scope, nowUs) || slowedBy(scope, scope, nowUs);
-    const bindsAt = binding > 0 ? shared.records.length + binding : held;
-    const order = orderOfRest(wish, count, nowUs);
-    const turn = { order, turnUs, dueUs: turnUs, startUs };
-    addNeeds(keyFitting, wish, turn, { first: 1, left });
-    return { notBeforeUs: turnUs, bindsAt };
+  if (booked.deferred !== undefined) {
+    const ended = endAtGate(serving, wish, gates, { deferred: booked.deferred, count });
+    return request.isTry ? laterOfMain(asked, ended) : ended;
   }
   if (left === 0) return { notBeforeUs: 0, bindsAt: 0 };
-  const refused = refuse(serving, wish, main, { count, left, opensUs: opens(), horizonUs });
-  const { turnUs, bindsAt } = refused;
-  if (!isOwn) serving.refused ??= refused;
-  if (keyFitting !== undefined && turnUs < Infinity && isContended(keyFitting)) {
-    // It came to its key's gate, and the shared limits are used: others of its key must not pass it there meanwhile.
-    addNeeds(keyFitting, wish, main.line.waiting.at(-1)!, { first: 1, left });
-  }
+  const refusal = refuse(serving, wish, main, { count, left, opensUs: opens(), horizonUs });
+  const { turnUs, bindsAt } = refusal;
+  const isAlone = isOwn && gates.length === 0;
+  if (!isAlone) main.line.refused ??= { ...refusal, isOwn };
+  keepBehind(gates, wish, main.line.waiting.at(-1)!, left);
   // A try keeps no place, so the time to ask again goes here.
   return { notBeforeUs: isOwn || request.isTry ? turnUs : 0, bindsAt };
 }
 
-/** Whether somebody waits in this line, or its asker does since before this draw. */
-function isContended({ line: { own, others } }: Fitting): boolean {
-  return own.turnName !== "" || others.length > 0;
+/** Gives the asker a turn in the line of the key that holds its call back. */
+function endAtGate(
+  { state: { clockUs: nowUs } }: Serving,
+  wish: Wish,
+  gates: readonly Fitting[],
+  { deferred, count }: { readonly deferred: Deferred; readonly count: number },
+): Ended {
+  const { gate, untilUs: turnUs, startUs } = deferred;
+  const { scope, after } = gate;
+  const left = wish.wanted - count;
+  const binding = bindingAt(gate);
+  // If no limit of the key holds the call back, a cooldown, a pause or a gap of the key does.
+  const held = closedBy([scope], nowUs) || slowedBy([scope], nowUs);
+  const turn = { order: orderOfRest(wish, count, nowUs), turnUs, dueUs: turnUs, startUs };
+  addNeeds(gate, wish, turn, { first: 1, left });
+  keepBehind(gates.slice(gates.indexOf(gate) + 1), wish, turn, left);
+  return { notBeforeUs: turnUs, bindsAt: binding > 0 ? after + binding : held };
+}
+
+/**
+ * A call that wider limits hold back came to the gates of its narrower keys: others of those keys must not pass it there
+ * meanwhile. Narrower keys that hold it back keep no place in wider ones: there, calls of other keys go on.
+ */
+function keepBehind(
+  gates: readonly Fitting[],
+  wish: Wish,
+  turn: Omit<Waiting, "amounts">,
+  left: number,
+): void {
+  if (turn.turnUs === Infinity) return;
+  const { order, turnUs, dueUs, startUs } = turn;
+  for (const gate of gates) {
+    const { own, others } = gate.line;
+    // Nobody waits in this line, nor has its asker since before this draw.
+    if (own.turnName === "" && others.length === 0) continue;
+    addNeeds(gate, wish, { order, turnUs, dueUs, startUs }, { first: 1, left });
+  }
+}
+
+/** A try that a key refuses is told of the limits that decide the slots instead if those refuse it for longer. */
+function laterOfMain({ main, opens }: Fittings, ended: Ended): Ended {
+  const { scope, costs, drawer } = main;
+  const nextUs = earliestForAllUs(scope, opens(), costs, drawer);
+  if (nextUs === Infinity || nextUs <= ended.notBeforeUs) return ended;
+  const binding = bindingAt(main);
+  return binding > 0 ? { notBeforeUs: nextUs, bindsAt: binding } : ended;
 }
 
 /** A refused try cannot pass before the last pause or cooldown ends, whatever else refused it. */
-function untilOpen<Ended extends Pick<Granted, "notBeforeUs" | "bindsAt">>(
+function untilOpen(
   { state: { shared, clockUs } }: Serving,
-  { main, keyFitting }: Fittings,
+  { main, gates }: Fittings,
   ended: Ended,
 ): Ended {
-  const own = keyFitting?.scope ?? main.scope;
-  const openUs = Math.max(closedUntilUs(shared), closedUntilUs(own));
+  const scopes = [shared, main.scope, ...gates.map(({ scope }) => scope)];
+  const openUs = Math.max(...scopes.map(closedUntilUs));
   const isLast = ended.notBeforeUs === Infinity || ended.notBeforeUs < openUs;
   if (openUs <= clockUs || !isLast) return ended;
-  return { ...ended, notBeforeUs: openUs, bindsAt: closedBy(shared, own, clockUs) };
+  return { notBeforeUs: openUs, bindsAt: closedBy(scopes, clockUs) };
 }

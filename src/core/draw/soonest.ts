@@ -1,5 +1,5 @@
 import { ruleOf } from "../limits/registry.ts";
-import { noDrawer, type Drawer } from "../limits/rule.ts";
+import { noDrawer } from "../limits/rule.ts";
 import type { Wish } from "../store.ts";
 import { closedBy, closedUntilUs, slowedBy, type Fitting, type Serving } from "./place.ts";
 import { leastOpensAtUs, stepOf, type Scope } from "./scope.ts";
@@ -17,61 +17,57 @@ export interface Soonest {
 }
 
 /** A scope that a call has to fit. */
-interface Gate {
-  readonly scope: Scope;
+type Gate = Pick<Fitting, "scope" | "costs" | "stepUs" | "drawer" | "after"> & {
   /** A scope of which a cooldown or a pause holds too; the same one if there is none. */
   readonly beside: Scope;
-  readonly costs: readonly number[];
-  readonly stepUs: number;
-  readonly drawer: Drawer;
-  /** What numbers the limits of this scope come after. */
-  readonly after: number;
-}
+};
 
-/** Of a wish that was looked at, under the limits of the bucket and of its key. */
+/** Of a wish that was looked at, under the limits of the bucket and of its keys. */
 export function soonestOf(
   { state, request }: Serving,
   asked: {
     readonly main: Fitting;
-    readonly keyFitting: Fitting | undefined;
+    readonly gates: readonly Fitting[];
     readonly horizonUs: number;
   },
 ): Soonest {
-  const { main, keyFitting, horizonUs } = asked;
+  const { main, gates, horizonUs } = asked;
   // A try is told when to ask again.
   if (request.isTry) return { soonestUs: 0, bindsAt: 0 };
   const { shared, clockUs: nowUs } = state;
-  const untilUs = nowUs + horizonUs;
-  const ofMain = soonestIn({ ...main, beside: shared, after: 0 }, nowUs, untilUs);
-  if (keyFitting === undefined) return ofMain;
-  const keyGate = { ...keyFitting, beside: keyFitting.scope, after: shared.records.length };
-  const ofKey = soonestIn(keyGate, nowUs, untilUs);
-  return ofKey.soonestUs > ofMain.soonestUs ? ofKey : ofMain;
+  const ofKeys = gates.map((gate) => ({ ...gate, beside: gate.scope }));
+  return latestOf([{ ...main, beside: shared }, ...ofKeys], nowUs, nowUs + horizonUs);
 }
 
-/** Of a wish that was not served, under the limits of the bucket, and of its key if that was opened. */
+/** Of a wish that was not served, under the limits of the bucket, and of its keys if those were opened. */
 export function soonestUnserved(
   { state }: Serving,
   { costs }: Wish,
-  { keyScope, horizonUs }: { readonly keyScope: Scope | undefined; readonly horizonUs: number },
+  { keyScopes, horizonUs }: { readonly keyScopes: readonly Scope[]; readonly horizonUs: number },
 ): Soonest {
   const { shared, clockUs: nowUs } = state;
-  const ofScope = (scope: Scope, after: number): Soonest => {
+  let after = 0;
+  const gates = [shared, ...keyScopes].map((scope): Gate => {
     const limits = scope.records.map(({ limit }) => limit);
     const own = costs.slice(after, after + limits.length);
-    const stepUs = stepOf(limits, own);
-    const gate = { scope, beside: scope, costs: own, stepUs, drawer: noDrawer(nowUs), after };
-    return soonestIn(gate, nowUs, nowUs + horizonUs);
-  };
-  const ofBucket = ofScope(shared, 0);
-  const ofKey = keyScope && ofScope(keyScope, shared.records.length);
-  return ofKey !== undefined && ofKey.soonestUs > ofBucket.soonestUs ? ofKey : ofBucket;
+    const gate = { scope, beside: scope, costs: own, stepUs: stepOf(limits, own), after };
+    after += limits.length;
+    return { ...gate, drawer: noDrawer(nowUs) };
+  });
+  return latestOf(gates, nowUs, nowUs + horizonUs);
+}
+
+/** The first of the scopes that let the call start last. */
+function latestOf(gates: readonly Gate[], nowUs: number, untilUs: number): Soonest {
+  const all = gates.map((gate) => soonestIn(gate, nowUs, untilUs));
+  return all.reduce((latest, each) => (each.soonestUs > latest.soonestUs ? each : latest));
 }
 
 /** It is not known when a lease comes free: then the rest decides. */
 function soonestIn(gate: Gate, nowUs: number, untilUs: number): Soonest {
   const { scope, beside, costs, stepUs, drawer, after } = gate;
-  const closedUs = Math.max(closedUntilUs(beside), closedUntilUs(scope));
+  const both = [beside, scope];
+  const closedUs = Math.max(...both.map(closedUntilUs));
   const opensUs = Math.max(closedUs, leastOpensAtUs(scope, nowUs, stepUs));
   let soonestUs = opensUs;
   let binding = 0;
@@ -81,6 +77,6 @@ function soonestIn(gate: Gate, nowUs: number, untilUs: number): Soonest {
   }
   if (soonestUs <= untilUs) return { soonestUs, bindsAt: 0 };
   if (binding > 0) return { soonestUs, bindsAt: binding };
-  if (closedUs >= opensUs) return { soonestUs, bindsAt: closedBy(beside, scope, nowUs) };
-  return { soonestUs, bindsAt: slowedBy(beside, scope, nowUs) };
+  if (closedUs >= opensUs) return { soonestUs, bindsAt: closedBy(both, nowUs) };
+  return { soonestUs, bindsAt: slowedBy(both, nowUs) };
 }

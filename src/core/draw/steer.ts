@@ -1,5 +1,5 @@
 import type { LimitStatus } from "../limits/rule.ts";
-import type { Change, Peeked, ScopeRequest, SteerRequest } from "../store.ts";
+import type { Change, Peeked, ScopesRequest, SteerRequest } from "../store.ts";
 import {
   advance,
   clearPlaces,
@@ -19,7 +19,7 @@ const RAMP_FROM = 250;
  */
 export function steer(
   found: BucketState | undefined,
-  { terms, key, keyLimits, change }: SteerRequest,
+  { terms, scope: steered, change }: SteerRequest,
   serverUs: number,
 ): { readonly state: BucketState; readonly hasChanged: boolean } {
   const state = found ?? newBucket(terms, serverUs);
@@ -29,14 +29,14 @@ export function steer(
     state.isOverride = change.isOverride;
     return { state, hasChanged: true };
   }
-  const scope = key === undefined ? state.shared : scopeOfKey(state, key);
-  if (key !== undefined) {
-    applyLimits(scope, keyLimits, state.clockUs);
-    state.keys.set(key, scope);
+  const scope = steered === undefined ? state.shared : scopeOfKey(state, steered.key);
+  if (steered !== undefined) {
+    applyLimits(scope, steered.limits, state.clockUs);
+    state.keys.set(steered.key, scope);
   }
   const hasChanged = changeScope(scope, change, state.clockUs);
   // A key leaves the generation as it is: otherwise one key could make the slots of all others worthless.
-  if (hasChanged && key === undefined) {
+  if (hasChanged && steered === undefined) {
     state.generation = Math.max(state.generation + 1, state.clockUs);
     clearPlaces(state);
   }
@@ -109,25 +109,28 @@ function handedOutUntilUs({ lastUs }: Scope, nowUs: number): number {
   return Math.max(nowUs, lastUs);
 }
 
-/** How a bucket is now, or one key of it; changes nothing. Twin of `lua/bucket/bucket-peek.lua`. */
+/** How a bucket is now, and what of it holds for calls of some keys; changes nothing. Twin of `lua/bucket/bucket-peek.lua`. */
 export function peek(
   found: BucketState | undefined,
-  { terms, key, keyLimits }: ScopeRequest,
+  { terms, scopes }: ScopesRequest,
   serverUs: number,
 ): Peeked {
   const state = (found && structuredClone(found)) ?? newBucket(terms, serverUs);
   advance(state, serverUs);
   const { clockUs: nowUs, generation, version, text, isOverride, window, shared } = state;
+  const ofKeys = scopes.map(({ key, limits }) => {
+    const scope = scopeOfKey(state, key);
+    applyLimits(scope, limits, nowUs);
+    return scope;
+  });
+  const all = [shared, ...ofKeys];
   const statuses: LimitStatus[] = [];
-  if (text === terms.text) addStatuses(statuses, shared, onesFor(shared), nowUs);
-  const keyScope = key === undefined ? undefined : scopeOfKey(state, key);
-  if (keyScope !== undefined) {
-    applyLimits(keyScope, keyLimits, nowUs);
-    addStatuses(statuses, keyScope, onesFor(keyScope), nowUs);
+  for (const scope of text === terms.text ? all : ofKeys) {
+    addStatuses(statuses, scope, onesFor(scope), nowUs);
   }
   const alive =
     nowUs - window.windowUs < 2_000_000 ? Math.max(window.alive, window.aliveBefore) : 0;
-  const scope = keyScope ?? shared;
+  const mostOf = (read: (scope: Scope) => number): number => Math.max(...all.map(read));
   return {
     nowUs,
     generation,
@@ -135,12 +138,12 @@ export function peek(
     text,
     isOverride,
     alive,
-    coolUntilUs: Math.max(shared.coolUntilUs, scope.coolUntilUs),
-    pausedUntilUs: Math.max(shared.pausedUntilUs, scope.pausedUntilUs),
-    factor: Math.min(factorAt(shared, nowUs), factorAt(scope, nowUs)),
-    wholeAtUs: Math.max(wholeAtUs(shared), wholeAtUs(scope)),
-    gapUs: Math.max(shared.gapUs, scope.gapUs),
-    gapUntilUs: Math.max(shared.gapUntilUs, scope.gapUntilUs),
+    coolUntilUs: mostOf(({ coolUntilUs }) => coolUntilUs),
+    pausedUntilUs: mostOf(({ pausedUntilUs }) => pausedUntilUs),
+    factor: Math.min(...all.map((scope) => factorAt(scope, nowUs))),
+    wholeAtUs: mostOf(wholeAtUs),
+    gapUs: mostOf(({ gapUs }) => gapUs),
+    gapUntilUs: mostOf(({ gapUntilUs }) => gapUntilUs),
     statuses,
   };
 }

@@ -23,41 +23,49 @@ export function windowAt({ periodUs, resets }: Limit, atUs: number): Window {
 /** Resets are worked out once a day, since a time zone takes as long as a draw. */
 const reckoned = new WeakMap<Limit, Limit>();
 
-interface Keyed {
-  readonly keyLimits: readonly Limit[];
+interface Scoped {
+  readonly scopes: readonly { readonly limits: readonly Limit[] }[];
 }
 
 /** A request, as far as it may have limits of calendar days. */
-export interface WithResets extends Partial<Keyed> {
+export interface WithResets extends Partial<Scoped> {
   readonly terms: { readonly limits: readonly Limit[] };
-  readonly wish?: Keyed;
-  readonly wishes?: readonly Keyed[];
+  readonly scope?: Scoped["scopes"][number] | undefined;
+  readonly wish?: Scoped;
+  readonly wishes?: readonly Scoped[];
 }
 
 /** Whether a request has limits of calendar days; most have none. */
-export function hasDays({ terms, keyLimits = [], wish, wishes = [] }: WithResets): boolean {
+export function hasDays({ terms, scope, scopes = [], wish, wishes = [] }: WithResets): boolean {
+  const areSomeDays = (each: Scoped): boolean => each.scopes.some(({ limits }) => areDays(limits));
   return (
     areDays(terms.limits) ||
-    areDays(keyLimits) ||
-    (wish !== undefined && areDays(wish.keyLimits)) ||
-    wishes.some((each) => areDays(each.keyLimits))
+    (scope !== undefined && areDays(scope.limits)) ||
+    areSomeDays({ scopes }) ||
+    (wish !== undefined && areSomeDays(wish)) ||
+    wishes.some(areSomeDays)
   );
 }
 
 /** The same request, with the resets of all calendar days about this time of the bucket's clock. */
 export function addResets<Request extends WithResets>(request: Request, nowUs: number): Request {
   if (!hasDays(request)) return request;
-  const { terms, keyLimits, wish, wishes } = request;
-  const reckonKeyed = <Each extends Keyed>(each: Each): Each => ({
+  const reckon = <Each extends { readonly limits: readonly Limit[] }>(each: Each): Each => ({
     ...each,
-    keyLimits: withResets(each.keyLimits, nowUs),
+    limits: withResets(each.limits, nowUs),
   });
+  const reckonAll = <Each extends Scoped>(each: Each): Each => ({
+    ...each,
+    scopes: each.scopes.map(reckon),
+  });
+  const { terms, scope, scopes, wish, wishes } = request;
   return {
     ...request,
-    terms: { ...terms, limits: withResets(terms.limits, nowUs) },
-    ...(keyLimits && { keyLimits: withResets(keyLimits, nowUs) }),
-    ...(wish && { wish: reckonKeyed(wish) }),
-    ...(wishes && { wishes: wishes.map(reckonKeyed) }),
+    terms: reckon(terms),
+    ...(scope && { scope: reckon(scope) }),
+    ...(scopes && reckonAll({ scopes })),
+    ...(wish && { wish: reckonAll(wish) }),
+    ...(wishes && { wishes: wishes.map(reckonAll) }),
   };
 }
 

@@ -4,6 +4,7 @@ import { firstOfText, isOfNames, namedOf } from "../key-path.ts";
 import type { RateInput } from "../limits/rate.ts";
 import type { Limit } from "../limits/rule.ts";
 import { closest } from "../options.ts";
+import { NO_PLACE, type KeyScope } from "../store.ts";
 import type { LimitsOptions } from "./limit-makers.ts";
 
 /** A table of tiers, and the tier of each key. */
@@ -54,10 +55,20 @@ export function limitedHeadOf(
   return key === undefined || keyLimitsOf(policy, key).length === 0 ? undefined : firstOfText(key);
 }
 
+/** What of a key has limits of its own, the widest first; the asker waits for none of it yet. */
+export function scopesOf(
+  policy: { readonly perKey: KeyPolicy | undefined },
+  key: string | undefined,
+): readonly KeyScope[] {
+  const limits = keyLimitsOf(policy, key);
+  return limits.length === 0 ? NO_SCOPES : [{ key: firstOfText(key!), limits, place: NO_PLACE }];
+}
+
 /** Compiles the limits at a path of the policy: `"perKey.tiers.free"`. */
 type Compile = (path: string, given: LimitsOptions) => readonly Limit[];
 
 const NONE: readonly Limit[] = [];
+const NO_SCOPES: readonly KeyScope[] = [];
 /** The most answers of a function that are kept compiled. */
 const MOST_KEPT = 1_000;
 

@@ -2,19 +2,15 @@
  * The names of all keys in Redis.
  *
  * A bucket: `<prefix>:{<bucket>}:state`, `…:turns`, `…:holes`, and `…:<part>:<n>` for each part of a limit. A key of a
- * bucket that has limits of its own: `<prefix>:{<bucket>}:key:<key>:state`, and so on. A bucket whose keys are
+ * bucket that has limits of its own, each level of a path for itself: `<prefix>:{<bucket>}:key:<key>:state`, and so on,
+ * with the text of the key (see `core/key-path.ts`). A bucket whose keys are
  * spread over a cluster is stored as several, `<bucket>:<n>`. A queue: `<prefix>:{<queue>}:…`, BullMQ's keys and ours.
  *
  * The braces are the hash tag, so that a cluster keeps a bucket's keys on one node.
  */
 import { countSameKindBefore, ruleOf } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
-
-/** A key of a bucket that has limits of its own. */
-export interface LimitedKey {
-  readonly key: string;
-  readonly limits: readonly Limit[];
-}
+import type { LimitedKey } from "../../core/store.ts";
 
 /** The keys of one bucket, or of one part of it, in the order in which `lua/lib/limits/read-limits.lua` binds them. */
 export function bucketKeys(

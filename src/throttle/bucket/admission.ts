@@ -329,7 +329,7 @@ function createEstimates(known: KnownPolicy, pacer: Pacer): Pick<CallContext, "e
     // Who is refused at once was in no line; nor are those of other processes whose turns it was told of, if they were too.
     const isKnown = !isInLine && soonestMs > nowMs;
     const dueMs = (isKnown ? soonestMs : Math.max(notBeforeMs, turnMs, soonestMs)) - nowMs;
-    const waiting = callTerms.keyLimits.length > 0 ? line.size : pacer.waiting;
+    const waiting = group.scopes.length > 0 ? line.size : pacer.waiting;
     const others = isInLine ? waiting - 1 : waiting;
     // The first caller goes when it is due, and the others one after the other.
     return dueMs > 0 ? dueMs + others * callTerms.stepMs : (others + 1) * callTerms.stepMs;

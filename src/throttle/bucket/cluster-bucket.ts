@@ -13,7 +13,7 @@ import type {
   Drawn,
   DrawRequest,
   Peeked,
-  ScopeRequest,
+  ScopesRequest,
   SteerRequest,
   Store,
 } from "../../core/store.ts";
@@ -277,7 +277,7 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
   async function dated(request: DrawRequest): Promise<DrawRequest> {
     const { bucket: storeName, terms } = request;
     if (terms.version > 0 || sinceUs === 0) return request;
-    const look = { bucket: storeName, terms, key: undefined, keyLimits: [] };
+    const look = { bucket: storeName, terms, scopes: [] };
     const { isOverride } = await store.peek(look);
     return isOverride ? request : { ...request, terms: { ...terms, version: sinceUs } };
   }
@@ -296,13 +296,13 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
   }
 
   /** The most replicas of any part: a replica draws only from the parts of its keys. */
-  async function countReplicas(request: ScopeRequest): Promise<number> {
+  async function countReplicas(request: ScopesRequest): Promise<number> {
     const peeking = storeNames.map((storeName) => store.peek({ ...request, bucket: storeName }));
     const answered = (await Promise.allSettled(peeking)).filter(isFulfilled);
     return Math.max(0, ...answered.map(({ value }) => value.alive));
   }
 
-  async function peekAll(request: ScopeRequest): Promise<Peeked> {
+  async function peekAll(request: ScopesRequest): Promise<Peeked> {
     if (performance.now() >= countedAtMs + COUNT_EVERY_MS) {
       countedAtMs = performance.now();
       replicas = countReplicas(request);
@@ -323,9 +323,9 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
       renew: (request) => store.renew(withName(request)),
       release: (request) => store.release(withName(request)),
       steer: (request) =>
-        request.key === undefined ? steerAll(request) : store.steer(withName(request)),
+        request.scope === undefined ? steerAll(request) : store.steer(withName(request)),
       peek: (request) =>
-        request.key === undefined ? peekAll(withName(request)) : store.peek(withName(request)),
+        request.scopes.length === 0 ? peekAll(withName(request)) : store.peek(withName(request)),
       learn: (request) => store.learn(request),
       listen: (asker, wake) => store.listen(asker, wake),
       close: () => store.close(),

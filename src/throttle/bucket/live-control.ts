@@ -6,14 +6,14 @@ import { sayEndless } from "../../core/describe.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
 import { KEY_SHAPE, oneKey, type KeyGiven } from "../../core/key-options.ts";
 import { namedOf } from "../../core/key-path.ts";
-import { keyLimitsOf, limitedHeadOf } from "../../core/policy/per-key.ts";
+import { keyLimitsOf, scopesOf } from "../../core/policy/per-key.ts";
 import {
   compileOver,
   formatPolicy,
   type Policy,
   type PolicyOptions,
 } from "../../core/policy/policy.ts";
-import type { Change, Peeked, ScopeRequest } from "../../core/store.ts";
+import type { Change, Peeked, SteerRequest } from "../../core/store.ts";
 import { termsOf, type BucketContext } from "../known-policy.ts";
 
 /** Names one key, or the head of a path; without it, the whole bucket is meant. */
@@ -66,32 +66,30 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
 
   async function steer(
     change: Change,
-    { terms = known.terms, key, keyLimits = [] }: Partial<Omit<ScopeRequest, "bucket">> = {},
+    { terms = known.terms, scope }: Partial<Pick<SteerRequest, "terms" | "scope">> = {},
   ): Promise<void> {
     assertOpen();
-    await store.steer({ bucket, terms, key, keyLimits, change });
-    onChange(key);
+    await store.steer({ bucket, terms, scope, change });
+    onChange(scope?.key);
   }
 
   async function pause(where: string, key: string | undefined, durationUs: number): Promise<void> {
     const change: Change = { do: "pause", durationUs };
     if (key === undefined) return steer(change);
     const policy = await policyInForce();
-    const keyLimits = keyLimitsOf(policy, key);
-    if (limitedHeadOf(policy, key) !== key) {
+    const scope = scopesOf(policy, key).at(-1);
+    if (scope?.key !== key) {
       const remedy =
         "a key without limits of its own has no state; give the bucket perKey, or leave the key out";
       throw new InvalidOptionError({ where, option: "key", value: namedOf(key).key, remedy });
     }
-    await steer(change, { key, keyLimits });
+    await steer(change, { scope });
   }
 
   async function look(policy: Policy, key: string | undefined): Promise<Peeked> {
     assertOpen();
-    const keyLimits = keyLimitsOf(policy, key);
-    const limitedKey = limitedHeadOf(policy, key);
     const terms = termsOf(policy, known.terms.version);
-    return store.peek({ bucket, terms, key: limitedKey, keyLimits });
+    return store.peek({ bucket, terms, scopes: scopesOf(policy, key) });
   }
 
   async function policyInForce(): Promise<Policy> {

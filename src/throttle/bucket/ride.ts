@@ -119,8 +119,8 @@ function costDrawn({ slot: { settled }, drawnFor: { cost } }: JobSlot): Cost | u
   return mergeCosts(cost, Object.fromEntries(known) as Record<string, number>);
 }
 
-function hasKeyLeases({ callTerms: { keyLimits } }: Group): boolean {
-  return keyLimits.some(isLeased);
+function hasKeyLeases({ callTerms: { scopeLimits } }: Group): boolean {
+  return scopeLimits.flat().some(isLeased);
 }
 
 /** What was drawn that the call does not need; of the limits of another key, it needs nothing. */

@@ -7,7 +7,7 @@ import { types } from "node:util";
 import type { Answer, Feedback, ReadFeedback } from "../../core/answer.ts";
 import { describeValue, isThenable, ignoreRejection, reasonOf } from "../../core/describe.ts";
 import { namedOf } from "../../core/key-path.ts";
-import { keyLimitsOf, limitedHeadOf } from "../../core/policy/per-key.ts";
+import { limitedHeadOf, scopesOf } from "../../core/policy/per-key.ts";
 import type { Change } from "../../core/store.ts";
 import type { FeedbackOptions } from "../call-options.ts";
 import type { Estimate } from "../costs.ts";
@@ -250,9 +250,9 @@ export function createFeedbackReader(
   }
 
   function steer(key: string | undefined, change: Change): void {
-    const keyLimits = keyLimitsOf(known.policy, key);
+    const scope = key === undefined ? undefined : scopesOf(known.policy, key).at(-1);
     const steering = store
-      .steer({ bucket, terms: known.terms, key, keyLimits, change })
+      .steer({ bucket, terms: known.terms, scope, change })
       .then(() => onChange(key, change))
       .catch((error: unknown) =>
         logger.warn(

@@ -15,6 +15,7 @@ import {
   type LeasesRequest,
   type SettleRequest,
   type Store,
+  type Wish,
 } from "../../core/store.ts";
 import { createBucketClock } from "../slot/bucket-clock.ts";
 import type { KnownAtOutage, StandIn } from "./stand-ins.ts";
@@ -78,21 +79,19 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
 
   /** Draws one call of these, and gives back what that took: it has left by the stand-in. */
   async function drawOne({ wishes, leases, ...rest }: DrawRequest): Promise<void> {
-    const wish = { ...wishes[0]!, wanted: 1, place: NO_PLACE };
+    const wish = { ...placeless(wishes[0]!), wanted: 1 };
     const one = { ...rest, wishes: [wish], leases: Math.min(leases, 1), isTry: false };
     const reply = await drawReturning({ ...one, horizonUs: HORIZON_US, place: NO_PLACE });
     const [granted] = reply.granted;
     if (granted === undefined) return;
     const { asker, terms, lease } = rest;
-    const { key, keyLimits } = wish;
+    const scopes = wish.scopes.map((scope, at) => ({ ...scope, place: granted.places[at]! }));
     const { slotsUs, run } = granted;
     const slots = run === undefined ? slotsUs : [slotOfRun(run, 0)];
     const back = { bucket, asker, terms, generation: reply.generation, place: reply.place };
-    const giving = [
-      store.giveBack({ ...back, wish: { ...wish, place: granted.place }, slotsUs: slots }),
-    ];
+    const giving = [store.giveBack({ ...back, wish: { ...wish, scopes }, slotsUs: slots })];
     if (leases > 0) {
-      giving.push(store.release({ bucket, asker, terms, key, keyLimits, leases: [lease] }));
+      giving.push(store.release({ bucket, asker, terms, scopes, leases: [lease] }));
     }
     await Promise.allSettled(giving);
   }
@@ -111,9 +110,7 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
 
   async function drawFromRedis(request: DrawRequest): Promise<Drawn> {
     const areForeign = hasForeignPlaces && !request.isTry;
-    const wishes = areForeign
-      ? request.wishes.map((wish) => ({ ...wish, place: NO_PLACE }))
-      : request.wishes;
+    const wishes = areForeign ? request.wishes.map(placeless) : request.wishes;
     const place = areForeign ? NO_PLACE : request.place;
     const known = { ...request, wishes, place };
     const reply = await (isReturning ? drawReturning(known) : sendDraw(known));
@@ -218,6 +215,11 @@ export function createReplicasSeen(): ReplicasSeen {
   };
 }
 
+/** The same wish of one that waits for none of its keys yet. */
+function placeless(wish: Wish): Wish {
+  return { ...wish, scopes: wish.scopes.map((scope) => ({ ...scope, place: NO_PLACE })) };
+}
+
 /** The leases of calls that run here, each with the stand-in that gave it; undefined is Redis. */
 interface RunningLeases {
   /** Takes in what a reply to a draw has granted. */
@@ -230,19 +232,19 @@ interface RunningLeases {
 }
 
 function createRunningLeases(): RunningLeases {
-  const running = new Map<number, { giver: StandIn | undefined; key: string | undefined }>();
+  const running = new Map<number, { giver: StandIn | undefined; scopes: Wish["scopes"] }>();
 
   return {
     add({ leases, lease: first, wishes, terms }, { granted }, giver) {
       if (leases === 0) return;
       let lease = first;
       for (const [index, { slotsUs }] of granted.entries()) {
-        const { key, keyLimits, costs } = wishes[index]!;
-        const limits = [...terms.limits, ...keyLimits];
+        const { scopes, costs } = wishes[index]!;
+        const limits = [...terms.limits, ...scopes.flatMap((scope) => scope.limits)];
         if (!limits.some(isLeased)) continue;
         const areHeld = limits.some((limit, at) => isLeased(limit) && costs[at]! > 0);
         for (const _slot of slotsUs) {
-          if (areHeld) running.set(lease, { giver, key });
+          if (areHeld) running.set(lease, { giver, scopes });
           lease += 1;
         }
       }
@@ -253,7 +255,8 @@ function createRunningLeases(): RunningLeases {
     countOfRedis(key) {
       let count = 0;
       for (const each of running.values()) {
-        if (each.giver === undefined && (key === undefined || each.key === key)) count += 1;
+        const isOfKey = key === undefined || each.scopes.some((scope) => scope.key === key);
+        if (each.giver === undefined && isOfKey) count += 1;
       }
       return count;
     },

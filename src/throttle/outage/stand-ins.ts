@@ -8,6 +8,8 @@ import {
   type DrawRequest,
   type Granted,
   type KnownTerms,
+  type LimitedKey,
+  type ScopesRequest,
   type Store,
   type Wish,
 } from "../../core/store.ts";
@@ -35,18 +37,23 @@ function ownUs(): number {
   return Math.floor((performance.timeOrigin + performance.now()) * 1_000);
 }
 
+/** All limits of a wish, in the order of its costs. */
+function limitsFor({ scopes }: Wish, { limits }: KnownTerms): readonly Limit[] {
+  return [...limits, ...scopes.flatMap((scope) => scope.limits)];
+}
+
 /** Lets every call pass at once, without any limit. */
 export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs">): StandIn {
   const generation = nowUs();
 
   function pass(wish: Wish, atUs: number, most: number, { terms }: DrawRequest): Granted {
     const free = { resetUs: atUs, nextUs: atUs };
-    const all = [...terms.limits, ...wish.keyLimits];
+    const all = limitsFor(wish, terms);
     return {
       slotsUs: Array.from({ length: Math.min(wish.wanted, most) }, () => atUs),
       run: undefined,
       notBeforeUs: 0,
-      place: NO_PLACE,
+      places: wish.scopes.map(() => NO_PLACE),
       bindsAt: 0,
       soonestUs: 0,
       statuses: all.map(({ capacity }) => ({ remaining: capacity, ...free })),
@@ -59,9 +66,9 @@ export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs"
       const atUs = nowUs();
       let leases = request.leases;
       const granted = request.wishes.map((wish) => {
-        const all = [...request.terms.limits, ...wish.keyLimits];
         // Each lease needs a number of its own, and the request has set only so many aside.
-        if (!all.some(isLeased)) return pass(wish, atUs, Infinity, request);
+        if (!limitsFor(wish, request.terms).some(isLeased))
+          return pass(wish, atUs, Infinity, request);
         const passed = pass(wish, atUs, leases, request);
         leases -= passed.slotsUs.length;
         return passed;
@@ -127,9 +134,9 @@ export function createLocalStandIn(parts: {
     return { limits: limitsOf(limits), shares, text, version: 0 };
   }
 
-  function isPossible({ costs, keyLimits }: Wish, { limits }: KnownTerms): boolean {
-    return [...limits, ...keyLimits].every((limit, index) => {
-      const cost = costs[index]!;
+  function isPossible(wish: Wish, terms: KnownTerms): boolean {
+    return limitsFor(wish, terms).every((limit, index) => {
+      const cost = wish.costs[index]!;
       return cost === 0 || cost <= (scale(limit)?.capacity ?? 0);
     });
   }
@@ -138,25 +145,25 @@ export function createLocalStandIn(parts: {
     // Places that Redis gave mean nothing here.
     const areForeign = !hasPlaces && !request.isTry;
     const place = areForeign ? NO_PLACE : request.place;
-    const own = wishes.map((wish) => ({
-      ...wish,
-      keyLimits: limitsOf(wish.keyLimits, wish.key),
-      place: areForeign ? NO_PLACE : wish.place,
-    }));
+    const own = wishes.map((wish) => {
+      const scopes = wish.scopes.map((scope) =>
+        areForeign ? { ...scaledScope(scope), place: NO_PLACE } : scaledScope(scope),
+      );
+      return { ...wish, scopes };
+    });
     const drewUs = hasDrawn ? request.drewUs : DREW_ELSEWHERE_US;
     const terms = termsOf(request.terms);
     return { ...request, terms, wishes: own, place, drewUs, startsFull: false };
   }
 
-  const scoped = <
-    Request extends { terms: KnownTerms; key: string | undefined; keyLimits: readonly Limit[] },
-  >(
-    request: Request,
-  ): Request => ({
-    ...request,
-    terms: termsOf(request.terms),
-    keyLimits: limitsOf(request.keyLimits, request.key),
-  });
+  function scaledScope<Scope extends LimitedKey>(scope: Scope): Scope {
+    return { ...scope, limits: limitsOf(scope.limits, scope.key) };
+  }
+
+  function scoped<Request extends ScopesRequest>(request: Request): Request {
+    const { terms, scopes } = request;
+    return { ...request, terms: termsOf(terms), scopes: scopes.map(scaledScope) };
+  }
 
   return {
     nowUs,
@@ -170,7 +177,8 @@ export function createLocalStandIn(parts: {
       const grantedTo = new Map(reply.granted.map((granted, index) => [possible[index], granted]));
       const granted = request.wishes.map((wish) => {
         const found = grantedTo.get(wish);
-        return found === undefined ? refused : { ...found, soonestUs: 0 };
+        const places = wish.scopes.map(() => NO_PLACE);
+        return found === undefined ? { ...refused, places } : { ...found, soonestUs: 0 };
       });
       // The policy of the stand-in's store is for nobody else to learn, nor until when it holds calls back: Redis may be
       // back before that.
@@ -181,12 +189,19 @@ export function createLocalStandIn(parts: {
       store.giveBack({
         ...request,
         terms: termsOf(request.terms),
-        wish: { ...request.wish, keyLimits: limitsOf(request.wish.keyLimits, request.wish.key) },
+        wish: { ...request.wish, scopes: request.wish.scopes.map(scaledScope) },
       }),
     settle: (request) => store.settle(scoped(request)),
     renew: (request) => store.renew(scoped(request)),
     release: (request) => store.release(scoped(request)),
-    steer: (request) => store.steer(scoped(request)),
+    steer: (request) => {
+      const { terms, scope } = request;
+      return store.steer({
+        ...request,
+        terms: termsOf(terms),
+        scope: scope && scaledScope(scope),
+      });
+    },
   };
 }
 
@@ -194,7 +209,7 @@ const NOTHING: Granted = {
   slotsUs: [],
   run: undefined,
   notBeforeUs: 0,
-  place: NO_PLACE,
+  places: [],
   bindsAt: 0,
   soonestUs: 0,
   statuses: [],

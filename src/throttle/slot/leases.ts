@@ -1,7 +1,7 @@
 import { reasonOf } from "../../core/describe.ts";
 import { LeaseLostError } from "../../core/errors.ts";
 import { isLeased } from "../../core/limits/registry.ts";
-import type { LeasesRequest } from "../../core/store.ts";
+import type { LeasesRequest, LimitedKey } from "../../core/store.ts";
 import type { CallTerms } from "../costs.ts";
 import type { BucketContext } from "../known-policy.ts";
 
@@ -188,8 +188,8 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
 
 /** Calls of one key and cost: their leases are renewed and given back together. */
 export interface LeaseHolder {
-  /** The key, if it has limits of its own. */
-  readonly limitedKey: string | undefined;
+  /** What of the calls' key has limits of its own. */
+  readonly scopes: readonly LimitedKey[];
   readonly callTerms: CallTerms;
 }
 
@@ -224,9 +224,9 @@ class LeasesByHolder {
 /** Names the limits that the leases were drawn under, since another policy may be in force by now. */
 function leasesRequest(
   { bucket, asker, known }: BucketContext,
-  { limitedKey: key, callTerms: { shared, keyLimits } }: LeaseHolder,
+  { scopes, callTerms: { shared } }: LeaseHolder,
   leases: readonly number[],
 ): LeasesRequest {
   const terms = { ...known.terms, limits: shared };
-  return { bucket, asker, terms, key, keyLimits, leases };
+  return { bucket, asker, terms, scopes, leases };
 }

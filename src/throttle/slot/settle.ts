@@ -37,19 +37,26 @@ export function createSettling(
   }
 
   async function send({ group, deltas, slotUs, isUnused }: Unneeded): Promise<void> {
-    const { limitedKey: key, callTerms } = group;
-    const { keyLimits, shared, text } = callTerms;
+    const { scopes, callTerms } = group;
+    const { shared, text } = callTerms;
     // Another policy is in force by now: it has other limits than those that these numbers are for.
     if (text !== known.terms.text || deltas.every((delta) => delta === 0)) return;
     const isLess = deltas.some((delta) => delta < 0);
     try {
       const { terms } = known;
-      const request = { bucket, terms, key, keyLimits, deltas, slotUs, isUnused };
+      const request = { bucket, terms, scopes, deltas, slotUs, isUnused };
       const settling = store.settle(request);
       if (isLess) onLess.sent();
       await settling;
-      const isSharedLess = deltas.slice(0, shared.length).some((delta) => delta < 0);
-      if (isLess) onLess.booked(isSharedLess ? undefined : key);
+      if (!isLess) return;
+      const isLessOf = (after: number, count: number): boolean =>
+        deltas.slice(after, after + count).some((delta) => delta < 0);
+      if (isLessOf(0, shared.length)) return onLess.booked(undefined);
+      let after = shared.length;
+      for (const { key, limits } of scopes) {
+        if (isLessOf(after, limits.length)) onLess.booked(key);
+        after += limits.length;
+      }
     } catch (error) {
       logger.warn(
         { bucket, reason: reasonOf(error) },

@@ -1,6 +1,6 @@
-import type { Limit } from "../../core/limits/rule.ts";
+import type { KeyScope } from "../../core/store.ts";
 import { createLru } from "../lru.ts";
-import type { Group } from "../waiting/group.ts";
+import { haveSameLimits, type Group } from "../waiting/group.ts";
 import { later, type TryDecision } from "./decision.ts";
 
 /** Refusals that still hold: Redis need not be asked again. */
@@ -17,9 +17,8 @@ interface Refusal {
   readonly untilMs: number;
   readonly decision: TryDecision;
   readonly decidedAtMs: number;
-  readonly key: string | undefined;
-  /** The key's limits that refused it: another tier may let it pass. */
-  readonly keyLimits: readonly Limit[];
+  /** The keys with the limits that refused it: another tier may let it pass. */
+  readonly scopes: readonly KeyScope[];
 }
 
 const MOST_REFUSALS = 10_000;
@@ -27,35 +26,37 @@ const MOST_REFUSALS = 10_000;
 const LONGEST_MEMORY_MS = 10_000;
 
 export function createRefusals(): Refusals {
-  const refusals = createLru<Refusal>(MOST_REFUSALS, ({ key }, name) => unlist(key, name));
+  const refusals = createLru<Refusal>(MOST_REFUSALS, ({ scopes }, name) => {
+    for (const { key } of scopes) unlist(key, name);
+  });
   /** By key, so that news of one key, which each settled call brings, do not search all refusals. */
-  const namesOfKeys = new Map<string | undefined, Set<string>>();
+  const namesOfKeys = new Map<string, Set<string>>();
 
-  function list(key: string | undefined, name: string): void {
+  function list(key: string, name: string): void {
     const names = namesOfKeys.get(key);
     if (names === undefined) namesOfKeys.set(key, new Set([name]));
     else names.add(name);
   }
 
-  function unlist(key: string | undefined, name: string): void {
+  function unlist(key: string, name: string): void {
     const names = namesOfKeys.get(key);
     names?.delete(name);
     if (names?.size === 0) namesOfKeys.delete(key);
   }
 
   return {
-    find({ name, callTerms }) {
+    find({ name, scopes }) {
       const refusal = refusals.get(name);
-      if (refusal?.keyLimits !== callTerms.keyLimits) return undefined;
+      if (refusal === undefined || !haveSameLimits(refusal.scopes, scopes)) return undefined;
       const nowMs = performance.now();
       if (nowMs >= refusal.untilMs) return undefined;
       return later(refusal.decision, Math.floor(nowMs - refusal.decidedAtMs));
     },
-    keep({ name, limitedKey: key, callTerms: { keyLimits } }, decision, forMs) {
+    keep({ name, scopes }, decision, forMs) {
       const nowMs = performance.now();
       const untilMs = nowMs + Math.min(forMs, LONGEST_MEMORY_MS);
-      refusals.set(name, { untilMs, decision, decidedAtMs: nowMs, key, keyLimits });
-      list(key, name);
+      refusals.set(name, { untilMs, decision, decidedAtMs: nowMs, scopes });
+      for (const { key } of scopes) list(key, name);
     },
     forget(key) {
       if (key === undefined) return refusals.clear();

@@ -124,7 +124,8 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     if (reply.granted.some(isGranted)) drewUs = nowUs;
     for (const [index, batch] of asked.entries()) {
       const granted = reply.granted[index]!;
-      const isOutdated = news.has(undefined) || news.has(batch.group.limitedKey);
+      const isOutdated =
+        news.has(undefined) || batch.group.scopes.some((scope) => news.has(scope.key));
       answer(batch, { granted, reply, lease, isOutdated });
       if (batch.group.callTerms.hasLeases) lease += granted.slotsUs.length;
     }
@@ -268,8 +269,7 @@ class Batch {
 /** Wishes are copies of it, for the same reason as in `Asker`. */
 const NO_WISH: Wish = {
   name: "",
-  key: undefined,
-  keyLimits: [],
+  scopes: [],
   costs: [],
   wanted: 0,
   rank: RANKS.normal,
@@ -277,12 +277,10 @@ const NO_WISH: Wish = {
   sinceUs: 0,
   nextSinceUs: 0,
   lastSinceUs: 0,
-  place: NO_PLACE,
 };
 
-function wishOf({ group: { name, limitedKey: key, callTerms }, size: wanted }: Batch): Wish {
-  const { keyLimits, costs } = callTerms;
-  return { ...NO_WISH, name, key, keyLimits, costs, wanted };
+function wishOf({ group: { name, scopes, callTerms }, size: wanted }: Batch): Wish {
+  return { ...NO_WISH, name, scopes, costs: callTerms.costs, wanted };
 }
 
 /** How many batches one request holds, if each is of a key with a single limit: those take the script a few µs each. */

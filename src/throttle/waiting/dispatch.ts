@@ -1,7 +1,7 @@
 import type { Granted } from "../../core/store.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import { createGroupSchedule, type GroupSchedule } from "./group-schedule.ts";
-import type { Caller, Group } from "./group.ts";
+import { isOfKey, type Caller, type Group } from "./group.ts";
 import type { Line } from "./line.ts";
 import type { KnownTimes } from "./hopeless.ts";
 import type { HeldSlot, HeldSlots } from "../slot/held-slots.ts";
@@ -136,8 +136,9 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
     },
     holdsSlots(beside, bindsAt) {
       const nowMs = performance.now();
-      for (const { held, limitedKey, callTerms } of holding) {
-        if (beside !== undefined && limitedKey !== beside.limitedKey) continue;
+      for (const group of holding) {
+        const { held, callTerms } = group;
+        if (beside?.scopes.some(({ key }) => isOfKey(group, key)) === false) continue;
         if (bindsAt > 0 && callTerms.costs[bindsAt - 1]! === 0) continue;
         const lateMs = nowMs - held.lastAtMs;
         if (lateMs < -GOING_MS || lateMs > mostLateMs(callTerms)) return true;
@@ -223,7 +224,7 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
     },
     forget(key) {
       for (const group of holding) {
-        if (key !== undefined && group.limitedKey !== key) continue;
+        if (key !== undefined && !isOfKey(group, key)) continue;
         leases.releaseAll(group.held.takeLatest(Infinity), group);
         holding.delete(group);
         schedule.update(group);

@@ -1,6 +1,7 @@
 import { isLeased } from "../../core/limits/registry.ts";
 import { RANKS } from "../../core/options.ts";
-import { isNone, NO_PLACE, type Place, type Wish } from "../../core/store.ts";
+import type { Limit } from "../../core/limits/rule.ts";
+import { isNone, NO_PLACE, type KeyScope, type Place, type Wish } from "../../core/store.ts";
 import { rankOf, type Arrival, type GroupSchedule } from "./group-schedule.ts";
 import { lacking, lackingInOrder, type Group, type Lacking } from "./group.ts";
 
@@ -49,29 +50,26 @@ export function nextWishes(
     groups: first.map(({ group }) => group),
     firsts: first,
     wishes: first.map(({ group, rank, wanted, sinceMs, nextSinceMs, lastSinceMs }) => {
-      const { name, limitedKey: key, callTerms, leastUntilMs } = group;
-      const { keyLimits, costs } = callTerms;
+      const { name, scopes, callTerms, leastUntilMs } = group;
       return {
         name,
-        key,
-        keyLimits,
-        costs,
+        scopes: linePlaces.in(scopes),
+        costs: callTerms.costs,
         wanted,
         rank,
         isBounded: leastUntilMs < Infinity || untold.has(group),
         sinceUs: bucketUs(sinceMs),
         nextSinceUs: bucketUs(nextSinceMs),
         lastSinceUs: bucketUs(lastSinceMs),
-        place: linePlaces.of(key),
       };
     }),
   };
 }
 
 /** Whether other groups wait for the same limits: then it matters when each call of a group came, and not only the first. */
-function hasSiblings(schedule: GroupSchedule, { limitedKey: key }: Group): boolean {
+function hasSiblings(schedule: GroupSchedule, { scopes: [widest] }: Group): boolean {
   let count = 0;
-  for (const _ of key === undefined ? schedule : schedule.ofKey(key)) {
+  for (const _ of widest === undefined ? schedule : schedule.ofKey(widest.key)) {
     count += 1;
     if (count > 1) return true;
   }
@@ -113,19 +111,19 @@ function byArrival(a: Group, b: Group): number {
 }
 
 /** A key whose tier has changed may wait under both; one draw takes one set of limits for it. */
-function hasOtherLimits(before: readonly Group[], { limitedKey, callTerms }: Group): boolean {
-  if (limitedKey === undefined) return false;
-  const { keyLimits } = callTerms;
-  return before.some(
-    (other) => other.limitedKey === limitedKey && other.callTerms.keyLimits !== keyLimits,
+function hasOtherLimits(before: readonly Group[], { scopes }: Group): boolean {
+  const others = scopes.length === 0 ? [] : before.flatMap((group) => group.scopes);
+  return others.some(({ key, limits }) =>
+    scopes.some((scope) => scope.key === key && scope.limits !== limits),
   );
 }
 
 /** How many leases a draw with these wishes can be given at most. */
-export function mostLeases(limits: Wish["keyLimits"], wishes: readonly Wish[]): number {
+export function mostLeases(limits: readonly Limit[], wishes: readonly Wish[]): number {
   let most = 0;
-  for (const { wanted, keyLimits } of wishes) {
-    const bounds = [...limits, ...keyLimits].filter(isLeased);
+  for (const { wanted, scopes } of wishes) {
+    const ofKeys = scopes.flatMap((scope) => scope.limits);
+    const bounds = [...limits, ...ofKeys].filter(isLeased);
     if (bounds.length > 0) most += Math.min(wanted, ...bounds.map(({ count }) => count));
   }
   return most;
@@ -136,8 +134,12 @@ export interface LinePlaces {
   /** Its place in the line of the bucket itself. */
   shared: Place;
   /** Its place in the line of one key. */
-  of(key: string | undefined): Place;
-  keep(key: string | undefined, place: Place): void;
+  of(key: string): Place;
+  /** The same scopes, with its places in their lines. */
+  in(scopes: readonly KeyScope[]): readonly KeyScope[];
+  keep(key: string, place: Place): void;
+  /** The same, and gives those places up, but none of a key that others here wait for. */
+  giveUp(scopes: readonly KeyScope[], isWaitedFor: (key: string) => boolean): readonly KeyScope[];
   /**
    * Another generation has begun: the turns in the line of the bucket itself are others, but an asker that waited for a
    * lease does so since then. The turns of keys go on.
@@ -147,15 +149,24 @@ export interface LinePlaces {
 
 export function createLinePlaces(): LinePlaces {
   const ofKeys = new Map<string, Place>();
+  const placeOf = (key: string): Place => ofKeys.get(key) ?? NO_PLACE;
 
   return {
     shared: NO_PLACE,
-    of: (key) => (key !== undefined && ofKeys.get(key)) || NO_PLACE,
+    of: placeOf,
+    in: (scopes) =>
+      ofKeys.size === 0 ? scopes : scopes.map((scope) => ({ ...scope, place: placeOf(scope.key) })),
     keep(key, place) {
-      if (key === undefined) return;
       if (isNone(place)) ofKeys.delete(key);
       else ofKeys.set(key, place);
     },
+    giveUp: (scopes, isWaitedFor) =>
+      scopes.map((scope) => {
+        if (isWaitedFor(scope.key)) return { ...scope, place: NO_PLACE };
+        const place = placeOf(scope.key);
+        ofKeys.delete(scope.key);
+        return { ...scope, place };
+      }),
     forgetSharedTurn() {
       const { leaseOrder } = this.shared;
       this.shared = { ...NO_PLACE, leaseOrder };

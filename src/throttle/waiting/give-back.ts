@@ -1,7 +1,7 @@
 import { reasonOf } from "../../core/describe.ts";
 import { ruleOf } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
-import { MOST_RETURNED, type Place } from "../../core/store.ts";
+import { MOST_RETURNED, type KeyScope, type Place } from "../../core/store.ts";
 import type { BucketContext } from "../known-policy.ts";
 import type { Group } from "./group.ts";
 import type { HeldSlot } from "../slot/held-slots.ts";
@@ -12,21 +12,22 @@ interface Unneeded {
   readonly generation: number;
   readonly group: Group;
   readonly slots: readonly HeldSlot[];
-  readonly places: { readonly bucket: Place; readonly key: Place };
+  /** In the line of the bucket, and in those of the keys of the group. */
+  readonly place: Place;
+  readonly scopes: readonly KeyScope[];
 }
 
 /** Gives back slots whose time has yet to come, and places. Never rejects. */
 export function giveBack(
   context: BucketContext,
-  { generation, group, slots, places }: Unneeded,
+  { generation, group, slots, place, scopes }: Unneeded,
 ): Promise<void> {
   const { store, bucket, asker, known } = context;
-  const { name, limitedKey: key, callTerms } = group;
-  const { keyLimits, costs } = callTerms;
+  const { name, callTerms } = group;
   const slotsUs = slots.map(({ slotUs }) => slotUs).slice(0, MOST_RETURNED);
-  const wish = { name, key, keyLimits, costs, place: places.key };
+  const wish = { name, scopes, costs: callTerms.costs };
   const { terms } = known;
-  const request = { bucket, asker, terms, generation, place: places.bucket, wish, slotsUs };
+  const request = { bucket, asker, terms, generation, place, wish, slotsUs };
   return sent(store.giveBack(request), context);
 }
 
@@ -38,11 +39,11 @@ const MOST_REFUNDS = 20;
  */
 export async function refundUnused(
   context: BucketContext,
-  { limitedKey: key, callTerms }: Group,
+  { scopes, callTerms }: Group,
   slots: readonly HeldSlot[],
 ): Promise<void> {
   const { store, bucket, known } = context;
-  const { keyLimits, limits, shared, costs, text } = callTerms;
+  const { limits, shared, costs, text } = callTerms;
   const isReturned = limits.map((limit, index) => index >= shared.length || isQuota(limit));
   if (!isReturned.includes(true) || text !== known.terms.text) return;
   const counts = new Map<number, number>();
@@ -52,7 +53,7 @@ export async function refundUnused(
   const settled = largest.map(([slotUs, count]) => {
     const deltas = costs.map((cost, index) => (isReturned[index] ? -count * cost : 0));
     const { terms } = known;
-    const request = { bucket, terms, key, keyLimits, deltas, slotUs, isUnused: true };
+    const request = { bucket, terms, scopes, deltas, slotUs, isUnused: true };
     return sent(store.settle(request), context);
   });
   await Promise.all(settled);

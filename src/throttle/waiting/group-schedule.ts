@@ -1,5 +1,5 @@
 import { RANKS } from "../../core/options.ts";
-import { isFirstLacking, servedOf, type Caller, type Group } from "./group.ts";
+import { haveSameLimits, isFirstLacking, servedOf, type Caller, type Group } from "./group.ts";
 import { waitsWith } from "./line.ts";
 
 /**
@@ -79,20 +79,18 @@ export function createGroupSchedule(): GroupSchedule {
   function add(group: Group): void {
     all.add(group);
     own(group).queuedAt = lastQueuedAt += 1;
-    const { limitedKey: key } = group;
-    if (key === undefined) return;
-    const groups = byKey.get(key);
-    if (groups === undefined) byKey.set(key, new Set([group]));
-    else groups.add(group);
+    for (const { key } of group.scopes) {
+      const groups = byKey.get(key) ?? new Set();
+      byKey.set(key, groups.add(group));
+    }
   }
 
   function remove(group: Group): void {
     all.delete(group);
-    const { limitedKey: key } = group;
-    if (key === undefined) return;
-    const groups = byKey.get(key);
-    groups?.delete(group);
-    if (groups?.size === 0) byKey.delete(key);
+    for (const { key } of group.scopes) {
+      byKey.get(key)?.delete(group);
+      if (byKey.get(key)?.size === 0) byKey.delete(key);
+    }
   }
 
   /** Most buckets have one group, which stays where it is with each call that comes and leaves. */
@@ -164,9 +162,10 @@ export function createGroupSchedule(): GroupSchedule {
   }
 
   /** Among those of the same limits: a key whose tier has changed may wait under both. */
-  function firstOfKey(key: string, { callTerms }: Group): Group {
+  function firstOfKey(key: string, { scopes }: Group): Group {
     const waiting = [...byKey.get(key)!].filter(
-      (each) => each.position !== "nowhere" && each.callTerms.keyLimits === callTerms.keyLimits,
+      ({ limitedKey, position, scopes: others }) =>
+        limitedKey === key && position !== "nowhere" && haveSameLimits(others, scopes),
     );
     return waiting.reduce((a, b) => (arrivedBefore(arrivalOf(b), arrivalOf(a)) ? b : a));
   }

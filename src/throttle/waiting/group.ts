@@ -3,8 +3,9 @@ import { firstOfText } from "../../core/key-path.ts";
 import { isLeased } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import { PRIORITIES, RANKS } from "../../core/options.ts";
-import { keyLimitsOf } from "../../core/policy/per-key.ts";
+import { scopesOf } from "../../core/policy/per-key.ts";
 import type { Policy } from "../../core/policy/policy.ts";
+import { NO_PLACE, type KeyScope } from "../../core/store.ts";
 import type { TryCall } from "../call-options.ts";
 import { callTermsOf, costsOf, type CallTerms } from "../costs.ts";
 import type { SlotContext, Start } from "../slot/slot.ts";
@@ -53,7 +54,9 @@ export class Group {
   readonly callTerms: CallTerms;
   readonly keeper: SlotContext;
   readonly name: string;
-  /** The key, if it has limits of its own. */
+  /** What of the calls' key has limits of its own, the widest first. */
+  readonly scopes: readonly KeyScope[];
+  /** The narrowest of those keys; undefined if there is none. */
   readonly limitedKey: string | undefined;
   /** Whether callers came that may be sent away; a search for them among 100,000 others would take long. */
   hasImpatient = false;
@@ -81,12 +84,13 @@ export class Group {
 
   constructor(
     callTerms: CallTerms,
-    { keeper, name, limitedKey }: Pick<Group, "keeper" | "name" | "limitedKey">,
+    { keeper, name, scopes }: Pick<Group, "keeper" | "name" | "scopes">,
   ) {
     this.callTerms = callTerms;
     this.keeper = keeper;
     this.name = name;
-    this.limitedKey = limitedKey;
+    this.scopes = scopes;
+    this.limitedKey = scopes.at(-1)?.key;
   }
 
   get line(): Line<Caller> {
@@ -223,6 +227,16 @@ export interface Groups {
 
 /** From this many groups on, idle ones drop their lines. */
 const LEAST_SWEPT = 1_000;
+/** Whether a key is one of those that have limits for the calls of a group. */
+export function isOfKey({ scopes }: Pick<Group, "scopes">, key: string): boolean {
+  return scopes.some((scope) => scope.key === key);
+}
+
+/** Whether two lists of scopes have the same limits, for whatever keys. */
+export function haveSameLimits(a: readonly KeyScope[], b: readonly KeyScope[]): boolean {
+  return a.length === b.length && a.every(({ limits }, index) => limits === b[index]!.limits);
+}
+
 /** If more than this are idle, they are forgotten; fewer are kept, since making a group costs a try more than finding it. */
 const MOST_IDLE = 10_000;
 
@@ -259,24 +273,24 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
         remedy,
       });
     }
-    const keyLimits = keyLimitsOf(inForce, key);
-    const limits = [...shared, ...keyLimits];
+    const scopes = scopesOf(inForce, key);
+    const scopeLimits = scopes.map((scope) => scope.limits);
+    const limits = [...shared, ...scopeLimits.flat()];
     const whole = costsOf(bucket, limits, cost);
-    const limitedKey = keyLimits.length > 0 ? firstOfText(key!) : undefined;
+    const limitedKey = scopes.at(-1)?.key;
     const costs = beyond === undefined ? whole : missing({ limits, whole, limitedKey }, beyond);
     // A key may hold spaces and digits: the colon marks where the costs end.
     const prefix = `${costs.join(" ")}:`;
     const name = prefix + (limitedKey ?? "");
     const found = groups.get(name);
     // A tier's limits may have changed since.
-    const isSame = found?.callTerms.keyLimits === keyLimits || keyLimits.length === 0;
-    if (found !== undefined && isSame) return found;
-    const callTerms = callTermsOf({ shared, keyLimits, costs, text });
+    if (found !== undefined && haveSameLimits(found.scopes, scopes)) return found;
+    const callTerms = callTermsOf({ shared, scopeLimits, costs, text });
     const isUsual = cost === undefined && beyond === undefined && limitedKey !== undefined;
     if (isUsual && inForce.perKey?.fixed !== undefined) {
       usual = { callTerms, prefix };
     }
-    return add(new Group(callTerms, { keeper, name, limitedKey }));
+    return add(new Group(callTerms, { keeper, name, scopes }));
   }
 
   /** What a call needs beyond what was drawn; of the limits of another key nothing was. */
@@ -307,7 +321,11 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
   function findUsual(key: string): Group | undefined {
     if (usual === undefined || firstOfText(key) !== key) return undefined;
     const name = usual.prefix + key;
-    return groups.get(name) ?? add(new Group(usual.callTerms, { keeper, name, limitedKey: key }));
+    const { callTerms } = usual;
+    const found = groups.get(name);
+    if (found !== undefined) return found;
+    const scopes = [{ key, limits: callTerms.scopeLimits[0]!, place: NO_PLACE }];
+    return add(new Group(callTerms, { keeper, name, scopes }));
   }
 
   /** The group of calls that say no more than their key, under limits that are the same for all keys. */

@@ -246,10 +246,10 @@ export function createPacer(options: PacerOptions): Pacer {
     const { isDeferred, arrivedMs, offsetMs, isStale, firstLease } = drawn;
     if (granted.refusal !== undefined) dispatcher.refuse(group, granted.refusal);
     if (!isStale) dispatcher.hold(group, granted, drawn);
-    const { bindsAt, place } = granted;
+    const { bindsAt, places } = granted;
     const untilMs = keyTimeMs(granted, drawn);
     if (!isDeferred) schedule.answered(group, { untilMs, arrivedMs, bindsAt });
-    linePlaces.keep(group.limitedKey, place);
+    group.scopes.forEach(({ key }, index) => linePlaces.keep(key, places[index]!));
     if (!isStale) return;
     const slots = slotsOf(granted, firstLease, offsetMs);
     leases.releaseAll(slots, group);
@@ -270,7 +270,7 @@ export function createPacer(options: PacerOptions): Pacer {
   function refund(group: Group, slots: readonly HeldSlot[]): void {
     const refunded = track(refundUnused(options, group, slots));
     if (slots.length > 0) forgetKnown(undefined);
-    if (group.callTerms.keyLimits.length === 0) return;
+    if (group.scopes.length === 0) return;
     schedule.deferUntil(group, performance.now() + REFUND_MS);
     void refunded.then(() => {
       schedule.deferUntil(group, 0);
@@ -286,17 +286,15 @@ export function createPacer(options: PacerOptions): Pacer {
   }
 
   function giveUp(group: Group, slots: readonly HeldSlot[]): void {
-    const { limitedKey } = group;
     const isLast = dispatcher.waiting === 0;
     const shared = isLast ? linePlaces.shared : NO_PLACE;
-    const isWaitedFor = limitedKey !== undefined && schedule.hasKey(limitedKey);
-    const own = isWaitedFor ? NO_PLACE : linePlaces.of(limitedKey);
+    const scopes = linePlaces.giveUp(group.scopes, (key) => schedule.hasKey(key));
+    const isPlaceless = isNone(shared) && scopes.every(({ place }) => isNone(place));
     // The next caller is asked for at once: until then no change is noticed here.
     schedule.deferUntil(group, 0);
-    if (slots.length === 0 && isNone(own) && isNone(shared)) return;
-    if (!isNone(own)) linePlaces.keep(limitedKey, NO_PLACE);
-    const places = { bucket: shared, key: own };
-    void track(giveBack(options, { generation: heldGeneration, group, slots, places }));
+    if (slots.length === 0 && isPlaceless) return;
+    const unneeded = { generation: heldGeneration, group, slots, place: shared, scopes };
+    void track(giveBack(options, unneeded));
     if (slots.length > 0) forgetKnown(undefined);
     if (!isLast) return;
     linePlaces.shared = NO_PLACE;
@@ -359,14 +357,13 @@ export function createPacer(options: PacerOptions): Pacer {
     },
     leave(caller) {
       const { group } = caller;
-      const { limitedKey } = group;
       const isFirst = group.line.head === caller;
       dispatcher.leave(caller);
       left.add(group);
       // What was saved up for it is free for those behind it.
       askTimes.left(caller);
       const isDeferred = isFirst && group.notBeforeMs > 0;
-      if (isDeferred && limitedKey !== undefined) schedule.wake(limitedKey);
+      if (isDeferred) for (const { key } of group.scopes) schedule.wake(key);
       workSoon();
     },
     learn,

@@ -4,7 +4,7 @@ import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import type { Limit } from "../../../src/core/limits/rule.ts";
 import { RULES } from "../../../src/core/limits/registry.ts";
-import { keyLimitsOf } from "../../../src/core/policy/per-key.ts";
+import { scopesOf } from "../../../src/core/policy/per-key.ts";
 import { makePolicy, type Policy } from "../../../src/core/policy/policy.ts";
 import { PRIORITIES } from "../../../src/core/options.ts";
 import type { Change, Store } from "../../../src/core/store.ts";
@@ -216,10 +216,10 @@ async function take({ store, askers, forget }: Bench, given: Step): Promise<unkn
     case "steer":
     case "peek": {
       const keyed = given.do === "steer" && own.policy.perKey !== undefined ? given.key : undefined;
-      const keyLimits = keyLimitsOf(own.policy, keyed);
-      const request = { bucket: "b", terms: own.terms(), key: keyed, keyLimits };
-      if (given.do === "peek") return store.peek(request).catch(refusal);
-      return store.steer({ ...request, change: given.change });
+      const scopes = scopesOf(own.policy, keyed);
+      const about = { bucket: "b", terms: own.terms() };
+      if (given.do === "peek") return store.peek({ ...about, scopes }).catch(refusal);
+      return store.steer({ ...about, scope: scopes.at(-1), change: given.change });
     }
   }
 }

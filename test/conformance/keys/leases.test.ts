@@ -18,8 +18,7 @@ describe("whoever waits for a lease", () => {
     bucket: "b",
     asker,
     terms: { ...policy, version: 0 },
-    key: undefined,
-    keyLimits: [],
+    scopes: [],
   });
 
   /** Who is woken when these of two leases are given back so many ms later, by the order in which they asked. */
@@ -314,8 +313,8 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
 
     const [, behind] = (await waiter!.drawAll([{ wanted: 50 }, { wanted: 1, key: "k" }])).granted;
 
-    expect(waiting!.place.leaseOrder).toBeGreaterThan(0);
-    expect(behind!.place).toEqual(waiting!.place);
+    expect(waiting!.places[0]!.leaseOrder).toBeGreaterThan(0);
+    expect(behind!.places).toEqual(waiting!.places);
   });
 
   it("is kept for each key by itself", async () => {

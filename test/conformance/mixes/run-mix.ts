@@ -54,7 +54,9 @@ export async function runMix(
       draws += 1;
       await time.sleep(0.15 + random() * 0.3);
       const drawn = await store.draw(request);
-      for (const [index, { key, costs }] of request.wishes.entries()) {
+      for (const [index, wish] of request.wishes.entries()) {
+        const { costs } = wish;
+        const key = wish.scopes.at(-1)?.key;
         for (const slotUs of slotsOf(drawn, index)) slots.push({ key, costs, slotUs });
       }
       await time.sleep(0.15 + random() * 0.3);
@@ -64,7 +66,7 @@ export async function runMix(
       // Others may get them now.
       const returned = new Set(request.slotsUs);
       const isReturned = ({ key, slotUs }: MixSlot): boolean =>
-        key === request.wish.key && returned.has(slotUs);
+        key === request.wish.scopes.at(-1)?.key && returned.has(slotUs);
       slots = slots.filter((slot) => !isReturned(slot));
       await store.giveBack(request);
     },

@@ -231,7 +231,7 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     const policy = policyOf({ perKey: { limits: [concurrency(1)] } });
     const [holding, waiting] = [askerOf(pinned, policy, "h"), askerOf(pinned, policy, "w")];
     const leaseOrder = async (asker: typeof waiting): Promise<number> =>
-      (await asker.drawAll([{ key: "k", wanted: 1 }])).granted[0]!.place.leaseOrder;
+      (await asker.drawAll([{ key: "k", wanted: 1 }])).granted[0]!.places[0]!.leaseOrder;
     await leaseOrder(holding);
     pinned.clock.advanceMs(10);
 

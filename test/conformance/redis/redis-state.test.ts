@@ -25,8 +25,7 @@ const { limits, shares, text } = policyOf({ rate: "10/s", burst: 3 });
 const terms = { limits, shares, text, version: 0 };
 const wish: Wish = {
   name: " 1",
-  key: undefined,
-  keyLimits: [],
+  scopes: [],
   costs: [1],
   wanted: 1,
   rank: 2,
@@ -34,7 +33,6 @@ const wish: Wish = {
   sinceUs: 0,
   nextSinceUs: 0,
   lastSinceUs: 0,
-  place: NO_PLACE,
 };
 const request: DrawRequest = {
   bucket: "b",
@@ -54,6 +52,10 @@ const slow = { ...terms, limits: [leakyBucket("1/2d")] };
 const fromLimit = (wrong: object): object => ({
   terms: { ...terms, limits: [{ ...limits[0], ...wrong }] },
 });
+const fromKeyLimit = (wrong: object): object => {
+  const scope = { key: "k", limits: [{ ...limits[0]!, ...wrong }], place: NO_PLACE };
+  return fromWish({ scopes: [scope], costs: [1, 1] });
+};
 const fromWish = (wrong: object): object => ({ wishes: [{ ...wish, ...wrong }] });
 /** The arguments with another code for the kind of the first limit, which follows on 7 numbers, 5 of terms and a count. */
 function withKind(
@@ -130,7 +132,7 @@ describe("a bucket's keys in Redis", () => {
     ["a period of zero", fromLimit({ periodUs: 0 })],
     ["a negative capacity", fromLimit({ capacity: -1 })],
     ["a capacity of 1.5", fromLimit({ capacity: 1.5 })],
-    ["a bad limit of a key", fromWish({ key: "k", keyLimits: [{ ...limits[0], count: 0 }] })],
+    ["a bad limit of a key", fromKeyLimit({ count: 0 })],
   ])("are not written to by a script that is given %s", async (_what, bad) => {
     const refused = runScript(redis, slotsDraw, { ...request, prefix, ...bad });
 

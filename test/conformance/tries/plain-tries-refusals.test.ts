@@ -3,8 +3,15 @@ import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { fixedWindow, leakyBucket, tokenBucket } from "../../../src/core/policy/limit-makers.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
+import { scopesOf } from "../../../src/core/policy/per-key.ts";
 import { compilePolicy } from "../../../src/core/policy/policy.ts";
-import { NO_PLACE, type DrawRequest, type Store, type Wish } from "../../../src/core/store.ts";
+import {
+  NO_PLACE,
+  type DrawRequest,
+  type KeyScope,
+  type Store,
+  type Wish,
+} from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { createManualClock } from "../../../src/testing/manual-clock.ts";
 import { createAsker } from "../../support/draws/asker.ts";
@@ -21,11 +28,10 @@ afterAll(async () => {
 const perKey = { limits: [tokenBucket({ capacity: 3, refill: "1/s" })] };
 const policy = compilePolicy("test", { perKey });
 const { limits, shares, text } = policy;
-const keyLimits = policy.perKey!.limitsOf("k");
+const [scope] = scopesOf(policy, "k") as [KeyScope];
 const wish: Wish = {
   name: "1 k",
-  key: "k",
-  keyLimits,
+  scopes: [scope],
   costs: [1],
   wanted: 1,
   rank: 0,
@@ -33,7 +39,6 @@ const wish: Wish = {
   sinceUs: 0,
   nextSinceUs: 0,
   lastSinceUs: 0,
-  place: NO_PLACE,
 };
 const request: DrawRequest = {
   bucket: "b",
@@ -48,10 +53,10 @@ const request: DrawRequest = {
   isTry: true,
 };
 const fromWish = (wrong: object): object => ({
-  wishes: [wish, { ...wish, key: "other", ...wrong }],
+  wishes: [wish, { ...wish, scopes: [{ ...scope, key: "other" }], ...wrong }],
 });
 const fromLimit = (wrong: object): object =>
-  fromWish({ key: "k", keyLimits: [{ ...keyLimits[0], ...wrong }] });
+  fromWish({ scopes: [{ ...scope, limits: [{ ...scope.limits[0], ...wrong }] }] });
 
 function open() {
   const prefix = `t${randomUUID()}`;
@@ -99,7 +104,7 @@ describe("a try for keys with one plain limit", () => {
     const { store, scripts, clock } = open();
     const asker = createAsker(store, { bucket: "b", name: "a", policy });
     const tryOnce = (key: string): Promise<unknown> =>
-      store.draw({ ...request, wishes: [{ ...wish, key }] });
+      store.draw({ ...request, wishes: [{ ...wish, scopes: [{ ...scope, key }] }] });
     await tryOnce("k");
     await tryOnce("k");
     await asker.steer({ do: "pause", durationUs: 1_000_000 }, "k");
@@ -135,7 +140,8 @@ describe("a try for keys with one plain limit", () => {
           perKey: () => ({ limits: [limit] }),
         });
         const terms = { ...request.terms, text: sameText };
-        const wishes = [{ ...wish, keyLimits: own!.limitsOf("k"), wanted: 2 }];
+        const scopes = [{ ...scope, limits: own!.limitsOf("k") }];
+        const wishes = [{ ...wish, scopes, wanted: 2 }];
         const { sentAtMs: _sentAtMs, ...reply } = await asked.draw({ ...request, terms, wishes });
         return reply;
       };

@@ -13,6 +13,7 @@ function tagOf(key: string): string {
 const { limits } = compilePolicy("test", {
   limits: [leakyBucket("1/s"), slidingLog(5, "1s"), fixedWindow(5, "1min"), concurrency(3)],
 });
+const scope = { key: "{a}:b%", limits };
 /** All that a script may be asked about, for three keys at once. */
 const request = {
   prefix: "sluice",
@@ -20,11 +21,12 @@ const request = {
   queue: "bucket",
   terms: { limits, shares: [], text: "", version: 0 },
   key: "{a}:b%",
-  keyLimits: limits,
+  scope,
+  scopes: [scope],
   ids: ["1", "}{2"],
   shelf: { lane: "{a}:b%" },
-  wish: { key: "{a}:b%", keyLimits: limits },
-  wishes: ["{a}:b%", "}{", "::1"].map((key) => ({ key, keyLimits: limits })),
+  wish: { scopes: [scope] },
+  wishes: ["{a}:b%", "}{", "::1"].map((key) => ({ scopes: [{ key, limits }] })),
 };
 const scripts = await allScripts();
 

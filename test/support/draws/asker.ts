@@ -1,6 +1,6 @@
 import { HORIZON_US } from "../../../src/core/policy/limit-makers.ts";
 import { DREW_ELSEWHERE_US } from "../../../src/core/draw/bucket-state.ts";
-import { keyLimitsOf } from "../../../src/core/policy/per-key.ts";
+import { scopesOf } from "../../../src/core/policy/per-key.ts";
 import { compilePolicy, type Policy, type PolicyOptions } from "../../../src/core/policy/policy.ts";
 import { RANKS, type Priority } from "../../../src/core/options.ts";
 import {
@@ -9,9 +9,10 @@ import {
   type Change,
   type DrawReply,
   type DrawRequest,
+  type KeyScope,
   type Peeked,
   type Place,
-  type ScopeRequest,
+  type ScopesRequest,
   type Store,
   type Wish,
 } from "../../../src/core/store.ts";
@@ -66,6 +67,8 @@ export function createAsker(
     policy: Policy;
     /** When the policy was declared, if the asker has heard of that already. */
     version?: number;
+    /** What of a key has limits of its own; unless given, what the policy says. */
+    scopesOf?: (key: string | undefined) => readonly KeyScope[];
   },
 ): Asker {
   const { bucket, name, policy } = given;
@@ -78,11 +81,11 @@ export function createAsker(
   const waitsSinceUs = new Map<string, number>();
 
   const terms = (): DrawRequest["terms"] => ({ limits, shares, text, version });
-  const about = (key: string | undefined): ScopeRequest => ({
+  const scopesFor = given.scopesOf ?? ((key) => scopesOf(policy, key));
+  const about = (key: string | undefined): ScopesRequest => ({
     bucket,
     terms: terms(),
-    key,
-    keyLimits: keyLimitsOf(policy, key),
+    scopes: scopesFor(key),
   });
 
   /** Calls that are asked for again have waited since they were asked for first, or since others of them were served. */
@@ -103,7 +106,10 @@ export function createAsker(
     isBounded = false,
     sincesUs,
   }: Wanted): Wish {
-    const keyLimits = keyLimitsOf(policy, key);
+    const scopes = scopesFor(key).map((scope): KeyScope => {
+      return { ...scope, place: places.get(scope.key) ?? NO_PLACE };
+    });
+    const keyLimits = scopes.flatMap((scope) => scope.limits);
     const byUnit: Readonly<Record<string, number>> =
       typeof cost === "number" ? { calls: cost } : cost;
     const costs = [...limits, ...keyLimits].map(({ unit, kind }) =>
@@ -111,14 +117,11 @@ export function createAsker(
     );
     const wishName = `${key ?? ""} ${costs.join(" ")}`;
     const rank = RANKS[priority];
-    const place = places.get(key ?? "") ?? NO_PLACE;
     const askedUs = waitsSinceUs.get(wishName) ?? 0;
     const [sinceUs, nextSinceUs, lastSinceUs] = sincesUs ?? [askedUs, askedUs, askedUs];
-    const isLimited = key !== undefined && keyLimits.length > 0;
     return {
       name: wishName,
-      key: isLimited ? key : undefined,
-      keyLimits,
+      scopes,
       costs,
       wanted,
       rank,
@@ -126,14 +129,17 @@ export function createAsker(
       sinceUs,
       nextSinceUs,
       lastSinceUs,
-      place,
     };
   }
 
   async function drawAll(given: readonly Wanted[]): Promise<DrawReply> {
     const isTry = given.some((each) => each.isTry === true);
     const drewElsewhere = given.some((each) => each.drewElsewhere === true);
-    const wishes = given.map(wishOf).map((wish) => (isTry ? { ...wish, place: NO_PLACE } : wish));
+    const placeless = (wish: Wish): Wish => ({
+      ...wish,
+      scopes: wish.scopes.map((scope) => ({ ...scope, place: NO_PLACE })),
+    });
+    const wishes = given.map(wishOf).map((wish) => (isTry ? placeless(wish) : wish));
     const { sentAtMs: _sentAtMs, ...reply } = await store.draw({
       bucket,
       asker: name,
@@ -152,14 +158,14 @@ export function createAsker(
       generation = reply.generation;
     }
     for (const [index, { slotsUs }] of reply.granted.entries()) {
-      const all = [...limits, ...wishes[index]!.keyLimits];
+      const all = [...limits, ...wishes[index]!.scopes.flatMap((scope) => scope.limits)];
       if (all.some(({ kind }) => kind === "concurrency")) lease += slotsUs.length;
     }
     if (isTry) return reply;
     last = reply;
     noteWaits(wishes, reply);
     for (const [index, granted] of reply.granted.entries()) {
-      if (wishes[index]!.key !== undefined) places.set(wishes[index]!.key, granted.place);
+      wishes[index]!.scopes.forEach(({ key }, at) => places.set(key, granted.places[at]!));
     }
     return reply;
   }
@@ -189,13 +195,14 @@ export function createAsker(
       });
     },
     settle: (slotUs, byUnit, key, isUnused) => {
-      const keyLimits = keyLimitsOf(policy, key);
+      const keyLimits = scopesFor(key).flatMap((scope) => scope.limits);
       const deltas = [...limits, ...keyLimits].map(({ unit }) => byUnit[unit] ?? 0);
       return store.settle({ ...about(key), deltas, slotUs, isUnused });
     },
     release: (leases, key) => store.release({ ...about(key), asker: name, leases }),
     renew: (leases, key) => store.renew({ ...about(key), asker: name, leases }),
-    steer: (change, key) => store.steer({ ...about(key), change }),
+    steer: (change, key) =>
+      store.steer({ bucket, terms: terms(), scope: scopesFor(key).at(-1), change }),
     peek: (key) => store.peek(about(key)),
   };
 }

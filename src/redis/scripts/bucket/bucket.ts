@@ -1,5 +1,11 @@
 /** `bucket/bucket-peek` looks at a bucket or key; `bucket/bucket-steer` changes one for all replicas. */
-import type { Change, Peeked, ScopeRequest, SteerRequest } from "../../../core/store.ts";
+import type {
+  Change,
+  LimitedKey,
+  Peeked,
+  ScopesRequest,
+  SteerRequest,
+} from "../../../core/store.ts";
 import { frameKeys, frameNumbers, packNumbers, type Frame } from "./frame.ts";
 import { defineScript, type Script } from "../script.ts";
 import { readStatus } from "./slots-draw.ts";
@@ -20,7 +26,7 @@ type Reply = readonly [
   ...statuses: readonly (readonly number[])[],
 ];
 
-export const bucketPeek: Script<ScopeRequest & Frame, Peeked> = defineScript({
+export const bucketPeek: Script<ScopesRequest & Frame, Peeked> = defineScript({
   name: "bucket/bucket-peek",
   keys: (input) => frameKeys(input),
   args: (input) => [input.terms.text, packNumbers([input.pinnedUs ?? 0, ...frameNumbers(input)])],
@@ -47,15 +53,20 @@ export const bucketPeek: Script<ScopeRequest & Frame, Peeked> = defineScript({
 
 export const bucketSteer: Script<SteerRequest & Frame, void> = defineScript({
   name: "bucket/bucket-steer",
-  keys: (input) => frameKeys(input),
+  keys: (input) => frameKeys({ ...input, scopes: steeredOf(input) }),
   args: (input) => {
-    const { terms, prefix, bucket, change, pinnedUs = 0 } = input;
-    const numbers = packNumbers([pinnedUs, ...frameNumbers(input), ...changeNumbers(change)]);
-    const message = input.key === undefined ? bucket : `${bucket}\n${input.key}`;
+    const { terms, prefix, bucket, scope, change, pinnedUs = 0 } = input;
+    const frame = frameNumbers({ terms, scopes: steeredOf(input) });
+    const numbers = packNumbers([pinnedUs, ...frame, ...changeNumbers(change)]);
+    const message = scope === undefined ? bucket : `${bucket}\n${scope.key}`;
     return [terms.text, changesChannel(prefix), message, change.do, numbers];
   },
   decode: () => undefined,
 });
+
+function steeredOf({ scope }: SteerRequest): readonly LimitedKey[] {
+  return scope === undefined ? [] : [scope];
+}
 
 /** The channel on which replicas learn that slots are worthless; a message is a bucket's name, and after a newline a key. */
 export function changesChannel(prefix: string): string {

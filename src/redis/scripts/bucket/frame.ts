@@ -1,7 +1,7 @@
 /** The parts that the scripts of a bucket have in common: keys, limits, and numbers packed into one argument. */
 import { ruleOf } from "../../../core/limits/registry.ts";
 import type { Limit } from "../../../core/limits/rule.ts";
-import type { KnownTerms, ScopeRequest } from "../../../core/store.ts";
+import type { KnownTerms, ScopesRequest } from "../../../core/store.ts";
 import { bucketKeys } from "../keys.ts";
 
 /** What each script of a bucket needs besides its request. */
@@ -11,16 +11,14 @@ export interface Frame {
   readonly pinnedUs?: number;
 }
 
-export function frameKeys(input: ScopeRequest & Frame): string[] {
-  const { prefix, bucket, terms, key, keyLimits } = input;
-  const keys = key === undefined ? [] : [{ key, limits: keyLimits }];
-  return bucketKeys(prefix, bucket, terms.limits, keys);
+export function frameKeys({ prefix, bucket, terms, scopes }: ScopesRequest & Frame): string[] {
+  return bucketKeys(prefix, bucket, terms.limits, scopes);
 }
 
-/** The policy and the key, as `lua/lib/request/request.lua` reads them. */
-export function frameNumbers({ terms, key, keyLimits }: ScopeRequest): number[] {
-  const keys = key === undefined ? [0] : [1, ...limitsNumbers(keyLimits)];
-  return [...termsNumbers(terms), ...keys];
+/** The policy and the keys, as `lua/lib/request/request.lua` reads them. */
+export function frameNumbers({ terms, scopes }: Pick<ScopesRequest, "terms" | "scopes">): number[] {
+  const keys = scopes.flatMap(({ limits }) => limitsNumbers(limits));
+  return [...termsNumbers(terms), scopes.length, ...keys];
 }
 
 /** Whole numbers in one argument, as doubles: Redis reads twenty of them faster than it parses twenty strings. */

@@ -7,13 +7,15 @@ export type SlotsReturn = ReturnRequest & Frame;
 
 export const slotsReturn: Script<SlotsReturn, void> = defineScript({
   name: "bucket/slots-return",
-  keys: (input) => frameKeys({ ...input, ...input.wish }),
+  keys: (input) => frameKeys({ ...input, scopes: input.wish.scopes }),
   args: (input) => {
     const { asker, terms, place, wish, generation, slotsUs, pinnedUs = 0 } = input;
-    const head = [pinnedUs, generation, place.leaseOrder, wish.place.leaseOrder];
-    const frame = frameNumbers({ ...input, ...wish });
-    const numbers = packNumbers([...head, ...frame, ...wish.costs, slotsUs.length, ...slotsUs]);
-    return [asker, terms.text, place.turnName, wish.name, wish.place.turnName, numbers];
+    const { name, scopes, costs } = wish;
+    const head = [pinnedUs, generation, place.leaseOrder, ...frameNumbers({ terms, scopes })];
+    const orders = scopes.map((scope) => scope.place.leaseOrder);
+    const numbers = packNumbers([...head, ...orders, ...costs, slotsUs.length, ...slotsUs]);
+    const turnNames = scopes.map((scope) => scope.place.turnName);
+    return [asker, terms.text, place.turnName, name, numbers, ...turnNames];
   },
   decode: () => undefined,
 });

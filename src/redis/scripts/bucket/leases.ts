@@ -18,9 +18,9 @@ export const leasesRelease: Script<Leases, void> = defineScript({
   args: (input) => [
     input.asker,
     wakeChannel(input.prefix, ""),
-    input.bucket,
-    `${input.bucket}\n${input.key ?? ""}`,
     leasesNumbers(input),
+    input.bucket,
+    ...input.scopes.map(({ key }) => `${input.bucket}\n${key}`),
   ],
   decode: () => undefined,
 });

@@ -1,9 +1,16 @@
 /** `bucket/slots-draw`: draws slots for all wishes of one asker. */
 import type { Limit } from "../../../core/limits/rule.ts";
 import type { LimitStatus } from "../../../core/limits/rule.ts";
-import type { DrawReply, DrawRequest, Granted, Place, Wish } from "../../../core/store.ts";
+import type {
+  DrawReply,
+  DrawRequest,
+  Granted,
+  LimitedKey,
+  Place,
+  Wish,
+} from "../../../core/store.ts";
 import { limitsNumbers, orInfinity, packNumbers, termsNumbers, type Frame } from "./frame.ts";
-import { bucketKeys, type LimitedKey } from "../keys.ts";
+import { bucketKeys } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";
 
 export type SlotsDraw = DrawRequest & Frame;
@@ -28,7 +35,11 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
   keys: (input) => bucketKeys(input.prefix, input.bucket, input.terms.limits, keysOf(input)),
   args: (input) => {
     const { asker, terms, place, wishes } = input;
-    const names = wishes.flatMap((wish) => [wish.name, wish.place.turnName]);
+    const names: string[] = [];
+    for (const { name, scopes } of wishes) {
+      names.push(name);
+      for (const scope of scopes) names.push(scope.place.turnName);
+    }
     return [asker, terms.text, place.turnName, packNumbers(numbersOf(input)), ...names];
   },
   decode: (reply, { wishes, terms }) => {
@@ -51,9 +62,9 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
 
 /** Each key once, even if several wishes are for it. */
 function keysOf({ wishes }: DrawRequest): LimitedKey[] {
-  const limits = new Map(wishes.map(({ key, keyLimits }) => [key, keyLimits]));
-  limits.delete(undefined);
-  return [...limits].map(([key, each]) => ({ key: key!, limits: each }));
+  const keys = new Map<string, LimitedKey>();
+  for (const { scopes } of wishes) for (const scope of scopes) keys.set(scope.key, scope);
+  return [...keys.values()];
 }
 
 function numbersOf(input: SlotsDraw): number[] {
@@ -63,28 +74,21 @@ function numbersOf(input: SlotsDraw): number[] {
   const head = [pinnedUs, horizonUs, drewUs, how, lease, place.turnUs, place.leaseOrder];
   const keys = keysOf(input);
   const numbers = [...head, ...termsNumbers(terms), keys.length];
-  for (const [index, { limits }] of keys.entries()) {
+  const numberOf = new Map<string, number>();
+  for (const [index, { key, limits }] of keys.entries()) {
+    numberOf.set(key, index + 1);
     // Most keys have the same limits.
     const isSame = index > 0 && keys[index - 1]!.limits === limits;
     numbers.push(...(isSame ? [-1] : limitsNumbers(limits)));
   }
   numbers.push(wishes.length);
   for (const wish of wishes) {
-    const { key, wanted, rank, isBounded, sinceUs, nextSinceUs, lastSinceUs } = wish;
-    const { place: own, costs } = wish;
-    const index = key === undefined ? 0 : keys.findIndex((each) => each.key === key) + 1;
-    numbers.push(
-      index,
-      wanted,
-      rank,
-      isBounded ? 1 : 0,
-      sinceUs,
-      nextSinceUs,
-      lastSinceUs,
-      own.turnUs,
-      own.leaseOrder,
-      ...costs,
-    );
+    const { scopes, wanted, rank, isBounded, sinceUs, nextSinceUs, lastSinceUs, costs } = wish;
+    numbers.push(wanted, rank, isBounded ? 1 : 0, sinceUs, nextSinceUs, lastSinceUs, scopes.length);
+    for (const { key, place: own } of scopes) {
+      numbers.push(numberOf.get(key)!, own.turnUs, own.leaseOrder);
+    }
+    numbers.push(...costs);
   }
   return numbers;
 }
@@ -98,7 +102,7 @@ function readAll(
   let next = wishes.length;
   return rest.slice(0, wishes.length).map((reply, index) => {
     const wish = wishes[index]!;
-    const own = rest.slice(next, next + limits.length + wish.keyLimits.length);
+    const own = rest.slice(next, next + wish.costs.length);
     next += own.length;
     const statuses = own.map((status) => readStatus(status as number[]));
     return { ...readGranted(reply, wish, limits), statuses };
@@ -112,25 +116,26 @@ type GrantedReply = readonly [
   notBeforeUs: number,
   bindsAt: number,
   soonestUs: number,
-  turnUs: number,
-  turnName: string,
-  leaseOrder: number,
-  ...slotsUs: number[],
+  /** Three for each scope, see `Place`; and then the slots. */
+  ...placesAndSlots: (number | string)[],
 ];
 
 function readGranted(
   reply: readonly (number | string)[],
-  { costs, keyLimits }: Wish,
+  { costs, scopes }: Wish,
   limits: readonly Limit[],
 ): Omit<Granted, "statuses"> {
   const [count, atUs, excess, notBeforeUs, bindsAt, soonestUs, ...more] =
     reply as unknown as GrantedReply;
-  const [turnUs, turnName, leaseOrder, ...slotsUs] = more;
-  const place: Place = { turnUs, turnName, leaseOrder };
-  const granted = { slotsUs, notBeforeUs: orInfinity(notBeforeUs), bindsAt, soonestUs, place };
+  const places = scopes.map((_, index): Place => {
+    const [turnUs, turnName, leaseOrder] = more.slice(3 * index) as [number, string, number];
+    return { turnUs, turnName, leaseOrder };
+  });
+  const slotsUs = more.slice(3 * scopes.length) as number[];
+  const granted = { slotsUs, notBeforeUs: orInfinity(notBeforeUs), bindsAt, soonestUs, places };
   if (count === 0) return { ...granted, run: undefined };
-  // Only a single limit books runs.
-  const limit = limits[0] ?? keyLimits[0]!;
+  // Runs are spaced by the first limit.
+  const limit = limits[0] ?? scopes[0]!.limits[0]!;
   const step = costs[0]! * limit.periodUs;
   return { ...granted, run: { count, atUs, excess, step, drain: limit.count } };
 }

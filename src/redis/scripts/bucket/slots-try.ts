@@ -22,14 +22,15 @@ const REPLY_EACH = 3;
  */
 export function isPlainTry({ isTry, horizonUs, terms, wishes }: SlotsDraw): boolean {
   const [first] = wishes;
-  if (!isTry || horizonUs > 0 || terms.limits.length > 0 || first?.keyLimits.length !== 1)
-    return false;
-  const { kind, align } = first.keyLimits[0]!;
+  if (!isTry || horizonUs > 0 || terms.limits.length > 0) return false;
+  const limits = first?.scopes[0]?.limits;
+  if (limits?.length !== 1) return false;
+  const { kind, align } = limits[0]!;
   if (ruleOf(kind).plainStatus === undefined || align !== undefined) return false;
-  const keys = new Set<string | undefined>();
-  for (const { key, keyLimits } of wishes) {
-    if (keyLimits !== first.keyLimits) return false;
-    keys.add(key);
+  const keys = new Set<string>();
+  for (const { scopes } of wishes) {
+    if (scopes.length !== 1 || scopes[0]!.limits !== limits) return false;
+    keys.add(scopes[0]!.key);
   }
   return keys.size === wishes.length;
 }
@@ -39,11 +40,11 @@ export const slotsTry: Script<SlotsDraw, DrawReply | undefined> = defineScript({
   name: "bucket/slots-try",
   isPacked: true,
   keys: ({ prefix, bucket, wishes }) => {
-    const keys = wishes.map(({ key }) => key!);
+    const keys = wishes.map(({ scopes }) => scopes[0]!.key);
     return stateKeys(prefix, bucket, keys);
   },
   args: ({ terms, wishes, pinnedUs = 0, drewUs, startsFull = false }) => {
-    const { kind, count, periodUs, capacity } = wishes[0]!.keyLimits[0]!;
+    const { kind, count, periodUs, capacity } = wishes[0]!.scopes[0]!.limits[0]!;
     const head = [pinnedUs, startsFull ? 0 : drewUs, terms.version];
     const numbers = [...head, ruleOf(kind).code, count, periodUs, capacity];
     for (const { wanted, costs } of wishes) numbers.push(wanted, costs[0]!);
@@ -78,17 +79,17 @@ const NOTHING: Granted = {
   notBeforeUs: 0,
   bindsAt: 0,
   soonestUs: 0,
-  place: NO_PLACE,
+  places: [NO_PLACE],
   statuses: [],
 };
 const NO_RUN: Run = { count: 0, atUs: 0, excess: 0, step: 0, drain: 0 };
 
 function readGranted(
-  { wanted, costs, keyLimits }: Wish,
+  { wanted, costs, scopes }: Wish,
   numberAt: (index: number) => number,
   from: number,
 ): Granted {
-  const limit = keyLimits[0]!;
+  const limit = scopes[0]!.limits[0]!;
   const cost = costs[0]!;
   const nowUs = numberAt(0);
   const count = numberAt(from);

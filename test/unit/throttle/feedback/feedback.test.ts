@@ -325,7 +325,7 @@ describe("headers that are paced by", () => {
     await vi.advanceTimersByTimeAsync(100);
     await calls;
 
-    expect(new Set(steered.mock.calls.map(([{ key }]) => key))).toEqual(new Set(keys));
+    expect(new Set(steered.mock.calls.map(([{ scope }]) => scope?.key))).toEqual(new Set(keys));
     await bucket.close();
   });
 

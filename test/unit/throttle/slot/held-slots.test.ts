@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { NO_PLACE, type Granted } from "../../../../src/core/store.ts";
+import type { Granted } from "../../../../src/core/store.ts";
 import { createHeldSlots } from "../../../../src/throttle/slot/held-slots.ts";
 
 function listed(...slotsUs: readonly number[]): Granted {
-  const nothing = { notBeforeUs: 0, bindsAt: 0, soonestUs: 0, statuses: [], place: NO_PLACE };
+  const nothing = { notBeforeUs: 0, bindsAt: 0, soonestUs: 0, statuses: [], places: [] };
   return { slotsUs, run: undefined, ...nothing };
 }
 

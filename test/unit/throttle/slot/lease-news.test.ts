@@ -29,7 +29,7 @@ async function openHeldBack(options: BucketOptions) {
   await advance(20);
   draw.mockClear();
   const asked = (): (string | undefined)[] =>
-    draw.mock.calls.flatMap(([{ wishes }]) => wishes.map(({ key }) => key));
+    draw.mock.calls.flatMap(([{ wishes }]) => wishes.map(({ scopes }) => scopes[0]?.key));
   return { bucket, slots, asked, left: () => left };
 }
 

@@ -1,5 +1,6 @@
 import { LRUCache } from "lru-cache";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import type { Limit } from "../../../../src/core/limits/rule.ts";
 import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
 import type { TryDecision } from "../../../../src/throttle/try/decision.ts";
 import type { Group } from "../../../../src/throttle/waiting/group.ts";
@@ -14,7 +15,6 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-const callTerms = { keyLimits: [] };
 const REFUSED = { retryAfterMs: 5_000, limits: [] as TryDecision["limits"] } as TryDecision;
 
 /** Counts the entries that walks through caches look at. */
@@ -75,8 +75,9 @@ describe("refusals that are remembered", () => {
 
   it("make room for newer ones, and none is found after the news of its key", () => {
     const refusals = createRefusals();
+    const limits: readonly Limit[] = [];
     const groupOf = (key: string) =>
-      ({ name: `1:${key}`, limitedKey: key, callTerms }) as unknown as Group;
+      ({ name: `1:${key}`, scopes: [{ key, limits }] }) as unknown as Group;
     for (let index = 0; index <= 10_000; index++)
       refusals.keep(groupOf(`k${index}`), REFUSED, 60_000);
     const isKept = (key: string): boolean => refusals.find(groupOf(key)) !== undefined;

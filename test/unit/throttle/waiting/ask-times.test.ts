@@ -14,11 +14,11 @@ afterEach(() => {
 
 /** The times of a process in which one call waits, and how far off the next one is, in ms. */
 function setUp({ isWaiting = true, leadMs = 0 } = {}) {
-  const conditions = callTermsOf({ shared: [], keyLimits: [], costs: [], text: "" });
+  const conditions = callTermsOf({ shared: [], scopeLimits: [], costs: [], text: "" });
   const group = new Group(conditions, {
     keeper: {} as SlotContext,
     name: "",
-    limitedKey: undefined,
+    scopes: [],
   });
   if (isWaiting) group.line.push({ priority: "normal" } as Caller);
   const askTimes = createAskTimes(new Set([group]), { leadMs });

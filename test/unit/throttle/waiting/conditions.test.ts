@@ -21,5 +21,6 @@ it.each([
 ])("a slot may be late: %s", (_which, shared, keyLimits, cost, expectedMs) => {
   const costs = [...shared, ...keyLimits].map(() => cost);
 
-  expect(mostLateMs(callTermsOf({ shared, keyLimits, costs, text: "" }))).toBe(expectedMs);
+  const callTerms = callTermsOf({ shared, scopeLimits: [keyLimits], costs, text: "" });
+  expect(mostLateMs(callTerms)).toBe(expectedMs);
 });

@@ -10,11 +10,7 @@ it.each([turn, wait])("keeps the place of a key that is waited for: %j", (place)
 
   places.keep("a", place);
 
-  expect([places.of("a"), places.of("b"), places.of(undefined)]).toEqual([
-    place,
-    NO_PLACE,
-    NO_PLACE,
-  ]);
+  expect([places.of("a"), places.of("b")]).toEqual([place, NO_PLACE]);
 });
 
 it("keeps nothing of a key in which nothing is waited for any more", () => {

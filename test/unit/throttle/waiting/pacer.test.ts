@@ -18,12 +18,12 @@ afterEach(() => {
 
 interface Places {
   readonly place: Place;
-  readonly wish: Pick<Wish, "place">;
+  readonly wish: Pick<Wish, "scopes">;
 }
 
 /** The turns in the bucket, and in its key, that a request tells of; 0: none. */
 function turnsOf({ place, wish }: Places): number[] {
-  return [place.turnUs, wish.place.turnUs];
+  return [place.turnUs, wish.scopes[0]?.place.turnUs ?? 0];
 }
 
 /** A bucket, the keys that its store was asked for, request by request, and how calls of jobs fare. */
@@ -34,7 +34,7 @@ function watched(options: BucketOptions) {
   const { bucket } = createTestBucket(options, { store });
   const waits = new Set<Wait>();
   const asked = (): (string | undefined)[][] =>
-    draw.mock.calls.map(([{ wishes }]) => wishes.map(({ key }) => key));
+    draw.mock.calls.map(([{ wishes }]) => wishes.map(({ scopes }) => scopes[0]?.key));
   /** Adds each call to `left` when it gets its slot or is sent away. */
   const left: string[] = [];
   const drawForJob = (name: string, wait: WaitOptions): void => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { NO_PLACE } from "../../../../../src/core/store.ts";
 import { callTermsOf } from "../../../../../src/throttle/costs.ts";
 import type { SlotContext } from "../../../../../src/throttle/slot/slot.ts";
 import { createGroupSchedule } from "../../../../../src/throttle/waiting/group-schedule.ts";
@@ -6,14 +7,15 @@ import { Group, type Caller } from "../../../../../src/throttle/waiting/group.ts
 import { fakeTimers } from "../../../../support/async/fake-timers.ts";
 
 const advance = fakeTimers({ leavesNone: true });
-const callTerms = callTermsOf({ shared: [], keyLimits: [], costs: [], text: "" });
+const callTerms = callTermsOf({ shared: [], scopeLimits: [], costs: [], text: "" });
 
 /** A schedule of keys, one caller in each, who came in this order. */
 function setUp(...keys: readonly string[]) {
   const schedule = createGroupSchedule();
   let callers = 0;
   const join = (key: string, into?: Group): Group => {
-    const parts = { keeper: {} as SlotContext, name: key, limitedKey: key };
+    const scopes = [{ key, limits: [], place: NO_PLACE }];
+    const parts = { keeper: {} as SlotContext, name: key, scopes };
     const group = into ?? new Group(callTerms, parts);
     const caller = { priority: "normal", number: (callers += 1), group } as Caller;
     group.line.push(caller);

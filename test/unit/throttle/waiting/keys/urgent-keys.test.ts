@@ -17,6 +17,9 @@ it("a key of which an urgent call comes is asked for before all others that wait
   await advance(100);
   await Promise.all(calls);
 
-  expect(draw.mock.calls[0]![0].wishes[0]).toMatchObject({ key: KEYS.at(-1), rank: 0 });
+  expect(draw.mock.calls[0]![0].wishes[0]).toMatchObject({
+    scopes: [{ key: KEYS.at(-1) }],
+    rank: 0,
+  });
   await bucket.close();
 });

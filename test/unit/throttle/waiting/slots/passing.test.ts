@@ -9,12 +9,12 @@ import { Group, type Caller } from "../../../../../src/throttle/waiting/group.ts
 import { fakeTimers } from "../../../../support/async/fake-timers.ts";
 
 const advance = fakeTimers({ leavesNone: true });
-const callTerms = callTermsOf({ shared: [], keyLimits: [], costs: [], text: "" });
+const callTerms = callTermsOf({ shared: [], scopeLimits: [], costs: [], text: "" });
 
 /** Callers of one group, who go on slots that were drawn for calls of some priority. */
 function setUp() {
   const dispatcher = createDispatcher({} as LeaseKeeper);
-  const parts = { keeper: {} as SlotContext, name: "", limitedKey: undefined };
+  const parts = { keeper: {} as SlotContext, name: "", scopes: [] };
   const group = new Group(callTerms, parts);
   const gone: string[] = [];
   let callers = 0;

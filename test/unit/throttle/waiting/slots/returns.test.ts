@@ -18,11 +18,11 @@ async function settledFor(text: string): Promise<readonly unknown[]> {
   const settle = vi.spyOn(store, "settle");
   const known = createKnownPolicy("test", policy, logger);
   const context = { store, bucket: "test", asker: "a", known, logger };
-  const conditions = callTermsOf({ shared: limits, keyLimits: [], costs: [3, 3], text });
+  const conditions = callTermsOf({ shared: limits, scopeLimits: [], costs: [3, 3], text });
   const group = new Group(conditions, {
     keeper: {} as SlotContext,
     name: "",
-    limitedKey: undefined,
+    scopes: [],
   });
   const slots = [1, 2].map(() => ({ slotUs: 7_000_000, atMs: 0, lease: 0, rank: 2 }));
 

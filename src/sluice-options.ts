@@ -43,7 +43,10 @@ export interface SluiceOptions {
   readonly storeTimeoutMs?: number | undefined;
   /** After how many failures a Redis server is no longer asked, and how often it is probed then. */
   readonly breaker?: BreakerOptions | undefined;
-  /** Gets the warnings and errors that reach no caller; a pino logger fits. Defaults to `console`. */
+  /**
+   * Gets the warnings and errors that reach no caller; a pino logger fits. If it throws, they go to `console`. Defaults to
+   * `console`.
+   */
   readonly logger?: Logger | undefined;
 }
 

@@ -3,6 +3,7 @@ import { assertSame, createBuckets, type Declaration } from "./buckets.ts";
 import { ClosedError, InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
 import { createEmitter, type Emitter, type SluiceEvents, type StoreEvent } from "./core/events.ts";
 import type { RateInput } from "./core/limits/rate.ts";
+import { guarded } from "./core/logger.ts";
 import { readName } from "./core/options.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
 import type { ConnectQueue } from "./queue/bullmq/connection.ts";
@@ -99,7 +100,8 @@ const ARITIES: Arities<Sluice> = {
  */
 export function createSluice(options: SluiceOptions = {}): Sluice {
   const read = readSluiceOptions(options);
-  const { prefix = "sluice", storeTimeoutMs: timeoutMs = 2_000, logger = consoleLogger } = read;
+  const { prefix = "sluice", storeTimeoutMs: timeoutMs = 2_000 } = read;
+  const logger = guarded(read.logger ?? consoleLogger, consoleLogger);
   const redis = locateRedis(read);
   const emitter = createEmitter<SluiceEvents>("a sluice", ["store"], logger);
   const breaker = read.breaker ?? {};

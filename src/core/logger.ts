@@ -1,7 +1,38 @@
+import { isThenable, reasonOf } from "./describe.ts";
+
 /** Takes warnings and errors that no caller waits for; a pino logger fits. */
 export interface Logger {
   warn(facts: object, message: string): void;
   error(facts: object, message: string): void;
+}
+
+/**
+ * A user's logger, from which no error comes: thrown where nobody waits, it would end the process. What it failed to log
+ * goes to the other one.
+ */
+export function guarded(logger: Logger, instead: Logger): Logger {
+  function log(level: keyof Logger, facts: object, message: string): void {
+    const sayInstead = (error: unknown): void => {
+      const problem = `The logger failed: ${reasonOf(error)}; it was to log: ${message}`;
+      try {
+        instead[level](facts, problem);
+      } catch {
+        // The console is broken too: nobody is left who could be told.
+      }
+    };
+    try {
+      const logged: unknown = logger[level](facts, message);
+      // An async one may reject later.
+      if (isThenable(logged)) logged.then(undefined, sayInstead);
+    } catch (error) {
+      sayInstead(error);
+    }
+  }
+
+  return {
+    warn: (facts, message) => log("warn", facts, message),
+    error: (facts, message) => log("error", facts, message),
+  };
 }
 
 const SILENT_MS = 10_000;

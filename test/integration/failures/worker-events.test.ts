@@ -1,6 +1,12 @@
 import { Redis } from "ioredis";
-import { describe, expect, inject, it, onTestFinished } from "vitest";
-import { InvalidOptionError, type Logger, type Worker, type WorkerEvents } from "sluice";
+import { describe, expect, inject, it, onTestFinished, vi } from "vitest";
+import {
+  InvalidOptionError,
+  JobFailedError,
+  type Logger,
+  type Worker,
+  type WorkerEvents,
+} from "sluice";
 import { deferred } from "../../support/async/deferred.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -72,6 +78,34 @@ describe("the events of a worker", () => {
     await waitUntil(() => errors.length === 2, "both are told");
     expect(errors.join()).toMatch(/"active" of a worker of queue "jobs" failed: Error: thrown/);
     expect(errors.join()).toMatch(/"done" .* rejected/);
+  });
+
+  it("break nothing when the logger throws or rejects that is told of it", async () => {
+    const said: string[] = [];
+    vi.spyOn(console, "error").mockImplementation((text: string) => void said.push(text));
+    vi.spyOn(console, "warn").mockImplementation((text: string) => void said.push(text));
+    onTestFinished(() => void vi.restoreAllMocks());
+    const logger: Logger = {
+      warn: () => Promise.reject(new Error("no disk")),
+      error() {
+        throw new Error("no disk");
+      },
+    };
+    const { sluice, queue } = openQueue<number>(sluices, { logger });
+    const fail = (): never => {
+      throw new Error("thrown");
+    };
+    queue.on("done", fail);
+    const worker = sluice.worker(queue, async ({ data }) => (data === 0 ? fail() : data));
+    for (const event of NAMES) worker.on(event, fail);
+    queue.on("failed", fail);
+
+    const dead = await queue.enqueue(0, { attempts: 2, backoff: { baseMs: 1 } });
+    expect(await rejectionOf(dead.finished())).toBeInstanceOf(JobFailedError);
+    expect(await (await queue.enqueue(7)).finished()).toBe(7);
+
+    const told = /The logger failed: Error: no disk; it was to log: A listener to "done" of queue/;
+    await waitUntil(() => told.test(said.join("\n")), "what it did not log is on the console");
   });
 
   it("end with the listener, and are refused by name when there is no such event", () => {

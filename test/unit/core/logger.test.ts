@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { sampled } from "../../../src/core/logger.ts";
+import { guarded, sampled, type Logger } from "../../../src/core/logger.ts";
 import { fakeTimers } from "../../support/async/fake-timers.ts";
 
 const pass = fakeTimers();
@@ -70,5 +70,54 @@ describe("a logger for what may go wrong with every call", () => {
     logger.warn({}, "Not settled: 100");
 
     expect(said).toHaveLength(102);
+  });
+});
+
+describe("a logger that fails", () => {
+  const failed = 'The logger failed: Error: disk full; it was to log: "a" is away.';
+
+  function setUpFailing(fail: () => void) {
+    const said: unknown[] = [];
+    const instead: Logger = {
+      warn: (facts, message) => void said.push(["warn", facts, message]),
+      error: (facts, message) => void said.push(["error", facts, message]),
+    };
+    return { logger: guarded({ warn: fail, error: fail }, instead), said };
+  }
+
+  it.each([
+    [
+      "throws",
+      () => {
+        throw new Error("disk full");
+      },
+    ],
+    ["rejects", () => Promise.reject(new Error("disk full"))],
+  ])("harms nobody if it %s, and what it did not log is said elsewhere", async (_how, fail) => {
+    const { logger, said } = setUpFailing(fail);
+
+    logger.warn({ job: "1" }, '"a" is away.');
+    logger.error({ job: "2" }, '"a" is away.');
+    await Promise.resolve();
+
+    expect(said).toEqual([
+      ["warn", { job: "1" }, failed],
+      ["error", { job: "2" }, failed],
+    ]);
+  });
+
+  it("harms nobody if all that is left fails too", () => {
+    const broken: Logger = {
+      warn() {
+        throw new Error("closed");
+      },
+      error() {
+        throw new Error("closed");
+      },
+    };
+
+    const logging = (): void => guarded(broken, broken).error({}, "Broken.");
+
+    expect(logging).not.toThrow();
   });
 });

@@ -51,16 +51,23 @@ local function leave(scope, turns_key, own_turn_name, own_order)
     end
   end
 end
+local known = { parts[1] }
 parts[1].scope = bucket.shared
 leave(bucket.shared, KEYS[2], turn_name, lease_order)
 for index, key in ipairs(keys) do
-  parts[index + 1].scope = open_key(key, bucket.clock_us)
-  leave(key.scope, key.turns_key, key.turn_name, key.lease_order)
+  -- An expired key has nothing left to give back.
+  if redis.call('EXISTS', key.state_key) == 1 then
+    parts[index + 1].scope = open_key(key, bucket.clock_us)
+    known[#known + 1] = parts[index + 1]
+    leave(key.scope, key.turns_key, key.turn_name, key.lease_order)
+  end
 end
 
 if generation == bucket.generation then
-  take_back(bucket, parts, { name = name, asker = asker, next_number = next_number })
+  take_back(bucket, known, { name = name, asker = asker, next_number = next_number })
 end
 save_bucket(KEYS[1], bucket)
-for _, key in ipairs(keys) do save_key(key.state_key, key.scope, bucket.clock_us) end
+for _, key in ipairs(keys) do
+  if key.scope then save_key(key.state_key, key.scope, bucket.clock_us) end
+end
 return 1

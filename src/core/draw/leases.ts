@@ -2,7 +2,7 @@ import { countLeases, leaseName, waitersOf, type Leases } from "../limits/concur
 import { ruleOf } from "../limits/registry.ts";
 import type { Limit } from "../limits/rule.ts";
 import type { LeasesRequest } from "../store.ts";
-import { clockAt, type BucketState } from "./bucket-state.ts";
+import { clockAt, scopeOfKey, type BucketState } from "./bucket-state.ts";
 import { keptName, type Scope } from "./scope.ts";
 
 /** Makes leases last for another period from now. Returns those that were already lost. Twin of `lua/bucket/leases-renew.lua`. */
@@ -58,12 +58,9 @@ interface Leased {
 }
 
 /** Where the asker's leases are. Its own limits say so, whatever policy is in force now. Twin of `lua/lib/draw/leases.lua`. */
-function readLeases({ shared, keys }: BucketState, { terms, scopes }: LeasesRequest): Leased[] {
-  const ofKeys = scopes.flatMap(({ key, limits }) => {
-    const scope = keys.get(key);
-    return scope === undefined ? [] : leasedIn(scope, limits, key);
-  });
-  return [...leasedIn(shared, terms.limits, undefined), ...ofKeys];
+function readLeases(state: BucketState, { terms, scopes }: LeasesRequest): Leased[] {
+  const ofKeys = scopes.flatMap(({ key, limits }) => leasedIn(scopeOfKey(state, key), limits, key));
+  return [...leasedIn(state.shared, terms.limits, undefined), ...ofKeys];
 }
 
 function leasedIn({ kept }: Scope, limits: readonly Limit[], key: string | undefined): Leased[] {

@@ -4,10 +4,9 @@ import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import type { Limit } from "../../../src/core/limits/rule.ts";
 import { RULES } from "../../../src/core/limits/registry.ts";
-import { scopesOf } from "../../../src/core/policy/per-key.ts";
 import { makePolicy, type Policy } from "../../../src/core/policy/policy.ts";
 import { PRIORITIES } from "../../../src/core/options.ts";
-import type { Change, Store } from "../../../src/core/store.ts";
+import { NO_PLACE, type Change, type KeyScope, type Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { createManualClock } from "../../../src/testing/manual-clock.ts";
 import { createAsker, slotsOf, type Asker, type Wanted } from "../../support/draws/asker.ts";
@@ -25,12 +24,15 @@ const KINDS = [...RULES.keys()];
 const PERIODS_US = [1_000_000, 3_000_000, 60_000_000, 86_400_000_000];
 
 /** A limit of any kind that is registered: a new one is found here by itself. */
-function limitOf(kinds: readonly string[]): fc.Arbitrary<Limit> {
+function limitOf(kinds: readonly string[], mostCount = 20_000): fc.Arbitrary<Limit> {
   return fc
     .record({
       kind: fc.constantFrom(...kinds),
       unit: fc.constantFrom("calls", "calls", "tokens"),
-      count: fc.oneof(fc.integer({ min: 1, max: 60 }), fc.integer({ min: 1, max: 20_000 })),
+      count: fc.oneof(
+        fc.integer({ min: 1, max: Math.min(60, mostCount) }),
+        fc.integer({ min: 1, max: mostCount }),
+      ),
       periodUs: fc.constantFrom(...PERIODS_US),
       burst: fc.integer({ min: 5, max: 40 }),
       isDaily: fc.boolean(),
@@ -48,11 +50,67 @@ function limitOf(kinds: readonly string[]): fc.Arbitrary<Limit> {
     });
 }
 
-function policyOf(kinds: readonly string[], most: number): fc.Arbitrary<Policy> {
-  const limits = fc.array(limitOf(kinds), { minLength: most === 1 ? 1 : 0, maxLength: most });
-  const perKey = fc.option(fc.array(limitOf(kinds), { minLength: 1, maxLength: 2 }), { freq: 2 });
+/** What keys have of their own: which limits there are, and which of those are each key's. */
+type Levels = Readonly<Record<string, readonly (readonly [name: string, level: number])[]>>;
+
+const PATHS: Levels = {
+  a: [["acme", 0]],
+  b: [
+    ["acme", 0],
+    ["acme x", 1],
+  ],
+  c: [
+    ["acme", 0],
+    ["acme y", 1],
+  ],
+  d: [
+    ["acme", 0],
+    ["acme x", 1],
+    ["acme x 1", 2],
+  ],
+  e: [
+    ["acme", 0],
+    ["acme x", 1],
+    ["acme x 2", 2],
+  ],
+  f: [["acme x 3", 2]],
+};
+const SIDE_BY_SIDE: Levels = {
+  a: [
+    ["address 1", 0],
+    ["mail 1", 1],
+    ["user 1", 2],
+  ],
+  b: [
+    ["address 1", 0],
+    ["mail 2", 1],
+    ["user 1", 2],
+  ],
+  c: [
+    ["address 2", 0],
+    ["mail 1", 1],
+  ],
+  d: [
+    ["mail 1", 1],
+    ["user 2", 2],
+  ],
+  e: [["user 1", 2]],
+  f: [
+    ["address 1", 0],
+    ["user 2", 2],
+  ],
+};
+
+function policyOf(
+  kinds: readonly string[],
+  most: number,
+  mostCount?: number,
+): fc.Arbitrary<Policy> {
+  const limit = limitOf(kinds, mostCount);
+  const limits = fc.array(limit, { minLength: most === 1 ? 1 : 0, maxLength: most });
+  const perKey = fc.option(fc.array(limit, { minLength: 1, maxLength: 2 }), { freq: 2 });
   return fc
-    .record({ limits, perKey: most === 1 ? fc.constant(null) : perKey, own: limitOf(kinds) })
+    .record({ limits, perKey: most === 1 ? fc.constant(null) : perKey, own: limit })
     .map(({ limits: shared, perKey: fixed, own }) => {
       const some = shared.length === 0 && fixed === null ? [own] : shared;
       const keyPolicy =
@@ -61,7 +119,7 @@ function policyOf(kinds: readonly string[], most: number): fc.Arbitrary<Policy> 
     });
 }
 
-const key = fc.constantFrom("a", "b");
+const key = fc.constantFrom("a", "b", "a", "b", "c", "d", "e", "f");
 const seldom = fc.nat(9).map((each) => each === 0);
 /** About when the clock starts, and later. */
 const since = fc
@@ -186,42 +244,53 @@ const plainStep = fc.oneof(
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 
 interface Bench {
-  readonly store: Store;
   readonly askers: readonly Asker[];
   readonly forget: () => Promise<void>;
 }
 
 /** What one store answers to one step, in full. */
-async function take({ store, askers, forget }: Bench, given: Step): Promise<unknown> {
+async function take({ askers, forget }: Bench, given: Step): Promise<unknown> {
   if (given.do === "forget") return forget();
   if (given.do === "wait" || given.do === "stepBack") return undefined;
   const own = askers[(given as { asker: number }).asker]!;
   const first = own.last === undefined ? [] : slotsOf(own.last);
+  const last = own.lastWanted;
   switch (given.do) {
     case "draw":
       return own.drawAll(given.wishes).catch(refusal);
     case "try":
       return own.drawAll([{ ...given.wish, isTry: true }]).catch(refusal);
     case "giveBack":
-      return own.giveBack(first.toReversed().slice(0, given.count));
+      return own.giveBack(first.toReversed().slice(0, given.count), last?.cost, last?.key);
     case "settle":
       return first[0] === undefined
         ? undefined
-        : own.settle(first[0], given.deltas, undefined, given.isUnused);
+        : own.settle(first[0], given.deltas, last?.key, given.isUnused);
     case "release":
     case "renew": {
       const leases = Array.from({ length: given.count }, (_, index) => own.lease - 1 - index);
-      return own[given.do](leases.filter((lease) => lease > 0));
+      return own[given.do](
+        leases.filter((lease) => lease > 0),
+        last?.key,
+      );
     }
     case "steer":
-    case "peek": {
-      const keyed = given.do === "steer" && own.policy.perKey !== undefined ? given.key : undefined;
-      const scopes = scopesOf(own.policy, keyed);
-      const about = { bucket: "b", terms: own.terms() };
-      if (given.do === "peek") return store.peek({ ...about, scopes }).catch(refusal);
-      return store.steer({ ...about, scope: scopes.at(-1), change: given.change });
-    }
+      return own.steer(given.change, given.key);
+    case "peek":
+      return own.peek(last?.key).catch(refusal);
   }
+}
+
+/** The limits of a level are those that one of the policies has for all its keys. */
+function scopesAt(
+  levels: Levels,
+  policies: readonly Policy[],
+  key: string | undefined,
+): readonly KeyScope[] {
+  const scopes = (levels[key ?? ""] ?? []).map(([name, level]): KeyScope => {
+    return { key: name, limits: policies[level]!.perKey?.fixed ?? [], place: NO_PLACE };
+  });
+  return scopes.filter(({ limits }) => limits.length > 0);
 }
 
 function refusal(error: Error): string {
@@ -240,7 +309,19 @@ describe.each([
   { what: "one limit", policy: policyOf(KINDS, 1), numRuns: 1_500 },
   { what: "one leaky bucket", policy: policyOf(["leaky-bucket"], 1), numRuns: 1_000 },
   { what: "any mix of limits, shared and per key", policy: policyOf(KINDS, 3), numRuns: 2_500 },
-])("a bucket with $what", ({ policy, steps: someStep = step, numRuns }) => {
+  {
+    what: "any mix of limits at each level of paths",
+    policy: policyOf(KINDS, 2, 8),
+    levels: PATHS,
+    numRuns: 2_500,
+  },
+  {
+    what: "any mix of limits for keys side by side",
+    policy: policyOf(KINDS, 2, 8),
+    levels: SIDE_BY_SIDE,
+    numRuns: 2_500,
+  },
+])("a bucket with $what", ({ policy, levels, steps: someStep = step, numRuns }) => {
   it("answers every random history in Redis and in memory with the same numbers", async () => {
     const policies = fc.array(policy, { minLength: 4, maxLength: 4 });
     const history = fc.array(someStep as typeof step, { minLength: 1, maxLength: 50 });
@@ -250,13 +331,13 @@ describe.each([
         const clock = createManualClock();
         const prefix = `t${randomUUID()}`;
         const open = (store: Store, forget: () => Promise<void>): Bench => ({
-          store,
           forget,
           askers: given.map((each, index) =>
             createAsker(store, {
               bucket: "b",
               name: `r${index}`,
               policy: shared > 0 ? given[0]! : each,
+              ...(levels !== undefined && { scopesOf: (key) => scopesAt(levels, given, key) }),
             }),
           ),
         });

@@ -40,10 +40,12 @@ export interface Wanted {
 /** Draws from a store as a pacer does: it remembers what it was told last. */
 export interface Asker {
   readonly last: DrawReply | undefined;
+  /** The first wish of the last draw. */
+  readonly lastWanted: Wanted | undefined;
   readonly policy: Policy;
   draw(wanted: number, cost?: number): Promise<DrawReply>;
   drawAll(wishes: readonly Wanted[]): Promise<DrawReply>;
-  giveBack(slotsUs: readonly number[], cost?: number, key?: string): Promise<void>;
+  giveBack(slotsUs: readonly number[], cost?: Wanted["cost"], key?: string): Promise<void>;
   settle(
     slotUs: number,
     deltas: Readonly<Record<string, number>>,
@@ -76,6 +78,7 @@ export function createAsker(
   let version = given.version ?? 0;
   let generation = 0;
   let last: DrawReply | undefined;
+  let lastWanted: Wanted | undefined;
   let lease = 1;
   const places = new Map<string, Place>();
   const waitsSinceUs = new Map<string, number>();
@@ -163,6 +166,7 @@ export function createAsker(
     }
     if (isTry) return reply;
     last = reply;
+    [lastWanted] = given;
     noteWaits(wishes, reply);
     for (const [index, granted] of reply.granted.entries()) {
       wishes[index]!.scopes.forEach(({ key }, at) => places.set(key, granted.places[at]!));
@@ -173,6 +177,9 @@ export function createAsker(
   return {
     get last() {
       return last;
+    },
+    get lastWanted() {
+      return lastWanted;
     },
     get lease() {
       return lease;

@@ -99,7 +99,8 @@ export function differences(
     if (amount === undefined || !ruleOf(kind).isRate) return 0;
     const difference = amount - estimates[index]!;
     const isBearable = (difference * periodUs) / count <= MOST_DEBT_US;
-    if (isBearable && Math.abs(difference) * periodUs < 2 ** 52) return difference;
+    const isWhole = ruleOf(kind).doesRenew === true || Math.abs(difference) * periodUs < 2 ** 52;
+    if (isBearable && isWhole) return difference;
     const remedy = "the limit would take more than a year to make up for it";
     throw new InvalidOptionError({ where: "settle()", option: unit, value: amount, remedy });
   });

@@ -204,8 +204,10 @@ function windowed(
 
 /** The largest capacity with which a double holds every state of the limit. */
 function mostOf({ kind, count, periodUs }: Pick<Limit, "kind" | "count" | "periodUs">): number {
-  const { isRate, doesDrain } = ruleOf(kind);
+  const { isRate, doesDrain, doesRenew } = ruleOf(kind);
   if (!isRate) return MOST_AT_ONCE;
+  // It counts units alone, and never units × time.
+  if (doesRenew === true) return MOST;
   if (doesDrain !== true) return Math.floor(MAX_LEVEL / periodUs / 2);
   // The highest level that a draw can write: a full burst, a full horizon, and one call that is charged before it starts.
   return Math.floor((MAX_LEVEL - HORIZON_US * count) / (3 * periodUs));

@@ -40,6 +40,26 @@ describe("limits that a cost is settled with", () => {
 });
 
 describe.each(storeKinds())("the true cost of a call in $name", ({ open }) => {
+  it("is counted whole in a daily window of as many tokens as providers give", async () => {
+    const pinned = open();
+    const limit = fixedWindow(1_000_000_000, "1d", {
+      unit,
+      align: { at: "00:00", timeZone: "UTC" },
+    });
+    const policy = policyOf({ limits: [limit] });
+    const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });
+
+    const startUs = await slotOf(pinned, asker, 999_000_000);
+    await asker.settle(startUs, { tokens: -900_000_001 });
+    const { statuses } = await asker.peek();
+
+    expect(statuses[0]!.remaining).toBe(1_000_000_000 - 98_999_999);
+    await asker.settle(startUs, { tokens: 901_000_001 });
+    const nextUs = await slotOf(pinned, asker, 1);
+    expect(nextUs % 86_400_000_000).toBe(0);
+    expect(nextUs).toBeGreaterThan(startUs);
+  });
+
   /** The slots of two calls, the first of which is settled as soon as it has its slot. */
   async function slotsAfter(limit: Limit, first: number, delta: number): Promise<number[]> {
     const pinned = open();

@@ -34,8 +34,8 @@ export function giveBack(
 const MOST_REFUNDS = 20;
 
 /**
- * Gives back what slots took of quotas that were not used in time; the time itself is gone. Resolves when that is done.
- * Never rejects.
+ * Gives back what slots that were not used in time took of quotas, and of units such as tokens; the time itself is gone.
+ * Resolves when that is done. Never rejects.
  */
 export async function refundUnused(
   context: BucketContext,
@@ -44,18 +44,28 @@ export async function refundUnused(
 ): Promise<void> {
   const { store, bucket, known } = context;
   const { limits, shared, costs, text } = callTerms;
-  const isReturned = limits.map((limit, index) => index >= shared.length || isQuota(limit));
-  if (!isReturned.includes(true) || text !== known.terms.text) return;
+  /** As if the call had left and taken nothing. */
+  const isSettled = limits.map((limit, index) => isOfUnits(limit) && costs[index]! > 0);
+  const isReturned = limits.map(
+    (limit, index) => !isSettled[index] && (index >= shared.length || isQuota(limit)),
+  );
+  const parts = [
+    { isIncluded: isReturned, isUnused: true },
+    { isIncluded: isSettled, isUnused: false },
+  ].filter(({ isIncluded }) => isIncluded.includes(true));
+  if (parts.length === 0 || text !== known.terms.text) return;
   const counts = new Map<number, number>();
   for (const { slotUs } of slots) counts.set(slotUs, (counts.get(slotUs) ?? 0) + 1);
   // A burst lies on one moment; slots that are spread over many moments are not worth a request each.
   const largest = [...counts].sort(([, a], [, b]) => b - a).slice(0, MOST_REFUNDS);
-  const settled = largest.map(([slotUs, count]) => {
-    const deltas = costs.map((cost, index) => (isReturned[index] ? -count * cost : 0));
-    const { terms } = known;
-    const request = { bucket, terms, scopes, deltas, slotUs, isUnused: true };
-    return sent(store.settle(request), context);
-  });
+  const settled = largest.flatMap(([slotUs, count]) =>
+    parts.map(({ isIncluded, isUnused }) => {
+      const deltas = costs.map((cost, index) => (isIncluded[index] ? -count * cost : 0));
+      const { terms } = known;
+      const request = { bucket, terms, scopes, deltas, slotUs, isUnused };
+      return sent(store.settle(request), context);
+    }),
+  );
   await Promise.all(settled);
 }
 
@@ -66,6 +76,12 @@ async function sent(sending: Promise<void>, { bucket, logger }: BucketContext): 
   } catch (error) {
     logger.warn({ bucket, reason: reasonOf(error) }, "Unused slots could not be given back.");
   }
+}
+
+/** Whether a limit counts what calls use, such as tokens, in a time that drains evenly. A late slot has used none. */
+function isOfUnits({ kind, unit }: Limit): boolean {
+  const { isRate, doesDrain } = ruleOf(kind);
+  return isRate && doesDrain === true && unit !== "calls";
 }
 
 /**

@@ -19,7 +19,7 @@ export interface SentCall {
    * The means of what calls were seen to take by {@link AnsweredCall.learn}, over all replicas, by name: `0.31`. The
    * first call of a process waits for them.
    */
-  learned(): Promise<ReadonlyMap<string, number>>;
+  readonly learned: () => Promise<ReadonlyMap<string, number>>;
 }
 
 /** The same once it was answered, as the `settle` of its bucket sees it. */
@@ -30,7 +30,7 @@ export interface AnsweredCall extends SentCall {
    * Notes what a call truly took of what was estimated, such as 0.31, under a name of up to 256 characters. All replicas
    * share the mean: of the first hundred, then each counts for a hundredth. 64 names are kept, those seen last.
    */
-  learn(name: string, ratio: number): void;
+  readonly learn: (name: string, ratio: number) => void;
 }
 
 type MaybeCost = Cost | undefined;

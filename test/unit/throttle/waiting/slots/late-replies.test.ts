@@ -1,5 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { fixedWindow } from "../../../../../src/core/policy/limit-makers.ts";
+import {
+  fixedWindow,
+  leakyBucket,
+  tokenBucket,
+} from "../../../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../../../src/core/store.ts";
 import { createMemoryStore } from "../../../../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../../../../src/throttle/bucket/bucket-options.ts";
@@ -59,6 +63,21 @@ describe("a reply that lay about for more than a horizon", () => {
     await drawing;
 
     expect((await bucket.peek()).limits[0]).toMatchObject({ level: 5 });
+    await bucket.close();
+  });
+
+  it.each([
+    ["leaky bucket", leakyBucket("1/h", { unit: "tokens", burst: 1_000 })],
+    ["token bucket", tokenBucket({ unit: "tokens", capacity: 1_000, refill: "1/h" })],
+  ])("takes no tokens of a %s for calls that it did not let go", async (_kind, tokens) => {
+    const limits = [leakyBucket("200/s"), tokens];
+    const bucket = await afterAQuietTime({ limits });
+
+    const drawing = Promise.all([1, 2, 3, 4].map(() => bucket.draw({ cost: { tokens: 100 } })));
+    await vi.advanceTimersByTimeAsync(400);
+    await drawing;
+
+    expect((await bucket.peek()).limits[1]).toMatchObject({ level: 400 });
     await bucket.close();
   });
 

@@ -1,6 +1,6 @@
 /**
  * How long dead letters stay: for good, unless the queue's `keepFailed` says otherwise. Then each worker removes the
- * others as it starts, a second after one has failed, and each minute (`lua/queue/ends/failed-forget.lua`), and logs how many.
+ * others as done ones are removed (`lua/queue/ends/failed-forget.lua`), and logs how many.
  */
 import type { Logger } from "../../core/logger.ts";
 import type { KeptFailed } from "../../core/queue/store.ts";
@@ -15,8 +15,6 @@ export interface FailedRetentionParts {
   readonly logger: Logger;
 }
 
-/** How often it is looked for what has become too old, though none fails. */
-const LOOK_MS = 60_000;
 /** At most one line is logged in this time, with the number of all that were removed. */
 const LOG_MS = 10_000;
 
@@ -24,8 +22,13 @@ const NOTHING: Retention = { note: () => {}, close: async () => {} };
 
 export function createFailedRetention(parts: FailedRetentionParts): Retention {
   const { kept } = parts;
-  if (kept === undefined) return NOTHING;
-  const { queue, forget, onError, logger } = parts;
+  return kept === undefined ? NOTHING : createKept(parts, kept);
+}
+
+function createKept(
+  { queue, forget, onError, logger }: FailedRetentionParts,
+  kept: KeptFailed,
+): Retention {
   let removed = 0;
   let loggedAtMs = -Infinity;
   let timer: NodeJS.Timeout | undefined;
@@ -40,20 +43,18 @@ export function createFailedRetention(parts: FailedRetentionParts): Retention {
     logger.warn(facts, text);
   }
 
-  const retention = createRetention(async () => {
+  async function forgetSome(): Promise<void> {
     removed += await forget(kept);
     if (removed === 0 || timer !== undefined) return;
     const waitMs = loggedAtMs + LOG_MS - performance.now();
     if (waitMs <= 0) log();
     else timer = setTimeout(log, waitMs).unref();
-  }, onError);
-  retention.note();
-  const looking = setInterval(() => retention.note(), LOOK_MS).unref();
+  }
 
+  const retention = createRetention(forgetSome, onError, kept.forMs);
   return {
     note: () => retention.note(),
     async close() {
-      clearInterval(looking);
       await retention.close();
       if (timer !== undefined) log();
     },

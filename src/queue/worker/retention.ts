@@ -1,8 +1,8 @@
 /**
- * How long done jobs stay: as many of a queue, and for as long, as its `keepDone` says. Each worker removes the others after every 64 jobs that
- * it has done, and a second after one (`lua/queue/ends/jobs-forget.lua`). BullMQ's `removeOnComplete` would look for them with
- * each job, which costs Redis five commands, and only then (taskforcesh/bullmq#1353). Failed jobs are
- * kept by `failed-retention.ts`.
+ * How long done jobs stay: as many of a queue, and for as long, as its `keepDone` says. Each worker removes the others as
+ * it starts, after every 64 jobs that it has done, a second after one, and as those that are left get too old
+ * (`lua/queue/ends/jobs-forget.lua`). BullMQ's `removeOnComplete` would look for them with each job, which costs Redis
+ * five commands, and only then (taskforcesh/bullmq#1353). Failed jobs are kept by `failed-retention.ts`.
  */
 /** Removes done jobs that are no longer kept. */
 export interface Retention {
@@ -14,14 +14,21 @@ export interface Retention {
 
 const MOST_DONE = 64;
 const REMOVE_MS = 1_000;
+/** How often it is looked for what has become too old, though none is done: workers that did jobs may be gone. */
+const LOOK_MS = 60_000;
 
 export function createRetention(
   forget: () => Promise<void>,
   onError: (error: Error) => void,
+  /** For how long they are kept; Infinity: however old they are. */
+  forMs = Infinity,
 ): Retention {
-  // It removes after the first job: workers may end before they have done many, over and over.
-  let done = MOST_DONE - 1;
+  const soonMs = Math.max(REMOVE_MS, Math.min(forMs, LOOK_MS));
+  let done = 0;
   let timer: NodeJS.Timeout | undefined;
+  let looking: NodeJS.Timeout | undefined;
+  /** Whether jobs were done since it was looked for what has become too old. */
+  let isWorking = false;
   /** The one request under way, also while Redis is away. */
   let removing: Promise<void> | undefined;
   let isClosed = false;
@@ -47,14 +54,30 @@ export function createRetention(
     }, REMOVE_MS).unref();
   }
 
+  function lookIn(ms: number): void {
+    clearTimeout(looking);
+    looking = setTimeout(() => {
+      if (removing === undefined) void remove();
+      else removeLater();
+      lookIn(isWorking ? soonMs : LOOK_MS);
+      isWorking = false;
+    }, ms).unref();
+  }
+
+  void remove();
+  lookIn(LOOK_MS);
+
   return {
     note() {
       done += 1;
       if (done >= MOST_DONE && removing === undefined) void remove();
       else removeLater();
+      if (!isWorking && soonMs < LOOK_MS) lookIn(soonMs);
+      isWorking = true;
     },
     async close() {
       isClosed = true;
+      clearTimeout(looking);
       await removing;
       if (timer !== undefined) await remove();
     },

@@ -203,8 +203,9 @@ export function createWorker<Data, Result>(
   // While Redis is away, its own errors are reported.
   const onForgetError = (error: Error): void =>
     void (connection.isReady() && stored.emit("error", error));
-  const forgetDone = (): Promise<void> => connection.forgetDone(queue.name, settings.keepDone);
-  const retention = createRetention(forgetDone, onForgetError);
+  const { keepDone } = settings;
+  const forgetDone = (): Promise<void> => connection.forgetDone(queue.name, keepDone);
+  const retention = createRetention(forgetDone, onForgetError, keepDone.forMs);
   stored.on("completed", () => retention.note());
   const failedRetention = createFailedRetention({
     queue: queue.name,

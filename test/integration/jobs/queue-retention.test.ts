@@ -42,6 +42,25 @@ describe("done jobs", () => {
     expect((await redis.keys(`${keyOf(recent!.id)}*`)).sort()).toEqual(kept);
   });
 
+  it("are removed once they are too old, though no other job is done", async () => {
+    const { sluice, queue } = openQueue<number>(sluices, { keepDone: { forMs: 1_000 } });
+    sluice.worker(queue, async () => {});
+    const jobs = await queue.enqueueMany([1, 2, 3]);
+    await Promise.all(jobs.map((job) => job.finished()));
+
+    await waitUntil(async () => (await redis.exists(keyOf(jobs[2]!.id))) === 0, "it is removed");
+    expect((await queue.counts()).done).toBe(0);
+  });
+
+  it("of workers that are gone are removed by the next worker, though it does no job", async () => {
+    const { sluice, queue } = openQueue<string>(sluices);
+    await redis.zadd(keyOf("completed"), Date.now() - DAY_MS - 1, "old");
+
+    sluice.worker(queue, async () => {});
+
+    await waitUntil(async () => (await queue.counts()).done === 0, "it is removed");
+  });
+
   it("are as old as the clock says by which they were done, however slow that is", async () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() - DAY_MS - 3_600_000 });
     onTestFinished(() => void vi.useRealTimers());

@@ -5,7 +5,7 @@ import { fakeTimers } from "../../../support/async/fake-timers.ts";
 
 const pass = fakeTimers();
 
-function setUp() {
+function setUp(forMs?: number) {
   const looked = { times: 0, answer: (): Promise<void> => Promise.resolve() };
   const errors: string[] = [];
   const retention = createRetention(
@@ -14,6 +14,7 @@ function setUp() {
       await looked.answer();
     },
     ({ message }) => void errors.push(message),
+    forMs,
   );
   const done = (jobs: number): void => {
     for (let job = 0; job < jobs; job++) retention.note();
@@ -21,25 +22,50 @@ function setUp() {
   return { looked, errors, retention, done };
 }
 
-/** It has looked with its first done job. */
-async function setUpAtWork(answer = () => Promise.resolve()) {
-  const parts = setUp();
-  parts.looked.answer = answer;
-  parts.done(1);
+/** It has looked as it started. */
+async function setUpAtWork(forMs?: number) {
+  const parts = setUp(forMs);
   await pass(0);
   parts.looked.times = 0;
   return parts;
 }
 
 describe("a worker looks for done jobs that are no longer kept", () => {
-  it("with its first done job, which may be its last", () => {
-    const { looked, done } = setUp();
-    done(1);
+  it("as it starts, for those of workers that are gone", () => {
+    const { looked } = setUp();
 
     expect(looked.times).toBe(1);
   });
 
-  it("a second after one was done, and not again before another one is", async () => {
+  it("each minute, though none is done", async () => {
+    const { looked } = await setUpAtWork();
+    await pass(59_999);
+    expect(looked.times).toBe(0);
+
+    await pass(120_001);
+    expect(looked.times).toBe(3);
+  });
+
+  it("again once those that were done last are too old, and then each minute as before", async () => {
+    const { looked, done } = await setUpAtWork(3_000);
+    await pass(30_000);
+    done(1);
+    await pass(1_000);
+    looked.times = 0;
+    await pass(2_000);
+    expect(looked.times).toBe(1);
+
+    await pass(3_000);
+    expect(looked.times).toBe(2);
+
+    await pass(59_999);
+    expect(looked.times).toBe(2);
+
+    await pass(1);
+    expect(looked.times).toBe(3);
+  });
+
+  it("a second after one was done, and not at once again", async () => {
     const { looked, done } = await setUpAtWork();
     done(1);
     await pass(999);
@@ -48,7 +74,7 @@ describe("a worker looks for done jobs that are no longer kept", () => {
     await pass(1);
     expect(looked.times).toBe(1);
 
-    await pass(60_000);
+    await pass(50_000);
     expect(looked.times).toBe(1);
   });
 
@@ -60,7 +86,7 @@ describe("a worker looks for done jobs that are no longer kept", () => {
     }
     expect(looked.times).toBe(10);
 
-    await pass(60_000);
+    await pass(50_000);
     expect(looked.times).toBe(10);
   });
 
@@ -79,14 +105,17 @@ describe("a worker looks for done jobs that are no longer kept", () => {
   });
 
   it("again a second after a look that failed, of which it tells, until one goes well", async () => {
-    const { looked, errors } = await setUpAtWork(() => Promise.reject(new Error("NOPERM")));
+    const { looked, errors, done } = await setUpAtWork();
+    looked.answer = () => Promise.reject(new Error("NOPERM"));
+    done(1);
+    await pass(1_000);
     expect(errors).toEqual(["NOPERM"]);
     await pass(1_000);
     expect(errors).toEqual(["NOPERM", "NOPERM"]);
 
     looked.answer = () => Promise.resolve();
     looked.times = 0;
-    await pass(60_000);
+    await pass(50_000);
     expect(looked.times).toBe(1);
   });
 

@@ -74,10 +74,16 @@ function shapeAt(schema: z.ZodType, path: readonly PropertyKey[]): readonly stri
   let found: unknown = schema;
   for (const name of path) {
     if (!(found instanceof z.ZodObject)) return [];
-    found = found.shape[name as string];
-    if (found instanceof z.ZodOptional) found = found.unwrap();
+    found = objectIn(found.shape[name as string]);
   }
   return found instanceof z.ZodObject ? Object.keys(found.shape) : [];
+}
+
+/** The object of options that may be given here, also beside something else; what is given, if there is none. */
+function objectIn(schema: unknown): unknown {
+  if (schema instanceof z.ZodOptional) return objectIn(schema.unwrap());
+  if (!(schema instanceof z.ZodUnion)) return schema;
+  return schema.options.find((each) => each instanceof z.ZodObject);
 }
 
 /** The name of an option with its path: `"backoff.baseMs"`, `"key[1]"`. */
@@ -241,7 +247,9 @@ const OPTIONS_OF_OTHER_LIBRARIES: ReadonlyMap<string, readonly string[] | string
 /** A hint about an option of another library, where these options are known; undefined if there is none. */
 function hintForOther(name: string, known: readonly string[]): string | undefined {
   const names = OPTIONS_OF_OTHER_LIBRARIES.get(name);
-  if (names === undefined || typeof names === "string") return names;
+  if (names === undefined) return undefined;
+  // Where there is an option of nearly this name, that is meant.
+  if (typeof names === "string") return closest(name, known) === undefined ? names : undefined;
   const likely = names.filter((each) => known.includes(each));
   return likely.length === 0 ? undefined : `did you mean ${likely.join(" or ")}?`;
 }

@@ -129,6 +129,8 @@ export class QueueFullError extends BaseError {
   readonly limit: number;
   /** How many waited. */
   readonly waiting: number;
+  /** How many jobs were to be stored at once: those of one round trip. 1 for `enqueue`. */
+  readonly asked: number;
   /** The key whose jobs are too many; undefined if those of all keys together are. */
   readonly key: string | undefined;
   /** How many jobs of this `enqueueMany` are stored: the first ones, of earlier round trips. 0 for `enqueue`. */
@@ -139,18 +141,21 @@ export class QueueFullError extends BaseError {
     limit: number;
     waiting: number;
     key: string | undefined;
+    asked: number;
     storedCount: number;
   }) {
-    const { queue, limit, waiting, key, storedCount } = facts;
+    const { queue, limit, waiting, key, asked, storedCount } = facts;
     const whose = key === undefined ? "" : ` of key ${JSON.stringify(key)}`;
     const outcome =
       storedCount === 0 ? "nothing was stored" : `only the first ${storedCount} jobs were stored`;
+    const more = asked === 1 ? "one more was" : `${asked} more were`;
     super(
-      `Queue "${queue}" is full: ${waiting} jobs${whose} wait, and its maxBacklog is ${limit}; ${outcome}. Enqueue later, or raise maxBacklog.`,
+      `Queue "${queue}" is full: ${waiting} jobs${whose} wait, ${more} to be stored, and its maxBacklog is ${limit}; ${outcome}. Enqueue later, or raise maxBacklog.`,
     );
     this.queue = queue;
     this.limit = limit;
     this.waiting = waiting;
+    this.asked = asked;
     this.key = key;
     this.storedCount = storedCount;
   }

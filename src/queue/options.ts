@@ -196,7 +196,9 @@ export const MAX_BACKLOG: z.ZodType<number | MaxBacklog> = z.union(
     MOST_JOBS,
     z
       .strictObject({ all: MOST_JOBS.optional(), perKey: MOST_JOBS.optional() })
-      .refine(({ all, perKey }) => all !== undefined || perKey !== undefined),
+      .refine(({ all, perKey }) => all !== undefined || perKey !== undefined, {
+        error: BACKLOG_REMEDY,
+      }),
   ],
   { error: BACKLOG_REMEDY },
 );

@@ -79,8 +79,9 @@ export function createEnqueuing<Data, Result, Input>(
       return () => forAll;
     }
     return (data, index) => {
-      const own = readOptions(where, options(data, index));
-      assertForMany(where, own, false);
+      const one = oneOf(where, index);
+      const own = readOptions(one, options(data, index));
+      assertForMany(one, own, false);
       return own;
     };
   }
@@ -98,8 +99,9 @@ export function createEnqueuing<Data, Result, Input>(
   ): Taken<Data>[] {
     let isLate = false;
     return [...data].map((each, index) => {
-      const copy = isLate ? copyOf(where, each) : undefined;
-      const taken = isLate ? () => checkCopy(where, copy, parts) : takeData(where, each, parts);
+      const one = oneOf(where, index);
+      const copy = isLate ? copyOf(one, each) : undefined;
+      const taken = isLate ? () => checkCopy(one, copy, parts) : takeData(one, each, parts);
       const options = optionsOf(each, index);
       if (!(taken instanceof Promise)) return { data: taken, options };
       isLate = true;
@@ -140,6 +142,11 @@ export function createEnqueuing<Data, Result, Input>(
       return storing.storeMany(entries);
     },
   };
+}
+
+/** Says which of many jobs is refused. */
+function oneOf(where: string, index: number): string {
+  return `${where}[${index}]`;
 }
 
 function assertForMany(where: string, options: EnqueueOptions, isForAll: boolean): void {

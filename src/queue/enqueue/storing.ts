@@ -141,7 +141,9 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     });
     const met = await addLookedUpJobs(queue, jobs, async (added) => {
       const stored = await connection.addJobs({ queue: name, jobs: added, most });
-      if ("limit" in stored) throw new QueueFullError({ queue: name, ...stored, storedCount: 0 });
+      if ("limit" in stored) {
+        throw new QueueFullError({ queue: name, ...stored, asked: added.length, storedCount: 0 });
+      }
       return stored;
     });
     return met.map(({ stored, isNew }) => ({ job: readJob(stored), isNew }));
@@ -214,8 +216,8 @@ function whatRedisDid(refusal: RedisRefusal | undefined): string {
 /** The error of one round trip, after others that succeeded. */
 function afterOthers(stored: readonly unknown[], error: unknown): unknown {
   if (error instanceof QueueFullError) {
-    const { queue, limit, waiting, key } = error;
-    return new QueueFullError({ queue, limit, waiting, key, storedCount: stored.length });
+    const { queue, limit, waiting, key, asked } = error;
+    return new QueueFullError({ queue, limit, waiting, key, asked, storedCount: stored.length });
   }
   if (!(error instanceof StoreUnavailableError) || stored.length === 0) return error;
   const message = `The first ${stored.length} jobs are stored. For the next ones: ${error.message}`;

@@ -82,6 +82,28 @@ describe("a queue with a maxBacklog", () => {
     expect(reason).toMatchObject({ waiting: 3, limit: 3, key: "a" });
   });
 
+  it("says how many were to be stored beside those that wait", async () => {
+    const { queue } = open(3);
+    await queue.enqueueMany([1, 2]);
+
+    const reason = await rejectionOf(queue.enqueueMany([3, 4]));
+
+    expect(reason).toMatchObject({ waiting: 2, asked: 2, limit: 3, storedCount: 0 });
+    expect((reason as Error).message).toContain("2 jobs wait, 2 more were to be stored");
+  });
+
+  it.each([
+    [{}, "maxBacklog", "give a number of jobs from 1, or { all: 10_000, perKey: 1_000 }"],
+    [{ perkey: 2 }, "maxBacklog.perkey", "did you mean perKey?"],
+    [{ bogus: 2 }, "maxBacklog.bogus", "the options are all, perKey"],
+  ])("is refused as %j, with its remedy", (wrong, option, remedy) => {
+    const refused = () => open(wrong as QueueOptions["maxBacklog"]);
+
+    expect(refused).toThrow(InvalidOptionError);
+    expect(refused).toThrow(remedy);
+    expect(refused).toThrow(`option "${option}"`);
+  });
+
   it("stores all or none of a round trip of enqueueMany, and says how many are stored", async () => {
     const { queue } = open(2_500);
 

@@ -1,7 +1,7 @@
 import { Redis } from "ioredis";
 import { describe, expect, inject, it } from "vitest";
 import { InvalidOptionError } from "sluice";
-import { openTokenQueue } from "../../support/jobs/open-queue.ts";
+import { openQueue, openTokenQueue } from "../../support/jobs/open-queue.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 
@@ -101,5 +101,20 @@ describe("what BullMQ does not know of a job", () => {
       sluice: { cost: { tokens: 2 }, maxBackoffMs: 9_000 },
     });
     await redis.quit();
+  });
+});
+
+describe("one of many jobs that is refused", () => {
+  it.each([
+    ["its data", [1, undefined, 3], {}],
+    ["its options", [1, 2, 3], (data: unknown) => ({ key: data === 2 ? "" : "acme" })],
+  ])("is named by its place: for %s", async (_which, data, options) => {
+    const { queue } = openQueue<unknown>(sluices);
+
+    const reason = await rejectionOf(queue.enqueueMany(data, options));
+
+    expect(reason).toBeInstanceOf(InvalidOptionError);
+    expect((reason as Error).message).toContain("enqueueMany()[1]: ");
+    expect((await queue.counts()).waiting).toBe(0);
   });
 });

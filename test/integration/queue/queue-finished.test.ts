@@ -122,5 +122,7 @@ describe("the end of a job", () => {
     const reason = await rejectionOf(job.finished({ timeoutMs: -1 }));
 
     expect(reason).toMatchObject({ code: "ERR_INVALID_OPTION", option: "timeoutMs", value: -1 });
+    const timeout = await rejectionOf(job.finished({ timeout: 5 } as never));
+    expect((timeout as Error).message).toContain("did you mean timeoutMs?");
   });
 });

@@ -59,6 +59,7 @@ describe("handlers by the names of jobs", () => {
     expect(start({})).toThrow(InvalidOptionError);
     expect(start({ charge: "charge.js" })).toThrow("handler.charge");
     expect(start([])).toThrow(InvalidOptionError);
+    expect(start([async () => {}])).toThrow("give one function, or { name: handler }");
     expect(start(null)).toThrow(InvalidOptionError);
   });
 });

@@ -24,6 +24,7 @@ export function areHandlers<Data, Result>(given: unknown): given is Handlers<Dat
 export function createNamedHandlers<Data, Result>(
   given: Handlers<Data, Result>,
 ): NamedHandlers<Data, Result> {
+  if (Array.isArray(given)) refuse("handler", given, "give one function, or { name: handler }");
   const handlers = new Map(Object.entries(given));
   if (handlers.size === 0) refuse("handler", given, "give at least one handler by its name");
   for (const [name, handler] of handlers) {

@@ -10,7 +10,8 @@ export const MOST_NAMES = 64;
 /** How many samples a mean is of. */
 export const MOST_SAMPLES = 100;
 /** Bounds of a ratio, in millionths: 0.001 to 100. */
-export const [LEAST_RATIO, MOST_RATIO] = [1_000, 100_000_000];
+export const LEAST_RATIO = 1_000;
+export const MOST_RATIO = 100_000_000;
 
 interface Learned {
   readonly samples: number;

@@ -11,7 +11,11 @@ export type Cost = number | Readonly<Record<string, number>>;
 const A_COST =
   "give a whole number of calls from 1, or one for each unit that it takes, such as { tokens: 800 }";
 
-/** Each wrong amount of a cost by unit is an issue at the path of its unit. */
+/**
+ * Each wrong amount of a cost by unit is an issue at the path of its unit.
+ *
+ * @internal
+ */
 export function checkCost(cost: unknown, context: z.RefinementCtx): void {
   if (typeof cost !== "object" || cost === null || Array.isArray(cost)) {
     if (!isAmount(cost)) context.addIssue({ code: "custom", message: A_COST });

@@ -20,6 +20,7 @@ import {
   cancelledFailure,
   invalidFailure,
   isDiscard,
+  isFailure,
   isRetryAfter,
   isStorable,
 } from "./outcome.ts";
@@ -71,7 +72,7 @@ export async function runAttempt<Data, Result>(
       if (mayBeCalled(bucket, slot)) hand = jobSlotOf({ bucket, slot }, job);
       return hand;
     });
-    if (isRetryAfter(result) || isDiscard(result)) throw result;
+    if (isFailure(result)) throw result;
   } catch (thrown) {
     const blocked = await whyBlocked(worker, attempt, thrown);
     const call = { slot: hand?.leftOn ?? slot, cost, isSpared: blocked !== undefined };

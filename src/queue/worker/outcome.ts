@@ -1,3 +1,4 @@
+import { isNativeError } from "node:util/types";
 import { describeValue, withCause } from "../../core/describe.ts";
 import { InvalidOptionError, type WaitTooLongError } from "../../core/errors.ts";
 import { LONGEST_MS } from "../../core/options.ts";
@@ -54,6 +55,11 @@ export function isRetryAfter(outcome: unknown): outcome is RetryAfter {
 
 export function isDiscard(outcome: unknown): outcome is Discard {
   return outcome instanceof Error && outcome.name === "Discard" && "reason" in outcome;
+}
+
+/** Whether what a handler returned says that its attempt has failed, as if it had thrown it. */
+export function isFailure(result: unknown): result is RetryAfter | Discard | Error {
+  return isRetryAfter(result) || isDiscard(result) || isNativeError(result);
 }
 
 /** Whatever a handler threw, as an error that BullMQ counts as a failed attempt. */

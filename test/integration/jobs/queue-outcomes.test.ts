@@ -53,6 +53,17 @@ describe("Discard", () => {
   });
 });
 
+describe("an error that a handler returns", () => {
+  it("is a failed attempt as if it had been thrown, and no result", async () => {
+    const { queue } = openAtWork(sluices, async () => new TypeError("card declined"));
+
+    await queue.enqueue("a", { attempts: 2, backoff: { baseMs: 1 } });
+    await waitUntil(async () => (await queue.counts()).failed === 1, "the job has failed");
+
+    expect(await queue.failed()).toMatchObject([{ reason: "card declined", attempts: 2 }]);
+  });
+});
+
 describe("an UnrecoverableError, as handlers of BullMQ throw it", () => {
   it("gives the job up, whoever made it", async () => {
     const { queue } = openAtWork(sluices, async () => {

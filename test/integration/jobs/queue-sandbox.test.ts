@@ -94,6 +94,15 @@ describe("a handler in a file", () => {
     expect(await queue.failed()).toMatchObject([{ id: discarded.id, attempts: 1 }]);
   });
 
+  it("fails its attempt by an error that it returns", async () => {
+    const { queue } = openQueue();
+
+    const job = await queue.enqueue({ do: "returnError" }, { attempts: 1 });
+    await waitUntil(async () => (await job.state()) === "failed", "it has failed");
+
+    expect(await queue.failed()).toMatchObject([{ id: job.id, reason: "card declined" }]);
+  });
+
   it("cools the bucket down when its error tells that the downstream asked for it", async () => {
     const { bucket, queue } = openQueue();
 

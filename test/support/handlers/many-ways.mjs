@@ -42,6 +42,7 @@ const WAYS = {
     if (attempt === 1) throw new RetryAfter(50);
     return "second try";
   },
+  returnError: async () => new TypeError("card declined"),
   discard: async () => new Discard("no such account"),
   cycle: async () => {
     const cycle = {};

@@ -5,7 +5,7 @@ import type { Answer } from "../../../core/answer.ts";
 import { readAnswer } from "../../../throttle/feedback/read-answer.ts";
 import { readErrorFacts } from "../../failure.ts";
 import { assertProgress, type Handler, type JobContext } from "../context.ts";
-import { asFailure, isDiscard, isRetryAfter, isStorable } from "../outcome.ts";
+import { asFailure, isFailure, isStorable } from "../outcome.ts";
 import {
   HANDLER_FILE,
   type ChildAnswer,
@@ -42,7 +42,7 @@ export default async function runHere(
   const job = { ...stored.sluice.job, data: stored.data };
   try {
     const result = await handler(job, contextOf(stored, signal));
-    if (isRetryAfter(result) || isDiscard(result)) return { failure: await failureOf(result) };
+    if (isFailure(result)) return { failure: await failureOf(result) };
     return isStorable(result) ? { result } : { isLost: true };
   } catch (thrown) {
     return { failure: await failureOf(thrown instanceof Error ? thrown : asFailure(thrown)) };

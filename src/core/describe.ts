@@ -16,6 +16,11 @@ export function onOneLine(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]/gu, " ");
 }
 
+/** A text without the full stop at its end, so that a sentence can go on after it; an ellipsis stays. */
+export function withoutStop(text: string): string {
+  return text.replace(/(?<!\.)\.\s*$/, "");
+}
+
 /** The text of anything that was thrown, with that of its cause, and without passwords. */
 export function reasonOf(error: unknown): string {
   try {

@@ -9,6 +9,7 @@ import {
   type StoreUnavailableError,
   type WaitTooLongError,
 } from "../core/errors.ts";
+import { withoutStop } from "../core/describe.ts";
 import type { WebhookVerificationError } from "../core/webhooks/errors.ts";
 
 /**
@@ -70,9 +71,12 @@ export class JobFailedError extends BaseError {
   readonly reason: string;
 
   constructor({ jobId, reason, cause }: { jobId: string; reason: string; cause?: Error }) {
-    super(`Job ${jobId} has failed: ${reason}. See queue.failed(), and replay it by its id.`, {
-      cause,
-    });
+    super(
+      `Job ${jobId} has failed: ${withoutStop(reason)}. See queue.failed(), and replay it by its id.`,
+      {
+        cause,
+      },
+    );
     this.jobId = jobId;
     this.reason = reason;
   }

@@ -1,4 +1,4 @@
-import { onOneLine, withoutPasswords, withoutSecrets } from "../../core/describe.ts";
+import { onOneLine, withoutPasswords, withoutSecrets, withoutStop } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
 import { readErrorFacts } from "../failure.ts";
 import type { Job } from "../job.ts";
@@ -77,7 +77,7 @@ export function createFailureLog(queue: string, logger: Logger): FailureLog {
       const which = [name, key === undefined ? undefined : `key ${JSON.stringify(key)}`];
       const known = which.filter((each) => each !== undefined).join(", ");
       const what = `Job ${id}${known === "" ? "" : ` (${onOneLine(known)})`} of queue "${queue}"`;
-      const text = `${what} failed in attempt ${attempt} of ${attempts}: ${reason}; ${wordsFor(next)}.`;
+      const text = `${what} failed in attempt ${attempt} of ${attempts}: ${withoutStop(reason)}; ${wordsFor(next)}.`;
       logger[level]({ queue, job: id, key, name, attempt, attempts, reason, ...facts }, text);
     },
     close: endWindow,

@@ -68,9 +68,13 @@ export function asFailure(thrown: unknown): Error {
 }
 
 function failureFor(thrown: unknown): Error {
-  if (isDiscard(thrown)) return finalFailure(String(thrown.reason), thrown);
+  if (isDiscard(thrown)) {
+    const reason = String(thrown.reason);
+    return finalFailure(isBlank(reason) ? "Discarded without a reason" : reason, thrown);
+  }
   if (!(thrown instanceof Error)) {
-    const what = typeof thrown === "string" ? thrown : describeValue(thrown);
+    const isText = typeof thrown === "string" && !isBlank(thrown);
+    const what = isText ? thrown : describeValue(thrown);
     return new Error(shorten(`The handler threw ${what}`), { cause: thrown });
   }
   const { name, message, stack } = thrown;
@@ -83,11 +87,22 @@ function failureFor(thrown: unknown): Error {
     return new Error(`The handler threw ${name}: ${message}`, { cause: thrown });
   }
   // Of an error, no more than its message is kept, and "fetch failed" says nothing.
-  const whole = shorten(withCause(message, thrown));
+  const whole = shorten(withCause(isBlank(message) ? textOfBlank(thrown) : message, thrown));
   const isLong = typeof stack === "string" && stack.length > LONGEST_REASON;
   if (!isLong && whole === message) return thrown;
   const failure = Object.assign(new Error(whole, { cause: thrown }), { name });
   return typeof stack === "string" ? Object.assign(failure, { stack: shorten(stack) }) : failure;
+}
+
+function isBlank(text: string): boolean {
+  return text.trim() === "";
+}
+
+/** What stands for the message of an error that has none: `"AggregateError without a message, ECONNREFUSED"`. */
+function textOfBlank(error: Error): string {
+  const { code } = error as NodeJS.ErrnoException;
+  const text = `${error.name} without a message`;
+  return typeof code === "string" && code !== "" ? `${text}, ${code}` : text;
 }
 
 /** An error by which BullMQ fails the job at once. */

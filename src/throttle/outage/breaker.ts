@@ -13,7 +13,8 @@
  * counts in no row, and ends as a dead letter after its attempts.
  */
 import * as z from "zod";
-import { reasonOf } from "../../core/describe.ts";
+import { reasonOf, withoutStop } from "../../core/describe.ts";
+import { namedOf } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
 import { LONGEST_MS, wholeNumber } from "../../core/options.ts";
 import { createLru } from "../lru.ts";
@@ -215,10 +216,14 @@ export function createBreaker(parts: BreakerParts): Breaker {
   }
 
   function tellOpen({ key }: Scope, thrown: unknown): void {
-    const what = key === undefined ? "" : `key ${JSON.stringify(key)}: `;
-    const reason = `${what}${reasonOf(thrown)}`;
-    const text = `The downstream of bucket "${bucket}" is away, by ${failures} failures in a row (${reason}). Calls wait; of jobs, one at a time tries, and their attempts do not count meanwhile.`;
-    logger.warn({ bucket, key, reason }, text);
+    const reason = withoutStop(reasonOf(thrown));
+    const what = `is away, by ${failures} failures in a row (${reason}).`;
+    const then = "one at a time tries, and their attempts do not count meanwhile";
+    const text =
+      key === undefined
+        ? `The downstream of bucket "${bucket}" ${what} Calls wait; of jobs, ${then}.`
+        : `${wordsForKey(key)}: its downstream ${what} Of its jobs, ${then}; other keys go on.`;
+    logger.warn({ bucket, ...namedOf(key), reason }, text);
   }
 
   function close(scope: Scope): void {
@@ -227,9 +232,17 @@ export function createBreaker(parts: BreakerParts): Breaker {
     scope.closedAtMs = performance.now();
     if (key !== undefined) onClosed(key);
     const forS = Math.ceil((performance.now() - open!.sinceMs) / 1_000);
-    const reason = `${key === undefined ? "" : `key ${JSON.stringify(key)}, `}after ${forS} s`;
-    const text = `The downstream of bucket "${bucket}" answers again (${reason}).`;
-    logger.warn({ bucket, key, reason }, text);
+    const reason = `after ${forS} s`;
+    const whose =
+      key === undefined
+        ? `The downstream of bucket "${bucket}"`
+        : `${wordsForKey(key)}: its downstream`;
+    logger.warn({ bucket, ...namedOf(key), reason }, `${whose} answers again (${reason}).`);
+  }
+
+  function wordsForKey(text: string): string {
+    const { key, keys } = namedOf(text);
+    return `Key ${JSON.stringify(key ?? keys)} of bucket "${bucket}"`;
   }
 
   function scopeOfKey(key: string): Scope {

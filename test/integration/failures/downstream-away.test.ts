@@ -112,7 +112,10 @@ describe("a downstream that is away", () => {
     }));
     const workers = startWorkers(2, policy, { concurrency: 20 });
     await waitUntil(async () => (await queue.counts()).done === 40, "the others are done");
-    await waitUntil(() => heard(workers, /key "bad": .*ECONNREFUSED/) >= 1, "its key is open");
+    await waitUntil(
+      () => heard(workers, /^Key "bad" of bucket .* is away.*ECONNREFUSED.*other keys go on/) >= 1,
+      "its key is open",
+    );
     const { failed } = await queue.counts();
 
     await bad.comeBack();

@@ -74,6 +74,28 @@ describe("a job that fails", () => {
     }
   });
 
+  it("has a reason where the error has no message, and one full stop where the message ends with one", async () => {
+    const { lines, logger } = listen();
+    const { sluice, queue } = openQueue<string>(sluices, { logger });
+    sluice.worker(queue, async ({ data }) => {
+      throw new Error(data);
+    });
+    const jobs = await queue.enqueueMany(["", "Raise it."], { attempts: 1 });
+    const errors = await Promise.all(jobs.map((job) => rejectionOf(job.finished())));
+    await waitUntil(() => lines.length === 2, "both lines are there");
+
+    const reasons = ["Error without a message", "Raise it"];
+    for (const [at, reason] of reasons.entries()) {
+      const said = lines.find(({ facts }) => facts["job"] === jobs[at]!.id)!;
+      expect(said.text).toContain(` failed in attempt 1 of 1: ${reason}; kept as a dead letter.`);
+      expect(String(errors[at])).toContain(` has failed: ${reason}. See queue.failed()`);
+    }
+    expect((await queue.failed()).map((letter) => letter.reason).toSorted()).toEqual([
+      "Error without a message",
+      "Raise it.",
+    ]);
+  });
+
   it("shows no password of a URL, and stays one line", async () => {
     const { lines, logger } = listen();
     const { sluice, queue } = openQueue<number>(sluices, { logger });

@@ -61,6 +61,28 @@ describe("a failure", () => {
     expect(failure.message).toBe("fetch failed (connect ECONNREFUSED 127.0.0.1:1)");
   });
 
+  it.each([
+    [new TypeError(""), "TypeError without a message"],
+    [
+      Object.assign(new AggregateError([], ""), { code: "ECONNREFUSED" }),
+      "AggregateError without a message, ECONNREFUSED",
+    ],
+    [
+      new Error(" ", { cause: new Error("no such host") }),
+      "Error without a message (no such host)",
+    ],
+    ["", 'The handler threw ""'],
+    [new Discard(" "), "Discarded without a reason"],
+  ])("says something, when its message is empty: %o", (thrown, reason) => {
+    expect(asFailure(thrown).message).toBe(reason);
+  });
+
+  it("stays final by its name, when its message is empty", () => {
+    const given = Object.assign(new Error(""), { name: "UnrecoverableError" });
+
+    expect(asFailure(given)).toHaveProperty("name", "UnrecoverableError");
+  });
+
   it("is final by the name that BullMQ has for it, however long its message is", () => {
     const given = Object.assign(new Error("x".repeat(20_000)), { name: "UnrecoverableError" });
 

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { textOfKey } from "../../../../src/core/key-path.ts";
 import {
   createBreaker,
   type Breaker,
@@ -205,6 +206,23 @@ describe("the breaker of a bucket with keys", () => {
     expect(breaker.admits).toBe(Infinity);
     // A key without limits of its own has nothing that could be cooled down.
     expect(cooled).toEqual([]);
+  });
+
+  it("names the key in the log, and says that other keys go on, when one key alone is away", () => {
+    const { breaker, lines } = open();
+    for (const id of [1, 2, 3]) fail(breaker, job(id, "acme"));
+    for (const id of [4, 5, 6]) fail(breaker, job(id, textOfKey(["bolt", "endpoint-7"])));
+    vi.advanceTimersByTime(100);
+    succeed(breaker, job(7, "acme"));
+
+    expect(
+      lines.map((line) => line.replace(/ is away.*\./, " is away … other keys go on.")),
+    ).toEqual([
+      'Key "acme" of bucket "b": its downstream is away … other keys go on.',
+      'Key ["bolt","endpoint-7"] of bucket "b": its downstream is away … other keys go on.',
+      'Key "acme" of bucket "b": its downstream answers again (after 1 s).',
+    ]);
+    expect(lines[0]).toContain("other keys go on");
   });
 
   it("cools a key with limits of its own down", () => {

@@ -156,6 +156,8 @@ export type { TryDecision, Decision, LimitDecision } from "./throttle/try/decisi
 export type {
   BucketEvents,
   ChangeEvent,
+  AwayEvent,
+  BackEvent,
   CooldownEvent,
   RefusedEvent,
   SlowedEvent,

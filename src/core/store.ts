@@ -19,8 +19,35 @@ export interface Store {
   listen(asker: string, wake: Wake): void;
   /** Takes samples in of how calls differed from their estimates; answers the mean of each name, in millionths. */
   learn(request: LearnRequest): Promise<ReadonlyMap<string, number>>;
+  /** Whether the downstream is away, of the whole bucket (undefined) or of single keys, as some process has noted. */
+  readAway(request: AwayRequest): Promise<readonly (Away | undefined)[]>;
+  noteAway(note: AwayNote): Promise<void>;
   close(): Promise<void>;
 }
+
+/** The texts of keys; undefined stands for the whole bucket. */
+export interface AwayRequest {
+  readonly bucket: string;
+  readonly keys: readonly (string | undefined)[];
+}
+
+/** A downstream that is away. Times are in ms. */
+export interface Away {
+  /** How long nothing starts between two tries. */
+  readonly coolMs: number;
+  /** When the next one tries; 1 at least. */
+  readonly inMs: number;
+}
+
+/** `coolMs` is from now on; undefined: the downstream is back. */
+export interface AwayNote {
+  readonly bucket: string;
+  readonly key: string | undefined;
+  readonly coolMs: number | undefined;
+}
+
+/** How long a note of a downstream is kept when the next try is overdue: who was to try it may have died. */
+export const AWAY_KEPT_MS = 60_000;
 
 /** One replica's wishes for slots of one bucket. */
 export interface DrawRequest {

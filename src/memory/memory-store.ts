@@ -8,7 +8,7 @@ import { drainedAtUs, type Scope } from "../core/draw/scope.ts";
 import { peek, steer } from "../core/draw/steer.ts";
 import { addResets } from "../core/limits/calendar-windows.ts";
 import { countLeases, type Leases } from "../core/limits/concurrency.ts";
-import type { Store, Wake } from "../core/store.ts";
+import { AWAY_KEPT_MS, type Store, type Wake } from "../core/store.ts";
 
 const SWEEP_EVERY_US = 60_000_000;
 /** How long an idle bucket is kept, one that was configured or paused by hand, and a key; as in Redis. */
@@ -24,6 +24,7 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
   const states = new Map<string, BucketState>();
   const wakes = new Map<string, Wake>();
   const learned = new Map<string, Ratios>();
+  const away = new Map<string, Map<string | undefined, { coolMs: number; nextMs: number }>>();
   let sweepAtUs = nowUs() + SWEEP_EVERY_US;
 
   function forgetIdle(now: number): void {
@@ -88,7 +89,23 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
       learned.set(bucket, ratios);
       return learn(ratios, seen);
     },
+    async readAway({ bucket, keys }) {
+      const nowMs = nowUs() / 1_000;
+      return keys.map((key) => {
+        const { coolMs, nextMs } = away.get(bucket)?.get(key) ?? { coolMs: 0, nextMs: -Infinity };
+        if (nowMs >= nextMs + AWAY_KEPT_MS) return undefined;
+        return { coolMs, inMs: Math.max(1, Math.ceil(nextMs - nowMs)) };
+      });
+    },
+    async noteAway({ bucket, key, coolMs }) {
+      const notes = away.get(bucket) ?? new Map();
+      if (coolMs === undefined) notes.delete(key);
+      else notes.set(key, { coolMs, nextMs: nowUs() / 1_000 + coolMs });
+      if (notes.size > 0) away.set(bucket, notes);
+      else away.delete(bucket);
+    },
     async close() {
+      away.clear();
       states.clear();
       wakes.clear();
       learned.clear();

@@ -29,7 +29,7 @@ import {
   jobsTold,
   replayingKey,
 } from "./scripts/queue/jobs.ts";
-import { awayKey, baseOf } from "./scripts/keys.ts";
+import { baseOf } from "./scripts/keys.ts";
 import { runScript } from "./scripts/script.ts";
 import { combineStores, createShards } from "./shards.ts";
 import { createStreamReader, type StreamReader } from "./queue/stream-reader.ts";
@@ -210,16 +210,6 @@ function forQueue(
     recall: (queue, id) => runScript(client, jobsRecall, { prefix, queue, id }),
     async wakeIdle(queue) {
       await client.zadd(`${baseOf({ prefix, queue })}marker`, 0, "0");
-    },
-    async readOpen(queue, key) {
-      const coolMs = await client.get(awayKey({ prefix, queue }, key));
-      return coolMs === null ? undefined : Number(coolMs);
-    },
-    async noteOpen(queue, key, coolMs, forMs) {
-      await client.set(awayKey({ prefix, queue }, key), Math.ceil(coolMs), "PX", Math.ceil(forMs));
-    },
-    async noteClosed(queue, key) {
-      await client.del(awayKey({ prefix, queue }, key));
     },
     heldBy: (queue, tokens) => runScript(client, jobsHeld, { prefix, queue, tokens }),
     runs: createRedisRuns(client, prefix),

@@ -6,6 +6,7 @@ import { hasDays, addResets, type WithResets } from "../core/limits/calendar-win
 import { costTooLarge } from "../core/limits/registry.ts";
 import type { Logger } from "../core/logger.ts";
 import type { DrawReply, DrawRequest, Store } from "../core/store.ts";
+import { createAwayNotes } from "./away-notes.ts";
 import { createBreakers, type BreakerOptions } from "./breaker.ts";
 import { createNotifications } from "./pubsub.ts";
 import { createRequests, refusalOf } from "./requests.ts";
@@ -37,6 +38,7 @@ export function createRedisStore(options: RedisStoreOptions): Store {
   const { redis, prefix, timeoutMs } = options;
   const notifications = createNotifications(options.connectSubscriber, prefix);
   const days = createServerDays(redis);
+  const notes = createAwayNotes(redis, prefix);
   const breakers = createBreakers(redis, {
     ...options,
     keyOf: (bucket) => bucketKeys(prefix, bucket, [], [])[0]!,
@@ -122,6 +124,8 @@ export function createRedisStore(options: RedisStoreOptions): Store {
       requests.sendOnce(request.bucket, () =>
         runScript(redis, ratiosLearn, { ...request, prefix }),
       ),
+    readAway: (request) => requests.send(request.bucket, () => notes.readAway(request)),
+    noteAway: (note) => requests.sendOnce(note.bucket, () => notes.noteAway(note)),
     listen: (asker, wake) => notifications.listen(asker, wake),
     async close() {
       requests.close();

@@ -49,6 +49,8 @@ export function combineStores(stores: readonly Store[], storeOf: (bucket: string
     steer: (request) => storeOf(request.bucket).steer(request),
     peek: (request) => storeOf(request.bucket).peek(request),
     learn: (request) => storeOf(request.bucket).learn(request),
+    readAway: (request) => storeOf(request.bucket).readAway(request),
+    noteAway: (note) => storeOf(note.bucket).noteAway(note),
     listen(asker, wake) {
       for (const store of stores) store.listen(asker, wake);
     },

@@ -4,7 +4,7 @@ import type { Logger } from "../core/logger.ts";
 import type { Emitter } from "../core/events.ts";
 import type { RateInput } from "../core/limits/rate.ts";
 import type { Policy, PolicyOptions } from "../core/policy/policy.ts";
-import type { News } from "../core/store.ts";
+import type { Away, News } from "../core/store.ts";
 import type { BucketEvents } from "./bucket/bucket-events.ts";
 import type { BucketState, InForce, KeyOptions, PauseOptions } from "./bucket/live-control.ts";
 import type {
@@ -19,7 +19,7 @@ import type {
 } from "./call-options.ts";
 import type { Throttle } from "./wrap/throttled-types.ts";
 import type { Cost } from "./costs.ts";
-import type { Breaker } from "./outage/breaker.ts";
+import type { AwayNews, Breaker } from "./outage/breaker.ts";
 import type { ReportedOutcome } from "./feedback/feedback.ts";
 import type { CallDefaults } from "./wrap/call-defaults.ts";
 import type { JobSlot } from "./slot/job-slot.ts";
@@ -159,6 +159,12 @@ export interface OwnedBucket extends Bucket {
   report(resultOrError: unknown, of: ReportedCall): ReportedOutcome | Promise<ReportedOutcome>;
   /** Keeps jobs from starting while the downstream is away, in this process. */
   readonly breaker: Breaker;
+  /** What the breaker has found of the downstream of the bucket, or of one key: told to listeners, and to all processes. */
+  readonly noteAway: (key: string | undefined, news: AwayNews) => void;
+  /** Whether the downstream is away, of the bucket (undefined) or of single keys, as any process has found. */
+  readonly readAway: (
+    keys: readonly (string | undefined)[],
+  ) => Promise<readonly (Away | undefined)[]>;
   /** Starts nothing of the bucket, or of one key with limits of its own, for a while. */
   readonly coolDown: (key: string | undefined, coolMs: number) => void;
   /** Resolves when all refusals so far hold for all replicas, or could not be sent. */

@@ -346,14 +346,6 @@ export interface QueueConnection<Client> {
   noteBegun(queue: string, job: BegunJob): Promise<void>;
   /** What is known of a job that was fetched again, after a worker has died with it. */
   recall(queue: string, id: string): Promise<JobPast>;
-  /**
-   * The breaker of a queue's bucket, or of one key, as some worker has told: for how many ms it holds jobs back between
-   * two tries. Undefined if it is closed.
-   */
-  readOpen(queue: string, key: string | undefined): Promise<number | undefined>;
-  /** Tells others that it is open, for `forMs`. */
-  noteOpen(queue: string, key: string | undefined, coolMs: number, forMs: number): Promise<void>;
-  noteClosed(queue: string, key: string | undefined): Promise<void>;
   /** Has an idle worker look for jobs at once; by itself it does so within 5 s. */
   wakeIdle(queue: string): Promise<void>;
   /** The jobs whose locks a worker holds: those of which the tokens begin so. */

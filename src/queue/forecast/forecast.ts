@@ -11,10 +11,16 @@ import { drain, type Drain } from "./drain.ts";
 import { paceOf, type Pace } from "./pace.ts";
 
 /**
- * Why nothing is promised: no worker is alive, in any process; or the queue, the key or the bucket is paused without an
- * end.
+ * Why nothing is promised: no worker is alive, in any process; the queue, the key or the bucket is paused without an
+ * end; or the downstream is away, for all or for the key, until a job that tries finds it back.
  */
-export type NoPromise = "no worker" | "queue paused" | "key paused" | "bucket paused";
+export type NoPromise =
+  | "no worker"
+  | "queue paused"
+  | "key paused"
+  | "bucket paused"
+  | "downstream away"
+  | "key away";
 
 /** When a job is expected to start, by the backlog, the limits and the workers of now. */
 export type JobEta = {
@@ -54,7 +60,7 @@ interface Waiting {
   readonly missed: readonly {
     readonly id: string;
     readonly key: string;
-    /** Ms until the job would start, Infinity (in JSON `"forever"`) while its key is paused; and until it must have started. */
+    /** Ms until the job would start, Infinity (in JSON `"forever"`) while its key is paused or away; and until it must have started. */
     readonly startsInMs: number;
     readonly deadlineInMs: number;
   }[];
@@ -75,8 +81,10 @@ interface View {
   readonly live: LiveWorkers;
   /** Why nothing of the queue starts, if so. */
   readonly reason: NoPromise | undefined;
-  /** Ms for which a key is paused. */
-  readonly pausedForMs: (key: string | undefined) => number;
+  /** Ms for which a key is paused; Infinity also while its downstream is away. */
+  readonly heldForMs: (key: string | undefined) => number;
+  /** Why nothing of a key starts, or of any, if so. */
+  readonly keyReason: (key: string | undefined) => NoPromise;
   /** Ms until the bucket lets anything start. */
   readonly fromMs: number;
   readonly lanes: readonly Lane[];
@@ -97,6 +105,16 @@ export function createForecasts(parts: {
 }): Forecasts {
   const { queue, bucket, lanes, access } = parts;
 
+  /** Whose downstream is away: undefined stands for the whole bucket. */
+  async function readAway(
+    seen: LanesSeen,
+    key: string | undefined,
+  ): Promise<ReadonlySet<string | undefined>> {
+    const keys = [...new Set([undefined, key, ...seen.lanes.map((lane) => lane.key)])];
+    const found = await bucket.readAway(keys);
+    return new Set(keys.filter((_key, index) => found[index] !== undefined));
+  }
+
   async function view(id?: string, about: TryCall = {}): Promise<View> {
     const [seen, inForce, pauses, live] = await access.ask(() =>
       Promise.all([
@@ -106,6 +124,7 @@ export function createForecasts(parts: {
         lanes.workers(queue),
       ]),
     );
+    const aways = await access.ask(() => readAway(seen, about.key));
     const { state } = inForce;
     const paused = new Map(pauses.map(({ key, forMs }) => [key, forMs]));
     const ofQueueMs = paused.get(undefined) ?? 0;
@@ -113,9 +132,11 @@ export function createForecasts(parts: {
     const fromMs = Math.max(state.coolingForMs, state.pausedForMs, ofQueueMs, usedUpMs);
     const pausedForMs = (key: string | undefined): number =>
       key === undefined ? 0 : (paused.get(key) ?? 0);
+    const heldForMs = (key: string | undefined): number =>
+      key !== undefined && aways.has(key) ? Infinity : pausedForMs(key);
     const pace = paceOf(bucket.name, about, { ...inForce, fromMs, isCostly: isCostly(seen) });
     const all = lanesOf(seen, pace, (key) => {
-      const forMs = pausedForMs(key);
+      const forMs = heldForMs(key);
       return forMs === Infinity ? Infinity : Math.max(0, forMs - fromMs);
     });
     const indexes = new Map(seen.lanes.map(({ key }, index) => [key, index + 1]));
@@ -124,8 +145,17 @@ export function createForecasts(parts: {
       seen,
       fromMs,
       live,
-      reason: reasonOf({ live, ofQueueMs, ofBucketMs: state.pausedForMs }),
-      pausedForMs,
+      reason: reasonOf({
+        live,
+        ofQueueMs,
+        ofBucketMs: state.pausedForMs,
+        isAway: aways.has(undefined),
+      }),
+      heldForMs,
+      keyReason(key) {
+        const keys = key === undefined ? seen.lanes.map((lane) => lane.key) : [key];
+        return keys.some((each) => pausedForMs(each) === Infinity) ? "key paused" : "key away";
+      },
       lanes: all,
       pace,
       drained: drain(all, pace.shared),
@@ -140,20 +170,20 @@ export function createForecasts(parts: {
     },
     async eta(id, about) {
       const backlog = await view(id, about);
-      const { pausedForMs } = backlog;
+      const { heldForMs, keyReason } = backlog;
       const { place } = backlog.seen;
       if (place === undefined) return undefined;
       if (place.in === "worker") return { position: 0, startsInMs: 0 };
       const { position, atMs } = positionOf(place, backlog);
-      const startsInMs = wholeMs(Math.max(atMs, pausedForMs(about.key)));
-      const reason = backlog.reason ?? (startsInMs === Infinity ? "key paused" : undefined);
+      const startsInMs = wholeMs(Math.max(atMs, heldForMs(about.key)));
+      const reason = backlog.reason ?? (startsInMs === Infinity ? keyReason(about.key) : undefined);
       if (reason !== undefined) return { position, startsInMs: undefined, reason };
       return { position, startsInMs };
     },
     async forecast(given = {}) {
       const { key } = readOfKey("forecast()", given);
       const backlog = await view();
-      const { seen, drained, fromMs, lanes: all, laneOf, live, pausedForMs } = backlog;
+      const { seen, drained, fromMs, lanes: all, laneOf, live, heldForMs } = backlog;
       const load = key === undefined ? undefined : seen.lanes.find((lane) => lane.key === key);
       const waiting =
         key === undefined
@@ -164,7 +194,7 @@ export function createForecasts(parts: {
         key === undefined
           ? drained.lastMs
           : drained.startMs(own, Math.max(0, (load?.calls ?? waiting) * all[own]!.lanes - 1));
-      const goneInMs = wholeMs(Math.max(fromMs + lastMs, pausedForMs(key)));
+      const goneInMs = wholeMs(Math.max(fromMs + lastMs, heldForMs(key)));
       const facts = { waiting, ...live };
       if (waiting > 0 && backlog.reason !== undefined) {
         return { ...facts, goneInMs: undefined, reason: backlog.reason, missed: [] };
@@ -174,13 +204,13 @@ export function createForecasts(parts: {
         const { id, callsBefore, inMs: deadlineInMs } = each;
         const lane = laneOf(each.key);
         const atMs = drained.startMs(lane, callsBefore * all[lane]!.lanes);
-        const startsInMs = wholeMs(Math.max(fromMs + atMs, pausedForMs(each.key)));
+        const startsInMs = wholeMs(Math.max(fromMs + atMs, heldForMs(each.key)));
         const isMissed = startsInMs > deadlineInMs;
         return isMissed ? [sayEndless({ id, key: each.key, startsInMs, deadlineInMs })] : [];
       });
       if (waiting === 0) return { ...facts, goneInMs: 0, missed };
       if (goneInMs < Infinity) return { ...facts, goneInMs, missed };
-      return { ...facts, goneInMs: undefined, reason: "key paused", missed };
+      return { ...facts, goneInMs: undefined, reason: backlog.keyReason(key), missed };
     },
   };
 }
@@ -190,15 +220,18 @@ function reasonOf({
   live,
   ofQueueMs,
   ofBucketMs,
+  isAway,
 }: {
   readonly live: LiveWorkers;
   /** For how long the queue is paused, and the bucket. */
   readonly ofQueueMs: number;
   readonly ofBucketMs: number;
+  readonly isAway: boolean;
 }): NoPromise | undefined {
   if (live.workers === 0) return "no worker";
   if (ofQueueMs === Infinity) return "queue paused";
-  return ofBucketMs === Infinity ? "bucket paused" : undefined;
+  if (ofBucketMs === Infinity) return "bucket paused";
+  return isAway ? "downstream away" : undefined;
 }
 
 /** How many jobs start before one that waits or is delayed, and in how many ms it starts. */

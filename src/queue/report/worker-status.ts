@@ -10,6 +10,11 @@ export interface WorkerStatus {
   readonly waiting: number;
   /** Whether the queue is paused, as the worker heard last. */
   readonly paused: boolean;
+  /**
+   * While this process has found the downstream away: ms until the next job tries whether it is back, at least 1. Else 0,
+   * also while those of single keys are away.
+   */
+  readonly awayForMs: number;
   /** How many it may hold in all. */
   readonly concurrency: number;
 }

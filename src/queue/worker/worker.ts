@@ -135,7 +135,7 @@ export function createWorker<Data, Result>(
     bucket,
     connection,
     clock: connection.clockOf(queue.name),
-    downstream: createDownstream({ queue: queue.name, bucket, connection }),
+    downstream: createDownstream({ bucket, connection }),
     lanes: connection.lanes,
     prefix,
     logger,
@@ -360,7 +360,8 @@ export function createWorker<Data, Result>(
     status() {
       const waiting = running.unbegun;
       const counts = { running: running.count - waiting, waiting, concurrency };
-      return { ...status, ...counts, paused: orders.isPaused };
+      const { awayForMs } = bucket.breaker;
+      return { ...status, ...counts, paused: orders.isPaused, awayForMs };
     },
     async close(given = {}) {
       const { deadlineMs = closeDeadlineMs } = readCloseOptions(given);

@@ -46,6 +46,11 @@ export function ratiosKey(prefix: string, bucket: string): string {
   return `${prefix}:{${bucket}}:ratios`;
 }
 
+/** Says that the downstream of a bucket, or of one of its keys, is away: ms, as text; it expires by itself. */
+export function awayKey(prefix: string, bucket: string, key: string | undefined): string {
+  return `${prefix}:{${bucket}}:away:${key === undefined ? "" : encoded(key)}`;
+}
+
 /** Colons separate the parts of a name; an IPv6 address has some. */
 function encoded(key: string): string {
   return /[%:]/.test(key) ? key.replaceAll("%", "%25").replaceAll(":", "%3A") : key;
@@ -71,9 +76,4 @@ export interface QueueName {
 /** How the names of all keys of a queue begin, BullMQ's and ours. */
 export function baseOf({ prefix, queue }: QueueName): string {
   return `${prefix}:{${queue}}:`;
-}
-
-/** Says that the downstream of a queue, or of one of its keys, is away: ms, as text; it expires by itself. */
-export function awayKey(queue: QueueName, key: string | undefined): string {
-  return `${baseOf(queue)}away:${key === undefined ? "" : encoded(key)}`;
 }

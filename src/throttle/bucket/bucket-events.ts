@@ -8,6 +8,7 @@ import type { Logger } from "../../core/logger.ts";
 import type { Priority } from "../../core/options.ts";
 import type { Change } from "../../core/store.ts";
 import type { ObservedDrawCall, SlotEvent, TryCall } from "../call-options.ts";
+import type { AwayNews } from "../outage/breaker.ts";
 import type { Slot } from "../slot/slot.ts";
 import { nameBinding, type TryDecision } from "../try/decision.ts";
 import type { Group } from "../waiting/group.ts";
@@ -56,12 +57,25 @@ export interface ChangeEvent {
   readonly keys: NamedKeys | undefined;
 }
 
+/** This process has found the downstream away, by failures in a row, or again by a job or a call that tried. */
+export interface AwayEvent extends OfKey {
+  /** How long nothing starts, until the next one tries: `2000`. */
+  readonly forMs: number;
+  /** By what: `"TypeError: fetch failed (connect ECONNREFUSED 10.0.0.7:443)"`. */
+  readonly reason: string;
+}
+
+/** The downstream that this process had found away answers again. */
+export type BackEvent = OfKey;
+
 /** The events of a bucket, by name. */
 export interface BucketEvents {
   readonly slot: SlotEvent;
   readonly refused: RefusedEvent;
   readonly cooldown: CooldownEvent;
   readonly slowed: SlowedEvent;
+  readonly away: AwayEvent;
+  readonly back: BackEvent;
   readonly change: ChangeEvent;
 }
 
@@ -70,6 +84,8 @@ const EVENT_NAMES: readonly (keyof BucketEvents)[] = [
   "refused",
   "cooldown",
   "slowed",
+  "away",
+  "back",
   "change",
 ];
 
@@ -85,6 +101,8 @@ export interface BucketTeller extends Emitter<BucketEvents> {
   watchTry(options: TryCall, tryDraw: () => Promise<TryDecision>): Promise<TryDecision>;
   /** An answer has changed the bucket in the store. */
   answered(key: string | undefined, change: Change): void;
+  /** The breaker has found something of the downstream of the bucket, or of one key. */
+  away(key: string | undefined, news: AwayNews): void;
   changed(key: string | undefined): void;
 }
 
@@ -160,6 +178,11 @@ export function createBucketTeller(name: string, given: Logger): BucketTeller {
         const gapMs = change.gapUs / 1_000;
         emitter.emit("slowed", { ...namedOf(key), factor: undefined, gapMs, forMs });
       }
+    },
+    away(key, { isBack, forMs, reason = "" }) {
+      if (isBack && emitter.hasListener("back")) emitter.emit("back", namedOf(key));
+      if (isBack || !emitter.hasListener("away")) return;
+      emitter.emit("away", { ...namedOf(key), forMs, reason });
     },
     changed(key) {
       if (emitter.hasListener("change")) emitter.emit("change", { ...namedOf(key) });

@@ -59,7 +59,7 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     logger: settings.logger,
     hasOwnLimits: (key) => keyLimitsOf(policy, key).length > 0,
     coolDown: (key, coolMs) => partFor(key).coolDown(key, coolMs),
-    onClosed: (key) => tellChange(key),
+    onAway: (...news) => partFor(undefined).noteAway(...news),
   });
   const common = { waiting: () => bucket.waiting, refusals: createRefusals(), teller, breaker };
   const changeListeners = new Set<(key: string | undefined) => void>();
@@ -209,6 +209,8 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     },
     report: (resultOrError, of) => partFor(textOfNamed(of.slot)).report(resultOrError, of),
     breaker,
+    noteAway: (...news) => partFor(undefined).noteAway(...news),
+    readAway: (keys) => partFor(undefined).readAway(keys),
     coolDown: (key, coolMs) => partFor(key).coolDown(key, coolMs),
     async outcomesReported() {
       await Promise.all([...opened.values()].map((part) => part.outcomesReported()));
@@ -327,6 +329,9 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
       peek: (request) =>
         request.scopes.length === 0 ? peekAll(withName(request)) : store.peek(withName(request)),
       learn: (request) => store.learn(request),
+      // Few are away, and who looks at several keys at once asks one node.
+      readAway: (request) => store.readAway({ ...request, bucket: storeNames[0]! }),
+      noteAway: (note) => store.noteAway({ ...note, bucket: storeNames[0]! }),
       listen: (asker, wake) => store.listen(asker, wake),
       close: () => store.close(),
     };

@@ -32,7 +32,12 @@ import {
   type OnStoreDown,
   type OpenLocalStore,
 } from "../outage/on-store-down.ts";
-import { createBreaker, type Breaker, type BreakerSettings } from "../outage/breaker.ts";
+import {
+  createBreaker,
+  type AwayNews,
+  type Breaker,
+  type BreakerSettings,
+} from "../outage/breaker.ts";
 import { createStoreRetries } from "../outage/retries.ts";
 import { createLeaseKeeper } from "../slot/leases.ts";
 import { createSettling } from "../slot/settle.ts";
@@ -167,7 +172,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
       logger,
       hasOwnLimits: (key) => keyLimitsOf(known.policy, key).length > 0,
       coolDown: (key, coolMs) => feedback.coolDown(key, coolMs),
-      onClosed: (key) => tellChange(key),
+      onAway: noteAway,
     });
   const drawOnJobSlot = createRides({
     keeper,
@@ -180,6 +185,16 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
   const closeListeners = createCloseListeners(name);
   let isCalledByHand = false;
   let fetched: ThrottledFetch | undefined;
+
+  function noteAway(key: string | undefined, news: AwayNews): void {
+    const { isBack, isHeard, forMs } = news;
+    teller.away(key, news);
+    if (isHeard) return;
+    // Unheard, others find out by themselves, and so does this process.
+    const coolMs = isBack ? undefined : Math.max(1, forMs);
+    store.noteAway({ bucket: name, key, coolMs }).catch(() => undefined);
+    if (isBack && key !== undefined) tellChange(key);
+  }
 
   function tellChange(key: string | undefined): void {
     for (const listener of changeListeners) listener(key);
@@ -294,6 +309,8 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     },
     report,
     breaker,
+    noteAway,
+    readAway: (keys) => store.readAway({ bucket: name, keys }),
     coolDown: (key, coolMs) => feedback.coolDown(key, coolMs),
     outcomesReported: () => feedback.settled(),
     settleByResult: settling.settleByResult,

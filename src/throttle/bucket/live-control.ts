@@ -99,13 +99,18 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
 
   /** Leaves the policy that this process knows as it is, also where another is in force: its draws learn that. */
   async function inForce(key?: string): Promise<InForce> {
-    const first = await look(known.policy, key);
+    const keys = key === undefined ? [undefined] : [undefined, key];
+    const [first, aways] = await Promise.all([
+      look(known.policy, key),
+      store.readAway({ bucket, keys }),
+    ]);
+    const awayForMs = Math.max(0, ...aways.map((away) => away?.inMs ?? 0));
     const policy = known.read(first.text);
     const peeked = policy === known.policy ? first : await look(policy, key);
     const { nowUs, wholeAtUs, gapUs, gapUntilUs } = peeked;
     return {
       policy,
-      state: describeState(peeked, key, policy, waiting()),
+      state: describeState(peeked, key, policy, { waitingHere: waiting(), awayForMs }),
       wholeInMs: msUntil(wholeAtUs, nowUs),
       spacedForMs: msUntil(gapUntilUs, nowUs),
       gapMs: gapUs / 1_000,
@@ -166,6 +171,11 @@ export interface BucketState {
   readonly coolingForMs: number;
   /** Ms until a pause ends: `0` if there is none; Infinity if it has no end, which JSON says as `"forever"`. */
   readonly pausedForMs: number;
+  /**
+   * While the downstream is away, of the bucket or of the key, as some process has found: ms until the next job tries
+   * whether it is back, at least 1. Else 0.
+   */
+  readonly awayForMs: number;
   /** The part of the rate that is in force after a refusal: `1` is all of it. */
   readonly rateFactor: number;
   /** How many replicas drew in this second or the last. */
@@ -182,7 +192,7 @@ function describeState(
   peeked: Peeked,
   key: string | undefined,
   policy: Policy,
-  waitingHere: number,
+  seen: Pick<BucketState, "waitingHere" | "awayForMs">,
 ): BucketState {
   const { nowUs, statuses, coolUntilUs, pausedUntilUs } = peeked;
   const closedUntilUs = Math.max(coolUntilUs, pausedUntilUs);
@@ -206,7 +216,7 @@ function describeState(
     pausedForMs: orEndless(msUntil(pausedUntilUs, nowUs)),
     rateFactor: peeked.factor / 1_000,
     replicas: peeked.alive,
-    waitingHere,
+    ...seen,
     limits,
   });
 }

@@ -88,10 +88,16 @@ export interface Breaker {
   noteCall(key: string | undefined, resultOrError: unknown): void;
   /** Whether the bucket is open, or the call's key. */
   isOpenFor(call: BreakerCall): boolean;
-  /** Opens the bucket, or one key, as another process has. */
-  openAlike(key: string | undefined, coolMs: number): void;
+  /** Opens the bucket, or one key, as another process has; the first job tries after `coolMs`, or at once. */
+  openAlike(
+    key: string | undefined,
+    coolMs: number,
+    options?: { readonly triesAtOnce?: boolean },
+  ): void;
   /** Whether it opens at all. */
   readonly isOn: boolean;
+  /** In how many ms the next job tries, at least 1, while the whole bucket is open; else 0. */
+  readonly awayForMs: number;
   /** How many jobs may start that are not here yet: none, one that tries, or any number. */
   readonly admits: number;
 }
@@ -104,9 +110,24 @@ export interface BreakerParts {
   readonly hasOwnLimits: (key: string) => boolean;
   /** Slows the bucket, or one key that has limits of its own, down for all replicas. */
   readonly coolDown: (key: string | undefined, coolMs: number) => void;
-  /** Told when a key may start again. */
-  readonly onClosed: (key: string) => void;
+  /** Told each time that the bucket, or one key, opens anew, and when it may start again. */
+  readonly onAway: (key: string | undefined, news: AwayNews) => void;
 }
+
+/** What a breaker has found of the downstream of a bucket, or of one key. */
+export interface AwayNews {
+  /** Whether it is back; else it is away. */
+  readonly isBack: boolean;
+  /** For how many ms nothing starts; 0 if it is back. */
+  readonly forMs: number;
+  /** By what it is away: `"TypeError: fetch failed (connect ECONNREFUSED …)"`. Undefined if it is back. */
+  readonly reason: string | undefined;
+  /** Whether another process has found it. */
+  readonly isHeard: boolean;
+}
+
+const BACK: AwayNews = { isBack: true, forMs: 0, reason: undefined, isHeard: false };
+const ELSEWHERE = "another process found it away";
 
 /** A bucket, or one key of it. */
 interface Scope {
@@ -148,11 +169,12 @@ const OFF: Breaker = {
   isOpenFor: () => false,
   openAlike: () => {},
   isOn: false,
+  awayForMs: 0,
   admits: Infinity,
 };
 
 export function createBreaker(parts: BreakerParts): Breaker {
-  const { bucket, settings, logger, hasOwnLimits, coolDown, onClosed } = parts;
+  const { bucket, settings, logger, hasOwnLimits, coolDown, onAway } = parts;
   if (settings === false) return OFF;
   const { failures = 5, coolMs: firstMs = 1_000, maxCoolMs = 60_000 } = settings ?? {};
   const whole = createScope(undefined);
@@ -192,7 +214,9 @@ export function createBreaker(parts: BreakerParts): Breaker {
     const nowMs = performance.now();
     const { open, row, marks } = scope;
     if (open !== undefined) {
-      if (isProbe) openFor(scope, 2 * open.coolMs, open.sinceMs, nowMs);
+      if (!isProbe) return true;
+      openFor(scope, 2 * open.coolMs, open.sinceMs, nowMs);
+      tellAway(scope, reasonOf(thrown));
       return true;
     }
     // It hung since before the downstream came back.
@@ -207,7 +231,9 @@ export function createBreaker(parts: BreakerParts): Breaker {
     row.clear();
     openFor(scope, firstMs, nowMs, nowMs);
     cool(scope);
-    tellOpen(scope, thrown);
+    const reason = withoutStop(reasonOf(thrown));
+    tellAway(scope, reason);
+    logOpen(scope, reason);
     return true;
   }
 
@@ -215,8 +241,11 @@ export function createBreaker(parts: BreakerParts): Breaker {
     if (key === undefined || isLimited(key)) coolDown(key, open!.coolMs);
   }
 
-  function tellOpen({ key }: Scope, thrown: unknown): void {
-    const reason = withoutStop(reasonOf(thrown));
+  function tellAway({ key, open }: Scope, reason: string, isHeard = false): void {
+    onAway(key, { isBack: false, forMs: open!.coolMs, reason, isHeard });
+  }
+
+  function logOpen({ key }: Scope, reason: string): void {
     const what = `is away, by ${failures} failures in a row (${reason}).`;
     const then = "one at a time tries, and their attempts do not count meanwhile";
     const text =
@@ -230,7 +259,7 @@ export function createBreaker(parts: BreakerParts): Breaker {
     const { key, open } = scope;
     scope.open = undefined;
     scope.closedAtMs = performance.now();
-    if (key !== undefined) onClosed(key);
+    onAway(key, BACK);
     const forS = Math.ceil((performance.now() - open!.sinceMs) / 1_000);
     const reason = `after ${forS} s`;
     const whose =
@@ -325,12 +354,19 @@ export function createBreaker(parts: BreakerParts): Breaker {
       }
     },
     isOpenFor,
-    openAlike(key, coolMs) {
+    openAlike(key, coolMs, { triesAtOnce = false } = {}) {
       const scope = key === undefined ? whole : scopeOfKey(key);
       const nowMs = performance.now();
-      if (scope.open === undefined) openFor(scope, coolMs, nowMs, nowMs);
+      if (scope.open !== undefined) return;
+      openFor(scope, coolMs, nowMs, nowMs);
+      if (triesAtOnce) scope.open!.untilMs = nowMs;
+      else tellAway(scope, ELSEWHERE, true);
     },
     isOn: true,
+    get awayForMs() {
+      if (whole.open === undefined) return 0;
+      return Math.max(1, Math.ceil(blockedMs(whole, performance.now())));
+    },
     get admits() {
       if (whole.open === undefined) return Infinity;
       return blockedMs(whole, performance.now()) > 0 ? 0 : 1;

@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import { addResets, type WithResets } from "../../../src/core/limits/calendar-windows.ts";
 import type { Store } from "../../../src/core/store.ts";
+import { createAwayNotes } from "../../../src/redis/away-notes.ts";
 import { drawSlots } from "../../../src/redis/bucket-store.ts";
 import { runScript, type Script } from "../../../src/redis/scripts/script.ts";
 import { bucketPeek, bucketSteer } from "../../../src/redis/scripts/bucket/bucket.ts";
@@ -46,6 +47,7 @@ export function createPinnedRedisStore(
     steer: (request) => run(bucketSteer, request),
     peek: (request) => run(bucketPeek, request),
     learn: (request) => runScript(redis, ratiosLearn, { ...request, prefix }),
+    ...createAwayNotes(redis, prefix),
     listen: () => undefined,
     close: async () => undefined,
   };

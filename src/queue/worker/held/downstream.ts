@@ -1,10 +1,11 @@
 /**
  * What a job's failure says of its downstream. The breaker counts in this process (`throttle/outage/breaker.ts`); that it
- * is open is known to all workers of the queue, so that the first failure elsewhere opens it there too. Redis is asked
+ * is open is known to all workers of the bucket, so that the first failure elsewhere opens it there too. Redis is asked
  * only after a failure.
  */
 import { isAway } from "../../../throttle/outage/away.ts";
-import type { Blocked, Breaker, Pass } from "../../../throttle/outage/breaker.ts";
+import type { OwnedBucket } from "../../../throttle/bucket.ts";
+import type { Blocked, Pass } from "../../../throttle/outage/breaker.ts";
 import type { QueueConnection } from "../../bullmq/connection.ts";
 import type { Job } from "../../job.ts";
 
@@ -18,52 +19,37 @@ type JobOfKey = Pick<Job<unknown>, "id" | "key">;
 export type WhyBlocked = Omit<Blocked, "passes">;
 
 interface DownstreamParts {
-  readonly queue: string;
-  readonly bucket: { readonly breaker: Breaker };
-  readonly connection: Pick<QueueConnection, "inTime" | "readOpen" | "noteOpen" | "noteClosed">;
+  readonly bucket: Pick<OwnedBucket, "breaker" | "readAway">;
+  readonly connection: Pick<QueueConnection, "inTime">;
 }
 
 /** How long a handler's end may wait for Redis to say whether other workers have found the downstream away. */
 const ASK_MS = 1_000;
-/** For how long others are told beyond the next try. */
-const TOLD_MS = 60_000;
 
-export function createDownstream({ queue, bucket, connection }: DownstreamParts): Downstream {
+export function createDownstream({ bucket, connection }: DownstreamParts): Downstream {
   const { breaker } = bucket;
 
   /** Opens the breaker here if it is open elsewhere. */
-  async function askOthers(job: JobOfKey): Promise<void> {
-    const scopes = scopesOf(job);
-    const asked = Promise.all(scopes.map((scope) => connection.readOpen(queue, scope)));
-    const found = await connection.inTime(ASK_MS, asked).catch(() => []);
-    for (const [at, coolMs] of found.entries()) {
-      if (coolMs !== undefined) breaker.openAlike(scopes[at], coolMs);
+  async function askOthers(
+    scopes: readonly (string | undefined)[],
+    options?: { readonly triesAtOnce: boolean },
+  ): Promise<void> {
+    const found = await connection.inTime(ASK_MS, bucket.readAway(scopes)).catch(() => []);
+    for (const [at, away] of found.entries()) {
+      if (away !== undefined) breaker.openAlike(scopes[at], away.coolMs, options);
     }
   }
 
-  function tellClosed(job: JobOfKey): void {
-    for (const scope of scopesOf(job)) connection.noteClosed(queue, scope).catch(() => undefined);
-  }
+  // One that starts meanwhile finds out by one job whether it still is.
+  if (breaker.isOn) void askOthers([undefined], { triesAtOnce: true });
 
   return {
     async failed(job, pass, thrown) {
       const isDown = isAway(thrown);
-      if (isDown && breaker.isOn && !breaker.isOpenFor(job)) await askOthers(job);
-      const isNews = isDown && (pass.isProbe || !breaker.isOpenFor(job));
-      const blocked = breaker.failed(job, pass, isDown ? { thrown } : undefined);
-      if (blocked === undefined) {
-        if (pass.isProbe) tellClosed(job);
-      } else if (isNews) {
-        const { scope, inMs } = blocked;
-        const key = scope === "key" ? job.key : undefined;
-        connection.noteOpen(queue, key, inMs, inMs + TOLD_MS).catch(() => undefined);
-      }
-      return blocked;
+      if (isDown && breaker.isOn && !breaker.isOpenFor(job)) await askOthers(scopesOf(job));
+      return breaker.failed(job, pass, isDown ? { thrown } : undefined);
     },
-    succeeded(job, pass) {
-      breaker.succeeded(job, pass);
-      if (pass.isProbe) tellClosed(job);
-    },
+    succeeded: (job, pass) => breaker.succeeded(job, pass),
   };
 }
 

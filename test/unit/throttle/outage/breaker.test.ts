@@ -21,15 +21,16 @@ afterEach(() => {
 function open(settings: BreakerSettings | false | "unset" = SETTINGS) {
   const cooled: [key: string | undefined, coolMs: number][] = [];
   const lines: string[] = [];
+  const told: [key: string | undefined, news: number | "back"][] = [];
   const breaker = createBreaker({
     bucket: "b",
     settings: settings === "unset" ? undefined : settings,
     logger: { warn: (_facts, text) => void lines.push(text), error: () => {} },
     hasOwnLimits: (key) => key === "limited",
     coolDown: (...change) => void cooled.push(change),
-    onClosed: () => {},
+    onAway: (key, { isBack, forMs }) => void told.push([key, isBack ? "back" : forMs]),
   });
-  return { breaker, cooled, lines };
+  return { breaker, cooled, lines, told };
 }
 
 const job = (id: string | number, key?: string): BreakerCall => ({ id: String(id), key });
@@ -51,7 +52,7 @@ function succeed(breaker: Breaker, call: BreakerCall): void {
 
 describe("the breaker of a bucket", () => {
   it("opens after so many jobs in a row, cools the bucket down once, and lets one job at a time try", () => {
-    const { breaker, cooled, lines } = open();
+    const { breaker, cooled, lines, told } = open();
 
     expect([1, 2, 3].map((id) => fail(breaker, job(id)))).toEqual(["counts", "counts", "bucket"]);
     expect(breaker.blocked(job(4))).toMatchObject({ scope: "bucket", inMs: 100 });
@@ -74,6 +75,7 @@ describe("the breaker of a bucket", () => {
 
     expect(breaker.admits).toBe(Infinity);
     expect(cooled).toEqual([[undefined, 100]]);
+    expect(told.map(([, news]) => news)).toEqual([100, 200, 300, 300, "back"]);
     expect(lines).toEqual([
       expect.stringMatching(/bucket "b" is away, by 3 failures in a row \(Error: refused\)/),
       expect.stringMatching(/answers again/),
@@ -182,6 +184,17 @@ describe("the breaker of a bucket", () => {
 
     expect(breaker.isOpenFor(job(1))).toBe(true);
     expect(breaker.blocked(job(1))).toMatchObject({ scope: "bucket", inMs: 250 });
+    expect(breaker.awayForMs).toBe(250);
+    vi.advanceTimersByTime(250);
+    expect(breaker.awayForMs).toBe(1);
+  });
+
+  it("lets a job try at once, where another process has opened before this one began", () => {
+    const { breaker } = open();
+    breaker.openAlike(undefined, 250, { triesAtOnce: true });
+
+    expect(enter(breaker, job(1)).isProbe).toBe(true);
+    expect(breaker.enter(job(2)).passes).toBe(false);
   });
 
   it("never opens if it is off", () => {

@@ -79,7 +79,9 @@ export function createBuckets(parts: BucketsParts): Buckets {
   function create(settings: BucketSettings): OwnedBucket {
     const onOpen = (storeName: string, bucket: OwnedBucket): unknown =>
       byStoreName.set(storeName, bucket);
-    if (isCluster && settings.policy.limits.length === 0) {
+    const { limits, perKey } = settings.policy;
+    // Keys by name are counted in one step, whatever they are.
+    if (isCluster && limits.length === 0 && perKey?.names === undefined) {
       return refuseExtra(createClusterBucket({ ...settings, onOpen }), ARITIES);
     }
     const bucket = createBucket(settings);
@@ -183,6 +185,7 @@ function isSame(value: unknown, other: unknown): boolean {
 
 function isTable(value: unknown): boolean {
   if (typeof value !== "object" || value === null) return false;
+  if (Array.isArray(value)) return true;
   const prototype: unknown = Object.getPrototypeOf(value);
   return prototype === Object.prototype || prototype === null;
 }

@@ -46,7 +46,9 @@ export type { Key, NamedKeys } from "./core/key-path.ts";
 
 export type { Logger } from "./core/logger.ts";
 
-export type { PerKey, Tiers } from "./core/policy/per-key.ts";
+export type { KeyLimits, Tiers } from "./core/policy/key-limits.ts";
+
+export type { PerKey, PerLevel, PerName } from "./core/policy/per-key.ts";
 
 export type { PolicyOptions } from "./core/policy/policy.ts";
 

@@ -38,8 +38,16 @@ export interface Answer {
 export interface Cooldown {
   /** How long nothing may start, in ms. */
   readonly coolMs: number;
-  /** What has to cool down. Defaults to the key, if keys have limits of their own, else the bucket. */
-  readonly scope?: "bucket" | "key" | undefined;
+  /**
+   * What has to cool down: the bucket, the key, or one of several keys by its name. Defaults to the key, if keys have
+   * limits of their own, else the bucket.
+   */
+  readonly scope?: "bucket" | "key" | (string & {}) | undefined;
+  /**
+   * Of a path, which of its names has to cool down, with all below it: 0 is the first. Defaults to the narrowest that has
+   * limits of its own. One without limits cools the next wider one that has some, or else the bucket.
+   */
+  readonly level?: number | undefined;
   /** What the quota counts that is used up. All calls cool down with it, whatever they take. */
   readonly unit?: string | undefined;
 }
@@ -47,8 +55,10 @@ export interface Cooldown {
 /** What was heard, as it is or changed: `{ ...heard, afterMs: 30_000 }`. */
 export interface ChangedAnswer extends Partial<Omit<Answer, "scope" | "refused">> {
   readonly refused: boolean;
-  /** `"bucket"` or `"key"` is what has to cool down; any other is the period of the quota. */
-  readonly scope?: QuotaPeriod | "bucket" | "key" | undefined;
+  /** `"bucket"`, `"key"` or the name of one of several keys is what has to cool down; else it is the period of the quota. */
+  readonly scope?: QuotaPeriod | "bucket" | "key" | (string & {}) | undefined;
+  /** As in {@link Cooldown}. */
+  readonly level?: number | undefined;
 }
 
 /** What a `feedback` function answers; undefined if the call went well. */

@@ -68,6 +68,24 @@ export class InvalidOptionError extends SluiceError {
     );
     this.option = option;
     this.value = value;
+    problems.set(this, problem);
+  }
+}
+
+/** What an error about an option was made of. */
+const problems = new WeakMap<
+  InvalidOptionError,
+  ConstructorParameters<typeof InvalidOptionError>[0]
+>();
+
+/** Runs a reader of options that lie at a path of others: an error about `"rate"` becomes one about `"perKey.rate"`. */
+export function atPath<T>(path: string, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    const problem = error instanceof InvalidOptionError ? problems.get(error) : undefined;
+    if (problem === undefined) throw error;
+    throw new InvalidOptionError({ ...problem, option: `${path}.${problem.option}` });
   }
 }
 

@@ -62,13 +62,19 @@ export function textOfNamedKeys(texts: readonly string[]): string {
   return texts.toSorted().join(BESIDE);
 }
 
+/** The one text of scopes of a key, the widest first: of a path, the narrowest names all. */
+export function textOfScopes(texts: readonly string[]): string {
+  const last = texts.at(-1) ?? "";
+  return texts.length > 1 && isOfNames(last) ? textOfNamedKeys(texts) : last;
+}
+
 /** Whether a text is that of named keys. */
 export function isOfNames(text: string): boolean {
   return text.includes(VALUED);
 }
 
 /** The names and values of named keys. */
-function namedKeysOf(text: string): readonly (readonly [name: string, value: string])[] {
+export function namedKeysOf(text: string): readonly (readonly [name: string, value: string])[] {
   return text.split(BESIDE).map((each) => each.split(VALUED) as [string, string]);
 }
 

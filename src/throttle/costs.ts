@@ -4,6 +4,7 @@ import { stepOf } from "../core/draw/scope.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import { costTooLarge, isLeased, ruleOf } from "../core/limits/registry.ts";
 import type { Limit } from "../core/limits/rule.ts";
+import type { Whose } from "../core/policy/per-key.ts";
 
 /** How much of each unit one call takes: `{ tokens: 800 }`; a number is calls. */
 export type Cost = number | Readonly<Record<string, number>>;
@@ -120,6 +121,8 @@ export interface CallTerms {
   readonly limits: readonly Limit[];
   /** For each of the limits. */
   readonly costs: readonly number[];
+  /** Whose each of the limits is. */
+  readonly whose: readonly Whose[];
   /** The text of the policy that these limits are of. */
   readonly text: string;
   /** Whether its calls hold leases. */
@@ -134,9 +137,9 @@ export interface CallTerms {
   readonly intervalMs: number | undefined;
 }
 
-type Given = Pick<CallTerms, "shared" | "scopeLimits" | "costs" | "text">;
+type Given = Pick<CallTerms, "shared" | "scopeLimits" | "costs" | "whose" | "text">;
 
-export function callTermsOf({ shared, scopeLimits, costs, text }: Given): CallTerms {
+export function callTermsOf({ shared, scopeLimits, costs, whose, text }: Given): CallTerms {
   const limits = [...shared, ...scopeLimits.flat()];
   // A key's own limit is a gate: it is the shared or the widest one that others' slots are spaced by.
   const spacing = shared.length > 0 ? shared : (scopeLimits[0] ?? []);
@@ -146,6 +149,7 @@ export function callTermsOf({ shared, scopeLimits, costs, text }: Given): CallTe
     scopeLimits,
     limits,
     costs,
+    whose,
     text,
     hasLeases: limits.some((limit, index) => isLeased(limit) && costs[index]! > 0),
     areNumbered: limits.some(isLeased),

@@ -24,6 +24,7 @@ const USUAL: LimitDecision = {
   name: "a",
   unit: "calls",
   scope: "bucket",
+  level: undefined,
   capacity: 1,
   windowMs: 1_000,
   remaining: 1,

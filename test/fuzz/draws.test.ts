@@ -46,7 +46,9 @@ const cost = fc.oneof(
   amount,
   hostileOptions({ calls: amount, tokens: amount, constructor: amount }),
 );
-const trying = { key: hostileName, cost };
+const path = fc.oneof(hostileName, fc.array(fc.oneof(hostileName, hostileValue), { maxLength: 4 }));
+const keys = fc.oneof(fc.dictionary(hostileName, hostileName, { maxKeys: 4 }), hostileValue);
+const trying = { key: path, keys, cost };
 const drawing = {
   ...trying,
   priority: fc.oneof(fc.constantFrom("low", "critical"), hostileText),
@@ -55,7 +57,8 @@ const drawing = {
 };
 const calling = {
   ...drawing,
-  key: fc.oneof(hostileName, fc.func(hostileValue)),
+  key: fc.oneof(path, fc.func(hostileValue)),
+  keys: fc.oneof(keys, fc.func(hostileValue)),
   cost: fc.oneof(cost, fc.func(cost)),
   concurrency: fc.oneof(fc.nat(), hostileNumber),
   feedback: fc.oneof(fc.constant(false), fc.func(hostileValue)),

@@ -7,6 +7,8 @@ import {
   leakyBucket,
   slidingWindow,
   type Bucket,
+  type Key,
+  type NamedKeys,
 } from "sluice";
 import {
   hostileJson,
@@ -28,7 +30,18 @@ const limit = fc.oneof(
 const limits = { rate, burst, concurrency: burst, limits: fc.array(limit, { maxLength: 10 }) };
 const limitsOptions = hostileOptions(limits);
 const tierOf = fc.func(fc.oneof(fc.constantFrom("free", "paid"), hostileText));
+const ofLevel = fc.oneof(
+  limitsOptions,
+  fc.constant(undefined),
+  fc.func(limitsOptions),
+  hostileOptions({ tiers: hostileOptions({ free: limitsOptions }), tierOf: tierOf }),
+);
 const perKey = fc.oneof(
+  fc.array(ofLevel, { maxLength: 4 }),
+  fc.dictionary(
+    fc.oneof(fc.constantFrom("address", "email", "__proto__", "rate"), hostileName),
+    ofLevel,
+  ),
   limitsOptions,
   fc.func(limitsOptions),
   hostileOptions({
@@ -57,11 +70,24 @@ const bucketOptions = hostileOptions({
   onStoreDown: fc.oneof(fc.constantFrom("wait", "open"), hostileOptions({ local: part })),
   onStateLost: fc.constantFrom("empty", "full"),
 });
-const key = fc.oneof(fc.constantFrom("acme", "127.0.0.1", "::1"), hostileName);
+const name = fc.oneof(
+  fc.constantFrom("acme", "127.0.0.1", "::1", "__proto__", "a{b}"),
+  hostileName,
+);
+const key = fc.oneof(
+  name,
+  fc.array(fc.oneof(name, hostileValue), { maxLength: 4 }),
+) as fc.Arbitrary<Key>;
+const keys = fc.oneof(
+  fc.dictionary(fc.oneof(fc.constantFrom("address", "email", "__proto__"), hostileName), name, {
+    maxKeys: 4,
+  }),
+  hostileValue,
+) as fc.Arbitrary<NamedKeys>;
 
 /** A bucket that was made answers, for all keys or for one. */
-async function assertAnswers(bucket: Bucket, forKey: string): Promise<void> {
-  for (const options of [undefined, { key: forKey }]) {
+async function assertAnswers(bucket: Bucket, forKey: Key, forKeys?: NamedKeys): Promise<void> {
+  for (const options of [undefined, { key: forKey }, { keys: forKeys }]) {
     const tried = await outcomeOf(() => bucket.tryDraw(options));
     if (!tried.worked) continue;
     const { allowed, retryAfterMs, slot } = tried.value;
@@ -71,13 +97,13 @@ async function assertAnswers(bucket: Bucket, forKey: string): Promise<void> {
 }
 
 it("reads any policy of a bucket, or says what is wrong", async () => {
-  const given = fc.tuple(fc.oneof(hostileName, fc.constant("a")), bucketOptions, key);
-  await forAll(1_000, given, async ([name, options, forKey]) => {
+  const given = fc.tuple(fc.oneof(hostileName, fc.constant("a")), bucketOptions, key, keys);
+  await forAll(1_000, given, async ([bucketName, options, forKey, forKeys]) => {
     const sluice = createSluice({ logger: SILENT });
-    const made = await outcomeOf(() => sluice.bucket(name, options));
-    if (made.worked) await assertAnswers(made.value, forKey);
+    const made = await outcomeOf(() => sluice.bucket(bucketName, options));
+    if (made.worked) await assertAnswers(made.value, forKey, forKeys);
     // A second declaration is compared with the first.
-    if (made.worked) await outcomeOf(() => sluice.bucket(name, options));
+    if (made.worked) await outcomeOf(() => sluice.bucket(bucketName, options));
     await sluice.close();
   });
 });
@@ -87,7 +113,7 @@ it("configures, pauses and shows a bucket, or says what is wrong and leaves it a
   let buckets = 0;
   const change = fc.oneof(fc.constant("code" as never), hostileOptions(policy));
   const forMs = hostileOptions({ forMs: whole });
-  const given = fc.tuple(change, forMs, hostileOptions({ key }), key);
+  const given = fc.tuple(change, forMs, hostileOptions({ key, keys }), key);
   await forAll(400, given, async ([options, paused, looked, forKey]) => {
     buckets += 1;
     const bucket = sluice.bucket(`b${buckets}`, { rate: "100/s", perKey: { rate: "10/s" } });

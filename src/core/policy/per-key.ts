@@ -1,163 +1,387 @@
-import { describeValue } from "../describe.ts";
+/** The limits of keys: by the levels of their paths, or of several keys side by side, by their names. */
 import { InvalidOptionError } from "../errors.ts";
-import { firstOfText, isOfNames, namedOf } from "../key-path.ts";
+import {
+  headsOfText,
+  isOfNames,
+  levelsOfText,
+  MOST_LEVELS,
+  namedKeysOf,
+  namedOf,
+  namesOfText,
+  textOfNamedKey,
+} from "../key-path.ts";
 import type { RateInput } from "../limits/rate.ts";
+import { formatLimit } from "../limits/registry.ts";
 import type { Limit } from "../limits/rule.ts";
-import { closest } from "../options.ts";
+import { closest, KEY } from "../options.ts";
 import { NO_PLACE, type KeyScope } from "../store.ts";
-import type { LimitsOptions } from "./limit-makers.ts";
+import {
+  compileKeyLimits,
+  fixedLimits,
+  isTiers,
+  pathOf,
+  type Compile,
+  type CompiledLimits,
+  type KeyLimits,
+} from "./key-limits.ts";
 
-/** A table of tiers, and the tier of each key. */
-export interface Tiers<Rate extends RateInput = RateInput> {
-  readonly tiers: Readonly<Record<string, LimitsOptions<Rate>>>;
-  readonly tierOf: (key: string) => string;
+/**
+ * The limits that each key has for itself: those of the first name of a call's `key`; a list of them, one for each level
+ * of a path; or, by their names, those of several keys that a call gives in `keys`.
+ */
+export type PerKey<Rate extends RateInput = RateInput> =
+  | KeyLimits<Rate>
+  | PerLevel<Rate>
+  | PerName<Rate>;
+
+/** Limits by level, the widest first: those of the first name, then those of the first two. An empty entry limits nothing. */
+export type PerLevel<Rate extends RateInput = RateInput> = readonly (
+  | KeyLimits<Rate, readonly string[]>
+  | undefined
+)[];
+
+/** Limits of several keys side by side, by their names. */
+export type PerName<Rate extends RateInput = RateInput> = {
+  readonly [name: string]: KeyLimits<Rate>;
+  /** It is no list: functions in a list see paths. */
+  readonly [index: number]: never;
+};
+
+/** Names that stand for something else where a named key is told of. */
+const OF_LIMITS: readonly string[] = ["rate", "burst", "concurrency", "limits", "tiers", "tierOf"];
+const OF_ANSWERS: readonly string[] = ["bucket", "key", "second", "minute", "hour", "day", "month"];
+const RESERVED: readonly string[] = [...OF_LIMITS, ...OF_ANSWERS];
+/** Headers and logs show the names. */
+const LONGEST_NAME = 40;
+
+/** Whose a limit is, in what is told of it. The same one each time for the same level or name of a policy. */
+export interface Whose {
+  /** `"bucket"`, `"key"`, or the name of a named key. */
+  readonly scope: string;
+  /** Which name of a path it is for: 0 is the first. Undefined for all keys, and of named keys. */
+  readonly level: number | undefined;
+  /** Stands behind the name of a limit, where limits of several levels or names can be meant: `" (level 1)"`. */
+  readonly suffix: string;
 }
 
-/** The limits that each key has for itself. */
-export type PerKey<Rate extends RateInput = RateInput> =
-  | LimitsOptions<Rate>
-  | Tiers<Rate>
-  | ((key: string) => LimitsOptions<Rate>);
+export const OF_ALL: Whose = Object.freeze({ scope: "bucket", level: undefined, suffix: "" });
 
 /** The compiled limits of keys. */
 export interface KeyPolicy {
-  /** @throws {@link InvalidOptionError} when the key's limits can never work, or its tier is not in the table. */
-  readonly limitsOf: (key: string) => readonly Limit[];
-  /** The limits, if they are the same for all keys. */
+  /**
+   * What of a key has limits of its own, the widest first; its asker waits for none of it yet.
+   *
+   * @throws {@link InvalidOptionError} when the limits can never work, a tier is not in its table, or the key is of another kind.
+   */
+  readonly scopesOf: (key: string) => readonly KeyScope[];
+  /** The limits, if they are of one level, and the same for all its keys. */
   readonly fixed: readonly Limit[] | undefined;
   /** All limits that any key may have; undefined if a function decides. */
   readonly all: readonly Limit[] | undefined;
-  /** Whether only this process knows them. */
+  /** Whether only this process knows some of them. */
   readonly isLocal: boolean;
+  /** The names of keys side by side; undefined for paths. */
+  readonly names: readonly string[] | undefined;
+  /** The limits of each level, or name; and whose they are. */
+  readonly parts: readonly CompiledLimits[];
+  readonly whose: readonly Whose[];
+  /** Whose the limits of one of the scopes are. */
+  readonly whoseOf: (scopeKey: string) => Whose;
+  /** What is written of them for other replicas; `true` is what only this process knows. */
+  readonly text: PerKeyText;
+  /** What functions see of a path. */
+  readonly viewOf: ViewOf | undefined;
 }
 
-/** The limits that a key has for itself; none without a key. */
-export function keyLimitsOf(
+type PartText = readonly Limit[] | true;
+export type PerKeyText =
+  | PartText
+  | { readonly levels: readonly PartText[] }
+  | { readonly names: readonly (readonly [name: string, limits: PartText])[] };
+
+const NO_SCOPES: readonly KeyScope[] = [];
+
+/** What of a key has limits of its own, the widest first; its asker waits for none of it yet. */
+export function scopesOf(
   { perKey }: { readonly perKey: KeyPolicy | undefined },
   key: string | undefined,
-): readonly Limit[] {
-  if (key === undefined) return NONE;
-  if (isOfNames(key)) throw unnamed(key);
-  return perKey?.limitsOf(firstOfText(key)) ?? NONE;
-}
-
-function unnamed(key: string): InvalidOptionError {
-  const remedy = "perKey of the bucket has no names; give key instead";
-  const { keys: value } = namedOf(key);
-  return new InvalidOptionError({ where: "perKey", option: "keys", value, remedy });
-}
-
-/** The head of a key that has limits for itself; undefined if none has: its names are labels only. */
-export function limitedHeadOf(
-  policy: { readonly perKey: KeyPolicy | undefined },
-  key: string | undefined,
-): string | undefined {
-  return key === undefined || keyLimitsOf(policy, key).length === 0 ? undefined : firstOfText(key);
-}
-
-/** What of a key has limits of its own, the widest first; the asker waits for none of it yet. */
-export function scopesOf(
-  policy: { readonly perKey: KeyPolicy | undefined },
-  key: string | undefined,
 ): readonly KeyScope[] {
-  const limits = keyLimitsOf(policy, key);
-  return limits.length === 0 ? NO_SCOPES : [{ key: firstOfText(key!), limits, place: NO_PLACE }];
+  if (key === undefined) return NO_SCOPES;
+  if (perKey !== undefined) return perKey.scopesOf(key);
+  if (isOfNames(key)) throw otherKind("perKey", key, "the bucket has no perKey with names");
+  return NO_SCOPES;
 }
 
-/** Compiles the limits at a path of the policy: `"perKey.tiers.free"`. */
-type Compile = (path: string, given: LimitsOptions) => readonly Limit[];
+/** The limits that a key has for itself, in the order of its scopes; none without a key. */
+export function keyLimitsOf(
+  policy: { readonly perKey: KeyPolicy | undefined },
+  key: string | undefined,
+): readonly Limit[] {
+  return scopesOf(policy, key).flatMap(({ limits }) => limits);
+}
 
-const NONE: readonly Limit[] = [];
-const NO_SCOPES: readonly KeyScope[] = [];
-/** The most answers of a function that are kept compiled. */
-const MOST_KEPT = 1_000;
+/** What of a key is meant where a downstream has refused one of its calls. */
+export interface Meant {
+  /** `"bucket"`, `"key"`, or the name of one of several keys. */
+  readonly scope: string | undefined;
+  /** The name of a path, counted from 0; the narrowest that has limits, unless given. */
+  readonly level?: number | undefined;
+}
+
+const WHOLE_BUCKET: readonly undefined[] = [undefined];
+
+/**
+ * Whose limits a call met; undefined is the whole bucket, as for a key that has no limits of its own. Of several keys
+ * side by side it may be any, if nothing says which.
+ */
+export function scopesMeant(
+  policy: { readonly perKey: KeyPolicy | undefined },
+  key: string | undefined,
+  { scope: named, level }: Meant,
+): readonly (KeyScope | undefined)[] {
+  const scopes = named === "bucket" ? [] : scopesOf(policy, key);
+  if (scopes.length === 0) return WHOLE_BUCKET;
+  const { names, whoseOf } = policy.perKey!;
+  if (names !== undefined) {
+    const found = scopes.find(({ key: each }) => whoseOf(each).scope === named);
+    return found === undefined ? scopes : [found];
+  }
+  if (level === undefined) return [scopes.at(-1)];
+  return [scopes.findLast(({ key: each }) => whoseOf(each).level! <= level)];
+}
+
+/** The limits as errors and warnings name them: `"5/s"`, `"20/s (level 0), 2/s (level 1)"`. */
+export function formatPerKey(perKey: KeyPolicy): string {
+  const parts = perKey.parts.map(({ fixed }, index) => {
+    const limits = fixed === undefined ? "by its tier" : fixed.map(formatLimit).join(" + ");
+    return limits === "" ? "" : limits + perKey.whose[index]!.suffix;
+  });
+  return parts.filter((part) => part !== "").join(", ");
+}
 
 export function compilePerKey(where: string, given: PerKey, compile: Compile): KeyPolicy {
-  if (typeof given === "function") return byFunction(given, compile);
-  if (isTiers(given)) return byTier(where, given, compile);
-  const fixed = compile("perKey", given);
-  return { limitsOf: () => fixed, fixed, all: fixed, isLocal: false };
-}
-
-function byFunction(policyOf: (key: string) => LimitsOptions, compile: Compile): KeyPolicy {
-  const compiled = new Map<string, readonly Limit[]>();
-  return {
-    limitsOf(key) {
-      const options = policyOf(key);
-      const name = nameOf(options);
-      const found = name === undefined ? undefined : compiled.get(name);
-      if (found !== undefined) return found;
-      const limits = compile("perKey", options);
-      if (name === undefined) return limits;
-      if (compiled.size >= MOST_KEPT) compiled.clear();
-      compiled.set(name, limits);
-      return limits;
-    },
-    fixed: undefined,
-    all: undefined,
-    isLocal: true,
-  };
-}
-
-/** Identifies the answer of a function; undefined for a wrong one, such as a promise, which is `{}` in JSON. */
-function nameOf(options: unknown): string | undefined {
-  if (typeof options !== "object" || options === null || "then" in options) return undefined;
-  try {
-    return JSON.stringify(options) as string | undefined;
-  } catch {
-    // A cycle, or a BigInt: these are no limits.
-    return undefined;
-  }
-}
-
-function byTier(where: string, given: Tiers, compile: Compile): KeyPolicy {
-  const { tiers, tierOf, ...others } = given;
-  if (typeof tierOf !== "function" || typeof tiers !== "object" || tiers === null) {
-    const option = typeof tierOf === "function" ? "perKey.tiers" : "perKey.tierOf";
-    const remedy = 'give { tiers: { free: { rate: "1/s" } }, tierOf: (key) => "free" }';
-    const value = typeof tierOf === "function" ? tiers : tierOf;
-    throw new InvalidOptionError({ where, option, value, remedy });
-  }
-  assertAlone(where, others);
-  const table = new Map(
-    Object.entries(tiers).map(([tier, limits]) => [tier, compile(pathOf(tier), limits)]),
+  if (Array.isArray(given)) return compileLevels(where, given as PerLevel, compile);
+  if (isByName(given)) return compileNames(where, given, compile);
+  const only = compileKeyLimits(where, "perKey", given as KeyLimits, (path, each) =>
+    compile(path, each, { wider: [], isOneOfMany: false }),
   );
+  return ofLevels(where, [only], firstNames);
+}
+
+function compileLevels(where: string, given: PerLevel, compile: Compile): KeyPolicy {
+  if (given.length === 0 || given.length > MOST_LEVELS) {
+    const remedy = `give the limits of one to ${MOST_LEVELS} levels, the widest first`;
+    throw new InvalidOptionError({ where, option: "perKey", value: given, remedy });
+  }
+  const wider: Limit[] = [];
+  const levels = Array.from(given, (each, level) => {
+    if (each === undefined) return fixedLimits([]);
+    const beside = { wider: [...wider], isOneOfMany: true };
+    const part = compileKeyLimits(where, `perKey[${level}]`, each as KeyLimits, (path, limits) =>
+      compile(path, limits, beside),
+    );
+    wider.push(...(part.fixed ?? []));
+    return part;
+  });
+  return ofLevels(where, levels);
+}
+
+/** Whether limits are given by name: none of the names is that of an option. */
+function isByName(given: PerKey): given is PerName {
+  if (typeof given !== "object" || given === null || isTiers(given)) return false;
+  const entries = Object.entries(given);
+  const isLimits = (value: unknown): boolean =>
+    typeof value === "function" || (typeof value === "object" && value !== null);
+  return (
+    entries.length > 0 &&
+    entries.every(
+      ([name, value]) => !OF_LIMITS.includes(name) && isLimits(value) && !Array.isArray(value),
+    )
+  );
+}
+
+function compileNames(where: string, given: PerName, compile: Compile): KeyPolicy {
+  const entries = Object.entries(given);
+  if (entries.length > MOST_LEVELS) {
+    const remedy = `give the limits of at most ${MOST_LEVELS} named keys`;
+    throw new InvalidOptionError({ where, option: "perKey", value: given, remedy });
+  }
+  const parts = entries.map(([name, limits]) => {
+    const option = pathOf("perKey", name, "");
+    const isGood = KEY.safeParse(name).success && name.length <= LONGEST_NAME;
+    if (!isGood || RESERVED.includes(name)) {
+      const remedy = `give keys names of 1 to ${LONGEST_NAME} characters, and none of ${RESERVED.join(", ")}, which mean something else`;
+      throw new InvalidOptionError({ where, option, value: limits, remedy });
+    }
+    const part = compileKeyLimits(where, option, limits, (path, each) =>
+      compile(path, each, { wider: [], isOneOfMany: true }),
+    );
+    return [name, part] as const;
+  });
+  return ofNames(where, parts);
+}
+
+/** What the functions of each level see of a path. */
+type ViewOf = (names: readonly string[]) => readonly unknown[];
+
+/** All names up to their level. */
+const wholePaths: ViewOf = (names) =>
+  names.map((_, level) => Object.freeze(names.slice(0, level + 1)));
+/** Where there is one level, its name. */
+const firstNames: ViewOf = (names) => names;
+
+function ofLevels(
+  where: string,
+  parts: readonly CompiledLimits[],
+  viewOf: ViewOf = wholePaths,
+): KeyPolicy {
+  const [first] = parts;
+  const whose = parts.map((_, level): Whose => {
+    const suffix = parts.length === 1 ? "" : ` (level ${level})`;
+    return Object.freeze({ scope: "key", level, suffix });
+  });
+  const isFixed = parts.every(({ fixed }) => fixed !== undefined);
   return {
-    limitsOf(key) {
-      const tier = tierOf(key);
-      const limits = table.get(tier);
-      if (limits !== undefined) return limits;
-      const near = typeof tier === "string" ? closest(tier, [...table.keys()]) : undefined;
-      const hint =
-        near === undefined
-          ? `the tiers are ${[...table.keys()].join(", ")}`
-          : `did you mean ${near}?`;
-      const remedy = `there is no such tier; ${hint}`;
-      throw new InvalidOptionError({ where, option: "perKey.tierOf()", value: tier, remedy });
+    scopesOf(key) {
+      if (isOfNames(key)) throw otherKind(where, key, "perKey of the bucket has no names");
+      const heads = headsOfText(key).slice(0, parts.length);
+      const views = isFixed ? [] : viewOf(namesOfText(key));
+      const scopes: KeyScope[] = [];
+      for (const [level, head] of heads.entries()) {
+        const limits = parts[level]!.limitsOf(views[level] as never);
+        if (limits.length > 0) scopes.push({ key: head, limits, place: NO_PLACE });
+      }
+      return scopes;
     },
-    fixed: undefined,
-    all: [...table.values()].flat(),
-    isLocal: true,
+    ...common(parts),
+    whose,
+    whoseOf: (scopeKey) => whose[levelsOfText(scopeKey) - 1]!,
+    fixed: parts.length === 1 ? first!.fixed : undefined,
+    names: undefined,
+    text: parts.length === 1 ? partText(first!) : { levels: parts.map(partText) },
+    viewOf,
   };
 }
 
-/** Refuses limits beside a table of tiers; they would apply to no key. */
-function assertAlone(where: string, others: object): void {
-  const other = Object.entries(others).find(([, value]) => value !== undefined);
-  if (other === undefined) return;
-  const [name, value] = other;
-  const near = closest(name, ["tiers", "tierOf"]);
-  const remedy =
-    near === undefined
-      ? "give limits inside each tier; beside the tiers they have no effect"
-      : `there is no such option; did you mean ${near}?`;
-  throw new InvalidOptionError({ where, option: `perKey.${name}`, value, remedy });
+function ofNames(
+  where: string,
+  entries: readonly (readonly [name: string, part: CompiledLimits])[],
+): KeyPolicy {
+  const names = entries.map(([name]) => name);
+  const whose = names.map((scope): Whose => {
+    return Object.freeze({ scope, level: undefined, suffix: ` (${scope})` });
+  });
+  return {
+    scopesOf(key) {
+      if (!isOfNames(key)) throw otherKind(where, key, `perKey has the names ${names.join(", ")}`);
+      const values = new Map(namedKeysOf(key));
+      for (const name of values.keys())
+        if (!names.includes(name)) throw unknownName(where, name, values.get(name), names);
+      const scopes: KeyScope[] = [];
+      for (const [name, part] of entries) {
+        const value = values.get(name);
+        if (value === undefined) continue;
+        const limits = part.limitsOf(value as never);
+        if (limits.length > 0)
+          scopes.push({ key: textOfNamedKey(name, value), limits, place: NO_PLACE });
+      }
+      return scopes;
+    },
+    ...common(entries.map(([, part]) => part)),
+    whose,
+    whoseOf: (scopeKey) => whose[names.indexOf(namedKeysOf(scopeKey)[0]![0])]!,
+    fixed: undefined,
+    names,
+    text: { names: entries.map(([name, part]) => [name, partText(part)] as const) },
+    viewOf: undefined,
+  };
 }
 
-function pathOf(tier: string): string {
-  return /^\w{1,40}$/.test(tier) ? `perKey.tiers.${tier}` : `perKey.tiers[${describeValue(tier)}]`;
+function common(parts: readonly CompiledLimits[]): Pick<KeyPolicy, "all" | "isLocal" | "parts"> {
+  const all = parts.map((part) => part.all);
+  return {
+    all: all.includes(undefined) ? undefined : (all as (readonly Limit[])[]).flat(),
+    isLocal: parts.some(({ fixed }) => fixed === undefined),
+    parts,
+  };
 }
 
-export function isTiers(given: PerKey | undefined): given is Tiers {
-  return typeof given === "object" && given !== null && ("tiers" in given || "tierOf" in given);
+function partText({ fixed }: CompiledLimits): PartText {
+  return fixed ?? true;
+}
+
+function unknownName(
+  where: string,
+  name: string,
+  value: unknown,
+  names: readonly string[],
+): InvalidOptionError {
+  const near = closest(name, names);
+  const hint = near === undefined ? `the names are ${names.join(", ")}` : `did you mean ${near}?`;
+  const remedy = `perKey has no such name; ${hint}`;
+  return new InvalidOptionError({ where, option: pathOf("keys", name, ""), value, remedy });
+}
+
+/** A path where keys have names, or the other way round. */
+function otherKind(where: string, key: string, why: string): InvalidOptionError {
+  const { key: path, keys } = namedOf(key);
+  const [option, other] = keys === undefined ? ["key", "keys"] : ["keys", "key"];
+  const remedy = `${why}; give ${other} instead`;
+  return new InvalidOptionError({ where, option, value: keys ?? path, remedy });
+}
+
+/**
+ * The limits of keys that another replica wrote; functions and tiers stay those of this process, and names that only it
+ * has go on without limits. Undefined if it cannot apply them.
+ */
+export function readPerKeyText(
+  where: string,
+  text: PerKeyText,
+  own: KeyPolicy | undefined,
+): KeyPolicy | undefined {
+  const { names, parts: texts } = partsOf(text);
+  const isSameKind = (own?.names === undefined) === (names === undefined);
+  const parts = texts.map((part, level) => {
+    if (part !== true) return fixedLimits(part);
+    const at = names === undefined ? level : (own?.names?.indexOf(names[level]!) ?? -1);
+    const mine = isSameKind ? own?.parts[at] : undefined;
+    return mine?.fixed === undefined ? mine : undefined;
+  });
+  if (parts.includes(undefined)) return undefined;
+  const known = parts as CompiledLimits[];
+  // A function of the first name alone sees a string.
+  if (names === undefined) return text === true ? own : ofLevels(where, known, own?.viewOf);
+  const more = (own?.names ?? []).filter((name) => !names.includes(name));
+  const all = [...names, ...more];
+  return ofNames(
+    where,
+    all.map((name, index) => [name, known[index] ?? fixedLimits([])] as const),
+  );
+}
+
+function partsOf(text: PerKeyText): {
+  readonly names: readonly string[] | undefined;
+  readonly parts: readonly PartText[];
+} {
+  if (text === true || Array.isArray(text)) return { names: undefined, parts: [text as PartText] };
+  if ("levels" in text) return { names: undefined, parts: text.levels };
+  const { names } = text as { readonly names: readonly (readonly [string, PartText])[] };
+  return { names: names.map(([name]) => name), parts: names.map(([, part]) => part) };
+}
+
+/** Whether a text of another replica is one of keys' limits. */
+export function isPerKeyText(
+  given: unknown,
+  isLimits: (value: unknown) => boolean,
+): given is PerKeyText {
+  const isPart = (value: unknown): boolean => value === true || isLimits(value);
+  if (isPart(given)) return true;
+  if (typeof given !== "object" || given === null) return false;
+  const { levels, names } = given as { readonly levels?: unknown; readonly names?: unknown };
+  const isList = (value: unknown): value is unknown[] =>
+    Array.isArray(value) && value.length > 0 && value.length <= MOST_LEVELS;
+  if (isList(levels)) return levels.every(isPart);
+  const isNamed = (value: unknown): boolean =>
+    Array.isArray(value) && KEY.safeParse(value[0]).success && isPart(value[1]);
+  return isList(names) && names.every(isNamed);
 }

@@ -1,11 +1,20 @@
 import * as z from "zod";
-import { InvalidOptionError } from "../errors.ts";
+import { atPath, InvalidOptionError } from "../errors.ts";
 import type { RateInput } from "../limits/rate.ts";
 import { formatLimit, ruleOf } from "../limits/registry.ts";
 import type { Limit } from "../limits/rule.ts";
 import { PRIORITIES, readOptions, type Priority } from "../options.ts";
 import { inParallel, isLimit, rateLimit, type LimitsOptions } from "./limit-makers.ts";
-import { compilePerKey, isTiers, type KeyPolicy, type PerKey } from "./per-key.ts";
+import { isTiers, pathOf } from "./key-limits.ts";
+import {
+  compilePerKey,
+  formatPerKey,
+  isPerKeyText,
+  readPerKeyText,
+  type KeyPolicy,
+  type PerKey,
+  type PerKeyText,
+} from "./per-key.ts";
 
 /** How fast calls of a bucket may leave. */
 export interface PolicyOptions<
@@ -33,8 +42,7 @@ export interface Policy {
 export function formatPolicy({ limits, perKey }: Policy): string {
   const shared = limits.map(formatLimit).join(" + ");
   if (perKey === undefined) return shared;
-  const each = perKey.fixed?.map(formatLimit).join(" + ") ?? "by its tier";
-  return [shared, `per key ${each}`].filter((part) => part !== "").join("; ");
+  return [shared, `per key ${formatPerKey(perKey)}`].filter((part) => part !== "").join("; ");
 }
 
 const DEFAULT_SHARES = { critical: 1, high: 0.9, normal: 0.8, low: 0.7 };
@@ -77,9 +85,9 @@ function inPerMille(shares: Partial<Record<Priority, number | undefined>> | unde
   return PRIORITIES.map((each) => Math.floor((shares?.[each] ?? DEFAULT_SHARES[each]) * 1_000));
 }
 
-/** The limits of each key. Beside shared limits, a key may have none. */
+/** The limits of each key. Beside shared limits, or those of other levels, a key may have none. */
 function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): KeyPolicy {
-  return compilePerKey(where, perKey, (path, each) => {
+  const compiled = compilePerKey(where, perKey, (path, each, { wider, isOneOfMany }) => {
     const wrong = (remedy: string): InvalidOptionError =>
       new InvalidOptionError({ where, option: path, value: each, remedy });
     if (each instanceof Promise)
@@ -89,12 +97,19 @@ function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): K
         'give the limits of each key, such as { rate: "5/s" }, a function of the key, or tiers',
       );
     }
-    if (Array.isArray(each)) throw wrong("give a list of limits as { limits: [...] }");
-    const at = `${where}: ${path}`;
-    const read = readOptions(at, LIMITS, each);
-    const isNone = Object.values(read).every((value) => value === undefined);
-    return isNone && shared.length > 0 ? [] : compileLimits(at, read, shared);
+    if (Array.isArray(each) || isLimit(each)) {
+      throw wrong("give a list of limits as { limits: [...] }");
+    }
+    return atPath(path, () => {
+      const read = readOptions(where, LIMITS, each);
+      const isNone = Object.values(read).every((value) => value === undefined);
+      const mayBeNone = shared.length > 0 || isOneOfMany;
+      return isNone && mayBeNone ? [] : compileLimits(where, read, [...shared, ...wider]);
+    });
   });
+  if (shared.length > 0 || compiled.all?.length !== 0) return compiled;
+  const remedy = 'a bucket needs a limit: give one of them a rate, such as "5/s", or limits';
+  throw new InvalidOptionError({ where, option: "perKey", value: perKey, remedy });
 }
 
 /**
@@ -105,10 +120,11 @@ function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): K
  */
 export function compileOver(where: string, given: PolicyOptions, under: Policy): Policy {
   const { perKey, shares, ...shared } = readOptions(where, POLICY, given);
-  if (typeof perKey === "function" || isTiers(perKey)) {
+  const local = localPart(perKey);
+  if (local !== undefined) {
     const remedy =
       "functions and tiers exist only in the code of a process; give limits that are the same for all keys";
-    throw new InvalidOptionError({ where, option: "perKey", value: perKey, remedy });
+    throw new InvalidOptionError({ where, ...local, remedy });
   }
   if (Object.values(given).every((value) => value === undefined)) {
     const remedy = 'give what to change, such as { rate: "20/s" }, or "code"';
@@ -117,8 +133,36 @@ export function compileOver(where: string, given: PolicyOptions, under: Policy):
   const isSharedGiven = Object.values(shared).some((value) => value !== undefined);
   const limits = isSharedGiven ? compileLimits(where, shared) : under.limits;
   const compiled = perKey === undefined ? under.perKey : keyPolicyOf(where, perKey, limits);
+  assertSameKind(where, perKey, compiled, under);
   const inOrder = shares === undefined ? under.shares : inPerMille(shares);
   return makePolicy(limits, compiled, inOrder);
+}
+
+/** A part of the limits of keys that only this process would know. */
+function localPart(perKey: PerKey | undefined): { option: string; value: unknown } | undefined {
+  const isLocal = (value: unknown): boolean => typeof value === "function" || isTiers(value);
+  if (isLocal(perKey)) return { option: "perKey", value: perKey };
+  if (typeof perKey !== "object" || perKey === null) return undefined;
+  const entries = Object.entries(perKey) as [string, unknown][];
+  const found = entries.find(([, value]) => isLocal(value));
+  if (found === undefined) return undefined;
+  const [name, value] = found;
+  return { option: Array.isArray(perKey) ? `perKey[${name}]` : pathOf("perKey", name, ""), value };
+}
+
+/** Calls give `key` or `keys` by what their code declares: no live change can make them give the other. */
+function assertSameKind(
+  where: string,
+  value: unknown,
+  compiled: KeyPolicy | undefined,
+  { perKey: before }: Policy,
+): void {
+  if ((compiled?.names === undefined) === (before?.names === undefined)) return;
+  const remedy =
+    compiled?.names === undefined
+      ? `calls of this bucket give keys by name; give limits for ${before!.names!.join(", ")}`
+      : "calls of this bucket give no keys by name; give limits by level, or declare perKey with names";
+  throw new InvalidOptionError({ where, option: "perKey", value, remedy });
 }
 
 export function makePolicy(
@@ -178,7 +222,7 @@ function writePolicyText(
   perKey: KeyPolicy | undefined,
   shares: readonly number[],
 ): string {
-  return JSON.stringify({ limits, perKey: perKey?.fixed ?? perKey?.isLocal ?? null, shares });
+  return JSON.stringify({ limits, perKey: perKey?.text ?? null, shares });
 }
 
 /**
@@ -188,16 +232,14 @@ function writePolicyText(
  */
 export function readPolicyText(where: string, text: string, own: Policy): Policy {
   const { limits, perKey, shares } = parsePolicy(text) ?? unreadable(where, text);
-  const fixed = Array.isArray(perKey) ? perKey : undefined;
-  const fixedPolicy = fixed && { limitsOf: () => fixed, fixed, all: fixed, isLocal: false };
-  const keyPolicy = perKey === true ? own.perKey : fixedPolicy;
-  if (perKey === true && keyPolicy === undefined) unreadable(where, text);
+  const keyPolicy = perKey === null ? undefined : readPerKeyText(where, perKey, own.perKey);
+  if (perKey !== null && keyPolicy === undefined) unreadable(where, text);
   return Object.freeze({ limits, perKey: keyPolicy, shares, text });
 }
 
 interface PolicyText {
   readonly limits: Limit[];
-  readonly perKey: Limit[] | true | null;
+  readonly perKey: PerKeyText | null;
   readonly shares: number[];
 }
 
@@ -208,7 +250,7 @@ function parsePolicy(text: string): PolicyText | undefined {
     const { limits, perKey, shares } = read;
     const isShared =
       areLimits(limits) && Array.isArray(shares) && shares.length === PRIORITIES.length;
-    const isKeyed = perKey === true || perKey === null || areLimits(perKey);
+    const isKeyed = perKey === null || isPerKeyText(perKey, areLimits);
     return isShared && isKeyed && (limits.length > 0 || perKey !== null) ? read : undefined;
   } catch {
     // Not JSON; the caller reports it.

@@ -311,8 +311,7 @@ function createEstimates(known: KnownPolicy, pacer: Pacer): Pick<CallContext, "e
   }
 
   function limitedBy({ bindsAt, callTerms }: Group, told: Known | undefined): string {
-    const { limits } = callTerms;
-    return nameBinding(told?.bindsAt ?? bindsAt, limits) ?? formatPolicy(known.policy);
+    return nameBinding(told?.bindsAt ?? bindsAt, callTerms) ?? formatPolicy(known.policy);
   }
 
   function waitMs(

@@ -3,7 +3,6 @@ import { isThenable, reasonOf } from "../../core/describe.ts";
 import { ClosedError, SluiceError } from "../../core/errors.ts";
 import { createEmitter, type Emitter } from "../../core/events.ts";
 import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
-import { formatLimit } from "../../core/limits/registry.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { Priority } from "../../core/options.ts";
 import type { Change } from "../../core/store.ts";
@@ -203,6 +202,8 @@ function slotEventOf(
 }
 
 /** What held these calls back last; all of their limits where the last answer let them pass. */
-function limitOf({ bindsAt, callTerms: { limits } }: Group): string {
-  return nameBinding(bindsAt, limits) ?? limits.map(formatLimit).join(" + ");
+function limitOf({ bindsAt, callTerms }: Group): string {
+  const binding = nameBinding(bindsAt, callTerms);
+  if (binding !== undefined) return binding;
+  return callTerms.limits.map((_, index) => nameBinding(index + 1, callTerms)).join(" + ");
 }

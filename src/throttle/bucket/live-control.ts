@@ -6,7 +6,7 @@ import { sayEndless } from "../../core/describe.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
 import { KEY_SHAPE, oneKey, type KeyGiven } from "../../core/key-options.ts";
 import { namedOf } from "../../core/key-path.ts";
-import { keyLimitsOf, scopesOf } from "../../core/policy/per-key.ts";
+import { OF_ALL, scopesOf } from "../../core/policy/per-key.ts";
 import {
   compileOver,
   formatPolicy,
@@ -76,12 +76,15 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
   async function pause(where: string, key: string | undefined, durationUs: number): Promise<void> {
     const change: Change = { do: "pause", durationUs };
     if (key === undefined) return steer(change);
-    const policy = await policyInForce();
-    const scope = scopesOf(policy, key).at(-1);
+    const scope = scopesOf(await policyInForce(), key).at(-1);
     if (scope?.key !== key) {
+      const { key: path, keys } = namedOf(key);
+      const option = keys === undefined ? "key" : "keys";
       const remedy =
-        "a key without limits of its own has no state; give the bucket perKey, or leave the key out";
-      throw new InvalidOptionError({ where, option: "key", value: namedOf(key).key, remedy });
+        keys !== undefined && Object.keys(keys).length > 1
+          ? "name one of the keys: each has a state of its own"
+          : "a key without limits of its own has no state; give the bucket perKey, or leave the key out";
+      throw new InvalidOptionError({ where, option, value: keys ?? path, remedy });
     }
     await steer(change, { scope });
   }
@@ -146,10 +149,13 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
 
 /** The state of one limit. The numbers are of 100 calls a minute, 97 of them used. */
 export interface LimitState {
-  /** `"100/min"`. */
+  /** `"100/min"`; where keys have several levels or names, with that: `"2/s (level 1)"`. */
   readonly name: string;
   readonly unit: string;
-  readonly scope: "bucket" | "key";
+  /** Whether the whole bucket shares it (`"bucket"`) or each key has its own (`"key"`); of keys by name, the name. */
+  readonly scope: string;
+  /** Which name of a path it is for: `0` is the first. Undefined of the bucket, and of keys by name. */
+  readonly keyLevel: number | undefined;
   /** `100`. */
   readonly capacity: number;
   /** What is used: `97`. */
@@ -196,12 +202,18 @@ function describeState(
 ): BucketState {
   const { nowUs, statuses, coolUntilUs, pausedUntilUs } = peeked;
   const closedUntilUs = Math.max(coolUntilUs, pausedUntilUs);
-  const limits = [...policy.limits, ...keyLimitsOf(policy, key)].map((limit, index): LimitState => {
+  const ofAll = policy.limits.map((limit) => ({ limit, whose: OF_ALL }));
+  const ofKeys = scopesOf(policy, key).flatMap((scope) => {
+    const whose = policy.perKey!.whoseOf(scope.key);
+    return scope.limits.map((limit) => ({ limit, whose }));
+  });
+  const limits = [...ofAll, ...ofKeys].map(({ limit, whose }, index): LimitState => {
     const { remaining = limit.capacity, nextUs = nowUs } = statuses[index] ?? {};
     return {
-      name: formatLimit(limit),
+      name: formatLimit(limit) + whose.suffix,
       unit: limit.unit,
-      scope: index < policy.limits.length ? "bucket" : "key",
+      scope: whose.scope,
+      keyLevel: whose.level,
       capacity: limit.capacity,
       level: limit.capacity - remaining,
       remaining,

@@ -15,7 +15,7 @@ import type { ObservedDrawCall, TryCall } from "../call-options.ts";
 import { mergeCosts, type Cost } from "../costs.ts";
 import { SharedSlot, type JobSlot } from "../slot/job-slot.ts";
 import type { DrawnSlot, Slot, SlotContext } from "../slot/slot.ts";
-import type { Group, Groups } from "../waiting/group.ts";
+import { costsUnder, isOfKey, type Group, type Groups } from "../waiting/group.ts";
 import type { WaitOptions } from "../waiting/waiting-call.ts";
 import type { Admission } from "./admission.ts";
 
@@ -48,9 +48,8 @@ export function createRides({ keeper, groups, admission, assertUnits, onSlot }: 
       assertUnits("draw()", call);
       const needed = groups.of(call);
       const drawn = groups.of(drawnFor);
-      const isSameKey = drawn.limitedKey === needed.limitedKey;
       if (needed.callTerms.hasLeases && !slot.hasLease) return undefined;
-      if (!isSameKey && (hasKeyLeases(drawn) || hasKeyLeases(needed))) return undefined;
+      if (hasKeyLeasesBeside(drawn, needed) || hasKeyLeasesBeside(needed, drawn)) return undefined;
       if (drawn === needed) return { drawn, needed, missing: undefined };
       const missing = groups.of({ ...call, beyond: drawnFor });
       const isAll = missing.callTerms.costs.every((cost) => cost === 0);
@@ -119,19 +118,18 @@ function costDrawn({ slot: { settled }, drawnFor: { cost } }: JobSlot): Cost | u
   return mergeCosts(cost, Object.fromEntries(known) as Record<string, number>);
 }
 
-function hasKeyLeases({ callTerms: { scopeLimits } }: Group): boolean {
-  return scopeLimits.flat().some(isLeased);
+/** Whether a group has leases of keys that the other does not have. */
+function hasKeyLeasesBeside({ scopes }: Group, other: Group): boolean {
+  return scopes.some(({ key, limits }) => !isOfKey(other, key) && limits.some(isLeased));
 }
 
 /** What was drawn that the call does not need; of the limits of another key, it needs nothing. */
 function surplusOf({ drawn, needed }: Ride): number[] {
-  const { limits, costs, shared } = drawn.callTerms;
-  const isSameKey = drawn.limitedKey === needed.limitedKey;
-  return limits.map((limit, index) => {
-    if (isLeased(limit)) return 0;
-    const isNeeded = isSameKey || index < shared.length;
-    return Math.min(0, (isNeeded ? needed.callTerms.costs[index]! : 0) - costs[index]!);
-  });
+  const { limits, costs } = drawn.callTerms;
+  const under = costsUnder(drawn.scopes, needed);
+  return limits.map((limit, index) =>
+    isLeased(limit) ? 0 : Math.min(0, under[index]! - costs[index]!),
+  );
 }
 
 /** Gives back the slot of a job on which no call leaves. A lease that it kept could be the one that the call waits for. */

@@ -4,11 +4,11 @@
  * of the bucket in the store, and so holds for all replicas; `core/draw/steer.ts` says what the store makes of it.
  */
 import { types } from "node:util";
-import type { Answer, Feedback, ReadFeedback } from "../../core/answer.ts";
+import type { Answer, Feedback, QuotaPeriod, ReadFeedback } from "../../core/answer.ts";
 import { describeValue, isThenable, ignoreRejection, reasonOf } from "../../core/describe.ts";
-import { namedOf } from "../../core/key-path.ts";
-import { limitedHeadOf, scopesOf } from "../../core/policy/per-key.ts";
-import type { Change } from "../../core/store.ts";
+import { MOST_LEVELS, namedOf } from "../../core/key-path.ts";
+import { scopesMeant, type Meant } from "../../core/policy/per-key.ts";
+import type { Change, LimitedKey } from "../../core/store.ts";
 import type { FeedbackOptions } from "../call-options.ts";
 import type { Estimate } from "../costs.ts";
 import type { BucketContext } from "../known-policy.ts";
@@ -84,9 +84,8 @@ const NO_OUTCOME: ReportedOutcome = Object.freeze({
 });
 
 /** What holds for a call, and what has to cool down. */
-interface Verdict {
+interface Verdict extends Meant {
   readonly answer: Answer;
-  readonly scope: "bucket" | "key" | undefined;
 }
 
 export function createFeedbackReader(
@@ -144,7 +143,7 @@ export function createFeedbackReader(
   function judgeGiven(given: unknown, heard: HeardWithBody, call: AnsweredCall): ReportedOutcome {
     const { answer } = heard;
     if (given === undefined) return { ...NO_OUTCOME, heard: answer };
-    const problem = problemOf(given);
+    const problem = problemOf(given, known.policy.perKey?.names ?? []);
     if (problem !== undefined) return ignore(problem, answer);
     return act(heard, toVerdict(given as Feedback, answer), call);
   }
@@ -170,7 +169,9 @@ export function createFeedbackReader(
     const { refused, stated, afterMs } = answer;
     if (refused && (stated || call.isSpared !== true)) cool(verdict, call);
     else if (!refused) {
-      if (repeats.size > 0) repeats.delete(limitedKeyOf(call.key, verdict.scope) ?? ALL_KEYS);
+      if (repeats.size > 0)
+        for (const scope of scopesMeant(known.policy, call.key, verdict))
+          repeats.delete(scope?.key ?? ALL_KEYS);
       if (pace === "headers") space(heard, call);
     }
     const askedMs =
@@ -183,15 +184,16 @@ export function createFeedbackReader(
   }
 
   /** Starts nothing for a while; with `adaptive`, cuts the rate instead. */
-  function cool(
-    { answer, scope }: Verdict,
-    { key, atMs }: Pick<AnsweredCall, "key" | "atMs">,
-  ): void {
+  function cool(verdict: Verdict, { key, atMs }: Pick<AnsweredCall, "key" | "atMs">): void {
+    for (const scope of scopesMeant(known.policy, key, verdict))
+      coolScope(verdict.answer, scope, atMs);
+  }
+
+  function coolScope(answer: Answer, scope: LimitedKey | undefined, atMs: number): void {
     const { afterMs, overloaded, lasts } = answer;
     // No wait would help: others may still have what this call lacks.
     if (afterMs === undefined) return;
-    const limitedKey = limitedKeyOf(key, scope);
-    const coolMs = answer.stated ? afterMs : grown(limitedKey ?? ALL_KEYS, afterMs, overloaded);
+    const coolMs = answer.stated ? afterMs : grown(scope?.key ?? ALL_KEYS, afterMs, overloaded);
     const durationUs = Math.round(Math.min(Math.max(coolMs, 0), longestMs(answer)) * 1_000);
     if (!Number.isSafeInteger(durationUs)) return;
     const slotUs = Math.round(atMs * 1_000);
@@ -199,11 +201,11 @@ export function createFeedbackReader(
       const factor = overloaded || lasts ? NO_CUT : CUT_TO;
       const floor = Math.ceil(adaptive.floor * 1_000);
       const recoverUs = adaptive.recoverMs * 1_000;
-      steer(limitedKey, { do: "cut", factor, floor, recoverUs, durationUs, slotUs });
+      steer(scope, { do: "cut", factor, floor, recoverUs, durationUs, slotUs });
     } else if (durationUs > 0) {
       // A refusal that says "come back at once" sets no cooldown.
       const rampUs = Math.min(Math.max(durationUs, LEAST_RAMP_US), MOST_RAMP_US);
-      steer(limitedKey, { do: "cool", durationUs, rampUs, slotUs });
+      steer(scope, { do: "cool", durationUs, rampUs, slotUs });
     }
   }
 
@@ -225,8 +227,8 @@ export function createFeedbackReader(
   /** Spaces calls so that what is left lasts until it is reset; never faster than the policy. */
   function space({ headers }: HeardWithBody, { key, estimate }: AnsweredCall): void {
     const nowMs = performance.now();
-    const limitedKey = limitedKeyOf(key, undefined);
-    const name = limitedKey ?? ALL_KEYS;
+    const scopes = scopesMeant(known.policy, key, { scope: undefined });
+    const name = scopes.map((scope) => scope?.key ?? ALL_KEYS).join(" ");
     const lastMs = spacedAtMs.get(name) ?? -Infinity;
     if (headers === undefined || nowMs < lastMs + SPACE_EVERY_MS) return;
     const { costOf, stepMs } = estimate();
@@ -241,19 +243,13 @@ export function createFeedbackReader(
     spacedAtMs.set(name, nowMs);
     const durationUs = Math.round(Math.min(forMs, maxCooldownMs ?? MAX_COOL_MS) * 1_000);
     const gapUs = Math.min(Math.round(gapMs * 1_000), durationUs);
-    steer(limitedKey, { do: "space", gapUs, durationUs });
+    for (const scope of scopes) steer(scope, { do: "space", gapUs, durationUs });
   }
 
-  /** The key whose own limits were hit; undefined is the whole bucket, as for a key that has no limits of its own. */
-  function limitedKeyOf(key: string | undefined, scope: Verdict["scope"]): string | undefined {
-    return scope === "bucket" ? undefined : limitedHeadOf(known.policy, key);
-  }
-
-  function steer(key: string | undefined, change: Change): void {
-    const scope = key === undefined ? undefined : scopesOf(known.policy, key).at(-1);
+  function steer(scope: LimitedKey | undefined, change: Change): void {
     const steering = store
       .steer({ bucket, terms: known.terms, scope, change })
-      .then(() => onChange(key, change))
+      .then(() => onChange(scope?.key, change))
       .catch((error: unknown) =>
         logger.warn(
           { bucket, reason: reasonOf(error) },
@@ -302,13 +298,13 @@ function byDefault({ answer }: HeardWithBody): Verdict {
 /** What the user's own function answered, as an answer. */
 function toVerdict(feedback: Feedback, heard: Answer): Verdict {
   if (!("refused" in feedback)) {
-    const { coolMs: afterMs, scope, unit = heard.unit } = feedback;
+    const { coolMs: afterMs, scope, level, unit = heard.unit } = feedback;
     const retry = !heard.refused || heard.retry;
     const told = { refused: true, afterMs, stated: true, lasts: false, retry, unit };
-    return { answer: { ...heard, ...told }, scope };
+    return { answer: { ...heard, ...told }, scope, level };
   }
-  const { scope: given, ...changed } = feedback;
-  const isOfBucket = given === "bucket" || given === "key";
+  const { scope: given, level, ...changed } = feedback;
+  const isPeriod = PERIODS.includes(given);
   const afterMs = changed.afterMs ?? heard.afterMs ?? (heard.refused ? undefined : USUAL_MS);
   return {
     answer: {
@@ -316,11 +312,12 @@ function toVerdict(feedback: Feedback, heard: Answer): Verdict {
       ...changed,
       afterMs,
       stated: heard.stated || afterMs !== heard.afterMs,
-      scope: isOfBucket ? heard.scope : given,
+      scope: isPeriod || given === undefined ? (given as QuotaPeriod | undefined) : heard.scope,
       // Where nothing was refused, nothing was to be tried again.
       retry: heard.refused ? (changed.retry ?? heard.retry) : changed.refused,
     },
-    scope: isOfBucket ? given : undefined,
+    scope: isPeriod ? undefined : given,
+    level,
   };
 }
 
@@ -344,15 +341,21 @@ async function inTime(promise: PromiseLike<unknown>): Promise<unknown> {
   }
 }
 
+const LEVELS: readonly unknown[] = Array.from({ length: MOST_LEVELS }, (_, level) => level);
 const PERIODS: readonly unknown[] = ["second", "minute", "hour", "day", "month"];
 const REMEDY = "answer with { coolMs }, with heard or a changed copy of it, or with undefined";
 
 /** What is wrong with what the user's own function answered, and what to answer instead; undefined if nothing is. */
-function problemOf(given: unknown): string | undefined {
+function problemOf(given: unknown, names: readonly string[]): string | undefined {
   if (typeof given !== "object" || given === null) {
     return `${describeValue(given)}, which is ignored; ${REMEDY}`;
   }
-  const { coolMs, refused, afterMs, scope, unit } = given as Readonly<Record<string, unknown>>;
+  const { coolMs, refused, afterMs, scope, level, unit } = given as Readonly<
+    Record<string, unknown>
+  >;
+  if (level !== undefined && !LEVELS.includes(level)) {
+    return `a level of ${describeValue(level)}, which is ignored; answer with 0 for the first name of a path, 1 for the second, or leave it out`;
+  }
   if (refused !== undefined) {
     if (typeof refused !== "boolean") {
       return `a refused of ${describeValue(refused)}, which is ignored; answer with true or false`;
@@ -367,8 +370,11 @@ function problemOf(given: unknown): string | undefined {
   if (unit !== undefined && typeof unit !== "string") {
     return `a unit of ${describeValue(unit)}, which is ignored; answer with its name, such as "tokens", or leave it out`;
   }
-  if (scope === undefined || scope === "bucket" || scope === "key") return undefined;
-  return `a scope of ${describeValue(scope)}, which is ignored; answer with "bucket" or "key", or leave it out`;
+  const targets: readonly unknown[] = ["bucket", "key", ...names];
+  if (scope === undefined || targets.includes(scope)) return undefined;
+  const shown = targets.map((target) => `"${String(target)}"`);
+  const listed = `${shown.slice(0, -1).join(", ")} or ${shown.at(-1)}`;
+  return `a scope of ${describeValue(scope)}, which is ignored; answer with ${listed}, or leave it out`;
 }
 
 /** Infinity asks for the longest cooldown; NaN is no time. */

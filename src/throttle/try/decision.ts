@@ -1,5 +1,6 @@
 import { formatLimit, ruleOf } from "../../core/limits/registry.ts";
 import type { Limit, LimitStatus } from "../../core/limits/rule.ts";
+import type { Whose } from "../../core/policy/per-key.ts";
 import { LONGEST_MS } from "../../core/options.ts";
 import { COOLING, PAUSED, SLOWED, type Granted } from "../../core/store.ts";
 import type { CallTerms } from "../costs.ts";
@@ -8,12 +9,14 @@ import type { Group } from "../waiting/group.ts";
 
 /** The answer of one limit to a call. The numbers are of a limit of 100 calls a minute, 97 of them used. */
 export interface LimitDecision {
-  /** The limit as its policy writes it: `"100/min"`. */
+  /** The limit as its policy writes it: `"100/min"`; where keys have several levels or names, with that: `"2/s (level 1)"`. */
   readonly name: string;
   /** What it counts: `"calls"` unless the policy says otherwise, e.g. `"tokens"`. */
   readonly unit: string;
-  /** Whether the whole bucket shares it (`"bucket"`) or each key has its own (`"key"`). */
-  readonly scope: "bucket" | "key";
+  /** Whether the whole bucket shares it (`"bucket"`) or each key has its own (`"key"`); of keys by name, the name. */
+  readonly scope: string;
+  /** Which name of a path it is for: `0` is the first. Undefined of the bucket, and of keys by name. */
+  readonly level: number | undefined;
   /** The most that can pass at once when nothing is used, in units: `100`. */
   readonly capacity: number;
   /** The time in which `capacity` comes back, in ms: `60000`, and `0.5` for 1 of 2,000 a second. Undefined of a limit on calls at once. */
@@ -65,12 +68,9 @@ export const UNKNOWN_MS = 1_000;
 
 /** The state of the limits after all of the calls. */
 export function limitDecisionsOf({ group, granted, nowUs }: Outcome): readonly LimitDecision[] {
-  const { limits, shared } = group.callTerms;
+  const { limits, whose } = group.callTerms;
   return limits.map((limit, index) =>
-    describe(limit, granted.statuses[index]!, {
-      nowUs,
-      scope: index < shared.length ? "bucket" : "key",
-    }),
+    describe(factsOf(limit, whose[index]!), granted.statuses[index]!, nowUs),
   );
 }
 
@@ -117,7 +117,7 @@ export function refused(
     remaining: Math.min(...limits.map((limit) => limit.remaining)),
     resetAfterMs: Math.max(0, ...limits.map((limit) => limit.resetAfterMs)),
     retryAfterMs,
-    limitedBy: nameBinding(bindsAt, group.callTerms.limits) ?? "the line",
+    limitedBy: nameBinding(bindsAt, group.callTerms) ?? "the line",
     limits,
     slot: undefined,
   };
@@ -147,14 +147,12 @@ export function later(decision: TryDecision, passedMs: number): TryDecision {
 }
 
 function describe(
-  limit: Limit,
+  facts: LimitDecision,
   { remaining, resetUs, nextUs }: LimitStatus,
-  { nowUs, scope }: { nowUs: number; scope: "bucket" | "key" },
+  nowUs: number,
 ): LimitDecision {
-  const facts = factsOf(limit);
   return {
     ...facts,
-    scope,
     remaining: Math.min(facts.capacity, remaining),
     resetAfterMs: untilMs(resetUs, nowUs),
     retryAfterMs: untilMs(nextUs, nowUs),
@@ -166,25 +164,28 @@ function untilMs(us: number, nowUs: number): number {
 }
 
 /** What all decisions of a limit have in common: to write its name takes longer than the rest. */
-const known = new WeakMap<Limit, LimitDecision>();
+const known = new WeakMap<Limit, WeakMap<Whose, LimitDecision>>();
 
-function factsOf(limit: Limit): LimitDecision {
-  const found = known.get(limit);
+function factsOf(limit: Limit, whose: Whose): LimitDecision {
+  const ofLimit = known.get(limit) ?? new WeakMap<Whose, LimitDecision>();
+  const found = ofLimit.get(whose);
   if (found !== undefined) return found;
   const { unit, capacity, count, periodUs, kind } = limit;
   const { isRate } = ruleOf(kind);
   const windowMs = isRate ? (capacity * periodUs) / count / 1_000 : undefined;
   const facts: LimitDecision = {
-    name: formatLimit(limit),
+    name: formatLimit(limit) + whose.suffix,
     unit,
-    scope: "key",
+    scope: whose.scope,
+    level: whose.level,
     capacity,
     windowMs,
     remaining: 0,
     resetAfterMs: 0,
     retryAfterMs: 0,
   };
-  known.set(limit, facts);
+  ofLimit.set(whose, facts);
+  known.set(limit, ofLimit);
   return facts;
 }
 
@@ -195,9 +196,12 @@ const NAMES: ReadonlyMap<number, string> = new Map([
 ]);
 
 /** The name of what holds a call back, for decisions and errors: `"100/s"`; undefined if it is the line alone. */
-export function nameBinding(bindsAt: number, limits: readonly Limit[]): string | undefined {
+export function nameBinding(
+  bindsAt: number,
+  { limits, whose }: Pick<CallTerms, "limits" | "whose">,
+): string | undefined {
   const limit = limits[bindsAt - 1];
-  return limit === undefined ? NAMES.get(bindsAt) : formatLimit(limit);
+  return limit === undefined ? NAMES.get(bindsAt) : factsOf(limit, whose[bindsAt - 1]!).name;
 }
 
 /** A decision, with the slot of an allowed call. `allowed` tells the two kinds apart. */

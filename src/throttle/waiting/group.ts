@@ -1,9 +1,9 @@
 import { InvalidOptionError } from "../../core/errors.ts";
-import { firstOfText } from "../../core/key-path.ts";
+import { isOfNames, levelsOfText, namedOf, textOfScopes } from "../../core/key-path.ts";
 import { isLeased } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import { PRIORITIES, RANKS } from "../../core/options.ts";
-import { scopesOf } from "../../core/policy/per-key.ts";
+import { OF_ALL, scopesOf } from "../../core/policy/per-key.ts";
 import type { Policy } from "../../core/policy/policy.ts";
 import { NO_PLACE, type KeyScope } from "../../core/store.ts";
 import type { TryCall } from "../call-options.ts";
@@ -237,6 +237,27 @@ export function haveSameLimits(a: readonly KeyScope[], b: readonly KeyScope[]): 
   return a.length === b.length && a.every(({ limits }, index) => limits === b[index]!.limits);
 }
 
+/**
+ * What calls of one group cost under each limit of the calls of another; 0 under limits of keys that only the other has.
+ */
+export function costsUnder(
+  scopes: readonly KeyScope[],
+  { scopes: own, callTerms: { shared, costs } }: Pick<Group, "scopes" | "callTerms">,
+): number[] {
+  const under = costs.slice(0, shared.length);
+  for (const { key, limits } of scopes) {
+    let after = shared.length;
+    const found = own.find((scope) => {
+      if (scope.key === key) return true;
+      after += scope.limits.length;
+      return false;
+    });
+    const isSame = found?.limits === limits;
+    under.push(...limits.map((_, index) => (isSame ? costs[after + index]! : 0)));
+  }
+  return under;
+}
+
 /** If more than this are idle, they are forgotten; fewer are kept, since making a group costs a try more than finding it. */
 const MOST_IDLE = 10_000;
 
@@ -264,29 +285,27 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
   function find({ key, cost, beyond }: GroupOptions): Group {
     const inForce = policy();
     const { limits: shared, perKey, text } = inForce;
-    if (perKey !== undefined && shared.length === 0 && key === undefined) {
-      const remedy = "all limits of the bucket are per key: give the call a key";
-      throw new InvalidOptionError({
-        where: `bucket("${bucket}")`,
-        option: "key",
-        value: key,
-        remedy,
-      });
-    }
     const scopes = scopesOf(inForce, key);
+    if (scopes.length + shared.length === 0) throw unlimited(key, perKey);
     const scopeLimits = scopes.map((scope) => scope.limits);
     const limits = [...shared, ...scopeLimits.flat()];
     const whole = costsOf(bucket, limits, cost);
-    const limitedKey = scopes.at(-1)?.key;
-    const costs = beyond === undefined ? whole : missing({ limits, whole, limitedKey }, beyond);
+    const costs = beyond === undefined ? whole : missing({ limits, whole, scopes }, beyond);
     // A key may hold spaces and digits: the colon marks where the costs end.
     const prefix = `${costs.join(" ")}:`;
-    const name = prefix + (limitedKey ?? "");
+    const name = prefix + textOfScopes(scopes.map((scope) => scope.key));
     const found = groups.get(name);
     // A tier's limits may have changed since.
     if (found !== undefined && haveSameLimits(found.scopes, scopes)) return found;
-    const callTerms = callTermsOf({ shared, scopeLimits, costs, text });
-    const isUsual = cost === undefined && beyond === undefined && limitedKey !== undefined;
+    const whose = [
+      ...shared.map(() => OF_ALL),
+      ...scopes.flatMap(({ key: scopeKey, limits: own }) => {
+        const each = perKey!.whoseOf(scopeKey);
+        return own.map(() => each);
+      }),
+    ];
+    const callTerms = callTermsOf({ shared, scopeLimits, costs, whose, text });
+    const isUsual = cost === undefined && beyond === undefined && scopes.length > 0;
     if (isUsual && inForce.perKey?.fixed !== undefined) {
       usual = { callTerms, prefix };
     }
@@ -298,16 +317,30 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     call: {
       readonly limits: readonly Limit[];
       readonly whole: readonly number[];
-      readonly limitedKey: string | undefined;
+      readonly scopes: readonly KeyScope[];
     },
     drawn: TryCall,
   ): number[] {
-    const { limits: shared } = policy();
-    const { callTerms, limitedKey } = find(drawn);
-    return call.limits.map((limit, index) => {
-      if (isLeased(limit)) return 0;
-      const isDrawn = index < shared.length || limitedKey === call.limitedKey;
-      return Math.max(0, call.whole[index]! - (isDrawn ? callTerms.costs[index]! : 0));
+    const before = costsUnder(call.scopes, find(drawn));
+    return call.limits.map((limit, index) =>
+      isLeased(limit) ? 0 : Math.max(0, call.whole[index]! - before[index]!),
+    );
+  }
+
+  /** No limit holds for a call: it would go at once, whatever it is. */
+  function unlimited(key: string | undefined, perKey: Policy["perKey"]): InvalidOptionError {
+    const names = perKey?.names;
+    const given = namedOf(key);
+    const what = names === undefined ? "a key" : `keys by the names ${names.join(", ")}`;
+    const remedy =
+      key === undefined
+        ? `all limits of the bucket are per key: give the call ${what}`
+        : `no limit of the bucket holds for it: give the call ${names === undefined ? "a path with more names" : what}`;
+    return new InvalidOptionError({
+      where: `bucket("${bucket}")`,
+      option: names === undefined ? "key" : "keys",
+      value: given.keys ?? given.key,
+      remedy,
     });
   }
 
@@ -319,7 +352,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
 
   /** The group of a key that has the same limits as all others: most are. */
   function findUsual(key: string): Group | undefined {
-    if (usual === undefined || firstOfText(key) !== key) return undefined;
+    if (usual === undefined || levelsOfText(key) > 1 || isOfNames(key)) return undefined;
     const name = usual.prefix + key;
     const { callTerms } = usual;
     const found = groups.get(name);
@@ -331,7 +364,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
   /** The group of calls that say no more than their key, under limits that are the same for all keys. */
   function findByKey(key: string): Group | undefined {
     const { perKey } = policy();
-    if (perKey === undefined) return (plain ??= find({}));
+    if (perKey === undefined) return isOfNames(key) ? undefined : (plain ??= find({}));
     return perKey.fixed === undefined ? undefined : byKey.get(key);
   }
 

@@ -1,5 +1,6 @@
 /** What a bucket knows of all its calls: what one costs, by what it sends, and what it truly took, by what comes back. */
 import * as z from "zod";
+import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
 import {
   COST,
   readTryOptions,
@@ -14,7 +15,9 @@ import type { Learned } from "./learned.ts";
 export interface SentCall {
   /** What the call sends: the arguments of the throttled function, or those of `fetch`; none for `run`. */
   readonly args: readonly unknown[];
-  readonly key: OptionsOfCall<CallOptions>["key"];
+  readonly key: Key | undefined;
+  /** The keys of a call that has several side by side. */
+  readonly keys: NamedKeys | undefined;
   /**
    * The means of what calls were seen to take by {@link AnsweredCall.learn}, over all replicas, by name: `0.31`. The
    * first call of a process waits for them.
@@ -111,8 +114,7 @@ async function fill<Given extends Options>(
   options: Given,
   args: readonly unknown[],
 ): Promise<FilledOptions<Given>> {
-  const { key } = options;
-  const call = { args, key, learned: () => learned.means() };
+  const call = { args, ...namedOf(options.key), learned: () => learned.means() };
   const own = options.cost ?? (await (typeof costOf === "function" ? costOf(call) : costOf));
   const { cost } = own === undefined ? { cost: own } : readTryOptions(where, { cost: own });
   if (options.settle !== undefined || settleBy === undefined) return { ...options, cost };

@@ -4,6 +4,7 @@ import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import type { Limit } from "../../../src/core/limits/rule.ts";
 import { RULES } from "../../../src/core/limits/registry.ts";
+import { readPerKeyText } from "../../../src/core/policy/per-key.ts";
 import { makePolicy, type Policy } from "../../../src/core/policy/policy.ts";
 import { PRIORITIES } from "../../../src/core/options.ts";
 import { NO_PLACE, type Change, type KeyScope, type Store } from "../../../src/core/store.ts";
@@ -113,8 +114,7 @@ function policyOf(
     .record({ limits, perKey: most === 1 ? fc.constant(null) : perKey, own: limit })
     .map(({ limits: shared, perKey: fixed, own }) => {
       const some = shared.length === 0 && fixed === null ? [own] : shared;
-      const keyPolicy =
-        fixed === null ? undefined : { limitsOf: () => fixed, fixed, all: fixed, isLocal: false };
+      const keyPolicy = fixed === null ? undefined : readPerKeyText("test", fixed, undefined);
       return makePolicy(some, keyPolicy, [1_000, 900, 800, 700]);
     });
 }

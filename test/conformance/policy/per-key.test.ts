@@ -67,7 +67,7 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
 
       const grants = await simulateParties(pinned, parties, 5_000);
 
-      const limit = policy.perKey!.limitsOf("x")[0]!;
+      const limit = policy.perKey!.scopesOf("x")[0]!.limits[0]!;
       expect(grants.length).toBeGreaterThanOrEqual(least);
       for (const index of keys.keys()) {
         const own = grants.filter(({ wish }) => wish === index);

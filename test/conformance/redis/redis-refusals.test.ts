@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { readPerKeyText } from "../../../src/core/policy/per-key.ts";
 import type { Policy } from "../../../src/core/policy/policy.ts";
 import { createManualClock } from "../../../src/testing/manual-clock.ts";
 import { createAsker, policyOf, type Asker } from "../../support/draws/asker.ts";
@@ -77,7 +78,7 @@ describe("a script in Redis that is told what is no whole number", () => {
 describe("a script in Redis that is told what can never work", () => {
   const none = { ...policy, limits: policy.limits.map((limit) => ({ ...limit, count: 0 })) };
   const { limits: fixed } = none;
-  const perKey = { limitsOf: () => fixed, fixed, all: fixed, isLocal: false };
+  const perKey = readPerKeyText("test", fixed, undefined);
   const asks: Readonly<Record<string, (asker: Asker, key: string) => Promise<unknown>>> = {
     "a draw": (asker, key) => asker.drawAll([{ key, wanted: 1 }]),
     "a settled cost": (asker, key) => asker.settle(US, { calls: 1 }, key),

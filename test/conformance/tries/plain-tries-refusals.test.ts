@@ -140,7 +140,7 @@ describe("a try for keys with one plain limit", () => {
           perKey: () => ({ limits: [limit] }),
         });
         const terms = { ...request.terms, text: sameText };
-        const scopes = [{ ...scope, limits: own!.limitsOf("k") }];
+        const scopes = [{ ...scope, limits: own!.scopesOf("k")[0]!.limits }];
         const wishes = [{ ...wish, scopes, wanted: 2 }];
         const { sentAtMs: _sentAtMs, ...reply } = await asked.draw({ ...request, terms, wishes });
         return reply;

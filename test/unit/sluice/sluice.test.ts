@@ -5,19 +5,13 @@ import {
   RedisRequiredError,
   createSluice,
   fixedWindow,
-  leakyBucket,
-  slidingLog,
   throttled,
-  tokenBucket,
   type Bucket,
   type BucketOptions,
   type Sluice,
   type SluiceOptions,
 } from "sluice";
 import { rejectionOf } from "../../support/async/rejection.ts";
-
-const tierOf = (): string => "free";
-const FIFTY = tokenBucket({ capacity: 50, refill: "1/s" });
 
 let opened: Sluice[] = [];
 beforeEach(() => {
@@ -185,100 +179,6 @@ describe("a sluice", () => {
       expect(create).toThrow('give a list of URLs such as ["redis://127.0.0.1:6379"]');
     },
   );
-
-  it.each([
-    ["", { rate: "1/s" }, "name"],
-    ["a{b}", { rate: "1/s" }, "name"],
-    ["b", { rate: "0/s" }, "rate"],
-    ["b", {}, "rate"],
-    ["b", undefined, "options"],
-    ["b", { rate: "1/s", burst: 0 }, "burst"],
-    ["b", { rate: "1/s", burst: 2.5 }, "burst"],
-    ["b", { rate: "1/s", perKey: { rate: "0/s" } }, "rate"],
-    ["b", { rate: "1/s", perKey: { rates: "5/s" } }, "rates"],
-    ["b", { rate: "1/s", perKey: "5/s" }, "perKey"],
-    ["b", { rate: "1/s", perKey: null }, "perKey"],
-    ["b", { rate: "1/s", perKey: Promise.resolve({ rate: "5/s" }) }, "perKey"],
-    ["b", { limits: [] }, "limits"],
-    ["b", { perKey: { limits: [] } }, "limits"],
-    ["b", { limits: ["5/s"] }, "limits[0]"],
-    ["b", { limits: [{ kind: "leaky-bucket", count: Number.NaN }] }, "limits[0]"],
-    ["b", { rate: "1/s", concurrency: 0 }, "concurrency"],
-    ["b", { rate: "1/s", shares: { low: 2 } }, "shares.low"],
-    ["b", { rate: "1/s", maxWaiting: -1 }, "maxWaiting"],
-    ["b", { rate: "1/s", onStoreDown: "retry" }, "onStoreDown"],
-    ["b", { rate: "1/s", onStoreDown: { local: 0 } }, "onStoreDown"],
-    ["b", { rate: "1/s", onStoreDown: { local: 1.5 } }, "onStoreDown"],
-    ["b", { rate: "1/s", onStateLost: "half" }, "onStateLost"],
-    ["b", { rate: "1/s", adaptive: { floor: 0, recoverMs: 1_000 } }, "adaptive.floor"],
-    ["b", { rate: "100/s", burst: 50, limits: [slidingLog(20, "1s")] }, "burst"],
-    ["b", { limits: [fixedWindow(5, "1d"), leakyBucket("5/s", { burst: 50 })] }, "burst"],
-    ["b", { limits: [fixedWindow(5, "1d"), FIFTY] }, "capacity"],
-    ["b", { rate: { calls: 1, per: "1s", burst: 5 } }, "rate.burst"],
-    ["b", { perKey: { tiers: {}, tierOf, rate: "5/s" } }, "perKey.rate"],
-    ["b", { perKey: { tiers: {}, tierOf, tiersof: tierOf } }, "perKey.tiersof"],
-  ])("refuses a bucket %j with %j by the name of the option", (name, policy, option) => {
-    const { sluice } = open();
-    const create = (): unknown => sluice.bucket(name, policy as never);
-
-    expect(create).toThrow(InvalidOptionError);
-    expect(create).toThrow(`option "${option}"`);
-  });
-
-  it.each([
-    [{ perKey: { rate: "1/x" } }, 'bucket("q"): perKey: option "rate" is "1/x"'],
-    [
-      { perKey: { tiers: { free: { rate: "1/x" } }, tierOf } },
-      'bucket("q"): perKey.tiers.free: option "rate" is "1/x"',
-    ],
-    [
-      { perKey: { tiers: { "a b": { rat: "1/s" } }, tierOf } },
-      'bucket("q"): perKey.tiers["a b"]: option "rat" is "1/s"',
-    ],
-    [
-      { perKey: { tiers: { free: null }, tierOf } },
-      'bucket("q"): option "perKey.tiers.free" is null',
-    ],
-    [{ perKey: [FIFTY] }, "give a list of limits as { limits: [...] }"],
-    [
-      { perKey: { tiers: {}, tierOf, rate: "5/s" } },
-      'option "perKey.rate" is "5/s"; give limits inside each tier',
-    ],
-    [
-      { perKey: { tiers: {}, tierOf, tierOff: 1 } },
-      'option "perKey.tierOff" is 1; there is no such option; did you mean tierOf?',
-    ],
-    [
-      { limits: [fixedWindow(5, "1d"), FIFTY] },
-      "lets no more than 5 pass at once; give a capacity of 5 or less",
-    ],
-    [
-      { perKey: { limits: [FIFTY] }, limits: [fixedWindow(5, "1d")] },
-      'bucket("q"): perKey: option "capacity" is 50',
-    ],
-    [
-      { rate: { calls: 1, per: "1s", burst: 5 } },
-      'option "rate.burst" is 5; a rate has only calls and per',
-    ],
-    [{}, 'bucket("q"): option "rate" is undefined; a bucket needs a limit'],
-    [{ limits: [] }, "a bucket needs a limit"],
-  ])("says of %j where it is wrong: %s", (policy, message) => {
-    const { sluice } = open();
-    const create = (): unknown => sluice.bucket("q", policy as never);
-
-    expect(create).toThrow(message);
-  });
-
-  it("says where a key's limits are wrong that a function gave", async () => {
-    const { sluice } = open();
-    const bucket = sluice.bucket("q", { perKey: () => ({ rate: "1/x" as string }) });
-
-    const refused = await rejectionOf(bucket.draw({ key: "k" }));
-
-    expect(refused).toMatchObject({
-      message: expect.stringContaining('bucket("q"): perKey: option "rate"'),
-    });
-  });
 
   it("shows no password in what it refuses", () => {
     const create = (): unknown => createSluice({ redisUrl: "redis://me:secret@db" } as never);

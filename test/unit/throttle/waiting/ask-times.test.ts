@@ -14,7 +14,7 @@ afterEach(() => {
 
 /** The times of a process in which one call waits, and how far off the next one is, in ms. */
 function setUp({ isWaiting = true, leadMs = 0 } = {}) {
-  const conditions = callTermsOf({ shared: [], scopeLimits: [], costs: [], text: "" });
+  const conditions = callTermsOf({ shared: [], scopeLimits: [], costs: [], whose: [], text: "" });
   const group = new Group(conditions, {
     keeper: {} as SlotContext,
     name: "",

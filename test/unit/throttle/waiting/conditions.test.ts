@@ -21,6 +21,6 @@ it.each([
 ])("a slot may be late: %s", (_which, shared, keyLimits, cost, expectedMs) => {
   const costs = [...shared, ...keyLimits].map(() => cost);
 
-  const callTerms = callTermsOf({ shared, scopeLimits: [keyLimits], costs, text: "" });
+  const callTerms = callTermsOf({ shared, scopeLimits: [keyLimits], costs, whose: [], text: "" });
   expect(mostLateMs(callTerms)).toBe(expectedMs);
 });

@@ -7,7 +7,7 @@ import { Group, type Caller } from "../../../../../src/throttle/waiting/group.ts
 import { fakeTimers } from "../../../../support/async/fake-timers.ts";
 
 const advance = fakeTimers({ leavesNone: true });
-const callTerms = callTermsOf({ shared: [], scopeLimits: [], costs: [], text: "" });
+const callTerms = callTermsOf({ shared: [], scopeLimits: [], costs: [], whose: [], text: "" });
 
 /** A schedule of keys, one caller in each, who came in this order. */
 function setUp(...keys: readonly string[]) {

@@ -9,7 +9,7 @@ import { Group, type Caller } from "../../../../../src/throttle/waiting/group.ts
 import { fakeTimers } from "../../../../support/async/fake-timers.ts";
 
 const advance = fakeTimers({ leavesNone: true });
-const callTerms = callTermsOf({ shared: [], scopeLimits: [], costs: [], text: "" });
+const callTerms = callTermsOf({ shared: [], scopeLimits: [], costs: [], whose: [], text: "" });
 
 /** Callers of one group, who go on slots that were drawn for calls of some priority. */
 function setUp() {

@@ -18,7 +18,13 @@ async function settledFor(text: string): Promise<readonly unknown[]> {
   const settle = vi.spyOn(store, "settle");
   const known = createKnownPolicy("test", policy, logger);
   const context = { store, bucket: "test", asker: "a", known, logger };
-  const conditions = callTermsOf({ shared: limits, scopeLimits: [], costs: [3, 3], text });
+  const conditions = callTermsOf({
+    shared: limits,
+    scopeLimits: [],
+    costs: [3, 3],
+    whose: [],
+    text,
+  });
   const group = new Group(conditions, {
     keeper: {} as SlotContext,
     name: "",

@@ -19,7 +19,8 @@ import type {
 } from "./call-options.ts";
 import type { Throttle } from "./wrap/throttled-types.ts";
 import type { Cost } from "./costs.ts";
-import type { AwayNews, Breaker } from "./outage/breaker.ts";
+import type { AwayNews } from "./outage/away-news.ts";
+import type { Breaker } from "./outage/breaker.ts";
 import type { ReportedOutcome } from "./feedback/feedback.ts";
 import type { CallDefaults } from "./wrap/call-defaults.ts";
 import type { JobSlot } from "./slot/job-slot.ts";

@@ -49,6 +49,8 @@ export interface StoredWorkerSettings {
   readonly logger: Logger;
 }
 
+/** How many jobs a worker may hold beside those whose handlers run: what comes of them is not decided yet. */
+export const MOST_BESIDE = 100;
 /**
  * The share of `lockMs` after which each worker looks for locks that have ended. Another may have looked just before one
  * ended, and BullMQ lets only one worker do so in each such interval: so a dead worker's job is found within a quarter of
@@ -81,7 +83,7 @@ export function createStoredWorker<Data, Result>(
           connection: connection.client,
           prefix,
           // The fetcher decides: a job whose end is being stored takes no place there.
-          concurrency: 2 * concurrency + 1,
+          concurrency: 2 * concurrency + 1 + MOST_BESIDE,
           lockDuration: lockMs,
           // Locks are kept by `worker/held/job-locks.ts`.
           skipLockRenewal: true,

@@ -1,4 +1,5 @@
 import pTimeout from "p-timeout";
+import { isAway } from "../../throttle/outage/away.ts";
 import {
   endJobSlot,
   jobSlotOf,
@@ -66,22 +67,25 @@ export async function runAttempt<Data, Result>(
   let hand: JobSlot | undefined;
   context.begin(stored, slot);
   if (slot.hasLease) abortOnLeaseLost(slot, context);
-  let result: HandlerResult<Result>;
+  let result: Result | undefined;
+  let failed: Extract<CameTo<Result>, { thrown: unknown }> | undefined;
   try {
-    result = await run(worker, { job, context }, () => {
+    const given = await run(worker, { job, context }, () => {
       if (mayBeCalled(bucket, slot)) hand = jobSlotOf({ bucket, slot }, job);
       return hand;
     });
-    if (isFailure(result)) throw result;
+    if (isFailure(given)) throw given;
+    result = given;
   } catch (thrown) {
     const blocked = await whyBlocked(worker, attempt, thrown);
     const call = { slot: hand?.leftOn ?? slot, cost, isSpared: blocked !== undefined };
     const { askedMs } = await bucket.report(thrown, call);
-    return outcomeOf<Result>(worker, attempt, { thrown, askedMs, blocked });
+    failed = { thrown, askedMs, blocked };
   } finally {
     slot.release();
     if (hand !== undefined) endJobSlot(hand);
   }
+  if (failed !== undefined) return failedOutcome<Result>(worker, attempt, failed);
   void bucket.report(result, { slot: hand?.leftOn ?? slot, cost });
   return outcomeOf(worker, attempt, { result });
 }
@@ -114,6 +118,30 @@ export async function whyBlocked(
   if (context.isCancelled || isFinalError(thrown)) return undefined;
   const isOwnChoice = isRetryAfter(thrown) || isDiscard(thrown);
   return downstream.failed(job, pass, isOwnChoice ? undefined : thrown);
+}
+
+/**
+ * What a failed attempt comes to. The last one of a job is not stored before it is clear whether its downstream is away:
+ * the jobs of an ordered key excepted, of which no other would start meanwhile.
+ */
+export async function failedOutcome<Result>(
+  worker: Pick<WorkerContext, "queue" | "downstream" | "logger">,
+  attempt: OfAttempt,
+  failed: Extract<CameTo<Result>, { thrown: unknown }>,
+  counted: OfAttempt["job"] = attempt.job,
+): Promise<Result | undefined> {
+  const { stored, context } = attempt;
+  const { opts, attemptsMade } = stored as Stored<unknown>;
+  const isLast = attemptsMade + 1 >= (opts.attempts ?? 1);
+  const isOrdered = opts.sluice?.ordered !== undefined;
+  if (failed.blocked !== undefined || !isLast || isOrdered || context.isCancelled) {
+    return outcomeOf(worker, attempt, failed);
+  }
+  if (isFinalError(failed.thrown) || !isAway(failed.thrown)) {
+    return outcomeOf(worker, attempt, failed);
+  }
+  const blocked = await worker.downstream.verdict(counted, context);
+  return outcomeOf(worker, attempt, { ...failed, blocked });
 }
 
 /** The job's result, for BullMQ to store; throws the failure of its attempt. */

@@ -129,14 +129,16 @@ export function createWorker<Data, Result>(
   const running = createRunning();
   const report = createReport<Data, Result>(queue.name, settings.logger);
   let status: Pick<WorkerStatus, "state" | "sinceMs"> = { state: "running", sinceMs: Date.now() };
+  const { lanes } = connection;
+  const downstream = createDownstream({ queue: queue.name, bucket, lanes, running, connection });
   const worker: WorkerContext<Data, Result> = {
     queue: queue.name,
     workerId: randomUUID(),
     bucket,
     connection,
     clock: connection.clockOf(queue.name),
-    downstream: createDownstream({ bucket, connection }),
-    lanes: connection.lanes,
+    downstream,
+    lanes,
     prefix,
     logger,
     handler: opened.handle,
@@ -150,7 +152,7 @@ export function createWorker<Data, Result>(
       logger.warn({ queue: queue.name, reason: reasonOf(error) }, message);
     }),
     running,
-    capacity: () => concurrency - running.count,
+    capacity: () => concurrency - running.count + downstream.undecided,
     // Of several that wait here, one tries.
     admits: () => (running.unbegun === 0 ? bucket.breaker.admits : bucket.breaker.admits - 1),
     deferred: () => bucket.deferred,
@@ -321,6 +323,7 @@ export function createWorker<Data, Result>(
     // First it stops fetching, or BullMQ would fetch a job in place of each that goes back.
     await stored.pause(true);
     stopListening();
+    downstream.close();
     slots.close();
     batches?.close();
     running.leave(CLOSED);

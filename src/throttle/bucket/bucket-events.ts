@@ -7,7 +7,7 @@ import type { Logger } from "../../core/logger.ts";
 import type { Priority } from "../../core/options.ts";
 import type { Change } from "../../core/store.ts";
 import type { ObservedDrawCall, SlotEvent, TryCall } from "../call-options.ts";
-import type { AwayNews } from "../outage/breaker.ts";
+import type { AwayNews } from "../outage/away-news.ts";
 import type { Slot } from "../slot/slot.ts";
 import { nameBinding, type TryDecision } from "../try/decision.ts";
 import type { Group } from "../waiting/group.ts";

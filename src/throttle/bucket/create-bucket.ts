@@ -32,12 +32,8 @@ import {
   type OnStoreDown,
   type OpenLocalStore,
 } from "../outage/on-store-down.ts";
-import {
-  createBreaker,
-  type AwayNews,
-  type Breaker,
-  type BreakerSettings,
-} from "../outage/breaker.ts";
+import type { AwayNews } from "../outage/away-news.ts";
+import { createBreaker, type Breaker, type BreakerSettings } from "../outage/breaker.ts";
 import { createStoreRetries } from "../outage/retries.ts";
 import { createLeaseKeeper } from "../slot/leases.ts";
 import { createSettling } from "../slot/settle.ts";

@@ -19,6 +19,7 @@ import type { Logger } from "../../core/logger.ts";
 import { LONGEST_MS, wholeNumber } from "../../core/options.ts";
 import { createLru } from "../lru.ts";
 import { isAway } from "./away.ts";
+import { BACK, ELSEWHERE, wordsOfClose, wordsOfOpen, type AwayNews } from "./away-news.ts";
 
 /** When a bucket stops because its downstream is away. */
 export interface BreakerSettings {
@@ -66,6 +67,11 @@ export interface Blocked {
   readonly inMs: number;
 }
 
+export interface Verdict {
+  readonly opened: Omit<Blocked, "passes"> | undefined;
+  readonly countsFor: readonly Blocked["scope"][];
+}
+
 export interface Breaker {
   /** What keeps a job from starting now, if anything does. */
   blocked(call: BreakerCall): Blocked | undefined;
@@ -80,6 +86,11 @@ export interface Breaker {
     pass: Pass,
     away: { readonly thrown: unknown } | undefined,
   ): Omit<Blocked, "passes"> | undefined;
+  /**
+   * What has become, since `sinceMs` (on `performance.now()`), of a failure by which a job's downstream is away and which
+   * counted: it has opened; or it counts still towards that, in which scopes; or neither: others went well.
+   */
+  verdict(call: BreakerCall, sinceMs: number): Verdict;
   /** Notes that a job went well. */
   succeeded(call: BreakerCall, pass: Pick<Pass, "startedAtMs">): void;
   /** Notes that a job has ended otherwise: it says nothing of the downstream. */
@@ -114,21 +125,6 @@ export interface BreakerParts {
   readonly onAway: (key: string | undefined, news: AwayNews) => void;
 }
 
-/** What a breaker has found of the downstream of a bucket, or of one key. */
-export interface AwayNews {
-  /** Whether it is back; else it is away. */
-  readonly isBack: boolean;
-  /** For how many ms nothing starts; 0 if it is back. */
-  readonly forMs: number;
-  /** By what it is away: `"TypeError: fetch failed (connect ECONNREFUSED …)"`. Undefined if it is back. */
-  readonly reason: string | undefined;
-  /** Whether another process has found it. */
-  readonly isHeard: boolean;
-}
-
-const BACK: AwayNews = { isBack: true, forMs: 0, reason: undefined, isHeard: false };
-const ELSEWHERE = "another process found it away";
-
 /** A bucket, or one key of it. */
 interface Scope {
   readonly key: string | undefined;
@@ -138,6 +134,8 @@ interface Scope {
   readonly marks: Map<string, number>;
   successes: number;
   open: Open | undefined;
+  /** When it was opened last, on `performance.now()`. */
+  openedAtMs: number;
   /** When it was closed last, on `performance.now()`. */
   closedAtMs: number;
 }
@@ -163,6 +161,7 @@ const OFF: Breaker = {
   blocked: () => undefined,
   enter: () => ({ passes: true, isProbe: false, startedAtMs: 0 }),
   failed: () => undefined,
+  verdict: () => ({ opened: undefined, countsFor: [] }),
   succeeded: () => {},
   left: () => {},
   noteCall: () => {},
@@ -206,6 +205,7 @@ export function createBreaker(parts: BreakerParts): Breaker {
 
   function openFor(scope: Scope, coolMs: number, sinceMs: number, nowMs: number): void {
     const lengthMs = Math.min(coolMs, maxCoolMs);
+    scope.openedAtMs = nowMs;
     scope.open = { sinceMs, coolMs: lengthMs, untilMs: nowMs + lengthMs, probe: undefined };
   }
 
@@ -246,13 +246,10 @@ export function createBreaker(parts: BreakerParts): Breaker {
   }
 
   function logOpen({ key }: Scope, reason: string): void {
-    const what = `is away, by ${failures} failures in a row (${reason}).`;
-    const then = "one at a time tries, and their attempts do not count meanwhile";
-    const text =
-      key === undefined
-        ? `The downstream of bucket "${bucket}" ${what} Calls wait; of jobs, ${then}.`
-        : `${wordsForKey(key)}: its downstream ${what} Of its jobs, ${then}; other keys go on.`;
-    logger.warn({ bucket, ...namedOf(key), reason }, text);
+    logger.warn(
+      { bucket, ...namedOf(key), reason },
+      wordsOfOpen(bucket, key, { failures, reason }),
+    );
   }
 
   function close(scope: Scope): void {
@@ -262,16 +259,7 @@ export function createBreaker(parts: BreakerParts): Breaker {
     onAway(key, BACK);
     const forS = Math.ceil((performance.now() - open!.sinceMs) / 1_000);
     const reason = `after ${forS} s`;
-    const whose =
-      key === undefined
-        ? `The downstream of bucket "${bucket}"`
-        : `${wordsForKey(key)}: its downstream`;
-    logger.warn({ bucket, ...namedOf(key), reason }, `${whose} answers again (${reason}).`);
-  }
-
-  function wordsForKey(text: string): string {
-    const { key, keys } = namedOf(text);
-    return `Key ${JSON.stringify(key ?? keys)} of bucket "${bucket}"`;
+    logger.warn({ bucket, ...namedOf(key), reason }, wordsOfClose(bucket, key, reason));
   }
 
   function scopeOfKey(key: string): Scope {
@@ -322,10 +310,22 @@ export function createBreaker(parts: BreakerParts): Breaker {
         note(scope, member, { thrown, startedAtMs, isProbe: scope.open?.probe === pass });
       let blocker: Scope | undefined;
       if (key !== undefined && failedIn(scopeOfKey(key), id)) blocker = scopeOfKey(key);
-      if (failedIn(whole, key === undefined ? `job ${id}` : `key ${key}`)) blocker = whole;
+      if (failedIn(whole, memberOf(whole, call))) blocker = whole;
       if (blocker === undefined) return undefined;
       const inMs = Math.max(1, blockedMs(blocker, performance.now()));
       return { scope: blocker === whole ? "bucket" : "key", inMs };
+    },
+    verdict(call, sinceMs) {
+      const nowMs = performance.now();
+      const countsFor: Blocked["scope"][] = [];
+      for (const each of scopesOf(call)) {
+        const scope = each === whole ? "bucket" : "key";
+        if (each.open !== undefined || each.openedAtMs >= sinceMs) {
+          return { opened: { scope, inMs: Math.max(1, blockedMs(each, nowMs)) }, countsFor: [] };
+        }
+        if (each.row.has(memberOf(each, call))) countsFor.push(scope);
+      }
+      return { opened: undefined, countsFor };
     },
     succeeded(call, { startedAtMs }) {
       for (const scope of scopesOf(call)) {
@@ -374,6 +374,12 @@ export function createBreaker(parts: BreakerParts): Breaker {
   };
 }
 
+/** As what a job stands in the row of a scope. */
+function memberOf(scope: Scope, { id, key }: BreakerCall): string {
+  if (scope.key !== undefined) return id;
+  return key === undefined ? `job ${id}` : `key ${key}`;
+}
+
 function createScope(key: string | undefined): Scope {
   return {
     key,
@@ -381,6 +387,7 @@ function createScope(key: string | undefined): Scope {
     marks: new Map(),
     successes: 0,
     open: undefined,
+    openedAtMs: -Infinity,
     closedAtMs: -Infinity,
   };
 }

@@ -27,6 +27,7 @@ import {
   abortOnLeaseLost,
   checked,
   inTime,
+  failedOutcome,
   outcomeOf,
   whyBlocked,
   type Attempt,
@@ -285,7 +286,7 @@ export function createBatches<Data, Result>(
         // One call has failed, for however many jobs and keys: it counts once.
         const failed = { id: batch.come[0]!.job.id, key: batch.key };
         const blocked = await whyBlocked(worker, { ...attempt, job: failed }, thrown);
-        return outcomeOf<Result>(worker, attempt, { thrown, askedMs, blocked });
+        return failedOutcome<Result>(worker, attempt, { thrown, askedMs, blocked }, failed);
       };
       if ("late" in ended) return fail(ended.late);
       const outcome = ended.outcomes[index];

@@ -3,31 +3,61 @@
  * is open is known to all workers of the bucket, so that the first failure elsewhere opens it there too. Redis is asked
  * only after a failure.
  */
+import { setTimeout as pause } from "node:timers/promises";
+import type { LaneStore } from "../../../core/queue/store.ts";
 import { isAway } from "../../../throttle/outage/away.ts";
 import type { OwnedBucket } from "../../../throttle/bucket.ts";
-import type { Blocked, Pass } from "../../../throttle/outage/breaker.ts";
+import type { Blocked, Pass, Verdict } from "../../../throttle/outage/breaker.ts";
 import type { QueueConnection } from "../../bullmq/connection.ts";
+import { MOST_BESIDE } from "../../bullmq/stored-worker.ts";
 import type { Job } from "../../job.ts";
+import type { OwnedJobContext, Running } from "../context.ts";
 
 export interface Downstream {
   /** Notes that a job failed. If its attempt is not to count, what keeps the job from starting again. */
   failed(job: JobOfKey, pass: Pass, thrown: unknown): Promise<WhyBlocked | undefined>;
+  /**
+   * Waits for whether the breaker opens, after a failure that would be a job's last one and that counts towards that: then
+   * it is to start again after all. Resolves with undefined, at once or later, if others have gone well, or none is left
+   * whose failure could open it.
+   */
+  verdict(
+    job: JobOfKey,
+    context: Pick<OwnedJobContext, "jobId" | "signal">,
+  ): Promise<WhyBlocked | undefined>;
   succeeded(job: JobOfKey, pass: Pass): void;
+  /** How many jobs wait for their verdicts. */
+  readonly undecided: number;
+  /** Ends these waits: the jobs are to start again elsewhere. */
+  close(): void;
 }
 
 type JobOfKey = Pick<Job<unknown>, "id" | "key">;
 export type WhyBlocked = Omit<Blocked, "passes">;
 
 interface DownstreamParts {
-  readonly bucket: Pick<OwnedBucket, "breaker" | "readAway">;
+  readonly queue: string;
+  readonly bucket: Pick<OwnedBucket, "breaker" | "readAway" | "stepsOf">;
+  readonly lanes: Pick<LaneStore, "look">;
+  readonly running: Pick<Running, "all">;
   readonly connection: Pick<QueueConnection, "inTime">;
 }
 
 /** How long a handler's end may wait for Redis to say whether other workers have found the downstream away. */
 const ASK_MS = 1_000;
+/** While jobs wait for their verdicts: how often this process is looked at, and how often Redis. */
+const LOOK_MS = 50;
+const LOOK_REDIS_MS = 1_000;
+/** How long one waits at most; longer where limits let jobs start rarely: as long as so many of them take. */
+const LONGEST_MS = 60_000;
+const LONGEST_STEPS = 20;
 
-export function createDownstream({ bucket, connection }: DownstreamParts): Downstream {
+export function createDownstream(parts: DownstreamParts): Downstream {
+  const { queue, bucket, lanes, running, connection } = parts;
   const { breaker } = bucket;
+  /** The jobs that wait for their verdicts. */
+  const undecided = new Set<string>();
+  let isClosed = false;
 
   /** Opens the breaker here if it is open elsewhere. */
   async function askOthers(
@@ -40,6 +70,50 @@ export function createDownstream({ bucket, connection }: DownstreamParts): Downs
     }
   }
 
+  /** Whether another job may yet fail that would count in one of these scopes. */
+  async function mayOthersFail(job: JobOfKey, scopes: Verdict["countsFor"]): Promise<boolean> {
+    const isOther = (key: string | undefined): boolean =>
+      (scopes.includes("key") && key === job.key) ||
+      (scopes.includes("bucket") && (key === undefined || key !== job.key));
+    for (const { jobId, key } of running.all()) {
+      if (jobId !== job.id && !undecided.has(jobId) && isOther(key)) return true;
+    }
+    const { lanes: seen, others, unlaned } = await lanes.look(queue);
+    if (unlaned > 0 && isOther(undefined)) return true;
+    return others.jobs > 0 || seen.some(({ key, jobs }) => jobs > 0 && isOther(key));
+  }
+
+  function longestMs({ key }: JobOfKey): number {
+    try {
+      const { sharedMs, keyMs } = bucket.stepsOf({ key });
+      return Math.max(LONGEST_MS, LONGEST_STEPS * (sharedMs + keyMs));
+    } catch {
+      // By limits of now, no such call could pass.
+      return LONGEST_MS;
+    }
+  }
+
+  async function verdict(job: JobOfKey, signal: AbortSignal): Promise<WhyBlocked | undefined> {
+    const sinceMs = performance.now();
+    const untilMs = sinceMs + longestMs(job);
+    let lookAtMs = -Infinity;
+    while (!signal.aborted) {
+      const { opened, countsFor } = breaker.verdict(job, sinceMs);
+      if (opened !== undefined) return opened;
+      const nowMs = performance.now();
+      if (countsFor.length === 0 || nowMs >= untilMs) return undefined;
+      // What was begun is not to be lost by a close: it counts as little as that of a worker that is cut off.
+      if (isClosed) return { scope: "bucket", inMs: 1 };
+      if (nowMs >= lookAtMs + LOOK_REDIS_MS) {
+        lookAtMs = nowMs;
+        await askOthers(scopesOf(job));
+        const mayFail = connection.inTime(ASK_MS, mayOthersFail(job, countsFor));
+        if (!(await mayFail.catch(() => true))) return breaker.verdict(job, sinceMs).opened;
+      } else await pause(LOOK_MS, undefined, { ref: false });
+    }
+    return undefined;
+  }
+
   // One that starts meanwhile finds out by one job whether it still is.
   if (breaker.isOn) void askOthers([undefined], { triesAtOnce: true });
 
@@ -48,6 +122,17 @@ export function createDownstream({ bucket, connection }: DownstreamParts): Downs
       const isDown = isAway(thrown);
       if (isDown && breaker.isOn && !breaker.isOpenFor(job)) await askOthers(scopesOf(job));
       return breaker.failed(job, pass, isDown ? { thrown } : undefined);
+    },
+    async verdict(job, { jobId, signal }) {
+      if (undecided.size >= MOST_BESIDE) return undefined;
+      undecided.add(jobId);
+      return verdict(job, signal).finally(() => undecided.delete(jobId));
+    },
+    get undecided() {
+      return undecided.size;
+    },
+    close() {
+      isClosed = true;
     },
     succeeded: (job, pass) => breaker.succeeded(job, pass),
   };

@@ -21,7 +21,13 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-const downstream = { failed: async () => undefined, succeeded: () => {} };
+const downstream = {
+  failed: async () => undefined,
+  verdict: async () => undefined,
+  succeeded: () => {},
+  undecided: 0,
+  close: () => {},
+};
 const pass = { passes: true, isProbe: false, startedAtMs: 0 } as const;
 const job = { id: "1", data: "x", priority: "normal" } as unknown as Job<string>;
 

@@ -12,7 +12,8 @@ import { type BatchWorkerOptions, type WorkerOptions } from "./queue/worker/work
 import { createQueue, type OwnedQueue, type Queue } from "./queue/queue.ts";
 import type { BatchHandler, GivenHandler } from "./queue/worker/context.ts";
 import { createWorker, type Worker } from "./queue/worker/worker.ts";
-import { createBackend } from "./redis/backend.ts";
+import type { Logger } from "./core/logger.ts";
+import { createBackend, type Backend } from "./redis/backend.ts";
 import {
   locateRedis,
   consoleLogger,
@@ -82,6 +83,24 @@ export interface Sluice extends Emitter<SluiceEvents> {
 /** A queue, whatever its jobs hold. */
 type AnyQueue = Pick<OwnedQueue<unknown>, "name" | "bucket" | "close">;
 
+/** What other entries of this package need of a sluice. */
+export interface SluiceParts {
+  readonly prefix: string;
+  readonly timeoutMs: number;
+  readonly logger: Logger;
+  /** @throws {@link RedisRequiredError} when the sluice has no Redis. */
+  readonly connect: (where: string, queue: string) => ReturnType<Backend["connectQueue"]>;
+  /** Calls back when the sluice closes, before its workers do. */
+  readonly onClose: (close: () => Promise<void>) => void;
+}
+
+const partsOfSluices = new WeakMap<object, SluiceParts>();
+
+/** The parts of a sluice that is open; undefined for what is none. */
+export function partsOf(sluice: unknown): SluiceParts | undefined {
+  return typeof sluice === "object" && sluice !== null ? partsOfSluices.get(sluice) : undefined;
+}
+
 /** How many arguments the public methods take. */
 const ARITIES: Arities<Sluice> = {
   bucket: { atOnce: 2 },
@@ -122,6 +141,8 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   /** The options that each queue was declared with first. */
   const declarations = new Map<string, Declaration>();
   const workers = new Set<Pick<Worker, "close">>();
+  /** What closes first. */
+  const closers: (() => Promise<void>)[] = [];
   let closing: Promise<void> | undefined;
 
   function assertOpen(): void {
@@ -149,6 +170,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   }
 
   async function close(): Promise<void> {
+    await Promise.all(closers.map((closeFirst) => closeFirst()));
     await Promise.all([...workers].map((worker) => worker.close()));
     await Promise.all([...queues.values()].map((queue) => queue.close()));
     await buckets.close();
@@ -224,5 +246,16 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       await (closing ??= close());
     },
   };
+  partsOfSluices.set(sluice, {
+    prefix,
+    timeoutMs,
+    logger,
+    connect(where, queue) {
+      assertOpen();
+      if (backend === undefined) throw new RedisRequiredError(where);
+      return backend.connectQueue(queue, "producer");
+    },
+    onClose: (closeFirst) => void closers.push(closeFirst),
+  });
   return refuseExtra(sluice, ARITIES);
 }

@@ -1,4 +1,91 @@
-export { WebhookVerificationError, type VerificationFailure } from "./core/webhooks/errors.ts";
+import { InvalidOptionError } from "./core/errors.ts";
+import { createRedisWebhooks } from "./redis/webhooks/store.ts";
+import { partsOf, type Sluice } from "./sluice.ts";
+import { assembleWebhooks, type Webhooks } from "./webhooks/create-webhooks.ts";
+import { readWebhooksOptions, type WebhooksOptions } from "./webhooks/options.ts";
+import type { DeliveryJob } from "./webhooks/sending/jobs.ts";
+
+/**
+ * A sender of webhooks, on the Redis of a sluice. Every process that sends, or works, makes its own, with the same options.
+ * It is closed with its sluice.
+ *
+ * @throws {@link InvalidOptionError} when an option can never work, or there are no keys for the secrets.
+ * @throws {@link RedisRequiredError} when the sluice has no Redis.
+ * @throws {@link ClosedError} when the sluice is closed.
+ */
+export function createWebhooks(sluice: Sluice, options: WebhooksOptions = {}): Webhooks {
+  const where = "createWebhooks()";
+  const parts = partsOf(sluice);
+  if (parts === undefined) {
+    const remedy = "give what createSluice() returned";
+    throw new InvalidOptionError({ where, option: "sluice", value: sluice, remedy });
+  }
+  const read = readWebhooksOptions(where, options);
+  const { name, keepMs } = read;
+  const { prefix, timeoutMs, logger, onClose } = parts;
+  const connection = parts.connect(where, name);
+  try {
+    return assembleWebhooks({
+      where,
+      options: read,
+      connection,
+      store: createRedisWebhooks(connection.client, { prefix, queue: name }),
+      timeoutMs,
+      logger,
+      openQueue: (limitsOf) =>
+        sluice.queue<DeliveryJob, undefined>(name, {
+          bucket: sluice.bucket(name, { ...read.shared, perKey: limitsOf, breaker: false }),
+          keepDone: { count: 10_000, forMs: 60_000 },
+          keepFailed: { forMs: keepMs },
+        }),
+      startWorker: (queue, handler, given) => sluice.worker(queue, handler, given),
+      onClose,
+    });
+  } catch (error) {
+    connection.close();
+    throw error;
+  }
+}
+
+export type { WebhooksOptions, SecretsOf } from "./webhooks/options.ts";
+
+export type { Webhooks, WebhookWorkerOptions } from "./webhooks/create-webhooks.ts";
+
+export type { WebhookWorker } from "./webhooks/delivery/webhook-worker.ts";
+
+export type { Endpoints, EndpointsPage, PutResult } from "./webhooks/endpoints/endpoints.ts";
+
+export type {
+  Ceiling,
+  DisableEndpoint,
+  EndpointRef,
+  ListEndpoints,
+  PutEndpoint,
+  RotateSecret,
+} from "./webhooks/endpoints/endpoint-options.ts";
+
+export type { Endpoint, EndpointSettings } from "./webhooks/endpoints/record.ts";
+
+export type { Condition, Filter } from "./webhooks/endpoints/wants.ts";
+
+export type {
+  BlockedEvent,
+  DisabledEvent,
+  EndpointEvent,
+  ExhaustedEvent,
+  FailingEvent,
+  WebhookEvents,
+} from "./webhooks/events.ts";
+
+export type { SendOptions, SentMessage, TestOptions } from "./webhooks/sending/send.ts";
+
+export {
+  EndpointDisabledError,
+  EndpointMissingError,
+  SecretUnreadableError,
+  WebhookVerificationError,
+  type VerificationFailure,
+} from "./core/webhooks/errors.ts";
 
 export {
   createKeyPair,

@@ -27,6 +27,9 @@ export type ErrorCode =
   | "ERR_JOB_UNFINISHED"
   | "ERR_REDIS_REQUIRED"
   | "ERR_CLOSED"
+  | "ERR_ENDPOINT_DISABLED"
+  | "ERR_ENDPOINT_MISSING"
+  | "ERR_SECRET_UNREADABLE"
   | "ERR_WEBHOOK_NOT_VERIFIED";
 
 /** Base of all errors of this package. Branch on `code`, never on `message`. */

@@ -10,7 +10,12 @@ import {
   type WaitTooLongError,
 } from "../core/errors.ts";
 import { withoutStop } from "../core/describe.ts";
-import type { WebhookVerificationError } from "../core/webhooks/errors.ts";
+import type {
+  EndpointDisabledError,
+  EndpointMissingError,
+  SecretUnreadableError,
+  WebhookVerificationError,
+} from "../core/webhooks/errors.ts";
 
 /**
  * The reason of the signal, and of the failed attempt, when a job's handler, with the check of its data,
@@ -183,6 +188,9 @@ export type AnySluiceError =
   | RedisRequiredError
   | StoreUnavailableError
   | WaitTooLongError
+  | EndpointDisabledError
+  | EndpointMissingError
+  | SecretUnreadableError
   | WebhookVerificationError;
 
 interface SluiceErrorClass {

@@ -29,3 +29,48 @@ export class WebhookVerificationError extends SluiceError {
     this.reason = reason;
   }
 }
+
+/** Thrown when a tenant has no endpoint of this id: what another tenant has is not there. */
+export class EndpointMissingError extends SluiceError {
+  override readonly name = "EndpointMissingError";
+  readonly code = "ERR_ENDPOINT_MISSING";
+  readonly endpoint: string;
+
+  constructor({ endpoint }: { endpoint: string }) {
+    super(`The tenant has no endpoint "${endpoint}"; it was never put there, or was removed.`);
+    this.endpoint = endpoint;
+  }
+}
+
+/** Thrown when something is sent to an endpoint that is disabled. */
+export class EndpointDisabledError extends SluiceError {
+  override readonly name = "EndpointDisabledError";
+  readonly code = "ERR_ENDPOINT_DISABLED";
+  readonly endpoint: string;
+  /** Why it is disabled: `"failing"`, `"gone"`, or what was given to `disable()`. */
+  readonly why: string;
+
+  constructor({ endpoint, why }: { endpoint: string; why: string }) {
+    super(`Endpoint "${endpoint}" is disabled (${why}); enable it first.`);
+    this.endpoint = endpoint;
+    this.why = why;
+  }
+}
+
+/** Thrown when a secret in Redis cannot be read: the key that sealed it is not among those that are known, or it was changed. */
+export class SecretUnreadableError extends SluiceError {
+  override readonly name = "SecretUnreadableError";
+  readonly code = "ERR_SECRET_UNREADABLE";
+  readonly endpoint: string;
+  /** The id of the key that it was sealed with. */
+  readonly keyId: string;
+
+  constructor({ endpoint, keyId }: { endpoint: string; keyId: string }) {
+    super(
+      `The secret of endpoint "${endpoint}" cannot be read with key "${keyId}"; ` +
+        `give that key again, behind the one in use, or make a new secret with rotateSecret({ graceMs: 0 }).`,
+    );
+    this.endpoint = endpoint;
+    this.keyId = keyId;
+  }
+}

@@ -52,7 +52,7 @@ export function awayKey(prefix: string, bucket: string, key: string | undefined)
 }
 
 /** Colons separate the parts of a name; an IPv6 address has some. */
-function encoded(key: string): string {
+export function encoded(key: string): string {
   return /[%:]/.test(key) ? key.replaceAll("%", "%25").replaceAll(":", "%3A") : key;
 }
 

@@ -3,7 +3,12 @@ import type { IncomingHttpHeaders } from "node:http";
 import { Agent, Pool, ProxyAgent, type buildConnector, type Dispatcher } from "undici";
 import { readWaitMs } from "../../throttle/feedback/retry-after.ts";
 import { createJudge } from "../guard/addresses.ts";
-import { createConnector, type ConnectorTls, type Resolve } from "../guard/connector.ts";
+import {
+  createConnector,
+  type ClientCertificate,
+  type ConnectorTls,
+  type Resolve,
+} from "../guard/connector.ts";
 import { classOfError, classOfStatus, wordsFor, type Outcome } from "./outcome.ts";
 
 export interface DeliverySettings {
@@ -22,12 +27,6 @@ interface Delivery {
   /** For all of it: the connection, the request, and the answer to its end. */
   readonly timeoutMs: number;
   readonly certificate?: ClientCertificate | undefined;
-}
-
-/** Shows an endpoint who calls (mutual TLS); both are PEM. */
-interface ClientCertificate {
-  readonly cert: string;
-  readonly key: string;
 }
 
 /** What one attempt came to. */

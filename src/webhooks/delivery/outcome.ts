@@ -84,3 +84,7 @@ const WORDS: Readonly<Record<Outcome, string>> = {
 export function wordsFor(outcome: Outcome, status: number | undefined): string {
   return status === undefined ? `${WORDS[outcome]}.` : `${WORDS[outcome]} (status ${status}).`;
 }
+/** Whether an outcome counts against the health of its endpoint. */
+export function isEndpointsFault(outcome: Outcome): boolean {
+  return outcome !== "success" && outcome !== "ours";
+}

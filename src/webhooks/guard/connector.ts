@@ -33,6 +33,12 @@ export interface ConnectorTls {
   readonly key?: string | undefined;
 }
 
+/** Shows an endpoint who calls (mutual TLS); both are PEM. */
+export interface ClientCertificate {
+  readonly cert: string;
+  readonly key: string;
+}
+
 export function createConnector(options: ConnectorOptions): buildConnector.connector {
   const { judge, connectMs: timeout, tls = {} } = options;
   const given = Object.fromEntries(Object.entries(tls).filter(([, value]) => value !== undefined));

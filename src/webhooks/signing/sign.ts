@@ -23,7 +23,8 @@ export interface SignOptions {
   readonly type?: string | undefined;
 }
 
-const MESSAGE_ID: z.ZodType<string> = z
+/** @internal */
+export const MESSAGE_ID: z.ZodType<string> = z
   .string({ error: "give a string" })
   .regex(/^[A-Za-z0-9_-]{1,128}$/, { error: 'give 1 to 128 letters, digits, "_" and "-"' });
 /** @internal */
@@ -36,7 +37,8 @@ export const HEADER_PREFIX: z.ZodType<string> = z
 export const STYLE: z.ZodType<SignatureStyle> = z.enum(SIGNATURE_STYLES, {
   error: 'give "standard", "github" or "stripe"',
 });
-const EVENT_TYPE: z.ZodType<string> = z
+/** @internal */
+export const EVENT_TYPE: z.ZodType<string> = z
   .string({ error: 'give a type such as "invoice.paid"' })
   .regex(/^[a-zA-Z0-9_]+(\.[a-zA-Z0-9_]+)*$/, {
     error: 'give letters, digits and "_", in parts separated by ".": "invoice.paid"',
@@ -86,7 +88,7 @@ export function sign(options: SignOptions): Readonly<Record<string, string>> {
 }
 
 /** What is signed, once all of it has been read. */
-interface Signing {
+export interface Signing {
   readonly id: string;
   readonly at: Date;
   readonly body: string;
@@ -97,7 +99,7 @@ interface Signing {
   readonly type: string | undefined;
 }
 
-function signWith(signing: Signing): Record<string, string> {
+export function signWith(signing: Signing): Record<string, string> {
   const { id, at, body, keys, style, headerPrefix = "webhook", type } = signing;
   const seconds = Math.floor(at.getTime() / 1_000);
   if (style === "github") {

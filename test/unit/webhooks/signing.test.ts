@@ -1,3 +1,4 @@
+import { Webhooks } from "@octokit/webhooks";
 import examples from "@octokit/webhooks-examples";
 import { Webhook } from "standardwebhooks";
 import Stripe from "stripe";
@@ -69,6 +70,29 @@ describe("webhooks signed as Standard Webhooks say", () => {
     expect(headers["webhook-signature"]).toBe(
       "v1a,hnO3f9T8Ytu9HwrXslvumlUpqtNVqkhqw/enGzPCXe5BdqzCInXqYXFymVJaA7AZdpXwVLPo3mNl8EM+m7TBAg==",
     );
+  });
+});
+
+describe("webhooks signed as GitHub does", () => {
+  it("are accepted by @octokit/webhooks, all of GitHub's example payloads", async () => {
+    const secret = "a secret that GitHub's settings page has";
+    const receiver = new Webhooks({ secret });
+
+    for (const { name, payload } of payloads) {
+      const body = JSON.stringify(payload);
+      const headers = sign({ id: "d-1", body, secret, signature: "github", type: name });
+      expect(headers["x-github-event"]).toBe(name);
+      expect(await receiver.verify(body, headers["x-hub-signature-256"]!)).toBe(true);
+    }
+  });
+
+  it("are signed by the older of two secrets, which is the one that a receiver surely has", async () => {
+    const [newer, older] = ["the newer of two secrets", "the older of two secrets"];
+
+    const headers = sign({ id: "d-1", body: BODY, secret: [newer, older], signature: "github" });
+
+    const signature = headers["x-hub-signature-256"]!;
+    expect(await new Webhooks({ secret: older }).verify(BODY, signature)).toBe(true);
   });
 });
 

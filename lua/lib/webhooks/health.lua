@@ -1,0 +1,42 @@
+-- How an endpoint is: since when it fails, how often in a row, and its breaker. A success forgets all of it.
+-- Of each share of the time after which it is disabled, it is warned of once.
+
+local WARN_AT = { 0.9, 0.7, 0.5 }
+
+-- Returns ms for which its jobs are to wait, an event ("recovered", "failing", "disabled") or "", and since when it fails.
+local function note_health(health, seen, rules, now)
+  local since, streak, opens, warned, open_until = unpack(
+    redis.call('HMGET', health, 'since', 'streak', 'opens', 'warned', 'open_until'))
+  since, streak, opens, warned = tonumber(since or 0), tonumber(streak or 0), tonumber(opens or 0), tonumber(warned or 0)
+  if seen == 'same' then return 0, '', since end
+  if seen == 'ok' then
+    redis.call('DEL', health)
+    return 0, (opens > 0 or warned > 0) and 'recovered' or '', 0
+  end
+  if since == 0 then since = now end
+  local fields, wait_ms, event = { 'since', since, 'streak', streak + 1 }, 0, ''
+  if tonumber(open_until or 0) > now then
+    -- One that began before it opened.
+    wait_ms = open_until - now
+  elseif streak + 1 >= rules.failures then
+    wait_ms = math.min(rules.most_open_ms, rules.open_ms * 2 ^ math.min(opens, 20))
+    for _, field in ipairs({ 'open_until', string.format('%.0f', now + wait_ms), 'opens', opens + 1, 'probe_until', 0 }) do
+      fields[#fields + 1] = field
+    end
+  end
+  local share = (now - since) / rules.disable_after
+  if share >= 1 then
+    event = 'disabled'
+  else
+    for _, bound in ipairs(WARN_AT) do
+      if share >= bound and event == '' and warned < bound * 100 then
+        event = 'failing'
+        fields[#fields + 1] = 'warned'
+        fields[#fields + 1] = bound * 100
+      end
+    end
+  end
+  redis.call('HSET', health, unpack(fields))
+  redis.call('PEXPIRE', health, math.max(rules.ttl, 2 * rules.disable_after))
+  return wait_ms, event, since
+end

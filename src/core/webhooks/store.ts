@@ -1,0 +1,124 @@
+/** What the sender of webhooks keeps: endpoints, messages, attempts, and how endpoints are. */
+
+/** One endpoint of one tenant. */
+export interface EndpointName {
+  readonly tenant: string;
+  readonly endpoint: string;
+}
+
+export interface MessageName {
+  readonly tenant: string;
+  readonly message: string;
+}
+
+/** Of a tenant's endpoints, as text: how often they were changed, their records, and why some are disabled. */
+export interface StoredEndpoints {
+  readonly version: string;
+  readonly records: ReadonlyMap<string, string>;
+  readonly disabled: ReadonlyMap<string, Disabled>;
+}
+
+export interface Disabled {
+  readonly atMs: number;
+  /** `"failing"`, `"gone"`, or what an operator wrote. */
+  readonly why: string;
+}
+
+export interface PutRequest extends EndpointName {
+  readonly record: string;
+  /** The record that was read; undefined for a new endpoint. */
+  readonly before: string | undefined;
+  readonly most: number;
+  /** The key of its jobs, and the limits that it has of its own, as JSON. */
+  readonly key: string;
+  readonly limits: string | undefined;
+}
+
+/** A message that is to be stored. */
+export interface NewMessage extends MessageName {
+  readonly type: string;
+  readonly body: string;
+  readonly endpoints: readonly string[];
+  readonly keepMs: number;
+}
+
+export interface MessageStored {
+  readonly atMs: number;
+  readonly isNew: boolean;
+  readonly endpoints: readonly string[];
+  /** Whether all of its jobs were stored before. */
+  readonly isSent: boolean;
+}
+
+/** A message as the log has it. */
+export interface LoggedMessage {
+  readonly atMs: number;
+  readonly type: string;
+  readonly body: string;
+  readonly endpoints: readonly string[];
+  /** What became of it at each endpoint. */
+  readonly states: ReadonlyMap<string, string>;
+}
+
+export interface BegunAttempt {
+  readonly record: string | undefined;
+  readonly disabled: Disabled | undefined;
+  readonly type: string;
+  /** Undefined if the message is no longer there. */
+  readonly body: string | undefined;
+  readonly state: string | undefined;
+  /** How long the endpoint is to be left alone: 0 if the attempt may begin. */
+  readonly waitMs: number;
+  readonly sentAtMs: number;
+  readonly nowMs: number;
+}
+
+/** What an attempt says of its endpoint: that it is well, that it is not, or nothing. */
+export type HealthSeen = "ok" | "bad" | "same";
+
+export interface EndedAttempt extends EndpointName, MessageName {
+  readonly entry: string;
+  readonly state: string;
+  readonly keepMs: number;
+  readonly most: number;
+  readonly health: HealthSeen;
+  readonly disableAfterMs: number;
+  readonly failures: number;
+  readonly openMs: number;
+  readonly mostOpenMs: number;
+  /** How long the endpoint asks to be left alone. */
+  readonly slowMs: number;
+  /** Why it is disabled at once. */
+  readonly disable: string | undefined;
+}
+
+export interface AttemptNoted {
+  readonly waitMs: number;
+  readonly event: "recovered" | "failing" | "disabled" | undefined;
+  /** Since when it fails, in ms since 1970; 0 if it does not. */
+  readonly failingSinceMs: number;
+}
+
+/** All of one sender, on the server that holds its queue. */
+export interface WebhookStore {
+  /** How often the endpoints of a tenant were changed. */
+  version(tenant: string): Promise<string>;
+  endpoints(tenant: string): Promise<StoredEndpoints>;
+  endpoint(name: EndpointName): Promise<{ record?: string; disabled?: Disabled }>;
+  /** Ids in their order, after one of them. */
+  ids(tenant: string, after: string, limit: number): Promise<readonly string[]>;
+  put(request: PutRequest): Promise<"stored" | "changed" | "too-many">;
+  remove(name: EndpointName, key: string): Promise<boolean>;
+  /** Disables an endpoint for a reason, or enables it without one; undefined if there is none. */
+  setDisabled(name: EndpointName, why: string | undefined): Promise<boolean | undefined>;
+  storeMessage(message: NewMessage, keepIdsMs: number): Promise<MessageStored>;
+  noteSent(name: MessageName): Promise<void>;
+  message(name: MessageName): Promise<LoggedMessage | undefined>;
+  begin(name: EndpointName & MessageName, probeMs: number): Promise<BegunAttempt>;
+  end(attempt: EndedAttempt): Promise<AttemptNoted>;
+  /** The limits that changed after a change of this number, by the keys of jobs; and the number now. */
+  limitsSince(version: number): Promise<{
+    readonly version: number;
+    readonly limits: ReadonlyMap<string, string | undefined>;
+  }>;
+}

@@ -1,0 +1,31 @@
+/**
+ * The keys of a sender of webhooks, beside those of its queue: `<prefix>:{<queue>}:hooks:…`. Of a tenant: `endpoints:<tenant>`,
+ * `ids:…`, `disabled:…`, `messages:…`; of an endpoint: `health:<tenant>:<endpoint>`, `log:…`, `failed:…`; of a message:
+ * `message:<tenant>:<id>`, `attempts:…`; of all: `versions`, `limits`, `limits:changed`, `limits:version`.
+ */
+import type { EndpointName, MessageName } from "../../../core/webhooks/store.ts";
+import { baseOf, encoded, type QueueName } from "../keys.ts";
+
+/** What a tenant has. */
+type OfTenant = "endpoints" | "ids" | "disabled" | "messages";
+type OfEndpoint = "health" | "log" | "failed";
+type OfMessage = "message" | "attempts";
+type OfAll = "versions" | "limits" | "limits:changed" | "limits:version";
+
+export interface WebhookKeys {
+  all(what: OfAll): string;
+  tenant(what: OfTenant, tenant: string): string;
+  endpoint(what: OfEndpoint, name: EndpointName): string;
+  message(what: OfMessage, name: MessageName): string;
+}
+
+export function webhookKeys(queue: QueueName): WebhookKeys {
+  const base = `${baseOf(queue)}hooks:`;
+  return {
+    all: (what) => `${base}${what}`,
+    tenant: (what, tenant) => `${base}${what}:${encoded(tenant)}`,
+    endpoint: (what, { tenant, endpoint }) =>
+      `${base}${what}:${encoded(tenant)}:${encoded(endpoint)}`,
+    message: (what, { tenant, message }) => `${base}${what}:${encoded(tenant)}:${encoded(message)}`,
+  };
+}

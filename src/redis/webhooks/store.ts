@@ -1,0 +1,110 @@
+import type { Cluster, Redis } from "ioredis";
+import type { LoggedMessage, StoredEndpoints, WebhookStore } from "../../core/webhooks/store.ts";
+import type { QueueName } from "../scripts/keys.ts";
+import { runScript } from "../scripts/script.ts";
+import { webhookKeys } from "../scripts/webhooks/keys.ts";
+import {
+  attemptsBegin,
+  attemptsEnd,
+  endpointsEnable,
+  endpointsPut,
+  endpointsRemove,
+  messagesStore,
+  readDisabled,
+  wordsOf,
+} from "../scripts/webhooks/webhooks.ts";
+
+const STATE = "to:";
+/** How many keys with limits of their own are read at a time. */
+const LIMITS_AT_ONCE = 1_000;
+
+/** What a sender of webhooks keeps, in Redis, beside its queue. */
+export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): WebhookStore {
+  const keys = webhookKeys(name);
+
+  return {
+    async version(tenant) {
+      return (await redis.hget(keys.all("versions"), tenant)) ?? "";
+    },
+    async endpoints(tenant) {
+      // The version first: what is read after it is that new at least.
+      const version = (await redis.hget(keys.all("versions"), tenant)) ?? "";
+      const [records, disabled] = await Promise.all([
+        redis.hgetall(keys.tenant("endpoints", tenant)),
+        redis.hgetall(keys.tenant("disabled", tenant)),
+      ]);
+      const found: StoredEndpoints = {
+        version,
+        records: new Map(Object.entries(records)),
+        disabled: new Map(Object.entries(disabled).map(([id, text]) => [id, readDisabled(text)])),
+      };
+      return found;
+    },
+    async endpoint({ tenant, endpoint }) {
+      const [record, disabled] = await Promise.all([
+        redis.hget(keys.tenant("endpoints", tenant), endpoint),
+        redis.hget(keys.tenant("disabled", tenant), endpoint),
+      ]);
+      return {
+        ...(record === null ? undefined : { record }),
+        ...(disabled === null ? undefined : { disabled: readDisabled(disabled) }),
+      };
+    },
+    ids: (tenant, after, limit) =>
+      redis.zrangebylex(
+        keys.tenant("ids", tenant),
+        after === "" ? "-" : `(${after}`,
+        "+",
+        "LIMIT",
+        0,
+        limit,
+      ),
+    put: (request) => runScript(redis, endpointsPut, { ...name, ...request }),
+    remove: (endpoint, key) => runScript(redis, endpointsRemove, { ...name, ...endpoint, key }),
+    setDisabled: (endpoint, why) =>
+      runScript(redis, endpointsEnable, { ...name, ...endpoint, why }),
+    storeMessage: (message, keepIdsMs) =>
+      runScript(redis, messagesStore, { ...name, ...message, keepIdsMs }),
+    async noteSent(message) {
+      await redis.hset(keys.message("message", message), "sent", 1);
+    },
+    async message(message) {
+      const fields = await redis.hgetall(keys.message("message", message));
+      return fields["at"] === undefined ? undefined : readMessage(fields);
+    },
+    begin: (attempt, probeMs) => runScript(redis, attemptsBegin, { ...name, ...attempt, probeMs }),
+    end: (attempt) => runScript(redis, attemptsEnd, { ...name, ...attempt }),
+    async limitsSince(version) {
+      const now = Number((await redis.get(keys.all("limits:version"))) ?? 0);
+      const limits = new Map<string, string | undefined>();
+      for (let at = version; at < now;) {
+        const changed = await redis.zrangebyscore(
+          keys.all("limits:changed"),
+          `(${at}`,
+          now,
+          "WITHSCORES",
+          "LIMIT",
+          0,
+          LIMITS_AT_ONCE,
+        );
+        if (changed.length === 0) break;
+        const ofKeys = changed.filter((_each, index) => index % 2 === 0);
+        const values = await redis.hmget(keys.all("limits"), ...ofKeys);
+        for (const [index, key] of ofKeys.entries()) limits.set(key, values[index] ?? undefined);
+        at = Number(changed.at(-1));
+      }
+      return { version: now, limits };
+    },
+  };
+}
+
+function readMessage(fields: Readonly<Record<string, string>>): LoggedMessage {
+  const { at, type, body, endpoints } = fields as Record<
+    "at" | "type" | "body" | "endpoints",
+    string
+  >;
+  const states = Object.entries(fields)
+    .filter(([field]) => field.startsWith(STATE))
+    .map(([field, state]) => [field.slice(STATE.length), state] as const);
+  return { atMs: Number(at), type, body, endpoints: wordsOf(endpoints), states: new Map(states) };
+}

@@ -1,0 +1,150 @@
+import { refuseExtra, type Arities } from "../core/arguments.ts";
+import { reasonOf } from "../core/describe.ts";
+import { createEmitter, type Emitter } from "../core/events.ts";
+import { sampled, type Logger } from "../core/logger.ts";
+import type { WebhookStore } from "../core/webhooks/store.ts";
+import type { Handler } from "../queue/worker/context.ts";
+import type { WorkerOptions } from "../queue/worker/worker-options.ts";
+import type { Worker } from "../queue/worker/worker.ts";
+import type { LimitsOptions } from "../core/policy/limit-makers.ts";
+import { createAsk, type AskedConnection } from "./asking.ts";
+import { createAttempts } from "./delivery/attempt.ts";
+import { createDeliverer } from "./delivery/deliver.ts";
+import { createOwnLimits } from "./delivery/limits.ts";
+import { createWebhookWorker, type WebhookWorker } from "./delivery/webhook-worker.ts";
+import { createEndpoints, type Endpoints } from "./endpoints/endpoints.ts";
+import { createSealing } from "./endpoints/sealing.ts";
+import { EVENT_NAMES, type WebhookEvents } from "./events.ts";
+import { createTenantOf } from "./names.ts";
+import type { ReadWebhooksOptions } from "./options.ts";
+import type { DeliveryJob, DeliveryQueue } from "./sending/jobs.ts";
+import { createSending, type Sending } from "./sending/send.ts";
+
+/** Sends webhooks to the endpoints of tenants. Its events are those that this process's workers met. */
+export interface Webhooks extends Sending, Emitter<WebhookEvents> {
+  readonly endpoints: Endpoints;
+  /** The queue that its attempts wait in, to look at and to steer; its jobs are the sender's own. */
+  readonly queue: DeliveryQueue;
+  /**
+   * Starts to send. Give `concurrency` as many calls as may wait for slow endpoints at once; it defaults to 250.
+   *
+   * @throws {@link InvalidOptionError} when an option can never work.
+   * @throws {@link ClosedError} when the sluice is closed.
+   */
+  worker(options?: WebhookWorkerOptions): WebhookWorker;
+}
+
+/** What `worker` of a sender takes. */
+export type WebhookWorkerOptions = Pick<
+  WorkerOptions,
+  "concurrency" | "closeDeadlineMs" | "patienceMs" | "lockMs"
+>;
+
+/** What a sender needs of its sluice. */
+export interface WebhooksParts {
+  readonly where: string;
+  readonly options: ReadWebhooksOptions;
+  readonly connection: AskedConnection & { close(): void };
+  readonly store: WebhookStore;
+  readonly timeoutMs: number;
+  readonly logger: Logger;
+  /** Opens the queue on a bucket with the limits of all, and of each endpoint. */
+  readonly openQueue: (limitsOf: (key: string) => LimitsOptions) => DeliveryQueue;
+  readonly startWorker: (
+    queue: DeliveryQueue,
+    handler: Handler<DeliveryJob, undefined>,
+    options: WorkerOptions,
+  ) => Worker<DeliveryJob, undefined>;
+  /** Called when the sluice closes, before its workers do. */
+  readonly onClose: (close: () => Promise<void>) => void;
+}
+
+const ARITIES: Omit<Arities<Webhooks>, never> = {
+  send: 1,
+  test: 1,
+  worker: { atOnce: 1 },
+  on: { atOnce: 3 },
+  off: { atOnce: 2 },
+};
+
+export function assembleWebhooks(parts: WebhooksParts): Webhooks {
+  const { where, options, connection, store, timeoutMs } = parts;
+  const { name, isSingle, http, allow, operator } = options;
+  const logger = sampled(parts.logger, () => performance.now());
+  const sealing =
+    options.secretsOf !== undefined && options.keys === undefined
+      ? undefined
+      : createSealing(where, options.keys);
+  let isClosed = false;
+  const ask = createAsk(connection, {
+    timeoutMs,
+    isClosed: () => isClosed,
+    what: `The webhook sender "${name}"`,
+  });
+  const tenantOf = createTenantOf(isSingle);
+  const limits = createOwnLimits(store, options.perEndpoint);
+  const queue = parts.openQueue(limits.of);
+  const deliverer = createDeliverer({ ...options, connectMs: CONNECT_MS });
+  const emitter = createEmitter<WebhookEvents>(`the webhook sender "${name}"`, EVENT_NAMES, logger);
+  const sending = createSending({ ...options, store, ask, queue, tenantOf, logger });
+  const workers = new Set<WebhookWorker>();
+  if (allow.length > 0) {
+    const text = `The webhook sender "${name}" may send to private addresses: ${allow.join(", ")}`;
+    parts.logger.warn({ allow }, text);
+  }
+  if (http) parts.logger.warn({ http }, `The webhook sender "${name}" may send without TLS.`);
+
+  function tell<Name extends keyof WebhookEvents>(event: Name, facts: WebhookEvents[Name]): void {
+    emitter.emit(event, facts);
+    const type = TOLD[event];
+    if (operator === undefined || type === undefined || facts.tenant === operator) return;
+    sending.send({ tenant: operator, type, data: facts }).catch((error: unknown) => {
+      const reason = reasonOf(error);
+      logger.error({ event, reason }, `The operator could not be told of an event: ${reason}`);
+    });
+  }
+
+  /** What waits for the old limits of an endpoint looks at the new ones. */
+  async function wake(key: string): Promise<void> {
+    const { pausedForMs } = await queue.bucket.peek({ key });
+    if (pausedForMs === 0) await queue.bucket.resume({ key });
+  }
+
+  const handler = createAttempts({ store, queue, deliverer, sealing, options, logger, tell });
+  parts.onClose(async () => {
+    await Promise.all([...workers].map((worker) => worker.close()));
+    isClosed = true;
+    limits.stop();
+    await deliverer.close();
+    connection.close();
+  });
+
+  const webhooks: Webhooks = {
+    ...sending,
+    endpoints: createEndpoints({ ...options, store, ask, tenantOf, sealing }),
+    queue,
+    worker(given = {}) {
+      const worker = createWebhookWorker(given, {
+        ready: () => limits.follow(logger, wake),
+        start: (read) => parts.startWorker(queue, handler, read),
+        onClosed: () => workers.delete(worker),
+      });
+      workers.add(worker);
+      return worker;
+    },
+    on: (event, listener, listening) => emitter.on(event, listener, listening),
+    off: (event, listener) => emitter.off(event, listener),
+  };
+  return refuseExtra(webhooks, ARITIES);
+}
+
+/** For the look-up, the connection and TLS. */
+const CONNECT_MS = 5_000;
+
+/** The events that the operator's endpoints are told of, and their types. */
+const TOLD: Partial<Record<keyof WebhookEvents, string>> = {
+  failing: "endpoint.failing",
+  disabled: "endpoint.disabled",
+  recovered: "endpoint.recovered",
+  exhausted: "message.exhausted",
+};

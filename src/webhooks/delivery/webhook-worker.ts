@@ -1,0 +1,61 @@
+import * as z from "zod";
+import { refuseExtra, type Arities } from "../../core/arguments.ts";
+import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
+import type { WorkerOptions } from "../../queue/worker/worker-options.ts";
+import type { Worker } from "../../queue/worker/worker.ts";
+
+/** Sends what waits, until it is closed. */
+export interface WebhookWorker {
+  /** How many attempts run, and how many wait for their slots, in this process. */
+  status(): { readonly running: number; readonly waiting: number; readonly concurrency: number };
+  /** Takes no more, and lets what runs end within `closeDeadlineMs`; what does not is tried again elsewhere. */
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+export interface WebhookWorkerParts {
+  /** Resolves when the limits of endpoints are known: until then nothing may leave. */
+  readonly ready: () => Promise<void>;
+  readonly start: (options: WorkerOptions) => Worker<never, undefined>;
+  readonly onClosed: () => void;
+}
+
+const TIME_OR_NONE = wholeNumber(0, LONGEST_MS, "milliseconds").optional();
+const OPTIONS = z.strictObject({
+  concurrency: wholeNumber(1, 100_000, "attempts").optional(),
+  closeDeadlineMs: TIME_OR_NONE,
+  patienceMs: TIME_OR_NONE,
+  lockMs: wholeNumber(1_000, LONGEST_MS, "milliseconds").optional(),
+});
+const ARITIES: Arities<WebhookWorker> = { status: { atOnce: 0 }, close: 0 };
+/** Slow endpoints hold places for as long as they may take, and others must find one meanwhile. */
+const AT_ONCE = 250;
+
+export function createWebhookWorker(given: unknown, parts: WebhookWorkerParts): WebhookWorker {
+  const read = readOptions("worker()", OPTIONS, given);
+  const { concurrency = AT_ONCE } = read;
+  let worker: Worker<never, undefined> | undefined;
+  let closing: Promise<void> | undefined;
+  void parts.ready().then(() => {
+    if (closing === undefined) worker = parts.start({ ...read, concurrency });
+  });
+
+  async function close(): Promise<void> {
+    await worker?.close();
+    parts.onClosed();
+  }
+
+  const methods: WebhookWorker = {
+    status() {
+      const { running = 0, waiting = 0 } = worker?.status() ?? {};
+      return { running, waiting, concurrency };
+    },
+    async close() {
+      await (closing ??= close());
+    },
+    async [Symbol.asyncDispose]() {
+      await (closing ??= close());
+    },
+  };
+  return refuseExtra(methods, ARITIES);
+}

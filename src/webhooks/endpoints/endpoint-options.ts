@@ -1,0 +1,158 @@
+/** What the methods of endpoints take. */
+import * as z from "zod";
+import { InvalidOptionError } from "../../core/errors.ts";
+import { formatRate, parseRate, type RateInput } from "../../core/limits/rate.ts";
+import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
+import { EXTRA_HEADERS, urlSchema } from "../guard/target.ts";
+import { ID } from "../names.ts";
+import { HEADER_PREFIX, STYLE } from "../signing/sign.ts";
+import type { EndpointSettings } from "./record.ts";
+import { FILTER, TYPES } from "./wants.ts";
+
+/** Which endpoint is meant. */
+export interface EndpointRef {
+  /** The tenant that it belongs to; left out where the sender has only one. */
+  readonly tenant?: string | undefined;
+  readonly id: string;
+}
+
+/** What `put` takes: an endpoint that was there is replaced, all but its secret. */
+export interface PutEndpoint extends EndpointRef, EndpointSettings {
+  /** The secret that it is signed with. Defaults to the one that it has; a new endpoint gets a new one. */
+  readonly secret?: string | undefined;
+}
+
+export interface ListEndpoints {
+  readonly tenant?: string | undefined;
+  /** How many at most, up to 1,000. Defaults to 100. */
+  readonly limit?: number | undefined;
+  /** Where the page begins: the `cursor` of the one before. */
+  readonly cursor?: string | undefined;
+}
+
+export interface DisableEndpoint extends EndpointRef {
+  /** Why, up to 200 characters, for who looks at it. Defaults to `"by hand"`. */
+  readonly why?: string | undefined;
+}
+
+export interface RotateSecret extends EndpointRef {
+  /** The new secret. Defaults to a fresh one of the same kind. */
+  readonly secret?: string | undefined;
+  /** How long the old secret signs beside it, up to 7 days. Defaults to 86,400,000 ms (a day). */
+  readonly graceMs?: number | undefined;
+}
+
+/** The most that owners of endpoints may set. */
+export interface Ceiling {
+  readonly rate?: RateInput | undefined;
+  readonly concurrency?: number | undefined;
+}
+
+const DAY_MS = 86_400_000;
+const SECRET_REMEDY = "give a secret such as createSecret() returns, or leave it out";
+/** A text of one line. */
+const lineOf = (most: number): z.ZodType<string> =>
+  z
+    .string({ error: "give a text" })
+    .max(most, { error: `give at most ${most} characters` })
+    .refine((text) => !/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text), {
+      error: "leave out control characters",
+    });
+
+/** @internal */
+export const SCHEDULE: z.ZodType<readonly number[]> = z
+  .array(wholeNumber(0, LONGEST_MS, "milliseconds"), {
+    error: "give the wait before each attempt in ms: [0, 5_000, 60_000]",
+  })
+  .min(1, { error: "give the wait before the first attempt at least: [0]" })
+  .max(50, { error: "give at most 50 waits" });
+/** @internal */
+export const TIMEOUT: z.ZodType<number> = wholeNumber(100, 30_000, "milliseconds");
+/** @internal */
+export const CONCURRENCY: z.ZodType<number> = wholeNumber(1, 1_000, "calls");
+
+const REF = { tenant: ID.optional(), id: ID };
+const ENDPOINT_REF = z.strictObject(REF);
+const DISABLE_ENDPOINT = z.strictObject({ ...REF, why: lineOf(200).optional() });
+const ROTATE_SECRET = z.strictObject({
+  ...REF,
+  secret: z.string({ error: SECRET_REMEDY }).optional(),
+  graceMs: wholeNumber(0, 7 * DAY_MS, "milliseconds").optional(),
+});
+const LIST_ENDPOINTS = z.strictObject({
+  tenant: ID.optional(),
+  limit: wholeNumber(1, 1_000, "endpoints").optional(),
+  cursor: ID.optional(),
+});
+
+export function readEndpointRef(where: string, given: unknown): EndpointRef {
+  return readOptions(where, ENDPOINT_REF, given);
+}
+
+export function readDisable(where: string, given: unknown): DisableEndpoint {
+  return readOptions(where, DISABLE_ENDPOINT, given);
+}
+
+export function readRotate(where: string, given: unknown): RotateSecret {
+  return readOptions(where, ROTATE_SECRET, given);
+}
+
+export function readList(where: string, given: unknown): ListEndpoints {
+  return readOptions(where, LIST_ENDPOINTS, given);
+}
+
+/** Reads what `put` takes, of a sender that takes plain HTTP or not. */
+export function createPutReader(options: {
+  readonly http: boolean;
+}): (where: string, given: unknown) => PutEndpoint {
+  const schema = putEndpointSchema(options);
+  return (where, given) => readOptions(where, schema, given) as PutEndpoint;
+}
+
+function putEndpointSchema(options: { readonly http: boolean }) {
+  const pem = (what: string): z.ZodType<string> =>
+    z
+      .string({ error: `give the ${what} as PEM` })
+      .max(20_000)
+      .regex(/^-----BEGIN [A-Z ]+-----/, { error: `give the ${what} as PEM` });
+  return z.strictObject({
+    ...REF,
+    url: urlSchema(options),
+    secret: z.string({ error: SECRET_REMEDY }).optional(),
+    types: TYPES.optional(),
+    filter: FILTER.optional(),
+    rate: z.custom<RateInput>().optional(),
+    concurrency: CONCURRENCY.optional(),
+    scheduleMs: SCHEDULE.optional(),
+    timeoutMs: TIMEOUT.optional(),
+    headers: EXTRA_HEADERS.optional(),
+    signature: STYLE.optional(),
+    headerPrefix: HEADER_PREFIX.optional(),
+    certificate: z.strictObject({ cert: pem("certificate"), key: pem("private key") }).optional(),
+    description: lineOf(1_000).optional(),
+    metadata: z
+      .record(lineOf(100), lineOf(1_000), { error: "give texts by their names" })
+      .refine((each) => Object.keys(each).length <= 20, { error: "give at most 20 texts" })
+      .optional(),
+  });
+}
+
+/** @throws {@link InvalidOptionError} for a rate that is none, and for more than the ceiling. */
+export function assertWithin(
+  where: string,
+  { rate, concurrency }: Pick<EndpointSettings, "rate" | "concurrency">,
+  ceiling: Ceiling,
+): void {
+  const refuse = (option: string, value: unknown, most: string): InvalidOptionError =>
+    new InvalidOptionError({ where, option, value, remedy: `give ${most} at most` });
+  if (rate !== undefined) {
+    const given = parseRate(where, rate);
+    const most = ceiling.rate === undefined ? undefined : parseRate(where, ceiling.rate);
+    if (most !== undefined && given.count * most.periodUs > most.count * given.periodUs) {
+      throw refuse("rate", rate, formatRate(most));
+    }
+  }
+  if ((concurrency ?? 0) > (ceiling.concurrency ?? Infinity)) {
+    throw refuse("concurrency", concurrency, String(ceiling.concurrency));
+  }
+}

@@ -1,0 +1,278 @@
+import { randomUUID } from "node:crypto";
+import { refuseExtra, type Arities } from "../../core/arguments.ts";
+import { InvalidOptionError } from "../../core/errors.ts";
+import { EndpointMissingError } from "../../core/webhooks/errors.ts";
+import type { EndpointName, WebhookStore } from "../../core/webhooks/store.ts";
+import type { Ask } from "../asking.ts";
+import { keyOf, type TenantOf } from "../names.ts";
+import { createKeyPair, createSecret, readSecret } from "../signing/secrets.ts";
+import {
+  assertWithin,
+  createPutReader,
+  readDisable,
+  readEndpointRef,
+  readList,
+  readRotate,
+  type Ceiling,
+  type DisableEndpoint,
+  type EndpointRef,
+  type ListEndpoints,
+  type PutEndpoint,
+  type RotateSecret,
+} from "./endpoint-options.ts";
+import {
+  endpointOf,
+  readRecord,
+  secretsInForce,
+  type Endpoint,
+  type EndpointRecord,
+} from "./record.ts";
+import type { Sealing } from "./sealing.ts";
+
+/** An endpoint, and the secret that was made for it: it is shown this once. */
+export interface PutResult {
+  readonly endpoint: Endpoint;
+  /** Undefined if it was given, was there before, or is kept elsewhere. */
+  readonly secret: string | undefined;
+}
+
+/**
+ * The endpoints of tenants. What one tenant has is not there for another. All reject with StoreUnavailableError when Redis
+ * is away, and hold for all processes with their next message or attempt; new limits within a second.
+ */
+export interface Endpoints {
+  /**
+   * Stores an endpoint. One of this id is replaced, and keeps its secret unless another is given, its log, and whether it
+   * is disabled.
+   *
+   * @throws {@link InvalidOptionError} when an option can never work, or is above the sender's `ceiling`.
+   */
+  put(endpoint: PutEndpoint): Promise<PutResult>;
+  /** The endpoint; undefined if the tenant has none of this id. */
+  get(endpoint: EndpointRef): Promise<Endpoint | undefined>;
+  /** A page of the tenant's endpoints, by their ids. Go on with its `cursor` until there is none. */
+  list(options?: ListEndpoints): Promise<EndpointsPage>;
+  /** Removes an endpoint, its secret and its log: true. False if there was none. What waits for it ends. */
+  remove(endpoint: EndpointRef): Promise<boolean>;
+  /**
+   * Sends nothing more to it: true. False if that was so before. What waits for it fails, and can be recovered.
+   *
+   * @throws {@link EndpointMissingError} when the tenant has no such endpoint; so do the others below.
+   */
+  disable(endpoint: DisableEndpoint): Promise<boolean>;
+  /** Sends to it again, as to one that never failed: true. False if it was not disabled. */
+  enable(endpoint: EndpointRef): Promise<boolean>;
+  /** Signs with a new secret from now on, and for `graceMs` with the old one beside it; returns the new one. */
+  rotateSecret(options: RotateSecret): Promise<string>;
+}
+
+export interface EndpointsPage {
+  readonly endpoints: readonly Endpoint[];
+  /** Where the next page begins; undefined after the last one. */
+  readonly cursor: string | undefined;
+}
+
+export interface EndpointsParts {
+  readonly store: WebhookStore;
+  readonly ask: Ask;
+  readonly tenantOf: TenantOf;
+  readonly isSingle: boolean;
+  readonly http: boolean;
+  readonly ceiling: Ceiling;
+  /** Undefined if secrets are kept elsewhere. */
+  readonly sealing: Sealing | undefined;
+}
+
+const ARITIES: Arities<Endpoints> = {
+  put: 1,
+  get: 1,
+  list: 1,
+  remove: 1,
+  disable: 1,
+  enable: 1,
+  rotateSecret: 1,
+};
+/** Choosing among more of one tenant would take long for each event. */
+const MOST_OF_TENANT = 10_000;
+const DAY_MS = 86_400_000;
+
+export function createEndpoints(parts: EndpointsParts): Endpoints {
+  const { store, ask, tenantOf, isSingle, http, ceiling, sealing } = parts;
+  const readPut = createPutReader({ http });
+
+  function nameOf(where: string, { tenant, id }: EndpointRef): EndpointName {
+    return { tenant: tenantOf(where, tenant), endpoint: id };
+  }
+
+  function readRef(where: string, given: unknown): EndpointName {
+    return nameOf(where, readEndpointRef(where, given));
+  }
+
+  /** Reads an endpoint, and stores what is made of it, as long as nobody changed it meanwhile. */
+  async function change(
+    where: string,
+    name: EndpointName,
+    make: (before: EndpointRecord | undefined) => EndpointRecord,
+  ): Promise<Endpoint> {
+    for (;;) {
+      const { record: before, disabled } = await ask(() => store.endpoint(name));
+      const record = make(before === undefined ? undefined : readRecord(before));
+      const { rate, concurrency } = record;
+      const hasLimits = rate !== undefined || concurrency !== undefined;
+      const stored = await ask(() =>
+        store.put({
+          ...name,
+          record: JSON.stringify(record),
+          before,
+          most: MOST_OF_TENANT,
+          key: keyOf(name),
+          limits: hasLimits ? JSON.stringify({ rate, concurrency }) : undefined,
+        }),
+      );
+      if (stored === "stored") return endpointOf(record, { name, isSingle, disabled });
+      if (stored === "too-many") {
+        const remedy = `the tenant has ${MOST_OF_TENANT} endpoints; remove some first`;
+        throw new InvalidOptionError({ where, option: "id", value: name.endpoint, remedy });
+      }
+    }
+  }
+
+  /** What is sealed needs a key. */
+  function seal(where: string, option: string, text: string, name: EndpointName): string {
+    if (sealing !== undefined) return sealing.seal(text, name);
+    const remedy = "leave it out, or give the sender keys too, with which it is kept in Redis";
+    throw new InvalidOptionError({ where, option, value: "***", remedy });
+  }
+
+  const endpoints: Endpoints = {
+    async put(given) {
+      const where = "endpoints.put()";
+      const read = readPut(where, given);
+      const name = nameOf(where, read);
+      const { tenant: _tenant, id: _id, secret, headers, certificate, ...settings } = read;
+      assertWithin(where, settings, ceiling);
+      const style = settings.signature ?? "standard";
+      if (secret !== undefined) assertSigns(where, secret, style);
+      const kept = {
+        headers: headers && {
+          names: Object.keys(headers),
+          sealed: seal(where, "headers", JSON.stringify(headers), name),
+        },
+        certificate: certificate && seal(where, "certificate", JSON.stringify(certificate), name),
+      };
+      const own = secret === undefined ? undefined : seal(where, "secret", secret, name);
+      let made: string | undefined;
+      const endpoint = await change(where, name, (before) => {
+        const nowMs = Date.now();
+        const hasSecret = own !== undefined || sealing === undefined || before !== undefined;
+        // Once, however often somebody else was quicker.
+        made = hasSecret ? undefined : (made ?? createSecret());
+        const fresh = own ?? (made === undefined ? undefined : sealing!.seal(made, name));
+        return {
+          born: before?.born ?? randomUUID(),
+          ...settings,
+          ...kept,
+          secrets: fresh === undefined ? (before?.secrets ?? []) : [{ sealed: fresh }],
+          createdAtMs: before?.createdAtMs ?? nowMs,
+          changedAtMs: nowMs,
+        };
+      });
+      return { endpoint, secret: made };
+    },
+    async get(given) {
+      const name = readRef("endpoints.get()", given);
+      return read(name);
+    },
+    async list(given = {}) {
+      const where = "endpoints.list()";
+      const { tenant: named, limit = 100, cursor = "" } = readList(where, given);
+      const tenant = tenantOf(where, named);
+      const ids = await ask(() => store.ids(tenant, cursor, limit));
+      const found = await Promise.all(ids.map((endpoint) => read({ tenant, endpoint })));
+      return {
+        endpoints: found.filter((each) => each !== undefined),
+        cursor: ids.length < limit ? undefined : ids.at(-1),
+      };
+    },
+    async remove(given) {
+      const name = readRef("endpoints.remove()", given);
+      return ask(() => store.remove(name, keyOf(name)));
+    },
+    async disable(given) {
+      const where = "endpoints.disable()";
+      const { why = "by hand", ...ref } = readDisable(where, given);
+      return setDisabled(nameOf(where, ref), why === "" ? "by hand" : why);
+    },
+    async enable(given) {
+      return setDisabled(readRef("endpoints.enable()", given), undefined);
+    },
+    async rotateSecret(given) {
+      const where = "endpoints.rotateSecret()";
+      const read = readRotate(where, given);
+      const { secret, graceMs = DAY_MS, ...ref } = read;
+      const name = nameOf(where, ref);
+      if (sealing === undefined) {
+        const remedy =
+          "the secrets are kept elsewhere: let secretsOf return the new one, and the old one";
+        throw new InvalidOptionError({ where, option: "secretsOf", value: "***", remedy });
+      }
+      let fresh = secret;
+      await change(where, name, (before) => {
+        if (before === undefined) throw new EndpointMissingError(name);
+        const style = before.signature ?? "standard";
+        if (secret !== undefined) assertSigns(where, secret, style);
+        fresh ??= freshLike(before, name);
+        const nowMs = Date.now();
+        const untilMs = nowMs + graceMs;
+        // Of a second rotation within the first one's time, the oldest goes.
+        const older = graceMs === 0 ? [] : secretsInForce(before, nowMs).slice(0, MOST_SECRETS - 1);
+        const rotated = older.map((each) => ({
+          ...each,
+          untilMs: Math.min(each.untilMs ?? Infinity, untilMs),
+        }));
+        const secrets = [{ sealed: sealing.seal(fresh, name) }, ...rotated];
+        return { ...before, secrets, changedAtMs: nowMs };
+      });
+      return fresh!;
+    },
+  };
+
+  async function read(name: EndpointName): Promise<Endpoint | undefined> {
+    const { record, disabled } = await ask(() => store.endpoint(name));
+    if (record === undefined) return undefined;
+    return endpointOf(readRecord(record), { name, isSingle, disabled });
+  }
+
+  async function setDisabled(name: EndpointName, why: string | undefined): Promise<boolean> {
+    const changed = await ask(() => store.setDisabled(name, why));
+    if (changed === undefined) throw new EndpointMissingError(name);
+    return changed;
+  }
+
+  /** A pair for who has a pair; if the old secret cannot be read, one that both sides share. */
+  function freshLike(before: EndpointRecord, name: EndpointName): string {
+    const [newest] = before.secrets;
+    try {
+      const old = newest && sealing!.open(newest.sealed, name);
+      return old?.startsWith("whsk_") === true ? createKeyPair().secret : createSecret();
+    } catch {
+      return createSecret();
+    }
+  }
+
+  return refuseExtra(endpoints, ARITIES);
+}
+
+/** How many secrets sign at a time. */
+const MOST_SECRETS = 4;
+
+function assertSigns(
+  where: string,
+  secret: string,
+  style: NonNullable<PutEndpoint["signature"]>,
+): void {
+  const { half } = readSecret(where, "secret", secret, style);
+  if (half !== "public") return;
+  const remedy = "a whpk_ key only verifies; give its whsk_ secret";
+  throw new InvalidOptionError({ where, option: "secret", value: "whpk_***", remedy });
+}

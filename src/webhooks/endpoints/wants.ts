@@ -1,0 +1,110 @@
+/** Which events an endpoint wants: by their types, and by what their data says. */
+import * as z from "zod";
+
+/**
+ * What the data of an event must say, by the path of a field: `{ "customer.country": { in: ["DE", "AT"] } }`. All of it
+ * must hold.
+ */
+export type Filter = Readonly<Record<string, Condition>>;
+
+/** A condition of one field: one or more operators, all of which must hold. */
+export interface Condition {
+  /** The field is this very value. */
+  readonly eq?: Scalar | undefined;
+  /** The field is not this value, or not there. */
+  readonly ne?: Scalar | undefined;
+  /** The field is one of these. */
+  readonly in?: readonly Scalar[] | undefined;
+  /** The field is a number, or a text, that is larger. */
+  readonly gt?: number | string | undefined;
+  /** The field is a number, or a text, that is smaller. */
+  readonly lt?: number | string | undefined;
+  /** Whether the field is there. */
+  readonly exists?: boolean | undefined;
+}
+
+type Scalar = string | number | boolean | null;
+
+const MOST_TYPES = 100;
+const MOST_CONDITIONS = 20;
+const PATTERN = /^(?:\*|[a-zA-Z0-9_]+(?:\.[a-zA-Z0-9_]+)*(?:\.\*)?)$/;
+const PATTERN_REMEDY = 'give types such as "invoice.paid", or "invoice.*" for all that begin so';
+const PATH = /^[^.\p{Cc}]{1,100}(?:\.[^.\p{Cc}]{1,100}){0,9}$/u;
+const SCALAR = z.union([z.string().max(1_000), z.number(), z.boolean(), z.null()], {
+  error: "give a text, a number, true, false or null",
+});
+const ORDERED = z.union([z.string().max(1_000), z.number()], { error: "give a number or a text" });
+
+/** @internal */
+export const TYPES: z.ZodType<readonly string[]> = z
+  .array(z.string({ error: PATTERN_REMEDY }).max(128).regex(PATTERN, { error: PATTERN_REMEDY }), {
+    error: PATTERN_REMEDY,
+  })
+  .min(1, { error: "give at least one type, or leave types out for all" })
+  .max(MOST_TYPES, { error: `give at most ${MOST_TYPES} types` });
+
+const CONDITION = z
+  .strictObject({
+    eq: SCALAR.optional(),
+    ne: SCALAR.optional(),
+    in: z.array(SCALAR, { error: "give a list of values" }).min(1).max(100).optional(),
+    gt: ORDERED.optional(),
+    lt: ORDERED.optional(),
+    exists: z.boolean({ error: "give true or false" }).optional(),
+  })
+  .refine((condition) => Object.values(condition).some((value) => value !== undefined), {
+    error: "give one of eq, ne, in, gt, lt and exists",
+  });
+
+/** @internal */
+export const FILTER: z.ZodType<Filter> = z
+  .record(z.string().regex(PATH, { error: 'give paths such as "customer.country"' }), CONDITION, {
+    error: 'give conditions by paths, such as { "amount": { gt: 100 } }',
+  })
+  .refine((filter) => Object.keys(filter).length <= MOST_CONDITIONS, {
+    error: `give at most ${MOST_CONDITIONS} paths`,
+  });
+
+/** Whether one of the patterns means the type; without patterns all do. */
+export function matchesType(patterns: readonly string[] | undefined, type: string): boolean {
+  if (patterns === undefined) return true;
+  return patterns.some(
+    (pattern) =>
+      pattern === type ||
+      pattern === "*" ||
+      (pattern.endsWith(".*") && type.startsWith(pattern.slice(0, -1))),
+  );
+}
+
+export function matchesFilter(filter: Filter | undefined, data: unknown): boolean {
+  if (filter === undefined) return true;
+  return Object.entries(filter).every(([path, condition]) => holds(condition, valueAt(data, path)));
+}
+
+function holds({ eq, ne, in: among, gt, lt, exists }: Condition, value: unknown): boolean {
+  return (
+    (eq === undefined || value === eq) &&
+    (ne === undefined || value !== ne) &&
+    (among === undefined || among.includes(value as Scalar)) &&
+    (gt === undefined || isAbove(value, gt)) &&
+    (lt === undefined || isAbove(lt, value)) &&
+    (exists === undefined || (value !== undefined) === exists)
+  );
+}
+
+/** Only values of one kind are compared: `"10" > 9` holds for no endpoint. */
+function isAbove(one: unknown, other: unknown): boolean {
+  if (typeof one === "number" && typeof other === "number") return one > other;
+  return typeof one === "string" && typeof other === "string" && one > other;
+}
+
+/** Fields of its own only: nobody asks for `constructor.name`. */
+function valueAt(data: unknown, path: string): unknown {
+  let value = data;
+  for (const name of path.split(".")) {
+    if (typeof value !== "object" || value === null || !Object.hasOwn(value, name))
+      return undefined;
+    value = (value as Record<string, unknown>)[name];
+  }
+  return value;
+}

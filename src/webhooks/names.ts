@@ -1,0 +1,36 @@
+/** How tenants and endpoints are named, and the one place where the key of an endpoint's jobs is made. */
+import * as z from "zod";
+import { InvalidOptionError } from "../core/errors.ts";
+import type { EndpointName } from "../core/webhooks/store.ts";
+
+const REMEDY = 'give 1 to 100 letters, digits and any of "_", "-", ".", "@", "+" and ":"';
+
+/** @internal */
+export const ID: z.ZodType<string> = z
+  .string({ error: REMEDY })
+  .regex(/^[\w.@+:-]{1,100}$/, { error: REMEDY });
+
+/** Under which the endpoints of a sender with one tenant are kept. */
+const ONLY_TENANT = "only";
+
+/** The tenant that is meant. */
+export type TenantOf = (where: string, given: string | undefined) => string;
+
+/** @throws {@link InvalidOptionError} for no tenant, and for one where the sender has only one. */
+export function createTenantOf(isSingle: boolean): TenantOf {
+  return (where, given) => {
+    if (isSingle && given === undefined) return ONLY_TENANT;
+    const remedy = isSingle
+      ? "leave it out: the sender is declared with singleTenant"
+      : "name the tenant whose endpoints are meant, or declare the sender with singleTenant: true";
+    if (isSingle || given === undefined) {
+      throw new InvalidOptionError({ where, option: "tenant", value: given, remedy });
+    }
+    return given;
+  };
+}
+
+/** The key of an endpoint's jobs: its lane in the queue, and its limits in the bucket. */
+export function keyOf({ tenant, endpoint }: EndpointName): string {
+  return `${tenant}/${endpoint}`;
+}

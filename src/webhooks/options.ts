@@ -1,0 +1,198 @@
+import * as z from "zod";
+import { InvalidOptionError } from "../core/errors.ts";
+import { LONGEST_MS, NAME, readOptions, wholeNumber } from "../core/options.ts";
+import type { LimitsOptions } from "../core/policy/limit-makers.ts";
+import { compilePolicy } from "../core/policy/policy.ts";
+import {
+  assertWithin,
+  CONCURRENCY,
+  SCHEDULE,
+  TIMEOUT,
+  type Ceiling,
+} from "./endpoints/endpoint-options.ts";
+import { ALLOW } from "./guard/addresses.ts";
+import type { Resolve } from "./guard/connector.ts";
+import { ID } from "./names.ts";
+
+/** What `createWebhooks()` takes. Give the same to all processes. */
+export interface WebhooksOptions extends LimitsOptions {
+  /** The name of its queue and bucket. Defaults to `"webhooks"`. */
+  readonly name?: string | undefined;
+  /** The limits of each endpoint that has none of its own: `{ rate: "5/s", concurrency: 4 }`. Defaults to `{ concurrency: 10 }`. */
+  readonly perEndpoint?: LimitsOptions | undefined;
+  /** The most that an endpoint may set as its own `rate` and `concurrency`. Defaults to no bound. */
+  readonly ceiling?: Ceiling | undefined;
+  /** Whether there is one tenant only, which is then named nowhere. Defaults to false. */
+  readonly singleTenant?: boolean | undefined;
+  /**
+   * The keys that secrets are sealed with in Redis: `"k2:<base64>,k1:<base64>"`, each of 32 random bytes; the first one
+   * seals, all open. Defaults to `$SLUICE_WEBHOOK_KEYS`.
+   */
+  readonly keys?: string | undefined;
+  /**
+   * Returns the secret of an endpoint, or several while it is rotated, the newest first; Redis then has none. Called for
+   * each attempt. Defaults to secrets in Redis.
+   */
+  readonly secretsOf?: SecretsOf | undefined;
+  /** Private addresses that may be sent to: `["10.0.0.0/8"]`. It is logged. Defaults to none. */
+  readonly allow?: readonly string[] | undefined;
+  /** Whether endpoints may have `http://` URLs. It is logged. Defaults to false. */
+  readonly http?: boolean | undefined;
+  /** The URL of a proxy through which all is sent, and which then judges the addresses. Defaults to none. */
+  readonly proxy?: string | undefined;
+  /** Certificates to trust instead of those that Node.js trusts, as PEM. */
+  readonly ca?: string | readonly string[] | undefined;
+  /** Finds the addresses of a host, instead of the system. Each one is judged. */
+  readonly resolve?: Resolve | undefined;
+  /** The waits before each attempt, in ms. Defaults to ten, over 75 hours: 0, 5 s, 5 min, 30 min, 2, 5, 10, 14, 20 and 24 h. */
+  readonly scheduleMs?: readonly number[] | undefined;
+  /** How long one attempt may take, 100 to 30,000 ms, from the look-up to the end of the answer. Defaults to 15,000 ms. */
+  readonly timeoutMs?: number | undefined;
+  /** For how long an endpoint may fail without a success before it is disabled. Defaults to 432,000,000 ms (5 days). */
+  readonly disableAfterMs?: number | undefined;
+  /**
+   * After how many failures in a row an endpoint is left alone, and for how long at first; then one attempt tries, each time
+   * after twice as long, up to 5 minutes. Defaults to `{ failures: 5, coolMs: 5_000 }`.
+   */
+  readonly breaker?:
+    | { readonly failures?: number | undefined; readonly coolMs?: number | undefined }
+    | undefined;
+  /** How long messages and attempts are kept, from a day to a year. Defaults to 604,800,000 ms (7 days). */
+  readonly keepMs?: number | undefined;
+  /** How long at most an endpoint is left alone since its `Retry-After` asks for it. Defaults to 3,600,000 ms (an hour). */
+  readonly maxRetryAfterMs?: number | undefined;
+  /** The tenant whose endpoints are told of endpoints that fail, are disabled or are well again. Defaults to none. */
+  readonly operator?: string | undefined;
+  /** What the sender calls itself. Defaults to `"sluice-webhooks"`. */
+  readonly userAgent?: string | undefined;
+}
+
+export type SecretsOf = (endpoint: {
+  /** Undefined where the sender has only one tenant. */
+  readonly tenant: string | undefined;
+  readonly id: string;
+}) => string | readonly string[] | Promise<string | readonly string[]>;
+
+/** The schedule that Standard Webhooks advises. */
+const SCHEDULE_MS = [
+  0, 5_000, 300_000, 1_800_000, 7_200_000, 18_000_000, 36_000_000, 50_400_000, 72_000_000,
+  86_400_000,
+];
+const DAY_MS = 86_400_000;
+const LIMITS = z.custom<LimitsOptions>((value) => typeof value === "object" && value !== null, {
+  error: 'give limits such as { rate: "5/s", concurrency: 4 }',
+});
+const PEM = z.union([z.string(), z.array(z.string()).min(1)], {
+  error: "give certificates as PEM",
+});
+const ofFunction = <Given>(remedy: string): z.ZodType<Given> =>
+  z.custom<Given>((value) => typeof value === "function", { error: remedy });
+
+const OPTIONS = z.strictObject({
+  name: NAME.optional(),
+  rate: z.unknown().optional(),
+  burst: z.unknown().optional(),
+  concurrency: z.unknown().optional(),
+  limits: z.unknown().optional(),
+  perEndpoint: LIMITS.optional(),
+  ceiling: z
+    .strictObject({ rate: z.unknown().optional(), concurrency: CONCURRENCY.optional() })
+    .optional(),
+  singleTenant: z.boolean({ error: "give true or false" }).optional(),
+  keys: z.string({ error: 'give keys such as "k1:<base64>"' }).optional(),
+  secretsOf: ofFunction<SecretsOf>(
+    "give a function of { tenant, id } that returns secrets",
+  ).optional(),
+  allow: ALLOW.optional(),
+  http: z.boolean({ error: "give true or false" }).optional(),
+  proxy: z
+    .string({ error: "give the URL of a proxy" })
+    .refine((url) => URL.canParse(url) && /^https?:/.test(url), {
+      error: 'give a URL such as "http://proxy.internal:4750"',
+    })
+    .optional(),
+  ca: PEM.optional(),
+  resolve: ofFunction<Resolve>(
+    "give a function of a host's name that returns addresses",
+  ).optional(),
+  scheduleMs: SCHEDULE.optional(),
+  timeoutMs: TIMEOUT.optional(),
+  disableAfterMs: wholeNumber(60_000, LONGEST_MS, "milliseconds").optional(),
+  breaker: z
+    .strictObject({
+      failures: wholeNumber(1, 1_000, "failures").optional(),
+      coolMs: wholeNumber(1, 300_000, "milliseconds").optional(),
+    })
+    .optional(),
+  keepMs: wholeNumber(DAY_MS, 365 * DAY_MS, "milliseconds").optional(),
+  maxRetryAfterMs: wholeNumber(0, DAY_MS, "milliseconds").optional(),
+  operator: ID.optional(),
+  userAgent: z
+    .string({ error: "give a text" })
+    .regex(/^[\x21-\x7e]+( [\x21-\x7e]+)*$/, { error: "give printable ASCII characters" })
+    .max(200, { error: "give at most 200 characters" })
+    .optional(),
+});
+
+/** The options of a sender, with the defaults of those that were not given. */
+export interface ReadWebhooksOptions {
+  readonly name: string;
+  readonly perEndpoint: LimitsOptions;
+  readonly ceiling: Ceiling;
+  readonly http: boolean;
+  readonly scheduleMs: readonly number[];
+  readonly timeoutMs: number;
+  readonly disableAfterMs: number;
+  readonly shared: LimitsOptions;
+  readonly isSingle: boolean;
+  readonly keys: string | undefined;
+  readonly secretsOf: SecretsOf | undefined;
+  readonly allow: readonly string[];
+  readonly proxy: string | undefined;
+  readonly ca: string | readonly string[] | undefined;
+  readonly resolve: Resolve | undefined;
+  readonly breaker: { readonly failures: number; readonly coolMs: number };
+  readonly keepMs: number;
+  readonly maxRetryAfterMs: number;
+  readonly operator: string | undefined;
+  readonly userAgent: string;
+}
+
+export function readWebhooksOptions(where: string, given: unknown): ReadWebhooksOptions {
+  const read = readOptions(where, OPTIONS, given);
+  const { rate, burst, concurrency, limits, ...others } = read;
+  if (read.perEndpoint !== undefined) compilePolicy(`${where}.perEndpoint`, read.perEndpoint);
+  const ceiling = (read.ceiling ?? {}) as Ceiling;
+  if (ceiling.rate !== undefined) assertWithin(where, { rate: ceiling.rate }, {});
+  if (others.proxy !== undefined && (others.allow !== undefined || others.resolve !== undefined)) {
+    const option = others.allow === undefined ? "resolve" : "allow";
+    const remedy = "leave it out: the proxy looks up and judges the addresses";
+    throw new InvalidOptionError({ where, option, value: others[option], remedy });
+  }
+  if (others.operator !== undefined && others.singleTenant === true) {
+    const remedy = "leave it out: the sender has only one tenant, whose events these are";
+    throw new InvalidOptionError({ where, option: "operator", value: others.operator, remedy });
+  }
+  return {
+    name: others.name ?? "webhooks",
+    shared: { rate, burst, concurrency, limits } as LimitsOptions,
+    perEndpoint: others.perEndpoint ?? { concurrency: 10 },
+    ceiling,
+    isSingle: others.singleTenant ?? false,
+    keys: others.keys,
+    secretsOf: others.secretsOf,
+    allow: others.allow ?? [],
+    http: others.http ?? false,
+    proxy: others.proxy,
+    ca: others.ca,
+    resolve: others.resolve,
+    scheduleMs: others.scheduleMs ?? SCHEDULE_MS,
+    timeoutMs: others.timeoutMs ?? 15_000,
+    disableAfterMs: others.disableAfterMs ?? 5 * DAY_MS,
+    breaker: { failures: others.breaker?.failures ?? 5, coolMs: others.breaker?.coolMs ?? 5_000 },
+    keepMs: others.keepMs ?? 7 * DAY_MS,
+    maxRetryAfterMs: others.maxRetryAfterMs ?? 3_600_000,
+    operator: others.operator,
+    userAgent: others.userAgent ?? "sluice-webhooks",
+  };
+}

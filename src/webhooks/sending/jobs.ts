@@ -1,0 +1,64 @@
+/** The jobs by which messages go to endpoints: each is one attempt. */
+import { createHash, randomUUID } from "node:crypto";
+import type { Queue } from "../../queue/queue.ts";
+import type { EndpointName, MessageName } from "../../core/webhooks/store.ts";
+import { keyOf } from "../names.ts";
+
+/** Why a message is sent: since it was sent, as a test, or since somebody asked for it again. */
+export type Purpose = "send" | "test" | "replay";
+
+/** One attempt of one message at one endpoint. What is sent, and where, is read when it begins. */
+export interface DeliveryJob extends EndpointName, MessageName {
+  /** 1 for the first one. */
+  readonly attempt: number;
+  readonly purpose: Purpose;
+  /** Tells the endpoint from a later one of the same id; undefined until the first attempt. */
+  readonly born?: string | undefined;
+  /** Tells the attempts of one sending from those of another. */
+  readonly series: string;
+  /** Who asked for a replay. */
+  readonly by?: string | undefined;
+}
+
+export type DeliveryQueue = Queue<DeliveryJob, undefined>;
+
+/** The attempts of the first sending, which has a series of its own for each message and endpoint. */
+export const FIRST_SERIES = "1";
+
+/** The same for the same attempt, whoever stores it. */
+function jobIdOf({ tenant, endpoint, message, series, attempt }: DeliveryJob): string {
+  const named = `${tenant}\0${endpoint}\0${message}\0${series}`;
+  return `d${createHash("sha256").update(named).digest("base64url").slice(0, 24)}.${attempt}`;
+}
+
+/** Stores first attempts; those that are stored already stay as they are. */
+export async function storeFirst(
+  queue: DeliveryQueue,
+  jobs: readonly DeliveryJob[],
+  delayMs: (job: DeliveryJob) => number,
+): Promise<void> {
+  if (jobs.length === 0) return;
+  await queue.enqueueMany(jobs, (job) => ({
+    id: jobIdOf(job),
+    key: keyOf(job),
+    delayMs: delayMs(job),
+    ...(job.purpose === "send" ? undefined : { priority: "low" as const }),
+  }));
+}
+
+/** Stores a later attempt: it yields to first ones. */
+export async function storeLater(
+  queue: DeliveryQueue,
+  job: DeliveryJob,
+  { delayMs, isHeld = false }: { delayMs: number; isHeld?: boolean },
+): Promise<void> {
+  // One that is held back is the same attempt, and its own job still runs.
+  const id = isHeld ? `${jobIdOf(job)}.${randomUUID()}` : jobIdOf(job);
+  const options = { id, key: keyOf(job), delayMs: Math.ceil(delayMs) };
+  await queue.enqueue(job, { ...options, priority: "low" });
+}
+
+/** A wait of the schedule, a fifth more or less, so that not all come at once. */
+export function jittered(ms: number, random: () => number = Math.random): number {
+  return Math.round(ms * (0.8 + 0.4 * random()));
+}

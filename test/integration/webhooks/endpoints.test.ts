@@ -1,0 +1,300 @@
+import { Redis } from "ioredis";
+import { describe, expect, inject, it, onTestFinished } from "vitest";
+import {
+  createKeyPair,
+  createSecret,
+  verify,
+  type PutEndpoint,
+  type Webhooks,
+} from "sluice/webhooks";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+import { openHooks, put, startReceiver } from "../../support/webhooks/open-hooks.ts";
+
+const sluices = realSluices();
+const REF = { tenant: "acme", id: "billing" };
+const URL_ = "https://example.com/hooks";
+
+/** Everything that Redis has of the test, as text. */
+async function dump(): Promise<string> {
+  const redis = new Redis(inject("redisUrl"));
+  onTestFinished(() => redis.disconnect());
+  const texts: string[] = [];
+  for (const key of await redis.keys(`${sluices.prefix()}*`)) {
+    const kind = await redis.type(key);
+    if (kind === "hash") texts.push(key, JSON.stringify(await redis.hgetall(key)));
+    else if (kind === "zset") texts.push(key, ...(await redis.zrange(key, 0, -1)));
+    else if (kind === "list") texts.push(key, ...(await redis.lrange(key, 0, -1)));
+    else if (kind === "string") texts.push(key, (await redis.get(key)) ?? "");
+  }
+  return texts.join("\n");
+}
+
+async function sent(hooks: Webhooks): Promise<void> {
+  await hooks.send({ tenant: "acme", type: "note.made", data: 1 });
+}
+
+describe("an endpoint", () => {
+  it("is returned as it was put, without its secrets", async () => {
+    const hooks = openHooks(sluices);
+    const settings = {
+      url: URL_,
+      types: ["invoice.*"],
+      filter: { amount: { gt: 10 } },
+      rate: "5/s",
+      concurrency: 3,
+      scheduleMs: [0, 1_000],
+      timeoutMs: 5_000,
+      description: "the billing system",
+      metadata: { owner: "ann" },
+    };
+
+    const made = await hooks.endpoints.put({
+      ...REF,
+      ...settings,
+      headers: { Authorization: "Bearer very-secret" },
+    });
+
+    expect(made.secret).toMatch(/^whsec_/);
+    expect(made.endpoint).toMatchObject({
+      ...REF,
+      ...settings,
+      headers: ["Authorization"],
+      hasCertificate: false,
+      secrets: 1,
+      disabled: undefined,
+    });
+    expect(await hooks.endpoints.get(REF)).toEqual(made.endpoint);
+    expect(JSON.stringify(made.endpoint)).not.toContain("very-secret");
+  });
+
+  it("has its secret, headers and certificate in Redis as nobody can read them", async () => {
+    const hooks = openHooks(sluices);
+    const key = "-----BEGIN PRIVATE KEY-----\nvery-secret-key\n-----END PRIVATE KEY-----";
+    const cert = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----";
+    const secret = createSecret();
+
+    await hooks.endpoints.put({ ...REF, url: URL_, secret, certificate: { cert, key } });
+    await hooks.endpoints.put({ ...REF, id: "b", url: URL_, headers: { "x-a": "very-secret" } });
+    const made = await put(hooks, { ...REF, id: "c", url: URL_ });
+    const text = await dump();
+
+    expect(text).toContain(URL_);
+    for (const hidden of [secret.slice(6), made.slice(6), "very-secret"]) {
+      expect(text).not.toContain(hidden);
+    }
+  });
+
+  it("keeps its secret, and whether it is disabled, when it is put again", async () => {
+    const hooks = openHooks(sluices);
+    const receiver = await startReceiver();
+    const secret = await put(hooks, { ...REF, url: receiver.url });
+    await hooks.endpoints.disable(REF);
+
+    const again = await hooks.endpoints.put({ ...REF, url: `${receiver.url}/new` });
+
+    expect(again.secret).toBeUndefined();
+    expect(again.endpoint.disabled).toMatchObject({ why: "by hand" });
+    expect(await hooks.endpoints.enable(REF)).toBe(true);
+    hooks.worker();
+    await sent(hooks);
+    await waitUntil(() => receiver.arrivals.length === 1, "it has arrived");
+    const { path, body, headers } = receiver.arrivals[0]!;
+    expect(path).toBe("/new");
+    expect(verify({ body, headers, secret }).payload).toBeDefined();
+  });
+
+  it("is signed with both secrets while one is rotated, and with one after that", async () => {
+    const hooks = openHooks(sluices);
+    const receiver = await startReceiver();
+    const older = await put(hooks, { ...REF, url: receiver.url });
+    hooks.worker();
+
+    const newer = await hooks.endpoints.rotateSecret({ ...REF, graceMs: 60_000 });
+    await sent(hooks);
+    await waitUntil(() => receiver.arrivals.length === 1, "it has arrived");
+    const last = await hooks.endpoints.rotateSecret({ ...REF, graceMs: 0 });
+    await sent(hooks);
+    await waitUntil(() => receiver.arrivals.length === 2, "it has arrived");
+
+    const [first, second] = receiver.arrivals.map(({ body, headers }) => ({ body, headers }));
+    for (const secret of [newer, older])
+      expect(verify({ ...first!, secret }).payload).toBeDefined();
+    expect(verify({ ...second!, secret: last }).payload).toBeDefined();
+    for (const secret of [newer, older]) {
+      expect(() => verify({ ...second!, secret })).toThrow("no signature fits");
+    }
+    expect((await hooks.endpoints.get(REF))?.secrets).toBe(1);
+  });
+
+  it("gets a fresh pair where it had a pair", async () => {
+    const hooks = openHooks(sluices);
+    await hooks.endpoints.put({ ...REF, url: URL_, secret: createKeyPair().secret });
+
+    expect(await hooks.endpoints.rotateSecret(REF)).toMatch(/^whsk_/);
+  });
+
+  it("may set no more than the ceiling", async () => {
+    const hooks = openHooks(sluices, { ceiling: { rate: "10/s", concurrency: 5 } });
+
+    await hooks.endpoints.put({ ...REF, url: URL_, rate: "600/min", concurrency: 5 });
+    await expect(hooks.endpoints.put({ ...REF, url: URL_, rate: "11/s" })).rejects.toMatchObject({
+      option: "rate",
+      message: expect.stringContaining("10/s at most"),
+    });
+    await expect(hooks.endpoints.put({ ...REF, url: URL_, concurrency: 6 })).rejects.toMatchObject({
+      option: "concurrency",
+    });
+  });
+
+  it("is listed by pages, in the order of the ids", async () => {
+    const hooks = openHooks(sluices);
+    const ids = Array.from({ length: 25 }, (_each, at) => `e-${String(at).padStart(2, "0")}`);
+    await Promise.all(ids.toReversed().map((id) => put(hooks, { ...REF, id, url: URL_ })));
+    const found: string[] = [];
+
+    let cursor: string | undefined;
+    do {
+      const page = await hooks.endpoints.list({ tenant: "acme", limit: 10, cursor });
+      found.push(...page.endpoints.map(({ id }) => id));
+      cursor = page.cursor;
+    } while (cursor !== undefined);
+
+    expect(found).toEqual(ids);
+  });
+
+  it("is put by two processes at once, and one of them loses nothing of the other", async () => {
+    const [one, two] = [openHooks(sluices), openHooks(sluices)];
+    await put(one, { ...REF, url: URL_ });
+
+    await Promise.all([
+      ...Array.from({ length: 5 }, () => one.endpoints.rotateSecret({ ...REF, graceMs: 60_000 })),
+      ...Array.from({ length: 5 }, () => two.endpoints.put({ ...REF, url: `${URL_}/2` })),
+    ]);
+
+    expect(await one.endpoints.get(REF)).toMatchObject({ url: `${URL_}/2`, secrets: 4 });
+  });
+});
+
+describe("a tenant", () => {
+  it("reaches nothing of another's, by any method", async () => {
+    const hooks = openHooks(sluices);
+    const receiver = await startReceiver();
+    const secret = await put(hooks, { ...REF, url: receiver.url });
+    const theirs = { tenant: "mallory", id: "billing" };
+    const missing = { code: "ERR_ENDPOINT_MISSING" };
+    hooks.worker();
+
+    expect(await hooks.endpoints.get(theirs)).toBeUndefined();
+    expect((await hooks.endpoints.list({ tenant: "mallory" })).endpoints).toEqual([]);
+    expect(await hooks.endpoints.remove(theirs)).toBe(false);
+    await expect(hooks.endpoints.disable(theirs)).rejects.toMatchObject(missing);
+    await expect(hooks.endpoints.enable(theirs)).rejects.toMatchObject(missing);
+    await expect(hooks.endpoints.rotateSecret(theirs)).rejects.toMatchObject(missing);
+    await expect(hooks.test(theirs)).rejects.toMatchObject(missing);
+    const event = { tenant: "mallory", type: "note.made", data: "theirs" };
+    expect((await hooks.send(event)).endpoints).toEqual([]);
+    await expect(hooks.send({ ...event, endpoint: "billing" })).rejects.toMatchObject(missing);
+    // An endpoint of the same id is another one.
+    await put(hooks, { ...theirs, url: URL_ });
+    await hooks.endpoints.remove(theirs);
+
+    await sent(hooks);
+    await waitUntil(() => receiver.arrivals.length === 1, "it has arrived");
+    const { body, headers } = receiver.arrivals[0]!;
+    expect(verify({ body, headers, secret }).payload).toMatchObject({ data: 1 });
+  });
+
+  it("cannot use a secret of another that was copied to it in Redis", async () => {
+    const hooks = openHooks(sluices, { scheduleMs: [0] });
+    const receiver = await startReceiver();
+    await put(hooks, { ...REF, url: URL_ });
+    await put(hooks, { tenant: "mallory", id: "billing", url: receiver.url });
+    const redis = new Redis(inject("redisUrl"));
+    onTestFinished(() => redis.disconnect());
+    const base = `${sluices.prefix()}:{webhooks}:hooks:endpoints:`;
+    const record = (await redis.hget(`${base}acme`, "billing"))!.replace(URL_, receiver.url);
+    await redis.hset(`${base}mallory`, "billing", record);
+    hooks.worker();
+
+    const { id } = await hooks.send({ tenant: "mallory", type: "a", data: 1, endpoint: "billing" });
+
+    const isTried = async (): Promise<boolean> =>
+      (await hooks.queue.jobs()).jobs.some(({ attemptsMade }) => attemptsMade > 0);
+    await waitUntil(isTried, `${id} was tried`);
+    expect(receiver.arrivals).toEqual([]);
+  });
+
+  it("is not named where the sender has only one", async () => {
+    const hooks = openHooks(sluices, { singleTenant: true });
+    const receiver = await startReceiver();
+
+    const { endpoint } = await hooks.endpoints.put({ id: "a", url: receiver.url });
+    hooks.worker();
+    await hooks.send({ type: "note.made", data: 1 });
+
+    expect(endpoint.tenant).toBeUndefined();
+    await waitUntil(() => receiver.arrivals.length === 1, "it has arrived");
+    await expect(hooks.endpoints.get({ tenant: "only", id: "a" })).rejects.toMatchObject({
+      option: "tenant",
+    });
+  });
+});
+
+describe("bad input", () => {
+  it.each<[string, keyof Webhooks["endpoints"], object, string]>([
+    ["a URL of HTTP", "put", { ...REF, url: "http://example.com" }, "url"],
+    ["no URL", "put", REF, "url"],
+    ["no tenant", "put", { id: "a", url: URL_ }, "tenant"],
+    ["no id", "put", { tenant: "a", url: URL_ }, "id"],
+    ["an id with a slash", "put", { ...REF, id: "a/b", url: URL_ }, "id"],
+    [
+      "a header that ends its line",
+      "put",
+      { ...REF, url: URL_, headers: { a: "b\r\nc" } },
+      "headers",
+    ],
+    ["a wildcard in the middle", "put", { ...REF, url: URL_, types: ["a.*.b"] }, "types"],
+    ["an unknown operator", "put", { ...REF, url: URL_, filter: { a: { regex: ".*" } } }, "regex"],
+    ["a rate that is none", "put", { ...REF, url: URL_, rate: "fast" }, "rate"],
+    ["a secret that is none", "put", { ...REF, url: URL_, secret: "hunter2" }, "secret"],
+    [
+      "a key that only verifies",
+      "put",
+      { ...REF, url: URL_, secret: createKeyPair().publicKey },
+      "secret",
+    ],
+    ["an unknown option", "put", { ...REF, url: URL_, event: "a" }, "event"],
+    ["a limit of none", "list", { tenant: "a", limit: 0 }, "limit"],
+    ["no tenant", "list", {}, "tenant"],
+    ["an unknown option", "get", { ...REF, url: URL_ }, "url"],
+    ["an unknown option", "remove", { ...REF, force: true }, "force"],
+    ["a reason of two lines", "disable", { ...REF, why: "a\nb" }, "why"],
+    ["an unknown option", "enable", { ...REF, why: "a" }, "why"],
+    ["a long grace", "rotateSecret", { ...REF, graceMs: 8 * 86_400_000 }, "graceMs"],
+    ["a secret that is none", "rotateSecret", { ...REF, secret: "hunter2" }, "secret"],
+  ])("is refused: %s to %s()", async (_what, method, given, option) => {
+    const hooks = openHooks(sluices, { http: false });
+    await put(hooks, { ...REF, url: URL_ });
+    const before = await dump();
+
+    const call = hooks.endpoints[method] as (given: object) => Promise<unknown>;
+
+    await expect(call(given as PutEndpoint)).rejects.toMatchObject({
+      code: "ERR_INVALID_OPTION",
+      option: expect.stringContaining(option),
+    });
+    await expect(call(given)).rejects.not.toThrow("hunter2");
+    expect(await dump()).toBe(before);
+  });
+
+  it("is refused: more arguments than one", async () => {
+    const hooks = openHooks(sluices);
+
+    const get = hooks.endpoints.get as (...given: readonly object[]) => Promise<unknown>;
+
+    await expect(get(REF, { url: URL_ })).rejects.toMatchObject({
+      code: "ERR_INVALID_OPTION",
+    });
+  });
+});

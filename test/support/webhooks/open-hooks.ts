@@ -1,0 +1,43 @@
+import { randomBytes } from "node:crypto";
+import { onTestFinished } from "vitest";
+import {
+  startFakeDownstream,
+  type FakeDownstream,
+  type FakeDownstreamOptions,
+} from "sluice/testing";
+import {
+  createWebhooks,
+  type PutEndpoint,
+  type Webhooks,
+  type WebhooksOptions,
+} from "sluice/webhooks";
+import type { Logger } from "../../../src/core/logger.ts";
+import type { RealSluices } from "../setup/real-sluice.ts";
+
+export const KEYS = `k1:${randomBytes(32).toString("base64")}`;
+export const SILENT: Logger = { warn: () => {}, error: () => {} };
+
+/** What lets a sender reach servers of this machine. */
+export const LOCAL: WebhooksOptions = { keys: KEYS, http: true, allow: ["127.0.0.0/8"] };
+
+/** Another replica of the test's sender. */
+export function openHooks(
+  sluices: RealSluices,
+  options: WebhooksOptions = {},
+  logger: Logger = SILENT,
+): Webhooks {
+  return createWebhooks(sluices.open({ logger }), { ...LOCAL, ...options });
+}
+
+/** A receiver; it ends after the test. */
+export async function startReceiver(options?: FakeDownstreamOptions): Promise<FakeDownstream> {
+  const receiver = await startFakeDownstream(options);
+  onTestFinished(() => receiver.close());
+  return receiver;
+}
+
+/** Puts an endpoint, and returns its secret. */
+export async function put(hooks: Webhooks, endpoint: PutEndpoint): Promise<string> {
+  const { secret } = await hooks.endpoints.put(endpoint);
+  return secret!;
+}

@@ -77,11 +77,28 @@ export type {
   WebhookEvents,
 } from "./webhooks/events.ts";
 
+export type { LogPage, Message, MessageState, WebhookLog } from "./webhooks/log/log.ts";
+
+export type {
+  ExpungeOptions,
+  ListAttempts,
+  ListMessages,
+  MessageRef,
+  RecoverOptions,
+  ReplayOptions,
+  Span,
+} from "./webhooks/log/log-options.ts";
+
+export type { Attempt } from "./webhooks/delivery/attempt-entry.ts";
+
+export type { Outcome } from "./webhooks/delivery/outcome.ts";
+
 export type { SendOptions, SentMessage, TestOptions } from "./webhooks/sending/send.ts";
 
 export {
   EndpointDisabledError,
   EndpointMissingError,
+  MessageMissingError,
   SecretUnreadableError,
   WebhookVerificationError,
   type VerificationFailure,
@@ -102,3 +119,5 @@ export {
   type VerifiedWebhook,
   type VerifyOptions,
 } from "./webhooks/signing/verify.ts";
+
+export { listen, type ListenForWebhooksOptions, type WebhookListener } from "./webhooks/listen.ts";

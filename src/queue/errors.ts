@@ -13,6 +13,7 @@ import { withoutStop } from "../core/describe.ts";
 import type {
   EndpointDisabledError,
   EndpointMissingError,
+  MessageMissingError,
   SecretUnreadableError,
   WebhookVerificationError,
 } from "../core/webhooks/errors.ts";
@@ -190,6 +191,7 @@ export type AnySluiceError =
   | WaitTooLongError
   | EndpointDisabledError
   | EndpointMissingError
+  | MessageMissingError
   | SecretUnreadableError
   | WebhookVerificationError;
 

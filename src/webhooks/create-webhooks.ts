@@ -15,13 +15,14 @@ import { createWebhookWorker, type WebhookWorker } from "./delivery/webhook-work
 import { createEndpoints, type Endpoints } from "./endpoints/endpoints.ts";
 import { createSealing } from "./endpoints/sealing.ts";
 import { EVENT_NAMES, type WebhookEvents } from "./events.ts";
+import { createLog, type WebhookLog } from "./log/log.ts";
 import { createTenantOf } from "./names.ts";
 import type { ReadWebhooksOptions } from "./options.ts";
 import type { DeliveryJob, DeliveryQueue } from "./sending/jobs.ts";
 import { createSending, type Sending } from "./sending/send.ts";
 
 /** Sends webhooks to the endpoints of tenants. Its events are those that this process's workers met. */
-export interface Webhooks extends Sending, Emitter<WebhookEvents> {
+export interface Webhooks extends Sending, WebhookLog, Emitter<WebhookEvents> {
   readonly endpoints: Endpoints;
   /** The queue that its attempts wait in, to look at and to steer; its jobs are the sender's own. */
   readonly queue: DeliveryQueue;
@@ -59,7 +60,7 @@ export interface WebhooksParts {
   readonly onClose: (close: () => Promise<void>) => void;
 }
 
-const ARITIES: Omit<Arities<Webhooks>, never> = {
+const ARITIES: Omit<Arities<Webhooks>, "replay" | "recover" | "expunge"> = {
   send: 1,
   test: 1,
   worker: { atOnce: 1 },
@@ -121,6 +122,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
 
   const webhooks: Webhooks = {
     ...sending,
+    ...createLog({ store, ask, queue, tenantOf }),
     endpoints: createEndpoints({ ...options, store, ask, tenantOf, sealing }),
     queue,
     worker(given = {}) {

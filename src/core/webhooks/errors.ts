@@ -42,6 +42,19 @@ export class EndpointMissingError extends SluiceError {
   }
 }
 
+/** Thrown when a tenant has no message of this id: it was never sent, or is no longer kept. */
+export class MessageMissingError extends SluiceError {
+  override readonly name = "MessageMissingError";
+  readonly code = "ERR_MESSAGE_MISSING";
+  /** The id of the message. */
+  readonly messageId: string;
+
+  constructor({ messageId }: { messageId: string }) {
+    super(`The tenant has no message "${messageId}"; it was never sent, or is no longer kept.`);
+    this.messageId = messageId;
+  }
+}
+
 /** Thrown when something is sent to an endpoint that is disabled. */
 export class EndpointDisabledError extends SluiceError {
   override readonly name = "EndpointDisabledError";

@@ -99,6 +99,18 @@ export interface AttemptNoted {
   readonly failingSinceMs: number;
 }
 
+/** A part of a list by time, the newest first. */
+export interface TimeSpan {
+  readonly sinceMs: number;
+  readonly untilMs: number;
+  /** How many of those at `untilMs` are passed over. */
+  readonly skip: number;
+  readonly limit: number;
+}
+
+/** An entry of such a list: an id, and its time in ms since 1970. */
+export type TimedId = readonly [id: string, atMs: number];
+
 /** All of one sender, on the server that holds its queue. */
 export interface WebhookStore {
   /** How often the endpoints of a tenant were changed. */
@@ -116,6 +128,27 @@ export interface WebhookStore {
   message(name: MessageName): Promise<LoggedMessage | undefined>;
   begin(name: EndpointName & MessageName, probeMs: number): Promise<BegunAttempt>;
   end(attempt: EndedAttempt): Promise<AttemptNoted>;
+  /** The messages of a tenant, by when they came. */
+  messages(tenant: string, span: TimeSpan): Promise<readonly TimedId[]>;
+  /** The messages that failed for good at an endpoint, by when that was. */
+  failed(name: EndpointName, span: TimeSpan): Promise<readonly TimedId[]>;
+  /** The attempts of a message, as they were written, in their order. */
+  attempts(name: MessageName): Promise<readonly string[]>;
+  /** The attempts at an endpoint with their messages, by when they ended; some may be gone. */
+  attemptsAt(
+    name: EndpointName,
+    span: TimeSpan,
+  ): Promise<
+    readonly {
+      readonly message: string;
+      readonly atMs: number;
+      readonly entry: string | undefined;
+    }[]
+  >;
+  /** Removes a message with its attempts; whether it was there. */
+  expungeMessage(name: MessageName, endpoints: readonly string[]): Promise<boolean>;
+  /** Removes what is left of a tenant once its endpoints and messages are gone. */
+  expungeTenant(tenant: string): Promise<void>;
   /** The limits that changed after a change of this number, by the keys of jobs; and the number now. */
   limitsSince(version: number): Promise<{
     readonly version: number;

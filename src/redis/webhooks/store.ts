@@ -1,5 +1,11 @@
 import type { Cluster, Redis } from "ioredis";
-import type { LoggedMessage, StoredEndpoints, WebhookStore } from "../../core/webhooks/store.ts";
+import type {
+  LoggedMessage,
+  StoredEndpoints,
+  TimedId,
+  TimeSpan,
+  WebhookStore,
+} from "../../core/webhooks/store.ts";
 import type { QueueName } from "../scripts/keys.ts";
 import { runScript } from "../scripts/script.ts";
 import { webhookKeys } from "../scripts/webhooks/keys.ts";
@@ -21,6 +27,20 @@ const LIMITS_AT_ONCE = 1_000;
 /** What a sender of webhooks keeps, in Redis, beside its queue. */
 export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): WebhookStore {
   const keys = webhookKeys(name);
+
+  async function newestOf(key: string, span: TimeSpan): Promise<TimedId[]> {
+    const { sinceMs, untilMs, skip, limit } = span;
+    const found = await redis.zrevrangebyscore(
+      key,
+      untilMs,
+      sinceMs,
+      "WITHSCORES",
+      "LIMIT",
+      skip,
+      limit,
+    );
+    return found.flatMap((id, at) => (at % 2 === 0 ? [[id, Number(found[at + 1])] as const] : []));
+  }
 
   return {
     async version(tenant) {
@@ -74,6 +94,39 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
     },
     begin: (attempt, probeMs) => runScript(redis, attemptsBegin, { ...name, ...attempt, probeMs }),
     end: (attempt) => runScript(redis, attemptsEnd, { ...name, ...attempt }),
+    messages: (tenant, span) => newestOf(keys.tenant("messages", tenant), span),
+    failed: (endpoint, span) => newestOf(keys.endpoint("failed", endpoint), span),
+    attempts: (message) => redis.lrange(keys.message("attempts", message), 0, -1),
+    async attemptsAt(endpoint, span) {
+      const found = await newestOf(keys.endpoint("log", endpoint), span);
+      return Promise.all(
+        found.map(async ([text, atMs]) => {
+          const [message, number] = text.split(" ") as [string, string];
+          const of = { tenant: endpoint.tenant, message };
+          const entry = await redis.lindex(keys.message("attempts", of), Number(number) - 1);
+          return { message, atMs, entry: entry ?? undefined };
+        }),
+      );
+    },
+    async expungeMessage(message, endpoints) {
+      const { tenant, message: id } = message;
+      const removed = await redis.unlink(keys.message("message", message));
+      await redis.unlink(keys.message("attempts", message));
+      await redis.zrem(keys.tenant("messages", tenant), id);
+      for (const endpoint of endpoints) {
+        await redis.zrem(keys.endpoint("failed", { tenant, endpoint }), id);
+      }
+      return removed > 0;
+    },
+    async expungeTenant(tenant) {
+      await redis.unlink(
+        keys.tenant("endpoints", tenant),
+        keys.tenant("ids", tenant),
+        keys.tenant("disabled", tenant),
+        keys.tenant("messages", tenant),
+      );
+      await redis.hdel(keys.all("versions"), tenant);
+    },
     async limitsSince(version) {
       const now = Number((await redis.get(keys.all("limits:version"))) ?? 0);
       const limits = new Map<string, string | undefined>();

@@ -8,6 +8,7 @@ import type { JobContext } from "../../queue/worker/context.ts";
 import { readRecord, secretsInForce, type EndpointRecord } from "../endpoints/record.ts";
 import type { Sealing } from "../endpoints/sealing.ts";
 import type { WebhookEvents } from "../events.ts";
+import type { Attempt } from "./attempt-entry.ts";
 import { keyOf } from "../names.ts";
 import type { ReadWebhooksOptions } from "../options.ts";
 import { jittered, storeLater, type DeliveryJob, type DeliveryQueue } from "../sending/jobs.ts";
@@ -173,7 +174,18 @@ export function createAttempts(
   ): Promise<void> {
     const { outcome, status, durationMs, answer, error, retryAfterMs } = delivered;
     const { endpoint, attempt, purpose, by } = job;
-    const entry = { endpoint, attempt, purpose, outcome, status, answer, error, by };
+    const entry: Omit<Attempt, "message"> = {
+      endpoint,
+      atMs: Date.now(),
+      attempt,
+      purpose,
+      outcome,
+      status,
+      durationMs: Math.round(durationMs),
+      answer,
+      error,
+      by,
+    };
     const counts = purpose === "send";
     const health: HealthSeen = !counts
       ? "same"
@@ -188,7 +200,7 @@ export function createAttempts(
       tenant: job.tenant,
       endpoint,
       message: job.message,
-      entry: JSON.stringify({ atMs: Date.now(), ...entry, durationMs: Math.round(durationMs) }),
+      entry: JSON.stringify(entry),
       state,
       keepMs: options.keepMs,
       most: MOST_LOGGED,

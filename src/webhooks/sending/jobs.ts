@@ -25,6 +25,10 @@ export type DeliveryQueue = Queue<DeliveryJob, undefined>;
 /** The attempts of the first sending, which has a series of its own for each message and endpoint. */
 export const FIRST_SERIES = "1";
 
+export function newSeries(): string {
+  return randomUUID();
+}
+
 /** The same for the same attempt, whoever stores it. */
 function jobIdOf({ tenant, endpoint, message, series, attempt }: DeliveryJob): string {
   const named = `${tenant}\0${endpoint}\0${message}\0${series}`;

@@ -1,6 +1,7 @@
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { Redis } from "ioredis";
+import { describe, expect, inject, it, onTestFinished } from "vitest";
 import type { Arrival } from "sluice/testing";
 import type { WebhookEvents, Webhooks } from "sluice/webhooks";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -267,8 +268,6 @@ describe("an endpoint that fails", () => {
     hooks.worker();
     await hooks.send(EVENT);
     await waitUntil(() => receiver.arrivals.length === 1, "it was tried");
-    const { Redis } = await import("ioredis");
-    const { inject } = await import("vitest");
     const redis = new Redis(inject("redisUrl"));
     onTestFinished(() => redis.disconnect());
     const health = `${sluices.prefix()}:{webhooks}:hooks:health:acme:a`;
@@ -276,13 +275,18 @@ describe("an endpoint that fails", () => {
 
     // It fails since long ago.
     for (const shareOfAll of [0.55, 0.75, 0.95, 1.05]) {
-      const tried = receiver.arrivals.length;
+      const before = heard.length;
       await redis.hset(health, "since", Date.now() - Math.round(60_000 * shareOfAll));
-      await waitUntil(() => receiver.arrivals.length > tried, "it was tried again");
+      await waitUntil(() => heard.length > before, "it is heard");
     }
 
-    await waitUntil(() => heard.at(-1)?.[0] === "disabled", "it is disabled");
-    expect(heard.map(([name]) => name)).toEqual(["failing", "failing", "failing", "disabled"]);
+    await waitUntil(() => heard.some(([name]) => name === "disabled"), "it is disabled");
+    expect(heard.slice(0, 4).map(([name]) => name)).toEqual([
+      "failing",
+      "failing",
+      "failing",
+      "disabled",
+    ]);
     expect((await hooks.endpoints.get(REF))?.disabled).toMatchObject({ why: "failing" });
     isWell = true;
     expect(await hooks.endpoints.enable(REF)).toBe(true);
@@ -319,83 +323,5 @@ describe("an endpoint that fails", () => {
 
     await waitUntil(() => heard.length === 1, "it is given up");
     expect(heard[0]![1]).toMatchObject({ reason: expect.stringContaining("in time") });
-  });
-});
-
-describe("the pace of an endpoint", () => {
-  it("is its own, and kept by retries and tests too", async () => {
-    const hooks = openHooks(sluices, { scheduleMs: [0, 1, 1], breaker: { failures: 1_000 } });
-    let count = 0;
-    const receiver = await startReceiver({ answer: () => (count++ % 3 === 0 ? 500 : undefined) });
-    await put(hooks, { ...REF, url: receiver.url, rate: "20/s" });
-    hooks.worker();
-
-    for (let at = 0; at < 20; at++) {
-      await hooks.send({ ...EVENT, data: at });
-      if (at % 5 === 0) await hooks.test(REF);
-    }
-    await untilIdle(hooks);
-
-    expect(receiver.arrivals.length).toBeGreaterThanOrEqual(30);
-    expect(receiver.worst(1_000)).toBeLessThanOrEqual(21);
-  });
-
-  it("is changed while messages wait for it", async () => {
-    const hooks = openHooks(sluices);
-    const receiver = await startReceiver();
-    await put(hooks, { ...REF, url: receiver.url, rate: "1/h" });
-    hooks.worker();
-    for (let at = 0; at < 10; at++) await hooks.send(EVENT);
-    await waitUntil(() => receiver.arrivals.length === 1, "the first has arrived");
-
-    await put(hooks, { ...REF, url: receiver.url, rate: "1000/s" });
-
-    await waitUntil(() => receiver.arrivals.length >= 10, "all have arrived");
-    expect(receiver.arrivals).toHaveLength(10);
-  });
-
-  it("lets first attempts go before retries and tests", async () => {
-    const hooks = openHooks(sluices, { scheduleMs: [0, 400] });
-    let isWell = false;
-    const receiver = await startReceiver({ answer: () => (isWell ? undefined : 500) });
-    await put(hooks, { ...REF, url: receiver.url, concurrency: 1 });
-    const worker = hooks.worker();
-    for (let at = 0; at < 3; at++) await hooks.send({ ...EVENT, id: `old-${at}` });
-    await waitUntil(() => receiver.arrivals.length >= 3, "three have failed");
-    await worker.close();
-    const closedMs = performance.now();
-    await waitUntil(() => performance.now() > closedMs + 500, "their retries are due");
-    isWell = true;
-    const before = receiver.arrivals.length;
-    await hooks.test(REF);
-    for (let at = 0; at < 20; at++) await hooks.send({ ...EVENT, id: `new-${at}` });
-
-    hooks.worker();
-    await untilIdle(hooks);
-
-    const ids = receiver.arrivals.slice(before).map(({ headers }) => String(headers["webhook-id"]));
-    expect(ids).toHaveLength(24);
-    // They were there first, so without a priority they would lead. A job that its worker gave back may come a little late.
-    const early = ids.slice(0, 10).filter((id) => !id.startsWith("new-"));
-    expect(early.length).toBeLessThanOrEqual(2);
-  });
-});
-
-describe("the operator", () => {
-  it("is told by webhooks what happens to endpoints", async () => {
-    const hooks = openHooks(sluices, { operator: "ops" });
-    const gone = await startReceiver({ answer: () => 410 });
-    const operator = await startReceiver();
-    await put(hooks, { ...REF, url: gone.url });
-    await put(hooks, { tenant: "ops", id: "a", url: operator.url, types: ["endpoint.*"] });
-    hooks.worker();
-
-    await hooks.send(EVENT);
-
-    await waitUntil(() => operator.arrivals.length === 1, "the operator is told");
-    expect(JSON.parse(operator.arrivals[0]!.body)).toMatchObject({
-      type: "endpoint.disabled",
-      data: { tenant: "acme", endpoint: "a", why: "gone" },
-    });
   });
 });

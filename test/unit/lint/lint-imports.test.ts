@@ -103,6 +103,10 @@ it("the linter refuses imports against the arrows between folders", async () => 
     "src/webhooks/guard/connector.ts -> ../../queue/queue.ts",
     "src/webhooks/signing/sign.ts -> ../guard/connector.ts",
     "src/webhooks/signing/sign.ts -> undici",
+    "src/webhooks/endpoints/record.ts -> ../delivery/deliver.ts",
+    "src/webhooks/sending/send.ts -> ../delivery/deliver.ts",
+    "src/webhooks/delivery/attempt.ts -> ../log/log.ts",
+    "src/redis/webhooks/store.ts -> ../backend.ts",
   ];
 
   expect((await refusedOf(wrong)).toSorted()).toEqual(wrong.toSorted());
@@ -131,6 +135,8 @@ it("the linter allows imports along the arrows", async () => {
     "src/webhooks.ts -> ./webhooks/signing/sign.ts",
     "src/webhooks/delivery/deliver.ts -> ../guard/connector.ts",
     "src/webhooks/guard/connector.ts -> undici",
+    "src/webhooks/log/log.ts -> ../delivery/attempt-entry.ts",
+    "src/redis/webhooks/store.ts -> ../scripts/webhooks/keys.ts",
     "src/webhooks/signing/sign.ts -> standardwebhooks",
   ];
 

@@ -1,0 +1,166 @@
+/** What the methods of the log take. */
+import * as z from "zod";
+import { InvalidOptionError } from "../../core/errors.ts";
+import { readOptions, wholeNumber } from "../../core/options.ts";
+import type { TimeSpan } from "../../core/webhooks/store.ts";
+import { TYPES } from "../endpoints/wants.ts";
+import { ID } from "../names.ts";
+import { MESSAGE_ID } from "../signing/sign.ts";
+
+/** Of which time. */
+export interface Span {
+  /** From when on, as a Date or in ms since 1970. Defaults to all that is kept. */
+  readonly since?: Date | number | undefined;
+  /** Until when. Defaults to now. */
+  readonly until?: Date | number | undefined;
+}
+
+interface Page extends Span {
+  /** How many at most, up to 1,000. Defaults to 100. */
+  readonly limit?: number | undefined;
+  /** Where the page begins: the `cursor` of the one before. */
+  readonly cursor?: string | undefined;
+}
+
+/** Which message is meant. */
+export interface MessageRef {
+  readonly tenant?: string | undefined;
+  readonly id: string;
+}
+
+export interface ListMessages extends Page {
+  readonly tenant?: string | undefined;
+}
+
+/** The attempts of one message, or those at one endpoint. */
+export interface ListAttempts extends Page {
+  readonly tenant?: string | undefined;
+  /** The id of a message. */
+  readonly message?: string | undefined;
+  /** The id of an endpoint. */
+  readonly endpoint?: string | undefined;
+}
+
+/** What is sent again: one message, or those of a time. */
+export interface ReplayOptions extends Span {
+  readonly tenant?: string | undefined;
+  /** The id of one message; without it, all that match the rest. */
+  readonly message?: string | undefined;
+  /** The endpoint that gets it, also one that is disabled. Defaults to those that it was sent to. */
+  readonly endpoint?: string | undefined;
+  /** The types of the messages: `["invoice.*"]`. Defaults to all. */
+  readonly types?: readonly string[] | undefined;
+  /** Who asks for it, up to 100 characters; the log has it. */
+  readonly by?: string | undefined;
+}
+
+export interface RecoverOptions extends Span {
+  readonly tenant?: string | undefined;
+  /** The endpoint that failed. */
+  readonly endpoint: string;
+  /** Who asks for it, up to 100 characters; the log has it. */
+  readonly by?: string | undefined;
+}
+
+/** What is forgotten: one message, or all of a tenant. */
+export interface ExpungeOptions {
+  readonly tenant?: string | undefined;
+  /** The id of one message; without it, all messages and endpoints of the tenant. */
+  readonly message?: string | undefined;
+}
+
+const TIME_REMEDY = "give a Date, or ms since 1970";
+const TIME = z.union([z.date(), z.number().int().min(0).max(8.64e15)], { error: TIME_REMEDY });
+const BY = z
+  .string({ error: "give a name" })
+  .min(1)
+  .max(100, { error: "give at most 100 characters" })
+  .refine((text) => !/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text), {
+    error: "leave out control characters",
+  });
+const CURSOR = z
+  .string({ error: "give the cursor of a page" })
+  .regex(/^\d{1,16}\.\d{1,9}$/, { error: "give the cursor of a page" });
+const TENANT = { tenant: ID.optional() };
+const SPAN = { since: TIME.optional(), until: TIME.optional() };
+const PAGE = {
+  ...SPAN,
+  limit: wholeNumber(1, 1_000, "entries").optional(),
+  cursor: CURSOR.optional(),
+};
+const MESSAGE_REF = z.strictObject({ ...TENANT, id: MESSAGE_ID });
+const LIST_MESSAGES = z.strictObject({ ...TENANT, ...PAGE });
+const LIST_ATTEMPTS = z.strictObject({
+  ...TENANT,
+  ...PAGE,
+  message: MESSAGE_ID.optional(),
+  endpoint: ID.optional(),
+});
+const REPLAY = z.strictObject({
+  ...TENANT,
+  ...SPAN,
+  message: MESSAGE_ID.optional(),
+  endpoint: ID.optional(),
+  types: TYPES.optional(),
+  by: BY.optional(),
+});
+const RECOVER = z.strictObject({ ...TENANT, ...SPAN, endpoint: ID, by: BY.optional() });
+const EXPUNGE = z.strictObject({ ...TENANT, message: MESSAGE_ID.optional() });
+
+export function readMessageRef(where: string, given: unknown): MessageRef {
+  return readOptions(where, MESSAGE_REF, given);
+}
+
+export function readListMessages(where: string, given: unknown): ListMessages {
+  return readOptions(where, LIST_MESSAGES, given);
+}
+
+export function readListAttempts(where: string, given: unknown): ListAttempts {
+  const read = readOptions(where, LIST_ATTEMPTS, given);
+  if ((read.message === undefined) !== (read.endpoint === undefined)) return read;
+  const remedy = "give the id of a message, or that of an endpoint";
+  throw new InvalidOptionError({ where, option: "message", value: read.message, remedy });
+}
+
+export function readReplay(where: string, given: unknown): ReplayOptions {
+  const read = readOptions(where, REPLAY, given);
+  const isWide = read.since === undefined && read.types === undefined;
+  if (read.message === undefined && isWide) {
+    const remedy = "give the message, or say since when: everything is much";
+    throw new InvalidOptionError({ where, option: "since", value: undefined, remedy });
+  }
+  const more = (["since", "until", "types"] as const).find((name) => read[name] !== undefined);
+  if (read.message === undefined || more === undefined) return read;
+  const remedy = "leave it out: one message is named";
+  throw new InvalidOptionError({ where, option: more, value: read[more], remedy });
+}
+
+export function readRecover(where: string, given: unknown): RecoverOptions {
+  return readOptions(where, RECOVER, given);
+}
+
+export function readExpunge(where: string, given: unknown): ExpungeOptions {
+  return readOptions(where, EXPUNGE, given);
+}
+
+/** The part of a list that a page shows. */
+export function spanOf({ since, until, limit = 100, cursor }: Page): TimeSpan {
+  const [untilMs, skip] = cursor === undefined ? [msOf(until, 8.64e15), 0] : readCursor(cursor);
+  return { sinceMs: msOf(since, 0), untilMs, skip, limit };
+}
+
+/** Where the next page begins; undefined if this is the last one. */
+export function cursorAfter(span: TimeSpan, timesMs: readonly number[]): string | undefined {
+  const lastMs = timesMs.at(-1);
+  if (lastMs === undefined || timesMs.length < span.limit) return undefined;
+  const same = timesMs.filter((ms) => ms === lastMs).length;
+  return `${lastMs}.${same + (lastMs === span.untilMs ? span.skip : 0)}`;
+}
+
+function readCursor(cursor: string): [untilMs: number, skip: number] {
+  return cursor.split(".").map(Number) as [number, number];
+}
+
+function msOf(time: Date | number | undefined, otherwise: number): number {
+  return time instanceof Date ? time.getTime() : (time ?? otherwise);
+}

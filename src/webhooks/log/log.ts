@@ -1,0 +1,313 @@
+import { refuseExtra, type Arities } from "../../core/arguments.ts";
+import { EndpointMissingError, MessageMissingError } from "../../core/webhooks/errors.ts";
+import type {
+  EndpointName,
+  LoggedMessage,
+  TimeSpan,
+  WebhookStore,
+} from "../../core/webhooks/store.ts";
+import type { Ask } from "../asking.ts";
+import { readRecord } from "../endpoints/record.ts";
+import { matchesType } from "../endpoints/wants.ts";
+import { keyOf, type TenantOf } from "../names.ts";
+import { newSeries, storeFirst, type DeliveryJob, type DeliveryQueue } from "../sending/jobs.ts";
+import { dataOf } from "../sending/message.ts";
+import type { Attempt } from "../delivery/attempt-entry.ts";
+import {
+  cursorAfter,
+  readExpunge,
+  readListAttempts,
+  readListMessages,
+  readMessageRef,
+  readRecover,
+  readReplay,
+  spanOf,
+  type ExpungeOptions,
+  type ListAttempts,
+  type ListMessages,
+  type MessageRef,
+  type RecoverOptions,
+  type ReplayOptions,
+} from "./log-options.ts";
+
+/** A message, and what became of it. */
+export interface Message {
+  readonly id: string;
+  readonly type: string;
+  /** When it came, in ms since 1970. */
+  readonly atMs: number;
+  readonly data: unknown;
+  /** What became of it, by endpoint. */
+  readonly endpoints: Readonly<Record<string, MessageState>>;
+}
+
+/** `"waiting"` for an attempt; `"delivered"`; or `"failed"`: it is not tried there again unless it is replayed. */
+export type MessageState = "waiting" | "delivered" | "failed";
+
+/** A page of a list, the newest first. */
+export interface LogPage<Entry> {
+  readonly entries: readonly Entry[];
+  /** Where the next page begins; undefined after the last one. */
+  readonly cursor: string | undefined;
+}
+
+/** The log of a sender. What one tenant has is not there for another. All reject with StoreUnavailableError when Redis is away. */
+export interface WebhookLog {
+  readonly messages: {
+    /** A message; undefined if the tenant has none of this id, or it is no longer kept. */
+    get(message: MessageRef): Promise<Message | undefined>;
+    /** A page of the tenant's messages, by when they came. */
+    list(options?: ListMessages): Promise<LogPage<Message>>;
+  };
+  readonly attempts: {
+    /** All attempts of a message, up to the last 100; or a page of those at an endpoint, of which the last 1,000 are kept. */
+    list(options: ListAttempts): Promise<LogPage<Attempt>>;
+  };
+  /**
+   * Sends a message again, or those of a time: with the same id and bytes and the secret of now, within the limits and
+   * after all else, also to endpoints that are disabled. An endpoint's health does not change by it. Resolves with how
+   * many were stored to be sent.
+   *
+   * @throws {@link InvalidOptionError} when an option can never work.
+   * @throws {@link MessageMissingError} when the tenant has no such message.
+   * @throws {@link EndpointMissingError} when the tenant has no such endpoint.
+   */
+  replay(options: ReplayOptions): Promise<number>;
+  /** Sends again what has failed for good at an endpoint, the oldest first; how many. Throws as `replay` does. */
+  recover(options: RecoverOptions): Promise<number>;
+  /**
+   * Forgets a message and its attempts; or all messages and endpoints of a tenant. What waits is not sent. Resolves with
+   * how many messages were removed.
+   */
+  expunge(options: ExpungeOptions): Promise<number>;
+}
+
+export interface LogParts {
+  readonly store: WebhookStore;
+  readonly ask: Ask;
+  readonly queue: DeliveryQueue;
+  readonly tenantOf: TenantOf;
+}
+
+/** How many are read and stored at a time. */
+const AT_ONCE = 500;
+
+export function createLog(parts: LogParts): WebhookLog {
+  const { store, ask, queue, tenantOf } = parts;
+
+  async function messageOf(tenant: string, id: string): Promise<Message | undefined> {
+    const found = await ask(() => store.message({ tenant, message: id }));
+    return found && asMessage(id, found);
+  }
+
+  /** The jobs that send a message again. */
+  async function jobsFor(
+    where: { readonly tenant: string; readonly message: string },
+    endpoints: readonly string[],
+    by: string | undefined,
+  ): Promise<DeliveryJob[]> {
+    const { tenant, message } = where;
+    const found = endpoints.map(async (endpoint): Promise<DeliveryJob[]> => {
+      const born = await bornOf({ tenant, endpoint });
+      if (born === undefined) return [];
+      const series = newSeries();
+      return [{ tenant, endpoint, message, attempt: 1, purpose: "replay", born, series, by }];
+    });
+    return (await Promise.all(found)).flat();
+  }
+
+  async function bornOf(name: EndpointName): Promise<string | undefined> {
+    const { record } = await ask(() => store.endpoint(name));
+    return record === undefined ? undefined : readRecord(record).born;
+  }
+
+  async function assertThere(name: EndpointName): Promise<void> {
+    if ((await bornOf(name)) === undefined) throw new EndpointMissingError(name);
+  }
+
+  /** Reads a list from its newest entry to its oldest. */
+  async function* pagesOf(
+    read: (span: TimeSpan) => Promise<readonly (readonly [id: string, atMs: number])[]>,
+    { since, until }: Pick<ReplayOptions, "since" | "until">,
+  ): AsyncGenerator<readonly string[]> {
+    let cursor: string | undefined;
+    do {
+      const span = { ...spanOf({ since, until, cursor }), limit: AT_ONCE };
+      const found = await ask(() => read(span));
+      yield found.map(([id]) => id);
+      cursor = cursorAfter(
+        span,
+        found.map(([, atMs]) => atMs),
+      );
+    } while (cursor !== undefined);
+  }
+
+  const log: Pick<WebhookLog, "replay" | "recover" | "expunge"> = {
+    async replay(given) {
+      const where = "replay()";
+      const {
+        message,
+        endpoint,
+        types,
+        by,
+        since,
+        until,
+        tenant: named,
+      } = readReplay(where, given);
+      const tenant = tenantOf(where, named);
+      if (endpoint !== undefined) await assertThere({ tenant, endpoint });
+      const again = async (id: string): Promise<number | undefined> => {
+        const found = await ask(() => store.message({ tenant, message: id }));
+        if (found === undefined) return undefined;
+        if (!matchesType(types, found.type)) return 0;
+        const targets = endpoint === undefined ? found.endpoints : [endpoint];
+        // Of a time, an endpoint gets what was for it.
+        if (message === undefined && !targets.some((id) => found.endpoints.includes(id))) return 0;
+        const jobs = await jobsFor({ tenant, message: id }, targets, by);
+        await storeFirst(queue, jobs, () => 0);
+        return jobs.length;
+      };
+      if (message !== undefined) {
+        const count = await again(message);
+        if (count === undefined) throw new MessageMissingError({ messageId: message });
+        return count;
+      }
+      let total = 0;
+      const read = (span: TimeSpan): ReturnType<WebhookStore["messages"]> =>
+        store.messages(tenant, span);
+      for await (const ids of pagesOf(read, { since, until })) {
+        for (const id of ids) total += (await again(id)) ?? 0;
+      }
+      return total;
+    },
+    async recover(given) {
+      const where = "recover()";
+      const { endpoint, by, since, until, tenant: named } = readRecover(where, given);
+      const name = { tenant: tenantOf(where, named), endpoint };
+      await assertThere(name);
+      const found: string[] = [];
+      const read = (span: TimeSpan): ReturnType<WebhookStore["failed"]> => store.failed(name, span);
+      for await (const ids of pagesOf(read, { since, until })) found.push(...ids);
+      let total = 0;
+      for (let at = found.length; at > 0; at -= AT_ONCE) {
+        const some = found.slice(Math.max(0, at - AT_ONCE), at).toReversed();
+        const jobs = await Promise.all(
+          some.map((message) => jobsFor({ tenant: name.tenant, message }, [endpoint], by)),
+        );
+        await storeFirst(queue, jobs.flat(), () => 0);
+        total += jobs.flat().length;
+      }
+      return total;
+    },
+    async expunge(given) {
+      const where = "expunge()";
+      const { message, tenant: named } = readExpunge(where, given);
+      const tenant = tenantOf(where, named);
+      const forget = async (id: string): Promise<boolean> => {
+        const found = await ask(() => store.message({ tenant, message: id }));
+        return ask(() => store.expungeMessage({ tenant, message: id }, found?.endpoints ?? []));
+      };
+      if (message !== undefined) return Number(await forget(message));
+      // Endpoints first: nothing more is sent then, and what waits ends by itself.
+      for (let after = ""; ;) {
+        const ids = await ask(() => store.ids(tenant, after, AT_ONCE));
+        for (const endpoint of ids) {
+          const name = { tenant, endpoint };
+          await ask(() => store.remove(name, keyOf(name)));
+        }
+        if (ids.length < AT_ONCE) break;
+        after = ids.at(-1)!;
+      }
+      let total = 0;
+      for (;;) {
+        const ids = await ask(() =>
+          store.messages(tenant, { sinceMs: 0, untilMs: 8.64e15, skip: 0, limit: AT_ONCE }),
+        );
+        for (const [id] of ids) total += Number(await forget(id));
+        if (ids.length < AT_ONCE) break;
+      }
+      await ask(() => store.expungeTenant(tenant));
+      return total;
+    },
+  };
+
+  return {
+    ...refuseExtra(log, ARITIES),
+    messages: refuseExtra<WebhookLog["messages"]>(
+      {
+        async get(given) {
+          const where = "messages.get()";
+          const { id, tenant } = readMessageRef(where, given);
+          return messageOf(tenantOf(where, tenant), id);
+        },
+        async list(given = {}) {
+          const where = "messages.list()";
+          const read = readListMessages(where, given);
+          const tenant = tenantOf(where, read.tenant);
+          const span = spanOf(read);
+          const found = await ask(() => store.messages(tenant, span));
+          const entries = await Promise.all(found.map(([id]) => messageOf(tenant, id)));
+          return {
+            entries: entries.filter((each) => each !== undefined),
+            cursor: cursorAfter(
+              span,
+              found.map(([, atMs]) => atMs),
+            ),
+          };
+        },
+      },
+      { get: 1, list: 1 },
+    ),
+    attempts: refuseExtra<WebhookLog["attempts"]>(
+      {
+        async list(given) {
+          const where = "attempts.list()";
+          const read = readListAttempts(where, given);
+          const tenant = tenantOf(where, read.tenant);
+          const { message, endpoint } = read;
+          if (message !== undefined) {
+            const texts = await ask(() => store.attempts({ tenant, message }));
+            const entries = texts.map((text) => readAttempt(message, text)).toReversed();
+            return { entries, cursor: undefined };
+          }
+          const span = spanOf(read);
+          const name = { tenant, endpoint: endpoint! };
+          const found = await ask(() => store.attemptsAt(name, span));
+          return {
+            entries: found.flatMap(({ message: id, entry }) =>
+              entry === undefined ? [] : [readAttempt(id, entry)],
+            ),
+            cursor: cursorAfter(
+              span,
+              found.map(({ atMs }) => atMs),
+            ),
+          };
+        },
+      },
+      { list: 1 },
+    ),
+  };
+}
+
+const ARITIES: Arities<Pick<WebhookLog, "replay" | "recover" | "expunge">> = {
+  replay: 1,
+  recover: 1,
+  expunge: 1,
+};
+
+function readAttempt(message: string, text: string): Attempt {
+  return { message, ...(JSON.parse(text) as Omit<Attempt, "message">) };
+}
+
+function asMessage(id: string, { atMs, type, body, endpoints, states }: LoggedMessage): Message {
+  const at = [...new Set([...endpoints, ...states.keys()])];
+  return {
+    id,
+    type,
+    atMs,
+    data: JSON.parse(dataOf(type, body)) as unknown,
+    endpoints: Object.fromEntries(
+      at.map((endpoint) => [endpoint, (states.get(endpoint) ?? "waiting") as MessageState]),
+    ),
+  };
+}

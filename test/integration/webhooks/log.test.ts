@@ -1,0 +1,286 @@
+import { Redis } from "ioredis";
+import { describe, expect, inject, it, onTestFinished } from "vitest";
+import { verify, type ReplayOptions, type Webhooks } from "sluice/webhooks";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+import { openHooks, put, startReceiver } from "../../support/webhooks/open-hooks.ts";
+
+const sluices = realSluices();
+const REF = { tenant: "acme", id: "a" };
+const EVENT = { tenant: "acme", type: "note.made", data: { n: 1 } };
+
+async function untilIdle(hooks: Webhooks): Promise<void> {
+  await waitUntil(async () => {
+    const { waiting, active, delayed } = await hooks.queue.counts();
+    return waiting + active + delayed === 0;
+  }, "nothing waits or runs");
+}
+
+describe("the log", () => {
+  it("has each attempt of a message, the newest first, with what the endpoint answered", async () => {
+    const hooks = openHooks(sluices, { scheduleMs: [0, 1] });
+    let left = 1;
+    const receiver = await startReceiver({
+      answer: () => (left-- > 0 ? { status: 500, body: "out of order\u001b[2J" } : undefined),
+    });
+    await put(hooks, { ...REF, url: receiver.url, headers: { authorization: "Bearer s3cret" } });
+    hooks.worker();
+
+    const { id } = await hooks.send(EVENT);
+    await untilIdle(hooks);
+
+    const { entries } = await hooks.attempts.list({ tenant: "acme", message: id });
+    expect(entries).toEqual([
+      expect.objectContaining({
+        message: id,
+        endpoint: "a",
+        attempt: 2,
+        outcome: "success",
+        status: 200,
+      }),
+      expect.objectContaining({
+        attempt: 1,
+        outcome: "server-error",
+        status: 500,
+        purpose: "send",
+        answer: "out of order\ufffd[2J",
+        error: "The endpoint failed (status 500).",
+      }),
+    ]);
+    expect((await hooks.attempts.list({ tenant: "acme", endpoint: "a" })).entries).toEqual(entries);
+    expect(JSON.stringify(entries)).not.toMatch(/s3cret|whsec|v1,/);
+    expect(await hooks.messages.get({ tenant: "acme", id })).toMatchObject({
+      id,
+      type: "note.made",
+      data: { n: 1 },
+      endpoints: { a: "delivered" },
+    });
+  });
+
+  it("is read by pages, and by times", async () => {
+    const hooks = openHooks(sluices);
+    for (let at = 0; at < 25; at++) await hooks.send({ ...EVENT, id: `m-${at}`, data: at });
+    const found: string[] = [];
+
+    let cursor: string | undefined;
+    do {
+      const page = await hooks.messages.list({ tenant: "acme", limit: 10, cursor });
+      found.push(...page.entries.map(({ id }) => id));
+      cursor = page.cursor;
+    } while (cursor !== undefined);
+
+    expect(new Set(found).size).toBe(25);
+    expect(found).toHaveLength(25);
+    const fifth = await hooks.messages.get({ tenant: "acme", id: "m-5" });
+    const { entries } = await hooks.messages.list({ tenant: "acme", until: fifth!.atMs });
+    expect(entries.map(({ id }) => id)).toContain("m-5");
+    expect(entries.map(({ id }) => id)).not.toContain("m-24");
+    expect(
+      (await hooks.messages.list({ tenant: "acme", since: new Date(Date.now() + 60_000) })).entries,
+    ).toEqual([]);
+  });
+});
+
+describe("replay()", () => {
+  it("sends a message again with its id and bytes and the secret of now, and notes who asked", async () => {
+    const hooks = openHooks(sluices);
+    const receiver = await startReceiver();
+    await put(hooks, { ...REF, url: receiver.url });
+    hooks.worker();
+    const { id } = await hooks.send(EVENT);
+    await untilIdle(hooks);
+    const secret = await hooks.endpoints.rotateSecret({ ...REF, graceMs: 0 });
+
+    expect(await hooks.replay({ tenant: "acme", message: id, by: "ann" })).toBe(1);
+    await untilIdle(hooks);
+
+    const [first, second] = receiver.arrivals;
+    expect(receiver.arrivals).toHaveLength(2);
+    expect(second!.body).toBe(first!.body);
+    expect(verify({ body: second!.body, headers: second!.headers, secret }).id).toBe(id);
+    const { entries } = await hooks.attempts.list({ tenant: "acme", message: id });
+    expect(entries[0]).toMatchObject({ purpose: "replay", by: "ann", outcome: "success" });
+  });
+
+  it("reaches an endpoint that is disabled, and leaves its health as it was", async () => {
+    const hooks = openHooks(sluices, {
+      scheduleMs: [0],
+      breaker: { failures: 1, coolMs: 300_000 },
+    });
+    const receiver = await startReceiver({ answer: () => 500 });
+    await put(hooks, { ...REF, url: receiver.url });
+    const { id } = await hooks.send(EVENT);
+    await hooks.endpoints.disable(REF);
+    hooks.worker();
+    await untilIdle(hooks);
+
+    for (let at = 0; at < 3; at++) await hooks.replay({ tenant: "acme", message: id });
+    await untilIdle(hooks);
+
+    // A breaker that counted them would hold the second one back.
+    expect(receiver.arrivals).toHaveLength(3);
+    expect((await hooks.endpoints.get(REF))?.disabled).toMatchObject({ why: "by hand" });
+  });
+
+  it("sends again what is of a time and of a type, to one endpoint", async () => {
+    const hooks = openHooks(sluices);
+    const receiver = await startReceiver();
+    for (const id of ["a", "b"]) await put(hooks, { ...REF, id, url: `${receiver.url}/${id}` });
+    hooks.worker();
+    await hooks.send({ ...EVENT, id: "old" });
+    await untilIdle(hooks);
+    const { atMs } = (await hooks.messages.get({ tenant: "acme", id: "old" }))!;
+    await waitUntil(() => Date.now() > atMs + 2, "some time is over");
+    await hooks.send({ ...EVENT, id: "new" });
+    await hooks.send({ ...EVENT, id: "other", type: "order.made" });
+    await untilIdle(hooks);
+    const before = receiver.arrivals.length;
+
+    const span = { tenant: "acme", since: atMs + 1, endpoint: "b", types: ["note.*"] };
+    expect(await hooks.replay(span)).toBe(1);
+    await untilIdle(hooks);
+
+    const again = receiver.arrivals.slice(before);
+    expect(again.map(({ path, headers }) => [path, headers["webhook-id"]])).toEqual([
+      ["/b", "new"],
+    ]);
+  });
+});
+
+describe("recover()", () => {
+  it("sends again what has failed for good at an endpoint, once it is well", async () => {
+    const hooks = openHooks(sluices, { scheduleMs: [0], breaker: { failures: 1_000 } });
+    let isWell = false;
+    const receiver = await startReceiver({ answer: () => (isWell ? undefined : 500) });
+    await put(hooks, { ...REF, url: receiver.url });
+    hooks.worker();
+    for (let at = 0; at < 5; at++) await hooks.send({ ...EVENT, id: `m-${at}` });
+    await untilIdle(hooks);
+    isWell = true;
+    await hooks.send({ ...EVENT, id: "fine" });
+    await untilIdle(hooks);
+    const before = receiver.arrivals.length;
+
+    expect(await hooks.recover({ tenant: "acme", endpoint: "a", since: 0, by: "ann" })).toBe(5);
+    await untilIdle(hooks);
+
+    const ids = receiver.arrivals.slice(before).map(({ headers }) => headers["webhook-id"]);
+    expect(ids).toHaveLength(5);
+    expect(new Set(ids)).toEqual(new Set(["m-0", "m-1", "m-2", "m-3", "m-4"]));
+    expect(await hooks.recover({ tenant: "acme", endpoint: "a" })).toBe(0);
+    expect(await hooks.messages.get({ tenant: "acme", id: "m-0" })).toMatchObject({
+      endpoints: { a: "delivered" },
+    });
+  });
+});
+
+describe("expunge()", () => {
+  it("forgets a message, and what waits of it is not sent", async () => {
+    const hooks = openHooks(sluices);
+    const receiver = await startReceiver();
+    await put(hooks, { ...REF, url: receiver.url });
+    await hooks.send({ ...EVENT, id: "m-1", data: "a secret of a person" });
+
+    expect(await hooks.expunge({ tenant: "acme", message: "m-1" })).toBe(1);
+    hooks.worker();
+    await untilIdle(hooks);
+
+    expect(receiver.arrivals).toEqual([]);
+    expect(await hooks.messages.get({ tenant: "acme", id: "m-1" })).toBeUndefined();
+    expect((await hooks.messages.list({ tenant: "acme" })).entries).toEqual([]);
+    expect((await hooks.queue.failed())[0]?.reason).toContain("no longer kept");
+  });
+
+  it("leaves nothing of a tenant in Redis, and all of another", async () => {
+    const hooks = openHooks(sluices);
+    const receiver = await startReceiver();
+    for (const tenant of ["acme", "other"]) {
+      await put(hooks, { tenant, id: "a", url: receiver.url, rate: "100/s" });
+      await hooks.send({ ...EVENT, tenant, id: "m-1" });
+    }
+    hooks.worker();
+    await untilIdle(hooks);
+
+    expect(await hooks.expunge({ tenant: "acme" })).toBe(1);
+
+    const redis = new Redis(inject("redisUrl"));
+    onTestFinished(() => redis.disconnect());
+    const left = await redis.keys(`${sluices.prefix()}:{webhooks}:hooks:*`);
+    expect(left.filter((key) => key.includes(":acme"))).toEqual([]);
+    expect(await hooks.messages.get({ tenant: "other", id: "m-1" })).toBeDefined();
+    expect((await hooks.endpoints.list({ tenant: "other" })).endpoints).toHaveLength(1);
+  });
+});
+
+describe("a tenant", () => {
+  it("reaches nothing of another's log", async () => {
+    const hooks = openHooks(sluices);
+    const receiver = await startReceiver();
+    await put(hooks, { ...REF, url: receiver.url });
+    await put(hooks, { ...REF, tenant: "mallory", url: receiver.url });
+    hooks.worker();
+    const { id } = await hooks.send(EVENT);
+    await untilIdle(hooks);
+    const tenant = "mallory";
+    const missing = { code: "ERR_MESSAGE_MISSING" };
+
+    expect(await hooks.messages.get({ tenant, id })).toBeUndefined();
+    expect((await hooks.messages.list({ tenant })).entries).toEqual([]);
+    expect((await hooks.attempts.list({ tenant, message: id })).entries).toEqual([]);
+    expect((await hooks.attempts.list({ tenant, endpoint: "a" })).entries).toEqual([]);
+    await expect(hooks.replay({ tenant, message: id })).rejects.toMatchObject(missing);
+    await expect(hooks.replay({ tenant, message: id, endpoint: "a" })).rejects.toMatchObject(
+      missing,
+    );
+    expect(await hooks.replay({ tenant, since: 0 })).toBe(0);
+    expect(await hooks.recover({ tenant, endpoint: "a" })).toBe(0);
+    expect(await hooks.expunge({ tenant, message: id })).toBe(0);
+    expect(await hooks.expunge({ tenant })).toBe(0);
+    expect(await hooks.messages.get({ tenant: "acme", id })).toBeDefined();
+    expect(receiver.arrivals).toHaveLength(1);
+  });
+
+  it.each<[string, (hooks: Webhooks) => Promise<unknown>, string]>([
+    ["no message", (hooks) => hooks.messages.get({ tenant: "a" } as never), "id"],
+    ["no tenant", (hooks) => hooks.messages.list({}), "tenant"],
+    [
+      "a cursor that is none",
+      (hooks) => hooks.messages.list({ tenant: "a", cursor: "x" }),
+      "cursor",
+    ],
+    ["a large page", (hooks) => hooks.messages.list({ tenant: "a", limit: 1_001 }), "limit"],
+    ["neither message nor endpoint", (hooks) => hooks.attempts.list({ tenant: "a" }), "message"],
+    [
+      "both",
+      (hooks) => hooks.attempts.list({ tenant: "a", message: "m", endpoint: "e" }),
+      "message",
+    ],
+    ["a replay of everything", (hooks) => hooks.replay({ tenant: "a" }), "since"],
+    [
+      "a time for one message",
+      (hooks) => hooks.replay({ tenant: "a", message: "m", since: 0 }),
+      "since",
+    ],
+    [
+      "a name of two lines",
+      (hooks) => hooks.replay({ tenant: "a", message: "m", by: "a\nb" }),
+      "by",
+    ],
+    ["no endpoint", (hooks) => hooks.recover({ tenant: "a" } as never), "endpoint"],
+    [
+      "a time that is none",
+      (hooks) => hooks.recover({ tenant: "a", endpoint: "e", since: "now" as never }),
+      "since",
+    ],
+    ["no tenant", (hooks) => hooks.expunge({} as never), "tenant"],
+    [
+      "an unknown option",
+      (hooks) => hooks.replay({ tenant: "a", message: "m", to: "b" } as ReplayOptions),
+      "to",
+    ],
+  ])("gives bad input, and is refused: %s", async (_what, call, option) => {
+    const hooks = openHooks(sluices);
+
+    await expect(call(hooks)).rejects.toMatchObject({ code: "ERR_INVALID_OPTION", option });
+  });
+});

@@ -1,0 +1,30 @@
+import { expect, it, onTestFinished } from "vitest";
+import { createSecret, listen, sign } from "sluice/webhooks";
+
+it("a receiver for development verifies what comes, and prints it", async () => {
+  const secret = createSecret();
+  const lines: string[] = [];
+  const listener = await listen(0, { secret, print: (line) => lines.push(line) });
+  onTestFinished(() => listener.close());
+  const body = JSON.stringify({ type: "note.made" });
+  const post = async (headers: Readonly<Record<string, string>>): Promise<number> =>
+    (await fetch(`${listener.url}/hooks`, { method: "POST", body, headers })).status;
+
+  const good = await post(sign({ id: "m-1", body, secret }));
+  const bad = await post(sign({ id: "m-1", body, secret: createSecret() }));
+
+  expect([good, bad]).toEqual([204, 400]);
+  expect(lines[0]).toBe('/hooks m-1 {"type":"note.made"}');
+  expect(lines[1]).toContain("refused");
+});
+
+it.each([
+  ["a port that is none", 70_000, { secret: createSecret() }, "port"],
+  ["no secret", 0, {}, "secret"],
+  ["an unknown option", 0, { secret: createSecret(), host: "0.0.0.0" }, "host"],
+])("a receiver for development refuses %s", async (_what, port, options, option) => {
+  await expect(listen(port, options as never)).rejects.toMatchObject({
+    code: "ERR_INVALID_OPTION",
+    option,
+  });
+});

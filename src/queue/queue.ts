@@ -30,6 +30,7 @@ import { createEventStream, type QueueEmitter } from "./manage/events.ts";
 import { createFreeKey } from "./manage/heads.ts";
 import { createFinishedWaits } from "./manage/finished.ts";
 import { createPages, type JobsOptions } from "./manage/pages.ts";
+import { createRetriedRuns } from "./manage/retried-runs.ts";
 import { createPauses, type Pauses } from "./manage/pauses.ts";
 
 /**
@@ -159,7 +160,9 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const isOrdered = (settings.ordered ?? false) !== false;
   const freeKey = createFreeKey({ queue: name, access, lanes, isOrdered });
   const changes = createChanges({ queue: name, access, lanes });
-  const parts = { queue: name, access, lanes, pages, freeKey, onRemoved: waits.end };
+  const runParts = { queue: name, access, runs: connection.runs };
+  const retriedRuns = createRetriedRuns(runParts);
+  const parts = { queue: name, access, lanes, pages, freeKey, retriedRuns, onRemoved: waits.end };
   const bulk = createBulkChanges({ ...parts, changes });
   const control = createControl({ ...parts, bulk });
   const jobs: JobSource = {
@@ -195,7 +198,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     keepDone: withKeptDefaults(settings.keepDone),
     keepFailed: settings.keepFailed,
     ...enqueuing,
-    ...createSchedules({ queue: name, access, runs: connection.runs, onRemoved: waits.end }),
+    ...createSchedules({ ...runParts, isParked: forecasts.isParked, onRemoved: waits.end }),
     async job(given) {
       const id = readJobId("job()", given);
       if (id === undefined) return undefined;

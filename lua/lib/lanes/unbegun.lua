@@ -24,3 +24,8 @@ local function is_planned_run(schedules, id, schedule)
   local next_ms = schedule and redis.call('ZSCORE', schedules, schedule)
   return next_ms and id == 'repeat:' .. schedule .. ':' .. string.format('%.0f', tonumber(next_ms))
 end
+
+-- Whether it has begun before, as the runs of a schedule that wait for their next attempt.
+local function has_begun_as_run(lanes, id, schedule)
+  return redis.call('HEXISTS', lanes.jobs .. 'repeat:' .. schedule .. ':open', id) == 1
+end

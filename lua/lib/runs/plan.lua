@@ -67,10 +67,17 @@ local function next_time(schedule, given)
   return first + passed * schedule.every, passed
 end
 
--- Counts the times that have passed, and plans the next run: for the next time, or at once to make up for them.
-local function plan_next(schedule, next_ms, missed, is_at_once)
+-- Makes a run current again that has begun before.
+local function make_current(schedule, id)
+  redis.call('ZADD', schedule.all, string.match(id, '%d+$'), schedule.name)
+end
+
+-- Counts the times that have passed, and plans the next run: for the next time, or at once to make up for them; unless one
+-- waits for its next attempt, which is the current one then.
+local function plan_next(schedule, next_ms, missed, is_at_once, retried)
   if missed > 0 then redis.call('HINCRBY', schedule.key, 'sluice:count', missed) end
   redis.call('HSET', schedule.key, 'sluice:at', string.format('%.0f', next_ms))
   schedule.at = next_ms
+  if retried then return make_current(schedule, retried) end
   plan(schedule, is_at_once and schedule.now_ms or next_ms)
 end

@@ -27,18 +27,18 @@ local function note_begin()
   redis.call('HSET', schedule.key, 'sluice:ran', string.format('%.0f', schedule.now_ms), 'sluice:run', id)
 end
 
--- Whether another run holds this one back: one that waits for its next attempt, or that runs if none may overlap.
+-- Whether another run holds this one back: one that waits for its next attempt (returned too), or runs if none may overlap.
 local function is_held_back()
-  local is_back, open = false, redis.call('HKEYS', schedule.open)
+  local is_back, waits, open = false, nil, redis.call('HKEYS', schedule.open)
   for _, other in ipairs(open) do
     local state = state_of(schedule, other)
     if state == 'ended' then
       redis.call('HDEL', schedule.open, other)
     elseif state ~= 'runs' or not schedule.may_overlap then
-      is_back = true
+      is_back, waits = true, waits or state == 'waits' and other or nil
     end
   end
-  return is_back
+  return is_back, waits
 end
 
 -- One that is not current has begun before. Else its schedule was ended, or it was planned by an earlier build, which
@@ -54,9 +54,10 @@ elseif id ~= schedule.run then
   close_schedule(schedule)
   return { schedule.run and 2 or 0, 0 }
 end
-local is_late = step == 'miss'
+local is_late, is_held, retried = step == 'miss', false, nil
 if is_late and has_begun then return { 1, 1 } end
-local is_left_out = is_late or not has_begun and is_held_back()
+if not has_begun then is_held, retried = is_held_back() end
+local is_left_out = is_late or is_held
 if step == 'look' and not is_left_out then return { 1, 1 } end
 
 local next_ms, missed = next_time(schedule, given)
@@ -70,7 +71,7 @@ if is_left_out then
   remove_run(schedule, id)
   if is_in_time(schedule) then missed = missed + 1 end
   if schedule.makes_up then redis.call('HSET', schedule.key, 'sluice:owed', 1) end
-  plan_next(schedule, next_ms, missed, false)
+  plan_next(schedule, next_ms, missed, false, retried)
 else
   note_begin()
   plan_next(schedule, next_ms, missed, schedule.makes_up and (missed > 0 or is_owed))

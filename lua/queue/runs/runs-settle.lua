@@ -38,7 +38,7 @@ elseif state == 'ended' then
   end
 elseif state == 'waits' and is_replaceable() then
   remove_run(schedule, schedule.run)
-  redis.call('ZADD', schedule.all, string.match(id, '%d+$'), schedule.name)
+  make_current(schedule, id)
 end
 close_schedule(schedule)
 return 0

@@ -15,7 +15,12 @@ local id = ARGV[1]
 if redis.call('EXISTS', job) == 0 then return 0 end
 if redis.call('ZSCORE', completed, id) or redis.call('ZSCORE', failed, id) then return 0 end
 local waits = redis.call('ZSCORE', delayed, id) or redis.call('ZSCORE', prioritized, id)
-if waits and redis.call('HEXISTS', job, 'rjk') == 1 then return 3 end
+local schedule = waits and redis.call('HGET', job, 'rjk')
+-- One that waits for its next attempt is open there.
+if schedule then
+  local open = string.sub(job, 1, -1 - #id) .. 'repeat:' .. schedule .. ':open'
+  if redis.call('HEXISTS', open, id) == 0 then return 3 end
+end
 redis.call('HSET', job, CANCELLED, 1)
 local token = not waits and redis.call('GET', lock)
 if not token then

@@ -1,6 +1,6 @@
 --[[
   jobs-move: gives jobs another time that wait or are delayed; those that run or have ended, and the next runs of recurring
-  jobs, stay as they are.
+  jobs that have not begun, stay as they are.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized
         [7] the schedules, by when their next run is due: zset, all BullMQ's
@@ -37,7 +37,8 @@ local function move(id)
   local job = lanes.jobs .. id
   local name, ended, opts, stored_at_ms, schedule =
     unpack(redis.call('HMGET', job, 'name', 'finishedOn', 'opts', 'timestamp', 'rjk'))
-  if not name or ended or is_planned_run(schedules, id, schedule) then return 0 end
+  if not name or ended then return 0 end
+  if is_planned_run(schedules, id, schedule) and not has_begun_as_run(lanes, id, schedule) then return 0 end
   local key = key_of(name)
   local place = place_of(lanes, id, key)
   if not place then return 0 end

@@ -52,6 +52,11 @@ export interface RunStep extends RunName {
   readonly next?: NextCron | undefined;
 }
 
+/** A run that is to be removed while it waits for its next attempt. */
+export interface RunDrop extends RunName {
+  readonly next?: NextCron | undefined;
+}
+
 export type RunAnswer =
   /** The worker goes on with it. */
   | { readonly says: "go"; readonly isOfSchedule: boolean }
@@ -70,6 +75,8 @@ export interface RunsEnded {
 export interface RunStore {
   declare(queue: string, declaration: RunDeclaration): Promise<RunDeclared>;
   begin(queue: string, step: RunStep): Promise<RunAnswer>;
+  /** Removes a run that waits for its next attempt, and plans the next one. `"gone"` if it does not wait for one. */
+  drop(queue: string, run: RunDrop): Promise<RunAnswer>;
   /** Takes note of what became of a run that had begun: as this schedule's for certain, or maybe. */
   settle(queue: string, run: RunName, hasBegun: boolean): Promise<void>;
   /** Ends a schedule, and removes its runs that wait, wherever they do. */

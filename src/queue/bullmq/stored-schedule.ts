@@ -8,7 +8,14 @@
  * checked with bullmq 6.7.0 (`nextJobFromJobData` in worker.js, `addJobScheduler-11.lua`).
  */
 import type { JobSchedulerJson, Queue } from "bullmq";
-import type { CronState, RunDeclaration, RunDeclared } from "../../core/queue/runs.ts";
+import type {
+  CronState,
+  NextCron,
+  RunAnswer,
+  RunDeclaration,
+  RunDeclared,
+  RunName,
+} from "../../core/queue/runs.ts";
 import type { RedisClock } from "../../core/queue/store.ts";
 import type { Job } from "../job.ts";
 import type { OrderedJobOptions } from "../options.ts";
@@ -62,19 +69,41 @@ export async function storeSchedule<Data>(
   return { job: { ...job, priority }, isNew };
 }
 
+const RUN_ID = /^repeat:([^:]+):\d+$/;
+
+/** The run that a job of this id is; undefined for any other job. */
+export function runNameOf(id: string): RunName | undefined {
+  const name = RUN_ID.exec(id)?.[1];
+  return name === undefined ? undefined : { name, id };
+}
+
+/** Asks about a run until no time of cron is to be computed any more. */
+export async function askOfRun(
+  ask: (next: NextCron | undefined) => Promise<RunAnswer>,
+): Promise<Exclude<RunAnswer, { readonly says: "next time?" }>> {
+  let answer = await ask(undefined);
+  while (answer.says === "next time?") {
+    const { says: _says, ...state } = answer;
+    answer = await ask(await nextCron(state));
+  }
+  return answer;
+}
+
 /** The run that has begun last. */
 export interface LastRun {
   readonly id: string;
   /** When it began, in ms since 1970: `1790000000000`. */
   readonly startedAtMs: number;
-  /** When it ended, in ms since 1970; undefined while it runs, or waits for its next attempt. */
+  /** When it ended, or was removed, in ms since 1970; undefined while it runs, or waits for its next attempt. */
   readonly endedAtMs: number | undefined;
-  /** How it ended: `"failed"` if it is a dead letter. */
+  /** How it ended: `"failed"` if it is a dead letter. Undefined if it was removed while it waited for its next attempt. */
   readonly outcome: "done" | "failed" | undefined;
 }
 
 /** What is kept of a schedule beside what BullMQ keeps. */
 export interface ScheduleFacts {
+  /** When the run at hand starts: its time, or that of its next attempt. */
+  readonly nextAtMs: number;
   readonly missed: number;
   readonly last: LastRun | undefined;
 }
@@ -83,7 +112,10 @@ export interface ScheduleFacts {
 export async function readScheduleFacts(
   queue: Queue,
   { key: name, every, pattern, tz = UTC, next: dueMs = 0 }: JobSchedulerJson,
-  clock: RedisClock,
+  {
+    clock,
+    isParked,
+  }: { readonly clock: RedisClock; readonly isParked: (id: string) => Promise<boolean> },
 ): Promise<ScheduleFacts> {
   await clock.ready();
   const redis = (await queue.getBackend().client) as unknown as ScheduleReader;
@@ -100,7 +132,13 @@ export async function readScheduleFacts(
       ? (await nextCron({ ...state, cron: pattern!, timeZone: tz }))?.passed
       : passedOf(every, state);
   const hasEnded = of === id;
+  const run = `repeat:${name}:${dueMs}`;
+  const [isRetried] = await redis.hmget(queue.toKey(`repeat:${name}:open`), run);
+  const score = isRetried == null ? null : await redis.zscore(queue.toKey("delayed"), run);
+  // One that is parked in its lane is delayed by a day there.
+  const isDelayed = score !== null && !(await isParked(run));
   return {
+    nextAtMs: isDelayed ? Math.max(dueMs, Math.floor(Number(score) / PER_MS)) : dueMs,
     missed: Number(count ?? 0) + (passed ?? 0),
     last: id
       ? {
@@ -113,9 +151,13 @@ export async function readScheduleFacts(
   };
 }
 
+/** BullMQ counts the times of delayed jobs in 4096ths of a ms. */
+const PER_MS = 4_096;
+
 /** What is used of a client of ioredis; BullMQ's type of it has less. */
 interface ScheduleReader {
   hmget(key: string, ...fields: string[]): Promise<readonly (string | null)[]>;
+  zscore(key: string, member: string): Promise<string | null>;
 }
 
 /** How many times of `every` have passed that are not counted yet; the twin of `next_time` in `lua/lib/runs/plan.lua`. */

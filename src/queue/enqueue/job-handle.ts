@@ -36,7 +36,7 @@ export interface QueuedJob<Data, Result = unknown> extends Job<Data> {
   update(data: Data): Promise<boolean>;
   /**
    * Gives a job another time that waits or is delayed, also for its next attempt: true. Its `maxWaitMs` counts from that
-   * time on. False when it runs now, has ended, was not there, or is the next run of a recurring job.
+   * time on. False when it runs now, has ended, was not there, or is a run of a recurring job that has not begun.
    *
    * @throws {@link InvalidOptionError} when the time can never be.
    */
@@ -46,7 +46,7 @@ export interface QueuedJob<Data, Result = unknown> extends Job<Data> {
    * stays where it is: `reprioritise` puts it before others. False as `reschedule` says.
    */
   runNow(): Promise<boolean>;
-  /** Removes the job: true. False when it runs now, was not there, or is the next run of a recurring job. */
+  /** Removes the job: true. False when it runs now, was not there, or is a run of a recurring job that has not begun. */
   remove(): Promise<boolean>;
   /**
    * Cancels the job: true. If it waits, it is removed. If it runs, its handler's `signal` is aborted within a second in

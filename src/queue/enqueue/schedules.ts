@@ -13,7 +13,10 @@ export interface Schedule {
   readonly cron: string | undefined;
   /** The time zone of `cron`; undefined for `every`. */
   readonly timeZone: string | undefined;
-  /** When the run is due that waits next, in ms since 1970: `1790000000000`. In the past while it waits for its slot. */
+  /**
+   * When the run is due that waits next, in ms since 1970: `1790000000000`. If that is one that has failed, when its next
+   * attempt is. In the past while it waits for its slot.
+   */
   readonly nextAtMs: number;
   /**
    * How many of its times have had no run of their own: `3`. They passed while a run waited, ran with `overlap: false`, or
@@ -41,11 +44,14 @@ export function createSchedules({
   queue: name,
   access,
   runs,
+  isParked,
   onRemoved,
 }: {
   readonly queue: string;
   readonly access: StoredAccess;
   readonly runs: Pick<RunStore, "end">;
+  /** Whether a job is in the lane of its key. */
+  readonly isParked: (id: string) => Promise<boolean>;
   readonly onRemoved: (ids: readonly string[]) => void;
 }): Schedules {
   return {
@@ -59,16 +65,16 @@ export function createSchedules({
       access.ask(async (queue) => {
         const found = await queue.getJobSchedulers(0, -1, true);
         const facts = await Promise.all(
-          found.map((each) => readScheduleFacts(queue, each, access.clock)),
+          found.map((each) => readScheduleFacts(queue, each, { clock: access.clock, isParked })),
         );
-        return found.map(({ key, every, pattern, tz, next }, index) => ({
+        const schedules = found.map(({ key, every, pattern, tz }, index) => ({
           dedupeId: key,
           every: every === undefined ? undefined : Number(every),
           cron: pattern,
           timeZone: pattern === undefined ? undefined : (tz ?? UTC),
-          nextAtMs: next ?? 0,
           ...facts[index]!,
         }));
+        return schedules.toSorted((one, other) => one.nextAtMs - other.nextAtMs);
       }),
   };
 }

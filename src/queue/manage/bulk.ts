@@ -5,6 +5,7 @@ import type { LaneStore } from "../../core/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readDue, type Changes, type DueOptions } from "./changes.ts";
 import type { JobsFilter, Pages } from "./pages.ts";
+import type { RetriedRuns } from "./retried-runs.ts";
 
 /** Which jobs are removed: those that match all that is given. */
 export interface RemoveFilter extends JobsFilter {
@@ -29,7 +30,7 @@ export interface RescheduleFilter extends JobsFilter {
  */
 export interface BulkChanges {
   /**
-   * Removes the jobs that match. Runs of recurring jobs that are still to come stay. Resolves with how many were removed.
+   * Removes the jobs that match. Runs of recurring jobs that have not begun stay. Resolves with how many were removed.
    *
    * @throws {@link InvalidOptionError} when the filter can never match.
    */
@@ -76,6 +77,7 @@ export function createBulkChanges({
   lanes,
   pages,
   changes,
+  retriedRuns,
   onRemoved,
 }: {
   readonly queue: string;
@@ -83,6 +85,7 @@ export function createBulkChanges({
   readonly lanes: Pick<LaneStore, "remove">;
   readonly pages: Pick<Pages, "idsOf">;
   readonly changes: Pick<Changes, "move">;
+  readonly retriedRuns: Pick<RetriedRuns, "remove">;
   readonly onRemoved: (ids: readonly string[]) => void;
 }): OwnedBulkChanges {
   /** Acts on the jobs that match, some at a time, until `limit` acts have succeeded. */
@@ -111,7 +114,10 @@ export function createBulkChanges({
     const from = state === "done" || state === "failed" ? state : "pending";
     const removed = await access.ask(() => lanes.remove(queue, from, ids));
     onRemoved(removed);
-    return removed.length;
+    let count = removed.length;
+    if (from !== "pending" || count === ids.length) return count;
+    for (const id of ids) if (!removed.includes(id) && (await retriedRuns.remove(id))) count += 1;
+    return count;
   }
 
   const remove = (filter: RemoveFilter): Promise<number> => forEach(filter, removeAll);

@@ -10,6 +10,7 @@ import type { OwnedBulkChanges } from "./bulk.ts";
 import { cancelJob } from "./cancel.ts";
 import type { FreeKey } from "./heads.ts";
 import type { Pages } from "./pages.ts";
+import type { RetriedRuns } from "./retried-runs.ts";
 
 /** What one can do with a whole queue, or with one of its jobs. All reject with StoreUnavailableError when Redis is away. */
 export interface QueueSteering {
@@ -28,14 +29,14 @@ export interface QueueSteering {
    * @throws {@link InvalidOptionError} when an option can never work.
    */
   drain(options?: OfKey): Promise<number>;
-  /** Removes a job: true. False when it runs now, was not there, or is the next run of a recurring job. */
+  /** Removes a job: true. False when it runs now, was not there, or is a run of a recurring job that has not begun. */
   remove(id: string): Promise<boolean>;
   /**
    * Cancels a job: true. One that waits for a worker, a slot, a later time or its next attempt is removed. One that runs
    * has its handler's `signal` aborted with {@link JobCancelledError} within a second, in whatever process it runs; once
    * the handler has ended, whatever it returns or throws, the job is a dead letter with the reason `"Cancelled: …"`. A
-   * handler that ends before it is told keeps its result. False when the job has ended, was not there, or is the next run
-   * of a recurring job.
+   * handler that ends before it is told keeps its result. False when the job has ended, was not there, or is a run of a
+   * recurring job that has not begun.
    */
   cancel(id: string): Promise<boolean>;
   /**
@@ -66,9 +67,10 @@ export function createControl(parts: {
   readonly pages: Pick<Pages, "idsOf">;
   readonly bulk: Pick<OwnedBulkChanges, "remove">;
   readonly freeKey: FreeKey;
+  readonly retriedRuns: RetriedRuns;
   readonly onRemoved: (ids: readonly string[]) => void;
 }): QueueSteering {
-  const { queue, access, lanes, freeKey, pages, bulk, onRemoved } = parts;
+  const { queue, access, lanes, freeKey, retriedRuns, pages, bulk, onRemoved } = parts;
 
   async function readCounts(stored: StoredQueue): Promise<QueueCounts> {
     const [counts, parked] = await Promise.all([
@@ -90,7 +92,7 @@ export function createControl(parts: {
   }
 
   async function drainAll(): Promise<number> {
-    let count = 0;
+    let count = await retriedRuns.removeAll();
     for (const state of ["prioritized", "wait", "delayed"] as const) {
       count += await drainState(access, state, onRemoved);
     }
@@ -101,6 +103,7 @@ export function createControl(parts: {
   /** A job that cannot be removed goes back to its lane. */
   function remove(stored: StoredQueue, id: string): Promise<boolean> {
     return freeKey(id, async () => {
+      if (await retriedRuns.remove(id)) return true;
       const wasParked = await lanes.leave(queue, id);
       const isRemoved = await removeJob(stored, id);
       if (wasParked && !isRemoved) await lanes.join(queue, [{ id }]);

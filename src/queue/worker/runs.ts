@@ -11,9 +11,9 @@
  */
 import { reasonOf } from "../../core/describe.ts";
 import type { RunName, RunStep } from "../../core/queue/runs.ts";
-import { nextCron } from "../bullmq/cron.ts";
 import { isFinalError } from "../bullmq/errors.ts";
 import { scheduleOf } from "../bullmq/stored-job.ts";
+import { askOfRun, runNameOf } from "../bullmq/stored-schedule.ts";
 import type { HeldJob } from "../bullmq/stored-worker.ts";
 import type { WorkerContext } from "./context.ts";
 import { isExpiry } from "./outcome.ts";
@@ -39,8 +39,6 @@ export function runOf({ id, fields }: HeldJob): RunName | undefined {
   return name === undefined ? undefined : { name, id };
 }
 
-const RUN_ID = /^repeat:([^:]+):\d+$/;
-
 export function createScheduledRuns({
   queue,
   connection,
@@ -53,12 +51,7 @@ export function createScheduledRuns({
   /** Asks until no more is to be computed. Undefined if Redis does not say: the job comes back with its lock's end. */
   async function ask(run: RunName, step: RunStep["step"]) {
     try {
-      let answer = await runs.begin(queue, { ...run, step });
-      while (answer.says === "next time?") {
-        const { says: _says, ...state } = answer;
-        answer = await runs.begin(queue, { ...run, step, next: await nextCron(state) });
-      }
-      return answer;
+      return await askOfRun((next) => runs.begin(queue, { ...run, step, next }));
     } catch (error) {
       warn(run, "Could not ask Redis whether a recurring job may run; it comes back", error);
       return undefined;
@@ -108,8 +101,8 @@ export function createScheduledRuns({
     },
     async recover(ids) {
       for (const id of ids) {
-        const name = RUN_ID.exec(id)?.[1];
-        if (name !== undefined) await settle({ name, id }, false);
+        const run = runNameOf(id);
+        if (run !== undefined) await settle(run, false);
       }
     },
   };

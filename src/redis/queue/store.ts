@@ -20,7 +20,7 @@ import {
 import { jobsMove, jobsRemove, jobsUpdate } from "../scripts/queue/changes.ts";
 import { jobsPage } from "../scripts/queue/pages.ts";
 import { pausesLook, pausesSet } from "../scripts/queue/pauses.ts";
-import { runsBegin, runsDeclare, runsEnd, runsSettle } from "../scripts/queue/runs.ts";
+import { runsBegin, runsDeclare, runsDrop, runsEnd, runsSettle } from "../scripts/queue/runs.ts";
 import { workersLook, workersNote } from "../scripts/queue/workers.ts";
 import { runScript } from "../scripts/script.ts";
 
@@ -93,6 +93,7 @@ export function createRedisRuns(redis: Redis | Cluster, prefix: string): RunStor
     declare: (queue, declaration) =>
       runScript(redis, runsDeclare, { prefix, queue, ...declaration }),
     begin: (queue, step) => runScript(redis, runsBegin, { prefix, queue, ...step }),
+    drop: (queue, run) => runScript(redis, runsDrop, { prefix, queue, ...run }),
     settle: (queue, run, hasBegun) =>
       runScript(redis, runsSettle, { prefix, queue, ...run, hasBegun }),
     end: (queue, name) => runScript(redis, runsEnd, { prefix, queue, name }),

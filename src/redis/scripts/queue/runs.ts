@@ -2,6 +2,7 @@ import type {
   RunAnswer,
   RunDeclaration,
   RunDeclared,
+  RunDrop,
   RunName,
   RunsEnded,
   RunStep,
@@ -54,23 +55,35 @@ export const runsBegin: Script<RunsBegin, RunAnswer> = defineScript({
     const { name, id, step, next } = input;
     return [baseOf(input), name, id, step, next === undefined ? "" : JSON.stringify(next)];
   },
-  decode(reply) {
-    const [what, ofSchedule, nowMs, atMs, inTime, cron, timeZone] = reply as readonly unknown[];
-    const isOfSchedule = Number(ofSchedule) === 1;
-    switch (Number(what)) {
-      case 1:
-        return { says: "go", isOfSchedule };
-      case 2:
-        return { says: "left out" };
-      case 3: {
-        const at = { nowMs: Number(nowMs), atMs: Number(atMs), isInTime: Number(inTime) === 1 };
-        return { says: "next time?", ...at, cron: String(cron), timeZone: String(timeZone) };
-      }
-      default:
-        return { says: "gone" };
-    }
-  },
+  decode: readAnswer,
 });
+
+export const runsDrop: Script<QueueName & RunDrop, RunAnswer> = defineScript({
+  name: "queue/runs/runs-drop",
+  keys: (input) => keysOf(input),
+  args: (input) => {
+    const { name, id, next } = input;
+    return [baseOf(input), name, id, next === undefined ? "" : JSON.stringify(next)];
+  },
+  decode: readAnswer,
+});
+
+function readAnswer(reply: unknown): RunAnswer {
+  const [what, ofSchedule, nowMs, atMs, inTime, cron, timeZone] = reply as readonly unknown[];
+  const isOfSchedule = Number(ofSchedule) === 1;
+  switch (Number(what)) {
+    case 1:
+      return { says: "go", isOfSchedule };
+    case 2:
+      return { says: "left out" };
+    case 3: {
+      const at = { nowMs: Number(nowMs), atMs: Number(atMs), isInTime: Number(inTime) === 1 };
+      return { says: "next time?", ...at, cron: String(cron), timeZone: String(timeZone) };
+    }
+    default:
+      return { says: "gone" };
+  }
+}
 
 export interface RunsSettle extends QueueName, RunName {
   /** Whether it has begun as a run of this schedule for certain. */

@@ -8,6 +8,7 @@ import { createStoredAccess, findDeduped } from "./bullmq/stored-queue.ts";
 import { MAX_JOB_BYTES, takeData, type Schema } from "./enqueue/data.ts";
 import { createEnqueuing, type Enqueuing } from "./enqueue/enqueue.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.ts";
+import { createWakeWatch } from "./enqueue/wake-watch.ts";
 import { createSchedules, type Schedules } from "./enqueue/schedules.ts";
 import { createForecasts, type Forecast } from "./forecast/forecast.ts";
 import { readJobId } from "./job.ts";
@@ -159,7 +160,8 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const pages = createPages({ queue: name, access, lanes });
   const isOrdered = (settings.ordered ?? false) !== false;
   const freeKey = createFreeKey({ queue: name, access, lanes, isOrdered });
-  const changes = createChanges({ queue: name, access, lanes });
+  const wakes = createWakeWatch((id) => connection.wakeFor(name, id));
+  const changes = createChanges({ queue: name, access, lanes, onDue: (id) => wakes.watch(id) });
   const runParts = { queue: name, access, runs: connection.runs };
   const retriedRuns = createRetriedRuns(runParts);
   const parts = { queue: name, access, lanes, pages, freeKey, retriedRuns, onRemoved: waits.end };
@@ -187,6 +189,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     defaults: settings.defaults,
     maxBacklog: settings.maxBacklog,
     jobs,
+    wakes,
   });
 
   const owned: OwnedQueue<Data, Result, Input> = {
@@ -227,6 +230,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     on: (event, listener, listening) => events.on(event, listener, listening),
     off: (event, listener) => events.off(event, listener),
     async close() {
+      wakes.close();
       waits.close();
       await events.close();
       await access.close();

@@ -17,7 +17,7 @@ import { restWhile } from "./ioredis/silent-servers.ts";
 import { untilReady } from "./ioredis/readiness.ts";
 import { withTimeout } from "./ioredis/time-limit.ts";
 import { createRedisLanes, createRedisRuns } from "./queue/store.ts";
-import { dedupeKeys, jobsAdd, jobsFollow } from "./scripts/queue/enqueue.ts";
+import { dedupeKeys, jobsAdd, jobsFollow, jobsHeard } from "./scripts/queue/enqueue.ts";
 import {
   clockRead,
   failedForget,
@@ -211,6 +211,7 @@ function forQueue(
     async wakeIdle(queue) {
       await client.zadd(`${baseOf({ prefix, queue })}marker`, 0, "0");
     },
+    wakeFor: (queue, id) => runScript(client, jobsHeard, { prefix, queue, id }),
     heldBy: (queue, tokens) => runScript(client, jobsHeld, { prefix, queue, tokens }),
     runs: createRedisRuns(client, prefix),
     setIfFree: async (key, value) => (await client.set(key, value, "NX")) === "OK",

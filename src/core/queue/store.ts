@@ -300,6 +300,9 @@ export interface RedisClock {
   latestMs(): number;
 }
 
+/** What became of a job for which a worker was woken: none has taken it, and another was woken; or none waits for jobs. */
+export type Heard = "taken" | "woken" | "waiting";
+
 /** A connection to the Redis of one queue. */
 export interface QueueConnection<Client> {
   /** The client for BullMQ, which queues or workers may share; core does not know its type. */
@@ -348,6 +351,8 @@ export interface QueueConnection<Client> {
   recall(queue: string, id: string): Promise<JobPast>;
   /** Has an idle worker look for jobs at once; by itself it does so within 5 s. */
   wakeIdle(queue: string): Promise<void>;
+  /** Whether a worker has taken a job that is due; if not, another one is woken. */
+  wakeFor(queue: string, id: string): Promise<Heard>;
   /** The jobs whose locks a worker holds: those of which the tokens begin so. */
   heldBy(queue: string, tokens: string): Promise<readonly HeldJob[]>;
   /** The runs of recurring jobs, on this connection. */

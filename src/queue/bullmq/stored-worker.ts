@@ -70,6 +70,7 @@ export function createStoredWorker<Data, Result>(
   const handedOut = new Map<string, HeldJob>();
   /** Has another worker look for jobs: this one has taken the marker that said so, and looks for none. */
   const wake = (): void => void connection.wakeIdle(queue).catch(() => undefined);
+  const wait = createJobWait(fetcher, wake);
   const stored = connection.adoptCopies(
     () =>
       new Worker<Data, Result | undefined>(
@@ -94,13 +95,20 @@ export function createStoredWorker<Data, Result>(
           runRetryDelay: ASK_AGAIN_MS,
           autorun: false,
         },
-        backendFor(fetcher, { ...settings, clock: connection.clockOf(queue), wake }),
+        backendFor(wait, { ...settings, clock: connection.clockOf(queue) }),
       ),
   );
   const letFollow = (id: string, dedupeId: string): Promise<void> =>
     // Unheard, it comes by itself within ten seconds.
-    connection.letFollow(queue, id, dedupeId).catch(() => undefined);
-  fetchBy(stored as unknown as Insides, fetcher, { ...settings, handedOut, wake, letFollow });
+    connection.letFollow(queue, id, dedupeId).then(wait.lookSoon, () => undefined);
+  const { lookSoon } = wait;
+  fetchBy(stored as unknown as Insides, fetcher, {
+    ...settings,
+    handedOut,
+    wake,
+    letFollow,
+    lookSoon,
+  });
   keepFacts(stored as unknown as Insides);
   createErrorReports(`A worker of queue "${queue}"`, logger).watch(stored);
   publishRetries(stored);
@@ -157,7 +165,9 @@ function fetchBy(
     wake,
     onStored,
     letFollow,
+    lookSoon,
   }: Pick<StoredWorkerSettings, "onStored"> & {
+    readonly lookSoon: () => void;
     readonly handedOut: Map<string, HeldJob>;
     readonly wake: () => void;
     /** Lets the job go that was to run after this one, if this one has ended. */
@@ -175,6 +185,8 @@ function fetchBy(
     const { id, deduplicationId } = job;
     const processing = processJob(job, token, () => false).finally(() => {
       release(id, token);
+      // The next run of its schedule was planned.
+      if (id.startsWith("repeat:")) lookSoon();
       return onStored(token);
     });
     // Only such a job may have another that follows it.
@@ -229,21 +241,18 @@ const LONG_PAST_MS = 1;
  *
  * - Without a fetch, the end of a job returns an empty one, which BullMQ's worker reads as the news that its queue is
  *   empty, and waits then. No upstream issue known; checked with bullmq 6.7.0 (`handleCompleted` in worker.js).
- * - It waits for a marker in Redis that there may be jobs, and for jobs that lie ready here.
+ * - It waits for a marker in Redis that there may be jobs, and for jobs that lie ready here. Jobs that it brings back into
+ *   the queue itself, it does not wait for.
  * - It looks for locks that have ended only while there may be some.
  * - Its times are those of Redis.
  */
 function backendFor(
-  fetcher: Pick<JobSupply, "look" | "untilReady">,
+  wait: JobWait,
   {
     clock,
     mayStall,
     onRecovered,
-    wake,
-  }: Pick<StoredWorkerSettings, "mayStall" | "onRecovered"> & {
-    readonly clock: RedisClock;
-    readonly wake: () => void;
-  },
+  }: Pick<StoredWorkerSettings, "mayStall" | "onRecovered"> & { readonly clock: RedisClock },
 ): typeof createRedisBackend {
   const create = onRedisTime(loadBullmq().createRedisBackend, clock);
   return (...settings) => {
@@ -251,8 +260,9 @@ function backendFor(
     const finish = backend.moveToFinished.bind(backend);
     const fail = backend.moveToFailed.bind(backend);
     const delay = backend.moveToDelayed.bind(backend);
+    const retry = backend.retryJob.bind(backend);
     const lookForStalled = backend.moveStalledJobsToWait.bind(backend);
-    backend.waitForJob = waitForJobs(backend.waitForJob.bind(backend), fetcher, wake);
+    backend.waitForJob = wait.by(backend.waitForJob.bind(backend));
     backend.moveToFinished = async (...job) => {
       await finish(...job);
       return undefined as never;
@@ -261,10 +271,17 @@ function backendFor(
       fail(job, reason, remove, token, fetchNext, { ...fields, [FAILURE]: facts.get(job) ?? "" });
     backend.moveToDelayed = async (...job) => {
       await delay(...job);
+      wait.lookSoon();
+    };
+    backend.retryJob = async (...job) => {
+      const retried = await retry(...job);
+      wait.lookSoon();
+      return retried;
     };
     backend.moveStalledJobsToWait = async () => {
       const recovered = mayStall() ? await lookForStalled() : [];
       await onRecovered(recovered);
+      if (recovered.length > 0) wait.lookNow();
       return recovered;
     };
     return backend;
@@ -273,15 +290,34 @@ function backendFor(
 
 type Marker = Awaited<ReturnType<ReturnType<typeof createRedisBackend>["waitForJob"]>>;
 
+/** The wait of a worker for jobs. */
+interface JobWait {
+  /** Waits for the marker in Redis by this, for so many seconds at most. */
+  by(forMarker: (seconds: number) => Promise<Marker>): (seconds: number) => Promise<Marker>;
+  /** This worker has brought a job back into the queue: it does not wait for the marker that says so. */
+  lookNow(): void;
+  /** The same where a job may be due later: if the marker has not come in time. */
+  lookSoon(): void;
+}
+
+/** How long a marker may take that is on its way. */
+const MARKER_MS = 25;
+
 /**
  * A wait for the marker is left when jobs lie ready sooner. A marker that comes after that, while nobody waits here, is
  * another worker's. Whatever time it names, Redis is asked: it may be that of a job that is parked for a day.
+ *
+ * One worker takes the marker, and if that stands still, nobody looks for the job. So a worker does not rely on it for jobs
+ * of which it knows itself; for those that are enqueued, their producer looks (`enqueue/wake-watch.ts`).
  */
-function waitForJobs(
-  forMarker: (seconds: number) => Promise<Marker>,
+function createJobWait(
   { look, untilReady }: Pick<JobSupply, "look" | "untilReady">,
   wake: () => void,
-): (seconds: number) => Promise<Marker> {
+): JobWait {
+  /** Ends the wait at hand. */
+  let leave = (): void => {};
+  let waits = 0;
+  let forMarker: (seconds: number) => Promise<Marker>;
   let asked: Promise<{ readonly marker: Marker } | { readonly error: unknown }> | undefined;
   let isWaited = false;
   /** Whether `asked` is older than the wait, so that its end without a marker says nothing. */
@@ -301,15 +337,19 @@ function waitForJobs(
     return asking;
   }
 
-  return async (seconds) => {
+  async function waitFor(seconds: number): Promise<Marker> {
     isWaited = true;
+    waits += 1;
     const timer = new AbortController();
     const isOver = pause(seconds * 1_000, "over", { signal: timer.signal }).catch(() => "over");
     const isReady = untilReady();
+    const isLeft = new Promise<string>((resolve) => {
+      leave = () => resolve("left");
+    });
     try {
       for (;;) {
         asked ??= ask(seconds);
-        const found = await Promise.race([asked, isReady, isOver]);
+        const found = await Promise.race([asked, isReady, isOver, isLeft]);
         if (found === undefined || typeof found === "string") {
           isOld = true;
           if (found !== undefined) look();
@@ -327,5 +367,23 @@ function waitForJobs(
       isWaited = false;
       timer.abort();
     }
+  }
+
+  function lookNow(): void {
+    look();
+    leave();
+  }
+
+  return {
+    by(waiting) {
+      forMarker = waiting;
+      return waitFor;
+    },
+    lookNow,
+    lookSoon() {
+      const before = waits;
+      // A wait that begins later knows when there is a job.
+      setTimeout(() => void (isWaited && waits === before && lookNow()), MARKER_MS).unref();
+    },
   };
 }

@@ -26,6 +26,7 @@ import {
 } from "../options.ts";
 import type { TakenData } from "./data.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./job-handle.ts";
+import type { WakeWatch } from "./wake-watch.ts";
 
 /** A job that is to be stored: its data and its options. */
 export interface Entry<Data> extends TakenData<Data> {
@@ -41,6 +42,8 @@ export interface StoringParts {
   readonly weightsOf: WeightsOf;
   readonly maxBacklog?: number | MaxBacklog | undefined;
   readonly jobs: JobSource;
+  /** Looks whether a job is taken that was stored. */
+  readonly wakes: Pick<WakeWatch, "watch">;
 }
 
 export interface Storing<Data, Result> {
@@ -61,7 +64,7 @@ const PER_ROUND_TRIP = 1_000;
 const CHARACTERS_PER_SCRIPT = 4_000_000;
 
 export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, Result> {
-  const { name, bucket, connection, logger, weightsOf, jobs: source } = parts;
+  const { name, bucket, connection, logger, weightsOf, jobs: source, wakes } = parts;
   const { access } = source;
   const open = (): Promise<StoredQueue> => access.open("nothing was stored");
   const { maxBacklog } = parts;
@@ -78,10 +81,19 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
       : storeOnce(queue, entries);
     try {
       const jobs = await confirmed(access.inTimeSince(startedAtMs, storing));
+      watchOne(jobs);
       return jobs.map(({ job, isNew }) => queuedJob(job, source, isNew));
     } catch (error) {
       throw asMemoryFull(error, entries.length);
     }
+  }
+
+  /** Of those that are stored together one is enough: who takes it finds the others. */
+  function watchOne(jobs: readonly StoredNow<Data>[]): void {
+    const found = jobs.find(({ isNew }) => isNew);
+    if (found === undefined) return;
+    const { id, dueAtMs } = found.job;
+    wakes.watch(id, dueAtMs - access.clock.earliestMs());
   }
 
   async function storeRecurring(queue: StoredQueue, entry: Entry<Data>): Promise<StoredNow<Data>> {

@@ -44,11 +44,14 @@ export function createChanges(parts: {
   readonly queue: string;
   readonly access: StoredAccess;
   readonly lanes: Pick<LaneStore, "move" | "update">;
+  /** Called with a job that was made due now. */
+  readonly onDue: (id: string) => void;
 }): Changes {
-  const { queue, access, lanes } = parts;
+  const { queue, access, lanes, onDue } = parts;
 
   async function move(id: string, at: JobMove["at"], onlyDelayed: boolean): Promise<boolean> {
     const { moves } = await access.ask(() => lanes.move(queue, [id], { at, onlyDelayed }));
+    if (moves[0] === "moved" && "inMs" in at && at.inMs === 0) onDue(id);
     return moves[0] !== "refused";
   }
 

@@ -1,4 +1,4 @@
-import type { AddRequest, JobMet, NoPlace } from "../../../core/queue/store.ts";
+import type { AddRequest, Heard, JobMet, NoPlace } from "../../../core/queue/store.ts";
 import { baseOf, type QueueName } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";
 
@@ -58,4 +58,14 @@ export const jobsFollow: Script<JobsFollow, void> = defineScript({
   },
   args: (input) => [baseOf(input), input.id],
   decode: () => undefined,
+});
+
+const HEARD: readonly Heard[] = ["taken", "woken", "waiting"];
+
+export const jobsHeard: Script<QueueName & { readonly id: string }, Heard> = defineScript({
+  name: "queue/enqueue/jobs-heard",
+  keys: (input) =>
+    [input.id, `${input.id}:lock`, "delayed", "marker", "meta"].map((key) => baseOf(input) + key),
+  args: (input) => [baseOf(input), input.id],
+  decode: (reply) => HEARD[Number(reply)]!,
 });

@@ -1,0 +1,67 @@
+import { Redis } from "ioredis";
+import { describe, expect, inject, it, onTestFinished } from "vitest";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+
+const sluices = realSluices();
+
+/**
+ * What Redis sees of a worker that stands still while it waits for jobs: it takes the marker that wakes a worker, and no job.
+ * Resolves once it has taken one.
+ */
+function openFrozenWorker(): () => Promise<void> {
+  const redis = new Redis(inject("redisUrl"));
+  onTestFinished(() => redis.disconnect());
+  const marker = `${sluices.prefix()}:{jobs}:marker`;
+  return async () => {
+    await redis.bzpopmin(marker, 0);
+  };
+}
+
+function openJobs() {
+  const sluice = sluices.open();
+  const bucket = sluice.bucket("downstream", { rate: "500/s" });
+  return { sluice, queue: sluice.queue<number>("jobs", { bucket }) };
+}
+
+describe("a worker that stands still", () => {
+  it.each([
+    ["a job without a key", {}],
+    ["a job with a key", { key: "acme" }],
+    ["a job with an id", { id: "order-1" }],
+    ["a job that comes due", { delayMs: 100 }],
+    ["a run of a schedule", { every: 60_000, dedupeId: "sync" }],
+  ])(
+    "has another woken in its place, as often as it takes, by who enqueued %s",
+    async (_what, options) => {
+      const { queue, sluice } = openJobs();
+      const wakeFrozen = openFrozenWorker();
+
+      const woken = wakeFrozen();
+      const job = await queue.enqueue(1, options);
+      await woken;
+      await wakeFrozen();
+      await wakeFrozen();
+      const done: string[] = [];
+      sluice.worker(queue, async ({ id }) => void done.push(id));
+      await waitUntil(() => done.length === 1, "a worker that is well has it");
+
+      expect(done).toEqual([job.id]);
+    },
+  );
+
+  it("has another woken by who makes a job due", async () => {
+    const { queue } = openJobs();
+    const wakeFrozen = openFrozenWorker();
+    const woken = wakeFrozen();
+    const job = await queue.enqueue(1, { delayMs: 3_600_000, key: "acme" });
+    // It is told that a job is delayed.
+    await woken;
+
+    const again = wakeFrozen();
+    await job.runNow();
+    await again;
+
+    await expect(wakeFrozen()).resolves.toBeUndefined();
+  });
+});

@@ -17,6 +17,7 @@ import { leasesRelease, leasesRenew } from "./scripts/bucket/leases.ts";
 import { ratiosLearn } from "./scripts/bucket/ratios.ts";
 import { runScript, type Script } from "./scripts/script.ts";
 import { slotsDraw, type SlotsDraw } from "./scripts/bucket/slots-draw.ts";
+import { isScopesTry, scopesTry } from "./scripts/bucket/scopes-try.ts";
 import { isPlainTry, slotsTry } from "./scripts/bucket/slots-try.ts";
 
 export interface RedisStoreOptions {
@@ -155,12 +156,13 @@ function readCostTooLarge(error: unknown, request: DrawRequest): CostTooLargeErr
   return limit && costTooLarge(request.bucket, cost, limit);
 }
 
-/** Draws by `slots-try` if it can serve the request, else by `slots-draw`, which can serve all. */
+/** Draws by `slots-try` or `scopes-try` if they can serve the request, else by `slots-draw`, which can serve all. */
 export async function drawSlots(
   run: <Output>(script: Script<SlotsDraw, Output>, input: SlotsDraw) => Promise<Output>,
   input: SlotsDraw,
 ): Promise<DrawReply> {
-  return (isPlainTry(input) ? await run(slotsTry, input) : undefined) ?? run(slotsDraw, input);
+  const plain = isPlainTry(input) ? slotsTry : isScopesTry(input) ? scopesTry : undefined;
+  return (plain && (await run(plain, input))) ?? run(slotsDraw, input);
 }
 
 /** Sets the calendar days of requests by the server's clock, whatever this process's clock says. */

@@ -67,10 +67,7 @@ local function book_at_once(booking)
   end
   -- With an excess so low, all calls of a run start at its first moment.
   booked.count, booked.at_us, booked.excess = count, at_us, -(2 ^ 52)
-  local next_us = earliest_for_all_us(booking.main.scope, booking.opens(), booking.main.costs, booking.main.drawer)
-  if count < booking.most and next_us <= booking.until_us then
-    booked.deferred = select(2, start_through(booking, at_us, next_us))
-  end
+  if count < booking.most then booked.deferred = select(2, start_through(booking, at_us, at_us)) end
   return booked
 end
 

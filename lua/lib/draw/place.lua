@@ -227,7 +227,8 @@ local function refuse(serving, wish, main, granted, opens_us, horizon_us)
   local due_us = scope == shared and math.min(turn_us, now_us + LONGEST_ASK_GAP_US) or turn_us
   if is_bucket_closed then due_us = 0 end
   local turn = { order = order, turn_us = turn_us, due_us = due_us, start_us = start_us }
-  add_needs(main, wish, turn, needed, left)
+  -- A try waits for nothing, so others of its request are not behind it.
+  if not serving.is_try then add_needs(main, wish, turn, needed, left) end
   local both = { shared, scope }
   granted.binds_at = closed_by(both, now_us + horizon_us)
   if granted.binds_at == 0 and next_us > now_us + horizon_us then

@@ -51,8 +51,10 @@ local function end_at_gate(serving, wish, gates, granted, deferred)
   local turn = { turn_us = deferred.until_us, due_us = deferred.until_us, start_us = deferred.start_us }
   turn.order = order_of_rest(wish, granted.count, serving.now_us)
   granted.not_before_us = deferred.until_us
-  add_needs(gate, wish, turn, 1, left)
-  keep_behind(gates, gate, wish, turn, left)
+  if not serving.is_try then
+    add_needs(gate, wish, turn, 1, left)
+    keep_behind(gates, gate, wish, turn, left)
+  end
   local binding = binding_at(gate)
   -- If no limit of the key holds the call back, a cooldown, a pause or a gap of the key does.
   local held = closed_by(scopes, serving.now_us)
@@ -73,7 +75,7 @@ local function end_wish(serving, wish, asked, granted, deferred)
   if not asked.is_alone and not main.line.refused then
     main.line.refused = { waits_for = waits_for, key = wish.keys[#wish.keys], not_before_us = asked.is_own and turn.turn_us or 0 }
   end
-  keep_behind(asked.gates, nil, wish, main.line.waiting[#main.line.waiting], left)
+  if not serving.is_try then keep_behind(asked.gates, nil, wish, main.line.waiting[#main.line.waiting], left) end
   -- A try keeps no place, so the time to ask again goes here.
   if asked.is_own or serving.is_try then granted.not_before_us = turn.turn_us end
 end

@@ -119,9 +119,8 @@ export function bookAtOnce(booking: Booking): Booked {
   const { limit } = main.scope.records[0]!;
   const step = main.costs[0]! * limit.periodUs;
   const run = { count, atUs, excess: AT_ONCE, step, drain: limit.count };
-  const nextUs = earliestForAllUs(main.scope, opens(), main.costs, main.drawer);
-  if (count === most || nextUs > untilUs) return { ...nothing, run };
-  const next = startThrough(booking, { firstUs: atUs, slotUs: nextUs });
+  if (count === most) return { ...nothing, run };
+  const next = startThrough(booking, { firstUs: atUs, slotUs: atUs });
   return { ...nothing, run, deferred: next.deferred };
 }
 

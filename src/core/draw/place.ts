@@ -345,7 +345,10 @@ export function refuse(
   const isBucketClosed = scope !== shared && closedUntilUs(shared) > nowUs + horizonUs;
   const rechecked = scope === shared ? Math.min(turnUs, nowUs + LONGEST_ASK_GAP_US) : turnUs;
   const dueUs = isBucketClosed ? 0 : rechecked;
-  addNeeds(main, wish, { order, turnUs, dueUs, startUs }, { first: needed, left });
+  // A try waits for nothing, so others of its request are not behind it.
+  if (!request.isTry) {
+    addNeeds(main, wish, { order, turnUs, dueUs, startUs }, { first: needed, left });
+  }
   const isLate = nextUs > nowUs + horizonUs;
   const both = [shared, scope];
   const slows = (): number => bindingAt(main) || slowedBy(both, nowUs);

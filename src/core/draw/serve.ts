@@ -192,14 +192,14 @@ function endWish(
   const { turnUs, bindsAt } = refusal;
   const isAlone = isOwn && gates.length === 0;
   if (!isAlone) main.line.refused ??= { ...refusal, isOwn };
-  keepBehind(gates, wish, main.line.waiting.at(-1)!, left);
+  if (!request.isTry) keepBehind(gates, wish, main.line.waiting.at(-1)!, left);
   // A try keeps no place, so the time to ask again goes here.
   return { notBeforeUs: isOwn || request.isTry ? turnUs : 0, bindsAt };
 }
 
 /** Gives the asker a turn in the line of the key that holds its call back. */
 function endAtGate(
-  { state: { clockUs: nowUs } }: Serving,
+  { request, state: { clockUs: nowUs } }: Serving,
   wish: Wish,
   gates: readonly Fitting[],
   { deferred, count }: { readonly deferred: Deferred; readonly count: number },
@@ -211,8 +211,10 @@ function endAtGate(
   // If no limit of the key holds the call back, a cooldown, a pause or a gap of the key does.
   const held = closedBy([scope], nowUs) || slowedBy([scope], nowUs);
   const turn = { order: orderOfRest(wish, count, nowUs), turnUs, dueUs: turnUs, startUs };
-  addNeeds(gate, wish, turn, { first: 1, left });
-  keepBehind(gates.slice(gates.indexOf(gate) + 1), wish, turn, left);
+  if (!request.isTry) {
+    addNeeds(gate, wish, turn, { first: 1, left });
+    keepBehind(gates.slice(gates.indexOf(gate) + 1), wish, turn, left);
+  }
   return { notBeforeUs: turnUs, bindsAt: binding > 0 ? after + binding : held };
 }
 

@@ -2,6 +2,7 @@
  * tryDraw: draws at once or not at all. Tries that come in one tick share requests, a batch for each key and cost.
  * Where a policy has changed, they are asked for again under the new one.
  */
+import { ruleOf } from "../../core/limits/registry.ts";
 import { RANKS } from "../../core/options.ts";
 import { StoreUnavailableError } from "../../core/errors.ts";
 import {
@@ -283,7 +284,7 @@ function wishOf({ group: { name, scopes, callTerms }, size: wanted }: Batch): Wi
   return { ...NO_WISH, name, scopes, costs: callTerms.costs, wanted };
 }
 
-/** How many batches one request holds, if each is of a key with a single limit: those take the script a few µs each. */
+/** How many batches one request holds, if all limits are plain ones of keys: those take the script a few µs each. */
 const MOST_TOGETHER = 128;
 /** How many it holds otherwise. */
 const MOST_OF_OTHERS = 32;
@@ -299,5 +300,6 @@ function byScript(batches: readonly Batch[]): readonly (readonly Batch[])[] {
 
 function isLight({ group }: Batch): boolean {
   const { limits, shared } = group.callTerms;
-  return shared.length === 0 && limits.length === 1;
+  if (shared.length > 0) return false;
+  return limits.length === 1 || limits.every(({ kind }) => ruleOf(kind).plainStatus !== undefined);
 }

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { fixedWindow, leakyBucket, tokenBucket } from "../../../src/core/policy/limit-makers.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
 import { compilePolicy } from "../../../src/core/policy/policy.ts";
-import type { Change, Store } from "../../../src/core/store.ts";
+import { NO_PLACE, type Change, type KeyScope, type Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { createManualClock } from "../../../src/testing/manual-clock.ts";
 import { createAsker, slotsOf, type Asker } from "../../support/draws/asker.ts";
@@ -129,46 +129,94 @@ async function statesOf(prefix: string): Promise<Record<string, string | undefin
   );
 }
 
-describe("tries for keys with one plain limit", () => {
-  it("have the same answers by their own script as in memory and leave the same bytes as by slots-draw; most are its", async () => {
-    const history = fc.array(step, { minLength: 1, maxLength: 50 });
-    const answered = { "bucket/slots-try": 0, "bucket/slots-draw": 0 };
+/** Which of some lists of limits are of each key, and under which names. */
+const LEVELS: Readonly<Record<string, readonly (readonly [name: string, list: number])[]>> = {
+  a: [["acme", 0]],
+  b: [
+    ["acme", 0],
+    ["acme x", 1],
+  ],
+  c: [
+    ["acme", 0],
+    ["acme y", 1],
+    ["mail 1", 2],
+  ],
+  d: [
+    ["mail 1", 2],
+    ["acme x", 1],
+  ],
+  e: [
+    ["acme x", 1],
+    ["acme", 0],
+    ["mail 2", 2],
+  ],
+};
 
-    await fc.assert(
-      fc.asyncProperty(limit, history, async (own, steps) => {
-        const { nowUs, ...clock } = createManualClock();
-        const policy = compilePolicy("test", { perKey: { limits: [own] } });
-        const open = (store: Store): Asker[] =>
-          ["r0", "r1"].map((name) => createAsker(atOnce(store), { bucket: "b", name, policy }));
-        const memory = open(createMemoryStore(nowUs));
-        const onDrawn = (script: string): void =>
-          void (answered[script as "bucket/slots-try"] += 1);
-        const [prefix, other] = [`t${randomUUID()}`, `t${randomUUID()}`];
-        const shipped = open(createPinnedRedisStore(redis, { prefix, nowUs, onDrawn }));
-        const general = open(generalStore(other, nowUs));
-
-        for (const each of steps) {
-          if (each.do === "wait") clock.advanceMs(each.us / 1_000);
-          if (each.do === "stepBack") clock.set(nowUs() - each.us);
-          const expected = await take(memory, each);
-          await take(general, each);
-
-          expect(await take(shipped, each)).toEqual(expected);
-        }
-
-        expect(await statesOf(prefix)).toEqual(await statesOf(other));
-        for (const each of [prefix, other]) {
-          const keys = await redis.keys(`${each}:*`);
-          const lives = await Promise.all(keys.map((name) => redis.pttl(name)));
-          expect(lives.every((life) => life > 0)).toBe(true);
-          if (keys.length > 0) await redis.del(keys);
-        }
-      }),
-      { numRuns: Number(process.env["HISTORIES"] ?? 1_000) },
-    );
-
-    expect(answered["bucket/slots-try"]).toBeGreaterThan(answered["bucket/slots-draw"]);
+function scopesAt(lists: readonly (readonly Limit[])[], key: string | undefined): KeyScope[] {
+  return (LEVELS[key ?? ""] ?? []).map(([name, list]) => {
+    return { key: name, limits: lists[list]!, place: NO_PLACE };
   });
+}
+
+describe("tries for keys with plain limits", () => {
+  const one = fc.tuple(fc.tuple(limit));
+  const some = fc.array(limit, { minLength: 1, maxLength: 2 });
+
+  it.each([
+    { what: "one limit of one key", own: "bucket/slots-try", lists: one, areLevels: false },
+    {
+      what: "some limits of several keys",
+      own: "bucket/scopes-try",
+      lists: fc.tuple(some, some, some),
+      areLevels: true,
+    },
+  ])(
+    "have the same answers by their own script as in memory and leave the same bytes as by slots-draw; most are its: $what",
+    async ({ own: ownScript, lists, areLevels }) => {
+      const history = fc.array(step, { minLength: 1, maxLength: 50 });
+      const answered = new Map([[ownScript, 0]]);
+
+      await fc.assert(
+        fc.asyncProperty(lists, history, async (own, steps) => {
+          const { nowUs, ...clock } = createManualClock();
+          const policy = compilePolicy("test", { perKey: { limits: [own[0][0]!] } });
+          const scopes = areLevels && {
+            scopesOf: (each: string | undefined) => scopesAt(own, each),
+          };
+          const open = (store: Store): Asker[] =>
+            ["r0", "r1"].map((name) =>
+              createAsker(atOnce(store), { bucket: "b", name, policy, ...scopes }),
+            );
+          const memory = open(createMemoryStore(nowUs));
+          const onDrawn = (script: string): void =>
+            void answered.set(script, (answered.get(script) ?? 0) + 1);
+          const [prefix, other] = [`t${randomUUID()}`, `t${randomUUID()}`];
+          const shipped = open(createPinnedRedisStore(redis, { prefix, nowUs, onDrawn }));
+          const general = open(generalStore(other, nowUs));
+
+          for (const each of steps) {
+            if (each.do === "wait") clock.advanceMs(each.us / 1_000);
+            if (each.do === "stepBack") clock.set(nowUs() - each.us);
+            const expected = await take(memory, each);
+            await take(general, each);
+
+            expect(await take(shipped, each)).toEqual(expected);
+          }
+
+          expect(await statesOf(prefix)).toEqual(await statesOf(other));
+          for (const each of [prefix, other]) {
+            const keys = await redis.keys(`${each}:*`);
+            const lives = await Promise.all(keys.map((name) => redis.pttl(name)));
+            expect(lives.every((life) => life > 0)).toBe(true);
+            if (keys.length > 0) await redis.del(keys);
+          }
+        }),
+        { numRuns: Number(process.env["HISTORIES"] ?? 1_000) },
+      );
+
+      expect(answered.get(ownScript)!).toBeGreaterThan(answered.get("bucket/slots-draw")!);
+    },
+  );
 
   it("keep a key until a minute after its window, also when what was used of it was given back", async () => {
     const clock = createManualClock();

@@ -15,7 +15,7 @@ class Backlog {
     this.#waiting = Array.from({ length: size }, () => nowUs);
   }
 
-  wish(nowUs: number): Pick<Wanted, "wanted" | "sincesUs"> {
+  wish(nowUs: number): Required<Pick<Wanted, "wanted" | "sincesUs">> {
     this.#waiting.push(...this.#held.filter((slotUs) => slotUs <= nowUs).sort((a, b) => a - b));
     this.#held = this.#held.filter((slotUs) => slotUs > nowUs);
     const [first = nowUs, second = first] = this.#waiting;
@@ -58,6 +58,8 @@ export async function simulate(
 export interface Party {
   readonly asker: Asker;
   readonly wishes: readonly Wanted[];
+  /** As a pacer does; otherwise, in the order of the wishes. */
+  readonly asksOldestFirst?: boolean;
 }
 
 /** A slot that was granted to wish number `wish` of party number `by`. */
@@ -88,11 +90,15 @@ export async function simulateParties(
     const asked = wishes.map((wish, index) => ({
       ...wish,
       ...backlogs[by]![index]!.wish(clock.nowUs()),
+      index,
     }));
+    if (parties[by]!.asksOldestFirst === true) {
+      asked.sort((a, b) => a.sincesUs[0] - b.sincesUs[0]);
+    }
     const reply = await asker.drawAll(asked);
-    for (const wish of wishes.keys()) {
-      for (const slotUs of slotsOf(reply, wish)) grants.push({ slotUs, by, wish });
-      backlogs[by]![wish]!.take(slotsOf(reply, wish));
+    for (const [at, { index: wish }] of asked.entries()) {
+      for (const slotUs of slotsOf(reply, at)) grants.push({ slotUs, by, wish });
+      backlogs[by]![wish]!.take(slotsOf(reply, at));
     }
     const named = [reply.place.turnUs, ...reply.granted.map(({ notBeforeUs }) => notBeforeUs)];
     const due = named.filter((us) => us > 0);

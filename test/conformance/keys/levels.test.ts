@@ -1,0 +1,188 @@
+import { describe, expect, it } from "vitest";
+import { headsOfText, levelsOfText, textOfKey } from "../../../src/core/key-path.ts";
+import { concurrency, leakyBucket, tokenBucket } from "../../../src/core/policy/limit-makers.ts";
+import type { Limit } from "../../../src/core/limits/rule.ts";
+import type { PolicyOptions } from "../../../src/core/policy/policy.ts";
+import { NO_PLACE, type KeyScope } from "../../../src/core/store.ts";
+import { createAsker, policyOf, slotsOf, type Asker } from "../../support/draws/asker.ts";
+import { EXCESS } from "../../support/draws/bounds.ts";
+import { simulateParties, type Party } from "../../support/draws/simulate.ts";
+import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
+
+const key = (...names: readonly string[]): string => textOfKey(names);
+const X = key("acme", "x");
+const Y = key("acme", "y");
+
+/** What a path has limits of: those of a level are the same for all its names. */
+function scopesBy(levels: readonly (readonly Limit[])[]) {
+  return (path: string | undefined): readonly KeyScope[] =>
+    path === undefined
+      ? []
+      : headsOfText(path).map((head, level): KeyScope => {
+          return { key: head, limits: levels[level] ?? [], place: NO_PLACE };
+        });
+}
+
+function askersOf(
+  { store }: PinnedStore,
+  names: readonly string[],
+  { levels, ...shared }: PolicyOptions & { readonly levels: readonly (readonly Limit[])[] },
+): readonly Asker[] {
+  const perKey = { limits: levels[0]! };
+  const parts = { bucket: "b", policy: policyOf({ ...shared, perKey }) };
+  const scopesOf = scopesBy(levels);
+  return names.map((name) => createAsker(store, { ...parts, name, scopesOf }));
+}
+
+describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
+  it("take all levels or none, and a refused try writes nothing", async () => {
+    const pinned = open();
+    const levels = [
+      [tokenBucket({ capacity: 3, refill: "1/h" })],
+      [tokenBucket({ capacity: 1, refill: "1/h" })],
+    ];
+    const asker = askersOf(pinned, ["a"], { rate: "100/s", burst: 9, levels })[0]!;
+    const tryOf = async (path: string): Promise<number> =>
+      slotsOf(await asker.drawAll([{ wanted: 2, key: path, isTry: true }])).length;
+    const left = async (path: string): Promise<number[]> =>
+      (await asker.peek(path)).statuses.map(({ remaining }) => remaining);
+
+    const passed = [await tryOf(X), await tryOf(X), await tryOf(Y)];
+
+    expect(passed).toEqual([1, 0, 1]);
+    expect(await left(X)).toEqual([7, 1, 0]);
+  });
+
+  it("name the limit that holds a try back for the longest", async () => {
+    const pinned = open();
+    const levels = [
+      [tokenBucket({ capacity: 1, refill: "1/h" })],
+      [tokenBucket({ capacity: 1, refill: "1/m" })],
+    ];
+    const asker = askersOf(pinned, ["a"], { levels })[0]!;
+    const tried = [{ wanted: 1, key: X, isTry: true }];
+    await asker.drawAll(tried);
+
+    const [refused] = (await asker.drawAll(tried)).granted;
+
+    expect(refused).toMatchObject({ bindsAt: 1, run: undefined });
+    expect(refused!.notBeforeUs - pinned.clock.nowUs()).toBe(3_600_000_000);
+  });
+
+  it.each([
+    ["a shared rate", { rate: "40/s" as const, burst: 1 }],
+    ["nothing shared", {}],
+  ])("let a blocked endpoint hold up no other of its tenant, with %s", async (_what, shared) => {
+    const pinned = open();
+    const levels = [[leakyBucket("40/s", { burst: 1 })], [leakyBucket("30/s", { burst: 1 })]];
+    const askers = askersOf(pinned, ["a", "b"], { ...shared, levels });
+    await askers[0]!.steer({ do: "pause", durationUs: 60_000_000 }, X);
+    const parties = askers.map((asker): Party => {
+      return {
+        asker,
+        asksOldestFirst: true,
+        wishes: [X, Y].map((path) => ({ wanted: 10, key: path })),
+      };
+    });
+
+    const grants = await simulateParties(pinned, parties, 4_000);
+
+    expect(grants.filter(({ wish }) => wish === 0)).toEqual([]);
+    expect(grants.length).toBeGreaterThanOrEqual(0.97 * 120);
+  });
+
+  it("let a blocked tenant hold up no other", async () => {
+    const pinned = open();
+    const levels = [[leakyBucket("30/s", { burst: 1 })], [leakyBucket("20/s", { burst: 1 })]];
+    const askers = askersOf(pinned, ["a", "b"], { rate: "90/s", burst: 1, levels });
+    await askers[0]!.steer({ do: "pause", durationUs: 60_000_000 }, "acme");
+    const paths = [X, key("other", "x"), key("other", "y")];
+    const parties = askers.map((asker): Party => {
+      return {
+        asker,
+        asksOldestFirst: true,
+        wishes: paths.map((path) => ({ wanted: 10, key: path })),
+      };
+    });
+
+    const grants = await simulateParties(pinned, parties, 4_000);
+
+    expect(grants.filter(({ wish }) => wish === 0)).toEqual([]);
+    expect(grants.length).toBeGreaterThanOrEqual(0.97 * 120);
+  });
+
+  it.each<[string, PolicyOptions, number, number, number]>([
+    ["the shared rate", { rate: "60/s" as const, burst: 4 }, 60, 40, 30],
+    ["the tenants' rates", { rate: "90/s" as const, burst: 4 }, 60, 20, 15],
+    ["the tenants' rates, with nothing shared", {}, 60, 20, 15],
+    ["the endpoints' rates", { rate: "90/s" as const, burst: 4 }, 54, 30, 6],
+  ])(
+    "pass no limit of any level, and use what binds: %s",
+    async (_what, shared, perSecond, ofTenant, ofEndpoint) => {
+      const pinned = open();
+      const levels = [ofTenant, ofEndpoint].map((rate) => [leakyBucket(`${rate}/s`, { burst: 2 })]);
+      const askers = askersOf(pinned, ["a", "b", "c", "d"], { ...shared, levels });
+      const paths = ["1", "2", "3"].flatMap((tenant) =>
+        ["x", "y", "z"].map((name) => key(tenant, name)),
+      );
+      const parties = askers.map((asker): Party => {
+        return {
+          asker,
+          asksOldestFirst: true,
+          wishes: paths.map((path) => ({ wanted: 5, key: path })),
+        };
+      });
+
+      const grants = await simulateParties(pinned, parties, 6_000);
+
+      const byScope = new Map<string, { slotUs: number; cost: number }[]>();
+      for (const { slotUs, wish } of grants) {
+        for (const head of headsOfText(paths[wish]!)) {
+          byScope.set(head, [...(byScope.get(head) ?? []), { slotUs, cost: 1 }]);
+        }
+      }
+      const excesses = [...byScope].map(([head, passed]) => {
+        return EXCESS["leaky-bucket"]!(levels[levelsOfText(head) - 1]![0]!, passed);
+      });
+      expect(Math.max(...excesses)).toBeLessThanOrEqual(0);
+      expect(grants.length).toBeGreaterThanOrEqual(0.97 * 6 * perSecond);
+      // No tenant and no endpoint is left behind.
+      const counts = [...byScope.values()].map(({ length }) => length);
+      expect(counts).toHaveLength(12);
+      expect(Math.min(...counts)).toBeGreaterThan(0.6 * ((6 * perSecond) / 9));
+    },
+  );
+
+  it("give a tenant's lease to who has waited longest, but to none whose endpoint is full", async () => {
+    const pinned = open();
+    const levels = [[concurrency(2)], [concurrency(1)]];
+    const names = ["holder", "full", "first", "second"];
+    const [holder, full, first, second] = askersOf(pinned, names, { levels }) as [
+      Asker,
+      Asker,
+      Asker,
+      Asker,
+    ];
+    const draw = async (asker: Asker, path: string): Promise<number> => {
+      pinned.clock.advanceMs(5);
+      return slotsOf(await asker.drawAll([{ wanted: 1, key: path }])).length;
+    };
+    await draw(holder, X);
+    await draw(holder, Y);
+    const waiting = [
+      await draw(full, X),
+      await draw(first, key("acme", "z")),
+      await draw(second, key("acme", "w")),
+    ];
+    await holder.release([2], Y);
+
+    const served = [
+      await draw(second, key("acme", "w")),
+      await draw(full, X),
+      await draw(first, key("acme", "z")),
+    ];
+
+    expect(waiting).toEqual([0, 0, 0]);
+    expect(served).toEqual([0, 0, 1]);
+  });
+});

@@ -21,7 +21,7 @@ export function createRetention(
   forget: () => Promise<void>,
   onError: (error: Error) => void,
   /** For how long they are kept; Infinity: however old they are. */
-  forMs = Infinity,
+  forMs: number = Infinity,
 ): Retention {
   const soonMs = Math.max(REMOVE_MS, Math.min(forMs, LOOK_MS));
   let done = 0;

@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { createSluice, leakyBucket, type Bucket, type BucketOptions, type Sluice } from "sluice";
+import { firstOfText } from "../../../src/core/key-path.ts";
 import { EXCESS, type Passed } from "../../support/draws/bounds.ts";
 import { startCluster, type RedisCluster } from "../../support/redis/cluster.ts";
 import { reportFigures } from "../../support/docs/report-figures.ts";
@@ -18,7 +19,7 @@ afterEach(async () => {
 });
 
 function openSluice(prefix: string): Sluice {
-  const sluice = createSluice({ redis: cluster.open(), prefix });
+  const sluice = createSluice({ redis: cluster.open(), prefix, storeTimeoutMs: 20_000 });
   opened.push(sluice);
   return sluice;
 }
@@ -51,6 +52,43 @@ describe("in a cluster, the keys of a bucket", () => {
     });
     expect(perNode.reduce((sum, count) => sum + count)).toBe(300);
     for (const count of perNode) expect(count).toBeGreaterThan(60);
+  });
+
+  it("with levels spread by their first names, each with all below it in one slot", async () => {
+    const bucket = openSluice("levels").bucket("b", {
+      perKey: [{ rate: "10/s" }, { rate: "10/s" }],
+    });
+    const paths = keys.flatMap((key) => ["x", "y"].map((endpoint) => [key, endpoint]));
+
+    await Promise.all(paths.map((key) => bucket.draw({ key })));
+    const perNode = await Promise.all(
+      cluster.primaries.map(({ client }) => client.keys("levels:{b:*}:key:*:state")),
+    );
+
+    const slots = new Map<string, Set<string>>();
+    for (const name of perNode.flat()) {
+      const [, tag, text] = /\{(.*?)\}:key:(.*):state$/.exec(name)!;
+      const first = firstOfText(text!);
+      slots.set(first, (slots.get(first) ?? new Set()).add(tag!));
+    }
+    expect(perNode.flat()).toHaveLength(keys.length + paths.length);
+    expect(slots.size).toBe(keys.length);
+    expect([...slots.values()].map(({ size }) => size)).toEqual(keys.map(() => 1));
+    for (const { length } of perNode) expect(length).toBeGreaterThan(3 * 60);
+  });
+
+  it("by name lie in one slot, and are counted in one step", async () => {
+    const bucket = openSluice("named").bucket("b", {
+      perKey: { address: { rate: "1/h" }, email: { rate: "1/h" } },
+    });
+
+    await Promise.all(
+      some.map((key) => bucket.draw({ keys: { address: key, email: `${key}@x` } })),
+    );
+    const again = await bucket.tryDraw({ keys: { address: "new", email: `${some[0]}@x` } });
+
+    expect(again.limitedBy).toBe("1/h (email)");
+    expect((await counts("named:{b}:key:*:state")).filter((count) => count > 0)).toHaveLength(1);
   });
 
   it("lie in one slot if they share a limit", async () => {

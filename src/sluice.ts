@@ -75,7 +75,10 @@ export interface Sluice extends Emitter<SluiceEvents> {
     handler: BatchHandler<Data, NoInfer<Result>>,
     options: BatchWorkerOptions<Data>,
   ): Worker<Data, Result>;
-  /** Closes workers, then queues and buckets; callers that still wait get `ClosedError`. */
+  /**
+   * Closes workers, then queues and buckets; callers that still wait get `ClosedError`. A handler that calls it must not
+   * await it: it waits for that handler, until the worker's deadline.
+   */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }

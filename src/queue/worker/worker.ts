@@ -77,6 +77,7 @@ export interface Worker<Data = unknown, Result = unknown> extends WorkerEmitter<
    * Fetches no more jobs, puts those that wait for a slot back into the queue, and lets running
    * handlers end. At the deadline their signals are aborted, and their jobs are run again elsewhere
    * once their locks have ended. No handler starts after it resolves. Of several calls, the earliest deadline counts.
+   * A handler that calls it must not await it: it waits for that handler, until the deadline.
    */
   close(options?: CloseOptions): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;

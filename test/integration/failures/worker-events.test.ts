@@ -108,6 +108,25 @@ describe("the events of a worker", () => {
     await waitUntil(() => told.test(said.join("\n")), "what it did not log is on the console");
   });
 
+  it.each(["worker", "sluice"] as const)(
+    "tell that it is closed once the job is done whose handler closed its %s without a wait",
+    async (what) => {
+      const { sluice, queue } = openQueue<number>(sluices);
+      const other = openQueue<number>(sluices);
+      const worker: Worker = sluice.worker(queue, async ({ data }) => {
+        void (what === "worker" ? worker : sluice).close();
+        return data;
+      }) as Worker;
+      const told = hear(worker);
+
+      const { id } = await queue.enqueue(7);
+      await waitUntil(() => told.some(({ event }) => event === "closed"), "it is closed");
+
+      expect(told.map(({ event }) => event)).toEqual(["active", "done", "closed"]);
+      expect(await (await other.queue.job(id))!.finished()).toBe(7);
+    },
+  );
+
   it("end with the listener, and are refused by name when there is no such event", () => {
     const { sluice, queue } = openQueue<number>(sluices);
     const worker = sluice.worker(queue, async () => {});

@@ -90,6 +90,7 @@ describe("the tarball", () => {
     );
     expect(packages).toContain("sluice");
     expect(packages).toContain("ioredis");
+    expect(result.filter(({ url }) => url.endsWith("/dist/llm.js"))).toEqual([]);
     for (const other of [
       "bullmq",
       "commander",

@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 const run = promisify(execFile);
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 /** What child processes run, and the sources of the package. */
-const BUILT = ["src", "workers", "examples", "test/support/processes"];
+const BUILT = ["src", "workers", "examples", "test/support/processes", "test/support/llm"];
 
 export interface BuiltPackage {
   readonly root: string;
@@ -35,7 +35,9 @@ export async function buildPackage(): Promise<BuiltPackage> {
   for (const file of sources.filter((name) => name.endsWith(".cjs"))) {
     await cp(join(ROOT, "src", file), join(root, "src", file));
   }
-  // In the package this is one file.
-  await writeFile(join(root, "src/testing.js"), 'export * from "./testing/index.js";\n');
+  // In the package each of these is one file.
+  for (const entry of ["testing", "llm"]) {
+    await writeFile(join(root, `src/${entry}.js`), `export * from "./${entry}/index.js";\n`);
+  }
   return { root, remove: () => rm(root, { recursive: true, force: true }) };
 }

@@ -1,0 +1,211 @@
+/** Reads what an answer used, as `fetch` or a client gives it: whole, as it streams, or left in the middle of that. */
+import { createParser } from "eventsource-parser";
+import type { CountTokens } from "./estimate.ts";
+import { createTally, type Answered, type Tally } from "./tally.ts";
+import { usageIn, usageInHeaders } from "./usage.ts";
+
+/** The longest text that is searched for a usage: longer answers hold pictures or sounds. */
+const LONGEST_TEXT = 20_000_000;
+
+/** Undefined of what is no answer of a model, and of one whose end cannot be seen. */
+export async function readAnswered(
+  result: unknown,
+  count: CountTokens,
+): Promise<Answered | undefined> {
+  if (isResponse(result)) return readResponse(result, count);
+  if (typeof result !== "object" || result === null) return undefined;
+  const stream = streamIn(result);
+  if (stream !== undefined) return watch(stream, createTally(count));
+  const tally = createTally(count);
+  tally.see(bodyIn(result) ?? result);
+  return tally.end(true);
+}
+
+function isResponse(result: unknown): result is Response {
+  if (typeof result !== "object" || result === null) return false;
+  const { status, headers, text } = result as Partial<Response>;
+  return (
+    typeof status === "number" && typeof headers?.get === "function" && typeof text === "function"
+  );
+}
+
+async function readResponse(response: Response, count: CountTokens): Promise<Answered | undefined> {
+  if (!response.ok) return undefined;
+  const type = response.headers.get("content-type") ?? "";
+  const tally = createTally(count);
+  if (/event-stream/i.test(type)) return readEvents(response, tally);
+  if (/eventstream/i.test(type)) return readFrames(response, tally);
+  if (!/json/i.test(type)) return undefined;
+  const text = await response.text();
+  if (text.length > LONGEST_TEXT) return undefined;
+  const body: unknown = JSON.parse(text);
+  // Gemini streams a list unless it is asked for events.
+  for (const each of Array.isArray(body) ? body : [body]) tally.see(each);
+  const inHeaders = usageInHeaders(response.headers);
+  const answered = tally.end(true);
+  const isStated = Object.keys(answered.usage).length > 0;
+  if (isStated || inHeaders === undefined) return answered;
+  return { ...answered, usage: inHeaders, isOutputStated: inHeaders.output !== undefined };
+}
+
+/** Server-sent events. What came before a stream broke off, or was left, counts. */
+async function readEvents(response: Response, tally: Tally): Promise<Answered> {
+  const parser = createParser({ onEvent: ({ data }) => seeText(data, tally) });
+  const decoder = new TextDecoder();
+  let isWhole = true;
+  try {
+    for await (const bytes of bytesOf(response)) {
+      parser.feed(decoder.decode(bytes, { stream: true }));
+    }
+    // Some servers leave out the last empty line.
+    parser.feed(`${decoder.decode()}\n\n`);
+  } catch {
+    // Its caller sees that as well.
+    isWhole = false;
+  }
+  return tally.end(isWhole);
+}
+
+/** The binary frames of AWS: a usage stands in them as JSON, as do texts, or both in base64. */
+async function readFrames(response: Response, tally: Tally): Promise<Answered> {
+  const decoder = new TextDecoder("latin1");
+  let rest = "";
+  let isWhole = true;
+  try {
+    for await (const bytes of bytesOf(response)) {
+      rest = seeFrames(rest + decoder.decode(bytes, { stream: true }), tally);
+    }
+  } catch {
+    isWhole = false;
+  }
+  return tally.end(isWhole);
+}
+
+const FRAME_PAYLOAD = /application\/json(?:[^{]|\r|\n)*?(\{[^]*)/;
+
+/** Sees the payload of each whole frame; returns what is left. The first four bytes of a frame are its length. */
+function seeFrames(text: string, tally: Tally): string {
+  let from = 0;
+  while (from + 4 <= text.length) {
+    const length = Buffer.from(text.slice(from, from + 4), "latin1").readUInt32BE();
+    if (length < 16 || from + length > text.length) break;
+    // Without its checksum at the end.
+    const [, payload] = FRAME_PAYLOAD.exec(text.slice(from + 12, from + length - 4)) ?? [];
+    if (payload !== undefined) seePayload(Buffer.from(payload, "latin1").toString(), tally);
+    from += length;
+  }
+  return text.slice(from);
+}
+
+function seePayload(payload: string, tally: Tally): void {
+  const event = parsed(payload) as { readonly bytes?: unknown } | undefined;
+  if (typeof event?.bytes === "string")
+    seeText(Buffer.from(event.bytes, "base64").toString(), tally);
+  else if (event !== undefined) tally.see(event);
+}
+
+function seeText(text: string, tally: Tally): void {
+  const event = parsed(text);
+  if (event !== undefined) tally.see(event);
+}
+
+/** Undefined of what is no JSON, such as the `[DONE]` at the end of a stream. */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+async function* bytesOf({ body }: Response): AsyncGenerator<Uint8Array> {
+  const reader = body?.getReader();
+  if (reader === undefined) return;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    yield value;
+  }
+}
+
+type AnyStream = AsyncIterable<unknown>;
+
+/** The stream that a client returns, or has in its result; one that states its usage has ended. */
+function streamIn(result: object): AnyStream | undefined {
+  if ("textStream" in result || usageIn(result) !== undefined) return undefined;
+  const { stream, body } = result as { readonly stream?: unknown; readonly body?: unknown };
+  return [result, stream, body].find(isStream);
+}
+
+function isStream(value: unknown): value is AnyStream {
+  if (typeof value !== "object" || value === null || ArrayBuffer.isView(value)) return false;
+  return typeof (value as Partial<AnyStream>)[Symbol.asyncIterator] === "function";
+}
+
+/** What a client of AWS gives as bytes. */
+function bodyIn(result: object): unknown {
+  const { body } = result as { readonly body?: unknown };
+  return body instanceof Uint8Array ? parsed(Buffer.from(body).toString()) : undefined;
+}
+
+/**
+ * Sees the events of a stream as its caller reads them. The stream stays the same object; one that is never read, or
+ * whose client reads it in another way, is never told of.
+ */
+function watch(stream: AnyStream, tally: Tally): Promise<Answered> {
+  const begin = stream[Symbol.asyncIterator].bind(stream);
+  return new Promise((resolve) => {
+    const end = (isWhole: boolean): void => resolve(tally.end(isWhole));
+    const isItself = "next" in stream;
+    if (isItself) watchIterator(stream as AnyStream & AsyncIterator<unknown>, tally, end);
+    else {
+      Object.defineProperty(stream, Symbol.asyncIterator, {
+        configurable: true,
+        value: () => watchIterator(begin(), tally, end),
+      });
+    }
+  });
+}
+
+function watchIterator<Iterator extends AsyncIterator<unknown>>(
+  iterator: Iterator,
+  tally: Tally,
+  end: (isWhole: boolean) => void,
+): Iterator {
+  const next = iterator.next.bind(iterator);
+  const leave = iterator.return?.bind(iterator);
+
+  function see({ done, value }: IteratorResult<unknown>): void {
+    if (done === true) return end(true);
+    tally.see(eventOf(value));
+  }
+
+  const watched = {
+    async next(...given: [] | [undefined]) {
+      try {
+        const step = await next(...given);
+        see(step);
+        return step;
+      } catch (error) {
+        end(false);
+        throw error;
+      }
+    },
+    ...(leave && {
+      async return(value?: unknown) {
+        end(false);
+        return leave(value);
+      },
+    }),
+  };
+  for (const [name, value] of Object.entries(watched)) {
+    Object.defineProperty(iterator, name, { value, configurable: true, writable: true });
+  }
+  return iterator;
+}
+
+/** The event in what a client of AWS yields: bytes of a chunk hold that of the model. */
+function eventOf(value: unknown): unknown {
+  const bytes = (value as { readonly chunk?: { readonly bytes?: unknown } } | null)?.chunk?.bytes;
+  return bytes instanceof Uint8Array ? parsed(Buffer.from(bytes).toString()) : value;
+}

@@ -1,0 +1,100 @@
+/** The limits of a provider, as a bucket keeps them. */
+import { InvalidOptionError } from "../core/errors.ts";
+import { formatPeriod, parseRate, type RateInput } from "../core/limits/rate.ts";
+import type { Limit } from "../core/limits/rule.ts";
+import {
+  fixedWindow,
+  leakyBucket,
+  slidingLog,
+  slidingWindow,
+} from "../core/policy/limit-makers.ts";
+
+/**
+ * What of a limit of tokens may leave at once, as a bucket begins and after an idle time. A call that takes more draws so
+ * much, and is settled.
+ */
+const AT_ONCE = 0.25;
+/** The most units of a log; Redis keeps an entry for each of its calls. */
+const MOST_LOGGED = 1_000_000;
+/** The part of a provider's window by which one of ours is longer: calls may arrive late. */
+const LATE = 1 / 60;
+/** The highest level that a leaky bucket can hold, with room to spare. */
+const MOST_LEVEL = 2 ** 51;
+
+/** A limit as a provider names it: so many units per time. */
+export interface Named {
+  /** The option that has it. */
+  readonly option: string;
+  readonly rate: RateInput | undefined;
+  readonly unit: string;
+}
+
+/** How a provider counts its limits per minute, and how much of them is left unused. */
+export interface LimitsStyle {
+  readonly where: string;
+  readonly headroom: number;
+  /** Where its days begin. */
+  readonly timeZone: string;
+}
+
+/** The limits that keep those of a provider. */
+export function limitsOf(
+  { where, headroom, timeZone }: LimitsStyle,
+  rates: readonly Named[],
+  days: readonly { readonly max: number | undefined; readonly unit: string }[],
+): readonly Limit[] {
+  const limits = [
+    ...rates.flatMap(({ option, rate, unit }) =>
+      rate === undefined ? [] : pacedOf({ where, option, rate, unit, headroom }),
+    ),
+    ...days.flatMap(({ max, unit }) =>
+      max === undefined ? [] : [fixedWindow(max, "1d", { unit, align: { at: "00:00", timeZone } })],
+    ),
+  ];
+  if (limits.length > 0) return Object.freeze(limits);
+  const { option } = rates[0]!;
+  const remedy = `give the limits of your account, such as ${option}: "500/min"`;
+  throw new InvalidOptionError({ where, option, value: undefined, remedy });
+}
+
+interface Given {
+  readonly where: string;
+  readonly option: string;
+  readonly rate: RateInput;
+  readonly unit: string;
+  readonly headroom: number;
+}
+
+/**
+ * Evenly spaced calls, a little slower than the provider allows. Of tokens, a part may leave at once; a window beside it
+ * keeps that part and what flows after it together within what the provider allows, however it counts.
+ */
+function pacedOf({ where, option, rate, unit, headroom }: Given): Limit[] {
+  const { count, periodUs } = unreduced(where, option, rate);
+  const isCalls = unit === "calls";
+  const perMs = Math.ceil(periodUs / 1_000 / (1 - headroom));
+  const paced = parseRate(where, { calls: count, per: `${perMs}ms` }, option);
+  const most = Math.floor(MOST_LEVEL / (3 * paced.periodUs));
+  const burst = isCalls ? 1 : Math.max(1, Math.min(Math.floor(count * AT_ONCE), most));
+  const spaced = leakyBucket({ calls: count, per: `${perMs}ms` }, { unit, burst });
+  const label = `${count} per ${formatPeriod(periodUs)}`;
+  const limits: Limit[] = [Object.freeze({ ...spaced, label })];
+  if (isCalls) return limits;
+  const windowMs = Math.ceil((periodUs * (1 + LATE)) / 1_000);
+  // Larger ones no window can count; their parts that may leave at once are small beside them.
+  if (count > MOST_LEVEL / (windowMs * 1_000)) return limits;
+  const per = `${windowMs}ms`;
+  const window = count <= MOST_LOGGED ? slidingLog : slidingWindow;
+  return [...limits, Object.freeze({ ...window(count, per, { unit }), label: `${label} at most` })];
+}
+
+/** A rate as it was written: `"600/min"` is 600, and not 10 per second. */
+function unreduced(
+  where: string,
+  option: string,
+  rate: RateInput,
+): { readonly count: number; readonly periodUs: number } {
+  const reduced = parseRate(where, rate, option);
+  const written = typeof rate === "string" ? Number.parseInt(rate, 10) : rate.calls;
+  return { count: written, periodUs: (reduced.periodUs * written) / reduced.count };
+}

@@ -1,0 +1,174 @@
+/** What a call to a model costs: an estimate before it leaves, and what its answer says that it used. */
+import type { Cost } from "../throttle/costs.ts";
+import type { AnsweredCall, CostOfCall, SettleOfCall } from "../throttle/wrap/call-defaults.ts";
+import { readAnswered } from "./answer.ts";
+import { counting, type CountTokens } from "./estimate.ts";
+import { readBody, readRequest, type Asked } from "./request.ts";
+import type { Answered } from "./tally.ts";
+import type { Usage } from "./usage.ts";
+
+/** What a request is estimated to use. */
+interface Expected {
+  readonly input: number;
+  readonly output: number;
+  /** Whether answers of this model have shown how long they are. */
+  readonly isOutputKnown: boolean;
+}
+
+/** What a call used; what its answer did not state is as expected, or as counted here. */
+export type Used = Required<{ readonly [Figure in keyof Usage]: number }>;
+
+/** Amounts by unit. */
+type Amounts = Readonly<Record<string, number>>;
+
+/** How a provider counts. */
+export interface Counting {
+  /** What it counts when a request comes in, or what the call is expected to come to if it counts then. */
+  readonly before: (expected: Expected, asked: Asked) => Amounts;
+  /** What it has counted in the end. */
+  readonly after: (used: Used, asked: Asked) => Amounts;
+  /** The tokens of a prompt that it counts. */
+  readonly inputOf: (usage: Used) => number;
+}
+
+export interface MeterOptions {
+  readonly counting: Counting;
+  /** The units that the bucket counts, and the most that one call may draw of each. */
+  readonly units: ReadonlyMap<string, number>;
+  readonly countTokens: CountTokens | undefined;
+}
+
+/** The part of a bucket's options that knows what its calls cost. */
+export interface Meter {
+  readonly cost: CostOfCall;
+  readonly settle: SettleOfCall;
+  /** The cost of a request, before anything was learned of its model. */
+  readonly estimate: (body: unknown) => Cost | undefined;
+}
+
+/** The tokens of an answer whose length a request does not bound, until answers have shown more. */
+const USUAL_OUTPUT = 1_000;
+const NOTHING_LEARNED: ReadonlyMap<string, number> = new Map();
+
+/** A call that was estimated. */
+interface Estimated {
+  readonly asked: Asked;
+  readonly expected: Expected;
+}
+
+export function createMeter({ counting: by, units, countTokens }: MeterOptions): Meter {
+  const count = counting(countTokens);
+  /** By the arguments of each call, until it is settled. */
+  const estimated = new WeakMap<object, Estimated>();
+
+  function costOf({ asked, expected }: Estimated): Cost | undefined {
+    const amounts = Object.entries(by.before(expected, asked)).flatMap(([unit, amount]) => {
+      const most = units.get(unit);
+      if (most === undefined) return [];
+      // An estimate may not make a call fail that the provider would let pass; what is missing is settled.
+      const drawn = Math.min(Math.ceil(amount), most);
+      return drawn >= 1 ? [[unit, drawn] as const] : [];
+    });
+    return amounts.length === 0 ? undefined : Object.fromEntries(amounts);
+  }
+
+  function amountsUsed(answered: Answered, { asked, expected }: Estimated): Amounts | undefined {
+    const { usage, text, isOutputStated, isWhole } = answered;
+    const { input, output, cacheRead = 0, cacheWrite = 0 } = usage;
+    const isSilent = input === undefined && output === undefined && text === 0;
+    if (isSilent && isWhole) return undefined;
+    const seen = Math.max(text, isOutputStated ? 0 : (output ?? 0));
+    const used = {
+      input: input ?? expected.input,
+      cacheRead,
+      cacheWrite,
+      output: isOutputStated && output !== undefined ? Math.max(output, isWhole ? 0 : text) : seen,
+    };
+    return by.after(used, asked);
+  }
+
+  function learn(
+    { usage, isWhole, isOutputStated }: Answered,
+    { asked }: Estimated,
+    call: AnsweredCall,
+  ): void {
+    const { input, output, cacheRead = 0, cacheWrite = 0 } = usage;
+    const names = namesOf(asked);
+    if (input !== undefined && asked.prompt > 0) {
+      const counted = by.inputOf({ input, cacheRead, cacheWrite, output: 0 });
+      call.learn(names.input, counted / asked.prompt);
+    }
+    if (isWhole && isOutputStated && output !== undefined && asked.hasOutput) {
+      call.learn(names.output, output / mostOutput(asked));
+    }
+  }
+
+  async function estimateOf(
+    args: readonly unknown[],
+    means: ReadonlyMap<string, number>,
+  ): Promise<Estimated | undefined> {
+    const asked = await readRequest(args, count);
+    return asked && { asked, expected: expectedOf(asked, means) };
+  }
+
+  return {
+    async cost({ args, learned }) {
+      const call = await estimateOf(args, await learned());
+      if (call === undefined) return undefined;
+      estimated.set(args, call);
+      return costOf(call);
+    },
+    async settle(result, call) {
+      const answered = await readAnswered(result, count);
+      const known = estimated.get(call.args) ?? (await estimateOf(call.args, NOTHING_LEARNED));
+      if (answered === undefined) return undefined;
+      const before = known ?? UNKNOWN;
+      if (known !== undefined) learn(answered, known, call);
+      const used = amountsUsed(answered, before);
+      if (used === undefined) return undefined;
+      return Object.fromEntries(
+        Object.entries(used).flatMap(([unit, amount]) =>
+          units.has(unit) ? [[unit, Math.ceil(amount)]] : [],
+        ),
+      );
+    },
+    estimate(body) {
+      const asked = readBody(body, count);
+      return asked && costOf({ asked, expected: expectedOf(asked, NOTHING_LEARNED) });
+    },
+  };
+}
+
+const NO_PROMPT: Asked = {
+  model: "",
+  prompt: 0,
+  maxOutput: undefined,
+  answers: 1,
+  hasOutput: true,
+};
+/** A call of which nothing is known but its answer. */
+const UNKNOWN: Estimated = {
+  asked: NO_PROMPT,
+  expected: { input: 0, output: 0, isOutputKnown: false },
+};
+
+function expectedOf(asked: Asked, means: ReadonlyMap<string, number>): Expected {
+  const names = namesOf(asked);
+  const outputRatio = means.get(names.output);
+  return {
+    input: asked.prompt * (means.get(names.input) ?? 1),
+    output: asked.hasOutput ? mostOutput(asked) * (outputRatio ?? 1) : 0,
+    isOutputKnown: outputRatio !== undefined,
+  };
+}
+
+/** How long an answer may be; what is learned of its true length is a part of that. */
+function mostOutput({ maxOutput = USUAL_OUTPUT, answers }: Asked): number {
+  return maxOutput * answers;
+}
+
+/** What is learned of a model: apart, where requests bound their answers and where they do not. */
+function namesOf({ model, maxOutput }: Asked): { readonly input: string; readonly output: string } {
+  const output = maxOutput === undefined ? "answer" : "output";
+  return { input: `${model} input`, output: `${model} ${output}` };
+}

@@ -1,0 +1,202 @@
+/** What a call asks a model for: read from the arguments of `fetch`, or from those of a client's method. */
+import { tokensIn, tokensOfJson } from "./texts.ts";
+import type { CountTokens } from "./estimate.ts";
+
+/** A request to a model. */
+export interface Asked {
+  /** `"gpt-5-mini"`; `""` if it names none. */
+  readonly model: string;
+  /** The tokens of the prompt, as counted or estimated here. */
+  readonly prompt: number;
+  /** The most tokens of an answer, if the request says so. */
+  readonly maxOutput: number | undefined;
+  /** How many answers are made. */
+  readonly answers: number;
+  /** Whether the model answers with tokens; one that embeds does not. */
+  readonly hasOutput: boolean;
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Fields that hold what the model reads. */
+const PROMPTS = [
+  "messages",
+  "system",
+  "input",
+  "instructions",
+  "prompt",
+  "suffix",
+  "contents",
+  "content",
+  "systemInstruction",
+  "system_instruction",
+  "inputText",
+  "texts",
+] as const;
+/** Fields that reach the model as JSON. */
+const SCHEMAS = [
+  "tools",
+  "functions",
+  "toolConfig",
+  "response_format",
+  "responseSchema",
+  "output_config",
+] as const;
+/** Where requests bound their answers, in the order in which they count. */
+const MOST_OUTPUT = [
+  "max_completion_tokens",
+  "max_output_tokens",
+  "max_tokens",
+  "maxOutputTokens",
+  "maxTokens",
+  "max_tokens_to_sample",
+  "maxTokenCount",
+  "max_gen_len",
+  "max_new_tokens",
+] as const;
+/** Objects within a request in which its settings may stand. */
+const SETTINGS = [
+  "generationConfig",
+  "generation_config",
+  "config",
+  "inferenceConfig",
+  "textGenerationConfig",
+] as const;
+
+const ASKS_NO_MODEL =
+  /count_?tokens|:countTokens|\/(?:files|batches|fine_tuning|moderations|uploads|assistants|threads|vector_stores)\b/i;
+const NO_OUTPUT = /embed|moderation|rerank|whisper|\btts\b|dall-e/i;
+const LONGEST_MODEL = 200;
+
+/** Undefined for a call that asks no model: a list of models, a count of tokens. */
+export async function readRequest(
+  args: readonly unknown[],
+  count: CountTokens,
+): Promise<Asked | undefined> {
+  const sent = await sentBy(args);
+  return sent === undefined ? undefined : asked(sent, count);
+}
+
+/** The same for a body that is at hand, such as the data of a job. */
+export function readBody(body: unknown, count: CountTokens): Asked | undefined {
+  const fields = fieldsOf(body);
+  return fields === undefined ? undefined : asked({ fields, path: "" }, count);
+}
+
+interface Sent {
+  readonly fields: Fields;
+  /** Of the URL; `""` if there is none. */
+  readonly path: string;
+}
+
+async function sentBy([first, second]: readonly unknown[]): Promise<Sent | undefined> {
+  const url = urlOf(first);
+  if (url !== undefined) {
+    const body = (second as { readonly body?: unknown } | null | undefined)?.body;
+    const text = body === undefined ? await bodyOf(first) : textOf(body);
+    const fields = parsed(text);
+    return fields && { fields, path: url };
+  }
+  if (typeof first === "string") return { fields: { prompt: first }, path: "" };
+  const fields = fieldsOf(first);
+  return fields && { fields, path: "" };
+}
+
+/** The path of what `fetch` was given as its address; a prompt is none. */
+function urlOf(first: unknown): string | undefined {
+  const address = isRequest(first) ? first.url : first instanceof URL ? first.href : first;
+  if (typeof address !== "string" || !/^https?:/i.test(address) || !URL.canParse(address)) {
+    return undefined;
+  }
+  return new URL(address).pathname;
+}
+
+function isRequest(first: unknown): first is Request {
+  if (typeof first !== "object" || first === null) return false;
+  const { url, clone } = first as Partial<Request>;
+  return typeof url === "string" && typeof clone === "function";
+}
+
+/** The body of a Request, from a copy; one that was read already has none any more. */
+async function bodyOf(first: unknown): Promise<string | undefined> {
+  if (!isRequest(first) || first.body === null || first.bodyUsed) return undefined;
+  if (!/json/i.test(first.headers.get("content-type") ?? "")) return undefined;
+  try {
+    return await first.clone().text();
+  } catch {
+    // fetch says what is wrong with it.
+    return undefined;
+  }
+}
+
+function textOf(body: unknown): string | undefined {
+  if (typeof body === "string") return body;
+  if (ArrayBuffer.isView(body) || body instanceof ArrayBuffer)
+    return Buffer.from(body as ArrayBuffer).toString();
+  return undefined;
+}
+
+function parsed(text: string | undefined): Fields | undefined {
+  if (text === undefined || !text.trimStart().startsWith("{")) return undefined;
+  try {
+    return fieldsOf(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}
+
+/** The fields of a request; those of a command of AWS, and what such a one sends as bytes. */
+function fieldsOf(given: unknown): Fields | undefined {
+  if (typeof given !== "object" || given === null || Array.isArray(given)) return undefined;
+  const fields = given as Fields;
+  if (typeof fields["resolveMiddleware"] === "function") return fieldsOf(fields["input"]);
+  if (typeof fields["modelId"] !== "string" || fields["body"] === undefined) return fields;
+  return { ...parsed(textOf(fields["body"])), modelId: fields["modelId"] };
+}
+
+function asked({ fields, path }: Sent, count: CountTokens): Asked | undefined {
+  if (ASKS_NO_MODEL.test(path) || !PROMPTS.some((name) => isGiven(fields[name]))) return undefined;
+  const settings = [fields, ...SETTINGS.map((name) => objectOf(fields[name]))];
+  const model = modelOf(fields, path).slice(0, LONGEST_MODEL);
+  const prompts = settings.flatMap((each) => PROMPTS.map((name) => each[name]));
+  const schemas = settings.flatMap((each) => SCHEMAS.map((name) => each[name]));
+  const answers = [
+    fields["best_of"],
+    ...settings.flatMap((each) => [each["n"], each["candidateCount"]]),
+  ];
+  return {
+    model,
+    prompt: Math.ceil(
+      sum(prompts.map((each) => tokensIn(each, count))) +
+        sum(schemas.map((each) => tokensOfJson(each, count))),
+    ),
+    maxOutput: settings.flatMap((each) => MOST_OUTPUT.map((name) => each[name])).find(isAmount),
+    answers: answers.find(isAmount) ?? 1,
+    hasOutput: !NO_OUTPUT.test(path) && !NO_OUTPUT.test(model),
+  };
+}
+
+/** Gemini, Bedrock and Azure name the model in the path. */
+function modelOf({ model, modelId }: Fields, path: string): string {
+  if (typeof model === "string") return model;
+  if (typeof modelId === "string") return modelId;
+  const [, inPath = ""] =
+    /\/(?:models?|deployments)\/([^/:]+(?::\d+)?)/.exec(path.replaceAll(/%3a/gi, ":")) ?? [];
+  return inPath;
+}
+
+function objectOf(value: unknown): Fields {
+  return typeof value === "object" && value !== null ? (value as Fields) : {};
+}
+
+function isGiven(value: unknown): boolean {
+  return value !== undefined && value !== null;
+}
+
+function isAmount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 1;
+}
+
+function sum(amounts: readonly number[]): number {
+  return amounts.reduce((total, each) => total + each, 0);
+}

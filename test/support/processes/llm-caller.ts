@@ -1,0 +1,121 @@
+/** A replica that calls an LLM API without end through its maker's client, with prompts and answers of all sizes. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import Anthropic from "@anthropic-ai/sdk";
+import OpenAI, { AzureOpenAI } from "openai";
+import { createSluice, type ThrottledFetch } from "sluice";
+import { anthropic, azure, bedrock, openai } from "sluice/llm";
+import { sizedCalls, type SizedCall } from "../llm/sizes.ts";
+
+/** What such a process is told, as JSON. */
+export interface LlmCallerConfig {
+  readonly redis: string;
+  readonly prefix: string;
+  readonly provider: keyof typeof PRESETS;
+  readonly limits: Readonly<Record<string, string>>;
+  readonly url: string;
+  /** Of the sizes. */
+  readonly seed: number;
+  /** How many calls wait or run at once. */
+  readonly atOnce: number;
+  readonly least: number;
+  readonly most: number;
+}
+
+type Connect = (url: string, fetch: ThrottledFetch) => (call: SizedCall) => Promise<unknown>;
+
+const userMessage = (content: string) => [{ role: "user" as const, content }];
+
+async function readAll(stream: AsyncIterable<unknown>): Promise<number> {
+  let events = 0;
+  for await (const _event of stream) events += 1;
+  return events;
+}
+
+function chat(client: OpenAI): (call: SizedCall) => Promise<unknown> {
+  return async ({ prompt, maxTokens, isStreamed }) => {
+    const request = {
+      model: "gpt-test",
+      messages: userMessage(prompt),
+      max_completion_tokens: maxTokens,
+    };
+    if (!isStreamed) return client.chat.completions.create(request);
+    const stream_options = { include_usage: true };
+    return readAll(
+      await client.chat.completions.create({ ...request, stream: true, stream_options }),
+    );
+  };
+}
+
+const CLIENTS: Readonly<Record<string, Connect>> = {
+  openai: (url, fetch) =>
+    chat(new OpenAI({ apiKey: "k", baseURL: `${url}/v1`, fetch, maxRetries: 0, timeout: 600_000 })),
+  azure: (endpoint, fetch) =>
+    chat(
+      new AzureOpenAI({
+        apiKey: "k",
+        endpoint,
+        apiVersion: "2024-10-21",
+        fetch,
+        maxRetries: 0,
+        timeout: 600_000,
+      }),
+    ),
+  anthropic: (baseURL, fetch) => {
+    const client = new Anthropic({ apiKey: "k", baseURL, fetch, maxRetries: 0, timeout: 600_000 });
+    return async ({ prompt, maxTokens, isStreamed, cached }) => {
+      const system = cached === undefined ? {} : { system: cached };
+      const request = {
+        model: "claude-test",
+        max_tokens: maxTokens,
+        messages: userMessage(prompt),
+        ...system,
+      };
+      if (!isStreamed) return client.messages.create(request);
+      return readAll(await client.messages.create({ ...request, stream: true }));
+    };
+  },
+  bedrock:
+    (url, fetch) =>
+    async ({ prompt, maxTokens, cached }) => {
+      const messages = [{ role: "user", content: [{ text: prompt }] }];
+      const system = cached === undefined ? {} : { system: cached };
+      const body = JSON.stringify({ messages, inferenceConfig: { maxTokens }, ...system });
+      const answer = await fetch(`${url}/model/anthropic.claude-test/converse`, {
+        method: "POST",
+        body,
+      });
+      return answer.json();
+    },
+};
+
+const PRESETS = { openai, azure, anthropic, bedrock };
+
+const config = JSON.parse(process.argv[2] ?? "{}") as LlmCallerConfig;
+const corpus = readFileSync(join(process.cwd(), "docs/reliability.md"), "utf8").repeat(3);
+
+const nextCall = sizedCalls(corpus, config);
+
+const sluice = createSluice({ redis: config.redis, prefix: config.prefix });
+const bucket = sluice.bucket("model", PRESETS[config.provider](config.limits));
+const call = CLIENTS[config.provider]!(config.url, bucket.fetch);
+const failures: string[] = [];
+let isOver = false;
+
+async function callAgainAndAgain(): Promise<void> {
+  while (!isOver) {
+    await call(nextCall()).catch((error: unknown) => {
+      if (!isOver) failures.push(String(error));
+    });
+  }
+}
+
+process.once("message", () => {
+  process.once("message", async () => {
+    isOver = true;
+    process.send?.(failures);
+    process.exit(0);
+  });
+  for (let each = 0; each < config.atOnce; each++) void callAgainAndAgain();
+});
+process.send?.("ready");

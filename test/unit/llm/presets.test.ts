@@ -1,0 +1,183 @@
+import { describe, expect, it } from "vitest";
+import { countTokens } from "gpt-tokenizer";
+import { createSluice, InvalidOptionError, type Sluice } from "sluice";
+import { anthropic, azure, bedrock, estimateTokens, gemini, openai } from "sluice/llm";
+
+const logger = { warn() {}, error() {} };
+const presets = { anthropic, azure, bedrock, gemini, openai };
+
+describe("a preset", () => {
+  it.each(Object.entries(presets))(
+    "of %s is what a bucket takes, also declared twice",
+    async (_name, preset) => {
+      await using sluice: Sluice = createSluice({ logger });
+
+      const bucket = sluice.bucket("model", preset({ requests: "600/min" }));
+
+      expect(sluice.bucket("model", preset({ requests: "600/min" }))).toBe(bucket);
+      const more = { ...preset({ requests: "60/min" }), concurrency: 5 };
+      expect(sluice.bucket("other", more).name).toBe("other");
+    },
+  );
+
+  it.each<[string, keyof typeof presets, object, string]>([
+    ["no limit at all", "openai", {}, "requests"],
+    ["an unknown option", "openai", { requests: "1/s", tokensPerMinute: 5 }, "tokensPerMinute"],
+    ["the option of another provider", "anthropic", { requests: "1/s", tokens: "5/min" }, "tokens"],
+    ["the option of another provider", "gemini", { input: "5/min", output: "5/min" }, "output"],
+    ["a rate that is none", "openai", { tokens: "many" }, "tokens"],
+    ["a number for a rate", "bedrock", { tokens: 200_000 }, "tokens"],
+    ["a day of nothing", "openai", { requestsPerDay: 0 }, "requestsPerDay"],
+    ["a rate for a day", "gemini", { requestsPerDay: "100/d" }, "requestsPerDay"],
+    ["too much headroom", "azure", { requests: "1/s", headroom: 0.6 }, "headroom"],
+    ["a negative headroom", "azure", { requests: "1/s", headroom: -0.1 }, "headroom"],
+    ["no tokenizer", "openai", { tokens: "5/min", tokenizer: "o200k" }, "tokenizer"],
+    ["another way to count", "openai", { tokens: "5/min", counts: "all" }, "counts"],
+    ["half a token", "bedrock", { tokens: "5/min", burndown: 1.5 }, "burndown"],
+    [
+      "a word for a choice",
+      "anthropic",
+      { input: "5/min", countsCacheReads: "yes" },
+      "countsCacheReads",
+    ],
+  ])("refuses %s: of %s, %j", (_what, name, options, option) => {
+    const make = (): unknown => presets[name](options as never);
+
+    expect(make).toThrow(InvalidOptionError);
+    expect(make).toThrow(`${name}()`);
+    expect(make).toThrow(option);
+  });
+
+  it("names limits as they were given", async () => {
+    await using sluice: Sluice = createSluice({ logger });
+    const options = { requests: "500/min", tokens: "200000/min", requestsPerDay: 10_000 };
+
+    const { limits } = await sluice.bucket("model", openai(options)).peek();
+
+    expect(limits.map(({ name }) => name)).toEqual([
+      "500 per 1min",
+      "200000 per 1min tokens",
+      "200000 per 1min at most tokens",
+      "10000 each 1d",
+    ]);
+  });
+
+  it("leaves days whole, and ends them at the provider's midnight", () => {
+    const { limits } = gemini({ requestsPerDay: 250 });
+
+    expect(limits).toMatchObject([
+      { count: 250, align: { at: "00:00", timeZone: "America/Los_Angeles" } },
+    ]);
+    expect(openai({ tokensPerDay: 5_000_000 }).limits).toMatchObject([
+      { count: 5_000_000, unit: "tokens", align: { timeZone: "UTC" } },
+    ]);
+  });
+
+  it("takes the largest limits that providers give", () => {
+    for (const tokens of ["150000000/min", "1000000000/min", "9000000/h", "1000000/d"]) {
+      expect(openai({ tokens }).limits).toHaveLength(2);
+    }
+  });
+});
+
+describe("the estimate of a request", () => {
+  const messages = [{ role: "user", content: "Why is the sky blue?" }];
+
+  it("is as each provider counts when the request comes in", () => {
+    const options = { tokens: "100000/min", tokenizer: countTokens };
+    const request = { model: "m", messages, max_tokens: 200 };
+    // Six words and a sign, four tokens of form.
+    const prompt = countTokens("Why is the sky blue?") + 4;
+
+    expect(openai(options).estimate(request)).toEqual({ tokens: 200 });
+    expect(openai({ ...options, counts: "used" }).estimate(request)).toEqual({
+      tokens: prompt + 200,
+    });
+    expect(azure(options).estimate({ ...request, best_of: 3 })).toEqual({ tokens: prompt + 600 });
+    const apart = { input: "1000/min", output: "1000/min", tokenizer: countTokens };
+    expect(anthropic(apart).estimate(request)).toEqual({ input: prompt, output: 200 });
+    const { output: _output, ...input } = apart;
+    const contents = [{ role: "user", parts: [{ text: "Why is the sky blue?" }] }];
+    expect(gemini(input).estimate({ model: "m", contents })).toEqual({ input: prompt });
+    const converse = {
+      modelId: "m",
+      messages: [{ role: "user", content: [{ text: "Why is the sky blue?" }] }],
+      inferenceConfig: { maxTokens: 70 },
+    };
+    expect(bedrock(options).estimate(converse)).toEqual({ tokens: prompt + 70 });
+  });
+
+  it("is nothing of tokens for what asks no model, and of an answer for what embeds", () => {
+    const { estimate } = openai({ tokens: "100000/min", counts: "used" });
+
+    expect(estimate({ limit: 20 })).toBeUndefined();
+    expect(estimate({ model: "text-embedding-3-small", input: ["one", "two"] })).toEqual({
+      tokens: 2,
+    });
+  });
+
+  it("draws no more than may leave at once, so that an estimate fails no call", () => {
+    const { estimate } = anthropic({ input: "40000/min", output: "8000/min" });
+
+    expect(estimate({ model: "m", messages, max_tokens: 64_000 })).toMatchObject({ output: 2_000 });
+  });
+
+  it("takes a picture for as much as it may be, and not for its characters", () => {
+    const { estimate } = anthropic({ input: "400000/min" });
+    const source = { type: "base64", media_type: "image/png", data: "A".repeat(400_000) };
+    const content = [
+      { type: "image", source },
+      { type: "text", text: "What is it?" },
+    ];
+
+    const { input } = estimate({ model: "m", messages: [{ role: "user", content }] }) as {
+      input: number;
+    };
+
+    expect(input).toBeGreaterThan(900);
+    expect(input).toBeLessThan(1_100);
+  });
+
+  it("holds by characters where the tokenizer throws or answers no number", () => {
+    const byCharacters = openai({ tokens: "100000/min" }).estimate({ prompt: "one two" });
+    const throwing = (): never => {
+      throw new Error("a special token");
+    };
+
+    expect(
+      openai({ tokens: "100000/min", tokenizer: throwing }).estimate({ prompt: "one two" }),
+    ).toEqual(byCharacters);
+    expect(
+      openai({ tokens: "100000/min", tokenizer: () => Number.NaN }).estimate({ prompt: "one two" }),
+    ).toEqual(byCharacters);
+  });
+});
+
+describe("estimateTokens", () => {
+  it.each([
+    [
+      "English",
+      "The lock keeper opens the gate when the water on both sides has come to one level. ",
+    ],
+    [
+      "German",
+      "Die Schleuse überwindet Höhenunterschiede, und größere Aufträge blockieren kleinere nicht. ",
+    ],
+    [
+      "French",
+      "Les requêtes attendent leur tour et partent à un rythme régulier, même après une pause. ",
+    ],
+    ["Chinese", "所有副本共享同一个漏桶，请求按顺序等待，并以固定的速率离开。"],
+    [
+      "code",
+      "export function limitsOf(rates: readonly Named[]): readonly Limit[] {\n  return rates;\n}\n",
+    ],
+  ])("is right for %s by a third, before anything is learned", (_language, sentence) => {
+    const text = sentence.repeat(20);
+
+    const ratio = estimateTokens(text) / countTokens(text);
+
+    expect(ratio).toBeGreaterThan(0.67);
+    expect(ratio).toBeLessThan(1.34);
+  });
+});

@@ -1,0 +1,369 @@
+import { describe, expect, it } from "vitest";
+import { anthropic, bedrock, gemini, openai, type LlmBucket } from "sluice/llm";
+
+const used = openai({ tokens: "100000/min", counts: "used" });
+const claude = anthropic({ input: "100000/min", output: "100000/min" });
+const google = gemini({ input: "100000/min" });
+const aws = bedrock({ tokens: "100000/min" });
+
+/** What a preset settles of a result, for a call of which nothing else is known. */
+async function settled(preset: LlmBucket, result: unknown, request: object = {}): Promise<unknown> {
+  const learned = async () => new Map<string, number>();
+  return preset.settle(result, {
+    args: [request],
+    key: undefined,
+    cost: undefined,
+    learned,
+    learn() {},
+  });
+}
+
+const cases: readonly [string, LlmBucket, object, object][] = [
+  [
+    "a chat completion of OpenAI, whose cached tokens count",
+    used,
+    {
+      usage: {
+        prompt_tokens: 100,
+        completion_tokens: 20,
+        total_tokens: 120,
+        prompt_tokens_details: { cached_tokens: 64 },
+      },
+    },
+    { tokens: 120 },
+  ],
+  [
+    "a response of OpenAI",
+    used,
+    {
+      object: "response",
+      usage: { input_tokens: 100, input_tokens_details: { cached_tokens: 30 }, output_tokens: 7 },
+    },
+    { tokens: 107 },
+  ],
+  [
+    "an embedding",
+    used,
+    { object: "list", data: [], usage: { prompt_tokens: 9, total_tokens: 9 } },
+    { tokens: 9 },
+  ],
+  [
+    "a message of Anthropic, whose cache reads do not count and whose writes do",
+    claude,
+    {
+      type: "message",
+      usage: {
+        input_tokens: 10,
+        cache_creation_input_tokens: 200,
+        cache_read_input_tokens: 3_000,
+        output_tokens: 40,
+      },
+    },
+    { input: 210, output: 40 },
+  ],
+  [
+    "the same, of an older model whose cache reads count",
+    anthropic({ input: "100000/min", output: "100000/min", countsCacheReads: true }),
+    { usage: { input_tokens: 10, cache_read_input_tokens: 3_000, output_tokens: 40 } },
+    { input: 3_010, output: 40 },
+  ],
+  [
+    "an answer of Gemini, whose cached tokens and tools count",
+    google,
+    {
+      usageMetadata: {
+        promptTokenCount: 80,
+        cachedContentTokenCount: 60,
+        toolUsePromptTokenCount: 5,
+        candidatesTokenCount: 9,
+        thoughtsTokenCount: 100,
+      },
+    },
+    { input: 85 },
+  ],
+  [
+    "an answer of Bedrock, whose cache reads are given back",
+    aws,
+    {
+      usage: {
+        inputTokens: 50,
+        outputTokens: 10,
+        cacheReadInputTokens: 900,
+        cacheWriteInputTokens: 5,
+        totalTokens: 965,
+      },
+    },
+    { tokens: 65 },
+  ],
+  [
+    "what a client of AWS gives as bytes",
+    aws,
+    { body: Buffer.from(JSON.stringify({ usage: { input_tokens: 5, output_tokens: 6 } })) },
+    { tokens: 11 },
+  ],
+  [
+    "a result of Vercel's AI SDK",
+    claude,
+    {
+      text: "…",
+      usage: {
+        inputTokens: 100,
+        outputTokens: 5,
+        inputTokenDetails: { cacheReadTokens: 70, cacheWriteTokens: 10 },
+      },
+    },
+    { input: 30, output: 5 },
+  ],
+  [
+    "a message of LangChain",
+    claude,
+    {
+      usage_metadata: {
+        input_tokens: 100,
+        output_tokens: 5,
+        input_token_details: { cache_read: 60, cache_creation: 10 },
+      },
+    },
+    { input: 40, output: 5 },
+  ],
+  [
+    "what a client gives with its response",
+    used,
+    { data: { usage: { prompt_tokens: 1, completion_tokens: 2 } } },
+    { tokens: 3 },
+  ],
+];
+
+describe("the usage", () => {
+  it.each(cases)("of %s", async (_what, preset, result, expected) => {
+    expect(await settled(preset, result)).toEqual(expected);
+  });
+
+  it("burns five tokens for each of a model of Claude on Bedrock, or as many as is said", async () => {
+    const result = { usage: { inputTokens: 50, outputTokens: 10 } };
+    const request = {
+      modelId: "us.anthropic.claude-sonnet-4-5",
+      messages: [{ role: "user", content: [{ text: "?" }] }],
+    };
+
+    expect(await settled(aws, result, request)).toEqual({ tokens: 100 });
+    const plain = bedrock({ tokens: "100000/min", burndown: 1 });
+    expect(await settled(plain, result, request)).toEqual({ tokens: 60 });
+  });
+
+  it("of an answer that bounds its length stays what OpenAI reserved for it", async () => {
+    const preset = openai({ tokens: "100000/min" });
+    const request = {
+      model: "m",
+      messages: [{ role: "user", content: "?" }],
+      max_completion_tokens: 500,
+    };
+    const answer = (prompt: number): object => ({
+      usage: { prompt_tokens: prompt, completion_tokens: 20 },
+    });
+
+    expect(await settled(preset, answer(30), request)).toEqual({ tokens: 500 });
+    expect(await settled(preset, answer(900), request)).toEqual({ tokens: 900 });
+    const unbounded = { model: "m", messages: request.messages };
+    expect(await settled(preset, answer(900), unbounded)).toEqual({ tokens: 920 });
+  });
+
+  it.each([
+    ["that says nothing", { id: 1 }],
+    ["whose figures are none", { usage: { prompt_tokens: "many", completion_tokens: -1 } }],
+    ["that is no object", 7],
+    ["that is nothing", undefined],
+    ["that failed", new Response('{"usage":{"prompt_tokens":1}}', { status: 500 })],
+    ["that is a picture", new Response("…", { headers: { "content-type": "image/png" } })],
+  ])("of a result %s stays as estimated", async (_which, result) => {
+    expect(await settled(used, result)).toBeUndefined();
+  });
+
+  it("is not asked of a stream of the AI SDK, which would begin to flow", async () => {
+    const result = {
+      textStream: {},
+      get usage(): never {
+        throw new Error("it was asked");
+      },
+    };
+
+    expect(await settled(used, result)).toBeUndefined();
+  });
+});
+
+/** A response whose body comes in pieces of so many bytes. */
+function streamed(type: string, bytes: Uint8Array, size: number): Response {
+  const body = new ReadableStream({
+    start(controller) {
+      for (let at = 0; at < bytes.length; at += size)
+        controller.enqueue(bytes.slice(at, at + size));
+      controller.close();
+    },
+  });
+  return new Response(body, { headers: { "content-type": type } });
+}
+
+function events(...data: readonly unknown[]): Uint8Array {
+  return Buffer.from(data.map((each) => `data: ${JSON.stringify(each)}\n\n`).join(""));
+}
+
+/** A frame of AWS's event streams, with one header. */
+function frame(payload: object): Buffer {
+  const text = Buffer.from(JSON.stringify(payload));
+  const type = Buffer.from("application/json");
+  const header = Buffer.concat([
+    Buffer.from([13]),
+    Buffer.from(":content-type"),
+    Buffer.from([7, 0, type.length]),
+    type,
+  ]);
+  const frame = Buffer.alloc(16 + header.length + text.length);
+  frame.writeUInt32BE(frame.length, 0);
+  frame.writeUInt32BE(header.length, 4);
+  header.copy(frame, 12);
+  text.copy(frame, 12 + header.length);
+  return frame;
+}
+
+describe("the usage in a stream", () => {
+  it.each([1, 7, 100_000])("is put together of events in pieces of %i bytes", async (size) => {
+    const start = { input_tokens: 12, cache_read_input_tokens: 100, output_tokens: 1 };
+    const bytes = events(
+      { type: "message_start", message: { usage: start } },
+      { type: "content_block_delta", delta: { type: "text_delta", text: "Grüße ☃" } },
+      { type: "message_delta", delta: {}, usage: { output_tokens: 33 } },
+    );
+
+    const taken = await settled(claude, streamed("text/event-stream; charset=utf-8", bytes, size));
+
+    expect(taken).toEqual({ input: 12, output: 33 });
+  });
+
+  it("stands in the last chunk of OpenAI's, and in an event of its responses", async () => {
+    const chunk = { choices: [{ delta: { content: "Hi" } }] };
+    const chunks = events(chunk, {
+      choices: [],
+      usage: { prompt_tokens: 5, completion_tokens: 6 },
+    });
+    const responses = events(
+      { type: "response.created", response: { usage: null } },
+      { type: "response.output_text.delta", delta: "Hi" },
+      {
+        type: "response.completed",
+        response: { usage: { input_tokens: 7, input_tokens_details: {}, output_tokens: 8 } },
+      },
+    );
+
+    const type = "text/event-stream";
+    expect(await settled(used, streamed(type, chunks, 9))).toEqual({ tokens: 11 });
+    expect(await settled(used, streamed(type, responses, 9))).toEqual({ tokens: 15 });
+  });
+
+  it("stands in the last of Gemini's events, or in its list", async () => {
+    const parts = [{ promptTokenCount: 4 }, { promptTokenCount: 4, candidatesTokenCount: 2 }];
+    const all = parts.map((usageMetadata) => ({ candidates: [], usageMetadata }));
+
+    expect(await settled(google, streamed("text/event-stream", events(...all), 9))).toEqual({
+      input: 4,
+    });
+    const list = Buffer.from(JSON.stringify(all));
+    expect(await settled(google, streamed("application/json", list, 9))).toEqual({ input: 4 });
+  });
+
+  it.each([3, 100_000])(
+    "stands in the frames of Bedrock's, in pieces of %i bytes",
+    async (size) => {
+      const bytes = Buffer.concat([
+        frame({ contentBlockDelta: { delta: { text: "Hi {" } } }),
+        frame({ messageStop: {} }),
+        frame({ metrics: {}, usage: { inputTokens: 5, outputTokens: 6 } }),
+      ]);
+
+      const type = "application/vnd.amazon.eventstream";
+      expect(await settled(aws, streamed(type, bytes, size))).toEqual({ tokens: 11 });
+    },
+  );
+
+  it("is counted by its text where no event states it", async () => {
+    const bytes = events({ choices: [{ delta: { content: "one two three" } }] });
+    const request = { model: "m", messages: [{ role: "user", content: "count to three" }] };
+
+    const taken = (await settled(used, streamed("text/event-stream", bytes, 5), request)) as {
+      tokens: number;
+    };
+
+    expect(taken.tokens).toBe((used.estimate(request) as { tokens: number }).tokens - 1_000 + 3);
+  });
+
+  it("is what has come of one that breaks off", async () => {
+    const start = { input_tokens: 12, output_tokens: 1 };
+    const sent = events(
+      { type: "message_start", message: { usage: start } },
+      { type: "content_block_delta", delta: { text: "one two three" } },
+    );
+    let isSent = false;
+    const body = new ReadableStream({
+      pull(controller) {
+        if (isSent) return controller.error(new Error("broke off"));
+        isSent = true;
+        controller.enqueue(sent);
+      },
+    });
+
+    const taken = await settled(
+      claude,
+      new Response(body, { headers: { "content-type": "text/event-stream" } }),
+    );
+
+    expect(taken).toEqual({ input: 12, output: 3 });
+  });
+});
+
+describe("a stream that a client returns", () => {
+  async function* chunks() {
+    yield { type: "message_start", message: { usage: { input_tokens: 12, output_tokens: 1 } } };
+    yield { type: "content_block_delta", delta: { text: "one two three" } };
+    yield { type: "message_delta", usage: { output_tokens: 33 } };
+  }
+  const kinds: readonly [string, () => AsyncIterable<unknown>][] = [
+    ["a generator", chunks],
+    ["an object to iterate", () => ({ [Symbol.asyncIterator]: () => chunks() })],
+  ];
+
+  it.each(kinds)("is settled at its end: %s", async (_kind, open) => {
+    const stream = open();
+    const settling = settled(claude, stream);
+    let events = 0;
+
+    for await (const _event of stream) events += 1;
+
+    expect(events).toBe(3);
+    expect(await settling).toEqual({ input: 12, output: 33 });
+  });
+
+  it.each(kinds)("is settled by what has come if it is left early: %s", async (_kind, open) => {
+    const stream = open();
+    const settling = settled(claude, stream);
+    let events = 0;
+
+    for await (const _event of stream) {
+      events += 1;
+      if (events === 2) break;
+    }
+
+    expect(await settling).toEqual({ input: 12, output: 3 });
+  });
+
+  it("is in the result of a client of AWS", async () => {
+    async function* stream() {
+      yield { contentBlockDelta: { delta: { text: "Hi" } } };
+      yield { metadata: { usage: { inputTokens: 5, outputTokens: 6 } } };
+    }
+    const result = { $metadata: { httpStatusCode: 200 }, stream: stream() };
+    const settling = settled(aws, result);
+
+    for await (const _event of result.stream);
+
+    expect(await settling).toEqual({ tokens: 11 });
+  });
+});

@@ -12,6 +12,7 @@ async function settled(preset: LlmBucket, result: unknown, request: object = {})
   return preset.settle(result, {
     args: [request],
     key: undefined,
+    keys: undefined,
     cost: undefined,
     learned,
     learn() {},

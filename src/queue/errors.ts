@@ -10,6 +10,7 @@ import {
   type WaitTooLongError,
 } from "../core/errors.ts";
 import { withoutStop } from "../core/describe.ts";
+import type { Key } from "../core/key-path.ts";
 import type {
   EndpointDisabledError,
   EndpointMissingError,
@@ -142,7 +143,7 @@ export class QueueFullError extends BaseError {
   /** How many jobs were to be stored at once: those of one round trip. 1 for `enqueue`. */
   readonly asked: number;
   /** The key whose jobs are too many; undefined if those of all keys together are. */
-  readonly key: string | undefined;
+  readonly key: Key | undefined;
   /** How many jobs of this `enqueueMany` are stored: the first ones, of earlier round trips. 0 for `enqueue`. */
   readonly storedCount: number;
 
@@ -150,7 +151,7 @@ export class QueueFullError extends BaseError {
     queue: string;
     limit: number;
     waiting: number;
-    key: string | undefined;
+    key: Key | undefined;
     asked: number;
     storedCount: number;
   }) {

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
+import { textOfKey, type Key } from "../core/key-path.ts";
 import type { Priority } from "../core/options.ts";
 import type { Cost } from "../throttle/costs.ts";
 
@@ -14,8 +15,8 @@ export interface Job<Data> {
   /** What kind of work it is, `"refund"`; undefined unless `enqueue` was given one. */
   readonly name: string | undefined;
   readonly data: Data;
-  /** The tenant, account or endpoint that the job is for. */
-  readonly key: string | undefined;
+  /** The tenant, account or endpoint that the job is for: `"acme"`, or a path of names, `["acme", "endpoint-7"]`. */
+  readonly key: Key | undefined;
   /** What each attempt takes of the bucket; undefined for 1 call. */
   readonly cost: Cost | undefined;
   readonly priority: Priority;
@@ -33,6 +34,11 @@ export interface Job<Data> {
   readonly endedAtMs: number | undefined;
   /** The time by which its first attempt must start, in ms since 1970; undefined without one, or after the first attempt. */
   readonly startByMs: number | undefined;
+}
+
+/** The text of a job's key. */
+export function keyTextOf({ key }: Pick<Job<unknown>, "key">): string | undefined {
+  return key === undefined ? undefined : textOfKey(key);
 }
 
 const REMEDY = "give the id of a job";

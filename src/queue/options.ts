@@ -1,5 +1,7 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
+import { KEY_PATH } from "../core/key-options.ts";
+import type { Key } from "../core/key-path.ts";
 import { isTimeZone } from "../core/limits/calendar-days.ts";
 import {
   KEY,
@@ -29,8 +31,11 @@ export type EnqueueOptions =
 
 /** All options of a job, whichever need one another. */
 interface JobOptions {
-  /** The tenant, account or endpoint that the job is for. */
-  readonly key?: string | undefined;
+  /**
+   * The tenant, account or endpoint that the job is for: `"acme"`, or a path of up to three names, the widest first,
+   * `["acme", "endpoint-7"]`. Names have 1 to 256 characters. Defaults to none.
+   */
+  readonly key?: Key | undefined;
   /**
    * What kind of work the job is, 1 to 256 characters, for one queue that has several: `"refund"`. It is stored with the
    * job. Defaults to none.
@@ -99,8 +104,11 @@ interface JobOptions {
 /** What a dead letter does to its ordered key: 1, the next job begins; 2, it waits until that was replayed or purged. */
 export type LaneOrder = 1 | 2;
 
-/** The options of a job, with what its queue says of the order of its key; none if it has no order. */
-export type OrderedJobOptions = EnqueueOptions & { readonly ordered?: LaneOrder | undefined };
+/** The options of a job once they are read: its key is the text of that. */
+export type JobOptionsRead = Omit<JobOptions, "key"> & { readonly key?: string | undefined };
+
+/** The same, with what its queue says of the order of its key; none if it has no order. */
+export type OrderedJobOptions = JobOptionsRead & { readonly ordered?: LaneOrder | undefined };
 
 /** The options of a queue's jobs for which `enqueue` gets no others. */
 export type JobDefaults = Pick<EnqueueOptions, "priority" | "maxWaitMs" | "attempts" | "backoff">;
@@ -206,7 +214,7 @@ export const MAX_BACKLOG: z.ZodType<number | MaxBacklog> = z.union(
 const DEDUPE_MODES: readonly DedupeMode[] = ["first", "last", "again"];
 
 const ENQUEUE_OPTIONS = z.strictObject({
-  key: KEY.optional(),
+  key: KEY_PATH.optional(),
   name: JOB_NAME.optional(),
   cost: COST.optional(),
   timeoutMs: TIME,
@@ -230,7 +238,7 @@ const ENQUEUE_OPTIONS = z.strictObject({
 /** Options that exclude or need one another. */
 const RULES: readonly {
   readonly option: keyof EnqueueOptions;
-  readonly isBroken: (options: EnqueueOptions) => boolean;
+  readonly isBroken: (options: JobOptionsRead) => boolean;
   readonly remedy: string;
 }[] = [
   { option: "at", isBroken: (o) => has(o.at, o.delayMs), remedy: "give it or delayMs, not both" },
@@ -267,7 +275,7 @@ const RULES: readonly {
   },
   ...(["missed", "overlap"] as const).map((option) => ({
     option,
-    isBroken: (o: EnqueueOptions) => !isRecurring(o) && o[option] !== undefined,
+    isBroken: (o: JobOptionsRead) => !isRecurring(o) && o[option] !== undefined,
     remedy: "it is for recurring jobs; give every or cron, too, or leave it out",
   })),
   {
@@ -282,14 +290,14 @@ const RULES: readonly {
   },
   ...(["delayMs", "at", "dedupeMs"] as const).map((option) => ({
     option,
-    isBroken: (o: EnqueueOptions) => isRecurring(o) && o[option] !== undefined,
+    isBroken: (o: JobOptionsRead) => isRecurring(o) && o[option] !== undefined,
     remedy: "a recurring job has times of its own; leave it out",
   })),
 ];
 
 /** @throws {@link InvalidOptionError} when an option, or two together, can never work. */
-export function readEnqueueOptions(where: string, given: unknown): EnqueueOptions {
-  const read = readOptions(where, ENQUEUE_OPTIONS, given) as EnqueueOptions;
+export function readEnqueueOptions(where: string, given: unknown): JobOptionsRead {
+  const read: JobOptionsRead = readOptions(where, ENQUEUE_OPTIONS, given);
   const broken = RULES.find(({ isBroken }) => isBroken(read));
   if (broken === undefined) return ownOf(read);
   const { option, remedy } = broken;
@@ -305,7 +313,7 @@ export function readDedupeId(where: string, given: unknown): string {
 }
 
 /** What was read is a copy, except for these. */
-function ownOf(read: EnqueueOptions): EnqueueOptions {
+function ownOf(read: JobOptionsRead): JobOptionsRead {
   const { at, cost } = read;
   if (typeof at !== "object" && typeof cost !== "object") return read;
   return {
@@ -316,7 +324,7 @@ function ownOf(read: EnqueueOptions): EnqueueOptions {
 }
 
 /** The options of a job, with the queue's defaults for those that are not given. */
-export function withDefaults(options: EnqueueOptions, defaults: JobDefaults): EnqueueOptions {
+export function withDefaults(options: JobOptionsRead, defaults: JobDefaults): JobOptionsRead {
   const { backoff } = options;
   const fromBoth = backoff && {
     baseMs: backoff.baseMs ?? defaults.backoff?.baseMs,
@@ -331,7 +339,7 @@ export function withDefaults(options: EnqueueOptions, defaults: JobDefaults): En
   };
 }
 
-export function isRecurring({ every, cron }: EnqueueOptions): boolean {
+export function isRecurring({ every, cron }: Pick<JobOptions, "every" | "cron">): boolean {
   return every !== undefined || cron !== undefined;
 }
 
@@ -344,15 +352,22 @@ function isTime(value: unknown): boolean {
   return Number.isSafeInteger(ms) && (ms as number) >= leastMs && (ms as number) <= LATEST_MS;
 }
 
-/** Names one key; without it, the whole queue is meant. */
+/** Names a key, or the head of some; without it, the whole queue is meant. */
 export interface OfKey {
-  /** The tenant, account or endpoint that the jobs are for. */
-  readonly key?: string | undefined;
+  /**
+   * The tenant, account or endpoint that the jobs are for. All keys below it are meant, too: `"acme"` stands for
+   * `["acme", "endpoint-7"]` and all others that begin with that name.
+   */
+  readonly key?: Key | undefined;
 }
 
-const OF_KEY = z.strictObject({ key: KEY.optional() });
+const OF_KEY = z.strictObject({ key: KEY_PATH.optional() });
 
-/** @throws {@link InvalidOptionError} when it is no key, or there is another option. */
-export function readOfKey(where: string, given: unknown): OfKey {
+/**
+ * Reads it; the key as its text.
+ *
+ * @throws {@link InvalidOptionError} when it is no key, or there is another option.
+ */
+export function readOfKey(where: string, given: unknown): { readonly key?: string | undefined } {
   return readOptions(where, OF_KEY, given);
 }

@@ -7,6 +7,7 @@
  * it. No upstream issue known; checked with bullmq 6.7.0.
  */
 import type { BackoffOptions, JobJson, JobsOptions, Queue, Job as StoredJob } from "bullmq";
+import { keyOfText } from "../../core/key-path.ts";
 import { PRIORITIES } from "../../core/options.ts";
 import type { RedisClock } from "../../core/queue/store.ts";
 import type { Cost } from "../../throttle/costs.ts";
@@ -62,6 +63,11 @@ function exponential(baseMs: number = DEFAULT_BASE_MS): BackoffOptions {
 /** BullMQ's name of a job carries the key: a dashboard then shows whose job it is. */
 export function storedName(key: string | undefined): string {
   return key === undefined ? KEYLESS : KEYED + key;
+}
+
+/** The text of a stored job's key. */
+export function storedKeyOf({ name }: Pick<Stored<unknown>, "name">): string | undefined {
+  return name.startsWith(KEYED) ? name.slice(KEYED.length) : undefined;
 }
 
 /**
@@ -125,13 +131,14 @@ export function fillDefaults({ opts }: Pick<Stored<unknown>, "opts">): void {
 }
 
 export function readJob<Data>(stored: Stored<Data>): Job<Data> {
-  const { id, data, name: storedAs, timestamp, priority: number, opts, attemptsMade } = stored;
+  const { id, data, timestamp, priority: number, opts, attemptsMade } = stored;
+  const text = storedKeyOf(stored);
   const { name, cost, timeoutMs } = opts.sluice ?? {};
   return {
     id: id!,
     name,
     data,
-    key: storedAs.startsWith(KEYED) ? storedAs.slice(KEYED.length) : undefined,
+    key: text === undefined ? undefined : keyOfText(text),
     cost,
     priority: PRIORITIES[number - 1] ?? "normal",
     timeoutMs,

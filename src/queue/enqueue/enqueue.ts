@@ -5,6 +5,7 @@ import {
   withDefaults,
   type EnqueueOptions,
   type JobDefaults,
+  type JobOptionsRead,
   type LaneOrder,
   type OrderedJobOptions,
 } from "../options.ts";
@@ -65,7 +66,7 @@ export function createEnqueuing<Data, Result, Input>(
   }
 
   /** Refuses now what can never start, and not when its turn comes in a week. */
-  function checkDrawable(where: string, { key, cost }: EnqueueOptions): Promise<void> | undefined {
+  function checkDrawable(where: string, { key, cost }: JobOptionsRead): Promise<void> | undefined {
     return bucket.checkDrawable(where, { key, cost });
   }
 
@@ -149,7 +150,7 @@ function oneOf(where: string, index: number): string {
   return `${where}[${index}]`;
 }
 
-function assertForMany(where: string, options: EnqueueOptions, isForAll: boolean): void {
+function assertForMany(where: string, options: JobOptionsRead, isForAll: boolean): void {
   const wrong = (option: keyof EnqueueOptions, remedy: string): InvalidOptionError =>
     new InvalidOptionError({ where, option, value: options[option], remedy });
   if (isRecurring(options)) {

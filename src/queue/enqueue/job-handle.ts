@@ -1,9 +1,10 @@
 import { refuseExtra, type Arities } from "../../core/arguments.ts";
+import type { Key } from "../../core/key-path.ts";
 import type { TryCall } from "../../throttle/call-options.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import type { JobEta } from "../forecast/forecast.ts";
-import type { Job, JobState } from "../job.ts";
+import { keyTextOf, type Job, type JobState } from "../job.ts";
 import type { Changes, DueOptions } from "../manage/changes.ts";
 import type { FinishedOptions } from "../manage/finished.ts";
 
@@ -96,7 +97,7 @@ export interface JobSource {
 /** A class, since one call may return 100,000 jobs: their methods are on the prototype. */
 class JobHandle {
   declare readonly id: string;
-  declare readonly key: string | undefined;
+  declare readonly key: Key | undefined;
   declare readonly cost: Cost | undefined;
   readonly #source: JobSource;
 
@@ -125,7 +126,7 @@ class JobHandle {
   }
 
   eta(): Promise<JobEta | undefined> {
-    return this.#source.eta(this.id, { key: this.key, cost: this.cost });
+    return this.#source.eta(this.id, { key: keyTextOf(this), cost: this.cost });
   }
 
   async update(data: unknown): Promise<boolean> {

@@ -6,6 +6,7 @@ import {
   StoreUnavailableError,
   type RedisRefusal,
 } from "../../core/errors.ts";
+import { keyOfText } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { RunDeclaration } from "../../core/queue/runs.ts";
 import type { AddedJob } from "../../core/queue/store.ts";
@@ -20,7 +21,7 @@ import type { WeightsOf } from "../lanes/weights.ts";
 import { QueueFullError } from "../errors.ts";
 import {
   isRecurring,
-  type EnqueueOptions,
+  type JobOptionsRead,
   type MaxBacklog,
   type OrderedJobOptions,
 } from "../options.ts";
@@ -109,7 +110,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
   }
 
   /** How many plain calls a job counts as, in its lane's turns and in forecasts; undefined for 1. */
-  function shareOf({ key, cost }: EnqueueOptions): number | undefined {
+  function shareOf({ key, cost }: JobOptionsRead): number | undefined {
     if (cost === undefined) return undefined;
     const share = bucket.stepsOf({ key, cost }).sharedMs / bucket.stepsOf({ key }).sharedMs;
     return Number.isFinite(share) && share > 0 && share !== 1 ? share : undefined;
@@ -154,7 +155,9 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     const met = await addLookedUpJobs(queue, jobs, async (added) => {
       const stored = await connection.addJobs({ queue: name, jobs: added, most });
       if ("limit" in stored) {
-        throw new QueueFullError({ queue: name, ...stored, asked: added.length, storedCount: 0 });
+        const key = stored.key === undefined ? undefined : keyOfText(stored.key);
+        const facts = { ...stored, key, asked: added.length, storedCount: 0 };
+        throw new QueueFullError({ queue: name, ...facts });
       }
       return stored;
     });
@@ -180,7 +183,7 @@ function needsLook({ options }: Entry<unknown>): boolean {
   return options.id !== undefined || options.dedupeId !== undefined;
 }
 
-function dedupeOf({ dedupeId, dedupe = "first", dedupeMs }: EnqueueOptions): AddedJob["dedupe"] {
+function dedupeOf({ dedupeId, dedupe = "first", dedupeMs }: JobOptionsRead): AddedJob["dedupe"] {
   return dedupeId === undefined ? undefined : { id: dedupeId, mode: dedupe, ttl: dedupeMs };
 }
 

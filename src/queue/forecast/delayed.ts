@@ -1,5 +1,6 @@
 import type { DueJobs, JobPosition, LanesSeen } from "../../core/queue/store.ts";
 import { drain, type LaneLoad } from "./drain.ts";
+import type { Groups } from "./groups.ts";
 import type { Pace } from "./pace.ts";
 
 /** Jobs that wait, as jobs and as a fluid. */
@@ -16,6 +17,7 @@ interface Backlog {
   readonly seen: LanesSeen;
   readonly lanes: readonly Lane[];
   readonly pace: Pace;
+  readonly groups: Groups;
   /** Ms until the bucket lets anything start. */
   readonly fromMs: number;
 }
@@ -26,9 +28,10 @@ interface Backlog {
  */
 export function startOfDelayed(
   place: Extract<JobPosition, { in: "delay" }>,
-  { seen, lanes, pace, fromMs }: Backlog,
+  backlog: Backlog,
 ): { readonly startsInMs: number; readonly position: number } {
-  const growing = createLanes(seen, lanes, pace);
+  const { seen, fromMs } = backlog;
+  const growing = createLanes(backlog);
   const own = growing.indexOf(place.key);
   // Those that are less urgent go behind it.
   growing.set(own, { jobs: place.before, calls: place.callsBefore });
@@ -62,7 +65,7 @@ interface Load {
 }
 
 /** Lanes over time: jobs leave them, and come. */
-function createLanes(seen: LanesSeen, from: readonly Lane[], pace: Pace) {
+function createLanes({ seen, lanes: from, pace, groups }: Omit<Backlog, "fromMs">) {
   let lanes: Lane[] = [...from];
   let paceNow = pace;
   let nowMs = 0;
@@ -75,8 +78,9 @@ function createLanes(seen: LanesSeen, from: readonly Lane[], pace: Pace) {
     if (known !== undefined) return known;
     // Beyond the bound they share the last lane.
     if (lanes.length >= MOST_LANES) return lanes.length - 1;
-    const mostPerMs = pace.perMsOf(key!);
-    lanes.push({ jobs: 0, calls: 0, weight: 1, lanes: 1, mostPerMs, fromMs: 0 });
+    const place = groups.placeOf(key!);
+    const fromMs = Math.max(0, place.fromMs - nowMs);
+    lanes.push({ jobs: 0, calls: 0, lanes: 1, ...place, fromMs });
     indexes.set(key, lanes.length - 1);
     return lanes.length - 1;
   }

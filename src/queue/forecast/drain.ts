@@ -1,5 +1,16 @@
+/** Lanes below one head of paths, which share its turns and its limits. */
+export interface LaneGroup {
+  /** The head above it. */
+  readonly within?: LaneGroup | undefined;
+  readonly weight: number;
+  /** How many of all of them may start per ms by the head's own limits. */
+  readonly mostPerMs: number;
+}
+
 /** The waiting jobs of one key, as a fluid that drains. */
 export interface LaneLoad {
+  /** The head of its path; undefined for one name. */
+  readonly within?: LaneGroup | undefined;
   /** How many plain calls they count as. */
   readonly calls: number;
   readonly weight: number;
@@ -107,25 +118,62 @@ function reachedMs(stretches: readonly Stretch[], calls: number): number {
     : stretch.fromMs + (calls - stretch.served) / stretch.perMs;
 }
 
-/** A lane that needs less than its share by weight gets what it needs; the others share the rest. */
+/** Who takes turns in one line: a lane, or a group of some. */
+interface Sharer {
+  readonly weight: number;
+  readonly mostPerMs: number;
+  readonly lane?: number;
+  readonly members?: Sharer[];
+}
+
 function ratesOf(
   ready: readonly number[],
   lanes: readonly LaneLoad[],
   perMs: number,
 ): ReadonlyMap<number, number> {
+  const all: Sharer[] = [];
+  const groups = new Map<LaneGroup, Sharer & { readonly members: Sharer[] }>();
+
+  function membersOf(group: LaneGroup | undefined): Sharer[] {
+    if (group === undefined) return all;
+    const known = groups.get(group);
+    if (known !== undefined) return known.members;
+    const { weight, mostPerMs } = group;
+    const sharer = { weight, mostPerMs, members: [] };
+    groups.set(group, sharer);
+    membersOf(group.within).push(sharer);
+    return sharer.members;
+  }
+
+  for (const lane of ready) {
+    const { weight, mostPerMs, within } = lanes[lane]!;
+    membersOf(within).push({ weight, mostPerMs, lane });
+  }
   const rates = new Map<number, number>();
-  const byNeed = ready.toSorted(
-    (a, b) => lanes[a]!.mostPerMs / lanes[a]!.weight - lanes[b]!.mostPerMs / lanes[b]!.weight,
-  );
-  let weights = byNeed.reduce((sum, index) => sum + lanes[index]!.weight, 0);
+  share(all, perMs, rates);
+  return rates;
+}
+
+/** Who needs less than its share by weight gets what it needs; the others share the rest. */
+function share(sharers: readonly Sharer[], perMs: number, rates: Map<number, number>): void {
+  const needs = sharers.map((sharer) => ({ ...sharer, need: needOf(sharer) }));
+  const byNeed = needs.toSorted((a, b) => a.need / a.weight - b.need / b.weight);
+  let weights = byNeed.reduce((sum, { weight }) => sum + weight, 0);
   let rest = perMs;
-  for (const index of byNeed) {
-    const { weight, mostPerMs } = lanes[index]!;
-    const share = rest === Infinity ? Infinity : (rest * weight) / weights;
-    const rate = Math.min(mostPerMs, share);
-    rates.set(index, rate);
+  for (const { weight, need, lane, members } of byNeed) {
+    const part = rest === Infinity ? Infinity : (rest * weight) / weights;
+    const rate = Math.min(need, part);
+    if (lane === undefined) share(members!, rate, rates);
+    else rates.set(lane, rate);
     weights -= weight;
     rest -= rate;
   }
-  return rates;
+}
+
+function needOf({ mostPerMs, members }: Sharer): number {
+  if (members === undefined) return mostPerMs;
+  return Math.min(
+    mostPerMs,
+    members.reduce((sum, member) => sum + needOf(member), 0),
+  );
 }

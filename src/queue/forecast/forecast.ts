@@ -1,6 +1,14 @@
 import type { LiveWorkers } from "../../core/queue/steering.ts";
 import type { JobPosition, LanesSeen, LaneStore } from "../../core/queue/store.ts";
 import { sayEndless } from "../../core/describe.ts";
+import {
+  headsOfText,
+  isWithin,
+  keyOfText,
+  levelsOfText,
+  MOST_LEVELS,
+  type Key,
+} from "../../core/key-path.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { orEndless } from "../../throttle/bucket/live-control.ts";
 import type { TryCall } from "../../throttle/call-options.ts";
@@ -8,6 +16,7 @@ import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readOfKey, type OfKey } from "../options.ts";
 import { startOfDelayed, type Lane } from "./delayed.ts";
 import { drain, type Drain } from "./drain.ts";
+import { createGroups, type Groups } from "./groups.ts";
 import { paceOf, type Pace } from "./pace.ts";
 
 /**
@@ -59,7 +68,7 @@ interface Waiting {
    */
   readonly missed: readonly {
     readonly id: string;
-    readonly key: string;
+    readonly key: Key;
     /** Ms until the job would start, Infinity (in JSON `"forever"`) while its key is paused or away; and until it must have started. */
     readonly startsInMs: number;
     readonly deadlineInMs: number;
@@ -88,6 +97,7 @@ interface View {
   /** Ms until the bucket lets anything start. */
   readonly fromMs: number;
   readonly lanes: readonly Lane[];
+  readonly groups: Groups;
   /** The index of a key's lane in `lanes`; the last one sums up those that were not read. */
   readonly laneOf: (key: string | undefined) => number;
 }
@@ -131,14 +141,15 @@ export function createForecasts(parts: {
     const usedUpMs = Math.max(0, ...state.limits.map(({ nextFreeMs = 0 }) => nextFreeMs));
     const fromMs = Math.max(state.coolingForMs, state.pausedForMs, ofQueueMs, usedUpMs);
     const pausedForMs = (key: string | undefined): number =>
-      key === undefined ? 0 : (paused.get(key) ?? 0);
+      key === undefined ? 0 : Math.max(...headsOfText(key).map((head) => paused.get(head) ?? 0));
     const heldForMs = (key: string | undefined): number =>
       key !== undefined && aways.has(key) ? Infinity : pausedForMs(key);
     const pace = paceOf(bucket.name, about, { ...inForce, fromMs, isCostly: isCostly(seen) });
-    const all = lanesOf(seen, pace, (key) => {
+    const groups = createGroups(seen.heads, pace, (key) => {
       const forMs = heldForMs(key);
       return forMs === Infinity ? Infinity : Math.max(0, forMs - fromMs);
     });
+    const all = lanesOf(seen, groups);
     const indexes = new Map(seen.lanes.map(({ key }, index) => [key, index + 1]));
     const ofOthers = seen.others.lanes > 0 ? all.length - 1 : LANELESS;
     return {
@@ -153,9 +164,12 @@ export function createForecasts(parts: {
       }),
       heldForMs,
       keyReason(key) {
-        const keys = key === undefined ? seen.lanes.map((lane) => lane.key) : [key];
+        const below = seen.lanes.map((lane) => lane.key);
+        const keys =
+          key === undefined ? below : [key, ...below.filter((own) => isWithin(own, key))];
         return keys.some((each) => pausedForMs(each) === Infinity) ? "key paused" : "key away";
       },
+      groups,
       lanes: all,
       pace,
       drained: drain(all, pace.shared),
@@ -184,29 +198,37 @@ export function createForecasts(parts: {
       const { key } = readOfKey("forecast()", given);
       const backlog = await view();
       const { seen, drained, fromMs, lanes: all, laneOf, live, heldForMs } = backlog;
-      const load = key === undefined ? undefined : seen.lanes.find((lane) => lane.key === key);
+      const loads = seen.lanes.filter((lane) => key === undefined || isWithin(lane.key, key));
+      const isWhole =
+        seen.others.lanes === 0 || (loads.length > 0 && levelsOfText(key ?? "") === MOST_LEVELS);
+      const known = sum(loads.map(({ jobs }) => jobs));
+      const parked =
+        key === undefined || isWhole ? 0 : await access.ask(() => lanes.waitingOf(queue, key));
       const waiting =
-        key === undefined
-          ? sum(all.map(({ jobs }) => jobs))
-          : (load?.jobs ?? (await access.ask(() => lanes.waitingOf(queue, key))));
+        key === undefined ? sum(all.map(({ jobs }) => jobs)) : Math.max(known, parked);
       const own = laneOf(key);
+      const lastOf = (lane: number, calls: number): number =>
+        drained.startMs(lane, Math.max(0, calls * all[lane]!.lanes - 1));
       const lastMs =
         key === undefined
           ? drained.lastMs
-          : drained.startMs(own, Math.max(0, (load?.calls ?? waiting) * all[own]!.lanes - 1));
+          : loads.length === 0
+            ? lastOf(own, waiting)
+            : Math.max(...loads.map((load) => lastOf(laneOf(load.key), load.calls)));
       const goneInMs = wholeMs(Math.max(fromMs + lastMs, heldForMs(key)));
       const facts = { waiting, ...live };
       if (waiting > 0 && backlog.reason !== undefined) {
         return { ...facts, goneInMs: undefined, reason: backlog.reason, missed: [] };
       }
       const missed = seen.deadlines.flatMap((each) => {
-        if (key !== undefined && each.key !== key) return [];
+        if (key !== undefined && !isWithin(each.key, key)) return [];
         const { id, callsBefore, inMs: deadlineInMs } = each;
         const lane = laneOf(each.key);
         const atMs = drained.startMs(lane, callsBefore * all[lane]!.lanes);
         const startsInMs = wholeMs(Math.max(fromMs + atMs, heldForMs(each.key)));
         const isMissed = startsInMs > deadlineInMs;
-        return isMissed ? [sayEndless({ id, key: each.key, startsInMs, deadlineInMs })] : [];
+        const shown = keyOfText(each.key);
+        return isMissed ? [sayEndless({ id, key: shown, startsInMs, deadlineInMs })] : [];
       });
       if (waiting === 0) return { ...facts, goneInMs: 0, missed };
       if (goneInMs < Infinity) return { ...facts, goneInMs, missed };
@@ -258,17 +280,15 @@ function isCostly({ unlaned, unlanedCalls, lanes }: LanesSeen): boolean {
 }
 
 /** All that waits: jobs without a lane, each lane that was read, and the other lanes as one. */
-function lanesOf(seen: LanesSeen, { perMsOf }: Pace, pausedMs: (key: string) => number): Lane[] {
+function lanesOf(seen: LanesSeen, groups: Groups): Lane[] {
   const { unlaned, unlanedCalls, others } = seen;
   const free = { weight: 1, lanes: 1, mostPerMs: Infinity, fromMs: 0 };
   const first = { ...free, jobs: unlaned, calls: unlanedCalls };
-  const read = seen.lanes.map(({ key, jobs, calls, weight, asideMs }) => ({
-    jobs,
-    calls,
-    weight,
+  const read = seen.lanes.map((lane) => ({
+    jobs: lane.jobs,
+    calls: lane.calls,
     lanes: 1,
-    mostPerMs: perMsOf(key),
-    fromMs: Math.max(asideMs, pausedMs(key)),
+    ...groups.placeOf(lane.key, lane),
   }));
   if (others.lanes === 0) return [first, ...read];
   const callsEach = sum(read.map(({ calls }) => calls)) / sum(read.map(({ jobs }) => jobs));

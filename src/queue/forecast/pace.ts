@@ -1,6 +1,6 @@
 import { stepOf } from "../../core/draw/scope.ts";
 import { ruleOf } from "../../core/limits/registry.ts";
-import { keyLimitsOf } from "../../core/policy/per-key.ts";
+import { keyLimitsOf, scopesOf } from "../../core/policy/per-key.ts";
 import type { InForce } from "../../throttle/bucket/live-control.ts";
 import type { TryCall } from "../../throttle/call-options.ts";
 import { costsOf } from "../../throttle/costs.ts";
@@ -10,8 +10,8 @@ import type { Phase } from "./drain.ts";
 export interface Pace {
   /** For all keys together: jobs for which there is room now start at once. */
   readonly shared: readonly Phase[];
-  /** How many jobs of a key may start per ms by its own limits; Infinity without limits. */
-  readonly perMsOf: (key: string) => number;
+  /** How many jobs of a key, or of all below a head, may start per ms by its own limits; Infinity without limits. */
+  readonly perMsOf: (text: string) => number;
   /** The pace `ms` later, when `served` more have started: what has not started by then leaves room. */
   readonly after: (ms: number, served: number) => Pace;
 }
@@ -58,8 +58,11 @@ export function paceOf(bucket: string, about: TryCall, inForce: Outset): Pace {
 
   const lines = linesOf(inForce, costsOfKey(about.key));
   const distance = distanceOf(inForce, Math.min(...lines.map(({ perMs }) => perMs)));
-  const perMsOf = (key: string): number =>
-    1_000 / stepOf(keyLimitsOf(policy, key), costsOfKey(key).slice(shared.length));
+  function perMsOf(text: string): number {
+    const own = scopesOf(policy, text).at(-1);
+    if (own?.key !== text) return Infinity;
+    return 1_000 / stepOf(own.limits, costsOfKey(text).slice(-own.limits.length));
+  }
 
   function paceAt(sinceMs: number, left: readonly Line[]): Pace {
     const lastsMs = Math.max(0, distance.lastsMs - sinceMs);

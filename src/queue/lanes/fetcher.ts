@@ -18,7 +18,7 @@ import type {
 } from "../../core/queue/store.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import type { HeldJob, JobSupply } from "../bullmq/stored-worker.ts";
-import type { Job } from "../job.ts";
+import { keyTextOf, type Job } from "../job.ts";
 
 /** A worker's side of the lanes. */
 export interface Fetcher extends JobSupply {
@@ -379,10 +379,11 @@ const AT_ONCE_MS = 20;
 
 /** What a probe that starts says of its key: whether it has room again. */
 export function probeOf(
-  { key }: Job<unknown>,
+  job: Pick<Job<unknown>, "key">,
   arrival: Arrival,
   { waitedMs }: Slot,
 ): { key: string; wentAtOnce: boolean } | undefined {
+  const key = keyTextOf(job);
   if (key === undefined || arrival !== "probe") return undefined;
   return { key, wentAtOnce: waitedMs < AT_ONCE_MS };
 }

@@ -5,13 +5,14 @@
 import * as z from "zod";
 import { describeValue, reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
+import { keyOfText, type Key } from "../../core/key-path.ts";
 import { readOptions } from "../../core/options.ts";
 import type { LaneOrder } from "../options.ts";
 
 /** Which keys have their jobs done one after another: all, those for which a function returns true, or as options say. */
 export type Ordered = boolean | OfKey | OrderedOptions;
 
-type OfKey = (key: string) => boolean;
+type OfKey = (key: Key) => boolean;
 
 interface OrderedOptions {
   /** Which keys are ordered. Defaults to all. */
@@ -51,7 +52,8 @@ export function createOrders(
   const { keys, stuck = "skip" } = ordered;
   const order: LaneOrder = stuck === "hold" ? 2 : 1;
 
-  function isOrdered(isOfKey: OfKey, key: string): boolean {
+  function isOrdered(isOfKey: OfKey, text: string): boolean {
+    const key = keyOfText(text);
     try {
       const answer: unknown = isOfKey(key);
       if (typeof answer === "boolean") return answer;

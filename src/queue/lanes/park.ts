@@ -3,7 +3,7 @@ import { reasonOf } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { LaneStore } from "../../core/queue/store.ts";
 import { movedToWait } from "../bullmq/errors.ts";
-import { isOnItsWay, PARK_MS, readJob, type Stored } from "../bullmq/stored-job.ts";
+import { isOnItsWay, PARK_MS, storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
 import type { WeightsOf } from "./weights.ts";
 
 export interface ParkParts {
@@ -47,7 +47,7 @@ async function join(
   { name, lanes, weightsOf }: ParkParts,
   jobs: readonly Stored<unknown>[],
 ): Promise<void> {
-  const laneJobs = jobs.map(readJob).map(({ id, key }) => ({ id, weights: weightsOf(key) }));
+  const laneJobs = jobs.map((job) => ({ id: job.id!, weights: weightsOf(storedKeyOf(job)) }));
   if (laneJobs.length > 0) await lanes.join(name, laneJobs);
 }
 
@@ -63,9 +63,9 @@ export async function parkFromWorker<Data>(
   },
 ): Promise<never> {
   const { queue, lanes, weightsOf } = parts;
-  const { id, key } = readJob(stored);
+  const id = stored.id!;
   // BullMQ's own ways back keep no place. Not left to the fetcher: the connection may be closed as soon as this has ended.
-  const way = await lanes.putBack(queue, { id, token, weights: weightsOf(key) });
+  const way = await lanes.putBack(queue, { id, token, weights: weightsOf(storedKeyOf(stored)) });
   // If that fails, the next worker that gets it tries again.
   if (way === "cancelled") await stored.remove().catch(() => undefined);
   throw movedToWait();

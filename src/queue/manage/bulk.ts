@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { KEY_PATH } from "../../core/key-options.ts";
 import { KEY, readOptions, wholeNumber } from "../../core/options.ts";
 import type { JobMove } from "../../core/queue/steering.ts";
 import type { LaneStore } from "../../core/queue/store.ts";
@@ -57,7 +58,7 @@ function filterOf(states: readonly (PendingState | EndedState)[]) {
     state: z
       .enum(states, { error: `give one of ${known}; jobs that run stay as they are` })
       .optional(),
-    key: KEY.optional(),
+    key: KEY_PATH.optional(),
     name: KEY.optional(),
     limit: wholeNumber(1, 1_000_000_000, "jobs").optional(),
   });
@@ -66,9 +67,12 @@ function filterOf(states: readonly (PendingState | EndedState)[]) {
 const REMOVED = filterOf([...PENDING, "done", "failed"]);
 const MOVED = filterOf(PENDING);
 
+/** A filter whose key is its text. */
+type ReadFilter = Omit<RemoveFilter, "key"> & { readonly key?: string | undefined };
+
 export interface OwnedBulkChanges extends BulkChanges {
   /** {@link BulkChanges.removeJobs} with a filter that was read already. */
-  remove(filter: RemoveFilter): Promise<number>;
+  remove(filter: ReadFilter): Promise<number>;
 }
 
 export function createBulkChanges({
@@ -90,7 +94,7 @@ export function createBulkChanges({
 }): OwnedBulkChanges {
   /** Acts on the jobs that match, some at a time, until `limit` acts have succeeded. */
   async function forEach(
-    { state, limit = Infinity, ...filter }: RemoveFilter,
+    { state, limit = Infinity, ...filter }: ReadFilter,
     act: (ids: readonly string[], state: PendingState | EndedState) => Promise<number>,
   ): Promise<number> {
     let count = 0;
@@ -120,16 +124,16 @@ export function createBulkChanges({
     return count;
   }
 
-  const remove = (filter: RemoveFilter): Promise<number> => forEach(filter, removeAll);
+  const remove = (filter: ReadFilter): Promise<number> => forEach(filter, removeAll);
 
   return {
     remove,
     async removeJobs(given) {
-      return remove(readOptions("removeJobs()", REMOVED, given) as RemoveFilter);
+      return remove(readOptions("removeJobs()", REMOVED, given) as ReadFilter);
     },
     async rescheduleJobs(given, due) {
       const where = "rescheduleJobs()";
-      const filter = readOptions(where, MOVED, given) as RescheduleFilter;
+      const filter = readOptions(where, MOVED, given) as ReadFilter;
       // One time for all: one that is met twice has got it already.
       let at: JobMove["at"] = readDue(where, due);
       return forEach(filter, async (ids) => {

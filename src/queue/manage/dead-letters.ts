@@ -1,9 +1,11 @@
 import type { Queue as StoredQueue } from "bullmq";
 import * as z from "zod";
+import { KEY_PATH } from "../../core/key-options.ts";
+import { isWithin, type Key } from "../../core/key-path.ts";
 import { KEY, readOptions, wholeNumber } from "../../core/options.ts";
 import type { LaneStore } from "../../core/queue/store.ts";
 import { codeOf, NOT_THERE, WRONG_STATE } from "../bullmq/errors.ts";
-import { readFailures, readJob, renew, type Stored } from "../bullmq/stored-job.ts";
+import { readFailures, readJob, renew, storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
 import { hasCode, textsOf, type ErrorFacts } from "../failure.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readJobId } from "../job.ts";
@@ -36,7 +38,7 @@ export interface FailedJob<Data> extends ErrorFacts {
   readonly id: string;
   /** The name that `enqueue` gave the job. */
   readonly name: string | undefined;
-  readonly key: string | undefined;
+  readonly key: Key | undefined;
   readonly data: Data;
   /** The message of the error of its last attempt; `"Expired: …"` if it did not start in time. */
   readonly reason: string;
@@ -166,8 +168,8 @@ interface Found {
 }
 
 function factsOf({ stored, facts }: Found): FailedFacts {
-  const { key, name } = readJob(stored);
-  return { key, name, reason: stored.failedReason ?? "", error: facts };
+  const { name } = readJob(stored);
+  return { key: storedKeyOf(stored), name, reason: stored.failedReason ?? "", error: facts };
 }
 
 function readFailed<Data>(stored: Stored<Data>, facts: ErrorFacts): FailedJob<Data> {
@@ -187,8 +189,8 @@ function readFailed<Data>(stored: Stored<Data>, facts: ErrorFacts): FailedJob<Da
 
 /** Which failed jobs are meant: those that match all that is given. */
 export interface FailedFilter {
-  /** The key that the job is for. */
-  readonly key?: string | undefined;
+  /** The key that the job is for, or the head of it: all below that are meant, too. */
+  readonly key?: Key | undefined;
   /** The name that `enqueue` gave the job. */
   readonly name?: string | undefined;
   /** The job has failed then or later, by Redis' clock: a date, or ms since 1970. */
@@ -206,6 +208,7 @@ export interface FailedFilter {
 
 /** A filter whose time is a number. */
 export interface ReadFilter {
+  /** Its text. */
   readonly key: string | undefined;
   readonly name?: string | undefined;
   readonly sinceMs: number;
@@ -225,7 +228,7 @@ export interface FailedFacts {
 const SINCE_ERROR = { error: "give a date, or milliseconds since 1970" };
 const REASON_ERROR = { error: "give a part of the reason, or a regular expression" };
 const FILTER = z.strictObject({
-  key: KEY.optional(),
+  key: KEY_PATH.optional(),
   name: KEY.optional(),
   // For a number out of bounds, the bound's message is shown and not the union's: both are the same.
   since: z
@@ -247,7 +250,7 @@ export function readFilter(where: string, given: unknown): ReadFilter {
 
 /** Whether a job matches a filter, apart from its time. */
 export function matches({ key, name, reason, code }: ReadFilter, job: FailedFacts): boolean {
-  if (key !== undefined && job.key !== key) return false;
+  if (key !== undefined && (job.key === undefined || !isWithin(job.key, key))) return false;
   if (name !== undefined && job.name !== name) return false;
   if (code !== undefined && !hasCode(job.error, code)) return false;
   if (reason === undefined) return true;

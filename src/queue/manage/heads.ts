@@ -1,5 +1,5 @@
 import type { LaneStore } from "../../core/queue/store.ts";
-import { readJob, type Stored } from "../bullmq/stored-job.ts";
+import { storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 
 /** Does something with a job that may keep its ordered key waiting: once it was done, workers look at that key. */
@@ -21,7 +21,7 @@ export function createFreeKey({
 
   async function keyOf(id: string): Promise<string | undefined> {
     const found = await access.ask((stored) => stored.getJob(id));
-    return found && readJob(found as Stored<unknown>).key;
+    return found && storedKeyOf(found as Stored<unknown>);
   }
 
   return async (id, act) => {

@@ -1,5 +1,7 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
+import { KEY_PATH } from "../../core/key-options.ts";
+import { levelsOfText, MOST_LEVELS, type Key } from "../../core/key-path.ts";
 import { KEY, readOptions, wholeNumber } from "../../core/options.ts";
 import type { PageRequest } from "../../core/queue/steering.ts";
 import type { LaneStore } from "../../core/queue/store.ts";
@@ -11,11 +13,14 @@ import { JOB_STATES, type JobState } from "../job.ts";
 export interface JobsFilter {
   /** Where the job is. Without it, all jobs are meant. */
   readonly state?: JobState | undefined;
-  /** The key that the job is for. */
-  readonly key?: string | undefined;
+  /** The key that the job is for, or the head of it: all below that are meant, too. */
+  readonly key?: Key | undefined;
   /** The name that `enqueue` gave the job. */
   readonly name?: string | undefined;
 }
+
+/** A filter whose key is its text. */
+type ReadJobsFilter = Omit<JobsFilter, "key"> & { readonly key?: string | undefined };
 
 export interface JobsOptions extends JobsFilter {
   /** Where to go on: the `cursor` of the last page, with the same filter. */
@@ -37,7 +42,7 @@ export interface Pages {
    */
   read(where: string, options: unknown): Promise<StoredPage>;
   /** The ids of the jobs that match, in batches; each batch is a request of its own. */
-  idsOf(filter: JobsFilter): AsyncGenerator<readonly string[]>;
+  idsOf(filter: ReadJobsFilter): AsyncGenerator<readonly string[]>;
 }
 
 const SHOWN = 100;
@@ -46,7 +51,7 @@ const LOOKED_AT = 1_000;
 /** One page looks at so many, however few of them match: then it ends early, with a cursor. */
 const MOST_LOOKED_AT = 20_000;
 
-const FILTERED = { key: KEY.optional(), name: KEY.optional() };
+const FILTERED = { key: KEY_PATH.optional(), name: KEY.optional() };
 const NO_CURSOR = { error: "give the cursor of the last page" };
 const JOBS = z.strictObject({
   state: z
@@ -75,10 +80,12 @@ const SHELVES: Readonly<Record<JobState, readonly Shelf[]>> = {
 };
 const ALL = ["wait", "prioritized", "delayed", "active", "completed", "failed"] as const;
 
-function shelvesOf({ state, key }: JobsFilter): readonly Shelf[] {
+function shelvesOf({ state, key }: ReadJobsFilter): readonly Shelf[] {
   if (state === undefined) return ALL.map((shelf) => ({ shelf }));
   if (state !== "waiting" || key === undefined) return SHELVES[state];
-  return [{ shelf: "wait" }, { shelf: "prioritized" }, { shelf: { lane: key } }];
+  const own: Shelf[] = [{ shelf: "wait" }, { shelf: "prioritized" }, { shelf: { lane: key } }];
+  const hasHeads = levelsOfText(key) < MOST_LEVELS;
+  return hasHeads ? [...own, { shelf: "delayed", parked: "below" }] : own;
 }
 
 export function createPages(parts: {
@@ -89,7 +96,7 @@ export function createPages(parts: {
   const { queue, access, lanes } = parts;
 
   function find(
-    { key, name }: JobsFilter,
+    { key, name }: ReadJobsFilter,
     { shelf, parked }: Shelf,
     { from, most }: Pick<PageRequest, "from" | "most">,
   ): ReturnType<LaneStore["page"]> {

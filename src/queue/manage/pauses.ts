@@ -1,6 +1,8 @@
 import * as z from "zod";
 import { sayEndless } from "../../core/describe.ts";
-import { KEY, LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
+import { KEY_PATH } from "../../core/key-options.ts";
+import { keyOfText, type Key } from "../../core/key-path.ts";
+import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
 import type { LaneStore } from "../../core/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readOfKey, type OfKey } from "../options.ts";
@@ -12,8 +14,8 @@ export interface QueuePauseOptions extends OfKey {
 
 /** A pause that holds. */
 export interface QueuePause {
-  /** The key that is paused; undefined for the whole queue. */
-  readonly key: string | undefined;
+  /** The key that is paused, with all below it; undefined for the whole queue. */
+  readonly key: Key | undefined;
   /** Ms until it ends by itself; Infinity if only `resume()` ends it; JSON says `"forever"`. */
   readonly forMs: number;
 }
@@ -21,7 +23,7 @@ export interface QueuePause {
 /** Pauses of a queue, and of its keys. All reject with StoreUnavailableError when Redis is away. */
 export interface Pauses {
   /**
-   * Lets no job start, of the whole queue or of one key, until `resume()` or for `forMs`; jobs can be enqueued
+   * Lets no job start, of the whole queue or of one key and all below it, until `resume()` or for `forMs`; jobs can be enqueued
    * meanwhile. Within a second after it resolves, no worker starts any more; what workers had fetched and not
    * started goes back to its place. Jobs that run go on. A later pause of the same takes the place of an earlier one.
    *
@@ -35,7 +37,7 @@ export interface Pauses {
 }
 
 const PAUSE = z.strictObject({
-  key: KEY.optional(),
+  key: KEY_PATH.optional(),
   forMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
 });
 
@@ -63,7 +65,9 @@ export function createPauses(parts: {
     },
     async paused() {
       const pauses = await access.ask(() => lanes.pauses(queue));
-      return pauses.map((pause) => sayEndless({ ...pause }));
+      return pauses.map(({ key, forMs }) =>
+        sayEndless({ key: key === undefined ? undefined : keyOfText(key), forMs }),
+      );
     },
   };
 }

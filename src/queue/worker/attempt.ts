@@ -13,7 +13,7 @@ import { isFinalError } from "../bullmq/errors.ts";
 import { DEFAULT_BASE_MS, setBackoff, type Stored } from "../bullmq/stored-job.ts";
 import { check, type Schema } from "../enqueue/data.ts";
 import { HandlerTimeoutError } from "../errors.ts";
-import type { Job } from "../job.ts";
+import { keyTextOf, type Job } from "../job.ts";
 import type { WhyBlocked } from "./held/downstream.ts";
 import type { HandlerResult, OwnedJobContext, WorkerContext } from "./context.ts";
 import {
@@ -71,7 +71,8 @@ export async function runAttempt<Data, Result>(
   let failed: Extract<CameTo<Result>, { thrown: unknown }> | undefined;
   try {
     const given = await run(worker, { job, context }, () => {
-      if (mayBeCalled(bucket, slot)) hand = jobSlotOf({ bucket, slot }, job);
+      if (mayBeCalled(bucket, slot))
+        hand = jobSlotOf({ bucket, slot }, { ...job, key: keyTextOf(job) });
       return hand;
     });
     if (isFailure(given)) throw given;

@@ -11,7 +11,7 @@ import { pauseFor, type WaitRegistry } from "../../throttle/waiting/wait.ts";
 import type { NoRoomYet, WaitOptions } from "../../throttle/waiting/waiting-call.ts";
 import { isFinalError } from "../bullmq/errors.ts";
 import { readJob, type Stored } from "../bullmq/stored-job.ts";
-import type { Job } from "../job.ts";
+import { keyTextOf, type Job } from "../job.ts";
 import type { WorkerContext } from "./context.ts";
 import { deadlyFailure, expiredFailure, impossibleFailure } from "./outcome.ts";
 
@@ -81,7 +81,9 @@ export function createJobSlots(
   }
 
   /** Returns undefined when it is too late for the job to start. */
-  function waitOptions({ key, cost, priority, startByMs }: Job<unknown>): WaitOptions | undefined {
+  function waitOptions(job: Job<unknown>): WaitOptions | undefined {
+    const { cost, priority, startByMs } = job;
+    const key = keyTextOf(job);
     const maxWaitMs = startByMs === undefined ? undefined : startByMs - clock.latestMs();
     if (maxWaitMs !== undefined && maxWaitMs < 1) return undefined;
     // Jobs without a key take turns with the lanes as if they were one lane.

@@ -20,6 +20,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { refuseExtra, type Arities } from "../../core/arguments.ts";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
+import { headsOfText } from "../../core/key-path.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
 import type { Arrival, KeptFailed, KeptJobs } from "../../core/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
@@ -27,12 +28,12 @@ import type { Pass } from "../../throttle/outage/breaker.ts";
 import { DrawnSlot } from "../../throttle/slot/slot.ts";
 import { NoRoomYet } from "../../throttle/waiting/waiting-call.ts";
 import type { ConnectQueue } from "../bullmq/connection.ts";
-import { fillDefaults, readJob, wasCancelled, type Stored } from "../bullmq/stored-job.ts";
+import { fillDefaults, storedKeyOf, wasCancelled, type Stored } from "../bullmq/stored-job.ts";
 import { createStoredWorker, storedJobOf, type HeldJob } from "../bullmq/stored-worker.ts";
 import type { Schema } from "../enqueue/data.ts";
 import { createFetcher, probeOf } from "../lanes/fetcher.ts";
 import { parkFromWorker } from "../lanes/park.ts";
-import type { Job } from "../job.ts";
+import { keyTextOf, type Job } from "../job.ts";
 import { createPresence } from "../lanes/presence.ts";
 import { weightsOrNone, type WeightsOf } from "../lanes/weights.ts";
 import {
@@ -223,9 +224,10 @@ export function createWorker<Data, Result>(
     const { token, arrival, takenAtMs } = taken;
     fillDefaults(bullJob);
     const attempt = bullJob.attemptsMade + 1;
+    const call = { id: bullJob.id!, key: storedKeyOf(bullJob) };
     // One that has expired does not start: it fails, also while its key is paused.
-    const key = arrival === "expired" ? undefined : readJob(bullJob).key;
-    const context = running.add({ jobId: bullJob.id!, key, token, attempt, lockedAtMs: takenAtMs });
+    const key = arrival === "expired" ? undefined : call.key;
+    const context = running.add({ jobId: call.id, key, token, attempt, lockedAtMs: takenAtMs });
     fetchedJobs.add();
     orders.add(context);
     const run = runOf(taken);
@@ -243,7 +245,7 @@ export function createWorker<Data, Result>(
       if (refusal !== undefined) throw refusal;
       const isReady = opened.ready();
       if (isReady !== undefined) await isReady;
-      const blocked = arrival === "expired" ? undefined : bucket.breaker.blocked(job);
+      const blocked = arrival === "expired" ? undefined : bucket.breaker.blocked(call);
       if (blocked !== undefined && !context.isLeaving)
         return await back.holdBack(bullJob, context, blocked);
       if (run !== undefined && !(await runs.mayWait(run))) return back.leave();
@@ -257,13 +259,13 @@ export function createWorker<Data, Result>(
       if (drawn instanceof NoRoomYet && !context.isLeaving) {
         const { roomInMs } = drawn;
         // After a change this time no longer holds, and the change woke the lane before the job lay in it.
-        const whenParked = () => (changesBefore === changes ? Math.ceil(roomInMs) : undefined);
-        return await back.park(bullJob, context, whenParked);
+        const inMs = () => (changesBefore === changes ? Math.ceil(roomInMs) : undefined);
+        return await back.park(bullJob, context, { inMs, of: drawn.of });
       }
       if (!(drawn instanceof DrawnSlot)) return await back.giveBack(bullJob, context, run);
       if (!locks.isHeld(context) && !(await locks.confirm(context))) return back.leave();
       if (context.isLeaving) return await back.giveBack(bullJob, context, run);
-      const entered = bucket.breaker.enter(job);
+      const entered = bucket.breaker.enter(call);
       if (!entered.passes) return await back.holdBack(bullJob, context, entered);
       pass = entered;
       if (run !== undefined && !(await runs.mayBegin(run, token))) return back.leave();
@@ -282,14 +284,14 @@ export function createWorker<Data, Result>(
         if (error instanceof Spared) return await back.spare(bullJob, context, { error, pass });
         throw error;
       } finally {
-        if (hasLease && job.key !== undefined) fetcher.wake(job.key);
+        if (hasLease && key !== undefined) for (const head of headsOfText(key)) fetcher.wake(head);
       }
     } catch (error) {
       const isUnbegunRun = run !== undefined && !context.hasBegun;
       if (isUnbegunRun && !(await runs.mayFail(run, token, error))) return back.leave();
       throw error;
     } finally {
-      if (pass !== undefined) bucket.breaker.left({ id: bullJob.id!, key }, pass);
+      if (pass !== undefined) bucket.breaker.left(call, pass);
       running.end(context);
       release(context, drawn);
       fetchedJobs.remove(context.jobId);
@@ -309,7 +311,7 @@ export function createWorker<Data, Result>(
     arrival: Arrival,
   ): Promise<DrawnSlot | NoRoomYet | undefined> {
     const drawing = batches === undefined ? slots.draw(job, context) : batches.draw(job, context);
-    if (arrival === "probe") drawing.catch(() => fetcher.missProbe(job.key!));
+    if (arrival === "probe") drawing.catch(() => fetcher.missProbe(keyTextOf(job)!));
     // One that has expired waits for no slot.
     return arrival === "expired" ? drawing : fetcher.whileWaiting(drawing);
   }

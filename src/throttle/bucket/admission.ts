@@ -209,7 +209,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     const roomInMs = group.notBeforeMs - nowMs;
     // One whose time is over before that may be hopeless: it hears so instead of making way.
     const isInTime = (sinceMs ?? nowMs) + maxWaitMs >= group.notBeforeMs;
-    if (roomInMs > patienceMs && isInTime) return Promise.resolve(new NoRoomYet(roomInMs));
+    if (roomInMs > patienceMs && isInTime) return Promise.resolve(new NoRoomYet(roomInMs, group));
     return new Promise((resolve, fail) => {
       const settling = {
         resolve,

@@ -123,7 +123,8 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       waiting = 0;
       return callers;
     },
-    sendAway({ line, held, hasImpatient }, roomInMs) {
+    sendAway(group, roomInMs) {
+      const { line, held, hasImpatient } = group;
       if (!hasImpatient) return;
       let lacking = line.size - held.size;
       for (const caller of line.fromLast()) {
@@ -131,7 +132,7 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
         lacking -= 1;
         if (roomInMs <= caller.patienceMs) continue;
         leave(caller);
-        caller.fail(new NoRoomYet(roomInMs));
+        caller.fail(new NoRoomYet(roomInMs, group));
       }
     },
     holdsSlots(beside, bindsAt) {

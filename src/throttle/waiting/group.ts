@@ -60,6 +60,8 @@ export class Group {
   readonly limitedKey: string | undefined;
   /** Whether callers came that may be sent away; a search for them among 100,000 others would take long. */
   hasImpatient = false;
+  /** Which of the scopes held these calls back last, if one of them did; only the pacer writes it. */
+  heldBy: string | undefined;
   /** Before this time no wait of its callers is over, on `performance.now()`. */
   leastUntilMs: number = Infinity;
   /** What the last reply told of these calls; only `hopeless.ts` writes it. */

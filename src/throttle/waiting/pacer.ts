@@ -12,7 +12,13 @@ import {
   type Received,
 } from "./ask-times.ts";
 import { createDispatcher } from "./dispatch.ts";
-import { createLinePlaces, mostLeases, nextWishes, type Wishes } from "./draw-request.ts";
+import {
+  createLinePlaces,
+  keyHeldBy,
+  mostLeases,
+  nextWishes,
+  type Wishes,
+} from "./draw-request.ts";
 import { giveBack, refundUnused } from "./give-back.ts";
 import type { Arrival } from "./group-schedule.ts";
 import type { Caller, Group } from "./group.ts";
@@ -248,6 +254,7 @@ export function createPacer(options: PacerOptions): Pacer {
     if (!isStale) dispatcher.hold(group, granted, drawn);
     const { bindsAt, places } = granted;
     const untilMs = keyTimeMs(granted, drawn);
+    group.heldBy = keyHeldBy(group, granted);
     if (!isDeferred) schedule.answered(group, { untilMs, arrivedMs, bindsAt });
     group.scopes.forEach(({ key }, index) => linePlaces.keep(key, places[index]!));
     if (!isStale) return;

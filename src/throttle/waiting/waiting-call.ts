@@ -22,9 +22,12 @@ export interface WaitOptions extends ObservedDrawCall {
 export class NoRoomYet {
   /** In how many ms its key may be asked about again. */
   readonly roomInMs: number;
+  /** What has no room: its key, or a head of that. */
+  readonly of: string | undefined;
 
-  constructor(roomInMs: number) {
+  constructor(roomInMs: number, { heldBy }: Pick<Group, "heldBy">) {
     this.roomInMs = roomInMs;
+    this.of = heldBy;
   }
 }
 

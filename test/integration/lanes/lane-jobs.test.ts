@@ -248,7 +248,7 @@ describe("jobs in lanes", () => {
     const { sluice, queue } = opened;
     const done: (string | undefined)[] = [];
     await queue.enqueueMany(upTo(15), { key });
-    sluice.worker(queue, async (job) => void done.push(job.key));
+    sluice.worker(queue, async (job) => void done.push(job.key as string));
 
     await waitUntil(() => done.length === 15, "all are done");
     await waitUntil(() => areAllDone(opened), "their ends are stored");

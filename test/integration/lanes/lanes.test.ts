@@ -1,6 +1,6 @@
 import { Job as StoredJob } from "bullmq";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { leakyBucket, tokenBucket } from "sluice";
+import { leakyBucket, tokenBucket, type Job } from "sluice";
 import type { OwnedBucket } from "../../../src/throttle/bucket.ts";
 import { deferred } from "../../support/async/deferred.ts";
 import {
@@ -28,7 +28,7 @@ describe("a key that is paused by hand", () => {
     const [here, there] = [lanes.open(policy), lanes.open(policy)];
     const done: string[] = [];
     for (const { sluice, queue } of [here, there]) {
-      sluice.worker(queue, async ({ key }) => void done.push(key!), { concurrency: 3 });
+      sluice.worker(queue, async ({ key }) => void done.push(key as string), { concurrency: 3 });
     }
     await here.queue.bucket.pause({ key: "held" });
 
@@ -76,7 +76,7 @@ describe("a key that has no room", () => {
     const { sluice, queue } = opened;
     const done: string[] = [];
     await queue.enqueueMany(upTo(300), { key: "slow" });
-    sluice.worker(queue, async ({ key }) => void done.push(key!), { concurrency: 3 });
+    sluice.worker(queue, async ({ key }) => void done.push(key as string), { concurrency: 3 });
     await waitUntil(() => done.length > 0, "the first of the slow key has started");
 
     await queue.enqueueMany(upTo(100), { key: "fast" });
@@ -92,13 +92,13 @@ describe("a key that has no room", () => {
     let running = 0;
     let most = 0;
     await queue.enqueueMany(upTo(40), { key: "long" });
-    const handler = async ({ key }: { key: string | undefined }): Promise<void> => {
+    const handler = async ({ key }: Pick<Job<number>, "key">): Promise<void> => {
       if (key === "long") {
         most = Math.max(most, (running += 1));
         await mayEnd.promise;
         running -= 1;
       }
-      done.push(key!);
+      done.push(key as string);
     };
     sluice.worker(queue, handler, { concurrency: 6 });
     await waitUntil(() => running === 2, "two of the long key run");
@@ -185,7 +185,7 @@ describe("a key that has no room", () => {
     });
     await queue.enqueueMany(upTo(2), { key: "slow" });
 
-    sluice.worker(queue, async ({ key }) => void started.push(key));
+    sluice.worker(queue, async ({ key }) => void started.push(key as string));
     await waitUntil(() => started.length === 3, "all have started, an hour apart by the old limit");
 
     expect(started.filter((key) => key === "slow")).toHaveLength(2);

@@ -27,7 +27,7 @@ async function openBusy(count: number) {
   const begun: string[] = [];
   const again = new Set<string>();
   async function handle({ key, id }: Job<number>): Promise<void> {
-    begun.push(key ?? "-");
+    begun.push((key as string | undefined) ?? "-");
     await pause(50);
     if (key !== "again" || again.has(id)) return;
     again.add(id);
@@ -96,7 +96,7 @@ describe("jobs that a tool of BullMQ's has removed", () => {
     await queue.enqueueMany(upTo(10), { key: "there" });
     const begun: (string | undefined)[] = [];
 
-    sluice.worker(queue, async ({ key }) => void begun.push(key));
+    sluice.worker(queue, async ({ key }) => void begun.push(key as string));
     await waitUntil(() => begun.length === 10, "all that are there have begun");
 
     expect(new Set(begun)).toEqual(new Set(["there"]));
@@ -149,7 +149,7 @@ describe("an idle worker", () => {
     await withTool((tool) => tool.setGlobalRateLimit(1, 60_000));
     const begun: (string | undefined)[] = [];
     sluice.worker(queue, async ({ key }) => {
-      begun.push(key);
+      begun.push(key as string);
       if (begun.length === 1) throw new RetryAfter(50);
     });
 
@@ -219,7 +219,7 @@ describe("a flood", () => {
       await queue.enqueueMany(upTo(1_000), { key: "flood", at });
     }
     const begun: (string | undefined)[] = [];
-    sluice.worker(queue, async ({ key }) => void begun.push(key), { concurrency: 5 });
+    sluice.worker(queue, async ({ key }) => void begun.push(key as string), { concurrency: 5 });
     await waitUntil(() => begun.length > 0, "the flood has come");
 
     const from = begun.length;

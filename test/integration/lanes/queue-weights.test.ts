@@ -20,7 +20,7 @@ function open(weights?: QueueOptions["weights"]): Opened {
 /** How many of gold's are among the first 60 that start, beside as many of another key. */
 async function goldAmongFirst({ sluice, queue }: Opened): Promise<number> {
   const started: string[] = [];
-  sluice.worker(queue, async ({ key }) => void started.push(key!), { concurrency: 1 });
+  sluice.worker(queue, async ({ key }) => void started.push(key as string), { concurrency: 1 });
   await waitUntil(() => started.length >= 60, "sixty have started");
   return started.slice(0, 60).filter((key) => key === "gold").length;
 }

@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 import { describe, expect, inject, it } from "vitest";
-import type { Queue } from "sluice";
+import type { Key, Queue } from "sluice";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -29,7 +29,7 @@ async function endRun({ name, prefix }: Queue<string>["stored"], id: string): Pr
 describe("a recurring job", () => {
   it("runs again and again, at once for the first time", async () => {
     const { sluice, queue } = openQueue();
-    const seen: { data: string; key: string | undefined; cost: unknown }[] = [];
+    const seen: { data: string; key: Key | undefined; cost: unknown }[] = [];
     sluice.worker(queue, async ({ data, key, cost }) => void seen.push({ data, key, cost }));
 
     await queue.enqueue("sync", { every: 100, dedupeId: "sync", cost: 1 });
@@ -40,7 +40,7 @@ describe("a recurring job", () => {
 
   it("runs in the lane of its key, each time", async () => {
     const { sluice, queue } = openQueue();
-    const keys: (string | undefined)[] = [];
+    const keys: (Key | undefined)[] = [];
     sluice.worker(queue, async ({ key }) => void keys.push(key));
 
     await queue.enqueue("sync", { every: 100, dedupeId: "sync", key: "acme" });

@@ -1,4 +1,5 @@
 import { inject } from "vitest";
+import type { BucketOptions, QueueOptions } from "sluice";
 import type { Arrival } from "sluice/testing";
 import type { Child, Children } from "../children/child.ts";
 
@@ -7,8 +8,8 @@ export interface LaneWorkerSettings {
   readonly redis: string;
   readonly prefix: string;
   readonly url: string;
-  readonly policy: { readonly rate: string; readonly perKey?: { readonly rate: string } };
-  readonly weights?: Readonly<Record<string, number>> | undefined;
+  readonly policy: BucketOptions;
+  readonly weights?: QueueOptions["weights"];
   /** How long a handler takes after its call. */
   readonly handlerMs?: number;
   /** How many attempts of each job fail, after their call. */
@@ -31,6 +32,7 @@ export function startLaneWorkers(
 /** One call of a job, as the downstream saw it. */
 export interface JobCall {
   readonly job: string;
+  /** The names of a path with commas between them. */
   readonly key: string;
   readonly attempt: number;
   readonly pid: number;

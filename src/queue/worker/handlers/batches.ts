@@ -20,8 +20,9 @@ import type { JobSlot } from "../../../throttle/slot/job-slot.ts";
 import type { DrawnSlot } from "../../../throttle/slot/slot.ts";
 import type { CancellableWait } from "../../../throttle/waiting/wait.ts";
 import type { NoRoomYet } from "../../../throttle/waiting/waiting-call.ts";
+import { keyOfText } from "../../../core/key-path.ts";
 import { LONGEST_MS, PRIORITIES } from "../../../core/options.ts";
-import type { Job } from "../../job.ts";
+import { keyTextOf, type Job } from "../../job.ts";
 import type { BatchOptions } from "../worker-options.ts";
 import {
   abortOnLeaseLost,
@@ -163,7 +164,8 @@ export function createBatches<Data, Result>(
 
   /** What stands for a batch when it draws: its members keep their own deadlines. */
   function jobFor(batch: Batch<Data>, members: readonly Member<Data>[]): Job<Data> {
-    const { key, cost } = batch;
+    const { cost } = batch;
+    const key = batch.key === undefined ? undefined : keyOfText(batch.key);
     const urgent = Math.min(...members.map(({ job }) => PRIORITIES.indexOf(job.priority)));
     return { ...members[0]!.job, key, cost, priority: PRIORITIES[urgent]!, startByMs: undefined };
   }
@@ -242,7 +244,7 @@ export function createBatches<Data, Result>(
       if (leftMs !== undefined && leftMs < 1) {
         return Promise.reject(expiredFailure(job, clock.latestMs()));
       }
-      const key = bucket.policy.perKey === undefined ? undefined : job.key;
+      const key = bucket.policy.perKey === undefined ? undefined : keyTextOf(job);
       const group = key === undefined ? "" : `key ${key}`;
       const batch = open.get(group) ?? begin(group, key);
       batchOf.set(context, batch);

@@ -7,10 +7,10 @@ import { setTimeout as pause } from "node:timers/promises";
 import type { LaneStore } from "../../../core/queue/store.ts";
 import { isAway } from "../../../throttle/outage/away.ts";
 import type { OwnedBucket } from "../../../throttle/bucket.ts";
-import type { Blocked, Pass, Verdict } from "../../../throttle/outage/breaker.ts";
+import type { Blocked, BreakerCall, Pass, Verdict } from "../../../throttle/outage/breaker.ts";
 import type { QueueConnection } from "../../bullmq/connection.ts";
 import { MOST_BESIDE } from "../../bullmq/stored-worker.ts";
-import type { Job } from "../../job.ts";
+import { keyTextOf, type Job } from "../../job.ts";
 import type { OwnedJobContext, Running } from "../context.ts";
 
 export interface Downstream {
@@ -71,7 +71,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
   }
 
   /** Whether another job may yet fail that would count in one of these scopes. */
-  async function mayOthersFail(job: JobOfKey, scopes: Verdict["countsFor"]): Promise<boolean> {
+  async function mayOthersFail(job: BreakerCall, scopes: Verdict["countsFor"]): Promise<boolean> {
     const isOther = (key: string | undefined): boolean =>
       (scopes.includes("key") && key === job.key) ||
       (scopes.includes("bucket") && (key === undefined || key !== job.key));
@@ -83,7 +83,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
     return others.jobs > 0 || seen.some(({ key, jobs }) => jobs > 0 && isOther(key));
   }
 
-  function longestMs({ key }: JobOfKey): number {
+  function longestMs({ key }: BreakerCall): number {
     try {
       const { sharedMs, keyMs } = bucket.stepsOf({ key });
       return Math.max(LONGEST_MS, LONGEST_STEPS * (sharedMs + keyMs));
@@ -93,7 +93,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
     }
   }
 
-  async function verdict(job: JobOfKey, signal: AbortSignal): Promise<WhyBlocked | undefined> {
+  async function verdict(job: BreakerCall, signal: AbortSignal): Promise<WhyBlocked | undefined> {
     const sinceMs = performance.now();
     const untilMs = sinceMs + longestMs(job);
     let lookAtMs = -Infinity;
@@ -118,7 +118,8 @@ export function createDownstream(parts: DownstreamParts): Downstream {
   if (breaker.isOn) void askOthers([undefined], { triesAtOnce: true });
 
   return {
-    async failed(job, pass, thrown) {
+    async failed(given, pass, thrown) {
+      const job = callOf(given);
       const isDown = isAway(thrown);
       if (isDown && breaker.isOn && !breaker.isOpenFor(job)) await askOthers(scopesOf(job));
       return breaker.failed(job, pass, isDown ? { thrown } : undefined);
@@ -126,7 +127,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
     async verdict(job, { jobId, signal }) {
       if (undecided.size >= MOST_BESIDE) return undefined;
       undecided.add(jobId);
-      return verdict(job, signal).finally(() => undecided.delete(jobId));
+      return verdict(callOf(job), signal).finally(() => undecided.delete(jobId));
     },
     get undecided() {
       return undecided.size;
@@ -134,11 +135,15 @@ export function createDownstream(parts: DownstreamParts): Downstream {
     close() {
       isClosed = true;
     },
-    succeeded: (job, pass) => breaker.succeeded(job, pass),
+    succeeded: (job, pass) => breaker.succeeded(callOf(job), pass),
   };
 }
 
+function callOf(job: JobOfKey): BreakerCall {
+  return { id: job.id, key: keyTextOf(job) };
+}
+
 /** The whole bucket, and the job's key. */
-function scopesOf({ key }: JobOfKey): (string | undefined)[] {
+function scopesOf({ key }: BreakerCall): (string | undefined)[] {
   return key === undefined ? [undefined] : [undefined, key];
 }

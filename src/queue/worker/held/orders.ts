@@ -3,6 +3,7 @@
  * its fetcher says whether there is any news; while it has jobs and fetches none, it looks by itself. So no message can get
  * lost, and a job begins only by news of the last second: a process that stood still, or was cut off, asks first.
  */
+import { headsOfText } from "../../../core/key-path.ts";
 import type { HeldJob, LaneStore, OrdersSeen } from "../../../core/queue/store.ts";
 import { pauseFor } from "../../../throttle/waiting/wait.ts";
 import type { OwnedJobContext, Running } from "../context.ts";
@@ -54,7 +55,8 @@ export function createOrders({
 
   function mayNot({ key }: OwnedJobContext): boolean {
     if (isPaused) return true;
-    return key !== undefined && (pausedKeys.get(key) ?? 0) > performance.now();
+    if (key === undefined || pausedKeys.size === 0) return false;
+    return headsOfText(key).some((head) => (pausedKeys.get(head) ?? 0) > performance.now());
   }
 
   function hear(seen: OrdersSeen, askedAtMs: number): void {

@@ -2,7 +2,7 @@
 import type { RunName } from "../../../core/queue/runs.ts";
 import type { Pass } from "../../../throttle/outage/breaker.ts";
 import { codeOf, movedToDelayed, movedToWait, NOT_THERE } from "../../bullmq/errors.ts";
-import { PARK_MS, readJob, type Stored } from "../../bullmq/stored-job.ts";
+import { PARK_MS, storedKeyOf, type Stored } from "../../bullmq/stored-job.ts";
 import type { Fetcher } from "../../lanes/fetcher.ts";
 import { parkFromWorker } from "../../lanes/park.ts";
 import type { WorkerReport } from "../../report/report.ts";
@@ -13,11 +13,11 @@ import type { WhyBlocked } from "./downstream.ts";
 
 /** All reject, or throw. */
 export interface WaysBack<Data> {
-  /** Gives the job's place here to another; it comes back in its turn, once its key has room. */
+  /** Gives the job's place here to another; it comes back in its turn, once its key, or what of that has none, has room. */
   park(
     bullJob: Stored<Data>,
     context: OwnedJobContext,
-    roomInMs?: () => number | undefined,
+    room?: { readonly inMs: () => number | undefined; readonly of?: string | undefined },
   ): Promise<never>;
   /** The downstream is away, of the job's key or of all: it waits in its place, where it uses up nothing. */
   holdBack(bullJob: Stored<Data>, context: OwnedJobContext, why: WhyBlocked): Promise<never>;
@@ -45,13 +45,13 @@ export function createWaysBack<Data>(
   async function park(
     bullJob: Stored<Data>,
     context: OwnedJobContext,
-    roomInMs?: () => number | undefined,
+    room?: { readonly inMs: () => number | undefined; readonly of?: string | undefined },
   ): Promise<never> {
     if (context.isLost) return leave();
     context.isGoingBack = true;
     await bullJob.moveToDelayed(Date.now() + PARK_MS, context.token).catch(leaveRemoved);
-    const weights = worker.weightsOf(readJob(bullJob).key);
-    fetcher.park({ id: bullJob.id!, weights, roomInMs: roomInMs?.() });
+    const weights = worker.weightsOf(storedKeyOf(bullJob));
+    fetcher.park({ id: bullJob.id!, weights, roomInMs: room?.inMs(), aside: room?.of });
     throw movedToDelayed();
   }
 
@@ -61,7 +61,7 @@ export function createWaysBack<Data>(
     { scope, inMs }: WhyBlocked,
   ): Promise<never> {
     if (scope === "bucket") return giveBack(bullJob, context);
-    return park(bullJob, context, () => Math.ceil(inMs));
+    return park(bullJob, context, { inMs: () => Math.ceil(inMs) });
   }
 
   async function spare(

@@ -23,13 +23,15 @@ it("batches of an ordered queue keep the order of each key, and leave out one th
     sluice.worker(
       own,
       async (jobs, { contexts }) => {
-        for (const [index, { key, data }] of jobs.entries()) {
-          if (running.has(key!)) together.push(key!);
-          running.add(key!);
-          if (contexts[index]!.attempt === 1) begun.set(key!, [...begunOf(key!), data]);
+        const keys = jobs.map(({ key }) => key as string);
+        for (const [index, { data }] of jobs.entries()) {
+          const key = keys[index]!;
+          if (running.has(key)) together.push(key);
+          running.add(key);
+          if (contexts[index]!.attempt === 1) begun.set(key, [...begunOf(key), data]);
         }
         await new Promise(setImmediate);
-        for (const { key } of jobs) running.delete(key!);
+        for (const key of keys) running.delete(key);
         return jobs.map(({ data }, index) =>
           data === 5 && contexts[index]!.attempt === 1 ? new Error("not yet") : data,
         );

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import {
   InvalidOptionError,
   type BucketOptions,
+  type Key,
   type Ordered,
   type Queue,
   type Sluice,
@@ -46,8 +47,8 @@ function work(
   { policy, workers: count = 2, handle = async () => {} }: Work = {},
 ) {
   const begun: number[] = [];
-  const running = new Map<string | undefined, number>();
-  const most = new Map<string | undefined, number>();
+  const running = new Map<Key | undefined, number>();
+  const most = new Map<Key | undefined, number>();
   const workers = Array.from({ length: count }, () => {
     const { sluice, queue } = open(ordered, policy);
     return sluice.worker(queue, async ({ key, data }, { attempt }) => {

@@ -15,7 +15,7 @@ sluice.worker(
   async (job, { attempt }) => {
     const headers = {
       "x-job": job.data,
-      "x-key": job.key ?? "",
+      "x-key": String(job.key ?? ""),
       "x-pid": String(process.pid),
       "x-attempt": String(attempt),
     };

@@ -19,7 +19,7 @@ sluice.worker(
   async ({ key, data }, { attempt }) => {
     const { name, takesMs = 0, fails = 0, retryMs = 0, until } = data;
     const tell = (what: Step["what"]): Promise<number> => {
-      const step: Step = { key: key!, name, attempt, what, pid: process.pid };
+      const step: Step = { key: key as string, name, attempt, what, pid: process.pid };
       return log.rpush(`${prefix}:log`, JSON.stringify(step));
     };
     await tell("begin");

@@ -42,15 +42,15 @@ for _ = 1, numbers[next_at] do
   reply[granted_at] = granted
 end
 
-local call, has_granted = redis.call, false
+local call, has_granted, known_us, life_ms = redis.call, false, nil, nil
 for index = 1, #states do
   local state, life_us = states[index], lives_us[index]
   if life_us then
     has_granted = true
     state[lasts_at[index]] = now
     -- The expiry is passed as text: Redis takes longer to format a number than for the rest of the command.
-    local life_ms = string.format('%.0f', math.ceil(life_us / 1000) + 60000)
-    call('SET', KEYS[index + 1], struct.pack('<' .. rep('d', #state), unpack(state)), 'PX', life_ms)
+    if life_us ~= known_us then known_us, life_ms = life_us, string.format('%.0f', math.ceil(life_us / 1000) + 60000) end
+    call('SET', KEYS[index + 1], struct.pack(forms[index], unpack(state)), 'PX', life_ms)
   end
 end
 if has_granted then

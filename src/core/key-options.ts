@@ -134,3 +134,31 @@ export function oneKey<Read extends { readonly key?: unknown; readonly keys?: st
   const value = namedOf(keys).keys;
   throw new InvalidOptionError({ where, option: "keys", value, remedy });
 }
+
+/** Matches most names, and only valid ones. */
+const PLAIN_NAME = /^[\w.:@/|+-]{1,256}$/;
+
+/** The text of a key of plain names; undefined for any other, which has to be read with care. */
+export function plainTextOfKey(given: unknown): string | undefined {
+  if (typeof given === "string") return PLAIN_NAME.test(given) ? given : undefined;
+  if (!Array.isArray(given) || given.length === 0 || given.length > MOST_LEVELS) return undefined;
+  const names: unknown[] = Array.from(given);
+  return names.every(isPlainName) ? textOfKey(names) : undefined;
+}
+
+/** The same of keys side by side. */
+export function plainTextOfKeys(given: unknown): string | undefined {
+  if (typeof given !== "object" || given === null) return undefined;
+  if (Object.getPrototypeOf(given) !== Object.prototype) return undefined;
+  const texts: string[] = [];
+  for (const name in given) {
+    const value: unknown = (given as Record<string, unknown>)[name];
+    if (texts.length === MOST_LEVELS || !isPlainName(name) || !isPlainName(value)) return undefined;
+    texts.push(textOfNamedKey(name, value));
+  }
+  return texts.length === 0 ? undefined : textOfNamedKeys(texts);
+}
+
+function isPlainName(given: unknown): given is string {
+  return typeof given === "string" && PLAIN_NAME.test(given);
+}

@@ -14,6 +14,8 @@ import {
   KEY_BY_CALL_SHAPE,
   KEY_SHAPE,
   oneKey,
+  plainTextOfKey,
+  plainTextOfKeys,
   type ByCall,
   type KeyGiven,
   type KeyRead,
@@ -362,16 +364,18 @@ function oneKeyOrFunction<Read extends { readonly key?: unknown; readonly keys?:
   return own as KeyRead<Read> & CallOptionsRead;
 }
 
-/** Matches most keys, and only valid ones: the full check of each would cost more than the rest of a try. */
-const PLAIN_KEY = /^[\w.:@/|+-]{1,256}$/;
-
-/** The key, if these are plain options of a plain key alone. */
+/** The text of the key, if these are plain options of a plain key alone: the full check would cost more than the rest of a try. */
 function plainKeyOf(given: unknown): string | undefined {
   if (typeof given !== "object" || given === null || "cost" in given) return undefined;
   if (Object.getPrototypeOf(given) !== Object.prototype) return undefined;
-  for (const name in given) if (name !== "key") return undefined;
-  const { key } = given as { key?: unknown };
-  return typeof key === "string" && PLAIN_KEY.test(key) ? key : undefined;
+  let only: string | undefined;
+  for (const name in given) {
+    if (only !== undefined || (name !== "key" && name !== "keys")) return undefined;
+    only = name;
+  }
+  return only === "keys"
+    ? plainTextOfKeys((given as { keys?: unknown }).keys)
+    : plainTextOfKey((given as { key?: unknown }).key);
 }
 
 function isFunction(value: unknown): boolean {

@@ -367,7 +367,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
   function findByKey(key: string): Group | undefined {
     const { perKey } = policy();
     if (perKey === undefined) return isOfNames(key) ? undefined : (plain ??= find({}));
-    return perKey.fixed === undefined ? undefined : byKey.get(key);
+    return perKey.isLocal ? undefined : byKey.get(key);
   }
 
   return {
@@ -378,7 +378,8 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
       const known = findByKey(key);
       if (known !== undefined) return known;
       const group = findUsual(key) ?? find(options);
-      if (group.limitedKey === key) byKey.set(key, group);
+      // Below the last level with limits, many keys are of one group.
+      if (textOfScopes(group.scopes.map((scope) => scope.key)) === key) byKey.set(key, group);
       return group;
     },
     clear() {

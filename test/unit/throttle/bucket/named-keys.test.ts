@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import type { NamedKeys } from "../../../../src/core/key-path.ts";
 import { fixedWindow } from "../../../../src/core/policy/limit-makers.ts";
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
@@ -126,6 +127,38 @@ describe("keys side by side", () => {
     expect([refused.allowed, other.allowed]).toEqual([false, true]);
     expect(told).toEqual([[undefined, { address: "10.0.0.1", email: "a@b.c" }, "a pause"]]);
     expect(both).toMatchObject({ option: "keys" });
+    await bucket.close();
+  });
+
+  it("may be functions of the arguments, and take the place of others", async () => {
+    const { bucket } = createTestBucket(LOGINS);
+    const told: unknown[] = [];
+    const paced = bucket.throttled((email: string) => email, {
+      keys: (email) => (email === "bad" ? ({ email: 5 } as never) : { address: "x", email }),
+      onSlot: ({ keys }) => told.push(keys),
+    });
+
+    await paced("a@b.c");
+    await paced.with({ keys: { address: "y" } })("a@b.c");
+    const bad = await rejectionOf(paced("bad"));
+
+    expect(told).toEqual([{ address: "x", email: "a@b.c" }, { address: "y" }]);
+    expect(bad).toMatchObject({ option: "keys.email", value: 5 });
+    await bucket.close();
+  });
+
+  it.each([
+    ["plain ones", { address: "10.0.0.1", email: "a@b.c" }],
+    ["others", { address: "10.0.0.1", email: "é ü" }],
+    ["those without a prototype", Object.assign(Object.create(null), { address: "10.0.0.1" })],
+  ])("are counted alike by draws and by tries: %s", async (_what, keys: NamedKeys) => {
+    const { bucket } = createTestBucket(LOGINS);
+
+    await bucket.tryDraw({ keys });
+    await bucket.draw({ keys, cost: 1 });
+    await bucket.tryDraw({ keys });
+
+    expect((await bucket.peek({ keys })).limits.map(({ level }) => level)).toContain(3);
     await bucket.close();
   });
 

@@ -26,7 +26,7 @@ export interface Store {
 }
 
 /** The texts of keys; undefined stands for the whole bucket. */
-export interface AwayRequest {
+interface AwayRequest {
   readonly bucket: string;
   readonly keys: readonly (string | undefined)[];
 }
@@ -40,7 +40,7 @@ export interface Away {
 }
 
 /** `coolMs` is from now on; undefined: the downstream is back. */
-export interface AwayNote {
+interface AwayNote {
   readonly bucket: string;
   readonly key: string | undefined;
   readonly coolMs: number | undefined;

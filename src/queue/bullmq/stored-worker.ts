@@ -297,7 +297,7 @@ interface JobWait {
   /** This worker has brought a job back into the queue: it does not wait for the marker that says so. */
   lookNow(): void;
   /** The same where a job may be due later: if the marker has not come in time. */
-  lookSoon(): void;
+  readonly lookSoon: () => void;
 }
 
 /** How long a marker may take that is on its way. */

@@ -59,6 +59,7 @@ describe("done jobs", () => {
     sluice.worker(queue, async () => {});
 
     await waitUntil(async () => (await queue.counts()).done === 0, "it is removed");
+    expect(await redis.exists(keyOf("completed"))).toBe(0);
   });
 
   it("are as old as the clock says by which they were done, however slow that is", async () => {

@@ -11,7 +11,6 @@ import type { Blocked, BreakerCall, Pass, Verdict } from "../../../throttle/outa
 import type { QueueConnection } from "../../bullmq/connection.ts";
 import { MOST_BESIDE } from "../../bullmq/stored-worker.ts";
 import { keyTextOf, type Job } from "../../job.ts";
-import type { OwnedJobContext, Running } from "../context.ts";
 
 export interface Downstream {
   /** Notes that a job failed. If its attempt is not to count, what keeps the job from starting again. */
@@ -23,7 +22,7 @@ export interface Downstream {
    */
   verdict(
     job: JobOfKey,
-    context: Pick<OwnedJobContext, "jobId" | "signal">,
+    context: { readonly jobId: string; readonly signal: AbortSignal },
   ): Promise<WhyBlocked | undefined>;
   succeeded(job: JobOfKey, pass: Pass): void;
   /** How many jobs wait for their verdicts. */
@@ -39,7 +38,9 @@ interface DownstreamParts {
   readonly queue: string;
   readonly bucket: Pick<OwnedBucket, "breaker" | "readAway" | "stepsOf">;
   readonly lanes: Pick<LaneStore, "look">;
-  readonly running: Pick<Running, "all">;
+  readonly running: {
+    all(): Iterable<{ readonly jobId: string; readonly key: string | undefined }>;
+  };
   readonly connection: Pick<QueueConnection, "inTime">;
 }
 

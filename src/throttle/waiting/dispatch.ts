@@ -1,4 +1,4 @@
-import type { Granted } from "../../core/store.ts";
+import { isNone, type Granted } from "../../core/store.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import { createGroupSchedule, type GroupSchedule } from "./group-schedule.ts";
 import { isOfKey, type Caller, type Group } from "./group.ts";
@@ -264,4 +264,20 @@ function firstToPass(line: Line<Caller>, held: HeldSlots, below: number): Caller
 /** Whether it waits in the place of a more urgent call that has left on its slot. */
 function wasPassed({ waitsAs }: Caller): boolean {
   return waitsAs !== undefined;
+}
+
+/**
+ * Which of the scopes of a group holds its calls back, by a reply: that of the limit that does; under a cooldown or a pause
+ * the one in whose line they wait.
+ */
+export function keyHeldBy(
+  { scopes, callTerms: { shared } }: Pick<Group, "scopes" | "callTerms">,
+  { bindsAt, places }: Pick<Granted, "bindsAt" | "places">,
+): string | undefined {
+  let upTo = shared.length;
+  for (const { key, limits } of scopes) {
+    upTo += limits.length;
+    if (bindsAt > upTo - limits.length && bindsAt <= upTo) return key;
+  }
+  return (scopes.find((_, index) => !isNone(places[index]!)) ?? scopes.at(-1))?.key;
 }

@@ -1,14 +1,7 @@
 import { isLeased } from "../../core/limits/registry.ts";
 import { RANKS } from "../../core/options.ts";
 import type { Limit } from "../../core/limits/rule.ts";
-import {
-  isNone,
-  NO_PLACE,
-  type Granted,
-  type KeyScope,
-  type Place,
-  type Wish,
-} from "../../core/store.ts";
+import { isNone, NO_PLACE, type KeyScope, type Place, type Wish } from "../../core/store.ts";
 import { rankOf, type Arrival, type GroupSchedule } from "./group-schedule.ts";
 import { lacking, lackingInOrder, type Group, type Lacking } from "./group.ts";
 
@@ -179,20 +172,4 @@ export function createLinePlaces(): LinePlaces {
       this.shared = { ...NO_PLACE, leaseOrder };
     },
   };
-}
-
-/**
- * Which of the scopes of a group holds its calls back, by a reply: that of the limit that does; under a cooldown or a pause
- * the one in whose line they wait.
- */
-export function keyHeldBy(
-  { scopes, callTerms: { shared } }: Pick<Group, "scopes" | "callTerms">,
-  { bindsAt, places }: Pick<Granted, "bindsAt" | "places">,
-): string | undefined {
-  let upTo = shared.length;
-  for (const { key, limits } of scopes) {
-    upTo += limits.length;
-    if (bindsAt > upTo - limits.length && bindsAt <= upTo) return key;
-  }
-  return (scopes.find((_, index) => !isNone(places[index]!)) ?? scopes.at(-1))?.key;
 }

@@ -11,14 +11,8 @@ import {
   type AskTimes,
   type Received,
 } from "./ask-times.ts";
-import { createDispatcher } from "./dispatch.ts";
-import {
-  createLinePlaces,
-  keyHeldBy,
-  mostLeases,
-  nextWishes,
-  type Wishes,
-} from "./draw-request.ts";
+import { createDispatcher, keyHeldBy } from "./dispatch.ts";
+import { createLinePlaces, mostLeases, nextWishes, type Wishes } from "./draw-request.ts";
 import { giveBack, refundUnused } from "./give-back.ts";
 import type { Arrival } from "./group-schedule.ts";
 import type { Caller, Group } from "./group.ts";

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { PAUSED, NO_PLACE, type Place } from "../../../../../src/core/store.ts";
 import type { CallTerms } from "../../../../../src/throttle/costs.ts";
-import { keyHeldBy } from "../../../../../src/throttle/waiting/draw-request.ts";
+import { keyHeldBy } from "../../../../../src/throttle/waiting/dispatch.ts";
 import { leakyBucket } from "../../../../../src/core/policy/limit-makers.ts";
 
 const shared = [leakyBucket("100/s")];

@@ -291,9 +291,11 @@ describe("bad input", () => {
   it("is refused: more arguments than one", async () => {
     const hooks = openHooks(sluices);
 
-    const get = hooks.endpoints.get as (...given: readonly object[]) => Promise<unknown>;
+    const { endpoints } = hooks as unknown as {
+      endpoints: { get(...given: readonly object[]): Promise<unknown> };
+    };
 
-    await expect(get(REF, { url: URL_ })).rejects.toMatchObject({
+    await expect(endpoints.get(REF, { url: URL_ })).rejects.toMatchObject({
       code: "ERR_INVALID_OPTION",
     });
   });

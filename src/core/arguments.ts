@@ -60,3 +60,19 @@ function namedIn(value: unknown): [name: string, value: unknown] | undefined {
   const [name] = Object.keys(value);
   return name === undefined ? undefined : [name, (value as Record<string, unknown>)[name]];
 }
+
+/**
+ * Refuses what is given as undefined to a method that acts on all that it is not told to leave out: `{ key: tenant.id }`
+ * means one tenant, also where its id is missing.
+ *
+ * @throws {@link InvalidOptionError} when a field is undefined.
+ */
+export function refuseUndefined(where: string, given: unknown): void {
+  if (typeof given !== "object" || given === null) return;
+  const option = Object.keys(given).find(
+    (name) => (given as Record<string, unknown>)[name] === undefined,
+  );
+  if (option === undefined) return;
+  const remedy = `it is there but undefined; leave it out if all are meant, whatever their ${option}`;
+  throw new InvalidOptionError({ where, option, value: undefined, remedy });
+}

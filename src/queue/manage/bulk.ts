@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { refuseUndefined } from "../../core/arguments.ts";
 import { KEY_PATH } from "../../core/key-options.ts";
 import { KEY, readOptions, wholeNumber } from "../../core/options.ts";
 import type { JobMove } from "../../core/queue/steering.ts";
@@ -129,10 +130,12 @@ export function createBulkChanges({
   return {
     remove,
     async removeJobs(given) {
+      refuseUndefined("removeJobs()", given);
       return remove(readOptions("removeJobs()", REMOVED, given) as ReadFilter);
     },
     async rescheduleJobs(given, due) {
       const where = "rescheduleJobs()";
+      refuseUndefined(where, given);
       const filter = readOptions(where, MOVED, given) as ReadFilter;
       // One time for all: one that is met twice has got it already.
       let at: JobMove["at"] = readDue(where, due);

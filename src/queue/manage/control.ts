@@ -1,4 +1,5 @@
 import type { Queue as StoredQueue } from "bullmq";
+import { refuseUndefined } from "../../core/arguments.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { PRIORITIES, PRIORITY, type Priority } from "../../core/options.ts";
 import type { LaneStore } from "../../core/queue/store.ts";
@@ -117,6 +118,7 @@ export function createControl(parts: {
       return key === undefined ? access.ask(readCounts) : countsOf(key);
     },
     async drain(given = {}) {
+      refuseUndefined("drain()", given);
       const { key } = readOfKey("drain()", given);
       return key === undefined ? drainAll() : bulk.remove({ key });
     },

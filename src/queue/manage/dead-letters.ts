@@ -1,5 +1,6 @@
 import type { Queue as StoredQueue } from "bullmq";
 import * as z from "zod";
+import { refuseUndefined } from "../../core/arguments.ts";
 import { KEY_PATH } from "../../core/key-options.ts";
 import { isWithin, type Key } from "../../core/key-path.ts";
 import { KEY, readOptions, wholeNumber } from "../../core/options.ts";
@@ -97,6 +98,7 @@ export function createDeadLetters<Data>({
       const id = readJobId(where, given);
       return id === undefined ? 0 : actOnOne(id);
     }
+    refuseUndefined(where, given);
     const filter = readFilter(where, given);
     let count = 0;
     let left = filter.limit ?? Infinity;

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { refuseUndefined } from "../../core/arguments.ts";
 import { sayEndless } from "../../core/describe.ts";
 import { KEY_PATH } from "../../core/key-options.ts";
 import { keyOfText, type Key } from "../../core/key-path.ts";
@@ -51,10 +52,12 @@ export function createPauses(parts: {
   const { queue, access, lanes, wakeIdle } = parts;
   return {
     async pause(given = {}) {
+      refuseUndefined("pause()", given);
       const { key, forMs = Infinity } = readOptions("pause()", PAUSE, given);
       await access.ask(() => lanes.pause(queue, { key, forMs }));
     },
     async resume(given = {}) {
+      refuseUndefined("resume()", given);
       const { key } = readOfKey("resume()", given);
       await access.ask(async (stored) => {
         if (key !== undefined) return lanes.resume(queue, key);

@@ -1,5 +1,6 @@
 /** `configure`, `pause`, `resume` and `peek`: what users change and see of a bucket while it runs. */
 import * as z from "zod";
+import { refuseUndefined } from "../../core/arguments.ts";
 import { ClosedError, InvalidOptionError } from "../../core/errors.ts";
 import { formatLimit } from "../../core/limits/registry.ts";
 import { sayEndless } from "../../core/describe.ts";
@@ -129,10 +130,12 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
       await steer(change, { terms: termsOf(policy, 0) });
     },
     async pause(options = {}) {
+      refuseUndefined("pause()", options);
       const { key, forMs } = oneKey("pause()", readOptions("pause()", PAUSE, options));
       await pause("pause()", key, forMs === undefined ? FOREVER_US : forMs * 1_000);
     },
     async resume(options = {}) {
+      refuseUndefined("resume()", options);
       const { key } = oneKey("resume()", readOptions("resume()", ONE_KEY, options));
       await pause("resume()", key, 0);
     },

@@ -198,3 +198,31 @@ describe("a queue", () => {
     expect(reason).toMatchObject({ code: "ERR_INVALID_OPTION", option });
   });
 });
+
+describe("a filter whose key is missing", () => {
+  const given = { key: undefined };
+  const due = { delayMs: 1 };
+  type Opened = ReturnType<typeof openQueue<number>>;
+
+  it.each<[string, (opened: Opened) => Promise<unknown>]>([
+    ["queue.drain()", ({ queue }) => queue.drain(given)],
+    ["queue.pause()", ({ queue }) => queue.pause(given)],
+    ["queue.resume()", ({ queue }) => queue.resume(given)],
+    ["queue.removeJobs()", ({ queue }) => queue.removeJobs(given)],
+    ["queue.rescheduleJobs()", ({ queue }) => queue.rescheduleJobs(given, due)],
+    ["queue.replay()", ({ queue }) => queue.replay(given)],
+    ["queue.purge()", ({ queue }) => queue.purge(given)],
+    ["bucket.pause()", ({ bucket }) => bucket.pause(given)],
+    ["bucket.resume()", ({ bucket }) => bucket.resume(given)],
+  ])("is not taken for all keys: %s", async (_method, call) => {
+    const opened = openQueue<number>(sluices);
+    const job = await opened.queue.enqueue(1, { key: "acme", delayMs: 60_000 });
+
+    const reason = await rejectionOf(call(opened));
+
+    expect(reason).toMatchObject({ code: "ERR_INVALID_OPTION", option: "key" });
+    expect((reason as Error).message).toContain("leave it out if all are meant");
+    expect(await job.state()).toBe("delayed");
+    expect(await opened.queue.paused()).toEqual([]);
+  });
+});

@@ -39,7 +39,7 @@ it("says so when a function of keys gives what JSON cannot hold", async () => {
 
   const error = await rejectionOf(bucket.tryDraw({ key: "a" }));
 
-  expect(error).toMatchObject({ ...INVALID, option: "burst" });
+  expect(error).toMatchObject({ ...INVALID, option: "perKey.burst" });
 });
 
 it("says so when a policy is configured with a number for perKey", async () => {

@@ -165,6 +165,8 @@ const NOT_MEANT: Readonly<Partial<Record<Subject, readonly string[]>>> = {
     "report",
     "reportOutcome",
     "coolDown",
+    "noteAway",
+    "readAway",
     "outcomesReported",
     "settleByResult",
     "askAgain",

@@ -132,7 +132,7 @@ describe("fetch.with()", () => {
   });
 
   it.each([
-    ["a key", { key: () => "a{b}" }, "key"],
+    ["a key", { key: () => "a\nb" }, "key"],
     ["a cost", { cost: () => 0 }, "cost"],
     ["a cost of a unit", { cost: () => ({ tokens: NaN }) }, "cost.tokens"],
     ["a promise of a key", { key: rejecting, cost: rejecting } as unknown as FetchOptions, "key"],

@@ -176,7 +176,7 @@ describe("a queue", () => {
     [{ priority: "urgent" }, "priority"],
     [{ attempts: 0 }, "attempts"],
     [{ backoff: { baseMs: -1 } }, "backoff.baseMs"],
-    [{ key: "a{b" }, "key"],
+    [{ key: "a\nb" }, "key"],
   ])("refuses %j by the name of the option", async (options, option) => {
     const { queue } = openQueue<number>();
 

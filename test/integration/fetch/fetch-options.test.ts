@@ -135,7 +135,8 @@ describe("fetch.with()", () => {
     ["a key", { key: () => "a\nb" }, "key"],
     ["a cost", { cost: () => 0 }, "cost"],
     ["a cost of a unit", { cost: () => ({ tokens: NaN }) }, "cost.tokens"],
-    ["a promise of a key", { key: rejecting, cost: rejecting } as unknown as FetchOptions, "key"],
+    ["a promise of a key", { key: rejecting } as unknown as FetchOptions, "key"],
+    ["promises of both", { key: rejecting, cost: rejecting } as unknown as FetchOptions, "cost"],
     ["a promise of a cost", { cost: rejecting } as unknown as FetchOptions, "cost"],
     [
       "promises in a cost",

@@ -167,7 +167,9 @@ export function createForecasts(parts: {
         const below = seen.lanes.map((lane) => lane.key);
         const keys =
           key === undefined ? below : [key, ...below.filter((own) => isWithin(own, key))];
-        return keys.some((each) => pausedForMs(each) === Infinity) ? "key paused" : "key away";
+        // One that stands aside for ever is paused in the bucket.
+        const isPaused = keys.some((each) => pausedForMs(each) === Infinity);
+        return !isPaused && keys.some((each) => aways.has(each)) ? "key away" : "key paused";
       },
       groups,
       lanes: all,

@@ -1,8 +1,8 @@
 export { createSluice, type Sluice } from "./sluice.ts";
 
-export type { QueueOptions, SluiceOptions } from "./sluice-options.ts";
+export type { QueueOptions, SluiceOptions } from "./sluice/options.ts";
 
-export { throttled } from "./default-sluice.ts";
+export { throttled } from "./sluice.ts";
 
 export type { Emitter, ListenOptions, SluiceEvents, StoreEvent } from "./core/events.ts";
 
@@ -52,7 +52,7 @@ export type { PerKey, PerLevel, PerName } from "./core/policy/per-key.ts";
 
 export type { PolicyOptions } from "./core/policy/policy.ts";
 
-export type { Priority } from "./core/options.ts";
+export type { Priority } from "./core/input/options.ts";
 
 export type { RateInput } from "./core/limits/rate.ts";
 
@@ -147,7 +147,7 @@ export type { WorkerStatus } from "./queue/report/worker-status.ts";
 
 export type { WorkerEmitter, WorkerEvents } from "./queue/report/worker-events.ts";
 
-export type { BreakerOptions } from "./redis/breaker.ts";
+export type { BreakerOptions } from "./redis/requests/breaker.ts";
 
 export type { RedisClient, RedisInput } from "./redis/connection.ts";
 

@@ -102,7 +102,7 @@ export {
   SecretUnreadableError,
   WebhookVerificationError,
   type VerificationFailure,
-} from "./core/webhooks/errors.ts";
+} from "./core/stores/webhooks/errors.ts";
 
 export {
   createKeyPair,

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { isThenable, reasonOf } from "./describe.ts";
 import { InvalidOptionError } from "./errors.ts";
 import type { Logger } from "./logger.ts";
-import { readOptions } from "./options.ts";
+import { readOptions } from "./input/options.ts";
 
 /** How a listener listens. */
 export interface ListenOptions {

@@ -17,7 +17,7 @@ import type {
   MessageMissingError,
   SecretUnreadableError,
   WebhookVerificationError,
-} from "../core/webhooks/errors.ts";
+} from "../core/stores/webhooks/errors.ts";
 
 /**
  * The reason of the signal, and of the failed attempt, when a job's handler, with the check of its data,

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import { textOfKey, type Key } from "../core/key-path.ts";
-import type { Priority } from "../core/options.ts";
+import type { Priority } from "../core/input/options.ts";
 import type { Cost } from "../throttle/costs.ts";
 
 /** Where a job is. */

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
-import { KEY_PATH } from "../core/key-options.ts";
+import { KEY_PATH } from "../core/input/key-options.ts";
 import type { Key } from "../core/key-path.ts";
 import { isTimeZone } from "../core/limits/calendar-days.ts";
 import {
@@ -11,9 +11,9 @@ import {
   readOptions,
   wholeNumber,
   type Priority,
-} from "../core/options.ts";
+} from "../core/input/options.ts";
 import { COST } from "../throttle/call-options.ts";
-import type { DedupeMode, KeptJobs } from "../core/queue/store.ts";
+import type { DedupeMode, KeptJobs } from "../core/stores/queue/store.ts";
 import type { Cost } from "../throttle/costs.ts";
 import { isCron } from "./bullmq/cron.ts";
 import { OWN_ID } from "./job.ts";

@@ -1,6 +1,6 @@
-import { refuseExtra, type Arities } from "../core/arguments.ts";
+import { refuseExtra, type Arities } from "../core/input/arguments.ts";
 import type { Logger } from "../core/logger.ts";
-import type { KeptJobs } from "../core/queue/store.ts";
+import type { KeptJobs } from "../core/stores/queue/store.ts";
 import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
 import { storedQueueName, type ConnectQueue } from "./bullmq/connection.ts";
 import { readJob, type Stored } from "./bullmq/stored-job.ts";

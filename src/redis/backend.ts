@@ -3,9 +3,9 @@
 import type { Cluster, Redis } from "ioredis";
 import type { StoreEvent } from "../core/events.ts";
 import type { Logger } from "../core/logger.ts";
-import type { QueueConnection } from "../core/queue/store.ts";
+import type { QueueConnection } from "../core/stores/queue/store.ts";
 import type { Store } from "../core/store.ts";
-import type { BreakerOptions } from "./breaker.ts";
+import type { BreakerOptions } from "./requests/breaker.ts";
 import { createRedisStore } from "./bucket-store.ts";
 import { createClock, type SampledClock } from "./queue/clock.ts";
 import { connect, isCluster, type ConnectionUse, type RedisInput } from "./connection.ts";

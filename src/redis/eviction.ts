@@ -3,7 +3,7 @@ import type { Cluster, Redis } from "ioredis";
 import { isReply } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import { isCluster } from "./connection.ts";
-import { nameOf } from "./breaker.ts";
+import { nameOf } from "./requests/breaker.ts";
 
 /** The only policy that drops no key that is in use. */
 const SAFE = "noeviction";

@@ -19,9 +19,15 @@ import {
   type ByCall,
   type KeyGiven,
   type KeyRead,
-} from "../core/key-options.ts";
+} from "../core/input/key-options.ts";
 import type { Key, NamedKeys } from "../core/key-path.ts";
-import { LONGEST_MS, PRIORITY, readOptions, wholeNumber, type Priority } from "../core/options.ts";
+import {
+  LONGEST_MS,
+  PRIORITY,
+  readOptions,
+  wholeNumber,
+  type Priority,
+} from "../core/input/options.ts";
 import { checkCost, type Cost } from "./costs.ts";
 
 /** How one call draws. Of a key, its own limits hold beside those of all. */

@@ -1,8 +1,8 @@
-import { refuseExtra, type Arities } from "../core/arguments.ts";
+import { refuseExtra, type Arities } from "../core/input/arguments.ts";
 import { reasonOf } from "../core/describe.ts";
 import { createEmitter, type Emitter } from "../core/events.ts";
 import { sampled, type Logger } from "../core/logger.ts";
-import type { WebhookStore } from "../core/webhooks/store.ts";
+import type { WebhookStore } from "../core/stores/webhooks/store.ts";
 import type { Handler } from "../queue/worker/context.ts";
 import type { WorkerOptions } from "../queue/worker/worker-options.ts";
 import type { Worker } from "../queue/worker/worker.ts";

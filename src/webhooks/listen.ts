@@ -3,8 +3,8 @@ import type { AddressInfo } from "node:net";
 import process from "node:process";
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
-import { readOptions } from "../core/options.ts";
-import { WebhookVerificationError } from "../core/webhooks/errors.ts";
+import { readOptions } from "../core/input/options.ts";
+import { WebhookVerificationError } from "../core/stores/webhooks/errors.ts";
 import { HEADER_PREFIX, STYLE } from "./signing/sign.ts";
 import { verify, type VerifyOptions } from "./signing/verify.ts";
 

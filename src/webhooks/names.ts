@@ -1,7 +1,7 @@
 /** How tenants and endpoints are named, and the one place where the key of an endpoint's jobs is made. */
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
-import type { EndpointName } from "../core/webhooks/store.ts";
+import type { EndpointName } from "../core/stores/webhooks/store.ts";
 
 const REMEDY = 'give 1 to 100 letters, digits and any of "_", "-", ".", "@", "+" and ":"';
 

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
-import { LONGEST_MS, NAME, readOptions, wholeNumber } from "../core/options.ts";
+import { LONGEST_MS, NAME, readOptions, wholeNumber } from "../core/input/options.ts";
 import type { LimitsOptions } from "../core/policy/limit-makers.ts";
 import { compilePolicy } from "../core/policy/policy.ts";
 import {

@@ -12,7 +12,7 @@ import {
   type Sluice,
 } from "sluice";
 import type { Limit } from "../../src/core/limits/rule.ts";
-import { KEY, NAME } from "../../src/core/options.ts";
+import { KEY, NAME } from "../../src/core/input/options.ts";
 import { bucketKeys } from "../../src/redis/scripts/keys.ts";
 import { hostileName } from "./support/hostile.ts";
 import { forAll, outcomeOf, SILENT } from "./support/outcomes.ts";

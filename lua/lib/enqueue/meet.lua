@@ -1,4 +1,4 @@
--- @include lib/lanes/unended
+-- @include lib/lanes/states/unended
 -- What a new job meets: the job that has its id, or its dedupeId, already.
 
 -- The job that holds a dedupeId, or nil. With a dedupeMs it holds it after its end too, for those that keep the first. A

@@ -1,7 +1,7 @@
 -- @include lib/lanes/lanes
 -- @include lib/lanes/join
 -- @include lib/lanes/look/count-calls
--- @include lib/lanes/unended
+-- @include lib/lanes/states/unended
 -- Decides the next job of a queue: start-time fair queueing (Goyal, Vin and Cheng, 1996) of its lanes, in each line of
 -- lib/lanes/line by itself. Tags count calls: a job's share of the bucket, divided by the weight of its lane, and of each
 -- head above it. Jobs without a key are one lane more, which lies in BullMQ's

@@ -6,7 +6,7 @@
   Reply 1 if a job follows, else 0
 ]]
 -- @include lib/now-ms
--- @include lib/lanes/unended
+-- @include lib/lanes/states/unended
 
 local delayed, marker, pair, prefix, id = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2]
 local of, follower = unpack(redis.call('HMGET', pair, 'of', 'next'))

@@ -8,7 +8,7 @@
   Reply 0 it has ended or is gone; 1 it waits, and is to be removed; 2 a worker has it; 3 it waits for its schedule
 ]]
 -- @include lib/now-ms
--- @include lib/lanes/cancelled
+-- @include lib/lanes/states/cancelled
 
 local job, lock, completed, failed, delayed, prioritized, events, state, locks, mark = unpack(KEYS)
 local id = ARGV[1]

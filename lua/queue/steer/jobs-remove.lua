@@ -10,7 +10,7 @@
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes
--- @include lib/lanes/unbegun
+-- @include lib/lanes/states/unbegun
 
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 lanes.prioritized = KEYS[6]

@@ -7,7 +7,7 @@
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes
--- @include lib/lanes/unbegun
+-- @include lib/lanes/states/unbegun
 
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 local completed, id = KEYS[7], ARGV[2]

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../errors.ts";
-import { closest } from "../options.ts";
+import { closest } from "../input/options.ts";
 
 /** When a window that lasts a day begins, in local time. */
 export interface Align {

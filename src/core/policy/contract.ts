@@ -2,7 +2,7 @@ import * as z from "zod";
 import { InvalidOptionError } from "../errors.ts";
 import { formatPeriod, parsePeriod } from "../limits/rate.ts";
 import type { ReadableTime } from "../limits/readable-rate.ts";
-import { LONGEST_MS, readOptions, wholeNumber } from "../options.ts";
+import { LONGEST_MS, readOptions, wholeNumber } from "../input/options.ts";
 import { labelRate, rateLimit } from "./limit-makers.ts";
 
 /** How a downstream counts calls. */

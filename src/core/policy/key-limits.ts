@@ -2,7 +2,7 @@
 import { InvalidOptionError } from "../errors.ts";
 import type { RateInput } from "../limits/rate.ts";
 import type { Limit } from "../limits/rule.ts";
-import { closest } from "../options.ts";
+import { closest } from "../input/options.ts";
 import type { LimitsOptions } from "./limit-makers.ts";
 
 /** A table of tiers, and the tier of each key. */

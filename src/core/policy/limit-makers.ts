@@ -5,7 +5,7 @@ import { parsePeriod, parseRate, type RateInput } from "../limits/rate.ts";
 import type { Readable, ReadableTime } from "../limits/readable-rate.ts";
 import { ruleOf, RULES } from "../limits/registry.ts";
 import type { Limit } from "../limits/rule.ts";
-import { LONGEST_MS, readOptions, UNIT, wholeNumber } from "../options.ts";
+import { LONGEST_MS, readOptions, UNIT, wholeNumber } from "../input/options.ts";
 
 /** How far ahead slots are handed out. */
 export const HORIZON_US = 100_000;

@@ -13,7 +13,7 @@ import {
 import type { RateInput } from "../limits/rate.ts";
 import { formatLimit } from "../limits/registry.ts";
 import type { Limit } from "../limits/rule.ts";
-import { closest, KEY } from "../options.ts";
+import { closest, KEY } from "../input/options.ts";
 import { NO_PLACE, type KeyScope } from "../store.ts";
 import {
   compileKeyLimits,

@@ -3,7 +3,7 @@ import { atPath, InvalidOptionError } from "../errors.ts";
 import type { RateInput } from "../limits/rate.ts";
 import { formatLimit, ruleOf } from "../limits/registry.ts";
 import type { Limit } from "../limits/rule.ts";
-import { PRIORITIES, readOptions, type Priority } from "../options.ts";
+import { PRIORITIES, readOptions, type Priority } from "../input/options.ts";
 import { inParallel, isLimit, rateLimit, type LimitsOptions } from "./limit-makers.ts";
 import { isTiers, pathOf } from "./key-limits.ts";
 import {

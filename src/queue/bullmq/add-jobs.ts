@@ -5,7 +5,7 @@
  * too: as an option it would be stored twice.
  */
 import type { Job as StoredJob, Queue } from "bullmq";
-import type { AddedJob, JobMet } from "../../core/queue/store.ts";
+import type { AddedJob, JobMet } from "../../core/stores/queue/store.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
 import { readFields, type Stored, type StoredOptions } from "./stored-job.ts";
 

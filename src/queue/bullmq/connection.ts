@@ -2,7 +2,7 @@ import type { ConnectionOptions } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
 import { isMissingRights } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { QueueConnection as Connection } from "../../core/queue/store.ts";
+import type { QueueConnection as Connection } from "../../core/stores/queue/store.ts";
 
 /** A connection to Redis that BullMQ can use, made where Redis is known. */
 export type QueueConnection = Connection<ConnectionOptions>;

@@ -15,7 +15,7 @@ import {
   lastChangeBetween,
   zoneOffsetMs,
 } from "../../core/limits/calendar-days.ts";
-import type { CronState, NextCron } from "../../core/queue/runs.ts";
+import type { CronState, NextCron } from "../../core/stores/queue/runs.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
 
 /** The default time zone of a cron expression. */

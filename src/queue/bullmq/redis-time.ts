@@ -5,7 +5,7 @@
  * the list below to the scripts.
  */
 import type { createRedisBackend } from "bullmq";
-import type { RedisClock } from "../../core/queue/store.ts";
+import type { RedisClock } from "../../core/stores/queue/store.ts";
 
 /** Where each script that Sluice runs has the present time, among its keys and arguments. */
 export const TIME_AT: Readonly<Record<string, number>> = {

@@ -12,7 +12,7 @@ const MARK = "sluice-listening";
  */
 export const RETRYING = "sluice-retrying";
 
-/** Our scripts publish this one before a job is removed that was cancelled (`lua/lib/lanes/cancelled.lua`). */
+/** Our scripts publish this one before a job is removed that was cancelled (`lua/lib/lanes/states/cancelled.lua`). */
 export const CANCELLED_EARLY = "sluice-cancelled";
 
 /** The events of a queue, as BullMQ stores them. */

@@ -8,8 +8,8 @@
  */
 import type { BackoffOptions, JobJson, JobsOptions, Queue, Job as StoredJob } from "bullmq";
 import { keyOfText } from "../../core/key-path.ts";
-import { PRIORITIES } from "../../core/options.ts";
-import type { RedisClock } from "../../core/queue/store.ts";
+import { PRIORITIES } from "../../core/input/options.ts";
+import type { RedisClock } from "../../core/stores/queue/store.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import { parseErrorFacts, type ErrorFacts } from "../failure.ts";
 import type { Job } from "../job.ts";
@@ -186,7 +186,7 @@ function startByMsOf({ sluice, delay = 0 }: StoredOptions, storedAtMs: number): 
 
 /**
  * How often a worker has died with the job, how often while it ran, and the start of its last run: written by BullMQ, by
- * `lua/queue/work/jobs-recall.lua` and by `jobs-begin.lua`. BullMQ keeps its count when a failed job is retried
+ * `lua/queue/workers/jobs-recall.lua` and by `jobs-begin.lua`. BullMQ keeps its count when a failed job is retried
  * (taskforcesh/bullmq#3555).
  */
 const DEATHS = ["stc", "sluice:deaths", "sluice:ran"];

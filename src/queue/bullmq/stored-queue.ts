@@ -7,7 +7,7 @@ import {
   StoreUnavailableError,
 } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { RedisClock } from "../../core/queue/store.ts";
+import type { RedisClock } from "../../core/stores/queue/store.ts";
 import { createErrorReports, storedQueueName, type QueueConnection } from "./connection.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
 import type { Stored } from "./stored-job.ts";

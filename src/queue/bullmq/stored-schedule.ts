@@ -15,8 +15,8 @@ import type {
   RunDeclaration,
   RunDeclared,
   RunName,
-} from "../../core/queue/runs.ts";
-import type { RedisClock } from "../../core/queue/store.ts";
+} from "../../core/stores/queue/runs.ts";
+import type { RedisClock } from "../../core/stores/queue/store.ts";
 import type { Job } from "../job.ts";
 import type { OrderedJobOptions } from "../options.ts";
 import { nextCron, nextCronMs, UTC } from "./cron.ts";

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { createRedisBackend, Worker as StoredWorker } from "bullmq";
 import type { Logger } from "../../core/logger.ts";
-import type { RedisClock, TakenJob } from "../../core/queue/store.ts";
+import type { RedisClock, TakenJob } from "../../core/stores/queue/store.ts";
 import { readErrorFacts } from "../failure.ts";
 import { createErrorReports, storedQueueName, type QueueConnection } from "./connection.ts";
 import { loadBullmq } from "./load-bullmq.cjs";

@@ -1,4 +1,4 @@
-import { refuseExtra, type Arities } from "../../core/arguments.ts";
+import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
 import type { Key } from "../../core/key-path.ts";
 import type { TryCall } from "../../throttle/call-options.ts";
 import type { Cost } from "../../throttle/costs.ts";

@@ -1,5 +1,5 @@
-import { readName } from "../../core/options.ts";
-import type { RunStore } from "../../core/queue/runs.ts";
+import { readName } from "../../core/input/options.ts";
+import type { RunStore } from "../../core/stores/queue/runs.ts";
 import { UTC } from "../bullmq/cron.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readScheduleFacts, type LastRun } from "../bullmq/stored-schedule.ts";

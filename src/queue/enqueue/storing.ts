@@ -8,8 +8,8 @@ import {
 } from "../../core/errors.ts";
 import { keyOfText } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { RunDeclaration } from "../../core/queue/runs.ts";
-import type { AddedJob } from "../../core/queue/store.ts";
+import type { RunDeclaration } from "../../core/stores/queue/runs.ts";
+import type { AddedJob } from "../../core/stores/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { addJobs, addLookedUpJobs, type NewJob } from "../bullmq/add-jobs.ts";
 import type { QueueConnection } from "../bullmq/connection.ts";

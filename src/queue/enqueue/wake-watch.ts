@@ -4,7 +4,7 @@
  * taken, and has another worker woken if not. One look is under way at a time, for whatever was enqueued meanwhile: it
  * costs up to four commands a second, and one every four seconds while jobs wait for their turn anyway.
  */
-import type { Heard } from "../../core/queue/store.ts";
+import type { Heard } from "../../core/stores/queue/store.ts";
 
 export interface WakeWatch {
   /** Looks after a job that is due in so many ms. */

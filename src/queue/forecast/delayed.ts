@@ -1,4 +1,4 @@
-import type { DueJobs, JobPosition, LanesSeen } from "../../core/queue/store.ts";
+import type { DueJobs, JobPosition, LanesSeen } from "../../core/stores/queue/store.ts";
 import { drain, type LaneLoad } from "./drain.ts";
 import type { Groups } from "./groups.ts";
 import type { Pace } from "./pace.ts";

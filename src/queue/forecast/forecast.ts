@@ -1,5 +1,5 @@
-import type { LiveWorkers } from "../../core/queue/steering.ts";
-import type { JobPosition, LanesSeen, LaneStore } from "../../core/queue/store.ts";
+import type { LiveWorkers } from "../../core/stores/queue/steering.ts";
+import type { JobPosition, LanesSeen, LaneStore } from "../../core/stores/queue/store.ts";
 import { sayEndless } from "../../core/describe.ts";
 import {
   headsOfText,

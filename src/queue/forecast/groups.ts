@@ -1,5 +1,5 @@
 import { headsOfText } from "../../core/key-path.ts";
-import type { LanesSeen } from "../../core/queue/store.ts";
+import type { LanesSeen } from "../../core/stores/queue/store.ts";
 import type { LaneGroup, LaneLoad } from "./drain.ts";
 import type { Pace } from "./pace.ts";
 

@@ -15,7 +15,7 @@ import type {
   OrdersSeen,
   Taken,
   TakenJob,
-} from "../../core/queue/store.ts";
+} from "../../core/stores/queue/store.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import type { HeldJob, JobSupply } from "../bullmq/stored-worker.ts";
 import { keyTextOf, type Job } from "../job.ts";

@@ -6,7 +6,7 @@ import * as z from "zod";
 import { describeValue, reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { keyOfText, type Key } from "../../core/key-path.ts";
-import { readOptions } from "../../core/options.ts";
+import { readOptions } from "../../core/input/options.ts";
 import type { LaneOrder } from "../options.ts";
 
 /** Which keys have their jobs done one after another: all, those for which a function returns true, or as options say. */

@@ -1,7 +1,7 @@
 import type { Queue as StoredQueue } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { LaneStore } from "../../core/queue/store.ts";
+import type { LaneStore } from "../../core/stores/queue/store.ts";
 import { movedToWait } from "../bullmq/errors.ts";
 import { isOnItsWay, PARK_MS, storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
 import type { WeightsOf } from "./weights.ts";

@@ -2,7 +2,7 @@
  * Tells Redis that a worker is alive, and how many jobs it can have at once: `eta()` and `forecast()` promise nothing for a
  * queue without a worker. One that is killed, or stands still, stops counting within seconds; an idle one within twelve.
  */
-import type { LaneStore } from "../../core/queue/store.ts";
+import type { LaneStore } from "../../core/stores/queue/store.ts";
 
 export interface Presence {
   /** Says that the worker is no more; never rejects. */

@@ -1,9 +1,9 @@
 import * as z from "zod";
-import { refuseUndefined } from "../../core/arguments.ts";
-import { KEY_PATH } from "../../core/key-options.ts";
-import { KEY, readOptions, wholeNumber } from "../../core/options.ts";
-import type { JobMove } from "../../core/queue/steering.ts";
-import type { LaneStore } from "../../core/queue/store.ts";
+import { refuseUndefined } from "../../core/input/arguments.ts";
+import { KEY_PATH } from "../../core/input/key-options.ts";
+import { KEY, readOptions, wholeNumber } from "../../core/input/options.ts";
+import type { JobMove } from "../../core/stores/queue/steering.ts";
+import type { LaneStore } from "../../core/stores/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readDue, type Changes, type DueOptions } from "./changes.ts";
 import type { JobsFilter, Pages } from "./pages.ts";

@@ -1,4 +1,4 @@
-import type { LaneStore } from "../../core/queue/store.ts";
+import type { LaneStore } from "../../core/stores/queue/store.ts";
 
 /** How often a job may go to a worker and back while it is about to be removed. */
 const MOST_ROUNDS = 5;

@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
-import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
-import type { JobMove } from "../../core/queue/steering.ts";
-import type { LaneStore } from "../../core/queue/store.ts";
+import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
+import type { JobMove } from "../../core/stores/queue/steering.ts";
+import type { LaneStore } from "../../core/stores/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JobStateError } from "../errors.ts";
 import { AT } from "../options.ts";

@@ -1,8 +1,8 @@
 import type { Queue as StoredQueue } from "bullmq";
-import { refuseUndefined } from "../../core/arguments.ts";
+import { refuseUndefined } from "../../core/input/arguments.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
-import { PRIORITIES, PRIORITY, type Priority } from "../../core/options.ts";
-import type { LaneStore } from "../../core/queue/store.ts";
+import { PRIORITIES, PRIORITY, type Priority } from "../../core/input/options.ts";
+import type { LaneStore } from "../../core/stores/queue/store.ts";
 import { codeOf, IS_SCHEDULED, NOT_THERE } from "../bullmq/errors.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JOB_STATES, readJobId } from "../job.ts";

@@ -1,10 +1,10 @@
 import type { Queue as StoredQueue } from "bullmq";
 import * as z from "zod";
-import { refuseUndefined } from "../../core/arguments.ts";
-import { KEY_PATH } from "../../core/key-options.ts";
+import { refuseUndefined } from "../../core/input/arguments.ts";
+import { KEY_PATH } from "../../core/input/key-options.ts";
 import { isWithin, type Key } from "../../core/key-path.ts";
-import { KEY, readOptions, wholeNumber } from "../../core/options.ts";
-import type { LaneStore } from "../../core/queue/store.ts";
+import { KEY, readOptions, wholeNumber } from "../../core/input/options.ts";
+import type { LaneStore } from "../../core/stores/queue/store.ts";
 import { codeOf, NOT_THERE, WRONG_STATE } from "../bullmq/errors.ts";
 import { readFailures, readJob, renew, storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
 import { hasCode, textsOf, type ErrorFacts } from "../failure.ts";

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import * as z from "zod";
 import { ClosedError } from "../../core/errors.ts";
-import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
-import type { JobEnd } from "../../core/queue/store.ts";
+import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
+import type { JobEnd } from "../../core/stores/queue/store.ts";
 import type { QueueConnection } from "../bullmq/connection.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { parseErrorFacts, rebuildWith, type ErrorFacts } from "../failure.ts";

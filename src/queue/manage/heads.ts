@@ -1,4 +1,4 @@
-import type { LaneStore } from "../../core/queue/store.ts";
+import type { LaneStore } from "../../core/stores/queue/store.ts";
 import { storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 

@@ -1,10 +1,10 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
-import { KEY_PATH } from "../../core/key-options.ts";
+import { KEY_PATH } from "../../core/input/key-options.ts";
 import { levelsOfText, MOST_LEVELS, type Key } from "../../core/key-path.ts";
-import { KEY, readOptions, wholeNumber } from "../../core/options.ts";
-import type { PageRequest } from "../../core/queue/steering.ts";
-import type { LaneStore } from "../../core/queue/store.ts";
+import { KEY, readOptions, wholeNumber } from "../../core/input/options.ts";
+import type { PageRequest } from "../../core/stores/queue/steering.ts";
+import type { LaneStore } from "../../core/stores/queue/store.ts";
 import type { Stored } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JOB_STATES, type JobState } from "../job.ts";

@@ -1,10 +1,10 @@
 import * as z from "zod";
-import { refuseUndefined } from "../../core/arguments.ts";
+import { refuseUndefined } from "../../core/input/arguments.ts";
 import { sayEndless } from "../../core/describe.ts";
-import { KEY_PATH } from "../../core/key-options.ts";
+import { KEY_PATH } from "../../core/input/key-options.ts";
 import { keyOfText, type Key } from "../../core/key-path.ts";
-import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
-import type { LaneStore } from "../../core/queue/store.ts";
+import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
+import type { LaneStore } from "../../core/stores/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readOfKey, type OfKey } from "../options.ts";
 

@@ -1,4 +1,4 @@
-import type { RunStore } from "../../core/queue/runs.ts";
+import type { RunStore } from "../../core/stores/queue/runs.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { askOfRun, runNameOf } from "../bullmq/stored-schedule.ts";
 

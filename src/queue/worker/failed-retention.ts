@@ -3,7 +3,7 @@
  * others as done ones are removed (`lua/queue/ends/failed-forget.lua`), and logs how many.
  */
 import type { Logger } from "../../core/logger.ts";
-import type { KeptFailed } from "../../core/queue/store.ts";
+import type { KeptFailed } from "../../core/stores/queue/store.ts";
 import { createRetention, type Retention } from "./retention.ts";
 
 export interface FailedRetentionParts {

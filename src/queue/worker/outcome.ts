@@ -1,7 +1,7 @@
 import { isNativeError } from "node:util/types";
 import { describeValue, withCause } from "../../core/describe.ts";
 import { InvalidOptionError, type WaitTooLongError } from "../../core/errors.ts";
-import { LONGEST_MS } from "../../core/options.ts";
+import { LONGEST_MS } from "../../core/input/options.ts";
 import { CONTROL_MESSAGE, CONTROL_NAMES, FINAL_NAME, finalError } from "../bullmq/errors.ts";
 import { CANCELLED, JobCancelledError } from "../errors.ts";
 import { standFor } from "../failure.ts";

@@ -10,7 +10,7 @@
  * a beginning is a dead letter, like any job.
  */
 import { reasonOf } from "../../core/describe.ts";
-import type { RunName, RunStep } from "../../core/queue/runs.ts";
+import type { RunName, RunStep } from "../../core/stores/queue/runs.ts";
 import { isFinalError } from "../bullmq/errors.ts";
 import { scheduleOf } from "../bullmq/stored-job.ts";
 import { askOfRun, runNameOf } from "../bullmq/stored-schedule.ts";

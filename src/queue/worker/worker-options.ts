@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
+import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import type { Job } from "../job.ts";
 

@@ -17,12 +17,12 @@
 import { randomUUID } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
-import { refuseExtra, type Arities } from "../../core/arguments.ts";
+import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { headsOfText } from "../../core/key-path.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
-import type { Arrival, KeptFailed, KeptJobs } from "../../core/queue/store.ts";
+import type { Arrival, KeptFailed, KeptJobs } from "../../core/stores/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { Pass } from "../../throttle/outage/breaker.ts";
 import { DrawnSlot } from "../../throttle/slot/slot.ts";

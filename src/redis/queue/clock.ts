@@ -4,7 +4,7 @@
  * the answer came. The bounds of all answers together are as near as the quickest round trip. This process's wall clock
  * may be wrong, or step: it is not used.
  */
-import type { RedisClock } from "../../core/queue/store.ts";
+import type { RedisClock } from "../../core/stores/queue/store.ts";
 
 /** What an answer of the server says: that it was this time there, at some moment between these two. */
 interface ClockSample {

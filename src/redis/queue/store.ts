@@ -1,6 +1,6 @@
 import type { Cluster, Redis } from "ioredis";
-import type { RunStore } from "../../core/queue/runs.ts";
-import type { LaneStore } from "../../core/queue/store.ts";
+import type { RunStore } from "../../core/stores/queue/runs.ts";
+import type { LaneStore } from "../../core/stores/queue/store.ts";
 import type { SampledClock } from "./clock.ts";
 import {
   headsLook,

@@ -1,7 +1,7 @@
 /** Reads many streams over one connection, each from where it was left: what comes while a connection is lost is read later. */
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
-import type { StreamReading, StreamStart } from "../../core/queue/store.ts";
+import type { StreamReading, StreamStart } from "../../core/stores/queue/store.ts";
 import { EVENTS_BLOCK_MS } from "../connection.ts";
 import { untilReady } from "../ioredis/readiness.ts";
 

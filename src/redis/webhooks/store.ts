@@ -5,7 +5,7 @@ import type {
   TimedId,
   TimeSpan,
   WebhookStore,
-} from "../../core/webhooks/store.ts";
+} from "../../core/stores/webhooks/store.ts";
 import type { QueueName } from "../scripts/keys.ts";
 import { runScript } from "../scripts/script.ts";
 import { webhookKeys } from "../scripts/webhooks/keys.ts";

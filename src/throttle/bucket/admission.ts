@@ -1,6 +1,6 @@
 import { ClosedError, LineFullError, WaitTooLongError } from "../../core/errors.ts";
 import { isLeased } from "../../core/limits/registry.ts";
-import { LONGEST_MS, RANKS, type Priority } from "../../core/options.ts";
+import { LONGEST_MS, RANKS, type Priority } from "../../core/input/options.ts";
 import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
 import { formatPolicy } from "../../core/policy/policy.ts";
 import type { OwnedBucket } from "../bucket.ts";

@@ -4,7 +4,7 @@ import { ClosedError, SluiceError } from "../../core/errors.ts";
 import { createEmitter, type Emitter } from "../../core/events.ts";
 import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { Priority } from "../../core/options.ts";
+import type { Priority } from "../../core/input/options.ts";
 import type { Change } from "../../core/store.ts";
 import type { ObservedDrawCall, SlotEvent, TryCall } from "../call-options.ts";
 import type { AwayNews } from "../outage/away-news.ts";

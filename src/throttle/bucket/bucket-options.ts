@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { RateInput } from "../../core/limits/rate.ts";
-import { readOptions, wholeNumber } from "../../core/options.ts";
+import { readOptions, wholeNumber } from "../../core/input/options.ts";
 import type { PolicyOptions } from "../../core/policy/policy.ts";
 import { FEEDBACK_SHAPE, type FeedbackOptions } from "../call-options.ts";
 import { BREAKER, type BreakerSettings } from "../outage/breaker.ts";

@@ -1,11 +1,11 @@
 /** `configure`, `pause`, `resume` and `peek`: what users change and see of a bucket while it runs. */
 import * as z from "zod";
-import { refuseUndefined } from "../../core/arguments.ts";
+import { refuseUndefined } from "../../core/input/arguments.ts";
 import { ClosedError, InvalidOptionError } from "../../core/errors.ts";
 import { formatLimit } from "../../core/limits/registry.ts";
 import { sayEndless } from "../../core/describe.ts";
-import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
-import { KEY_SHAPE, oneKey, type KeyGiven } from "../../core/key-options.ts";
+import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
+import { KEY_SHAPE, oneKey, type KeyGiven } from "../../core/input/key-options.ts";
 import { namedOf } from "../../core/key-path.ts";
 import { OF_ALL, scopesOf } from "../../core/policy/per-key.ts";
 import {

@@ -16,7 +16,7 @@ import * as z from "zod";
 import { reasonOf, withoutStop } from "../../core/describe.ts";
 import { namedOf } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
-import { LONGEST_MS, wholeNumber } from "../../core/options.ts";
+import { LONGEST_MS, wholeNumber } from "../../core/input/options.ts";
 import { createLru } from "../lru.ts";
 import { isAway } from "./away.ts";
 import { BACK, ELSEWHERE, wordsOfClose, wordsOfOpen, type AwayNews } from "./away-news.ts";

@@ -1,4 +1,4 @@
-import { refuseExtra, type Arities } from "../../core/arguments.ts";
+import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
 import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
 import type { SettledCost } from "../call-options.ts";
 import { isByUnit } from "../costs.ts";

@@ -1,7 +1,7 @@
 import { formatLimit, ruleOf } from "../../core/limits/registry.ts";
 import type { Limit, LimitStatus } from "../../core/limits/rule.ts";
 import type { Whose } from "../../core/policy/per-key.ts";
-import { LONGEST_MS } from "../../core/options.ts";
+import { LONGEST_MS } from "../../core/input/options.ts";
 import { COOLING, PAUSED, SLOWED, type Granted } from "../../core/store.ts";
 import type { CallTerms } from "../costs.ts";
 import type { Slot } from "../slot/slot.ts";

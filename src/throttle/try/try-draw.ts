@@ -3,7 +3,7 @@
  * Where a policy has changed, they are asked for again under the new one.
  */
 import { ruleOf } from "../../core/limits/registry.ts";
-import { RANKS } from "../../core/options.ts";
+import { RANKS } from "../../core/input/options.ts";
 import { StoreUnavailableError } from "../../core/errors.ts";
 import {
   NO_PLACE,

@@ -1,5 +1,5 @@
 import { isLeased } from "../../core/limits/registry.ts";
-import { RANKS } from "../../core/options.ts";
+import { RANKS } from "../../core/input/options.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import { isNone, NO_PLACE, type KeyScope, type Place, type Wish } from "../../core/store.ts";
 import { rankOf, type Arrival, type GroupSchedule } from "./group-schedule.ts";

@@ -1,4 +1,4 @@
-import { RANKS } from "../../core/options.ts";
+import { RANKS } from "../../core/input/options.ts";
 import { haveSameLimits, isFirstLacking, servedOf, type Caller, type Group } from "./group.ts";
 import { waitsWith } from "./line.ts";
 

@@ -2,7 +2,7 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import { isOfNames, levelsOfText, namedOf, textOfScopes } from "../../core/key-path.ts";
 import { isLeased } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
-import { PRIORITIES, RANKS } from "../../core/options.ts";
+import { PRIORITIES, RANKS } from "../../core/input/options.ts";
 import { OF_ALL, scopesOf } from "../../core/policy/per-key.ts";
 import type { Policy } from "../../core/policy/policy.ts";
 import { NO_PLACE, type KeyScope } from "../../core/store.ts";

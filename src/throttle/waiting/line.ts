@@ -1,4 +1,4 @@
-import { PRIORITIES, type Priority } from "../../core/options.ts";
+import { PRIORITIES, type Priority } from "../../core/input/options.ts";
 
 /** A caller that waits, as a link of its line. */
 export interface Waiter {

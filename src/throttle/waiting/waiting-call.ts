@@ -1,5 +1,5 @@
 import { WaitTooLongError } from "../../core/errors.ts";
-import { RANKS, type Priority } from "../../core/options.ts";
+import { RANKS, type Priority } from "../../core/input/options.ts";
 import type { ObservedDrawCall, TryCall } from "../call-options.ts";
 import { DrawnSlot, type DrawnFor, type Slot, type Start } from "../slot/slot.ts";
 import type { Caller, Group } from "./group.ts";

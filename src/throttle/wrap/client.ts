@@ -2,7 +2,7 @@ import { types } from "node:util";
 import * as z from "zod";
 import { describeValue } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
-import { closest, readOptions } from "../../core/options.ts";
+import { closest, readOptions } from "../../core/input/options.ts";
 import type { Bucket } from "../bucket.ts";
 import { readCallOptions, type ThrottledOptions } from "../call-options.ts";
 import { warnOfOwnRetries } from "./own-retries.ts";

@@ -2,7 +2,7 @@ import { setMaxListeners } from "node:events";
 import PQueue from "p-queue";
 import type { PriorityQueue } from "p-queue";
 import { InvalidOptionError, WaitTooLongError } from "../../core/errors.ts";
-import { PRIORITIES, RANKS } from "../../core/options.ts";
+import { PRIORITIES, RANKS } from "../../core/input/options.ts";
 import type { OwnedBucket } from "../bucket.ts";
 import {
   optionsReader,

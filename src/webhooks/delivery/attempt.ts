@@ -1,7 +1,7 @@
 /** One attempt: what is read before it, what is sent, and what comes of it. */
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { BegunAttempt, HealthSeen, WebhookStore } from "../../core/webhooks/store.ts";
+import type { BegunAttempt, HealthSeen, WebhookStore } from "../../core/stores/webhooks/store.ts";
 import type { Job } from "../../queue/job.ts";
 import { Discard } from "../../queue/worker/outcome.ts";
 import type { JobContext } from "../../queue/worker/context.ts";

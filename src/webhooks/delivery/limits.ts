@@ -1,7 +1,7 @@
 import { reasonOf } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { LimitsOptions } from "../../core/policy/limit-makers.ts";
-import type { WebhookStore } from "../../core/webhooks/store.ts";
+import type { WebhookStore } from "../../core/stores/webhooks/store.ts";
 
 /** The limits that endpoints have of their own, as far as this process knows them. */
 export interface OwnLimits {

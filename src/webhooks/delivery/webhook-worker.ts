@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { refuseExtra, type Arities } from "../../core/arguments.ts";
-import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
+import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
+import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
 import type { WorkerOptions } from "../../queue/worker/worker-options.ts";
 import type { Worker } from "../../queue/worker/worker.ts";
 

@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { formatRate, parseRate, type RateInput } from "../../core/limits/rate.ts";
-import { LONGEST_MS, readOptions, wholeNumber } from "../../core/options.ts";
+import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { EXTRA_HEADERS, urlSchema } from "../guard/target.ts";
 import { ID } from "../names.ts";
 import { HEADER_PREFIX, STYLE } from "../signing/sign.ts";

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
-import { refuseExtra, type Arities } from "../../core/arguments.ts";
+import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
-import { EndpointMissingError } from "../../core/webhooks/errors.ts";
-import type { EndpointName, WebhookStore } from "../../core/webhooks/store.ts";
+import { EndpointMissingError } from "../../core/stores/webhooks/errors.ts";
+import type { EndpointName, WebhookStore } from "../../core/stores/webhooks/store.ts";
 import type { Ask } from "../asking.ts";
 import { keyOf, type TenantOf } from "../names.ts";
 import { createKeyPair, createSecret, readSecret } from "../signing/secrets.ts";

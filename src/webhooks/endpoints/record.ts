@@ -1,6 +1,6 @@
 /** An endpoint as it is stored, and what is shown of it. */
 import type { RateInput } from "../../core/limits/rate.ts";
-import type { Disabled, EndpointName } from "../../core/webhooks/store.ts";
+import type { Disabled, EndpointName } from "../../core/stores/webhooks/store.ts";
 import type { ClientCertificate } from "../guard/connector.ts";
 import type { SignatureStyle } from "../signing/secrets.ts";
 import type { Filter } from "./wants.ts";

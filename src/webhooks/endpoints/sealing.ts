@@ -2,8 +2,8 @@
 import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
 import process from "node:process";
 import { InvalidOptionError } from "../../core/errors.ts";
-import { SecretUnreadableError } from "../../core/webhooks/errors.ts";
-import type { EndpointName } from "../../core/webhooks/store.ts";
+import { SecretUnreadableError } from "../../core/stores/webhooks/errors.ts";
+import type { EndpointName } from "../../core/stores/webhooks/store.ts";
 
 /** Seals and opens what must not be read in Redis. */
 export interface Sealing {

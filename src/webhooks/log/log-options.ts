@@ -1,8 +1,8 @@
 /** What the methods of the log take. */
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
-import { readOptions, wholeNumber } from "../../core/options.ts";
-import type { TimeSpan } from "../../core/webhooks/store.ts";
+import { readOptions, wholeNumber } from "../../core/input/options.ts";
+import type { TimeSpan } from "../../core/stores/webhooks/store.ts";
 import { TYPES } from "../endpoints/wants.ts";
 import { ID } from "../names.ts";
 import { MESSAGE_ID } from "../signing/sign.ts";

@@ -1,11 +1,11 @@
-import { refuseExtra, type Arities } from "../../core/arguments.ts";
-import { EndpointMissingError, MessageMissingError } from "../../core/webhooks/errors.ts";
+import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
+import { EndpointMissingError, MessageMissingError } from "../../core/stores/webhooks/errors.ts";
 import type {
   EndpointName,
   LoggedMessage,
   TimeSpan,
   WebhookStore,
-} from "../../core/webhooks/store.ts";
+} from "../../core/stores/webhooks/store.ts";
 import type { Ask } from "../asking.ts";
 import { readRecord } from "../endpoints/record.ts";
 import { matchesType } from "../endpoints/wants.ts";

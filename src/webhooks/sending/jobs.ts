@@ -1,7 +1,7 @@
 /** The jobs by which messages go to endpoints: each is one attempt. */
 import { createHash, randomUUID } from "node:crypto";
 import type { Queue } from "../../queue/queue.ts";
-import type { EndpointName, MessageName } from "../../core/webhooks/store.ts";
+import type { EndpointName, MessageName } from "../../core/stores/webhooks/store.ts";
 import { keyOf } from "../names.ts";
 
 /** Why a message is sent: since it was sent, as a test, or since somebody asked for it again. */

@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import * as z from "zod";
 import type { Logger } from "../../core/logger.ts";
-import { readOptions } from "../../core/options.ts";
-import { EndpointDisabledError, EndpointMissingError } from "../../core/webhooks/errors.ts";
-import type { WebhookStore } from "../../core/webhooks/store.ts";
+import { readOptions } from "../../core/input/options.ts";
+import { EndpointDisabledError, EndpointMissingError } from "../../core/stores/webhooks/errors.ts";
+import type { WebhookStore } from "../../core/stores/webhooks/store.ts";
 import type { Ask } from "../asking.ts";
 import { readRecord, type EndpointRecord } from "../endpoints/record.ts";
 import { matchesFilter, matchesType } from "../endpoints/wants.ts";

@@ -2,7 +2,7 @@ import { createHmac, sign as signEd25519 } from "node:crypto";
 import { Webhook } from "standardwebhooks";
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
-import { readOptions } from "../../core/options.ts";
+import { readOptions } from "../../core/input/options.ts";
 import { readSecret, SIGNATURE_STYLES, type SignatureStyle, type SigningKey } from "./secrets.ts";
 
 /** What `sign()` takes. */

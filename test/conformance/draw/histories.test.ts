@@ -6,7 +6,7 @@ import type { Limit } from "../../../src/core/limits/rule.ts";
 import { RULES } from "../../../src/core/limits/registry.ts";
 import { readPerKeyText } from "../../../src/core/policy/per-key.ts";
 import { makePolicy, type Policy } from "../../../src/core/policy/policy.ts";
-import { PRIORITIES } from "../../../src/core/options.ts";
+import { PRIORITIES } from "../../../src/core/input/options.ts";
 import { NO_PLACE, type Change, type KeyScope, type Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import { createManualClock } from "../../../src/testing/manual-clock.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { HORIZON_US } from "../../../src/core/policy/limit-makers.ts";
-import type { Priority } from "../../../src/core/options.ts";
+import type { Priority } from "../../../src/core/input/options.ts";
 import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
 import { simulateParties, type Party } from "../../support/draws/simulate.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";

@@ -1,6 +1,6 @@
 import type { Job } from "bullmq";
 import { describe, expect, it } from "vitest";
-import type { TakenJob } from "../../../src/core/queue/store.ts";
+import type { TakenJob } from "../../../src/core/stores/queue/store.ts";
 import { storedJobOf } from "../../../src/queue/bullmq/stored-worker.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { HOUR_MS, NO_KEY, lanesByHand } from "../../support/jobs/lanes-by-hand.ts";

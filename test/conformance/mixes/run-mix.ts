@@ -1,7 +1,7 @@
-import { createBuckets } from "../../../src/buckets.ts";
+import { createBuckets } from "../../../src/sluice/buckets.ts";
 import { isLeased } from "../../../src/core/limits/registry.ts";
 import { createArrivals } from "../../../src/throttle/waiting/line.ts";
-import { RANKS } from "../../../src/core/options.ts";
+import { RANKS } from "../../../src/core/input/options.ts";
 import { keyLimitsOf } from "../../../src/core/policy/per-key.ts";
 import { compilePolicy, type Policy } from "../../../src/core/policy/policy.ts";
 import type { Store } from "../../../src/core/store.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { RANKS } from "../../../src/core/options.ts";
+import { RANKS } from "../../../src/core/input/options.ts";
 import { orderOf } from "../../../src/core/draw/turns.ts";
 import {
   concurrency,

@@ -47,7 +47,11 @@ describe("docs/reliability.md", () => {
 
 describe("docs/errors.md", () => {
   it("names exactly the classes and codes that there are", async () => {
-    const files = ["src/core/errors.ts", "src/queue/errors.ts", "src/core/webhooks/errors.ts"];
+    const files = [
+      "src/core/errors.ts",
+      "src/queue/errors.ts",
+      "src/core/stores/webhooks/errors.ts",
+    ];
     const sources = await Promise.all(files.map((file) => readFile(file, "utf8")));
     const page = await readFile("docs/errors.md", "utf8");
 

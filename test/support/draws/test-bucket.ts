@@ -1,4 +1,4 @@
-import { createBuckets } from "../../../src/buckets.ts";
+import { createBuckets } from "../../../src/sluice/buckets.ts";
 import type { Logger } from "../../../src/core/logger.ts";
 import type { Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";

@@ -2,7 +2,12 @@ import { randomUUID } from "node:crypto";
 import { Queue as BullQueue } from "bullmq";
 import { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, beforeEach, inject } from "vitest";
-import type { LaneJob, LaneStore, Taken, TakeRequest } from "../../../src/core/queue/store.ts";
+import type {
+  LaneJob,
+  LaneStore,
+  Taken,
+  TakeRequest,
+} from "../../../src/core/stores/queue/store.ts";
 import { createRedisLanes } from "../../../src/redis/queue/store.ts";
 
 export const HOUR_MS = 3_600_000;

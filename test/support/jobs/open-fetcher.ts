@@ -4,7 +4,7 @@ import type {
   Taken,
   TakenJob,
   TakeRequest,
-} from "../../../src/core/queue/store.ts";
+} from "../../../src/core/stores/queue/store.ts";
 import type { Fetched } from "../../../src/queue/bullmq/stored-worker.ts";
 import { createFetcher, type Fetcher } from "../../../src/queue/lanes/fetcher.ts";
 

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { describeValue } from "../../../src/core/describe.ts";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
 import { concurrency, tokenBucket } from "../../../src/core/policy/limit-makers.ts";
-import { readName, readOptions, wholeNumber } from "../../../src/core/options.ts";
+import { readName, readOptions, wholeNumber } from "../../../src/core/input/options.ts";
 import { compilePolicy } from "../../../src/core/policy/policy.ts";
 
 const schema = z.strictObject({

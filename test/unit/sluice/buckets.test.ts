@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { createBuckets } from "../../../src/buckets.ts";
+import { createBuckets } from "../../../src/sluice/buckets.ts";
 import { StoreUnavailableError } from "../../../src/core/errors.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 

@@ -21,7 +21,7 @@ import type { DrawnSlot } from "../../../throttle/slot/slot.ts";
 import type { CancellableWait } from "../../../throttle/waiting/wait.ts";
 import type { NoRoomYet } from "../../../throttle/waiting/waiting-call.ts";
 import { keyOfText } from "../../../core/key-path.ts";
-import { LONGEST_MS, PRIORITIES } from "../../../core/options.ts";
+import { LONGEST_MS, PRIORITIES } from "../../../core/input/options.ts";
 import { keyTextOf, type Job } from "../../job.ts";
 import type { BatchOptions } from "../worker-options.ts";
 import {

@@ -1,6 +1,6 @@
 /** What a worker does about cancelled jobs beside those that it runs, whose handlers learn of it (`orders.ts` beside it). */
 import type { Worker as StoredWorker } from "bullmq";
-import type { LaneStore } from "../../../core/queue/store.ts";
+import type { LaneStore } from "../../../core/stores/queue/store.ts";
 import { loadBullmq } from "../../bullmq/load-bullmq.cjs";
 import { forgetCancel } from "../../bullmq/stored-job.ts";
 import { CANCELLED } from "../../errors.ts";

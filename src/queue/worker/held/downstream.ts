@@ -4,7 +4,7 @@
  * only after a failure.
  */
 import { setTimeout as pause } from "node:timers/promises";
-import type { LaneStore } from "../../../core/queue/store.ts";
+import type { LaneStore } from "../../../core/stores/queue/store.ts";
 import { isAway } from "../../../throttle/outage/away.ts";
 import type { OwnedBucket } from "../../../throttle/bucket.ts";
 import type { Blocked, BreakerCall, Pass, Verdict } from "../../../throttle/outage/breaker.ts";

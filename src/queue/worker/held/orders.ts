@@ -4,7 +4,7 @@
  * lost, and a job begins only by news of the last second: a process that stood still, or was cut off, asks first.
  */
 import { headsOfText } from "../../../core/key-path.ts";
-import type { HeldJob, LaneStore, OrdersSeen } from "../../../core/queue/store.ts";
+import type { HeldJob, LaneStore, OrdersSeen } from "../../../core/stores/queue/store.ts";
 import { pauseFor } from "../../../throttle/waiting/wait.ts";
 import type { OwnedJobContext, Running } from "../context.ts";
 

@@ -1,4 +1,4 @@
-import type { JobMove, Moved, RemovedState } from "../../../core/queue/steering.ts";
+import type { JobMove, Moved, RemovedState } from "../../../core/stores/queue/steering.ts";
 import { baseOf, type QueueName } from "../keys.ts";
 import { laneKeys } from "./lanes.ts";
 import { defineScript, type Script } from "../script.ts";

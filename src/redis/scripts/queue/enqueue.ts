@@ -1,4 +1,4 @@
-import type { AddRequest, Heard, JobMet, NoPlace } from "../../../core/queue/store.ts";
+import type { AddRequest, Heard, JobMet, NoPlace } from "../../../core/stores/queue/store.ts";
 import { baseOf, type QueueName } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";
 

@@ -5,7 +5,7 @@ import type {
   JobPast,
   KeptFailed,
   KeptJobs,
-} from "../../../core/queue/store.ts";
+} from "../../../core/stores/queue/store.ts";
 import { baseOf, type QueueName } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";
 
@@ -23,7 +23,7 @@ export const clockRead: Script<QueueName, number> = defineScript({
 export interface JobsBegin extends QueueName, BegunJob {}
 
 export const jobsBegin: Script<JobsBegin, void> = defineScript({
-  name: "queue/work/jobs-begin",
+  name: "queue/workers/jobs-begin",
   keys: (input) => [baseOf(input) + input.id],
   args: ({ startByMs, isSuspect }) => [startByMs ?? "", isSuspect ? 1 : 0],
   decode: () => undefined,
@@ -34,7 +34,7 @@ export interface JobsRecall extends QueueName {
 }
 
 export const jobsRecall: Script<JobsRecall, JobPast> = defineScript({
-  name: "queue/work/jobs-recall",
+  name: "queue/workers/jobs-recall",
   keys: (input) => [baseOf(input) + input.id],
   args: () => [],
   decode(reply) {
@@ -49,7 +49,7 @@ export interface JobsHeld extends QueueName {
 }
 
 export const jobsHeld: Script<JobsHeld, HeldJob[]> = defineScript({
-  name: "queue/work/jobs-held",
+  name: "queue/workers/jobs-held",
   keys: (input) => [`${baseOf(input)}active`],
   args: (input) => [baseOf(input), input.tokens],
   decode(reply) {

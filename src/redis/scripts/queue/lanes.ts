@@ -1,4 +1,4 @@
-import type { PauseSeen } from "../../../core/queue/steering.ts";
+import type { PauseSeen } from "../../../core/stores/queue/steering.ts";
 import type {
   Arrival,
   Cancelling,
@@ -11,7 +11,7 @@ import type {
   TakenJob,
   TakeRequest,
   WayBack,
-} from "../../../core/queue/store.ts";
+} from "../../../core/stores/queue/store.ts";
 import { baseOf, type QueueName } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";
 
@@ -38,7 +38,7 @@ const ARRIVALS: readonly Arrival[] = ["turn", "probe", "expired"];
 type TakenAt = Taken & { readonly nowMs: number };
 
 export const jobsTake: Script<QueueName & TakeRequest, TakenAt> = defineScript({
-  name: "queue/work/jobs-take",
+  name: "queue/workers/jobs-take",
   keys: (input) => laneKeys(input, ["active", "prioritized", "pc", "lanes:wants"]),
   args: (input) => {
     const { worker, most, mostExpired, lockMs, token, forMs, probes, woken, ended } = input;
@@ -81,7 +81,7 @@ function keyIn(fields: readonly string[]): string {
 }
 
 export const jobsOrders: Script<QueueName & { readonly tokens: string }, Orders> = defineScript({
-  name: "queue/work/jobs-orders",
+  name: "queue/workers/jobs-orders",
   keys: (input) =>
     ["meta", "lanes:state", "lanes:cancelled", "lanes:paused"].map((name) => baseOf(input) + name),
   args: ({ tokens }) => [tokens],
@@ -120,7 +120,7 @@ const WAYS_BACK: readonly WayBack[] = ["lost", "back", "cancelled"];
 
 export const jobsReturn: Script<QueueName & HeldJob & Pick<LaneJob, "weights">, WayBack> =
   defineScript({
-    name: "queue/work/jobs-return",
+    name: "queue/workers/jobs-return",
     keys: (input) => [
       ...laneKeys(input, ["active", "prioritized", "stalled"]),
       cancelledMark(input, input.id),

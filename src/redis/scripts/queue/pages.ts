@@ -1,4 +1,4 @@
-import type { JobShelf, PageRequest } from "../../../core/queue/steering.ts";
+import type { JobShelf, PageRequest } from "../../../core/stores/queue/steering.ts";
 import { baseOf, type QueueName } from "../keys.ts";
 import { laneOf } from "./lanes.ts";
 import { defineScript, type Script } from "../script.ts";

@@ -1,4 +1,4 @@
-import type { PauseSeen } from "../../../core/queue/steering.ts";
+import type { PauseSeen } from "../../../core/stores/queue/steering.ts";
 import { baseOf, type QueueName } from "../keys.ts";
 import { endless, laneKeys, readPausedKeys } from "./lanes.ts";
 import { defineScript, type Script } from "../script.ts";

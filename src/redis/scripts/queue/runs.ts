@@ -6,7 +6,7 @@ import type {
   RunName,
   RunsEnded,
   RunStep,
-} from "../../../core/queue/runs.ts";
+} from "../../../core/stores/queue/runs.ts";
 import { baseOf, type QueueName } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";
 

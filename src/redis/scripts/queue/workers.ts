@@ -1,4 +1,4 @@
-import type { LiveWorkers } from "../../../core/queue/steering.ts";
+import type { LiveWorkers } from "../../../core/stores/queue/steering.ts";
 import { baseOf, type QueueName } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";
 
@@ -9,14 +9,14 @@ export interface WorkersNote extends QueueName {
 }
 
 export const workersNote: Script<WorkersNote, void> = defineScript({
-  name: "queue/work/workers-note",
+  name: "queue/workers/workers-note",
   keys: (input) => [`${baseOf(input)}workers:live`],
   args: ({ worker, places, forMs }) => [worker, places, forMs],
   decode: () => undefined,
 });
 
 export const workersLook: Script<QueueName, LiveWorkers> = defineScript({
-  name: "queue/work/workers-look",
+  name: "queue/workers/workers-look",
   keys: (input) => [`${baseOf(input)}workers:live`],
   args: () => [],
   decode: (reply) => {

@@ -3,7 +3,7 @@
  * `ids:…`, `disabled:…`, `messages:…`; of an endpoint: `health:<tenant>:<endpoint>`, `log:…`, `failed:…`; of a message:
  * `message:<tenant>:<id>`, `attempts:…`; of all: `versions`, `limits`, `limits:changed`, `limits:version`.
  */
-import type { EndpointName, MessageName } from "../../../core/webhooks/store.ts";
+import type { EndpointName, MessageName } from "../../../core/stores/webhooks/store.ts";
 import { baseOf, encoded, type QueueName } from "../keys.ts";
 
 /** What a tenant has. */

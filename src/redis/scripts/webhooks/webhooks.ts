@@ -8,7 +8,7 @@ import type {
   MessageStored,
   NewMessage,
   PutRequest,
-} from "../../../core/webhooks/store.ts";
+} from "../../../core/stores/webhooks/store.ts";
 import type { QueueName } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";
 import { webhookKeys } from "./keys.ts";

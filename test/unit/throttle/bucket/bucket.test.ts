@@ -7,7 +7,7 @@ import {
   StoreUnavailableError,
   WaitTooLongError,
 } from "../../../../src/core/errors.ts";
-import type { Priority } from "../../../../src/core/options.ts";
+import type { Priority } from "../../../../src/core/input/options.ts";
 import type { Store } from "../../../../src/core/store.ts";
 import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
 import type { DrawOptions } from "../../../../src/throttle/call-options.ts";

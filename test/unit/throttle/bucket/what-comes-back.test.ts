@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { createBuckets } from "../../../../src/buckets.ts";
+import { createBuckets } from "../../../../src/sluice/buckets.ts";
 import { StoreUnavailableError, type SluiceError } from "../../../../src/core/errors.ts";
 import { leakyBucket, slidingLog } from "../../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../../src/core/store.ts";

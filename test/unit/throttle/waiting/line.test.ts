@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { PRIORITIES, type Priority } from "../../../../src/core/options.ts";
+import { PRIORITIES, type Priority } from "../../../../src/core/input/options.ts";
 import {
   createArrivals,
   createLine,

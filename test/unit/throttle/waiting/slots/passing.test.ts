@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { PRIORITIES, type Priority } from "../../../../../src/core/options.ts";
+import { PRIORITIES, type Priority } from "../../../../../src/core/input/options.ts";
 import type { Granted } from "../../../../../src/core/store.ts";
 import type { LeaseKeeper } from "../../../../../src/throttle/slot/leases.ts";
 import type { SlotContext } from "../../../../../src/throttle/slot/slot.ts";

@@ -1,4 +1,4 @@
-import { InvalidOptionError } from "./errors.ts";
+import { InvalidOptionError } from "../errors.ts";
 
 type Method = (...args: never[]) => unknown;
 type MethodNames<Methods> = {

@@ -1,7 +1,7 @@
 /** How keys are given: `key`, a name or a path of names, or `keys`, several side by side. Both are read as one text. */
 import * as z from "zod";
-import { ignoreRejection, isThenable } from "./describe.ts";
-import { InvalidOptionError } from "./errors.ts";
+import { ignoreRejection, isThenable } from "../describe.ts";
+import { InvalidOptionError } from "../errors.ts";
 import {
   MOST_LEVELS,
   namedOf,
@@ -10,7 +10,7 @@ import {
   textOfNamedKeys,
   type Key,
   type NamedKeys,
-} from "./key-path.ts";
+} from "../key-path.ts";
 import { KEY } from "./options.ts";
 
 /** For whom something is: a key, or several side by side. */

@@ -11,7 +11,7 @@
 -- @include lib/lanes/lanes
 -- @include lib/lanes/join
 -- @include lib/lanes/weigh
--- @include lib/lanes/cancelled
+-- @include lib/lanes/states/cancelled
 
 local active, prioritized, stalled = KEYS[6], KEYS[7], KEYS[8]
 local id, token, weights = ARGV[2], ARGV[3], ARGV[4] ~= '' and cjson.decode(ARGV[4])

@@ -7,17 +7,17 @@
 
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
-import { wordsOf } from "../core/describe.ts";
+import { wordsOf } from "../../core/describe.ts";
 import {
   ClosedError,
   isReply,
   redisRefusalOf,
   SluiceError,
   StoreUnavailableError,
-} from "../core/errors.ts";
+} from "../../core/errors.ts";
 import type { Breakers, ServerBreaker } from "./breaker.ts";
-import { lastErrorOf, untilReady } from "./ioredis/readiness.ts";
-import { withTimeout } from "./ioredis/time-limit.ts";
+import { lastErrorOf, untilReady } from "../ioredis/readiness.ts";
+import { withTimeout } from "../ioredis/time-limit.ts";
 
 export interface Requests {
   /**

@@ -1,11 +1,11 @@
 import process from "node:process";
 import * as z from "zod";
-import { InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
-import type { Logger } from "./core/logger.ts";
-import { LONGEST_MS, NAME, readOptions, wholeNumber } from "./core/options.ts";
-import type { Schema } from "./queue/enqueue/data.ts";
-import type { Ordered } from "./queue/lanes/order.ts";
-import type { Weights } from "./queue/lanes/weights.ts";
+import { InvalidOptionError, RedisRequiredError } from "../core/errors.ts";
+import type { Logger } from "../core/logger.ts";
+import { LONGEST_MS, NAME, readOptions, wholeNumber } from "../core/input/options.ts";
+import type { Schema } from "../queue/enqueue/data.ts";
+import type { Ordered } from "../queue/lanes/order.ts";
+import type { Weights } from "../queue/lanes/weights.ts";
 import {
   JOB_DEFAULTS,
   KEEP_DONE,
@@ -15,11 +15,11 @@ import {
   type KeepDone,
   type KeepFailed,
   type MaxBacklog,
-} from "./queue/options.ts";
-import { serverId } from "./redis/shards.ts";
-import type { BreakerOptions } from "./redis/breaker.ts";
-import { canRead, type RedisInput } from "./redis/connection.ts";
-import type { Bucket } from "./throttle/bucket.ts";
+} from "../queue/options.ts";
+import { serverId } from "../redis/shards.ts";
+import type { BreakerOptions } from "../redis/requests/breaker.ts";
+import { canRead, type RedisInput } from "../redis/connection.ts";
+import type { Bucket } from "../throttle/bucket.ts";
 
 export interface SluiceOptions {
   /**

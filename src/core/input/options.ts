@@ -1,7 +1,7 @@
 import { distance } from "fastest-levenshtein";
 import * as z from "zod";
-import { isThenable } from "./describe.ts";
-import { InvalidOptionError } from "./errors.ts";
+import { isThenable } from "../describe.ts";
+import { InvalidOptionError } from "../errors.ts";
 
 /**
  * Reads options once, at the edge, into a frozen object.

@@ -1,22 +1,22 @@
 import { randomUUID } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
-import { refuseExtra, type Arities } from "./core/arguments.ts";
-import { describeValue } from "./core/describe.ts";
-import { InvalidOptionError } from "./core/errors.ts";
-import { sampled, type Logger } from "./core/logger.ts";
+import { refuseExtra, type Arities } from "../core/input/arguments.ts";
+import { describeValue } from "../core/describe.ts";
+import { InvalidOptionError } from "../core/errors.ts";
+import { sampled, type Logger } from "../core/logger.ts";
 import {
   compilePolicy,
   formatPolicy,
   type Policy,
   type PolicyOptions,
-} from "./core/policy/policy.ts";
-import type { Store } from "./core/store.ts";
-import { createMemoryStore } from "./memory/memory-store.ts";
-import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
-import { readBucketOptions, type BucketOptions } from "./throttle/bucket/bucket-options.ts";
-import { createClusterBucket } from "./throttle/bucket/cluster-bucket.ts";
-import { createBucket, type BucketSettings } from "./throttle/bucket/create-bucket.ts";
-import { createLearned } from "./throttle/wrap/learned.ts";
+} from "../core/policy/policy.ts";
+import type { Store } from "../core/store.ts";
+import { createMemoryStore } from "../memory/memory-store.ts";
+import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
+import { readBucketOptions, type BucketOptions } from "../throttle/bucket/bucket-options.ts";
+import { createClusterBucket } from "../throttle/bucket/cluster-bucket.ts";
+import { createBucket, type BucketSettings } from "../throttle/bucket/create-bucket.ts";
+import { createLearned } from "../throttle/wrap/learned.ts";
 
 /** The buckets of one sluice. */
 export interface Buckets {

@@ -21,13 +21,15 @@ const LATE = 1 / 60;
 /** The highest level that a leaky bucket can hold, with room to spare. */
 const MOST_LEVEL = 2 ** 51;
 
-/** A limit as a provider names it: so many units per time. */
-export interface Named {
-  /** The option that has it. */
-  readonly option: string;
-  readonly rate: RateInput | undefined;
-  readonly unit: string;
-}
+/** The options that are limits per time, and what each counts. */
+const RATES = { requests: "calls", tokens: "tokens", input: "input", output: "output" } as const;
+/** Those that are limits of a day. */
+const DAYS = { requestsPerDay: "calls", tokensPerDay: "tokens" } as const;
+
+/** The limits of an account, as a preset takes them; no provider has all. */
+export type LimitsGiven = {
+  readonly [Option in keyof typeof RATES]?: RateInput | undefined;
+} & { readonly [Option in keyof typeof DAYS]?: number | undefined };
 
 /** How a provider counts its limits per minute, and how much of them is left unused. */
 export interface LimitsStyle {
@@ -40,21 +42,25 @@ export interface LimitsStyle {
 /** The limits that keep those of a provider. */
 export function limitsOf(
   { where, headroom, timeZone }: LimitsStyle,
-  rates: readonly Named[],
-  days: readonly { readonly max: number | undefined; readonly unit: string }[],
+  given: LimitsGiven,
 ): readonly Limit[] {
-  const limits = [
-    ...rates.flatMap(({ option, rate, unit }) =>
-      rate === undefined ? [] : pacedOf({ where, option, rate, unit, headroom }),
-    ),
-    ...days.flatMap(({ max, unit }) =>
-      max === undefined ? [] : [fixedWindow(max, "1d", { unit, align: { at: "00:00", timeZone } })],
-    ),
-  ];
+  const limits: Limit[] = [];
+  for (const [option, unit] of entriesOf(RATES)) {
+    const rate = given[option];
+    if (rate !== undefined) limits.push(...pacedOf({ where, option, rate, unit, headroom }));
+  }
+  for (const [option, unit] of entriesOf(DAYS)) {
+    const max = given[option];
+    const align = { at: "00:00", timeZone };
+    if (max !== undefined) limits.push(fixedWindow(max, "1d", { unit, align }));
+  }
   if (limits.length > 0) return Object.freeze(limits);
-  const { option } = rates[0]!;
-  const remedy = `give the limits of your account, such as ${option}: "500/min"`;
-  throw new InvalidOptionError({ where, option, value: undefined, remedy });
+  const remedy = 'give the limits of your account, such as requests: "500/min"';
+  throw new InvalidOptionError({ where, option: "requests", value: undefined, remedy });
+}
+
+function entriesOf<Name extends string, Value>(of: Readonly<Record<Name, Value>>): [Name, Value][] {
+  return Object.entries(of) as [Name, Value][];
 }
 
 interface Given {

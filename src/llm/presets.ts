@@ -13,7 +13,7 @@ import {
   reservesSum,
 } from "./counting.ts";
 import type { CountTokens } from "./estimate.ts";
-import { limitsOf, type Named } from "./limits.ts";
+import { limitsOf, type LimitsGiven } from "./limits.ts";
 import { createMeter, type Counting, type Meter } from "./meter.ts";
 
 /** What `bucket()` takes to pace the calls of an LLM API: its limits, and what its calls cost. */
@@ -146,14 +146,7 @@ const AZURE_HEADROOM = 0.045;
 export function openai(options: OpenAiOptions): LlmBucket {
   const where = "openai()";
   const read = readOptions(where, OPENAI, options);
-  return presetOf(where, read, {
-    counting: read.counts === "used" ? countsUsed : reservesLarger,
-    rates: [requestsOf(read), { option: "tokens", rate: read.tokens, unit: "tokens" }],
-    days: [
-      { max: read.requestsPerDay, unit: "calls" },
-      { max: read.tokensPerDay, unit: "tokens" },
-    ],
-  });
+  return presetOf(where, read, read.counts === "used" ? countsUsed : reservesLarger);
 }
 
 /**
@@ -165,15 +158,7 @@ export function openai(options: OpenAiOptions): LlmBucket {
 export function azure(options: AzureOptions): LlmBucket {
   const where = "azure()";
   const read = readOptions(where, AZURE, options);
-  return presetOf(
-    where,
-    { ...read, headroom: read.headroom ?? AZURE_HEADROOM },
-    {
-      counting: reservesSum,
-      rates: [requestsOf(read), { option: "tokens", rate: read.tokens, unit: "tokens" }],
-      days: [],
-    },
-  );
+  return presetOf(where, { ...read, headroom: read.headroom ?? AZURE_HEADROOM }, reservesSum);
 }
 
 /**
@@ -185,15 +170,7 @@ export function azure(options: AzureOptions): LlmBucket {
 export function anthropic(options: AnthropicOptions): LlmBucket {
   const where = "anthropic()";
   const read = readOptions(where, ANTHROPIC, options);
-  return presetOf(where, read, {
-    counting: countsApart(read.countsCacheReads ?? false),
-    rates: [
-      requestsOf(read),
-      { option: "input", rate: read.input, unit: "input" },
-      { option: "output", rate: read.output, unit: "output" },
-    ],
-    days: [],
-  });
+  return presetOf(where, read, countsApart(read.countsCacheReads ?? false));
 }
 
 /**
@@ -205,12 +182,7 @@ export function anthropic(options: AnthropicOptions): LlmBucket {
 export function gemini(options: GeminiOptions): LlmBucket {
   const where = "gemini()";
   const read = readOptions(where, GEMINI, options);
-  return presetOf(where, read, {
-    counting: countsInput,
-    rates: [requestsOf(read), { option: "input", rate: read.input, unit: "input" }],
-    days: [{ max: read.requestsPerDay, unit: "calls" }],
-    timeZone: "America/Los_Angeles",
-  });
+  return presetOf(where, read, countsInput, "America/Los_Angeles");
 }
 
 /**
@@ -223,22 +195,8 @@ export function bedrock(options: BedrockOptions): LlmBucket {
   const where = "bedrock()";
   const read = readOptions(where, BEDROCK, options);
   const { burndown } = read;
-  return presetOf(where, read, {
-    counting: burns((model) => burndown ?? (/claude/i.test(model) ? 5 : 1)),
-    rates: [requestsOf(read), { option: "tokens", rate: read.tokens, unit: "tokens" }],
-    days: [{ max: read.tokensPerDay, unit: "tokens" }],
-  });
-}
-
-function requestsOf({ requests }: LlmOptions): Named {
-  return { option: "requests", rate: requests, unit: "calls" };
-}
-
-interface Plan {
-  readonly counting: Counting;
-  readonly rates: readonly Named[];
-  readonly days: readonly { readonly max: number | undefined; readonly unit: string }[];
-  readonly timeZone?: string;
+  const counting = burns((model) => burndown ?? (/claude/i.test(model) ? 5 : 1));
+  return presetOf(where, read, counting);
 }
 
 /** Meters by what they were made of: a bucket that is declared twice has to get the same functions. */
@@ -246,10 +204,14 @@ const meters = new WeakMap<object, Map<string, Meter>>();
 const WITHOUT_TOKENIZER = {};
 const MOST_METERS = 100;
 
-function presetOf(where: string, read: LlmOptions, plan: Plan): LlmBucket {
+function presetOf(
+  where: string,
+  read: LlmOptions & LimitsGiven,
+  counting: Counting,
+  timeZone = "UTC",
+): LlmBucket {
   const { headroom = HEADROOM, tokenizer } = read;
-  const { timeZone = "UTC", rates, days, counting } = plan;
-  const limits = limitsOf({ where, headroom, timeZone }, rates, days);
+  const limits = limitsOf({ where, headroom, timeZone }, read);
   const made = meters.get(tokenizer ?? WITHOUT_TOKENIZER) ?? new Map<string, Meter>();
   meters.set(tokenizer ?? WITHOUT_TOKENIZER, made);
   const name = JSON.stringify([where, read]);

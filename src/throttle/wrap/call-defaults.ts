@@ -115,11 +115,21 @@ async function fill<Given extends Options>(
   args: readonly unknown[],
 ): Promise<FilledOptions<Given>> {
   const call = { args, ...namedOf(options.key), learned: () => learned.means() };
-  const own = options.cost ?? (await (typeof costOf === "function" ? costOf(call) : costOf));
-  const { cost } = own === undefined ? { cost: own } : readTryOptions(where, { cost: own });
+  const cost = options.cost ?? (await costAnswered(where, costOf, call));
   if (options.settle !== undefined || settleBy === undefined) return { ...options, cost };
   const learn = (name: string, ratio: number): void => learned.learn(name, ratio);
   const answered = { ...call, cost, learn };
   const settle = (result: unknown): KnownCost | Promise<KnownCost> => settleBy(result, answered);
   return { ...options, cost, settle, settlesAhead: true };
+}
+
+/** What a function answers is checked; all else was read before. */
+async function costAnswered(
+  where: string,
+  costOf: CallDefaultsOptions["cost"],
+  call: SentCall,
+): Promise<MaybeCost> {
+  if (typeof costOf !== "function") return costOf;
+  const cost = await costOf(call);
+  return cost === undefined ? undefined : readTryOptions(where, { cost }).cost;
 }

@@ -64,7 +64,7 @@ export interface Whose {
   readonly suffix: string;
 }
 
-export const OF_ALL: Whose = Object.freeze({ scope: "bucket", level: undefined, suffix: "" });
+const OF_ALL: Whose = Object.freeze({ scope: "bucket", level: undefined, suffix: "" });
 
 /** The compiled limits of keys. */
 export interface KeyPolicy {
@@ -99,13 +99,13 @@ export type PerKeyText =
   | { readonly levels: readonly PartText[] }
   | { readonly names: readonly (readonly [name: string, limits: PartText])[] };
 
+/** A policy, as far as it is about keys. */
+type OfKeys = { readonly perKey: KeyPolicy | undefined };
+
 const NO_SCOPES: readonly KeyScope[] = [];
 
 /** What of a key has limits of its own, the widest first; its asker waits for none of it yet. */
-export function scopesOf(
-  { perKey }: { readonly perKey: KeyPolicy | undefined },
-  key: string | undefined,
-): readonly KeyScope[] {
+export function scopesOf({ perKey }: OfKeys, key: string | undefined): readonly KeyScope[] {
   if (key === undefined) return NO_SCOPES;
   if (perKey !== undefined) return perKey.scopesOf(key);
   if (isOfNames(key)) throw otherKind("perKey", key, "the bucket has no perKey with names");
@@ -113,11 +113,22 @@ export function scopesOf(
 }
 
 /** The limits that a key has for itself, in the order of its scopes; none without a key. */
-export function keyLimitsOf(
-  policy: { readonly perKey: KeyPolicy | undefined },
-  key: string | undefined,
-): readonly Limit[] {
+export function keyLimitsOf(policy: OfKeys, key: string | undefined): readonly Limit[] {
   return scopesOf(policy, key).flatMap(({ limits }) => limits);
+}
+
+/** What limits all of a key itself; undefined if only its heads have limits, and for several keys side by side. */
+export function ownScopeOf(policy: OfKeys, key: string): KeyScope | undefined {
+  return scopesOf(policy, key).find((scope) => scope.key === key);
+}
+
+/** Whose each limit of a call is: those that all share, and then those of its scopes. */
+export function whoseLimits(
+  policy: OfKeys & { readonly limits: readonly Limit[] },
+  scopes: readonly KeyScope[],
+): readonly Whose[] {
+  const ofKeys = scopes.flatMap(({ key, limits }) => limits.map(() => policy.perKey!.whoseOf(key)));
+  return [...policy.limits.map(() => OF_ALL), ...ofKeys];
 }
 
 /** What of a key is meant where a downstream has refused one of its calls. */
@@ -135,7 +146,7 @@ const WHOLE_BUCKET: readonly undefined[] = [undefined];
  * side by side it may be any, if nothing says which.
  */
 export function scopesMeant(
-  policy: { readonly perKey: KeyPolicy | undefined },
+  policy: OfKeys,
   key: string | undefined,
   { scope: named, level }: Meant,
 ): readonly (KeyScope | undefined)[] {

@@ -1,6 +1,6 @@
 import { stepOf } from "../../core/draw/scope.ts";
 import { ruleOf } from "../../core/limits/registry.ts";
-import { keyLimitsOf, scopesOf } from "../../core/policy/per-key.ts";
+import { keyLimitsOf, ownScopeOf } from "../../core/policy/per-key.ts";
 import type { InForce } from "../../throttle/bucket/live-control.ts";
 import type { TryCall } from "../../throttle/call-options.ts";
 import { costsOf } from "../../throttle/costs.ts";
@@ -59,8 +59,8 @@ export function paceOf(bucket: string, about: TryCall, inForce: Outset): Pace {
   const lines = linesOf(inForce, costsOfKey(about.key));
   const distance = distanceOf(inForce, Math.min(...lines.map(({ perMs }) => perMs)));
   function perMsOf(text: string): number {
-    const own = scopesOf(policy, text).at(-1);
-    if (own?.key !== text) return Infinity;
+    const own = ownScopeOf(policy, text);
+    if (own === undefined) return Infinity;
     return 1_000 / stepOf(own.limits, costsOfKey(text).slice(-own.limits.length));
   }
 

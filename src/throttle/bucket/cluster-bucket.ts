@@ -7,7 +7,7 @@ import slotOf from "cluster-key-slot";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { firstOfText, textOfNamed } from "../../core/key-path.ts";
 import type { LimitsOptions } from "../../core/policy/limit-makers.ts";
-import { scopesOf } from "../../core/policy/per-key.ts";
+import { ownScopeOf } from "../../core/policy/per-key.ts";
 import type { PolicyOptions } from "../../core/policy/policy.ts";
 import type {
   Drawn,
@@ -57,7 +57,7 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     bucket: name,
     settings: settings.breaker,
     logger: settings.logger,
-    hasOwnLimits: (key) => scopesOf(policy, key).at(-1)?.key === key,
+    hasOwnLimits: (key) => ownScopeOf(policy, key) !== undefined,
     coolDown: (key, coolMs) => partFor(key).coolDown(key, coolMs),
     onAway: (...news) => partFor(undefined).noteAway(...news),
   });

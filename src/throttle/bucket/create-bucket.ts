@@ -2,7 +2,7 @@ import { setMaxListeners } from "node:events";
 import { ClosedError } from "../../core/errors.ts";
 import { textOfNamed } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
-import { scopesOf } from "../../core/policy/per-key.ts";
+import { ownScopeOf } from "../../core/policy/per-key.ts";
 import type { Policy, PolicyOptions } from "../../core/policy/policy.ts";
 import type { News, Store } from "../../core/store.ts";
 import type { OwnedBucket, ReportedCall } from "../bucket.ts";
@@ -166,7 +166,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
       bucket: name,
       settings: settings.breaker,
       logger,
-      hasOwnLimits: (key) => scopesOf(known.policy, key).at(-1)?.key === key,
+      hasOwnLimits: (key) => ownScopeOf(known.policy, key) !== undefined,
       coolDown: (key, coolMs) => feedback.coolDown(key, coolMs),
       onAway: noteAway,
     });

@@ -7,7 +7,7 @@ import { sayEndless } from "../../core/describe.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { KEY_SHAPE, oneKey, type KeyGiven } from "../../core/input/key-options.ts";
 import { namedOf } from "../../core/key-path.ts";
-import { OF_ALL, scopesOf } from "../../core/policy/per-key.ts";
+import { ownScopeOf, scopesOf, whoseLimits } from "../../core/policy/per-key.ts";
 import {
   compileOver,
   formatPolicy,
@@ -77,8 +77,8 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
   async function pause(where: string, key: string | undefined, durationUs: number): Promise<void> {
     const change: Change = { do: "pause", durationUs };
     if (key === undefined) return steer(change);
-    const scope = scopesOf(await policyInForce(), key).at(-1);
-    if (scope?.key !== key) {
+    const scope = ownScopeOf(await policyInForce(), key);
+    if (scope === undefined) {
       const { key: path, keys } = namedOf(key);
       const option = keys === undefined ? "key" : "keys";
       const remedy =
@@ -205,18 +205,17 @@ function describeState(
 ): BucketState {
   const { nowUs, statuses, coolUntilUs, pausedUntilUs } = peeked;
   const closedUntilUs = Math.max(coolUntilUs, pausedUntilUs);
-  const ofAll = policy.limits.map((limit) => ({ limit, whose: OF_ALL }));
-  const ofKeys = scopesOf(policy, key).flatMap((scope) => {
-    const whose = policy.perKey!.whoseOf(scope.key);
-    return scope.limits.map((limit) => ({ limit, whose }));
-  });
-  const limits = [...ofAll, ...ofKeys].map(({ limit, whose }, index): LimitState => {
+  const scopes = scopesOf(policy, key);
+  const whose = whoseLimits(policy, scopes);
+  const all = [...policy.limits, ...scopes.flatMap((scope) => scope.limits)];
+  const limits = all.map((limit, index): LimitState => {
+    const { scope, level, suffix } = whose[index]!;
     const { remaining = limit.capacity, nextUs = nowUs } = statuses[index] ?? {};
     return {
-      name: formatLimit(limit) + whose.suffix,
+      name: formatLimit(limit) + suffix,
       unit: limit.unit,
-      scope: whose.scope,
-      keyLevel: whose.level,
+      scope,
+      keyLevel: level,
       capacity: limit.capacity,
       level: limit.capacity - remaining,
       remaining,

@@ -3,7 +3,7 @@ import { isOfNames, levelsOfText, namedOf, textOfScopes } from "../../core/key-p
 import { isLeased } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import { PRIORITIES, RANKS } from "../../core/input/options.ts";
-import { OF_ALL, scopesOf } from "../../core/policy/per-key.ts";
+import { scopesOf, whoseLimits } from "../../core/policy/per-key.ts";
 import type { Policy } from "../../core/policy/policy.ts";
 import { NO_PLACE, type KeyScope } from "../../core/store.ts";
 import type { TryCall } from "../call-options.ts";
@@ -56,8 +56,6 @@ export class Group {
   readonly name: string;
   /** What of the calls' key has limits of its own, the widest first. */
   readonly scopes: readonly KeyScope[];
-  /** The narrowest of those keys; undefined if there is none. */
-  readonly limitedKey: string | undefined;
   /** Whether callers came that may be sent away; a search for them among 100,000 others would take long. */
   hasImpatient = false;
   /** Which of the scopes held these calls back last, if one of them did; only the pacer writes it. */
@@ -92,7 +90,11 @@ export class Group {
     this.keeper = keeper;
     this.name = name;
     this.scopes = scopes;
-    this.limitedKey = scopes.at(-1)?.key;
+  }
+
+  /** The narrowest key that has limits; undefined if there is none. */
+  get limitedKey(): string | undefined {
+    return this.scopes.at(-1)?.key;
   }
 
   get line(): Line<Caller> {
@@ -210,25 +212,6 @@ export function lackingInOrder(group: Group, most: number): Lacking[] {
   return runs;
 }
 
-/** What a group is found by. */
-interface GroupOptions extends TryCall {
-  /** What was drawn for the call before: its group takes what the call needs beyond that, and no lease. */
-  readonly beyond?: TryCall | undefined;
-}
-
-/** The groups of one bucket: calls of one key and cost are interchangeable. */
-export interface Groups {
-  /**
-   * @throws {@link InvalidOptionError} when a unit or a tier is unknown, or the bucket's limits are all per key and none is given.
-   * @throws {@link CostTooLargeError} when the call could never pass.
-   */
-  of(options: GroupOptions): Group;
-  /** Another policy is in force: all groups are made again. */
-  clear(): void;
-}
-
-/** From this many groups on, idle ones drop their lines. */
-const LEAST_SWEPT = 1_000;
 /** Whether a key is one of those that have limits for the calls of a group. */
 export function isOfKey({ scopes }: Pick<Group, "scopes">, key: string): boolean {
   return scopes.some((scope) => scope.key === key);
@@ -260,6 +243,25 @@ export function costsUnder(
   return under;
 }
 
+/** What a group is found by. */
+interface GroupOptions extends TryCall {
+  /** What was drawn for the call before: its group takes what the call needs beyond that, and no lease. */
+  readonly beyond?: TryCall | undefined;
+}
+
+/** The groups of one bucket: calls of one key and cost are interchangeable. */
+export interface Groups {
+  /**
+   * @throws {@link InvalidOptionError} when a unit or a tier is unknown, or the bucket's limits are all per key and none is given.
+   * @throws {@link CostTooLargeError} when the call could never pass.
+   */
+  of(options: GroupOptions): Group;
+  /** Another policy is in force: all groups are made again. */
+  clear(): void;
+}
+
+/** From this many groups on, idle ones drop their lines. */
+const LEAST_SWEPT = 1_000;
 /** If more than this are idle, they are forgotten; fewer are kept, since making a group costs a try more than finding it. */
 const MOST_IDLE = 10_000;
 
@@ -299,18 +301,10 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     const found = groups.get(name);
     // A tier's limits may have changed since.
     if (found !== undefined && haveSameLimits(found.scopes, scopes)) return found;
-    const whose = [
-      ...shared.map(() => OF_ALL),
-      ...scopes.flatMap(({ key: scopeKey, limits: own }) => {
-        const each = perKey!.whoseOf(scopeKey);
-        return own.map(() => each);
-      }),
-    ];
+    const whose = whoseLimits(inForce, scopes);
     const callTerms = callTermsOf({ shared, scopeLimits, costs, whose, text });
     const isUsual = cost === undefined && beyond === undefined && scopes.length > 0;
-    if (isUsual && inForce.perKey?.fixed !== undefined) {
-      usual = { callTerms, prefix };
-    }
+    if (isUsual && perKey?.fixed !== undefined) usual = { callTerms, prefix };
     return add(new Group(callTerms, { keeper, name, scopes }));
   }
 

@@ -106,7 +106,7 @@ export function createKnownTimes(
         const ofGroup = told(soonestUs, bindsAt);
         // Else the reply may tell of the bucket alone: what was told of the key before goes on.
         const isOfKey = asked.wishes[index]!.isBounded || notBeforeUs > 0;
-        const isWhole = isOfKey || group.limitedKey === undefined;
+        const isWhole = isOfKey || group.scopes.length === 0;
         // Where all calls have slots, the next one has to be asked about.
         if (soonestUs === 0) group.told = undefined;
         else if (isWhole) group.told = ofGroup;
@@ -220,7 +220,7 @@ export function createHopelessCalls(
       lastUntilMs = Math.max(lastUntilMs, untilMs);
       if (untilMs >= times.surelyNotBeforeMs(group, performance.now())) return false;
       // Its key may hold it back for longer than the bucket does; a flood of calls is not asked about one by one.
-      const isTold = group.limitedKey === undefined || times.isTold(group);
+      const isTold = group.scopes.length === 0 || times.isTold(group);
       return isTold || untold.size >= MOST_ASKED_ABOUT;
     },
     joined({ group, untilMs, patienceMs }) {

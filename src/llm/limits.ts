@@ -72,8 +72,9 @@ interface Given {
 }
 
 /**
- * Evenly spaced calls, a little slower than the provider allows. Of tokens, a part may leave at once; a window beside it
- * keeps that part and what flows after it together within what the provider allows, however it counts.
+ * Evenly spaced calls, a little slower than the provider allows. Of tokens, a part may leave at once; a log beside it
+ * keeps that part and what flows after it together within what the provider allows, however it counts. Where the limit is
+ * too large for a log, that is an estimate, or nothing: then the two can come to 1.24 times the limit.
  */
 function pacedOf({ where, option, rate, unit, headroom }: Given): Limit[] {
   const { count, periodUs } = unreduced(where, option, rate);
@@ -87,7 +88,7 @@ function pacedOf({ where, option, rate, unit, headroom }: Given): Limit[] {
   const limits: Limit[] = [Object.freeze({ ...spaced, label })];
   if (isCalls) return limits;
   const windowMs = Math.ceil((periodUs * (1 + LATE)) / 1_000);
-  // Larger ones no window can count; their parts that may leave at once are small beside them.
+  // Larger ones no window can count.
   if (count > MOST_LEVEL / (windowMs * 1_000)) return limits;
   const per = `${windowMs}ms`;
   const window = count <= MOST_LOGGED ? slidingLog : slidingWindow;

@@ -101,6 +101,14 @@ export interface KeyScope extends LimitedKey {
   readonly place: Place;
 }
 
+/** All limits of a call: those that all keys share, and then those of its scopes. Its costs are in this order. */
+export function limitsOfCall(
+  shared: readonly Limit[],
+  scopes: readonly LimitedKey[],
+): readonly Limit[] {
+  return scopes.length === 0 ? shared : [...shared, ...scopes.flatMap(({ limits }) => limits)];
+}
+
 /** An asker's place among those that wait in one scope. */
 export interface Place {
   /** When its turn comes; 0: none. */

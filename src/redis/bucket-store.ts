@@ -5,7 +5,7 @@ import type { StoreEvent } from "../core/events.ts";
 import { hasDays, addResets, type WithResets } from "../core/limits/calendar-windows.ts";
 import { costTooLarge } from "../core/limits/registry.ts";
 import type { Logger } from "../core/logger.ts";
-import type { DrawReply, DrawRequest, Store } from "../core/store.ts";
+import { limitsOfCall, type DrawReply, type DrawRequest, type Store } from "../core/store.ts";
 import { createAwayNotes } from "./away-notes.ts";
 import { createBreakers, type BreakerOptions } from "./requests/breaker.ts";
 import { createNotifications } from "./pubsub.ts";
@@ -148,9 +148,7 @@ function readCostTooLarge(error: unknown, request: DrawRequest): CostTooLargeErr
   if (refusal?.reason !== "COST_TOO_LARGE") return undefined;
   const [cost, maxCost] = refusal.detail.split(" ").map(Number) as [number, number];
   const limits = request.wishes.flatMap(({ scopes, costs }) =>
-    [...request.terms.limits, ...scopes.flatMap((scope) => scope.limits)].filter(
-      (_limit, index) => costs[index] === cost,
-    ),
+    limitsOfCall(request.terms.limits, scopes).filter((_limit, index) => costs[index] === cost),
   );
   const limit = limits.find(({ capacity }) => capacity === maxCost);
   return limit && costTooLarge(request.bucket, cost, limit);

@@ -3,6 +3,7 @@ import { areResetsOff } from "../limits/calendar-windows.ts";
 import { costTooLarge } from "../limits/registry.ts";
 import type { LimitStatus } from "../limits/rule.ts";
 import {
+  limitsOfCall,
   NO_PLACE,
   type DrawReply,
   type DrawRequest,
@@ -174,8 +175,7 @@ function statusesFor(state: BucketState, { scopes, costs }: Wish): readonly Limi
 
 function assertPossible({ bucket, terms, wishes }: DrawRequest): void {
   for (const { costs, scopes } of wishes) {
-    const ofKeys = scopes.flatMap(({ limits }) => limits);
-    for (const [index, limit] of [...terms.limits, ...ofKeys].entries()) {
+    for (const [index, limit] of limitsOfCall(terms.limits, scopes).entries()) {
       const cost = costs[index]!;
       if (cost > limit.capacity) throw costTooLarge(bucket, cost, limit);
     }

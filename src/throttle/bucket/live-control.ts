@@ -14,7 +14,7 @@ import {
   type Policy,
   type PolicyOptions,
 } from "../../core/policy/policy.ts";
-import type { Change, Peeked, SteerRequest } from "../../core/store.ts";
+import { limitsOfCall, type Change, type Peeked, type SteerRequest } from "../../core/store.ts";
 import { termsOf, type BucketContext } from "../known-policy.ts";
 
 /** Names one key, or the head of a path; without it, the whole bucket is meant. */
@@ -207,8 +207,7 @@ function describeState(
   const closedUntilUs = Math.max(coolUntilUs, pausedUntilUs);
   const scopes = scopesOf(policy, key);
   const whose = whoseLimits(policy, scopes);
-  const all = [...policy.limits, ...scopes.flatMap((scope) => scope.limits)];
-  const limits = all.map((limit, index): LimitState => {
+  const limits = limitsOfCall(policy.limits, scopes).map((limit, index): LimitState => {
     const { scope, level, suffix } = whose[index]!;
     const { remaining = limit.capacity, nextUs = nowUs } = statuses[index] ?? {};
     return {

@@ -8,6 +8,7 @@ import { StoreUnavailableError } from "../../core/errors.ts";
 import { isLeased } from "../../core/limits/registry.ts";
 import { HORIZON_US } from "../../core/policy/limit-makers.ts";
 import {
+  limitsOfCall,
   NO_PLACE,
   slotOfRun,
   type Drawn,
@@ -240,7 +241,7 @@ function createRunningLeases(): RunningLeases {
       let lease = first;
       for (const [index, { slotsUs }] of granted.entries()) {
         const { scopes, costs } = wishes[index]!;
-        const limits = [...terms.limits, ...scopes.flatMap((scope) => scope.limits)];
+        const limits = limitsOfCall(terms.limits, scopes);
         if (!limits.some(isLeased)) continue;
         const areHeld = limits.some((limit, at) => isLeased(limit) && costs[at]! > 0);
         for (const _slot of slotsUs) {

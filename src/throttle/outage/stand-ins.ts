@@ -3,6 +3,7 @@ import { StoreUnavailableError } from "../../core/errors.ts";
 import { isLeased, partOfLimit } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import {
+  limitsOfCall,
   NO_PLACE,
   type Drawn,
   type DrawRequest,
@@ -37,18 +38,13 @@ function ownUs(): number {
   return Math.floor((performance.timeOrigin + performance.now()) * 1_000);
 }
 
-/** All limits of a wish, in the order of its costs. */
-function limitsFor({ scopes }: Wish, { limits }: KnownTerms): readonly Limit[] {
-  return [...limits, ...scopes.flatMap((scope) => scope.limits)];
-}
-
 /** Lets every call pass at once, without any limit. */
 export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs">): StandIn {
   const generation = nowUs();
 
   function pass(wish: Wish, atUs: number, most: number, { terms }: DrawRequest): Granted {
     const free = { resetUs: atUs, nextUs: atUs };
-    const all = limitsFor(wish, terms);
+    const all = limitsOfCall(terms.limits, wish.scopes);
     return {
       slotsUs: Array.from({ length: Math.min(wish.wanted, most) }, () => atUs),
       run: undefined,
@@ -67,7 +63,7 @@ export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs"
       let leases = request.leases;
       const granted = request.wishes.map((wish) => {
         // Each lease needs a number of its own, and the request has set only so many aside.
-        if (!limitsFor(wish, request.terms).some(isLeased))
+        if (!limitsOfCall(request.terms.limits, wish.scopes).some(isLeased))
           return pass(wish, atUs, Infinity, request);
         const passed = pass(wish, atUs, leases, request);
         leases -= passed.slotsUs.length;
@@ -135,7 +131,7 @@ export function createLocalStandIn(parts: {
   }
 
   function isPossible(wish: Wish, terms: KnownTerms): boolean {
-    return limitsFor(wish, terms).every((limit, index) => {
+    return limitsOfCall(terms.limits, wish.scopes).every((limit, index) => {
       const cost = wish.costs[index]!;
       return cost === 0 || cost <= (scale(limit)?.capacity ?? 0);
     });

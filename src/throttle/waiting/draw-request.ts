@@ -1,7 +1,14 @@
 import { isLeased } from "../../core/limits/registry.ts";
 import { RANKS } from "../../core/input/options.ts";
 import type { Limit } from "../../core/limits/rule.ts";
-import { isNone, NO_PLACE, type KeyScope, type Place, type Wish } from "../../core/store.ts";
+import {
+  isNone,
+  limitsOfCall,
+  NO_PLACE,
+  type KeyScope,
+  type Place,
+  type Wish,
+} from "../../core/store.ts";
 import { rankOf, type Arrival, type GroupSchedule } from "./group-schedule.ts";
 import { lacking, lackingInOrder, type Group, type Lacking } from "./group.ts";
 
@@ -122,8 +129,7 @@ function hasOtherLimits(before: readonly Group[], { scopes }: Group): boolean {
 export function mostLeases(limits: readonly Limit[], wishes: readonly Wish[]): number {
   let most = 0;
   for (const { wanted, scopes } of wishes) {
-    const ofKeys = scopes.flatMap((scope) => scope.limits);
-    const bounds = [...limits, ...ofKeys].filter(isLeased);
+    const bounds = limitsOfCall(limits, scopes).filter(isLeased);
     if (bounds.length > 0) most += Math.min(wanted, ...bounds.map(({ count }) => count));
   }
   return most;

@@ -103,6 +103,31 @@ describe("limits by level", () => {
     await bucket.close();
   });
 
+  it("keep nothing of a customer for the call of an endpoint that has left", async () => {
+    const { bucket } = createTestBucket({
+      perKey: [
+        { rate: "1/s", burst: 5 },
+        { rate: "1000/s", burst: 5 },
+      ],
+      onStateLost: "full",
+    });
+    const others = Array.from({ length: 400 }, (_, index) => [`customer-${index}`, "e1"]);
+    await Promise.all([E1, ...others].map((key) => bucket.draw({ key, cost: 5 })));
+    const waiting = Promise.allSettled(others.map((key) => bucket.draw({ key, cost: 5 })));
+    const leaving = new AbortController();
+    const { signal } = leaving;
+    const large = rejectionOf(bucket.draw({ key: E1, cost: 5, signal }));
+    const small = bucket.draw({ key: E2 });
+    await vi.advanceTimersByTimeAsync(200);
+
+    leaving.abort(new Error("left"));
+    await vi.advanceTimersByTimeAsync(6_000);
+
+    expect((await large) as Error).toMatchObject({ message: "left" });
+    expect((await small).waitedMs).toBeLessThan(1_100);
+    await Promise.all([bucket.close(), waiting]);
+  });
+
   it("let functions and tiers see the path up to their level", async () => {
     const seen: unknown[] = [];
     const { bucket } = createTestBucket({

@@ -59,3 +59,24 @@ it("a slot of before a pause is not used once its news has come, though the stor
   silent.resolve();
   await Promise.all([bucket.close(), other.close()]);
 });
+
+it("a slot of an endpoint is not used once its customer is paused", async () => {
+  const store = createMemoryStore();
+  const policy = { perKey: [{ rate: "20/s" }, { rate: "1000/s" }] } as const;
+  const [bucket, other] = [1, 2].map(() => createTestBucket(policy, { store }).bucket);
+  const left: number[] = [];
+  for (let call = 0; call < 2; call++) {
+    void bucket!.draw({ key: ["acme", "e1"] }).then(
+      () => left.push(performance.now()),
+      () => undefined,
+    );
+  }
+  await vi.advanceTimersByTimeAsync(1);
+  const before = left.length;
+
+  await other!.pause({ key: "acme", forMs: 60_000 });
+  await vi.advanceTimersByTimeAsync(1_000);
+
+  expect([before, left.length]).toEqual([1, 1]);
+  await Promise.all([bucket!.close(), other!.close()]);
+});

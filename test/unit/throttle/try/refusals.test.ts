@@ -1,10 +1,12 @@
 import { LRUCache } from "lru-cache";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Limit } from "../../../../src/core/limits/rule.ts";
+import type { Store } from "../../../../src/core/store.ts";
 import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
 import type { TryDecision } from "../../../../src/throttle/try/decision.ts";
 import type { Group } from "../../../../src/throttle/waiting/group.ts";
 import { createRefusals } from "../../../../src/throttle/try/refusal-cache.ts";
+import { deferred } from "../../../support/async/deferred.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
 
 beforeEach(() => {
@@ -88,6 +90,37 @@ describe("refusals that are remembered", () => {
 
     expect(before).toEqual([false, true, true]);
     expect([isKept("k0"), isKept("k1"), isKept("k5000")]).toEqual([true, true, false]);
+  });
+
+  it.each([
+    ["the endpoint", ["acme", "e1"]],
+    ["its customer", "acme"],
+  ])("are none of those that were under way when a pause of %s ended", async (_whose, paused) => {
+    const memory = createMemoryStore();
+    let isAnswering: Promise<void> = Promise.resolve();
+    const store: Store = {
+      ...memory,
+      async draw(request) {
+        const drawn = await memory.draw(request);
+        await isAnswering;
+        return drawn;
+      },
+    };
+    const { bucket } = createTestBucket({ perKey: [{ rate: "9/s" }, { rate: "9/s" }] }, { store });
+    const key = ["acme", "e1"];
+    await bucket.pause({ key: paused, forMs: 60_000 });
+    const answer = deferred();
+    isAnswering = answer.promise;
+    const underWay = bucket.tryDraw({ key });
+    await vi.advanceTimersByTimeAsync(1);
+
+    await bucket.resume({ key: paused });
+    answer.resolve();
+    const first = await underWay;
+    const second = await bucket.tryDraw({ key });
+
+    expect([first.allowed, second.allowed]).toEqual([false, true]);
+    await bucket.close();
   });
 
   it.each([

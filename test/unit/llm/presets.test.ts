@@ -2,6 +2,8 @@ import { describe, expect, it } from "vitest";
 import { countTokens } from "gpt-tokenizer";
 import { createSluice, InvalidOptionError, type Sluice } from "sluice";
 import { anthropic, azure, bedrock, estimateTokens, gemini, openai } from "sluice/llm";
+import { fakeTimers } from "../../support/async/fake-timers.ts";
+import { createTestBucket } from "../../support/draws/test-bucket.ts";
 
 const logger = { warn() {}, error() {} };
 const presets = { anthropic, azure, bedrock, gemini, openai };
@@ -62,6 +64,19 @@ describe("a preset", () => {
     ]);
   });
 
+  it.each([
+    ["0.03 of it by default", openai, {}, 0.03],
+    ["0.045 of Azure's", azure, {}, 0.045],
+    ["as much as headroom says", azure, { headroom: 0.2 }, 0.2],
+    ["nothing where headroom is 0", gemini, { headroom: 0 }, 0],
+  ])("leaves of a limit per minute unused: %s", (_what, preset, options, unused) => {
+    const [limit] = preset({ requests: "600/min", ...options }).limits;
+
+    const perMin = (limit!.count * 60_000_000) / limit!.periodUs;
+
+    expect(1 - perMin / 600).toBeCloseTo(unused, 4);
+  });
+
   it("leaves days whole, and ends them at the provider's midnight", () => {
     const { limits } = gemini({ requestsPerDay: 250 });
 
@@ -77,6 +92,30 @@ describe("a preset", () => {
     for (const tokens of ["150000000/min", "1000000000/min", "9000000/h", "1000000/d"]) {
       expect(openai({ tokens }).limits).toHaveLength(1);
     }
+  });
+});
+
+describe("the tokens of a bucket", () => {
+  const advance = fakeTimers({ leavesNone: true });
+
+  it("are never more than the limit in 61 s, and a quarter may leave at once", async () => {
+    const { bucket } = createTestBucket(openai({ tokens: "1000000/min" }));
+    await bucket.draw();
+    await advance(300_000);
+    const atMs: number[] = [];
+    const calls = Array.from({ length: 250 }, async () => {
+      const slot = await bucket.draw({ cost: { tokens: 10_000 } });
+      atMs.push(slot.atMs);
+    });
+
+    await advance(160_000);
+    await Promise.all(calls);
+
+    const taken = (fromMs: number, forMs: number): number =>
+      atMs.filter((each) => each >= fromMs && each < fromMs + forMs).length * 10_000;
+    expect(Math.max(...atMs.map((each) => taken(each, 61_000)))).toBe(1_000_000);
+    expect(taken(atMs[0]!, 1)).toBe(250_000);
+    await bucket.close();
   });
 });
 

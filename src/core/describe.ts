@@ -104,7 +104,9 @@ function typeOf(value: object): string {
   }
 }
 
-const NAMES = /^(?:password|sentinelPassword|passphrase|secret|authorization|cookie|api[-_]?key)$/i;
+/** Names of options and fields that nothing is shown of, whatever is in them. */
+const NAMES =
+  /^(?:password|sentinelPassword|passphrase|secret|authorization|cookie|api[-_]?key|headers|certificate)$/i;
 const PRIVATE_KEY = /-----BEGIN [A-Z ]*PRIVATE KEY-----/;
 const HIDDEN = "***";
 const DEEPEST = 5;
@@ -113,7 +115,8 @@ const MOST_VALUES = 1_000;
 
 /** The value of an option as an error keeps it: the value itself, or a copy without passwords if it contains any. */
 export function withoutSecrets(option: string, value: unknown): unknown {
-  const name = option.split(".").at(-1)!;
+  const names = option.split(".");
+  const name = names.find((each) => NAMES.test(each)) ?? names.at(-1)!;
   return hide(name, value, { deep: 0, left: { count: MOST_VALUES } });
 }
 
@@ -124,10 +127,8 @@ interface Bounds {
 
 function hide(name: string, value: unknown, { deep, left }: Bounds): unknown {
   left.count -= 1;
-  if (typeof value === "string") {
-    const isHidden = NAMES.test(name) || PRIVATE_KEY.test(value);
-    return isHidden ? HIDDEN : withoutPasswords(value);
-  }
+  if (value !== undefined && value !== null && NAMES.test(name)) return HIDDEN;
+  if (typeof value === "string") return PRIVATE_KEY.test(value) ? HIDDEN : withoutPasswords(value);
   if (typeof value !== "object" || value === null || deep > DEEPEST || left.count <= 0)
     return value;
   if (ArrayBuffer.isView(value)) return value;

@@ -99,7 +99,7 @@ const OPTIONS = z.strictObject({
     .strictObject({ rate: z.unknown().optional(), concurrency: CONCURRENCY.optional() })
     .optional(),
   singleTenant: z.boolean({ error: "give true or false" }).optional(),
-  keys: z.string({ error: 'give keys such as "k1:<base64>"' }).optional(),
+  keys: z.unknown().optional(),
   secretsOf: ofFunction<SecretsOf>(
     "give a function of { tenant, id } that returns secrets",
   ).optional(),
@@ -173,13 +173,18 @@ export function readWebhooksOptions(where: string, given: unknown): ReadWebhooks
     const remedy = "leave it out: the sender has only one tenant, whose events these are";
     throw new InvalidOptionError({ where, option: "operator", value: others.operator, remedy });
   }
+  const { keys } = others;
+  if (keys !== undefined && typeof keys !== "string") {
+    const remedy = 'give one text, such as "k2:<base64>,k1:<base64>"';
+    throw new InvalidOptionError({ where, option: "keys", value: "***", remedy });
+  }
   return {
     name: others.name ?? "webhooks",
     shared: { rate, burst, concurrency, limits } as LimitsOptions,
     perEndpoint: others.perEndpoint ?? { concurrency: 10 },
     ceiling,
     isSingle: others.singleTenant ?? false,
-    keys: others.keys,
+    keys,
     secretsOf: others.secretsOf,
     allow: others.allow ?? [],
     http: others.http ?? false,

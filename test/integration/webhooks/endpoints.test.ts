@@ -241,6 +241,8 @@ describe("a tenant", () => {
   });
 });
 
+const TOKEN_HEADERS = { "x-token": "hunter2", "x-b": "a\nb" };
+
 describe("bad input", () => {
   it.each<[string, keyof Webhooks["endpoints"], object, string]>([
     ["a URL of HTTP", "put", { ...REF, url: "http://example.com" }, "url"],
@@ -254,6 +256,20 @@ describe("bad input", () => {
       { ...REF, url: URL_, headers: { a: "b\r\nc" } },
       "headers",
     ],
+    ["a header beside a token", "put", { ...REF, url: URL_, headers: TOKEN_HEADERS }, "headers"],
+    [
+      "a header that is no text",
+      "put",
+      { ...REF, url: URL_, headers: { a: ["hunter2"] } },
+      "headers",
+    ],
+    [
+      "a key that is no PEM",
+      "put",
+      { ...REF, url: URL_, certificate: { cert: "-----BEGIN CERTIFICATE-----", key: "hunter2" } },
+      "certificate.key",
+    ],
+    ["a list of secrets", "put", { ...REF, url: URL_, secret: ["hunter2"] }, "secret"],
     ["a wildcard in the middle", "put", { ...REF, url: URL_, types: ["a.*.b"] }, "types"],
     ["an unknown operator", "put", { ...REF, url: URL_, filter: { a: { regex: ".*" } } }, "regex"],
     ["a rate that is none", "put", { ...REF, url: URL_, rate: "fast" }, "rate"],

@@ -27,6 +27,7 @@ describe("the addresses that webhooks may go to", () => {
     ["metadata of clouds", "169.254.169.254", "168.63.129.16", "fd00:ec2::254"],
     ["protocols and examples", "192.0.0.8", "192.0.2.1", "198.18.0.1", "198.51.100.1"],
     ["relays and examples", "203.0.113.7", "192.88.99.1", "2001:db8::1", "3fff::1"],
+    ["what is answered nearby", "192.31.196.1", "192.52.193.1", "192.175.48.1", "2620:4f:8000::1"],
     ["multicast and the reserved end", "224.0.0.1", "240.0.0.1", "255.255.255.255", "ff02::1"],
     [
       "mapped addresses",

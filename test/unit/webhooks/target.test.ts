@@ -33,6 +33,22 @@ describe("the URL of an endpoint", () => {
   });
 });
 
+const SENDERS_OWN = [
+  "content-type",
+  "content-encoding",
+  "accept-encoding",
+  "keep-alive",
+  "te",
+  "trailer",
+  "upgrade",
+  "via",
+  "forwarded",
+  "x-forwarded-for",
+  "x-github-event",
+  "x-github-delivery",
+  "stripe-signature",
+];
+
 describe("the headers of an endpoint", () => {
   it.each<[string, Record<string, string>]>([
     ["a token", { authorization: "Bearer abc" }],
@@ -57,6 +73,7 @@ describe("the headers of an endpoint", () => {
     ["an encoding", { "transfer-encoding": "chunked" }],
     ["a connection", { Connection: "close" }],
     ["an expectation", { Expect: "100-continue" }],
+    ...SENDERS_OWN.map((name): [string, Record<string, string>] => [name, { [name]: "a" }]),
     ["a signature", { "Webhook-Signature": "v1,none" }],
     ["GitHub's signature", { "X-Hub-Signature-256": "sha256=0" }],
     ["a proxy's", { "Proxy-Authorization": "Basic abc" }],

@@ -123,7 +123,14 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
   const webhooks: Webhooks = {
     ...sending,
     ...createLog({ store, ask, queue, tenantOf }),
-    endpoints: createEndpoints({ ...options, store, ask, tenantOf, sealing }),
+    endpoints: createEndpoints({
+      ...options,
+      store,
+      ask,
+      tenantOf,
+      sealing,
+      resume: (key) => queue.bucket.resume({ key }),
+    }),
     queue,
     worker(given = {}) {
       const worker = createWebhookWorker(given, {

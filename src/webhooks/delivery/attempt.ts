@@ -1,4 +1,5 @@
 /** One attempt: what is read before it, what is sent, and what comes of it. */
+import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { BegunAttempt, HealthSeen, WebhookStore } from "../../core/stores/webhooks/store.ts";
@@ -11,13 +12,19 @@ import type { WebhookEvents } from "../events.ts";
 import type { Attempt } from "./attempt-entry.ts";
 import { keyOf } from "../names.ts";
 import type { ReadWebhooksOptions } from "../options.ts";
-import { jittered, storeLater, type DeliveryJob, type DeliveryQueue } from "../sending/jobs.ts";
+import {
+  jittered,
+  OUR_TRIES,
+  storeLater,
+  type DeliveryJob,
+  type DeliveryQueue,
+} from "../sending/jobs.ts";
 import { dataOf } from "../sending/message.ts";
 import type { ClientCertificate } from "../guard/connector.ts";
 import { readSecret, type SigningKey } from "../signing/secrets.ts";
 import { signWith } from "../signing/sign.ts";
 import type { Delivered, Deliverer } from "./deliver.ts";
-import { isEndpointsFault } from "./outcome.ts";
+import { isEndpointsFault, wordsFor } from "./outcome.ts";
 
 export interface AttemptParts {
   readonly store: WebhookStore;
@@ -32,7 +39,7 @@ export interface AttemptParts {
 /** How much longer than one attempt others wait while it tries whether an endpoint is back. */
 const PROBE_SLACK_MS = 5_000;
 const MOST_OPEN_MS = 300_000;
-/** How many attempts of an endpoint are kept. */
+/** How many attempts of a message, and of an endpoint, are kept. */
 const MOST_LOGGED = 1_000;
 /** Answers by which an endpoint, or what stands before it, asks for less; and how long it is left alone without a `Retry-After`. */
 const SLOW_DOWN: ReadonlySet<number | undefined> = new Set([429, 502, 504]);
@@ -40,11 +47,14 @@ const SLOW_MS = 1_000;
 
 export function createAttempts(
   parts: AttemptParts,
-): (job: Job<DeliveryJob>, context: Pick<JobContext, "signal">) => Promise<undefined> {
+): (job: Job<DeliveryJob>, context: Pick<JobContext, "signal" | "attempt">) => Promise<undefined> {
   const { store, queue, deliverer, sealing, options, logger, tell } = parts;
   const { isSingle, breaker } = options;
 
-  async function attempt(job: DeliveryJob, signal: AbortSignal): Promise<void> {
+  async function attempt(
+    job: DeliveryJob,
+    { signal, attempt: tries }: Pick<JobContext, "signal" | "attempt">,
+  ): Promise<void> {
     const { purpose } = job;
     const timeoutMs = options.timeoutMs;
     const begun = await store.begin(job, purpose === "send" ? timeoutMs + PROBE_SLACK_MS : 0);
@@ -64,8 +74,14 @@ export function createAttempts(
       await storeLater(queue, job, { delayMs: waitMs, isHeld: true });
       return;
     }
-    const delivered = await deliverer.deliver(await requestOf(job, record, begun, nowMs), signal);
-    await conclude(job, record, delivered);
+    let delivered: Delivered;
+    try {
+      delivered = await deliverer.deliver(await requestOf(job, record, begun, nowMs), signal);
+    } catch (error) {
+      // What was to be sent could not be made: its secret cannot be read.
+      delivered = notSent(wordsFor("ours", undefined), reasonOf(error));
+    }
+    await conclude(job, record, { delivered, isLast: tries >= OUR_TRIES && !signal.aborted });
   }
 
   /** The signature is of this moment: one that was made before the wait would be old. */
@@ -129,13 +145,15 @@ export function createAttempts(
   async function conclude(
     job: DeliveryJob,
     record: EndpointRecord,
-    delivered: Delivered,
+    { delivered, isLast }: { readonly delivered: Delivered; readonly isLast: boolean },
   ): Promise<void> {
     const { outcome, status, retryAfterMs, detail } = delivered;
     if (outcome === "ours") {
+      const reason = `It could not be sent: ${detail ?? "the sender failed"}`;
+      if (isLast) throw await givenUp(job, record, { delivered, reason });
       await end(job, record, delivered, "waiting");
       // The queue tries it again, and this counts as no attempt at the endpoint.
-      throw new Error(`It could not be sent: ${detail ?? "the sender failed"}`);
+      throw new Error(reason);
     }
     if (outcome === "blocked") {
       const where = detail ?? "its address";
@@ -157,12 +175,21 @@ export function createAttempts(
       await storeLater(queue, { ...job, born: record.born, attempt: before + 1 }, { delayMs });
       return;
     }
+    const tried = `Not delivered after ${job.attempt} of ${schedule.length} attempts.`;
+    const reason = `${tried} ${delivered.error ?? "It failed."}`;
+    throw await givenUp(job, record, { delivered, reason });
+  }
+
+  /** Nothing tries it again by itself: it is a dead letter for this reason, and can be recovered. */
+  async function givenUp(
+    job: DeliveryJob,
+    record: EndpointRecord,
+    { delivered, reason }: { readonly delivered: Delivered; readonly reason: string },
+  ): Promise<Discard> {
     await end(job, record, delivered, "failed");
-    const reason = delivered.error ?? "It failed.";
-    tell("exhausted", { ...nameIn(job), message: job.message, reason });
-    throw new Discard(
-      `Not delivered after ${job.attempt} of ${schedule.length} attempts. ${reason}`,
-    );
+    const met = delivered.error ?? "It failed.";
+    tell("exhausted", { ...nameIn(job), message: job.message, reason: met });
+    return new Discard(reason);
   }
 
   /** Records an attempt, and does what it means for its endpoint. */
@@ -237,15 +264,15 @@ export function createAttempts(
     return { tenant: isSingle ? undefined : tenant, endpoint };
   }
 
-  return async ({ data }, { signal }) => {
-    await attempt(data, signal);
+  return async ({ data }, context) => {
+    await attempt(data, context);
     return undefined;
   };
 }
 
-function notSent(error: string): Delivered {
+function notSent(error: string, detail: string = error): Delivered {
   const nothing = { status: undefined, retryAfterMs: undefined, durationMs: 0, answer: "" };
-  return { outcome: "ours", ...nothing, error, detail: error };
+  return { outcome: "ours", ...nothing, error, detail };
 }
 
 /** One of a name that the sender sets itself counts once. */

@@ -60,7 +60,7 @@ export interface Endpoints {
    * @throws {@link EndpointMissingError} when the tenant has no such endpoint; so do the others below.
    */
   disable(endpoint: DisableEndpoint): Promise<boolean>;
-  /** Sends to it again, as to one that never failed: true. False if it was not disabled. */
+  /** Sends to it again, as to one that never failed, also if it was to be left alone for a while: true. False if it was not disabled. */
   enable(endpoint: EndpointRef): Promise<boolean>;
   /** Signs with a new secret from now on, and for `graceMs` with the old one beside it; returns the new one. */
   rotateSecret(options: RotateSecret): Promise<string>;
@@ -81,6 +81,8 @@ export interface EndpointsParts {
   readonly ceiling: Ceiling;
   /** Undefined if secrets are kept elsewhere. */
   readonly sealing: Sealing | undefined;
+  /** Ends what its answers have made it wait for. */
+  readonly resume: (key: string) => Promise<unknown>;
 }
 
 const ARITIES: Arities<Endpoints> = {
@@ -97,7 +99,7 @@ const MOST_OF_TENANT = 10_000;
 const DAY_MS = 86_400_000;
 
 export function createEndpoints(parts: EndpointsParts): Endpoints {
-  const { store, ask, tenantOf, isSingle, http, ceiling, sealing } = parts;
+  const { store, ask, tenantOf, isSingle, http, ceiling, sealing, resume } = parts;
   const readPut = createPutReader({ http });
 
   function nameOf(where: string, { tenant, id }: EndpointRef): EndpointName {
@@ -204,7 +206,10 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
       return setDisabled(nameOf(where, ref), why === "" ? "by hand" : why);
     },
     async enable(given) {
-      return setDisabled(readRef("endpoints.enable()", given), undefined);
+      const name = readRef("endpoints.enable()", given);
+      const wasDisabled = await setDisabled(name, undefined);
+      await resume(keyOf(name));
+      return wasDisabled;
     },
     async rotateSecret(given) {
       const where = "endpoints.rotateSecret()";

@@ -22,6 +22,9 @@ export interface DeliveryJob extends EndpointName, MessageName {
 
 export type DeliveryQueue = Queue<DeliveryJob, undefined>;
 
+/** How often the queue tries an attempt that the sender itself fails at: over some hours. */
+export const OUR_TRIES = 20;
+
 /** The attempts of the first sending, which has a series of its own for each message and endpoint. */
 export const FIRST_SERIES = "1";
 
@@ -46,6 +49,7 @@ export async function storeFirst(
     id: jobIdOf(job),
     key: keyOf(job),
     delayMs: delayMs(job),
+    attempts: OUR_TRIES,
     ...(job.purpose === "send" ? undefined : { priority: "low" as const }),
   }));
 }
@@ -58,7 +62,7 @@ export async function storeLater(
 ): Promise<void> {
   // One that is held back is the same attempt, and its own job still runs.
   const id = isHeld ? `${jobIdOf(job)}.${randomUUID()}` : jobIdOf(job);
-  const options = { id, key: keyOf(job), delayMs: Math.ceil(delayMs) };
+  const options = { id, key: keyOf(job), delayMs: Math.ceil(delayMs), attempts: OUR_TRIES };
   await queue.enqueue(job, { ...options, priority: "low" });
 }
 

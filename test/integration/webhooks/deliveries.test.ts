@@ -255,6 +255,24 @@ describe("an endpoint that fails", () => {
     expect(heard.at(-1)).toEqual(["recovered", { tenant: "acme", endpoint: "a" }]);
   });
 
+  it("gets messages at once when it is enabled by hand, however long it was to be left alone", async () => {
+    const hooks = openHooks(sluices, {
+      scheduleMs: [0],
+      breaker: { failures: 1, coolMs: 300_000 },
+    });
+    let left = 1;
+    const receiver = await startReceiver({ answer: () => (left-- > 0 ? 500 : undefined) });
+    await put(hooks, { ...REF, url: receiver.url });
+    hooks.worker();
+    await hooks.send(EVENT);
+    await waitUntil(async () => (await hooks.queue.counts()).failed === 1, "it has failed");
+
+    await hooks.endpoints.enable(REF);
+    await hooks.send(EVENT);
+
+    await waitUntil(() => receiver.arrivals.length === 2, "it gets messages again");
+  });
+
   it("is warned of, and disabled after the time; and well again once it is enabled", async () => {
     const hooks = openHooks(sluices, {
       scheduleMs: [0, ...Array.from({ length: 49 }, () => 2_000)],

@@ -63,6 +63,22 @@ describe("the keys of secrets", () => {
     expect(verify({ body, headers, secret }).payload).toBeDefined();
   });
 
+  it("are not shown by what is said of secrets that are none", async () => {
+    const heard: string[] = [];
+    const logger = { warn: (_facts: object, text: string) => heard.push(text), error: () => {} };
+    const secretsOf = (() => ({ value: ["hunter2"] })) as never;
+    const hooks = openHooks(sluices, { secretsOf }, logger);
+    await hooks.endpoints.put({ ...REF, url: "http://127.0.0.1:9/" });
+    hooks.worker();
+
+    await sent(hooks);
+
+    await waitUntil(() => heard.some((text) => text.includes("secretsOf()")), "it is heard");
+    expect(heard.join("\n")).not.toContain("hunter2");
+    const { entries } = await hooks.attempts.list({ tenant: "acme", endpoint: REF.id });
+    expect(entries[0]).toMatchObject({ outcome: "ours", error: "The sender could not send it." });
+  });
+
   it("are not needed where the secrets are kept elsewhere", async () => {
     const receiver = await startReceiver();
     const [newer, older] = [createSecret(), createSecret()];
@@ -91,6 +107,7 @@ describe("the keys of secrets", () => {
 
   it.each([
     ["none at all", {}, "$SLUICE_WEBHOOK_KEYS"],
+    ["a list of them", { keys: [KEYS] }, "keys"],
     ["one without an id", { keys: randomBytes(32).toString("base64") }, "keys"],
     ["a short one", { keys: `k1:${randomBytes(16).toString("base64")}` }, "keys"],
     ["one id for two", { keys: `${KEYS},${KEYS}` }, "keys"],
@@ -111,6 +128,7 @@ describe("the keys of secrets", () => {
 
     expect(() => createWebhooks(sluice, given as WebhooksOptions)).toThrow(
       expect.objectContaining({
+        message: expect.not.stringContaining(KEYS),
         code: "ERR_INVALID_OPTION",
         option: expect.stringContaining(option),
       }),

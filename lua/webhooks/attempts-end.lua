@@ -1,24 +1,27 @@
 --[[
   attempts-end: records what an attempt came to, in the log, of the message and of its endpoint.
 
-  KEYS  [1] message: hash  [2] attempts: list of the message's  [3] log: zset of the endpoint's, by ms since 1970
+  KEYS  [1] message: hash  [2] attempts: hash of the message's, by their numbers  [3] log: zset of the endpoint's, by ms since 1970
         [4] failed: zset of the messages that failed there for good  [5] health: hash  [6] disabled: hash
         [7] versions: hash  [8] endpoints: hash
   ARGV  [1] the tenant  [2] the endpoint  [3] the message  [4] the attempt as text  [5] what became of the message there
-        [6] for how many ms all that is kept  [7] most attempts that are kept of the endpoint
+        [6] for how many ms all that is kept  [7] most attempts that are kept of the message, and of the endpoint
         [8] "ok", "bad" or "same": what the attempt says of the endpoint's health  [9] ms of failing until it is disabled
         [10] failures in a row that open the breaker  [11] ms for which it opens first  [12] and at most
         [13] ms for which the endpoint asks to be left alone  [14] why it is disabled at once; empty if it is not
   Reply ms for which its jobs are to wait; the event that this is, or empty; ms since when it fails, 0 if it does not
 ]]
 -- @include lib/now-ms
+-- @include lib/webhooks/changed
 -- @include lib/webhooks/health
 local tenant, endpoint, id, entry, state = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local keep_ms, most, now = tonumber(ARGV[6]), tonumber(ARGV[7]), now_ms()
 local message, attempts, log, failed, health = unpack(KEYS)
 local left = redis.call('PTTL', message)
 if left > 0 then
-  local count = redis.call('RPUSH', attempts, entry)
+  local count = redis.call('HINCRBY', message, 'attempts', 1)
+  redis.call('HSET', attempts, count, entry)
+  redis.call('HDEL', attempts, count - most)
   redis.call('PEXPIRE', attempts, left)
   redis.call('HSET', message, 'to:' .. endpoint, state)
   redis.call('ZADD', log, now, id .. ' ' .. count)
@@ -48,7 +51,7 @@ if wait_ms > 0 then
 end
 local why = ARGV[14] ~= '' and ARGV[14] or (event == 'disabled' and 'failing') or nil
 if why and redis.call('HSETNX', KEYS[6], endpoint, now .. ' ' .. why) == 1 then
-  redis.call('HINCRBY', KEYS[7], tenant, 1)
+  note_change(KEYS[7], tenant)
   event = 'disabled'
 elseif why then
   event = ''

@@ -6,6 +6,7 @@
   Reply 1 if it was changed, 0 if it was so before, -1 if there is none
 ]]
 -- @include lib/now-ms
+-- @include lib/webhooks/changed
 local tenant, id, why = ARGV[1], ARGV[2], ARGV[3]
 if redis.call('HEXISTS', KEYS[1], id) == 0 then return -1 end
 local was = redis.call('HEXISTS', KEYS[3], id)
@@ -17,5 +18,5 @@ else
   if was == 1 then return 0 end
   redis.call('HSET', KEYS[3], id, now_ms() .. ' ' .. why)
 end
-redis.call('HINCRBY', KEYS[2], tenant, 1)
+note_change(KEYS[2], tenant)
 return 1

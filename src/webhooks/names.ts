@@ -10,6 +10,19 @@ export const ID: z.ZodType<string> = z
   .string({ error: REMEDY })
   .regex(/^[\w.@+:-]{1,100}$/, { error: REMEDY });
 
+/**
+ * A text of one line.
+ *
+ * @internal
+ */
+export const lineOf = (most: number): z.ZodType<string> =>
+  z
+    .string({ error: "give a text" })
+    .max(most, { error: `give at most ${most} characters` })
+    .refine((text) => !/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text), {
+      error: "leave out control characters",
+    });
+
 /** Under which the endpoints of a sender with one tenant are kept. */
 const ONLY_TENANT = "only";
 

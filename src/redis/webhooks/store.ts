@@ -83,8 +83,7 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
     remove: (endpoint, key) => runScript(redis, endpointsRemove, { ...name, ...endpoint, key }),
     setDisabled: (endpoint, why) =>
       runScript(redis, endpointsEnable, { ...name, ...endpoint, why }),
-    storeMessage: (message, keepIdsMs) =>
-      runScript(redis, messagesStore, { ...name, ...message, keepIdsMs }),
+    storeMessage: (message) => runScript(redis, messagesStore, { ...name, ...message }),
     async noteSent(message) {
       await redis.hset(keys.message("message", message), "sent", 1);
     },
@@ -96,14 +95,19 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
     end: (attempt) => runScript(redis, attemptsEnd, { ...name, ...attempt }),
     messages: (tenant, span) => newestOf(keys.tenant("messages", tenant), span),
     failed: (endpoint, span) => newestOf(keys.endpoint("failed", endpoint), span),
-    attempts: (message) => redis.lrange(keys.message("attempts", message), 0, -1),
+    async attempts(message) {
+      const entries = Object.entries(await redis.hgetall(keys.message("attempts", message)));
+      return entries
+        .toSorted(([one], [other]) => Number(one) - Number(other))
+        .map(([, text]) => text);
+    },
     async attemptsAt(endpoint, span) {
       const found = await newestOf(keys.endpoint("log", endpoint), span);
       return Promise.all(
         found.map(async ([text, atMs]) => {
           const [message, number] = text.split(" ") as [string, string];
           const of = { tenant: endpoint.tenant, message };
-          const entry = await redis.lindex(keys.message("attempts", of), Number(number) - 1);
+          const entry = await redis.hget(keys.message("attempts", of), number);
           return { message, atMs, entry: entry ?? undefined };
         }),
       );
@@ -113,6 +117,7 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
       const removed = await redis.unlink(keys.message("message", message));
       await redis.unlink(keys.message("attempts", message));
       await redis.zrem(keys.tenant("messages", tenant), id);
+      await redis.zrem(keys.tenant("ends", tenant), id);
       for (const endpoint of endpoints) {
         await redis.zrem(keys.endpoint("failed", { tenant, endpoint }), id);
       }
@@ -124,6 +129,7 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
         keys.tenant("ids", tenant),
         keys.tenant("disabled", tenant),
         keys.tenant("messages", tenant),
+        keys.tenant("ends", tenant),
       );
       await redis.hdel(keys.all("versions"), tenant);
     },

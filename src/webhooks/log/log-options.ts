@@ -4,7 +4,7 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import { readOptions, wholeNumber } from "../../core/input/options.ts";
 import type { TimeSpan } from "../../core/stores/webhooks/store.ts";
 import { TYPES } from "../endpoints/wants.ts";
-import { ID } from "../names.ts";
+import { ID, lineOf } from "../names.ts";
 import { MESSAGE_ID } from "../signing/sign.ts";
 
 /** Of which time. */
@@ -32,7 +32,7 @@ export interface ListMessages extends Page {
   readonly tenant?: string | undefined;
 }
 
-/** The attempts of one message, or those at one endpoint. */
+/** The attempts of one message, all on one page; or a page of those at one endpoint. */
 export interface ListAttempts extends Page {
   readonly tenant?: string | undefined;
   /** The id of a message. */
@@ -71,13 +71,7 @@ export interface ExpungeOptions {
 
 const TIME_REMEDY = "give a Date, or ms since 1970";
 const TIME = z.union([z.date(), z.number().int().min(0).max(8.64e15)], { error: TIME_REMEDY });
-const BY = z
-  .string({ error: "give a name" })
-  .min(1)
-  .max(100, { error: "give at most 100 characters" })
-  .refine((text) => !/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text), {
-    error: "leave out control characters",
-  });
+const BY = lineOf(100).refine((text) => text !== "", { error: "give a name, or leave it out" });
 const CURSOR = z
   .string({ error: "give the cursor of a page" })
   .regex(/^\d{1,16}\.\d{1,9}$/, { error: "give the cursor of a page" });
@@ -117,9 +111,16 @@ export function readListMessages(where: string, given: unknown): ListMessages {
 
 export function readListAttempts(where: string, given: unknown): ListAttempts {
   const read = readOptions(where, LIST_ATTEMPTS, given);
-  if ((read.message === undefined) !== (read.endpoint === undefined)) return read;
-  const remedy = "give the id of a message, or that of an endpoint";
-  throw new InvalidOptionError({ where, option: "message", value: read.message, remedy });
+  if ((read.message === undefined) === (read.endpoint === undefined)) {
+    const remedy = "give the id of a message, or that of an endpoint";
+    throw new InvalidOptionError({ where, option: "message", value: read.message, remedy });
+  }
+  const paged = (["since", "until", "limit", "cursor"] as const).find(
+    (name) => read[name] !== undefined,
+  );
+  if (read.message === undefined || paged === undefined) return read;
+  const remedy = "leave it out: the attempts of a message are one page";
+  throw new InvalidOptionError({ where, option: paged, value: read[paged], remedy });
 }
 
 export function readReplay(where: string, given: unknown): ReplayOptions {

@@ -60,7 +60,7 @@ export interface WebhookLog {
     list(options?: ListMessages): Promise<LogPage<Message>>;
   };
   readonly attempts: {
-    /** All attempts of a message, up to the last 100; or a page of those at an endpoint, of which the last 1,000 are kept. */
+    /** The attempts of a message, on one page; or a page of those at an endpoint. The last 1,000 of each are kept. */
     list(options: ListAttempts): Promise<LogPage<Attempt>>;
   };
   /**

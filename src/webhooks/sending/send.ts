@@ -121,17 +121,14 @@ export function createSending(parts: SendingParts): Sending {
     const { tenant, id, type, body } = message;
     const records = new Map(targets);
     const stored = await ask(() =>
-      store.storeMessage(
-        {
-          tenant,
-          message: id,
-          type,
-          body,
-          endpoints: [...records.keys()],
-          keepMs: keptMs(targets),
-        },
-        keepMs,
-      ),
+      store.storeMessage({
+        tenant,
+        message: id,
+        type,
+        body,
+        endpoints: [...records.keys()],
+        keepMs: keptMs(targets),
+      }),
     );
     const { isNew, endpoints, isSent } = stored;
     // Whoever stored it may have died before its jobs were.
@@ -168,8 +165,9 @@ export function createSending(parts: SendingParts): Sending {
       const tenant = tenantOf(where, read.tenant);
       const json = jsonOf(where, (given as SendOptions).data);
       const data: unknown = JSON.parse(json);
-      if (json.length > ADVISED_BYTES) {
-        const facts = { tenant, type, bytes: Buffer.byteLength(json) };
+      const bytes = Buffer.byteLength(json);
+      if (bytes > ADVISED_BYTES) {
+        const facts = { tenant, type, bytes };
         logger.warn(
           facts,
           `A webhook has more than ${ADVISED_BYTES} bytes; some receivers refuse that.`,

@@ -57,6 +57,28 @@ describe("the log", () => {
     });
   });
 
+  it("keeps the last 1,000 attempts of a message", async () => {
+    const hooks = openHooks(sluices);
+    const receiver = await startReceiver();
+    await put(hooks, { ...REF, url: receiver.url });
+    hooks.worker();
+    await hooks.send({ ...EVENT, id: "m-1" });
+    await untilIdle(hooks);
+    const redis = new Redis(inject("redisUrl"));
+    onTestFinished(() => redis.disconnect());
+    const message = `${sluices.prefix()}:{webhooks}:hooks:message:acme:m-1`;
+    // As if it had been replayed that often.
+    await redis.hset(message, "attempts", 1_000);
+
+    await hooks.replay({ tenant: "acme", message: "m-1" });
+    await untilIdle(hooks);
+
+    const { entries } = await hooks.attempts.list({ tenant: "acme", message: "m-1" });
+    expect(entries.map(({ purpose }) => purpose)).toEqual(["replay"]);
+    const { entries: there } = await hooks.attempts.list({ tenant: "acme", endpoint: "a" });
+    expect(there).toEqual(entries);
+  });
+
   it("is read by pages, and by times", async () => {
     const hooks = openHooks(sluices);
     for (let at = 0; at < 25; at++) await hooks.send({ ...EVENT, id: `m-${at}`, data: at });
@@ -174,6 +196,36 @@ describe("recover()", () => {
   });
 });
 
+describe("a message that the sender itself could not send", () => {
+  it("fails after the last try, and is recovered once the sender can", async () => {
+    let isAway = true;
+    const resolve = (): Promise<readonly string[]> =>
+      isAway
+        ? Promise.reject(Object.assign(new Error("no resolver"), { code: "EAI_AGAIN" }))
+        : Promise.resolve(["127.0.0.1"]);
+    const hooks = openHooks(sluices, { resolve });
+    const receiver = await startReceiver();
+    await put(hooks, { ...REF, url: receiver.url.replace("127.0.0.1", "hooks.example.com") });
+    hooks.worker();
+    await hooks.send({ ...EVENT, id: "m-1" });
+    await waitUntil(async () => (await hooks.queue.counts()).delayed === 1, "it was tried");
+    // As if it had been tried for hours.
+    const redis = new Redis(inject("redisUrl"));
+    onTestFinished(() => redis.disconnect());
+    const [job] = (await hooks.queue.jobs()).jobs;
+    const [key] = await redis.keys(`${sluices.prefix()}*:${job!.id}`);
+    await redis.hset(key!, "atm", 19);
+    await waitUntil(async () => (await hooks.queue.counts()).failed === 1, "it is a dead letter");
+
+    expect(await hooks.messages.get({ tenant: "acme", id: "m-1" })).toMatchObject({
+      endpoints: { a: "failed" },
+    });
+    isAway = false;
+    expect(await hooks.recover({ tenant: "acme", endpoint: "a" })).toBe(1);
+    await waitUntil(() => receiver.arrivals.length === 1, "it has arrived");
+  });
+});
+
 describe("expunge()", () => {
   it("forgets a message, and what waits of it is not sent", async () => {
     const hooks = openHooks(sluices);
@@ -189,6 +241,50 @@ describe("expunge()", () => {
     expect(await hooks.messages.get({ tenant: "acme", id: "m-1" })).toBeUndefined();
     expect((await hooks.messages.list({ tenant: "acme" })).entries).toEqual([]);
     expect((await hooks.queue.failed())[0]?.reason).toContain("no longer kept");
+  });
+
+  it("is heard of by a sender that knew the endpoints of before", async () => {
+    const [hooks, other] = [openHooks(sluices), openHooks(sluices)];
+    await put(hooks, { ...REF, url: "http://127.0.0.1:9/" });
+    await other.send(EVENT);
+
+    await hooks.expunge({ tenant: "acme" });
+    await put(hooks, { ...REF, id: "b", url: "http://127.0.0.1:9/" });
+
+    expect((await other.send(EVENT)).endpoints).toEqual(["b"]);
+  });
+
+  it("forgets what is kept for longer than others, since it may still be tried", async () => {
+    const hooks = openHooks(sluices, { keepMs: 86_400_000 });
+    await put(hooks, { ...REF, url: "http://127.0.0.1:9/" });
+    await hooks.send({ ...EVENT, id: "m-1" });
+    const redis = new Redis(inject("redisUrl"));
+    onTestFinished(() => redis.disconnect());
+    const base = `${sluices.prefix()}:{webhooks}:hooks`;
+    // It came two days ago, and its schedule takes three.
+    await redis.zadd(`${base}:messages:acme`, Date.now() - 2 * 86_400_000, "m-1");
+    await hooks.send({ ...EVENT, id: "m-2" });
+
+    const { entries } = await hooks.messages.list({ tenant: "acme" });
+
+    expect(entries.map(({ id }) => id)).toEqual(["m-2", "m-1"]);
+    expect(await hooks.expunge({ tenant: "acme" })).toBe(2);
+    expect(await redis.keys(`${base}:*acme*`)).toEqual([]);
+  });
+
+  it("has nothing to forget of a message whose time is over, which no list has", async () => {
+    const hooks = openHooks(sluices);
+    await put(hooks, { ...REF, url: "http://127.0.0.1:9/" });
+    await hooks.send({ ...EVENT, id: "m-1" });
+    const redis = new Redis(inject("redisUrl"));
+    onTestFinished(() => redis.disconnect());
+    const base = `${sluices.prefix()}:{webhooks}:hooks`;
+    await redis.zadd(`${base}:ends:acme`, Date.now() - 1, "m-1");
+
+    await hooks.send({ ...EVENT, id: "m-2" });
+
+    expect(await redis.zrange(`${base}:messages:acme`, 0, -1)).toEqual(["m-2"]);
+    expect(await redis.zrange(`${base}:ends:acme`, 0, -1)).toEqual(["m-2"]);
   });
 
   it("leaves nothing of a tenant in Redis, and all of another", async () => {
@@ -254,6 +350,11 @@ describe("a tenant", () => {
       "both",
       (hooks) => hooks.attempts.list({ tenant: "a", message: "m", endpoint: "e" }),
       "message",
+    ],
+    [
+      "a page of the attempts of a message",
+      (hooks) => hooks.attempts.list({ tenant: "a", message: "m", limit: 1 }),
+      "limit",
     ],
     ["a replay of everything", (hooks) => hooks.replay({ tenant: "a" }), "since"],
     [

@@ -219,11 +219,13 @@ describe("send()", () => {
     const event = { tenant: "acme", type: "note.made" };
 
     await hooks.send({ ...event, data: "x".repeat(256 * 1_024 - 2) });
+    // Of text that is not ASCII, the bytes count.
+    await openHooks(sluices, {}, logger).send({ ...event, data: "\u20ac".repeat(7_000) });
     await expect(hooks.send({ ...event, data: "x".repeat(256 * 1_024) })).rejects.toMatchObject({
       option: "data",
     });
 
-    expect(warned.filter((text) => text.includes("20000 bytes"))).toHaveLength(1);
+    expect(warned.filter((text) => text.includes("20000 bytes"))).toHaveLength(2);
   });
 
   it.each([

@@ -11,7 +11,7 @@ export interface MessageName {
   readonly message: string;
 }
 
-/** Of a tenant's endpoints, as text: how often they were changed, their records, and why some are disabled. */
+/** Of a tenant's endpoints, as text: when they were changed last, their records, and why some are disabled. */
 export interface StoredEndpoints {
   readonly version: string;
   readonly records: ReadonlyMap<string, string>;
@@ -113,7 +113,7 @@ export type TimedId = readonly [id: string, atMs: number];
 
 /** All of one sender, on the server that holds its queue. */
 export interface WebhookStore {
-  /** How often the endpoints of a tenant were changed. */
+  /** When the endpoints of a tenant were changed last: another text after each change. */
   version(tenant: string): Promise<string>;
   endpoints(tenant: string): Promise<StoredEndpoints>;
   endpoint(name: EndpointName): Promise<{ record?: string; disabled?: Disabled }>;
@@ -123,7 +123,7 @@ export interface WebhookStore {
   remove(name: EndpointName, key: string): Promise<boolean>;
   /** Disables an endpoint for a reason, or enables it without one; undefined if there is none. */
   setDisabled(name: EndpointName, why: string | undefined): Promise<boolean | undefined>;
-  storeMessage(message: NewMessage, keepIdsMs: number): Promise<MessageStored>;
+  storeMessage(message: NewMessage): Promise<MessageStored>;
   noteSent(name: MessageName): Promise<void>;
   message(name: MessageName): Promise<LoggedMessage | undefined>;
   begin(name: EndpointName & MessageName, probeMs: number): Promise<BegunAttempt>;

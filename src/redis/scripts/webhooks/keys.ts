@@ -7,7 +7,7 @@ import type { EndpointName, MessageName } from "../../../core/stores/webhooks/st
 import { baseOf, encoded, type QueueName } from "../keys.ts";
 
 /** What a tenant has. */
-type OfTenant = "endpoints" | "ids" | "disabled" | "messages";
+type OfTenant = "endpoints" | "ids" | "disabled" | "messages" | "ends";
 type OfEndpoint = "health" | "log" | "failed";
 type OfMessage = "message" | "attempts";
 type OfAll = "versions" | "limits" | "limits:changed" | "limits:version";

@@ -68,27 +68,30 @@ export const endpointsEnable: Script<
   decode: (reply) => (reply === -1 ? undefined : reply === 1),
 });
 
-export const messagesStore: Script<QueueName & NewMessage & { keepIdsMs: number }, MessageStored> =
-  defineScript({
-    name: "webhooks/messages-store",
-    keys(input) {
-      const keys = webhookKeys(input);
-      return [keys.message("message", input), keys.tenant("messages", input.tenant)];
-    },
-    args: ({ message, type, body, endpoints, keepMs, keepIdsMs }) => [
-      message,
-      type,
-      body,
-      endpoints.join(" "),
-      keepMs,
-      keepIdsMs,
-    ],
-    bringsJobs: true,
-    decode(reply) {
-      const [atMs, isNew, endpoints, isSent] = reply as [number, number, string, number];
-      return { atMs, isNew: isNew === 1, endpoints: wordsOf(endpoints), isSent: isSent === 1 };
-    },
-  });
+export const messagesStore: Script<QueueName & NewMessage, MessageStored> = defineScript({
+  name: "webhooks/messages-store",
+  keys(input) {
+    const keys = webhookKeys(input);
+    const { tenant } = input;
+    return [
+      keys.message("message", input),
+      keys.tenant("messages", tenant),
+      keys.tenant("ends", tenant),
+    ];
+  },
+  args: ({ message, type, body, endpoints, keepMs }) => [
+    message,
+    type,
+    body,
+    endpoints.join(" "),
+    keepMs,
+  ],
+  bringsJobs: true,
+  decode(reply) {
+    const [atMs, isNew, endpoints, isSent] = reply as [number, number, string, number];
+    return { atMs, isNew: isNew === 1, endpoints: wordsOf(endpoints), isSent: isSent === 1 };
+  },
+});
 
 export const attemptsBegin: Script<
   QueueName & EndpointName & MessageName & { probeMs: number },

@@ -5,6 +5,7 @@ import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import { readOptions } from "../core/input/options.ts";
 import { WebhookVerificationError } from "../core/stores/webhooks/errors.ts";
+import { SECRETS } from "./signing/secrets.ts";
 import { HEADER_PREFIX, STYLE } from "./signing/sign.ts";
 import { verify, type VerifyOptions } from "./signing/verify.ts";
 
@@ -24,10 +25,7 @@ export interface WebhookListener {
 }
 
 const OPTIONS = z.strictObject({
-  secret: z.custom<string | readonly string[]>(
-    (secret) => typeof secret === "string" || (Array.isArray(secret) && secret.length > 0),
-    { error: "give the secret that put() returned" },
-  ),
+  secret: SECRETS,
   signature: STYLE.optional(),
   headerPrefix: HEADER_PREFIX.optional(),
   print: z

@@ -202,7 +202,7 @@ function optionAt(path: string): string {
  *
  * @throws {@link InvalidOptionError} for data that has no JSON.
  */
-function asJson(where: string, data: unknown): string {
+export function asJson(where: string, data: unknown): string {
   let json: string | undefined;
   let cause: unknown;
   try {

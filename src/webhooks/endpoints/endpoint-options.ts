@@ -4,7 +4,7 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import { formatRate, parseRate, type RateInput } from "../../core/limits/rate.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { EXTRA_HEADERS, urlSchema } from "../guard/target.ts";
-import { ID } from "../names.ts";
+import { ID, lineOf } from "../names.ts";
 import { HEADER_PREFIX, STYLE } from "../signing/sign.ts";
 import type { EndpointSettings } from "./record.ts";
 import { FILTER, TYPES } from "./wants.ts";
@@ -50,14 +50,6 @@ export interface Ceiling {
 
 const DAY_MS = 86_400_000;
 const SECRET_REMEDY = "give a secret such as createSecret() returns, or leave it out";
-/** A text of one line. */
-const lineOf = (most: number): z.ZodType<string> =>
-  z
-    .string({ error: "give a text" })
-    .max(most, { error: `give at most ${most} characters` })
-    .refine((text) => !/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text), {
-      error: "leave out control characters",
-    });
 
 /** @internal */
 export const SCHEDULE: z.ZodType<readonly number[]> = z

@@ -1,5 +1,6 @@
 /** The body of a message: written once, and the same on each attempt. */
 import { InvalidOptionError } from "../../core/errors.ts";
+import { asJson } from "../../queue/enqueue/data.ts";
 
 /** The most bytes that the JSON of a message's data may have. */
 const MOST_BYTES = 256 * 1_024;
@@ -23,17 +24,7 @@ function headOf(type: string, timestamp: string): string {
 
 /** @throws {@link InvalidOptionError} for what JSON has no text of, and for too much of it. */
 export function jsonOf(where: string, data: unknown): string {
-  let json: string | undefined;
-  let cause: unknown;
-  try {
-    json = JSON.stringify(data) as string | undefined;
-  } catch (error) {
-    cause = error;
-  }
-  if (json === undefined) {
-    const remedy = "give what JSON can hold";
-    throw new InvalidOptionError({ where, option: "data", value: data, remedy, cause });
-  }
+  const json = asJson(where, data);
   const bytes = Buffer.byteLength(json);
   if (bytes <= MOST_BYTES) return json;
   const remedy = `give at most ${MOST_BYTES} bytes of JSON, and a link to what is more`;

@@ -6,12 +6,23 @@ import {
   randomBytes,
   type KeyObject,
 } from "node:crypto";
+import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 
 /** How a webhook is signed: as Standard Webhooks 1.0 says, or as GitHub or Stripe do. */
 export type SignatureStyle = "standard" | "github" | "stripe";
 
 export const SIGNATURE_STYLES: readonly SignatureStyle[] = ["standard", "github", "stripe"];
+
+/**
+ * A secret, or several while it is rotated; `readSecret` looks at each.
+ *
+ * @internal
+ */
+export const SECRETS: z.ZodType<string | readonly string[]> = z.custom<string | readonly string[]>(
+  (secret) => typeof secret === "string" || (Array.isArray(secret) && secret.length > 0),
+  { error: "give the secret that sender and receiver share, or several, the newest first" },
+);
 
 const SYMMETRIC = "whsec_";
 const PRIVATE = "whsk_";

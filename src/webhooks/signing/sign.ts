@@ -3,7 +3,13 @@ import { Webhook } from "standardwebhooks";
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { readOptions } from "../../core/input/options.ts";
-import { readSecret, SIGNATURE_STYLES, type SignatureStyle, type SigningKey } from "./secrets.ts";
+import {
+  readSecret,
+  SECRETS,
+  SIGNATURE_STYLES,
+  type SignatureStyle,
+  type SigningKey,
+} from "./secrets.ts";
 
 /** What `sign()` takes. */
 export interface SignOptions {
@@ -57,10 +63,7 @@ const SIGN_OPTIONS = z.strictObject({
       error: "give the body as it is sent, a string or bytes",
     },
   ),
-  secret: z.custom<string | readonly string[]>(
-    (secret) => typeof secret === "string" || (Array.isArray(secret) && secret.length > 0),
-    { error: "give a secret, or several, the newest first" },
-  ),
+  secret: SECRETS,
   signature: STYLE.optional(),
   headerPrefix: HEADER_PREFIX.optional(),
   type: EVENT_TYPE.optional(),

@@ -2,7 +2,7 @@ import { createHmac, timingSafeEqual, verify as verifyEd25519 } from "node:crypt
 import * as z from "zod";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { WebhookVerificationError } from "../../core/stores/webhooks/errors.ts";
-import { readSecret, type SignatureStyle, type SigningKey } from "./secrets.ts";
+import { readSecret, SECRETS, type SignatureStyle, type SigningKey } from "./secrets.ts";
 import { HEADER_PREFIX, STYLE } from "./sign.ts";
 
 /** The headers of a request: a `Headers`, or what Node, Express and Fastify call `request.headers`. */
@@ -47,10 +47,7 @@ const VERIFY_OPTIONS = z.strictObject({
     (headers) => typeof headers === "object" && headers !== null && !Array.isArray(headers),
     { error: "give the headers of the request" },
   ),
-  secret: z.custom<string | readonly string[]>(
-    (secret) => typeof secret === "string" || (Array.isArray(secret) && secret.length > 0),
-    { error: "give the secret that you share with the sender, or a list while it is rotated" },
-  ),
+  secret: SECRETS,
   signature: STYLE.optional(),
   headerPrefix: HEADER_PREFIX.optional(),
   toleranceMs: wholeNumber(0, LONGEST_MS, "milliseconds").optional(),

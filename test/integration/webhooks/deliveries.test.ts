@@ -8,7 +8,7 @@ import { waitUntil } from "../../support/async/wait-until.ts";
 import { closedUrl } from "../../support/servers/closed-url.ts";
 import { startHostile } from "../../support/servers/hostile-endpoints.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
-import { openHooks, put, startReceiver } from "../../support/webhooks/open-hooks.ts";
+import { openHooks, put, startReceiver, untilIdle } from "../../support/webhooks/open-hooks.ts";
 
 const sluices = realSluices();
 const REF = { tenant: "acme", id: "a" };
@@ -21,13 +21,6 @@ function hear(hooks: Webhooks): (readonly [keyof WebhookEvents, object])[] {
     hooks.on(name, (event) => heard.push([name, event]));
   }
   return heard;
-}
-
-async function untilIdle(hooks: Webhooks): Promise<void> {
-  await waitUntil(async () => {
-    const { waiting, active, delayed } = await hooks.queue.counts();
-    return waiting + active + delayed === 0;
-  }, "nothing waits or runs");
 }
 
 /** An endpoint that answers as many requests as it is let to. */
@@ -163,6 +156,20 @@ describe("a message", () => {
     expect(await hooks.queue.counts()).toMatchObject({ failed: 0 });
   });
 
+  it("may go to private addresses and without TLS only where the log says so", () => {
+    const warned: string[] = [];
+    const logger = { warn: (_facts: object, text: string) => warned.push(text), error: () => {} };
+
+    openHooks(sluices, { allow: undefined, http: undefined }, logger);
+    expect(warned).toEqual([]);
+    openHooks(sluices, { allow: ["10.0.0.0/8"], http: true }, logger);
+
+    expect(warned).toEqual([
+      expect.stringContaining("private addresses: 10.0.0.0/8"),
+      expect.stringContaining("without TLS"),
+    ]);
+  });
+
   it("does not say to its tenant where an address is that is blocked, but to the operator", async () => {
     const warned: string[] = [];
     const logger = { warn: (_facts: object, text: string) => warned.push(text), error: () => {} };
@@ -271,6 +278,7 @@ describe("an endpoint that fails", () => {
     await hooks.send(EVENT);
 
     await waitUntil(() => receiver.arrivals.length === 2, "it gets messages again");
+    expect(await hooks.endpoints.enable(REF)).toBe(false);
   });
 
   it("is warned of, and disabled after the time; and well again once it is enabled", async () => {
@@ -311,6 +319,7 @@ describe("an endpoint that fails", () => {
     const before = receiver.arrivals.length;
     await hooks.send(EVENT);
     await waitUntil(() => receiver.arrivals.length > before, "it gets messages again");
+    expect(await hooks.endpoints.enable(REF)).toBe(false);
   });
 
   it("delays nobody else: neither one that hangs, nor one that is away", async () => {

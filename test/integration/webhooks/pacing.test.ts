@@ -1,19 +1,11 @@
 import { describe, expect, it } from "vitest";
-import type { Webhooks } from "sluice/webhooks";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
-import { openHooks, put, startReceiver } from "../../support/webhooks/open-hooks.ts";
+import { openHooks, put, startReceiver, untilIdle } from "../../support/webhooks/open-hooks.ts";
 
 const sluices = realSluices();
 const REF = { tenant: "acme", id: "a" };
 const EVENT = { tenant: "acme", type: "note.made", data: 1 };
-
-async function untilIdle(hooks: Webhooks): Promise<void> {
-  await waitUntil(async () => {
-    const { waiting, active, delayed } = await hooks.queue.counts();
-    return waiting + active + delayed === 0;
-  }, "nothing waits or runs");
-}
 
 describe("the pace of an endpoint", () => {
   it("is its own, and kept by retries and tests too", async () => {

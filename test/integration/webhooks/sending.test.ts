@@ -90,6 +90,27 @@ describe("send()", () => {
     });
   });
 
+  it("sends an endpoint's own headers, and its data alone to who knows GitHub's webhooks", async () => {
+    const hooks = openHooks(sluices);
+    const receiver = await startReceiver();
+    const headers = { Authorization: "Bearer abc", "User-Agent": "acme" };
+    const at = { tenant: "acme", id: "a", url: receiver.url, headers };
+    await put(hooks, { ...at, signature: "github", secret: "0123456789abcdef" });
+    hooks.worker();
+
+    await hooks.send({ tenant: "acme", type: "invoice.paid", data: { n: 1 } });
+
+    await waitUntil(() => receiver.arrivals.length === 1, "it has arrived");
+    const [arrived] = receiver.arrivals as [Arrival];
+    expect(arrived.body).toBe('{"n":1}');
+    expect(arrived.headers).toMatchObject({
+      authorization: "Bearer abc",
+      "user-agent": "acme",
+      "x-github-event": "invoice.paid",
+      "content-type": "application/json",
+    });
+  });
+
   it("sends the same bytes and id on each attempt, signed when it leaves", async () => {
     const hooks = openHooks(sluices, { scheduleMs: [0, 1_100, 1_100] });
     let left = 2;

@@ -82,12 +82,13 @@ export async function startAnswering(answer: string): Promise<HostileEndpoint> {
 /** One whose certificate is for 127.0.0.1 alone. */
 export async function startTls(
   answer: string,
+  { asks = false }: { readonly asks?: boolean } = {},
 ): Promise<HostileEndpoint & { readonly certificate: Certificate }> {
   const certificate = await makeCertificate();
   onTestFinished(() => certificate.remove());
   const { certFile, keyFile } = certificate;
   const [cert, key] = await Promise.all([readFile(certFile), readFile(keyFile)]);
-  const server = createTlsServer({ cert, key });
+  const server = createTlsServer({ cert, key, ca: cert, requestCert: asks });
   const started = await serve(server, (socket) => void socket.end(answer), "secureConnection");
   return Object.assign(started, { certificate });
 }

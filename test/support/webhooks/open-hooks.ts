@@ -12,6 +12,7 @@ import {
   type WebhooksOptions,
 } from "sluice/webhooks";
 import type { Logger } from "../../../src/core/logger.ts";
+import { waitUntil } from "../async/wait-until.ts";
 import type { RealSluices } from "../setup/real-sluice.ts";
 
 export const KEYS = `k1:${randomBytes(32).toString("base64")}`;
@@ -40,4 +41,12 @@ export async function startReceiver(options?: FakeDownstreamOptions): Promise<Fa
 export async function put(hooks: Webhooks, endpoint: PutEndpoint): Promise<string> {
   const { secret } = await hooks.endpoints.put(endpoint);
   return secret!;
+}
+
+/** Resolves when nothing waits or runs, later attempts included. */
+export async function untilIdle(hooks: Webhooks): Promise<void> {
+  await waitUntil(async () => {
+    const { waiting, active, delayed } = await hooks.queue.counts();
+    return waiting + active + delayed === 0;
+  }, "nothing waits or runs");
 }

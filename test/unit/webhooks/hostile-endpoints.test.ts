@@ -1,4 +1,5 @@
-import { onTestFinished, describe, expect, it } from "vitest";
+import { readFile } from "node:fs/promises";
+import { onTestFinished, describe, expect, it, vi } from "vitest";
 import { startFakeDownstream } from "../../../src/testing/fake-downstream.ts";
 import {
   createDeliverer,
@@ -219,6 +220,33 @@ describe("a request", () => {
       "unreachable",
     ]);
     expect(wrong.detail).toMatch(/altnames/i);
+  });
+
+  it("shows a certificate to an endpoint that has one for it, and not with another's request", async () => {
+    const endpoint = await startTls(OK, { asks: true });
+    const { pem: cert, keyFile } = endpoint.certificate;
+    const key = await readFile(keyFile, "utf8");
+    const deliverer = open({ ca: cert });
+    const url = `https://127.0.0.1:${endpoint.port}/`;
+    const request = { url, headers: {}, body: Buffer.of(), timeoutMs: 10_000 };
+
+    const shown = await deliverer.deliver({ ...request, certificate: { cert, key } }, never);
+    const none = await post(deliverer, url);
+
+    expect([shown.outcome, none.outcome]).toEqual(["success", "unreachable"]);
+  });
+
+  it("goes through no proxy that the environment names", async () => {
+    const away = await closedUrl();
+    for (const name of ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"]) {
+      vi.stubEnv(name, away);
+    }
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const endpoint = await startAnswering(OK);
+
+    const delivered = await post(open(), `http://127.0.0.1:${endpoint.port}/`);
+
+    expect(delivered.outcome).toBe("success");
   });
 
   it("is no fault of its endpoint when no resolver answers, or the sender is closed", async () => {

@@ -1,0 +1,124 @@
+import { Redis } from "ioredis";
+import { describe, expect, inject, it, onTestFinished } from "vitest";
+import { verify } from "sluice/webhooks";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+import { openHooks, put, startReceiver, untilIdle } from "../../support/webhooks/open-hooks.ts";
+
+const sluices = realSluices();
+const REF = { tenant: "acme", id: "billing" };
+const URL_ = "https://example.com/hooks";
+const EVENT = { tenant: "acme", type: "note.made", data: { n: 1 } };
+
+describe("a tenant", () => {
+  it("reaches nothing of another's, by any method", async () => {
+    const hooks = openHooks(sluices);
+    const receiver = await startReceiver();
+    const secret = await put(hooks, { ...REF, url: receiver.url });
+    const theirs = { tenant: "mallory", id: "billing" };
+    const missing = { code: "ERR_ENDPOINT_MISSING" };
+    hooks.worker();
+
+    expect(await hooks.endpoints.get(theirs)).toBeUndefined();
+    expect((await hooks.endpoints.list({ tenant: "mallory" })).endpoints).toEqual([]);
+    expect(await hooks.endpoints.remove(theirs)).toBe(false);
+    await expect(hooks.endpoints.disable(theirs)).rejects.toMatchObject(missing);
+    await expect(hooks.endpoints.enable(theirs)).rejects.toMatchObject(missing);
+    await expect(hooks.endpoints.rotateSecret(theirs)).rejects.toMatchObject(missing);
+    await expect(hooks.test(theirs)).rejects.toMatchObject(missing);
+    const event = { tenant: "mallory", type: "note.made", data: "theirs" };
+    expect((await hooks.send(event)).endpoints).toEqual([]);
+    await expect(hooks.send({ ...event, endpoint: "billing" })).rejects.toMatchObject(missing);
+    // An endpoint of the same id is another one.
+    await put(hooks, { ...theirs, url: URL_ });
+    await hooks.endpoints.remove(theirs);
+
+    await hooks.send({ ...EVENT, data: 1 });
+    await waitUntil(() => receiver.arrivals.length === 1, "it has arrived");
+    const { body, headers } = receiver.arrivals[0]!;
+    expect(verify({ body, headers, secret }).payload).toMatchObject({ data: 1 });
+  });
+
+  it("cannot use a secret of another that was copied to it in Redis", async () => {
+    const hooks = openHooks(sluices, { scheduleMs: [0] });
+    const receiver = await startReceiver();
+    await put(hooks, { ...REF, url: URL_ });
+    await put(hooks, { tenant: "mallory", id: "billing", url: receiver.url });
+    const redis = new Redis(inject("redisUrl"));
+    onTestFinished(() => redis.disconnect());
+    const base = `${sluices.prefix()}:{webhooks}:hooks:endpoints:`;
+    const record = (await redis.hget(`${base}acme`, "billing"))!.replace(URL_, receiver.url);
+    await redis.hset(`${base}mallory`, "billing", record);
+    hooks.worker();
+
+    const { id } = await hooks.send({ tenant: "mallory", type: "a", data: 1, endpoint: "billing" });
+
+    const isTried = async (): Promise<boolean> =>
+      (await hooks.queue.jobs()).jobs.some(({ attemptsMade }) => attemptsMade > 0);
+    await waitUntil(isTried, `${id} was tried`);
+    expect(receiver.arrivals).toEqual([]);
+  });
+
+  it("is not named where the sender has only one", async () => {
+    const hooks = openHooks(sluices, { singleTenant: true });
+    const receiver = await startReceiver();
+
+    const { endpoint } = await hooks.endpoints.put({ id: "a", url: receiver.url });
+    hooks.worker();
+    await hooks.send({ type: "note.made", data: 1 });
+
+    expect(endpoint.tenant).toBeUndefined();
+    await waitUntil(() => receiver.arrivals.length === 1, "it has arrived");
+    await expect(hooks.endpoints.get({ tenant: "only", id: "a" })).rejects.toMatchObject({
+      option: "tenant",
+    });
+  });
+
+  it("shares nothing with one whose names look the same beside those of its endpoints", async () => {
+    const hooks = openHooks(sluices, {
+      scheduleMs: [0],
+      breaker: { failures: 1, coolMs: 300_000 },
+    });
+    const failing = await startReceiver({ answer: () => 500 });
+    const receiver = await startReceiver();
+    await put(hooks, { tenant: "a", id: "b:c", url: failing.url });
+    await put(hooks, { tenant: "a:b", id: "c", url: receiver.url });
+    hooks.worker();
+    await hooks.send({ ...EVENT, tenant: "a", id: "m-1" });
+    await waitUntil(async () => (await hooks.queue.counts()).failed === 1, "it has failed");
+
+    await hooks.send({ ...EVENT, tenant: "a:b", id: "m-1" });
+
+    await waitUntil(() => receiver.arrivals.length === 1, "it has arrived");
+    await untilIdle(hooks);
+    const { entries } = await hooks.attempts.list({ tenant: "a:b", endpoint: "c" });
+    expect(entries.map(({ outcome }) => outcome)).toEqual(["success"]);
+  });
+
+  it("reaches nothing of another's log", async () => {
+    const hooks = openHooks(sluices);
+    const receiver = await startReceiver();
+    await put(hooks, { ...REF, url: receiver.url });
+    await put(hooks, { ...REF, tenant: "mallory", url: receiver.url });
+    hooks.worker();
+    const { id } = await hooks.send(EVENT);
+    await untilIdle(hooks);
+    const tenant = "mallory";
+    const missing = { code: "ERR_MESSAGE_MISSING" };
+
+    expect(await hooks.messages.get({ tenant, id })).toBeUndefined();
+    expect((await hooks.messages.list({ tenant })).entries).toEqual([]);
+    expect((await hooks.attempts.list({ tenant, message: id })).entries).toEqual([]);
+    expect((await hooks.attempts.list({ tenant, endpoint: "billing" })).entries).toEqual([]);
+    await expect(hooks.replay({ tenant, message: id })).rejects.toMatchObject(missing);
+    await expect(hooks.replay({ tenant, message: id, endpoint: "billing" })).rejects.toMatchObject(
+      missing,
+    );
+    expect(await hooks.replay({ tenant, since: 0 })).toBe(0);
+    expect(await hooks.recover({ tenant, endpoint: "billing" })).toBe(0);
+    expect(await hooks.expunge({ tenant, message: id })).toBe(0);
+    expect(await hooks.expunge({ tenant })).toBe(0);
+    expect(await hooks.messages.get({ tenant: "acme", id })).toBeDefined();
+    expect(receiver.arrivals).toHaveLength(1);
+  });
+});

@@ -18,7 +18,6 @@ do
 
   RULES[5] = {
     is_rate = true,
-    does_shift = true,
     earliest = function(limit, at_us, cost)
       -- After a booking was given back, the newest window may lie ahead; until it begins, nothing may pass.
       local from_us = math.max(at_us, limit.a)

@@ -16,7 +16,6 @@ do
 
   RULES[4] = {
     is_rate = true,
-    does_shift = true,
     earliest = function(limit, at_us, cost)
       local start_us, used, used_before = rolled(limit, at_us)
       local here = fits(limit.period_us, used_before, limit.capacity - used - cost)

@@ -69,19 +69,14 @@ local function opens_at_us(scope, now_us, step_us)
 end
 
 -- The earliest time, at or after at_us, on which all limits agree; math.huge if it is unknown.
+-- A limit that allows one time allows every later one too.
 local function earliest_for_all_us(scope, at_us, costs, drawer)
   local slot_us = at_us
-  while true do
-    local before_us, can_shift = slot_us, false
-    for index, limit in ipairs(scope.limits) do
-      local rule = RULES[limit.code]
-      slot_us = rule.earliest(limit, slot_us, costs[index], drawer)
-      if slot_us == math.huge then return slot_us end
-      can_shift = can_shift or rule.does_shift
-    end
-    -- A limit that allows one time allows every later one too, unless a new window begins in between.
-    if slot_us == before_us or not can_shift then return slot_us end
+  for index, limit in ipairs(scope.limits) do
+    slot_us = RULES[limit.code].earliest(limit, slot_us, costs[index], drawer)
+    if slot_us == math.huge then return slot_us end
   end
+  return slot_us
 end
 
 -- The number of the limit that delays such a call most; 0 if none does.

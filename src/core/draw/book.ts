@@ -187,16 +187,12 @@ function startThrough(booking: Booking, { firstUs, slotUs }: Offer): Start {
   const passes = gates.map(passOf);
   const startUs = Math.max(slotUs, ...passes.map(({ passesUs }) => passesUs));
   // A slot is not pushed past earlier turns: the key's times only go forward, so nothing would be left to them.
-  const areFree = startUs < Infinity && passes.every(({ isFree }) => isFree);
-  if (areFree && startUs === slotUs && gates.every((gate) => letsPass(gate, startUs))) {
-    return { startUs, deferred: undefined };
-  }
+  const areFree = passes.every(({ isFree }) => isFree);
+  if (areFree && startUs === slotUs) return { startUs, deferred: undefined };
   const isTried = serving.request.isTry || nowUs < serving.state.triedUs + UNTRIED_US;
   const pushUs = isTried ? 0 : Math.min(untilUs - nowUs, MOST_PUSHED_US);
-  const isInReach = areFree && startUs <= nowUs + pushUs;
-  if (isInReach && [...gates, main].every((fitting) => letsPass(fitting, startUs))) {
-    return { startUs, deferred: undefined };
-  }
+  // What lets a call pass at its earliest time does so later too.
+  if (areFree && startUs <= nowUs + pushUs) return { startUs, deferred: undefined };
   // The shared limits give slots this far ahead now, and will still do so later.
   const leadUs = Math.max(firstUs - nowUs, pushUs);
   return { startUs: undefined, deferred: deferredBy(passes, { slotUs, leadUs, serving }) };
@@ -228,8 +224,7 @@ function deferredBy(
 ): Deferred {
   let held: Deferred | undefined;
   for (const pass of passes.toReversed()) {
-    const { gate, passesUs, isFree } = pass;
-    if (isFree && passesUs <= slotUs && letsPass(gate, slotUs)) continue;
+    if (pass.isFree && pass.passesUs <= slotUs) continue;
     const deferred = deferredAt(pass, leadUs, serving);
     const isLater = held === undefined || deferred.untilUs > held.untilUs;
     if (isLater && (held === undefined || deferred.untilUs < Infinity)) held = deferred;
@@ -247,8 +242,4 @@ function deferredAt(
   const { startUs } = turnOf(gate, opensUs, 1);
   const soonestUs = request.isTry || isFree ? nowUs : nowUs + LEAST_ASK_GAP_US;
   return { gate, startUs, untilUs: Math.max(soonestUs, startUs - leadUs) };
-}
-
-function letsPass({ scope, costs, drawer }: Fitting, atUs: number): boolean {
-  return earliestForAllUs(scope, atUs, costs, drawer) === atUs;
 }

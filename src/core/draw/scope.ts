@@ -132,7 +132,10 @@ export function callsIn(
   return Math.floor(calls);
 }
 
-/** The earliest time, at or after `atUs`, on which all limits of a scope agree; Infinity if it is unknown. */
+/**
+ * The earliest time, at or after `atUs`, on which all limits of a scope agree; Infinity if it is unknown.
+ * A limit that allows one time allows every later one too.
+ */
 export function earliestForAllUs(
   scope: Scope,
   atUs: number,
@@ -140,18 +143,11 @@ export function earliestForAllUs(
   drawer: Drawer,
 ): number {
   let slotUs = atUs;
-  for (;;) {
-    const beforeUs = slotUs;
-    let canShift = false;
-    for (const [index, { limit, state }] of scope.records.entries()) {
-      const rule = ruleOf(limit.kind);
-      slotUs = rule.earliest(limit, state, slotUs, costs[index]!, drawer);
-      if (slotUs === Infinity) return Infinity;
-      canShift ||= rule.doesShift === true;
-    }
-    // A limit that allows one time allows every later one too, unless a new window begins in between.
-    if (slotUs === beforeUs || !canShift) return slotUs;
+  for (const [index, { limit, state }] of scope.records.entries()) {
+    slotUs = ruleOf(limit.kind).earliest(limit, state, slotUs, costs[index]!, drawer);
+    if (slotUs === Infinity) return Infinity;
   }
+  return slotUs;
 }
 
 /** The number, from 1 on, of the limit that delays such a call most; 0 if none does. */

@@ -17,7 +17,6 @@ export const fixedWindow: Rule<State> = {
   code: 5,
   capacityName: "max",
   isRate: true,
-  doesShift: true,
   doesRenew: true,
   format: ({ count, periodUs }) => `${count} each ${formatPeriod(periodUs)}`,
   fresh: () => ({ startUs: 0, used: 0 }),

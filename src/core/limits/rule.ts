@@ -61,8 +61,6 @@ export interface Rule<State> {
   readonly isRate: boolean;
   /** Whether its parts outlive a policy without the limit, as running calls do. */
   readonly isKept?: boolean;
-  /** Whether a later `atUs` may find less room than an earlier one, as in the next window. */
-  readonly doesShift?: boolean;
   /** Whether what is used comes back evenly, rather than with a window. */
   readonly doesDrain?: boolean;
   /** Whether all that is used comes back at once, with the next window. */
@@ -72,7 +70,10 @@ export interface Rule<State> {
   /** A limit as users read it, without its unit: `"100/s"`. */
   format(limit: Limit): string;
   fresh(): State;
-  /** The earliest time, at or after `atUs`, at which this cost may pass; Infinity if that is unknown. */
+  /**
+   * The earliest time, at or after `atUs`, at which this cost may pass; Infinity if that is unknown. Unless more is
+   * booked, it may pass at every later time too.
+   */
   earliest(limit: Limit, state: State, atUs: number, cost: number, drawer: Drawer): number;
   /** Books the cost at a time that `earliest` allowed; a negative cost takes back a booking of that time. */
   commit(limit: Limit, state: State, atUs: number, cost: number, drawer: Drawer): void;

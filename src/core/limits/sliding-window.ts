@@ -20,7 +20,6 @@ export const slidingWindow: Rule<State> = {
   code: 4,
   capacityName: "max",
   isRate: true,
-  doesShift: true,
   format: ({ count, periodUs }) => `${count} in any ${formatPeriod(periodUs)}`,
   fresh: () => ({ startUs: 0, used: 0, usedBefore: 0 }),
   earliest({ capacity, periodUs }, state, atUs, cost) {

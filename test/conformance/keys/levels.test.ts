@@ -185,4 +185,44 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
     expect(waiting).toEqual([0, 0, 0]);
     expect(served).toEqual([0, 0, 1]);
   });
+
+  describe("of which a wide one has expired", () => {
+    const wide = [
+      tokenBucket({ unit: "tokens", capacity: 100, refill: "1/h" }),
+      leakyBucket("50/s", { unit: "bytes" }),
+    ];
+
+    /** One that draws from both levels of a path, and one that knows only the narrow one. */
+    function openBoth(narrow: readonly Limit[]): { narrowOnly: Asker; both: Asker } {
+      const { store } = open();
+      const parts = { bucket: "b", policy: policyOf({ perKey: { limits: narrow } }) };
+      const ofBoth = scopesBy([wide, narrow]);
+      const ofNarrow = (path: string | undefined): readonly KeyScope[] => ofBoth(path).slice(1);
+      return {
+        narrowOnly: createAsker(store, { ...parts, name: "a", scopesOf: ofNarrow }),
+        both: createAsker(store, { ...parts, name: "b", scopesOf: ofBoth }),
+      };
+    }
+
+    it("settle the narrow one by its own numbers", async () => {
+      const { narrowOnly, both } = openBoth([tokenBucket({ capacity: 10, refill: "1/h" })]);
+      const [slotUs] = slotsOf(await narrowOnly.drawAll([{ wanted: 1, key: X }]));
+
+      await both.settle(slotUs!, { tokens: 5, bytes: 7, calls: 2 }, X);
+
+      expect((await narrowOnly.peek(X)).statuses).toMatchObject([{ remaining: 10 - 1 - 2 }]);
+    });
+
+    it("give the narrow one back what its own cost was", async () => {
+      const { narrowOnly, both } = openBoth([leakyBucket("50/s", { burst: 1 })]);
+      await both.drawAll([{ wanted: 1, key: key("other", "x") }]);
+      const slots = slotsOf(await narrowOnly.drawAll([{ wanted: 2, key: X }]));
+      expect(slots).toHaveLength(2);
+
+      await both.giveBack(slots.slice(1), { tokens: 5, bytes: 7 }, X);
+
+      const again = slotsOf(await narrowOnly.drawAll([{ wanted: 1, key: X }]));
+      expect(again).toEqual(slots.slice(1));
+    });
+  });
 });

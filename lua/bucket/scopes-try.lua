@@ -18,17 +18,7 @@ numbers = { read('<' .. rep('d', #ARGV[2] / 8), ARGV[2]) }
 for index = 1, #numbers do
   if numbers[index] % 1 ~= 0 or numbers[index] < 0 or numbers[index] >= 2 ^ 53 then return '' end
 end
-local packed = redis.call('GET', KEYS[1])
--- Ten numbers of the bucket, eleven of its scope, which has no limit, and one more: see lib/state/pack.
-if not packed or read('<d', packed) ~= 22 or string.sub(packed, 177) ~= text then return '' end
-local _, generation, own_version, is_override, clock_us, skew_us, _, alive, alive_before, _, shared_last_us =
-  read('<ddddddddddd', packed)
-local server_us = now_us(numbers[1])
-local now = math.max(server_us + skew_us, clock_us)
-if numbers[3] > own_version or numbers[2] > clock_us or shared_last_us > now
-  or not is_quiet(string.sub(packed, 89, 160), now) then
-  return ''
-end
+-- @include lib/fast/quiet-bucket
 -- @include lib/fast/scopes-found
 
 local reply, to, at = { now, generation, own_version, math.max(1, alive, alive_before), is_override }, 5, next_at
@@ -54,7 +44,6 @@ for index = 1, #states do
   end
 end
 if has_granted then
-  local clocks = struct.pack('<dd', now, now - server_us)
-  call('SET', KEYS[1], string.sub(packed, 1, 32) .. clocks .. string.sub(packed, 49), 'PX', is_override == 1 and 2592000000 or 3600000)
+-- @include lib/fast/quiet-bucket-save
 end
 return struct.pack('<' .. rep('d', to), unpack(reply))

@@ -174,6 +174,9 @@ export interface Run {
   readonly drain: number;
 }
 
+/** An excess so low that all calls of a run start at its first moment. */
+export const AT_ONCE: number = -(2 ** 52);
+
 /** When slot number `index` of a run starts; rounded up so that no call is early. */
 export function slotOfRun({ atUs, excess, step, drain }: Run, index: number): number {
   return atUs + Math.ceil(Math.max(0, excess + index * step) / drain);

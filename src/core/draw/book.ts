@@ -1,5 +1,5 @@
 import { ruleOf } from "../limits/registry.ts";
-import { slotOfRun, type Run } from "../store.ts";
+import { AT_ONCE, slotOfRun, type Run } from "../store.ts";
 import {
   delaysNone,
   LEAST_ASK_GAP_US,
@@ -123,9 +123,6 @@ export function bookAtOnce(booking: Booking): Booked {
   const next = startThrough(booking, { firstUs: atUs, slotUs: atUs });
   return { ...nothing, run, deferred: next.deferred };
 }
-
-/** An excess so low that all calls of a run start at its first moment. */
-const AT_ONCE = -(2 ** 52);
 
 export function bookList(booking: Booking): Booked {
   const { serving, main, gates, opens, untilUs, most } = booking;

@@ -1,25 +1,26 @@
 /** `bucket/scopes-try`: a fast path of `slots-draw`, for tries of calls that have several keys or limits. */
 import { ruleOf } from "../../../core/limits/registry.ts";
 import type { Limit, LimitStatus } from "../../../core/limits/rule.ts";
-import {
-  NO_PLACE,
-  type DrawReply,
-  type Granted,
-  type Run,
-  type Wish,
-} from "../../../core/store.ts";
-import { packNumbers } from "./frame.ts";
+import { AT_ONCE, NO_PLACE, type Granted, type Run, type Wish } from "../../../core/store.ts";
 import { stateKeys } from "../keys.ts";
-import { defineScript, type Script } from "../script.ts";
+import {
+  definePlainTry,
+  isPlain,
+  isTryOfKeys,
+  NOTHING,
+  REPLY_HEAD,
+  type PackedReply,
+  type PlainTryScript,
+} from "./plain-try.ts";
 import { keysOf, type SlotsDraw } from "./slots-draw.ts";
 
 /**
  * Whether `scopes-try` can serve a request: a try of a bucket without limits, for calls whose keys all have plain ones.
  */
-export function isScopesTry({ isTry, horizonUs, terms, wishes }: SlotsDraw): boolean {
-  if (!isTry || horizonUs > 0 || terms.limits.length > 0) return false;
+export function isScopesTry(input: SlotsDraw): boolean {
+  if (!isTryOfKeys(input)) return false;
   const seen = new Map<string, readonly Limit[]>();
-  return wishes.every(
+  return input.wishes.every(
     ({ scopes }) =>
       scopes.length > 0 &&
       scopes.every(({ key, limits }) => {
@@ -30,45 +31,23 @@ export function isScopesTry({ isTry, horizonUs, terms, wishes }: SlotsDraw): boo
   );
 }
 
-/** Whether the script knows such a limit. */
-function isPlain({ kind, align }: Limit): boolean {
-  return ruleOf(kind).plainStatus !== undefined && align === undefined;
-}
-
-/** The same as `slots-draw`; undefined, with nothing written, if the state turns out to be unusual. */
-export const scopesTry: Script<SlotsDraw, DrawReply | undefined> = defineScript({
+export const scopesTry: PlainTryScript = definePlainTry({
   name: "bucket/scopes-try",
-  isPacked: true,
   keys: (input) =>
     stateKeys(
       input.prefix,
       input.bucket,
       keysOf(input).map(({ key }) => key),
     ),
-  args: (input) => [input.terms.text, packNumbers(numbersOf(input))],
-  decode: (reply, { wishes }) => {
-    const packed = reply as Buffer;
-    if (packed.length === 0) return undefined;
-    const numbers = new DataView(packed.buffer, packed.byteOffset, packed.length);
-    let at = 0;
-    const next = (): number => {
-      at += 8;
-      return numbers.getFloat64(at - 8, true);
-    };
-    const nowUs = next();
-    const head = { nowUs, generation: next(), version: next(), alive: next() };
-    const isOverride = next() === 1;
-    const granted = readAll(wishes, nowUs, next);
-    const open = { closedUntilUs: 0, closedBy: 0 };
-    return { ...head, isOverride, newText: undefined, ...open, granted, place: NO_PLACE };
-  },
+  addNumbers,
+  readAll,
 });
 
-function numbersOf(input: SlotsDraw): number[] {
-  const { terms, wishes, pinnedUs = 0, drewUs, startsFull = false } = input;
+function addNumbers(numbers: number[], input: SlotsDraw): void {
+  const { wishes } = input;
   const keys = keysOf(input);
   const lists = [...new Set(keys.map(({ limits }) => limits))];
-  const numbers = [pinnedUs, startsFull ? 0 : drewUs, terms.version, lists.length];
+  numbers.push(lists.length);
   for (const limits of lists) {
     numbers.push(limits.length);
     for (const { kind, count, periodUs, capacity } of limits) {
@@ -86,16 +65,17 @@ function numbersOf(input: SlotsDraw): number[] {
     for (const { key } of scopes) numbers.push(numberOf.get(key)!);
     numbers.push(...costs);
   }
-  return numbers;
 }
 
 /** The replies to the wishes. What is left of a limit is told as it is after all of them. */
-function readAll(wishes: readonly Wish[], nowUs: number, next: () => number): Granted[] {
+function readAll(wishes: readonly Wish[], numberAt: PackedReply): Granted[] {
+  const nowUs = numberAt(0);
+  let at = REPLY_HEAD;
   const usedLast = new Map<string, number[]>();
   const replies = wishes.map(({ scopes }) => {
-    const count = next();
+    const count = numberAt(at++);
     const used = scopes.map(({ key, limits }) => {
-      const own = limits.map(() => next());
+      const own = limits.map(() => numberAt(at++));
       usedLast.set(key, own);
       return own;
     });
@@ -114,19 +94,6 @@ function readAll(wishes: readonly Wish[], nowUs: number, next: () => number): Gr
     };
   });
 }
-
-/** Replies are copies of it: V8 would come to allocate literals among its old objects. */
-const NOTHING: Granted = {
-  slotsUs: [],
-  run: undefined,
-  notBeforeUs: 0,
-  bindsAt: 0,
-  soonestUs: 0,
-  places: [],
-  statuses: [],
-};
-/** An excess so low that all calls of a run start at its first moment. */
-const AT_ONCE = -(2 ** 52);
 
 /** `used` is what was used of the first limit after these calls. */
 function runOf(

@@ -4,8 +4,9 @@
 -- @include lib/lanes/states/unended
 -- Decides the next job of a queue: start-time fair queueing (Goyal, Vin and Cheng, 1996) of its lanes, in each line of
 -- lib/lanes/line by itself. Tags count calls: a job's share of the bucket, divided by the weight of its lane, and of each
--- head above it. Jobs without a key are one lane more, which lies in BullMQ's
--- own sets. An ordered lane gives one job at a time (lib/lanes/order). Whatever has a key and lies there, since it was retried, recovered or moved by a tool, joins its lane first.
+-- head above it. Jobs without a key are one lane more, which lies in BullMQ's own sets. An ordered lane gives one job at a
+-- time (lib/lanes/order). Whatever has a key and lies in those sets, since it was retried, recovered or moved by a tool,
+-- joins its lane first.
 
 -- How many jobs one script moves into lanes, and how many it looks at in vain, since they were removed.
 local MOST_MOVED, MOST_GONE = 300, 1000
@@ -109,8 +110,8 @@ local function first_free(lanes)
 end
 
 -- Gives a job to the worker that asks, as BullMQ's fetch does: active, and locked. How it came: 1 in its turn, 2 as a
--- probe, 3 too late for its deadline, and 3 more each from an ordered lane. A job without a key keeps its place, to which it may go back (jobs-return). Returns
--- the job's fields; nil if somebody has removed it.
+-- probe, 3 too late for its deadline, and 3 more each from an ordered lane. A job without a key keeps its place, to which
+-- it may go back (jobs-return). Returns the job's fields; nil if somebody has removed it.
 local function activate(lanes, id, how, is_parked, place)
   local job, taken = lanes.jobs .. id, lanes.taken
   local fields, starts = redis.call('HGETALL', job), 0

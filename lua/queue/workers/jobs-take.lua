@@ -10,10 +10,11 @@
         [8] JSON: { probes: { key, whether its slot came at once } of probes that have started,
                     ended: keys of ordered lanes whose head has ended, or is tried again,
                     woken: keys that may have room again, "*" for all }, or ""
-  Reply ms since 1970 now; how many jobs are parked, how many workers hold at least; ms until there may be another: 0 there may be now, -1 none is known;
-        1 if more have come due or expired than were looked at; 1 if the queue is paused; how often workers were told
-        something (jobs-orders says what); then for each job its id, 1 if it came in its turn, 2 if as a probe (alone, to see if there is room), 3 if its
-        deadline has passed, and 3 more of each from an ordered lane; and its hash
+  Reply ms since 1970 now; how many jobs are parked, how many workers hold at least; ms until there may be another: 0 there
+        may be now, -1 none is known; 1 if more have come due or expired than were looked at; 1 if the queue is paused;
+        how often workers were told something (jobs-orders says what); then for each job its id, 1 if it came in its
+        turn, 2 if as a probe (alone, to see if there is room), 3 if its deadline has passed, and 3 more of each from an
+        ordered lane; and its hash
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/take

@@ -381,8 +381,9 @@ function createJobWait(
     },
     lookNow,
     lookSoon() {
-      const before = waits;
       // A wait that begins later knows when there is a job.
+      if (!isWaited) return;
+      const before = waits;
       setTimeout(() => void (isWaited && waits === before && lookNow()), MARKER_MS).unref();
     },
   };

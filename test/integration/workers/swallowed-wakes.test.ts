@@ -1,9 +1,12 @@
 import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { waitUntil } from "../../support/async/wait-until.ts";
+import { ownRedisServers } from "../../support/redis/own-redis.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const sluices = realSluices();
+/** Servers of their own, or the waits of other tests would be seen as well. */
+const servers = ownRedisServers();
 
 /**
  * What Redis sees of a worker that stands still while it waits for jobs: it takes the marker that wakes a worker, and no job.
@@ -16,6 +19,12 @@ function openFrozenWorker(): () => Promise<void> {
   return async () => {
     await redis.bzpopmin(marker, 0);
   };
+}
+
+/** How many clients wait for the marker that wakes a worker. */
+async function waitsForMarker(operator: Redis): Promise<number> {
+  const clients = String(await operator.call("CLIENT", "LIST")).split("\n");
+  return clients.filter((each) => / flags=b .* cmd=bzpopmin /.test(each)).length;
 }
 
 function openJobs() {
@@ -63,5 +72,40 @@ describe("a worker that stands still", () => {
     await again;
 
     await expect(wakeFrozen()).resolves.toBeUndefined();
+  });
+
+  it("does not keep a worker that brings a dead one's job back from doing it, before its own wait is over", async () => {
+    const server = await servers.start();
+    const { url, operator } = server;
+    const producer = server.open();
+    const bucket = producer.bucket("downstream", { rate: "500/s" });
+    const { id } = await producer.queue<number>("jobs", { bucket }).enqueue(1);
+    await producer.close();
+    const [prioritized] = await operator.keys("*{jobs}:prioritized");
+    const keyOf = (name: string): string => prioritized!.replace(/prioritized$/, name);
+    await operator
+      .multi()
+      .zrem(prioritized!, id)
+      .lpush(keyOf("active"), id)
+      .del(keyOf("marker"))
+      .exec();
+    const frozen = new Redis(url);
+    onTestFinished(() => frozen.disconnect());
+    const swallowed = frozen.bzpopmin(keyOf("marker"), 0);
+    await waitUntil(async () => (await waitsForMarker(operator)) === 1, "it is the first in line");
+
+    const sluice = server.open();
+    const own = sluice.bucket("downstream", { rate: "500/s" });
+    const waits: number[] = [];
+    sluice.worker(
+      sluice.queue<number>("jobs", { bucket: own }),
+      async () => void waits.push(await waitsForMarker(operator)),
+      { lockMs: 1_000, concurrency: 1 },
+    );
+    await waitUntil(() => waits.length === 1, "the job is done");
+    await swallowed;
+
+    // The wait that the worker was in goes on: no other ends it.
+    expect(waits).toEqual([1]);
   });
 });

@@ -4,7 +4,7 @@
  * only after a failure.
  */
 import { setTimeout as pause } from "node:timers/promises";
-import type { LaneStore } from "../../../core/stores/queue/store.ts";
+import type { LaneStore, LanesSeen } from "../../../core/stores/queue/store.ts";
 import { isAway } from "../../../throttle/outage/away.ts";
 import type { OwnedBucket } from "../../../throttle/bucket.ts";
 import type { Blocked, BreakerCall, Pass, Verdict } from "../../../throttle/outage/breaker.ts";
@@ -49,6 +49,8 @@ const ASK_MS = 1_000;
 /** While jobs wait for their verdicts: how often this process is looked at, and how often Redis. */
 const LOOK_MS = 50;
 const LOOK_REDIS_MS = 1_000;
+/** For how long a look at the lanes is shared. */
+const SHARED_MS = 200;
 /** How long one waits at most; longer where limits let jobs start rarely: as long as so many of them take. */
 const LONGEST_MS = 60_000;
 const LONGEST_STEPS = 20;
@@ -58,6 +60,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
   const { breaker } = bucket;
   /** The jobs that wait for their verdicts. */
   const undecided = new Set<string>();
+  let latest: { readonly atMs: number; readonly seen: Promise<LanesSeen> } | undefined;
   let isClosed = false;
 
   /** Opens the breaker here if it is open elsewhere. */
@@ -71,6 +74,15 @@ export function createDownstream(parts: DownstreamParts): Downstream {
     }
   }
 
+  /** One look serves all that ask at about the same time: it may read hundreds of lanes. */
+  function lookAtLanes(): Promise<LanesSeen> {
+    const nowMs = performance.now();
+    if (latest === undefined || nowMs >= latest.atMs + SHARED_MS) {
+      latest = { atMs: nowMs, seen: lanes.look(queue) };
+    }
+    return latest.seen;
+  }
+
   /** Whether another job may yet fail that would count in one of these scopes. */
   async function mayOthersFail(job: BreakerCall, scopes: Verdict["countsFor"]): Promise<boolean> {
     const isOther = (key: string | undefined): boolean =>
@@ -79,7 +91,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
     for (const { jobId, key } of running.all()) {
       if (jobId !== job.id && !undecided.has(jobId) && isOther(key)) return true;
     }
-    const { lanes: seen, others, unlaned } = await lanes.look(queue);
+    const { lanes: seen, others, unlaned } = await lookAtLanes();
     if (unlaned > 0 && isOther(undefined)) return true;
     return others.jobs > 0 || seen.some(({ key, jobs }) => jobs > 0 && isOther(key));
   }

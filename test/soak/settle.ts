@@ -135,9 +135,9 @@ async function lastingKeys(operator: Redis): Promise<string[]> {
 }
 
 /** Keys of which each queue has one, however many jobs and keys it has. */
-const OF_A_QUEUE = ["lanes:state", "lanes:wants"];
-/** Those of builds before `jobs-take`, which may run beside this one. */
-const OF_EARLIER_BUILDS = ["lanes:fed"];
+const OF_A_QUEUE = ["lanes:state"];
+/** Those of earlier builds, which may run beside this one. */
+const OF_EARLIER_BUILDS = ["lanes:fed", "lanes:wants"];
 
 /** BullMQ's keys stay with the queue; the keys of a lane are next to them and have to go. */
 function staysWithQueue(key: string): boolean {

@@ -306,16 +306,3 @@ local function take(lanes, most)
   end
   return true
 end
-
--- Notes until when a worker is there, and forgets those that went without a word; below 0 it goes.
-local function note_worker(lanes, workers, worker, for_ms)
-  if for_ms < 0 then redis.call('HDEL', workers, worker) end
-  if for_ms <= 0 then return end
-  -- Earlier builds read before it how many jobs the worker wants.
-  redis.call('HSET', workers, worker, '0 ' .. string.format('%.0f', lanes.now_ms + for_ms))
-  local all = redis.call('HGETALL', workers)
-  for at = 1, #all, 2 do
-    local until_ms = tonumber(string.match(all[at + 1], '%d+$'))
-    if not until_ms or until_ms < lanes.now_ms then redis.call('HDEL', workers, all[at]) end
-  end
-end

@@ -1,7 +1,7 @@
 --[[
   lanes-look: reads the lanes of a queue, and where jobs are in them. Changes nothing.
 
-  KEYS  [1] wait  [2] delayed  [3] prioritized  [4] active, all BullMQ's  [5] hash: the workers, and what they want
+  KEYS  [1] wait  [2] delayed  [3] prioritized  [4] active, all BullMQ's  [5] hash: the live workers
   ARGV  [1] the prefix of the queue's keys  [2] the job that is asked about, "" if none  [3] the most lanes to read
         [4] the most jobs with a deadline to read  [5] of how many jobs in lanes, of how many that workers hold, and
         of how many others, to read the cost

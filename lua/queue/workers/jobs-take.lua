@@ -3,11 +3,10 @@
   take() in lib/lanes/take.lua. The worker also reports what became of probes, and which keys may have room again.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] active  [7] prioritized  [8] pc, all BullMQ's
-        [9] hash: the workers, each until when it is there
-  ARGV  [1] the prefix of the queue's keys  [2] the worker  [3] how many jobs it can start soon
-        [4] how many more it takes of those whose deadline has passed  [5] ms for which their locks last
-        [6] what their locks' tokens begin with; a number follows, from 1 on  [7] ms for which the worker is there
-        [8] JSON: { probes: { key, whether its slot came at once } of probes that have started,
+  ARGV  [1] the prefix of the queue's keys  [2] how many jobs the worker can start soon
+        [3] how many more it takes of those whose deadline has passed  [4] ms for which their locks last
+        [5] what their locks' tokens begin with; a number follows, from 1 on
+        [6] JSON: { probes: { key, whether its slot came at once } of probes that have started,
                     ended: keys of ordered lanes whose head has ended, or is tried again,
                     woken: keys that may have room again, "*" for all }, or ""
   Reply ms since 1970 now; how many jobs are parked, how many workers hold at least; ms until there may be another: 0 there
@@ -22,10 +21,10 @@
 
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 lanes.active, lanes.prioritized, lanes.counter = KEYS[6], KEYS[7], KEYS[8]
-lanes.lock_ms, lanes.token, lanes.taken = ARGV[5], ARGV[6], {}
-local most, most_expired = tonumber(ARGV[3]), tonumber(ARGV[4])
+lanes.lock_ms, lanes.token, lanes.taken = ARGV[4], ARGV[5], {}
+local most, most_expired = tonumber(ARGV[2]), tonumber(ARGV[3])
 
-if ARGV[8] ~= '' then hear(lanes, cjson.decode(ARGV[8])) end
+if ARGV[6] ~= '' then hear(lanes, cjson.decode(ARGV[6])) end
 local moved = move_due(lanes)
 if lanes.parked > 0 then
   wake_due_lanes(lanes)
@@ -64,7 +63,6 @@ if not paused and next_ms ~= 0 then
     if has(lanes, 'deadlines') then first_at(lanes.deadlines, 1) end
   end
 end
-note_worker(lanes, KEYS[9], ARGV[2], tonumber(ARGV[7]))
 -- It holds what it has just taken.
 local held = #lanes.taken > 0 and #lanes.taken / 3 or redis.call('LLEN', lanes.active)
 return { lanes.now_ms, lanes.parked, held, next_ms, more_due, paused and 1 or 0, lanes.orders, unpack(lanes.taken) }

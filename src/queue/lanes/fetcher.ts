@@ -72,10 +72,8 @@ const RETRY_MS = 1_000;
 /** How often a worker that can start no more looks whether that has changed; and whether jobs came due or expired. */
 const RECHECK_MS = 25;
 const LOOK_MS = 250;
-/** For how long a worker counts as there after it has asked. An idle one asks at least every ten seconds. */
-const THERE_FOR_MS = 30_000;
-/** How often that is written. */
-const THERE_EVERY_MS = 1_000;
+/** For how long an answer holds that none is known to come. An idle worker asks at least every ten seconds. */
+const QUIET_FOR_MS = 30_000;
 /** A worker's speed is how many jobs it started in the last 250 ms. */
 const SPEED_MS = 250;
 /**
@@ -109,7 +107,6 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   let tripMs = 0;
   let requests = 0;
   let askedAtMs = performance.now();
-  let thereAtMs = -Infinity;
   let isMoreDue = false;
   /** Until when there is no other job, by the last answer. */
   let emptyUntilMs = 0;
@@ -170,13 +167,10 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       if (back.length > 0) await lanes.join(queue, back);
       const sentAtMs = performance.now();
       askedAtMs = sentAtMs;
-      const isTold = sentAtMs - thereAtMs < THERE_EVERY_MS;
-      const forMs = isClosed ? -1 : isTold ? 0 : THERE_FOR_MS;
-      if (!isTold) thereAtMs = sentAtMs;
       requests += 1;
       const token = `${workerId}:${requests}:`;
       const counts = isClosed ? { most: 0, mostExpired: 0 } : split(wanted);
-      const asked = { queue, worker: workerId, lockMs, token, forMs, ...counts, ...news };
+      const asked = { queue, lockMs, token, ...counts, ...news };
       const taken = await lanes.take(asked);
       tripMs += (performance.now() - sentAtMs - tripMs) * TRIP_SHARE;
       for (const job of taken.jobs) {
@@ -188,7 +182,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       // What Redis has told meanwhile may be newer than this answer.
       const isLatest = looks === looksBefore;
       const isEmpty = isLatest && taken.jobs.length < counts.most && taken.nextMs !== 0;
-      emptyUntilMs = isEmpty ? sentAtMs + (taken.nextMs ?? THERE_FOR_MS) : 0;
+      emptyUntilMs = isEmpty ? sentAtMs + (taken.nextMs ?? QUIET_FOR_MS) : 0;
       if (ready.length > 0) onReady();
       const isAllQuiet = taken.parked === 0 && taken.active === 0;
       quietAtMs = isAllQuiet ? sentAtMs : -Infinity;
@@ -200,7 +194,6 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       probes.unshift(...news.probes);
       for (const key of news.woken) woken.add(key);
       for (const key of news.ended) ended.add(key);
-      thereAtMs = -Infinity;
       throw error;
     }
   }
@@ -320,7 +313,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
     },
     holds: (id, token) => held.has(lockOf({ id, token })),
     get isQuiet() {
-      return performance.now() < quietAtMs + THERE_FOR_MS / 2;
+      return performance.now() < quietAtMs + QUIET_FOR_MS / 2;
     },
     async tellLast() {
       await asking?.catch(() => undefined);
@@ -333,6 +326,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       isClosed = true;
       notify();
       await asking?.catch(() => undefined);
+      // It may have taken the marker that woke it for a job: whoever asks has another worker woken.
       await ask(0).catch(() => undefined);
       clearTimeout(timer);
       return ready.splice(0);

@@ -3,7 +3,7 @@ import { HOUR_MS, lanesByHand } from "../../support/jobs/lanes-by-hand.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 
 const byHand = lanesByHand();
-const { keyOf, enqueue, take } = byHand;
+const { keyOf, enqueue } = byHand;
 const COUNTED = 100;
 
 async function look(id?: string) {
@@ -21,7 +21,7 @@ async function fetched(
   const ids = jobs.map(({ id }) => id!);
   await byHand.redis.zrem(keyOf("prioritized"), ...ids);
   await byHand.redis.lpush(keyOf("active"), ...ids);
-  await take({ worker, forMs: HOUR_MS });
+  await byHand.lanes.noteWorker("jobs", { worker, places: 1, forMs: HOUR_MS });
   if (isTold) await byHand.lanes.reportFetched("jobs", { worker, ids, forMs });
   return ids;
 }

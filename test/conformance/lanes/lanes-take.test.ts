@@ -348,26 +348,27 @@ describe("a job that was taken", () => {
 
 describe("a worker that asks", () => {
   it("is there for as long as it says, and no longer once it takes that back", async () => {
-    const workers = keyOf("lanes:wants");
     const seen = [];
-    for (const forMs of [HOUR_MS, 0, -1]) {
-      await take({ worker: "v", forMs });
-      seen.push(await byHand.redis.hget(workers, "v"));
+    for (const forMs of [HOUR_MS, 0]) {
+      await byHand.lanes.noteWorker("jobs", { worker: "v", places: 7, forMs });
+      seen.push(await byHand.lanes.workers("jobs"));
     }
 
-    const untilMs = Number(seen[0]!.split(" ")[1]);
-    expect(Math.abs(untilMs - Date.now() - HOUR_MS)).toBeLessThan(60_000);
-    expect(seen.slice(1)).toEqual([seen[0], null]);
+    expect(seen).toEqual([
+      { workers: 1, places: 7 },
+      { workers: 0, places: 0 },
+    ]);
   });
 
   it("has those forgotten that were not heard of for as long as they said", async () => {
-    const workers = keyOf("lanes:wants");
-    await take({ worker: "there", forMs: HOUR_MS });
-    await byHand.redis.hset(workers, "gone", `0 ${Date.now() - HOUR_MS}`);
+    const live = keyOf("workers:live");
+    await byHand.lanes.noteWorker("jobs", { worker: "there", places: 1, forMs: HOUR_MS });
+    await byHand.redis.hset(live, "gone", `${Date.now() - HOUR_MS} 1`);
 
-    await take({ worker: "v", forMs: HOUR_MS });
+    await byHand.lanes.noteWorker("jobs", { worker: "v", places: 1, forMs: HOUR_MS / 2 });
 
-    expect((await byHand.redis.hkeys(workers)).toSorted()).toEqual(["there", "v"]);
+    expect((await byHand.redis.hkeys(live)).toSorted()).toEqual(["there", "v"]);
+    expect(await byHand.redis.pttl(live)).toBeGreaterThan(HOUR_MS / 2);
   });
 
   it("is told how many jobs are parked, and when a lane is no longer aside", async () => {

@@ -56,7 +56,7 @@ describe("jobs in lanes", () => {
 
     const mine = await takeIds(3);
     const none = await takeIds(0);
-    const theirs = await takeIds(2, { worker: "v" });
+    const theirs = await takeIds(2);
 
     expect(none).toEqual([]);
     expect([...mine, ...theirs].toSorted()).toEqual(

@@ -103,10 +103,10 @@ function workOurs(next: () => Promise<Fetched>, processor: () => Promise<void> =
 
 /** The next job of the queue, as lanes give it. */
 async function takeNext(): Promise<Fetched> {
-  const nothing = { mostExpired: 0, forMs: 0, probes: [], woken: [], ended: [] };
+  const nothing = { mostExpired: 0, probes: [], woken: [], ended: [] };
   const lock = { token: `${performance.now()}:`, lockMs: AN_HOUR_MS };
   const lanes = createRedisLanes(redis, sluices.prefix());
-  const { jobs } = await lanes.take({ queue: "jobs", worker: "w", most: 1, ...lock, ...nothing });
+  const { jobs } = await lanes.take({ queue: "jobs", most: 1, ...lock, ...nothing });
   return jobs[0]
     ? { job: { ...jobs[0], takenAtMs: performance.now() } }
     : { job: undefined, nextMs: AN_HOUR_MS };

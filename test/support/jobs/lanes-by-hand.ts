@@ -81,9 +81,9 @@ export function lanesByHand() {
 
   /** Takes nothing unless it is told how many. */
   function take(request: Partial<TakeRequest> = {}): Promise<Taken> {
-    const nothing = { most: 0, mostExpired: 0, forMs: 0, probes: [], woken: [], ended: [] };
+    const nothing = { most: 0, mostExpired: 0, probes: [], woken: [], ended: [] };
     const lock = { lockMs: HOUR_MS, token: `${randomUUID()}:` };
-    return lanes.take({ queue: "jobs", worker: "w", ...lock, ...nothing, ...request });
+    return lanes.take({ queue: "jobs", ...lock, ...nothing, ...request });
   }
 
   async function takeIds(most: number, request: Partial<TakeRequest> = {}): Promise<string[]> {

@@ -57,7 +57,7 @@ export function openLanes(): Lanes {
       return { sluice, queue: sluice.queue<number>("jobs", { bucket, weights }) };
     },
     keys,
-    rest: async () => (await keys()).filter((name) => name !== "state" && name !== "wants"),
+    rest: async () => (await keys()).filter((name) => name !== "state"),
     async heldByWorkers() {
       const connection = new Redis(inject("redisUrl"), { maxRetriesPerRequest: null });
       const stored = new BullQueue<number>("{jobs}", { prefix, connection });

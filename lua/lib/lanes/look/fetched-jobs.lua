@@ -22,12 +22,12 @@ local function joins_held(held)
 end
 
 -- The jobs that each worker has reported, less those that have ended since; the calls of the first `most` are read.
-local function held_by_workers(lanes, prefix, active, wants, most)
+local function held_by_workers(lanes, prefix, active, live, most)
   local held = { places = {}, lanes = {}, joined = 0 }
   if most < 1 then return held end
   local latest, is_active, is_reported, lists = redis.call('LRANGE', active, 0, MOST_ACTIVE - 1), {}, {}, {}
   for _, id in ipairs(latest) do is_active[id] = true end
-  local workers = redis.call('HGETALL', wants)
+  local workers = redis.call('HGETALL', live)
   for at = 1, #workers, 2 do
     local list, ids = {}, redis.call('GET', lanes.held .. workers[at])
     for _, id in ipairs(ids and cjson.decode(ids) or {}) do

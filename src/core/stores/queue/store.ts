@@ -17,7 +17,6 @@ export interface LaneJob {
 /** What a worker reports, and how many jobs it takes. */
 export interface TakeRequest {
   readonly queue: string;
-  readonly worker: string;
   /** How many jobs it could start soon. */
   readonly most: number;
   /** How many jobs it takes beside those whose deadline has passed. */
@@ -26,8 +25,6 @@ export interface TakeRequest {
   readonly lockMs: number;
   /** What the tokens of their locks begin with; the number of the job follows, from 1 on. */
   readonly token: string;
-  /** How long the worker counts as there, in ms; 0 leaves it, and a negative number takes it away. */
-  readonly forMs: number;
   /** Probes that have started: their key, and whether their slots came at once. */
   readonly probes: readonly (readonly [key: string, wentAtOnce: boolean])[];
   /** Keys that may have room again; `"*"` for all. */

@@ -39,12 +39,12 @@ type TakenAt = Taken & { readonly nowMs: number };
 
 export const jobsTake: Script<QueueName & TakeRequest, TakenAt> = defineScript({
   name: "queue/workers/jobs-take",
-  keys: (input) => laneKeys(input, ["active", "prioritized", "pc", "lanes:wants"]),
+  keys: (input) => laneKeys(input, ["active", "prioritized", "pc"]),
   args: (input) => {
-    const { worker, most, mostExpired, lockMs, token, forMs, probes, woken, ended } = input;
+    const { most, mostExpired, lockMs, token, probes, woken, ended } = input;
     const isNews = probes.length + woken.length + ended.length > 0;
     const news = isNews ? JSON.stringify({ probes, woken, ended }) : "";
-    return [baseOf(input), worker, most, mostExpired, lockMs, token, forMs, news];
+    return [baseOf(input), most, mostExpired, lockMs, token, news];
   },
   decode: (reply, { token }) => {
     const [nowMs, parked, active, nextMs, moreDue, paused, version, ...taken] =
@@ -185,7 +185,9 @@ export interface LanesLook extends QueueName {
 export const lanesLook: Script<LanesLook, LanesSeen> = defineScript({
   name: "queue/lanes/lanes-look",
   keys: (input) =>
-    ["wait", "delayed", "prioritized", "active", "lanes:wants"].map((name) => baseOf(input) + name),
+    ["wait", "delayed", "prioritized", "active", "workers:live"].map(
+      (name) => baseOf(input) + name,
+    ),
   args: (input) => {
     const { id = "", mostLanes, mostDeadlines, counted } = input;
     return [baseOf(input), id, mostLanes, mostDeadlines, counted];

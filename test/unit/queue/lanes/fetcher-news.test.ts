@@ -113,22 +113,10 @@ describe("the news of a fetcher", () => {
     expect(joinedBefore).toEqual([1]);
     await setup.fetcher.close();
   });
-
-  it("say once a second that the worker is there, for half a minute", async () => {
-    const setup = setUpFetcher();
-
-    for (let n = 0; n < 5; n++) {
-      await lookAgain(setup.fetcher);
-      await pass(500);
-    }
-
-    expect(setup.asked.map(({ forMs }) => forMs)).toEqual([30_000, 0, 30_000, 0, 30_000]);
-    await setup.fetcher.close();
-  });
 });
 
 describe("a fetcher whose lanes cannot be reached", () => {
-  it("tells once more which keys may have room, what came of probes, and that it is there", async () => {
+  it("tells once more which keys may have room, and what came of probes", async () => {
     const setup = setUpFetcher();
     setup.answer = () => {
       setup.answer = () => ({});
@@ -141,7 +129,7 @@ describe("a fetcher whose lanes cannot be reached", () => {
     const before = setup.asked.length;
     await pass(1_000);
 
-    const news = { woken: ["*"], probes: [["acme", false]], forMs: 30_000 };
+    const news = { woken: ["*"], probes: [["acme", false]] };
     expect(before).toBe(1);
     expect(setup.asked).toMatchObject([news, news]);
     expect(setup.warnings.join()).toMatch(/^Could not tell .+ no reply$/);
@@ -206,7 +194,7 @@ describe("a fetcher is quiet", () => {
 });
 
 describe("a fetcher that is closed", () => {
-  it("says that its worker has gone, takes no more, and leaves no timer behind", async () => {
+  it("looks once for whom to wake in its place, takes no more, and leaves no timer behind", async () => {
     const setup = setUpFetcher();
     setup.places = 0;
     const next = setup.fetcher.next();
@@ -216,7 +204,7 @@ describe("a fetcher that is closed", () => {
 
     expect(await next).toMatchObject({ job: undefined });
     expect(await setup.fetcher.next()).toMatchObject({ job: undefined });
-    expect(setup.asked).toMatchObject([{ forMs: -1, most: 0, mostExpired: 0 }]);
+    expect(setup.asked).toMatchObject([{ most: 0, mostExpired: 0 }]);
     expect(vi.getTimerCount()).toBe(0);
   });
 
@@ -247,7 +235,7 @@ describe("a fetcher that is closed", () => {
 
     expect(await closing).toMatchObject(takenJobs("1"));
     expect(await next).toMatchObject({ job: undefined });
-    expect(setup.asked.map(({ forMs }) => forMs)).toEqual([30_000, -1]);
+    expect(setup.asked.map(({ most }) => most)).toEqual([1, 0]);
   });
 
   it("tells what it had yet to tell", async () => {

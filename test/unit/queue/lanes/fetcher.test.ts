@@ -33,8 +33,8 @@ describe("the next job", () => {
 
     expect(before).toBe(0);
     expect(setup.asked).toMatchObject([
-      { queue: "jobs", worker: "w", lockMs: 30_000, token: "w:1:", most: 1 },
-      { queue: "jobs", worker: "w", lockMs: 30_000, token: "w:2:", most: 1 },
+      { queue: "jobs", lockMs: 30_000, token: "w:1:", most: 1 },
+      { queue: "jobs", lockMs: 30_000, token: "w:2:", most: 1 },
     ]);
     await setup.fetcher.close();
   });

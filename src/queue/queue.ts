@@ -161,7 +161,8 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const isOrdered = (settings.ordered ?? false) !== false;
   const freeKey = createFreeKey({ queue: name, access, lanes, isOrdered });
   const wakes = createWakeWatch((id) => connection.wakeFor(name, id));
-  const changes = createChanges({ queue: name, access, lanes, onDue: (id) => wakes.watch(id) });
+  const onDue = (id: string, atMs = 0): void => wakes.watch(id, atMs - access.clock.earliestMs());
+  const changes = createChanges({ queue: name, access, lanes, onDue });
   const runParts = { queue: name, access, runs: connection.runs };
   const retriedRuns = createRetriedRuns(runParts);
   const parts = { queue: name, access, lanes, pages, freeKey, retriedRuns, onRemoved: waits.end };
@@ -225,7 +226,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
       const { jobs: found, cursor } = await pages.read("jobs()", options);
       return { jobs: found.map((each) => queuedJob(readJob(each as Stored<Data>), jobs)), cursor };
     },
-    ...createDeadLetters<Data>({ ...parts, keepAll: () => connection.keepAllFailed(name) }),
+    ...createDeadLetters<Data>({ ...parts, onDue, keepAll: () => connection.keepAllFailed(name) }),
     forecast: forecasts.forecast,
     on: (event, listener, listening) => events.on(event, listener, listening),
     off: (event, listener) => events.off(event, listener),

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
-import type { JobMove } from "../../core/stores/queue/steering.ts";
+import type { JobMove, Moved } from "../../core/stores/queue/steering.ts";
 import type { LaneStore } from "../../core/stores/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JobStateError } from "../errors.ts";
@@ -44,15 +44,20 @@ export function createChanges(parts: {
   readonly queue: string;
   readonly access: StoredAccess;
   readonly lanes: Pick<LaneStore, "move" | "update">;
-  /** Called with a job that was made due now. */
-  readonly onDue: (id: string) => void;
+  /** Called with a job that has got another time, in ms since 1970: of many one, since who takes it finds the others. */
+  readonly onDue: (id: string, atMs: number) => void;
 }): Changes {
   const { queue, access, lanes, onDue } = parts;
 
-  async function move(id: string, at: JobMove["at"], onlyDelayed: boolean): Promise<boolean> {
-    const { moves } = await access.ask(() => lanes.move(queue, [id], { at, onlyDelayed }));
-    if (moves[0] === "moved" && "inMs" in at && at.inMs === 0) onDue(id);
-    return moves[0] !== "refused";
+  async function move(ids: readonly string[], how: JobMove): Promise<Moved> {
+    const moved = await access.ask(() => lanes.move(queue, ids, how));
+    const first = ids[moved.moves.indexOf("moved")];
+    if (first !== undefined) onDue(first, moved.atMs);
+    return moved;
+  }
+
+  async function moveOne(id: string, how: JobMove): Promise<boolean> {
+    return (await move([id], how)).moves[0] !== "refused";
   }
 
   return {
@@ -64,13 +69,11 @@ export function createChanges(parts: {
       return outcome === "updated";
     },
     async reschedule(id, due) {
-      return move(id, readDue("reschedule()", due), false);
+      return moveOne(id, { at: readDue("reschedule()", due), onlyDelayed: false });
     },
-    runNow: (id) => move(id, { inMs: 0 }, true),
+    runNow: (id) => moveOne(id, { at: { inMs: 0 }, onlyDelayed: true }),
     async move(ids, at) {
-      const { atMs, moves } = await access.ask(() =>
-        lanes.move(queue, ids, { at, onlyDelayed: false }),
-      );
+      const { atMs, moves } = await move(ids, { at, onlyDelayed: false });
       return { moved: moves.filter((each) => each === "moved").length, atMs };
     },
   };

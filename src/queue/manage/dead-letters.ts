@@ -60,6 +60,7 @@ export function createDeadLetters<Data>({
   lanes,
   freeKey,
   onRemoved,
+  onDue,
   keepAll,
 }: {
   readonly queue: string;
@@ -67,6 +68,8 @@ export function createDeadLetters<Data>({
   readonly lanes: Pick<LaneStore, "remove">;
   readonly freeKey: FreeKey;
   readonly onRemoved: (ids: readonly string[]) => void;
+  /** Called with a job that was made due now: of many one, since who takes it finds the others. */
+  readonly onDue: (id: string) => void;
   /** Has no dead letter removed for a minute since it is old. */
   readonly keepAll: () => Promise<void>;
 }): DeadLetters<Data> {
@@ -78,11 +81,15 @@ export function createDeadLetters<Data>({
 
   async function replayAll(ids: readonly string[]): Promise<number> {
     const replayed = await Promise.all(ids.map((id) => freeKey(id, () => replayJob(access, id))));
+    const first = ids[replayed.indexOf(true)];
+    if (first !== undefined) onDue(first);
     return replayed.filter(Boolean).length;
   }
 
   async function replayOne(id: string): Promise<number> {
-    return Number(await freeKey(id, () => replayJob(access, id, keepAll)));
+    const isReplayed = await freeKey(id, () => replayJob(access, id, keepAll));
+    if (isReplayed) onDue(id);
+    return Number(isReplayed);
   }
 
   /** Acts on the jobs that match, some at a time; resolves with how many acts succeeded. */

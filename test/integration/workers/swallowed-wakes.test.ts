@@ -59,6 +59,40 @@ describe("a worker that stands still", () => {
     },
   );
 
+  it("has another woken by who replays a dead letter", async () => {
+    const { queue, sluice } = openJobs();
+    sluice.worker(queue, () => {
+      throw new Error("not now");
+    });
+    const { id } = await queue.enqueue(1, { attempts: 1 });
+    await waitUntil(async () => (await queue.counts()).failed === 1, "it is a dead letter");
+    // Who has enqueued the job would look after it anyway.
+    await sluice.close();
+    const wakeFrozen = openFrozenWorker();
+
+    const woken = wakeFrozen();
+    const { queue: other } = openJobs();
+    await other.replay(id);
+    await woken;
+    await wakeFrozen();
+
+    await expect(wakeFrozen()).resolves.toBeUndefined();
+  });
+
+  it("has another woken by who makes all jobs due", async () => {
+    const { queue } = openJobs();
+    const wakeFrozen = openFrozenWorker();
+    const woken = wakeFrozen();
+    await queue.enqueue(1, { delayMs: 3_600_000 });
+    await woken;
+
+    const again = wakeFrozen();
+    await queue.rescheduleJobs({}, { delayMs: 0 });
+    await again;
+
+    await expect(wakeFrozen()).resolves.toBeUndefined();
+  });
+
   it("has another woken by who makes a job due", async () => {
     const { queue } = openJobs();
     const wakeFrozen = openFrozenWorker();

@@ -2,7 +2,7 @@
  * The weights of lanes, and of the heads of paths. They are read here when a job is enqueued or goes back to its lane,
  * stored by `lua/queue/lanes/lanes-join.lua`, and used by `take_from_lane` in `lua/lib/lanes/take.lua`: each job moves its
  * lane, and each head above it, back in line by the job's share divided by the weight. A worker that holds jobs of several
- * tenants uses the first one again, in the line of `throttle/waiting/line.ts`.
+ * tenants uses them again, in the line of `throttle/waiting/line.ts`.
  */
 import { describeValue, reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";

@@ -4,7 +4,6 @@
  */
 import { reasonOf } from "../../core/describe.ts";
 import { SluiceError, StoreUnavailableError, WaitTooLongError } from "../../core/errors.ts";
-import { firstOfText } from "../../core/key-path.ts";
 import { isByPolicy } from "../../throttle/known-policy.ts";
 import type { DrawnSlot } from "../../throttle/slot/slot.ts";
 import { pauseFor, type WaitRegistry } from "../../throttle/waiting/wait.ts";
@@ -88,10 +87,8 @@ export function createJobSlots(
     if (maxWaitMs !== undefined && maxWaitMs < 1) return undefined;
     // Jobs without a key take turns with the lanes as if they were one lane.
     if (key === undefined) return { cost, priority, maxWaitMs, lane: NO_KEY };
-    const laneWeight = weightsOf(key)?.[0];
-    // The lanes of one tenant take one lane's turns here: in the queue they have taken theirs.
-    const lane = firstOfText(key);
-    return { key, cost, priority, maxWaitMs, lane, laneWeight, patienceMs };
+    const laneWeights = weightsOf(key);
+    return { key, cost, priority, maxWaitMs, lane: key, laneWeights, patienceMs };
   }
 
   return {

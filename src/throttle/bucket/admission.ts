@@ -11,9 +11,9 @@ import { nameBinding, UNKNOWN_MS, type TryDecision } from "../try/decision.ts";
 import type { TryDraws } from "../try/try-draw.ts";
 import type { Group, Groups, Known } from "../waiting/group.ts";
 import type { Pacer } from "../waiting/pacer.ts";
-import { createArrivals } from "../waiting/line.ts";
 import { Wait, type WaitRegistry } from "../waiting/wait.ts";
 import {
+  createArrivals,
   NoRoomYet,
   WaitingCall,
   type CallContext,

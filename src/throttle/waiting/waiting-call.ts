@@ -10,10 +10,10 @@ import { Wait, type WaitHandlers, type WaitRegistry } from "./wait.ts";
 export interface WaitOptions extends ObservedDrawCall {
   /** If its key's time is farther off than this, in ms, the call leaves; Infinity unless given. */
   readonly patienceMs?: number | undefined;
-  /** Calls of several lanes take turns. */
+  /** Calls of several lanes take turns: the text of a key, of which a path takes those of its first name. */
   readonly lane?: string | undefined;
-  /** How often its lane goes in a round of turns; 1 unless given. */
-  readonly laneWeight?: number | undefined;
+  /** How often each head of its lane goes in a round of turns, the widest first; 1 unless given. */
+  readonly laneWeights?: readonly number[] | undefined;
   /** What was drawn for the call before, as its job started: it waits for what it needs beyond that. */
   readonly beyond?: TryCall | undefined;
 }
@@ -69,6 +69,8 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   previous: Caller | undefined = undefined;
   next: Caller | undefined = undefined;
   round = 0;
+  turns: Caller["turns"] = undefined;
+  turnsWithin: Caller["turnsWithin"] = undefined;
   waitsAs: Priority | undefined = undefined;
   readonly #context: CallContext;
   readonly options: WaitOptions;
@@ -107,8 +109,8 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
     return this.options.lane;
   }
 
-  get laneWeight(): number | undefined {
-    return this.options.laneWeight;
+  get laneWeights(): readonly number[] | undefined {
+    return this.options.laneWeights;
   }
 
   get patienceMs(): number {
@@ -159,4 +161,25 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
     const facts = { bucket: name, key, maxWaitMs: maxWaitMs!, isHopeless: !isInLine };
     return new WaitTooLongError({ ...facts, ...estimate(group, { priority, isInLine }) });
   }
+}
+
+/** Calls that come together are in line this far apart … */
+const APART_MS = 1;
+/** … but none is put off by more than this. */
+const MOST_APART_MS = 200;
+
+/**
+ * Returns what gives each call of a process its place in the line of all replicas: when it came. Of calls that come
+ * together, each is a little behind the one before; else a replica that brings hundreds at once would be served as a
+ * block, and those that bring theirs a moment later would wait for all of them.
+ */
+export function createArrivals(): (rank: number, nowMs: number) => number {
+  const lastMs: number[] = [];
+  return (rank, nowMs) => {
+    const behindMs = (lastMs[rank] ?? -Infinity) + APART_MS;
+    const atMs = Math.min(Math.max(nowMs, behindMs), nowMs + MOST_APART_MS);
+    // A call that came earlier, and for which a policy was looked up meanwhile, does not put the next one back.
+    lastMs[rank] = Math.max(lastMs[rank] ?? -Infinity, atMs);
+    return atMs;
+  };
 }

@@ -1,6 +1,6 @@
 import { createBuckets } from "../../../src/sluice/buckets.ts";
 import { isLeased } from "../../../src/core/limits/registry.ts";
-import { createArrivals } from "../../../src/throttle/waiting/line.ts";
+import { createArrivals } from "../../../src/throttle/waiting/waiting-call.ts";
 import { RANKS } from "../../../src/core/input/options.ts";
 import { keyLimitsOf } from "../../../src/core/policy/per-key.ts";
 import { compilePolicy, type Policy } from "../../../src/core/policy/policy.ts";

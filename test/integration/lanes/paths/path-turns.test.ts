@@ -43,8 +43,14 @@ const of = (tenant: string, all: readonly JobCall[]): number =>
   all.filter((call) => tenantOf(call) === tenant).length;
 
 describe("tenants with endpoints that share one rate", () => {
-  it("have one share each, whether they have fifty endpoints or one", async () => {
-    const queue = await setUp({ rate: "200/s" });
+  it.each<[what: string, policy: BucketOptions]>([
+    ["", { rate: "200/s" }],
+    [
+      ", beside limits of their own",
+      { rate: "200/s", perKey: [{ rate: "150/s" }, { rate: "150/s" }] },
+    ],
+  ])("have one share each, whether they have fifty endpoints or one%s", async (_what, policy) => {
+    const queue = await setUp(policy);
     for (const endpoint of ENDPOINTS) {
       await queue.enqueueMany(numbers(20), { key: ["acme", endpoint] });
     }
@@ -101,5 +107,31 @@ describe("tenants with endpoints that share one rate", () => {
     // Its own rate, and one more call at its edge.
     expect(meanwhile).toBeLessThanOrEqual(((lastMs - firstMs) / 1_000) * 20 + 2);
     expect(new Set(calls().map(({ key }) => key)).size).toBeGreaterThan(20);
+  });
+});
+
+describe("endpoints whose jobs wait in one worker process", () => {
+  it("take turns: one that comes later goes before those of another that wait there already", async () => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("one process", { rate: "50/s" });
+    const queue = sluice.queue<string>("jobs", { bucket });
+    const started: string[] = [];
+    sluice.worker(queue, async ({ key }) => void started.push(String(key)), {
+      concurrency: 100,
+    });
+    await queue.enqueueMany(numbers(400), { key: ["acme", "e1"] });
+    await waitUntil(() => started.length >= 60, "the worker holds what it starts soon");
+
+    const behind: number[] = [];
+    for (let time = 0; time < 5; time++) {
+      const job = await queue.enqueue("", { key: ["acme", `later${time}`] });
+      const before = started.length;
+      await job.finished();
+      behind.push(started.indexOf(`acme,later${time}`) - before);
+    }
+
+    console.log(`they started behind ${behind.join(", ")} others`);
+    // Those that wait here are a dozen; an enqueued job takes a moment to get here.
+    expect(behind.toSorted((a, b) => a - b)[2]).toBeLessThanOrEqual(5);
   });
 });

@@ -1,12 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { PRIORITIES, type Priority } from "../../../../src/core/input/options.ts";
-import {
-  createArrivals,
-  createLine,
-  type Line,
-  type Waiter,
-} from "../../../../src/throttle/waiting/line.ts";
+import { createLine, type Line, type Waiter } from "../../../../src/throttle/waiting/line.ts";
+import { createArrivals } from "../../../../src/throttle/waiting/waiting-call.ts";
 import { heapUsed } from "../../../support/heap-used.ts";
 
 interface Named extends Waiter {
@@ -17,15 +13,17 @@ function waiter(
   name: number,
   priority: Priority = "normal",
   lane?: string,
-  laneWeight?: number,
+  ...laneWeights: number[]
 ): Named {
   const links = { previous: undefined, next: undefined };
-  return { name, priority, lane, laneWeight, round: 0, ...links };
+  return { name, priority, lane, laneWeights, round: 0, ...links };
 }
 
 /** Has so many callers of a lane wait. */
-function pushAll(line: Line<Named>, lane: string, count: number, weight?: number): Named[] {
-  const waiters = Array.from({ length: count }, (_, name) => waiter(name, "normal", lane, weight));
+function pushAll(line: Line<Named>, lane: string, count: number, ...weights: number[]): Named[] {
+  const waiters = Array.from({ length: count }, (_, name) =>
+    waiter(name, "normal", lane, ...weights),
+  );
   for (const each of waiters) line.push(each);
   return waiters;
 }
@@ -44,7 +42,7 @@ describe("the line", () => {
       fc.record({ do: fc.constant("remove" as const), which: fc.nat(20) }),
     );
     fc.assert(
-      fc.property(fc.array(step, { maxLength: 100 }), (steps) => {
+      fc.property(fc.array(step, { maxLength: 100, size: "max" }), (steps) => {
         const line = createLine<Named>();
         let model: Named[] = [];
         for (const [name, each] of steps.entries()) {
@@ -147,7 +145,7 @@ describe("a line with lanes", () => {
       fc.record({ do: fc.constant("remove" as const), which: fc.nat(20) }),
     );
     fc.assert(
-      fc.property(fc.array(step, { maxLength: 120 }), (steps) => {
+      fc.property(fc.array(step, { maxLength: 120, size: "max" }), (steps) => {
         const line = createLine<Named>();
         let model: Named[] = [];
         /** How often each other lane went since each lane has waited without a turn. */

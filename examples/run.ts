@@ -31,7 +31,9 @@ async function run(pair: Pair, stop: AbortSignal): Promise<number> {
   const prefix = `sluice-example-${randomUUID().slice(0, 8)}`;
   cleanup.add(() => removeKeys(redis.url, prefix));
   const where = { REDIS_URL: redis.url, SLUICE_PREFIX: prefix };
-  const env = { ...where, LOG_LEVEL: "debug", ...(await standInEnv(pair, cleanup)) };
+  const needed = Object.entries(pair.env?.() ?? {}).filter(([name]) => !process.env[name]);
+  const given = { ...Object.fromEntries(needed), ...(await standInEnv(pair, cleanup)) };
+  const env = { ...where, LOG_LEVEL: "debug", ...given };
 
   const worker = startChild(pair.worker, { env });
   show("worker", worker);

@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import { createComplete } from "./llm/complete.ts";
 import { LLM_QUEUE, openLlmQueue, type ChatRequest, type ChatResult } from "./llm/queue.ts";
 import { loggedHandler } from "./shared/logged-handler.ts";
-import { runWorker } from "./shared/run-worker.ts";
+import { runQueueWorker } from "./shared/queue-worker.ts";
 import { apiKey, baseUrl, workerVariables } from "./shared/settings.ts";
 
 const PROGRESS_EVERY_MS = 1_000;
@@ -36,7 +36,7 @@ function reportProgress(report: (progress: object) => Promise<void>): (text: str
 }
 
 // Asks for one chat completion per job, and settles the tokens that it used.
-await runWorker(VARIABLES, (settings) => {
+await runQueueWorker(VARIABLES, (settings) => {
   const complete = createComplete(settings);
   return {
     open: (sluice) => openLlmQueue(sluice, settings),

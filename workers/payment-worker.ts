@@ -6,7 +6,7 @@ import {
   type Payment,
   type PaymentResult,
 } from "./payment/queue.ts";
-import { runWorker } from "./shared/run-worker.ts";
+import { runQueueWorker } from "./shared/queue-worker.ts";
 import { apiKey, baseUrl, workerVariables } from "./shared/settings.ts";
 
 const VARIABLES = {
@@ -18,7 +18,7 @@ const VARIABLES = {
 const NOTHING: Payment = { charge: {} };
 
 // Charges each job once, however often it is tried.
-await runWorker(VARIABLES, (settings) => {
+await runQueueWorker(VARIABLES, (settings) => {
   const charge = createCharge(settings);
   return {
     open: (sluice) => openPaymentQueue(sluice, settings),

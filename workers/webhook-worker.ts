@@ -1,38 +1,29 @@
-import { z } from "zod";
-import { createDeliver, type Webhook } from "./webhook/deliver.ts";
-import { loggedHandler } from "./shared/logged-handler.ts";
+import type { Logger } from "pino";
+import type { Webhooks } from "sluice/webhooks";
 import { runWorker } from "./shared/run-worker.ts";
 import { workerVariables } from "./shared/settings.ts";
-import { openWebhookQueue, WEBHOOK_QUEUE } from "./webhook/queue.ts";
+import { openWebhooks, WEBHOOK_SENDER } from "./webhook/sender.ts";
 
-const userAgent = z.string().regex(/^[\x21-\x7e]+( [\x21-\x7e]+)*$/, {
-  error: "give printable ASCII characters",
-});
 const VARIABLES = {
-  ...WEBHOOK_QUEUE,
-  ...workerVariables({ timeoutMs: 15_000 }),
-  userAgent: { name: "SLUICE_USER_AGENT", as: userAgent.default("sluice-webhook-worker") },
+  ...WEBHOOK_SENDER,
+  // Slow endpoints hold places for as long as they may take, and others must find one meanwhile.
+  ...workerVariables({ timeoutMs: 15_000, concurrency: 250 }),
 };
 
-/** Leaves out the path and the query: many webhook URLs have their secret there. */
-function originOf(webhook: Webhook | undefined): { readonly to: string | undefined } {
-  const url = webhook?.url;
-  const to = typeof url === "string" && URL.canParse(url) ? new URL(url).origin : undefined;
-  return { to };
+/** What is blocked, and what is given up, the sender and its queue log themselves. */
+function logEvents(hooks: Webhooks, log: Logger): void {
+  hooks.on("failing", (facts) => log.warn(facts, "An endpoint has been failing for long."));
+  hooks.on("disabled", (facts) => log.error(facts, "An endpoint is disabled."));
+  hooks.on("recovered", (facts) => log.info(facts, "An endpoint is well again."));
 }
 
-// POSTs each payload to its URL.
-await runWorker(VARIABLES, (settings) => {
-  const deliver = createDeliver(settings);
-  return {
-    open: (sluice) => openWebhookQueue(sluice, settings),
-    tryOut: (url) => deliver({ url, payload: {} }, new AbortController().signal),
-    handler: (log) =>
-      loggedHandler<Webhook, number>({
-        log,
-        texts: { done: "Delivered.", failed: "Not delivered." },
-        facts: originOf,
-        call: (job, { signal }) => deliver(job.data, signal),
-      }),
-  };
-});
+// Sends what the sender's messages wait for, signed and paced.
+await runWorker(VARIABLES, (settings) => ({
+  async start(sluice, log) {
+    const hooks = openWebhooks(sluice, settings);
+    logEvents(hooks, log);
+    const { concurrency, closeDeadlineMs, lockMs } = settings;
+    hooks.worker({ concurrency, closeDeadlineMs, lockMs });
+    return { queue: settings.queue };
+  },
+}));

@@ -23,7 +23,7 @@ interface Flag {
 
 const FLAGS: Readonly<Record<keyof DemoArguments, Flag>> = {
   rate: { preset: 100, most: 10_000, meaning: "the cap, in calls a second" },
-  jobs: { preset: 2_000, most: 100_000, meaning: "webhooks to enqueue" },
+  jobs: { preset: 2_000, most: 100_000, meaning: "webhooks to send" },
   workers: { preset: 4, most: 32, meaning: "worker processes" },
   seconds: { preset: 25, most: 3_600, meaning: "how long to watch at most" },
 };

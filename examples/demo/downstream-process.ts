@@ -1,22 +1,50 @@
 /**
- * The demo's downstream. It has a process of its own: next to other work, it
- * would see calls later than they arrived.
+ * The demo's downstream: the servers of all customers. It has a process of its own: next to other
+ * work, it would see calls later than they arrived.
  */
 import process from "node:process";
-import { startFakeDownstream } from "sluice/testing";
-import { WARM_UP_PATH, type FromDownstream } from "./downstream.ts";
+import { Webhook } from "standardwebhooks";
+import { startFakeDownstream, type Arrival } from "sluice/testing";
+import type { FromDownstream, ToDownstream } from "./downstream.ts";
 import { createStandstills } from "./standstills.ts";
 
 const REPORT_EVERY_MS = 100;
 const RING_EVERY_MS = 2;
 
+const { maxPerSecond, secrets, silentPath } = JSON.parse(process.argv[2]!) as ToDownstream;
+const verifiers = new Map(
+  Object.entries(secrets).map(([path, secret]) => [path, new Webhook(secret)]),
+);
 const standstills = createStandstills(RING_EVERY_MS);
 setInterval(standstills.ring, RING_EVERY_MS).unref();
+/** Webhooks whose signatures do not fit, by their numbers among the arrivals. */
+const untrue = new Set<Arrival["headers"]>();
+let hasRefused = false;
+
+/** As a receiver does that has the official library, and not Sluice. */
+function isVerified({ path, headers, body }: Arrival): boolean {
+  try {
+    verifiers.get(path)!.verify(body, headers as Record<string, string>);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function answer(arrival: Arrival): number | undefined {
+  if (!isVerified(arrival)) {
+    untrue.add(arrival.headers);
+    return 400;
+  }
+  if (hasRefused || arrival.path === silentPath || arrival.status !== 200) return undefined;
+  // The first webhook meets a server that is not well, and has to come again.
+  hasRefused = true;
+  return 503;
+}
 
 const downstream = await startFakeDownstream({
-  maxPerSecond: Number(process.argv[2]),
-  // Collecting them as garbage would delay the downstream.
-  keepBodies: false,
+  maxPerSecond,
+  answer,
   seenLateMs: standstills.longestOfLastSecondMs,
 });
 let seen = 0;
@@ -29,11 +57,13 @@ function report(isLast: boolean): void {
   const arrivals = downstream.arrivals.slice(seen);
   seen += arrivals.length;
   const calls = arrivals
-    .filter(({ path }) => path !== WARM_UP_PATH)
-    .map(({ atMs, headers, status }) => ({
+    .filter(({ path }) => path !== silentPath)
+    .map(({ atMs, path, headers, status }) => ({
       atMs,
-      delivery: String(headers["x-github-delivery"]),
+      customer: path.slice(1),
+      delivery: String(headers["webhook-id"]),
       worker: String(headers["user-agent"]),
+      isVerified: !untrue.has(headers),
       status,
     }));
   const stalledMs = standstills.longestOfLastSecondMs();

@@ -1,17 +1,33 @@
 import { once } from "node:events";
 import process from "node:process";
 import { endChild, startChild } from "../shared/child.ts";
+import { WARM_UP, type Customer } from "./customers.ts";
 
-/** Calls to this path are answered like all others, but not reported. */
-export const WARM_UP_PATH = "/warm-up";
+/** What the downstream is told at its start. */
+export interface ToDownstream {
+  readonly maxPerSecond: number;
+  /** What is verified with, by path. */
+  readonly secrets: Readonly<Record<string, string>>;
+  /** Calls to this path are answered like all others, but not reported. */
+  readonly silentPath: string;
+}
+
+/** The path of a customer's endpoint. */
+export function pathOf({ tenant }: Customer): string {
+  return `/${tenant}`;
+}
 
 /** One call that the downstream received. */
 export interface Call {
   /** On the downstream's clock. */
   readonly atMs: number;
+  /** The tenant whose endpoint it is. */
+  readonly customer: string;
   /** The id of the webhook. */
   readonly delivery: string;
   readonly worker: string;
+  /** Whether the official library of Standard Webhooks trusts it. */
+  readonly isVerified: boolean;
   /** The status of the answer. */
   readonly status: number;
 }
@@ -37,12 +53,20 @@ export interface Downstream {
   end(): Promise<void>;
 }
 
-/** Starts a downstream that answers 429 above `maxPerSecond` and reports its calls ten times a second. */
+/**
+ * Starts a downstream that verifies all calls, answers 503 to the first and 429 above `maxPerSecond`, and
+ * reports its calls ten times a second.
+ */
 export async function startDownstream(
   maxPerSecond: number,
+  customers: readonly Customer[],
   onReport: (report: Report) => void,
 ): Promise<Downstream> {
-  const args = [String(maxPerSecond)];
+  const secrets = Object.fromEntries(
+    [...customers, WARM_UP].map((customer) => [pathOf(customer), customer.secret]),
+  );
+  const told: ToDownstream = { maxPerSecond, secrets, silentPath: pathOf(WARM_UP) };
+  const args = [JSON.stringify(told)];
   // About 8 s after the start, V8 shrinks the memory of an idle process; that blocked this one for 4 and 18 ms.
   const nodeArgs = ["--no-memory-reducer"];
   const child = startChild("examples/demo/downstream-process.ts", { args, nodeArgs });

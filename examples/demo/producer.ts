@@ -1,46 +1,45 @@
-import { randomUUID } from "node:crypto";
 import { createRequire } from "node:module";
 import { setTimeout as pause } from "node:timers/promises";
-import type { Queue } from "sluice";
-import type { Webhook } from "../../workers/webhook/deliver.ts";
+import type { Webhooks } from "sluice/webhooks";
+import { customerOf, type Customer } from "./customers.ts";
 
 const TICK_MS = 20;
 /** Times the cap: the backlog grows while the producer runs. */
 const HOW_MUCH_FASTER = 5;
 
 export interface ProduceOptions {
-  readonly url: string;
+  readonly customers: readonly Customer[];
   readonly jobs: number;
   /** The cap of the downstream, in calls a second. */
   readonly rate: number;
   readonly signal: AbortSignal;
-  readonly onEnqueued: (count: number) => void;
+  readonly onSent: (customer: Customer) => void;
 }
 
-/** Enqueues GitHub webhooks five times faster than they may leave. */
-export async function produce(queue: Queue<Webhook>, options: ProduceOptions): Promise<void> {
-  const { url, jobs, rate, signal, onEnqueued } = options;
+/** Sends GitHub webhooks five times faster than they may leave. */
+export async function produce(hooks: Webhooks, options: ProduceOptions): Promise<void> {
+  const { customers, jobs, rate, signal, onSent } = options;
   const events = githubEvents();
   const startMs = performance.now();
-  let enqueued = 0;
-  while (enqueued < jobs && !signal.aborted) {
+  let sent = 0;
+  while (sent < jobs && !signal.aborted) {
     const elapsedMs = performance.now() - startMs + TICK_MS;
     const due = Math.min(jobs, Math.ceil((elapsedMs / 1_000) * rate * HOW_MUCH_FASTER));
-    const webhooks: Webhook[] = [];
-    for (; enqueued < due; enqueued++) {
-      const { name, payload } = events[enqueued % events.length]!;
-      const headers = { "x-github-event": name, "x-github-delivery": randomUUID() };
-      webhooks.push({ url, payload, headers });
+    const sending: Promise<void>[] = [];
+    for (; sent < due; sent++) {
+      const { name: type, payload: data } = events[sent % events.length]!;
+      const customer = customerOf(customers, sent);
+      const { tenant } = customer;
+      sending.push(hooks.send({ tenant, type, data }).then(() => onSent(customer)));
     }
-    await queue.enqueueMany(webhooks);
-    onEnqueued(webhooks.length);
+    await Promise.all(sending);
     await pause(TICK_MS);
   }
 }
 
 /** One webhook in GitHub's format. */
 export interface GithubEvent {
-  /** The value of `x-github-event`, such as `"push"`. */
+  /** Such as `"push"`. */
   readonly name: string;
   readonly payload: unknown;
 }

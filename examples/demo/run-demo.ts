@@ -1,7 +1,7 @@
 import process from "node:process";
 import { setTimeout as pause } from "node:timers/promises";
 import type { DemoArguments } from "./arguments.ts";
-import { WARM_UP_PATH } from "./downstream.ts";
+import { WARM_UP, type Customer } from "./customers.ts";
 import { githubEvents, produce } from "./producer.ts";
 import { openStage, type Stage } from "./stage.ts";
 import { createShareMeter, type ShareMeter } from "./tally.ts";
@@ -22,18 +22,20 @@ export async function runDemo(given: DemoArguments, signal: AbortSignal): Promis
     print("Stopped before it began.");
     return true;
   }
-  print(`${count(given.jobs)} GitHub webhooks come five times faster than they may leave.\n`);
+  print(
+    `${count(given.jobs)} signed GitHub webhooks come five times faster than they may leave.\n`,
+  );
 
   const meter = createShareMeter(stage.tally);
   const view = openView(given);
-  let enqueued = 0;
+  let sent = 0;
   try {
-    enqueued = await watch({ given, stage, meter, view, signal });
+    sent = await watch({ given, stage, meter, view, signal });
   } finally {
     view.close();
   }
   const share = meter.share(given.rate);
-  return report(given, await settle(stage, enqueued, share));
+  return report(given, await settle(stage, sent, share));
 }
 
 function openView(given: DemoArguments): View {
@@ -44,15 +46,20 @@ function openView(given: DemoArguments): View {
 
 /** Ends the workers, then counts when nothing moves any more. */
 async function settle(
-  { workers, downstream, queue, tally }: Stage,
+  { workers, downstream, hooks, tally, customers }: Stage,
   jobs: number,
   share: number | undefined,
 ): Promise<Figures> {
   const crashedWorkers = workers.crashed;
   await workers.end();
   await downstream.lastReport();
-  const { waiting, active, delayed, failed } = await queue.counts();
+  const { waiting, active, delayed, failed } = await hooks.queue.counts();
   const { delivered, twice, worstSecond, surelyInWorstSecond, refused, stalledMs } = tally;
+  const paced = customers.flatMap(({ tenant, perSecond }) => {
+    if (perSecond === undefined) return [];
+    const { worstSecond: worst, surelyInWorstSecond: surely } = tally.paceOf(tenant);
+    return [{ tenant, perSecond, worstSecond: worst, surelyInWorstSecond: surely }];
+  });
   return {
     jobs,
     delivered,
@@ -62,6 +69,10 @@ async function settle(
     worstSecond,
     surelyInWorstSecond,
     refused,
+    unverified: tally.unverified,
+    failedOnce: tally.failed,
+    cameAgain: tally.cameAgain,
+    paced,
     stalledMs,
     share,
     crashedWorkers,
@@ -96,19 +107,19 @@ const SECOND_MS = 1_000;
  * puts two calls into the wrong second.
  */
 async function warmUp(
-  { queue, downstream, workers }: Stage,
+  { hooks, workers }: Stage,
   { rate, signal }: { rate: number; signal: AbortSignal },
 ): Promise<void> {
-  const url = `${downstream.url}${WARM_UP_PATH}`;
-  const webhooks = githubEvents()
-    .slice(0, Math.min(rate, PER_WORKER * workers.all.length))
-    .map(({ payload }) => ({ url, payload }));
-  await queue.enqueueMany(webhooks);
+  const { tenant } = WARM_UP;
+  const events = githubEvents().slice(0, Math.min(rate, PER_WORKER * workers.all.length));
+  await Promise.all(
+    events.map(({ name: type, payload: data }) => hooks.send({ tenant, type, data })),
+  );
 
-  for (let left = webhooks.length; left > 0 && !signal.aborted;) {
+  for (let left = events.length; left > 0 && !signal.aborted;) {
     if (workers.crashed > 0) throw new Error("A worker ended before the demo began.");
     await pause(COUNT_EVERY_MS);
-    const { waiting, active, delayed } = await queue.counts();
+    const { waiting, active, delayed } = await hooks.queue.counts();
     left = waiting + active + delayed;
   }
   // The downstream's cap counts all calls of the last second, so wait until that is over.
@@ -126,23 +137,25 @@ interface WatchOptions {
 }
 
 /**
- * Enqueues webhooks and shows how they leave, until all are delivered, no worker
- * is left, time is up or the signal aborts. Resolves with the number enqueued.
+ * Sends webhooks and shows how they leave, until all are delivered, no worker
+ * is left, time is up or the signal aborts. Resolves with the number that were sent.
  */
 async function watch({ given, stage, meter, view, signal }: WatchOptions): Promise<number> {
-  const { downstream, queue, tally, workers } = stage;
+  const { hooks, customers, tally, workers } = stage;
   const { jobs, rate, seconds } = given;
   const enough = new AbortController();
   const startMs = performance.now();
-  let enqueued = 0;
+  let sent = 0;
+  const sentTo = new Map<Customer, number>();
 
-  const producing = produce(queue, {
-    url: `${downstream.url}/github`,
+  const producing = produce(hooks, {
+    customers,
     jobs,
     rate,
     signal: enough.signal,
-    onEnqueued: (count) => {
-      enqueued += count;
+    onSent(customer) {
+      sent += 1;
+      sentTo.set(customer, (sentTo.get(customer) ?? 0) + 1);
     },
   });
   // The error is thrown below; this only prevents an unhandled rejection.
@@ -154,7 +167,7 @@ async function watch({ given, stage, meter, view, signal }: WatchOptions): Promi
       isLast,
       jobs,
       delivered: tally.delivered,
-      backlog: Math.max(0, enqueued - tally.delivered),
+      backlog: Math.max(0, sent - tally.delivered),
       callsInLastSecond: tally.callsInLastSecond,
       worstSecond: tally.worstSecond,
       refused: tally.refused,
@@ -163,10 +176,13 @@ async function watch({ given, stage, meter, view, signal }: WatchOptions): Promi
     });
   }
 
-  /** Leaves out active jobs after a crash: a dead worker's jobs stay locked for a while and do not wait for the cap. */
-  async function isWorkWaiting(): Promise<boolean> {
-    const { waiting, active } = await queue.counts();
-    return waiting + (workers.crashed === 0 ? active : 0) > workers.all.length;
+  /** Whether something waits for the cap: not for the rate of its own endpoint, and not for the lock of a dead worker. */
+  function isWorkWaiting(): boolean {
+    const waiting = customers
+      .filter(({ perSecond }) => perSecond === undefined)
+      .map((customer) => (sentTo.get(customer) ?? 0) - tally.deliveredTo(customer.tenant));
+    const backlog = waiting.reduce((sum, each) => sum + each, 0);
+    return backlog > workers.all.length + workers.crashed * workers.concurrency;
   }
 
   function isOver(): boolean {
@@ -176,12 +192,12 @@ async function watch({ given, stage, meter, view, signal }: WatchOptions): Promi
   }
 
   while (!isOver() && !signal.aborted && !enough.signal.aborted) {
-    meter.look(await isWorkWaiting());
+    meter.look(isWorkWaiting());
     show(false);
     await pause(LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined);
   }
   enough.abort();
   await producing;
   show(true);
-  return enqueued;
+  return sent;
 }

@@ -1,28 +1,32 @@
 import { randomUUID } from "node:crypto";
-import { createSluice, type Queue } from "sluice";
+import { createSluice, type Logger } from "sluice";
+import { createWebhooks, type Webhooks } from "sluice/webhooks";
 import { startRedis } from "../../test/support/redis/local-redis.ts";
-import type { Webhook } from "../../workers/webhook/deliver.ts";
 import type { DemoArguments } from "./arguments.ts";
 import { createCleanup } from "../shared/cleanup.ts";
-import { startDownstream, type Downstream } from "./downstream.ts";
+import { createCustomers, ENDPOINT, newSealingKeys, WARM_UP, type Customer } from "./customers.ts";
+import { pathOf, startDownstream, type Downstream } from "./downstream.ts";
 import { removeKeys } from "../shared/cleanup.ts";
 import { createTally, type Tally } from "./tally.ts";
 import { count, mostPerSecond } from "./verdict.ts";
 import { startWorkers, type Workers } from "./workers.ts";
 
-/** Everything in the demo: the processes, the queue, and the count of arriving calls. */
+/** Everything in the demo: the processes, the sender, and the count of arriving calls. */
 export interface Stage {
   readonly downstream: Downstream;
   readonly workers: Workers;
-  readonly queue: Queue<Webhook>;
+  readonly hooks: Webhooks;
+  readonly customers: readonly Customer[];
   readonly tally: Tally;
   /** Ends the processes and removes what was stored. */
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-const QUEUE = "webhooks";
 /** How long a worker holds a job before and while it runs, with room to spare. */
 const IN_HAND_S = 0.3;
+/** More places for webhooks that wait for the rate of their own endpoint. */
+const FOR_SLOW = 10;
+const SCHEDULE_MS = [0, 1_000, 5_000];
 
 /** Starts Redis, the downstream and the workers, and prints a line about each. */
 export async function openStage(
@@ -41,20 +45,39 @@ export async function openStage(
     print(`Redis       ${redis.origin}${redis.pid === undefined ? "" : `, pid ${redis.pid}`}`);
 
     const tally = createTally();
-    const downstream = await startDownstream(most, (report) => tally.add(report));
+    const customers = createCustomers(given.rate);
+    const downstream = await startDownstream(most, customers, (report) => tally.add(report));
     cleanup.add(() => downstream.end());
     print(`downstream  ${downstream.url}, pid ${downstream.pid}`);
     print(`            429 above ${count(most)} calls in any second: 1.01 × the cap is promised`);
 
-    const sluice = createSluice({ redis: redis.url, prefix });
+    const keys = newSealingKeys();
+    const sluice = createSluice({ redis: redis.url, prefix, logger: COMPLAINTS });
     cleanup.add(() => sluice.close());
-    const queue = sluice.queue<Webhook>(QUEUE, { bucket: sluice.bucket(QUEUE, { rate }) });
+    const allow = ["127.0.0.0/8"];
+    const hooks = createWebhooks(sluice, {
+      keys,
+      rate,
+      http: true,
+      allow,
+      scheduleMs: SCHEDULE_MS,
+    });
+    for (const customer of [...customers, WARM_UP]) {
+      const { tenant, secret, perSecond } = customer;
+      const url = `${downstream.url}${pathOf(customer)}`;
+      const own = perSecond === undefined ? undefined : `${perSecond}/s`;
+      await hooks.endpoints.put({ tenant, id: ENDPOINT, url, secret, rate: own });
+      if (own !== undefined) print(`            ${tenant} takes at most ${own} of them`);
+    }
 
     const workers = await startWorkers(given.workers, {
       REDIS_URL: redis.url,
       SLUICE_PREFIX: prefix,
-      SLUICE_QUEUE: QUEUE,
+      SLUICE_WEBHOOK_KEYS: keys,
       SLUICE_RATE: rate,
+      SLUICE_SCHEDULE_MS: SCHEDULE_MS.join(","),
+      SLUICE_ALLOW: allow.join(","),
+      SLUICE_ALLOW_HTTP: "true",
       SLUICE_CONCURRENCY: String(concurrencyOf(given)),
     });
     cleanup.add(() => workers.end());
@@ -62,7 +85,8 @@ export async function openStage(
     return {
       downstream,
       workers,
-      queue,
+      hooks,
+      customers,
       tally,
       [Symbol.asyncDispose]: () => cleanup[Symbol.asyncDispose](),
     };
@@ -74,5 +98,11 @@ export async function openStage(
 
 /** Each worker's concurrency: jobs that it holds too early only lengthen its garbage collection. */
 function concurrencyOf({ rate, workers }: DemoArguments): number {
-  return Math.ceil((rate * IN_HAND_S) / workers);
+  return Math.ceil((rate * IN_HAND_S) / workers) + FOR_SLOW;
 }
+
+/** The sender warns of what the demo lets it do on purpose. */
+const COMPLAINTS: Logger = {
+  warn: () => undefined,
+  error: (_facts, text) => void process.stderr.write(`${text}\n`),
+};

@@ -12,11 +12,26 @@ export interface Figures {
   /** The same, without calls that the downstream may have seen late because it stood still in that second. */
   readonly surelyInWorstSecond: number;
   readonly refused: number;
+  /** Calls whose signature did not fit. */
+  readonly unverified: number;
+  /** Webhooks that were answered 503, and those of them that came again and were accepted. */
+  readonly failedOnce: number;
+  readonly cameAgain: number;
+  /** The customers whose endpoints have rates of their own. */
+  readonly paced: readonly PacedCustomer[];
   /** The longest standstill of the downstream's process, which sees the calls of that time all together. */
   readonly stalledMs: number;
   /** The share of the cap used while work waited; undefined if that was less than a second. */
   readonly share: number | undefined;
   readonly crashedWorkers: number;
+}
+
+export interface PacedCustomer {
+  readonly tenant: string;
+  /** Its endpoint's rate, in calls a second. */
+  readonly perSecond: number;
+  readonly worstSecond: number;
+  readonly surelyInWorstSecond: number;
 }
 
 /** One row of the result table. */
@@ -75,9 +90,34 @@ export function judge(rate: number, figures: Figures): readonly Row[] {
       value: share === undefined ? "–" : share.toFixed(3),
       ...(share === undefined ? {} : judgeShare(share)),
     },
+    ...figures.paced.map(judgePaced),
+    {
+      name: "signatures that do not fit",
+      value: count(figures.unverified),
+      promise: "0, by the verifier of Standard Webhooks",
+      isBroken: figures.unverified > 0,
+    },
+    {
+      name: "answered 503, sent again",
+      value: count(figures.cameAgain),
+      promise: `${count(figures.failedOnce)}, unless it still waits`,
+      isBroken: figures.cameAgain < figures.failedOnce && waiting === 0,
+    },
     { name: "429 answers", value: count(refused), promise: "0", isBroken: refused > 0 },
     { name: "downstream stood still", value: `${Math.ceil(figures.stalledMs)} ms` },
   ];
+}
+
+function judgePaced({ tenant, perSecond, ...pace }: PacedCustomer): Row {
+  const most = mostPerSecond(perSecond);
+  const isBroken = pace.surelyInWorstSecond > most;
+  const isLate = pace.worstSecond > most && !isBroken;
+  return {
+    name: `worst second of ${tenant}`,
+    value: count(pace.worstSecond),
+    promise: `at most ${count(most)} calls${isLate ? ", except those seen late" : ""}`,
+    isBroken,
+  };
 }
 
 function judgeShare(share: number): Pick<Row, "promise" | "isBroken"> {

@@ -13,6 +13,8 @@ export interface WorkerProcess {
 
 export interface Workers {
   readonly all: readonly WorkerProcess[];
+  /** How many webhooks each of them holds at once. */
+  readonly concurrency: number;
   /** How many ended without being asked to. */
   readonly crashed: number;
   /** Closes all workers: jobs that they have not started go back to the queue. */
@@ -53,6 +55,7 @@ export async function startWorkers(count: number, env: WorkerEnvironment): Promi
   const started = Array.from({ length: count }, (_, index) => start(`worker ${index + 1}`));
   const workers = {
     all: started.map(({ worker }) => worker),
+    concurrency: Number(env["SLUICE_CONCURRENCY"]),
     get crashed() {
       return crashed;
     },

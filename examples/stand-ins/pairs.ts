@@ -1,6 +1,9 @@
+import { randomBytes } from "node:crypto";
+import { createSecret } from "sluice/webhooks";
 import { answerChat } from "./chat.ts";
+import { createWebhookReceiver } from "./receiver.ts";
 import { createPayments } from "./payments.ts";
-import { json, startStandIn, type StandIn } from "./server.ts";
+import { startStandIn, type StandIn } from "./server.ts";
 
 /** A worker, its producer, and the stand-in that answers when there is no key for the real API. */
 export interface Pair {
@@ -8,18 +11,28 @@ export interface Pair {
   readonly producer: string;
   /** The variable that the real API needs. */
   readonly needs: string;
+  /** What both processes need, whoever answers; a variable that is set stays. */
+  readonly env?: () => Readonly<Record<string, string>>;
   readonly startStandIn: () => Promise<StandIn>;
   /** The environment that sends calls to the stand-in. */
   readonly standInEnv: (url: string) => Readonly<Record<string, string>>;
 }
+
+const WEBHOOK_SECRET = createSecret();
 
 export const PAIRS: Readonly<Record<string, Pair>> = {
   webhook: {
     worker: "workers/webhook-worker.ts",
     producer: "examples/producers/webhook.ts",
     needs: "WEBHOOK_URL",
-    startStandIn: () => startStandIn(() => json(200, {})),
-    standInEnv: (url) => ({ WEBHOOK_URL: url }),
+    env: () => ({ SLUICE_WEBHOOK_KEYS: `k1:${randomBytes(32).toString("base64")}` }),
+    startStandIn: () => startStandIn(createWebhookReceiver(WEBHOOK_SECRET)),
+    standInEnv: (url) => ({
+      WEBHOOK_URL: url,
+      WEBHOOK_SECRET,
+      SLUICE_ALLOW: "127.0.0.0/8",
+      SLUICE_ALLOW_HTTP: "true",
+    }),
   },
   llm: {
     worker: "workers/llm-worker.ts",

@@ -11,6 +11,7 @@ import { createAsk, type AskedConnection } from "./asking.ts";
 import { createAttempts } from "./delivery/attempt.ts";
 import { createDeliverer } from "./delivery/deliver.ts";
 import { createOwnLimits } from "./delivery/limits.ts";
+import { warmUp } from "./delivery/warm-up.ts";
 import { createWebhookWorker, type WebhookWorker } from "./delivery/webhook-worker.ts";
 import { createEndpoints, type Endpoints } from "./endpoints/endpoints.ts";
 import { createSealing } from "./endpoints/sealing.ts";
@@ -83,7 +84,10 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     what: `The webhook sender "${name}"`,
   });
   const tenantOf = createTenantOf(isSingle);
-  const limits = createOwnLimits(store, options.perEndpoint);
+  const limits = createOwnLimits(
+    { limitsSince: (version) => ask(() => store.limitsSince(version)) },
+    options.perEndpoint,
+  );
   const queue = parts.openQueue(limits.of);
   const deliverer = createDeliverer({ ...options, connectMs: CONNECT_MS });
   const emitter = createEmitter<WebhookEvents>(`the webhook sender "${name}"`, EVENT_NAMES, logger);
@@ -134,7 +138,9 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     queue,
     worker(given = {}) {
       const worker = createWebhookWorker(given, {
-        ready: () => limits.follow(logger, wake),
+        async ready() {
+          await Promise.all([limits.follow(logger, wake), warmUp()]);
+        },
         start: (read) => parts.startWorker(queue, handler, read),
         onClosed: () => workers.delete(worker),
       });

@@ -122,6 +122,17 @@ export const rate: z.ZodType<string, string> = z.string().superRefine((text, con
   }
 });
 
+/** Yes or no; no unless it is set. */
+export const flag: z.ZodType<boolean> = z
+  .enum(["true", "false"], { error: "give true or false" })
+  .default("false")
+  .transform((text) => text === "true");
+
+/** Several texts, separated by commas. */
+export const list: z.ZodType<string[], string> = z
+  .string()
+  .transform((text) => text.split(",").map((each) => each.trim()));
+
 /** The rate of evenly spaced calls, and the burst. */
 export function rateVariables(preset: string) {
   return {
@@ -133,12 +144,20 @@ export function rateVariables(preset: string) {
   } satisfies Variables;
 }
 
+interface WorkerDefaults {
+  readonly timeoutMs: number;
+  readonly concurrency?: number;
+}
+
 /** The settings of a worker process. */
-export function workerVariables({ timeoutMs }: { readonly timeoutMs: number }) {
+export function workerVariables({ timeoutMs, concurrency = 50 }: WorkerDefaults) {
   return {
     redisUrl: { name: "REDIS_URL", as: redisUrl, isSecret: true },
     prefix: { name: "SLUICE_PREFIX", as: name.optional() },
-    concurrency: { name: "SLUICE_CONCURRENCY", as: wholeNumber(1, 100_000, "jobs").default(50) },
+    concurrency: {
+      name: "SLUICE_CONCURRENCY",
+      as: wholeNumber(1, 100_000, "jobs").default(concurrency),
+    },
     timeoutMs: { name: "SLUICE_TIMEOUT_MS", as: milliseconds(1).default(timeoutMs) },
     closeDeadlineMs: { name: "SLUICE_CLOSE_DEADLINE_MS", as: milliseconds(0).default(30_000) },
     lockMs: { name: "SLUICE_LOCK_MS", as: milliseconds(1_000).default(30_000) },
@@ -146,6 +165,6 @@ export function workerVariables({ timeoutMs }: { readonly timeoutMs: number }) {
   } satisfies Variables;
 }
 
-function milliseconds(least: number): z.ZodType<number, string> {
+export function milliseconds(least: number): z.ZodType<number, string> {
   return wholeNumber(least, LONGEST_MS, "milliseconds");
 }

@@ -130,7 +130,8 @@ function markProxy(options: Pool.Options): Pool.Options {
 
 const PROXY_AWAY = "the egress proxy cannot be reached";
 
-async function deliver(
+/** Sends one request through a dispatcher. Never rejects. */
+export async function deliver(
   dispatcher: Dispatcher,
   delivery: Delivery,
   signal: AbortSignal,

@@ -8,21 +8,24 @@ import { LLM_QUEUE, openLlmQueue, type ChatRequest } from "../../../workers/llm/
 import { openPaymentQueue, PAYMENT_QUEUE } from "../../../workers/payment/queue.ts";
 import { readSettings } from "../../../workers/shared/settings.ts";
 import { TOGETHER_MS } from "../../../workers/shared/run-worker.ts";
-import { openWebhookQueue, WEBHOOK_QUEUE } from "../../../workers/webhook/queue.ts";
+import { openWebhooks, WEBHOOK_SENDER } from "../../../workers/webhook/sender.ts";
 import { fakeApis, type FakeApi } from "../../support/servers/fake-api.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import type { ScriptProcess } from "../../support/children/script-process.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { workerFiles, type Environment } from "../../support/jobs/worker-files.ts";
+import { KEYS, SILENT } from "../../support/webhooks/open-hooks.ts";
 
 /** One of the workers, and a downstream that it knows. */
 interface Kind {
   readonly name: string;
   /** Its limits, and where its downstream is. */
   readonly env: (url: string) => Environment;
-  readonly open: (sluice: Sluice, env: Environment) => Queue<unknown>;
-  /** The data of a job that can be told from others by its number. */
-  readonly data: (number: number, url: string) => unknown;
+  /** Stores jobs that can be told apart by their numbers, with one attempt each, none of which an end of a worker may use up. */
+  readonly store: (
+    sluice: Sluice,
+    where: { readonly env: Environment; readonly url: string; readonly numbers: readonly number[] },
+  ) => Promise<Queue<unknown>>;
   readonly answer: (call: StandInCall) => StandInAnswer;
   readonly numberOf: (call: StandInCall) => number;
 }
@@ -32,11 +35,21 @@ const payments = createPayments();
 const KINDS: readonly Kind[] = [
   {
     name: "webhook",
-    env: () => ({ SLUICE_RATE: "200/s" }),
-    open: (sluice, env) => openWebhookQueue(sluice, readSettings(env, WEBHOOK_QUEUE)),
-    data: (number, url) => ({ url, payload: number }),
+    env: () => ({
+      SLUICE_RATE: "200/s",
+      SLUICE_WEBHOOK_KEYS: KEYS,
+      SLUICE_ALLOW: "127.0.0.0/8",
+      SLUICE_ALLOW_HTTP: "true",
+      SLUICE_SCHEDULE_MS: "0",
+    }),
+    async store(sluice, { env, url, numbers }) {
+      const hooks = openWebhooks(sluice, readSettings(env, WEBHOOK_SENDER));
+      await hooks.endpoints.put({ tenant: "acme", id: "billing", url });
+      for (const data of numbers) await hooks.send({ tenant: "acme", type: "note.made", data });
+      return hooks.queue as Queue<unknown>;
+    },
     answer: () => json(200, {}),
-    numberOf: ({ body }) => Number(body),
+    numberOf: ({ body }) => (JSON.parse(body) as { data: number }).data,
   },
   {
     name: "llm",
@@ -45,12 +58,16 @@ const KINDS: readonly Kind[] = [
       OPENAI_API_KEY: "sk-test",
       OPENAI_BASE_URL: `${url}/v1`,
     }),
-    open: (sluice, env) => openLlmQueue(sluice, readSettings(env, LLM_QUEUE)),
-    data: (number) => ({
-      model: "gpt-test",
-      messages: [{ role: "user", content: String(number) }],
-      stream: number % 2 === 0,
-    }),
+    async store(sluice, { env, numbers }) {
+      const queue = openLlmQueue(sluice, readSettings(env, LLM_QUEUE));
+      const requests = numbers.map((number) => ({
+        model: "gpt-test",
+        messages: [{ role: "user", content: String(number) }],
+        stream: number % 2 === 0,
+      }));
+      await queue.enqueueMany(requests, { attempts: 1 });
+      return queue as Queue<unknown>;
+    },
     answer: answerChat,
     numberOf: ({ body }) => Number((JSON.parse(body) as ChatRequest).messages[0]!.content),
   },
@@ -61,8 +78,12 @@ const KINDS: readonly Kind[] = [
       STRIPE_SECRET_KEY: "sk_test_1",
       STRIPE_BASE_URL: url,
     }),
-    open: (sluice, env) => openPaymentQueue(sluice, readSettings(env, PAYMENT_QUEUE)),
-    data: (amount) => ({ charge: { amount, currency: "eur" } }),
+    async store(sluice, { env, numbers }) {
+      const queue = openPaymentQueue(sluice, readSettings(env, PAYMENT_QUEUE));
+      const charges = numbers.map((amount) => ({ charge: { amount, currency: "eur" } }));
+      await queue.enqueueMany(charges, { attempts: 1 });
+      return queue as Queue<unknown>;
+    },
     answer: (call) => payments.answer(call),
     numberOf: ({ body }) => Number(new URLSearchParams(body).get("amount")),
   },
@@ -95,13 +116,8 @@ async function openStage(kind: Kind, more: Environment = {}): Promise<Stage> {
     return { ...answer, stream };
   });
   const env = { ...kind.env(api.url), ...more };
-  const queue = kind.open(sluices.open(), env);
   const numbers = Array.from({ length: JOBS }, (_, index) => index + 1);
-  // With one attempt each, none of which an end of a worker may use up.
-  await queue.enqueueMany(
-    numbers.map((number) => kind.data(number, api.url)),
-    { attempts: 1 },
-  );
+  const queue = await kind.store(sluices.open({ logger: SILENT }), { env, url: api.url, numbers });
   return {
     api,
     queue,

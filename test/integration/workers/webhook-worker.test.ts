@@ -1,19 +1,22 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { Webhook } from "standardwebhooks";
 import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
-import { createSluice, type Queue } from "sluice";
+import { createSluice } from "sluice";
 import { startFakeDownstream, type FakeDownstream } from "sluice/testing";
-import type { Webhook } from "../../../workers/webhook/deliver.ts";
+import { createWebhooks, type PutEndpoint, type Webhooks } from "sluice/webhooks";
 import { TOGETHER_MS } from "../../../workers/shared/run-worker.ts";
 import { startRedis } from "../../support/redis/local-redis.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { freePort } from "../../support/redis/redis-port.ts";
 import { scriptProcesses, type ScriptProcess } from "../../support/children/script-process.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
+import { KEYS, LOCAL, openHooks, put } from "../../support/webhooks/open-hooks.ts";
 
-const RATE = "200/s";
 const scripts = scriptProcesses();
 const sluices = realSluices();
+const REF = { tenant: "acme", id: "billing" };
+const EVENT = { tenant: "acme", type: "invoice.paid" };
 let downstream: FakeDownstream;
 let failuresLeft: number;
 let silent: Server | undefined;
@@ -32,16 +35,25 @@ afterEach(async () => {
   silent?.close();
 });
 
-function openQueue(rate = RATE): Queue<Webhook> {
-  const sluice = sluices.open();
-  return sluice.queue<Webhook>("webhooks", { bucket: sluice.bucket("webhooks", { rate }) });
+/** A producer of what the worker sends, with an endpoint. */
+async function openProducer(endpoint: Partial<PutEndpoint> = {}): Promise<Webhooks> {
+  const hooks = openHooks(sluices);
+  await put(hooks, { ...REF, url: downstream.url, ...endpoint });
+  return hooks;
 }
 
 function startWorker(env: Readonly<Record<string, string>> = {}): ScriptProcess {
-  const redis = { REDIS_URL: inject("redisUrl"), SLUICE_PREFIX: sluices.prefix() };
   return scripts.start("workers/webhook-worker.ts", {
     isBuilt: true,
-    env: { ...redis, SLUICE_RATE: RATE, LOG_LEVEL: "debug", ...env },
+    env: {
+      REDIS_URL: inject("redisUrl"),
+      SLUICE_PREFIX: sluices.prefix(),
+      SLUICE_WEBHOOK_KEYS: KEYS,
+      SLUICE_ALLOW: "127.0.0.0/8,::1",
+      SLUICE_ALLOW_HTTP: "true",
+      LOG_LEVEL: "debug",
+      ...env,
+    },
   });
 }
 
@@ -54,29 +66,26 @@ async function silentUrl(): Promise<string> {
 }
 
 describe("the webhook worker", () => {
-  it("posts the payload as JSON to its address, with the headers of the job", async () => {
-    const payload = { action: "opened", title: "naïve ☃" };
-    const headers = { "X-GitHub-Event": "issues", "content-type": "application/vnd.github+json" };
-    await openQueue().enqueue({ url: `${downstream.url}/hooks?a=1`, payload, headers });
+  it("sends what a producer stored, as the receiver's own library verifies", async () => {
+    const hooks = openHooks(sluices);
+    const secret = await put(hooks, { ...REF, url: `${downstream.url}/hooks?a=1` });
+    await hooks.send({ ...EVENT, data: { title: "naïve ☃" } });
 
-    startWorker();
+    startWorker({ SLUICE_USER_AGENT: "acme/1" });
     await waitUntil(() => downstream.arrivals.length === 1, "the webhook has arrived");
 
-    const [arrival] = downstream.arrivals;
-    expect(JSON.parse(arrival!.body)).toEqual(payload);
-    expect(arrival).toMatchObject({
-      path: "/hooks?a=1",
-      headers: { "x-github-event": "issues", "content-type": "application/vnd.github+json" },
-    });
+    const { body, path, headers } = downstream.arrivals[0]!;
+    const verified = new Webhook(secret).verify(body, headers as Record<string, string>);
+    expect(verified).toMatchObject({ type: "invoice.paid", data: { title: "naïve ☃" } });
+    expect({ path, agent: headers["user-agent"] }).toEqual({ path: "/hooks?a=1", agent: "acme/1" });
   });
 
-  it("tries a webhook again that was answered 500", async () => {
+  it("tries a webhook again by the schedule of its environment", async () => {
     failuresLeft = 2;
-    const queue = openQueue();
-    const webhook = { url: downstream.url, payload: {} };
-    await queue.enqueue(webhook, { attempts: 3, backoff: { baseMs: 1 } });
+    const hooks = await openProducer();
+    await hooks.send({ ...EVENT, data: 1 });
 
-    startWorker();
+    startWorker({ SLUICE_SCHEDULE_MS: "0, 1, 1" });
     await waitUntil(
       () => downstream.arrivals.some(({ status }) => status === 200),
       "it is accepted",
@@ -85,41 +94,93 @@ describe("the webhook worker", () => {
     expect(downstream.arrivals.map(({ status }) => status)).toEqual([500, 500, 200]);
   });
 
-  it("gives a webhook up that gets no answer in time", async () => {
-    const queue = openQueue();
-    await queue.enqueue({ url: await silentUrl(), payload: {} }, { attempts: 1 });
+  it("keeps each endpoint to the rate of its environment, unless it has its own", async () => {
+    const other = await startFakeDownstream();
+    const hooks = await openProducer();
+    await put(hooks, { tenant: "acme", id: "other", url: other.url, rate: "1000/s" });
+    for (let at = 0; at < 10; at++) await hooks.send({ ...EVENT, data: at });
 
-    const worker = startWorker({ SLUICE_TIMEOUT_MS: "50" });
-    await waitUntil(async () => (await queue.counts()).failed === 1, "the job has failed");
+    startWorker({ SLUICE_ENDPOINT_RATE: "1/h" });
+    await waitUntil(() => other.arrivals.length === 10, "all have arrived at the other");
+    await waitUntil(() => downstream.arrivals.length > 0, "one has arrived");
+
+    expect(downstream.arrivals).toHaveLength(1);
+    await other.close();
+  });
+
+  it("gives an attempt up that gets no answer in time", async () => {
+    const hooks = await openProducer({ url: await silentUrl(), scheduleMs: [0] });
+    const { id } = await hooks.send({ ...EVENT, data: 1 });
+
+    startWorker({ SLUICE_TIMEOUT_MS: "100" });
+    const failed = async (): Promise<boolean> =>
+      (await hooks.messages.get({ tenant: "acme", id }))?.endpoints["billing"] === "failed";
+    await waitUntil(failed, "it has failed");
+
+    const { entries } = await hooks.attempts.list({ tenant: "acme", message: id });
+    expect(entries.map(({ outcome }) => outcome)).toEqual(["timeout"]);
+  });
+
+  it("sends nothing to this machine unless its environment allows it", async () => {
+    const hooks = await openProducer({ scheduleMs: [0] });
+    const { id } = await hooks.send({ ...EVENT, data: 1 });
+
+    const worker = startWorker({ SLUICE_ALLOW: "" });
+    await waitUntil(() => worker.stdout.includes("was blocked"), "it is blocked");
+
+    const { entries } = await hooks.attempts.list({ tenant: "acme", message: id });
+    expect(entries.map(({ outcome }) => outcome)).toEqual(["blocked"]);
+    expect(downstream.arrivals).toEqual([]);
+  });
+
+  it("says in its log that an endpoint is disabled", async () => {
+    const gone = await startFakeDownstream({ answer: () => 410 });
+    const hooks = await openProducer({ url: gone.url });
+    await hooks.send({ ...EVENT, data: 1 });
+
+    const worker = startWorker();
+    await waitUntil(() => worker.stdout.includes("An endpoint is disabled."), "it is logged");
+
+    expect(worker.stdout).toContain('"tenant":"acme","endpoint":"billing","why":"gone"');
+    await gone.close();
+  });
+
+  it("logs no secret, no data, no header and no path", async () => {
+    failuresLeft = 1;
+    const url = `${downstream.url}/hidden-path?token=hidden-query`;
+    const headers = { authorization: "hidden-header" };
+    const secret = "whsec_aGlkZGVuLXNlY3JldC1oaWRkZW4tc2VjcmV0LWhpZGRlbg==";
+    const hooks = await openProducer({ url, headers, secret, scheduleMs: [0] });
+    await hooks.send({ ...EVENT, data: "hidden-data" });
+    const worker = startWorker();
+    await waitUntil(async () => (await hooks.queue.counts()).failed === 1, "it has failed");
+    await hooks.send({ ...EVENT, data: "hidden-data" });
+    await waitUntil(() => downstream.arrivals.length === 2, "another is delivered");
 
     worker.signal("SIGTERM");
     await worker.ended;
-    expect(worker.stdout).toContain("got no answer within 50 ms");
+
+    expect(downstream.arrivals[0]!.headers["authorization"]).toBe("hidden-header");
+    const written = worker.stdout + worker.stderr;
+    expect(written).toContain("Not delivered after 1 of 1 attempts.");
+    for (const hidden of ["hidden", secret, KEYS.slice(3)]) expect(written).not.toContain(hidden);
   });
 
-  it("gives a webhook up at once that can never be sent", async () => {
-    const job = await openQueue().enqueue({ url: "ftp://localhost", payload: {} });
-
-    startWorker();
-
-    await expect(job.finished()).rejects.toThrow("its url is not an http or https address");
-  });
-
-  it("logs no payload, no header, and of an address its host only", async () => {
-    const url = `${downstream.url}/secret-path?token=secret-query`;
-    const headers = { authorization: "secret-header", "x-broken": "secret-line\r\nbreak" };
-    const queue = openQueue();
-    await queue.enqueue({ url, payload: "secret-payload", headers }, { attempts: 1 });
-    await queue.enqueue({ url, payload: "secret-payload" });
-
+  it("starts without a warning but that of what it allows", async () => {
     const worker = startWorker();
-    await waitUntil(
-      () => ["Delivered.", "Not delivered."].every((text) => worker.stdout.includes(text)),
-      "both jobs are logged",
-    );
+    await waitUntil(() => worker.stdout.includes("Started."), "the worker runs");
+    const hooks = await openProducer();
+    await hooks.send({ ...EVENT, data: 1 });
+    await waitUntil(() => downstream.arrivals.length === 1, "the webhook has arrived");
 
-    expect(worker.stdout).toContain(downstream.url);
-    expect(worker.stdout + worker.stderr).not.toContain("secret");
+    worker.signal("SIGTERM");
+    expect(await worker.ended).toBe(0);
+
+    const messages = [...worker.stdout.matchAll(/"level":[45]0.*"msg":"(.*)"/g)];
+    expect(messages.map(([, message]) => message)).toEqual([
+      String.raw`The webhook sender \"webhooks\" may send to private addresses: 127.0.0.0/8, ::1`,
+      String.raw`The webhook sender \"webhooks\" may send without TLS.`,
+    ]);
   });
 
   it("waits for a Redis that comes later", async () => {
@@ -129,9 +190,9 @@ describe("the webhook worker", () => {
 
     const redis = await startRedis({ fresh: true, port });
     const sluice = createSluice({ redis: redis.url, prefix: sluices.prefix() });
-    const bucket = sluice.bucket("webhooks", { rate: RATE });
-    const queue = sluice.queue<Webhook>("webhooks", { bucket });
-    await queue.enqueue({ url: downstream.url, payload: {} });
+    const hooks = createWebhooks(sluice, LOCAL);
+    await put(hooks, { ...REF, url: downstream.url });
+    await hooks.send({ ...EVENT, data: 1 });
 
     await waitUntil(() => downstream.arrivals.length === 1, "the webhook has arrived");
     worker.signal("SIGTERM");
@@ -145,30 +206,27 @@ describe("a webhook worker that is told to end", () => {
   it.each(["SIGTERM", "SIGINT"] as const)(
     "exits with 0 on %s, and leaves in the queue what it has not delivered",
     async (signal) => {
-      const jobs = 300;
-      const queue = openQueue("50/s");
-      const ids = Array.from({ length: jobs }, (_, index) => ({ "x-id": String(index) }));
-      await queue.enqueueMany(
-        ids.map((headers) => ({ url: downstream.url, payload: {}, headers })),
-      );
-      const worker = startWorker({ SLUICE_RATE: "50/s" });
+      const messages = 150;
+      const hooks = await openProducer();
+      for (let at = 0; at < messages; at++) await hooks.send({ ...EVENT, data: at });
+      const worker = startWorker({ SLUICE_ENDPOINT_RATE: "50/s" });
       await waitUntil(() => downstream.arrivals.length >= 10, "some are delivered");
 
       worker.signal(signal);
       const exitCode = await worker.ended;
 
       expect({ exitCode, stderr: worker.stderr }).toEqual({ exitCode: 0, stderr: "" });
-      const delivered = new Set(downstream.arrivals.map(({ headers }) => headers["x-id"])).size;
-      expect(downstream.arrivals.length).toBe(delivered);
-      const left = { waiting: jobs - delivered, active: 0, delayed: 0, failed: 0 };
-      expect(await queue.counts()).toMatchObject(left);
+      const ids = downstream.arrivals.map(({ headers }) => headers["webhook-id"]);
+      expect(ids).toHaveLength(new Set(ids).size);
+      const left = { waiting: messages - ids.length, active: 0, delayed: 0, failed: 0 };
+      expect(await hooks.queue.counts()).toMatchObject(left);
     },
   );
 
   it("exits with 1 at once on a second signal", async () => {
-    const queue = openQueue();
-    await queue.enqueue({ url: await silentUrl(), payload: {} });
-    const worker = startWorker({ SLUICE_TIMEOUT_MS: "600000" });
+    const hooks = await openProducer({ url: await silentUrl() });
+    await hooks.send({ ...EVENT, data: 1 });
+    const worker = startWorker({ SLUICE_TIMEOUT_MS: "30000" });
     await waitUntil(() => unanswered === 1, "the delivery is under way");
 
     worker.signal("SIGTERM");
@@ -190,6 +248,16 @@ describe("the settings of the webhook worker", () => {
     ["REDIS_URL", "http://user:password@localhost", "give an address such as redis://"],
     ["SLUICE_RATE", "fast", 'write whole calls per time, from 1 to 1,000,000,000, such as "100/s"'],
     ["SLUICE_BURST", "0", "give a whole number of calls from 1"],
+    ["SLUICE_WEBHOOK_KEYS", "", "is not set; give keys such as"],
+    ["SLUICE_WEBHOOK_KEYS", "k1:password", 'give "k1:" and 32 random bytes as base64'],
+    ["SLUICE_ALLOW", "localhost", "or single addresses"],
+    ["SLUICE_ALLOW_HTTP", "yes", "give true or false"],
+    ["SLUICE_PROXY", "user:password@proxy", "give a URL such as"],
+    ["SLUICE_SCHEDULE_MS", "0,5s", "give waits in milliseconds, such as 0,5000,60000"],
+    ["SLUICE_TIMEOUT_MS", "60000", "give a whole number of milliseconds from 100 to 30000"],
+    ["SLUICE_ENDPOINT_RATE", "fast", "write whole calls per time"],
+    ["SLUICE_ENDPOINT_PARALLEL", "0", "give a whole number of calls from 1 to 1000"],
+    ["SLUICE_OPERATOR", "a b", "give 1 to 100 letters"],
     ["SLUICE_CONCURRENCY", "many", 'is "many"; give a whole number of jobs from 1 to 100000'],
     ["SLUICE_QUEUE", "a:b", 'give 1 to 256 characters without "{", "}" and ":"'],
     ["LOG_LEVEL", "loud", "give one of fatal, error, warn, info, debug, trace, silent"],

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { judge, type Figures } from "../../../examples/demo/verdict.ts";
+import { judge, type Figures, type PacedCustomer } from "../../../examples/demo/verdict.ts";
 
 const KEPT: Figures = {
   jobs: 2_000,
@@ -10,6 +10,10 @@ const KEPT: Figures = {
   worstSecond: 101,
   surelyInWorstSecond: 101,
   refused: 0,
+  unverified: 0,
+  failedOnce: 1,
+  cameAgain: 1,
+  paced: [],
   stalledMs: 3,
   share: 0.99,
   crashedWorkers: 0,
@@ -19,6 +23,13 @@ const broken = (figures: Partial<Figures>): string[] =>
   judge(100, { ...KEPT, ...figures })
     .filter(({ isBroken }) => isBroken === true)
     .map(({ name }) => name);
+
+const pacedAt = (worstSecond: number, surelyInWorstSecond: number): PacedCustomer => ({
+  tenant: "umbrella",
+  perSecond: 10,
+  worstSecond,
+  surelyInWorstSecond,
+});
 
 describe("the demo's verdict, at 100 calls a second", () => {
   it("finds every promise kept with one call too many in the worst second", () => {
@@ -49,9 +60,20 @@ describe("the demo's verdict, at 100 calls a second", () => {
     ["twice", { twice: 1 }],
     ["given up", { delivered: 1_999, failed: 1 }],
     ["429 answers", { refused: 1 }],
+    ["signatures that do not fit", { unverified: 1 }],
+    ["answered 503, sent again", { cameAgain: 0 }],
+    ["worst second of umbrella", { paced: [pacedAt(12, 12)] }],
     ["share of the cap used", { share: 0.97 }],
   ])("finds what was %s", (name, figures) => {
     expect(broken(figures)).toEqual([name]);
+  });
+
+  it("excuses an endpoint's calls that the downstream may have seen late", () => {
+    expect(broken({ paced: [pacedAt(12, 11)] })).toEqual([]);
+  });
+
+  it("excuses a webhook that waits to be sent again", () => {
+    expect(broken({ delivered: 1_999, waiting: 1, cameAgain: 0 })).toEqual([]);
   });
 
   it("excuses a webhook that came twice when a worker died", () => {

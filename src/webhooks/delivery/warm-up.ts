@@ -1,0 +1,74 @@
+import { createServer } from "node:http";
+import { Duplex } from "node:stream";
+import { Agent, type Dispatcher } from "undici";
+import { createSecret, readSecret } from "../signing/secrets.ts";
+import { signWith } from "../signing/sign.ts";
+import { deliver } from "./deliver.ts";
+
+const CALLS = 20;
+const BODY = '{"type":"webhook.warm-up"}';
+
+let warming: Promise<void> | undefined;
+
+/**
+ * Signs and sends a few requests within this process, once: what runs for the first time takes some 50 ms longer, so the
+ * first call of a process would arrive late, beside those after it.
+ */
+export function warmUp(): Promise<void> {
+  return (warming ??= sendSome());
+}
+
+async function sendSome(): Promise<void> {
+  const dispatcher = createLoop();
+  const keys = [readSecret("secret", "secret", createSecret(), "standard")];
+  for (let call = 0; call < CALLS; call++) {
+    const about = { id: `warm-up-${call}`, at: new Date(), body: BODY, keys };
+    const headers = signWith({
+      ...about,
+      style: "standard",
+      headerPrefix: undefined,
+      type: undefined,
+    });
+    const delivery = { url: "http://warm-up/", headers, body: Buffer.from(BODY), timeoutMs: 1_000 };
+    await deliver(dispatcher, delivery, new AbortController().signal);
+  }
+  await dispatcher.destroy();
+}
+
+/** Connects to a server of this process that listens nowhere. */
+function createLoop(): Dispatcher {
+  const server = createServer((request, response) => {
+    request.resume();
+    response.end("{}");
+  });
+  return new Agent({
+    connect(_target, callback) {
+      const [ours, theirs] = duplexPair();
+      server.emit("connection", theirs);
+      // The client is not ready for it before.
+      setImmediate(() => callback(null, ours as never));
+    },
+  });
+}
+
+function duplexPair(): readonly [Duplex, Duplex] {
+  const ends: Duplex[] = [];
+  const endFor = (other: number): Duplex => {
+    const end = new Duplex({
+      read() {},
+      write(chunk, _encoding, done) {
+        ends[other]!.push(chunk);
+        done();
+      },
+      final(done) {
+        ends[other]!.push(null);
+        done();
+      },
+    });
+    const quiet = (): Duplex => end;
+    // What a socket has besides.
+    return Object.assign(end, { ref: quiet, unref: quiet, setTimeout: quiet, setKeepAlive: quiet });
+  };
+  ends.push(endFor(1), endFor(0));
+  return ends as [Duplex, Duplex];
+}

@@ -1,0 +1,60 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Logger } from "pino";
+import type { Handler, Queue, Sluice } from "sluice";
+import { runWorker } from "./run-worker.ts";
+import type { SettingsOf, Variables, workerVariables } from "./settings.ts";
+
+/** What one kind of worker does with the jobs of its queue. */
+export interface QueuePlan<Data, Result> {
+  readonly open: (sluice: Sluice) => Queue<Data, Result>;
+  readonly handler: (log: Logger) => Handler<Data, Result>;
+  /** Makes a call like the handler's, to warm up; it must not send the API key. */
+  readonly tryOut: (url: string) => Promise<unknown>;
+}
+
+/** Runs a worker on a queue with this environment until a signal comes, closes it, and ends the process. */
+export function runQueueWorker<
+  Given extends Variables & ReturnType<typeof workerVariables>,
+  Data,
+  Result,
+>(
+  variables: Given,
+  planOf: (settings: SettingsOf<Given>) => QueuePlan<Data, Result>,
+): Promise<never> {
+  return runWorker(variables, (settings) => {
+    const { open, handler, tryOut } = planOf(settings);
+    const { concurrency, closeDeadlineMs, lockMs } = settings as SettingsOf<
+      ReturnType<typeof workerVariables>
+    >;
+    return {
+      async start(sluice, log) {
+        const queue = open(sluice);
+        await warmUp(tryOut);
+        sluice.worker(queue, handler(log), { concurrency, closeDeadlineMs, lockMs });
+        return { queue: queue.name, bucket: queue.bucket.name };
+      },
+    };
+  });
+}
+
+const CALLS = 20;
+
+/**
+ * Makes a few calls to a temporary local server that answers `{}`; their results do not matter.
+ * The first call of a process takes about 50 ms longer than later ones, because fetch is loaded;
+ * it would arrive late, together with the calls after it, and overfill their second.
+ */
+async function warmUp(call: (url: string) => Promise<unknown>): Promise<void> {
+  const server = createServer((request, response) => {
+    request.resume();
+    response.setHeader("content-type", "application/json").end("{}");
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  for (let count = 0; count < CALLS; count++) await call(url).catch(() => undefined);
+  server.close();
+  server.closeAllConnections();
+}

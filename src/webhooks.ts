@@ -32,9 +32,9 @@ export function createWebhooks(sluice: Sluice, options: WebhooksOptions = {}): W
       store: createRedisWebhooks(connection.client, { prefix, queue: name }),
       timeoutMs,
       logger,
-      openQueue: (limitsOf) =>
+      openQueue: (perKey) =>
         sluice.queue<DeliveryJob, undefined>(name, {
-          bucket: sluice.bucket(name, { ...read.shared, perKey: limitsOf, breaker: false }),
+          bucket: sluice.bucket(name, { ...read.shared, perKey, breaker: false }),
           keepDone: { count: 10_000, forMs: 60_000 },
           keepFailed: { forMs: keepMs },
         }),
@@ -62,7 +62,16 @@ export type {
   ListEndpoints,
   PutEndpoint,
   RotateSecret,
+  SetLimits,
 } from "./webhooks/endpoints/endpoint-options.ts";
+
+export type {
+  ListTenants,
+  Tenant,
+  TenantLimits,
+  Tenants,
+  TenantsPage,
+} from "./webhooks/endpoints/tenants.ts";
 
 export type { Endpoint, EndpointSettings } from "./webhooks/endpoints/record.ts";
 

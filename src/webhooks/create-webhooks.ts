@@ -1,19 +1,20 @@
 import { refuseExtra, type Arities } from "../core/input/arguments.ts";
 import { reasonOf } from "../core/describe.ts";
+import type { Key } from "../core/key-path.ts";
 import { createEmitter, type Emitter } from "../core/events.ts";
 import { sampled, type Logger } from "../core/logger.ts";
 import type { WebhookStore } from "../core/stores/webhooks/store.ts";
 import type { Handler } from "../queue/worker/context.ts";
 import type { WorkerOptions } from "../queue/worker/worker-options.ts";
 import type { Worker } from "../queue/worker/worker.ts";
-import type { LimitsOptions } from "../core/policy/limit-makers.ts";
 import { createAsk, type AskedConnection } from "./asking.ts";
 import { createAttempts } from "./delivery/attempt.ts";
 import { createDeliverer } from "./delivery/deliver.ts";
-import { createOwnLimits } from "./delivery/limits.ts";
+import { createOwnLimits, type OwnLimits } from "./delivery/limits.ts";
 import { warmUp } from "./delivery/warm-up.ts";
 import { createWebhookWorker, type WebhookWorker } from "./delivery/webhook-worker.ts";
 import { createEndpoints, type Endpoints } from "./endpoints/endpoints.ts";
+import { createTenants, type Tenants } from "./endpoints/tenants.ts";
 import { createSealing } from "./endpoints/sealing.ts";
 import { EVENT_NAMES, type WebhookEvents } from "./events.ts";
 import { createLog, type WebhookLog } from "./log/log.ts";
@@ -25,6 +26,7 @@ import { createSending, type Sending } from "./sending/send.ts";
 /** Sends webhooks to the endpoints of tenants. Its events are those that this process's workers met. */
 export interface Webhooks extends Sending, WebhookLog, Emitter<WebhookEvents> {
   readonly endpoints: Endpoints;
+  readonly tenants: Tenants;
   /** The queue that its attempts wait in, to look at and to steer; its jobs are the sender's own. */
   readonly queue: DeliveryQueue;
   /**
@@ -50,8 +52,8 @@ export interface WebhooksParts {
   readonly store: WebhookStore;
   readonly timeoutMs: number;
   readonly logger: Logger;
-  /** Opens the queue on a bucket with the limits of all, and of each endpoint. */
-  readonly openQueue: (limitsOf: (key: string) => LimitsOptions) => DeliveryQueue;
+  /** Opens the queue on a bucket with the limits of all, of each tenant and of each endpoint. */
+  readonly openQueue: (perKey: OwnLimits["perKey"]) => DeliveryQueue;
   readonly startWorker: (
     queue: DeliveryQueue,
     handler: Handler<DeliveryJob, undefined>,
@@ -86,9 +88,9 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
   const tenantOf = createTenantOf(isSingle);
   const limits = createOwnLimits(
     { limitsSince: (version) => ask(() => store.limitsSince(version)) },
-    options.perEndpoint,
+    options,
   );
-  const queue = parts.openQueue(limits.of);
+  const queue = parts.openQueue(limits.perKey);
   const deliverer = createDeliverer({ ...options, connectMs: CONNECT_MS });
   const emitter = createEmitter<WebhookEvents>(`the webhook sender "${name}"`, EVENT_NAMES, logger);
   const sending = createSending({ ...options, store, ask, queue, tenantOf, logger });
@@ -109,10 +111,11 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     });
   }
 
-  /** What waits for the old limits of an endpoint looks at the new ones. */
-  async function wake(key: string): Promise<void> {
-    const { pausedForMs } = await queue.bucket.peek({ key });
-    if (pausedForMs === 0) await queue.bucket.resume({ key });
+  /** What waits for the old limits of a tenant or an endpoint looks at the new ones. */
+  async function wake(key: Key): Promise<void> {
+    const { pausedForMs, limits: found } = await queue.bucket.peek({ key });
+    const isLimited = found.some(({ scope }) => scope === "key");
+    if (isLimited && pausedForMs === 0) await queue.bucket.resume({ key });
   }
 
   const handler = createAttempts({ store, queue, deliverer, sealing, options, logger, tell });
@@ -135,6 +138,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
       sealing,
       resume: (key) => queue.bucket.resume({ key }),
     }),
+    tenants: createTenants({ store, ask, isSingle }),
     queue,
     worker(given = {}) {
       const worker = createWebhookWorker(given, {

@@ -1,6 +1,7 @@
 /** How tenants and endpoints are named, and the one place where the key of an endpoint's jobs is made. */
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
+import { textOfKey } from "../core/key-path.ts";
 import type { EndpointName } from "../core/stores/webhooks/store.ts";
 
 const REMEDY = 'give 1 to 100 letters, digits and any of "_", "-", ".", "@", "+" and ":"';
@@ -43,7 +44,15 @@ export function createTenantOf(isSingle: boolean): TenantOf {
   };
 }
 
-/** The key of an endpoint's jobs: its lane in the queue, and its limits in the bucket. */
-export function keyOf({ tenant, endpoint }: EndpointName): string {
-  return `${tenant}/${endpoint}`;
+/**
+ * The key of an endpoint's jobs: its lane in the queue, and its limits in the bucket. Limits and turns are those of the
+ * tenant first, and inside a tenant those of its endpoints.
+ */
+export function keyOf({ tenant, endpoint }: EndpointName): readonly [string, string] {
+  return [tenant, endpoint];
+}
+
+/** Under which text the limits are kept that a tenant, or one of its endpoints, has of its own. */
+export function limitsKeyOf({ tenant, endpoint }: { tenant: string; endpoint?: string }): string {
+  return textOfKey(endpoint === undefined ? tenant : [tenant, endpoint]);
 }

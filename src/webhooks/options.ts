@@ -18,6 +18,11 @@ import { ID } from "./names.ts";
 export interface WebhooksOptions extends LimitsOptions {
   /** The name of its queue and bucket. Defaults to `"webhooks"`. */
   readonly name?: string | undefined;
+  /**
+   * The limits of each tenant, all its endpoints together, unless it has its own: `{ rate: "50/s", concurrency: 25 }`.
+   * Defaults to no bound.
+   */
+  readonly perTenant?: LimitsOptions | undefined;
   /** The limits of each endpoint that has none of its own: `{ rate: "5/s", concurrency: 4 }`. Defaults to `{ concurrency: 10 }`. */
   readonly perEndpoint?: LimitsOptions | undefined;
   /** The most that an endpoint may set as its own `rate` and `concurrency`. Defaults to no bound. */
@@ -94,6 +99,7 @@ const OPTIONS = z.strictObject({
   burst: z.unknown().optional(),
   concurrency: z.unknown().optional(),
   limits: z.unknown().optional(),
+  perTenant: LIMITS.optional(),
   perEndpoint: LIMITS.optional(),
   ceiling: z
     .strictObject({ rate: z.unknown().optional(), concurrency: CONCURRENCY.optional() })
@@ -137,6 +143,7 @@ const OPTIONS = z.strictObject({
 /** The options of a sender, with the defaults of those that were not given. */
 export interface ReadWebhooksOptions {
   readonly name: string;
+  readonly perTenant: LimitsOptions;
   readonly perEndpoint: LimitsOptions;
   readonly ceiling: Ceiling;
   readonly http: boolean;
@@ -161,7 +168,13 @@ export interface ReadWebhooksOptions {
 export function readWebhooksOptions(where: string, given: unknown): ReadWebhooksOptions {
   const read = readOptions(where, OPTIONS, given);
   const { rate, burst, concurrency, limits, ...others } = read;
-  if (read.perEndpoint !== undefined) compilePolicy(`${where}.perEndpoint`, read.perEndpoint);
+  for (const level of ["perTenant", "perEndpoint"] as const) {
+    if (read[level] !== undefined) compilePolicy(`${where}.${level}`, read[level]);
+  }
+  if (others.perTenant !== undefined && others.singleTenant === true) {
+    const remedy = "leave it out: the sender has only one tenant; give rate, concurrency or limits";
+    throw new InvalidOptionError({ where, option: "perTenant", value: others.perTenant, remedy });
+  }
   const ceiling = (read.ceiling ?? {}) as Ceiling;
   if (ceiling.rate !== undefined) assertWithin(where, { rate: ceiling.rate }, {});
   if (others.proxy !== undefined && (others.allow !== undefined || others.resolve !== undefined)) {
@@ -181,6 +194,7 @@ export function readWebhooksOptions(where: string, given: unknown): ReadWebhooks
   return {
     name: others.name ?? "webhooks",
     shared: { rate, burst, concurrency, limits } as LimitsOptions,
+    perTenant: others.perTenant ?? {},
     perEndpoint: others.perEndpoint ?? { concurrency: 10 },
     ceiling,
     isSingle: others.singleTenant ?? false,

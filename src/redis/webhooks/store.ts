@@ -15,6 +15,7 @@ import {
   endpointsEnable,
   endpointsPut,
   endpointsRemove,
+  limitsSet,
   messagesStore,
   readDisabled,
   wordsOf,
@@ -40,6 +41,11 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
       limit,
     );
     return found.flatMap((id, at) => (at % 2 === 0 ? [[id, Number(found[at + 1])] as const] : []));
+  }
+
+  /** Of names in their order, those after one. */
+  function pageOf(key: string, after: string, limit: number): Promise<string[]> {
+    return redis.zrangebylex(key, after === "" ? "-" : `(${after}`, "+", "LIMIT", 0, limit);
   }
 
   return {
@@ -70,15 +76,13 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
         ...(disabled === null ? undefined : { disabled: readDisabled(disabled) }),
       };
     },
-    ids: (tenant, after, limit) =>
-      redis.zrangebylex(
-        keys.tenant("ids", tenant),
-        after === "" ? "-" : `(${after}`,
-        "+",
-        "LIMIT",
-        0,
-        limit,
-      ),
+    ids: (tenant, after, limit) => pageOf(keys.tenant("ids", tenant), after, limit),
+    tenants: (after, limit) => pageOf(keys.all("tenants"), after, limit),
+    countEndpoints: (tenant) => redis.hlen(keys.tenant("endpoints", tenant)),
+    async limits(key) {
+      return (await redis.hget(keys.all("limits"), key)) ?? undefined;
+    },
+    setLimits: (key, limits) => runScript(redis, limitsSet, { ...name, key, limits }),
     put: (request) => runScript(redis, endpointsPut, { ...name, ...request }),
     remove: (endpoint, key) => runScript(redis, endpointsRemove, { ...name, ...endpoint, key }),
     setDisabled: (endpoint, why) =>

@@ -1,24 +1,32 @@
 import { reasonOf } from "../../core/describe.ts";
+import { keyOfText, levelsOfText, textOfKey, type Key } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { LimitsOptions } from "../../core/policy/limit-makers.ts";
 import type { WebhookStore } from "../../core/stores/webhooks/store.ts";
 
-/** The limits that endpoints have of their own, as far as this process knows them. */
+/** The limits that tenants and endpoints have of their own, as far as this process knows them. */
 export interface OwnLimits {
-  /** The limits of an endpoint, by the key of its jobs. */
-  readonly of: (key: string) => LimitsOptions;
+  /** The limits by level: of tenants, and of their endpoints. */
+  readonly perKey: readonly ((path: readonly string[]) => LimitsOptions)[];
   /** Resolves once the limits are known; they are kept up to date until `stop()`, and `onChange` hears of each change. */
-  follow(logger: Logger, onChange: (key: string) => Promise<unknown>): Promise<void>;
+  follow(logger: Logger, onChange: (key: Key) => Promise<unknown>): Promise<void>;
   stop(): void;
 }
 
+/**
+ * Stands for no limits where there were some, until the process ends: what waits for them hears of a change of limits, and
+ * not of their end.
+ */
+const LIFTED: LimitsOptions = { rate: "1000000/s" };
 /** New limits hold within a second. */
 const LOOK_EVERY_MS = 1_000;
 
 export function createOwnLimits(
   store: Pick<WebhookStore, "limitsSince">,
-  others: LimitsOptions,
+  others: { readonly perTenant: LimitsOptions; readonly perEndpoint: LimitsOptions },
 ): OwnLimits {
+  const levels = [others.perTenant, others.perEndpoint];
+  /** By the texts of paths. */
   const own = new Map<string, LimitsOptions>();
   /** None was read yet. */
   let version = -1;
@@ -26,20 +34,28 @@ export function createOwnLimits(
   let timer: NodeJS.Timeout | undefined;
   let following: Promise<void> | undefined;
 
-  async function look(onChange: (key: string) => Promise<unknown>): Promise<void> {
+  /** Whether nothing limits a key that has no limits of its own. */
+  function isUnlimited(text: string): boolean {
+    return Object.keys(levels[levelsOfText(text) - 1]!).length === 0;
+  }
+
+  async function look(onChange: (key: Key) => Promise<unknown>): Promise<void> {
     const isFirst = version < 0;
     const changed = await store.limitsSince(Math.max(0, version));
-    version = changed.version;
-    for (const [key, limits] of changed.limits) {
-      if (limits === undefined) own.delete(key);
-      else own.set(key, { ...others, ...(JSON.parse(limits) as LimitsOptions) });
+    for (const [text, limits] of changed.limits) {
+      if (limits !== undefined) own.set(text, JSON.parse(limits) as LimitsOptions);
+      else if (isUnlimited(text)) own.set(text, LIFTED);
+      else own.delete(text);
     }
-    if (isFirst) return;
-    for (const key of changed.limits.keys()) await onChange(key);
+    if (!isFirst) for (const text of changed.limits.keys()) await onChange(keyOfText(text));
+    version = changed.version;
   }
 
   return {
-    of: (key) => own.get(key) ?? others,
+    perKey: levels.map((limits) => (path) => {
+      const given = own.get(textOfKey(path));
+      return given === undefined ? limits : { ...limits, ...given };
+    }),
     follow(logger, onChange) {
       return (following ??= new Promise((resolve) => {
         const again = (): void => {

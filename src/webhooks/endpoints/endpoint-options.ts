@@ -35,6 +35,14 @@ export interface DisableEndpoint extends EndpointRef {
   readonly why?: string | undefined;
 }
 
+/** The limits of an endpoint alone. */
+export interface SetLimits extends EndpointRef {
+  /** How fast it is called. Defaults to the sender's `perEndpoint`. */
+  readonly rate?: RateInput | undefined;
+  /** How many calls it gets at once. Defaults to the sender's `perEndpoint`. */
+  readonly concurrency?: number | undefined;
+}
+
 export interface RotateSecret extends EndpointRef {
   /** The new secret. Defaults to a fresh one of the same kind. */
   readonly secret?: string | undefined;
@@ -66,6 +74,12 @@ export const CONCURRENCY: z.ZodType<number> = wholeNumber(1, 1_000, "calls");
 const REF = { tenant: ID.optional(), id: ID };
 const ENDPOINT_REF = z.strictObject(REF);
 const DISABLE_ENDPOINT = z.strictObject({ ...REF, why: lineOf(200).optional() });
+/** @internal */
+export const OWN_LIMITS: {
+  readonly rate: z.ZodOptional<z.ZodType<RateInput>>;
+  readonly concurrency: z.ZodOptional<z.ZodType<number>>;
+} = { rate: z.custom<RateInput>().optional(), concurrency: CONCURRENCY.optional() };
+const SET_LIMITS = z.strictObject({ ...REF, ...OWN_LIMITS });
 const ROTATE_SECRET = z.strictObject({
   ...REF,
   secret: z.string({ error: SECRET_REMEDY }).optional(),
@@ -83,6 +97,10 @@ export function readEndpointRef(where: string, given: unknown): EndpointRef {
 
 export function readDisable(where: string, given: unknown): DisableEndpoint {
   return readOptions(where, DISABLE_ENDPOINT, given);
+}
+
+export function readSetLimits(where: string, given: unknown): SetLimits {
+  return readOptions(where, SET_LIMITS, given);
 }
 
 export function readRotate(where: string, given: unknown): RotateSecret {
@@ -113,8 +131,7 @@ function putEndpointSchema(options: { readonly http: boolean }) {
     secret: z.string({ error: SECRET_REMEDY }).optional(),
     types: TYPES.optional(),
     filter: FILTER.optional(),
-    rate: z.custom<RateInput>().optional(),
-    concurrency: CONCURRENCY.optional(),
+    ...OWN_LIMITS,
     scheduleMs: SCHEDULE.optional(),
     timeoutMs: TIMEOUT.optional(),
     headers: EXTRA_HEADERS.optional(),

@@ -1,10 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
+import type { Key } from "../../core/key-path.ts";
 import { EndpointMissingError } from "../../core/stores/webhooks/errors.ts";
 import type { EndpointName, WebhookStore } from "../../core/stores/webhooks/store.ts";
 import type { Ask } from "../asking.ts";
-import { keyOf, type TenantOf } from "../names.ts";
+import { keyOf, limitsKeyOf, type TenantOf } from "../names.ts";
 import { createKeyPair, createSecret, readSecret } from "../signing/secrets.ts";
 import {
   assertWithin,
@@ -13,12 +14,14 @@ import {
   readEndpointRef,
   readList,
   readRotate,
+  readSetLimits,
   type Ceiling,
   type DisableEndpoint,
   type EndpointRef,
   type ListEndpoints,
   type PutEndpoint,
   type RotateSecret,
+  type SetLimits,
 } from "./endpoint-options.ts";
 import {
   endpointOf,
@@ -27,6 +30,7 @@ import {
   type Endpoint,
   type EndpointRecord,
 } from "./record.ts";
+import { limitsText } from "./tenants.ts";
 import type { Sealing } from "./sealing.ts";
 
 /** An endpoint, and the secret that was made for it: it is shown this once. */
@@ -62,6 +66,12 @@ export interface Endpoints {
   disable(endpoint: DisableEndpoint): Promise<boolean>;
   /** Sends to it again, as to one that never failed, also if it was to be left alone for a while: true. False if it was not disabled. */
   enable(endpoint: EndpointRef): Promise<boolean>;
+  /**
+   * Changes the limits that it has of its own, and nothing else; those that are left out become the sender's `perEndpoint`.
+   *
+   * @throws {@link InvalidOptionError} when they can never work, or are above the sender's `ceiling`.
+   */
+  setLimits(limits: SetLimits): Promise<Endpoint>;
   /** Signs with a new secret from now on, and for `graceMs` with the old one beside it; returns the new one. */
   rotateSecret(options: RotateSecret): Promise<string>;
 }
@@ -82,7 +92,7 @@ export interface EndpointsParts {
   /** Undefined if secrets are kept elsewhere. */
   readonly sealing: Sealing | undefined;
   /** Ends what its answers have made it wait for. */
-  readonly resume: (key: string) => Promise<unknown>;
+  readonly resume: (key: Key) => Promise<unknown>;
 }
 
 const ARITIES: Arities<Endpoints> = {
@@ -92,6 +102,7 @@ const ARITIES: Arities<Endpoints> = {
   remove: 1,
   disable: 1,
   enable: 1,
+  setLimits: 1,
   rotateSecret: 1,
 };
 /** Choosing among more of one tenant would take long for each event. */
@@ -119,16 +130,14 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     for (;;) {
       const { record: before, disabled } = await ask(() => store.endpoint(name));
       const record = make(before === undefined ? undefined : readRecord(before));
-      const { rate, concurrency } = record;
-      const hasLimits = rate !== undefined || concurrency !== undefined;
       const stored = await ask(() =>
         store.put({
           ...name,
           record: JSON.stringify(record),
           before,
           most: MOST_OF_TENANT,
-          key: keyOf(name),
-          limits: hasLimits ? JSON.stringify({ rate, concurrency }) : undefined,
+          key: limitsKeyOf(name),
+          limits: limitsText(record),
         }),
       );
       if (stored === "stored") return endpointOf(record, { name, isSingle, disabled });
@@ -198,7 +207,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     },
     async remove(given) {
       const name = readRef("endpoints.remove()", given);
-      return ask(() => store.remove(name, keyOf(name)));
+      return ask(() => store.remove(name, limitsKeyOf(name)));
     },
     async disable(given) {
       const where = "endpoints.disable()";
@@ -210,6 +219,16 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
       const wasDisabled = await setDisabled(name, undefined);
       await resume(keyOf(name));
       return wasDisabled;
+    },
+    async setLimits(given) {
+      const where = "endpoints.setLimits()";
+      const { rate, concurrency, ...ref } = readSetLimits(where, given);
+      assertWithin(where, { rate, concurrency }, ceiling);
+      const name = nameOf(where, ref);
+      return change(where, name, (before) => {
+        if (before === undefined) throw new EndpointMissingError(name);
+        return { ...before, rate, concurrency, changedAtMs: Date.now() };
+      });
     },
     async rotateSecret(given) {
       const where = "endpoints.rotateSecret()";

@@ -9,7 +9,7 @@ import type {
 import type { Ask } from "../asking.ts";
 import { readRecord } from "../endpoints/record.ts";
 import { matchesType } from "../endpoints/wants.ts";
-import { keyOf, type TenantOf } from "../names.ts";
+import { limitsKeyOf, type TenantOf } from "../names.ts";
 import { newSeries, storeFirst, type DeliveryJob, type DeliveryQueue } from "../sending/jobs.ts";
 import { dataOf } from "../sending/message.ts";
 import type { Attempt } from "../delivery/attempt-entry.ts";
@@ -213,7 +213,7 @@ export function createLog(parts: LogParts): WebhookLog {
         const ids = await ask(() => store.ids(tenant, after, AT_ONCE));
         for (const endpoint of ids) {
           const name = { tenant, endpoint };
-          await ask(() => store.remove(name, keyOf(name)));
+          await ask(() => store.remove(name, limitsKeyOf(name)));
         }
         if (ids.length < AT_ONCE) break;
         after = ids.at(-1)!;
@@ -226,6 +226,7 @@ export function createLog(parts: LogParts): WebhookLog {
         for (const [id] of ids) total += Number(await forget(id));
         if (ids.length < AT_ONCE) break;
       }
+      await ask(() => store.setLimits(limitsKeyOf({ tenant }), undefined));
       await ask(() => store.expungeTenant(tenant));
       return total;
     },

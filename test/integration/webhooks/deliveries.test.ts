@@ -206,7 +206,7 @@ describe("an endpoint that asks for less", () => {
     hooks.worker();
     await hooks.send(EVENT);
     await waitUntil(async () => {
-      const { pausedForMs } = await hooks.queue.bucket.peek({ key: "acme/a" });
+      const { pausedForMs } = await hooks.queue.bucket.peek({ key: ["acme", "a"] });
       return pausedForMs > 0;
     }, "it is left alone");
 

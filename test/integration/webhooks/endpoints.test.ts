@@ -147,6 +147,30 @@ describe("an endpoint", () => {
     });
   });
 
+  it("has its limits changed by themselves, within the ceiling", async () => {
+    const hooks = openHooks(sluices, { ceiling: { rate: "10/s", concurrency: 5 } });
+    const headers = { "x-token": "abc" };
+    await put(hooks, { ...REF, url: URL_, rate: "1/s", headers });
+
+    const changed = await hooks.endpoints.setLimits({ ...REF, rate: "10/s", concurrency: 5 });
+
+    expect(changed).toMatchObject({
+      rate: "10/s",
+      concurrency: 5,
+      headers: ["x-token"],
+      secrets: 1,
+    });
+    await expect(hooks.endpoints.setLimits({ ...REF, rate: "601/min" })).rejects.toMatchObject({
+      code: "ERR_INVALID_OPTION",
+      option: "rate",
+    });
+    await expect(hooks.endpoints.setLimits({ ...REF, concurrency: 6 })).rejects.toMatchObject({
+      option: "concurrency",
+    });
+    expect(await hooks.endpoints.get(REF)).toEqual(changed);
+    expect((await hooks.endpoints.setLimits(REF)).rate).toBeUndefined();
+  });
+
   it("is listed by pages, in the order of the ids", async () => {
     const hooks = openHooks(sluices);
     const ids = Array.from({ length: 25 }, (_each, at) => `e-${String(at).padStart(2, "0")}`);

@@ -25,6 +25,10 @@ describe("a tenant", () => {
     await expect(hooks.endpoints.disable(theirs)).rejects.toMatchObject(missing);
     await expect(hooks.endpoints.enable(theirs)).rejects.toMatchObject(missing);
     await expect(hooks.endpoints.rotateSecret(theirs)).rejects.toMatchObject(missing);
+    await expect(hooks.endpoints.setLimits({ ...theirs, rate: "1/h" })).rejects.toMatchObject(
+      missing,
+    );
+    await hooks.tenants.setLimits({ tenant: "mallory", rate: "1/h" });
     await expect(hooks.test(theirs)).rejects.toMatchObject(missing);
     const event = { tenant: "mallory", type: "note.made", data: "theirs" };
     expect((await hooks.send(event)).endpoints).toEqual([]);
@@ -37,6 +41,23 @@ describe("a tenant", () => {
     await waitUntil(() => receiver.arrivals.length === 1, "it has arrived");
     const { body, headers } = receiver.arrivals[0]!;
     expect(verify({ body, headers, secret }).payload).toMatchObject({ data: 1 });
+  });
+
+  it("is listed as long as it has endpoints", async () => {
+    const hooks = openHooks(sluices);
+    for (const tenant of ["c", "a", "b"]) {
+      for (const id of ["one", "two"]) await put(hooks, { tenant, id, url: URL_ });
+    }
+
+    const first = await hooks.tenants.list({ limit: 2 });
+    const second = await hooks.tenants.list({ limit: 2, cursor: first.cursor! });
+
+    expect([first.tenants, second]).toEqual([["a", "b"], { tenants: ["c"], cursor: undefined }]);
+    await hooks.endpoints.remove({ tenant: "a", id: "one" });
+    expect((await hooks.tenants.list()).tenants).toEqual(["a", "b", "c"]);
+    await hooks.endpoints.remove({ tenant: "a", id: "two" });
+    await hooks.expunge({ tenant: "b" });
+    expect((await hooks.tenants.list()).tenants).toEqual(["c"]);
   });
 
   it("cannot use a secret of another that was copied to it in Redis", async () => {

@@ -29,7 +29,7 @@ export interface PutRequest extends EndpointName {
   /** The record that was read; undefined for a new endpoint. */
   readonly before: string | undefined;
   readonly most: number;
-  /** The key of its jobs, and the limits that it has of its own, as JSON. */
+  /** The text of its key, and the limits that it has of its own, as JSON. */
   readonly key: string;
   readonly limits: string | undefined;
 }
@@ -119,6 +119,12 @@ export interface WebhookStore {
   endpoint(name: EndpointName): Promise<{ record?: string; disabled?: Disabled }>;
   /** Ids in their order, after one of them. */
   ids(tenant: string, after: string, limit: number): Promise<readonly string[]>;
+  /** Tenants that have endpoints, in their order, after one of them. */
+  tenants(after: string, limit: number): Promise<readonly string[]>;
+  countEndpoints(tenant: string): Promise<number>;
+  /** The limits that a tenant or an endpoint has of its own, as JSON, by the text of its key. */
+  limits(key: string): Promise<string | undefined>;
+  setLimits(key: string, limits: string | undefined): Promise<void>;
   put(request: PutRequest): Promise<"stored" | "changed" | "too-many">;
   remove(name: EndpointName, key: string): Promise<boolean>;
   /** Disables an endpoint for a reason, or enables it without one; undefined if there is none. */
@@ -149,7 +155,7 @@ export interface WebhookStore {
   expungeMessage(name: MessageName, endpoints: readonly string[]): Promise<boolean>;
   /** Removes what is left of a tenant once its endpoints and messages are gone. */
   expungeTenant(tenant: string): Promise<void>;
-  /** The limits that changed after a change of this number, by the keys of jobs; and the number now. */
+  /** The limits that changed after a change of this number, by the texts of keys; and the number now. */
   limitsSince(version: number): Promise<{
     readonly version: number;
     readonly limits: ReadonlyMap<string, string | undefined>;

@@ -1,7 +1,7 @@
 /**
  * The keys of a sender of webhooks, beside those of its queue: `<prefix>:{<queue>}:hooks:…`. Of a tenant: `endpoints:<tenant>`,
  * `ids:…`, `disabled:…`, `messages:…`; of an endpoint: `health:<tenant>:<endpoint>`, `log:…`, `failed:…`; of a message:
- * `message:<tenant>:<id>`, `attempts:…`; of all: `versions`, `limits`, `limits:changed`, `limits:version`.
+ * `message:<tenant>:<id>`, `attempts:…`; of all: `versions`, `tenants`, `limits`, `limits:changed`, `limits:version`.
  */
 import type { EndpointName, MessageName } from "../../../core/stores/webhooks/store.ts";
 import { baseOf, encoded, type QueueName } from "../keys.ts";
@@ -10,7 +10,7 @@ import { baseOf, encoded, type QueueName } from "../keys.ts";
 type OfTenant = "endpoints" | "ids" | "disabled" | "messages" | "ends";
 type OfEndpoint = "health" | "log" | "failed";
 type OfMessage = "message" | "attempts";
-type OfAll = "versions" | "limits" | "limits:changed" | "limits:version";
+type OfAll = "versions" | "tenants" | "limits" | "limits:changed" | "limits:version";
 
 export interface WebhookKeys {
   all(what: OfAll): string;

@@ -49,6 +49,17 @@ export const endpointsRemove: Script<QueueName & EndpointName & { key: string },
     decode: (reply) => reply === 1,
   });
 
+export const limitsSet: Script<QueueName & { key: string; limits: string | undefined }, void> =
+  defineScript({
+    name: "webhooks/limits-set",
+    keys(input) {
+      const keys = webhookKeys(input);
+      return [keys.all("limits"), keys.all("limits:changed"), keys.all("limits:version")];
+    },
+    args: ({ key, limits = "" }) => [key, limits],
+    decode: () => undefined,
+  });
+
 export const endpointsEnable: Script<
   QueueName & EndpointName & { why: string | undefined },
   boolean | undefined
@@ -181,6 +192,7 @@ function recordKeys(input: QueueName & EndpointName): readonly string[] {
     keys.all("limits"),
     keys.all("limits:changed"),
     keys.all("limits:version"),
+    keys.all("tenants"),
   ];
 }
 

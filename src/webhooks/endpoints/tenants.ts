@@ -1,0 +1,113 @@
+/** Tenants, which are there by their endpoints, and the limits of all that one of them has. */
+import * as z from "zod";
+import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
+import { InvalidOptionError } from "../../core/errors.ts";
+import { readOptions, wholeNumber } from "../../core/input/options.ts";
+import type { RateInput } from "../../core/limits/rate.ts";
+import type { WebhookStore } from "../../core/stores/webhooks/store.ts";
+import type { Ask } from "../asking.ts";
+import { ID, limitsKeyOf } from "../names.ts";
+import { assertWithin, OWN_LIMITS } from "./endpoint-options.ts";
+
+export interface TenantLimits {
+  readonly tenant: string;
+  /** How fast all its endpoints together are called. Defaults to the sender's `perTenant`. */
+  readonly rate?: RateInput | undefined;
+  /** How many calls they get at once, all together. Defaults to the sender's `perTenant`. */
+  readonly concurrency?: number | undefined;
+}
+
+/** A tenant, with the limits that it has of its own. */
+export interface Tenant extends TenantLimits {
+  /** How many endpoints it has. */
+  readonly endpoints: number;
+}
+
+export interface ListTenants {
+  /** How many at most, up to 1,000. Defaults to 100. */
+  readonly limit?: number | undefined;
+  /** Where the page begins: the `cursor` of the one before. */
+  readonly cursor?: string | undefined;
+}
+
+export interface TenantsPage {
+  /** Those that have endpoints, by their names. */
+  readonly tenants: readonly string[];
+  /** Where the next page begins; undefined after the last one. */
+  readonly cursor: string | undefined;
+}
+
+/** The tenants of a sender, for its operator. All reject with StoreUnavailableError when Redis is away. */
+export interface Tenants {
+  /**
+   * Gives a tenant limits of its own, for all its endpoints together, instead of the sender's `perTenant`; those that are
+   * left out become the sender's again. They hold in all processes within a second.
+   *
+   * @throws {@link InvalidOptionError} when an option can never work.
+   */
+  setLimits(limits: TenantLimits): Promise<void>;
+  /** A tenant's own limits, and how many endpoints it has. One that was never heard of has none. */
+  get(tenant: { readonly tenant: string }): Promise<Tenant>;
+  /** A page of the tenants that have endpoints. Go on with its `cursor` until there is none. */
+  list(options?: ListTenants): Promise<TenantsPage>;
+}
+
+export interface TenantsParts {
+  readonly store: WebhookStore;
+  readonly ask: Ask;
+  readonly isSingle: boolean;
+}
+
+const TENANT_LIMITS = z.strictObject({ tenant: ID, ...OWN_LIMITS });
+const TENANT = z.strictObject({ tenant: ID });
+const LIST = z.strictObject({
+  limit: wholeNumber(1, 1_000, "tenants").optional(),
+  cursor: ID.optional(),
+});
+const ARITIES: Arities<Tenants> = { setLimits: 1, get: 1, list: 1 };
+
+export function createTenants({ store, ask, isSingle }: TenantsParts): Tenants {
+  function assertMany(where: string): void {
+    if (!isSingle) return;
+    const remedy = "the sender has only one tenant; give createWebhooks() its rate and concurrency";
+    throw new InvalidOptionError({ where, option: "singleTenant", value: true, remedy });
+  }
+
+  const tenants: Tenants = {
+    async setLimits(given) {
+      const where = "tenants.setLimits()";
+      const { tenant, ...limits } = readOptions(where, TENANT_LIMITS, given);
+      assertMany(where);
+      assertWithin(where, limits, {});
+      await ask(() => store.setLimits(limitsKeyOf({ tenant }), limitsText(limits)));
+    },
+    async get(given) {
+      const where = "tenants.get()";
+      const { tenant } = readOptions(where, TENANT, given);
+      assertMany(where);
+      const [limits, endpoints] = await Promise.all([
+        ask(() => store.limits(limitsKeyOf({ tenant }))),
+        ask(() => store.countEndpoints(tenant)),
+      ]);
+      const own = limits === undefined ? {} : (JSON.parse(limits) as Omit<TenantLimits, "tenant">);
+      return { tenant, rate: own.rate, concurrency: own.concurrency, endpoints };
+    },
+    async list(given = {}) {
+      const where = "tenants.list()";
+      const { limit = 100, cursor = "" } = readOptions(where, LIST, given);
+      assertMany(where);
+      const found = await ask(() => store.tenants(cursor, limit));
+      return { tenants: found, cursor: found.length < limit ? undefined : found.at(-1) };
+    },
+  };
+  return refuseExtra(tenants, ARITIES);
+}
+
+/** Limits of one's own, as they are kept; undefined for none. */
+export function limitsText({
+  rate,
+  concurrency,
+}: Pick<TenantLimits, "rate" | "concurrency">): string | undefined {
+  const isNone = rate === undefined && concurrency === undefined;
+  return isNone ? undefined : JSON.stringify({ rate, concurrency });
+}

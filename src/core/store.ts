@@ -135,10 +135,22 @@ export interface KnownTerms {
   readonly version: number;
 }
 
-/** Values of `bindsAt` where no limit holds a call back: a cooldown, a pause, or a rate that answers have slowed. */
+/** What holds a call back where no limit does: a cooldown, a pause, or a rate that answers have slowed. */
 export const COOLING = -1;
 export const PAUSED = -2;
 export const SLOWED = -3;
+const CAUSES = 3;
+
+/** The value of `bindsAt` for such a cause: of the bucket, whose number is 0, or of one of the wish's scopes, from 1 on. */
+export function boundBy(cause: number, scopeNumber: number): number {
+  return cause - CAUSES * scopeNumber;
+}
+
+/** Which cause, and of what, a value of `bindsAt` below 0 says. */
+export function causeOf(bindsAt: number): { readonly cause: number; readonly scopeNumber: number } {
+  const scopeNumber = Math.floor((-bindsAt - 1) / CAUSES);
+  return { cause: bindsAt + CAUSES * scopeNumber, scopeNumber };
+}
 
 /** The answer to one wish. Times are µs on the bucket's clock. */
 export interface Granted {
@@ -149,7 +161,7 @@ export interface Granted {
   readonly notBeforeUs: number;
   /** One for each scope of the wish. */
   readonly places: readonly Place[];
-  /** What held back the first call without a slot: a limit, numbered from 1 as the costs are; 0 for the line; or one of the values above. */
+  /** What held back the first call without a slot: a limit, numbered from 1 as the costs are; 0 for the line; or as `boundBy` says. */
   readonly bindsAt: number;
   /**
    * When the first call without a slot can start at the earliest, however many others leave; 0 of a try, or if all have

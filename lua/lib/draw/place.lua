@@ -46,14 +46,15 @@ local function slice(list, after, count)
   return part
 end
 
--- What a wish needs of a scope, whose limits come after so many others. A gate gives nothing ahead, so what comes before a call is not delayed there.
-local function fit(serving, wish, line, after, is_gate)
+-- What a wish needs of a scope, whose limits come after so many others: of what all keys share (0), or of one of the wish's
+-- keys, by its number. A gate gives nothing ahead, so what comes before a call is not delayed there.
+local function fit(serving, wish, line, number, after, is_gate)
   local limits, now_us = line.scope.limits, serving.now_us
   local costs = slice(wish.costs, after, #limits)
   local share = share_of(calls_in(limits, costs, serving.horizon_us, true), serving.alive)
   local order = order_of(wish.rank, since_of(wish.since_us, now_us))
   return {
-    scope = line.scope, line = line, costs = costs, after = after, step_us = step_of(limits, costs), share = share,
+    scope = line.scope, number = number, line = line, costs = costs, after = after, step_us = step_of(limits, costs), share = share,
     flow = math.min(share, share_of(calls_in(limits, costs, serving.horizon_us, false), serving.alive)),
     drawer = { asker = serving.asker, now_us = now_us, order = order, lease = serving.lease },
     until_us = is_gate and now_us or now_us + horizon_of(serving, wish.rank),
@@ -72,20 +73,30 @@ local function closed_until_us(scope)
   return math.max(scope.cool_until_us, scope.paused_until_us)
 end
 
--- Whether a cooldown (-1) or a pause (-2) of one of these scopes lets nothing start until after this time; 0: neither.
-local function closed_by(scopes, until_us)
-  local paused_us, cool_us = 0, 0
-  for _, scope in ipairs(scopes) do
-    paused_us, cool_us = math.max(paused_us, scope.paused_until_us), math.max(cool_us, scope.cool_until_us)
-  end
-  if math.max(paused_us, cool_us) <= until_us then return 0 end
-  return paused_us >= cool_us and -2 or -1
+-- What holds a call back where no limit does, as a reply says it: a cooldown, a pause, or a rate that answers have slowed,
+-- of a scope with this number.
+local COOLING, PAUSED, SLOWED, CAUSES = -1, -2, -3, 3
+local function bound_by(cause, number)
+  return cause - CAUSES * number
 end
 
--- Whether answers have slowed the rate of one of these scopes (-3); 0: of none.
-local function slowed_by(scopes, now_us)
-  for _, scope in ipairs(scopes) do
-    if keeps_gap(scope, now_us) then return -3 end
+-- A cooldown or a pause of one of these fittings, the one that lasts longest, if it lasts beyond this time; 0: none does.
+local function closed_by(fittings, until_us)
+  local latest_us, binds_at = until_us, 0
+  for _, fitting in ipairs(fittings) do
+    local scope, closed_us = fitting.scope, closed_until_us(fitting.scope)
+    if closed_us > latest_us then
+      local cause = scope.paused_until_us >= scope.cool_until_us and PAUSED or COOLING
+      latest_us, binds_at = closed_us, bound_by(cause, fitting.number)
+    end
+  end
+  return binds_at
+end
+
+-- Whether answers have slowed the rate of one of these fittings, the first such; 0: of none.
+local function slowed_by(fittings, now_us)
+  for _, fitting in ipairs(fittings) do
+    if keeps_gap(fitting.scope, now_us) then return bound_by(SLOWED, fitting.number) end
   end
   return 0
 end
@@ -229,7 +240,7 @@ local function refuse(serving, wish, main, granted, opens_us, horizon_us)
   local turn = { order = order, turn_us = turn_us, due_us = due_us, start_us = start_us }
   -- A try waits for nothing, so others of its request are not behind it.
   if not serving.is_try then add_needs(main, wish, turn, needed, left) end
-  local both = { shared, scope }
+  local both = { { scope = shared, number = 0 }, main }
   granted.binds_at = closed_by(both, now_us + horizon_us)
   if granted.binds_at == 0 and next_us > now_us + horizon_us then
     local at = binding_at(main)

@@ -14,7 +14,7 @@ local function refused_before(serving, wish)
   if not refused or (refused.waits_for > 0 and wish.costs[refused.waits_for] == 0) then return nil end
   -- Calls of another key may not be let pass by that key: others do not wait for them.
   if wish.keys[#wish.keys] ~= refused.key then return refused end
-  local main, last = fit(serving, wish, line, 0, false), line.waiting[#line.waiting]
+  local main, last = fit(serving, wish, line, line.scope == serving.bucket.shared and 0 or 1, 0, false), line.waiting[#line.waiting]
   local turn = { turn_us = last.turn_us, due_us = last.due_us, start_us = last.start_us }
   turn.order = order_of_rest(wish, 0, serving.now_us)
   add_needs(main, wish, turn, math.min(wish.wanted, main.flow), wish.wanted)
@@ -47,7 +47,7 @@ end
 
 -- Gives the asker a turn in the line of the key that holds its call back.
 local function end_at_gate(serving, wish, gates, granted, deferred)
-  local gate, scopes, left = deferred.gate, { deferred.gate.scope }, wish.wanted - granted.count
+  local gate, left = deferred.gate, wish.wanted - granted.count
   local turn = { turn_us = deferred.until_us, due_us = deferred.until_us, start_us = deferred.start_us }
   turn.order = order_of_rest(wish, granted.count, serving.now_us)
   granted.not_before_us = deferred.until_us
@@ -57,8 +57,8 @@ local function end_at_gate(serving, wish, gates, granted, deferred)
   end
   local binding = binding_at(gate)
   -- If no limit of the key holds the call back, a cooldown, a pause or a gap of the key does.
-  local held = closed_by(scopes, serving.now_us)
-  if held == 0 then held = slowed_by(scopes, serving.now_us) end
+  local held = closed_by({ gate }, serving.now_us)
+  if held == 0 then held = slowed_by({ gate }, serving.now_us) end
   granted.binds_at = binding > 0 and gate.after + binding or held
 end
 
@@ -82,13 +82,11 @@ end
 
 -- A refused try cannot pass before the last pause or cooldown ends, whatever else refused it.
 local function until_open(serving, asked, granted)
-  local scopes, open_us = { serving.bucket.shared }, closed_until_us(serving.bucket.shared)
-  for _, fitting in ipairs(asked.fittings) do
-    scopes[#scopes + 1], open_us = fitting.scope, math.max(open_us, closed_until_us(fitting.scope))
-  end
+  local fittings, open_us = { { scope = serving.bucket.shared, number = 0 }, unpack(asked.fittings) }, 0
+  for _, fitting in ipairs(fittings) do open_us = math.max(open_us, closed_until_us(fitting.scope)) end
   local is_last = granted.not_before_us == math.huge or granted.not_before_us < open_us
   if open_us <= serving.now_us or not is_last then return end
-  granted.not_before_us, granted.binds_at = open_us, closed_by(scopes, serving.now_us)
+  granted.not_before_us, granted.binds_at = open_us, closed_by(fittings, serving.now_us)
 end
 
 -- The scopes of the wish's keys; used up if Redis has lost them.
@@ -112,11 +110,11 @@ local function fit_all(serving, wish, horizon_us)
   local asked = { gates = gates, is_own = is_own, is_alone = is_own and #key_scopes == 1, horizon_us = horizon_us }
   for index, scope in ipairs(key_scopes) do
     local is_main = is_own and index == 1
-    local fitting = fit(serving, wish, line_of(serving, scope, wish.places[index]), after, not is_main)
+    local fitting = fit(serving, wish, line_of(serving, scope, wish.places[index]), index, after, not is_main)
     if is_main then asked.main = fitting else gates[#gates + 1] = fitting end
     after = after + #scope.limits
   end
-  asked.main = asked.main or fit(serving, wish, line_of(serving, shared, serving.own), 0, false)
+  asked.main = asked.main or fit(serving, wish, line_of(serving, shared, serving.own), 0, 0, false)
   asked.fittings = { asked.main, unpack(gates) }
   -- The earliest time at which anything may start; it moves with each booking.
   function asked.opens()

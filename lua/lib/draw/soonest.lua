@@ -11,8 +11,8 @@ end
 -- When a call can start at the earliest in a scope, and what decides that; 0: nothing that lasts beyond until_us. A cooldown
 -- or a pause of the scope beside it holds too. It is not known when a lease comes free: then the rest decides.
 local function soonest_in(gate, beside, now_us, until_us)
-  local scope, both = gate.scope, { beside, gate.scope }
-  local closed_us = math.max(closed_until_us(beside), closed_until_us(scope))
+  local scope, both = gate.scope, { beside, gate }
+  local closed_us = math.max(closed_until_us(beside.scope), closed_until_us(scope))
   local opens_us = math.max(closed_us, least_opens_at_us(scope, now_us, gate.step_us))
   local soonest_us, binding = opens_us, 0
   for index, limit in ipairs(scope.limits) do
@@ -31,9 +31,9 @@ local function soonest_of(serving, asked)
   if serving.is_try then return 0, 0 end
   local now_us = serving.now_us
   local until_us = now_us + asked.horizon_us
-  local soonest_us, binds_at = soonest_in(asked.main, serving.bucket.shared, now_us, until_us)
+  local soonest_us, binds_at = soonest_in(asked.main, { scope = serving.bucket.shared, number = 0 }, now_us, until_us)
   for _, gate in ipairs(asked.gates) do
-    local key_us, key_binds_at = soonest_in(gate, gate.scope, now_us, until_us)
+    local key_us, key_binds_at = soonest_in(gate, gate, now_us, until_us)
     if key_us > soonest_us then soonest_us, binds_at = key_us, key_binds_at end
   end
   return soonest_us, binds_at
@@ -42,13 +42,13 @@ end
 -- Of a wish that was not served, under the limits of the bucket, and of its keys if those were opened.
 local function soonest_unserved(serving, wish, key_scopes, horizon_us)
   local now_us, after, soonest_us, binds_at = serving.now_us, 0, 0, 0
-  for _, scope in ipairs({ serving.bucket.shared, unpack(key_scopes) }) do
+  for index, scope in ipairs({ serving.bucket.shared, unpack(key_scopes) }) do
     local costs = slice(wish.costs, after, #scope.limits)
     local gate = {
-      scope = scope, costs = costs, step_us = step_of(scope.limits, costs), after = after,
+      scope = scope, number = index - 1, costs = costs, step_us = step_of(scope.limits, costs), after = after,
       drawer = { asker = '', now_us = now_us, order = 0, lease = 0 },
     }
-    local key_us, key_binds_at = soonest_in(gate, scope, now_us, now_us + horizon_us)
+    local key_us, key_binds_at = soonest_in(gate, gate, now_us, now_us + horizon_us)
     if key_us > soonest_us then soonest_us, binds_at = key_us, key_binds_at end
     after = after + #scope.limits
   end

@@ -61,7 +61,7 @@ export function draw(
   const closedUs = closedUntilUs(state.shared);
   const closed = {
     closedUntilUs: closedUs > nowUs ? closedUs : 0,
-    closedBy: closedBy([state.shared], nowUs),
+    closedBy: closedBy([{ scope: state.shared, number: 0 }], nowUs),
   };
   const common = { nowUs, generation, version, alive, isOverride, ...closed };
   if (!isAgreed) {

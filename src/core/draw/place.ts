@@ -1,6 +1,7 @@
 import { ruleOf } from "../limits/registry.ts";
 import { noDrawer, type Drawer } from "../limits/rule.ts";
 import {
+  boundBy,
   COOLING,
   NO_PLACE,
   PAUSED,
@@ -82,6 +83,8 @@ export interface Fitting {
   readonly scope: Scope;
   readonly line: Line;
   readonly costs: readonly number[];
+  /** 0: it is what all keys share; else which of the wish's scopes it is. */
+  readonly number: number;
   /** How many limits come before these, as `Granted.bindsAt` numbers them. */
   readonly after: number;
   /** How long one call occupies the scope, in µs. */
@@ -101,17 +104,26 @@ export function closedUntilUs({ coolUntilUs, pausedUntilUs }: Scope): number {
   return Math.max(coolUntilUs, pausedUntilUs);
 }
 
-/** `COOLING` or `PAUSED`, if a cooldown or a pause of one of these scopes lasts beyond this time; else 0. */
-export function closedBy(scopes: readonly Scope[], untilUs: number): number {
-  const coolUs = Math.max(...scopes.map(({ coolUntilUs }) => coolUntilUs));
-  const pausedUs = Math.max(...scopes.map(({ pausedUntilUs }) => pausedUntilUs));
-  if (Math.max(coolUs, pausedUs) <= untilUs) return 0;
-  return pausedUs >= coolUs ? PAUSED : COOLING;
+/** A scope, with its number as `boundBy` takes it. */
+export type Numbered = Pick<Fitting, "scope" | "number">;
+
+/** What a cooldown or a pause of one of these scopes, the one that lasts longest, says as `bindsAt` if it lasts beyond this time; else 0. */
+export function closedBy(scopes: readonly Numbered[], untilUs: number): number {
+  let [latestUs, bindsAt] = [untilUs, 0];
+  for (const { scope, number } of scopes) {
+    const { coolUntilUs, pausedUntilUs } = scope;
+    const closedUs = closedUntilUs(scope);
+    if (closedUs <= latestUs) continue;
+    latestUs = closedUs;
+    bindsAt = boundBy(pausedUntilUs >= coolUntilUs ? PAUSED : COOLING, number);
+  }
+  return bindsAt;
 }
 
-/** Whether answers have slowed the rate of one of these scopes: `SLOWED`, or 0. */
-export function slowedBy(scopes: readonly Scope[], nowUs: number): number {
-  return scopes.some((scope) => keepsGap(scope, nowUs)) ? SLOWED : 0;
+/** The same of the first of these scopes whose rate answers have slowed. */
+export function slowedBy(scopes: readonly Numbered[], nowUs: number): number {
+  const slowed = scopes.find(({ scope }) => keepsGap(scope, nowUs));
+  return slowed === undefined ? 0 : boundBy(SLOWED, slowed.number);
 }
 
 /** How far ahead a wish of this rank may be booked, in µs. */
@@ -136,7 +148,11 @@ export function fit(
   serving: Serving,
   { rank, sinceUs, costs: all }: Wish,
   line: Line,
-  { after, isGate }: { readonly after: number; readonly isGate: boolean },
+  {
+    number,
+    after,
+    isGate,
+  }: { readonly number: number; readonly after: number; readonly isGate: boolean },
 ): Fitting {
   const { scope } = line;
   const { request, state, alive, lease } = serving;
@@ -153,7 +169,7 @@ export function fit(
   const drawer = { asker, nowUs, order, lease };
   const untilUs = isGate ? nowUs : nowUs + horizonOf(request, rank);
   const ahead = aheadIn(line, asker, { order, sinceUs: turnSinceOf(line.own) });
-  return { scope, line, costs, after, stepUs, share, flow, drawer, untilUs, ahead };
+  return { scope, number, line, costs, after, stepUs, share, flow, drawer, untilUs, ahead };
 }
 
 /** What comes before calls of this order: of other askers, and of wishes before this one. */
@@ -350,7 +366,7 @@ export function refuse(
     addNeeds(main, wish, { order, turnUs, dueUs, startUs }, { first: needed, left });
   }
   const isLate = nextUs > nowUs + horizonUs;
-  const both = [shared, scope];
+  const both = [{ scope: shared, number: 0 }, main];
   const slows = (): number => bindingAt(main) || slowedBy(both, nowUs);
   const bindsAt = closedBy(both, nowUs + horizonUs) || (isLate ? slows() : 0);
   const waitsFor = isBlocked ? bindingAt(main) : binding;

@@ -97,7 +97,8 @@ function refusedBefore(serving: Serving, wish: Wish): Refusal | undefined {
   if (waitsFor > 0 && wish.costs[waitsFor - 1]! === 0) return undefined;
   // Calls of another key may not be let pass by that key: others do not wait for them.
   if (keyOf(wish) !== key) return line.refused;
-  const main = fit(serving, wish, line, { after: 0, isGate: false });
+  const number = line.scope === serving.state.shared ? 0 : 1;
+  const main = fit(serving, wish, line, { number, after: 0, isGate: false });
   const order = orderOfRest(wish, 0, serving.state.clockUs);
   const { turnUs, dueUs, startUs } = line.waiting.at(-1)!;
   const first = Math.min(wish.wanted, main.flow);
@@ -112,7 +113,8 @@ function fitAll(serving: Serving, wish: Wish, keyScopes: readonly Scope[]): Fitt
   let after = shared.records.length;
   const ofKeys = keyScopes.map((scope, index) => {
     const line = lineOf(serving, scope, wish.scopes[index]!.place);
-    const fitting = fit(serving, wish, line, { after, isGate: !isOwn || index > 0 });
+    const isGate = !isOwn || index > 0;
+    const fitting = fit(serving, wish, line, { number: index + 1, after, isGate });
     after += scope.records.length;
     return fitting;
   });
@@ -124,7 +126,7 @@ function fitAll(serving: Serving, wish: Wish, keyScopes: readonly Scope[]): Fitt
     return { main, gates, isOwn, opens };
   }
   const line = lineOf(serving, shared, request.place);
-  const main = fit(serving, wish, line, { after: 0, isGate: false });
+  const main = fit(serving, wish, line, { number: 0, after: 0, isGate: false });
   return { main, gates: ofKeys, isOwn, opens: () => opensAtUs(shared, nowUs, main.stepUs) };
 }
 
@@ -205,17 +207,16 @@ function endAtGate(
   { deferred, count }: { readonly deferred: Deferred; readonly count: number },
 ): Ended {
   const { gate, untilUs: turnUs, startUs } = deferred;
-  const { scope, after } = gate;
   const left = wish.wanted - count;
   const binding = bindingAt(gate);
   // If no limit of the key holds the call back, a cooldown, a pause or a gap of the key does.
-  const held = closedBy([scope], nowUs) || slowedBy([scope], nowUs);
+  const held = closedBy([gate], nowUs) || slowedBy([gate], nowUs);
   const turn = { order: orderOfRest(wish, count, nowUs), turnUs, dueUs: turnUs, startUs };
   if (!request.isTry) {
     addNeeds(gate, wish, turn, { first: 1, left });
     keepBehind(gates.slice(gates.indexOf(gate) + 1), wish, turn, left);
   }
-  return { notBeforeUs: turnUs, bindsAt: binding > 0 ? after + binding : held };
+  return { notBeforeUs: turnUs, bindsAt: binding > 0 ? gate.after + binding : held };
 }
 
 /**
@@ -253,8 +254,8 @@ function untilOpen(
   { main, gates }: Fittings,
   ended: Ended,
 ): Ended {
-  const scopes = [shared, main.scope, ...gates.map(({ scope }) => scope)];
-  const openUs = Math.max(...scopes.map(closedUntilUs));
+  const scopes = [{ scope: shared, number: 0 }, main, ...gates];
+  const openUs = Math.max(...scopes.map(({ scope }) => closedUntilUs(scope)));
   const isLast = ended.notBeforeUs === Infinity || ended.notBeforeUs < openUs;
   if (openUs <= clockUs || !isLast) return ended;
   return { notBeforeUs: openUs, bindsAt: closedBy(scopes, clockUs) };

@@ -1,7 +1,14 @@
 import { ruleOf } from "../limits/registry.ts";
 import { noDrawer } from "../limits/rule.ts";
 import type { Wish } from "../store.ts";
-import { closedBy, closedUntilUs, slowedBy, type Fitting, type Serving } from "./place.ts";
+import {
+  closedBy,
+  closedUntilUs,
+  slowedBy,
+  type Fitting,
+  type Numbered,
+  type Serving,
+} from "./place.ts";
 import { leastOpensAtUs, stepOf, type Scope } from "./scope.ts";
 
 /**
@@ -17,9 +24,9 @@ export interface Soonest {
 }
 
 /** A scope that a call has to fit. */
-type Gate = Pick<Fitting, "scope" | "costs" | "stepUs" | "drawer" | "after"> & {
+type Gate = Pick<Fitting, "scope" | "number" | "costs" | "stepUs" | "drawer" | "after"> & {
   /** A scope of which a cooldown or a pause holds too; the same one if there is none. */
-  readonly beside: Scope;
+  readonly beside: Numbered;
 };
 
 /** Of a wish that was looked at, under the limits of the bucket and of its keys. */
@@ -35,8 +42,12 @@ export function soonestOf(
   // A try is told when to ask again.
   if (request.isTry) return { soonestUs: 0, bindsAt: 0 };
   const { shared, clockUs: nowUs } = state;
-  const ofKeys = gates.map((gate) => ({ ...gate, beside: gate.scope }));
-  return latestOf([{ ...main, beside: shared }, ...ofKeys], nowUs, nowUs + horizonUs);
+  const ofKeys = gates.map((gate) => ({ ...gate, beside: gate }));
+  return latestOf(
+    [{ ...main, beside: { scope: shared, number: 0 } }, ...ofKeys],
+    nowUs,
+    nowUs + horizonUs,
+  );
 }
 
 /** Of a wish that was not served, under the limits of the bucket, and of its keys if those were opened. */
@@ -47,10 +58,17 @@ export function soonestUnserved(
 ): Soonest {
   const { shared, clockUs: nowUs } = state;
   let after = 0;
-  const gates = [shared, ...keyScopes].map((scope): Gate => {
+  const gates = [shared, ...keyScopes].map((scope, number): Gate => {
     const limits = scope.records.map(({ limit }) => limit);
     const own = costs.slice(after, after + limits.length);
-    const gate = { scope, beside: scope, costs: own, stepUs: stepOf(limits, own), after };
+    const gate = {
+      scope,
+      number,
+      beside: { scope, number },
+      costs: own,
+      stepUs: stepOf(limits, own),
+      after,
+    };
     after += limits.length;
     return { ...gate, drawer: noDrawer(nowUs) };
   });
@@ -66,8 +84,8 @@ function latestOf(gates: readonly Gate[], nowUs: number, untilUs: number): Soone
 /** It is not known when a lease comes free: then the rest decides. */
 function soonestIn(gate: Gate, nowUs: number, untilUs: number): Soonest {
   const { scope, beside, costs, stepUs, drawer, after } = gate;
-  const both = [beside, scope];
-  const closedUs = Math.max(...both.map(closedUntilUs));
+  const both = [beside, gate];
+  const closedUs = Math.max(closedUntilUs(beside.scope), closedUntilUs(scope));
   const opensUs = Math.max(closedUs, leastOpensAtUs(scope, nowUs, stepUs));
   let soonestUs = opensUs;
   let binding = 0;

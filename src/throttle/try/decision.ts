@@ -2,7 +2,7 @@ import { formatLimit, ruleOf } from "../../core/limits/registry.ts";
 import type { Limit, LimitStatus } from "../../core/limits/rule.ts";
 import type { Whose } from "../../core/policy/per-key.ts";
 import { LONGEST_MS } from "../../core/input/options.ts";
-import { COOLING, PAUSED, SLOWED, type Granted } from "../../core/store.ts";
+import { causeOf, COOLING, PAUSED, SLOWED, type Granted } from "../../core/store.ts";
 import type { CallTerms } from "../costs.ts";
 import type { Slot } from "../slot/slot.ts";
 import type { Group } from "../waiting/group.ts";
@@ -39,7 +39,10 @@ export interface Decision {
   readonly resetAfterMs: number;
   /** Ms until the same call is likely to pass: `0` when allowed, else the longest of all, `600`. */
   readonly retryAfterMs: number;
-  /** The name of the limit that refused it: `"100/min"`; `"a pause"`, `"a cooldown"` and the like where none did. Undefined when allowed. */
+  /**
+   * The name of the limit that refused it: `"100/min"`; `"a pause"`, `"a cooldown"` and the like where none did, of a key
+   * with its level or name where there are several: `"a pause (level 0)"`. Undefined when allowed.
+   */
   readonly limitedBy: string | undefined;
   /** Each limit in the policy's order, of the bucket and of the key. */
   readonly limits: readonly LimitDecision[];
@@ -195,13 +198,20 @@ const NAMES: ReadonlyMap<number, string> = new Map([
   [SLOWED, "a rate that answers have slowed"],
 ]);
 
+type NamedTerms = Pick<CallTerms, "limits" | "whose" | "shared" | "scopeLimits">;
+
 /** The name of what holds a call back, for decisions and errors: `"100/s"`; undefined if it is the line alone. */
 export function nameBinding(
   bindsAt: number,
-  { limits, whose }: Pick<CallTerms, "limits" | "whose">,
+  { limits, whose, shared, scopeLimits }: NamedTerms,
 ): string | undefined {
-  const limit = limits[bindsAt - 1];
-  return limit === undefined ? NAMES.get(bindsAt) : factsOf(limit, whose[bindsAt - 1]!).name;
+  if (bindsAt === 0) return undefined;
+  if (bindsAt > 0) return factsOf(limits[bindsAt - 1]!, whose[bindsAt - 1]!).name;
+  const { cause, scopeNumber } = causeOf(bindsAt);
+  const name = NAMES.get(cause)!;
+  if (scopeNumber === 0) return name;
+  const before = scopeLimits.slice(0, scopeNumber - 1).flat().length;
+  return name + whose[shared.length + before]!.suffix;
 }
 
 /** A decision, with the slot of an allowed call. `allowed` tells the two kinds apart. */

@@ -1,4 +1,4 @@
-import { isNone, type Granted } from "../../core/store.ts";
+import { causeOf, isNone, type Granted } from "../../core/store.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import { createGroupSchedule, type GroupSchedule } from "./group-schedule.ts";
 import { isOfKey, type Caller, type Group } from "./group.ts";
@@ -267,13 +267,15 @@ function wasPassed({ waitsAs }: Caller): boolean {
 }
 
 /**
- * Which of the scopes of a group holds its calls back, by a reply: that of the limit that does; under a cooldown or a pause
- * the one in whose line they wait.
+ * Which of the scopes of a group holds its calls back, by a reply: that of the limit, the cooldown or the pause that does;
+ * if that is the bucket's, the one in whose line they wait.
  */
 export function keyHeldBy(
   { scopes, callTerms: { shared } }: Pick<Group, "scopes" | "callTerms">,
   { bindsAt, places }: Pick<Granted, "bindsAt" | "places">,
 ): string | undefined {
+  const ofCause = bindsAt < 0 ? scopes[causeOf(bindsAt).scopeNumber - 1] : undefined;
+  if (ofCause !== undefined) return ofCause.key;
   let upTo = shared.length;
   for (const { key, limits } of scopes) {
     upTo += limits.length;

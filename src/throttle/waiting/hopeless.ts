@@ -1,4 +1,4 @@
-import { COOLING, PAUSED, type Drawn, type Granted } from "../../core/store.ts";
+import { causeOf, SLOWED, type Drawn, type Granted } from "../../core/store.ts";
 import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
 import { RECHECK_MS, type Received } from "./ask-times.ts";
 import { MOST_ASKED_ABOUT, type Wishes } from "./draw-request.ts";
@@ -68,7 +68,7 @@ export function createKnownTimes(
 
   function isSure(told: Told, group: Group, nowMs: number): boolean {
     const ageMs = nowMs - told.arrivedMs;
-    if (told.bindsAt === COOLING || told.bindsAt === PAUSED) return ageMs < RECHECK_MS;
+    if (told.bindsAt < 0 && causeOf(told.bindsAt).cause !== SLOWED) return ageMs < RECHECK_MS;
     const isOfKey = told.bindsAt > group.callTerms.shared.length;
     return ageMs < LIMIT_FRESH_MS && !holdsSlots(isOfKey ? group : undefined, told.bindsAt);
   }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { COOLING, PAUSED, SLOWED } from "../../../src/core/store.ts";
+import { boundBy, COOLING, PAUSED, SLOWED } from "../../../src/core/store.ts";
 import { tokenBucket } from "../../../src/core/policy/limit-makers.ts";
 import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
 import { storeKinds } from "../../support/draws/store-kinds.ts";
@@ -24,9 +24,9 @@ describe.each(storeKinds())("what holds calls back beside their limits, in $name
   });
 
   it.each([
-    ["the bucket", undefined],
-    ["a key", "k"],
-  ])("is told by its kind, of a try and of a draw: of %s", async (_whose, key) => {
+    ["the bucket", undefined, 0],
+    ["a key", "k", 1],
+  ])("is told by its kind, of a try and of a draw: of %s", async (_whose, key, number) => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s", burst: 20, perKey: { rate: "50/s", burst: 20 } });
     const a = createAsker(pinned.store, { bucket: "b", name: "a", policy });
@@ -49,10 +49,10 @@ describe.each(storeKinds())("what holds calls back beside their limits, in $name
     await a.drawAll([tried]);
     const slowed = await a.drawAll([tried]);
 
-    expect(cooling).toEqual([COOLING, COOLING]);
-    expect(paused).toEqual([PAUSED, PAUSED]);
+    expect(cooling).toEqual(Array(2).fill(boundBy(COOLING, number)));
+    expect(paused).toEqual(Array(2).fill(boundBy(PAUSED, number)));
     expect(slotsOf(slowed)).toEqual([]);
-    expect(slowed.granted[0]!.bindsAt).toBe(SLOWED);
+    expect(slowed.granted[0]!.bindsAt).toBe(boundBy(SLOWED, number));
   });
 
   it("is over when the bucket says that it will be", async () => {

@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { PAUSED } from "../../../src/core/store.ts";
+import { boundBy, PAUSED } from "../../../src/core/store.ts";
 import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
 import { storeKinds } from "../../support/draws/store-kinds.ts";
+
+const KEY_PAUSED = boundBy(PAUSED, 1);
 
 describe.each(storeKinds())("when calls can start, in $name", ({ open }) => {
   /** A bucket that has just given its slot of this half second, and of which key "k" is paused for a minute. */
@@ -17,7 +19,7 @@ describe.each(storeKinds())("when calls can start, in $name", ({ open }) => {
   }
 
   it.each([
-    { isBounded: true, inUs: 60_000_000, bindsAt: PAUSED },
+    { isBounded: true, inUs: 60_000_000, bindsAt: KEY_PAUSED },
     { isBounded: false, inUs: 500_000, bindsAt: 1 },
   ])(
     "is told of a key behind others that wait, if its calls are bounded: $isBounded",
@@ -41,7 +43,10 @@ describe.each(storeKinds())("when calls can start, in $name", ({ open }) => {
     const looked = await asker.drawAll([{ wanted: 0, key: "k", isBounded: true }]);
     const byOther = await other.drawAll([{ wanted: 0, key: "other", isBounded: true }]);
 
-    expect(looked.granted[0]).toMatchObject({ soonestUs: nowUs() + 60_000_000, bindsAt: PAUSED });
+    expect(looked.granted[0]).toMatchObject({
+      soonestUs: nowUs() + 60_000_000,
+      bindsAt: KEY_PAUSED,
+    });
     expect(slotsOf(looked)).toEqual([]);
     expect(looked.place).toEqual(waiting.place);
     expect(byOther.granted[0]).toMatchObject({ soonestUs: nowUs() + 500_000, bindsAt: 1 });

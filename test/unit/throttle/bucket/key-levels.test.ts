@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import type { Key } from "../../../../src/core/key-path.ts";
 import { fixedWindow } from "../../../../src/core/policy/limit-makers.ts";
 import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
 import { rateLimitHeaders } from "../../../../src/throttle/try/rate-limit-headers.ts";
@@ -181,6 +182,8 @@ describe("limits by level", () => {
         { rate: "9/s", burst: 9 },
       ],
     });
+    const limitedBy = async (key: Key): Promise<string | undefined> =>
+      (await bucket.tryDraw({ key })).limitedBy;
     const allowed = async (): Promise<boolean[]> => {
       const keys = [E1, E2, ["globex", "e1"]];
       const tried = [];
@@ -190,10 +193,12 @@ describe("limits by level", () => {
 
     await bucket.pause({ key: E1 });
     expect(await allowed()).toEqual([false, true, true]);
+    expect(await limitedBy(E1)).toBe("a pause (level 1)");
     await bucket.pause({ key: "acme" });
     expect(await allowed()).toEqual([false, false, true]);
     await bucket.resume({ key: E1 });
     expect(await allowed()).toEqual([false, false, true]);
+    expect(await limitedBy(E2)).toBe("a pause (level 0)");
     expect((await bucket.peek({ key: E2 })).pausedForMs).toBe(Infinity);
     expect((await bucket.peek({ key: "globex" })).pausedForMs).toBe(0);
     await bucket.resume({ key: "acme" });

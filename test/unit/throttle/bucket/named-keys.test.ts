@@ -125,7 +125,9 @@ describe("keys side by side", () => {
     const both = await rejectionOf(bucket.pause(login("10.0.0.1", "a@b.c")));
 
     expect([refused.allowed, other.allowed]).toEqual([false, true]);
-    expect(told).toEqual([[undefined, { address: "10.0.0.1", email: "a@b.c" }, "a pause"]]);
+    expect(told).toEqual([
+      [undefined, { address: "10.0.0.1", email: "a@b.c" }, "a pause (address)"],
+    ]);
     expect(both).toMatchObject({ option: "keys" });
     await bucket.close();
   });

@@ -17,6 +17,8 @@ export interface LaneWorkerSettings {
   readonly concurrency?: number;
   readonly patienceMs?: number | undefined;
   readonly lockMs?: number;
+  /** How long it waits for Redis. */
+  readonly storeTimeoutMs?: number;
 }
 
 /** Starts worker processes, on the project's Redis unless told otherwise. */
@@ -37,6 +39,8 @@ export interface JobCall {
   readonly attempt: number;
   readonly pid: number;
   readonly atMs: number;
+  /** The slot on which it left. */
+  readonly slotMs: number;
 }
 
 export function jobCalls(arrivals: readonly Arrival[]): JobCall[] {
@@ -45,6 +49,7 @@ export function jobCalls(arrivals: readonly Arrival[]): JobCall[] {
     key: String(headers["x-key"]),
     attempt: Number(headers["x-attempt"]),
     pid: Number(headers["x-pid"]),
+    slotMs: Number(headers["x-slot-ms"]),
     atMs,
   }));
 }

@@ -2,9 +2,10 @@
   jobs-remove: removes jobs, with all that is kept of them, at once: a job that is nowhere, but still there, would hold its
   id and its dedupeId for good. Those of another state, and the next runs of recurring jobs, stay as they are.
 
-  KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized  [7] the schedules: zset
-        [8] the jobs that have ended so: zset of ids, all BullMQ's; only for [2]
-  ARGV  [1] the prefix of the queue's keys  [2] "ended" for those in KEYS [8], "pending" for those that wait or are delayed
+  KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized  [7] the schedules: zset  [8] active
+        [9] on: the jobs that have ended so: zset of ids, all BullMQ's
+  ARGV  [1] the prefix of the queue's keys  [2] "ended" for those in KEYS [9] on, "pending" for those that wait or are
+        delayed, "any" for both, and those of which no worker has the lock
         [3] on: the ids
   Reply the ids of those that were removed
 ]]
@@ -14,14 +15,19 @@
 
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 lanes.prioritized = KEYS[6]
-local schedules, ended, is_ended = KEYS[7], KEYS[8], ARGV[2] == 'ended'
+local schedules, active, state = KEYS[7], KEYS[8], ARGV[2]
 
 -- Takes a job out of where it is; where that was, nil if it stays there.
 local function take_out(id, key, schedule)
-  if is_ended then return redis.call('ZREM', ended, id) == 1 and 'ended' or nil end
+  for at = 9, #KEYS do
+    if redis.call('ZREM', KEYS[at], id) == 1 then return 'ended' end
+  end
+  if state == 'ended' or is_planned_run(schedules, id, schedule) then return nil end
   local place = place_of(lanes, id, key)
-  if not place or is_planned_run(schedules, id, schedule) then return nil end
-  leave_place(lanes, id, key, place)
+  if place then leave_place(lanes, id, key, place)
+  elseif state == 'any' and redis.call('EXISTS', lanes.jobs .. id .. ':lock') == 0 then
+    place = redis.call('LREM', active, 1, id) == 1 and 'active' or 'unknown'
+  end
   return place
 end
 

@@ -44,10 +44,9 @@ function named(name: string, error: Error): Error {
   return error;
 }
 
-/** Codes of what BullMQ's scripts refuse (its `ErrorCode`): no such job, a job in another state, the next run of a schedule. */
+/** Codes of what BullMQ's scripts refuse (its `ErrorCode`): no such job, a job in another state. */
 export const NOT_THERE = -1;
 export const WRONG_STATE = -3;
-export const IS_SCHEDULED = -8;
 
 export function codeOf(error: unknown): unknown {
   return error instanceof Error && "code" in error ? error.code : undefined;

@@ -3,13 +3,12 @@ import { refuseUndefined } from "../../core/input/arguments.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { PRIORITIES, PRIORITY, type Priority } from "../../core/input/options.ts";
 import type { LaneStore } from "../../core/stores/queue/store.ts";
-import { codeOf, IS_SCHEDULED, NOT_THERE } from "../bullmq/errors.ts";
+import { codeOf, NOT_THERE } from "../bullmq/errors.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JOB_STATES, readJobId } from "../job.ts";
 import { readOfKey, type OfKey } from "../options.ts";
 import type { OwnedBulkChanges } from "./bulk.ts";
 import { cancelJob } from "./cancel.ts";
-import type { FreeKey } from "./heads.ts";
 import type { Pages } from "./pages.ts";
 import type { RetriedRuns } from "./retried-runs.ts";
 
@@ -67,11 +66,10 @@ export function createControl(parts: {
   readonly lanes: LaneStore;
   readonly pages: Pick<Pages, "idsOf">;
   readonly bulk: Pick<OwnedBulkChanges, "remove">;
-  readonly freeKey: FreeKey;
   readonly retriedRuns: RetriedRuns;
   readonly onRemoved: (ids: readonly string[]) => void;
 }): QueueSteering {
-  const { queue, access, lanes, freeKey, retriedRuns, pages, bulk, onRemoved } = parts;
+  const { queue, access, lanes, retriedRuns, pages, bulk, onRemoved } = parts;
 
   async function readCounts(stored: StoredQueue): Promise<QueueCounts> {
     const [counts, parked] = await Promise.all([
@@ -101,15 +99,9 @@ export function createControl(parts: {
     return count;
   }
 
-  /** A job that cannot be removed goes back to its lane. */
-  function remove(stored: StoredQueue, id: string): Promise<boolean> {
-    return freeKey(id, async () => {
-      if (await retriedRuns.remove(id)) return true;
-      const wasParked = await lanes.leave(queue, id);
-      const isRemoved = await removeJob(stored, id);
-      if (wasParked && !isRemoved) await lanes.join(queue, [{ id }]);
-      return isRemoved;
-    });
+  async function remove(id: string): Promise<boolean> {
+    if (await retriedRuns.remove(id)) return true;
+    return (await access.ask(() => lanes.remove(queue, "any", [id]))).length > 0;
   }
 
   return {
@@ -125,12 +117,12 @@ export function createControl(parts: {
     async remove(given) {
       const id = readJobId("remove()", given);
       if (id === undefined) return false;
-      return access.ask((stored) => remove(stored, id));
+      return remove(id);
     },
     async cancel(given) {
       const id = readJobId("cancel()", given);
       if (id === undefined) return false;
-      return access.ask((stored) => cancelJob({ queue, lanes }, id, () => remove(stored, id)));
+      return access.ask(() => cancelJob({ queue, lanes }, id, () => remove(id)));
     },
     async reprioritise(given, priority) {
       const id = readJobId("reprioritise()", given);
@@ -170,16 +162,6 @@ async function drainState(
     const left = await access.ask((stored) => stored.getJobCountByTypes(state));
     if (left <= limit) return count;
     limit *= 2;
-  }
-}
-
-async function removeJob(stored: StoredQueue, id: string): Promise<boolean> {
-  if ((await stored.getBackend().getJobData(id)) === undefined) return false;
-  try {
-    return (await stored.remove(id)) === 1;
-  } catch (error) {
-    if (codeOf(error) === IS_SCHEDULED) return false;
-    throw error;
   }
 }
 

@@ -46,6 +46,29 @@ describe("drain of a key", () => {
   });
 });
 
+describe("a job that several remove at once", () => {
+  it.each([
+    ["waits", {}],
+    ["has a key", { key: ["acme", "e1"] }],
+    ["is delayed", { delayMs: HOUR_MS }],
+  ])("is removed by one of them alone when it %s", async (_what, options) => {
+    const { queue } = openQueue<number>(sluices);
+    const { queue: other } = openQueue<number>(sluices);
+    const jobs = await queue.enqueueMany(numbers(100), options);
+
+    const removed: boolean[] = [];
+    for (const [at, { id }] of jobs.entries()) {
+      const first = queue.remove(id);
+      // The other begins a few round trips later.
+      for (let trip = 0; trip < at % 4; trip++) await other.job("none");
+      removed.push(...(await Promise.all([first, other.remove(id)])));
+    }
+
+    expect(removed.filter(Boolean)).toHaveLength(100);
+    expect(await queue.counts()).toMatchObject({ waiting: 0, delayed: 0 });
+  });
+});
+
 describe("a dead letter whose purge got no answer", () => {
   it("is gone as a whole: its id is free, and not held by a job that is nowhere", async () => {
     const proxy = await startTcpProxy(Number(new URL(inject("redisUrl")).port));

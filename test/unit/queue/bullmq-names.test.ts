@@ -5,7 +5,6 @@ import {
   CONTROL_NAMES,
   finalError,
   isFinalError,
-  IS_SCHEDULED,
   movedToDelayed,
   movedToWait,
   NOT_THERE,
@@ -38,10 +37,9 @@ describe("BullMQ's names, as they are used without it", () => {
   });
 
   it("are the numbers of what its scripts refuse", () => {
-    expect({ NOT_THERE, WRONG_STATE, IS_SCHEDULED }).toEqual({
+    expect({ NOT_THERE, WRONG_STATE }).toEqual({
       NOT_THERE: ErrorCode.JobNotExist,
       WRONG_STATE: ErrorCode.JobNotInState,
-      IS_SCHEDULED: ErrorCode.JobBelongsToJobScheduler,
     });
   });
 });

@@ -48,8 +48,11 @@ export interface Moved {
   readonly moves: readonly ("moved" | "same" | "refused")[];
 }
 
-/** Where jobs are that are removed; those that are pending wait or are delayed. */
-export type RemovedState = "pending" | "done" | "failed";
+/**
+ * Where jobs are that are removed: those that are pending wait or are delayed; `"any"` means all of which no worker has the
+ * lock.
+ */
+export type RemovedState = "pending" | "done" | "failed" | "any";
 
 /** The workers of a queue, of all processes, that were alive a moment ago. */
 export interface LiveWorkers {

@@ -21,24 +21,26 @@ export const jobsMove: Script<QueueName & JobMove & { ids: readonly string[] }, 
   });
 
 /** BullMQ's names of the sets of ended jobs. */
-const ENDED = { done: "completed", failed: "failed" } as const;
+const ENDED_IN: Readonly<Record<RemovedState, readonly string[]>> = {
+  pending: [],
+  done: ["completed"],
+  failed: ["failed"],
+  any: ["completed", "failed"],
+};
 
 export const jobsRemove: Script<
   QueueName & { state: RemovedState; ids: readonly string[] },
   string[]
 > = defineScript({
   name: "queue/steer/jobs-remove",
-  keys(input) {
-    const { state } = input;
-    return laneKeys(input, [
-      "prioritized",
-      "repeat",
-      ...(state === "pending" ? [] : [ENDED[state]]),
-    ]);
-  },
-  args: (input) => [baseOf(input), input.state === "pending" ? input.state : "ended", ...input.ids],
+  keys: (input) => laneKeys(input, ["prioritized", "repeat", "active", ...ENDED_IN[input.state]]),
+  args: (input) => [baseOf(input), modeOf(input.state), ...input.ids],
   decode: (reply) => reply as string[],
 });
+
+function modeOf(state: RemovedState): string {
+  return state === "done" || state === "failed" ? "ended" : state;
+}
 
 const UPDATES = ["missing", "updated", "active", "done"] as const;
 

@@ -1,27 +1,32 @@
 --[[
-  attempts-end: records what an attempt came to, in the log, of the message and of its endpoint.
+  attempts-end: records what attempts came to, in the log, of the message and of its endpoint.
 
-  KEYS  [1] message: hash  [2] attempts: hash of the message's, by their numbers  [3] log: zset of the endpoint's, by ms since 1970
-        [4] failed: zset of the messages that failed there for good  [5] health: hash  [6] disabled: hash
-        [7] versions: hash  [8] endpoints: hash
-  ARGV  [1] the tenant  [2] the endpoint  [3] the message  [4] the attempt as text  [5] what became of the message there
-        [6] for how many ms all that is kept  [7] most attempts that are kept of the message, and of the endpoint
-        [8] "ok", "bad" or "same": what the attempt says of the endpoint's health  [9] ms of failing until it is disabled
-        [10] failures in a row that open the breaker  [11] ms for which it opens first  [12] and at most
-        [13] ms for which the endpoint asks to be left alone  [14] why it is disabled at once; empty if it is not
-  Reply ms for which its jobs are to wait; the event that this is, or empty; ms since when it fails, 0 if it does not
+  KEYS  of each attempt: message, hash; attempts, hash of the message's, by their numbers; log, zset of the endpoint's, by
+        ms since 1970; failed, zset of the messages that failed there for good; health, hash; disabled, hash; versions,
+        hash; endpoints, hash
+  ARGV  of all: [1] for how many ms all that is kept  [2] most attempts that are kept of the message, and of the endpoint
+        [3] ms of failing until an endpoint is disabled  [4] failures in a row that open the breaker
+        [5] ms for which it opens first  [6] and at most
+        of each attempt: the tenant; the endpoint; the message; the attempt as text; what became of the message there;
+        "ok", "bad" or "same", what it says of the endpoint's health; ms for which the endpoint asks to be left alone;
+        why it is disabled at once, empty if it is not
+  Reply of each attempt: ms for which the endpoint's jobs are to wait; the event that this is, or empty; ms since when it
+        fails, 0 if it does not
 ]]
 -- @include lib/now-ms
 -- @include lib/webhooks/changed
 -- @include lib/webhooks/health
-local tenant, endpoint, id, entry, state = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local keep_ms, most, now = tonumber(ARGV[6]), tonumber(ARGV[7]), now_ms()
-local message, attempts, log, failed, health = unpack(KEYS)
-local left = redis.call('PTTL', message)
-if left > 0 then
+local KEYS_EACH, ARGS_OF_ALL, ARGS_EACH = 8, 6, 8
+local keep_ms, most, now, replies = tonumber(ARGV[1]), tonumber(ARGV[2]), now_ms(), {}
+local rules = { ttl = keep_ms, disable_after = tonumber(ARGV[3]), failures = tonumber(ARGV[4]),
+  open_ms = tonumber(ARGV[5]), most_open_ms = tonumber(ARGV[6]) }
+
+local function log_attempt(message, attempts, log, failed, endpoint, id, entry, state)
+  local left = redis.call('PTTL', message)
+  if left <= 0 then return end
   local count = redis.call('HINCRBY', message, 'attempts', 1)
   redis.call('HSET', attempts, count, entry)
-  redis.call('HDEL', attempts, count - most)
+  if count > most then redis.call('HDEL', attempts, count - most) end
   redis.call('PEXPIRE', attempts, left)
   redis.call('HSET', message, 'to:' .. endpoint, state)
   redis.call('ZADD', log, now, id .. ' ' .. count)
@@ -36,24 +41,34 @@ if left > 0 then
     redis.call('ZREM', failed, id)
   end
 end
-if redis.call('HEXISTS', KEYS[8], endpoint) == 0 then return { 0, '', 0 } end
 
-local rules = { ttl = keep_ms, disable_after = tonumber(ARGV[9]), failures = tonumber(ARGV[10]),
-  open_ms = tonumber(ARGV[11]), most_open_ms = tonumber(ARGV[12]) }
-local wait_ms, event, since = note_health(health, ARGV[8], rules, now)
-wait_ms = math.max(wait_ms, tonumber(ARGV[13]))
-if wait_ms > 0 then
-  -- What asks for less does not end an earlier wait.
-  local left_until = math.max(now + wait_ms, tonumber(redis.call('HGET', health, 'left_until') or 0))
-  redis.call('HSET', health, 'left_until', string.format('%.0f', left_until))
-  redis.call('PEXPIRE', health, math.max(rules.ttl, 2 * rules.disable_after))
-  wait_ms = left_until - now
+local function note_endpoint(health, disabled, versions, tenant, endpoint, seen, slow_ms, disable)
+  local wait_ms, event, since = note_health(health, seen, rules, now)
+  wait_ms = math.max(wait_ms, slow_ms)
+  if wait_ms > 0 then
+    -- What asks for less does not end an earlier wait.
+    local left_until = math.max(now + wait_ms, tonumber(redis.call('HGET', health, 'left_until') or 0))
+    redis.call('HSET', health, 'left_until', string.format('%.0f', left_until))
+    redis.call('PEXPIRE', health, math.max(rules.ttl, 2 * rules.disable_after))
+    wait_ms = left_until - now
+  end
+  local why = disable ~= '' and disable or (event == 'disabled' and 'failing') or nil
+  if why and redis.call('HSETNX', disabled, endpoint, now .. ' ' .. why) == 1 then
+    note_change(versions, tenant)
+    event = 'disabled'
+  elseif why then
+    event = ''
+  end
+  return { wait_ms, event, since }
 end
-local why = ARGV[14] ~= '' and ARGV[14] or (event == 'disabled' and 'failing') or nil
-if why and redis.call('HSETNX', KEYS[6], endpoint, now .. ' ' .. why) == 1 then
-  note_change(KEYS[7], tenant)
-  event = 'disabled'
-elseif why then
-  event = ''
+
+for at = 1, #KEYS / KEYS_EACH do
+  local key, arg = (at - 1) * KEYS_EACH, ARGS_OF_ALL + (at - 1) * ARGS_EACH
+  local message, attempts, log, failed, health, disabled, versions, endpoints = unpack(KEYS, key + 1, key + KEYS_EACH)
+  local tenant, endpoint, id, entry, state, seen, slow_ms, disable = unpack(ARGV, arg + 1, arg + ARGS_EACH)
+  log_attempt(message, attempts, log, failed, endpoint, id, entry, state)
+  if redis.call('HEXISTS', endpoints, endpoint) == 0 then replies[at] = { 0, '', 0 } else
+    replies[at] = note_endpoint(health, disabled, versions, tenant, endpoint, seen, tonumber(slow_ms), disable)
+  end
 end
-return { wait_ms, event, since }
+return replies

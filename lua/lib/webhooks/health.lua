@@ -5,6 +5,8 @@ local WARN_AT = { 0.9, 0.7, 0.5 }
 
 -- Returns ms for which its jobs are to wait, an event ("recovered", "failing", "disabled") or "", and since when it fails.
 local function note_health(health, seen, rules, now)
+  -- One that is well has none.
+  if seen ~= 'bad' and redis.call('EXISTS', health) == 0 then return 0, '', 0 end
   local since, streak, opens, warned, open_until = unpack(
     redis.call('HMGET', health, 'since', 'streak', 'opens', 'warned', 'open_until'))
   since, streak, opens, warned = tonumber(since or 0), tonumber(streak or 0), tonumber(opens or 0), tonumber(warned or 0)

@@ -19,7 +19,9 @@ import {
   messagesStore,
   readDisabled,
   wordsOf,
+  type BeginRequest,
 } from "../scripts/webhooks/webhooks.ts";
+import { gathered } from "./gathered.ts";
 
 const STATE = "to:";
 /** How many keys with limits of their own are read at a time. */
@@ -28,6 +30,9 @@ const LIMITS_AT_ONCE = 1_000;
 /** What a sender of webhooks keeps, in Redis, beside its queue. */
 export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): WebhookStore {
   const keys = webhookKeys(name);
+  const begin = gathered((attempts: readonly BeginRequest[]) =>
+    runScript(redis, attemptsBegin, { ...name, attempts }),
+  );
 
   async function newestOf(key: string, span: TimeSpan): Promise<TimedId[]> {
     const { sinceMs, untilMs, skip, limit } = span;
@@ -95,8 +100,10 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
       const fields = await redis.hgetall(keys.message("message", message));
       return fields["at"] === undefined ? undefined : readMessage(fields);
     },
-    begin: (attempt, probeMs) => runScript(redis, attemptsBegin, { ...name, ...attempt, probeMs }),
-    end: (attempt) => runScript(redis, attemptsEnd, { ...name, ...attempt }),
+    begin: ({ tenant, endpoint, message }, probeMs) =>
+      begin({ tenant, endpoint, message, probeMs }),
+    recorder: (rules) =>
+      gathered((attempts) => runScript(redis, attemptsEnd, { ...name, rules, attempts })),
     messages: (tenant, span) => newestOf(keys.tenant("messages", tenant), span),
     failed: (endpoint, span) => newestOf(keys.endpoint("failed", endpoint), span),
     async attempts(message) {

@@ -4,6 +4,7 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { BegunAttempt, HealthSeen, WebhookStore } from "../../core/stores/webhooks/store.ts";
 import type { Job } from "../../queue/job.ts";
+import { createLru } from "../../throttle/lru.ts";
 import { Discard } from "../../queue/worker/outcome.ts";
 import type { JobContext } from "../../queue/worker/context.ts";
 import { readRecord, secretsInForce, type EndpointRecord } from "../endpoints/record.ts";
@@ -21,7 +22,7 @@ import {
 } from "../sending/jobs.ts";
 import { dataOf } from "../sending/message.ts";
 import type { ClientCertificate } from "../guard/connector.ts";
-import { readSecret, type SigningKey } from "../signing/secrets.ts";
+import { readSecret, type SignatureStyle, type SigningKey } from "../signing/secrets.ts";
 import { signWith } from "../signing/sign.ts";
 import type { Delivered, Deliverer } from "./deliver.ts";
 import { isEndpointsFault, wordsFor } from "./outcome.ts";
@@ -39,6 +40,8 @@ export interface AttemptParts {
 /** How much longer than one attempt others wait while it tries whether an endpoint is back. */
 const PROBE_SLACK_MS = 5_000;
 const MOST_OPEN_MS = 300_000;
+/** Endpoints whose secrets stay open in this process. */
+const MOST_KEYS = 10_000;
 /** How many attempts of a message, and of an endpoint, are kept. */
 const MOST_LOGGED = 1_000;
 /** Answers by which an endpoint, or what stands before it, asks for less; and how long it is left alone without a `Retry-After`. */
@@ -50,6 +53,16 @@ export function createAttempts(
 ): (job: Job<DeliveryJob>, context: Pick<JobContext, "signal" | "attempt">) => Promise<undefined> {
   const { store, queue, deliverer, sealing, options, logger, tell } = parts;
   const { isSingle, breaker } = options;
+
+  const note = store.recorder({
+    keepMs: options.keepMs,
+    most: MOST_LOGGED,
+    disableAfterMs: options.disableAfterMs,
+    failures: breaker.failures,
+    openMs: breaker.coolMs,
+    mostOpenMs: MOST_OPEN_MS,
+  });
+  const signingKeys = createLru<SigningKey>(MOST_KEYS);
 
   async function attempt(
     job: DeliveryJob,
@@ -120,6 +133,16 @@ export function createAttempts(
     throw new Error("the endpoint has what was sealed with a key; give the sender keys again");
   }
 
+  /** A secret is opened once as long as it is in use. */
+  function signingKeyOf(sealed: string, job: DeliveryJob, style: SignatureStyle): SigningKey {
+    const name = `${job.tenant}\0${job.endpoint}\0${style}\0${sealed}`;
+    const known = signingKeys.get(name);
+    if (known !== undefined) return known;
+    const key = readSecret("secret", "secret", open(sealed, job), style);
+    signingKeys.set(name, key);
+    return key;
+  }
+
   async function keysOf(
     job: DeliveryJob,
     record: EndpointRecord,
@@ -128,9 +151,7 @@ export function createAttempts(
     const { secretsOf } = options;
     const style = record.signature ?? "standard";
     if (secretsOf === undefined) {
-      return secretsInForce(record, nowMs).map(({ sealed }) =>
-        readSecret("secret", "secret", open(sealed, job), style),
-      );
+      return secretsInForce(record, nowMs).map(({ sealed }) => signingKeyOf(sealed, job, style));
     }
     const tenant = isSingle ? undefined : job.tenant;
     const given = await secretsOf({ tenant, id: job.endpoint });
@@ -223,19 +244,13 @@ export function createAttempts(
           : "same";
     const askedMs = Math.min(retryAfterMs ?? 0, options.maxRetryAfterMs);
     const isSlowed = SLOW_DOWN.has(status) || (retryAfterMs !== undefined && outcome !== "success");
-    const noted = await store.end({
+    const noted = await note({
       tenant: job.tenant,
       endpoint,
       message: job.message,
       entry: JSON.stringify(entry),
       state,
-      keepMs: options.keepMs,
-      most: MOST_LOGGED,
       health,
-      disableAfterMs: options.disableAfterMs,
-      failures: breaker.failures,
-      openMs: breaker.coolMs,
-      mostOpenMs: MOST_OPEN_MS,
       slowMs: isSlowed ? Math.ceil(Math.max(askedMs, SLOW_MS)) : 0,
       disable: status === 410 && counts ? "gone" : undefined,
     });

@@ -79,17 +79,21 @@ export type HealthSeen = "ok" | "bad" | "same";
 export interface EndedAttempt extends EndpointName, MessageName {
   readonly entry: string;
   readonly state: string;
-  readonly keepMs: number;
-  readonly most: number;
   readonly health: HealthSeen;
-  readonly disableAfterMs: number;
-  readonly failures: number;
-  readonly openMs: number;
-  readonly mostOpenMs: number;
   /** How long the endpoint asks to be left alone. */
   readonly slowMs: number;
   /** Why it is disabled at once. */
   readonly disable: string | undefined;
+}
+
+/** What holds for all attempts of a sender. */
+export interface EndRules {
+  readonly keepMs: number;
+  readonly most: number;
+  readonly disableAfterMs: number;
+  readonly failures: number;
+  readonly openMs: number;
+  readonly mostOpenMs: number;
 }
 
 export interface AttemptNoted {
@@ -133,7 +137,8 @@ export interface WebhookStore {
   noteSent(name: MessageName): Promise<void>;
   message(name: MessageName): Promise<LoggedMessage | undefined>;
   begin(name: EndpointName & MessageName, probeMs: number): Promise<BegunAttempt>;
-  end(attempt: EndedAttempt): Promise<AttemptNoted>;
+  /** What records the attempts of a sender. */
+  recorder(rules: EndRules): (attempt: EndedAttempt) => Promise<AttemptNoted>;
   /** The messages of a tenant, by when they came. */
   messages(tenant: string, span: TimeSpan): Promise<readonly TimedId[]>;
   /** The messages that failed for good at an endpoint, by when that was. */

@@ -3,6 +3,7 @@ import type {
   BegunAttempt,
   Disabled,
   EndedAttempt,
+  EndRules,
   EndpointName,
   MessageName,
   MessageStored,
@@ -105,81 +106,91 @@ export const messagesStore: Script<QueueName & NewMessage, MessageStored> = defi
 });
 
 export const attemptsBegin: Script<
-  QueueName & EndpointName & MessageName & { probeMs: number },
-  BegunAttempt
+  QueueName & { readonly attempts: readonly BeginRequest[] },
+  BegunAttempt[]
 > = defineScript({
   name: "webhooks/attempts-begin",
   keys(input) {
     const keys = webhookKeys(input);
-    const { tenant } = input;
-    return [
-      keys.tenant("endpoints", tenant),
-      keys.tenant("disabled", tenant),
-      keys.message("message", input),
-      keys.endpoint("health", input),
-    ];
+    return input.attempts.flatMap((attempt) => [
+      keys.tenant("endpoints", attempt.tenant),
+      keys.tenant("disabled", attempt.tenant),
+      keys.message("message", attempt),
+      keys.endpoint("health", attempt),
+    ]);
   },
-  args: ({ endpoint, probeMs }) => [endpoint, probeMs],
-  decode(reply) {
-    const [record, disabled, type, body, state, waitMs, sentAtMs, nowMs] = reply as [
-      string,
-      string,
-      string,
-      string,
-      string,
-      number,
-      number,
-      number,
-    ];
-    return {
-      record: given(record),
-      disabled: disabled === "" ? undefined : readDisabled(disabled),
-      type,
-      body: type === "" ? undefined : body,
-      state: given(state),
-      waitMs,
-      sentAtMs,
-      nowMs,
-    };
-  },
+  args: ({ attempts }) => attempts.flatMap(({ endpoint, probeMs }) => [endpoint, probeMs]),
+  decode: (reply) => (reply as BegunReply[]).map(readBegun),
 });
 
-export const attemptsEnd: Script<QueueName & EndedAttempt, AttemptNoted> = defineScript({
+/** One attempt that wants to begin. */
+export type BeginRequest = EndpointName & MessageName & { readonly probeMs: number };
+
+type BegunReply = [
+  record: string,
+  disabled: string,
+  type: string,
+  body: string,
+  state: string,
+  waitMs: number,
+  sentAtMs: number,
+  nowMs: number,
+];
+
+function readBegun(reply: BegunReply): BegunAttempt {
+  const [record, disabled, type, body, state, waitMs, sentAtMs, nowMs] = reply;
+  return {
+    record: given(record),
+    disabled: disabled === "" ? undefined : readDisabled(disabled),
+    type,
+    body: type === "" ? undefined : body,
+    state: given(state),
+    waitMs,
+    sentAtMs,
+    nowMs,
+  };
+}
+
+export const attemptsEnd: Script<
+  QueueName & { readonly rules: EndRules; readonly attempts: readonly EndedAttempt[] },
+  AttemptNoted[]
+> = defineScript({
   name: "webhooks/attempts-end",
   keys(input) {
     const keys = webhookKeys(input);
-    const { tenant } = input;
-    return [
-      keys.message("message", input),
-      keys.message("attempts", input),
-      keys.endpoint("log", input),
-      keys.endpoint("failed", input),
-      keys.endpoint("health", input),
-      keys.tenant("disabled", tenant),
+    return input.attempts.flatMap((attempt) => [
+      keys.message("message", attempt),
+      keys.message("attempts", attempt),
+      keys.endpoint("log", attempt),
+      keys.endpoint("failed", attempt),
+      keys.endpoint("health", attempt),
+      keys.tenant("disabled", attempt.tenant),
       keys.all("versions"),
-      keys.tenant("endpoints", tenant),
-    ];
+      keys.tenant("endpoints", attempt.tenant),
+    ]);
   },
-  args: (input) => [
-    input.tenant,
-    input.endpoint,
-    input.message,
-    input.entry,
-    input.state,
-    input.keepMs,
-    input.most,
-    input.health,
-    input.disableAfterMs,
-    input.failures,
-    input.openMs,
-    input.mostOpenMs,
-    input.slowMs,
-    input.disable ?? "",
+  args: ({ rules, attempts }) => [
+    rules.keepMs,
+    rules.most,
+    rules.disableAfterMs,
+    rules.failures,
+    rules.openMs,
+    rules.mostOpenMs,
+    ...attempts.flatMap((attempt) => [
+      attempt.tenant,
+      attempt.endpoint,
+      attempt.message,
+      attempt.entry,
+      attempt.state,
+      attempt.health,
+      attempt.slowMs,
+      attempt.disable ?? "",
+    ]),
   ],
-  decode(reply) {
-    const [waitMs, event, failingSinceMs] = reply as [number, string, number];
-    return { waitMs, event: given(event) as AttemptNoted["event"], failingSinceMs };
-  },
+  decode: (reply) =>
+    (reply as [number, string, number][]).map(([waitMs, event, failingSinceMs]) => {
+      return { waitMs, event: given(event) as AttemptNoted["event"], failingSinceMs };
+    }),
 });
 
 function recordKeys(input: QueueName & EndpointName): readonly string[] {

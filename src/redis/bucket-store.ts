@@ -17,7 +17,7 @@ import { leasesRelease, leasesRenew } from "./scripts/bucket/leases.ts";
 import { ratiosLearn } from "./scripts/bucket/ratios.ts";
 import { runScript, type Script } from "./scripts/script.ts";
 import { slotsDraw, type SlotsDraw } from "./scripts/bucket/slots-draw.ts";
-import { isScopesTry, scopesTry } from "./scripts/bucket/scopes-try.ts";
+import { planScopesTry, scopesTry } from "./scripts/bucket/scopes-try.ts";
 import { isPlainTry, slotsTry } from "./scripts/bucket/slots-try.ts";
 
 export interface RedisStoreOptions {
@@ -154,13 +154,20 @@ function readCostTooLarge(error: unknown, request: DrawRequest): CostTooLargeErr
   return limit && costTooLarge(request.bucket, cost, limit);
 }
 
+type RunDraw = <Input extends SlotsDraw, Output>(
+  script: Script<Input, Output>,
+  input: Input,
+) => Promise<Output>;
+
 /** Draws by `slots-try` or `scopes-try` if they can serve the request, else by `slots-draw`, which can serve all. */
-export async function drawSlots(
-  run: <Output>(script: Script<SlotsDraw, Output>, input: SlotsDraw) => Promise<Output>,
-  input: SlotsDraw,
-): Promise<DrawReply> {
-  const plain = isPlainTry(input) ? slotsTry : isScopesTry(input) ? scopesTry : undefined;
-  return (plain && (await run(plain, input))) ?? run(slotsDraw, input);
+export async function drawSlots(run: RunDraw, input: SlotsDraw): Promise<DrawReply> {
+  return (await drawPlain(run, input)) ?? run(slotsDraw, input);
+}
+
+async function drawPlain(run: RunDraw, input: SlotsDraw): Promise<DrawReply | undefined> {
+  if (isPlainTry(input)) return run(slotsTry, input);
+  const planned = planScopesTry(input);
+  return planned && run(scopesTry, planned);
 }
 
 /** Sets the calendar days of requests by the server's clock, whatever this process's clock says. */

@@ -1,43 +1,47 @@
--- A macro over the locals of scopes-try: reads the lists of limits and the states of all keys, in either form of
--- lib/state/pack. It reads numbers and now. It declares next_at, where the wishes begin in numbers; and per key its numbers
--- as in Redis (states), their form (forms), where its limits begin in those (limits_at), and where its last slot is
--- (lasts_at).
-local lists, next_at = {}, 4
+-- A macro over the locals of scopes-try: reads the lists of limits, with the states of the keys that each is of, in either
+-- form of lib/state/pack. It reads numbers and now. It declares next_at, where the shapes begin in numbers; per list its
+-- limits, and how a key with them is packed; and for each limit of each key a, b and c, those of key number n of a list
+-- from list.base + n * #list on.
+local lists, next_at, n_keys, after, a, b, c, unusual_of = {}, 4, 0, 0, {}, {}, {}, {}
+local found = redis.call('MGET', unpack(KEYS, 2))
 for index = 1, numbers[next_at] do
-  local list, n_limits = { numbers[next_at + 1] }, numbers[next_at + 1]
-  for limit = 0, n_limits - 1 do
-    local from, to = next_at + 2 + limit * 4, 2 + limit * 7
-    list[to], list[to + 1], list[to + 2], list[to + 3] = numbers[from], numbers[from + 1], numbers[from + 2], numbers[from + 3]
-    list[to + 4], list[to + 5], list[to + 6] = 0, 0, 0
-    if list[to] < 1 or list[to + 1] < 1 or list[to + 2] < 1 or list[to + 3] < 1 then return '' end
+  local n_limits, list = numbers[next_at + 1], {}
+  for limit = 1, n_limits do
+    local from = next_at + limit * 4 - 2
+    local code, count, period_us, capacity = numbers[from], numbers[from + 1], numbers[from + 2], numbers[from + 3]
+    if not (are_whole(code, count) and are_whole(period_us, capacity)) then return '' end
+    local head = pack('<dddd', code, count, period_us, capacity)
+    list[limit] = { code, count, period_us, capacity, limit == 1 and pack('<d', n_limits) .. head or head }
   end
-  next_at, lists[index] = next_at + 1 + n_limits * 4, list
-  list.short, list.long = '<' .. rep('d', #list + 1), '<' .. rep('d', #list + 10)
-end
-next_at = next_at + 1
-local states, forms, limits_at, lasts_at, found = {}, {}, {}, {}, redis.call('MGET', unpack(KEYS, 2))
-for index = 1, #found do
-  local list, key_packed = lists[numbers[next_at + index - 1]], found[index]
-  local size, is_long = #list + 1, false
-  if key_packed then
-    is_long = #key_packed == 8 * (size + 9)
-    if not is_long and #key_packed ~= 8 * size then return '' end
-    -- Behind the numbers, struct.unpack returns where it stopped.
-    states[index] = { read(is_long and list.long or list.short, key_packed) }
-    states[index][is_long and size + 10 or size + 1] = nil
-    if is_long and not is_quiet(string.sub(key_packed, 9, 80), now) then return '' end
-  else
-    states[index] = { unpack(list) }
-    states[index][size] = 0
-  end
-  local state, shift = states[index], is_long and 10 or 0
-  limits_at[index], lasts_at[index], forms[index] = 2 + shift, is_long and 1 or size, is_long and list.long or list.short
-  if state[lasts_at[index]] > now or state[1 + shift] ~= list[1] then return '' end
-  for at = 2, #list, 7 do
-    if state[at + shift] ~= list[at] or state[at + shift + 1] ~= list[at + 1] or state[at + shift + 2] ~= list[at + 2]
-      or state[at + shift + 3] ~= list[at + 3] then
-      return ''
+  local body, size = 'c40ddd' .. rep('c32ddd', n_limits - 1), 16 + 56 * n_limits
+  list.short, list.long, next_at = '<' .. body .. 'd', '<dc72' .. body, next_at + 2 + n_limits * 4
+  list.first, list.last, list.base = n_keys + 1, n_keys + numbers[next_at], after + 1 - (n_keys + 1) * n_limits
+  local short, own_head = list.short, list[1][5]
+  for key = list.first, list.last do
+    local key_packed, last_us = found[key], 0
+    if not key_packed then
+      for slot = after + 1, after + n_limits do a[slot], b[slot], c[slot] = 0, 0, 0 end
+    elseif n_limits == 1 and #key_packed == size then
+      local head
+      head, a[after + 1], b[after + 1], c[after + 1], last_us = read(short, key_packed)
+      if head ~= own_head then return '' end
+    else
+      local is_long = #key_packed == size + 72
+      if not is_long and #key_packed ~= size then return '' end
+      local row, at = { read(is_long and list.long or short, key_packed) }, is_long and 3 or 1
+      for limit = 1, n_limits do
+        local slot = after + limit
+        if row[at] ~= list[limit][5] then return '' end
+        a[slot], b[slot], c[slot], at = row[at + 1], row[at + 2], row[at + 3], at + 4
+      end
+      last_us = row[is_long and 1 or at]
+      if is_long then
+        unusual_of[key] = row[2]
+        if not is_quiet(row[2], now) then return '' end
+      end
     end
+    if last_us > now then return '' end
+    after = after + n_limits
   end
+  n_keys, lists[index] = list.last, list
 end
-next_at = next_at + #found

@@ -1,73 +1,70 @@
 -- A macro over the locals of scopes-try, for one wish: takes as many calls as all limits of its keys let start now. It
 -- repeats the arithmetic of lib/fast/plain-try-take. x - x % 1 is a floor.
--- It reads numbers, now, wanted, n_keys and at. It sets granted, and how far it has read (next_at); it adds to reply, and
--- notes the keys that were drawn from (is_drawn).
-local cost_at, used_at = at + 2 + n_keys, to
-for each = 1, n_keys do
-  local key = numbers[at + 2 + each]
-  local state = states[key]
-  for limit = limits_at[key], limits_at[key] + state[limits_at[key] - 1] * 7 - 1, 7 do
-    local code, count, period_us, capacity = state[limit], state[limit + 1], state[limit + 2], state[limit + 3]
-    local a, b, used, fit = state[limit + 4], state[limit + 5], 0, nil
-    cost_at, to = cost_at + 1, to + 1
-    local cost = numbers[cost_at]
-    if not (cost >= 1 and cost <= capacity) then return '' end
+-- It reads numbers, now, shape, granted, and at, behind which the keys are. It adds to reply and sets how far that goes
+-- (to); it sets granted, the new a, b and c, and of the keys that were drawn from how long they have to be kept on
+-- (lives_us): 0 if they already expire at the right time.
+local used_at = to
+for each = 1, #shape do
+  local part = shape[each]
+  local slot = part.base + numbers[at + each] * part.n_limits
+  for index = 1, part.n_limits do
+    local limit, used, fit = part[index], 0, nil
+    local code, count, period_us, capacity, cost = limit[1], limit[2], limit[3], limit[4], limit[5]
     if code == 5 then
-      local start_us = now - now % period_us
-      if a > start_us then return '' end
-      if a == start_us then used = b end
+      local start_us = limit[6]
+      if a[slot] > start_us then return '' end
+      if a[slot] == start_us then used = b[slot] end
       fit = (capacity - used) / cost
     elseif code == 1 then
-      used = a < now and 0 or (a - now) * count + b
+      used = a[slot] < now and 0 or (a[slot] - now) * count + b[slot]
       fit = (capacity * period_us - used) / (cost * period_us)
     elseif code == 2 then
-      local elapsed_us = now - b
-      used = elapsed_us >= a / count and 0 or a - count * elapsed_us
-      local part = used % period_us
-      fit = (capacity - (used - part) / period_us - (part > 0 and 1 or 0)) / cost
+      local lacking, elapsed_us = a[slot], now - b[slot]
+      used = elapsed_us >= lacking / count and 0 or lacking - count * elapsed_us
+      local rest = used % period_us
+      fit = (capacity - (used - rest) / period_us - (rest > 0 and 1 or 0)) / cost
     else
       return ''
     end
     if fit < granted then granted = fit < 0 and 0 or fit - fit % 1 end
+    to, slot = to + 1, slot + 1
     reply[to] = used
   end
 end
 if granted > 0 then
-  cost_at, to = at + 2 + n_keys, used_at
-  for each = 1, n_keys do
-    local key = numbers[at + 2 + each]
-    local state, life_us = states[key], 0
-    for limit = limits_at[key], limits_at[key] + state[limits_at[key] - 1] * 7 - 1, 7 do
-      local code, count, period_us, own_us = state[limit], state[limit + 1], state[limit + 2], 0
-      cost_at, to = cost_at + 1, to + 1
-      local used, amount = reply[to], granted * numbers[cost_at]
+  to = used_at
+  for each = 1, #shape do
+    local part, key = shape[each], numbers[at + each]
+    local slot, life_us, is_kept = part.base + key * part.n_limits, lives_us[key] or 0, true
+    for index = 1, part.n_limits do
+      to = to + 1
+      local limit, used, own_us = part[index], reply[to], nil
+      local code, count, period_us, amount = limit[1], limit[2], limit[3], granted * limit[5]
       if code == 5 then
+        is_kept = is_kept and used > 0
         used = used + amount
-        state[limit + 4], state[limit + 5] = now - now % period_us, used
-        own_us = state[limit + 4] + period_us - now
+        a[slot], b[slot], own_us = limit[6], used, limit[6] + period_us - now
       elseif code == 1 then
-        local a, b = state[limit + 4], state[limit + 5]
-        if now - a > (b > 0 and 1 or 0) then a, b, state[limit + 6] = now, 0, now end
-        local rest = b + amount * period_us
-        state[limit + 5] = rest % count
-        a = a + (rest - rest % count) / count
-        state[limit + 4] = a
-        used = a < now and 0 or (a - now) * count + state[limit + 5]
-        own_us = used / count
+        local empty_us, rest = a[slot], b[slot]
+        if now - empty_us > (rest > 0 and 1 or 0) then empty_us, rest, c[slot] = now, 0, now end
+        rest = rest + amount * period_us
+        local fraction = rest % count
+        empty_us = empty_us + (rest - fraction) / count
+        used = empty_us < now and 0 or (empty_us - now) * count + fraction
+        a[slot], b[slot], own_us, is_kept = empty_us, fraction, used / count, false
       else
-        if now > state[limit + 5] then
-          if used == 0 then state[limit + 6] = now end
-          state[limit + 5] = now
-          state[limit + 4] = used
+        if now > b[slot] then
+          if used == 0 then c[slot] = now end
+          a[slot], b[slot] = used, now
         end
-        state[limit + 4] = state[limit + 4] + amount * period_us
-        used = state[limit + 4] - count * (now - state[limit + 5])
-        own_us = used / count
+        a[slot] = a[slot] + amount * period_us
+        used = a[slot] - count * (now - b[slot])
+        own_us, is_kept = used / count, false
       end
-      reply[to] = used
+      reply[to], slot = used, slot + 1
       if own_us > life_us then life_us = own_us end
     end
-    lives_us[key] = life_us
+    -- Within its windows, a key already expires at the right time.
+    lives_us[key] = is_kept and (lives_us[key] or 0) or math.max(1, life_us)
   end
 end
-at = cost_at

@@ -1,7 +1,7 @@
 /** What the two fast paths of `slots-draw` have in common, `slots-try` and `scopes-try`: tries on plain limits. */
 import { ruleOf } from "../../../core/limits/registry.ts";
 import type { Limit } from "../../../core/limits/rule.ts";
-import { NO_PLACE, type DrawReply, type Granted, type Wish } from "../../../core/store.ts";
+import { NO_PLACE, type DrawReply, type Granted } from "../../../core/store.ts";
 import { packNumbers } from "./frame.ts";
 import { defineScript, type Script } from "../script.ts";
 import type { SlotsDraw } from "./slots-draw.ts";
@@ -21,16 +21,24 @@ export type PackedReply = (index: number) => number;
 export const REPLY_HEAD = 5;
 
 /** A script that does the same as `slots-draw`; undefined, with nothing written, if the state turns out to be unusual. */
-export type PlainTryScript = Script<SlotsDraw, DrawReply | undefined>;
+export type PlainTryScript<Input extends SlotsDraw = SlotsDraw> = Script<
+  Input,
+  DrawReply | undefined
+>;
 
-interface PlainTry extends Pick<Script<SlotsDraw, unknown>, "name" | "keys"> {
+interface PlainTry<Input> extends Pick<Script<Input, unknown>, "name" | "keys"> {
   /** Adds what it is asked behind the numbers of the bucket. */
-  readonly addNumbers: (numbers: number[], input: SlotsDraw) => void;
+  readonly addNumbers: (numbers: number[], input: Input) => void;
   /** Reads what the wishes got, behind the numbers of the bucket. */
-  readonly readAll: (wishes: readonly Wish[], reply: PackedReply) => Granted[];
+  readonly readAll: (input: Input, reply: PackedReply) => Granted[];
 }
 
-export function definePlainTry({ name, keys, addNumbers, readAll }: PlainTry): PlainTryScript {
+export function definePlainTry<Input extends SlotsDraw>({
+  name,
+  keys,
+  addNumbers,
+  readAll,
+}: PlainTry<Input>): PlainTryScript<Input> {
   return defineScript({
     name,
     isPacked: true,
@@ -41,7 +49,7 @@ export function definePlainTry({ name, keys, addNumbers, readAll }: PlainTry): P
       addNumbers(numbers, input);
       return [terms.text, packNumbers(numbers)];
     },
-    decode: (reply, { wishes }) => {
+    decode: (reply, input) => {
       const packed = reply as Buffer;
       if (packed.length === 0) return undefined;
       const numbers = new DataView(packed.buffer, packed.byteOffset, packed.length);
@@ -55,7 +63,7 @@ export function definePlainTry({ name, keys, addNumbers, readAll }: PlainTry): P
         newText: undefined,
         closedUntilUs: 0,
         closedBy: 0,
-        granted: readAll(wishes, numberAt),
+        granted: readAll(input, numberAt),
         place: NO_PLACE,
       };
     },

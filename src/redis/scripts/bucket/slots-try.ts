@@ -43,7 +43,7 @@ export const slotsTry: PlainTryScript = definePlainTry({
     numbers.push(ruleOf(kind).code, count, periodUs, capacity);
     for (const { wanted, costs } of wishes) numbers.push(wanted, costs[0]!);
   },
-  readAll: (wishes, numberAt) =>
+  readAll: ({ wishes }, numberAt) =>
     wishes.map((wish, index) => readGranted(wish, numberAt, REPLY_HEAD + index * REPLY_EACH)),
 });
 

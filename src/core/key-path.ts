@@ -32,13 +32,19 @@ export function namesOfText(text: string): string[] {
 
 /** How many names the path of a text has. */
 export function levelsOfText(text: string): number {
-  return namesOfText(text).length;
+  let levels = 1;
+  for (let at = text.indexOf(BETWEEN); at !== -1; at = text.indexOf(BETWEEN, at + 1)) levels += 1;
+  return levels;
 }
 
 /** The texts of a path's heads, the widest first and the whole path last. */
 export function headsOfText(text: string): string[] {
-  const names = namesOfText(text);
-  return names.map((_, index) => names.slice(0, index + 1).join(BETWEEN));
+  const heads: string[] = [];
+  for (let at = text.indexOf(BETWEEN); at !== -1; at = text.indexOf(BETWEEN, at + 1)) {
+    heads.push(text.slice(0, at));
+  }
+  heads.push(text);
+  return heads;
 }
 
 /** The first name of a path: `"acme"` of `["acme", "endpoint-7"]`. */
@@ -59,7 +65,23 @@ export function textOfNamedKey(name: string, value: string): string {
 
 /** The one text of several named keys, whatever their order. */
 export function textOfNamedKeys(texts: readonly string[]): string {
-  return texts.toSorted().join(BESIDE);
+  const areInOrder = texts.every((text, index) => index === 0 || texts[index - 1]! < text);
+  return (areInOrder ? texts : texts.toSorted()).join(BESIDE);
+}
+
+/** The texts of each of several named keys. */
+export function textsOfNamedKeys(text: string): string[] {
+  return text.split(BESIDE);
+}
+
+/** The name of a named key. */
+export function nameOfNamedKey(text: string): string {
+  return text.slice(0, text.indexOf(VALUED));
+}
+
+/** The value of a named key. */
+export function valueOfNamedKey(text: string): string {
+  return text.slice(text.indexOf(VALUED) + 1);
 }
 
 /** The one text of scopes of a key, the widest first: of a path, the narrowest names all. */
@@ -71,11 +93,6 @@ export function textOfScopes(texts: readonly string[]): string {
 /** Whether a text is that of named keys. */
 export function isOfNames(text: string): boolean {
   return text.includes(VALUED);
-}
-
-/** The names and values of named keys. */
-export function namedKeysOf(text: string): readonly (readonly [name: string, value: string])[] {
-  return text.split(BESIDE).map((each) => each.split(VALUED) as [string, string]);
 }
 
 /** What users give and get of a text: a key, or named keys. */
@@ -90,7 +107,8 @@ const UNNAMED: Named = Object.freeze({ key: undefined, keys: undefined });
 export function namedOf(text: string | undefined): Named {
   if (text === undefined) return UNNAMED;
   if (!isOfNames(text)) return { key: keyOfText(text), keys: undefined };
-  return { key: undefined, keys: Object.freeze(Object.fromEntries(namedKeysOf(text))) };
+  const keys = textsOfNamedKeys(text).map((each) => [nameOfNamedKey(each), valueOfNamedKey(each)]);
+  return { key: undefined, keys: Object.freeze(Object.fromEntries(keys)) };
 }
 
 /** The text of what users see of a text. */

@@ -5,10 +5,11 @@ import {
   isOfNames,
   levelsOfText,
   MOST_LEVELS,
-  namedKeysOf,
   namedOf,
+  nameOfNamedKey,
   namesOfText,
-  textOfNamedKey,
+  textsOfNamedKeys,
+  valueOfNamedKey,
 } from "../key-path.ts";
 import type { RateInput } from "../limits/rate.ts";
 import { formatLimit } from "../limits/registry.ts";
@@ -279,28 +280,30 @@ function ofNames(
   entries: readonly (readonly [name: string, part: CompiledLimits])[],
 ): KeyPolicy {
   const names = entries.map(([name]) => name);
+  const places = new Map(names.map((name, place) => [name, place]));
   const whose = names.map((scope): Whose => {
     return Object.freeze({ scope, level: undefined, suffix: ` (${scope})` });
   });
   return {
     scopesOf(key) {
       if (!isOfNames(key)) throw otherKind(where, key, `perKey has the names ${names.join(", ")}`);
-      const values = new Map(namedKeysOf(key));
-      for (const name of values.keys())
-        if (!names.includes(name)) throw unknownName(where, name, values.get(name), names);
+      const texts: (string | undefined)[] = [];
+      for (const text of textsOfNamedKeys(key)) {
+        const place = places.get(nameOfNamedKey(text));
+        if (place === undefined) throw unknownName(where, text, names);
+        texts[place] = text;
+      }
       const scopes: KeyScope[] = [];
-      for (const [name, part] of entries) {
-        const value = values.get(name);
-        if (value === undefined) continue;
-        const limits = part.limitsOf(value as never);
-        if (limits.length > 0)
-          scopes.push({ key: textOfNamedKey(name, value), limits, place: NO_PLACE });
+      for (const [place, text] of texts.entries()) {
+        if (text === undefined) continue;
+        const limits = entries[place]![1].limitsOf(valueOfNamedKey(text) as never);
+        if (limits.length > 0) scopes.push({ key: text, limits, place: NO_PLACE });
       }
       return scopes;
     },
     ...common(entries.map(([, part]) => part)),
     whose,
-    whoseOf: (scopeKey) => whose[names.indexOf(namedKeysOf(scopeKey)[0]![0])]!,
+    whoseOf: (scopeKey) => whose[places.get(nameOfNamedKey(scopeKey))!]!,
     fixed: undefined,
     names,
     text: { names: entries.map(([name, part]) => [name, partText(part)] as const) },
@@ -321,12 +324,8 @@ function partText({ fixed }: CompiledLimits): PartText {
   return fixed ?? true;
 }
 
-function unknownName(
-  where: string,
-  name: string,
-  value: unknown,
-  names: readonly string[],
-): InvalidOptionError {
+function unknownName(where: string, text: string, names: readonly string[]): InvalidOptionError {
+  const [name, value] = [nameOfNamedKey(text), valueOfNamedKey(text)];
   const near = closest(name, names);
   const hint = near === undefined ? `the names are ${names.join(", ")}` : `did you mean ${near}?`;
   const remedy = `perKey has no such name; ${hint}`;

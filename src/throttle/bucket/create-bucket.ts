@@ -128,7 +128,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
   const tries = createTryDraws({
     ...context,
     leases,
-    groupOf: (options) => groups.of(options),
+    groupOf: (options) => groups.ofTry(options),
     learn: pacer.learn,
     startsFull,
     refusals,

@@ -44,6 +44,8 @@ export interface TryDrawsOptions extends BucketContext {
 export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   const { store, bucket, asker, known, leases, refusals, startsFull, untilRetry } = parts;
   let gathered = new Map<string, Batch>();
+  /** How many keys those have in all. */
+  let keys = 0;
   let isDue = false;
   let asking = 0;
   /** For each draw under way, the keys that have changed since it was sent; undefined stands for all keys. */
@@ -59,8 +61,10 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     return new Promise((resolve, reject) => {
       const own = new Asker(options.key, resolve, reject);
       const batch = gathered.get(name);
-      if (batch === undefined) gathered.set(name, new Batch(group, options, own));
-      else batch.add(own);
+      if (batch === undefined) {
+        gathered.set(name, new Batch(group, options, own));
+        keys += group.scopes.length;
+      } else batch.add(own);
       sendSoon();
     });
   }
@@ -68,7 +72,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   /** While a request is under way, new tries are gathered for the next, until they fill it. */
   function sendSoon(): void {
     if (isDue || asking >= MOST_UNDER_WAY) return;
-    if (asking > 0 && gathered.size < MOST_TOGETHER) return;
+    if (asking > 0 && Math.max(keys, gathered.size) < MOST_TOGETHER) return;
     isDue = true;
     queueMicrotask(sendAll);
   }
@@ -77,6 +81,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     isDue = false;
     const batches = [...gathered.values()];
     gathered = new Map();
+    keys = 0;
     for (const together of byScript(batches)) {
       asking += 1;
       void send(together);
@@ -284,16 +289,23 @@ function wishOf({ group: { name, scopes, callTerms }, size: wanted }: Batch): Wi
   return { ...NO_WISH, name, scopes, costs: callTerms.costs, wanted };
 }
 
-/** How many batches one request holds, if all limits are plain ones of keys: those take the script a few µs each. */
+/** How many keys one request is about, if all limits are plain ones of keys: those take the script a few µs each. */
 const MOST_TOGETHER = 128;
-/** How many it holds otherwise. */
+/** How many batches it holds otherwise. */
 const MOST_OF_OTHERS = 32;
 
 function byScript(batches: readonly Batch[]): readonly (readonly Batch[])[] {
-  const most = batches.every(isLight) ? MOST_TOGETHER : MOST_OF_OTHERS;
-  const scripts: (readonly Batch[])[] = [];
-  for (let start = 0; start < batches.length; start += most) {
-    scripts.push(batches.slice(start, start + most));
+  const areLight = batches.every(isLight);
+  const scripts: Batch[][] = [];
+  let room = 0;
+  for (const batch of batches) {
+    const keys = areLight ? batch.group.scopes.length : 1;
+    if (room < keys) {
+      room = areLight ? MOST_TOGETHER : MOST_OF_OTHERS;
+      scripts.push([]);
+    }
+    room -= keys;
+    scripts.at(-1)!.push(batch);
   }
   return scripts;
 }

@@ -1,11 +1,10 @@
 import { InvalidOptionError } from "../../core/errors.ts";
-import { isOfNames, levelsOfText, namedOf, textOfScopes } from "../../core/key-path.ts";
+import { isOfNames, namedOf, textOfScopes } from "../../core/key-path.ts";
 import { isLeased } from "../../core/limits/registry.ts";
-import type { Limit } from "../../core/limits/rule.ts";
 import { PRIORITIES, RANKS } from "../../core/input/options.ts";
 import { scopesOf, whoseLimits } from "../../core/policy/per-key.ts";
 import type { Policy } from "../../core/policy/policy.ts";
-import { NO_PLACE, type KeyScope } from "../../core/store.ts";
+import type { KeyScope } from "../../core/store.ts";
 import type { TryCall } from "../call-options.ts";
 import { callTermsOf, costsOf, type CallTerms } from "../costs.ts";
 import type { SlotContext, Start } from "../slot/slot.ts";
@@ -222,6 +221,18 @@ export function haveSameLimits(a: readonly KeyScope[], b: readonly KeyScope[]): 
   return a.length === b.length && a.every(({ limits }, index) => limits === b[index]!.limits);
 }
 
+function haveLimits(scopes: readonly KeyScope[], { scopeLimits }: CallTerms): boolean {
+  return (
+    scopes.length === scopeLimits.length &&
+    scopes.every(({ limits }, index) => limits === scopeLimits[index])
+  );
+}
+
+/** A key may hold spaces and digits: the colon marks where the costs end. */
+function nameOf(costs: readonly number[], key: string): string {
+  return `${costs.join(" ")}:${key}`;
+}
+
 /**
  * What calls of one group cost under each limit of the calls of another; 0 under limits of keys that only the other has.
  */
@@ -256,6 +267,8 @@ export interface Groups {
    * @throws {@link CostTooLargeError} when the call could never pass.
    */
   of(options: GroupOptions): Group;
+  /** The same of a call that does not wait: no other call has to find its group. */
+  ofTry(options: TryCall): Group;
   /** Another policy is in force: all groups are made again. */
   clear(): void;
 }
@@ -265,13 +278,16 @@ const LEAST_SWEPT = 1_000;
 /** If more than this are idle, they are forgotten; fewer are kept, since making a group costs a try more than finding it. */
 const MOST_IDLE = 10_000;
 
+/** How many kinds of calls are known by their keys alone: one for each way in which tiers come together. */
+const MOST_USUAL = 8;
+
 export function createGroups(keeper: SlotContext, policy: () => Policy): Groups {
   const { name: bucket } = keeper;
   const groups = new Map<string, Group>();
   const byKey = new Map<string, Group>();
   let plain: Group | undefined;
-  /** The terms of calls that cost one call and have a key, where all keys have the same limits. */
-  let usual: { readonly callTerms: CallTerms; readonly prefix: string } | undefined;
+  /** The terms of calls that say no more than their keys. Most keys have the same limits. */
+  const usual: CallTerms[] = [];
   let sweepAt = LEAST_SWEPT;
 
   function forgetIdle(): void {
@@ -286,40 +302,41 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     sweepAt = groups.size + Math.max(LEAST_SWEPT, busy);
   }
 
-  function find({ key, cost, beyond }: GroupOptions): Group {
-    const inForce = policy();
-    const { limits: shared, perKey, text } = inForce;
-    const scopes = scopesOf(inForce, key);
-    if (scopes.length + shared.length === 0) throw unlimited(key, perKey);
-    const scopeLimits = scopes.map((scope) => scope.limits);
-    const limits = [...shared, ...scopeLimits.flat()];
-    const whole = costsOf(bucket, limits, cost);
-    const costs = beyond === undefined ? whole : missing({ limits, whole, scopes }, beyond);
-    // A key may hold spaces and digits: the colon marks where the costs end.
-    const prefix = `${costs.join(" ")}:`;
-    const name = prefix + textOfScopes(scopes.map((scope) => scope.key));
-    const found = groups.get(name);
+  /** The group of a call; one that is seldom looked for again is not kept. */
+  function find({ key, cost, beyond }: GroupOptions, isSeldom: boolean = false): Group {
+    const scopes = scopesOf(policy(), key);
+    if (scopes.length + policy().limits.length === 0) throw unlimited(key, policy().perKey);
+    const isPlain = cost === undefined && beyond === undefined && scopes.length > 0;
+    const known = isPlain ? usual.find((terms) => haveLimits(scopes, terms)) : undefined;
+    const costs = known?.costs ?? costsFor(scopes, { cost, beyond });
+    const name = nameOf(costs, textOfScopes(scopes.map((scope) => scope.key)));
+    const found = isSeldom ? undefined : groups.get(name);
     // A tier's limits may have changed since.
     if (found !== undefined && haveSameLimits(found.scopes, scopes)) return found;
-    const whose = whoseLimits(inForce, scopes);
-    const callTerms = callTermsOf({ shared, scopeLimits, costs, whose, text });
-    const isUsual = cost === undefined && beyond === undefined && scopes.length > 0;
-    if (isUsual && perKey?.fixed !== undefined) usual = { callTerms, prefix };
-    return add(new Group(callTerms, { keeper, name, scopes }));
+    const callTerms = known ?? termsOf(scopes, costs);
+    if (isPlain && known === undefined && usual.length < MOST_USUAL) usual.push(callTerms);
+    const group = new Group(callTerms, { keeper, name, scopes });
+    return isSeldom ? group : add(group);
   }
 
-  /** What a call needs beyond what was drawn; of the limits of another key nothing was. */
-  function missing(
-    call: {
-      readonly limits: readonly Limit[];
-      readonly whole: readonly number[];
-      readonly scopes: readonly KeyScope[];
-    },
-    drawn: TryCall,
-  ): number[] {
-    const before = costsUnder(call.scopes, find(drawn));
-    return call.limits.map((limit, index) =>
-      isLeased(limit) ? 0 : Math.max(0, call.whole[index]! - before[index]!),
+  function termsOf(scopes: readonly KeyScope[], costs: readonly number[]): CallTerms {
+    const { limits: shared, text } = policy();
+    const scopeLimits = scopes.map(({ limits }) => limits);
+    const whose = whoseLimits(policy(), scopes);
+    return callTermsOf({ shared, scopeLimits, costs, whose, text });
+  }
+
+  /** What a call costs; if something was drawn for it, what it needs beyond that. Of the limits of another key nothing was. */
+  function costsFor(
+    scopes: readonly KeyScope[],
+    { cost, beyond }: Pick<GroupOptions, "cost" | "beyond">,
+  ): readonly number[] {
+    const limits = [...policy().limits, ...scopes.flatMap((scope) => scope.limits)];
+    const whole = costsOf(bucket, limits, cost);
+    if (beyond === undefined) return whole;
+    const before = costsUnder(scopes, find(beyond));
+    return limits.map((limit, index) =>
+      isLeased(limit) ? 0 : Math.max(0, whole[index]! - before[index]!),
     );
   }
 
@@ -346,17 +363,6 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     return group;
   }
 
-  /** The group of a key that has the same limits as all others: most are. */
-  function findUsual(key: string): Group | undefined {
-    if (usual === undefined || levelsOfText(key) > 1 || isOfNames(key)) return undefined;
-    const name = usual.prefix + key;
-    const { callTerms } = usual;
-    const found = groups.get(name);
-    if (found !== undefined) return found;
-    const scopes = [{ key, limits: callTerms.scopeLimits[0]!, place: NO_PLACE }];
-    return add(new Group(callTerms, { keeper, name, scopes }));
-  }
-
   /** The group of calls that say no more than their key, under limits that are the same for all keys. */
   function findByKey(key: string): Group | undefined {
     const { perKey } = policy();
@@ -364,23 +370,31 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     return perKey.isLocal ? undefined : byKey.get(key);
   }
 
+  function of(options: GroupOptions): Group {
+    const { key, cost, beyond } = options;
+    if (cost !== undefined || beyond !== undefined) return find(options);
+    if (key === undefined) return (plain ??= find(options));
+    const known = findByKey(key);
+    if (known !== undefined) return known;
+    const group = find(options);
+    // Below the last level with limits, many keys are of one group.
+    if (textOfScopes(group.scopes.map((scope) => scope.key)) === key) byKey.set(key, group);
+    return group;
+  }
+
   return {
-    of(options) {
-      const { key, cost, beyond } = options;
-      if (cost !== undefined || beyond !== undefined) return find(options);
-      if (key === undefined) return (plain ??= find(options));
-      const known = findByKey(key);
-      if (known !== undefined) return known;
-      const group = findUsual(key) ?? find(options);
-      // Below the last level with limits, many keys are of one group.
-      if (textOfScopes(group.scopes.map((scope) => scope.key)) === key) byKey.set(key, group);
-      return group;
+    of,
+    ofTry(options) {
+      // Keys side by side come in so many combinations that few come again before they would be forgotten.
+      return options.key !== undefined && isOfNames(options.key)
+        ? find(options, true)
+        : of(options);
     },
     clear() {
       groups.clear();
       byKey.clear();
       plain = undefined;
-      usual = undefined;
+      usual.length = 0;
     },
   };
 }

@@ -7,6 +7,7 @@ export { throttled } from "./sluice.ts";
 export type { Emitter, ListenOptions, SluiceEvents, StoreEvent } from "./core/events.ts";
 
 export {
+  ChangedError,
   ClosedError,
   CostTooLargeError,
   InvalidOptionError,
@@ -200,11 +201,31 @@ export { rateLimitHeaders } from "./throttle/try/rate-limit-headers.ts";
 
 export type { Slot } from "./throttle/slot/slot.ts";
 
+export type { BucketState, LimitState } from "./throttle/bucket/bucket-state.ts";
 export type {
-  BucketState,
-  LimitState,
+  ByHand,
+  ConfigureOptions,
   KeyOptions,
   PauseOptions,
+  ResumeOptions,
+  UndoOptions,
 } from "./throttle/bucket/live-control.ts";
+export type { BucketChange, SteeredFacts } from "./throttle/bucket/changes.ts";
+export type {
+  BucketStatus,
+  History,
+  HistoryOptions,
+  ReplicaOfBucket,
+  SetBy,
+  Waiting,
+} from "./throttle/bucket/status.ts";
+export type { Point } from "./core/stores/insight/store.ts";
+export type {
+  ChangesOptions,
+  Overview,
+  OverviewOptions,
+  Replica,
+  Unreachable,
+} from "./insight/overview.ts";
 
 export { throttledClient, type ThrottledClientOptions } from "./throttle/wrap/client.ts";

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import * as z from "zod";
 import { refuseExtra, type Arities } from "./core/input/arguments.ts";
 import { assertSame, createBuckets, type Declaration } from "./sluice/buckets.ts";
@@ -6,6 +7,14 @@ import { createEmitter, type Emitter, type SluiceEvents, type StoreEvent } from 
 import type { RateInput } from "./core/limits/rate.ts";
 import { guarded } from "./core/logger.ts";
 import { NAME, readName, readOptions } from "./core/input/options.ts";
+import {
+  createInsight,
+  type ChangesOptions,
+  type Overview,
+  type OverviewOptions,
+} from "./insight/overview.ts";
+import { createReporter } from "./insight/reporter.ts";
+import { createMemoryInsight } from "./memory/memory-insight.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
 import type { ConnectQueue } from "./queue/bullmq/connection.ts";
 import { withKeptDefaults } from "./queue/options.ts";
@@ -24,6 +33,7 @@ import {
   type SluiceOptions,
 } from "./sluice/options.ts";
 import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
+import type { BucketChange } from "./throttle/bucket/changes.ts";
 import { BUCKET_OPTION_NAMES, type BucketOptions } from "./throttle/bucket/bucket-options.ts";
 import {
   THROTTLED_OPTION_NAMES,
@@ -85,6 +95,20 @@ export interface Sluice extends Emitter<SluiceEvents> {
     options: BatchWorkerOptions<Data>,
   ): Worker<Data, Result>;
   /**
+   * The buckets of all processes that share this Redis and prefix, and these processes, as an operator sees them. Of a
+   * bucket whose code this process has not, limits per key that only its code can say are left out.
+   *
+   * @throws {@link InvalidOptionError} when an option can never work.
+   * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
+   * @throws {@link ClosedError} when the sluice is closed.
+   */
+  overview(options?: OverviewOptions): Promise<Overview>;
+  /**
+   * What was changed of buckets by hand, by whom and why, the newest first: the last 10,000 changes of all processes.
+   * Throws as `overview` does.
+   */
+  changes(options?: ChangesOptions): Promise<readonly BucketChange[]>;
+  /**
    * Closes workers, then queues and buckets; callers that still wait get `ClosedError`. A handler that calls it must not
    * await it: it waits for that handler, until the worker's deadline.
    */
@@ -118,6 +142,8 @@ const ARITIES: Arities<Sluice> = {
   bucket: { atOnce: 2 },
   queue: { atOnce: 2 },
   worker: { atOnce: 3 },
+  overview: 1,
+  changes: 1,
   on: { atOnce: 3 },
   off: { atOnce: 2 },
   close: 0,
@@ -139,15 +165,25 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   const common = { prefix, timeoutMs, breaker, logger, onChange: onStoreChange };
   const backend = redis === undefined ? undefined : createBackend({ redis, ...common });
   const store = backend?.store ?? createMemoryStore();
+  const insight = backend?.insight ?? createMemoryInsight();
   if (redis === undefined && read.redis === undefined) {
     logger.warn({}, "No Redis was named; this sluice paces the calls of this process only.");
   }
 
   const buckets = createBuckets({
     store,
+    insight,
     logger,
+    onActivity: () => reporter.onActivity(),
     isRemote: backend !== undefined,
     isCluster: backend?.isCluster === true,
+  });
+  const { replica } = buckets;
+  const reporter = createReporter({ insight, logger, replica, version, buckets: buckets.all });
+  const facts = createInsight({
+    store,
+    insight,
+    statusHere: (name) => buckets.of(name)?.status(),
   });
   const queues = new Map<string, AnyQueue>();
   /** The options that each queue was declared with first. */
@@ -186,6 +222,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     await Promise.all([...workers].map((worker) => worker.close()));
     await Promise.all([...queues.values()].map((queue) => queue.close()));
     await buckets.close();
+    await reporter.close();
     await store.close();
   }
 
@@ -251,6 +288,14 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       workers.add(worker);
       return worker;
     },
+    async overview(given) {
+      assertOpen();
+      return facts.overview(given);
+    },
+    async changes(given) {
+      assertOpen();
+      return facts.changes(given);
+    },
     async close() {
       await (closing ??= close());
     },
@@ -270,6 +315,18 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     onClose: (closeFirst) => void closers.push(closeFirst),
   });
   return refuseExtra(sluice, ARITIES);
+}
+
+/** The version of this package; unknown where it was bundled into an application. */
+const version = readVersion();
+
+function readVersion(): string {
+  try {
+    const text = readFileSync(new URL("../package.json", import.meta.url), "utf8");
+    return (JSON.parse(text) as { readonly version: string }).version;
+  } catch {
+    return "unknown";
+  }
 }
 
 /** The options of the bucket; `concurrency` and `feedback` are those of the wrapped function. */

@@ -6,8 +6,8 @@
   ARGV  [1] the policy's text  [2] the channel that all replicas listen to
         [3] the message: the bucket's name, and after a newline the key's
         [4] "configure", "pause", "space", "cool" or "cut"
-        [5] numbers: pinned_us, terms, keys, then those of the change
-  Reply the generation in force
+        [5] numbers: pinned_us, terms, keys, the generation that the bucket must be of, or 0, then those of the change
+  Reply the generation in force, and 1 if it is another than it must be: nothing was changed then
 ]]
 -- @include lib/now
 -- @include lib/request/numbers
@@ -27,7 +27,11 @@ local terms, keys = read_frame(next_number, text)
 if not terms then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
 local key = keys[1]
 
-local bucket = load_bucket(KEYS[1]) or new_bucket(terms, server_us)
+local expected = next_number()
+local found = load_bucket(KEYS[1])
+if found and expected ~= 0 and found.generation ~= expected then return { found.generation, 1 } end
+
+local bucket = found or new_bucket(terms, server_us)
 advance(bucket, server_us)
 local has_changed = true
 if change == 'configure' then
@@ -45,4 +49,4 @@ else
 end
 save_bucket(KEYS[1], bucket)
 if has_changed then redis.call('PUBLISH', channel, message) end
-return bucket.generation
+return { bucket.generation, 0 }

@@ -16,6 +16,7 @@ export type ErrorCode =
   | "ERR_WAIT_TOO_LONG"
   | "ERR_LINE_FULL"
   | "ERR_QUEUE_FULL"
+  | "ERR_CHANGED"
   | "ERR_LEASE_LOST"
   | "ERR_HANDLER_TIMEOUT"
   | "ERR_STORE_UNAVAILABLE"
@@ -117,6 +118,27 @@ export class CostTooLargeError extends SluiceError {
     this.unit = facts.unit;
     this.maxCost = facts.maxCost;
     this.limitedBy = facts.limitedBy;
+  }
+}
+
+/** Thrown when something was changed since it was looked at; nothing was changed now. */
+export class ChangedError extends SluiceError {
+  override readonly name = "ChangedError";
+  readonly code = "ERR_CHANGED";
+  readonly bucket: string;
+  /** The generation, or the id of the change, that was seen: `17`. */
+  readonly since: number | string;
+  /** That of now. */
+  readonly generation: number | string;
+
+  constructor(facts: { bucket: string; since: number | string; generation: number | string }) {
+    super(
+      `Bucket "${facts.bucket}" has changed since ${facts.since}; it is at ${facts.generation} now. ` +
+        `Look at it again, and repeat the change if it still fits.`,
+    );
+    this.bucket = facts.bucket;
+    this.since = facts.since;
+    this.generation = facts.generation;
   }
 }
 

@@ -13,7 +13,7 @@ export interface Store {
   /** Makes leases last for another period from now. Returns those that were already lost. */
   renew(request: LeasesRequest): Promise<readonly number[]>;
   release(request: LeasesRequest): Promise<void>;
-  steer(request: SteerRequest): Promise<void>;
+  steer(request: SteerRequest): Promise<Steered>;
   peek(request: ScopesRequest): Promise<Peeked>;
   /** Calls `wake` with news for this asker from now on. */
   listen(asker: string, wake: Wake): void;
@@ -279,6 +279,16 @@ export interface SteerRequest {
   /** What is changed; undefined: the bucket. */
   readonly scope: LimitedKey | undefined;
   readonly change: Change;
+  /** Makes the change only if the bucket is still of this generation; one without state is. Undefined: in any case. */
+  readonly generation?: number | undefined;
+}
+
+/** What came of a change. */
+export interface Steered {
+  /** The bucket's generation now. */
+  readonly generation: number;
+  /** Whether nothing was changed, since the bucket is of another generation than the request says. */
+  readonly isStale: boolean;
 }
 
 export type Change =

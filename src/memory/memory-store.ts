@@ -73,9 +73,11 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
     async steer(request) {
       const now = nowUs();
       const { bucket, scope } = request;
-      const { state, hasChanged } = steer(states.get(bucket), addResets(request, now), now);
+      const steered = steer(states.get(bucket), addResets(request, now), now);
+      const { state, hasChanged, isStale } = steered;
       states.set(bucket, state);
       if (hasChanged) for (const wake of wakes.values()) wake(bucket, "change", scope?.key);
+      return { generation: state.generation, isStale };
     },
     async peek(request) {
       const now = nowUs();

@@ -1,6 +1,7 @@
 import {
   SluiceError as BaseError,
-  type ClosedError,
+  type ChangedError,
+  ClosedError,
   type CostTooLargeError,
   type InvalidOptionError,
   type LeaseLostError,
@@ -174,6 +175,7 @@ export class QueueFullError extends BaseError {
 
 /** Every error of this package; its `code` says which, and so which facts it has. */
 export type AnySluiceError =
+  | ChangedError
   | ClosedError
   | CostTooLargeError
   | HandlerTimeoutError

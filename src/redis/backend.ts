@@ -4,9 +4,10 @@ import type { Cluster, Redis } from "ioredis";
 import type { StoreEvent } from "../core/events.ts";
 import type { Logger } from "../core/logger.ts";
 import type { QueueConnection } from "../core/stores/queue/store.ts";
+import type { InsightStore } from "../core/stores/insight/store.ts";
 import type { Store } from "../core/store.ts";
 import type { BreakerOptions } from "./requests/breaker.ts";
-import { createRedisStore } from "./bucket-store.ts";
+import { createRedisStore, type RedisStore } from "./bucket-store.ts";
 import { createClock, type SampledClock } from "./queue/clock.ts";
 import { connect, isCluster, type ConnectionUse, type RedisInput } from "./connection.ts";
 import { createEvictionWarning } from "./eviction.ts";
@@ -31,7 +32,7 @@ import {
 } from "./scripts/queue/jobs.ts";
 import { baseOf } from "./scripts/keys.ts";
 import { runScript } from "./scripts/script.ts";
-import { combineStores, createShards } from "./shards.ts";
+import { combineInsight, combineStores, createShards } from "./shards.ts";
 import { createStreamReader, type StreamReader } from "./queue/stream-reader.ts";
 
 export interface BackendOptions {
@@ -51,6 +52,7 @@ type QueueUse = ConnectionUse & ("producer" | "worker");
 /** Buckets in a store, and queues on connections that they share. */
 export interface Backend {
   readonly store: Store;
+  readonly insight: InsightStore;
   /** In a cluster each bucket lies on one node, by its name. */
   readonly isCluster: boolean;
   /** A connection to the server that holds this queue, shared with all other queues there unless it is `own`. */
@@ -65,7 +67,7 @@ export function createBackend(options: BackendOptions): Backend {
     warnOfEviction(client);
     return client;
   };
-  const storeAt = (server: RedisInput): Store =>
+  const storeAt = (server: RedisInput): RedisStore =>
     createRedisStore({
       ...options,
       redis: open(server, "store"),
@@ -83,8 +85,10 @@ export function createBackend(options: BackendOptions): Backend {
   };
   if (!isList(redis)) {
     const connectAt = queuesAt(redis);
+    const store = storeAt(redis);
     return {
-      store: storeAt(redis),
+      store,
+      insight: store.insight,
       isCluster: isCluster(redis),
       connectQueue: (_queue, ...how) => connectAt(...how),
     };
@@ -94,6 +98,10 @@ export function createBackend(options: BackendOptions): Backend {
   const urlOf = createShards(redis);
   return {
     store: combineStores([...stores.values()], (bucket) => stores.get(urlOf(bucket))!),
+    insight: combineInsight(
+      [...stores.values()].map(({ insight }) => insight),
+      (bucket) => stores.get(urlOf(bucket))!.insight,
+    ),
     isCluster: false,
     connectQueue: (queue, ...how) => connectors.get(urlOf(queue))!(...how),
   };

@@ -6,7 +6,9 @@ import { hasDays, addResets, type WithResets } from "../core/limits/calendar-win
 import { costTooLarge } from "../core/limits/registry.ts";
 import type { Logger } from "../core/logger.ts";
 import { limitsOfCall, type DrawReply, type DrawRequest, type Store } from "../core/store.ts";
-import { createAwayNotes } from "./away-notes.ts";
+import type { InsightStore } from "../core/stores/insight/store.ts";
+import { createRedisInsight } from "./facts/insight.ts";
+import { createAwayNotes } from "./facts/away-notes.ts";
 import { createBreakers, type BreakerOptions } from "./requests/breaker.ts";
 import { createNotifications } from "./pubsub.ts";
 import { createRequests, refusalOf } from "./requests/requests.ts";
@@ -34,8 +36,13 @@ export interface RedisStoreOptions {
   readonly onChange: (event: StoreEvent) => void;
 }
 
+/** The store, and on the same connection what is known of the fleet. */
+export interface RedisStore extends Store {
+  readonly insight: InsightStore;
+}
+
 /** Buckets in Redis, shared by all replicas that use the same server and prefix. */
-export function createRedisStore(options: RedisStoreOptions): Store {
+export function createRedisStore(options: RedisStoreOptions): RedisStore {
   const { redis, prefix, timeoutMs } = options;
   const notifications = createNotifications(options.connectSubscriber, prefix);
   const days = createServerDays(redis);
@@ -107,6 +114,7 @@ export function createRedisStore(options: RedisStoreOptions): Store {
   }
 
   return {
+    insight: createRedisInsight(redis, prefix, requests),
     async draw(request) {
       notifications.used();
       try {

@@ -1,6 +1,7 @@
 /** Several independent servers: which one holds a name, and their stores as one. */
 import { createHash } from "node:crypto";
 import { LRUCache } from "lru-cache";
+import type { InsightStore } from "../core/stores/insight/store.ts";
 import type { Store } from "../core/store.ts";
 
 /** A point of the ring. Its server holds the names whose hashes lie between the point before and this one. */
@@ -57,6 +58,61 @@ export function combineStores(stores: readonly Store[], storeOf: (bucket: string
     async close() {
       await Promise.all(stores.map((store) => store.close()));
     },
+  };
+}
+
+/** What each server knows of the fleet, as one: that of a bucket is on the bucket's server. */
+export function combineInsight(
+  stores: readonly InsightStore[],
+  storeOf: (bucket: string) => InsightStore,
+): InsightStore {
+  /** What those answer that do; rejects if none does. */
+  async function fromAll<T>(
+    ask: (store: InsightStore) => Promise<T>,
+  ): Promise<{ readonly answers: readonly T[]; readonly errors: readonly unknown[] }> {
+    const settled = await Promise.allSettled(stores.map(ask));
+    const answers = settled.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
+    const errors = settled.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
+    if (answers.length === 0) throw errors[0];
+    return { answers, errors };
+  }
+
+  /** Ids are of one server each: the change is on the one that knows it. */
+  const amend: InsightStore["amendChange"] = async (id, fate) => {
+    await fromAll((store) => store.amendChange(id, fate));
+  };
+
+  return {
+    async report({ buckets, ...replica }) {
+      const { answers } = await fromAll((store) => {
+        const own = buckets.filter(({ bucket }) => storeOf(bucket) === store);
+        return store.report({ ...replica, buckets: own });
+      });
+      return answers.flat();
+    },
+    async bucketNames(page) {
+      const { answers, errors } = await fromAll((store) => store.bucketNames(page));
+      const names = answers.flatMap((answer) => answer.names).toSorted();
+      return { names: names.slice(0, page.limit), errors };
+    },
+    bucket: (name) => storeOf(name).bucket(name),
+    async replicas() {
+      const found = (await fromAll((store) => store.replicas())).answers.flat();
+      return [...new Map(found.map((each) => [each.replica, each])).values()];
+    },
+    history: (bucket, span) => storeOf(bucket).history(bucket, span),
+    noteChange: (change) => storeOf(change.bucket).noteChange(change),
+    amendChange: amend,
+    async changes(page) {
+      const { bucket, limit } = page;
+      if (bucket !== undefined) return storeOf(bucket).changes(page);
+      const { answers } = await fromAll((store) => store.changes(page));
+      return answers
+        .flat()
+        .toSorted((a, b) => b.atMs - a.atMs)
+        .slice(0, limit);
+    },
+    endOverride: (override) => storeOf(override.bucket).endOverride(override),
   };
 }
 

@@ -10,6 +10,7 @@ import {
   type Policy,
   type PolicyOptions,
 } from "../core/policy/policy.ts";
+import type { InsightStore } from "../core/stores/insight/store.ts";
 import type { Store } from "../core/store.ts";
 import { createMemoryStore } from "../memory/memory-store.ts";
 import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
@@ -27,6 +28,9 @@ export interface Buckets {
    */
   open(where: string, name: string, options: BucketOptions): OwnedBucket;
   of(name: string): OwnedBucket | undefined;
+  readonly all: () => Iterable<OwnedBucket>;
+  /** This process, as the store knows it. */
+  readonly replica: string;
   /** The store answers again: calls that wait for it are asked for again. */
   askAgain(): void;
   close(): Promise<void>;
@@ -34,7 +38,10 @@ export interface Buckets {
 
 export interface BucketsParts {
   readonly store: Store;
+  readonly insight: InsightStore;
   readonly logger: Logger;
+  /** Called when something happens in a bucket that has not been told yet. */
+  readonly onActivity?: (() => void) | undefined;
   /** Whether the store lies in Redis, and whether that is a cluster. */
   readonly isRemote: boolean;
   readonly isCluster: boolean;
@@ -46,16 +53,19 @@ const ARITIES: Omit<Arities<Bucket>, "fetch"> = {
   tryDraw: 1,
   run: 2,
   throttled: { atOnce: 2 },
-  configure: 1,
+  configure: 2,
   pause: 1,
   resume: 1,
+  undo: 1,
   peek: 1,
+  status: 0,
+  history: 1,
   on: { atOnce: 3 },
   off: { atOnce: 2 },
 };
 
 export function createBuckets(parts: BucketsParts): Buckets {
-  const { store, logger, isRemote, isCluster } = parts;
+  const { store, insight, logger, onActivity, isRemote, isCluster } = parts;
   const replica = randomUUID();
   const buckets = new Map<string, OwnedBucket>();
   /** The same, or their parts, by their names in the store. */
@@ -107,6 +117,8 @@ export function createBuckets(parts: BucketsParts): Buckets {
       // The parts of a bucket share one sampled logger: they all fail at the same time.
       const common = {
         store,
+        insight,
+        onActivity,
         replica,
         logger: sampled(logger, () => performance.now()),
         listen,
@@ -120,6 +132,8 @@ export function createBuckets(parts: BucketsParts): Buckets {
       return bucket;
     },
     of: (name) => buckets.get(name),
+    all: () => buckets.values(),
+    replica,
     askAgain() {
       for (const bucket of buckets.values()) bucket.askAgain();
     },

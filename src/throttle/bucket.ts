@@ -6,7 +6,17 @@ import type { RateInput } from "../core/limits/rate.ts";
 import type { Policy, PolicyOptions } from "../core/policy/policy.ts";
 import type { Away, News } from "../core/store.ts";
 import type { BucketEvents } from "./bucket/bucket-events.ts";
-import type { BucketState, InForce, KeyOptions, PauseOptions } from "./bucket/live-control.ts";
+import type { BucketTold, Override } from "../core/stores/insight/store.ts";
+import type { BucketState, InForce } from "./bucket/bucket-state.ts";
+import type { BucketChange } from "./bucket/changes.ts";
+import type {
+  ConfigureOptions,
+  KeyOptions,
+  PauseOptions,
+  ResumeOptions,
+  UndoOptions,
+} from "./bucket/live-control.ts";
+import type { BucketStatus, History, HistoryOptions } from "./bucket/status.ts";
 import type {
   DrawCall,
   DrawOptions,
@@ -70,14 +80,17 @@ export interface Bucket extends Emitter<BucketEvents> {
   readonly fetch: ThrottledFetch;
   /**
    * Puts another policy in force for all replicas, over that of the code; `"code"` puts that in force again.
-   * Counters are not reset. Configured policies outlive restarts, for 30 days after the last draw.
+   * Counters are not reset. Configured policies outlive restarts, for 30 days after the last draw; with `forMs`, they end
+   * by themselves, up to two seconds late, as long as any process uses the bucket.
    *
    * @throws {@link InvalidOptionError} when the policy can never work, or names limits for all keys together where keys are spread over a cluster.
+   * @throws {@link ChangedError} when the bucket is of another `generation` than the options say; so do the others below.
    * @throws {@link StoreUnavailableError} when Redis gave no answer in time; so do the others below.
    * @throws {@link ClosedError} when the sluice is closed; so do the others below.
    */
   configure<const Rate extends RateInput = RateInput, const KeyRate extends RateInput = RateInput>(
     policy: PolicyOptions<Rate, KeyRate> | "code",
+    options?: ConfigureOptions,
   ): Promise<void>;
   /**
    * Starts no call of any replica for a time, or until {@link Bucket.resume}; with a key, none of that key.
@@ -86,9 +99,27 @@ export interface Bucket extends Emitter<BucketEvents> {
    */
   pause(options?: PauseOptions): Promise<void>;
   /** Ends a pause of the bucket; with a key, that key's own. Throws as `pause` does. */
-  resume(options?: KeyOptions): Promise<void>;
+  resume(options?: ResumeOptions): Promise<void>;
+  /**
+   * Takes back the last change that `configure`, `pause` or `resume` made and that is still in force: what was in force
+   * before is again, a pause for the rest of its time. Returns that change; undefined if there is none.
+   */
+  undo(options?: UndoOptions): Promise<BucketChange | undefined>;
   /** The state of the bucket for all replicas; with a key, that key's own limits too. Changes nothing. */
   peek(options?: KeyOptions): Promise<BucketState>;
+  /**
+   * The bucket as an operator sees it, of all replicas: the cap beside the actual rate, what waits and what holds it back,
+   * and who set it. Replicas report each second while something happens, so it may be a second old.
+   */
+  status(): Promise<BucketStatus>;
+  /** How many calls all replicas started, in steps of ten seconds, of the last 24 hours. */
+  history(options?: HistoryOptions): Promise<History>;
+}
+
+/** What a process tells of a bucket. */
+export interface ToldHere extends Omit<BucketTold, "startedIn10s"> {
+  /** Calls that started since it told it last. */
+  readonly started: number;
 }
 
 /** The call whose outcome is reported. */
@@ -129,6 +160,10 @@ export interface OwnedBucket extends Bucket {
   stepsOf(options: TryCall): { readonly sharedMs: number; readonly keyMs: number };
   /** The policy in force and the state of the bucket; the policy that this process knows stays as it is. */
   inForce(): Promise<InForce>;
+  /** What this process has to tell of the bucket; each call that started is told once. */
+  told(): ToldHere;
+  /** Ends a policy that was given for a time. */
+  expire(override: Override): Promise<void>;
   /** How many callers wait here because of the limits of their own key. */
   readonly deferred: number;
   /** Calls back when limits, a cooldown or a pause have changed, of one key or of all; returns a function that ends it. */

@@ -19,15 +19,18 @@ const RAMP_FROM = 250;
  */
 export function steer(
   found: BucketState | undefined,
-  { terms, scope: steered, change }: SteerRequest,
+  { terms, scope: steered, change, generation }: SteerRequest,
   serverUs: number,
-): { readonly state: BucketState; readonly hasChanged: boolean } {
+): { readonly state: BucketState; readonly hasChanged: boolean; readonly isStale: boolean } {
   const state = found ?? newBucket(terms, serverUs);
+  const isStale =
+    found !== undefined && generation !== undefined && found.generation !== generation;
+  if (isStale) return { state, hasChanged: false, isStale };
   advance(state, serverUs);
   if (change.do === "configure") {
     putInForce(state, terms, Math.max(serverUs, state.version + 1));
     state.isOverride = change.isOverride;
-    return { state, hasChanged: true };
+    return { state, hasChanged: true, isStale };
   }
   const scope = steered === undefined ? state.shared : scopeOfKey(state, steered.key);
   if (steered !== undefined) {
@@ -40,7 +43,7 @@ export function steer(
     state.generation = Math.max(state.generation + 1, state.clockUs);
     clearPlaces(state);
   }
-  return { state, hasChanged };
+  return { state, hasChanged, isStale };
 }
 
 /** Whether slots that were handed out are worthless now. Twin of `CHANGES` in `lua/lib/draw/steer.lua`, as is all below up to `peek`. */

@@ -10,7 +10,7 @@ import {
   type Key,
 } from "../../core/key-path.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
-import { orEndless } from "../../throttle/bucket/live-control.ts";
+import { orEndless } from "../../throttle/bucket/bucket-state.ts";
 import type { TryCall } from "../../throttle/call-options.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readOfKey, type OfKey } from "../options.ts";

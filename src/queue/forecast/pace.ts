@@ -1,7 +1,7 @@
 import { stepOf } from "../../core/draw/scope.ts";
 import { ruleOf } from "../../core/limits/registry.ts";
 import { keyLimitsOf, ownScopeOf } from "../../core/policy/per-key.ts";
-import type { InForce } from "../../throttle/bucket/live-control.ts";
+import type { InForce } from "../../throttle/bucket/bucket-state.ts";
 import type { TryCall } from "../../throttle/call-options.ts";
 import { costsOf } from "../../throttle/costs.ts";
 import type { Phase } from "./drain.ts";

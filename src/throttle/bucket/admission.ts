@@ -68,6 +68,8 @@ export interface AdmissionParts {
   readonly assertUnits: (where: string, options: TryCall) => void;
   /** Called with the slot of each call. */
   readonly onSlot: CallContext["onSlot"];
+  /** Called when a call waits. */
+  readonly onWait: () => void;
   /** Called when the first call comes. */
   readonly listen: (() => void) | undefined;
 }
@@ -177,6 +179,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     if (options.beyond === undefined) shed(options, group);
     return new Promise((resolve, reject) => {
       pacer.wait(new WaitingCall(context, group, options, { resolve, reject }, sinceMs));
+      parts.onWait();
     });
   }
 
@@ -217,6 +220,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
         waits,
       };
       pacer.wait(new WaitingCall(context, group, options, settling, sinceMs));
+      parts.onWait();
     });
   }
 

@@ -5,6 +5,7 @@
  */
 import slotOf from "cluster-key-slot";
 import { InvalidOptionError } from "../../core/errors.ts";
+import { PRIORITIES } from "../../core/input/options.ts";
 import { firstOfText, textOfNamed } from "../../core/key-path.ts";
 import type { LimitsOptions } from "../../core/policy/limit-makers.ts";
 import { ownScopeOf } from "../../core/policy/per-key.ts";
@@ -14,6 +15,7 @@ import type {
   DrawRequest,
   Peeked,
   ScopesRequest,
+  Steered,
   SteerRequest,
   Store,
 } from "../../core/store.ts";
@@ -36,6 +38,7 @@ import { createRefusals } from "../try/refusal-cache.ts";
 import { createFetch } from "../wrap/fetch.ts";
 import { runOnce, throttle } from "../wrap/throttled.ts";
 import { createBucketTeller } from "./bucket-events.ts";
+import { createTally } from "./tally.ts";
 import type { KeyOptions } from "./live-control.ts";
 import { createBucket, createCloseListeners, type BucketSettings } from "./create-bucket.ts";
 
@@ -61,7 +64,14 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     coolDown: (key, coolMs) => partFor(key).coolDown(key, coolMs),
     onAway: (...news) => partFor(undefined).noteAway(...news),
   });
-  const common = { waiting: () => bucket.waiting, refusals: createRefusals(), teller, breaker };
+  const tally = createTally(settings.onActivity);
+  const common = {
+    waiting: () => bucket.waiting,
+    refusals: createRefusals(),
+    teller,
+    tally,
+    breaker,
+  };
   const changeListeners = new Set<(key: string | undefined) => void>();
   const closeListeners = createCloseListeners(name);
   let isCalledByHand = false;
@@ -225,14 +235,38 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
       changeListeners.add(listener);
       return () => changeListeners.delete(listener);
     },
-    async configure(given) {
+    async configure(given, options) {
       const policyGiven = given as PolicyOptions | "code";
       if (policyGiven !== "code") assertPerKey(policyGiven);
-      await steer(undefined, (part) => part.configure(policyGiven));
+      await steer(undefined, (part) => part.configure(policyGiven, options));
     },
     pause: (options) => steer(options, (part) => part.pause(options)),
     resume: (options) => steer(options, (part) => part.resume(options)),
+    async undo(options) {
+      const undone = await partFor(undefined).undo(options);
+      askAgain();
+      return undone;
+    },
+    async expire(override) {
+      await partFor(undefined).expire(override);
+      askAgain();
+    },
     peek: (options) => partForGiven(options).peek(options),
+    status: () => partFor(undefined).status(),
+    history: (options) => partFor(undefined).history(options),
+    told() {
+      const told = [...opened.values()].map((part) => part.told());
+      const byRank = PRIORITIES.map((_, rank) =>
+        told.reduce((total, { waiting }) => total + waiting[rank]!, 0),
+      );
+      const most = told.toSorted((a, b) => Math.max(...b.waiting) - Math.max(...a.waiting))[0];
+      return {
+        started: told.reduce((total, { started }) => total + started, 0),
+        waiting: byRank,
+        oldestMs: Math.max(0, ...told.map(({ oldestMs }) => oldestMs)),
+        limitedBy: most?.limitedBy,
+      };
+    },
     inForce: () => partFor(undefined).inForce(),
     onClose: (fail) => closeListeners.add(fail),
     async close() {
@@ -290,11 +324,15 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
     return reply;
   }
 
-  /** Steers all parts, also when one fails; then rejects. */
-  async function steerAll(request: SteerRequest): Promise<void> {
-    const steering = storeNames.map((storeName) => store.steer({ ...request, bucket: storeName }));
+  /** Steers all parts, also when one fails; then rejects. The first part's generation is that of the bucket. */
+  async function steerAll({ generation, ...request }: SteerRequest): Promise<Steered> {
+    const [first = "", ...others] = storeNames;
+    const steered = await store.steer({ ...request, bucket: first, generation });
+    if (steered.isStale) return steered;
+    const steering = others.map((storeName) => store.steer({ ...request, bucket: storeName }));
     const failed = (await Promise.allSettled(steering)).find(({ status }) => status === "rejected");
     if (failed !== undefined) throw (failed as PromiseRejectedResult).reason;
+    return steered;
   }
 
   /** The most replicas of any part: a replica draws only from the parts of its keys. */

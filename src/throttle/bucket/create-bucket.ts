@@ -5,6 +5,7 @@ import type { Logger } from "../../core/logger.ts";
 import { ownScopeOf } from "../../core/policy/per-key.ts";
 import type { Policy, PolicyOptions } from "../../core/policy/policy.ts";
 import type { News, Store } from "../../core/store.ts";
+import type { InsightStore } from "../../core/stores/insight/store.ts";
 import type { OwnedBucket, ReportedCall } from "../bucket.ts";
 import {
   readDrawOptions,
@@ -52,6 +53,8 @@ import { createAdmission } from "./admission.ts";
 import { createBucketTeller, type BucketTeller } from "./bucket-events.ts";
 import { createLiveControl } from "./live-control.ts";
 import { createRides } from "./ride.ts";
+import { readHistory, readStatus } from "./status.ts";
+import { createTally, toldOf, type Tally } from "./tally.ts";
 
 const NO_OPTIONS: DrawCall = Object.freeze({});
 
@@ -62,6 +65,9 @@ export interface BucketSettings {
   readonly store: Store;
   readonly replica: string;
   readonly logger: Logger;
+  readonly insight: InsightStore;
+  /** Called with the first call or caller after each look at {@link OwnedBucket.told}. */
+  readonly onActivity?: (() => void) | undefined;
   readonly maxWaiting?: number | undefined;
   readonly feedback?: FeedbackOptions | undefined;
   readonly calls?: CallDefaults | undefined;
@@ -82,6 +88,7 @@ interface CommonToParts {
   readonly waiting: () => number;
   readonly refusals: Refusals;
   readonly teller: BucketTeller;
+  readonly tally: Tally;
   readonly breaker: Breaker;
   /** Whether this part tells of changes of the whole bucket, which come to every part. */
   readonly tellsOfAll: boolean;
@@ -91,10 +98,11 @@ interface CommonToParts {
 export function createBucket(settings: BucketSettings): OwnedBucket {
   const { name, policy, replica, logger, maxWaiting = Infinity } = settings;
   const { onStoreDown = "refuse", onStateLost = "empty" } = settings;
-  const { waiting, refusals, teller, tellsOfAll } = settings.common ?? {
+  const { waiting, refusals, teller, tally, tellsOfAll } = settings.common ?? {
     waiting: () => pacer.waiting,
     refusals: createRefusals(),
     teller: createBucketTeller(name, logger),
+    tally: createTally(settings.onActivity),
     tellsOfAll: true,
   };
   const waitsForStore = onStoreDown === "wait";
@@ -132,6 +140,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     learn: pacer.learn,
     startsFull,
     refusals,
+    onAllowed: tally.add,
     untilRetry: waitsForStore ? retries.untilRetry : undefined,
   });
   const assertUnits = (where: string, options: TryCall): void =>
@@ -146,10 +155,16 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     pacer,
     tries,
     known,
-    onSlot: teller.slotCame,
+    onSlot(options, slot, group) {
+      // What a call needs beyond its job's slot is no call of its own.
+      if (options.beyond === undefined) tally.add(1);
+      teller.slotCame(options, slot, group);
+    },
+    onWait: tally.touch,
     listen: settings.listen,
   });
-  const liveControl = createLiveControl({ ...context, waiting, onChange: askAgain });
+  const { insight } = settings;
+  const liveControl = createLiveControl({ ...context, insight, waiting, onChange: askAgain });
   const feedback = createFeedbackReader(
     {
       ...context,
@@ -328,11 +343,16 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
       changeListeners.add(listener);
       return () => changeListeners.delete(listener);
     },
-    configure: (given) => liveControl.configure(given as PolicyOptions | "code"),
+    configure: (given, options) => liveControl.configure(given as PolicyOptions | "code", options),
     pause: liveControl.pause,
     resume: liveControl.resume,
+    undo: liveControl.undo,
     peek: liveControl.peek,
     inForce: liveControl.inForce,
+    expire: liveControl.expire,
+    status: () => readStatus(name, insight, liveControl.inForce()),
+    history: (options) => readHistory(name, insight, options),
+    told: () => toldOf(tally.take(), pacer.waits()),
     onClose: (fail) => closeListeners.add(fail),
     async close() {
       admission.close();

@@ -1,46 +1,94 @@
-/** `configure`, `pause`, `resume` and `peek`: what users change and see of a bucket while it runs. */
+/**
+ * `configure`, `pause`, `resume` and `undo`: what operators change of a bucket while it runs, for all replicas. Each
+ * change is noted before it is made, with who made it and what was there before; what came of it is noted after.
+ */
+import { hostname } from "node:os";
+import process from "node:process";
 import * as z from "zod";
 import { refuseUndefined } from "../../core/input/arguments.ts";
-import { ClosedError, InvalidOptionError } from "../../core/errors.ts";
-import { formatLimit } from "../../core/limits/registry.ts";
-import { sayEndless } from "../../core/describe.ts";
+import { reasonOf } from "../../core/describe.ts";
+import { ChangedError, ClosedError, InvalidOptionError } from "../../core/errors.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { KEY_SHAPE, oneKey, type KeyGiven } from "../../core/input/key-options.ts";
 import { namedOf } from "../../core/key-path.ts";
-import { ownScopeOf, scopesOf, whoseLimits } from "../../core/policy/per-key.ts";
+import { ownScopeOf, scopesOf } from "../../core/policy/per-key.ts";
 import {
   compileOver,
   formatPolicy,
   type Policy,
   type PolicyOptions,
 } from "../../core/policy/policy.ts";
-import { limitsOfCall, type Change, type Peeked, type SteerRequest } from "../../core/store.ts";
+import type {
+  Change,
+  InsightStore,
+  NewChange,
+  Override,
+  SteeredState,
+} from "../../core/stores/insight/store.ts";
+import type { Change as StoreChange, LimitedKey, Peeked } from "../../core/store.ts";
 import { termsOf, type BucketContext } from "../known-policy.ts";
+import {
+  describeState,
+  FOREVER_US,
+  msUntil,
+  orEndless,
+  type BucketState,
+  type InForce,
+} from "./bucket-state.ts";
+import { describeChange, type BucketChange } from "./changes.ts";
 
 /** Names one key, or the head of a path; without it, the whole bucket is meant. */
 export type KeyOptions = KeyGiven;
 
-export interface PauseOptions extends KeyOptions {
-  /** For how long. Defaults to until it is resumed. */
+/** Who changes something, and why: the log of changes says it. */
+export interface ByHand {
+  /** Who: a name, or an address. Defaults to the process: `"web-7:4321"`. */
+  readonly by?: string | undefined;
+  /** Why: `"the provider asked for it"`. */
+  readonly reason?: string | undefined;
+  /**
+   * The generation that was seen, of `peek` or `status`: the change is refused with `ChangedError` if a policy, a pause or a
+   * cooldown of the bucket has changed since. Defaults to none: the change is made in any case.
+   */
+  readonly generation?: number | undefined;
+}
+
+export interface PauseOptions extends KeyOptions, ByHand {
+  /** For how long, in ms. Defaults to until it is resumed. */
   readonly forMs?: number | undefined;
 }
 
-/** The policy in force for all replicas, and the state of the bucket under it. */
-export interface InForce {
-  readonly policy: Policy;
-  readonly state: BucketState;
-  /** Ms until the whole rate is in force again: `0` if it is. */
-  readonly wholeInMs: number;
-  /** For how many ms calls keep a distance that answers asked for: `0` if there is none. */
-  readonly spacedForMs: number;
-  /** That distance, in ms. */
-  readonly gapMs: number;
+export interface ResumeOptions extends KeyOptions, ByHand {}
+
+export interface ConfigureOptions extends ByHand {
+  /** For how long, in ms: the policy of the code is in force again after that. Defaults to until it is changed. */
+  readonly forMs?: number | undefined;
 }
 
+export interface UndoOptions extends ByHand {
+  /** The change that is to be taken back; refused with `ChangedError` if it is not the last one. Defaults to the last. */
+  readonly id?: string | undefined;
+}
+
+const LONGEST_TEXT = 500;
+const TEXT = z
+  .string({ error: "give a string" })
+  .min(1, { error: "give a name or a reason, or leave it out" })
+  .max(LONGEST_TEXT, { error: `give at most ${LONGEST_TEXT} characters` });
+const BY_HAND = {
+  by: TEXT.optional(),
+  reason: TEXT.optional(),
+  generation: wholeNumber(1, Number.MAX_SAFE_INTEGER, "changes").optional(),
+};
+const FOR = { forMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional() };
 const ONE_KEY = z.strictObject(KEY_SHAPE);
-const PAUSE = ONE_KEY.extend({ forMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional() });
+const RESUME = ONE_KEY.extend(BY_HAND);
+const PAUSE = RESUME.extend(FOR);
+const CONFIGURE = z.strictObject({ ...BY_HAND, ...FOR });
+const UNDO = z.strictObject({ ...BY_HAND, id: TEXT.optional() });
 
 export interface LiveControlParts extends BucketContext {
+  readonly insight: InsightStore;
   readonly waiting: () => number;
   /** Called after each change of one key, or of all: calls that wait here follow it at once. */
   readonly onChange: (key: string | undefined) => void;
@@ -48,16 +96,33 @@ export interface LiveControlParts extends BucketContext {
 
 /** Live changes of one bucket, for every replica, and a look at it. All of it rejects with {@link ClosedError} after `close`. */
 export interface LiveControl {
-  readonly configure: (policy: PolicyOptions | "code") => Promise<void>;
+  readonly configure: (policy: PolicyOptions | "code", options?: ConfigureOptions) => Promise<void>;
   readonly pause: (options?: PauseOptions) => Promise<void>;
-  readonly resume: (options?: KeyOptions) => Promise<void>;
+  readonly resume: (options?: ResumeOptions) => Promise<void>;
+  readonly undo: (options?: UndoOptions) => Promise<BucketChange | undefined>;
   readonly peek: (options?: KeyOptions) => Promise<BucketState>;
   readonly inForce: () => Promise<InForce>;
+  /** Puts the code's policy in force in place of one whose time is over, unless that has been changed since. */
+  readonly expire: (override: Override) => Promise<void>;
   readonly close: () => void;
 }
 
+/** A change, and what the store is to do for it. */
+interface Steering {
+  readonly action: NewChange["action"];
+  readonly scope?: LimitedKey | undefined;
+  readonly policy?: Policy;
+  readonly change: StoreChange;
+  readonly before: SteeredState;
+  readonly after: SteeredState;
+  readonly undoes?: string | undefined;
+}
+
+/** Changes of one bucket among which one to take back is looked for. */
+const MOST_LOOKED_AT = 1_000;
+
 export function createLiveControl(parts: LiveControlParts): LiveControl {
-  const { store, bucket, known, waiting, onChange } = parts;
+  const { store, insight, bucket, known, logger, waiting, onChange } = parts;
   let isClosed = false;
 
   /** The store would still answer after a close. */
@@ -65,29 +130,40 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     if (isClosed) throw new ClosedError(`Bucket "${bucket}"`);
   }
 
-  async function steer(
-    change: Change,
-    { terms = known.terms, scope }: Partial<Pick<SteerRequest, "terms" | "scope">> = {},
+  /** A change is made before it is known whether this could be noted: that is heard in the log. */
+  async function amend(
+    id: string,
+    fate: Parameters<InsightStore["amendChange"]>[1],
   ): Promise<void> {
-    assertOpen();
-    await store.steer({ bucket, terms, scope, change });
-    onChange(scope?.key);
+    await insight.amendChange(id, fate).catch((error: unknown) => {
+      const reason = reasonOf(error);
+      logger.warn({ bucket, change: id, reason }, `What became of change ${id} was not noted.`);
+    });
   }
 
-  async function pause(where: string, key: string | undefined, durationUs: number): Promise<void> {
-    const change: Change = { do: "pause", durationUs };
-    if (key === undefined) return steer(change);
-    const scope = ownScopeOf(await policyInForce(), key);
-    if (scope === undefined) {
-      const { key: path, keys } = namedOf(key);
-      const option = keys === undefined ? "key" : "keys";
-      const remedy =
-        keys !== undefined && Object.keys(keys).length > 1
-          ? "name one of the keys: each has a state of its own"
-          : "a key without limits of its own has no state; give the bucket perKey, or leave the key out";
-      throw new InvalidOptionError({ where, option, value: keys ?? path, remedy });
+  async function steer(
+    { action, scope, policy, change, before, after, undoes }: Steering,
+    { by = OF_PROCESS, reason, generation }: ByHand,
+    forMs?: number,
+  ): Promise<string> {
+    assertOpen();
+    const key = scope?.key;
+    const noted = { bucket, action, key, by, reason, forMs, before, after, undoes };
+    const id = await insight.noteChange(noted);
+    const terms = policy === undefined ? known.terms : termsOf(policy, 0);
+    const steered = await store
+      .steer({ bucket, terms, scope, change, generation })
+      .catch(async (error: unknown) => {
+        await amend(id, { failed: reasonOf(error) });
+        throw error;
+      });
+    if (steered.isStale) {
+      const error = new ChangedError({ bucket, since: generation!, ...steered });
+      await amend(id, { failed: error.message });
+      throw error;
     }
-    await steer(change, { scope });
+    onChange(key);
+    return id;
   }
 
   async function look(policy: Policy, key: string | undefined): Promise<Peeked> {
@@ -96,9 +172,79 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     return store.peek({ bucket, terms, scopes: scopesOf(policy, key) });
   }
 
-  async function policyInForce(): Promise<Policy> {
-    const { text } = await look(known.policy, undefined);
-    return known.read(text);
+  /** What can be set by hand, as it is; of a key, its own pause. */
+  async function steered(key?: string): Promise<{ policy: Policy; state: SteeredState }> {
+    const [ofBucket, ofKey] = await Promise.all([
+      look(known.policy, undefined),
+      key === undefined ? undefined : look(known.policy, key),
+    ]);
+    const policy = known.read(ofBucket.text);
+    const { nowUs, pausedUntilUs } = ofKey ?? ofBucket;
+    const isOwn = ofKey === undefined || pausedUntilUs > ofBucket.pausedUntilUs;
+    const pausedForMs = isOwn ? orEndless(msUntil(pausedUntilUs, nowUs)) : 0;
+    return { policy, state: stateOf(policy, ofBucket.isOverride, pausedForMs) };
+  }
+
+  function scopeOf(where: string, policy: Policy, key: string): LimitedKey {
+    const scope = ownScopeOf(policy, key);
+    if (scope !== undefined) return scope;
+    const { key: path, keys } = namedOf(key);
+    const option = keys === undefined ? "key" : "keys";
+    const remedy =
+      keys !== undefined && Object.keys(keys).length > 1
+        ? "name one of the keys: each has a state of its own"
+        : "a key without limits of its own has no state; give the bucket perKey, or leave the key out";
+    throw new InvalidOptionError({ where, option, value: keys ?? path, remedy });
+  }
+
+  async function pauseFor(
+    action: "pause" | "resume",
+    { key, ...byHand }: ByHand & { readonly key?: string | undefined },
+    forMs: number | undefined,
+  ): Promise<void> {
+    const { policy, state: before } = await steered(key);
+    const scope = key === undefined ? undefined : scopeOf(`${action}()`, policy, key);
+    const pausedForMs = action === "resume" ? 0 : (forMs ?? Infinity);
+    const steering = { action, scope, change: pauseOf(pausedForMs), before };
+    await steer({ ...steering, after: { ...before, pausedForMs } }, byHand, forMs);
+  }
+
+  async function putInForce(
+    action: "configure" | "expire",
+    given: { readonly policy: Policy; readonly isOverride: boolean },
+    { forMs, ...byHand }: ConfigureOptions,
+    before: SteeredState,
+  ): Promise<string> {
+    const { policy, isOverride } = given;
+    const change: StoreChange = { do: "configure", isOverride };
+    const after = stateOf(policy, isOverride, before.pausedForMs);
+    return steer({ action, policy, change, before, after }, byHand, forMs);
+  }
+
+  /** The last change that is still in force, of those that a person made. */
+  async function lastChange(): Promise<Change | undefined> {
+    const changes = await insight.changes({ bucket, before: undefined, limit: MOST_LOOKED_AT });
+    return changes.find(
+      ({ action, failed, undoneBy }) =>
+        failed === undefined && undoneBy === undefined && action !== "undo" && action !== "expire",
+    );
+  }
+
+  async function takeBack(last: Change, byHand: ByHand): Promise<string> {
+    const key = last.key;
+    const { policy: inForce, state: before } = await steered(key);
+    const undoing = { action: "undo" as const, before, undoes: last.id };
+    if (last.action === "configure") {
+      const { isOverride, text } = last.before;
+      const policy = isOverride ? known.read(text) : known.declared;
+      const after = stateOf(policy, isOverride, before.pausedForMs);
+      return steer({ ...undoing, policy, after, change: { do: "configure", isOverride } }, byHand);
+    }
+    const sinceMs = Date.now() - last.atMs;
+    const pausedForMs = Math.max(0, last.before.pausedForMs - sinceMs);
+    const scope = key === undefined ? undefined : scopeOf("undo()", inForce, key);
+    const after = { ...before, pausedForMs };
+    return steer({ ...undoing, scope, change: pauseOf(pausedForMs), after }, byHand);
   }
 
   /** Leaves the policy that this process knows as it is, also where another is in force: its draws learn that. */
@@ -122,123 +268,69 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
   }
 
   return {
-    async configure(given) {
+    async configure(given, options = {}) {
       const where = `bucket("${bucket}").configure()`;
+      const read = readOptions(where, CONFIGURE, options);
+      if (given === "code" && read.forMs !== undefined) {
+        const remedy = "the policy of the code has no end; leave it out";
+        throw new InvalidOptionError({ where, option: "forMs", value: read.forMs, remedy });
+      }
+      assertOpen();
       const isCode = given === "code";
-      const policy = isCode ? known.declared : compileOver(where, given, await policyInForce());
-      const change: Change = { do: "configure", isOverride: !isCode };
-      await steer(change, { terms: termsOf(policy, 0) });
+      const { policy: under, state } = await steered();
+      const policy = isCode ? known.declared : compileOver(where, given, under);
+      await putInForce("configure", { policy, isOverride: !isCode }, read, state);
     },
     async pause(options = {}) {
       refuseUndefined("pause()", options);
-      const { key, forMs } = oneKey("pause()", readOptions("pause()", PAUSE, options));
-      await pause("pause()", key, forMs === undefined ? FOREVER_US : forMs * 1_000);
+      const { forMs, ...others } = oneKey("pause()", readOptions("pause()", PAUSE, options));
+      await pauseFor("pause", others, forMs);
     },
     async resume(options = {}) {
       refuseUndefined("resume()", options);
-      const { key } = oneKey("resume()", readOptions("resume()", ONE_KEY, options));
-      await pause("resume()", key, 0);
+      await pauseFor("resume", oneKey("resume()", readOptions("resume()", RESUME, options)), 0);
+    },
+    async undo(options = {}) {
+      const { id, ...byHand } = readOptions("undo()", UNDO, options);
+      assertOpen();
+      const last = await lastChange();
+      if (id !== undefined && last?.id !== id) {
+        throw new ChangedError({ bucket, since: id, generation: last?.id ?? "none" });
+      }
+      if (last === undefined) return undefined;
+      const undoneBy = await takeBack(last, byHand);
+      await amend(last.id, { undoneBy });
+      return describeChange({ ...last, undoneBy });
     },
     async peek(options = {}) {
       const { key } = oneKey("peek()", readOptions("peek()", ONE_KEY, options));
       return (await inForce(key)).state;
     },
     inForce: () => inForce(),
+    async expire(override) {
+      const { generation } = await look(known.policy, undefined);
+      const { state } = await steered();
+      if (state.isOverride && state.text === override.text) {
+        const given = { policy: known.declared, isOverride: false };
+        const byHand = { by: override.by, reason: "its time is over", generation };
+        const undoneBy = await putInForce("expire", given, byHand, state);
+        await amend(override.id, { undoneBy });
+      }
+      await insight.endOverride(override);
+    },
     close() {
       isClosed = true;
     },
   };
 }
 
-/** The state of one limit. The numbers are of 100 calls a minute, 97 of them used. */
-export interface LimitState {
-  /** `"100/min"`; where keys have several levels or names, with that: `"2/s (level 1)"`. */
-  readonly name: string;
-  readonly unit: string;
-  /** Whether the whole bucket shares it (`"bucket"`) or each key has its own (`"key"`); of keys by name, the name. */
-  readonly scope: string;
-  /** Which name of a path it is for: `0` is the first. Undefined of the bucket, and of keys by name. */
-  readonly keyLevel: number | undefined;
-  /** `100`. */
-  readonly capacity: number;
-  /** What is used: `97`. */
-  readonly level: number;
-  /** What could pass now: `3`. */
-  readonly remaining: number;
-  /** Ms until a call of cost 1 may pass: `0`. Undefined if it is unknown, as of a concurrency limit that is used up. */
-  readonly nextFreeMs: number | undefined;
+/** Who changes something, unless that is said. */
+const OF_PROCESS = `${hostname()}:${process.pid}`;
+
+function pauseOf(pausedForMs: number): StoreChange {
+  return { do: "pause", durationUs: pausedForMs === Infinity ? FOREVER_US : pausedForMs * 1_000 };
 }
 
-/** The state of a bucket, for all replicas. */
-export interface BucketState {
-  /** The policy in force: `"100/s"`. */
-  readonly policy: string;
-  /** Whether it comes from the code or was configured over it. */
-  readonly policyFrom: "code" | "configured";
-  readonly generation: number;
-  /** Ms until a cooldown ends: `0` if there is none. */
-  readonly coolingForMs: number;
-  /** Ms until a pause ends: `0` if there is none; Infinity if it has no end, which JSON says as `"forever"`. */
-  readonly pausedForMs: number;
-  /**
-   * While the downstream is away, of the bucket or of the key, as some process has found: ms until the next job tries
-   * whether it is back, at least 1. Else 0.
-   */
-  readonly awayForMs: number;
-  /** The part of the rate that is in force after a refusal: `1` is all of it. */
-  readonly rateFactor: number;
-  /** How many replicas drew in this second or the last. */
-  readonly replicas: number;
-  /** How many callers wait in this process. */
-  readonly waitingHere: number;
-  readonly limits: readonly LimitState[];
-}
-
-/** A pause without an end: about 30 years. */
-const FOREVER_US = 1e15;
-
-function describeState(
-  peeked: Peeked,
-  key: string | undefined,
-  policy: Policy,
-  seen: Pick<BucketState, "waitingHere" | "awayForMs">,
-): BucketState {
-  const { nowUs, statuses, coolUntilUs, pausedUntilUs } = peeked;
-  const closedUntilUs = Math.max(coolUntilUs, pausedUntilUs);
-  const scopes = scopesOf(policy, key);
-  const whose = whoseLimits(policy, scopes);
-  const limits = limitsOfCall(policy.limits, scopes).map((limit, index): LimitState => {
-    const { scope, level, suffix } = whose[index]!;
-    const { remaining = limit.capacity, nextUs = nowUs } = statuses[index] ?? {};
-    return {
-      name: formatLimit(limit) + suffix,
-      unit: limit.unit,
-      scope,
-      keyLevel: level,
-      capacity: limit.capacity,
-      level: limit.capacity - remaining,
-      remaining,
-      nextFreeMs: nextUs === Infinity ? undefined : msUntil(Math.max(nextUs, closedUntilUs), nowUs),
-    };
-  });
-  return sayEndless({
-    policy: formatPolicy(policy),
-    policyFrom: peeked.isOverride ? "configured" : "code",
-    generation: peeked.generation,
-    coolingForMs: msUntil(coolUntilUs, nowUs),
-    pausedForMs: orEndless(msUntil(pausedUntilUs, nowUs)),
-    rateFactor: peeked.factor / 1_000,
-    replicas: peeked.alive,
-    ...seen,
-    limits,
-  });
-}
-
-/** Infinity for the rest of a pause without an end. */
-export function orEndless(ms: number): number {
-  return ms > FOREVER_US / 2_000 ? Infinity : ms;
-}
-
-function msUntil(us: number, nowUs: number): number {
-  return Math.max(0, Math.ceil((us - nowUs) / 1_000));
+function stateOf(policy: Policy, isOverride: boolean, pausedForMs: number): SteeredState {
+  return { policy: formatPolicy(policy), text: policy.text, isOverride, pausedForMs };
 }

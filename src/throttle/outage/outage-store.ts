@@ -181,7 +181,7 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
       const { change } = request;
       // A change by hand is for all replicas, and fails; what a downstream asks for is done here.
       const isByHand = change.do === "configure" || change.do === "pause";
-      await (isByHand ? store : (outage?.standIn ?? store)).steer(request);
+      return (isByHand ? store : (outage?.standIn ?? store)).steer(request);
     },
   };
 }

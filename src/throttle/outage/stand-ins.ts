@@ -87,7 +87,7 @@ export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs"
     settle: async () => undefined,
     renew: async () => [],
     release: async () => undefined,
-    steer: async () => undefined,
+    steer: async () => ({ generation: 0, isStale: false }),
   };
 }
 

@@ -35,6 +35,8 @@ export interface TryDrawsOptions extends BucketContext {
   readonly untilRetry: (() => Promise<void>) | undefined;
   readonly leases: LeaseKeeper;
   readonly refusals: Refusals;
+  /** Called with how many calls were let pass. */
+  readonly onAllowed: (calls: number) => void;
   /** The group of a call, by the known policy. */
   readonly groupOf: (options: TryCall) => Group;
   /** Another policy is in force. */
@@ -167,6 +169,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     if (refusal !== undefined && !mayEnd) {
       refusals.keep(group, refusal, (granted.notBeforeUs - nowUs) / 1_000);
     }
+    if (count > 0) parts.onAllowed(Math.min(count, size));
     const sinceMs = performance.now();
     const start = { generation, nowMs: sinceMs };
     batch.forEach(({ key, resolve }, index) => {

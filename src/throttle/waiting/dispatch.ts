@@ -1,4 +1,5 @@
 import { causeOf, isNone, type Granted } from "../../core/store.ts";
+import { PRIORITIES } from "../../core/input/options.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import { createGroupSchedule, type GroupSchedule } from "./group-schedule.ts";
 import { isOfKey, type Caller, type Group } from "./group.ts";
@@ -14,6 +15,8 @@ export interface Dispatcher {
   readonly waiting: number;
   /** The groups in which callers wait. */
   readonly schedule: GroupSchedule;
+  /** Who waits, as reports tell it. */
+  readonly waits: () => Waits;
   /** When the next caller may go, on `performance.now()`; Infinity if none has a slot. */
   nextAtMs(): number;
   enter(caller: Caller): void;
@@ -51,6 +54,16 @@ export interface Dispatcher {
   takeSurplus(give: Take): void;
   /** Drops the slots of one key, or of all: they are worthless. */
   forget(key?: string): void;
+}
+
+/** The callers that wait in one process. */
+export interface Waits {
+  /** How many, by rank. */
+  readonly byRank: readonly number[];
+  /** Since when the first of a line waits, on `performance.now()`; Infinity if none waits. */
+  readonly sinceMs: number;
+  /** The group in which most wait. */
+  readonly most: Group | undefined;
 }
 
 /** Takes slots that are no longer held, and of which the leases are given back already. */
@@ -96,6 +109,22 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       return waiting;
     },
     schedule,
+    waits() {
+      const byRank = PRIORITIES.map(() => 0);
+      let sinceMs = Infinity;
+      let most: Group | undefined;
+      for (const group of schedule) {
+        for (const rank of byRank.keys()) {
+          const first = group.line.firstOf(rank);
+          if (first === undefined) continue;
+          byRank[rank]! += group.line.sizeOf(rank);
+          // The call of a job that is under way comes before all, at 0.
+          if (first.queuedMs > 0) sinceMs = Math.min(sinceMs, first.queuedMs);
+        }
+        if (most === undefined || group.line.size > most.line.size) most = group;
+      }
+      return { byRank, sinceMs, most };
+    },
     nextAtMs() {
       let nextAtMs = Infinity;
       for (const { line, held } of holding)

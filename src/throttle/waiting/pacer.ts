@@ -11,7 +11,7 @@ import {
   type AskTimes,
   type Received,
 } from "./ask-times.ts";
-import { createDispatcher, keyHeldBy } from "./dispatch.ts";
+import { createDispatcher, keyHeldBy, type Dispatcher } from "./dispatch.ts";
 import { createLinePlaces, mostLeases, nextWishes, type Wishes } from "./draw-request.ts";
 import { giveBack, refundUnused } from "./give-back.ts";
 import type { Arrival } from "./group-schedule.ts";
@@ -47,6 +47,7 @@ import { slotsOf, type HeldSlot } from "../slot/held-slots.ts";
 export interface Pacer {
   /** How many callers wait. */
   readonly waiting: number;
+  readonly waits: Dispatcher["waits"];
   /** How many callers wait that their own key defers. */
   readonly deferred: number;
   readonly askTimes: Pick<AskTimes, "turnAtMs" | "silentMs" | "hasAnswered">;
@@ -337,6 +338,7 @@ export function createPacer(options: PacerOptions): Pacer {
     get waiting() {
       return dispatcher.waiting;
     },
+    waits: dispatcher.waits,
     get deferred() {
       return schedule.deferredCallers;
     },

@@ -1,3 +1,4 @@
+import { createMemoryInsight } from "../../../src/memory/memory-insight.ts";
 import { createBuckets } from "../../../src/sluice/buckets.ts";
 import { isLeased } from "../../../src/core/limits/registry.ts";
 import { createArrivals } from "../../../src/throttle/waiting/waiting-call.ts";
@@ -75,11 +76,13 @@ export async function runMix(
   const bucket = `mix ${seed}`;
   const replicas = 1 + Math.max(...mix.callers.map(({ replica }) => replica));
   const buckets = Array.from({ length: replicas }, () =>
-    createBuckets({ store: far, logger: NOBODY_LOGS, isRemote: false, isCluster: false }).open(
-      "mix",
-      bucket,
-      mix.policy,
-    ),
+    createBuckets({
+      store: far,
+      insight: createMemoryInsight(),
+      logger: NOBODY_LOGS,
+      isRemote: false,
+      isCluster: false,
+    }).open("mix", bucket, mix.policy),
   );
   const startMs = time.now();
   const endMs = startMs + forMs;

@@ -2,6 +2,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { createSluice, StoreUnavailableError, type Sluice } from "sluice";
 import { Redis } from "ioredis";
 import { createShards } from "../../../src/redis/shards.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
 import { startRedis } from "../../support/redis/local-redis.ts";
 import type { LocalRedis } from "../../support/redis/private-redis.ts";
 
@@ -11,6 +12,32 @@ afterEach(async () => {
   await sluice?.close();
   await Promise.all(servers.map((server) => server.stop()));
   servers = [];
+});
+
+describe("an operator of three independent servers", () => {
+  it("sees the buckets of all, and of those that answer when one is down", async () => {
+    servers = await Promise.all([1, 2, 3].map(() => startRedis({ fresh: true })));
+    const urls = servers.map(({ url }) => url);
+    const serverOf = createShards(urls);
+    const names = Array.from({ length: 12 }, (_, index) => `b${index}`);
+    sluice = createSluice({ shards: urls, storeTimeoutMs: 500 });
+    const operator = sluice;
+    await Promise.all(names.map((name) => operator.bucket(name, { rate: "1000/s" }).draw()));
+    await waitUntil(async () => (await operator.overview()).buckets.length === 12, "all are told");
+    await Promise.all(
+      names.map((name) => operator.bucket(name, { rate: "1000/s" }).pause({ by: name })),
+    );
+    const changes = await operator.changes();
+    expect(changes.map(({ by }) => by).toSorted()).toEqual(names.toSorted());
+
+    await servers[0]!.stop();
+
+    const { buckets, unreachable, replicas } = await operator.overview();
+    const up = names.filter((name) => serverOf(name) !== urls[0]);
+    expect(buckets.map(({ name }) => name)).toEqual(up.toSorted());
+    expect(unreachable).toMatchObject([{ bucket: undefined }]);
+    expect(replicas).toHaveLength(1);
+  });
 });
 
 describe("one of three independent servers is down", () => {

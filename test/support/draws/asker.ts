@@ -13,6 +13,7 @@ import {
   type Peeked,
   type Place,
   type ScopesRequest,
+  type Steered,
   type Store,
   type Wish,
 } from "../../../src/core/store.ts";
@@ -54,7 +55,7 @@ export interface Asker {
   ): Promise<void>;
   release(leases: readonly number[], key?: string): Promise<void>;
   renew(leases: readonly number[], key?: string): Promise<readonly number[]>;
-  steer(change: Change, key?: string): Promise<void>;
+  steer(change: Change, key?: string): Promise<Steered>;
   peek(key?: string): Promise<Peeked>;
   /** The number of the next lease. */
   readonly lease: number;

@@ -1,6 +1,7 @@
 import { createBuckets } from "../../../src/sluice/buckets.ts";
 import type { Logger } from "../../../src/core/logger.ts";
 import type { Store } from "../../../src/core/store.ts";
+import { createMemoryInsight } from "../../../src/memory/memory-insight.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../../src/throttle/bucket/bucket-options.ts";
 import type { OwnedBucket } from "../../../src/throttle/bucket.ts";
@@ -34,6 +35,12 @@ export function createTestBucket(options: BucketOptions, parts: TestBucketParts 
   };
   const { store = createMemoryStore(), name = "test", replica = "test", isSpread = false } = parts;
   const { logger = { warn: log, error: log } } = parts;
-  const buckets = createBuckets({ store, logger, isRemote: false, isCluster: isSpread });
+  const buckets = createBuckets({
+    store,
+    insight: createMemoryInsight(),
+    logger,
+    isRemote: false,
+    isCluster: isSpread,
+  });
   return { bucket: buckets.open(replica, name, options), warnings };
 }

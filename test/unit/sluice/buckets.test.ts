@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { createBuckets } from "../../../src/sluice/buckets.ts";
 import { StoreUnavailableError } from "../../../src/core/errors.ts";
+import { createMemoryInsight } from "../../../src/memory/memory-insight.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
 
 beforeEach(() => {
@@ -14,7 +15,13 @@ afterEach(() => {
 it("those who wait for the store ask anew as soon as it answers again, whatever their bucket", async () => {
   const store = createMemoryStore();
   const logger = { warn: vi.fn<() => void>(), error: vi.fn<() => void>() };
-  const buckets = createBuckets({ store, logger, isRemote: true, isCluster: false });
+  const buckets = createBuckets({
+    store,
+    insight: createMemoryInsight(),
+    logger,
+    isRemote: true,
+    isCluster: false,
+  });
   const open = (name: string) => buckets.open("test", name, { rate: "1/s", onStoreDown: "wait" });
   const draw = vi.spyOn(store, "draw").mockImplementation(async () => {
     throw new StoreUnavailableError("The store is away.");

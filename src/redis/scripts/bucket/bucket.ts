@@ -4,6 +4,7 @@ import type {
   LimitedKey,
   Peeked,
   ScopesRequest,
+  Steered,
   SteerRequest,
 } from "../../../core/store.ts";
 import { frameKeys, frameNumbers, packNumbers, type Frame } from "./frame.ts";
@@ -51,17 +52,20 @@ export const bucketPeek: Script<ScopesRequest & Frame, Peeked> = defineScript({
   },
 });
 
-export const bucketSteer: Script<SteerRequest & Frame, void> = defineScript({
+export const bucketSteer: Script<SteerRequest & Frame, Steered> = defineScript({
   name: "bucket/bucket-steer",
   keys: (input) => frameKeys({ ...input, scopes: steeredOf(input) }),
   args: (input) => {
-    const { terms, prefix, bucket, scope, change, pinnedUs = 0 } = input;
+    const { terms, prefix, bucket, scope, change, generation = 0, pinnedUs = 0 } = input;
     const frame = frameNumbers({ terms, scopes: steeredOf(input) });
-    const numbers = packNumbers([pinnedUs, ...frame, ...changeNumbers(change)]);
+    const numbers = packNumbers([pinnedUs, ...frame, generation, ...changeNumbers(change)]);
     const message = scope === undefined ? bucket : `${bucket}\n${scope.key}`;
     return [terms.text, changesChannel(prefix), message, change.do, numbers];
   },
-  decode: () => undefined,
+  decode(reply) {
+    const [generation, isStale] = reply as readonly [number, number];
+    return { generation, isStale: isStale === 1 };
+  },
 });
 
 function steeredOf({ scope }: SteerRequest): readonly LimitedKey[] {

@@ -297,7 +297,7 @@ describe("what is done to a spread bucket", () => {
     const last = createPartStores(store, "test").at(-1)!.storeName;
     const steer: Store["steer"] = async (request) => {
       if (request.bucket === last) throw new StoreUnavailableError("no answer", {});
-      await store.steer(request);
+      return store.steer(request);
     };
     const [here, there] = twoReplicas({ perKey: { rate: "10/s" } }, undefined, {
       ...store,

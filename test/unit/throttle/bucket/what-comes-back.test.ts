@@ -3,6 +3,7 @@ import { createBuckets } from "../../../../src/sluice/buckets.ts";
 import { StoreUnavailableError, type SluiceError } from "../../../../src/core/errors.ts";
 import { leakyBucket, slidingLog } from "../../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../../src/core/store.ts";
+import { createMemoryInsight } from "../../../../src/memory/memory-insight.ts";
 import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
 import type { OwnedBucket } from "../../../../src/throttle/bucket.ts";
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
@@ -249,6 +250,12 @@ function openStandingIn(options: BucketOptions) {
     peek: (request) => guard(() => memory.peek(request)),
   };
   const logger = { warn() {}, error() {} };
-  const buckets = createBuckets({ store, logger, isRemote: true, isCluster: false });
+  const buckets = createBuckets({
+    store,
+    insight: createMemoryInsight(),
+    logger,
+    isRemote: true,
+    isCluster: false,
+  });
   return { bucket: buckets.open("here", "test", options), away };
 }

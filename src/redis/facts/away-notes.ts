@@ -1,7 +1,7 @@
 /** What processes have noted in Redis of downstreams that are away. A note is read after a failure, and by who looks at a bucket. */
 import type { Cluster, Redis } from "ioredis";
-import { AWAY_KEPT_MS, type Store } from "../core/store.ts";
-import { awayKey } from "./scripts/keys.ts";
+import { AWAY_KEPT_MS, type Store } from "../../core/store.ts";
+import { awayKey } from "../scripts/keys.ts";
 
 export function createAwayNotes(
   redis: Redis | Cluster,

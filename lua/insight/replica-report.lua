@@ -1,0 +1,61 @@
+--[[
+  replica-report: takes in what one replica tells of itself and of its buckets, and answers which overrides are over.
+
+  KEYS  [1] how all keys of the fleet begin
+  ARGV  [1] the replica  [2] what it is, as JSON  [3] for how long it counts as alive, in ms
+        [4] the step of the history  [5] for how long that, and [6] a bucket, are kept; all in ms
+        [7] 1 if it is the replica's last report: what it told is forgotten then
+        then of each bucket: its name, how it is there as JSON, calls started, the policy of the code or ""
+  Reply the records of the overrides whose time is over, 100 at most
+]]
+-- @include lib/now-ms
+
+-- An hour of the history is one key: a key for each step would need ten times the memory.
+local HOUR_MS = 3600000
+local FORGOTTEN_AT_ONCE = 10
+
+local base, replica, alive_ms = KEYS[1], ARGV[1], tonumber(ARGV[3])
+local step_ms, history_ms, kept_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local now = now_ms()
+
+local function count(bucket, started)
+  if started == 0 then return end
+  local key = base .. ':history:' .. bucket .. ':' .. math.floor(now / HOUR_MS)
+  redis.call('HINCRBY', key, math.floor(now % HOUR_MS / step_ms), started)
+  redis.call('PEXPIRE', key, history_ms + HOUR_MS)
+end
+
+local function forget(bucket)
+  redis.call('ZREM', base .. ':seen', bucket)
+  redis.call('ZREM', base .. ':names', bucket)
+  redis.call('HDEL', base .. ':declared', bucket)
+end
+
+local is_last = ARGV[7] == '1'
+if is_last then
+  redis.call('ZREM', base .. ':replicas', replica)
+  redis.call('DEL', base .. ':replica:' .. replica)
+else
+  redis.call('ZADD', base .. ':replicas', now, replica)
+  redis.call('SET', base .. ':replica:' .. replica, ARGV[2], 'PX', alive_ms)
+end
+redis.call('ZREMRANGEBYSCORE', base .. ':replicas', '-inf', now - alive_ms)
+for at = 8, #ARGV, 4 do
+  local bucket, state, started, declared = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3]
+  local told = base .. ':told:' .. bucket
+  if is_last then
+    redis.call('HDEL', told, replica)
+  else
+    redis.call('HSET', told, replica, now .. '|' .. state)
+    redis.call('PEXPIRE', told, alive_ms)
+  end
+  redis.call('ZADD', base .. ':names', 0, bucket)
+  redis.call('ZADD', base .. ':seen', now, bucket)
+  if declared ~= '' then redis.call('HSET', base .. ':declared', bucket, declared) end
+  count(bucket, started)
+end
+for _, bucket in ipairs(redis.call('ZRANGEBYSCORE', base .. ':seen', '-inf', now - kept_ms, 'LIMIT', 0, FORGOTTEN_AT_ONCE)) do
+  forget(bucket)
+end
+local over = redis.call('ZRANGEBYSCORE', base .. ':due', '-inf', now, 'LIMIT', 0, 100)
+return #over == 0 and {} or redis.call('HMGET', base .. ':overrides', unpack(over))

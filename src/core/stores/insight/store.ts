@@ -1,0 +1,161 @@
+/**
+ * What is known of a fleet beside its limits: which replicas there are, what they told of their buckets, and what was
+ * changed by hand, by whom.
+ */
+export interface InsightStore {
+  /** Takes in what one replica tells; answers the overrides whose time is over. */
+  report(report: ReplicaReport): Promise<readonly Override[]>;
+  /** Names of buckets that replicas have told of, in order, after a name. */
+  bucketNames(page: { readonly after: string; readonly limit: number }): Promise<BucketNames>;
+  /** What the living replicas told of a bucket. */
+  bucket(name: string): Promise<BucketFacts>;
+  replicas(): Promise<readonly ReplicaFacts[]>;
+  history(bucket: string, span: { fromMs: number; untilMs: number }): Promise<readonly Point[]>;
+  /** Notes a change before it is made, in the log and as the override that it begins or ends; answers its id. */
+  noteChange(change: NewChange): Promise<string>;
+  /** Says what became of a change that was noted. */
+  amendChange(id: string, fate: ChangeFate): Promise<void>;
+  /** The newest changes first, of one bucket or of all, older than `before`. */
+  changes(page: ChangesPage): Promise<readonly Change[]>;
+  /** Forgets an override, unless another has come since. */
+  endOverride(override: Override): Promise<void>;
+}
+
+/** How long a replica that tells nothing more counts as alive. */
+export const REPLICA_ALIVE_MS = 90_000;
+/** For how long a bucket that nothing is heard of is kept in the index: as its override is. */
+export const BUCKET_KEPT_MS = 2_592_000_000;
+/** Calls are counted in steps of this length … */
+export const HISTORY_STEP_MS = 10_000;
+/** … for this long. */
+export const HISTORY_KEPT_MS = 86_400_000;
+/** How many changes are kept. */
+export const CHANGES_KEPT = 10_000;
+
+interface BucketNames {
+  readonly names: readonly string[];
+  /** Of several servers, the errors of those that did not answer. */
+  readonly errors: readonly unknown[];
+}
+
+/** What one process tells of itself and of its buckets. */
+export interface ReplicaReport {
+  readonly replica: string;
+  readonly about: AboutReplica;
+  /** It is the last one of this replica: all that it told is forgotten, but for the calls that it started. */
+  readonly isLast: boolean;
+  readonly buckets: readonly BucketReport[];
+}
+
+/** What a process is. */
+export interface AboutReplica {
+  readonly host: string;
+  readonly pid: number;
+  /** The version of this package. */
+  readonly version: string;
+  /** Ms since 1970, by the process's clock. */
+  readonly startedAtMs: number;
+}
+
+export interface ReplicaFacts extends AboutReplica {
+  readonly replica: string;
+  /** When it last told something, by the store's clock. */
+  readonly seenAtMs: number;
+}
+
+/** What a process tells of one bucket. */
+export interface BucketReport {
+  readonly bucket: string;
+  readonly state: BucketTold;
+  /** Calls that started since its last report. */
+  readonly started: number;
+  /** The text of the policy that its code declares; undefined if it has told that before. */
+  readonly declared: string | undefined;
+}
+
+/** How a bucket is in one process. */
+export interface BucketTold {
+  /** Callers that wait, by rank: critical, high, normal, low. */
+  readonly waiting: readonly number[];
+  /** How long the oldest of them has waited. */
+  readonly oldestMs: number;
+  /** Calls that started in the last ten seconds. */
+  readonly startedIn10s: number;
+  /** What holds most of them back: `"100/s"`. */
+  readonly limitedBy: string | undefined;
+}
+
+export interface BucketFacts {
+  /** The store's clock. */
+  readonly nowMs: number;
+  readonly told: readonly (BucketTold & { readonly replica: string; readonly atMs: number })[];
+  readonly declared: string | undefined;
+  readonly override: Override | undefined;
+  /** The change that the pause in force, if there is one, came with. */
+  readonly pause: Change | undefined;
+}
+
+/** A policy that was put in force by hand. */
+export interface Override {
+  readonly bucket: string;
+  /** The change that began it. */
+  readonly id: string;
+  readonly text: string;
+  readonly by: string;
+  readonly reason: string | undefined;
+  readonly atMs: number;
+  /** When it ends by itself, by the store's clock; undefined: never. */
+  readonly untilMs: number | undefined;
+}
+
+/** Calls that started in one step of time. */
+export interface Point {
+  readonly atMs: number;
+  readonly started: number;
+}
+
+/** What can be set by hand. A pause without an end has `pausedForMs` Infinity. */
+export interface SteeredState {
+  /** As users read it: `"100/s"`. */
+  readonly policy: string;
+  /** As the store has it. */
+  readonly text: string;
+  readonly isOverride: boolean;
+  readonly pausedForMs: number;
+}
+
+/** What was done: `"expire"` is the end of an override whose time is over. */
+export type ChangeAction = "configure" | "pause" | "resume" | "undo" | "expire";
+
+export interface NewChange {
+  readonly bucket: string;
+  readonly action: ChangeAction;
+  /** The text of the key that it is about; undefined is the whole bucket. */
+  readonly key: string | undefined;
+  readonly by: string;
+  readonly reason: string | undefined;
+  /** How long it holds; undefined: until it is changed again. */
+  readonly forMs: number | undefined;
+  readonly before: SteeredState;
+  readonly after: SteeredState;
+  /** The change that this one takes back. */
+  readonly undoes: string | undefined;
+}
+
+export interface Change extends NewChange {
+  readonly id: string;
+  /** Ms since 1970, by the store's clock. */
+  readonly atMs: number;
+  /** The change that took this one back. */
+  readonly undoneBy: string | undefined;
+  /** Why it was not made after all. */
+  readonly failed: string | undefined;
+}
+
+export type ChangeFate = { readonly failed: string } | { readonly undoneBy: string };
+
+interface ChangesPage {
+  readonly bucket: string | undefined;
+  readonly before: string | undefined;
+  readonly limit: number;
+}

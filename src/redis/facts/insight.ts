@@ -1,0 +1,154 @@
+/** What is known of a fleet, in Redis: see `core/stores/insight/store.ts`. */
+import type { Cluster, Redis } from "ioredis";
+import {
+  BUCKET_KEPT_MS,
+  HISTORY_STEP_MS,
+  REPLICA_ALIVE_MS,
+  type AboutReplica,
+  type BucketTold,
+  type Change,
+  type ChangeFate,
+  type InsightStore,
+  type Point,
+} from "../../core/stores/insight/store.ts";
+import type { Requests } from "../requests/requests.ts";
+import {
+  changeNote,
+  fleetBase,
+  FLEET,
+  overrideEnd,
+  readChangeText,
+  readOverride,
+  replicaReport,
+  timeOf,
+} from "../scripts/insight/insight.ts";
+import { runScript } from "../scripts/script.ts";
+
+const HOUR_MS = 3_600_000;
+/** How many changes are read at a time while those of one bucket are looked for. */
+const READ_AT_ONCE = 500;
+
+export function createRedisInsight(
+  redis: Redis | Cluster,
+  prefix: string,
+  requests: Pick<Requests, "send" | "sendOnce">,
+): InsightStore {
+  const base = fleetBase({ prefix });
+  const send = <T>(run: () => Promise<T>): Promise<T> => requests.send(FLEET, run);
+  const sendOnce = <T>(run: () => Promise<T>): Promise<T> => requests.sendOnce(FLEET, run);
+
+  async function nowMs(): Promise<number> {
+    // A script, so that a cluster asks the node that holds the fleet's keys.
+    const time = (await redis.eval("return redis.call('TIME')", 1, base)) as [string, string];
+    return Number(time[0]) * 1_000 + Math.floor(Number(time[1]) / 1_000);
+  }
+
+  async function withFates(found: readonly (readonly [string, string])[]): Promise<Change[]> {
+    if (found.length === 0) return [];
+    const fates = await redis.mget(found.map(([id]) => `${base}:fate:${id}`));
+    return found.map(([id, text], at) => {
+      const fate = JSON.parse(fates[at] ?? "{}") as Partial<Change>;
+      const { undoneBy, failed } = fate;
+      return { ...readChangeText(text), id, atMs: timeOf(id), undoneBy, failed };
+    });
+  }
+
+  return {
+    report: (report) => sendOnce(() => runScript(redis, replicaReport, { ...report, prefix })),
+    bucketNames: ({ after, limit }) =>
+      send(async () => {
+        const from = after === "" ? "-" : `(${after}`;
+        const names = await redis.zrangebylex(`${base}:names`, from, "+", "LIMIT", 0, limit);
+        return { names, errors: [] };
+      }),
+    bucket: (name) =>
+      send(async () => {
+        const [now, told, declared, override, pause] = await Promise.all([
+          nowMs(),
+          redis.hgetall(`${base}:told:${name}`),
+          redis.hget(`${base}:declared`, name),
+          redis.hget(`${base}:overrides`, name),
+          redis.hget(`${base}:pauses`, name),
+        ]);
+        const changes = pause === null ? [] : await redis.xrange(`${base}:changes`, pause, pause);
+        const [change] = await withFates(changes.map(readEntry));
+        return {
+          nowMs: now,
+          told: Object.entries(told).map(([replica, text]) => ({ replica, ...readTold(text) })),
+          declared: declared ?? undefined,
+          override: override === null ? undefined : readOverride(override),
+          pause: change,
+        };
+      }),
+    replicas: () =>
+      send(async () => {
+        const sinceMs = (await nowMs()) - REPLICA_ALIVE_MS;
+        const found = await redis.zrangebyscore(`${base}:replicas`, sinceMs, "+inf", "WITHSCORES");
+        const names = found.filter((_, at) => at % 2 === 0);
+        if (names.length === 0) return [];
+        const texts = await redis.mget(names.map((name) => `${base}:replica:${name}`));
+        return names.flatMap((replica, at) => {
+          const text = texts[at];
+          if (text === null || text === undefined) return [];
+          const seenAtMs = Number(found[at * 2 + 1]);
+          return [{ ...(JSON.parse(text) as AboutReplica), replica, seenAtMs }];
+        });
+      }),
+    history: (bucket, { fromMs, untilMs }) =>
+      send(async () => {
+        const first = Math.floor(fromMs / HOUR_MS);
+        const count = Math.max(0, Math.floor(untilMs / HOUR_MS) - first + 1);
+        const hours = Array.from({ length: count }, (_, at) => first + at);
+        const found = await Promise.all(
+          hours.map((hour) => redis.hgetall(`${base}:history:${bucket}:${hour}`)),
+        );
+        const points = found.flatMap((counts, at) =>
+          Object.entries(counts).map(([step, started]): Point => {
+            const atMs = hours[at]! * HOUR_MS + Number(step) * HISTORY_STEP_MS;
+            return { atMs, started: Number(started) };
+          }),
+        );
+        return points
+          .filter(({ atMs }) => atMs + HISTORY_STEP_MS > fromMs && atMs <= untilMs)
+          .toSorted((a, b) => a.atMs - b.atMs);
+      }),
+    noteChange: (change) => sendOnce(() => runScript(redis, changeNote, { change, prefix })),
+    amendChange: (id, fate: ChangeFate) =>
+      send(async () => {
+        const text = JSON.stringify(fate);
+        await redis.set(`${base}:fate:${id}`, text, "PX", BUCKET_KEPT_MS);
+      }),
+    changes: ({ bucket, before, limit }) =>
+      send(async () => {
+        const found: (readonly [string, string])[] = [];
+        let end = before === undefined ? "+" : `(${before}`;
+        while (found.length < limit) {
+          const page = await redis.xrevrange(`${base}:changes`, end, "-", "COUNT", READ_AT_ONCE);
+          for (const entry of page) {
+            const isOfBucket = bucket === undefined || valueOf(entry, "bucket") === bucket;
+            if (isOfBucket && found.length < limit) found.push(readEntry(entry));
+          }
+          if (page.length < READ_AT_ONCE) break;
+          end = `(${page.at(-1)![0]}`;
+        }
+        return withFates(found);
+      }),
+    endOverride: (override) => send(() => runScript(redis, overrideEnd, { ...override, prefix })),
+  };
+}
+
+type Entry = [id: string, fields: string[]];
+
+function valueOf([, fields]: Entry, name: string): string {
+  return fields[fields.indexOf(name) + 1] ?? "";
+}
+
+function readEntry(entry: Entry): readonly [string, string] {
+  return [entry[0], valueOf(entry, "change")];
+}
+
+/** `<ms>|<JSON>` */
+function readTold(text: string): BucketTold & { readonly atMs: number } {
+  const [atMs = ""] = text.split("|", 1);
+  return { ...(JSON.parse(text.slice(atMs.length + 1)) as BucketTold), atMs: Number(atMs) };
+}

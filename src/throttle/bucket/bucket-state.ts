@@ -1,0 +1,111 @@
+/** How a bucket is, as `peek` and `status` show it. */
+import { sayEndless } from "../../core/describe.ts";
+import { formatLimit } from "../../core/limits/registry.ts";
+import { scopesOf, whoseLimits } from "../../core/policy/per-key.ts";
+import { formatPolicy, type Policy } from "../../core/policy/policy.ts";
+import { limitsOfCall, type Peeked } from "../../core/store.ts";
+
+/** The policy in force for all replicas, and the state of the bucket under it. */
+export interface InForce {
+  readonly policy: Policy;
+  readonly state: BucketState;
+  /** Ms until the whole rate is in force again: `0` if it is. */
+  readonly wholeInMs: number;
+  /** For how many ms calls keep a distance that answers asked for: `0` if there is none. */
+  readonly spacedForMs: number;
+  /** That distance, in ms. */
+  readonly gapMs: number;
+}
+
+/** The state of one limit. The numbers are of 100 calls a minute, 97 of them used. */
+export interface LimitState {
+  /** `"100/min"`; where keys have several levels or names, with that: `"2/s (level 1)"`. */
+  readonly name: string;
+  readonly unit: string;
+  /** Whether the whole bucket shares it (`"bucket"`) or each key has its own (`"key"`); of keys by name, the name. */
+  readonly scope: string;
+  /** Which name of a path it is for: `0` is the first. Undefined of the bucket, and of keys by name. */
+  readonly keyLevel: number | undefined;
+  /** `100`. */
+  readonly capacity: number;
+  /** What is used: `97`. */
+  readonly level: number;
+  /** What could pass now: `3`. */
+  readonly remaining: number;
+  /** Ms until a call of cost 1 may pass: `0`. Undefined if it is unknown, as of a concurrency limit that is used up. */
+  readonly nextFreeMs: number | undefined;
+}
+
+/** The state of a bucket, for all replicas. */
+export interface BucketState {
+  /** The policy in force: `"100/s"`. */
+  readonly policy: string;
+  /** Whether it comes from the code or was configured over it. */
+  readonly policyFrom: "code" | "configured";
+  readonly generation: number;
+  /** Ms until a cooldown ends: `0` if there is none. */
+  readonly coolingForMs: number;
+  /** Ms until a pause ends: `0` if there is none; Infinity if it has no end, which JSON says as `"forever"`. */
+  readonly pausedForMs: number;
+  /**
+   * While the downstream is away, of the bucket or of the key, as some process has found: ms until the next job tries
+   * whether it is back, at least 1. Else 0.
+   */
+  readonly awayForMs: number;
+  /** The part of the rate that is in force after a refusal: `1` is all of it. */
+  readonly rateFactor: number;
+  /** How many replicas drew in this second or the last. */
+  readonly replicas: number;
+  /** How many callers wait in this process. */
+  readonly waitingHere: number;
+  readonly limits: readonly LimitState[];
+}
+
+/** A pause without an end: about 30 years. */
+export const FOREVER_US = 1e15;
+
+export function describeState(
+  peeked: Peeked,
+  key: string | undefined,
+  policy: Policy,
+  seen: Pick<BucketState, "waitingHere" | "awayForMs">,
+): BucketState {
+  const { nowUs, statuses, coolUntilUs, pausedUntilUs } = peeked;
+  const closedUntilUs = Math.max(coolUntilUs, pausedUntilUs);
+  const scopes = scopesOf(policy, key);
+  const whose = whoseLimits(policy, scopes);
+  const limits = limitsOfCall(policy.limits, scopes).map((limit, index): LimitState => {
+    const { scope, level, suffix } = whose[index]!;
+    const { remaining = limit.capacity, nextUs = nowUs } = statuses[index] ?? {};
+    return {
+      name: formatLimit(limit) + suffix,
+      unit: limit.unit,
+      scope,
+      keyLevel: level,
+      capacity: limit.capacity,
+      level: limit.capacity - remaining,
+      remaining,
+      nextFreeMs: nextUs === Infinity ? undefined : msUntil(Math.max(nextUs, closedUntilUs), nowUs),
+    };
+  });
+  return sayEndless({
+    policy: formatPolicy(policy),
+    policyFrom: peeked.isOverride ? "configured" : "code",
+    generation: peeked.generation,
+    coolingForMs: msUntil(coolUntilUs, nowUs),
+    pausedForMs: orEndless(msUntil(pausedUntilUs, nowUs)),
+    rateFactor: peeked.factor / 1_000,
+    replicas: peeked.alive,
+    ...seen,
+    limits,
+  });
+}
+
+/** Infinity for the rest of a pause without an end. */
+export function orEndless(ms: number): number {
+  return ms > FOREVER_US / 2_000 ? Infinity : ms;
+}
+
+export function msUntil(us: number, nowUs: number): number {
+  return Math.max(0, Math.ceil((us - nowUs) / 1_000));
+}

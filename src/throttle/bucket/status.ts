@@ -1,0 +1,172 @@
+/** `status` and `history`: what operators see of a bucket, of all replicas together. */
+import * as z from "zod";
+import { sayEndless } from "../../core/describe.ts";
+import { InvalidOptionError } from "../../core/errors.ts";
+import { readOptions, PRIORITIES, type Priority } from "../../core/input/options.ts";
+import { ruleOf } from "../../core/limits/registry.ts";
+import type { Limit } from "../../core/limits/rule.ts";
+import {
+  HISTORY_KEPT_MS,
+  HISTORY_STEP_MS,
+  REPLICA_ALIVE_MS,
+  type BucketFacts,
+  type BucketTold,
+  type InsightStore,
+  type Point,
+} from "../../core/stores/insight/store.ts";
+import type { BucketState, InForce } from "./bucket-state.ts";
+
+/** Who put something in force, and until when. */
+export interface SetBy {
+  readonly by: string;
+  readonly reason: string | undefined;
+  /** When, in ms since 1970, by the clock of Redis. */
+  readonly atMs: number;
+  /** In how many ms it ends by itself. Infinity without an end, which JSON says as `"forever"`. */
+  readonly endsInMs: number;
+}
+
+/** Callers that wait, of all replicas. */
+export interface Waiting {
+  readonly total: number;
+  readonly byPriority: Readonly<Record<Priority, number>>;
+  /** How long the oldest has waited, in ms: `0` if none waits. */
+  readonly oldestMs: number;
+}
+
+/** What a replica told of a bucket. */
+export interface ReplicaOfBucket {
+  /** A name that no other process has, as in `sluice.overview()`. */
+  readonly replica: string;
+  /** How long ago it told it, in ms. */
+  readonly toldAgoMs: number;
+  readonly waiting: number;
+  /** Calls that it started in the ten seconds before, by second: `12.3`. */
+  readonly perSecond: number;
+}
+
+/** What an operator asks of a bucket first: the cap beside what is used, what holds it back, and who set it. */
+export interface BucketStatus extends BucketState {
+  readonly name: string;
+  /** What the rates that all calls share allow together, in calls of cost 1 a second: `100`. Undefined if there is none. */
+  readonly capPerSecond: number | undefined;
+  /** Calls that all replicas started in the last ten seconds, by second: `98.4`. */
+  readonly actualPerSecond: number;
+  /** Where the policy in force comes from. */
+  readonly source: "code" | "override";
+  /** Who put it over that of the code; undefined if nobody did, or it is not known. */
+  readonly setBy: SetBy | undefined;
+  /** Who paused the bucket; undefined if it is not paused, or it is not known. */
+  readonly pausedBy: SetBy | undefined;
+  /** What holds most of the callers back that wait: `"100/s"`, `"a pause"`. Undefined if none waits. */
+  readonly limitedBy: string | undefined;
+  readonly waiting: Waiting;
+  readonly toldBy: readonly ReplicaOfBucket[];
+}
+
+export interface HistoryOptions {
+  /** From when on, in ms since 1970. Defaults to 24 hours ago, which is as far as it goes back. */
+  readonly sinceMs?: number | undefined;
+  /** Until when. Defaults to now. */
+  readonly untilMs?: number | undefined;
+}
+
+/** How many calls a bucket started, in steps of ten seconds; steps without any are left out. */
+export interface History {
+  /** `10000`. */
+  readonly stepMs: number;
+  /** The oldest first; `atMs` is when a step begins. */
+  readonly points: readonly Point[];
+}
+
+/** Replicas tell of what has changed each second, and of what waits every ten. */
+const HEARD_MS = 15_000;
+
+export async function readStatus(
+  name: string,
+  insight: InsightStore,
+  inForce: Promise<Pick<InForce, "policy" | "state">>,
+): Promise<BucketStatus> {
+  const [{ policy, state }, facts] = await Promise.all([inForce, insight.bucket(name)]);
+  return describeStatus(name, { limits: policy.limits, text: policy.text, state }, facts);
+}
+
+export function describeStatus(
+  name: string,
+  of: { readonly limits: readonly Limit[]; readonly text: string; readonly state: BucketState },
+  facts: BucketFacts,
+): BucketStatus {
+  const { limits, text, state } = of;
+  const { nowMs, told, override, pause } = facts;
+  const alive = told.filter(({ atMs }) => nowMs - atMs < REPLICA_ALIVE_MS);
+  const heard = alive.filter(({ atMs }) => nowMs - atMs < HEARD_MS);
+  const isOverride = state.policyFrom === "configured";
+  const isKnown = isOverride && override?.text === text;
+  const shared = limits.filter(({ kind, unit }) => unit === "calls" && ruleOf(kind).isRate);
+  const rates = shared.map(({ count, periodUs }) => (count * 1_000_000) / periodUs);
+  return sayEndless({
+    ...state,
+    name,
+    capPerSecond: rates.length === 0 ? undefined : Math.min(...rates),
+    actualPerSecond: sum(heard.map(({ startedIn10s }) => startedIn10s)) / 10,
+    source: isOverride ? ("override" as const) : ("code" as const),
+    setBy: isKnown ? setBy(override, override.untilMs, nowMs) : undefined,
+    pausedBy:
+      pause !== undefined && state.pausedForMs > 0
+        ? setBy(pause, pause.forMs === undefined ? undefined : pause.atMs + pause.forMs, nowMs)
+        : undefined,
+    limitedBy: mostWaiting(heard)?.limitedBy,
+    waiting: waitingOf(heard),
+    toldBy: alive.map(({ replica, atMs, waiting, startedIn10s }) => ({
+      replica,
+      toldAgoMs: Math.max(0, nowMs - atMs),
+      waiting: sum(waiting),
+      perSecond: nowMs - atMs < HEARD_MS ? startedIn10s / 10 : 0,
+    })),
+  });
+}
+
+function setBy(
+  { by, reason, atMs }: Pick<SetBy, "by" | "reason" | "atMs">,
+  untilMs: number | undefined,
+  nowMs: number,
+): SetBy {
+  const endsInMs = untilMs === undefined ? Infinity : Math.max(0, untilMs - nowMs);
+  return sayEndless({ by, reason, atMs, endsInMs });
+}
+
+function waitingOf(told: readonly BucketTold[]): Waiting {
+  const byRank = PRIORITIES.map((_, rank) => sum(told.map(({ waiting }) => waiting[rank] ?? 0)));
+  const byPriority = Object.fromEntries(PRIORITIES.map((name, rank) => [name, byRank[rank]!]));
+  const oldestMs = Math.max(0, ...told.map((each) => each.oldestMs));
+  return { total: sum(byRank), byPriority: byPriority as Waiting["byPriority"], oldestMs };
+}
+
+function mostWaiting(told: readonly BucketTold[]): BucketTold | undefined {
+  return told.toSorted((a, b) => sum(b.waiting) - sum(a.waiting))[0];
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
+}
+
+const A_TIME = { error: "give ms since 1970, as Date.now() does" };
+const TIME = z.number(A_TIME).int(A_TIME).min(0, A_TIME);
+const HISTORY = z.strictObject({ sinceMs: TIME.optional(), untilMs: TIME.optional() });
+
+export async function readHistory(
+  name: string,
+  insight: InsightStore,
+  given: HistoryOptions = {},
+): Promise<History> {
+  const { sinceMs, untilMs } = readOptions("history()", HISTORY, given);
+  const now = Date.now();
+  const until = untilMs ?? now;
+  const from = Math.max(sinceMs ?? 0, Math.min(until, now) - HISTORY_KEPT_MS);
+  if (sinceMs !== undefined && sinceMs > until) {
+    const remedy = "give a time before untilMs, and not after now";
+    throw new InvalidOptionError({ where: "history()", option: "sinceMs", value: sinceMs, remedy });
+  }
+  const points = await insight.history(name, { fromMs: from, untilMs: until });
+  return { stepMs: HISTORY_STEP_MS, points };
+}

@@ -1,0 +1,36 @@
+import { describe, expect, it } from "vitest";
+import { ChangedError } from "sluice";
+import { rejectionOf } from "../../support/async/rejection.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { startOwnCluster } from "../../support/redis/cluster.ts";
+import { openSluice } from "../../support/redis/for-one-test.ts";
+
+describe("in a cluster, an operator", () => {
+  it("sees buckets of all nodes, and changes them with a way back", async () => {
+    const cluster = await startOwnCluster();
+    const [a, b] = [0, 1].map(() => openSluice({ redis: cluster.open(), prefix: "s" }));
+    const names = Array.from({ length: 12 }, (_, at) => `b${at}`);
+    await Promise.all(names.map((name) => a!.bucket(name, { rate: "100/s" }).draw()));
+    const spread = a!.bucket("spread", { perKey: { rate: "10/s" } });
+    const keys = Array.from({ length: 20 }, (_, at) => `k${at}`);
+    await Promise.all(keys.map((key) => spread.draw({ key })));
+
+    await waitUntil(async () => (await b!.overview()).buckets.length === 13, "all are told of");
+    await waitUntil(async () => (await spread.status()).actualPerSecond === 2, "calls are counted");
+
+    const { generation } = await spread.peek();
+    await spread.configure({ perKey: { rate: "5/s" } }, { by: "ann", generation });
+    expect(await rejectionOf(spread.pause({ generation }))).toBeInstanceOf(ChangedError);
+    expect(await spread.status()).toMatchObject({ source: "override", setBy: { by: "ann" } });
+    await spread.undo();
+    for (const key of ["k1", "k2", "k3"]) {
+      expect(await spread.peek({ key })).toMatchObject({ policyFrom: "code" });
+    }
+    await b!.bucket("b3", { rate: "100/s" }).pause({ by: "bob" });
+    const changes = await a!.changes();
+    expect(changes.map(({ bucket, action, by }) => [bucket, action, by]).slice(0, 1)).toEqual([
+      ["b3", "pause", "bob"],
+    ]);
+    expect(changes).toHaveLength(4);
+  });
+});

@@ -22,8 +22,7 @@ import { type BatchWorkerOptions, type WorkerOptions } from "./queue/worker/work
 import { createQueue, type OwnedQueue, type Queue } from "./queue/queue.ts";
 import type { BatchHandler, GivenHandler } from "./queue/worker/context.ts";
 import { createWorker, type Worker } from "./queue/worker/worker.ts";
-import type { Logger } from "./core/logger.ts";
-import { createBackend, type Backend } from "./redis/backend.ts";
+import { createBackend } from "./redis/backend.ts";
 import {
   locateRedis,
   consoleLogger,
@@ -32,6 +31,7 @@ import {
   type QueueOptions,
   type SluiceOptions,
 } from "./sluice/options.ts";
+import { keepParts } from "./sluice/parts.ts";
 import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
 import type { BucketChange } from "./throttle/bucket/changes.ts";
 import { BUCKET_OPTION_NAMES, type BucketOptions } from "./throttle/bucket/bucket-options.ts";
@@ -57,6 +57,17 @@ export interface Sluice extends Emitter<SluiceEvents> {
     name: string,
     options: BucketOptions<Rate, KeyRate>,
   ): Bucket;
+  /**
+   * The bucket of this name with the policy that the code of other processes declares; undefined if no process has used it
+   * in the last 30 days. For operators, and for whoever draws from buckets of others: it declares nothing that they do not.
+   * Options of its calls, such as `feedback`, are the defaults. Limits of keys that only code can say are unknown here:
+   * draws with a key fail.
+   *
+   * @throws {@link InvalidOptionError} when the name can never work.
+   * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
+   * @throws {@link ClosedError} when the sluice is closed.
+   */
+  find(name: string): Promise<Bucket | undefined>;
   /**
    * The durable queue of this name, whose jobs leave through a bucket; the same object each time. Later calls name
    * the same bucket; the other options may be left out then. Functions and schemas have to be the same ones.
@@ -119,27 +130,10 @@ export interface Sluice extends Emitter<SluiceEvents> {
 /** A queue, whatever its jobs hold. */
 type AnyQueue = Pick<OwnedQueue<unknown>, "name" | "bucket" | "close">;
 
-/** What other entries of this package need of a sluice. */
-export interface SluiceParts {
-  readonly prefix: string;
-  readonly timeoutMs: number;
-  readonly logger: Logger;
-  /** @throws {@link RedisRequiredError} when the sluice has no Redis. */
-  readonly connect: (where: string, queue: string) => ReturnType<Backend["connectQueue"]>;
-  /** Calls back when the sluice closes, before its workers do. */
-  readonly onClose: (close: () => Promise<void>) => void;
-}
-
-const partsOfSluices = new WeakMap<object, SluiceParts>();
-
-/** The parts of a sluice that is open; undefined for what is none. */
-export function partsOf(sluice: unknown): SluiceParts | undefined {
-  return typeof sluice === "object" && sluice !== null ? partsOfSluices.get(sluice) : undefined;
-}
-
 /** How many arguments the public methods take. */
 const ARITIES: Arities<Sluice> = {
   bucket: { atOnce: 2 },
+  find: 1,
   queue: { atOnce: 2 },
   worker: { atOnce: 3 },
   overview: 1,
@@ -181,9 +175,8 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   const { replica } = buckets;
   const reporter = createReporter({ insight, logger, replica, version, buckets: buckets.all });
   const facts = createInsight({
-    store,
     insight,
-    statusHere: (name) => buckets.of(name)?.status(),
+    find: buckets.find,
   });
   const queues = new Map<string, AnyQueue>();
   /** The options that each queue was declared with first. */
@@ -234,6 +227,10 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       const where = `bucket(${JSON.stringify(readName("bucket()", "name", name))})`;
       // Which rates are written out is only for the compiler.
       return buckets.open(where, name, given as unknown as BucketOptions);
+    },
+    async find(name) {
+      assertOpen();
+      return buckets.find(readName("find()", "name", name));
     },
     queue<Data, Result, Input>(
       name: string,
@@ -303,7 +300,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       await (closing ??= close());
     },
   };
-  partsOfSluices.set(sluice, {
+  keepParts(sluice, {
     prefix,
     timeoutMs,
     logger,

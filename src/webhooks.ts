@@ -1,6 +1,7 @@
 import { InvalidOptionError } from "./core/errors.ts";
 import { createRedisWebhooks } from "./redis/webhooks/store.ts";
-import { partsOf, type Sluice } from "./sluice.ts";
+import type { Sluice } from "./sluice.ts";
+import { partsOf } from "./sluice/parts.ts";
 import { assembleWebhooks, type Webhooks } from "./webhooks/create-webhooks.ts";
 import { readWebhooksOptions, type WebhooksOptions } from "./webhooks/options.ts";
 import type { DeliveryJob } from "./webhooks/sending/jobs.ts";

@@ -2,12 +2,10 @@
 import * as z from "zod";
 import { reasonOf } from "../core/describe.ts";
 import { NAME, readOptions, wholeNumber } from "../core/input/options.ts";
-import { readPolicyText, type Policy } from "../core/policy/policy.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";
-import type { Store } from "../core/store.ts";
-import { describeState } from "../throttle/bucket/bucket-state.ts";
+import type { OwnedBucket } from "../throttle/bucket.ts";
 import { describeChange, type BucketChange } from "../throttle/bucket/changes.ts";
-import { describeStatus, type BucketStatus } from "../throttle/bucket/status.ts";
+import type { BucketStatus } from "../throttle/bucket/status.ts";
 
 export interface OverviewOptions {
   /** The `next` of the page before. Defaults to the first page. */
@@ -68,14 +66,11 @@ const CHANGES = z.strictObject({
     .optional(),
 });
 const A_PAGE = 100;
-/** What a policy is read beside of which this process has no code. */
-const WITHOUT_CODE: Policy = { limits: [], perKey: undefined, shares: [], text: "" };
 
 export interface InsightParts {
-  readonly store: Store;
   readonly insight: InsightStore;
-  /** The status of a bucket that this process has; undefined if it has none of that name. */
-  readonly statusHere: (bucket: string) => Promise<BucketStatus> | undefined;
+  /** The bucket of this name, whichever process declares it. */
+  readonly find: (bucket: string) => Promise<Pick<OwnedBucket, "status"> | undefined>;
 }
 
 export interface Insight {
@@ -83,22 +78,7 @@ export interface Insight {
   changes(options?: ChangesOptions): Promise<readonly BucketChange[]>;
 }
 
-export function createInsight({ store, insight, statusHere }: InsightParts): Insight {
-  /** The status of a bucket of other processes: what of its policy only their code knows is left out. */
-  async function statusElsewhere(name: string): Promise<BucketStatus> {
-    const facts = await insight.bucket(name);
-    const known = readElsewhere(name, facts.declared);
-    const look = (policy: Policy): ReturnType<Store["peek"]> =>
-      store.peek({ bucket: name, terms: { ...policy, version: 0 }, scopes: [] });
-    const first = await look(known);
-    const policy = first.text === known.text ? known : readElsewhere(name, first.text);
-    const peeked = policy === known ? first : await look(policy);
-    const [away] = await store.readAway({ bucket: name, keys: [undefined] });
-    const seen = { waitingHere: 0, awayForMs: away?.inMs ?? 0 };
-    const state = describeState(peeked, undefined, policy, seen);
-    return describeStatus(name, { limits: policy.limits, text: peeked.text, state }, facts);
-  }
-
+export function createInsight({ insight, find }: InsightParts): Insight {
   return {
     async overview(given = {}) {
       const { after = "", limit = A_PAGE } = readOptions("overview()", OVERVIEW, given);
@@ -113,7 +93,7 @@ export function createInsight({ store, insight, statusHere }: InsightParts): Ins
       }));
       const looks = page.map(async (name) => {
         try {
-          return await (statusHere(name) ?? statusElsewhere(name));
+          return await (await find(name))?.status();
         } catch (error) {
           unreachable.push({ bucket: name, reason: reasonOf(error) });
           return undefined;
@@ -130,16 +110,4 @@ export function createInsight({ store, insight, statusHere }: InsightParts): Ins
       return found.map(describeChange);
     },
   };
-}
-
-function readElsewhere(name: string, text: string | undefined): Policy {
-  if (text === undefined) return WITHOUT_CODE;
-  const where = `bucket("${name}")`;
-  try {
-    return readPolicyText(where, text, WITHOUT_CODE);
-  } catch {
-    // Limits per key that only code can say: the shared ones can be shown.
-    const { limits, shares } = JSON.parse(text) as Policy;
-    return { limits, shares, perKey: undefined, text };
-  }
 }

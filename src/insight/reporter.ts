@@ -66,10 +66,11 @@ export function createReporter(parts: ReporterParts): Reporter {
     const startedIn10s = told.recent.reduce((total, each) => total + each.started, 0);
     const state: BucketTold = { ...here, startedIn10s };
     const text = textOf(here, startedIn10s);
-    known.set(name, told);
     const isAtRest = text === told.state && started === 0;
     const isDue = sum(here.waiting) > 0 && nowMs - told.toldAtMs >= AT_REST_MS;
-    if (isAtRest && !isDue && !isNew) return undefined;
+    const isIdle = started === 0 && sum(here.waiting) === 0;
+    if (isNew ? isIdle : isAtRest && !isDue) return undefined;
+    known.set(name, told);
     told.state = text;
     told.toldAtMs = nowMs;
     return { bucket: name, state, started, declared: isNew ? bucket.policy.text : undefined };

@@ -7,6 +7,7 @@ import { sampled, type Logger } from "../core/logger.ts";
 import {
   compilePolicy,
   formatPolicy,
+  readPolicyElsewhere,
   type Policy,
   type PolicyOptions,
 } from "../core/policy/policy.ts";
@@ -28,6 +29,11 @@ export interface Buckets {
    */
   open(where: string, name: string, options: BucketOptions): OwnedBucket;
   of(name: string): OwnedBucket | undefined;
+  /**
+   * The bucket of this name with the policy that other processes declare, unless this one does; undefined if none has used
+   * it in the last 30 days.
+   */
+  readonly find: (name: string) => Promise<OwnedBucket | undefined>;
   readonly all: () => Iterable<OwnedBucket>;
   /** This process, as the store knows it. */
   readonly replica: string;
@@ -35,6 +41,8 @@ export interface Buckets {
   askAgain(): void;
   close(): Promise<void>;
 }
+
+type OnOpen = (storeName: string, bucket: OwnedBucket) => void;
 
 export interface BucketsParts {
   readonly store: Store;
@@ -70,6 +78,8 @@ export function createBuckets(parts: BucketsParts): Buckets {
   const buckets = new Map<string, OwnedBucket>();
   /** The same, or their parts, by their names in the store. */
   const byStoreName = new Map<string, OwnedBucket>();
+  /** Those that calls are drawn from with the policy of other processes. */
+  const used = new Map<string, OwnedBucket>();
   /** The options that each bucket was opened with first. */
   const declarations = new Map<string, Declaration>();
   let isListening = false;
@@ -86,9 +96,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
   }
 
   /** In a cluster, keys that share no limit are spread over all nodes. */
-  function create(settings: BucketSettings): OwnedBucket {
-    const onOpen = (storeName: string, bucket: OwnedBucket): unknown =>
-      byStoreName.set(storeName, bucket);
+  function create(settings: BucketSettings, onOpen: OnOpen): OwnedBucket {
     const { limits, perKey } = settings.policy;
     // Keys by name are counted in one step, whatever they are.
     if (isCluster && limits.length === 0 && perKey?.names === undefined) {
@@ -97,6 +105,52 @@ export function createBuckets(parts: BucketsParts): Buckets {
     const bucket = createBucket(settings);
     onOpen(settings.name, bucket);
     return refuseExtra(bucket, ARITIES);
+  }
+
+  function* all(): Iterable<OwnedBucket> {
+    yield* buckets.values();
+    for (const [name, bucket] of used) if (!buckets.has(name)) yield bucket;
+  }
+
+  function register(storeName: string, bucket: OwnedBucket): void {
+    byStoreName.set(storeName, bucket);
+  }
+
+  /** What all buckets are made with. */
+  function commonParts() {
+    return {
+      store,
+      insight,
+      onActivity,
+      replica,
+      // The parts of a bucket share one sampled logger: they all fail at the same time.
+      logger: sampled(logger, () => performance.now()),
+      openLocalStore: isRemote ? createMemoryStore : undefined,
+    };
+  }
+
+  /** One that nothing is drawn from needs no news, and is kept only by whoever has it. */
+  function createFound(name: string, policy: Policy): OwnedBucket {
+    const opened = new Map<string, OwnedBucket>();
+    let isUsed = false;
+    const bucket = create(
+      {
+        name,
+        policy,
+        ...commonParts(),
+        listen() {
+          isUsed = true;
+          used.set(name, bucket);
+          for (const [storeName, part] of opened) register(storeName, part);
+          listen();
+        },
+      },
+      (storeName, part) => {
+        opened.set(storeName, part);
+        if (isUsed) register(storeName, part);
+      },
+    );
+    return bucket;
   }
 
   return {
@@ -113,34 +167,33 @@ export function createBuckets(parts: BucketsParts): Buckets {
         assertSamePolicy(where, given, { first: found.policy, later: policy });
         return found;
       }
-      const openLocalStore = isRemote ? createMemoryStore : undefined;
-      // The parts of a bucket share one sampled logger: they all fail at the same time.
-      const common = {
-        store,
-        insight,
-        onActivity,
-        replica,
-        logger: sampled(logger, () => performance.now()),
-        listen,
-        openLocalStore,
-      };
+      const common = { ...commonParts(), listen };
       const learned = createLearned(store, name, common.logger);
       const calls = own && { ...own, learned };
-      const bucket = create({ name, policy, ...common, ...behaviour, calls });
+      const bucket = create({ name, policy, ...common, ...behaviour, calls }, register);
       buckets.set(name, bucket);
       declarations.set(name, declaration);
       return bucket;
     },
     of: (name) => buckets.get(name),
-    all: () => buckets.values(),
+    async find(name) {
+      const own = buckets.get(name);
+      if (own !== undefined) return own;
+      const { declared } = await insight.bucket(name);
+      if (declared === undefined) return undefined;
+      const found = used.get(name);
+      if (found?.policy.text === declared) return found;
+      return createFound(name, readPolicyElsewhere(`bucket("${name}")`, declared));
+    },
+    all,
     replica,
     askAgain() {
-      for (const bucket of buckets.values()) bucket.askAgain();
+      for (const bucket of all()) bucket.askAgain();
     },
     async close() {
-      const all = [...buckets.values()];
-      await Promise.all(all.map((bucket) => bucket.close()));
-      await Promise.all(all.map(async ({ calls }) => calls?.learned.settled()));
+      const open = [...all()];
+      await Promise.all(open.map((bucket) => bucket.close()));
+      await Promise.all(open.map(async ({ calls }) => calls?.learned.settled()));
     },
   };
 }

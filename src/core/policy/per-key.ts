@@ -26,6 +26,8 @@ import {
   type KeyLimits,
 } from "./key-limits.ts";
 
+import { partsOf, type PartText, type PerKeyText } from "./per-key-text.ts";
+
 /**
  * The limits that each key has for itself: those of the first name of a call's `key`; a list of them, one for each level
  * of a path; or, by their names, those of several keys that a call gives in `keys`.
@@ -93,12 +95,6 @@ export interface KeyPolicy {
   /** What functions see of a path. */
   readonly viewOf: ViewOf | undefined;
 }
-
-type PartText = readonly Limit[] | true;
-export type PerKeyText =
-  | PartText
-  | { readonly levels: readonly PartText[] }
-  | { readonly names: readonly (readonly [name: string, limits: PartText])[] };
 
 /** A policy, as far as it is about keys. */
 type OfKeys = { readonly perKey: KeyPolicy | undefined };
@@ -367,31 +363,4 @@ export function readPerKeyText(
     where,
     all.map((name, index) => [name, known[index] ?? fixedLimits([])] as const),
   );
-}
-
-function partsOf(text: PerKeyText): {
-  readonly names: readonly string[] | undefined;
-  readonly parts: readonly PartText[];
-} {
-  if (text === true || Array.isArray(text)) return { names: undefined, parts: [text as PartText] };
-  if ("levels" in text) return { names: undefined, parts: text.levels };
-  const { names } = text as { readonly names: readonly (readonly [string, PartText])[] };
-  return { names: names.map(([name]) => name), parts: names.map(([, part]) => part) };
-}
-
-/** Whether a text of another replica is one of keys' limits. */
-export function isPerKeyText(
-  given: unknown,
-  isLimits: (value: unknown) => boolean,
-): given is PerKeyText {
-  const isPart = (value: unknown): boolean => value === true || isLimits(value);
-  if (isPart(given)) return true;
-  if (typeof given !== "object" || given === null) return false;
-  const { levels, names } = given as { readonly levels?: unknown; readonly names?: unknown };
-  const isList = (value: unknown): value is unknown[] =>
-    Array.isArray(value) && value.length > 0 && value.length <= MOST_LEVELS;
-  if (isList(levels)) return levels.every(isPart);
-  const isNamed = (value: unknown): boolean =>
-    Array.isArray(value) && KEY.safeParse(value[0]).success && isPart(value[1]);
-  return isList(names) && names.every(isNamed);
 }

@@ -9,12 +9,12 @@ import { isTiers, pathOf } from "./key-limits.ts";
 import {
   compilePerKey,
   formatPerKey,
-  isPerKeyText,
   readPerKeyText,
   type KeyPolicy,
   type PerKey,
-  type PerKeyText,
 } from "./per-key.ts";
+
+import { isPerKeyText, optionsOfText, type PartText, type PerKeyText } from "./per-key-text.ts";
 
 /** How fast calls of a bucket may leave. */
 export interface PolicyOptions<
@@ -234,6 +234,26 @@ export function readPolicyText(where: string, text: string, own: Policy): Policy
   const { limits, perKey, shares } = parsePolicy(text) ?? unreadable(where, text);
   const keyPolicy = perKey === null ? undefined : readPerKeyText(where, perKey, own.perKey);
   if (perKey !== null && keyPolicy === undefined) unreadable(where, text);
+  return Object.freeze({ limits, perKey: keyPolicy, shares, text });
+}
+
+/**
+ * Reads a policy that the code of other processes declares. Of the limits of keys that only that code knows, the policy
+ * has none: it fails where those of a key are asked for, so that no call goes unlimited.
+ *
+ * @throws {@link InvalidOptionError} when the text is of another version of this package.
+ */
+export function readPolicyElsewhere(where: string, text: string): Policy {
+  const { limits, perKey, shares } = parsePolicy(text) ?? unreadable(where, text);
+  if (perKey === null) return Object.freeze({ limits, perKey: undefined, shares, text });
+  const unknown = (): never => {
+    const remedy =
+      "only the code of other processes knows the limits of its keys, since they are functions or tiers; draw there";
+    throw new InvalidOptionError({ where, option: "perKey", value: "a function", remedy });
+  };
+  const optionOf = (part: PartText): LimitsOptions | (() => never) =>
+    part === true ? unknown : { limits: [...part] };
+  const keyPolicy = keyPolicyOf(where, optionsOfText(perKey, optionOf) as PerKey, limits);
   return Object.freeze({ limits, perKey: keyPolicy, shares, text });
 }
 

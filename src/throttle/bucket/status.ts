@@ -91,7 +91,7 @@ export async function readStatus(
   return describeStatus(name, { limits: policy.limits, text: policy.text, state }, facts);
 }
 
-export function describeStatus(
+function describeStatus(
   name: string,
   of: { readonly limits: readonly Limit[]; readonly text: string; readonly state: BucketState },
   facts: BucketFacts,

@@ -21,7 +21,7 @@ describe("the overview", () => {
     const { buckets, next, replicas } = await operator.overview();
     expect(buckets.map(({ name, policy, capPerSecond }) => [name, policy, capPerSecond])).toEqual([
       ["api", "100/s", 100],
-      ["local", "70/s", 70],
+      ["local", "70/s; per key by its tier", 70],
       ["mail", "50/s; per key 5/s", 50],
     ]);
     expect(next).toBeUndefined();

@@ -125,18 +125,32 @@ export function createForecasts(parts: {
     return new Set(keys.filter((_key, index) => found[index] !== undefined));
   }
 
-  async function view(id?: string, about: TryCall = {}): Promise<View> {
-    const [seen, inForce, pauses, live] = await access.ask(() =>
+  /** For how long the bucket lets nothing of a key start, and of each head of it: it cools down, or is paused there. */
+  function readHeld(key: string | undefined): Promise<(readonly [string, number])[]> {
+    const heads = key === undefined ? [] : headsOfText(key);
+    return Promise.all(
+      heads.map(async (head) => {
+        const { coolingForMs, pausedForMs } = await bucket.peek({ key: keyOfText(head) });
+        return [head, Math.max(coolingForMs, pausedForMs)] as const;
+      }),
+    );
+  }
+
+  /** For a job, or for a key and all below it. */
+  async function view(about: TryCall, id?: string): Promise<View> {
+    const [seen, inForce, pauses, live, held] = await access.ask(() =>
       Promise.all([
         lanes.look(queue, id, MOST_COUNTED),
         bucket.inForce(),
         lanes.pauses(queue),
         lanes.workers(queue),
+        readHeld(about.key),
       ]),
     );
     const aways = await access.ask(() => readAway(seen, about.key));
     const { state } = inForce;
     const paused = new Map(pauses.map(({ key, forMs }) => [key, forMs]));
+    for (const [head, forMs] of held) paused.set(head, Math.max(forMs, paused.get(head) ?? 0));
     const ofQueueMs = paused.get(undefined) ?? 0;
     const usedUpMs = Math.max(0, ...state.limits.map(({ nextFreeMs = 0 }) => nextFreeMs));
     const fromMs = Math.max(state.coolingForMs, state.pausedForMs, ofQueueMs, usedUpMs);
@@ -185,7 +199,7 @@ export function createForecasts(parts: {
       return place?.in === "lane";
     },
     async eta(id, about) {
-      const backlog = await view(id, about);
+      const backlog = await view(about, id);
       const { heldForMs, keyReason } = backlog;
       const { place } = backlog.seen;
       if (place === undefined) return undefined;
@@ -198,7 +212,7 @@ export function createForecasts(parts: {
     },
     async forecast(given = {}) {
       const { key } = readOfKey("forecast()", given);
-      const backlog = await view();
+      const backlog = await view({ key });
       const { seen, drained, fromMs, lanes: all, laneOf, live, heldForMs } = backlog;
       const loads = seen.lanes.filter((lane) => key === undefined || isWithin(lane.key, key));
       const isWhole =

@@ -6,8 +6,14 @@ import {
   type Scope,
 } from "../../../src/core/draw/scope.ts";
 import { noDrawer } from "../../../src/core/limits/rule.ts";
-import { keyLimitsOf } from "../../../src/core/policy/per-key.ts";
+import { scopesOf } from "../../../src/core/policy/per-key.ts";
 import type { MixCall, MixRun } from "./run-mix.ts";
+
+interface Fitting {
+  readonly name: string | undefined;
+  readonly scope: Scope;
+  readonly costs: readonly number[];
+}
 
 const ORIGIN_US = 1_800_000_000_000_000;
 
@@ -23,15 +29,27 @@ export function idealOf(
   const went = new Map<MixCall, number>();
   const shared = scopeUnder(policy.limits);
   const keys = new Map<string, Scope>();
+  const known = new Map<MixCall, readonly Fitting[]>();
   const arrivals = calls.toSorted((a, b) => a.atMs - b.atMs);
   const line: MixCall[] = [];
   const count = policy.limits.length;
 
-  function keyScopeOf({ key }: MixCall): Scope | undefined {
-    if (key === undefined || policy.perKey === undefined) return undefined;
-    const found = keys.get(key) ?? scopeUnder(keyLimitsOf(policy, key));
-    keys.set(key, found);
-    return found;
+  /** What a call has to fit, the widest first, with its costs there; what all share has no name. */
+  function fittingsOf(call: MixCall): readonly Fitting[] {
+    const found = known.get(call);
+    if (found !== undefined) return found;
+    const { key, costs } = call;
+    const fittings: Fitting[] = [];
+    known.set(call, fittings);
+    let after = count;
+    if (count > 0) fittings.push({ name: undefined, scope: shared, costs: costs.slice(0, count) });
+    for (const { key: name, limits } of scopesOf(policy, key)) {
+      const scope = keys.get(name) ?? scopeUnder(limits);
+      keys.set(name, scope);
+      fittings.push({ name, scope, costs: costs.slice(after, after + limits.length) });
+      after += limits.length;
+    }
+    return fittings;
   }
 
   /** Gives slots to those who may have one at this time; returns when the next may. */
@@ -42,24 +60,30 @@ export function idealOf(
     let nextUs = Infinity;
     const waiting = line.slice();
     for (const call of waiting) {
-      if (call.key !== undefined && full.has(call.key)) continue;
       const reachUs = aheadUs(call.rank);
-      const [costs, ownCosts] = [call.costs.slice(0, count), call.costs.slice(count)];
-      const own = keyScopeOf(call);
-      const opensUs = Math.max(atUs, shared.lastUs, own?.lastUs ?? 0);
-      const sharedUs = earliestForAllUs(shared, opensUs, costs, drawer);
-      const ownUs = own === undefined ? atUs : earliestForAllUs(own, sharedUs, ownCosts, drawer);
-      // Beside shared limits a key's limits give nothing ahead: they let a slot pass or not.
-      const isHeld = count === 0 ? ownUs > atUs + reachUs : ownUs > sharedUs;
-      if (isHeld) {
-        nextUs = Math.min(nextUs, ownUs - reachUs);
-        full.add(call.key!);
+      const fittings = fittingsOf(call);
+      if (fittings.some(({ name }) => name !== undefined && full.has(name))) continue;
+      const [main, ...gates] = fittings;
+      const opensUs = Math.max(atUs, ...fittings.map(({ scope }) => scope.lastUs));
+      const slotUs = earliestForAllUs(main!.scope, opensUs, main!.costs, drawer);
+      // Beside what decides the slots, a key's limits give nothing ahead: they let a slot pass or not.
+      const held = gates
+        .map(({ name, scope, costs }) => {
+          return { name, untilUs: earliestForAllUs(scope, slotUs, costs, drawer) };
+        })
+        .toSorted((a, b) => b.untilUs - a.untilUs)[0];
+      if (held !== undefined && held.untilUs > slotUs) {
+        nextUs = Math.min(nextUs, held.untilUs - reachUs);
+        full.add(held.name!);
         continue;
       }
-      if (sharedUs > atUs + reachUs) return Math.min(nextUs, sharedUs - reachUs);
-      const slotUs = Math.max(sharedUs, ownUs);
-      commitAll(shared, slotUs, costs, drawer);
-      if (own !== undefined) commitAll(own, slotUs, ownCosts, drawer);
+      if (slotUs > atUs + reachUs) {
+        if (main!.name === undefined) return Math.min(nextUs, slotUs - reachUs);
+        nextUs = Math.min(nextUs, slotUs - reachUs);
+        full.add(main!.name);
+        continue;
+      }
+      for (const { scope, costs } of fittings) commitAll(scope, slotUs, costs, drawer);
       went.set(call, (slotUs - ORIGIN_US) / 1_000);
       line.splice(line.indexOf(call), 1);
     }

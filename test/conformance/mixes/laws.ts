@@ -1,9 +1,12 @@
+import { textOfNamed } from "../../../src/core/key-path.ts";
 import { ruleOf } from "../../../src/core/limits/registry.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
 import { HORIZON_US } from "../../../src/core/policy/limit-makers.ts";
-import { keyLimitsOf } from "../../../src/core/policy/per-key.ts";
+import { keyLimitsOf, scopesOf } from "../../../src/core/policy/per-key.ts";
+import type { Policy } from "../../../src/core/policy/policy.ts";
 import { EXCESS } from "../../support/draws/bounds.ts";
 import { idealOf } from "./ideal.ts";
+import type { MixCaller } from "./mix.ts";
 import type { MixCall, MixRun } from "./run-mix.ts";
 
 const HORIZON_MS = HORIZON_US / 1_000;
@@ -25,12 +28,8 @@ export function usedOf(run: MixRun): number {
   const keys = [...names].map((key) =>
     Math.max(
       0,
-      ...keyLimitsOf(policy, key).map((limit, index) =>
-        part(
-          limit,
-          count + index,
-          gone.filter((call) => call.key === key),
-        ),
+      ...limitsOfScopes(policy, key).map(({ limit, scope, index }) =>
+        part(limit, count + index, gone.filter(isOf(policy, scope))),
       ),
     ),
   );
@@ -38,6 +37,22 @@ export function usedOf(run: MixRun): number {
   // Several limits may each keep the others from being used whole, in any order of the calls.
   const ideal = [...idealOf(run).values()].filter((atMs) => atMs <= forMs).length;
   return Math.max(byLimits, (gone.length + names.size) / ideal);
+}
+
+/** The limits of a call's keys, with their owners, in the order of the call's costs. */
+function limitsOfScopes(
+  policy: Policy,
+  key: string | undefined,
+): { readonly scope: string; readonly limit: Limit; readonly index: number }[] {
+  return scopesOf(policy, key)
+    .flatMap(({ key: scope, limits }) => limits.map((limit) => ({ scope, limit })))
+    .map((each, index) => ({ ...each, index }));
+}
+
+/** Whether something is of a scope. */
+function isOf(policy: Policy, scope: string) {
+  return ({ key }: Pick<MixCall, "key">): boolean =>
+    scopesOf(policy, key).some((each) => each.key === scope);
 }
 
 /** The most that a limit can give in this time, to calls of this cost at most: what is left may be too little for one. */
@@ -113,15 +128,56 @@ export function excessOf({ policy, slots }: MixRun): number {
       passed.filter(({ cost }) => cost > 0),
     );
   });
-  const keys = [...new Set(slots.map(({ key }) => key))].flatMap((key) => {
-    const own = slots.filter((slot) => slot.key === key);
-    return keyLimitsOf(policy, key).map((limit, index) => {
+  const keys = [...new Set(slots.map(({ key }) => key))].flatMap((key) =>
+    limitsOfScopes(policy, key).map(({ limit, scope, index }) => {
+      const own = slots.filter(isOf(policy, scope));
       const passed = own.map(({ slotUs, costs }) => ({ slotUs, cost: costs[count + index]! }));
       return EXCESS[limit.kind]!(
         limit,
         passed.filter(({ cost }) => cost > 0),
       );
-    });
-  });
+    }),
+  );
   return Math.max(-Infinity, ...shared, ...keys);
+}
+
+/**
+ * By how many ms the call that waited longest waited for more than its turn in each of its lines, one after the other: each
+ * caller of a line has one call in it at a time.
+ */
+export function stoodStillOf(
+  { policy, calls, forMs }: MixRun,
+  callers: readonly MixCaller[],
+): number {
+  const lines = new Map<string | undefined, number>();
+  const turnsMs = (scope: string | undefined, limit: Limit, index: number): number => {
+    const name = `${scope} ${index}`;
+    const known = lines.get(name);
+    if (known !== undefined) return known;
+    const { kind, count, capacity, periodUs } = limit;
+    const own = callers.filter(
+      (caller) =>
+        scope === undefined || isOf(policy, scope)({ key: textOfNamed(callerKeys(caller)) }),
+    );
+    const amount = own.length * most(calls, index);
+    const periods =
+      ruleOf(kind).doesDrain === true ? amount / count : Math.ceil(amount / capacity) + 1;
+    const ms = (periods * periodUs) / 1_000;
+    lines.set(name, ms);
+    return ms;
+  };
+  return Math.max(
+    ...calls.map(({ key, atMs, wentMs }) => {
+      const shared = policy.limits.map((limit, index) => turnsMs(undefined, limit, index));
+      const own = limitsOfScopes(policy, key).map(({ scope, limit, index }) =>
+        turnsMs(scope, limit, policy.limits.length + index),
+      );
+      const turns = [...shared, ...own].reduce((sum, each) => sum + each, 0);
+      return Math.min(wentMs, forMs) - atMs - turns - HORIZON_MS;
+    }),
+  );
+}
+
+function callerKeys({ key, keys }: MixCaller) {
+  return { key, keys };
 }

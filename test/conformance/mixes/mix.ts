@@ -5,6 +5,7 @@ import {
   slidingWindow,
   tokenBucket,
 } from "../../../src/core/policy/limit-makers.ts";
+import type { Key, NamedKeys } from "../../../src/core/key-path.ts";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
 import { compilePolicy, type PolicyOptions } from "../../../src/core/policy/policy.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
@@ -12,7 +13,8 @@ import type { Limit } from "../../../src/core/limits/rule.ts";
 /** A caller that calls again as soon as it has gone. */
 export interface MixCaller {
   readonly replica: number;
-  readonly key: string | undefined;
+  readonly key?: Key | undefined;
+  readonly keys?: NamedKeys | undefined;
   readonly cost: number | Readonly<Record<string, number>>;
   readonly priority: "critical" | "normal" | "low";
   readonly startMs: number;
@@ -49,7 +51,7 @@ export function mixOf(seed: number): Mix {
 }
 
 /** Whether the limits fit together: one that could never hold a call back beside another is refused. */
-function isAllowed(policy: PolicyOptions): boolean {
+export function isAllowed(policy: PolicyOptions): boolean {
   try {
     compilePolicy("mix", policy);
     return true;
@@ -59,7 +61,15 @@ function isAllowed(policy: PolicyOptions): boolean {
   }
 }
 
-function anyMix(seed: number, random: () => number): Mix {
+/** What a mix is made of, by one generator of numbers. */
+export interface Dice {
+  readonly whole: (from: number, to: number) => number;
+  readonly pick: <T>(list: readonly T[]) => T;
+  /** A limit of any kind, of which calls take `most` units at most. */
+  readonly limitOf: (rate: number, unit: string, most: number) => Limit;
+}
+
+export function diceOf(random: () => number): Dice {
   const whole = (from: number, to: number): number => from + Math.floor(random() * (to - from + 1));
   const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
   const limitOf = (rate: number, unit: string, most: number): Limit => {
@@ -73,7 +83,11 @@ function anyMix(seed: number, random: () => number): Mix {
     if (kind === "log") return slidingLog(max, per, { unit });
     return kind === "window" ? slidingWindow(max, per, { unit }) : fixedWindow(max, per, { unit });
   };
+  return { whole, pick, limitOf };
+}
 
+function anyMix(seed: number, random: () => number): Mix {
+  const { whole, pick, limitOf } = diceOf(random);
   const replicas = pick([1, 2, 2, 3, 4, 8]);
   const isTokens = random() < 0.5;
   const rate = pick([5, 20, 50, 100, 200]);

@@ -5,7 +5,8 @@ import { createArrivals } from "../../../src/throttle/waiting/waiting-call.ts";
 import { RANKS } from "../../../src/core/input/options.ts";
 import { keyLimitsOf } from "../../../src/core/policy/per-key.ts";
 import { compilePolicy, type Policy } from "../../../src/core/policy/policy.ts";
-import type { Store } from "../../../src/core/store.ts";
+import { textOfNamed, textOfScopes } from "../../../src/core/key-path.ts";
+import type { Store, Wish } from "../../../src/core/store.ts";
 import { slotsOf } from "../../support/draws/asker.ts";
 import { randomOf, type Mix, type MixCaller } from "./mix.ts";
 import type { VirtualTime } from "./virtual-time.ts";
@@ -57,7 +58,7 @@ export async function runMix(
       const drawn = await store.draw(request);
       for (const [index, wish] of request.wishes.entries()) {
         const { costs } = wish;
-        const key = wish.scopes.at(-1)?.key;
+        const key = keyOfWish(wish);
         for (const slotUs of slotsOf(drawn, index)) slots.push({ key, costs, slotUs });
       }
       await time.sleep(0.15 + random() * 0.3);
@@ -67,7 +68,7 @@ export async function runMix(
       // Others may get them now.
       const returned = new Set(request.slotsUs);
       const isReturned = ({ key, slotUs }: MixSlot): boolean =>
-        key === request.wish.scopes.at(-1)?.key && returned.has(slotUs);
+        key === keyOfWish(request.wish) && returned.has(slotUs);
       slots = slots.filter((slot) => !isReturned(slot));
       await store.giveBack(request);
     },
@@ -90,7 +91,10 @@ export async function runMix(
   const errors: unknown[] = [];
   const arrivals = buckets.map(() => createArrivals());
 
-  async function callOn({ replica, key, cost, priority, ...when }: MixCaller): Promise<void> {
+  async function callOn(caller: MixCaller): Promise<void> {
+    const { replica, cost, priority, ...when } = caller;
+    const keys = { key: caller.key, keys: caller.keys };
+    const key = textOfNamed(keys);
     await time.sleep(when.startMs);
     const costs = costsOf(policy, key, cost);
     while (time.now() < endMs) {
@@ -100,7 +104,7 @@ export async function runMix(
       const call: MixCall = { replica, key, costs, rank, atMs, apartMs, wentMs: Infinity };
       calls.push(call);
       try {
-        await buckets[replica]!.draw({ key, cost, priority });
+        await buckets[replica]!.draw({ ...keys, cost, priority });
       } catch (error) {
         if (time.now() < endMs) errors.push(error);
         return;
@@ -116,6 +120,11 @@ export async function runMix(
   await time.runUntil(endMs + 60_000);
   await Promise.all([calling, closing]);
   return { policy, calls, slots, forMs, draws, errors };
+}
+
+/** The key of a wish's calls, as far as it has limits. */
+function keyOfWish({ scopes }: Pick<Wish, "scopes">): string | undefined {
+  return scopes.length === 0 ? undefined : textOfScopes(scopes.map(({ key }) => key));
 }
 
 function costsOf(policy: Policy, key: string | undefined, cost: MixCaller["cost"]): number[] {

@@ -91,7 +91,7 @@ export {
   type AnySluiceError,
 } from "./queue/errors.ts";
 
-export type { ErrorCause, ErrorFacts } from "./queue/failure.ts";
+export type { ErrorCause, ErrorFacts, FailureFacts } from "./queue/failure.ts";
 
 export { Discard, RetryAfter } from "./queue/worker/outcome.ts";
 

@@ -5,6 +5,7 @@
 import { describeValue } from "../core/describe.ts";
 import { isResponse, statusIn } from "../throttle/feedback/layers.ts";
 import { readProperty } from "../throttle/feedback/properties.ts";
+import { isFinalError } from "./bullmq/errors.ts";
 
 /** What is known of an error beside its message. */
 export interface ErrorFacts {
@@ -18,6 +19,12 @@ export interface ErrorFacts {
   readonly errors?: readonly ErrorCause[] | undefined;
 }
 
+/** What is known of the error that failed an attempt, beside its message. */
+export interface FailureFacts extends ErrorFacts {
+  /** Its name, or that of its class: `"TypeError"`. Undefined for a plain `Error`, and for what is no error. */
+  readonly errorName?: string | undefined;
+}
+
 /** An error that led to another. */
 export interface ErrorCause extends ErrorFacts {
   /** `"TypeError"`; of a fetch answer `"Response"`. */
@@ -28,6 +35,9 @@ export interface ErrorCause extends ErrorFacts {
 
 /** How deep causes are kept, how many of them, and how many characters of a message, a name or a code. */
 const [DEEPEST, MOST, LONGEST_MESSAGE, LONGEST_WORD] = [5, 20, 1_000, 100];
+
+/** The name of an error that says no more. */
+const PLAIN = "Error";
 
 interface Walk {
   readonly seen: Set<unknown>;
@@ -48,9 +58,13 @@ export function originalOf(error: unknown): unknown {
 }
 
 /** The facts of what was thrown. Never throws, whatever comes in. */
-export function readErrorFacts(thrown: unknown): ErrorFacts {
+export function readErrorFacts(thrown: unknown): FailureFacts {
   const error = originalOf(thrown);
-  return factsOf(error, 0, { seen: new Set([error]), left: MOST });
+  const name = error instanceof Error && !isFinalError(error) ? nameOf(error) : PLAIN;
+  return {
+    ...(name !== PLAIN && { errorName: name.slice(0, LONGEST_WORD) }),
+    ...factsOf(error, 0, { seen: new Set([error]), left: MOST }),
+  };
 }
 
 function factsOf(error: unknown, depth: number, walk: Walk): ErrorFacts {
@@ -83,7 +97,12 @@ function causeOf(error: unknown, depth: number, walk: Walk): ErrorCause | undefi
 function nameOf(error: unknown): string {
   if (isResponse(error)) return "Response";
   const name = readProperty(error, "name");
-  return typeof name === "string" && name !== "" ? name : typeof error;
+  if (typeof name !== "string" || name === "") return typeof error;
+  if (name !== PLAIN) return name;
+  // Classes that say nothing of a name inherit that one.
+  const made = readProperty(error, "constructor");
+  const ofClass: unknown = typeof made === "function" ? made.name : undefined;
+  return typeof ofClass === "string" && ofClass !== "" ? ofClass : name;
 }
 
 function messageOf(error: unknown): string {
@@ -135,27 +154,31 @@ function causesOf({ cause, errors = [] }: ErrorFacts): ErrorCause[] {
 
 /** An error like the one that was kept, with those that led to it. */
 function rebuildError({ name, message, ...facts }: ErrorCause): Error {
-  return Object.assign(rebuildWith(message, facts), { name, stack: `${name}: ${message}` });
+  return rebuildWith(message, { ...facts, errorName: name });
 }
 
-/** The same with a name of `Error`, and a stack of here. */
-export function rebuildWith(message: string, { cause, errors, code, status }: ErrorFacts): Error {
+/** The same; one without a name has a stack of here. */
+export function rebuildWith(
+  message: string,
+  { cause, errors, code, status, errorName: name }: FailureFacts,
+): Error {
   const options = cause === undefined ? undefined : { cause: rebuildError(cause) };
   const error =
     errors === undefined
       ? new Error(message, options)
       : new AggregateError(errors.map(rebuildError), message, options);
   return Object.assign(error, {
+    ...(name !== undefined && { name, stack: `${name}: ${message}` }),
     ...(code !== undefined && { code }),
     ...(status !== undefined && { status }),
   });
 }
 
 /** Reads what was stored; nothing is known of a job that failed before there were facts. */
-export function parseErrorFacts(json: unknown): ErrorFacts {
+export function parseErrorFacts(json: unknown): FailureFacts {
   if (typeof json !== "string" || json === "") return {};
   try {
-    const facts = JSON.parse(json) as ErrorFacts | null;
+    const facts = JSON.parse(json) as FailureFacts | null;
     return typeof facts === "object" && facts !== null ? facts : {};
   } catch {
     return {};

@@ -11,7 +11,7 @@ import { keyOfText } from "../../core/key-path.ts";
 import { PRIORITIES } from "../../core/input/options.ts";
 import type { RedisClock } from "../../core/stores/queue/store.ts";
 import type { Cost } from "../../throttle/costs.ts";
-import { parseErrorFacts, type ErrorFacts } from "../failure.ts";
+import { parseErrorFacts, type FailureFacts } from "../failure.ts";
 import type { Job } from "../job.ts";
 import type { LaneOrder, OrderedJobOptions } from "../options.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
@@ -204,7 +204,7 @@ export const FAILURE = "sluice:failure";
 export async function readFailures(
   queue: Queue,
   ids: readonly string[],
-): Promise<readonly ErrorFacts[]> {
+): Promise<readonly FailureFacts[]> {
   const client = await queue.getBackend().client;
   const found = await Promise.all(ids.map((id) => client.hget(queue.toKey(id), FAILURE)));
   return found.map(parseErrorFacts);

@@ -7,7 +7,7 @@ import { KEY, readOptions, wholeNumber } from "../../core/input/options.ts";
 import type { LaneStore } from "../../core/stores/queue/store.ts";
 import { codeOf, NOT_THERE, WRONG_STATE } from "../bullmq/errors.ts";
 import { readFailures, readJob, renew, storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
-import { hasCode, textsOf, type ErrorFacts } from "../failure.ts";
+import { hasCode, textsOf, type FailureFacts } from "../failure.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readJobId } from "../job.ts";
 import type { FreeKey } from "./heads.ts";
@@ -35,7 +35,7 @@ export interface DeadLetters<Data> {
 }
 
 /** A job that has failed and will not be tried again, with what is known of the error of its last attempt. */
-export interface FailedJob<Data> extends ErrorFacts {
+export interface FailedJob<Data> extends FailureFacts {
   readonly id: string;
   /** The name that `enqueue` gave the job. */
   readonly name: string | undefined;
@@ -173,7 +173,7 @@ async function readRange(stored: StoredQueue, first: number, last: number): Prom
 /** A failed job, and what is known of its error. */
 interface Found {
   readonly stored: Stored<unknown>;
-  readonly facts: ErrorFacts;
+  readonly facts: FailureFacts;
 }
 
 function factsOf({ stored, facts }: Found): FailedFacts {
@@ -181,7 +181,7 @@ function factsOf({ stored, facts }: Found): FailedFacts {
   return { key: storedKeyOf(stored), name, reason: stored.failedReason ?? "", error: facts };
 }
 
-function readFailed<Data>(stored: Stored<Data>, facts: ErrorFacts): FailedJob<Data> {
+function readFailed<Data>(stored: Stored<Data>, facts: FailureFacts): FailedJob<Data> {
   const { id, name, key, data } = readJob(stored);
   return {
     id,
@@ -231,7 +231,7 @@ export interface FailedFacts {
   readonly key: string | undefined;
   readonly name?: string | undefined;
   readonly reason: string;
-  readonly error: ErrorFacts;
+  readonly error: FailureFacts;
 }
 
 const SINCE_ERROR = { error: "give a date, or milliseconds since 1970" };

@@ -3,7 +3,7 @@ import { reasonOf } from "../../core/describe.ts";
 import { ClosedError } from "../../core/errors.ts";
 import { createEmitter, type Emitter } from "../../core/events.ts";
 import type { Logger } from "../../core/logger.ts";
-import { parseErrorFacts, type ErrorFacts } from "../failure.ts";
+import { parseErrorFacts, type FailureFacts } from "../failure.ts";
 import { readFailures } from "../bullmq/stored-job.ts";
 import { createErrorReports, type QueueConnection } from "../bullmq/connection.ts";
 import {
@@ -27,7 +27,7 @@ export interface QueueEvents {
   /** A job is done. `result` is what its handler returned, as JSON; null for nothing. */
   readonly done: { readonly jobId: string; readonly result: unknown };
   /** A job has failed and will not be tried again; it is a dead letter now. With what is known of its error. */
-  readonly failed: { readonly jobId: string; readonly reason: string } & ErrorFacts;
+  readonly failed: { readonly jobId: string; readonly reason: string } & FailureFacts;
   /**
    * An attempt has failed and there will be another. `attempt` is the one that failed: 1 is the first. This event comes
    * once the job is back in the queue: `delayed`, `waiting` or `active` of the next attempt may come before it.
@@ -36,7 +36,7 @@ export interface QueueEvents {
     readonly jobId: string;
     readonly attempt: number;
     readonly reason: string;
-  } & ErrorFacts;
+  } & FailureFacts;
   /** A handler has stored how far it is. */
   readonly progress: { readonly jobId: string; readonly progress: unknown };
   /** A job's worker has died or hangs; the job waits for another. */
@@ -167,7 +167,7 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
   function tellWithFacts(payload: QueueEvents["failed"]): void {
     const reading = access
       .askAtOnce((queue) => readFailures(queue, [payload.jobId]))
-      .catch((): readonly ErrorFacts[] => []);
+      .catch((): readonly FailureFacts[] => []);
     tellInTurn(Promise.all([reading, telling]), ([[found]]) =>
       emitter.emit("failed", { ...payload, ...found }),
     );

@@ -5,7 +5,7 @@ import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.t
 import type { JobEnd } from "../../core/stores/queue/store.ts";
 import type { QueueConnection } from "../bullmq/connection.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
-import { parseErrorFacts, rebuildWith, type ErrorFacts } from "../failure.ts";
+import { parseErrorFacts, rebuildWith, type FailureFacts } from "../failure.ts";
 import {
   CANCELLED,
   JobCancelledError,
@@ -239,7 +239,7 @@ function cancelled(jobId: string): Outcome {
   return { state: "failed", error: new JobCancelledError(jobId) };
 }
 
-function failed(jobId: string, reason: string, facts: ErrorFacts): Outcome {
+function failed(jobId: string, reason: string, facts: FailureFacts): Outcome {
   if (reason === CANCELLED) return cancelled(jobId);
   const cause = rebuildWith(reason, facts);
   return { state: "failed", error: new JobFailedError({ jobId, reason, cause }) };

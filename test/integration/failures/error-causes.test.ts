@@ -1,5 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Discard, type ErrorFacts, type JobFailedError, type QueueEvents } from "sluice";
+import {
+  Discard,
+  type ErrorFacts,
+  type FailureFacts,
+  type JobFailedError,
+  type QueueEvents,
+} from "sluice";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { openQueue } from "../../support/jobs/open-queue.ts";
@@ -64,13 +70,13 @@ describe("the cause of a job's failure", () => {
 
   it("is told with the events of a failed attempt and of a dead letter, before what comes after", async () => {
     const { sluice, queue } = openQueue<number>(sluices);
-    const told: (ErrorFacts & { event: keyof QueueEvents })[] = [];
+    const told: (FailureFacts & { event: keyof QueueEvents })[] = [];
     for (const event of ["retrying", "failed", "removed"] as const) {
       queue.on(event, (facts) => void told.push({ event, ...facts }));
     }
     const job = await queue.enqueue(1, { attempts: 2, backoff: { baseMs: 1 } });
     sluice.worker(queue, async () => {
-      throw new Error("no", { cause: Object.assign(new Error("inner"), { code: "E_INNER" }) });
+      throw new TypeError("no", { cause: Object.assign(new Error("inner"), { code: "E_INNER" }) });
     });
     await rejectionOf(job.finished());
     await job.remove();
@@ -79,9 +85,38 @@ describe("the cause of a job's failure", () => {
 
     const cause = { name: "Error", message: "inner", code: "E_INNER" };
     for (const facts of told.filter(({ event }) => event !== "removed")) {
-      expect(facts.cause).toEqual(cause);
+      expect(facts).toMatchObject({ errorName: "TypeError", cause });
     }
     expect(told.map(({ event }) => event).slice(0, 2)).toEqual(["retrying", "failed"]);
+  });
+
+  class OutOfStock extends Error {
+    override readonly name = "OutOfStock";
+  }
+  class Declined extends Error {}
+
+  it.each([
+    ["an error with a name", new OutOfStock("none left"), "OutOfStock"],
+    ["an error whose class alone has one", new Declined("no funds"), "Declined"],
+    ["a built-in one", new RangeError("too far"), "RangeError"],
+    ["one with a cause", new OutOfStock("none", { cause: new Declined("no") }), "OutOfStock"],
+  ])("comes with the class of what was thrown, of %s", async (_what, thrown, name) => {
+    const { letter, error } = await failWith(thrown);
+    const cause = error.cause as Error;
+
+    expect(letter.errorName).toBe(name);
+    expect([cause.name, String(cause)]).toEqual([name, `${name}: ${letter.reason}`]);
+    expect(letter.cause?.name).toBe(thrown.cause === undefined ? undefined : "Declined");
+  });
+
+  it.each([
+    ["a plain error", new Error("no")],
+    ["no error", { no: 1 }],
+  ])("comes without a class, of %s", async (_what, thrown) => {
+    const { letter, error } = await failWith(thrown);
+
+    expect(letter.errorName).toBeUndefined();
+    expect((error.cause as Error).name).toBe("Error");
   });
 
   it("is kept of each address of a host, by AggregateError", async () => {
@@ -173,6 +208,7 @@ describe("the cause of a failure in a handler's own process", () => {
 
     const reset = { name: "Error", message: "read ECONNRESET", code: "ECONNRESET" };
     expect(letter).toMatchObject({
+      errorName: "OutOfOrder",
       reason: "no charge (read ECONNRESET)",
       cause: { name: "TypeError", message: "fetch failed", cause: reset },
     });

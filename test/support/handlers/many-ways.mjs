@@ -22,7 +22,8 @@ const WAYS = {
   },
   wrapped: async () => {
     const reset = Object.assign(new Error("read ECONNRESET"), { code: "ECONNRESET" });
-    throw new Error("no charge", { cause: new TypeError("fetch failed", { cause: reset }) });
+    class OutOfOrder extends Error {}
+    throw new OutOfOrder("no charge", { cause: new TypeError("fetch failed", { cause: reset }) });
   },
   throwNothing: async () => {
     throw undefined;

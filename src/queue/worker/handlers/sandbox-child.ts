@@ -79,8 +79,9 @@ function send(message: SlotMessage): void {
 
 /** An error with those of its own properties that are plain values, and with the answer of the downstream that it carries. */
 async function failureOf(error: Error): Promise<ChildFailure> {
-  const { name, message, stack } = error;
+  const { message, stack } = error;
   const facts = readErrorFacts(error);
+  const { errorName: name = error.name } = facts;
   const plain = Object.entries(error).filter(([, value]) => isPlain(value));
   const answer = await readAnswer(error);
   const isAnswered = answer.refused || answer.status !== undefined;

@@ -22,6 +22,10 @@ export interface Job<Data> {
   readonly priority: Priority;
   /** How long one attempt of it may take, in ms; undefined where the worker's `timeoutMs` counts. */
   readonly timeoutMs: number | undefined;
+  /** The `dedupeId` that `enqueue` was given; of a run of a recurring job, the name of that. Undefined without one. */
+  readonly dedupeId: string | undefined;
+  /** How often it is tried at most: `20`. */
+  readonly attempts: number;
   /** How many of its attempts have ended, apart from those that gave the job back: 0 while the first one runs. */
   readonly attemptsMade: number;
   /** When it was enqueued, in ms since 1970 on Redis' clock, as are all times below. */
@@ -34,6 +38,8 @@ export interface Job<Data> {
   readonly endedAtMs: number | undefined;
   /** The time by which its first attempt must start, in ms since 1970; undefined without one, or after the first attempt. */
   readonly startByMs: number | undefined;
+  /** What its handler returned, as JSON. Undefined until the job is done, and for nothing. */
+  readonly result: unknown;
 }
 
 /** The text of a job's key. */

@@ -9,6 +9,7 @@
 import type { BackoffOptions, JobJson, JobsOptions, Queue, Job as StoredJob } from "bullmq";
 import { keyOfText } from "../../core/key-path.ts";
 import { PRIORITIES } from "../../core/input/options.ts";
+import type { RunName } from "../../core/stores/queue/runs.ts";
 import type { RedisClock } from "../../core/stores/queue/store.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import { parseErrorFacts, type FailureFacts } from "../failure.ts";
@@ -142,12 +143,15 @@ export function readJob<Data>(stored: Stored<Data>): Job<Data> {
     cost,
     priority: PRIORITIES[number - 1] ?? "normal",
     timeoutMs,
+    dedupeId: opts.deduplication?.id ?? runNameOf(id!)?.name,
+    attempts: opts.attempts || DEFAULT_ATTEMPTS,
     attemptsMade,
     enqueuedAtMs: timestamp,
     dueAtMs: timestamp + delayOf(opts),
     startedAtMs: stored.processedOn,
     endedAtMs: stored.finishedOn,
     startByMs: attemptsMade === 0 ? startByMsOf(opts, timestamp) : undefined,
+    result: stored.returnvalue ?? undefined,
   };
 }
 
@@ -172,6 +176,14 @@ export function readFields(fields: readonly string[], id: string): JobJson {
 export function scheduleOf(fields: readonly string[]): string | undefined {
   for (let at = 0; at < fields.length; at += 2) if (fields[at] === SCHEDULE) return fields[at + 1];
   return undefined;
+}
+
+const RUN_ID = /^repeat:([^:]+):\d+$/;
+
+/** The run of a schedule that a job of this id is; undefined for any other job. */
+export function runNameOf(id: string): RunName | undefined {
+  const name = RUN_ID.exec(id)?.[1];
+  return name === undefined ? undefined : { name, id };
 }
 
 /** Has BullMQ try the job at hand again after `delayMs`, if its attempt fails and others are left. */

@@ -14,7 +14,6 @@ import type {
   RunAnswer,
   RunDeclaration,
   RunDeclared,
-  RunName,
 } from "../../core/stores/queue/runs.ts";
 import type { RedisClock } from "../../core/stores/queue/store.ts";
 import type { Job } from "../job.ts";
@@ -67,14 +66,6 @@ export async function storeSchedule<Data>(
   // The declaration does not move a job that stays; this does.
   await run.changePriority({ priority: template.priority! });
   return { job: { ...job, priority }, isNew };
-}
-
-const RUN_ID = /^repeat:([^:]+):\d+$/;
-
-/** The run that a job of this id is; undefined for any other job. */
-export function runNameOf(id: string): RunName | undefined {
-  const name = RUN_ID.exec(id)?.[1];
-  return name === undefined ? undefined : { name, id };
 }
 
 /** Asks about a run until no time of cron is to be computed any more. */

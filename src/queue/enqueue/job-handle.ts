@@ -15,6 +15,8 @@ export interface QueuedJob<Data, Result = unknown> extends Job<Data> {
    * all that the job tells is what is stored of that one. False from `job()`, too.
    */
   readonly isNew: boolean;
+  /** What its handler returned, as JSON. Undefined until the job is done, and for nothing. */
+  readonly result: Result | undefined;
   /** Where the job is; undefined when it was removed, or is done and no longer kept. */
   state(): Promise<JobState | undefined>;
   /** The lines that its handlers have logged, the oldest first; empty when the job is not there. */
@@ -175,5 +177,8 @@ export function queuedJob<Data, Result>(
   source: JobSource,
   isNew: boolean = false,
 ): QueuedJob<Data, Result> {
-  return Object.assign(new JobHandle(source), job, { isNew });
+  return Object.assign(new JobHandle(source), job, {
+    isNew,
+    result: job.result as Result | undefined,
+  });
 }

@@ -1,6 +1,7 @@
 import type { RunStore } from "../../core/stores/queue/runs.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
-import { askOfRun, runNameOf } from "../bullmq/stored-schedule.ts";
+import { runNameOf } from "../bullmq/stored-job.ts";
+import { askOfRun } from "../bullmq/stored-schedule.ts";
 
 /**
  * Runs of recurring jobs that wait for their next attempt: one that is removed makes way for the next of its schedule. An

@@ -53,6 +53,65 @@ describe("a job's name and time limit", () => {
   });
 });
 
+describe("a job's attempts, dedupeId and result", () => {
+  it.each([
+    ["without a key", {}],
+    ["in a lane", { key: "acme" }],
+    ["that is the newest of its dedupeId", { dedupe: "last" }],
+    ["that runs after another", { dedupe: "again" }],
+    ["that is one for a time", { dedupeMs: 60_000 }],
+  ] as const)(
+    "are told to who enqueued it, to its handler, and to who reads it: a job %s",
+    async (_which, options) => {
+      const { sluice, queue } = openTokenQueue<string>(sluices);
+      const seen: Job<string>[] = [];
+      const given = await queue.enqueue("a", { attempts: 7, dedupeId: "document 1", ...options });
+      const second = await queue.enqueue("b", { attempts: 7, dedupeId: "document 1", ...options });
+
+      sluice.worker(queue, async (job) => {
+        seen.push(job);
+        if (job.attemptsMade === 0) throw new RetryAfter(1);
+        return { pages: 3 };
+      });
+      await given.finished();
+      const read = await queue.job(given.id);
+
+      const facts = { attempts: 7, dedupeId: "document 1" };
+      for (const job of [given, second, ...seen, read]) expect(job).toMatchObject(facts);
+      expect(given.result).toBeUndefined();
+      expect(read!.result).toEqual({ pages: 3 });
+      expect(read!.attempts - read!.attemptsMade).toBe(5);
+    },
+  );
+
+  it("are the defaults where nothing is said, and the name of a recurring job for its runs", async () => {
+    const { sluice, queue } = openTokenQueue<string>(sluices);
+    const plain = await queue.enqueue("plain");
+    const run = await queue.enqueue("run", { every: 60_000, dedupeId: "hourly" });
+    const seen: Job<string>[] = [];
+
+    sluice.worker(queue, async (job) => void seen.push(job));
+    await Promise.all([plain.finished(), run.finished()]);
+    const [done] = (await queue.jobs({ state: "done" })).jobs.filter(({ id }) => id === plain.id);
+
+    for (const job of [plain, ...seen, done]) expect(job).toMatchObject({ attempts: 20 });
+    expect([plain.dedupeId, run.dedupeId]).toEqual([undefined, "hourly"]);
+    expect(new Set(seen.map(({ dedupeId }) => dedupeId))).toEqual(new Set(["hourly", undefined]));
+    expect(done!.result).toBeUndefined();
+  });
+
+  it("is no result of a job that has failed", async () => {
+    const { sluice, queue } = openTokenQueue<string>(sluices);
+    const job = await queue.enqueue("a", { attempts: 1 });
+    sluice.worker(queue, async () => {
+      throw new Error("no");
+    });
+    await rejectionOf(job.finished());
+
+    expect(await queue.job(job.id)).toMatchObject({ result: undefined, attempts: 1 });
+  });
+});
+
 describe("a job's times", () => {
   it.each([
     ["without a key", {}],

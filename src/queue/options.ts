@@ -18,7 +18,7 @@ import type { Cost } from "../throttle/costs.ts";
 import { isCron } from "./bullmq/cron.ts";
 import { OWN_ID } from "./job.ts";
 
-/** How one job is queued. A recurring one, with `every` or `cron`, needs a `dedupeId`. */
+/** How one job is queued. A recurring one, with `every` or `cron` and never both, needs a `dedupeId`. */
 export type EnqueueOptions =
   | (JobOptions & {
       readonly every?: undefined;
@@ -27,7 +27,12 @@ export type EnqueueOptions =
       readonly missed?: undefined;
       readonly overlap?: undefined;
     })
-  | (JobOptions & { readonly dedupeId: string });
+  | (JobOptions & {
+      readonly dedupeId: string;
+      readonly cron?: undefined;
+      readonly timeZone?: undefined;
+    })
+  | (JobOptions & { readonly dedupeId: string; readonly every?: undefined });
 
 /** All options of a job, whichever need one another. */
 interface JobOptions {

@@ -10,7 +10,8 @@ const CRON = "* * * * * *";
 const HOUR_MS = 3_600_000;
 
 /** How a job recurs, under a name that all here share. */
-type Recurring = Pick<EnqueueOptions & typeof NAME, "every" | "cron" | "timeZone" | "priority">;
+type Recurring = Pick<EnqueueOptions, "priority"> &
+  ({ readonly every: number } | { readonly cron: string; readonly timeZone?: string });
 
 const CHANGES: readonly [string, Recurring, Recurring][] = [
   ["the same cron", { cron: CRON }, { cron: CRON }],

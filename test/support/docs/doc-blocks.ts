@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { mkdtemp, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -6,6 +7,8 @@ import { fileURLToPath } from "node:url";
 import { transform } from "esbuild";
 
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
+/** As a reader has them, who has set them once. */
+const KEYS = `k1:${randomBytes(32).toString("base64")}`;
 const BLOCK = /^```ts\n([\s\S]*?)^```$/gm;
 const PROMISED_OUTPUT = /\/\/ → (.+)$/gm;
 
@@ -44,7 +47,7 @@ export async function runDocBlock(
     target: "node20",
   });
   await writeFile(file, built.code);
-  const env = { ...process.env, REDIS_URL: redisUrl };
+  const env = { ...process.env, REDIS_URL: redisUrl, SLUICE_WEBHOOK_KEYS: KEYS };
   const child = spawn(process.execPath, [file], { cwd: builtRoot, env });
   let output = "";
   let errors = "";

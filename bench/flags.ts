@@ -12,6 +12,8 @@ const PARTS = [
   "backlog",
   "groups",
   "imports",
+  "webhooks",
+  "webhook-deaths",
 ] as const;
 export type Part = (typeof PARTS)[number];
 
@@ -31,6 +33,12 @@ interface Effort {
   readonly backlog: number;
   /** How many processes import each package. */
   readonly imports: number;
+  /** How many webhooks one sender delivers. */
+  readonly deliveries: number;
+  /** How many endpoints of webhooks are stored. */
+  readonly endpoints: number;
+  /** How many webhooks are sent while senders die. */
+  readonly messages: number;
 }
 
 export interface Flags {
@@ -52,6 +60,9 @@ const FULL: Effort = {
   keys: 1_000_000,
   backlog: 1_000_000,
   imports: 31,
+  deliveries: 5_000,
+  endpoints: 100_000,
+  messages: 100_000,
 };
 const QUICK: Effort = {
   seconds: 3,
@@ -62,6 +73,9 @@ const QUICK: Effort = {
   keys: 100_000,
   backlog: 100_000,
   imports: 9,
+  deliveries: 3_000,
+  endpoints: 10_000,
+  messages: 5_000,
 };
 
 /**

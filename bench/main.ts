@@ -16,6 +16,8 @@ import { measureMemory } from "./parts/memory.ts";
 import { measureOutOfReach } from "./parts/out-of-reach.ts";
 import type { Bench } from "./fleet/run-load.ts";
 import { countMissed, formatTable, type Table } from "./table.ts";
+import { measureWebhookDeaths } from "./webhooks/deaths.ts";
+import { measureWebhooks } from "./webhooks/measure-webhooks.ts";
 import { measureTries } from "./parts/tries.ts";
 
 const RESULTS = fileURLToPath(new URL("./RESULTS.md", import.meta.url));
@@ -32,6 +34,8 @@ const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Ta
   backlog: measureBacklog,
   groups: measureGroups,
   imports: measureImports,
+  webhooks: measureWebhooks,
+  "webhook-deaths": measureWebhookDeaths,
 };
 
 async function describeRun(redis: Redis, { isQuick }: Flags): Promise<string> {

@@ -71,7 +71,7 @@ function contender({ title, isLimited }: { title: string; isLimited: boolean }):
   };
 }
 
-function connectionTo(redisUrl: string): RedisOptions {
+export function connectionTo(redisUrl: string): RedisOptions {
   const { hostname: host, port } = new URL(redisUrl);
   return { host, port: Number(port) };
 }

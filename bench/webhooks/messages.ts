@@ -1,0 +1,40 @@
+/** What a benchmark of webhooks and its processes tell each other. */
+import type { WebhooksOptions } from "sluice/webhooks";
+
+export interface SenderSetup {
+  /** The sender of `sluice/webhooks`, or a BullMQ worker that only posts. */
+  readonly kind: "sluice" | "bullmq";
+  readonly redisUrl: string;
+  readonly concurrency: number;
+  /** Options of the sender. */
+  readonly options: WebhooksOptions;
+  readonly lockMs?: number;
+}
+
+/** The name of BullMQ's queue. */
+export const PLAIN_QUEUE = "plain-webhooks";
+
+/** A job of BullMQ's. */
+export interface PlainWebhook {
+  readonly url: string;
+  readonly body: string;
+}
+
+/** What a receiver is told. It answers by the first part of a path: "ok", "shaky" or "slow". */
+export type ToReceiver =
+  /** Forgets what came, and says when so many have come. */
+  { readonly kind: "expect"; readonly count: number } | { readonly kind: "report" };
+
+/** One webhook that came. */
+export interface Arrival {
+  readonly path: string;
+  /** On the machine's clock. */
+  readonly atMs: number;
+  /** When it was sent, if its data says so. */
+  readonly sentMs: number | undefined;
+}
+
+export type FromReceiver =
+  | { readonly kind: "listening"; readonly url: string }
+  | { readonly kind: "all"; readonly tookMs: number }
+  | { readonly kind: "arrivals"; readonly arrivals: readonly Arrival[]; readonly cpuUs: number };

@@ -1,0 +1,49 @@
+/** One process that sends webhooks until it is told to end. */
+import process from "node:process";
+import { Worker } from "bullmq";
+import { createSluice } from "sluice";
+import { createWebhooks } from "sluice/webhooks";
+import { Agent } from "undici";
+import { connectionTo } from "../limiters/bullmq.ts";
+import { PLAIN_QUEUE, type PlainWebhook, type SenderSetup } from "./messages.ts";
+
+const QUIET = { warn: () => undefined, error: () => undefined };
+
+function startSluice({ redisUrl, options, concurrency, lockMs }: SenderSetup): () => Promise<void> {
+  const sluice = createSluice({ redis: redisUrl, logger: QUIET });
+  createWebhooks(sluice, options).worker({ concurrency, lockMs, closeDeadlineMs: 100 });
+  return () => sluice.close();
+}
+
+/** No signature, no guard, no log, no limits; as many calls at once, and as many done jobs kept. */
+function startPlain({ redisUrl, concurrency }: SenderSetup): () => Promise<void> {
+  const agent = new Agent({ pipelining: 1 });
+  const worker = new Worker<PlainWebhook>(
+    PLAIN_QUEUE,
+    async ({ data: { url, body } }) => {
+      const headers = { "content-type": "application/json" };
+      const { origin, pathname: path } = new URL(url);
+      const answer = await agent.request({ origin, path, method: "POST", headers, body });
+      await answer.body.text();
+      if (answer.statusCode >= 300) throw new Error(`status ${answer.statusCode}`);
+    },
+    {
+      connection: { ...connectionTo(redisUrl), maxRetriesPerRequest: null },
+      concurrency,
+      removeOnComplete: { count: 10_000 },
+    },
+  );
+  return async () => {
+    await worker.close();
+    await agent.destroy();
+  };
+}
+
+const setup = JSON.parse(process.argv[2]!) as SenderSetup;
+const end = setup.kind === "sluice" ? startSluice(setup) : startPlain(setup);
+process.once("message", () => {
+  const { user, system } = process.cpuUsage();
+  void end().then(() => process.send?.({ cpuUs: user + system }, () => process.exit()));
+});
+process.send?.("started");
+process.on("disconnect", () => process.exit());

@@ -4,7 +4,7 @@ import type { Sluice } from "./sluice.ts";
 import { partsOf } from "./sluice/parts.ts";
 import { assembleWebhooks, type Webhooks } from "./webhooks/create-webhooks.ts";
 import { readWebhooksOptions, type WebhooksOptions } from "./webhooks/options.ts";
-import type { DeliveryJob } from "./webhooks/sending/jobs.ts";
+import type { WebhookJob } from "./webhooks/sending/jobs.ts";
 
 /**
  * A sender of webhooks, on the Redis of a sluice. Every process that sends, or works, makes its own, with the same options.
@@ -34,7 +34,7 @@ export function createWebhooks(sluice: Sluice, options: WebhooksOptions = {}): W
       timeoutMs,
       logger,
       openQueue: (perKey) =>
-        sluice.queue<DeliveryJob, undefined>(name, {
+        sluice.queue<WebhookJob, undefined>(name, {
           bucket: sluice.bucket(name, { ...read.shared, perKey, breaker: false }),
           keepDone: { count: 10_000, forMs: 60_000 },
           keepFailed: { forMs: keepMs },

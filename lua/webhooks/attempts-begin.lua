@@ -9,6 +9,7 @@
         breaker, or 0; the ms since 1970 at which the message came; now. What is not there is empty.
 ]]
 -- @include lib/now-ms
+-- @include lib/webhooks/breaker
 local KEYS_EACH, ARGS_EACH = 4, 2
 local now, replies = now_ms(), {}
 
@@ -16,13 +17,7 @@ local function begin(endpoints, disabled_ids, message, health, id, probe_ms)
   local record, disabled = redis.call('HGET', endpoints, id), redis.call('HGET', disabled_ids, id)
   local at, type, body, state = unpack(redis.call('HMGET', message, 'at', 'type', 'body', 'to:' .. id))
   local wait_ms = 0
-  if probe_ms > 0 and record and not disabled then
-    local opened, probed = unpack(redis.call('HMGET', health, 'open_until', 'probe_until'))
-    if opened then
-      wait_ms = math.max(0, tonumber(opened) - now, tonumber(probed or 0) - now)
-      if wait_ms == 0 then redis.call('HSET', health, 'probe_until', now + probe_ms) end
-    end
-  end
+  if probe_ms > 0 and record and not disabled then wait_ms = breaker_wait(health, now, probe_ms) end
   return { record or '', disabled or '', type or '', body or '', state or '', wait_ms, tonumber(at or 0), now }
 end
 

@@ -34,7 +34,9 @@ local function log_attempt(message, attempts, log, failed, endpoint, id, entry, 
   redis.call('ZREMRANGEBYRANK', log, 0, -most - 1)
   redis.call('PEXPIRE', log, keep_ms)
   if state == 'failed' then
-    redis.call('ZADD', failed, now, id)
+    -- Each at a time of its own: they are recovered in this order.
+    local last = tonumber(redis.call('ZREVRANGE', failed, 0, 0, 'WITHSCORES')[2]) or 0
+    redis.call('ZADD', failed, math.max(now, last + 1), id)
     redis.call('ZREMRANGEBYSCORE', failed, '-inf', now - keep_ms)
     redis.call('PEXPIRE', failed, keep_ms)
   elseif state == 'delivered' then

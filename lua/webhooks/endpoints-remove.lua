@@ -2,7 +2,8 @@
   endpoints-remove: removes an endpoint, with what is known of its health and its log.
 
   KEYS  [1] endpoints  [2] ids  [3] versions  [4] rates  [5] changed  [6] number  [7] tenants, all as in endpoints-put
-        [8] disabled: hash of the tenant's disabled endpoints  [9] health  [10] log  [11] failed, of the endpoint
+        [8] disabled: hash of the tenant's disabled endpoints  [9] health  [10] log  [11] failed
+        [12] line  [13] its state, of the endpoint
   ARGV  [1] the tenant  [2] the endpoint  [3] the key of its jobs
   Reply 1 if it was there, else 0
 ]]
@@ -15,7 +16,7 @@ if redis.call('HDEL', endpoints, id) == 0 then return 0 end
 redis.call('ZREM', ids, id)
 note_change(versions, tenant)
 redis.call('HDEL', KEYS[8], id)
-redis.call('UNLINK', KEYS[9], KEYS[10], KEYS[11])
+redis.call('UNLINK', KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13])
 set_limits(rates, changed, number, key, '')
 if redis.call('EXISTS', endpoints) == 0 then redis.call('ZREM', tenants, tenant) end
 return 1

@@ -3,12 +3,15 @@ import { reasonOf } from "../core/describe.ts";
 import type { Key } from "../core/key-path.ts";
 import { createEmitter, type Emitter } from "../core/events.ts";
 import { sampled, type Logger } from "../core/logger.ts";
-import type { WebhookStore } from "../core/stores/webhooks/store.ts";
+import type { EndpointName, WebhookStore } from "../core/stores/webhooks/store.ts";
 import type { Handler } from "../queue/worker/context.ts";
 import type { WorkerOptions } from "../queue/worker/worker-options.ts";
 import type { Worker } from "../queue/worker/worker.ts";
 import { createAsk, type AskedConnection } from "./asking.ts";
 import { createAttempts } from "./delivery/attempt.ts";
+import { createEnding } from "./delivery/ending.ts";
+import { createLineAttempts } from "./delivery/line.ts";
+import { createRequests } from "./delivery/request.ts";
 import { createDeliverer } from "./delivery/deliver.ts";
 import { createOwnLimits, type OwnLimits } from "./delivery/limits.ts";
 import { warmUp } from "./delivery/warm-up.ts";
@@ -18,9 +21,10 @@ import { createTenants, type Tenants } from "./endpoints/tenants.ts";
 import { createSealing } from "./endpoints/sealing.ts";
 import { EVENT_NAMES, type WebhookEvents } from "./events.ts";
 import { createLog, type WebhookLog } from "./log/log.ts";
-import { createTenantOf } from "./names.ts";
+import { createTenantOf, keyOf } from "./names.ts";
 import type { ReadWebhooksOptions } from "./options.ts";
-import type { DeliveryJob, DeliveryQueue } from "./sending/jobs.ts";
+import { createFanOut } from "./sending/fan-out.ts";
+import { storeStep, type DeliveryQueue, type WebhookJob } from "./sending/jobs.ts";
 import { createSending, type Sending } from "./sending/send.ts";
 
 /** Sends webhooks to the endpoints of tenants. Its events are those that this process's workers met. */
@@ -56,9 +60,9 @@ export interface WebhooksParts {
   readonly openQueue: (perKey: OwnLimits["perKey"]) => DeliveryQueue;
   readonly startWorker: (
     queue: DeliveryQueue,
-    handler: Handler<DeliveryJob, undefined>,
+    handler: Handler<WebhookJob, undefined>,
     options: WorkerOptions,
-  ) => Worker<DeliveryJob, undefined>;
+  ) => Worker<WebhookJob, undefined>;
   /** Called when the sluice closes, before its workers do. */
   readonly onClose: (close: () => Promise<void>) => void;
 }
@@ -93,7 +97,8 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
   const queue = parts.openQueue(limits.perKey);
   const deliverer = createDeliverer({ ...options, connectMs: CONNECT_MS });
   const emitter = createEmitter<WebhookEvents>(`the webhook sender "${name}"`, EVENT_NAMES, logger);
-  const sending = createSending({ ...options, store, ask, queue, tenantOf, logger });
+  const fanOut = createFanOut({ ...options, store, ask, queue });
+  const sending = createSending({ fanOut, tenantOf, logger });
   const workers = new Set<WebhookWorker>();
   if (allow.length > 0) {
     const text = `The webhook sender "${name}" may send to private addresses: ${allow.join(", ")}`;
@@ -118,7 +123,22 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     if (isLimited && pausedForMs === 0) await queue.bucket.resume({ key });
   }
 
-  const handler = createAttempts({ store, queue, deliverer, sealing, options, logger, tell });
+  /** Goes on with an endpoint at once; also where a tool has removed the job of its line. */
+  async function resume(name: EndpointName, most: number): Promise<void> {
+    await queue.bucket.resume({ key: keyOf(name) });
+    const step = await ask(() => store.lineStep(name));
+    if (step !== undefined) await storeStep(queue, { ...name, step, most });
+  }
+
+  const ending = createEnding({ store, queue, options, logger, tell });
+  const makeRequest = createRequests({ sealing, options });
+  const attempts = { store, queue, deliverer, makeRequest, ending, options, logger, tell };
+  const attempt = createAttempts(attempts);
+  const attemptLine = createLineAttempts(attempts);
+  const handler: Handler<WebhookJob, undefined> = async ({ data }, context) => {
+    await ("step" in data ? attemptLine(data, context) : attempt(data, context));
+    return undefined;
+  };
   parts.onClose(async () => {
     await Promise.all([...workers].map((worker) => worker.close()));
     isClosed = true;
@@ -136,7 +156,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
       ask,
       tenantOf,
       sealing,
-      resume: (key) => queue.bucket.resume({ key }),
+      resume,
     }),
     tenants: createTenants({ store, ask, isSingle }),
     queue,

@@ -21,6 +21,7 @@ import {
   wordsOf,
   type BeginRequest,
 } from "../scripts/webhooks/webhooks.ts";
+import { lineBegin, lineJoin, lineStep } from "../scripts/webhooks/lines.ts";
 import { gathered } from "./gathered.ts";
 
 const STATE = "to:";
@@ -34,17 +35,11 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
     runScript(redis, attemptsBegin, { ...name, attempts }),
   );
 
-  async function newestOf(key: string, span: TimeSpan): Promise<TimedId[]> {
-    const { sinceMs, untilMs, skip, limit } = span;
-    const found = await redis.zrevrangebyscore(
-      key,
-      untilMs,
-      sinceMs,
-      "WITHSCORES",
-      "LIMIT",
-      skip,
-      limit,
-    );
+  async function timedOf(key: string, span: TimeSpan): Promise<TimedId[]> {
+    const { isOldestFirst = false, sinceMs, untilMs, skip, limit } = span;
+    const found = isOldestFirst
+      ? await redis.zrangebyscore(key, sinceMs, untilMs, "WITHSCORES", "LIMIT", skip, limit)
+      : await redis.zrevrangebyscore(key, untilMs, sinceMs, "WITHSCORES", "LIMIT", skip, limit);
     return found.flatMap((id, at) => (at % 2 === 0 ? [[id, Number(found[at + 1])] as const] : []));
   }
 
@@ -100,12 +95,25 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
       const fields = await redis.hgetall(keys.message("message", message));
       return fields["at"] === undefined ? undefined : readMessage(fields);
     },
+    async addressed(message) {
+      const key = keys.message("message", message);
+      const [type, endpoints] = await redis.hmget(key, "type", "endpoints");
+      if (typeof type !== "string") return undefined;
+      return { type, endpoints: wordsOf(endpoints ?? "") };
+    },
+    joinLine: (endpoint, entries) => runScript(redis, lineJoin, { ...name, ...endpoint, entries }),
+    async lineStep(endpoint) {
+      return (await redis.hget(keys.endpoint("line:state", endpoint), "step")) ?? undefined;
+    },
+    lineLength: (endpoint) => redis.llen(keys.endpoint("line", endpoint)),
+    beginStep: (step, probeMs) => runScript(redis, lineBegin, { ...name, ...step, probeMs }),
+    endStep: (ended) => runScript(redis, lineStep, { ...name, ...ended }),
     begin: ({ tenant, endpoint, message }, probeMs) =>
       begin({ tenant, endpoint, message, probeMs }),
     recorder: (rules) =>
       gathered((attempts) => runScript(redis, attemptsEnd, { ...name, rules, attempts })),
-    messages: (tenant, span) => newestOf(keys.tenant("messages", tenant), span),
-    failed: (endpoint, span) => newestOf(keys.endpoint("failed", endpoint), span),
+    messages: (tenant, span) => timedOf(keys.tenant("messages", tenant), span),
+    failed: (endpoint, span) => timedOf(keys.endpoint("failed", endpoint), span),
     async attempts(message) {
       const entries = Object.entries(await redis.hgetall(keys.message("attempts", message)));
       return entries
@@ -113,7 +121,7 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
         .map(([, text]) => text);
     },
     async attemptsAt(endpoint, span) {
-      const found = await newestOf(keys.endpoint("log", endpoint), span);
+      const found = await timedOf(keys.endpoint("log", endpoint), span);
       return Promise.all(
         found.map(async ([text, atMs]) => {
           const [message, number] = text.split(" ") as [string, string];

@@ -116,7 +116,12 @@ export function createPutReader(options: {
   readonly http: boolean;
 }): (where: string, given: unknown) => PutEndpoint {
   const schema = putEndpointSchema(options);
-  return (where, given) => readOptions(where, schema, given) as PutEndpoint;
+  return (where, given) => {
+    const read = readOptions(where, schema, given) as PutEndpoint;
+    if (read.batch === undefined || read.ordered === true) return read;
+    const remedy = "leave it out, or give ordered: true: batches are for endpoints in order";
+    throw new InvalidOptionError({ where, option: "batch", value: read.batch, remedy });
+  };
 }
 
 function putEndpointSchema(options: { readonly http: boolean }) {
@@ -134,6 +139,8 @@ function putEndpointSchema(options: { readonly http: boolean }) {
     ...OWN_LIMITS,
     scheduleMs: SCHEDULE.optional(),
     timeoutMs: TIMEOUT.optional(),
+    ordered: z.boolean({ error: "give true or false" }).optional(),
+    batch: wholeNumber(2, 100, "messages").optional(),
     headers: EXTRA_HEADERS.optional(),
     signature: STYLE.optional(),
     headerPrefix: HEADER_PREFIX.optional(),

@@ -1,11 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
-import type { Key } from "../../core/key-path.ts";
 import { EndpointMissingError } from "../../core/stores/webhooks/errors.ts";
-import type { EndpointName, WebhookStore } from "../../core/stores/webhooks/store.ts";
+import type { Disabled, EndpointName, WebhookStore } from "../../core/stores/webhooks/store.ts";
 import type { Ask } from "../asking.ts";
-import { keyOf, limitsKeyOf, type TenantOf } from "../names.ts";
+import { limitsKeyOf, type TenantOf } from "../names.ts";
 import { createKeyPair, createSecret, readSecret } from "../signing/secrets.ts";
 import {
   assertWithin,
@@ -92,7 +91,7 @@ export interface EndpointsParts {
   /** Undefined if secrets are kept elsewhere. */
   readonly sealing: Sealing | undefined;
   /** Ends what its answers have made it wait for. */
-  readonly resume: (key: Key) => Promise<unknown>;
+  readonly resume: (name: EndpointName, batch: number) => Promise<unknown>;
 }
 
 const ARITIES: Arities<Endpoints> = {
@@ -140,7 +139,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
           limits: limitsText(record),
         }),
       );
-      if (stored === "stored") return endpointOf(record, { name, isSingle, disabled });
+      if (stored === "stored") return shownOf(name, record, disabled);
       if (stored === "too-many") {
         const remedy = `the tenant has ${MOST_OF_TENANT} endpoints; remove some first`;
         throw new InvalidOptionError({ where, option: "id", value: name.endpoint, remedy });
@@ -217,7 +216,8 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     async enable(given) {
       const name = readRef("endpoints.enable()", given);
       const wasDisabled = await setDisabled(name, undefined);
-      await resume(keyOf(name));
+      const { batch = 1 } = (await read(name)) ?? {};
+      await resume(name, batch);
       return wasDisabled;
     },
     async setLimits(given) {
@@ -263,8 +263,16 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
 
   async function read(name: EndpointName): Promise<Endpoint | undefined> {
     const { record, disabled } = await ask(() => store.endpoint(name));
-    if (record === undefined) return undefined;
-    return endpointOf(readRecord(record), { name, isSingle, disabled });
+    return record === undefined ? undefined : shownOf(name, readRecord(record), disabled);
+  }
+
+  async function shownOf(
+    name: EndpointName,
+    record: EndpointRecord,
+    disabled: Disabled | undefined,
+  ): Promise<Endpoint> {
+    const waiting = record.ordered === true ? await ask(() => store.lineLength(name)) : undefined;
+    return endpointOf(record, { name, isSingle, disabled, waiting });
   }
 
   async function setDisabled(name: EndpointName, why: string | undefined): Promise<boolean> {

@@ -21,6 +21,13 @@ export interface EndpointSettings {
   readonly scheduleMs?: readonly number[] | undefined;
   /** How long one attempt may take, 100 to 30,000 ms. Defaults to the sender's. */
   readonly timeoutMs?: number | undefined;
+  /**
+   * Whether it gets its messages strictly one after another, in the order in which they were sent: the next one goes once
+   * the one before was delivered or is given up. Defaults to false.
+   */
+  readonly ordered?: boolean | undefined;
+  /** Up to how many of them go together, 2 to 100; then each request is a batch. Defaults to each by itself. */
+  readonly batch?: number | undefined;
   /** More headers. They are kept as secrets are. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /** How it is signed. Defaults to `"standard"`. */
@@ -44,6 +51,8 @@ export interface Endpoint extends Omit<EndpointSettings, "headers" | "certificat
   readonly hasCertificate: boolean;
   /** How many secrets sign: 2 while one is rotated, 0 if they are kept elsewhere. */
   readonly secrets: number;
+  /** How many messages wait in its line; undefined if it is not ordered. */
+  readonly waiting: number | undefined;
   /** Since when it is disabled, and why: `"failing"`, `"gone"` (it answered 410), or what was given. Undefined if it is not. */
   readonly disabled: Disabled | undefined;
   /** When it was put first, and last, in ms since 1970. */
@@ -87,6 +96,7 @@ export function endpointOf(
     readonly name: EndpointName;
     readonly isSingle: boolean;
     readonly disabled: Disabled | undefined;
+    readonly waiting: number | undefined;
   },
 ): Endpoint {
   const { born: _born, secrets: _secrets, headers, certificate, ...settings } = record;
@@ -98,6 +108,7 @@ export function endpointOf(
     headers: headers?.names ?? [],
     hasCertificate: certificate !== undefined,
     secrets: secretsInForce(record, Date.now()).length,
+    waiting: facts.waiting,
     disabled: facts.disabled,
   };
 }

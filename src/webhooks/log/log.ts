@@ -3,14 +3,19 @@ import { EndpointMissingError, MessageMissingError } from "../../core/stores/web
 import type {
   EndpointName,
   LoggedMessage,
-  TimeSpan,
   WebhookStore,
 } from "../../core/stores/webhooks/store.ts";
 import type { Ask } from "../asking.ts";
-import { readRecord } from "../endpoints/record.ts";
+import { readRecord, type EndpointRecord } from "../endpoints/record.ts";
 import { matchesType } from "../endpoints/wants.ts";
 import { limitsKeyOf, type TenantOf } from "../names.ts";
-import { newSeries, storeFirst, type DeliveryJob, type DeliveryQueue } from "../sending/jobs.ts";
+import {
+  newSeries,
+  storeFirst,
+  storeStep,
+  type DeliveryJob,
+  type DeliveryQueue,
+} from "../sending/jobs.ts";
 import { dataOf } from "../sending/message.ts";
 import type { Attempt } from "../delivery/attempt-entry.ts";
 import {
@@ -100,46 +105,75 @@ export function createLog(parts: LogParts): WebhookLog {
     return found && asMessage(id, found);
   }
 
-  /** The jobs that send a message again. */
-  async function jobsFor(
-    where: { readonly tenant: string; readonly message: string },
-    endpoints: readonly string[],
-    by: string | undefined,
-  ): Promise<DeliveryJob[]> {
-    const { tenant, message } = where;
-    const found = endpoints.map(async (endpoint): Promise<DeliveryJob[]> => {
-      const born = await bornOf({ tenant, endpoint });
-      if (born === undefined) return [];
-      const series = newSeries();
-      return [{ tenant, endpoint, message, attempt: 1, purpose: "replay", born, series, by }];
-    });
-    return (await Promise.all(found)).flat();
-  }
-
-  async function bornOf(name: EndpointName): Promise<string | undefined> {
+  async function recordOf(name: EndpointName): Promise<EndpointRecord | undefined> {
     const { record } = await ask(() => store.endpoint(name));
-    return record === undefined ? undefined : readRecord(record).born;
+    return record === undefined ? undefined : readRecord(record);
   }
 
   async function assertThere(name: EndpointName): Promise<void> {
-    if ((await bornOf(name)) === undefined) throw new EndpointMissingError(name);
+    if ((await recordOf(name)) === undefined) throw new EndpointMissingError(name);
   }
 
-  /** Reads a list from its newest entry to its oldest. */
-  async function* pagesOf(
-    read: (span: TimeSpan) => Promise<readonly (readonly [id: string, atMs: number])[]>,
+  /** Has messages sent to an endpoint again, in their order; how many. */
+  async function sendAgain(
+    name: EndpointName,
+    messages: readonly string[],
+    by: string | undefined,
+  ): Promise<number> {
+    const record = await recordOf(name);
+    if (record === undefined) return 0;
+    const { born, ordered = false, batch: most = 1 } = record;
+    const purpose = "replay";
+    if (ordered) {
+      const entries = messages.map((message) => ({ purpose, message, by }) as const);
+      const step = await ask(() => store.joinLine(name, entries));
+      await storeStep(queue, { ...name, step, most });
+    } else {
+      const jobs = messages.map((message): DeliveryJob => {
+        return { ...name, message, attempt: 1, purpose, born, series: newSeries(), by };
+      });
+      await storeFirst(queue, jobs, () => 0);
+    }
+    return messages.length;
+  }
+
+  /** The messages of a time, the oldest first. */
+  async function* messagesOf(
+    tenant: string,
     { since, until }: Pick<ReplayOptions, "since" | "until">,
   ): AsyncGenerator<readonly string[]> {
+    const wanted = spanOf({ since, until });
+    const [newest] = await ask(() => store.messages(tenant, { ...wanted, limit: 1 }));
+    if (newest === undefined) return;
+    // What comes meanwhile is none of these.
+    let span = { ...wanted, untilMs: newest[1], limit: AT_ONCE, isOldestFirst: true };
+    for (;;) {
+      const found = await ask(() => store.messages(tenant, span));
+      yield found.map(([id]) => id);
+      const lastMs = found.at(-1)?.[1];
+      if (lastMs === undefined || found.length < AT_ONCE) return;
+      const same = found.filter(([, atMs]) => atMs === lastMs).length;
+      span = { ...span, sinceMs: lastMs, skip: same + (lastMs === span.sinceMs ? span.skip : 0) };
+    }
+  }
+
+  /** What failed for good at an endpoint in a time, the oldest first. */
+  async function failedAt(
+    name: EndpointName,
+    { since, until }: Pick<RecoverOptions, "since" | "until">,
+  ): Promise<readonly string[]> {
+    const all: string[] = [];
     let cursor: string | undefined;
     do {
       const span = { ...spanOf({ since, until, cursor }), limit: AT_ONCE };
-      const found = await ask(() => read(span));
-      yield found.map(([id]) => id);
+      const found = await ask(() => store.failed(name, span));
+      all.push(...found.map(([id]) => id));
       cursor = cursorAfter(
         span,
         found.map(([, atMs]) => atMs),
       );
     } while (cursor !== undefined);
+    return all.reverse();
   }
 
   const log: Pick<WebhookLog, "replay" | "recover" | "expunge"> = {
@@ -156,28 +190,32 @@ export function createLog(parts: LogParts): WebhookLog {
       } = readReplay(where, given);
       const tenant = tenantOf(where, named);
       if (endpoint !== undefined) await assertThere({ tenant, endpoint });
-      const again = async (id: string): Promise<number | undefined> => {
-        const found = await ask(() => store.message({ tenant, message: id }));
-        if (found === undefined) return undefined;
-        if (!matchesType(types, found.type)) return 0;
-        const targets = endpoint === undefined ? found.endpoints : [endpoint];
-        // Of a time, an endpoint gets what was for it.
-        if (message === undefined && !targets.some((id) => found.endpoints.includes(id))) return 0;
-        const jobs = await jobsFor({ tenant, message: id }, targets, by);
-        await storeFirst(queue, jobs, () => 0);
-        return jobs.length;
-      };
-      if (message !== undefined) {
-        const count = await again(message);
-        if (count === undefined) throw new MessageMissingError({ messageId: message });
+      const again = async (ids: readonly string[]): Promise<number> => {
+        const found = await Promise.all(
+          ids.map((id) => ask(() => store.addressed({ tenant, message: id }))),
+        );
+        if (message !== undefined && found[0] === undefined) {
+          throw new MessageMissingError({ messageId: message });
+        }
+        const byEndpoint = new Map<string, string[]>();
+        for (const [at, each] of found.entries()) {
+          if (each === undefined || !matchesType(types, each.type)) continue;
+          // Of a time, an endpoint gets what was for it; a message that is named goes to any.
+          const isFor = message !== undefined || each.endpoints.includes(endpoint ?? "");
+          const targets = endpoint === undefined ? each.endpoints : isFor ? [endpoint] : [];
+          for (const to of targets) {
+            byEndpoint.set(to, [...(byEndpoint.get(to) ?? []), ids[at]!]);
+          }
+        }
+        let count = 0;
+        for (const [to, some] of byEndpoint) {
+          count += await sendAgain({ tenant, endpoint: to }, some, by);
+        }
         return count;
-      }
+      };
+      if (message !== undefined) return again([message]);
       let total = 0;
-      const read = (span: TimeSpan): ReturnType<WebhookStore["messages"]> =>
-        store.messages(tenant, span);
-      for await (const ids of pagesOf(read, { since, until })) {
-        for (const id of ids) total += (await again(id)) ?? 0;
-      }
+      for await (const ids of messagesOf(tenant, { since, until })) total += await again(ids);
       return total;
     },
     async recover(given) {
@@ -185,17 +223,10 @@ export function createLog(parts: LogParts): WebhookLog {
       const { endpoint, by, since, until, tenant: named } = readRecover(where, given);
       const name = { tenant: tenantOf(where, named), endpoint };
       await assertThere(name);
-      const found: string[] = [];
-      const read = (span: TimeSpan): ReturnType<WebhookStore["failed"]> => store.failed(name, span);
-      for await (const ids of pagesOf(read, { since, until })) found.push(...ids);
+      const found = await failedAt(name, { since, until });
       let total = 0;
-      for (let at = found.length; at > 0; at -= AT_ONCE) {
-        const some = found.slice(Math.max(0, at - AT_ONCE), at).toReversed();
-        const jobs = await Promise.all(
-          some.map((message) => jobsFor({ tenant: name.tenant, message }, [endpoint], by)),
-        );
-        await storeFirst(queue, jobs.flat(), () => 0);
-        total += jobs.flat().length;
+      for (let at = 0; at < found.length; at += AT_ONCE) {
+        total += await sendAgain(name, found.slice(at, at + AT_ONCE), by);
       }
       return total;
     },

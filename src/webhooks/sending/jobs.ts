@@ -20,7 +20,18 @@ export interface DeliveryJob extends EndpointName, MessageName {
   readonly by?: string | undefined;
 }
 
-export type DeliveryQueue = Queue<DeliveryJob, undefined>;
+/** One attempt at an ordered endpoint, of what is then at the head of its line. */
+export interface LineJob extends EndpointName {
+  /** The step of the line that it is; it does nothing once another is next. */
+  readonly step: string;
+  /** How many messages go together at most. */
+  readonly most: number;
+}
+
+/** What waits in the queue of a sender. */
+export type WebhookJob = DeliveryJob | LineJob;
+
+export type DeliveryQueue = Queue<WebhookJob, undefined>;
 
 /** How often the queue tries an attempt that the sender itself fails at: over some hours. */
 export const OUR_TRIES = 20;
@@ -34,8 +45,22 @@ export function newSeries(): string {
 
 /** The same for the same attempt, whoever stores it. */
 function jobIdOf({ tenant, endpoint, message, series, attempt }: DeliveryJob): string {
-  const named = `${tenant}\0${endpoint}\0${message}\0${series}`;
-  return `d${createHash("sha256").update(named).digest("base64url").slice(0, 24)}.${attempt}`;
+  return `d${digestOf([tenant, endpoint, message, series])}.${attempt}`;
+}
+
+function digestOf(names: readonly string[]): string {
+  return createHash("sha256").update(names.join("\0")).digest("base64url").slice(0, 24);
+}
+
+/** Stores the step of a line that is next; one that is stored already stays as it is. */
+export async function storeStep(
+  queue: DeliveryQueue,
+  job: LineJob,
+  delayMs: number = 0,
+): Promise<void> {
+  const id = `o${digestOf([job.tenant, job.endpoint])}.${job.step}`;
+  const options = { id, key: keyOf(job), delayMs: Math.ceil(delayMs), attempts: OUR_TRIES };
+  await queue.enqueue(job, options);
 }
 
 /** Stores first attempts; those that are stored already stay as they are. */
@@ -45,13 +70,16 @@ export async function storeFirst(
   delayMs: (job: DeliveryJob) => number,
 ): Promise<void> {
   if (jobs.length === 0) return;
-  await queue.enqueueMany(jobs, (job) => ({
-    id: jobIdOf(job),
-    key: keyOf(job),
-    delayMs: delayMs(job),
-    attempts: OUR_TRIES,
-    ...(job.purpose === "send" ? undefined : { priority: "low" as const }),
-  }));
+  await queue.enqueueMany(jobs, (_data, at) => {
+    const job = jobs[at]!;
+    return {
+      id: jobIdOf(job),
+      key: keyOf(job),
+      delayMs: delayMs(job),
+      attempts: OUR_TRIES,
+      ...(job.purpose === "send" ? undefined : { priority: "low" as const }),
+    };
+  });
 }
 
 /** Stores a later attempt: it yields to first ones. */

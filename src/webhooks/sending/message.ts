@@ -18,6 +18,22 @@ export function dataOf(type: string, body: string): string {
   return body.slice(headOf(type, new Date(0).toISOString()).length, -1);
 }
 
+/** Several messages as one, in their order: `{ type, timestamp, data: [{ id, type, timestamp, data }, …] }`, or the data of each. */
+export function batchOf(
+  type: string,
+  messages: readonly {
+    readonly id: string;
+    readonly type: string;
+    readonly atMs: number;
+    readonly body: string;
+  }[],
+  isWhole: boolean,
+): string {
+  if (!isWhole) return `[${messages.map((each) => dataOf(each.type, each.body)).join(",")}]`;
+  const list = messages.map(({ id, body }) => `{"id":${JSON.stringify(id)},${body.slice(1)}`);
+  return bodyOf(type, messages[0]!.atMs, `[${list.join(",")}]`);
+}
+
 function headOf(type: string, timestamp: string): string {
   return `{"type":${JSON.stringify(type)},"timestamp":"${timestamp}","data":`;
 }

@@ -39,6 +39,8 @@ export interface NewMessage extends MessageName {
   readonly type: string;
   readonly body: string;
   readonly endpoints: readonly string[];
+  /** Those of them that get their messages in order. */
+  readonly ordered: readonly string[];
   readonly keepMs: number;
 }
 
@@ -48,6 +50,49 @@ export interface MessageStored {
   readonly endpoints: readonly string[];
   /** Whether all of its jobs were stored before. */
   readonly isSent: boolean;
+  /** In whose lines it was put when it was new. */
+  readonly ordered: readonly string[];
+}
+
+/** What waits in the line of an ordered endpoint. */
+export interface LineEntry {
+  readonly purpose: "send" | "replay";
+  readonly message: string;
+  /** Who asked for a replay. */
+  readonly by?: string | undefined;
+}
+
+/** A message at the head of a line. */
+export interface LineMessage {
+  readonly message: string;
+  readonly atMs: number;
+  readonly type: string;
+  /** Undefined if the message is no longer there. */
+  readonly body: string | undefined;
+  readonly state: string;
+}
+
+/** What an attempt at an ordered endpoint needs. */
+export interface BegunLine {
+  readonly record: string;
+  readonly disabled: Disabled | undefined;
+  /** How long the endpoint is to be left alone: 0 if the attempt may begin. */
+  readonly waitMs: number;
+  readonly nowMs: number;
+  readonly attempt: number;
+  readonly purpose: LineEntry["purpose"];
+  readonly by: string | undefined;
+  /** Those that go together. */
+  readonly messages: readonly LineMessage[];
+}
+
+/** A step of a line that is over. */
+export interface EndedStep extends EndpointName {
+  readonly step: string;
+  /** How many messages leave the line. */
+  readonly leaving: number;
+  /** The number of the next attempt. */
+  readonly attempt: number;
 }
 
 /** A message as the log has it. */
@@ -103,11 +148,12 @@ export interface AttemptNoted {
   readonly failingSinceMs: number;
 }
 
-/** A part of a list by time, the newest first. */
+/** A part of a list by time, the newest first unless said otherwise. */
 export interface TimeSpan {
+  readonly isOldestFirst?: boolean;
   readonly sinceMs: number;
   readonly untilMs: number;
-  /** How many of those at `untilMs` are passed over. */
+  /** How many of those at its beginning are passed over. */
   readonly skip: number;
   readonly limit: number;
 }
@@ -139,6 +185,20 @@ export interface WebhookStore {
   begin(name: EndpointName & MessageName, probeMs: number): Promise<BegunAttempt>;
   /** What records the attempts of a sender. */
   recorder(rules: EndRules): (attempt: EndedAttempt) => Promise<AttemptNoted>;
+  /** Has messages wait in the line of an ordered endpoint, behind all that wait there; the step that is next. */
+  joinLine(name: EndpointName, entries: readonly LineEntry[]): Promise<string>;
+  /** The step of a line that is next; undefined while nothing waits. */
+  lineStep(name: EndpointName): Promise<string | undefined>;
+  lineLength(name: EndpointName): Promise<number>;
+  /** What a step sends; undefined if another is next, or the endpoint is gone. */
+  beginStep(
+    step: EndpointName & { readonly step: string; readonly most: number },
+    probeMs: number,
+  ): Promise<BegunLine | undefined>;
+  /** Ends a step; the one that is next, if anything waits and nobody else had ended it. */
+  endStep(ended: EndedStep): Promise<string | undefined>;
+  /** The type of a message, and the endpoints that it was sent to; undefined if it is not there. */
+  addressed(name: MessageName): Promise<Pick<LoggedMessage, "type" | "endpoints"> | undefined>;
   /** The messages of a tenant, by when they came. */
   messages(tenant: string, span: TimeSpan): Promise<readonly TimedId[]>;
   /** The messages that failed for good at an endpoint, by when that was. */

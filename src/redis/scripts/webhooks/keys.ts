@@ -1,6 +1,6 @@
 /**
  * The keys of a sender of webhooks, beside those of its queue: `<prefix>:{<queue>}:hooks:…`. Of a tenant: `endpoints:<tenant>`,
- * `ids:…`, `disabled:…`, `messages:…`; of an endpoint: `health:<tenant>:<endpoint>`, `log:…`, `failed:…`; of a message:
+ * `ids:…`, `disabled:…`, `messages:…`; of an endpoint: `health:<tenant>:<endpoint>`, `log:…`, `failed:…`, `line:…`, `line:state:…`; of a message:
  * `message:<tenant>:<id>`, `attempts:…`; of all: `versions`, `tenants`, `limits`, `limits:changed`, `limits:version`.
  */
 import type { EndpointName, MessageName } from "../../../core/stores/webhooks/store.ts";
@@ -8,7 +8,7 @@ import { baseOf, encoded, type QueueName } from "../keys.ts";
 
 /** What a tenant has. */
 type OfTenant = "endpoints" | "ids" | "disabled" | "messages" | "ends";
-type OfEndpoint = "health" | "log" | "failed";
+type OfEndpoint = "health" | "log" | "failed" | "line" | "line:state";
 type OfMessage = "message" | "attempts";
 type OfAll = "versions" | "tenants" | "limits" | "limits:changed" | "limits:version";
 
@@ -28,4 +28,10 @@ export function webhookKeys(queue: QueueName): WebhookKeys {
       `${base}${what}:${encoded(tenant)}:${encoded(endpoint)}`,
     message: (what, { tenant, message }) => `${base}${what}:${encoded(tenant)}:${encoded(message)}`,
   };
+}
+
+/** Of an ordered endpoint: what waits for it, and how far that is. */
+export function lineKeys(of: QueueName & EndpointName): readonly [line: string, state: string] {
+  const keys = webhookKeys(of);
+  return [keys.endpoint("line", of), keys.endpoint("line:state", of)];
 }

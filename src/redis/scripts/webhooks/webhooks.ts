@@ -12,7 +12,7 @@ import type {
 } from "../../../core/stores/webhooks/store.ts";
 import type { QueueName } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";
-import { webhookKeys } from "./keys.ts";
+import { lineKeys, webhookKeys } from "./keys.ts";
 
 const PUT = { "1": "stored", "0": "changed", "-1": "too-many" } as const;
 
@@ -44,6 +44,7 @@ export const endpointsRemove: Script<QueueName & EndpointName & { key: string },
         keys.endpoint("health", input),
         keys.endpoint("log", input),
         keys.endpoint("failed", input),
+        ...lineKeys(input),
       ];
     },
     args: ({ tenant, endpoint, key }) => [tenant, endpoint, key],
@@ -89,19 +90,33 @@ export const messagesStore: Script<QueueName & NewMessage, MessageStored> = defi
       keys.message("message", input),
       keys.tenant("messages", tenant),
       keys.tenant("ends", tenant),
+      ...input.ordered.flatMap((endpoint) => lineKeys({ ...input, endpoint })),
     ];
   },
-  args: ({ message, type, body, endpoints, keepMs }) => [
+  args: ({ message, type, body, endpoints, keepMs, ordered }) => [
     message,
     type,
     body,
     endpoints.join(" "),
     keepMs,
+    ordered.join(" "),
   ],
   bringsJobs: true,
   decode(reply) {
-    const [atMs, isNew, endpoints, isSent] = reply as [number, number, string, number];
-    return { atMs, isNew: isNew === 1, endpoints: wordsOf(endpoints), isSent: isSent === 1 };
+    const [atMs, isNew, endpoints, isSent, ordered] = reply as [
+      number,
+      number,
+      string,
+      number,
+      string,
+    ];
+    return {
+      atMs,
+      isNew: isNew === 1,
+      endpoints: wordsOf(endpoints),
+      isSent: isSent === 1,
+      ordered: wordsOf(ordered),
+    };
   },
 });
 
@@ -217,6 +232,7 @@ export function wordsOf(text: string): string[] {
   return text === "" ? [] : text.split(" ");
 }
 
-function given(text: string): string | undefined {
+/** What is not there is empty. */
+export function given(text: string): string | undefined {
   return text === "" ? undefined : text;
 }

@@ -1,0 +1,162 @@
+/** What an attempt came to: it is recorded, and its endpoint and the operator hear of it. */
+import type { Logger } from "../../core/logger.ts";
+import type { EndpointName, HealthSeen, WebhookStore } from "../../core/stores/webhooks/store.ts";
+import type { WebhookEvents } from "../events.ts";
+import { keyOf } from "../names.ts";
+import type { ReadWebhooksOptions } from "../options.ts";
+import { jittered, type DeliveryQueue, type Purpose } from "../sending/jobs.ts";
+import type { EndpointRecord } from "../endpoints/record.ts";
+import type { Attempt } from "./attempt-entry.ts";
+import type { Delivered } from "./deliver.ts";
+import { isEndpointsFault } from "./outcome.ts";
+
+/** One attempt at an endpoint, of a message. */
+export interface Tried extends EndpointName {
+  readonly message: string;
+  readonly attempt: number;
+  readonly purpose: Purpose;
+  readonly by?: string | undefined;
+}
+
+export interface EndingParts {
+  readonly store: WebhookStore;
+  readonly queue: DeliveryQueue;
+  readonly options: ReadWebhooksOptions;
+  readonly logger: Logger;
+  readonly tell: <Name extends keyof WebhookEvents>(name: Name, event: WebhookEvents[Name]) => void;
+}
+
+export interface Ending {
+  /** Records an attempt, and does what it means for its endpoint. `countsOnce` is false for all but one of a request. */
+  end(tried: Tried, delivered: Delivered, state: State, countsOnce?: boolean): Promise<void>;
+  /** Says where it would have gone, to who runs the sender. */
+  noteBlocked(name: EndpointName, delivered: Delivered): void;
+  /** No more attempts come of it by themselves. */
+  noteExhausted(tried: Tried, delivered: Delivered): void;
+  /** No call of any process starts there; its jobs wait in their lane, and those of others pass. */
+  leaveAlone(name: EndpointName, forMs: number): Promise<void>;
+  /** How long to wait for the next attempt; undefined if there is none. */
+  nextInMs(
+    tried: Pick<Tried, "purpose" | "attempt">,
+    record: EndpointRecord,
+    delivered: Delivered,
+  ): number | undefined;
+  /** Why a message is given up. */
+  reasonFor(tried: Tried, record: EndpointRecord, delivered: Delivered): string;
+}
+
+export type State = "waiting" | "delivered" | "failed";
+
+const MOST_OPEN_MS = 300_000;
+/** How many attempts of a message, and of an endpoint, are kept. */
+const MOST_LOGGED = 1_000;
+/** Answers by which an endpoint, or what stands before it, asks for less; and how long it is left alone without a `Retry-After`. */
+const SLOW_DOWN: ReadonlySet<number | undefined> = new Set([429, 502, 504]);
+const SLOW_MS = 1_000;
+const GONE = 410;
+
+export function createEnding(parts: EndingParts): Ending {
+  const { store, queue, options, logger, tell } = parts;
+  const { isSingle, breaker, maxRetryAfterMs, disableAfterMs, keepMs } = options;
+
+  function nameIn({ tenant, endpoint }: EndpointName): {
+    tenant: string | undefined;
+    endpoint: string;
+  } {
+    return { tenant: isSingle ? undefined : tenant, endpoint };
+  }
+
+  const note = store.recorder({
+    keepMs,
+    most: MOST_LOGGED,
+    disableAfterMs,
+    failures: breaker.failures,
+    openMs: breaker.coolMs,
+    mostOpenMs: MOST_OPEN_MS,
+  });
+  const askedMs = ({ retryAfterMs = 0 }: Delivered): number =>
+    Math.min(retryAfterMs, maxRetryAfterMs);
+  const scheduleOf = ({ scheduleMs = options.scheduleMs }: EndpointRecord): readonly number[] =>
+    scheduleMs;
+
+  async function leaveAlone(name: EndpointName, forMs: number): Promise<void> {
+    await queue.bucket.pause({ key: keyOf(name), forMs: Math.max(1, Math.ceil(forMs)) });
+  }
+
+  return {
+    leaveAlone,
+    async end(tried, delivered, state, countsOnce = true) {
+      const { outcome, status, retryAfterMs } = delivered;
+      const { tenant, endpoint, message, purpose } = tried;
+      const counts = purpose === "send" && countsOnce;
+      const isSlowed =
+        countsOnce &&
+        (SLOW_DOWN.has(status) || (retryAfterMs !== undefined && outcome !== "success"));
+      const noted = await note({
+        tenant,
+        endpoint,
+        message,
+        entry: JSON.stringify(entryOf(tried, delivered)),
+        state,
+        health: counts ? seenBy(delivered) : "same",
+        slowMs: isSlowed ? Math.ceil(Math.max(askedMs(delivered), SLOW_MS)) : 0,
+        disable: status === GONE && counts ? "gone" : undefined,
+      });
+      if (noted.waitMs > 0) await leaveAlone(tried, noted.waitMs);
+      if (noted.event === "recovered") {
+        await queue.bucket.resume({ key: keyOf(tried) });
+        tell("recovered", nameIn(tried));
+      } else if (noted.event === "disabled") {
+        tell("disabled", { ...nameIn(tried), why: status === GONE ? "gone" : "failing" });
+      } else if (noted.event === "failing") {
+        const sinceMs = noted.failingSinceMs;
+        tell("failing", { ...nameIn(tried), sinceMs, disabledAtMs: sinceMs + disableAfterMs });
+      }
+    },
+    noteBlocked(name, { detail = "its address" }) {
+      logger.warn({ ...nameIn(name), detail }, `A webhook was blocked: ${detail}`);
+      tell("blocked", { ...nameIn(name), detail });
+    },
+    noteExhausted(tried, { error = "It failed." }) {
+      tell("exhausted", { ...nameIn(tried), message: tried.message, reason: error });
+    },
+    nextInMs({ purpose, attempt }, record, delivered) {
+      if (purpose === "test" || delivered.status === GONE) return undefined;
+      const next = scheduleOf(record)[attempt];
+      return next === undefined ? undefined : Math.max(jittered(next), askedMs(delivered));
+    },
+    reasonFor({ attempt }, record, { outcome, error = "It failed.", detail }) {
+      if (outcome === "ours") return `It could not be sent: ${detail ?? "the sender failed"}`;
+      return `Not delivered after ${attempt} of ${scheduleOf(record).length} attempts. ${error}`;
+    },
+  };
+}
+
+function entryOf(tried: Tried, delivered: Delivered): Omit<Attempt, "message"> {
+  const { endpoint, attempt, purpose, by } = tried;
+  const { outcome, status, durationMs, answer, error } = delivered;
+  return {
+    endpoint,
+    atMs: Date.now(),
+    attempt,
+    purpose,
+    outcome,
+    status,
+    durationMs: Math.round(durationMs),
+    answer,
+    error,
+    by,
+  };
+}
+
+/** What it says of its endpoint. */
+function seenBy({ outcome }: Delivered): HealthSeen {
+  if (outcome === "success") return "ok";
+  return isEndpointsFault(outcome) ? "bad" : "same";
+}
+
+/** What was not even sent, as an attempt. */
+export function notSent(error: string, detail: string = error): Delivered {
+  const nothing = { status: undefined, retryAfterMs: undefined, durationMs: 0, answer: "" };
+  return { outcome: "ours", ...nothing, error, detail };
+}

@@ -1,0 +1,147 @@
+/**
+ * One attempt at an ordered endpoint: what is at the head of its line is sent, alone or as a batch, and leaves it once it was
+ * delivered or is given up. The job of the next step is stored before that of this one ends; a step that somebody else has
+ * ended moves nothing.
+ */
+import { createHash } from "node:crypto";
+import { reasonOf } from "../../core/describe.ts";
+import type { LineMessage } from "../../core/stores/webhooks/store.ts";
+import type { JobContext } from "../../queue/worker/context.ts";
+import { Discard } from "../../queue/worker/outcome.ts";
+import { readRecord, type EndpointRecord } from "../endpoints/record.ts";
+import { OUR_TRIES, storeStep, type LineJob } from "../sending/jobs.ts";
+import { batchOf, dataOf } from "../sending/message.ts";
+import { PROBE_SLACK_MS, type AttemptParts } from "./attempt.ts";
+import type { Delivered } from "./deliver.ts";
+import { notSent, type State, type Tried } from "./ending.ts";
+import { wordsFor } from "./outcome.ts";
+import type { Told } from "./request.ts";
+
+type Running = Pick<JobContext, "signal" | "attempt">;
+
+/** What of a line goes now. */
+interface Head {
+  readonly record: EndpointRecord;
+  /** An attempt of each message. */
+  readonly tried: readonly Tried[];
+}
+
+export function createLineAttempts(
+  parts: AttemptParts,
+): (job: LineJob, running: Running) => Promise<void> {
+  const { store, queue, deliverer, makeRequest, ending, options } = parts;
+
+  /** Stores the job of the next step, if anything waits. */
+  async function go(
+    job: LineJob,
+    record: EndpointRecord,
+    next: { readonly leaving: number; readonly attempt: number; readonly delayMs?: number },
+  ): Promise<void> {
+    const { tenant, endpoint, step } = job;
+    const { leaving, attempt, delayMs } = next;
+    const following = await store.endStep({ tenant, endpoint, step, leaving, attempt });
+    if (following === undefined) return;
+    await storeStep(queue, { tenant, endpoint, step: following, most: mostOf(record) }, delayMs);
+  }
+
+  async function endAll({ tried }: Head, delivered: Delivered, state: State): Promise<void> {
+    // The endpoint is asked once, whatever went together.
+    for (const [at, each] of tried.entries()) {
+      await ending.end(each, delivered, state, at === tried.length - 1);
+    }
+  }
+
+  async function giveUp(job: LineJob, head: Head, delivered: Delivered): Promise<never> {
+    await endAll(head, delivered, "failed");
+    for (const each of head.tried) ending.noteExhausted(each, delivered);
+    await go(job, head.record, { leaving: head.tried.length, attempt: 1 });
+    const [first] = head.tried as [Tried];
+    throw new Discard(`${namesOf(head)}: ${ending.reasonFor(first, head.record, delivered)}`);
+  }
+
+  async function conclude(
+    job: LineJob,
+    head: Head,
+    { delivered, isLast }: { readonly delivered: Delivered; readonly isLast: boolean },
+  ): Promise<void> {
+    const { record, tried } = head;
+    const [first] = tried as [Tried];
+    const { outcome } = delivered;
+    if (outcome === "ours" && !isLast) {
+      await endAll(head, delivered, "waiting");
+      throw new Error(`${namesOf(head)}: ${ending.reasonFor(first, record, delivered)}`);
+    }
+    if (outcome === "blocked") ending.noteBlocked(job, delivered);
+    if (outcome === "success") {
+      await endAll(head, delivered, "delivered");
+      await go(job, record, { leaving: tried.length, attempt: 1 });
+      return;
+    }
+    const delayMs = outcome === "ours" ? undefined : ending.nextInMs(first, record, delivered);
+    if (delayMs === undefined) return giveUp(job, head, delivered);
+    await endAll(head, delivered, "waiting");
+    await go(job, record, { leaving: 0, attempt: first.attempt + 1, delayMs });
+  }
+
+  return async (job, { signal, attempt: tries }) => {
+    const begun = await store.beginStep(job, options.timeoutMs + PROBE_SLACK_MS);
+    if (begun === undefined) return;
+    const { purpose, attempt, by, disabled, waitMs, nowMs } = begun;
+    const record = readRecord(begun.record);
+    const messages = record.batch === undefined ? begun.messages.slice(0, 1) : begun.messages;
+    const tried = messages.map(({ message }): Tried => {
+      return { tenant: job.tenant, endpoint: job.endpoint, message, attempt, purpose, by };
+    });
+    const head = { record, tried };
+    const kept = messages.filter(({ body }) => body !== undefined);
+    if (kept.length < messages.length) {
+      await go(job, record, { leaving: 1, attempt: 1 });
+      const what = "is no longer kept, and was not delivered";
+      throw new Discard(`${namesOf({ tried: tried.slice(0, 1) })} ${what}`);
+    }
+    if (purpose === "send" && messages.every(({ state }) => state === "delivered")) {
+      return go(job, record, { leaving: tried.length, attempt: 1 });
+    }
+    if (purpose === "send" && disabled !== undefined) {
+      const why = `The endpoint is disabled (${disabled.why}).`;
+      await endAll(head, notSent(why), "failed");
+      await go(job, record, { leaving: tried.length, attempt: 1 });
+      throw new Discard(`${namesOf(head)}: ${why} Enable and recover it`);
+    }
+    if (waitMs > 0) {
+      await ending.leaveAlone(job, waitMs);
+      return go(job, record, { leaving: 0, attempt, delayMs: waitMs });
+    }
+    let delivered: Delivered;
+    try {
+      const told = tell(record, messages);
+      delivered = await deliverer.deliver(await makeRequest(job, record, told, nowMs), signal);
+    } catch (error) {
+      delivered = notSent(wordsFor("ours", undefined), reasonOf(error));
+    }
+    return conclude(job, head, { delivered, isLast: tries >= OUR_TRIES && !signal.aborted });
+  };
+}
+
+/** What is sent: the message as it is, or several as one. */
+function tell(record: EndpointRecord, messages: readonly LineMessage[]): Told {
+  const isWhole = (record.signature ?? "standard") === "standard";
+  const [{ message, type, body = "" }] = messages as [LineMessage];
+  if (record.batch === undefined) {
+    return { id: message, type, body: isWhole ? body : dataOf(type, body) };
+  }
+  const ids = messages.map((each) => each.message).join(" ");
+  const digest = createHash("sha256").update(ids).digest("base64url").slice(0, 32);
+  const parts = messages.map((each) => ({ ...each, id: each.message, body: each.body ?? "" }));
+  return { id: `batch_${digest}`, type: BATCH_TYPE, body: batchOf(BATCH_TYPE, parts, isWhole) };
+}
+
+const BATCH_TYPE = "webhook.batch";
+
+function mostOf({ batch = 1 }: EndpointRecord): number {
+  return batch;
+}
+
+function namesOf({ tried }: Pick<Head, "tried">): string {
+  return `Message ${tried.map(({ message }) => message).join(", ")}`;
+}

@@ -1,0 +1,104 @@
+/** What is sent to an endpoint, as of this moment: its URL, headers and certificate, and the signature. */
+import { InvalidOptionError } from "../../core/errors.ts";
+import { createLru } from "../../throttle/lru.ts";
+import type { EndpointName } from "../../core/stores/webhooks/store.ts";
+import { secretsInForce, type EndpointRecord } from "../endpoints/record.ts";
+import type { Sealing } from "../endpoints/sealing.ts";
+import type { ClientCertificate } from "../guard/connector.ts";
+import type { ReadWebhooksOptions } from "../options.ts";
+import { readSecret, type SignatureStyle, type SigningKey } from "../signing/secrets.ts";
+import { signWith } from "../signing/sign.ts";
+import type { Deliverer } from "./deliver.ts";
+
+type Request = Parameters<Deliverer["deliver"]>[0];
+
+/** What is told in one request. */
+export interface Told {
+  readonly id: string;
+  readonly type: string;
+  readonly body: string;
+}
+
+export interface RequestParts {
+  readonly sealing: Sealing | undefined;
+  readonly options: Pick<ReadWebhooksOptions, "isSingle" | "secretsOf" | "timeoutMs" | "userAgent">;
+}
+
+/** Makes a request; rejects when what it needs cannot be read. A signature that was made before the wait would be old. */
+export type MakeRequest = (
+  name: EndpointName,
+  record: EndpointRecord,
+  told: Told,
+  nowMs: number,
+) => Promise<Request>;
+
+/** Endpoints whose secrets stay open in this process. */
+const MOST_KEYS = 10_000;
+
+export function createRequests({ sealing, options }: RequestParts): MakeRequest {
+  const { isSingle, secretsOf, userAgent } = options;
+  const signingKeys = createLru<SigningKey>(MOST_KEYS);
+
+  function open(sealed: string, { tenant, endpoint }: EndpointName): string {
+    if (sealing !== undefined) return sealing.open(sealed, { tenant, endpoint });
+    throw new Error("the endpoint has what was sealed with a key; give the sender keys again");
+  }
+
+  /** A secret is opened once as long as it is in use. */
+  function signingKeyOf(sealed: string, name: EndpointName, style: SignatureStyle): SigningKey {
+    const text = `${name.tenant}\0${name.endpoint}\0${style}\0${sealed}`;
+    const known = signingKeys.get(text);
+    if (known !== undefined) return known;
+    const key = readSecret("secret", "secret", open(sealed, name), style);
+    signingKeys.set(text, key);
+    return key;
+  }
+
+  async function keysOf(
+    name: EndpointName,
+    record: EndpointRecord,
+    nowMs: number,
+  ): Promise<readonly SigningKey[]> {
+    const style = record.signature ?? "standard";
+    if (secretsOf === undefined) {
+      return secretsInForce(record, nowMs).map(({ sealed }) => signingKeyOf(sealed, name, style));
+    }
+    const tenant = isSingle ? undefined : name.tenant;
+    const given = await secretsOf({ tenant, id: name.endpoint });
+    const secrets = typeof given === "string" ? [given] : given;
+    if (Array.isArray(secrets) && secrets.length > 0) {
+      return secrets.map((each) => readSecret("secretsOf()", "secret", each, style));
+    }
+    const remedy = "return a secret, or several, the newest first";
+    throw new InvalidOptionError({ where: "secretsOf()", option: "secret", value: given, remedy });
+  }
+
+  return async (name, record, { id, type, body }, nowMs) => {
+    const { url, signature: style = "standard", headerPrefix, timeoutMs, certificate } = record;
+    const keys = await keysOf(name, record, nowMs);
+    const extra = record.headers && open(record.headers.sealed, name);
+    return {
+      url,
+      headers: {
+        "user-agent": userAgent,
+        ...(extra && lowerCased(JSON.parse(extra) as Record<string, string>)),
+        "content-type": "application/json",
+        "accept-encoding": "identity",
+        ...signWith({ id, at: new Date(), body, keys, style, headerPrefix, type }),
+      },
+      body: Buffer.from(body),
+      timeoutMs: timeoutMs ?? options.timeoutMs,
+      certificate:
+        certificate === undefined
+          ? undefined
+          : (JSON.parse(open(certificate, name)) as ClientCertificate),
+    };
+  };
+}
+
+/** One of a name that the sender sets itself counts once. */
+function lowerCased(headers: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]),
+  );
+}

@@ -1,0 +1,155 @@
+/** Which endpoints a message goes to; it is stored, with a job for each of them. */
+import { EndpointDisabledError, EndpointMissingError } from "../../core/stores/webhooks/errors.ts";
+import type { StoredEndpoints, WebhookStore } from "../../core/stores/webhooks/store.ts";
+import type { Ask } from "../asking.ts";
+import { readRecord, type EndpointRecord } from "../endpoints/record.ts";
+import { matchesFilter, matchesType } from "../endpoints/wants.ts";
+import {
+  FIRST_SERIES,
+  jittered,
+  storeFirst,
+  storeStep,
+  type DeliveryQueue,
+  type Purpose,
+} from "./jobs.ts";
+
+/** The endpoints that a message goes to. */
+export type Targets = readonly (readonly [id: string, record: EndpointRecord])[];
+
+interface NewMessage {
+  readonly tenant: string;
+  readonly id: string;
+  readonly type: string;
+  readonly body: string;
+}
+
+interface Stored {
+  readonly isNew: boolean;
+  readonly endpoints: readonly string[];
+}
+
+export interface FanOut {
+  /** Those of a tenant that are not disabled; another process may have changed them a moment ago. They are remembered. */
+  endpointsOf(tenant: string): Promise<Targets>;
+  /** The same, where each tenant is asked for once. */
+  readEndpoints(tenant: string): Promise<Targets>;
+  /** @throws what `send` to one endpoint does. */
+  oneOf(tenant: string, endpoint: string): Promise<Targets>;
+  store(message: NewMessage, targets: Targets, purpose: Purpose): Promise<Stored>;
+}
+
+export interface FanOutParts {
+  readonly store: WebhookStore;
+  readonly ask: Ask;
+  readonly queue: DeliveryQueue;
+  readonly scheduleMs: readonly number[];
+  readonly keepMs: number;
+}
+
+/** Endpoints of a tenant that was lately sent to, until they change. */
+interface Known {
+  readonly version: string;
+  readonly endpoints: Targets;
+}
+
+/** How many endpoints are remembered, of all tenants. */
+const MOST_KNOWN = 20_000;
+const DAY_MS = 86_400_000;
+
+export function createFanOut(parts: FanOutParts): FanOut {
+  const { store, ask, queue, keepMs } = parts;
+  const known = new Map<string, Known>();
+  let knownCount = 0;
+
+  function forget(tenant: string): void {
+    knownCount -= 1 + (known.get(tenant)?.endpoints.length ?? -1);
+    known.delete(tenant);
+  }
+
+  function remember(tenant: string, found: Known): void {
+    forget(tenant);
+    known.set(tenant, found);
+    knownCount += 1 + found.endpoints.length;
+    for (const oldest of known.keys()) {
+      if (knownCount <= MOST_KNOWN || oldest === tenant) break;
+      forget(oldest);
+    }
+  }
+
+  async function readEndpoints(tenant: string): Promise<Targets> {
+    return enabledOf(await ask(() => store.endpoints(tenant)));
+  }
+
+  /** A message is there for its last attempt, however late that comes. */
+  function keptMs(targets: Targets): number {
+    const schedules = [parts.scheduleMs, ...targets.map(([, { scheduleMs = [] }]) => scheduleMs)];
+    const longest = Math.max(...schedules.map((waits) => waits.reduce((sum, ms) => sum + ms, 0)));
+    return Math.max(keepMs, Math.ceil(longest * 1.2) + 2 * DAY_MS);
+  }
+
+  return {
+    readEndpoints,
+    async endpointsOf(tenant) {
+      const version = await ask(() => store.version(tenant));
+      const found = known.get(tenant);
+      if (found?.version === version) return found.endpoints;
+      const read = await ask(() => store.endpoints(tenant));
+      const endpoints = enabledOf(read);
+      remember(tenant, { version: read.version, endpoints });
+      return endpoints;
+    },
+    async oneOf(tenant, endpoint) {
+      const { record, disabled } = await ask(() => store.endpoint({ tenant, endpoint }));
+      if (record === undefined) throw new EndpointMissingError({ endpoint });
+      if (disabled !== undefined) throw new EndpointDisabledError({ endpoint, why: disabled.why });
+      return [[endpoint, readRecord(record)]];
+    },
+    async store({ tenant, id: message, type, body }, targets, purpose) {
+      const records = new Map(targets);
+      // A test waits for nothing.
+      const inLine = purpose === "send" ? targets.filter(([, { ordered }]) => ordered) : [];
+      const { isNew, endpoints, isSent, ordered } = await ask(() =>
+        store.storeMessage({
+          tenant,
+          message,
+          type,
+          body,
+          endpoints: [...records.keys()],
+          ordered: inLine.map(([id]) => id),
+          keepMs: keptMs(targets),
+        }),
+      );
+      // Whoever stored it may have died before its jobs were.
+      if (isSent) return { isNew, endpoints };
+      const jobs = endpoints
+        .filter((endpoint) => !ordered.includes(endpoint))
+        .map((endpoint) => {
+          const born = records.get(endpoint)?.born;
+          return { tenant, endpoint, message, purpose, attempt: 1, series: FIRST_SERIES, born };
+        });
+      const scheduleOf = (endpoint: string): readonly number[] =>
+        records.get(endpoint)?.scheduleMs ?? parts.scheduleMs;
+      await storeFirst(queue, jobs, ({ endpoint }) => jittered(scheduleOf(endpoint)[0]!));
+      for (const endpoint of ordered) {
+        const step = await ask(() => store.lineStep({ tenant, endpoint }));
+        const most = records.get(endpoint)?.batch ?? 1;
+        if (step !== undefined) await storeStep(queue, { tenant, endpoint, step, most });
+      }
+      await ask(() => store.noteSent({ tenant, message }));
+      return { isNew, endpoints };
+    },
+  };
+}
+
+/** Those of the targets that want an event. */
+export function wanting(targets: Targets, type: string, data: unknown): Targets {
+  return targets.filter(
+    ([, { types, filter }]) => matchesType(types, type) && matchesFilter(filter, data),
+  );
+}
+
+function enabledOf({ records, disabled }: StoredEndpoints): Targets {
+  return [...records]
+    .filter(([id]) => !disabled.has(id))
+    .map(([id, text]) => [id, readRecord(text)] as const);
+}

@@ -103,6 +103,8 @@ export type { Attempt } from "./webhooks/delivery/attempt-entry.ts";
 
 export type { Outcome } from "./webhooks/delivery/outcome.ts";
 
+export type { BroadcastOptions, SentBroadcast } from "./webhooks/sending/broadcast.ts";
+
 export type { SendOptions, SentMessage, TestOptions } from "./webhooks/sending/send.ts";
 
 export {

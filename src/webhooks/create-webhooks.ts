@@ -23,12 +23,13 @@ import { EVENT_NAMES, type WebhookEvents } from "./events.ts";
 import { createLog, type WebhookLog } from "./log/log.ts";
 import { createTenantOf, keyOf } from "./names.ts";
 import type { ReadWebhooksOptions } from "./options.ts";
+import { createBroadcasting, type Broadcasting } from "./sending/broadcast.ts";
 import { createFanOut } from "./sending/fan-out.ts";
 import { storeStep, type DeliveryQueue, type WebhookJob } from "./sending/jobs.ts";
 import { createSending, type Sending } from "./sending/send.ts";
 
 /** Sends webhooks to the endpoints of tenants. Its events are those that this process's workers met. */
-export interface Webhooks extends Sending, WebhookLog, Emitter<WebhookEvents> {
+export interface Webhooks extends Sending, Broadcasting, WebhookLog, Emitter<WebhookEvents> {
   readonly endpoints: Endpoints;
   readonly tenants: Tenants;
   /** The queue that its attempts wait in, to look at and to steer; its jobs are the sender's own. */
@@ -70,6 +71,7 @@ export interface WebhooksParts {
 const ARITIES: Omit<Arities<Webhooks>, "replay" | "recover" | "expunge"> = {
   send: 1,
   test: 1,
+  broadcast: 1,
   worker: { atOnce: 1 },
   on: { atOnce: 3 },
   off: { atOnce: 2 },
@@ -149,6 +151,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
 
   const webhooks: Webhooks = {
     ...sending,
+    ...createBroadcasting({ ...options, store, ask, fanOut, tenantOf, logger }),
     ...createLog({ store, ask, queue, tenantOf }),
     endpoints: createEndpoints({
       ...options,

@@ -9,6 +9,7 @@ import type {
 import type { QueueName } from "../scripts/keys.ts";
 import { runScript } from "../scripts/script.ts";
 import { webhookKeys } from "../scripts/webhooks/keys.ts";
+import { broadcastsAdvance, broadcastsBegin } from "../scripts/webhooks/broadcasts.ts";
 import {
   attemptsBegin,
   attemptsEnd,
@@ -91,6 +92,8 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
     async noteSent(message) {
       await redis.hset(keys.message("message", message), "sent", 1);
     },
+    beginBroadcast: (broadcast) => runScript(redis, broadcastsBegin, { ...name, ...broadcast }),
+    advanceBroadcast: (advance) => runScript(redis, broadcastsAdvance, { ...name, ...advance }),
     async message(message) {
       const fields = await redis.hgetall(keys.message("message", message));
       return fields["at"] === undefined ? undefined : readMessage(fields);

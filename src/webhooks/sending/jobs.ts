@@ -36,6 +36,9 @@ export type DeliveryQueue = Queue<WebhookJob, undefined>;
 /** How often the queue tries an attempt that the sender itself fails at: over some hours. */
 export const OUR_TRIES = 20;
 
+/** How many jobs are stored at a time: each time has the sluice's time limit. */
+const AT_ONCE = 1_000;
+
 /** The attempts of the first sending, which has a series of its own for each message and endpoint. */
 export const FIRST_SERIES = "1";
 
@@ -69,17 +72,19 @@ export async function storeFirst(
   jobs: readonly DeliveryJob[],
   delayMs: (job: DeliveryJob) => number,
 ): Promise<void> {
-  if (jobs.length === 0) return;
-  await queue.enqueueMany(jobs, (_data, at) => {
-    const job = jobs[at]!;
-    return {
-      id: jobIdOf(job),
-      key: keyOf(job),
-      delayMs: delayMs(job),
-      attempts: OUR_TRIES,
-      ...(job.purpose === "send" ? undefined : { priority: "low" as const }),
-    };
-  });
+  for (let begin = 0; begin < jobs.length; begin += AT_ONCE) {
+    const some = jobs.slice(begin, begin + AT_ONCE);
+    await queue.enqueueMany(some, (_data, at) => {
+      const job = some[at]!;
+      return {
+        id: jobIdOf(job),
+        key: keyOf(job),
+        delayMs: delayMs(job),
+        attempts: OUR_TRIES,
+        ...(job.purpose === "send" ? undefined : { priority: "low" as const }),
+      };
+    });
+  }
 }
 
 /** Stores a later attempt: it yields to first ones. */

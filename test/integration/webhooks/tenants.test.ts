@@ -33,6 +33,11 @@ describe("a tenant", () => {
     const event = { tenant: "mallory", type: "note.made", data: "theirs" };
     expect((await hooks.send(event)).endpoints).toEqual([]);
     await expect(hooks.send({ ...event, endpoint: "billing" })).rejects.toMatchObject(missing);
+    const { type, data } = event;
+    expect(await hooks.broadcast({ type, data, tenants: ["mallory"] })).toMatchObject({
+      tenants: 0,
+      endpoints: 0,
+    });
     // An endpoint of the same id is another one.
     await put(hooks, { ...theirs, url: URL_ });
     await hooks.endpoints.remove(theirs);

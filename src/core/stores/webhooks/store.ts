@@ -95,6 +95,32 @@ export interface EndedStep extends EndpointName {
   readonly attempt: number;
 }
 
+/** How far a broadcast is. */
+export interface BroadcastState {
+  /** The tenant up to which it is done; empty at first. */
+  readonly cursor: string;
+  readonly isDone: boolean;
+  readonly tenants: number;
+  readonly endpoints: number;
+}
+
+/** A broadcast that goes on, or begins. */
+export interface BegunBroadcast extends BroadcastState {
+  readonly isNew: boolean;
+  readonly type: string;
+  readonly body: string;
+}
+
+/** How much of a broadcast was done since it was read. */
+export interface BroadcastAdvance {
+  readonly id: string;
+  readonly from: string;
+  readonly to: string;
+  readonly isDone: boolean;
+  readonly tenants: number;
+  readonly endpoints: number;
+}
+
 /** A message as the log has it. */
 export interface LoggedMessage {
   readonly atMs: number;
@@ -181,6 +207,15 @@ export interface WebhookStore {
   setDisabled(name: EndpointName, why: string | undefined): Promise<boolean | undefined>;
   storeMessage(message: NewMessage): Promise<MessageStored>;
   noteSent(name: MessageName): Promise<void>;
+  /** Stores a broadcast, unless there is one of this id. */
+  beginBroadcast(broadcast: {
+    readonly id: string;
+    readonly type: string;
+    readonly body: string;
+    readonly keepMs: number;
+  }): Promise<BegunBroadcast>;
+  /** Notes how far it is, unless somebody else has noted more since. */
+  advanceBroadcast(advance: BroadcastAdvance): Promise<BroadcastState>;
   message(name: MessageName): Promise<LoggedMessage | undefined>;
   begin(name: EndpointName & MessageName, probeMs: number): Promise<BegunAttempt>;
   /** What records the attempts of a sender. */

@@ -1,7 +1,7 @@
 /**
  * The keys of a sender of webhooks, beside those of its queue: `<prefix>:{<queue>}:hooks:…`. Of a tenant: `endpoints:<tenant>`,
  * `ids:…`, `disabled:…`, `messages:…`; of an endpoint: `health:<tenant>:<endpoint>`, `log:…`, `failed:…`, `line:…`, `line:state:…`; of a message:
- * `message:<tenant>:<id>`, `attempts:…`; of all: `versions`, `tenants`, `limits`, `limits:changed`, `limits:version`.
+ * `message:<tenant>:<id>`, `attempts:…`; of a broadcast: `broadcast:<id>`; of all: `versions`, `tenants`, `limits`, `limits:changed`, `limits:version`.
  */
 import type { EndpointName, MessageName } from "../../../core/stores/webhooks/store.ts";
 import { baseOf, encoded, type QueueName } from "../keys.ts";
@@ -17,6 +17,7 @@ export interface WebhookKeys {
   tenant(what: OfTenant, tenant: string): string;
   endpoint(what: OfEndpoint, name: EndpointName): string;
   message(what: OfMessage, name: MessageName): string;
+  broadcast(id: string): string;
 }
 
 export function webhookKeys(queue: QueueName): WebhookKeys {
@@ -26,6 +27,7 @@ export function webhookKeys(queue: QueueName): WebhookKeys {
     tenant: (what, tenant) => `${base}${what}:${encoded(tenant)}`,
     endpoint: (what, { tenant, endpoint }) =>
       `${base}${what}:${encoded(tenant)}:${encoded(endpoint)}`,
+    broadcast: (id) => `${base}broadcast:${encoded(id)}`,
     message: (what, { tenant, message }) => `${base}${what}:${encoded(tenant)}:${encoded(message)}`,
   };
 }

@@ -1,0 +1,51 @@
+import type {
+  BegunBroadcast,
+  BroadcastAdvance,
+  BroadcastState,
+} from "../../../core/stores/webhooks/store.ts";
+import type { QueueName } from "../keys.ts";
+import { defineScript, type Script } from "../script.ts";
+import { webhookKeys } from "./keys.ts";
+
+export const broadcastsBegin: Script<
+  QueueName & { id: string; type: string; body: string; keepMs: number },
+  BegunBroadcast
+> = defineScript({
+  name: "webhooks/broadcasts-begin",
+  keys: (input) => [webhookKeys(input).broadcast(input.id)],
+  args: ({ type, body, keepMs }) => [type, body, keepMs],
+  bringsJobs: true,
+  decode(reply) {
+    const [isNew, type, body, ...state] = reply as [number, string, string, ...string[]];
+    return { isNew: isNew === 1, type, body, ...readState(state) };
+  },
+});
+
+export const broadcastsAdvance: Script<QueueName & BroadcastAdvance, BroadcastState> = defineScript(
+  {
+    name: "webhooks/broadcasts-advance",
+    keys: (input) => [webhookKeys(input).broadcast(input.id)],
+    args: ({ from, to, isDone, tenants, endpoints }) => [
+      from,
+      to,
+      isDone ? 1 : 0,
+      tenants,
+      endpoints,
+    ],
+    // Where it was forgotten meanwhile, this call goes on by what it knows.
+    decode: (reply, input) =>
+      (reply as string[]).length === 0
+        ? { ...input, cursor: input.to }
+        : readState(reply as string[]),
+  },
+);
+
+function readState(fields: readonly string[]): BroadcastState {
+  const [cursor, done, tenants, endpoints] = fields as [string, string, string, string];
+  return {
+    cursor,
+    isDone: done === "1",
+    tenants: Number(tenants),
+    endpoints: Number(endpoints),
+  };
+}

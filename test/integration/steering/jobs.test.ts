@@ -137,3 +137,49 @@ describe("the jobs of a queue", () => {
     expect(reason).toMatchObject({ code: "ERR_INVALID_OPTION", option });
   });
 });
+
+describe("jobs that were replayed", () => {
+  async function openReplayed(count: number): Promise<Queue<string>> {
+    const { sluice, queue } = openQueue<string>(sluices);
+    await queue.enqueueMany(named("job", count), (_data, index) => ({
+      // In no order of their ids.
+      id: `order-${(index * 7) % count}`,
+      attempts: 1,
+    }));
+    const worker = sluice.worker(queue, async () => {
+      throw new Error("no");
+    });
+    await waitUntil(async () => (await queue.counts()).failed === count, "all have failed");
+    await worker.close();
+    for (let index = 0; index < count; index++) await queue.replay(`order-${(index * 7) % count}`);
+    return queue;
+  }
+
+  it("are listed as they will go, page by page", async () => {
+    const queue = await openReplayed(50);
+
+    for (const limit of [1, 7, 50, 100]) {
+      expect(await list(queue, { state: "waiting", limit })).toEqual(named("job", 50));
+    }
+  });
+
+  it("are all listed while others of them go, and come", async () => {
+    const queue = await openReplayed(50);
+    const removed = new Set<string>();
+    let pages = 0;
+
+    const found = await list(queue, { state: "waiting", limit: 6 }, async (jobs) => {
+      pages += 1;
+      // The last of a page, from which the next one would go on, or one in the middle.
+      const gone = jobs.at(pages % 3 === 0 ? -1 : 2);
+      if (gone === undefined) return;
+      removed.add(gone.data);
+      await gone.remove();
+    });
+
+    const stayed = named("job", 50).filter((data) => !removed.has(data));
+    expect(new Set([...found, ...removed])).toEqual(new Set(named("job", 50)));
+    expect(stayed.every((data) => found.includes(data))).toBe(true);
+    expect(await list(queue, { state: "waiting" })).toEqual(stayed);
+  });
+});

@@ -25,6 +25,7 @@ export const jobsPage: Script<QueueName & PageRequest, { ids: string[]; end: str
   });
 
 function kindOf(shelf: JobShelf): string {
-  if (shelf === "wait" || shelf === "active") return "list";
+  if (shelf === "wait") return "line";
+  if (shelf === "active") return "list";
   return shelf === "completed" || shelf === "failed" ? "newest" : "zset";
 }

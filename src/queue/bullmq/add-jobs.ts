@@ -53,13 +53,16 @@ export async function addLookedUpJobs<Data>(
     Object.assign(new Job(queue, name, value, opts), { timestamp: storedAtMs }),
   );
   const met = await add(made.map((job, index) => addedJob(job as Stored<Data>, jobs[index]!)));
-  return met.map(({ id, isNew, fields }, index) => {
-    const stored =
-      fields.length === 0
-        ? Object.assign(made[index]!, { id })
-        : Job.fromJSON(queue, readFields(fields, id), id);
-    return { stored: stored as unknown as Stored<Data>, isNew };
-  });
+  const stored: Met<Data>[] = [];
+  for (const [index, { id, isNew, fields }] of met.entries()) {
+    const found =
+      fields === undefined
+        ? await Job.fromId(queue, id)
+        : fields.length > 0 && Job.fromJSON(queue, readFields(fields, id), id);
+    const job = found || Object.assign(made[index]!, { id });
+    stored.push({ stored: job as unknown as Stored<Data>, isNew });
+  }
+  return stored;
 }
 
 function addedJob<Data>(

@@ -37,6 +37,23 @@ describe("an id of one's own", () => {
     expect(await queue.job(id)).toMatchObject({ id, data: "first" });
   });
 
+  it("brings back large jobs that are there already, many at once, with all that is stored of them", async () => {
+    const { queue } = openTokenQueue<string>(sluices);
+    const ids = Array.from({ length: 12 }, (_, index) => `large-${index}`);
+    const large = (index: number): string => `${index} ${"x".repeat(900_000)}`;
+    const byId = (data: string): { id: string } => ({ id: ids[Number(data.split(" ")[0])]! });
+    await queue.enqueueMany(
+      ids.map((_id, index) => large(index)),
+      byId,
+    );
+
+    const again = await queue.enqueueMany([...ids.keys()].map(String), byId);
+
+    expect(again.map((job) => job.isNew)).toEqual(ids.map(() => false));
+    expect(again.map((job) => job.id)).toEqual(ids);
+    for (const [index, { data }] of again.entries()) expect(data).toBe(large(index));
+  });
+
   it("is free again once the job is removed", async () => {
     const { queue } = openTokenQueue<string>(sluices);
 

@@ -235,11 +235,14 @@ export interface NoPlace {
   readonly key: string | undefined;
 }
 
-/** What is stored of a job that was to be added: this one, or the fields of an earlier one's hash, none if it is gone. */
+/**
+ * What is stored of a job that was to be added: this one, or the fields of an earlier one's hash, none if it is gone; they are
+ * undefined where those of others were too many for one reply.
+ */
 export interface JobMet {
   readonly id: string;
   readonly isNew: boolean;
-  readonly fields: readonly string[];
+  readonly fields: readonly string[] | undefined;
 }
 
 /** Which done jobs are kept: at most the last `count`, for at most `forMs`. */

@@ -34,10 +34,14 @@ export const jobsAdd: Script<JobsAdd, readonly JobMet[] | NoPlace> = defineScrip
     return jobs.map((_job, index) => ({
       id: String(met[3 * index]),
       isNew: Number(met[3 * index + 1]) === 1,
-      fields: met[3 * index + 2] as readonly string[],
+      fields: fieldsOf(met[3 * index + 2]),
     }));
   },
 });
+
+function fieldsOf(reply: unknown): readonly string[] | undefined {
+  return Array.isArray(reply) ? (reply as string[]) : undefined;
+}
 
 /** The job that has a dedupeId; the hash of one that runs and of one that follows it. */
 export function dedupeKeys(name: QueueName, dedupeId: string): readonly [string, string] {

@@ -1,0 +1,33 @@
+import { expect, it } from "vitest";
+import type { AddedJob, JobMet } from "../../../src/core/stores/queue/store.ts";
+import { jobsAdd } from "../../../src/redis/scripts/queue/enqueue.ts";
+import { runScript } from "../../../src/redis/scripts/script.ts";
+import { lanesByHand } from "../../support/jobs/lanes-by-hand.ts";
+
+const byHand = lanesByHand();
+
+function jobOf(id: string, json: string): AddedJob {
+  const times = { timestamp: Date.now(), delay: 0, priority: 3 };
+  const own = { isParked: false, weights: undefined, dedupe: undefined };
+  return { id, name: "job", json, opts: "{}", ...times, ...own };
+}
+
+async function add(jobs: readonly AddedJob[]): Promise<readonly JobMet[]> {
+  const { redis, keyOf } = byHand;
+  const [prefix = ""] = keyOf("").split(":");
+  const request = { prefix, queue: "jobs", jobs, most: undefined };
+  return (await runScript(redis, jobsAdd, request)) as readonly JobMet[];
+}
+
+it("jobs that are there already come in one reply as far as they are small", async () => {
+  const ids = Array.from({ length: 12 }, (_, index) => `large-${index}`);
+  const data = JSON.stringify("x".repeat(900_000));
+  for (const id of ids) await add([jobOf(id, data)]);
+
+  const met = await add([...ids.map((id) => jobOf(id, "1")), jobOf("new", "2")]);
+
+  const sizes = met.map(({ fields }) => fields?.join("").length);
+  expect(met.map(({ isNew }) => isNew)).toEqual([...ids.map(() => false), true]);
+  expect(sizes.slice(0, 5).every((size) => size! > data.length)).toBe(true);
+  expect(sizes.slice(5)).toEqual([...ids.slice(5).map(() => undefined), 0]);
+});

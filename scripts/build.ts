@@ -22,6 +22,7 @@ const ENTRIES = {
   testing: "src/testing/index.ts",
   llm: "src/llm/index.ts",
   webhooks: "src/webhooks.ts",
+  cli: "src/cli/main.ts",
   "sandbox-child": "src/queue/worker/handlers/sandbox-child.ts",
 };
 /** The declarations that users import. What they import is kept, all else removed. */

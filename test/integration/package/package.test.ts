@@ -107,6 +107,17 @@ describe("the tarball", () => {
 });
 
 describe("a service that installs the package", () => {
+  it("has the command line", async () => {
+    const installed = join(consumer.folder, "node_modules/sluice");
+    const { bin } = JSON.parse(await readFile(join(installed, "package.json"), "utf8")) as {
+      readonly bin: { readonly sluice: string };
+    };
+
+    const { stdout } = await run(join(installed, bin.sluice), ["--help"]);
+
+    expect(stdout).toContain("Usage: sluice [options] [command]");
+  });
+
   it.each([
     ["ES modules", "service.mts", "service.mjs"],
     ["CommonJS, by require()", "service.cts", "service.cjs"],

@@ -61,7 +61,7 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
 });
 
 /** Each key once, even if several wishes are for it. */
-export function keysOf({ wishes }: Pick<DrawRequest, "wishes">): LimitedKey[] {
+function keysOf({ wishes }: Pick<DrawRequest, "wishes">): LimitedKey[] {
   const keys = new Map<string, LimitedKey>();
   for (const { scopes } of wishes) for (const scope of scopes) keys.set(scope.key, scope);
   return [...keys.values()];

@@ -1,0 +1,48 @@
+/** Writes `docs/cli.md` from what `sluice --help` says. A test holds them equal. `tsx scripts/cli-docs.ts` */
+import { writeFileSync } from "node:fs";
+import { resolve } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+import type { Command } from "commander";
+import { run, createProgram } from "../src/cli/program.ts";
+
+const DOCS = resolve(import.meta.dirname, "../docs/cli.md");
+const WIDTH = 80;
+
+const INTRODUCTION = `# Command line
+
+\`npx sluice\` looks at and steers the buckets of all processes that share a Redis. It needs nothing but the Redis: \`--redis redis://host:6379\`, or \`$REDIS_URL\`; and \`--prefix\` if the services give \`createSluice\` one. What it shows and changes is said in [operations.md](operations.md).
+
+Tables are for people. With \`--json\`, each command prints one line of JSON instead; times without an end are \`"forever"\` there. Errors go to standard error. \`SLUICE_BY\` says who makes changes, else it is the user.
+
+| exit code | meaning                                        |
+| --------- | ---------------------------------------------- |
+| 0         | done                                           |
+| 1         | failed                                         |
+| 2         | wrong usage                                    |
+| 3         | no such bucket                                 |
+| 4         | Redis does not answer                          |
+| 5         | somebody else changed the bucket meanwhile     |
+`;
+
+/** What help says, in a terminal of 80 columns. */
+async function helpOf(args: readonly string[]): Promise<string> {
+  let text = "";
+  const out = (more: string): void => void (text += more);
+  await run([...args, "--help"], { out, err: out, isTty: false, env: {}, width: WIDTH });
+  return text.trim();
+}
+
+export async function cliDocs(): Promise<string> {
+  const silent = { out: () => {}, err: () => {}, isTty: false, env: {} };
+  const names = createProgram(silent).commands.map((command: Command) => command.name());
+  const helps = await Promise.all([[], ...names.map((name) => [name])].map(helpOf));
+  const sections = names.map((name, index) => `## ${name}\n\n${fenced(helps[index + 1]!)}`);
+  return `${INTRODUCTION}\n${[fenced(helps[0]!), ...sections].join("\n\n")}\n`;
+}
+
+function fenced(text: string): string {
+  return `\`\`\`text\n${text}\n\`\`\``;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) writeFileSync(DOCS, await cliDocs());

@@ -1,0 +1,246 @@
+/** `buckets`, `bucket`, `why`, `changes`, `replicas` and `top`: commands that change nothing. */
+import { setTimeout as pause } from "node:timers/promises";
+import type { Command } from "commander";
+import type { Overview } from "../../insight/overview.ts";
+import type { Sluice } from "../../sluice.ts";
+import type { BucketChange } from "../../throttle/bucket/changes.ts";
+import type { BucketStatus, SetBy } from "../../throttle/bucket/status.ts";
+import { InvalidOptionError } from "../../core/errors.ts";
+import { duration, findBucket, onOneLine, print, table, withSluice, type Io } from "../io.ts";
+
+export function addLooks(program: Command, io: Io): void {
+  program
+    .command("buckets")
+    .description("all buckets: cap, actual rate, what waits and for what")
+    .addHelpText("after", "\nExample: sluice buckets --json | jq '.buckets[].name'")
+    .action(async (_options: object, command: Command) => {
+      await withSluice(command, io, async (sluice) => {
+        print(command, io, await allOf(sluice), describeAll);
+      });
+    });
+  program
+    .command("bucket <name>")
+    .description("one bucket: its limits, what waits, who set what is in force")
+    .addHelpText("after", "\nExample: sluice bucket stripe")
+    .action(async (name: string, _options: object, command: Command) => {
+      await withSluice(command, io, async (sluice) => {
+        print(command, io, await (await findBucket(sluice, name)).status(), describeBucket);
+      });
+    });
+  program
+    .command("why <bucket>")
+    .description("why calls of a bucket wait, since when, and who set that")
+    .addHelpText("after", "\nExample: sluice why stripe")
+    .action(async (name: string, _options: object, command: Command) => {
+      await withSluice(command, io, async (sluice) => {
+        const status = await (await findBucket(sluice, name)).status();
+        print(command, io, { bucket: name, reasons: reasonsOf(status) }, ({ reasons }) =>
+          reasons.join("\n"),
+        );
+      });
+    });
+  program
+    .command("changes [bucket]")
+    .description("what was changed by hand, by whom and why; the newest first")
+    .option("--limit <count>", "how many at most", "20")
+    .addHelpText("after", "\nExample: sluice changes stripe --limit 5")
+    .action(async (name: string | undefined, { limit }: { limit: string }, command: Command) => {
+      await withSluice(command, io, async (sluice) => {
+        const found = await sluice.changes({ bucket: name, limit: countOf("--limit", limit) });
+        print(command, io, found, describeChanges);
+      });
+    });
+  program
+    .command("replicas")
+    .description("the processes that use buckets")
+    .addHelpText("after", "\nExample: sluice replicas")
+    .action(async (_options: object, command: Command) => {
+      await withSluice(command, io, async (sluice) => {
+        const { replicas } = await sluice.overview({ limit: 1 });
+        print(command, io, replicas, describeReplicas);
+      });
+    });
+  program
+    .command("top")
+    .description("all buckets, again each second; the busiest line first")
+    .option("--every <ms>", "how often, in ms", "1000")
+    .option("--count <times>", "how often at all; without it, until it is interrupted")
+    .addHelpText("after", "\nExample: sluice top --every 2000")
+    .action(async ({ every, count }: { every: string; count?: string }, command: Command) => {
+      const everyMs = countOf("--every", every);
+      const times = count === undefined ? Infinity : countOf("--count", count);
+      await withSluice(command, io, async (sluice) => {
+        for (let time = 0; time < times; time++) {
+          if (time > 0) await pause(everyMs);
+          const all = await allOf(sluice);
+          // Clears the terminal, and begins at its top.
+          if (io.isTty) io.out("\u001B[2J\u001B[H");
+          const buckets = all.buckets.toSorted((a, b) => b.waiting.total - a.waiting.total);
+          print(command, io, { ...all, buckets }, describeAll);
+        }
+      });
+    });
+}
+
+function countOf(option: string, text: string): number {
+  const count = Number(text);
+  if (Number.isInteger(count) && count >= 1) return count;
+  const remedy = "give a whole number from 1";
+  throw new InvalidOptionError({ where: "sluice", option, value: text, remedy });
+}
+
+const MOST_AT_ONCE = 1_000;
+
+/** All pages. */
+async function allOf(sluice: Sluice): Promise<Omit<Overview, "next">> {
+  const first = await sluice.overview({ limit: MOST_AT_ONCE });
+  const buckets = [...first.buckets];
+  const unreachable = [...first.unreachable];
+  for (let after = first.next; after !== undefined;) {
+    const page = await sluice.overview({ limit: MOST_AT_ONCE, after });
+    buckets.push(...page.buckets);
+    unreachable.push(...page.unreachable);
+    after = page.next;
+  }
+  return { buckets, unreachable, replicas: first.replicas };
+}
+
+function describeAll({ buckets, unreachable, replicas }: Omit<Overview, "next">): string {
+  const rows = buckets.map((status) => [
+    status.name,
+    perSecond(status.capPerSecond),
+    perSecond(status.actualPerSecond),
+    String(status.waiting.total),
+    status.waiting.total === 0 ? "-" : duration(status.waiting.oldestMs),
+    status.limitedBy ?? "-",
+    status.source === "override" ? `override by ${status.setBy?.by ?? "?"}` : "code",
+  ]);
+  const heads = ["bucket", "cap/s", "actual/s", "waiting", "oldest", "limited by", "set by"];
+  const lacks = unreachable.map(
+    ({ bucket, reason }) => `Not seen: ${bucket ?? "a server"}: ${reason}`,
+  );
+  return [
+    buckets.length === 0 ? "No process has told of a bucket." : table(heads, rows),
+    `${replicas.length} ${replicas.length === 1 ? "replica" : "replicas"}`,
+    ...lacks.map(onOneLine),
+  ].join("\n");
+}
+
+function perSecond(rate: number | undefined): string {
+  return rate === undefined ? "-" : String(Number(rate.toFixed(2)));
+}
+
+function describeBucket(status: BucketStatus): string {
+  const { limits, waiting, toldBy } = status;
+  const facts = [
+    ["policy", `${status.policy} (${setByText(status)})`],
+    ["cap", `${perSecond(status.capPerSecond)}/s`],
+    ["actual", `${perSecond(status.actualPerSecond)}/s over the last 10 s`],
+    ["waiting", `${waiting.total}${waiting.total === 0 ? "" : `, ${byPriority(status)}`}`],
+    ["generation", String(status.generation)],
+  ];
+  const rows = limits.map((limit) => [
+    limit.name,
+    String(limit.level),
+    String(limit.capacity),
+    limit.nextFreeMs === undefined ? "unknown" : duration(limit.nextFreeMs),
+  ]);
+  const replicas = toldBy.map((told) => [
+    told.replica,
+    perSecond(told.perSecond),
+    String(told.waiting),
+    `${duration(told.toldAgoMs)} ago`,
+  ]);
+  return [
+    ...facts.map(([name, value]) => onOneLine(`${`${name}:`.padEnd(12)}${value}`)),
+    ...reasonsOf(status),
+    "",
+    table(["limit", "used", "of", "next in"], rows),
+    ...(replicas.length === 0
+      ? []
+      : ["", table(["replica", "calls/s", "waiting", "told"], replicas)]),
+  ].join("\n");
+}
+
+function byPriority({ waiting }: BucketStatus): string {
+  return Object.entries(waiting.byPriority)
+    .filter(([, count]) => count > 0)
+    .map(([priority, count]) => `${count} ${priority}`)
+    .join(", ");
+}
+
+function setByText({ source, setBy }: BucketStatus): string {
+  if (source === "code") return "code";
+  return setBy === undefined ? "override, it is not known whose" : `override ${byText(setBy)}`;
+}
+
+function byText({ by, reason, atMs, endsInMs }: SetBy): string {
+  const why = reason === undefined ? "" : `, "${reason}"`;
+  const end = endsInMs === Infinity ? "until it is changed" : `for another ${duration(endsInMs)}`;
+  return `by ${by}${why}, since ${new Date(atMs).toISOString()}, ${end}`;
+}
+
+/** What holds calls back, the strongest first. */
+function reasonsOf(status: BucketStatus): string[] {
+  const { pausedForMs, pausedBy, coolingForMs, awayForMs, rateFactor, waiting } = status;
+  const reasons: string[] = [];
+  if (pausedForMs > 0) {
+    const by = pausedBy === undefined ? "it is not known by whom" : byText(pausedBy);
+    reasons.push(`The bucket is paused for ${duration(pausedForMs)}: ${by}.`);
+  }
+  if (coolingForMs > 0) {
+    reasons.push(`The downstream refused calls: nothing starts for ${duration(coolingForMs)}.`);
+  }
+  if (awayForMs > 0) {
+    reasons.push(`The downstream is away: the next job tries in ${duration(awayForMs)}.`);
+  }
+  if (rateFactor < 1) {
+    reasons.push(`After a refusal, ${Math.round(rateFactor * 100)} % of the rate is in force.`);
+  }
+  if (waiting.total === 0) reasons.push("Nothing waits.");
+  else if (status.limitedBy !== undefined && pausedForMs === 0 && coolingForMs === 0) {
+    reasons.push(
+      `${waiting.total} wait for ${status.limitedBy} (${setByText(status)}), the oldest for ${duration(waiting.oldestMs)}.`,
+    );
+  } else reasons.push(`${waiting.total} wait, the oldest for ${duration(waiting.oldestMs)}.`);
+  return reasons.map(onOneLine);
+}
+
+function describeChanges(changes: readonly BucketChange[]): string {
+  if (changes.length === 0) return "Nothing was changed by hand.";
+  const rows = changes.map((change) => [
+    change.id,
+    new Date(change.atMs).toISOString(),
+    change.bucket,
+    change.action,
+    change.by,
+    effectOf(change),
+    change.reason ?? "-",
+  ]);
+  return table(["id", "at", "bucket", "action", "by", "what", "reason"], rows);
+}
+
+function effectOf({ before, after, key, keys, forMs, failed, undoneBy }: BucketChange): string {
+  const whose = key ?? keys;
+  const about = whose === undefined ? "" : ` of ${JSON.stringify(whose)}`;
+  const pauses = [before, after].map(({ pausedForMs }) =>
+    pausedForMs === 0 ? "running" : `paused ${duration(pausedForMs)}`,
+  );
+  const isPolicy = before.pausedForMs === after.pausedForMs;
+  const what = isPolicy ? `${before.policy} -> ${after.policy}` : pauses.join(" -> ");
+  const end = forMs === undefined ? "" : ` for ${duration(forMs)}`;
+  const fate = failed === undefined ? (undoneBy === undefined ? "" : " (undone)") : " (failed)";
+  return `${what}${about}${end}${fate}`;
+}
+
+function describeReplicas(replicas: Overview["replicas"]): string {
+  if (replicas.length === 0) return "No process has told of itself in the last 90 seconds.";
+  const rows = replicas.map((replica) => [
+    replica.replica,
+    replica.host,
+    String(replica.pid),
+    replica.version,
+    new Date(replica.startedAtMs).toISOString(),
+  ]);
+  return table(["replica", "host", "pid", "version", "started"], rows);
+}

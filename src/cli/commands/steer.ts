@@ -1,0 +1,138 @@
+/** `set`, `pause`, `resume` and `undo`: commands that change a bucket for all processes. */
+import type { Command } from "commander";
+import { InvalidOptionError } from "../../core/errors.ts";
+import type { Bucket } from "../../throttle/bucket.ts";
+import type { BucketStatus } from "../../throttle/bucket/status.ts";
+import {
+  duration,
+  findBucket,
+  onOneLine,
+  parseDuration,
+  print,
+  whoRuns,
+  withSluice,
+  type Io,
+} from "../io.ts";
+
+interface ByHandOptions {
+  readonly reason?: string;
+  readonly by?: string;
+  readonly generation?: string;
+  readonly for?: string;
+  readonly key?: string[];
+}
+
+export function addSteering(program: Command, io: Io): void {
+  byHand(program.command("set <bucket>"))
+    .description("puts another rate or concurrency in force, over that of the code")
+    .option("--rate <rate>", "such as 50/s; it replaces all limits that the keys share")
+    .option("--concurrency <calls>", "how many calls at once")
+    .option("--code", "puts the policy of the code in force again")
+    .option("--for <time>", "for how long, such as 15m; then the code's policy holds again")
+    .option("--dry-run", "says what would change, and changes nothing")
+    .addHelpText("after", '\nExample: sluice set stripe --rate 20/s --for 1h --reason "429s"')
+    .action(async (name: string, options: SetOptions, command: Command) => {
+      await change(command, io, name, async (bucket) => set(bucket, options, io));
+    });
+  byHand(program.command("pause <bucket>"))
+    .description("starts no calls, of all or of one key")
+    .option("--for <time>", "for how long, such as 15m; without it, until it is resumed")
+    .option("--key <names...>", "one key, or the names of a path")
+    .addHelpText("after", "\nExample: sluice pause hooks --key acme endpoint-7 --for 15m")
+    .action(async (name: string, options: ByHandOptions, command: Command) => {
+      await change(command, io, name, async (bucket) => {
+        const forMs = options.for === undefined ? undefined : parseDuration("--for", options.for);
+        await bucket.pause({ ...given(options, io), ...keyOf(options), ...(forMs && { forMs }) });
+      });
+    });
+  byHand(program.command("resume <bucket>"))
+    .description("ends a pause, of all or of one key")
+    .option("--key <names...>", "one key, or the names of a path")
+    .addHelpText("after", "\nExample: sluice resume hooks")
+    .action(async (name: string, options: ByHandOptions, command: Command) => {
+      await change(command, io, name, async (bucket) => {
+        await bucket.resume({ ...given(options, io), ...keyOf(options) });
+      });
+    });
+  byHand(program.command("undo <bucket>"))
+    .description("takes the last change back that is still in force")
+    .option("--id <id>", "refuses to take back any other change than this one")
+    .addHelpText("after", "\nExample: sluice undo stripe")
+    .action(async (name: string, options: ByHandOptions & { id?: string }, command: Command) => {
+      await change(command, io, name, async (bucket) => {
+        const { id } = options;
+        const undone = await bucket.undo({ ...given(options, io), ...(id && { id }) });
+        if (undone === undefined) io.err("Nothing is left to undo.\n");
+      });
+    });
+}
+
+function byHand(command: Command): Command {
+  return command
+    .option("--reason <text>", "why; the log of changes says it")
+    .option("--by <name>", "who; defaults to $SLUICE_BY, else to the user")
+    .option("--generation <number>", "refuses the change if another came since this generation");
+}
+
+interface SetOptions extends ByHandOptions {
+  readonly rate?: string;
+  readonly concurrency?: string;
+  readonly code?: boolean;
+  readonly dryRun?: boolean;
+}
+
+/** Makes a change, and prints the bucket as it is then. */
+async function change(
+  command: Command,
+  io: Io,
+  name: string,
+  make: (bucket: Bucket) => Promise<void | "only looked">,
+): Promise<void> {
+  await withSluice(command, io, async (sluice) => {
+    const bucket = await findBucket(sluice, name);
+    if ((await make(bucket)) === "only looked") return;
+    print(command, io, await bucket.status(), describe);
+  });
+}
+
+async function set(bucket: Bucket, options: SetOptions, io: Io): Promise<void | "only looked"> {
+  const { rate, concurrency, code, dryRun } = options;
+  const isPolicy = rate !== undefined || concurrency !== undefined;
+  if (isPolicy === (code === true)) {
+    const remedy = isPolicy
+      ? "leave it out, or leave out --rate and --concurrency"
+      : "give it, or --rate or --concurrency";
+    throw new InvalidOptionError({ where: "sluice set", option: "--code", value: code, remedy });
+  }
+  const forMs = options.for === undefined ? undefined : parseDuration("--for", options.for);
+  const by = { ...given(options, io), ...(forMs === undefined ? {} : { forMs }) };
+  const policy = {
+    ...(rate === undefined ? {} : { rate }),
+    ...(concurrency === undefined ? {} : { concurrency: Number(concurrency) }),
+  };
+  if (dryRun === true) {
+    const status = await bucket.status();
+    const wanted = code === true ? "the policy of the code" : JSON.stringify(policy);
+    io.out(onOneLine(`${bucket.name}: ${status.policy} would become ${wanted}.`) + "\n");
+    return "only looked";
+  }
+  await bucket.configure(code === true ? "code" : policy, by);
+}
+
+function given({ reason, by, generation }: ByHandOptions, io: Io) {
+  return {
+    by: by ?? whoRuns(io),
+    ...(reason === undefined ? {} : { reason }),
+    ...(generation === undefined ? {} : { generation: Number(generation) }),
+  };
+}
+
+function keyOf({ key }: ByHandOptions): { readonly key?: string | readonly string[] } {
+  if (key === undefined) return {};
+  return { key: key.length === 1 ? key[0]! : key };
+}
+
+function describe({ name, policy, source, pausedForMs, generation }: BucketStatus): string {
+  const pause = pausedForMs === 0 ? "" : `, paused for ${duration(pausedForMs)}`;
+  return onOneLine(`${name}: ${policy} (${source})${pause}, generation ${generation}`);
+}

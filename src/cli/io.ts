@@ -1,0 +1,158 @@
+import process from "node:process";
+import type { Command } from "commander";
+import Table from "cli-table3";
+import { InvalidOptionError } from "../core/errors.ts";
+import { createSluice, type Sluice } from "../sluice.ts";
+import type { Bucket } from "../throttle/bucket.ts";
+
+/** Where a command writes. */
+export interface Io {
+  readonly out: (text: string) => void;
+  readonly err: (text: string) => void;
+  readonly isTty: boolean;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** How many columns help has. Defaults to those of the terminal. */
+  readonly width?: number | undefined;
+}
+
+/** There is nothing of the name that a command was given. */
+export class NotFoundError extends Error {
+  override readonly name = "NotFoundError";
+}
+
+interface GlobalOptions {
+  readonly redis?: string;
+  readonly prefix: string;
+  readonly json?: boolean;
+}
+
+export function globalsOf(command: Command, { env }: Pick<Io, "env">): GlobalOptions {
+  const given = command.optsWithGlobals<GlobalOptions>();
+  const redis = given.redis ?? env["REDIS_URL"];
+  return redis === undefined ? given : { ...given, redis };
+}
+
+/** How long a command waits for Redis. */
+const TIMEOUT_MS = 5_000;
+
+export function noRedis(): InvalidOptionError {
+  const remedy = "give --redis redis://host:6379, or set $REDIS_URL";
+  return new InvalidOptionError({ where: "sluice", option: "--redis", value: undefined, remedy });
+}
+
+/** Runs `use` with a sluice, and closes it. */
+export async function withSluice<T>(
+  command: Command,
+  io: Io,
+  use: (sluice: Sluice) => Promise<T>,
+): Promise<T> {
+  const { redis, prefix } = globalsOf(command, io);
+  if (redis === undefined) {
+    throw noRedis();
+  }
+  const log = (_facts: object, message: string): void => io.err(`${message}\n`);
+  const sluice = createSluice({
+    redis,
+    prefix,
+    storeTimeoutMs: TIMEOUT_MS,
+    logger: { warn: log, error: log },
+  });
+  try {
+    return await use(sluice);
+  } finally {
+    await sluice.close();
+  }
+}
+
+/** @throws {@link NotFoundError} when no process has told of the bucket. */
+export async function findBucket(sluice: Sluice, name: string): Promise<Bucket> {
+  const found = await sluice.find(name);
+  if (found !== undefined) return found;
+  const { buckets } = await sluice.overview({ limit: 20 });
+  const known = buckets.map((bucket) => bucket.name).join(", ");
+  const others = known === "" ? "no process has told of any" : `there are ${known}`;
+  throw new NotFoundError(`There is no bucket "${name}": ${others}.`);
+}
+
+/** Prints a result: as JSON if that was asked for, else as people read it. */
+export function print<Result>(
+  command: Command,
+  io: Io,
+  result: Result,
+  describe: (result: Result) => string,
+): void {
+  const text =
+    globalsOf(command, io).json === true ? JSON.stringify(result, sayBig) : describe(result);
+  io.out(`${text}\n`);
+}
+
+/** JSON has no bigint; numbers above 2^53 are given as text. */
+function sayBig(_name: string, value: unknown): unknown {
+  return typeof value === "bigint" ? String(value) : value;
+}
+
+/** Rows under heads; without lines between them, so that it can be cut by columns. */
+export function table(heads: readonly string[], rows: readonly (readonly string[])[]): string {
+  const none = { mid: "", "left-mid": "", "mid-mid": "", "right-mid": "" };
+  const edges = { top: "", "top-mid": "", "top-left": "", "top-right": "" };
+  const ends = { bottom: "", "bottom-mid": "", "bottom-left": "", "bottom-right": "" };
+  const chars = { ...none, ...edges, ...ends, left: "", right: "", middle: "  " };
+  const made = new Table({
+    chars,
+    style: { "padding-left": 0, "padding-right": 0, head: [], border: [] },
+  });
+  made.push(heads.map((head) => head.toUpperCase()));
+  for (const row of rows) made.push(row.map(onOneLine));
+  return made
+    .toString()
+    .split("\n")
+    .map((line) => line.trimEnd())
+    .join("\n");
+}
+
+/** Names and reasons are of others: what they hold must not steer a terminal. */
+export function onOneLine(text: string): string {
+  return text.replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, "?");
+}
+
+/** `1500` as `"1.5 s"`. */
+export function duration(ms: number): string {
+  if (ms === Infinity) return "forever";
+  if (ms < 1_000) return `${Math.round(ms)} ms`;
+  const units = [
+    ["d", 86_400_000],
+    ["h", 3_600_000],
+    ["min", 60_000],
+    ["s", 1_000],
+  ] as const;
+  const [unit, length] = units.find(([, unitMs]) => ms >= unitMs)!;
+  return `${Number((ms / length).toFixed(1))} ${unit}`;
+}
+
+const LENGTHS: Readonly<Record<string, number>> = {
+  ms: 1,
+  s: 1_000,
+  m: 60_000,
+  min: 60_000,
+  h: 3_600_000,
+  d: 86_400_000,
+};
+
+/**
+ * `"90s"`, `"15m"`, `"2h"` in ms.
+ *
+ * @throws {@link InvalidOptionError} when it is no time.
+ */
+export function parseDuration(option: string, text: string): number {
+  const [, number = "", unit = ""] = /^(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)$/.exec(text.trim()) ?? [];
+  const ms = Number(number) * (LENGTHS[unit] ?? Number.NaN);
+  if (Number.isFinite(ms) && ms >= 1) return Math.round(ms);
+  const remedy = "give a time such as 90s, 15m or 2h";
+  throw new InvalidOptionError({ where: "sluice", option, value: text, remedy });
+}
+
+/** Who runs the command, unless it says so. */
+export function whoRuns({ env }: Io): string {
+  const user = env["SLUICE_BY"] ?? env["USER"] ?? env["LOGNAME"];
+  return user === undefined || user === "" ? `pid ${process.pid}` : user;
+}

@@ -1,0 +1,75 @@
+import process from "node:process";
+import { Command, CommanderError } from "commander";
+import {
+  ChangedError,
+  InvalidOptionError,
+  RedisRequiredError,
+  StoreUnavailableError,
+} from "../core/errors.ts";
+import { addLooks } from "./commands/look.ts";
+import { addDoctor } from "./commands/doctor.ts";
+import { addSteering } from "./commands/steer.ts";
+import { NotFoundError, type Io } from "./io.ts";
+
+/** What a command ends with; documented in docs/cli.md. */
+const EXIT = {
+  ok: 0,
+  failed: 1,
+  usage: 2,
+  notFound: 3,
+  unreachable: 4,
+  changed: 5,
+} as const;
+
+const EXIT_CODES = `
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such bucket, 4 Redis does not answer, 5 changed by somebody else meanwhile.`;
+
+/** Runs one command; resolves to its exit code. */
+export async function run(args: readonly string[], io: Io = OF_PROCESS): Promise<number> {
+  const program = createProgram(io);
+  try {
+    await program.parseAsync(args, { from: "user" });
+    return EXIT.ok;
+  } catch (error) {
+    // Commander has said what is wrong, or was asked for help or the version.
+    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+    io.err(`sluice: ${error instanceof Error ? error.message : String(error)}\n`);
+    return exitCodeOf(error);
+  }
+}
+
+const OF_PROCESS: Io = {
+  out: (text) => void process.stdout.write(text),
+  err: (text) => void process.stderr.write(text),
+  isTty: process.stdout.isTTY === true,
+  env: process.env,
+};
+
+function exitCodeOf(error: unknown): number {
+  if (error instanceof InvalidOptionError || error instanceof RedisRequiredError) return EXIT.usage;
+  if (error instanceof NotFoundError) return EXIT.notFound;
+  if (error instanceof StoreUnavailableError) return EXIT.unreachable;
+  return error instanceof ChangedError ? EXIT.changed : EXIT.failed;
+}
+
+export function createProgram(io: Io): Command {
+  const program = new Command("sluice")
+    .description("Looks at and steers the buckets of all processes that share a Redis.")
+    .option("--redis <url>", "where Redis is; else $REDIS_URL says it")
+    .option("--prefix <prefix>", "what every key in Redis starts with", "sluice")
+    .option("--json", "print JSON, one document for each command")
+    .showSuggestionAfterError()
+    .helpCommand(false)
+    .addHelpText("after", EXIT_CODES)
+    .exitOverride()
+    .configureOutput({
+      writeOut: io.out,
+      writeErr: io.err,
+      ...(io.width === undefined ? {} : { getOutHelpWidth: () => io.width! }),
+    });
+  addLooks(program, io);
+  addSteering(program, io);
+  addDoctor(program, io);
+  for (const command of program.commands) command.exitOverride().copyInheritedSettings(program);
+  return program;
+}

@@ -1,0 +1,144 @@
+import { describe, expect, inject, it } from "vitest";
+import { scriptProcesses } from "../../support/children/script-process.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+
+const sluices = realSluices();
+const processes = scriptProcesses();
+
+/** Runs `sluice` as a process of its own, beside the sluices of the test. */
+async function sluice(...args: string[]) {
+  const process = processes.start("src/cli/main.ts", {
+    args: ["--prefix", sluices.prefix(), ...args],
+    env: { REDIS_URL: inject("redisUrl"), SLUICE_BY: "ann" },
+    isBuilt: true,
+  });
+  const code = await process.ended;
+  return { code, out: process.stdout, err: process.stderr };
+}
+
+async function usedBucket(options = { rate: "100/s", perKey: { rate: "5/s" } } as const) {
+  const service = sluices.open();
+  const bucket = service.bucket("stripe", options);
+  await bucket.draw();
+  await waitUntil(async () => (await service.overview()).buckets.length === 1, "it is told of");
+  return bucket;
+}
+
+describe("sluice", () => {
+  it("shows all buckets, and one", async () => {
+    await usedBucket();
+
+    const all = await sluice("buckets");
+    const one = await sluice("bucket", "stripe");
+
+    expect(all).toMatchObject({ code: 0, err: "" });
+    expect(all.out).toMatch(/^BUCKET +CAP\/S +ACTUAL\/S/);
+    expect(all.out).toMatch(/^stripe +100 +0\.1 +0 +- +- +code$/m);
+    expect(all.out).toMatch(/^1 replica$/m);
+    expect(one.out).toContain("policy:     100/s; per key 5/s (code)");
+    expect(one.out).toContain("Nothing waits.");
+  });
+
+  it("changes a rate for all processes, says who did, and takes it back", async () => {
+    const bucket = await usedBucket();
+
+    const set = await sluice("set", "stripe", "--rate", "20/s", "--for", "1h", "--reason", "429s");
+    expect(set.out).toMatch(/^stripe: 20\/s; per key 5\/s \(override\), generation \d+$/m);
+    expect(await bucket.status()).toMatchObject({
+      policy: "20/s; per key 5/s",
+      setBy: { by: "ann", reason: "429s" },
+    });
+    const { out } = await sluice("changes", "stripe");
+    expect(out).toMatch(
+      /configure +ann +100\/s; per key 5\/s -> 20\/s; per key 5\/s for 1 h +429s/,
+    );
+
+    expect((await sluice("undo", "stripe")).code).toBe(0);
+    expect(await bucket.peek()).toMatchObject({ policyFrom: "code" });
+    expect((await sluice("undo", "stripe")).err).toBe("Nothing is left to undo.\n");
+  });
+
+  it("says why calls wait, and who paused them", async () => {
+    const bucket = await usedBucket();
+    await sluice("pause", "stripe", "--for", "15m", "--reason", "maintenance");
+    const waiting = bucket.draw();
+    waiting.catch(() => {});
+    await waitUntil(async () => (await bucket.status()).waiting.total === 1, "it is told of");
+
+    const { out } = await sluice("why", "stripe");
+
+    expect(out).toMatch(/^The bucket is paused for 1[45](\.\d)? min: by ann, "maintenance"/);
+    expect(out).toMatch(/1 wait, the oldest for/);
+    await sluice("resume", "stripe");
+    expect((await waiting).bucket).toBe("stripe");
+  });
+
+  it("pauses one key alone", async () => {
+    const bucket = await usedBucket();
+
+    await sluice("pause", "stripe", "--key", "acme");
+
+    expect((await bucket.peek({ key: "acme" })).pausedForMs).toBe(Infinity);
+    expect((await bucket.peek()).pausedForMs).toBe(0);
+  });
+
+  it("changes nothing in a dry run", async () => {
+    const bucket = await usedBucket();
+
+    const { code, out } = await sluice("set", "stripe", "--rate", "20/s", "--dry-run");
+
+    expect(code).toBe(0);
+    expect(out).toContain('stripe: 100/s; per key 5/s would become {"rate":"20/s"}.');
+    expect(await bucket.peek()).toMatchObject({ policyFrom: "code" });
+  });
+
+  it("prints JSON that says endless times as such", async () => {
+    const bucket = await usedBucket();
+    await bucket.pause();
+
+    const { out } = await sluice("bucket", "stripe", "--json");
+
+    expect(JSON.parse(out)).toMatchObject({ name: "stripe", pausedForMs: "forever" });
+    const { buckets } = JSON.parse((await sluice("--json", "buckets")).out) as {
+      buckets: { name: string }[];
+    };
+    expect(buckets.map(({ name }) => name)).toEqual(["stripe"]);
+  });
+
+  it("ends with a code of its own for each kind of failure", async () => {
+    const bucket = await usedBucket();
+    const { generation } = await bucket.peek();
+    await bucket.configure({ rate: "50/s" });
+
+    const missing = await sluice("bucket", "strip");
+    const wrong = await sluice("set", "stripe", "--rate", "fast");
+    const changed = await sluice("pause", "stripe", "--generation", String(generation));
+    const unreachable = await sluice("buckets", "--redis", "redis://127.0.0.1:1");
+
+    expect(missing).toMatchObject({ code: 3, out: "" });
+    expect(missing.err).toContain('There is no bucket "strip": there are stripe.');
+    expect(wrong).toMatchObject({ code: 2, out: "" });
+    expect(wrong.err).toMatch(/"rate" is "fast"/);
+    expect(changed).toMatchObject({ code: 5, out: "" });
+    expect(unreachable).toMatchObject({ code: 4, out: "" });
+    expect(await bucket.peek()).toMatchObject({ pausedForMs: 0, policy: "50/s; per key 5/s" });
+  });
+
+  it("looks again and again, as often as it is told", async () => {
+    await usedBucket();
+
+    const { out } = await sluice("top", "--every", "1", "--count", "3");
+
+    expect(out.match(/^stripe /gm)).toHaveLength(3);
+  });
+
+  it("looks at Redis as a doctor does", async () => {
+    const { code, out } = await sluice("doctor");
+
+    expect(code).toBe(0);
+    for (const what of ["version", "eviction", "memory", "persistence", "clock", "latency"]) {
+      expect(out).toMatch(new RegExp(`^(ok|warn|BAD) +${what} `, "m"));
+    }
+  });
+});

@@ -173,10 +173,11 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     isCluster: backend?.isCluster === true,
   });
   const { replica } = buckets;
-  const reporter = createReporter({ insight, logger, replica, version, buckets: buckets.all });
+  const { all, find } = buckets;
+  const reporter = createReporter({ insight, logger, replica, version, buckets: all, find });
   const facts = createInsight({
     insight,
-    find: buckets.find,
+    find,
   });
   const queues = new Map<string, AnyQueue>();
   /** The options that each queue was declared with first. */

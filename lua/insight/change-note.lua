@@ -5,6 +5,7 @@
   ARGV  [1] the bucket  [2] the change as JSON  [3] how many changes are kept
         [4] "override" or "pause": what it begins or ends of the whole bucket; or ""
         [5] what it begins, as JSON; "" if it ends it  [6] for how long it holds, in ms; "" if without end
+        [7] for how long all of it is kept after the last change, in ms
   Reply the change's id
 ]]
 -- @include lib/now-ms
@@ -27,4 +28,5 @@ elseif kind == 'override' then
     redis.call('HSET', base .. ':overrides', bucket, id .. '|' .. until_ms .. '|' .. begun)
   end
 end
+for _, name in ipairs({ ':changes', ':pauses', ':overrides', ':due' }) do redis.call('PEXPIRE', base .. name, ARGV[7]) end
 return id

@@ -6,13 +6,15 @@
         [4] the step of the history  [5] for how long that, and [6] a bucket, are kept; all in ms
         [7] 1 if it is the replica's last report: what it told is forgotten then
         then of each bucket: its name, how it is there as JSON, calls started, the policy of the code or ""
-  Reply the records of the overrides whose time is over, 100 at most
+  Reply the records of the overrides whose time is over and that no other replica is ending, 100 at most
 ]]
 -- @include lib/now-ms
 
 -- An hour of the history is one key: a key for each step would need ten times the memory.
 local HOUR_MS = 3600000
 local FORGOTTEN_AT_ONCE = 10
+-- For how long a replica has time to end an override before another one hears of it.
+local ENDING_MS = 5000
 
 local base, replica, alive_ms = KEYS[1], ARGV[1], tonumber(ARGV[3])
 local step_ms, history_ms, kept_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -26,8 +28,7 @@ local function count(bucket, started)
 end
 
 local function forget(bucket)
-  redis.call('ZREM', base .. ':seen', bucket)
-  redis.call('ZREM', base .. ':names', bucket)
+  for _, name in ipairs({ ':seen', ':names' }) do redis.call('ZREM', base .. name, bucket) end
   redis.call('HDEL', base .. ':declared', bucket)
 end
 
@@ -40,6 +41,17 @@ else
   redis.call('SET', base .. ':replica:' .. replica, ARGV[2], 'PX', alive_ms)
 end
 redis.call('ZREMRANGEBYSCORE', base .. ':replicas', '-inf', now - alive_ms)
+redis.call('PEXPIRE', base .. ':replicas', alive_ms)
+local replicas = redis.call('ZCARD', base .. ':replicas')
+
+-- What replicas told that were killed.
+local function forget_dead(told)
+  if redis.call('HLEN', told) <= replicas then return end
+  for _, name in ipairs(redis.call('HKEYS', told)) do
+    if not redis.call('ZSCORE', base .. ':replicas', name) then redis.call('HDEL', told, name) end
+  end
+end
+
 for at = 8, #ARGV, 4 do
   local bucket, state, started, declared = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3]
   local told = base .. ':told:' .. bucket
@@ -49,6 +61,7 @@ for at = 8, #ARGV, 4 do
     redis.call('HSET', told, replica, now .. '|' .. state)
     redis.call('PEXPIRE', told, alive_ms)
   end
+  forget_dead(told)
   redis.call('ZADD', base .. ':names', 0, bucket)
   redis.call('ZADD', base .. ':seen', now, bucket)
   if declared ~= '' then redis.call('HSET', base .. ':declared', bucket, declared) end
@@ -57,5 +70,11 @@ end
 for _, bucket in ipairs(redis.call('ZRANGEBYSCORE', base .. ':seen', '-inf', now - kept_ms, 'LIMIT', 0, FORGOTTEN_AT_ONCE)) do
   forget(bucket)
 end
-local over = redis.call('ZRANGEBYSCORE', base .. ':due', '-inf', now, 'LIMIT', 0, 100)
-return #over == 0 and {} or redis.call('HMGET', base .. ':overrides', unpack(over))
+for _, name in ipairs({ ':names', ':seen', ':declared' }) do redis.call('PEXPIRE', base .. name, kept_ms) end
+local over = {}
+for _, bucket in ipairs(redis.call('ZRANGEBYSCORE', base .. ':due', '-inf', now, 'LIMIT', 0, 100)) do
+  if redis.call('SET', base .. ':ending:' .. bucket, replica, 'NX', 'PX', ENDING_MS) then
+    over[#over + 1] = redis.call('HGET', base .. ':overrides', bucket)
+  end
+end
+return over

@@ -29,6 +29,8 @@ export interface ReporterParts {
   readonly replica: string;
   readonly version: string;
   readonly buckets: () => Iterable<OwnedBucket>;
+  /** The bucket of this name, whichever process declares it. */
+  readonly find: (bucket: string) => Promise<OwnedBucket | undefined>;
 }
 
 export interface Reporter {
@@ -110,9 +112,11 @@ export function createReporter(parts: ReporterParts): Reporter {
   }
 
   async function expire(overrides: readonly Override[]): Promise<void> {
-    if (isClosed) return;
-    const own = new Map([...parts.buckets()].map((bucket) => [bucket.name, bucket]));
-    for (const override of overrides) await own.get(override.bucket)?.expire(override);
+    for (const override of overrides) {
+      if (isClosed) return;
+      const bucket = await parts.find(override.bucket);
+      await (bucket?.expire(override) ?? insight.endOverride(override));
+    }
   }
 
   function isBusy(): boolean {

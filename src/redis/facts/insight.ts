@@ -1,7 +1,7 @@
 /** What is known of a fleet, in Redis: see `core/stores/insight/store.ts`. */
 import type { Cluster, Redis } from "ioredis";
 import {
-  BUCKET_KEPT_MS,
+  CHANGES_KEPT_MS,
   HISTORY_STEP_MS,
   REPLICA_ALIVE_MS,
   type AboutReplica,
@@ -116,7 +116,7 @@ export function createRedisInsight(
     amendChange: (id, fate: ChangeFate) =>
       send(async () => {
         const text = JSON.stringify(fate);
-        await redis.set(`${base}:fate:${id}`, text, "PX", BUCKET_KEPT_MS);
+        await redis.set(`${base}:fate:${id}`, text, "PX", CHANGES_KEPT_MS);
       }),
     changes: ({ bucket, before, limit }) =>
       send(async () => {

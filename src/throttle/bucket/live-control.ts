@@ -240,7 +240,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
       const after = stateOf(policy, isOverride, before.pausedForMs);
       return steer({ ...undoing, policy, after, change: { do: "configure", isOverride } }, byHand);
     }
-    const sinceMs = Date.now() - last.atMs;
+    const sinceMs = (await insight.bucket(bucket)).nowMs - last.atMs;
     const pausedForMs = Math.max(0, last.before.pausedForMs - sinceMs);
     const scope = key === undefined ? undefined : scopeOf("undo()", inForce, key);
     const after = { ...before, pausedForMs };

@@ -160,9 +160,9 @@ export async function readHistory(
   given: HistoryOptions = {},
 ): Promise<History> {
   const { sinceMs, untilMs } = readOptions("history()", HISTORY, given);
-  const now = Date.now();
-  const until = untilMs ?? now;
-  const from = Math.max(sinceMs ?? 0, Math.min(until, now) - HISTORY_KEPT_MS);
+  const { nowMs } = await insight.bucket(name);
+  const until = untilMs ?? nowMs;
+  const from = Math.max(sinceMs ?? 0, Math.min(until, nowMs) - HISTORY_KEPT_MS);
   if (sinceMs !== undefined && sinceMs > until) {
     const remedy = "give a time before untilMs, and not after now";
     throw new InvalidOptionError({ where: "history()", option: "sinceMs", value: sinceMs, remedy });

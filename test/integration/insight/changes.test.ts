@@ -219,4 +219,24 @@ describe("a policy that was given for a time", () => {
 
     expect(await bucket.peek()).toMatchObject({ policy: "700/s", policyFrom: "configured" });
   });
+
+  it("ends also where only processes are left that do not have its bucket", async () => {
+    const giver = sluices.open();
+    const bucket = giver.bucket("api", { rate: "1000/s" });
+    await bucket.draw();
+    await waitUntil(async () => (await giver.overview()).buckets.length === 1, "it is told of");
+    await bucket.configure({ rate: "500/s" }, { forMs: 100 });
+    await giver.close();
+    const other = sluices.open();
+    const busy = other.bucket("busy", { rate: "1000/s" });
+
+    await waitUntil(async () => {
+      await busy.draw();
+      return (await (await other.find("api"))?.peek())?.policyFrom === "code";
+    }, "the policy of the code is in force again");
+
+    const [expired, ...others] = await other.changes({ bucket: "api" });
+    expect(expired).toMatchObject({ action: "expire" });
+    expect(others).toHaveLength(1);
+  });
 });

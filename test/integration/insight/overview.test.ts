@@ -1,6 +1,7 @@
 import process from "node:process";
 import { hostname } from "node:os";
-import { describe, expect, it } from "vitest";
+import { Redis } from "ioredis";
+import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { leakyBucket } from "sluice";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -129,5 +130,26 @@ describe("the overview", () => {
 
     expect(buckets[0]).toMatchObject({ name: "api", actualPerSecond: 0.1 });
     expect(replicas).toHaveLength(1);
+  });
+
+  it("keeps nothing of processes that were killed, and nothing for good", async () => {
+    const service = sluices.open();
+    const bucket = service.bucket("api", { rate: "1000/s" });
+    const redis = new Redis(inject("redisUrl"));
+    onTestFinished(() => redis.disconnect());
+    const told = `${sluices.prefix()}:{:fleet}:told:api`;
+    const state = JSON.stringify({ waiting: [0, 0, 5, 0], oldestMs: 1, startedIn10s: 100 });
+    for (let dead = 0; dead < 5; dead++) await redis.hset(told, `dead-${dead}`, `1|${state}`);
+
+    await bucket.draw();
+    await waitUntil(async () => (await redis.hlen(told)) === 1, "they are forgotten");
+
+    expect(await bucket.status()).toMatchObject({ waiting: { total: 0 }, actualPerSecond: 0.1 });
+    await bucket.configure({ rate: "500/s" }, { forMs: 60_000 });
+    await bucket.pause({ forMs: 1 });
+    await bucket.undo();
+    const keys = await redis.keys(`${sluices.prefix()}:*`);
+    expect(keys.length).toBeGreaterThan(8);
+    for (const key of keys) expect([key, (await redis.pttl(key)) > 0]).toEqual([key, true]);
   });
 });

@@ -29,8 +29,10 @@ export const BUCKET_KEPT_MS = 2_592_000_000;
 export const HISTORY_STEP_MS = 10_000;
 /** … for this long. */
 export const HISTORY_KEPT_MS = 86_400_000;
-/** How many changes are kept. */
+/** How many changes are kept … */
 export const CHANGES_KEPT = 10_000;
+/** … and for how long after the last one. */
+export const CHANGES_KEPT_MS = 31_622_400_000;
 
 interface BucketNames {
   readonly names: readonly string[];

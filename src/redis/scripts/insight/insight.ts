@@ -2,6 +2,7 @@
 import {
   BUCKET_KEPT_MS,
   CHANGES_KEPT,
+  CHANGES_KEPT_MS,
   HISTORY_KEPT_MS,
   HISTORY_STEP_MS,
   REPLICA_ALIVE_MS,
@@ -60,6 +61,7 @@ export const changeNote: Script<{ readonly change: NewChange } & OfPrefix, strin
       part,
       isBegun ? begun : "",
       forMs ?? "",
+      CHANGES_KEPT_MS,
     ];
   },
   decode: String,

@@ -44,6 +44,12 @@ export function createLineAttempts(
     await storeStep(queue, { tenant, endpoint, step: following, most: mostOf(record) }, delayMs);
   }
 
+  /** Another step is next. Whoever ended this one may have died, or had no answer, before that was stored. */
+  async function goOn({ tenant, endpoint, most }: LineJob): Promise<void> {
+    const step = await store.lineStep({ tenant, endpoint });
+    if (step !== undefined) await storeStep(queue, { tenant, endpoint, step, most });
+  }
+
   async function endAll({ tried }: Head, delivered: Delivered, state: State): Promise<void> {
     // The endpoint is asked once, whatever went together.
     for (const [at, each] of tried.entries()) {
@@ -85,7 +91,7 @@ export function createLineAttempts(
 
   return async (job, { signal, attempt: tries }) => {
     const begun = await store.beginStep(job, options.timeoutMs + PROBE_SLACK_MS);
-    if (begun === undefined) return;
+    if (begun === undefined) return goOn(job);
     const { purpose, attempt, by, disabled, waitMs, nowMs } = begun;
     const record = readRecord(begun.record);
     const messages = record.batch === undefined ? begun.messages.slice(0, 1) : begun.messages;

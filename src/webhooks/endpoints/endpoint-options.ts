@@ -117,11 +117,23 @@ export function createPutReader(options: {
 }): (where: string, given: unknown) => PutEndpoint {
   const schema = putEndpointSchema(options);
   return (where, given) => {
+    assertNoProto(where, given);
     const read = readOptions(where, schema, given) as PutEndpoint;
     if (read.batch === undefined || read.ordered === true) return read;
     const remedy = "leave it out, or give ordered: true: batches are for endpoints in order";
     throw new InvalidOptionError({ where, option: "batch", value: read.batch, remedy });
   };
+}
+
+/** The schema would leave it out without a word, and a filter would let more pass. */
+function assertNoProto(where: string, given: unknown): void {
+  if (typeof given !== "object" || given === null) return;
+  for (const option of ["filter", "headers", "metadata"] as const) {
+    const names = (given as Partial<Record<typeof option, unknown>>)[option];
+    if (typeof names !== "object" || names === null || !Object.hasOwn(names, "__proto__")) continue;
+    const remedy = 'leave out "__proto__", which is the name of nothing';
+    throw new InvalidOptionError({ where, option, value: "__proto__", remedy });
+  }
 }
 
 function putEndpointSchema(options: { readonly http: boolean }) {

@@ -202,10 +202,15 @@ describe("an endpoint", () => {
 
 const TOKEN_HEADERS = { "x-token": "hunter2", "x-b": "a\nb" };
 
+const PROTO = JSON.parse('{"__proto__":{"eq":1}}') as object;
+
 describe("bad input", () => {
   it.each<[string, keyof Webhooks["endpoints"], object, string]>([
     ["a URL of HTTP", "put", { ...REF, url: "http://example.com" }, "url"],
     ["no URL", "put", REF, "url"],
+    ["a filter that would be lost", "put", { ...REF, url: URL_, filter: PROTO }, "filter"],
+    ["a header that would be lost", "put", { ...REF, url: URL_, headers: PROTO }, "headers"],
+    ["a text that would be lost", "put", { ...REF, url: URL_, metadata: PROTO }, "metadata"],
     ["no tenant", "put", { id: "a", url: URL_ }, "tenant"],
     ["no id", "put", { tenant: "a", url: URL_ }, "id"],
     ["an id with a slash", "put", { ...REF, id: "a/b", url: URL_ }, "id"],

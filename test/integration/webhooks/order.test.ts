@@ -1,4 +1,5 @@
-import { describe, expect, inject, it } from "vitest";
+import { Redis } from "ioredis";
+import { describe, expect, inject, it, onTestFinished } from "vitest";
 import type { Arrival, FakeDownstream } from "sluice/testing";
 import { verify, type PutEndpoint, type Webhooks } from "sluice/webhooks";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -294,6 +295,22 @@ describe("an ordered endpoint", () => {
     await waitUntil(() => receiver.arrivals.length === 4, "what is for the new one has arrived");
     await untilIdle(hooks);
     expect(idsOf(receiver).slice(3)).toEqual(["fresh"]);
+  });
+
+  it("goes on where a worker died between the end of one step and the job of the next", async () => {
+    const hooks = openHooks(sluices);
+    const receiver = await startReceiver();
+    await putOrdered(hooks, receiver.url);
+    await sendAll(hooks, ids(3));
+    const redis = new Redis(inject("redisUrl"));
+    onTestFinished(() => redis.disconnect());
+    // The step has ended, and its job is still there: nothing says that the next one was stored.
+    await redis.hincrby(`${sluices.prefix()}:{webhooks}:hooks:line:state:acme:a`, "step", 1);
+
+    hooks.worker();
+
+    await waitUntil(() => receiver.arrivals.length === 3, "all have arrived");
+    expect(idsOf(receiver)).toEqual(ids(3));
   });
 
   it("takes batches only in order", async () => {

@@ -48,6 +48,50 @@ describe("a tenant", () => {
     expect(verify({ body, headers, secret }).payload).toMatchObject({ data: 1 });
   });
 
+  it.each(["__proto__", "constructor", "toString"])(
+    "and an endpoint may have the name %s, as any other",
+    async (name) => {
+      const hooks = openHooks(sluices);
+      const receiver = await startReceiver();
+      const ref = { tenant: name, id: name };
+      const metadata = { constructor: "b", toString: "c" } as unknown as Record<string, string>;
+      const headers = { constructor: "b", toString: "c" } as unknown as Record<string, string>;
+      const { endpoint } = await hooks.endpoints.put({
+        ...ref,
+        url: receiver.url,
+        metadata,
+        headers,
+      });
+      await hooks.endpoints.put({ ...ref, id: "ordered", url: receiver.url, ordered: true });
+      hooks.worker();
+
+      const { endpoints } = await hooks.send({
+        ...EVENT,
+        tenant: name,
+        id: name.replaceAll("_", ""),
+      });
+
+      expect(endpoints.toSorted()).toEqual([name, "ordered"].toSorted());
+      await waitUntil(() => receiver.arrivals.length === 2, "both have arrived");
+      await untilIdle(hooks);
+      expect(new Map(Object.entries(endpoint.metadata!))).toEqual(
+        new Map(Object.entries(metadata)),
+      );
+      expect(endpoint.headers.toSorted()).toEqual(["constructor", "toString"]);
+      const message = await hooks.messages.get({ tenant: name, id: name.replaceAll("_", "") });
+      expect(new Map(Object.entries(message!.endpoints))).toEqual(
+        new Map([
+          [name, "delivered"],
+          ["ordered", "delivered"],
+        ]),
+      );
+      expect((await hooks.attempts.list({ tenant: name, endpoint: name })).entries).toHaveLength(1);
+      expect((await hooks.endpoints.list({ tenant: name })).endpoints).toHaveLength(2);
+      await hooks.endpoints.disable(ref);
+      expect((await hooks.send({ ...EVENT, tenant: name })).endpoints).toEqual(["ordered"]);
+    },
+  );
+
   it("is listed as long as it has endpoints", async () => {
     const hooks = openHooks(sluices);
     for (const tenant of ["c", "a", "b"]) {

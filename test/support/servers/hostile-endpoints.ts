@@ -48,6 +48,10 @@ const BEHAVIOURS: Readonly<Record<string, Behave>> = {
     end.addEventListener("abort", () => clearInterval(drip));
   },
   silence() {},
+  "200 after the deadline"(socket, end) {
+    const late = setTimeout(() => socket.end(`${OK}content-length: 0\r\n\r\n`), 600);
+    end.addEventListener("abort", () => clearTimeout(late));
+  },
   "10,000 headers"(socket) {
     const headers = Array.from({ length: 10_000 }, (_, at) => `x-${at}: ${at}\r\n`);
     socket.write(`${OK}${headers.join("")}\r\n`);

@@ -62,7 +62,7 @@ describe("an endpoint that answers with", () => {
     await waitUntil(() => endpoint.open === 0, "its connection has ended");
   });
 
-  it.each(["a slow drip", "a slow head", "silence"])(
+  it.each(["a slow drip", "a slow head", "silence", "200 after the deadline"])(
     "%s is given up at the deadline for all of it",
     async (behaviour) => {
       const endpoint = await startHostile(behaviour);

@@ -110,6 +110,7 @@ export type {
 
 export type { FinishedOptions } from "./queue/manage/finished.ts";
 
+export type { JobExplanation, WaitsFor } from "./queue/forecast/explain.ts";
 export type { Forecast, JobEta, NoPromise } from "./queue/forecast/forecast.ts";
 
 export type { Ordered } from "./queue/lanes/order.ts";

@@ -10,6 +10,7 @@ import { createEnqueuing, type Enqueuing } from "./enqueue/enqueue.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.ts";
 import { createWakeWatch } from "./enqueue/wake-watch.ts";
 import { createSchedules, type Schedules } from "./enqueue/schedules.ts";
+import { createExplanations } from "./forecast/explain.ts";
 import { createForecasts, type Forecast } from "./forecast/forecast.ts";
 import { readJobId } from "./job.ts";
 import { createOrders, type Ordered } from "./lanes/order.ts";
@@ -172,6 +173,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     access,
     isParked: forecasts.isParked,
     eta: forecasts.eta,
+    explain: createExplanations({ queue: name, bucket, lanes, access }),
     remove: (id) => control.remove(id),
     cancel: (id) => control.cancel(id),
     changes,

@@ -3,6 +3,7 @@ import type { Key } from "../../core/key-path.ts";
 import type { TryCall } from "../../throttle/call-options.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
+import type { JobExplanation } from "../forecast/explain.ts";
 import type { JobEta } from "../forecast/forecast.ts";
 import { keyTextOf, type Job, type JobState } from "../job.ts";
 import type { Changes, DueOptions } from "../manage/changes.ts";
@@ -29,6 +30,11 @@ export interface QueuedJob<Data, Result = unknown> extends Job<Data> {
    * handlers take is not known, so limits on calls at once do not count.
    */
   eta(): Promise<JobEta | undefined>;
+  /**
+   * What the job waits for now, since when and until when: its time, a worker, a pause, a limit, or its turn. Undefined when
+   * it runs, has ended, or is not there; and for up to half a second after a worker has got it, which waits for its slot.
+   */
+  explain(): Promise<JobExplanation | undefined>;
   /**
    * Gives a job other data that waits, is delayed or has failed: true. False when it was not there. What was read of the
    * job before keeps the data that it had.
@@ -88,6 +94,7 @@ export interface JobSource {
   /** Whether a job is in the lane of its key. */
   readonly isParked: (id: string) => Promise<boolean>;
   readonly eta: (id: string, about: TryCall) => Promise<JobEta | undefined>;
+  readonly explain: (id: string) => Promise<JobExplanation | undefined>;
   readonly remove: (id: string) => Promise<boolean>;
   readonly cancel: (id: string) => Promise<boolean>;
   readonly changes: Changes;
@@ -131,6 +138,10 @@ class JobHandle {
     return this.#source.eta(this.id, { key: keyTextOf(this), cost: this.cost });
   }
 
+  explain(): Promise<JobExplanation | undefined> {
+    return this.#source.explain(this.id);
+  }
+
   async update(data: unknown): Promise<boolean> {
     const { changes, jsonOf } = this.#source;
     return changes.update(this.id, await jsonOf("update()", data));
@@ -162,6 +173,7 @@ const ARITIES: Arities<QueuedJob<unknown>> = {
   logs: 0,
   progress: 0,
   eta: 0,
+  explain: 0,
   update: 1,
   reschedule: 1,
   runNow: 0,

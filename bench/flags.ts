@@ -7,6 +7,7 @@ const PARTS = [
   "jobs",
   "memory",
   "limits",
+  "levels",
   "tries",
   "keys",
   "backlog",

@@ -11,6 +11,7 @@ import { createFleet } from "./fleet/fleet.ts";
 import { measureGroups } from "./parts/groups.ts";
 import { measureJobs } from "./parts/jobs.ts";
 import { measureKeys } from "./parts/keys.ts";
+import { measureLevels } from "./parts/levels.ts";
 import { measureLimits } from "./parts/limits.ts";
 import { measureMemory } from "./parts/memory.ts";
 import { measureOutOfReach } from "./parts/out-of-reach.ts";
@@ -29,6 +30,7 @@ const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Ta
   "out-of-reach": measureOutOfReach,
   memory: measureMemory,
   limits: measureLimits,
+  levels: measureLevels,
   tries: measureTries,
   keys: measureKeys,
   backlog: measureBacklog,

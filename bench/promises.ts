@@ -85,6 +85,14 @@ export const PROMISED_OF_LIMITS = {
   scriptP99Us: { atMost: 100 },
 } as const satisfies Readonly<Record<string, Bound>>;
 
+/** The promises for keys with levels. */
+export const PROMISED_OF_LEVELS = {
+  share: { atLeast: 0.99 },
+  over: { atMost: 0 },
+  /** What limits of two levels cost Redis, relative to those of one. */
+  cpu: { atMost: 1.5 },
+} as const satisfies Readonly<Record<string, Bound>>;
+
 /** The promises for `tryDraw`, relative to rate-limiter-flexible's `consume`. */
 export const PROMISED_OF_TRIES = {
   rate: { atLeast: 3 },

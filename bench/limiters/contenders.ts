@@ -6,6 +6,8 @@ export type ContenderName =
   | "rate-limiter-flexible"
   | "bullmq"
   | "sluice-limits"
+  | "sluice-one-level"
+  | "sluice-two-levels"
   | "sluice-jobs"
   | "bullmq-jobs"
   | "bullmq-steady";
@@ -18,6 +20,8 @@ const LOADERS: Readonly<Record<ContenderName, () => Promise<Contender>>> = {
     (await import("./rate-limiter-flexible.ts")).rateLimiterFlexible,
   bullmq: async () => (await import("./bullmq.ts")).bullmq,
   "sluice-limits": async () => (await import("./sluice-limits.ts")).sluiceLimits,
+  "sluice-one-level": async () => (await import("./sluice-levels.ts")).oneLevel,
+  "sluice-two-levels": async () => (await import("./sluice-levels.ts")).twoLevels,
   "sluice-jobs": async () => (await import("./sluice-jobs.ts")).sluiceJobs,
   "bullmq-jobs": async () => (await import("./bullmq.ts")).bullmqWithoutLimiter,
   "bullmq-steady": async () => (await import("./bullmq.ts")).bullmqOnDemand,

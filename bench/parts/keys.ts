@@ -1,6 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { Redis } from "ioredis";
-import { createSluice, type Bucket } from "sluice";
+import { createSluice, leakyBucket, type Bucket, type Key } from "sluice";
 import type { Flags } from "../flags.ts";
 import { usedMemory } from "../fleet/redis-cost.ts";
 import type { Bench } from "../fleet/run-load.ts";
@@ -10,7 +10,14 @@ import type { Row, Table } from "../table.ts";
 /** A key is kept until it has drained and for a minute more: longer than it takes to call a million keys. */
 const HELD = { name: "held", rate: "1/h", mostKeptSeconds: 3_600 + 60 } as const;
 /** These keys are called first and have to be gone when their time is over. */
-const SAMPLE = { name: "sample", rate: "5/s", keys: 1_000 } as const;
+const SAMPLE = {
+  name: "sample",
+  rate: "5/s",
+  tenant: leakyBucket("50/s", { burst: 10 }),
+  keys: 1_000,
+} as const;
+/** Paths: so many endpoints of each tenant, with limits of both. They are kept as long as those of one name. */
+const PATHS = { name: "paths", perTenant: 10, tenant: leakyBucket("10/h", { burst: 10 }) } as const;
 const CALLERS = 500;
 const SCANNED_AT_ONCE = 1_000;
 /** Redis removes expired keys with some delay. */
@@ -31,35 +38,60 @@ export async function measureKeys(bench: Bench, flags: Flags): Promise<Table[]> 
   const { keys } = flags.effort;
   await redis.flushall();
   await using sluice = createSluice({ redis: redisUrl });
-  await touch(sluice.bucket(SAMPLE.name, { perKey: { rate: SAMPLE.rate } }), SAMPLE.keys);
+  const { rate } = SAMPLE;
+  const ofSample = sluice.bucket(SAMPLE.name, { perKey: [{ limits: [SAMPLE.tenant] }, { rate }] });
+  await touch(ofSample, SAMPLE.keys, pathOf);
   const sample = await lifetimesOf(redis, SAMPLE.name);
   const sampleEndsMs = performance.now() + sample.mostMs;
 
-  const usedBefore = await usedMemory(redis);
-  const startMs = performance.now();
-  await touch(sluice.bucket(HELD.name, { perKey: { rate: HELD.rate } }), keys);
-  const seconds = (performance.now() - startMs) / 1_000;
-  const bytes = ((await usedMemory(redis)) - usedBefore) / keys;
-  const held = await lifetimesOf(redis, HELD.name);
+  const ofNames = sluice.bucket(HELD.name, { perKey: { rate: HELD.rate } });
+  const levels = [{ limits: [PATHS.tenant] }, { rate: HELD.rate }];
+  const ofPaths = sluice.bucket(PATHS.name, { perKey: levels });
+  const paths = Math.ceil(keys / PATHS.perTenant);
   return [
     {
       title: `${formatNumber(keys)} keys, each touched once, of a bucket with ${HELD.rate} a key`,
       rows: [
-        rowOf("bytes a key in Redis", bytes, { digits: 0 }),
-        rowOf("Redis keys a key", held.keys / keys),
-        rowOf("keys touched a second, by one process", keys / seconds, { digits: 0 }),
-        rowOf("shortest time that one is kept on, s (−0.001: for ever)", held.leastMs / 1_000, {
-          bound: { atLeast: 0 },
-          digits: 1,
-        }),
-        rowOf("longest time that one is kept on, s", held.mostMs / 1_000, {
-          bound: { atMost: HELD.mostKeptSeconds },
-          digits: 1,
-        }),
+        ...(await heldRows(redis, ofNames, { keys, keyOf: (number) => `key-${number}` })),
         ...(await sampleRows(redis, sample, { sampleEndsMs, isAwaited: !flags.isQuick })),
       ],
     },
+    {
+      title: `${formatNumber(paths)} endpoints, each touched once, ${PATHS.perTenant} of each tenant, of a bucket with limits of both`,
+      rows: await heldRows(redis, ofPaths, { keys: paths, keyOf: pathOf }),
+    },
   ];
+}
+
+interface Touched {
+  readonly keys: number;
+  readonly keyOf: (number: number) => Key;
+}
+
+async function heldRows(redis: Redis, bucket: Bucket, { keys, keyOf }: Touched): Promise<Row[]> {
+  const usedBefore = await usedMemory(redis);
+  const startMs = performance.now();
+  await touch(bucket, keys, keyOf);
+  const seconds = (performance.now() - startMs) / 1_000;
+  const bytes = ((await usedMemory(redis)) - usedBefore) / keys;
+  const held = await lifetimesOf(redis, bucket.name);
+  return [
+    rowOf("bytes of each in Redis", bytes, { digits: 0 }),
+    rowOf("Redis keys of each", held.keys / keys),
+    rowOf("touched a second, by one process", keys / seconds, { digits: 0 }),
+    rowOf("shortest time that one is kept on, s (−0.001: for ever)", held.leastMs / 1_000, {
+      bound: { atLeast: 0 },
+      digits: 1,
+    }),
+    rowOf("longest time that one is kept on, s", held.mostMs / 1_000, {
+      bound: { atMost: HELD.mostKeptSeconds },
+      digits: 1,
+    }),
+  ];
+}
+
+function pathOf(number: number): Key {
+  return [`tenant-${Math.floor(number / PATHS.perTenant)}`, `endpoint-${number}`];
 }
 
 async function sampleRows(
@@ -68,20 +100,24 @@ async function sampleRows(
   { sampleEndsMs, isAwaited }: { readonly sampleEndsMs: number; readonly isAwaited: boolean },
 ): Promise<Row[]> {
   const { keys, rate, name } = SAMPLE;
-  const kept = rowOf(`of ${formatNumber(keys)} keys with ${rate}: kept on, s`, mostMs / 1_000, {
-    digits: 1,
-  });
+  const kept = rowOf(
+    `of ${formatNumber(keys)} endpoints with ${rate}: kept on, s`,
+    mostMs / 1_000,
+    {
+      digits: 1,
+    },
+  );
   if (!isAwaited) return [kept];
   await pause(Math.max(0, sampleEndsMs - performance.now()));
   const left = await countLeft(redis, name);
   return [kept, rowOf("left of them after that", left, { bound: { atMost: 0 }, digits: 0 })];
 }
 
-async function touch(bucket: Bucket, keys: number): Promise<void> {
+async function touch(bucket: Bucket, keys: number, keyOf: Touched["keyOf"]): Promise<void> {
   let next = 0;
 
   async function touchSome(): Promise<void> {
-    while (next < keys) await bucket.tryDraw({ key: `key-${(next += 1)}` });
+    while (next < keys) await bucket.tryDraw({ key: keyOf((next += 1)) });
   }
 
   await Promise.all(Array.from({ length: CALLERS }, touchSome));

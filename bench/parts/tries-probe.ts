@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { RateLimiterRedis, RateLimiterRes } from "rate-limiter-flexible";
-import { createSluice, fixedWindow } from "sluice";
+import { createSluice, fixedWindow, type TryOptions } from "sluice";
 import { watchRedisCost, type RedisCost } from "../fleet/redis-cost.ts";
 
 export type Asked = "sluice" | "rate-limiter-flexible" | "rate-limiter-flexible-remembering";
@@ -10,6 +10,9 @@ export type Asked = "sluice" | "rate-limiter-flexible" | "rate-limiter-flexible-
 export interface TriesSetup {
   readonly redisUrl: string;
   readonly limiter: Asked;
+  /** How many keys each call is for, side by side. */
+  readonly names: number;
+  /** How many values each of those has. */
   readonly keys: number;
   /** The calls allowed per key and window. */
   readonly max: number;
@@ -27,12 +30,12 @@ export interface TriesReport {
   readonly cost: RedisCost;
   /** In the whole run: the most calls allowed to one key in one window ÷ its limit. */
   readonly fullestWindow: number;
-  /** In the whole run: the allowed calls ÷ the limit of all windows with an allowed call. */
+  /** In the whole run: the allowed calls ÷ the limit of all windows with an allowed call; of several keys, for each. */
   readonly used: number;
 }
 
-/** Resolves with the window in which a call was allowed, or undefined if it was refused. */
-type Ask = (key: number) => Promise<number | undefined>;
+/** Resolves with the window of each of its keys in which a call was allowed, or undefined if it was refused. */
+type Ask = (keys: readonly number[]) => Promise<readonly number[] | undefined>;
 
 interface Asker {
   readonly ask: Ask;
@@ -40,6 +43,7 @@ interface Asker {
 }
 
 const LONGEST_TURN_MS = 1;
+const NAMES = ["address", "email", "account"] as const;
 
 async function probe(setup: TriesSetup): Promise<TriesReport> {
   const { redisUrl, callers, startUpSeconds, seconds } = setup;
@@ -53,11 +57,13 @@ async function probe(setup: TriesSetup): Promise<TriesReport> {
   async function keepAsking(untilMs: number): Promise<void> {
     let nowMs = performance.now();
     while (nowMs < untilMs) {
-      const key = Math.floor(Math.random() * setup.keys);
-      const window = await asker.ask(key);
+      const keys = Array.from({ length: setup.names }, () =>
+        Math.floor(Math.random() * setup.keys),
+      );
+      const found = await asker.ask(keys);
       calls += 1;
-      if (window === undefined) refused += 1;
-      else windows.add(key, window);
+      if (found === undefined) refused += 1;
+      else for (const [index, key] of keys.entries()) windows.add(index, key, found[index]!);
       nowMs = performance.now();
       // Answers from the process's memory come at once, so without this nothing else would run.
       if (nowMs >= turnEndsMs(nowMs)) await nextTurn();
@@ -100,57 +106,79 @@ async function probe(setup: TriesSetup): Promise<TriesReport> {
   };
 }
 
-function openSluice({ redisUrl, max, windowSeconds }: TriesSetup): Asker {
+function openSluice({ redisUrl, names, max, windowSeconds }: TriesSetup): Asker {
   const sluice = createSluice({ redis: redisUrl });
-  const perKey = { limits: [fixedWindow(max, `${windowSeconds}s`)] };
+  const ofKey = { limits: [fixedWindow(max, `${windowSeconds}s`)] };
+  const named = NAMES.slice(0, names);
+  const perKey = names === 1 ? ofKey : Object.fromEntries(named.map((name) => [name, ofKey]));
   const bucket = sluice.bucket("bench", { perKey });
+  const optionsOf = ([first, second, third]: readonly number[]): TryOptions =>
+    names === 1
+      ? { key: `k${first}` }
+      : { keys: { address: `k${first}`, email: `k${second}`, account: `k${third}` } };
   return {
-    async ask(key) {
-      const { slot } = await bucket.tryDraw({ key: `k${key}` });
-      return slot && Math.floor(slot.atMs / 1_000 / windowSeconds);
+    async ask(keys) {
+      const { slot } = await bucket.tryDraw(optionsOf(keys));
+      const window = slot && Math.floor(slot.atMs / 1_000 / windowSeconds);
+      return window === undefined ? undefined : keys.map(() => window);
     },
     close: () => sluice.close(),
   };
 }
 
-function openPeer({ redisUrl, limiter, max, windowSeconds }: TriesSetup): Asker {
+/** It has no limiter of several keys: a call consumes from one for each, all at once. */
+function openPeer({ redisUrl, limiter, names, max, windowSeconds }: TriesSetup): Asker {
   const redis = new Redis(redisUrl);
-  const rateLimiter = new RateLimiterRedis({
-    storeClient: redis,
-    points: max,
-    duration: windowSeconds,
-    ...(limiter === "rate-limiter-flexible-remembering" && { inMemoryBlockOnConsumed: max }),
-  });
+  const limiters = NAMES.slice(0, names).map(
+    (keyPrefix) =>
+      new RateLimiterRedis({
+        storeClient: redis,
+        keyPrefix,
+        points: max,
+        duration: windowSeconds,
+        ...(limiter === "rate-limiter-flexible-remembering" && { inMemoryBlockOnConsumed: max }),
+      }),
+  );
   let window = 0;
-  const windowOf = new Map<number, number>();
+  const windowsOf = limiters.map(() => new Map<number, number>());
+
+  async function consume(index: number, key: number): Promise<number | undefined> {
+    try {
+      // Its windows begin with their first call.
+      const { isFirstInDuration } = await limiters[index]!.consume(`k${key}`);
+      if (isFirstInDuration) windowsOf[index]!.set(key, (window += 1));
+      return windowsOf[index]!.get(key);
+    } catch (refusal) {
+      if (refusal instanceof RateLimiterRes) return undefined;
+      throw refusal;
+    }
+  }
+
   return {
-    async ask(key) {
-      try {
-        // Its windows begin with their first call.
-        const { isFirstInDuration } = await rateLimiter.consume(`k${key}`);
-        if (isFirstInDuration) windowOf.set(key, (window += 1));
-        return windowOf.get(key);
-      } catch (refusal) {
-        if (refusal instanceof RateLimiterRes) return undefined;
-        throw refusal;
-      }
+    async ask(keys) {
+      const windows =
+        keys.length === 1
+          ? [await consume(0, keys[0]!)]
+          : await Promise.all(keys.map((key, index) => consume(index, key)));
+      return windows.every((each) => each !== undefined) ? windows : undefined;
     },
     close: async () => redis.disconnect(),
   };
 }
 
 /** Answers for one key come in the order in which Redis gave them, so one window per key is enough. */
-function countWindows({ keys, max }: TriesSetup): {
-  add(key: number, window: number): void;
+function countWindows({ names, keys, max }: TriesSetup): {
+  add(index: number, key: number, window: number): void;
   sum(): Pick<TriesReport, "fullestWindow" | "used">;
 } {
-  const newest = new Float64Array(keys).fill(-1);
-  const counts = new Uint32Array(keys);
+  const newest = new Float64Array(names * keys).fill(-1);
+  const counts = new Uint32Array(names * keys);
   let windows = 0;
   let allowed = 0;
   let most = 0;
   return {
-    add(key, window) {
+    add(index, value, window) {
+      const key = index * keys + value;
       if (window !== newest[key]) {
         newest[key] = window;
         counts[key] = 0;

@@ -11,23 +11,55 @@ const CALLERS = 500;
 const START_UP_SECONDS = 0.5;
 const MANY_KEYS = 10_000;
 
-interface Case extends Pick<TriesSetup, "keys" | "max" | "windowSeconds"> {
+interface Case extends Pick<TriesSetup, "names" | "keys" | "max" | "windowSeconds"> {
   readonly title: string;
   readonly isRefusing: boolean;
 }
 
 const CASES: readonly Case[] = [
-  { title: "one hot key, allowed", keys: 1, max: 10_000_000, windowSeconds: 1, isRefusing: false },
+  {
+    title: "one hot key, allowed",
+    names: 1,
+    keys: 1,
+    max: 10_000_000,
+    windowSeconds: 1,
+    isRefusing: false,
+  },
   {
     title: `${formatNumber(MANY_KEYS)} random keys, allowed`,
+    names: 1,
     keys: MANY_KEYS,
     max: 1_000,
     windowSeconds: 1,
     isRefusing: false,
   },
-  { title: "one hot key, mostly refused", keys: 1, max: 100, windowSeconds: 1, isRefusing: true },
+  {
+    title: "one hot key, mostly refused",
+    names: 1,
+    keys: 1,
+    max: 100,
+    windowSeconds: 1,
+    isRefusing: true,
+  },
   {
     title: `${formatNumber(MANY_KEYS)} random keys, mostly refused`,
+    names: 1,
+    keys: MANY_KEYS,
+    max: 2,
+    windowSeconds: 10,
+    isRefusing: true,
+  },
+  {
+    title: `three keys at once, each one of ${formatNumber(MANY_KEYS)}, allowed`,
+    names: 3,
+    keys: MANY_KEYS,
+    max: 1_000,
+    windowSeconds: 60,
+    isRefusing: false,
+  },
+  {
+    title: `three keys at once, each one of ${formatNumber(MANY_KEYS)}, mostly refused`,
+    names: 3,
     keys: MANY_KEYS,
     max: 2,
     windowSeconds: 10,
@@ -41,11 +73,12 @@ type Reports = Partial<Record<Asked, TriesReport>>;
 export async function measureTries(bench: Bench, { effort, contenders }: Flags): Promise<Table[]> {
   const tables: Table[] = [];
   for (const each of CASES) {
-    const { keys, max, windowSeconds } = each;
+    const { names, keys, max, windowSeconds } = each;
     const reports: Reports = {};
     for (const limiter of askedIn(each, contenders)) {
       await bench.redis.flushall();
       reports[limiter] = await probe({
+        names,
         keys,
         max,
         windowSeconds,

@@ -1,0 +1,61 @@
+import { createSluice, type PolicyOptions } from "sluice";
+import type { Contender } from "./contender.ts";
+import { keepCalling } from "./keep-calling.ts";
+
+/** The limits of the part `levels`: those of all keys bind. */
+export const LEVELS = {
+  all: { perSecond: 1_000, burst: 1 },
+  tenant: { perSecond: 20, burst: 1, tenants: 1_000 },
+  endpoint: { perSecond: 5, burst: 1, perTenant: 10 },
+} as const;
+
+const { all, tenant, endpoint } = LEVELS;
+const TENANT = { rate: `${tenant.perSecond}/s` } as const;
+const ENDPOINT = { rate: `${endpoint.perSecond}/s` } as const;
+
+/** Calls of random endpoints, under the limits of all keys and of their tenants. */
+export const oneLevel: Contender = levels("Sluice, one level", TENANT);
+/** The same with limits of the endpoints besides. */
+export const twoLevels: Contender = levels("Sluice, two levels", [TENANT, ENDPOINT]);
+
+function levels(title: string, perKey: NonNullable<PolicyOptions["perKey"]>): Contender {
+  return {
+    title,
+    async connect({ redisUrl, callers }) {
+      const opened = createSluice({ redis: redisUrl });
+      const bucket = opened.bucket("bench", { rate: `${all.perSecond}/s`, perKey });
+      await bucket.draw({ key: ["warm-up", "warm-up"] });
+
+      const notes: number[] = [];
+      let arrive = (): void => {};
+      const calling = keepCalling({
+        callers,
+        async call() {
+          const number = Math.floor(Math.random() * tenant.tenants * endpoint.perTenant);
+          const slot = await bucket.draw({ key: keyOf(number) });
+          notes.push(number, 1, slot.atMs);
+          arrive();
+        },
+      });
+      return {
+        stop: calling.stop,
+        start(onArrival) {
+          notes.length = 0;
+          arrive = onArrival;
+          calling.start(() => {});
+        },
+        notes: () => Float64Array.from(notes),
+        close: () => opened.close(),
+      };
+    },
+  };
+}
+
+/** The path of an endpoint by its number. */
+export function keyOf(number: number): readonly [tenant: string, endpoint: string] {
+  return [`t${tenantOf(number)}`, `e${number % endpoint.perTenant}`];
+}
+
+export function tenantOf(number: number): number {
+  return Math.floor(number / endpoint.perTenant);
+}

@@ -92,6 +92,7 @@ local function book_list(booking)
     end
     if has_leases then serving.lease = serving.lease + 1 end
     booked.slots[#booked.slots + 1] = at_us
+    if #booked.slots == booking.most then break end
     at_us = earliest_for_all_us(scope, booking.opens(), costs, drawer)
   end
   return booked

@@ -25,7 +25,7 @@ end
 
 -- Since when an asker waits for its turn; math.huge if it has none: it comes last of those that came together.
 local function turn_since_of(place)
-  return tonumber(string.match(place.turn_name, '^%d+')) or math.huge
+  return place.turn_name ~= '' and tonumber(string.match(place.turn_name, '^%d+')) or math.huge
 end
 
 -- What comes before calls of this order: of other askers, and of wishes before this one.
@@ -47,15 +47,15 @@ local function slice(list, after, count)
 end
 
 -- What a wish needs of a scope, whose limits come after so many others: of what all keys share (0), or of one of the wish's
--- keys, by its number. A gate gives nothing ahead, so what comes before a call is not delayed there.
+-- keys, by its number. A gate gives nothing ahead, so what comes before a call is not delayed there, and it has no share.
 local function fit(serving, wish, line, number, after, is_gate)
   local limits, now_us = line.scope.limits, serving.now_us
   local costs = slice(wish.costs, after, #limits)
-  local share = share_of(calls_in(limits, costs, serving.horizon_us, true), serving.alive)
+  local share = not is_gate and share_of(calls_in(limits, costs, serving.horizon_us, true), serving.alive)
   local order = order_of(wish.rank, since_of(wish.since_us, now_us))
   return {
     scope = line.scope, number = number, line = line, costs = costs, after = after, step_us = step_of(limits, costs), share = share,
-    flow = math.min(share, share_of(calls_in(limits, costs, serving.horizon_us, false), serving.alive)),
+    flow = share and math.min(share, share_of(calls_in(limits, costs, serving.horizon_us, false), serving.alive)),
     drawer = { asker = serving.asker, now_us = now_us, order = order, lease = serving.lease },
     until_us = is_gate and now_us or now_us + horizon_of(serving, wish.rank),
     ahead = ahead_in(line, order, turn_since_of(line.own)),

@@ -107,7 +107,10 @@ local function fit_all(serving, wish, horizon_us)
   local shared, now_us, gates = serving.bucket.shared, serving.now_us, {}
   local key_scopes, after = open_scopes(wish, now_us), #shared.limits
   local is_own = after == 0 and #key_scopes > 0
-  local asked = { gates = gates, is_own = is_own, is_alone = is_own and #key_scopes == 1, horizon_us = horizon_us }
+  local asked = {
+    gates = gates, is_own = is_own, is_alone = is_own and #key_scopes == 1, horizon_us = horizon_us, main = nil,
+    fittings = nil, opens = nil,
+  }
   for index, scope in ipairs(key_scopes) do
     local is_main = is_own and index == 1
     local fitting = fit(serving, wish, line_of(serving, scope, wish.places[index]), index, after, not is_main)

@@ -105,6 +105,7 @@ end
 -- those that came together, the turn that has waited longest does.
 local function ahead_of(turns, order, own_since_us)
   local before = {}
+  if #turns == 0 then return before end
   for _, turn in ipairs(turns) do
     local after = {}
     for index, need in ipairs(turn.needs) do

@@ -1,25 +1,26 @@
--- Limits from an asker's numbers, and what Redis has kept of them.
+-- Limits from an asker's numbers, and what Redis has kept of them. Their tables name all fields: Lua takes long to make room
+-- for one more.
 
 local function copy_limits(limits)
   local copies = {}
   for index, limit in ipairs(limits) do
     copies[index] = {
       code = limit.code, count = limit.count, period_us = limit.period_us, capacity = limit.capacity,
-      a = 0, b = 0, c = 0, resets = limit.resets,
+      a = 0, b = 0, c = 0, resets = limit.resets, keys = nil,
     }
   end
   return copies
 end
 
 -- The next limits among an asker's numbers; nil if one of them can never work.
--- A count of -1 means the limits before: most keys have the same.
-local function read_limits(next_number, before)
+-- A count of -n means the limits of key number n: most keys have the same as others of their level.
+local function read_limits(next_number, keys)
   local limits, limit_count = {}, next_number()
-  if limit_count == -1 then return before and copy_limits(before) end
+  if limit_count < 0 then return keys and keys[-limit_count] and copy_limits(keys[-limit_count].limits) end
   for index = 1, limit_count do
     local limit = {
       code = next_number(), count = next_number(), period_us = next_number(), capacity = next_number(),
-      a = 0, b = 0, c = 0,
+      a = 0, b = 0, c = 0, resets = nil, keys = nil,
     }
     local reset_count = next_number()
     if reset_count > 0 then limit.resets = {} end
@@ -45,11 +46,12 @@ local function apply_limits(found, limits, now_us)
   return limits
 end
 
--- Gives limits the Redis keys of their parts; returns how many keys are used up to here.
+-- Gives limits the Redis keys of their parts, if they have some; returns how many keys are used up to here.
 local function bind_keys(limits, used)
   for _, limit in ipairs(limits) do
-    limit.keys = {}
-    for part = 1, RULES[limit.code].parts or 0 do
+    local parts = RULES[limit.code].parts
+    limit.keys = parts and {}
+    for part = 1, parts or 0 do
       used = used + 1
       limit.keys[part] = KEYS[used]
     end

@@ -25,9 +25,13 @@ local function read_keys(next_number, terms)
   local used = bind_keys(terms.limits, 3)
   local keys = {}
   for index = 1, next_number() do
-    local limits = read_limits(next_number, index > 1 and keys[index - 1].limits)
+    local limits = read_limits(next_number, keys)
     if not limits then return nil end
-    keys[index] = { limits = limits, state_key = KEYS[used + 1], turns_key = KEYS[used + 2] }
+    -- It names all fields: Lua takes long to make room for one more.
+    keys[index] = {
+      limits = limits, state_key = KEYS[used + 1], turns_key = KEYS[used + 2], scope = nil, place = nil,
+      is_lost = nil, is_used_up = nil, is_drawn = nil,
+    }
     used = bind_keys(limits, used + 2)
   end
   return keys

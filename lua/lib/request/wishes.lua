@@ -6,9 +6,11 @@ local function read_wishes(next_number, terms, keys, least_wanted)
     return ARGV[text_at]
   end
   for index = 1, next_number() do
-    local wish = { name = next_text(), keys = {}, places = {}, wanted = next_number(), rank = next_number() }
-    wish.is_bounded = next_number() == 1
-    wish.since_us, wish.next_since_us, wish.last_since_us = next_number(), next_number(), next_number()
+    local wish = {
+      name = next_text(), keys = {}, places = {}, wanted = next_number(), rank = next_number(),
+      is_bounded = next_number() == 1, since_us = next_number(), next_since_us = next_number(),
+      last_since_us = next_number(), costs = nil,
+    }
     for at = 1, next_number() do
       wish.keys[at] = keys[next_number()]
       wish.places[at] = { turn_us = next_number(), lease_order = next_number(), turn_name = next_text() }

@@ -44,6 +44,14 @@ end
 -- of the bytes, and Lua reads each byte of every string that it gets or makes.
 local function unpack_key(packed)
   local count = #packed / 8
+  if count == 9 then
+    local _, code, limit_count, period_us, capacity, a, b, c, last_us = struct.unpack('<ddddddddd', packed)
+    local scope = fresh_scope({
+      { code = code, count = limit_count, period_us = period_us, capacity = capacity, a = a, b = b, c = c },
+    })
+    scope.last_us = last_us
+    return scope
+  end
   local numbers = { struct.unpack('<' .. string.rep('d', count), packed) }
   if (count - 2) % PER_LIMIT > 0 then return unpack_scope(numbers, 1) end
   local scope = fresh_scope(unpack_limits(numbers, 2, numbers[1]))
@@ -56,5 +64,10 @@ local function pack_key(scope)
     and scope.paused_until_us == 0 and scope.cut_us == 0 and scope.factor == 1000 and scope.since_us == 0
     and scope.recover_us == 0 and scope.gap_us == 0 and scope.gap_until_us == 0
   if not is_usual then return pack_scope(scope) end
+  local limit = scope.limits[1]
+  if limit and not scope.limits[2] then
+    return struct.pack('<ddddddddd', 1, limit.code, limit.count, limit.period_us, limit.capacity, limit.a, limit.b,
+      limit.c, scope.last_us)
+  end
   return pack_limits(struct.pack('<d', #scope.limits), scope.limits, struct.pack('<d', scope.last_us))
 end

@@ -75,11 +75,16 @@ function numbersOf(input: SlotsDraw): number[] {
   const keys = keysOf(input);
   const numbers = [...head, ...termsNumbers(terms), keys.length];
   const numberOf = new Map<string, number>();
+  const firstWith = new Map<readonly Limit[], number>();
   for (const [index, { key, limits }] of keys.entries()) {
+    const first = firstWith.get(limits);
     numberOf.set(key, index + 1);
-    // Most keys have the same limits.
-    const isSame = index > 0 && keys[index - 1]!.limits === limits;
-    numbers.push(...(isSame ? [-1] : limitsNumbers(limits)));
+    // Most keys have the same limits as others of their level.
+    if (first !== undefined) numbers.push(-first);
+    else {
+      firstWith.set(limits, index + 1);
+      numbers.push(...limitsNumbers(limits));
+    }
   }
   numbers.push(wishes.length);
   for (const wish of wishes) {

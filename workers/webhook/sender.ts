@@ -23,7 +23,7 @@ const waits = list.transform((each, context) => {
   return z.NEVER;
 });
 
-/** Producers and workers read the same variables. Most have the names of the sender's options. */
+/** Producers and workers read the same variables, under the names of the options that they are for. */
 export const WEBHOOK_SENDER = {
   queue,
   rate: { name: "SLUICE_RATE", as: rate.optional() },
@@ -35,9 +35,11 @@ export const WEBHOOK_SENDER = {
     isSecret: true,
   },
   singleTenant: { name: "SLUICE_SINGLE_TENANT", as: flag },
-  endpointRate: { name: "SLUICE_ENDPOINT_RATE", as: rate.optional() },
-  endpointParallel: { name: "SLUICE_ENDPOINT_PARALLEL", as: calls.default(10) },
-  ceilingRate: { name: "SLUICE_CEILING_RATE", as: rate.optional() },
+  perTenant: { name: "SLUICE_TENANT_RATE", as: rate.optional() },
+  perTenantParallel: { name: "SLUICE_TENANT_PARALLEL", as: calls.optional() },
+  perEndpoint: { name: "SLUICE_ENDPOINT_RATE", as: rate.optional() },
+  perEndpointParallel: { name: "SLUICE_ENDPOINT_PARALLEL", as: calls.default(10) },
+  ceiling: { name: "SLUICE_CEILING_RATE", as: rate.optional() },
   ceilingParallel: { name: "SLUICE_CEILING_PARALLEL", as: calls.optional() },
   allow: { name: "SLUICE_ALLOW", as: list.optional() },
   http: { name: "SLUICE_ALLOW_HTTP", as: flag },
@@ -58,15 +60,17 @@ export function openWebhooks(
     WEBHOOK_SENDER,
   ),
 ): Webhooks {
-  const { queue: name, parallel: concurrency, rate: shared, burst: atOnce, ...given } = settings;
-  const { endpointRate, endpointParallel, ceilingRate, ceilingParallel, ...options } = given;
+  const { queue: name, parallel, perTenant, perTenantParallel, ...options } = settings;
+  const { perEndpoint, perEndpointParallel, ceiling, ceilingParallel } = options;
+  const hasTenantLimits = perTenant !== undefined || perTenantParallel !== undefined;
   return createWebhooks(sluice, {
     name,
-    rate: shared,
-    burst: atOnce,
-    concurrency,
-    perEndpoint: { rate: endpointRate, concurrency: endpointParallel },
-    ceiling: { rate: ceilingRate, concurrency: ceilingParallel },
+    rate: options.rate,
+    burst: options.burst,
+    concurrency: parallel,
+    perTenant: hasTenantLimits ? { rate: perTenant, concurrency: perTenantParallel } : undefined,
+    perEndpoint: { rate: perEndpoint, concurrency: perEndpointParallel },
+    ceiling: { rate: ceiling, concurrency: ceilingParallel },
     keys: options.keys,
     singleTenant: options.singleTenant,
     allow: options.allow,

@@ -108,6 +108,22 @@ describe("the webhook worker", () => {
     await other.close();
   });
 
+  it("keeps the endpoints of a tenant to the rate of its environment", async () => {
+    const other = await startFakeDownstream();
+    const hooks = await openProducer();
+    await put(hooks, { tenant: "acme", id: "second", url: downstream.url });
+    await put(hooks, { tenant: "globex", id: "a", url: other.url });
+    await hooks.send({ ...EVENT, data: 1 });
+    await hooks.send({ ...EVENT, tenant: "globex", data: 1 });
+
+    startWorker({ SLUICE_TENANT_RATE: "1/h" });
+    await waitUntil(() => other.arrivals.length === 1, "one has arrived at the other tenant");
+    await waitUntil(() => downstream.arrivals.length > 0, "one has arrived");
+
+    expect(downstream.arrivals).toHaveLength(1);
+    await other.close();
+  });
+
   it("gives an attempt up that gets no answer in time", async () => {
     const hooks = await openProducer({ url: await silentUrl(), scheduleMs: [0] });
     const { id } = await hooks.send({ ...EVENT, data: 1 });
@@ -255,6 +271,7 @@ describe("the settings of the webhook worker", () => {
     ["SLUICE_PROXY", "user:password@proxy", "give a URL such as"],
     ["SLUICE_SCHEDULE_MS", "0,5s", "give waits in milliseconds, such as 0,5000,60000"],
     ["SLUICE_TIMEOUT_MS", "60000", "give a whole number of milliseconds from 100 to 30000"],
+    ["SLUICE_TENANT_PARALLEL", "many", "give a whole number of calls from 1 to 1000"],
     ["SLUICE_ENDPOINT_RATE", "fast", "write whole calls per time"],
     ["SLUICE_ENDPOINT_PARALLEL", "0", "give a whole number of calls from 1 to 1000"],
     ["SLUICE_OPERATOR", "a b", "give 1 to 100 letters"],
@@ -270,5 +287,15 @@ describe("the settings of the webhook worker", () => {
     expect(worker.stderr).toContain(variable);
     expect(worker.stderr).toContain(remedy);
     expect(worker.stderr).not.toContain("password");
+  });
+
+  it("are refused by the name of the variable where two of them do not go together", async () => {
+    const worker = startWorker({ SLUICE_SINGLE_TENANT: "true", SLUICE_TENANT_RATE: "5/s" });
+
+    expect(await worker.ended).toBe(2);
+
+    expect(worker.stderr).toMatch(
+      /^SLUICE_TENANT_RATE cannot be used: .*the sender has only one tenant.*\n$/,
+    );
   });
 });

@@ -9,14 +9,14 @@
         [5] ms for which it opens first  [6] and at most
         of each attempt: the tenant; the endpoint; the message; the attempt as text; what became of the message there;
         "ok", "bad" or "same", what it says of the endpoint's health; ms for which the endpoint asks to be left alone;
-        why it is disabled at once, empty if it is not
+        why it is disabled at once, empty if it is not; a part of the endpoint's record that each change of it changes
   Reply of each attempt: ms for which the endpoint's jobs are to wait; the event that this is, or empty; ms since when it
         fails, 0 if it does not
 ]]
 -- @include lib/now-ms
 -- @include lib/webhooks/changed
 -- @include lib/webhooks/health
-local KEYS_EACH, ARGS_OF_ALL, ARGS_EACH = 8, 6, 8
+local KEYS_EACH, ARGS_OF_ALL, ARGS_EACH = 8, 6, 9
 local keep_ms, most, now, replies = tonumber(ARGV[1]), tonumber(ARGV[2]), now_ms(), {}
 local rules = { ttl = keep_ms, disable_after = tonumber(ARGV[3]), failures = tonumber(ARGV[4]),
   open_ms = tonumber(ARGV[5]), most_open_ms = tonumber(ARGV[6]) }
@@ -67,9 +67,11 @@ end
 for at = 1, #KEYS / KEYS_EACH do
   local key, arg = (at - 1) * KEYS_EACH, ARGS_OF_ALL + (at - 1) * ARGS_EACH
   local message, attempts, log, failed, health, disabled, versions, endpoints = unpack(KEYS, key + 1, key + KEYS_EACH)
-  local tenant, endpoint, id, entry, state, seen, slow_ms, disable = unpack(ARGV, arg + 1, arg + ARGS_EACH)
+  local tenant, endpoint, id, entry, state, seen, slow_ms, disable, changed = unpack(ARGV, arg + 1, arg + ARGS_EACH)
   log_attempt(message, attempts, log, failed, endpoint, id, entry, state)
-  if redis.call('HEXISTS', endpoints, endpoint) == 0 then replies[at] = { 0, '', 0 } else
+  local record = redis.call('HGET', endpoints, endpoint)
+  -- What was sent before a change says nothing of the endpoint as it is.
+  if not record or not string.find(record, changed, 1, true) then replies[at] = { 0, '', 0 } else
     replies[at] = note_endpoint(health, disabled, versions, tenant, endpoint, seen, tonumber(slow_ms), disable)
   end
 end

@@ -158,7 +158,7 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
     async limitsSince(version) {
       const now = Number((await redis.get(keys.all("limits:version"))) ?? 0);
       const limits = new Map<string, string | undefined>();
-      for (let at = version; at < now;) {
+      for (let at = now < version ? 0 : version; at < now;) {
         const changed = await redis.zrangebyscore(
           keys.all("limits:changed"),
           `(${at}`,

@@ -49,28 +49,29 @@ export function createAttempts(
     { delivered, isLast }: { readonly delivered: Delivered; readonly isLast: boolean },
   ): Promise<void> {
     const { outcome } = delivered;
+    const tried = { ...job, changedAtMs: record.changedAtMs };
     if (outcome === "ours" && !isLast) {
-      await ending.end(job, delivered, "waiting");
+      await ending.end(tried, delivered, "waiting");
       // The queue tries it again, and this counts as no attempt at the endpoint.
-      throw new Error(ending.reasonFor(job, record, delivered));
+      throw new Error(ending.reasonFor(tried, record, delivered));
     }
     if (outcome === "blocked") ending.noteBlocked(job, delivered);
     if (outcome === "success") {
-      await ending.end(job, delivered, "delivered");
+      await ending.end(tried, delivered, "delivered");
       return;
     }
     const delayMs = outcome === "ours" ? undefined : ending.nextInMs(job, record, delivered);
     if (delayMs !== undefined) {
       // First the endpoint is left alone, if it asked for that. This job ends last: whatever dies meanwhile, it comes again.
-      await ending.end(job, delivered, "waiting");
+      await ending.end(tried, delivered, "waiting");
       const later = { ...job, born: record.born, attempt: job.attempt + 1 };
       await storeLater(queue, later, { delayMs });
       return;
     }
     // Nothing tries it again by itself: it is a dead letter for this reason, and can be recovered.
-    await ending.end(job, delivered, "failed");
-    ending.noteExhausted(job, delivered);
-    throw new Discard(ending.reasonFor(job, record, delivered));
+    await ending.end(tried, delivered, "failed");
+    ending.noteExhausted(tried, delivered);
+    throw new Discard(ending.reasonFor(tried, record, delivered));
   }
 
   return async (job, { signal, attempt: tries }) => {
@@ -85,7 +86,8 @@ export function createAttempts(
       throw new Discard("The message is no longer kept, and was not delivered");
     if (purpose === "send" && state === "delivered") return;
     if (disabled !== undefined && purpose !== "replay") {
-      await ending.end(job, notSent(`The endpoint is disabled (${disabled.why}).`), "failed");
+      const tried = { ...job, changedAtMs: record.changedAtMs };
+      await ending.end(tried, notSent(`The endpoint is disabled (${disabled.why}).`), "failed");
       throw new Discard(`The endpoint is disabled (${disabled.why}); enable and recover it`);
     }
     if (waitMs > 0) {

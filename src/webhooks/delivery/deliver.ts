@@ -9,6 +9,7 @@ import {
   type ConnectorTls,
   type Resolve,
 } from "../guard/connector.ts";
+import { redacted } from "./redact.ts";
 import { classOfError, classOfStatus, wordsFor, type Outcome } from "./outcome.ts";
 
 export interface DeliverySettings {
@@ -27,6 +28,8 @@ interface Delivery {
   /** For all of it: the connection, the request, and the answer to its end. */
   readonly timeoutMs: number;
   readonly certificate?: ClientCertificate | undefined;
+  /** What of it an answer may repeat, and no log may have. */
+  readonly hidden?: readonly string[] | undefined;
 }
 
 /** What one attempt came to. */
@@ -55,6 +58,8 @@ export interface Deliverer {
 export const MOST_READ: number = 16_384;
 /** What of it is kept. */
 const MOST_KEPT = 1_024;
+/** What of it is looked through before, for secrets that go on where it is cut. */
+const MOST_HELD = MOST_KEPT + 4_096;
 const MOST_HEADER_BYTES = 16_384;
 /** Endpoints with a client certificate have connections of their own; those of the ones used longest ago are ended. */
 const MOST_CERTIFICATES = 100;
@@ -139,7 +144,7 @@ export function deliver(
   delivery: Delivery,
   signal: AbortSignal,
 ): Promise<Delivered> {
-  const { url, headers, body, timeoutMs } = delivery;
+  const { url, headers, body, timeoutMs, hidden = [] } = delivery;
   const startedMs = performance.now();
   return new Promise((resolve) => {
     let controller: Dispatcher.DispatchController | undefined;
@@ -169,7 +174,7 @@ export function deliver(
     }
 
     function complete(): void {
-      end({ outcome: classOfStatus(status!), answer: answer.text(), detail: undefined });
+      end({ outcome: classOfStatus(status!), answer: answer.text(hidden), detail: undefined });
     }
 
     const deadline = setTimeout(() => stop("timeout", new DeadlineError()), timeoutMs);
@@ -230,18 +235,22 @@ function waitOf(headers: IncomingHttpHeaders): number | undefined {
 function createStart(): {
   /** Whether that is enough of it. */
   add(chunk: Buffer): boolean;
-  text(): string;
+  text(hidden: readonly string[]): string;
 } {
   const chunks: Buffer[] = [];
   let length = 0;
   return {
     add(chunk) {
       // The parser uses its memory again.
-      if (length < MOST_KEPT) chunks.push(Buffer.from(chunk.subarray(0, MOST_KEPT - length)));
+      if (length < MOST_HELD) chunks.push(Buffer.from(chunk.subarray(0, MOST_HELD - length)));
       length += chunk.length;
       return length >= MOST_READ;
     },
-    text: () => printable(Buffer.concat(chunks).toString("utf8")),
+    text(hidden) {
+      const held = Buffer.concat(chunks).toString("utf8");
+      const shown = Buffer.from(redacted(held, hidden)).subarray(0, MOST_KEPT);
+      return printable(shown.toString("utf8"));
+    },
   };
 }
 

@@ -16,6 +16,8 @@ export interface Tried extends EndpointName {
   readonly attempt: number;
   readonly purpose: Purpose;
   readonly by?: string | undefined;
+  /** When the endpoint was changed last, as it was read. */
+  readonly changedAtMs: number;
 }
 
 export interface EndingParts {
@@ -101,6 +103,7 @@ export function createEnding(parts: EndingParts): Ending {
         health: counts ? seenBy(delivered) : "same",
         slowMs: isSlowed ? Math.ceil(Math.max(askedMs(delivered), SLOW_MS)) : 0,
         disable: status === GONE && counts ? "gone" : undefined,
+        changedAtMs: tried.changedAtMs,
       });
       if (noted.waitMs > 0) await leaveAlone(tried, noted.waitMs);
       if (noted.event === "recovered") {

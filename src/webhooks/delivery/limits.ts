@@ -42,6 +42,7 @@ export function createOwnLimits(
   async function look(onChange: (key: Key) => Promise<unknown>): Promise<void> {
     const isFirst = version < 0;
     const changed = await store.limitsSince(Math.max(0, version));
+    if (changed.version < version) own.clear();
     for (const [text, limits] of changed.limits) {
       if (limits !== undefined) own.set(text, JSON.parse(limits) as LimitsOptions);
       else if (isUnlimited(text)) own.set(text, LIFTED);

@@ -95,8 +95,10 @@ export function createLineAttempts(
     const { purpose, attempt, by, disabled, waitMs, nowMs } = begun;
     const record = readRecord(begun.record);
     const messages = record.batch === undefined ? begun.messages.slice(0, 1) : begun.messages;
+    const { tenant, endpoint } = job;
+    const { changedAtMs } = record;
     const tried = messages.map(({ message }): Tried => {
-      return { tenant: job.tenant, endpoint: job.endpoint, message, attempt, purpose, by };
+      return { tenant, endpoint, message, attempt, purpose, by, changedAtMs };
     });
     const head = { record, tried };
     const kept = messages.filter(({ body }) => body !== undefined);

@@ -9,6 +9,7 @@ import type { ReadWebhooksOptions } from "../options.ts";
 import { readSecret, type SignatureStyle, type SigningKey } from "../signing/secrets.ts";
 import { signWith } from "../signing/sign.ts";
 import type { Deliverer } from "./deliver.ts";
+import { hiddenOf } from "./redact.ts";
 
 type Request = Parameters<Deliverer["deliver"]>[0];
 
@@ -77,17 +78,20 @@ export function createRequests({ sealing, options }: RequestParts): MakeRequest 
     const { url, signature: style = "standard", headerPrefix, timeoutMs, certificate } = record;
     const keys = await keysOf(name, record, nowMs);
     const extra = record.headers && open(record.headers.sealed, name);
+    const own = extra === undefined ? {} : (JSON.parse(extra) as Record<string, string>);
+    const signature = signWith({ id, at: new Date(), body, keys, style, headerPrefix, type });
     return {
       url,
       headers: {
         "user-agent": userAgent,
-        ...(extra && lowerCased(JSON.parse(extra) as Record<string, string>)),
+        ...lowerCased(own),
         "content-type": "application/json",
         "accept-encoding": "identity",
-        ...signWith({ id, at: new Date(), body, keys, style, headerPrefix, type }),
+        ...signature,
       },
       body: Buffer.from(body),
       timeoutMs: timeoutMs ?? options.timeoutMs,
+      hidden: hiddenOf(own),
       certificate:
         certificate === undefined
           ? undefined

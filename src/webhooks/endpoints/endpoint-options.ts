@@ -1,8 +1,10 @@
 /** What the methods of endpoints take. */
+import { createSecureContext } from "node:tls";
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { formatRate, parseRate, type RateInput } from "../../core/limits/rate.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
+import type { ClientCertificate } from "../guard/connector.ts";
 import { EXTRA_HEADERS, urlSchema } from "../guard/target.ts";
 import { ID, lineOf } from "../names.ts";
 import { HEADER_PREFIX, STYLE } from "../signing/sign.ts";
@@ -119,10 +121,21 @@ export function createPutReader(options: {
   return (where, given) => {
     assertNoProto(where, given);
     const read = readOptions(where, schema, given) as PutEndpoint;
+    if (read.certificate !== undefined) assertPair(where, read.certificate);
     if (read.batch === undefined || read.ordered === true) return read;
     const remedy = "leave it out, or give ordered: true: batches are for endpoints in order";
     throw new InvalidOptionError({ where, option: "batch", value: read.batch, remedy });
   };
+}
+
+/** What TLS cannot read, or what does not belong together, would fail at each attempt. */
+function assertPair(where: string, certificate: ClientCertificate): void {
+  try {
+    createSecureContext(certificate);
+  } catch {
+    const remedy = "give a certificate and the private key that belongs to it, both PEM";
+    throw new InvalidOptionError({ where, option: "certificate", value: "***", remedy });
+  }
 }
 
 /** The schema would leave it out without a word, and a filter would let more pass. */

@@ -123,6 +123,23 @@ describe("a message", () => {
     expect(receiver.arrivals).toHaveLength(1);
   });
 
+  it("that answers 410 says nothing of an endpoint that was changed while it was under way", async () => {
+    const hooks = openHooks(sluices, { scheduleMs: [0] });
+    const heard = hear(hooks);
+    const slow = await startSlow();
+    await put(hooks, { ...REF, url: slow.url });
+    hooks.worker();
+    await hooks.send(EVENT);
+    await waitUntil(() => slow.held.length === 1, "a request is under way");
+
+    await put(hooks, { ...REF, url: "https://example.com/else" });
+    slow.held[0]!.writeHead(410).end();
+    await untilIdle(hooks);
+
+    expect((await hooks.endpoints.get(REF))?.disabled).toBeUndefined();
+    expect(heard.map(([name]) => name)).toEqual(["exhausted"]);
+  });
+
   it("fails, and is kept, where its endpoint was disabled before its turn", async () => {
     const hooks = openHooks(sluices);
     const receiver = await startReceiver();

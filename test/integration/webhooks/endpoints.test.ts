@@ -1,3 +1,4 @@
+import { readFile } from "node:fs/promises";
 import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import {
@@ -8,6 +9,7 @@ import {
   type Webhooks,
 } from "sluice/webhooks";
 import { waitUntil } from "../../support/async/wait-until.ts";
+import { makeCertificate } from "../../support/servers/certificate.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { openHooks, put, startReceiver } from "../../support/webhooks/open-hooks.ts";
 
@@ -70,8 +72,10 @@ describe("an endpoint", () => {
 
   it("has its secret, headers and certificate in Redis as nobody can read them", async () => {
     const hooks = openHooks(sluices);
-    const key = "-----BEGIN PRIVATE KEY-----\nvery-secret-key\n-----END PRIVATE KEY-----";
-    const cert = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----";
+    const certificate = await makeCertificate();
+    onTestFinished(() => certificate.remove());
+    const key = await readFile(certificate.keyFile, "utf8");
+    const cert = certificate.pem;
     const secret = createSecret();
 
     await hooks.endpoints.put({ ...REF, url: URL_, secret, certificate: { cert, key } });
@@ -80,7 +84,8 @@ describe("an endpoint", () => {
     const text = await dump();
 
     expect(text).toContain(URL_);
-    for (const hidden of [secret.slice(6), made.slice(6), "very-secret"]) {
+    const [, line] = key.split("\n") as [string, string];
+    for (const hidden of [secret.slice(6), made.slice(6), "very-secret", line]) {
       expect(text).not.toContain(hidden);
     }
   });
@@ -202,12 +207,23 @@ describe("an endpoint", () => {
 
 const TOKEN_HEADERS = { "x-token": "hunter2", "x-b": "a\nb" };
 
+const PEM = "-----BEGIN CERTIFICATE-----\nhunter2\n-----END CERTIFICATE-----";
 const PROTO = JSON.parse('{"__proto__":{"eq":1}}') as object;
 
 describe("bad input", () => {
   it.each<[string, keyof Webhooks["endpoints"], object, string]>([
     ["a URL of HTTP", "put", { ...REF, url: "http://example.com" }, "url"],
     ["no URL", "put", REF, "url"],
+    [
+      "a certificate that is none",
+      "put",
+      {
+        ...REF,
+        url: URL_,
+        certificate: { cert: PEM, key: PEM.replaceAll("CERTIFICATE", "PRIVATE KEY") },
+      },
+      "certificate",
+    ],
     ["a filter that would be lost", "put", { ...REF, url: URL_, filter: PROTO }, "filter"],
     ["a header that would be lost", "put", { ...REF, url: URL_, headers: PROTO }, "headers"],
     ["a text that would be lost", "put", { ...REF, url: URL_, metadata: PROTO }, "metadata"],

@@ -50,6 +50,49 @@ describe("the log", () => {
     });
   });
 
+  it.each(["standard", "github", "stripe"] as const)(
+    "has nothing secret of what an endpoint repeats of a request, signed for %s",
+    async (signature) => {
+      const hooks = openHooks(sluices, { scheduleMs: [0] });
+      // What echoes are like: all headers as JSON, and as lines.
+      const receiver = await startReceiver({
+        answer: ({ headers, body }) => {
+          const lines = Object.entries(headers).map(([name, value]) => `${name}: ${String(value)}`);
+          return {
+            status: 400,
+            body: `saw ${body} ${lines.join("\n")}\n${JSON.stringify(headers)}`,
+          };
+        },
+      });
+      const secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
+      await put(hooks, {
+        ...REF,
+        url: receiver.url,
+        signature,
+        secret,
+        headers: {
+          authorization: "Bearer s3cret-of-ours",
+          "x-custom": "very private",
+          cookie: "a=b",
+        },
+      });
+      hooks.worker();
+
+      const { id } = await hooks.send(EVENT);
+      await untilIdle(hooks);
+
+      const [attempt] = (await hooks.attempts.list({ tenant: "acme", message: id })).entries;
+      expect(attempt!.answer).toContain("saw {");
+      expect(attempt!.answer).toContain("content-type: application/json");
+      expect(attempt!.answer).not.toMatch(/s3cret|very private|a=b|v1,[A-Za-z0-9]|=[0-9a-f]{20}/);
+      const signatures = Object.values(receiver.arrivals[0]!.headers)
+        .map(String)
+        .filter((value) => /^v1,|^sha256=|,v1=/.test(value));
+      expect(signatures).toHaveLength(1);
+      expect(attempt!.answer).not.toContain(signatures[0]!.slice(-20));
+    },
+  );
+
   it("keeps the last 1,000 attempts of a message", async () => {
     const hooks = openHooks(sluices);
     const receiver = await startReceiver();

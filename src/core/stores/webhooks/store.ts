@@ -155,6 +155,8 @@ export interface EndedAttempt extends EndpointName, MessageName {
   readonly slowMs: number;
   /** Why it is disabled at once. */
   readonly disable: string | undefined;
+  /** When the endpoint that it was sent to was changed last: it says nothing of one that was changed since. */
+  readonly changedAtMs: number;
 }
 
 /** What holds for all attempts of a sender. */
@@ -255,7 +257,10 @@ export interface WebhookStore {
   expungeMessage(name: MessageName, endpoints: readonly string[]): Promise<boolean>;
   /** Removes what is left of a tenant once its endpoints and messages are gone. */
   expungeTenant(tenant: string): Promise<void>;
-  /** The limits that changed after a change of this number, by the texts of keys; and the number now. */
+  /**
+   * The limits that changed after a change of this number, by the texts of keys; and the number now. All of them if it is
+   * lower by now: then all was lost meanwhile.
+   */
   limitsSince(version: number): Promise<{
     readonly version: number;
     readonly limits: ReadonlyMap<string, string | undefined>;

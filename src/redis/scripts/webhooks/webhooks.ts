@@ -200,6 +200,7 @@ export const attemptsEnd: Script<
       attempt.health,
       attempt.slowMs,
       attempt.disable ?? "",
+      `"changedAtMs":${attempt.changedAtMs}`,
     ]),
   ],
   decode: (reply) =>

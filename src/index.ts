@@ -75,7 +75,7 @@ export type {
   BatchWorkerOptions,
 } from "./queue/worker/worker-options.ts";
 
-export type { Job, JobState } from "./queue/job.ts";
+export type { Job, JobState, QueueCounts } from "./queue/job.ts";
 
 export {
   HandlerTimeoutError,
@@ -111,6 +111,7 @@ export type {
 export type { FinishedOptions } from "./queue/manage/finished.ts";
 
 export type { JobExplanation, WaitsFor } from "./queue/forecast/explain.ts";
+export type { OldestDue, QueueStatus } from "./queue/forecast/status.ts";
 export type { Forecast, JobEta, NoPromise } from "./queue/forecast/forecast.ts";
 
 export type { Ordered } from "./queue/lanes/order.ts";
@@ -126,7 +127,7 @@ export type { DueOptions } from "./queue/manage/changes.ts";
 
 export type { JobsFilter, JobsOptions } from "./queue/manage/pages.ts";
 
-export type { QueueCounts, QueueSteering } from "./queue/manage/control.ts";
+export type { QueueSteering } from "./queue/manage/control.ts";
 
 export type { Pauses, QueuePause, QueuePauseOptions } from "./queue/manage/pauses.ts";
 

@@ -12,6 +12,7 @@ import { createWakeWatch } from "./enqueue/wake-watch.ts";
 import { createSchedules, type Schedules } from "./enqueue/schedules.ts";
 import { createExplanations } from "./forecast/explain.ts";
 import { createForecasts, type Forecast } from "./forecast/forecast.ts";
+import { createStatus, type QueueStatus } from "./forecast/status.ts";
 import { readJobId } from "./job.ts";
 import { createOrders, type Ordered } from "./lanes/order.ts";
 import {
@@ -73,6 +74,12 @@ export interface Queue<Data, Result = unknown, Input = Data>
    * one. Throws as `counts` does.
    */
   forecast(options?: OfKey): Promise<Forecast>;
+  /**
+   * How the queue is, over all processes: its jobs by state, the oldest that is due and why it waits, how much of that no
+   * limit explains, when the backlog is gone, how many workers there are and are wanted, and what came of attempts. Throws
+   * as `counts` does.
+   */
+  status(): Promise<QueueStatus>;
   /** The queue's name and prefix in BullMQ, for dashboards such as bull-board: `new Queue(name, { prefix, connection })`. */
   readonly stored: { readonly name: string; readonly prefix: string };
 }
@@ -127,6 +134,7 @@ const ARITIES: Arities<Queue<unknown>> = {
   jobOf: 1,
   jobs: 1,
   forecast: 1,
+  status: 0,
 };
 
 export interface QueueSettings<Data> {
@@ -169,11 +177,12 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const parts = { queue: name, access, lanes, pages, freeKey, retriedRuns, onRemoved: waits.end };
   const bulk = createBulkChanges({ ...parts, changes });
   const control = createControl({ ...parts, bulk });
+  const explain = createExplanations({ queue: name, bucket, lanes, access });
   const jobs: JobSource = {
     access,
     isParked: forecasts.isParked,
     eta: forecasts.eta,
-    explain: createExplanations({ queue: name, bucket, lanes, access }),
+    explain,
     remove: (id) => control.remove(id),
     cancel: (id) => control.cancel(id),
     changes,
@@ -230,6 +239,15 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     },
     ...createDeadLetters<Data>({ ...parts, onDue, keepAll: () => connection.keepAllFailed(name) }),
     forecast: forecasts.forecast,
+    status: createStatus({
+      queue: name,
+      bucket,
+      lanes,
+      access,
+      explain,
+      counts: () => control.counts(),
+      forecast: () => forecasts.forecast(),
+    }),
     on: (event, listener, listening) => events.on(event, listener, listening),
     off: (event, listener) => events.off(event, listener),
     async close() {

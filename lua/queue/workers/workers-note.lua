@@ -1,13 +1,19 @@
 --[[
-  workers-note: notes that a worker is alive for a while, and forgets those whose time is over.
+  workers-note: notes that a worker is alive for a while, and forgets those whose time is over. It also counts the attempts
+  that have ended since it said so last.
 
   KEYS  [1] the live workers of a queue, each with "<until when, in ms since 1970> <its places>": hash; expires with
             the last of them
+        [2] what came of attempts in steps of ten seconds, "<step> <done, failed or ms>": hash; expires two minutes after
+            the last one
   ARGV  [1] the worker  [2] how many jobs it can have at once  [3] ms for which it counts as alive; 0 if it ends
+        [4] how many attempts were done  [5] how many failed  [6] how many ms they took together
   Reply nothing
 ]]
 -- @include lib/now-ms
-local workers, worker, places, for_ms = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local workers, ended = KEYS[1], KEYS[2]
+local worker, places, for_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local done, failed, busy_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local now = now_ms()
 if for_ms > 0 then redis.call('HSET', workers, worker, string.format('%.0f', now + for_ms) .. ' ' .. places)
 else redis.call('HDEL', workers, worker) end
@@ -18,4 +24,17 @@ for at = 1, #all, 2 do
   left_ms = math.max(left_ms, its_ms)
 end
 if left_ms > 0 then redis.call('PEXPIRE', workers, string.format('%.0f', left_ms)) end
+if done + failed == 0 then return 1 end
+
+local step = math.floor(now / 10000)
+for name, count in pairs({ done = done, failed = failed, ms = busy_ms }) do
+  redis.call('HINCRBY', ended, string.format('%.0f %s', step, name), string.format('%.0f', count))
+end
+redis.call('PEXPIRE', ended, 120000)
+-- Those of the last minute are read.
+if redis.call('HLEN', ended) > 24 then
+  for _, field in ipairs(redis.call('HKEYS', ended)) do
+    if math.abs(tonumber(string.match(field, '^%d+')) - step) > 6 then redis.call('HDEL', ended, field) end
+  end
+end
 return 1

@@ -104,11 +104,15 @@ export function createExplanations({
     const reason = reasonFor(job, facts, nowMs);
     if (reason === undefined) return undefined;
     const { waitsFor, limit, forMs } = reason;
-    const { startedAtMs, dueAtMs, enqueuedAtMs } = job;
-    const sinceMs = startedAtMs ?? (waitsFor === "delay" ? enqueuedAtMs : dueAtMs);
+    const sinceMs = waitsFor === "delay" ? job.enqueuedAtMs : waitsSinceMs(job);
     const untilMs = forMs === undefined ? undefined : nowMs + Math.ceil(forMs);
     return sayEndless({ waitsFor, limit, sinceMs, untilMs });
   };
+}
+
+/** Since when a job waits that is due: one that was tried before, since that began. */
+function waitsSinceMs({ attemptsMade, startedAtMs, dueAtMs }: Job<unknown>): number {
+  return attemptsMade > 0 && startedAtMs !== undefined ? startedAtMs : dueAtMs;
 }
 
 /** The first that holds of what a job may wait for; undefined if it runs, has ended, or is gone. */
@@ -117,7 +121,7 @@ function reasonFor(job: Job<unknown>, facts: Facts, nowMs: number): Reason | und
   const { place } = seen;
   if (place === undefined || place.in === "worker") return undefined;
   const dueInMs = place.in === "delay" ? place.dueInMs : 0;
-  if (dueInMs > 0 && job.startedAtMs !== undefined) return { waitsFor: "retry", forMs: dueInMs };
+  if (dueInMs > 0 && job.attemptsMade > 0) return { waitsFor: "retry", forMs: dueInMs };
   // One that is due now is on its way to its lane: it is delayed in case it gets lost there.
   if (dueInMs > 0 && job.dueAtMs > nowMs) return { waitsFor: "delay", forMs: dueInMs };
   if (!isWorked) return { waitsFor: "no worker" };

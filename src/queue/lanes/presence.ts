@@ -1,12 +1,15 @@
 /**
- * Tells Redis that a worker is alive, and how many jobs it can have at once: `eta()` and `forecast()` promise nothing for a
- * queue without a worker. One that is killed, or stands still, stops counting within seconds; an idle one within twelve.
+ * Tells Redis that a worker is alive, how many jobs it can have at once, and what came of its attempts: `eta()` and
+ * `forecast()` promise nothing for a queue without a worker. One that is killed, or stands still, stops counting within seconds; an idle one within twelve.
  */
+import type { Ended } from "../../core/stores/queue/steering.ts";
 import type { LaneStore } from "../../core/stores/queue/store.ts";
 
 export interface Presence {
   /** Says that the worker is no more; never rejects. */
   close(): Promise<void>;
+  /** Tells what came of the attempts that ended after that; never rejects. */
+  tellLast(): Promise<void>;
 }
 
 /** How often a worker says so, and for how long that holds. */
@@ -22,20 +25,30 @@ export function createPresence({
   workerId: worker,
   concurrency: places,
   isIdle,
+  tally,
 }: {
   readonly lanes: Pick<LaneStore, "noteWorker">;
   readonly queue: string;
   readonly workerId: string;
   readonly concurrency: number;
   readonly isIdle: () => boolean;
+  /** The attempts that have ended since the last call; and takes them back if they could not be told. */
+  readonly tally: { take(): Ended; giveBack(ended: Ended): void };
 }): Presence {
   /** One is under way at a time, also while Redis is away. */
   let noting: Promise<void> | undefined;
   /** When an idle worker is to say so next, on `performance.now()`: while what it said last still holds. */
   let dueAtMs = -Infinity;
-  const note = (forMs: number): Promise<void> =>
-    // While Redis does not answer, nobody can ask how many workers there are.
-    lanes.noteWorker(queue, { worker, places, forMs }).catch(() => void (dueAtMs = -Infinity));
+  async function note(forMs: number): Promise<void> {
+    const ended = tally.take();
+    try {
+      await lanes.noteWorker(queue, { worker, places, forMs, ended });
+    } catch {
+      // While Redis does not answer, nobody can ask how many workers there are.
+      dueAtMs = -Infinity;
+      tally.giveBack(ended);
+    }
+  }
 
   function beat(): void {
     const idle = isIdle();
@@ -55,5 +68,6 @@ export function createPresence({
       await noting;
       await note(0);
     },
+    tellLast: () => note(0),
   };
 }

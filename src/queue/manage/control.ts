@@ -5,7 +5,7 @@ import { PRIORITIES, PRIORITY, type Priority } from "../../core/input/options.ts
 import type { LaneStore } from "../../core/stores/queue/store.ts";
 import { codeOf, NOT_THERE } from "../bullmq/errors.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
-import { JOB_STATES, readJobId } from "../job.ts";
+import { JOB_STATES, readJobId, type QueueCounts } from "../job.ts";
 import { readOfKey, type OfKey } from "../options.ts";
 import type { OwnedBulkChanges } from "./bulk.ts";
 import { cancelJob } from "./cancel.ts";
@@ -46,14 +46,6 @@ export interface QueueSteering {
    * @throws {@link InvalidOptionError} when there is no such priority.
    */
   reprioritise(id: string, priority: Priority): Promise<boolean>;
-}
-
-export interface QueueCounts {
-  readonly waiting: number;
-  readonly active: number;
-  readonly delayed: number;
-  readonly done: number;
-  readonly failed: number;
 }
 
 const PER_ROUND_TRIP = 1_000;

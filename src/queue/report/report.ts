@@ -5,10 +5,13 @@ import type { Logger } from "../../core/logger.ts";
 import { readJob, type Stored } from "../bullmq/stored-job.ts";
 import { originalOf } from "../failure.ts";
 import { createFailureLog } from "./failure-log.ts";
+import { createTally, type Tally } from "./tally.ts";
 import { createWorkerEmitter, type WorkerEvents } from "./worker-events.ts";
 
 export interface WorkerReport<Data, Result> {
   readonly emitter: OwnedEmitter<WorkerEvents<Data, Result>>;
+  /** Its attempts that have ended and are yet to be told to Redis. */
+  readonly tally: Pick<Tally, "take" | "giveBack">;
   /** Tells what BullMQ's worker stores. */
   follow(stored: StoredWorker<Data, Result | undefined>): void;
   /** Tells of a failed attempt that does not count, and after which the job may start again in so many ms. */
@@ -24,6 +27,7 @@ export function createReport<Data, Result>(
 ): WorkerReport<Data, Result> {
   const emitter = createWorkerEmitter<Data, Result>(queue, logger);
   const log = createFailureLog(queue, logger);
+  const tally = createTally();
 
   function fail(stored: Stored<Data>, error: Error): void {
     const job = readJob(stored);
@@ -47,6 +51,7 @@ export function createReport<Data, Result>(
 
   return {
     emitter,
+    tally,
     spared(stored, error, inMs) {
       const { attemptsMade, opts } = stored;
       const attempt = attemptsMade + 1;
@@ -58,9 +63,12 @@ export function createReport<Data, Result>(
     },
     follow(stored) {
       stored.on("failed", (job, error) => {
-        if (job !== undefined) fail(job as Stored<Data>, error);
+        if (job === undefined) return;
+        tally.ended(job, "failed");
+        fail(job as Stored<Data>, error);
       });
       stored.on("completed", (job, result) => {
+        tally.ended(job, "done");
         if (!emitter.hasListener("done")) return;
         const { attemptsMade: attempt, opts } = job;
         const facts = { attempt, attempts: opts.attempts ?? attempt };
@@ -70,6 +78,7 @@ export function createReport<Data, Result>(
       stored.on("error", (error) => emitter.emit("error", { error }));
     },
     started(stored) {
+      tally.started(stored);
       if (!emitter.hasListener("active")) return;
       const { attemptsMade, opts } = stored;
       const attempt = attemptsMade + 1;

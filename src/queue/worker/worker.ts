@@ -179,7 +179,7 @@ export function createWorker<Data, Result>(
     least: batch === undefined ? 1 : 2 * batch.size,
   });
   const isIdle = (): boolean => running.count === 0 && fetcher.isQuiet;
-  const presence = createPresence({ ...worker, isIdle });
+  const presence = createPresence({ ...worker, isIdle, tally: report.tally });
   const runs = createScheduledRuns(worker);
   const back = createWaysBack<Data>({ ...worker, runs }, fetcher, report);
   let closing: Promise<void> | undefined;
@@ -357,7 +357,8 @@ export function createWorker<Data, Result>(
   async function closeStored(isForced: boolean): Promise<void> {
     await stored.close(isForced);
     if (!connection.isReady()) return;
-    await Promise.all([retention.close(), failedRetention.close(), fetcher.tellLast()]);
+    const kept = [retention.close(), failedRetention.close()];
+    await Promise.all([...kept, fetcher.tellLast(), presence.tellLast()]);
   }
 
   const methods: Worker<Data, Result> = {

@@ -21,7 +21,7 @@ import { jobsMove, jobsRemove, jobsUpdate } from "../scripts/queue/changes.ts";
 import { jobsPage } from "../scripts/queue/pages.ts";
 import { pausesLook, pausesSet } from "../scripts/queue/pauses.ts";
 import { runsBegin, runsDeclare, runsDrop, runsEnd, runsSettle } from "../scripts/queue/runs.ts";
-import { workersLook, workersNote } from "../scripts/queue/workers.ts";
+import { endedLook, oldestLook, workersLook, workersNote } from "../scripts/queue/workers.ts";
 import { runScript } from "../scripts/script.ts";
 
 /** A look returns at most this many lanes and deadlines, since Redis serves no other request meanwhile. */
@@ -69,6 +69,8 @@ export function createRedisLanes(
     update: (queue, id, json) => runScript(redis, jobsUpdate, { prefix, queue, id, json }),
     noteWorker: (queue, worker) => runScript(redis, workersNote, { prefix, queue, ...worker }),
     workers: (queue) => runScript(redis, workersLook, { prefix, queue }),
+    ended: (queue) => runScript(redis, endedLook, { prefix, queue }),
+    oldest: (queue) => runScript(redis, oldestLook, { prefix, queue }),
     async waitingOf(queue, key) {
       const [own, below] = await Promise.all([
         redis.zcard(laneOf({ prefix, queue, key })),

@@ -61,6 +61,24 @@ export interface LiveWorkers {
   readonly places: number;
 }
 
+/** Attempts that have ended, and how long their handlers took together. */
+export interface Ended {
+  readonly done: number;
+  readonly failed: number;
+  readonly busyMs: number;
+}
+
+/** Those of a span of time up to now. */
+export interface EndedSince extends Ended {
+  readonly overMs: number;
+}
+
+/** The job of a queue that waits longest, and since when, in ms since 1970. */
+export interface OldestJob {
+  readonly id: string;
+  readonly sinceMs: number;
+}
+
 /** The store, as far as one steers queues with it. */
 export interface SteeringStore {
   /** Pauses one key, or the whole queue; for Infinity until that is ended. */
@@ -90,9 +108,19 @@ export interface SteeringStore {
   /** Notes that a worker is alive for `forMs` from now on; for 0 that it is not. */
   noteWorker(
     queue: string,
-    worker: { readonly worker: string; readonly places: number; readonly forMs: number },
+    worker: {
+      readonly worker: string;
+      readonly places: number;
+      readonly forMs: number;
+      /** What came of its attempts since it said so last. */
+      readonly ended?: Ended | undefined;
+    },
   ): Promise<void>;
   workers(queue: string): Promise<LiveWorkers>;
+  /** The attempts of all workers of about the last minute. */
+  ended(queue: string): Promise<EndedSince>;
+  /** The oldest of the jobs that are due and have not begun, among those of 500 lanes; undefined if none waits. */
+  oldest(queue: string): Promise<OldestJob | undefined>;
   /** How many jobs are parked in the lane of a key, and in those below it. */
   waitingOf(queue: string, key: string): Promise<number>;
 }

@@ -1,4 +1,9 @@
-import type { LiveWorkers } from "../../../core/stores/queue/steering.ts";
+import type {
+  Ended,
+  EndedSince,
+  LiveWorkers,
+  OldestJob,
+} from "../../../core/stores/queue/steering.ts";
 import { baseOf, type QueueName } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";
 
@@ -6,12 +11,24 @@ export interface WorkersNote extends QueueName {
   readonly worker: string;
   readonly places: number;
   readonly forMs: number;
+  readonly ended?: Ended | undefined;
 }
+
+const NONE: Ended = { done: 0, failed: 0, busyMs: 0 };
+
+const endedKey = (input: QueueName): string => `${baseOf(input)}workers:ended`;
 
 export const workersNote: Script<WorkersNote, void> = defineScript({
   name: "queue/workers/workers-note",
-  keys: (input) => [`${baseOf(input)}workers:live`],
-  args: ({ worker, places, forMs }) => [worker, places, forMs],
+  keys: (input) => [`${baseOf(input)}workers:live`, endedKey(input)],
+  args: ({ worker, places, forMs, ended = NONE }) => [
+    worker,
+    places,
+    forMs,
+    ended.done,
+    ended.failed,
+    ended.busyMs,
+  ],
   decode: () => undefined,
 });
 
@@ -22,5 +39,28 @@ export const workersLook: Script<QueueName, LiveWorkers> = defineScript({
   decode: (reply) => {
     const [workers, places] = reply as readonly [number, number];
     return { workers, places };
+  },
+});
+
+export const endedLook: Script<QueueName, EndedSince> = defineScript({
+  name: "queue/workers/ended-look",
+  keys: (input) => [endedKey(input)],
+  args: () => [],
+  decode: (reply) => {
+    const [done, failed, busyMs, overMs] = reply as readonly [number, number, number, number];
+    return { done, failed, busyMs, overMs };
+  },
+});
+
+/** How many lanes are read to find it. */
+const MOST_LANES = 500;
+
+export const oldestLook: Script<QueueName, OldestJob | undefined> = defineScript({
+  name: "queue/lanes/oldest-look",
+  keys: (input) => ["wait", "prioritized", "workers:live"].map((name) => baseOf(input) + name),
+  args: (input) => [baseOf(input), MOST_LANES],
+  decode: (reply) => {
+    const [id, sinceMs] = reply as readonly string[];
+    return id === undefined ? undefined : { id, sinceMs: Number(sinceMs) };
   },
 });

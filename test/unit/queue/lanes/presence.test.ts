@@ -1,5 +1,7 @@
 import { expect, it } from "vitest";
+import type { Ended } from "../../../../src/core/stores/queue/steering.ts";
 import { createPresence } from "../../../../src/queue/lanes/presence.ts";
+import { createTally } from "../../../../src/queue/report/tally.ts";
 import { fakeTimers } from "../../../support/async/fake-timers.ts";
 
 const pass = fakeTimers({ leavesNone: true });
@@ -8,11 +10,17 @@ function setUp() {
   const setup = {
     isIdle: false,
     told: [] as number[],
+    ended: [] as Ended[],
+    tally: createTally(),
     answer: (): Promise<void> => Promise.resolve(),
     /** Until when the worker counts as alive. */
     untilMs: -Infinity,
-    async noteWorker(_queue: string, { forMs }: { readonly forMs: number }): Promise<void> {
+    async noteWorker(
+      _queue: string,
+      { forMs, ended }: { readonly forMs: number; readonly ended?: Ended | undefined },
+    ): Promise<void> {
       setup.told.push(forMs);
+      setup.ended.push(ended!);
       await setup.answer();
       setup.untilMs = performance.now() + forMs;
     },
@@ -23,6 +31,7 @@ function setUp() {
     workerId: "w",
     concurrency: 50,
     isIdle: () => setup.isIdle,
+    tally: setup.tally,
   });
   return Object.assign(setup, { close: () => presence.close() });
 }
@@ -65,4 +74,30 @@ it("an idle worker says so each ten seconds, and again at once if that was not h
 
   expect(told).toBeLessThanOrEqual(5);
   expect(isSeen).toBe(true);
+});
+
+it("a worker tells once what came of its attempts, and again if that was not heard", async () => {
+  const setup = setUp();
+  const [one, other] = [{}, {}];
+  setup.tally.started(one);
+  setup.tally.started(other);
+  await pass(500);
+  setup.tally.ended(one, "done");
+  setup.answer = () => Promise.reject(new Error("Redis is away"));
+  await pass(500);
+  setup.answer = () => Promise.resolve();
+  setup.tally.ended(other, "failed");
+  setup.tally.ended({}, "failed");
+  await pass(1_000);
+  await pass(1_000);
+  await setup.close();
+
+  const nothing = { done: 0, failed: 0, busyMs: 0 };
+  expect(setup.ended).toEqual([
+    nothing,
+    { done: 1, failed: 0, busyMs: 500 },
+    { done: 1, failed: 2, busyMs: 1_500 },
+    nothing,
+    nothing,
+  ]);
 });

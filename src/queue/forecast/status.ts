@@ -1,0 +1,151 @@
+/** `queue.status()`: what an operator asks of a queue first. */
+import { keyOfText, type Key } from "../../core/key-path.ts";
+import type { EndedSince } from "../../core/stores/queue/steering.ts";
+import type { LaneStore } from "../../core/stores/queue/store.ts";
+import type { OwnedBucket } from "../../throttle/bucket.ts";
+import { storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
+import type { StoredAccess } from "../bullmq/stored-queue.ts";
+import type { QueueCounts } from "../job.ts";
+import type { JobExplanation } from "./explain.ts";
+import type { Forecast, NoPromise } from "./forecast.ts";
+
+/** How a queue is, over all processes. */
+export interface QueueStatus {
+  readonly name: string;
+  /** How many jobs are in each state. */
+  readonly jobs: QueueCounts;
+  /** The job that has waited longest of those that are due; undefined if none waits. Of more than 500 keys 500 are looked at. */
+  readonly oldest: OldestDue | undefined;
+  /**
+   * How much of its wait no limit, cooldown, pause or turn explains, in ms: `0` while there is a reason. It grows while no
+   * worker is alive, or workers are too few or stand still; what is less than 15 s counts as 0.
+   */
+  readonly unexplainedMs: number;
+  /** Ms until the backlog is gone, as `forecast()` says; undefined while nothing is promised, for this `reason`. */
+  readonly goneInMs: number | undefined;
+  readonly reason: NoPromise | undefined;
+  /** How many workers are alive, and how many jobs they can have at once. */
+  readonly workers: number;
+  readonly places: number;
+  /**
+   * How many workers, each with as many places as those that are alive have on average, are enough for the backlog at the
+   * rate of the bucket: `0` if nothing waits. Where it is not known how long handlers take, they count as taking no time.
+   */
+  readonly workersWanted: number;
+  /** Attempts of about the last minute that were done, and that failed, by second. */
+  readonly donePerSecond: number;
+  readonly failedPerSecond: number;
+  /** The part of them that failed: `0.05`. `0` if none ended. */
+  readonly failureRate: number;
+  /** How long their handlers took on average; undefined if none ended. */
+  readonly handlerMs: number | undefined;
+}
+
+/** The oldest of the jobs that are due. */
+export interface OldestDue {
+  readonly id: string;
+  readonly key: Key | undefined;
+  /** How long it has waited since it was due; since its last attempt began, if it has had one. */
+  readonly waitingMs: number;
+  /** What it waits for; undefined if it has begun meanwhile. */
+  readonly why: JobExplanation | undefined;
+}
+
+/** Replicas tell of their calls after up to so long. */
+const HEARD_MS = 15_000;
+/** For how long a bucket knows how many calls it started. */
+const KNOWN_MS = 86_000_000;
+/** A job is fetched a little before its slot. */
+const AHEAD_MS = 100;
+
+export function createStatus({
+  queue,
+  bucket,
+  lanes,
+  access,
+  counts,
+  forecast,
+  explain,
+}: {
+  readonly queue: string;
+  readonly bucket: Pick<OwnedBucket, "status" | "history">;
+  readonly lanes: Pick<LaneStore, "oldest" | "ended">;
+  readonly access: StoredAccess;
+  readonly counts: () => Promise<QueueCounts>;
+  readonly forecast: () => Promise<Forecast>;
+  readonly explain: (id: string) => Promise<JobExplanation | undefined>;
+}): () => Promise<QueueStatus> {
+  async function readOldest(): Promise<OldestDue | undefined> {
+    const found = await access.ask(() => lanes.oldest(queue));
+    if (found === undefined) return undefined;
+    const { id, sinceMs } = found;
+    const [why, stored] = await Promise.all([
+      explain(id),
+      access.ask((backend) => backend.getJob(id)),
+    ]);
+    if (stored === undefined) return undefined;
+    const text = storedKeyOf(stored as Stored<unknown>);
+    const waitingMs = Math.max(0, access.clock.latestMs() - sinceMs);
+    return { id, key: text === undefined ? undefined : keyOfText(text), waitingMs, why };
+  }
+
+  /** What the calls that were made in the meantime do not explain of its wait. */
+  async function unexplainedOf(
+    oldest: OldestDue | undefined,
+    capPerSecond: number | undefined,
+  ): Promise<number> {
+    const { waitingMs = 0, why } = oldest ?? {};
+    if (why?.waitsFor !== "no worker" && why?.waitsFor !== "lane") return 0;
+    if (waitingMs <= HEARD_MS) return 0;
+    const knownMs = Math.min(waitingMs, KNOWN_MS);
+    const { points } = await bucket.history({ sinceMs: access.clock.latestMs() - knownMs });
+    const started = points.reduce((sum, point) => sum + point.started, 0);
+    const explainedMs = capPerSecond === undefined ? 0 : (started * 1_000) / capPerSecond;
+    const unexplainedMs = Math.round(knownMs - explainedMs);
+    return unexplainedMs <= HEARD_MS ? 0 : unexplainedMs;
+  }
+
+  return async () => {
+    const [jobs, expected, ended, oldest, { capPerSecond }] = await Promise.all([
+      counts(),
+      forecast(),
+      access.ask(() => lanes.ended(queue)),
+      readOldest(),
+      bucket.status(),
+    ]);
+    const { workers, places, goneInMs, reason } = expected;
+    const rates = ratesOf(ended);
+    return {
+      name: queue,
+      jobs,
+      oldest,
+      unexplainedMs: await unexplainedOf(oldest, capPerSecond),
+      goneInMs,
+      reason,
+      workers,
+      places,
+      workersWanted: workersWanted(expected, capPerSecond, rates.handlerMs),
+      ...rates,
+    };
+  };
+}
+
+function ratesOf({ done, failed, busyMs, overMs }: EndedSince) {
+  const all = done + failed;
+  return {
+    donePerSecond: (done * 1_000) / overMs,
+    failedPerSecond: (failed * 1_000) / overMs,
+    failureRate: all === 0 ? 0 : failed / all,
+    handlerMs: all === 0 ? undefined : busyMs / all,
+  };
+}
+
+/** As many as have places for the jobs that the rate lets run at once, and for no more than wait. */
+function workersWanted(
+  { waiting, workers, places }: Forecast,
+  capPerSecond: number = Infinity,
+  handlerMs: number = 0,
+): number {
+  const atOnce = Math.min(waiting, (capPerSecond * (handlerMs + AHEAD_MS)) / 1_000);
+  return Math.ceil(workers === 0 ? Math.min(1, atOnce) : (atOnce * workers) / places);
+}

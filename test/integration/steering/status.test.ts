@@ -1,0 +1,141 @@
+import { Redis } from "ioredis";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { Discard, type BucketOptions } from "sluice";
+import { block } from "../../support/async/block.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { pretendWorker } from "../../support/jobs/outlook.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+
+const sluices = realSluices();
+const MINUTE_MS = 60_000;
+let redis: Redis;
+beforeAll(() => {
+  redis = new Redis(inject("redisUrl"));
+});
+afterAll(() => redis.quit());
+
+function open(policy: BucketOptions = { rate: "100/s" }) {
+  const sluice = sluices.open({ logger: { warn: () => {}, error: () => {} } });
+  const bucket = sluice.bucket("downstream", policy);
+  return { sluice, bucket, queue: sluice.queue<number>("jobs", { bucket }) };
+}
+
+const keyOf = (name: string): string => `${sluices.prefix()}:{jobs}:${name}`;
+
+/** As if a job had been stored before. */
+async function makeOlder(id: string, byMs: number): Promise<void> {
+  const key = keyOf(id);
+  await redis.hset(key, "timestamp", Number(await redis.hget(key, "timestamp")) - byMs);
+}
+
+/** As if handlers had taken so long in the last seconds. */
+async function pretendEnded(done: number, ms: number): Promise<void> {
+  const [seconds] = await redis.time();
+  const step = Math.floor(Number(seconds) / 10);
+  await redis.hset(keyOf("workers:ended"), `${step} done`, done, `${step} ms`, ms);
+}
+
+describe("the status of a queue", () => {
+  it("is quiet while there is nothing", async () => {
+    const { queue } = open();
+
+    expect(await queue.status()).toEqual({
+      name: "jobs",
+      jobs: { waiting: 0, active: 0, delayed: 0, done: 0, failed: 0 },
+      oldest: undefined,
+      unexplainedMs: 0,
+      goneInMs: 0,
+      reason: undefined,
+      workers: 0,
+      places: 0,
+      workersWanted: 0,
+      donePerSecond: 0,
+      failedPerSecond: 0,
+      failureRate: 0,
+      handlerMs: undefined,
+    });
+  });
+
+  it.each([
+    ["without a key", undefined],
+    ["of a key", "acme"],
+    ["of a path", ["acme", "e1", "eu"]],
+  ])("tells which job is the oldest that is due, however little urgent: one %s", async (_, key) => {
+    const { queue } = open();
+    const delayed = await queue.enqueue(0, { delayMs: 30 * MINUTE_MS, key });
+    await queue.enqueueMany([1, 2], { priority: "critical", key });
+    const oldest = await queue.enqueue(3, { priority: "low", key });
+    await queue.enqueueMany([4, 5], { priority: "high", key: ["acme", "e2"] });
+    await queue.enqueueMany([6, 7]);
+    await makeOlder(delayed.id, 20 * MINUTE_MS);
+    await makeOlder(oldest.id, 10 * MINUTE_MS);
+
+    const { oldest: found, jobs } = await queue.status();
+
+    expect(found).toMatchObject({ id: oldest.id, key, why: { waitsFor: "no worker" } });
+    expect(Math.round(found!.waitingMs / MINUTE_MS)).toBe(10);
+    expect(jobs).toMatchObject({ waiting: 7, delayed: 1 });
+  });
+
+  it("tells of a wait that nothing explains, and of none that a pause or a limit does", async () => {
+    const { queue, bucket } = open({ rate: "30/h" });
+    const job = await queue.enqueue(1);
+    const fresh = await queue.status();
+    await makeOlder(job.id, 10 * MINUTE_MS);
+
+    const [alone] = [await queue.status()];
+    await pretendWorker(sluices.prefix(), "jobs");
+    const stuck = await queue.status();
+    await queue.pause();
+    const paused = await queue.status();
+    await queue.resume();
+    await bucket.draw();
+    const limited = await queue.status();
+
+    expect(fresh.unexplainedMs).toBe(0);
+    expect(alone).toMatchObject({ reason: "no worker", goneInMs: undefined, workersWanted: 1 });
+    expect(Math.round(alone.unexplainedMs / MINUTE_MS)).toBe(10);
+    expect(stuck.oldest!.why!.waitsFor).toBe("lane");
+    expect(Math.round(stuck.unexplainedMs / MINUTE_MS)).toBe(10);
+    expect(paused).toMatchObject({ reason: "queue paused", unexplainedMs: 0 });
+    expect(limited).toMatchObject({ unexplainedMs: 0, oldest: { why: { waitsFor: "limit" } } });
+  });
+
+  it("tells how many workers are wanted, by the rate and by how long handlers take", async () => {
+    const { queue } = open();
+    await pretendWorker(sluices.prefix(), "jobs");
+    const idle = await queue.status();
+    await queue.enqueueMany(Array.from({ length: 1_000 }, (_, index) => index));
+
+    const quick = await queue.status();
+    await pretendEnded(10, 50_000);
+    const slow = await queue.status();
+
+    // At 100 a second, ten are under way in 0.1 s, and 510 if each takes 5 s; a worker has 50 places.
+    expect([idle, quick, slow].map(({ workersWanted }) => workersWanted)).toEqual([0, 1, 11]);
+    expect(slow).toMatchObject({ workers: 1, places: 50, handlerMs: 5_000 });
+  });
+
+  it("tells what came of attempts, of all workers, and how long handlers took", async () => {
+    const { sluice, queue } = open({ rate: "1000/s" });
+    const { sluice: other, queue: otherQueue } = open({ rate: "1000/s" });
+    const handle = async ({ data }: { data: number }): Promise<void> => {
+      block(3);
+      if (data % 4 === 0) throw new Discard("no");
+    };
+    const workers = [sluice.worker(queue, handle), other.worker(otherQueue, handle)];
+    await queue.enqueueMany(Array.from({ length: 40 }, (_, index) => index));
+    await waitUntil(async () => {
+      const { done, failed } = await queue.counts();
+      return done + failed === 40;
+    }, "all have ended");
+    await Promise.all(workers.map((worker) => worker.close()));
+
+    const { failureRate, donePerSecond, failedPerSecond, handlerMs } = await queue.status();
+
+    expect(failureRate).toBe(0.25);
+    expect(donePerSecond / failedPerSecond).toBeCloseTo(3);
+    expect(donePerSecond).toBeGreaterThanOrEqual(0.5);
+    expect(handlerMs).toBeGreaterThanOrEqual(2);
+  });
+});

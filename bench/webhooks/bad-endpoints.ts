@@ -26,7 +26,7 @@ export async function measureBadEndpoints(bench: Bench, { effort }: Flags): Prom
   const receiver = await startReceiver();
   const withBad: Latency[] = [];
   const without: Latency[] = [];
-  for (let round = 0; round < effort.cpuRounds; round++) {
+  for (let round = 0; round < effort.rounds; round++) {
     without.push(await run(bench, receiver, { seconds: effort.seconds, hasBad: false }));
     withBad.push(await run(bench, receiver, { seconds: effort.seconds, hasBad: true }));
   }

@@ -6,6 +6,9 @@
 local MOST_PUSHED_US = 2000
 -- No slot is pushed for this long after a try: tries look only at now, and a pushed slot would refuse them.
 local UNTRIED_US = 3600000000
+-- An eighth of the time until a key lets a call start goes by before it is asked for again: if nobody takes the slot just
+-- before that time, the shared limits give no later one, and it would be asked for each millisecond.
+local PARTS_ASKED = 8
 
 -- When the limits of a key let a call pass; whether that would delay nobody who waits for the key; and when the key opens.
 local function pass_of(gate)
@@ -21,7 +24,8 @@ local function deferred_at(gate, slot_us, lead_us, is_try)
   if passes_us == math.huge then return { gate = gate, until_us = math.huge, start_us = math.huge } end
   local now_us, start_us = gate.drawer.now_us, turn_of(gate, gate.ahead, opens_us, 1)
   local soonest_us = (is_try or is_free) and now_us or now_us + LEAST_ASK_GAP_US
-  return { gate = gate, until_us = math.max(soonest_us, start_us - lead_us), start_us = start_us }
+  local part_us = is_try and 0 or math.floor((start_us - MOST_PUSHED_US - now_us) / PARTS_ASKED)
+  return { gate = gate, until_us = math.max(soonest_us, now_us + part_us, start_us - lead_us), start_us = start_us }
 end
 
 -- The gate that holds a call back: the narrowest, unless a wider one does so for longer. Whom a narrow key holds back for

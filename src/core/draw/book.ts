@@ -177,6 +177,12 @@ const MOST_PUSHED_US = 2_000;
 /** No slot is pushed for this long after a try: tries look only at now, and a pushed slot would refuse them. */
 const UNTRIED_US = 3_600_000_000;
 
+/**
+ * An eighth of the time until a key lets a call start goes by before it is asked for again: if nobody takes the slot
+ * just before that time, the shared limits give no later one, and it would be asked for each millisecond.
+ */
+const PARTS_ASKED = 8;
+
 /** When all gates let a call start at an offered slot or soon after it; otherwise, which one holds it back. */
 function startThrough(booking: Booking, { firstUs, slotUs }: Offer): Start {
   const { serving, main, gates, untilUs } = booking;
@@ -238,5 +244,6 @@ function deferredAt(
   const { nowUs } = gate.drawer;
   const { startUs } = turnOf(gate, opensUs, 1);
   const soonestUs = request.isTry || isFree ? nowUs : nowUs + LEAST_ASK_GAP_US;
-  return { gate, startUs, untilUs: Math.max(soonestUs, startUs - leadUs) };
+  const partUs = request.isTry ? 0 : Math.floor((startUs - MOST_PUSHED_US - nowUs) / PARTS_ASKED);
+  return { gate, startUs, untilUs: Math.max(soonestUs, nowUs + partUs, startUs - leadUs) };
 }

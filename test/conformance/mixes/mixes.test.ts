@@ -246,6 +246,32 @@ it("lets no key starve beside a shared rate where all calls come to four replica
   }
 });
 
+it("asks a few times a call where the shared rate is the sum of the customers' rates", async () => {
+  const time = beginVirtualTime();
+  const callers = [0, 1].flatMap((customer) =>
+    Array.from({ length: 24 }, (_, index) => ({
+      replica: index % 4,
+      key: `customer ${customer}`,
+      cost: 1,
+      priority: "normal" as const,
+      startMs: 3 * index,
+      thinkMs: 0,
+    })),
+  );
+  const policy = { rate: "30/s", perKey: { rate: "15/s" } } as const;
+  const mix = { name: "a sum", policy, callers, hasPriorities: false };
+  try {
+    const store = createMemoryStore(microseconds(time));
+    const run = await runMix(mix, { store, time, seed: 3, forMs: FOR_MS });
+
+    const gone = run.calls.filter(({ wentMs }) => wentMs <= FOR_MS).length;
+    expect(run.draws / gone).toBeLessThan(10);
+    expect(usedOf(run)).toBeGreaterThan(0.99);
+  } finally {
+    time.end();
+  }
+});
+
 it("serves customers alike beside a shared rate, however many endpoints the callers of each have", async () => {
   const time = beginVirtualTime();
   const callers = [1, 3, 12].flatMap((endpoints, customer) =>

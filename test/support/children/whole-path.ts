@@ -13,6 +13,18 @@ export async function useAll(sluice: Sluice): Promise<void> {
   });
   await useBucket(bucket);
   await useQueue(sluice, sluice.queue<number>("jobs", { bucket }));
+  await operate(sluice, bucket);
+}
+
+async function operate(sluice: Sluice, bucket: Bucket): Promise<void> {
+  await waitUntil(async () => (await sluice.overview()).buckets.length === 1, "it is told of");
+  await bucket.pause({ forMs: 60_000 });
+  await bucket.status();
+  await bucket.undo();
+  await bucket.configure("code", { generation: (await bucket.status()).generation });
+  await bucket.history();
+  await sluice.changes({ bucket: "b" });
+  await sluice.find("b");
 }
 
 async function useBucket(bucket: Bucket): Promise<void> {

@@ -6,7 +6,8 @@
         [4] the step of the history  [5] for how long that, and [6] a bucket, are kept; all in ms
         [7] 1 if it is the replica's last report: what it told is forgotten then
         then of each bucket: its name, how it is there as JSON, calls started, the policy of the code or ""
-  Reply the records of the overrides whose time is over and that no other replica is ending, 100 at most
+  Reply 1 if nothing was known of the replica, and the records of the overrides whose time is over and that no other
+        replica is ending, 100 at most
 ]]
 -- @include lib/now-ms
 
@@ -27,17 +28,12 @@ local function count(bucket, started)
   redis.call('PEXPIRE', key, history_ms + HOUR_MS)
 end
 
-local function forget(bucket)
-  for _, name in ipairs({ ':seen', ':names' }) do redis.call('ZREM', base .. name, bucket) end
-  redis.call('HDEL', base .. ':declared', bucket)
-end
-
-local is_last = ARGV[7] == '1'
+local is_last, is_new = ARGV[7] == '1', 0
 if is_last then
   redis.call('ZREM', base .. ':replicas', replica)
   redis.call('DEL', base .. ':replica:' .. replica)
 else
-  redis.call('ZADD', base .. ':replicas', now, replica)
+  is_new = redis.call('ZADD', base .. ':replicas', now, replica)
   redis.call('SET', base .. ':replica:' .. replica, ARGV[2], 'PX', alive_ms)
 end
 redis.call('ZREMRANGEBYSCORE', base .. ':replicas', '-inf', now - alive_ms)
@@ -68,13 +64,17 @@ for at = 8, #ARGV, 4 do
   count(bucket, started)
 end
 for _, bucket in ipairs(redis.call('ZRANGEBYSCORE', base .. ':seen', '-inf', now - kept_ms, 'LIMIT', 0, FORGOTTEN_AT_ONCE)) do
-  forget(bucket)
+  for _, name in ipairs({ ':seen', ':names' }) do redis.call('ZREM', base .. name, bucket) end
+  redis.call('HDEL', base .. ':declared', bucket)
 end
 for _, name in ipairs({ ':names', ':seen', ':declared' }) do redis.call('PEXPIRE', base .. name, kept_ms) end
 local over = {}
-for _, bucket in ipairs(redis.call('ZRANGEBYSCORE', base .. ':due', '-inf', now, 'LIMIT', 0, 100)) do
-  if redis.call('SET', base .. ':ending:' .. bucket, replica, 'NX', 'PX', ENDING_MS) then
-    over[#over + 1] = redis.call('HGET', base .. ':overrides', bucket)
+for _, due in ipairs(redis.call('ZRANGEBYSCORE', base .. ':due', '-inf', now, 'LIMIT', 0, 100)) do
+  local id, bucket = string.match(due, '^(.-)|(.*)$')
+  local record = redis.call('HGET', base .. ':overrides:' .. bucket, id)
+  if not record then redis.call('ZREM', base .. ':due', due)
+  elseif redis.call('SET', base .. ':ending:' .. due, replica, 'NX', 'PX', ENDING_MS) then
+    over[#over + 1] = id .. '|' .. record
   end
 end
-return over
+return { is_new, over }

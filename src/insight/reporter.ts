@@ -6,7 +6,7 @@ import { hostname } from "node:os";
 import process from "node:process";
 import { reasonOf } from "../core/describe.ts";
 import { StoreUnavailableError } from "../core/errors.ts";
-import type { Logger } from "../core/logger.ts";
+import { sampled, type Logger } from "../core/logger.ts";
 import type {
   BucketReport,
   BucketTold,
@@ -18,8 +18,12 @@ import type { OwnedBucket, ToldHere } from "../throttle/bucket.ts";
 
 /** The least time between two reports. */
 const EVERY_MS = 1_000;
+/** The first calls are told of together. */
+const FIRST_MS = 50;
 /** How often a process tells that it is there, and what still waits, when nothing happens. */
 const AT_REST_MS = 10_000;
+/** A timer may be early by some of this. */
+const SLACK_MS = 500;
 /** Rates are of the last ten seconds. */
 const RATE_MS = 10_000;
 
@@ -46,76 +50,111 @@ interface Told {
   recent: { readonly atMs: number; readonly started: number }[];
   state: string;
   toldAtMs: number;
+  /** Whether the store was told what the code declares. */
+  isDeclared: boolean;
 }
 
 export function createReporter(parts: ReporterParts): Reporter {
-  const { insight, logger, replica, version } = parts;
+  const { insight, replica, version } = parts;
+  const logger = sampled(parts.logger, () => performance.now());
   const about = { host: hostname(), pid: process.pid, version, startedAtMs: Date.now() };
   const known = new Map<string, Told>();
   let timer: NodeJS.Timeout | undefined;
+  let timerAtMs = Infinity;
   let lastAtMs = -Infinity;
+  let hasReported = false;
   let isClosed = false;
-  let reporting: Promise<void> | undefined;
+  /** One report is under way at a time. */
+  let reporting = Promise.resolve();
 
   /** What is new of a bucket; undefined if nothing is. */
   function newsOf(bucket: OwnedBucket, nowMs: number): BucketReport | undefined {
     const { name } = bucket;
     const { started, ...here } = bucket.told();
-    const told = known.get(name) ?? { recent: [], state: "", toldAtMs: -Infinity };
     const isNew = !known.has(name);
+    const told = known.get(name) ?? {
+      recent: [],
+      state: "",
+      toldAtMs: -Infinity,
+      isDeclared: false,
+    };
     told.recent.push({ atMs: nowMs, started });
     told.recent = told.recent.filter(({ atMs }) => atMs > nowMs - RATE_MS);
     const startedIn10s = told.recent.reduce((total, each) => total + each.started, 0);
     const state: BucketTold = { ...here, startedIn10s };
     const text = textOf(here, startedIn10s);
     const isAtRest = text === told.state && started === 0;
-    const isDue = sum(here.waiting) > 0 && nowMs - told.toldAtMs >= AT_REST_MS;
+    const isDue = sum(here.waiting) > 0 && nowMs - told.toldAtMs >= AT_REST_MS - SLACK_MS;
     const isIdle = started === 0 && sum(here.waiting) === 0;
     if (isNew ? isIdle : isAtRest && !isDue) return undefined;
     known.set(name, told);
     told.state = text;
     told.toldAtMs = nowMs;
-    return { bucket: name, state, started, declared: isNew ? bucket.policy.text : undefined };
+    const declared = told.isDeclared ? undefined : bucket.policy.text;
+    told.isDeclared = true;
+    return { bucket: name, state, started, declared };
   }
 
   async function report(): Promise<void> {
     const nowMs = performance.now();
     const buckets = [...parts.buckets()].flatMap((bucket) => newsOf(bucket, nowMs) ?? []);
-    if (buckets.length === 0 && nowMs - lastAtMs < AT_REST_MS) return;
+    if (buckets.length === 0 && nowMs - lastAtMs < AT_REST_MS - SLACK_MS) return;
     lastAtMs = nowMs;
     await send({ replica, about, isLast: false, buckets });
   }
 
   /** The calls that were not told of yet; all else that was told is forgotten. */
   async function reportLast(): Promise<void> {
-    if (known.size === 0) return;
     const state: BucketTold = { waiting: [], oldestMs: 0, startedIn10s: 0, limitedBy: undefined };
-    const told = [...parts.buckets()].filter(({ name }) => known.has(name));
-    const buckets = told.map((bucket): BucketReport => {
+    const buckets = [...parts.buckets()].flatMap((bucket): BucketReport[] => {
+      const { name } = bucket;
       const { started } = bucket.told();
-      return { bucket: bucket.name, state, started, declared: undefined };
+      const told = known.get(name);
+      if (told === undefined && started === 0) return [];
+      const declared = told?.isDeclared === true ? undefined : bucket.policy.text;
+      return [{ bucket: name, state, started, declared }];
     });
-    await send({ replica, about, isLast: true, buckets });
+    if (buckets.length > 0) await send({ replica, about, isLast: true, buckets });
   }
 
   async function send(told: ReplicaReport): Promise<void> {
     try {
-      await expire(await insight.report(told));
+      const { over, isNew } = await insight.report(told);
+      // A store that lost all is told all again.
+      if (isNew && hasReported) tellAgain(known.keys());
+      hasReported = true;
+      await expire(over);
     } catch (error) {
-      // It is told again what the code declares; calls that were to be counted are not.
-      for (const { bucket } of told.buckets) known.delete(bucket);
-      // Who draws hears of a Redis that does not answer.
-      if (error instanceof StoreUnavailableError || isClosed) return;
-      const reason = reasonOf(error);
-      logger.warn({ reason }, `What this process does could not be reported: ${reason}`);
+      // Calls that were to be counted are not: they would be counted for another time.
+      tellAgain(told.buckets.map(({ bucket }) => bucket));
+      warn(error, "What this process does could not be reported");
     }
+  }
+
+  function tellAgain(buckets: Iterable<string>): void {
+    for (const bucket of buckets) {
+      const told = known.get(bucket);
+      if (told !== undefined) Object.assign(told, { state: "", isDeclared: false });
+    }
+  }
+
+  function warn(error: unknown, what: string): void {
+    // Who draws hears of a Redis that does not answer.
+    if (error instanceof StoreUnavailableError || isClosed) return;
+    const reason = reasonOf(error);
+    logger.warn({ reason }, `${what}: ${reason}`);
   }
 
   async function expire(overrides: readonly Override[]): Promise<void> {
     for (const override of overrides) {
       if (isClosed) return;
-      const bucket = await parts.find(override.bucket);
-      await (bucket?.expire(override) ?? insight.endOverride(override));
+      try {
+        const bucket = await parts.find(override.bucket);
+        await (bucket?.expire(override) ?? insight.endOverride(override));
+      } catch (error) {
+        // The store names it again a while later.
+        warn(error, `The policy of bucket "${override.bucket}" could not be ended`);
+      }
     }
   }
 
@@ -124,10 +163,12 @@ export function createReporter(parts: ReporterParts): Reporter {
   }
 
   function wait(ms: number): void {
-    if (timer !== undefined || isClosed) return;
+    if (isClosed || timerAtMs <= performance.now() + ms) return;
+    clearTimeout(timer);
+    timerAtMs = performance.now() + ms;
     timer = setTimeout(() => {
-      timer = undefined;
-      reporting = report().finally(() => wait(isBusy() ? EVERY_MS : AT_REST_MS));
+      timerAtMs = Infinity;
+      reporting = reporting.then(report).finally(() => wait(isBusy() ? EVERY_MS : AT_REST_MS));
     }, ms);
     // A report keeps no process alive.
     timer.unref();
@@ -135,14 +176,12 @@ export function createReporter(parts: ReporterParts): Reporter {
 
   return {
     onActivity() {
-      const inMs = Math.max(0, lastAtMs + EVERY_MS - performance.now());
-      if (timer !== undefined) clearTimeout(timer);
-      timer = undefined;
-      wait(Math.min(EVERY_MS, Number.isFinite(inMs) ? Math.max(inMs, 50) : 50));
+      const inMs = lastAtMs + EVERY_MS - performance.now();
+      wait(Math.max(FIRST_MS, Math.min(EVERY_MS, inMs)));
     },
     async close() {
       isClosed = true;
-      if (timer !== undefined) clearTimeout(timer);
+      clearTimeout(timer);
       await reporting;
       await reportLast();
     },

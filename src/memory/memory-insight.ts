@@ -2,6 +2,7 @@ import {
   CHANGES_KEPT,
   HISTORY_KEPT_MS,
   HISTORY_STEP_MS,
+  UNCONFIRMED_MS,
   type BucketTold,
   type Change,
   type InsightStore,
@@ -13,8 +14,9 @@ interface KnownBucket {
   readonly told: Map<string, BucketTold & { readonly replica: string; readonly atMs: number }>;
   readonly history: Map<number, number>;
   declared: string | undefined;
-  override: Override | undefined;
-  pausedBy: string | undefined;
+  /** By the ids of their changes, the oldest first. */
+  readonly overrides: Map<string, Override>;
+  paused: { readonly generation: number; readonly id: string | undefined } | undefined;
 }
 
 /** What is known of a fleet of one process, in its memory. */
@@ -31,8 +33,8 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       told: new Map(),
       history: new Map(),
       declared: undefined,
-      override: undefined,
-      pausedBy: undefined,
+      overrides: new Map(),
+      paused: undefined,
     };
     buckets.set(name, made);
     return made;
@@ -51,6 +53,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
   return {
     async report({ replica, about, isLast, buckets: reports }) {
       const now = nowMs();
+      const isNew = !isLast && !replicas.has(replica);
       if (isLast) replicas.delete(replica);
       else replicas.set(replica, { ...about, replica, seenAtMs: now });
       for (const { bucket, state, started, declared } of reports) {
@@ -60,21 +63,21 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
         found.declared = declared ?? found.declared;
         count(found, started, now);
       }
-      const overrides = [...buckets.values()].flatMap(({ override }) => override ?? []);
-      return overrides.filter(({ untilMs = Infinity }) => untilMs <= now);
+      const overrides = [...buckets.values()].flatMap((found) => [...found.overrides.values()]);
+      return { isNew, over: overrides.filter(({ untilMs = Infinity }) => untilMs <= now) };
     },
     async bucketNames({ after, limit }) {
       const later = [...buckets.keys()].toSorted().filter((name) => name > after);
       return { names: later.slice(0, limit), errors: [] };
     },
     async bucket(name) {
-      const { told, declared, override, pausedBy } = buckets.get(name) ?? {};
+      const { told, declared, overrides, paused } = buckets.get(name) ?? {};
       return {
         nowMs: nowMs(),
         told: [...(told?.values() ?? [])],
         declared,
-        override,
-        pause: changes.find(({ id }) => id === pausedBy),
+        overrides: [...(overrides?.values() ?? [])],
+        pause: changes.find(({ id }) => id === paused?.id),
       };
     },
     async replicas() {
@@ -93,17 +96,33 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       const id = `${atMs}-${lastId}`;
       changes.push({ ...change, id, atMs, undoneBy: undefined, failed: undefined });
       if (changes.length > CHANGES_KEPT) changes.shift();
-      const { bucket, key, by, reason, forMs, before, after } = change;
-      const found = known(bucket);
-      if (key !== undefined) return id;
-      if (before.pausedForMs !== after.pausedForMs) {
-        found.pausedBy = after.pausedForMs > 0 ? id : undefined;
-        return id;
-      }
+      const { bucket, subject, by, reason, forMs, after } = change;
+      const { overrides } = known(bucket);
+      if (subject === "pause" || !after.isOverride) return id;
       const untilMs = forMs === undefined ? undefined : atMs + forMs;
-      const begun = { bucket, id, text: after.text, by, reason, atMs, untilMs };
-      found.override = after.isOverride ? begun : undefined;
+      const { text } = after;
+      overrides.set(id, { bucket, id, text, by, reason, atMs, untilMs, generation: undefined });
       return id;
+    },
+    async confirmChange({ id, change: { bucket, subject, after }, generation }) {
+      const found = known(bucket);
+      if (subject === "pause") {
+        if ((found.paused?.generation ?? 0) > generation) return;
+        found.paused = { generation, id: after.pausedForMs > 0 ? id : undefined };
+        return;
+      }
+      const { overrides } = found;
+      const own = overrides.get(id);
+      const others = [...overrides.values()].filter((each) => each !== own);
+      const isOver = others.some((each) => (each.generation ?? 0) > generation);
+      const madeMs = Number(id.split("-", 1)[0]);
+      for (const { id: other, atMs, generation: its } of others) {
+        const isBefore = its === undefined ? atMs < madeMs - UNCONFIRMED_MS : its <= generation;
+        if (isBefore) overrides.delete(other);
+      }
+      if (own === undefined) return;
+      if (isOver) overrides.delete(id);
+      else overrides.set(id, { ...own, generation });
     },
     async amendChange(id, fate) {
       const at = changes.findIndex((change) => change.id === id);
@@ -118,8 +137,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
         .slice(0, limit);
     },
     async endOverride({ bucket, id }) {
-      const found = buckets.get(bucket);
-      if (found?.override?.id === id) found.override = undefined;
+      buckets.get(bucket)?.overrides.delete(id);
     },
   };
 }

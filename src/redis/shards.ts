@@ -88,7 +88,10 @@ export function combineInsight(
         const own = buckets.filter(({ bucket }) => storeOf(bucket) === store);
         return store.report({ ...replica, buckets: own });
       });
-      return answers.flat();
+      return {
+        over: answers.flatMap(({ over }) => over),
+        isNew: answers.some(({ isNew }) => isNew),
+      };
     },
     async bucketNames(page) {
       const { answers, errors } = await fromAll((store) => store.bucketNames(page));
@@ -112,6 +115,7 @@ export function combineInsight(
         .toSorted((a, b) => b.atMs - a.atMs)
         .slice(0, limit);
     },
+    confirmChange: (made) => storeOf(made.change.bucket).confirmChange(made),
     endOverride: (override) => storeOf(override.bucket).endOverride(override),
   };
 }

@@ -220,14 +220,14 @@ function describeChanges(changes: readonly BucketChange[]): string {
   return table(["id", "at", "bucket", "action", "by", "what", "reason"], rows);
 }
 
-function effectOf({ before, after, key, keys, forMs, failed, undoneBy }: BucketChange): string {
+function effectOf(change: BucketChange): string {
+  const { subject, before, after, key, keys, forMs, failed, undoneBy } = change;
   const whose = key ?? keys;
   const about = whose === undefined ? "" : ` of ${JSON.stringify(whose)}`;
   const pauses = [before, after].map(({ pausedForMs }) =>
     pausedForMs === 0 ? "running" : `paused ${duration(pausedForMs)}`,
   );
-  const isPolicy = before.pausedForMs === after.pausedForMs;
-  const what = isPolicy ? `${before.policy} -> ${after.policy}` : pauses.join(" -> ");
+  const what = subject === "policy" ? `${before.policy} -> ${after.policy}` : pauses.join(" -> ");
   const end = forMs === undefined ? "" : ` for ${duration(forMs)}`;
   const fate = failed === undefined ? (undoneBy === undefined ? "" : " (undone)") : " (failed)";
   return `${what}${about}${end}${fate}`;

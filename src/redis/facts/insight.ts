@@ -13,6 +13,7 @@ import {
 } from "../../core/stores/insight/store.ts";
 import type { Requests } from "../requests/requests.ts";
 import {
+  changeConfirm,
   changeNote,
   fleetBase,
   FLEET,
@@ -63,20 +64,23 @@ export function createRedisInsight(
       }),
     bucket: (name) =>
       send(async () => {
-        const [now, told, declared, override, pause] = await Promise.all([
+        const [now, told, declared, overrides, paused] = await Promise.all([
           nowMs(),
           redis.hgetall(`${base}:told:${name}`),
           redis.hget(`${base}:declared`, name),
-          redis.hget(`${base}:overrides`, name),
+          redis.hgetall(`${base}:overrides:${name}`),
           redis.hget(`${base}:pauses`, name),
         ]);
-        const changes = pause === null ? [] : await redis.xrange(`${base}:changes`, pause, pause);
+        const pause = paused?.slice(paused.indexOf("|") + 1) ?? "";
+        const changes = pause === "" ? [] : await redis.xrange(`${base}:changes`, pause, pause);
         const [change] = await withFates(changes.map(readEntry));
         return {
           nowMs: now,
           told: Object.entries(told).map(([replica, text]) => ({ replica, ...readTold(text) })),
           declared: declared ?? undefined,
-          override: override === null ? undefined : readOverride(override),
+          overrides: Object.entries(overrides)
+            .map(([id, record]) => readOverride(`${id}|${record}`))
+            .toSorted(byId),
           pause: change,
         };
       }),
@@ -133,8 +137,15 @@ export function createRedisInsight(
         }
         return withFates(found);
       }),
+    confirmChange: (made) => send(() => runScript(redis, changeConfirm, { ...made, prefix })),
     endOverride: (override) => send(() => runScript(redis, overrideEnd, { ...override, prefix })),
   };
+}
+
+/** Ids are `<ms>-<number>`. */
+function byId({ id: a }: { readonly id: string }, { id: b }: { readonly id: string }): number {
+  const order = timeOf(a) - timeOf(b);
+  return order === 0 ? Number(a.split("-")[1]) - Number(b.split("-")[1]) : order;
 }
 
 type Entry = [id: string, fields: string[]];

@@ -18,6 +18,8 @@ export interface BucketChange {
   readonly bucket: string;
   /** `"undo"` takes another back; `"expire"` is the end of a policy that was given for a time. */
   readonly action: ChangeAction;
+  /** What it is about: that of an `"undo"` is what is taken back. */
+  readonly subject: "policy" | "pause";
   /** When, in ms since 1970, by the clock of Redis. */
   readonly atMs: number;
   readonly by: string;

@@ -7,7 +7,12 @@ import process from "node:process";
 import * as z from "zod";
 import { refuseUndefined } from "../../core/input/arguments.ts";
 import { reasonOf } from "../../core/describe.ts";
-import { ChangedError, ClosedError, InvalidOptionError } from "../../core/errors.ts";
+import {
+  ChangedError,
+  ClosedError,
+  InvalidOptionError,
+  StoreUnavailableError,
+} from "../../core/errors.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { KEY_SHAPE, oneKey, type KeyGiven } from "../../core/input/key-options.ts";
 import { namedOf } from "../../core/key-path.ts";
@@ -18,12 +23,13 @@ import {
   type Policy,
   type PolicyOptions,
 } from "../../core/policy/policy.ts";
-import type {
-  Change,
-  InsightStore,
-  NewChange,
-  Override,
-  SteeredState,
+import {
+  overrideOf,
+  UNCONFIRMED_MS,
+  type InsightStore,
+  type NewChange,
+  type Override,
+  type SteeredState,
 } from "../../core/stores/insight/store.ts";
 import type { Change as StoreChange, LimitedKey, Peeked } from "../../core/store.ts";
 import { termsOf, type BucketContext } from "../known-policy.ts";
@@ -36,6 +42,7 @@ import {
   type InForce,
 } from "./bucket-state.ts";
 import { describeChange, type BucketChange } from "./changes.ts";
+import { endOf, findLastChange, type LastChange } from "./last-change.ts";
 
 /** Names one key, or the head of a path; without it, the whole bucket is meant. */
 export type KeyOptions = KeyGiven;
@@ -118,8 +125,15 @@ interface Steering {
   readonly undoes?: string | undefined;
 }
 
-/** Changes of one bucket among which one to take back is looked for. */
-const MOST_LOOKED_AT = 1_000;
+/** What can be set by hand, as it was in a generation. */
+interface Seen {
+  readonly policy: Policy;
+  readonly generation: number;
+  readonly state: SteeredState;
+}
+
+/** How often what hangs on a generation is tried: cooldowns change it, too, and come at any time. */
+const MOST_TRIES = 5;
 
 export function createLiveControl(parts: LiveControlParts): LiveControl {
   const { store, insight, bucket, known, logger, waiting, onChange } = parts;
@@ -130,15 +144,19 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     if (isClosed) throw new ClosedError(`Bucket "${bucket}"`);
   }
 
-  /** A change is made before it is known whether this could be noted: that is heard in the log. */
-  async function amend(
-    id: string,
-    fate: Parameters<InsightStore["amendChange"]>[1],
-  ): Promise<void> {
-    await insight.amendChange(id, fate).catch((error: unknown) => {
+  /** What became of a change stands before it is known whether this could be noted: that is heard in the log. */
+  async function noteFate(id: string, ...noting: readonly Promise<void>[]): Promise<void> {
+    await Promise.all(noting).catch((error: unknown) => {
       const reason = reasonOf(error);
       logger.warn({ bucket, change: id, reason }, `What became of change ${id} was not noted.`);
     });
+  }
+
+  /** Of a change that surely was not made, nothing stays in force either. */
+  async function fail(id: string, failed: string, isSure: boolean): Promise<void> {
+    const noting = [insight.amendChange(id, { failed })];
+    if (isSure) noting.push(insight.endOverride({ bucket, id }));
+    await noteFate(id, ...noting);
   }
 
   async function steer(
@@ -148,19 +166,25 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
   ): Promise<string> {
     assertOpen();
     const key = scope?.key;
-    const noted = { bucket, action, key, by, reason, forMs, before, after, undoes };
+    const subject = change.do === "configure" ? ("policy" as const) : ("pause" as const);
+    const noted = { bucket, subject, action, key, by, reason, forMs, before, after, undoes };
     const id = await insight.noteChange(noted);
     const terms = policy === undefined ? known.terms : termsOf(policy, 0);
     const steered = await store
       .steer({ bucket, terms, scope, change, generation })
       .catch(async (error: unknown) => {
-        await amend(id, { failed: reasonOf(error) });
+        // A reply that was lost may have been of a change that was made.
+        await fail(id, reasonOf(error), !(error instanceof StoreUnavailableError));
         throw error;
       });
     if (steered.isStale) {
       const error = new ChangedError({ bucket, since: generation!, ...steered });
-      await amend(id, { failed: error.message });
+      await fail(id, error.message, true);
       throw error;
+    }
+    if (key === undefined) {
+      const made = { id, change: noted, generation: steered.generation };
+      await noteFate(id, insight.confirmChange(made));
     }
     onChange(key);
     return id;
@@ -173,7 +197,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
   }
 
   /** What can be set by hand, as it is; of a key, its own pause. */
-  async function steered(key?: string): Promise<{ policy: Policy; state: SteeredState }> {
+  async function steered(key?: string): Promise<Seen> {
     const [ofBucket, ofKey] = await Promise.all([
       look(known.policy, undefined),
       key === undefined ? undefined : look(known.policy, key),
@@ -182,7 +206,8 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     const { nowUs, pausedUntilUs } = ofKey ?? ofBucket;
     const isOwn = ofKey === undefined || pausedUntilUs > ofBucket.pausedUntilUs;
     const pausedForMs = isOwn ? orEndless(msUntil(pausedUntilUs, nowUs)) : 0;
-    return { policy, state: stateOf(policy, ofBucket.isOverride, pausedForMs) };
+    const { generation, isOverride } = ofBucket;
+    return { policy, generation, state: stateOf(policy, isOverride, pausedForMs) };
   }
 
   function scopeOf(where: string, policy: Policy, key: string): LimitedKey {
@@ -221,30 +246,42 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     return steer({ action, policy, change, before, after }, byHand, forMs);
   }
 
-  /** The last change that is still in force, of those that a person made. */
-  async function lastChange(): Promise<Change | undefined> {
-    const changes = await insight.changes({ bucket, before: undefined, limit: MOST_LOOKED_AT });
-    return changes.find(
-      ({ action, failed, undoneBy }) =>
-        failed === undefined && undoneBy === undefined && action !== "undo" && action !== "expire",
-    );
-  }
-
-  async function takeBack(last: Change, byHand: ByHand): Promise<string> {
-    const key = last.key;
-    const { policy: inForce, state: before } = await steered(key);
+  async function takeBack(
+    { last, policyForMs, pausedForMs }: LastChange,
+    { policy: inForce, state: before }: Seen,
+    byHand: ByHand,
+  ): Promise<string> {
+    const { key } = last;
     const undoing = { action: "undo" as const, before, undoes: last.id };
-    if (last.action === "configure") {
-      const { isOverride, text } = last.before;
-      const policy = isOverride ? known.read(text) : known.declared;
+    if (last.subject === "policy") {
+      const isOverride = last.before.isOverride && policyForMs > 0;
+      const policy = isOverride ? known.read(last.before.text) : known.declared;
       const after = stateOf(policy, isOverride, before.pausedForMs);
-      return steer({ ...undoing, policy, after, change: { do: "configure", isOverride } }, byHand);
+      const change = { do: "configure", isOverride } as const;
+      return steer({ ...undoing, policy, after, change }, byHand, endOf(policyForMs));
     }
-    const sinceMs = (await insight.bucket(bucket)).nowMs - last.atMs;
-    const pausedForMs = Math.max(0, last.before.pausedForMs - sinceMs);
     const scope = key === undefined ? undefined : scopeOf("undo()", inForce, key);
     const after = { ...before, pausedForMs };
-    return steer({ ...undoing, scope, change: pauseOf(pausedForMs), after }, byHand);
+    const change = pauseOf(pausedForMs);
+    return steer({ ...undoing, scope, change, after }, byHand, endOf(pausedForMs));
+  }
+
+  async function undoLast(
+    id: string | undefined,
+    byHand: ByHand,
+  ): Promise<BucketChange | undefined> {
+    const { generation } = await look(known.policy, undefined);
+    const found = await findLastChange(insight, bucket);
+    if (id !== undefined && found?.last.id !== id) {
+      throw new ChangedError({ bucket, since: id, generation: found?.last.id ?? "none" });
+    }
+    if (found === undefined) return undefined;
+    const { last } = found;
+    const seen = await steered(last.key);
+    // If another change comes meanwhile, that is the last one, and stays as it is.
+    const undoneBy = await takeBack(found, seen, { generation, ...byHand });
+    await noteFate(last.id, insight.amendChange(last.id, { undoneBy }));
+    return describeChange({ ...last, undoneBy });
   }
 
   /** Leaves the policy that this process knows as it is, also where another is in force: its draws learn that. */
@@ -265,6 +302,32 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
       spacedForMs: msUntil(gapUntilUs, nowUs),
       gapMs: gapUs / 1_000,
     };
+  }
+
+  /** False if the bucket has changed meanwhile. */
+  async function expireOnce(override: Override): Promise<boolean> {
+    const { generation, state } = await steered();
+    // Whoever gave the same policy for longer has noted that before: it is seen here, or the generation is another.
+    const facts = await insight.bucket(bucket);
+    const current = state.isOverride ? overrideOf(facts, state.text) : undefined;
+    const isOwn = current?.id === override.id;
+    if (current !== undefined && !isOwn && current.generation === undefined) {
+      // It may still be refused, and then this one is to be ended.
+      if (facts.nowMs - current.atMs < UNCONFIRMED_MS) return true;
+    }
+    if (isOwn) {
+      const given = { policy: known.declared, isOverride: false };
+      const byHand = { by: override.by, reason: "its time is over", generation };
+      try {
+        const undoneBy = await putInForce("expire", given, byHand, state);
+        await noteFate(override.id, insight.amendChange(override.id, { undoneBy }));
+      } catch (error) {
+        if (isOtherGeneration(error)) return false;
+        throw error;
+      }
+    }
+    await insight.endOverride(override);
+    return true;
   }
 
   return {
@@ -293,14 +356,14 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     async undo(options = {}) {
       const { id, ...byHand } = readOptions("undo()", UNDO, options);
       assertOpen();
-      const last = await lastChange();
-      if (id !== undefined && last?.id !== id) {
-        throw new ChangedError({ bucket, since: id, generation: last?.id ?? "none" });
+      for (let time = 1; ; time++) {
+        try {
+          return await undoLast(id, byHand);
+        } catch (error) {
+          const isOver = byHand.generation !== undefined || time === MOST_TRIES;
+          if (isOver || !isOtherGeneration(error)) throw error;
+        }
       }
-      if (last === undefined) return undefined;
-      const undoneBy = await takeBack(last, byHand);
-      await amend(last.id, { undoneBy });
-      return describeChange({ ...last, undoneBy });
     },
     async peek(options = {}) {
       const { key } = oneKey("peek()", readOptions("peek()", ONE_KEY, options));
@@ -308,15 +371,9 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     },
     inForce: () => inForce(),
     async expire(override) {
-      const { generation } = await look(known.policy, undefined);
-      const { state } = await steered();
-      if (state.isOverride && state.text === override.text) {
-        const given = { policy: known.declared, isOverride: false };
-        const byHand = { by: override.by, reason: "its time is over", generation };
-        const undoneBy = await putInForce("expire", given, byHand, state);
-        await amend(override.id, { undoneBy });
+      for (let time = 1; time <= MOST_TRIES; time++) {
+        if (await expireOnce(override)) return;
       }
-      await insight.endOverride(override);
     },
     close() {
       isClosed = true;
@@ -326,6 +383,11 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
 
 /** Who changes something, unless that is said. */
 const OF_PROCESS = `${hostname()}:${process.pid}`;
+
+/** Whether a change was refused since the bucket has changed, by hand or by a cooldown. */
+function isOtherGeneration(error: unknown): boolean {
+  return error instanceof ChangedError && typeof error.since === "number";
+}
 
 function pauseOf(pausedForMs: number): StoreChange {
   return { do: "pause", durationUs: pausedForMs === Infinity ? FOREVER_US : pausedForMs * 1_000 };

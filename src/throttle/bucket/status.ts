@@ -8,6 +8,7 @@ import type { Limit } from "../../core/limits/rule.ts";
 import {
   HISTORY_KEPT_MS,
   HISTORY_STEP_MS,
+  overrideOf,
   REPLICA_ALIVE_MS,
   type BucketFacts,
   type BucketTold,
@@ -97,11 +98,11 @@ function describeStatus(
   facts: BucketFacts,
 ): BucketStatus {
   const { limits, text, state } = of;
-  const { nowMs, told, override, pause } = facts;
+  const { nowMs, told, pause } = facts;
   const alive = told.filter(({ atMs }) => nowMs - atMs < REPLICA_ALIVE_MS);
   const heard = alive.filter(({ atMs }) => nowMs - atMs < HEARD_MS);
   const isOverride = state.policyFrom === "configured";
-  const isKnown = isOverride && override?.text === text;
+  const override = isOverride ? overrideOf(facts, text) : undefined;
   const shared = limits.filter(({ kind, unit }) => unit === "calls" && ruleOf(kind).isRate);
   const rates = shared.map(({ count, periodUs }) => (count * 1_000_000) / periodUs);
   return sayEndless({
@@ -110,7 +111,7 @@ function describeStatus(
     capPerSecond: rates.length === 0 ? undefined : Math.min(...rates),
     actualPerSecond: sum(heard.map(({ startedIn10s }) => startedIn10s)) / 10,
     source: isOverride ? ("override" as const) : ("code" as const),
-    setBy: isKnown ? setBy(override, override.untilMs, nowMs) : undefined,
+    setBy: override && setBy(override, override.untilMs, nowMs),
     pausedBy:
       pause !== undefined && state.pausedForMs > 0
         ? setBy(pause, pause.forMs === undefined ? undefined : pause.atMs + pause.forMs, nowMs)
@@ -161,8 +162,8 @@ export async function readHistory(
 ): Promise<History> {
   const { sinceMs, untilMs } = readOptions("history()", HISTORY, given);
   const { nowMs } = await insight.bucket(name);
-  const until = untilMs ?? nowMs;
-  const from = Math.max(sinceMs ?? 0, Math.min(until, nowMs) - HISTORY_KEPT_MS);
+  const until = Math.min(untilMs ?? nowMs, nowMs);
+  const from = Math.max(sinceMs ?? 0, until - HISTORY_KEPT_MS);
   if (sinceMs !== undefined && sinceMs > until) {
     const remedy = "give a time before untilMs, and not after now";
     throw new InvalidOptionError({ where: "history()", option: "sinceMs", value: sinceMs, remedy });

@@ -3,22 +3,24 @@
  * changed by hand, by whom.
  */
 export interface InsightStore {
-  /** Takes in what one replica tells; answers the overrides whose time is over. */
-  report(report: ReplicaReport): Promise<readonly Override[]>;
+  /** Takes in what one replica tells. */
+  report(report: ReplicaReport): Promise<Reported>;
   /** Names of buckets that replicas have told of, in order, after a name. */
   bucketNames(page: { readonly after: string; readonly limit: number }): Promise<BucketNames>;
   /** What the living replicas told of a bucket. */
   bucket(name: string): Promise<BucketFacts>;
   replicas(): Promise<readonly ReplicaFacts[]>;
   history(bucket: string, span: { fromMs: number; untilMs: number }): Promise<readonly Point[]>;
-  /** Notes a change before it is made, in the log and as the override that it begins or ends; answers its id. */
+  /** Notes a change before it is made, in the log and as the override that it may begin; answers its id. */
   noteChange(change: NewChange): Promise<string>;
+  /** A change that was noted has been made: what it took the place of is forgotten. */
+  confirmChange(made: MadeChange): Promise<void>;
   /** Says what became of a change that was noted. */
   amendChange(id: string, fate: ChangeFate): Promise<void>;
   /** The newest changes first, of one bucket or of all, older than `before`. */
   changes(page: ChangesPage): Promise<readonly Change[]>;
-  /** Forgets an override, unless another has come since. */
-  endOverride(override: Override): Promise<void>;
+  /** Forgets this override. */
+  endOverride(override: Pick<Override, "bucket" | "id">): Promise<void>;
 }
 
 /** How long a replica that tells nothing more counts as alive. */
@@ -38,6 +40,13 @@ interface BucketNames {
   readonly names: readonly string[];
   /** Of several servers, the errors of those that did not answer. */
   readonly errors: readonly unknown[];
+}
+
+export interface Reported {
+  /** Overrides whose time is over, which this replica is to end. */
+  readonly over: readonly Override[];
+  /** Whether nothing was known of the replica: what it told before is lost, if it did. */
+  readonly isNew: boolean;
 }
 
 /** What one process tells of itself and of its buckets. */
@@ -92,7 +101,8 @@ export interface BucketFacts {
   readonly nowMs: number;
   readonly told: readonly (BucketTold & { readonly replica: string; readonly atMs: number })[];
   readonly declared: string | undefined;
-  readonly override: Override | undefined;
+  /** Those that may be in force, the oldest first. */
+  readonly overrides: readonly Override[];
   /** The change that the pause in force, if there is one, came with. */
   readonly pause: Change | undefined;
 }
@@ -108,6 +118,16 @@ export interface Override {
   readonly atMs: number;
   /** When it ends by itself, by the store's clock; undefined: never. */
   readonly untilMs: number | undefined;
+  /** That of the bucket when it was put in force; undefined: it is not known yet whether it was. */
+  readonly generation: number | undefined;
+}
+
+/** For how long it can be unknown whether a change that was noted is made; then it counts as made. */
+export const UNCONFIRMED_MS = 60_000;
+
+/** The override with which the policy of this text came, if one did. */
+export function overrideOf({ overrides }: BucketFacts, text: string): Override | undefined {
+  return overrides.findLast((each) => each.text === text);
 }
 
 /** Calls that started in one step of time. */
@@ -131,6 +151,8 @@ export type ChangeAction = "configure" | "pause" | "resume" | "undo" | "expire";
 
 export interface NewChange {
   readonly bucket: string;
+  /** What it is about. */
+  readonly subject: "policy" | "pause";
   readonly action: ChangeAction;
   /** The text of the key that it is about; undefined is the whole bucket. */
   readonly key: string | undefined;
@@ -152,6 +174,13 @@ export interface Change extends NewChange {
   readonly undoneBy: string | undefined;
   /** Why it was not made after all. */
   readonly failed: string | undefined;
+}
+
+/** A change that has been made, in the generation that it gave the bucket. */
+export interface MadeChange {
+  readonly id: string;
+  readonly change: NewChange;
+  readonly generation: number;
 }
 
 export type ChangeFate = { readonly failed: string } | { readonly undoneBy: string };

@@ -6,8 +6,11 @@ import {
   HISTORY_KEPT_MS,
   HISTORY_STEP_MS,
   REPLICA_ALIVE_MS,
+  UNCONFIRMED_MS,
+  type MadeChange,
   type NewChange,
   type Override,
+  type Reported,
   type ReplicaReport,
 } from "../../../core/stores/insight/store.ts";
 import { defineScript, type Script } from "../script.ts";
@@ -24,7 +27,7 @@ export function fleetBase({ prefix }: OfPrefix): string {
   return `${prefix}:{${FLEET}}`;
 }
 
-export const replicaReport: Script<ReplicaReport & OfPrefix, readonly Override[]> = defineScript({
+export const replicaReport: Script<ReplicaReport & OfPrefix, Reported> = defineScript({
   name: "insight/replica-report",
   keys: (input) => [fleetBase(input)],
   args: ({ replica, about, isLast, buckets }) => [
@@ -42,8 +45,10 @@ export const replicaReport: Script<ReplicaReport & OfPrefix, readonly Override[]
       declared,
     ]),
   ],
-  decode: (reply) =>
-    (reply as (string | null)[]).flatMap((record) => (record === null ? [] : readOverride(record))),
+  decode(reply) {
+    const [isNew, over] = reply as [number, string[]];
+    return { isNew: isNew === 1, over: over.map(readOverride) };
+  },
 });
 
 export const changeNote: Script<{ readonly change: NewChange } & OfPrefix, string> = defineScript({
@@ -51,15 +56,12 @@ export const changeNote: Script<{ readonly change: NewChange } & OfPrefix, strin
   keys: (input) => [fleetBase(input)],
   args: ({ change }) => {
     const { bucket, by, reason, forMs, after } = change;
-    const part = beganOrEnded(change);
-    const isBegun = part === "override" ? after.isOverride : after.pausedForMs > 0;
     const begun = JSON.stringify({ bucket, text: after.text, by, reason });
     return [
       bucket,
       JSON.stringify(change, sayInfinity),
       CHANGES_KEPT,
-      part,
-      isBegun ? begun : "",
+      isOverride(change) ? begun : "",
       forMs ?? "",
       CHANGES_KEPT_MS,
     ];
@@ -67,23 +69,33 @@ export const changeNote: Script<{ readonly change: NewChange } & OfPrefix, strin
   decode: String,
 });
 
-export const overrideEnd: Script<Override & OfPrefix, void> = defineScript({
+export const changeConfirm: Script<MadeChange & OfPrefix, void> = defineScript({
+  name: "insight/change-confirm",
+  keys: (input) => [fleetBase(input)],
+  args: ({ id, change, generation }) => {
+    const { bucket, subject, after } = change;
+    const isBegun = subject === "policy" ? isOverride(change) : after.pausedForMs > 0;
+    return [bucket, id, subject, isBegun ? 1 : 0, generation, UNCONFIRMED_MS, CHANGES_KEPT_MS];
+  },
+  decode: () => undefined,
+});
+
+export const overrideEnd: Script<Pick<Override, "bucket" | "id"> & OfPrefix, void> = defineScript({
   name: "insight/override-end",
   keys: (input) => [fleetBase(input)],
   args: ({ bucket, id }) => [bucket, id],
   decode: () => undefined,
 });
 
-/** What a change begins or ends of the whole bucket. */
-function beganOrEnded({ key, before, after }: NewChange): "override" | "pause" | "" {
-  if (key !== undefined) return "";
-  return before.pausedForMs === after.pausedForMs ? "override" : "pause";
+function isOverride({ subject, after }: NewChange): boolean {
+  return subject === "policy" && after.isOverride;
 }
 
-/** `<id of the change>|<end in ms, or nothing>|<JSON>` */
+/** `<id of the change>|<generation, or nothing>|<end in ms, or nothing>|<JSON>` */
 export function readOverride(record: string): Override {
-  const [id = "", untilMs = ""] = record.split("|", 2);
-  const facts = JSON.parse(record.slice(id.length + untilMs.length + 2)) as Pick<
+  const [id = "", generation = "", untilMs = ""] = record.split("|", 3);
+  const head = `${id}|${generation}|${untilMs}|`;
+  const facts = JSON.parse(record.slice(head.length)) as Pick<
     Override,
     "bucket" | "text" | "by" | "reason"
   >;
@@ -93,6 +105,7 @@ export function readOverride(record: string): Override {
     id,
     atMs: timeOf(id),
     untilMs: untilMs === "" ? undefined : Number(untilMs),
+    generation: generation === "" ? undefined : Number(generation),
   };
 }
 

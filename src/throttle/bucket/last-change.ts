@@ -1,0 +1,55 @@
+/** The change by hand that `undo` takes back, and for how long what was there before it was to hold. */
+import type { Change, InsightStore } from "../../core/stores/insight/store.ts";
+
+export interface LastChange {
+  readonly last: Change;
+  /** For how long the policy before it still holds: Infinity without an end; not above 0 if its time is over. */
+  readonly policyForMs: number;
+  /** For how long the pause before it would still last. */
+  readonly pausedForMs: number;
+}
+
+/** Changes of one bucket among which the one to take back is looked for. */
+const MOST_LOOKED_AT = 1_000;
+
+/** The last change that is still in force, of those that a person made. */
+export async function findLastChange(
+  insight: InsightStore,
+  bucket: string,
+): Promise<LastChange | undefined> {
+  const [changes, { nowMs }] = await Promise.all([
+    insight.changes({ bucket, before: undefined, limit: MOST_LOOKED_AT }),
+    insight.bucket(bucket),
+  ]);
+  const at = changes.findIndex((change) => isInForce(change, nowMs));
+  const last = changes[at];
+  if (last === undefined) return undefined;
+  const endsAtMs = endOfPolicyBefore(last, changes.slice(at + 1));
+  const pausedForMs = pauseLeft(last.before.pausedForMs, last, nowMs);
+  return { last, policyForMs: endsAtMs - nowMs, pausedForMs };
+}
+
+function isInForce(change: Change, nowMs: number): boolean {
+  const { failed, undoneBy, action, subject, before, after } = change;
+  if (failed !== undefined || undoneBy !== undefined) return false;
+  if (action === "undo" || action === "expire") return false;
+  if (subject === "policy") return true;
+  // Of a pause whose time is over, nothing is left to take back.
+  return [before, after].some(({ pausedForMs }) => pauseLeft(pausedForMs, change, nowMs) > 0);
+}
+
+function pauseLeft(pausedForMs: number, { atMs }: Change, nowMs: number): number {
+  return Math.max(0, pausedForMs - (nowMs - atMs));
+}
+
+/** When the policy that a change took the place of was to end: by the change with which that one came. */
+function endOfPolicyBefore({ before }: Change, older: readonly Change[]): number {
+  const setter = older.find(({ subject, failed }) => subject === "policy" && failed === undefined);
+  if (!before.isOverride || setter?.after.text !== before.text) return Infinity;
+  return setter.forMs === undefined ? Infinity : setter.atMs + setter.forMs;
+}
+
+/** A time that is left, as the option of a change: undefined for one without an end. */
+export function endOf(forMs: number): number | undefined {
+  return forMs > 0 && forMs !== Infinity ? forMs : undefined;
+}

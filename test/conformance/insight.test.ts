@@ -1,0 +1,171 @@
+import { randomUUID } from "node:crypto";
+import { Redis } from "ioredis";
+import { afterAll, describe, expect, inject, it } from "vitest";
+import {
+  overrideOf,
+  type BucketTold,
+  type InsightStore,
+  type NewChange,
+} from "../../src/core/stores/insight/store.ts";
+import { createMemoryInsight } from "../../src/memory/memory-insight.ts";
+import { createRedisInsight } from "../../src/redis/facts/insight.ts";
+
+const redis = new Redis(inject("redisUrl"));
+afterAll(() => redis.disconnect());
+
+function openRedisInsight(): InsightStore {
+  const send = async <T>(_bucket: string, run: () => Promise<T>): Promise<T> => run();
+  return createRedisInsight(redis, `t${randomUUID()}`, { send, sendOnce: send });
+}
+
+const STATE: BucketTold = { waiting: [0, 1, 2, 0], oldestMs: 7, startedIn10s: 3, limitedBy: "x|y" };
+const ABOUT = { host: "h|o", pid: 1, version: "1", startedAtMs: 5 };
+const NAMES = ["api", "__proto__", "a|b", "\u001B[2J", "é".repeat(400)];
+const CODE = { policy: "1/s", text: "code", isOverride: false, pausedForMs: 0 };
+
+function policyChange(text: string, facts: Partial<NewChange> = {}): NewChange {
+  const after = { policy: text, text, isOverride: text !== "code", pausedForMs: 0 };
+  const nobody = { key: undefined, reason: undefined, forMs: undefined, undoes: undefined };
+  return {
+    ...nobody,
+    bucket: "api",
+    subject: "policy",
+    action: "configure",
+    by: "a|b",
+    before: CODE,
+    after,
+    ...facts,
+  };
+}
+
+function pauseChange(pausedForMs: number, by: string): NewChange {
+  const subject = { subject: "pause", action: pausedForMs === 0 ? "resume" : "pause" } as const;
+  return policyChange("code", { ...subject, by, after: { ...CODE, pausedForMs } });
+}
+
+describe.each([
+  ["Redis", openRedisInsight],
+  ["memory", () => createMemoryInsight()],
+])("what is known of a fleet, in %s,", (_name, open) => {
+  const reportOf = (replica: string, isLast = false, started = 3) => ({
+    replica,
+    about: ABOUT,
+    isLast,
+    buckets: NAMES.map((bucket) => ({ bucket, state: STATE, started, declared: "p|q" })),
+  });
+
+  /** Notes a change, and confirms it in a generation. */
+  async function make(insight: InsightStore, change: NewChange, generation: number) {
+    const id = await insight.noteChange(change);
+    await insight.confirmChange({ id, change, generation });
+    return id;
+  }
+
+  async function inForce(insight: InsightStore, text: string) {
+    const { by, generation, untilMs } = overrideOf(await insight.bucket("api"), text) ?? {};
+    return { by, generation, isForATime: untilMs !== undefined };
+  }
+
+  it("is what replicas told, until they end", async () => {
+    const insight = open();
+
+    expect(await insight.report(reportOf("a"))).toEqual({ isNew: true, over: [] });
+    expect(await insight.report(reportOf("a"))).toEqual({ isNew: false, over: [] });
+    expect(await insight.report(reportOf("b"))).toMatchObject({ isNew: true });
+    const { told, declared } = await insight.bucket("__proto__");
+    expect(told.map(({ replica }) => replica).toSorted()).toEqual(["a", "b"]);
+    expect(told[0]).toMatchObject({ ...STATE });
+    expect(declared).toBe("p|q");
+    expect(await insight.bucketNames({ after: "", limit: 9 })).toEqual({
+      names: NAMES.toSorted(),
+      errors: [],
+    });
+    expect((await insight.replicas()).map(({ replica }) => replica).toSorted()).toEqual(["a", "b"]);
+
+    await insight.report(reportOf("a", true, 4));
+
+    expect((await insight.bucket("a|b")).told.map(({ replica }) => replica)).toEqual(["b"]);
+    expect(await insight.replicas()).toMatchObject([{ ...ABOUT, replica: "b" }]);
+    const { nowMs } = await insight.bucket("api");
+    const minute = { fromMs: nowMs - 60_000, untilMs: nowMs + 60_000 };
+    const points = await insight.history("\u001B[2J", minute);
+    expect(points.reduce((total, { started }) => total + started, 0)).toBe(13);
+    const later = { fromMs: nowMs + 60_000, untilMs: nowMs + 120_000 };
+    expect(await insight.history("api", later)).toEqual([]);
+  });
+
+  it("is the override that was made last, whichever was noted last", async () => {
+    const insight = open();
+    const first = policyChange("first", { by: "ann", forMs: 60_000 });
+    const second = policyChange("second", { by: "bob" });
+    const ids = [await insight.noteChange(first), await insight.noteChange(second)];
+
+    await insight.confirmChange({ id: ids[1]!, change: second, generation: 7 });
+    expect(await inForce(insight, "second")).toMatchObject({ by: "bob", generation: 7 });
+    expect(await inForce(insight, "first")).toMatchObject({ by: "ann", generation: undefined });
+    await insight.confirmChange({ id: ids[0]!, change: first, generation: 8 });
+
+    expect(await inForce(insight, "first")).toMatchObject({ by: "ann", isForATime: true });
+    expect(await inForce(insight, "second")).toMatchObject({ by: undefined });
+  });
+
+  it("keeps the override in force while another is noted, and when that was not made", async () => {
+    const insight = open();
+    await make(insight, policyChange("mine", { by: "ann", forMs: 60_000 }), 5);
+
+    const id = await insight.noteChange(policyChange("other"));
+    await insight.noteChange(policyChange("code"));
+    await insight.endOverride({ bucket: "api", id });
+
+    expect(await inForce(insight, "mine")).toMatchObject({ by: "ann", isForATime: true });
+    expect(await inForce(insight, "other")).toMatchObject({ by: undefined });
+    await make(insight, policyChange("code"), 6);
+    expect((await insight.bucket("api")).overrides).toEqual([]);
+  });
+
+  it("says which overrides are over, until they are ended", async () => {
+    const insight = open();
+    const id = await make(insight, policyChange("mine", { by: "ann", forMs: 1, reason: "|" }), 5);
+    const endless = await make(insight, policyChange("its", { bucket: "a|b" }), 5);
+    const fromMs = (await insight.bucket("api")).nowMs;
+    while ((await insight.bucket("api")).nowMs < fromMs + 2);
+
+    const { over } = await insight.report(reportOf("a"));
+
+    expect(over).toMatchObject([{ bucket: "api", id, by: "ann", reason: "|", generation: 5 }]);
+    await insight.endOverride(over[0]!);
+    expect((await insight.report(reportOf("b"))).over).toEqual([]);
+    expect((await insight.bucket("a|b")).overrides).toMatchObject([{ id: endless }]);
+  });
+
+  it("is who paused a bucket last", async () => {
+    const insight = open();
+    await make(insight, pauseChange(Infinity, "ann"), 5);
+    await insight.noteChange(pauseChange(60_000, "bob"));
+    expect((await insight.bucket("api")).pause).toMatchObject({ by: "ann" });
+    await make(insight, pauseChange(0, "cem"), 4);
+    expect((await insight.bucket("api")).pause).toMatchObject({ by: "ann" });
+
+    await make(insight, pauseChange(0, "cem"), 6);
+
+    expect((await insight.bucket("api")).pause).toBeUndefined();
+  });
+
+  it("has changes by pages, with what became of them, and times without an end", async () => {
+    const insight = open();
+    const ids = [];
+    for (const name of ["a|b", "api", "a|b", "a|b"]) {
+      ids.push(await insight.noteChange({ ...pauseChange(Infinity, "ann"), bucket: name }));
+    }
+    await insight.amendChange(ids[0]!, { failed: "no" });
+    await insight.amendChange(ids[2]!, { undoneBy: ids[3]! });
+
+    const first = await insight.changes({ bucket: "a|b", before: undefined, limit: 2 });
+    const second = await insight.changes({ bucket: "a|b", before: first[1]!.id, limit: 2 });
+
+    expect([...first, ...second].map(({ id }) => id)).toEqual([ids[3], ids[2], ids[0]]);
+    expect(first[0]).toMatchObject({ after: { pausedForMs: Infinity }, undoneBy: undefined });
+    expect(first[1]).toMatchObject({ undoneBy: ids[3], failed: undefined });
+    expect(second[0]).toMatchObject({ failed: "no" });
+  });
+});

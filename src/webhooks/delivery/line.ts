@@ -24,12 +24,14 @@ interface Head {
   readonly record: EndpointRecord;
   /** An attempt of each message. */
   readonly tried: readonly Tried[];
+  /** How many of the line that is, with those that are no longer kept. */
+  readonly leaving: number;
 }
 
 export function createLineAttempts(
   parts: AttemptParts,
 ): (job: LineJob, running: Running) => Promise<void> {
-  const { store, queue, deliverer, makeRequest, ending, options } = parts;
+  const { store, queue, deliverer, makeRequest, ending, options, logger } = parts;
 
   /** Stores the job of the next step, if anything waits. */
   async function go(
@@ -60,9 +62,9 @@ export function createLineAttempts(
   async function giveUp(job: LineJob, head: Head, delivered: Delivered): Promise<never> {
     await endAll(head, delivered, "failed");
     for (const each of head.tried) ending.noteExhausted(each, delivered);
-    await go(job, head.record, { leaving: head.tried.length, attempt: 1 });
+    await go(job, head.record, { leaving: head.leaving, attempt: 1 });
     const [first] = head.tried as [Tried];
-    throw new Discard(`${namesOf(head)}: ${ending.reasonFor(first, head.record, delivered)}`);
+    throw new Discard(`${namesIn(head)}: ${ending.reasonFor(first, head.record, delivered)}`);
   }
 
   async function conclude(
@@ -75,12 +77,12 @@ export function createLineAttempts(
     const { outcome } = delivered;
     if (outcome === "ours" && !isLast) {
       await endAll(head, delivered, "waiting");
-      throw new Error(`${namesOf(head)}: ${ending.reasonFor(first, record, delivered)}`);
+      throw new Error(`${namesIn(head)}: ${ending.reasonFor(first, record, delivered)}`);
     }
     if (outcome === "blocked") ending.noteBlocked(job, delivered);
     if (outcome === "success") {
       await endAll(head, delivered, "delivered");
-      await go(job, record, { leaving: tried.length, attempt: 1 });
+      await go(job, record, { leaving: head.leaving, attempt: 1 });
       return;
     }
     const delayMs = outcome === "ours" ? undefined : ending.nextInMs(first, record, delivered);
@@ -97,24 +99,28 @@ export function createLineAttempts(
     const messages = record.batch === undefined ? begun.messages.slice(0, 1) : begun.messages;
     const { tenant, endpoint } = job;
     const { changedAtMs } = record;
-    const tried = messages.map(({ message }): Tried => {
+    const leaving = messages.length;
+    const isKept = ({ body }: LineMessage): boolean => body !== undefined;
+    const gone = messages.filter((each) => !isKept(each)).map(({ message }) => message);
+    const what = `${namesOf(gone)} is no longer kept, and was not delivered`;
+    if (gone.length === leaving) {
+      await go(job, record, { leaving, attempt: 1 });
+      throw new Discard(what);
+    }
+    if (gone.length > 0) logger.warn({ tenant, endpoint, messages: gone }, what);
+    const told = messages.filter(isKept);
+    const tried = told.map(({ message }): Tried => {
       return { tenant, endpoint, message, attempt, purpose, by, changedAtMs };
     });
-    const head = { record, tried };
-    const kept = messages.filter(({ body }) => body !== undefined);
-    if (kept.length < messages.length) {
-      await go(job, record, { leaving: 1, attempt: 1 });
-      const what = "is no longer kept, and was not delivered";
-      throw new Discard(`${namesOf({ tried: tried.slice(0, 1) })} ${what}`);
-    }
-    if (purpose === "send" && messages.every(({ state }) => state === "delivered")) {
-      return go(job, record, { leaving: tried.length, attempt: 1 });
+    const head = { record, tried, leaving };
+    if (purpose === "send" && told.every(({ state }) => state === "delivered")) {
+      return go(job, record, { leaving, attempt: 1 });
     }
     if (purpose === "send" && disabled !== undefined) {
       const why = `The endpoint is disabled (${disabled.why}).`;
       await endAll(head, notSent(why), "failed");
-      await go(job, record, { leaving: tried.length, attempt: 1 });
-      throw new Discard(`${namesOf(head)}: ${why} Enable and recover it`);
+      await go(job, record, { leaving, attempt: 1 });
+      throw new Discard(`${namesIn(head)}: ${why} Enable and recover it`);
     }
     if (waitMs > 0) {
       await ending.leaveAlone(job, waitMs);
@@ -122,8 +128,8 @@ export function createLineAttempts(
     }
     let delivered: Delivered;
     try {
-      const told = tell(record, messages);
-      delivered = await deliverer.deliver(await makeRequest(job, record, told, nowMs), signal);
+      const request = await makeRequest(job, record, tell(record, told), nowMs);
+      delivered = await deliverer.deliver(request, signal);
     } catch (error) {
       delivered = notSent(wordsFor("ours", undefined), reasonOf(error));
     }
@@ -150,6 +156,10 @@ function mostOf({ batch = 1 }: EndpointRecord): number {
   return batch;
 }
 
-function namesOf({ tried }: Pick<Head, "tried">): string {
-  return `Message ${tried.map(({ message }) => message).join(", ")}`;
+function namesIn({ tried }: Head): string {
+  return namesOf(tried.map(({ message }) => message));
+}
+
+function namesOf(messages: readonly string[]): string {
+  return `Message ${messages.join(", ")}`;
 }

@@ -225,6 +225,41 @@ describe("an ordered endpoint", () => {
     }
   });
 
+  it("gets the rest of a batch of which one message was expunged before it was tried again", async () => {
+    const hooks = openHooks(sluices, { scheduleMs: [0, 500], breaker: { failures: 100 } });
+    let left = 1;
+    const receiver = await startReceiver({ answer: () => (left-- > 0 ? 500 : undefined) });
+    await putOrdered(hooks, receiver.url, { batch: 3 });
+    await sendAll(hooks, ids(4));
+    hooks.worker();
+    await waitUntil(async () => {
+      const { entries } = await hooks.attempts.list({ tenant: "acme", message: "m-2" });
+      return entries.length === 1;
+    }, "the first attempt has failed");
+
+    await hooks.expunge({ tenant: "acme", message: "m-1" });
+
+    await waitUntil(() => receiver.arrivals.length === 3, "both batches have arrived");
+    const batches = receiver.arrivals.map(({ body }) =>
+      (JSON.parse(body) as { data: { id: string }[] }).data.map(({ id }) => id),
+    );
+    expect(batches).toEqual([["m-0", "m-1", "m-2"], ["m-0", "m-2"], ["m-3"]]);
+  });
+
+  it("gets what waits in its line when it is put without order, and later messages beside it", async () => {
+    const hooks = openHooks(sluices);
+    const receiver = await startReceiver();
+    await putOrdered(hooks, receiver.url);
+    await sendAll(hooks, ids(5));
+    await put(hooks, { ...REF, url: receiver.url });
+    await hooks.send({ ...EVENT, id: "later", data: 1 });
+
+    hooks.worker();
+
+    await waitUntil(() => receiver.arrivals.length === 6, "all have arrived");
+    expect(idsOf(receiver).filter((id) => id !== "later")).toEqual(ids(5));
+  });
+
   it("gets batches of no more than a message may have, and their data alone where it wants that", async () => {
     const hooks = openHooks(sluices);
     const receiver = await startReceiver();

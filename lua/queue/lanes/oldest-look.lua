@@ -1,17 +1,15 @@
 --[[
-  oldest-look: finds the oldest of the jobs of a queue that are due and have not begun. Changes nothing.
+  oldest-look: finds the oldest of some jobs of a queue that are due and have not begun. Changes nothing.
 
   KEYS  [1] wait  [2] prioritized, both BullMQ's  [3] hash: the live workers
-  ARGV  [1] the prefix of the queue's keys  [2] the most lanes to read
+  ARGV  [1] the prefix of the queue's keys  [2] 1 to look at jobs without a lane, and at those that workers have fetched
+        [3] on: the keys at whose lanes to look
   Reply its id, and since when it waits, in ms since 1970: when it was due, or when its last attempt began; nothing if none
         waits
 ]]
--- @include lib/now-ms
--- @include lib/lanes/line
--- @include lib/lanes/look/fetched-jobs
--- @include lib/lanes/look/read-lanes
+-- @include lib/lanes/names
 local wait, prioritized, live = KEYS[1], KEYS[2], KEYS[3]
-local prefix, most = ARGV[1], tonumber(ARGV[2])
+local prefix, has_others = ARGV[1], ARGV[2] == '1'
 local lanes = lane_names(prefix)
 local oldest, since_ms
 
@@ -19,7 +17,7 @@ local function look(id)
   local stored_at_ms, opts, attempts, started_ms =
     unpack(redis.call('HMGET', prefix .. id, 'timestamp', 'opts', 'atm', 'processedOn'))
   if not stored_at_ms then return end
-  local delay_ms = tonumber(cjson.decode(opts or '{}').delay) or 0
+  local delay_ms = opts and string.find(opts, '"delay":', 1, true) and tonumber(cjson.decode(opts).delay) or 0
   -- Ten seconds mark a job that is on its way to its lane.
   local due_ms = tonumber(stored_at_ms) + (delay_ms == 10000 and 0 or delay_ms)
   if (tonumber(attempts) or 0) > 0 and started_ms then due_ms = tonumber(started_ms) end
@@ -28,27 +26,25 @@ end
 
 -- The first of each priority: those of one come in the order in which they joined.
 local function look_at_heads(ids, unit)
-  local from = '-inf'
-  while true do
-    local head = redis.call('ZRANGEBYSCORE', ids, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    if #head == 0 then return end
+  local last = redis.call('ZRANGE', ids, -1, -1, 'WITHSCORES')
+  local from, last_from = '-inf', last[2] and math.floor(tonumber(last[2]) / unit) * unit
+  while last_from and (from == '-inf' or from <= last_from) do
+    local first = from == '-inf' and from or string.format('%.0f', from)
+    local head = redis.call('ZRANGEBYSCORE', ids, first, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
     look(head[1])
-    from = string.format('%.0f', (math.floor(tonumber(head[2]) / unit) + 1) * unit)
+    from = (math.floor(tonumber(head[2]) / unit) + 1) * unit
   end
 end
 
-for _, id in ipairs(redis.call('LRANGE', wait, -1, -1)) do look(id) end
-look_at_heads(prioritized, 2 ^ 32)
-local none_held = { places = {}, lanes = {}, joined = 0 }
-local read = open_reading(lanes, none_held, most, now_ms(), function() return {} end)
-for _, names in ipairs({ lanes.ready, lanes.blocked, lanes.heads }) do
-  if #read.list < most then read.line(names) end
-end
-for _, lane in ipairs(read.list) do look_at_heads(lanes.lane .. lane[1], 2 ^ 48) end
--- Workers list those that they have fetched and not begun, the first of them first.
-for _, worker in ipairs(redis.call('HKEYS', live)) do
-  local ids = redis.call('GET', lanes.held .. worker)
-  local first = ids and cjson.decode(ids)[1]
-  if first then look(first) end
+for at = 3, #ARGV do look_at_heads(lanes.lane .. ARGV[at], 2 ^ 48) end
+if has_others then
+  for _, id in ipairs(redis.call('LRANGE', wait, -1, -1)) do look(id) end
+  look_at_heads(prioritized, 2 ^ 32)
+  -- Workers list those that they have fetched and not begun, the first of them first.
+  for _, worker in ipairs(redis.call('HKEYS', live)) do
+    local ids = redis.call('GET', lanes.held .. worker)
+    local first = ids and cjson.decode(ids)[1]
+    if first then look(first) end
+  end
 end
 return oldest and { oldest, string.format('%.0f', since_ms) } or {}

@@ -1,6 +1,7 @@
 import type { Cluster, Redis } from "ioredis";
 import type { RunStore } from "../../core/stores/queue/runs.ts";
-import type { LaneStore } from "../../core/stores/queue/store.ts";
+import type { OldestJob } from "../../core/stores/queue/steering.ts";
+import type { LanesSeen, LaneStore } from "../../core/stores/queue/store.ts";
 import type { SampledClock } from "./clock.ts";
 import {
   headsLook,
@@ -27,6 +28,8 @@ import { runScript } from "../scripts/script.ts";
 /** A look returns at most this many lanes and deadlines, since Redis serves no other request meanwhile. */
 const MOST_LANES = 500;
 const MOST_DEADLINES = 1_000;
+/** In how many lanes one script looks for the oldest job. */
+const LANES_AT_ONCE = 50;
 
 /**
  * The lanes of queues in Redis; BullMQ keeps the jobs themselves. Each answer with jobs also has the server's time, which
@@ -37,6 +40,22 @@ export function createRedisLanes(
   prefix: string,
   clockOf?: (queue: string) => Pick<SampledClock, "sample">,
 ): LaneStore {
+  function look(queue: string, id?: string, counted = 0): Promise<LanesSeen> {
+    const bounds = { mostLanes: MOST_LANES, mostDeadlines: MOST_DEADLINES, counted };
+    return runScript(redis, lanesLook, { prefix, queue, id, ...bounds });
+  }
+
+  async function oldest(queue: string): Promise<OldestJob | undefined> {
+    const keys = (await look(queue)).lanes.map(({ key }) => key);
+    let found = await runScript(redis, oldestLook, { prefix, queue, ofKeys: [], others: true });
+    for (let at = 0; at < keys.length; at += LANES_AT_ONCE) {
+      const ofKeys = keys.slice(at, at + LANES_AT_ONCE);
+      const next = await runScript(redis, oldestLook, { prefix, queue, ofKeys, others: false });
+      if (next !== undefined && next.sinceMs < (found?.sinceMs ?? Infinity)) found = next;
+    }
+    return found;
+  }
+
   return {
     join: (queue, jobs) => runScript(redis, lanesJoin, { prefix, queue, jobs }),
     orders: (queue, tokens) => runScript(redis, jobsOrders, { prefix, queue, tokens }),
@@ -55,10 +74,7 @@ export function createRedisLanes(
       if (ids.length === 0) await redis.del(key);
       else await redis.set(key, JSON.stringify(ids), "PX", forMs);
     },
-    look(queue, id, counted = 0) {
-      const bounds = { mostLanes: MOST_LANES, mostDeadlines: MOST_DEADLINES, counted };
-      return runScript(redis, lanesLook, { prefix, queue, id, ...bounds });
-    },
+    look,
     leave: (queue, id) => runScript(redis, lanesLeave, { prefix, queue, id }),
     pause: (queue, { key, forMs }) => runScript(redis, pausesSet, { prefix, queue, key, forMs }),
     resume: (queue, key) => runScript(redis, pausesSet, { prefix, queue, key, forMs: 0 }),
@@ -70,7 +86,7 @@ export function createRedisLanes(
     noteWorker: (queue, worker) => runScript(redis, workersNote, { prefix, queue, ...worker }),
     workers: (queue) => runScript(redis, workersLook, { prefix, queue }),
     ended: (queue) => runScript(redis, endedLook, { prefix, queue }),
-    oldest: (queue) => runScript(redis, oldestLook, { prefix, queue }),
+    oldest,
     async waitingOf(queue, key) {
       const [own, below] = await Promise.all([
         redis.zcard(laneOf({ prefix, queue, key })),

@@ -77,6 +77,23 @@ describe("the status of a queue", () => {
     expect(jobs).toMatchObject({ waiting: 7, delayed: 1 });
   });
 
+  it("finds the oldest among hundreds of keys", async () => {
+    const { queue } = open();
+    const jobs = await queue.enqueueMany(
+      Array.from({ length: 300 }, (_, index) => index),
+      (index) => ({ key: [`customer-${index % 20}`, `e${index}`] }),
+    );
+    for (const [at, minutes] of [
+      [3, 5],
+      [171, 7],
+      [299, 6],
+    ] as const) {
+      await makeOlder(jobs[at]!.id, minutes * MINUTE_MS);
+    }
+
+    expect((await queue.status()).oldest!.id).toBe(jobs[171]!.id);
+  });
+
   it("tells of a wait that nothing explains, and of none that a pause or a limit does", async () => {
     const { queue, bucket } = open({ rate: "30/h" });
     const job = await queue.enqueue(1);

@@ -52,13 +52,16 @@ export const endedLook: Script<QueueName, EndedSince> = defineScript({
   },
 });
 
-/** How many lanes are read to find it. */
-const MOST_LANES = 500;
+/** Where to look for it: in the lanes of these keys, and perhaps among the jobs that are in none. */
+export interface OldestLook extends QueueName {
+  readonly ofKeys: readonly string[];
+  readonly others: boolean;
+}
 
-export const oldestLook: Script<QueueName, OldestJob | undefined> = defineScript({
+export const oldestLook: Script<OldestLook, OldestJob | undefined> = defineScript({
   name: "queue/lanes/oldest-look",
   keys: (input) => ["wait", "prioritized", "workers:live"].map((name) => baseOf(input) + name),
-  args: (input) => [baseOf(input), MOST_LANES],
+  args: (input) => [baseOf(input), Number(input.others), ...input.ofKeys],
   decode: (reply) => {
     const [id, sinceMs] = reply as readonly string[];
     return id === undefined ? undefined : { id, sinceMs: Number(sinceMs) };

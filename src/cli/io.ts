@@ -50,7 +50,7 @@ export async function withSluice<T>(
   if (redis === undefined) {
     throw noRedis();
   }
-  const log = (_facts: object, message: string): void => io.err(`${message}\n`);
+  const log = (_facts: object, message: string): void => io.err(`${onOneLine(message)}\n`);
   const sluice = createSluice({
     redis,
     prefix,
@@ -82,7 +82,9 @@ export function print<Result>(
   describe: (result: Result) => string,
 ): void {
   const text =
-    globalsOf(command, io).json === true ? JSON.stringify(result, sayBig) : describe(result);
+    globalsOf(command, io).json === true
+      ? escaped(JSON.stringify(result, sayBig))
+      : describe(result);
   io.out(`${text}\n`);
 }
 
@@ -110,9 +112,21 @@ export function table(heads: readonly string[], rows: readonly (readonly string[
     .join("\n");
 }
 
+/** What can steer a terminal, or turn the order of what it shows. */
+const UNSEEN = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
+
 /** Names and reasons are of others: what they hold must not steer a terminal. */
 export function onOneLine(text: string): string {
-  return text.replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, "?");
+  return text.replaceAll(UNSEEN, "?");
+}
+
+/** JSON that means the same; what JSON leaves as it is of such characters is written as `\\u009b`. */
+function escaped(json: string): string {
+  return json.replaceAll(UNSEEN, (found) => found.split("").map(escapeUnit).join(""));
+}
+
+function escapeUnit(unit: string): string {
+  return `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
 
 /** `1500` as `"1.5 s"`. */

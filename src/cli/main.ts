@@ -3,4 +3,10 @@
 import process from "node:process";
 import { run } from "./program.ts";
 
+// Who reads may have seen enough, as `head` has.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (error.code !== "EPIPE") throw error;
+  process.exit();
+});
+
 process.exitCode = await run(process.argv.slice(2));

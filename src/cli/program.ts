@@ -9,7 +9,7 @@ import {
 import { addLooks } from "./commands/look.ts";
 import { addDoctor } from "./commands/doctor.ts";
 import { addSteering } from "./commands/steer.ts";
-import { NotFoundError, type Io } from "./io.ts";
+import { NotFoundError, onOneLine, type Io } from "./io.ts";
 
 /** What a command ends with; documented in docs/cli.md. */
 const EXIT = {
@@ -33,7 +33,7 @@ export async function run(args: readonly string[], io: Io = OF_PROCESS): Promise
   } catch (error) {
     // Commander has said what is wrong, or was asked for help or the version.
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
-    io.err(`sluice: ${error instanceof Error ? error.message : String(error)}\n`);
+    io.err(`sluice: ${onOneLine(error instanceof Error ? error.message : String(error))}\n`);
     return exitCodeOf(error);
   }
 }

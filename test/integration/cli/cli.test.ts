@@ -125,6 +125,47 @@ describe("sluice", () => {
     expect(await bucket.peek()).toMatchObject({ pausedForMs: 0, policy: "50/s; per key 5/s" });
   });
 
+  it("lets no name, maker or reason steer the terminal", async () => {
+    const name = "x\u202Ey";
+    const words = "\u001B[2J\u009B2J\n\u202E";
+    const service = sluices.open();
+    const bucket = service.bucket(name, { rate: "100/s" });
+    await bucket.draw();
+    await waitUntil(async () => (await service.overview()).buckets.length === 1, "it is told of");
+    await bucket.pause({ by: words, reason: words });
+
+    const outputs = [
+      await sluice("buckets"),
+      await sluice("buckets", "--json"),
+      await sluice("bucket", name),
+      await sluice("why", name, "--json"),
+      await sluice("changes"),
+      await sluice("bucket", "missing"),
+      await sluice("bucket", `${name}missing`),
+    ];
+
+    for (const { out, err } of outputs) {
+      expect(`${out}${err}`).not.toMatch(/[^\P{C}\n]/u);
+      expect(`${out}${err}`).toMatch(/./);
+    }
+    expect(JSON.parse(outputs[1]!.out)).toMatchObject({ buckets: [{ name }] });
+  });
+
+  it("ends quietly when nobody reads on", async () => {
+    await usedBucket();
+    const process = processes.start("src/cli/main.ts", {
+      args: ["--prefix", sluices.prefix(), "top", "--every", "1"],
+      env: { REDIS_URL: inject("redisUrl") },
+      isBuilt: true,
+    });
+    await waitUntil(() => process.stdout.includes("stripe"), "it has written");
+
+    process.readNoMore();
+
+    expect(await process.ended).toBe(0);
+    expect(process.stderr).toBe("");
+  });
+
   it("looks again and again, as often as it is told", async () => {
     await usedBucket();
 

@@ -12,6 +12,8 @@ export interface ScriptProcess {
   readonly stdout: string;
   readonly stderr: string;
   signal(name: NodeJS.Signals): void;
+  /** Closes this end of its standard output, as `head` does. */
+  readNoMore(): void;
   /** Its exit code, or null if a signal ended it; all that it wrote is then known. */
   readonly ended: Promise<number | null>;
 }
@@ -64,6 +66,7 @@ export function scriptProcesses(): ScriptProcesses {
           return stderr;
         },
         signal: (name) => void child.kill(name),
+        readNoMore: () => void child.stdout.destroy(),
         ended,
       };
     },

@@ -35,7 +35,7 @@ export interface BucketChange {
   readonly undoes: string | undefined;
   /** The id of the change that took this one back. */
   readonly undoneBy: string | undefined;
-  /** Why it was not made after all. */
+  /** Why it was not made after all; or that no reply came, and then it may have been made. */
   readonly failed: string | undefined;
 }
 

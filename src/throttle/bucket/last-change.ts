@@ -17,11 +17,13 @@ export async function findLastChange(
   insight: InsightStore,
   bucket: string,
 ): Promise<LastChange | undefined> {
-  const [changes, { nowMs }] = await Promise.all([
+  const [changes, { nowMs, overrides }] = await Promise.all([
     insight.changes({ bucket, before: undefined, limit: MOST_LOOKED_AT }),
     insight.bucket(bucket),
   ]);
-  const at = changes.findIndex((change) => isInForce(change, nowMs));
+  // One that failed for certain is forgotten; another may have been made although no reply came.
+  const mayHold = new Set(overrides.map(({ id }) => id));
+  const at = changes.findIndex((change) => isMade(change, mayHold) && isInForce(change, nowMs));
   const last = changes[at];
   if (last === undefined) return undefined;
   const endsAtMs = endOfPolicyBefore(last, changes.slice(at + 1));
@@ -29,9 +31,13 @@ export async function findLastChange(
   return { last, policyForMs: endsAtMs - nowMs, pausedForMs };
 }
 
+function isMade({ id, failed }: Change, mayHold: ReadonlySet<string>): boolean {
+  return failed === undefined || mayHold.has(id);
+}
+
 function isInForce(change: Change, nowMs: number): boolean {
-  const { failed, undoneBy, action, subject, before, after } = change;
-  if (failed !== undefined || undoneBy !== undefined) return false;
+  const { undoneBy, action, subject, before, after } = change;
+  if (undoneBy !== undefined) return false;
   if (action === "undo" || action === "expire") return false;
   if (subject === "policy") return true;
   // Of a pause whose time is over, nothing is left to take back.

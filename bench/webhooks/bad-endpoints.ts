@@ -37,7 +37,8 @@ export async function measureBadEndpoints(bench: Bench, { effort }: Flags): Prom
     figure,
     values: { sluice: formatNumber(of(latencies, what), 1) },
   });
-  const ratio = of(withBad, "p99Ms") / of(without, "p99Ms");
+  // By turns, since other load comes and goes within seconds.
+  const ratio = median(withBad.map(({ p99Ms }, turn) => p99Ms / without[turn]!.p99Ms));
   return {
     title: `${ENDPOINTS} endpoints, of which ${DEAD} are dead and ${SLOW} never answer, ${RATE} webhooks a second`,
     rows: [
@@ -45,7 +46,7 @@ export async function measureBadEndpoints(bench: Bench, { effort }: Flags): Prom
       row("without bad ones: 99th percentile, ms", without, "p99Ms"),
       row("beside bad ones: median, ms", withBad, "p50Ms"),
       row("beside bad ones: 99th percentile, ms", withBad, "p99Ms"),
-      rowOf("99th percentile, of that without bad ones", ratio, {
+      rowOf("99th percentile, of that without bad ones, median of the turns", ratio, {
         bound: { atMost: 1.1 },
         digits: 2,
       }),

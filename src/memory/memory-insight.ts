@@ -124,7 +124,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       if (isOver) overrides.delete(id);
       else overrides.set(id, { ...own, generation });
     },
-    async amendChange(id, fate) {
+    async amendChange({ id }, fate) {
       const at = changes.findIndex((change) => change.id === id);
       if (at >= 0) changes[at] = { ...changes[at]!, ...fate };
     },

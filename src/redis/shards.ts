@@ -77,11 +77,6 @@ export function combineInsight(
     return { answers, errors };
   }
 
-  /** Ids are of one server each: the change is on the one that knows it. */
-  const amend: InsightStore["amendChange"] = async (id, fate) => {
-    await fromAll((store) => store.amendChange(id, fate));
-  };
-
   return {
     async report({ buckets, ...replica }) {
       const { answers } = await fromAll((store) => {
@@ -105,7 +100,7 @@ export function combineInsight(
     },
     history: (bucket, span) => storeOf(bucket).history(bucket, span),
     noteChange: (change) => storeOf(change.bucket).noteChange(change),
-    amendChange: amend,
+    amendChange: (change, fate) => storeOf(change.bucket).amendChange(change, fate),
     async changes(page) {
       const { bucket, limit } = page;
       if (bucket !== undefined) return storeOf(bucket).changes(page);

@@ -157,8 +157,8 @@ describe.each([
     for (const name of ["a|b", "api", "a|b", "a|b"]) {
       ids.push(await insight.noteChange({ ...pauseChange(Infinity, "ann"), bucket: name }));
     }
-    await insight.amendChange(ids[0]!, { failed: "no" });
-    await insight.amendChange(ids[2]!, { undoneBy: ids[3]! });
+    await insight.amendChange({ bucket: "a|b", id: ids[0]! }, { failed: "no" });
+    await insight.amendChange({ bucket: "a|b", id: ids[2]! }, { undoneBy: ids[3]! });
 
     const first = await insight.changes({ bucket: "a|b", before: undefined, limit: 2 });
     const second = await insight.changes({ bucket: "a|b", before: first[1]!.id, limit: 2 });

@@ -117,7 +117,7 @@ export function createRedisInsight(
           .toSorted((a, b) => a.atMs - b.atMs);
       }),
     noteChange: (change) => sendOnce(() => runScript(redis, changeNote, { change, prefix })),
-    amendChange: (id, fate: ChangeFate) =>
+    amendChange: ({ id }, fate: ChangeFate) =>
       send(async () => {
         const text = JSON.stringify(fate);
         await redis.set(`${base}:fate:${id}`, text, "PX", CHANGES_KEPT_MS);

@@ -154,7 +154,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
 
   /** Of a change that surely was not made, nothing stays in force either. */
   async function fail(id: string, failed: string, isSure: boolean): Promise<void> {
-    const noting = [insight.amendChange(id, { failed })];
+    const noting = [insight.amendChange({ bucket, id }, { failed })];
     if (isSure) noting.push(insight.endOverride({ bucket, id }));
     await noteFate(id, ...noting);
   }
@@ -280,7 +280,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     const seen = await steered(last.key);
     // If another change comes meanwhile, that is the last one, and stays as it is.
     const undoneBy = await takeBack(found, seen, { generation, ...byHand });
-    await noteFate(last.id, insight.amendChange(last.id, { undoneBy }));
+    await noteFate(last.id, insight.amendChange(last, { undoneBy }));
     return describeChange({ ...last, undoneBy });
   }
 
@@ -320,7 +320,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
       const byHand = { by: override.by, reason: "its time is over", generation };
       try {
         const undoneBy = await putInForce("expire", given, byHand, state);
-        await noteFate(override.id, insight.amendChange(override.id, { undoneBy }));
+        await noteFate(override.id, insight.amendChange(override, { undoneBy }));
       } catch (error) {
         if (isOtherGeneration(error)) return false;
         throw error;

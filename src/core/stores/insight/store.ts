@@ -16,7 +16,7 @@ export interface InsightStore {
   /** A change that was noted has been made: what it took the place of is forgotten. */
   confirmChange(made: MadeChange): Promise<void>;
   /** Says what became of a change that was noted. */
-  amendChange(id: string, fate: ChangeFate): Promise<void>;
+  amendChange(change: Pick<Change, "bucket" | "id">, fate: ChangeFate): Promise<void>;
   /** The newest changes first, of one bucket or of all, older than `before`. */
   changes(page: ChangesPage): Promise<readonly Change[]>;
   /** Forgets this override. */

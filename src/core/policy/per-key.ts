@@ -102,10 +102,14 @@ type OfKeys = { readonly perKey: KeyPolicy | undefined };
 const NO_SCOPES: readonly KeyScope[] = [];
 
 /** What of a key has limits of its own, the widest first; its asker waits for none of it yet. */
-export function scopesOf({ perKey }: OfKeys, key: string | undefined): readonly KeyScope[] {
+export function scopesOf(
+  { perKey }: OfKeys,
+  key: string | undefined,
+  where = "a call",
+): readonly KeyScope[] {
   if (key === undefined) return NO_SCOPES;
   if (perKey !== undefined) return perKey.scopesOf(key);
-  if (isOfNames(key)) throw otherKind("perKey", key, "the bucket has no perKey with names");
+  if (isOfNames(key)) throw otherKind(where, key, "the bucket has no perKey with names");
   return NO_SCOPES;
 }
 
@@ -115,8 +119,8 @@ export function keyLimitsOf(policy: OfKeys, key: string | undefined): readonly L
 }
 
 /** What limits all of a key itself; undefined if only its heads have limits, and for several keys side by side. */
-export function ownScopeOf(policy: OfKeys, key: string): KeyScope | undefined {
-  return scopesOf(policy, key).find((scope) => scope.key === key);
+export function ownScopeOf(policy: OfKeys, key: string, where?: string): KeyScope | undefined {
+  return scopesOf(policy, key, where).find((scope) => scope.key === key);
 }
 
 /** Whose each limit of a call is: those that all share, and then those of its scopes. */

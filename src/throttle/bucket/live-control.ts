@@ -15,8 +15,7 @@ import {
 } from "../../core/errors.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { KEY_SHAPE, oneKey, type KeyGiven } from "../../core/input/key-options.ts";
-import { namedOf } from "../../core/key-path.ts";
-import { ownScopeOf, scopesOf } from "../../core/policy/per-key.ts";
+import { scopesOf } from "../../core/policy/per-key.ts";
 import {
   compileOver,
   formatPolicy,
@@ -33,6 +32,7 @@ import {
 } from "../../core/stores/insight/store.ts";
 import type { Change as StoreChange, LimitedKey, Peeked } from "../../core/store.ts";
 import { termsOf, type BucketContext } from "../known-policy.ts";
+import { steeredScopeOf } from "../../core/policy/steered-scope.ts";
 import {
   describeState,
   FOREVER_US,
@@ -193,7 +193,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
   async function look(policy: Policy, key: string | undefined): Promise<Peeked> {
     assertOpen();
     const terms = termsOf(policy, known.terms.version);
-    return store.peek({ bucket, terms, scopes: scopesOf(policy, key) });
+    return store.peek({ bucket, terms, scopes: scopesOf(policy, key, `bucket("${bucket}")`) });
   }
 
   /** What can be set by hand, as it is; of a key, its own pause. */
@@ -210,25 +210,13 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     return { policy, generation, state: stateOf(policy, isOverride, pausedForMs) };
   }
 
-  function scopeOf(where: string, policy: Policy, key: string): LimitedKey {
-    const scope = ownScopeOf(policy, key);
-    if (scope !== undefined) return scope;
-    const { key: path, keys } = namedOf(key);
-    const option = keys === undefined ? "key" : "keys";
-    const remedy =
-      keys !== undefined && Object.keys(keys).length > 1
-        ? "name one of the keys: each has a state of its own"
-        : "a key without limits of its own has no state; give the bucket perKey, or leave the key out";
-    throw new InvalidOptionError({ where, option, value: keys ?? path, remedy });
-  }
-
   async function pauseFor(
     action: "pause" | "resume",
     { key, ...byHand }: ByHand & { readonly key?: string | undefined },
     forMs: number | undefined,
   ): Promise<void> {
     const { policy, state: before } = await steered(key);
-    const scope = key === undefined ? undefined : scopeOf(`${action}()`, policy, key);
+    const scope = key === undefined ? undefined : steeredScopeOf(`${action}()`, policy, key);
     const pausedForMs = action === "resume" ? 0 : (forMs ?? Infinity);
     const steering = { action, scope, change: pauseOf(pausedForMs), before };
     await steer({ ...steering, after: { ...before, pausedForMs } }, byHand, forMs);
@@ -260,7 +248,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
       const change = { do: "configure", isOverride } as const;
       return steer({ ...undoing, policy, after, change }, byHand, endOf(policyForMs));
     }
-    const scope = key === undefined ? undefined : scopeOf("undo()", inForce, key);
+    const scope = key === undefined ? undefined : steeredScopeOf("undo()", inForce, key);
     const after = { ...before, pausedForMs };
     const change = pauseOf(pausedForMs);
     return steer({ ...undoing, scope, change, after }, byHand, endOf(pausedForMs));

@@ -304,7 +304,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
 
   /** The group of a call; one that is seldom looked for again is not kept. */
   function find({ key, cost, beyond }: GroupOptions, isSeldom: boolean = false): Group {
-    const scopes = scopesOf(policy(), key);
+    const scopes = scopesOf(policy(), key, `bucket("${bucket}")`);
     if (scopes.length + policy().limits.length === 0) throw unlimited(key, policy().perKey);
     const isPlain = cost === undefined && beyond === undefined && scopes.length > 0;
     const known = isPlain ? usual.find((terms) => haveLimits(scopes, terms)) : undefined;

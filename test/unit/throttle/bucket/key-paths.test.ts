@@ -91,6 +91,7 @@ describe("a key that is a path", () => {
     await bucket.pause({ key: ["acme"] });
 
     expect(refused).toMatchObject({ option: "key", value: ["acme", "endpoint-7"] });
+    expect((refused as Error).message).toContain('name "acme", which stands for all below it');
     expect((await bucket.tryDraw({ key: ["acme", "x"] })).limitedBy).toBe("a pause");
     expect((await bucket.tryDraw({ key: ["globex", "x"] })).allowed).toBe(true);
     await bucket.resume({ key: "acme" });

@@ -110,6 +110,7 @@ describe("keys side by side", () => {
       const { bucket } = createTestBucket(options as BucketOptions);
       const refused = await rejectionOf(bucket.tryDraw({ keys: { address: "x" } }));
       expect(refused).toMatchObject({ option: "keys" });
+      expect((refused as Error).message).toMatch(/^(?:test|bucket\("test"\)): option/);
       await bucket.close();
     }
   });

@@ -46,7 +46,7 @@ interface JobOptions {
    * job. Defaults to none.
    */
   readonly name?: string | undefined;
-  /** What each attempt takes of the bucket: a number of calls, or by unit, `{ tokens: 800 }`. Defaults to 1 call. */
+  /** What each attempt takes of the bucket: a number of calls, or by unit, `{ tokens: 800 }`. Defaults to the bucket's `cost`, else 1 call. */
   readonly cost?: Cost | undefined;
   /** Which jobs leave the queue, and then the line, first. Defaults to `"normal"`. */
   readonly priority?: Priority | undefined;

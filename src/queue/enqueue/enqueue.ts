@@ -1,4 +1,6 @@
+import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
+import { costOfJob } from "../../throttle/wrap/call-defaults.ts";
 import {
   isRecurring,
   readEnqueueOptions,
@@ -70,6 +72,26 @@ export function createEnqueuing<Data, Result, Input>(
     return bucket.checkDrawable(where, { key, cost });
   }
 
+  /** A job that names no cost takes what its bucket says of its data. */
+  function lacksCost({ cost }: JobOptionsRead): boolean {
+    return cost === undefined && bucket.calls?.cost !== undefined;
+  }
+
+  async function withCost(
+    where: string,
+    data: Data,
+    options: OrderedJobOptions,
+  ): Promise<OrderedJobOptions> {
+    try {
+      const cost = await costOfJob(bucket.calls!, where, { data, key: options.key });
+      return cost === undefined ? options : { ...options, cost };
+    } catch (cause) {
+      if (cause instanceof InvalidOptionError) throw cause;
+      const remedy = `the bucket's own cost failed for the data of the job (${reasonOf(cause)}); give the job a cost, or let that function answer for it`;
+      throw new InvalidOptionError({ where, option: "cost", value: undefined, remedy, cause });
+    }
+  }
+
   function readForMany(
     options: EnqueueOptions | EnqueueOptionsOf<Input>,
   ): (data: Input, index: number) => OrderedJobOptions {
@@ -116,9 +138,13 @@ export function createEnqueuing<Data, Result, Input>(
     // All that is given is read before the first `await`: the caller may use its objects again.
     async enqueue(data, options = {}) {
       const where = "enqueue()";
-      const read = readOptions(where, options);
+      let read = readOptions(where, options);
       const checking = checkDrawable(where, read);
       const [taken] = await Promise.all([takeOne(where, data), checking]);
+      if (lacksCost(read)) {
+        read = await withCost(where, taken.value, read);
+        await checkDrawable(where, read);
+      }
       const [job] = await storing.store([{ ...taken, options: read }]);
       return job!;
     },
@@ -130,11 +156,13 @@ export function createEnqueuing<Data, Result, Input>(
       }
       const entries: Entry<Data>[] = [];
       let checked: OrderedJobOptions | undefined;
-      for (const taken of takeMany(where, data, readForMany(options))) {
-        const { options: own } = taken;
+      for (const [index, taken] of takeMany(where, data, readForMany(options)).entries()) {
         const reading = typeof taken.data === "function" ? taken.data() : taken.data;
         // Mostly there is nothing to wait for.
         const read = reading instanceof Promise ? await reading : reading;
+        const own = lacksCost(taken.options)
+          ? await withCost(oneOf(where, index), read.value, taken.options)
+          : taken.options;
         const checking = own === checked ? undefined : checkDrawable(where, own);
         if (checking !== undefined) await checking;
         checked = own;

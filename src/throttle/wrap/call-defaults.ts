@@ -13,7 +13,7 @@ import type { Learned } from "./learned.ts";
 
 /** A call, as the `cost` of its bucket sees it. */
 export interface SentCall {
-  /** What the call sends: the arguments of the throttled function, or those of `fetch`; none for `run`. */
+  /** What the call sends: the arguments of the throttled function, or those of `fetch`; the data of a job; none for `run`. */
   readonly args: readonly unknown[];
   readonly key: Key | undefined;
   /** The keys of a call that has several side by side. */
@@ -49,7 +49,8 @@ export type SettleOfCall = (result: unknown, call: AnsweredCall) => KnownCost | 
 export interface CallDefaultsOptions {
   /**
    * What each call takes that names no `cost` itself, or a function of what the call sends: `({ args }) => …`. It holds
-   * for throttled functions and clients, `fetch` and `run`, and not for what you draw for by hand. Defaults to 1 call.
+   * for throttled functions and clients, `fetch` and `run`, and for the jobs of the bucket's queues, by their data; and not
+   * for what you draw for by hand. Defaults to 1 call.
    */
   readonly cost?: Cost | CostOfCall | undefined;
   /**
@@ -114,13 +115,26 @@ async function fill<Given extends Options>(
   options: Given,
   args: readonly unknown[],
 ): Promise<FilledOptions<Given>> {
-  const call = { args, ...namedOf(options.key), learned: () => learned.means() };
+  const call = sentCall(learned, options.key, args);
   const cost = options.cost ?? (await costAnswered(where, costOf, call));
   if (options.settle !== undefined || settleBy === undefined) return { ...options, cost };
   const learn = (name: string, ratio: number): void => learned.learn(name, ratio);
   const answered = { ...call, cost, learn };
   const settle = (result: unknown): KnownCost | Promise<KnownCost> => settleBy(result, answered);
   return { ...options, cost, settle, settlesAhead: true };
+}
+
+function sentCall(learned: Learned, key: string | undefined, args: readonly unknown[]): SentCall {
+  return { args, ...namedOf(key), learned: () => learned.means() };
+}
+
+/** The cost of a job that names none; its data is what it sends. Rejects with what the bucket's function throws. */
+export function costOfJob(
+  { cost, learned }: CallDefaults,
+  where: string,
+  job: { readonly data: unknown; readonly key: string | undefined },
+): Promise<MaybeCost> {
+  return costAnswered(where, cost, sentCall(learned, job.key, [job.data]));
 }
 
 /** What a function answers is checked; all else was read before. */

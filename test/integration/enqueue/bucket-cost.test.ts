@@ -1,0 +1,113 @@
+import { describe, expect, it } from "vitest";
+import { leakyBucket, type BucketOptions, type Queue, type Sluice } from "sluice";
+import { openai } from "sluice/llm";
+import { rejectionOf } from "../../support/async/rejection.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+
+interface Chat {
+  readonly messages: readonly { readonly role: string; readonly content: string }[];
+  readonly max_tokens?: number;
+}
+
+const sluices = realSluices();
+const TOKENS = { limits: [leakyBucket("60000/min", { unit: "tokens", burst: 5_000 })] };
+const chat = (content: string): Chat => ({ messages: [{ role: "user", content }], max_tokens: 50 });
+
+function queueOf<Data>(options: BucketOptions, sluice: Sluice = sluices.open()): Queue<Data> {
+  return sluice.queue<Data>("jobs", { bucket: sluice.bucket("model", options) });
+}
+
+describe("a job that names no cost", () => {
+  it("takes what a preset estimates for its data, each of many by its own", async () => {
+    const preset = openai({ tokens: "200000/min" });
+    const queue = queueOf<Chat>(preset);
+    const [short, long] = [chat("Why?"), chat("Why is it so? ".repeat(300))];
+
+    const one = await queue.enqueue(long);
+    const many = await queue.enqueueMany([short, long]);
+
+    expect(one.cost).toEqual(preset.estimate(long));
+    expect(many.map(({ cost }) => cost)).toEqual([preset.estimate(short), preset.estimate(long)]);
+    expect(many[1]!.cost).not.toEqual(many[0]!.cost);
+  });
+
+  it("takes one call where its data is no request", async () => {
+    const queue = queueOf<number>(openai({ tokens: "200000/min" }));
+
+    const job = await queue.enqueue(7);
+
+    expect(job.cost).toBeUndefined();
+  });
+
+  it("takes the bucket's constant cost, or what its function says of the data and the key", async () => {
+    const seen: unknown[] = [];
+    const fixed = queueOf<number>({ ...TOKENS, cost: { tokens: 300 } });
+    const byData = queueOf<number>({
+      ...TOKENS,
+      cost: async ({ args, key }) => {
+        seen.push([args, key]);
+        return { tokens: args[0] as number };
+      },
+    });
+
+    const first = await fixed.enqueue(1);
+    const second = await byData.enqueue(20, { key: ["acme", "e1"] });
+
+    expect([first.cost, second.cost]).toEqual([{ tokens: 300 }, { tokens: 20 }]);
+    expect(seen).toEqual([[[20], ["acme", "e1"]]]);
+  });
+
+  it("is charged that as it starts", async () => {
+    const sluice = sluices.open();
+    const cost: BucketOptions["cost"] = ({ args }) => ({ tokens: args[0] as number });
+    const queue = queueOf<number>({ ...TOKENS, cost }, sluice);
+    const job = await queue.enqueue(4_000);
+
+    sluice.worker(queue, async () => "done");
+    await job.finished();
+
+    // A thousand a second drain.
+    expect((await queue.bucket.peek()).limits[0]!.level).toBeGreaterThan(1_000);
+  });
+
+  it("has its producer's copy of the data read, whatever becomes of the data meanwhile", async () => {
+    const queue = queueOf<{ tokens: number }>({
+      ...TOKENS,
+      cost: async ({ args }) => ({ tokens: (args[0] as { tokens: number }).tokens }),
+    });
+    const data = { tokens: 10 };
+
+    const storing = queue.enqueue(data);
+    data.tokens = 999;
+
+    expect((await storing).cost).toEqual({ tokens: 10 });
+  });
+
+  it("is refused where the bucket's cost fails or can never pass, and nothing is stored", async () => {
+    const failing = queueOf<number>({
+      ...TOKENS,
+      cost: ({ args }) => {
+        if (args[0] === 1) throw new Error("no request");
+        return { tokens: 9_999 };
+      },
+    });
+
+    const failed = await rejectionOf(failing.enqueue(1));
+    const ofMany = await rejectionOf(failing.enqueueMany([1]));
+    const tooLarge = await rejectionOf(failing.enqueue(2));
+
+    expect(failed).toMatchObject({ code: "ERR_INVALID_OPTION", option: "cost" });
+    expect((failed as Error).message).toContain("no request");
+    expect((ofMany as Error).message).toMatch(/^enqueueMany\(\)\[0\]/);
+    expect(tooLarge).toMatchObject({ code: "ERR_COST_TOO_LARGE" });
+    expect((await failing.counts()).waiting).toBe(0);
+  });
+});
+
+it("a job that names a cost takes that, whatever its bucket says", async () => {
+  const queue = queueOf<number>({ ...TOKENS, cost: { tokens: 300 } });
+
+  const job = await queue.enqueue(1, { cost: { tokens: 100 } });
+
+  expect(job.cost).toEqual({ tokens: 100 });
+});

@@ -1,5 +1,3 @@
-import type { Slot } from "sluice";
-import type { Logger } from "pino";
 import { createComplete } from "./llm/complete.ts";
 import { LLM_QUEUE, openLlmQueue, type ChatRequest, type ChatResult } from "./llm/queue.ts";
 import { loggedHandler } from "./shared/logged-handler.ts";
@@ -16,15 +14,6 @@ const VARIABLES = {
   baseUrl: { name: "OPENAI_BASE_URL", as: baseUrl("https://api.openai.com/v1"), isSecret: true },
 };
 
-/** Never throws: the answer is paid for, so a failure to settle must not cause another attempt. */
-async function settle(slot: Slot, { totalTokens: tokens }: ChatResult, log: Logger): Promise<void> {
-  try {
-    await slot.settle({ tokens });
-  } catch (error) {
-    log.warn({ tokens, error }, "settle failed; the estimate is kept.");
-  }
-}
-
 /** Reports the number of characters, at most once a second. */
 function reportProgress(report: (progress: object) => Promise<void>): (text: string) => void {
   let reportedAtMs = performance.now();
@@ -35,21 +24,19 @@ function reportProgress(report: (progress: object) => Promise<void>): (text: str
   };
 }
 
-// Asks for one chat completion per job, and settles the tokens that it used.
-await runQueueWorker(VARIABLES, (settings) => {
-  const complete = createComplete(settings);
-  return {
-    open: (sluice) => openLlmQueue(sluice, settings),
-    tryOut: (baseUrl) => createComplete({ ...settings, baseUrl, apiKey: "none" })(HELLO, ALONE),
-    handler: (log) =>
-      loggedHandler<ChatRequest, ChatResult>({
-        log,
-        texts: { done: "Answered.", failed: "Not answered." },
-        async call(job, { signal, slot, progress }) {
-          const result = await complete(job.data, { signal, onText: reportProgress(progress) });
-          await settle(slot, result, log);
-          return result;
-        },
-      }),
-  };
-});
+// Asks for one chat completion per job, through the bucket, which counts what it took.
+await runQueueWorker(VARIABLES, (settings) => ({
+  open: (sluice) => openLlmQueue(sluice, settings),
+  tryOut: (baseUrl) => createComplete({ ...settings, baseUrl, apiKey: "none" })(HELLO, ALONE),
+  handler(log, { bucket }) {
+    // A refused job is tried again as a job.
+    const fetch = bucket.fetch.with({ tries: 1 });
+    const complete = createComplete({ ...settings, fetch });
+    return loggedHandler<ChatRequest, ChatResult>({
+      log,
+      texts: { done: "Answered.", failed: "Not answered." },
+      call: (job, { signal, progress }) =>
+        complete(job.data, { signal, onText: reportProgress(progress) }),
+    });
+  },
+}));

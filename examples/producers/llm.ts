@@ -1,6 +1,6 @@
 /** Asks a model through workers/llm-worker.ts: each question takes its estimated tokens, and gives back those that it did not use. */
 import { createSluice } from "sluice";
-import { estimateTokens, openLlmQueue } from "../../workers/llm/queue.ts";
+import { openLlmQueue } from "../../workers/llm/queue.ts";
 
 await using sluice = createSluice({ prefix: process.env["SLUICE_PREFIX"] });
 const queue = openLlmQueue(sluice);
@@ -12,11 +12,7 @@ const requests = questions.map((content, index) => ({
   max_tokens: 100,
   stream: index === 0,
 }));
-const jobs = await queue.enqueueMany(requests, (request) => ({
-  cost: { tokens: estimateTokens(request) },
-}));
-for (const [index, job] of jobs.entries()) {
+for (const job of await queue.enqueueMany(requests)) {
   const { text, totalTokens } = await job.finished({ timeoutMs: 60_000 });
-  const estimate = estimateTokens(requests[index]!);
-  console.log(`${text}\n  used ${totalTokens} of ${estimate} estimated tokens`);
+  console.log(`${text}\n  used ${totalTokens} tokens; its estimate was`, job.cost);
 }

@@ -25,8 +25,8 @@ export interface LlmBucket {
   /** Reads what a request took, from what comes back: a response, a result or a stream. */
   readonly settle: SettleOfCall;
   /**
-   * The estimate for a request, such as the data of a job: `{ cost: preset.estimate(request) }`. It knows nothing of what
-   * the bucket has learned. Undefined where the request asks for no tokens. A copy of the preset lacks it.
+   * The estimate for a request, for a job whose data is something else: `{ cost: preset.estimate(request) }`. It knows
+   * nothing of what the bucket has learned. Undefined where the request asks for no tokens. A copy of the preset lacks it.
    */
   readonly estimate: (request: unknown) => Cost | undefined;
 }

@@ -10,6 +10,8 @@ export interface CompleteOptions {
   readonly apiKey: string;
   /** The longest time for one whole completion, to its last piece. */
   readonly timeoutMs: number;
+  /** That of the bucket, which counts what the answer took. Defaults to the global one. */
+  readonly fetch?: typeof globalThis.fetch | undefined;
 }
 
 interface CompleteContext {
@@ -30,14 +32,15 @@ const REQUEST = z.looseObject({
   n: z.literal(1, { error: "it asks for more than one answer" }).nullish(),
 });
 
-export function createComplete({ baseUrl, apiKey, timeoutMs }: CompleteOptions): Complete {
+export function createComplete(options: CompleteOptions): Complete {
+  const { baseUrl, apiKey, timeoutMs, fetch } = options;
   const url = `${baseUrl.replace(/\/+$/, "")}/chat/completions`;
   const headers = { "content-type": "application/json", authorization: `Bearer ${apiKey}` };
   return async (data, { signal, onText }) => {
     const request = readRequest(data);
     const body = JSON.stringify(request.stream === true ? withUsage(request) : request);
     const call = { url, method: "POST", headers, body };
-    return callInTime(call, { timeoutMs, signal }, async (response) => {
+    return callInTime(call, { timeoutMs, signal, fetch }, async (response) => {
       if (!response.ok) throw await refusal(response);
       return request.stream === true ? readStreamedAnswer(response, onText) : readAnswer(response);
     });

@@ -5,6 +5,8 @@ export interface CallLimits {
   readonly timeoutMs: number;
   /** The job's signal: aborted when its worker closes or has lost the job. */
   readonly signal: AbortSignal;
+  /** Sends the request; the global one unless given. */
+  readonly fetch?: typeof globalThis.fetch | undefined;
 }
 
 /**
@@ -13,7 +15,7 @@ export interface CallLimits {
  */
 export async function callInTime<Result>(
   request: { readonly url: string } & RequestInit,
-  { timeoutMs, signal }: CallLimits,
+  { timeoutMs, signal, fetch = globalThis.fetch }: CallLimits,
   read: (response: Response) => Promise<Result>,
 ): Promise<Result> {
   const { url, ...init } = request;

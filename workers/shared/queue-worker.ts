@@ -9,7 +9,7 @@ import type { SettingsOf, Variables, workerVariables } from "./settings.ts";
 /** What one kind of worker does with the jobs of its queue. */
 export interface QueuePlan<Data, Result> {
   readonly open: (sluice: Sluice) => Queue<Data, Result>;
-  readonly handler: (log: Logger) => Handler<Data, Result>;
+  readonly handler: (log: Logger, queue: Queue<Data, Result>) => Handler<Data, Result>;
   /** Makes a call like the handler's, to warm up; it must not send the API key. */
   readonly tryOut: (url: string) => Promise<unknown>;
 }
@@ -32,7 +32,7 @@ export function runQueueWorker<
       async start(sluice, log) {
         const queue = open(sluice);
         await warmUp(tryOut);
-        sluice.worker(queue, handler(log), { concurrency, closeDeadlineMs, lockMs });
+        sluice.worker(queue, handler(log, queue), { concurrency, closeDeadlineMs, lockMs });
         return { queue: queue.name, bucket: queue.bucket.name };
       },
     };

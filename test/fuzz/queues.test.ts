@@ -45,7 +45,7 @@ afterAll(() => redis.quit());
 /** All that the test has in Redis, but for what a look may write: the list of events and the mark of a lane's clock. */
 async function stored(): Promise<unknown[]> {
   const keys = (await redis.keys(`${prefix}:*`)).filter(
-    (key) => !/:(events|lanes:state)$/.test(key),
+    (key) => !/:(events|lanes:state)$|\{:fleet\}/.test(key),
   );
   return Promise.all(keys.sort().map(async (key) => [key, await redis.dump(key)]));
 }
@@ -57,7 +57,7 @@ describe("what is no job's id", () => {
   /** The queue's own keys, those of its lanes, of its jobs and of the bucket, as the ends that an id would be. */
   async function names(): Promise<string[]> {
     const tag = `${prefix}:{${NAME}}:`;
-    const all = (await redis.keys(`${prefix}:*`)).map((key) => key.slice(tag.length));
+    const all = (await redis.keys(`${tag}*`)).map((key) => key.slice(tag.length));
     return [...all.filter((name) => !/^(\d+|repeat:.*:\d+)$/.test(name)), `${job.id}:lock`, "de"];
   }
 

@@ -1,5 +1,7 @@
 /** What is known of a fleet, in Redis: see `core/stores/insight/store.ts`. */
 import type { Cluster, Redis } from "ioredis";
+import { reasonOf } from "../../core/describe.ts";
+import { SluiceError, StoreUnavailableError } from "../../core/errors.ts";
 import {
   CHANGES_KEPT_MS,
   HISTORY_STEP_MS,
@@ -23,6 +25,7 @@ import {
   replicaReport,
   timeOf,
 } from "../scripts/insight/insight.ts";
+import { clockRead } from "../scripts/queue/jobs.ts";
 import { runScript } from "../scripts/script.ts";
 
 const HOUR_MS = 3_600_000;
@@ -39,9 +42,7 @@ export function createRedisInsight(
   const sendOnce = <T>(run: () => Promise<T>): Promise<T> => requests.sendOnce(FLEET, run);
 
   async function nowMs(): Promise<number> {
-    // A script, so that a cluster asks the node that holds the fleet's keys.
-    const time = (await redis.eval("return redis.call('TIME')", 1, base)) as [string, string];
-    return Number(time[0]) * 1_000 + Math.floor(Number(time[1]) / 1_000);
+    return Math.floor((await runScript(redis, clockRead, { prefix, queue: FLEET })) / 1_000);
   }
 
   async function withFates(found: readonly (readonly [string, string])[]): Promise<Change[]> {
@@ -116,7 +117,9 @@ export function createRedisInsight(
           .filter(({ atMs }) => atMs + HISTORY_STEP_MS > fromMs && atMs <= untilMs)
           .toSorted((a, b) => a.atMs - b.atMs);
       }),
-    noteChange: (change) => sendOnce(() => runScript(redis, changeNote, { change, prefix })),
+    noteChange: (change) =>
+      // Sent again after a lost reply, it would be noted twice.
+      sendOnce(() => runScript(redis, changeNote, { change, prefix })).catch(notNoted),
     amendChange: ({ id }, fate: ChangeFate) =>
       send(async () => {
         const text = JSON.stringify(fate);
@@ -146,6 +149,15 @@ export function createRedisInsight(
 function byId({ id: a }: { readonly id: string }, { id: b }: { readonly id: string }): number {
   const order = timeOf(a) - timeOf(b);
   return order === 0 ? Number(a.split("-")[1]) - Number(b.split("-")[1]) : order;
+}
+
+/** @throws {@link StoreUnavailableError} for whatever Redis or its connection says. */
+function notNoted(error: unknown): never {
+  if (error instanceof SluiceError) throw error;
+  const text =
+    `The change could not be noted (${reasonOf(error)}), and nothing was changed. ` +
+    `See that Redis runs and can be reached, and repeat it.`;
+  throw new StoreUnavailableError(text, error);
 }
 
 type Entry = [id: string, fields: string[]];

@@ -36,15 +36,17 @@ describe("20,000 keys that are used once", () => {
       await Promise.all(names.map((key) => bucket[how]({ key })));
     }
 
-    const found = [...(await expiries(redis))];
+    const all = [...(await expiries(redis))];
 
+    // What processes tell of themselves is kept longer.
+    const found = all.filter(([name]) => !name.includes("{:fleet}"));
     const ofKeys = found.filter(([name]) => name.includes("once "));
     const longestMs = Math.max(...ofKeys.map(([, ttlMs]) => ttlMs));
     reportFigures(`${KEYS.toLocaleString("en")} keys are used once, by ${how}`, {
       "names in Redis": found.length,
       "longest life of a key's state, ms": longestMs,
     });
-    expect(found.filter(([, ttlMs]) => ttlMs === -1)).toEqual([]);
+    expect(all.filter(([, ttlMs]) => ttlMs === -1)).toEqual([]);
     expect(ofKeys.length).toBeGreaterThanOrEqual(KEYS);
     expect(longestMs).toBeLessThanOrEqual(KEY_TTL_MS);
     expect(found.length - ofKeys.length).toBeLessThan(20);

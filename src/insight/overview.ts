@@ -24,7 +24,7 @@ export interface Replica {
   readonly version: string;
   /** When it started, in ms since 1970, by its own clock. */
   readonly startedAtMs: number;
-  /** When it last told something, by the clock of Redis: every ten seconds at least. */
+  /** When it last told something, by the clock of Redis: every thirty seconds at least. */
   readonly seenAtMs: number;
 }
 

@@ -20,8 +20,12 @@ import type { OwnedBucket, ToldHere } from "../throttle/bucket.ts";
 const EVERY_MS = 1_000;
 /** The first calls are told of together. */
 const FIRST_MS = 50;
-/** How often a process tells that it is there, and what still waits, when nothing happens. */
+/** How often a process tells what still waits, when nothing happens … */
 const AT_REST_MS = 10_000;
+/** … and that it is there, when nothing waits either. */
+const IDLE_MS = 30_000;
+/** How long a process that closes waits for its last report: a Redis that is away is not waited for. */
+const LAST_MS = 500;
 /** A timer may be early by some of this. */
 const SLACK_MS = 500;
 /** Rates are of the last ten seconds. */
@@ -98,7 +102,7 @@ export function createReporter(parts: ReporterParts): Reporter {
   async function report(): Promise<void> {
     const nowMs = performance.now();
     const buckets = [...parts.buckets()].flatMap((bucket) => newsOf(bucket, nowMs) ?? []);
-    if (buckets.length === 0 && nowMs - lastAtMs < AT_REST_MS - SLACK_MS) return;
+    if (buckets.length === 0 && nowMs - lastAtMs < IDLE_MS - SLACK_MS) return;
     lastAtMs = nowMs;
     await send({ replica, about, isLast: false, buckets });
   }
@@ -158,8 +162,13 @@ export function createReporter(parts: ReporterParts): Reporter {
     }
   }
 
-  function isBusy(): boolean {
-    return [...known.values()].some(({ recent }) => recent.some(({ started }) => started > 0));
+  /** When to look again if nothing happens until then. */
+  function nextInMs(): number {
+    const isBusy = [...known.values()].some(({ recent }) =>
+      recent.some(({ started }) => started > 0),
+    );
+    if (isBusy) return EVERY_MS;
+    return [...parts.buckets()].some(({ waiting }) => waiting > 0) ? AT_REST_MS : IDLE_MS;
   }
 
   function wait(ms: number): void {
@@ -168,7 +177,7 @@ export function createReporter(parts: ReporterParts): Reporter {
     timerAtMs = performance.now() + ms;
     timer = setTimeout(() => {
       timerAtMs = Infinity;
-      reporting = reporting.then(report).finally(() => wait(isBusy() ? EVERY_MS : AT_REST_MS));
+      reporting = reporting.then(report).finally(() => wait(nextInMs()));
     }, ms);
     // A report keeps no process alive.
     timer.unref();
@@ -182,8 +191,10 @@ export function createReporter(parts: ReporterParts): Reporter {
     async close() {
       isClosed = true;
       clearTimeout(timer);
-      await reporting;
-      await reportLast();
+      let ended: NodeJS.Timeout | undefined;
+      const timeIsOver = new Promise<void>((resolve) => (ended = setTimeout(resolve, LAST_MS)));
+      await Promise.race([reporting.then(reportLast), timeIsOver]);
+      clearTimeout(ended);
     },
   };
 }

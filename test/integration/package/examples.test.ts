@@ -25,7 +25,7 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
   webhook: ["invoice.created was answered 200", "invoice.paid was answered 200"],
   llm: [
     "You asked: Why is the sky blue?",
-    "used 12 of 105 estimated tokens",
+    "used 12 tokens; its estimate was { tokens: 100 }",
     "You asked: Who wrote Middlemarch?",
   ],
   payment: ["1200 cents: succeeded as pi_1", "700 cents: not charged, card_declined"],

@@ -45,8 +45,8 @@ describe("jobs in batches", () => {
     const gaps = slots.slice(1).map((atMs, index) => atMs - slots[index]!);
     expect(Math.min(...gaps)).toBeGreaterThan(99);
     const times = downstream.arrivals.map(({ atMs }) => atMs).slice(1);
-    // A call may reach the downstream a little later than the one before it did; the first of a process later than all.
-    expect(times.at(-1)! - times[1]!).toBeGreaterThan(750);
+    // Its slots are evenly spaced; as a process starts, a call may reach the downstream half an interval late.
+    expect(times.at(-1)! - times[0]!).toBeGreaterThan(800);
   });
 
   it("have an outcome each: a result, a failure, another time, or none any more", async () => {

@@ -44,8 +44,7 @@ export function draw(
   const { terms, wishes, drewUs, isTry } = request;
   assertPossible(request);
   const ofKeys = wishes.flatMap(({ scopes }) => scopes);
-  const all = [...terms.limits, ...ofKeys.flatMap(({ limits }) => limits)];
-  if (areResetsOff(all, serverUs)) throw new WrongResetsError(serverUs);
+  if (areResetsOff(limitsOfCall(terms.limits, ofKeys), serverUs)) throw new WrongResetsError(serverUs);
   const isLost = isStateLost(found, request, serverUs);
   const state = found ?? newBucket(terms, serverUs);
   const { clockUs, skewUs, version: versionBefore } = state;

@@ -25,7 +25,6 @@ import {
   type CompiledLimits,
   type KeyLimits,
 } from "./key-limits.ts";
-
 import { partsOf, type PartText, type PerKeyText } from "./per-key-text.ts";
 
 /**

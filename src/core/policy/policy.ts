@@ -13,7 +13,6 @@ import {
   type KeyPolicy,
   type PerKey,
 } from "./per-key.ts";
-
 import { isPerKeyText, optionsOfText, type PartText, type PerKeyText } from "./per-key-text.ts";
 
 /** How fast calls of a bucket may leave. */

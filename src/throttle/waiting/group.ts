@@ -4,7 +4,7 @@ import { isLeased } from "../../core/limits/registry.ts";
 import { PRIORITIES, RANKS } from "../../core/input/options.ts";
 import { scopesOf, whoseLimits } from "../../core/policy/per-key.ts";
 import type { Policy } from "../../core/policy/policy.ts";
-import type { KeyScope } from "../../core/store.ts";
+import { limitsOfCall, type KeyScope } from "../../core/store.ts";
 import type { TryCall } from "../call-options.ts";
 import { callTermsOf, costsOf, type CallTerms } from "../costs.ts";
 import type { SlotContext, Start } from "../slot/slot.ts";
@@ -331,7 +331,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     scopes: readonly KeyScope[],
     { cost, beyond }: Pick<GroupOptions, "cost" | "beyond">,
   ): readonly number[] {
-    const limits = [...policy().limits, ...scopes.flatMap((scope) => scope.limits)];
+    const limits = limitsOfCall(policy().limits, scopes);
     const whole = costsOf(bucket, limits, cost);
     if (beyond === undefined) return whole;
     const before = costsUnder(scopes, find(beyond));

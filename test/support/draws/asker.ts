@@ -4,6 +4,7 @@ import { scopesOf } from "../../../src/core/policy/per-key.ts";
 import { compilePolicy, type Policy, type PolicyOptions } from "../../../src/core/policy/policy.ts";
 import { RANKS, type Priority } from "../../../src/core/input/options.ts";
 import {
+  limitsOfCall,
   NO_PLACE,
   slotOfRun,
   type Change,
@@ -113,10 +114,9 @@ export function createAsker(
     const scopes = scopesFor(key).map((scope): KeyScope => {
       return { ...scope, place: places.get(scope.key) ?? NO_PLACE };
     });
-    const keyLimits = scopes.flatMap((scope) => scope.limits);
     const byUnit: Readonly<Record<string, number>> =
       typeof cost === "number" ? { calls: cost } : cost;
-    const costs = [...limits, ...keyLimits].map(({ unit, kind }) =>
+    const costs = limitsOfCall(limits, scopes).map(({ unit, kind }) =>
       kind === "concurrency" ? Number(!isUnderWay) : (byUnit[unit] ?? (unit === "calls" ? 1 : 0)),
     );
     const wishName = `${key ?? ""} ${costs.join(" ")}`;
@@ -162,7 +162,7 @@ export function createAsker(
       generation = reply.generation;
     }
     for (const [index, { slotsUs }] of reply.granted.entries()) {
-      const all = [...limits, ...wishes[index]!.scopes.flatMap((scope) => scope.limits)];
+      const all = limitsOfCall(limits, wishes[index]!.scopes);
       if (all.some(({ kind }) => kind === "concurrency")) lease += slotsUs.length;
     }
     if (isTry) return reply;
@@ -203,8 +203,7 @@ export function createAsker(
       });
     },
     settle: (slotUs, byUnit, key, isUnused) => {
-      const keyLimits = scopesFor(key).flatMap((scope) => scope.limits);
-      const deltas = [...limits, ...keyLimits].map(({ unit }) => byUnit[unit] ?? 0);
+      const deltas = limitsOfCall(limits, scopesFor(key)).map(({ unit }) => byUnit[unit] ?? 0);
       return store.settle({ ...about(key), deltas, slotUs, isUnused });
     },
     release: (leases, key) => store.release({ ...about(key), asker: name, leases }),

@@ -7,6 +7,7 @@ import {
   KEY,
   LONGEST_MS,
   NAME,
+  nameOf,
   PRIORITY,
   readOptions,
   wholeNumber,
@@ -127,15 +128,7 @@ const LEAST_MS = 1e11;
 export const AT: z.ZodType<Date | number> = z.custom<Date | number>(isTime, AT_ERROR);
 const TIME = wholeNumber(1, LONGEST_MS, "milliseconds").optional();
 /** It is stored as it is, and becomes no part of a Redis key. */
-const JOB_NAME = z
-  .string({ error: "give a string" })
-  .refine((name) => name.length >= 1 && name.length <= 256, {
-    error: "give a name of 1 to 256 characters",
-    abort: true,
-  })
-  .refine((name) => !/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(name), {
-    error: "leave out control characters",
-  });
+const JOB_NAME = nameOf("leave out control characters");
 
 /** The options that a queue may set for all of its jobs. */
 const DEFAULTED = {

@@ -112,35 +112,41 @@ export function wholeNumber(least: number, most: number, unit: string): z.ZodTyp
 export const LONGEST_MS: number = 2 ** 31 - 1;
 
 /**
+ * A name that an application chooses. The remedy is for what it must not contain: control characters, unless more is given.
+ *
+ * @internal
+ */
+export function nameOf(
+  remedy: string,
+  barred: RegExp = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u,
+): z.ZodType<string> {
+  return z
+    .string({ error: "give a string" })
+    .refine((name) => name.length >= 1 && name.length <= 256, {
+      error: "give a name of 1 to 256 characters",
+      abort: true,
+    })
+    .refine((name) => !barred.test(name), { error: remedy });
+}
+
+/**
  * The name of a bucket or queue. It becomes a part of Redis keys, and must not contain what separates the parts.
  *
  * @internal
  */
-export const NAME: z.ZodType<string> = z
-  .string({ error: "give a string" })
-  .refine((name) => name.length >= 1 && name.length <= 256, {
-    error: "give a name of 1 to 256 characters",
-    abort: true,
-  })
-  .refine((name) => !/[{}:\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(name), {
-    error: 'leave out "{", "}", ":" and control characters, which separate the parts of Redis keys',
-  });
+export const NAME: z.ZodType<string> = nameOf(
+  'leave out "{", "}", ":" and control characters, which separate the parts of Redis keys',
+  /[{}:\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u,
+);
 
 /**
- * A name that an application chooses: of an account, an endpoint, an IP address. `keys.ts` encodes what separates the
- * parts of Redis keys.
+ * The name of an account, an endpoint, an IP address. `keys.ts` encodes what separates the parts of Redis keys.
  *
  * @internal
  */
-export const KEY: z.ZodType<string> = z
-  .string({ error: "give a string" })
-  .refine((name) => name.length >= 1 && name.length <= 256, {
-    error: "give a name of 1 to 256 characters",
-    abort: true,
-  })
-  .refine((name) => !/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(name), {
-    error: "leave out control characters, or pass encodeURIComponent(key)",
-  });
+export const KEY: z.ZodType<string> = nameOf(
+  "leave out control characters, or pass encodeURIComponent(key)",
+);
 
 /**
  * What a limit counts.

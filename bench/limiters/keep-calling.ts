@@ -34,3 +34,18 @@ export function keepCalling({
     },
   };
 }
+
+export interface NotedCallOptions extends Pick<CallOptions, "callers"> {
+  /** Resolves with the notes on the call once it has left. */
+  readonly call: () => Promise<readonly number[]>;
+}
+
+/** The same for calls on which notes are made, see {@link Driver}. */
+export function keepNoting({
+  callers,
+  call,
+}: NotedCallOptions): Required<Pick<Driver, "start" | "stop" | "notes">> {
+  const notes: number[] = [];
+  const calling = keepCalling({ callers, call: async () => notes.push(...(await call())) });
+  return { ...calling, notes: () => Float64Array.from(notes) };
+}

@@ -1,6 +1,6 @@
 import { createSluice, type PolicyOptions } from "sluice";
 import type { Contender } from "./contender.ts";
-import { keepCalling } from "./keep-calling.ts";
+import { keepNoting } from "./keep-calling.ts";
 
 /** The limits of the part `levels`: those of all keys bind. */
 export const LEVELS = {
@@ -26,27 +26,15 @@ function levels(title: string, perKey: NonNullable<PolicyOptions["perKey"]>): Co
       const bucket = opened.bucket("bench", { rate: `${all.perSecond}/s`, perKey });
       await bucket.draw({ key: ["warm-up", "warm-up"] });
 
-      const notes: number[] = [];
-      let arrive = (): void => {};
-      const calling = keepCalling({
+      const calling = keepNoting({
         callers,
         async call() {
           const number = Math.floor(Math.random() * tenant.tenants * endpoint.perTenant);
           const slot = await bucket.draw({ key: keyOf(number) });
-          notes.push(number, 1, slot.atMs);
-          arrive();
+          return [number, 1, slot.atMs];
         },
       });
-      return {
-        stop: calling.stop,
-        start(onArrival) {
-          notes.length = 0;
-          arrive = onArrival;
-          calling.start(() => {});
-        },
-        notes: () => Float64Array.from(notes),
-        close: () => opened.close(),
-      };
+      return { ...calling, close: () => opened.close() };
     },
   };
 }

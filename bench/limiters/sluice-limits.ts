@@ -1,6 +1,6 @@
 import { createSluice, leakyBucket, slidingLog } from "sluice";
 import type { Contender } from "./contender.ts";
-import { keepCalling } from "./keep-calling.ts";
+import { keepNoting } from "./keep-calling.ts";
 
 /** The limits of the part `limits`: typical ones of a language model's API. */
 export const LIMITS = {
@@ -26,28 +26,16 @@ export const sluiceLimits: Contender = {
     });
     await bucket.draw({ key: "warm-up", cost: { tokens: 1 } });
 
-    const notes: number[] = [];
-    let arrive = (): void => {};
-    const calling = keepCalling({
+    const calling = keepNoting({
       callers,
       async call() {
         const number = Math.floor(Math.random() * key.keys);
         const cost = randomWithin(tokens.leastOfCall, tokens.mostOfCall);
         const slot = await bucket.draw({ key: `k${number}`, cost: { tokens: cost } });
-        notes.push(number, cost, slot.atMs);
-        arrive();
+        return [number, cost, slot.atMs];
       },
     });
-    return {
-      stop: calling.stop,
-      start(onArrival) {
-        notes.length = 0;
-        arrive = onArrival;
-        calling.start(() => {});
-      },
-      notes: () => Float64Array.from(notes),
-      close: () => opened.close(),
-    };
+    return { ...calling, close: () => opened.close() };
   },
 };
 

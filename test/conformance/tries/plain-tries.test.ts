@@ -158,6 +158,9 @@ function scopesAt(lists: readonly (readonly Limit[])[], key: string | undefined)
   });
 }
 
+/** Lists of limits with windows of a day. */
+const DAYS = [[fixedWindow(9, "1d")], [fixedWindow(8, "1d")], [fixedWindow(7, "1d")]] as const;
+
 describe("tries for keys with plain limits", () => {
   const one = fc.tuple(fc.tuple(limit));
   const some = fc.array(limit, { minLength: 1, maxLength: 2 });
@@ -218,25 +221,33 @@ describe("tries for keys with plain limits", () => {
     },
   );
 
-  it("keep a key until a minute after its window, also when what was used of it was given back", async () => {
-    const clock = createManualClock();
-    const prefix = `t${randomUUID()}`;
-    const store = atOnce(createPinnedRedisStore(redis, { prefix, nowUs: clock.nowUs }));
-    const policy = compilePolicy("test", { perKey: { limits: [fixedWindow(9, "1d")] } });
-    const asker = createAsker(store, { bucket: "b", name: "a", policy });
-    const endsInMs = 86_400_000 - ((clock.nowUs() / 1_000) % 86_400_000);
-    const lifeMs = async (): Promise<number> => redis.pttl(`${prefix}:{b}:key:k:state`);
-    const tryOnce = asker.drawAll.bind(undefined, [{ key: "k", wanted: 1, isTry: true }]);
-    await tryOnce();
+  it.each([
+    ["a key", "k", undefined],
+    ["each of several keys", "c", (each: string | undefined) => scopesAt(DAYS, each)],
+  ])(
+    "keep %s until a minute after its window, also when what was used of it was given back",
+    async (_what, key, scopesOf) => {
+      const clock = createManualClock();
+      const prefix = `t${randomUUID()}`;
+      const store = atOnce(createPinnedRedisStore(redis, { prefix, nowUs: clock.nowUs }));
+      const policy = compilePolicy("test", { perKey: { limits: DAYS[0] } });
+      const parts = { bucket: "b", name: "a", policy };
+      const asker = createAsker(store, scopesOf === undefined ? parts : { ...parts, scopesOf });
+      const endsInMs = 86_400_000 - ((clock.nowUs() / 1_000) % 86_400_000);
+      const livesMs = async (): Promise<number[]> =>
+        Promise.all((await redis.keys(`${prefix}:*:key:*`)).map((each) => redis.pttl(each)));
+      const tryOnce = asker.drawAll.bind(undefined, [{ key, wanted: 1, isTry: true }]);
+      await tryOnce();
 
-    const first = await tryOnce();
-    const livedMs = await lifeMs();
-    await asker.settle(first.nowUs, { calls: -2 }, "k");
-    await tryOnce();
+      const first = await tryOnce();
+      const livedMs = await livesMs();
+      await asker.settle(first.nowUs, { calls: -2 }, key);
+      await tryOnce();
 
-    for (const each of [livedMs, await lifeMs()]) {
-      expect(each).toBeGreaterThan(endsInMs);
-      expect(each).toBeLessThanOrEqual(endsInMs + 60_000);
-    }
-  });
+      const lived = [...livedMs, ...(await livesMs())];
+      expect(lived).toHaveLength(scopesOf === undefined ? 2 : 6);
+      expect(Math.min(...lived)).toBeGreaterThan(endsInMs);
+      expect(Math.max(...lived)).toBeLessThanOrEqual(endsInMs + 60_000);
+    },
+  );
 });

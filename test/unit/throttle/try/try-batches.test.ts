@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import type { DrawRequest } from "../../../../src/core/store.ts";
 import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import type { TryOptions } from "../../../../src/throttle/call-options.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
 
 const perKey = { rate: "10/s" } as const;
@@ -20,14 +21,26 @@ function watchedStore() {
   return { store: { ...inMemory, draw }, wished, answerAll };
 }
 
+const oneKey = (index: number): TryOptions => ({ key: `k${index}` });
+const threeKeys = (index: number): TryOptions => ({
+  keys: { address: `a${index}`, email: `e${index}`, account: `c${index}` },
+});
+const perName = { address: perKey, email: perKey, account: perKey };
+
 it.each([
-  ["128 keys that have one limit", { perKey }, [128, 72]],
-  ["32 where a limit is shared", { rate: "1000/s", perKey }, [32, 32, 32, 32, 32, 32, 8]],
-] as const)("one request asks for %s", async (_what, policy, sizes) => {
+  ["128 keys that have one limit", { perKey }, oneKey, [128, 72]],
+  ["128 keys, however many a call has", { perKey: perName }, threeKeys, [42, 42, 42, 42, 32]],
+  [
+    "32 where a limit is shared",
+    { rate: "1000/s", perKey },
+    oneKey,
+    [32, 32, 32, 32, 32, 32, 8],
+  ],
+] as const)("one request asks for %s", async (_what, policy, optionsOf, sizes) => {
   const { store, wished, answerAll } = watchedStore();
   const { bucket } = createTestBucket(policy, { store });
 
-  const tries = Array.from({ length: 200 }, (_, key) => bucket.tryDraw({ key: `k${key}` }));
+  const tries = Array.from({ length: 200 }, (_, index) => bucket.tryDraw(optionsOf(index)));
   await Promise.resolve();
   await answerAll();
   await Promise.all(tries);

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { PAUSED, NO_PLACE, type Place } from "../../../../../src/core/store.ts";
+import { boundBy, COOLING, NO_PLACE, PAUSED, type Place } from "../../../../../src/core/store.ts";
 import type { CallTerms } from "../../../../../src/throttle/costs.ts";
 import { keyHeldBy } from "../../../../../src/throttle/waiting/dispatch.ts";
 import { leakyBucket } from "../../../../../src/core/policy/limit-makers.ts";
@@ -18,8 +18,9 @@ it.each([
   ["the tenant's first limit", 2, [NO_PLACE, NO_PLACE], "acme"],
   ["the tenant's second limit", 3, [NO_PLACE, NO_PLACE], "acme"],
   ["the endpoint's limit", 4, [WAITS, WAITS], "acme e1"],
-  ["a pause of the tenant", PAUSED, [WAITS, NO_PLACE], "acme"],
-  ["a pause of the endpoint", PAUSED, [NO_PLACE, WAITS], "acme e1"],
-])("%s holds back those whose limits it is of", (_what, bindsAt, places, key) => {
+  ["a pause of the tenant", boundBy(PAUSED, 1), [NO_PLACE, WAITS], "acme"],
+  ["a cooldown of the endpoint", boundBy(COOLING, 2), [WAITS, NO_PLACE], "acme e1"],
+  ["a pause of the bucket, by where they wait", PAUSED, [WAITS, NO_PLACE], "acme"],
+])("%s holds back those whose it is", (_what, bindsAt, places, key) => {
   expect(keyHeldBy({ scopes, callTerms }, { bindsAt, places })).toBe(key);
 });

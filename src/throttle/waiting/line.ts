@@ -344,8 +344,11 @@ function eachLevelWithin(
 /** The first lane below a head has a caller: those of the head itself that wait already are of one lane beside it. */
 function lanesWithin(queue: Queue, newcomer: Waiter, { name, level, above }: LevelWithin): Lanes {
   const lanes: Lanes = { round: 0, turns: new Map() };
-  for (let each = queue.head; each !== undefined; each = each.next) {
+  // Most often there are none, and the line is long.
+  let others = above.waiting - 1;
+  for (let each = queue.head; each !== undefined && others > 0; each = each.next) {
     if (each === newcomer || turnsAt(each, level - 1) !== above) continue;
+    others -= 1;
     const of = nextTurn(lanes, name, above.waiting, each.laneWeights?.[level]);
     each.turnsWithin ??= [];
     each.turnsWithin.push({ round: of.round, of });

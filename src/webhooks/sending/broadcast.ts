@@ -102,11 +102,12 @@ export function createBroadcasting(parts: BroadcastParts): Broadcasting {
       const where = "broadcast()";
       const { type, id = newId(), tenants } = readOptions(where, OPTIONS, given);
       const { json } = readData(where, (given as BroadcastOptions).data, { type, logger });
-      const pageAfter = pagesOf(where, tenants);
-      const begun = await ask(() =>
-        store.beginBroadcast({ id, type, body: bodyOf(type, Date.now(), json), keepMs }),
-      );
-      // What the first call said, whoever goes on with it.
+      assertMayName(where, tenants);
+      const named = tenants && [...new Set(tenants)].sort();
+      const body = bodyOf(type, Date.now(), json);
+      const begun = await ask(() => store.beginBroadcast({ id, type, body, named, keepMs }));
+      // What the first call said, and to whom, whoever goes on with it.
+      const pageAfter = pagesOf(where, begun.named);
       const told = { id, type: begun.type, body: begun.body };
       const data: unknown = JSON.parse(dataOf(told.type, told.body));
       let state: BroadcastState = begun;
@@ -129,16 +130,18 @@ export function createBroadcasting(parts: BroadcastParts): Broadcasting {
     },
   };
 
+  function assertMayName(where: string, tenants: readonly string[] | undefined): void {
+    if (!isSingle || tenants === undefined) return;
+    const remedy = "leave it out: the sender is declared with singleTenant";
+    throw new InvalidOptionError({ where, option: "tenants", value: tenants, remedy });
+  }
+
   /** What reads the tenants that come after one. */
   function pagesOf(
     where: string,
     named: readonly string[] | undefined,
   ): (after: string) => Promise<readonly string[]> {
-    if (isSingle && named !== undefined) {
-      const remedy = "leave it out: the sender is declared with singleTenant";
-      throw new InvalidOptionError({ where, option: "tenants", value: named, remedy });
-    }
-    const listed = isSingle ? [tenantOf(where, undefined)] : named && [...new Set(named)].sort();
+    const listed = isSingle ? [tenantOf(where, undefined)] : named;
     if (listed === undefined) return (after) => ask(() => store.tenants(after, PAGE));
     return async (after) => {
       const begin = listed.findIndex((tenant) => tenant > after);

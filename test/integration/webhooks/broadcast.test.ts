@@ -16,14 +16,14 @@ const scripts = scriptProcesses();
 const EVENT = { type: "status.changed", data: { is: "degraded" } };
 const TENANTS = 300;
 
-function startBroadcaster(id: string): ScriptProcess {
+function startBroadcaster(id: string, tenants: readonly string[] = []): ScriptProcess {
   const env = {
     REDIS_URL: inject("redisUrl"),
     SLUICE_PREFIX: sluices.prefix(),
     SLUICE_WEBHOOK_KEYS: KEYS,
   };
   const file = "test/support/processes/webhook-broadcaster.ts";
-  return scripts.start(file, { isBuilt: true, env, args: [id] });
+  return scripts.start(file, { isBuilt: true, env, args: [id, ...tenants] });
 }
 
 const nameOf = (at: number): string => `t-${String(at).padStart(4, "0")}`;
@@ -123,6 +123,25 @@ describe("broadcast()", () => {
     expect(receiver.arrivals).toHaveLength(400);
     expect(new Set(receiver.arrivals.map(({ body }) => body)).size).toBe(1);
     expect(JSON.parse(receiver.arrivals[0]!.body)).toMatchObject({ data: { id: "b-1" } });
+  });
+
+  it("goes on to no other tenants than those that it named, whatever the next call says", async () => {
+    const hooks = openHooks(sluices);
+    await putMany(hooks, "http://127.0.0.1:9");
+    const named = Array.from({ length: 280 }, (_each, at) => nameOf(at));
+    const killed = startBroadcaster("b-1", named);
+    const has = (at: number): Promise<boolean> =>
+      hooks.messages.get({ tenant: nameOf(at), id: "b-1" }).then((found) => found !== undefined);
+    await waitUntil(() => has(40), "it is on its way");
+    killed.signal("SIGKILL");
+    expect(await killed.ended).toBeNull();
+    expect(await has(279)).toBe(false);
+
+    const sent = await hooks.broadcast({ ...EVENT, id: "b-1" });
+
+    expect(sent).toEqual({ id: "b-1", isNew: false, tenants: 280, endpoints: 374 });
+    expect(await has(279)).toBe(true);
+    expect(await has(280)).toBe(false);
   });
 
   it("is for the endpoints of the one tenant, where there is one", async () => {

@@ -104,11 +104,20 @@ export interface BroadcastState {
   readonly endpoints: number;
 }
 
-/** A broadcast that goes on, or begins. */
-export interface BegunBroadcast extends BroadcastState {
-  readonly isNew: boolean;
+/** A broadcast that is to be stored. */
+export interface NewBroadcast {
+  readonly id: string;
   readonly type: string;
   readonly body: string;
+  /** The tenants to which it goes, in their order; undefined for all. */
+  readonly named: readonly string[] | undefined;
+  readonly keepMs: number;
+}
+
+/** A broadcast that goes on, or begins. */
+export interface BegunBroadcast
+  extends BroadcastState, Pick<NewBroadcast, "type" | "body" | "named"> {
+  readonly isNew: boolean;
 }
 
 /** How much of a broadcast was done since it was read. */
@@ -210,12 +219,7 @@ export interface WebhookStore {
   storeMessage(message: NewMessage): Promise<MessageStored>;
   noteSent(name: MessageName): Promise<void>;
   /** Stores a broadcast, unless there is one of this id. */
-  beginBroadcast(broadcast: {
-    readonly id: string;
-    readonly type: string;
-    readonly body: string;
-    readonly keepMs: number;
-  }): Promise<BegunBroadcast>;
+  beginBroadcast(broadcast: NewBroadcast): Promise<BegunBroadcast>;
   /** Notes how far it is, unless somebody else has noted more since. */
   advanceBroadcast(advance: BroadcastAdvance): Promise<BroadcastState>;
   message(name: MessageName): Promise<LoggedMessage | undefined>;

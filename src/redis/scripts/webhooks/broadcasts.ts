@@ -2,22 +2,36 @@ import type {
   BegunBroadcast,
   BroadcastAdvance,
   BroadcastState,
+  NewBroadcast,
 } from "../../../core/stores/webhooks/store.ts";
 import type { QueueName } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";
 import { webhookKeys } from "./keys.ts";
+import { wordsOf } from "./webhooks.ts";
 
-export const broadcastsBegin: Script<
-  QueueName & { id: string; type: string; body: string; keepMs: number },
-  BegunBroadcast
-> = defineScript({
+/** Stands for all tenants; none has this name. */
+const ALL = "*";
+
+export const broadcastsBegin: Script<QueueName & NewBroadcast, BegunBroadcast> = defineScript({
   name: "webhooks/broadcasts-begin",
   keys: (input) => [webhookKeys(input).broadcast(input.id)],
-  args: ({ type, body, keepMs }) => [type, body, keepMs],
+  args: ({ type, body, named, keepMs }) => [type, body, named?.join(" ") ?? ALL, keepMs],
   bringsJobs: true,
   decode(reply) {
-    const [isNew, type, body, ...state] = reply as [number, string, string, ...string[]];
-    return { isNew: isNew === 1, type, body, ...readState(state) };
+    const [isNew, type, body, named, ...state] = reply as [
+      number,
+      string,
+      string,
+      string,
+      ...string[],
+    ];
+    return {
+      isNew: isNew === 1,
+      type,
+      body,
+      named: named === ALL ? undefined : wordsOf(named),
+      ...readState(state),
+    };
   },
 });
 

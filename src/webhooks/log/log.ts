@@ -61,7 +61,7 @@ export interface WebhookLog {
   readonly messages: {
     /** A message; undefined if the tenant has none of this id, or it is no longer kept. */
     get(message: MessageRef): Promise<Message | undefined>;
-    /** A page of the tenant's messages, by when they came. */
+    /** A page of the tenant's messages, by when they came; of fewer than its `limit` where they have more than 8 MB. */
     list(options?: ListMessages): Promise<LogPage<Message>>;
   };
   readonly attempts: {
@@ -96,6 +96,9 @@ export interface LogParts {
 
 /** How many are read and stored at a time. */
 const AT_ONCE = 500;
+/** How many messages are read at a time with their data, and after how much of it their page ends. */
+const BODIES_AT_ONCE = 20;
+const MOST_PAGE_CHARACTERS = 8_000_000;
 
 export function createLog(parts: LogParts): WebhookLog {
   const { store, ask, queue, tenantOf } = parts;
@@ -103,6 +106,28 @@ export function createLog(parts: LogParts): WebhookLog {
   async function messageOf(tenant: string, id: string): Promise<Message | undefined> {
     const found = await ask(() => store.message({ tenant, message: id }));
     return found && asMessage(id, found);
+  }
+
+  /** The first of some messages, as far as a page has room for their data; and how many were read. */
+  async function pageOf(
+    tenant: string,
+    ids: readonly string[],
+  ): Promise<{ readonly entries: readonly Message[]; readonly read: number }> {
+    const entries: Message[] = [];
+    let read = 0;
+    for (let room = MOST_PAGE_CHARACTERS; read < ids.length && room > 0;) {
+      const some = ids.slice(read, read + BODIES_AT_ONCE);
+      const found = await Promise.all(
+        some.map((id) => ask(() => store.message({ tenant, message: id }))),
+      );
+      for (const [at, each] of found.entries()) {
+        if (each === undefined) continue;
+        entries.push(asMessage(some[at]!, each));
+        room -= each.body.length;
+      }
+      read += some.length;
+    }
+    return { entries, read };
   }
 
   async function recordOf(name: EndpointName): Promise<EndpointRecord | undefined> {
@@ -278,14 +303,13 @@ export function createLog(parts: LogParts): WebhookLog {
           const tenant = tenantOf(where, read.tenant);
           const span = spanOf(read);
           const found = await ask(() => store.messages(tenant, span));
-          const entries = await Promise.all(found.map(([id]) => messageOf(tenant, id)));
-          return {
-            entries: entries.filter((each) => each !== undefined),
-            cursor: cursorAfter(
-              span,
-              found.map(([, atMs]) => atMs),
-            ),
-          };
+          const { entries, read: count } = await pageOf(
+            tenant,
+            found.map(([id]) => id),
+          );
+          const times = found.slice(0, count).map(([, atMs]) => atMs);
+          const isCut = count < found.length;
+          return { entries, cursor: cursorAfter(isCut ? { ...span, limit: count } : span, times) };
         },
       },
       { get: 1, list: 1 },

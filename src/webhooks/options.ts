@@ -25,7 +25,7 @@ export interface WebhooksOptions extends LimitsOptions {
   readonly perTenant?: LimitsOptions | undefined;
   /** The limits of each endpoint that has none of its own: `{ rate: "5/s", concurrency: 4 }`. Defaults to `{ concurrency: 10 }`. */
   readonly perEndpoint?: LimitsOptions | undefined;
-  /** The most that an endpoint may set as its own `rate` and `concurrency`. Defaults to no bound. */
+  /** The most that an endpoint may have as its own `rate` and `concurrency`, also if they were set before. Defaults to no bound. */
   readonly ceiling?: Ceiling | undefined;
   /** Whether there is one tenant only, which is then named nowhere. Defaults to false. */
   readonly singleTenant?: boolean | undefined;

@@ -3,6 +3,7 @@ import { keyOfText, levelsOfText, textOfKey, type Key } from "../../core/key-pat
 import type { Logger } from "../../core/logger.ts";
 import type { LimitsOptions } from "../../core/policy/limit-makers.ts";
 import type { WebhookStore } from "../../core/stores/webhooks/store.ts";
+import { withinCeiling, type Ceiling } from "../endpoints/endpoint-options.ts";
 
 /** The limits that tenants and endpoints have of their own, as far as this process knows them. */
 export interface OwnLimits {
@@ -23,7 +24,12 @@ const LOOK_EVERY_MS = 1_000;
 
 export function createOwnLimits(
   store: Pick<WebhookStore, "limitsSince">,
-  others: { readonly perTenant: LimitsOptions; readonly perEndpoint: LimitsOptions },
+  others: {
+    readonly perTenant: LimitsOptions;
+    readonly perEndpoint: LimitsOptions;
+    /** The most that an endpoint may have. */
+    readonly ceiling: Ceiling;
+  },
 ): OwnLimits {
   const levels = [others.perTenant, others.perEndpoint];
   /** By the texts of paths. */
@@ -39,12 +45,18 @@ export function createOwnLimits(
     return Object.keys(levels[levelsOfText(text) - 1]!).length === 0;
   }
 
+  /** Limits as they are stored; what the owner of an endpoint has set holds as far as the ceiling of now. */
+  function readLimits(text: string, limits: string): LimitsOptions {
+    const read = JSON.parse(limits) as Ceiling;
+    return levelsOfText(text) === 1 ? read : withinCeiling(read, others.ceiling);
+  }
+
   async function look(onChange: (key: Key) => Promise<unknown>): Promise<void> {
     const isFirst = version < 0;
     const changed = await store.limitsSince(Math.max(0, version));
     if (changed.version < version) own.clear();
     for (const [text, limits] of changed.limits) {
-      if (limits !== undefined) own.set(text, JSON.parse(limits) as LimitsOptions);
+      if (limits !== undefined) own.set(text, readLimits(text, limits));
       else if (isUnlimited(text)) own.set(text, LIFTED);
       else own.delete(text);
     }

@@ -2,7 +2,7 @@
 import { createSecureContext } from "node:tls";
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
-import { formatRate, parseRate, type RateInput } from "../../core/limits/rate.ts";
+import { formatRate, parseRate, type Rate, type RateInput } from "../../core/limits/rate.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
 import type { ClientCertificate } from "../guard/connector.ts";
 import { EXTRA_HEADERS, urlSchema } from "../guard/target.ts";
@@ -189,11 +189,30 @@ export function assertWithin(
   if (rate !== undefined) {
     const given = parseRate(where, rate);
     const most = ceiling.rate === undefined ? undefined : parseRate(where, ceiling.rate);
-    if (most !== undefined && given.count * most.periodUs > most.count * given.periodUs) {
-      throw refuse("rate", rate, formatRate(most));
-    }
+    if (most !== undefined && isFaster(given, most)) throw refuse("rate", rate, formatRate(most));
   }
   if ((concurrency ?? 0) > (ceiling.concurrency ?? Infinity)) {
     throw refuse("concurrency", concurrency, String(ceiling.concurrency));
   }
+}
+
+/** Limits that an endpoint has, as far as the ceiling lets them be: it may have been higher when they were set. */
+export function withinCeiling(
+  { rate, concurrency }: Pick<EndpointSettings, "rate" | "concurrency">,
+  ceiling: Ceiling,
+): Ceiling {
+  const where = "ceiling";
+  const isAbove =
+    rate !== undefined &&
+    ceiling.rate !== undefined &&
+    isFaster(parseRate(where, rate), parseRate(where, ceiling.rate));
+  const most = ceiling.concurrency ?? Infinity;
+  return {
+    ...(rate === undefined ? undefined : { rate: isAbove ? ceiling.rate : rate }),
+    ...(concurrency === undefined ? undefined : { concurrency: Math.min(concurrency, most) }),
+  };
+}
+
+function isFaster(one: Rate, other: Rate): boolean {
+  return one.count * other.periodUs > other.count * one.periodUs;
 }

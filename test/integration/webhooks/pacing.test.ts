@@ -91,6 +91,30 @@ describe("limits of one's own", () => {
   });
 });
 
+describe("a ceiling", () => {
+  it("that is lowered holds for endpoints that had more before, and not for their tenants", async () => {
+    const receiver = await startReceiver();
+    const other = await startReceiver();
+    const before = openHooks(sluices);
+    await put(before, { ...REF, url: receiver.url, rate: "1000/s", concurrency: 9 });
+    await put(before, { tenant: "globex", id: "a", url: other.url });
+    await before.tenants.setLimits({ tenant: "globex", rate: "1000/s" });
+    const hooks = openHooks(sluices, { ceiling: { rate: "1/h", concurrency: 2 } });
+    for (let at = 0; at < 5; at++) {
+      await hooks.send({ ...EVENT, data: at });
+      await hooks.send({ ...EVENT, tenant: "globex", data: at });
+    }
+
+    hooks.worker();
+
+    await waitUntil(() => other.arrivals.length === 5, "the other tenant has got all");
+    await waitUntil(() => receiver.arrivals.length > 0, "one has arrived");
+    expect(receiver.arrivals).toHaveLength(1);
+    const { limits } = await hooks.queue.bucket.peek({ key: ["acme", "a"] });
+    expect(JSON.stringify(limits)).toContain("1/h");
+  });
+});
+
 describe("the pace of a tenant", () => {
   const AT = ["a", "b", "c"];
 

@@ -133,8 +133,8 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
   }
 
   const ending = createEnding({ store, queue, options, logger, tell });
-  const makeRequest = createRequests({ sealing, options });
-  const attempts = { store, queue, deliverer, makeRequest, ending, options, logger, tell };
+  const sendRequest = createRequests({ deliverer, sealing, options });
+  const attempts = { store, queue, sendRequest, ending, options, logger, tell };
   const attempt = createAttempts(attempts);
   const attemptLine = createLineAttempts(attempts);
   const handler: Handler<WebhookJob, undefined> = async ({ data }, context) => {

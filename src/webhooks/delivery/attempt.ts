@@ -1,19 +1,14 @@
 /** One attempt: what is read before it, what is sent, and what comes of it. */
-import { reasonOf } from "../../core/describe.ts";
-import type { BegunAttempt } from "../../core/stores/webhooks/store.ts";
 import type { JobContext } from "../../queue/worker/context.ts";
 import { Discard } from "../../queue/worker/outcome.ts";
 import { readRecord, type EndpointRecord } from "../endpoints/record.ts";
 import { OUR_TRIES, storeLater, type DeliveryJob } from "../sending/jobs.ts";
-import { dataOf } from "../sending/message.ts";
-import type { Delivered, Deliverer } from "./deliver.ts";
+import type { Delivered } from "./deliver.ts";
 import { notSent, type Ending, type EndingParts } from "./ending.ts";
-import { wordsFor } from "./outcome.ts";
-import type { MakeRequest } from "./request.ts";
+import { toldOf, type SendRequest } from "./request.ts";
 
 export interface AttemptParts extends EndingParts {
-  readonly deliverer: Deliverer;
-  readonly makeRequest: MakeRequest;
+  readonly sendRequest: SendRequest;
   readonly ending: Ending;
 }
 
@@ -25,23 +20,7 @@ type Running = Pick<JobContext, "signal" | "attempt">;
 export function createAttempts(
   parts: AttemptParts,
 ): (job: DeliveryJob, running: Running) => Promise<void> {
-  const { store, queue, deliverer, makeRequest, ending, options } = parts;
-
-  async function send(
-    job: DeliveryJob,
-    record: EndpointRecord,
-    { type, body = "", nowMs }: BegunAttempt,
-    signal: AbortSignal,
-  ): Promise<Delivered> {
-    const isWhole = (record.signature ?? "standard") === "standard";
-    const told = { id: job.message, type, body: isWhole ? body : dataOf(type, body) };
-    try {
-      return await deliverer.deliver(await makeRequest(job, record, told, nowMs), signal);
-    } catch (error) {
-      // What was to be sent could not be made: its secret cannot be read.
-      return notSent(wordsFor("ours", undefined), reasonOf(error));
-    }
-  }
+  const { store, queue, sendRequest, ending, options } = parts;
 
   async function conclude(
     job: DeliveryJob,
@@ -78,7 +57,7 @@ export function createAttempts(
     const { purpose } = job;
     const probeMs = purpose === "send" ? options.timeoutMs + PROBE_SLACK_MS : 0;
     const begun = await store.begin(job, probeMs);
-    const { record: text, disabled, body, state, waitMs } = begun;
+    const { record: text, disabled, type, body, state, waitMs, nowMs } = begun;
     const record = text === undefined ? undefined : readRecord(text);
     // Removed, or replaced by another of its name.
     if (record === undefined || (job.born !== undefined && job.born !== record.born)) return;
@@ -95,7 +74,8 @@ export function createAttempts(
       await storeLater(queue, job, { delayMs: waitMs, isHeld: true });
       return;
     }
-    const delivered = await send(job, record, begun, signal);
+    const told = toldOf(record, { id: job.message, type, body });
+    const delivered = await sendRequest(job, record, told, { nowMs, signal });
     await conclude(job, record, { delivered, isLast: tries >= OUR_TRIES && !signal.aborted });
   };
 }

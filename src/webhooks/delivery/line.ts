@@ -4,18 +4,16 @@
  * ended moves nothing.
  */
 import { createHash } from "node:crypto";
-import { reasonOf } from "../../core/describe.ts";
 import type { LineMessage } from "../../core/stores/webhooks/store.ts";
 import type { JobContext } from "../../queue/worker/context.ts";
 import { Discard } from "../../queue/worker/outcome.ts";
 import { readRecord, type EndpointRecord } from "../endpoints/record.ts";
 import { OUR_TRIES, storeStep, type LineJob } from "../sending/jobs.ts";
-import { batchOf, dataOf } from "../sending/message.ts";
+import { batchOf } from "../sending/message.ts";
 import { PROBE_SLACK_MS, type AttemptParts } from "./attempt.ts";
 import type { Delivered } from "./deliver.ts";
 import { notSent, type State, type Tried } from "./ending.ts";
-import { wordsFor } from "./outcome.ts";
-import type { Told } from "./request.ts";
+import { isStandard, toldOf, type Told } from "./request.ts";
 
 type Running = Pick<JobContext, "signal" | "attempt">;
 
@@ -31,7 +29,7 @@ interface Head {
 export function createLineAttempts(
   parts: AttemptParts,
 ): (job: LineJob, running: Running) => Promise<void> {
-  const { store, queue, deliverer, makeRequest, ending, options, logger } = parts;
+  const { store, queue, sendRequest, ending, options, logger } = parts;
 
   /** Stores the job of the next step, if anything waits. */
   async function go(
@@ -126,28 +124,19 @@ export function createLineAttempts(
       await ending.leaveAlone(job, waitMs);
       return go(job, record, { leaving: 0, attempt, delayMs: waitMs });
     }
-    let delivered: Delivered;
-    try {
-      const request = await makeRequest(job, record, tell(record, told), nowMs);
-      delivered = await deliverer.deliver(request, signal);
-    } catch (error) {
-      delivered = notSent(wordsFor("ours", undefined), reasonOf(error));
-    }
+    const delivered = await sendRequest(job, record, tell(record, told), { nowMs, signal });
     return conclude(job, head, { delivered, isLast: tries >= OUR_TRIES && !signal.aborted });
   };
 }
 
 /** What is sent: the message as it is, or several as one. */
 function tell(record: EndpointRecord, messages: readonly LineMessage[]): Told {
-  const isWhole = (record.signature ?? "standard") === "standard";
-  const [{ message, type, body = "" }] = messages as [LineMessage];
-  if (record.batch === undefined) {
-    return { id: message, type, body: isWhole ? body : dataOf(type, body) };
-  }
-  const ids = messages.map((each) => each.message).join(" ");
-  const digest = createHash("sha256").update(ids).digest("base64url").slice(0, 32);
   const parts = messages.map((each) => ({ ...each, id: each.message, body: each.body ?? "" }));
-  return { id: `batch_${digest}`, type: BATCH_TYPE, body: batchOf(BATCH_TYPE, parts, isWhole) };
+  if (record.batch === undefined) return toldOf(record, parts[0]!);
+  const ids = parts.map(({ id }) => id).join(" ");
+  const digest = createHash("sha256").update(ids).digest("base64url").slice(0, 32);
+  const body = batchOf(BATCH_TYPE, parts, isStandard(record));
+  return { id: `batch_${digest}`, type: BATCH_TYPE, body };
 }
 
 const BATCH_TYPE = "webhook.batch";

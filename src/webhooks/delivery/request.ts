@@ -1,4 +1,5 @@
-/** What is sent to an endpoint, as of this moment: its URL, headers and certificate, and the signature. */
+/** One request to an endpoint, as of this moment: its URL, headers and certificate, and the signature. */
+import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { createLru } from "../../throttle/lru.ts";
 import type { EndpointName } from "../../core/stores/webhooks/store.ts";
@@ -8,7 +9,10 @@ import type { ClientCertificate } from "../guard/connector.ts";
 import type { ReadWebhooksOptions } from "../options.ts";
 import { readSecret, type SignatureStyle, type SigningKey } from "../signing/secrets.ts";
 import { signWith } from "../signing/sign.ts";
-import type { Deliverer } from "./deliver.ts";
+import { dataOf } from "../sending/message.ts";
+import type { Delivered, Deliverer } from "./deliver.ts";
+import { notSent } from "./ending.ts";
+import { wordsFor } from "./outcome.ts";
 import { hiddenOf } from "./redact.ts";
 
 type Request = Parameters<Deliverer["deliver"]>[0];
@@ -20,23 +24,34 @@ export interface Told {
   readonly body: string;
 }
 
+/** Whether it is sent as Standard Webhooks say; who knows nothing of them gets the data alone. */
+export function isStandard({ signature = "standard" }: EndpointRecord): boolean {
+  return signature === "standard";
+}
+
+/** What an endpoint is told of one message. */
+export function toldOf(record: EndpointRecord, { id, type, body }: Told): Told {
+  return { id, type, body: isStandard(record) ? body : dataOf(type, body) };
+}
+
 export interface RequestParts {
+  readonly deliverer: Deliverer;
   readonly sealing: Sealing | undefined;
   readonly options: Pick<ReadWebhooksOptions, "isSingle" | "secretsOf" | "timeoutMs" | "userAgent">;
 }
 
-/** Makes a request; rejects when what it needs cannot be read. A signature that was made before the wait would be old. */
-export type MakeRequest = (
+/** Signs and sends a request, now: a signature that was made before the wait would be old. Never rejects. */
+export type SendRequest = (
   name: EndpointName,
   record: EndpointRecord,
   told: Told,
-  nowMs: number,
-) => Promise<Request>;
+  at: { readonly nowMs: number; readonly signal: AbortSignal },
+) => Promise<Delivered>;
 
 /** Endpoints whose secrets stay open in this process. */
 const MOST_KEYS = 10_000;
 
-export function createRequests({ sealing, options }: RequestParts): MakeRequest {
+export function createRequests({ deliverer, sealing, options }: RequestParts): SendRequest {
   const { isSingle, secretsOf, userAgent } = options;
   const signingKeys = createLru<SigningKey>(MOST_KEYS);
 
@@ -74,7 +89,12 @@ export function createRequests({ sealing, options }: RequestParts): MakeRequest 
     throw new InvalidOptionError({ where: "secretsOf()", option: "secret", value: given, remedy });
   }
 
-  return async (name, record, { id, type, body }, nowMs) => {
+  async function make(
+    name: EndpointName,
+    record: EndpointRecord,
+    { id, type, body }: Told,
+    nowMs: number,
+  ): Promise<Request> {
     const { url, signature: style = "standard", headerPrefix, timeoutMs, certificate } = record;
     const keys = await keysOf(name, record, nowMs);
     const extra = record.headers && open(record.headers.sealed, name);
@@ -97,6 +117,15 @@ export function createRequests({ sealing, options }: RequestParts): MakeRequest 
           ? undefined
           : (JSON.parse(open(certificate, name)) as ClientCertificate),
     };
+  }
+
+  return async (name, record, told, { nowMs, signal }) => {
+    try {
+      return await deliverer.deliver(await make(name, record, told, nowMs), signal);
+    } catch (error) {
+      // What was to be sent could not be made: its secret cannot be read.
+      return notSent(wordsFor("ours", undefined), reasonOf(error));
+    }
   };
 }
 

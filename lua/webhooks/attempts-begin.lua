@@ -3,8 +3,8 @@
   time tries whether it is back.
 
   KEYS  of each attempt: endpoints, hash of the tenant's records; disabled, hash; message, hash; health, hash
-  ARGV  of each attempt: the endpoint; for how many ms a try of a broken endpoint keeps others back, or 0, which does not
-        ask the breaker
+  ARGV  of each attempt: the endpoint; how many ms an attempt may take where the endpoint says nothing else, or 0, which does
+        not ask the breaker
   Reply of each attempt: record; why it is disabled; type; body; what became of the message there; ms to wait for the
         breaker, or 0; the ms since 1970 at which the message came; now. What is not there is empty.
 ]]
@@ -13,11 +13,11 @@
 local KEYS_EACH, ARGS_EACH = 4, 2
 local now, replies = now_ms(), {}
 
-local function begin(endpoints, disabled_ids, message, health, id, probe_ms)
+local function begin(endpoints, disabled_ids, message, health, id, timeout_ms)
   local record, disabled = redis.call('HGET', endpoints, id), redis.call('HGET', disabled_ids, id)
   local at, type, body, state = unpack(redis.call('HMGET', message, 'at', 'type', 'body', 'to:' .. id))
   local wait_ms = 0
-  if probe_ms > 0 and record and not disabled then wait_ms = breaker_wait(health, now, probe_ms) end
+  if timeout_ms > 0 and record and not disabled then wait_ms = breaker_wait(health, record, now, timeout_ms) end
   return { record or '', disabled or '', type or '', body or '', state or '', wait_ms, tonumber(at or 0), now }
 end
 

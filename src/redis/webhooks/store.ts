@@ -109,10 +109,10 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
       return (await redis.hget(keys.endpoint("line:state", endpoint), "step")) ?? undefined;
     },
     lineLength: (endpoint) => redis.llen(keys.endpoint("line", endpoint)),
-    beginStep: (step, probeMs) => runScript(redis, lineBegin, { ...name, ...step, probeMs }),
+    beginStep: (step, timeoutMs) => runScript(redis, lineBegin, { ...name, ...step, timeoutMs }),
     endStep: (ended) => runScript(redis, lineStep, { ...name, ...ended }),
-    begin: ({ tenant, endpoint, message }, probeMs) =>
-      begin({ tenant, endpoint, message, probeMs }),
+    begin: ({ tenant, endpoint, message }, timeoutMs) =>
+      begin({ tenant, endpoint, message, timeoutMs }),
     recorder: (rules) =>
       gathered((attempts) => runScript(redis, attemptsEnd, { ...name, rules, attempts })),
     messages: (tenant, span) => timedOf(keys.tenant("messages", tenant), span),

@@ -12,9 +12,6 @@ export interface AttemptParts extends EndingParts {
   readonly ending: Ending;
 }
 
-/** How much longer than one attempt others wait while it tries whether an endpoint is back. */
-export const PROBE_SLACK_MS = 5_000;
-
 type Running = Pick<JobContext, "signal" | "attempt">;
 
 export function createAttempts(
@@ -55,8 +52,7 @@ export function createAttempts(
 
   return async (job, { signal, attempt: tries }) => {
     const { purpose } = job;
-    const probeMs = purpose === "send" ? options.timeoutMs + PROBE_SLACK_MS : 0;
-    const begun = await store.begin(job, probeMs);
+    const begun = await store.begin(job, purpose === "send" ? options.timeoutMs : 0);
     const { record: text, disabled, type, body, state, waitMs, nowMs } = begun;
     const record = text === undefined ? undefined : readRecord(text);
     // Removed, or replaced by another of its name.
@@ -71,7 +67,8 @@ export function createAttempts(
     }
     if (waitMs > 0) {
       await ending.leaveAlone(job, waitMs);
-      await storeLater(queue, job, { delayMs: waitMs, isHeld: true });
+      // It waits in its lane, and not by a delay: the endpoint may be well before that time is over.
+      await storeLater(queue, job, { delayMs: 0, isHeld: true });
       return;
     }
     const told = toldOf(record, { id: job.message, type, body });

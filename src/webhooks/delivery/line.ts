@@ -10,7 +10,7 @@ import { Discard } from "../../queue/worker/outcome.ts";
 import { readRecord, type EndpointRecord } from "../endpoints/record.ts";
 import { OUR_TRIES, storeStep, type LineJob } from "../sending/jobs.ts";
 import { batchOf } from "../sending/message.ts";
-import { PROBE_SLACK_MS, type AttemptParts } from "./attempt.ts";
+import type { AttemptParts } from "./attempt.ts";
 import type { Delivered } from "./deliver.ts";
 import { notSent, type State, type Tried } from "./ending.ts";
 import { isStandard, toldOf, type Told } from "./request.ts";
@@ -90,7 +90,7 @@ export function createLineAttempts(
   }
 
   return async (job, { signal, attempt: tries }) => {
-    const begun = await store.beginStep(job, options.timeoutMs + PROBE_SLACK_MS);
+    const begun = await store.beginStep(job, options.timeoutMs);
     if (begun === undefined) return goOn(job);
     const { purpose, attempt, by, disabled, waitMs, nowMs } = begun;
     const record = readRecord(begun.record);
@@ -122,7 +122,7 @@ export function createLineAttempts(
     }
     if (waitMs > 0) {
       await ending.leaveAlone(job, waitMs);
-      return go(job, record, { leaving: 0, attempt, delayMs: waitMs });
+      return go(job, record, { leaving: 0, attempt });
     }
     const delivered = await sendRequest(job, record, tell(record, told), { nowMs, signal });
     return conclude(job, head, { delivered, isLast: tries >= OUR_TRIES && !signal.aborted });

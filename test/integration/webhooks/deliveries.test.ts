@@ -279,6 +279,35 @@ describe("an endpoint that fails", () => {
     expect(heard.at(-1)).toEqual(["recovered", { tenant: "acme", endpoint: "a" }]);
   });
 
+  it("is tried by one message at a time, however long one may take there", async () => {
+    const hooks = openHooks(sluices, {
+      scheduleMs: [0],
+      breaker: { failures: 1, coolMs: 1 },
+      timeoutMs: 100,
+    });
+    const slow = await startSlow();
+    await put(hooks, { ...REF, url: slow.url, timeoutMs: 30_000 });
+    hooks.worker();
+    await hooks.send(EVENT);
+    await waitUntil(() => slow.held.length === 1, "it was asked");
+    slow.held[0]!.writeHead(500).end();
+    await waitUntil(async () => (await hooks.queue.counts()).failed === 1, "it has failed");
+    await hooks.send(EVENT);
+    await waitUntil(() => slow.held.length === 2, "a message tries whether it is back");
+
+    await hooks.send(EVENT);
+
+    const pausedMs = async (): Promise<number> =>
+      (await hooks.queue.bucket.peek({ key: ["acme", "a"] })).pausedForMs;
+    await waitUntil(async () => (await pausedMs()) > 20_000, "the next one leaves it that time");
+    expect(slow.held).toHaveLength(2);
+    await waitUntil(async () => (await hooks.queue.counts()).active === 1, "it holds no place");
+    expect(await hooks.queue.counts()).toMatchObject({ waiting: 1, delayed: 0 });
+    slow.isOpen = true;
+    slow.held[1]!.end();
+    await untilIdle(hooks);
+  });
+
   it("gets messages at once when it is enabled by hand, however long it was to be left alone", async () => {
     const hooks = openHooks(sluices, {
       scheduleMs: [0],

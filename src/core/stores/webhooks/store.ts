@@ -223,7 +223,8 @@ export interface WebhookStore {
   /** Notes how far it is, unless somebody else has noted more since. */
   advanceBroadcast(advance: BroadcastAdvance): Promise<BroadcastState>;
   message(name: MessageName): Promise<LoggedMessage | undefined>;
-  begin(name: EndpointName & MessageName, probeMs: number): Promise<BegunAttempt>;
+  /** What an attempt needs. `timeoutMs` is the sender's, for endpoints with none of their own; with 0, no breaker is asked. */
+  begin(name: EndpointName & MessageName, timeoutMs: number): Promise<BegunAttempt>;
   /** What records the attempts of a sender. */
   recorder(rules: EndRules): (attempt: EndedAttempt) => Promise<AttemptNoted>;
   /** Has messages wait in the line of an ordered endpoint, behind all that wait there; the step that is next. */
@@ -234,7 +235,7 @@ export interface WebhookStore {
   /** What a step sends; undefined if another is next, or the endpoint is gone. */
   beginStep(
     step: EndpointName & { readonly step: string; readonly most: number },
-    probeMs: number,
+    timeoutMs: number,
   ): Promise<BegunLine | undefined>;
   /** Ends a step; the one that is next, if anything waits and nobody else had ended it. */
   endStep(ended: EndedStep): Promise<string | undefined>;

@@ -27,7 +27,7 @@ export const lineJoin: Script<
 const MOST_BYTES = 300_000;
 
 export const lineBegin: Script<
-  QueueName & EndpointName & { step: string; most: number; probeMs: number },
+  QueueName & EndpointName & { step: string; most: number; timeoutMs: number },
   BegunLine | undefined
 > = defineScript({
   name: "webhooks/line-begin",
@@ -46,7 +46,7 @@ export const lineBegin: Script<
     input.step,
     input.most,
     MOST_BYTES,
-    input.probeMs,
+    input.timeoutMs,
     webhookKeys(input).message("message", { tenant: input.tenant, message: "" }),
   ],
   decode(reply) {

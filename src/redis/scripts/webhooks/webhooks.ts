@@ -134,12 +134,12 @@ export const attemptsBegin: Script<
       keys.endpoint("health", attempt),
     ]);
   },
-  args: ({ attempts }) => attempts.flatMap(({ endpoint, probeMs }) => [endpoint, probeMs]),
+  args: ({ attempts }) => attempts.flatMap(({ endpoint, timeoutMs }) => [endpoint, timeoutMs]),
   decode: (reply) => (reply as BegunReply[]).map(readBegun),
 });
 
 /** One attempt that wants to begin. */
-export type BeginRequest = EndpointName & MessageName & { readonly probeMs: number };
+export type BeginRequest = EndpointName & MessageName & { readonly timeoutMs: number };
 
 type BegunReply = [
   record: string,

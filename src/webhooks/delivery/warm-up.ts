@@ -1,5 +1,6 @@
 import { createServer } from "node:http";
-import { Duplex } from "node:stream";
+import type { Socket } from "node:net";
+import { duplexPair, type Duplex } from "node:stream";
 import { Agent, type Dispatcher } from "undici";
 import { createSecret, readSecret } from "../signing/secrets.ts";
 import { signWith } from "../signing/sign.ts";
@@ -43,32 +44,17 @@ function createLoop(): Dispatcher {
   });
   return new Agent({
     connect(_target, callback) {
-      const [ours, theirs] = duplexPair();
+      const [ours, theirs] = duplexPair().map(asSocket) as [Socket, Socket];
       server.emit("connection", theirs);
       // The client is not ready for it before.
-      setImmediate(() => callback(null, ours as never));
+      setImmediate(() => callback(null, ours));
     },
   });
 }
 
-function duplexPair(): readonly [Duplex, Duplex] {
-  const ends: Duplex[] = [];
-  const endFor = (other: number): Duplex => {
-    const end = new Duplex({
-      read() {},
-      write(chunk, _encoding, done) {
-        ends[other]!.push(chunk);
-        done();
-      },
-      final(done) {
-        ends[other]!.push(null);
-        done();
-      },
-    });
-    const quiet = (): Duplex => end;
-    // What a socket has besides.
-    return Object.assign(end, { ref: quiet, unref: quiet, setTimeout: quiet, setKeepAlive: quiet });
-  };
-  ends.push(endFor(1), endFor(0));
-  return ends as [Duplex, Duplex];
+/** What undici asks of a socket besides. */
+function asSocket(stream: Duplex): Socket {
+  const quiet = (): Duplex => stream;
+  const more = { ref: quiet, unref: quiet, setTimeout: quiet, setKeepAlive: quiet };
+  return Object.assign(stream, more) as unknown as Socket;
 }

@@ -1,3 +1,4 @@
+import { subscribe } from "node:diagnostics_channel";
 import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import type { Webhooks } from "sluice/webhooks";
@@ -10,6 +11,31 @@ import { openHooks, put, startReceiver, untilIdle } from "../../support/webhooks
 const sluices = realSluices();
 const REF = { tenant: "acme", id: "a" };
 const EVENT = { tenant: "acme", type: "note.made", data: 1 };
+
+/** Where this process has sent requests, and what was answered. */
+const answered: string[] = [];
+subscribe("undici:request:headers", (message) => {
+  const { request, response } = message as {
+    readonly request: { readonly origin: string };
+    readonly response: { readonly statusCode: number };
+  };
+  answered.push(`${request.origin} ${response.statusCode}`);
+});
+
+describe("the first webhook of a process", () => {
+  it("is not the first request, which would take longer: it has sent some to itself", async () => {
+    const hooks = openHooks(sluices);
+    const receiver = await startReceiver();
+    await put(hooks, { ...REF, url: receiver.url });
+
+    hooks.worker();
+    await hooks.send(EVENT);
+    await untilIdle(hooks);
+
+    const toItself = Array.from({ length: 20 }, () => "http://warm-up 200");
+    expect(answered).toEqual([...toItself, `${receiver.url} 200`]);
+  });
+});
 
 describe("the pace of an endpoint", () => {
   it("is its own, and kept by retries and tests too", async () => {

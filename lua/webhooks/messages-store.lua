@@ -16,13 +16,13 @@ local at, endpoints, isSent, lines = unpack(redis.call('HMGET', message, 'at', '
 if at then return { tonumber(at), 0, endpoints, isSent and 1 or 0, lines or '' } end
 
 local now = now_ms()
-redis.call('HSET', message, 'at', now, 'type', ARGV[2], 'body', ARGV[3], 'endpoints', ARGV[4])
 if ordered ~= '' then
   -- Later than all before it, so that its place among them is known.
   now = math.max(now, (tonumber(redis.call('ZREVRANGE', messages, 0, 0, 'WITHSCORES')[2]) or 0) + 1)
-  redis.call('HSET', message, 'at', now, 'ordered', ordered)
+  redis.call('HSET', message, 'ordered', ordered)
   for at = 4, #KEYS, 2 do join_line(KEYS[at], KEYS[at + 1], { 'send ' .. id }) end
 end
+redis.call('HSET', message, 'at', now, 'type', ARGV[2], 'body', ARGV[3], 'endpoints', ARGV[4])
 redis.call('PEXPIRE', message, keep_ms)
 redis.call('ZADD', messages, now, id)
 redis.call('ZADD', ends, now + keep_ms, id)

@@ -11,7 +11,7 @@ import { realSluices } from "../../support/setup/real-sluice.ts";
 import { freePort } from "../../support/redis/redis-port.ts";
 import { scriptProcesses, type ScriptProcess } from "../../support/children/script-process.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
-import { KEYS, LOCAL, openHooks, put } from "../../support/webhooks/open-hooks.ts";
+import { KEYS, LOCAL, openHooks, put, startReceiver } from "../../support/webhooks/open-hooks.ts";
 
 const scripts = scriptProcesses();
 const sluices = realSluices();
@@ -95,7 +95,7 @@ describe("the webhook worker", () => {
   });
 
   it("keeps each endpoint to the rate of its environment, unless it has its own", async () => {
-    const other = await startFakeDownstream();
+    const other = await startReceiver();
     const hooks = await openProducer();
     await put(hooks, { tenant: "acme", id: "other", url: other.url, rate: "1000/s" });
     for (let at = 0; at < 10; at++) await hooks.send({ ...EVENT, data: at });
@@ -105,11 +105,10 @@ describe("the webhook worker", () => {
     await waitUntil(() => downstream.arrivals.length > 0, "one has arrived");
 
     expect(downstream.arrivals).toHaveLength(1);
-    await other.close();
   });
 
   it("keeps the endpoints of a tenant to the rate of its environment", async () => {
-    const other = await startFakeDownstream();
+    const other = await startReceiver();
     const hooks = await openProducer();
     await put(hooks, { tenant: "acme", id: "second", url: downstream.url });
     await put(hooks, { tenant: "globex", id: "a", url: other.url });
@@ -121,7 +120,6 @@ describe("the webhook worker", () => {
     await waitUntil(() => downstream.arrivals.length > 0, "one has arrived");
 
     expect(downstream.arrivals).toHaveLength(1);
-    await other.close();
   });
 
   it("gives an attempt up that gets no answer in time", async () => {

@@ -292,4 +292,21 @@ describe("the operator", () => {
       data: { tenant: "acme", endpoint: "a", why: "gone" },
     });
   });
+
+  it("is not told of its own endpoints, which would tell each other without end", async () => {
+    const hooks = openHooks(sluices, { operator: "ops" });
+    const gone = await startReceiver({ answer: () => 410 });
+    await put(hooks, { tenant: "ops", id: "a", url: gone.url });
+    await put(hooks, { tenant: "ops", id: "b", url: gone.url, types: ["endpoint.*"] });
+    const heard: unknown[] = [];
+    hooks.on("disabled", (event) => heard.push(event));
+    hooks.worker();
+
+    await hooks.send({ ...EVENT, tenant: "ops" });
+    await waitUntil(() => heard.length === 1, "it is disabled");
+    await hooks.send({ ...EVENT, tenant: "ops", type: "note.later" });
+
+    const { entries } = await hooks.messages.list({ tenant: "ops" });
+    expect(entries.map(({ type }) => type)).toEqual(["note.later", "note.made"]);
+  });
 });

@@ -48,6 +48,7 @@ export type SendRequest = (
   at: { readonly nowMs: number; readonly signal: AbortSignal },
 ) => Promise<Delivered>;
 
+const UNSIGNED = "the endpoint has no secret; make one with rotateSecret()";
 /** Endpoints whose secrets stay open in this process. */
 const MOST_KEYS = 10_000;
 
@@ -77,7 +78,10 @@ export function createRequests({ deliverer, sealing, options }: RequestParts): S
   ): Promise<readonly SigningKey[]> {
     const style = record.signature ?? "standard";
     if (secretsOf === undefined) {
-      return secretsInForce(record, nowMs).map(({ sealed }) => signingKeyOf(sealed, name, style));
+      const secrets = secretsInForce(record, nowMs);
+      // It was put while they were kept elsewhere.
+      if (secrets.length === 0) throw new Error(UNSIGNED);
+      return secrets.map(({ sealed }) => signingKeyOf(sealed, name, style));
     }
     const tenant = isSingle ? undefined : name.tenant;
     const given = await secretsOf({ tenant, id: name.endpoint });

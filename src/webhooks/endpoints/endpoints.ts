@@ -4,6 +4,7 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import { EndpointMissingError } from "../../core/stores/webhooks/errors.ts";
 import type { Disabled, EndpointName, WebhookStore } from "../../core/stores/webhooks/store.ts";
 import type { Ask } from "../asking.ts";
+import type { SecretsOf } from "../options.ts";
 import { limitsKeyOf, type TenantOf } from "../names.ts";
 import { createKeyPair, createSecret, readSecret } from "../signing/secrets.ts";
 import {
@@ -88,8 +89,10 @@ export interface EndpointsParts {
   readonly isSingle: boolean;
   readonly http: boolean;
   readonly ceiling: Ceiling;
-  /** Undefined if secrets are kept elsewhere. */
+  /** Undefined without keys, which only secrets that are kept elsewhere do without. */
   readonly sealing: Sealing | undefined;
+  /** Undefined if secrets are kept in Redis. */
+  readonly secretsOf: SecretsOf | undefined;
   /** Ends what its answers have made it wait for. */
   readonly resume: (name: EndpointName, batch: number) => Promise<unknown>;
 }
@@ -109,7 +112,7 @@ const MOST_OF_TENANT = 10_000;
 const DAY_MS = 86_400_000;
 
 export function createEndpoints(parts: EndpointsParts): Endpoints {
-  const { store, ask, tenantOf, isSingle, http, ceiling, sealing, resume } = parts;
+  const { store, ask, tenantOf, isSingle, http, ceiling, sealing, secretsOf, resume } = parts;
   const readPut = createPutReader({ http });
 
   function nameOf(where: string, { tenant, id }: EndpointRef): EndpointName {
@@ -147,6 +150,11 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     }
   }
 
+  function assertKeptHere(where: string, option: string, remedy: string): void {
+    if (secretsOf === undefined) return;
+    throw new InvalidOptionError({ where, option, value: "***", remedy });
+  }
+
   /** What is sealed needs a key. */
   function seal(where: string, option: string, text: string, name: EndpointName): string {
     if (sealing !== undefined) return sealing.seal(text, name);
@@ -162,7 +170,10 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
       const { tenant: _tenant, id: _id, secret, headers, certificate, ...settings } = read;
       assertWithin(where, settings, ceiling);
       const style = settings.signature ?? "standard";
-      if (secret !== undefined) assertSigns(where, secret, style);
+      if (secret !== undefined) {
+        assertKeptHere(where, "secret", "leave it out: secretsOf returns it");
+        assertSigns(where, secret, style);
+      }
       const kept = {
         headers: headers && {
           names: Object.keys(headers),
@@ -174,15 +185,16 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
       let made: string | undefined;
       const endpoint = await change(where, name, (before) => {
         const nowMs = Date.now();
-        const hasSecret = own !== undefined || sealing === undefined || before !== undefined;
+        const had = before?.secrets ?? [];
+        const hasSecret = own !== undefined || secretsOf !== undefined || had.length > 0;
         // Once, however often somebody else was quicker.
         made = hasSecret ? undefined : (made ?? createSecret());
-        const fresh = own ?? (made === undefined ? undefined : sealing!.seal(made, name));
+        const fresh = own ?? (made && seal(where, "secret", made, name));
         return {
           born: before?.born ?? randomUUID(),
           ...settings,
           ...kept,
-          secrets: fresh === undefined ? (before?.secrets ?? []) : [{ sealed: fresh }],
+          secrets: fresh === undefined ? had : [{ sealed: fresh }],
           createdAtMs: before?.createdAtMs ?? nowMs,
           changedAtMs: nowMs,
         };
@@ -235,11 +247,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
       const read = readRotate(where, given);
       const { secret, graceMs = DAY_MS, ...ref } = read;
       const name = nameOf(where, ref);
-      if (sealing === undefined) {
-        const remedy =
-          "the secrets are kept elsewhere: let secretsOf return the new one, and the old one";
-        throw new InvalidOptionError({ where, option: "secretsOf", value: "***", remedy });
-      }
+      assertKeptHere(where, "secretsOf", "let it return the new secret, and the old one");
       let fresh = secret;
       await change(where, name, (before) => {
         if (before === undefined) throw new EndpointMissingError(name);
@@ -254,7 +262,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
           ...each,
           untilMs: Math.min(each.untilMs ?? Infinity, untilMs),
         }));
-        const secrets = [{ sealed: sealing.seal(fresh, name) }, ...rotated];
+        const secrets = [{ sealed: seal(where, "secret", fresh, name) }, ...rotated];
         return { ...before, secrets, changedAtMs: nowMs };
       });
       return fresh!;

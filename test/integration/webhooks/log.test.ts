@@ -157,6 +157,23 @@ describe("replay()", () => {
     expect((await hooks.endpoints.get(REF))?.disabled).toMatchObject({ why: "by hand" });
   });
 
+  it("leaves an endpoint as it was that is gone for a replay", async () => {
+    const hooks = openHooks(sluices);
+    let status = 200;
+    const receiver = await startReceiver({ answer: () => status });
+    await put(hooks, { ...REF, url: receiver.url });
+    hooks.worker();
+    const { id } = await hooks.send(EVENT);
+    await untilIdle(hooks);
+
+    status = 410;
+    await hooks.replay({ tenant: "acme", message: id });
+    await untilIdle(hooks);
+
+    expect(receiver.arrivals.map((each) => each.status)).toEqual([200, 410]);
+    expect((await hooks.endpoints.get(REF))?.disabled).toBeUndefined();
+  });
+
   it("sends again what is of a time and of a type, to one endpoint", async () => {
     const hooks = openHooks(sluices);
     const receiver = await startReceiver();

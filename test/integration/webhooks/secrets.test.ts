@@ -105,6 +105,38 @@ describe("the keys of secrets", () => {
     await expect(hooks.endpoints.rotateSecret(REF)).rejects.toMatchObject({ option: "secretsOf" });
   });
 
+  it("seal headers alone where the secrets are kept elsewhere", async () => {
+    const secretsOf = (): string => createSecret();
+    const hooks = openHooks(sluices, { secretsOf });
+    const endpoint = { ...REF, url: "http://127.0.0.1:9/" };
+
+    const made = await hooks.endpoints.put({ ...endpoint, headers: { "x-a": "b" } });
+
+    expect(made).toMatchObject({ secret: undefined, endpoint: { secrets: 0, headers: ["x-a"] } });
+    const putting = hooks.endpoints.put({ ...endpoint, secret: createSecret() });
+    await expect(putting).rejects.toMatchObject({ option: "secret" });
+    await expect(hooks.endpoints.rotateSecret(REF)).rejects.toMatchObject({ option: "secretsOf" });
+  });
+
+  it("are there for who has no secret, since those were kept elsewhere: nothing is sent unsigned", async () => {
+    const receiver = await startReceiver();
+    const elsewhere = openHooks(sluices, { secretsOf: () => createSecret() });
+    await elsewhere.endpoints.put({ ...REF, url: receiver.url });
+    const heard: string[] = [];
+    const logger = { warn: (_facts: object, text: string) => heard.push(text), error: () => {} };
+    const hooks = openHooks(sluices, {}, logger);
+    hooks.worker();
+
+    await sent(hooks);
+
+    await waitUntil(() => heard.some((text) => text.includes("no secret")), "it is heard");
+    expect(receiver.arrivals).toEqual([]);
+    const secret = await put(hooks, { ...REF, url: receiver.url });
+    await waitUntil(() => receiver.arrivals.length === 1, "it has arrived");
+    const { body, headers } = receiver.arrivals[0]!;
+    expect(verify({ body, headers, secret }).payload).toBeDefined();
+  });
+
   it.each([
     ["none at all", {}, "$SLUICE_WEBHOOK_KEYS"],
     ["a list of them", { keys: [KEYS] }, "keys"],

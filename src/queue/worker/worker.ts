@@ -170,7 +170,7 @@ export function createWorker<Data, Result>(
   const fetchedJobs = createFetchedJobs(worker);
   const orders = createOrders({
     ...worker,
-    onMissed: (id) => void removeCancelled(worker, stored, id),
+    onMissed: (id) => void removeCancelled(worker, id),
   });
   const fetcher = createFetcher({
     ...worker,

@@ -14,7 +14,6 @@ import {
   lanesClear,
   lanesHeld,
   lanesJoin,
-  lanesLeave,
   lanesLook,
   lanesState,
 } from "../scripts/queue/lanes.ts";
@@ -75,7 +74,6 @@ export function createRedisLanes(
       else await redis.set(key, JSON.stringify(ids), "PX", forMs);
     },
     look,
-    leave: (queue, id) => runScript(redis, lanesLeave, { prefix, queue, id }),
     pause: (queue, { key, forMs }) => runScript(redis, pausesSet, { prefix, queue, key, forMs }),
     resume: (queue, key) => runScript(redis, pausesSet, { prefix, queue, key, forMs: 0 }),
     pauses: (queue) => runScript(redis, pausesLook, { prefix, queue }),

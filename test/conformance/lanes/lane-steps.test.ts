@@ -77,8 +77,7 @@ function createHistory() {
       case "remove": {
         const id = [...waiting][given.at];
         if (id === undefined) return;
-        expect(await byHand.lanes.leave("jobs", id)).toBe(true);
-        await byHand.redis.zrem(byHand.keyOf("delayed"), id);
+        expect(await byHand.lanes.remove("jobs", "pending", [id])).toEqual([id]);
         waiting.delete(id);
         return;
       }

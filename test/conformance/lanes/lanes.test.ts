@@ -83,16 +83,13 @@ describe("jobs in lanes", () => {
     expect(dueInMs / HOUR_MS).toBeCloseTo(24, 1);
   });
 
-  it("are no longer counted, nor taken, once they were taken out of their lane", async () => {
+  it("are no longer counted, nor taken, once they were removed", async () => {
     const [first, second, third] = await enqueue("a", 3);
     await takeIds(1);
 
-    const wasInLane = [
-      await byHand.lanes.leave("jobs", first!),
-      await byHand.lanes.leave("jobs", second!),
-    ];
+    const removed = await byHand.lanes.remove("jobs", "pending", [first!, second!]);
 
-    expect(wasInLane).toEqual([false, true]);
+    expect(removed).toEqual([second]);
     expect(await takeIds(3)).toEqual([third]);
     expect(await byHand.lanes.parked("jobs")).toBe(0);
   });

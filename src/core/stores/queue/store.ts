@@ -182,8 +182,6 @@ export interface LaneStore extends SteeringStore {
    * jobs that workers hold, no more than `counted` are looked at; of the delayed ones the first 1,000, or none.
    */
   look(queue: string, id?: string, counted?: number): Promise<LanesSeen>;
-  /** Takes a job out of its lane; false if it was in none. */
-  leave(queue: string, id: string): Promise<boolean>;
   /** Has workers look at once at the ordered lanes of keys, since their heads were replayed, purged or removed. */
   lookAtHeads(queue: string, keys: readonly string[]): Promise<void>;
   /** How many jobs are parked. */

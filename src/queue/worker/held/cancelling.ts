@@ -1,7 +1,6 @@
 /** What a worker does about cancelled jobs beside those that it runs, whose handlers learn of it (`orders.ts` beside it). */
 import type { Worker as StoredWorker } from "bullmq";
 import type { LaneStore } from "../../../core/stores/queue/store.ts";
-import { loadBullmq } from "../../bullmq/load-bullmq.cjs";
 import { forgetCancel } from "../../bullmq/stored-job.ts";
 import { CANCELLED } from "../../errors.ts";
 
@@ -18,16 +17,12 @@ export function forgetCancels(stored: StoredWorker): void {
  * rejects: the worker that gets it then ends it.
  */
 export async function removeCancelled(
-  { queue, lanes }: { readonly queue: string; readonly lanes: Pick<LaneStore, "cancel" | "leave"> },
-  stored: StoredWorker,
+  { queue, lanes }: { readonly queue: string; readonly lanes: Pick<LaneStore, "cancel" | "remove"> },
   id: string,
 ): Promise<void> {
   try {
-    if ((await lanes.cancel(queue, id)) !== "waits") return;
-    await lanes.leave(queue, id);
-    const job = await loadBullmq().Job.fromId(stored, id);
-    await job?.remove();
+    if ((await lanes.cancel(queue, id)) === "waits") await lanes.remove(queue, "pending", [id]);
   } catch {
-    // Redis is away, or another worker has it by now.
+    // Redis is away.
   }
 }

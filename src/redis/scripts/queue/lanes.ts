@@ -245,13 +245,6 @@ function readPlace([key, before, third = 0, fourth = 0, fifth = 0]: PlaceSeen): 
   return { in: "worker" };
 }
 
-export const lanesLeave: Script<QueueName & { id: string }, boolean> = defineScript({
-  name: "queue/lanes/lanes-leave",
-  keys: (input) => laneKeys(input),
-  args: (input) => [baseOf(input), input.id],
-  decode: (reply) => Number(reply) === 1,
-});
-
 export const headsLook: Script<QueueName & { ofKeys: readonly string[] }, void> = defineScript({
   name: "queue/lanes/heads-look",
   keys: (input) => laneKeys(input),

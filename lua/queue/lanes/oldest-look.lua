@@ -13,15 +13,17 @@ local prefix, has_others = ARGV[1], ARGV[2] == '1'
 local lanes = lane_names(prefix)
 local oldest, since_ms
 
+-- Whether the job is there, and has not ended.
 local function look(id)
-  local stored_at_ms, opts, attempts, started_ms =
-    unpack(redis.call('HMGET', prefix .. id, 'timestamp', 'opts', 'atm', 'processedOn'))
-  if not stored_at_ms then return end
+  local stored_at_ms, opts, attempts, started_ms, ended =
+    unpack(redis.call('HMGET', prefix .. id, 'timestamp', 'opts', 'atm', 'processedOn', 'finishedOn'))
+  if not stored_at_ms or ended then return false end
   local delay_ms = opts and string.find(opts, '"delay":', 1, true) and tonumber(cjson.decode(opts).delay) or 0
   -- Ten seconds mark a job that is on its way to its lane.
   local due_ms = tonumber(stored_at_ms) + (delay_ms == 10000 and 0 or delay_ms)
   if (tonumber(attempts) or 0) > 0 and started_ms then due_ms = tonumber(started_ms) end
   if not since_ms or due_ms < since_ms then oldest, since_ms = id, due_ms end
+  return true
 end
 
 -- The first of each priority: those of one come in the order in which they joined.
@@ -43,8 +45,9 @@ if has_others then
   -- Workers list those that they have fetched and not begun, the first of them first.
   for _, worker in ipairs(redis.call('HKEYS', live)) do
     local ids = redis.call('GET', lanes.held .. worker)
-    local first = ids and cjson.decode(ids)[1]
-    if first then look(first) end
+    for _, id in ipairs(ids and cjson.decode(ids) or {}) do
+      if look(id) then break end
+    end
   end
 end
 return oldest and { oldest, string.format('%.0f', since_ms) } or {}

@@ -118,6 +118,37 @@ describe("the status of a queue", () => {
     expect(limited).toMatchObject({ unexplainedMs: 0, oldest: { why: { waitsFor: "limit" } } });
   });
 
+  it("tells of none that as many calls explain as the rate allows meanwhile", async () => {
+    const { queue, bucket } = open({ rate: "30/h", burst: 10 });
+    const job = await queue.enqueue(1);
+    await makeOlder(job.id, 8 * MINUTE_MS);
+    await pretendWorker(sluices.prefix(), "jobs");
+    const before = await queue.status();
+
+    for (let call = 0; call < 4; call++) await bucket.draw();
+    const started = async (): Promise<number> =>
+      (await bucket.history()).points.reduce((sum, point) => sum + point.started, 0);
+    await waitUntil(async () => (await started()) === 4, "the calls were told of");
+    const after = await queue.status();
+
+    expect(Math.round(before.unexplainedMs / MINUTE_MS)).toBe(8);
+    expect(after.oldest!.why!.waitsFor).toBe("lane");
+    expect(after.unexplainedMs).toBe(0);
+  });
+
+  it("counts no job as the oldest that has ended since its worker told that it waits", async () => {
+    const { sluice, queue } = open();
+    const ended = await queue.enqueue(1);
+    const worker = sluice.worker(queue, async () => {});
+    await ended.finished();
+    await worker.close();
+    await pretendWorker(sluices.prefix(), "jobs");
+    const held = await queue.enqueue(2);
+    await redis.set(keyOf("lanes:held:pretended"), JSON.stringify([ended.id, held.id]));
+
+    expect((await queue.status()).oldest!.id).toBe(held.id);
+  });
+
   it("tells how many workers are wanted, by the rate and by how long handlers take", async () => {
     const { queue } = open();
     await pretendWorker(sluices.prefix(), "jobs");
@@ -154,5 +185,22 @@ describe("the status of a queue", () => {
     expect(donePerSecond / failedPerSecond).toBeCloseTo(3);
     expect(donePerSecond).toBeGreaterThanOrEqual(0.5);
     expect(handlerMs).toBeGreaterThanOrEqual(2);
+  });
+
+  it("keeps what came of attempts for the last minute alone, however long workers are busy", async () => {
+    const { sluice, queue } = open();
+    const [seconds] = await redis.time();
+    for (let step = 0; step < 10; step++) {
+      const longAgo = Math.floor(Number(seconds) / 10) - 100 - step;
+      const counts = { [`${longAgo} done`]: 1, [`${longAgo} failed`]: 9, [`${longAgo} ms`]: 1 };
+      await redis.hset(keyOf("workers:ended"), counts);
+    }
+    const worker = sluice.worker(queue, async () => {});
+    await (await queue.enqueue(1)).finished();
+    await worker.close();
+
+    expect((await queue.status()).failureRate).toBe(0);
+    expect(await redis.hlen(keyOf("workers:ended"))).toBe(3);
+    expect(await redis.pttl(keyOf("workers:ended"))).toBeGreaterThan(0);
   });
 });

@@ -89,6 +89,9 @@ describe("while the downstream is away", () => {
     expect((await other.queue.forecast({ key: "good" })).goneInMs).toBeGreaterThan(0);
     expect((await good.eta())!.startsInMs).toBeGreaterThan(0);
     expect(await bad.at(-1)!.eta()).toMatchObject({ startsInMs: undefined, reason });
+    const waitsForKey = async (): Promise<boolean> =>
+      (await bad.at(-1)!.explain())?.waitsFor === reason;
+    await waitUntil(waitsForKey, "none of its attempts is under way or to be repeated");
     expect((await other.bucket.peek({ key: "bad" })).awayForMs).toBeGreaterThan(0);
     expect((await other.bucket.peek({ key: "good" })).awayForMs).toBe(0);
     expect((await other.bucket.peek()).awayForMs).toBe(0);

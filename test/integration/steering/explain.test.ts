@@ -149,6 +149,22 @@ describe("what a job waits for while there is a worker", () => {
     expect(await reasonOf(job)).toEqual({ waitsFor: "cooldown", limit: undefined, minutes: 4 });
   });
 
+  it("is the end of a cooldown of its key, or of a head of that", async () => {
+    const { queue, bucket } = open({ rate: "1000/s", perKey: [{ rate: "10/s" }, { rate: "5/s" }] });
+    const job = await queue.enqueue(1, { key: PATH });
+    const other = await queue.enqueue(2, { key: ["acme", "e2"] });
+    const refuse = (coolMs: number, level: number) =>
+      bucket.run(async () => "busy", { key: PATH, feedback: () => ({ coolMs, level }) });
+
+    await refuse(4 * MINUTE_MS, 1);
+    const ofEndpoint = [await reasonOf(job), (await reasonOf(other))!.waitsFor];
+    await refuse(9 * MINUTE_MS, 0);
+
+    const cooling = (minutes: number) => ({ waitsFor: "cooldown", limit: undefined, minutes });
+    expect(ofEndpoint).toEqual([cooling(4), "lane"]);
+    expect([await reasonOf(job), await reasonOf(other)]).toEqual([cooling(9), cooling(9)]);
+  });
+
   it("is room under a limit: of the bucket, or of a level of its key", async () => {
     const { queue, bucket } = open({
       limits: [leakyBucket("20/h")],

@@ -1,7 +1,7 @@
 import {
   SluiceError as BaseError,
   type ChangedError,
-  ClosedError,
+  type ClosedError,
   type CostTooLargeError,
   type InvalidOptionError,
   type LeaseLostError,

@@ -1,6 +1,7 @@
 /**
  * Tells Redis that a worker is alive, how many jobs it can have at once, and what came of its attempts: `eta()` and
- * `forecast()` promise nothing for a queue without a worker. One that is killed, or stands still, stops counting within seconds; an idle one within twelve.
+ * `forecast()` promise nothing for a queue without a worker, and `status()` sums up all of that. One that is killed, or
+ * stands still, stops counting within seconds; an idle one within twelve.
  */
 import type { Ended } from "../../core/stores/queue/steering.ts";
 import type { LaneStore } from "../../core/stores/queue/store.ts";

@@ -12,8 +12,7 @@
 import { reasonOf } from "../../core/describe.ts";
 import type { RunName, RunStep } from "../../core/stores/queue/runs.ts";
 import { isFinalError } from "../bullmq/errors.ts";
-import { scheduleOf } from "../bullmq/stored-job.ts";
-import { runNameOf } from "../bullmq/stored-job.ts";
+import { runNameOf, scheduleOf } from "../bullmq/stored-job.ts";
 import { askOfRun } from "../bullmq/stored-schedule.ts";
 import type { HeldJob } from "../bullmq/stored-worker.ts";
 import type { WorkerContext } from "./context.ts";

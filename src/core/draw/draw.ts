@@ -44,7 +44,8 @@ export function draw(
   const { terms, wishes, drewUs, isTry } = request;
   assertPossible(request);
   const ofKeys = wishes.flatMap(({ scopes }) => scopes);
-  if (areResetsOff(limitsOfCall(terms.limits, ofKeys), serverUs)) throw new WrongResetsError(serverUs);
+  if (areResetsOff(limitsOfCall(terms.limits, ofKeys), serverUs))
+    throw new WrongResetsError(serverUs);
   const isLost = isStateLost(found, request, serverUs);
   const state = found ?? newBucket(terms, serverUs);
   const { clockUs, skewUs, version: versionBefore } = state;

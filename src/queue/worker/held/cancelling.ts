@@ -17,7 +17,10 @@ export function forgetCancels(stored: StoredWorker): void {
  * rejects: the worker that gets it then ends it.
  */
 export async function removeCancelled(
-  { queue, lanes }: { readonly queue: string; readonly lanes: Pick<LaneStore, "cancel" | "remove"> },
+  {
+    queue,
+    lanes,
+  }: { readonly queue: string; readonly lanes: Pick<LaneStore, "cancel" | "remove"> },
   id: string,
 ): Promise<void> {
   try {

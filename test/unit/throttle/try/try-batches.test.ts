@@ -30,12 +30,7 @@ const perName = { address: perKey, email: perKey, account: perKey };
 it.each([
   ["128 keys that have one limit", { perKey }, oneKey, [128, 72]],
   ["128 keys, however many a call has", { perKey: perName }, threeKeys, [42, 42, 42, 42, 32]],
-  [
-    "32 where a limit is shared",
-    { rate: "1000/s", perKey },
-    oneKey,
-    [32, 32, 32, 32, 32, 32, 8],
-  ],
+  ["32 where a limit is shared", { rate: "1000/s", perKey }, oneKey, [32, 32, 32, 32, 32, 32, 8]],
 ] as const)("one request asks for %s", async (_what, policy, optionsOf, sizes) => {
   const { store, wished, answerAll } = watchedStore();
   const { bucket } = createTestBucket(policy, { store });

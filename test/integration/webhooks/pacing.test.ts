@@ -70,7 +70,7 @@ describe("the pace of an endpoint", () => {
   });
 
   it("lets first attempts go before retries and tests", async () => {
-    const hooks = openHooks(sluices, { scheduleMs: [0, 400] });
+    const hooks = openHooks(sluices, { scheduleMs: [0, 1_500] });
     let isWell = false;
     const receiver = await startReceiver({ answer: () => (isWell ? undefined : 500) });
     await put(hooks, { ...REF, url: receiver.url, concurrency: 1 });
@@ -79,7 +79,7 @@ describe("the pace of an endpoint", () => {
     await waitUntil(() => receiver.arrivals.length >= 3, "three have failed");
     await worker.close();
     const closedMs = performance.now();
-    await waitUntil(() => performance.now() > closedMs + 500, "their retries are due");
+    await waitUntil(() => performance.now() > closedMs + 1_600, "their retries are due");
     isWell = true;
     const before = receiver.arrivals.length;
     await hooks.test(REF);

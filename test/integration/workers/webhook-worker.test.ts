@@ -141,9 +141,14 @@ describe("the webhook worker", () => {
 
     const worker = startWorker({ SLUICE_ALLOW: "" });
     await waitUntil(() => worker.stdout.includes("was blocked"), "it is blocked");
+    const outcomes = async (): Promise<string[]> => {
+      const { entries } = await hooks.attempts.list({ tenant: "acme", message: id });
+      return entries.map(({ outcome }) => outcome);
+    };
+    // The log of attempts is written a moment later than what the process says.
+    await waitUntil(async () => (await outcomes()).length > 0, "the attempt is noted");
 
-    const { entries } = await hooks.attempts.list({ tenant: "acme", message: id });
-    expect(entries.map(({ outcome }) => outcome)).toEqual(["blocked"]);
+    expect(await outcomes()).toEqual(["blocked"]);
     expect(downstream.arrivals).toEqual([]);
   });
 

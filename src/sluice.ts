@@ -174,6 +174,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   });
   const { replica } = buckets;
   const { all, find } = buckets;
+  const version = readVersion();
   const reporter = createReporter({ insight, logger, replica, version, buckets: all, find });
   const facts = createInsight({
     insight,
@@ -315,13 +316,15 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   return refuseExtra(sluice, ARITIES);
 }
 
-/** The version of this package; unknown where it was bundled into an application. */
-const version = readVersion();
-
+/** The version of this package; unknown where it was bundled into an application, which has a `package.json` of its own. */
 function readVersion(): string {
   try {
     const text = readFileSync(new URL("../package.json", import.meta.url), "utf8");
-    return (JSON.parse(text) as { readonly version: string }).version;
+    const { name, version } = JSON.parse(text) as {
+      readonly name: string;
+      readonly version: string;
+    };
+    return name === "sluice" ? version : "unknown";
   } catch {
     return "unknown";
   }

@@ -7,7 +7,7 @@
         [7] 1 if it is the replica's last report: what it told is forgotten then
         then of each bucket: its name, how it is there as JSON, calls started, the policy of the code or ""
   Reply 1 if nothing was known of the replica, and the records of the overrides whose time is over and that no other
-        replica is ending, 100 at most
+        replica is ending, 100 at most; none to a replica that goes
 ]]
 -- @include lib/now-ms
 
@@ -68,8 +68,8 @@ for _, bucket in ipairs(redis.call('ZRANGEBYSCORE', base .. ':seen', '-inf', now
   redis.call('HDEL', base .. ':declared', bucket)
 end
 for _, name in ipairs({ ':names', ':seen', ':declared' }) do redis.call('PEXPIRE', base .. name, kept_ms) end
-local over = {}
-for _, due in ipairs(redis.call('ZRANGEBYSCORE', base .. ':due', '-inf', now, 'LIMIT', 0, 100)) do
+local over, dues = {}, is_last and {} or redis.call('ZRANGEBYSCORE', base .. ':due', '-inf', now, 'LIMIT', 0, 100)
+for _, due in ipairs(dues) do
   local id, bucket = string.match(due, '^(.-)|(.*)$')
   local record = redis.call('HGET', base .. ':overrides:' .. bucket, id)
   if not record then redis.call('ZREM', base .. ':due', due)

@@ -63,6 +63,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
         found.declared = declared ?? found.declared;
         count(found, started, now);
       }
+      if (isLast) return { isNew, over: [] };
       const overrides = [...buckets.values()].flatMap((found) => [...found.overrides.values()]);
       return { isNew, over: overrides.filter(({ untilMs = Infinity }) => untilMs <= now) };
     },
@@ -71,14 +72,16 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       return { names: later.slice(0, limit), errors: [] };
     },
     async bucket(name) {
-      const { told, declared, overrides, paused } = buckets.get(name) ?? {};
+      const { told, overrides, paused } = buckets.get(name) ?? {};
       return {
         nowMs: nowMs(),
         told: [...(told?.values() ?? [])],
-        declared,
         overrides: [...(overrides?.values() ?? [])],
         pause: changes.find(({ id }) => id === paused?.id),
       };
+    },
+    async declared(bucket) {
+      return buckets.get(bucket)?.declared;
     },
     async replicas() {
       return [...replicas.values()];

@@ -94,6 +94,7 @@ export function combineInsight(
       return { names: names.slice(0, page.limit), errors };
     },
     bucket: (name) => storeOf(name).bucket(name),
+    declared: (bucket) => storeOf(bucket).declared(bucket),
     async replicas() {
       const found = (await fromAll((store) => store.replicas())).answers.flat();
       return [...new Map(found.map((each) => [each.replica, each])).values()];

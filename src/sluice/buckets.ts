@@ -179,7 +179,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
     async find(name) {
       const own = buckets.get(name);
       if (own !== undefined) return own;
-      const { declared } = await insight.bucket(name);
+      const declared = await insight.declared(name);
       if (declared === undefined) return undefined;
       const found = used.get(name);
       if (found?.policy.text === declared) return found;

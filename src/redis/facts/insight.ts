@@ -65,10 +65,9 @@ export function createRedisInsight(
       }),
     bucket: (name) =>
       send(async () => {
-        const [now, told, declared, overrides, paused] = await Promise.all([
+        const [now, told, overrides, paused] = await Promise.all([
           nowMs(),
           redis.hgetall(`${base}:told:${name}`),
-          redis.hget(`${base}:declared`, name),
           redis.hgetall(`${base}:overrides:${name}`),
           redis.hget(`${base}:pauses`, name),
         ]);
@@ -78,13 +77,14 @@ export function createRedisInsight(
         return {
           nowMs: now,
           told: Object.entries(told).map(([replica, text]) => ({ replica, ...readTold(text) })),
-          declared: declared ?? undefined,
           overrides: Object.entries(overrides)
             .map(([id, record]) => readOverride(`${id}|${record}`))
             .toSorted(byId),
           pause: change,
         };
       }),
+    declared: (bucket) =>
+      send(async () => (await redis.hget(`${base}:declared`, bucket)) ?? undefined),
     replicas: () =>
       send(async () => {
         const sinceMs = (await nowMs()) - REPLICA_ALIVE_MS;

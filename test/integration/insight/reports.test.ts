@@ -19,6 +19,47 @@ describe("what a process reports", () => {
     expect((await operator.overview()).replicas).toEqual([]);
   });
 
+  it("counts the call of a job's handler with its job, and each other call once", async () => {
+    const service = sluices.open();
+    const bucket = service.bucket("api", { rate: "1000/s", burst: 50 });
+    const queue = service.queue<number>("jobs", { bucket });
+    const call = bucket.throttled(async (number: number) => number);
+    service.worker(queue, async ({ data }) => call(data));
+    const jobs = await queue.enqueueMany([1, 2, 3, 4, 5]);
+    await Promise.all(jobs.map((job) => job.finished()));
+    await Promise.all([bucket.draw(), bucket.tryDraw(), call(6), bucket.run(() => 7)]);
+    await service.close();
+
+    const operator = sluices.open();
+    const { points } = (await (await operator.find("api"))?.history()) ?? { points: [] };
+
+    expect(points.reduce((total, { started }) => total + started, 0)).toBe(9);
+  });
+
+  it("is told of once a second at most, however much happens", async () => {
+    const service = sluices.open();
+    const bucket = service.bucket("api", { rate: "1000000/s", burst: 1_000 });
+    const redis = new Redis(inject("redisUrl"));
+    const monitor = await redis.monitor();
+    onTestFinished(() => {
+      monitor.disconnect();
+      redis.disconnect();
+    });
+    const atMs: number[] = [];
+    monitor.on("monitor", (time: string, args: string[]) => {
+      const isReport = args[0] === "evalsha" && args[3] === `${sluices.prefix()}:{:fleet}`;
+      if (isReport && args.length > 10) atMs.push(Number(time) * 1_000);
+    });
+
+    await waitUntil(async () => {
+      await bucket.draw();
+      return atMs.length >= 4;
+    }, "four reports were seen");
+
+    const gapsMs = atMs.slice(1).map((at, index) => at - atMs[index]!);
+    expect(Math.min(...gapsMs)).toBeGreaterThan(900);
+  });
+
   it("is reported again to a Redis that lost it", async () => {
     const service = sluices.open();
     const bucket = service.bucket("api", { rate: "1000/s" });

@@ -9,6 +9,8 @@ export interface InsightStore {
   bucketNames(page: { readonly after: string; readonly limit: number }): Promise<BucketNames>;
   /** What the living replicas told of a bucket. */
   bucket(name: string): Promise<BucketFacts>;
+  /** The text of the policy that the code of a bucket declares; undefined if no replica has told of the bucket. */
+  declared(bucket: string): Promise<string | undefined>;
   replicas(): Promise<readonly ReplicaFacts[]>;
   history(bucket: string, span: { fromMs: number; untilMs: number }): Promise<readonly Point[]>;
   /** Notes a change before it is made, in the log and as the override that it may begin; answers its id. */
@@ -100,7 +102,6 @@ export interface BucketFacts {
   /** The store's clock. */
   readonly nowMs: number;
   readonly told: readonly (BucketTold & { readonly replica: string; readonly atMs: number })[];
-  readonly declared: string | undefined;
   /** Those that may be in force, the oldest first. */
   readonly overrides: readonly Override[];
   /** The change that the pause in force, if there is one, came with. */

@@ -1,0 +1,30 @@
+import { Redis } from "ioredis";
+import { expect, it, onTestFinished } from "vitest";
+import { scriptProcesses } from "../../support/children/script-process.ts";
+import { startOwnRedis } from "../../support/redis/for-one-test.ts";
+
+const processes = scriptProcesses();
+
+it("sluice doctor says what of a Redis drops limits and jobs, and what to change", async () => {
+  const { url } = await startOwnRedis();
+  const redis = new Redis(url);
+  onTestFinished(() => redis.disconnect());
+  const used = Number(/^used_memory:(\d+)/mu.exec(await redis.info("memory"))![1]);
+  await redis.config("SET", "maxmemory", Math.round(used * 1.1));
+  await redis.config("SET", "maxmemory-policy", "allkeys-lru");
+  await redis.config("SET", "appendonly", "no");
+
+  const doctor = processes.start("src/cli/main.ts", {
+    args: ["doctor", "--json"],
+    env: { REDIS_URL: url },
+    isBuilt: true,
+  });
+  await doctor.ended;
+
+  const findings = JSON.parse(doctor.stdout) as { what: string; state: string; remedy?: string }[];
+  const of = (what: string) => findings.find((each) => each.what === what);
+  expect(of("eviction")).toMatchObject({ state: "bad", found: "allkeys-lru" });
+  expect(of("eviction")!.remedy).toContain("CONFIG SET maxmemory-policy noeviction");
+  expect(of("memory")).toMatchObject({ state: "warning" });
+  expect(of("persistence")).toMatchObject({ state: "warning", found: "snapshots at most" });
+});

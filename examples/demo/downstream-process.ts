@@ -21,6 +21,21 @@ setInterval(standstills.ring, RING_EVERY_MS).unref();
 const untrue = new Set<Arrival["headers"]>();
 let hasRefused = false;
 
+const WARM_UP_CALLS = 100;
+const WARM_UP_BODY = JSON.stringify("-".repeat(10_000));
+
+/** Verifies a few webhooks before the first one comes: at first that takes 10 ms longer, and would make the next call look late. */
+function warmUp(verifier: Webhook): void {
+  for (let call = 0; call < WARM_UP_CALLS; call++) {
+    const at = new Date();
+    verifier.verify(WARM_UP_BODY, {
+      "webhook-id": "warm-up",
+      "webhook-timestamp": String(Math.floor(at.getTime() / 1_000)),
+      "webhook-signature": verifier.sign("warm-up", at, WARM_UP_BODY),
+    });
+  }
+}
+
 /** As a receiver does that has the official library, and not Sluice. */
 function isVerified({ path, headers, body }: Arrival): boolean {
   try {
@@ -42,6 +57,7 @@ function answer(arrival: Arrival): number | undefined {
   return 503;
 }
 
+warmUp(verifiers.get(silentPath)!);
 const downstream = await startFakeDownstream({
   maxPerSecond,
   answer,

@@ -21,12 +21,19 @@ const ENTRIES = {
   index: "src/index.ts",
   testing: "src/testing/index.ts",
   llm: "src/llm/index.ts",
+  server: "src/server/index.ts",
   webhooks: "src/webhooks.ts",
   cli: "src/cli/main.ts",
   "sandbox-child": "src/queue/worker/handlers/sandbox-child.ts",
 };
 /** The declarations that users import. What they import is kept, all else removed. */
-const TYPES = ["index.d.ts", "testing/index.d.ts", "llm/index.d.ts", "webhooks.d.ts"];
+const TYPES = [
+  "index.d.ts",
+  "testing/index.d.ts",
+  "llm/index.d.ts",
+  "server/index.d.ts",
+  "webhooks.d.ts",
+];
 /** It reads scripts from files. A module that holds their texts takes its place: a bundle has no folder beside it. */
 const LUA_SOURCE = "src/redis/scripts/lua-source.ts";
 const LUA = "lua";

@@ -8,6 +8,7 @@ import {
 } from "../core/errors.ts";
 import { addLooks } from "./commands/look.ts";
 import { addDoctor } from "./commands/doctor.ts";
+import { addServe } from "./commands/serve.ts";
 import { addSteering } from "./commands/steer.ts";
 import { NotFoundError, onOneLine, type Io } from "./io.ts";
 
@@ -70,6 +71,7 @@ export function createProgram(io: Io): Command {
   addLooks(program, io);
   addSteering(program, io);
   addDoctor(program, io);
+  addServe(program, io);
   for (const command of program.commands) command.exitOverride().copyInheritedSettings(program);
   return program;
 }

@@ -83,6 +83,15 @@ const problems = new WeakMap<
   ConstructorParameters<typeof InvalidOptionError>[0]
 >();
 
+/**
+ * What to do about a bad option, without the rest of the message.
+ *
+ * @internal
+ */
+export function remedyOf(error: InvalidOptionError): string {
+  return problems.get(error)?.remedy ?? "";
+}
+
 /** Runs a reader of options that lie at a path of others: an error about `"rate"` becomes one about `"perKey.rate"`. */
 export function atPath<T>(path: string, read: () => T): T {
   try {

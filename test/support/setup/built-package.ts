@@ -36,7 +36,7 @@ export async function buildPackage(): Promise<BuiltPackage> {
     await cp(join(ROOT, "src", file), join(root, "src", file));
   }
   // In the package each of these is one file.
-  for (const entry of ["testing", "llm"]) {
+  for (const entry of ["testing", "llm", "server"]) {
     await writeFile(join(root, `src/${entry}.js`), `export * from "./${entry}/index.js";\n`);
   }
   return { root, remove: () => rm(root, { recursive: true, force: true }) };

@@ -1,0 +1,127 @@
+/** `serve`: the HTTP server, until it is interrupted. */
+import { readFile } from "node:fs/promises";
+import process from "node:process";
+import type { Command } from "commander";
+import { InvalidOptionError } from "../../core/errors.ts";
+import { reasonOf } from "../../core/describe.ts";
+import type { ServerOptions, TokenOptions } from "../../server/options.ts";
+import { withSluice, type Io } from "../io.ts";
+
+interface ServeOptions {
+  readonly port: string;
+  readonly host: string;
+  readonly socket?: string;
+  readonly token?: readonly string[];
+  readonly tokenFile?: string;
+  readonly insecureLocal?: boolean;
+  readonly tlsKey?: string;
+  readonly tlsCert?: string;
+}
+
+export function addServe(program: Command, io: Io): void {
+  program
+    .command("serve")
+    .description("serves facts and health over HTTP, until it is interrupted")
+    .option("--port <port>", "where to listen; 0 takes a free one", "3010")
+    .option("--host <address>", "where to listen", "127.0.0.1")
+    .option("--socket <path>", "a Unix socket to listen on instead")
+    .option("--token <tokens...>", "tokens that may do everything; else $SLUICE_TOKEN")
+    .option("--token-file <path>", "a file with one token, or with a JSON list of tokens and roles")
+    .option("--insecure-local", "no token is asked for; on loopback only")
+    .option("--tls-key <path>", "the private key for TLS, as PEM")
+    .option("--tls-cert <path>", "the certificate for TLS, as PEM")
+    .addHelpText("after", "\nExample: sluice serve --insecure-local")
+    .action(async (options: ServeOptions, command: Command) => {
+      const read = await readOptions(options, io);
+      await withSluice(command, io, async (sluice) => {
+        // It loads fastify, which no other command needs.
+        const { createServer } = await import("../../server/server.ts");
+        const server = await createServer(sluice, read);
+        const interrupted = untilInterrupted();
+        try {
+          const { url } = await server.listen();
+          io.out(`${url}\n`);
+          await interrupted;
+        } finally {
+          await server.close();
+        }
+      });
+    });
+}
+
+async function readOptions(options: ServeOptions, io: Io): Promise<ServerOptions> {
+  const { port, host, socket, insecureLocal, tlsKey, tlsCert } = options;
+  const tokens = await tokensOf(options, io);
+  if ((tlsKey === undefined) !== (tlsCert === undefined)) {
+    const option = tlsKey === undefined ? "--tls-key" : "--tls-cert";
+    throw wrong(option, undefined, "give both --tls-key and --tls-cert, or none");
+  }
+  if (tokens.length === 0 && insecureLocal !== true) {
+    throw wrong(
+      "--token",
+      undefined,
+      "give --token or --token-file, set $SLUICE_TOKEN, or give --insecure-local to serve this machine alone without one",
+    );
+  }
+  return {
+    port: portOf(port),
+    host,
+    ...(socket === undefined ? {} : { socket }),
+    tokens,
+    insecureLocal: insecureLocal === true,
+    ...(tlsKey === undefined
+      ? {}
+      : {
+          tls: {
+            key: await textOf("--tls-key", tlsKey),
+            cert: await textOf("--tls-cert", tlsCert!),
+          },
+        }),
+  };
+}
+
+function portOf(text: string): number {
+  if (/^\d{1,5}$/.test(text) && Number(text) < 65_536) return Number(text);
+  throw wrong("--port", text, "give a whole number from 0 to 65535");
+}
+
+async function tokensOf(options: ServeOptions, io: Io): Promise<readonly TokenOptions[]> {
+  const { token = [], tokenFile, insecureLocal } = options;
+  const fromFile = tokenFile === undefined ? [] : await tokensIn(tokenFile);
+  const given = [...fromFile, ...token.map(acting)];
+  const { SLUICE_TOKEN: fromEnv = "" } = io.env;
+  return given.length === 0 && insecureLocal !== true && fromEnv !== "" ? [acting(fromEnv)] : given;
+}
+
+function acting(token: string): TokenOptions {
+  return { token, role: "act" };
+}
+
+async function tokensIn(path: string): Promise<readonly TokenOptions[]> {
+  const text = (await textOf("--token-file", path)).trim();
+  if (!text.startsWith("[")) return [acting(text)];
+  try {
+    return JSON.parse(text) as readonly TokenOptions[];
+  } catch (error) {
+    throw wrong("--token-file", path, `it is no list in JSON: ${(error as Error).name}`);
+  }
+}
+
+async function textOf(option: string, path: string): Promise<string> {
+  try {
+    return await readFile(path, "utf8");
+  } catch (error) {
+    throw wrong(option, path, `the file cannot be read: ${reasonOf(error)}`);
+  }
+}
+
+function wrong(option: string, value: unknown, remedy: string): InvalidOptionError {
+  return new InvalidOptionError({ where: "sluice serve", option, value, remedy });
+}
+
+function untilInterrupted(): Promise<void> {
+  return new Promise((resolve) => {
+    process.once("SIGINT", () => resolve());
+    process.once("SIGTERM", () => resolve());
+  });
+}

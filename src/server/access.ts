@@ -1,0 +1,210 @@
+/**
+ * Who may do what. Each route says what it needs in its `config`; one hook judges it, before the body is read. A request
+ * shows its token as `Authorization: Bearer …`, or the cookie that the dashboard got for one.
+ */
+import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { InvalidOptionError } from "../core/errors.ts";
+import { assertSameOrigin, assertLoopbackName } from "./origin.ts";
+import type { ReadServerOptions, TokenOptions } from "./options.ts";
+import { HttpProblem } from "./problem.ts";
+
+/** What a route needs. `"nothing"` is open to everybody. */
+type Needs = "view" | "act" | "draw" | "enqueue" | "nothing";
+
+/** What a route says of itself. */
+interface RouteNeeds {
+  readonly needs: Needs;
+  /** The parameter of the path that names a bucket; it must be in the scope of the token. */
+  readonly bucket?: string;
+  /** The parameter of the path that names a queue; it must be in the scope of the token. */
+  readonly queue?: string;
+}
+
+declare module "fastify" {
+  interface FastifyContextConfig {
+    /** @internal */
+    needs?: RouteNeeds["needs"];
+    /** @internal */
+    bucket?: string;
+    /** @internal */
+    queue?: string;
+  }
+}
+
+/** What the sender of a request may do. */
+export interface Access {
+  readonly role: TokenOptions["role"];
+  /** Whose token it is; undefined if that is not said. */
+  readonly name: string | undefined;
+  mayUse(needs: Needs): boolean;
+  mayBucket(name: string): boolean;
+  mayQueue(name: string): boolean;
+}
+
+const MAY: Readonly<Record<TokenOptions["role"], readonly Needs[]>> = {
+  view: ["nothing", "view"],
+  call: ["nothing", "draw", "enqueue"],
+  act: ["nothing", "view", "act", "draw", "enqueue"],
+};
+
+function accessOfToken({
+  role,
+  name,
+  buckets = ["*"],
+  queues = ["*"],
+}: Omit<TokenOptions, "token">): Access {
+  const holds = (names: readonly string[], asked: string): boolean =>
+    names.includes("*") || names.includes(asked);
+  return {
+    role,
+    name,
+    mayUse: (needs) => MAY[role].includes(needs),
+    mayBucket: (asked) => holds(buckets, asked),
+    mayQueue: (asked) => holds(queues, asked),
+  };
+}
+
+const accesses = new WeakMap<FastifyRequest, Access>();
+
+/** What the sender of this request may do, once the hook has let it pass. */
+export function accessOf(request: FastifyRequest): Access {
+  const found = accesses.get(request);
+  if (found === undefined) throw new HttpProblem(401, "The request has no token.");
+  return found;
+}
+
+/** @throws {@link HttpProblem} when the bucket is not in the scope of the token. */
+export function assertBucket(request: FastifyRequest, name: string): void {
+  if (accessOf(request).mayBucket(name)) return;
+  throw new HttpProblem(403, `The token is not for bucket ${JSON.stringify(name)}.`);
+}
+
+/** @throws {@link HttpProblem} when the queue is not in the scope of the token. */
+export function assertQueue(request: FastifyRequest, name: string): void {
+  if (accessOf(request).mayQueue(name)) return;
+  throw new HttpProblem(403, `The token is not for queue ${JSON.stringify(name)}.`);
+}
+
+/** The cookie of the dashboard. It holds no token: it says until when it is good, signed with the token. */
+const COOKIE = "sluice_session";
+const SESSION_MS = 12 * 3_600_000;
+
+export interface Gate {
+  /** Sets the cookie; whoever has it may do what the token may. */
+  signIn(reply: FastifyReply, token: string): Access;
+  signOut(reply: FastifyReply): void;
+}
+
+/** Judges every request of the server. */
+export function installAccess(
+  app: FastifyInstance,
+  { tokens, insecureLocal, tls, socket }: ReadServerOptions,
+): Gate {
+  const kept = tokens.map((each) => ({ ...each, access: accessOfToken(each) }));
+  const everything = insecureLocal ? accessOfToken({ role: "act" }) : undefined;
+  const isOverTls = tls !== undefined;
+  const key = randomBytes(32);
+  const digest = (text: string): Buffer => createHmac("sha256", key).update(text).digest();
+
+  /** All are compared, each in constant time, whatever matches. */
+  function byToken(given: string): (typeof kept)[number] | undefined {
+    const asked = digest(given);
+    const matches = kept.filter(({ token }) => timingSafeEqual(digest(token), asked));
+    return matches[0];
+  }
+
+  function bySession(cookie: string): (typeof kept)[number] | undefined {
+    const [until = "", signature = ""] = cookie.split(".");
+    if (!/^\d{13}$/.test(until) || Number(until) < Date.now()) return undefined;
+    const asked = digest(signature);
+    const matches = kept.filter(({ token }) =>
+      timingSafeEqual(digest(signed(token, until)), asked),
+    );
+    return matches[0];
+  }
+
+  /** What the request shows, and whether a browser would add it to requests of other pages, too. */
+  function judge({ headers }: FastifyRequest): { access: Access | undefined; isAmbient: boolean } {
+    if (everything !== undefined) return { access: everything, isAmbient: true };
+    const { authorization } = headers;
+    if (authorization !== undefined) {
+      const [, given] = /^bearer ([\x21-\x7e]+)$/i.exec(authorization) ?? [];
+      return { access: given === undefined ? undefined : byToken(given)?.access, isAmbient: false };
+    }
+    const cookie = cookieOf(headers.cookie ?? "");
+    return {
+      access: cookie === undefined ? undefined : bySession(cookie)?.access,
+      isAmbient: true,
+    };
+  }
+
+  app.addHook("onRequest", async (request) => {
+    // A page of another site whose name was pointed at this machine has that name in its requests.
+    if (insecureLocal && socket === undefined) assertLoopbackName(request);
+    if (request.is404) return;
+    const { needs = "act", bucket, queue } = request.routeOptions.config;
+    const { access, isAmbient } = judge(request);
+    if (access !== undefined) accesses.set(request, access);
+    if (isAmbient) assertSameOrigin(request);
+    if (needs === "nothing") return;
+    if (access === undefined) {
+      throw new HttpProblem(401, "Send a token of this server as Authorization: Bearer …");
+    }
+    if (!access.mayUse(needs)) {
+      throw new HttpProblem(
+        403,
+        `This needs a token that may ${needs}; the role of this one is "${access.role}".`,
+      );
+    }
+    const params = request.params as Readonly<Record<string, string>>;
+    if (bucket !== undefined) assertBucket(request, params[bucket]!);
+    if (queue !== undefined) assertQueue(request, params[queue]!);
+  });
+  refuseRoutesWithoutNeeds(app);
+
+  function setCookie(reply: FastifyReply, value: string, maxAgeS: number): void {
+    const secure = isOverTls ? "; Secure" : "";
+    const rest = `Path=/; Max-Age=${maxAgeS}; HttpOnly; SameSite=Strict${secure}`;
+    void reply.header("set-cookie", `${COOKIE}=${value}; ${rest}`);
+  }
+
+  return {
+    signIn(reply, given) {
+      const found = byToken(given);
+      const access = found?.access ?? everything;
+      if (access === undefined) throw new HttpProblem(401, "This server knows no such token.");
+      if (found !== undefined) {
+        const until = String(Date.now() + SESSION_MS);
+        setCookie(reply, `${until}.${signed(found.token, until)}`, SESSION_MS / 1_000);
+      }
+      return access;
+    },
+    signOut: (reply) => setCookie(reply, "", 0),
+  };
+}
+
+function signed(token: string, until: string): string {
+  return createHmac("sha256", token).update(`sluice session until ${until}`).digest("base64url");
+}
+
+function cookieOf(header: string): string | undefined {
+  const pairs = header.split(";").map((pair) => pair.trim().split("="));
+  return pairs.find(([name]) => name === COOKIE)?.[1];
+}
+
+/** A route that forgot to say what it needs would be open, or closed, by chance. */
+function refuseRoutesWithoutNeeds(app: FastifyInstance): void {
+  const routes: { readonly path: string; readonly needs: () => unknown }[] = [];
+  app.addHook("onRoute", (route) => {
+    const path = `${String(route.method)} ${route.url}`;
+    routes.push({ path, needs: () => route.config?.needs });
+  });
+  app.addHook("onReady", async () => {
+    const open = routes.find(({ needs }) => needs() === undefined);
+    if (open === undefined) return;
+    const remedy = 'say what it needs, such as { config: { needs: "view" } }';
+    const where = `the route ${open.path}`;
+    throw new InvalidOptionError({ where, option: "config.needs", value: undefined, remedy });
+  });
+}

@@ -1,0 +1,4 @@
+/** `sluice/server`: facts, steering and the dashboard over HTTP. */
+export { createServer, type SluiceServer } from "./server.ts";
+export type { ServerOptions, TlsOptions, TokenOptions } from "./options.ts";
+export type { Problem } from "./problem.ts";

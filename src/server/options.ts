@@ -1,0 +1,138 @@
+import { isIP } from "node:net";
+import type { FastifyBaseLogger } from "fastify";
+import * as z from "zod";
+import { InvalidOptionError } from "../core/errors.ts";
+import { NAME, readOptions, wholeNumber } from "../core/input/options.ts";
+
+/** Whoever has the token may do what its role says, with the buckets and queues of its scope. */
+export interface TokenOptions {
+  /** What is sent as `Authorization: Bearer …`. At least 8 visible characters of ASCII; take 32 random ones. */
+  readonly token: string;
+  /**
+   * `"view"` looks, `"act"` also changes and does all else, `"call"` draws and enqueues, for services, and sees nothing.
+   */
+  readonly role: "view" | "act" | "call";
+  /** Whose it is; the log of changes says it. */
+  readonly name?: string | undefined;
+  /** The names of the buckets that it is for, or `["*"]`. Defaults to all. */
+  readonly buckets?: readonly string[] | undefined;
+  /** The names of the queues that it is for, or `["*"]`. Defaults to all. */
+  readonly queues?: readonly string[] | undefined;
+}
+
+export interface TlsOptions {
+  /** The private key, as PEM. */
+  readonly key: string | Uint8Array;
+  /** The certificate and those above it, as PEM. */
+  readonly cert: string | Uint8Array;
+}
+
+export interface ServerOptions {
+  /** 0 takes a free one. Defaults to 3010. */
+  readonly port?: number | undefined;
+  /** The address to listen on. Defaults to `"127.0.0.1"`: this machine alone. */
+  readonly host?: string | undefined;
+  /** The path of a Unix socket to listen on instead of host and port. */
+  readonly socket?: string | undefined;
+  /** Serves over TLS. Defaults to plain HTTP. */
+  readonly tls?: TlsOptions | undefined;
+  /** Who may do what. Needed, unless `insecureLocal` is given. */
+  readonly tokens?: readonly TokenOptions[] | undefined;
+  /** Lets everybody on this machine do everything, without a token. Only on loopback or a Unix socket. Defaults to false. */
+  readonly insecureLocal?: boolean | undefined;
+  /** A pino logger, or one like it; `false` logs nothing. Defaults to JSON lines on stdout. */
+  readonly logger?: FastifyBaseLogger | false | undefined;
+  /** The most bytes that the body of a request may have. Defaults to 1048576 (1 MiB). */
+  readonly bodyLimit?: number | undefined;
+}
+
+/** What a server was given, with all defaults. */
+export interface ReadServerOptions extends ServerOptions {
+  readonly port: number;
+  readonly host: string;
+  readonly tokens: readonly TokenOptions[];
+  readonly insecureLocal: boolean;
+  readonly bodyLimit: number;
+}
+
+const NAMES = z.array(NAME, { error: 'give a list of names, or ["*"]' });
+const A_TOKEN = { error: "give at least 8 visible characters of ASCII, without spaces" };
+const A_ROLE = { error: 'give "view", "act" or "call"' };
+const PEM = { error: "give the text of a PEM file, or a Buffer with it" };
+const PEM_TEXT = z.union([z.string(PEM), z.instanceof(Uint8Array, PEM)], PEM);
+const A_BOOLEAN = { error: "give true or false" };
+const A_LOGGER = { error: "give a pino logger, or false" };
+const AN_ADDRESS = { error: 'give an address or a host name, such as "127.0.0.1"' };
+const A_PATH = { error: 'give the path of a socket, such as "/run/sluice.sock"' };
+
+const TOKEN = z.strictObject({
+  token: z.string(A_TOKEN).regex(/^[\x21-\x7e]{8,}$/, A_TOKEN),
+  role: z.enum(["view", "act", "call"], A_ROLE),
+  name: NAME.optional(),
+  buckets: NAMES.optional(),
+  queues: NAMES.optional(),
+});
+
+const SERVER_OPTIONS = z.strictObject({
+  port: wholeNumber(0, 65_535, "as a port").optional(),
+  host: z
+    .string(AN_ADDRESS)
+    .regex(/^[\w.:-]+$/, AN_ADDRESS)
+    .optional(),
+  socket: z.string(A_PATH).min(1, A_PATH).optional(),
+  tls: z.strictObject({ key: PEM_TEXT, cert: PEM_TEXT }).optional(),
+  tokens: z.array(TOKEN, { error: "give a list of tokens" }).optional(),
+  insecureLocal: z.boolean(A_BOOLEAN).optional(),
+  logger: z.union([z.literal(false), z.custom(isLogger, A_LOGGER)], A_LOGGER).optional(),
+  bodyLimit: wholeNumber(1_024, 1_073_741_824, "bytes").optional(),
+});
+
+function isLogger(value: unknown): boolean {
+  return typeof (value as { child?: unknown } | null | undefined)?.child === "function";
+}
+
+/** @throws {@link InvalidOptionError} when an option can never work, or nobody would be asked for a token. */
+export function readServerOptions(where: string, given: unknown): ReadServerOptions {
+  const read = readOptions(where, SERVER_OPTIONS, given) as ServerOptions;
+  const { port = 3_010, host = "127.0.0.1", tokens = [], insecureLocal = false } = read;
+  const { bodyLimit = 1_048_576 } = read;
+  assertGuarded(where, { ...read, host, tokens, insecureLocal });
+  assertDifferent(where, tokens);
+  return { ...read, port, host, tokens, insecureLocal, bodyLimit };
+}
+
+function assertGuarded(
+  where: string,
+  given: Pick<ReadServerOptions, "host" | "tokens" | "insecureLocal" | "socket">,
+): void {
+  const { host, socket, tokens, insecureLocal } = given;
+  if (!insecureLocal && tokens.length === 0) {
+    const remedy =
+      'give tokens, such as [{ token, role: "act" }], or insecureLocal: true to serve this machine alone without one';
+    throw new InvalidOptionError({ where, option: "tokens", value: given.tokens, remedy });
+  }
+  if (!insecureLocal) return;
+  if (tokens.length > 0) {
+    const remedy = "leave it out, since there are tokens; or leave out the tokens";
+    throw new InvalidOptionError({ where, option: "insecureLocal", value: true, remedy });
+  }
+  if (socket !== undefined || isLoopback(host)) return;
+  const remedy = `it is for loopback only, and the host is ${JSON.stringify(host)}: give tokens, or the host 127.0.0.1`;
+  throw new InvalidOptionError({ where, option: "insecureLocal", value: true, remedy });
+}
+
+function assertDifferent(where: string, tokens: readonly TokenOptions[]): void {
+  const twice = tokens.findIndex(({ token }, at) =>
+    tokens.slice(0, at).some((other) => other.token === token),
+  );
+  if (twice === -1) return;
+  const remedy = "another entry has the same token; give each its own";
+  const option = `tokens.${twice}.token`;
+  throw new InvalidOptionError({ where, option, value: "***", remedy });
+}
+
+/** Whether only this machine can reach the address. */
+export function isLoopback(host: string): boolean {
+  if (host === "localhost" || host === "::1") return true;
+  return isIP(host) === 4 && host.startsWith("127.");
+}

@@ -1,0 +1,38 @@
+/** From which pages a browser may ask. */
+import type { FastifyRequest } from "fastify";
+import { isLoopback } from "./options.ts";
+import { HttpProblem } from "./problem.ts";
+
+const SAFE: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
+
+/**
+ * Refuses what a page of another site lets a browser send. Only browsers set these headers, and pages cannot change them.
+ *
+ * @throws {@link HttpProblem} when a request that changes something comes from another origin.
+ */
+export function assertSameOrigin({ method, headers }: FastifyRequest): void {
+  if (SAFE.has(method)) return;
+  const site = headers["sec-fetch-site"];
+  const isOtherSite = site !== undefined && site !== "same-origin" && site !== "none";
+  if (!isOtherSite && isOwn(headers.origin, headers.host)) return;
+  throw new HttpProblem(
+    403,
+    "A page of another site asked for this; only pages of this server may.",
+  );
+}
+
+function isOwn(origin: string | undefined, host: string | undefined): boolean {
+  if (origin === undefined) return true;
+  return URL.canParse(origin) && new URL(origin).host === host?.toLowerCase();
+}
+
+/** @throws {@link HttpProblem} when the request was sent to another name than one of this machine. */
+export function assertLoopbackName({ headers }: FastifyRequest): void {
+  const url = `http://${headers.host ?? ""}`;
+  const name = URL.canParse(url) ? new URL(url).hostname.replaceAll(/[[\]]/g, "") : "";
+  if (isLoopback(name)) return;
+  throw new HttpProblem(
+    403,
+    "This server is for this machine alone; ask it as 127.0.0.1 or localhost.",
+  );
+}

@@ -1,0 +1,127 @@
+/** Every error leaves as `application/problem+json` (RFC 9457). */
+import { STATUS_CODES } from "node:http";
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { InvalidOptionError, remedyOf, SluiceError, type ErrorCode } from "../core/errors.ts";
+
+/** What a client reads of an error. */
+export interface Problem {
+  readonly type: "about:blank";
+  readonly title: string;
+  readonly status: number;
+  readonly detail: string;
+  /** As docs/errors.md has them, and `ERR_HTTP` for what only HTTP knows. */
+  readonly code: ErrorCode | "ERR_HTTP" | "ERR_INTERNAL";
+  readonly option?: string;
+  readonly value?: unknown;
+  readonly remedy?: string;
+  readonly retryAfterMs?: number;
+}
+
+/** An answer that is no fault of the server: no such thing, not allowed. */
+export class HttpProblem extends Error {
+  override readonly name = "HttpProblem";
+  readonly status: number;
+
+  constructor(status: number, detail: string) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+const STATUS: Readonly<Partial<Record<ErrorCode, number>>> = {
+  ERR_INVALID_OPTION: 400,
+  ERR_COST_TOO_LARGE: 422,
+  ERR_WAIT_TOO_LONG: 429,
+  ERR_LINE_FULL: 429,
+  ERR_QUEUE_FULL: 429,
+  ERR_CHANGED: 409,
+  ERR_JOB_MISSING: 404,
+  ERR_JOB_STATE: 409,
+  ERR_ENDPOINT_MISSING: 404,
+  ERR_ENDPOINT_DISABLED: 409,
+  ERR_MESSAGE_MISSING: 404,
+  ERR_STORE_UNAVAILABLE: 503,
+  ERR_CLOSED: 503,
+  ERR_REDIS_REQUIRED: 503,
+};
+
+function problemOf(error: unknown): Problem {
+  if (error instanceof HttpProblem) return describe(error.status, "ERR_HTTP", error.message);
+  if (error instanceof SluiceError) return ofSluice(error);
+  const { statusCode = 500, message } = error as Partial<FastifyError>;
+  const isOurs = error instanceof Error && statusCode >= 400 && statusCode < 500;
+  if (isOurs) return describe(statusCode, "ERR_HTTP", message ?? "");
+  // What it is may tell of the inside: it is in the log.
+  return describe(500, "ERR_INTERNAL", "The server failed; its log says why.");
+}
+
+function ofSluice(error: SluiceError): Problem {
+  const problem = describe(STATUS[error.code] ?? 500, error.code, error.message);
+  const { retryAfterMs } = error as { retryAfterMs?: number };
+  const retry = retryAfterMs === undefined ? {} : { retryAfterMs };
+  if (!(error instanceof InvalidOptionError)) return { ...problem, ...retry };
+  const { option, value } = error;
+  return { ...problem, option, value, remedy: remedyOf(error) };
+}
+
+function describe(status: number, code: Problem["code"], detail: string): Problem {
+  return { type: "about:blank", title: STATUS_CODES[status] ?? "Error", status, detail, code };
+}
+
+function sendProblem(reply: FastifyReply, problem: Problem): FastifyReply {
+  const { status, retryAfterMs } = problem;
+  if (retryAfterMs !== undefined) {
+    void reply.header("retry-after", Math.max(1, Math.ceil(retryAfterMs / 1_000)));
+  } else if (status === 503) void reply.header("retry-after", 1);
+  if (status === 401) void reply.header("www-authenticate", 'Bearer realm="sluice"');
+  return reply
+    .code(status)
+    .type("application/problem+json")
+    .serializer((value: unknown) => JSON.stringify(value, sayBig))
+    .send(problem);
+}
+
+/** JSON has no bigint; numbers above 2^53 are given as text. */
+export function sayBig(_name: string, value: unknown): unknown {
+  return typeof value === "bigint" ? String(value) : value;
+}
+
+/** An issue of Ajv, as an error about an option. */
+interface SchemaIssue {
+  readonly instancePath: string;
+  readonly keyword: string;
+  readonly message?: string;
+  readonly params: Readonly<Record<string, unknown>>;
+  readonly data?: unknown;
+}
+
+function invalidRequest(issues: readonly SchemaIssue[], part: string): InvalidOptionError {
+  const { instancePath, keyword, message, params, data } = issues[0]!;
+  const path = instancePath.slice(1).replaceAll("/", ".");
+  const named = params["additionalProperty"] ?? params["missingProperty"];
+  const option = [path, named].filter((name) => name !== undefined && name !== "").join(".");
+  const isUnknown = keyword === "additionalProperties";
+  const remedy = isUnknown ? "there is no such option" : `it ${message ?? "has the wrong form"}`;
+  const value = isUnknown && typeof data === "object" ? Reflect.get(data!, String(named)) : data;
+  return new InvalidOptionError({
+    where: `the ${part} of the request`,
+    option: option === "" ? part : option,
+    value: keyword === "required" ? undefined : value,
+    remedy,
+  });
+}
+
+/** Errors of this server and all its plugins, and answers where there is no route. */
+export function installProblems(app: FastifyInstance): void {
+  app.setSchemaErrorFormatter((issues, part) => invalidRequest(issues as SchemaIssue[], part));
+  app.setErrorHandler((error, request: FastifyRequest, reply) => {
+    const problem = problemOf(error);
+    if (problem.code === "ERR_INTERNAL") request.log.error({ err: error }, "A request failed.");
+    return sendProblem(reply, problem);
+  });
+  app.setNotFoundHandler((request, reply) => {
+    const path = request.url.split("?")[0]!;
+    const detail = `There is no ${request.method} ${path}.`;
+    return sendProblem(reply, problemOf(new HttpProblem(404, detail)));
+  });
+}

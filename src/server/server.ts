@@ -1,0 +1,224 @@
+/** The HTTP server: health, facts, steering and the dashboard. `createServer()` wires it. */
+import { lstat, rm } from "node:fs/promises";
+import { createConnection } from "node:net";
+import swagger, { type FastifyDynamicSwaggerOptions } from "@fastify/swagger";
+import Fastify, {
+  LogController,
+  type FastifyInstance,
+  type FastifyRequest,
+  type FastifyServerOptions,
+} from "fastify";
+import { InvalidOptionError } from "../core/errors.ts";
+import type { Sluice } from "../sluice.ts";
+import { sessionRoutes } from "./session.ts";
+import { installAccess } from "./access.ts";
+import { healthRoutes, QUIET_PATHS } from "./health.ts";
+import {
+  isLoopback,
+  readServerOptions,
+  type ReadServerOptions,
+  type ServerOptions,
+} from "./options.ts";
+import { installProblems, sayBig } from "./problem.ts";
+
+/** Serves over HTTP what a sluice knows and does. End it with `close()`. */
+export interface SluiceServer {
+  /** The server of fastify, for routes of your own: each says in its `config` what it `needs`. */
+  readonly app: FastifyInstance;
+  /**
+   * Begins to listen.
+   *
+   * @throws an error of Node when the address is taken or may not be used.
+   */
+  listen(): Promise<{
+    /** `"http://127.0.0.1:3010"`; of a socket, `"unix:/run/sluice.sock"`. */
+    readonly url: string;
+  }>;
+  /** Takes no more requests and waits up to ten seconds for those under way. The sluice stays open. */
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/**
+ * A server for a sluice. It listens after `listen()`.
+ *
+ * @throws {@link InvalidOptionError} when an option can never work, or there are neither tokens nor `insecureLocal` on loopback.
+ */
+export async function createServer(
+  sluice: Sluice,
+  options: ServerOptions = {},
+): Promise<SluiceServer> {
+  const where = "createServer()";
+  if (typeof (sluice as Partial<Sluice> | undefined)?.overview !== "function") {
+    const remedy = "give what createSluice() returned";
+    throw new InvalidOptionError({ where, option: "sluice", value: sluice, remedy });
+  }
+  const read = readServerOptions(where, options);
+  const app = createApp(read);
+  let closing: Promise<void> | undefined;
+
+  installProblems(app);
+  installHeaders(app, read);
+  installLog(app);
+  const gate = installAccess(app, read);
+  await app.register(swagger, { openapi: DESCRIPTION });
+  app.get("/api/openapi.json", { config: { needs: "view" }, schema: { hide: true } }, () =>
+    app.swagger(),
+  );
+  sessionRoutes(app, gate);
+  healthRoutes(app, { sluice, isClosing: () => closing !== undefined });
+  async function close(): Promise<void> {
+    const deadline = setTimeout(() => app.server.closeAllConnections(), CLOSE_MS);
+    try {
+      await app.close();
+    } finally {
+      clearTimeout(deadline);
+    }
+  }
+
+  return {
+    app,
+    async listen() {
+      const { socket, host, port } = read;
+      if (socket === undefined) return { url: urlOf(await app.listen({ host, port }), read) };
+      await removeDeadSocket(socket);
+      await app.listen({ path: socket });
+      return { url: `unix:${socket}` };
+    },
+    close: () => (closing ??= close()),
+    [Symbol.asyncDispose]: () => (closing ??= close()),
+  };
+}
+
+const DESCRIPTION = {
+  openapi: "3.1.0",
+  info: {
+    title: "Sluice",
+    description: "What waits, why, and who set it; and how to change it.",
+    version: "1",
+  },
+  components: {
+    securitySchemes: { token: { type: "http" as const, scheme: "bearer" } },
+  },
+  security: [{ token: [] }],
+} satisfies FastifyDynamicSwaggerOptions["openapi"];
+
+/** How long requests under way have when the server closes. */
+const CLOSE_MS = 10_000;
+
+function createApp({ tls, logger, bodyLimit }: ReadServerOptions): FastifyInstance {
+  const common: FastifyServerOptions = {
+    bodyLimit,
+    logController: new LogController({ disableRequestLogging: true }),
+    routerOptions: { caseSensitive: true, maxParamLength: 4_096 },
+    forceCloseConnections: "idle",
+    // Nothing is dropped from what was sent, or read as what it is not.
+    ajv: { customOptions: { removeAdditional: false, coerceTypes: false, verbose: true } },
+    ...(logger === undefined || logger === false
+      ? { logger: logger === false ? false : { redact: SECRET_HEADERS } }
+      : { loggerInstance: logger }),
+  };
+  const app: FastifyInstance =
+    tls === undefined
+      ? Fastify(common)
+      : (Fastify({
+          ...common,
+          https: { key: bytesOf(tls.key), cert: bytesOf(tls.cert) },
+        } as object) as FastifyInstance);
+  // What a form of another site can send: JSON alone is read.
+  app.removeContentTypeParser("text/plain");
+  // The schemas of answers are for the description; what they do not name is kept.
+  app.setSerializerCompiler(() => (value) => JSON.stringify(value, sayBig));
+  app.setReplySerializer((value) => JSON.stringify(value, sayBig));
+  app.addHook("preValidation", async (request) => readQuery(request));
+  return app;
+}
+
+function bytesOf(pem: string | Uint8Array): string | Buffer {
+  return typeof pem === "string" ? pem : Buffer.from(pem);
+}
+
+/** A query has texts alone; numbers and booleans are read where the schema of the route has them. */
+function readQuery({ query, routeOptions }: FastifyRequest): void {
+  const asked = query as Record<string, unknown>;
+  const schema = routeOptions.schema?.querystring as QuerySchema | undefined;
+  for (const [name, { type }] of Object.entries(schema?.properties ?? {})) {
+    const value = asked[name];
+    if (type === "integer" && typeof value === "string" && /^\d{1,16}$/.test(value)) {
+      asked[name] = Number(value);
+    }
+    if (type === "boolean" && (value === "true" || value === "false"))
+      asked[name] = value === "true";
+  }
+}
+
+interface QuerySchema {
+  readonly properties?: Readonly<Record<string, { readonly type?: string }>>;
+}
+
+const SECRET_HEADERS = ["req.headers.authorization", "req.headers.cookie"];
+
+/** What pages of this server may do: nothing but load its own files and ask it. */
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join("; ");
+
+function installHeaders(app: FastifyInstance, { tls }: ReadServerOptions): void {
+  const headers = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+    ...(tls === undefined ? {} : { "strict-transport-security": "max-age=31536000" }),
+  };
+  app.addHook("onRequest", async (_request, reply) => {
+    void reply.headers(headers);
+  });
+}
+
+/** One line for each request. No header is in it, and of the URL only the path: neither tokens nor what was asked for. */
+function installLog(app: FastifyInstance): void {
+  app.addHook("onResponse", async (request, reply) => {
+    const [path = ""] = request.url.split("?");
+    if (QUIET_PATHS.has(path)) return;
+    const { method, ip } = request;
+    const { statusCode: status, elapsedTime } = reply;
+    request.log.info({ method, path, status, ms: Math.round(elapsedTime), ip }, "request");
+  });
+}
+
+/** Fastify names the first address of a wildcard; an address in brackets is as URLs have it. */
+function urlOf(listening: string, { host }: ReadServerOptions): string {
+  const url = new URL(listening);
+  if (host === "localhost" || !isLoopback(host)) return url.origin;
+  url.hostname = host.includes(":") ? `[${host}]` : host;
+  return url.origin;
+}
+
+/** A process that was killed leaves the file of its socket; nobody listens there. */
+async function removeDeadSocket(path: string): Promise<void> {
+  const isSocket = await lstat(path).then(
+    (found) => found.isSocket(),
+    () => false,
+  );
+  if (!isSocket) return;
+  const isDead = await new Promise<boolean>((resolve) => {
+    const socket = createConnection(path);
+    socket.once("connect", () => {
+      socket.destroy();
+      resolve(false);
+    });
+    socket.once("error", (error: NodeJS.ErrnoException) => resolve(error.code === "ECONNREFUSED"));
+  });
+  if (isDead) await rm(path, { force: true });
+}

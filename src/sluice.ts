@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import * as z from "zod";
 import { refuseExtra, type Arities } from "./core/input/arguments.ts";
-import { assertSame, createBuckets, type Declaration } from "./sluice/buckets.ts";
+import { createBuckets } from "./sluice/buckets.ts";
 import { ClosedError, InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
 import { createEmitter, type Emitter, type SluiceEvents, type StoreEvent } from "./core/events.ts";
 import type { RateInput } from "./core/limits/rate.ts";
@@ -17,21 +17,20 @@ import { createReporter } from "./insight/reporter.ts";
 import { createMemoryInsight } from "./memory/memory-insight.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
 import type { ConnectQueue } from "./queue/bullmq/connection.ts";
-import { withKeptDefaults } from "./queue/options.ts";
 import { type BatchWorkerOptions, type WorkerOptions } from "./queue/worker/worker-options.ts";
-import { createQueue, type OwnedQueue, type Queue } from "./queue/queue.ts";
+import type { OwnedQueue, Queue } from "./queue/queue.ts";
 import type { BatchHandler, GivenHandler } from "./queue/worker/context.ts";
 import { createWorker, type Worker } from "./queue/worker/worker.ts";
 import { createBackend } from "./redis/backend.ts";
 import {
   locateRedis,
   consoleLogger,
-  readQueueOptions,
   readSluiceOptions,
   type QueueOptions,
   type SluiceOptions,
 } from "./sluice/options.ts";
 import { keepParts } from "./sluice/parts.ts";
+import { createQueues } from "./sluice/queues.ts";
 import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
 import type { BucketChange } from "./throttle/bucket/changes.ts";
 import { BUCKET_OPTION_NAMES, type BucketOptions } from "./throttle/bucket/bucket-options.ts";
@@ -127,9 +126,6 @@ export interface Sluice extends Emitter<SluiceEvents> {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** A queue, whatever its jobs hold. */
-type AnyQueue = Pick<OwnedQueue<unknown>, "name" | "bucket" | "close">;
-
 /** How many arguments the public methods take. */
 const ARITIES: Arities<Sluice> = {
   bucket: { atOnce: 2 },
@@ -180,9 +176,13 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     insight,
     find,
   });
-  const queues = new Map<string, AnyQueue>();
-  /** The options that each queue was declared with first. */
-  const declarations = new Map<string, Declaration>();
+  const queues = createQueues({
+    buckets,
+    prefix,
+    timeoutMs,
+    logger,
+    connectFor: connectQueueFor,
+  });
   const workers = new Set<Pick<Worker, "close">>();
   /** What closes first. */
   const closers: (() => Promise<void>)[] = [];
@@ -203,10 +203,9 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     return (use) => backend.connectQueue(queue, use, own);
   }
 
-  function bucketOf(queue: Omit<AnyQueue, "close">): OwnedBucket {
-    const found = queues.get(queue?.name);
-    const isOurs = found !== undefined && found === queue;
-    const bucket = isOurs ? buckets.of(found.bucket.name) : undefined;
+  function bucketOf(queue: unknown): OwnedBucket {
+    const found = queues.owned(queue);
+    const bucket = found && buckets.of(found.bucket.name);
     if (bucket !== undefined) return bucket;
     const remedy = "give what queue() of this sluice returned";
     throw new InvalidOptionError({ where: "worker()", option: "queue", value: queue, remedy });
@@ -215,7 +214,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   async function close(): Promise<void> {
     await Promise.all(closers.map((closeFirst) => closeFirst()));
     await Promise.all([...workers].map((worker) => worker.close()));
-    await Promise.all([...queues.values()].map((queue) => queue.close()));
+    await queues.close();
     await buckets.close();
     await reporter.close();
     await store.close();
@@ -234,41 +233,10 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       assertOpen();
       return buckets.find(readName("find()", "name", name));
     },
-    queue<Data, Result, Input>(
-      name: string,
-      given: QueueOptions<Data, Input>,
-    ): Queue<Data, Result, Input> {
+    queue(name, given) {
       assertOpen();
       const where = `queue(${JSON.stringify(readName("queue()", "name", name))})`;
-      const { bucket, keepDone, ...others } = readQueueOptions(where, given) as QueueOptions<
-        Data,
-        Input
-      >;
-      const behaviour = { ...others, keepDone: keepDone && withKeptDefaults(keepDone) };
-      const owned = buckets.of(bucket.name);
-      if (owned === undefined || owned !== bucket) {
-        const remedy = "give what bucket() of this sluice returned";
-        throw new InvalidOptionError({ where, option: "bucket", value: bucket.name, remedy });
-      }
-      const found = queues.get(name) as OwnedQueue<Data, Result, Input> | undefined;
-      if (found !== undefined && found.bucket !== bucket) {
-        const remedy = `the queue leaves through bucket "${found.bucket.name}"; give it one bucket`;
-        throw new InvalidOptionError({ where, option: "bucket", value: bucket.name, remedy });
-      }
-      if (found !== undefined) {
-        assertSame(where, "queue", { first: declarations.get(name)!, later: { ...behaviour } });
-        return found;
-      }
-      const connectQueue = connectQueueFor(where, name, others.ownConnections);
-      const parts = { name, bucket: owned, connect: connectQueue, prefix, timeoutMs, logger };
-      const queue = createQueue<Data, Result, Input>({ ...parts, ...behaviour });
-      queues.set(name, queue);
-      declarations.set(name, {
-        ...behaviour,
-        maxJobBytes: queue.maxJobBytes,
-        keepDone: queue.keepDone,
-      });
-      return queue;
+      return queues.open(where, name, given);
     },
     worker<Data, Result>(
       queue: Queue<Data, Result, never>,
@@ -276,7 +244,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       workerOptions: WorkerOptions = {},
     ) {
       assertOpen();
-      const own = declarations.get(queue?.name)?.["ownConnections"] === true;
+      const own = queues.hasOwnConnections(queue?.name);
       const connectQueue = connectQueueFor("worker()", queue?.name, own);
       const bucket = bucketOf(queue);
       const { weightsOf, schema, keepDone, keepFailed } = queue as OwnedQueue<Data, Result, never>;

@@ -224,6 +224,8 @@ export type {
 export type { Point } from "./core/stores/insight/store.ts";
 export type {
   ChangesOptions,
+  ListedQueue,
+  ListedWorker,
   Overview,
   OverviewOptions,
   Replica,

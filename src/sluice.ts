@@ -31,6 +31,7 @@ import {
 } from "./sluice/options.ts";
 import { keepParts } from "./sluice/parts.ts";
 import { createQueues } from "./sluice/queues.ts";
+import { createWorkers } from "./sluice/workers.ts";
 import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
 import type { BucketChange } from "./throttle/bucket/changes.ts";
 import { BUCKET_OPTION_NAMES, type BucketOptions } from "./throttle/bucket/bucket-options.ts";
@@ -105,8 +106,8 @@ export interface Sluice extends Emitter<SluiceEvents> {
     options: BatchWorkerOptions<Data>,
   ): Worker<Data, Result>;
   /**
-   * The buckets of all processes that share this Redis and prefix, and these processes, as an operator sees them. Of a
-   * bucket whose code this process has not, limits per key that only its code can say are left out.
+   * The buckets, queues and workers of all processes that share this Redis and prefix, and these processes, as an operator
+   * sees them. Of a bucket whose code this process has not, limits per key that only its code can say are left out.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
    * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
@@ -170,8 +171,16 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   });
   const { replica } = buckets;
   const { all, find } = buckets;
-  const version = readVersion();
-  const reporter = createReporter({ insight, logger, replica, version, buckets: all, find });
+  const reporter = createReporter({
+    insight,
+    logger,
+    replica,
+    version: readVersion(),
+    buckets: all,
+    find,
+    queues: () => queues.told(),
+    workers: () => workers.told(),
+  });
   const facts = createInsight({
     insight,
     find,
@@ -182,8 +191,9 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     timeoutMs,
     logger,
     connectFor: connectQueueFor,
+    onOpened: () => reporter.onActivity(),
   });
-  const workers = new Set<Pick<Worker, "close">>();
+  const workers = createWorkers();
   /** What closes first. */
   const closers: (() => Promise<void>)[] = [];
   let closing: Promise<void> | undefined;
@@ -213,7 +223,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
 
   async function close(): Promise<void> {
     await Promise.all(closers.map((closeFirst) => closeFirst()));
-    await Promise.all([...workers].map((worker) => worker.close()));
+    await workers.close();
     await queues.close();
     await buckets.close();
     await reporter.close();
@@ -249,10 +259,11 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       const bucket = bucketOf(queue);
       const { weightsOf, schema, keepDone, keepFailed } = queue as OwnedQueue<Data, Result, never>;
       const parts = { queue, bucket, handler, options: workerOptions, connect: connectQueue };
-      const onClosed = (): unknown => workers.delete(worker);
-      const common = { prefix, logger, weightsOf, schema, keepDone, keepFailed, onClosed };
-      const worker = createWorker({ ...parts, ...common });
-      workers.add(worker);
+      const common = { prefix, logger, weightsOf, schema, keepDone, keepFailed };
+      const worker = workers.add(queue.name, (own) =>
+        createWorker({ ...parts, ...common, ...own }),
+      );
+      reporter.onActivity();
       return worker;
     },
     async overview(given) {

@@ -1,8 +1,8 @@
-/** `sluice.overview()` and `sluice.changes()`: all buckets and replicas that share a Redis, and what was changed by hand. */
+/** `sluice.overview()` and `sluice.changes()`: what all processes that share a Redis have and do, and what was changed by hand. */
 import * as z from "zod";
 import { reasonOf } from "../core/describe.ts";
 import { NAME, readOptions, wholeNumber } from "../core/input/options.ts";
-import type { InsightStore } from "../core/stores/insight/store.ts";
+import type { InsightStore, QueueFacts, WorkerFacts } from "../core/stores/insight/store.ts";
 import type { OwnedBucket } from "../throttle/bucket.ts";
 import { describeChange, type BucketChange } from "../throttle/bucket/changes.ts";
 import type { BucketStatus } from "../throttle/bucket/status.ts";
@@ -10,7 +10,9 @@ import type { BucketStatus } from "../throttle/bucket/status.ts";
 export interface OverviewOptions {
   /** The `next` of the page before. Defaults to the first page. */
   readonly after?: string | undefined;
-  /** How many buckets at most, 1 to 1,000. Defaults to 100. */
+  /** The `nextQueue` of the page before. Defaults to the first page. */
+  readonly afterQueue?: string | undefined;
+  /** How many buckets at most, and how many queues, 1 to 1,000. Defaults to 100. */
   readonly limit?: number | undefined;
 }
 
@@ -28,6 +30,38 @@ export interface Replica {
   readonly seenAtMs: number;
 }
 
+/** A queue that some process has open, with its workers. What waits in it is asked of the queue: `status()`. */
+export interface ListedQueue {
+  readonly name: string;
+  /** The bucket through which its jobs leave. */
+  readonly bucket: string;
+  /** How many of `workers` work on it, how many jobs they may hold in all, and how many they run. */
+  readonly workers: number;
+  readonly places: number;
+  readonly running: number;
+}
+
+/** A worker as its process told it, up to a second ago. */
+export interface ListedWorker {
+  /** A name that no other worker has. */
+  readonly worker: string;
+  /** The process that it runs in, as in `replicas`. */
+  readonly replica: string;
+  readonly queue: string;
+  /** `"closing"` while it ends its handlers. */
+  readonly state: "running" | "closing";
+  /** Since when, in ms since 1970, by the clock of its process. */
+  readonly sinceMs: number;
+  /** How many jobs have their handlers running. */
+  readonly running: number;
+  /** How many more it holds, which wait for their slots. */
+  readonly waiting: number;
+  /** How many it may hold in all. */
+  readonly concurrency: number;
+  /** Whether the queue is paused, as it heard last. */
+  readonly paused: boolean;
+}
+
 export interface Overview {
   /** By name, those of one page. A bucket is listed for 30 days after its last call. */
   readonly buckets: readonly BucketStatus[];
@@ -35,8 +69,14 @@ export interface Overview {
   readonly unreachable: readonly Unreachable[];
   /** What to give as `after` for the next page; undefined: this was the last one. */
   readonly next: string | undefined;
+  /** By name, those of one page. A queue is listed for 30 days after the last process that had it open. */
+  readonly queues: readonly ListedQueue[];
+  /** What to give as `afterQueue` for the next page of queues; undefined: this was the last one. */
+  readonly nextQueue: string | undefined;
   /** Those that were heard of in the last 90 seconds. */
   readonly replicas: readonly Replica[];
+  /** All workers of these. One that was killed is listed until its process has not been heard of for 90 seconds. */
+  readonly workers: readonly ListedWorker[];
 }
 
 /** What an overview lacks, and why. */
@@ -55,7 +95,11 @@ export interface ChangesOptions {
 }
 
 const LIMIT = { limit: wholeNumber(1, 1_000, "entries").optional() };
-const OVERVIEW = z.strictObject({ ...LIMIT, after: NAME.optional() });
+const OVERVIEW = z.strictObject({
+  ...LIMIT,
+  after: NAME.optional(),
+  afterQueue: NAME.optional(),
+});
 const AN_ID = { error: 'give the id of a change, such as "1764166000000-0"' };
 const CHANGES = z.strictObject({
   ...LIMIT,
@@ -81,10 +125,13 @@ export interface Insight {
 export function createInsight({ insight, find }: InsightParts): Insight {
   return {
     async overview(given = {}) {
-      const { after = "", limit = A_PAGE } = readOptions("overview()", OVERVIEW, given);
-      const [{ names, errors }, replicas] = await Promise.all([
+      const read = readOptions("overview()", OVERVIEW, given);
+      const { after = "", afterQueue = "", limit = A_PAGE } = read;
+      const [{ names, errors }, { queues: found }, replicas, workers] = await Promise.all([
         insight.bucketNames({ after, limit: limit + 1 }),
+        insight.queues({ after: afterQueue, limit: limit + 1 }),
         insight.replicas(),
+        insight.workers(),
       ]);
       const page = names.slice(0, limit);
       const unreachable: Unreachable[] = errors.map((error) => ({
@@ -99,10 +146,11 @@ export function createInsight({ insight, find }: InsightParts): Insight {
           return undefined;
         }
       });
-      const found = await Promise.all(looks);
-      const buckets = found.filter((status) => status !== undefined);
+      const buckets = (await Promise.all(looks)).filter((status) => status !== undefined);
       const next = names.length > limit ? page.at(-1) : undefined;
-      return { buckets, unreachable, next, replicas };
+      const queues = found.slice(0, limit).map((queue) => listed(queue, workers));
+      const nextQueue = found.length > limit ? queues.at(-1)?.name : undefined;
+      return { buckets, next, queues, nextQueue, workers, replicas, unreachable };
     },
     async changes(given = {}) {
       const { bucket, before, limit = A_PAGE } = readOptions("changes()", CHANGES, given);
@@ -110,4 +158,11 @@ export function createInsight({ insight, find }: InsightParts): Insight {
       return found.map(describeChange);
     },
   };
+}
+
+function listed({ name, bucket }: QueueFacts, workers: readonly WorkerFacts[]): ListedQueue {
+  const own = workers.filter(({ queue }) => queue === name);
+  const places = own.reduce((sum, { concurrency }) => sum + concurrency, 0);
+  const running = own.reduce((sum, worker) => sum + worker.running, 0);
+  return { name, bucket, workers: own.length, places, running };
 }

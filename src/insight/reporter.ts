@@ -1,5 +1,5 @@
 /**
- * Tells the store what this process is and what its buckets do: at most once a second, and only while something happens.
+ * Tells the store what this process is and what its buckets, queues and workers do: at most once a second, and only while something happens.
  * The answer names the policies whose time is over; the first process that hears of one puts that of the code in force.
  */
 import { hostname } from "node:os";
@@ -15,6 +15,7 @@ import type {
   ReplicaReport,
 } from "../core/stores/insight/store.ts";
 import type { OwnedBucket, ToldHere } from "../throttle/bucket.ts";
+import { createQueueNews, type QueueNewsParts } from "./queue-news.ts";
 
 /** The least time between two reports. */
 const EVERY_MS = 1_000;
@@ -31,7 +32,7 @@ const SLACK_MS = 500;
 /** Rates are of the last ten seconds. */
 const RATE_MS = 10_000;
 
-export interface ReporterParts {
+export interface ReporterParts extends QueueNewsParts {
   readonly insight: InsightStore;
   readonly logger: Logger;
   readonly replica: string;
@@ -63,6 +64,7 @@ export function createReporter(parts: ReporterParts): Reporter {
   const logger = sampled(parts.logger, () => performance.now());
   const about = { host: hostname(), pid: process.pid, version, startedAtMs: Date.now() };
   const known = new Map<string, Told>();
+  const ofQueues = createQueueNews(parts);
   let timer: NodeJS.Timeout | undefined;
   let timerAtMs = Infinity;
   let lastAtMs = -Infinity;
@@ -72,7 +74,11 @@ export function createReporter(parts: ReporterParts): Reporter {
   let reporting = Promise.resolve();
 
   /** What is new of a bucket; undefined if nothing is. */
-  function newsOf(bucket: OwnedBucket, nowMs: number): BucketReport | undefined {
+  function newsOf(
+    bucket: OwnedBucket,
+    nowMs: number,
+    isOfQueue: boolean,
+  ): BucketReport | undefined {
     const { name } = bucket;
     const { started, ...here } = bucket.told();
     const isNew = !known.has(name);
@@ -90,7 +96,7 @@ export function createReporter(parts: ReporterParts): Reporter {
     const isAtRest = text === told.state && started === 0;
     const isDue = sum(here.waiting) > 0 && nowMs - told.toldAtMs >= AT_REST_MS - SLACK_MS;
     const isIdle = started === 0 && sum(here.waiting) === 0;
-    if (isNew ? isIdle : isAtRest && !isDue) return undefined;
+    if (!isOfQueue && (isNew ? isIdle : isAtRest && !isDue)) return undefined;
     known.set(name, told);
     told.state = text;
     told.toldAtMs = nowMs;
@@ -101,36 +107,49 @@ export function createReporter(parts: ReporterParts): Reporter {
 
   async function report(): Promise<void> {
     const nowMs = performance.now();
-    const buckets = [...parts.buckets()].flatMap((bucket) => newsOf(bucket, nowMs) ?? []);
-    if (buckets.length === 0 && nowMs - lastAtMs < IDLE_MS - SLACK_MS) return;
+    const news = ofQueues.take(nowMs);
+    // Who manages a queue that this process has declared needs its bucket.
+    const named = new Set(news.queues.map(({ bucket }) => bucket));
+    const buckets = [...parts.buckets()].flatMap(
+      (bucket) => newsOf(bucket, nowMs, named.has(bucket.name)) ?? [],
+    );
+    const isQuiet = buckets.length + news.queues.length === 0 && news.workers === undefined;
+    if (isQuiet && nowMs - lastAtMs < IDLE_MS - SLACK_MS) return;
     lastAtMs = nowMs;
-    await send({ replica, about, isLast: false, buckets });
+    await send({ replica, about, isLast: false, buckets, ...news });
   }
 
   /** The calls that were not told of yet; all else that was told is forgotten. */
   async function reportLast(): Promise<void> {
     const state: BucketTold = { waiting: [], oldestMs: 0, startedIn10s: 0, limitedBy: undefined };
+    const news = ofQueues.take(performance.now(), true);
+    const named = new Set(news.queues.map(({ bucket }) => bucket));
     const buckets = [...parts.buckets()].flatMap((bucket): BucketReport[] => {
       const { name } = bucket;
       const { started } = bucket.told();
       const told = known.get(name);
-      if (told === undefined && started === 0) return [];
+      if (told === undefined && started === 0 && !named.has(name)) return [];
       const declared = told?.isDeclared === true ? undefined : bucket.policy.text;
       return [{ bucket: name, state, started, declared }];
     });
-    if (buckets.length > 0) await send({ replica, about, isLast: true, buckets });
+    const isTold = buckets.length + news.queues.length > 0 || news.workers !== undefined;
+    if (isTold) await send({ replica, about, isLast: true, buckets, ...news });
   }
 
   async function send(told: ReplicaReport): Promise<void> {
     try {
       const { over, isNew } = await insight.report(told);
       // A store that lost all is told all again.
-      if (isNew && hasReported) tellAgain(known.keys());
+      if (isNew && hasReported) {
+        tellAgain(known.keys());
+        ofQueues.tellAgain();
+      }
       hasReported = true;
       await expire(over);
     } catch (error) {
       // Calls that were to be counted are not: they would be counted for another time.
       tellAgain(told.buckets.map(({ bucket }) => bucket));
+      ofQueues.tellAgain();
       warn(error, "What this process does could not be reported");
     }
   }
@@ -167,7 +186,8 @@ export function createReporter(parts: ReporterParts): Reporter {
     const isBusy = [...known.values()].some(({ recent }) =>
       recent.some(({ started }) => started > 0),
     );
-    if (isBusy) return EVERY_MS;
+    // A look at workers costs nothing here; it is told only what has changed.
+    if (isBusy || ofQueues.hasWorkers) return EVERY_MS;
     return [...parts.buckets()].some(({ waiting }) => waiting > 0) ? AT_REST_MS : IDLE_MS;
   }
 

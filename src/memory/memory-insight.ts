@@ -7,7 +7,9 @@ import {
   type Change,
   type InsightStore,
   type Override,
+  type QueueFacts,
   type ReplicaFacts,
+  type WorkerTold,
 } from "../core/stores/insight/store.ts";
 
 interface KnownBucket {
@@ -23,6 +25,8 @@ interface KnownBucket {
 export function createMemoryInsight(nowMs: () => number = Date.now): InsightStore {
   const buckets = new Map<string, KnownBucket>();
   const replicas = new Map<string, ReplicaFacts>();
+  const queues = new Map<string, QueueFacts>();
+  const workersOf = new Map<string, readonly WorkerTold[]>();
   const changes: Change[] = [];
   let lastId = 0;
 
@@ -51,7 +55,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
   }
 
   return {
-    async report({ replica, about, isLast, buckets: reports }) {
+    async report({ replica, about, isLast, buckets: reports, queues: opened, workers }) {
       const now = nowMs();
       const isNew = !isLast && !replicas.has(replica);
       if (isLast) replicas.delete(replica);
@@ -63,13 +67,30 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
         found.declared = declared ?? found.declared;
         count(found, started, now);
       }
-      if (isLast) return { isNew, over: [] };
+      for (const queue of opened) queues.set(queue.name, queue);
+      if (workers !== undefined) workersOf.set(replica, workers);
+      if (isLast) {
+        workersOf.delete(replica);
+        return { isNew, over: [] };
+      }
       const overrides = [...buckets.values()].flatMap((found) => [...found.overrides.values()]);
       return { isNew, over: overrides.filter(({ untilMs = Infinity }) => untilMs <= now) };
     },
     async bucketNames({ after, limit }) {
       const later = [...buckets.keys()].toSorted().filter((name) => name > after);
       return { names: later.slice(0, limit), errors: [] };
+    },
+    async queues({ after, limit }) {
+      const names = [...queues.keys()].toSorted().filter((name) => name > after);
+      return { queues: names.slice(0, limit).map((name) => queues.get(name)!), errors: [] };
+    },
+    async queue(name) {
+      return queues.get(name);
+    },
+    async workers() {
+      return [...workersOf].flatMap(([replica, told]) =>
+        told.map((worker) => ({ ...worker, replica })),
+      );
     },
     async bucket(name) {
       const { told, overrides, paused } = buckets.get(name) ?? {};

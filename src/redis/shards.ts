@@ -61,7 +61,7 @@ export function combineStores(stores: readonly Store[], storeOf: (bucket: string
   };
 }
 
-/** What each server knows of the fleet, as one: that of a bucket is on the bucket's server. */
+/** What each server knows of the fleet, as one: that of a bucket or a queue is on its server. */
 export function combineInsight(
   stores: readonly InsightStore[],
   storeOf: (bucket: string) => InsightStore,
@@ -78,14 +78,19 @@ export function combineInsight(
   }
 
   return {
-    async report({ buckets, ...replica }) {
-      const { answers } = await fromAll((store) => {
-        const own = buckets.filter(({ bucket }) => storeOf(bucket) === store);
-        return store.report({ ...replica, buckets: own });
-      });
+    async report({ buckets, queues, workers, ...replica }) {
+      const { answers, errors } = await fromAll((store) =>
+        store.report({
+          ...replica,
+          buckets: buckets.filter(({ bucket }) => storeOf(bucket) === store),
+          queues: queues.filter(({ name }) => storeOf(name) === store),
+          workers: workers?.filter(({ queue }) => storeOf(queue) === store),
+        }),
+      );
       return {
         over: answers.flatMap(({ over }) => over),
-        isNew: answers.some(({ isNew }) => isNew),
+        // A server that was away may be one that knows nothing of it.
+        isNew: errors.length > 0 || answers.some(({ isNew }) => isNew),
       };
     },
     async bucketNames(page) {
@@ -98,6 +103,16 @@ export function combineInsight(
     async replicas() {
       const found = (await fromAll((store) => store.replicas())).answers.flat();
       return [...new Map(found.map((each) => [each.replica, each])).values()];
+    },
+    async queues(page) {
+      const { answers, errors } = await fromAll((store) => store.queues(page));
+      const queues = answers.flatMap((answer) => answer.queues);
+      const byName = queues.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+      return { queues: byName.slice(0, page.limit), errors };
+    },
+    queue: (name) => storeOf(name).queue(name),
+    async workers() {
+      return (await fromAll((store) => store.workers())).answers.flat();
     },
     history: (bucket, span) => storeOf(bucket).history(bucket, span),
     noteChange: (change) => storeOf(change.bucket).noteChange(change),

@@ -1,5 +1,6 @@
 import { InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
+import type { QueueFacts } from "../core/stores/insight/store.ts";
 import type { ConnectQueue } from "../queue/bullmq/connection.ts";
 import { withKeptDefaults } from "../queue/options.ts";
 import { createQueue, type OwnedQueue, type Queue } from "../queue/queue.ts";
@@ -8,7 +9,7 @@ import { assertSame, type Buckets, type Declaration } from "./buckets.ts";
 import { readQueueOptions, type QueueOptions } from "./options.ts";
 
 /** A queue, whatever its jobs hold. */
-export type AnyQueue = Pick<OwnedQueue<unknown>, "name" | "bucket" | "close">;
+type AnyQueue = Pick<OwnedQueue<unknown>, "name" | "bucket" | "close">;
 
 /** The queues of one sluice. */
 export interface Queues {
@@ -24,6 +25,8 @@ export interface Queues {
   ): Queue<Data, Result, Input>;
   /** The same object, if it is a queue of this sluice. */
   owned(queue: unknown): AnyQueue | undefined;
+  /** What other processes are told of them. */
+  told(): QueueFacts[];
   /** Whether the queue was opened with connections of its own. */
   hasOwnConnections(name: string): boolean;
   close(): Promise<void>;
@@ -34,11 +37,13 @@ export interface QueuesParts {
   readonly prefix: string;
   readonly timeoutMs: number;
   readonly logger: Logger;
+  /** Called when a queue has been opened, which has not been told yet. */
+  readonly onOpened: () => void;
   /** @throws {@link RedisRequiredError} when the sluice has no Redis. */
   readonly connectFor: (where: string, queue: string, own?: boolean) => ConnectQueue;
 }
 
-export function createQueues({ buckets, connectFor, ...common }: QueuesParts): Queues {
+export function createQueues({ buckets, connectFor, onOpened, ...common }: QueuesParts): Queues {
   const queues = new Map<string, AnyQueue>();
   /** The options that each queue was declared with first. */
   const declarations = new Map<string, Declaration>();
@@ -68,12 +73,14 @@ export function createQueues({ buckets, connectFor, ...common }: QueuesParts): Q
       queues.set(name, queue);
       const { maxJobBytes, keepDone: kept } = queue;
       declarations.set(name, { ...behaviour, maxJobBytes, keepDone: kept });
+      onOpened();
       return queue;
     },
     owned(queue) {
       const found = queues.get((queue as AnyQueue | undefined)?.name ?? "");
       return found === queue ? found : undefined;
     },
+    told: () => [...queues.values()].map(({ name, bucket }) => ({ name, bucket: bucket.name })),
     hasOwnConnections: (name) => declarations.get(name)?.["ownConnections"] === true,
     async close() {
       await Promise.all([...queues.values()].map((queue) => queue.close()));

@@ -52,6 +52,8 @@ describe.each([
     about: ABOUT,
     isLast,
     buckets: NAMES.map((bucket) => ({ bucket, state: STATE, started, declared: "p|q" })),
+    queues: [],
+    workers: undefined,
   });
 
   /** Notes a change, and confirms it in a generation. */
@@ -92,6 +94,39 @@ describe.each([
     expect(points.reduce((total, { started }) => total + started, 0)).toBe(13);
     const later = { fromMs: nowMs + 60_000, untilMs: nowMs + 120_000 };
     expect(await insight.history("api", later)).toEqual([]);
+  });
+
+  it("is which queues replicas have open, and which workers run in them until they end", async () => {
+    const insight = open();
+    const worker = { queue: "a|b", sinceMs: 5, running: 1, waiting: 2, concurrency: 9 };
+    const toldOf = (id: string) =>
+      ({ ...worker, worker: id, state: "running", paused: false }) as const;
+    const queues = NAMES.map((name) => ({ name, bucket: `of ${name}` }));
+    await insight.report({ ...reportOf("a"), queues, workers: [toldOf("1"), toldOf("2")] });
+    await insight.report({ ...reportOf("b"), workers: [toldOf("3")] });
+    const workersNow = async () => (await insight.workers()).map((each) => each.worker).toSorted();
+
+    const byName = NAMES.toSorted();
+    const first = await insight.queues({ after: "", limit: 2 });
+    const rest = await insight.queues({ after: byName[1]!, limit: 9 });
+    expect([...first.queues, ...rest.queues].map(({ name }) => name)).toEqual(byName);
+    expect(first.queues).toHaveLength(2);
+    expect(await insight.queue("__proto__")).toEqual({
+      name: "__proto__",
+      bucket: "of __proto__",
+    });
+    expect(await insight.queue("missing")).toBeUndefined();
+    expect(await insight.workers()).toContainEqual({ ...toldOf("2"), replica: "a" });
+
+    await insight.report({ ...reportOf("a"), workers: [toldOf("2")] });
+    await insight.report(reportOf("a"));
+    expect(await workersNow()).toEqual(["2", "3"]);
+    await insight.report({ ...reportOf("b"), workers: [] });
+    expect(await workersNow()).toEqual(["2"]);
+    await insight.report({ ...reportOf("a", true), workers: [] });
+
+    expect(await workersNow()).toEqual([]);
+    expect((await insight.queues({ after: "", limit: 9 })).queues).toHaveLength(NAMES.length);
   });
 
   it("is the override that was made last, whichever was noted last", async () => {

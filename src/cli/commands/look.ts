@@ -91,8 +91,10 @@ function countOf(option: string, text: string): number {
 
 const MOST_AT_ONCE = 1_000;
 
+type AllBuckets = Pick<Overview, "buckets" | "unreachable" | "replicas">;
+
 /** All pages. */
-async function allOf(sluice: Sluice): Promise<Omit<Overview, "next">> {
+async function allOf(sluice: Sluice): Promise<AllBuckets> {
   const first = await sluice.overview({ limit: MOST_AT_ONCE });
   const buckets = [...first.buckets];
   const unreachable = [...first.unreachable];
@@ -105,7 +107,7 @@ async function allOf(sluice: Sluice): Promise<Omit<Overview, "next">> {
   return { buckets, unreachable, replicas: first.replicas };
 }
 
-function describeAll({ buckets, unreachable, replicas }: Omit<Overview, "next">): string {
+function describeAll({ buckets, unreachable, replicas }: AllBuckets): string {
   const rows = buckets.map((status) => [
     status.name,
     perSecond(status.capPerSecond),

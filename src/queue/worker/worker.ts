@@ -14,7 +14,6 @@
  * - The job draws a slot of the bucket just before its handler runs (`job-start.ts`).
  * - What the handler returns or throws decides what becomes of the job (`attempt.ts`, `outcome.ts`).
  */
-import { randomUUID } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
 import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
@@ -85,6 +84,8 @@ export interface Worker<Data = unknown, Result = unknown> extends WorkerEmitter<
 }
 
 export interface WorkerSettings<Data, Result> {
+  /** A name that no other worker has. */
+  readonly workerId: string;
   readonly queue: { readonly name: string };
   readonly bucket: OwnedBucket;
   readonly handler: GivenHandler<Data, Result> | BatchHandler<Data, Result>;
@@ -135,7 +136,7 @@ export function createWorker<Data, Result>(
   const downstream = createDownstream({ queue: queue.name, bucket, lanes, running, connection });
   const worker: WorkerContext<Data, Result> = {
     queue: queue.name,
-    workerId: randomUUID(),
+    workerId: settings.workerId,
     bucket,
     connection,
     clock: connection.clockOf(queue.name),

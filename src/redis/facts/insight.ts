@@ -20,6 +20,7 @@ import {
   fleetBase,
   FLEET,
   overrideEnd,
+  queuesReport,
   readChangeText,
   readOverride,
   replicaReport,
@@ -27,6 +28,7 @@ import {
 } from "../scripts/insight/insight.ts";
 import { clockRead } from "../scripts/queue/jobs.ts";
 import { runScript } from "../scripts/script.ts";
+import { createQueueIndex } from "./queue-index.ts";
 
 const HOUR_MS = 3_600_000;
 /** How many changes are read at a time while those of one bucket are looked for. */
@@ -56,7 +58,17 @@ export function createRedisInsight(
   }
 
   return {
-    report: (report) => sendOnce(() => runScript(redis, replicaReport, { ...report, prefix })),
+    ...createQueueIndex(redis, base, { send, nowMs }),
+    report: (report) =>
+      sendOnce(async () => {
+        const { queues, workers } = report;
+        const isOfQueues = queues.length > 0 || workers !== undefined;
+        const [reported] = await Promise.all([
+          runScript(redis, replicaReport, { ...report, prefix }),
+          isOfQueues ? runScript(redis, queuesReport, { ...report, prefix }) : undefined,
+        ]);
+        return reported;
+      }),
     bucketNames: ({ after, limit }) =>
       send(async () => {
         const from = after === "" ? "-" : `(${after}`;

@@ -18,6 +18,16 @@ describe("in a cluster, an operator", () => {
     await waitUntil(async () => (await b!.overview()).buckets.length === 13, "all are told of");
     await waitUntil(async () => (await spread.status()).actualPerSecond === 2, "calls are counted");
 
+    for (const name of names) a!.queue(name, { bucket: spread });
+    a!.worker(a!.queue("b3", { bucket: spread }), () => undefined);
+    await waitUntil(async () => (await b!.overview()).workers.length === 1, "queues are told of");
+    const { queues } = await b!.overview();
+    expect(queues.map(({ name }) => name)).toEqual(names.toSorted());
+    expect(queues.find(({ name }) => name === "b3")).toMatchObject({
+      bucket: "spread",
+      workers: 1,
+    });
+
     const { generation } = await spread.peek();
     await spread.configure({ perKey: { rate: "5/s" } }, { by: "ann", generation });
     expect(await rejectionOf(spread.pause({ generation }))).toBeInstanceOf(ChangedError);

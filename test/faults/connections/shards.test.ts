@@ -27,14 +27,20 @@ describe("an operator of three independent servers", () => {
     await Promise.all(
       names.map((name) => operator.bucket(name, { rate: "1000/s" }).pause({ by: name })),
     );
+    const open = (name: string) =>
+      operator.queue(name, { bucket: operator.bucket(name, { rate: "1000/s" }) });
+    for (const name of names) operator.worker(open(name), () => undefined);
+    await waitUntil(async () => (await operator.overview()).workers.length === 12, "all are told");
     const changes = await operator.changes();
     expect(changes.map(({ by }) => by).toSorted()).toEqual(names.toSorted());
 
     await servers[0]!.stop();
 
-    const { buckets, unreachable, replicas } = await operator.overview();
+    const { buckets, queues, workers, unreachable, replicas } = await operator.overview();
     const up = names.filter((name) => serverOf(name) !== urls[0]);
     expect(buckets.map(({ name }) => name)).toEqual(up.toSorted());
+    expect(queues.map(({ name }) => name)).toEqual(up.toSorted());
+    expect(workers.map(({ queue }) => queue).toSorted()).toEqual(up.toSorted());
     expect(unreachable).toMatchObject([{ bucket: undefined }]);
     expect(replicas).toHaveLength(1);
   });

@@ -6,12 +6,17 @@ export interface InsightStore {
   /** Takes in what one replica tells. */
   report(report: ReplicaReport): Promise<Reported>;
   /** Names of buckets that replicas have told of, in order, after a name. */
-  bucketNames(page: { readonly after: string; readonly limit: number }): Promise<BucketNames>;
+  bucketNames(page: NamesPage): Promise<BucketNames>;
   /** What the living replicas told of a bucket. */
   bucket(name: string): Promise<BucketFacts>;
   /** The text of the policy that the code of a bucket declares; undefined if no replica has told of the bucket. */
   declared(bucket: string): Promise<string | undefined>;
   replicas(): Promise<readonly ReplicaFacts[]>;
+  /** Queues that replicas have told of, by name, after a name. */
+  queues(page: NamesPage): Promise<QueuesFound>;
+  queue(name: string): Promise<QueueFacts | undefined>;
+  /** The workers of the living replicas. */
+  workers(): Promise<readonly WorkerFacts[]>;
   history(bucket: string, span: { fromMs: number; untilMs: number }): Promise<readonly Point[]>;
   /** Notes a change before it is made, in the log and as the override that it may begin; answers its id. */
   noteChange(change: NewChange): Promise<string>;
@@ -27,8 +32,8 @@ export interface InsightStore {
 
 /** How long a replica that tells nothing more counts as alive. */
 export const REPLICA_ALIVE_MS = 90_000;
-/** For how long a bucket that nothing is heard of is kept in the index: as its override is. */
-export const BUCKET_KEPT_MS = 2_592_000_000;
+/** For how long a bucket or queue that nothing is heard of is kept in the index: as an override is. */
+export const INDEX_KEPT_MS = 2_592_000_000;
 /** Calls are counted in steps of this length … */
 export const HISTORY_STEP_MS = 10_000;
 /** … for this long. */
@@ -38,8 +43,19 @@ export const CHANGES_KEPT = 10_000;
 /** … and for how long after the last one. */
 export const CHANGES_KEPT_MS = 31_622_400_000;
 
+interface NamesPage {
+  readonly after: string;
+  readonly limit: number;
+}
+
 interface BucketNames {
   readonly names: readonly string[];
+  /** Of several servers, the errors of those that did not answer. */
+  readonly errors: readonly unknown[];
+}
+
+interface QueuesFound {
+  readonly queues: readonly QueueFacts[];
   /** Of several servers, the errors of those that did not answer. */
   readonly errors: readonly unknown[];
 }
@@ -51,13 +67,48 @@ export interface Reported {
   readonly isNew: boolean;
 }
 
-/** What one process tells of itself and of its buckets. */
+/** What one process tells of itself, of its buckets, its queues and its workers. */
 export interface ReplicaReport {
   readonly replica: string;
   readonly about: AboutReplica;
   /** It is the last one of this replica: all that it told is forgotten, but for the calls that it started. */
   readonly isLast: boolean;
   readonly buckets: readonly BucketReport[];
+  /** Queues that it has open and has not told of for a while. */
+  readonly queues: readonly QueueFacts[];
+  /** All workers that run in it; undefined if it has told that before. */
+  readonly workers: readonly WorkerTold[] | undefined;
+}
+
+/** What is known of a queue. */
+export interface QueueFacts {
+  readonly name: string;
+  /** The bucket through which its jobs leave. */
+  readonly bucket: string;
+}
+
+/** How a worker is, as its process told it. */
+export interface WorkerTold {
+  /** A name that no other worker has. */
+  readonly worker: string;
+  readonly queue: string;
+  /** `"closing"` while it ends its handlers. */
+  readonly state: "running" | "closing";
+  /** Since when, in ms since 1970, by the clock of its process. */
+  readonly sinceMs: number;
+  /** How many jobs have their handlers running. */
+  readonly running: number;
+  /** How many more it holds, which wait for their slots. */
+  readonly waiting: number;
+  /** How many it may hold in all. */
+  readonly concurrency: number;
+  /** Whether the queue is paused, as it heard last. */
+  readonly paused: boolean;
+}
+
+export interface WorkerFacts extends WorkerTold {
+  /** The process that it runs in. */
+  readonly replica: string;
 }
 
 /** What a process is. */

@@ -1,6 +1,6 @@
 /** `insight/…`: what replicas tell, and changes by hand. All keys of the fleet lie under one hash tag, so on one node of a cluster. */
 import {
-  BUCKET_KEPT_MS,
+  INDEX_KEPT_MS,
   CHANGES_KEPT,
   CHANGES_KEPT_MS,
   HISTORY_KEPT_MS,
@@ -36,7 +36,7 @@ export const replicaReport: Script<ReplicaReport & OfPrefix, Reported> = defineS
     REPLICA_ALIVE_MS,
     HISTORY_STEP_MS,
     HISTORY_KEPT_MS,
-    BUCKET_KEPT_MS,
+    INDEX_KEPT_MS,
     isLast ? 1 : 0,
     ...buckets.flatMap(({ bucket, state, started, declared = "" }) => [
       bucket,
@@ -50,6 +50,23 @@ export const replicaReport: Script<ReplicaReport & OfPrefix, Reported> = defineS
     return { isNew: isNew === 1, over: over.map(readOverride) };
   },
 });
+
+type QueuesReport = Pick<ReplicaReport, "replica" | "queues" | "workers"> & OfPrefix;
+
+export const queuesReport: Script<QueuesReport, void> = defineScript({
+  name: "insight/queues-report",
+  keys: (input) => [fleetBase(input)],
+  args: ({ replica, queues, workers }) => [
+    replica,
+    INDEX_KEPT_MS,
+    workers === undefined ? AS_BEFORE : workers.length === 0 ? "" : JSON.stringify(workers),
+    ...queues.flatMap(({ name, ...facts }) => [name, JSON.stringify(facts)]),
+  ],
+  decode: () => undefined,
+});
+
+/** In place of workers of which nothing is new. */
+const AS_BEFORE = "=";
 
 export const changeNote: Script<{ readonly change: NewChange } & OfPrefix, string> = defineScript({
   name: "insight/change-note",

@@ -37,9 +37,9 @@ export interface Access {
   readonly role: TokenOptions["role"];
   /** Whose token it is; undefined if that is not said. */
   readonly name: string | undefined;
-  mayUse(needs: Needs): boolean;
-  mayBucket(name: string): boolean;
-  mayQueue(name: string): boolean;
+  readonly mayUse: (needs: Needs) => boolean;
+  readonly mayBucket: (name: string) => boolean;
+  readonly mayQueue: (name: string) => boolean;
 }
 
 const MAY: Readonly<Record<TokenOptions["role"], readonly Needs[]>> = {

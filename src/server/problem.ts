@@ -77,13 +77,14 @@ function sendProblem(reply: FastifyReply, problem: Problem): FastifyReply {
   return reply
     .code(status)
     .type("application/problem+json")
-    .serializer((value: unknown) => JSON.stringify(value, sayBig))
+    .serializer((value: unknown) => JSON.stringify(value, sayInJson))
     .send(problem);
 }
 
-/** JSON has no bigint; numbers above 2^53 are given as text. */
-export function sayBig(_name: string, value: unknown): unknown {
-  return typeof value === "bigint" ? String(value) : value;
+/** JSON has no bigint: numbers above 2^53 are given as text. Nor has it Infinity: a time without an end is `"forever"`. */
+export function sayInJson(_name: string, value: unknown): unknown {
+  if (typeof value === "bigint") return String(value);
+  return value === Infinity ? "forever" : value;
 }
 
 /** An issue of Ajv, as an error about an option. */

@@ -12,6 +12,7 @@ import { InvalidOptionError } from "../core/errors.ts";
 import type { Sluice } from "../sluice.ts";
 import { sessionRoutes } from "./session.ts";
 import { installAccess } from "./access.ts";
+import { factRoutes } from "./facts/facts.ts";
 import { healthRoutes, QUIET_PATHS } from "./health.ts";
 import {
   isLoopback,
@@ -19,7 +20,7 @@ import {
   type ReadServerOptions,
   type ServerOptions,
 } from "./options.ts";
-import { installProblems, sayBig } from "./problem.ts";
+import { installProblems, sayInJson } from "./problem.ts";
 
 /** Serves over HTTP what a sluice knows and does. End it with `close()`. */
 export interface SluiceServer {
@@ -66,6 +67,7 @@ export async function createServer(
     app.swagger(),
   );
   sessionRoutes(app, gate);
+  factRoutes(app, { sluice });
   healthRoutes(app, { sluice, isClosing: () => closing !== undefined });
   async function close(): Promise<void> {
     const deadline = setTimeout(() => app.server.closeAllConnections(), CLOSE_MS);
@@ -128,8 +130,8 @@ function createApp({ tls, logger, bodyLimit }: ReadServerOptions): FastifyInstan
   // What a form of another site can send: JSON alone is read.
   app.removeContentTypeParser("text/plain");
   // The schemas of answers are for the description; what they do not name is kept.
-  app.setSerializerCompiler(() => (value) => JSON.stringify(value, sayBig));
-  app.setReplySerializer((value) => JSON.stringify(value, sayBig));
+  app.setSerializerCompiler(() => (value) => JSON.stringify(value, sayInJson));
+  app.setReplySerializer((value) => JSON.stringify(value, sayInJson));
   app.addHook("preValidation", async (request) => readQuery(request));
   return app;
 }

@@ -1,0 +1,12 @@
+import type { FastifyInstance } from "fastify";
+import type { Sluice } from "../../sluice.ts";
+import { lookRoutes } from "./looks.ts";
+import { createSnapshots } from "./snapshot.ts";
+import { steeringRoutes } from "./steering.ts";
+
+/** `/api/v1`: facts and steering. */
+export function factRoutes(app: FastifyInstance, { sluice }: { readonly sluice: Sluice }): void {
+  const snapshots = createSnapshots(sluice);
+  lookRoutes(app, sluice, snapshots);
+  steeringRoutes(app, sluice, snapshots);
+}

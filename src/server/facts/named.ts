@@ -1,0 +1,10 @@
+import type { Sluice } from "../../sluice.ts";
+import type { Bucket } from "../../throttle/bucket.ts";
+import { HttpProblem } from "../problem.ts";
+
+/** @throws {@link HttpProblem} when no process has told of the bucket. */
+export async function bucketNamed(sluice: Sluice, name: string): Promise<Bucket> {
+  const found = await sluice.find(name);
+  if (found !== undefined) return found;
+  throw new HttpProblem(404, `There is no bucket ${JSON.stringify(name)}.`);
+}

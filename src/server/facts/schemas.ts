@@ -1,0 +1,146 @@
+/** The schemas of what is sent and answered, as OpenAPI shows them. A field that is not known is left out, never `null`. */
+
+const text = (description: string): object => ({ type: "string", description });
+const count = (description: string): object => ({ type: "integer", minimum: 0, description });
+const number = (description: string): object => ({ type: "number", description });
+/** A time that may have no end. */
+const endless = (description: string): object => ({
+  anyOf: [{ type: "number" }, { const: "forever" }],
+  description: `${description} "forever" if it has no end.`,
+});
+
+export const object = (
+  properties: Readonly<Record<string, object>>,
+  optional: readonly string[] = [],
+): object => ({
+  type: "object",
+  required: Object.keys(properties).filter((name) => !optional.includes(name)),
+  properties,
+});
+export const list = (items: object): object => ({ type: "array", items });
+export const answer = (description: string, schema: object): object => ({ description, ...schema });
+
+const SET_BY = object(
+  {
+    by: text("Who."),
+    reason: text("Why."),
+    atMs: number("When, in ms since 1970, by the clock of Redis."),
+    endsInMs: endless("In how many ms it ends."),
+  },
+  ["reason"],
+);
+
+const LIMIT = object(
+  {
+    name: text('"100/s"'),
+    unit: text('"calls"'),
+    scope: text('"bucket", "key", or the name of the key.'),
+    keyLevel: count("Which name of a path it is for."),
+    capacity: number("What it gives at once."),
+    level: number("What is used of that."),
+    remaining: number("What could pass now."),
+    nextFreeMs: number("Ms until a call of cost 1 may pass."),
+  },
+  ["keyLevel", "nextFreeMs"],
+);
+
+export const REPLICA: object = object({
+  replica: text("A name that no other process has."),
+  host: text("Its machine."),
+  pid: count("Its process id there."),
+  version: text("The version of Sluice."),
+  startedAtMs: number("When it started, in ms since 1970."),
+  seenAtMs: number("When it last told something."),
+});
+
+export const STATUS: object = object(
+  {
+    name: text("The bucket."),
+    policy: text("The policy in force."),
+    policyFrom: { type: "string", enum: ["code", "configured"] },
+    generation: count(
+      "Grows with each change; send it with a change that is based on what you saw.",
+    ),
+    capPerSecond: number("What the rates that all calls share allow."),
+    actualPerSecond: number("Calls of all processes in the last ten seconds, by second."),
+    source: text('Where the policy comes from: "code" or "override".'),
+    setBy: SET_BY,
+    pausedBy: SET_BY,
+    limitedBy: text("What holds most of those back that wait."),
+    waiting: object({
+      total: count("Callers that wait, of all processes."),
+      byPriority: { type: "object", additionalProperties: { type: "integer" } },
+      oldestMs: number("How long the oldest has waited."),
+    }),
+    coolingForMs: endless("Ms until a cooldown ends."),
+    pausedForMs: endless("Ms until a pause ends."),
+    awayForMs: endless("While the downstream is away: ms until the next try."),
+    rateFactor: number("The part of the rate in force after a refusal."),
+    replicas: count("How many processes drew in this second or the last."),
+    waitingHere: count("Callers that wait in the process of the server."),
+    limits: list(LIMIT),
+    toldBy: list(
+      object({
+        replica: text("The process."),
+        toldAgoMs: number("How long ago it told this."),
+        waiting: count("Callers that wait there."),
+        perSecond: number("Calls that it started, by second."),
+      }),
+    ),
+  },
+  ["capPerSecond", "setBy", "pausedBy", "limitedBy"],
+);
+
+const STEERED = object({
+  policy: text("The policy in force."),
+  source: { type: "string", enum: ["code", "override"] },
+  pausedForMs: endless("For how long nothing starts."),
+});
+
+export const CHANGE: object = object(
+  {
+    id: text('"1764166000000-0"'),
+    bucket: text("The bucket."),
+    action: { type: "string", enum: ["configure", "pause", "resume", "undo", "expire"] },
+    subject: { type: "string", enum: ["policy", "pause"] },
+    atMs: number("When, in ms since 1970."),
+    by: text("Who."),
+    reason: text("Why."),
+    key: { description: "The key that it is about." },
+    keys: { description: "The keys by name that it is about." },
+    forMs: number("For how long it was to hold."),
+    before: STEERED,
+    after: STEERED,
+    undoes: text("The change that this one took back."),
+    undoneBy: text("The change that took this one back."),
+    failed: text("Why it was not made after all."),
+  },
+  ["reason", "key", "keys", "forMs", "undoes", "undoneBy", "failed"],
+);
+
+export const UNREACHABLE: object = list(
+  object({ bucket: text("Undefined for a server."), reason: text("Why.") }, ["bucket"]),
+);
+
+/** A bad request, a token that may not, and the like. */
+export const PROBLEM: object = {
+  description: "What is wrong, and what to do (RFC 9457).",
+  content: {
+    "application/problem+json": {
+      schema: object(
+        {
+          type: text("about:blank"),
+          title: text("The name of the status."),
+          status: count("The status."),
+          detail: text("What is wrong."),
+          code: text("As in docs/errors.md; else ERR_HTTP, or ERR_INTERNAL."),
+          option: text("The option that is wrong."),
+          value: { description: "Its value, without secrets." },
+          remedy: text("What to do."),
+          retryAfterMs: number("When to try again."),
+        },
+        ["option", "value", "remedy", "retryAfterMs"],
+      ),
+    },
+  },
+};

@@ -1,0 +1,194 @@
+import { Validator } from "@seriousme/openapi-schema-validator";
+import { beforeEach, describe, expect, it } from "vitest";
+import type { Bucket } from "sluice";
+import type { SluiceServer } from "sluice/server";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { ACT, ask, openServers, VIEW, type Asking } from "../../support/server/open-server.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+
+const sluices = realSluices();
+const servers = openServers();
+
+let server: SluiceServer;
+let url: string;
+let stripe: Bucket;
+/** The paths of the description that a test has asked. */
+const asked = new Set<string>();
+
+beforeEach(async () => {
+  const service = sluices.open();
+  stripe = service.bucket("stripe", { rate: "100/s", perKey: { rate: "5/s" } });
+  await stripe.draw();
+  await waitUntil(async () => (await service.overview()).buckets.length === 1, "it is told of");
+  ({ server, url } = await servers.open(sluices.open()));
+});
+
+/** Asks as the description of the API says, and checks that the answer is as it says. */
+async function call(route: string, given: Asking & { readonly path?: string } = {}) {
+  const [method = "", template = ""] = route.split(" ");
+  const path = given.path ?? template.replace("{bucket}", "stripe");
+  const answer = await ask(url + path, { method, token: ACT, ...given });
+  asked.add(route);
+  const description = server.app.swagger() as unknown as Description;
+  const { responses } = description.paths[template]![method.toLowerCase()]!;
+  const schema =
+    responses[answer.status]?.content?.[String(answer.headers["content-type"]).split(";")[0]!]
+      ?.schema;
+  expect(schema, `${route} answers ${answer.status}, which its description has not`).toBeDefined();
+  const parts = { schema, method, url: template, httpPart: "body" };
+  const validate = server.app.validatorCompiler!(parts as never) as unknown as Validate;
+  expect(validate(answer.json) ? [] : validate.errors).toEqual([]);
+  return answer;
+}
+
+interface Description {
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
+}
+
+interface Operation {
+  readonly responses: Readonly<
+    Record<string, { readonly content?: Readonly<Record<string, { readonly schema: object }>> }>
+  >;
+}
+
+interface Validate {
+  (value: unknown): boolean;
+  readonly errors?: unknown;
+}
+
+describe("/api/v1", () => {
+  it("answers what an operator asks of all buckets and of one", async () => {
+    const totals = await call("GET /api/v1/overview", { token: VIEW });
+    const page = await call("GET /api/v1/buckets", { path: "/api/v1/buckets?recent=true&limit=1" });
+    const one = await call("GET /api/v1/buckets/{bucket}");
+    const history = await call("GET /api/v1/buckets/{bucket}/history");
+
+    expect(totals.json).toMatchObject({ buckets: 1, capPerSecond: 100, cooling: 0, waiting: 0 });
+    expect(totals.json.replicas).toHaveLength(1);
+    expect(page.json).toMatchObject({ total: 1, buckets: [{ name: "stripe", source: "code" }] });
+    expect(page.json.recent.stripe).toHaveLength(60);
+    expect(one.json).toMatchObject({ name: "stripe", policy: "100/s; per key 5/s" });
+    expect(history.json).toMatchObject({ stepMs: 10_000, points: [{ started: 1 }] });
+  });
+
+  it("changes a rate for all processes, says who did, and takes it back", async () => {
+    const forMs = 3_600_000;
+    const body = { policy: { rate: "20/s" }, forMs, reason: "429s" };
+    const { json: set } = await call("POST /api/v1/buckets/{bucket}/configure", { body });
+
+    expect(set.status).toMatchObject({ policy: "20/s; per key 5/s", source: "override" });
+    expect(await stripe.status()).toMatchObject({ setBy: { by: "ann", reason: "429s" } });
+    const { json: changes } = await call("GET /api/v1/changes", { token: VIEW });
+    expect(changes.changes).toMatchObject([{ by: "ann", action: "configure", forMs }]);
+    expect(changes.next).toBeUndefined();
+    const all = await call("GET /api/v1/buckets", { path: "/api/v1/buckets?search=STR" });
+    expect(all.json.buckets).toMatchObject([{ capPerSecond: 20, source: "override" }]);
+
+    const back = await call("POST /api/v1/buckets/{bucket}/undo", { body: { by: "bob" } });
+    expect(back.json).toMatchObject({
+      undone: { action: "configure" },
+      status: { source: "code" },
+    });
+    const again = await call("POST /api/v1/buckets/{bucket}/undo");
+    expect(again.json.undone).toBeUndefined();
+    expect((await ask(`${url}/api/v1/changes`, { token: VIEW })).json.changes[0].by).toBe(
+      "bob (token of ann)",
+    );
+  });
+
+  it("pauses and resumes, and says times without an end as such", async () => {
+    const { json } = await call("POST /api/v1/buckets/{bucket}/pause", { body: {} });
+    const one = await call("GET /api/v1/buckets/{bucket}");
+    const log = await call("GET /api/v1/changes");
+
+    expect(json.status.pausedForMs).toBe("forever");
+    expect(one.json).toMatchObject({ pausedForMs: "forever", pausedBy: { endsInMs: "forever" } });
+    expect(log.json.changes[0].after.pausedForMs).toBe("forever");
+    expect([json, one.json, log.json].map((each) => JSON.stringify(each)).join()).not.toContain(
+      "null",
+    );
+    expect((await ask(`${url}/api/v1/overview`, { token: VIEW })).json.paused).toBe(1);
+    const resumed = await call("POST /api/v1/buckets/{bucket}/resume");
+    expect(resumed.json.status.pausedForMs).toBe(0);
+  });
+
+  it("refuses a change after another that was not seen", async () => {
+    const { generation } = await stripe.status();
+    await stripe.configure({ rate: "50/s" });
+
+    const body = { policy: { rate: "10/s" }, generation };
+    const refused = await call("POST /api/v1/buckets/{bucket}/configure", { body });
+
+    expect(refused).toMatchObject({ status: 409, json: { code: "ERR_CHANGED" } });
+    expect(await stripe.status()).toMatchObject({ capPerSecond: 50 });
+  });
+
+  it.each([
+    ["configure", { policy: { rate: "fast" } }, "rate", "fast"],
+    ["configure", {}, "policy", undefined],
+    ["configure", { policy: { rate: "10/s" }, forMs: 0 }, "forMs", 0],
+    ["configure", { policy: { rate: "10/s" }, forMs: "60000" }, "forMs", "60000"],
+    ["configure", { policy: { rate: "10/s" }, reson: "typo" }, "reson", "typo"],
+    ["pause", { forMs: 1.5 }, "forMs", 1.5],
+    ["resume", { forMs: 1 }, "forMs", 1],
+    ["undo", { id: 7 }, "id", 7],
+  ])(
+    "refuses %s with %j, naming the option, and changes nothing",
+    async (action, body, option, value) => {
+      const { generation } = await stripe.status();
+
+      const refused = await call(`POST /api/v1/buckets/{bucket}/${action}`, { body });
+
+      expect(refused).toMatchObject({
+        status: 400,
+        json: { code: "ERR_INVALID_OPTION", option, remedy: expect.any(String) },
+      });
+      expect(refused.json.value).toEqual(value);
+      expect(await stripe.status()).toMatchObject({ generation, source: "code" });
+      expect((await ask(`${url}/api/v1/changes`, { token: VIEW })).json.changes).toEqual([]);
+    },
+  );
+
+  it("lets no token change what it may only look at, nor look beyond its scope", async () => {
+    const tokens = [{ token: VIEW, role: "view", buckets: ["openai"] }] as const;
+    const { url: scoped } = await servers.open(sluices.open(), { tokens });
+
+    const change = await call("POST /api/v1/buckets/{bucket}/pause", { token: VIEW, body: {} });
+    const totals = await ask(`${scoped}/api/v1/overview`, { token: VIEW });
+    const page = await ask(`${scoped}/api/v1/buckets`, { token: VIEW });
+    const changes = await ask(`${scoped}/api/v1/changes?bucket=stripe`, { token: VIEW });
+
+    expect(change.status).toBe(403);
+    expect(totals.json).toMatchObject({ buckets: 0, capPerSecond: 0 });
+    expect(page.json).toMatchObject({ total: 0, buckets: [] });
+    expect(changes.status).toBe(403);
+    expect((await stripe.status()).pausedForMs).toBe(0);
+  });
+
+  it("knows no bucket that there is not, and no page that can never be", async () => {
+    const missing = await call("GET /api/v1/buckets/{bucket}", { path: "/api/v1/buckets/strip" });
+    const bad = await call("GET /api/v1/buckets", { path: "/api/v1/buckets?limit=9000" });
+    const text = await call("GET /api/v1/buckets", { path: "/api/v1/buckets?limit=ten" });
+    const odd = await call("GET /api/v1/buckets/{bucket}", { path: "/api/v1/buckets/a%7Bb" });
+
+    expect(missing).toMatchObject({ status: 404, json: { detail: 'There is no bucket "strip".' } });
+    expect(bad.json).toMatchObject({ status: 400, option: "limit", value: 9_000 });
+    expect(text.json).toMatchObject({ status: 400, option: "limit", value: "ten" });
+    expect(odd.status).toBe(400);
+  });
+
+  it("has a description that is valid, and each route of it was asked by these tests", async () => {
+    const { json } = await ask(`${url}/api/openapi.json`, { token: VIEW });
+
+    const { valid, errors } = await new Validator().validate(json);
+
+    expect(errors ?? []).toEqual([]);
+    expect(valid).toBe(true);
+    const routes = Object.entries((json as Description).paths).flatMap(([path, methods]) =>
+      Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
+    );
+    const ofFacts = routes.filter((route) => /\/v1\/(overview|buckets|changes)/.test(route));
+    expect(ofFacts.filter((route) => !asked.has(route))).toEqual([]);
+    expect(ofFacts.length).toBeGreaterThan(8);
+  });
+});

@@ -211,7 +211,7 @@ export type {
   PauseOptions,
   ResumeOptions,
   UndoOptions,
-} from "./throttle/bucket/live-control.ts";
+} from "./throttle/bucket/live-options.ts";
 export type { BucketChange, SteeredFacts } from "./throttle/bucket/changes.ts";
 export type {
   BucketStatus,

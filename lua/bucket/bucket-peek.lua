@@ -3,7 +3,7 @@
 
   KEYS  as in slots-draw, with the keys that are asked about
   ARGV  [1] the policy's text  [2] numbers: pinned_us, terms, keys
-  Reply { now_us, generation, version, text, is_override, alive, cool_until_us, paused_until_us, factor, whole_at_us,
+  Reply { now_us, generation, version, text, source, alive, cool_until_us, paused_until_us, factor, whole_at_us,
         gap_us, gap_until_us, status... }
         status: { remaining, reset_us, next_us } for one unit; -1 is an unknown time
 ]]
@@ -30,7 +30,7 @@ if bucket then
 else
   local since = terms.version > 0 and terms.version or server_us
   bucket = {
-    generation = since, version = since, is_override = false, text = text, clock_us = server_us,
+    generation = since, version = since, source = 0, text = text, clock_us = server_us,
     window_us = server_us, alive = 0, alive_before = 0, shared = fresh_scope(terms.limits),
   }
 end
@@ -50,7 +50,7 @@ for _, key in ipairs(keys) do
 end
 local is_recent = now - bucket.window_us < 2000000
 return {
-  now, bucket.generation, bucket.version, bucket.text, bucket.is_override and 1 or 0,
+  now, bucket.generation, bucket.version, bucket.text, bucket.source,
   is_recent and math.max(bucket.alive, bucket.alive_before) or 0,
   cool_us, paused_us, factor, whole_us, gap_us, gap_until_us, unpack(statuses),
 }

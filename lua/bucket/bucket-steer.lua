@@ -35,8 +35,7 @@ local bucket = found or new_bucket(terms, server_us)
 advance(bucket, server_us)
 local has_changed = true
 if change == 'configure' then
-  put_in_force(bucket, terms, math.max(server_us, bucket.version + 1))
-  bucket.is_override = next_number() == 1
+  has_changed = configure(bucket, terms, math.max(server_us, bucket.version + 1), next_number(), next_number() == 1)
 else
   local scope = key and open_key(key, bucket.clock_us) or bucket.shared
   has_changed = CHANGES[change](scope, bucket.clock_us, next_number)

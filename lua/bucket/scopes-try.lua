@@ -8,7 +8,7 @@
         [2] numbers: pinned_us (0 in production) drew_us (0: a lost bucket starts full) version,
             lists of limits {limits {code count period_us capacity}, how many of the keys have them, in their order},
             shapes of calls {for each key of such a call {the number of its list, costs}}, wishes {wanted shape keys}
-  Reply numbers, packed as doubles: now_us, generation, version, alive, is_override, per wish: granted, used under each
+  Reply numbers, packed as doubles: now_us, generation, version, alive, source, per wish: granted, used under each
         of its limits (of a window; else in cost x period). Or "", see above
 ]]
 -- @include lib/now
@@ -25,7 +25,7 @@ if not (are_whole(numbers[1] + 1, numbers[2] + 1) and are_whole(numbers[3] + 1, 
 -- @include lib/fast/scopes-found
 -- @include lib/fast/scopes-shapes
 
-local reply, to, at = { now, generation, own_version, math.max(1, alive, alive_before), is_override }, 5, next_at
+local reply, to, at = { now, generation, own_version, math.max(1, alive, alive_before), source }, 5, next_at
 local lives_us = {}
 for _ = 1, numbers[next_at] do
   local wanted, shape = numbers[at + 1], shapes[numbers[at + 2]]

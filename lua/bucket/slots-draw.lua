@@ -12,7 +12,7 @@
             then terms, see lib/request/request, keys {limits}, wishes {wanted rank is_bounded since_us next_since_us
             last_since_us, keys of the call, the widest first {key turn_us lease_order}, costs}
         [5..] per wish: its name, and the name of the asker's turn for each of its keys
-  Reply { now_us, generation, version, alive, new_text, turn_us, turn_name, lease_order, is_override,
+  Reply { now_us, generation, version, alive, new_text, turn_us, turn_name, lease_order, source,
           closed_until_us, closed_by, wish..., status... }
         wish: { run_count, run_at_us, run_excess, not_before_us, binds_at, soonest_us, per key: turn_us turn_name
               lease_order, slot_us... }

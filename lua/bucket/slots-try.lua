@@ -8,7 +8,7 @@
   ARGV  [1] the policy's text
         [2] numbers: pinned_us (0 in production) drew_us (0: a lost bucket starts full) version,
             the limit: code count period_us capacity, then per key: wanted, cost
-  Reply numbers, packed as doubles: now_us, generation, version, alive, is_override, per key: granted,
+  Reply numbers, packed as doubles: now_us, generation, version, alive, source, per key: granted,
         excess (see lib/limits/leaky-bucket), used (of a window; else in cost x period). Or "", see above
 ]]
 -- @include lib/now
@@ -23,7 +23,7 @@ end
 
 local keys, sub, read, pack = KEYS, string.sub, struct.unpack, struct.pack
 local states, lives_us, odd = {}, {}, 0
-local reply, at = { now, generation, own_version, math.max(1, alive, alive_before), is_override }, 5
+local reply, at = { now, generation, own_version, math.max(1, alive, alive_before), source }, 5
 local found = redis.call('MGET', unpack(keys, 2))
 for index = 1, #found do
   local key_packed, wanted, cost = found[index], numbers[6 + 2 * index], numbers[7 + 2 * index]

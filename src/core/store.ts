@@ -201,7 +201,7 @@ export interface DrawReply {
   readonly version: number;
   /** The policy in force, if it is not the asker's. Nothing was granted then. */
   readonly newText: string | undefined;
-  /** Whether the policy was configured by hand, over the one in the code. */
+  /** Whether the policy was put over that of the code, by hand or by rules. */
   readonly isOverride: boolean;
   /** How many replicas drew in this second or the last. */
   readonly alive: number;
@@ -283,6 +283,10 @@ export interface SteerRequest {
   readonly generation?: number | undefined;
 }
 
+/** Where a policy comes from: what operators set by hand goes before rules, and rules before the code. Their numbers in Redis: */
+export type PolicySource = "code" | "override" | "rules";
+export const SOURCES: readonly PolicySource[] = ["code", "override", "rules"];
+
 /** What came of a change. */
 export interface Steered {
   /** The bucket's generation now. */
@@ -316,8 +320,11 @@ export type Change =
   | { readonly do: "space"; readonly gapUs: number; readonly durationUs: number }
   /** Nothing starts for `durationUs`; 0 ends a pause. */
   | { readonly do: "pause"; readonly durationUs: number }
-  /** The policy of the request is in force. With `isOverride`, it stays so whatever the code declares. */
-  | { readonly do: "configure"; readonly isOverride: boolean };
+  /**
+   * The policy of the request is in force. From the rules or by hand, it stays so whatever the code declares. With
+   * `doesYield`, what was set by hand stays, and nothing changes where this policy holds already.
+   */
+  | { readonly do: "configure"; readonly source: PolicySource; readonly doesYield: boolean };
 
 /** A bucket as it is now, or what holds for a call of the scopes that were asked about. Times are µs on the bucket's clock. */
 export interface Peeked {
@@ -325,7 +332,7 @@ export interface Peeked {
   readonly generation: number;
   readonly version: number;
   readonly text: string;
-  readonly isOverride: boolean;
+  readonly source: PolicySource;
   readonly alive: number;
   readonly coolUntilUs: number;
   readonly pausedUntilUs: number;

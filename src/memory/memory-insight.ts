@@ -12,6 +12,8 @@ import {
   type WorkerTold,
 } from "../core/stores/insight/store.ts";
 
+import { createMemoryRules } from "./memory-rules.ts";
+
 interface KnownBucket {
   readonly told: Map<string, BucketTold & { readonly replica: string; readonly atMs: number }>;
   readonly history: Map<number, number>;
@@ -28,6 +30,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
   const queues = new Map<string, QueueFacts>();
   const workersOf = new Map<string, readonly WorkerTold[]>();
   const changes: Change[] = [];
+  const { ruled, ...rules } = createMemoryRules();
   let lastId = 0;
 
   function known(name: string): KnownBucket {
@@ -55,6 +58,10 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
   }
 
   return {
+    ...rules,
+    async declaredOf(names) {
+      return names.map((name) => buckets.get(name)?.declared);
+    },
     async report({ replica, about, isLast, buckets: reports, queues: opened, workers }) {
       const now = nowMs();
       const isNew = !isLast && !replicas.has(replica);
@@ -97,6 +104,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       return {
         nowMs: nowMs(),
         told: [...(told?.values() ?? [])],
+        rules: ruled.get(name),
         overrides: [...(overrides?.values() ?? [])],
         pause: changes.find(({ id }) => id === paused?.id),
       };
@@ -122,7 +130,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       if (changes.length > CHANGES_KEPT) changes.shift();
       const { bucket, subject, by, reason, forMs, after } = change;
       const { overrides } = known(bucket);
-      if (subject === "pause" || !after.isOverride) return id;
+      if (subject === "pause" || after.source !== "override") return id;
       const untilMs = forMs === undefined ? undefined : atMs + forMs;
       const { text } = after;
       overrides.set(id, { bucket, id, text, by, reason, atMs, untilMs, generation: undefined });

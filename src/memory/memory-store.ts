@@ -37,7 +37,7 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
       // Those of its keys are its own: what one of them still needs, the bucket does.
       const scopes = [state.shared, ...state.keys.values()];
       const usedUs = Math.max(state.clockUs, ...scopes.map((scope) => usedUntilUs(scope, now)));
-      const isKept = state.isOverride || scopes.some((scope) => closedUntilUs(scope) > now);
+      const isKept = state.source !== "code" || scopes.some((scope) => closedUntilUs(scope) > now);
       if (now - usedUs > (isKept ? KEEP_OVERRIDE_US : KEEP_US)) states.delete(bucket);
     }
   }

@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import type { InsightStore } from "../core/stores/insight/store.ts";
+import { areNewer, type RulesAnswer } from "../core/stores/insight/rules.ts";
 import type { Store } from "../core/store.ts";
 
 /** A point of the ring. Its server holds the names whose hashes lie between the point before and this one. */
@@ -61,6 +62,9 @@ export function combineStores(stores: readonly Store[], storeOf: (bucket: string
   };
 }
 
+/** What to do with rules that several servers were offered: what any of them needs. */
+const VERDICTS: readonly RulesAnswer["verdict"][] = ["older", "apply", "wait", "done"];
+
 /** What each server knows of the fleet, as one: that of a bucket or a queue is on its server. */
 export function combineInsight(
   stores: readonly InsightStore[],
@@ -100,6 +104,38 @@ export function combineInsight(
     },
     bucket: (name) => storeOf(name).bucket(name),
     declared: (bucket) => storeOf(bucket).declared(bucket),
+    async offerRules(offer) {
+      const { answers } = await fromAll((store) => store.offerRules(offer));
+      const rank = ({ verdict }: RulesAnswer): number => VERDICTS.indexOf(verdict);
+      return answers.toSorted((a, b) => rank(a) - rank(b))[0]!;
+    },
+    async rules() {
+      const { answers } = await fromAll((store) => store.rules());
+      const found = answers.filter((answer) => answer !== undefined);
+      return found.toSorted((a, b) => (areNewer(a, b) ? -1 : 1))[0];
+    },
+    async noteRules({ policies, ...rules }) {
+      const noting = stores.map(async (store) => {
+        const own = policies.filter(([bucket]) => storeOf(bucket) === store);
+        return own.length === 0 || store.noteRules({ ...rules, policies: own });
+      });
+      return (await Promise.all(noting)).every(Boolean);
+    },
+    async rulesApplied(rules) {
+      await Promise.all(stores.map((store) => store.rulesApplied(rules)));
+    },
+    async ruledBuckets() {
+      return (await fromAll((store) => store.ruledBuckets())).answers.flat();
+    },
+    async declaredOf(names) {
+      const asking = stores.map(async (store) => {
+        const own = names.filter((name) => storeOf(name) === store);
+        const texts = await store.declaredOf(own);
+        return own.map((name, at) => [name, texts[at]] as const);
+      });
+      const declared = new Map((await Promise.all(asking)).flat());
+      return names.map((name) => declared.get(name));
+    },
     async replicas() {
       const found = (await fromAll((store) => store.replicas())).answers.flat();
       return [...new Map(found.map((each) => [each.replica, each])).values()];

@@ -15,7 +15,7 @@ import type {
   PauseOptions,
   ResumeOptions,
   UndoOptions,
-} from "./bucket/live-control.ts";
+} from "./bucket/live-options.ts";
 import type { BucketStatus, History, HistoryOptions } from "./bucket/status.ts";
 import type {
   DrawCall,

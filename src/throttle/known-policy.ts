@@ -9,7 +9,7 @@ import type { TryCall } from "./call-options.ts";
 export interface PolicyNews {
   readonly text: string;
   readonly version: number;
-  /** Whether it was configured by hand, over that of the code. */
+  /** Whether it was put over that of the code, by hand or by rules. */
   readonly isOverride: boolean;
 }
 
@@ -44,7 +44,7 @@ export function createKnownPolicy(bucket: string, declared: Policy, logger: Logg
   function learn({ text, version, isOverride }: PolicyNews): void {
     policy = read(text);
     terms = termsOf(policy, version);
-    // A policy that was configured by hand differs on purpose.
+    // A policy that was put over that of the code differs on purpose.
     if (hasWarned || isOverride || text === declared.text) return;
     hasWarned = true;
     logger.warn(
@@ -100,7 +100,8 @@ export function createPolicyRefresh(
     try {
       const { terms } = known;
       const request = { bucket, terms, scopes: [] };
-      const { text, version, isOverride } = await store.peek(request);
+      const { text, version, source } = await store.peek(request);
+      const isOverride = source !== "code";
       // A policy that was declared here and never drawn with is newer than those of other processes.
       const isNewer = isOverride || (terms.version > 0 && version > terms.version);
       if (text === known.terms.text || !isNewer) return false;

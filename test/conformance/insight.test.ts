@@ -21,10 +21,15 @@ function openRedisInsight(): InsightStore {
 const STATE: BucketTold = { waiting: [0, 1, 2, 0], oldestMs: 7, startedIn10s: 3, limitedBy: "x|y" };
 const ABOUT = { host: "h|o", pid: 1, version: "1", startedAtMs: 5 };
 const NAMES = ["api", "__proto__", "a|b", "\u001B[2J", "é".repeat(400)];
-const CODE = { policy: "1/s", text: "code", isOverride: false, pausedForMs: 0 };
+const CODE = { policy: "1/s", text: "code", source: "code" as const, pausedForMs: 0 };
 
 function policyChange(text: string, facts: Partial<NewChange> = {}): NewChange {
-  const after = { policy: text, text, isOverride: text !== "code", pausedForMs: 0 };
+  const after = {
+    policy: text,
+    text,
+    source: text === "code" ? ("code" as const) : ("override" as const),
+    pausedForMs: 0,
+  };
   const nobody = { key: undefined, reason: undefined, forMs: undefined, undoes: undefined };
   return {
     ...nobody,

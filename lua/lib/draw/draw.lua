@@ -17,7 +17,7 @@ local function reply_of(bucket, new_text, place, wishes)
   local is_open = closed_us <= bucket.clock_us
   return {
     bucket.clock_us, bucket.generation, bucket.version, alive, new_text,
-    place.turn_us, place.turn_name, place.lease_order, bucket.is_override and 1 or 0,
+    place.turn_us, place.turn_name, place.lease_order, bucket.source,
     is_open and 0 or closed_us, closed_by({ { scope = shared, number = 0 } }, bucket.clock_us), unpack(wishes),
   }
 end

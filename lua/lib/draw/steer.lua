@@ -50,3 +50,15 @@ local CHANGES = {
     return is_new
   end,
 }
+
+-- Puts a policy in force, from the code (0), by hand (1) or from rules (2). With does_yield, what was set by hand stays,
+-- and so does what holds already. Says whether slots that were handed out are worthless now.
+local function configure(bucket, terms, version, source, does_yield)
+  if does_yield then
+    local is_same = bucket.source == source and (source == 0 or bucket.text == terms.text)
+    if bucket.source == 1 or is_same then return false end
+  end
+  put_in_force(bucket, terms, version)
+  bucket.source = source
+  return true
+end

@@ -12,7 +12,7 @@ if #ARGV[4] == 28 * 8 then
     and since_us % 1 == 0 and next_since_us % 1 == 0 and last_since_us % 1 == 0 and redis.call('GET', KEYS[1])
   -- Ten numbers of the bucket, eleven of its scope, seven of its limit and one more: see lib/state/pack.
   if packed and struct.unpack('<d', packed) == 29 and string.sub(packed, 233) == ARGV[2] then
-    local _, generation, own_version, is_override, clock_us, skew_us, window_us, alive, alive_before, holes,
+    local _, generation, own_version, source, clock_us, skew_us, window_us, alive, alive_before, holes,
       last_us, cool_us, paused_us, cut_us, factor, slow_us, recover_us, gap_us, gap_until_us, turns_until_us,
       _, own_code, own_count, own_period_us, own_capacity, a, b, c, tried_us =
       struct.unpack('<ddddddddddddddddddddddddddddd', packed)
@@ -135,12 +135,12 @@ if #ARGV[4] == 28 * 8 then
 
       local drained_us = math.max(slow_us + recover_us, a < now and now or a + math.ceil(b / count)) - now
       redis.call('SET', KEYS[1], struct.pack('<ddddddddddddddddddddddddddddd', 29, generation, own_version,
-        is_override, now, now - server_us, window_us, alive, alive_before, holes, last_us, cool_us, paused_us, cut_us,
+        source, now, now - server_us, window_us, alive, alive_before, holes, last_us, cool_us, paused_us, cut_us,
         factor, slow_us, recover_us, gap_us, gap_until_us, turns_until_us, 1, 1, count, period_us,
         capacity, a, b, c, tried_us) .. ARGV[2], 'PX', math.ceil(math.max(0, drained_us) / 1000)
-        + (is_override == 1 and 2592000000 or 3600000))
+        + (source > 0 and 2592000000 or 3600000))
       local ran_at_us, ran_excess = granted > 0 and at_us or 0, granted > 0 and excess or 0
-      return { now, generation, own_version, most_alive, '', turn_us, turn_name, 0, is_override,
+      return { now, generation, own_version, most_alive, '', turn_us, turn_name, 0, source,
         0, 0, { granted, ran_at_us, ran_excess, 0, binds_at, soonest_us } }
     end
   end

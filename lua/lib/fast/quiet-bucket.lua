@@ -1,10 +1,10 @@
 -- A macro over the locals of slots-try and scopes-try: reads the bucket, which has no limits and where nothing is unusual.
 -- It reads text (the policy's) and numbers, which begin with pinned_us, drew_us and the policy's version. It declares
--- packed, generation, own_version, is_override, alive, alive_before, server_us, and the bucket's time (now).
+-- packed, generation, own_version, source, alive, alive_before, server_us, and the bucket's time (now).
 local packed = redis.call('GET', KEYS[1])
 -- Ten numbers of the bucket, eleven of its scope, which has no limit, and one more: see lib/state/pack.
 if not packed or struct.unpack('<d', packed) ~= 22 or string.sub(packed, 177) ~= text then return '' end
-local _, generation, own_version, is_override, clock_us, skew_us, _, alive, alive_before, _, shared_last_us =
+local _, generation, own_version, source, clock_us, skew_us, _, alive, alive_before, _, shared_last_us =
   struct.unpack('<ddddddddddd', packed)
 local server_us = now_us(numbers[1])
 local now = math.max(server_us + skew_us, clock_us)

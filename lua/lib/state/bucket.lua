@@ -11,7 +11,7 @@ end
 local function new_bucket(terms, server_us)
   local since = terms.version > 0 and terms.version or server_us
   local bucket = {
-    generation = since, version = since, is_override = false, text = terms.text,
+    generation = since, version = since, source = 0, text = terms.text,
     clock_us = server_us, skew_us = 0, window_us = server_us, alive = 0, alive_before = 0, holes = 0, tried_us = 0,
     shared = fresh_scope(terms.limits), has_changed = true,
   }
@@ -35,11 +35,11 @@ local function put_in_force(bucket, terms, version)
   clear_places(bucket)
 end
 
--- Puts the newest declared policy in force, unless one was configured over it. False if the policy in force is not the
+-- Puts the newest declared policy in force, unless one was put over it. False if the policy in force is not the
 -- asker's.
 local function settle_terms(bucket, terms, server_us)
   local is_same = bucket.text == terms.text
-  if terms.version == 0 and not is_same and not bucket.is_override then
+  if terms.version == 0 and not is_same and bucket.source == 0 then
     put_in_force(bucket, terms, math.max(server_us, bucket.version + 1))
   elseif terms.version > bucket.version and is_same then
     bucket.version, bucket.has_changed = terms.version, true

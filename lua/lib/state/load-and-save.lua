@@ -26,7 +26,7 @@ local function load_bucket(key)
   local text_at = struct.unpack('<d', packed)
   local n = { struct.unpack('<' .. string.rep('d', text_at), packed) }
   return {
-    generation = n[2], version = n[3], is_override = n[4] == 1, clock_us = n[5], skew_us = n[6],
+    generation = n[2], version = n[3], source = n[4], clock_us = n[5], skew_us = n[6],
     window_us = n[7], alive = n[8], alive_before = n[9], holes = n[10],
     shared = unpack_scope(n, 11), tried_us = n[text_at], text = string.sub(packed, text_at * 8 + 1),
   }
@@ -34,9 +34,9 @@ end
 
 local function save_bucket(key, bucket)
   local scope = pack_scope(bucket.shared)
-  local head = struct.pack('<dddddddddd', 11 + #scope / 8, bucket.generation, bucket.version, bucket.is_override and 1 or 0,
+  local head = struct.pack('<dddddddddd', 11 + #scope / 8, bucket.generation, bucket.version, bucket.source,
     bucket.clock_us, bucket.skew_us, bucket.window_us, bucket.alive, bucket.alive_before, bucket.holes)
-  local is_kept = bucket.is_override or bucket.shared.paused_until_us > bucket.clock_us
+  local is_kept = bucket.source > 0 or bucket.shared.paused_until_us > bucket.clock_us
   local keep_ms = is_kept and KEEP_OVERRIDE_MS or KEEP_MS
   local drained_ms = math.ceil((drained_at_us(bucket.shared, bucket.clock_us, {}) - bucket.clock_us) / 1000)
   redis.call('SET', key, head .. scope .. struct.pack('<d', bucket.tried_us) .. bucket.text, 'PX', drained_ms + keep_ms)

@@ -1,6 +1,6 @@
 import { ruleOf } from "../limits/registry.ts";
 import { noDrawer, type Limit } from "../limits/rule.ts";
-import type { DrawRequest, KnownTerms } from "../store.ts";
+import type { DrawRequest, KnownTerms, PolicySource } from "../store.ts";
 import { applyLimits, freshScope, remainingOf, type Scope } from "./scope.ts";
 import type { AliveWindow } from "./turns.ts";
 
@@ -13,8 +13,8 @@ export interface BucketState {
   generation: number;
   /** The µs at which the policy in force was declared. */
   version: number;
-  /** Whether the policy was configured by hand, over what the code says. */
-  isOverride: boolean;
+  /** Where the policy in force comes from. */
+  source: PolicySource;
   /** The policy in force, as replicas send it to each other. */
   text: string;
   /** The bucket's own clock, in µs; it never goes back. */
@@ -41,7 +41,7 @@ export function newBucket({ text, limits, version }: KnownTerms, serverUs: numbe
   return {
     generation: since,
     version: since,
-    isOverride: false,
+    source: "code",
     text,
     clockUs: serverUs,
     skewUs: 0,
@@ -65,13 +65,13 @@ export function advance(state: BucketState, serverUs: number): void {
 }
 
 /**
- * Puts the newest declared policy in force, unless one was configured over it.
+ * Puts the newest declared policy in force, unless one was put over it.
  * False if the policy in force is not the asker's.
  */
 export function settleTerms(state: BucketState, terms: KnownTerms, serverUs: number): boolean {
   const { version, text, limits } = terms;
   const isSame = state.text === text;
-  const isDeclared = version === 0 && !isSame && !state.isOverride;
+  const isDeclared = version === 0 && !isSame && state.source === "code";
   if (isDeclared) putInForce(state, terms, Math.max(serverUs, state.version + 1));
   // Redis lost a newer version of this policy.
   else if (version > state.version && isSame) state.version = version;

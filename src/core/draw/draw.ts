@@ -57,7 +57,7 @@ export function draw(
   const isNewWindow = !isTry && !isLook && countDraw(state, drewUs);
   const { generation, version } = state;
   const alive = Math.max(1, state.window.alive, state.window.aliveBefore);
-  const { isOverride } = state;
+  const isOverride = state.source !== "code";
   const closedUs = closedUntilUs(state.shared);
   const closed = {
     closedUntilUs: closedUs > nowUs ? closedUs : 0,

@@ -1,5 +1,5 @@
 import type { LimitStatus } from "../limits/rule.ts";
-import type { Change, Peeked, ScopesRequest, SteerRequest } from "../store.ts";
+import type { Change, KnownTerms, Peeked, ScopesRequest, SteerRequest } from "../store.ts";
 import {
   advance,
   clearPlaces,
@@ -28,9 +28,7 @@ export function steer(
   if (isStale) return { state, hasChanged: false, isStale };
   advance(state, serverUs);
   if (change.do === "configure") {
-    putInForce(state, terms, Math.max(serverUs, state.version + 1));
-    state.isOverride = change.isOverride;
-    return { state, hasChanged: true, isStale };
+    return { state, hasChanged: configure(state, terms, change, serverUs), isStale };
   }
   const scope = steered === undefined ? state.shared : scopeOfKey(state, steered.key);
   if (steered !== undefined) {
@@ -44,6 +42,20 @@ export function steer(
     clearPlaces(state);
   }
   return { state, hasChanged, isStale };
+}
+
+/** Whether slots that were handed out are worthless now. Twin of `configure` in `lua/lib/draw/steer.lua`. */
+function configure(
+  state: BucketState,
+  terms: KnownTerms,
+  { source, doesYield }: Extract<Change, { do: "configure" }>,
+  serverUs: number,
+): boolean {
+  const isSame = state.source === source && (source === "code" || state.text === terms.text);
+  if (doesYield && (state.source === "override" || isSame)) return false;
+  putInForce(state, terms, Math.max(serverUs, state.version + 1));
+  state.source = source;
+  return true;
 }
 
 /** Whether slots that were handed out are worthless now. Twin of `CHANGES` in `lua/lib/draw/steer.lua`, as is all below up to `peek`. */
@@ -120,7 +132,7 @@ export function peek(
 ): Peeked {
   const state = (found && structuredClone(found)) ?? newBucket(terms, serverUs);
   advance(state, serverUs);
-  const { clockUs: nowUs, generation, version, text, isOverride, window, shared } = state;
+  const { clockUs: nowUs, generation, version, text, source, window, shared } = state;
   const ofKeys = scopes.map(({ key, limits }) => {
     const scope = scopeOfKey(state, key);
     applyLimits(scope, limits, nowUs);
@@ -139,7 +151,7 @@ export function peek(
     generation,
     version,
     text,
-    isOverride,
+    source,
     alive,
     coolUntilUs: mostOf(({ coolUntilUs }) => coolUntilUs),
     pausedUntilUs: mostOf(({ pausedUntilUs }) => pausedUntilUs),

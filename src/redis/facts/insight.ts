@@ -26,9 +26,11 @@ import {
   replicaReport,
   timeOf,
 } from "../scripts/insight/insight.ts";
+import { readRuled } from "../scripts/insight/rules.ts";
 import { clockRead } from "../scripts/queue/jobs.ts";
 import { runScript } from "../scripts/script.ts";
 import { createQueueIndex } from "./queue-index.ts";
+import { createRedisRules } from "./rules.ts";
 
 const HOUR_MS = 3_600_000;
 /** How many changes are read at a time while those of one bucket are looked for. */
@@ -58,6 +60,7 @@ export function createRedisInsight(
   }
 
   return {
+    ...createRedisRules(redis, prefix, requests),
     ...createQueueIndex(redis, base, { send, nowMs }),
     report: (report) =>
       sendOnce(async () => {
@@ -77,9 +80,10 @@ export function createRedisInsight(
       }),
     bucket: (name) =>
       send(async () => {
-        const [now, told, overrides, paused] = await Promise.all([
+        const [now, told, rules, overrides, paused] = await Promise.all([
           nowMs(),
           redis.hgetall(`${base}:told:${name}`),
+          redis.hget(`${base}:rules:texts`, name),
           redis.hgetall(`${base}:overrides:${name}`),
           redis.hget(`${base}:pauses`, name),
         ]);
@@ -89,6 +93,7 @@ export function createRedisInsight(
         return {
           nowMs: now,
           told: Object.entries(told).map(([replica, text]) => ({ replica, ...readTold(text) })),
+          rules: rules === null ? undefined : readRuled(rules),
           overrides: Object.entries(overrides)
             .map(([id, record]) => readOverride(`${id}|${record}`))
             .toSorted(byId),

@@ -40,8 +40,8 @@ export interface LimitState {
 export interface BucketState {
   /** The policy in force: `"100/s"`. */
   readonly policy: string;
-  /** Whether it comes from the code or was configured over it. */
-  readonly policyFrom: "code" | "configured";
+  /** Whether it comes from the code, from the rules, or was configured over both. */
+  readonly policyFrom: "code" | "rules" | "configured";
   readonly generation: number;
   /** Ms until a cooldown ends: `0` if there is none. */
   readonly coolingForMs: number;
@@ -90,7 +90,7 @@ export function describeState(
   });
   return sayEndless({
     policy: formatPolicy(policy),
-    policyFrom: peeked.isOverride ? "configured" : "code",
+    policyFrom: peeked.source === "override" ? "configured" : peeked.source,
     generation: peeked.generation,
     coolingForMs: msUntil(coolUntilUs, nowUs),
     pausedForMs: orEndless(msUntil(pausedUntilUs, nowUs)),

@@ -1,12 +1,13 @@
 import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
+import type { PolicySource } from "../../core/store.ts";
 import type { Change, ChangeAction, SteeredState } from "../../core/stores/insight/store.ts";
 
 /** What could be set by hand, before or after a change. */
 export interface SteeredFacts {
   /** The policy in force: `"100/s"`. */
   readonly policy: string;
-  /** Whether it is that of the code, or was put over it by hand. */
-  readonly source: "code" | "override";
+  /** Where it comes from: set by hand, of the rules, or of the code. */
+  readonly source: PolicySource;
   /** For how long nothing starts, in ms; of a key, by its own pause. Infinity without an end: JSON says `"forever"`. */
   readonly pausedForMs: number;
 }
@@ -52,6 +53,6 @@ export function describeChange(change: Change): BucketChange {
   };
 }
 
-function factsOf({ policy, isOverride, pausedForMs }: SteeredState): SteeredFacts {
-  return { policy, source: isOverride ? "override" : "code", pausedForMs };
+function factsOf({ policy, source, pausedForMs }: SteeredState): SteeredFacts {
+  return { policy, source, pausedForMs };
 }

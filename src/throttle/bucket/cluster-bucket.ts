@@ -39,7 +39,7 @@ import { createFetch } from "../wrap/fetch.ts";
 import { runOnce, throttle } from "../wrap/throttled.ts";
 import { createBucketTeller } from "./bucket-events.ts";
 import { createTally } from "./tally.ts";
-import type { KeyOptions } from "./live-control.ts";
+import type { KeyOptions } from "./live-options.ts";
 import { createBucket, createCloseListeners, type BucketSettings } from "./create-bucket.ts";
 
 export interface ClusterBucketSettings extends BucketSettings {
@@ -314,8 +314,8 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
     const { bucket: storeName, terms } = request;
     if (terms.version > 0 || sinceUs === 0) return request;
     const look = { bucket: storeName, terms, scopes: [] };
-    const { isOverride } = await store.peek(look);
-    return isOverride ? request : { ...request, terms: { ...terms, version: sinceUs } };
+    const { source } = await store.peek(look);
+    return source !== "code" ? request : { ...request, terms: { ...terms, version: sinceUs } };
   }
 
   async function draw(request: DrawRequest): Promise<Drawn> {

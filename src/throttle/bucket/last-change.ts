@@ -51,7 +51,7 @@ function pauseLeft(pausedForMs: number, { atMs }: Change, nowMs: number): number
 /** When the policy that a change took the place of was to end: by the change with which that one came. */
 function endOfPolicyBefore({ before }: Change, older: readonly Change[]): number {
   const setter = older.find(({ subject, failed }) => subject === "policy" && failed === undefined);
-  if (!before.isOverride || setter?.after.text !== before.text) return Infinity;
+  if (before.source !== "override" || setter?.after.text !== before.text) return Infinity;
   return setter.forMs === undefined ? Infinity : setter.atMs + setter.forMs;
 }
 

@@ -14,7 +14,7 @@ import {
   StoreUnavailableError,
 } from "../../core/errors.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
-import { KEY_SHAPE, oneKey, type KeyGiven } from "../../core/input/key-options.ts";
+import { KEY_SHAPE, oneKey } from "../../core/input/key-options.ts";
 import { scopesOf } from "../../core/policy/per-key.ts";
 import {
   compileOver,
@@ -30,7 +30,7 @@ import {
   type Override,
   type SteeredState,
 } from "../../core/stores/insight/store.ts";
-import type { Change as StoreChange, LimitedKey, Peeked } from "../../core/store.ts";
+import type { Change as StoreChange, LimitedKey, Peeked, PolicySource } from "../../core/store.ts";
 import { termsOf, type BucketContext } from "../known-policy.ts";
 import { steeredScopeOf } from "../../core/policy/steered-scope.ts";
 import {
@@ -42,40 +42,15 @@ import {
   type InForce,
 } from "./bucket-state.ts";
 import { describeChange, type BucketChange } from "./changes.ts";
+import type {
+  ByHand,
+  ConfigureOptions,
+  KeyOptions,
+  PauseOptions,
+  ResumeOptions,
+  UndoOptions,
+} from "./live-options.ts";
 import { endOf, findLastChange, type LastChange } from "./last-change.ts";
-
-/** Names one key, or the head of a path; without it, the whole bucket is meant. */
-export type KeyOptions = KeyGiven;
-
-/** Who changes something, and why: the log of changes says it. */
-export interface ByHand {
-  /** Who: a name, or an address. Defaults to the process: `"web-7:4321"`. */
-  readonly by?: string | undefined;
-  /** Why: `"the provider asked for it"`. */
-  readonly reason?: string | undefined;
-  /**
-   * The generation that was seen, of `peek` or `status`: the change is refused with `ChangedError` if a policy, a pause or a
-   * cooldown of the bucket has changed since. Defaults to none: the change is made in any case.
-   */
-  readonly generation?: number | undefined;
-}
-
-export interface PauseOptions extends KeyOptions, ByHand {
-  /** For how long, in ms. Defaults to until it is resumed. */
-  readonly forMs?: number | undefined;
-}
-
-export interface ResumeOptions extends KeyOptions, ByHand {}
-
-export interface ConfigureOptions extends ByHand {
-  /** For how long, in ms: the policy of the code is in force again after that. Defaults to until it is changed. */
-  readonly forMs?: number | undefined;
-}
-
-export interface UndoOptions extends ByHand {
-  /** The change that is to be taken back; refused with `ChangedError` if it is not the last one. Defaults to the last. */
-  readonly id?: string | undefined;
-}
 
 const LONGEST_TEXT = 500;
 const TEXT = z
@@ -109,7 +84,7 @@ export interface LiveControl {
   readonly undo: (options?: UndoOptions) => Promise<BucketChange | undefined>;
   readonly peek: (options?: KeyOptions) => Promise<BucketState>;
   readonly inForce: () => Promise<InForce>;
-  /** Puts the code's policy in force in place of one whose time is over, unless that has been changed since. */
+  /** Puts the rules' or the code's policy in force in place of one whose time is over, unless that has been changed since. */
   readonly expire: (override: Override) => Promise<void>;
   readonly close: () => void;
 }
@@ -123,6 +98,12 @@ interface Steering {
   readonly before: SteeredState;
   readonly after: SteeredState;
   readonly undoes?: string | undefined;
+}
+
+/** A policy, and where it comes from. */
+interface SetPolicy {
+  readonly policy: Policy;
+  readonly source: PolicySource;
 }
 
 /** What can be set by hand, as it was in a generation. */
@@ -206,8 +187,8 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     const { nowUs, pausedUntilUs } = ofKey ?? ofBucket;
     const isOwn = ofKey === undefined || pausedUntilUs > ofBucket.pausedUntilUs;
     const pausedForMs = isOwn ? orEndless(msUntil(pausedUntilUs, nowUs)) : 0;
-    const { generation, isOverride } = ofBucket;
-    return { policy, generation, state: stateOf(policy, isOverride, pausedForMs) };
+    const { generation, source } = ofBucket;
+    return { policy, generation, state: stateOf(policy, source, pausedForMs) };
   }
 
   async function pauseFor(
@@ -224,13 +205,12 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
 
   async function putInForce(
     action: "configure" | "expire",
-    given: { readonly policy: Policy; readonly isOverride: boolean },
+    { policy, source }: SetPolicy,
     { forMs, ...byHand }: ConfigureOptions,
     before: SteeredState,
   ): Promise<string> {
-    const { policy, isOverride } = given;
-    const change: StoreChange = { do: "configure", isOverride };
-    const after = stateOf(policy, isOverride, before.pausedForMs);
+    const change: StoreChange = { do: "configure", source, doesYield: false };
+    const after = stateOf(policy, source, before.pausedForMs);
     return steer({ action, policy, change, before, after }, byHand, forMs);
   }
 
@@ -242,10 +222,12 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     const { key } = last;
     const undoing = { action: "undo" as const, before, undoes: last.id };
     if (last.subject === "policy") {
-      const isOverride = last.before.isOverride && policyForMs > 0;
-      const policy = isOverride ? known.read(last.before.text) : known.declared;
-      const after = stateOf(policy, isOverride, before.pausedForMs);
-      const change = { do: "configure", isOverride } as const;
+      const isOverride = last.before.source === "override" && policyForMs > 0;
+      const { policy, source }: SetPolicy = isOverride
+        ? { policy: known.read(last.before.text), source: "override" }
+        : await beneath();
+      const after = stateOf(policy, source, before.pausedForMs);
+      const change = { do: "configure", source, doesYield: false } as const;
       return steer({ ...undoing, policy, after, change }, byHand, endOf(policyForMs));
     }
     const scope = key === undefined ? undefined : steeredScopeOf("undo()", inForce, key);
@@ -270,6 +252,13 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     const undoneBy = await takeBack(found, seen, { generation, ...byHand });
     await noteFate(last.id, insight.amendChange(last, { undoneBy }));
     return describeChange({ ...last, undoneBy });
+  }
+
+  /** What holds where nothing was set by hand: the rules' policy, or without one that of the code. */
+  async function beneath(): Promise<SetPolicy> {
+    const { rules } = await insight.bucket(bucket);
+    if (rules === undefined) return { policy: known.declared, source: "code" };
+    return { policy: known.read(rules.text), source: "rules" };
   }
 
   /** Leaves the policy that this process knows as it is, also where another is in force: its draws learn that. */
@@ -297,14 +286,14 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     const { generation, state } = await steered();
     // Whoever gave the same policy for longer has noted that before: it is seen here, or the generation is another.
     const facts = await insight.bucket(bucket);
-    const current = state.isOverride ? overrideOf(facts, state.text) : undefined;
+    const current = state.source === "override" ? overrideOf(facts, state.text) : undefined;
     const isOwn = current?.id === override.id;
     if (current !== undefined && !isOwn && current.generation === undefined) {
       // It may still be refused, and then this one is to be ended.
       if (facts.nowMs - current.atMs < UNCONFIRMED_MS) return true;
     }
     if (isOwn) {
-      const given = { policy: known.declared, isOverride: false };
+      const given = await beneath();
       const byHand = { by: override.by, reason: "its time is over", generation };
       try {
         const undoneBy = await putInForce("expire", given, byHand, state);
@@ -323,14 +312,16 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
       const where = `bucket("${bucket}").configure()`;
       const read = readOptions(where, CONFIGURE, options);
       if (given === "code" && read.forMs !== undefined) {
-        const remedy = "the policy of the code has no end; leave it out";
+        const remedy = "the policy of rules or code has no end; leave it out";
         throw new InvalidOptionError({ where, option: "forMs", value: read.forMs, remedy });
       }
       assertOpen();
       const isCode = given === "code";
       const { policy: under, state } = await steered();
-      const policy = isCode ? known.declared : compileOver(where, given, under);
-      await putInForce("configure", { policy, isOverride: !isCode }, read, state);
+      const set: SetPolicy = isCode
+        ? await beneath()
+        : { policy: compileOver(where, given, under), source: "override" };
+      await putInForce("configure", set, read, state);
     },
     async pause(options = {}) {
       refuseUndefined("pause()", options);
@@ -381,6 +372,6 @@ function pauseOf(pausedForMs: number): StoreChange {
   return { do: "pause", durationUs: pausedForMs === Infinity ? FOREVER_US : pausedForMs * 1_000 };
 }
 
-function stateOf(policy: Policy, isOverride: boolean, pausedForMs: number): SteeredState {
-  return { policy: formatPolicy(policy), text: policy.text, isOverride, pausedForMs };
+function stateOf(policy: Policy, source: PolicySource, pausedForMs: number): SteeredState {
+  return { policy: formatPolicy(policy), text: policy.text, source, pausedForMs };
 }

@@ -4,6 +4,7 @@ import { sayEndless } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { readOptions, PRIORITIES, type Priority } from "../../core/input/options.ts";
 import { ruleOf } from "../../core/limits/registry.ts";
+import type { PolicySource } from "../../core/store.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import {
   HISTORY_KEPT_MS,
@@ -54,8 +55,10 @@ export interface BucketStatus extends BucketState {
   /** Calls that all replicas started in the last ten seconds, by second: `98.4`. */
   readonly actualPerSecond: number;
   /** Where the policy in force comes from. */
-  readonly source: "code" | "override";
-  /** Who put it over that of the code; undefined if nobody did, or it is not known. */
+  readonly source: PolicySource;
+  /** The version of the rules, where they say anything of the bucket; undefined if they do not. */
+  readonly rulesVersion: number | undefined;
+  /** Who put it over that of the rules or the code; undefined if nobody did, or it is not known. */
   readonly setBy: SetBy | undefined;
   /** Who paused the bucket; undefined if it is not paused, or it is not known. */
   readonly pausedBy: SetBy | undefined;
@@ -110,7 +113,8 @@ function describeStatus(
     name,
     capPerSecond: rates.length === 0 ? undefined : Math.min(...rates),
     actualPerSecond: sum(heard.map(({ startedIn10s }) => startedIn10s)) / 10,
-    source: isOverride ? ("override" as const) : ("code" as const),
+    source: isOverride ? ("override" as const) : (state.policyFrom as "code" | "rules"),
+    rulesVersion: facts.rules?.version,
     setBy: override && setBy(override, override.untilMs, nowMs),
     pausedBy:
       pause !== undefined && state.pausedForMs > 0

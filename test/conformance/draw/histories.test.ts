@@ -162,7 +162,11 @@ const change: fc.Arbitrary<Change> = fc.oneof(
   }),
   fc.record({ do: fc.constant("space" as const), gapUs: fc.nat(50_000), durationUs: us }),
   fc.record({ do: fc.constant("pause" as const), durationUs: us }),
-  fc.record({ do: fc.constant("configure" as const), isOverride: fc.boolean() }),
+  fc.record({
+    do: fc.constant("configure" as const),
+    source: fc.constantFrom("code" as const, "override" as const, "rules" as const),
+    doesYield: fc.boolean(),
+  }),
 );
 const asker = fc.nat(3);
 const step = fc.oneof(

@@ -25,7 +25,7 @@ const PAIRS: readonly (readonly [string, Limit, Limit])[] = [
 ];
 const fast = policyOf({ rate: "100/s" });
 const slow = policyOf({ rate: "10/s" });
-const override = { do: "configure", isOverride: true } as const;
+const override = { do: "configure", source: "override", doesYield: false } as const;
 
 describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ open }) => {
   const askerOf = ({ store }: PinnedStore, name: string, policy: Policy): Asker =>
@@ -69,8 +69,30 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
     expect(slotsOf(started)).toEqual([]);
     expect(await askerOf(pinned, "operator", slow).peek()).toMatchObject({
       text: slow.text,
-      isOverride: true,
+      source: "override",
     });
+  });
+
+  it("has rules go before what the code declares, and before nothing that was set by hand", async () => {
+    const pinned = open();
+    const rules = { do: "configure", source: "rules", doesYield: true } as const;
+    const [coded, ruled] = [askerOf(pinned, "code", fast), askerOf(pinned, "rules", slow)];
+    await coded.draw(1);
+
+    await ruled.steer(rules);
+    const { generation } = await ruled.peek();
+    await ruled.steer(rules);
+    expect(await ruled.peek()).toMatchObject({ text: slow.text, source: "rules", generation });
+    expect((await askerOf(pinned, "new", fast).draw(1)).newText).toBe(slow.text);
+
+    await coded.steer(override);
+    await ruled.steer(rules);
+    expect(await coded.peek()).toMatchObject({ text: fast.text, source: "override" });
+
+    await ruled.steer({ ...rules, doesYield: false });
+    expect(await ruled.peek()).toMatchObject({ text: slow.text, source: "rules" });
+    await coded.steer({ ...rules, source: "code" });
+    expect(await coded.peek()).toMatchObject({ text: fast.text, source: "code" });
   });
 
   it("tells each asker at its next draw, and gives it slots by the new policy at the one after", async () => {
@@ -92,7 +114,11 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
   it("gives way to what the code says once the override is lifted", async () => {
     const pinned = open();
     await askerOf(pinned, "operator", slow).steer(override);
-    await askerOf(pinned, "operator", slow).steer({ do: "configure", isOverride: false });
+    await askerOf(pinned, "operator", slow).steer({
+      do: "configure",
+      source: "code",
+      doesYield: false,
+    });
 
     const started = await askerOf(pinned, "new", fast).draw(1);
 

@@ -118,7 +118,7 @@ function tried(asker: Asker): Promise<unknown> {
 }
 function configured(then: (asker: Asker) => Promise<unknown>) {
   return async (asker: Asker): Promise<void> => {
-    await asker.steer({ do: "configure", isOverride: true });
+    await asker.steer({ do: "configure", source: "override", doesYield: false });
     await then(asker);
   };
 }

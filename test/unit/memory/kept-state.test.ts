@@ -82,11 +82,11 @@ describe("what memory keeps for three hours while only another bucket is used", 
 
   it("a policy that was configured by hand", async () => {
     const { asker, pass } = open({ rate: "9/s" });
-    await asker.steer({ do: "configure", isOverride: true });
+    await asker.steer({ do: "configure", source: "override", doesYield: false });
 
     await pass();
 
-    expect((await asker.peek()).isOverride).toBe(true);
+    expect((await asker.peek()).source).toBe("override");
   });
 });
 

@@ -6,7 +6,7 @@ import { combineInsight } from "../../../src/redis/shards.ts";
 it("of two servers that note changes in the same millisecond, each knows what became of its own", async () => {
   const [a, b] = [createMemoryInsight(() => 5), createMemoryInsight(() => 5)];
   const insight = combineInsight([a!, b!], (bucket) => (bucket === "a" ? a! : b!));
-  const state = { policy: "1/s", text: "code", isOverride: false, pausedForMs: 0 };
+  const state = { policy: "1/s", text: "code", source: "code" as const, pausedForMs: 0 };
   const changeOf = (bucket: string): NewChange => ({
     bucket,
     subject: "policy",

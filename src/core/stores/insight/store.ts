@@ -1,8 +1,11 @@
+import type { PolicySource } from "../../store.ts";
+import type { RuledPolicy, RulesStore } from "./rules.ts";
+
 /**
  * What is known of a fleet beside its limits: which replicas there are, what they told of their buckets, and what was
  * changed by hand, by whom.
  */
-export interface InsightStore {
+export interface InsightStore extends RulesStore {
   /** Takes in what one replica tells. */
   report(report: ReplicaReport): Promise<Reported>;
   /** Names of buckets that replicas have told of, in order, after a name. */
@@ -153,6 +156,8 @@ export interface BucketFacts {
   /** The store's clock. */
   readonly nowMs: number;
   readonly told: readonly (BucketTold & { readonly replica: string; readonly atMs: number })[];
+  /** What the rules say of it, if they do. */
+  readonly rules: RuledPolicy | undefined;
   /** Those that may be in force, the oldest first. */
   readonly overrides: readonly Override[];
   /** The change that the pause in force, if there is one, came with. */
@@ -194,7 +199,7 @@ export interface SteeredState {
   readonly policy: string;
   /** As the store has it. */
   readonly text: string;
-  readonly isOverride: boolean;
+  readonly source: PolicySource;
   readonly pausedForMs: number;
 }
 

@@ -1,11 +1,12 @@
 /** `bucket/bucket-peek` looks at a bucket or key; `bucket/bucket-steer` changes one for all replicas. */
-import type {
-  Change,
-  LimitedKey,
-  Peeked,
-  ScopesRequest,
-  Steered,
-  SteerRequest,
+import {
+  SOURCES,
+  type Change,
+  type LimitedKey,
+  type Peeked,
+  type ScopesRequest,
+  type Steered,
+  type SteerRequest,
 } from "../../../core/store.ts";
 import { frameKeys, frameNumbers, packNumbers, type Frame } from "./frame.ts";
 import { defineScript, type Script } from "../script.ts";
@@ -16,7 +17,7 @@ type Reply = readonly [
   generation: number,
   version: number,
   text: string,
-  isOverride: number,
+  source: number,
   alive: number,
   coolUntilUs: number,
   pausedUntilUs: number,
@@ -32,14 +33,14 @@ export const bucketPeek: Script<ScopesRequest & Frame, Peeked> = defineScript({
   keys: (input) => frameKeys(input),
   args: (input) => [input.terms.text, packNumbers([input.pinnedUs ?? 0, ...frameNumbers(input)])],
   decode: (reply) => {
-    const [nowUs, generation, version, text, isOverride, alive, ...others] = reply as Reply;
+    const [nowUs, generation, version, text, source, alive, ...others] = reply as Reply;
     const [coolUntilUs, pausedUntilUs, factor, wholeAtUs, gapUs, gapUntilUs, ...statuses] = others;
     return {
       nowUs,
       generation,
       version,
       text,
-      isOverride: isOverride === 1,
+      source: SOURCES[source]!,
       alive,
       coolUntilUs,
       pausedUntilUs,
@@ -80,7 +81,7 @@ export function changesChannel(prefix: string): string {
 function changeNumbers(change: Change): number[] {
   switch (change.do) {
     case "configure":
-      return [change.isOverride ? 1 : 0];
+      return [SOURCES.indexOf(change.source), change.doesYield ? 1 : 0];
     case "pause":
       return [change.durationUs];
     case "space":

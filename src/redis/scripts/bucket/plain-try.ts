@@ -59,7 +59,7 @@ export function definePlainTry<Input extends SlotsDraw>({
         generation: numberAt(1),
         version: numberAt(2),
         alive: numberAt(3),
-        isOverride: numberAt(4) === 1,
+        isOverride: numberAt(4) > 0,
         newText: undefined,
         closedUntilUs: 0,
         closedBy: 0,

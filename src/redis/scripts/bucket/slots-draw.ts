@@ -24,7 +24,7 @@ type Reply = readonly [
   turnUs: number,
   turnName: string,
   leaseOrder: number,
-  isOverride: number,
+  source: number,
   closedUntilUs: number,
   closedBy: number,
   ...rest: readonly (readonly (number | string)[])[],
@@ -44,14 +44,14 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
   },
   decode: (reply, { wishes, terms }) => {
     const [nowUs, generation, version, alive, newText, ...more] = reply as Reply;
-    const [turnUs, turnName, leaseOrder, isOverride, closedUntilUs, closedBy, ...rest] = more;
+    const [turnUs, turnName, leaseOrder, source, closedUntilUs, closedBy, ...rest] = more;
     return {
       nowUs,
       generation,
       version,
       alive,
       newText: newText === "" ? undefined : newText,
-      isOverride: isOverride === 1,
+      isOverride: source > 0,
       closedUntilUs,
       closedBy,
       granted: readAll(rest, wishes, terms.limits),

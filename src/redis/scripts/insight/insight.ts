@@ -105,7 +105,7 @@ export const overrideEnd: Script<Pick<Override, "bucket" | "id"> & OfPrefix, voi
 });
 
 function isOverride({ subject, after }: NewChange): boolean {
-  return subject === "policy" && after.isOverride;
+  return subject === "policy" && after.source === "override";
 }
 
 /** `<id of the change>|<generation, or nothing>|<end in ms, or nothing>|<JSON>` */

@@ -1,0 +1,70 @@
+/** The rules that files give the buckets of a fleet: which ones are in force, and who offered them. */
+export interface RulesStore {
+  /** Offers the rules of a file. They are in force from then on, unless newer ones are. */
+  offerRules(offer: RulesOffer): Promise<RulesAnswer>;
+  /** Those in force. */
+  rules(): Promise<RulesInForce | undefined>;
+  /** Notes the policies that rules come to for some buckets; false, and nothing is noted, if other rules are in force. */
+  noteRules(note: RulesNote): Promise<boolean>;
+  /** All buckets are changed now, if these rules are still in force; otherwise those in force are to be put in force again. */
+  rulesApplied(rules: Pick<RulesInForce, "digest">): Promise<void>;
+  /** Buckets that rules name, or named before. */
+  ruledBuckets(): Promise<readonly string[]>;
+  /** The texts of the policies that code declares, of these buckets. */
+  declaredOf(buckets: readonly string[]): Promise<readonly (string | undefined)[]>;
+}
+
+/** Rules as a file has them. Of two files, the one of the greater version counts; of the same version, the one that was changed later. */
+export interface RulesInForce {
+  /** What the file says, else when it was last changed, in ms since 1970. */
+  readonly version: number;
+  readonly changedAtMs: number;
+  /** Identifies what the file says. */
+  readonly digest: string;
+  /** Its path, and the process that read it: `"web-7:4321"`. */
+  readonly file: string;
+  readonly by: string;
+}
+
+export interface RulesOffer extends RulesInForce {
+  readonly replica: string;
+}
+
+export interface RulesAnswer {
+  /**
+   * What the one who offers is to do: `"apply"` the rules to all buckets; `"wait"`, since another process does that now;
+   * nothing, since that is `"done"`, or since its file is `"older"` than the rules in force.
+   */
+  readonly verdict: "apply" | "wait" | "done" | "older";
+  /** The rules that were in force until then. */
+  readonly before: RulesInForce | undefined;
+}
+
+export interface RulesNote {
+  readonly digest: string;
+  readonly version: number;
+  /** The text of each policy; undefined: rules no longer say anything about the bucket. */
+  readonly policies: readonly (readonly [bucket: string, text: string | undefined])[];
+}
+
+/** What rules say of one bucket. */
+export interface RuledPolicy {
+  readonly text: string;
+  /** That of the rules that said it. */
+  readonly version: number;
+}
+
+/** For how long a process has time to put rules in force before another one does it. */
+export const RULES_CLAIM_MS = 10_000;
+/** How often rules are put in force anew although nothing has changed: state of buckets that nobody uses expires. */
+export const RULES_DONE_MS = 86_400_000;
+/** How long rules are kept when no process with a file is left. */
+export const RULES_KEPT_MS = 2_592_000_000;
+
+/** Whether rules count rather than others. */
+export function areNewer(
+  { version, changedAtMs }: Pick<RulesInForce, "version" | "changedAtMs">,
+  than: Pick<RulesInForce, "version" | "changedAtMs">,
+): boolean {
+  return version > than.version || (version === than.version && changedAtMs > than.changedAtMs);
+}

@@ -1,0 +1,90 @@
+import { randomUUID } from "node:crypto";
+import { Redis } from "ioredis";
+import { afterAll, describe, expect, inject, it } from "vitest";
+import type { RulesOffer } from "../../src/core/stores/insight/rules.ts";
+import type { InsightStore } from "../../src/core/stores/insight/store.ts";
+import { createMemoryInsight } from "../../src/memory/memory-insight.ts";
+import { createRedisInsight } from "../../src/redis/facts/insight.ts";
+
+const redis = new Redis(inject("redisUrl"));
+afterAll(() => redis.disconnect());
+
+function openRedisInsight(): InsightStore {
+  const send = async <T>(_bucket: string, run: () => Promise<T>): Promise<T> => run();
+  return createRedisInsight(redis, `t${randomUUID()}`, { send, sendOnce: send });
+}
+
+function offerOf(digest: string, version: number, changedAtMs = version): RulesOffer {
+  return { digest, version, changedAtMs, replica: "a", file: "/etc/a|b.yaml", by: "web|7:1" };
+}
+
+describe.each([
+  ["Redis", openRedisInsight],
+  ["memory", () => createMemoryInsight()],
+])("the rules of files, in %s,", (_name, open) => {
+  it("count by their version, and then by when the file was changed", async () => {
+    const insight = open();
+
+    const verdicts = [];
+    for (const offer of [
+      offerOf("first", 2),
+      offerOf("older", 1),
+      offerOf("same", 2, 1),
+      offerOf("touched", 2, 3),
+      offerOf("newer", 1_764_000_000_000),
+      offerOf("first", 2),
+    ]) {
+      verdicts.push((await insight.offerRules(offer)).verdict);
+    }
+
+    expect(verdicts).toEqual(["apply", "older", "older", "apply", "apply", "older"]);
+    expect(await insight.rules()).toEqual({
+      version: 1_764_000_000_000,
+      changedAtMs: 1_764_000_000_000,
+      digest: "newer",
+      file: "/etc/a|b.yaml",
+      by: "web|7:1",
+    });
+  });
+
+  it("are done once all buckets have them, unless others came meanwhile", async () => {
+    const insight = open();
+    await insight.offerRules(offerOf("a", 1));
+    await insight.rulesApplied({ digest: "a" });
+    const again = await insight.offerRules(offerOf("a", 1, 9));
+    await insight.offerRules(offerOf("b", 2));
+    await insight.rulesApplied({ digest: "b" });
+
+    // What is late has put its own policies over newer ones.
+    await insight.rulesApplied({ digest: "a" });
+
+    expect(again).toMatchObject({ verdict: "done", before: { version: 1 } });
+    expect(await insight.offerRules(offerOf("b", 2))).toMatchObject({ verdict: "apply" });
+  });
+
+  it("say what they come to for each bucket, as long as they are in force", async () => {
+    const insight = open();
+    await insight.offerRules(offerOf("a", 1));
+    const note = { digest: "a", version: 1, policies: [["api", "p|q"] as const] };
+
+    expect(await insight.noteRules(note)).toBe(true);
+    expect((await insight.bucket("api")).rules).toEqual({ text: "p|q", version: 1 });
+    expect(await insight.ruledBuckets()).toEqual(["api"]);
+    await insight.offerRules(offerOf("b", 2));
+    expect(await insight.noteRules(note)).toBe(false);
+    await insight.noteRules({ digest: "b", version: 2, policies: [["api", undefined]] });
+
+    expect((await insight.bucket("api")).rules).toBeUndefined();
+    expect(await insight.declaredOf(["api"])).toEqual([undefined]);
+  });
+});
+
+it("lets one process at a time put rules in force", async () => {
+  const insight = openRedisInsight();
+
+  const first = await insight.offerRules(offerOf("a", 1));
+  const other = await insight.offerRules({ ...offerOf("a", 1), replica: "b" });
+  const again = await insight.offerRules(offerOf("a", 1));
+
+  expect([first, other, again].map(({ verdict }) => verdict)).toEqual(["apply", "wait", "apply"]);
+});

@@ -1,16 +1,11 @@
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { expect, it, vi } from "vitest";
 import { createBuckets } from "../../../src/sluice/buckets.ts";
 import { StoreUnavailableError } from "../../../src/core/errors.ts";
 import { createMemoryInsight } from "../../../src/memory/memory-insight.ts";
 import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import { fakeTimers } from "../../support/async/fake-timers.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  expect(vi.getTimerCount()).toBe(0);
-  vi.useRealTimers();
-});
+fakeTimers({ leavesNone: true });
 
 it("those who wait for the store ask anew as soon as it answers again, whatever their bucket", async () => {
   const store = createMemoryStore();

@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import {
   ClosedError,
   CostTooLargeError,
@@ -13,14 +13,9 @@ import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
 import type { DrawOptions } from "../../../../src/throttle/call-options.ts";
 import { simulateLatency } from "../../../support/servers/simulate-latency.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
+import { fakeTimers } from "../../../support/async/fake-timers.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  expect(vi.getTimerCount()).toBe(0);
-  vi.useRealTimers();
-});
+fakeTimers({ leavesNone: true });
 
 describe("draw", () => {
   it("lets calls leave one interval apart, in the order in which they came", async () => {

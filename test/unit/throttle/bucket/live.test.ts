@@ -1,17 +1,12 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { InvalidOptionError, LineFullError } from "../../../../src/core/errors.ts";
 import { contract } from "../../../../src/core/policy/contract.ts";
 import { leakyBucket, tokenBucket } from "../../../../src/core/policy/limit-makers.ts";
 import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
+import { fakeTimers } from "../../../support/async/fake-timers.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  expect(vi.getTimerCount()).toBe(0);
-  vi.useRealTimers();
-});
+fakeTimers({ leavesNone: true });
 
 /** Two replicas of one bucket, each with a policy of its own if two are given. */
 function twoReplicas(first: object, second: object = first) {

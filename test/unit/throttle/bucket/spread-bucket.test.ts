@@ -1,5 +1,5 @@
 import slotOf from "cluster-key-slot";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import {
   ClosedError,
   InvalidOptionError,
@@ -14,15 +14,12 @@ import { jobSlotOf, runWithJobSlot } from "../../../../src/throttle/slot/job-slo
 import { createPartStores, partOf } from "../../../../src/throttle/bucket/cluster-bucket.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
+import { fakeTimers } from "../../../support/async/fake-timers.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
+fakeTimers({ leavesNone: true });
 const opened: OwnedBucket[] = [];
 afterEach(async () => {
   await Promise.all(opened.splice(0).map((bucket) => bucket.close()));
-  expect(vi.getTimerCount()).toBe(0);
-  vi.useRealTimers();
 });
 
 function spread(options: BucketOptions, store: Store = createMemoryStore()) {

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { LeaseLostError, StoreUnavailableError } from "../../../../src/core/errors.ts";
 import { concurrency } from "../../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../../src/core/store.ts";
@@ -6,14 +6,9 @@ import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
 import { deferred } from "../../../support/async/deferred.ts";
 import { simulateLatency } from "../../../support/servers/simulate-latency.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
+import { fakeTimers } from "../../../support/async/fake-timers.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  expect(vi.getTimerCount()).toBe(0);
-  vi.useRealTimers();
-});
+fakeTimers({ leavesNone: true });
 
 describe("a bucket whose calls hold leases", () => {
   it("renews the lease of a call that runs for longer than it lasts", async () => {

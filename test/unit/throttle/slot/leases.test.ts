@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import {
   LeaseLostError,
   StoreUnavailableError,
@@ -10,14 +10,9 @@ import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
 import { simulateLatency } from "../../../support/servers/simulate-latency.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
+import { fakeTimers } from "../../../support/async/fake-timers.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  expect(vi.getTimerCount()).toBe(0);
-  vi.useRealTimers();
-});
+fakeTimers({ leavesNone: true });
 
 function sleeper(ms: number): { run: () => Promise<void>; most: () => number } {
   let running = 0;

@@ -1,15 +1,10 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { InvalidOptionError } from "../../../../src/core/errors.ts";
 import { leakyBucket, tokenBucket } from "../../../../src/core/policy/limit-makers.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
+import { fakeTimers } from "../../../support/async/fake-timers.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  expect(vi.getTimerCount()).toBe(0);
-  vi.useRealTimers();
-});
+fakeTimers({ leavesNone: true });
 
 const thousandTokens = {
   limits: [

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { CostTooLargeError, InvalidOptionError } from "../../../../src/core/errors.ts";
 import {
   concurrency,
@@ -10,14 +10,9 @@ import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
 import type { Store } from "../../../../src/core/store.ts";
 import { rateLimitHeaders } from "../../../../src/throttle/try/rate-limit-headers.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
+import { fakeTimers } from "../../../support/async/fake-timers.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  expect(vi.getTimerCount()).toBe(0);
-  vi.useRealTimers();
-});
+fakeTimers({ leavesNone: true });
 
 /** A store in memory, and how often it was asked. */
 function countedStore(): { store: Store; draws: () => number } {

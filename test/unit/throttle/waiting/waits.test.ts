@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { InvalidOptionError, type WaitTooLongError } from "../../../../src/core/errors.ts";
 import { leakyBucket } from "../../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../../src/core/store.ts";
@@ -8,14 +8,9 @@ import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-optio
 import type { CallOptions } from "../../../../src/throttle/call-options.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
+import { fakeTimers } from "../../../support/async/fake-timers.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  expect(vi.getTimerCount()).toBe(0);
-  vi.useRealTimers();
-});
+fakeTimers({ leavesNone: true });
 
 describe("a call that leaves the line", () => {
   it.each<[string, BucketOptions]>([

@@ -1,10 +1,9 @@
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { describe, expect, it, vi } from "vitest";
 import { LeaseLostError } from "../../../../src/core/errors.ts";
 import type { OwnedBucket } from "../../../../src/throttle/bucket.ts";
 import { waitUntil } from "../../../support/async/wait-until.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
+import { collectGarbage } from "../../../support/garbage.ts";
 
 async function* count(most: number): AsyncGenerator<number, { readonly used: number }, void> {
   for (let each = 1; each <= most; each++) yield await Promise.resolve(each);
@@ -178,13 +177,11 @@ describe("a generator that a throttled function returns", () => {
   });
 
   it("gives its lease back when nobody can reach it any more", async () => {
-    setFlagsFromString("--expose-gc");
-    const collect = runInNewContext("gc") as () => void;
     const { bucket } = createTestBucket({ concurrency: 1 });
     await (async () => void (await bucket.run(() => count(5))))();
 
     await waitUntil(async () => {
-      collect();
+      collectGarbage();
       return isFree(bucket);
     }, "a free lease");
 

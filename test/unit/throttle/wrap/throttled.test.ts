@@ -1,19 +1,14 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { ClosedError, InvalidOptionError, WaitTooLongError } from "../../../../src/core/errors.ts";
 import type { OwnedBucket } from "../../../../src/throttle/bucket.ts";
 import { jobSlotOf, runWithJobSlot } from "../../../../src/throttle/slot/job-slot.ts";
 import type { DrawnSlot } from "../../../../src/throttle/slot/slot.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
+import { fakeTimers } from "../../../support/async/fake-timers.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  expect(vi.getTimerCount()).toBe(0);
-  vi.useRealTimers();
-});
+fakeTimers({ leavesNone: true });
 
 /** A function that runs until it is told to end. */
 function manualTask() {

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import {
   fixedWindow,
   leakyBucket,
@@ -9,14 +9,9 @@ import { createMemoryStore } from "../../../../../src/memory/memory-store.ts";
 import type { BucketOptions } from "../../../../../src/throttle/bucket/bucket-options.ts";
 import { simulateLatency } from "../../../../support/servers/simulate-latency.ts";
 import { createTestBucket } from "../../../../support/draws/test-bucket.ts";
+import { fakeTimers } from "../../../../support/async/fake-timers.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  expect(vi.getTimerCount()).toBe(0);
-  vi.useRealTimers();
-});
+fakeTimers({ leavesNone: true });
 
 /** A bucket that was drawn from once, three seconds ago, and whose next reply lies about for 250 ms; to settle takes a while. */
 async function afterAQuietTime(options: BucketOptions, settleMs = 0) {

@@ -1,16 +1,11 @@
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { expect, it, vi } from "vitest";
 import type { Store } from "../../../../../src/core/store.ts";
 import { createMemoryStore } from "../../../../../src/memory/memory-store.ts";
 import { deferred } from "../../../../support/async/deferred.ts";
 import { createTestBucket } from "../../../../support/draws/test-bucket.ts";
+import { fakeTimers } from "../../../../support/async/fake-timers.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  expect(vi.getTimerCount()).toBe(0);
-  vi.useRealTimers();
-});
+fakeTimers({ leavesNone: true });
 
 /** A bucket that holds a slot 50 ms from now, and the same one at another replica. */
 async function holdingASlot(change: (store: Store) => Partial<Store>) {

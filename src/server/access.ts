@@ -1,6 +1,6 @@
 /**
  * Who may do what. Each route says what it needs in its `config`; one hook judges it, before the body is read. A request
- * shows its token as `Authorization: Bearer …`, or the cookie that the dashboard got for one.
+ * shows its token as `Authorization: Bearer …`, as `x-sluice-token`, or by the cookie that the dashboard got for one.
  */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -127,7 +127,9 @@ export function installAccess(
   /** What the request shows, and whether a browser would add it to requests of other pages, too. */
   function judge({ headers }: FastifyRequest): { access: Access | undefined; isAmbient: boolean } {
     if (everything !== undefined) return { access: everything, isAmbient: true };
-    const { authorization } = headers;
+    const { authorization, "x-sluice-token": apart } = headers;
+    // Where `Authorization` is for the upstream of a forward.
+    if (apart !== undefined) return { access: byToken(String(apart))?.access, isAmbient: false };
     if (authorization !== undefined) {
       const [, given] = /^bearer ([\x21-\x7e]+)$/i.exec(authorization) ?? [];
       return { access: given === undefined ? undefined : byToken(given)?.access, isAmbient: false };
@@ -149,7 +151,10 @@ export function installAccess(
     if (isAmbient) assertSameOrigin(request);
     if (needs === "nothing") return;
     if (access === undefined) {
-      throw new HttpProblem(401, "Send a token of this server as Authorization: Bearer …");
+      throw new HttpProblem(
+        401,
+        "Send a token of this server as Authorization: Bearer …, or as x-sluice-token.",
+      );
     }
     if (!access.mayUse(needs)) {
       throw new HttpProblem(

@@ -3,6 +3,7 @@ import type { FastifyBaseLogger } from "fastify";
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import { NAME, readOptions, wholeNumber } from "../core/input/options.ts";
+import { readForwards, type ForwardOptions, type ReadForward } from "./forward/options.ts";
 
 /** Whoever has the token may do what its role says, with the buckets and queues of its scope. */
 export interface TokenOptions {
@@ -42,8 +43,13 @@ export interface ServerOptions {
   readonly insecureLocal?: boolean | undefined;
   /** A pino logger, or one like it; `false` logs nothing. Defaults to JSON lines on stdout. */
   readonly logger?: FastifyBaseLogger | false | undefined;
-  /** The most bytes that the body of a request may have. Defaults to 1048576 (1 MiB). */
+  /** The most bytes that the body of a request may have. Defaults to 1048576 (1 MiB). What is forwarded has no bound. */
   readonly bodyLimit?: number | undefined;
+  /**
+   * Reverse proxies that hold each request until its slot, by name: `{ openai: { to: "https://api.openai.com" } }` is asked
+   * below `/openai/`. Defaults to none.
+   */
+  readonly forward?: Readonly<Record<string, ForwardOptions>> | undefined;
 }
 
 /** What a server was given, with all defaults. */
@@ -53,6 +59,7 @@ export interface ReadServerOptions extends ServerOptions {
   readonly tokens: readonly TokenOptions[];
   readonly insecureLocal: boolean;
   readonly bodyLimit: number;
+  readonly forwards: readonly ReadForward[];
 }
 
 const NAMES = z.array(NAME, { error: 'give a list of names, or ["*"]' });
@@ -85,6 +92,11 @@ const SERVER_OPTIONS = z.strictObject({
   insecureLocal: z.boolean(A_BOOLEAN).optional(),
   logger: z.union([z.literal(false), z.custom(isLogger, A_LOGGER)], A_LOGGER).optional(),
   bodyLimit: wholeNumber(1_024, 1_073_741_824, "bytes").optional(),
+  forward: z
+    .record(z.string(), z.custom<ForwardOptions>(), {
+      error: 'give them by name, such as { openai: { to: "https://api.openai.com" } }',
+    })
+    .optional(),
 });
 
 function isLogger(value: unknown): boolean {
@@ -98,7 +110,8 @@ export function readServerOptions(where: string, given: unknown): ReadServerOpti
   const { bodyLimit = 1_048_576 } = read;
   assertGuarded(where, { ...read, host, tokens, insecureLocal });
   assertDifferent(where, tokens);
-  return { ...read, port, host, tokens, insecureLocal, bodyLimit };
+  const forwards = readForwards(where, read.forward ?? {});
+  return { ...read, port, host, tokens, insecureLocal, bodyLimit, forwards };
 }
 
 function assertGuarded(

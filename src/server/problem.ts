@@ -45,7 +45,7 @@ const STATUS: Readonly<Partial<Record<ErrorCode, number>>> = {
   ERR_REDIS_REQUIRED: 503,
 };
 
-function problemOf(error: unknown): Problem {
+export function problemOf(error: unknown): Problem {
   if (error instanceof HttpProblem) return describe(error.status, "ERR_HTTP", error.message);
   if (error instanceof SluiceError) return ofSluice(error);
   const { statusCode = 500, message } = error as Partial<FastifyError>;
@@ -68,7 +68,7 @@ function describe(status: number, code: Problem["code"], detail: string): Proble
   return { type: "about:blank", title: STATUS_CODES[status] ?? "Error", status, detail, code };
 }
 
-function sendProblem(reply: FastifyReply, problem: Problem): FastifyReply {
+export function sendProblem(reply: FastifyReply, problem: Problem): FastifyReply {
   const { status, retryAfterMs } = problem;
   if (retryAfterMs !== undefined) {
     void reply.header("retry-after", Math.max(1, Math.ceil(retryAfterMs / 1_000)));

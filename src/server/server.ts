@@ -10,6 +10,9 @@ import Fastify, {
 } from "fastify";
 import { InvalidOptionError } from "../core/errors.ts";
 import type { Sluice } from "../sluice.ts";
+import { decideRoutes } from "./decide/decide.ts";
+import { createFound } from "./decide/found.ts";
+import { forwardRoutes } from "./forward/forward.ts";
 import { sessionRoutes } from "./session.ts";
 import { installAccess } from "./access.ts";
 import { factRoutes } from "./facts/facts.ts";
@@ -69,6 +72,9 @@ export async function createServer(
   sessionRoutes(app, gate);
   factRoutes(app, { sluice });
   healthRoutes(app, { sluice, isClosing: () => closing !== undefined });
+  const found = createFound(sluice);
+  decideRoutes(app, found);
+  forwardRoutes(app, { forwards: read.forwards, found, hasTokens: read.tokens.length > 0 });
   async function close(): Promise<void> {
     const deadline = setTimeout(() => app.server.closeAllConnections(), CLOSE_MS);
     try {
@@ -158,7 +164,9 @@ interface QuerySchema {
   readonly properties?: Readonly<Record<string, { readonly type?: string }>>;
 }
 
-const SECRET_HEADERS = ["req.headers.authorization", "req.headers.cookie"];
+const SECRET_HEADERS = ["authorization", "cookie", "x-api-key", "api-key", "x-sluice-token"].map(
+  (name) => `req.headers["${name}"]`,
+);
 
 /** What pages of this server may do: nothing but load its own files and ask it. */
 const POLICY = [

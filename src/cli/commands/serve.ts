@@ -16,6 +16,7 @@ interface ServeOptions {
   readonly insecureLocal?: boolean;
   readonly tlsKey?: string;
   readonly tlsCert?: string;
+  readonly forward?: readonly string[];
 }
 
 export function addServe(program: Command, io: Io): void {
@@ -30,6 +31,10 @@ export function addServe(program: Command, io: Io): void {
     .option("--insecure-local", "no token is asked for; on loopback only")
     .option("--tls-key <path>", "the private key for TLS, as PEM")
     .option("--tls-cert <path>", "the certificate for TLS, as PEM")
+    .option(
+      "--forward <name=url...>",
+      "proxies that hold each request until a slot of the bucket of that name",
+    )
     .addHelpText("after", "\nExample: sluice serve --insecure-local")
     .action(async (options: ServeOptions, command: Command) => {
       const read = await readOptions(options, io);
@@ -69,6 +74,7 @@ async function readOptions(options: ServeOptions, io: Io): Promise<ServerOptions
     ...(socket === undefined ? {} : { socket }),
     tokens,
     insecureLocal: insecureLocal === true,
+    ...(options.forward === undefined ? {} : { forward: forwardsOf(options.forward) }),
     ...(tlsKey === undefined
       ? {}
       : {
@@ -78,6 +84,15 @@ async function readOptions(options: ServeOptions, io: Io): Promise<ServerOptions
           },
         }),
   };
+}
+
+function forwardsOf(texts: readonly string[]): NonNullable<ServerOptions["forward"]> {
+  const pairs = texts.map((text) => {
+    const [, name, to] = /^([^=]+)=(.+)$/.exec(text) ?? [];
+    if (name !== undefined && to !== undefined) return [name, { to }] as const;
+    throw wrong("--forward", text, "give a name and a URL, such as openai=https://api.openai.com");
+  });
+  return Object.fromEntries(pairs);
 }
 
 function portOf(text: string): number {

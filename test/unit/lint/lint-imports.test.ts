@@ -65,6 +65,8 @@ it("the linter refuses imports against the arrows between folders", async () => 
     "src/throttle/bucket/create-bucket.ts -> ../../llm/presets.ts",
     "src/server/server.ts -> ../redis/backend.ts",
     "src/server/server.ts -> ../cli/program.ts",
+    "src/server/decide/draws.ts -> ../forward/forward.ts",
+    "src/server/decide/draws.ts -> undici",
     "src/insight/overview.ts -> ../server/server.ts",
     "src/sluice.ts -> eventsource-parser",
     "src/redis/backend.ts -> ../memory/memory-store.ts",

@@ -1,0 +1,246 @@
+/** Draws and tries over HTTP. A caller that hangs up while it waits leaves the line; one that is gone by then gives its slot back. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { reasonOf } from "../../core/describe.ts";
+import type { Priority } from "../../core/input/options.ts";
+import type { Key, NamedKeys } from "../../core/key-path.ts";
+import type { Bucket } from "../../throttle/bucket.ts";
+import type { Cost } from "../../throttle/costs.ts";
+import type { Slot } from "../../throttle/slot/slot.ts";
+import { rateLimitHeaders } from "../../throttle/try/rate-limit-headers.ts";
+import { assertBucket } from "../access.ts";
+import { problemOf, sendProblem, type Problem } from "../problem.ts";
+import { whenHungUp, type Caller, type Callers } from "./caller.ts";
+import type { Found } from "./found.ts";
+import {
+  BUCKET_PARAMS,
+  DECISION,
+  DRAW,
+  DRAW_MANY,
+  MANY_DRAWN,
+  PROBLEM,
+  SLOT,
+  TRY,
+} from "./schemas.ts";
+import type { HeldSlots } from "./slots.ts";
+
+/** What a draw or a try is asked with. */
+interface Asked {
+  readonly key?: Key;
+  readonly keys?: NamedKeys;
+  readonly cost?: Cost;
+  readonly priority?: Priority;
+  readonly maxWaitMs?: number;
+  readonly holdMs?: number;
+}
+
+interface AskedMany {
+  readonly mode?: "all" | "each";
+  readonly maxWaitMs?: number;
+  readonly draws: readonly (Asked & { readonly bucket: string })[];
+}
+
+interface OfBucket {
+  readonly Params: { readonly bucket: string };
+  readonly Body: Asked | null;
+}
+
+/** How a slot is told. */
+interface ToldSlot {
+  readonly id?: string;
+  readonly bucket: string;
+  readonly atMs: number;
+  readonly waitedMs: number;
+  readonly hasLease: boolean;
+  readonly heldForMs?: number;
+}
+
+export interface DrawParts {
+  readonly found: Found;
+  readonly slots: HeldSlots;
+  readonly callers: Callers;
+}
+
+const HOLD_MS = 60_000;
+/** Two callers that each hold what the other waits for would wait for good. */
+const ALL_WAIT_MS = 30_000;
+
+export function drawRoutes(app: FastifyInstance, { found, slots, callers }: DrawParts): void {
+  function tell(slot: Slot, { cost, holdMs }: Asked): ToldSlot {
+    const { bucket, atMs, waitedMs, hasLease } = slot;
+    const told = { bucket, atMs, waitedMs, hasLease };
+    // Of a call that costs one, and holds nothing, there is nothing to settle or to release.
+    if (!hasLease && cost === undefined && holdMs === undefined) return told;
+    const heldForMs = holdMs ?? HOLD_MS;
+    return { id: slots.hold(slot, heldForMs), ...told, heldForMs };
+  }
+
+  /** Tells a slot. Should the caller be gone before it hears of it, others get it. */
+  function tellOrGiveBack(
+    slot: Slot,
+    asked: Asked,
+    caller: Pick<Caller, "onHangUp" | "log">,
+  ): ToldSlot {
+    const told = tell(slot, asked);
+    caller.onHangUp(() => {
+      if (told.id !== undefined) slots.release(told.id);
+      giveBack(slot, asked, caller);
+    });
+    return told;
+  }
+
+  async function draw(
+    request: FastifyRequest<OfBucket>,
+    reply: FastifyReply,
+  ): Promise<{ readonly slot: ToldSlot }> {
+    const asked = request.body ?? {};
+    const bucket = await found.bucket(request.params.bucket);
+    const caller = callers.of(reply);
+    const slot = await bucket.draw({ ...drawn(asked), signal: caller.signal });
+    return { slot: tellOrGiveBack(slot, asked, caller) };
+  }
+
+  async function tryDraw(request: FastifyRequest<OfBucket>, reply: FastifyReply): Promise<object> {
+    const asked = request.body ?? {};
+    const known = found.bucket(request.params.bucket);
+    const bucket = known instanceof Promise ? await known : known;
+    const decision = await bucket.tryDraw(tried(asked));
+    void reply.headers(rateLimitHeaders(decision));
+    const { allowed, remaining, resetAfterMs, limits, slot } = decision;
+    if (allowed) {
+      const onHangUp = (act: () => void): void => whenHungUp(reply, act);
+      const told = tellOrGiveBack(slot, asked, { onHangUp, log: request.log });
+      return { allowed, remaining, resetAfterMs, slot: told, limits };
+    }
+    const { retryAfterMs, limitedBy } = decision;
+    const detail = `Bucket ${JSON.stringify(bucket.name)} has no room now (limited by ${limitedBy}); try again in about ${retryAfterMs} ms.`;
+    const problem: Problem = {
+      type: "about:blank",
+      title: "Too Many Requests",
+      status: 429,
+      detail,
+      code: "ERR_HTTP",
+      retryAfterMs,
+    };
+    const facts = { limitedBy, remaining, resetAfterMs, limits };
+    return sendProblem(reply, { ...problem, ...facts });
+  }
+
+  /** Each for itself. */
+  async function drawEach({ draws, maxWaitMs }: AskedMany, caller: Caller): Promise<object> {
+    const { signal } = caller;
+    const results = await Promise.all(
+      draws.map(async (each) => {
+        try {
+          const bucket = await found.bucket(each.bucket);
+          const slot = await bucket.draw({ maxWaitMs, ...drawn(each), signal });
+          return { slot: tellOrGiveBack(slot, each, caller) };
+        } catch (error) {
+          return { problem: problemOf(error) };
+        }
+      }),
+    );
+    return { results };
+  }
+
+  /** All of them, or none: those that came are given back when one does not. */
+  async function drawAll(
+    { draws, maxWaitMs = ALL_WAIT_MS }: AskedMany,
+    caller: Caller,
+  ): Promise<object> {
+    const buckets = await Promise.all(draws.map(async ({ bucket }) => found.bucket(bucket)));
+    const failing = new AbortController();
+    const stop = (): void => failing.abort(caller.signal.reason);
+    caller.signal.addEventListener("abort", stop, { once: true });
+    if (caller.signal.aborted) stop();
+    const drawing = draws.map(async (each, index) => {
+      try {
+        return await buckets[index]!.draw({
+          maxWaitMs,
+          ...drawn(each),
+          signal: failing.signal,
+        });
+      } catch (error) {
+        failing.abort(error);
+        throw error;
+      }
+    });
+    const settled = await Promise.allSettled(drawing);
+    if (failing.signal.aborted) {
+      for (const [index, each] of settled.entries()) {
+        if (each.status === "fulfilled") giveBack(each.value, draws[index]!, caller);
+      }
+      throw failing.signal.reason;
+    }
+    const slots = await Promise.all(drawing);
+    const told = slots.map((slot, index) => tellOrGiveBack(slot, draws[index]!, caller));
+    return { results: told.map((slot) => ({ slot })) };
+  }
+
+  const common = { config: { needs: "draw", bucket: "bucket" } } as const;
+  app.post(
+    "/v1/buckets/:bucket/draw",
+    {
+      ...common,
+      schema: {
+        summary: "Waits for a slot",
+        params: BUCKET_PARAMS,
+        body: DRAW,
+        response: { 200: { type: "object", properties: { slot: SLOT } }, default: PROBLEM },
+      },
+    },
+    draw,
+  );
+  app.post(
+    "/v1/buckets/:bucket/try",
+    {
+      ...common,
+      schema: {
+        summary: "Answers at once whether a call may start",
+        params: BUCKET_PARAMS,
+        body: TRY,
+        response: { 200: DECISION, default: PROBLEM },
+      },
+    },
+    tryDraw,
+  );
+  app.post<{ Body: AskedMany }>(
+    "/v1/draw",
+    {
+      config: { needs: "draw" },
+      schema: {
+        summary: "Waits for the slots of many calls",
+        body: DRAW_MANY,
+        response: { 200: MANY_DRAWN, default: PROBLEM },
+      },
+    },
+    async (request, reply) => {
+      const { body } = request;
+      for (const { bucket } of body.draws) assertBucket(request, bucket);
+      const draw = body.mode === "all" ? drawAll : drawEach;
+      return draw(body, callers.of(reply));
+    },
+  );
+}
+
+function drawn({ key, keys, cost, priority, maxWaitMs }: Asked): Parameters<Bucket["draw"]>[0] {
+  // One that is left out leaves the other's.
+  const own = maxWaitMs === undefined ? {} : { maxWaitMs };
+  return { ...tried({ key, keys, cost } as Asked), priority, ...own };
+}
+
+function tried({ key, keys, cost }: Asked): { key?: Key; keys?: NamedKeys; cost?: Cost } {
+  const read: { key?: Key; keys?: NamedKeys; cost?: Cost } = {};
+  if (key !== undefined) read.key = key;
+  if (keys !== undefined) read.keys = keys;
+  if (cost !== undefined) read.cost = cost;
+  return read;
+}
+
+/** The call will not be made: others get its slot, and its place among those that run. */
+function giveBack(slot: Slot, { cost = 1 }: Asked, { log }: Pick<Caller, "log">): void {
+  slot.release();
+  const units = typeof cost === "number" ? ["calls"] : Object.keys(cost);
+  slot.settle(Object.fromEntries(units.map((unit) => [unit, 0]))).catch((error: unknown) => {
+    log.warn({ bucket: slot.bucket, reason: reasonOf(error) }, "Could not give a slot back.");
+  });
+}

@@ -1,0 +1,51 @@
+import { createLru } from "../../throttle/lru.ts";
+import type { Bucket } from "../../throttle/bucket.ts";
+import { HttpProblem } from "../problem.ts";
+
+/** What the routes need of a sluice: the buckets that any process knows. */
+export interface Finder {
+  find(name: string): Promise<Bucket | undefined>;
+}
+
+/** Buckets by name, as this server knows them. */
+export interface Found {
+  /** @throws {@link HttpProblem} 404 when no process has declared it. */
+  bucket(name: string): Promise<Bucket> | Bucket;
+}
+
+/** How long it is taken for granted who a name is: draws learn of another policy by themselves. */
+const KNOWN_MS = 5_000;
+const MOST_KNOWN = 10_000;
+
+interface Known {
+  readonly bucket: Bucket;
+  askAgainMs: number;
+}
+
+export function createFound(sluice: Finder): Found {
+  const known = createLru<Known>(MOST_KNOWN);
+
+  async function ask(name: string): Promise<Bucket> {
+    const bucket = await sluice.find(name);
+    if (bucket === undefined) {
+      known.delete(name);
+      throw new HttpProblem(404, unknownBucket(name));
+    }
+    known.set(name, { bucket, askAgainMs: performance.now() + KNOWN_MS });
+    return bucket;
+  }
+
+  return {
+    bucket(name) {
+      const found = known.get(name);
+      return found !== undefined && performance.now() < found.askAgainMs ? found.bucket : ask(name);
+    },
+  };
+}
+
+function unknownBucket(name: string): string {
+  return (
+    `There is no bucket ${JSON.stringify(name)}; name it in the rules file, ` +
+    `or start a process that declares it: sluice.bucket(${JSON.stringify(name)}, { rate: "50/s" }).`
+  );
+}

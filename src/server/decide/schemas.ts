@@ -1,0 +1,147 @@
+/** What the routes take and answer, as JSON Schema; the API's description is made of it. */
+
+const KEY = {
+  description: 'A tenant, account or endpoint: "acme", or a path of up to three names.',
+  anyOf: [
+    { type: "string", minLength: 1, maxLength: 256 },
+    { type: "array", minItems: 1, maxItems: 3, items: { type: "string", minLength: 1 } },
+  ],
+};
+const KEYS = {
+  description: "Keys side by side, by their names.",
+  type: "object",
+  additionalProperties: { type: "string" },
+};
+const COST = {
+  description: "How much it takes: a number of calls, or by unit, such as { tokens: 800 }.",
+  anyOf: [{ type: "number" }, { type: "object", additionalProperties: { type: "number" } }],
+};
+const SETTLED = {
+  description: "What the call truly took, by unit, such as { tokens: 512 }.",
+  type: "object",
+  additionalProperties: { type: "number" },
+};
+const PRIORITY = { enum: ["critical", "high", "normal", "low"] };
+const MS = { type: "integer", minimum: 1, maximum: 2_147_483_647 };
+const MAX_WAIT_MS = {
+  ...MS,
+  description: "How long to wait at most; then 429, at once if it is known to be in vain.",
+};
+const HOLD_MS = {
+  type: "integer",
+  minimum: 1,
+  maximum: 86_400_000,
+  description:
+    "How long the slot can be settled and released, and the longest that its lease lasts unless it is renewed. Defaults to 60,000.",
+};
+
+const WHAT = { key: KEY, keys: KEYS, cost: COST };
+const HELD = { ...WHAT, priority: PRIORITY, holdMs: HOLD_MS };
+
+function object(properties: object, required?: readonly string[]): object {
+  return {
+    type: "object",
+    properties,
+    additionalProperties: false,
+    ...(required && { required }),
+  };
+}
+
+/** A body may be left out where nothing in it is required. */
+function optional(schema: object): object {
+  return { ...schema, type: ["object", "null"] };
+}
+
+export const SLOT: object = {
+  type: "object",
+  required: ["bucket", "atMs", "waitedMs", "hasLease"],
+  properties: {
+    id: { type: "string", description: "Settles and releases it; only where there is use for it." },
+    bucket: { type: "string" },
+    atMs: { type: "number", description: "The slot, in ms since 1970, on Redis' clock." },
+    waitedMs: { type: "number" },
+    hasLease: { type: "boolean" },
+    heldForMs: { type: "number" },
+  },
+};
+
+const LIMIT: object = {
+  type: "object",
+  properties: {
+    name: { type: "string" },
+    unit: { type: "string" },
+    scope: { type: "string" },
+    capacity: { type: "number" },
+    windowMs: { type: "number" },
+    remaining: { type: "number" },
+    resetAfterMs: { type: "number" },
+    retryAfterMs: { type: "number" },
+  },
+};
+
+export const MANY_DRAWN: object = {
+  type: "object",
+  properties: {
+    results: {
+      type: "array",
+      items: {
+        type: "object",
+        properties: { slot: SLOT, problem: { type: "object", additionalProperties: true } },
+      },
+    },
+  },
+};
+
+export const DECISION: object = {
+  type: "object",
+  properties: {
+    allowed: { type: "boolean" },
+    remaining: { type: "number" },
+    resetAfterMs: { type: "number" },
+    slot: SLOT,
+    limits: { type: "array", items: LIMIT },
+  },
+};
+
+export const PROBLEM: object = {
+  description: "RFC 9457",
+  content: {
+    "application/problem+json": {
+      schema: {
+        type: "object",
+        additionalProperties: true,
+        properties: {
+          type: { type: "string" },
+          title: { type: "string" },
+          status: { type: "integer" },
+          detail: { type: "string" },
+          code: { type: "string" },
+        },
+      },
+    },
+  },
+};
+export const BUCKET_PARAMS: object = object({ bucket: { type: "string" } }, ["bucket"]);
+export const SLOT_PARAMS: object = object({ id: { type: "string" } }, ["id"]);
+export const DRAW: object = optional(object({ ...HELD, maxWaitMs: MAX_WAIT_MS }));
+export const TRY: object = optional(object({ ...WHAT, holdMs: HOLD_MS }));
+export const DRAW_MANY: object = object(
+  {
+    mode: {
+      enum: ["all", "each"],
+      description:
+        "all: every slot or none, answered when the last has come. each: each for itself. Defaults to each.",
+    },
+    maxWaitMs: MAX_WAIT_MS,
+    draws: {
+      type: "array",
+      minItems: 1,
+      maxItems: 1_000,
+      items: object({ bucket: { type: "string" }, ...HELD, maxWaitMs: MAX_WAIT_MS }, ["bucket"]),
+    },
+  },
+  ["draws"],
+);
+export const SETTLE: object = object({ cost: SETTLED }, ["cost"]);
+export const RELEASE: object = optional(object({ cost: SETTLED }));
+export const RENEW: object = object({ holdMs: HOLD_MS }, ["holdMs"]);

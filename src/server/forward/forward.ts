@@ -1,0 +1,163 @@
+/** Reverse proxies that hold each request until its slot, and hear what upstreams answer. */
+import type { IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { Agent } from "undici";
+import { ClosedError } from "../../core/errors.ts";
+import type { Bucket, OwnedBucket } from "../../throttle/bucket.ts";
+import { assertBucket } from "../access.ts";
+import type { Found } from "../decide/found.ts";
+import { hungUp } from "../decide/caller.ts";
+import { HttpProblem } from "../problem.ts";
+import { pathBelow } from "./address.ts";
+import { readBody, type Body } from "./body.ts";
+import { deliver } from "./deliver.ts";
+import type { Exchange, Pending } from "./exchange.ts";
+import { failureOf, isWorthAnother, sayNoRetry } from "./failure.ts";
+import { createFetches } from "./fetches.ts";
+import { requestHeaders } from "./headers.ts";
+import type { ReadForward, ReadUpstream } from "./options.ts";
+import { keyOf, wishOf } from "./wish.ts";
+
+export interface ForwardParts {
+  readonly forwards: readonly ReadForward[];
+  readonly found: Pick<Found, "bucket">;
+  /** Whether requests show a token of this server. */
+  readonly hasTokens: boolean;
+}
+
+/** How long an upstream may take to answer, and to go on: a model may think for minutes. */
+const PATIENCE_MS = 600_000;
+/** Answers after which another upstream is asked, if there is one. */
+const REFUSALS: ReadonlySet<number> = new Set([429, 502, 503, 504, 529]);
+const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] as const;
+
+export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
+  const { forwards, found, hasTokens } = parts;
+  const agent = new Agent({ headersTimeout: PATIENCE_MS, bodyTimeout: PATIENCE_MS });
+  const fetches = createFetches(agent);
+  const all = new Set<Pending>();
+  let isClosing = false;
+
+  function pendingOf({ raw }: FastifyReply): Pending {
+    const pending = { ending: new AbortController(), isWaiting: true };
+    all.add(pending);
+    raw.once("close", () => {
+      all.delete(pending);
+      if (!raw.writableFinished) pending.ending.abort(hungUp());
+    });
+    if (isClosing) throw new ClosedError("This server");
+    return pending;
+  }
+
+  async function forward(
+    to: ReadForward,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<FastifyReply> {
+    const pending = pendingOf(reply);
+    const { raw } = request;
+    if (raw.headers.upgrade !== undefined) {
+      throw new HttpProblem(501, "Upgrades, such as WebSockets, are not forwarded.");
+    }
+    const wish = wishOf(raw);
+    const { key, path } = keyOf(to.key, raw, pathBelow(raw.url!, to.at));
+    const body = await readBody(raw).catch((error: unknown) => {
+      throw pending.ending.signal.reason ?? error;
+    });
+    for (const [index, upstream] of to.upstreams.entries()) {
+      const isLast = index === to.upstreams.length - 1;
+      const bucket = await bucketOf(upstream, request);
+      const exchange = exchangeOf({ upstream, bucket, raw, key, path, body, pending });
+      const maxWaitMs = lesser(wish.maxWaitMs, upstream.maxWaitMs);
+      try {
+        const how = { ...wish, maxWaitMs, tries: isLast ? to.tries : 1 };
+        const response = await fetches.send(bucket, exchange, how);
+        if (!isLast && REFUSALS.has(response.status) && isKept(body)) {
+          await response.body?.cancel();
+          continue;
+        }
+        pending.isWaiting = false;
+        reply.hijack();
+        await deliver(reply.raw, exchange.answer!, response, pending.ending.signal);
+        return reply;
+      } catch (error) {
+        // Closing, or nobody is there any more.
+        if (pending.ending.signal.aborted) throw pending.ending.signal.reason;
+        const mayFollow = !isLast && (isKept(body) || !exchange.isSent);
+        if (mayFollow && isWorthAnother(error, exchange.isSent)) continue;
+        if (wish.maxWaitMs !== undefined) sayNoRetry(reply, error);
+        throw failureOf(error, to.name, request);
+      }
+    }
+    throw new Error("a forward has at least one upstream");
+  }
+
+  async function bucketOf({ bucket }: ReadUpstream, request: FastifyRequest): Promise<Bucket> {
+    const name = typeof bucket === "string" ? bucket : bucket.name;
+    assertBucket(request, name);
+    return typeof bucket === "string" ? found.bucket(name) : bucket;
+  }
+
+  function exchangeOf(
+    of: Pick<Exchange, "key" | "path" | "body" | "pending"> & {
+      readonly upstream: ReadUpstream;
+      readonly bucket: Bucket;
+      readonly raw: IncomingMessage;
+    },
+  ): Exchange {
+    const { upstream, bucket, raw, key, path, body, pending } = of;
+    const { origin, base, headers: instead } = upstream;
+    const isRead = (bucket as OwnedBucket).calls?.settle !== undefined;
+    const hasOwnToken = hasTokens && raw.headers["x-sluice-token"] === undefined;
+    const headers = requestHeaders(raw.rawHeaders, { hasOwnToken, instead, isRead });
+    const { "content-length": length } = raw.headers;
+    if (body === raw && length !== undefined) headers.push("content-length", length);
+    const common = { key, body, pending, isRead, isSent: false, answer: undefined };
+    return { method: raw.method ?? "GET", origin, path: base + path, headers, ...common };
+  }
+
+  for (const to of forwards) {
+    void app.register(async (inner) => {
+      inner.removeAllContentTypeParsers();
+      // The body stays in the request, unread.
+      inner.addContentTypeParser("*", (_request, _payload, done) => done(null));
+      for (const url of [to.at, `${to.at}/*`]) {
+        inner.route({
+          method: [...METHODS],
+          url,
+          config: { needs: "draw" },
+          handler: (request, reply) => forward(to, request, reply),
+        });
+      }
+    });
+  }
+  app.server.on("connect", refuseTunnel);
+  app.addHook("preClose", async () => {
+    isClosing = true;
+    fetches.close();
+    for (const { ending, isWaiting } of all) {
+      if (isWaiting) ending.abort(new ClosedError("This server"));
+    }
+  });
+  app.addHook("onClose", async () => agent.close());
+}
+
+/** A tunnel would lead anywhere, and nothing of what goes through it could be seen. */
+function refuseTunnel(_request: IncomingMessage, socket: Duplex): void {
+  socket.on("error", () => socket.destroy());
+  socket.end(
+    "HTTP/1.1 405 Method Not Allowed\r\nAllow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n" +
+      "Content-Type: text/plain\r\nContent-Length: 37\r\nConnection: close\r\n\r\nCONNECT is not offered by this server",
+  );
+}
+
+function lesser(one: number | undefined, other: number | undefined): number | undefined {
+  if (one === undefined || other === undefined) return one ?? other;
+  return Math.min(one, other);
+}
+
+/** Whether a body can be sent again. */
+function isKept(body: Body): boolean {
+  return body === undefined || body instanceof Uint8Array;
+}

@@ -1,0 +1,180 @@
+import type { IncomingHttpHeaders } from "node:http";
+import * as z from "zod";
+import { InvalidOptionError } from "../../core/errors.ts";
+import { LONGEST_MS, NAME, readOptions, wholeNumber } from "../../core/input/options.ts";
+import type { Key } from "../../core/key-path.ts";
+import type { Bucket } from "../../throttle/bucket.ts";
+
+/** A request that is to be forwarded. */
+export interface ForwardedRequest {
+  readonly method: string;
+  /** Below the forward, with its query: `"/v1/chat/completions"`. */
+  readonly path: string;
+  readonly headers: Readonly<IncomingHttpHeaders>;
+}
+
+/**
+ * Which tenant a request is for: the value of a header, which the request then needs; `"path"`, the first segment of the
+ * path, which is not forwarded; or a function. Values of headers that hold credentials are hashed.
+ */
+export type ForwardKey =
+  | "path"
+  | { readonly header: string }
+  | ((request: ForwardedRequest) => Key | undefined);
+
+/** Where requests go, and through which bucket. */
+export interface Upstream {
+  /** The URL below which requests go: `"https://api.openai.com"`. */
+  readonly to: string;
+  /**
+   * The bucket that each request waits for, or its name. What it knows of costs holds here too: with a preset of
+   * `sluice/llm`, those are the tokens. Defaults to the bucket with the name of the forward.
+   */
+  readonly bucket?: Bucket | string | undefined;
+  /** Headers that take the place of the client's, such as the credentials of the upstream. They are never logged. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** How long a request waits for its slot at most; a client may ask for less by `x-sluice-max-wait`. Defaults to no limit. */
+  readonly maxWaitMs?: number | undefined;
+}
+
+/** A reverse proxy that holds each request until its slot. */
+export interface ForwardOptions extends Omit<Upstream, "to"> {
+  /** The URL below which requests go; or several upstreams: each is taken when those before it refuse, or do not answer. */
+  readonly to: string | readonly (string | Upstream)[];
+  /** The path below which clients ask. Defaults to `"/"` with the name of the forward. */
+  readonly at?: string | undefined;
+  /** Defaults to no key. */
+  readonly key?: ForwardKey | undefined;
+  /** How often a request is sent that is refused, with a body of up to 1 MiB; from 1, which is once. Defaults to 3. */
+  readonly tries?: number | undefined;
+}
+
+/** A forward as it was read. */
+export interface ReadForward {
+  readonly name: string;
+  readonly at: string;
+  readonly key: ForwardKey | undefined;
+  readonly tries: number;
+  readonly upstreams: readonly ReadUpstream[];
+}
+
+export interface ReadUpstream {
+  readonly origin: string;
+  /** Comes before the path of each request; does not end with a slash. */
+  readonly base: string;
+  readonly bucket: Bucket | string;
+  readonly headers: readonly (readonly [string, string])[];
+  readonly maxWaitMs: number | undefined;
+}
+
+const A_URL = {
+  error: 'give a URL with http or https and without a user, such as "https://api.openai.com"',
+};
+const A_BUCKET = { error: "give a bucket of this sluice, or its name" };
+const A_KEY = { error: 'give "path", { header: "x-tenant" }, or a function of the request' };
+const HEADERS = { error: "give the headers as texts of ASCII, by name" };
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+/** What other parts of the server answer below. */
+const TAKEN =
+  /^\/(?:$|(?:api|jobs|healthz|readyz|metrics|assets|v1\/(?:buckets|slots|queues|draw))(?:\/|$))/;
+
+const URL_TEXT = z.string(A_URL).refine(isUpstream, A_URL);
+const OWN = {
+  bucket: z
+    .union(
+      [
+        NAME,
+        z.custom<Bucket>(
+          (value) => typeof (value as Partial<Bucket> | null)?.tryDraw === "function",
+          A_BUCKET,
+        ),
+      ],
+      A_BUCKET,
+    )
+    .optional(),
+  headers: z
+    .record(
+      z.string().regex(HEADER_NAME, HEADERS),
+      z.string(HEADERS).regex(/^[\t\x20-\x7e]*$/, HEADERS),
+      HEADERS,
+    )
+    .optional(),
+  maxWaitMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
+};
+const UPSTREAM = z.strictObject({ to: URL_TEXT, ...OWN });
+const FORWARD = z.strictObject({
+  to: z.union([URL_TEXT, z.array(z.union([URL_TEXT, UPSTREAM])).min(1, A_URL)], A_URL),
+  at: z
+    .string()
+    .regex(/^(?:\/[\w.~-]+)+$/, { error: 'give a path such as "/openai"' })
+    .refine((path) => !TAKEN.test(path) && !/\/\.\.?(?:\/|$)/.test(path), {
+      error: "give another path: the server itself answers below this one",
+    })
+    .optional(),
+  key: z
+    .union(
+      [
+        z.literal("path"),
+        z.strictObject({ header: z.string().regex(HEADER_NAME, A_KEY) }),
+        z.custom<Exclude<ForwardKey, string | object>>(
+          (value) => typeof value === "function",
+          A_KEY,
+        ),
+      ],
+      A_KEY,
+    )
+    .optional(),
+  tries: wholeNumber(1, 100, "tries").optional(),
+  ...OWN,
+});
+
+/** @throws {@link InvalidOptionError} when an option can never work. */
+export function readForwards(
+  where: string,
+  given: Readonly<Record<string, ForwardOptions>>,
+): readonly ReadForward[] {
+  const read = Object.entries(given).map(([name, options]) => readForward(where, name, options));
+  for (const [index, { name, at }] of read.entries()) {
+    const other = read.slice(0, index).find((each) => each.at === at);
+    if (other === undefined) continue;
+    const remedy = `forward "${other.name}" has the same path; give each its own`;
+    throw new InvalidOptionError({ where, option: `forward.${name}.at`, value: at, remedy });
+  }
+  return read;
+}
+
+function readForward(where: string, name: string, given: ForwardOptions): ReadForward {
+  const at = `${where} of forward ${JSON.stringify(name)}`;
+  const read = readOptions(at, FORWARD, given) as ForwardOptions;
+  const { to, bucket = name, headers, maxWaitMs, key, tries = 3 } = read;
+  const path = read.at ?? `/${name}`;
+  if (read.at === undefined && (!/^[\w.~-]+$/.test(name) || TAKEN.test(path))) {
+    const remedy =
+      'give a path by the option "at": the name cannot be one, or the server itself has it';
+    throw new InvalidOptionError({ where, option: "forward", value: name, remedy });
+  }
+  const all = (typeof to === "string" ? [to] : to).map((each) =>
+    typeof each === "string" ? { to: each } : each,
+  );
+  const upstreams = all.map((each) =>
+    readUpstream({ bucket, maxWaitMs, ...each, headers: { ...headers, ...each.headers } }),
+  );
+  return { name, at: path, key, tries, upstreams };
+}
+
+function readUpstream({ to, bucket, headers = {}, maxWaitMs }: Upstream): ReadUpstream {
+  const { origin, pathname } = new URL(to);
+  return {
+    origin,
+    base: pathname.replace(/\/+$/, ""),
+    bucket: bucket!,
+    headers: Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]),
+    maxWaitMs,
+  };
+}
+
+function isUpstream(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const { protocol, username, password, search, hash } = new URL(text);
+  return /^https?:$/.test(protocol) && `${username}${password}${search}${hash}` === "";
+}

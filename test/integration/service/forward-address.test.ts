@@ -1,0 +1,79 @@
+import { once } from "node:events";
+import { connect } from "node:net";
+import { describe, expect, it } from "vitest";
+import { fakeApis } from "../../support/servers/fake-api.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+import { services } from "../../support/server/service.ts";
+
+const sluices = realSluices();
+const servers = services();
+const apis = fakeApis();
+
+describe("where a forward leads", () => {
+  /** What a server answers to the bytes of a request, which no client would normalise. */
+  async function raw(url: string, head: string): Promise<string> {
+    const { hostname, port } = new URL(url);
+    const socket = connect(Number(port), hostname);
+    await once(socket, "connect");
+    socket.write(`${head}\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n`);
+    let answer = "";
+    socket.on("data", (chunk) => (answer += String(chunk)));
+    await once(socket, "close");
+    return answer;
+  }
+
+  it.each([
+    "GET http://evil.example/up/x HTTP/1.1",
+    "GET //evil.example/up/x HTTP/1.1",
+    "GET /up/../x HTTP/1.1",
+    "GET /up/..//evil.example HTTP/1.1",
+    "GET /up/%2e%2e/x HTTP/1.1",
+    "GET /up/.%2E/x HTTP/1.1",
+    "GET /up/a/./x HTTP/1.1",
+    "GET /up/..;/x HTTP/1.1",
+    "GET /up/..%2fx HTTP/1.1",
+    "GET /up/..%5cx HTTP/1.1",
+    "GET /up/..\\x HTTP/1.1",
+    "GET /%75p/x HTTP/1.1",
+    "GET /up@evil.example/x HTTP/1.1",
+    "GET /up#@evil.example/x HTTP/1.1",
+    "CONNECT evil.example:443 HTTP/1.1",
+    "OPTIONS * HTTP/1.1",
+  ])("is never elsewhere: %s", async (head) => {
+    const api = await apis.start(() => ({ body: "inside" }));
+    const sluice = sluices.open();
+    sluice.bucket("up", { rate: "100/s" });
+    const service = await servers.start(sluice, { forward: { up: { to: `${api.url}/base` } } });
+
+    const answer = await raw(service.url, head);
+
+    expect(answer).toMatch(/^HTTP\/1\.1 (?:400|404|405) /);
+    expect(api.calls).toEqual([]);
+  });
+
+  it("is the upstream, with a path that looks like a host", async () => {
+    const api = await apis.start(() => ({ body: "inside" }));
+    const sluice = sluices.open();
+    sluice.bucket("up", { rate: "100/s" });
+    const service = await servers.start(sluice, { forward: { up: { to: `${api.url}/base` } } });
+
+    const answer = await raw(service.url, "GET /up//evil.example/x HTTP/1.1");
+
+    expect(answer).toContain("inside");
+    expect(api.calls[0]!.path).toBe("/base//evil.example/x");
+  });
+
+  it("is passed on where the upstream redirects", async () => {
+    const api = await apis.start(() => ({
+      status: 302,
+      headers: { location: "http://169.254.169.254/" },
+    }));
+    const sluice = sluices.open();
+    sluice.bucket("up", { rate: "100/s" });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
+
+    const answer = await service.get("/up/x");
+
+    expect(answer).toMatchObject({ status: 302, headers: { location: "http://169.254.169.254/" } });
+  });
+});

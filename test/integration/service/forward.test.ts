@@ -1,0 +1,335 @@
+import { gzipSync } from "node:zlib";
+import { describe, expect, it } from "vitest";
+import { concurrency } from "sluice";
+import type { ForwardedRequest } from "sluice/server";
+import { fakeApis } from "../../support/servers/fake-api.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+import { services } from "../../support/server/service.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+
+const sluices = realSluices();
+const servers = services();
+const apis = fakeApis();
+
+const SLOW = "1/h";
+
+describe("a forward", () => {
+  it("holds requests until their slots, and passes all of both sides on", async () => {
+    const api = await apis.start(({ body }) => ({
+      status: 201,
+      headers: {
+        "x-of-theirs": "yes",
+        "set-cookie": ["a=1", "b=2"],
+        connection: "x-hop",
+        "x-hop": "1",
+      },
+      body: `got ${body}`,
+    }));
+    const sluice = sluices.open();
+    sluice.bucket("up", { rate: "20/s" });
+    const service = await servers.start(sluice, { forward: { up: { to: `${api.url}/base/` } } });
+
+    const beganMs = performance.now();
+    const answers = await Promise.all(
+      [1, 2, 3].map((call) =>
+        service.post(`/up/things/%C3%A4?x=a%20b&y=//c`, { call }, { "x-of-mine": "1" }),
+      ),
+    );
+
+    expect(answers.map(({ status, text }) => [status, text])).toEqual(
+      [1, 2, 3].map((call) => [201, `got {"call":${call}}`]),
+    );
+    expect(answers[0]!.headers).toMatchObject({
+      "x-of-theirs": "yes",
+      "set-cookie": ["a=1", "b=2"],
+    });
+    expect(answers[0]!.headers).not.toHaveProperty("x-hop");
+    expect(answers[0]!.headers).not.toHaveProperty("content-security-policy");
+    expect(api.calls[0]).toMatchObject({
+      method: "POST",
+      path: "/base/things/%C3%A4?x=a%20b&y=//c",
+    });
+    const { headers } = api.calls[0]!;
+    expect(Object.keys(headers).toSorted()).toEqual([
+      "connection",
+      "content-length",
+      "content-type",
+      "host",
+      "x-of-mine",
+    ]);
+    expect(headers["host"]).toBe(new URL(api.url).host);
+    expect(api.calls[2]!.atMs - beganMs).toBeGreaterThan(99);
+  });
+
+  it("refuses at once what would wait longer than x-sluice-max-wait", async () => {
+    const api = await apis.start(() => ({ body: "ok" }));
+    const sluice = sluices.open();
+    sluice.bucket("up", { rate: SLOW });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
+    await service.get("/up/a");
+
+    const refused = await service.get("/up/b", { "x-sluice-max-wait": "60000" });
+    const wrong = await service.get("/up/b", { "x-sluice-max-wait": "1m" });
+
+    expect(refused.status).toBe(429);
+    expect(Number(refused.headers["retry-after"])).toBeGreaterThan(3_000);
+    expect(refused.headers["x-should-retry"]).toBe("false");
+    expect(refused.json).toMatchObject({ code: "ERR_WAIT_TOO_LONG" });
+    expect(wrong.status).toBe(400);
+    expect(api.calls).toHaveLength(1);
+    expect(api.calls[0]!.headers).not.toHaveProperty("x-sluice-max-wait");
+  });
+
+  it("sends a refused request again after the cooldown, with its body", async () => {
+    const api = await apis.start((_call, number) =>
+      number === 0 ? { status: 429, headers: { "retry-after": "1" } } : { body: "ok" },
+    );
+    const sluice = sluices.open();
+    sluice.bucket("up", { rate: "100/s" });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
+
+    const { status, text } = await service.post("/up/a", { some: "body" });
+
+    expect([status, text]).toEqual([200, "ok"]);
+    expect(api.calls.map(({ body }) => body)).toEqual(['{"some":"body"}', '{"some":"body"}']);
+    expect(api.calls[1]!.atMs - api.calls[0]!.atMs).toBeGreaterThan(900);
+  });
+
+  it("sends a body that is too long to keep once, as it comes, and passes the refusal on", async () => {
+    const long = "x".repeat(3_000_000);
+    const api = await apis.start(() => ({
+      status: 429,
+      headers: { "retry-after": "7" },
+      body: "no",
+    }));
+    const sluice = sluices.open();
+    sluice.bucket("up", { rate: "100/s" });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
+
+    const known = await service.post("/up/a", long, { "content-length": String(long.length) });
+
+    expect([known.status, known.headers["retry-after"], known.text]).toEqual([429, "7", "no"]);
+    expect(api.calls.map(({ body }) => body.length)).toEqual([3_000_000]);
+    expect((await sluice.bucket("up", { rate: "100/s" }).peek()).coolingForMs).toBeGreaterThan(
+      5_000,
+    );
+  });
+
+  it("sends a long body of unknown length whole", async () => {
+    const long = "x".repeat(3_000_000);
+    const api = await apis.start(() => ({ body: "ok" }));
+    const sluice = sluices.open();
+    sluice.bucket("up", { rate: "100/s" });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
+
+    const { status } = await service.post("/up/a", long, { "transfer-encoding": "chunked" });
+
+    expect(status).toBe(200);
+    expect(api.calls[0]!.body).toBe(long);
+  });
+
+  it("passes each chunk of a stream on before the next is there", async () => {
+    let sendSecond = (): void => {};
+    const api = await apis.start(() => ({
+      headers: { "content-type": "text/event-stream" },
+      stream(response) {
+        response.write("data: 1\n\n");
+        sendSecond = () => response.end("data: 2\n\n");
+      },
+    }));
+    const sluice = sluices.open();
+    sluice.bucket("up", { rate: "100/s" });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
+
+    const response = await fetch(`${service.url}/up/stream`);
+    const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+    const first = await reader.read();
+    sendSecond();
+    const second = await reader.read();
+
+    expect([first.value, second.value]).toEqual(["data: 1\n\n", "data: 2\n\n"]);
+    expect((await reader.read()).done).toBe(true);
+  });
+
+  it("passes what is compressed on as it is, and reads a refusal that is", async () => {
+    const body = gzipSync(JSON.stringify({ error: { message: "try again in 30s" } }));
+    const api = await apis.start(({ path }) => ({
+      status: path === "/ok" ? 200 : 429,
+      headers: { "content-encoding": "gzip", "content-type": "application/json" },
+      stream: (response) => response.end(body),
+    }));
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("up", { rate: "100/s" });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url, tries: 1 } } });
+
+    const good = await fetch(`${service.url}/up/ok`);
+    const refused = await fetch(`${service.url}/up/no`);
+
+    expect(good.headers.get("content-encoding")).toBe("gzip");
+    expect(await good.json()).toHaveProperty("error");
+    expect(refused.status).toBe(429);
+    expect(await refused.json()).toHaveProperty("error");
+    expect((await bucket.peek()).coolingForMs).toBeGreaterThan(20_000);
+  });
+
+  it("frees the place of a client that hangs up while it waits, and sends nothing", async () => {
+    const api = await apis.start(() => ({ body: "ok" }));
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("up", { rate: SLOW });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
+    await service.get("/up/a");
+    const asking = service.ask("/up/b", { a: 1 });
+    const ended = asking.answer.catch((error: Error) => error.message);
+    await waitUntil(() => bucket.waiting === 1, "it waits");
+
+    asking.hangUp();
+    await ended;
+
+    await waitUntil(() => bucket.waiting === 0, "its place is free");
+    expect(api.calls).toHaveLength(1);
+  });
+
+  it("ends the call at the upstream when the client hangs up in the middle of an answer", async () => {
+    let isLeft = false;
+    const api = await apis.start(() => ({
+      headers: { "content-type": "text/event-stream" },
+      stream(response) {
+        response.on("close", () => (isLeft = true));
+        response.write("data: 1\n\n");
+      },
+    }));
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("up", { limits: [concurrency(1)] });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
+    const leaving = new AbortController();
+    const response = await fetch(`${service.url}/up/stream`, { signal: leaving.signal });
+    await response.body!.getReader().read();
+    expect((await bucket.tryDraw()).allowed).toBe(false);
+
+    leaving.abort();
+
+    await waitUntil(() => isLeft, "the upstream sees it");
+    await waitUntil(async () => (await bucket.tryDraw()).allowed, "the lease is free");
+  });
+
+  it("breaks off where the upstream does, and says 502 where it does not answer", async () => {
+    const api = await apis.start(({ path }) => ({
+      stream: (response) =>
+        path === "/half"
+          ? void response.write("half", () => response.destroy())
+          : void response.destroy(),
+    }));
+    const sluice = sluices.open();
+    sluice.bucket("up", { rate: "100/s" });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
+
+    const half = await fetch(`${service.url}/up/half`).then(async (response) => {
+      return response.text().then(
+        () => "whole",
+        () => "broken off",
+      );
+    });
+    const none = await service.get("/up/none");
+
+    expect(half).toBe("broken off");
+    expect(none).toMatchObject({ status: 502, json: { code: "ERR_HTTP" } });
+  });
+
+  it("asks the next upstream where one refuses, has no room in time, or does not answer", async () => {
+    const [first, second] = await Promise.all([
+      apis.start(() => ({ status: 429, body: "no" })),
+      apis.start(() => ({ body: "second" })),
+    ]);
+    const sluice = sluices.open();
+    const big = sluice.bucket("big", { rate: SLOW });
+    const small = sluice.bucket("small", { rate: "100/s" });
+    const service = await servers.start(sluice, {
+      forward: {
+        refused: {
+          to: [
+            { to: first.url, bucket: small },
+            { to: second.url, bucket: small },
+          ],
+        },
+        full: { to: [{ to: first.url, bucket: big, maxWaitMs: 10 }, second.url], bucket: small },
+        gone: { to: [{ to: "http://127.0.0.1:9", bucket: small }, second.url], bucket: small },
+      },
+    });
+    await big.draw();
+
+    const refused = await service.post("/refused/x", { a: 1 });
+    const full = await service.post("/full/x", { a: 2 });
+    const gone = await service.post("/gone/x", { a: 3 });
+
+    expect([refused.text, full.text, gone.text]).toEqual(["second", "second", "second"]);
+    expect(first.calls).toHaveLength(1);
+    expect(second.calls.map(({ body }) => body)).toEqual(['{"a":1}', '{"a":2}', '{"a":3}']);
+  });
+
+  it("answers those who wait when the server closes, and lets answers end", async () => {
+    let end = (): void => {};
+    const api = await apis.start(() => ({
+      stream(response) {
+        response.write("half, ");
+        end = () => response.end("whole");
+      },
+    }));
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("up", { rate: SLOW });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
+    const first = service.get("/up/a");
+    await waitUntil(() => api.calls.length === 1, "the first is on its way");
+    const second = service.get("/up/b");
+    await waitUntil(() => bucket.waiting === 1, "the second waits");
+
+    const closing = service.server.close();
+    expect(await second).toMatchObject({ status: 503, json: { code: "ERR_CLOSED" } });
+    end();
+
+    expect((await first).text).toBe("half, whole");
+    await closing;
+  });
+});
+
+describe("the keys of a forward", () => {
+  it.each([
+    ["a header", { header: "X-Tenant" }, "/up/v1/x", { "x-tenant": "acme" }],
+    ["the path", "path" as const, "/up/acme/v1/x", {}],
+    [
+      "a function",
+      ({ headers }: ForwardedRequest) => String(headers["x-org"]),
+      "/up/v1/x",
+      { "x-org": "acme" },
+    ],
+  ])("come from %s", async (_what, key, path, headers) => {
+    const api = await apis.start(() => ({ body: "ok" }));
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("up", { perKey: { rate: SLOW } });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url, key } } });
+
+    const first = await service.get(path, headers as Record<string, string>);
+
+    expect(first.status).toBe(200);
+    expect(api.calls[0]!.path).toBe("/v1/x");
+    expect((await bucket.tryDraw({ key: "acme" })).allowed).toBe(false);
+    expect((await bucket.tryDraw({ key: "other" })).allowed).toBe(true);
+  });
+
+  it("are needed, and credentials are hashed", async () => {
+    const api = await apis.start(() => ({ body: "ok" }));
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("up", { perKey: { rate: SLOW } });
+    const service = await servers.start(sluice, {
+      forward: { up: { to: api.url, key: { header: "authorization" } } },
+    });
+
+    const without = await service.get("/up/x");
+    const secret = await service.get("/up/x", { authorization: "Bearer sk-secret" });
+
+    expect(without).toMatchObject({ status: 400, json: { option: "authorization" } });
+    expect(secret.status).toBe(200);
+    expect((await bucket.tryDraw({ key: "Bearer sk-secret" })).allowed).toBe(true);
+    expect(api.calls).toHaveLength(1);
+    expect(api.calls[0]!.headers["authorization"]).toBe("Bearer sk-secret");
+  });
+});

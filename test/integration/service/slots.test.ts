@@ -1,0 +1,157 @@
+import { describe, expect, it } from "vitest";
+import { concurrency, tokenBucket } from "sluice";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+import { services } from "../../support/server/service.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+
+const sluices = realSluices();
+const servers = services();
+
+const tokens = (): { limits: ReturnType<typeof tokenBucket>[] } => ({
+  limits: [tokenBucket({ capacity: 1_000, refill: "1/h", unit: "tokens" })],
+});
+
+describe("POST /v1/slots/:id", () => {
+  it("settle books what the call truly took, and the first time counts", async () => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("gpt", tokens());
+    const service = await servers.start(sluice);
+    const drawn = await service.post("/v1/buckets/gpt/draw", { cost: { tokens: 400 } });
+    const path = `/v1/slots/${drawn.json.slot.id}`;
+
+    const unknown = await service.post(`${path}/settle`, { cost: { toknes: 10 } });
+    const settled = await service.post(`${path}/settle`, { cost: { tokens: 150 } });
+    await service.post(`${path}/settle`, { cost: { tokens: 900 } });
+
+    expect(unknown).toMatchObject({ status: 400, json: { code: "ERR_INVALID_OPTION" } });
+    expect(settled.status).toBe(200);
+    expect((await bucket.peek()).limits[0]!.remaining).toBe(850);
+  });
+
+  it("release ends the lease, with a cost if one is given, and once", async () => {
+    const sluice = sluices.open();
+    const { limits } = tokens();
+    const bucket = sluice.bucket("gpt", { limits: [...limits, concurrency(1)] });
+    const service = await servers.start(sluice);
+    const drawn = await service.post("/v1/buckets/gpt/draw", { cost: { tokens: 400 } });
+    const waiting = service.post("/v1/buckets/gpt/draw", { cost: { tokens: 1 } });
+    await waitUntil(() => bucket.waiting === 1, "the second waits");
+    const path = `/v1/slots/${drawn.json.slot.id}/release`;
+
+    const released = await service.post(path, { cost: { tokens: 100 } });
+    const again = await service.post(path);
+
+    expect(drawn.json.slot.hasLease).toBe(true);
+    expect(released.status).toBe(200);
+    expect(again.status).toBe(404);
+    expect((await waiting).status).toBe(200);
+    expect((await bucket.peek()).limits[0]!.remaining).toBe(899);
+  });
+
+  it("knows no slot of another id", async () => {
+    const service = await servers.start(sluices.open());
+
+    const { status, json } = await service.post("/v1/slots/AAAAAAAAAAAAAAAAAAAAAAAA/release");
+
+    expect(status).toBe(404);
+    expect(json.detail).toContain("holds no slot of this id");
+  });
+
+  it("is held until a client that died would have renewed it", async () => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("jobs", { limits: [concurrency(1)] });
+    const service = await servers.start(sluice);
+
+    const dead = await service.post("/v1/buckets/jobs/draw", { holdMs: 200 });
+    const next = await service.post("/v1/buckets/jobs/draw", { holdMs: 200 });
+    const renewed = await service.post(`/v1/slots/${next.json.slot.id}/renew`, { holdMs: 600_000 });
+    const gone = await service.post(`/v1/slots/${dead.json.slot.id}/renew`, { holdMs: 1_000 });
+
+    expect([next.status, renewed.status, gone.status]).toEqual([200, 200, 404]);
+    expect((await bucket.tryDraw()).allowed).toBe(false);
+  });
+
+  it("is for tokens whose scope has the bucket alone", async () => {
+    const sluice = sluices.open();
+    sluice.bucket("mine", { limits: [concurrency(5)] });
+    sluice.bucket("theirs", { limits: [concurrency(5)] });
+    const service = await servers.start(sluice, {
+      tokens: [
+        { token: "token-for-mine", role: "call", buckets: ["mine"] },
+        { token: "token-for-theirs", role: "call", buckets: ["theirs"] },
+        { token: "token-to-look", role: "view" },
+      ],
+    });
+    const as = (token: string) => ({ authorization: `Bearer token-${token}` });
+    const drawn = await service.post("/v1/buckets/mine/draw", {}, as("for-mine"));
+    const path = `/v1/slots/${drawn.json.slot.id}/release`;
+    const draws = [{ bucket: "mine" }, { bucket: "theirs" }];
+
+    const statuses = [
+      await service.post("/v1/buckets/mine/draw", {}),
+      await service.post("/v1/buckets/mine/draw", {}, as("to-look")),
+      await service.post("/v1/buckets/theirs/try", {}, as("for-mine")),
+      await service.post("/v1/draw", { draws }, as("for-mine")),
+      await service.post(path, {}, as("for-theirs")),
+      await service.post(path, {}, { "x-sluice-token": "token-for-mine" }),
+    ].map(({ status }) => status);
+
+    expect(statuses).toEqual([401, 403, 403, 403, 403, 200]);
+  });
+});
+
+describe("POST /v1/draw", () => {
+  it("draws each for itself, and says of each what came of it", async () => {
+    const sluice = sluices.open();
+    sluice.bucket("one", { rate: "1/h" });
+    sluice.bucket("two", { limits: [concurrency(1)] });
+    const service = await servers.start(sluice);
+    const draws = [
+      { bucket: "one" },
+      { bucket: "two", priority: "high" },
+      { bucket: "one", maxWaitMs: 5 },
+      { bucket: "none" },
+    ];
+
+    const { status, json } = await service.post("/v1/draw", { draws });
+
+    expect(status).toBe(200);
+    expect(json.results).toMatchObject([
+      { slot: { bucket: "one" } },
+      { slot: { bucket: "two", hasLease: true } },
+      { problem: { status: 429, code: "ERR_WAIT_TOO_LONG" } },
+      { problem: { status: 404 } },
+    ]);
+  });
+
+  it("draws all or none: what came is given back when one does not come", async () => {
+    const sluice = sluices.open();
+    const one = sluice.bucket("one", { limits: [concurrency(1)] });
+    sluice.bucket("two", { rate: "1/h" });
+    const service = await servers.start(sluice);
+    const draws = [{ bucket: "one" }, { bucket: "two" }];
+    const ask = () => service.post("/v1/draw", { mode: "all", maxWaitMs: 2_000, draws });
+
+    const first = await ask();
+    await service.post(`/v1/slots/${first.json.results[0].slot.id}/release`);
+    const second = await ask();
+
+    expect(first.json.results).toMatchObject([{ slot: { hasLease: true } }, { slot: {} }]);
+    expect(second).toMatchObject({ status: 429, json: { code: "ERR_WAIT_TOO_LONG" } });
+    await waitUntil(async () => (await one.tryDraw()).allowed, "the lease of the first is free");
+  });
+
+  it.each([
+    ["no draws", { draws: [] }, "draws"],
+    ["a mode that there is not", { mode: "some", draws: [{ bucket: "one" }] }, "mode"],
+    ["a draw of no bucket", { draws: [{ key: "a" }] }, "draws.0.bucket"],
+    ["an unknown option of one", { draws: [{ bucket: "one", max: 5 }] }, "draws.0.max"],
+  ])("refuses %s by its name", async (_what, body, option) => {
+    const service = await servers.start(sluices.open());
+
+    const { status, json } = await service.post("/v1/draw", body);
+
+    expect(status).toBe(400);
+    expect(json).toMatchObject({ code: "ERR_INVALID_OPTION", option });
+  });
+});

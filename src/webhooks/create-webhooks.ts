@@ -27,6 +27,7 @@ import { createBroadcasting, type Broadcasting } from "./sending/broadcast.ts";
 import { createFanOut } from "./sending/fan-out.ts";
 import { storeStep, type DeliveryQueue, type WebhookJob } from "./sending/jobs.ts";
 import { createSending, type Sending } from "./sending/send.ts";
+import { makesNoCalls } from "../throttle/slot/job-slot.ts";
 
 /** Sends webhooks to the endpoints of tenants. Its events are those that this process's workers met. */
 export interface Webhooks extends Sending, Broadcasting, WebhookLog, Emitter<WebhookEvents> {
@@ -137,10 +138,10 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
   const attempts = { store, queue, sendRequest, ending, options, logger, tell };
   const attempt = createAttempts(attempts);
   const attemptLine = createLineAttempts(attempts);
-  const handler: Handler<WebhookJob, undefined> = async ({ data }, context) => {
+  const handler = makesNoCalls<Handler<WebhookJob, undefined>>(async ({ data }, context) => {
     await ("step" in data ? attemptLine(data, context) : attempt(data, context));
     return undefined;
-  };
+  });
   parts.onClose(async () => {
     await Promise.all([...workers].map((worker) => worker.close()));
     isClosed = true;

@@ -3,7 +3,7 @@ import { isAway } from "../../throttle/outage/away.ts";
 import {
   endJobSlot,
   jobSlotOf,
-  mayBeCalled,
+  mayCall,
   runWithJobSlot,
   type JobSlot,
 } from "../../throttle/slot/job-slot.ts";
@@ -71,7 +71,7 @@ export async function runAttempt<Data, Result>(
   let failed: Extract<CameTo<Result>, { thrown: unknown }> | undefined;
   try {
     const given = await run(worker, { job, context }, () => {
-      if (mayBeCalled(bucket, slot))
+      if (mayCall(worker.handler, bucket, slot))
         hand = jobSlotOf({ bucket, slot }, { ...job, key: keyTextOf(job) });
       return hand;
     });

@@ -35,6 +35,8 @@ let running = 0;
 /** How many handlers of a bucket have ended, up to the number from which on it is known whether they call through it. */
 const ended = new WeakMap<object, number>();
 const KNOWN_AFTER = 100;
+/** Handlers that make no calls through a bucket. */
+const withoutCalls = new WeakSet<object>();
 
 export function jobSlotOf(
   { bucket, slot }: { readonly bucket: object; readonly slot: DrawnSlot },
@@ -44,12 +46,23 @@ export function jobSlotOf(
   return { bucket, slot, drawnFor, staleAtMs, isUsed: false, leftOn: undefined };
 }
 
+/** Says of a handler that it makes no calls through a bucket: those that Sluice itself has, and those of other processes. */
+export function makesNoCalls<Handler extends object>(handler: Handler): Handler {
+  withoutCalls.add(handler);
+  return handler;
+}
+
 /**
- * Whether handlers may call through the bucket of their jobs. Async storage slows down every promise of a process, so
+ * Whether a handler may call through the bucket of its jobs. Async storage slows down every promise of a process, so
  * it is used only where it matters: where handlers call through their bucket, or may, since few have run; and where
  * such a call would wait for a lease that its own job holds.
  */
-export function mayBeCalled(bucket: { readonly isCalledByHand: boolean }, slot: Slot): boolean {
+export function mayCall(
+  handler: object,
+  bucket: { readonly isCalledByHand: boolean },
+  slot: Slot,
+): boolean {
+  if (withoutCalls.has(handler)) return false;
   return bucket.isCalledByHand || slot.hasLease || (ended.get(bucket) ?? 0) < KNOWN_AFTER;
 }
 

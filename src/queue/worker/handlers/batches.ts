@@ -10,12 +10,7 @@
 import { InvalidOptionError } from "../../../core/errors.ts";
 import { COST } from "../../../throttle/call-options.ts";
 import type { Cost } from "../../../throttle/costs.ts";
-import {
-  endJobSlot,
-  jobSlotOf,
-  mayBeCalled,
-  runWithJobSlot,
-} from "../../../throttle/slot/job-slot.ts";
+import { endJobSlot, jobSlotOf, mayCall, runWithJobSlot } from "../../../throttle/slot/job-slot.ts";
 import type { JobSlot } from "../../../throttle/slot/job-slot.ts";
 import type { DrawnSlot } from "../../../throttle/slot/slot.ts";
 import type { CancellableWait } from "../../../throttle/waiting/wait.ts";
@@ -214,7 +209,7 @@ export function createBatches<Data, Result>(
     const { come, cost, key } = batch;
     const slot = batch.slot!;
     let hand: JobSlot | undefined;
-    if (mayBeCalled(bucket, slot)) hand = jobSlotOf({ bucket, slot }, { key, cost });
+    if (mayCall(handler, bucket, slot)) hand = jobSlotOf({ bucket, slot }, { key, cost });
     const jobs = come.map(({ job }) => job);
     const contexts = come.map(({ context }) => context);
     const context = { slot, contexts, signal: signalOfAll(contexts) };

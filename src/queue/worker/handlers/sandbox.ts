@@ -25,6 +25,7 @@ import {
   type ChildAttempt,
   type SlotMessage,
 } from "./sandbox-protocol.ts";
+import { makesNoCalls } from "../../../throttle/slot/job-slot.ts";
 
 /** A worker's handler, with its processes. */
 export interface OpenHandler<Data, Result> {
@@ -88,7 +89,7 @@ function openSandbox<Data, Result>(
   for (let count = 0; count < processes; count += 1) startOne();
 
   return {
-    async handle(job, context) {
+    handle: makesNoCalls<Handler<Data, Result>>(async (job, context) => {
       const child = await take();
       let answer: ChildAnswer;
       try {
@@ -100,7 +101,7 @@ function openSandbox<Data, Result>(
       }
       pool.release(child);
       return read(answer) as Result;
-    },
+    }),
     refusalOf: () => undefined,
     ready: () => (starts.size === 0 ? undefined : Promise.all(starts)),
     async close() {

@@ -38,6 +38,9 @@ const TYPES = [
 const LUA_SOURCE = "src/redis/scripts/lua-source.ts";
 const LUA = "lua";
 const LICENSES = "licenses.txt";
+/** The files of the board, as browsers get them, with uPlot. */
+const PAGE = "src/server/dashboard/page";
+const UPLOT = "node_modules/uplot";
 const DEPENDENCIES = Object.keys(packageJson.dependencies);
 
 const scriptTexts: Plugin = {
@@ -94,10 +97,16 @@ async function bundle(): Promise<Metafile> {
   return metafile;
 }
 
+function copyPage(): void {
+  cpSync(join(ROOT, PAGE), join(OUT, "page"), { recursive: true });
+  cpSync(join(ROOT, UPLOT, "dist/uPlot.iife.min.js"), join(OUT, "page/uplot.js"));
+  cpSync(join(ROOT, UPLOT, "dist/uPlot.min.css"), join(OUT, "page/uplot.css"));
+}
+
 /** What was taken in may be copied as long as its license comes with it. */
 function writeLicenses({ inputs }: Metafile): void {
   const folders = new Set(
-    Object.keys(inputs).flatMap(
+    [...Object.keys(inputs), `${UPLOT}/dist`].flatMap(
       (path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? [],
     ),
   );
@@ -138,6 +147,7 @@ function keepTypes(path: string, kept: Set<string>): void {
 
 rmSync(OUT, { recursive: true, force: true });
 writeLicenses(await bundle());
+copyPage();
 writeTypes();
 rmSync(DIST, { recursive: true, force: true });
 renameSync(OUT, DIST);

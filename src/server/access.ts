@@ -94,6 +94,8 @@ export interface Gate {
   /** Sets the cookie; whoever has it may do what the token may. */
   signIn(reply: FastifyReply, token: string): Access;
   signOut(reply: FastifyReply): void;
+  /** Whether the sender has signed in, and so can sign out. */
+  isSignedIn(request: FastifyRequest): boolean;
 }
 
 /** Judges every request of the server. */
@@ -186,6 +188,7 @@ export function installAccess(
       return access;
     },
     signOut: (reply) => setCookie(reply, "", 0),
+    isSignedIn: ({ headers }) => everything === undefined && headers.authorization === undefined,
   };
 }
 

@@ -15,6 +15,7 @@ import { createFound } from "./decide/found.ts";
 import { forwardRoutes } from "./forward/forward.ts";
 import { sessionRoutes } from "./session.ts";
 import { installAccess } from "./access.ts";
+import { dashboardRoutes } from "./dashboard/dashboard.ts";
 import { factRoutes } from "./facts/facts.ts";
 import { healthRoutes, QUIET_PATHS } from "./health.ts";
 import {
@@ -71,6 +72,7 @@ export async function createServer(
   );
   sessionRoutes(app, gate);
   factRoutes(app, { sluice });
+  dashboardRoutes(app);
   healthRoutes(app, { sluice, isClosing: () => closing !== undefined });
   const found = createFound(sluice);
   decideRoutes(app, found);

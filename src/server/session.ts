@@ -7,10 +7,11 @@ const SESSION = {
   200: {
     description: "What the sender may do.",
     type: "object",
-    required: ["role"],
+    required: ["role", "signedIn"],
     properties: {
       role: { type: "string", enum: ["view", "act", "call"] },
       name: { type: "string", description: "Whose token it is." },
+      signedIn: { type: "boolean", description: "Whether a cookie stands for the token." },
     },
   },
 } as const;
@@ -24,7 +25,7 @@ export function sessionRoutes(app: FastifyInstance, gate: Gate): void {
     },
     (request) => {
       const { role, name } = accessOf(request);
-      return { role, name };
+      return { role, name, signedIn: gate.isSignedIn(request) };
     },
   );
   app.post<{ Body: { token: string } }>(
@@ -46,7 +47,7 @@ export function sessionRoutes(app: FastifyInstance, gate: Gate): void {
     },
     ({ body }, reply) => {
       const { role, name } = gate.signIn(reply, body.token);
-      return { role, name };
+      return { role, name, signedIn: true };
     },
   );
   app.delete(

@@ -22,7 +22,7 @@ interface ServeOptions {
 export function addServe(program: Command, io: Io): void {
   program
     .command("serve")
-    .description("serves facts and steering over HTTP, until it is interrupted")
+    .description("serves the board, facts and steering over HTTP, until it is interrupted")
     .option("--port <port>", "where to listen; 0 takes a free one", "3010")
     .option("--host <address>", "where to listen", "127.0.0.1")
     .option("--socket <path>", "a Unix socket to listen on instead")

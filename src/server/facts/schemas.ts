@@ -57,13 +57,13 @@ export const STATUS: object = object(
   {
     name: text("The bucket."),
     policy: text("The policy in force."),
-    policyFrom: { type: "string", enum: ["code", "configured"] },
+    policyFrom: text('"code", or where it was put over that.'),
     generation: count(
       "Grows with each change; send it with a change that is based on what you saw.",
     ),
     capPerSecond: number("What the rates that all calls share allow."),
     actualPerSecond: number("Calls of all processes in the last ten seconds, by second."),
-    source: text('Where the policy comes from: "code" or "override".'),
+    source: text('Where the policy comes from: "code", "override" or "rules".'),
     setBy: SET_BY,
     pausedBy: SET_BY,
     limitedBy: text("What holds most of those back that wait."),
@@ -93,7 +93,7 @@ export const STATUS: object = object(
 
 const STEERED = object({
   policy: text("The policy in force."),
-  source: { type: "string", enum: ["code", "override"] },
+  source: text('"code", "override", or "rules".'),
   pausedForMs: endless("For how long nothing starts."),
 });
 

@@ -2,7 +2,7 @@
 import type { Overview } from "../../insight/overview.ts";
 import type { Sluice } from "../../sluice.ts";
 
-export interface Snapshot extends Omit<Overview, "next"> {
+interface Snapshot extends Omit<Overview, "next"> {
   /** When it was taken, in ms since 1970, by the clock of this process. */
   readonly atMs: number;
 }

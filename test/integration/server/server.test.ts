@@ -233,7 +233,7 @@ describe("createServer", () => {
     const [view = ""] = (viewing.headers["set-cookie"] as string[])[0]!.split(";");
     const post = async (headers: Record<string, string>): Promise<number> =>
       (await ask(`${url}/change`, { method: "POST", headers })).status;
-    expect((await ask(session, { headers: { cookie } })).json).toEqual({ role: "act" });
+    expect((await ask(session, { headers: { cookie } })).json).toMatchObject({ role: "act" });
     expect(await post({ cookie, origin: url })).toBe(200);
     expect(await post({ cookie, origin: "http://evil.example" })).toBe(403);
     expect(await post({ cookie: view })).toBe(403);

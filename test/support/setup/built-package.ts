@@ -35,6 +35,8 @@ export async function buildPackage(): Promise<BuiltPackage> {
   for (const file of sources.filter((name) => name.endsWith(".cjs"))) {
     await cp(join(ROOT, "src", file), join(root, "src", file));
   }
+  const page = "src/server/dashboard/page";
+  await cp(join(ROOT, page), join(root, page), { recursive: true });
   // In the package each of these is one file.
   for (const entry of ["testing", "llm", "server"]) {
     await writeFile(join(root, `src/${entry}.js`), `export * from "./${entry}/index.js";\n`);

@@ -1,0 +1,191 @@
+/** The board: which view is shown, and when it asks the server again. */
+import { ask } from "./api.js";
+import { bucketView } from "./bucket.js";
+import { bucketsView } from "./buckets.js";
+import { h, morph, morphChildren } from "./dom.js";
+import { logView } from "./log.js";
+import { processesView } from "./processes.js";
+
+const EVERY_MS = 2_000;
+const TABS = [
+  ["#/", "Buckets", /^#\/(bucket\/|$)/],
+  ["#/processes", "Processes", /^#\/processes$/],
+  ["#/changes", "Changes", /^#\/changes$/],
+];
+
+const main = document.getElementById("main");
+const kept = new Map();
+let session;
+let state = "loading";
+let view;
+let timer;
+let underway = new AbortController();
+
+const parts = {
+  redraw: () => void refresh(),
+  /** What a view keeps while another is shown. */
+  stay(name, first) {
+    if (!kept.has(name)) kept.set(name, first);
+    return kept.get(name);
+  },
+  mayAct: () => session?.role === "act",
+};
+
+function viewOf(hash) {
+  const [, name] = /^#\/bucket\/(.+)$/.exec(hash) ?? [];
+  if (name !== undefined) return bucketView({ ...parts, name: decodeURIComponent(name) });
+  if (hash === "#/processes") return processesView(parts);
+  return hash === "#/changes" ? logView(parts) : bucketsView(parts);
+}
+
+async function refresh() {
+  clearTimeout(timer);
+  underway.abort();
+  underway = new AbortController();
+  const { signal } = underway;
+  const shown = view;
+  try {
+    session ??= await ask("/api/v1/session", { signal });
+    const found = await shown.load(signal);
+    if (signal.aborted || shown !== view) return;
+    state = "live";
+    morphChildren(main, h("div", {}, shown.draw(found)));
+    await shown.after?.(found);
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    if (error.status === 401) return signIn();
+    state = "lost";
+    morphChildren(
+      main,
+      h(
+        "div",
+        {},
+        h("p.alert", { role: "alert" }, error.message),
+        error.status === 404 ? h("p", {}, h("a", { href: "#/" }, "All buckets")) : undefined,
+      ),
+    );
+  }
+  drawBar();
+  if (!document.hidden) timer = setTimeout(refresh, EVERY_MS);
+}
+
+function route() {
+  view = viewOf(location.hash || "#/");
+  document.title = `${view.title} · Sluice`;
+  drawBar();
+  void refresh();
+}
+
+function drawBar() {
+  const hash = location.hash || "#/";
+  const dark =
+    document.documentElement.dataset.theme === "dark" ||
+    (document.documentElement.dataset.theme === undefined &&
+      matchMedia("(prefers-color-scheme: dark)").matches);
+  const states = { live: "Live", lost: "No answer", loading: "Loading" };
+  morph(
+    document.getElementById("bar"),
+    h(
+      "header.bar",
+      { id: "bar" },
+      h(
+        "a.brand",
+        { href: "#/" },
+        h("img", { src: "icon.svg", alt: "", width: 22, height: 22 }),
+        "Sluice",
+      ),
+      session === undefined
+        ? undefined
+        : h(
+            "nav",
+            { "aria-label": "Views" },
+            TABS.map(([href, label, shows]) =>
+              h("a", { href, "aria-current": shows.test(hash) ? "page" : false }, label),
+            ),
+          ),
+      h("span.grow", {}),
+      h(`span.state.${state}`, { role: "status" }, states[state]),
+      h(
+        "button.plain",
+        { type: "button", onclick: () => setTheme(dark ? "light" : "dark") },
+        dark ? "Light" : "Dark",
+      ),
+      session?.signedIn === true
+        ? h("button.plain", { type: "button", onclick: signOut }, "Sign out")
+        : undefined,
+    ),
+  );
+}
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  localStorage.setItem("sluice-theme", theme);
+  // Charts have the colours of when they were drawn.
+  document.getElementById("chart")?.chart?.redraw();
+  drawBar();
+}
+
+function signIn() {
+  session = undefined;
+  state = "loading";
+  const problem = h("p.problem", { role: "alert" });
+  const form = h(
+    "form.sign-in.panel",
+    { "data-keep": true },
+    h("h1", {}, "Sign in"),
+    h("p.muted", {}, "With a token of this server. It is kept as a cookie for twelve hours."),
+    h(
+      "label.field",
+      {},
+      h("span", {}, "Token"),
+      h("input", {
+        name: "token",
+        type: "password",
+        required: true,
+        autocomplete: "current-password",
+      }),
+    ),
+    problem,
+    h("button.primary", { type: "submit" }, "Sign in"),
+  );
+  form.onsubmit = async (event) => {
+    event.preventDefault();
+    try {
+      const token = new FormData(form).get("token");
+      session = await ask("/api/v1/session", { method: "POST", body: { token } });
+      route();
+    } catch (error) {
+      problem.textContent =
+        error.status === 401 ? "The server knows no such token." : error.message;
+    }
+  };
+  main.replaceChildren(form);
+  form.elements.token.focus();
+  drawBar();
+}
+
+async function signOut() {
+  await ask("/api/v1/session", { method: "DELETE" });
+  signIn();
+}
+
+const theme = localStorage.getItem("sluice-theme");
+if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+// Nobody sees a hidden tab, so it asks for nothing.
+document.addEventListener("visibilitychange", () =>
+  document.hidden ? clearTimeout(timer) : void refresh(),
+);
+addEventListener("hashchange", () => {
+  main.replaceChildren(h("p.empty", {}, "Loading…"));
+  route();
+  main.focus();
+});
+addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.target.closest("input, select, textarea, dialog")) return;
+  const search = document.getElementById("search");
+  if (search !== null) {
+    event.preventDefault();
+    search.focus();
+  }
+});
+route();

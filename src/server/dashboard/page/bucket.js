@@ -1,0 +1,279 @@
+/** One bucket: its rate beside its cap, what waits, its limits, and what was changed; with what changes it. */
+import { ask, bucketPath } from "./api.js";
+import { drawChart, marksOf } from "./chart.js";
+import { changeRate, pause, resume, undo } from "./dialogs.js";
+import { h } from "./dom.js";
+import { ago, capOf, count, duration, rate, time } from "./format.js";
+import { badges, bar, effect, isOn, setBy, table, tile } from "./parts.js";
+
+const SPANS = [
+  ["10 min", 600_000],
+  ["1 h", 3_600_000],
+  ["6 h", 21_600_000],
+  ["24 h", 86_400_000],
+];
+const PRIORITIES = ["critical", "high", "normal", "low", "bulk"];
+
+export function bucketView({ name, redraw, stay, mayAct }) {
+  const path = bucketPath(name);
+  const shown = stay(`bucket ${name}`, { spanMs: 3_600_000 });
+
+  return {
+    title: name,
+    async load(signal) {
+      const sinceMs = Date.now() - shown.spanMs;
+      const query = new URLSearchParams({ bucket: name, limit: 50 });
+      const [status, history, { changes }] = await Promise.all([
+        ask(path, { signal }),
+        ask(`${path}/history?sinceMs=${sinceMs}`, { signal }),
+        ask(`/api/v1/changes?${query}`, { signal }),
+      ]);
+      return { status, history, changes, sinceMs };
+    },
+    draw({ status, changes }) {
+      return [
+        h(
+          "nav.crumb",
+          { "aria-label": "Where" },
+          h("a", { href: "#/" }, "Buckets"),
+          h("span", { "aria-hidden": "true" }, " / "),
+        ),
+        h(
+          "div.head",
+          {},
+          h(
+            "div",
+            {},
+            h("h1", {}, name),
+            h(
+              "p.muted",
+              {},
+              h("code", {}, status.policy),
+              " set by ",
+              setBy(status),
+              badges(status),
+            ),
+          ),
+          actions(status, changes),
+        ),
+        reasons(status),
+        tiles(status),
+        h(
+          "section.panel",
+          { "aria-label": "Rate beside the cap" },
+          h("div.tools", {}, h("h2", {}, "Calls a second"), spans()),
+          h("div.chart", { id: "chart", "data-keep": true, "data-key": `${name} ${shown.spanMs}` }),
+          h(
+            "p.legend",
+            {},
+            key("line", "started, of all processes"),
+            key("cap", "cap"),
+            key("mark", "changed by hand"),
+          ),
+        ),
+        h("div.columns", {}, waits(status), limits(status)),
+        h(
+          "section.panel",
+          { "aria-label": "Processes" },
+          h("h2", {}, "Processes"),
+          table(
+            "Processes",
+            ["Process", "#Calls a second", "#Waiting", "#Told"],
+            status.toldBy.map((told) => [
+              h("code", {}, told.replica.slice(0, 8)),
+              rate(told.perSecond),
+              count(told.waiting),
+              `${duration(told.toldAgoMs)} ago`,
+            ]),
+            "No process has told of this bucket in the last 90 seconds.",
+          ),
+        ),
+        h(
+          "section.panel",
+          { "aria-label": "Changes" },
+          h("h2", {}, "Changed by hand"),
+          changesTable(changes, "Nothing was changed by hand."),
+        ),
+      ];
+    },
+    after({ status, history, changes, sinceMs }) {
+      const marks = marksOf(changes, sinceMs);
+      return drawChart(document.getElementById("chart"), {
+        status,
+        history,
+        changes,
+        marks,
+        sinceMs,
+        capOf,
+      });
+    },
+  };
+
+  function spans() {
+    return h(
+      "div.choice",
+      { role: "group", "aria-label": "How far back" },
+      SPANS.map(([label, spanMs]) =>
+        h(
+          "button",
+          {
+            type: "button",
+            "aria-pressed": String(shown.spanMs === spanMs),
+            onclick: () => (Object.assign(shown, { spanMs }), redraw()),
+          },
+          label,
+        ),
+      ),
+    );
+  }
+
+  function actions(status, changes) {
+    if (!mayAct()) return h("p.muted", {}, "Your token may only look.");
+    const last = changes.find(
+      (change) =>
+        change.undoneBy === undefined &&
+        change.failed === undefined &&
+        change.action !== "undo" &&
+        change.action !== "expire",
+    );
+    const parts = { path, status, redraw };
+    return h(
+      "div.actions",
+      {},
+      h(
+        "button.primary",
+        { type: "button", id: "change-rate", onclick: () => changeRate(parts) },
+        "Change rate",
+      ),
+      isOn(status.pausedForMs)
+        ? h("button", { type: "button", onclick: () => resume(parts) }, "Resume")
+        : h("button", { type: "button", onclick: () => pause(parts) }, "Pause"),
+      h(
+        "button",
+        {
+          type: "button",
+          disabled: last === undefined,
+          onclick: () => undo({ ...parts, change: last }),
+        },
+        "Undo",
+      ),
+    );
+  }
+}
+
+const key = (kind, text) => h("span", {}, h(`i.${kind}`, { "aria-hidden": "true" }), text);
+
+function reasons({ pausedForMs, pausedBy, coolingForMs, awayForMs, waiting, limitedBy }) {
+  const why = pausedBy?.reason === undefined ? "" : `: “${pausedBy.reason}”`;
+  const by = pausedBy === undefined ? "" : ` by ${pausedBy.by}${why}`;
+  const until =
+    pausedForMs === "forever"
+      ? "Nothing starts until it is resumed."
+      : `Nothing starts for ${duration(pausedForMs)}.`;
+  const isHeld = isOn(pausedForMs) || isOn(coolingForMs) || isOn(awayForMs);
+  const cooling = `The downstream refused calls: nothing starts for ${duration(coolingForMs)}.`;
+  const away = `The downstream is away: the next job tries in ${duration(awayForMs)}.`;
+  return [
+    isOn(pausedForMs) && h("p.alert", {}, `Paused${by}. ${until}`),
+    isOn(coolingForMs) && h("p.alert", {}, cooling),
+    isOn(awayForMs) && h("p.alert", {}, away),
+    // That calls wait for their limit is what it is for.
+    !isHeld &&
+      waiting.total > 0 &&
+      limitedBy !== undefined &&
+      h("p.alert.info", {}, `Calls wait for ${limitedBy}.`),
+  ];
+}
+
+function tiles({ actualPerSecond: actual, capPerSecond: cap, waiting, replicas, rateFactor }) {
+  const share = cap === undefined ? undefined : actual / cap;
+  return h(
+    "div.tiles",
+    {},
+    tile("Calls a second", rate(actual), { note: "in the last ten seconds" }),
+    tile("Cap", cap === undefined ? "–" : rate(cap), {
+      note:
+        cap === undefined
+          ? "it has no rate"
+          : rateFactor < 1
+            ? `${Math.round(rateFactor * 100)} % of it in force`
+            : "calls a second",
+    }),
+    tile("Share of the cap", share === undefined ? "–" : `${Math.round(share * 100)} %`, {
+      meter: share ?? 0,
+    }),
+    tile("Waiting", count(waiting.total), {
+      note: waiting.total === 0 ? "nothing waits" : `the oldest for ${duration(waiting.oldestMs)}`,
+    }),
+    tile("Drawing now", count(replicas), { note: replicas === 1 ? "process" : "processes" }),
+  );
+}
+
+function waits({ waiting }) {
+  const known = PRIORITIES.filter((name) => name in waiting.byPriority);
+  const names = [
+    ...known,
+    ...Object.keys(waiting.byPriority).filter((name) => !known.includes(name)),
+  ];
+  const most = Math.max(1, ...Object.values(waiting.byPriority));
+  const rows = names.map((name) =>
+    h(
+      "div.bars",
+      {},
+      h("span", {}, name),
+      bar(waiting.byPriority[name] / most / 1.06),
+      h("span.num", {}, count(waiting.byPriority[name])),
+    ),
+  );
+  return h(
+    "section.panel",
+    { "aria-label": "Waiting by priority" },
+    h("h2", {}, "Waiting by priority"),
+    rows,
+  );
+}
+
+function limits(status) {
+  const rows = status.limits.map(({ name, level, capacity, nextFreeMs }) => [
+    h("code", {}, name),
+    rate(level),
+    rate(capacity),
+    nextFreeMs === undefined ? "unknown" : duration(nextFreeMs),
+  ]);
+  return h(
+    "section.panel",
+    { "aria-label": "Limits" },
+    h("h2", {}, "Limits"),
+    table("Limits", ["Limit", "#Used", "#Of", "#Next in"], rows, "No limit is shared by all keys."),
+  );
+}
+
+export function changesTable(changes, empty, withBucket = false) {
+  const fate = ({ failed, undoneBy }) =>
+    failed !== undefined
+      ? h("span.badge.warn", { title: failed }, "not made")
+      : undoneBy === undefined
+        ? undefined
+        : h("span.badge.quiet", {}, "undone");
+  const rows = changes.map((change) => [
+    h(
+      "time",
+      { datetime: new Date(change.atMs).toISOString(), title: time(change.atMs) },
+      ago(change.atMs),
+    ),
+    ...(withBucket
+      ? [h("a", { href: `#/bucket/${encodeURIComponent(change.bucket)}` }, change.bucket)]
+      : []),
+    change.by,
+    [change.action, " ", fate(change)],
+    effect(change),
+    change.reason ?? h("span.muted.nothing", {}, "–"),
+  ]);
+  return table(
+    "Changes",
+    ["When", ...(withBucket ? ["Bucket"] : []), "Who", "Did", "What", "Why"],
+    rows,
+    empty,
+    "cards",
+  );
+}

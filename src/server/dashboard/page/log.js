@@ -1,0 +1,55 @@
+/** What was changed by hand, of all buckets. */
+import { ask } from "./api.js";
+import { changesTable } from "./bucket.js";
+import { h } from "./dom.js";
+
+export function logView({ redraw, stay }) {
+  const asked = stay("log", { before: [] });
+  const go = (before) => {
+    asked.before = before;
+    redraw();
+  };
+  return {
+    title: "Changes",
+    load(signal) {
+      const before = asked.before.at(-1);
+      return ask(
+        `/api/v1/changes?${new URLSearchParams({ limit: 50, ...(before && { before }) })}`,
+        { signal },
+      );
+    },
+    draw({ changes, next }) {
+      return [
+        h("h1", {}, "Changes"),
+        h("p.muted", {}, "What was changed by hand, by whom and why; the newest first."),
+        h(
+          "section.panel",
+          { "aria-label": "Changes" },
+          changesTable(changes, "Nothing was changed by hand.", true),
+        ),
+        h(
+          "nav.pager",
+          { "aria-label": "Pages" },
+          h(
+            "button",
+            {
+              type: "button",
+              disabled: asked.before.length === 0,
+              onclick: () => go(asked.before.slice(0, -1)),
+            },
+            "Newer",
+          ),
+          h(
+            "button",
+            {
+              type: "button",
+              disabled: next === undefined,
+              onclick: () => go([...asked.before, next]),
+            },
+            "Older",
+          ),
+        ),
+      ];
+    },
+  };
+}

@@ -1,0 +1,144 @@
+/** What several views show. */
+import { h, svg } from "./dom.js";
+import { duration, rate } from "./format.js";
+
+export function tile(label, value, { note, tone, meter } = {}) {
+  return h(
+    `div.tile${tone === undefined ? "" : `.${tone}`}`,
+    {},
+    h("div.label", {}, label),
+    h("div.value", {}, value),
+    meter === undefined ? undefined : bar(meter),
+    h("div.note", {}, note ?? ""),
+  );
+}
+
+/** A part of a whole, 0 to 1. What it says is beside it as text. */
+export function bar(part) {
+  const tone = part >= 0.95 ? ".full" : "";
+  return h(
+    "div.meter",
+    { "aria-hidden": "true" },
+    h(`i${tone}`, { "width%": Math.min(100, part * 100) }),
+  );
+}
+
+/** Calls by second as a line, with the cap as a dashed one. */
+export function spark(rates = [], cap) {
+  const [width, height] = [120, 28];
+  const most = Math.max(cap ?? 0, ...rates, 0.001) * 1.1;
+  const y = (value) => (height - 1 - (value / most) * (height - 3)).toFixed(1);
+  const points = rates.map(
+    (value, at) => `${((at / Math.max(1, rates.length - 1)) * width).toFixed(1)},${y(value)}`,
+  );
+  const label =
+    rates.length === 0
+      ? "no calls known"
+      : `up to ${rate(Math.max(...rates))}/s in the last ten minutes`;
+  return svg(
+    "svg.spark",
+    {
+      viewBox: `0 0 ${width} ${height}`,
+      role: "img",
+      "aria-label": label,
+      preserveAspectRatio: "none",
+    },
+    cap === undefined ? undefined : svg("line.cap", { x1: 0, x2: width, y1: y(cap), y2: y(cap) }),
+    points.length === 0
+      ? undefined
+      : svg("path.area", { d: `M0,${height} L${points.join(" L")} L${width},${height} Z` }),
+    points.length === 0 ? undefined : svg("polyline.line", { points: points.join(" ") }),
+  );
+}
+
+/** What holds a bucket back now, the strongest first. */
+export function badges(status) {
+  const { pausedForMs, coolingForMs, awayForMs, rateFactor } = status;
+  const found = [];
+  if (isOn(pausedForMs))
+    found.push(
+      badge("danger", pausedForMs === "forever" ? "paused" : `paused, ${duration(pausedForMs)}`),
+    );
+  if (isOn(awayForMs)) found.push(badge("danger", "downstream away"));
+  if (isOn(coolingForMs)) found.push(badge("warn", `cooling, ${duration(coolingForMs)}`));
+  if (rateFactor < 1) found.push(badge("warn", `${Math.round(rateFactor * 100)} % of the rate`));
+  return found;
+}
+
+export const isOn = (ms) => ms === "forever" || ms > 0;
+export const badge = (tone, text) => h(`span.badge.${tone}`, {}, text);
+
+/** Who set what is in force. */
+export function setBy({ source, setBy: by }) {
+  if (source === "code") return h("span.muted", {}, "code");
+  const who = by === undefined ? "" : by.by;
+  const end = by === undefined || by.endsInMs === "forever" ? "" : `, for ${duration(by.endsInMs)}`;
+  return h(
+    "span",
+    { title: by?.reason ?? false },
+    badge(source === "override" ? "info" : "quiet", source),
+    ` ${who}${end}`,
+  );
+}
+
+/** A table with a heading for each column; `label` names it for who cannot see it. */
+export function table(label, heads, rows, empty, kind = "plain") {
+  if (rows.length === 0) return h("p.empty", {}, empty);
+  const cells = (row) =>
+    row.map((cell, at) =>
+      h(`td${heads[at].startsWith("#") ? ".num" : ""}`, { "data-label": name(heads[at]) }, cell),
+    );
+  return h(
+    "div.scroll",
+    { tabindex: 0, role: "region", "aria-label": label },
+    h(
+      `table.${kind}`,
+      {},
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          heads.map((head) =>
+            h(`th${head.startsWith("#") ? ".num" : ""}`, { scope: "col" }, name(head)),
+          ),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        rows.map((row) => h("tr", {}, cells(row))),
+      ),
+    ),
+  );
+}
+
+/** A column of numbers begins with #. */
+const name = (head) => head.replace(/^#/, "");
+
+export function keyText(change) {
+  const whose = change.key ?? change.keys;
+  return whose === undefined
+    ? ""
+    : ` of ${typeof whose === "string" ? whose : JSON.stringify(whose)}`;
+}
+
+/** What a change did. */
+export function effect(change) {
+  const { subject, before, after, forMs } = change;
+  const pause = ({ pausedForMs }) =>
+    isOn(pausedForMs)
+      ? `paused${pausedForMs === "forever" ? "" : ` ${duration(pausedForMs)}`}`
+      : "running";
+  const what = subject === "policy" ? [before.policy, after.policy] : [pause(before), pause(after)];
+  const end = forMs === undefined ? "" : ` for ${duration(forMs)}`;
+  return h(
+    "span",
+    {},
+    h("code", {}, what[0]),
+    " → ",
+    h("code", {}, what[1]),
+    `${keyText(change)}${end}`,
+  );
+}

@@ -1,0 +1,238 @@
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { ACT, ask, openServers, VIEW } from "../../support/server/open-server.ts";
+import { openBrowser } from "../../support/server/browser.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+
+const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+const HOSTILE = `<img src=x onerror="window.hurt=1"> & <script>window.hurt=1</script>`;
+
+const sluices = realSluices();
+const servers = openServers();
+let browser: Browser;
+let pages: Page[] = [];
+
+beforeAll(async () => {
+  browser = await openBrowser();
+}, 700_000);
+afterEach(async () => {
+  await Promise.all(pages.map((page) => page.close()));
+  pages = [];
+});
+afterAll(() => browser?.close());
+
+interface Opened {
+  readonly page: Page;
+  /** All that the page asked for. */
+  readonly requests: string[];
+  readonly errors: string[];
+}
+
+async function open(
+  url: string,
+  {
+    theme = "light",
+    width = 1280,
+  }: { readonly theme?: "light" | "dark"; readonly width?: number } = {},
+): Promise<Opened> {
+  const viewport = { width, height: 900 };
+  const page = await browser.newPage({ viewport, colorScheme: theme, serviceWorkers: "block" });
+  pages.push(page);
+  page.setDefaultTimeout(60_000);
+  const requests: string[] = [];
+  const errors: string[] = [];
+  page.on("request", (request) => requests.push(request.url()));
+  page.on("pageerror", (error) => errors.push(String(error)));
+  page.on("console", (message) => {
+    if (message.type() === "error") errors.push(message.text());
+  });
+  await page.goto(url);
+  return { page, requests, errors };
+}
+
+/** A service that calls through a bucket, and a server beside it. */
+async function openBoard(names: readonly string[] = ["stripe"]) {
+  const service = sluices.open();
+  const buckets = names.map((name) => service.bucket(name, { rate: "100/s" }));
+  await Promise.all(buckets.map((bucket) => bucket.draw()));
+  const isKnown = async (): Promise<boolean> =>
+    (await service.overview()).buckets.length === names.length;
+  await waitUntil(isKnown, "they are told of");
+  const { url } = await servers.open(sluices.open(), { insecureLocal: true });
+  return { url, service, bucket: buckets[0]! };
+}
+
+interface Violation {
+  readonly id: string;
+  readonly impact: string;
+  readonly nodes: readonly { readonly html: string }[];
+}
+
+/** What axe-core finds that keeps people from using the page. */
+async function seriousOf(page: Page): Promise<string[]> {
+  // The page lets no script be added to it; what a debugger evaluates is not of the page.
+  await page.evaluate(await readFile(AXE, "utf8"));
+  const found = (await page.evaluate("axe.run()")) as { readonly violations: readonly Violation[] };
+  return found.violations
+    .filter(({ impact }) => impact === "serious" || impact === "critical")
+    .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
+}
+
+describe("the board", () => {
+  it("shows numbers that move by themselves, and asks no other host", async () => {
+    const { url, bucket } = await openBoard();
+    const { page, requests, errors } = await open(url);
+    const row = page.locator("tr", { hasText: "stripe" });
+    await row.waitFor();
+
+    await bucket.pause({ by: "bob" });
+    const waiting = Promise.all([bucket.draw(), bucket.draw(), bucket.draw()]);
+
+    await row.getByText("paused").waitFor();
+    await page
+      .locator(".tile", { hasText: "Waiting" })
+      .locator(".value", { hasText: /^3$/ })
+      .waitFor();
+    await bucket.resume();
+    await waiting;
+    await row.getByText("paused").waitFor({ state: "detached" });
+    expect(errors).toEqual([]);
+    expect(requests.filter((asked) => !asked.startsWith(`${url}/`))).toEqual([]);
+  });
+
+  it("changes a rate after it said what that does, in all processes, and takes it back", async () => {
+    const { url, bucket } = await openBoard();
+    const { page, errors } = await open(`${url}/#/bucket/stripe`);
+
+    await page.getByRole("button", { name: "Change rate" }).click();
+    await page.getByRole("textbox", { name: /^Rate/ }).fill("20/s");
+    await page.getByLabel("Why").fill("429s");
+    expect(await page.locator(".preview").textContent()).toContain(
+      "From 100 to 20 calls a second.",
+    );
+    expect((await bucket.status()).source).toBe("code");
+    await page.getByRole("button", { name: "Put it in force" }).click();
+
+    await page.getByText("stripe is at 20/s now.").waitFor();
+    expect(await bucket.status()).toMatchObject({ capPerSecond: 20, setBy: { reason: "429s" } });
+    await page.locator("#toast").getByRole("button", { name: "Undo" }).click();
+    await page.getByText("The change was taken back.").waitFor();
+    expect(await bucket.status()).toMatchObject({ capPerSecond: 100, source: "code" });
+    expect(errors).toEqual([]);
+  });
+
+  it("does not overwrite what somebody else changed while the dialog was open", async () => {
+    const { url, bucket } = await openBoard();
+    const { page } = await open(`${url}/#/bucket/stripe`);
+    await page.getByRole("button", { name: "Change rate" }).click();
+    await page.getByRole("textbox", { name: /^Rate/ }).fill("20/s");
+
+    await bucket.configure({ rate: "50/s" }, { by: "bob" });
+    await page.getByRole("button", { name: "Put it in force" }).click();
+
+    await page.getByText("Somebody else changed the bucket meanwhile.").waitFor();
+    expect(await bucket.status()).toMatchObject({ capPerSecond: 50 });
+  });
+
+  it("shows hostile names and reasons as the text that they are", async () => {
+    const { url, bucket } = await openBoard([HOSTILE]);
+    await bucket.pause({ by: HOSTILE, reason: HOSTILE });
+    const { page, errors } = await open(url);
+
+    await page.locator("table").getByRole("link", { name: HOSTILE }).click();
+    await page.getByRole("heading", { name: HOSTILE }).waitFor();
+    await page.locator("table.cards").getByText(HOSTILE).first().waitFor();
+
+    expect(await page.evaluate("window.hurt")).toBeUndefined();
+    expect(await page.locator("main img, main script").count()).toBe(0);
+    expect(errors).toEqual([]);
+  });
+
+  it("asks for a token where one is needed, and lets a viewer change nothing", async () => {
+    const { service } = await openBoard();
+    const { url } = await servers.open(service);
+    const { page } = await open(`${url}/#/bucket/stripe`);
+
+    await page.getByLabel("Token").fill("a-wrong-token");
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByText("The server knows no such token.").waitFor();
+    await page.getByLabel("Token").fill(VIEW);
+    await page.getByRole("button", { name: "Sign in" }).click();
+
+    await page.getByText("Your token may only look.").waitFor();
+    expect(await page.getByRole("button", { name: "Change rate" }).count()).toBe(0);
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByLabel("Token").fill(ACT);
+    await page.getByLabel("Token").press("Enter");
+    await page.getByRole("button", { name: "Change rate" }).waitFor();
+    const kept = await page.evaluate("document.cookie + JSON.stringify(localStorage)");
+    expect(kept).not.toContain("token");
+  });
+
+  it("asks for nothing while its tab is hidden", async () => {
+    const { url } = await openBoard();
+    const { page, requests } = await open(url);
+    await page.locator("table").waitFor();
+    const hide = (hidden: boolean): Promise<unknown> =>
+      page.evaluate(`Object.defineProperty(document, "hidden", { value: ${hidden}, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"))`);
+    await hide(true);
+    // The answers that were under way.
+    await page.waitForLoadState("networkidle");
+    const before = requests.length;
+
+    // In the time of the browser, which is then a minute later.
+    await page.clock.install();
+    await page.clock.runFor(60_000);
+
+    expect(requests.length).toBe(before);
+    await hide(false);
+    await waitUntil(() => requests.length > before, "it asks again");
+  });
+
+  it("weighs less than 150 kB in all", async () => {
+    const { url } = await openBoard();
+    const { page, requests } = await open(`${url}/#/bucket/stripe`);
+    await page.locator("#chart canvas").waitFor();
+    const files = new Set(requests.filter((asked) => !asked.includes("/api/")));
+
+    const answers = await Promise.all([...files].map(async (file) => ask(file.split("#")[0]!)));
+
+    const total = answers.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0);
+    expect(files.size).toBeGreaterThan(10);
+    expect(total).toBeLessThan(150_000);
+  });
+
+  it.each([
+    ["light", 1280],
+    ["dark", 1280],
+    ["light", 400],
+    ["dark", 400],
+  ] as const)("can be read and used by everybody: %s, %i px wide", async (theme, width) => {
+    const { url, bucket } = await openBoard(["stripe", "a-bucket-with-a-very-long-name".repeat(3)]);
+    await bucket.configure({ rate: "50/s" }, { by: "ann", reason: "a trial", forMs: 3_600_000 });
+    const { page } = await open(url, { theme, width });
+
+    for (const [hash, shown] of [
+      ["#/", "table.cards"],
+      ["#/bucket/stripe", "#chart canvas"],
+      ["#/changes", "table.cards"],
+      ["#/processes", "table.plain"],
+    ] as const) {
+      await page.goto(`${url}/${hash}`);
+      await page.locator(shown).first().waitFor();
+      expect(await seriousOf(page), hash).toEqual([]);
+      const overflow = await page.evaluate("document.documentElement.scrollWidth - innerWidth");
+      expect(overflow, `${hash} is wider than its window`).toBe(0);
+    }
+    await page.goto(`${url}/#/bucket/stripe`);
+    await page.getByRole("button", { name: "Pause" }).press("Enter");
+    await page.getByRole("dialog").waitFor();
+    expect(await seriousOf(page)).toEqual([]);
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+  });
+});

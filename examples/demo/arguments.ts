@@ -8,7 +8,11 @@ export interface DemoArguments {
   readonly workers: number;
   /** The longest time to watch; jobs that wait after it are reported as waiting. */
   readonly seconds: number;
+  /** Whether the board of the demo's Redis is served, also after the end. */
+  readonly board: boolean;
 }
+
+type NumberFlag = Exclude<keyof DemoArguments, "board">;
 
 /** Thrown when a flag is unknown or can never work. */
 export class UsageError extends Error {
@@ -21,7 +25,7 @@ interface Flag {
   readonly meaning: string;
 }
 
-const FLAGS: Readonly<Record<keyof DemoArguments, Flag>> = {
+const FLAGS: Readonly<Record<NumberFlag, Flag>> = {
   rate: { preset: 100, most: 10_000, meaning: "the cap, in calls a second" },
   jobs: { preset: 2_000, most: 100_000, meaning: "webhooks to send" },
   workers: { preset: 4, most: 32, meaning: "worker processes" },
@@ -33,6 +37,7 @@ export const USAGE: string = [
   ...Object.entries(FLAGS).map(
     ([name, { preset, meaning }]) => `  --${name.padEnd(9)}${meaning} (${preset})`,
   ),
+  "  --board    serves the board, until it is stopped",
 ].join("\n");
 
 /**
@@ -43,12 +48,13 @@ export const USAGE: string = [
 export function readArguments(given: readonly string[]): DemoArguments | undefined {
   const values = parse(given);
   if (values["help"] === true) return undefined;
-  const read = (name: keyof DemoArguments): number => readWholeNumber(name, values[name]);
+  const read = (name: NumberFlag): number => readWholeNumber(name, values[name]);
   return {
     rate: read("rate"),
     jobs: read("jobs"),
     workers: read("workers"),
     seconds: read("seconds"),
+    board: values["board"] === true,
   };
 }
 
@@ -58,6 +64,7 @@ function parse(given: readonly string[]): Readonly<Record<string, string | boole
     jobs: { type: "string" },
     workers: { type: "string" },
     seconds: { type: "string" },
+    board: { type: "boolean" },
     help: { type: "boolean", short: "h" },
   } as const;
   try {
@@ -67,11 +74,11 @@ function parse(given: readonly string[]): Readonly<Record<string, string | boole
     const flags = Object.keys(FLAGS)
       .map((name) => `--${name}`)
       .join(", ");
-    throw new UsageError(`${problem}; the flags are ${flags}, each with a number.`);
+    throw new UsageError(`${problem}; the flags are ${flags}, each with a number, and --board.`);
   }
 }
 
-function readWholeNumber(name: keyof DemoArguments, value: string | boolean | undefined): number {
+function readWholeNumber(name: NumberFlag, value: string | boolean | undefined): number {
   const { preset, most } = FLAGS[name];
   if (value === undefined) return preset;
   const number = typeof value === "string" && /^\d{1,9}$/.test(value) ? Number(value) : 0;

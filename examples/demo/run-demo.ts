@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import process from "node:process";
 import { setTimeout as pause } from "node:timers/promises";
 import type { DemoArguments } from "./arguments.ts";
@@ -35,7 +36,12 @@ export async function runDemo(given: DemoArguments, signal: AbortSignal): Promis
     view.close();
   }
   const share = meter.share(given.rate);
-  return report(given, await settle(stage, sent, share));
+  const wasKept = report(given, await settle(stage, sent, share));
+  if (given.board && !signal.aborted) {
+    print("The board stays until you press Ctrl-C.");
+    await once(signal, "abort");
+  }
+  return wasKept;
 }
 
 function openView(given: DemoArguments): View {

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { createSluice, type Logger } from "sluice";
+import { createServer } from "sluice/server";
 import { createWebhooks, type Webhooks } from "sluice/webhooks";
 import { startRedis } from "../../test/support/redis/local-redis.ts";
 import type { DemoArguments } from "./arguments.ts";
@@ -81,6 +82,11 @@ export async function openStage(
     });
     cleanup.add(() => workers.end());
     print(`workers     pid ${workers.all.map(({ pid }) => pid).join(", ")}`);
+    if (given.board) {
+      const server = await createServer(sluice, { port: 0, insecureLocal: true, logger: false });
+      cleanup.add(() => server.close());
+      print(`board       ${(await server.listen()).url}`);
+    }
     return {
       downstream,
       workers,

@@ -49,6 +49,22 @@ describe("the demo", () => {
     },
   );
 
+  it("serves the board of what runs, and still after the end", async () => {
+    const demo = startDemo(["--board", "--workers", "2", "--jobs", "200", "--rate", "200"]);
+    await waitUntil(() => demo.stdout.includes("The board stays"), "it has ended");
+
+    const url = /^board +(http\S+)$/m.exec(demo.stdout)![1]!;
+    const { buckets } = (await (await fetch(`${url}/api/v1/buckets`)).json()) as {
+      readonly buckets: readonly { readonly name: string; readonly capPerSecond: number }[];
+    };
+    const page = await fetch(url);
+
+    expect(buckets).toMatchObject([{ name: "webhooks", capPerSecond: 200 }]);
+    expect(await page.text()).toContain("<title>Sluice</title>");
+    demo.signal("SIGINT");
+    expect(await demo.ended).toBe(130);
+  });
+
   it("leaves no process behind when it is killed outright", async () => {
     const demo = startDemo(["--workers", "2"]);
     await waitUntil(() => childPids(demo).length === 4, "all processes run");

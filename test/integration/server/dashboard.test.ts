@@ -1,5 +1,4 @@
-import { readFile } from "node:fs/promises";
-import { createRequire } from "node:module";
+import axe from "axe-core";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -7,7 +6,6 @@ import { ACT, ask, openServers, VIEW } from "../../support/server/open-server.ts
 import { openBrowser } from "../../support/server/browser.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
-const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 const HOSTILE = `<img src=x onerror="window.hurt=1"> & <script>window.hurt=1</script>`;
 
 const sluices = realSluices();
@@ -74,7 +72,7 @@ interface Violation {
 /** What axe-core finds that keeps people from using the page. */
 async function seriousOf(page: Page): Promise<string[]> {
   // The page lets no script be added to it; what a debugger evaluates is not of the page.
-  await page.evaluate(await readFile(AXE, "utf8"));
+  await page.evaluate(axe.source);
   const found = (await page.evaluate("axe.run()")) as { readonly violations: readonly Violation[] };
   return found.violations
     .filter(({ impact }) => impact === "serious" || impact === "critical")

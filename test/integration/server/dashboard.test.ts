@@ -222,9 +222,9 @@ describe("the board", () => {
     ] as const) {
       await page.goto(`${url}/${hash}`);
       await page.locator(shown).first().waitFor();
-      expect(await seriousOf(page), hash).toEqual([]);
+      expect({ hash, serious: await seriousOf(page) }).toEqual({ hash, serious: [] });
       const overflow = await page.evaluate("document.documentElement.scrollWidth - innerWidth");
-      expect(overflow, `${hash} is wider than its window`).toBe(0);
+      expect({ hash, overflow }).toEqual({ hash, overflow: 0 });
     }
     await page.goto(`${url}/#/bucket/stripe`);
     await page.getByRole("button", { name: "Pause" }).press("Enter");

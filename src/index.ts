@@ -214,6 +214,7 @@ export type {
 } from "./throttle/bucket/live-options.ts";
 export type { BucketChange, SteeredFacts } from "./throttle/bucket/changes.ts";
 export type {
+  BucketBrief,
   BucketStatus,
   History,
   HistoryOptions,

@@ -34,6 +34,8 @@ import { createQueues } from "./sluice/queues.ts";
 import { createWorkers } from "./sluice/workers.ts";
 import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
 import type { BucketChange } from "./throttle/bucket/changes.ts";
+import type { BucketBrief } from "./throttle/bucket/status.ts";
+import { createStatuses } from "./throttle/bucket/statuses.ts";
 import { BUCKET_OPTION_NAMES, type BucketOptions } from "./throttle/bucket/bucket-options.ts";
 import {
   THROTTLED_OPTION_NAMES,
@@ -113,6 +115,7 @@ export interface Sluice extends Emitter<SluiceEvents> {
    * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
    * @throws {@link ClosedError} when the sluice is closed.
    */
+  overview(options: OverviewOptions & { readonly brief: true }): Promise<Overview<BucketBrief>>;
   overview(options?: OverviewOptions): Promise<Overview>;
   /**
    * What was changed of buckets by hand, by whom and why, the newest first: the last 10,000 changes of all processes.
@@ -181,10 +184,8 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     queues: () => queues.told(),
     workers: () => workers.told(),
   });
-  const facts = createInsight({
-    insight,
-    find,
-  });
+  const statuses = createStatuses({ store, insight, ...buckets });
+  const facts = createInsight({ insight, statuses });
   const queues = createQueues({
     buckets,
     prefix,
@@ -266,10 +267,10 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       reporter.onActivity();
       return worker;
     },
-    async overview(given) {
+    overview: (async (given?: OverviewOptions) => {
       assertOpen();
       return facts.overview(given);
-    },
+    }) as Sluice["overview"],
     async changes(given) {
       assertOpen();
       return facts.changes(given);

@@ -1,8 +1,8 @@
 /** Several independent servers: which one holds a name, and their stores as one. */
 import { createHash } from "node:crypto";
 import { LRUCache } from "lru-cache";
-import type { InsightStore } from "../core/stores/insight/store.ts";
 import { areNewer, type RulesAnswer } from "../core/stores/insight/rules.ts";
+import type { BucketLook, InsightStore } from "../core/stores/insight/store.ts";
 import type { Store } from "../core/store.ts";
 
 /** A point of the ring. Its server holds the names whose hashes lie between the point before and this one. */
@@ -135,6 +135,17 @@ export function combineInsight(
       });
       const declared = new Map((await Promise.all(asking)).flat());
       return names.map((name) => declared.get(name));
+    },
+    async looks(names) {
+      const looking = stores.map(async (store): Promise<[string, BucketLook][]> => {
+        const own = names.filter((name) => storeOf(name) === store);
+        try {
+          return [...((await store.looks?.(own)) ?? [])];
+        } catch (error) {
+          return own.map((name) => [name, { error }]);
+        }
+      });
+      return new Map((await Promise.all(looking)).flat());
     },
     async replicas() {
       const found = (await fromAll((store) => store.replicas())).answers.flat();

@@ -35,6 +35,8 @@ export interface Buckets {
    */
   readonly find: (name: string) => Promise<OwnedBucket | undefined>;
   readonly all: () => Iterable<OwnedBucket>;
+  /** Whether a bucket with this policy is stored in parts: in a cluster, keys that share no limit are spread over all nodes. */
+  readonly isSpread: (policy: Policy) => boolean;
   /** This process, as the store knows it. */
   readonly replica: string;
   /** The store answers again: calls that wait for it are asked for again. */
@@ -95,11 +97,13 @@ export function createBuckets(parts: BucketsParts): Buckets {
     });
   }
 
-  /** In a cluster, keys that share no limit are spread over all nodes. */
+  /** Keys by name are counted in one step, whatever they are. */
+  function isSpread({ limits, perKey }: Policy): boolean {
+    return isCluster && limits.length === 0 && perKey?.names === undefined;
+  }
+
   function create(settings: BucketSettings, onOpen: OnOpen): OwnedBucket {
-    const { limits, perKey } = settings.policy;
-    // Keys by name are counted in one step, whatever they are.
-    if (isCluster && limits.length === 0 && perKey?.names === undefined) {
+    if (isSpread(settings.policy)) {
       return refuseExtra(createClusterBucket({ ...settings, onOpen }), ARITIES);
     }
     const bucket = createBucket(settings);
@@ -186,6 +190,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
       return createFound(name, readPolicyElsewhere(`bucket("${name}")`, declared));
     },
     all,
+    isSpread,
     replica,
     askAgain() {
       for (const bucket of all()) bucket.askAgain();

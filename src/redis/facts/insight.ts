@@ -7,7 +7,7 @@ import {
   HISTORY_STEP_MS,
   REPLICA_ALIVE_MS,
   type AboutReplica,
-  type BucketTold,
+  type BucketLook,
   type Change,
   type ChangeFate,
   type InsightStore,
@@ -21,12 +21,9 @@ import {
   FLEET,
   overrideEnd,
   queuesReport,
-  readChangeText,
-  readOverride,
   replicaReport,
-  timeOf,
 } from "../scripts/insight/insight.ts";
-import { readRuled } from "../scripts/insight/rules.ts";
+import { bucketsLook, readChange, valueOf } from "../scripts/insight/looks.ts";
 import { clockRead } from "../scripts/queue/jobs.ts";
 import { runScript } from "../scripts/script.ts";
 import { createQueueIndex } from "./queue-index.ts";
@@ -35,6 +32,8 @@ import { createRedisRules } from "./rules.ts";
 const HOUR_MS = 3_600_000;
 /** How many changes are read at a time while those of one bucket are looked for. */
 const READ_AT_ONCE = 500;
+/** One script looks at so many buckets: it takes Redis about a millisecond. */
+const LOOKED_AT_ONCE = 100;
 
 export function createRedisInsight(
   redis: Redis | Cluster,
@@ -49,14 +48,14 @@ export function createRedisInsight(
     return Math.floor((await runScript(redis, clockRead, { prefix, queue: FLEET })) / 1_000);
   }
 
-  async function withFates(found: readonly (readonly [string, string])[]): Promise<Change[]> {
+  async function withFates(found: readonly Entry[]): Promise<Change[]> {
     if (found.length === 0) return [];
     const fates = await redis.mget(found.map(([id]) => `${base}:fate:${id}`));
-    return found.map(([id, text], at) => {
-      const fate = JSON.parse(fates[at] ?? "{}") as Partial<Change>;
-      const { undoneBy, failed } = fate;
-      return { ...readChangeText(text), id, atMs: timeOf(id), undoneBy, failed };
-    });
+    return found.map((entry, at) => readChange(entry, fates[at]));
+  }
+
+  function look(buckets: readonly string[], areHere: boolean) {
+    return send(() => runScript(redis, bucketsLook, { prefix, buckets, areHere }));
   }
 
   return {
@@ -78,28 +77,22 @@ export function createRedisInsight(
         const names = await redis.zrangebylex(`${base}:names`, from, "+", "LIMIT", 0, limit);
         return { names, errors: [] };
       }),
-    bucket: (name) =>
-      send(async () => {
-        const [now, told, rules, overrides, paused] = await Promise.all([
-          nowMs(),
-          redis.hgetall(`${base}:told:${name}`),
-          redis.hget(`${base}:rules:texts`, name),
-          redis.hgetall(`${base}:overrides:${name}`),
-          redis.hget(`${base}:pauses`, name),
-        ]);
-        const pause = paused?.slice(paused.indexOf("|") + 1) ?? "";
-        const changes = pause === "" ? [] : await redis.xrange(`${base}:changes`, pause, pause);
-        const [change] = await withFates(changes.map(readEntry));
-        return {
-          nowMs: now,
-          told: Object.entries(told).map(([replica, text]) => ({ replica, ...readTold(text) })),
-          rules: rules === null ? undefined : readRuled(rules),
-          overrides: Object.entries(overrides)
-            .map(([id, record]) => readOverride(`${id}|${record}`))
-            .toSorted(byId),
-          pause: change,
-        };
-      }),
+    async bucket(name) {
+      const [found] = await look([name], false);
+      return found!.facts;
+    },
+    async looks(names) {
+      const found = new Map<string, BucketLook>();
+      const groups = Array.from({ length: Math.ceil(names.length / LOOKED_AT_ONCE) }, (_, at) =>
+        names.slice(at * LOOKED_AT_ONCE, (at + 1) * LOOKED_AT_ONCE),
+      );
+      const looking = groups.map(async (group) => {
+        const looked = await look(group, !redis.isCluster);
+        for (const [at, name] of group.entries()) found.set(name, looked[at]!);
+      });
+      await Promise.all(looking);
+      return found;
+    },
     declared: (bucket) =>
       send(async () => (await redis.hget(`${base}:declared`, bucket)) ?? undefined),
     replicas: () =>
@@ -144,13 +137,13 @@ export function createRedisInsight(
       }),
     changes: ({ bucket, before, limit }) =>
       send(async () => {
-        const found: (readonly [string, string])[] = [];
+        const found: Entry[] = [];
         let end = before === undefined ? "+" : `(${before}`;
         while (found.length < limit) {
           const page = await redis.xrevrange(`${base}:changes`, end, "-", "COUNT", READ_AT_ONCE);
           for (const entry of page) {
-            const isOfBucket = bucket === undefined || valueOf(entry, "bucket") === bucket;
-            if (isOfBucket && found.length < limit) found.push(readEntry(entry));
+            const isOfBucket = bucket === undefined || valueOf(entry[1], "bucket") === bucket;
+            if (isOfBucket && found.length < limit) found.push(entry);
           }
           if (page.length < READ_AT_ONCE) break;
           end = `(${page.at(-1)![0]}`;
@@ -160,12 +153,6 @@ export function createRedisInsight(
     confirmChange: (made) => send(() => runScript(redis, changeConfirm, { ...made, prefix })),
     endOverride: (override) => send(() => runScript(redis, overrideEnd, { ...override, prefix })),
   };
-}
-
-/** Ids are `<ms>-<number>`. */
-function byId({ id: a }: { readonly id: string }, { id: b }: { readonly id: string }): number {
-  const order = timeOf(a) - timeOf(b);
-  return order === 0 ? Number(a.split("-")[1]) - Number(b.split("-")[1]) : order;
 }
 
 /** @throws {@link StoreUnavailableError} for whatever Redis or its connection says. */
@@ -178,17 +165,3 @@ function notNoted(error: unknown): never {
 }
 
 type Entry = [id: string, fields: string[]];
-
-function valueOf([, fields]: Entry, name: string): string {
-  return fields[fields.indexOf(name) + 1] ?? "";
-}
-
-function readEntry(entry: Entry): readonly [string, string] {
-  return [entry[0], valueOf(entry, "change")];
-}
-
-/** `<ms>|<JSON>` */
-function readTold(text: string): BucketTold & { readonly atMs: number } {
-  const [atMs = ""] = text.split("|", 1);
-  return { ...(JSON.parse(text.slice(atMs.length + 1)) as BucketTold), atMs: Number(atMs) };
-}

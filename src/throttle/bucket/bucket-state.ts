@@ -36,8 +36,8 @@ export interface LimitState {
   readonly nextFreeMs: number | undefined;
 }
 
-/** The state of a bucket, for all replicas. */
-export interface BucketState {
+/** The state of a bucket without its limits, for all replicas. */
+export interface BriefState {
   /** The policy in force: `"100/s"`. */
   readonly policy: string;
   /** Whether it comes from the code, from the rules, or was configured over both. */
@@ -58,17 +58,24 @@ export interface BucketState {
   readonly replicas: number;
   /** How many callers wait in this process. */
   readonly waitingHere: number;
+}
+
+/** The state of a bucket, for all replicas. */
+export interface BucketState extends BriefState {
   readonly limits: readonly LimitState[];
 }
 
 /** A pause without an end: about 30 years. */
 export const FOREVER_US = 1e15;
 
+/** What is known of a bucket beside its state. */
+type SeenBeside = Pick<BriefState, "waitingHere" | "awayForMs">;
+
 export function describeState(
   peeked: Peeked,
   key: string | undefined,
   policy: Policy,
-  seen: Pick<BucketState, "waitingHere" | "awayForMs">,
+  seen: SeenBeside,
 ): BucketState {
   const { nowUs, statuses, coolUntilUs, pausedUntilUs } = peeked;
   const closedUntilUs = Math.max(coolUntilUs, pausedUntilUs);
@@ -88,17 +95,39 @@ export function describeState(
       nextFreeMs: nextUs === Infinity ? undefined : msUntil(Math.max(nextUs, closedUntilUs), nowUs),
     };
   });
-  return sayEndless({
+  return sayEndless({ ...briefState(peeked, policy, seen), limits });
+}
+
+/** The same without its limits. */
+export function describeBriefly(
+  peeked: BrieflyPeeked,
+  policy: Policy,
+  seen: SeenBeside,
+): BriefState {
+  return sayEndless(briefState(peeked, policy, seen));
+}
+
+type BrieflyPeeked = Pick<
+  Peeked,
+  "nowUs" | "source" | "generation" | "coolUntilUs" | "pausedUntilUs" | "factor" | "alive"
+>;
+
+function briefState(
+  { nowUs, source, generation, coolUntilUs, pausedUntilUs, factor, alive }: BrieflyPeeked,
+  policy: Policy,
+  { waitingHere, awayForMs }: SeenBeside,
+): BriefState {
+  return {
     policy: formatPolicy(policy),
-    policyFrom: peeked.source === "override" ? "configured" : peeked.source,
-    generation: peeked.generation,
+    policyFrom: source === "override" ? "configured" : source,
+    generation,
     coolingForMs: msUntil(coolUntilUs, nowUs),
     pausedForMs: orEndless(msUntil(pausedUntilUs, nowUs)),
-    rateFactor: peeked.factor / 1_000,
-    replicas: peeked.alive,
-    ...seen,
-    limits,
-  });
+    awayForMs,
+    rateFactor: factor / 1_000,
+    replicas: alive,
+    waitingHere,
+  };
 }
 
 /** Infinity for the rest of a pause without an end. */

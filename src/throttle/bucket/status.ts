@@ -5,7 +5,7 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import { readOptions, PRIORITIES, type Priority } from "../../core/input/options.ts";
 import { ruleOf } from "../../core/limits/registry.ts";
 import type { PolicySource } from "../../core/store.ts";
-import type { Limit } from "../../core/limits/rule.ts";
+import type { Policy } from "../../core/policy/policy.ts";
 import {
   HISTORY_KEPT_MS,
   HISTORY_STEP_MS,
@@ -16,7 +16,7 @@ import {
   type InsightStore,
   type Point,
 } from "../../core/stores/insight/store.ts";
-import type { BucketState, InForce } from "./bucket-state.ts";
+import type { BriefState, BucketState, InForce } from "./bucket-state.ts";
 
 /** Who put something in force, and until when. */
 export interface SetBy {
@@ -48,7 +48,13 @@ export interface ReplicaOfBucket {
 }
 
 /** What an operator asks of a bucket first: the cap beside what is used, what holds it back, and who set it. */
-export interface BucketStatus extends BucketState {
+export interface BucketStatus extends BucketState, OfAllReplicas {}
+
+/** A {@link BucketStatus} without the state of each limit. */
+export interface BucketBrief extends BriefState, OfAllReplicas {}
+
+/** What is known of a bucket beside its own state. */
+interface OfAllReplicas {
   readonly name: string;
   /** What the rates that all calls share allow together, in calls of cost 1 a second: `100`. Undefined if there is none. */
   readonly capPerSecond: number | undefined;
@@ -92,15 +98,15 @@ export async function readStatus(
   inForce: Promise<Pick<InForce, "policy" | "state">>,
 ): Promise<BucketStatus> {
   const [{ policy, state }, facts] = await Promise.all([inForce, insight.bucket(name)]);
-  return describeStatus(name, { limits: policy.limits, text: policy.text, state }, facts);
+  return describeStatus(name, policy, state, facts);
 }
 
-function describeStatus(
+export function describeStatus<State extends BriefState>(
   name: string,
-  of: { readonly limits: readonly Limit[]; readonly text: string; readonly state: BucketState },
+  { limits, text }: Pick<Policy, "limits" | "text">,
+  state: State,
   facts: BucketFacts,
-): BucketStatus {
-  const { limits, text, state } = of;
+): State & OfAllReplicas {
   const { nowMs, told, pause } = facts;
   const alive = told.filter(({ atMs }) => nowMs - atMs < REPLICA_ALIVE_MS);
   const heard = alive.filter(({ atMs }) => nowMs - atMs < HEARD_MS);

@@ -28,6 +28,12 @@ describe("in a cluster, an operator", () => {
       workers: 1,
     });
 
+    const [whole, brief] = [await b!.overview(), await b!.overview({ brief: true })];
+    for (const [at, { name, policy, capPerSecond, source }] of whole.buckets.entries()) {
+      expect(brief.buckets[at]).toMatchObject({ name, policy, capPerSecond, source });
+    }
+    expect(brief.buckets.map(({ policy }) => policy)).toContain("per key 10/s");
+
     const { generation } = await spread.peek();
     await spread.configure({ perKey: { rate: "5/s" } }, { by: "ann", generation });
     expect(await rejectionOf(spread.pause({ generation }))).toBeInstanceOf(ChangedError);

@@ -12,6 +12,8 @@ export interface InsightStore extends RulesStore {
   bucketNames(page: NamesPage): Promise<BucketNames>;
   /** What the living replicas told of a bucket. */
   bucket(name: string): Promise<BucketFacts>;
+  /** Several buckets at once; left out where that is no quicker than one after another. */
+  readonly looks?: (names: readonly string[]) => Promise<ReadonlyMap<string, BucketLook>>;
   /** The text of the policy that the code of a bucket declares; undefined if no replica has told of the bucket. */
   declared(bucket: string): Promise<string | undefined>;
   replicas(): Promise<readonly ReplicaFacts[]>;
@@ -164,6 +166,31 @@ export interface BucketFacts {
   readonly pause: Change | undefined;
 }
 
+/** What is known of a bucket, and how it is in all but its limits; or why neither can be known. */
+export type BucketLook =
+  | {
+      readonly facts: BucketFacts;
+      /** The text of the policy that its code declares; undefined if the bucket is not known. */
+      readonly declared: string | undefined;
+      /** Undefined where a look at several buckets does not reach them. */
+      readonly glance: Glance | undefined;
+    }
+  | { readonly error: unknown };
+
+/** A bucket without its limits: see `Peeked`. */
+export interface Glance {
+  readonly nowUs: number;
+  readonly generation: number;
+  /** The text of the policy in force; undefined if the bucket has no state. */
+  readonly text: string | undefined;
+  readonly source: PolicySource;
+  readonly alive: number;
+  readonly coolUntilUs: number;
+  readonly pausedUntilUs: number;
+  readonly factor: number;
+  readonly awayForMs: number;
+}
+
 /** A policy that was put in force by hand. */
 export interface Override {
   readonly bucket: string;
@@ -185,6 +212,13 @@ export const UNCONFIRMED_MS = 60_000;
 /** The override with which the policy of this text came, if one did. */
 export function overrideOf({ overrides }: BucketFacts, text: string): Override | undefined {
   return overrides.findLast((each) => each.text === text);
+}
+
+/** The override that is in force as far as replicas know: whoever looks at the bucket itself knows better. */
+export function overrideInForce({ overrides }: BucketFacts): Override | undefined {
+  return overrides
+    .filter(({ generation }) => generation !== undefined)
+    .toSorted((a, b) => b.generation! - a.generation!)[0];
 }
 
 /** Calls that started in one step of time. */

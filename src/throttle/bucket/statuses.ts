@@ -1,0 +1,130 @@
+/** How many buckets are, at once, whoever has their code: an overview must not ask of one after another. */
+import { sayEndless } from "../../core/describe.ts";
+import { readPolicyElsewhere, readPolicyText, type Policy } from "../../core/policy/policy.ts";
+import type { Peeked, Store } from "../../core/store.ts";
+import {
+  overrideInForce,
+  type BucketLook,
+  type Glance,
+  type InsightStore,
+} from "../../core/stores/insight/store.ts";
+import type { OwnedBucket } from "../bucket.ts";
+import { termsOf } from "../known-policy.ts";
+import { createLru } from "../lru.ts";
+import { describeBriefly, describeState } from "./bucket-state.ts";
+import { describeStatus, type BucketBrief, type BucketStatus } from "./status.ts";
+
+/** How a bucket is, or why that is not known; neither if there is none of the name. */
+type StatusFound<Status> =
+  | { readonly name: string; readonly status: Status | undefined }
+  | { readonly name: string; readonly error: unknown };
+
+export interface Statuses {
+  readonly whole: (names: readonly string[]) => Promise<readonly StatusFound<BucketStatus>[]>;
+  /** Without their limits, since each bucket costs a request of its own with them. */
+  readonly brief: (names: readonly string[]) => Promise<readonly StatusFound<BucketBrief>[]>;
+}
+
+export interface StatusesParts {
+  readonly store: Pick<Store, "peek" | "readAway">;
+  readonly insight: Pick<InsightStore, "looks">;
+  /** The bucket of this name, if this process declares it. */
+  readonly of: (name: string) => OwnedBucket | undefined;
+  /** The bucket of this name, whichever process declares it. */
+  readonly find: (name: string) => Promise<OwnedBucket | undefined>;
+  /** Whether a bucket with this policy is stored in several parts. */
+  readonly isSpread: (policy: Policy) => boolean;
+}
+
+type Look = Extract<BucketLook, { readonly facts: unknown }>;
+
+/** The texts of so many policies are read once. */
+const POLICIES_KEPT = 5_000;
+
+export function createStatuses(parts: StatusesParts): Statuses {
+  const { store, insight, of, find, isSpread } = parts;
+  const policies = createLru<Policy>(POLICIES_KEPT);
+
+  function policyOf(name: string, text: string): Policy {
+    const own = of(name)?.policy;
+    if (own !== undefined) {
+      return own.text === text ? own : readPolicyText(`bucket("${name}")`, text, own);
+    }
+    const known = policies.get(text);
+    if (known !== undefined) return known;
+    const read = readPolicyElsewhere(`bucket("${name}")`, text);
+    policies.set(text, read);
+    return read;
+  }
+
+  /** The policy that is in force as far as a look tells; undefined if there is no such bucket, or it has several parts. */
+  function policyBy(name: string, { facts, declared, glance }: Look): Policy | undefined {
+    const ofCode = of(name)?.policy.text ?? declared;
+    if (ofCode === undefined) return undefined;
+    const policy = policyOf(
+      name,
+      glance?.text ?? overrideInForce(facts)?.text ?? facts.rules?.text ?? ofCode,
+    );
+    return isSpread(policy) ? undefined : policy;
+  }
+
+  function peek(name: string, policy: Policy): Promise<Peeked> {
+    return store.peek({ bucket: name, terms: termsOf(policy, 0), scopes: [] });
+  }
+
+  async function awayForMs(name: string, glance: Glance | undefined): Promise<number> {
+    if (glance !== undefined) return glance.awayForMs;
+    const [away] = await store.readAway({ bucket: name, keys: [undefined] });
+    return away?.inMs ?? 0;
+  }
+
+  async function whole(name: string, look: Look | undefined): Promise<BucketStatus | undefined> {
+    const expected = look && policyBy(name, look);
+    if (look === undefined || expected === undefined) return (await find(name))?.status();
+    const [first, away] = await Promise.all([peek(name, expected), awayForMs(name, look.glance)]);
+    const policy = first.text === expected.text ? expected : policyOf(name, first.text);
+    const peeked = policy === expected ? first : await peek(name, policy);
+    const seen = { waitingHere: of(name)?.waiting ?? 0, awayForMs: away };
+    const state = describeState(peeked, undefined, policy, seen);
+    return describeStatus(name, policy, state, look.facts);
+  }
+
+  async function brief(name: string, look: Look | undefined): Promise<BucketBrief | undefined> {
+    const policy = look?.glance && policyBy(name, look);
+    if (policy === undefined) {
+      const status = await whole(name, look);
+      return status && withoutLimits(status);
+    }
+    const { facts, glance } = look!;
+    const waitingHere = of(name)?.waiting ?? 0;
+    const state = describeBriefly(glance!, policy, { ...glance!, waitingHere });
+    return describeStatus(name, policy, state, facts);
+  }
+
+  async function readAll<Status>(
+    names: readonly string[],
+    read: (name: string, look: Look | undefined) => Promise<Status | undefined>,
+  ): Promise<StatusFound<Status>[]> {
+    const looks = names.length === 0 ? undefined : await insight.looks?.(names);
+    return Promise.all(
+      names.map(async (name): Promise<StatusFound<Status>> => {
+        const look = looks?.get(name);
+        if (look !== undefined && "error" in look) return { name, error: look.error };
+        try {
+          return { name, status: await read(name, look) };
+        } catch (error) {
+          return { name, error };
+        }
+      }),
+    );
+  }
+
+  return {
+    whole: (names) => readAll(names, whole),
+    brief: (names) => readAll(names, brief),
+  };
+}
+
+function withoutLimits({ limits: _limits, ...brief }: BucketStatus): BucketBrief {
+  return sayEndless(brief);
+}

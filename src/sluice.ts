@@ -35,7 +35,7 @@ import { createWorkers } from "./sluice/workers.ts";
 import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
 import type { BucketChange } from "./throttle/bucket/changes.ts";
 import type { BucketBrief } from "./throttle/bucket/status.ts";
-import { createStatuses } from "./throttle/bucket/statuses.ts";
+import { createStatuses } from "./insight/statuses.ts";
 import { BUCKET_OPTION_NAMES, type BucketOptions } from "./throttle/bucket/bucket-options.ts";
 import {
   THROTTLED_OPTION_NAMES,
@@ -84,6 +84,19 @@ export interface Sluice extends Emitter<SluiceEvents> {
     name: string,
     options: QueueOptions<Data, Input>,
   ): Queue<Data, Result, Input>;
+  /**
+   * The queue of this name as other processes declare it, unless this one does; undefined if none has had it open in the
+   * last 30 days. For operators, and for whoever enqueues for others: it declares nothing, and no worker can be started on
+   * it. Data is checked by the schema of its workers alone. A key of which only the code of others knows whether it is
+   * ordered is refused, and so is a job without a cost where only that code knows the cost.
+   *
+   * @throws {@link InvalidOptionError} when the name can never work.
+   * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
+   * @throws {@link ClosedError} when the sluice is closed.
+   */
+  findQueue<Data = unknown, Result = unknown>(
+    name: string,
+  ): Promise<Queue<Data, Result> | undefined>;
   /**
    * Starts to work on a queue. Instead of a function, the handler can be several by the names of jobs,
    * `{ charge: async (job) => …, refund: … }`, or the path or URL of a file that has the function as its default export: it then runs in processes of its own, as many as the worker's `concurrency`, and the draw stays in
@@ -135,6 +148,7 @@ const ARITIES: Arities<Sluice> = {
   bucket: { atOnce: 2 },
   find: 1,
   queue: { atOnce: 2 },
+  findQueue: 1,
   worker: { atOnce: 3 },
   overview: 1,
   changes: 1,
@@ -188,6 +202,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   const facts = createInsight({ insight, statuses });
   const queues = createQueues({
     buckets,
+    insight,
     prefix,
     timeoutMs,
     logger,
@@ -248,6 +263,10 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       assertOpen();
       const where = `queue(${JSON.stringify(readName("queue()", "name", name))})`;
       return queues.open(where, name, given);
+    },
+    async findQueue(name) {
+      assertOpen();
+      return queues.find(readName("findQueue()", "name", name));
     },
     worker<Data, Result>(
       queue: Queue<Data, Result, never>,

@@ -5,7 +5,7 @@ import { NAME, readOptions, wholeNumber } from "../core/input/options.ts";
 import type { InsightStore, QueueFacts, WorkerFacts } from "../core/stores/insight/store.ts";
 import { describeChange, type BucketChange } from "../throttle/bucket/changes.ts";
 import type { BucketBrief, BucketStatus } from "../throttle/bucket/status.ts";
-import type { Statuses } from "../throttle/bucket/statuses.ts";
+import type { Statuses } from "./statuses.ts";
 
 export interface OverviewOptions {
   /** The `next` of the page before. Defaults to the first page. */

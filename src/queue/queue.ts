@@ -1,11 +1,13 @@
 import { refuseExtra, type Arities } from "../core/input/arguments.ts";
 import type { Logger } from "../core/logger.ts";
+import type { QueueDeclared } from "../core/stores/insight/store.ts";
 import type { KeptJobs } from "../core/stores/queue/store.ts";
 import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
 import { storedQueueName, type ConnectQueue } from "./bullmq/connection.ts";
 import { readJob, type Stored } from "./bullmq/stored-job.ts";
 import { createStoredAccess, findDeduped } from "./bullmq/stored-queue.ts";
 import { MAX_JOB_BYTES, takeData, type Schema } from "./enqueue/data.ts";
+import { createElsewhere } from "./elsewhere.ts";
 import { createEnqueuing, type Enqueuing } from "./enqueue/enqueue.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.ts";
 import { createWakeWatch } from "./enqueue/wake-watch.ts";
@@ -152,6 +154,8 @@ export interface QueueSettings<Data> {
   readonly keepDone?: KeepDone | undefined;
   readonly keepFailed?: KeepFailed | undefined;
   readonly maxBacklog?: number | MaxBacklog | undefined;
+  /** What the code of other processes says of it, if they declare it and not this one. */
+  readonly elsewhere?: QueueDeclared | undefined;
 }
 
 export function createQueue<Data, Result = unknown, Input = Data>(
@@ -161,13 +165,16 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const { maxJobBytes = MAX_JOB_BYTES } = settings;
   const connection = connect("producer");
   const { lanes } = connection;
-  const weightsOf = createWeights(name, settings.weights);
+  const { elsewhere } = settings;
+  const found = elsewhere && createElsewhere(name, elsewhere);
+  // Whatever weight a lane has, it keeps.
+  const weightsOf = found === undefined ? createWeights(name, settings.weights) : () => undefined;
   const access = createStoredAccess({ name, connection, prefix, timeoutMs, logger });
   const events = createEventStream({ name, access, connection, logger });
   const waits = createFinishedWaits({ name, connection, access, events });
   const forecasts = createForecasts({ queue: name, bucket, lanes, access });
   const pages = createPages({ queue: name, access, lanes });
-  const isOrdered = (settings.ordered ?? false) !== false;
+  const isOrdered = (settings.ordered ?? false) !== false || elsewhere?.ordered !== undefined;
   const freeKey = createFreeKey({ queue: name, access, lanes, isOrdered });
   const wakes = createWakeWatch((id) => connection.wakeFor(name, id));
   const onDue = (id: string, atMs = 0): void => wakes.watch(id, atMs - access.clock.earliestMs());
@@ -195,7 +202,8 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     connection,
     logger,
     weightsOf,
-    orderOf: createOrders(name, settings.ordered),
+    orderOf: found?.orderOf ?? createOrders(name, settings.ordered),
+    checkCost: found?.checkCost,
     schema,
     maxJobBytes,
     defaults: settings.defaults,

@@ -1,8 +1,9 @@
 import { InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
-import type { QueueFacts } from "../core/stores/insight/store.ts";
+import type { InsightStore, QueueFacts } from "../core/stores/insight/store.ts";
 import type { ConnectQueue } from "../queue/bullmq/connection.ts";
-import { withKeptDefaults } from "../queue/options.ts";
+import { declaredOf } from "../queue/elsewhere.ts";
+import { withKeptDefaults, type MaxBacklog } from "../queue/options.ts";
 import { createQueue, type OwnedQueue, type Queue } from "../queue/queue.ts";
 import type { Bucket } from "../throttle/bucket.ts";
 import { assertSame, type Buckets, type Declaration } from "./buckets.ts";
@@ -10,6 +11,12 @@ import { readQueueOptions, type QueueOptions } from "./options.ts";
 
 /** A queue, whatever its jobs hold. */
 type AnyQueue = Pick<OwnedQueue<unknown>, "name" | "bucket" | "close">;
+
+/** A queue that this process declares, and what others are told of it. */
+interface Opened {
+  readonly queue: AnyQueue;
+  readonly facts: QueueFacts;
+}
 
 /** The queues of one sluice. */
 export interface Queues {
@@ -23,6 +30,11 @@ export interface Queues {
     name: string,
     options: QueueOptions<Data, Input>,
   ): Queue<Data, Result, Input>;
+  /**
+   * The queue of this name as other processes declare it, unless this one does; undefined if none has had it open in the
+   * last 30 days.
+   */
+  find<Data, Result>(name: string): Promise<Queue<Data, Result> | undefined>;
   /** The same object, if it is a queue of this sluice. */
   owned(queue: unknown): AnyQueue | undefined;
   /** What other processes are told of them. */
@@ -33,7 +45,8 @@ export interface Queues {
 }
 
 export interface QueuesParts {
-  readonly buckets: Pick<Buckets, "of">;
+  readonly buckets: Pick<Buckets, "of" | "find">;
+  readonly insight: Pick<InsightStore, "queue">;
   readonly prefix: string;
   readonly timeoutMs: number;
   readonly logger: Logger;
@@ -43,10 +56,24 @@ export interface QueuesParts {
   readonly connectFor: (where: string, queue: string, own?: boolean) => ConnectQueue;
 }
 
-export function createQueues({ buckets, connectFor, onOpened, ...common }: QueuesParts): Queues {
-  const queues = new Map<string, AnyQueue>();
+export function createQueues(parts: QueuesParts): Queues {
+  const { buckets, insight, connectFor, onOpened, ...common } = parts;
+  const queues = new Map<string, Opened>();
+  /** Those of other processes that were looked for, by what was known of them. */
+  const found = new Map<string, Promise<AnyQueue | undefined>>();
   /** The options that each queue was declared with first. */
   const declarations = new Map<string, Declaration>();
+
+  async function openFound(facts: QueueFacts): Promise<AnyQueue | undefined> {
+    const { name, bucket: bucketName, declared } = facts;
+    const bucket = await buckets.find(bucketName);
+    if (bucket === undefined) return undefined;
+    const { defaults, maxJobBytes } = declared;
+    const maxBacklog = declared.maxBacklog as number | MaxBacklog | undefined;
+    const connect = connectFor("findQueue()", name);
+    const told = { defaults, maxJobBytes, maxBacklog, elsewhere: declared };
+    return createQueue({ ...common, name, bucket, connect, ...told });
+  }
 
   return {
     open<Data, Result, Input>(where: string, name: string, given: QueueOptions<Data, Input>) {
@@ -57,33 +84,53 @@ export function createQueues({ buckets, connectFor, onOpened, ...common }: Queue
       if (owned === undefined || owned !== bucket) {
         throw wrongBucket(where, bucket, "give what bucket() of this sluice returned");
       }
-      const found = queues.get(name) as OwnedQueue<Data, Result, Input> | undefined;
-      if (found !== undefined && found.bucket !== bucket) {
-        const its = found.bucket.name;
+      const opened = queues.get(name)?.queue as OwnedQueue<Data, Result, Input> | undefined;
+      if (opened !== undefined && opened.bucket !== bucket) {
+        const its = opened.bucket.name;
         const remedy = `the queue leaves through bucket "${its}"; give it one bucket`;
         throw wrongBucket(where, bucket, remedy);
       }
-      if (found !== undefined) {
+      if (opened !== undefined) {
         assertSame(where, "queue", { first: declarations.get(name)!, later: { ...behaviour } });
-        return found;
+        return opened;
       }
       const connect = connectFor(where, name, others.ownConnections);
-      const parts = { ...common, name, bucket: owned, connect, ...behaviour };
-      const queue = createQueue<Data, Result, Input>(parts);
-      queues.set(name, queue);
+      const made = { ...common, name, bucket: owned, connect, ...behaviour };
+      const queue = createQueue<Data, Result, Input>(made);
+      const declared = declaredOf({ ...behaviour, bucket: owned });
+      queues.set(name, { queue, facts: { name, bucket: bucket.name, declared } });
       const { maxJobBytes, keepDone: kept } = queue;
       declarations.set(name, { ...behaviour, maxJobBytes, keepDone: kept });
       onOpened();
       return queue;
     },
-    owned(queue) {
-      const found = queues.get((queue as AnyQueue | undefined)?.name ?? "");
-      return found === queue ? found : undefined;
+    async find<Data, Result>(name: string) {
+      const opened = queues.get(name);
+      if (opened !== undefined) return opened.queue as OwnedQueue<Data, Result>;
+      const facts = await insight.queue(name);
+      if (facts === undefined) return undefined;
+      const text = JSON.stringify(facts);
+      const opening = found.get(text) ?? openFound(facts);
+      found.set(text, opening);
+      try {
+        const queue = await opening;
+        if (queue === undefined) found.delete(text);
+        return queue as OwnedQueue<Data, Result> | undefined;
+      } catch (error) {
+        found.delete(text);
+        throw error;
+      }
     },
-    told: () => [...queues.values()].map(({ name, bucket }) => ({ name, bucket: bucket.name })),
+    owned(queue) {
+      const opened = queues.get((queue as AnyQueue | undefined)?.name ?? "")?.queue;
+      return opened === queue ? opened : undefined;
+    },
+    told: () => [...queues.values()].map(({ facts }) => facts),
     hasOwnConnections: (name) => declarations.get(name)?.["ownConnections"] === true,
     async close() {
-      await Promise.all([...queues.values()].map((queue) => queue.close()));
+      const others = (await Promise.all(found.values())).filter((queue) => queue !== undefined);
+      const own = [...queues.values()].map(({ queue }) => queue);
+      await Promise.all([...own, ...others].map((queue) => queue.close()));
     },
   };
 }

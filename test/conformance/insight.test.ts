@@ -106,7 +106,11 @@ describe.each([
     const worker = { queue: "a|b", sinceMs: 5, running: 1, waiting: 2, concurrency: 9 };
     const toldOf = (id: string) =>
       ({ ...worker, worker: id, state: "running", paused: false }) as const;
-    const queues = NAMES.map((name) => ({ name, bucket: `of ${name}` }));
+    const queues = NAMES.map((name) => ({
+      name,
+      bucket: `of ${name}`,
+      declared: { hasCosts: true },
+    }));
     await insight.report({ ...reportOf("a"), queues, workers: [toldOf("1"), toldOf("2")] });
     await insight.report({ ...reportOf("b"), workers: [toldOf("3")] });
     const workersNow = async () => (await insight.workers()).map((each) => each.worker).toSorted();
@@ -119,6 +123,7 @@ describe.each([
     expect(await insight.queue("__proto__")).toEqual({
       name: "__proto__",
       bucket: "of __proto__",
+      declared: { hasCosts: true },
     });
     expect(await insight.queue("missing")).toBeUndefined();
     expect(await insight.workers()).toContainEqual({ ...toldOf("2"), replica: "a" });

@@ -89,6 +89,7 @@ const CALLS: Readonly<
   sluice: {
     bucket: { args: ["new"], options: { rate: "1/s" } },
     find: { args: ["new"] },
+    findQueue: { args: ["new"] },
     overview: { args: [], options: {} },
     changes: { args: [], options: {} },
     queue: { args: ["new"], options: {} },

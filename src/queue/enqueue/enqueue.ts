@@ -1,3 +1,4 @@
+import type { Cost } from "../../throttle/costs.ts";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { costOfJob } from "../../throttle/wrap/call-defaults.ts";
@@ -51,18 +52,21 @@ export interface EnqueuingParts<Data> extends DataRules<Data>, StoringParts {
   /** What a dead letter does to the key of a job; undefined if that is not ordered. Refuses a job that lacks its key. */
   readonly orderOf: (where: string, key: string | undefined) => LaneOrder | undefined;
   readonly defaults: JobDefaults | undefined;
+  /** Refuses a job whose cost only other processes know. */
+  readonly checkCost: ((where: string, cost: Cost | undefined) => void) | undefined;
 }
 
 export function createEnqueuing<Data, Result, Input>(
   parts: EnqueuingParts<Data>,
 ): Enqueuing<Data, Result, Input> {
-  const { bucket, weightsOf, orderOf, defaults } = parts;
+  const { bucket, weightsOf, orderOf, defaults, checkCost } = parts;
   const storing = createStoring<Data, Result>(parts);
 
   function readOptions(where: string, given: unknown): OrderedJobOptions {
     const own = readEnqueueOptions(where, given);
     const options = defaults === undefined ? own : withDefaults(own, defaults);
     weightsOf(options.key);
+    checkCost?.(where, options.cost);
     const ordered = orderOf(where, options.key);
     return ordered === undefined ? options : { ...options, ordered };
   }

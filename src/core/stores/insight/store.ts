@@ -90,6 +90,18 @@ export interface QueueFacts {
   readonly name: string;
   /** The bucket through which its jobs leave. */
   readonly bucket: string;
+  readonly declared: QueueDeclared;
+}
+
+/** Of what the code says of a queue, all that can leave its process: no functions, and no schema. */
+export interface QueueDeclared {
+  /** Whether a dead letter holds its ordered key, and whether all keys are ordered or those that a function says. */
+  readonly ordered?: { readonly stuck: "skip" | "hold"; readonly keys: "all" | "some" } | undefined;
+  /** Whether the bucket says what jobs cost. */
+  readonly hasCosts: boolean;
+  readonly defaults?: object | undefined;
+  readonly maxBacklog?: number | object | undefined;
+  readonly maxJobBytes?: number | undefined;
 }
 
 /** How a worker is, as its process told it. */

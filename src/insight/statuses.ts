@@ -1,18 +1,18 @@
 /** How many buckets are, at once, whoever has their code: an overview must not ask of one after another. */
-import { sayEndless } from "../../core/describe.ts";
-import { readPolicyElsewhere, readPolicyText, type Policy } from "../../core/policy/policy.ts";
-import type { Peeked, Store } from "../../core/store.ts";
+import { sayEndless } from "../core/describe.ts";
+import { readPolicyElsewhere, readPolicyText, type Policy } from "../core/policy/policy.ts";
+import type { Peeked, Store } from "../core/store.ts";
 import {
   overrideInForce,
   type BucketLook,
   type Glance,
   type InsightStore,
-} from "../../core/stores/insight/store.ts";
-import type { OwnedBucket } from "../bucket.ts";
-import { termsOf } from "../known-policy.ts";
-import { createLru } from "../lru.ts";
-import { describeBriefly, describeState } from "./bucket-state.ts";
-import { describeStatus, type BucketBrief, type BucketStatus } from "./status.ts";
+} from "../core/stores/insight/store.ts";
+import type { OwnedBucket } from "../throttle/bucket.ts";
+import { termsOf } from "../throttle/known-policy.ts";
+import { createLru } from "../throttle/lru.ts";
+import { describeBriefly, describeState } from "../throttle/bucket/bucket-state.ts";
+import { describeStatus, type BucketBrief, type BucketStatus } from "../throttle/bucket/status.ts";
 
 /** How a bucket is, or why that is not known; neither if there is none of the name. */
 type StatusFound<Status> =

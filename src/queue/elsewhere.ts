@@ -1,0 +1,64 @@
+/**
+ * What a process tells of the queues that it declares, for those that have not their code; and how a queue is opened by
+ * that. Functions and schemas stay in their process: what hangs on them is refused elsewhere, and not guessed.
+ */
+import { InvalidOptionError } from "../core/errors.ts";
+import type { QueueDeclared } from "../core/stores/insight/store.ts";
+import type { OwnedBucket } from "../throttle/bucket.ts";
+import type { EnqueuingParts } from "./enqueue/enqueue.ts";
+import type { Ordered } from "./lanes/order.ts";
+import type { JobDefaults, MaxBacklog } from "./options.ts";
+
+export interface Declared {
+  readonly bucket: Pick<OwnedBucket, "calls">;
+  readonly ordered?: Ordered | undefined;
+  readonly defaults?: JobDefaults | undefined;
+  readonly maxBacklog?: number | MaxBacklog | undefined;
+  readonly maxJobBytes?: number | undefined;
+}
+
+export function declaredOf(declared: Declared): QueueDeclared {
+  const { bucket, ordered = false, defaults, maxBacklog, maxJobBytes } = declared;
+  return {
+    ...(ordered === false ? {} : { ordered: orderOf(ordered) }),
+    hasCosts: bucket.calls?.cost !== undefined,
+    defaults,
+    maxBacklog,
+    maxJobBytes,
+  };
+}
+
+function orderOf(ordered: Exclude<Ordered, false>): QueueDeclared["ordered"] {
+  if (ordered === true) return { stuck: "skip", keys: "all" };
+  if (typeof ordered === "function") return { stuck: "skip", keys: "some" };
+  const { stuck = "skip", keys } = ordered;
+  return { stuck, keys: keys === undefined ? "all" : "some" };
+}
+
+/**
+ * What hangs on the code of other processes: refuses a job of which only that knows whether its key is ordered, or what it
+ * costs.
+ */
+export function createElsewhere(
+  queue: string,
+  { ordered, hasCosts }: QueueDeclared,
+): Pick<EnqueuingParts<unknown>, "orderOf"> & Required<Pick<EnqueuingParts<unknown>, "checkCost">> {
+  const isSome = ordered?.keys === "some";
+  return {
+    orderOf: (where, key) => {
+      if (ordered === undefined || (key === undefined && isSome)) return undefined;
+      if (key === undefined || isSome) {
+        const remedy = isSome
+          ? `only the code of other processes knows which keys of queue "${queue}" are ordered; enqueue there`
+          : "the queue is ordered by key; give one, the same for all jobs of one line";
+        throw new InvalidOptionError({ where, option: "key", value: key, remedy });
+      }
+      return ordered.stuck === "hold" ? 2 : 1;
+    },
+    checkCost: (where, cost) => {
+      if (!hasCosts || cost !== undefined) return;
+      const remedy = `only the code of other processes knows what jobs of queue "${queue}" cost; give it`;
+      throw new InvalidOptionError({ where, option: "cost", value: cost, remedy });
+    },
+  };
+}

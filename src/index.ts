@@ -112,7 +112,7 @@ export type { FinishedOptions } from "./queue/manage/finished.ts";
 
 export type { JobExplanation, WaitsFor } from "./queue/forecast/explain.ts";
 export type { OldestDue, QueueStatus } from "./queue/forecast/status.ts";
-export type { Forecast, JobEta, NoPromise } from "./queue/forecast/forecast.ts";
+export type { Forecast, JobEta, NoPromise, QueuePreview } from "./queue/forecast/forecast.ts";
 
 export type { Ordered } from "./queue/lanes/order.ts";
 export type { Weights } from "./queue/lanes/weights.ts";
@@ -213,6 +213,7 @@ export type {
   UndoOptions,
 } from "./throttle/bucket/live-options.ts";
 export type { BucketChange, SteeredFacts } from "./throttle/bucket/changes.ts";
+export type { BucketOutlook, BucketPreview, PreviewOptions } from "./throttle/bucket/preview.ts";
 export type {
   BucketBrief,
   BucketStatus,

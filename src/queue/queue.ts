@@ -2,7 +2,9 @@ import { refuseExtra, type Arities } from "../core/input/arguments.ts";
 import type { Logger } from "../core/logger.ts";
 import type { QueueDeclared } from "../core/stores/insight/store.ts";
 import type { KeptJobs } from "../core/stores/queue/store.ts";
+import type { RateInput } from "../core/limits/rate.ts";
 import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
+import type { PreviewOptions } from "../throttle/bucket/preview.ts";
 import { storedQueueName, type ConnectQueue } from "./bullmq/connection.ts";
 import { readJob, type Stored } from "./bullmq/stored-job.ts";
 import { createStoredAccess, findDeduped } from "./bullmq/stored-queue.ts";
@@ -13,7 +15,7 @@ import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.
 import { createWakeWatch } from "./enqueue/wake-watch.ts";
 import { createSchedules, type Schedules } from "./enqueue/schedules.ts";
 import { createExplanations } from "./forecast/explain.ts";
-import { createForecasts, type Forecast } from "./forecast/forecast.ts";
+import { createForecasts, type Forecast, type QueuePreview } from "./forecast/forecast.ts";
 import { createStatus, type QueueStatus } from "./forecast/status.ts";
 import { readJobId } from "./job.ts";
 import { createOrders, type Ordered } from "./lanes/order.ts";
@@ -77,6 +79,15 @@ export interface Queue<Data, Result = unknown, Input = Data>
    */
   forecast(options?: OfKey): Promise<Forecast>;
   /**
+   * What another policy of its bucket, or a pause of that, would do to the backlog: when it is gone, and which jobs would
+   * miss their deadlines. Computed as `forecast` computes it; nothing is changed. Refuses what `configure` refuses.
+   *
+   * @throws {@link InvalidOptionError} when the change could never work, or nothing would change. Throws as `counts` does, too.
+   */
+  preview<const Rate extends RateInput = RateInput, const KeyRate extends RateInput = RateInput>(
+    change: PreviewOptions<Rate, KeyRate>,
+  ): Promise<QueuePreview>;
+  /**
    * How the queue is, over all processes: its jobs by state, the oldest that is due and why it waits, how much of that no
    * limit explains, when the backlog is gone, how many workers there are and are wanted, and what came of attempts. Throws
    * as `counts` does.
@@ -136,6 +147,7 @@ const ARITIES: Arities<Queue<unknown>> = {
   jobOf: 1,
   jobs: 1,
   forecast: 1,
+  preview: 1,
   status: 0,
 };
 
@@ -247,6 +259,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     },
     ...createDeadLetters<Data>({ ...parts, onDue, keepAll: () => connection.keepAllFailed(name) }),
     forecast: forecasts.forecast,
+    preview: forecasts.preview,
     status: createStatus({
       queue: name,
       bucket,

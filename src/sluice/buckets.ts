@@ -69,6 +69,7 @@ const ARITIES: Omit<Arities<Bucket>, "fetch"> = {
   undo: 1,
   peek: 1,
   status: 0,
+  preview: 1,
   history: 1,
   on: { atOnce: 3 },
   off: { atOnce: 2 },

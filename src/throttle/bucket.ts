@@ -16,6 +16,7 @@ import type {
   ResumeOptions,
   UndoOptions,
 } from "./bucket/live-options.ts";
+import type { BucketPreview, PreviewOptions } from "./bucket/preview.ts";
 import type { BucketStatus, History, HistoryOptions } from "./bucket/status.ts";
 import type {
   DrawCall,
@@ -112,6 +113,15 @@ export interface Bucket extends Emitter<BucketEvents> {
    * and who set it. Replicas report each second while something happens, so it may be a second old.
    */
   status(): Promise<BucketStatus>;
+  /**
+   * What another policy or a pause would do to the callers that wait, and changes nothing: of jobs in a queue,
+   * `queue.preview` says it. Refuses what `configure` refuses.
+   *
+   * @throws {@link InvalidOptionError} when the change could never work, or nothing would change.
+   */
+  preview<const Rate extends RateInput = RateInput, const KeyRate extends RateInput = RateInput>(
+    change: PreviewOptions<Rate, KeyRate>,
+  ): Promise<BucketPreview>;
   /** How many calls all replicas started, in steps of ten seconds, of the last 24 hours. */
   history(options?: HistoryOptions): Promise<History>;
 }
@@ -160,6 +170,8 @@ export interface OwnedBucket extends Bucket {
   stepsOf(options: TryCall): { readonly sharedMs: number; readonly keyMs: number };
   /** The policy in force and the state of the bucket; the policy that this process knows stays as it is. */
   inForce(): Promise<InForce>;
+  /** The same as if a change had been made. */
+  suppose(where: string, change: unknown): Promise<InForce>;
   /** What this process has to tell of the bucket; each call that started is told once. */
   told(): ToldHere;
   /** Ends a policy that was given for a time. */

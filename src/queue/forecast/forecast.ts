@@ -81,6 +81,14 @@ export interface Forecasts {
   /** For a job with this key and cost; undefined if it is not there, or has ended. */
   readonly eta: (id: string, about: TryCall) => Promise<JobEta | undefined>;
   readonly forecast: (options?: OfKey) => Promise<Forecast>;
+  /** As it is, and as if the bucket had been changed. */
+  readonly preview: (change: unknown) => Promise<QueuePreview>;
+}
+
+/** What a change of the queue's bucket would do to its backlog. */
+export interface QueuePreview {
+  readonly now: Forecast;
+  readonly after: Forecast;
 }
 
 interface View {
@@ -100,6 +108,12 @@ interface View {
   readonly groups: Groups;
   /** The index of a key's lane in `lanes`; the last one sums up those that were not read. */
   readonly laneOf: (key: string | undefined) => number;
+}
+
+interface Asked {
+  readonly id?: string | undefined;
+  /** A change that has not been made. */
+  readonly change?: unknown;
 }
 
 /** The index of the jobs that have no lane, or have left it. */
@@ -137,11 +151,11 @@ export function createForecasts(parts: {
   }
 
   /** For a job, or for a key and all below it. */
-  async function view(about: TryCall, id?: string): Promise<View> {
+  async function view(about: TryCall, { id, change }: Asked = {}): Promise<View> {
     const [seen, inForce, pauses, live, held] = await access.ask(() =>
       Promise.all([
         lanes.look(queue, id, MOST_COUNTED),
-        bucket.inForce(),
+        change === undefined ? bucket.inForce() : bucket.suppose("preview()", change),
         lanes.pauses(queue),
         lanes.workers(queue),
         readHeld(about.key),
@@ -199,7 +213,7 @@ export function createForecasts(parts: {
       return place?.in === "lane";
     },
     async eta(id, about) {
-      const backlog = await view(about, id);
+      const backlog = await view(about, { id });
       const { heldForMs, keyReason } = backlog;
       const { place } = backlog.seen;
       if (place === undefined) return undefined;
@@ -210,47 +224,54 @@ export function createForecasts(parts: {
       if (reason !== undefined) return { position, startsInMs: undefined, reason };
       return { position, startsInMs };
     },
-    async forecast(given = {}) {
-      const { key } = readOfKey("forecast()", given);
-      const backlog = await view({ key });
-      const { seen, drained, fromMs, lanes: all, laneOf, live, heldForMs } = backlog;
-      const loads = seen.lanes.filter((lane) => key === undefined || isWithin(lane.key, key));
-      const isWhole =
-        seen.others.lanes === 0 || (loads.length > 0 && levelsOfText(key ?? "") === MOST_LEVELS);
-      const known = sum(loads.map(({ jobs }) => jobs));
-      const parked =
-        key === undefined || isWhole ? 0 : await access.ask(() => lanes.waitingOf(queue, key));
-      const waiting =
-        key === undefined ? sum(all.map(({ jobs }) => jobs)) : Math.max(known, parked);
-      const own = laneOf(key);
-      const lastOf = (lane: number, calls: number): number =>
-        drained.startMs(lane, Math.max(0, calls * all[lane]!.lanes - 1));
-      const lastMs =
-        key === undefined
-          ? drained.lastMs
-          : loads.length === 0
-            ? lastOf(own, waiting)
-            : Math.max(...loads.map((load) => lastOf(laneOf(load.key), load.calls)));
-      const goneInMs = wholeMs(Math.max(fromMs + lastMs, heldForMs(key)));
-      const facts = { waiting, ...live };
-      if (waiting > 0 && backlog.reason !== undefined) {
-        return { ...facts, goneInMs: undefined, reason: backlog.reason, missed: [] };
-      }
-      const missed = seen.deadlines.flatMap((each) => {
-        if (key !== undefined && !isWithin(each.key, key)) return [];
-        const { id, callsBefore, inMs: deadlineInMs } = each;
-        const lane = laneOf(each.key);
-        const atMs = drained.startMs(lane, callsBefore * all[lane]!.lanes);
-        const startsInMs = wholeMs(Math.max(fromMs + atMs, heldForMs(each.key)));
-        const isMissed = startsInMs > deadlineInMs;
-        const shown = keyOfText(each.key);
-        return isMissed ? [sayEndless({ id, key: shown, startsInMs, deadlineInMs })] : [];
-      });
-      if (waiting === 0) return { ...facts, goneInMs: 0, missed };
-      if (goneInMs < Infinity) return { ...facts, goneInMs, missed };
-      return { ...facts, goneInMs: undefined, reason: backlog.keyReason(key), missed };
+    forecast: async (given = {}) => forecastOf(readOfKey("forecast()", given).key),
+    async preview(change) {
+      const [now, after] = await Promise.all([
+        forecastOf(undefined),
+        forecastOf(undefined, change),
+      ]);
+      return { now, after };
     },
   };
+
+  async function forecastOf(key: string | undefined, change?: unknown): Promise<Forecast> {
+    const backlog = await view({ key }, { change });
+    const { seen, drained, fromMs, lanes: all, laneOf, live, heldForMs } = backlog;
+    const loads = seen.lanes.filter((lane) => key === undefined || isWithin(lane.key, key));
+    const isWhole =
+      seen.others.lanes === 0 || (loads.length > 0 && levelsOfText(key ?? "") === MOST_LEVELS);
+    const known = sum(loads.map(({ jobs }) => jobs));
+    const parked =
+      key === undefined || isWhole ? 0 : await access.ask(() => lanes.waitingOf(queue, key));
+    const waiting = key === undefined ? sum(all.map(({ jobs }) => jobs)) : Math.max(known, parked);
+    const own = laneOf(key);
+    const lastOf = (lane: number, calls: number): number =>
+      drained.startMs(lane, Math.max(0, calls * all[lane]!.lanes - 1));
+    const lastMs =
+      key === undefined
+        ? drained.lastMs
+        : loads.length === 0
+          ? lastOf(own, waiting)
+          : Math.max(...loads.map((load) => lastOf(laneOf(load.key), load.calls)));
+    const goneInMs = wholeMs(Math.max(fromMs + lastMs, heldForMs(key)));
+    const facts = { waiting, ...live };
+    if (waiting > 0 && backlog.reason !== undefined) {
+      return { ...facts, goneInMs: undefined, reason: backlog.reason, missed: [] };
+    }
+    const missed = seen.deadlines.flatMap((each) => {
+      if (key !== undefined && !isWithin(each.key, key)) return [];
+      const { id, callsBefore, inMs: deadlineInMs } = each;
+      const lane = laneOf(each.key);
+      const atMs = drained.startMs(lane, callsBefore * all[lane]!.lanes);
+      const startsInMs = wholeMs(Math.max(fromMs + atMs, heldForMs(each.key)));
+      const isMissed = startsInMs > deadlineInMs;
+      const shown = keyOfText(each.key);
+      return isMissed ? [sayEndless({ id, key: shown, startsInMs, deadlineInMs })] : [];
+    });
+    if (waiting === 0) return { ...facts, goneInMs: 0, missed };
+    if (goneInMs < Infinity) return { ...facts, goneInMs, missed };
+    return { ...facts, goneInMs: undefined, reason: backlog.keyReason(key), missed };
+  }
 }
 
 /** Why nothing of a queue starts, if so. */

@@ -253,6 +253,8 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     },
     peek: (options) => partForGiven(options).peek(options),
     status: () => partFor(undefined).status(),
+    preview: (change) => partFor(undefined).preview(change),
+    suppose: (where, change) => partFor(undefined).suppose(where, change),
     history: (options) => partFor(undefined).history(options),
     told() {
       const told = [...opened.values()].map((part) => part.told());

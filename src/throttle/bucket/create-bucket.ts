@@ -53,6 +53,7 @@ import { createAdmission } from "./admission.ts";
 import { createBucketTeller, type BucketTeller } from "./bucket-events.ts";
 import { createLiveControl } from "./live-control.ts";
 import { createRides } from "./ride.ts";
+import { readPreview, suppose } from "./preview.ts";
 import { readHistory, readStatus } from "./status.ts";
 import { createTally, toldOf, type Tally } from "./tally.ts";
 
@@ -351,6 +352,8 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     inForce: liveControl.inForce,
     expire: liveControl.expire,
     status: () => readStatus(name, insight, liveControl.inForce()),
+    preview: (change) => readPreview(name, insight, liveControl.inForce(), change),
+    suppose: async (where, change) => suppose(where, await liveControl.inForce(), change),
     history: (options) => readHistory(name, insight, options),
     told: () => toldOf(tally.take(), pacer.waits()),
     onClose: (fail) => closeListeners.add(fail),

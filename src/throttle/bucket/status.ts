@@ -112,12 +112,10 @@ export function describeStatus<State extends BriefState>(
   const heard = alive.filter(({ atMs }) => nowMs - atMs < HEARD_MS);
   const isOverride = state.policyFrom === "configured";
   const override = isOverride ? overrideOf(facts, text) : undefined;
-  const shared = limits.filter(({ kind, unit }) => unit === "calls" && ruleOf(kind).isRate);
-  const rates = shared.map(({ count, periodUs }) => (count * 1_000_000) / periodUs);
   return sayEndless({
     ...state,
     name,
-    capPerSecond: rates.length === 0 ? undefined : Math.min(...rates),
+    capPerSecond: capOf({ limits }),
     actualPerSecond: sum(heard.map(({ startedIn10s }) => startedIn10s)) / 10,
     source: isOverride ? ("override" as const) : (state.policyFrom as "code" | "rules"),
     rulesVersion: facts.rules?.version,
@@ -135,6 +133,19 @@ export function describeStatus<State extends BriefState>(
       perSecond: nowMs - atMs < HEARD_MS ? startedIn10s / 10 : 0,
     })),
   });
+}
+
+/** What the rates that all calls share allow together, in calls of cost 1 a second. */
+export function capOf({ limits }: Pick<Policy, "limits">): number | undefined {
+  const shared = limits.filter(({ kind, unit }) => unit === "calls" && ruleOf(kind).isRate);
+  const rates = shared.map(({ count, periodUs }) => (count * 1_000_000) / periodUs);
+  return rates.length === 0 ? undefined : Math.min(...rates);
+}
+
+/** How many callers wait, by what replicas told. */
+export async function countWaiting(name: string, insight: InsightStore): Promise<number> {
+  const { nowMs, told } = await insight.bucket(name);
+  return waitingOf(told.filter(({ atMs }) => nowMs - atMs < HEARD_MS)).total;
 }
 
 function setBy(
